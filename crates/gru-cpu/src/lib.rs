@@ -1,0 +1,47 @@
+//! GRU kernels over slices: forward, and a hand-written backward through time. No framework.
+//!
+//! # The mathematics
+//!
+//! N rows (batch), T steps, I inputs, H hidden units. Gates are packed `r | z | n` (reset, update,
+//! candidate) in columns; all matrices are row-major: `w_ih [I,3H]`, `w_hh [H,3H]`, biases `[3H]`.
+//!
+//! ```text
+//! p = x·w_ih + b_ih                          all steps at once: one large product
+//! g = m ⊙ h₋₁                                m: recurrent mask, default ones
+//! q = g·w_hh + b_hh                          one product per step
+//! r = φr(p_r + q_r)    z = φz(p_z + q_z)
+//! n = φn(p_n + r ⊙ q_n)                      reset after the product
+//! n = φn(p_n + (r ⊙ g)·w_hn + b_hn)          reset before it
+//! h = z ⊙ h₋₁ + (1−z) ⊙ n                    the update gate keeps
+//! h = (1−z) ⊙ h₋₁ + z ⊙ n                    the update gate takes
+//! ```
+//!
+//! # The map
+//!
+//! - [`spec`]: which GRU is meant; the only part without the feature `kernels`.
+//! - `dims`: sizes and how a (row, step) pair finds its place in memory.
+//! - `forward`, `backward`: the two passes.
+//! - `activation`: every `φ` and its derivative, written from its output.
+//! - `product`: large matrix products, by the `gemm` crate, behind checked views.
+#![deny(missing_docs)]
+
+pub mod spec;
+
+#[cfg(feature = "kernels")]
+mod activation;
+#[cfg(feature = "kernels")]
+mod backward;
+#[cfg(feature = "kernels")]
+mod dims;
+#[cfg(feature = "kernels")]
+mod forward;
+#[cfg(feature = "kernels")]
+mod product;
+
+#[cfg(feature = "kernels")]
+pub use self::{
+    backward::{Gradients, backward},
+    dims::{Dims, Inputs},
+    forward::{forward, recompute},
+    product::Element,
+};

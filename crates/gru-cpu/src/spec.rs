@@ -1,0 +1,271 @@
+//! The one description of which GRU is meant.
+//!
+//! A GRU is never "a GRU": systems differ in where the reset gate acts, what the update gate
+//! keeps, which activations and clips they use, and how they order time. [`GruSpec`] names every
+//! such choice; gate order and weight layout are not part of it, because only importers permute.
+
+/// Where the reset gate `r` acts in the candidate `n`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Reset {
+    /// `n = φ(p_n + r ⊙ (h·w_hn + b_hn))`: PyTorch, cuDNN, Keras' default, ONNX
+    /// `linear_before_reset = 1`.
+    #[default]
+    AfterMatmul,
+    /// `n = φ(p_n + (r ⊙ h)·w_hn + b_hn)`: Cho et al. 2014, TensorFlow's block cell, MPSGraph's
+    /// default, ONNX `linear_before_reset = 0`.
+    BeforeMatmul,
+}
+
+/// What the update gate `z` does with the previous state.
+///
+/// The rule is named, never "flipped": Apple's own pages give `flipZ` opposite meanings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Update {
+    /// `h' = z ⊙ h + (1 − z) ⊙ n`: PyTorch, TensorFlow, Keras, ONNX.
+    #[default]
+    Keeps,
+    /// `h' = (1 − z) ⊙ h + z ⊙ n`: MPSGraph's other rule, Haiku, Cho et al. 2014 v3.
+    Takes,
+}
+
+/// The order of the first two dimensions of a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Layout {
+    /// `[N, T, ·]`, Burn's own order.
+    #[default]
+    BatchMajor,
+    /// `[T, N, ·]`, PyTorch's default.
+    TimeMajor,
+}
+
+/// The direction in which time is walked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Direction {
+    /// From the first step to the last.
+    #[default]
+    Forward,
+    /// From the last step to the first; output `t` still belongs to input `t`, and the final
+    /// state is the one after step 0.
+    Reverse,
+}
+
+/// What training keeps for backward, beyond the inputs and the states.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Memory {
+    /// The gates: 4·T·N·H floats with reset-after, 3·T·N·H with reset-before.
+    #[default]
+    Speed,
+    /// Nothing: backward makes the gates anew by large products over all steps.
+    Lean,
+}
+
+/// An element-wise activation `y = φ(a)`.
+///
+/// Every derivative is a function of the output `y`, so backward needs nothing but the saved
+/// gates. That asks for a monotone `φ`; [`GruSpec::check`] refuses parameters that break it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Activation {
+    /// `1 / (1 + e^−a)`, derivative `y (1 − y)`.
+    Sigmoid,
+    /// `tanh a`, derivative `1 − y²`.
+    Tanh,
+    /// `max(0, a)`, derivative 1 where `y > 0`.
+    Relu,
+    /// `clamp(alpha·a + beta, 0, 1)`, derivative `alpha` inside.
+    HardSigmoid {
+        /// Slope.
+        alpha: f64,
+        /// Offset.
+        beta: f64,
+    },
+    /// `a`, derivative 1.
+    Identity,
+    /// `alpha·a + beta`, derivative `alpha`.
+    Affine {
+        /// Slope.
+        alpha: f64,
+        /// Offset.
+        beta: f64,
+    },
+    /// `a` where positive, else `alpha·a`, with `alpha ≥ 0`.
+    LeakyRelu {
+        /// Slope of the negative side.
+        alpha: f64,
+    },
+    /// `a` where `a > alpha`, else 0, with `alpha ≥ 0`.
+    ThresholdedRelu {
+        /// The threshold.
+        alpha: f64,
+    },
+    /// `alpha · tanh(beta·a)` with `alpha ≠ 0`, derivative `beta (alpha − y²/alpha)`.
+    ScaledTanh {
+        /// Scale of the output.
+        alpha: f64,
+        /// Scale of the input.
+        beta: f64,
+    },
+    /// `a` where positive, else `alpha (e^a − 1)`, with `alpha ≥ 0`; derivative `y + alpha` there.
+    Elu {
+        /// Depth of the negative side.
+        alpha: f64,
+    },
+    /// `a / (1 + |a|)`, derivative `(1 − |y|)²`.
+    Softsign,
+    /// `ln(1 + e^a)`, derivative `1 − e^−y`.
+    Softplus,
+}
+
+impl Activation {
+    /// Why the derivative cannot be told from the output, if it cannot.
+    fn objection(&self) -> Option<&'static str> {
+        let finite = |values: &[f64]| values.iter().all(|v| v.is_finite());
+        let (ok, reason) = match *self {
+            Self::HardSigmoid { alpha, beta } | Self::Affine { alpha, beta } => {
+                (finite(&[alpha, beta]), "alpha and beta must be finite")
+            }
+            Self::LeakyRelu { alpha } | Self::ThresholdedRelu { alpha } | Self::Elu { alpha } => (
+                alpha.is_finite() && alpha >= 0.0,
+                "alpha must be finite and not negative",
+            ),
+            Self::ScaledTanh { alpha, beta } => (
+                finite(&[alpha, beta]) && alpha != 0.0,
+                "alpha and beta must be finite, alpha not zero",
+            ),
+            _ => (true, ""),
+        };
+        (!ok).then_some(reason)
+    }
+}
+
+/// One activation per gate.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Activations {
+    /// `φr`, of the reset gate.
+    pub reset: Activation,
+    /// `φz`, of the update gate.
+    pub update: Activation,
+    /// `φn`, of the candidate.
+    pub candidate: Activation,
+}
+
+impl Default for Activations {
+    fn default() -> Self {
+        Self {
+            reset: Activation::Sigmoid,
+            update: Activation::Sigmoid,
+            candidate: Activation::Tanh,
+        }
+    }
+}
+
+/// Every convention in which GRUs differ. The default is PyTorch's, batch-major.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct GruSpec {
+    /// Where the reset gate acts.
+    pub reset: Reset,
+    /// What the update gate does with the previous state.
+    pub update: Update,
+    /// Activations of the three gates.
+    pub activations: Activations,
+    /// ONNX's clip: pre-activations are bounded to `[−c, c]`.
+    pub clip_gates: Option<f64>,
+    /// Burn's clip: the new state is bounded to `[−c, c]`.
+    pub clip_state: Option<f64>,
+    /// Order of the first two dimensions.
+    pub layout: Layout,
+    /// Direction of time.
+    pub direction: Direction,
+    /// What training keeps for backward. No number depends on it.
+    pub memory: Memory,
+}
+
+impl GruSpec {
+    /// Sets where the reset gate acts.
+    pub fn with_reset(self, reset: Reset) -> Self {
+        Self { reset, ..self }
+    }
+
+    /// Sets what the update gate does with the previous state.
+    pub fn with_update(self, update: Update) -> Self {
+        Self { update, ..self }
+    }
+
+    /// Sets the activations of the three gates.
+    pub fn with_activations(self, activations: Activations) -> Self {
+        Self {
+            activations,
+            ..self
+        }
+    }
+
+    /// Sets the bound of the pre-activations.
+    pub fn with_clip_gates(self, clip_gates: Option<f64>) -> Self {
+        Self { clip_gates, ..self }
+    }
+
+    /// Sets the bound of the state.
+    pub fn with_clip_state(self, clip_state: Option<f64>) -> Self {
+        Self { clip_state, ..self }
+    }
+
+    /// Sets the order of the first two dimensions.
+    pub fn with_layout(self, layout: Layout) -> Self {
+        Self { layout, ..self }
+    }
+
+    /// Sets the direction of time.
+    pub fn with_direction(self, direction: Direction) -> Self {
+        Self { direction, ..self }
+    }
+
+    /// Sets what training keeps for backward.
+    pub fn with_memory(self, memory: Memory) -> Self {
+        Self { memory, ..self }
+    }
+
+    /// Floats saved per hidden unit and step for backward: r, z, n, and q_n where the reset gate
+    /// acts after the product.
+    pub fn saved_per_unit(&self) -> usize {
+        match self.reset {
+            Reset::AfterMatmul => 4,
+            Reset::BeforeMatmul => 3,
+        }
+    }
+
+    /// Refuses parameters for which backward would be wrong.
+    ///
+    /// # Panics
+    /// If a clip is not positive, or an activation's derivative is not a function of its output
+    /// (each variant of [`Activation`] says what it asks for).
+    pub fn check(&self) {
+        for (name, clip) in [
+            ("clip_gates", self.clip_gates),
+            ("clip_state", self.clip_state),
+        ] {
+            if let Some(c) = clip {
+                assert!(
+                    c > 0.0,
+                    "GruSpec: {name} must be positive, expected > 0, got {c}"
+                );
+            }
+        }
+        let gates = self.activations;
+        for (name, activation) in [
+            ("reset", gates.reset),
+            ("update", gates.update),
+            ("candidate", gates.candidate),
+        ] {
+            if let Some(reason) = activation.objection() {
+                panic!("GruSpec: {name} activation {activation:?}: {reason}");
+            }
+        }
+    }
+}

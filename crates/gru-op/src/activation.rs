@@ -1,0 +1,104 @@
+//! Every activation and its derivative on Burn primitives; see `gru_cpu` for the same on slices.
+
+use crate::{
+    primitive::Prim,
+    spec::{Activation, GruSpec},
+};
+use burn::backend::Backend;
+
+/// One gate's function: the activation behind its optional clip.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Gate {
+    activation: Activation,
+    clip: Option<f64>,
+}
+
+/// The three gates of a spec, in the packed order r, z, n.
+pub(crate) fn gates(spec: &GruSpec) -> [Gate; 3] {
+    let a = spec.activations;
+    [a.reset, a.update, a.candidate].map(|activation| Gate {
+        activation,
+        clip: spec.clip_gates,
+    })
+}
+
+impl Gate {
+    /// `φ(clip(a))`.
+    pub(crate) fn apply<B: Backend>(&self, a: Prim<B>) -> Prim<B> {
+        value(
+            self.activation,
+            match self.clip {
+                Some(c) => a.clamp(-c, c),
+                None => a,
+            },
+        )
+    }
+
+    /// `dφ/da` from the output `y = φ(clip(a))`.
+    ///
+    /// An output at an end of the clip's range came from a clipped pre-activation, whose
+    /// derivative is zero. The ends are computed by the backend itself, so that they are the same
+    /// bits as such an output.
+    pub(crate) fn slope<B: Backend>(&self, y: Prim<B>) -> Prim<B> {
+        let slope = slope(self.activation, y.clone());
+        match self.clip {
+            None => slope,
+            Some(c) => {
+                let one = Prim::zeros([1, 1], &y);
+                let ends = [-c, c].map(|c| value(self.activation, one.clone().plus(c)));
+                let [a, b] = ends.map(|end| y.clone() - end);
+                // Strictly between the ends both differences are nonzero and of opposite sign.
+                slope * (a * b).below(0.0)
+            }
+        }
+    }
+}
+
+fn value<B: Backend>(activation: Activation, a: Prim<B>) -> Prim<B> {
+    match activation {
+        Activation::Sigmoid => a.sigmoid(),
+        Activation::Tanh => a.tanh(),
+        Activation::Relu => a.relu(),
+        Activation::HardSigmoid { alpha, beta } => a.times(alpha).plus(beta).clamp(0.0, 1.0),
+        Activation::Identity => a,
+        Activation::Affine { alpha, beta } => a.times(alpha).plus(beta),
+        Activation::LeakyRelu { alpha } => {
+            let negative = a.clone().times(-1.0).relu();
+            a.relu() - negative.times(alpha)
+        }
+        Activation::ThresholdedRelu { alpha } => a.above(alpha) * a,
+        Activation::ScaledTanh { alpha, beta } => a.times(beta).tanh().times(alpha),
+        Activation::Elu { alpha } => {
+            // exp sees no positive argument, so neither side overflows.
+            let negative = a.clone().times(-1.0).relu().times(-1.0);
+            a.relu() + negative.exp().plus(-1.0).times(alpha)
+        }
+        Activation::Softsign => a.clone() * a.abs().plus(1.0).recip(),
+        Activation::Softplus => a.clone().relu() + a.abs().times(-1.0).exp().log1p(),
+    }
+}
+
+fn slope<B: Backend>(activation: Activation, y: Prim<B>) -> Prim<B> {
+    match activation {
+        Activation::Sigmoid => y.clone() * y.complement(),
+        Activation::Tanh => (y.clone() * y).complement(),
+        Activation::Relu | Activation::ThresholdedRelu { .. } => y.above(0.0),
+        Activation::HardSigmoid { alpha, .. } => (y.above(0.0) * y.below(1.0)).times(alpha),
+        Activation::Identity => y.times(0.0).plus(1.0),
+        Activation::Affine { alpha, .. } => y.times(0.0).plus(alpha),
+        Activation::LeakyRelu { alpha } => y.below(0.0).times(alpha - 1.0).plus(1.0),
+        Activation::ScaledTanh { alpha, beta } => {
+            (y.clone() * y).times(-beta / alpha).plus(alpha * beta)
+        }
+        Activation::Elu { alpha } => {
+            let negative = y.below(0.0);
+            negative * y.plus(alpha - 1.0) // y + alpha − 1 there, 0 elsewhere; then one is added
+        }
+        .plus(1.0),
+        Activation::Softsign => {
+            let c = y.abs().complement();
+            c.clone() * c
+        }
+        Activation::Softplus => y.times(-1.0).exp().complement(),
+    }
+}

@@ -1,0 +1,167 @@
+//! The operator as a Burn backend extension.
+//!
+//! Every method has a default body made of Burn's own primitives, so a backend without kernels
+//! needs an empty `impl`. The output is one tensor that holds the state after every step; the
+//! final state is a view of it, so autodiff needs one node for a whole sequence.
+
+// Burn deprecates the ndarray backend as a whole; its users are served until it goes.
+#![allow(deprecated)]
+
+use crate::{composed, spec::GruSpec};
+use burn::backend::{Backend, ExtensionType, backend_extension, tensor::FloatTensor};
+
+/// A tensor that may be left out of a call.
+#[derive(ExtensionType, Debug, Clone)]
+#[extension_type(fusion: cfg(feature = "fusion"))]
+pub enum OptionalTensor<B: Backend> {
+    /// The tensor.
+    Given(FloatTensor<B>),
+    /// No tensor.
+    Absent,
+}
+
+impl<B: Backend> OptionalTensor<B> {
+    /// The tensor, if there is one.
+    pub fn get(&self) -> Option<&FloatTensor<B>> {
+        match self {
+            Self::Given(tensor) => Some(tensor),
+            Self::Absent => None,
+        }
+    }
+
+    /// The tensor, if there is one.
+    pub fn into_option(self) -> Option<FloatTensor<B>> {
+        match self {
+            Self::Given(tensor) => Some(tensor),
+            Self::Absent => None,
+        }
+    }
+}
+
+impl<B: Backend> From<Option<FloatTensor<B>>> for OptionalTensor<B> {
+    fn from(tensor: Option<FloatTensor<B>>) -> Self {
+        tensor.map_or(Self::Absent, Self::Given)
+    }
+}
+
+/// The tensors that a sequence reads. N rows, T steps, I inputs, H hidden units, gates packed
+/// `r | z | n` in columns.
+#[derive(ExtensionType, Debug, Clone)]
+#[extension_type(fusion: cfg(feature = "fusion"))]
+pub struct GruInputs<B: Backend> {
+    /// The sequence, `[N,T,I]` or `[T,N,I]` by the layout of the spec; without `w_ih` already
+    /// projected, with `3H` features.
+    pub x: FloatTensor<B>,
+    /// Initial state `[N,H]`; zeros if absent.
+    #[extension_type]
+    pub h0: OptionalTensor<B>,
+    /// Input weight `[I,3H]`.
+    #[extension_type]
+    pub w_ih: OptionalTensor<B>,
+    /// Recurrent weight `[H,3H]`.
+    pub w_hh: FloatTensor<B>,
+    /// Bias of the input product `[3H]`.
+    #[extension_type]
+    pub b_ih: OptionalTensor<B>,
+    /// Bias of the recurrent product `[3H]`.
+    #[extension_type]
+    pub b_hh: OptionalTensor<B>,
+    /// Recurrent mask `[N,H]`: multiplies the state on its way into the gates. No gradient.
+    #[extension_type]
+    pub mask: OptionalTensor<B>,
+    /// `[N,T]` or `[T,N]`, zero where a step is skipped and the state carried on. No gradient.
+    #[extension_type]
+    pub valid: OptionalTensor<B>,
+}
+
+/// What a forward pass for training returns.
+#[derive(ExtensionType, Debug, Clone)]
+#[extension_type(fusion: cfg(feature = "fusion"))]
+pub struct GruForward<B: Backend> {
+    /// The state after every step, `[N,T,H]` or `[T,N,H]`.
+    pub states: FloatTensor<B>,
+    /// The gates `r | z | n | q_n`, `[…,4H]`, for reset-after; `r | z | n`, `[…,3H]`, for
+    /// reset-before.
+    pub gates: FloatTensor<B>,
+}
+
+/// The gradients of a sequence: those that were wanted, each in the shape of its input.
+#[derive(ExtensionType, Debug, Clone)]
+#[extension_type(fusion: cfg(feature = "fusion"))]
+pub struct GruGradients<B: Backend> {
+    /// Of the sequence.
+    #[extension_type]
+    pub x: OptionalTensor<B>,
+    /// Of the initial state.
+    #[extension_type]
+    pub h0: OptionalTensor<B>,
+    /// Of the input weight.
+    #[extension_type]
+    pub w_ih: OptionalTensor<B>,
+    /// Of the recurrent weight.
+    #[extension_type]
+    pub w_hh: OptionalTensor<B>,
+    /// Of the input product's bias.
+    #[extension_type]
+    pub b_ih: OptionalTensor<B>,
+    /// Of the recurrent product's bias.
+    #[extension_type]
+    pub b_hh: OptionalTensor<B>,
+}
+
+/// Which gradients to compute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)] // The names are those of the inputs.
+pub struct Wanted {
+    pub x: bool,
+    pub h0: bool,
+    pub w_ih: bool,
+    pub w_hh: bool,
+    pub b_ih: bool,
+    pub b_hh: bool,
+}
+
+/// The GRU over a whole sequence, on primitives of a backend.
+///
+/// Shapes are not checked here: [`gru_sequence`](crate::gru_sequence) does that first.
+#[backend_extension(
+    NdArray: cfg(feature = "ndarray"),
+    Flex: cfg(feature = "flex"),
+    Cube: cfg(feature = "cube"),
+    Autodiff: cfg(feature = "autodiff"),
+    Fusion: cfg(feature = "fusion")
+)]
+pub trait GruBackend: Backend {
+    /// The state after every step, `[N,T,H]` or `[T,N,H]`. Keeps nothing for a backward, unless
+    /// autodiff tracks an input.
+    #[fusion(default)]
+    fn gru_states(#[extension_type] inputs: GruInputs<Self>, spec: GruSpec) -> FloatTensor<Self> {
+        composed::states::<Self>(inputs, &spec)
+    }
+
+    /// The same states, and the gates that [`gru_gradients`](Self::gru_gradients) wants.
+    #[fusion(default)]
+    fn gru_states_and_gates(
+        #[extension_type] inputs: GruInputs<Self>,
+        spec: GruSpec,
+    ) -> GruForward<Self> {
+        composed::states_and_gates::<Self>(inputs, &spec)
+    }
+
+    /// The gradients of `Σ states ⊙ d_states`. Without `gates` they are made anew from the
+    /// states. First order only: under autodiff the results are constants.
+    #[fusion(default)]
+    fn gru_gradients(
+        #[extension_type] inputs: GruInputs<Self>,
+        states: FloatTensor<Self>,
+        #[extension_type] gates: OptionalTensor<Self>,
+        d_states: FloatTensor<Self>,
+        spec: GruSpec,
+        wanted: Wanted,
+    ) -> GruGradients<Self> {
+        composed::gradients::<Self>(inputs, states, gates, d_states, &spec, wanted)
+    }
+}
+
+#[cfg(feature = "cube")]
+impl GruBackend for burn_cubecl::CubeBackend {}

@@ -1,0 +1,51 @@
+//! Flex: byte storage behind a reference count, with a layout.
+
+use super::{CpuBackend, run_on_slices};
+use burn::tensor::{Shape, TensorData};
+use burn_flex::{Flex, FlexTensor};
+use bytemuck::Pod;
+use std::marker::PhantomData;
+
+/// A contiguous Flex tensor of `E`.
+pub(super) struct Dense<E> {
+    tensor: FlexTensor,
+    element: PhantomData<E>,
+}
+
+impl<E: burn::tensor::Element + Pod> AsRef<[E]> for Dense<E> {
+    fn as_ref(&self) -> &[E] {
+        self.tensor
+            .as_slice()
+            .expect("a dense tensor is contiguous")
+    }
+}
+
+impl<E: gru_cpu::Element + burn::tensor::Element + Pod> CpuBackend<E> for Flex {
+    type Dense = Dense<E>;
+
+    fn dense(tensor: FlexTensor) -> Dense<E> {
+        Dense {
+            tensor: tensor.to_contiguous(),
+            element: PhantomData,
+        }
+    }
+
+    fn consume<R>(tensor: FlexTensor, f: impl FnOnce(&mut [E]) -> R) -> R {
+        // `to_contiguous` of a contiguous tensor is a second handle, which would force a copy.
+        let mut tensor = match tensor.layout().contiguous_offsets() {
+            Some(_) => tensor,
+            None => tensor.to_contiguous(),
+        };
+        let (start, end) = tensor
+            .layout()
+            .contiguous_offsets()
+            .expect("a dense tensor is contiguous");
+        f(&mut tensor.storage_mut()[start..end])
+    }
+
+    fn tensor(data: Vec<E>, shape: Shape) -> FlexTensor {
+        FlexTensor::from_data(TensorData::new(data, shape))
+    }
+}
+
+run_on_slices!(Flex);

@@ -1,0 +1,260 @@
+//! The CPU backends: tensors in, slices through `gru-cpu`, tensors out.
+//!
+//! One code for ndarray and Flex; a backend says how its tensors become slices and back. A dtype
+//! without kernels (f16, bf16) takes the composed default.
+
+#[cfg(feature = "flex")]
+mod flex;
+#[cfg(feature = "ndarray")]
+mod ndarray;
+
+use crate::{
+    GruForward, GruGradients, GruInputs, OptionalTensor, Wanted, composed,
+    spec::{GruSpec, Layout},
+};
+use burn::backend::{Backend, TensorMetadata, tensor::FloatTensor};
+use burn::tensor::{DType, Shape};
+use gru_cpu::{Dims, Element, Gradients, Inputs};
+
+/// A backend whose tensors of `E` are slices in the memory of this process.
+trait CpuBackend<E: Element>: Backend {
+    /// A tensor in dense row-major order.
+    type Dense: AsRef<[E]>;
+
+    /// Brings a tensor into dense row-major order, without a copy where it already is.
+    fn dense(tensor: FloatTensor<Self>) -> Self::Dense;
+
+    /// Lends the elements of a tensor that is used up: its own memory where nobody else holds
+    /// it, else a copy.
+    fn consume<R>(tensor: FloatTensor<Self>, f: impl FnOnce(&mut [E]) -> R) -> R;
+
+    /// A tensor made of `data`, without a copy.
+    fn tensor(data: Vec<E>, shape: Shape) -> FloatTensor<Self>;
+}
+
+/// A backend with both kernel types.
+trait CpuKernels: CpuBackend<f32> + CpuBackend<f64> {}
+impl<B: CpuBackend<f32> + CpuBackend<f64>> CpuKernels for B {}
+
+fn states<B: CpuKernels>(inputs: GruInputs<B>, spec: GruSpec) -> FloatTensor<B> {
+    match inputs.x.dtype() {
+        DType::F32 => forward::<B, f32>(inputs, &spec, false).states,
+        DType::F64 => forward::<B, f64>(inputs, &spec, false).states,
+        _ => composed::states(inputs, &spec),
+    }
+}
+
+fn states_and_gates<B: CpuKernels>(inputs: GruInputs<B>, spec: GruSpec) -> GruForward<B> {
+    let (states, gates) = match inputs.x.dtype() {
+        DType::F32 => forward::<B, f32>(inputs, &spec, true).parts(),
+        DType::F64 => forward::<B, f64>(inputs, &spec, true).parts(),
+        _ => return composed::states_and_gates(inputs, &spec),
+    };
+    GruForward { states, gates }
+}
+
+fn gradients<B: CpuKernels>(
+    inputs: GruInputs<B>,
+    states: FloatTensor<B>,
+    gates: OptionalTensor<B>,
+    d_states: FloatTensor<B>,
+    spec: GruSpec,
+    wanted: Wanted,
+) -> GruGradients<B> {
+    match inputs.x.dtype() {
+        DType::F32 => backward::<B, f32>(inputs, states, gates, d_states, &spec, wanted),
+        DType::F64 => backward::<B, f64>(inputs, states, gates, d_states, &spec, wanted),
+        _ => composed::gradients(inputs, states, gates, d_states, &spec, wanted),
+    }
+}
+
+struct Forward<B: Backend> {
+    states: FloatTensor<B>,
+    gates: Option<FloatTensor<B>>,
+}
+
+impl<B: Backend> Forward<B> {
+    fn parts(self) -> (FloatTensor<B>, FloatTensor<B>) {
+        let gates = self.gates.expect("gates were asked for");
+        (self.states, gates)
+    }
+}
+
+fn forward<B: CpuBackend<E>, E: Element>(
+    inputs: GruInputs<B>,
+    spec: &GruSpec,
+    keep: bool,
+) -> Forward<B> {
+    let call = Call::<B, E>::new(inputs, spec);
+    let dims = call.dims;
+    let units = dims.rows() * dims.h;
+    let mut states = vec![E::zero(); units];
+    let mut gates = keep.then(|| vec![E::zero(); units * spec.saved_per_unit()]);
+    gru_cpu::forward(
+        &dims,
+        spec,
+        &call.inputs(),
+        &mut states,
+        gates.as_deref_mut(),
+    );
+    Forward {
+        states: B::tensor(states, call.sequence_shape(dims.h)),
+        gates: gates
+            .map(|gates| B::tensor(gates, call.sequence_shape(dims.h * spec.saved_per_unit()))),
+    }
+}
+
+fn backward<B: CpuBackend<E>, E: Element>(
+    inputs: GruInputs<B>,
+    states: FloatTensor<B>,
+    gates: OptionalTensor<B>,
+    d_states: FloatTensor<B>,
+    spec: &GruSpec,
+    wanted: Wanted,
+) -> GruGradients<B> {
+    let call = Call::<B, E>::new(inputs, spec);
+    let Dims { n, i, h, .. } = call.dims;
+    let (states, d_states) = (B::dense(states), B::dense(d_states));
+    let buffer = |wanted: bool, len: usize| wanted.then(|| vec![E::zero(); len]);
+    let mut x = buffer(wanted.x, call.x.as_ref().len());
+    let mut h0 = buffer(wanted.h0, n * h);
+    let mut w_ih = buffer(wanted.w_ih, i * 3 * h);
+    let mut w_hh = buffer(wanted.w_hh, h * 3 * h);
+    let mut b_ih = buffer(wanted.b_ih, 3 * h);
+    let mut b_hh = buffer(wanted.b_hh, 3 * h);
+    let mut run = |gates: &mut [E]| {
+        let to = Gradients {
+            x: x.as_deref_mut(),
+            h0: h0.as_deref_mut(),
+            w_ih: w_ih.as_deref_mut(),
+            w_hh: w_hh.as_deref_mut(),
+            b_ih: b_ih.as_deref_mut(),
+            b_hh: b_hh.as_deref_mut(),
+        };
+        let (states, d_states) = (states.as_ref(), d_states.as_ref());
+        gru_cpu::backward(
+            &call.dims,
+            spec,
+            &call.inputs(),
+            states,
+            gates,
+            d_states,
+            to,
+        );
+    };
+    match gates.into_option() {
+        Some(gates) => B::consume(gates, run),
+        None => run(&mut gru_cpu::recompute(
+            &call.dims,
+            spec,
+            &call.inputs(),
+            states.as_ref(),
+        )),
+    }
+    let out = |data: Option<Vec<E>>, shape: &[usize]| {
+        OptionalTensor::from(data.map(|data| B::tensor(data, Shape::from(shape.to_vec()))))
+    };
+    GruGradients {
+        x: OptionalTensor::from(x.map(|x| B::tensor(x, call.x_shape.clone()))),
+        h0: out(h0, &[n, h]),
+        w_ih: out(w_ih, &[i, 3 * h]),
+        w_hh: out(w_hh, &[h, 3 * h]),
+        b_ih: out(b_ih, &[3 * h]),
+        b_hh: out(b_hh, &[3 * h]),
+    }
+}
+
+/// The inputs in dense order, and their sizes.
+struct Call<B: CpuBackend<E>, E: Element> {
+    dims: Dims,
+    layout: Layout,
+    x_shape: Shape,
+    x: B::Dense,
+    h0: Option<B::Dense>,
+    w_ih: Option<B::Dense>,
+    w_hh: B::Dense,
+    b_ih: Option<B::Dense>,
+    b_hh: Option<B::Dense>,
+    mask: Option<B::Dense>,
+    valid: Option<B::Dense>,
+}
+
+impl<B: CpuBackend<E>, E: Element> Call<B, E> {
+    fn new(inputs: GruInputs<B>, spec: &GruSpec) -> Self {
+        let x_shape = inputs.x.shape();
+        let [first, second, i] = x_shape.dims();
+        let [h, _] = inputs.w_hh.shape().dims();
+        let (n, t) = match spec.layout {
+            Layout::BatchMajor => (first, second),
+            Layout::TimeMajor => (second, first),
+        };
+        let dense = |tensor: OptionalTensor<B>| tensor.into_option().map(B::dense);
+        Self {
+            dims: Dims { n, t, i, h },
+            layout: spec.layout,
+            x_shape,
+            x: B::dense(inputs.x),
+            h0: dense(inputs.h0),
+            w_ih: dense(inputs.w_ih),
+            w_hh: B::dense(inputs.w_hh),
+            b_ih: dense(inputs.b_ih),
+            b_hh: dense(inputs.b_hh),
+            mask: dense(inputs.mask),
+            valid: dense(inputs.valid),
+        }
+    }
+
+    fn inputs(&self) -> Inputs<'_, E> {
+        Inputs {
+            x: self.x.as_ref(),
+            h0: self.h0.as_ref().map(AsRef::as_ref),
+            w_ih: self.w_ih.as_ref().map(AsRef::as_ref),
+            w_hh: self.w_hh.as_ref(),
+            b_ih: self.b_ih.as_ref().map(AsRef::as_ref),
+            b_hh: self.b_hh.as_ref().map(AsRef::as_ref),
+            mask: self.mask.as_ref().map(AsRef::as_ref),
+            valid: self.valid.as_ref().map(AsRef::as_ref),
+        }
+    }
+
+    fn sequence_shape(&self, features: usize) -> Shape {
+        let Dims { n, t, .. } = self.dims;
+        match self.layout {
+            Layout::BatchMajor => Shape::new([n, t, features]),
+            Layout::TimeMajor => Shape::new([t, n, features]),
+        }
+    }
+}
+
+/// Implements the operator for a CPU backend by the functions above.
+macro_rules! run_on_slices {
+    ($backend:ty) => {
+        impl crate::GruBackend for $backend {
+            fn gru_states(
+                inputs: crate::GruInputs<Self>,
+                spec: crate::GruSpec,
+            ) -> burn::backend::tensor::FloatTensor<Self> {
+                crate::cpu::states(inputs, spec)
+            }
+
+            fn gru_states_and_gates(
+                inputs: crate::GruInputs<Self>,
+                spec: crate::GruSpec,
+            ) -> crate::GruForward<Self> {
+                crate::cpu::states_and_gates(inputs, spec)
+            }
+
+            fn gru_gradients(
+                inputs: crate::GruInputs<Self>,
+                states: burn::backend::tensor::FloatTensor<Self>,
+                gates: crate::OptionalTensor<Self>,
+                d_states: burn::backend::tensor::FloatTensor<Self>,
+                spec: crate::GruSpec,
+                wanted: crate::Wanted,
+            ) -> crate::GruGradients<Self> {
+                crate::cpu::gradients(inputs, states, gates, d_states, spec, wanted)
+            }
+        }
+    };
+}
+use run_on_slices;

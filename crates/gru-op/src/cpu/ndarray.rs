@@ -1,0 +1,65 @@
+//! ndarray: shared arrays, one enum variant per dtype.
+
+// Burn deprecates the backend as a whole; its users are served until it goes.
+#![allow(deprecated)]
+
+use super::{CpuBackend, run_on_slices};
+use burn::backend::NdArray;
+use burn::tensor::Shape;
+use burn_ndarray::{NdArrayTensor, SharedArray};
+use ndarray::{ArrayD, IxDyn};
+
+/// An array in standard (dense row-major) order.
+pub(super) struct Dense<E>(SharedArray<E>);
+
+impl<E: Clone> Dense<E> {
+    fn new(array: SharedArray<E>) -> Self {
+        if array.is_standard_layout() {
+            Self(array)
+        } else {
+            Self(array.as_standard_layout().into_owned().into_shared())
+        }
+    }
+}
+
+impl<E> AsRef<[E]> for Dense<E> {
+    fn as_ref(&self) -> &[E] {
+        self.0
+            .as_slice()
+            .expect("a dense array is in standard order")
+    }
+}
+
+macro_rules! cpu_backend {
+    ($element:ty, $variant:ident) => {
+        impl CpuBackend<$element> for NdArray {
+            type Dense = Dense<$element>;
+
+            fn dense(tensor: NdArrayTensor) -> Self::Dense {
+                match tensor {
+                    NdArrayTensor::$variant(storage) => Dense::new(storage.into_shared()),
+                    other => panic!("expected {}, got {other:?}", stringify!($variant)),
+                }
+            }
+
+            fn consume<R>(tensor: NdArrayTensor, f: impl FnOnce(&mut [$element]) -> R) -> R {
+                let mut dense = <Self as CpuBackend<$element>>::dense(tensor);
+                // A shared array is copied by this borrow, an unshared one is not.
+                f(dense
+                    .0
+                    .as_slice_mut()
+                    .expect("a dense array is in standard order"))
+            }
+
+            fn tensor(data: Vec<$element>, shape: Shape) -> NdArrayTensor {
+                let array = ArrayD::from_shape_vec(IxDyn(&shape), data);
+                array.expect("the data fits its shape").into_shared().into()
+            }
+        }
+    };
+}
+
+cpu_backend!(f32, F32);
+cpu_backend!(f64, F64);
+
+run_on_slices!(NdArray);

@@ -1,0 +1,59 @@
+//! A GRU (gated recurrent unit) for [Burn](https://burn.dev): a cell and a sequence operator with
+//! a hand-written backward and kernels of their own, and the [`GruBlock`] module.
+//!
+//! # The mathematics
+//!
+//! N rows (batch), T steps, I inputs, H hidden units. Gates are packed `r | z | n` (reset, update,
+//! candidate) in columns: `w_ih [I,3H]`, `w_hh [H,3H]`, biases `[3H]`. ⊙ is element-wise.
+//!
+//! ```text
+//! p = x·w_ih + b_ih                  all steps at once: one large product
+//! q = h₋₁·w_hh + b_hh                one product per step
+//! r = φr(p_r + q_r)    z = φz(p_z + q_z)
+//! n = φn(p_n + r ⊙ q_n)                       Reset::AfterMatmul
+//! n = φn(p_n + (r ⊙ h₋₁)·w_hn + b_hn)         Reset::BeforeMatmul
+//! h = z ⊙ h₋₁ + (1−z) ⊙ n                     Update::Keeps
+//! h = (1−z) ⊙ h₋₁ + z ⊙ n                     Update::Takes
+//! ```
+//!
+//! Source: Cho et al. 2014, <https://arxiv.org/abs/1406.1078> (v3 resets before the product, v1
+//! after it).
+//!
+//! # The map
+//!
+//! - [`GruBlock`], [`GruBlockConfig`]: layers, directions, dropout, state; what most users want.
+//! - [`gru_sequence`], [`gru_cell`]: the operator over [`Tensor`](burn::tensor::Tensor).
+//! - [`GruSpec`]: which GRU is meant.
+//! - [`GruBackend`]: the operator over primitives of a backend, and how a backend joins.
+//! - [`composed`]: the specification, made of Burn's own operations.
+//! - [`import`]: weights from other modules.
+//!
+//! # Features
+//!
+//! `flex` and `ndarray` run on the CPU by the same kernels. `wgpu`, `vulkan`, `metal`, `webgpu`,
+//! `cuda`, `rocm` are CubeCL backends. `autodiff` adds training. `fusion` must be on exactly when
+//! Burn's own `fusion` is, as it is by default.
+#![deny(missing_docs)]
+
+mod activation;
+mod api;
+#[cfg(feature = "autodiff")]
+mod autodiff;
+mod backend;
+pub mod composed;
+#[cfg(any(feature = "ndarray", feature = "flex"))]
+mod cpu;
+pub mod import;
+pub mod nn;
+mod primitive;
+mod shape;
+
+pub use self::{
+    api::{GruWeights, gru_cell, gru_sequence},
+    backend::{GruBackend, GruForward, GruGradients, GruInputs, OptionalTensor, Wanted},
+    nn::{GruBlock, GruBlockConfig, GruInitializer, GruLayer},
+};
+pub use gru_cpu::spec;
+pub use gru_cpu::spec::{
+    Activation, Activations, Direction, GruSpec, Layout, Memory, Reset, Update,
+};
