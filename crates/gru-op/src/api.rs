@@ -112,6 +112,6 @@ fn last_state(states: &Tensor<3>, sizes: &Sizes, spec: &GruSpec) -> Tensor<2> {
         Layout::BatchMajor => 1,
         Layout::TimeMajor => 0,
     };
-    let last = states.clone().narrow(time_dim, t, 1);
-    last.reshape([sizes.n, sizes.h])
+    // Not `reshape`, to which a batch of zero rows means "as before".
+    states.clone().narrow(time_dim, t, 1).squeeze_dim(time_dim)
 }

@@ -96,9 +96,9 @@ fn weight(
     let mut parts = Vec::with_capacity(3);
     for (gate, name) in gates.iter().zip(names) {
         check_shape(format!("{name}.weight"), &shape, &gate.weight.dims())?;
-        parts.push(gate.weight.val().detach());
+        parts.push(gate.weight.val());
     }
-    Ok(Param::from_tensor(Tensor::cat(parts, 1)))
+    Ok(Param::from_tensor(Tensor::cat(parts, 1).detach()))
 }
 
 fn bias(
@@ -116,9 +116,9 @@ fn bias(
             return Err(ImportError::MissingBias { name });
         };
         check_shape(name, &[h], &bias.dims())?;
-        parts.push(bias.val().detach());
+        parts.push(bias.val());
     }
-    Ok(Some(Param::from_tensor(Tensor::cat(parts, 0))))
+    Ok(Some(Param::from_tensor(Tensor::cat(parts, 0).detach())))
 }
 
 fn check_shape(name: String, expected: &[usize], actual: &[usize]) -> Result<(), ImportError> {

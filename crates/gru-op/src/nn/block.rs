@@ -206,7 +206,7 @@ impl GruBlock {
             [layers, n, h],
             || format!("N is {n}, the block has {layers} layers times directions and H is {h}"),
         );
-        let split = |k| state.clone().narrow(0, k, 1).reshape([n, h]);
+        let split = |k| state.clone().narrow(0, k, 1).squeeze_dim(0);
         Some((0..layers).map(split).collect())
     }
 }

@@ -22,18 +22,18 @@ impl GruInitializer {
             let gate = self
                 .gate(h)
                 .init_with([rows, h], Some(rows), Some(h), device);
-            gate.into_value().detach()
+            gate.into_value()
         };
-        Param::from_tensor(Tensor::cat(vec![gate(), gate(), gate()], 1))
+        Param::from_tensor(Tensor::cat(vec![gate(), gate(), gate()], 1).detach())
     }
 
     /// Bias of a product with `rows` inputs, `[3H]`.
     pub(super) fn bias(&self, rows: usize, h: usize, device: &Device) -> Param<Tensor<1>> {
         let gate = || {
             let gate = self.gate(h).init_with([h], Some(rows), Some(h), device);
-            gate.into_value().detach()
+            gate.into_value()
         };
-        Param::from_tensor(Tensor::cat(vec![gate(), gate(), gate()], 0))
+        Param::from_tensor(Tensor::cat(vec![gate(), gate(), gate()], 0).detach())
     }
 
     fn gate(&self, h: usize) -> Initializer {

@@ -1,0 +1,209 @@
+//! Named tensors, the comparison and every tolerance with its reason.
+
+use std::collections::BTreeMap;
+
+use approx::abs_diff_eq;
+
+/// Flat tensors by name.
+pub type Tensors = BTreeMap<String, Vec<f64>>;
+
+/// The two tolerances of a run. A tensor passes when
+/// `max|got − expected| ≤ tolerance · max(1, max|expected|)`.
+///
+/// One scale per tensor, because each number is a sum whose terms are as large as the tensor's
+/// largest: a relative error per number would forbid honest cancellation. Never below 1, because
+/// every problem here has inputs of that size.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Tolerance {
+    /// For outputs.
+    pub forward: f64,
+    /// For gradients.
+    pub gradient: f64,
+}
+
+impl Tolerance {
+    /// Float32. Five frameworks, a numpy float32 run and a strictly sequential one stay within
+    /// 4.5e-7 forward and 1.3e-6 gradient of float64 over the conformance vectors: four times
+    /// that allows any order of summation, and no activation with an error near 1e-6.
+    pub const F32: Self = Self {
+        forward: 2e-6,
+        gradient: 5e-6,
+    };
+
+    /// Float32 where pre-activations reach tens. Their own rounding is then 10 to 100 times
+    /// larger; the same runs stay within 1.7e-6 and 1.4e-6.
+    pub const F32_SATURATED: Self = Self {
+        forward: 1e-5,
+        gradient: 2e-5,
+    };
+
+    /// Float64 against float64. ε is 2.2e-16 and the longest sum has thousands of terms; numpy
+    /// stays within 2e-15 over 512 steps. The rest is room for other orders and for `exp`
+    /// approximations of a few hundred ulp.
+    pub const F64: Self = Self {
+        forward: 1e-12,
+        gradient: 1e-12,
+    };
+
+    /// Float64 against finite differences: forward as [`F64`](Self::F64). The differences round
+    /// at about 1e-11 and truncate 3e-14 times the fifth derivative of the loss, which is below
+    /// 1e4 with the usual activations and comes near 1e6 where unbounded ones make the state a
+    /// polynomial of a high degree. A wrong term of a derivative is of the gradient's own size.
+    pub const F64_DIFFERENCES: Self = Self {
+        forward: 1e-12,
+        gradient: 1e-8,
+    };
+
+    /// How much wider the tolerance is on a GPU: shader languages bound `exp` and `tanh` by
+    /// several to tens of ulp instead of one, and fuse and reorder sums as they like.
+    pub const GPU_FACTOR: f64 = 10.0;
+
+    /// Both tolerances, `factor` times wider.
+    pub fn times(self, factor: f64) -> Self {
+        Self {
+            forward: self.forward * factor,
+            gradient: self.gradient * factor,
+        }
+    }
+}
+
+/// The outputs and gradients of one run.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Outcome {
+    /// Outputs by name.
+    pub outputs: Tensors,
+    /// Gradients by the name of the tensor they belong to.
+    pub gradients: Tensors,
+}
+
+impl Outcome {
+    /// Compares every tensor of `self` with its namesake in `expected`.
+    ///
+    /// # Errors
+    /// One line for every tensor that is missing, unexpected or not close.
+    pub fn compare(&self, expected: &Self, tolerance: Tolerance) -> Result<(), String> {
+        let mut failures = compare_all("", &self.outputs, &expected.outputs, tolerance.forward);
+        failures.extend(compare_all(
+            "gradient of ",
+            &self.gradients,
+            &expected.gradients,
+            tolerance.gradient,
+        ));
+        // A run that names nothing proves nothing.
+        if expected.outputs.is_empty() {
+            failures.push("nothing was compared".into());
+        }
+        if failures.is_empty() {
+            Ok(())
+        } else {
+            Err(failures.join("\n"))
+        }
+    }
+}
+
+fn compare_all(prefix: &str, got: &Tensors, expected: &Tensors, tolerance: f64) -> Vec<String> {
+    let unexpected = got
+        .keys()
+        .filter(|name| !expected.contains_key(*name))
+        .map(|name| format!("{prefix}{name}: not expected"));
+    let differing = expected.iter().filter_map(|(name, expected)| {
+        let name_in_full = format!("{prefix}{name}");
+        match got.get(name) {
+            Some(got) => close(&name_in_full, got, expected, tolerance).err(),
+            None => Some(format!("{name_in_full}: missing")),
+        }
+    });
+    unexpected.chain(differing).collect()
+}
+
+/// Compares one tensor by the rule of [`Tolerance`].
+///
+/// # Errors
+/// Names the tensor and the worst number: its index, what it is, what it should be, and how far
+/// off it may be. A NaN or an infinity on either side is never close; nor are two lengths.
+pub fn close(name: &str, got: &[f64], expected: &[f64], tolerance: f64) -> Result<(), String> {
+    if got.len() != expected.len() {
+        return Err(format!(
+            "{name}: {} numbers, expected {}",
+            got.len(),
+            expected.len()
+        ));
+    }
+    let scale = expected.iter().fold(1.0, |max: f64, v| max.max(v.abs()));
+    let allowed = tolerance * scale;
+    let is_close = |index: &usize| {
+        // An infinite expectation would allow anything.
+        expected[*index].is_finite()
+            && abs_diff_eq!(got[*index], expected[*index], epsilon = allowed)
+    };
+    // NaN orders above every number in `total_cmp` once its sign is gone.
+    let distance = |index: &usize| (got[*index] - expected[*index]).abs();
+    let far = (0..got.len()).filter(|index| !is_close(index));
+    match far.max_by(|a, b| distance(a).total_cmp(&distance(b))) {
+        None => Ok(()),
+        Some(worst) => Err(format!(
+            "{name}[{worst}]: got {:e}, expected {:e}, off by {:.3e}, allowed {allowed:.3e}",
+            got[worst],
+            expected[worst],
+            distance(&worst),
+        )),
+    }
+}
+
+/// [`close`], with a panic instead of an error.
+///
+/// # Panics
+/// If the tensors are not close.
+#[track_caller]
+pub fn assert_close(name: &str, got: &[f64], expected: &[f64], tolerance: f64) {
+    if let Err(message) = close(name, got, expected, tolerance) {
+        panic!("{message}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scale_is_the_largest_expected_number_but_at_least_one() {
+        assert!(close("a", &[100.9, 0.0], &[100.0, 0.0], 1e-2).is_ok());
+        assert!(close("a", &[100.0, 1.1], &[100.0, 0.0], 1e-2).is_err());
+        assert!(close("a", &[0.009], &[0.0], 1e-2).is_ok());
+        assert!(close("a", &[0.011], &[0.0], 1e-2).is_err());
+    }
+
+    #[test]
+    fn reports_the_worst_number() {
+        let message = close("dx", &[0.0, 3.0, 2.0], &[0.0; 3], 1e-6).unwrap_err();
+        assert!(
+            message.starts_with("dx[1]: got 3e0, expected 0e0"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn nan_infinity_and_lengths_fail() {
+        for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let message = close("a", &[9.0, bad], &[0.0; 2], 1.0).unwrap_err();
+            assert!(message.starts_with("a[1]"), "{message}");
+            assert!(close("a", &[0.0], &[bad], 1.0).is_err());
+            assert!(close("a", &[bad], &[bad], 1.0).is_err());
+        }
+        assert!(close("a", &[0.0], &[0.0; 2], 1.0).is_err());
+    }
+
+    #[test]
+    fn missing_and_unexpected_tensors_fail() {
+        let one = |name: &str| Outcome {
+            outputs: Tensors::from([("y".into(), vec![0.0])]),
+            gradients: Tensors::from([(name.into(), vec![0.0])]),
+        };
+        assert!(one("x").compare(&one("x"), Tolerance::F64).is_ok());
+        let message = one("x").compare(&one("h0"), Tolerance::F64).unwrap_err();
+        assert!(message.contains("gradient of x: not expected"), "{message}");
+        assert!(message.contains("gradient of h0: missing"), "{message}");
+        let nothing = Outcome::default();
+        assert!(nothing.compare(&nothing, Tolerance::F64).is_err());
+    }
+}

@@ -1,0 +1,17 @@
+//! What tests and benches of the GRU share: problems, inputs, truth and tolerances.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`problem`] | sizes and conventions of one run, and the catalogue that tests walk through |
+//! | [`inputs`] | seeded inputs and upstream gradients, NaN-poisoned buffers |
+//! | [`oracle`] | the equations as scalar float64 loops, gradients by finite differences |
+//! | [`close`] | named tensors, the comparison and every tolerance with its reason |
+//! | [`conformance`] | the recorded vectors of other frameworks |
+//!
+//! Nothing here uses Burn or a kernel: all tensors are flat row-major `Vec<f64>`.
+
+pub mod close;
+pub mod conformance;
+pub mod inputs;
+pub mod oracle;
+pub mod problem;

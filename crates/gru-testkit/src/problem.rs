@@ -1,0 +1,320 @@
+//! Sizes and conventions of one run, and the catalogue that tests walk through.
+
+use std::fmt::Write;
+
+use gru_cpu::spec::{Activation, Activations, Direction, GruSpec, Layout, Memory, Reset, Update};
+
+/// Which biases a problem has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Biases {
+    /// `b_ih` and `b_hh`.
+    #[default]
+    Both,
+    /// Only `b_ih`.
+    InputOnly,
+    /// Only `b_hh`.
+    HiddenOnly,
+    /// None.
+    None,
+}
+
+impl Biases {
+    /// Whether `b_ih` exists.
+    pub fn input(self) -> bool {
+        matches!(self, Self::Both | Self::InputOnly)
+    }
+
+    /// Whether `b_hh` exists.
+    pub fn hidden(self) -> bool {
+        matches!(self, Self::Both | Self::HiddenOnly)
+    }
+}
+
+/// One GRU run: sizes, optional tensors, conventions.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Problem {
+    /// Batch.
+    pub n: usize,
+    /// Time steps.
+    pub t: usize,
+    /// Input features.
+    pub i: usize,
+    /// Hidden units.
+    pub h: usize,
+    /// Which biases exist.
+    pub biases: Biases,
+    /// Whether an initial state is given; zeros otherwise.
+    pub h0: bool,
+    /// The conventions.
+    pub spec: GruSpec,
+}
+
+impl Problem {
+    /// The default GRU of these sizes, with both biases and an initial state.
+    pub fn new(n: usize, t: usize, i: usize, h: usize) -> Self {
+        Self {
+            n,
+            t,
+            i,
+            h,
+            biases: Biases::Both,
+            h0: true,
+            spec: GruSpec::default(),
+        }
+    }
+
+    /// Replaces the conventions.
+    pub fn with_spec(self, spec: GruSpec) -> Self {
+        Self { spec, ..self }
+    }
+
+    /// Replaces the choice of biases.
+    pub fn with_biases(self, biases: Biases) -> Self {
+        Self { biases, ..self }
+    }
+
+    /// Starts from zeros instead of a given state.
+    pub fn without_h0(self) -> Self {
+        Self { h0: false, ..self }
+    }
+
+    /// Sizes, then the two rules, then whatever differs from the default:
+    /// `N3-T5-I4-H7-before-takes-time-reverse`.
+    pub fn id(&self) -> String {
+        let spec = &self.spec;
+        let mut id = format!("N{}-T{}-I{}-H{}", self.n, self.t, self.i, self.h);
+        id += match spec.reset {
+            Reset::AfterMatmul => "-after",
+            Reset::BeforeMatmul => "-before",
+        };
+        id += match spec.update {
+            Update::Keeps => "-keeps",
+            Update::Takes => "-takes",
+        };
+        if spec.layout == Layout::TimeMajor {
+            id += "-time";
+        }
+        if spec.direction == Direction::Reverse {
+            id += "-reverse";
+        }
+        if spec.memory == Memory::Lean {
+            id += "-lean";
+        }
+        id += match self.biases {
+            Biases::Both => "",
+            Biases::InputOnly => "-b_ih",
+            Biases::HiddenOnly => "-b_hh",
+            Biases::None => "-nobias",
+        };
+        if !self.h0 {
+            id += "-noh0";
+        }
+        if spec.activations != Activations::default() {
+            let gates = spec.activations;
+            for gate in [gates.reset, gates.update, gates.candidate] {
+                id += "-";
+                id += activation_name(&gate);
+            }
+        }
+        for (name, clip) in [
+            ("clipgates", spec.clip_gates),
+            ("clipstate", spec.clip_state),
+        ] {
+            if let Some(clip) = clip {
+                write!(id, "-{name}{clip}").expect("writing to a String does not fail");
+            }
+        }
+        id
+    }
+
+    /// Index, among all rows of a sequence, of batch row `row` at time `time`.
+    pub fn row(&self, row: usize, time: usize) -> usize {
+        match self.spec.layout {
+            Layout::BatchMajor => row * self.t + time,
+            Layout::TimeMajor => time * self.n + row,
+        }
+    }
+
+    /// Shape of a sequence with `features` features.
+    pub fn sequence_shape(&self, features: usize) -> [usize; 3] {
+        match self.spec.layout {
+            Layout::BatchMajor => [self.n, self.t, features],
+            Layout::TimeMajor => [self.t, self.n, features],
+        }
+    }
+}
+
+fn activation_name(activation: &Activation) -> &'static str {
+    match activation {
+        Activation::Sigmoid => "sigmoid",
+        Activation::Tanh => "tanh",
+        Activation::Relu => "relu",
+        Activation::HardSigmoid { .. } => "hardsigmoid",
+        Activation::Identity => "identity",
+        Activation::Affine { .. } => "affine",
+        Activation::LeakyRelu { .. } => "leakyrelu",
+        Activation::ThresholdedRelu { .. } => "thresholdedrelu",
+        Activation::ScaledTanh { .. } => "scaledtanh",
+        Activation::Elu { .. } => "elu",
+        Activation::Softsign => "softsign",
+        Activation::Softplus => "softplus",
+    }
+}
+
+/// Every problem that gradients are checked on.
+///
+/// Sizes are small, because finite differences cost four forward passes per number, and odd,
+/// because tile remainders are where kernels go wrong.
+pub fn catalogue() -> Vec<Problem> {
+    let mut problems = conventions();
+    problems.extend(sizes());
+    problems.extend(optional_tensors());
+    problems.extend(activations());
+    problems.extend(clips());
+    problems
+}
+
+/// Both resets, both updates, both layouts, both directions, on one size.
+fn conventions() -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for layout in [Layout::BatchMajor, Layout::TimeMajor] {
+        for direction in [Direction::Forward, Direction::Reverse] {
+            for rules in rules() {
+                let spec = rules.with_layout(layout).with_direction(direction);
+                problems.push(Problem::new(3, 5, 4, 7).with_spec(spec));
+            }
+        }
+    }
+    problems
+}
+
+/// The four combinations of reset and update.
+fn rules() -> [GruSpec; 4] {
+    let after = GruSpec::default().with_reset(Reset::AfterMatmul);
+    let before = GruSpec::default().with_reset(Reset::BeforeMatmul);
+    [
+        after.with_update(Update::Keeps),
+        after.with_update(Update::Takes),
+        before.with_update(Update::Keeps),
+        before.with_update(Update::Takes),
+    ]
+}
+
+/// Single rows, steps, features and units, and sizes just beyond a vector or a tile.
+fn sizes() -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for [n, t, i, h] in [
+        [1, 1, 1, 1],
+        [2, 1, 3, 5],
+        [4, 1, 2, 9],
+        [1, 6, 3, 4],
+        [2, 4, 1, 3],
+        [2, 4, 3, 1],
+        [9, 2, 2, 3],
+        [2, 3, 19, 4],
+        [2, 3, 3, 17],
+        [1, 2, 2, 33],
+    ] {
+        let [after_keeps, _, _, before_takes] = rules();
+        for spec in [after_keeps, before_takes] {
+            problems.push(Problem::new(n, t, i, h).with_spec(spec));
+        }
+    }
+    problems
+}
+
+/// Every choice of biases, with and without an initial state.
+fn optional_tensors() -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+        let problem = Problem::new(2, 3, 3, 5).with_spec(GruSpec::default().with_reset(reset));
+        for biases in [
+            Biases::Both,
+            Biases::InputOnly,
+            Biases::HiddenOnly,
+            Biases::None,
+        ] {
+            problems.push(problem.with_biases(biases).without_h0());
+            if biases != Biases::Both {
+                problems.push(problem.with_biases(biases));
+            }
+        }
+        // A single step without a state: nothing recurrent may be touched.
+        problems.push(
+            Problem::new(3, 1, 2, 5)
+                .with_spec(problem.spec)
+                .without_h0(),
+        );
+    }
+    problems
+}
+
+/// Every activation once in every gate. The parameters are far from each activation's default, so
+/// that one that is ignored shows.
+fn activations() -> Vec<Problem> {
+    const ALL: [Activation; 12] = [
+        Activation::Sigmoid,
+        Activation::Relu,
+        Activation::HardSigmoid {
+            alpha: 0.3,
+            beta: 0.4,
+        },
+        Activation::Elu { alpha: 0.7 },
+        Activation::Tanh,
+        Activation::Identity,
+        Activation::ThresholdedRelu { alpha: 0.25 },
+        Activation::Softplus,
+        Activation::Softsign,
+        Activation::Affine {
+            alpha: 0.6,
+            beta: -0.2,
+        },
+        Activation::LeakyRelu { alpha: 0.15 },
+        Activation::ScaledTanh {
+            alpha: 1.3,
+            beta: 0.6,
+        },
+    ];
+    let rules = rules();
+    (0..ALL.len())
+        .map(|k| {
+            let activations = Activations {
+                reset: ALL[k],
+                update: ALL[(k + 4) % ALL.len()],
+                candidate: ALL[(k + 8) % ALL.len()],
+            };
+            let spec = rules[k % rules.len()].with_activations(activations);
+            Problem::new(2, 4, 3, 5).with_spec(spec)
+        })
+        .collect()
+}
+
+/// Each clip alone and both, low enough that some numbers are clipped and some are not.
+fn clips() -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for rules in rules() {
+        for (gates, state) in [
+            (Some(0.75), None),
+            (None, Some(0.25)),
+            (Some(0.5), Some(0.375)),
+        ] {
+            let spec = rules.with_clip_gates(gates).with_clip_state(state);
+            problems.push(Problem::new(2, 4, 3, 5).with_spec(spec));
+        }
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn ids_are_unique() {
+        let problems = catalogue();
+        let ids: BTreeSet<_> = problems.iter().map(Problem::id).collect();
+        assert_eq!(ids.len(), problems.len());
+    }
+}

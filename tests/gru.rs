@@ -1,0 +1,26 @@
+//! All tests that need Burn: one process, one list of trials, one id per problem and backend.
+
+mod suite;
+
+use libtest_mimic::{Arguments, Trial};
+use suite::backends::{self, TestBackend};
+
+/// One entry per suite; each makes its trials for all backends.
+const SUITES: &[fn(&[TestBackend]) -> Vec<Trial>] = &[
+    suite::oracle::trials,
+    suite::gradient::trials,
+    suite::agreement::trials,
+    suite::conformance::trials,
+    suite::tracking::trials,
+    suite::block::trials,
+    suite::burn_gru::trials,
+    suite::misuse::trials,
+    suite::train::trials,
+];
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let backends = backends::all();
+    let trials = SUITES.iter().flat_map(|suite| suite(&backends)).collect();
+    libtest_mimic::run(&arguments, trials).exit();
+}

@@ -1,0 +1,270 @@
+//! The same numbers, whatever the backend, the layout, or the strides of the inputs.
+
+use std::sync::{Arc, OnceLock};
+
+use burn::tensor::{DType, Device, Tensor};
+use gru_op::{Direction, GruSpec, GruWeights, Layout, Reset, Update, composed, gru_sequence};
+use gru_testkit::{
+    close::{Outcome, Tensors, Tolerance},
+    conformance::transposed,
+    inputs::{self, Inputs},
+    problem::{Biases, Problem},
+};
+use libtest_mimic::Trial;
+
+use super::{
+    backends::TestBackend,
+    runs::{self, SequenceOp},
+};
+
+/// Larger than the catalogue of the gradient suite: sizes beyond one tile, panel or cube.
+fn problems() -> Vec<Problem> {
+    let before = GruSpec::default()
+        .with_reset(Reset::BeforeMatmul)
+        .with_update(Update::Takes);
+    let reverse = before
+        .with_layout(Layout::TimeMajor)
+        .with_direction(Direction::Reverse);
+    vec![
+        Problem::new(5, 13, 9, 33),
+        Problem::new(5, 13, 9, 33).with_spec(reverse),
+        Problem::new(2, 40, 16, 64),
+        Problem::new(2, 40, 16, 64).with_spec(before),
+        Problem::new(17, 3, 5, 48)
+            .with_biases(Biases::InputOnly)
+            .without_h0(),
+        Problem::new(1, 7, 65, 96).with_biases(Biases::None),
+    ]
+}
+
+/// Backends among each other, both layouts, and views against copies.
+pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
+    let problems: Vec<_> = problems().into_iter().map(Reference::new).collect();
+    let mut trials = Vec::new();
+    for backend in backends {
+        for reference in &problems {
+            for (name, op) in [
+                ("operator", gru_sequence as SequenceOp),
+                ("composed", composed::gru_sequence as SequenceOp),
+            ] {
+                trials.push(reference_trial(name, op, reference, backend));
+            }
+            trials.push(layout_trial(reference, backend));
+            trials.push(view_trial(reference, backend));
+        }
+    }
+    trials
+}
+
+/// A problem and what it gives in float64, composed of Burn's primitives on one CPU backend.
+///
+/// The gradient suite ties this combination to the oracle; here it stands in for the oracle,
+/// whose differences would take minutes at these sizes.
+struct Reference {
+    problem: Problem,
+    inputs: Inputs,
+    outcome: OnceLock<Result<Outcome, String>>,
+}
+
+impl Reference {
+    fn new(problem: Problem) -> Arc<Self> {
+        Arc::new(Self {
+            problem,
+            inputs: Inputs::random(&problem),
+            outcome: OnceLock::new(),
+        })
+    }
+
+    fn outcome(&self) -> Result<&Outcome, String> {
+        let compute = || {
+            let (op, flex) = (composed::gru_sequence, Device::flex());
+            runs::sequence(op, &self.problem, &self.inputs, &flex, DType::F64)
+        };
+        self.outcome
+            .get_or_init(compute)
+            .as_ref()
+            .map_err(|e| format!("the reference: {e}"))
+    }
+}
+
+/// Float32 on every backend against the one reference, so that all agree with each other.
+fn reference_trial(
+    name: &str,
+    op: SequenceOp,
+    reference: &Arc<Reference>,
+    backend: &TestBackend,
+) -> Trial {
+    let id = format!(
+        "agreement/{}/{name}/{}",
+        reference.problem.id(),
+        backend.id(DType::F32)
+    );
+    let (reference, tolerance) = (reference.clone(), backend.tolerance(Tolerance::F32));
+    backend.trial(id, move |device| {
+        let Reference {
+            problem, inputs, ..
+        } = &*reference;
+        let got = runs::sequence(op, problem, inputs, device, DType::F32)?;
+        got.compare(reference.outcome()?, tolerance)
+    })
+}
+
+/// The other layout, fed with the same data, gives the same numbers.
+fn layout_trial(reference: &Arc<Reference>, backend: &TestBackend) -> Trial {
+    let id = format!(
+        "layout/{}/{}",
+        reference.problem.id(),
+        backend.id(DType::F32)
+    );
+    let (reference, tolerance) = (reference.clone(), backend.tolerance(Tolerance::F32));
+    backend.trial(id, move |device| {
+        let Reference {
+            problem, inputs, ..
+        } = &*reference;
+        let mut swapped = *problem;
+        swapped.spec.layout = match problem.spec.layout {
+            Layout::BatchMajor => Layout::TimeMajor,
+            Layout::TimeMajor => Layout::BatchMajor,
+        };
+        let swapped_inputs = Inputs {
+            x: swap(&inputs.x, problem),
+            d_y: swap(&inputs.d_y, problem),
+            ..inputs.clone()
+        };
+        let run =
+            |problem, inputs| runs::sequence(gru_sequence, problem, inputs, device, DType::F32);
+        let mut expected = run(problem, inputs)?;
+        let got = run(&swapped, &swapped_inputs)?;
+        for sequence in [
+            expected.outputs.get_mut("y"),
+            expected.gradients.get_mut("x"),
+        ] {
+            let sequence = sequence.expect("every run has y and the gradient of x");
+            *sequence = swap(sequence, problem);
+        }
+        got.compare(&expected, tolerance)
+    })
+}
+
+/// A sequence in the layout of `problem`, in the other one.
+fn swap(sequence: &[f64], problem: &Problem) -> Vec<f64> {
+    let [outer, inner, _] = problem.sequence_shape(0);
+    let features = sequence.len() / (outer * inner);
+    (0..inner)
+        .flat_map(|b| (0..outer).map(move |a| a * inner + b))
+        .flat_map(|row| &sequence[row * features..][..features])
+        .copied()
+        .collect()
+}
+
+/// Views with strange strides give what contiguous copies of them give.
+fn view_trial(reference: &Arc<Reference>, backend: &TestBackend) -> Trial {
+    let id = format!(
+        "views/{}/{}",
+        reference.problem.id(),
+        backend.id(DType::F32)
+    );
+    let (reference, tolerance) = (reference.clone(), backend.tolerance(Tolerance::F32));
+    backend.trial(id, move |device| {
+        let Reference {
+            problem, inputs, ..
+        } = &*reference;
+        let expected = runs::sequence(gru_sequence, problem, inputs, device, DType::F32)?;
+        strided(problem, inputs, device)?.compare(&expected, tolerance)
+    })
+}
+
+/// Columns left and right of a narrowed tensor; they hold NaN.
+const MARGIN: [usize; 2] = [2, 3];
+
+/// `rows` with poisoned columns on both sides.
+fn widened(rows: &[f64], columns: usize) -> Vec<f64> {
+    let [left, right] = MARGIN.map(inputs::poisoned::<f64>);
+    rows.chunks_exact(columns)
+        .flat_map(|row| [&left, row, &right].concat())
+        .collect()
+}
+
+/// Inverts [`widened`].
+fn narrowed(rows: &[f64], columns: usize) -> Vec<f64> {
+    let [left, right] = MARGIN;
+    rows.chunks_exact(left + columns + right)
+        .flat_map(|row| &row[left..][..columns])
+        .copied()
+        .collect()
+}
+
+/// [`runs::sequence`] on views: the sequence is stored in the other layout, the weights are
+/// stored transposed, the initial state and the biases are cut out of wider tensors.
+fn strided(problem: &Problem, inputs: &Inputs, device: &Device) -> Result<Outcome, String> {
+    let &Problem { n, i, h, .. } = problem;
+    let [left, right] = MARGIN;
+    let device = device.clone().autodiff();
+    let leaf = |data: &[f64], shape: [usize; 2]| {
+        runs::tensor(data, shape, &device, DType::F32).require_grad()
+    };
+    let [outer, inner, _] = problem.sequence_shape(i);
+    let x: Tensor<3> = runs::tensor(
+        &swap(&inputs.x, problem),
+        [inner, outer, i],
+        &device,
+        DType::F32,
+    )
+    .require_grad();
+    let w_ih = leaf(&transposed(&inputs.w_ih, i, 3 * h), [3 * h, i]);
+    let w_hh = leaf(&transposed(&inputs.w_hh, h, 3 * h), [3 * h, h]);
+    let wide = |data: &Vec<f64>, rows: usize, columns: usize| {
+        leaf(&widened(data, columns), [rows, left + columns + right])
+    };
+    let h0 = inputs.h0.as_ref().map(|h0| wide(h0, n, h));
+    let biases = [&inputs.b_ih, &inputs.b_hh].map(|bias| bias.as_ref().map(|b| wide(b, 1, 3 * h)));
+    let [b_ih, b_hh] = biases.clone().map(|bias| {
+        let bias = bias?.narrow(1, left, 3 * h);
+        Some(bias.reshape([3 * h]))
+    });
+    let weights = GruWeights {
+        w_ih: w_ih.clone().transpose(),
+        w_hh: w_hh.clone().transpose(),
+        b_ih,
+        b_hh,
+    };
+    let (y, h_t) = gru_sequence(
+        x.clone().swap_dims(0, 1),
+        h0.clone().map(|h0| h0.narrow(1, left, h)),
+        &weights,
+        &problem.spec,
+    );
+    let loss = runs::loss(&y, &inputs.d_y) + runs::loss(&h_t, &inputs.d_h_t);
+    let gradients = loss.backward();
+
+    // Back from the shapes of the leaves.
+    let mut stored = *problem;
+    stored.spec.layout = match problem.spec.layout {
+        Layout::BatchMajor => Layout::TimeMajor,
+        Layout::TimeMajor => Layout::BatchMajor,
+    };
+    let weight = |name: &str, leaf: &Tensor<2>, rows: usize| {
+        let gradient = runs::gradient(name, leaf, &gradients)?;
+        Ok::<_, String>((name.to_owned(), transposed(&gradient, 3 * h, rows)))
+    };
+    let x = swap(&runs::gradient("x", &x, &gradients)?, &stored);
+    let mut named = Tensors::from([
+        ("x".into(), x),
+        weight("w_ih", &w_ih, i)?,
+        weight("w_hh", &w_hh, h)?,
+    ]);
+    let [b_ih, b_hh] = &biases;
+    for (name, leaf, columns) in [("h0", &h0, h), ("b_ih", b_ih, 3 * h), ("b_hh", b_hh, 3 * h)] {
+        if let Some(leaf) = leaf {
+            let gradient = runs::gradient(name, leaf, &gradients)?;
+            named.insert(name.into(), narrowed(&gradient, columns));
+        }
+    }
+    Ok(Outcome {
+        outputs: Tensors::from([
+            ("y".into(), runs::values(y)),
+            ("h_t".into(), runs::values(h_t)),
+        ]),
+        gradients: named,
+    })
+}

@@ -1,0 +1,129 @@
+//! The backends that trials run on, and what happens where one is missing.
+
+use burn::tensor::{DType, Device};
+use gru_testkit::close::Tolerance;
+use libtest_mimic::{Completion, Failed, Trial};
+
+/// Set, to anything, where a GPU must be there: a missing one then fails instead of being ignored.
+const REQUIRE_GPU: &str = "GRU_REQUIRE_GPU";
+
+/// A backend of Burn that trials run on.
+#[derive(Debug, Clone, Copy)]
+pub struct TestBackend {
+    /// Its part of a trial's id.
+    pub name: &'static str,
+    /// Whether it computes in float64.
+    pub float64: bool,
+    /// Whether Burn's own sigmoid does. Its default casts to float32 and back.
+    pub float64_sigmoid: bool,
+    /// How much wider the tolerances are than on a CPU.
+    tolerance_factor: f64,
+    /// The plain device, or why there is none.
+    device: fn() -> Result<Device, String>,
+}
+
+/// Every backend this build has.
+pub fn all() -> Vec<TestBackend> {
+    vec![
+        TestBackend {
+            name: "ndarray",
+            float64: true,
+            float64_sigmoid: false,
+            tolerance_factor: 1.0,
+            // Users of the deprecated backend are supported as long as it exists.
+            #[allow(deprecated)]
+            device: || Ok(Device::ndarray()),
+        },
+        TestBackend {
+            name: "flex",
+            float64: true,
+            float64_sigmoid: true,
+            tolerance_factor: 1.0,
+            device: || Ok(Device::flex()),
+        },
+        #[cfg(feature = "gpu")]
+        TestBackend {
+            name: if cfg!(feature = "fusion") {
+                "wgpu+fusion"
+            } else {
+                "wgpu"
+            },
+            // Shaders have it on some machines only.
+            float64: false,
+            float64_sigmoid: false,
+            tolerance_factor: Tolerance::GPU_FACTOR,
+            device: wgpu,
+        },
+    ]
+}
+
+/// wgpu's best adapter. Listing them first, because opening a device that is not there panics.
+#[cfg(feature = "gpu")]
+fn wgpu() -> Result<Device, String> {
+    use std::sync::OnceLock;
+
+    use burn::tensor::{DeviceKind, DeviceType, wgpu::WgpuBackend};
+
+    static DEVICE: OnceLock<Result<Device, String>> = OnceLock::new();
+    let open = || {
+        let adapters = Device::enumerate(DeviceType::Wgpu);
+        if adapters.is_empty() {
+            return Err("wgpu finds no adapter".into());
+        }
+        let software = Device::wgpu(DeviceKind::Cpu);
+        if adapters.iter().any(|adapter| *adapter != software) {
+            return Ok(Device::wgpu(DeviceKind::DefaultDevice));
+        }
+        // Mesa's software Vulkan, 22.3 as well as 25.0, crashes on the SPIR-V of CubeCL 0.11.3.
+        // Its software OpenGL gets WGSL instead.
+        Device::wgpu_options()
+            .graphics_api(WgpuBackend::Gl)
+            .init()
+            .map_err(|e| format!("only software Vulkan, and no OpenGL: {e}"))
+    };
+    DEVICE.get_or_init(open).clone()
+}
+
+impl TestBackend {
+    /// Float32 everywhere, float64 where the backend has it.
+    pub fn dtypes(&self) -> Vec<DType> {
+        let mut dtypes = vec![DType::F32];
+        dtypes.extend(self.float64.then_some(DType::F64));
+        dtypes
+    }
+
+    /// The backend's and the type's part of a trial's id, as `flex-f64`.
+    pub fn id(&self, dtype: DType) -> String {
+        let dtype = match dtype {
+            DType::F64 => "f64",
+            _ => "f32",
+        };
+        format!("{}-{dtype}", self.name)
+    }
+
+    /// A tolerance that holds on a CPU, widened to what holds here.
+    pub fn tolerance(&self, on_cpu: Tolerance) -> Tolerance {
+        on_cpu.times(self.tolerance_factor)
+    }
+
+    /// A trial on this backend. `test` gets the plain device and fails by an error or a panic.
+    ///
+    /// Without the device the trial reports that it was ignored, and why; it never passes.
+    pub fn trial(
+        &self,
+        id: String,
+        test: impl FnOnce(&Device) -> Result<(), String> + Send + 'static,
+    ) -> Trial {
+        let device = self.device;
+        Trial::ignorable_test(id, move || match device() {
+            Ok(device) => {
+                test(&device)?;
+                Ok(Completion::Completed)
+            }
+            Err(reason) if std::env::var_os(REQUIRE_GPU).is_some() => {
+                Err(Failed::from(format!("{reason}, and {REQUIRE_GPU} is set")))
+            }
+            Err(reason) => Ok(Completion::ignored_with(reason)),
+        })
+    }
+}

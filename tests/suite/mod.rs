@@ -1,0 +1,14 @@
+//! The suites, and what they share: backends and the way from flat numbers to tensors and back.
+
+pub mod agreement;
+pub mod backends;
+pub mod block;
+pub mod burn_gru;
+pub mod conformance;
+pub mod gradient;
+pub mod misuse;
+pub mod oracle;
+pub mod runs;
+pub mod tracking;
+pub mod train;
+pub mod vectors;

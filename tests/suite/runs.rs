@@ -1,0 +1,140 @@
+//! From flat numbers to tensors, through an operator and its gradients, and back.
+
+use burn::tensor::{DType, Device, Gradients, Tensor, TensorData};
+use gru_op::{GruSpec, GruWeights};
+use gru_testkit::{
+    close::{Outcome, Tensors},
+    inputs::Inputs,
+    problem::Problem,
+};
+
+/// An operator over a whole sequence.
+pub type SequenceOp =
+    fn(Tensor<3>, Option<Tensor<2>>, &GruWeights, &GruSpec) -> (Tensor<3>, Tensor<2>);
+
+/// A tensor of these numbers.
+pub fn tensor<const D: usize>(
+    data: &[f64],
+    shape: [usize; D],
+    device: &Device,
+    dtype: DType,
+) -> Tensor<D> {
+    let data = TensorData::new(data.to_vec(), shape).convert_dtype(dtype);
+    Tensor::from_data(data, (device, dtype))
+}
+
+/// A tensor's numbers, whatever its type.
+pub fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
+    tensor
+        .into_data()
+        .convert::<f64>()
+        .try_into_vec()
+        .expect("the data was just converted")
+}
+
+/// `Σ output ⊙ upstream`: the part of a loss that gives `output` the gradient `upstream`.
+pub fn loss<const D: usize>(output: &Tensor<D>, upstream: &[f64]) -> Tensor<1> {
+    let upstream = tensor(upstream, output.dims(), &output.device(), output.dtype());
+    (output.clone() * upstream).sum()
+}
+
+/// The gradient of a leaf, which must have one of its own shape.
+pub fn gradient<const D: usize>(
+    name: &str,
+    leaf: &Tensor<D>,
+    gradients: &Gradients,
+) -> Result<Vec<f64>, String> {
+    let gradient = leaf
+        .grad(gradients)
+        .ok_or_else(|| format!("gradient of {name}: there is none"))?;
+    if gradient.dims() != leaf.dims() {
+        let (got, expected) = (gradient.dims(), leaf.dims());
+        return Err(format!(
+            "gradient of {name}: shape {got:?}, expected {expected:?}"
+        ));
+    }
+    Ok(values(gradient))
+}
+
+/// The tracked tensors of a problem, in the shapes of the operator.
+pub struct Leaves {
+    pub x: Tensor<3>,
+    pub h0: Option<Tensor<2>>,
+    pub weights: GruWeights,
+}
+
+impl Leaves {
+    /// Leaves on `device`, with autodiff if it has none yet.
+    pub fn new(problem: &Problem, inputs: &Inputs, device: &Device, dtype: DType) -> Self {
+        let &Problem { n, i, h, .. } = problem;
+        let device = device.clone().autodiff();
+        let vector = |data: &Vec<f64>| tensor(data, [3 * h], &device, dtype).require_grad();
+        let matrix = |data: &[f64], rows, columns| {
+            tensor(data, [rows, columns], &device, dtype).require_grad()
+        };
+        Self {
+            x: tensor(&inputs.x, problem.sequence_shape(i), &device, dtype).require_grad(),
+            h0: inputs.h0.as_ref().map(|h0| matrix(h0, n, h)),
+            weights: GruWeights {
+                w_ih: matrix(&inputs.w_ih, i, 3 * h),
+                w_hh: matrix(&inputs.w_hh, h, 3 * h),
+                b_ih: inputs.b_ih.as_ref().map(vector),
+                b_hh: inputs.b_hh.as_ref().map(vector),
+            },
+        }
+    }
+
+    /// The gradients of all leaves by name.
+    pub fn gradients(&self, gradients: &Gradients) -> Result<Tensors, String> {
+        let weights = &self.weights;
+        let mut named = Tensors::from([
+            ("x".into(), gradient("x", &self.x, gradients)?),
+            ("w_ih".into(), gradient("w_ih", &weights.w_ih, gradients)?),
+            ("w_hh".into(), gradient("w_hh", &weights.w_hh, gradients)?),
+        ]);
+        if let Some(h0) = &self.h0 {
+            named.insert("h0".into(), gradient("h0", h0, gradients)?);
+        }
+        for (name, bias) in [("b_ih", &weights.b_ih), ("b_hh", &weights.b_hh)] {
+            if let Some(bias) = bias {
+                named.insert(name.into(), gradient(name, bias, gradients)?);
+            }
+        }
+        Ok(named)
+    }
+}
+
+/// Runs `op` forward and backward, under the upstream gradients of `inputs`.
+pub fn sequence(
+    op: SequenceOp,
+    problem: &Problem,
+    inputs: &Inputs,
+    device: &Device,
+    dtype: DType,
+) -> Result<Outcome, String> {
+    let leaves = Leaves::new(problem, inputs, device, dtype);
+    let (x, h0) = (leaves.x.clone(), leaves.h0.clone());
+    let (y, h_t) = op(x, h0, &leaves.weights, &problem.spec);
+    expect_shape("y", &y, problem.sequence_shape(problem.h))?;
+    expect_shape("h_t", &h_t, [problem.n, problem.h])?;
+    let gradients = (loss(&y, &inputs.d_y) + loss(&h_t, &inputs.d_h_t)).backward();
+    Ok(Outcome {
+        gradients: leaves.gradients(&gradients)?,
+        outputs: Tensors::from([("y".into(), values(y)), ("h_t".into(), values(h_t))]),
+    })
+}
+
+/// Fails where an output has the right numbers in the wrong shape.
+pub fn expect_shape<const D: usize>(
+    name: &str,
+    tensor: &Tensor<D>,
+    expected: [usize; D],
+) -> Result<(), String> {
+    match tensor.dims() == expected {
+        true => Ok(()),
+        false => Err(format!(
+            "{name}: shape {:?}, expected {expected:?}",
+            tensor.dims()
+        )),
+    }
+}

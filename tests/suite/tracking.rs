@@ -1,0 +1,327 @@
+//! What autodiff tracks: only what is asked for, accumulated where a weight is used twice, the
+//! same with and without checkpointing.
+
+use super::{
+    backends::TestBackend,
+    runs::{self, Leaves, loss, values},
+};
+use burn::tensor::{DType, Device, Tensor};
+use gru_op::{GruSpec, GruWeights, Layout, Memory, Reset, gru_sequence};
+use gru_testkit::{
+    close::{Tensors, Tolerance, close},
+    inputs::Inputs,
+    problem::Problem,
+};
+use libtest_mimic::Trial;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+type Test = fn(&Device, DType, Tolerance) -> Result<(), String>;
+
+const TESTS: &[(&str, Test)] = &[
+    ("each-parent-alone", each_parent_alone),
+    ("nothing-tracked", nothing_tracked),
+    ("through-one-output-alone", through_one_output_alone),
+    ("weight-used-twice", weight_used_twice),
+    ("second-backward", second_backward),
+    ("lean-and-checkpointing", lean_and_checkpointing),
+    ("constants-beside-tracked", constants_beside_tracked),
+];
+
+/// Every test on every backend, in the widest type that it has.
+pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for &backend in backends {
+        let (dtype, on_cpu) = match backend.float64 {
+            true => (DType::F64, Tolerance::F64),
+            false => (DType::F32, Tolerance::F32),
+        };
+        for &(name, test) in TESTS {
+            let id = format!("tracking/{name}/{}", backend.id(dtype));
+            let tolerance = backend.tolerance(on_cpu);
+            trials.push(backend.trial(id, move |device| test(device, dtype, tolerance)));
+        }
+    }
+    trials
+}
+
+fn problems() -> [Problem; 2] {
+    let problem = Problem::new(3, 5, 4, 6);
+    let before = GruSpec::default()
+        .with_reset(Reset::BeforeMatmul)
+        .with_layout(Layout::TimeMajor);
+    [problem, problem.with_spec(before)]
+}
+
+/// Names of the inputs that have a gradient, in the operator's order.
+const NAMES: [&str; 6] = ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh"];
+
+/// Leaves of which only those that `track` names are tracked.
+fn leaves(
+    problem: &Problem,
+    inputs: &Inputs,
+    device: &Device,
+    dtype: DType,
+    track: impl Fn(&str) -> bool,
+) -> Leaves {
+    let all = Leaves::new(problem, inputs, device, dtype);
+    fn keep<const D: usize>(tracked: bool, tensor: Tensor<D>) -> Tensor<D> {
+        match tracked {
+            true => tensor,
+            // `detach` would keep it tracked, as a leaf.
+            false => tensor.set_require_grad(false),
+        }
+    }
+    Leaves {
+        x: keep(track("x"), all.x),
+        h0: all.h0.map(|h0| keep(track("h0"), h0)),
+        weights: GruWeights {
+            w_ih: keep(track("w_ih"), all.weights.w_ih),
+            w_hh: keep(track("w_hh"), all.weights.w_hh),
+            b_ih: all.weights.b_ih.map(|b| keep(track("b_ih"), b)),
+            b_hh: all.weights.b_hh.map(|b| keep(track("b_hh"), b)),
+        },
+    }
+}
+
+/// Both outputs' part of the loss.
+fn total(leaves: &Leaves, inputs: &Inputs, spec: &GruSpec) -> Tensor<1> {
+    let (y, h_t) = gru_sequence(leaves.x.clone(), leaves.h0.clone(), &leaves.weights, spec);
+    loss(&y, &inputs.d_y) + loss(&h_t, &inputs.d_h_t)
+}
+
+/// The gradients that exist, by name.
+fn found(leaves: &Leaves, gradients: &burn::tensor::Gradients) -> Tensors {
+    let weights = &leaves.weights;
+    let mut found = Tensors::new();
+    let mut put = |name: &str, gradient: Option<Vec<f64>>| {
+        if let Some(gradient) = gradient {
+            found.insert(name.into(), gradient);
+        }
+    };
+    put("x", leaves.x.grad(gradients).map(values));
+    put(
+        "h0",
+        leaves
+            .h0
+            .as_ref()
+            .and_then(|h| h.grad(gradients))
+            .map(values),
+    );
+    put("w_ih", weights.w_ih.grad(gradients).map(values));
+    put("w_hh", weights.w_hh.grad(gradients).map(values));
+    put(
+        "b_ih",
+        weights
+            .b_ih
+            .as_ref()
+            .and_then(|b| b.grad(gradients))
+            .map(values),
+    );
+    put(
+        "b_hh",
+        weights
+            .b_hh
+            .as_ref()
+            .and_then(|b| b.grad(gradients))
+            .map(values),
+    );
+    found
+}
+
+fn same(got: &Tensors, expected: &Tensors, tolerance: f64) -> Result<(), String> {
+    if !got.keys().eq(expected.keys()) {
+        let (got, expected) = (got.keys(), expected.keys());
+        return Err(format!("gradients of {got:?}, expected {expected:?}"));
+    }
+    for (name, expected) in expected {
+        close(
+            &format!("gradient of {name}"),
+            &got[name],
+            expected,
+            tolerance,
+        )?;
+    }
+    Ok(())
+}
+
+/// Tracking one input alone gives its gradient and no other.
+fn each_parent_alone(device: &Device, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
+    for problem in problems() {
+        let inputs = Inputs::random(&problem);
+        let all = leaves(&problem, &inputs, device, dtype, |_| true);
+        let expected = found(&all, &total(&all, &inputs, &problem.spec).backward());
+        for name in NAMES {
+            let one = leaves(&problem, &inputs, device, dtype, |n| n == name);
+            let got = found(&one, &total(&one, &inputs, &problem.spec).backward());
+            let only = Tensors::from([(name.into(), expected[name].clone())]);
+            same(&got, &only, tolerance.gradient)?;
+        }
+    }
+    Ok(())
+}
+
+/// On an autodiff device without a tracked input the numbers are those of the plain device, and
+/// the output is a constant.
+fn nothing_tracked(device: &Device, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
+    for problem in problems() {
+        let inputs = Inputs::random(&problem);
+        let run =
+            |leaves: Leaves| gru_sequence(leaves.x, leaves.h0, &leaves.weights, &problem.spec);
+        let constant = leaves(&problem, &inputs, device, dtype, |_| false);
+        let plain = Leaves {
+            x: constant.x.clone().inner(),
+            h0: constant.h0.clone().map(Tensor::inner),
+            weights: GruWeights {
+                w_ih: constant.weights.w_ih.clone().inner(),
+                w_hh: constant.weights.w_hh.clone().inner(),
+                b_ih: constant.weights.b_ih.clone().map(Tensor::inner),
+                b_hh: constant.weights.b_hh.clone().map(Tensor::inner),
+            },
+        };
+        let (y, h_t) = run(constant);
+        if y.is_tracked() || h_t.is_tracked() {
+            return Err("an output of constants is tracked".into());
+        }
+        let (plain_y, plain_h_t) = run(plain);
+        close("y", &values(y), &values(plain_y), tolerance.forward)?;
+        close("h_t", &values(h_t), &values(plain_h_t), tolerance.forward)?;
+    }
+    Ok(())
+}
+
+/// The gradient through both outputs is the sum of the gradients through either.
+fn through_one_output_alone(
+    device: &Device,
+    dtype: DType,
+    tolerance: Tolerance,
+) -> Result<(), String> {
+    for problem in problems() {
+        let inputs = Inputs::random(&problem);
+        let all = leaves(&problem, &inputs, device, dtype, |_| true);
+        let outputs = || gru_sequence(all.x.clone(), all.h0.clone(), &all.weights, &problem.spec);
+        let both = found(&all, &total(&all, &inputs, &problem.spec).backward());
+        let y = found(&all, &loss(&outputs().0, &inputs.d_y).backward());
+        let h_t = found(&all, &loss(&outputs().1, &inputs.d_h_t).backward());
+        same(&sum(&y, &h_t), &both, tolerance.gradient)?;
+    }
+    Ok(())
+}
+
+/// Two sequences by one set of weights, the second from where the first ended.
+fn weight_used_twice(device: &Device, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
+    for problem in problems() {
+        let (h, twice) = (
+            problem.h,
+            Problem {
+                t: 2 * problem.t,
+                ..problem
+            },
+        );
+        let inputs = Inputs::random(&twice);
+        let all = leaves(&twice, &inputs, device, dtype, |_| true);
+        let expected = found(&all, &total(&all, &inputs, &twice.spec).backward());
+
+        let time_dim = match twice.spec.layout {
+            Layout::BatchMajor => 1,
+            Layout::TimeMajor => 0,
+        };
+        let halves = |tensor: &Tensor<3>| {
+            [0, problem.t].map(|at| tensor.clone().narrow(time_dim, at, problem.t))
+        };
+        let [first, second] = halves(&all.x);
+        let (y_1, carried) = gru_sequence(first, all.h0.clone(), &all.weights, &twice.spec);
+        let (y_2, h_t) = gru_sequence(second, Some(carried), &all.weights, &twice.spec);
+        let d_y = runs::tensor(&inputs.d_y, twice.sequence_shape(h), device, dtype);
+        let [d_1, d_2] = halves(&d_y).map(values);
+        let total = loss(&y_1, &d_1) + loss(&y_2, &d_2) + loss(&h_t, &inputs.d_h_t);
+        same(
+            &found(&all, &total.backward()),
+            &expected,
+            tolerance.gradient,
+        )?;
+    }
+    Ok(())
+}
+
+/// Burn takes a graph down as it walks it. A second walk is refused as for its own operations,
+/// never answered with other numbers.
+fn second_backward(device: &Device, dtype: DType, _: Tolerance) -> Result<(), String> {
+    for problem in problems() {
+        let inputs = Inputs::random(&problem);
+        let all = leaves(&problem, &inputs, device, dtype, |_| true);
+        let refused = |loss: Tensor<1>| {
+            loss.backward();
+            let second = catch_unwind(AssertUnwindSafe(|| loss.backward()));
+            second
+                .err()
+                .and_then(|panic| panic.downcast::<String>().ok())
+        };
+        let leaf = Tensor::<1>::ones([3], (&all.x.device(), dtype)).require_grad();
+        let theirs = refused((leaf.clone() * leaf).sum()).ok_or("Burn allows a second walk")?;
+        let ours = refused(total(&all, &inputs, &problem.spec)).ok_or("a second walk ran")?;
+        let start = theirs.split(" at ").next().unwrap_or(&theirs);
+        if !ours.starts_with(start) {
+            return Err(format!("refused by {ours:?}, Burn by {theirs:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Keeping nothing for backward changes no number beyond rounding.
+fn lean_and_checkpointing(
+    device: &Device,
+    dtype: DType,
+    tolerance: Tolerance,
+) -> Result<(), String> {
+    for problem in problems() {
+        let inputs = Inputs::random(&problem);
+        let gradients = |device: &Device, memory| {
+            let all = leaves(&problem, &inputs, device, dtype, |_| true);
+            let spec = problem.spec.with_memory(memory);
+            found(&all, &total(&all, &inputs, &spec).backward())
+        };
+        let autodiff = device.clone().autodiff();
+        let speed = gradients(&autodiff, Memory::Speed);
+        let lean = gradients(&autodiff, Memory::Lean);
+        let checkpointing = gradients(&autodiff.gradient_checkpointing(), Memory::Speed);
+        same(&lean, &speed, tolerance.gradient)?;
+        same(&checkpointing, &speed, tolerance.gradient)?;
+    }
+    Ok(())
+}
+
+/// Tensors of the plain device serve as constants beside tracked weights.
+fn constants_beside_tracked(
+    device: &Device,
+    dtype: DType,
+    tolerance: Tolerance,
+) -> Result<(), String> {
+    for problem in problems() {
+        let inputs = Inputs::random(&problem);
+        let all = leaves(&problem, &inputs, device, dtype, |_| true);
+        let expected = found(&all, &total(&all, &inputs, &problem.spec).backward());
+        let mixed = Leaves {
+            x: all.x.clone().inner(),
+            h0: all.h0.clone().map(Tensor::inner),
+            weights: all.weights.clone(),
+        };
+        let gradients = total(&mixed, &inputs, &problem.spec).backward();
+        let weights = &mixed.weights;
+        for (name, gradient) in [
+            ("w_ih", weights.w_ih.grad(&gradients)),
+            ("w_hh", weights.w_hh.grad(&gradients)),
+        ] {
+            let gradient = gradient.ok_or(format!("no gradient of {name}"))?;
+            close(name, &values(gradient), &expected[name], tolerance.gradient)?;
+        }
+    }
+    Ok(())
+}
+
+fn sum(a: &Tensors, b: &Tensors) -> Tensors {
+    let add = |(name, a): (&String, &Vec<f64>)| {
+        let sum = a.iter().zip(&b[name]).map(|(a, b)| a + b).collect();
+        (name.clone(), sum)
+    };
+    a.iter().map(add).collect()
+}
