@@ -5,8 +5,10 @@ mod suite;
 use libtest_mimic::{Arguments, Trial};
 use suite::backends::{self, TestBackend};
 
-/// One entry per suite; each makes its trials for all backends.
-const SUITES: &[fn(&[TestBackend]) -> Vec<Trial>] = &[
+/// Makes its trials for all backends.
+type Suite = fn(&[TestBackend]) -> Vec<Trial>;
+
+const SUITES: &[Suite] = &[
     suite::oracle::trials,
     suite::gradient::trials,
     suite::agreement::trials,

@@ -16,6 +16,8 @@ pub struct TestBackend {
     pub float64: bool,
     /// Whether Burn's own sigmoid does. Its default casts to float32 and back.
     pub float64_sigmoid: bool,
+    /// Whether a trial takes a second, mostly to compile shaders, instead of a millisecond.
+    pub slow: bool,
     /// How much wider the tolerances are than on a CPU.
     tolerance_factor: f64,
     /// The plain device, or why there is none.
@@ -29,6 +31,7 @@ pub fn all() -> Vec<TestBackend> {
             name: "ndarray",
             float64: true,
             float64_sigmoid: false,
+            slow: false,
             tolerance_factor: 1.0,
             // Users of the deprecated backend are supported as long as it exists.
             #[allow(deprecated)]
@@ -38,6 +41,7 @@ pub fn all() -> Vec<TestBackend> {
             name: "flex",
             float64: true,
             float64_sigmoid: true,
+            slow: false,
             tolerance_factor: 1.0,
             device: || Ok(Device::flex()),
         },
@@ -51,6 +55,7 @@ pub fn all() -> Vec<TestBackend> {
             // Shaders have it on some machines only.
             float64: false,
             float64_sigmoid: false,
+            slow: true,
             tolerance_factor: Tolerance::GPU_FACTOR,
             device: wgpu,
         },
@@ -62,26 +67,13 @@ pub fn all() -> Vec<TestBackend> {
 fn wgpu() -> Result<Device, String> {
     use std::sync::OnceLock;
 
-    use burn::tensor::{DeviceKind, DeviceType, wgpu::WgpuBackend};
+    use burn::tensor::{DeviceKind, DeviceType};
 
-    static DEVICE: OnceLock<Result<Device, String>> = OnceLock::new();
-    let open = || {
-        let adapters = Device::enumerate(DeviceType::Wgpu);
-        if adapters.is_empty() {
-            return Err("wgpu finds no adapter".into());
-        }
-        let software = Device::wgpu(DeviceKind::Cpu);
-        if adapters.iter().any(|adapter| *adapter != software) {
-            return Ok(Device::wgpu(DeviceKind::DefaultDevice));
-        }
-        // Mesa's software Vulkan, 22.3 as well as 25.0, crashes on the SPIR-V of CubeCL 0.11.3.
-        // Its software OpenGL gets WGSL instead.
-        Device::wgpu_options()
-            .graphics_api(WgpuBackend::Gl)
-            .init()
-            .map_err(|e| format!("only software Vulkan, and no OpenGL: {e}"))
-    };
-    DEVICE.get_or_init(open).clone()
+    static ADAPTERS: OnceLock<usize> = OnceLock::new();
+    match ADAPTERS.get_or_init(|| Device::enumerate(DeviceType::Wgpu).len()) {
+        0 => Err("wgpu finds no adapter".into()),
+        _ => Ok(Device::wgpu(DeviceKind::DefaultDevice)),
+    }
 }
 
 impl TestBackend {

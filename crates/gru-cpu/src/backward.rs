@@ -105,6 +105,9 @@ fn walk_back<E: Element>(
     d_states: &[E],
     walked: &mut Walked<E>,
 ) {
+    if E::walk_back(dims, spec, inputs, states, saved, d_states, &mut walked.dh) {
+        return;
+    }
     let (rows, h) = (dims.n, dims.h);
     let width = spec.saved_per_unit() * h;
     let (place, time) = (dims.place(spec.layout), Walk::new(dims, spec));

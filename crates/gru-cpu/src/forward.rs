@@ -187,6 +187,9 @@ fn walk<E: Element>(
     width: usize,
     states: &mut [E],
 ) {
+    if E::walk(dims, spec, inputs, gates_of_all, width, states) {
+        return;
+    }
     let (n, h) = (dims.n, dims.h);
     let (place, time) = (dims.place(spec.layout), Walk::new(dims, spec));
     let gate = gates::<E>(spec);

@@ -22,6 +22,7 @@
 //! - `dims`: sizes and how a (row, step) pair finds its place in memory.
 //! - `forward`, `backward`: the two passes.
 //! - `activation`: every `φ` and its derivative, written from its output.
+//! - `kernel`: the recurrence of the common float32 GRU, packed and vectorised.
 //! - `product`: large matrix products, by the `gemm` crate, behind checked views.
 #![deny(missing_docs)]
 
@@ -35,6 +36,8 @@ mod backward;
 mod dims;
 #[cfg(feature = "kernels")]
 mod forward;
+#[cfg(feature = "kernels")]
+mod kernel;
 #[cfg(feature = "kernels")]
 mod product;
 

@@ -7,14 +7,80 @@ use gemm::Parallelism;
 const PARALLEL_FROM: usize = 1 << 18;
 
 /// A float type that the kernels run in: `f32` or `f64`.
-pub trait Element: num_traits::Float + Send + Sync + 'static + sealed::Sealed {}
+pub trait Element: num_traits::Float + Send + Sync + 'static + sealed::Kernels {}
 impl Element for f32 {}
 impl Element for f64 {}
 
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for f32 {}
-    impl Sealed for f64 {}
+pub(crate) mod sealed {
+    use crate::{
+        dims::{Dims, Inputs},
+        kernel,
+        spec::GruSpec,
+    };
+
+    /// The walks that have a kernel for this type. Each says whether it ran.
+    #[allow(clippy::too_many_arguments)] // The buffers of one pass, each of its own shape.
+    pub trait Kernels: Sized {
+        #[doc(hidden)]
+        fn walk(
+            _: &Dims,
+            _: &GruSpec,
+            _: &Inputs<'_, Self>,
+            _gates: &mut [Self],
+            _width: usize,
+            _states: &mut [Self],
+        ) -> bool {
+            false
+        }
+
+        #[doc(hidden)]
+        fn walk_back(
+            _: &Dims,
+            _: &GruSpec,
+            _: &Inputs<'_, Self>,
+            _states: &[Self],
+            _saved: &mut [Self],
+            _d_states: &[Self],
+            _dh: &mut [Self],
+        ) -> bool {
+            false
+        }
+    }
+
+    impl Kernels for f64 {}
+
+    impl Kernels for f32 {
+        fn walk(
+            dims: &Dims,
+            spec: &GruSpec,
+            inputs: &Inputs<'_, f32>,
+            gates: &mut [f32],
+            width: usize,
+            states: &mut [f32],
+        ) -> bool {
+            let common = kernel::is_common(dims, spec, inputs);
+            if common {
+                kernel::walk(dims, spec, inputs, gates, width, states);
+            }
+            common
+        }
+
+        fn walk_back(
+            dims: &Dims,
+            spec: &GruSpec,
+            inputs: &Inputs<'_, f32>,
+            states: &[f32],
+            saved: &mut [f32],
+            d_states: &[f32],
+            dh: &mut [f32],
+        ) -> bool {
+            let common = kernel::is_common(dims, spec, inputs);
+            if common {
+                kernel::walk_back(dims, spec, inputs, states, saved, d_states, dh);
+            }
+            common
+        }
+    }
 }
 
 /// A constant in the element type.

@@ -157,8 +157,8 @@ impl Case {
         }
 
         for (which, name) in NAMES.iter().enumerate().filter(|(k, _)| present[*k]) {
-            for k in 0..self.tensors[which].len() {
-                let (at, written) = (self.tensors[which][k], grads[which][k]);
+            for (k, &written) in grads[which].iter().enumerate() {
+                let at = self.tensors[which][k];
                 let mut differ = |d: f64| {
                     let mut loss = |v: f64| {
                         self.tensors[which][k] = v;

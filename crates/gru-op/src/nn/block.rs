@@ -91,8 +91,8 @@ impl ModuleDisplay for GruBlock {
             .add("dropout", &self.dropout.prob)
             .add("bias", &bias)
             .add("batch_first", &self.batch_first)
-            .add_formatted(&format!("reset={:?}", self.spec.reset))
-            .add_formatted(&format!("update={:?}", self.spec.update))
+            .add("reset", format!("{:?}", self.spec.reset).as_str())
+            .add("update", format!("{:?}", self.spec.update).as_str())
             .optional()
     }
 }

@@ -1,0 +1,153 @@
+//! Both passes alone, without a framework: milliseconds, GFLOP/s and the share of the machine's
+//! sgemm rate, which is measured in the same run.
+//!
+//!     cargo bench -p gru-cpu [-- SHAPE...]
+
+use gru_cpu::{
+    Dims, Gradients, Inputs, backward, forward,
+    spec::{GruSpec, Layout, Reset},
+};
+use std::time::Instant;
+
+const SHAPES: &[(&str, [usize; 4])] = &[
+    ("char-s", [32, 64, 128, 256]),
+    ("char-l", [64, 100, 256, 512]),
+    ("big", [64, 50, 1024, 1024]),
+    ("speech", [16, 400, 80, 512]),
+    ("long", [8, 2048, 64, 64]),
+    ("stream", [1, 128, 64, 128]),
+    ("audio", [1, 2048, 1, 32]),
+    ("cell", [1, 1, 64, 128]),
+];
+
+fn main() {
+    let chosen: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|a| !a.starts_with("--"))
+        .collect();
+    let rate = sgemm_rate();
+    println!(
+        "threads {}, sgemm {rate:.0} GFLOP/s",
+        rayon::current_num_threads()
+    );
+    println!("shape     reset   inference ms    share   fwd+bwd ms    share");
+    for &(name, [n, t, i, h]) in SHAPES {
+        if !chosen.is_empty() && !chosen.iter().any(|c| c == name) {
+            continue;
+        }
+        for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+            let spec = GruSpec::default()
+                .with_reset(reset)
+                .with_layout(Layout::TimeMajor);
+            let dims = Dims { n, t, i, h };
+            let (infer, train) = time(&dims, &spec);
+            let flops = (2 * n * t * (i + h) * 3 * h) as f64;
+            let share = |ms: f64, passes: f64| 100.0 * passes * flops / (ms * 1e6) / rate;
+            println!(
+                "{name:8}  {}  {infer:10.3} {:9.0}%  {train:10.3} {:9.0}%",
+                if reset == Reset::AfterMatmul {
+                    "after "
+                } else {
+                    "before"
+                },
+                share(infer, 1.0),
+                share(train, 3.0),
+            );
+        }
+    }
+}
+
+fn time(dims: &Dims, spec: &GruSpec) -> (f64, f64) {
+    let Dims { n, t, i, h } = *dims;
+    let noise = |len: usize, scale: f32| -> Vec<f32> {
+        (0..len)
+            .map(|k| scale * ((k * 2654435761 % 1000) as f32 / 500.0 - 1.0))
+            .collect()
+    };
+    let scale = 1.0 / (h as f32).sqrt();
+    let (x, h0) = (noise(n * t * i, 1.0), noise(n * h, 0.5));
+    let (w_ih, w_hh) = (noise(i * 3 * h, scale), noise(h * 3 * h, scale));
+    let (b_ih, b_hh) = (noise(3 * h, scale), noise(3 * h, scale));
+    let up = noise(n * t * h, 1.0);
+    let inputs = Inputs {
+        x: &x,
+        h0: Some(&h0),
+        w_ih: Some(&w_ih),
+        w_hh: &w_hh,
+        b_ih: Some(&b_ih),
+        b_hh: Some(&b_hh),
+        mask: None,
+        valid: None,
+    };
+    let infer = median(|| {
+        let mut states = vec![0.0; n * t * h];
+        forward(dims, spec, &inputs, &mut states, None);
+    });
+    let train = median(|| {
+        let mut states = vec![0.0; n * t * h];
+        let mut saved = vec![0.0; n * t * h * spec.saved_per_unit()];
+        forward(dims, spec, &inputs, &mut states, Some(&mut saved));
+        let mut d: [Vec<f32>; 6] =
+            [x.len(), h0.len(), w_ih.len(), w_hh.len(), 3 * h, 3 * h].map(|len| vec![0.0; len]);
+        let [x, h0, w_ih, w_hh, b_ih, b_hh] = &mut d;
+        let to = Gradients {
+            x: Some(x),
+            h0: Some(h0),
+            w_ih: Some(w_ih),
+            w_hh: Some(w_hh),
+            b_ih: Some(b_ih),
+            b_hh: Some(b_hh),
+        };
+        backward(dims, spec, &inputs, &states, &mut saved, &up, to);
+    });
+    (infer, train)
+}
+
+/// Milliseconds, the median of at least 7 runs and at least half a second.
+fn median(mut run: impl FnMut()) -> f64 {
+    run();
+    let start = Instant::now();
+    let mut times = Vec::new();
+    while times.len() < 7 || start.elapsed().as_secs_f64() < 0.5 {
+        let t = Instant::now();
+        run();
+        times.push(t.elapsed().as_secs_f64() * 1e3);
+    }
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn sgemm_rate() -> f64 {
+    let size = 2048;
+    let (a, b) = (vec![0.5f32; size * size], vec![0.25f32; size * size]);
+    let mut c = vec![0.0f32; size * size];
+    let parallelism = gemm::Parallelism::Rayon(0);
+    let ms = median(|| {
+        let (s, one) = (size as isize, 1isize);
+        // SAFETY: three dense matrices of size², the first one written.
+        unsafe {
+            gemm::gemm(
+                size,
+                size,
+                size,
+                c.as_mut_ptr(),
+                one,
+                s,
+                false,
+                a.as_ptr(),
+                one,
+                s,
+                b.as_ptr(),
+                one,
+                s,
+                0.0,
+                1.0,
+                false,
+                false,
+                false,
+                parallelism,
+            );
+        }
+    });
+    2.0 * (size as f64).powi(3) / (ms * 1e6)
+}
