@@ -243,7 +243,7 @@ fn display() -> Result<(), String> {
     let text = config.init(&Device::flex()).to_string();
     let expected = "GruBlock {d_input: 5, d_hidden: 9, num_layers: 2, bidirectional: false, \
                     dropout: 0, bias: true, batch_first: true, reset: AfterMatmul, \
-                    update: Takes, params: 1404}";
+                    update: Takes, params: 972}";
     match text == expected {
         true => Ok(()),
         false => Err(format!("{text:?}, expected {expected:?}")),
