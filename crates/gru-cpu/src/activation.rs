@@ -181,6 +181,17 @@ mod tests {
     }
 
     #[test]
+    fn values_agree_with_the_definition() {
+        for activation in ALL {
+            for k in -40..=40 {
+                let a = k as f64 * 0.17 + 0.011;
+                let (got, expected) = (value(activation, a), activation.value(a));
+                assert!((got - expected).abs() < 1e-14, "{activation:?} at {a}");
+            }
+        }
+    }
+
+    #[test]
     fn large_pre_activations_stay_finite() {
         for activation in ALL {
             for a in [-1e4f32, 1e4] {

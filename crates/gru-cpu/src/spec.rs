@@ -122,6 +122,26 @@ pub enum Activation {
 }
 
 impl Activation {
+    /// `φ(a)` in float64, the definition.
+    pub fn value(&self, a: f64) -> f64 {
+        match *self {
+            Self::Sigmoid => 1.0 / (1.0 + (-a).exp()),
+            Self::Tanh => a.tanh(),
+            Self::Relu => a.max(0.0),
+            Self::HardSigmoid { alpha, beta } => (alpha * a + beta).clamp(0.0, 1.0),
+            Self::Identity => a,
+            Self::Affine { alpha, beta } => alpha * a + beta,
+            Self::LeakyRelu { alpha } if a < 0.0 => alpha * a,
+            Self::ThresholdedRelu { alpha } if a <= alpha => 0.0,
+            Self::LeakyRelu { .. } | Self::ThresholdedRelu { .. } => a,
+            Self::ScaledTanh { alpha, beta } => alpha * (beta * a).tanh(),
+            Self::Elu { alpha } if a < 0.0 => alpha * a.exp_m1(),
+            Self::Elu { .. } => a,
+            Self::Softsign => a / (1.0 + a.abs()),
+            Self::Softplus => a.max(0.0) + (-a.abs()).exp().ln_1p(),
+        }
+    }
+
     /// Why the derivative cannot be told from the output, if it cannot.
     fn objection(&self) -> Option<&'static str> {
         let finite = |values: &[f64]| values.iter().all(|v| v.is_finite());

@@ -4,7 +4,7 @@ use crate::{
     primitive::Prim,
     spec::{Activation, GruSpec},
 };
-use burn::backend::Backend;
+use burn::{backend::Backend, tensor::DType};
 
 /// One gate's function: the activation behind its optional clip.
 #[derive(Debug, Clone, Copy)]
@@ -37,20 +37,30 @@ impl Gate {
     /// `dφ/da` from the output `y = φ(clip(a))`.
     ///
     /// An output at an end of the clip's range came from a clipped pre-activation, whose
-    /// derivative is zero. The ends are computed by the backend itself, so that they are the same
-    /// bits as such an output.
+    /// derivative is zero. A backend may round the same value differently in different places of
+    /// a tensor, so "at" allows for some units of the last place; what truly lies that close
+    /// inside is as good as clipped.
     pub(crate) fn slope<B: Backend>(&self, y: Prim<B>) -> Prim<B> {
         let slope = slope(self.activation, y.clone());
         match self.clip {
             None => slope,
             Some(c) => {
-                let one = Prim::zeros([1, 1], &y);
-                let ends = [-c, c].map(|c| value(self.activation, one.clone().plus(c)));
-                let [a, b] = ends.map(|end| y.clone() - end);
-                // Strictly between the ends both differences are nonzero and of opposite sign.
-                slope * (a * b).below(0.0)
+                let ends = [-c, c].map(|c| self.activation.value(c));
+                let (low, high) = (ends[0].min(ends[1]), ends[0].max(ends[1]));
+                let margin = |end: f64| 4.0 * epsilon(y.dtype()) * end.abs();
+                slope * y.above(low + margin(low)) * y.below(high - margin(high))
             }
         }
+    }
+}
+
+/// The distance from one to the next number.
+fn epsilon(dtype: DType) -> f64 {
+    match dtype {
+        DType::F64 => f64::EPSILON,
+        DType::BF16 => 0.007_812_5,
+        DType::F16 => 0.000_976_562_5,
+        _ => f64::from(f32::EPSILON),
     }
 }
 
