@@ -1,0 +1,96 @@
+//! Clipping by the norm of the whole gradient.
+//!
+//! Burn's own clipping bounds each parameter by itself, which turns the step away from the
+//! gradient. This scales all parameters alike, as PyTorch's `clip_grad_norm_` does.
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::optim::GradientsParams;
+use burn::tensor::Tensor;
+
+/// Keeps PyTorch's division by the norm defined, and its results.
+const EPSILON: f64 = 1e-6;
+
+/// Scale the gradients of `model` to a norm of at most `max_norm`; also returns the norm before.
+///
+/// Nothing is read back: on a GPU the step is queued without waiting.
+pub fn clip_norm<M: Module>(
+    model: &M,
+    mut gradients: GradientsParams,
+    max_norm: f64,
+) -> (GradientsParams, Tensor<1>) {
+    let mut squares = Squares {
+        gradients: &gradients,
+        sum: None,
+    };
+    model.visit(&mut squares);
+    let norm = squares.sum.expect("the model has gradients").sqrt();
+
+    let factor = (norm.clone() + EPSILON).recip() * max_norm;
+    model.visit(&mut Scale {
+        gradients: &mut gradients,
+        factor: factor.clamp_max(1.0),
+    });
+    (gradients, norm)
+}
+
+struct Squares<'a> {
+    gradients: &'a GradientsParams,
+    sum: Option<Tensor<1>>,
+}
+
+impl ModuleVisitor for Squares<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if let Some(gradient) = self.gradients.get::<D>(param.id) {
+            let square = gradient.square().sum();
+            self.sum = Some(match self.sum.take() {
+                Some(sum) => sum + square,
+                None => square,
+            });
+        }
+    }
+}
+
+struct Scale<'a> {
+    gradients: &'a mut GradientsParams,
+    factor: Tensor<1>,
+}
+
+impl ModuleVisitor for Scale<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if let Some(gradient) = self.gradients.remove::<D>(param.id) {
+            let scaled = gradient * self.factor.clone().unsqueeze();
+            self.gradients.register(param.id, scaled);
+        }
+    }
+}
+
+#[cfg(all(test, feature = "flex"))]
+mod tests {
+    use super::*;
+    use burn::nn::LinearConfig;
+    use burn::tensor::Device;
+
+    fn norm_after(max_norm: f64) -> (f64, f64) {
+        let device = Device::flex().autodiff();
+        let model = LinearConfig::new(2, 1).init(&device);
+        // dy/dw = x = (3, 4) and dy/db = 1, of norm √26 together.
+        let x = Tensor::<2>::from_floats([[3.0, 4.0]], &device);
+        let gradients = GradientsParams::from_grads(model.forward(x).backward(), &model);
+        let (gradients, before) = clip_norm(&model, gradients, max_norm);
+        let (_, after) = clip_norm(&model, gradients, f64::MAX.sqrt());
+        (before.into_scalar(), after.into_scalar())
+    }
+
+    #[test]
+    fn a_large_gradient_is_scaled_as_one() {
+        let (before, after) = norm_after(2.0);
+        assert!((before - 26f64.sqrt()).abs() < 1e-5);
+        assert!((after - 2.0).abs() < 1e-5);
+    }
+
+    #[test]
+    fn a_small_gradient_is_left_alone() {
+        let (before, after) = norm_after(6.0);
+        assert_eq!(before, after);
+    }
+}

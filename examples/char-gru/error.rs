@@ -1,0 +1,75 @@
+//! Everything that can go wrong, each as one line for the user.
+
+use std::io;
+use std::path::PathBuf;
+
+/// An error of the program; `Display` is the whole message.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot read the text {}: {source}", path.display())]
+    ReadText { path: PathBuf, source: io::Error },
+
+    #[error(
+        "the text {} is not UTF-8: byte {offset} starts no character; convert it to UTF-8 first",
+        path.display()
+    )]
+    NotUtf8 { path: PathBuf, offset: usize },
+
+    #[error("the text is empty")]
+    EmptyText,
+
+    #[error("the text holds one distinct character, {0:?}: there is nothing to predict")]
+    SingleCharacter(char),
+
+    #[error(
+        "the text is too short: {found} characters, but windows of {seq} characters with a \
+         validation part need at least {needed}; give a longer text or a smaller --seq"
+    )]
+    TooShort {
+        found: usize,
+        seq: usize,
+        needed: usize,
+    },
+
+    #[error("--prompt has characters that the text lacks: {}", quoted(.0))]
+    UnknownCharacters(Vec<char>),
+
+    #[error(
+        "the backend {name} is not in this build; rebuild with: cargo run --release -p \
+         gru-examples --features {name} -- --backend {name}"
+    )]
+    BackendMissing { name: &'static str },
+
+    #[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
+    #[error("the backend {name} found no usable device: {reason}")]
+    BackendAbsent { name: &'static str, reason: String },
+
+    #[error("cannot write {}: {reason}", path.display())]
+    Write { path: PathBuf, reason: String },
+
+    #[error("cannot load {}: {reason}", path.display())]
+    Load { path: PathBuf, reason: String },
+
+    #[error("the loss is {loss} at step {step}: training diverged; try a smaller --lr")]
+    Diverged { step: usize, loss: f32 },
+
+    #[error("cannot read the device: {0}")]
+    Device(String),
+}
+
+impl Error {
+    /// 2 for what the user gave (as clap does), 1 for what happened while running.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Diverged { .. } | Self::Device(_) => 1,
+            #[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
+            Self::BackendAbsent { .. } => 1,
+            _ => 2,
+        }
+    }
+}
+
+fn quoted(characters: &[char]) -> String {
+    let quoted: Vec<String> = characters.iter().map(|c| format!("{c:?}")).collect();
+    quoted.join(", ")
+}
