@@ -63,12 +63,7 @@ pub(super) fn tanh<S: Simd>(simd: S, a: S::f32s) -> S::f32s {
     // Small, where that cancels: Cephes' a + a³·P(a²).
     let s = simd.mul_f32s(size, size);
     let mut p = splat(-5.704_988_7e-3);
-    for c in [
-        2.063_908_9e-2,
-        -5.373_971_6e-2,
-        1.333_144_2e-1,
-        -3.333_328_2e-1,
-    ] {
+    for c in [2.063_909e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_328e-1] {
         p = simd.mul_add_f32s(p, s, splat(c));
     }
     let small = simd.mul_add_f32s(simd.mul_f32s(p, s), size, size);

@@ -150,7 +150,7 @@ impl Share<'_> {
             Some(b) => simd.partial_load_f32s(&b[2 * h..][units.clone()]),
             None => simd.splat_f32s(0.0),
         };
-        for m in 0..MR {
+        for (m, [sum_r, sum_z, sum_n]) in sums.into_iter().enumerate() {
             let place = dims.place(spec.layout).row(row + m, t);
             // SAFETY: only this share touches the rows of its batch, and here nothing else of
             // this step is borrowed.
@@ -163,7 +163,6 @@ impl Share<'_> {
             let (r, rest) = gates.split_at_mut(h);
             let (z, rest) = rest.split_at_mut(h);
             let (n, kept) = rest.split_at_mut(h);
-            let [sum_r, sum_z, sum_n] = sums[m];
             let r = &mut r[units.clone()];
             let z = &mut z[units.clone()];
             let n = &mut n[units.clone()];

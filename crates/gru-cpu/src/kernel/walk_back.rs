@@ -182,14 +182,14 @@ impl Share<'_> {
     ) {
         let (h, lanes) = (self.call.dims.h, S::F32_LANES);
         let sums = tile::<S, MR, VECTORS, KU>(simd, a, self.panels.panel(panel));
-        for m in 0..MR {
+        for (m, sums) in sums.into_iter().enumerate() {
             // SAFETY: only this share touches the rows of its batch.
             let dh = unsafe { self.call.dh.row_mut(row + m) };
-            for v in 0..VECTORS {
+            for (v, sum) in sums.into_iter().enumerate() {
                 let start = (panel * VECTORS + v) * lanes;
                 if start < h {
                     let dh = &mut dh[start..(start + lanes).min(h)];
-                    let sum = simd.add_f32s(simd.partial_load_f32s(dh), sums[m][v]);
+                    let sum = simd.add_f32s(simd.partial_load_f32s(dh), sum);
                     simd.partial_store_f32s(dh, sum);
                 }
             }
