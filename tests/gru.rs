@@ -13,6 +13,8 @@ const SUITES: &[Suite] = &[
     suite::gradient::trials,
     suite::agreement::trials,
     suite::conformance::trials,
+    suite::options::trials,
+    suite::pytorch_model::trials,
     suite::tracking::trials,
     suite::block::trials,
     suite::burn_gru::trials,

@@ -223,7 +223,7 @@ fn strided(problem: &Problem, inputs: &Inputs, device: &Device) -> Result<Outcom
         Some(bias.reshape([3 * h]))
     });
     let weights = GruWeights {
-        w_ih: w_ih.clone().transpose(),
+        w_ih: Some(w_ih.clone().transpose()),
         w_hh: w_hh.clone().transpose(),
         b_ih,
         b_hh,

@@ -12,7 +12,7 @@ use burn::{
     },
     tensor::{Device, Gradients, Tensor},
 };
-use gru_op::{GruBlock, GruLayer, import::ImportError};
+use gru_op::{GruBlock, GruLayer, convert::ConvertError};
 use gru_testkit::{
     close::{Tolerance, close},
     inputs::Inputs,
@@ -57,7 +57,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     trials.push(Trial::test("burn_gru/unsupported-activation", || {
         let config = GruConfig::new(2, 3, true).with_hidden_activation(ActivationConfig::Gelu);
         match GruBlock::try_from(config.init(&Device::flex())) {
-            Err(ImportError::Activation {
+            Err(ConvertError::Activation {
                 gate: "candidate", ..
             }) => Ok(()),
             other => {

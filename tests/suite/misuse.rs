@@ -26,7 +26,7 @@ fn zeros<const D: usize>(shape: [usize; D]) -> Tensor<D> {
 
 fn weights() -> GruWeights {
     GruWeights {
-        w_ih: zeros([I, 3 * H]),
+        w_ih: Some(zeros([I, 3 * H])),
         w_hh: zeros([H, 3 * H]),
         b_ih: Some(zeros([3 * H])),
         b_hh: Some(zeros([3 * H])),
@@ -92,7 +92,7 @@ fn all() -> Vec<Misuse> {
         ),
         misuse!(
             "w_ih-hidden",
-            sequence(|c| c.w.w_ih = zeros([I, 3 * H + 3])),
+            sequence(|c| c.w.w_ih = Some(zeros([I, 3 * H + 3]))),
             "gru_sequence: w_ih [I, 3H] must be [4, 15], got [4, 18]"
         ),
         misuse!(
@@ -103,7 +103,7 @@ fn all() -> Vec<Misuse> {
         misuse!(
             "b_hh",
             sequence(|c| c.w.b_hh = Some(zeros([3 * H + 1]))),
-            "gru_sequence: b_hh [3H] must be [15], got [16]"
+            "gru_sequence: b_hh [3H] or [H] must be [15], got [16]"
         ),
         misuse!(
             "dtype",
@@ -125,7 +125,7 @@ fn all() -> Vec<Misuse> {
             sequence(|c| {
                 c.h0 = None;
                 c.x = zeros([1, 1, 1]).expand([1usize << 40, 1 << 20, 1]);
-                c.w.w_ih = zeros([1, 3 * H]);
+                c.w.w_ih = Some(zeros([1, 3 * H]));
             }),
             "gru_sequence: a buffer of",
             "larger than memory can be addressed"
@@ -177,7 +177,7 @@ fn all() -> Vec<Misuse> {
                 let config = GruBlockConfig::new(I, H).with_bidirectional(true);
                 config.init(&Device::flex()).step(zeros([N, I]), None);
             },
-            "GruBlock::step: expected a block of one direction, got a bidirectional one"
+            "GruBlock::step: expected layers that walk time forward, got one in reverse"
         ),
         misuse!(
             "no-hidden-units",
@@ -192,7 +192,7 @@ fn all() -> Vec<Misuse> {
                 let config = GruBlockConfig::new(I, H).with_dropout(1.5);
                 config.init(&Device::flex());
             },
-            "GruBlockConfig: dropout must be a probability, expected 0 to 1, got 1.5"
+            "GruBlockConfig: dropout must be a probability, expected 0 to below 1, got 1.5"
         ),
     ]
 }

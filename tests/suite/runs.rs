@@ -76,7 +76,7 @@ impl Leaves {
             x: tensor(&inputs.x, problem.sequence_shape(i), &device, dtype).require_grad(),
             h0: inputs.h0.as_ref().map(|h0| matrix(h0, n, h)),
             weights: GruWeights {
-                w_ih: matrix(&inputs.w_ih, i, 3 * h),
+                w_ih: Some(matrix(&inputs.w_ih, i, 3 * h)),
                 w_hh: matrix(&inputs.w_hh, h, 3 * h),
                 b_ih: inputs.b_ih.as_ref().map(vector),
                 b_hh: inputs.b_hh.as_ref().map(vector),
@@ -89,9 +89,11 @@ impl Leaves {
         let weights = &self.weights;
         let mut named = Tensors::from([
             ("x".into(), gradient("x", &self.x, gradients)?),
-            ("w_ih".into(), gradient("w_ih", &weights.w_ih, gradients)?),
             ("w_hh".into(), gradient("w_hh", &weights.w_hh, gradients)?),
         ]);
+        if let Some(w_ih) = &weights.w_ih {
+            named.insert("w_ih".into(), gradient("w_ih", w_ih, gradients)?);
+        }
         if let Some(h0) = &self.h0 {
             named.insert("h0".into(), gradient("h0", h0, gradients)?);
         }
@@ -137,4 +139,9 @@ pub fn expect_shape<const D: usize>(
             tensor.dims()
         )),
     }
+}
+
+/// A path of this process' own for a file that a test writes and removes.
+pub fn scratch_file(name: &str) -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("gru-tests-{}-{name}", std::process::id()))
 }

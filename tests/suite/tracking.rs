@@ -75,7 +75,7 @@ fn leaves(
         x: keep(track("x"), all.x),
         h0: all.h0.map(|h0| keep(track("h0"), h0)),
         weights: GruWeights {
-            w_ih: keep(track("w_ih"), all.weights.w_ih),
+            w_ih: all.weights.w_ih.map(|w| keep(track("w_ih"), w)),
             w_hh: keep(track("w_hh"), all.weights.w_hh),
             b_ih: all.weights.b_ih.map(|b| keep(track("b_ih"), b)),
             b_hh: all.weights.b_hh.map(|b| keep(track("b_hh"), b)),
@@ -107,7 +107,14 @@ fn found(leaves: &Leaves, gradients: &burn::tensor::Gradients) -> Tensors {
             .and_then(|h| h.grad(gradients))
             .map(values),
     );
-    put("w_ih", weights.w_ih.grad(gradients).map(values));
+    put(
+        "w_ih",
+        weights
+            .w_ih
+            .as_ref()
+            .and_then(|w| w.grad(gradients))
+            .map(values),
+    );
     put("w_hh", weights.w_hh.grad(gradients).map(values));
     put(
         "b_ih",
@@ -172,7 +179,7 @@ fn nothing_tracked(device: &Device, dtype: DType, tolerance: Tolerance) -> Resul
             x: constant.x.clone().inner(),
             h0: constant.h0.clone().map(Tensor::inner),
             weights: GruWeights {
-                w_ih: constant.weights.w_ih.clone().inner(),
+                w_ih: constant.weights.w_ih.clone().map(Tensor::inner),
                 w_hh: constant.weights.w_hh.clone().inner(),
                 b_ih: constant.weights.b_ih.clone().map(Tensor::inner),
                 b_hh: constant.weights.b_hh.clone().map(Tensor::inner),
@@ -308,7 +315,10 @@ fn constants_beside_tracked(
         let gradients = total(&mixed, &inputs, &problem.spec).backward();
         let weights = &mixed.weights;
         for (name, gradient) in [
-            ("w_ih", weights.w_ih.grad(&gradients)),
+            (
+                "w_ih",
+                weights.w_ih.as_ref().and_then(|w| w.grad(&gradients)),
+            ),
             ("w_hh", weights.w_hh.grad(&gradients)),
         ] {
             let gradient = gradient.ok_or(format!("no gradient of {name}"))?;

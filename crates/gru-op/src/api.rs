@@ -4,6 +4,7 @@ use crate::{
     GruBackend, GruInputs, OptionalTensor,
     shape::{self, Sizes},
     spec::{Direction, GruSpec, Layout},
+    steps::{Skips, Steps},
 };
 use burn::{
     backend::{Dispatch, DispatchTensor},
@@ -13,15 +14,32 @@ use burn::{
 /// The weights of one direction of one layer, gates packed `r | z | n` in columns.
 #[derive(Debug, Clone)]
 pub struct GruWeights {
-    /// Input weight `[I,3H]`.
-    pub w_ih: Tensor<2>,
+    /// Input weight `[I,3H]`. Without it the sequence comes already projected: `x` has `3H`
+    /// features.
+    pub w_ih: Option<Tensor<2>>,
     /// Recurrent weight `[H,3H]`.
     pub w_hh: Tensor<2>,
     /// Bias of the input product `[3H]`.
     pub b_ih: Option<Tensor<1>>,
-    /// Bias of the recurrent product `[3H]`. Where the reset gate acts after the product, its n
-    /// block is reset too; elsewhere it only adds to `b_ih`.
+    /// Bias of the recurrent product: `[3H]`, or `[H]` for the candidate alone (MPSGraph's
+    /// secondary bias, the fourth of oneDNN's). Where the reset gate acts after the product, the
+    /// candidate's is reset too; all else only adds to `b_ih`.
     pub b_hh: Option<Tensor<1>>,
+}
+
+/// What a sequence may be given besides its input and weights. Everything is absent by default.
+#[derive(Debug, Clone, Default)]
+pub struct GruOptions {
+    /// Initial state `[N,H]`; zeros if absent.
+    pub h0: Option<Tensor<2>>,
+    /// Recurrent mask `[N,H]`, the same at every step: multiplies the state on its way into the
+    /// gates, not the state that the update gate keeps. A constant: it gets no gradient.
+    pub mask: Option<Tensor<2>>,
+    /// Share of the new state that is taken, `[N,T,H]` or `[N,T,1]` (`[T,N,·]`):
+    /// `h = take ⊙ h' + (1 − take) ⊙ h₋₁`. Zoneout, for one. A constant: it gets no gradient.
+    pub take: Option<Tensor<3>>,
+    /// Which steps of which rows count.
+    pub steps: Steps,
 }
 
 /// Runs a GRU over a sequence.
@@ -33,6 +51,7 @@ pub struct GruWeights {
 ///
 /// # Shapes
 /// - `x`: `[N,T,I]`, or `[T,N,I]` by [`GruSpec::layout`]. No layout is copied into the other.
+///   `3H` features without `w_ih`.
 /// - `h0`: `[N,H]`; zeros if absent.
 /// - returns the states after every step, `[N,T,H]` or `[T,N,H]`, and the final state `[N,H]`,
 ///   which in [`Direction::Reverse`] is the one after step 0.
@@ -48,7 +67,32 @@ pub fn gru_sequence(
     weights: &GruWeights,
     spec: &GruSpec,
 ) -> (Tensor<3>, Tensor<2>) {
-    sequence_by("gru_sequence", x, h0, weights, spec, |inputs| {
+    let options = GruOptions {
+        h0,
+        ..Default::default()
+    };
+    sequence_by("gru_sequence", x, options, weights, spec, |inputs| {
+        Dispatch::gru_states(inputs, *spec)
+    })
+}
+
+/// [`gru_sequence`] with everything that it may be given: recurrent mask, lengths or a mask of
+/// steps, zoneout.
+///
+/// At a step that does not count the state is carried on and its gradient passes whole; what the
+/// output is there, [`Steps`] says. The final state is the one after the last step that counts,
+/// or the initial state where none does. `x` there has no effect, even if it is not finite, and
+/// gets a zero gradient.
+///
+/// # Panics
+/// As [`gru_sequence`].
+pub fn gru_sequence_with(
+    x: Tensor<3>,
+    weights: &GruWeights,
+    spec: &GruSpec,
+    options: GruOptions,
+) -> (Tensor<3>, Tensor<2>) {
+    sequence_by("gru_sequence_with", x, options, weights, spec, |inputs| {
         Dispatch::gru_states(inputs, *spec)
     })
 }
@@ -65,41 +109,78 @@ pub fn gru_cell(
     weights: &GruWeights,
     spec: &GruSpec,
 ) -> Tensor<2> {
+    let options = GruOptions {
+        h0: h,
+        ..Default::default()
+    };
+    cell_by("gru_cell", x, options, weights, spec)
+}
+
+/// One step with options, whose `take` is `[1,N,·]`.
+pub(crate) fn cell_by(
+    op: &str,
+    x: Tensor<2>,
+    options: GruOptions,
+    weights: &GruWeights,
+    spec: &GruSpec,
+) -> Tensor<2> {
     let spec = spec.with_layout(Layout::TimeMajor);
-    let x = x.unsqueeze_dim(0);
     let run = |inputs| Dispatch::gru_states(inputs, spec);
-    sequence_by("gru_cell", x, h, weights, &spec, run).1
+    sequence_by(op, x.unsqueeze_dim(0), options, weights, &spec, run).1
 }
 
 /// Checks, runs and takes the final state, whatever makes the states.
 pub(crate) fn sequence_by(
     op: &str,
     x: Tensor<3>,
-    h0: Option<Tensor<2>>,
+    options: GruOptions,
     weights: &GruWeights,
     spec: &GruSpec,
     run: impl FnOnce(GruInputs<Dispatch>) -> DispatchTensor,
 ) -> (Tensor<3>, Tensor<2>) {
-    let sizes = shape::check_sequence(op, &x, h0.as_ref(), weights, spec);
-    let no_steps = (sizes.t == 0).then(|| match &h0 {
+    let sizes = shape::check_sequence(op, &x, &options, weights, spec);
+    let no_steps = (sizes.t == 0).then(|| match &options.h0 {
         Some(h0) => h0.clone(),
         None => Tensor::zeros([sizes.n, sizes.h], (&x.device(), x.dtype())),
     });
-    let option = |tensor: &Option<Tensor<1>>| {
-        OptionalTensor::from(tensor.clone().map(Tensor::into_dispatch))
+    let skips = Skips::new(&options.steps, &sizes, spec, &x);
+    let x = match &skips {
+        Some(skips) => skips.silence(x),
+        None => x,
     };
     let states = Tensor::from_dispatch(run(GruInputs {
         x: x.into_dispatch(),
-        h0: OptionalTensor::from(h0.map(Tensor::into_dispatch)),
-        w_ih: OptionalTensor::Given(weights.w_ih.clone().into_dispatch()),
+        h0: optional(options.h0),
+        w_ih: optional(weights.w_ih.clone()),
         w_hh: weights.w_hh.clone().into_dispatch(),
-        b_ih: option(&weights.b_ih),
-        b_hh: option(&weights.b_hh),
-        mask: OptionalTensor::Absent,
-        valid: OptionalTensor::Absent,
+        b_ih: optional(weights.b_ih.clone()),
+        b_hh: optional(weights.b_hh.clone().map(|b| of_all_gates(b, sizes.h))),
+        mask: optional(options.mask),
+        valid: optional(skips.as_ref().map(|skips| skips.valid.clone())),
+        take: optional(options.take),
     }));
     let last = no_steps.unwrap_or_else(|| last_state(&states, &sizes, spec));
-    (states, last)
+    let y = match skips {
+        Some(skips) => skips.output(states),
+        None => states,
+    };
+    (y, last)
+}
+
+pub(crate) fn optional<const D: usize>(tensor: Option<Tensor<D>>) -> OptionalTensor<Dispatch> {
+    OptionalTensor::from(tensor.map(Tensor::into_dispatch))
+}
+
+/// The recurrent bias of all gates, from one that may be the candidate's alone.
+fn of_all_gates(b_hh: Tensor<1>, h: usize) -> Tensor<1> {
+    match b_hh.dims() {
+        // No units, no biases: both forms are the same.
+        [len] if len == h && h > 0 => {
+            let none = Tensor::zeros([2 * h], (&b_hh.device(), b_hh.dtype()));
+            Tensor::cat(vec![none, b_hh], 0)
+        }
+        _ => b_hh,
+    }
 }
 
 /// The state after the last step walked, `[N,H]`.
@@ -108,10 +189,15 @@ fn last_state(states: &Tensor<3>, sizes: &Sizes, spec: &GruSpec) -> Tensor<2> {
         Direction::Forward => sizes.t - 1,
         Direction::Reverse => 0,
     };
-    let time_dim = match spec.layout {
-        Layout::BatchMajor => 1,
-        Layout::TimeMajor => 0,
-    };
+    let time_dim = time_dim(spec);
     // Not `reshape`, to which a batch of zero rows means "as before".
     states.clone().narrow(time_dim, t, 1).squeeze_dim(time_dim)
+}
+
+/// Which dimension of a sequence is time.
+pub(crate) fn time_dim(spec: &GruSpec) -> usize {
+    match spec.layout {
+        Layout::BatchMajor => 1,
+        Layout::TimeMajor => 0,
+    }
 }

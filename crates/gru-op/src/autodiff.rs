@@ -173,6 +173,7 @@ fn inner<B: Backend, C: CheckpointStrategy>(inputs: GruInputs<Autodiff<B, C>>) -
         b_hh: inner_option(inputs.b_hh),
         mask: inner_option(inputs.mask),
         valid: inner_option(inputs.valid),
+        take: inner_option(inputs.take),
     }
 }
 

@@ -72,6 +72,10 @@ pub struct GruInputs<B: Backend> {
     /// `[N,T]` or `[T,N]`, zero where a step is skipped and the state carried on. No gradient.
     #[extension_type]
     pub valid: OptionalTensor<B>,
+    /// `[…,H]` or `[…,1]`, the share of the new state that is taken: `h = take ⊙ h' + (1 − take)
+    /// ⊙ h₋₁` at the steps that are not skipped. No gradient.
+    #[extension_type]
+    pub take: OptionalTensor<B>,
 }
 
 /// What a forward pass for training returns.

@@ -5,7 +5,7 @@
 //! The crate's root writes out the equations.
 
 use crate::{
-    GruWeights, OptionalTensor, Wanted,
+    GruOptions, GruWeights, OptionalTensor, Wanted,
     activation::gates,
     api,
     backend::{GruForward, GruGradients, GruInputs},
@@ -23,7 +23,23 @@ pub fn gru_sequence(
     weights: &GruWeights,
     spec: &GruSpec,
 ) -> (Tensor<3>, Tensor<2>) {
-    api::sequence_by("composed::gru_sequence", x, h0, weights, spec, |inputs| {
+    let options = GruOptions {
+        h0,
+        ..Default::default()
+    };
+    gru_sequence_with(x, weights, spec, options)
+}
+
+/// [`gru_sequence_with`](crate::gru_sequence_with) without kernels and without the hand-written
+/// backward: same arguments, same results, same panics.
+pub fn gru_sequence_with(
+    x: Tensor<3>,
+    weights: &GruWeights,
+    spec: &GruSpec,
+    options: GruOptions,
+) -> (Tensor<3>, Tensor<2>) {
+    let op = "composed::gru_sequence";
+    api::sequence_by(op, x, options, weights, spec, |inputs| {
         states::<Dispatch>(inputs, spec)
     })
 }
@@ -45,6 +61,7 @@ struct Call<B: Backend> {
     b_hh: Option<Prim<B>>,
     mask: Option<Prim<B>>,
     valid: Option<Prim<B>>,
+    take: Option<Prim<B>>,
 }
 
 impl<B: Backend> Call<B> {
@@ -75,6 +92,7 @@ impl<B: Backend> Call<B> {
             b_hh: given(inputs.b_hh),
             mask: given(inputs.mask),
             valid: given(inputs.valid),
+            take: given(inputs.take),
         }
     }
 
@@ -112,6 +130,15 @@ impl<B: Backend> Call<B> {
         let valid = self.valid.as_ref()?;
         let step = valid.narrow(self.time_dim, t..t + 1);
         Some(step.reshape([self.n, 1]))
+    }
+
+    /// `[N,H]` or `[N,1]`, the share of the new state that is taken; 0 where the step is skipped.
+    fn take_at(&self, t: usize) -> Option<Prim<B>> {
+        let take = self.take.as_ref().map(|take| self.at(take, t));
+        match (self.valid_at(t), take) {
+            (Some(valid), Some(take)) => Some(valid * take),
+            (valid, take) => valid.or(take),
+        }
     }
 
     fn masked(&self, h: Prim<B>) -> Prim<B> {
@@ -208,8 +235,8 @@ fn walk<B: Backend>(call: &Call<B>, spec: &GruSpec, mut each: impl FnMut(&[Prim<
         if let Some(c) = spec.clip_state {
             new = new.clamp(-c, c);
         }
-        h = match call.valid_at(t) {
-            Some(valid) => new * valid.clone() + h * valid.complement(),
+        h = match call.take_at(t) {
+            Some(take) => new * take.clone() + h * take.complement(),
             None => new,
         };
         each(&gates);
@@ -295,11 +322,11 @@ pub(crate) fn gradients<B: Backend>(
         let before = call.at(&previous, t);
         dh = dh + call.at(&d_states, t);
 
-        // A skipped step hands its gradient on whole; a clipped state hands none.
-        let valid = call.valid_at(t);
-        let skipped = valid.clone().map(|valid| dh.clone() * valid.complement());
-        let mut d = match valid {
-            Some(valid) => dh * valid,
+        // What is not taken hands its gradient past the step, a clipped state hands none.
+        let take = call.take_at(t);
+        let past = take.clone().map(|take| dh.clone() * take.complement());
+        let mut d = match take {
+            Some(take) => dh * take,
             None => dh,
         };
         if let Some(c) = spec.clip_state {
@@ -336,8 +363,8 @@ pub(crate) fn gradients<B: Backend>(
             }
         };
         dh = carry + call.masked(dg);
-        if let Some(skipped) = skipped {
-            dh = dh + skipped;
+        if let Some(past) = past {
+            dh = dh + past;
         }
         dps.push(Prim::cat(vec![dr, dz, dn], 1));
         dq_ns.push(dq_n);

@@ -26,7 +26,9 @@
 //! - [`GruSpec`]: which GRU is meant.
 //! - [`GruBackend`]: the operator over primitives of a backend, and how a backend joins.
 //! - [`composed`]: the specification, made of Burn's own operations.
-//! - [`import`]: weights from other modules.
+//! - [`convert`]: weights of PyTorch, Keras, ONNX, TensorFlow, oneDNN, cuDNN and Burn's own modules,
+//!   both ways.
+//! - [`tensorflow`], [`mps_graph`]: two operators of other systems under their own signatures.
 //!
 //! # Features
 //!
@@ -41,17 +43,21 @@ mod api;
 mod autodiff;
 mod backend;
 pub mod composed;
+pub mod convert;
 #[cfg(any(feature = "ndarray", feature = "flex"))]
 mod cpu;
-pub mod import;
+pub mod mps_graph;
 pub mod nn;
 mod primitive;
 mod shape;
+mod steps;
+pub mod tensorflow;
 
 pub use self::{
-    api::{GruWeights, gru_cell, gru_sequence},
+    api::{GruOptions, GruWeights, gru_cell, gru_sequence, gru_sequence_with},
     backend::{GruBackend, GruForward, GruGradients, GruInputs, OptionalTensor, Wanted},
-    nn::{GruBlock, GruBlockConfig, GruInitializer, GruLayer},
+    nn::{GruBlock, GruBlockConfig, GruInitializer, GruLayer, GruLayerOptions},
+    steps::Steps,
 };
 pub use gru_cpu::spec;
 pub use gru_cpu::spec::{

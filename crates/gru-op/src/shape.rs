@@ -1,11 +1,12 @@
 //! Every check of shapes, devices and dtypes, and every panic text, in one place. All of them run
 //! before any work.
 
-use burn::tensor::{DType, Device, Tensor};
+use burn::tensor::Tensor;
 
 use crate::{
-    GruWeights,
+    GruOptions, GruWeights,
     spec::{GruSpec, Layout},
+    steps::Steps,
 };
 
 /// The sizes of a checked call.
@@ -20,7 +21,7 @@ pub(crate) struct Sizes {
 pub(crate) fn check_sequence(
     op: &str,
     x: &Tensor<3>,
-    h0: Option<&Tensor<2>>,
+    options: &GruOptions,
     weights: &GruWeights,
     spec: &GruSpec,
 ) -> Sizes {
@@ -30,73 +31,121 @@ pub(crate) fn check_sequence(
         Layout::BatchMajor => (first, second),
         Layout::TimeMajor => (second, first),
     };
+    let layout = match spec.layout {
+        Layout::BatchMajor => "[N, T, I]",
+        Layout::TimeMajor => "[T, N, I]",
+    };
+    let sizes = Sizes {
+        n,
+        t,
+        h: check_weights(op, x, layout, weights),
+    };
+    let Sizes { h, .. } = sizes;
+    let because = || {
+        format!(
+            "x {layout} is {:?} and w_hh [H, 3H] is {:?}",
+            x.dims(),
+            weights.w_hh.dims()
+        )
+    };
+    for (name, rows) in [("h0", &options.h0), ("mask", &options.mask)] {
+        if let Some(rows) = rows {
+            expect(op, &format!("{name} [N, H]"), rows.dims(), [n, h], because);
+        }
+    }
+    if let Some(take) = &options.take {
+        let [_, _, units] = take.dims();
+        let per_unit = if units == 1 { 1 } else { h };
+        let name = "take, of the layout of x with H features or 1,";
+        expect(op, name, take.dims(), [first, second, per_unit], because);
+    }
+    check_steps(op, &options.steps, [first, second], &sizes, layout);
+    check_size(op, &[n, t, features.max(4 * h)]);
+    check_places(op, x, options, weights);
+    sizes
+}
+
+/// Checks the shapes of the weights against each other and against `x`; H.
+fn check_weights(op: &str, x: &Tensor<3>, layout: &str, weights: &GruWeights) -> usize {
+    let [_, _, features] = x.dims();
     let [h, gates] = weights.w_hh.dims();
     assert!(
         h.checked_mul(3) == Some(gates),
         "{op}: w_hh must be [H, 3H], got [{h}, {gates}]"
     );
-    let layout = match spec.layout {
-        Layout::BatchMajor => "[N, T, I]",
-        Layout::TimeMajor => "[T, N, I]",
-    };
-    expect(
-        op,
-        "w_ih [I, 3H]",
-        weights.w_ih.dims(),
-        [features, gates],
-        || {
-            format!(
-                "x {layout} is {:?} and w_hh [H, 3H] is [{h}, {gates}]",
-                x.dims()
-            )
-        },
-    );
-    for (name, bias) in [("b_ih [3H]", &weights.b_ih), ("b_hh [3H]", &weights.b_hh)] {
-        if let Some(bias) = bias {
-            expect(op, name, bias.dims(), [gates], || {
-                format!("w_hh [H, 3H] is [{h}, {gates}]")
-            });
-        }
+    let because = || format!("w_hh [H, 3H] is [{h}, {gates}]");
+    match &weights.w_ih {
+        Some(w_ih) => expect(op, "w_ih [I, 3H]", w_ih.dims(), [features, gates], || {
+            format!("x {layout} is {:?} and {}", x.dims(), because())
+        }),
+        None => expect(
+            op,
+            "the last dimension of x, 3H without w_ih,",
+            [features],
+            [gates],
+            || format!("x is {:?} and {}", x.dims(), because()),
+        ),
     }
-    if let Some(h0) = h0 {
-        expect(op, "h0 [N, H]", h0.dims(), [n, h], || {
-            format!(
-                "x {layout} is {:?} and w_hh [H, 3H] is [{h}, {gates}]",
-                x.dims()
-            )
-        });
+    if let Some(b_ih) = &weights.b_ih {
+        expect(op, "b_ih [3H]", b_ih.dims(), [gates], because);
     }
-    check_size(op, &[n, t, features.max(gates).max(4 * h)]);
+    if let Some(b_hh) = &weights.b_hh
+        && b_hh.dims() != [h]
+    {
+        expect(op, "b_hh [3H] or [H]", b_hh.dims(), [gates], because);
+    }
+    h
+}
 
-    let (device, dtype) = (x.device(), x.dtype());
-    let same = |name: &str, other: (Device, DType)| {
+fn check_steps(op: &str, steps: &Steps, of_x: [usize; 2], sizes: &Sizes, layout: &str) {
+    match steps {
+        Steps::All => {}
+        Steps::Lengths(lengths) => {
+            expect(op, "lengths [N]", [lengths.len()], [sizes.n], || {
+                format!("x {layout} has {} rows", sizes.n)
+            });
+            for (row, &len) in lengths.iter().enumerate() {
+                assert!(
+                    len <= sizes.t,
+                    "{op}: lengths[{row}] must be at most T, expected 0 to {}, got {len}",
+                    sizes.t
+                );
+            }
+        }
+        Steps::Mask(mask) => expect(op, "the mask of steps", mask.dims(), of_x, || {
+            format!("x is {layout}")
+        }),
+    }
+}
+
+/// Everything on the device of `x`, and of its dtype.
+fn check_places(op: &str, x: &Tensor<3>, options: &GruOptions, weights: &GruWeights) {
+    let matrices = [
+        ("w_ih", weights.w_ih.as_ref()),
+        ("w_hh", Some(&weights.w_hh)),
+        ("h0", options.h0.as_ref()),
+        ("mask", options.mask.as_ref()),
+    ];
+    for (name, matrix) in matrices {
+        matrix
+            .into_iter()
+            .for_each(|m| expect_place(op, name, m, x));
+    }
+    for (name, bias) in [("b_ih", &weights.b_ih), ("b_hh", &weights.b_hh)] {
+        bias.iter().for_each(|b| expect_place(op, name, b, x));
+    }
+    options
+        .take
+        .iter()
+        .for_each(|t| expect_place(op, "take", t, x));
+    if let Steps::Mask(mask) = &options.steps {
+        let (expected, actual) = (x.device(), mask.device());
         assert!(
-            other.0 == device,
-            "{op}: {name} must be on the device of x, expected {device:?}, got {:?}",
-            other.0
+            actual == expected,
+            "{op}: the mask of steps must be on the device of x, expected {expected:?}, got \
+             {actual:?}"
         );
-        assert!(
-            other.1 == dtype,
-            "{op}: {name} must have the dtype of x, expected {dtype:?}, got {:?}",
-            other.1
-        );
-    };
-    let place = |tensor: &Tensor<1>| (tensor.device(), tensor.dtype());
-    same("w_ih", (weights.w_ih.device(), weights.w_ih.dtype()));
-    same("w_hh", (weights.w_hh.device(), weights.w_hh.dtype()));
-    weights
-        .b_ih
-        .as_ref()
-        .into_iter()
-        .for_each(|b| same("b_ih", place(b)));
-    weights
-        .b_hh
-        .as_ref()
-        .into_iter()
-        .for_each(|b| same("b_hh", place(b)));
-    h0.into_iter()
-        .for_each(|h0| same("h0", (h0.device(), h0.dtype())));
-    Sizes { n, t, h }
+    }
 }
 
 /// Panics unless `actual` is `expected`; `because` says where the expectation comes from.
@@ -111,6 +160,25 @@ pub(crate) fn expect<const D: usize>(
         actual == expected,
         "{op}: {name} must be {expected:?}, got {actual:?}; {}",
         because()
+    );
+}
+
+/// Panics unless `tensor` is on the device of `x` and of its dtype.
+pub(crate) fn expect_place<const D: usize, const X: usize>(
+    op: &str,
+    name: &str,
+    tensor: &Tensor<D>,
+    x: &Tensor<X>,
+) {
+    let (expected, actual) = (x.device(), tensor.device());
+    assert!(
+        actual == expected,
+        "{op}: {name} must be on the device of x, expected {expected:?}, got {actual:?}"
+    );
+    let (expected, actual) = (x.dtype(), tensor.dtype());
+    assert!(
+        actual == expected,
+        "{op}: {name} must have the dtype of x, expected {expected:?}, got {actual:?}"
     );
 }
 

@@ -32,22 +32,31 @@ trait CpuBackend<E: Element>: Backend {
     fn tensor(data: Vec<E>, shape: Shape) -> FloatTensor<Self>;
 }
 
+/// The dtype whose kernels run this call; none where the composed default does: other dtypes, and
+/// blended states.
+fn kernel_dtype<B: Backend>(inputs: &GruInputs<B>) -> Option<DType> {
+    match inputs.take {
+        OptionalTensor::Absent => Some(inputs.x.dtype()),
+        OptionalTensor::Given(_) => None,
+    }
+}
+
 /// A backend with both kernel types.
 trait CpuKernels: CpuBackend<f32> + CpuBackend<f64> {}
 impl<B: CpuBackend<f32> + CpuBackend<f64>> CpuKernels for B {}
 
 fn states<B: CpuKernels>(inputs: GruInputs<B>, spec: GruSpec) -> FloatTensor<B> {
-    match inputs.x.dtype() {
-        DType::F32 => forward::<B, f32>(inputs, &spec, false).states,
-        DType::F64 => forward::<B, f64>(inputs, &spec, false).states,
+    match kernel_dtype(&inputs) {
+        Some(DType::F32) => forward::<B, f32>(inputs, &spec, false).states,
+        Some(DType::F64) => forward::<B, f64>(inputs, &spec, false).states,
         _ => composed::states(inputs, &spec),
     }
 }
 
 fn states_and_gates<B: CpuKernels>(inputs: GruInputs<B>, spec: GruSpec) -> GruForward<B> {
-    let (states, gates) = match inputs.x.dtype() {
-        DType::F32 => forward::<B, f32>(inputs, &spec, true).parts(),
-        DType::F64 => forward::<B, f64>(inputs, &spec, true).parts(),
+    let (states, gates) = match kernel_dtype(&inputs) {
+        Some(DType::F32) => forward::<B, f32>(inputs, &spec, true).parts(),
+        Some(DType::F64) => forward::<B, f64>(inputs, &spec, true).parts(),
         _ => return composed::states_and_gates(inputs, &spec),
     };
     GruForward { states, gates }
@@ -61,9 +70,9 @@ fn gradients<B: CpuKernels>(
     spec: GruSpec,
     wanted: Wanted,
 ) -> GruGradients<B> {
-    match inputs.x.dtype() {
-        DType::F32 => backward::<B, f32>(inputs, states, gates, d_states, &spec, wanted),
-        DType::F64 => backward::<B, f64>(inputs, states, gates, d_states, &spec, wanted),
+    match kernel_dtype(&inputs) {
+        Some(DType::F32) => backward::<B, f32>(inputs, states, gates, d_states, &spec, wanted),
+        Some(DType::F64) => backward::<B, f64>(inputs, states, gates, d_states, &spec, wanted),
         _ => composed::gradients(inputs, states, gates, d_states, &spec, wanted),
     }
 }

@@ -1,45 +1,28 @@
-//! The module: weights, forward and streaming.
+//! The module: layers, forward and streaming.
 
+use super::GruLayer;
 use crate::{
-    GruWeights, gru_cell, gru_sequence,
+    GruOptions, Steps,
+    api::cell_by,
     shape::expect,
-    spec::{Direction, GruSpec, Layout},
+    spec::{Direction, Layout},
 };
 use burn::{
-    module::{Content, DisplaySettings, Module, ModuleDisplay, Param},
+    module::{Content, DisplaySettings, Module, ModuleDisplay},
     nn::Dropout,
-    tensor::Tensor,
+    tensor::{Bool, Tensor},
 };
-
-/// The parameters of one direction of one layer; gates packed `r | z | n` in columns.
-#[derive(Module, Debug)]
-pub struct GruLayer {
-    /// Input weight `[I,3H]`.
-    pub w_ih: Param<Tensor<2>>,
-    /// Recurrent weight `[H,3H]`.
-    pub w_hh: Param<Tensor<2>>,
-    /// Bias of the input product `[3H]`.
-    pub b_ih: Option<Param<Tensor<1>>>,
-    /// Bias of the recurrent product `[3H]`.
-    pub b_hh: Option<Param<Tensor<1>>>,
-}
-
-impl GruLayer {
-    /// The parameters as the operator takes them.
-    pub fn weights(&self) -> GruWeights {
-        GruWeights {
-            w_ih: self.w_ih.val(),
-            w_hh: self.w_hh.val(),
-            b_ih: self.b_ih.as_ref().map(Param::val),
-            b_hh: self.b_hh.as_ref().map(Param::val),
-        }
-    }
-}
 
 /// Layers of GRUs, in one or both directions, with dropout between them.
 ///
-/// Made by [`GruBlockConfig`](crate::GruBlockConfig), or from Burn's own modules:
-/// `GruBlock::try_from(gru)`. The equations are those at the [root of the crate](crate).
+/// Made by [`GruBlockConfig`](crate::GruBlockConfig), by an importer of [`convert`](crate::convert),
+/// or from Burn's own modules: `GruBlock::try_from(gru)`. The equations are those at the
+/// [root of the crate](crate).
+///
+/// It behaves as in training where its parameters live on a device with autodiff and its
+/// [`dropout`](Self::dropout) is not frozen; then the three kinds of noise are drawn: dropout
+/// between layers for every element, recurrent dropout once per sequence, zoneout for every step
+/// and unit.
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};
@@ -69,9 +52,6 @@ pub struct GruBlock {
     pub bidirectional: bool,
     /// Whether sequences are `[N,T,·]` or `[T,N,·]`.
     pub batch_first: bool,
-    /// Which GRU this is.
-    #[module(skip)]
-    pub spec: GruSpec,
 }
 
 impl ModuleDisplay for GruBlock {
@@ -83,17 +63,21 @@ impl ModuleDisplay for GruBlock {
 
     fn custom_content(&self, content: Content) -> Option<Content> {
         let bias = self.layers.iter().any(|layer| layer.b_ih.is_some());
-        content
+        let content = content
             .add("d_input", &self.d_input)
             .add("d_hidden", &self.d_hidden)
             .add("num_layers", &self.num_layers)
             .add("bidirectional", &self.bidirectional)
             .add("dropout", &self.dropout.prob)
             .add("bias", &bias)
-            .add("batch_first", &self.batch_first)
-            .add("reset", format!("{:?}", self.spec.reset).as_str())
-            .add("update", format!("{:?}", self.spec.update).as_str())
-            .optional()
+            .add("batch_first", &self.batch_first);
+        match self.layers.first() {
+            Some(layer) => content
+                .add("reset", format!("{:?}", layer.spec.reset).as_str())
+                .add("update", format!("{:?}", layer.spec.update).as_str()),
+            None => content,
+        }
+        .optional()
     }
 }
 
@@ -114,36 +98,72 @@ impl GruBlock {
     /// # Panics
     /// If shapes, devices or dtypes do not fit together.
     pub fn forward(&self, x: Tensor<3>, state: Option<Tensor<3>>) -> (Tensor<3>, Tensor<3>) {
-        const OP: &str = "GruBlock::forward";
+        self.run("GruBlock::forward", x, Steps::All, state)
+    }
+
+    /// [`forward`](Self::forward) where row `n` ends after its first `lengths[n]` steps: PyTorch's
+    /// packed sequences, in any order, lengths of zero included.
+    ///
+    /// What `x` holds past the end has no effect; the output there is zero; the final state is the
+    /// one at each row's own end (the initial one for a length of zero), where the reverse
+    /// direction starts.
+    ///
+    /// # Panics
+    /// As [`forward`](Self::forward); and if there is not one length for every row, or one is
+    /// larger than T.
+    pub fn forward_lengths(
+        &self,
+        x: Tensor<3>,
+        lengths: &[usize],
+        state: Option<Tensor<3>>,
+    ) -> (Tensor<3>, Tensor<3>) {
+        let steps = Steps::Lengths(lengths.to_vec());
+        self.run("GruBlock::forward_lengths", x, steps, state)
+    }
+
+    /// [`forward`](Self::forward) over the steps that `mask`, `[N,T]` or `[T,N]`, marks true:
+    /// Keras' mask, with holes anywhere.
+    ///
+    /// At the others the state is carried on, and the output of every layer repeats the one
+    /// before, or is zero before the first step that counts.
+    ///
+    /// # Panics
+    /// As [`forward`](Self::forward); and if the shape or device of the mask is not that of `x`.
+    pub fn forward_masked(
+        &self,
+        x: Tensor<3>,
+        mask: Tensor<2, Bool>,
+        state: Option<Tensor<3>>,
+    ) -> (Tensor<3>, Tensor<3>) {
+        self.run("GruBlock::forward_masked", x, Steps::Mask(mask), state)
+    }
+
+    fn run(
+        &self,
+        op: &str,
+        x: Tensor<3>,
+        steps: Steps,
+        state: Option<Tensor<3>>,
+    ) -> (Tensor<3>, Tensor<3>) {
         let [first, second, features] = x.dims();
-        let n = match self.spec.layout {
-            Layout::BatchMajor => first,
-            Layout::TimeMajor => second,
+        let (layout, n) = match self.batch_first {
+            true => (Layout::BatchMajor, first),
+            false => (Layout::TimeMajor, second),
         };
-        expect(
-            OP,
-            "the last dimension of x",
-            [features],
-            [self.d_input],
-            || format!("x is {:?} and the block reads d_input features", x.dims()),
-        );
-        let states = self.split_state(OP, n, state);
-        let directions: &[Direction] = match self.bidirectional {
-            false => &[Direction::Forward],
-            true => &[Direction::Forward, Direction::Reverse],
-        };
+        self.expect_features(op, features, || format!("x is {:?}", x.dims()));
+        let states = self.split_state(op, n, state);
+        let training = self.training(&x);
 
         let mut x = x;
         let mut finals = Vec::with_capacity(self.layers.len());
-        for (l, layer) in self.layers.chunks_exact(directions.len()).enumerate() {
+        for (l, layer) in self.layers.chunks_exact(self.directions()).enumerate() {
             if l > 0 {
                 x = self.dropout.forward(x);
             }
-            let mut outputs = Vec::with_capacity(directions.len());
-            for (d, (cell, &direction)) in layer.iter().zip(directions).enumerate() {
-                let h0 = states.as_ref().map(|s| s[l * directions.len() + d].clone());
-                let spec = self.spec.with_direction(direction);
-                let (y, last) = gru_sequence(x.clone(), h0, &cell.weights(), &spec);
+            let mut outputs = Vec::with_capacity(layer.len());
+            for (d, direction) in layer.iter().enumerate() {
+                let h0 = states.as_ref().map(|s| s[l * layer.len() + d].clone());
+                let (y, last) = direction.forward(x.clone(), h0, steps.clone(), layout, training);
                 outputs.push(y);
                 finals.push(last);
             }
@@ -164,35 +184,56 @@ impl GruBlock {
     /// - returns the last layer's output `[N,H]` and the new state `[L,N,H]`.
     ///
     /// # Panics
-    /// If shapes, devices or dtypes do not fit together, or if the block is bidirectional: its
-    /// output needs the whole sequence.
+    /// If shapes, devices or dtypes do not fit together; if a layer walks time in reverse, which
+    /// needs the whole sequence; or in training with recurrent dropout, which is drawn once per
+    /// sequence.
     pub fn step(&self, x: Tensor<2>, state: Option<Tensor<3>>) -> (Tensor<2>, Tensor<3>) {
         const OP: &str = "GruBlock::step";
-        assert!(
-            !self.bidirectional,
-            "{OP}: expected a block of one direction, got a bidirectional one, which needs the \
-             whole sequence"
-        );
         let [n, features] = x.dims();
-        expect(
-            OP,
-            "the last dimension of x",
-            [features],
-            [self.d_input],
-            || format!("x is {:?} and the block reads d_input features", x.dims()),
-        );
+        self.expect_features(OP, features, || format!("x is {:?}", x.dims()));
         let states = self.split_state(OP, n, state);
+        let training = self.training(&x);
         let mut x = x;
         let mut new = Vec::with_capacity(self.layers.len());
         for (l, layer) in self.layers.iter().enumerate() {
+            assert!(
+                layer.spec.direction == Direction::Forward,
+                "{OP}: expected layers that walk time forward, got one in reverse, which needs the \
+                 whole sequence"
+            );
+            assert!(
+                !training || layer.recurrent_dropout == 0.0,
+                "{OP}: recurrent dropout is drawn once per sequence, expected 0 in training, got \
+                 {}; run `forward`, or the module's `valid()`",
+                layer.recurrent_dropout
+            );
             if l > 0 {
                 x = self.dropout.forward(x);
             }
-            let h = states.as_ref().map(|s| s[l].clone());
-            x = gru_cell(x, h, &layer.weights(), &self.spec);
+            let options = GruOptions {
+                h0: states.as_ref().map(|s| s[l].clone()),
+                take: layer.take(&x.clone().unsqueeze_dim(0), training),
+                ..Default::default()
+            };
+            x = cell_by(OP, x, options, &layer.weights(), &layer.spec);
             new.push(x.clone());
         }
         (x, Tensor::stack(new, 0))
+    }
+
+    /// The rule of Burn's dropout: a backward is possible, and this module takes part in it.
+    fn training<const D: usize>(&self, x: &Tensor<D>) -> bool {
+        self.dropout.training.is_enabled() && x.device().is_autodiff()
+    }
+
+    fn expect_features(&self, op: &str, features: usize, x: impl Fn() -> String) {
+        expect(
+            op,
+            "the last dimension of x",
+            [features],
+            [self.d_input],
+            || format!("{} and the block reads d_input features", x()),
+        );
     }
 
     /// `[L·D,N,H]` to one `[N,H]` for each layer and direction.

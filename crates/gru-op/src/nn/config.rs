@@ -1,8 +1,17 @@
 //! The configuration of a [`GruBlock`].
 
 use super::{GruBlock, GruInitializer, GruLayer};
-use crate::spec::{Activations, Direction, GruSpec, Layout, Memory, Reset, Update};
-use burn::{config::Config, module::Initializer, nn::DropoutConfig, tensor::Device};
+use crate::{
+    GruWeights,
+    convert::{ConvertError, expect_shape},
+    spec::{Activations, Direction, GruSpec, Layout, Memory, Reset, Update},
+};
+use burn::{
+    config::Config,
+    module::{Initializer, Param},
+    nn::DropoutConfig,
+    tensor::{Device, Tensor},
+};
 
 /// Describes a [`GruBlock`]; [`init`](GruBlockConfig::init) makes it.
 ///
@@ -19,9 +28,22 @@ pub struct GruBlockConfig {
     /// Whether every layer also walks time backwards; its output is then `[…,2H]`, forward first.
     #[config(default = false)]
     pub bidirectional: bool,
+    /// Whether every layer walks time backwards only: ONNX' `reverse`, Keras' `go_backwards`.
+    #[config(default = false)]
+    pub reverse: bool,
     /// Probability with which an element between two layers is dropped in training.
     #[config(default = 0.0)]
     pub dropout: f64,
+    /// Probability with which a unit of the state is hidden from the gates, in training: drawn
+    /// once per row and sequence, the same for all gates and steps (Gal and Ghahramani 2016,
+    /// <https://arxiv.org/abs/1512.05287>, tied weights). Keras draws one such mask for each gate.
+    #[config(default = 0.0)]
+    pub recurrent_dropout: f64,
+    /// Probability with which a unit keeps its previous state: drawn for every step and unit in
+    /// training, its expectation elsewhere (Krueger et al. 2017,
+    /// <https://arxiv.org/abs/1606.01305>).
+    #[config(default = 0.0)]
+    pub zoneout: f64,
     /// Whether both products have a bias.
     #[config(default = true)]
     pub bias: bool,
@@ -47,15 +69,117 @@ pub struct GruBlockConfig {
     /// How the parameters are drawn.
     #[config(default = "GruInitializer::PerGate(Initializer::XavierNormal { gain: 1.0 })")]
     pub initializer: GruInitializer,
+    /// Options that differ between layers or directions: none, or one for each of
+    /// [`GruBlock::layers`]. They take the place of the fields of the same names; start from
+    /// [`layer_options`](GruBlockConfig::layer_options).
+    #[config(default = "Vec::new()")]
+    pub per_layer: Vec<GruLayerOptions>,
+}
+
+/// What one direction of one layer may have for itself. The fields are those of
+/// [`GruBlockConfig`].
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[allow(missing_docs)] // The names are those of the configuration.
+pub struct GruLayerOptions {
+    pub reset: Reset,
+    pub update: Update,
+    pub activations: Activations,
+    pub clip_gates: Option<f64>,
+    pub clip_state: Option<f64>,
+    pub recurrent_dropout: f64,
+    pub zoneout: f64,
 }
 
 impl GruBlockConfig {
     /// Makes the module, with fresh parameters.
     ///
     /// # Panics
-    /// If a size or the number of layers is zero, `dropout` is not in `[0, 1]`, or
-    /// [`GruSpec::check`] does.
+    /// If a size or the number of layers is zero, a probability is not in `[0, 1)`, the block is
+    /// to walk both in reverse and in both directions, `per_layer` has another number of entries
+    /// than there are layers times directions, or [`GruSpec::check`] does.
     pub fn init(&self, device: &Device) -> GruBlock {
+        self.check();
+        let (init, h) = (&self.initializer, self.d_hidden);
+        let layer = |k: usize| {
+            let inputs = self.inputs_of(k);
+            GruLayer {
+                w_ih: init.weight(inputs, h, device),
+                w_hh: init.weight(h, h, device),
+                b_ih: self.bias.then(|| init.bias(inputs, h, device)),
+                b_hh: self.bias.then(|| init.bias(h, h, device)),
+                recurrent_dropout: self.options_of(k).recurrent_dropout,
+                zoneout: self.options_of(k).zoneout,
+                spec: self.spec_of(k),
+            }
+        };
+        self.assemble((0..self.entries()).map(layer).collect())
+    }
+
+    /// Makes the module around given weights: layer `l`, direction `d` at `l·D + d`, forward
+    /// before reverse. The `bias` and `initializer` of the configuration play no part.
+    ///
+    /// # Errors
+    /// If there are more or fewer weights than layers times directions, or one has not the shape
+    /// that the configuration asks for.
+    ///
+    /// # Panics
+    /// As [`init`](Self::init).
+    pub fn init_with(&self, weights: Vec<GruWeights>) -> Result<GruBlock, ConvertError> {
+        self.check();
+        if weights.len() != self.entries() {
+            return Err(ConvertError::Count {
+                what: "weights of layers times directions",
+                expected: self.entries(),
+                actual: weights.len(),
+            });
+        }
+        let layers = weights.into_iter().enumerate();
+        let layers: Result<_, _> = layers.map(|(k, w)| self.layer_around(k, w)).collect();
+        Ok(self.assemble(layers?))
+    }
+
+    /// The options that all layers have by the fields of this configuration.
+    pub fn layer_options(&self) -> GruLayerOptions {
+        GruLayerOptions {
+            reset: self.reset,
+            update: self.update,
+            activations: self.activations,
+            clip_gates: self.clip_gates,
+            clip_state: self.clip_state,
+            recurrent_dropout: self.recurrent_dropout,
+            zoneout: self.zoneout,
+        }
+    }
+
+    fn layer_around(&self, k: usize, weights: GruWeights) -> Result<GruLayer, ConvertError> {
+        let (i, h) = (self.inputs_of(k), self.d_hidden);
+        let name = |tensor: &str| format!("layers.{k}.{tensor}");
+        let Some(w_ih) = weights.w_ih else {
+            return Err(ConvertError::MissingKey { key: name("w_ih") });
+        };
+        expect_shape(&name("w_ih"), &[i, 3 * h], &w_ih.dims())?;
+        expect_shape(&name("w_hh"), &[h, 3 * h], &weights.w_hh.dims())?;
+        if let Some(b_ih) = &weights.b_ih {
+            expect_shape(&name("b_ih"), &[3 * h], &b_ih.dims())?;
+        }
+        if let Some(b_hh) = &weights.b_hh
+            && b_hh.dims() != [h]
+        {
+            expect_shape(&name("b_hh"), &[3 * h], &b_hh.dims())?;
+        }
+        let bias = |bias: Option<Tensor<1>>| bias.map(|b| Param::from_tensor(b.detach()));
+        Ok(GruLayer {
+            w_ih: Param::from_tensor(w_ih.detach()),
+            w_hh: Param::from_tensor(weights.w_hh.detach()),
+            b_ih: bias(weights.b_ih),
+            b_hh: bias(weights.b_hh),
+            recurrent_dropout: self.options_of(k).recurrent_dropout,
+            zoneout: self.options_of(k).zoneout,
+            spec: self.spec_of(k),
+        })
+    }
+
+    fn check(&self) {
         for (name, size) in [
             ("d_input", self.d_input),
             ("d_hidden", self.d_hidden),
@@ -66,26 +190,32 @@ impl GruBlockConfig {
                 "GruBlockConfig: {name} must be positive, expected > 0, got 0"
             );
         }
+        let probability = |name: &str, p: f64| {
+            assert!(
+                (0.0..1.0).contains(&p),
+                "GruBlockConfig: {name} must be a probability, expected 0 to below 1, got {p}"
+            );
+        };
+        probability("dropout", self.dropout);
         assert!(
-            (0.0..=1.0).contains(&self.dropout),
-            "GruBlockConfig: dropout must be a probability, expected 0 to 1, got {}",
-            self.dropout
+            !(self.reverse && self.bidirectional),
+            "GruBlockConfig: expected reverse or bidirectional, got both"
         );
-        self.spec().check();
-        let directions = self.directions();
-        let mut layers = Vec::with_capacity(self.num_layers * directions);
-        for layer in 0..self.num_layers {
-            let inputs = match layer {
-                0 => self.d_input,
-                _ => self.d_hidden * directions,
-            };
-            layers.extend((0..directions).map(|_| self.layer(inputs, device)));
+        assert!(
+            self.per_layer.is_empty() || self.per_layer.len() == self.entries(),
+            "GruBlockConfig: per_layer must be empty or have one entry for each layer and \
+             direction, expected {}, got {}",
+            self.entries(),
+            self.per_layer.len()
+        );
+        for k in 0..self.entries() {
+            probability("recurrent_dropout", self.options_of(k).recurrent_dropout);
+            probability("zoneout", self.options_of(k).zoneout);
+            self.spec_of(k).check();
         }
-        self.assemble(layers)
     }
 
-    /// The block of this configuration around given layers.
-    pub(crate) fn assemble(&self, layers: Vec<GruLayer>) -> GruBlock {
+    fn assemble(&self, layers: Vec<GruLayer>) -> GruBlock {
         GruBlock {
             layers,
             dropout: DropoutConfig::new(self.dropout).init(),
@@ -94,17 +224,6 @@ impl GruBlockConfig {
             num_layers: self.num_layers,
             bidirectional: self.bidirectional,
             batch_first: self.batch_first,
-            spec: self.spec(),
-        }
-    }
-
-    fn layer(&self, inputs: usize, device: &Device) -> GruLayer {
-        let (init, h) = (&self.initializer, self.d_hidden);
-        GruLayer {
-            w_ih: init.weight(inputs, h, device),
-            w_hh: init.weight(h, h, device),
-            b_ih: self.bias.then(|| init.bias(inputs, h, device)),
-            b_hh: self.bias.then(|| init.bias(h, h, device)),
         }
     }
 
@@ -112,19 +231,41 @@ impl GruBlockConfig {
         if self.bidirectional { 2 } else { 1 }
     }
 
-    fn spec(&self) -> GruSpec {
+    /// Layers times directions.
+    fn entries(&self) -> usize {
+        self.num_layers * self.directions()
+    }
+
+    /// Features that the `k`-th of [`GruBlock::layers`] reads.
+    fn inputs_of(&self, k: usize) -> usize {
+        match k / self.directions() {
+            0 => self.d_input,
+            _ => self.d_hidden * self.directions(),
+        }
+    }
+
+    fn options_of(&self, k: usize) -> GruLayerOptions {
+        let own = self.per_layer.get(k).copied();
+        own.unwrap_or_else(|| self.layer_options())
+    }
+
+    fn spec_of(&self, k: usize) -> GruSpec {
+        let options = self.options_of(k);
+        let reverse = self.reverse || k % self.directions() == 1;
         GruSpec {
-            reset: self.reset,
-            update: self.update,
-            activations: self.activations,
-            clip_gates: self.clip_gates,
-            clip_state: self.clip_state,
-            layout: if self.batch_first {
-                Layout::BatchMajor
-            } else {
-                Layout::TimeMajor
+            reset: options.reset,
+            update: options.update,
+            activations: options.activations,
+            clip_gates: options.clip_gates,
+            clip_state: options.clip_state,
+            layout: match self.batch_first {
+                true => Layout::BatchMajor,
+                false => Layout::TimeMajor,
             },
-            direction: Direction::Forward,
+            direction: match reverse {
+                true => Direction::Reverse,
+                false => Direction::Forward,
+            },
             memory: self.memory,
         }
     }

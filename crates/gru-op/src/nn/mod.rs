@@ -3,9 +3,11 @@
 mod block;
 mod config;
 mod init;
+mod layer;
 
 pub use self::{
-    block::{GruBlock, GruLayer},
-    config::GruBlockConfig,
+    block::GruBlock,
+    config::{GruBlockConfig, GruLayerOptions},
     init::GruInitializer,
+    layer::GruLayer,
 };

@@ -1,12 +1,11 @@
 //! Burn's own `Gru` and `BiGru`: three gate controllers of two `Linear`s each.
 
-use super::ImportError;
+use super::{ConvertError, expect_shape};
 use crate::{
-    GruBlock, GruBlockConfig, GruLayer,
+    GruBlock, GruBlockConfig, GruWeights,
     spec::{Activation, Activations, Reset},
 };
 use burn::{
-    module::Param,
     nn::{
         Linear,
         activation::Activation as BurnActivation,
@@ -18,25 +17,25 @@ use burn::{
 /// Takes over the weights: `GruBlock::try_from(gru)?` in place of `gru`, then
 /// `forward(x, state)` with a state of `[1,N,H]` instead of `[N,H]`.
 impl TryFrom<Gru> for GruBlock {
-    type Error = ImportError;
+    type Error = ConvertError;
 
-    fn try_from(gru: Gru) -> Result<Self, ImportError> {
+    fn try_from(gru: Gru) -> Result<Self, ConvertError> {
         let config = config(&gru)?;
         let layers = vec![layer(&gru, "")?];
-        Ok(config.assemble(layers))
+        config.init_with(layers)
     }
 }
 
 /// Takes over the weights: `GruBlock::try_from(bi_gru)?` in place of `bi_gru`, same arguments,
 /// same results.
 impl TryFrom<BiGru> for GruBlock {
-    type Error = ImportError;
+    type Error = ConvertError;
 
-    fn try_from(gru: BiGru) -> Result<Self, ImportError> {
+    fn try_from(gru: BiGru) -> Result<Self, ConvertError> {
         let (forward, reverse) = (config(&gru.forward)?, config(&gru.reverse)?);
         let same = |same: bool, what| match same {
             true => Ok(()),
-            false => Err(ImportError::Directions { what }),
+            false => Err(ConvertError::Directions { what }),
         };
         same(forward.d_input == reverse.d_input, "d_input")?;
         same(forward.d_hidden == reverse.d_hidden, "d_hidden")?;
@@ -46,14 +45,14 @@ impl TryFrom<BiGru> for GruBlock {
         let config = forward
             .with_bidirectional(true)
             .with_batch_first(gru.batch_first);
-        Ok(config.assemble(vec![
+        config.init_with(vec![
             layer(&gru.forward, "forward.")?,
             layer(&gru.reverse, "reverse.")?,
-        ]))
+        ])
     }
 }
 
-fn config(gru: &Gru) -> Result<GruBlockConfig, ImportError> {
+fn config(gru: &Gru) -> Result<GruBlockConfig, ConvertError> {
     let [d_input, _] = gru.reset_gate.input_transform.weight.dims();
     let gates = activation(&gru.gate_activation, "reset and update")?;
     Ok(GruBlockConfig::new(d_input, gru.d_hidden)
@@ -70,7 +69,7 @@ fn config(gru: &Gru) -> Result<GruBlockConfig, ImportError> {
         .with_clip_state(gru.clip))
 }
 
-fn layer(gru: &Gru, prefix: &str) -> Result<GruLayer, ImportError> {
+fn layer(gru: &Gru, prefix: &str) -> Result<GruWeights, ConvertError> {
     let [i, _] = gru.reset_gate.input_transform.weight.dims();
     let h = gru.d_hidden;
     // r | z | n.
@@ -80,8 +79,8 @@ fn layer(gru: &Gru, prefix: &str) -> Result<GruLayer, ImportError> {
     });
     let input = gates.map(|gate| &gate.input_transform);
     let hidden = gates.map(|gate| &gate.hidden_transform);
-    Ok(GruLayer {
-        w_ih: weight(input, names.each_ref().map(|n| &*n[0]), [i, h])?,
+    Ok(GruWeights {
+        w_ih: Some(weight(input, names.each_ref().map(|n| &*n[0]), [i, h])?),
         w_hh: weight(hidden, names.each_ref().map(|n| &*n[1]), [h, h])?,
         b_ih: bias(input, names.each_ref().map(|n| &*n[0]), h)?,
         b_hh: bias(hidden, names.each_ref().map(|n| &*n[1]), h)?,
@@ -92,20 +91,20 @@ fn weight(
     gates: [&Linear; 3],
     names: [&str; 3],
     shape: [usize; 2],
-) -> Result<Param<Tensor<2>>, ImportError> {
+) -> Result<Tensor<2>, ConvertError> {
     let mut parts = Vec::with_capacity(3);
     for (gate, name) in gates.iter().zip(names) {
-        check_shape(format!("{name}.weight"), &shape, &gate.weight.dims())?;
+        expect_shape(&format!("{name}.weight"), &shape, &gate.weight.dims())?;
         parts.push(gate.weight.val());
     }
-    Ok(Param::from_tensor(Tensor::cat(parts, 1).detach()))
+    Ok(Tensor::cat(parts, 1))
 }
 
 fn bias(
     gates: [&Linear; 3],
     names: [&str; 3],
     h: usize,
-) -> Result<Option<Param<Tensor<1>>>, ImportError> {
+) -> Result<Option<Tensor<1>>, ConvertError> {
     if gates.iter().all(|gate| gate.bias.is_none()) {
         return Ok(None);
     }
@@ -113,26 +112,15 @@ fn bias(
     for (gate, name) in gates.iter().zip(names) {
         let name = format!("{name}.bias");
         let Some(bias) = &gate.bias else {
-            return Err(ImportError::MissingBias { name });
+            return Err(ConvertError::MissingBias { name });
         };
-        check_shape(name, &[h], &bias.dims())?;
+        expect_shape(&name, &[h], &bias.dims())?;
         parts.push(bias.val());
     }
-    Ok(Some(Param::from_tensor(Tensor::cat(parts, 0).detach())))
+    Ok(Some(Tensor::cat(parts, 0)))
 }
 
-fn check_shape(name: String, expected: &[usize], actual: &[usize]) -> Result<(), ImportError> {
-    match expected == actual {
-        true => Ok(()),
-        false => Err(ImportError::Shape {
-            name,
-            expected: expected.to_vec(),
-            actual: actual.to_vec(),
-        }),
-    }
-}
-
-fn activation(of: &BurnActivation, gate: &'static str) -> Result<Activation, ImportError> {
+fn activation(of: &BurnActivation, gate: &'static str) -> Result<Activation, ConvertError> {
     Ok(match of {
         BurnActivation::Identity(_) => Activation::Identity,
         BurnActivation::Relu(_) => Activation::Relu,
@@ -152,7 +140,7 @@ fn activation(of: &BurnActivation, gate: &'static str) -> Result<Activation, Imp
             Activation::ThresholdedRelu { alpha: a.alpha }
         }
         other => {
-            return Err(ImportError::Activation {
+            return Err(ConvertError::Activation {
                 gate,
                 activation: format!("{other:?}"),
             });

@@ -1,0 +1,37 @@
+//! In which order systems pack the three gates.
+
+use burn::tensor::Tensor;
+
+/// The order in which a system packs the blocks of its gates. The candidate is last everywhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GateOrder {
+    /// Reset, update, candidate: this crate, PyTorch, cuDNN, TensorFlow's block cell, MPSGraph
+    /// with `resetGateFirst`.
+    ResetFirst,
+    /// Update, reset, candidate: Keras, ONNX, oneDNN, MPSGraph's default.
+    UpdateFirst,
+}
+
+impl GateOrder {
+    /// Blocks along `dim` from this order to r, z, n, or from r, z, n to this order: each order is
+    /// its own inverse. `dim` may hold several sets of three blocks.
+    ///
+    /// # Panics
+    /// If `dim` is not divisible by three times `sets`.
+    pub fn reorder<const D: usize>(self, tensor: Tensor<D>, dim: usize, sets: usize) -> Tensor<D> {
+        let size = tensor.dims()[dim];
+        assert!(
+            sets > 0 && size.is_multiple_of(3 * sets),
+            "GateOrder::reorder: dimension {dim} must hold {sets} sets of three gates, expected a \
+             multiple of {}, got {size}",
+            3 * sets
+        );
+        if self == Self::ResetFirst || size == 0 {
+            return tensor;
+        }
+        let block = size / (3 * sets);
+        let blocks = (0..sets).flat_map(|set| [1, 0, 2].map(|gate| 3 * set + gate));
+        let parts = blocks.map(|k| tensor.clone().narrow(dim, k * block, block));
+        Tensor::cat(parts.collect(), dim)
+    }
+}

@@ -1,0 +1,200 @@
+//! Arrays under the names of another system.
+
+use super::ConvertError;
+use burn::tensor::{Device, Tensor, TensorData};
+use std::collections::BTreeMap;
+
+/// Arrays by name, as a file of another system holds them.
+///
+/// Numbers are taken over in the float type of the device (its default dtype).
+#[derive(Debug, Clone, Default)]
+pub struct StateDict {
+    tensors: BTreeMap<String, TensorData>,
+}
+
+impl StateDict {
+    /// No arrays.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an array, in place of one of the same name.
+    pub fn insert(&mut self, key: impl Into<String>, data: TensorData) {
+        self.tensors.insert(key.into(), data);
+    }
+
+    /// An array.
+    pub fn get(&self, key: &str) -> Option<&TensorData> {
+        self.tensors.get(key)
+    }
+
+    /// All names, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.tensors.keys().map(String::as_str)
+    }
+
+    /// Adds all arrays of `other`.
+    pub fn extend(&mut self, other: Self) {
+        self.tensors.extend(other.tensors);
+    }
+
+    /// The shape of an array of `D` dimensions.
+    pub(super) fn shape<const D: usize>(&self, key: &str) -> Result<[usize; D], ConvertError> {
+        let missing = || ConvertError::MissingKey { key: key.into() };
+        let data = self.get(key).ok_or_else(missing)?;
+        let shape = data.shape();
+        <[usize; D]>::try_from(shape.as_slice()).map_err(|_| ConvertError::Rank {
+            name: key.into(),
+            expected: D,
+            actual: shape.to_vec(),
+        })
+    }
+
+    /// An array of floating-point numbers as a tensor.
+    pub(super) fn tensor<const D: usize>(
+        &self,
+        key: &str,
+        expected: [usize; D],
+        device: &Device,
+    ) -> Result<Tensor<D>, ConvertError> {
+        super::expect_shape(key, &expected, &self.shape::<D>(key)?)?;
+        let data = &self.tensors[key];
+        match data.dtype().is_float() {
+            true => Ok(Tensor::from_data(data.clone(), device)),
+            false => Err(ConvertError::DType {
+                name: key.into(),
+                actual: data.dtype(),
+            }),
+        }
+    }
+
+    /// Adds a tensor, read back from its device.
+    pub(super) fn put<const D: usize>(
+        &mut self,
+        key: String,
+        tensor: Tensor<D>,
+    ) -> Result<(), ConvertError> {
+        match tensor.try_into_data() {
+            Ok(data) => {
+                self.insert(key, data);
+                Ok(())
+            }
+            Err(error) => Err(ConvertError::Read {
+                name: key,
+                reason: error.to_string(),
+            }),
+        }
+    }
+}
+
+#[cfg(feature = "store")]
+mod files {
+    use super::{super::ConvertError, StateDict};
+    use burn::tensor::{DType, TensorData};
+    use burn_store::{ModuleStore, PytorchStore, SafetensorsStore, bridge, burn_pack::AtomicFile};
+    use safetensors::Dtype;
+    use std::{borrow::Cow, io::Write, path::Path};
+
+    impl StateDict {
+        /// Reads the tensors of a PyTorch file: a state dict that `torch.save` wrote.
+        ///
+        /// # Errors
+        /// If the file cannot be read as one.
+        pub fn from_pytorch(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
+            Self::from_store(PytorchStore::from_file(path.as_ref()), path.as_ref())
+        }
+
+        /// Reads the state dict that stands under `key` of a PyTorch checkpoint, as
+        /// `"model_state_dict"`.
+        ///
+        /// # Errors
+        /// If the file cannot be read as one, or has no such key.
+        pub fn from_pytorch_at(path: impl AsRef<Path>, key: &str) -> Result<Self, ConvertError> {
+            let store = PytorchStore::from_file(path.as_ref()).with_top_level_key(key);
+            Self::from_store(store, path.as_ref())
+        }
+
+        /// Reads the tensors of a safetensors file.
+        ///
+        /// # Errors
+        /// If the file cannot be read as one.
+        pub fn from_safetensors(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
+            Self::from_store(SafetensorsStore::from_file(path.as_ref()), path.as_ref())
+        }
+
+        /// Writes a safetensors file: the whole of it, or nothing.
+        ///
+        /// # Errors
+        /// If it cannot be written, or holds numbers that are not floating-point ones.
+        pub fn to_safetensors(&self, path: impl AsRef<Path>) -> Result<(), ConvertError> {
+            let path = path.as_ref();
+            let views: Result<Vec<_>, _> = self.tensors.iter().map(View::new).collect();
+            let bytes = safetensors::serialize(views?, None).map_err(|e| failed(path, e))?;
+            let (guard, mut file) = AtomicFile::create(path).map_err(|e| failed(path, e))?;
+            file.write_all(&bytes).map_err(|e| failed(path, e))?;
+            // A late write error is told to this handle only.
+            file.sync_all().map_err(|e| failed(path, e))?;
+            drop(file);
+            guard.commit().map_err(|e| failed(path, e))
+        }
+
+        fn from_store(mut store: impl ModuleStore, path: &Path) -> Result<Self, ConvertError> {
+            let tensors = store.get_all_tensors().map_err(|e| failed(path, e))?;
+            let mut dict = Self::new();
+            for (name, tensor) in tensors {
+                let data = bridge::to_data(tensor).map_err(|e| failed(path, e))?;
+                dict.insert(name, data);
+            }
+            Ok(dict)
+        }
+    }
+
+    fn failed(path: &Path, error: impl std::fmt::Display) -> ConvertError {
+        ConvertError::File {
+            path: path.display().to_string(),
+            reason: error.to_string(),
+        }
+    }
+
+    /// An array as the safetensors writer reads it.
+    struct View<'a> {
+        dtype: Dtype,
+        data: &'a TensorData,
+    }
+
+    impl<'a> View<'a> {
+        fn new(
+            (name, data): (&'a String, &'a TensorData),
+        ) -> Result<(&'a str, Self), ConvertError> {
+            let dtype = match data.dtype() {
+                DType::F64 => Dtype::F64,
+                DType::F32 | DType::Flex32 => Dtype::F32,
+                DType::F16 => Dtype::F16,
+                DType::BF16 => Dtype::BF16,
+                actual => {
+                    let name = name.clone();
+                    return Err(ConvertError::DType { name, actual });
+                }
+            };
+            Ok((name, Self { dtype, data }))
+        }
+    }
+
+    impl safetensors::View for View<'_> {
+        fn dtype(&self) -> Dtype {
+            self.dtype
+        }
+
+        fn shape(&self) -> &[usize] {
+            self.data.shape()
+        }
+
+        fn data(&self) -> Cow<'_, [u8]> {
+            self.data.as_bytes().into()
+        }
+
+        fn data_len(&self) -> usize {
+            self.data.as_bytes().len()
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! One direction of one layer: its parameters, its kind of GRU, its noise.
+
+use crate::{
+    GruOptions, GruWeights, Steps, gru_sequence_with,
+    spec::{GruSpec, Layout},
+};
+use burn::{
+    module::{Module, Param},
+    tensor::{Distribution, Tensor},
+};
+
+/// The parameters of one direction of one layer; gates packed `r | z | n` in columns.
+#[derive(Module, Debug)]
+pub struct GruLayer {
+    /// Input weight `[I,3H]`.
+    pub w_ih: Param<Tensor<2>>,
+    /// Recurrent weight `[H,3H]`.
+    pub w_hh: Param<Tensor<2>>,
+    /// Bias of the input product `[3H]`.
+    pub b_ih: Option<Param<Tensor<1>>>,
+    /// Bias of the recurrent product `[3H]`, or `[H]` for the candidate alone.
+    pub b_hh: Option<Param<Tensor<1>>>,
+    /// Probability with which a unit of the state is hidden from the gates, in training. Drawn
+    /// once per row and sequence.
+    pub recurrent_dropout: f64,
+    /// Probability with which a unit keeps its previous state.
+    pub zoneout: f64,
+    /// Which GRU this is, and in which direction it walks. The layout is the block's affair.
+    #[module(skip)]
+    pub spec: GruSpec,
+}
+
+impl GruLayer {
+    /// The parameters as the operator takes them.
+    pub fn weights(&self) -> GruWeights {
+        GruWeights {
+            w_ih: Some(self.w_ih.val()),
+            w_hh: self.w_hh.val(),
+            b_ih: self.b_ih.as_ref().map(Param::val),
+            b_hh: self.b_hh.as_ref().map(Param::val),
+        }
+    }
+
+    /// H, hidden units.
+    pub(super) fn d_hidden(&self) -> usize {
+        self.w_hh.dims()[0]
+    }
+
+    /// Runs over a sequence.
+    pub(super) fn forward(
+        &self,
+        x: Tensor<3>,
+        h0: Option<Tensor<2>>,
+        steps: Steps,
+        layout: Layout,
+        training: bool,
+    ) -> (Tensor<3>, Tensor<2>) {
+        let spec = self.spec.with_layout(layout);
+        let options = GruOptions {
+            h0,
+            mask: training.then(|| self.draw_mask(&x, layout)).flatten(),
+            take: self.take(&x, training),
+            steps,
+        };
+        gru_sequence_with(x, &self.weights(), &spec, options)
+    }
+
+    /// `[N,H]`: zero where a unit is hidden, else the scale that keeps its expectation.
+    fn draw_mask(&self, x: &Tensor<3>, layout: Layout) -> Option<Tensor<2>> {
+        if self.recurrent_dropout == 0.0 {
+            return None;
+        }
+        let [first, second, _] = x.dims();
+        let n = match layout {
+            Layout::BatchMajor => first,
+            Layout::TimeMajor => second,
+        };
+        let shown = 1.0 - self.recurrent_dropout;
+        let draw = Distribution::Bernoulli(shown);
+        let mask = Tensor::random([n, self.d_hidden()], draw, (&x.device(), x.dtype()));
+        Some(mask * (1.0 / shown))
+    }
+
+    /// The share of the new state that zoneout takes: drawn for every step and unit in training,
+    /// its expectation elsewhere.
+    pub(super) fn take(&self, x: &Tensor<3>, training: bool) -> Option<Tensor<3>> {
+        if self.zoneout == 0.0 {
+            return None;
+        }
+        let [first, second, _] = x.dims();
+        let (place, taken) = ((&x.device(), x.dtype()), 1.0 - self.zoneout);
+        Some(match training {
+            true => {
+                let shape = [first, second, self.d_hidden()];
+                Tensor::random(shape, Distribution::Bernoulli(taken), place)
+            }
+            false => Tensor::full([first, second, 1], taken, place),
+        })
+    }
+}

@@ -1,0 +1,106 @@
+//! Which steps of which rows count: lengths, and masks with holes.
+
+use crate::{
+    api::time_dim,
+    shape::Sizes,
+    spec::{Direction, GruSpec, Layout},
+};
+use burn::tensor::{Bool, Int, Tensor, TensorData};
+
+/// Which steps of which rows count.
+#[derive(Debug, Clone, Default)]
+#[allow(clippy::large_enum_variant)] // One of a call, on the stack; a tensor is what it is.
+pub enum Steps {
+    /// All of them.
+    #[default]
+    All,
+    /// Row `n` ends after its first `lengths[n]` steps, in any order, 0 included: PyTorch's packed
+    /// sequences, ONNX' `sequence_lens`. [`Direction::Reverse`] starts at each row's own end. The
+    /// output past the end is zero.
+    Lengths(Vec<usize>),
+    /// `[N,T]` or `[T,N]`, true where the step counts, with holes anywhere: Keras' mask. At a step
+    /// that does not count the output repeats the one before (in the direction of the walk), and
+    /// is zero before the first that counts.
+    Mask(Tensor<2, Bool>),
+}
+
+/// What skipped steps ask of a call.
+pub(crate) struct Skips {
+    /// 1 where the step counts, 0 elsewhere; `[N,T]` or `[T,N]`.
+    pub(crate) valid: Tensor<2>,
+    /// Where it does not.
+    skipped: Tensor<2, Bool>,
+    /// Where the output is zero.
+    silent: Tensor<2, Bool>,
+}
+
+impl Skips {
+    /// None where every step counts.
+    pub(crate) fn new(steps: &Steps, sizes: &Sizes, spec: &GruSpec, x: &Tensor<3>) -> Option<Self> {
+        let (skipped, silent) = match steps {
+            Steps::All => return None,
+            Steps::Lengths(lengths) if lengths.iter().all(|&len| len == sizes.t) => return None,
+            Steps::Lengths(lengths) => {
+                let past = past_the_end(lengths, sizes, spec, x);
+                (past.clone(), past)
+            }
+            Steps::Mask(mask) => {
+                let skipped = mask.clone().bool_not();
+                (skipped, before_the_first(mask.clone(), spec))
+            }
+        };
+        let valid = skipped.clone().bool_not().float().cast(x.dtype());
+        Some(Self {
+            valid,
+            skipped,
+            silent,
+        })
+    }
+
+    /// A sequence with zeros at the steps that do not count. Padding may hold anything, and
+    /// nothing times zero is not always nothing.
+    pub(crate) fn silence(&self, x: Tensor<3>) -> Tensor<3> {
+        let shape = x.dims();
+        x.mask_fill(self.skipped.clone().unsqueeze_dim::<3>(2).expand(shape), 0)
+    }
+
+    /// The output for these states.
+    pub(crate) fn output(self, states: Tensor<3>) -> Tensor<3> {
+        let shape = states.dims();
+        states.mask_fill(self.silent.unsqueeze_dim::<3>(2).expand(shape), 0)
+    }
+}
+
+fn past_the_end(
+    lengths: &[usize],
+    sizes: &Sizes,
+    spec: &GruSpec,
+    x: &Tensor<3>,
+) -> Tensor<2, Bool> {
+    let (n, t) = (sizes.n, sizes.t);
+    let past: Vec<bool> = match spec.layout {
+        Layout::BatchMajor => lengths
+            .iter()
+            .flat_map(|&len| (0..t).map(move |t| t >= len))
+            .collect(),
+        Layout::TimeMajor => (0..t)
+            .flat_map(|t| lengths.iter().map(move |&len| t >= len))
+            .collect(),
+    };
+    let shape = match spec.layout {
+        Layout::BatchMajor => [n, t],
+        Layout::TimeMajor => [t, n],
+    };
+    Tensor::from_data(TensorData::new(past, shape), &x.device())
+}
+
+/// Where no step counted yet, in the direction of the walk.
+fn before_the_first(mask: Tensor<2, Bool>, spec: &GruSpec) -> Tensor<2, Bool> {
+    let dim = time_dim(spec);
+    let count = |steps: Tensor<2, Int>| steps.cumsum(dim);
+    let counted = match spec.direction {
+        Direction::Forward => count(mask.int()),
+        Direction::Reverse => count(mask.int().flip([dim])).flip([dim]),
+    };
+    counted.equal_elem(0)
+}

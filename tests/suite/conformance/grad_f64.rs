@@ -1,0 +1,35 @@
+//! Float64 references in PyTorch's layout, both reset placements, through the operator.
+
+use burn::tensor::{DType, Device};
+use gru_op::gru_sequence;
+use gru_testkit::{
+    close::{Outcome, Tensors},
+    conformance::{Case, transposed},
+};
+
+use super::super::{runs, vectors};
+
+/// In float32, under the names and in the layout of the file.
+pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
+    let (problem, inputs, _) = vectors::grad_f64(case, "");
+    let mut got = runs::sequence(gru_sequence, &problem, &inputs, device, DType::F32)?;
+    let y = got.outputs.remove("y").expect("a sequence has an output");
+    for (name, inputs) in [("w_ih", problem.i), ("w_hh", problem.h)] {
+        let gradient = got.gradients.get_mut(name).expect("every weight is there");
+        *gradient = transposed(gradient, inputs, 3 * problem.h);
+    }
+    // The file has no final state of its own: it is the last of `h`.
+    let last = got.outputs.remove("h_t").expect("a sequence has a state");
+    if y[y.len() - last.len()..] != last {
+        return Err("the final state is not the last output".into());
+    }
+    got.outputs = Tensors::from([("h".into(), y)]);
+    Ok(got)
+}
+
+/// In float64, with the full numbers expected.
+pub fn run_in_float64(case: &Case, device: &Device) -> Result<(Outcome, Outcome), String> {
+    let (problem, inputs, expected) = vectors::grad_f64(case, ".f64");
+    let got = runs::sequence(gru_sequence, &problem, &inputs, device, DType::F64)?;
+    Ok((got, expected))
+}

@@ -1,0 +1,82 @@
+//! `keras.layers.GRU`: masks with holes, `go_backwards`, the last output alone.
+
+use burn::tensor::{Device, Tensor, TensorData};
+use gru_op::{GruBlockConfig, Reset, convert::keras};
+use gru_testkit::{
+    close::{Outcome, Tensors},
+    conformance::Case,
+};
+
+use super::{gradients_of, leaf, numbers, state_dict};
+use crate::suite::runs::{self, gradient, values};
+
+pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
+    let device = &device.clone().autodiff();
+    let spec = &case.spec;
+    let option = |name: &str, default: &str| -> String {
+        spec.option(name).as_str().unwrap_or(default).to_owned()
+    };
+    let reset = match spec.flag("reset_after") {
+        Some(true) => Reset::AfterMatmul,
+        _ => Reset::BeforeMatmul,
+    };
+    let dict = state_dict(case, |name| {
+        ["kernel", "recurrent_kernel", "bias"].contains(&name)
+    });
+    let weights = keras::import(&dict, "", reset, device).map_err(|e| e.to_string())?;
+    let size = |name| spec.number(name).expect("every case has its sizes");
+    let activations = keras::activations(
+        &option("activation", "tanh"),
+        &option("recurrent_activation", "sigmoid"),
+    );
+    let backwards = spec.flag("go_backwards") == Some(true);
+    let block = GruBlockConfig::new(size("I"), size("H"))
+        .with_reset(reset)
+        .with_reverse(backwards)
+        .with_activations(activations.map_err(|e| e.to_string())?)
+        .init_with(vec![weights])
+        .map_err(|e| e.to_string())?;
+
+    let x: Tensor<3> = leaf(case.tensor("in.x"), device);
+    let initial: Option<Tensor<2>> = case.get("in.initial_state").map(|h| leaf(h, device));
+    let state = initial.clone().map(|h| h.unsqueeze_dim::<3>(0));
+    let (output, state) = match case.get("in.mask") {
+        Some(mask) => {
+            let steps: Vec<bool> = mask.data.iter().map(|&m| m != 0.0).collect();
+            let mask = Tensor::from_data(TensorData::new(steps, mask.shape.clone()), device);
+            block.forward_masked(x.clone(), mask, state)
+        }
+        None => block.forward(x.clone(), state),
+    };
+    // Keras hands the output out in the order of processing.
+    let output = if backwards { output.flip([1]) } else { output };
+    let state = state.squeeze_dim::<2>(0);
+    let up = |name: &str| &case.tensor(name).data;
+    let (output, loss) = match spec.flag("return_sequences") {
+        Some(false) => {
+            let [_, t, _] = output.dims();
+            let last: Tensor<2> = output.narrow(1, t - 1, 1).squeeze_dim(1);
+            (
+                values(last.clone()),
+                runs::loss(&last, up("up.grad_output")),
+            )
+        }
+        _ => (
+            values(output.clone()),
+            runs::loss(&output, up("up.grad_output")),
+        ),
+    };
+    let gradients = (loss + runs::loss(&state, up("up.grad_state"))).backward();
+    let of_weights = gradients_of(&block.layers[0], &gradients)?;
+    let exported = keras::export(&of_weights, "", reset).map_err(|e| e.to_string())?;
+    let mut named = numbers(&exported);
+    named.insert("x".into(), gradient("x", &x, &gradients)?);
+    if let Some(initial) = &initial {
+        let of_initial = gradient("initial_state", initial, &gradients)?;
+        named.insert("initial_state".into(), of_initial);
+    }
+    Ok(Outcome {
+        outputs: Tensors::from([("output".into(), output), ("state".into(), values(state))]),
+        gradients: named,
+    })
+}

@@ -1,0 +1,205 @@
+//! Every recorded case of other systems, through the door or importer that its users take, on
+//! every backend.
+
+mod grad_f64;
+mod keras;
+mod mps_graph;
+mod onnx;
+mod tensorflow;
+mod torch;
+
+use std::collections::BTreeMap;
+
+use burn::tensor::{DType, Device, Gradients, Tensor, TensorData};
+use gru_op::{GruLayer, GruWeights, convert::StateDict};
+use gru_testkit::{
+    close::{Outcome, Tensors, Tolerance},
+    conformance::{Array, Case, CaseSpec},
+};
+use libtest_mimic::{Failed, Trial};
+
+use super::{backends::TestBackend, runs, vectors};
+
+/// What one system's cases do on a device.
+type Run = fn(&Case, &Device) -> Result<Outcome, String>;
+
+/// Kinds of cases, how many there are, and what runs them in float32.
+const KINDS: [(&str, usize, Run); 6] = [
+    ("grad_f64", 6, grad_f64::run),
+    ("torch_gru", 23, torch::run),
+    ("keras_gru", 24, keras::run),
+    ("onnx_gru", 46, onnx::run),
+    ("tf_block_cell", 7, tensorflow::run),
+    ("mpsgraph_gru", 35, mps_graph::run),
+];
+
+/// All of them; the float64 references in float64 too, where the backend has it.
+pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
+    let cases = CaseSpec::all(vectors::directory());
+    let mut trials = vec![every_case_has_a_run(&cases)];
+    for backend in backends {
+        for spec in &cases {
+            let run = KINDS.iter().find(|(kind, ..)| *kind == spec.kind());
+            let &(_, _, run) = run.unwrap_or_else(|| panic!("{}: {}", spec.name(), spec.kind()));
+            trials.push(trial(spec, backend, run));
+            match spec.kind() {
+                "grad_f64" => trials.push(in_float64(spec, backend)),
+                "mpsgraph_gru" => trials.push(autodiff(spec, backend, mps_graph::by_autodiff)),
+                "tf_block_cell" if spec.number("T").is_none() => {
+                    trials.push(autodiff(spec, backend, tensorflow::by_autodiff));
+                }
+                _ => {}
+            }
+        }
+    }
+    trials
+}
+
+fn trial(spec: &CaseSpec, backend: &TestBackend, run: Run) -> Trial {
+    let id = format!("conformance/{}/{}", spec.name(), backend.id(DType::F32));
+    let (spec, backend_of) = (spec.clone(), *backend);
+    backend.trial(id, move |device| {
+        let case = spec.load(vectors::directory());
+        let got = run(&case, device)?;
+        got.compare(&expected(&case), backend_of.tolerance(case.tolerance()))
+    })
+}
+
+/// A door's second way to the same gradients.
+fn autodiff(
+    spec: &CaseSpec,
+    backend: &TestBackend,
+    run: fn(&Case, &Device, &TestBackend) -> Result<(), String>,
+) -> Trial {
+    let id = format!(
+        "conformance/{}/autodiff/{}",
+        spec.name(),
+        backend.id(DType::F32)
+    );
+    let (spec, backend_of) = (spec.clone(), *backend);
+    backend.trial(id, move |device| {
+        run(&spec.load(vectors::directory()), device, &backend_of)
+    })
+}
+
+/// A backend without float64 says so, and the case counts as ignored.
+fn in_float64(spec: &CaseSpec, backend: &TestBackend) -> Trial {
+    let id = format!("conformance/{}/{}", spec.name(), backend.id(DType::F64));
+    let spec = spec.clone();
+    if !backend.float64 {
+        let reason = format!("{} has no float64 on every device", backend.name);
+        return Trial::ignorable_test(id, move || {
+            Ok(libtest_mimic::Completion::ignored_with(reason))
+        });
+    }
+    backend.trial(id, move |device| {
+        let case = spec.load(vectors::directory());
+        let (got, expected) = grad_f64::run_in_float64(&case, device)?;
+        got.compare(&expected, Tolerance::F64)
+    })
+}
+
+/// The table is as long as it should be, and says how long that is.
+fn every_case_has_a_run(cases: &[CaseSpec]) -> Trial {
+    let mut counts = BTreeMap::new();
+    for case in cases {
+        *counts.entry(case.kind().to_owned()).or_insert(0) += 1;
+    }
+    let expected: BTreeMap<String, usize> = KINDS
+        .iter()
+        .map(|&(kind, count, _)| (kind.to_owned(), count))
+        .collect();
+    let total: usize = expected.values().sum();
+    Trial::test(format!("conformance/{total}-cases"), move || {
+        match counts == expected {
+            true => Ok(()),
+            false => Err(Failed::from(format!("{counts:?}, expected {expected:?}"))),
+        }
+    })
+}
+
+/// What a float32 case expects, under the names of its file.
+fn expected(case: &Case) -> Outcome {
+    let prefixed = |prefix: &str| -> Tensors {
+        case.with_prefix(prefix)
+            .filter(|(name, _)| !name.ends_with(".f64"))
+            .map(|(name, array)| (name.to_owned(), array.data.clone()))
+            .collect()
+    };
+    Outcome {
+        outputs: prefixed("out."),
+        gradients: prefixed("grad."),
+    }
+}
+
+/// The inputs of a case that `is_weight`, as a file of its system would hold them.
+fn state_dict(case: &Case, is_weight: impl Fn(&str) -> bool) -> StateDict {
+    let mut dict = StateDict::new();
+    for (name, array) in case.with_prefix("in.") {
+        if is_weight(name) {
+            let data = TensorData::new(array.data.clone(), array.shape.clone());
+            dict.insert(name, data);
+        }
+    }
+    dict
+}
+
+/// The numbers of a state dict by name.
+pub fn numbers(dict: &StateDict) -> Tensors {
+    let values = |key: &str| {
+        let data = dict.get(key).expect("the key is the dict's own").clone();
+        let values = data.convert::<f64>().try_into_vec();
+        values.expect("the data was just converted")
+    };
+    dict.keys()
+        .map(|key| (key.to_owned(), values(key)))
+        .collect()
+}
+
+/// A leaf of a case's input.
+fn leaf<const D: usize>(array: &Array, device: &Device) -> Tensor<D> {
+    constant(array, device).require_grad()
+}
+
+/// A tensor of a case's input that nothing is differentiated by.
+fn constant<const D: usize>(array: &Array, device: &Device) -> Tensor<D> {
+    let shape = array.shape[..].try_into().expect("the rank is known");
+    runs::tensor(&array.data, shape, device, DType::F32)
+}
+
+/// The gradients of a layer's parameters, in the shapes and the order of the parameters: what is
+/// exported like weights comes out under the system's names.
+pub fn gradients_of(layer: &GruLayer, gradients: &Gradients) -> Result<GruWeights, String> {
+    gradients_of_weights(&layer.weights(), gradients)
+}
+
+fn gradients_of_weights(weights: &GruWeights, gradients: &Gradients) -> Result<GruWeights, String> {
+    fn of<const D: usize>(
+        name: &str,
+        leaf: &Tensor<D>,
+        gradients: &Gradients,
+    ) -> Result<Tensor<D>, String> {
+        let gradient = leaf.grad(gradients);
+        gradient.ok_or_else(|| format!("gradient of {name}: there is none"))
+    }
+    let optional = |name: &str, bias: &Option<Tensor<1>>| {
+        bias.as_ref().map(|b| of(name, b, gradients)).transpose()
+    };
+    let w_ih = weights.w_ih.as_ref().map(|w| of("w_ih", w, gradients));
+    Ok(GruWeights {
+        w_ih: w_ih.transpose()?,
+        w_hh: of("w_hh", &weights.w_hh, gradients)?,
+        b_ih: optional("b_ih", &weights.b_ih)?,
+        b_hh: optional("b_hh", &weights.b_hh)?,
+    })
+}
+
+/// Tracks every weight.
+fn tracked(weights: GruWeights) -> GruWeights {
+    GruWeights {
+        w_ih: weights.w_ih.map(|w| w.detach().require_grad()),
+        w_hh: weights.w_hh.detach().require_grad(),
+        b_ih: weights.b_ih.map(|b| b.detach().require_grad()),
+        b_hh: weights.b_hh.map(|b| b.detach().require_grad()),
+    }
+}

@@ -1,0 +1,225 @@
+//! `MPSGraph.GRU` and `GRUGradients`, with every optional argument and activation.
+
+use burn::tensor::{Device, Tensor};
+use gru_op::{
+    Activation, Update,
+    mps_graph::{GruArguments, GruDescriptor, HARD_SIGMOID, RecurrentWeight, gru, gru_gradients},
+};
+use gru_testkit::{
+    close::{Outcome, Tensors, close},
+    conformance::{Case, CaseSpec},
+};
+use serde_json::Value;
+
+use super::{constant, leaf};
+use crate::suite::{
+    backends::TestBackend,
+    runs::{self, gradient, values},
+};
+
+pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
+    let descriptor = descriptor(&case.spec);
+    let arguments = arguments(case, device, false);
+    let results = gru(arguments.clone(), &descriptor);
+    let [h, z_state] = &results[..] else {
+        return Err(format!("{} results in training, expected 2", results.len()));
+    };
+    check_z_state(case, &descriptor, z_state)?;
+    let inference = GruDescriptor {
+        training: false,
+        ..descriptor
+    };
+    match &gru(arguments.clone(), &inference)[..] {
+        [again] if values(again.clone()) == values(h.clone()) => {}
+        other => return Err(format!("inference gave {} results or others", other.len())),
+    }
+    let up = |name: &str| case.get(&format!("up.{name}"));
+    let d = gru_gradients(
+        arguments,
+        constant(up("sourceGradient").expect("every case has it"), device),
+        z_state.clone(),
+        h.clone(),
+        up("stateGradient").map(|d| constant(d, device)),
+        &descriptor,
+    );
+    let mut gradients = Tensors::from([
+        ("source".into(), values(d.source)),
+        (
+            "recurrentWeight".into(),
+            match d.recurrent_weight {
+                RecurrentWeight::One(d) => values(d),
+                RecurrentWeight::Two(d) => values(d),
+            },
+        ),
+    ]);
+    gradients.extend(d.input_weight.map(|d| ("inputWeight".into(), values(d))));
+    gradients.extend(d.bias.map(|d| ("bias".into(), values(d))));
+    gradients.extend(d.init_state.map(|d| ("initState".into(), values(d))));
+    gradients.extend(
+        d.secondary_bias
+            .map(|d| ("secondaryBias".into(), values(d))),
+    );
+    Ok(Outcome {
+        outputs: Tensors::from([("h".into(), values(h.clone()))]),
+        gradients,
+    })
+}
+
+/// Burn's autodiff through `gru` gives the same gradients, the state's included.
+pub fn by_autodiff(case: &Case, device: &Device, backend: &TestBackend) -> Result<(), String> {
+    let device = &device.clone().autodiff();
+    let tolerance = backend.tolerance(case.tolerance());
+    let descriptor = descriptor(&case.spec);
+    let arguments = arguments(case, device, true);
+    let h = gru(arguments.clone(), &descriptor).remove(0);
+    let mut loss = runs::loss(&h, &case.tensor("up.sourceGradient").data);
+    if let Some(d_state) = case.get("up.stateGradient") {
+        let [t, n, features] = h.dims();
+        let size = features / if descriptor.bidirectional { 2 } else { 1 };
+        let last = |d: usize| {
+            let reverse = descriptor.reverse && !descriptor.bidirectional || d == 1;
+            let at = if reverse { 0 } else { t - 1 };
+            let step: Tensor<2> = h.clone().narrow(0, at, 1).squeeze_dim(0);
+            step.narrow(1, d * size, size)
+        };
+        let finals = (0..features / size).map(last).collect();
+        let state: Tensor<2> = Tensor::cat(finals, 1);
+        assert_eq!(state.dims(), [n, features]);
+        loss = loss + runs::loss(&state, &d_state.data);
+    }
+    let d = loss.backward();
+    let expected = |name: &str| &case.tensor(&format!("grad.{name}")).data;
+    let check = |name: &str, got: Vec<f64>| close(name, &got, expected(name), tolerance.gradient);
+    check("source", gradient("source", &arguments.source, &d)?)?;
+    match &arguments.recurrent_weight {
+        RecurrentWeight::One(w) => check("recurrentWeight", gradient("R", w, &d)?)?,
+        RecurrentWeight::Two(w) => check("recurrentWeight", gradient("R", w, &d)?)?,
+    }
+    if let Some(w) = &arguments.input_weight {
+        check("inputWeight", gradient("inputWeight", w, &d)?)?;
+    }
+    if let Some(b) = &arguments.bias {
+        check("bias", gradient("bias", b, &d)?)?;
+    }
+    if let Some(h0) = &arguments.init_state {
+        check("initState", gradient("initState", h0, &d)?)?;
+    }
+    if let Some(b) = &arguments.secondary_bias {
+        check("secondaryBias", gradient("secondaryBias", b, &d)?)?;
+    }
+    Ok(())
+}
+
+/// The z state holds the gates after their activations, in gate order, as the door's page says.
+fn check_z_state(
+    case: &Case,
+    descriptor: &GruDescriptor,
+    z_state: &Tensor<3>,
+) -> Result<(), String> {
+    let [t, n, features] = z_state.dims();
+    let directions = if descriptor.bidirectional { 2 } else { 1 };
+    let h = features / (3 * directions);
+    let order = match descriptor.reset_gate_first {
+        true => ["r", "z", "o"],
+        false => ["z", "r", "o"],
+    };
+    for d in 0..directions {
+        for (k, gate) in order.iter().enumerate() {
+            let got = z_state.clone().narrow(2, (3 * d + k) * h, h);
+            let recorded = case.tensor(&format!("aux.{gate}"));
+            let rows = recorded.data.chunks_exact(directions * h);
+            let expected: Vec<f64> = rows.flat_map(|row| &row[d * h..][..h]).copied().collect();
+            assert_eq!(expected.len(), t * n * h);
+            // The recorded gates are an aid of the file, held to its forward tolerance on a GPU.
+            let tolerance = 10.0 * case.tolerance().forward;
+            close(
+                &format!("z_state {gate}"),
+                &values(got),
+                &expected,
+                tolerance,
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn arguments(case: &Case, device: &Device, track: bool) -> GruArguments {
+    fn of<const D: usize>(
+        case: &Case,
+        name: &str,
+        device: &Device,
+        track: bool,
+    ) -> Option<Tensor<D>> {
+        let array = case.get(&format!("in.{name}"))?;
+        Some(match track {
+            true => leaf(array, device),
+            false => constant(array, device),
+        })
+    }
+    let recurrent = "recurrentWeight";
+    let recurrent_weight = match case.tensor(&format!("in.{recurrent}")).shape.len() {
+        2 => of::<2>(case, recurrent, device, track).map(RecurrentWeight::from),
+        _ => of::<3>(case, recurrent, device, track).map(RecurrentWeight::from),
+    };
+    GruArguments {
+        source: of(case, "source", device, track).expect("every case has a source"),
+        recurrent_weight: recurrent_weight.expect("every case has one"),
+        input_weight: of(case, "inputWeight", device, track),
+        bias: of(case, "bias", device, track),
+        init_state: of(case, "initState", device, track),
+        mask: of(case, "mask", device, false),
+        secondary_bias: of(case, "secondaryBias", device, track),
+    }
+}
+
+fn descriptor(spec: &CaseSpec) -> GruDescriptor {
+    let flag = |name: &str| spec.flag(name) == Some(true);
+    let update = match spec.option("update_rule").as_str() {
+        Some("z*h+(1-z)*o") => Update::Keeps,
+        Some("(1-z)*h+z*o") => Update::Takes,
+        other => panic!("{}: update_rule {other:?}", spec.name()),
+    };
+    let default = GruDescriptor::new(update);
+    GruDescriptor {
+        reverse: flag("reverse"),
+        bidirectional: flag("bidirectional"),
+        training: true,
+        reset_gate_first: flag("resetGateFirst"),
+        reset_after: flag("resetAfter"),
+        update,
+        update_gate_activation: activation(
+            spec,
+            "updateGateActivation",
+            default.update_gate_activation,
+        ),
+        reset_gate_activation: activation(
+            spec,
+            "resetGateActivation",
+            default.reset_gate_activation,
+        ),
+        output_gate_activation: activation(
+            spec,
+            "outputGateActivation",
+            default.output_gate_activation,
+        ),
+    }
+}
+
+fn activation(spec: &CaseSpec, gate: &str, default: Activation) -> Activation {
+    let parameter = |index: usize| spec.option("hardSigmoid")[index].as_f64();
+    match spec.option(gate) {
+        Value::Null => default,
+        Value::String(name) => match name.as_str() {
+            "sigmoid" => Activation::Sigmoid,
+            "tanh" => Activation::Tanh,
+            "relu" => Activation::Relu,
+            "none" => Activation::Identity,
+            "hardSigmoid" => match (parameter(0), parameter(1)) {
+                (Some(alpha), Some(beta)) => Activation::HardSigmoid { alpha, beta },
+                _ => HARD_SIGMOID,
+            },
+            other => panic!("{}: activation {other}", spec.name()),
+        },
+        other => panic!("{}: activation {other}", spec.name()),
+    }
+}
