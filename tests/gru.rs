@@ -15,6 +15,8 @@ const SUITES: &[Suite] = &[
     suite::conformance::trials,
     suite::options::trials,
     suite::pytorch_model::trials,
+    |_| suite::convert::trials(),
+    suite::noise::trials,
     suite::tracking::trials,
     suite::block::trials,
     suite::burn_gru::trials,

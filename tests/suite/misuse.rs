@@ -3,7 +3,10 @@
 use super::backends::TestBackend;
 use burn::tensor::{DType, Device, Tensor};
 use gru_op::{
-    Activation, Activations, GruBlockConfig, GruSpec, GruWeights, Layout, gru_cell, gru_sequence,
+    Activation, Activations, GruBlockConfig, GruOptions, GruSpec, GruWeights, Layout, Steps,
+    Update, gru_cell, gru_sequence, gru_sequence_with,
+    mps_graph::{self, GruArguments, GruDescriptor},
+    tensorflow::{gru_block_cell, gru_block_cell_grad},
 };
 use libtest_mimic::Trial;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -52,9 +55,18 @@ fn sequence(change: impl FnOnce(&mut Call)) {
     gru_sequence(call.x, call.h0, &call.w, &call.spec);
 }
 
+/// A right call with one option changed.
+fn with(change: impl FnOnce(&mut GruOptions)) {
+    let mut options = GruOptions::default();
+    change(&mut options);
+    gru_sequence_with(zeros([N, T, I]), &weights(), &GruSpec::default(), options);
+}
+
 macro_rules! misuse {
     ($id:literal, $call:expr, $($says:literal),+) => {
-        Misuse { id: $id, call: Box::new(|| $call), says: &[$($says),+] }
+        Misuse { id: $id, call: Box::new(|| {
+            let _ = $call;
+        }), says: &[$($says),+] }
     };
 }
 
@@ -63,6 +75,141 @@ fn all() -> Vec<Misuse> {
         GruBlockConfig::new(I, H).init(&Device::flex())
     }
     vec![
+        misuse!(
+            "lengths-count",
+            with(|o| o.steps = Steps::Lengths(vec![1])),
+            "gru_sequence_with: lengths [N] must be [2], got [1]"
+        ),
+        misuse!(
+            "lengths-too-long",
+            with(|o| o.steps = Steps::Lengths(vec![3, 4])),
+            "gru_sequence_with: lengths[1] must be at most T, expected 0 to 3, got 4"
+        ),
+        misuse!(
+            "steps-shape",
+            with(|o| o.steps = Steps::Mask(zeros([T, N]).greater_elem(1))),
+            "gru_sequence_with: the mask of steps must be [2, 3], got [3, 2]"
+        ),
+        misuse!(
+            "mask-shape",
+            with(|o| o.mask = Some(zeros([N, H + 1]))),
+            "gru_sequence_with: mask [N, H] must be [2, 5], got [2, 6]"
+        ),
+        misuse!(
+            "take-shape",
+            with(|o| o.take = Some(zeros([N, T, 2]))),
+            "gru_sequence_with: take, of the layout of x with H features or 1, must be [2, 3, 5], \
+             got [2, 3, 2]"
+        ),
+        misuse!(
+            "mask-dtype",
+            with(|o| o.mask = Some(zeros([N, H]).cast(DType::F64))),
+            "gru_sequence_with: mask must have the dtype of x, expected F32, got F64"
+        ),
+        misuse!(
+            "projected-features",
+            sequence(|c| c.w.w_ih = None),
+            "gru_sequence: the last dimension of x, 3H without w_ih, must be [15], got [4]"
+        ),
+        misuse!(
+            "block-lengths",
+            block().forward_lengths(zeros([N, T, I]), &[3, 9], None),
+            "GruBlock::forward_lengths: lengths[1] must be at most T, expected 0 to 3, got 9"
+        ),
+        misuse!(
+            "reverse-and-bidirectional",
+            GruBlockConfig::new(I, H)
+                .with_reverse(true)
+                .with_bidirectional(true)
+                .init(&Device::flex()),
+            "GruBlockConfig: expected reverse or bidirectional, got both"
+        ),
+        misuse!(
+            "per-layer",
+            {
+                let config = GruBlockConfig::new(I, H).with_num_layers(3);
+                let options = config.layer_options();
+                config
+                    .with_per_layer(vec![options; 2])
+                    .init(&Device::flex())
+            },
+            "GruBlockConfig: per_layer must be empty or have one entry for each layer and \
+             direction, expected 3, got 2"
+        ),
+        misuse!(
+            "step-recurrent-dropout",
+            {
+                let device = Device::flex().autodiff();
+                let config = GruBlockConfig::new(I, H).with_recurrent_dropout(0.5);
+                config
+                    .init(&device)
+                    .step(Tensor::zeros([N, I], &device), None)
+            },
+            "GruBlock::step: recurrent dropout is drawn once per sequence, expected 0 in training, \
+             got 0.5"
+        ),
+        misuse!(
+            "block-cell-weights",
+            gru_block_cell(
+                zeros([N, I]),
+                zeros([N, H]),
+                zeros([I + H, H]),
+                zeros([I + H, H]),
+                zeros([2 * H]),
+                zeros([H])
+            ),
+            "gru_block_cell: w_ru [I+H, 2H] must be [9, 10], got [9, 5]"
+        ),
+        misuse!(
+            "block-cell-saved",
+            gru_block_cell_grad(
+                zeros([N, I]),
+                zeros([N, H]),
+                zeros([I + H, 2 * H]),
+                zeros([I + H, H]),
+                zeros([2 * H]),
+                zeros([H]),
+                zeros([N, H]),
+                zeros([N - 1, H]),
+                zeros([N, H]),
+                zeros([N, H])
+            ),
+            "gru_block_cell_grad: u [N, H] must be [2, 5], got [1, 5]"
+        ),
+        misuse!(
+            "mps-recurrent-weight",
+            mps_graph::gru(
+                GruArguments::new(zeros([T, N, 3 * H]), zeros([3 * H, H])),
+                &GruDescriptor {
+                    bidirectional: true,
+                    ..GruDescriptor::new(Update::Keeps)
+                }
+            ),
+            "mps_graph::gru: recurrent_weight must be [2, 3H, H] with bidirectional, got [15, 5]"
+        ),
+        misuse!(
+            "mps-secondary-bias",
+            mps_graph::gru(
+                GruArguments {
+                    secondary_bias: Some(zeros([H])),
+                    ..GruArguments::new(zeros([T, N, 3 * H]), zeros([3 * H, H]))
+                },
+                &GruDescriptor::new(Update::Keeps)
+            ),
+            "mps_graph::gru: secondary_bias must be absent without reset_after, got [5]"
+        ),
+        misuse!(
+            "mps-z-state",
+            mps_graph::gru_gradients(
+                GruArguments::new(zeros([T, N, 3 * H]), zeros([3 * H, H])),
+                zeros([T, N, H]),
+                zeros([T, N, H]),
+                zeros([T, N, H]),
+                None,
+                &GruDescriptor::new(Update::Keeps)
+            ),
+            "mps_graph::gru_gradients: z_state [T, N, D·3H] must be [3, 2, 15], got [3, 2, 5]"
+        ),
         misuse!(
             "x-features",
             sequence(|c| c.x = zeros([N, T, I + 1])),

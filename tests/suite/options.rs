@@ -157,7 +157,9 @@ impl Case {
             Which::All => true,
             Which::Lengths => t < LENGTHS[n],
             // Row 1 has no step at all, row 2 begins and ends with a hole.
-            Which::Holes => n != 1 && !(n == 2 && (t == 0 || t == T - 1)) && (n + 2 * t) % 3 != 0,
+            Which::Holes => {
+                n != 1 && !(n == 2 && (t == 0 || t == T - 1)) && !(n + 2 * t).is_multiple_of(3)
+            }
         }
     }
 }

@@ -71,9 +71,7 @@ pub fn gru_sequence(
         h0,
         ..Default::default()
     };
-    sequence_by("gru_sequence", x, options, weights, spec, |inputs| {
-        Dispatch::gru_states(inputs, *spec)
-    })
+    sequence_as("gru_sequence", x, options, weights, spec)
 }
 
 /// [`gru_sequence`] with everything that it may be given: recurrent mask, lengths or a mask of
@@ -92,7 +90,18 @@ pub fn gru_sequence_with(
     spec: &GruSpec,
     options: GruOptions,
 ) -> (Tensor<3>, Tensor<2>) {
-    sequence_by("gru_sequence_with", x, options, weights, spec, |inputs| {
+    sequence_as("gru_sequence_with", x, options, weights, spec)
+}
+
+/// [`gru_sequence_with`] under the name that its panics are to say.
+pub(crate) fn sequence_as(
+    op: &str,
+    x: Tensor<3>,
+    options: GruOptions,
+    weights: &GruWeights,
+    spec: &GruSpec,
+) -> (Tensor<3>, Tensor<2>) {
+    sequence_by(op, x, options, weights, spec, |inputs| {
         Dispatch::gru_states(inputs, *spec)
     })
 }

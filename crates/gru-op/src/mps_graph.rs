@@ -31,7 +31,7 @@
 
 use crate::{
     GruBackend, GruInputs, GruOptions, GruSpec, GruWeights, OptionalTensor, Reset, Update, Wanted,
-    api::{optional, sequence_by},
+    api::{optional, sequence_as},
     convert::GateOrder,
     shape::{expect, expect_place},
     spec::{Activation, Activations, Direction, Layout},
@@ -237,8 +237,7 @@ pub fn gru(arguments: GruArguments, descriptor: &GruDescriptor) -> Vec<Tensor<3>
                 mask: one.mask,
                 ..Default::default()
             };
-            let run = |inputs| Dispatch::gru_states(inputs, one.spec);
-            states.push(sequence_by(OP, one.x, options, &one.weights, &one.spec, run).0);
+            states.push(sequence_as(OP, one.x, options, &one.weights, &one.spec).0);
         }
     }
     let mut results = vec![Tensor::cat(states, 2)];

@@ -274,10 +274,15 @@ fn activations(
     attributes: &Attributes,
     directions: usize,
 ) -> Result<Vec<Activations>, ConvertError> {
-    let named = &attributes.activations;
-    if named.is_empty() {
-        return Ok(vec![Activations::default(); directions]);
-    }
+    let default: Vec<String> = ["Sigmoid", "Tanh"]
+        .repeat(directions)
+        .into_iter()
+        .map(String::from)
+        .collect();
+    let named = match attributes.activations.is_empty() {
+        true => &default,
+        false => &attributes.activations,
+    };
     let count = |what, expected, actual| ConvertError::Count {
         what,
         expected,

@@ -163,7 +163,8 @@ impl GruBlock {
             let mut outputs = Vec::with_capacity(layer.len());
             for (d, direction) in layer.iter().enumerate() {
                 let h0 = states.as_ref().map(|s| s[l * layer.len() + d].clone());
-                let (y, last) = direction.forward(x.clone(), h0, steps.clone(), layout, training);
+                let (y, last) =
+                    direction.forward(op, x.clone(), h0, steps.clone(), layout, training);
                 outputs.push(y);
                 finals.push(last);
             }

@@ -1,7 +1,8 @@
 //! One direction of one layer: its parameters, its kind of GRU, its noise.
 
 use crate::{
-    GruOptions, GruWeights, Steps, gru_sequence_with,
+    GruOptions, GruWeights, Steps,
+    api::sequence_as,
     spec::{GruSpec, Layout},
 };
 use burn::{
@@ -46,9 +47,10 @@ impl GruLayer {
         self.w_hh.dims()[0]
     }
 
-    /// Runs over a sequence.
+    /// Runs over a sequence, on behalf of `op`.
     pub(super) fn forward(
         &self,
+        op: &str,
         x: Tensor<3>,
         h0: Option<Tensor<2>>,
         steps: Steps,
@@ -62,7 +64,7 @@ impl GruLayer {
             take: self.take(&x, training),
             steps,
         };
-        gru_sequence_with(x, &self.weights(), &spec, options)
+        sequence_as(op, x, options, &self.weights(), &spec)
     }
 
     /// `[N,H]`: zero where a unit is hidden, else the scale that keeps its expectation.
