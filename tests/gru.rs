@@ -22,6 +22,7 @@ const SUITES: &[Suite] = &[
     suite::burn_gru::trials,
     suite::misuse::trials,
     suite::train::trials,
+    suite::replay::trials,
 ];
 
 fn main() {

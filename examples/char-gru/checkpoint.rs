@@ -1,33 +1,29 @@
-//! A model as a file: burnpack with the sizes and the characters beside the parameters.
+//! What is saved: the model by itself, for use, and the whole of a training run, to go on from.
+//!
+//! Both are burnpack files, written beside their place and renamed: what stands there is the old
+//! file or the new one, whenever the process is killed.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use burn::config::Config;
-use burn::store::burn_pack::{AtomicFile, Error as PackError, Reader};
-use burn::store::{BurnpackStore, ModuleSnapshot};
+use burn::module::Module;
+use burn::optim::ModuleOptimizer;
+use burn::store::burn_pack::{Error as PackError, Reader, Tensor as PackTensor, Writer};
+use burn::store::{BurnpackStore, ModuleRecord, ModuleSnapshot, bridge};
+use burn::tensor::{Bytes, DType, Device, Shape, Tensor};
+use serde::{Deserialize, Serialize};
 
-use crate::data::Vocabulary;
 use crate::error::Error;
 use crate::model::{CharGru, CharGruConfig};
+use crate::vocabulary::Vocabulary;
 
 const SIZES: &str = "char-gru.config";
 const CHARACTERS: &str = "char-gru.vocabulary";
+const PROGRESS: &str = "char-gru.progress";
+const RUN: &str = "char-gru.run";
 
-/// Fail before hours of training rather than after: is there a place to write `path`?
-pub fn check_writable(path: &Path) -> Result<(), Error> {
-    if path.is_dir() {
-        return Err(write_error(path, "it is a directory"));
-    }
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
-    if folder.is_some_and(|folder| !folder.is_dir()) {
-        return Err(write_error(path, "there is no such folder"));
-    }
-    // The scratch file is removed again when it is dropped.
-    AtomicFile::create(path).map_err(|reason| write_error(path, reason))?;
-    Ok(())
-}
-
-/// Write the model beside `path`, then rename: `path` holds the old file or the new one.
+/// Write a model.
 pub fn save(
     model: &CharGru,
     sizes: &CharGruConfig,
@@ -44,55 +40,199 @@ pub fn save(
         .map_err(|reason| write_error(path, reason))
 }
 
-/// Replace the parameters of `model` by those in `path`, which must fit it.
-pub fn load(
-    mut model: CharGru,
+/// Read a model, and the characters that it knows.
+pub fn load(path: &Path, device: &Device) -> Result<(CharGru, CharGruConfig, Vocabulary), Error> {
+    let reader = Reader::from_file_exact(path).map_err(|e| unreadable(path, e))?;
+    let (sizes, vocabulary) = description(&reader, path)?;
+    let mut model = sizes.init(device);
+    let mut store = BurnpackStore::from_file(path).auto_extension(false);
+    model
+        .load_from(&mut store)
+        .map_err(|e| unreadable(path, e))?;
+    Ok((model, sizes, vocabulary))
+}
+
+/// Read a model that must have these sizes and characters: parameters to start from.
+pub fn load_like(
+    path: &Path,
     sizes: &CharGruConfig,
     vocabulary: &Vocabulary,
-    path: &Path,
+    device: &Device,
 ) -> Result<CharGru, Error> {
-    let refuse = |reason: String| Error::Load {
-        path: path.to_path_buf(),
-        reason,
-    };
-    let unreadable = |error: PackError| match error {
-        PackError::IoError(reason) | PackError::ValidationError(reason) => refuse(reason),
-        other => refuse(format!("it is no model file ({other})")),
-    };
-    let reader = Reader::from_file_exact(path).map_err(unreadable)?;
-    let saved = reader.metadata();
-    let saved_sizes = saved
-        .get(SIZES)
-        .and_then(|json| CharGruConfig::load_binary(json.as_bytes()).ok())
-        .ok_or_else(|| refuse("it was not saved by this program".to_string()))?;
+    let reader = Reader::from_file_exact(path).map_err(|e| unreadable(path, e))?;
+    let (saved, characters) = description(&reader, path)?;
     // Dropout has no parameters: it may differ.
     let alike = CharGruConfig {
         dropout: sizes.dropout,
-        ..saved_sizes.clone()
+        ..saved.clone()
     };
     if alike != *sizes {
-        let CharGruConfig {
-            embed,
-            hidden,
-            layers,
-            vocabulary,
-            ..
-        } = saved_sizes;
-        return Err(refuse(format!(
-            "it needs --embed {embed} --hidden {hidden} --layers {layers} and a text of \
-             {vocabulary} distinct characters"
-        )));
+        let tie = if saved.tied { " --tie" } else { "" };
+        let reason = format!(
+            "it needs --embed {} --hidden {} --layers {}{tie} and a text of {} distinct characters",
+            saved.embed, saved.hidden, saved.layers, saved.vocabulary
+        );
+        return Err(load_error(path, reason));
     }
-    if saved.get(CHARACTERS) != Some(&vocabulary.characters()) {
-        return Err(refuse("its text has other characters".to_string()));
+    if characters != *vocabulary {
+        return Err(load_error(path, "its text has other characters"));
     }
-
+    let mut model = sizes.init(device);
     let mut store = BurnpackStore::from_file(path).auto_extension(false);
-    model.load_from(&mut store).map_err(unreadable)?;
+    model
+        .load_from(&mut store)
+        .map_err(|e| unreadable(path, e))?;
     Ok(model)
 }
 
-fn write_error(path: &Path, reason: impl ToString) -> Error {
+/// Where a training run is. The random numbers of a step depend on the seed and the step alone, so
+/// these are their state too.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Steps made.
+    pub step: usize,
+    /// Passes over the text that are finished.
+    pub epoch: usize,
+    /// Windows of this pass that were read.
+    pub window: usize,
+    /// Nats and characters since the last validation.
+    pub loss_sum: f64,
+    pub characters: usize,
+    /// The best validation so far, and its step.
+    pub best: Option<(f64, usize)>,
+    /// Validations since then.
+    pub since_best: usize,
+    /// Step, training loss, validation loss of every validation.
+    pub history: Vec<(usize, f64, f64)>,
+}
+
+/// A training run between two steps.
+pub struct Checkpoint {
+    pub model: CharGru,
+    pub optimizer: ModuleOptimizer,
+    pub state: Option<Tensor<3>>,
+    pub progress: Progress,
+}
+
+impl Checkpoint {
+    /// Write it. `run` tells which arguments it belongs to.
+    pub fn save(
+        &self,
+        sizes: &CharGruConfig,
+        vocabulary: &Vocabulary,
+        run: &str,
+        path: &Path,
+    ) -> Result<(), Error> {
+        let failed = |reason: &dyn std::fmt::Display| write_error(path, reason);
+        let model = self.model.clone().into_record().into_bytes();
+        let optimizer = self.optimizer.into_bytes();
+        let mut parts = vec![
+            bytes("model", model.map_err(|e| failed(&e))?),
+            bytes("optimizer", optimizer.map_err(|e| failed(&e))?),
+        ];
+        if let Some(state) = &self.state {
+            let data = state
+                .clone()
+                .try_into_data()
+                .map_err(|reason| Error::Device(reason.to_string()))?;
+            let (data, shape, dtype) = data.into_parts();
+            parts.push(PackTensor::new("state".into(), dtype, shape, None, data));
+        }
+        let progress = serde_json::to_string(&self.progress).map_err(|e| failed(&e))?;
+        Writer::new(parts)
+            .with_metadata(SIZES, &sizes.to_string())
+            .with_metadata(CHARACTERS, &vocabulary.characters())
+            .with_metadata(PROGRESS, &progress)
+            .with_metadata(RUN, run)
+            .auto_extension(false)
+            .overwrite(true)
+            .write_to_file(path)
+            .map_err(|e| failed(&e))
+    }
+
+    /// Read it into a fresh `model` and `optimizer` of the same run.
+    pub fn load(
+        path: &Path,
+        run: &str,
+        model: CharGru,
+        optimizer: ModuleOptimizer,
+        device: &Device,
+    ) -> Result<Self, Error> {
+        let refuse = |reason: &dyn std::fmt::Display| load_error(path, reason);
+        let reader = Reader::from_file_exact(path).map_err(|e| unreadable(path, e))?;
+        let other = reader.metadata().get(RUN).cloned().unwrap_or_default();
+        if other != run {
+            return Err(refuse(&format!(
+                "it belongs to a run of other arguments: {other}"
+            )));
+        }
+        let progress = reader.metadata().get(PROGRESS);
+        let progress: Progress = progress
+            .and_then(|json| serde_json::from_str(json).ok())
+            .ok_or_else(|| refuse(&"it is no checkpoint of this program"))?;
+        let mut parts = BTreeMap::new();
+        for part in reader.into_tensors().map_err(|e| unreadable(path, e))? {
+            let name = part.name.clone();
+            let data = bridge::into_data(part).map_err(|e| unreadable(path, e))?;
+            parts.insert(name, data);
+        }
+        let mut content = |name: &str| {
+            let part = parts
+                .remove(name)
+                .ok_or_else(|| refuse(&format!("it has no {name}")));
+            part.map(|data| data.into_bytes())
+        };
+        let record = ModuleRecord::from_bytes(content("model")?).map_err(|e| refuse(&e))?;
+        let optimizer = optimizer
+            .from_bytes(content("optimizer")?)
+            .map_err(|e| refuse(&e))?;
+        let model = model.load_record(record);
+        let state = parts.remove("state");
+        let state = state.map(|data| Tensor::from_data(data, device));
+        Ok(Self {
+            model,
+            optimizer,
+            state,
+            progress,
+        })
+    }
+}
+
+fn bytes(name: &str, content: Bytes) -> PackTensor {
+    let shape = Shape::new([content.len()]);
+    PackTensor::new(name.into(), DType::U8, shape, None, content)
+}
+
+fn description(reader: &Reader, path: &Path) -> Result<(CharGruConfig, Vocabulary), Error> {
+    let foreign = || load_error(path, "it was not saved by this program");
+    let saved = reader.metadata();
+    let sizes = saved
+        .get(SIZES)
+        .and_then(|json| CharGruConfig::load_binary(json.as_bytes()).ok())
+        .ok_or_else(foreign)?;
+    let characters = saved.get(CHARACTERS).ok_or_else(foreign)?;
+    let vocabulary = Vocabulary::new(characters.chars().collect()).map_err(|_| foreign())?;
+    if vocabulary.len() != sizes.vocabulary {
+        return Err(foreign());
+    }
+    Ok((sizes, vocabulary))
+}
+
+fn unreadable(path: &Path, error: PackError) -> Error {
+    match error {
+        PackError::IoError(reason) | PackError::ValidationError(reason) => load_error(path, reason),
+        other => load_error(path, format!("it is no model file ({other})")),
+    }
+}
+
+fn load_error(path: &Path, reason: impl ToString) -> Error {
+    Error::Load {
+        path: path.to_path_buf(),
+        reason: reason.to_string(),
+    }
+}
+
+pub fn write_error(path: &Path, reason: impl ToString) -> Error {
     Error::Write {
         path: path.to_path_buf(),
         reason: reason.to_string(),
@@ -102,9 +242,11 @@ fn write_error(path: &Path, reason: impl ToString) -> Error {
 #[cfg(all(test, feature = "flex"))]
 mod tests {
     use super::*;
-    use burn::module::Module;
-    use burn::tensor::Device;
     use std::fs;
+
+    fn vocabulary(characters: &str) -> Vocabulary {
+        Vocabulary::new(characters.chars().collect()).unwrap()
+    }
 
     #[test]
     fn a_model_comes_back_or_is_refused() {
@@ -112,30 +254,26 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("model");
         let device = Device::flex();
-        let vocabulary = Vocabulary::of("abc");
+        let abc = vocabulary("abc");
         let sizes = CharGruConfig::new(3, 2, 4, 1, 0.0);
         let model = sizes.init(&device);
-        save(&model, &sizes, &vocabulary, &path).unwrap();
-        save(&model, &sizes, &vocabulary, &path).unwrap(); // replaces
+        save(&model, &sizes, &abc, &path).unwrap();
+        save(&model, &sizes, &abc, &path).unwrap(); // replaces
 
-        let loaded = load(sizes.init(&device), &sizes, &vocabulary, &path).unwrap();
+        let (loaded, read, characters) = load(&path, &device).unwrap();
+        assert_eq!((read, characters), (sizes.clone(), abc.clone()));
         let parameters = |model: CharGru| model.into_record().into_bytes().unwrap();
         assert_eq!(parameters(loaded)[..], parameters(model)[..]);
 
         let wider = CharGruConfig::new(3, 2, 5, 1, 0.0);
-        let error = load(wider.init(&device), &wider, &vocabulary, &path).unwrap_err();
+        let error = load_like(&path, &wider, &abc, &device).unwrap_err();
         assert!(error.to_string().contains("--hidden 4"), "{error}");
-        let other = Vocabulary::of("abd");
-        assert!(load(sizes.init(&device), &sizes, &other, &path).is_err());
+        assert!(load_like(&path, &sizes, &vocabulary("abd"), &device).is_err());
+        assert!(load_like(&path, &sizes, &abc, &device).is_ok());
 
+        fs::write(&path, b"no model at all").unwrap();
+        assert!(load(&path, &device).is_err());
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "a file is left");
         fs::remove_dir_all(&folder).unwrap();
-    }
-
-    #[test]
-    fn a_place_that_cannot_be_written_is_noticed() {
-        let folder = std::env::temp_dir();
-        assert!(check_writable(&folder).is_err());
-        assert!(check_writable(&folder.join("no such folder").join("model")).is_err());
     }
 }

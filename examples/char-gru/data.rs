@@ -1,125 +1,72 @@
 //! From a text to windows of N parallel streams.
 
-use std::collections::HashMap;
-use std::fs;
-use std::path::Path;
+use std::ops::Range;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use crate::error::Error;
+use crate::text::{Reader, Text};
+use crate::vocabulary::Vocabulary;
 
 /// Validation streams start without context, which costs the model; with this many characters
 /// each, the cost is lost in the average.
 const SHORTEST_VALIDATION_STREAM: usize = 1024;
 
-/// Read a text file: UTF-8, without byte-order mark, lines ending in `\n` alone.
-pub fn read_text(path: &Path) -> Result<String, Error> {
-    let bytes = fs::read(path).map_err(|source| Error::ReadText {
-        path: path.to_path_buf(),
-        source,
-    })?;
-    let text = String::from_utf8(bytes).map_err(|error| Error::NotUtf8 {
-        path: path.to_path_buf(),
-        offset: error.utf8_error().valid_up_to(),
-    })?;
-    // Neither is writing: a model would only learn to repeat them.
-    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-    Ok(text.replace("\r\n", "\n"))
-}
-
-/// The distinct characters of a text, in order; a token is an index into them.
-#[derive(Clone, Debug)]
-pub struct Vocabulary {
-    characters: Vec<char>,
-    tokens: HashMap<char, i32>,
-}
-
-impl Vocabulary {
-    /// Collect the characters of `text`.
-    pub fn of(text: &str) -> Self {
-        let mut characters: Vec<char> = text.chars().collect();
-        characters.sort_unstable();
-        characters.dedup();
-        let tokens = (0..).zip(&characters).map(|(i, &c)| (c, i)).collect();
-        Self { characters, tokens }
-    }
-
-    pub fn len(&self) -> usize {
-        self.characters.len()
-    }
-
-    /// The tokens of `text`, or the characters of it that have none.
-    pub fn encode(&self, text: &str) -> Result<Vec<i32>, Error> {
-        let mut unknown: Vec<char> = Vec::new();
-        let mut tokens = Vec::new();
-        for c in text.chars() {
-            match self.tokens.get(&c) {
-                Some(&token) => tokens.push(token),
-                None if unknown.contains(&c) => {}
-                None => unknown.push(c),
-            }
-        }
-        if unknown.is_empty() {
-            Ok(tokens)
-        } else {
-            Err(Error::UnknownCharacters(unknown))
-        }
-    }
-
-    pub fn character(&self, token: usize) -> char {
-        self.characters[token]
-    }
-
-    /// All characters in the order of their tokens.
-    pub fn characters(&self) -> String {
-        self.characters.iter().collect()
-    }
-}
-
-/// A text as tokens: its beginning to learn from, its end to be judged by.
+/// A text and its split: its beginning to learn from, its end to be judged by.
 #[derive(Debug)]
 pub struct Corpus {
     pub vocabulary: Vocabulary,
-    pub train: Vec<i32>,
-    pub validation: Vec<i32>,
+    text: Text,
+    train: usize,
 }
 
 impl Corpus {
     /// Split `text`; `seq` characters and their successors must fit into the training part.
-    pub fn new(text: &str, validation: f64, seq: usize) -> Result<Self, Error> {
-        let vocabulary = Vocabulary::of(text);
-        match vocabulary.characters[..] {
-            [] => return Err(Error::EmptyText),
-            [only] => return Err(Error::SingleCharacter(only)),
-            _ => {}
-        }
-
-        let mut tokens = vocabulary.encode(text)?;
+    pub fn new(
+        text: Text,
+        vocabulary: Vocabulary,
+        validation: f64,
+        seq: usize,
+    ) -> Result<Self, Error> {
         let needed = shortest_text(validation, seq);
-        if tokens.len() < needed {
+        if text.characters() < needed {
             return Err(Error::TooShort {
-                found: tokens.len(),
+                found: text.characters(),
                 seq,
                 needed,
             });
         }
-        let validation = tokens.split_off(train_length(tokens.len(), validation));
         Ok(Self {
+            train: train_length(text.characters(), validation),
             vocabulary,
-            train: tokens,
-            validation,
+            text,
         })
+    }
+
+    /// The characters to learn from.
+    pub fn train_range(&self) -> Range<usize> {
+        0..self.train
+    }
+
+    /// The characters to be judged by.
+    pub fn validation_range(&self) -> Range<usize> {
+        self.train..self.text.characters()
+    }
+
+    /// Tokens from the `start`-th character on.
+    pub fn tokens(&self, start: usize) -> Tokens<'_> {
+        Tokens::new(&self.text, &self.vocabulary, start)
     }
 
     /// At most `batch` streams of the training part, fewer where each would not hold a window.
     pub fn train_streams(&self, batch: usize, seq: usize) -> Streams<'_> {
-        Streams::new(&self.train, batch.min((self.train.len() - 1) / seq))
+        let count = batch.min((self.train - 1) / seq);
+        Streams::new(&self.text, &self.vocabulary, self.train_range(), count)
     }
 
     /// At most `batch` streams of the validation part.
     pub fn validation_streams(&self, batch: usize) -> Streams<'_> {
-        let long_enough = self.validation.len() / SHORTEST_VALIDATION_STREAM;
-        Streams::new(&self.validation, long_enough.clamp(1, batch))
+        Streams::judging(&self.text, &self.vocabulary, self.validation_range(), batch)
     }
 }
 
@@ -139,26 +86,64 @@ fn shortest_text(validation: f64, seq: usize) -> usize {
         .expect("both parts grow with the text")
 }
 
-/// Tokens cut into N contiguous streams of equal length, read side by side, so that row `i` of a
+/// The tokens of a text, one after the other.
+pub struct Tokens<'a> {
+    reader: Reader<'a>,
+    vocabulary: &'a Vocabulary,
+}
+
+impl<'a> Tokens<'a> {
+    fn new(text: &'a Text, vocabulary: &'a Vocabulary, start: usize) -> Self {
+        Self {
+            reader: text.read_from(start),
+            vocabulary,
+        }
+    }
+
+    /// The next token. Asked for beyond the end, or for a character that the vocabulary lacks,
+    /// the text is not the one that was measured.
+    pub fn read(&mut self) -> Result<i32, Error> {
+        let character = self.reader.read()?.ok_or(Error::TextChanged)?;
+        let unknown = || Error::UnknownCharacters(vec![character]);
+        self.vocabulary.token(character).ok_or_else(unknown)
+    }
+}
+
+/// A text cut into N contiguous streams of equal length, read side by side, so that row `i` of a
 /// window continues row `i` of the window before it and the recurrent state can be carried.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Streams<'a> {
-    tokens: &'a [i32],
+    text: &'a Text,
+    vocabulary: &'a Vocabulary,
+    start: usize,
     count: usize,
     length: usize,
 }
 
 impl<'a> Streams<'a> {
-    fn new(tokens: &'a [i32], count: usize) -> Self {
-        // The last token has no successor to be the target.
-        let length = (tokens.len() - 1) / count;
+    fn new(text: &'a Text, vocabulary: &'a Vocabulary, range: Range<usize>, count: usize) -> Self {
         Self {
-            tokens,
+            text,
+            vocabulary,
+            start: range.start,
             count,
-            length,
+            // The last character has no successor to be the target.
+            length: (range.len() - 1) / count,
         }
     }
 
+    /// At most `batch` streams of `range`, long enough to judge by.
+    pub fn judging(
+        text: &'a Text,
+        vocabulary: &'a Vocabulary,
+        range: Range<usize>,
+        batch: usize,
+    ) -> Self {
+        let long_enough = range.len() / SHORTEST_VALIDATION_STREAM;
+        Self::new(text, vocabulary, range, long_enough.clamp(1, batch))
+    }
+
+    /// N.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -174,35 +159,71 @@ impl<'a> Streams<'a> {
         (self.length - self.slack(seq)) / seq
     }
 
-    /// The full windows of `seq` characters from `shift` on: every shape alike.
-    pub fn training_windows(&self, seq: usize, shift: usize) -> impl Iterator<Item = Window> {
-        let streams = *self;
-        (0..self.full_windows(seq)).map(move |i| streams.window(shift + i * seq, seq))
+    /// Characters in all windows of [`read_all`](Self::read_all).
+    pub fn characters(&self) -> usize {
+        self.count * self.length
+    }
+
+    /// Full windows of `seq` characters from the `offset`-th of each stream on: every shape alike.
+    pub fn read(&self, seq: usize, offset: usize) -> Result<Windows<'a>, Error> {
+        Windows::new(self, seq, offset, (self.length - offset) / seq * seq)
     }
 
     /// Everything in windows of `seq` characters, the last one maybe shorter.
-    pub fn all_windows(&self, seq: usize) -> impl Iterator<Item = Window> {
-        let streams = *self;
-        (0..self.length)
-            .step_by(seq)
-            .map(move |start| streams.window(start, seq.min(streams.length - start)))
+    pub fn read_all(&self, seq: usize) -> Result<Windows<'a>, Error> {
+        Windows::new(self, seq, 0, self.length)
+    }
+}
+
+/// The windows of streams, one after the other.
+pub struct Windows<'a> {
+    streams: Vec<Tokens<'a>>,
+    /// The token of each stream that the next window begins with: the last target so far.
+    first: Vec<i32>,
+    seq: usize,
+    left: usize,
+}
+
+impl<'a> Windows<'a> {
+    fn new(of: &Streams<'a>, seq: usize, offset: usize, left: usize) -> Result<Self, Error> {
+        let starts = (0..of.count).map(|k| of.start + k * of.length + offset);
+        let mut streams: Vec<_> = starts
+            .map(|start| Tokens::new(of.text, of.vocabulary, start))
+            .collect();
+        let first = streams
+            .iter_mut()
+            .map(Tokens::read)
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            streams,
+            first,
+            seq,
+            left,
+        })
     }
 
-    fn window(&self, start: usize, seq: usize) -> Window {
+    /// The next window; none behind the last.
+    pub fn read(&mut self) -> Result<Option<Window>, Error> {
+        let seq = self.seq.min(self.left);
+        if seq == 0 {
+            return Ok(None);
+        }
+        self.left -= seq;
+        let count = self.streams.len();
         let mut window = Window {
-            inputs: Vec::with_capacity(self.count * seq),
-            targets: Vec::with_capacity(self.count * seq),
-            count: self.count,
+            inputs: Vec::with_capacity(count * seq),
+            targets: Vec::with_capacity(count * seq),
+            count,
             seq,
         };
-        for stream in 0..self.count {
-            let from = stream * self.length + start;
-            window.inputs.extend(&self.tokens[from..from + seq]);
-            window
-                .targets
-                .extend(&self.tokens[from + 1..from + seq + 1]);
+        for (tokens, first) in self.streams.iter_mut().zip(&mut self.first) {
+            for _ in 0..seq {
+                window.inputs.push(*first);
+                *first = tokens.read()?;
+                window.targets.push(*first);
+            }
         }
-        window
+        Ok(Some(window))
     }
 }
 
@@ -216,7 +237,22 @@ pub struct Window {
 }
 
 impl Window {
+    /// A window of these tokens, row-major.
+    ///
+    /// # Panics
+    /// If there are not `count·seq` of both.
+    pub fn new(inputs: Vec<i32>, targets: Vec<i32>, count: usize, seq: usize) -> Self {
+        assert_eq!([inputs.len(), targets.len()], [count * seq; 2]);
+        Self {
+            inputs,
+            targets,
+            count,
+            seq,
+        }
+    }
+
     /// Predictions asked for: N·T.
+    #[allow(clippy::len_without_is_empty)] // It never is.
     pub fn len(&self) -> usize {
         self.targets.len()
     }
@@ -235,4 +271,94 @@ impl Window {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    fn corpus(text: &'static str, validation: f64, seq: usize) -> Result<Corpus, Error> {
+        let (text, vocabulary) = Text::embedded(text)?;
+        Corpus::new(text, vocabulary, validation, seq)
+    }
+
+    fn alphabet() -> &'static str {
+        "abcdefghijklmnopqrstuvwxyz0123456789"
+    }
+
+    #[test]
+    fn rows_continue_rows_and_targets_follow_inputs() {
+        let corpus = corpus(alphabet(), 0.25, 4).unwrap();
+        let streams = corpus.train_streams(2, 4);
+        assert_eq!(corpus.train_range(), 0..27);
+        let mut windows = streams.read(4, 1).unwrap();
+        let first = windows.read().unwrap().unwrap();
+        let second = windows.read().unwrap().unwrap();
+        assert_eq!(
+            first.targets[..4],
+            first.inputs[1..4]
+                .iter()
+                .copied()
+                .chain([first.targets[3]])
+                .collect::<Vec<_>>()[..]
+        );
+        // Streams of 13 characters: rows begin 13 apart, and go on where they stopped.
+        let token = |c: char| corpus.vocabulary.token(c).unwrap();
+        assert_eq!(
+            first.inputs,
+            "bcdeopqr".chars().map(token).collect::<Vec<_>>()
+        );
+        assert_eq!(
+            second.inputs,
+            "fghistuv".chars().map(token).collect::<Vec<_>>()
+        );
+        assert_eq!(
+            second.targets,
+            "ghijtuvw".chars().map(token).collect::<Vec<_>>()
+        );
+        assert!(windows.read().unwrap().is_some());
+        assert!(windows.read().unwrap().is_none());
+    }
+
+    #[test]
+    fn validation_reads_everything_behind_the_split() {
+        let corpus = corpus(alphabet(), 0.25, 4).unwrap();
+        let streams = corpus.validation_streams(8);
+        assert_eq!(streams.count(), 1);
+        let mut windows = streams.read_all(3).unwrap();
+        let mut read = Vec::new();
+        while let Some(window) = windows.read().unwrap() {
+            read.extend(window.targets);
+        }
+        let token = |c: char| corpus.vocabulary.token(c).unwrap();
+        assert_eq!(read, "23456789".chars().map(token).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn any_shift_leaves_the_same_number_of_windows() {
+        let corpus = corpus(alphabet(), 0.25, 4).unwrap();
+        let streams = corpus.train_streams(2, 4);
+        for shift in 0..=streams.slack(4) {
+            let mut windows = streams.read(4, shift).unwrap();
+            let mut count = 0;
+            while windows.read().unwrap().is_some() {
+                count += 1;
+            }
+            assert!(count >= streams.full_windows(4), "shift {shift}");
+        }
+    }
+
+    #[test]
+    fn the_shortest_text_is_just_enough() {
+        for (validation, seq) in [(0.1, 64), (0.5, 1), (0.9, 3), (0.01, 10)] {
+            let n = shortest_text(validation, seq);
+            let text: &'static str = "ab".repeat(n).leak();
+            assert!(corpus(&text[..n], validation, seq).is_ok());
+            let error = corpus(&text[..n - 1], validation, seq).unwrap_err();
+            assert!(error.to_string().contains(&n.to_string()), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_stream_for_each_window_at_most() {
+        let corpus = corpus("abcdefghij0123456789", 0.1, 5).unwrap();
+        assert_eq!(corpus.train_streams(100, 5).count(), 3);
+    }
+}

@@ -3,23 +3,37 @@
 use std::io;
 use std::path::PathBuf;
 
+use gru_op::convert::ConvertError;
+
 /// An error of the program; `Display` is the whole message.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("cannot read the text {}: {source}", path.display())]
     ReadText { path: PathBuf, source: io::Error },
 
+    #[error("the folder holds no .txt file")]
+    NoFiles,
+
     #[error(
         "the text {} is not UTF-8: byte {offset} starts no character; convert it to UTF-8 first",
         path.display()
     )]
-    NotUtf8 { path: PathBuf, offset: usize },
+    NotUtf8 { path: PathBuf, offset: u64 },
+
+    #[error("the text {} became shorter while it was read", path.display())]
+    Changed { path: PathBuf },
+
+    #[error("the text changed while it was read")]
+    TextChanged,
 
     #[error("the text is empty")]
     EmptyText,
 
     #[error("the text holds one distinct character, {0:?}: there is nothing to predict")]
     SingleCharacter(char),
+
+    #[error("the text holds {found} distinct characters, more than {largest}: is it a text?")]
+    TooManyCharacters { found: usize, largest: usize },
 
     #[error(
         "the text is too short: {found} characters, but windows of {seq} characters with a \
@@ -31,8 +45,14 @@ pub enum Error {
         needed: usize,
     },
 
-    #[error("--prompt has characters that the text lacks: {}", quoted(.0))]
+    #[error("the text is too short to judge by: it needs two characters")]
+    NothingToJudge,
+
+    #[error("the model does not know these characters: {}", quoted(.0))]
     UnknownCharacters(Vec<char>),
+
+    #[error("--tie needs --embed and --hidden to be equal, got {embed} and {hidden}")]
+    CannotTie { embed: usize, hidden: usize },
 
     #[error(
         "the backend {name} is not in this build; rebuild with: cargo run --release -p \
@@ -50,18 +70,30 @@ pub enum Error {
     #[error("cannot load {}: {reason}", path.display())]
     Load { path: PathBuf, reason: String },
 
+    #[error("{0}")]
+    Convert(#[from] ConvertError),
+
     #[error("the loss is {loss} at step {step}: training diverged; try a smaller --lr")]
     Diverged { step: usize, loss: f32 },
 
+    #[error("the model gives scores that are no numbers: its parameters are broken")]
+    NotFinite,
+
     #[error("cannot read the device: {0}")]
     Device(String),
+
+    #[error("stopped at step {step}; go on with the same arguments and --resume")]
+    Stopped { step: usize },
 }
 
 impl Error {
-    /// 2 for what the user gave (as clap does), 1 for what happened while running.
+    /// 2 for what the user gave (as clap does), 130 for what the user stopped (as shells do), 1 for
+    /// what happened while running.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Diverged { .. } | Self::Device(_) => 1,
+            Self::Diverged { .. } | Self::Device(_) | Self::NotFinite => 1,
+            Self::Changed { .. } | Self::TextChanged => 1,
+            Self::Stopped { .. } => 130,
             #[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
             Self::BackendAbsent { .. } => 1,
             _ => 2,

@@ -1,36 +1,47 @@
-//! Train a character-level GRU on a text and let it write. Arguments and exit codes only; the
-//! loop is in `train.rs`.
-
-mod backend;
-mod checkpoint;
-mod clip;
-mod config;
-mod data;
-mod error;
-mod model;
-mod ngram;
-mod progress;
-mod sample;
-mod train;
+//! Train a character-level GRU on a text and let it write. Commands and exit codes only.
 
 use std::f64::consts::LN_2;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use burn::module::Module;
+use burn::tensor::Device;
+use burn::train::Interrupter;
 use clap::Parser;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use config::Config;
-use data::{Corpus, Vocabulary};
-use error::Error;
-use model::CharGruConfig;
-use ngram::Reference;
-use progress::say;
+use char_gru::config::{
+    Cli, Command, EvalArgs, ExportArgs, ImportArgs, SampleArgs, TrainArgs, Writing,
+};
+use char_gru::dashboard::say;
+use char_gru::data::{Corpus, Streams};
+use char_gru::error::Error;
+use char_gru::evaluate::evaluate;
+use char_gru::model::{CharGru, CharGruConfig};
+use char_gru::ngram::Reference;
+use char_gru::text::Text;
+use char_gru::train::{Files, train};
+use char_gru::vocabulary::Vocabulary;
+use char_gru::{chart, checkpoint, exchange, sample};
+use gru_op::convert::StateDict;
+
+/// Characters of a window where none is asked for: enough that the calls do not count.
+const SEQ: usize = 128;
+/// Windows that the picture of the gates looks at.
+const LOOKED_AT: usize = 32;
 
 fn main() -> ExitCode {
-    match run(&Config::parse()) {
+    let cli = Cli::parse();
+    let result = match &cli.command {
+        None => run_train(&cli.train),
+        Some(Command::Train(args)) => run_train(args),
+        Some(Command::Sample(args)) => run_sample(args),
+        Some(Command::Eval(args)) => run_eval(args),
+        Some(Command::Export(args)) => run_export(args),
+        Some(Command::Import(args)) => run_import(args),
+    };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Some drivers explain themselves in paragraphs; one line is promised.
@@ -42,78 +53,184 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(config: &Config) -> Result<(), Error> {
-    let text = match &config.text {
-        Some(path) => data::read_text(path)?,
-        None => lipsum::LIBER_PRIMUS.to_string(),
-    };
-    let corpus = Corpus::new(&text, config.validation, config.seq)?;
-    let vocabulary = &corpus.vocabulary;
-    let prompt = prompt(config, vocabulary)?;
-    for path in [Some(&config.out), config.save_init.as_ref()]
-        .into_iter()
-        .flatten()
-    {
-        checkpoint::check_writable(path)?;
-    }
-    let device = config.backend.device()?;
+fn embedded() -> Result<(Text, Vocabulary), Error> {
+    Text::embedded(lipsum::LIBER_PRIMUS)
+}
 
+fn run_train(args: &TrainArgs) -> Result<(), Error> {
+    if args.tie && args.embed != args.hidden {
+        return Err(Error::CannotTie {
+            embed: args.embed,
+            hidden: args.hidden,
+        });
+    }
+    let (text, vocabulary) = match args.text.is_empty() {
+        true => embedded()?,
+        false => Text::open(&args.text)?,
+    };
+    let corpus = Corpus::new(text, vocabulary, args.validation, args.seq)?;
+    let prompt = sample::prompt(&args.writing, &corpus.vocabulary)?;
+    let files = Files::create(&args.out)?;
+    let device = args.backend.device()?;
     let sizes = CharGruConfig::new(
-        vocabulary.len(),
-        config.embed,
-        config.hidden,
-        config.layers,
-        config.dropout,
-    );
+        corpus.vocabulary.len(),
+        args.embed,
+        args.hidden,
+        args.layers,
+        args.dropout,
+    )
+    .with_tied(args.tie);
     say(&format!(
         "{} characters, {} distinct; {} to train on, {} to validate",
-        corpus.train.len() + corpus.validation.len(),
-        vocabulary.len(),
-        corpus.train.len(),
-        corpus.validation.len()
+        corpus.validation_range().end,
+        corpus.vocabulary.len(),
+        corpus.train_range().len(),
+        corpus.validation_range().len()
     ));
-    let Reference { unigram, bigram } =
-        Reference::new(&corpus.train, &corpus.validation, vocabulary.len());
-    say(&format!(
-        "reference   1-gram {unigram:.3} nats, {:.3} bits   2-gram {bigram:.3} nats, {:.3} bits per character",
-        unigram / LN_2,
-        bigram / LN_2
-    ));
+    let reference = Reference::new(&corpus)?;
+    say(&format!("reference   {}", counted(&reference)));
 
-    let trained = train::train(config, &sizes, &corpus, &device)?;
-    checkpoint::save(&trained.model, &sizes, vocabulary, &config.out)?;
+    let stop = Interrupter::new();
+    let on_signal = stop.clone();
+    // A second handler cannot be there; without one, Ctrl-C ends the program as ever.
+    let _ = ctrlc::set_handler(move || on_signal.stop(None));
+    let model = train(args, &sizes, &corpus, &reference, &files, &device, &stop)?;
+    let judges = corpus.validation_streams(args.batch);
+    let loss = evaluate(&model, &judges, args.seq, &device)?;
+    let means = chart::gate_means(&model, &judges, args.seq, LOOKED_AT, &device)?;
+    chart::gates(&means, &files.gates_chart)?;
     say(&format!(
-        "saved {} ({} parameters): epoch {}, validation {:.3} nats, {:.3} bits per character",
-        config.out.display(),
-        trained.model.num_params(),
-        trained.epoch,
-        trained.validation,
-        trained.validation / LN_2
+        "{} holds the model ({} parameters, validation {loss:.3} nats, {:.3} bits per character), \
+         its log and its charts",
+        args.out.display(),
+        model.num_params(),
+        loss / LN_2
     ));
+    say("");
+    write(
+        &model,
+        &corpus.vocabulary,
+        &prompt,
+        &args.writing,
+        args.seed,
+        &device,
+    )
+}
 
-    let mut rng = StdRng::seed_from_u64(config.seed);
+fn counted(reference: &Reference) -> String {
+    let one = |name: &str, nats: f64| format!("{name} {nats:.3} nats, {:.3} bits", nats / LN_2);
+    match reference.bigram {
+        Some(bigram) => format!(
+            "{}   {} per character",
+            one("1-gram", reference.unigram),
+            one("2-gram", bigram)
+        ),
+        None => format!("{} per character", one("1-gram", reference.unigram)),
+    }
+}
+
+fn run_sample(args: &SampleArgs) -> Result<(), Error> {
+    let device = args.backend.device()?;
+    let (model, _, vocabulary) = checkpoint::load(&args.model, &device)?;
+    let prompt = sample::prompt(&args.writing, &vocabulary)?;
+    write(
+        &model,
+        &vocabulary,
+        &prompt,
+        &args.writing,
+        args.seed,
+        &device,
+    )
+}
+
+/// Writes the prompt and what follows it; how fast, it says beside.
+fn write(
+    model: &CharGru,
+    vocabulary: &Vocabulary,
+    prompt: &[i32],
+    writing: &Writing,
+    seed: u64,
+    device: &Device,
+) -> Result<(), Error> {
+    let mut rng = StdRng::seed_from_u64(seed);
     let mut out = io::stdout();
     // As with `say`, a reader that went away is no error of ours.
-    let _ = write!(out, "\n{}", config.prompt.as_deref().unwrap_or_default());
-    sample::sample(
-        &trained.model,
-        &prompt,
-        config.sample_length,
-        config.temperature,
-        &mut rng,
-        &device,
-        |token| {
-            let _ = write!(out, "{}", vocabulary.character(token)).and_then(|()| out.flush());
-        },
-    )?;
+    let _ = write!(out, "{}", writing.prompt.as_deref().unwrap_or_default());
+    let speed = sample::sample(model, prompt, writing, &mut rng, device, |token| {
+        let _ = write!(out, "{}", vocabulary.character(token)).and_then(|()| out.flush());
+    })?;
     say("");
+    if writing.length > 0 {
+        let _ = writeln!(io::stderr(), "{speed:.0} characters/s");
+    }
     Ok(())
 }
 
-/// The tokens to continue: those of `--prompt`, or a line's beginning, or the text's.
-fn prompt(config: &Config, vocabulary: &Vocabulary) -> Result<Vec<i32>, Error> {
-    match config.prompt.as_deref() {
-        Some(prompt) if !prompt.is_empty() => vocabulary.encode(prompt),
-        _ => Ok(vocabulary.encode("\n").unwrap_or_else(|_| vec![0])),
+fn run_eval(args: &EvalArgs) -> Result<(), Error> {
+    let device = args.backend.device()?;
+    let (model, _, vocabulary) = checkpoint::load(&args.model, &device)?;
+    let (text, found) = match Text::open(&args.text) {
+        // One distinct character is nothing to learn, but something to judge.
+        Err(Error::SingleCharacter(_)) => return Err(Error::NothingToJudge),
+        other => other?,
+    };
+    vocabulary.encode(&found.characters())?;
+    if text.characters() < 2 {
+        return Err(Error::NothingToJudge);
     }
+    let streams = Streams::judging(&text, &vocabulary, 0..text.characters(), args.batch);
+    let loss = evaluate(&model, &streams, SEQ, &device)?;
+    say(&format!(
+        "{:.4} bits per character, {loss:.4} nats, over {} characters",
+        loss / LN_2,
+        streams.characters()
+    ));
+    if let Some(path) = &args.gates {
+        let means = chart::gate_means(&model, &streams, SEQ, LOOKED_AT, &device)?;
+        chart::gates(&means, path)?;
+        say(&format!("{} shows the gates", path.display()));
+    }
+    Ok(())
+}
+
+fn cpu() -> Result<Device, Error> {
+    use char_gru::backend::Backend;
+    Backend::Flex
+        .device()
+        .or_else(|_| Backend::Ndarray.device())
+}
+
+fn run_export(args: &ExportArgs) -> Result<(), Error> {
+    let (model, _, vocabulary) = checkpoint::load(&args.model, &cpu()?)?;
+    exchange::export(&model, &vocabulary)?.to_safetensors(&args.to)?;
+    say(&format!("{} holds the parameters", args.to.display()));
+    Ok(())
+}
+
+fn run_import(args: &ImportArgs) -> Result<(), Error> {
+    let dict = match args.from.extension().is_some_and(|e| e == "safetensors") {
+        true => StateDict::from_safetensors(&args.from)?,
+        false => StateDict::from_pytorch(&args.from)?,
+    };
+    let vocabulary = match &args.characters {
+        Some(path) => {
+            let failed = |source| Error::ReadText {
+                path: path.clone(),
+                source,
+            };
+            let characters = std::fs::read_to_string(path).map_err(failed)?;
+            Vocabulary::new(characters.chars().collect())?
+        }
+        None => match exchange::characters(&dict) {
+            Some(vocabulary) => vocabulary,
+            None => embedded()?.1,
+        },
+    };
+    let (model, sizes) = exchange::import(&dict, &vocabulary, &cpu()?)?;
+    if let Some(folder) = args.to.parent().filter(|f| !f.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).map_err(|e| checkpoint::write_error(folder, e))?;
+    }
+    checkpoint::save(&model, &sizes, &vocabulary, &args.to)?;
+    say(&format!("{} holds the model", args.to.display()));
+    Ok(())
 }

@@ -19,20 +19,35 @@ pub struct CharGruConfig {
     pub layers: usize,
     /// Probability of dropping an activation while training.
     pub dropout: f64,
+    /// Whether the head is the embedding, transposed; E is H then.
+    #[config(default = false)]
+    pub tied: bool,
 }
 
 /// A model of the next character.
 #[derive(Module, Debug)]
 pub struct CharGru {
-    embedding: Embedding,
-    gru: GruBlock,
-    dropout: Dropout,
-    head: Linear,
+    pub embedding: Embedding,
+    pub gru: GruBlock,
+    pub dropout: Dropout,
+    /// From the state to the scores of all characters; without it, the embedding's weight.
+    pub head: Option<Linear>,
+    /// The scores' bias, where the weight is the embedding's.
+    pub bias: Option<Param<Tensor<1>>>,
 }
 
 impl CharGruConfig {
     /// A model with fresh parameters.
+    ///
+    /// # Panics
+    /// If the head is tied and E is not H.
     pub fn init(&self, device: &Device) -> CharGru {
+        assert!(
+            !self.tied || self.embed == self.hidden,
+            "CharGruConfig: a tied head needs E = H, got {} and {}",
+            self.embed,
+            self.hidden
+        );
         let model = CharGru {
             embedding: EmbeddingConfig::new(self.vocabulary, self.embed).init(device),
             gru: GruBlockConfig::new(self.embed, self.hidden)
@@ -40,7 +55,11 @@ impl CharGruConfig {
                 .with_dropout(self.dropout)
                 .init(device),
             dropout: DropoutConfig::new(self.dropout).init(),
-            head: LinearConfig::new(self.hidden, self.vocabulary).init(device),
+            head: (!self.tied)
+                .then(|| LinearConfig::new(self.hidden, self.vocabulary).init(device)),
+            bias: self
+                .tied
+                .then(|| Param::from_tensor(Tensor::zeros([self.vocabulary], device))),
         };
         // Burn draws a parameter at its first use. Draw all now, in the order of the fields, so
         // that the same seed gives the same model whatever is done with it first.
@@ -68,7 +87,7 @@ impl CharGru {
         let (y, state) = self.gru.forward(x, state); // [N, T, H]
         let y = self.dropout.forward(y);
         let [n, t, h] = y.dims();
-        (self.head.forward(y.reshape([n * t, h])), state)
+        (self.scores(y.reshape([n * t, h])), state)
     }
 
     /// One token of each row `[N]` to logits `[N, V]` and the state after it.
@@ -76,7 +95,21 @@ impl CharGru {
         let [n] = tokens.dims();
         let x = self.embedding.forward(tokens.reshape([n, 1])); // [N, 1, E]
         let (h, state) = self.gru.step(x.squeeze_dim(1), state); // [N, H]
-        (self.head.forward(h), state)
+        (self.scores(h), state)
+    }
+
+    /// `[rows, H]` to `[rows, V]`.
+    fn scores(&self, h: Tensor<2>) -> Tensor<2> {
+        match (&self.head, &self.bias) {
+            (Some(head), _) => head.forward(h),
+            (None, bias) => {
+                let scores = h.matmul(self.embedding.weight.val().transpose());
+                match bias {
+                    Some(bias) => scores + bias.val().unsqueeze(),
+                    None => scores,
+                }
+            }
+        }
     }
 }
 
@@ -89,24 +122,29 @@ mod tests {
     fn steps_give_what_the_sequence_gives() {
         let device = Device::flex();
         device.seed(7);
-        let model = CharGruConfig::new(5, 3, 4, 2, 0.5).init(&device);
-        let tokens = Tensor::<2, Int>::from_ints([[0, 3, 1], [4, 4, 2]], &device);
+        for tied in [false, true] {
+            let model = CharGruConfig::new(5, 4, 4, 2, 0.5)
+                .with_tied(tied)
+                .init(&device);
+            assert_eq!(model.head.is_none(), tied);
+            let tokens = Tensor::<2, Int>::from_ints([[0, 3, 1], [4, 4, 2]], &device);
 
-        let (logits, last) = model.forward(tokens.clone(), None);
-        let mut state = None;
-        let mut stepped = Vec::new();
-        for t in 0..3 {
-            let column = tokens.clone().narrow(1, t, 1).reshape([2]);
-            let (step, next) = model.step(column, state);
-            state = Some(next);
-            stepped.push(step);
+            let (logits, last) = model.forward(tokens.clone(), None);
+            let mut state = None;
+            let mut stepped = Vec::new();
+            for t in 0..3 {
+                let column = tokens.clone().narrow(1, t, 1).reshape([2]);
+                let (step, next) = model.step(column, state);
+                state = Some(next);
+                stepped.push(step);
+            }
+
+            let stepped: Tensor<3> = Tensor::stack(stepped, 1); // [N, T, V]
+            let tolerance = Tolerance::<f32>::absolute(1e-5);
+            let logits = logits.reshape([2, 3, 5]).into_data();
+            stepped.into_data().assert_approx_eq(&logits, tolerance);
+            let state = state.unwrap().into_data();
+            state.assert_approx_eq(&last.into_data(), tolerance);
         }
-
-        let stepped: Tensor<3> = Tensor::stack(stepped, 1); // [N, T, V]
-        let tolerance = Tolerance::<f32>::absolute(1e-5);
-        let logits = logits.reshape([2, 3, 5]).into_data();
-        stepped.into_data().assert_approx_eq(&logits, tolerance);
-        let state = state.unwrap().into_data();
-        state.assert_approx_eq(&last.into_data(), tolerance);
     }
 }

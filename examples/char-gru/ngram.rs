@@ -2,64 +2,110 @@
 
 use std::collections::HashMap;
 
+use crate::data::Corpus;
+use crate::error::Error;
+
 /// Pseudo-counts tried for the 2-gram model. The one best on the validation text itself is
 /// kept: the reference gets the benefit, so being below it is no luck of smoothing.
 const PSEUDO_COUNTS: [f64; 6] = [1.0, 0.3, 0.1, 0.03, 0.01, 0.003];
+
+/// The most characters that are counted and judged: beyond, the numbers do not move any more.
+const COUNTED: usize = 1 << 23;
+/// The most characters for which pairs are counted.
+const PAIRED: usize = 4096;
 
 /// Cross-entropies in nats per character over the validation text without its first character,
 /// which are the characters the GRU is asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Reference {
     pub unigram: f64,
-    pub bigram: f64,
+    /// None for a vocabulary whose pairs are too many to count.
+    pub bigram: Option<f64>,
 }
 
 impl Reference {
-    /// Count in `train`, judge on `validation`.
-    pub fn new(train: &[i32], validation: &[i32], vocabulary: usize) -> Self {
-        let bigram = PSEUDO_COUNTS
-            .iter()
-            .map(|&k| bigram(train, validation, vocabulary, k))
-            .fold(f64::INFINITY, f64::min);
-        Self {
-            unigram: unigram(train, validation, vocabulary),
-            bigram,
+    /// Count in the training part, judge on the validation part.
+    pub fn new(corpus: &Corpus) -> Result<Self, Error> {
+        let mut read = corpus.tokens(0);
+        let train = corpus.train_range().len().min(COUNTED);
+        let counts = Counts::of(train, || read.read(), corpus.vocabulary.len() <= PAIRED)?;
+        let validation = corpus.validation_range();
+        let mut read = corpus.tokens(validation.start);
+        let judged = Counts::of(validation.len().min(COUNTED), || read.read(), true)?;
+        let vocabulary = corpus.vocabulary.len();
+        let bigrams = PSEUDO_COUNTS.map(|k| counts.bigram(&judged, vocabulary, k));
+        Ok(Self {
+            unigram: counts.unigram(&judged, vocabulary),
+            bigram: (vocabulary <= PAIRED)
+                .then(|| bigrams.into_iter().fold(f64::INFINITY, f64::min)),
+        })
+    }
+}
+
+/// How often each character, and each after each other, occurs.
+struct Counts {
+    /// All but the last: the contexts of pairs.
+    contexts: HashMap<i32, usize>,
+    /// All.
+    singles: HashMap<i32, usize>,
+    pairs: HashMap<(i32, i32), usize>,
+    all: usize,
+    first: i32,
+}
+
+impl Counts {
+    fn of(
+        length: usize,
+        mut read: impl FnMut() -> Result<i32, Error>,
+        paired: bool,
+    ) -> Result<Self, Error> {
+        let mut counts = Self {
+            contexts: HashMap::new(),
+            singles: HashMap::new(),
+            pairs: HashMap::new(),
+            all: length,
+            first: read()?,
+        };
+        let mut before = counts.first;
+        *counts.singles.entry(before).or_insert(0) += 1;
+        for _ in 1..length {
+            let next = read()?;
+            *counts.singles.entry(next).or_insert(0) += 1;
+            if paired {
+                *counts.contexts.entry(before).or_insert(0) += 1;
+                *counts.pairs.entry((before, next)).or_insert(0) += 1;
+            }
+            before = next;
         }
+        Ok(counts)
     }
-}
 
-/// `p(c) = (count(c) + 1) / (all + V)`: Laplace's rule, as every count is large.
-fn unigram(train: &[i32], validation: &[i32], vocabulary: usize) -> f64 {
-    let counts = count(train.iter().copied());
-    let all = (train.len() + vocabulary) as f64;
-    mean(validation[1..].iter().map(|c| {
-        let seen = counts.get(c).copied().unwrap_or(0);
-        -((seen + 1) as f64 / all).ln()
-    }))
-}
-
-/// `p(c | b) = (count(b, c) + k) / (count(b, ·) + k·V)`.
-fn bigram(train: &[i32], validation: &[i32], vocabulary: usize, k: f64) -> f64 {
-    let contexts = count(train[..train.len() - 1].iter().copied());
-    let pairs = count(train.windows(2).map(|pair| (pair[0], pair[1])));
-    mean(validation.windows(2).map(|pair| {
-        let context = contexts.get(&pair[0]).copied().unwrap_or(0) as f64;
-        let seen = pairs.get(&(pair[0], pair[1])).copied().unwrap_or(0) as f64;
-        -((seen + k) / (context + k * vocabulary as f64)).ln()
-    }))
-}
-
-fn count<T: Eq + std::hash::Hash>(items: impl Iterator<Item = T>) -> HashMap<T, usize> {
-    let mut counts = HashMap::new();
-    for item in items {
-        *counts.entry(item).or_insert(0) += 1;
+    /// `p(c) = (count(c) + 1) / (all + V)`: Laplace's rule, as every count is large.
+    fn unigram(&self, judged: &Self, vocabulary: usize) -> f64 {
+        let all = (self.all + vocabulary) as f64;
+        let loss = |c: &i32| {
+            let seen = self.singles.get(c).copied().unwrap_or(0);
+            -((seen + 1) as f64 / all).ln()
+        };
+        let total: f64 = judged
+            .singles
+            .iter()
+            .map(|(c, &n)| n as f64 * loss(c))
+            .sum();
+        (total - loss(&judged.first)) / (judged.all - 1) as f64
     }
-    counts
-}
 
-fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
-    let n = values.len() as f64;
-    values.sum::<f64>() / n
+    /// `p(c | b) = (count(b, c) + k) / (count(b, ·) + k·V)`.
+    fn bigram(&self, judged: &Self, vocabulary: usize, k: f64) -> f64 {
+        let loss = |pair: &(i32, i32)| {
+            let context = self.contexts.get(&pair.0).copied().unwrap_or(0) as f64;
+            let seen = self.pairs.get(pair).copied().unwrap_or(0) as f64;
+            -((seen + k) / (context + k * vocabulary as f64)).ln()
+        };
+        let pairs = judged.pairs.iter();
+        let total: f64 = pairs.map(|(pair, &n)| n as f64 * loss(pair)).sum();
+        total / (judged.all - 1) as f64
+    }
 }
 
 #[cfg(test)]
@@ -70,11 +116,22 @@ mod tests {
     const TRAIN: [i32; 5] = [0, 1, 0, 2, 0];
     const VALIDATION: [i32; 3] = [0, 1, 2];
 
+    fn counts(tokens: &[i32]) -> Counts {
+        let mut tokens = tokens.iter();
+        let length = tokens.len();
+        Counts::of(length, || Ok(*tokens.next().unwrap()), true).unwrap()
+    }
+
+    fn bigram(validation: &[i32], k: f64) -> f64 {
+        counts(&TRAIN).bigram(&counts(validation), 3, k)
+    }
+
     #[test]
     fn unigram_by_hand() {
         // b and c were each seen once in five: (1 + 1) / (5 + 3).
         let expected = -(2.0f64 / 8.0).ln();
-        assert!((unigram(&TRAIN, &VALIDATION, 3) - expected).abs() < 1e-12);
+        let got = counts(&TRAIN).unigram(&counts(&VALIDATION), 3);
+        assert!((got - expected).abs() < 1e-12);
     }
 
     #[test]
@@ -84,28 +141,27 @@ mod tests {
         let after_a = (1.0 + k) / (2.0 + 3.0 * k);
         let after_b = k / (1.0 + 3.0 * k);
         let expected = -(f64::ln(after_a) + f64::ln(after_b)) / 2.0;
-        assert!((bigram(&TRAIN, &VALIDATION, 3, k) - expected).abs() < 1e-12);
+        assert!((bigram(&VALIDATION, k) - expected).abs() < 1e-12);
     }
 
     #[test]
     fn probabilities_sum_to_one() {
         for k in PSEUDO_COUNTS {
             for context in 0..3 {
-                let total: f64 = (0..3)
-                    .map(|c| (-bigram(&TRAIN, &[context, c], 3, k)).exp())
-                    .sum();
+                let total: f64 = (0..3).map(|c| (-bigram(&[context, c], k)).exp()).sum();
                 assert!((total - 1.0).abs() < 1e-12);
             }
         }
-        let total: f64 = (0..3).map(|c| (-unigram(&TRAIN, &[0, c], 3)).exp()).sum();
-        assert!((total - 1.0).abs() < 1e-12);
     }
 
     #[test]
-    fn the_reference_takes_the_best_smoothing() {
-        let reference = Reference::new(&TRAIN, &VALIDATION, 3);
-        for k in PSEUDO_COUNTS {
-            assert!(reference.bigram <= bigram(&TRAIN, &VALIDATION, 3, k));
-        }
+    fn the_reference_is_that_of_the_split() {
+        // 18 characters to learn from, 2 to judge by.
+        let (text, vocabulary) = crate::text::Text::embedded("abcabcabcabcabcabcab").unwrap();
+        let corpus = Corpus::new(text, vocabulary, 0.1, 3).unwrap();
+        let reference = Reference::new(&corpus).unwrap();
+        // "a" then "b": seen 6 times in 18.
+        assert!((reference.unigram + (7.0f64 / 21.0).ln()).abs() < 1e-12);
+        assert!(reference.bigram.unwrap() < 0.01);
     }
 }

@@ -1,223 +1,442 @@
 //! The training loop, top to bottom.
 
-use std::f64::consts::{LN_2, PI};
+use std::f64::consts::LN_2;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use burn::module::Module;
-use burn::nn::loss::CrossEntropyLossConfig;
-use burn::optim::{AdamConfig, GradientsParams};
 use burn::tensor::Device;
+use burn::train::Interrupter;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::checkpoint;
-use crate::clip::clip_norm;
-use crate::config::Config;
-use crate::data::{Corpus, Streams};
+use crate::chart;
+use crate::checkpoint::{self, Checkpoint, Progress, write_error};
+use crate::config::TrainArgs;
+use crate::dashboard::{Dashboard, Log, Step, say};
+use crate::data::{Corpus, Streams, Window};
 use crate::error::Error;
+use crate::evaluate::{evaluate, read};
 use crate::model::{CharGru, CharGruConfig};
-use crate::progress::{Log, Progress, Step, say};
+use crate::ngram::Reference;
+use crate::schedule::learning_rate;
+use crate::step::{Learner, adam};
 
-/// Adam divides by a running scale of the gradient before it has seen many.
-const WARM_UP_STEPS: usize = 50;
-/// The cosine ends here, as a part of the peak: the last epochs still learn something.
-const FINAL_RATE: f64 = 0.05;
-
-/// The model of the epoch that validated best, for inference.
-pub struct Trained {
-    pub model: CharGru,
-    pub epoch: usize,
-    pub validation: f64,
+/// The files in the folder of a run.
+pub struct Files {
+    pub model: PathBuf,
+    pub checkpoint: PathBuf,
+    pub log: PathBuf,
+    pub loss_chart: PathBuf,
+    pub gates_chart: PathBuf,
 }
 
-/// Train a model of `sizes` on `corpus`.
+impl Files {
+    /// Makes the folder if need be: better to fail before hours of training than after.
+    pub fn create(folder: &Path) -> Result<Self, Error> {
+        fs::create_dir_all(folder).map_err(|e| write_error(folder, e))?;
+        let scratch = folder.join(format!("writable-{}", std::process::id()));
+        fs::write(&scratch, []).map_err(|e| write_error(folder, e))?;
+        fs::remove_file(&scratch).map_err(|e| write_error(folder, e))?;
+        Ok(Self {
+            model: folder.join("model.bpk"),
+            checkpoint: folder.join("checkpoint.bpk"),
+            log: folder.join("log.jsonl"),
+            loss_chart: folder.join("loss.svg"),
+            gates_chart: folder.join("gates.svg"),
+        })
+    }
+}
+
+/// The arguments that make a run what it is: a checkpoint goes on with the same ones only.
+fn identity(args: &TrainArgs, sizes: &CharGruConfig, corpus: &Corpus) -> String {
+    format!(
+        "{sizes} {} characters, validation {}, epochs {}, batch {}, seq {}, lr {}, clip {}, seed {}, \
+         check every {:?}",
+        corpus.validation_range().end,
+        args.validation,
+        args.epochs,
+        args.batch,
+        args.seq,
+        args.lr,
+        args.clip,
+        args.seed,
+        args.check_every,
+    )
+}
+
+/// Train a model of `sizes` on `corpus`; the model that validated best, for inference.
 pub fn train(
-    config: &Config,
+    args: &TrainArgs,
     sizes: &CharGruConfig,
     corpus: &Corpus,
+    reference: &Reference,
+    files: &Files,
     device: &Device,
-) -> Result<Trained, Error> {
+    stop: &Interrupter,
+) -> Result<CharGru, Error> {
     let training = device.clone().autodiff();
-    training.seed(config.seed);
-    let mut model = sizes.init(&training);
-    if let Some(path) = &config.init {
-        model = checkpoint::load(model, sizes, &corpus.vocabulary, path)?;
+    training.seed(args.seed);
+    let identity = identity(args, sizes, corpus);
+    let fresh = match &args.init {
+        Some(path) => checkpoint::load_like(path, sizes, &corpus.vocabulary, &training)?,
+        None => sizes.init(&training),
+    };
+    if let Some(path) = &args.save_init {
+        checkpoint::save(&fresh, sizes, &corpus.vocabulary, path)?;
     }
-    if let Some(path) = &config.save_init {
-        checkpoint::save(&model, sizes, &corpus.vocabulary, path)?;
+    let mut learner = Learner::new(fresh, args.clip, &training);
+    let mut at = Progress::default();
+    if args.resume {
+        let model = learner.model.clone();
+        let saved = Checkpoint::load(&files.checkpoint, &identity, model, adam(), &training)?;
+        learner.model = saved.model;
+        learner.optimizer = saved.optimizer;
+        learner.state = saved.state;
+        at = saved.progress;
+        say(&format!("going on after step {}", at.step));
     }
-    let mut log = Log::create(config.log.as_deref())?;
 
-    let streams = corpus.train_streams(config.batch, config.seq);
-    if streams.count() < config.batch {
+    let streams = corpus.train_streams(args.batch, args.seq);
+    if streams.count() < args.batch {
         say(&format!(
             "The text is short: {} streams instead of {}.",
             streams.count(),
-            config.batch
+            args.batch
         ));
     }
-    let all_steps = config.epochs * streams.full_windows(config.seq);
-    let steps = config.max_steps.map_or(all_steps, |k| k.min(all_steps));
+    let all_steps = args.epochs * streams.full_windows(args.seq);
+    let run = Run {
+        args,
+        sizes,
+        corpus,
+        files,
+        identity,
+        all_steps,
+        steps: args.max_steps.map_or(all_steps, |k| k.min(all_steps)),
+        streams,
+        judges: corpus.validation_streams(args.batch),
+        device,
+        training,
+        stop,
+    };
+    let mut log = Log::open(&files.log, at.step)?;
+    let mut dashboard = Dashboard::new(args.plain, run.steps, args.epochs, at.step, stop);
+    let result = run.learn(&mut learner, &mut at, &mut dashboard, &mut log);
+    // The terminal is given back before an error is said.
+    dashboard.finish();
+    if !at.history.is_empty() {
+        chart::losses(&at.history, reference, &files.loss_chart)?;
+    }
+    result?;
+    if at.step < run.steps {
+        let tries = at.since_best;
+        say(&format!(
+            "no improvement in {tries} validations: stopped at step {}",
+            at.step
+        ));
+    }
+    let (model, ..) = checkpoint::load(&files.model, device)?;
+    Ok(model)
+}
 
-    let cross_entropy = CrossEntropyLossConfig::new().init(&training);
-    let mut adam = AdamConfig::new().with_epsilon(1e-8).init();
-    let mut shifts = StdRng::seed_from_u64(config.seed);
-    let mut progress = Progress::new(steps);
-    let mut best: Option<Trained> = None;
-    let mut step = 0;
+/// A training run: everything about it that does not change.
+struct Run<'a> {
+    args: &'a TrainArgs,
+    sizes: &'a CharGruConfig,
+    corpus: &'a Corpus,
+    files: &'a Files,
+    identity: String,
+    /// Steps of the whole schedule.
+    all_steps: usize,
+    /// Steps to make of it.
+    steps: usize,
+    streams: Streams<'a>,
+    judges: Streams<'a>,
+    /// For inference.
+    device: &'a Device,
+    /// The same, with autodiff.
+    training: Device,
+    stop: &'a Interrupter,
+}
 
-    for epoch in 1.. {
-        let mut state = None; // the streams begin anew
-        let mut loss_sum = 0.0;
-        let mut characters = 0;
-        let start = Instant::now();
-        let shift = shifts.random_range(0..=streams.slack(config.seq));
+/// What a validation found, in nats per character.
+struct Checked {
+    line: String,
+    training: f64,
+    validation: f64,
+}
 
-        for window in streams
-            .training_windows(config.seq, shift)
-            .take(steps - step)
-        {
-            let (logits, next) = model.forward(window.inputs(&training), state);
-            state = Some(next.detach()); // the state flows on, gradients stop here
-            let loss = cross_entropy.forward(logits, window.targets(&training));
+impl Run<'_> {
+    /// All steps that are left, epoch after epoch.
+    fn learn(
+        &self,
+        learner: &mut Learner,
+        at: &mut Progress,
+        dashboard: &mut Dashboard,
+        log: &mut Log,
+    ) -> Result<(), Error> {
+        let seq = self.args.seq;
+        let windows_of_epoch = self.streams.full_windows(seq);
+        let mut speed = Speed::new();
+        while at.step < self.steps && !self.patience_is_over(at) {
+            let shift = shift(self.args.seed, at.epoch, self.streams.slack(seq));
+            let mut windows = self.streams.read(seq, shift + at.window * seq)?;
+            while at.window < windows_of_epoch && at.step < self.steps {
+                let window = windows.read()?.ok_or(Error::TextChanged)?;
+                let step = self.step(learner, at, &window)?;
+                let step = speed.of(step, window.len());
+                dashboard.step(&step);
+                log.step(&step)?;
 
-            let gradients = GradientsParams::from_grads(loss.backward(), &model);
-            let (gradients, norm) = clip_norm(&model, gradients, config.clip);
-            let rate = learning_rate(config.lr, step, all_steps);
-            model = adam.step(rate, model, gradients);
-
-            step += 1;
-            let loss = read(loss)?;
-            if !loss.is_finite() {
-                progress.finish();
-                return Err(Error::Diverged { step, loss });
+                let epoch_ends = at.window == windows_of_epoch;
+                let validate = at.step == self.steps
+                    || match self.args.check_every {
+                        Some(every) => at.step.is_multiple_of(every),
+                        None => epoch_ends,
+                    };
+                if epoch_ends {
+                    at.epoch += 1;
+                    at.window = 0;
+                    learner.state = None; // the streams begin anew
+                }
+                let stopping = self.stop.should_stop();
+                if validate || stopping {
+                    if let Some(found) = self.check(learner, at, validate)? {
+                        let line = format!("{}   {}", found.line, speed.text());
+                        dashboard.validation(found.validation, line);
+                        log.validation(at.step, found.training, found.validation)?;
+                        speed = Speed::new();
+                    }
+                    if stopping && at.step < self.steps {
+                        return Err(Error::Stopped { step: at.step });
+                    }
+                }
+                if epoch_ends || self.patience_is_over(at) {
+                    break;
+                }
             }
-            loss_sum += f64::from(loss) * window.len() as f64;
-            characters += window.len();
-            let speed = characters as f64 / start.elapsed().as_secs_f64();
-            progress.step(epoch, loss, speed);
-            log.write(&Step {
-                step,
-                epoch,
-                loss,
-                gradient_norm: read(norm)?,
-                learning_rate: rate,
-            })?;
         }
+        Ok(())
+    }
 
-        let speed = characters as f64 / start.elapsed().as_secs_f64();
-        let valid = model.valid();
-        let validation = evaluate(
-            &valid,
-            corpus.validation_streams(config.batch),
-            config.seq,
-            device,
+    fn patience_is_over(&self, at: &Progress) -> bool {
+        let patience = self.args.patience;
+        patience.is_some_and(|patience| at.since_best >= patience)
+    }
+
+    /// Learns a window.
+    fn step(
+        &self,
+        learner: &mut Learner,
+        at: &mut Progress,
+        window: &Window,
+    ) -> Result<Step, Error> {
+        // Dropout is a number of the seed and the step alone, so that a resumed run draws the same.
+        let golden = 0x9e37_79b9_7f4a_7c15; // spreads the steps over all seeds
+        self.training
+            .seed(self.args.seed ^ (at.step as u64 + 1).wrapping_mul(golden));
+        let rate = learning_rate(self.args.lr, at.step, self.all_steps);
+        let outcome = learner.step(window, rate, &self.training);
+        at.step += 1;
+        at.window += 1;
+        let loss = read(outcome.loss)?;
+        if !loss.is_finite() {
+            let step = at.step;
+            return Err(Error::Diverged { step, loss });
+        }
+        at.loss_sum += f64::from(loss) * window.len() as f64;
+        at.characters += window.len();
+        Ok(Step {
+            step: at.step,
+            epoch: at.epoch + 1,
+            loss,
+            gradient_norm: read(outcome.gradient_norm)?,
+            learning_rate: rate,
+            characters_per_second: 0.0,
+        })
+    }
+
+    /// Validates, if it is time to, keeps the best model, and saves a checkpoint.
+    fn check(
+        &self,
+        learner: &Learner,
+        at: &mut Progress,
+        validate: bool,
+    ) -> Result<Option<Checked>, Error> {
+        let checked = match validate {
+            true => Some(self.validate(&learner.model.valid(), at)?),
+            false => None,
+        };
+        let checkpoint = Checkpoint {
+            model: learner.model.clone(),
+            optimizer: learner.optimizer.clone(),
+            state: learner.state.clone(),
+            progress: at.clone(),
+        };
+        let vocabulary = &self.corpus.vocabulary;
+        checkpoint.save(
+            self.sizes,
+            vocabulary,
+            &self.identity,
+            &self.files.checkpoint,
         )?;
-        progress.say(&format!(
-            "epoch {epoch:>3}   training {:.3}   validation {validation:.3} nats, {:.3} bits per \
-             character   {:.1}k characters/s",
-            loss_sum / characters as f64,
-            validation / LN_2,
-            speed / 1000.0,
-        ));
-        if best
-            .as_ref()
-            .is_none_or(|best| validation < best.validation)
-        {
-            best = Some(Trained {
-                model: valid,
-                epoch,
-                validation,
-            });
+        Ok(checked)
+    }
+
+    fn validate(&self, model: &CharGru, at: &mut Progress) -> Result<Checked, Error> {
+        let validation = evaluate(model, &self.judges, self.args.seq, self.device)?;
+        let training = at.loss_sum / at.characters.max(1) as f64;
+        (at.loss_sum, at.characters) = (0.0, 0);
+        at.history.push((at.step, training, validation));
+        at.since_best += 1;
+        if at.best.is_none_or(|(best, _)| validation < best) {
+            at.best = Some((validation, at.step));
+            at.since_best = 0;
+            let vocabulary = &self.corpus.vocabulary;
+            checkpoint::save(model, self.sizes, vocabulary, &self.files.model)?;
         }
-        if step == steps {
-            break;
+        let place = match self.args.check_every {
+            Some(_) => format!("step {:>6}", at.step),
+            None => format!("epoch {:>3}", at.epoch),
+        };
+        let line = format!(
+            "{place}   training {training:.3}   validation {validation:.3} nats, {:.3} bits per \
+             character",
+            validation / LN_2
+        );
+        Ok(Checked {
+            line,
+            training,
+            validation,
+        })
+    }
+}
+
+/// Where the windows of an epoch begin: a number of the seed and the epoch alone, so that a
+/// resumed run draws the same.
+fn shift(seed: u64, epoch: usize, slack: usize) -> usize {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut shift = 0;
+    for _ in 0..=epoch {
+        shift = rng.random_range(0..=slack);
+    }
+    shift
+}
+
+/// Characters per second, since the last validation.
+struct Speed {
+    start: Instant,
+    characters: usize,
+}
+
+impl Speed {
+    fn new() -> Self {
+        Self {
+            start: Instant::now(),
+            characters: 0,
         }
     }
-    progress.finish();
-    Ok(best.expect("there is at least one epoch"))
-}
 
-/// Mean loss in nats per character; the state is carried through the streams here too.
-fn evaluate(
-    model: &CharGru,
-    streams: Streams<'_>,
-    seq: usize,
-    device: &Device,
-) -> Result<f64, Error> {
-    let cross_entropy = CrossEntropyLossConfig::new().init(device);
-    let mut state = None;
-    let mut loss_sum = 0.0;
-    let mut characters = 0;
-    for window in streams.all_windows(seq) {
-        let (logits, next) = model.forward(window.inputs(device), state);
-        state = Some(next);
-        let loss = read(cross_entropy.forward(logits, window.targets(device)))?;
-        loss_sum += f64::from(loss) * window.len() as f64;
-        characters += window.len();
+    fn of(&mut self, step: Step, characters: usize) -> Step {
+        self.characters += characters;
+        Step {
+            characters_per_second: self.per_second(),
+            ..step
+        }
     }
-    Ok(loss_sum / characters as f64)
-}
 
-/// Linear warm-up to `peak`, then half a cosine down, for the step after `step` steps of `steps`.
-fn learning_rate(peak: f64, step: usize, steps: usize) -> f64 {
-    let warm_up = ((step + 1) as f64 / WARM_UP_STEPS as f64).min(1.0);
-    let cosine = (1.0 + (PI * step as f64 / steps as f64).cos()) / 2.0;
-    peak * warm_up * (FINAL_RATE + (1.0 - FINAL_RATE) * cosine)
-}
+    fn per_second(&self) -> f64 {
+        self.characters as f64 / self.start.elapsed().as_secs_f64().max(1e-9)
+    }
 
-fn read(scalar: burn::tensor::Tensor<1>) -> Result<f32, Error> {
-    scalar
-        .try_into_scalar()
-        .map_err(|reason| Error::Device(reason.to_string()))
+    fn text(&self) -> String {
+        format!("{:.1}k characters/s", self.per_second() / 1000.0)
+    }
 }
 
 #[cfg(all(test, feature = "flex"))]
 mod tests {
     use super::*;
+    use crate::config::Cli;
+    use crate::text::Text;
     use clap::Parser;
-    use std::fs;
 
-    /// Train a tiny model with some more arguments; the log of its steps and its last loss.
-    fn run(folder: &std::path::Path, arguments: &[&str]) -> (String, f64) {
-        let log = folder.join("log");
-        let mut all: Vec<&str> = "char-gru --embed 8 --hidden 16 --dropout 0 --batch 4 --seq 16 \
-                                  --epochs 8 --lr 2e-2 --log"
+    fn args(folder: &Path, more: &[&str]) -> TrainArgs {
+        let out = folder.to_str().unwrap();
+        let mut all: Vec<&str> = "char-gru --embed 8 --hidden 16 --dropout 0.2 --batch 4 --seq 16 \
+                                  --epochs 6 --lr 2e-2 --plain --out"
             .split_whitespace()
             .collect();
-        all.push(log.to_str().unwrap());
-        all.extend(arguments);
-        let config = Config::parse_from(all);
-        let corpus = Corpus::new(&"a rose is a rose. ".repeat(60), 0.1, 16).unwrap();
-        let sizes = CharGruConfig::new(corpus.vocabulary.len(), 8, 16, 1, config.dropout);
-        let trained = train(&config, &sizes, &corpus, &Device::flex()).unwrap();
-        (fs::read_to_string(log).unwrap(), trained.validation)
+        all.push(out);
+        all.extend(more);
+        Cli::parse_from(all).train
     }
 
-    /// Without dropout, and with parameters from a file, no random number of the backend is left:
-    /// those come from one generator that other tests draw from at the same time.
+    fn run(folder: &Path, more: &[&str], stop: &Interrupter) -> (String, Result<(), Error>) {
+        let args = args(folder, more);
+        let text: &'static str = "a rose is a rose. ".repeat(60).leak();
+        let (text, vocabulary) = Text::embedded(text).unwrap();
+        let corpus = Corpus::new(text, vocabulary, 0.1, 16).unwrap();
+        let sizes = CharGruConfig::new(corpus.vocabulary.len(), 8, 16, 1, args.dropout);
+        let reference = Reference::new(&corpus).unwrap();
+        let files = Files::create(folder).unwrap();
+        let device = Device::flex();
+        let trained = train(&args, &sizes, &corpus, &reference, &files, &device, stop);
+        // How fast a step was is no part of what it computed.
+        let log = fs::read_to_string(files.log).unwrap();
+        let lines = log.lines().map(|line| {
+            let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
+            line.as_object_mut()
+                .unwrap()
+                .remove("characters_per_second");
+            line.to_string()
+        });
+        (lines.collect::<Vec<_>>().join("\n"), trained.map(|_| ()))
+    }
+
+    /// One test, because the backend has one generator of random numbers for all threads.
     #[test]
-    fn training_learns_and_repeats_itself() {
+    fn training_learns_repeats_itself_and_resumes_to_the_same_losses() {
         let folder = std::env::temp_dir().join(format!("char-gru-train-{}", std::process::id()));
+        let folder_of = |name: &str| folder.join(name);
+        let go = Interrupter::new();
+        let start = folder_of("start.bpk");
+        let start = start.to_str().unwrap();
         fs::create_dir_all(&folder).unwrap();
-        let file = |name: &str| folder.join(name).to_str().unwrap().to_string();
-        let (start, other) = (file("start"), file("other"));
 
-        let (first, validation) = run(&folder, &["--save-init", &start]);
-        assert!(validation < 0.5, "{validation}");
-        assert!(first.lines().count() > 50);
-        run(&folder, &["--seed", "2", "--save-init", &other]);
-        assert_eq!(run(&folder, &["--init", &start]).0, first);
-        assert_ne!(run(&folder, &["--init", &other]).0, first);
+        let (whole, result) = run(&folder_of("a"), &["--save-init", start], &go);
+        result.unwrap();
+        let last: serde_json::Value = serde_json::from_str(whole.lines().last().unwrap()).unwrap();
+        assert!(last["validation"].as_f64().unwrap() < 0.5, "{last}");
+        assert!(folder_of("a").join("loss.svg").exists());
+
+        let (again, _) = run(&folder_of("b"), &["--init", start], &go);
+        assert_eq!(again, whole);
+
+        // Stopped after every few steps, in the middle of epochs too, and resumed each time.
+        let broken = folder_of("c");
+        let mut resume: Vec<&str> = vec!["--init", start];
+        let mut breaks = 0;
+        let resumed = loop {
+            let stop = Interrupter::new();
+            if breaks < 5 {
+                stop.stop(None); // after one step
+            }
+            let (log, result) = run(&broken, &resume, &stop);
+            resume = vec!["--resume"];
+            match result {
+                Ok(()) => break log,
+                Err(Error::Stopped { .. }) => breaks += 1,
+                Err(other) => panic!("{other}"),
+            }
+        };
+        assert_eq!(breaks, 5);
+        assert_eq!(resumed, whole);
+
+        let (_, other) = run(&broken, &["--resume", "--seed", "8"], &go);
+        assert!(other.unwrap_err().to_string().contains("other arguments"));
         fs::remove_dir_all(&folder).unwrap();
-    }
-
-    #[test]
-    fn the_learning_rate_rises_and_falls() {
-        let rate = |step| learning_rate(1.0, step, 1000);
-        assert!((rate(0) - 0.02).abs() < 1e-4);
-        assert!(rate(49) > 0.99);
-        assert!((rate(500) - 0.525).abs() < 1e-9);
-        assert!((rate(1000) - FINAL_RATE).abs() < 1e-9);
     }
 }

@@ -93,6 +93,11 @@ impl TestBackend {
         format!("{}-{dtype}", self.name)
     }
 
+    /// How much wider than on a CPU.
+    pub fn tolerance_factor(&self) -> f64 {
+        self.tolerance_factor
+    }
+
     /// A tolerance that holds on a CPU, widened to what holds here.
     pub fn tolerance(&self, on_cpu: Tolerance) -> Tolerance {
         on_cpu.times(self.tolerance_factor)

@@ -12,6 +12,7 @@ pub mod noise;
 pub mod options;
 pub mod oracle;
 pub mod pytorch_model;
+pub mod replay;
 pub mod runs;
 pub mod tracking;
 pub mod train;

@@ -106,6 +106,49 @@ pub(crate) fn sequence_as(
     })
 }
 
+/// What happened inside a sequence: the states and the three gates after their activations, each
+/// `[N,T,H]` or `[T,N,H]`.
+#[derive(Debug, Clone)]
+#[allow(missing_docs)] // The names are those of the gates.
+pub struct GruGates {
+    pub states: Tensor<3>,
+    pub reset: Tensor<3>,
+    pub update: Tensor<3>,
+    pub candidate: Tensor<3>,
+}
+
+/// [`gru_sequence`] with its gates, to look at: all results are constants to autodiff.
+///
+/// # Panics
+/// As [`gru_sequence`].
+pub fn gru_gates(
+    x: Tensor<3>,
+    h0: Option<Tensor<2>>,
+    weights: &GruWeights,
+    spec: &GruSpec,
+) -> GruGates {
+    let options = GruOptions {
+        h0,
+        ..Default::default()
+    };
+    let mut gates = None;
+    let run = |inputs| {
+        let forward = Dispatch::gru_states_and_gates(inputs, *spec);
+        gates = Some(Tensor::<3>::from_dispatch(forward.gates));
+        forward.states
+    };
+    let (states, _) = sequence_by("gru_gates", x, options, weights, spec, run);
+    let gates = gates.expect("the sequence was run");
+    let [_, _, h] = states.dims();
+    let gate = |k: usize| gates.clone().narrow(2, k * h, h);
+    GruGates {
+        states,
+        reset: gate(0),
+        update: gate(1),
+        candidate: gate(2),
+    }
+}
+
 /// Runs one step of a GRU: `x [N,I]` and `h [N,H]` (zeros if absent) to the new state `[N,H]`.
 ///
 /// The layout and direction of `spec` play no part.

@@ -28,6 +28,7 @@
 //! - [`composed`]: the specification, made of Burn's own operations.
 //! - [`convert`]: weights of PyTorch, Keras, ONNX, TensorFlow, oneDNN, cuDNN and Burn's own modules,
 //!   both ways.
+//! - [`conventions`]: where GRUs differ, what each system does, and what proves it.
 //! - [`tensorflow`], [`mps_graph`]: two operators of other systems under their own signatures.
 //!
 //! # Features
@@ -44,6 +45,8 @@ mod autodiff;
 mod backend;
 pub mod composed;
 pub mod convert;
+#[doc = include_str!("../CONVENTIONS.md")]
+pub mod conventions {}
 #[cfg(any(feature = "ndarray", feature = "flex"))]
 mod cpu;
 pub mod mps_graph;
@@ -54,7 +57,7 @@ mod steps;
 pub mod tensorflow;
 
 pub use self::{
-    api::{GruOptions, GruWeights, gru_cell, gru_sequence, gru_sequence_with},
+    api::{GruGates, GruOptions, GruWeights, gru_cell, gru_gates, gru_sequence, gru_sequence_with},
     backend::{GruBackend, GruForward, GruGradients, GruInputs, OptionalTensor, Wanted},
     nn::{GruBlock, GruBlockConfig, GruInitializer, GruLayer, GruLayerOptions},
     steps::Steps,

@@ -2,8 +2,8 @@
 
 use super::GruLayer;
 use crate::{
-    GruOptions, Steps,
-    api::cell_by,
+    GruGates, GruOptions, Steps,
+    api::{cell_by, gru_gates},
     shape::expect,
     spec::{Direction, Layout},
 };
@@ -174,6 +174,37 @@ impl GruBlock {
             };
         }
         (x, Tensor::stack(finals, 0))
+    }
+
+    /// What happens inside while [`forward`](Self::forward) runs without noise: the states and
+    /// gates of every layer and direction, in the order of [`layers`](Self::layers). To look at:
+    /// constants to autodiff.
+    ///
+    /// # Panics
+    /// As [`forward`](Self::forward).
+    pub fn gates(&self, x: Tensor<3>, state: Option<Tensor<3>>) -> Vec<GruGates> {
+        const OP: &str = "GruBlock::gates";
+        let [first, second, features] = x.dims();
+        let (layout, n) = match self.batch_first {
+            true => (Layout::BatchMajor, first),
+            false => (Layout::TimeMajor, second),
+        };
+        self.expect_features(OP, features, || format!("x is {:?}", x.dims()));
+        let states = self.split_state(OP, n, state);
+        let mut x = x;
+        let mut all = Vec::with_capacity(self.layers.len());
+        for layer in self.layers.chunks_exact(self.directions()) {
+            let mut outputs = Vec::with_capacity(layer.len());
+            for direction in layer {
+                let h0 = states.as_ref().map(|s| s[all.len()].clone());
+                let spec = direction.spec.with_layout(layout);
+                let gates = gru_gates(x.clone(), h0, &direction.weights(), &spec);
+                outputs.push(gates.states.clone());
+                all.push(gates);
+            }
+            x = Tensor::cat(outputs, 2);
+        }
+        all
     }
 
     /// Runs every layer over one step, for streaming: as one step of [`forward`](Self::forward),

@@ -1,0 +1,283 @@
+//! What one sees: burn-train's dashboard on a terminal, a bar or plain lines elsewhere, and the
+//! log of steps.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use burn::train::Interrupter;
+use burn::train::metric::{
+    MetricAttributes, MetricDefinition, MetricEntry, MetricId, NumericAttributes, NumericEntry,
+    SerializedEntry,
+};
+use burn::train::renderer::tui::TuiMetricsRendererWrapper;
+use burn::train::renderer::{MetricState, MetricsRenderer};
+use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+
+use crate::checkpoint::write_error;
+use crate::error::Error;
+
+/// Often enough to see that it lives, seldom enough for a log file.
+const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Print a line. A reader that went away must not end the training, so failure is ignored.
+pub fn say(line: &str) {
+    if cfg!(test) {
+        println!("{line}"); // which the test harness can hold back
+    } else {
+        let _ = writeln!(io::stdout(), "{line}");
+    }
+}
+
+/// One step of training.
+pub struct Step {
+    pub step: usize,
+    pub epoch: usize,
+    pub loss: f32,
+    pub gradient_norm: f32,
+    pub learning_rate: f64,
+    pub characters_per_second: f64,
+}
+
+/// How a training run is shown.
+pub enum Dashboard {
+    /// burn-train's, over the whole terminal; `q` stops there.
+    Full {
+        renderer: Box<dyn MetricsRenderer>,
+        said: Vec<String>,
+        epoch: usize,
+    },
+    /// A bar, or a line now and then where there is no terminal.
+    Plain {
+        bar: ProgressBar,
+        last_line: Instant,
+    },
+}
+
+const LOSS: &str = "Loss";
+const RATE: &str = "Learning rate";
+const NORM: &str = "Gradient norm";
+const SPEED: &str = "Characters/s";
+
+impl Dashboard {
+    /// For `steps` steps in `epochs` epochs, of which `done` are made. A stop asked for in the
+    /// dashboard reaches `interrupter`.
+    pub fn new(plain: bool, steps: usize, epochs: usize, done: usize, stop: &Interrupter) -> Self {
+        if !plain && io::stdout().is_terminal() && io::stdin().is_terminal() {
+            let mut renderer: Box<dyn MetricsRenderer> =
+                Box::new(TuiMetricsRendererWrapper::new(stop.clone(), None));
+            for (name, unit, higher_is_better) in [
+                (LOSS, Some("nats"), false),
+                (RATE, None, false),
+                (NORM, None, false),
+                (SPEED, None, true),
+            ] {
+                let attributes = NumericAttributes {
+                    unit: unit.map(str::to_string),
+                    higher_is_better,
+                };
+                renderer.register_metric(MetricDefinition {
+                    metric_id: id(name),
+                    name: Arc::new(name.to_string()),
+                    description: None,
+                    attributes: MetricAttributes::Numeric(attributes),
+                });
+            }
+            renderer.start(epochs, 0, Some(steps), Some("char-gru"));
+            renderer.start_split("train", steps);
+            return Self::Full {
+                renderer,
+                said: Vec::new(),
+                epoch: 0,
+            };
+        }
+        let style = ProgressStyle::with_template("{percent:>3}% {wide_bar} {msg}  {eta} left")
+            .expect("the template is well formed");
+        let bar = ProgressBar::new(steps as u64).with_style(style);
+        bar.set_position(done as u64);
+        bar.reset_eta();
+        Self::Plain {
+            bar,
+            last_line: Instant::now(),
+        }
+    }
+
+    /// One more step was made.
+    pub fn step(&mut self, of: &Step) {
+        match self {
+            Self::Full {
+                renderer, epoch, ..
+            } => {
+                if of.epoch != *epoch {
+                    *epoch = of.epoch;
+                    renderer.update_epoch(of.epoch);
+                }
+                for (name, value) in [
+                    (LOSS, f64::from(of.loss)),
+                    (RATE, of.learning_rate),
+                    (NORM, f64::from(of.gradient_norm)),
+                    (SPEED, of.characters_per_second),
+                ] {
+                    renderer.update_train(state(name, value));
+                }
+                renderer.update_split(of.step);
+            }
+            Self::Plain { bar, last_line } => {
+                let state = format!(
+                    "epoch {}  loss {:.3}  {:.1}k characters/s",
+                    of.epoch,
+                    of.loss,
+                    of.characters_per_second / 1000.0
+                );
+                bar.set_position(of.step as u64);
+                bar.set_message(state.clone());
+                if bar.is_hidden() && last_line.elapsed() >= PLAIN_INTERVAL {
+                    *last_line = Instant::now();
+                    let _ = writeln!(
+                        io::stderr(),
+                        "step {}/{}  {state}  {} left",
+                        bar.position(),
+                        bar.length().unwrap_or_default(),
+                        HumanDuration(bar.eta())
+                    );
+                }
+            }
+        }
+    }
+
+    /// A validation was made.
+    pub fn validation(&mut self, loss: f64, line: String) {
+        match self {
+            Self::Full { renderer, said, .. } => {
+                renderer.update_valid(state(LOSS, loss));
+                said.push(line);
+            }
+            Self::Plain { bar, .. } => bar.suspend(|| say(&line)),
+        }
+    }
+
+    /// Gives the terminal back, and says there what the dashboard covered.
+    pub fn finish(self) {
+        match self {
+            Self::Full {
+                mut renderer, said, ..
+            } => {
+                renderer.end_split();
+                drop(renderer);
+                said.iter().for_each(|line| say(line));
+            }
+            Self::Plain { bar, .. } => bar.finish_and_clear(),
+        }
+    }
+}
+
+fn id(name: &str) -> MetricId {
+    MetricId::new(Arc::new(name.to_string()))
+}
+
+fn state(name: &str, value: f64) -> MetricState {
+    let formatted = SerializedEntry::new(format!("{value:.4}"), value.to_string());
+    let entry = MetricEntry::new(id(name), formatted);
+    MetricState::Numeric(entry, Some(NumericEntry::Value(value)))
+}
+
+/// A file of JSON lines, one per step and one per validation.
+pub struct Log {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl Log {
+    /// Start a file at `path`, or go on with one whose lines after `step` are taken back.
+    pub fn open(path: &Path, step: usize) -> Result<Self, Error> {
+        let failed = |reason: io::Error| write_error(path, reason);
+        let kept = match step {
+            0 => String::new(),
+            _ => {
+                let text = fs::read_to_string(path).unwrap_or_default();
+                let lines = text.lines().filter(|line| {
+                    let line: Option<Value> = serde_json::from_str(line).ok();
+                    line.and_then(|l| l["step"].as_u64())
+                        .is_some_and(|s| s <= step as u64)
+                });
+                lines.flat_map(|line| [line, "\n"]).collect()
+            }
+        };
+        let mut file = BufWriter::new(File::create(path).map_err(failed)?);
+        file.write_all(kept.as_bytes()).map_err(failed)?;
+        file.flush().map_err(failed)?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            file,
+        })
+    }
+
+    /// Append a step.
+    pub fn step(&mut self, of: &Step) -> Result<(), Error> {
+        self.line(&json!({
+            "step": of.step,
+            "epoch": of.epoch,
+            "loss": of.loss,
+            "gradient_norm": of.gradient_norm,
+            "learning_rate": of.learning_rate,
+            "characters_per_second": of.characters_per_second.round(),
+        }))
+    }
+
+    /// Append a validation.
+    pub fn validation(&mut self, step: usize, training: f64, loss: f64) -> Result<(), Error> {
+        self.line(&json!({"step": step, "training": training, "validation": loss}))
+    }
+
+    /// Flushed line by line, so that the file can be followed and survives a kill.
+    fn line(&mut self, line: &Value) -> Result<(), Error> {
+        writeln!(self.file, "{line}")
+            .and_then(|()| self.file.flush())
+            .map_err(|reason| write_error(&self.path, reason))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resumed_log_takes_back_what_comes_after() {
+        let name = format!("char-gru-log-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let step = |step| Step {
+            step,
+            epoch: 1,
+            loss: 0.5,
+            gradient_norm: 1.0,
+            learning_rate: 0.1,
+            characters_per_second: 10.0,
+        };
+        let mut log = Log::open(&path, 0).unwrap();
+        for k in 1..=5 {
+            log.step(&step(k)).unwrap();
+        }
+        log.validation(5, 0.4, 0.6).unwrap();
+        drop(log);
+        // A line that a kill cut off.
+        let mut text = fs::read_to_string(&path).unwrap();
+        text.push_str("{\"step\":6,\"lo");
+        fs::write(&path, text).unwrap();
+        let mut log = Log::open(&path, 3).unwrap();
+        log.step(&step(4)).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let steps: Vec<u64> = text
+            .lines()
+            .map(|line| {
+                serde_json::from_str::<Value>(line).unwrap()["step"]
+                    .as_u64()
+                    .unwrap()
+            })
+            .collect();
+        assert_eq!(steps, [1, 2, 3, 4]);
+        fs::remove_file(path).unwrap();
+    }
+}

@@ -1,0 +1,37 @@
+//! The loss of a text under a model.
+
+use burn::nn::loss::CrossEntropyLossConfig;
+use burn::tensor::{Device, Tensor};
+
+use crate::data::Streams;
+use crate::error::Error;
+use crate::model::CharGru;
+
+/// Mean loss in nats per character; the state is carried through the streams.
+pub fn evaluate(
+    model: &CharGru,
+    streams: &Streams<'_>,
+    seq: usize,
+    device: &Device,
+) -> Result<f64, Error> {
+    let cross_entropy = CrossEntropyLossConfig::new().init(device);
+    let mut state = None;
+    let mut loss_sum = 0.0;
+    let mut characters = 0;
+    let mut windows = streams.read_all(seq)?;
+    while let Some(window) = windows.read()? {
+        let (logits, next) = model.forward(window.inputs(device), state);
+        state = Some(next);
+        let loss = read(cross_entropy.forward(logits, window.targets(device)))?;
+        loss_sum += f64::from(loss) * window.len() as f64;
+        characters += window.len();
+    }
+    Ok(loss_sum / characters as f64)
+}
+
+/// A number from the device.
+pub fn read(scalar: Tensor<1>) -> Result<f32, Error> {
+    scalar
+        .try_into_scalar()
+        .map_err(|reason| Error::Device(reason.to_string()))
+}

@@ -1,0 +1,187 @@
+//! A model under PyTorch's names: `embedding.weight`, `gru.weight_ih_l0`, …, `head.weight`,
+//! `head.bias`.
+//!
+//! A tied model has no `head.weight`, as a tied PyTorch model has it twice. The characters go along
+//! as `characters`, one code point each, so that a file comes back whole.
+
+use burn::module::Param;
+use burn::tensor::{Device, Tensor, TensorData};
+use gru_op::convert::{ConvertError, StateDict, pytorch};
+
+use crate::error::Error;
+use crate::model::{CharGru, CharGruConfig};
+use crate::vocabulary::Vocabulary;
+
+const EMBEDDING: &str = "embedding.weight";
+const GRU: &str = "gru.";
+const HEAD: &str = "head.weight";
+const BIAS: &str = "head.bias";
+const CHARACTERS: &str = "characters";
+
+/// The model's parameters.
+pub fn export(model: &CharGru, vocabulary: &Vocabulary) -> Result<StateDict, Error> {
+    let mut dict = pytorch::export(&model.gru, GRU)?;
+    dict.insert(EMBEDDING, data(EMBEDDING, model.embedding.weight.val())?);
+    if let Some(head) = &model.head {
+        dict.insert(HEAD, data(HEAD, head.weight.val().transpose())?);
+        if let Some(bias) = &head.bias {
+            dict.insert(BIAS, data(BIAS, bias.val())?);
+        }
+    }
+    if let Some(bias) = &model.bias {
+        dict.insert(BIAS, data(BIAS, bias.val())?);
+    }
+    // Every code point is a whole number that float32 holds.
+    let characters: Vec<f32> = vocabulary
+        .characters()
+        .chars()
+        .map(|c| c as u32 as f32)
+        .collect();
+    let shape = [characters.len()];
+    dict.insert(CHARACTERS, TensorData::new(characters, shape));
+    Ok(dict)
+}
+
+/// The characters that an exported file brings along.
+pub fn characters(dict: &StateDict) -> Option<Vocabulary> {
+    let codes: Vec<f32> = dict
+        .get(CHARACTERS)?
+        .clone()
+        .convert::<f32>()
+        .try_into_vec()
+        .ok()?;
+    let characters: Option<Vec<char>> = codes.iter().map(|&c| char::from_u32(c as u32)).collect();
+    Vocabulary::new(characters?).ok()
+}
+
+/// A model of these parameters, with the sizes that they have.
+pub fn import(
+    dict: &StateDict,
+    vocabulary: &Vocabulary,
+    device: &Device,
+) -> Result<(CharGru, CharGruConfig), Error> {
+    let config = pytorch::config(dict, GRU)?.with_batch_first(true);
+    let [v, embed] = shape(dict, EMBEDDING)?;
+    let tied = dict.get(HEAD).is_none();
+    let sizes =
+        CharGruConfig::new(v, embed, config.d_hidden, config.num_layers, 0.0).with_tied(tied);
+    if vocabulary.len() != v {
+        return Err(wrong(EMBEDDING, &[vocabulary.len(), embed], &[v, embed]));
+    }
+    if config.d_input != embed || config.bidirectional || (tied && embed != config.d_hidden) {
+        let expected = [3 * config.d_hidden, embed];
+        let name = format!("{GRU}weight_ih_l0");
+        return Err(wrong(
+            &name,
+            &expected,
+            &[3 * config.d_hidden, config.d_input],
+        ));
+    }
+    let mut model = sizes.init(device);
+    model.gru = pytorch::import(dict, GRU, &config, device)?;
+    model.embedding.weight = parameter(dict, EMBEDDING, [v, embed], device)?;
+    if let Some(head) = &mut model.head {
+        let rows: Param<Tensor<2>> = parameter(dict, HEAD, [v, sizes.hidden], device)?;
+        head.weight = Param::from_tensor(rows.val().transpose().detach());
+        head.bias = Some(parameter(dict, BIAS, [v], device)?);
+    } else {
+        model.bias = Some(parameter(dict, BIAS, [v], device)?);
+    }
+    Ok((model, sizes))
+}
+
+fn data<const D: usize>(name: &str, tensor: Tensor<D>) -> Result<TensorData, Error> {
+    let read = tensor.try_into_data();
+    read.map_err(|reason| Error::Device(format!("{name}: {reason}")))
+}
+
+fn parameter<const D: usize>(
+    dict: &StateDict,
+    name: &str,
+    expected: [usize; D],
+    device: &Device,
+) -> Result<Param<Tensor<D>>, Error> {
+    let found = shape::<D>(dict, name)?;
+    if found != expected {
+        return Err(wrong(name, &expected, &found));
+    }
+    let data = dict.get(name).expect("its shape was just read").clone();
+    if !data.dtype().is_float() {
+        let (name, actual) = (name.to_string(), data.dtype());
+        return Err(ConvertError::DType { name, actual }.into());
+    }
+    Ok(Param::from_tensor(Tensor::from_data(data, device)))
+}
+
+fn shape<const D: usize>(dict: &StateDict, name: &str) -> Result<[usize; D], Error> {
+    let missing = || ConvertError::MissingKey { key: name.into() };
+    let shape = dict.get(name).ok_or_else(missing)?.shape();
+    let rank = |_| ConvertError::Rank {
+        name: name.into(),
+        expected: D,
+        actual: shape.to_vec(),
+    };
+    Ok(<[usize; D]>::try_from(shape.as_slice()).map_err(rank)?)
+}
+
+fn wrong(name: &str, expected: &[usize], actual: &[usize]) -> Error {
+    Error::Convert(ConvertError::Shape {
+        name: name.into(),
+        expected: expected.to_vec(),
+        actual: actual.to_vec(),
+    })
+}
+
+#[cfg(all(test, feature = "flex"))]
+mod tests {
+    use super::*;
+    use burn::module::Module;
+
+    #[test]
+    fn a_model_goes_out_and_comes_back() {
+        let device = Device::flex();
+        let vocabulary = Vocabulary::new("abé".chars().collect()).unwrap();
+        for tied in [false, true] {
+            let sizes = CharGruConfig::new(3, 4, 4, 2, 0.0).with_tied(tied);
+            let model = sizes.init(&device);
+            let dict = export(&model, &vocabulary).unwrap();
+            assert_eq!(dict.get(HEAD).is_none(), tied);
+            assert_eq!(characters(&dict), Some(vocabulary.clone()));
+            let (back, read) = import(&dict, &vocabulary, &device).unwrap();
+            assert_eq!(read, sizes);
+            let parameters = |model: CharGru| {
+                let dict = export(&model, &vocabulary).unwrap();
+                let keys: Vec<String> = dict.keys().map(String::from).collect();
+                keys.into_iter()
+                    .map(|k| (dict.get(&k).cloned(), k))
+                    .collect::<Vec<_>>()
+            };
+            assert_eq!(back.num_params(), model.num_params());
+            assert_eq!(parameters(back), parameters(model));
+        }
+    }
+
+    #[test]
+    fn a_foreign_file_is_refused() {
+        let device = Device::flex();
+        let vocabulary = Vocabulary::new("abé".chars().collect()).unwrap();
+        let model = CharGruConfig::new(3, 4, 4, 1, 0.0).init(&device);
+        let mut dict = export(&model, &vocabulary).unwrap();
+        let more = Vocabulary::new("abcd".chars().collect()).unwrap();
+        let error = import(&dict, &more, &device).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("embedding.weight: expected shape [4, 4]"),
+            "{error}"
+        );
+        dict.insert(BIAS, TensorData::zeros::<f32, _>([4]));
+        let error = import(&dict, &vocabulary, &device).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("head.bias: expected shape [3], got [4]"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,101 @@
+//! Characters and their tokens.
+
+use std::collections::HashMap;
+
+use crate::error::Error;
+
+/// A model of more characters than this would be an embedding and little else.
+const LARGEST: usize = 1 << 16;
+
+/// The distinct characters of a text, in order; a token is an index into them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Vocabulary {
+    characters: Vec<char>,
+    tokens: HashMap<char, i32>,
+}
+
+impl Vocabulary {
+    /// Two or more distinct characters, in order.
+    pub fn new(characters: Vec<char>) -> Result<Self, Error> {
+        match characters[..] {
+            [] => return Err(Error::EmptyText),
+            [only] => return Err(Error::SingleCharacter(only)),
+            _ if characters.len() > LARGEST => {
+                return Err(Error::TooManyCharacters {
+                    found: characters.len(),
+                    largest: LARGEST,
+                });
+            }
+            _ => {}
+        }
+        let tokens = (0..).zip(&characters).map(|(i, &c)| (c, i)).collect();
+        Ok(Self { characters, tokens })
+    }
+
+    /// V.
+    #[allow(clippy::len_without_is_empty)] // It never is.
+    pub fn len(&self) -> usize {
+        self.characters.len()
+    }
+
+    /// The token of a character.
+    pub fn token(&self, character: char) -> Option<i32> {
+        self.tokens.get(&character).copied()
+    }
+
+    /// The tokens of `text`, or the characters of it that have none.
+    pub fn encode(&self, text: &str) -> Result<Vec<i32>, Error> {
+        let mut unknown: Vec<char> = text.chars().filter(|&c| self.token(c).is_none()).collect();
+        if unknown.is_empty() {
+            return Ok(text.chars().filter_map(|c| self.token(c)).collect());
+        }
+        unknown.sort_unstable();
+        unknown.dedup();
+        Err(Error::UnknownCharacters(unknown))
+    }
+
+    /// The character of a token.
+    pub fn character(&self, token: usize) -> char {
+        self.characters[token]
+    }
+
+    /// All characters in the order of their tokens.
+    pub fn characters(&self) -> String {
+        self.characters.iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_ranks() {
+        let vocabulary = Vocabulary::new("abé".chars().collect()).unwrap();
+        assert_eq!(vocabulary.encode("éab").unwrap(), [2, 0, 1]);
+        assert_eq!(vocabulary.character(2), 'é');
+        assert_eq!(vocabulary.characters(), "abé");
+    }
+
+    #[test]
+    fn unknown_characters_are_named_once() {
+        let vocabulary = Vocabulary::new("ab".chars().collect()).unwrap();
+        let error = vocabulary.encode("azbzq").unwrap_err().to_string();
+        assert!(error.contains("'q', 'z'"), "{error}");
+    }
+
+    #[test]
+    fn a_vocabulary_of_one_predicts_nothing() {
+        assert!(matches!(Vocabulary::new(vec![]), Err(Error::EmptyText)));
+        let one = Vocabulary::new(vec!['a']);
+        assert!(matches!(one, Err(Error::SingleCharacter('a'))));
+        let many = (0..=LARGEST as u32)
+            .filter_map(char::from_u32)
+            .collect::<Vec<_>>();
+        let many: Vec<char> = many.into_iter().chain('\u{20000}'..'\u{21000}').collect();
+        assert!(matches!(
+            Vocabulary::new(many),
+            Err(Error::TooManyCharacters { .. })
+        ));
+    }
+}
