@@ -15,11 +15,11 @@
 //! `dw_hh = gᵀ·dq` (before, n block: `(r ⊙ g)ᵀ·dn̄`), `db_hh = Σ dq`.
 
 use crate::{
-    activation::gates,
     dims::{Dims, Inputs, Walk, check_len},
-    forward::{blend, recurrent_inputs},
-    product::{Element, Mat, MatMut, Write, product, real},
-    spec::{GruSpec, Reset, Update},
+    forward::recurrent_inputs,
+    plain,
+    product::{Element, Mat, MatMut, Write, product},
+    spec::{GruSpec, Reset},
 };
 
 /// Where the gradients go: only those asked for are computed. Shapes are those of the inputs.
@@ -72,169 +72,35 @@ pub fn backward<E: Element>(
     }
 
     let wants_w_hh = to.w_hh.is_some();
-    let mut walked = Walked {
-        dh: vec![E::zero(); dims.n * dims.h],
-        rg: match (spec.reset, wants_w_hh) {
-            (Reset::BeforeMatmul, true) => vec![E::zero(); states.len()],
-            _ => Vec::new(),
-        },
+    let wants_rg = wants_w_hh && spec.reset == Reset::BeforeMatmul;
+    let walk_back = match plain::is_forced() {
+        true => plain::walk_back,
+        false => E::walk_back,
     };
-    walk_back(dims, spec, inputs, states, saved, d_states, &mut walked);
+    let walked = walk_back(dims, spec, inputs, states, saved, d_states, wants_rg);
 
     if let Some(d_h0) = to.h0.take() {
         d_h0.copy_from_slice(&walked.dh);
     }
+    bias_gradients(dims, &walked.bias, &mut to);
     input_gradients(dims, inputs, saved, width, &mut to);
     recurrent_gradients(dims, spec, inputs, states, saved, &walked.rg, &mut to);
 }
 
-/// What the walk leaves beside the gradients of the pre-activations.
-struct Walked<E> {
-    /// Gradient of the state before the step last visited; in the end of the initial state.
-    dh: Vec<E>,
-    /// Reset before the product: `r ⊙ g` of every row, the left side of `dw_hn`; empty if unused.
-    rg: Vec<E>,
-}
-
-fn walk_back<E: Element>(
-    dims: &Dims,
-    spec: &GruSpec,
-    inputs: &Inputs<'_, E>,
-    states: &[E],
-    saved: &mut [E],
-    d_states: &[E],
-    walked: &mut Walked<E>,
-) {
-    if E::walk_back(dims, spec, inputs, states, saved, d_states, &mut walked.dh) {
-        return;
+/// db_ih and db_hh from the column sums of `dr̄ | dz̄ | dn̄`, and `dn̄ ⊙ r` behind them where the
+/// reset gate acts after the product.
+fn bias_gradients<E: Element>(dims: &Dims, sums: &[E], to: &mut Gradients<'_, E>) {
+    let h = dims.h;
+    if let Some(db_ih) = to.b_ih.take() {
+        db_ih.copy_from_slice(&sums[..3 * h]);
     }
-    let (rows, h) = (dims.n, dims.h);
-    let width = spec.saved_per_unit() * h;
-    let (place, time) = (dims.place(spec.layout), Walk::new(dims, spec));
-    let [gate_r, gate_z, gate_n] = gates::<E>(spec);
-    let clip = spec.clip_state.map(real::<E>);
-    let (zero, one) = (E::zero(), E::one());
-    let zeros = vec![zero; h];
-
-    let mut dq = vec![zero; rows * 3 * h];
-    let mut dg = vec![zero; rows * h];
-    let mut ds = match spec.reset {
-        Reset::AfterMatmul => Vec::new(),
-        Reset::BeforeMatmul => vec![zero; rows * h],
-    };
-
-    for s in (0..dims.t).rev() {
-        let t = time.time(s);
-        let previous = |k: usize| match s {
-            0 => inputs.h0.map_or(&zeros[..], |h0| &h0[k * h..][..h]),
-            _ => &states[place.row(k, time.time(s - 1)) * h..][..h],
-        };
-
-        // Through the blend: dh becomes the carry, dq holds dz̄ and dn̄.
-        for k in 0..rows {
-            let row = place.row(k, t);
-            let dh = &mut walked.dh[k * h..][..h];
-            for (dh, &d) in dh.iter_mut().zip(&d_states[row * h..][..h]) {
-                *dh = *dh + d;
-            }
-            let gates = &mut saved[row * width..][..width];
-            let dq = &mut dq[k * 3 * h..][..3 * h];
-            if inputs.valid.is_some_and(|valid| valid[row] == zero) {
-                // The state was carried on, so its gradient is too.
-                gates.fill(zero);
-                dq.fill(zero);
-                continue;
-            }
-            let previous = previous(k);
-            for j in 0..h {
-                let (r, z, n) = (gates[j], gates[h + j], gates[2 * h + j]);
-                let u = blend(spec.update, previous[j], z, n);
-                let d = match clip {
-                    Some(c) if u.abs() > c => zero,
-                    _ => dh[j],
-                };
-                let (dz, dn, carry) = match spec.update {
-                    Update::Keeps => (d * (previous[j] - n), d * (one - z), d * z),
-                    Update::Takes => (d * (n - previous[j]), d * z, d * (one - z)),
-                };
-                let (dz, dn) = (dz * gate_z.slope(z), dn * gate_n.slope(n));
-                dh[j] = carry;
-                gates[h + j] = dz;
-                gates[2 * h + j] = dn;
-                dq[h + j] = dz;
-                match spec.reset {
-                    Reset::AfterMatmul => {
-                        let dr = dn * gates[3 * h + j] * gate_r.slope(r);
-                        gates[j] = dr;
-                        gates[3 * h + j] = dn * r;
-                        dq[j] = dr;
-                        dq[2 * h + j] = dn * r;
-                    }
-                    Reset::BeforeMatmul => dq[2 * h + j] = dn,
-                }
-            }
-        }
-
-        // Through the product.
-        match spec.reset {
-            Reset::AfterMatmul => through_weight(&mut dg, rows, h, &dq, inputs.w_hh, 0..3),
-            Reset::BeforeMatmul => {
-                through_weight(&mut ds, rows, h, &dq, inputs.w_hh, 2..3);
-                for k in 0..rows {
-                    let row = place.row(k, t);
-                    let gates = &mut saved[row * width..][..width];
-                    let skipped = inputs.valid.is_some_and(|valid| valid[row] == zero);
-                    let previous = previous(k);
-                    for j in 0..h {
-                        // `gates` of a skipped row were zeroed: so are r, dr̄ and r ⊙ g.
-                        let r = gates[j];
-                        let m = inputs.mask.map_or(one, |mask| mask[k * h + j]);
-                        let g = m * previous[j];
-                        let ds = &mut ds[k * h + j];
-                        let dr = if skipped {
-                            zero
-                        } else {
-                            *ds * g * gate_r.slope(r)
-                        };
-                        gates[j] = dr;
-                        dq[k * 3 * h + j] = dr;
-                        *ds = *ds * r;
-                        if let Some(rg) = walked.rg.get_mut(row * h + j) {
-                            *rg = r * g;
-                        }
-                    }
-                }
-                through_weight(&mut dg, rows, h, &dq, inputs.w_hh, 0..2);
-                for (dg, &ds) in dg.iter_mut().zip(&ds) {
-                    *dg = *dg + ds;
-                }
-            }
-        }
-        for (k, (dh, &dg)) in walked.dh.iter_mut().zip(&dg).enumerate() {
-            *dh = *dh + inputs.mask.map_or(dg, |mask| mask[k] * dg);
-        }
+    if let Some(db_hh) = to.b_hh.take() {
+        db_hh[..2 * h].copy_from_slice(&sums[..2 * h]);
+        db_hh[2 * h..].copy_from_slice(&sums[sums.len() - h..]);
     }
 }
 
-/// `dg = dq[:, blocks]·w_hh[:, blocks]ᵀ`.
-fn through_weight<E: Element>(
-    dg: &mut [E],
-    rows: usize,
-    h: usize,
-    dq: &[E],
-    w_hh: &[E],
-    blocks: std::ops::Range<usize>,
-) {
-    let (from, cols) = (blocks.start * h, blocks.len() * h);
-    product(
-        MatMut::new(dg, rows, h, h),
-        Write::Set,
-        Mat::new(&dq[from..], rows, cols, 3 * h),
-        Mat::new(&w_hh[from..], h, cols, 3 * h).transposed(),
-    );
-}
-
-/// dx, dw_ih and db_ih from `dp`, columns `0..3H` of `saved`.
+/// dx and dw_ih from `dp`, columns `0..3H` of `saved`.
 fn input_gradients<E: Element>(
     dims: &Dims,
     inputs: &Inputs<'_, E>,
@@ -266,12 +132,9 @@ fn input_gradients<E: Element>(
             dp,
         );
     }
-    if let Some(db_ih) = to.b_ih.take() {
-        sum_columns(db_ih, saved, width);
-    }
 }
 
-/// dw_hh and db_hh. The n block of `dq` is `dn̄ ⊙ r`, columns `3H..4H`, where the reset gate acts
+/// dw_hh. The n block of `dq` is `dn̄ ⊙ r`, columns `3H..4H`, where the reset gate acts
 /// after the product, and `dn̄`, columns `2H..3H`, where it acts before.
 fn recurrent_gradients<E: Element>(
     dims: &Dims,
@@ -284,10 +147,6 @@ fn recurrent_gradients<E: Element>(
 ) {
     let h = dims.h;
     let width = spec.saved_per_unit() * h;
-    if let Some(db_hh) = to.b_hh.take() {
-        sum_columns(&mut db_hh[..2 * h], saved, width);
-        sum_columns(&mut db_hh[2 * h..], &saved[width - h..], width);
-    }
     let Some(dw_hh) = to.w_hh.take() else {
         return;
     };
@@ -375,28 +234,6 @@ fn states_times<E: Element>(
             Mat::new(h0, n, h, h).transposed(),
             Mat::new(&first, n, cols, cols),
         );
-    }
-}
-
-/// Column sums of rows `stride` apart, in pairs of halves, so that the rounding error grows with
-/// the logarithm of the number of rows.
-fn sum_columns<E: Element>(to: &mut [E], rows: &[E], stride: usize) {
-    let (cols, count) = (to.len(), rows.len().div_ceil(stride));
-    if count <= 32 {
-        to.fill(E::zero());
-        for row in rows.chunks(stride) {
-            for (to, &d) in to.iter_mut().zip(row) {
-                *to = *to + d;
-            }
-        }
-        return;
-    }
-    let (low, high) = rows.split_at(count / 2 * stride);
-    sum_columns(to, low, stride);
-    let mut rest = vec![E::zero(); cols];
-    sum_columns(&mut rest, high, stride);
-    for (to, &d) in to.iter_mut().zip(&rest) {
-        *to = *to + d;
     }
 }
 

@@ -22,7 +22,8 @@
 //! - `dims`: sizes and how a (row, step) pair finds its place in memory.
 //! - `forward`, `backward`: the two passes.
 //! - `activation`: every `φ` and its derivative, written from its output.
-//! - `kernel`: the recurrence of the common float32 GRU, packed and vectorised.
+//! - `kernel`: the walks through time, packed and vectorised.
+//! - `plain`: the same walks, one product per step: the specification of the kernels.
 //! - `product`: large matrix products, by the `gemm` crate, behind checked views.
 #![deny(missing_docs)]
 
@@ -39,7 +40,11 @@ mod forward;
 #[cfg(feature = "kernels")]
 mod kernel;
 #[cfg(feature = "kernels")]
+mod plain;
+#[cfg(feature = "kernels")]
 mod product;
+#[cfg(feature = "kernels")]
+mod settings;
 
 #[cfg(feature = "kernels")]
 pub use self::{
@@ -47,4 +52,12 @@ pub use self::{
     dims::{Dims, Inputs},
     forward::{forward, recompute},
     product::Element,
+    settings::set_threads,
 };
+
+/// What tests force: an instruction set, or the plain passes that the kernels are held against.
+#[cfg(feature = "kernels")]
+#[doc(hidden)]
+pub mod testing {
+    pub use crate::{kernel::Isa, plain::run as plain};
+}

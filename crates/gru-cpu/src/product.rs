@@ -1,5 +1,9 @@
 //! Matrix products by the `gemm` crate, behind views whose bounds are checked once.
 
+use crate::{
+    kernel::{Walks, lanes::Lanes},
+    settings,
+};
 use gemm::Parallelism;
 
 /// Below this many multiply-adds a product runs on the calling thread: waking a second one costs
@@ -7,81 +11,9 @@ use gemm::Parallelism;
 const PARALLEL_FROM: usize = 1 << 18;
 
 /// A float type that the kernels run in: `f32` or `f64`.
-pub trait Element: num_traits::Float + Send + Sync + 'static + sealed::Kernels {}
+pub trait Element: num_traits::Float + Default + Send + Sync + 'static + Lanes + Walks {}
 impl Element for f32 {}
 impl Element for f64 {}
-
-pub(crate) mod sealed {
-    use crate::{
-        dims::{Dims, Inputs},
-        kernel,
-        spec::GruSpec,
-    };
-
-    /// The walks that have a kernel for this type. Each says whether it ran.
-    #[allow(clippy::too_many_arguments)] // The buffers of one pass, each of its own shape.
-    pub trait Kernels: Sized {
-        #[doc(hidden)]
-        fn walk(
-            _: &Dims,
-            _: &GruSpec,
-            _: &Inputs<'_, Self>,
-            _gates: &mut [Self],
-            _width: usize,
-            _states: &mut [Self],
-        ) -> bool {
-            false
-        }
-
-        #[doc(hidden)]
-        fn walk_back(
-            _: &Dims,
-            _: &GruSpec,
-            _: &Inputs<'_, Self>,
-            _states: &[Self],
-            _saved: &mut [Self],
-            _d_states: &[Self],
-            _dh: &mut [Self],
-        ) -> bool {
-            false
-        }
-    }
-
-    impl Kernels for f64 {}
-
-    impl Kernels for f32 {
-        fn walk(
-            dims: &Dims,
-            spec: &GruSpec,
-            inputs: &Inputs<'_, f32>,
-            gates: &mut [f32],
-            width: usize,
-            states: &mut [f32],
-        ) -> bool {
-            let common = kernel::is_common(dims, spec, inputs);
-            if common {
-                kernel::walk(dims, spec, inputs, gates, width, states);
-            }
-            common
-        }
-
-        fn walk_back(
-            dims: &Dims,
-            spec: &GruSpec,
-            inputs: &Inputs<'_, f32>,
-            states: &[f32],
-            saved: &mut [f32],
-            d_states: &[f32],
-            dh: &mut [f32],
-        ) -> bool {
-            let common = kernel::is_common(dims, spec, inputs);
-            if common {
-                kernel::walk_back(dims, spec, inputs, states, saved, d_states, dh);
-            }
-            common
-        }
-    }
-}
 
 /// A constant in the element type.
 pub(crate) fn real<E: Element>(value: f64) -> E {
@@ -175,10 +107,9 @@ pub(crate) fn product<E: Element>(dst: MatMut<'_, E>, write: Write, a: Mat<'_, E
     if m == 0 || n == 0 || k == 0 {
         return;
     }
-    let parallelism = if m * n * k < PARALLEL_FROM || rayon::current_num_threads() == 1 {
-        Parallelism::None
-    } else {
-        Parallelism::Rayon(0)
+    let parallelism = match settings::threads() {
+        threads if threads > 1 && m * n * k >= PARALLEL_FROM => Parallelism::Rayon(threads),
+        _ => Parallelism::None,
     };
     // SAFETY: every view was checked to lie within its slice when it was made, the three sizes
     // agree, and `dst` is borrowed mutably, so it overlaps neither operand. `E` is f32 or f64,

@@ -1,24 +1,30 @@
-//! A matrix whose rows several threads write, each its own.
+//! A matrix that several threads write, each its own cells.
 
-use std::marker::PhantomData;
+use std::{marker::PhantomData, ops::Range};
 
-/// Rows of `width` elements, shared between threads that never touch the same row.
-#[derive(Clone, Copy)]
-pub(super) struct Rows<'a> {
-    data: *mut f32,
+/// Rows of `width` elements, shared between threads that never touch the same cell.
+pub(super) struct Rows<'a, E> {
+    data: *mut E,
     rows: usize,
     width: usize,
-    lifetime: PhantomData<&'a mut [f32]>,
+    lifetime: PhantomData<&'a mut [E]>,
 }
 
-// SAFETY: a `Rows` gives out nothing by itself; `row` and `row_mut` ask their callers to keep
-// writers of one row apart from everybody else.
-unsafe impl Send for Rows<'_> {}
-// SAFETY: as above.
-unsafe impl Sync for Rows<'_> {}
+impl<E> Clone for Rows<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<E> Copy for Rows<'_, E> {}
 
-impl<'a> Rows<'a> {
-    pub(super) fn new(data: &'a mut [f32], width: usize) -> Self {
+// SAFETY: a `Rows` gives out nothing by itself; its methods ask their callers to keep writers of
+// one cell apart from everybody else.
+unsafe impl<E: Send> Send for Rows<'_, E> {}
+// SAFETY: as above.
+unsafe impl<E: Send> Sync for Rows<'_, E> {}
+
+impl<'a, E> Rows<'a, E> {
+    pub(super) fn new(data: &'a mut [E], width: usize) -> Self {
         Self {
             rows: data.len() / width,
             data: data.as_mut_ptr(),
@@ -27,24 +33,34 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// # Safety
-    /// While the slice lives, nobody writes this row.
+    pub(super) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The address of a row: `width` elements within the slice given to `new`.
     #[inline(always)]
-    pub(super) unsafe fn row(&self, row: usize) -> &'a [f32] {
-        assert!(row < self.rows);
-        // SAFETY: the row lies within the slice given to `new`, which is borrowed for 'a; that
-        // nobody writes it meanwhile is the caller's word.
-        unsafe { std::slice::from_raw_parts(self.data.add(row * self.width), self.width) }
+    pub(super) fn at(&self, row: usize) -> *mut E {
+        assert!(row < self.rows, "row {row} of {}", self.rows);
+        // SAFETY: the row lies within the slice given to `new`.
+        unsafe { self.data.add(row * self.width) }
     }
 
     /// # Safety
-    /// While the slice lives, nobody else reads or writes this row.
+    /// While the slice lives, nobody writes these cells.
+    #[inline(always)]
+    pub(super) unsafe fn cells(&self, row: usize, cols: Range<usize>) -> &'a [E] {
+        assert!(cols.start <= cols.end && cols.end <= self.width);
+        // SAFETY: the cells lie within the row; that nobody writes them is the caller's word.
+        unsafe { std::slice::from_raw_parts(self.at(row).add(cols.start), cols.len()) }
+    }
+
+    /// # Safety
+    /// While the slice lives, nobody else reads or writes these cells.
     #[inline(always)]
     #[allow(clippy::mut_from_ref)] // That is what this type is for.
-    pub(super) unsafe fn row_mut(&self, row: usize) -> &'a mut [f32] {
-        assert!(row < self.rows);
-        // SAFETY: the row lies within the slice given to `new`, which is borrowed mutably for 'a;
-        // that nobody else holds this row is the caller's word.
-        unsafe { std::slice::from_raw_parts_mut(self.data.add(row * self.width), self.width) }
+    pub(super) unsafe fn cells_mut(&self, row: usize, cols: Range<usize>) -> &'a mut [E] {
+        assert!(cols.start <= cols.end && cols.end <= self.width);
+        // SAFETY: the cells lie within the row; that nobody else holds them is the caller's word.
+        unsafe { std::slice::from_raw_parts_mut(self.at(row).add(cols.start), cols.len()) }
     }
 }

@@ -1,106 +1,124 @@
-//! The register tile: a few rows against a panel of vectors, all of k.
+//! The register tile: a few rows against a panel, over k.
 
+use super::{lanes::Lanes, panels::Panel};
 use pulp::Simd;
 
-/// A matrix cut into panels of `NV` vectors of columns: for each panel all of its rows, one after
-/// the other. Columns past the end are zero.
-pub(super) struct Panels {
-    data: Vec<f32>,
-    rows: usize,
-    width: usize,
+/// Sums of a tile: `MR` rows of `NV` vectors.
+pub(super) type Sums<E, S, const MR: usize, const NV: usize> = [[<E as Lanes>::V<S>; NV]; MR];
+
+/// Rows of a full tile. With three vectors of weights and one broadcast, 8 rows fill 32 registers
+/// and 4 rows fill 16.
+pub(super) const fn tile_rows<S: Simd>() -> usize {
+    if S::REGISTER_COUNT >= 32 { 8 } else { 4 }
 }
 
-impl Panels {
-    /// `w_hh [H,3H]` for the forward product: a panel holds the three gates of `lanes` units.
-    pub(super) fn of_gates(w_hh: &[f32], h: usize, lanes: usize) -> Self {
-        let (rows, width) = (h, 3 * lanes);
-        let mut data = vec![0.0; h.div_ceil(lanes) * rows * width];
-        for (p, panel) in data.chunks_exact_mut(rows * width).enumerate() {
-            let units = p * lanes..((p + 1) * lanes).min(h);
-            for (to, from) in panel.chunks_exact_mut(width).zip(w_hh.chunks_exact(3 * h)) {
-                for gate in 0..3 {
-                    let from = &from[gate * h..][units.clone()];
-                    to[gate * lanes..][..units.len()].copy_from_slice(from);
-                }
-            }
-        }
-        Self { data, rows, width }
-    }
-
-    /// `w_hhᵀ [3H,H]` for the backward product: a panel holds `width` units.
-    pub(super) fn of_transpose(w_hh: &[f32], h: usize, width: usize) -> Self {
-        let rows = 3 * h;
-        let mut data = vec![0.0; h.div_ceil(width) * rows * width];
-        for (unit, from) in w_hh.chunks_exact(rows).enumerate() {
-            let panel = &mut data[unit / width * rows * width..][..rows * width];
-            let to = panel[unit % width..].iter_mut().step_by(width);
-            to.zip(from).for_each(|(to, &from)| *to = from);
-        }
-        Self { data, rows, width }
-    }
-
-    pub(super) fn panel(&self, p: usize) -> &[f32] {
-        let size = self.rows * self.width;
-        &self.data[p * size..][..size]
-    }
-}
-
-/// Interleaves `MR` rows of `k` elements: element `k` of every row side by side.
+/// Adds `a·b` to `sums`: `MR` rows of `k` elements each, by `k` rows of the panel. `KU` independent
+/// sums hide the latency of the multiply-add where a tile has few rows.
+///
+/// The rows are read where they stand: a broadcast from memory costs no more than one from a
+/// packed copy, and nothing has to be interleaved.
+///
+/// # Safety
+/// Each row has `k` elements that nobody writes meanwhile, and the panel has `k` rows of `NV`
+/// vectors.
 #[inline(always)]
-pub(super) fn pack_rows<'a, const MR: usize>(packed: &mut [f32], row: impl Fn(usize) -> &'a [f32]) {
-    for m in 0..MR {
-        let to = packed.iter_mut().skip(m).step_by(MR);
-        for (to, &from) in to.zip(row(m)) {
-            *to = from;
-        }
-    }
-}
-
-/// `a·b`: `MR` interleaved rows by a panel of `NV` vectors. `KU` independent sums hide the latency
-/// of the multiply-add where a tile has few rows.
-#[inline(always)]
-pub(super) fn tile<S: Simd, const MR: usize, const NV: usize, const KU: usize>(
+pub(super) unsafe fn accumulate<
+    E: Lanes,
+    S: Simd,
+    const MR: usize,
+    const NV: usize,
+    const KU: usize,
+>(
     simd: S,
-    a: &[f32],
-    b: &[f32],
-) -> [[S::f32s; NV]; MR] {
-    let zero = simd.splat_f32s(0.0);
-    let (a, _) = a.as_chunks::<MR>();
-    let (b, _) = S::as_simd_f32s(b);
-    let (b, _) = b.as_chunks::<NV>();
-    let mut sums = [[[zero; NV]; MR]; KU];
-    let (a_units, a_rest) = a.as_chunks::<KU>();
-    let (b_units, b_rest) = b.as_chunks::<KU>();
-    for (a, b) in a_units.iter().zip(b_units) {
-        for u in 0..KU {
-            step(simd, &mut sums[u], &a[u], &b[u]);
+    sums: &mut Sums<E, S, MR, NV>,
+    rows: [*const E; MR],
+    k: usize,
+    panel: Panel<E>,
+) {
+    let mut all = [[[E::real(simd, 0.0); NV]; MR]; KU];
+    all[0] = *sums;
+    let mut b = panel.at;
+    let mut at = 0;
+    while at + KU <= k {
+        for sums in &mut all {
+            // SAFETY: `at` is below `k`; so the caller's word covers one element of each row and
+            // one row of the panel.
+            unsafe { step::<E, S, MR, NV>(simd, sums, &rows, at, b, panel.per_vector) };
+            b = b.wrapping_add(panel.per_k);
+            at += 1;
         }
     }
-    for (a, b) in a_rest.iter().zip(b_rest) {
-        step(simd, &mut sums[0], a, b);
+    while at < k {
+        // SAFETY: as above.
+        unsafe { step::<E, S, MR, NV>(simd, &mut all[0], &rows, at, b, panel.per_vector) };
+        b = b.wrapping_add(panel.per_k);
+        at += 1;
     }
-    let mut sum = sums[0];
-    for other in &sums[1..] {
+    *sums = all[0];
+    for other in &all[1..] {
         for m in 0..MR {
             for v in 0..NV {
-                sum[m][v] = simd.add_f32s(sum[m][v], other[m][v]);
+                sums[m][v] = E::vadd(simd, sums[m][v], other[m][v]);
             }
         }
     }
-    sum
 }
 
+/// # Safety
+/// Element `at` of every row and the vectors at `b` can be read.
 #[inline(always)]
-fn step<S: Simd, const MR: usize, const NV: usize>(
+unsafe fn step<E: Lanes, S: Simd, const MR: usize, const NV: usize>(
     simd: S,
-    sum: &mut [[S::f32s; NV]; MR],
-    a: &[f32; MR],
-    b: &[S::f32s; NV],
+    sums: &mut Sums<E, S, MR, NV>,
+    rows: &[*const E; MR],
+    at: usize,
+    b: *const E,
+    per_vector: usize,
 ) {
+    let mut weights = [E::real(simd, 0.0); NV];
+    for (v, weights) in weights.iter_mut().enumerate() {
+        // SAFETY: the caller's word.
+        *weights = unsafe { E::load(simd, b.add(v * per_vector)) };
+    }
     for m in 0..MR {
-        let a = simd.splat_f32s(a[m]);
+        // SAFETY: the caller's word.
+        let a = E::splat(simd, unsafe { *rows[m].add(at) });
         for v in 0..NV {
-            sum[m][v] = simd.mul_add_e_f32s(a, b[v], sum[m][v]);
+            sums[m][v] = E::vfma(simd, a, weights[v], sums[m][v]);
         }
     }
+}
+
+/// Calls a function of a tile for the number of its rows, with the number of independent sums for
+/// tiles of 4, 2 and 1.
+macro_rules! by_rows {
+    ($size:expr, $S:ty, $this:ident.$f:ident[$k4:literal, $k2:literal, $k1:literal]$args:tt) => {
+        match $size {
+            8 if tile_rows::<$S>() == 8 => $this.$f::<$S, 8, 1> $args,
+            4 => $this.$f::<$S, 4, $k4> $args,
+            2 => $this.$f::<$S, 2, $k2> $args,
+            _ => $this.$f::<$S, 1, $k1> $args,
+        }
+    };
+}
+pub(super) use by_rows;
+
+/// A vector of `from`, zero past its end.
+#[inline(always)]
+pub(super) fn load<E: Lanes, S: Simd>(simd: S, from: &[E]) -> E::V<S> {
+    if from.len() >= E::lanes::<S>() {
+        // SAFETY: `from` is at least a vector long.
+        return unsafe { E::load(simd, from.as_ptr()) };
+    }
+    E::load_part(simd, from)
+}
+
+/// Writes as much of a vector as `to` is long.
+#[inline(always)]
+pub(super) fn store<E: Lanes, S: Simd>(simd: S, to: &mut [E], v: E::V<S>) {
+    if to.len() >= E::lanes::<S>() {
+        // SAFETY: `to` is at least a vector long.
+        return unsafe { E::store(simd, to.as_mut_ptr(), v) };
+    }
+    E::store_part(simd, to, v);
 }

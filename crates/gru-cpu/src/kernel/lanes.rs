@@ -1,0 +1,207 @@
+//! The vector operations that the kernels are written in, over either float type.
+
+use pulp::Simd;
+
+/// A float type with vectors of it. The operations are `pulp`'s, without the type in their names.
+pub trait Lanes: Copy + Send + Sync + 'static {
+    /// A vector of the instruction set `S`.
+    type V<S: Simd>: Copy;
+
+    /// Elements of a vector.
+    fn lanes<S: Simd>() -> usize;
+    fn splat<S: Simd>(simd: S, v: Self) -> Self::V<S>;
+    /// The constant `v` in every lane.
+    fn real<S: Simd>(simd: S, v: f64) -> Self::V<S>;
+
+    /// # Safety
+    /// A whole vector can be read at `from`, which needs no alignment.
+    unsafe fn load<S: Simd>(simd: S, from: *const Self) -> Self::V<S>;
+    /// # Safety
+    /// A whole vector can be written at `to`, which needs no alignment.
+    unsafe fn store<S: Simd>(simd: S, to: *mut Self, v: Self::V<S>);
+    /// The lanes past the end of `from` are zero.
+    fn load_part<S: Simd>(simd: S, from: &[Self]) -> Self::V<S>;
+    /// Writes as many lanes as `to` is long.
+    fn store_part<S: Simd>(simd: S, to: &mut [Self], v: Self::V<S>);
+
+    fn vadd<S: Simd>(simd: S, a: Self::V<S>, b: Self::V<S>) -> Self::V<S>;
+    fn vsub<S: Simd>(simd: S, a: Self::V<S>, b: Self::V<S>) -> Self::V<S>;
+    fn vmul<S: Simd>(simd: S, a: Self::V<S>, b: Self::V<S>) -> Self::V<S>;
+    fn vdiv<S: Simd>(simd: S, a: Self::V<S>, b: Self::V<S>) -> Self::V<S>;
+    /// `a·b + c`, in one rounding where the machine has it.
+    fn vfma<S: Simd>(simd: S, a: Self::V<S>, b: Self::V<S>, c: Self::V<S>) -> Self::V<S>;
+    fn vmin<S: Simd>(simd: S, a: Self::V<S>, b: Self::V<S>) -> Self::V<S>;
+    fn vmax<S: Simd>(simd: S, a: Self::V<S>, b: Self::V<S>) -> Self::V<S>;
+    fn vabs<S: Simd>(simd: S, a: Self::V<S>) -> Self::V<S>;
+    fn vneg<S: Simd>(simd: S, a: Self::V<S>) -> Self::V<S>;
+    /// `then` where the first of the pair is less than the second, else `otherwise`.
+    fn if_less<S: Simd>(
+        simd: S,
+        pair: (Self::V<S>, Self::V<S>),
+        then: Self::V<S>,
+        otherwise: Self::V<S>,
+    ) -> Self::V<S>;
+    /// `a`, which is not negative, with the sign of `sign`, zero included.
+    fn with_sign<S: Simd>(simd: S, a: Self::V<S>, sign: Self::V<S>) -> Self::V<S>;
+
+    /// `e^x` for `x ≤ 0`.
+    fn exp_negative<S: Simd>(simd: S, x: Self::V<S>) -> Self::V<S>;
+    /// `tanh |a|` where `|a| < 0.625`, given `|a|`.
+    fn tanh_small<S: Simd>(simd: S, size: Self::V<S>) -> Self::V<S>;
+}
+
+macro_rules! lanes {
+    ($t:ty, $v:ident, $u:ident, $count:ident, $partial_load:ident, $partial_store:ident,
+     $splat:ident, $add:ident, $sub:ident, $mul:ident, $div:ident, $fma:ident, $min:ident,
+     $max:ident, $abs:ident, $neg:ident, $less:ident, $select:ident, $and:ident, $or:ident,
+     $splat_u:ident, $to_u:ident, $from_u:ident, $sign:expr, $math:ident) => {
+        impl Lanes for $t {
+            type V<S: Simd> = S::$v;
+
+            #[inline(always)]
+            fn lanes<S: Simd>() -> usize {
+                S::$count
+            }
+            #[inline(always)]
+            fn splat<S: Simd>(simd: S, v: Self) -> S::$v {
+                simd.$splat(v)
+            }
+            #[inline(always)]
+            fn real<S: Simd>(simd: S, v: f64) -> S::$v {
+                simd.$splat(v as $t)
+            }
+            #[inline(always)]
+            unsafe fn load<S: Simd>(_: S, from: *const Self) -> S::$v {
+                // SAFETY: the caller's word; every bit pattern is a vector.
+                unsafe { from.cast::<S::$v>().read_unaligned() }
+            }
+            #[inline(always)]
+            unsafe fn store<S: Simd>(_: S, to: *mut Self, v: S::$v) {
+                // SAFETY: the caller's word.
+                unsafe { to.cast::<S::$v>().write_unaligned(v) }
+            }
+            #[inline(always)]
+            fn load_part<S: Simd>(simd: S, from: &[Self]) -> S::$v {
+                simd.$partial_load(from)
+            }
+            #[inline(always)]
+            fn store_part<S: Simd>(simd: S, to: &mut [Self], v: S::$v) {
+                simd.$partial_store(to, v);
+            }
+            #[inline(always)]
+            fn vadd<S: Simd>(simd: S, a: S::$v, b: S::$v) -> S::$v {
+                simd.$add(a, b)
+            }
+            #[inline(always)]
+            fn vsub<S: Simd>(simd: S, a: S::$v, b: S::$v) -> S::$v {
+                simd.$sub(a, b)
+            }
+            #[inline(always)]
+            fn vmul<S: Simd>(simd: S, a: S::$v, b: S::$v) -> S::$v {
+                simd.$mul(a, b)
+            }
+            #[inline(always)]
+            fn vdiv<S: Simd>(simd: S, a: S::$v, b: S::$v) -> S::$v {
+                simd.$div(a, b)
+            }
+            #[inline(always)]
+            fn vfma<S: Simd>(simd: S, a: S::$v, b: S::$v, c: S::$v) -> S::$v {
+                simd.$fma(a, b, c)
+            }
+            #[inline(always)]
+            fn vmin<S: Simd>(simd: S, a: S::$v, b: S::$v) -> S::$v {
+                simd.$min(a, b)
+            }
+            #[inline(always)]
+            fn vmax<S: Simd>(simd: S, a: S::$v, b: S::$v) -> S::$v {
+                simd.$max(a, b)
+            }
+            #[inline(always)]
+            fn vabs<S: Simd>(simd: S, a: S::$v) -> S::$v {
+                simd.$abs(a)
+            }
+            #[inline(always)]
+            fn vneg<S: Simd>(simd: S, a: S::$v) -> S::$v {
+                simd.$neg(a)
+            }
+            #[inline(always)]
+            fn if_less<S: Simd>(
+                simd: S,
+                (a, b): (S::$v, S::$v),
+                then: S::$v,
+                otherwise: S::$v,
+            ) -> S::$v {
+                simd.$select(simd.$less(a, b), then, otherwise)
+            }
+            #[inline(always)]
+            fn with_sign<S: Simd>(simd: S, a: S::$v, sign: S::$v) -> S::$v {
+                let sign = simd.$and(simd.$to_u(sign), simd.$splat_u($sign));
+                simd.$from_u(simd.$or(simd.$to_u(a), sign))
+            }
+            #[inline(always)]
+            fn exp_negative<S: Simd>(simd: S, x: S::$v) -> S::$v {
+                super::math::$math::exp_negative(simd, x)
+            }
+            #[inline(always)]
+            fn tanh_small<S: Simd>(simd: S, size: S::$v) -> S::$v {
+                super::math::$math::tanh_small(simd, size)
+            }
+        }
+    };
+}
+
+lanes!(
+    f32,
+    f32s,
+    u32s,
+    F32_LANES,
+    partial_load_f32s,
+    partial_store_f32s,
+    splat_f32s,
+    add_f32s,
+    sub_f32s,
+    mul_f32s,
+    div_f32s,
+    mul_add_e_f32s,
+    min_f32s,
+    max_f32s,
+    abs_f32s,
+    neg_f32s,
+    less_than_f32s,
+    select_f32s,
+    and_u32s,
+    or_u32s,
+    splat_u32s,
+    transmute_u32s_f32s,
+    transmute_f32s_u32s,
+    1 << 31,
+    single
+);
+
+lanes!(
+    f64,
+    f64s,
+    u64s,
+    F64_LANES,
+    partial_load_f64s,
+    partial_store_f64s,
+    splat_f64s,
+    add_f64s,
+    sub_f64s,
+    mul_f64s,
+    div_f64s,
+    mul_add_e_f64s,
+    min_f64s,
+    max_f64s,
+    abs_f64s,
+    neg_f64s,
+    less_than_f64s,
+    select_f64s,
+    and_u64s,
+    or_u64s,
+    splat_u64s,
+    transmute_u64s_f64s,
+    transmute_f64s_u64s,
+    1 << 63,
+    double
+);

@@ -1,0 +1,212 @@
+//! Weights cut into panels: the columns that one tile multiplies, side by side for each k.
+
+use super::{buffer::Buffer, lanes::Lanes};
+use std::ops::Range;
+
+/// A product's right side, as one tile reads it.
+#[derive(Clone, Copy)]
+pub(super) struct Panel<E> {
+    /// First vector of k = 0.
+    pub(super) at: *const E,
+    /// Elements from one k to the next.
+    pub(super) per_k: usize,
+    /// Elements from one vector of columns to the next.
+    pub(super) per_vector: usize,
+}
+
+impl<E> Panel<E> {
+    /// The panel from row `k` on.
+    #[inline(always)]
+    pub(super) fn skip(self, k: usize) -> Self {
+        Self {
+            at: self.at.wrapping_add(k * self.per_k),
+            ..self
+        }
+    }
+}
+
+/// A matrix `[K, …]` in panels of some vectors of columns.
+pub(super) struct Panels<'a, E> {
+    /// Row-major weights whose panels are read where they stand, and how many.
+    direct: Option<(&'a [E], usize)>,
+    packed: Buffer<E>,
+    shape: Shape,
+}
+
+/// How columns of a row-major weight become panels.
+#[derive(Clone, Copy)]
+pub(super) struct Shape {
+    /// Rows of the product's right side.
+    pub(super) k: usize,
+    /// Elements of a vector.
+    pub(super) lanes: usize,
+    /// Vectors of a panel.
+    pub(super) vectors: usize,
+    /// Columns from one vector of a panel to the next.
+    pub(super) per_vector: usize,
+    /// Whether the vectors of a panel are the same units of several gates, or several units.
+    pub(super) same_units: bool,
+    /// Columns from one panel to the next.
+    pub(super) per_panel: usize,
+    /// Units in all; the last panel is filled up with zeros.
+    pub(super) units: usize,
+    /// First column.
+    pub(super) first: usize,
+}
+
+impl Shape {
+    /// Panels of the same units in each of `gates`, counted r, z, n as 0, 1, 2.
+    pub(super) fn gates(k: usize, h: usize, lanes: usize, gates: Range<usize>) -> Self {
+        Self {
+            k,
+            lanes,
+            vectors: gates.len(),
+            per_vector: h,
+            same_units: true,
+            per_panel: lanes,
+            units: h,
+            first: gates.start * h,
+        }
+    }
+
+    /// Panels of `vectors·lanes` units that follow each other, from column `first` on.
+    pub(super) fn units(k: usize, h: usize, lanes: usize, vectors: usize, first: usize) -> Self {
+        Self {
+            k,
+            lanes,
+            vectors,
+            per_vector: lanes,
+            same_units: false,
+            per_panel: vectors * lanes,
+            units: h,
+            first,
+        }
+    }
+
+    pub(super) fn panels(&self) -> usize {
+        self.units.div_ceil(self.per_panel)
+    }
+
+    fn width(&self) -> usize {
+        self.vectors * self.lanes
+    }
+
+    /// First column and number of columns of a vector; the rest of it is zero.
+    fn columns(&self, panel: usize, vector: usize) -> (usize, usize) {
+        let within = match self.same_units {
+            true => panel * self.per_panel,
+            false => panel * self.per_panel + vector * self.lanes,
+        };
+        let count = self.units.saturating_sub(within).min(self.lanes);
+        (
+            self.first + panel * self.per_panel + vector * self.per_vector,
+            count,
+        )
+    }
+}
+
+impl<'a, E: Lanes + Default> Panels<'a, E> {
+    /// Packs a row-major matrix whose rows are `stride` long; with `read_in_place` only the panels
+    /// that stick out of it.
+    pub(super) fn new(w: &'a [E], stride: usize, shape: Shape, read_in_place: bool) -> Self {
+        let whole = match read_in_place {
+            true => shape.units / shape.per_panel,
+            false => 0,
+        };
+        let from = |panel: usize, vector: usize, k: usize, to: &mut [E]| {
+            let (column, count) = shape.columns(panel, vector);
+            if count > 0 {
+                to[..count].copy_from_slice(&w[k * stride + column..][..count]);
+            }
+        };
+        Self {
+            direct: (whole > 0).then_some((w, stride)),
+            packed: pack(&shape, whole, |panel, to| {
+                for (k, to) in to.chunks_exact_mut(shape.width()).enumerate() {
+                    for (vector, to) in to.chunks_exact_mut(shape.lanes).enumerate() {
+                        from(panel, vector, k, to);
+                    }
+                }
+            }),
+            shape,
+        }
+    }
+
+    /// Packs the transpose of columns `columns` of a row-major `[units, stride]`: k walks along
+    /// the columns.
+    pub(super) fn transposed(w: &[E], stride: usize, first: usize, shape: Shape) -> Self {
+        let width = shape.width();
+        Self {
+            direct: None,
+            packed: pack(&shape, 0, |panel, to| {
+                let units = panel * width..((panel + 1) * width).min(shape.units);
+                // A block of columns at a time: every line of `w` is read once, every line of the
+                // panel is written while it is at hand.
+                for block in (0..shape.k).step_by(16) {
+                    let columns = block..(block + 16).min(shape.k);
+                    for (at, unit) in units.clone().enumerate() {
+                        let from = &w[unit * stride + first..][columns.clone()];
+                        let to = to[columns.start * width + at..].iter_mut().step_by(width);
+                        to.zip(from).for_each(|(to, &from)| *to = from);
+                    }
+                }
+            }),
+            shape,
+        }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.shape.panels()
+    }
+
+    /// The panel `p`, of all k rows.
+    #[inline(always)]
+    pub(super) fn panel(&self, p: usize) -> Panel<E> {
+        let Shape { k, lanes, .. } = self.shape;
+        let whole = match self.direct {
+            Some((w, stride)) => {
+                let whole = self.shape.units / self.shape.per_panel;
+                if p < whole {
+                    return Panel {
+                        at: w[self.shape.first + p * self.shape.per_panel..].as_ptr(),
+                        per_k: stride,
+                        per_vector: self.shape.per_vector,
+                    };
+                }
+                whole
+            }
+            None => 0,
+        };
+        Panel {
+            at: self.packed.as_ref()[(p - whole) * k * self.shape.width()..].as_ptr(),
+            per_k: self.shape.width(),
+            per_vector: lanes,
+        }
+    }
+}
+
+/// Elements from which packing is shared between threads: some tens of microseconds of work.
+const PARALLEL_FROM: usize = 1 << 17;
+
+fn pack<E: Lanes>(shape: &Shape, from: usize, each: impl Fn(usize, &mut [E]) + Sync) -> Buffer<E> {
+    let size = shape.k * shape.width();
+    let mut packed = Buffer::new((shape.panels() - from) * size);
+    if size == 0 {
+        return packed;
+    }
+    let mut panels = packed.as_mut().chunks_exact_mut(size).enumerate();
+    let total = (shape.panels() - from) * size;
+    if total < PARALLEL_FROM || rayon::current_num_threads() == 1 {
+        panels.for_each(|(p, panel)| each(from + p, panel));
+    } else {
+        rayon::in_place_scope(|scope| {
+            let each = &each;
+            let own = panels.next();
+            panels.for_each(|(p, panel)| scope.spawn(move |_| each(from + p, panel)));
+            if let Some((p, panel)) = own {
+                each(from + p, panel);
+            }
+        });
+    }
+    packed
+}

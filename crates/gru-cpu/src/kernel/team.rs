@@ -1,0 +1,189 @@
+//! Threads that split the hidden units of the same rows and meet after every step.
+//!
+//! A fork and join per step is too slow, so the threads meet at a barrier they spin on. A pool
+//! owes nobody its threads at once: a helper may come late, or not before the work is done, and
+//! two calls that each wait for the other's thread would wait for ever. So nobody is waited for
+//! before having come: work is cut into rounds, and each round is shared by those who are there
+//! when it begins. Alone, the leader does everything.
+
+use std::{
+    hint::spin_loop,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering::*},
+    thread::yield_now,
+};
+
+/// Rounds of spinning, some tens of microseconds, before the processor is offered to others: a
+/// partner that shares it with this thread could not come otherwise.
+const SPINS: usize = 1 << 13;
+
+/// Work that a team does in rounds.
+pub(super) trait Rounds: Sync {
+    /// Does the share of `member` in a round. All members meet the same number of times.
+    fn round(&self, round: usize, member: &mut Member<'_>);
+}
+
+/// One of the threads of a round.
+pub(super) struct Member<'a> {
+    shared: &'a Shared,
+    /// Which one, the leader being 0.
+    pub(super) index: usize,
+    /// How many share this round.
+    pub(super) team: usize,
+    /// Meetings so far, of all rounds.
+    met: usize,
+}
+
+#[repr(align(128))]
+struct Apart<T>(T);
+
+struct Shared {
+    /// Helpers that have come.
+    came: Apart<AtomicUsize>,
+    /// Which round has begun, and how many share it: one word, so that nobody sees one without
+    /// the other.
+    begun: Apart<AtomicUsize>,
+    /// Meetings before the round that has begun.
+    met: AtomicUsize,
+    /// Meetings that each member has come to.
+    at: Vec<Apart<AtomicUsize>>,
+    /// A member has panicked: nobody may wait for it.
+    broken: AtomicBool,
+}
+
+/// In `begun`: there is no other round to come.
+const OVER: usize = usize::MAX;
+
+/// Bits of `begun` that count the team.
+const TEAM_BITS: u32 = 12;
+
+/// More threads than these bits can count do not share one row's units anyway.
+pub(super) const LARGEST: usize = (1 << TEAM_BITS) - 1;
+
+/// Does `rounds` of work with up to `threads` threads, this one and others of its pool.
+pub(super) fn together(threads: usize, rounds: usize, work: &impl Rounds) {
+    let shared = Shared {
+        came: Apart(AtomicUsize::new(0)),
+        begun: Apart(AtomicUsize::new(0)),
+        met: AtomicUsize::new(0),
+        at: (0..threads).map(|_| Apart(AtomicUsize::new(0))).collect(),
+        broken: AtomicBool::new(false),
+    };
+    if threads == 1 {
+        return shared.lead(rounds, work);
+    }
+    rayon::in_place_scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(|_| shared.help(work));
+        }
+        shared.lead(rounds, work);
+    });
+}
+
+impl Shared {
+    fn lead(&self, rounds: usize, work: &impl Rounds) {
+        let _guard = Broken(self);
+        let mut leader = Member {
+            shared: self,
+            index: 0,
+            team: 1,
+            met: 0,
+        };
+        for round in 0..rounds {
+            leader.team = 1 + self.came.0.load(Acquire);
+            self.met.store(leader.met, Relaxed);
+            let begun = (round + 1) << TEAM_BITS | leader.team;
+            self.begun.0.store(begun, Release);
+            work.round(round, &mut leader);
+            // Until all are done nothing may be said of the next round.
+            leader.meet();
+        }
+        self.begun.0.store(OVER, Release);
+    }
+
+    fn help(&self, work: &impl Rounds) {
+        let _guard = Broken(self);
+        if self.begun.0.load(Acquire) == OVER {
+            return;
+        }
+        let index = 1 + self.came.0.fetch_add(1, AcqRel);
+        let mut seen = 0;
+        loop {
+            let begun = self.wait(|| {
+                let begun = self.begun.0.load(Acquire);
+                (begun != seen).then_some(begun)
+            });
+            if begun == OVER {
+                return;
+            }
+            seen = begun;
+            let (round, team) = (begun >> TEAM_BITS, begun & LARGEST);
+            // A round whose leader did not see this helper come goes on without it.
+            if index < team {
+                let mut member = Member {
+                    shared: self,
+                    index,
+                    team,
+                    met: self.met.load(Relaxed),
+                };
+                work.round(round - 1, &mut member);
+                member.meet();
+            }
+        }
+    }
+
+    /// Spins until there is a value, then yields between the tries.
+    #[inline(always)]
+    fn wait<T>(&self, ready: impl Fn() -> Option<T>) -> T {
+        for _ in 0..SPINS {
+            if let Some(value) = ready() {
+                return value;
+            }
+            spin_loop();
+        }
+        loop {
+            if let Some(value) = ready() {
+                return value;
+            }
+            assert!(
+                !self.broken.load(Relaxed),
+                "another thread of this GRU has panicked"
+            );
+            yield_now();
+        }
+    }
+}
+
+impl Member<'_> {
+    /// Waits until every member has come here. What any of them wrote before is seen by all after.
+    #[inline(always)]
+    pub(super) fn meet(&mut self) {
+        self.met += 1;
+        let (shared, met) = (self.shared, self.met);
+        if self.team == 1 {
+            return;
+        }
+        shared.at[self.index].0.store(met, Release);
+        for other in (0..self.team).filter(|&k| k != self.index) {
+            let at = &shared.at[other].0;
+            shared.wait(|| (at.load(Acquire) >= met).then_some(()));
+        }
+    }
+
+    /// This member's share of `count` things.
+    pub(super) fn share(&self, count: usize) -> std::ops::Range<usize> {
+        let at = |k: usize| k * count / self.team;
+        at(self.index)..at(self.index + 1)
+    }
+}
+
+/// Tells the others when this thread panics.
+struct Broken<'a>(&'a Shared);
+
+impl Drop for Broken<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.broken.store(true, Relaxed);
+            self.0.begun.0.store(OVER, Release);
+        }
+    }
+}

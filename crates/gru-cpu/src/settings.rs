@@ -1,0 +1,19 @@
+//! What a process can set: how many threads a call may use.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+static LARGEST: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Bounds the threads of every call from now on, the caller's own included; `None` lifts the
+/// bound. Within it a call uses the rayon pool it is called in. No result depends on it but by the
+/// order of sums over rows.
+pub fn set_threads(largest: Option<usize>) {
+    LARGEST.store(largest.unwrap_or(usize::MAX).max(1), Relaxed);
+}
+
+/// The threads a call may use here and now.
+pub(crate) fn threads() -> usize {
+    rayon::current_num_threads()
+        .min(LARGEST.load(Relaxed))
+        .max(1)
+}
