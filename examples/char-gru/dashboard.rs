@@ -36,9 +36,12 @@ pub fn say(line: &str) {
 pub struct Step {
     pub step: usize,
     pub epoch: usize,
+    /// Where the window begins in each stream.
+    pub offset: usize,
     pub loss: f32,
     pub gradient_norm: f32,
     pub learning_rate: f64,
+    pub seconds: f64,
     pub characters_per_second: f64,
 }
 
@@ -220,10 +223,11 @@ impl Log {
         self.line(&json!({
             "step": of.step,
             "epoch": of.epoch,
+            "offset": of.offset,
             "loss": of.loss,
             "gradient_norm": of.gradient_norm,
             "learning_rate": of.learning_rate,
-            "characters_per_second": of.characters_per_second.round(),
+            "seconds": of.seconds,
         }))
     }
 
@@ -251,9 +255,11 @@ mod tests {
         let step = |step| Step {
             step,
             epoch: 1,
+            offset: 7,
             loss: 0.5,
             gradient_norm: 1.0,
             learning_rate: 0.1,
+            seconds: 0.1,
             characters_per_second: 10.0,
         };
         let mut log = Log::open(&path, 0).unwrap();

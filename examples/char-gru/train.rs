@@ -185,7 +185,8 @@ impl Run<'_> {
             let mut windows = self.streams.read(seq, shift + at.window * seq)?;
             while at.window < windows_of_epoch && at.step < self.steps {
                 let window = windows.read()?.ok_or(Error::TextChanged)?;
-                let step = self.step(learner, at, &window)?;
+                let offset = shift + at.window * seq;
+                let step = self.step(learner, at, &window, offset)?;
                 let step = speed.of(step, window.len());
                 dashboard.step(&step);
                 log.step(&step)?;
@@ -232,7 +233,9 @@ impl Run<'_> {
         learner: &mut Learner,
         at: &mut Progress,
         window: &Window,
+        offset: usize,
     ) -> Result<Step, Error> {
+        let start = Instant::now();
         // Dropout is a number of the seed and the step alone, so that a resumed run draws the same.
         let golden = 0x9e37_79b9_7f4a_7c15; // spreads the steps over all seeds
         self.training
@@ -248,12 +251,15 @@ impl Run<'_> {
         }
         at.loss_sum += f64::from(loss) * window.len() as f64;
         at.characters += window.len();
+        let gradient_norm = read(outcome.gradient_norm)?;
         Ok(Step {
             step: at.step,
             epoch: at.epoch + 1,
+            offset,
             loss,
-            gradient_norm: read(outcome.gradient_norm)?,
+            gradient_norm,
             learning_rate: rate,
+            seconds: start.elapsed().as_secs_f64(),
             characters_per_second: 0.0,
         })
     }
@@ -388,9 +394,7 @@ mod tests {
         let log = fs::read_to_string(files.log).unwrap();
         let lines = log.lines().map(|line| {
             let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
-            line.as_object_mut()
-                .unwrap()
-                .remove("characters_per_second");
+            line.as_object_mut().unwrap().remove("seconds");
             line.to_string()
         });
         (lines.collect::<Vec<_>>().join("\n"), trained.map(|_| ()))

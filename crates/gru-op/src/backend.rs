@@ -166,6 +166,3 @@ pub trait GruBackend: Backend {
         composed::gradients::<Self>(inputs, states, gates, d_states, &spec, wanted)
     }
 }
-
-#[cfg(feature = "cube")]
-impl GruBackend for burn_cubecl::CubeBackend {}

@@ -45,18 +45,18 @@ pub fn gru_sequence_with(
 }
 
 /// The inputs with operators, and their sizes.
-struct Call<B: Backend> {
-    n: usize,
-    t: usize,
-    h: usize,
+pub(crate) struct Call<B: Backend> {
+    pub(crate) n: usize,
+    pub(crate) t: usize,
+    pub(crate) h: usize,
     /// Which dimension of `x` is time.
     time_dim: usize,
     /// Time indices in the order in which they are walked.
     walk: Vec<usize>,
-    x: Prim<B>,
-    h0: Prim<B>,
-    w_ih: Option<Prim<B>>,
-    w_hh: Prim<B>,
+    pub(crate) x: Prim<B>,
+    pub(crate) h0: Prim<B>,
+    pub(crate) w_ih: Option<Prim<B>>,
+    pub(crate) w_hh: Prim<B>,
     b_ih: Option<Prim<B>>,
     b_hh: Option<Prim<B>>,
     mask: Option<Prim<B>>,
@@ -65,7 +65,7 @@ struct Call<B: Backend> {
 }
 
 impl<B: Backend> Call<B> {
-    fn new(inputs: GruInputs<B>, spec: &GruSpec) -> Self {
+    pub(crate) fn new(inputs: GruInputs<B>, spec: &GruSpec) -> Self {
         let given = |tensor: OptionalTensor<B>| tensor.into_option().map(Prim);
         let (x, w_hh) = (Prim::<B>(inputs.x), Prim::<B>(inputs.w_hh));
         let [first, second, _] = x.dims();
@@ -97,7 +97,7 @@ impl<B: Backend> Call<B> {
     }
 
     /// `[N,T,features]` or `[T,N,features]`.
-    fn sequence_shape(&self, features: usize) -> [usize; 3] {
+    pub(crate) fn sequence_shape(&self, features: usize) -> [usize; 3] {
         match self.time_dim {
             0 => [self.t, self.n, features],
             _ => [self.n, self.t, features],
@@ -154,7 +154,7 @@ impl<B: Backend> Call<B> {
     }
 
     /// `p`: the input product of all steps at once, with `b_ih`; a sequence of `3H` features.
-    fn project(&self) -> Prim<B> {
+    pub(crate) fn project(&self) -> Prim<B> {
         let width = 3 * self.h;
         let p = match &self.w_ih {
             Some(w_ih) => {
@@ -207,6 +207,34 @@ impl<B: Backend> Call<B> {
         }
     }
 
+    /// A sequence as a matrix, `[T·N,features]`.
+    pub(crate) fn rows(&self, sequence: Prim<B>) -> Prim<B> {
+        let [_, _, features] = sequence.dims();
+        sequence.reshape([self.n * self.t, features])
+    }
+
+    /// g of every row, `[T·N,H]`, from the state before every step: its own memory, but one
+    /// product instead of T.
+    fn masked_rows(&self, previous: Prim<B>) -> Prim<B> {
+        match &self.mask {
+            Some(mask) => {
+                let shape = match self.time_dim {
+                    0 => [1, self.n, self.h],
+                    _ => [self.n, 1, self.h],
+                };
+                self.rows(previous * mask.clone().reshape(shape))
+            }
+            None => self.rows(previous),
+        }
+    }
+
+    /// All gates anew, a sequence, from the state before every step.
+    pub(crate) fn recompute(&self, previous: Prim<B>, spec: &GruSpec) -> Prim<B> {
+        let gates = self.gates(&self.rows(self.project()), self.masked_rows(previous), spec);
+        let width = gates.len() * self.h;
+        Prim::cat(gates, 1).reshape(self.sequence_shape(width))
+    }
+
     fn blend(&self, h: &Prim<B>, z: &Prim<B>, n: &Prim<B>, update: Update) -> Prim<B> {
         let (kept, taken) = match update {
             Update::Keeps => (z.clone(), z.clone().complement()),
@@ -216,7 +244,7 @@ impl<B: Backend> Call<B> {
     }
 
     /// The state before every step, a sequence.
-    fn previous(&self, states: &Prim<B>) -> Prim<B> {
+    pub(crate) fn previous(&self, states: &Prim<B>) -> Prim<B> {
         let before = |&(k, _): &(usize, &usize)| match k {
             0 => self.h0.clone(),
             _ => self.at(states, self.walk[k - 1]),
@@ -288,28 +316,11 @@ pub(crate) fn gradients<B: Backend>(
         return zero_gradients(&call, x_shape, wanted);
     }
     let previous = call.previous(&states);
-    let rows = |sequence: Prim<B>| {
-        let [_, _, features] = sequence.dims();
-        sequence.reshape([n * t, features])
-    };
-    // g of every row, `[T·N,H]`: its own memory, but one product instead of T.
-    let masked_previous = || match &call.mask {
-        Some(mask) => {
-            let shape = match call.time_dim {
-                0 => [1, n, h],
-                _ => [n, 1, h],
-            };
-            rows(previous.clone() * mask.clone().reshape(shape))
-        }
-        None => rows(previous.clone()),
-    };
+    let rows = |sequence: Prim<B>| call.rows(sequence);
+    let masked_previous = || call.masked_rows(previous.clone());
     let kept = match kept.into_option() {
         Some(kept) => Prim(kept),
-        None => {
-            let gates = call.gates(&rows(call.project()), masked_previous(), spec);
-            let width = gates.len() * h;
-            Prim::cat(gates, 1).reshape(call.sequence_shape(width))
-        }
+        None => call.recompute(previous.clone(), spec),
     };
 
     let [gate_r, gate_z, gate_n] = gates(spec);

@@ -49,6 +49,8 @@ pub mod convert;
 pub mod conventions {}
 #[cfg(any(feature = "ndarray", feature = "flex"))]
 mod cpu;
+#[cfg(feature = "cube")]
+mod cube;
 pub mod mps_graph;
 pub mod nn;
 mod primitive;

@@ -1,0 +1,61 @@
+//! Why a cut is refused.
+
+use crate::plan::Cut;
+use core::fmt;
+
+/// A device or a kernel does not allow a cut.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PlanError {
+    /// A size is zero, `width` does not divide `rows`, or `width` exceeds 4.
+    Malformed {
+        /// The cut.
+        cut: Cut,
+    },
+    /// A cube would have more units than the device allows.
+    TooManyUnits {
+        /// By the tile.
+        requested: usize,
+        /// On the device.
+        available: usize,
+    },
+    /// A cube would use more shared memory than the device has.
+    TooMuchSharedMemory {
+        /// Bytes by the tile.
+        requested: usize,
+        /// Bytes on the device.
+        available: usize,
+    },
+    /// A step with the reset gate before the product has two products, one after the other.
+    StepsWithResetBefore,
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed { cut } => write!(
+                f,
+                "expected sizes above zero, width a divisor of rows and at most 4, got {cut:?}"
+            ),
+            Self::TooManyUnits {
+                requested,
+                available,
+            } => write!(
+                f,
+                "{requested} units per cube, the device allows {available}"
+            ),
+            Self::TooMuchSharedMemory {
+                requested,
+                available,
+            } => write!(
+                f,
+                "{requested} bytes of shared memory per cube, the device has {available}"
+            ),
+            Self::StepsWithResetBefore => write!(
+                f,
+                "one launch per step needs the reset gate after the product, got it before"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for PlanError {}

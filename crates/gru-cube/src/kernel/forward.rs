@@ -1,0 +1,325 @@
+//! The forward walk: one launch for a whole sequence.
+
+use super::{
+    gate::{blend, clip, gate_value},
+    product::{Product, Team, load_weight, multiply},
+};
+use crate::rule::Rule;
+use cubecl::prelude::*;
+
+/// What the forward walk is compiled for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct ForwardWalk {
+    pub(crate) rule: Rule,
+    pub(crate) team: Team,
+    /// H.
+    pub(crate) hidden: usize,
+    /// The weight stays in registers.
+    pub(crate) resident: bool,
+    /// Buffers of the left side. With one split, and the reset gate after the product, a second
+    /// one keeps a fast unit's new state apart from the old one that a slow unit still reads;
+    /// with a single one the cube meets once more.
+    pub(crate) buffers: usize,
+}
+
+impl ForwardWalk {
+    /// The product with `w_hh`'s gates `first..first + outs`.
+    fn product(&self, first: usize, outs: usize) -> Product {
+        Product {
+            depth: self.hidden,
+            outs,
+            base: first * self.hidden,
+            per_k: 3 * self.hidden,
+            per_out: self.hidden,
+            per_j: 1,
+            columns: self.hidden,
+            stage: self.hidden,
+            resident: self.resident,
+        }
+    }
+
+    /// The first product of a step: all gates, or r and z where r changes the left side of n's.
+    pub(crate) fn first(&self) -> Product {
+        self.product(0, if self.rule.reset_after { 3 } else { 2 })
+    }
+
+    /// The product of the candidate, where it stands alone.
+    pub(crate) fn second(&self) -> Product {
+        self.product(2, 1)
+    }
+
+    /// Vectors of one buffer of the left side.
+    fn left_vectors(&self) -> usize {
+        self.first().padded_stage(&self.team) * self.team.vectors()
+    }
+
+    /// Vectors of shared memory: left sides and partial sums.
+    pub(crate) fn shared_vectors(&self) -> usize {
+        let lefts = self.buffers + usize::from(!self.rule.reset_after);
+        let partial = self.team.partial_vectors(self.first().outs).max(1);
+        lefts * self.left_vectors() + partial
+    }
+}
+
+/// See [`forward`](crate::forward()).
+#[cube(launch_unchecked, address_type = "dynamic")]
+pub(crate) fn gru_forward_walk<F: Float, R: Size>(
+    p: &[F],
+    w_hh: &[F],
+    b_ih: ComptimeOption<&[F]>,
+    b_hh: ComptimeOption<&[F]>,
+    h0: ComptimeOption<&[F]>,
+    mask: ComptimeOption<&[F]>,
+    valid: ComptimeOption<&[F]>,
+    states: &mut [F],
+    mut gates: ComptimeOption<&mut [F]>,
+    n: u32,
+    t: u32,
+    #[comptime] walk: ForwardWalk,
+    #[define(F)] _dtype: ElemType,
+) {
+    let (rule, team, hidden) = comptime!((walk.rule, walk.team, walk.hidden));
+    let (rows, width, vectors, owned) =
+        comptime!((team.rows, team.width, team.vectors(), team.owned()));
+    let (first, second) = comptime!((walk.first(), walk.second()));
+    let outs = comptime!(first.outs);
+    let left_vectors = comptime!(walk.left_vectors());
+    let saved = comptime!(rule.saved());
+    let (n, t) = (n as usize, t as usize);
+    let (per_n, per_t) = if comptime!(rule.time_major) {
+        (1usize.runtime(), n)
+    } else {
+        (t, 1usize.runtime())
+    };
+    let unit = UNIT_POS as usize;
+    let row0 = CUBE_POS_X as usize * rows;
+
+    let mut left = Shared::<[Vector<f32, R>]>::new_slice(comptime!(walk.buffers * left_vectors));
+    let mut left_n = Shared::<[Vector<f32, R>]>::new_slice(comptime!(if rule.reset_after {
+        1
+    } else {
+        left_vectors
+    }));
+    let mut partial =
+        Shared::<[Vector<f32, R>]>::new_slice(comptime!(team.partial_vectors(outs).max(1)));
+
+    let weight = load_weight::<F>(w_hh, first, team);
+    let weight_n = load_weight::<F>(
+        w_hh,
+        comptime!(Product {
+            resident: second.resident && !rule.reset_after,
+            ..second
+        }),
+        team,
+    );
+
+    // Rows of the left side past H stay zero for the whole walk.
+    let mut i = unit;
+    while i < comptime!(walk.buffers * left_vectors) {
+        left[i] = Vector::new(0.0);
+        i += comptime!(team.units());
+    }
+    if comptime!(!rule.reset_after) {
+        let mut i = unit;
+        while i < left_vectors {
+            left_n[i] = Vector::new(0.0);
+            i += comptime!(team.units());
+        }
+    }
+    sync_cube();
+
+    // What a unit keeps of the columns it owns.
+    let mut h = Array::<f32>::new(comptime!(owned * rows));
+    let mut m = Array::<f32>::new(comptime!(owned * rows));
+    let mut bias = Array::<f32>::new(comptime!(owned * 3));
+    let mut bias_n = Array::<f32>::new(owned);
+    #[unroll]
+    for c in 0..owned {
+        let j = min(unit + c * comptime!(team.units()), comptime!(hidden - 1));
+        bias_n[c] = 0.0;
+        #[unroll]
+        for gate in 0..3usize {
+            let mut b = 0.0f32;
+            #[comptime]
+            if let ComptimeOption::Some(b_ih) = b_ih {
+                b += f32::cast_from(b_ih[gate * hidden + j]);
+            }
+            #[comptime]
+            if let ComptimeOption::Some(b_hh) = b_hh {
+                let b_hh = f32::cast_from(b_hh[gate * hidden + j]);
+                // After the product, r multiplies b_hn too; then it cannot join p.
+                if comptime!(rule.reset_after && gate == 2) {
+                    bias_n[c] = b_hh;
+                } else {
+                    b += b_hh;
+                }
+            }
+            bias[comptime!(c * 3 + gate)] = b;
+        }
+        #[unroll]
+        for v in 0..vectors {
+            let mut g = Vector::<f32, R>::new(0.0);
+            #[unroll]
+            for w in 0..width {
+                let b = comptime!(v * width + w);
+                let at = comptime!(c * rows + b);
+                let row = min(row0 + b, n - 1);
+                h[at] = 0.0;
+                m[at] = 1.0;
+                #[comptime]
+                if let ComptimeOption::Some(h0) = h0 {
+                    h[at] = f32::cast_from(h0[row * hidden + j]);
+                }
+                #[comptime]
+                if let ComptimeOption::Some(mask) = mask {
+                    m[at] = f32::cast_from(mask[row * hidden + j]);
+                }
+                g.insert(w, m[at] * h[at]);
+            }
+            if unit + c * comptime!(team.units()) < hidden {
+                left[j * vectors + v] = g;
+            }
+        }
+    }
+    sync_cube();
+
+    for s in 0..t {
+        let time = if comptime!(rule.reverse) {
+            t - 1 - s
+        } else {
+            s
+        };
+        let from = if comptime!(walk.buffers == 2) {
+            (s % 2) * left_vectors
+        } else {
+            0usize.runtime()
+        };
+        let to = if comptime!(walk.buffers == 2) {
+            left_vectors - from
+        } else {
+            0usize.runtime()
+        };
+
+        // Asked for before the product, so that the product hides the way from memory.
+        let mut a = Array::<f32>::new(comptime!(owned * rows * 3));
+        #[unroll]
+        for c in 0..owned {
+            let j = min(unit + c * comptime!(team.units()), comptime!(hidden - 1));
+            #[unroll]
+            for b in 0..rows {
+                let row = min(row0 + b, n - 1) * per_n + time * per_t;
+                #[unroll]
+                for gate in 0..3usize {
+                    a[comptime!((c * rows + b) * 3 + gate)] =
+                        f32::cast_from(p[row * comptime!(3 * hidden) + gate * hidden + j])
+                            + bias[comptime!(c * 3 + gate)];
+                }
+            }
+        }
+
+        let q = multiply::<F, R>(&left, from, w_hh, &weight, &mut partial, first, team);
+        if comptime!(walk.buffers == 1 && team.splits == 1 && rule.reset_after) {
+            sync_cube();
+        }
+
+        // Reset before the product: r changes the left side of the candidate's product.
+        let mut z_of = Array::<f32>::new(comptime!(owned * rows));
+        let mut r_of = Array::<f32>::new(comptime!(owned * rows));
+        #[unroll]
+        for c in 0..owned {
+            let j = unit + c * comptime!(team.units());
+            #[unroll]
+            for v in 0..vectors {
+                let mut rg = Vector::<f32, R>::new(0.0);
+                #[unroll]
+                for w in 0..width {
+                    let b = comptime!(v * width + w);
+                    let at = comptime!(c * rows + b);
+                    let q_r = q[comptime!((c * outs) * vectors + v)].extract(w);
+                    let q_z = q[comptime!((c * outs + 1) * vectors + v)].extract(w);
+                    let r = gate_value(a[comptime!(at * 3)] + q_r, comptime!(rule.r));
+                    z_of[at] = gate_value(a[comptime!(at * 3 + 1)] + q_z, comptime!(rule.z));
+                    r_of[at] = r;
+                    rg.insert(w, r * m[at] * h[at]);
+                }
+                if comptime!(!rule.reset_after) {
+                    if j < hidden {
+                        left_n[j * vectors + v] = rg;
+                    }
+                }
+            }
+        }
+        let q_n = if comptime!(rule.reset_after) {
+            let mut q_n = Array::<Vector<f32, R>>::new(comptime!(owned * vectors));
+            #[unroll]
+            for c in 0..owned {
+                #[unroll]
+                for v in 0..vectors {
+                    q_n[comptime!(c * vectors + v)] = q[comptime!((c * outs + 2) * vectors + v)];
+                }
+            }
+            q_n
+        } else {
+            sync_cube();
+            multiply::<F, R>(
+                &left_n,
+                0usize.runtime(),
+                w_hh,
+                &weight_n,
+                &mut partial,
+                second,
+                team,
+            )
+        };
+
+        #[unroll]
+        for c in 0..owned {
+            let j = unit + c * comptime!(team.units());
+            #[unroll]
+            for v in 0..vectors {
+                let mut g = Vector::<f32, R>::new(0.0);
+                #[unroll]
+                for w in 0..width {
+                    let b = comptime!(v * width + w);
+                    let at = comptime!(c * rows + b);
+                    let q = q_n[comptime!(c * vectors + v)].extract(w) + bias_n[c];
+                    let (r, z) = (r_of[at], z_of[at]);
+                    let a_n = if comptime!(rule.reset_after) {
+                        a[comptime!(at * 3 + 2)] + r * q
+                    } else {
+                        a[comptime!(at * 3 + 2)] + q
+                    };
+                    let new = gate_value(a_n, comptime!(rule.n));
+                    let u = clip(blend(h[at], z, new, rule), comptime!(rule.clip_state));
+                    let row = min(row0 + b, n - 1) * per_n + time * per_t;
+                    #[comptime]
+                    let next = match valid {
+                        ComptimeOption::Some(valid) => {
+                            select(f32::cast_from(valid[row]) == 0.0, h[at], u)
+                        }
+                        ComptimeOption::None => u,
+                    };
+                    h[at] = next;
+                    g.insert(w, m[at] * next);
+                    if j < hidden && row0 + b < n {
+                        states[row * hidden + j] = F::cast_from(next);
+                        #[comptime]
+                        if let ComptimeOption::Some(gates) = gates.as_mut() {
+                            let at = row * comptime!(saved * hidden) + j;
+                            gates[at] = F::cast_from(r);
+                            gates[at + hidden] = F::cast_from(z);
+                            gates[at + comptime!(2 * hidden)] = F::cast_from(new);
+                            if comptime!(rule.reset_after) {
+                                gates[at + comptime!(3 * hidden)] = F::cast_from(q);
+                            }
+                        }
+                    }
+                }
+                if j < hidden {
+                    left[to + j * vectors + v] = g;
+                }
+            }
+        }
+        sync_cube();
+    }
+}

@@ -1,0 +1,316 @@
+//! The recurrent product inside a cube: a few rows on the left in shared memory, the weight on
+//! the right in registers or in global memory.
+
+use cubecl::prelude::*;
+
+/// How a cube's units share its work.
+///
+/// `units = lanes · splits`. In the product, unit `u` has lane `u % lanes` and split
+/// `u / lanes`: lanes stand for neighbouring columns of the result, so that their loads of the
+/// weight coalesce, and splits for parts of the sum. After it, unit `u` owns columns
+/// `u, u + units, …` and finishes them for every row of the tile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Team {
+    /// Rows of the batch that a cube walks.
+    pub(crate) rows: usize,
+    /// Rows in one vector; divides `rows`.
+    pub(crate) width: usize,
+    pub(crate) lanes: usize,
+    pub(crate) splits: usize,
+    /// Columns of the cube.
+    pub(crate) columns: usize,
+}
+
+impl Team {
+    pub(crate) fn units(&self) -> usize {
+        self.lanes * self.splits
+    }
+
+    /// Vectors per column.
+    pub(crate) fn vectors(&self) -> usize {
+        self.rows / self.width
+    }
+
+    /// Columns a lane accumulates.
+    pub(crate) fn per_lane(&self) -> usize {
+        self.columns.div_ceil(self.lanes)
+    }
+
+    /// Columns a unit owns.
+    pub(crate) fn owned(&self) -> usize {
+        self.columns.div_ceil(self.units())
+    }
+
+    /// Vectors of shared memory in which splits hand on their partial sums of `outs` results.
+    pub(crate) fn partial_vectors(&self, outs: usize) -> usize {
+        match self.splits {
+            1 => 0,
+            _ => self.splits * outs * self.vectors() * self.per_lane() * self.lanes,
+        }
+    }
+}
+
+/// Which product: `sum[out][j] = Σ_k left[k] · right[base + k·per_k + out·per_out + j·per_j]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Product {
+    /// Terms of the sum.
+    pub(crate) depth: usize,
+    /// Results per column.
+    pub(crate) outs: usize,
+    pub(crate) base: usize,
+    pub(crate) per_k: usize,
+    pub(crate) per_out: usize,
+    pub(crate) per_j: usize,
+    /// Columns of the whole result: a unit beyond them repeats the last one, and nobody reads it.
+    pub(crate) columns: usize,
+    /// Terms whose left sides are in shared memory at a time; walks hold all of them.
+    pub(crate) stage: usize,
+    /// The weight stays in each unit's registers for the whole walk.
+    pub(crate) resident: bool,
+}
+
+impl Product {
+    /// Terms of one split's part of a stage.
+    pub(crate) fn chunk(&self, team: &Team) -> usize {
+        self.stage.div_ceil(team.splits)
+    }
+
+    /// Rows of the left side in shared memory: those past `depth` are zero.
+    pub(crate) fn padded_stage(&self, team: &Team) -> usize {
+        self.chunk(team) * team.splits
+    }
+
+    /// Stages of the sum.
+    pub(crate) fn stages(&self, team: &Team) -> usize {
+        self.depth.div_ceil(self.padded_stage(team))
+    }
+
+    /// Registers of the weight per unit.
+    pub(crate) fn registers(&self, team: &Team) -> usize {
+        match self.resident {
+            true => self.chunk(team) * self.outs * team.per_lane(),
+            false => 1,
+        }
+    }
+
+    /// Terms per turn of the loop: enough loads in flight, but a body that compiles quickly and
+    /// stays in the instruction cache.
+    fn unroll(&self, team: &Team) -> usize {
+        let chunk = self.chunk(team);
+        let body = self.outs * team.per_lane() * team.vectors();
+        [8, 4, 2]
+            .into_iter()
+            .find(|&u| chunk.is_multiple_of(u) && u * body <= UNROLLED)
+            .unwrap_or(1)
+    }
+}
+
+/// Multiplications in the body of an unrolled loop.
+const UNROLLED: usize = 48;
+
+/// Loads a unit's part of the weight into registers, if it is to stay there.
+#[cube]
+pub(crate) fn load_weight<F: Float>(
+    right: &[F],
+    #[comptime] product: Product,
+    #[comptime] team: Team,
+) -> Array<f32> {
+    let chunk = comptime!(product.chunk(&team));
+    let mut registers = Array::<f32>::new(comptime!(product.registers(&team)));
+    if comptime!(product.resident) {
+        let (lane, start) = (lane(team), split(team) * chunk);
+        #[unroll]
+        for c in 0..comptime!(team.per_lane()) {
+            let j = min(
+                lane + c * comptime!(team.lanes),
+                comptime!(product.columns - 1),
+            );
+            #[unroll]
+            for i in 0..chunk {
+                let k = min(start + i, comptime!(product.depth - 1));
+                #[unroll]
+                for out in 0..comptime!(product.outs) {
+                    let at = comptime!(product.base + out * product.per_out)
+                        + k * comptime!(product.per_k)
+                        + j * comptime!(product.per_j);
+                    registers[comptime!((c * chunk + i) * product.outs + out)] =
+                        f32::cast_from(right[at]);
+                }
+            }
+        }
+    }
+    registers
+}
+
+#[cube]
+pub(crate) fn lane(#[comptime] team: Team) -> usize {
+    UNIT_POS as usize % comptime!(team.lanes)
+}
+
+#[cube]
+pub(crate) fn split(#[comptime] team: Team) -> usize {
+    UNIT_POS as usize / comptime!(team.lanes)
+}
+
+/// A product whose left side is in shared memory as a whole:
+/// `sums[(owned·outs + out)·vectors + v]` for the columns a unit owns.
+///
+/// `left[from + k·vectors + v]` must be visible to the whole cube. With several splits the cube
+/// meets inside, after which nobody reads `left` any more; `partial` may be written again after
+/// the next meeting.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn multiply<F: Float, R: Size>(
+    left: &Shared<[Vector<f32, R>]>,
+    from: usize,
+    right: &[F],
+    registers: &Array<f32>,
+    partial: &mut Shared<[Vector<f32, R>]>,
+    #[comptime] product: Product,
+    #[comptime] team: Team,
+) -> Array<Vector<f32, R>> {
+    let mut sums = zero_sums::<R>(product, team);
+    let zero = 0usize.runtime();
+    accumulate::<F, R>(
+        &mut sums, left, from, right, registers, zero, zero, product, team,
+    );
+    reduce::<R>(sums, partial, product, team)
+}
+
+/// The sums of a unit's lane, before the first stage: `[(c·outs + out)·vectors + v]`.
+#[cube]
+pub(crate) fn zero_sums<R: Size>(
+    #[comptime] product: Product,
+    #[comptime] team: Team,
+) -> Array<Vector<f32, R>> {
+    let len = comptime!(team.per_lane() * product.outs * team.vectors());
+    let mut sums = Array::<Vector<f32, R>>::new(len);
+    #[unroll]
+    for i in 0..len {
+        sums[i] = Vector::new(0.0);
+    }
+    sums
+}
+
+/// Adds one stage to the sums of a unit's lane: terms `k0..k0 + stage` of columns from `j0` on.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn accumulate<F: Float, R: Size>(
+    sums: &mut Array<Vector<f32, R>>,
+    left: &Shared<[Vector<f32, R>]>,
+    from: usize,
+    right: &[F],
+    registers: &Array<f32>,
+    k0: usize,
+    j0: usize,
+    #[comptime] product: Product,
+    #[comptime] team: Team,
+) {
+    let vectors = comptime!(team.vectors());
+    let (outs, per_lane) = comptime!((product.outs, team.per_lane()));
+    let chunk = comptime!(product.chunk(&team));
+    let lane = lane(team);
+    let start = split(team) * chunk;
+    if comptime!(product.resident) {
+        #[unroll]
+        for i in 0..chunk {
+            #[unroll]
+            for v in 0..vectors {
+                let l = left[from + (start + i) * vectors + v];
+                #[unroll]
+                for c in 0..per_lane {
+                    #[unroll]
+                    for out in 0..outs {
+                        let w = registers[comptime!((c * chunk + i) * outs + out)];
+                        let at = comptime!((c * outs + out) * vectors + v);
+                        sums[at] = fma(l, Vector::new(w), sums[at]);
+                    }
+                }
+            }
+        }
+    } else {
+        let unroll = comptime!(product.unroll(&team));
+        for block in 0..comptime!(chunk / unroll) {
+            #[unroll]
+            for i in 0..unroll {
+                let in_stage = start + block * unroll + i;
+                let k = if comptime!(
+                    product.padded_stage(&team) * product.stages(&team) == product.depth
+                ) {
+                    k0 + in_stage
+                } else {
+                    min(k0 + in_stage, comptime!(product.depth - 1))
+                };
+                let mut w = Array::<f32>::new(comptime!(per_lane * outs));
+                #[unroll]
+                for c in 0..per_lane {
+                    let j = min(
+                        j0 + lane + c * comptime!(team.lanes),
+                        comptime!(product.columns - 1),
+                    );
+                    let row = k * comptime!(product.per_k) + j * comptime!(product.per_j);
+                    #[unroll]
+                    for out in 0..outs {
+                        w[comptime!(c * outs + out)] = f32::cast_from(
+                            right[comptime!(product.base + out * product.per_out) + row],
+                        );
+                    }
+                }
+                #[unroll]
+                for v in 0..vectors {
+                    let l = left[from + in_stage * vectors + v];
+                    #[unroll]
+                    for out in 0..comptime!(per_lane * outs) {
+                        let at = comptime!(out * vectors + v);
+                        sums[at] = fma(l, Vector::new(w[out]), sums[at]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Adds up the splits' parts: from the sums of a unit's lane to those of the columns it owns.
+///
+/// With several splits the cube meets once.
+#[cube]
+pub(crate) fn reduce<R: Size>(
+    sums: Array<Vector<f32, R>>,
+    partial: &mut Shared<[Vector<f32, R>]>,
+    #[comptime] product: Product,
+    #[comptime] team: Team,
+) -> Array<Vector<f32, R>> {
+    if comptime!(team.splits == 1) {
+        sums
+    } else {
+        let per_column = comptime!(product.outs * team.vectors());
+        let stride = comptime!(team.per_lane() * team.lanes);
+        let (lane, split) = (lane(team), split(team));
+        #[unroll]
+        for c in 0..comptime!(team.per_lane()) {
+            let j = lane + c * comptime!(team.lanes);
+            #[unroll]
+            for i in 0..per_column {
+                partial[(split * per_column + i) * stride + j] =
+                    sums[comptime!(c * per_column + i)];
+            }
+        }
+        sync_cube();
+        let unit = UNIT_POS as usize;
+        let mut owned = Array::<Vector<f32, R>>::new(comptime!(team.owned() * per_column));
+        #[unroll]
+        for c in 0..comptime!(team.owned()) {
+            let j = min(unit + c * comptime!(team.units()), comptime!(stride - 1));
+            #[unroll]
+            for i in 0..per_column {
+                let mut sum = partial[i * stride + j];
+                #[unroll]
+                for s in 1..comptime!(team.splits) {
+                    sum += partial[(s * per_column + i) * stride + j];
+                }
+                owned[comptime!(c * per_column + i)] = sum;
+            }
+        }
+        owned
+    }
+}

@@ -1,0 +1,72 @@
+//! The left sides of the weight gradients, element by element.
+
+use cubecl::prelude::*;
+
+/// What the shift is compiled for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Shift {
+    /// Columns of the gates, counted in H.
+    pub(crate) saved: usize,
+    /// `[T,N,·]` instead of `[N,T,·]`.
+    pub(crate) time_major: bool,
+    /// Time is walked from the last step to the first.
+    pub(crate) reverse: bool,
+}
+
+/// See [`recurrent_inputs`](crate::recurrent_inputs()).
+#[cube(launch_unchecked, address_type = "dynamic")]
+pub(crate) fn gru_recurrent_inputs<F: Float>(
+    states: &[F],
+    h0: ComptimeOption<&[F]>,
+    mask: ComptimeOption<&[F]>,
+    gates: ComptimeOption<&[F]>,
+    g: &mut [F],
+    n: u32,
+    t: u32,
+    h: u32,
+    #[comptime] shift: Shift,
+    #[define(F)] _dtype: ElemType,
+) {
+    let (n, t, h) = (n as usize, t as usize, h as usize);
+    if ABSOLUTE_POS < n * t * h {
+        let (row, j) = (ABSOLUTE_POS / h, ABSOLUTE_POS % h);
+        let (k, time) = if comptime!(shift.time_major) {
+            (row % n, row / n)
+        } else {
+            (row / t, row % t)
+        };
+        let per_t = if comptime!(shift.time_major) {
+            n
+        } else {
+            1usize.runtime()
+        };
+        let first = if comptime!(shift.reverse) {
+            t - 1
+        } else {
+            0usize.runtime()
+        };
+        let mut x = 0.0f32;
+        if time == first {
+            #[comptime]
+            if let ComptimeOption::Some(h0) = &h0 {
+                x = f32::cast_from(h0[k * h + j]);
+            }
+        } else {
+            let before = if comptime!(shift.reverse) {
+                row + per_t
+            } else {
+                row - per_t
+            };
+            x = f32::cast_from(states[before * h + j]);
+        }
+        #[comptime]
+        if let ComptimeOption::Some(mask) = &mask {
+            x *= f32::cast_from(mask[k * h + j]);
+        }
+        #[comptime]
+        if let ComptimeOption::Some(gates) = &gates {
+            x *= f32::cast_from(gates[row * comptime!(shift.saved) * h + j]);
+        }
+        g[ABSOLUTE_POS] = F::cast_from(x);
+    }
+}

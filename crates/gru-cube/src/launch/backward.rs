@@ -1,0 +1,202 @@
+//! Launches of the backward pass.
+
+use super::{Call, count_launch, cube_dim, to_u32};
+use crate::{
+    error::PlanError,
+    kernel::{
+        backward::{BackwardWalk, gru_backward_walk},
+        steps::{Steps, TRANSPOSE, gru_backward_step, gru_transpose},
+    },
+    plan::{self, Plan, Strategy},
+};
+use cubecl::{client::Client, prelude::*, server::Handle};
+
+const OP: &str = "gru_cube::backward";
+
+/// What the backward pass reads. Every buffer is dense, row-major, of the type of the call.
+#[derive(Debug, Clone)]
+pub struct BackwardInputs {
+    /// Upstream gradient of the states, `[N,T,H]` or `[T,N,H]`.
+    pub d_states: Handle,
+    /// The states that the forward pass wrote.
+    pub states: Handle,
+    /// The gates that the forward pass wrote.
+    pub gates: Handle,
+    /// Recurrent weight `[H,3H]`.
+    pub w_hh: Handle,
+    /// Initial state `[N,H]`; zeros if absent.
+    pub h0: Option<Handle>,
+    /// Recurrent mask `[N,H]`.
+    pub mask: Option<Handle>,
+    /// `[N,T]` or `[T,N]`: 0 where a step is skipped.
+    pub valid: Option<Handle>,
+}
+
+/// What the backward pass writes.
+#[derive(Debug, Clone)]
+pub struct BackwardOutputs {
+    /// Gradients of the pre-activations, in the shape of the gates: `dr̄ | dz̄ | dn̄ | dn̄⊙r` or
+    /// `dr̄ | dz̄ | dn̄`; zeros at skipped steps. Columns `0..3H` are the gradient of `p`. If
+    /// absent they replace the gates in place, for which nothing else may read the gates.
+    pub d_gates: Option<Handle>,
+    /// Gradient of the initial state `[N,H]`.
+    pub d_h0: Handle,
+}
+
+/// The gradients of `Σ states ⊙ d_states` with respect to `p` and the initial state, and what
+/// the weight gradients are made of.
+///
+/// One launch if the cut is a walk with the weight in registers, two if it is any other walk,
+/// T + 2 if it is steps. Nothing waits for the device.
+///
+/// # Errors
+/// If the device does not allow the cut.
+///
+/// # Panics
+/// If there are no steps, a buffer is too short or the type is not a float of 16 or 32 bits.
+pub fn backward(
+    client: &Client,
+    call: &Call,
+    inputs: &BackwardInputs,
+    outputs: &BackwardOutputs,
+    strategy: Strategy,
+) -> Result<(), PlanError> {
+    let problem = call.problem(OP, client);
+    assert!(call.t > 0, "{OP}: expected at least one step, got none");
+    if call.n * call.h == 0 {
+        return Ok(());
+    }
+    match plan::backward(strategy, &problem)? {
+        Plan::Walk(walk) => {
+            let weight = match walk.transposed {
+                true => transpose(client, call, &inputs.w_hh),
+                false => inputs.w_hh.clone(),
+            };
+            launch_walk(client, call, inputs, outputs, walk, weight);
+        }
+        Plan::Steps(steps) => {
+            let w_hh_t = transpose(client, call, &inputs.w_hh);
+            // In float32 whatever the type of the call: it is a sum over all steps.
+            let carry = client.empty(call.n * call.h * size_of::<f32>());
+            for s in (0..call.t).rev().map(Some).chain([None]) {
+                let scratch = (w_hh_t.clone(), carry.clone());
+                launch_step(client, call, inputs, outputs, steps, s, scratch);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `w_hh` as `[3H,H]`.
+fn transpose(client: &Client, call: &Call, w_hh: &Handle) -> Handle {
+    let len = 3 * call.h * call.h;
+    let w_hh_t = client.empty(len * call.dtype.size());
+    let tiles = |len: usize| to_u32(OP, "H", len.div_ceil(TRANSPOSE as usize));
+    count_launch();
+    // SAFETY: the kernel bounds rows and columns by `h` and `3h`, and `arg` checks both buffers.
+    unsafe {
+        gru_transpose::launch_unchecked(
+            client,
+            CubeCount::Static(tiles(3 * call.h), tiles(call.h), 1),
+            CubeDim::new_2d(TRANSPOSE, TRANSPOSE),
+            call.address_type(),
+            call.arg(OP, "w_hh", w_hh.clone(), len),
+            call.arg(OP, "w_hh_t", w_hh_t.clone(), len),
+            to_u32(OP, "H", call.h),
+            call.dtype,
+        );
+    }
+    w_hh_t
+}
+
+/// Where the gradients of the gates go; in place, over argument 0 of the kernels.
+fn d_gates_arg(call: &Call, outputs: &BackwardOutputs, len: usize) -> BufferArg {
+    match &outputs.d_gates {
+        Some(d_gates) => call.arg(OP, "d_gates", d_gates.clone(), len),
+        None => BufferArg::alias(0, len),
+    }
+}
+
+fn launch_walk(
+    client: &Client,
+    call: &Call,
+    inputs: &BackwardInputs,
+    outputs: &BackwardOutputs,
+    walk: BackwardWalk,
+    weight: Handle,
+) {
+    let Call { n, t, h, .. } = *call;
+    let (rows, gates_len) = (call.rows(), call.rows() * walk.rule.saved() * h);
+    count_launch();
+    // SAFETY: every index that the kernel makes is below the length of its buffer: rows and
+    // columns are clamped to the sizes, and `arg` checks the buffers against the same sizes. In
+    // place, a unit reads its gates before it writes over them, and no other unit reads them.
+    unsafe {
+        gru_backward_walk::launch_unchecked(
+            client,
+            CubeCount::Static(to_u32(OP, "N", n.div_ceil(walk.team.rows)), 1, 1),
+            cube_dim(&walk.team),
+            call.address_type(),
+            walk.team.width,
+            call.arg(OP, "gates", inputs.gates.clone(), gates_len),
+            call.arg(OP, "d_states", inputs.d_states.clone(), rows * h),
+            call.arg(OP, "states", inputs.states.clone(), rows * h),
+            call.arg(OP, "w_hh", weight, 3 * h * h),
+            call.optional(OP, "h0", inputs.h0.as_ref(), n * h),
+            call.optional(OP, "mask", inputs.mask.as_ref(), n * h),
+            call.optional(OP, "valid", inputs.valid.as_ref(), rows),
+            d_gates_arg(call, outputs, gates_len),
+            call.arg(OP, "d_h0", outputs.d_h0.clone(), n * h),
+            to_u32(OP, "N", n),
+            to_u32(OP, "T", t),
+            walk,
+            call.dtype,
+        );
+    }
+}
+
+/// Step `s`, or after step 0, with none, the gradient of the initial state.
+fn launch_step(
+    client: &Client,
+    call: &Call,
+    inputs: &BackwardInputs,
+    outputs: &BackwardOutputs,
+    steps: Steps,
+    s: Option<usize>,
+    (w_hh_t, carry): (Handle, Handle),
+) {
+    let Call { n, t, h, .. } = *call;
+    let (rows, gates_len) = (call.rows(), call.rows() * steps.rule.saved() * h);
+    count_launch();
+    // SAFETY: as for the walk; the carry was made for N·H numbers of float32, and the rows of
+    // the gates that a step reads from its neighbours are not those that it writes.
+    unsafe {
+        gru_backward_step::launch_unchecked(
+            client,
+            CubeCount::Static(
+                to_u32(OP, "H", h.div_ceil(steps.team.columns)),
+                to_u32(OP, "N", n.div_ceil(steps.team.rows)),
+                1,
+            ),
+            cube_dim(&steps.team),
+            call.address_type(),
+            steps.team.width,
+            call.arg(OP, "gates", inputs.gates.clone(), gates_len),
+            call.arg(OP, "d_states", inputs.d_states.clone(), rows * h),
+            call.arg(OP, "states", inputs.states.clone(), rows * h),
+            call.arg(OP, "w_hh", w_hh_t, 3 * h * h),
+            call.optional(OP, "h0", inputs.h0.as_ref(), n * h),
+            call.optional(OP, "mask", inputs.mask.as_ref(), n * h),
+            call.optional(OP, "valid", inputs.valid.as_ref(), rows),
+            d_gates_arg(call, outputs, gates_len),
+            BufferArg::from_raw_parts(carry, n * h),
+            call.arg(OP, "d_h0", outputs.d_h0.clone(), n * h),
+            to_u32(OP, "N", n),
+            to_u32(OP, "T", t),
+            to_u32(OP, "T", s.unwrap_or(0)),
+            steps,
+            s.is_none(),
+            call.dtype,
+        );
+    }
+}

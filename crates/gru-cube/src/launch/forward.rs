@@ -1,0 +1,151 @@
+//! Launches of the forward pass.
+
+use super::{Call, count_launch, cube_dim, to_u32};
+use crate::{
+    error::PlanError,
+    kernel::{
+        forward::{ForwardWalk, gru_forward_walk},
+        steps::{Steps, gru_forward_step},
+    },
+    plan::{self, Plan, Strategy},
+};
+use cubecl::{client::Client, prelude::*, server::Handle};
+
+const OP: &str = "gru_cube::forward";
+
+/// What the forward pass reads. Every buffer is dense, row-major, of the type of the call.
+#[derive(Debug, Clone)]
+pub struct ForwardInputs {
+    /// `x·w_ih`, `[N,T,3H]` or `[T,N,3H]`.
+    pub p: Handle,
+    /// Recurrent weight `[H,3H]`.
+    pub w_hh: Handle,
+    /// Bias of the input product `[3H]`, if `p` lacks it.
+    pub b_ih: Option<Handle>,
+    /// Bias of the recurrent product `[3H]`.
+    pub b_hh: Option<Handle>,
+    /// Initial state `[N,H]`; zeros if absent.
+    pub h0: Option<Handle>,
+    /// Recurrent mask `[N,H]`.
+    pub mask: Option<Handle>,
+    /// `[N,T]` or `[T,N]`: 0 where a step is skipped and the state carried on.
+    pub valid: Option<Handle>,
+}
+
+/// What the forward pass writes.
+#[derive(Debug, Clone)]
+pub struct ForwardOutputs {
+    /// State after every step, `[N,T,H]` or `[T,N,H]`.
+    pub states: Handle,
+    /// The gates, for [`backward`](super::backward()): `r | z | n | q_n`, `[…,4H]`, for
+    /// reset-after; `r | z | n`, `[…,3H]`, for reset-before. Without meaning at skipped steps.
+    pub gates: Option<Handle>,
+}
+
+/// The state after every step, and the gates on request.
+///
+/// One launch if the cut is a walk, T if it is steps. Nothing waits for the device.
+///
+/// # Errors
+/// If the device does not allow the cut.
+///
+/// # Panics
+/// If a buffer is too short or the type is not a float of 16 or 32 bits.
+pub fn forward(
+    client: &Client,
+    call: &Call,
+    inputs: &ForwardInputs,
+    outputs: &ForwardOutputs,
+    strategy: Strategy,
+) -> Result<(), PlanError> {
+    let problem = call.problem(OP, client);
+    if call.n * call.t * call.h == 0 {
+        return Ok(());
+    }
+    match plan::forward(strategy, &problem)? {
+        Plan::Walk(walk) => launch_walk(client, call, inputs, outputs, walk),
+        Plan::Steps(steps) => {
+            for s in 0..call.t {
+                launch_step(client, call, inputs, outputs, steps, s);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn launch_walk(
+    client: &Client,
+    call: &Call,
+    inputs: &ForwardInputs,
+    outputs: &ForwardOutputs,
+    walk: ForwardWalk,
+) {
+    let Call { n, t, h, .. } = *call;
+    let (rows, saved) = (call.rows(), walk.rule.saved());
+    count_launch();
+    // SAFETY: every index that the kernel makes is below the length of its buffer: rows and
+    // columns are clamped to the sizes, and `arg` checks the buffers against the same sizes.
+    unsafe {
+        gru_forward_walk::launch_unchecked(
+            client,
+            CubeCount::Static(to_u32(OP, "N", n.div_ceil(walk.team.rows)), 1, 1),
+            cube_dim(&walk.team),
+            call.address_type(),
+            walk.team.width,
+            call.arg(OP, "p", inputs.p.clone(), rows * 3 * h),
+            call.arg(OP, "w_hh", inputs.w_hh.clone(), 3 * h * h),
+            call.optional(OP, "b_ih", inputs.b_ih.as_ref(), 3 * h),
+            call.optional(OP, "b_hh", inputs.b_hh.as_ref(), 3 * h),
+            call.optional(OP, "h0", inputs.h0.as_ref(), n * h),
+            call.optional(OP, "mask", inputs.mask.as_ref(), n * h),
+            call.optional(OP, "valid", inputs.valid.as_ref(), rows),
+            call.arg(OP, "states", outputs.states.clone(), rows * h),
+            call.optional(OP, "gates", outputs.gates.as_ref(), rows * saved * h),
+            to_u32(OP, "N", n),
+            to_u32(OP, "T", t),
+            walk,
+            call.dtype,
+        );
+    }
+}
+
+fn launch_step(
+    client: &Client,
+    call: &Call,
+    inputs: &ForwardInputs,
+    outputs: &ForwardOutputs,
+    steps: Steps,
+    s: usize,
+) {
+    let Call { n, t, h, .. } = *call;
+    let (rows, saved) = (call.rows(), steps.rule.saved());
+    count_launch();
+    // SAFETY: as for the walk; and the step's rows of the states are not those that it reads.
+    unsafe {
+        gru_forward_step::launch_unchecked(
+            client,
+            CubeCount::Static(
+                to_u32(OP, "H", h.div_ceil(steps.team.columns)),
+                to_u32(OP, "N", n.div_ceil(steps.team.rows)),
+                1,
+            ),
+            cube_dim(&steps.team),
+            call.address_type(),
+            steps.team.width,
+            call.arg(OP, "p", inputs.p.clone(), rows * 3 * h),
+            call.arg(OP, "w_hh", inputs.w_hh.clone(), 3 * h * h),
+            call.optional(OP, "b_ih", inputs.b_ih.as_ref(), 3 * h),
+            call.optional(OP, "b_hh", inputs.b_hh.as_ref(), 3 * h),
+            call.optional(OP, "h0", inputs.h0.as_ref(), n * h),
+            call.optional(OP, "mask", inputs.mask.as_ref(), n * h),
+            call.optional(OP, "valid", inputs.valid.as_ref(), rows),
+            call.arg(OP, "states", outputs.states.clone(), rows * h),
+            call.optional(OP, "gates", outputs.gates.as_ref(), rows * saved * h),
+            to_u32(OP, "N", n),
+            to_u32(OP, "T", t),
+            to_u32(OP, "T", s),
+            steps,
+            call.dtype,
+        );
+    }
+}

@@ -1,0 +1,68 @@
+//! What a device allows, as plain data.
+
+use crate::error::PlanError;
+use cubecl::client::Client;
+
+/// What a device allows to one cube, and how many cubes it wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Units of a cube.
+    pub units: usize,
+    /// Bytes of shared memory of a cube.
+    pub shared_bytes: usize,
+    /// Cubes that run side by side.
+    pub cubes: usize,
+}
+
+/// Cubes for a GPU that does not tell its number of multiprocessors, as wgpu's: between a
+/// laptop's 10 and a workstation's 100.
+const UNKNOWN_CUBES: usize = 32;
+
+/// Planes up to this size are a CPU's vectors: no GPU has its widest plane below 16 units.
+const CPU_PLANE: u32 = 8;
+
+impl Limits {
+    /// Those of a client's device.
+    pub fn of(client: &Client) -> Self {
+        let hardware = &client.properties().hardware;
+        let cpu_cores = match hardware.num_cpu_cores {
+            Some(cores) => Some(cores as usize),
+            None if hardware.plane_size_max <= CPU_PLANE => {
+                std::thread::available_parallelism().ok().map(usize::from)
+            }
+            None => None,
+        };
+        let multiprocessors = hardware.num_streaming_multiprocessors.map(|m| m as usize);
+        Self {
+            units: hardware.max_units_per_cube as usize,
+            shared_bytes: hardware.max_shared_memory_size,
+            cubes: cpu_cores
+                .or(multiprocessors)
+                .unwrap_or(UNKNOWN_CUBES)
+                .max(1),
+        }
+    }
+
+    pub(crate) fn check_units(&self, requested: usize) -> Result<(), PlanError> {
+        match requested > self.units {
+            true => Err(PlanError::TooManyUnits {
+                requested,
+                available: self.units,
+            }),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn check_shared(&self, vectors: usize, width: usize) -> Result<(), PlanError> {
+        // WGSL and MSL give a vector of three the room of four.
+        let lanes = if width == 3 { 4 } else { width };
+        let requested = vectors * lanes * size_of::<f32>();
+        match requested > self.shared_bytes {
+            true => Err(PlanError::TooMuchSharedMemory {
+                requested,
+                available: self.shared_bytes,
+            }),
+            false => Ok(()),
+        }
+    }
+}

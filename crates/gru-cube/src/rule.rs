@@ -1,0 +1,129 @@
+//! A [`GruSpec`] in the form that a kernel is compiled for.
+//!
+//! A kernel is compiled once per rule, so a rule must be hashable: numbers are kept as their bits.
+
+use gru_cpu::spec::{Activation, Direction, GruSpec, Layout, Reset, Update};
+
+/// A float32 that is part of a kernel's identity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Number(u32);
+
+impl Number {
+    pub(crate) fn new(value: f64) -> Self {
+        Self((value as f32).to_bits())
+    }
+
+    pub(crate) fn value(self) -> f32 {
+        f32::from_bits(self.0)
+    }
+}
+
+/// An activation, as [`Activation`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Phi {
+    Sigmoid,
+    /// `alpha·tanh(beta·a)`, alpha first.
+    ScaledTanh(Number, Number),
+    Relu,
+    /// `clamp(alpha·a + beta, 0, 1)`, alpha first.
+    HardSigmoid(Number, Number),
+    /// `alpha·a + beta`, alpha first.
+    Affine(Number, Number),
+    LeakyRelu(Number),
+    ThresholdedRelu(Number),
+    Elu(Number),
+    Softsign,
+    Softplus,
+}
+
+impl Phi {
+    fn new(activation: Activation) -> Self {
+        let n = Number::new;
+        match activation {
+            Activation::Sigmoid => Self::Sigmoid,
+            Activation::Tanh => Self::ScaledTanh(n(1.0), n(1.0)),
+            Activation::Relu => Self::Relu,
+            Activation::HardSigmoid { alpha, beta } => Self::HardSigmoid(n(alpha), n(beta)),
+            Activation::Identity => Self::Affine(n(1.0), n(0.0)),
+            Activation::Affine { alpha, beta } => Self::Affine(n(alpha), n(beta)),
+            Activation::LeakyRelu { alpha } => Self::LeakyRelu(n(alpha)),
+            Activation::ThresholdedRelu { alpha } => Self::ThresholdedRelu(n(alpha)),
+            Activation::ScaledTanh { alpha, beta } => Self::ScaledTanh(n(alpha), n(beta)),
+            Activation::Elu { alpha } => Self::Elu(n(alpha)),
+            Activation::Softsign => Self::Softsign,
+            Activation::Softplus => Self::Softplus,
+        }
+    }
+}
+
+/// One gate's function: the activation behind its optional clip.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Gate {
+    pub(crate) phi: Phi,
+    /// Pre-activations are bounded to `[−clip, clip]`.
+    pub(crate) clip: Option<Number>,
+    /// Outputs at or beyond these two, lower first, came from a clipped pre-activation, whose
+    /// derivative is zero.
+    ///
+    /// The ends are moved inwards by the rounding error of the device's own `φ` and of the
+    /// storage type: forward and backward are compiled apart, and a compiler may round `φ(clip)`
+    /// differently in each.
+    pub(crate) ends: Option<(Number, Number)>,
+}
+
+impl Gate {
+    /// `epsilon` is that of the type in which gates are stored.
+    fn new(activation: Activation, clip: Option<f64>, epsilon: f64) -> Self {
+        let ends = clip.map(|c| {
+            let (a, b) = (activation.value(-c), activation.value(c));
+            let (low, high) = (a.min(b), a.max(b));
+            let margin = 8.0 * epsilon * low.abs().max(high.abs()) + 1e-6 * (high - low);
+            (Number::new(low + margin), Number::new(high - margin))
+        });
+        Self {
+            phi: Phi::new(activation),
+            clip: clip.map(Number::new),
+            ends,
+        }
+    }
+}
+
+/// Everything in which two compiled recurrences differ, sizes apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Rule {
+    /// The reset gate acts after the product.
+    pub(crate) reset_after: bool,
+    /// The update gate keeps the previous state.
+    pub(crate) update_keeps: bool,
+    pub(crate) r: Gate,
+    pub(crate) z: Gate,
+    pub(crate) n: Gate,
+    /// The new state is bounded to `[−clip, clip]`.
+    pub(crate) clip_state: Option<Number>,
+    /// `[T,N,·]` instead of `[N,T,·]`.
+    pub(crate) time_major: bool,
+    /// Time is walked from the last step to the first.
+    pub(crate) reverse: bool,
+}
+
+impl Rule {
+    /// `epsilon` is that of the type in which gates are stored.
+    pub(crate) fn new(spec: &GruSpec, epsilon: f64) -> Self {
+        let gate = |activation| Gate::new(activation, spec.clip_gates, epsilon);
+        Self {
+            reset_after: spec.reset == Reset::AfterMatmul,
+            update_keeps: spec.update == Update::Keeps,
+            r: gate(spec.activations.reset),
+            z: gate(spec.activations.update),
+            n: gate(spec.activations.candidate),
+            clip_state: spec.clip_state.map(Number::new),
+            time_major: spec.layout == Layout::TimeMajor,
+            reverse: spec.direction == Direction::Reverse,
+        }
+    }
+
+    /// Columns of the saved gates, counted in H.
+    pub(crate) fn saved(&self) -> usize {
+        if self.reset_after { 4 } else { 3 }
+    }
+}

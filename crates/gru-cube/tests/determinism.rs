@@ -1,0 +1,26 @@
+//! The same inputs give the same bits.
+
+mod support;
+
+use gru_cpu::spec::{GruSpec, Reset};
+use gru_cube::Strategy;
+use support::{Given, Problem, client, run};
+
+#[test]
+fn twice_the_same_bits() {
+    let before = GruSpec::default().with_reset(Reset::BeforeMatmul);
+    for (spec, size) in [
+        (GruSpec::default(), (5, 7, 33)),
+        (before, (5, 7, 33)),
+        (GruSpec::default(), (3, 4, 300)),
+    ] {
+        let problem = Problem::new(size, spec, Given::ALL, 3);
+        let strategies = (Strategy::Inferred, Strategy::Inferred);
+        let first = run::<f32>(&client(), &problem, strategies, false).unwrap();
+        let second = run::<f32>(&client(), &problem, strategies, false).unwrap();
+        // Every number is finite (the oracle tests see to that), so equal numbers are equal bits
+        // but for the sign of zero.
+        assert_eq!(first, second, "{size:?}");
+        assert!(first.states.iter().any(|&x| x != 0.0));
+    }
+}

@@ -1,0 +1,87 @@
+//! One launch per step, against float64.
+
+mod support;
+
+use gru_cpu::spec::{GruSpec, Reset};
+use gru_cube::{Cut, PlanError, StepTile, Strategy};
+use support::{FORWARD, GRADIENT, Given, Problem, catalogue, client, oracle, run};
+
+const TILES: [StepTile; 5] = [
+    tile(1, 1, 32, 1, 4, 64),
+    tile(4, 4, 16, 2, 2, 16),
+    tile(8, 4, 8, 1, 1, 33),
+    tile(2, 2, 5, 3, 3, 7),
+    tile(4, 2, 64, 1, 1, 256),
+];
+
+const fn tile(
+    rows: usize,
+    width: usize,
+    lanes: usize,
+    per_lane: usize,
+    splits: usize,
+    stage: usize,
+) -> StepTile {
+    StepTile {
+        rows,
+        width,
+        lanes,
+        per_lane,
+        splits,
+        stage,
+    }
+}
+
+fn check(problem: &Problem, strategy: Strategy, in_place: bool) {
+    let got = run::<f32>(&client(), problem, (strategy, strategy), in_place).unwrap();
+    if let Err(message) = got.compare(&oracle(problem), (FORWARD, GRADIENT)) {
+        let Problem { n, t, h, spec, .. } = problem;
+        panic!("N{n} T{t} H{h} {strategy:?} {spec:?}: {message}");
+    }
+}
+
+#[test]
+fn every_convention_by_every_cut() {
+    let specs = catalogue::conventions().into_iter();
+    let specs = specs.filter(|spec| spec.reset == Reset::AfterMatmul);
+    for (i, spec) in specs.enumerate() {
+        let strategy = Strategy::Forced(Cut::Steps(TILES[i % TILES.len()]));
+        let problem = Problem::new((5, 4, 33), spec, Given::bits(31 - i * 5 % 32), i as u64);
+        check(&problem, strategy, i % 2 == 0);
+    }
+}
+
+#[test]
+fn odd_sizes_by_every_cut() {
+    let mut i = 0;
+    for tile in TILES {
+        for (n, t, h) in [(1, 1, 1), (3, 2, 3), (13, 2, 16), (1, 7, 65), (5, 2, 130)] {
+            i += 1;
+            let problem = Problem::new(
+                (n, t, h),
+                GruSpec::default(),
+                Given::bits(i * 11 % 32),
+                i as u64,
+            );
+            check(&problem, Strategy::Forced(Cut::Steps(tile)), false);
+        }
+    }
+}
+
+#[test]
+fn large_hidden_sizes_are_inferred_to_be_steps() {
+    let problem = Problem::new((5, 3, 513), GruSpec::default(), Given::ALL, 1);
+    let before = gru_cube::launches();
+    check(&problem, Strategy::Inferred, false);
+    // Forward twice, with gates and without; backward with a transpose and an end.
+    assert!(gru_cube::launches() - before >= 3 + 3 + 5);
+}
+
+#[test]
+fn reset_before_the_product_is_refused() {
+    let spec = GruSpec::default().with_reset(Reset::BeforeMatmul);
+    let problem = Problem::new((1, 1, 3), spec, Given::NONE, 1);
+    let strategy = Strategy::Forced(Cut::Steps(TILES[0]));
+    let refused = run::<f32>(&client(), &problem, (strategy, strategy), false);
+    assert_eq!(refused.unwrap_err(), PlanError::StepsWithResetBefore);
+}

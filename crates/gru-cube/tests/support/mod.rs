@@ -1,0 +1,409 @@
+//! Seeded problems, the kernels run on them, and the float64 truth.
+#![allow(dead_code)] // Every test binary uses its own part.
+
+pub mod catalogue;
+
+use cubecl::{client::Client, prelude::*, server::Handle};
+use gru_cpu::{Dims, Gradients, Inputs, spec::GruSpec, spec::Layout, spec::Reset};
+use gru_cube::{
+    BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, PlanError, Strategy,
+};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+/// The tolerances of a GPU in float32: shader languages bound `exp` by several ulp.
+pub const FORWARD: f64 = 2e-5;
+pub const GRADIENT: f64 = 5e-5;
+
+pub fn client() -> Client {
+    cubecl::Device::default().client()
+}
+
+/// Which optional tensors a problem has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Given {
+    pub b_ih: bool,
+    pub b_hh: bool,
+    pub h0: bool,
+    pub mask: bool,
+    pub valid: bool,
+}
+
+impl Given {
+    pub const ALL: Self = Self::bits(31);
+    pub const NONE: Self = Self::bits(0);
+
+    pub const fn bits(bits: usize) -> Self {
+        Self {
+            b_ih: bits & 1 != 0,
+            b_hh: bits & 2 != 0,
+            h0: bits & 4 != 0,
+            mask: bits & 8 != 0,
+            valid: bits & 16 != 0,
+        }
+    }
+}
+
+/// A problem in float64, every number of which is a float32.
+#[derive(Debug, Clone)]
+pub struct Problem {
+    pub n: usize,
+    pub t: usize,
+    pub h: usize,
+    pub spec: GruSpec,
+    pub p: Vec<f64>,
+    pub w_hh: Vec<f64>,
+    pub b_ih: Option<Vec<f64>>,
+    pub b_hh: Option<Vec<f64>>,
+    pub h0: Option<Vec<f64>>,
+    pub mask: Option<Vec<f64>>,
+    pub valid: Option<Vec<f64>>,
+    pub d_states: Vec<f64>,
+}
+
+impl Problem {
+    pub fn new((n, t, h): (usize, usize, usize), spec: GruSpec, given: Given, seed: u64) -> Self {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let mut normal = |len: usize, scale: f64| -> Vec<f64> {
+            (0..len)
+                .map(|_| {
+                    let x: f64 = (0..4).map(|_| rng.random_range(-1.0..1.0)).sum();
+                    f64::from((x * scale) as f32)
+                })
+                .collect()
+        };
+        let p = normal(n * t * 3 * h, 0.9);
+        let w_hh = normal(3 * h * h, 0.9 / (h as f64).sqrt());
+        let b_ih = given.b_ih.then(|| normal(3 * h, 0.3));
+        let b_hh = given.b_hh.then(|| normal(3 * h, 0.3));
+        let h0 = given.h0.then(|| normal(n * h, 0.6));
+        let d_states = normal(n * t * h, 0.9);
+        let mask = given.mask.then(|| {
+            (0..n * h)
+                .map(|_| [0.0, 1.25][usize::from(rng.random_bool(0.8))])
+                .collect()
+        });
+        let valid = given.valid.then(|| {
+            (0..n * t)
+                .map(|_| f64::from(u8::from(rng.random_bool(0.7))))
+                .collect()
+        });
+        Self {
+            n,
+            t,
+            h,
+            spec,
+            p,
+            w_hh,
+            b_ih,
+            b_hh,
+            h0,
+            mask,
+            valid,
+            d_states,
+        }
+    }
+
+    pub fn rows(&self) -> usize {
+        self.n * self.t
+    }
+
+    pub fn call<F: Scalar>(&self) -> Call {
+        Call {
+            n: self.n,
+            t: self.t,
+            h: self.h,
+            spec: self.spec,
+            dtype: F::elem_type_native(),
+        }
+    }
+
+    /// Row of (row of the batch, step).
+    fn row(&self, n: usize, t: usize) -> usize {
+        match self.spec.layout {
+            Layout::BatchMajor => n * self.t + t,
+            Layout::TimeMajor => t * self.n + n,
+        }
+    }
+}
+
+/// Everything a run yields, by name. Gates at skipped steps are left out of account.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    pub states: Vec<f64>,
+    pub d_p: Vec<f64>,
+    pub d_h0: Vec<f64>,
+    pub d_w_hh: Vec<f64>,
+    pub d_b_hh: Vec<f64>,
+}
+
+/// The float64 truth.
+pub fn oracle(problem: &Problem) -> Outcome {
+    let Problem { n, t, h, spec, .. } = *problem;
+    let dims = Dims { n, t, i: 3 * h, h };
+    let inputs = Inputs::<f64> {
+        x: &problem.p,
+        h0: problem.h0.as_deref(),
+        w_ih: None,
+        w_hh: &problem.w_hh,
+        b_ih: problem.b_ih.as_deref(),
+        b_hh: problem.b_hh.as_deref(),
+        mask: problem.mask.as_deref(),
+        valid: problem.valid.as_deref(),
+    };
+    let rows = problem.rows();
+    let mut states = vec![0.0; rows * h];
+    let mut saved = vec![0.0; rows * h * spec.saved_per_unit()];
+    gru_cpu::forward(&dims, &spec, &inputs, &mut states, Some(&mut saved));
+    let mut d_p = vec![0.0; rows * 3 * h];
+    let mut d_h0 = vec![0.0; n * h];
+    let mut d_w_hh = vec![0.0; 3 * h * h];
+    let mut d_b_hh = vec![0.0; 3 * h];
+    let zeros = vec![0.0; 3 * h];
+    let with_bias = Inputs {
+        b_hh: Some(inputs.b_hh.unwrap_or(&zeros)),
+        ..inputs
+    };
+    gru_cpu::backward(
+        &dims,
+        &spec,
+        &with_bias,
+        &states,
+        &mut saved,
+        &problem.d_states,
+        Gradients {
+            x: Some(&mut d_p),
+            h0: Some(&mut d_h0),
+            w_ih: None,
+            w_hh: Some(&mut d_w_hh),
+            b_ih: None,
+            b_hh: Some(&mut d_b_hh),
+        },
+    );
+    Outcome {
+        states,
+        d_p,
+        d_h0,
+        d_w_hh,
+        d_b_hh,
+    }
+}
+
+/// Buffers of a type on a device.
+pub trait Upload: CubeElement + Float {
+    fn narrow(x: f64) -> Self;
+    fn wide(self) -> f64;
+}
+
+impl Upload for f32 {
+    fn narrow(x: f64) -> Self {
+        x as f32
+    }
+    fn wide(self) -> f64 {
+        self.into()
+    }
+}
+
+pub fn upload<F: Upload>(client: &Client, data: &[f64]) -> Handle {
+    let data: Vec<F> = data.iter().map(|&x| F::narrow(x)).collect();
+    client.create_from_slice(F::as_bytes(&data))
+}
+
+/// A buffer full of NaN, so that what a kernel forgets to write shows.
+pub fn poisoned<F: Upload>(client: &Client, len: usize) -> Handle {
+    upload::<F>(client, &vec![f64::NAN; len])
+}
+
+pub fn download<F: Upload>(client: &Client, handle: Handle, len: usize) -> Vec<f64> {
+    let bytes = client.read_one_unchecked(handle);
+    F::from_bytes(&bytes)[..len]
+        .iter()
+        .map(|&x| F::wide(x))
+        .collect()
+}
+
+/// A problem's inputs on the device.
+pub struct OnDevice {
+    pub forward: ForwardInputs,
+    pub d_states: Handle,
+}
+
+pub fn on_device<F: Upload>(client: &Client, problem: &Problem) -> OnDevice {
+    let up = |data: &Vec<f64>| upload::<F>(client, data);
+    OnDevice {
+        forward: ForwardInputs {
+            p: up(&problem.p),
+            w_hh: up(&problem.w_hh),
+            b_ih: problem.b_ih.as_ref().map(up),
+            b_hh: problem.b_hh.as_ref().map(up),
+            h0: problem.h0.as_ref().map(up),
+            mask: problem.mask.as_ref().map(up),
+            valid: problem.valid.as_ref().map(up),
+        },
+        d_states: up(&problem.d_states),
+    }
+}
+
+/// Forward and backward on the device; the weight gradients are finished here in float64.
+pub fn run<F: Upload>(
+    client: &Client,
+    problem: &Problem,
+    strategies: (Strategy, Strategy),
+    in_place: bool,
+) -> Result<Outcome, PlanError> {
+    let Problem { n, h, spec, .. } = *problem;
+    let rows = problem.rows();
+    let width = spec.saved_per_unit() * h;
+    let call = problem.call::<F>();
+    let OnDevice { forward, d_states } = on_device::<F>(client, problem);
+    let states = poisoned::<F>(client, rows * h);
+    let gates = poisoned::<F>(client, rows * width);
+    gru_cube::forward(
+        client,
+        &call,
+        &forward,
+        &ForwardOutputs {
+            states: states.clone(),
+            gates: Some(gates.clone()),
+        },
+        strategies.0,
+    )?;
+    let states_only = poisoned::<F>(client, rows * h);
+    gru_cube::forward(
+        client,
+        &call,
+        &forward,
+        &ForwardOutputs {
+            states: states_only.clone(),
+            gates: None,
+        },
+        strategies.0,
+    )?;
+    let gates_before = download::<F>(client, gates.clone(), rows * width);
+    let d_gates = match in_place {
+        true => gates.clone(),
+        false => poisoned::<F>(client, rows * width),
+    };
+    let d_h0 = poisoned::<F>(client, n * h);
+    gru_cube::backward(
+        client,
+        &call,
+        &BackwardInputs {
+            d_states,
+            states: states.clone(),
+            gates,
+            w_hh: forward.w_hh,
+            h0: forward.h0,
+            mask: forward.mask,
+            valid: forward.valid,
+        },
+        &BackwardOutputs {
+            d_gates: (!in_place).then(|| d_gates.clone()),
+            d_h0: d_h0.clone(),
+        },
+        strategies.1,
+    )?;
+    let states = download::<F>(client, states, rows * h);
+    assert_eq!(
+        states,
+        download::<F>(client, states_only, rows * h),
+        "states do not depend on whether gates are kept"
+    );
+    let d_gates = download::<F>(client, d_gates, rows * width);
+    let d_h0 = download::<F>(client, d_h0, n * h);
+    Ok(finish(problem, &gates_before, &d_gates, states, d_h0))
+}
+
+/// The products that Burn does outside, in float64.
+fn finish(
+    problem: &Problem,
+    gates: &[f64],
+    d_gates: &[f64],
+    states: Vec<f64>,
+    d_h0: Vec<f64>,
+) -> Outcome {
+    let Problem { n, t, h, spec, .. } = *problem;
+    let width = spec.saved_per_unit() * h;
+    let rows = problem.rows();
+    let mut d_p = vec![0.0; rows * 3 * h];
+    let mut d_w_hh = vec![0.0; 3 * h * h];
+    let mut d_b_hh = vec![0.0; 3 * h];
+    for step in 0..t {
+        let time = |s: usize| match spec.direction {
+            gru_cpu::spec::Direction::Forward => s,
+            gru_cpu::spec::Direction::Reverse => t - 1 - s,
+        };
+        for k in 0..n {
+            let row = problem.row(k, time(step));
+            let d = &d_gates[row * width..][..width];
+            d_p[row * 3 * h..][..3 * h].copy_from_slice(&d[..3 * h]);
+            let before = |j: usize| match step {
+                0 => problem.h0.as_ref().map_or(0.0, |h0| h0[k * h + j]),
+                _ => states[problem.row(k, time(step - 1)) * h + j],
+            };
+            let skipped = problem.valid.as_ref().is_some_and(|v| v[row] == 0.0);
+            for j in 0..h {
+                let g = before(j) * problem.mask.as_ref().map_or(1.0, |m| m[k * h + j]);
+                let g_n = match spec.reset {
+                    Reset::BeforeMatmul if skipped => 0.0,
+                    Reset::BeforeMatmul => g * gates[row * width + j],
+                    Reset::AfterMatmul => g,
+                };
+                for c in 0..h {
+                    let dw = &mut d_w_hh[j * 3 * h..][..3 * h];
+                    dw[c] += g * d[c];
+                    dw[h + c] += g * d[h + c];
+                    dw[2 * h + c] += g_n * d[width - h + c];
+                }
+            }
+            for c in 0..h {
+                d_b_hh[c] += d[c];
+                d_b_hh[h + c] += d[h + c];
+                d_b_hh[2 * h + c] += d[width - h + c];
+            }
+        }
+    }
+    Outcome {
+        states,
+        d_p,
+        d_h0,
+        d_w_hh,
+        d_b_hh,
+    }
+}
+
+/// `max|got − expected| ≤ tolerance · max(1, max|expected|)`; a NaN is never close.
+pub fn close(name: &str, got: &[f64], expected: &[f64], tolerance: f64) -> Result<(), String> {
+    if got.len() != expected.len() {
+        return Err(format!(
+            "{name}: {} numbers, expected {}",
+            got.len(),
+            expected.len()
+        ));
+    }
+    let scale = expected.iter().fold(1.0, |max: f64, x| max.max(x.abs()));
+    for (i, (&got, &expected)) in got.iter().zip(expected).enumerate() {
+        let off = (got - expected).abs();
+        if off.is_nan() || off > tolerance * scale {
+            return Err(format!(
+                "{name}[{i}]: got {got:e}, expected {expected:e}, off by {off:.2e}, allowed {:.2e}",
+                tolerance * scale
+            ));
+        }
+    }
+    Ok(())
+}
+
+impl Outcome {
+    pub fn compare(&self, expected: &Self, tolerance: (f64, f64)) -> Result<(), String> {
+        close("states", &self.states, &expected.states, tolerance.0)?;
+        for (name, got, expected) in [
+            ("d_p", &self.d_p, &expected.d_p),
+            ("d_h0", &self.d_h0, &expected.d_h0),
+            ("d_w_hh", &self.d_w_hh, &expected.d_w_hh),
+            ("d_b_hh", &self.d_b_hh, &expected.d_b_hh),
+        ] {
+            close(name, got, expected, tolerance.1)?;
+        }
+        Ok(())
+    }
+}

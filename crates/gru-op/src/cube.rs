@@ -1,0 +1,232 @@
+//! The CubeCL backends: the large products by Burn, the recurrence by the kernels of `gru-cube`.
+//!
+//! What has no kernel takes the composed default: blended states, float64, and a device whose
+//! limits allow no cut.
+
+use crate::{
+    GruBackend, GruForward, GruGradients, GruInputs, OptionalTensor, Wanted, composed,
+    primitive::Prim,
+    spec::{GruSpec, Reset},
+};
+use burn::{
+    backend::{TensorMetadata, tensor::FloatTensor},
+    tensor::{DType, Shape},
+};
+use burn_cubecl::{
+    CubeBackend, kernel::into_contiguous, ops::numeric::empty_device_contiguous_dtype,
+    tensor::CubeTensor,
+};
+use cubecl::{
+    ir::{ElemType, FloatKind},
+    server::Handle,
+};
+use gru_cube::{
+    BackwardInputs, BackwardOutputs, ForwardInputs, ForwardOutputs, RecurrentInputs, Strategy,
+};
+
+impl GruBackend for CubeBackend {
+    fn gru_states(inputs: GruInputs<Self>, spec: GruSpec) -> FloatTensor<Self> {
+        match forward(&inputs, &spec, false) {
+            Some(forward) => forward.states,
+            None => composed::states(inputs, &spec),
+        }
+    }
+
+    fn gru_states_and_gates(inputs: GruInputs<Self>, spec: GruSpec) -> GruForward<Self> {
+        match forward(&inputs, &spec, true) {
+            Some(Forward {
+                states,
+                gates: Some(gates),
+            }) => GruForward { states, gates },
+            _ => composed::states_and_gates(inputs, &spec),
+        }
+    }
+
+    fn gru_gradients(
+        inputs: GruInputs<Self>,
+        states: FloatTensor<Self>,
+        gates: OptionalTensor<Self>,
+        d_states: FloatTensor<Self>,
+        spec: GruSpec,
+        wanted: Wanted,
+    ) -> GruGradients<Self> {
+        match element(&inputs) {
+            Some(element) => backward(element, inputs, states, gates, d_states, &spec, wanted),
+            None => composed::gradients(inputs, states, gates, d_states, &spec, wanted),
+        }
+    }
+}
+
+/// The type of a call that the kernels run.
+fn element(inputs: &GruInputs<CubeBackend>) -> Option<ElemType> {
+    if inputs.take.get().is_some() || inputs.x.shape().num_elements() == 0 {
+        return None;
+    }
+    Some(ElemType::Float(match inputs.x.dtype() {
+        DType::F32 => FloatKind::F32,
+        DType::F16 => FloatKind::F16,
+        DType::BF16 => FloatKind::BF16,
+        _ => return None,
+    }))
+}
+
+struct Forward {
+    states: CubeTensor,
+    gates: Option<CubeTensor>,
+}
+
+/// A tensor whose buffer is dense and row-major.
+fn dense(tensor: CubeTensor) -> Handle {
+    into_contiguous(tensor).handle
+}
+
+fn optional(tensor: &OptionalTensor<CubeBackend>) -> Option<Handle> {
+    tensor.get().cloned().map(dense)
+}
+
+/// A new buffer beside `like`.
+fn empty(like: &CubeTensor, shape: Shape) -> CubeTensor {
+    let (client, device) = (like.client.clone(), like.device.clone());
+    empty_device_contiguous_dtype(client, device, shape, like.dtype)
+}
+
+fn call(of: &composed::Call<CubeBackend>, spec: &GruSpec, dtype: ElemType) -> gru_cube::Call {
+    gru_cube::Call {
+        n: of.n,
+        t: of.t,
+        h: of.h,
+        spec: *spec,
+        dtype,
+    }
+}
+
+/// None where no kernel runs this call.
+fn forward(inputs: &GruInputs<CubeBackend>, spec: &GruSpec, keep: bool) -> Option<Forward> {
+    let element = element(inputs)?;
+    // The kernel adds the bias: its own pass over `p` is spared.
+    let without_bias = GruInputs {
+        b_ih: OptionalTensor::Absent,
+        ..inputs.clone()
+    };
+    let sizes = composed::Call::new(without_bias, spec);
+    let p = sizes.project().0;
+    let states = empty(&p, Shape::new(sizes.sequence_shape(sizes.h)));
+    let width = spec.saved_per_unit() * sizes.h;
+    let gates = keep.then(|| empty(&p, Shape::new(sizes.sequence_shape(width))));
+    let client = p.client.clone();
+    let reads = ForwardInputs {
+        p: dense(p),
+        w_hh: dense(inputs.w_hh.clone()),
+        b_ih: optional(&inputs.b_ih),
+        b_hh: optional(&inputs.b_hh),
+        h0: optional(&inputs.h0),
+        mask: optional(&inputs.mask),
+        valid: optional(&inputs.valid),
+    };
+    let writes = ForwardOutputs {
+        states: states.handle.clone(),
+        gates: gates.as_ref().map(|gates| gates.handle.clone()),
+    };
+    let call = call(&sizes, spec, element);
+    gru_cube::forward(&client, &call, &reads, &writes, Strategy::Inferred).ok()?;
+    Some(Forward { states, gates })
+}
+
+fn backward(
+    element: ElemType,
+    inputs: GruInputs<CubeBackend>,
+    states: CubeTensor,
+    gates: OptionalTensor<CubeBackend>,
+    d_states: CubeTensor,
+    spec: &GruSpec,
+    wanted: Wanted,
+) -> GruGradients<CubeBackend> {
+    let sizes = composed::Call::new(inputs.clone(), spec);
+    let (h, rows) = (sizes.h, sizes.n * sizes.t);
+    let width = spec.saved_per_unit() * h;
+    let kept = match gates.get() {
+        Some(gates) => gates.clone(),
+        None => {
+            sizes
+                .recompute(sizes.previous(&Prim(states.clone())), spec)
+                .0
+        }
+    };
+    let gates = into_contiguous(kept);
+    let client = states.client.clone();
+    let of_call = call(&sizes, spec, element);
+    let (h0, mask) = (optional(&inputs.h0), optional(&inputs.mask));
+    let dense_states = dense(states.clone());
+
+    let d_gates = empty(&gates, Shape::new([rows, width]));
+    let d_h0 = empty(&gates, Shape::new([sizes.n, h]));
+    let reads = BackwardInputs {
+        d_states: dense(d_states.clone()),
+        states: dense_states.clone(),
+        gates: gates.handle.clone(),
+        w_hh: dense(inputs.w_hh.clone()),
+        h0: h0.clone(),
+        mask: mask.clone(),
+        valid: optional(&inputs.valid),
+    };
+    let writes = BackwardOutputs {
+        d_gates: Some(d_gates.handle.clone()),
+        d_h0: d_h0.handle.clone(),
+    };
+    if gru_cube::backward(&client, &of_call, &reads, &writes, Strategy::Inferred).is_err() {
+        let gates = OptionalTensor::Given(gates);
+        return composed::gradients(inputs, states, gates, d_states, spec, wanted);
+    }
+
+    let d_gates = Prim::<CubeBackend>(d_gates);
+    let columns = |from: usize, to: usize| d_gates.narrow(1, from * h..to * h);
+    let d_p = columns(0, 3);
+    let last = spec.saved_per_unit();
+    let d_q_n = columns(last - 1, last);
+    let left = |gates: Option<Handle>| {
+        let g = empty(&states, Shape::new([rows, h]));
+        let of = RecurrentInputs {
+            states: dense_states.clone(),
+            h0: h0.clone(),
+            mask: mask.clone(),
+            gates,
+        };
+        gru_cube::recurrent_inputs(&client, &of_call, &of, &g.handle);
+        Prim::<CubeBackend>(g)
+    };
+    let x_shape = sizes.x.dims::<3>();
+    let x = wanted.x.then(|| match &sizes.w_ih {
+        Some(w_ih) => d_p
+            .clone()
+            .matmul(w_ih.clone().transpose())
+            .reshape(x_shape),
+        None => d_p.clone().reshape(x_shape),
+    });
+    let w_ih = wanted.w_ih.then(|| {
+        let x = sizes.rows(sizes.x.clone());
+        x.transpose().matmul(d_p.clone())
+    });
+    let w_hh = wanted.w_hh.then(|| {
+        let g = left(None);
+        let g_n = match spec.reset {
+            Reset::AfterMatmul => g.clone(),
+            Reset::BeforeMatmul => left(Some(gates.handle.clone())),
+        };
+        let rz = g.transpose().matmul(columns(0, 2));
+        Prim::cat(vec![rz, g_n.transpose().matmul(d_q_n.clone())], 1)
+    });
+    let b_ih = wanted.b_ih.then(|| d_p.clone().sum_rows());
+    let b_hh = wanted.b_hh.then(|| {
+        let rz = columns(0, 2).sum_rows();
+        Prim::cat(vec![rz, d_q_n.clone().sum_rows()], 0)
+    });
+    let out = |gradient: Option<Prim<CubeBackend>>| OptionalTensor::from(gradient.map(|g| g.0));
+    GruGradients {
+        x: out(x),
+        h0: out(wanted.h0.then_some(Prim(d_h0))),
+        w_ih: out(w_ih),
+        w_hh: out(w_hh),
+        b_ih: out(b_ih),
+        b_hh: out(b_hh),
+    }
+}
