@@ -16,8 +16,7 @@
 
 use crate::{
     dims::{Dims, Inputs, Walk, check_len},
-    forward::recurrent_inputs,
-    plain,
+    plain::{self, recurrent_inputs},
     product::{Element, Mat, MatMut, Write, product},
     spec::{GruSpec, Reset},
 };

@@ -52,7 +52,7 @@ pub(crate) fn forward<E: Element>(
 
 /// Fills columns `0..3H` of rows `width` apart with `p`: the input product and every bias that
 /// stands outside of the reset gate's product.
-pub(crate) fn project<E: Element>(
+fn project<E: Element>(
     dims: &Dims,
     spec: &GruSpec,
     inputs: &Inputs<'_, E>,
@@ -167,6 +167,79 @@ fn walk<E: Element>(
             states[row * h..][..h].copy_from_slice(state);
         }
     }
+}
+
+/// Makes the gates anew from the states: every product is one over all steps.
+pub(crate) fn replay<E: Element>(
+    dims: &Dims,
+    spec: &GruSpec,
+    inputs: &Inputs<'_, E>,
+    states: &[E],
+    saved: &mut [E],
+) {
+    let (rows, h) = (dims.rows(), dims.h);
+    let width = spec.saved_per_unit() * h;
+    project(dims, spec, inputs, saved, width);
+    let g = recurrent_inputs(dims, spec, inputs, states);
+    let gate = gates::<E>(spec);
+    match spec.reset {
+        Reset::AfterMatmul => {
+            let mut q = vec![E::zero(); rows * 3 * h];
+            recurrent_product(&mut q, rows, h, &g, inputs.w_hh, 0..3);
+            let b_hn = inputs.b_hh.map(|b| &b[2 * h..]);
+            for (saved, q) in saved.chunks_exact_mut(width).zip(q.chunks_exact(3 * h)) {
+                add(&mut saved[..2 * h], &q[..2 * h]);
+                finish_after(&gate, h, saved, &q[2 * h..], b_hn);
+            }
+        }
+        Reset::BeforeMatmul => {
+            let mut q = vec![E::zero(); rows * 2 * h];
+            recurrent_product(&mut q, rows, h, &g, inputs.w_hh, 0..2);
+            let mut rg = g;
+            let per_row = saved.chunks_exact_mut(width).zip(q.chunks_exact(2 * h));
+            for ((saved, q), rg) in per_row.zip(rg.chunks_exact_mut(h)) {
+                add(&mut saved[..2 * h], q);
+                gate[0].apply(&mut saved[..h]);
+                gate[1].apply(&mut saved[h..2 * h]);
+                multiply(rg, &saved[..h]);
+            }
+            let mut q_n = q;
+            q_n.truncate(rows * h);
+            recurrent_product(&mut q_n, rows, h, &rg, inputs.w_hh, 2..3);
+            for (saved, q_n) in saved.chunks_exact_mut(width).zip(q_n.chunks_exact(h)) {
+                add(&mut saved[2 * h..3 * h], q_n);
+                gate[2].apply(&mut saved[2 * h..3 * h]);
+            }
+        }
+    }
+}
+
+/// `g = m ⊙ h₋₁` for every (row, step), in the layout of the states.
+pub(crate) fn recurrent_inputs<E: Element>(
+    dims: &Dims,
+    spec: &GruSpec,
+    inputs: &Inputs<'_, E>,
+    states: &[E],
+) -> Vec<E> {
+    let h = dims.h;
+    let (place, walk) = (dims.place(spec.layout), Walk::new(dims, spec));
+    let mut g = vec![E::zero(); states.len()];
+    for s in 0..dims.t {
+        for n in 0..dims.n {
+            let row = place.row(n, walk.time(s)) * h;
+            let previous = match s {
+                0 => inputs.h0.map(|h0| &h0[n * h..][..h]),
+                _ => Some(&states[place.row(n, walk.time(s - 1)) * h..][..h]),
+            };
+            if let Some(previous) = previous {
+                g[row..][..h].copy_from_slice(previous);
+            }
+            if let Some(mask) = inputs.mask {
+                multiply(&mut g[row..][..h], &mask[n * h..][..h]);
+            }
+        }
+    }
+    g
 }
 
 /// Walks back through time: turns the gates in `saved` into the gradients of the pre-activations.
@@ -322,7 +395,7 @@ fn blend<E: Element>(update: Update, h: E, z: E, n: E) -> E {
 
 /// Reset after the product: from `gates` = [a_r, a_z, p_n] and q_n, the gates; q_n with its bias
 /// is kept behind them where the row has room.
-pub(crate) fn finish_after<E: Element>(
+fn finish_after<E: Element>(
     gate: &[Gate<E>; 3],
     h: usize,
     gates: &mut [E],
@@ -345,7 +418,7 @@ pub(crate) fn finish_after<E: Element>(
 }
 
 /// `q = g·w_hh[:, blocks]`, with the gate blocks r, z, n counted 0, 1, 2.
-pub(crate) fn recurrent_product<E: Element>(
+fn recurrent_product<E: Element>(
     q: &mut [E],
     rows: usize,
     h: usize,
@@ -362,13 +435,13 @@ pub(crate) fn recurrent_product<E: Element>(
     );
 }
 
-pub(crate) fn add<E: Element>(to: &mut [E], from: &[E]) {
+fn add<E: Element>(to: &mut [E], from: &[E]) {
     for (to, &from) in to.iter_mut().zip(from) {
         *to = *to + from;
     }
 }
 
-pub(crate) fn multiply<E: Element>(to: &mut [E], by: &[E]) {
+fn multiply<E: Element>(to: &mut [E], by: &[E]) {
     for (to, &by) in to.iter_mut().zip(by) {
         *to = *to * by;
     }

@@ -9,7 +9,7 @@ use super::{
     plan::{Plan, tiles},
     rows::Rows,
     team::{Member, Rounds, together},
-    tile::{Sums as Tile, accumulate, by_rows, load, store, tile_rows},
+    tile::{Ahead, ROWS, Sums as Tile, accumulate, load, store, tile_rows},
 };
 use crate::{
     dims::{Dims, Inputs, Place, Walk},
@@ -83,6 +83,10 @@ struct Call<'a, E> {
 /// latency of a multiply-add, and hidden sizes are multiples of two vectors more often than of
 /// three.
 const VECTORS: usize = 2;
+
+/// Lines that a tile asks for: four gates, the upstream gradient and the state, of two vectors of
+/// eight rows.
+const MAX_LINES: usize = 6 * VECTORS * 8;
 
 /// Steps of a round: so often a thread that came late can join.
 const STEPS: usize = 16;
@@ -172,6 +176,8 @@ struct Group<'a, E> {
 }
 
 impl<E: Element> Rounds for Group<'_, E> {
+    // Out of line, or the code of every instruction set would hold that of all others.
+    #[inline(never)]
     fn round(&self, round: usize, member: &mut Member<'_>) {
         self.call.arch.dispatch(Round {
             group: self,
@@ -224,7 +230,7 @@ impl<E: Element> Round<'_, '_, '_, E> {
             if !AFTER {
                 for panel in panels.clone() {
                     for &(row, size) in &group.tiles {
-                        by_rows!(size, S, step.through_candidate[2, 4, 4](simd, row, panel, s));
+                        step.through_candidate(simd, (row, size), panel, s);
                     }
                 }
                 for row in 0..group.rows.len() {
@@ -233,8 +239,15 @@ impl<E: Element> Round<'_, '_, '_, E> {
                 member.meet();
             }
             for panel in panels.clone() {
-                for &(row, size) in &group.tiles {
-                    by_rows!(size, S, step.through_product[2, 4, 4](simd, row, panel, s));
+                let next = if panel + 1 < panels.end {
+                    panel + 1
+                } else {
+                    panels.start
+                };
+                let next = group.weights.gates.panel(next);
+                for (tile, &(row, size)) in group.tiles.iter().enumerate() {
+                    let part = (tile, group.tiles.len());
+                    step.through_product(simd, (row, size), panel, s, (next, part));
                 }
             }
         }
@@ -305,6 +318,36 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
             2 => E::vsub(simd, one, E::vmul(simd, y, y)),
             _ => E::vmul(simd, y, E::vsub(simd, one, y)),
         }
+    }
+
+    /// The lines that the gates of some rows at step `s` are going to read and write.
+    #[inline(always)]
+    fn lines_of_gates<'l>(
+        &self,
+        rows: Range<usize>,
+        s: usize,
+        units: &Range<usize>,
+        lanes: usize,
+        lines: &'l mut [*const E; MAX_LINES],
+    ) -> &'l [*const E] {
+        let (call, h) = (self.group.call, self.group.call.dims.h);
+        let mut count = 0;
+        for row in rows {
+            let place = self.place(row, s);
+            let d_states = call.d_states[place * h..].as_ptr();
+            let previous = self.previous(row, s).as_ptr();
+            for unit in units.clone().step_by(lanes) {
+                // A vector that lies across two lines shares the first with the one before it.
+                let last = unit + lanes - 1;
+                for gate in 0..call.saved.width() / h {
+                    lines[count + gate] = call.saved.at(place).wrapping_add(gate * h + last);
+                }
+                lines[count + 4] = d_states.wrapping_add(last);
+                lines[count + 5] = previous.wrapping_add(last);
+                count += 6;
+            }
+        }
+        &lines[..count]
     }
 
     /// Some units of a saved gate.
@@ -405,48 +448,67 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
     /// Adds `a·b` to the sums, for `k` columns of the saved rows from column `from` on.
     #[inline(always)]
     #[allow(clippy::too_many_arguments)] // A product's operands and their places.
-    fn product<S: Simd, const MR: usize, const KU: usize>(
+    fn product<S: Simd>(
         &self,
         simd: S,
-        sums: &mut Tile<E, S, MR, VECTORS>,
-        row: usize,
+        sums: &mut Tile<E, S, VECTORS>,
+        (row, size): (usize, usize),
         s: usize,
         (from, k): (usize, usize),
         panel: Panel<E>,
+        ahead: Ahead<'_, E>,
     ) {
         let saved = self.group.call.saved;
-        let rows = std::array::from_fn(|m| {
-            saved
+        let mut rows = [std::ptr::null(); ROWS];
+        for (m, to) in rows.iter_mut().enumerate().take(size) {
+            *to = saved
                 .at(self.place(row + m, s))
                 .wrapping_add(from)
-                .cast_const()
-        });
+                .cast_const();
+        }
         debug_assert!(from + k <= saved.width());
         // SAFETY: a saved row is longer than `from + k`, all of this step's were written before
         // the threads last met, and nobody writes these columns before they meet again; the
         // caller's panel has `k` rows.
-        unsafe { accumulate::<E, S, MR, VECTORS, KU>(simd, sums, rows, k, panel) };
+        unsafe { accumulate(simd, sums, &rows, size, k, panel, ahead) };
     }
 
     /// One tile: `dh += m ⊙ dg` for a panel of units.
     #[inline(always)]
-    fn through_product<S: Simd, const MR: usize, const KU: usize>(
+    fn through_product<S: Simd>(
         &self,
         simd: S,
-        row: usize,
+        (row, size): (usize, usize),
         panel: usize,
         s: usize,
+        (next, part): (Panel<E>, (usize, usize)),
     ) {
         let call = self.group.call;
         let (h, lanes) = (call.dims.h, E::lanes::<S>());
+        let mut lines = [std::ptr::null(); MAX_LINES];
+        let units = panel * VECTORS * lanes..((panel + 1) * VECTORS * lanes).min(h);
+        let lines = match s {
+            0 => &[][..],
+            _ => self.lines_of_gates(row..row + size, s - 1, &units, lanes, &mut lines),
+        };
+        let k = if AFTER { 3 * h } else { 2 * h };
+        let ahead = Ahead::new(next, k * VECTORS * lanes, part, lines);
         let weights = self.group.weights.gates.panel(panel);
-        let mut sums: Tile<E, S, MR, VECTORS> = [[E::real(simd, 0.0); VECTORS]; MR];
-        self.product::<S, MR, KU>(simd, &mut sums, row, s, (0, 2 * h), weights);
+        let mut sums: Tile<E, S, VECTORS> = [[E::real(simd, 0.0); VECTORS]; ROWS];
+        self.product(simd, &mut sums, (row, size), s, (0, 2 * h), weights, ahead);
         if AFTER {
-            let weights = weights.skip(2 * h);
-            self.product::<S, MR, KU>(simd, &mut sums, row, s, (3 * h, h), weights);
+            let (weights, nothing) = (weights.skip(2 * h), Ahead::NOTHING);
+            self.product(
+                simd,
+                &mut sums,
+                (row, size),
+                s,
+                (3 * h, h),
+                weights,
+                nothing,
+            );
         }
-        for (m, sums) in sums.into_iter().enumerate() {
+        for (m, sums) in sums.into_iter().enumerate().take(size) {
             let n = self.group.rows.start + row + m;
             for (v, sum) in sums.into_iter().enumerate() {
                 let start = (panel * VECTORS + v) * lanes;
@@ -473,10 +535,10 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
 
     /// Reset before the product: one tile of `ds = dn̄·w_hnᵀ`.
     #[inline(always)]
-    fn through_candidate<S: Simd, const MR: usize, const KU: usize>(
+    fn through_candidate<S: Simd>(
         &self,
         simd: S,
-        row: usize,
+        (row, size): (usize, usize),
         panel: usize,
         s: usize,
     ) {
@@ -484,9 +546,11 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
         let Some(weights) = &self.group.weights.candidate else {
             return;
         };
-        let mut sums: Tile<E, S, MR, VECTORS> = [[E::real(simd, 0.0); VECTORS]; MR];
-        self.product::<S, MR, KU>(simd, &mut sums, row, s, (2 * h, h), weights.panel(panel));
-        for (m, sums) in sums.into_iter().enumerate() {
+        let mut sums: Tile<E, S, VECTORS> = [[E::real(simd, 0.0); VECTORS]; ROWS];
+        let panel_k = weights.panel(panel);
+        let ahead = Ahead::NOTHING;
+        self.product(simd, &mut sums, (row, size), s, (2 * h, h), panel_k, ahead);
+        for (m, sums) in sums.into_iter().enumerate().take(size) {
             for (v, sum) in sums.into_iter().enumerate() {
                 let start = (panel * VECTORS + v) * lanes;
                 if start < h {

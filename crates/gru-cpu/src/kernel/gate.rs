@@ -60,13 +60,12 @@ impl<E: Lanes> WithSimd for End<E> {
     }
 }
 
-/// A gate applied in place, to one vector of each of some rows.
+/// A gate applied in place, to some columns of some rows.
 pub(super) struct Apply<'a, E> {
     pub(super) gate: &'a Gate<E>,
     pub(super) rows: Rows<'a, E>,
     pub(super) range: Range<usize>,
-    /// The vector's first column.
-    pub(super) from: usize,
+    pub(super) columns: Range<usize>,
 }
 
 impl<E: Lanes> WithSimd for Apply<'_, E> {
@@ -75,11 +74,12 @@ impl<E: Lanes> WithSimd for Apply<'_, E> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         for row in self.range {
-            let columns = self.from..self.from + E::lanes::<S>();
             // SAFETY: whoever asks for this owns these cells.
-            let cells = unsafe { self.rows.cells_mut(row, columns) };
-            let v = self.gate.value(simd, load::<E, S>(simd, cells));
-            store(simd, cells, v);
+            let cells = unsafe { self.rows.cells_mut(row, self.columns.clone()) };
+            for cells in cells.chunks_mut(E::lanes::<S>()) {
+                let v = self.gate.value(simd, load::<E, S>(simd, cells));
+                store(simd, cells, v);
+            }
         }
     }
 }

@@ -41,20 +41,17 @@ pub trait Lanes: Copy + Send + Sync + 'static {
         then: Self::V<S>,
         otherwise: Self::V<S>,
     ) -> Self::V<S>;
-    /// `a`, which is not negative, with the sign of `sign`, zero included.
-    fn with_sign<S: Simd>(simd: S, a: Self::V<S>, sign: Self::V<S>) -> Self::V<S>;
 
     /// `e^x` for `x ≤ 0`.
     fn exp_negative<S: Simd>(simd: S, x: Self::V<S>) -> Self::V<S>;
-    /// `tanh |a|` where `|a| < 0.625`, given `|a|`.
-    fn tanh_small<S: Simd>(simd: S, size: Self::V<S>) -> Self::V<S>;
+    /// Numerator and denominator of `tanh a`.
+    fn tanh_parts<S: Simd>(simd: S, a: Self::V<S>) -> (Self::V<S>, Self::V<S>);
 }
 
 macro_rules! lanes {
-    ($t:ty, $v:ident, $u:ident, $count:ident, $partial_load:ident, $partial_store:ident,
-     $splat:ident, $add:ident, $sub:ident, $mul:ident, $div:ident, $fma:ident, $min:ident,
-     $max:ident, $abs:ident, $neg:ident, $less:ident, $select:ident, $and:ident, $or:ident,
-     $splat_u:ident, $to_u:ident, $from_u:ident, $sign:expr, $math:ident) => {
+    ($t:ty, $v:ident, $count:ident, $partial_load:ident, $partial_store:ident, $splat:ident,
+     $add:ident, $sub:ident, $mul:ident, $div:ident, $fma:ident, $min:ident, $max:ident,
+     $abs:ident, $neg:ident, $less:ident, $select:ident, $math:ident) => {
         impl Lanes for $t {
             type V<S: Simd> = S::$v;
 
@@ -134,17 +131,12 @@ macro_rules! lanes {
                 simd.$select(simd.$less(a, b), then, otherwise)
             }
             #[inline(always)]
-            fn with_sign<S: Simd>(simd: S, a: S::$v, sign: S::$v) -> S::$v {
-                let sign = simd.$and(simd.$to_u(sign), simd.$splat_u($sign));
-                simd.$from_u(simd.$or(simd.$to_u(a), sign))
-            }
-            #[inline(always)]
             fn exp_negative<S: Simd>(simd: S, x: S::$v) -> S::$v {
                 super::math::$math::exp_negative(simd, x)
             }
             #[inline(always)]
-            fn tanh_small<S: Simd>(simd: S, size: S::$v) -> S::$v {
-                super::math::$math::tanh_small(simd, size)
+            fn tanh_parts<S: Simd>(simd: S, a: S::$v) -> (S::$v, S::$v) {
+                super::math::$math::tanh_parts(simd, a)
             }
         }
     };
@@ -153,7 +145,6 @@ macro_rules! lanes {
 lanes!(
     f32,
     f32s,
-    u32s,
     F32_LANES,
     partial_load_f32s,
     partial_store_f32s,
@@ -169,19 +160,12 @@ lanes!(
     neg_f32s,
     less_than_f32s,
     select_f32s,
-    and_u32s,
-    or_u32s,
-    splat_u32s,
-    transmute_u32s_f32s,
-    transmute_f32s_u32s,
-    1 << 31,
     single
 );
 
 lanes!(
     f64,
     f64s,
-    u64s,
     F64_LANES,
     partial_load_f64s,
     partial_store_f64s,
@@ -197,11 +181,5 @@ lanes!(
     neg_f64s,
     less_than_f64s,
     select_f64s,
-    and_u64s,
-    or_u64s,
-    splat_u64s,
-    transmute_u64s_f64s,
-    transmute_f64s_u64s,
-    1 << 63,
     double
 );

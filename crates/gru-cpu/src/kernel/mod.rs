@@ -10,7 +10,7 @@
 //! - [`plan`], [`team`]: rows are split between threads that never meet; where rows are few or
 //!   the weights of one thread would leave its cache, hidden units are split between threads that
 //!   meet after each step.
-//! - [`forward`], [`backward`]: the two walks. The options that nobody's hot loop uses (other
+//! - [`forward`], [`backward`]: the two walks. [`replay`]: the gates once more, without a walk. The options that nobody's hot loop uses (other
 //!   activations, clips) are a second compilation of the same code.
 //!
 //! No closure stands between a dispatch and vector code: one that is not inlined is compiled
@@ -25,9 +25,12 @@ pub(crate) mod lanes;
 mod math;
 mod panels;
 mod plan;
+mod prefetch;
+mod replay;
 mod rows;
 mod team;
 mod tile;
+mod weights;
 
 pub(crate) use self::backward::Sums;
 pub use self::isa::Isa;
@@ -47,6 +50,16 @@ pub trait Walks: Sized {
         inputs: &Inputs<'_, Self>,
         states: &mut [Self],
         saved: Option<&mut [Self]>,
+    );
+
+    /// Writes the gates to `saved`, made anew from the states.
+    #[doc(hidden)]
+    fn replay(
+        dims: &Dims,
+        spec: &GruSpec,
+        inputs: &Inputs<'_, Self>,
+        states: &[Self],
+        saved: &mut [Self],
     );
 
     /// Turns the gates in `saved` into the gradients of the pre-activations, in place.
@@ -73,6 +86,16 @@ macro_rules! walks {
                 saved: Option<&mut [Self]>,
             ) {
                 forward::walk(dims, spec, inputs, states, saved);
+            }
+
+            fn replay(
+                dims: &Dims,
+                spec: &GruSpec,
+                inputs: &Inputs<'_, Self>,
+                states: &[Self],
+                saved: &mut [Self],
+            ) {
+                replay::replay(dims, spec, inputs, states, saved);
             }
 
             fn walk_back(

@@ -25,6 +25,9 @@ const MEET_FROM: usize = 1 << 15;
 /// the product to stay in the cache until the walk needs it.
 const ROWS_PER_ROUND: usize = 64;
 
+/// The same where all weights together leave the cache, so that each round brings `w_ih` anew.
+const ROWS_PER_LARGE_ROUND: usize = 256;
+
 /// The split of one walk.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Plan {
@@ -61,8 +64,13 @@ impl Plan {
     }
 
     /// Steps of a round for a group of so many rows.
-    pub(super) fn steps_per_round(rows: usize) -> usize {
-        ROWS_PER_ROUND.div_ceil(rows.max(1))
+    pub(super) fn steps_per_round(dims: &Dims, rows: usize, size: usize) -> usize {
+        let weights = (dims.i + dims.h) * 3 * dims.h * size;
+        let wanted = match weights > 2 * CACHED_WEIGHTS {
+            true => ROWS_PER_LARGE_ROUND,
+            false => ROWS_PER_ROUND,
+        };
+        wanted.div_ceil(rows.max(1)).min(dims.t)
     }
 }
 

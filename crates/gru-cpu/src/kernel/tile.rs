@@ -1,10 +1,16 @@
 //! The register tile: a few rows against a panel, over k.
 
-use super::{lanes::Lanes, panels::Panel};
-use pulp::Simd;
+use super::{lanes::Lanes, panels::Panel, prefetch};
+use pulp::{Simd, WithSimd};
 
-/// Sums of a tile: `MR` rows of `NV` vectors.
-pub(super) type Sums<E, S, const MR: usize, const NV: usize> = [[<E as Lanes>::V<S>; NV]; MR];
+/// Most rows of a tile.
+pub(super) const ROWS: usize = 8;
+
+/// Sums of a tile: as many rows as it has, of `NV` vectors.
+pub(super) type Sums<E, S, const NV: usize> = [[<E as Lanes>::V<S>; NV]; ROWS];
+
+/// Left sides of a tile's product: as many as it has rows.
+pub(super) type Left<E> = [*const E; ROWS];
 
 /// Rows of a full tile. With three vectors of weights and one broadcast, 8 rows fill 32 registers
 /// and 4 rows fill 16.
@@ -12,53 +18,151 @@ pub(super) const fn tile_rows<S: Simd>() -> usize {
     if S::REGISTER_COUNT >= 32 { 8 } else { 4 }
 }
 
-/// Adds `a·b` to `sums`: `MR` rows of `k` elements each, by `k` rows of the panel. `KU` independent
-/// sums hide the latency of the multiply-add where a tile has few rows.
+/// Steps of k between two rounds of asking for memory.
+const BLOCK: usize = 8;
+
+/// What a tile asks for while it multiplies, spread over its k: all at once would fill the queue
+/// that its own weights come through.
+#[derive(Clone, Copy)]
+pub(super) struct Ahead<'a, E> {
+    /// Weights of the next panel, for the second-level cache: first line, and how many.
+    far: (*const E, usize),
+    /// What is needed when the product is done, or right after it.
+    near: &'a [*const E],
+}
+
+impl<'a, E> Ahead<'a, E> {
+    /// The part of tile `tile` out of `tiles` of a packed panel, and `near`.
+    #[inline(always)]
+    pub(super) fn new(
+        panel: Panel<E>,
+        elements: usize,
+        (tile, tiles): (usize, usize),
+        near: &'a [*const E],
+    ) -> Self {
+        let lines = (elements * size_of::<E>()).div_ceil(64).div_ceil(tiles);
+        let at = panel.at.cast::<u8>().wrapping_add(tile * lines * 64);
+        Self {
+            far: (at.cast(), lines),
+            near,
+        }
+    }
+
+    pub(super) const NOTHING: Self = Self {
+        far: (std::ptr::null(), 0),
+        near: &[],
+    };
+}
+
+/// Adds `a·b` to `sums`: `size` rows of `k` elements each, by `k` rows of the panel.
 ///
 /// The rows are read where they stand: a broadcast from memory costs no more than one from a
-/// packed copy, and nothing has to be interleaved.
+/// packed copy, and nothing has to be interleaved. Each size is one function for all who ask for
+/// it, or every caller's code would hold them all; a single row has too little work for a call.
 ///
 /// # Safety
 /// Each row has `k` elements that nobody writes meanwhile, and the panel has `k` rows of `NV`
 /// vectors.
 #[inline(always)]
-pub(super) unsafe fn accumulate<
-    E: Lanes,
-    S: Simd,
-    const MR: usize,
-    const NV: usize,
-    const KU: usize,
->(
+pub(super) unsafe fn accumulate<E: Lanes, S: Simd, const NV: usize>(
     simd: S,
-    sums: &mut Sums<E, S, MR, NV>,
-    rows: [*const E; MR],
+    sums: &mut Sums<E, S, NV>,
+    rows: &Left<E>,
+    size: usize,
     k: usize,
     panel: Panel<E>,
+    ahead: Ahead<'_, E>,
 ) {
-    let mut all = [[[E::real(simd, 0.0); NV]; MR]; KU];
-    all[0] = *sums;
-    let mut b = panel.at;
-    let mut at = 0;
-    while at + KU <= k {
-        for sums in &mut all {
-            // SAFETY: `at` is below `k`; so the caller's word covers one element of each row and
-            // one row of the panel.
-            unsafe { step::<E, S, MR, NV>(simd, sums, &rows, at, b, panel.per_vector) };
+    let product = Product {
+        sums: (&raw mut *sums).cast(),
+        rows,
+        k,
+        panel,
+        ahead,
+    };
+    match size {
+        8 if tile_rows::<S>() == 8 => simd.vectorize(Sized::<E, 8, NV, 1>(product)),
+        4 if NV > 2 => simd.vectorize(Sized::<E, 4, NV, 1>(product)),
+        4 => simd.vectorize(Sized::<E, 4, NV, 2>(product)),
+        2 => simd.vectorize(Sized::<E, 2, NV, 4>(product)),
+        _ => Sized::<E, 1, NV, 4>(product).with_simd(simd),
+    }
+}
+
+/// A call of [`accumulate`], which answers for it.
+struct Product<'a, E> {
+    /// `Sums` of the instruction set that this is given to.
+    sums: *mut E,
+    rows: &'a Left<E>,
+    k: usize,
+    panel: Panel<E>,
+    ahead: Ahead<'a, E>,
+}
+
+/// A product of `MR` rows. `KU` independent sums hide the latency of the multiply-add where these
+/// are few.
+struct Sized<'a, E, const MR: usize, const NV: usize, const KU: usize>(Product<'a, E>);
+
+impl<E: Lanes, const MR: usize, const NV: usize, const KU: usize> WithSimd
+    for Sized<'_, E, MR, NV, KU>
+{
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Product {
+            rows,
+            k,
+            panel,
+            ahead,
+            ..
+        } = self.0;
+        let rows: [*const E; MR] = std::array::from_fn(|m| rows[m]);
+        // SAFETY: `accumulate` made this of sums of the same `S`, borrowed for the call.
+        let sums = unsafe { &mut *self.0.sums.cast::<Sums<E, S, NV>>() };
+        let mut all = [[[E::real(simd, 0.0); NV]; MR]; KU];
+        all[0].copy_from_slice(&sums[..MR]);
+        let mut b = panel.at;
+        let mut at = 0;
+        // Tiles of few rows wait for their own weights: they ask for nothing else.
+        let block = if MR >= 4 { BLOCK } else { k };
+        let blocks = (k / BLOCK).max(1);
+        let (mut far, far_lines) = ahead.far;
+        let far_lines = far_lines.div_ceil(blocks);
+        let mut near = ahead.near.chunks(ahead.near.len().div_ceil(blocks).max(1));
+        while at + KU <= k {
+            if MR >= 4 {
+                for &line in near.next().unwrap_or(&[]) {
+                    prefetch::to_write(line);
+                }
+                for _ in 0..far_lines {
+                    prefetch::for_later(far);
+                    far = far.cast::<u8>().wrapping_add(64).cast();
+                }
+            }
+            let end = (at + block).min(k);
+            while at + KU <= end {
+                for sums in &mut all {
+                    // SAFETY: `at` is below `k`; so the caller's word covers one element of each row
+                    // and one row of the panel.
+                    unsafe { step::<E, S, MR, NV>(simd, sums, &rows, at, b, panel.per_vector) };
+                    b = b.wrapping_add(panel.per_k);
+                    at += 1;
+                }
+            }
+        }
+        while at < k {
+            // SAFETY: as above.
+            unsafe { step::<E, S, MR, NV>(simd, &mut all[0], &rows, at, b, panel.per_vector) };
             b = b.wrapping_add(panel.per_k);
             at += 1;
         }
-    }
-    while at < k {
-        // SAFETY: as above.
-        unsafe { step::<E, S, MR, NV>(simd, &mut all[0], &rows, at, b, panel.per_vector) };
-        b = b.wrapping_add(panel.per_k);
-        at += 1;
-    }
-    *sums = all[0];
-    for other in &all[1..] {
-        for m in 0..MR {
-            for v in 0..NV {
-                sums[m][v] = E::vadd(simd, sums[m][v], other[m][v]);
+        sums[..MR].copy_from_slice(&all[0]);
+        for other in &all[1..] {
+            for m in 0..MR {
+                for v in 0..NV {
+                    sums[m][v] = E::vadd(simd, sums[m][v], other[m][v]);
+                }
             }
         }
     }
@@ -69,7 +173,7 @@ pub(super) unsafe fn accumulate<
 #[inline(always)]
 unsafe fn step<E: Lanes, S: Simd, const MR: usize, const NV: usize>(
     simd: S,
-    sums: &mut Sums<E, S, MR, NV>,
+    sums: &mut [[E::V<S>; NV]; MR],
     rows: &[*const E; MR],
     at: usize,
     b: *const E,
@@ -88,20 +192,6 @@ unsafe fn step<E: Lanes, S: Simd, const MR: usize, const NV: usize>(
         }
     }
 }
-
-/// Calls a function of a tile for the number of its rows, with the number of independent sums for
-/// tiles of 4, 2 and 1.
-macro_rules! by_rows {
-    ($size:expr, $S:ty, $this:ident.$f:ident[$k4:literal, $k2:literal, $k1:literal]$args:tt) => {
-        match $size {
-            8 if tile_rows::<$S>() == 8 => $this.$f::<$S, 8, 1> $args,
-            4 => $this.$f::<$S, 4, $k4> $args,
-            2 => $this.$f::<$S, 2, $k2> $args,
-            _ => $this.$f::<$S, 1, $k1> $args,
-        }
-    };
-}
-pub(super) use by_rows;
 
 /// A vector of `from`, zero past its end.
 #[inline(always)]

@@ -35,22 +35,36 @@ pub(in crate::kernel) fn exp_negative<S: Simd>(simd: S, x: S::f64s) -> S::f64s {
 #[inline(always)]
 fn pow2<S: Simd>(simd: S, shifted: S::f64s) -> S::f64s {
     let mut bits = simd.transmute_u64s_f64s(shifted);
-    let lanes: &mut [u64] = lanes_of::<S>(&mut bits);
-    for bits in lanes {
+    let elements: &mut [u64] = elements::<S>(&mut bits);
+    for bits in elements {
         *bits = bits.wrapping_add(1023) << 52;
     }
     simd.transmute_f64s_u64s(bits)
 }
 
 #[inline(always)]
-fn lanes_of<S: Simd>(v: &mut S::u64s) -> &mut [u64] {
+fn elements<S: Simd>(v: &mut S::u64s) -> &mut [u64] {
     // SAFETY: a vector of u64 is `U64_LANES` of them, and at least as aligned.
     unsafe { std::slice::from_raw_parts_mut((v as *mut S::u64s).cast(), S::U64_LANES) }
 }
 
+/// Numerator and denominator of `tanh a`: `(1 − e) / (1 + e)`, `e = e^−2|a|`, and where that
+/// cancels a rational approximation.
+#[inline(always)]
+pub(in crate::kernel) fn tanh_parts<S: Simd>(simd: S, a: S::f64s) -> (S::f64s, S::f64s) {
+    let one = simd.splat_f64s(1.0);
+    let size = simd.abs_f64s(a);
+    let e = exp_negative(simd, simd.mul_f64s(size, simd.splat_f64s(-2.0)));
+    let is_small = simd.less_than_f64s(size, simd.splat_f64s(0.625));
+    let top = simd.select_f64s(is_small, tanh_small(simd, size), simd.sub_f64s(one, e));
+    let bottom = simd.select_f64s(is_small, one, simd.add_f64s(one, e));
+    let sign = simd.and_f64s(a, simd.splat_f64s(-0.0));
+    (simd.or_f64s(top, sign), bottom)
+}
+
 /// `tanh a` for `0 ≤ a < 0.625`: Cephes' `a + a³ P(a²)/Q(a²)`.
 #[inline(always)]
-pub(in crate::kernel) fn tanh_small<S: Simd>(simd: S, size: S::f64s) -> S::f64s {
+fn tanh_small<S: Simd>(simd: S, size: S::f64s) -> S::f64s {
     let splat = |v: f64| simd.splat_f64s(v);
     let s = simd.mul_f64s(size, size);
     let mut p = splat(-9.643_991_794_250_523e-1);

@@ -1,4 +1,4 @@
-//! The two float32 functions the others stand on: Cephes' polynomials.
+//! The two float32 functions the others stand on.
 
 use pulp::Simd;
 
@@ -37,14 +37,34 @@ pub(in crate::kernel) fn exp_negative<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     simd.mul_f32s(p, simd.transmute_f32s_u32s(scale))
 }
 
-/// `tanh a` for `0 ≤ a < 0.625`: Cephes' `a + a³ P(a²)`.
+/// Numerator and denominator of `tanh a`: an odd polynomial of degree 13 over an even one of
+/// degree 6, the coefficients Eigen's times 256, so that neither part leaves the normal numbers
+/// before `a` does.
 #[inline(always)]
-pub(in crate::kernel) fn tanh_small<S: Simd>(simd: S, size: S::f32s) -> S::f32s {
-    let splat = |v: f32| simd.splat_f32s(v);
-    let s = simd.mul_f32s(size, size);
-    let mut p = splat(-5.704_988_7e-3);
-    for c in [2.063_909e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_328e-1] {
-        p = simd.mul_add_e_f32s(p, s, splat(c));
+pub(in crate::kernel) fn tanh_parts<S: Simd>(simd: S, a: S::f32s) -> (S::f32s, S::f32s) {
+    // Beyond, tanh rounds to ±1.
+    let a = simd.max_f32s(a, simd.splat_f32s(-9.0));
+    let a = simd.min_f32s(a, simd.splat_f32s(9.0));
+    let s = simd.mul_f32s(a, a);
+    let scaled = |c: f64| simd.splat_f32s((c * 256.0) as f32);
+    let mut p = scaled(-2.760_768_477_423_55e-16);
+    for c in [
+        2.000_187_904_824_77e-13,
+        -8.604_671_522_137_35e-11,
+        5.122_297_090_371_14e-8,
+        1.485_722_357_179_79e-5,
+        6.372_619_288_754_36e-4,
+        4.893_524_558_917_86e-3,
+    ] {
+        p = simd.mul_add_e_f32s(p, s, scaled(c));
     }
-    simd.mul_add_e_f32s(simd.mul_f32s(p, s), size, size)
+    let mut q = scaled(1.198_258_394_667_02e-6);
+    for c in [
+        1.185_347_056_866_54e-4,
+        2.268_434_632_439e-3,
+        4.893_525_185_543_85e-3,
+    ] {
+        q = simd.mul_add_e_f32s(q, s, scaled(c));
+    }
+    (simd.mul_f32s(p, a), q)
 }
