@@ -1,129 +1,355 @@
 //! `GruBlock` beside `burn::nn::gru::Gru`: same backend, same process, same weights, turn by turn.
-//! Milliseconds are medians.
 //!
-//!     cargo bench -p gru-benches [-- flex|ndarray] [SHAPE...]
+//!     cargo bench -p gru-benches --bench sequence [-- OPTIONS]
 //!
-//! RAYON_NUM_THREADS sets the threads of both.
+//! --backends flex,ndarray   which backends; both by default
+//! --threads 1,2             one run for each, in a process of its own; all cores by default
+//! --shapes char-s,long      which shapes
+//! --csv FILE                also append rows to this record (see benches/record)
+//!
+//! Milliseconds are medians of 15 samples or more. "of sgemm" is the share of the rate of a
+//! 2048³ product by the same backend, measured in the same process. Burn's `Gru` has one layer and
+//! one direction: for others it is composed of several, as its users do.
+
+use std::{
+    fs::OpenOptions,
+    hint::black_box,
+    io::Write,
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use burn::{
     nn::gru::{Gru, GruConfig},
-    tensor::{DType, Device, Tensor, TensorData},
+    tensor::{DType, Device, Distribution, Tensor},
 };
-use gru_op::GruBlock;
-use std::{hint::black_box, time::Instant};
+use gru_op::{GruBlock, GruBlockConfig};
 
-/// N, T, I, H.
-const SHAPES: &[(&str, [usize; 4])] = &[
-    ("char-s", [32, 64, 128, 256]),
-    ("char-l", [64, 100, 256, 512]),
-    ("speech", [16, 400, 80, 512]),
-    ("long", [8, 512, 64, 64]),
-    ("stream", [1, 128, 64, 128]),
-    ("audio", [1, 512, 1, 32]),
+/// N, T, I, H, layers, directions.
+const SHAPES: &[(&str, [usize; 6])] = &[
+    ("cell", [1, 1, 64, 128, 1, 1]),
+    ("stream", [1, 128, 64, 128, 1, 1]),
+    ("audio", [1, 2048, 1, 32, 1, 1]),
+    ("char-s", [32, 64, 128, 256, 1, 1]),
+    ("char-l", [64, 100, 256, 512, 1, 1]),
+    ("speech", [16, 400, 80, 512, 1, 1]),
+    ("long", [8, 2048, 64, 64, 1, 1]),
+    ("big", [64, 50, 1024, 1024, 1, 1]),
+    ("bi-char", [32, 64, 128, 256, 1, 2]),
+    ("deep-char", [32, 64, 128, 256, 3, 1]),
 ];
 
-fn main() {
-    let words: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|word| !word.starts_with("--"))
-        .collect();
-    let (backends, shapes): (Vec<&String>, Vec<&String>) = words
-        .iter()
-        .partition(|word| ["flex", "ndarray"].contains(&word.as_str()));
-    #[allow(deprecated)] // Its users are served until it goes.
-    let devices = [("flex", Device::flex()), ("ndarray", Device::ndarray())];
-    println!(
-        "backend  shape     inference ms: burn   ours  times   fwd+bwd ms: burn   ours  times"
-    );
-    for (backend, device) in devices {
-        if !backends.is_empty() && !backends.iter().any(|b| *b == backend) {
-            continue;
-        }
-        for &(shape, sizes) in SHAPES {
-            if !shapes.is_empty() && !shapes.iter().any(|s| *s == shape) {
-                continue;
-            }
-            let (burn, ours) = medians(|| Case::new(sizes, &device).inference());
-            let autodiff = device.clone().autodiff();
-            let (burn_train, ours_train) = medians(|| Case::new(sizes, &autodiff).training());
-            println!(
-                "{backend:8} {shape:8}  {burn:18.3} {ours:6.3} {:5.1}x  {burn_train:17.3} \
-                 {ours_train:6.3} {:5.1}x",
-                burn / ours,
-                burn_train / ours_train,
-            );
+const MODES: [Mode; 3] = [Mode::Infer, Mode::TrainForward, Mode::ForwardBackward];
+
+#[derive(Clone, Copy, PartialEq)]
+enum Mode {
+    /// Nothing recorded.
+    Infer,
+    /// Everything recorded that backward needs.
+    TrainForward,
+    /// Gradients of x, the initial state, every weight and bias.
+    ForwardBackward,
+}
+
+impl Mode {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Infer => "infer",
+            Self::TrainForward => "train_fwd",
+            Self::ForwardBackward => "fwd_bwd",
         }
     }
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let option = |name: &str| {
+        let at = arguments.iter().position(|a| a == name)?;
+        Some(arguments.get(at + 1)?.clone())
+    };
+    let list = |name: &str, default: &str| -> Vec<String> {
+        let words = option(name).unwrap_or_else(|| default.to_string());
+        words.split(',').map(String::from).collect()
+    };
+    if let Some(threads) = option("--threads").filter(|_| std::env::var("GRU_BENCH").is_err()) {
+        // Thread pools are sized once: a process for each count.
+        for threads in threads.split(',') {
+            let program = std::env::current_exe().expect("a program has a path");
+            let status = Command::new(program)
+                .args(&arguments)
+                .env("GRU_BENCH", threads)
+                .env("RAYON_NUM_THREADS", threads)
+                .env("MATMUL_NUM_THREADS", threads)
+                .status();
+            assert!(status.is_ok_and(|s| s.success()), "{threads} threads");
+        }
+        return;
+    }
+    let threads = std::env::var("GRU_BENCH").unwrap_or_else(|_| {
+        let all = std::thread::available_parallelism();
+        all.map_or(1, usize::from).to_string()
+    });
+    let mut record = option("--csv").map(|path| Record::open(&path));
+    let shapes = list("--shapes", "");
+    for name in list("--backends", "flex,ndarray") {
+        let device = match name.as_str() {
+            "flex" => Device::flex(),
+            #[allow(deprecated)] // Its users are served until it goes.
+            "ndarray" => Device::ndarray(),
+            other => panic!("no backend {other}, there are flex and ndarray"),
+        };
+        let rate = sgemm_rate(&device);
+        println!("\n{name}, {threads} threads, sgemm {rate:.0} GFLOP/s\n");
+        println!(
+            "{:10} {:10} {:>10} {:>10} {:>7} {:>9} {:>9} {:>12}",
+            "shape", "mode", "burn ms", "ours ms", "times", "GFLOP/s", "of sgemm", "saved floats"
+        );
+        for (shape, sizes) in SHAPES {
+            if shapes != [""] && !shapes.iter().any(|s| s == shape) {
+                continue;
+            }
+            for mode in MODES {
+                let (burn, ours) = side_by_side(sizes, mode, &device);
+                let flops = flops(sizes, mode);
+                let gflops = flops / (ours.median * 1e6);
+                let saved = if mode == Mode::Infer { 0 } else { saved(sizes) };
+                println!(
+                    "{shape:10} {:10} {:10.4} {:10.4} {:6.1}x {gflops:9.1} {:8.0}% {saved:12}",
+                    mode.name(),
+                    burn.median,
+                    ours.median,
+                    burn.median / ours.median,
+                    100.0 * gflops / rate,
+                );
+                if let Some(record) = &mut record {
+                    for (peer, times, saved) in [("burn", burn, 0), ("gru-op", ours, saved)] {
+                        let peer = format!("{peer}-{name}");
+                        record.row(&peer, shape, mode, &threads, times, flops, rate, saved);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Inputs of each layer.
+fn layer_inputs([_, _, i, h, layers, directions]: [usize; 6]) -> impl Iterator<Item = usize> {
+    (0..layers).map(move |layer| if layer == 0 { i } else { h * directions })
+}
+
+/// Of the products alone: the gates come for free, or should.
+fn flops(sizes: &[usize; 6], mode: Mode) -> f64 {
+    let &[n, t, _, h, _, directions] = sizes;
+    let forward: usize = layer_inputs(*sizes)
+        .map(|i| 2 * n * t * (i + h) * 3 * h * directions)
+        .sum();
+    let passes = if mode == Mode::ForwardBackward { 3 } else { 1 };
+    (forward * passes) as f64
+}
+
+/// Floats that training keeps beside inputs and states.
+fn saved(&[n, t, _, h, layers, directions]: &[usize; 6]) -> usize {
+    4 * n * t * h * layers * directions
+}
+
+#[derive(Clone, Copy)]
+struct Times {
+    median: f64,
+    least: f64,
+    samples: usize,
+}
+
+fn side_by_side(sizes: &[usize; 6], mode: Mode, device: &Device) -> (Times, Times) {
+    let device = match mode {
+        Mode::Infer => device.clone(),
+        _ => device.clone().autodiff(),
+    };
+    let case = Case::new(*sizes, &device);
+    let burn = || case.burn(mode);
+    let ours = || case.ours(mode);
+    // Short calls in batches of a millisecond, so that the clock does not count.
+    let batch = |run: &dyn Fn()| {
+        run();
+        let start = Instant::now();
+        run();
+        (1e-3 / start.elapsed().as_secs_f64().max(1e-9))
+            .ceil()
+            .max(1.0) as usize
+    };
+    let (burn_batch, ours_batch) = (batch(&burn), batch(&ours));
+    let (mut burn_ms, mut ours_ms) = (Vec::new(), Vec::new());
+    let start = Instant::now();
+    while ours_ms.len() < 15 || (start.elapsed() < Duration::from_secs(2) && ours_ms.len() < 101) {
+        // Burn's is the slow one: 5 samples are enough for a factor.
+        if burn_ms.len() < 5 || start.elapsed() < Duration::from_secs(2) {
+            burn_ms.push(time(&burn, burn_batch));
+        }
+        ours_ms.push(time(&ours, ours_batch));
+    }
+    (times(burn_ms), times(ours_ms))
+}
+
+fn time(run: &dyn Fn(), batch: usize) -> f64 {
+    let start = Instant::now();
+    (0..batch).for_each(|_| run());
+    start.elapsed().as_secs_f64() * 1e3 / batch as f64
+}
+
+fn times(mut ms: Vec<f64>) -> Times {
+    ms.sort_by(f64::total_cmp);
+    Times {
+        median: ms[ms.len() / 2],
+        least: ms[0],
+        samples: ms.len(),
+    }
+}
+
+/// GFLOP/s of the best of some 2048³ products.
+fn sgemm_rate(device: &Device) -> f64 {
+    let matrix = || Tensor::<2>::random([2048, 2048], Distribution::Default, device);
+    let (a, b) = (matrix(), matrix());
+    let run = || drop(black_box(a.clone().matmul(b.clone())));
+    run();
+    let best = times((0..9).map(|_| time(&run, 1)).collect()).least;
+    2.0 * 2048f64.powi(3) / (best * 1e6)
 }
 
 struct Case {
-    theirs: Gru,
+    /// Layer by layer, direction by direction.
+    burn: Vec<Gru>,
     ours: GruBlock,
+    directions: usize,
     x: Tensor<3>,
+    h0: Tensor<3>,
     up: Tensor<3>,
 }
 
-/// A pair of things to time.
-type Pair = (Box<dyn Fn()>, Box<dyn Fn()>);
-
 impl Case {
-    fn new([n, t, i, h]: [usize; 4], device: &Device) -> Self {
-        let theirs = GruConfig::new(i, h, true).init(device);
-        let noise = |shape: [usize; 3]| {
-            let value = |k: usize| (k * 2_654_435_761 % 1000) as f32 / 500.0 - 1.0;
-            let data = (0..shape.iter().product()).map(value).collect();
-            Tensor::from_data(TensorData::new::<f32, _>(data, shape), (device, DType::F32))
-        };
+    fn new(sizes: [usize; 6], device: &Device) -> Self {
+        let [n, t, i, h, layers, directions] = sizes;
+        let burn: Vec<Gru> = layer_inputs(sizes)
+            .flat_map(|i| (0..directions).map(move |_| i))
+            .map(|i| GruConfig::new(i, h, true).init(device))
+            .collect();
+        let weights = burn.iter().map(|gru| {
+            let block = GruBlock::try_from(gru.clone()).expect("the default has kernels");
+            block.layers[0].weights()
+        });
+        let ours = GruBlockConfig::new(i, h)
+            .with_num_layers(layers)
+            .with_bidirectional(directions == 2)
+            .init_with(weights.collect())
+            .expect("the shapes are those of the configuration");
+        let noise =
+            |shape: [usize; 3]| Tensor::random(shape, Distribution::Default, (device, DType::F32));
         Self {
-            ours: GruBlock::try_from(theirs.clone()).expect("the default has kernels"),
-            theirs,
+            burn,
+            ours,
+            directions,
             x: noise([n, t, i]),
-            up: noise([n, t, h]),
+            h0: noise([layers * directions, n, h]),
+            up: noise([n, t, directions * h]),
         }
     }
 
-    fn inference(self) -> Pair {
-        let (theirs, x) = (self.theirs, self.x.clone());
-        let burn = move || drop(black_box(theirs.forward(x.clone(), None)));
-        let (ours, x) = (self.ours, self.x);
-        let ours = move || drop(black_box(ours.forward(x.clone(), None)));
-        (Box::new(burn), Box::new(ours))
+    fn burn(&self, mode: Mode) {
+        self.run(mode, |x, h0| {
+            let mut x = x;
+            for (l, layer) in self.burn.chunks(self.directions).enumerate() {
+                let outputs = layer.iter().enumerate().map(|(d, gru)| {
+                    let state = h0
+                        .clone()
+                        .narrow(0, l * self.directions + d, 1)
+                        .squeeze_dim(0);
+                    match d {
+                        0 => gru.forward(x.clone(), Some(state)),
+                        _ => gru.forward(x.clone().flip([1]), Some(state)).flip([1]),
+                    }
+                });
+                x = Tensor::cat(outputs.collect(), 2);
+            }
+            x
+        });
     }
 
-    fn training(self) -> Pair {
-        let (theirs, x, up) = (self.theirs, self.x.clone(), self.up.clone());
-        let burn = move || {
-            let x = x.clone().require_grad();
-            let y = theirs.forward(x.clone(), None);
-            black_box(x.grad(&(y * up.clone()).sum().backward()));
-        };
-        let (ours, x, up) = (self.ours, self.x, self.up);
-        let ours = move || {
-            let x = x.clone().require_grad();
-            let (y, _) = ours.forward(x.clone(), None);
-            black_box(x.grad(&(y * up.clone()).sum().backward()));
-        };
-        (Box::new(burn), Box::new(ours))
+    fn ours(&self, mode: Mode) {
+        self.run(mode, |x, h0| self.ours.forward(x, Some(h0)).0);
+    }
+
+    fn run(&self, mode: Mode, forward: impl Fn(Tensor<3>, Tensor<3>) -> Tensor<3>) {
+        let (x, h0) = (self.x.clone(), self.h0.clone());
+        if mode == Mode::Infer {
+            black_box(forward(x, h0));
+            return;
+        }
+        let (x, h0) = (x.require_grad(), h0.require_grad());
+        let y = forward(x.clone(), h0.clone());
+        if mode == Mode::ForwardBackward {
+            let gradients = (y * self.up.clone()).sum().backward();
+            black_box((x.grad(&gradients), h0.grad(&gradients)));
+        } else {
+            black_box(y);
+        }
     }
 }
 
-/// Medians of both in milliseconds, measured turn by turn so that both meet the same machine.
-fn medians(pair: impl FnOnce() -> Pair) -> (f64, f64) {
-    let (burn, ours) = pair();
-    burn();
-    ours();
-    let start = Instant::now();
-    let mut times = (Vec::new(), Vec::new());
-    while times.0.len() < 5 || (start.elapsed().as_secs() < 2 && times.0.len() < 31) {
-        for (run, times) in [(&burn, &mut times.0), (&ours, &mut times.1)] {
-            let t = Instant::now();
-            run();
-            times.push(t.elapsed().as_secs_f64() * 1e3);
+/// Rows of `benches/record`.
+struct Record {
+    file: std::fs::File,
+    machine: String,
+    date: String,
+}
+
+impl Record {
+    const HEAD: &str = "date,machine,peer,version,shape,mode,threads,median_ms,min_ms,samples,\
+                        gflops,sgemm_gflops,saved_floats";
+
+    fn open(path: &str) -> Self {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        let mut file = file.unwrap_or_else(|e| panic!("{path}: {e}"));
+        if file.metadata().is_ok_and(|m| m.len() == 0) {
+            writeln!(file, "{}", Self::HEAD).expect("the record can be written");
+        }
+        let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let name = cpu.lines().find_map(|line| line.strip_prefix("model name"));
+        let machine = name.map_or("unknown", |n| n.trim_start_matches([':', '\t', ' ']));
+        let date = Command::new("date").arg("+%F").output();
+        let date = date.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_string());
+        Self {
+            file,
+            machine: machine.to_string(),
+            date: date.unwrap_or_default(),
         }
     }
-    let median = |mut times: Vec<f64>| {
-        times.sort_by(f64::total_cmp);
-        times[times.len() / 2]
-    };
-    (median(times.0), median(times.1))
+
+    #[allow(clippy::too_many_arguments)] // A row has so many columns.
+    fn row(
+        &mut self,
+        peer: &str,
+        shape: &str,
+        mode: Mode,
+        threads: &str,
+        times: Times,
+        flops: f64,
+        rate: f64,
+        saved: usize,
+    ) {
+        let version = if peer.starts_with("burn") {
+            "0.22.1"
+        } else {
+            env!("CARGO_PKG_VERSION")
+        };
+        writeln!(
+            self.file,
+            "{},{},{peer},{version},{shape},{},{threads},{:.5},{:.5},{},{:.2},{rate:.1},{saved}",
+            self.date,
+            self.machine,
+            mode.name(),
+            times.median,
+            times.least,
+            times.samples,
+            flops / (times.median * 1e6),
+        )
+        .expect("the record can be written");
+    }
 }
