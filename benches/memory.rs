@@ -1,0 +1,104 @@
+//! Peak memory of a training step, measured as the peak of a process, against what the contract
+//! adds up to.
+//!
+//!     cargo bench -p gru-benches --bench memory
+//!
+//! Linux only (VmHWM). Every line is two processes: one that holds the inputs and the results, one
+//! that also makes them. Their difference is what the operator needs by itself; the contract allows
+//! it the gates (4·T·N·H floats, or none in lean mode before backward makes them anew) and nothing
+//! that grows with T besides.
+
+use std::process::Command;
+
+use burn::tensor::{Device, Distribution, Tensor};
+use gru_op::{GruBlockConfig, Memory};
+
+/// N, T, I, H: each needs 100 MiB or more, so that the process itself does not count.
+const SHAPES: [(&str, [usize; 4]); 3] = [
+    ("char-l", [64, 200, 256, 512]),
+    ("long16k", [8, 16_384, 64, 64]),
+    ("long65k", [1, 65_536, 64, 64]),
+];
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let Some(at) = arguments.iter().position(|a| a == "--child") {
+        return child(&arguments[at + 1], &arguments[at + 2]);
+    }
+    println!("shape      mode       peak MiB   contract MiB   of contract");
+    for (name, [n, t, i, h]) in SHAPES {
+        for mode in ["infer", "speed", "lean"] {
+            let floats = t * n;
+            let kept = match mode {
+                // x, y.
+                "infer" => floats * (i + h),
+                // x, y, its gradient, dx, the gates: saved, or made anew.
+                _ => floats * (2 * i + 2 * h + 4 * h),
+            };
+            // Parameters, and their gradients.
+            let weights = 3 * h * (i + h + 2) * if mode == "infer" { 1 } else { 2 };
+            let contract = ((kept + weights) * 4) as f64 / f64::from(1 << 20);
+            let peak = peak(name, mode) - peak(name, "nothing");
+            println!(
+                "{name:10} {mode:9} {peak:9.1} {contract:14.1} {:12.0}%",
+                100.0 * peak / contract
+            );
+        }
+    }
+}
+
+/// MiB at most in use by a process that does this.
+fn peak(shape: &str, mode: &str) -> f64 {
+    let program = std::env::current_exe().expect("a program has a path");
+    let output = Command::new(program)
+        .args(["--child", shape, mode])
+        // Freed buffers go back to the system at once: a peak is what is in use, not what is kept.
+        .env("MALLOC_MMAP_THRESHOLD_", "65536")
+        .output()
+        .expect("the program starts again");
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.trim()
+        .parse()
+        .unwrap_or_else(|_| panic!("{shape} {mode}: {text}"))
+}
+
+fn child(shape: &str, mode: &str) {
+    let (_, [n, t, i, h]) = SHAPES.into_iter().find(|s| s.0 == shape).expect("a shape");
+    let memory = if mode == "lean" {
+        Memory::Lean
+    } else {
+        Memory::Speed
+    };
+    let config = GruBlockConfig::new(i, h)
+        .with_memory(memory)
+        .with_batch_first(false);
+    match mode {
+        "nothing" => {
+            // Thread pools and code are there, data is not.
+            let device = Device::flex().autodiff();
+            let gru = GruBlockConfig::new(i.min(8), 8).init(&device);
+            let x = Tensor::random([2, 8, i.min(8)], Distribution::Default, &device);
+            drop(gru.forward(x, None).0.sum().backward());
+        }
+        "infer" => {
+            let device = Device::flex();
+            let x = Tensor::random([t, n, i], Distribution::Default, &device);
+            let (y, _) = config.init(&device).forward(x.clone(), None);
+            assert_eq!(y.dims(), [t, n, h]);
+            drop(x);
+        }
+        _ => {
+            let device = Device::flex().autodiff();
+            let gru = config.init(&device);
+            let x = Tensor::<3>::random([t, n, i], Distribution::Default, &device).require_grad();
+            let (y, _) = gru.forward(x.clone(), None);
+            // The gradient of a sum is one number spread over a tensor of y's size.
+            let gradients = y.sum().backward();
+            assert!(x.grad(&gradients).is_some());
+        }
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|l| l.trim().split(' ').next()?.parse::<f64>().ok());
+    println!("{}", kib.map_or(f64::NAN, |kib| kib / 1024.0));
+}
