@@ -19,10 +19,9 @@ use burn::{
 /// or from Burn's own modules: `GruBlock::try_from(gru)`. The equations are those at the
 /// [root of the crate](crate).
 ///
-/// It behaves as in training where its parameters live on a device with autodiff and its
-/// [`dropout`](Self::dropout) is not frozen; then the three kinds of noise are drawn: dropout
-/// between layers for every element, recurrent dropout once per sequence, zoneout for every step
-/// and unit.
+/// It behaves as in training where its input is on a device with autodiff and the block is not
+/// frozen, as Burn's own dropout; then the three kinds of noise are drawn: dropout between layers
+/// for every element, recurrent dropout once per sequence, zoneout for every step and unit.
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};
@@ -178,7 +177,7 @@ impl GruBlock {
 
     /// What happens inside while [`forward`](Self::forward) runs without noise: the states and
     /// gates of every layer and direction, in the order of [`layers`](Self::layers). To look at:
-    /// constants to autodiff.
+    /// constants to autodiff. Zoneout is left out.
     ///
     /// # Panics
     /// As [`forward`](Self::forward).
