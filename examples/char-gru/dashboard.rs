@@ -89,6 +89,7 @@ impl Dashboard {
                     attributes: MetricAttributes::Numeric(attributes),
                 });
             }
+            keep_ctrl_c();
             renderer.start(epochs, 0, Some(steps), Some("char-gru"));
             renderer.start_split("train", steps);
             return Self::Full {
@@ -176,6 +177,29 @@ impl Dashboard {
         }
     }
 }
+
+/// The dashboard takes every key, Ctrl-C too, and does nothing with that one. This gives it back to
+/// the system, as soon as the dashboard's thread has taken it.
+#[cfg(unix)]
+fn keep_ctrl_c() {
+    use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+    let stdin = io::stdin();
+    for _ in 0..100 {
+        let Ok(mut modes) = tcgetattr(&stdin) else {
+            return;
+        };
+        if !modes.local_modes.contains(LocalModes::ISIG) {
+            modes.local_modes.insert(LocalModes::ISIG);
+            let _ = tcsetattr(&stdin, OptionalActions::Now, &modes);
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Elsewhere `q` stops.
+#[cfg(not(unix))]
+fn keep_ctrl_c() {}
 
 fn id(name: &str) -> MetricId {
     MetricId::new(Arc::new(name.to_string()))

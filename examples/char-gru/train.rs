@@ -39,6 +39,7 @@ impl Files {
         let scratch = folder.join(format!("writable-{}", std::process::id()));
         fs::write(&scratch, []).map_err(|e| write_error(folder, e))?;
         fs::remove_file(&scratch).map_err(|e| write_error(folder, e))?;
+        sweep(folder);
         Ok(Self {
             model: folder.join("model.bpk"),
             checkpoint: folder.join("checkpoint.bpk"),
@@ -46,6 +47,19 @@ impl Files {
             loss_chart: folder.join("loss.svg"),
             gates_chart: folder.join("gates.svg"),
         })
+    }
+}
+
+/// Removes the half-written files that a killed run left beside their places. One that resists is
+/// in nobody's way.
+fn sweep(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let ours = name.starts_with("model.bpk.") || name.starts_with("checkpoint.bpk.");
+        if ours && name.ends_with(".tmp") {
+            let _ = fs::remove_file(entry.path());
+        }
     }
 }
 
@@ -303,9 +317,9 @@ impl Run<'_> {
             let vocabulary = &self.corpus.vocabulary;
             checkpoint::save(model, self.sizes, vocabulary, &self.files.model)?;
         }
-        let place = match self.args.check_every {
-            Some(_) => format!("step {:>6}", at.step),
-            None => format!("epoch {:>3}", at.epoch),
+        let place = match (self.args.check_every, at.window) {
+            (None, 0) => format!("epoch {:>3}", at.epoch),
+            _ => format!("step {:>6}", at.step),
         };
         let line = format!(
             "{place}   training {training:.3}   validation {validation:.3} nats, {:.3} bits per \
