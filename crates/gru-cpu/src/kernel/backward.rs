@@ -351,6 +351,7 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
 
     /// Some units of a saved gate.
     #[inline(always)]
+    #[allow(clippy::mut_from_ref)] // `Rows` is what this borrows from, not `self`.
     fn saved(&self, place: usize, gate: usize, units: &Range<usize>) -> &mut [E] {
         let at = gate * self.group.call.dims.h;
         // SAFETY: these units are this thread's own until the threads meet, and no caller holds

@@ -255,6 +255,7 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Block<'_, '_, '_, E, COM
 
     /// Some units of a saved gate.
     #[inline(always)]
+    #[allow(clippy::mut_from_ref)] // `Rows` is what this borrows from, not `self`.
     fn saved(&self, row: usize, gate: usize, units: &Range<usize>) -> &mut [E] {
         let at = gate * self.share.call.dims.h;
         // SAFETY: this row is in this thread's block, and no caller holds two slices of the same
