@@ -72,6 +72,9 @@ impl<E: Element> WithSimd for Call<'_, E> {
             next: &next,
         };
         let threads = settings::threads().min(rows.div_ceil(ROWS));
+        if threads == 1 {
+            return share.start();
+        }
         rayon::in_place_scope(|scope| {
             for _ in 1..threads {
                 scope.spawn(|_| share.start());

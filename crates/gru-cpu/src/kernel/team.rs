@@ -213,3 +213,66 @@ impl Drop for Broken<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each round every cell becomes the sum of all cells of the round before, plus one; members
+    /// write their share of the cells, and read all.
+    struct Sums {
+        cells: [Vec<AtomicUsize>; 2],
+    }
+
+    impl Rounds for Sums {
+        fn round(&self, round: usize, member: &mut Member<'_>) {
+            let [from, to] = [round % 2, 1 - round % 2].map(|k| &self.cells[k]);
+            let sum: usize = from.iter().map(|cell| cell.load(Relaxed)).sum();
+            for k in member.share(to.len()) {
+                to[k].store(sum % 1000 + 1, Relaxed);
+            }
+            member.meet();
+            // Nobody is a round ahead.
+            assert!(to.iter().all(|cell| cell.load(Relaxed) == sum % 1000 + 1));
+        }
+    }
+
+    fn check(threads: usize, rounds: usize) {
+        let zeros = || (0..7).map(|_| AtomicUsize::new(0)).collect();
+        let work = Sums {
+            cells: [zeros(), zeros()],
+        };
+        together(threads, rounds, &work);
+        let expected = (0..rounds).fold(0, |cell, _| cell * 7 % 1000 + 1);
+        assert_eq!(work.cells[rounds % 2][3].load(Relaxed), expected);
+    }
+
+    #[test]
+    fn every_round_is_whole_whoever_comes() {
+        let rounds = if cfg!(miri) { 20 } else { 5000 };
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build();
+        pool.expect("a pool").install(|| {
+            for threads in [1, 2, 3] {
+                check(threads, rounds);
+            }
+        });
+    }
+
+    #[test]
+    #[should_panic = "another"]
+    fn a_panic_of_one_is_a_panic_of_all() {
+        struct Panics;
+        impl Rounds for Panics {
+            fn round(&self, _: usize, member: &mut Member<'_>) {
+                if member.index == 1 {
+                    panic!("this and another");
+                }
+                member.meet();
+            }
+        }
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build();
+        // The helper comes sooner or later.
+        pool.expect("a pool")
+            .install(|| together(2, usize::MAX >> TEAM_BITS, &Panics));
+    }
+}
