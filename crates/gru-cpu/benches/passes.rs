@@ -1,10 +1,10 @@
 //! Both passes alone, without a framework: milliseconds, GFLOP/s and the share of the machine's
-//! sgemm rate, which is measured in the same run.
+//! sgemm rate, which is measured in the same run, on one thread and on all of the pool.
 //!
-//!     cargo bench -p gru-cpu [-- SHAPE...]
+//!     cargo bench -p gru-cpu --bench passes [-- SHAPE...]
 
 use gru_cpu::{
-    Dims, Gradients, Inputs, backward, forward,
+    Dims, Gradients, Inputs, backward, forward, recompute, set_threads,
     spec::{GruSpec, Layout, Reset},
 };
 use std::time::Instant;
@@ -25,39 +25,55 @@ fn main() {
         .skip(1)
         .filter(|a| !a.starts_with("--"))
         .collect();
-    let rate = sgemm_rate();
-    println!(
-        "threads {}, sgemm {rate:.0} GFLOP/s",
-        rayon::current_num_threads()
-    );
-    println!("shape     reset   inference ms    share   fwd+bwd ms    share");
-    for &(name, [n, t, i, h]) in SHAPES {
-        if !chosen.is_empty() && !chosen.iter().any(|c| c == name) {
-            continue;
-        }
-        for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
-            let spec = GruSpec::default()
-                .with_reset(reset)
-                .with_layout(Layout::TimeMajor);
-            let dims = Dims { n, t, i, h };
-            let (infer, train) = time(&dims, &spec);
-            let flops = (2 * n * t * (i + h) * 3 * h) as f64;
-            let share = |ms: f64, passes: f64| 100.0 * passes * flops / (ms * 1e6) / rate;
-            println!(
-                "{name:8}  {}  {infer:10.3} {:9.0}%  {train:10.3} {:9.0}%",
-                if reset == Reset::AfterMatmul {
-                    "after "
-                } else {
-                    "before"
-                },
-                share(infer, 1.0),
-                share(train, 3.0),
-            );
+    let all = rayon::current_num_threads();
+    let mut counts = vec![1, all];
+    counts.dedup();
+    for threads in counts {
+        set_threads(Some(threads));
+        let rate = sgemm_rate(threads);
+        println!("\nthreads {threads}, sgemm {rate:.0} GFLOP/s");
+        println!(
+            "shape     reset   inference ms GFLOP/s share   fwd+bwd ms GFLOP/s share   lean ms"
+        );
+        for &(name, [n, t, i, h]) in SHAPES {
+            if !chosen.is_empty() && !chosen.iter().any(|c| c == name) {
+                continue;
+            }
+            for (reset, label) in [
+                (Reset::AfterMatmul, "after "),
+                (Reset::BeforeMatmul, "before"),
+            ] {
+                let spec = GruSpec::default()
+                    .with_reset(reset)
+                    .with_layout(Layout::TimeMajor);
+                let times = time(&Dims { n, t, i, h }, &spec);
+                let flops = (2 * n * t * (i + h) * 3 * h) as f64;
+                let gflops = |ms: f64, passes: f64| passes * flops / (ms * 1e6);
+                let of = |ms: f64, passes: f64| {
+                    let g = gflops(ms, passes);
+                    format!("{ms:10.3} {g:8.0} {:5.0}%", 100.0 * g / rate)
+                };
+                println!(
+                    "{name:8}  {label}  {}   {}   {:8.3}",
+                    of(times.inference, 1.0),
+                    of(times.training, 3.0),
+                    times.lean,
+                );
+            }
         }
     }
 }
 
-fn time(dims: &Dims, spec: &GruSpec) -> (f64, f64) {
+/// Milliseconds of one shape.
+struct Times {
+    inference: f64,
+    /// Forward and backward, with the gates kept.
+    training: f64,
+    /// The same with the gates made anew.
+    lean: f64,
+}
+
+fn time(dims: &Dims, spec: &GruSpec) -> Times {
     let Dims { n, t, i, h } = *dims;
     let noise = |len: usize, scale: f32| -> Vec<f32> {
         (0..len)
@@ -79,28 +95,43 @@ fn time(dims: &Dims, spec: &GruSpec) -> (f64, f64) {
         mask: None,
         valid: None,
     };
-    let infer = median(|| {
+    let inference = median(|| {
         let mut states = vec![0.0; n * t * h];
         forward(dims, spec, &inputs, &mut states, None);
     });
-    let train = median(|| {
-        let mut states = vec![0.0; n * t * h];
-        let mut saved = vec![0.0; n * t * h * spec.saved_per_unit()];
-        forward(dims, spec, &inputs, &mut states, Some(&mut saved));
-        let mut d: [Vec<f32>; 6] =
-            [x.len(), h0.len(), w_ih.len(), w_hh.len(), 3 * h, 3 * h].map(|len| vec![0.0; len]);
-        let [x, h0, w_ih, w_hh, b_ih, b_hh] = &mut d;
-        let to = Gradients {
-            x: Some(x),
-            h0: Some(h0),
-            w_ih: Some(w_ih),
-            w_hh: Some(w_hh),
-            b_ih: Some(b_ih),
-            b_hh: Some(b_hh),
-        };
-        backward(dims, spec, &inputs, &states, &mut saved, &up, to);
-    });
-    (infer, train)
+    let train = |lean: bool| {
+        median(|| {
+            let mut states = vec![0.0; n * t * h];
+            let mut saved = match lean {
+                true => {
+                    forward(dims, spec, &inputs, &mut states, None);
+                    recompute(dims, spec, &inputs, &states)
+                }
+                false => {
+                    let mut saved = vec![0.0; n * t * h * spec.saved_per_unit()];
+                    forward(dims, spec, &inputs, &mut states, Some(&mut saved));
+                    saved
+                }
+            };
+            let mut d: [Vec<f32>; 6] =
+                [x.len(), h0.len(), w_ih.len(), w_hh.len(), 3 * h, 3 * h].map(|len| vec![0.0; len]);
+            let [x, h0, w_ih, w_hh, b_ih, b_hh] = &mut d;
+            let to = Gradients {
+                x: Some(x),
+                h0: Some(h0),
+                w_ih: Some(w_ih),
+                w_hh: Some(w_hh),
+                b_ih: Some(b_ih),
+                b_hh: Some(b_hh),
+            };
+            backward(dims, spec, &inputs, &states, &mut saved, &up, to);
+        })
+    };
+    Times {
+        inference,
+        training: train(false),
+        lean: train(true),
+    }
 }
 
 /// Milliseconds, the median of at least 7 runs and at least half a second.
@@ -117,11 +148,14 @@ fn median(mut run: impl FnMut()) -> f64 {
     times[times.len() / 2]
 }
 
-fn sgemm_rate() -> f64 {
+fn sgemm_rate(threads: usize) -> f64 {
     let size = 2048;
     let (a, b) = (vec![0.5f32; size * size], vec![0.25f32; size * size]);
     let mut c = vec![0.0f32; size * size];
-    let parallelism = gemm::Parallelism::Rayon(0);
+    let parallelism = match threads {
+        1 => gemm::Parallelism::None,
+        threads => gemm::Parallelism::Rayon(threads),
+    };
     let ms = median(|| {
         let (s, one) = (size as isize, 1isize);
         // SAFETY: three dense matrices of size², the first one written.

@@ -9,7 +9,7 @@ use super::{
     plan::{Plan, tiles},
     rows::Rows,
     team::{Member, Rounds, together},
-    tile::{Ahead, ROWS, Sums as Tile, accumulate, load, store, tile_rows},
+    tile::{self, Ahead, ROWS, Sums as Tile, accumulate, load, store, tile_rows},
 };
 use crate::{
     dims::{Dims, Inputs, Place, Walk},
@@ -79,10 +79,9 @@ struct Call<'a, E> {
     arch: Arch,
 }
 
-/// Vectors of a panel: with the rows of a full tile they make 16 sums, which is enough to hide the
-/// latency of a multiply-add, and hidden sizes are multiples of two vectors more often than of
-/// three.
-const VECTORS: usize = 2;
+/// Vectors of a panel, the last of which may have fewer: with the rows of a full tile they make as
+/// many sums as there are registers for. With two, 16 sums, a step took 15 to 30% longer.
+const VECTORS: usize = 3;
 
 /// Lines that a tile asks for: four gates, the upstream gradient and the state, of two vectors of
 /// eight rows.
@@ -352,6 +351,7 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
 
     /// Some units of a saved gate.
     #[inline(always)]
+    #[allow(clippy::mut_from_ref)] // `Rows` is what this borrows from, not `self`.
     fn saved(&self, place: usize, gate: usize, units: &Range<usize>) -> &mut [E] {
         let at = gate * self.group.call.dims.h;
         // SAFETY: these units are this thread's own until the threads meet, and no caller holds
@@ -451,8 +451,8 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
     fn product<S: Simd>(
         &self,
         simd: S,
-        sums: &mut Tile<E, S, VECTORS>,
-        (row, size): (usize, usize),
+        (sums, vectors): (&mut Tile<E, S, VECTORS>, usize),
+        row: usize,
         s: usize,
         (from, k): (usize, usize),
         panel: Panel<E>,
@@ -460,7 +460,7 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
     ) {
         let saved = self.group.call.saved;
         let mut rows = [std::ptr::null(); ROWS];
-        for (m, to) in rows.iter_mut().enumerate().take(size) {
+        for (m, to) in rows.iter_mut().enumerate().take(sums.len()) {
             *to = saved
                 .at(self.place(row + m, s))
                 .wrapping_add(from)
@@ -470,7 +470,7 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
         // SAFETY: a saved row is longer than `from + k`, all of this step's were written before
         // the threads last met, and nobody writes these columns before they meet again; the
         // caller's panel has `k` rows.
-        unsafe { accumulate(simd, sums, &rows, size, k, panel, ahead) };
+        unsafe { accumulate(simd, sums, vectors, &rows, k, panel, ahead) };
     }
 
     /// One tile: `dh += m ⊙ dg` for a panel of units.
@@ -487,34 +487,40 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
         let (h, lanes) = (call.dims.h, E::lanes::<S>());
         let mut lines = [std::ptr::null(); MAX_LINES];
         let units = panel * VECTORS * lanes..((panel + 1) * VECTORS * lanes).min(h);
-        let lines = match s {
-            0 => &[][..],
-            _ => self.lines_of_gates(row..row + size, s - 1, &units, lanes, &mut lines),
+        let lines = match s == 0 || size < tile::ASKS_FROM {
+            true => &[][..],
+            false => self.lines_of_gates(row..row + size, s - 1, &units, lanes, &mut lines),
         };
         let k = if AFTER { 3 * h } else { 2 * h };
         let ahead = Ahead::new(next, k * VECTORS * lanes, part, lines);
         let weights = self.group.weights.gates.panel(panel);
-        let mut sums: Tile<E, S, VECTORS> = [[E::real(simd, 0.0); VECTORS]; ROWS];
-        self.product(simd, &mut sums, (row, size), s, (0, 2 * h), weights, ahead);
+        let mut sums = Tile::<E, S, VECTORS>::new(size, [E::real(simd, 0.0); VECTORS]);
+        let vectors = (h.div_ceil(lanes) - panel * VECTORS).min(VECTORS);
+        self.product(
+            simd,
+            (&mut sums, vectors),
+            row,
+            s,
+            (0, 2 * h),
+            weights,
+            ahead,
+        );
         if AFTER {
             let (weights, nothing) = (weights.skip(2 * h), Ahead::NOTHING);
             self.product(
                 simd,
-                &mut sums,
-                (row, size),
+                (&mut sums, vectors),
+                row,
                 s,
                 (3 * h, h),
                 weights,
                 nothing,
             );
         }
-        for (m, sums) in sums.into_iter().enumerate().take(size) {
+        for (m, &sums) in sums.iter().enumerate() {
             let n = self.group.rows.start + row + m;
-            for (v, sum) in sums.into_iter().enumerate() {
+            for (v, sum) in sums.into_iter().enumerate().take(vectors) {
                 let start = (panel * VECTORS + v) * lanes;
-                if start >= h {
-                    continue;
-                }
                 let units = start..(start + lanes).min(h);
                 let mut sum = sum;
                 if !AFTER {
@@ -546,22 +552,29 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
         let Some(weights) = &self.group.weights.candidate else {
             return;
         };
-        let mut sums: Tile<E, S, VECTORS> = [[E::real(simd, 0.0); VECTORS]; ROWS];
+        let mut sums = Tile::<E, S, VECTORS>::new(size, [E::real(simd, 0.0); VECTORS]);
+        let vectors = (h.div_ceil(lanes) - panel * VECTORS).min(VECTORS);
         let panel_k = weights.panel(panel);
         let ahead = Ahead::NOTHING;
-        self.product(simd, &mut sums, (row, size), s, (2 * h, h), panel_k, ahead);
-        for (m, sums) in sums.into_iter().enumerate().take(size) {
-            for (v, sum) in sums.into_iter().enumerate() {
+        self.product(
+            simd,
+            (&mut sums, vectors),
+            row,
+            s,
+            (2 * h, h),
+            panel_k,
+            ahead,
+        );
+        for (m, &sums) in sums.iter().enumerate() {
+            for (v, sum) in sums.into_iter().enumerate().take(vectors) {
                 let start = (panel * VECTORS + v) * lanes;
-                if start < h {
-                    let units = start..(start + lanes).min(h);
-                    // SAFETY: these units are this thread's own.
-                    store(
-                        simd,
-                        unsafe { self.group.ds.cells_mut(row + m, units) },
-                        sum,
-                    );
-                }
+                let units = start..(start + lanes).min(h);
+                // SAFETY: these units are this thread's own.
+                store(
+                    simd,
+                    unsafe { self.group.ds.cells_mut(row + m, units) },
+                    sum,
+                );
             }
         }
     }

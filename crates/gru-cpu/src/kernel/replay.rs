@@ -72,6 +72,9 @@ impl<E: Element> WithSimd for Call<'_, E> {
             next: &next,
         };
         let threads = settings::threads().min(rows.div_ceil(ROWS));
+        if threads == 1 {
+            return share.start();
+        }
         rayon::in_place_scope(|scope| {
             for _ in 1..threads {
                 scope.spawn(|_| share.start());
@@ -255,6 +258,7 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Block<'_, '_, '_, E, COM
 
     /// Some units of a saved gate.
     #[inline(always)]
+    #[allow(clippy::mut_from_ref)] // `Rows` is what this borrows from, not `self`.
     fn saved(&self, row: usize, gate: usize, units: &Range<usize>) -> &mut [E] {
         let at = gate * self.share.call.dims.h;
         // SAFETY: this row is in this thread's block, and no caller holds two slices of the same
@@ -283,15 +287,15 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Block<'_, '_, '_, E, COM
             *x = &call.inputs.x[row * features..][..features];
             *g = self.source(at + m, row);
         }
-        let mut sums: Sums<E, S, 3> = [[b_r, b_z, b_n]; tile::ROWS];
+        let mut sums = Sums::<E, S, 3>::new(size, [b_r, b_z, b_n]);
         match &weights.input {
             // SAFETY: each row has I elements, and so many rows has the panel.
             Some(w_ih) => unsafe {
                 let (x, panel) = (x.map(<[E]>::as_ptr), w_ih.panel(panel));
-                accumulate(simd, &mut sums, &x, size, i, panel, Ahead::NOTHING);
+                accumulate(simd, &mut sums, 3, &x, i, panel, Ahead::NOTHING);
             },
             None => {
-                for (sums, x) in sums.iter_mut().zip(x).take(size) {
+                for (sums, x) in sums.iter_mut().zip(x) {
                     for (gate, sum) in sums.iter_mut().enumerate() {
                         let x = load::<E, S>(simd, &x[gate * h..][units.clone()]);
                         *sum = E::vadd(simd, *sum, x);
@@ -302,12 +306,12 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Block<'_, '_, '_, E, COM
         let w_hh = weights.state.panel(panel);
         if AFTER {
             // The candidate's two products stay apart.
-            for (m, sums) in sums.iter_mut().enumerate().take(size) {
+            for (m, sums) in sums.iter_mut().enumerate() {
                 store(simd, self.saved(first + at + m, 2, &units), sums[2]);
                 sums[2] = b_hn;
             }
-            self.product(simd, &mut sums, &g, size, w_hh);
-            for (m, [r, z, q]) in sums.into_iter().enumerate().take(size) {
+            self.product(simd, &mut sums, 3, &g, w_hh);
+            for (m, &[r, z, q]) in sums.iter().enumerate() {
                 let row = first + at + m;
                 let (mut r, mut z) = (r, z);
                 if COMMON {
@@ -322,9 +326,12 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Block<'_, '_, '_, E, COM
                 store(simd, self.saved(row, 3, &units), q);
             }
         } else {
-            let mut two: Sums<E, S, 2> = sums.map(|[r, z, _]| [r, z]);
-            self.product(simd, &mut two, &g, size, w_hh);
-            for (m, [r, z]) in two.into_iter().enumerate().take(size) {
+            let mut two = Sums::<E, S, 2>::new(size, [b_r; 2]);
+            for (two, &[r, z, _]) in two.iter_mut().zip(&*sums) {
+                *two = [r, z];
+            }
+            self.product(simd, &mut two, 2, &g, w_hh);
+            for (m, &[r, z]) in two.iter().enumerate() {
                 let row = first + at + m;
                 let (mut r, mut z) = (r, z);
                 if COMMON {
@@ -343,14 +350,14 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Block<'_, '_, '_, E, COM
         &self,
         simd: S,
         sums: &mut Sums<E, S, NV>,
+        vectors: usize,
         rows: &Left<E>,
-        size: usize,
         panel: Panel<E>,
     ) {
         let h = self.share.call.dims.h;
         // SAFETY: the rows are states or the block's scratch, H elements each, which nobody writes
         // meanwhile; the panel has H rows.
-        unsafe { accumulate(simd, sums, rows, size, h, panel, Ahead::NOTHING) };
+        unsafe { accumulate(simd, sums, vectors, rows, h, panel, Ahead::NOTHING) };
     }
 
     /// Some units of `r ⊙ g`, into row `at` of the block's scratch.
@@ -379,18 +386,24 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Block<'_, '_, '_, E, COM
             let start = ((panel * CANDIDATE_VECTORS + v) * lanes).min(h);
             start..(start + lanes).min(h)
         };
-        let mut sums: Sums<E, S, CANDIDATE_VECTORS> =
-            [[E::real(simd, 0.0); CANDIDATE_VECTORS]; tile::ROWS];
+        let zeros = [E::real(simd, 0.0); CANDIDATE_VECTORS];
+        let mut sums = Sums::<E, S, CANDIDATE_VECTORS>::new(size, zeros);
         let mut rows = [std::ptr::null(); tile::ROWS];
-        for (m, (sums, to)) in sums.iter_mut().zip(&mut rows).enumerate().take(size) {
+        for (m, (sums, to)) in sums.iter_mut().zip(&mut rows).enumerate() {
             *to = self.rg.at(at + m).cast_const();
             for (v, sum) in sums.iter_mut().enumerate() {
                 *sum = load::<E, S>(simd, self.saved(first + at + m, 2, &units(v)));
             }
         }
-        self.product(simd, &mut sums, &rows, size, weights.panel(panel));
-        for (m, sums) in sums.into_iter().enumerate().take(size) {
-            for (v, n) in sums.into_iter().enumerate().take(size) {
+        self.product(
+            simd,
+            &mut sums,
+            CANDIDATE_VECTORS,
+            &rows,
+            weights.panel(panel),
+        );
+        for (m, &sums) in sums.iter().enumerate() {
+            for (v, n) in sums.into_iter().enumerate() {
                 let n = if COMMON { tanh::<E, S>(simd, n) } else { n };
                 store(simd, self.saved(first + at + m, 2, &units(v)), n);
             }

@@ -4,17 +4,25 @@
 //! owes nobody its threads at once: a helper may come late, or not before the work is done, and
 //! two calls that each wait for the other's thread would wait for ever. So nobody is waited for
 //! before having come: work is cut into rounds, and each round is shared by those who are there
-//! when it begins. Alone, the leader does everything.
+//! when it begins. Alone, the leader does everything; and it goes on alone when a partner is away
+//! too often.
 
 use std::{
     hint::spin_loop,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering::*},
     thread::yield_now,
+    time::{Duration, Instant},
 };
 
 /// Rounds of spinning, some tens of microseconds, before the processor is offered to others: a
 /// partner that shares it with this thread could not come otherwise.
-const SPINS: usize = 1 << 13;
+const SPINS: usize = 1 << 11;
+
+/// Time lost beyond spinning from which a team is judged, and the part of all time that it may
+/// lose: a partner whose processor is given to others again and again costs more than it helps.
+/// Then the leader goes on alone.
+const LOST_FROM: Duration = Duration::from_millis(2);
+const LOST_PART: u32 = 4;
 
 /// Work that a team does in rounds.
 pub(super) trait Rounds: Sync {
@@ -31,6 +39,8 @@ pub(super) struct Member<'a> {
     pub(super) team: usize,
     /// Meetings so far, of all rounds.
     met: usize,
+    /// Time lost at meetings, beyond spinning.
+    lost: Duration,
 }
 
 #[repr(align(128))]
@@ -87,8 +97,16 @@ impl Shared {
             index: 0,
             team: 1,
             met: 0,
+            lost: Duration::ZERO,
         };
+        let start = Instant::now();
+        let mut alone = false;
         for round in 0..rounds {
+            if alone {
+                leader.team = 1;
+                work.round(round, &mut leader);
+                continue;
+            }
             leader.team = 1 + self.came.0.load(Acquire);
             self.met.store(leader.met, Relaxed);
             let begun = (round + 1) << TEAM_BITS | leader.team;
@@ -96,6 +114,10 @@ impl Shared {
             work.round(round, &mut leader);
             // Until all are done nothing may be said of the next round.
             leader.meet();
+            if leader.lost > LOST_FROM && leader.lost > start.elapsed() / LOST_PART {
+                alone = true;
+                self.begun.0.store(OVER, Release);
+            }
         }
         self.begun.0.store(OVER, Release);
     }
@@ -108,7 +130,8 @@ impl Shared {
         let index = 1 + self.came.0.fetch_add(1, AcqRel);
         let mut seen = 0;
         loop {
-            let begun = self.wait(|| {
+            let mut lost = Duration::ZERO;
+            let begun = self.wait(&mut lost, || {
                 let begun = self.begun.0.load(Acquire);
                 (begun != seen).then_some(begun)
             });
@@ -124,6 +147,7 @@ impl Shared {
                     index,
                     team,
                     met: self.met.load(Relaxed),
+                    lost: Duration::ZERO,
                 };
                 work.round(round - 1, &mut member);
                 member.meet();
@@ -131,17 +155,19 @@ impl Shared {
         }
     }
 
-    /// Spins until there is a value, then yields between the tries.
+    /// Spins until there is a value, then yields between the tries, and counts that time.
     #[inline(always)]
-    fn wait<T>(&self, ready: impl Fn() -> Option<T>) -> T {
+    fn wait<T>(&self, lost: &mut Duration, ready: impl Fn() -> Option<T>) -> T {
         for _ in 0..SPINS {
             if let Some(value) = ready() {
                 return value;
             }
             spin_loop();
         }
+        let start = Instant::now();
         loop {
             if let Some(value) = ready() {
+                *lost += start.elapsed();
                 return value;
             }
             assert!(
@@ -165,7 +191,7 @@ impl Member<'_> {
         shared.at[self.index].0.store(met, Release);
         for other in (0..self.team).filter(|&k| k != self.index) {
             let at = &shared.at[other].0;
-            shared.wait(|| (at.load(Acquire) >= met).then_some(()));
+            shared.wait(&mut self.lost, || (at.load(Acquire) >= met).then_some(()));
         }
     }
 
@@ -185,5 +211,68 @@ impl Drop for Broken<'_> {
             self.0.broken.store(true, Relaxed);
             self.0.begun.0.store(OVER, Release);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each round every cell becomes the sum of all cells of the round before, plus one; members
+    /// write their share of the cells, and read all.
+    struct Sums {
+        cells: [Vec<AtomicUsize>; 2],
+    }
+
+    impl Rounds for Sums {
+        fn round(&self, round: usize, member: &mut Member<'_>) {
+            let [from, to] = [round % 2, 1 - round % 2].map(|k| &self.cells[k]);
+            let sum: usize = from.iter().map(|cell| cell.load(Relaxed)).sum();
+            for k in member.share(to.len()) {
+                to[k].store(sum % 1000 + 1, Relaxed);
+            }
+            member.meet();
+            // Nobody is a round ahead.
+            assert!(to.iter().all(|cell| cell.load(Relaxed) == sum % 1000 + 1));
+        }
+    }
+
+    fn check(threads: usize, rounds: usize) {
+        let zeros = || (0..7).map(|_| AtomicUsize::new(0)).collect();
+        let work = Sums {
+            cells: [zeros(), zeros()],
+        };
+        together(threads, rounds, &work);
+        let expected = (0..rounds).fold(0, |cell, _| cell * 7 % 1000 + 1);
+        assert_eq!(work.cells[rounds % 2][3].load(Relaxed), expected);
+    }
+
+    #[test]
+    fn every_round_is_whole_whoever_comes() {
+        let rounds = if cfg!(miri) { 20 } else { 5000 };
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build();
+        pool.expect("a pool").install(|| {
+            for threads in [1, 2, 3] {
+                check(threads, rounds);
+            }
+        });
+    }
+
+    #[test]
+    #[should_panic = "another"]
+    fn a_panic_of_one_is_a_panic_of_all() {
+        struct Panics;
+        impl Rounds for Panics {
+            fn round(&self, _: usize, member: &mut Member<'_>) {
+                if member.index == 1 {
+                    panic!("this and another");
+                }
+                member.meet();
+            }
+        }
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build();
+        // The helper comes sooner or later.
+        pool.expect("a pool")
+            .install(|| together(2, usize::MAX >> TEAM_BITS, &Panics));
     }
 }

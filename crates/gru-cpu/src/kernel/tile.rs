@@ -2,12 +2,50 @@
 
 use super::{lanes::Lanes, panels::Panel, prefetch};
 use pulp::{Simd, WithSimd};
+use std::{
+    mem::MaybeUninit,
+    ops::{Deref, DerefMut},
+};
 
 /// Most rows of a tile.
 pub(super) const ROWS: usize = 8;
 
 /// Sums of a tile: as many rows as it has, of `NV` vectors.
-pub(super) type Sums<E, S, const NV: usize> = [[<E as Lanes>::V<S>; NV]; ROWS];
+pub(super) struct Sums<E: Lanes, S: Simd, const NV: usize> {
+    /// The first `size` are there; a tile of one row has no time to clear eight.
+    rows: [MaybeUninit<[E::V<S>; NV]>; ROWS],
+    size: usize,
+}
+
+impl<E: Lanes, S: Simd, const NV: usize> Sums<E, S, NV> {
+    /// So many rows of the same vectors.
+    #[inline(always)]
+    pub(super) fn new(size: usize, row: [E::V<S>; NV]) -> Self {
+        let mut rows = [const { MaybeUninit::uninit() }; ROWS];
+        for to in &mut rows[..size] {
+            to.write(row);
+        }
+        Self { rows, size }
+    }
+}
+
+impl<E: Lanes, S: Simd, const NV: usize> Deref for Sums<E, S, NV> {
+    type Target = [[E::V<S>; NV]];
+
+    #[inline(always)]
+    fn deref(&self) -> &Self::Target {
+        // SAFETY: `new` wrote so many rows.
+        unsafe { std::slice::from_raw_parts(self.rows.as_ptr().cast(), self.size) }
+    }
+}
+
+impl<E: Lanes, S: Simd, const NV: usize> DerefMut for Sums<E, S, NV> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        // SAFETY: `new` wrote so many rows.
+        unsafe { std::slice::from_raw_parts_mut(self.rows.as_mut_ptr().cast(), self.size) }
+    }
+}
 
 /// Left sides of a tile's product: as many as it has rows.
 pub(super) type Left<E> = [*const E; ROWS];
@@ -17,6 +55,9 @@ pub(super) type Left<E> = [*const E; ROWS];
 pub(super) const fn tile_rows<S: Simd>() -> usize {
     if S::REGISTER_COUNT >= 32 { 8 } else { 4 }
 }
+
+/// Rows from which a tile asks for memory: with fewer it waits for its own weights.
+pub(super) const ASKS_FROM: usize = 4;
 
 /// Steps of k between two rounds of asking for memory.
 const BLOCK: usize = 8;
@@ -54,38 +95,46 @@ impl<'a, E> Ahead<'a, E> {
     };
 }
 
-/// Adds `a·b` to `sums`: `size` rows of `k` elements each, by `k` rows of the panel.
+/// Adds `a·b` to the first `vectors` vectors of `sums`: rows of `k` elements each, by `k` rows of
+/// the panel.
 ///
 /// The rows are read where they stand: a broadcast from memory costs no more than one from a
 /// packed copy, and nothing has to be interleaved. Each size is one function for all who ask for
 /// it, or every caller's code would hold them all; a single row has too little work for a call.
 ///
 /// # Safety
-/// Each row has `k` elements that nobody writes meanwhile, and the panel has `k` rows of `NV`
-/// vectors.
+/// There are as many rows as the sums have, each of `k` elements that nobody writes meanwhile, and
+/// the panel has `k` rows of so many vectors.
 #[inline(always)]
 pub(super) unsafe fn accumulate<E: Lanes, S: Simd, const NV: usize>(
     simd: S,
     sums: &mut Sums<E, S, NV>,
+    vectors: usize,
     rows: &Left<E>,
-    size: usize,
     k: usize,
     panel: Panel<E>,
     ahead: Ahead<'_, E>,
 ) {
     let product = Product {
-        sums: (&raw mut *sums).cast(),
+        sums: sums.as_mut_ptr().cast(),
         rows,
         k,
         panel,
         ahead,
     };
-    match size {
-        8 if tile_rows::<S>() == 8 => simd.vectorize(Sized::<E, 8, NV, 1>(product)),
-        4 if NV > 2 => simd.vectorize(Sized::<E, 4, NV, 1>(product)),
-        4 => simd.vectorize(Sized::<E, 4, NV, 2>(product)),
-        2 => simd.vectorize(Sized::<E, 2, NV, 4>(product)),
-        _ => Sized::<E, 1, NV, 4>(product).with_simd(simd),
+    match (vectors, sums.size) {
+        (3, 8) if tile_rows::<S>() == 8 => simd.vectorize(Sized::<E, 8, 3, NV, 1>(product)),
+        (3, 4) => simd.vectorize(Sized::<E, 4, 3, NV, 1>(product)),
+        (3, 2) => simd.vectorize(Sized::<E, 2, 3, NV, 2>(product)),
+        (3, _) => Sized::<E, 1, 3, NV, 4>(product).with_simd(simd),
+        (2, 8) if tile_rows::<S>() == 8 => simd.vectorize(Sized::<E, 8, 2, NV, 1>(product)),
+        (2, 4) => simd.vectorize(Sized::<E, 4, 2, NV, 2>(product)),
+        (2, 2) => simd.vectorize(Sized::<E, 2, 2, NV, 4>(product)),
+        (2, _) => Sized::<E, 1, 2, NV, 4>(product).with_simd(simd),
+        (_, 8) if tile_rows::<S>() == 8 => simd.vectorize(Sized::<E, 8, 1, NV, 2>(product)),
+        (_, 4) => simd.vectorize(Sized::<E, 4, 1, NV, 4>(product)),
+        (_, 2) => simd.vectorize(Sized::<E, 2, 1, NV, 4>(product)),
+        _ => Sized::<E, 1, 1, NV, 4>(product).with_simd(simd),
     }
 }
 
@@ -99,12 +148,14 @@ struct Product<'a, E> {
     ahead: Ahead<'a, E>,
 }
 
-/// A product of `MR` rows. `KU` independent sums hide the latency of the multiply-add where these
-/// are few.
-struct Sized<'a, E, const MR: usize, const NV: usize, const KU: usize>(Product<'a, E>);
+/// A product of `MR` rows and `NV` out of `OF` vectors. `KU` independent sums hide the latency of
+/// the multiply-add where these are few.
+struct Sized<'a, E, const MR: usize, const NV: usize, const OF: usize, const KU: usize>(
+    Product<'a, E>,
+);
 
-impl<E: Lanes, const MR: usize, const NV: usize, const KU: usize> WithSimd
-    for Sized<'_, E, MR, NV, KU>
+impl<E: Lanes, const MR: usize, const NV: usize, const OF: usize, const KU: usize> WithSimd
+    for Sized<'_, E, MR, NV, OF, KU>
 {
     type Output = ();
 
@@ -119,19 +170,20 @@ impl<E: Lanes, const MR: usize, const NV: usize, const KU: usize> WithSimd
         } = self.0;
         let rows: [*const E; MR] = std::array::from_fn(|m| rows[m]);
         // SAFETY: `accumulate` made this of sums of the same `S`, borrowed for the call.
-        let sums = unsafe { &mut *self.0.sums.cast::<Sums<E, S, NV>>() };
+        let sums = unsafe { &mut *self.0.sums.cast::<[[E::V<S>; OF]; MR]>() };
         let mut all = [[[E::real(simd, 0.0); NV]; MR]; KU];
-        all[0].copy_from_slice(&sums[..MR]);
+        for (to, from) in all[0].iter_mut().zip(&*sums) {
+            to.copy_from_slice(&from[..NV]);
+        }
         let mut b = panel.at;
         let mut at = 0;
-        // Tiles of few rows wait for their own weights: they ask for nothing else.
-        let block = if MR >= 4 { BLOCK } else { k };
+        let block = if MR >= ASKS_FROM { BLOCK } else { k };
         let blocks = (k / BLOCK).max(1);
         let (mut far, far_lines) = ahead.far;
         let far_lines = far_lines.div_ceil(blocks);
         let mut near = ahead.near.chunks(ahead.near.len().div_ceil(blocks).max(1));
         while at + KU <= k {
-            if MR >= 4 {
+            if MR >= ASKS_FROM {
                 for &line in near.next().unwrap_or(&[]) {
                     prefetch::to_write(line);
                 }
@@ -157,13 +209,16 @@ impl<E: Lanes, const MR: usize, const NV: usize, const KU: usize> WithSimd
             b = b.wrapping_add(panel.per_k);
             at += 1;
         }
-        sums[..MR].copy_from_slice(&all[0]);
+        let mut total = all[0];
         for other in &all[1..] {
-            for m in 0..MR {
-                for v in 0..NV {
-                    sums[m][v] = E::vadd(simd, sums[m][v], other[m][v]);
+            for (total, other) in total.iter_mut().zip(other) {
+                for (total, &other) in total.iter_mut().zip(other) {
+                    *total = E::vadd(simd, *total, other);
                 }
             }
+        }
+        for (to, from) in sums.iter_mut().zip(&total) {
+            to[..NV].copy_from_slice(from);
         }
     }
 }

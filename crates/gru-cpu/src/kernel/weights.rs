@@ -74,18 +74,20 @@ fn bias<E: Element>(h: usize, after: bool, inputs: &Inputs<'_, E>, lanes: usize)
     let Inputs { b_ih, b_hh, .. } = *inputs;
     let mut bias = Buffer::new(h.div_ceil(lanes) * 4 * lanes);
     for (panel, bias) in bias.as_mut().chunks_exact_mut(4 * lanes).enumerate() {
-        for at in 0..lanes.min(h - panel * lanes) {
-            let unit = panel * lanes + at;
-            let of = |b: Option<&[E]>, gate: usize| b.map_or(E::zero(), |b| b[gate * h + unit]);
-            for gate in 0..3 {
-                bias[gate * lanes + at] = of(b_ih, gate) + of(b_hh, gate);
-            }
-            // After the product, r multiplies b_hn too; then it cannot join p.
-            if after {
-                bias[2 * lanes + at] = of(b_ih, 2);
-                bias[3 * lanes + at] = of(b_hh, 2);
-            }
+        let units = panel * lanes..((panel + 1) * lanes).min(h);
+        let mut add = |slot: usize, b: Option<&[E]>, gate: usize| {
+            let Some(b) = b else { return };
+            let to = bias[slot * lanes..].iter_mut();
+            to.zip(&b[gate * h..][units.clone()])
+                .for_each(|(to, &b)| *to = *to + b);
+        };
+        for gate in 0..3 {
+            add(gate, b_ih, gate);
         }
+        add(0, b_hh, 0);
+        add(1, b_hh, 1);
+        // After the product, r multiplies b_hn too; then it cannot join p.
+        add(if after { 3 } else { 2 }, b_hh, 2);
     }
     bias
 }

@@ -67,23 +67,29 @@ impl<E: Element> Group<'_, E> {
             3 * h
         };
         let mut x: [&[E]; ROWS] = [&[]; ROWS];
-        for (m, x) in x.iter_mut().enumerate().take(size) {
-            let (s, n) = ((row + m) / self.rows.len(), (row + m) % self.rows.len());
-            let time = self.call.time.time(first + s);
-            let at = self.call.place.row(self.rows.start + n, time);
+        let (mut s, mut n) = (first + row / self.rows.len(), row % self.rows.len());
+        for x in &mut x[..size] {
+            let at = self
+                .call
+                .place
+                .row(self.rows.start + n, self.call.time.time(s));
             *x = &inputs.x[at * features..][..features];
+            n += 1;
+            if n == self.rows.len() {
+                (s, n) = (s + 1, 0);
+            }
         }
         let [b_r, b_z, b_n, _] = self.weights.bias(simd, panel);
-        let mut sums: Sums<E, S, 3> = [[b_r, b_z, b_n]; ROWS];
+        let mut sums = Sums::<E, S, 3>::new(size, [b_r, b_z, b_n]);
         match &self.weights.input {
             // SAFETY: each row has I elements, and so many rows has the panel.
             Some(w_ih) => unsafe {
                 let (x, panel) = (x.map(<[E]>::as_ptr), w_ih.panel(panel));
-                accumulate(simd, &mut sums, &x, size, i, panel, Ahead::NOTHING);
+                accumulate(simd, &mut sums, 3, &x, i, panel, Ahead::NOTHING);
             },
             None => {
                 let units = panel * lanes..((panel + 1) * lanes).min(h);
-                for (sums, x) in sums.iter_mut().zip(x).take(size) {
+                for (sums, x) in sums.iter_mut().zip(x) {
                     for (gate, sum) in sums.iter_mut().enumerate() {
                         let x = load::<E, S>(simd, &x[gate * h..][units.clone()]);
                         *sum = E::vadd(simd, *sum, x);
@@ -91,7 +97,7 @@ impl<E: Element> Group<'_, E> {
                 }
             }
         }
-        for (m, sums) in sums.into_iter().enumerate().take(size) {
+        for (m, &sums) in sums.iter().enumerate() {
             let p = self.p.at(panel * self.steps * self.rows.len() + row + m);
             for (gate, sum) in sums.into_iter().enumerate() {
                 // SAFETY: a row of `p` is three vectors, and this panel is this thread's own.

@@ -6,7 +6,7 @@ use crate::{
         gate::{Apply, clip},
         math::{sigmoid, sigmoid_and_tanh, tanh},
         panels::Panel,
-        tile::{Ahead, ROWS, Sums, accumulate, load, store},
+        tile::{self, Ahead, ROWS, Sums, accumulate, load, store},
         weights::CANDIDATE_VECTORS,
     },
     product::Element,
@@ -83,7 +83,7 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
         &self,
         simd: S,
         sums: &mut Sums<E, S, NV>,
-        (row, size): (usize, usize),
+        row: usize,
         s: usize,
         panel: usize,
         ahead: Ahead<'_, E>,
@@ -92,22 +92,15 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
             return;
         }
         let mut rows = [std::ptr::null(); ROWS];
-        for (m, to) in rows.iter_mut().enumerate().take(size) {
+        for (m, to) in rows.iter_mut().enumerate().take(sums.len()) {
             *to = self.source(row + m, s).unwrap_or(*to);
         }
         let panel = self.group.weights.state.panel(panel);
         // SAFETY: the rows have H units each, written before the threads last met and not to be
         // written before they meet again; the panel has H rows.
         unsafe {
-            accumulate(
-                simd,
-                sums,
-                &rows,
-                size,
-                self.group.call.dims.h,
-                panel,
-                ahead,
-            );
+            let h = self.group.call.dims.h;
+            accumulate(simd, sums, NV, &rows, h, panel, ahead);
         }
     }
 
@@ -124,18 +117,21 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
     ) {
         let lanes = E::lanes::<S>();
         let mut lines = [std::ptr::null(); MAX_LINES];
-        let lines = self.lines_to_write(row..row + size, s, panel * lanes + lanes - 1, &mut lines);
+        let lines = match size < tile::ASKS_FROM {
+            true => &[],
+            false => self.lines_to_write(row..row + size, s, (panel + 1) * lanes - 1, &mut lines),
+        };
         let width = if AFTER { 3 } else { 2 } * lanes;
         let ahead = Ahead::new(next, self.group.call.dims.h * width, part, lines);
         if AFTER {
             let [.., b_hn] = self.group.weights.bias(simd, panel);
-            let mut sums: Sums<E, S, 3> = [[b_hn; 3]; ROWS];
-            for (m, sums) in sums.iter_mut().enumerate().take(size) {
+            let mut sums = Sums::<E, S, 3>::new(size, [b_hn; 3]);
+            for (m, sums) in sums.iter_mut().enumerate() {
                 sums[0] = self.p(simd, panel, s, row + m, 0);
                 sums[1] = self.p(simd, panel, s, row + m, 1);
             }
-            self.product(simd, &mut sums, (row, size), s, panel, ahead);
-            for (m, [r, z, q]) in sums.into_iter().enumerate().take(size) {
+            self.product(simd, &mut sums, row, s, panel, ahead);
+            for (m, &[r, z, q]) in sums.iter().enumerate() {
                 let row = row + m;
                 if !COMMON {
                     self.set_p(simd, panel, s, row, 0, r);
@@ -151,12 +147,12 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
                 self.save(simd, row, s, &units, [r, z, n, q]);
             }
         } else {
-            let mut sums: Sums<E, S, 2> = [[E::real(simd, 0.0); 2]; ROWS];
-            for (m, sums) in sums.iter_mut().enumerate().take(size) {
+            let mut sums = Sums::<E, S, 2>::new(size, [E::real(simd, 0.0); 2]);
+            for (m, sums) in sums.iter_mut().enumerate() {
                 *sums = [0, 1].map(|gate| self.p(simd, panel, s, row + m, gate));
             }
-            self.product(simd, &mut sums, (row, size), s, panel, ahead);
-            for (m, [r, z]) in sums.into_iter().enumerate().take(size) {
+            self.product(simd, &mut sums, row, s, panel, ahead);
+            for (m, &[r, z]) in sums.iter().enumerate() {
                 let row = row + m;
                 if COMMON {
                     let [r, z] = [sigmoid::<E, S>(simd, r), sigmoid::<E, S>(simd, z)];
@@ -331,10 +327,10 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
             return;
         };
         let vectors = self.vectors(panel);
-        let mut sums: Sums<E, S, CANDIDATE_VECTORS> =
-            [[E::real(simd, 0.0); CANDIDATE_VECTORS]; ROWS];
+        let zeros = [E::real(simd, 0.0); CANDIDATE_VECTORS];
+        let mut sums = Sums::<E, S, CANDIDATE_VECTORS>::new(size, zeros);
         let mut rows = [std::ptr::null(); ROWS];
-        for (m, (sums, to)) in sums.iter_mut().zip(&mut rows).enumerate().take(size) {
+        for (m, (sums, to)) in sums.iter_mut().zip(&mut rows).enumerate() {
             *to = self.group.rg.at(row + m).cast_const();
             for (vector, sum) in vectors.clone().zip(sums) {
                 *sum = self.p(simd, vector, s, row + m, 2);
@@ -344,9 +340,19 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
             let (h, panel) = (self.group.call.dims.h, weights.panel(panel));
             // SAFETY: the rows have H units each, written before the threads last met and not to
             // be written before they meet again; the panel has H rows.
-            unsafe { accumulate(simd, &mut sums, &rows, size, h, panel, Ahead::NOTHING) };
+            unsafe {
+                accumulate(
+                    simd,
+                    &mut sums,
+                    vectors.len(),
+                    &rows,
+                    h,
+                    panel,
+                    Ahead::NOTHING,
+                )
+            };
         }
-        for (m, sums) in sums.into_iter().enumerate().take(size) {
+        for (m, &sums) in sums.iter().enumerate() {
             for (vector, n) in vectors.clone().zip(sums) {
                 if COMMON {
                     self.finish_candidate_row(simd, tanh::<E, S>(simd, n), row + m, s, vector);

@@ -42,9 +42,9 @@ pub(in crate::kernel) fn exp_negative<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
 /// before `a` does.
 #[inline(always)]
 pub(in crate::kernel) fn tanh_parts<S: Simd>(simd: S, a: S::f32s) -> (S::f32s, S::f32s) {
-    // Beyond, tanh rounds to ±1.
-    let a = simd.max_f32s(a, simd.splat_f32s(-9.0));
-    let a = simd.min_f32s(a, simd.splat_f32s(9.0));
+    // Here the quotient is 1 − 2⁻²²; a little beyond it would leave ±1.
+    let a = simd.max_f32s(a, simd.splat_f32s(-7.905_311));
+    let a = simd.min_f32s(a, simd.splat_f32s(7.905_311));
     let s = simd.mul_f32s(a, a);
     let scaled = |c: f64| simd.splat_f32s((c * 256.0) as f32);
     let mut p = scaled(-2.760_768_477_423_55e-16);

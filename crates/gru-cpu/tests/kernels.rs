@@ -1,0 +1,353 @@
+//! Every instruction set that this machine has, each forced, against the plain float64 passes:
+//! states, saved gates, gates made anew and every gradient, at sizes that fill no vector and no
+//! tile, in buffers poisoned with NaN.
+
+use gru_cpu::{
+    Dims, Element, Gradients, Inputs, backward, forward, recompute,
+    spec::{Activation, Activations, Direction, GruSpec, Layout, Reset, Update},
+    testing::{Isa, plain},
+};
+
+const NAMES: [&str; 9] = [
+    "states", "saved", "replayed", "x", "h0", "w_ih", "w_hh", "b_ih", "b_hh",
+];
+
+/// Which inputs are there.
+#[derive(Clone, Copy, Debug)]
+struct Options {
+    h0: bool,
+    w_ih: bool,
+    biases: bool,
+    mask: bool,
+    valid: bool,
+}
+
+const ALL: Options = Options {
+    h0: true,
+    w_ih: true,
+    biases: true,
+    mask: false,
+    valid: false,
+};
+
+/// Values in (−1, 1), the same in either type: exact multiples of 2⁻¹⁶.
+fn noise<E: Element>(len: usize, seed: u64) -> Vec<E> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 47) as f64 / 65536.0 - 1.0
+    };
+    let mut one = || E::from(next()).expect("a float");
+    (0..len).map(|_| one()).collect()
+}
+
+/// States, saved gates, gates made anew, and the six gradients.
+fn run<E: Element>(dims: &Dims, spec: &GruSpec, options: Options) -> [Vec<E>; 9] {
+    let Dims { n, t, i, h } = *dims;
+    let scale = E::from(1.0 / (h as f64).sqrt()).expect("a float");
+    let weights = |len, seed| -> Vec<E> {
+        let noise = noise::<E>(len, seed);
+        noise.into_iter().map(|w| w * scale).collect()
+    };
+    let features = if options.w_ih { i } else { 3 * h };
+    let (x, h0) = (noise::<E>(n * t * features, 1), noise::<E>(n * h, 2));
+    let (w_ih, w_hh) = (weights(i * 3 * h, 3), weights(h * 3 * h, 4));
+    let (b_ih, b_hh) = (weights(3 * h, 5), weights(3 * h, 6));
+    let mask = noise::<E>(n * h, 8);
+    let valid: Vec<E> = noise::<E>(n * t, 9)
+        .into_iter()
+        .map(|v| {
+            if v > E::zero() - scale {
+                E::one()
+            } else {
+                E::zero()
+            }
+        })
+        .collect();
+    let inputs = Inputs {
+        x: &x,
+        h0: options.h0.then_some(&h0),
+        w_ih: options.w_ih.then_some(&w_ih),
+        w_hh: &w_hh,
+        b_ih: options.biases.then_some(&b_ih),
+        b_hh: options.biases.then_some(&b_hh),
+        mask: options.mask.then_some(&mask),
+        valid: options.valid.then_some(&valid),
+    };
+    let nan = |len: usize| vec![E::nan(); len];
+    let width = h * spec.saved_per_unit();
+    let mut states = nan(n * t * h);
+    let mut saved = nan(n * t * width);
+    forward(dims, spec, &inputs, &mut states, Some(&mut saved));
+    let mut inference = nan(n * t * h);
+    forward(dims, spec, &inputs, &mut inference, None);
+    assert!(inference == states, "inference and training differ");
+    let mut replayed = recompute(dims, spec, &inputs, &states);
+
+    let mut kept = saved.clone();
+    let up = noise::<E>(n * t * h, 7);
+    let mut d = [x.len(), n * h, i * 3 * h, h * 3 * h, 3 * h, 3 * h].map(nan);
+    let [dx, dh0, dw_ih, dw_hh, db_ih, db_hh] = &mut d;
+    let to = Gradients {
+        x: Some(dx),
+        h0: options.h0.then_some(dh0.as_mut_slice()),
+        w_ih: options.w_ih.then_some(dw_ih.as_mut_slice()),
+        w_hh: Some(dw_hh),
+        b_ih: options.biases.then_some(db_ih.as_mut_slice()),
+        b_hh: options.biases.then_some(db_hh.as_mut_slice()),
+    };
+    backward(dims, spec, &inputs, &states, &mut saved, &up, to);
+    let [dx, mut dh0, mut dw_ih, dw_hh, mut db_ih, mut db_hh] = d;
+    for (there, d) in [
+        (options.h0, &mut dh0),
+        (options.w_ih, &mut dw_ih),
+        (options.biases, &mut db_ih),
+        (options.biases, &mut db_hh),
+    ] {
+        if !there {
+            d.clear();
+        }
+    }
+    if options.valid {
+        // Skipped gates have no meaning.
+        for (row, _) in valid.iter().enumerate().filter(|(_, v)| **v == E::zero()) {
+            kept[row * width..][..width].fill(E::zero());
+            replayed[row * width..][..width].fill(E::zero());
+        }
+    }
+    [states, kept, replayed, dx, dh0, dw_ih, dw_hh, db_ih, db_hh]
+}
+
+/// `|got − expected| ≤ tol · max(1, max |expected|)`: the rule of the recorded cases, with their
+/// 2e-6 for outputs and 5e-6 for gradients in float32; in float64 the same times 1e-7.
+fn agree<E: Element>(id: &str, scale: f64, got: &[Vec<E>; 9], expected: &[Vec<f64>; 9]) {
+    for (k, (got, expected)) in got.iter().zip(expected).enumerate() {
+        assert_eq!(got.len(), expected.len(), "{id}: {}", NAMES[k]);
+        let largest = expected.iter().fold(1.0f64, |m, v| m.max(v.abs()));
+        let allowed = scale * if k < 3 { 2e-6 } else { 5e-6 } * largest;
+        for (at, (&got, &expected)) in got.iter().zip(expected).enumerate() {
+            let error = (got.to_f64().expect("a float") - expected).abs();
+            assert!(
+                error <= allowed,
+                "{id}: {}[{at}] = {:?}, expected {expected} to {allowed}",
+                NAMES[k],
+                got.to_f64()
+            );
+        }
+    }
+}
+
+fn compare(dims: Dims, spec: GruSpec, options: Options) {
+    let expected = plain(|| run::<f64>(&dims, &spec, options));
+    for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+        let id = format!("{isa:?} {dims:?} {spec:?} {options:?}");
+        agree(
+            &id,
+            1.0,
+            &isa.run(|| run::<f32>(&dims, &spec, options)),
+            &expected,
+        );
+        agree(
+            &id,
+            1e-7,
+            &isa.run(|| run::<f64>(&dims, &spec, options)),
+            &expected,
+        );
+    }
+}
+
+fn resets() -> [GruSpec; 2] {
+    [Reset::AfterMatmul, Reset::BeforeMatmul].map(|reset| GruSpec::default().with_reset(reset))
+}
+
+fn rules() -> Vec<GruSpec> {
+    let mut all = Vec::new();
+    for spec in resets() {
+        for update in [Update::Keeps, Update::Takes] {
+            for layout in [Layout::BatchMajor, Layout::TimeMajor] {
+                for direction in [Direction::Forward, Direction::Reverse] {
+                    let spec = spec.with_update(update).with_layout(layout);
+                    all.push(spec.with_direction(direction));
+                }
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn this_machine_has_more_than_one() {
+    assert!(Isa::Scalar.is_available());
+    let wanted = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
+    let vectors = Isa::ALL
+        .into_iter()
+        .filter(|isa| isa.is_available())
+        .count();
+    for isa in Isa::ALL {
+        println!(
+            "{isa:?}: {}",
+            if isa.is_available() {
+                "tested"
+            } else {
+                "skipped"
+            }
+        );
+    }
+    assert!(!wanted || vectors > 1, "only the scalar path was tested");
+}
+
+#[test]
+fn odd_sizes() {
+    for h in [1, 3, 7, 15, 16, 17, 33, 65] {
+        for n in [1, 5, 13] {
+            for t in [1, 2, 3, 4, 7] {
+                for spec in resets() {
+                    compare(Dims { n, t, i: 2, h }, spec, ALL);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_rule_layout_and_direction() {
+    for (n, t, i, h) in [(11, 6, 5, 35), (2, 3, 1, 9)] {
+        for spec in rules() {
+            for (h0, biases) in [(true, true), (false, true), (true, false)] {
+                let options = Options { h0, biases, ..ALL };
+                compare(Dims { n, t, i, h }, spec, options);
+            }
+        }
+    }
+}
+
+#[test]
+fn masks_skipped_steps_and_projected_inputs() {
+    let dims = Dims {
+        n: 6,
+        t: 5,
+        i: 3,
+        h: 21,
+    };
+    for spec in rules() {
+        for bits in 0..16 {
+            let options = Options {
+                h0: bits & 1 == 0,
+                w_ih: bits & 2 == 0,
+                mask: bits & 4 == 0,
+                valid: bits & 8 == 0,
+                ..ALL
+            };
+            compare(dims, spec, options);
+        }
+    }
+}
+
+#[test]
+fn uncommon_activations_and_clips() {
+    let (alpha, beta) = (0.7, 0.3);
+    let sets = [
+        [
+            Activation::HardSigmoid { alpha, beta },
+            Activation::Softsign,
+            Activation::Elu { alpha },
+        ],
+        [
+            Activation::Tanh,
+            Activation::Affine { alpha, beta },
+            Activation::ScaledTanh { alpha, beta },
+        ],
+        [
+            Activation::LeakyRelu { alpha: 0.1 },
+            Activation::Sigmoid,
+            Activation::Softplus,
+        ],
+        [
+            Activation::Sigmoid,
+            Activation::Softsign,
+            Activation::Identity,
+        ],
+        [Activation::Sigmoid, Activation::Sigmoid, Activation::Tanh],
+    ];
+    for [reset, update, candidate] in sets {
+        let activations = Activations {
+            reset,
+            update,
+            candidate,
+        };
+        for (gates, state) in [(None, None), (Some(0.6), None), (None, Some(0.4))] {
+            for spec in resets() {
+                let spec = spec.with_activations(activations);
+                let spec = spec.with_clip_gates(gates).with_clip_state(state);
+                let dims = Dims {
+                    n: 9,
+                    t: 4,
+                    i: 2,
+                    h: 19,
+                };
+                compare(dims, spec, ALL);
+            }
+        }
+    }
+}
+
+/// Sizes whose rows, and whose units, are split between threads, in pools of several sizes.
+#[test]
+fn threads() {
+    for threads in [1, 2, 3, 5] {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+        pool.expect("a pool").install(|| {
+            for (n, t, h) in [(33, 6, 64), (1, 40, 130), (3, 9, 300), (17, 5, 530)] {
+                for spec in resets() {
+                    let dims = Dims { n, t, i: 8, h };
+                    let expected = plain(|| run::<f64>(&dims, &spec, ALL));
+                    let id = format!("{threads} threads {dims:?} {spec:?}");
+                    agree(&id, 1.0, &run::<f32>(&dims, &spec, ALL), &expected);
+                }
+            }
+        });
+    }
+}
+
+/// More calls at once than the pool has threads: none may wait for a thread that waits for it.
+#[test]
+fn calls_at_once_share_a_pool() {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build();
+    let pool = pool.expect("a pool");
+    let dims = Dims {
+        n: 2,
+        t: 60,
+        i: 8,
+        h: 256,
+    };
+    let spec = GruSpec::default();
+    let expected = plain(|| run::<f64>(&dims, &spec, ALL));
+    pool.scope(|scope| {
+        for k in 0..6 {
+            let expected = &expected;
+            scope.spawn(move |_| {
+                agree(
+                    &format!("call {k}"),
+                    1.0,
+                    &run::<f32>(&dims, &spec, ALL),
+                    expected,
+                );
+            });
+        }
+    });
+}
+
+#[test]
+fn long_sequences() {
+    for spec in resets() {
+        let dims = Dims {
+            n: 2,
+            t: 700,
+            i: 3,
+            h: 20,
+        };
+        compare(dims, spec, ALL);
+    }
+}

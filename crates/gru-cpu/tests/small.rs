@@ -1,0 +1,85 @@
+//! Every unsafe block of the scalar path at sizes that miri can run:
+//!
+//!     cargo +nightly miri test -p gru-cpu --test small
+//!
+//! What is compared: nothing is read that was not written, and training, inference and the replay
+//! of the gates agree.
+
+use gru_cpu::{
+    Dims, Gradients, Inputs, backward, forward, recompute, set_threads,
+    spec::{Activation, Activations, GruSpec, Layout, Reset},
+    testing::Isa,
+};
+
+fn run(dims: Dims, spec: GruSpec, options: bool) {
+    let Dims { n, t, i, h } = dims;
+    let some = |len: usize| -> Vec<f32> { (0..len).map(|k| (k % 7) as f32 / 8.0 - 0.4).collect() };
+    let (x, h0, w_ih, w_hh) = (
+        some(n * t * i),
+        some(n * h),
+        some(i * 3 * h),
+        some(h * 3 * h),
+    );
+    let (bias, mask) = (some(3 * h), some(n * h));
+    let valid: Vec<f32> = (0..n * t).map(|k| (k % 3 > 0).into()).collect();
+    let inputs = Inputs {
+        x: &x,
+        h0: Some(&h0),
+        w_ih: Some(&w_ih),
+        w_hh: &w_hh,
+        b_ih: Some(&bias),
+        b_hh: Some(&bias),
+        mask: options.then_some(&mask),
+        valid: options.then_some(&valid),
+    };
+    let nan = |len: usize| vec![f32::NAN; len];
+    let (mut states, mut inference) = (nan(n * t * h), nan(n * t * h));
+    let mut saved = nan(n * t * h * spec.saved_per_unit());
+    forward(&dims, &spec, &inputs, &mut states, Some(&mut saved));
+    forward(&dims, &spec, &inputs, &mut inference, None);
+    assert_eq!(states, inference);
+    let again = recompute(&dims, &spec, &inputs, &states);
+    let near = saved.iter().zip(&again).all(|(a, b)| (a - b).abs() < 1e-5);
+    assert!(options || near);
+    let up = some(n * t * h);
+    let mut d = [x.len(), h0.len(), w_ih.len(), w_hh.len(), 3 * h, 3 * h].map(nan);
+    let [dx, dh0, dw_ih, dw_hh, db_ih, db_hh] = &mut d;
+    let to = Gradients {
+        x: Some(dx),
+        h0: Some(dh0),
+        w_ih: Some(dw_ih),
+        w_hh: Some(dw_hh),
+        b_ih: Some(db_ih),
+        b_hh: Some(db_hh),
+    };
+    backward(&dims, &spec, &inputs, &states, &mut saved, &up, to);
+    assert!(d.iter().flatten().all(|d| d.is_finite()));
+}
+
+#[test]
+fn scalar_at_odd_sizes() {
+    set_threads(Some(1));
+    let uncommon = Activations {
+        reset: Activation::Softsign,
+        ..Activations::default()
+    };
+    Isa::Scalar.run(|| {
+        for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+            for layout in [Layout::BatchMajor, Layout::TimeMajor] {
+                let spec = GruSpec::default().with_reset(reset).with_layout(layout);
+                for (n, t, i, h) in [(1, 1, 1, 1), (1, 2, 2, 3), (5, 3, 1, 3), (3, 5, 2, 7)] {
+                    run(Dims { n, t, i, h }, spec, false);
+                }
+                let dims = Dims {
+                    n: 5,
+                    t: 3,
+                    i: 2,
+                    h: 3,
+                };
+                run(dims, spec, true);
+                run(dims, spec.with_activations(uncommon), true);
+                run(dims, spec.with_clip_gates(Some(0.5)), false);
+            }
+        }
+    });
+}
