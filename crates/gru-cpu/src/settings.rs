@@ -13,7 +13,8 @@ pub fn set_threads(largest: Option<usize>) {
 
 /// The threads a call may use here and now.
 pub(crate) fn threads() -> usize {
-    rayon::current_num_threads()
-        .min(LARGEST.load(Relaxed))
-        .max(1)
+    match LARGEST.load(Relaxed) {
+        1 => 1,
+        largest => rayon::current_num_threads().clamp(1, largest),
+    }
 }

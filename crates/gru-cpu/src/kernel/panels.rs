@@ -1,6 +1,7 @@
 //! Weights cut into panels: the columns that one tile multiplies, side by side for each k.
 
 use super::{buffer::Buffer, lanes::Lanes};
+use crate::settings;
 use std::ops::Range;
 
 /// A product's right side, as one tile reads it.
@@ -196,7 +197,7 @@ fn pack<E: Lanes>(shape: &Shape, from: usize, each: impl Fn(usize, &mut [E]) + S
     }
     let mut panels = packed.as_mut().chunks_exact_mut(size).enumerate();
     let total = (shape.panels() - from) * size;
-    if total < PARALLEL_FROM || rayon::current_num_threads() == 1 {
+    if total < PARALLEL_FROM || settings::threads() == 1 {
         panels.for_each(|(p, panel)| each(from + p, panel));
     } else {
         rayon::in_place_scope(|scope| {

@@ -2,8 +2,8 @@
 //!
 //! σ stands on an exponential of a non-positive argument, so nothing overflows. In float32, against
 //! the correctly rounded value over every float (the ignored test), where the result is normal: σ
-//! is off by at most 2.5 ulp, tanh by at most 5.5, and either by at most 1.5 more where two of
-//! them share a division.
+//! is off by at most 2.5 ulp, tanh by at most 5, and by at most 4 and 6.5 where the two share
+//! a division.
 
 pub(super) mod double;
 pub(super) mod single;
