@@ -1,6 +1,7 @@
 //! Times cuts of the walks on the default device and prints the best of each shape.
 //!
-//! `cargo run --release --example tune -- N T H [reset-before]`, for example `-- 32 64 256`.
+//! `cargo run --release --example tune -- N T H [reset-before]`, for example `-- 32 64 256`; with
+//! the word `inferred`, times the inferred cut alone.
 
 use cubecl::{Device, client::Client, prelude::*, server::Handle};
 use gru_cpu::spec::{GruSpec, Reset};
@@ -90,50 +91,49 @@ fn time(
     Ok((first, times[times.len() / 2]))
 }
 
+fn walk(rows: usize, lanes: usize, splits: usize, resident: bool) -> Strategy {
+    Strategy::Forced(Cut::Walk(WalkTile {
+        rows,
+        width: rows.min(4),
+        lanes,
+        splits,
+        resident,
+    }))
+}
+
+fn steps(rows: usize, lanes: usize, per_lane: usize, splits: usize) -> Strategy {
+    Strategy::Forced(Cut::Steps(StepTile {
+        rows,
+        width: rows.min(4),
+        lanes,
+        per_lane,
+        splits,
+        stage: 128,
+    }))
+}
+
+/// The inferred cut first, then cuts around it.
 fn candidates(call: &Call) -> Vec<Strategy> {
-    let mut all = vec![Strategy::Inferred];
-    let walk = |rows: usize, lanes, splits, resident| {
-        Strategy::Forced(Cut::Walk(WalkTile {
-            rows,
-            width: rows.min(4),
-            lanes,
-            splits,
-            resident,
-        }))
-    };
     let h = call.h;
-    for rows in [1, 4, 8, 16, 32] {
-        if rows > call.n.next_power_of_two() {
-            continue;
-        }
+    let rows_up_to = |most: usize| {
+        let most = most.min(call.n.next_power_of_two());
+        [1, 2, 4, 8, 16, 32].into_iter().filter(move |&r| r <= most)
+    };
+    let mut all = vec![Strategy::Inferred];
+    for rows in rows_up_to(16) {
         for (lanes, splits) in [(h, 1), (h, 2), (h, 4), (h / 2, 1), (h / 4, 1), (64, 2)] {
-            for resident in [true, false] {
-                let registers = 3 * h * h / (lanes * splits).max(1);
-                if registers > 200 && resident {
-                    continue;
-                }
-                all.push(walk(rows, lanes, splits, resident));
+            let lanes = lanes.max(1);
+            // More terms than this take a driver many seconds to compile.
+            if 3 * h.div_ceil(splits) * h.div_ceil(lanes) <= 200 {
+                all.push(walk(rows, lanes, splits, true));
             }
+            all.push(walk(rows, lanes, splits, false));
         }
     }
     if call.spec.reset == Reset::AfterMatmul {
-        for rows in [1, 4, 8, 16, 32] {
-            if rows > call.n.next_power_of_two() {
-                continue;
-            }
-            for (lanes, per_lane, splits) in
-                [(32, 1, 4), (32, 2, 1), (64, 2, 1), (32, 4, 1), (8, 4, 1)]
-            {
-                for stage in [128] {
-                    all.push(Strategy::Forced(Cut::Steps(StepTile {
-                        rows,
-                        width: rows.min(4),
-                        lanes,
-                        per_lane,
-                        splits,
-                        stage,
-                    })));
-                }
+        for rows in rows_up_to(32) {
+            for (lanes, per_lane, splits) in [(32, 1, 4), (32, 1, 8), (64, 2, 1), (32, 4, 1)] {
+                all.push(steps(rows, lanes, per_lane, splits));
             }
         }
     }
@@ -163,18 +163,13 @@ fn main() {
         dtype: f32::elem_type_native(),
     };
     let Buffers { forward, backward } = buffers(&client, &call);
-    println!(
-        "N {n}  T {t}  H {h}  {:?}  {:?}",
-        spec.reset,
-        gru_cube::Limits::of(&client)
-    );
+    let limits = gru_cube::Limits::of(&client);
+    println!("N {n}  T {t}  H {h}  {:?}  {limits:?}", spec.reset);
     println!("forward ms (first)   backward ms (first)   cut");
     let wait = numbers(&client, 1, 1.0);
     let mut best = [(Duration::MAX, Strategy::Inferred); 2];
-    for strategy in candidates(&call) {
-        if only_inferred && strategy != Strategy::Inferred {
-            break;
-        }
+    let all = candidates(&call);
+    for &strategy in &all[..if only_inferred { 1 } else { all.len() }] {
         let results = [
             time(&client, &wait, || {
                 gru_cube::forward(&client, &call, &forward.0, &forward.1, strategy)
@@ -189,26 +184,15 @@ fn main() {
                 Ok((first, median)) => {
                     let ms = |d: Duration| d.as_secs_f64() * 1e3;
                     line += &format!("{:9.2} ({:7.1})  ", ms(median), ms(first));
-                    *best = (*best).min_by_time(median, strategy);
+                    if median < best.0 {
+                        *best = (median, strategy);
+                    }
                 }
                 Err(_) => line += "  refused            ",
             }
         }
         println!("{line}  {strategy:?}");
     }
-    println!("best forward: {best:?}");
-}
-
-trait MinByTime {
-    fn min_by_time(self, time: Duration, strategy: Strategy) -> Self;
-}
-
-impl MinByTime for (Duration, Strategy) {
-    fn min_by_time(self, time: Duration, strategy: Strategy) -> Self {
-        if time < self.0 {
-            (time, strategy)
-        } else {
-            self
-        }
-    }
+    println!("best forward:  {:?}", best[0]);
+    println!("best backward: {:?}", best[1]);
 }

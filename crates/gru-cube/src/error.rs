@@ -25,6 +25,14 @@ pub enum PlanError {
         /// Bytes on the device.
         available: usize,
     },
+    /// A kernel would bind more buffers than the device allows: leave out optional tensors, or add
+    /// `b_ih` to `p` beforehand.
+    TooManyBuffers {
+        /// By the call.
+        requested: usize,
+        /// On the device.
+        available: usize,
+    },
     /// A step with the reset gate before the product has two products, one after the other.
     StepsWithResetBefore,
 }
@@ -49,6 +57,13 @@ impl fmt::Display for PlanError {
             } => write!(
                 f,
                 "{requested} bytes of shared memory per cube, the device has {available}"
+            ),
+            Self::TooManyBuffers {
+                requested,
+                available,
+            } => write!(
+                f,
+                "{requested} buffers of a kernel, the device allows {available}"
             ),
             Self::StepsWithResetBefore => write!(
                 f,

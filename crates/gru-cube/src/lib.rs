@@ -1,10 +1,29 @@
-//! GRU recurrences for GPUs.
+//! The recurrences of a GRU, forward and backward through time, as CubeCL kernels: one source for
+//! Metal, Vulkan, WebGPU, CUDA and ROCm.
+//!
+//! N rows (batch), T steps, H hidden units; gates packed `r | z | n` in columns; sequences
+//! `[N,T,·]` or `[T,N,·]`. The mathematics is that of [`gru_cpu`]. The large products over all
+//! steps are not made here: [`forward()`] starts from `p = x·w_ih`, and [`backward()`] and
+//! [`recurrent_inputs()`] end with the operands of the weight gradients.
+//!
+//! A pass is cut into launches and cubes in one of two ways, plain data in a [`Cut`]:
+//!
+//! - [`Cut::Walk`]: one launch. A cube takes a few rows of the batch through all steps, their
+//!   state in registers and shared memory, and hears of no other cube, so it is valid wherever
+//!   there are barriers. Where `w_hh` is small it stays in the registers of every cube.
+//! - [`Cut::Steps`]: one launch per step, over a grid of row tiles by column tiles.
+//!
+//! [`Strategy::Inferred`] chooses by the sizes and the [`Limits`] of the device; the example
+//! `tune` times the choices. Sums run in a fixed order, without atomics: the same inputs give the
+//! same bits. Buffers hold f32, f16 or bf16; sums, and states within a walk, are f32.
 #![deny(missing_docs)]
 
 mod error;
 mod kernel;
 mod launch;
 mod limits;
+#[cfg(test)]
+mod metal;
 mod plan;
 mod rule;
 

@@ -12,6 +12,11 @@ pub struct Limits {
     pub shared_bytes: usize,
     /// Cubes that run side by side.
     pub cubes: usize,
+    /// Buffers of a kernel.
+    pub buffers: usize,
+    /// The device is a CPU: its units are the lanes of vectors, a meeting walks through all of
+    /// them, and a load that differs between units is made unit by unit.
+    pub cpu: bool,
 }
 
 /// Cubes for a GPU that does not tell its number of multiprocessors, as wgpu's: between a
@@ -40,6 +45,8 @@ impl Limits {
                 .or(multiprocessors)
                 .unwrap_or(UNKNOWN_CUBES)
                 .max(1),
+            buffers: hardware.max_bindings as usize,
+            cpu: cpu_cores.is_some(),
         }
     }
 
@@ -48,6 +55,18 @@ impl Limits {
             true => Err(PlanError::TooManyUnits {
                 requested,
                 available: self.units,
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// `optional` tells which of the optional buffers are given.
+    pub(crate) fn check_buffers(&self, always: usize, optional: &[bool]) -> Result<(), PlanError> {
+        let requested = always + optional.iter().filter(|&&given| given).count();
+        match requested > self.buffers {
+            true => Err(PlanError::TooManyBuffers {
+                requested,
+                available: self.buffers,
             }),
             false => Ok(()),
         }
@@ -64,5 +83,30 @@ impl Limits {
             }),
             false => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_beyond_the_limit_are_refused() {
+        let limits = Limits {
+            units: 256,
+            shared_bytes: 16 * 1024,
+            cubes: 32,
+            buffers: 7,
+            cpu: false,
+        };
+        assert_eq!(limits.check_buffers(5, &[true, false, true]), Ok(()));
+        let (requested, available) = (8, 7);
+        assert_eq!(
+            limits.check_buffers(5, &[true; 3]),
+            Err(PlanError::TooManyBuffers {
+                requested,
+                available
+            })
+        );
     }
 }

@@ -84,9 +84,10 @@ pub(crate) struct Problem {
     pub(crate) limits: Limits,
 }
 
-/// Weight registers per unit beyond which a weight does not stay in registers. NVIDIA has 255
-/// registers per unit, of which the walk itself needs about 50.
-const RESIDENT_REGISTERS: usize = 192;
+/// Weight registers per unit beyond which a weight does not stay in registers: 512 units of 96
+/// fill three quarters of an NVIDIA multiprocessor's file of 65 536, and a driver compiles that
+/// many terms in half a second.
+const RESIDENT_REGISTERS: usize = 96;
 
 /// H up to which a walk that reads the weight anew at every step takes less time than a launch:
 /// 12·H² bytes from a cache of about 64 bytes per clock are 12 000 clocks at 256.
@@ -94,6 +95,14 @@ const WALK_HIDDEN: usize = 256;
 
 /// Units of a cube beyond which a meeting costs more than the units bring.
 const WALK_UNITS: usize = 512;
+
+/// Columns per lane where a device is a CPU: a value of the left side is loaded once for all of
+/// them. Measured on lavapipe, with [`CPU_ROWS`].
+const CPU_COLUMNS: usize = 4;
+
+/// Rows per cube from which on a CPU reads the weight anew at every step: a value of the weight
+/// is loaded once for all of them.
+const CPU_ROWS: usize = 8;
 
 /// A pass in both forms, by tile.
 trait Pass {
@@ -241,35 +250,62 @@ fn walk_tiles(problem: &Problem) -> Vec<WalkTile> {
     let Problem {
         n, hidden, limits, ..
     } = *problem;
-    let lanes = hidden.next_multiple_of(32).min(limits.units);
-    let splits = (limits.units.min(WALK_UNITS) / lanes).clamp(1, 8);
     // All cubes at work come before many rows per cube.
-    let most = (n / limits.cubes).clamp(1, 4).next_power_of_two();
-    [4, 2, 1]
-        .into_iter()
-        .filter(|&rows| rows <= most)
-        .map(|rows| WalkTile {
-            rows,
-            width: rows,
-            lanes,
-            splits,
-            resident: 3 * hidden * hidden <= RESIDENT_REGISTERS * lanes * splits,
-        })
-        .collect()
+    let rows_for_all = n.div_ceil(limits.cubes).next_power_of_two();
+    let lanes = hidden.next_multiple_of(32).min(limits.units);
+    let most_splits = (limits.units.min(WALK_UNITS) / lanes).clamp(1, 8);
+    let fits = |splits| 3 * hidden.div_ceil(splits) * hidden.div_ceil(lanes) <= RESIDENT_REGISTERS;
+    // More units shorten a step on a GPU; on a CPU they are walked through one by one.
+    let splits = match limits.cpu {
+        true => (1..=most_splits).find(|&splits| fits(splits)),
+        false => None,
+    };
+    let splits = splits.unwrap_or(most_splits);
+    let resident = fits(splits);
+    let gpu_like = |rows: usize| WalkTile {
+        rows,
+        width: rows.min(4),
+        lanes,
+        splits,
+        resident,
+    };
+    let cpu_like = |rows: usize| WalkTile {
+        rows,
+        width: rows.min(4),
+        lanes: hidden.div_ceil(CPU_COLUMNS).next_multiple_of(8).max(32),
+        splits: 1,
+        resident: false,
+    };
+    let rows_up_to = |most: usize| {
+        [16, 8, 4, 2, 1]
+            .into_iter()
+            .filter(move |&rows| rows <= most.min(rows_for_all))
+    };
+    let few_rows = rows_for_all < CPU_ROWS && resident;
+    match limits.cpu && !few_rows {
+        true => rows_up_to(16).map(cpu_like).collect(),
+        false => rows_up_to(4).map(gpu_like).collect(),
+    }
 }
 
 /// Steps for a problem, the best first.
 fn step_tiles(problem: &Problem) -> Vec<StepTile> {
     let Problem { n, limits, .. } = *problem;
-    let lanes = 32.min(limits.units);
-    [8, 4, 2, 1]
+    let (lanes, per_lane, splits) = match limits.cpu {
+        true => (64, CPU_COLUMNS / 2, 1),
+        false => (32, 1, (limits.units / 32).clamp(1, 4)),
+    };
+    let most = if limits.cpu { 16 } else { 8 };
+    [16, 8, 4, 2, 1]
         .into_iter()
-        .map(|rows: usize| StepTile {
-            rows: rows.min(n.next_power_of_two()),
-            width: rows.min(n.next_power_of_two()).min(4),
+        .filter(|&rows| rows <= most)
+        .map(|rows: usize| rows.min(n.next_power_of_two()))
+        .map(|rows| StepTile {
+            rows,
+            width: rows.min(4),
             lanes,
-            per_lane: 1,
-            splits: (limits.units / lanes).clamp(1, 4),
+            per_lane,
+            splits,
             stage: 128,
         })
         .collect()
@@ -321,4 +357,123 @@ impl StepTile {
 
 fn well_formed<const K: usize>(rows: usize, width: usize, sizes: [usize; K]) -> bool {
     rows > 0 && matches!(width, 1..=4) && rows.is_multiple_of(width) && !sizes.contains(&0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gru_cpu::spec::{GruSpec, Reset};
+
+    /// The fewest that WebGPU promises.
+    const WEBGPU: Limits = Limits {
+        units: 256,
+        shared_bytes: 16 * 1024,
+        cubes: 32,
+        buffers: 30,
+        cpu: false,
+    };
+
+    const NVIDIA: Limits = Limits {
+        units: 1024,
+        shared_bytes: 48 * 1024,
+        cubes: 132,
+        buffers: 30,
+        cpu: false,
+    };
+
+    const LAVAPIPE: Limits = Limits {
+        units: 1024,
+        shared_bytes: 32 * 1024,
+        cubes: 2,
+        buffers: 30,
+        cpu: true,
+    };
+
+    fn problem(n: usize, hidden: usize, reset: Reset, limits: Limits) -> Problem {
+        let spec = GruSpec::default().with_reset(reset);
+        Problem {
+            n,
+            hidden,
+            rule: Rule::new(&spec, f32::EPSILON.into()),
+            limits,
+        }
+    }
+
+    #[test]
+    fn every_device_has_a_cut_for_every_size() {
+        for limits in [WEBGPU, NVIDIA, LAVAPIPE] {
+            for n in [1, 2, 7, 64, 1000] {
+                for hidden in [1, 2, 31, 64, 100, 128, 256, 257, 512, 1024] {
+                    for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+                        let problem = problem(n, hidden, reset, limits);
+                        let at = format!("N{n} H{hidden} {reset:?} {limits:?}");
+                        let error = forward(Strategy::Inferred, &problem).err();
+                        assert_eq!(error, None, "forward {at}");
+                        let error = backward(Strategy::Inferred, &problem).err();
+                        assert_eq!(error, None, "backward {at}");
+                    }
+                }
+            }
+        }
+        // Without steps to fall back on, a state must fit into shared memory.
+        let too_large = problem(1, 2048, Reset::BeforeMatmul, WEBGPU);
+        let refused = backward(Strategy::Inferred, &too_large);
+        assert!(matches!(
+            refused,
+            Err(PlanError::TooMuchSharedMemory { .. })
+        ));
+    }
+
+    #[test]
+    fn small_weights_stay_in_registers_and_large_ones_take_steps() {
+        let cut = |hidden, limits| {
+            let problem = problem(64, hidden, Reset::AfterMatmul, limits);
+            forward(Strategy::Inferred, &problem).unwrap()
+        };
+        for limits in [WEBGPU, NVIDIA] {
+            assert!(matches!(cut(64, limits), Plan::Walk(walk) if walk.resident));
+            assert!(matches!(cut(256, limits), Plan::Walk(walk) if !walk.resident));
+            assert!(matches!(cut(257, limits), Plan::Steps(_)));
+        }
+        assert!(matches!(cut(128, NVIDIA), Plan::Walk(walk) if walk.resident));
+    }
+
+    #[test]
+    fn a_cut_beyond_the_limits_is_refused() {
+        let tile = WalkTile {
+            rows: 4,
+            width: 4,
+            lanes: 128,
+            splits: 2,
+            resident: false,
+        };
+        let refuse = |tile| {
+            let problem = problem(4, 256, Reset::AfterMatmul, WEBGPU);
+            forward(Strategy::Forced(Cut::Walk(tile)), &problem).unwrap_err()
+        };
+        let too_many = refuse(WalkTile { splits: 3, ..tile });
+        let (requested, available) = (384, 256);
+        assert_eq!(
+            too_many,
+            PlanError::TooManyUnits {
+                requested,
+                available
+            }
+        );
+        let too_much = refuse(WalkTile { rows: 32, ..tile });
+        assert!(matches!(too_much, PlanError::TooMuchSharedMemory { .. }));
+        for malformed in [
+            WalkTile { rows: 6, ..tile },
+            WalkTile { width: 0, ..tile },
+            WalkTile {
+                rows: 8,
+                width: 8,
+                ..tile
+            },
+            WalkTile { lanes: 0, ..tile },
+        ] {
+            let cut = Cut::Walk(malformed);
+            assert_eq!(refuse(malformed), PlanError::Malformed { cut });
+        }
+    }
 }

@@ -73,8 +73,85 @@ impl BackwardWalk {
     }
 }
 
+/// Numbers that a step reads per row and hidden unit: r, z, n, q_n, the state before, the upstream
+/// gradient, and 1 where the step counts.
+const READ: usize = 7;
+
+/// Reads what step `s` needs, `[(c·rows + b)·READ + …]` for the columns `c` that a unit owns.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+fn read_step<F: Float>(
+    gates: &[F],
+    d_states: &[F],
+    states: &[F],
+    h0: ComptimeOption<&[F]>,
+    valid: ComptimeOption<&[F]>,
+    s: usize,
+    n: usize,
+    t: usize,
+    #[comptime] walk: BackwardWalk,
+) -> Array<f32> {
+    let (rule, team, hidden) = comptime!((walk.rule, walk.team, walk.hidden));
+    let (rows, owned) = comptime!((team.rows, team.owned()));
+    let (per_n, per_t) = if comptime!(rule.time_major) {
+        (1usize.runtime(), n)
+    } else {
+        (t, 1usize.runtime())
+    };
+    let time = if comptime!(rule.reverse) {
+        t - 1 - s
+    } else {
+        s
+    };
+    let mut read = Array::<f32>::new(comptime!(owned * rows * READ));
+    #[unroll]
+    for c in 0..owned {
+        let j = min(
+            UNIT_POS as usize + c * comptime!(team.units()),
+            comptime!(hidden - 1),
+        );
+        #[unroll]
+        for b in 0..rows {
+            let to = comptime!((c * rows + b) * READ);
+            let k = min(CUBE_POS_X as usize * rows + b, n - 1);
+            let row = k * per_n + time * per_t;
+            #[unroll]
+            for gate in 0..comptime!(rule.saved()) {
+                let at = (row * comptime!(rule.saved()) + gate) * hidden + j;
+                read[comptime!(to + gate)] = f32::cast_from(gates[at]);
+            }
+            let mut before = 0.0f32;
+            if s > 0 {
+                let row_before = if comptime!(rule.reverse) {
+                    row + per_t
+                } else {
+                    row - per_t
+                };
+                before = f32::cast_from(states[row_before * hidden + j]);
+            } else {
+                #[comptime]
+                if let ComptimeOption::Some(h0) = &h0 {
+                    before = f32::cast_from(h0[k * hidden + j]);
+                }
+            }
+            read[comptime!(to + 4)] = before;
+            read[comptime!(to + 5)] = f32::cast_from(d_states[row * hidden + j]);
+            read[comptime!(to + 6)] = 1.0;
+            #[comptime]
+            if let ComptimeOption::Some(valid) = &valid {
+                read[comptime!(to + 6)] = select(f32::cast_from(valid[row]) == 0.0, 0.0f32, 1.0f32);
+            }
+        }
+    }
+    read
+}
+
 /// See [`backward`](crate::backward()).
-#[cube(launch_unchecked, address_type = "dynamic")]
+#[cfg_attr(
+    test,
+    cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")
+)]
+#[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
 pub(crate) fn gru_backward_walk<F: Float, R: Size>(
     gates: &[F],
     d_states: &[F],
@@ -150,6 +227,7 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
         }
     }
 
+    let mut now = read_step::<F>(gates, d_states, states, h0, valid, t - 1, n, t, walk);
     for back in 0..t {
         let s = t - 1 - back;
         let time = if comptime!(rule.reverse) { back } else { s };
@@ -179,29 +257,13 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
                     let safe_n = min(row0 + b, n - 1);
                     let row = safe_n * per_n + time * per_t;
                     let gate = row * saved + safe_j;
-                    let r = f32::cast_from(gates[gate]);
-                    let z = f32::cast_from(gates[gate + hidden]);
-                    let new = f32::cast_from(gates[gate + comptime!(2 * hidden)]);
-                    let mut before = 0.0f32;
-                    if s > 0 {
-                        let row_before = if comptime!(rule.reverse) {
-                            row + per_t
-                        } else {
-                            row - per_t
-                        };
-                        before = f32::cast_from(states[row_before * hidden + safe_j]);
-                    } else {
-                        #[comptime]
-                        if let ComptimeOption::Some(h0) = &h0 {
-                            before = f32::cast_from(h0[safe_n * hidden + safe_j]);
-                        }
-                    }
-                    #[comptime]
-                    let counts = match valid {
-                        ComptimeOption::Some(valid) => f32::cast_from(valid[row]) != 0.0,
-                        ComptimeOption::None => true.runtime(),
-                    };
-                    let d = dh[at] + f32::cast_from(d_states[row * hidden + safe_j]);
+                    let from = comptime!(at * READ);
+                    let r = now[from];
+                    let z = now[comptime!(from + 1)];
+                    let new = now[comptime!(from + 2)];
+                    let before = now[comptime!(from + 4)];
+                    let counts = now[comptime!(from + 6)] != 0.0;
+                    let d = dh[at] + now[comptime!(from + 5)];
                     let back = blend_back(d, before, z, new, counts, rule);
                     dh[at] = back.carry;
                     r_of[at] = r;
@@ -214,7 +276,7 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
                     }
                     left_z.insert(w, back.dz);
                     if comptime!(rule.reset_after) {
-                        let q_n = f32::cast_from(gates[gate + comptime!(3 * hidden)]);
+                        let q_n = now[comptime!(from + 3)];
                         let dr = select(
                             counts,
                             back.dn * q_n * gate_slope(r, comptime!(rule.r)),
@@ -243,6 +305,20 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
             }
         }
         sync_cube();
+
+        // Asked for before the products, so that they hide the way from memory. In place this
+        // reads ahead of what the step has written; after step 0 nobody uses it.
+        let next = read_step::<F>(
+            gates,
+            d_states,
+            states,
+            h0,
+            valid,
+            max(s, 1) - 1,
+            n,
+            t,
+            walk,
+        );
 
         // Reset before the product: through the candidate's, which tells dr̄.
         if comptime!(!rule.reset_after) {
@@ -297,6 +373,10 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
                     dh[at] += m[at] * dg[comptime!(c * vectors + v)].extract(w);
                 }
             }
+        }
+        #[unroll]
+        for i in 0..comptime!(owned * rows * READ) {
+            now[i] = next[i];
         }
         // A fast unit must not write a left side that a slow one still reads.
         if comptime!(walk.buffers == 1 && team.splits == 1) {

@@ -62,7 +62,11 @@ impl ForwardWalk {
 }
 
 /// See [`forward`](crate::forward()).
-#[cube(launch_unchecked, address_type = "dynamic")]
+#[cfg_attr(
+    test,
+    cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")
+)]
+#[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
 pub(crate) fn gru_forward_walk<F: Float, R: Size>(
     p: &[F],
     w_hh: &[F],

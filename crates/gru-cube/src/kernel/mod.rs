@@ -1,4 +1,15 @@
-//! The kernels.
+//! The kernels. Every product accumulates in float32, whatever the buffers hold.
+//!
+//! - [`gate`]: activations, their derivatives and the blend, on one number.
+//! - [`step`]: one step's gradients on the near side of the product.
+//! - [`product`]: how a cube's units share the recurrent product.
+//! - [`forward`], [`backward`]: walks, one launch per sequence.
+//! - [`steps`]: one launch per step, and the transpose that backward wants.
+//! - [`shift`]: the left sides of the weight gradients.
+
+// A condition that is known when the kernel is compiled stays an `if` of its own: joined to
+// another it would be asked on the device.
+#![allow(clippy::collapsible_if)]
 
 pub(crate) mod backward;
 pub(crate) mod forward;

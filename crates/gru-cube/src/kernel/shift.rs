@@ -14,7 +14,11 @@ pub(crate) struct Shift {
 }
 
 /// See [`recurrent_inputs`](crate::recurrent_inputs()).
-#[cube(launch_unchecked, address_type = "dynamic")]
+#[cfg_attr(
+    test,
+    cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")
+)]
+#[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
 pub(crate) fn gru_recurrent_inputs<F: Float>(
     states: &[F],
     h0: ComptimeOption<&[F]>,

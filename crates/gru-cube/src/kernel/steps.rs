@@ -57,7 +57,11 @@ impl Steps {
 }
 
 /// Step `s` of [`forward`](crate::forward()): states, and gates on request.
-#[cube(launch_unchecked, address_type = "dynamic")]
+#[cfg_attr(
+    test,
+    cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")
+)]
+#[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
 pub(crate) fn gru_forward_step<F: Float, R: Size>(
     p: &[F],
     w_hh: &[F],
@@ -230,7 +234,11 @@ pub(crate) fn gru_forward_step<F: Float, R: Size>(
 /// Step `s` of [`backward`](crate::backward()), from `d_gates` of step `s + 1` and the carry of
 /// its blend to the same of step `s`. At the `end`, after step 0, the carry becomes the gradient of
 /// the initial state, and `s` is not read.
-#[cube(launch_unchecked, address_type = "dynamic")]
+#[cfg_attr(
+    test,
+    cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")
+)]
+#[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
 pub(crate) fn gru_backward_step<F: Float, R: Size>(
     gates: &[F],
     d_states: &[F],
@@ -399,7 +407,11 @@ pub(crate) fn gru_backward_step<F: Float, R: Size>(
 
 /// `w_hh_t [3H,H]` from `w_hh [H,3H]`, through a tile of shared memory, so that reads and writes
 /// both run along memory. Cubes of `TRANSPOSE × TRANSPOSE` units.
-#[cube(launch_unchecked, address_type = "dynamic")]
+#[cfg_attr(
+    test,
+    cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")
+)]
+#[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
 pub(crate) fn gru_transpose<F: Float>(
     w_hh: &[F],
     w_hh_t: &mut [F],

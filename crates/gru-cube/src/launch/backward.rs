@@ -66,7 +66,19 @@ pub fn backward(
     if call.n * call.h == 0 {
         return Ok(());
     }
-    match plan::backward(strategy, &problem)? {
+    let plan = plan::backward(strategy, &problem)?;
+    let always = match plan {
+        Plan::Walk(_) => 5,
+        Plan::Steps(_) => 6,
+    };
+    let optional = [
+        inputs.h0.is_some(),
+        inputs.mask.is_some(),
+        inputs.valid.is_some(),
+        outputs.d_gates.is_some(),
+    ];
+    problem.limits.check_buffers(always, &optional)?;
+    match plan {
         Plan::Walk(walk) => {
             let weight = match walk.transposed {
                 true => transpose(client, call, &inputs.w_hh),

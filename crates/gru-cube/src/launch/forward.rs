@@ -62,6 +62,15 @@ pub fn forward(
     if call.n * call.t * call.h == 0 {
         return Ok(());
     }
+    let optional = [
+        inputs.b_ih.is_some(),
+        inputs.b_hh.is_some(),
+        inputs.h0.is_some(),
+        inputs.mask.is_some(),
+        inputs.valid.is_some(),
+        outputs.gates.is_some(),
+    ];
+    problem.limits.check_buffers(3, &optional)?;
     match plan::forward(strategy, &problem)? {
         Plan::Walk(walk) => launch_walk(client, call, inputs, outputs, walk),
         Plan::Steps(steps) => {

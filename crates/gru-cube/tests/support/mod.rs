@@ -43,7 +43,7 @@ impl Given {
     }
 }
 
-/// A problem in float64, every number of which is a float32.
+/// A problem in float64, every number of which is a number of the type it was made for.
 #[derive(Debug, Clone)]
 pub struct Problem {
     pub n: usize,
@@ -61,13 +61,23 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub fn new((n, t, h): (usize, usize, usize), spec: GruSpec, given: Given, seed: u64) -> Self {
+    pub fn new(size: (usize, usize, usize), spec: GruSpec, given: Given, seed: u64) -> Self {
+        Self::of::<f32>(size, spec, given, seed)
+    }
+
+    /// A problem whose numbers are exact in `F`.
+    pub fn of<F: Upload>(
+        (n, t, h): (usize, usize, usize),
+        spec: GruSpec,
+        given: Given,
+        seed: u64,
+    ) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let mut normal = |len: usize, scale: f64| -> Vec<f64> {
             (0..len)
                 .map(|_| {
                     let x: f64 = (0..4).map(|_| rng.random_range(-1.0..1.0)).sum();
-                    f64::from((x * scale) as f32)
+                    F::narrow(x * scale).wide()
                 })
                 .collect()
         };
@@ -197,6 +207,15 @@ pub trait Upload: CubeElement + Float {
 impl Upload for f32 {
     fn narrow(x: f64) -> Self {
         x as f32
+    }
+    fn wide(self) -> f64 {
+        self.into()
+    }
+}
+
+impl Upload for half::f16 {
+    fn narrow(x: f64) -> Self {
+        Self::from_f64(x)
     }
     fn wide(self) -> f64 {
         self.into()

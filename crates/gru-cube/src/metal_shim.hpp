@@ -1,0 +1,34 @@
+// As much of Metal's standard library as the kernels use, so that clang can parse them as C++:
+// types and declarations only. Address spaces vanish.
+#define device
+#define constant const
+#define threadgroup
+#define thread
+
+typedef unsigned int uint;
+typedef float half; // Not every target of clang has a type of 16 bits.
+#define VECTORS(scalar)                                              \
+    typedef scalar scalar##2 __attribute__((ext_vector_type(2)));    \
+    typedef scalar scalar##3 __attribute__((ext_vector_type(3)));    \
+    typedef scalar scalar##4 __attribute__((ext_vector_type(4)));
+VECTORS(float)
+VECTORS(half)
+VECTORS(uint)
+
+namespace metal {
+template <typename T, unsigned long N> struct array {
+    T elements[N];
+    T &operator[](unsigned i) { return elements[i]; }
+    const T &operator[](unsigned i) const { return elements[i]; }
+};
+enum class mem_flags { mem_none, mem_device, mem_threadgroup };
+void threadgroup_barrier(mem_flags);
+
+template <typename T> T min(T, T);
+template <typename T> T max(T, T);
+template <typename T> T abs(T);
+template <typename T> T exp(T);
+template <typename T> T log(T);
+template <typename T> T fma(T, T, T);
+template <typename T> T select(T, T, bool);
+} // namespace metal

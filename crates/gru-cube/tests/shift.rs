@@ -1,0 +1,57 @@
+//! The left sides of the weight gradients, number by number.
+
+mod support;
+
+use gru_cpu::spec::{Direction, Layout, Reset};
+use gru_cube::RecurrentInputs;
+use support::{Given, Problem, catalogue, client, download, poisoned, upload};
+
+#[test]
+fn every_convention() {
+    let client = client();
+    for (i, spec) in catalogue::conventions().into_iter().enumerate() {
+        let (n, t, h) = (3, 4, 5);
+        let given = [Given::ALL, Given::NONE][i / 2 % 2];
+        let problem = Problem::new((n, t, h), spec, given, i as u64);
+        let width = spec.saved_per_unit() * h;
+        let states = problem.d_states.clone();
+        let gates: Vec<f64> = (0..n * t * width).map(|x| x as f64 / 64.0).collect();
+        let times_r = spec.reset == Reset::BeforeMatmul;
+        let g = poisoned::<f32>(&client, n * t * h);
+        let inputs = RecurrentInputs {
+            states: upload::<f32>(&client, &states),
+            h0: problem.h0.as_ref().map(|x| upload::<f32>(&client, x)),
+            mask: problem.mask.as_ref().map(|x| upload::<f32>(&client, x)),
+            gates: times_r.then(|| upload::<f32>(&client, &gates)),
+        };
+        gru_cube::recurrent_inputs(&client, &problem.call::<f32>(), &inputs, &g);
+        let got = download::<f32>(&client, g, n * t * h);
+
+        let row = |k: usize, time: usize| match spec.layout {
+            Layout::BatchMajor => k * t + time,
+            Layout::TimeMajor => time * n + k,
+        };
+        for k in 0..n {
+            for time in 0..t {
+                let before = match spec.direction {
+                    Direction::Forward => time.checked_sub(1),
+                    Direction::Reverse => Some(time + 1).filter(|&b| b < t),
+                };
+                for j in 0..h {
+                    let h_before = match before {
+                        Some(before) => states[row(k, before) * h + j],
+                        None => problem.h0.as_ref().map_or(0.0, |h0| h0[k * h + j]),
+                    };
+                    let mask = problem.mask.as_ref().map_or(1.0, |mask| mask[k * h + j]);
+                    let r = match times_r {
+                        true => gates[row(k, time) * width + j],
+                        false => 1.0,
+                    };
+                    let expected = (mask * h_before * r) as f32;
+                    let off = (got[row(k, time) * h + j] - f64::from(expected)).abs();
+                    assert!(off <= 1e-6, "{spec:?} n{k} t{time} j{j}: off by {off}");
+                }
+            }
+        }
+    }
+}
