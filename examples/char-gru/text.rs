@@ -284,7 +284,7 @@ mod tests {
     fn every_place_of_a_long_text_is_found() {
         // Characters of one to four bytes, and line ends, over every cut between two pieces.
         let long: String = (0..9000)
-            .map(|i| ["a", "é", "→", "𝄞", "\r\n", "b\r"][(i * 2_654_435_761 >> 7) % 6])
+            .map(|i| ["a", "é", "→", "𝄞", "\r\n", "b\r"][((i * 2_654_435_761) >> 7) % 6])
             .collect();
         let expected: Vec<char> = long.replace("\r\n", "\n").chars().collect();
         let folder = folder("long");

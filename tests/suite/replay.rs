@@ -92,16 +92,13 @@ fn replay(device: &Device, factor: f64) -> Result<(), String> {
         let rows = (0..n).flat_map(|row| &ids[row * stream + from..][..t]);
         rows.copied().collect()
     };
-    for step in 0..steps {
+    let recorded = all["losses"].iter().zip(&all["grad_norms"]);
+    for (step, (&loss, &norm)) in recorded.enumerate().take(steps) {
         let window = Window::new(columns(step * t), columns(step * t + 1), n, t);
         let outcome = learner.step(&window, record.number("lr"), device);
         for (name, got, expected) in [
-            ("loss", outcome.loss, all["losses"][step]),
-            (
-                "gradient norm",
-                outcome.gradient_norm,
-                all["grad_norms"][step],
-            ),
+            ("loss", outcome.loss, loss),
+            ("gradient norm", outcome.gradient_norm, norm),
         ] {
             let got = values(got)[0];
             let off = (got - expected).abs() / expected;

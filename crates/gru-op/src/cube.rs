@@ -144,45 +144,20 @@ fn backward(
     let sizes = composed::Call::new(inputs.clone(), spec);
     let (h, rows) = (sizes.h, sizes.n * sizes.t);
     let width = spec.saved_per_unit() * h;
-    let kept = match gates.get() {
-        Some(gates) => gates.clone(),
-        None => {
+    let kept = match gates.into_option() {
+        Some(gates) => into_contiguous(gates),
+        None => into_contiguous(
             sizes
                 .recompute(sizes.previous(&Prim(states.clone())), spec)
-                .0
-        }
+                .0,
+        ),
     };
-    let gates = into_contiguous(kept);
+    // Gates that nobody else holds give their memory to their gradients.
+    let in_place = kept.can_mut();
     let client = states.client.clone();
     let of_call = call(&sizes, spec, element);
     let (h0, mask) = (optional(&inputs.h0), optional(&inputs.mask));
     let dense_states = dense(states.clone());
-
-    let d_gates = empty(&gates, Shape::new([rows, width]));
-    let d_h0 = empty(&gates, Shape::new([sizes.n, h]));
-    let reads = BackwardInputs {
-        d_states: dense(d_states.clone()),
-        states: dense_states.clone(),
-        gates: gates.handle.clone(),
-        w_hh: dense(inputs.w_hh.clone()),
-        h0: h0.clone(),
-        mask: mask.clone(),
-        valid: optional(&inputs.valid),
-    };
-    let writes = BackwardOutputs {
-        d_gates: Some(d_gates.handle.clone()),
-        d_h0: d_h0.handle.clone(),
-    };
-    if gru_cube::backward(&client, &of_call, &reads, &writes, Strategy::Inferred).is_err() {
-        let gates = OptionalTensor::Given(gates);
-        return composed::gradients(inputs, states, gates, d_states, spec, wanted);
-    }
-
-    let d_gates = Prim::<CubeBackend>(d_gates);
-    let columns = |from: usize, to: usize| d_gates.narrow(1, from * h..to * h);
-    let d_p = columns(0, 3);
-    let last = spec.saved_per_unit();
-    let d_q_n = columns(last - 1, last);
     let left = |gates: Option<Handle>| {
         let g = empty(&states, Shape::new([rows, h]));
         let of = RecurrentInputs {
@@ -194,6 +169,38 @@ fn backward(
         gru_cube::recurrent_inputs(&client, &of_call, &of, &g.handle);
         Prim::<CubeBackend>(g)
     };
+    // r is read before it is written over.
+    let g_n =
+        (wanted.w_hh && spec.reset == Reset::BeforeMatmul).then(|| left(Some(kept.handle.clone())));
+
+    let d_gates = match in_place {
+        true => kept.clone(),
+        false => empty(&kept, Shape::new([rows, width])),
+    };
+    let d_h0 = empty(&kept, Shape::new([sizes.n, h]));
+    let reads = BackwardInputs {
+        d_states: dense(d_states.clone()),
+        states: dense_states.clone(),
+        gates: kept.handle.clone(),
+        w_hh: dense(inputs.w_hh.clone()),
+        h0: h0.clone(),
+        mask: mask.clone(),
+        valid: optional(&inputs.valid),
+    };
+    let writes = BackwardOutputs {
+        d_gates: (!in_place).then(|| d_gates.handle.clone()),
+        d_h0: d_h0.handle.clone(),
+    };
+    if gru_cube::backward(&client, &of_call, &reads, &writes, Strategy::Inferred).is_err() {
+        let gates = OptionalTensor::Given(kept);
+        return composed::gradients(inputs, states, gates, d_states, spec, wanted);
+    }
+
+    let d_gates = Prim::<CubeBackend>(d_gates).reshape([rows, width]);
+    let columns = |from: usize, to: usize| d_gates.narrow(1, from * h..to * h);
+    let d_p = columns(0, 3);
+    let last = spec.saved_per_unit();
+    let d_q_n = columns(last - 1, last);
     let x_shape = sizes.x.dims::<3>();
     let x = wanted.x.then(|| match &sizes.w_ih {
         Some(w_ih) => d_p
@@ -208,10 +215,7 @@ fn backward(
     });
     let w_hh = wanted.w_hh.then(|| {
         let g = left(None);
-        let g_n = match spec.reset {
-            Reset::AfterMatmul => g.clone(),
-            Reset::BeforeMatmul => left(Some(gates.handle.clone())),
-        };
+        let g_n = g_n.unwrap_or_else(|| g.clone());
         let rz = g.transpose().matmul(columns(0, 2));
         Prim::cat(vec![rz, g_n.transpose().matmul(d_q_n.clone())], 1)
     });
