@@ -11,7 +11,7 @@
 //! | `burn::nn::gru::{Gru, BiGru}` | `GruBlock::try_from(gru)` | three pairs of `Linear` | | |
 //!
 //! A [`StateDict`] holds arrays under a system's own names. Importers make a
-//! [`GruBlock`](crate::GruBlock) or [`GruWeights`](crate::GruWeights) of it, exporters the way back;
+//! [`GruBlock`](crate::GruBlock) or [`GruWeights`] of it, exporters the way back;
 //! what one writes, the other reads unchanged. An exporter refuses a GRU that its system cannot
 //! compute.
 
