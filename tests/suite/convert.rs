@@ -342,6 +342,22 @@ fn wrong() -> Vec<Wrong> {
              bias_hh",
         ),
         (
+            "unexpected-elsewhere",
+            || {
+                let mut dict = cudnn::export(&weights(true), "gru.")?;
+                dict.insert("other.w9", zeros([1]));
+                cudnn::import(&dict, "gru.", &device())?;
+                dict.insert("gru.w6", zeros([1]));
+                cudnn::import(&dict, "gru.", &device()).map(|_| ())
+            },
+            "gru.w6: not expected; a pseudo-layer has w0 to w5 and b0 to b5",
+        ),
+        (
+            "onnx-unexpected",
+            || node(|_, d| d.insert("P", zeros([1]))),
+            "P: not expected; a GRU has W, R and B",
+        ),
+        (
             "keras-bias",
             || {
                 let dict = keras::export(&weights(true), "", Reset::AfterMatmul)?;

@@ -13,8 +13,15 @@ const SYSTEM: &str = "cuDNN";
 /// The weights of one pseudo-layer (one direction of one layer). Without `b0` it has no biases.
 ///
 /// # Errors
-/// If a key is missing, or an array has not the shape or dtype of such a layer.
+/// If a key is missing or unexpected, or an array has not the shape or dtype of such a layer.
 pub fn import(dict: &StateDict, prefix: &str, device: &Device) -> Result<GruWeights, ConvertError> {
+    dict.expect_only(
+        prefix,
+        &[
+            "w0", "w1", "w2", "w3", "w4", "w5", "b0", "b1", "b2", "b3", "b4", "b5",
+        ],
+        "a pseudo-layer has w0 to w5 and b0 to b5",
+    )?;
     let key = |kind: &str, id: usize| format!("{prefix}{kind}{id}");
     let [h, i] = dict.shape(&key("w", 0))?;
     let matrix = |first: usize, inputs: usize| -> Result<Tensor<2>, ConvertError> {

@@ -43,18 +43,11 @@ pub fn import(
     reset: Reset,
     device: &Device,
 ) -> Result<GruWeights, ConvertError> {
-    const NAMES: [&str; 3] = ["kernel", "recurrent_kernel", "bias"];
-    for key in dict.keys() {
-        if key
-            .strip_prefix(prefix)
-            .is_some_and(|k| !NAMES.contains(&k))
-        {
-            return Err(ConvertError::UnexpectedKey {
-                key: key.into(),
-                expected: "a GRU has kernel, recurrent_kernel and bias",
-            });
-        }
-    }
+    dict.expect_only(
+        prefix,
+        &["kernel", "recurrent_kernel", "bias"],
+        "a GRU has kernel, recurrent_kernel and bias",
+    )?;
     let key = |name: &str| format!("{prefix}{name}");
     let [i, _] = dict.shape(&key("kernel"))?;
     let [h, _] = dict.shape(&key("recurrent_kernel"))?;

@@ -17,13 +17,18 @@ const ORDER: GateOrder = GateOrder::UpdateFirst;
 /// [`Reset::BeforeMatmul`], LBR with [`Reset::AfterMatmul`].
 ///
 /// # Errors
-/// If a key is missing, or an array has not the shape or dtype of such a primitive.
+/// If a key is missing or unexpected, or an array has not the shape or dtype of such a primitive.
 pub fn import(
     dict: &StateDict,
     prefix: &str,
     reset: Reset,
     device: &Device,
 ) -> Result<Vec<GruWeights>, ConvertError> {
+    dict.expect_only(
+        prefix,
+        &["weights_layer", "weights_iter", "bias"],
+        "a GRU has weights_layer, weights_iter and bias",
+    )?;
     let key = |name: &str| format!("{prefix}{name}");
     let [layers, directions, i, _, h] = dict.shape(&key("weights_layer"))?;
     let biases = biases(reset);

@@ -130,14 +130,15 @@ pub fn config(
 /// `prefix`, as a block of one layer.
 ///
 /// # Errors
-/// If an attribute is not one of ONNX', or an initializer is missing or has another shape or
-/// dtype.
+/// If an attribute is not one of ONNX', or an initializer is missing, unexpected, or has another
+/// shape or dtype.
 pub fn import(
     attributes: &Attributes,
     dict: &StateDict,
     prefix: &str,
     device: &Device,
 ) -> Result<GruBlock, ConvertError> {
+    dict.expect_only(prefix, &["W", "R", "B"], "a GRU has W, R and B")?;
     let config = config(attributes, dict, prefix)?;
     let (i, h) = (config.d_input, config.d_hidden);
     let directions = 1 + usize::from(config.bidirectional);

@@ -140,15 +140,11 @@ pub fn import_cell(
     prefix: &str,
     device: &Device,
 ) -> Result<GruWeights, ConvertError> {
-    const CELL: [&str; 4] = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"];
-    for key in dict.keys() {
-        if key.strip_prefix(prefix).is_some_and(|k| !CELL.contains(&k)) {
-            return Err(ConvertError::UnexpectedKey {
-                key: key.into(),
-                expected: "an nn.GRUCell has weight_ih, weight_hh, bias_ih and bias_hh",
-            });
-        }
-    }
+    dict.expect_only(
+        prefix,
+        &["weight_ih", "weight_hh", "bias_ih", "bias_hh"],
+        "an nn.GRUCell has weight_ih, weight_hh, bias_ih and bias_hh",
+    )?;
     let key = |name: &str| format!("{prefix}{name}");
     let [_, i] = dict.shape(&key("weight_ih"))?;
     let [_, h] = dict.shape(&key("weight_hh"))?;

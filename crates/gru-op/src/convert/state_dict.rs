@@ -38,6 +38,26 @@ impl StateDict {
         self.tensors.extend(other.tensors);
     }
 
+    /// Refuses a key under `prefix` that is none of `names`; `expected` says what they are.
+    pub(super) fn expect_only(
+        &self,
+        prefix: &str,
+        names: &[&str],
+        expected: &'static str,
+    ) -> Result<(), ConvertError> {
+        let ours = |key: &&str| {
+            key.strip_prefix(prefix)
+                .is_some_and(|k| !names.contains(&k))
+        };
+        match self.keys().find(ours) {
+            Some(key) => Err(ConvertError::UnexpectedKey {
+                key: key.into(),
+                expected,
+            }),
+            None => Ok(()),
+        }
+    }
+
     /// The shape of an array of `D` dimensions.
     pub(super) fn shape<const D: usize>(&self, key: &str) -> Result<[usize; D], ConvertError> {
         let missing = || ConvertError::MissingKey { key: key.into() };

@@ -12,8 +12,13 @@ const SYSTEM: &str = "GRUBlockCell";
 /// [`Reset::BeforeMatmul`](crate::Reset::BeforeMatmul).
 ///
 /// # Errors
-/// If a key is missing, or an array has not the shape or dtype of such a cell.
+/// If a key is missing or unexpected, or an array has not the shape or dtype of such a cell.
 pub fn import(dict: &StateDict, prefix: &str, device: &Device) -> Result<GruWeights, ConvertError> {
+    dict.expect_only(
+        prefix,
+        &["w_ru", "w_c", "b_ru", "b_c"],
+        "a GRUBlockCell has w_ru, w_c, b_ru and b_c",
+    )?;
     let key = |name: &str| format!("{prefix}{name}");
     let [rows, h] = dict.shape(&key("w_c"))?;
     let w_ru = dict.tensor(&key("w_ru"), [rows, 2 * h], device)?;
