@@ -23,7 +23,7 @@ use burn::{
     nn::gru::{Gru, GruConfig},
     tensor::{DType, Device, Distribution, Tensor},
 };
-use gru_op::{GruBlock, GruBlockConfig};
+use gru_op::{GruBlock, GruBlockConfig, GruSpec};
 
 /// N, T, I, H, layers, directions.
 const SHAPES: &[(&str, [usize; 6])] = &[
@@ -156,9 +156,9 @@ fn flops(sizes: &[usize; 6], mode: Mode) -> f64 {
     (forward * passes) as f64
 }
 
-/// Floats that training keeps beside inputs and states.
+/// Floats that training keeps beside inputs and states, by the contract; `memory.rs` measures it.
 fn saved(&[n, t, _, h, layers, directions]: &[usize; 6]) -> usize {
-    4 * n * t * h * layers * directions
+    GruSpec::default().saved_per_unit() * n * t * h * layers * directions
 }
 
 #[derive(Clone, Copy)]

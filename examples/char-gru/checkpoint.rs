@@ -44,11 +44,7 @@ pub fn save(
 pub fn load(path: &Path, device: &Device) -> Result<(CharGru, CharGruConfig, Vocabulary), Error> {
     let reader = Reader::from_file_exact(path).map_err(|e| unreadable(path, e))?;
     let (sizes, vocabulary) = description(&reader, path)?;
-    let mut model = sizes.init(device);
-    let mut store = BurnpackStore::from_file(path).auto_extension(false);
-    model
-        .load_from(&mut store)
-        .map_err(|e| unreadable(path, e))?;
+    let model = parameters(path, &sizes, device)?;
     Ok((model, sizes, vocabulary))
 }
 
@@ -77,6 +73,11 @@ pub fn load_like(
     if characters != *vocabulary {
         return Err(load_error(path, "its text has other characters"));
     }
+    parameters(path, sizes, device)
+}
+
+/// A model of these sizes with the parameters in a file.
+fn parameters(path: &Path, sizes: &CharGruConfig, device: &Device) -> Result<CharGru, Error> {
     let mut model = sizes.init(device);
     let mut store = BurnpackStore::from_file(path).auto_extension(false);
     model

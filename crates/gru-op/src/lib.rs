@@ -34,7 +34,8 @@
 //! # Features
 //!
 //! `flex` and `ndarray` run on the CPU by the same kernels. `wgpu`, `vulkan`, `metal`, `webgpu`,
-//! `cuda`, `rocm` are CubeCL backends. `autodiff` adds training. `fusion` must be on exactly when
+//! `cuda`, `rocm` are CubeCL backends, on the kernels of `gru-cube`. `autodiff` adds training.
+//! `store` reads `.pt` and `.safetensors` files, and writes the latter. `fusion` must be on exactly when
 //! Burn's own `fusion` is, as it is by default.
 #![deny(missing_docs)]
 

@@ -302,10 +302,8 @@ pub fn gru_gradients(
         let states = output_fwd.clone().narrow(2, d * h, h);
         let z_state = z_state.clone().narrow(2, d * 3 * h, 3 * h);
         let mut gates = order.reorder(z_state, 2, 1);
-        if descriptor.reset_after && t > 0 && n > 0 {
+        if descriptor.reset_after {
             gates = Tensor::cat(vec![gates, one.q_n(&states)], 2);
-        } else if descriptor.reset_after {
-            gates = Tensor::cat(vec![gates, states.clone()], 2);
         }
         let mut d_states = source_gradient.clone().narrow(2, d * h, h);
         if let Some(gradient) = &state_gradient
@@ -382,6 +380,9 @@ impl OneDirection {
     /// not hold: one large product.
     fn q_n(&self, states: &Tensor<3>) -> Tensor<3> {
         let ([t, n, _], h) = (states.dims(), self.h);
+        if t == 0 || n == 0 {
+            return states.clone(); // as empty
+        }
         let first = match &self.h0 {
             Some(h0) => h0.clone().unsqueeze_dim(0),
             None => Tensor::zeros([1, n, h], (&states.device(), states.dtype())),

@@ -144,13 +144,7 @@ impl GruBlock {
         steps: Steps,
         state: Option<Tensor<3>>,
     ) -> (Tensor<3>, Tensor<3>) {
-        let [first, second, features] = x.dims();
-        let (layout, n) = match self.batch_first {
-            true => (Layout::BatchMajor, first),
-            false => (Layout::TimeMajor, second),
-        };
-        self.expect_features(op, features, || format!("x is {:?}", x.dims()));
-        let states = self.split_state(op, n, state);
+        let (layout, states) = self.check(op, &x, state);
         let training = self.training(&x);
 
         let mut x = x;
@@ -182,14 +176,7 @@ impl GruBlock {
     /// # Panics
     /// As [`forward`](Self::forward).
     pub fn gates(&self, x: Tensor<3>, state: Option<Tensor<3>>) -> Vec<GruGates> {
-        const OP: &str = "GruBlock::gates";
-        let [first, second, features] = x.dims();
-        let (layout, n) = match self.batch_first {
-            true => (Layout::BatchMajor, first),
-            false => (Layout::TimeMajor, second),
-        };
-        self.expect_features(OP, features, || format!("x is {:?}", x.dims()));
-        let states = self.split_state(OP, n, state);
+        let (layout, states) = self.check("GruBlock::gates", &x, state);
         let mut x = x;
         let mut all = Vec::with_capacity(self.layers.len());
         for layer in self.layers.chunks_exact(self.directions()) {
@@ -243,7 +230,7 @@ impl GruBlock {
             }
             let options = GruOptions {
                 h0: states.as_ref().map(|s| s[l].clone()),
-                take: layer.take(&x.clone().unsqueeze_dim(0), training),
+                take: layer.take([1, n], (&x.device(), x.dtype()), training),
                 ..Default::default()
             };
             x = cell_by(OP, x, options, &layer.weights(), &layer.spec);
@@ -255,6 +242,23 @@ impl GruBlock {
     /// The rule of Burn's dropout: a backward is possible, and this module takes part in it.
     fn training<const D: usize>(&self, x: &Tensor<D>) -> bool {
         self.dropout.training.is_enabled() && x.device().is_autodiff()
+    }
+
+    /// Checks the arguments of a sequence; its layout, and the initial state of each layer and
+    /// direction.
+    fn check(
+        &self,
+        op: &str,
+        x: &Tensor<3>,
+        state: Option<Tensor<3>>,
+    ) -> (Layout, Option<Vec<Tensor<2>>>) {
+        let [first, second, features] = x.dims();
+        let (layout, n) = match self.batch_first {
+            true => (Layout::BatchMajor, first),
+            false => (Layout::TimeMajor, second),
+        };
+        self.expect_features(op, features, || format!("x is {:?}", x.dims()));
+        (layout, self.split_state(op, n, state))
     }
 
     fn expect_features(&self, op: &str, features: usize, x: impl Fn() -> String) {

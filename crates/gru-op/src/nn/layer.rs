@@ -7,7 +7,7 @@ use crate::{
 };
 use burn::{
     module::{Module, Param},
-    tensor::{Distribution, Tensor},
+    tensor::{DType, Device, Distribution, Tensor},
 };
 
 /// The parameters of one direction of one layer; gates packed `r | z | n` in columns.
@@ -61,7 +61,11 @@ impl GruLayer {
         let options = GruOptions {
             h0,
             mask: training.then(|| self.draw_mask(&x, layout)).flatten(),
-            take: self.take(&x, training),
+            take: self.take(
+                [x.dims()[0], x.dims()[1]],
+                (&x.device(), x.dtype()),
+                training,
+            ),
             steps,
         };
         sequence_as(op, x, options, &self.weights(), &spec)
@@ -85,12 +89,16 @@ impl GruLayer {
 
     /// The share of the new state that zoneout takes: drawn for every step and unit in training,
     /// its expectation elsewhere.
-    pub(super) fn take(&self, x: &Tensor<3>, training: bool) -> Option<Tensor<3>> {
+    pub(super) fn take(
+        &self,
+        [first, second]: [usize; 2],
+        place: (&Device, DType),
+        training: bool,
+    ) -> Option<Tensor<3>> {
         if self.zoneout == 0.0 {
             return None;
         }
-        let [first, second, _] = x.dims();
-        let (place, taken) = ((&x.device(), x.dtype()), 1.0 - self.zoneout);
+        let taken = 1.0 - self.zoneout;
         Some(match training {
             true => {
                 let shape = [first, second, self.d_hidden()];
