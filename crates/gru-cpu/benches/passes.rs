@@ -4,7 +4,7 @@
 //!     cargo bench -p gru-cpu --bench passes [-- SHAPE...]
 
 use gru_cpu::{
-    Dims, Gradients, Inputs, backward, forward, recompute, set_threads,
+    Dims, Gradients, Inputs, backward, forward, set_threads,
     spec::{GruSpec, Layout, Reset},
 };
 use std::time::Instant;
@@ -94,6 +94,7 @@ fn time(dims: &Dims, spec: &GruSpec) -> Times {
         b_hh: Some(&b_hh),
         mask: None,
         valid: None,
+        take: None,
     };
     let inference = median(|| {
         let mut states = vec![0.0; n * t * h];
@@ -103,16 +104,10 @@ fn time(dims: &Dims, spec: &GruSpec) -> Times {
         median(|| {
             let mut states = vec![0.0; n * t * h];
             let mut saved = match lean {
-                true => {
-                    forward(dims, spec, &inputs, &mut states, None);
-                    recompute(dims, spec, &inputs, &states)
-                }
-                false => {
-                    let mut saved = vec![0.0; n * t * h * spec.saved_per_unit()];
-                    forward(dims, spec, &inputs, &mut states, Some(&mut saved));
-                    saved
-                }
+                true => None,
+                false => Some(vec![0.0; n * t * h * spec.saved_per_unit()]),
             };
+            forward(dims, spec, &inputs, &mut states, saved.as_deref_mut());
             let mut d: [Vec<f32>; 6] =
                 [x.len(), h0.len(), w_ih.len(), w_hh.len(), 3 * h, 3 * h].map(|len| vec![0.0; len]);
             let [x, h0, w_ih, w_hh, b_ih, b_hh] = &mut d;
@@ -124,7 +119,7 @@ fn time(dims: &Dims, spec: &GruSpec) -> Times {
                 b_ih: Some(b_ih),
                 b_hh: Some(b_hh),
             };
-            backward(dims, spec, &inputs, &states, &mut saved, &up, to);
+            backward(dims, spec, &inputs, &states, saved.as_deref(), &up, to);
         })
     };
     Times {

@@ -2,7 +2,7 @@
 //! backward needs the saved gates only.
 
 use crate::{
-    product::{Element, real},
+    element::{Element, real},
     spec::{Activation, GruSpec},
 };
 

@@ -94,15 +94,25 @@ pub struct Inputs<'a, E> {
     pub mask: Option<&'a [E]>,
     /// `[N,T]` or `[T,N]`: 0 where a step is skipped, so that the state is carried on.
     pub valid: Option<&'a [E]>,
+    /// `[N,T,H]` or `[T,N,H]`, the share of the new state that is taken at the steps that are not
+    /// skipped: `take ⊙ h' + (1 − take) ⊙ h₋₁`.
+    pub take: Option<&'a [E]>,
 }
 
 impl<E> Inputs<'_, E> {
+    /// Elements of a row of `x`.
+    pub(crate) fn features(&self, dims: &Dims) -> usize {
+        match self.w_ih {
+            Some(_) => dims.i,
+            None => 3 * dims.h,
+        }
+    }
+
     /// # Panics
     /// If any slice has not the length that `dims` asks for.
     pub(crate) fn check(&self, op: &str, dims: &Dims) {
         let Dims { n, t, i, h } = *dims;
-        let features = if self.w_ih.is_some() { i } else { 3 * h };
-        check_len(op, "x", Some(self.x), n * t * features);
+        check_len(op, "x", Some(self.x), n * t * self.features(dims));
         check_len(op, "h0", self.h0, n * h);
         check_len(op, "w_ih", self.w_ih, i * 3 * h);
         check_len(op, "w_hh", Some(self.w_hh), h * 3 * h);
@@ -110,6 +120,7 @@ impl<E> Inputs<'_, E> {
         check_len(op, "b_hh", self.b_hh, 3 * h);
         check_len(op, "mask", self.mask, n * h);
         check_len(op, "valid", self.valid, n * t);
+        check_len(op, "take", self.take, n * t * h);
     }
 }
 

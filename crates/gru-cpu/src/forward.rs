@@ -1,9 +1,9 @@
-//! The forward pass, and the gates made anew from its states.
+//! The forward pass.
 
 use crate::{
     dims::{Dims, Inputs, check_len},
+    element::Element,
     plain,
-    product::Element,
     spec::GruSpec,
 };
 
@@ -42,31 +42,4 @@ pub fn forward<E: Element>(
     } else {
         E::walk(dims, spec, inputs, states, saved);
     }
-}
-
-/// Makes the saved gates anew from the states of an earlier [`forward`], without walking through
-/// time: every product is one over all steps.
-///
-/// # Panics
-/// If a slice has not the length that `dims` and `spec` ask for.
-pub fn recompute<E: Element>(
-    dims: &Dims,
-    spec: &GruSpec,
-    inputs: &Inputs<'_, E>,
-    states: &[E],
-) -> Vec<E> {
-    const OP: &str = "gru_cpu::recompute";
-    spec.check();
-    inputs.check(OP, dims);
-    check_len(OP, "states", Some(states), dims.rows() * dims.h);
-    let mut saved = vec![E::zero(); dims.rows() * dims.h * spec.saved_per_unit()];
-    if saved.is_empty() {
-        return saved;
-    }
-    if plain::is_forced() {
-        plain::replay(dims, spec, inputs, states, &mut saved);
-    } else {
-        E::replay(dims, spec, inputs, states, &mut saved);
-    }
-    saved
 }

@@ -23,8 +23,7 @@
 //! - `forward`, `backward`: the two passes.
 //! - `activation`: every `φ` and its derivative, written from its output.
 //! - `kernel`: the walks through time, packed and vectorised.
-//! - `plain`: the same walks, one product per step: the specification of the kernels.
-//! - `product`: large matrix products, by the `gemm` crate, behind checked views.
+//! - `plain`: the same passes, one `product` per step: the specification of the kernels.
 #![deny(missing_docs)]
 
 pub mod spec;
@@ -35,6 +34,8 @@ mod activation;
 mod backward;
 #[cfg(feature = "kernels")]
 mod dims;
+#[cfg(feature = "kernels")]
+mod element;
 #[cfg(feature = "kernels")]
 mod forward;
 #[cfg(feature = "kernels")]
@@ -50,8 +51,8 @@ mod settings;
 pub use self::{
     backward::{Gradients, backward},
     dims::{Dims, Inputs},
-    forward::{forward, recompute},
-    product::Element,
+    element::Element,
+    forward::forward,
     settings::set_threads,
 };
 

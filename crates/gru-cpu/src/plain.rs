@@ -3,9 +3,10 @@
 
 use crate::{
     activation::{Gate, gates},
+    backward::Gradients,
     dims::{Dims, Inputs, Walk},
-    kernel::Sums,
-    product::{Element, Mat, MatMut, Write, product, real},
+    element::{Element, real},
+    product::{Mat, MatMut, Write, product},
     spec::{GruSpec, Reset, Update},
 };
 use std::cell::Cell;
@@ -159,57 +160,14 @@ fn walk<E: Element>(
             let row = place.row(k, t);
             if inputs.valid.is_none_or(|valid| valid[row] != E::zero()) {
                 let (z, new) = gates_of_all[row * width + h..][..2 * h].split_at(h);
-                for ((state, &z), &new) in state.iter_mut().zip(z).zip(new) {
+                for (j, ((state, &z), &new)) in state.iter_mut().zip(z).zip(new).enumerate() {
                     let u = blend(spec.update, *state, z, new);
-                    *state = clip.map_or(u, |c| u.max(-c).min(c));
+                    let u = clip.map_or(u, |c| u.max(-c).min(c));
+                    let take = inputs.take.map_or(E::one(), |take| take[row * h + j]);
+                    *state = u * take + *state * (E::one() - take);
                 }
             }
             states[row * h..][..h].copy_from_slice(state);
-        }
-    }
-}
-
-/// Makes the gates anew from the states: every product is one over all steps.
-pub(crate) fn replay<E: Element>(
-    dims: &Dims,
-    spec: &GruSpec,
-    inputs: &Inputs<'_, E>,
-    states: &[E],
-    saved: &mut [E],
-) {
-    let (rows, h) = (dims.rows(), dims.h);
-    let width = spec.saved_per_unit() * h;
-    project(dims, spec, inputs, saved, width);
-    let g = recurrent_inputs(dims, spec, inputs, states);
-    let gate = gates::<E>(spec);
-    match spec.reset {
-        Reset::AfterMatmul => {
-            let mut q = vec![E::zero(); rows * 3 * h];
-            recurrent_product(&mut q, rows, h, &g, inputs.w_hh, 0..3);
-            let b_hn = inputs.b_hh.map(|b| &b[2 * h..]);
-            for (saved, q) in saved.chunks_exact_mut(width).zip(q.chunks_exact(3 * h)) {
-                add(&mut saved[..2 * h], &q[..2 * h]);
-                finish_after(&gate, h, saved, &q[2 * h..], b_hn);
-            }
-        }
-        Reset::BeforeMatmul => {
-            let mut q = vec![E::zero(); rows * 2 * h];
-            recurrent_product(&mut q, rows, h, &g, inputs.w_hh, 0..2);
-            let mut rg = g;
-            let per_row = saved.chunks_exact_mut(width).zip(q.chunks_exact(2 * h));
-            for ((saved, q), rg) in per_row.zip(rg.chunks_exact_mut(h)) {
-                add(&mut saved[..2 * h], q);
-                gate[0].apply(&mut saved[..h]);
-                gate[1].apply(&mut saved[h..2 * h]);
-                multiply(rg, &saved[..h]);
-            }
-            let mut q_n = q;
-            q_n.truncate(rows * h);
-            recurrent_product(&mut q_n, rows, h, &rg, inputs.w_hh, 2..3);
-            for (saved, q_n) in saved.chunks_exact_mut(width).zip(q_n.chunks_exact(h)) {
-                add(&mut saved[2 * h..3 * h], q_n);
-                gate[2].apply(&mut saved[2 * h..3 * h]);
-            }
         }
     }
 }
@@ -242,20 +200,94 @@ pub(crate) fn recurrent_inputs<E: Element>(
     g
 }
 
-/// Walks back through time: turns the gates in `saved` into the gradients of the pre-activations.
-pub(crate) fn walk_back<E: Element>(
+/// The backward pass. Without `saved`, the forward pass is made once more.
+pub(crate) fn back<E: Element>(
+    dims: &Dims,
+    spec: &GruSpec,
+    inputs: &Inputs<'_, E>,
+    states: &[E],
+    saved: Option<&[E]>,
+    d_states: &[E],
+    to: Gradients<'_, E>,
+) {
+    let (rows, i, h) = (dims.rows(), dims.i, dims.h);
+    let width = spec.saved_per_unit() * h;
+    let mut d = match saved {
+        Some(saved) => saved.to_vec(),
+        None => {
+            let mut saved = vec![E::zero(); rows * width];
+            forward(dims, spec, inputs, &mut states.to_vec(), Some(&mut saved));
+            saved
+        }
+    };
+    let walked = walk_back(dims, spec, inputs, states, &mut d, d_states);
+    if let Some(d_h0) = to.h0 {
+        d_h0.copy_from_slice(&walked.dh);
+    }
+    let mut bias = vec![E::zero(); width];
+    sum_columns(&mut bias, &d, width);
+    if let Some(db_ih) = to.b_ih {
+        db_ih.copy_from_slice(&bias[..3 * h]);
+    }
+    if let Some(db_hh) = to.b_hh {
+        db_hh[..2 * h].copy_from_slice(&bias[..2 * h]);
+        db_hh[2 * h..].copy_from_slice(&bias[width - h..]);
+    }
+
+    let dp = Mat::new(&d, rows, 3 * h, width);
+    match (to.x, inputs.w_ih) {
+        (Some(dx), Some(w_ih)) => {
+            let w_ih = Mat::new(w_ih, i, 3 * h, 3 * h).transposed();
+            product(MatMut::new(dx, rows, i, i), Write::Set, dp, w_ih);
+        }
+        (Some(dx), None) => {
+            let per_row = dx.chunks_exact_mut(3 * h).zip(d.chunks_exact(width));
+            per_row.for_each(|(dx, d)| dx.copy_from_slice(&d[..3 * h]));
+        }
+        (None, _) => {}
+    }
+    if let Some(dw_ih) = to.w_ih {
+        let x = Mat::new(inputs.x, rows, i, i).transposed();
+        product(MatMut::new(dw_ih, i, 3 * h, 3 * h), Write::Set, x, dp);
+    }
+    if let Some(dw_hh) = to.w_hh {
+        let g = recurrent_inputs(dims, spec, inputs, states);
+        let (g, rg) = (Mat::new(&g, rows, h, h), Mat::new(&walked.rg, rows, h, h));
+        // The n block of `dq` is `dn̄ ⊙ r`, behind `dp`, or `dn̄` itself.
+        let (left, from) = match spec.reset {
+            Reset::AfterMatmul => (g, 3 * h),
+            Reset::BeforeMatmul => (rg, 2 * h),
+        };
+        let rz = Mat::new(&d, rows, 2 * h, width);
+        let n = Mat::new(&d[from..], rows, h, width);
+        for (left, right, from, count) in [(g, rz, 0, 2 * h), (left, n, 2 * h, h)] {
+            let to = MatMut::new(&mut dw_hh[from..], h, count, 3 * h);
+            product(to, Write::Set, left.transposed(), right);
+        }
+    }
+}
+
+/// What the walk leaves beside the gradients of the pre-activations.
+struct Walked<E> {
+    /// Gradient of the initial state `[N,H]`.
+    dh: Vec<E>,
+    /// `r ⊙ g` of every row where the reset gate acts before the product.
+    rg: Vec<E>,
+}
+
+/// Walks back through time: turns the gates in `saved` into the gradients of the pre-activations,
+/// in place: `dr̄ | dz̄ | dn̄`, and `dn̄ ⊙ r` behind them where the reset gate acts after the product.
+fn walk_back<E: Element>(
     dims: &Dims,
     spec: &GruSpec,
     inputs: &Inputs<'_, E>,
     states: &[E],
     saved: &mut [E],
     d_states: &[E],
-    wants_rg: bool,
-) -> Sums<E> {
-    let mut walked = Sums {
+) -> Walked<E> {
+    let mut walked = Walked {
         dh: vec![E::zero(); dims.n * dims.h],
-        rg: vec![E::zero(); if wants_rg { states.len() } else { 0 }],
-        bias: vec![E::zero(); spec.saved_per_unit() * dims.h],
+        rg: vec![E::zero(); states.len()],
     };
     let (rows, h) = (dims.n, dims.h);
     let width = spec.saved_per_unit() * h;
@@ -298,16 +330,18 @@ pub(crate) fn walk_back<E: Element>(
             for j in 0..h {
                 let (r, z, n) = (gates[j], gates[h + j], gates[2 * h + j]);
                 let u = blend(spec.update, previous[j], z, n);
+                let take = inputs.take.map_or(one, |take| take[row * h + j]);
+                let past = dh[j] * (one - take);
                 let d = match clip {
                     Some(c) if u.abs() > c => zero,
-                    _ => dh[j],
+                    _ => dh[j] * take,
                 };
                 let (dz, dn, carry) = match spec.update {
                     Update::Keeps => (d * (previous[j] - n), d * (one - z), d * z),
                     Update::Takes => (d * (n - previous[j]), d * z, d * (one - z)),
                 };
                 let (dz, dn) = (dz * gate_z.slope(z), dn * gate_n.slope(n));
-                dh[j] = carry;
+                dh[j] = carry + past;
                 gates[h + j] = dz;
                 gates[2 * h + j] = dn;
                 dq[h + j] = dz;
@@ -363,7 +397,6 @@ pub(crate) fn walk_back<E: Element>(
             *dh = *dh + inputs.mask.map_or(dg, |mask| mask[k] * dg);
         }
     }
-    sum_columns(&mut walked.bias, saved, width);
     walked
 }
 

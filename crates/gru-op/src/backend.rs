@@ -36,6 +36,11 @@ impl<B: Backend> OptionalTensor<B> {
             Self::Absent => None,
         }
     }
+
+    /// The tensor that `f` makes of it, if there is one.
+    pub(crate) fn map(self, f: impl FnOnce(FloatTensor<B>) -> FloatTensor<B>) -> Self {
+        self.into_option().map(f).into()
+    }
 }
 
 impl<B: Backend> From<Option<FloatTensor<B>>> for OptionalTensor<B> {
@@ -78,6 +83,23 @@ pub struct GruInputs<B: Backend> {
     pub take: OptionalTensor<B>,
 }
 
+impl<B: Backend> GruInputs<B> {
+    /// Each of the tensors made into another one.
+    pub(crate) fn map(self, f: impl Fn(FloatTensor<B>) -> FloatTensor<B>) -> Self {
+        Self {
+            x: f(self.x),
+            h0: self.h0.map(&f),
+            w_ih: self.w_ih.map(&f),
+            w_hh: f(self.w_hh),
+            b_ih: self.b_ih.map(&f),
+            b_hh: self.b_hh.map(&f),
+            mask: self.mask.map(&f),
+            valid: self.valid.map(&f),
+            take: self.take.map(&f),
+        }
+    }
+}
+
 /// What a forward pass for training returns.
 #[derive(ExtensionType, Debug, Clone)]
 #[extension_type(fusion: cfg(feature = "fusion"))]
@@ -111,6 +133,20 @@ pub struct GruGradients<B: Backend> {
     /// Of the recurrent product's bias.
     #[extension_type]
     pub b_hh: OptionalTensor<B>,
+}
+
+impl<B: Backend> GruGradients<B> {
+    /// Each of the tensors made into another one.
+    pub(crate) fn map(self, f: impl Fn(FloatTensor<B>) -> FloatTensor<B>) -> Self {
+        Self {
+            x: self.x.map(&f),
+            h0: self.h0.map(&f),
+            w_ih: self.w_ih.map(&f),
+            w_hh: self.w_hh.map(&f),
+            b_ih: self.b_ih.map(&f),
+            b_hh: self.b_hh.map(&f),
+        }
+    }
 }
 
 /// Which gradients to compute.

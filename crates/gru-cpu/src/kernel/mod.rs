@@ -6,17 +6,18 @@
 //! before anything is stored.
 //!
 //! - [`lanes`], [`math`], [`gate`]: vectors of either float type, and the activations on them.
-//! - [`panels`], [`tile`]: the product. [`rows`], [`buffer`]: memory.
+//! - [`panels`], [`tile`]: the product. [`rows`], [`blocks`], [`buffer`]: memory.
 //! - [`plan`], [`team`]: rows are split between threads that never meet; where rows are few or
 //!   the weights of one thread would leave its cache, hidden units are split between threads that
 //!   meet after each step.
-//! - [`forward`], [`backward`]: the two walks. [`replay`]: the gates once more, without a walk. The options that nobody's hot loop uses (other
-//!   activations, clips) are a second compilation of the same code.
+//! - [`forward`], [`backward`]: the two passes. The options that nobody's hot loop uses (other
+//!   activations, clips, blended states) are a second compilation of the same code.
 //!
 //! No closure stands between a dispatch and vector code: one that is not inlined is compiled
 //! without the vector instructions, and runs some twenty times slower.
 
 mod backward;
+mod blocks;
 mod buffer;
 mod forward;
 mod gate;
@@ -26,16 +27,15 @@ mod math;
 mod panels;
 mod plan;
 mod prefetch;
-mod replay;
 mod rows;
 mod team;
 mod tile;
 mod weights;
 
-pub(crate) use self::backward::Sums;
 pub use self::isa::Isa;
 
 use crate::{
+    backward::Gradients,
     dims::{Dims, Inputs},
     spec::{Activations, GruSpec},
 };
@@ -52,27 +52,17 @@ pub trait Walks: Sized {
         saved: Option<&mut [Self]>,
     );
 
-    /// Writes the gates to `saved`, made anew from the states.
+    /// Writes the gradients; without `saved`, the gates are made anew from the states.
     #[doc(hidden)]
-    fn replay(
+    fn back(
         dims: &Dims,
         spec: &GruSpec,
         inputs: &Inputs<'_, Self>,
         states: &[Self],
-        saved: &mut [Self],
-    );
-
-    /// Turns the gates in `saved` into the gradients of the pre-activations, in place.
-    #[doc(hidden)]
-    fn walk_back(
-        dims: &Dims,
-        spec: &GruSpec,
-        inputs: &Inputs<'_, Self>,
-        states: &[Self],
-        saved: &mut [Self],
+        saved: Option<&[Self]>,
         d_states: &[Self],
-        wants_rg: bool,
-    ) -> Sums<Self>;
+        to: Gradients<'_, Self>,
+    );
 }
 
 macro_rules! walks {
@@ -88,26 +78,16 @@ macro_rules! walks {
                 forward::walk(dims, spec, inputs, states, saved);
             }
 
-            fn replay(
+            fn back(
                 dims: &Dims,
                 spec: &GruSpec,
                 inputs: &Inputs<'_, Self>,
                 states: &[Self],
-                saved: &mut [Self],
-            ) {
-                replay::replay(dims, spec, inputs, states, saved);
-            }
-
-            fn walk_back(
-                dims: &Dims,
-                spec: &GruSpec,
-                inputs: &Inputs<'_, Self>,
-                states: &[Self],
-                saved: &mut [Self],
+                saved: Option<&[Self]>,
                 d_states: &[Self],
-                wants_rg: bool,
-            ) -> Sums<Self> {
-                backward::walk_back(dims, spec, inputs, states, saved, d_states, wants_rg)
+                to: Gradients<'_, Self>,
+            ) {
+                backward::back(dims, spec, inputs, states, saved, d_states, to);
             }
         }
     };
@@ -115,12 +95,13 @@ macro_rules! walks {
 walks!(f32);
 walks!(f64);
 
-/// Whether every activation is the usual one, without a clip: known when the code is compiled, so
-/// that no choice is left in its loops.
-fn is_common(spec: &GruSpec) -> bool {
+/// Whether every activation is the usual one, without a clip or a blend: known when the code is
+/// compiled, so that no choice is left in its loops.
+fn is_common<E>(spec: &GruSpec, inputs: &Inputs<'_, E>) -> bool {
     spec.activations == Activations::default()
         && spec.clip_gates.is_none()
         && spec.clip_state.is_none()
+        && inputs.take.is_none()
 }
 
 /// Rows of weights from which packing pays: tiles times steps, each of which reads all of them.

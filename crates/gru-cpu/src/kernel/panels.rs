@@ -11,9 +11,12 @@ pub(super) struct Panel<E> {
     pub(super) at: *const E,
     /// Elements from one k to the next.
     pub(super) per_k: usize,
-    /// Elements from one vector of columns to the next.
-    pub(super) per_vector: usize,
+    /// Where the vectors of a k stand, from its first on.
+    pub(super) vectors: [usize; MOST_VECTORS],
 }
+
+/// Most vectors of a panel.
+pub(super) const MOST_VECTORS: usize = 3;
 
 impl<E> Panel<E> {
     /// The panel from row `k` on.
@@ -171,7 +174,7 @@ impl<'a, E: Lanes + Default> Panels<'a, E> {
                     return Panel {
                         at: w[self.shape.first + p * self.shape.per_panel..].as_ptr(),
                         per_k: stride,
-                        per_vector: self.shape.per_vector,
+                        vectors: [0, 1, 2].map(|v| v * self.shape.per_vector),
                     };
                 }
                 whole
@@ -181,7 +184,7 @@ impl<'a, E: Lanes + Default> Panels<'a, E> {
         Panel {
             at: self.packed.as_ref()[(p - whole) * k * self.shape.width()..].as_ptr(),
             per_k: self.shape.width(),
-            per_vector: lanes,
+            vectors: [0, 1, 2].map(|v| v * lanes),
         }
     }
 }

@@ -28,13 +28,40 @@ const ROWS_PER_ROUND: usize = 64;
 /// The same where all weights together leave the cache, so that each round brings `w_ih` anew.
 const ROWS_PER_LARGE_ROUND: usize = 256;
 
+/// Rows of one round of the backward pass, all of whose gradients are kept until its end: enough to
+/// read and write the gradients of the weights not too often, few enough to stay in the cache.
+const ROWS_PER_ROUND_BACK: usize = 128;
+
+/// The same where the weights leave the cache.
+const ROWS_PER_LARGE_ROUND_BACK: usize = 256;
+
 /// The split of one walk.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// Rows of each group; groups do not meet.
-    pub(super) groups: Vec<Range<usize>>,
+    /// Groups of rows; they meet only after rounds.
+    pub(super) groups: usize,
     /// Threads that share the hidden units of a group.
     pub(super) members: usize,
+    /// Rows of the batch, and of a tile.
+    n: usize,
+    tile: usize,
+}
+
+/// What one member of a team does of every step.
+pub(super) struct Seat {
+    /// Its rows of the batch.
+    pub(super) rows: Range<usize>,
+    /// The members that share these rows, and which of them this one is.
+    pub(super) peers: Range<usize>,
+    at: usize,
+}
+
+impl Seat {
+    /// This one's share of the hidden units of its rows.
+    pub(super) fn share(&self, count: usize) -> Range<usize> {
+        let cut = |k: usize| k * count / self.peers.len();
+        cut(self.at)..cut(self.at + 1)
+    }
 }
 
 impl Plan {
@@ -58,9 +85,44 @@ impl Plan {
             .min(panels)
             .clamp(1, LARGEST);
         Self {
-            groups: split(dims.n, groups, tile),
+            groups,
             members,
+            n: dims.n,
+            tile,
         }
+    }
+
+    /// Threads that have something to do.
+    pub(super) fn threads(&self) -> usize {
+        (self.groups * self.members).min(LARGEST)
+    }
+
+    /// The rows of a group.
+    pub(super) fn rows(&self, group: usize) -> Range<usize> {
+        split(self.n, self.groups, self.tile, group)
+    }
+
+    /// The seat of member `index` of a team, which may be smaller than was planned.
+    pub(super) fn seat(&self, index: usize, team: usize) -> Seat {
+        let groups = self.groups.min(team);
+        let group = index * groups / team;
+        let first = |group: usize| (group * team).div_ceil(groups);
+        let peers = first(group)..first(group + 1);
+        Seat {
+            rows: split(self.n, groups, self.tile, group),
+            at: index - peers.start,
+            peers,
+        }
+    }
+
+    /// Steps of a round of the backward pass.
+    pub(super) fn steps_back(dims: &Dims, size: usize) -> usize {
+        let weights = (dims.i + dims.h) * 3 * dims.h * size;
+        let wanted = match weights > CACHED_WEIGHTS {
+            true => ROWS_PER_LARGE_ROUND_BACK,
+            false => ROWS_PER_ROUND_BACK,
+        };
+        wanted.div_ceil(dims.n).min(dims.t)
     }
 
     /// Steps of a round for a group of so many rows.
@@ -74,30 +136,50 @@ impl Plan {
     }
 }
 
-/// Cuts `n` rows into `parts`, in whole tiles where there are enough.
-fn split(n: usize, parts: usize, tile: usize) -> Vec<Range<usize>> {
+/// Part `k` of `n` rows cut into `parts`, in whole tiles where there are enough.
+fn split(n: usize, parts: usize, tile: usize, k: usize) -> Range<usize> {
     let unit = if n.div_ceil(tile) >= parts { tile } else { 1 };
     let units = n.div_ceil(unit);
     let at = |k: usize| (k * units / parts * unit).min(n);
-    (0..parts)
-        .map(|k| at(k)..at(k + 1))
-        .filter(|range| !range.is_empty())
-        .collect()
+    at(k)..at(k + 1)
 }
 
-/// Cuts a group into tiles, each a first row and a number of rows: full ones, then by halves.
-pub(super) fn tiles(rows: usize, full: usize) -> Vec<(usize, usize)> {
-    let (mut row, mut size) = (0, full);
-    let mut tiles = Vec::with_capacity(rows / full + 3);
-    while row < rows {
-        while row + size > rows {
-            size /= 2;
-        }
-        tiles.push((row, size));
-        row += size;
-    }
-    tiles
+/// Rows cut into tiles, each a first row and a number of rows: full ones, then by halves.
+#[derive(Clone)]
+pub(super) struct Tiles {
+    rows: Range<usize>,
+    size: usize,
 }
+
+pub(super) fn tiles(rows: Range<usize>, full: usize) -> Tiles {
+    Tiles { rows, size: full }
+}
+
+impl Iterator for Tiles {
+    type Item = (usize, usize);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<(usize, usize)> {
+        if self.rows.is_empty() {
+            return None;
+        }
+        while self.size > self.rows.len() {
+            self.size /= 2;
+        }
+        let row = self.rows.start;
+        self.rows.start += self.size;
+        Some((row, self.size))
+    }
+
+    #[inline(always)]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let (full, rest) = (self.rows.len() / self.size, self.rows.len() % self.size);
+        let count = full + rest.count_ones() as usize;
+        (count, Some(count))
+    }
+}
+
+impl ExactSizeIterator for Tiles {}
 
 #[cfg(test)]
 mod tests {
@@ -109,11 +191,30 @@ mod tests {
     }
 
     #[test]
+    fn seats_cover_rows_and_units_once_whoever_came() {
+        for (n, h, threads) in [(33, 300, 12), (64, 64, 8), (5, 600, 7), (1, 512, 3)] {
+            let plan = plan(n, h, threads);
+            for team in 1..=plan.threads() {
+                let mut done = vec![0; n * 20];
+                for index in 0..team {
+                    let seat = plan.seat(index, team);
+                    assert!(seat.peers.contains(&index));
+                    for row in seat.rows.clone() {
+                        seat.share(20).for_each(|unit| done[row * 20 + unit] += 1);
+                    }
+                }
+                assert!(done.iter().all(|&d| d == 1), "{plan:?} {team}");
+            }
+        }
+    }
+
+    #[test]
     fn groups_cover_the_batch_once() {
         for n in 1..70 {
             for threads in [1, 2, 3, 8] {
-                let rows: Vec<usize> = plan(n, 64, threads).groups.into_iter().flatten().collect();
-                assert_eq!(rows, (0..n).collect::<Vec<_>>());
+                let plan = plan(n, 64, threads);
+                let rows = (0..plan.groups).flat_map(|group| plan.rows(group));
+                assert!(rows.eq(0..n), "{plan:?}");
             }
         }
     }
@@ -121,24 +222,26 @@ mod tests {
     #[test]
     fn rows_are_split_while_the_weights_fit_a_cache_and_units_beyond() {
         let many = plan(32, 256, 2);
-        assert_eq!((many.groups.len(), many.members), (2, 1));
+        assert_eq!((many.groups, many.members), (2, 1));
         let large = plan(32, 1024, 2);
-        assert_eq!((large.groups.len(), large.members), (1, 2));
+        assert_eq!((large.groups, large.members), (1, 2));
         let one_row = plan(1, 512, 4);
-        assert_eq!((one_row.groups.len(), one_row.members), (1, 4));
+        assert_eq!((one_row.groups, one_row.members), (1, 4));
         let small = plan(1, 32, 4);
-        assert_eq!((small.groups.len(), small.members), (1, 1));
+        assert_eq!((small.groups, small.members), (1, 1));
     }
 
     #[test]
     fn tiles_cover_a_group_once() {
         for rows in 1..40 {
-            let mut next = 0;
-            for (row, size) in tiles(rows, 8) {
+            let mut next = 3;
+            let tiles = tiles(3..3 + rows, 8);
+            assert_eq!(tiles.len(), tiles.clone().count());
+            for (row, size) in tiles {
                 assert_eq!(row, next);
                 next += size;
             }
-            assert_eq!(next, rows);
+            assert_eq!(next, 3 + rows);
         }
     }
 }

@@ -9,6 +9,7 @@
 
 use std::{
     hint::spin_loop,
+    ops::Range,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering::*},
     thread::yield_now,
     time::{Duration, Instant},
@@ -183,20 +184,26 @@ impl Member<'_> {
     /// Waits until every member has come here. What any of them wrote before is seen by all after.
     #[inline(always)]
     pub(super) fn meet(&mut self) {
+        self.meet_some(&(0..self.team));
+    }
+
+    /// The same for some of them, who meet nobody else in between that these do not meet too.
+    #[inline(always)]
+    pub(super) fn meet_some(&mut self, members: &Range<usize>) {
         self.met += 1;
         let (shared, met) = (self.shared, self.met);
         if self.team == 1 {
             return;
         }
         shared.at[self.index].0.store(met, Release);
-        for other in (0..self.team).filter(|&k| k != self.index) {
+        for other in members.clone().filter(|&k| k != self.index) {
             let at = &shared.at[other].0;
             shared.wait(&mut self.lost, || (at.load(Acquire) >= met).then_some(()));
         }
     }
 
     /// This member's share of `count` things.
-    pub(super) fn share(&self, count: usize) -> std::ops::Range<usize> {
+    pub(super) fn share(&self, count: usize) -> Range<usize> {
         let at = |k: usize| k * count / self.team;
         at(self.index)..at(self.index + 1)
     }

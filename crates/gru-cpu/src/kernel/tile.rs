@@ -1,6 +1,6 @@
 //! The register tile: a few rows against a panel, over k.
 
-use super::{lanes::Lanes, panels::Panel, prefetch};
+use super::{blocks::WIDTH, lanes::Lanes, panels::Panel, prefetch};
 use pulp::{Simd, WithSimd};
 use std::{
     mem::MaybeUninit,
@@ -48,7 +48,43 @@ impl<E: Lanes, S: Simd, const NV: usize> DerefMut for Sums<E, S, NV> {
 }
 
 /// Left sides of a tile's product: as many as it has rows.
-pub(super) type Left<E> = [*const E; ROWS];
+#[derive(Clone, Copy)]
+pub(super) struct Left<E> {
+    /// First element of each.
+    rows: [*const E; ROWS],
+    /// Elements from one k to the next.
+    per_k: usize,
+    /// Elements passed over after each [`WIDTH`] of k.
+    gap: usize,
+}
+
+impl<E> Left<E> {
+    /// Rows whose elements follow each other.
+    pub(super) fn dense(rows: [*const E; ROWS]) -> Self {
+        let (per_k, gap) = (1, 0);
+        Self { rows, per_k, gap }
+    }
+
+    /// Rows that stand side by side from `first` on, `per_k` elements for each k.
+    pub(super) fn columns(first: *const E, per_k: usize) -> Self {
+        let rows = std::array::from_fn(|m| first.wrapping_add(m));
+        Self {
+            rows,
+            per_k,
+            gap: 0,
+        }
+    }
+
+    /// Rows that follow each other from `first` on, each cut into blocks that lie `per_block`
+    /// elements apart.
+    pub(super) fn blocks(first: *const E, per_block: usize) -> Self {
+        Self {
+            rows: std::array::from_fn(|m| first.wrapping_add(m * WIDTH)),
+            per_k: 1,
+            gap: per_block - WIDTH,
+        }
+    }
+}
 
 /// Rows of a full tile. With three vectors of weights and one broadcast, 8 rows fill 32 registers
 /// and 4 rows fill 16.
@@ -89,6 +125,15 @@ impl<'a, E> Ahead<'a, E> {
         }
     }
 
+    /// Nothing but `near`.
+    #[inline(always)]
+    pub(super) fn near(near: &'a [*const E]) -> Self {
+        Self {
+            near,
+            ..Self::NOTHING
+        }
+    }
+
     pub(super) const NOTHING: Self = Self {
         far: (std::ptr::null(), 0),
         near: &[],
@@ -103,21 +148,21 @@ impl<'a, E> Ahead<'a, E> {
 /// it, or every caller's code would hold them all; a single row has too little work for a call.
 ///
 /// # Safety
-/// There are as many rows as the sums have, each of `k` elements that nobody writes meanwhile, and
-/// the panel has `k` rows of so many vectors.
+/// There are as many left sides as the sums have rows, each of `k` elements that nobody writes
+/// meanwhile, and the panel has `k` rows of so many vectors.
 #[inline(always)]
 pub(super) unsafe fn accumulate<E: Lanes, S: Simd, const NV: usize>(
     simd: S,
     sums: &mut Sums<E, S, NV>,
     vectors: usize,
-    rows: &Left<E>,
+    left: &Left<E>,
     k: usize,
     panel: Panel<E>,
     ahead: Ahead<'_, E>,
 ) {
     let product = Product {
         sums: sums.as_mut_ptr().cast(),
-        rows,
+        left,
         k,
         panel,
         ahead,
@@ -142,7 +187,7 @@ pub(super) unsafe fn accumulate<E: Lanes, S: Simd, const NV: usize>(
 struct Product<'a, E> {
     /// `Sums` of the instruction set that this is given to.
     sums: *mut E,
-    rows: &'a Left<E>,
+    left: &'a Left<E>,
     k: usize,
     panel: Panel<E>,
     ahead: Ahead<'a, E>,
@@ -162,13 +207,14 @@ impl<E: Lanes, const MR: usize, const NV: usize, const OF: usize, const KU: usiz
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Product {
-            rows,
+            left,
             k,
             panel,
             ahead,
             ..
         } = self.0;
-        let rows: [*const E; MR] = std::array::from_fn(|m| rows[m]);
+        let Left { per_k, gap, .. } = *left;
+        let rows: [*const E; MR] = std::array::from_fn(|m| left.rows[m]);
         // SAFETY: `accumulate` made this of sums of the same `S`, borrowed for the call.
         let sums = unsafe { &mut *self.0.sums.cast::<[[E::V<S>; OF]; MR]>() };
         let mut all = [[[E::real(simd, 0.0); NV]; MR]; KU];
@@ -176,8 +222,12 @@ impl<E: Lanes, const MR: usize, const NV: usize, const OF: usize, const KU: usiz
             to.copy_from_slice(&from[..NV]);
         }
         let mut b = panel.at;
-        let mut at = 0;
-        let block = if MR >= ASKS_FROM { BLOCK } else { k };
+        let (mut at, mut a) = (0, 0);
+        let block = match gap {
+            _ if MR >= ASKS_FROM => BLOCK,
+            0 => k,
+            _ => WIDTH,
+        };
         let blocks = (k / BLOCK).max(1);
         let (mut far, far_lines) = ahead.far;
         let far_lines = far_lines.div_ceil(blocks);
@@ -197,16 +247,21 @@ impl<E: Lanes, const MR: usize, const NV: usize, const OF: usize, const KU: usiz
                 for sums in &mut all {
                     // SAFETY: `at` is below `k`; so the caller's word covers one element of each row
                     // and one row of the panel.
-                    unsafe { step::<E, S, MR, NV>(simd, sums, &rows, at, b, panel.per_vector) };
+                    unsafe { step::<E, S, MR, NV>(simd, sums, &rows, a, b, &panel.vectors) };
                     b = b.wrapping_add(panel.per_k);
+                    a += per_k;
                     at += 1;
                 }
+            }
+            if at % WIDTH == 0 {
+                a += gap;
             }
         }
         while at < k {
             // SAFETY: as above.
-            unsafe { step::<E, S, MR, NV>(simd, &mut all[0], &rows, at, b, panel.per_vector) };
+            unsafe { step::<E, S, MR, NV>(simd, &mut all[0], &rows, a, b, &panel.vectors) };
             b = b.wrapping_add(panel.per_k);
+            a += per_k;
             at += 1;
         }
         let mut total = all[0];
@@ -224,24 +279,24 @@ impl<E: Lanes, const MR: usize, const NV: usize, const OF: usize, const KU: usiz
 }
 
 /// # Safety
-/// Element `at` of every row and the vectors at `b` can be read.
+/// Element `a` of every row and the vectors at `b` can be read.
 #[inline(always)]
 unsafe fn step<E: Lanes, S: Simd, const MR: usize, const NV: usize>(
     simd: S,
     sums: &mut [[E::V<S>; NV]; MR],
     rows: &[*const E; MR],
-    at: usize,
+    a: usize,
     b: *const E,
-    per_vector: usize,
+    vectors: &[usize; 3],
 ) {
     let mut weights = [E::real(simd, 0.0); NV];
     for (v, weights) in weights.iter_mut().enumerate() {
         // SAFETY: the caller's word.
-        *weights = unsafe { E::load(simd, b.add(v * per_vector)) };
+        *weights = unsafe { E::load(simd, b.add(vectors[v])) };
     }
     for m in 0..MR {
         // SAFETY: the caller's word.
-        let a = E::splat(simd, unsafe { *rows[m].add(at) });
+        let a = E::splat(simd, unsafe { *rows[m].add(a) });
         for v in 0..NV {
             sums[m][v] = E::vfma(simd, a, weights[v], sums[m][v]);
         }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     dims::{Dims, Inputs},
-    product::Element,
+    element::Element,
     spec::{GruSpec, Reset},
 };
 use pulp::Simd;

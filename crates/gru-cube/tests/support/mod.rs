@@ -159,6 +159,7 @@ pub fn oracle(problem: &Problem) -> Outcome {
         b_hh: problem.b_hh.as_deref(),
         mask: problem.mask.as_deref(),
         valid: problem.valid.as_deref(),
+        take: None,
     };
     let rows = problem.rows();
     let mut states = vec![0.0; rows * h];
@@ -178,7 +179,7 @@ pub fn oracle(problem: &Problem) -> Outcome {
         &spec,
         &with_bias,
         &states,
-        &mut saved,
+        Some(&saved),
         &problem.d_states,
         Gradients {
             x: Some(&mut d_p),

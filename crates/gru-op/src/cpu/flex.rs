@@ -30,19 +30,6 @@ impl<E: gru_cpu::Element + burn::tensor::Element + Pod> CpuBackend<E> for Flex {
         }
     }
 
-    fn consume<R>(tensor: FlexTensor, f: impl FnOnce(&mut [E]) -> R) -> R {
-        // `to_contiguous` of a contiguous tensor is a second handle, which would force a copy.
-        let mut tensor = match tensor.layout().contiguous_offsets() {
-            Some(_) => tensor,
-            None => tensor.to_contiguous(),
-        };
-        let (start, end) = tensor
-            .layout()
-            .contiguous_offsets()
-            .expect("a dense tensor is contiguous");
-        f(&mut tensor.storage_mut()[start..end])
-    }
-
     fn tensor(data: Vec<E>, shape: Shape) -> FlexTensor {
         FlexTensor::from_data(TensorData::new(data, shape))
     }

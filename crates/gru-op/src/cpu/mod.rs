@@ -1,7 +1,7 @@
 //! The CPU backends: tensors in, slices through `gru-cpu`, tensors out.
 //!
-//! One code for ndarray and Flex; a backend says how its tensors become slices and back. A dtype
-//! without kernels (f16, bf16) takes the composed default.
+//! One code for ndarray and Flex; a backend says how its tensors become slices and back. Half
+//! precision is for storage: states and gates are kept in it, and all arithmetic is in float32.
 
 #[cfg(feature = "flex")]
 mod flex;
@@ -9,7 +9,7 @@ mod flex;
 mod ndarray;
 
 use crate::{
-    GruForward, GruGradients, GruInputs, OptionalTensor, Wanted, composed,
+    GruForward, GruGradients, GruInputs, OptionalTensor, Wanted,
     spec::{GruSpec, Layout},
 };
 use burn::backend::{Backend, TensorMetadata, tensor::FloatTensor};
@@ -24,21 +24,8 @@ trait CpuBackend<E: Element>: Backend {
     /// Brings a tensor into dense row-major order, without a copy where it already is.
     fn dense(tensor: FloatTensor<Self>) -> Self::Dense;
 
-    /// Lends the elements of a tensor that is used up: its own memory where nobody else holds
-    /// it, else a copy.
-    fn consume<R>(tensor: FloatTensor<Self>, f: impl FnOnce(&mut [E]) -> R) -> R;
-
     /// A tensor made of `data`, without a copy.
     fn tensor(data: Vec<E>, shape: Shape) -> FloatTensor<Self>;
-}
-
-/// The dtype whose kernels run this call; none where the composed default does: other dtypes, and
-/// blended states.
-fn kernel_dtype<B: Backend>(inputs: &GruInputs<B>) -> Option<DType> {
-    match inputs.take {
-        OptionalTensor::Absent => Some(inputs.x.dtype()),
-        OptionalTensor::Given(_) => None,
-    }
 }
 
 /// A backend with both kernel types.
@@ -46,20 +33,28 @@ trait CpuKernels: CpuBackend<f32> + CpuBackend<f64> {}
 impl<B: CpuBackend<f32> + CpuBackend<f64>> CpuKernels for B {}
 
 fn states<B: CpuKernels>(inputs: GruInputs<B>, spec: GruSpec) -> FloatTensor<B> {
-    match kernel_dtype(&inputs) {
-        Some(DType::F32) => forward::<B, f32>(inputs, &spec, false).states,
-        Some(DType::F64) => forward::<B, f64>(inputs, &spec, false).states,
-        _ => composed::states(inputs, &spec),
+    match inputs.x.dtype() {
+        DType::F64 => forward::<B, f64>(inputs, &spec, false).states,
+        dtype => {
+            let inputs = inputs.map(|tensor| cast::<B>(tensor, DType::F32));
+            cast::<B>(forward::<B, f32>(inputs, &spec, false).states, dtype)
+        }
     }
 }
 
 fn states_and_gates<B: CpuKernels>(inputs: GruInputs<B>, spec: GruSpec) -> GruForward<B> {
-    let (states, gates) = match kernel_dtype(&inputs) {
-        Some(DType::F32) => forward::<B, f32>(inputs, &spec, true).parts(),
-        Some(DType::F64) => forward::<B, f64>(inputs, &spec, true).parts(),
-        _ => return composed::states_and_gates(inputs, &spec),
+    let dtype = inputs.x.dtype();
+    let (states, gates) = match dtype {
+        DType::F64 => forward::<B, f64>(inputs, &spec, true).parts(),
+        _ => {
+            let inputs = inputs.map(|tensor| cast::<B>(tensor, DType::F32));
+            forward::<B, f32>(inputs, &spec, true).parts()
+        }
     };
-    GruForward { states, gates }
+    GruForward {
+        states: cast::<B>(states, dtype),
+        gates: cast::<B>(gates, dtype),
+    }
 }
 
 fn gradients<B: CpuKernels>(
@@ -70,11 +65,23 @@ fn gradients<B: CpuKernels>(
     spec: GruSpec,
     wanted: Wanted,
 ) -> GruGradients<B> {
-    match kernel_dtype(&inputs) {
-        Some(DType::F32) => backward::<B, f32>(inputs, states, gates, d_states, &spec, wanted),
-        Some(DType::F64) => backward::<B, f64>(inputs, states, gates, d_states, &spec, wanted),
-        _ => composed::gradients(inputs, states, gates, d_states, &spec, wanted),
+    match inputs.x.dtype() {
+        DType::F64 => backward::<B, f64>(inputs, states, gates, d_states, &spec, wanted),
+        dtype => {
+            let f32 = |tensor| cast::<B>(tensor, DType::F32);
+            let (inputs, gates) = (inputs.map(f32), gates.map(f32));
+            backward::<B, f32>(inputs, f32(states), gates, f32(d_states), &spec, wanted)
+                .map(|tensor| cast::<B>(tensor, dtype))
+        }
     }
+}
+
+/// The tensor in a dtype; itself where it has that already.
+fn cast<B: Backend>(tensor: FloatTensor<B>, dtype: DType) -> FloatTensor<B> {
+    if tensor.dtype() == dtype {
+        return tensor;
+    }
+    B::float_cast(tensor, dtype.into())
 }
 
 struct Forward<B: Backend> {
@@ -131,35 +138,23 @@ fn backward<B: CpuBackend<E>, E: Element>(
     let mut w_hh = buffer(wanted.w_hh, h * 3 * h);
     let mut b_ih = buffer(wanted.b_ih, 3 * h);
     let mut b_hh = buffer(wanted.b_hh, 3 * h);
-    let mut run = |gates: &mut [E]| {
-        let to = Gradients {
+    let gates = gates.into_option().map(B::dense);
+    gru_cpu::backward(
+        &call.dims,
+        spec,
+        &call.inputs(),
+        states.as_ref(),
+        gates.as_ref().map(AsRef::as_ref),
+        d_states.as_ref(),
+        Gradients {
             x: x.as_deref_mut(),
             h0: h0.as_deref_mut(),
             w_ih: w_ih.as_deref_mut(),
             w_hh: w_hh.as_deref_mut(),
             b_ih: b_ih.as_deref_mut(),
             b_hh: b_hh.as_deref_mut(),
-        };
-        let (states, d_states) = (states.as_ref(), d_states.as_ref());
-        gru_cpu::backward(
-            &call.dims,
-            spec,
-            &call.inputs(),
-            states,
-            gates,
-            d_states,
-            to,
-        );
-    };
-    match gates.into_option() {
-        Some(gates) => B::consume(gates, run),
-        None => run(&mut gru_cpu::recompute(
-            &call.dims,
-            spec,
-            &call.inputs(),
-            states.as_ref(),
-        )),
-    }
+        },
+    );
     let out = |data: Option<Vec<E>>, shape: &[usize]| {
         OptionalTensor::from(data.map(|data| B::tensor(data, Shape::from(shape.to_vec()))))
     };
@@ -186,6 +181,7 @@ struct Call<B: CpuBackend<E>, E: Element> {
     b_hh: Option<B::Dense>,
     mask: Option<B::Dense>,
     valid: Option<B::Dense>,
+    take: Option<B::Dense>,
 }
 
 impl<B: CpuBackend<E>, E: Element> Call<B, E> {
@@ -210,6 +206,12 @@ impl<B: CpuBackend<E>, E: Element> Call<B, E> {
             b_hh: dense(inputs.b_hh),
             mask: dense(inputs.mask),
             valid: dense(inputs.valid),
+            // One share for all units of a row is written out.
+            take: dense(
+                inputs
+                    .take
+                    .map(|take| B::float_expand(take, Shape::new([first, second, h]))),
+            ),
         }
     }
 
@@ -223,6 +225,7 @@ impl<B: CpuBackend<E>, E: Element> Call<B, E> {
             b_hh: self.b_hh.as_ref().map(AsRef::as_ref),
             mask: self.mask.as_ref().map(AsRef::as_ref),
             valid: self.valid.as_ref().map(AsRef::as_ref),
+            take: self.take.as_ref().map(AsRef::as_ref),
         }
     }
 

@@ -42,15 +42,6 @@ macro_rules! cpu_backend {
                 }
             }
 
-            fn consume<R>(tensor: NdArrayTensor, f: impl FnOnce(&mut [$element]) -> R) -> R {
-                let mut dense = <Self as CpuBackend<$element>>::dense(tensor);
-                // A shared array is copied by this borrow, an unshared one is not.
-                f(dense
-                    .0
-                    .as_slice_mut()
-                    .expect("a dense array is in standard order"))
-            }
-
             fn tensor(data: Vec<$element>, shape: Shape) -> NdArrayTensor {
                 let array = ArrayD::from_shape_vec(IxDyn(&shape), data);
                 array.expect("the data fits its shape").into_shared().into()

@@ -1,9 +1,17 @@
-//! The backward walk.
+//! The backward pass: a walk back through time in rounds of some steps, each followed by the
+//! products over its rows while they are in the cache.
 
+mod products;
+mod replay;
 mod step;
 
-use self::step::Step;
+use self::{
+    products::{Outer, Packed, Sides},
+    replay::Replay,
+    step::Step,
+};
 use super::{
+    blocks::Blocks,
     buffer::Buffer,
     gate::{Gate, gates},
     is_common,
@@ -15,39 +23,33 @@ use super::{
     tile::tile_rows,
 };
 use crate::{
+    backward::Gradients,
     dims::{Dims, Inputs, Place, Walk},
-    product::Element,
+    element::Element,
     spec::{GruSpec, Reset},
 };
 use pulp::{Arch, Simd, WithSimd};
 use std::ops::Range;
 
-/// What the walk leaves beside the gradients of the pre-activations.
-pub struct Sums<E> {
-    /// Gradient of the initial state `[N,H]`.
-    pub(crate) dh: Vec<E>,
-    /// Reset before the product, if asked for: `r ⊙ g` of every row, the left side of `dw_hn`.
-    pub(crate) rg: Vec<E>,
-    /// Sums over rows and steps of `dr̄ | dz̄ | dn̄ | dn̄ ⊙ r` (the last reset-after only).
-    pub(crate) bias: Vec<E>,
-}
-
-/// Walks back through time: turns the gates in `saved` into the gradients of the pre-activations,
-/// in place: `dr̄ | dz̄ | dn̄`, and `dn̄ ⊙ r` behind them where the reset gate acts after the product.
-pub(crate) fn walk_back<E: Element>(
+/// Writes the gradients; without `saved`, the gates are made anew from the states.
+pub(crate) fn back<E: Element>(
     dims: &Dims,
     spec: &GruSpec,
     inputs: &Inputs<'_, E>,
     states: &[E],
-    saved: &mut [E],
+    saved: Option<&[E]>,
     d_states: &[E],
-    wants_rg: bool,
-) -> Sums<E> {
-    let width = spec.saved_per_unit() * dims.h;
-    let mut sums = Sums {
-        dh: vec![E::zero(); dims.n * dims.h],
-        rg: vec![E::zero(); if wants_rg { dims.rows() * dims.h } else { 0 }],
-        bias: vec![E::zero(); width],
+    to: Gradients<'_, E>,
+) {
+    let h = dims.h;
+    let mut bias = vec![E::zero(); spec.saved_per_unit() * h];
+    let mut own_dh = vec![E::zero(); if to.h0.is_some() { 0 } else { dims.n * h }];
+    let dh = match to.h0 {
+        Some(dh) => {
+            dh.fill(E::zero());
+            dh
+        }
+        None => &mut own_dh,
     };
     let arch = arch();
     let call = Call {
@@ -55,17 +57,25 @@ pub(crate) fn walk_back<E: Element>(
         spec,
         inputs,
         states,
-        saved: Rows::new(saved, width),
+        saved,
         d_states,
-        dh: Rows::new(&mut sums.dh, dims.h),
-        rg: wants_rg.then(|| Rows::new(&mut sums.rg, dims.h)),
+        dh: Rows::new(dh, h),
+        dx: to.x.map(|dx| Rows::new(dx, inputs.features(dims))),
+        dw_ih: to.w_ih.map(|dw| Rows::new(dw, 3 * h)),
+        dw_hh: to.w_hh.map(|dw| Rows::new(dw, 3 * h)),
+        bias: (to.b_ih.is_some() || to.b_hh.is_some()).then(|| Rows::new(&mut bias, h)),
         place: dims.place(spec.layout),
         time: Walk::new(dims, spec),
         arch,
     };
-    let bias = &mut sums.bias;
-    arch.dispatch(Split { call, bias });
-    sums
+    arch.dispatch(call);
+    if let Some(db_ih) = to.b_ih {
+        db_ih.copy_from_slice(&bias[..3 * h]);
+    }
+    if let Some(db_hh) = to.b_hh {
+        db_hh[..2 * h].copy_from_slice(&bias[..2 * h]);
+        db_hh[2 * h..].copy_from_slice(&bias[bias.len() - h..]);
+    }
 }
 
 struct Call<'a, E> {
@@ -73,10 +83,15 @@ struct Call<'a, E> {
     spec: &'a GruSpec,
     inputs: &'a Inputs<'a, E>,
     states: &'a [E],
-    saved: Rows<'a, E>,
+    saved: Option<&'a [E]>,
     d_states: &'a [E],
+    /// The gradient of the state, `[N,H]`: of the state before the step last walked.
     dh: Rows<'a, E>,
-    rg: Option<Rows<'a, E>>,
+    dx: Option<Rows<'a, E>>,
+    dw_ih: Option<Rows<'a, E>>,
+    dw_hh: Option<Rows<'a, E>>,
+    /// For each gate of `d` the sum over rows and steps.
+    bias: Option<Rows<'a, E>>,
     place: Place,
     time: Walk,
     arch: Arch,
@@ -86,99 +101,111 @@ struct Call<'a, E> {
 /// many sums as there are registers for. With two, 16 sums, a step took 15 to 30% longer.
 const VECTORS: usize = 3;
 
-/// Steps of a round: so often a thread that came late can join.
-const STEPS: usize = 16;
-
 /// The transposed weights.
 struct Weights<'a, E> {
     /// Reset after the product: of all gates. Before it: of r and z.
     gates: Panels<'a, E>,
     /// Reset before the product: of n.
     candidate: Option<Panels<'a, E>>,
+    /// Of the input product, if the gradient of the input is wanted.
+    input: Option<Panels<'a, E>>,
 }
 
-struct Split<'a, 'b, E> {
-    call: Call<'a, E>,
-    bias: &'b mut [E],
+/// The gates of `d`, the gradients of the pre-activations: `dr̄`, `dz̄`, `dn̄`, and, where the reset
+/// gate acts after the product, `dn̄ ⊙ r`.
+mod gate_of_d {
+    pub(super) const R: usize = 0;
+    pub(super) const Z: usize = 1;
+    pub(super) const N: usize = 2;
+    pub(super) const N_TIMES_R: usize = 3;
 }
 
-impl<E: Element> WithSimd for Split<'_, '_, E> {
+impl<E: Element> WithSimd for Call<'_, E> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { call, bias } = self;
-        let gates = gates::<E, S>(simd, call.spec);
-        let Dims { n, t, h, .. } = *call.dims;
+        let gates = gates::<E, S>(simd, self.spec);
+        let Dims { n, t, i, h } = *self.dims;
         let (lanes, tile) = (E::lanes::<S>(), tile_rows::<S>());
-        let (after, w_hh) = (call.spec.reset == Reset::AfterMatmul, call.inputs.w_hh);
-        let shape = |gates: usize| Shape::units(gates * h, h, lanes, VECTORS, 0);
+        let (after, w_hh) = (self.spec.reset == Reset::AfterMatmul, self.inputs.w_hh);
+        let shape = |k: usize, columns: usize| Shape::units(k, columns, lanes, VECTORS, 0);
+        let transposed = |w, first, shape| Panels::transposed(w, 3 * h, first, shape);
         let weights = Weights {
-            gates: Panels::transposed(w_hh, 3 * h, 0, shape(if after { 3 } else { 2 })),
-            candidate: (!after).then(|| Panels::transposed(w_hh, 3 * h, 2 * h, shape(1))),
+            gates: transposed(w_hh, 0, shape(if after { 3 } else { 2 } * h, h)),
+            candidate: (!after).then(|| transposed(w_hh, 2 * h, shape(h, h))),
+            input: match (&self.dx, self.inputs.w_ih) {
+                (Some(_), Some(w_ih)) => Some(transposed(w_ih, 0, shape(3 * h, i))),
+                _ => None,
+            },
         };
-        let plan = Plan::new(call.dims, weights.gates.count(), tile, size_of::<E>());
-        debug_assert_eq!(plan.groups.iter().map(Range::len).sum::<usize>(), n);
-        // For each group the sums of a round, and of all.
-        let mut sums = vec![E::zero(); plan.groups.len() * 2 * bias.len()];
-        let group = |(rows, sums): (Range<usize>, &mut [E])| {
-            let mut ds = Buffer::new(if after { 0 } else { rows.len() * h });
-            let group = Group {
-                call: &call,
-                weights: &weights,
-                gates: &gates,
-                tiles: tiles(rows.len(), tile),
-                rows,
-                ds: Rows::new(ds.as_mut(), h),
-                sums: Rows::new(sums, sums.len() / 2),
-            };
-            together(plan.members, t.div_ceil(STEPS), &group);
+        let plan = Plan::new(self.dims, weights.gates.count(), tile, size_of::<E>());
+        let steps = Plan::steps_back(self.dims, size_of::<E>());
+        let rows = steps * n;
+        let width = self.spec.saved_per_unit() * h;
+        // Sizes that are not wanted are empty.
+        let buffer = |wanted: bool, size: usize| Buffer::new(if wanted { size } else { 0 });
+        let left =
+            |wanted: bool, columns: usize| buffer(wanted, columns.div_ceil(tile) * rows * tile);
+        let mut d = Buffer::new(Blocks::<E>::size(self.spec.saved_per_unit(), h, rows));
+        let mut ds = buffer(!after, n * h);
+        let again = self.saved.is_none();
+        let mut replayed = buffer(again, rows * width);
+        let mut again_g = buffer(again && self.inputs.mask.is_some(), rows * h);
+        let mut again_rg = buffer(again && !after, rows * h);
+        let zeros = vec![E::zero(); if again { h } else { 0 }];
+        let mut x = left(self.dw_ih.is_some(), i);
+        let mut g = left(self.dw_hh.is_some(), h);
+        let mut rg = left(self.dw_hh.is_some() && !after, h);
+        let work = Work {
+            call: &self,
+            weights: &weights,
+            gates: &gates,
+            plan: &plan,
+            steps,
+            d: Blocks::new(d.as_mut(), h, rows),
+            ds: Rows::new(ds.as_mut(), h),
+            replay: again.then(|| Replay {
+                weights: super::weights::Weights::new::<S>(self.dims, self.spec, self.inputs),
+                made: Rows::new(replayed.as_mut(), width),
+                g: Rows::new(again_g.as_mut(), h),
+                rg: Rows::new(again_rg.as_mut(), h),
+                zeros: &zeros,
+            }),
+            sides: Sides {
+                x: Packed::new::<S>(x.as_mut(), rows),
+                g: Packed::new::<S>(g.as_mut(), rows),
+                rg: Packed::new::<S>(rg.as_mut(), rows),
+            },
         };
-        let mut groups = plan
-            .groups
-            .iter()
-            .cloned()
-            .zip(sums.chunks_exact_mut(2 * bias.len()));
-        let first = groups.next();
-        if plan.groups.len() <= 1 {
-            first.into_iter().for_each(group);
-        } else {
-            rayon::in_place_scope(|scope| {
-                let group = &group;
-                groups.for_each(|rows| scope.spawn(move |_| group(rows)));
-                first.into_iter().for_each(group);
-            });
-        }
-        let width = bias.len();
-        for sums in sums.chunks_exact(2 * width) {
-            for (to, &sum) in bias.iter_mut().zip(&sums[width..]) {
-                *to = *to + sum;
-            }
-        }
+        together(plan.threads(), t.div_ceil(steps), &work);
     }
 }
 
-/// The rows that some threads walk together.
-struct Group<'a, E> {
+/// What all threads of a call share.
+struct Work<'a, E> {
     call: &'a Call<'a, E>,
     weights: &'a Weights<'a, E>,
     gates: &'a [Gate<E>; 3],
-    rows: Range<usize>,
-    /// First row, counted from the group's, and number of rows.
-    tiles: Vec<(usize, usize)>,
+    plan: &'a Plan,
+    /// Steps of a round.
+    steps: usize,
+    /// The gradients of the pre-activations of a round: for each step, every row of the batch.
+    d: Blocks<'a, E>,
     /// Reset before the product: `ds ⊙ r`.
     ds: Rows<'a, E>,
-    /// Bias sums: of the steps since they were last added up, and of all before. Two levels, so
-    /// that the rounding error does not grow with every row.
-    sums: Rows<'a, E>,
+    /// Where no gates were kept, those of a round.
+    replay: Option<Replay<'a, E>>,
+    /// Left sides of the products over rows.
+    sides: Sides<'a, E>,
 }
 
-impl<E: Element> Rounds for Group<'_, E> {
+impl<E: Element> Rounds for Work<'_, E> {
     // Out of line, or the code of every instruction set would hold that of all others.
     #[inline(never)]
     fn round(&self, round: usize, member: &mut Member<'_>) {
         self.call.arch.dispatch(Round {
-            group: self,
+            work: self,
             round,
             member,
         });
@@ -187,7 +214,7 @@ impl<E: Element> Rounds for Group<'_, E> {
 
 /// One thread's share of a round.
 struct Round<'a, 'b, 'c, E> {
-    group: &'a Group<'b, E>,
+    work: &'a Work<'b, E>,
     round: usize,
     member: &'a mut Member<'c>,
 }
@@ -197,8 +224,8 @@ impl<E: Element> WithSimd for Round<'_, '_, '_, E> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let call = self.group.call;
-        match (is_common(call.spec), call.spec.reset) {
+        let call = self.work.call;
+        match (is_common(call.spec, call.inputs), call.spec.reset) {
             (true, Reset::AfterMatmul) => self.run::<S, true, true>(simd),
             (false, Reset::AfterMatmul) => self.run::<S, false, true>(simd),
             (true, Reset::BeforeMatmul) => self.run::<S, true, false>(simd),
@@ -211,30 +238,61 @@ impl<E: Element> Round<'_, '_, '_, E> {
     #[inline(always)]
     fn run<S: Simd, const COMMON: bool, const AFTER: bool>(self, simd: S) {
         let Self {
-            group,
+            work,
             round,
             member,
         } = self;
-        let (t, h) = (group.call.dims.t, group.call.dims.h);
-        let width = VECTORS * E::lanes::<S>();
-        let panels = member.share(group.weights.gates.count());
-        let units = (panels.start * width).min(h)..(panels.end * width).min(h);
-        let step = Step::<E, COMMON, AFTER> { group };
-        for s in (t.saturating_sub((round + 1) * STEPS)..t - round * STEPS).rev() {
-            for row in 0..group.rows.len() {
-                step.through_gates(simd, row, s, &units);
-            }
+        let Dims { n, t, .. } = *work.call.dims;
+        let steps = t.saturating_sub((round + 1) * work.steps)..t - round * work.steps;
+        let rows = 0..steps.len() * n;
+        if work.replay.is_some() {
+            work.replay::<S, COMMON, AFTER>(simd, steps.start, member.share(rows.len()));
             member.meet();
+        }
+        work.walk::<S, COMMON, AFTER>(simd, steps.clone(), member);
+        work.pack(simd, steps.clone(), member.share(rows.len()));
+        member.meet();
+        for product in work.outer::<AFTER>().into_iter().flatten() {
+            work.add_product(simd, &product, rows.len(), round == 0, member);
+        }
+        work.input_gradients(simd, steps.start, member.share(rows.len()));
+        work.add_bias(simd, rows.len(), member);
+    }
+}
+
+impl<E: Element> Work<'_, E> {
+    /// From the upstream gradients of some steps to those of their pre-activations.
+    #[inline(always)]
+    fn walk<S: Simd, const COMMON: bool, const AFTER: bool>(
+        &self,
+        simd: S,
+        steps: Range<usize>,
+        member: &mut Member<'_>,
+    ) {
+        let (h, full) = (self.call.dims.h, tile_rows::<S>());
+        let seat = self.plan.seat(member.index, member.team);
+        let panels = seat.share(self.weights.gates.count());
+        let width = VECTORS * E::lanes::<S>();
+        let units = (panels.start * width).min(h)..(panels.end * width).min(h);
+        let step = Step::<E, COMMON, AFTER> {
+            work: self,
+            first: steps.start,
+        };
+        for s in steps.rev() {
+            for n in seat.rows.clone() {
+                step.through_gates(simd, n, s, &units);
+            }
+            member.meet_some(&seat.peers);
             if !AFTER {
                 for panel in panels.clone() {
-                    for &(row, size) in &group.tiles {
+                    for (row, size) in tiles(seat.rows.clone(), full) {
                         step.through_candidate(simd, (row, size), panel, s);
                     }
                 }
-                for row in 0..group.rows.len() {
-                    step.through_reset(simd, row, s, &units);
+                for n in seat.rows.clone() {
+                    step.through_reset(simd, n, s, &units);
                 }
-                member.meet();
+                member.meet_some(&seat.peers);
             }
             for panel in panels.clone() {
                 let next = if panel + 1 < panels.end {
@@ -242,34 +300,41 @@ impl<E: Element> Round<'_, '_, '_, E> {
                 } else {
                     panels.start
                 };
-                let next = group.weights.gates.panel(next);
-                for (tile, &(row, size)) in group.tiles.iter().enumerate() {
-                    let part = (tile, group.tiles.len());
-                    step.through_product(simd, (row, size), panel, s, (next, part));
+                let next = self.weights.gates.panel(next);
+                let tiles = tiles(seat.rows.clone(), full);
+                let count = tiles.len();
+                for (tile, (row, size)) in tiles.enumerate() {
+                    step.through_product(simd, (row, size), panel, s, (next, (tile, count)));
                 }
             }
         }
-        group.add_up(units);
     }
-}
 
-impl<E: Element> Group<'_, E> {
-    /// Adds the bias sums of a round, of some units, to those of all rounds.
-    fn add_up(&self, units: Range<usize>) {
-        let h = self.call.dims.h;
-        for gate in 0..self.sums.width() / h {
-            let units = gate * h + units.start..gate * h + units.end;
-            // SAFETY: these units are this thread's own until the threads meet.
-            let (new, all) = unsafe {
-                (
-                    self.sums.cells_mut(0, units.clone()),
-                    self.sums.cells_mut(1, units),
-                )
-            };
-            for (new, all) in new.iter_mut().zip(all) {
-                *all = *all + *new;
-                *new = E::zero();
-            }
+    /// The products over rows: `dw_ih = xᵀ·dp`, `dw_hh = gᵀ·dq`.
+    #[inline(always)]
+    fn outer<const AFTER: bool>(&self) -> [Option<Outer<'_, E>>; 3] {
+        use gate_of_d::{N, N_TIMES_R, R, Z};
+        let Dims { i, h, .. } = *self.call.dims;
+        let Sides { x, g, rg } = self.sides;
+        let input = self.call.dw_ih.map(|to| Outer {
+            left: x,
+            columns: i,
+            gates: &[R, Z, N],
+            first: 0,
+            to,
+        });
+        let state = |left, gates, first| {
+            self.call.dw_hh.map(|to| Outer {
+                left,
+                columns: h,
+                gates,
+                first,
+                to,
+            })
+        };
+        match AFTER {
+            true => [input, state(g, &[R, Z, N_TIMES_R], 0), None],
+            false => [input, state(g, &[R, Z], 0), state(rg, &[N], 2)],
         }
     }
 }

@@ -1,192 +1,97 @@
-//! The gates made anew from the states: what the lean mode does instead of keeping them. All states
-//! are known, so no step waits for another, and rows of any steps share a tile.
+//! The gates of a round made anew from the states: what the lean mode does instead of keeping them.
+//! All states are known, so no step waits for another, and rows of any steps share a tile.
 
-use super::{
-    buffer::Buffer,
-    gate::{Apply, Gate, gates},
-    is_common,
-    isa::arch,
-    math::{sigmoid, sigmoid_and_tanh, tanh},
-    panels::{Panel, Panels},
-    plan::tiles,
-    rows::Rows,
-    tile::{self, Ahead, Left, Sums, accumulate, load, store, tile_rows},
-    weights::{CANDIDATE_VECTORS, Weights},
-};
+use super::Work;
 use crate::{
-    dims::{Dims, Inputs},
-    product::Element,
-    settings,
-    spec::{Direction, GruSpec, Layout, Reset},
+    dims::Dims,
+    element::Element,
+    kernel::{
+        gate::Apply,
+        math::{sigmoid, sigmoid_and_tanh, tanh},
+        panels::{Panel, Panels},
+        plan::tiles,
+        rows::Rows,
+        tile::{self, Ahead, Left, Sums, accumulate, load, store, tile_rows},
+        weights::{CANDIDATE_VECTORS, Weights},
+    },
 };
-use pulp::{Arch, Simd, WithSimd};
-use std::{ops::Range, sync::atomic::AtomicUsize};
+use pulp::Simd;
+use std::ops::Range;
 
-/// Rows that go through all panels together: enough to reuse each panel, few enough for what they
-/// read to stay in the cache.
-const ROWS: usize = 64;
-
-/// Writes the gates to `saved`.
-pub(crate) fn replay<E: Element>(
-    dims: &Dims,
-    spec: &GruSpec,
-    inputs: &Inputs<'_, E>,
-    states: &[E],
-    saved: &mut [E],
-) {
-    let arch = arch();
-    arch.dispatch(Call {
-        dims,
-        spec,
-        inputs,
-        states,
-        saved: Rows::new(saved, spec.saved_per_unit() * dims.h),
-        arch,
-    });
-}
-
-struct Call<'a, E> {
-    dims: &'a Dims,
-    spec: &'a GruSpec,
-    inputs: &'a Inputs<'a, E>,
-    states: &'a [E],
-    saved: Rows<'a, E>,
-    arch: Arch,
-}
-
-impl<E: Element> WithSimd for Call<'_, E> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let rows = self.dims.rows();
-        let weights = Weights::new::<S>(self.dims, self.spec, self.inputs);
-        let gates = gates::<E, S>(simd, self.spec);
-        let zeros = vec![E::zero(); self.dims.h];
-        let next = AtomicUsize::new(0);
-        let share = Share {
-            call: &self,
-            weights: &weights,
-            gates: &gates,
-            zeros: &zeros,
-            next: &next,
-        };
-        let threads = settings::threads().min(rows.div_ceil(ROWS));
-        if threads == 1 {
-            return share.start();
-        }
-        rayon::in_place_scope(|scope| {
-            for _ in 1..threads {
-                scope.spawn(|_| share.start());
-            }
-            share.start();
-        });
-    }
-}
-
-/// What one thread does: blocks of rows, as long as there are any.
-struct Share<'a, 'b, E> {
-    call: &'a Call<'b, E>,
-    weights: &'a Weights<'b, E>,
-    gates: &'a [Gate<E>; 3],
-    zeros: &'a [E],
-    /// First row that nobody has taken.
-    next: &'a AtomicUsize,
-}
-
-impl<E> Clone for Share<'_, '_, E> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<E> Copy for Share<'_, '_, E> {}
-
-impl<E: Element> WithSimd for Share<'_, '_, E> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        match (is_common(self.call.spec), self.call.spec.reset) {
-            (true, Reset::AfterMatmul) => self.run::<S, true, true>(simd),
-            (false, Reset::AfterMatmul) => self.run::<S, false, true>(simd),
-            (true, Reset::BeforeMatmul) => self.run::<S, true, false>(simd),
-            (false, Reset::BeforeMatmul) => self.run::<S, false, false>(simd),
-        }
-    }
-}
-
-impl<E: Element> Share<'_, '_, E> {
-    /// Out of line, or the code of every instruction set would hold that of all others.
-    #[inline(never)]
-    fn start(self) {
-        self.call.arch.dispatch(self);
-    }
-
-    #[inline(always)]
-    fn run<S: Simd, const COMMON: bool, const AFTER: bool>(self, simd: S) {
-        use std::sync::atomic::Ordering::Relaxed;
-        let (rows, h) = (self.call.dims.rows(), self.call.dims.h);
-        let mut g = Buffer::new(if self.call.inputs.mask.is_some() {
-            ROWS * h
-        } else {
-            0
-        });
-        let mut rg = Buffer::new(if AFTER { 0 } else { ROWS * h });
-        let block = Block::<E, COMMON, AFTER> {
-            share: &self,
-            g: Rows::new(g.as_mut(), h),
-            rg: Rows::new(rg.as_mut(), h),
-        };
-        loop {
-            let first = self.next.fetch_add(ROWS, Relaxed);
-            if first >= rows {
-                return;
-            }
-            block.run::<S>(simd, first..(first + ROWS).min(rows));
-        }
-    }
-}
-
-/// One block of rows.
-struct Block<'a, 'b, 'c, E, const COMMON: bool, const AFTER: bool> {
-    share: &'a Share<'b, 'c, E>,
+/// What making the gates anew needs beside the inputs.
+pub(super) struct Replay<'a, E> {
+    pub(super) weights: Weights<'a, E>,
+    /// The gates, for each row of a round.
+    pub(super) made: Rows<'a, E>,
     /// With a mask: `m ⊙ h₋₁`.
-    g: Rows<'a, E>,
+    pub(super) g: Rows<'a, E>,
     /// Reset before the product: `r ⊙ g`.
-    rg: Rows<'a, E>,
+    pub(super) rg: Rows<'a, E>,
+    /// As many as there are units.
+    pub(super) zeros: &'a [E],
 }
 
-impl<E: Element, const COMMON: bool, const AFTER: bool> Block<'_, '_, '_, E, COMMON, AFTER> {
+impl<E: Element> Work<'_, E> {
+    /// Makes the gates of some rows of a round that begins with step `first`.
+    #[inline(always)]
+    pub(super) fn replay<S: Simd, const COMMON: bool, const AFTER: bool>(
+        &self,
+        simd: S,
+        first: usize,
+        rows: Range<usize>,
+    ) {
+        if let Some(replay) = &self.replay {
+            let work = self;
+            Block::<E, COMMON, AFTER> {
+                work,
+                replay,
+                first,
+            }
+            .run(simd, rows);
+        }
+    }
+}
+
+/// Some rows of a round.
+struct Block<'a, 'b, E, const COMMON: bool, const AFTER: bool> {
+    work: &'a Work<'b, E>,
+    replay: &'a Replay<'b, E>,
+    /// First step of the round.
+    first: usize,
+}
+
+impl<E: Element, const COMMON: bool, const AFTER: bool> Block<'_, '_, E, COMMON, AFTER> {
     #[inline(always)]
     fn run<S: Simd>(&self, simd: S, rows: Range<usize>) {
-        let Share { call, weights, .. } = *self.share;
+        let (call, weights) = (self.work.call, &self.replay.weights);
         let h = call.dims.h;
         if let Some(mask) = call.inputs.mask {
-            for (at, row) in rows.clone().enumerate() {
-                let (n, previous) = self.previous(row);
-                // SAFETY: the block's own scratch.
-                let g = unsafe { self.g.cells_mut(at, 0..h) };
-                for ((g, &state), &m) in g.iter_mut().zip(previous).zip(&mask[n * h..]) {
+            for row in rows.clone() {
+                let n = self.step(row).0;
+                // SAFETY: these rows are this thread's own.
+                let g = unsafe { self.replay.g.cells_mut(row, 0..h) };
+                let sources = self.previous(row).iter().zip(&mask[n * h..]);
+                for (g, (&state, &m)) in g.iter_mut().zip(sources) {
                     *g = state * m;
                 }
             }
         }
-        let tiles = tiles(rows.len(), tile_rows::<S>());
+        let tiles = tiles(rows.clone(), tile_rows::<S>());
         for panel in 0..weights.state.count() {
-            for &(row, size) in &tiles {
-                self.gates(simd, rows.start, (row, size), panel);
+            for (row, size) in tiles.clone() {
+                self.gates(simd, (row, size), panel);
             }
         }
         if !COMMON {
             self.apply(simd, 0, &rows);
             self.apply(simd, 1, &rows);
-            for (at, row) in rows.clone().enumerate() {
-                self.combine(simd, at, row);
+            for row in rows.clone() {
+                self.combine(simd, row);
             }
         }
         for panel in 0..weights.candidate.as_ref().map_or(0, Panels::count) {
-            for &(row, size) in &tiles {
-                self.candidate(simd, rows.start, (row, size), panel);
+            for (row, size) in tiles.clone() {
+                self.candidate(simd, (row, size), panel);
             }
         }
         if !(COMMON || AFTER) {
@@ -197,10 +102,10 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Block<'_, '_, '_, E, COM
     /// Applies a gate to all units of some rows, in place.
     #[inline(always)]
     fn apply<S: Simd>(&self, simd: S, gate: usize, rows: &Range<usize>) {
-        let h = self.share.call.dims.h;
+        let h = self.work.call.dims.h;
         simd.vectorize(Apply {
-            gate: &self.share.gates[gate],
-            rows: self.share.call.saved,
+            gate: &self.work.gates[gate],
+            rows: self.replay.made,
             range: rows.clone(),
             columns: gate * h..(gate + 1) * h,
         });
@@ -208,17 +113,17 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Block<'_, '_, '_, E, COM
 
     /// From r, q_n and p_n of a row to the candidate's pre-activation, or from r to `r ⊙ g`.
     #[inline(always)]
-    fn combine<S: Simd>(&self, simd: S, at: usize, row: usize) {
-        let h = self.share.call.dims.h;
+    fn combine<S: Simd>(&self, simd: S, row: usize) {
+        let h = self.work.call.dims.h;
         for start in (0..h).step_by(E::lanes::<S>()) {
             let units = start..(start + E::lanes::<S>()).min(h);
-            let r = load::<E, S>(simd, self.saved(row, 0, &units));
+            let r = load::<E, S>(simd, self.made(row, 0, &units));
             if AFTER {
-                let p_n = load::<E, S>(simd, self.saved(row, 2, &units));
-                let q = load::<E, S>(simd, self.saved(row, 3, &units));
-                store(simd, self.saved(row, 2, &units), E::vfma(simd, r, q, p_n));
+                let p_n = load::<E, S>(simd, self.made(row, 2, &units));
+                let q = load::<E, S>(simd, self.made(row, 3, &units));
+                store(simd, self.made(row, 2, &units), E::vfma(simd, r, q, p_n));
             } else {
-                self.reset(simd, r, at, row, &units);
+                self.reset(simd, r, row, &units);
             }
         }
         if AFTER {
@@ -226,55 +131,49 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Block<'_, '_, '_, E, COM
         }
     }
 
-    /// Which row of the batch stands at a row of memory, and its state before that step.
+    /// The row of the batch, and the step, of a row of the round.
     #[inline(always)]
-    fn previous(&self, row: usize) -> (usize, &[E]) {
-        let call = self.share.call;
-        let Dims { n, t, h, .. } = *call.dims;
-        let (k, time, step) = match call.spec.layout {
-            Layout::BatchMajor => (row / t, row % t, 1),
-            Layout::TimeMajor => (row % n, row / n, n),
-        };
-        let (is_first, before) = match call.spec.direction {
-            Direction::Forward => (time == 0, row.wrapping_sub(step)),
-            Direction::Reverse => (time + 1 == t, row + step),
-        };
-        let state = match (is_first, call.inputs.h0) {
-            (false, _) => &call.states[before * h..][..h],
-            (true, Some(h0)) => &h0[k * h..][..h],
-            (true, None) => self.share.zeros,
-        };
-        (k, state)
+    fn step(&self, row: usize) -> (usize, usize) {
+        let n = self.work.call.dims.n;
+        (row % n, self.first + row / n)
     }
 
-    /// The left side of the recurrent product, for row `at` of the block.
+    /// The state before a row.
     #[inline(always)]
-    fn source(&self, at: usize, row: usize) -> *const E {
-        match self.share.call.inputs.mask {
-            Some(_) => self.g.at(at),
-            None => self.previous(row).1.as_ptr(),
+    fn previous(&self, row: usize) -> &[E] {
+        let (n, s) = self.step(row);
+        match self.work.previous(n, s) {
+            [] => self.replay.zeros,
+            state => state,
         }
     }
 
-    /// Some units of a saved gate.
+    /// The left side of the recurrent product.
+    #[inline(always)]
+    fn source(&self, row: usize) -> *const E {
+        match self.work.call.inputs.mask {
+            Some(_) => self.replay.g.at(row),
+            None => self.previous(row).as_ptr(),
+        }
+    }
+
+    /// Some units of a gate.
     #[inline(always)]
     #[allow(clippy::mut_from_ref)] // `Rows` is what this borrows from, not `self`.
-    fn saved(&self, row: usize, gate: usize, units: &Range<usize>) -> &mut [E] {
-        let at = gate * self.share.call.dims.h;
-        // SAFETY: this row is in this thread's block, and no caller holds two slices of the same
-        // cells.
+    fn made(&self, row: usize, gate: usize, units: &Range<usize>) -> &mut [E] {
+        let at = gate * self.work.call.dims.h;
+        // SAFETY: this row is this thread's own, and no caller holds two slices of the same cells.
         unsafe {
-            self.share
-                .call
-                .saved
+            self.replay
+                .made
                 .cells_mut(row, at + units.start..at + units.end)
         }
     }
 
     /// One tile of a panel: all gates, or r, z, the input product of n, and `r ⊙ g`.
     #[inline(always)]
-    fn gates<S: Simd>(&self, simd: S, first: usize, (at, size): (usize, usize), panel: usize) {
-        let Share { call, weights, .. } = *self.share;
+    fn gates<S: Simd>(&self, simd: S, (first, size): (usize, usize), panel: usize) {
+        let (call, weights) = (self.work.call, &self.replay.weights);
         let Dims { i, h, .. } = *call.dims;
         let lanes = E::lanes::<S>();
         let units = panel * lanes..((panel + 1) * lanes).min(h);
@@ -283,15 +182,15 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Block<'_, '_, '_, E, COM
         let mut x: [&[E]; tile::ROWS] = [&[]; tile::ROWS];
         let mut g = [std::ptr::null(); tile::ROWS];
         for (m, (x, g)) in x.iter_mut().zip(&mut g).enumerate().take(size) {
-            let row = first + at + m;
-            *x = &call.inputs.x[row * features..][..features];
-            *g = self.source(at + m, row);
+            let (n, s) = self.step(first + m);
+            *x = &call.inputs.x[self.work.place(n, s) * features..][..features];
+            *g = self.source(first + m);
         }
         let mut sums = Sums::<E, S, 3>::new(size, [b_r, b_z, b_n]);
         match &weights.input {
             // SAFETY: each row has I elements, and so many rows has the panel.
             Some(w_ih) => unsafe {
-                let (x, panel) = (x.map(<[E]>::as_ptr), w_ih.panel(panel));
+                let (x, panel) = (Left::dense(x.map(<[E]>::as_ptr)), w_ih.panel(panel));
                 accumulate(simd, &mut sums, 3, &x, i, panel, Ahead::NOTHING);
             },
             None => {
@@ -307,40 +206,40 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Block<'_, '_, '_, E, COM
         if AFTER {
             // The candidate's two products stay apart.
             for (m, sums) in sums.iter_mut().enumerate() {
-                store(simd, self.saved(first + at + m, 2, &units), sums[2]);
+                store(simd, self.made(first + m, 2, &units), sums[2]);
                 sums[2] = b_hn;
             }
-            self.product(simd, &mut sums, 3, &g, w_hh);
+            self.product(simd, &mut sums, 3, &Left::dense(g), w_hh);
             for (m, &[r, z, q]) in sums.iter().enumerate() {
-                let row = first + at + m;
+                let row = first + m;
                 let (mut r, mut z) = (r, z);
                 if COMMON {
-                    let p_n = load::<E, S>(simd, self.saved(row, 2, &units));
+                    let p_n = load::<E, S>(simd, self.made(row, 2, &units));
                     r = sigmoid::<E, S>(simd, r);
                     let n;
                     (z, n) = sigmoid_and_tanh::<E, S>(simd, z, E::vfma(simd, r, q, p_n));
-                    store(simd, self.saved(row, 2, &units), n);
+                    store(simd, self.made(row, 2, &units), n);
                 }
-                store(simd, self.saved(row, 0, &units), r);
-                store(simd, self.saved(row, 1, &units), z);
-                store(simd, self.saved(row, 3, &units), q);
+                store(simd, self.made(row, 0, &units), r);
+                store(simd, self.made(row, 1, &units), z);
+                store(simd, self.made(row, 3, &units), q);
             }
         } else {
             let mut two = Sums::<E, S, 2>::new(size, [b_r; 2]);
             for (two, &[r, z, _]) in two.iter_mut().zip(&*sums) {
                 *two = [r, z];
             }
-            self.product(simd, &mut two, 2, &g, w_hh);
+            self.product(simd, &mut two, 2, &Left::dense(g), w_hh);
             for (m, &[r, z]) in two.iter().enumerate() {
-                let row = first + at + m;
+                let row = first + m;
                 let (mut r, mut z) = (r, z);
                 if COMMON {
                     (r, z) = (sigmoid::<E, S>(simd, r), sigmoid::<E, S>(simd, z));
-                    self.reset(simd, r, at + m, row, &units);
+                    self.reset(simd, r, row, &units);
                 }
-                store(simd, self.saved(row, 0, &units), r);
-                store(simd, self.saved(row, 1, &units), z);
-                store(simd, self.saved(row, 2, &units), sums[m][2]);
+                store(simd, self.made(row, 0, &units), r);
+                store(simd, self.made(row, 1, &units), z);
+                store(simd, self.made(row, 2, &units), sums[m][2]);
             }
         }
     }
@@ -354,22 +253,22 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Block<'_, '_, '_, E, COM
         rows: &Left<E>,
         panel: Panel<E>,
     ) {
-        let h = self.share.call.dims.h;
+        let h = self.work.call.dims.h;
         // SAFETY: the rows are states or the block's scratch, H elements each, which nobody writes
         // meanwhile; the panel has H rows.
         unsafe { accumulate(simd, sums, vectors, rows, h, panel, Ahead::NOTHING) };
     }
 
-    /// Some units of `r ⊙ g`, into row `at` of the block's scratch.
+    /// Some units of `r ⊙ g`.
     #[inline(always)]
-    fn reset<S: Simd>(&self, simd: S, r: E::V<S>, at: usize, row: usize, units: &Range<usize>) {
-        // SAFETY: a source has H elements, and the scratch is the block's own.
+    fn reset<S: Simd>(&self, simd: S, r: E::V<S>, row: usize, units: &Range<usize>) {
+        // SAFETY: a source has H elements, and this row is this thread's own.
         unsafe {
-            let g = self.source(at, row).add(units.start);
+            let g = self.source(row).add(units.start);
             let g = load::<E, S>(simd, std::slice::from_raw_parts(g, units.len()));
             store(
                 simd,
-                self.rg.cells_mut(at, units.clone()),
+                self.replay.rg.cells_mut(row, units.clone()),
                 E::vmul(simd, r, g),
             );
         }
@@ -377,9 +276,9 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Block<'_, '_, '_, E, COM
 
     /// Reset before the product, second half: the candidate of some vectors of units.
     #[inline(always)]
-    fn candidate<S: Simd>(&self, simd: S, first: usize, (at, size): (usize, usize), panel: usize) {
-        let (h, lanes) = (self.share.call.dims.h, E::lanes::<S>());
-        let Some(weights) = &self.share.weights.candidate else {
+    fn candidate<S: Simd>(&self, simd: S, (first, size): (usize, usize), panel: usize) {
+        let (h, lanes) = (self.work.call.dims.h, E::lanes::<S>());
+        let Some(weights) = &self.replay.weights.candidate else {
             return;
         };
         let units = |v: usize| {
@@ -390,22 +289,22 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Block<'_, '_, '_, E, COM
         let mut sums = Sums::<E, S, CANDIDATE_VECTORS>::new(size, zeros);
         let mut rows = [std::ptr::null(); tile::ROWS];
         for (m, (sums, to)) in sums.iter_mut().zip(&mut rows).enumerate() {
-            *to = self.rg.at(at + m).cast_const();
+            *to = self.replay.rg.at(first + m).cast_const();
             for (v, sum) in sums.iter_mut().enumerate() {
-                *sum = load::<E, S>(simd, self.saved(first + at + m, 2, &units(v)));
+                *sum = load::<E, S>(simd, self.made(first + m, 2, &units(v)));
             }
         }
         self.product(
             simd,
             &mut sums,
             CANDIDATE_VECTORS,
-            &rows,
+            &Left::dense(rows),
             weights.panel(panel),
         );
         for (m, &sums) in sums.iter().enumerate() {
             for (v, n) in sums.into_iter().enumerate() {
                 let n = if COMMON { tanh::<E, S>(simd, n) } else { n };
-                store(simd, self.saved(first + at + m, 2, &units(v)), n);
+                store(simd, self.made(first + m, 2, &units(v)), n);
             }
         }
     }

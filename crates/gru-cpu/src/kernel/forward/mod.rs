@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     dims::{Dims, Inputs, Place, Walk},
-    product::Element,
+    element::Element,
     spec::{GruSpec, Reset},
 };
 use pulp::{Arch, Simd, WithSimd};
@@ -69,7 +69,11 @@ impl<E: Element> WithSimd for Call<'_, E> {
         let after = self.spec.reset == Reset::AfterMatmul;
         let weights = Weights::new::<S>(self.dims, self.spec, self.inputs);
         let gates = gates::<E, S>(simd, self.spec);
-        let slots = if is_common(self.spec) { 3 } else { 4 };
+        let slots = if is_common(self.spec, self.inputs) {
+            3
+        } else {
+            4
+        };
         let plan = Plan::new(self.dims, h.div_ceil(lanes), tile, size_of::<E>());
         let group = |rows: Range<usize>| {
             let steps = Plan::steps_per_round(self.dims, rows.len(), size_of::<E>());
@@ -82,7 +86,7 @@ impl<E: Element> WithSimd for Call<'_, E> {
             let group = Group {
                 call: &self,
                 weights: &weights,
-                tiles: tiles(rows.len(), tile),
+                tiles: tiles(0..rows.len(), tile).collect(),
                 steps,
                 p: Rows::new(p.as_mut(), slots * lanes),
                 gates: &gates,
@@ -92,16 +96,13 @@ impl<E: Element> WithSimd for Call<'_, E> {
             };
             together(plan.members, t.div_ceil(steps), &group);
         };
-        let mut groups = plan.groups.iter().cloned();
-        let first = groups.next();
-        if groups.len() == 0 {
-            first.into_iter().for_each(group);
-            return;
+        if plan.groups == 1 {
+            return group(plan.rows(0));
         }
         rayon::in_place_scope(|scope| {
-            let group = &group;
-            groups.for_each(|rows| scope.spawn(move |_| group(rows)));
-            first.into_iter().for_each(group);
+            let (group, plan) = (&group, &plan);
+            (1..plan.groups).for_each(|k| scope.spawn(move |_| group(plan.rows(k))));
+            group(plan.rows(0));
         });
     }
 }
@@ -150,7 +151,7 @@ impl<E: Element> WithSimd for Round<'_, '_, '_, E> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let call = self.group.call;
-        match (is_common(call.spec), call.spec.reset) {
+        match (is_common(call.spec, call.inputs), call.spec.reset) {
             (true, Reset::AfterMatmul) => self.run::<S, true, true>(simd),
             (false, Reset::AfterMatmul) => self.run::<S, false, true>(simd),
             (true, Reset::BeforeMatmul) => self.run::<S, true, false>(simd),

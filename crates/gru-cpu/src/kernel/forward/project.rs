@@ -3,8 +3,8 @@
 use super::{Call, Group};
 use crate::{
     dims::Inputs,
-    kernel::tile::{Ahead, ROWS, Sums, accumulate, load, tile_rows},
-    product::Element,
+    element::Element,
+    kernel::tile::{Ahead, Left, ROWS, Sums, accumulate, load, tile_rows},
 };
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
@@ -84,7 +84,7 @@ impl<E: Element> Group<'_, E> {
         match &self.weights.input {
             // SAFETY: each row has I elements, and so many rows has the panel.
             Some(w_ih) => unsafe {
-                let (x, panel) = (x.map(<[E]>::as_ptr), w_ih.panel(panel));
+                let (x, panel) = (Left::dense(x.map(<[E]>::as_ptr)), w_ih.panel(panel));
                 accumulate(simd, &mut sums, 3, &x, i, panel, Ahead::NOTHING);
             },
             None => {

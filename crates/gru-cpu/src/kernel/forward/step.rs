@@ -2,14 +2,14 @@
 
 use super::Group;
 use crate::{
+    element::Element,
     kernel::{
         gate::{Apply, clip},
         math::{sigmoid, sigmoid_and_tanh, tanh},
         panels::Panel,
-        tile::{self, Ahead, ROWS, Sums, accumulate, load, store},
+        tile::{self, Ahead, Left, ROWS, Sums, accumulate, load, store},
         weights::CANDIDATE_VECTORS,
     },
-    product::Element,
     spec::Update,
 };
 use pulp::Simd;
@@ -100,7 +100,7 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
         // written before they meet again; the panel has H rows.
         unsafe {
             let h = self.group.call.dims.h;
-            accumulate(simd, sums, NV, &rows, h, panel, ahead);
+            accumulate(simd, sums, NV, &Left::dense(rows), h, panel, ahead);
         }
     }
 
@@ -345,7 +345,7 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
                     simd,
                     &mut sums,
                     vectors.len(),
-                    &rows,
+                    &Left::dense(rows),
                     h,
                     panel,
                     Ahead::NOTHING,
@@ -430,6 +430,11 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
             new = clip::<E, S>(simd, new, c);
         }
         let at = self.saved_row(row, s);
+        if let (false, Some(take)) = (COMMON, call.inputs.take) {
+            let take = load::<E, S>(simd, &take[at * call.dims.h..][units.clone()]);
+            let past = E::vsub(simd, E::real(simd, 1.0), take);
+            new = E::vfma(simd, new, take, E::vmul(simd, old, past));
+        }
         if call
             .inputs
             .valid
