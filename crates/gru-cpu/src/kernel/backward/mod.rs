@@ -17,7 +17,7 @@ use super::{
     is_common,
     isa::arch,
     panels::{Panels, Shape},
-    plan::{Plan, tiles},
+    plan::{MEET_BACK_FROM, Plan, tiles},
     rows::Rows,
     team::{Member, Rounds, together},
     tile::tile_rows,
@@ -139,7 +139,8 @@ impl<E: Element> WithSimd for Call<'_, E> {
                 _ => None,
             },
         };
-        let plan = Plan::new(self.dims, weights.gates.count(), tile, size_of::<E>());
+        let (panels, size) = (weights.gates.count(), size_of::<E>());
+        let plan = Plan::new(self.dims, panels, tile, size, MEET_BACK_FROM);
         let steps = Plan::steps_back(self.dims, size_of::<E>());
         let rows = steps * n;
         let width = self.spec.saved_per_unit() * h;

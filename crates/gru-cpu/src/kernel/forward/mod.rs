@@ -13,7 +13,7 @@ use super::{
     is_common,
     isa::arch,
     panels::Panels,
-    plan::{Plan, tiles},
+    plan::{MEET_FROM, Plan, tiles},
     rows::Rows,
     team::{Member, Rounds, together},
     tile::tile_rows,
@@ -74,7 +74,8 @@ impl<E: Element> WithSimd for Call<'_, E> {
         } else {
             4
         };
-        let plan = Plan::new(self.dims, h.div_ceil(lanes), tile, size_of::<E>());
+        let (panels, size) = (h.div_ceil(lanes), size_of::<E>());
+        let plan = Plan::new(self.dims, panels, tile, size, MEET_FROM);
         let group = |rows: Range<usize>| {
             let steps = Plan::steps_per_round(self.dims, rows.len(), size_of::<E>());
             let cells = |wanted: bool, copies| {
