@@ -12,6 +12,7 @@ const SUITES: &[Suite] = &[
     suite::oracle::trials,
     suite::gradient::trials,
     suite::agreement::trials,
+    |_| suite::half::trials(),
     suite::conformance::trials,
     suite::options::trials,
     suite::pytorch_model::trials,

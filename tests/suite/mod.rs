@@ -7,6 +7,7 @@ pub mod burn_gru;
 pub mod conformance;
 pub mod convert;
 pub mod gradient;
+pub mod half;
 pub mod misuse;
 pub mod noise;
 pub mod options;

@@ -54,6 +54,20 @@ impl Tolerance {
         gradient: 1e-8,
     };
 
+    /// Float16 storage of numbers up to 2 or so, half an ulp of which is 2⁻¹¹ = 4.9e-4: one
+    /// rounding of an output; of a gradient also those of the gates, the states and the upstream
+    /// gradient that it is made of.
+    pub const F16: Self = Self {
+        forward: 1e-3,
+        gradient: 4e-3,
+    };
+
+    /// The same for bfloat16, which has three bits less.
+    pub const BF16: Self = Self {
+        forward: 8e-3,
+        gradient: 3.2e-2,
+    };
+
     /// How much wider the tolerance is on a GPU: shader languages bound `exp` and `tanh` by
     /// several to tens of ulp instead of one, and fuse and reorder sums as they like.
     pub const GPU_FACTOR: f64 = 10.0;
