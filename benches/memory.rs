@@ -5,8 +5,7 @@
 //!
 //! Linux only (VmHWM). Every line is two processes: one that holds the inputs and the results, one
 //! that also makes them. Their difference is what the operator needs by itself; the contract allows
-//! it the gates (4·T·N·H floats, or none in lean mode before backward makes them anew) and nothing
-//! that grows with T besides.
+//! it the gates (4·T·N·H floats, none in lean mode) and nothing that grows with T besides.
 
 use std::process::Command;
 
@@ -32,7 +31,8 @@ fn main() {
             let kept = match mode {
                 // x, y.
                 "infer" => floats * (i + h),
-                // x, y, its gradient, dx, the gates: saved, or made anew.
+                "lean" => floats * (2 * i + 2 * h),
+                // x, y, their gradients, the gates.
                 _ => floats * (2 * i + 2 * h + 4 * h),
             };
             // Parameters, and their gradients.

@@ -103,7 +103,7 @@ def torch_rows(threads, shapes):
 def onednn_rows(program, threads, shapes):
     with tempfile.NamedTemporaryFile(suffix=".jsonl") as out:
         env = dict(os.environ, OMP_NUM_THREADS=str(threads))
-        common = [program, "--threads", str(threads), "--json", out.name]
+        common = [program, "--threads", str(threads), "--json", out.name, "--patience", "0"]
         subprocess.run([*common, "--gemm"], check=True, env=env, stdout=subprocess.DEVNULL)
         subprocess.run([*common, "--shapes", ",".join(shapes)], check=True, env=env,
                        stdout=subprocess.DEVNULL)

@@ -2,12 +2,14 @@
 //!
 //!     cargo bench -p gru-benches --bench sequence [-- OPTIONS]
 //!
-//! --backends flex,ndarray   which backends; both by default
+//! --backends flex,ndarray   which backends; both by default; with `--features wgpu` also wgpu
 //! --threads 1,2             one run for each, in a process of its own; all cores by default
 //! --shapes char-s,long      which shapes
+//! --modes infer,fwd_bwd     which modes; all by default
 //! --csv FILE                also append rows to this record (see benches/record)
 //!
-//! Milliseconds are medians of 15 samples or more. "of sgemm" is the share of the rate of a
+//! Milliseconds are medians of 15 samples or more, of 3 where a call takes a second; "host ms" is
+//! when a call of ours returns, before a GPU is done. "of sgemm" is the share of the rate of a
 //! 2048³ product by the same backend, measured in the same process. Burn's `Gru` has one layer and
 //! one direction: for others it is composed of several, as its users do.
 
@@ -90,25 +92,31 @@ fn main() {
         all.map_or(1, usize::from).to_string()
     });
     let mut record = option("--csv").map(|path| Record::open(&path));
-    let shapes = list("--shapes", "");
+    let (shapes, modes) = (list("--shapes", ""), list("--modes", ""));
     for name in list("--backends", "flex,ndarray") {
-        let device = match name.as_str() {
-            "flex" => Device::flex(),
-            #[allow(deprecated)] // Its users are served until it goes.
-            "ndarray" => Device::ndarray(),
-            other => panic!("no backend {other}, there are flex and ndarray"),
-        };
+        let device = device(&name);
         let rate = sgemm_rate(&device);
         println!("\n{name}, {threads} threads, sgemm {rate:.0} GFLOP/s\n");
         println!(
-            "{:10} {:10} {:>10} {:>10} {:>7} {:>9} {:>9} {:>12}",
-            "shape", "mode", "burn ms", "ours ms", "times", "GFLOP/s", "of sgemm", "saved floats"
+            "{:10} {:10} {:>10} {:>10} {:>7} {:>9} {:>9} {:>12} {:>9}",
+            "shape",
+            "mode",
+            "burn ms",
+            "ours ms",
+            "times",
+            "GFLOP/s",
+            "of sgemm",
+            "saved floats",
+            "host ms"
         );
         for (shape, sizes) in SHAPES {
             if shapes != [""] && !shapes.iter().any(|s| s == shape) {
                 continue;
             }
             for mode in MODES {
+                if modes != [""] && !modes.iter().any(|m| m == mode.name()) {
+                    continue;
+                }
                 let (burn, ours) = side_by_side(sizes, mode, &device);
                 let flops = flops(sizes, mode);
                 let gflops = flops / (ours.median * 1e6);
@@ -122,10 +130,11 @@ fn main() {
                 };
                 println!(
                     "{shape:10} {:10} {theirs:>10} {:10.4} {factor:>7} {gflops:9.1} {:8.0}% \
-                     {saved:12}",
+                     {saved:12} {:9.4}",
                     mode.name(),
                     ours.median,
                     100.0 * gflops / rate,
+                    ours.host,
                 );
                 if let Some(record) = &mut record {
                     for (peer, times, saved) in [("burn", burn, 0), ("gru-op", ours, saved)] {
@@ -138,6 +147,17 @@ fn main() {
                 }
             }
         }
+    }
+}
+
+fn device(name: &str) -> Device {
+    match name {
+        "flex" => Device::flex(),
+        #[allow(deprecated)] // Its users are served until it goes.
+        "ndarray" => Device::ndarray(),
+        #[cfg(feature = "wgpu")]
+        "wgpu" => Device::wgpu(burn::tensor::DeviceKind::DefaultDevice),
+        other => panic!("this build has no backend {other}"),
     }
 }
 
@@ -165,7 +185,16 @@ fn saved(&[n, t, _, h, layers, directions]: &[usize; 6]) -> usize {
 struct Times {
     median: f64,
     least: f64,
+    /// Median until the call returns.
+    host: f64,
     samples: usize,
+}
+
+/// One sample: milliseconds until the call returns, and until its work is done.
+#[derive(Clone, Copy)]
+struct Sample {
+    host: f64,
+    done: f64,
 }
 
 fn side_by_side(sizes: &[usize; 6], mode: Mode, device: &Device) -> (Times, Times) {
@@ -176,48 +205,54 @@ fn side_by_side(sizes: &[usize; 6], mode: Mode, device: &Device) -> (Times, Time
     let case = Case::new(*sizes, &device);
     let burn = || case.burn(mode);
     let ours = || case.ours(mode);
-    // Short calls in batches of a millisecond, so that the clock does not count.
+    // Warm, and how many make a millisecond: short calls in batches, so that the clock does not
+    // count.
     let batch = |run: &dyn Fn()| {
-        run();
-        let start = Instant::now();
-        run();
-        (1e-3 / start.elapsed().as_secs_f64().max(1e-9))
-            .ceil()
-            .max(1.0) as usize
+        time(run, 1, &device);
+        let one = time(run, 1, &device).done;
+        ((1.0 / one.max(1e-6)).ceil().max(1.0) as usize, one > 1e3)
     };
-    let burn_batch = if mode == Mode::TrainForward {
-        1
-    } else {
-        batch(&burn)
-    };
-    let ours_batch = batch(&ours);
+    // Burn's graphs that no backward frees are searched by every later backward, for minutes after
+    // some thousands.
+    let with_burn = mode != Mode::TrainForward;
+    let (burn_batch, slow) = if with_burn { batch(&burn) } else { (1, false) };
+    let (ours_batch, _) = batch(&ours);
+    let (burn_least, ours_least) = if slow { (2, 3) } else { (5, 15) };
     let (mut burn_ms, mut ours_ms) = (Vec::new(), Vec::new());
     let start = Instant::now();
-    while ours_ms.len() < 15 || (start.elapsed() < Duration::from_secs(2) && ours_ms.len() < 101) {
-        // Burn's is the slow one: 5 samples are enough for a factor. And its graphs that no
-        // backward frees are searched by every later backward, for minutes after some thousands.
-        if mode == Mode::TrainForward {
-            burn_ms.push(f64::NAN);
-        } else if burn_ms.len() < 5 || start.elapsed() < Duration::from_secs(2) {
-            burn_ms.push(time(&burn, burn_batch));
+    let early = || start.elapsed() < Duration::from_secs(2);
+    while ours_ms.len() < ours_least || (early() && ours_ms.len() < 101) {
+        if with_burn && (burn_ms.len() < burn_least || early()) {
+            burn_ms.push(time(&burn, burn_batch, &device));
         }
-        ours_ms.push(time(&ours, ours_batch));
+        ours_ms.push(time(&ours, ours_batch, &device));
     }
     (times(burn_ms), times(ours_ms))
 }
 
-fn time(run: &dyn Fn(), batch: usize) -> f64 {
+fn time(run: &dyn Fn(), batch: usize, device: &Device) -> Sample {
+    device.sync().expect("the device works");
     let start = Instant::now();
     (0..batch).for_each(|_| run());
-    start.elapsed().as_secs_f64() * 1e3 / batch as f64
+    let ms = || start.elapsed().as_secs_f64() * 1e3 / batch as f64;
+    let host = ms();
+    device.sync().expect("the device works");
+    Sample { host, done: ms() }
 }
 
-fn times(mut ms: Vec<f64>) -> Times {
-    ms.sort_by(f64::total_cmp);
+fn times(samples: Vec<Sample>) -> Times {
+    let sorted = |of: fn(&Sample) -> f64| {
+        let mut ms: Vec<f64> = samples.iter().map(of).collect();
+        ms.sort_by(f64::total_cmp);
+        ms
+    };
+    let (done, host) = (sorted(|s| s.done), sorted(|s| s.host));
+    let middle = |ms: &[f64]| ms.get(ms.len() / 2).copied().unwrap_or(f64::NAN);
     Times {
-        median: ms[ms.len() / 2],
-        least: ms[0],
-        samples: ms.len(),
+        median: middle(&done),
+        least: done.first().copied().unwrap_or(f64::NAN),
+        host: middle(&host),
+        samples: samples.len(),
     }
 }
 
@@ -227,7 +262,7 @@ fn sgemm_rate(device: &Device) -> f64 {
     let (a, b) = (matrix(), matrix());
     let run = || drop(black_box(a.clone().matmul(b.clone())));
     run();
-    let best = times((0..9).map(|_| time(&run, 1)).collect()).least;
+    let best = times((0..9).map(|_| time(&run, 1, device)).collect()).least;
     2.0 * 2048f64.powi(3) / (best * 1e6)
 }
 

@@ -4,7 +4,7 @@
 //!     cargo bench -p gru-cpu --bench passes [-- SHAPE...]
 
 use gru_cpu::{
-    Dims, Gradients, Inputs, backward, forward, set_threads,
+    Dims, Gradients, Inputs, backward, buffer, forward, set_threads,
     spec::{GruSpec, Layout, Reset},
 };
 use std::time::Instant;
@@ -97,19 +97,19 @@ fn time(dims: &Dims, spec: &GruSpec) -> Times {
         take: None,
     };
     let inference = median(|| {
-        let mut states = vec![0.0; n * t * h];
+        let mut states = buffer(n * t * h);
         forward(dims, spec, &inputs, &mut states, None);
     });
     let train = |lean: bool| {
         median(|| {
-            let mut states = vec![0.0; n * t * h];
+            let mut states = buffer(n * t * h);
             let mut saved = match lean {
                 true => None,
-                false => Some(vec![0.0; n * t * h * spec.saved_per_unit()]),
+                false => Some(buffer(n * t * h * spec.saved_per_unit())),
             };
             forward(dims, spec, &inputs, &mut states, saved.as_deref_mut());
             let mut d: [Vec<f32>; 6] =
-                [x.len(), h0.len(), w_ih.len(), w_hh.len(), 3 * h, 3 * h].map(|len| vec![0.0; len]);
+                [x.len(), h0.len(), w_ih.len(), w_hh.len(), 3 * h, 3 * h].map(buffer);
             let [x, h0, w_ih, w_hh, b_ih, b_hh] = &mut d;
             let to = Gradients {
                 x: Some(x),

@@ -23,6 +23,7 @@
 //! - `forward`, `backward`: the two passes.
 //! - `activation`: every `φ` and its derivative, written from its output.
 //! - `kernel`: the walks through time, packed and vectorised.
+//! - `memory`: buffers for results.
 //! - `plain`: the same passes, one `product` per step: the specification of the kernels.
 #![deny(missing_docs)]
 
@@ -41,6 +42,8 @@ mod forward;
 #[cfg(feature = "kernels")]
 mod kernel;
 #[cfg(feature = "kernels")]
+mod memory;
+#[cfg(feature = "kernels")]
 mod plain;
 #[cfg(feature = "kernels")]
 mod product;
@@ -53,6 +56,7 @@ pub use self::{
     dims::{Dims, Inputs},
     element::Element,
     forward::forward,
+    memory::buffer,
     settings::set_threads,
 };
 

@@ -60,7 +60,8 @@ pub enum Memory {
     /// The gates: 4·T·N·H floats with reset-after, 3·T·N·H with reset-before.
     #[default]
     Speed,
-    /// Nothing: backward makes the gates anew by large products over all steps.
+    /// Nothing: backward makes the gates anew. On the CPU some steps at a time, so that no memory
+    /// but the states grows with T; on a GPU by large products over all steps.
     Lean,
 }
 

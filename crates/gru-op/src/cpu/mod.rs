@@ -104,8 +104,8 @@ fn forward<B: CpuBackend<E>, E: Element>(
     let call = Call::<B, E>::new(inputs, spec);
     let dims = call.dims;
     let units = dims.rows() * dims.h;
-    let mut states = vec![E::zero(); units];
-    let mut gates = keep.then(|| vec![E::zero(); units * spec.saved_per_unit()]);
+    let mut states = gru_cpu::buffer(units);
+    let mut gates = keep.then(|| gru_cpu::buffer(units * spec.saved_per_unit()));
     gru_cpu::forward(
         &dims,
         spec,
@@ -131,7 +131,7 @@ fn backward<B: CpuBackend<E>, E: Element>(
     let call = Call::<B, E>::new(inputs, spec);
     let Dims { n, i, h, .. } = call.dims;
     let (states, d_states) = (B::dense(states), B::dense(d_states));
-    let buffer = |wanted: bool, len: usize| wanted.then(|| vec![E::zero(); len]);
+    let buffer = |wanted: bool, len: usize| wanted.then(|| gru_cpu::buffer(len));
     let mut x = buffer(wanted.x, call.x.as_ref().len());
     let mut h0 = buffer(wanted.h0, n * h);
     let mut w_ih = buffer(wanted.w_ih, i * 3 * h);
