@@ -21,9 +21,11 @@ const SPINS: usize = 1 << 11;
 
 /// Time lost beyond spinning from which a team is judged, and the part of all time that it may
 /// lose: a partner whose processor is given to others again and again costs more than it helps.
-/// Then the leader goes on alone.
+/// Then the leader goes on alone for a while, each time for twice as long: most often the processor
+/// is given back after some milliseconds.
 const LOST_FROM: Duration = Duration::from_millis(2);
 const LOST_PART: u32 = 4;
+const ALONE: Duration = Duration::from_millis(4);
 
 /// Work that a team does in rounds.
 pub(super) trait Rounds: Sync {
@@ -100,13 +102,17 @@ impl Shared {
             met: 0,
             lost: Duration::ZERO,
         };
-        let start = Instant::now();
-        let mut alone = false;
+        let mut together_since = Instant::now();
+        let (mut alone_until, mut alone) = (None, ALONE);
         for round in 0..rounds {
-            if alone {
-                leader.team = 1;
-                work.round(round, &mut leader);
-                continue;
+            if let Some(until) = alone_until {
+                let now = Instant::now();
+                if now < until {
+                    leader.team = 1;
+                    work.round(round, &mut leader);
+                    continue;
+                }
+                (alone_until, together_since, leader.lost) = (None, now, Duration::ZERO);
             }
             leader.team = 1 + self.came.0.load(Acquire);
             self.met.store(leader.met, Relaxed);
@@ -115,9 +121,9 @@ impl Shared {
             work.round(round, &mut leader);
             // Until all are done nothing may be said of the next round.
             leader.meet();
-            if leader.lost > LOST_FROM && leader.lost > start.elapsed() / LOST_PART {
-                alone = true;
-                self.begun.0.store(OVER, Release);
+            if leader.lost > LOST_FROM && leader.lost > together_since.elapsed() / LOST_PART {
+                alone_until = Some(Instant::now() + alone);
+                alone *= 2;
             }
         }
         self.begun.0.store(OVER, Release);
