@@ -2,7 +2,9 @@
 //!
 //!     cargo run --release -p gru-benches --bin report -- benches/record/NAME.csv > table.md
 //!
-//! The plot lands beside the record, as NAME.svg. Every peer stands with its best thread count.
+//! The plot lands beside the record, as NAME.svg. Every peer stands with its best thread count. The
+//! forward pass in training is in the record only: Burn frees the graph of a forward that nobody goes
+//! back through late, so that each one of many writes to memory that was never touched.
 
 use std::{collections::BTreeMap, error::Error, path::Path};
 
@@ -45,11 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .ok_or("which record? give a CSV file")?;
     let (table, machine) = read(&path)?;
     println!("Medians in ms, each at its best thread count. {machine}.\n");
-    for (mode, title) in [
-        ("infer", "inference"),
-        ("train_fwd", "forward in training"),
-        ("fwd_bwd", "forward and backward"),
-    ] {
+    for (mode, title) in [("infer", "inference"), ("fwd_bwd", "forward and backward")] {
         print_table(&table, mode, title);
     }
     let plot = Path::new(&path).with_extension("svg");
