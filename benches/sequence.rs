@@ -6,11 +6,12 @@
 //! --threads 1,2             one run for each, in a process of its own; all cores by default
 //! --shapes char-s,long      which shapes
 //! --modes infer,fwd_bwd     which modes; all by default
+//! --sgemm 2048              size of the product that tells the sgemm rate
 //! --csv FILE                also append rows to this record (see benches/record)
 //!
 //! Milliseconds are medians of 15 samples or more, of 3 where a call takes a second; "host ms" is
 //! when a call of ours returns, before a GPU is done. "of sgemm" is the share of the rate of a
-//! 2048³ product by the same backend, measured in the same process. Burn's `Gru` has one layer and
+//! large product by the same backend, measured in the same process. Burn's `Gru` has one layer and
 //! one direction: for others it is composed of several, as its users do.
 
 use std::{
@@ -93,9 +94,10 @@ fn main() {
     });
     let mut record = option("--csv").map(|path| Record::open(&path));
     let (shapes, modes) = (list("--shapes", ""), list("--modes", ""));
+    let size = option("--sgemm").map_or(2048, |size| size.parse().expect("--sgemm is a number"));
     for name in list("--backends", "flex,ndarray") {
         let device = device(&name);
-        let rate = sgemm_rate(&device);
+        let rate = sgemm_rate(&device, size);
         println!("\n{name}, {threads} threads, sgemm {rate:.0} GFLOP/s\n");
         println!(
             "{:10} {:10} {:>10} {:>10} {:>7} {:>9} {:>9} {:>12} {:>9}",
@@ -256,14 +258,14 @@ fn times(samples: Vec<Sample>) -> Times {
     }
 }
 
-/// GFLOP/s of the best of some 2048³ products.
-fn sgemm_rate(device: &Device) -> f64 {
-    let matrix = || Tensor::<2>::random([2048, 2048], Distribution::Default, device);
+/// GFLOP/s of the best of some products of square matrices.
+fn sgemm_rate(device: &Device, size: usize) -> f64 {
+    let matrix = || Tensor::<2>::random([size, size], Distribution::Default, device);
     let (a, b) = (matrix(), matrix());
     let run = || drop(black_box(a.clone().matmul(b.clone())));
     run();
     let best = times((0..9).map(|_| time(&run, 1, device)).collect()).least;
-    2.0 * 2048f64.powi(3) / (best * 1e6)
+    2.0 * (size as f64).powi(3) / (best * 1e6)
 }
 
 struct Case {

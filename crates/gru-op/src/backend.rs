@@ -2,7 +2,9 @@
 //!
 //! Every method has a default body made of Burn's own primitives, so a backend without kernels
 //! needs an empty `impl`. The output is one tensor that holds the state after every step; the
-//! final state is a view of it, so autodiff needs one node for a whole sequence.
+//! final state is a view of it, so autodiff needs one node for a whole sequence. Fusion queues a call
+//! as one operation, whose results are described by [`crate::fused`], and the backend below it runs
+//! its kernels.
 
 // Burn deprecates the ndarray backend as a whole; its users are served until it goes.
 #![allow(deprecated)]
@@ -174,13 +176,13 @@ pub struct Wanted {
 pub trait GruBackend: Backend {
     /// The state after every step, `[N,T,H]` or `[T,N,H]`. Keeps nothing for a backward, unless
     /// autodiff tracks an input.
-    #[fusion(default)]
+    #[fusion(meta = crate::fused::states)]
     fn gru_states(#[extension_type] inputs: GruInputs<Self>, spec: GruSpec) -> FloatTensor<Self> {
         composed::states::<Self>(inputs, &spec)
     }
 
     /// The same states, and the gates that [`gru_gradients`](Self::gru_gradients) wants.
-    #[fusion(default)]
+    #[fusion(meta = crate::fused::states_and_gates)]
     fn gru_states_and_gates(
         #[extension_type] inputs: GruInputs<Self>,
         spec: GruSpec,
@@ -190,7 +192,7 @@ pub trait GruBackend: Backend {
 
     /// The gradients of `Σ states ⊙ d_states`. Without `gates` they are made anew from the
     /// states. First order only: under autodiff the results are constants.
-    #[fusion(default)]
+    #[fusion(meta = crate::fused::gradients)]
     fn gru_gradients(
         #[extension_type] inputs: GruInputs<Self>,
         states: FloatTensor<Self>,

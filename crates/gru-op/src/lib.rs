@@ -52,6 +52,8 @@ pub mod conventions {}
 mod cpu;
 #[cfg(feature = "cube")]
 mod cube;
+#[cfg(feature = "fusion")]
+mod fused;
 pub mod mps_graph;
 pub mod nn;
 mod primitive;
