@@ -81,6 +81,9 @@ pub(crate) fn product<E: Element>(dst: MatMut<'_, E>, write: Write, a: Mat<'_, E
         b.rows,
         b.cols
     );
+    if n == 0 {
+        return;
+    }
     for i in 0..m {
         let to = &mut dst.data[i * dst.stride..][..n];
         if write == Write::Set {

@@ -242,6 +242,14 @@ fn odd_sizes() {
 }
 
 #[test]
+fn no_inputs_at_all() {
+    for spec in resets() {
+        let (n, t, i, h) = (5, 3, 0, 17);
+        compare(Dims { n, t, i, h }, spec, ALL);
+    }
+}
+
+#[test]
 fn every_rule_layout_and_direction() {
     for (n, t, i, h) in [(11, 6, 5, 35), (2, 3, 1, 9)] {
         for spec in rules() {

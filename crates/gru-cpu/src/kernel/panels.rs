@@ -113,7 +113,8 @@ impl<'a, E: Lanes + Default> Panels<'a, E> {
     /// Packs a row-major matrix whose rows are `stride` long; with `read_in_place` only the panels
     /// that stick out of it.
     pub(super) fn new(w: &'a [E], stride: usize, shape: Shape, read_in_place: bool) -> Self {
-        let whole = match read_in_place {
+        // Without rows there is nothing to stand in.
+        let whole = match read_in_place && shape.k > 0 {
             true => shape.units / shape.per_panel,
             false => 0,
         };

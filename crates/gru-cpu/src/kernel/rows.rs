@@ -26,7 +26,7 @@ unsafe impl<E: Send> Sync for Rows<'_, E> {}
 impl<'a, E> Rows<'a, E> {
     pub(super) fn new(data: &'a mut [E], width: usize) -> Self {
         Self {
-            rows: data.len() / width,
+            rows: data.len().checked_div(width).unwrap_or(0),
             data: data.as_mut_ptr(),
             width,
             lifetime: PhantomData,
