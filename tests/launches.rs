@@ -9,7 +9,7 @@ fn main() {
     let arguments = Arguments::from_args();
     let absent = Device::enumerate(DeviceType::Wgpu).is_empty();
     let required = std::env::var_os("GRU_REQUIRE_GPU").is_some();
-    let trial = Trial::test("launches/one-for-each-pass", one_for_each_pass);
+    let trial = Trial::test("launches/one-for-each-pass/wgpu", one_for_each_pass);
     let trials = vec![trial.with_ignored_flag(absent && !required)];
     libtest_mimic::run(&arguments, trials).exit();
 }

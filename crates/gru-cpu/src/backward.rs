@@ -90,3 +90,20 @@ fn check_gradients<E>(op: &str, dims: &Dims, inputs: &Inputs<'_, E>, to: &Gradie
         "{op}: a gradient of w_ih is asked for, but the input is already projected"
     );
 }
+
+/// Both biases' gradients from the sums of the pre-activations' gradients: `dr̄ | dz̄ | dn̄`, and, where
+/// the reset gate acts after the product, `dn̄ ⊙ r`, which is the last block for the recurrent bias.
+pub(crate) fn write_bias<E: Element>(
+    sums: &[E],
+    h: usize,
+    d_b_ih: Option<&mut [E]>,
+    d_b_hh: Option<&mut [E]>,
+) {
+    if let Some(d_b_ih) = d_b_ih {
+        d_b_ih.copy_from_slice(&sums[..3 * h]);
+    }
+    if let Some(d_b_hh) = d_b_hh {
+        d_b_hh[..2 * h].copy_from_slice(&sums[..2 * h]);
+        d_b_hh[2 * h..].copy_from_slice(&sums[sums.len() - h..]);
+    }
+}

@@ -3,7 +3,7 @@
 
 use crate::{
     activation::{Gate, gates},
-    backward::Gradients,
+    backward::{Gradients, write_bias},
     dims::{Dims, Inputs, Walk},
     element::{Element, real},
     product::{Mat, MatMut, Write, product},
@@ -226,13 +226,7 @@ pub(crate) fn back<E: Element>(
     }
     let mut bias = vec![E::zero(); width];
     sum_columns(&mut bias, &d, width);
-    if let Some(db_ih) = to.b_ih {
-        db_ih.copy_from_slice(&bias[..3 * h]);
-    }
-    if let Some(db_hh) = to.b_hh {
-        db_hh[..2 * h].copy_from_slice(&bias[..2 * h]);
-        db_hh[2 * h..].copy_from_slice(&bias[width - h..]);
-    }
+    write_bias(&bias, h, to.b_ih, to.b_hh);
 
     let dp = Mat::new(&d, rows, 3 * h, width);
     match (to.x, inputs.w_ih) {

@@ -3,8 +3,7 @@
 //! Every method has a default body made of Burn's own primitives, so a backend without kernels
 //! needs an empty `impl`. The output is one tensor that holds the state after every step; the
 //! final state is a view of it, so autodiff needs one node for a whole sequence. Fusion queues a call
-//! as one operation, whose results are described by [`crate::fused`], and the backend below it runs
-//! its kernels.
+//! as one operation, and the backend below it runs its kernels.
 
 // Burn deprecates the ndarray backend as a whole; its users are served until it goes.
 #![allow(deprecated)]

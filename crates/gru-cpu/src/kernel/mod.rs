@@ -7,9 +7,9 @@
 //!
 //! - [`lanes`], [`math`], [`gate`]: vectors of either float type, and the activations on them.
 //! - [`panels`], [`tile`]: the product. [`rows`], [`blocks`], [`buffer`]: memory.
-//! - [`plan`], [`team`]: rows are split between threads that never meet; where rows are few or
-//!   the weights of one thread would leave its cache, hidden units are split between threads that
-//!   meet after each step.
+//! - [`plan`], [`team`]: rows are split between threads, which then meet only after the rounds of
+//!   the backward pass; where rows are few or the weights of one thread would leave its cache,
+//!   hidden units are split between threads that meet after each step.
 //! - [`forward`], [`backward`]: the two passes. The options that nobody's hot loop uses (other
 //!   activations, clips, blended states) are a second compilation of the same code.
 //!

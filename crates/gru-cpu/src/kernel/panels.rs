@@ -175,7 +175,7 @@ impl<'a, E: Lanes + Default> Panels<'a, E> {
                     return Panel {
                         at: w[self.shape.first + p * self.shape.per_panel..].as_ptr(),
                         per_k: stride,
-                        vectors: [0, 1, 2].map(|v| v * self.shape.per_vector),
+                        vectors: std::array::from_fn(|v| v * self.shape.per_vector),
                     };
                 }
                 whole
@@ -185,7 +185,7 @@ impl<'a, E: Lanes + Default> Panels<'a, E> {
         Panel {
             at: self.packed.as_ref()[(p - whole) * k * self.shape.width()..].as_ptr(),
             per_k: self.shape.width(),
-            vectors: [0, 1, 2].map(|v| v * lanes),
+            vectors: std::array::from_fn(|v| v * lanes),
         }
     }
 }

@@ -42,7 +42,7 @@ const ROWS_PER_LARGE_ROUND_BACK: usize = 256;
 /// The split of one walk.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// Groups of rows; they meet only after rounds.
+    /// Groups of rows: they never meet in the forward pass, and after rounds in the backward pass.
     pub(super) groups: usize,
     /// Threads that share the hidden units of a group.
     pub(super) members: usize,

@@ -4,8 +4,8 @@
 //! owes nobody its threads at once: a helper may come late, or not before the work is done, and
 //! two calls that each wait for the other's thread would wait for ever. So nobody is waited for
 //! before having come: work is cut into rounds, and each round is shared by those who are there
-//! when it begins. Alone, the leader does everything; and it goes on alone when a partner is away
-//! too often.
+//! when it begins. Alone, the leader does everything; and it goes on alone for a while when a
+//! partner is away too often.
 
 use std::{
     hint::spin_loop,

@@ -1,6 +1,11 @@
 //! The register tile: a few rows against a panel, over k.
 
-use super::{blocks::WIDTH, lanes::Lanes, panels::Panel, prefetch};
+use super::{
+    blocks::WIDTH,
+    lanes::Lanes,
+    panels::{MOST_VECTORS, Panel},
+    prefetch,
+};
 use pulp::{Simd, WithSimd};
 use std::{
     mem::MaybeUninit,
@@ -287,7 +292,7 @@ unsafe fn step<E: Lanes, S: Simd, const MR: usize, const NV: usize>(
     rows: &[*const E; MR],
     a: usize,
     b: *const E,
-    vectors: &[usize; 3],
+    vectors: &[usize; MOST_VECTORS],
 ) {
     let mut weights = [E::real(simd, 0.0); NV];
     for (v, weights) in weights.iter_mut().enumerate() {

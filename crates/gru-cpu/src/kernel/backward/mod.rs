@@ -16,14 +16,14 @@ use super::{
     gate::{Gate, gates},
     is_common,
     isa::arch,
-    panels::{Panels, Shape},
+    panels::{MOST_VECTORS, Panels, Shape},
     plan::{MEET_BACK_FROM, Plan, tiles},
     rows::Rows,
     team::{Member, Rounds, together},
     tile::tile_rows,
 };
 use crate::{
-    backward::Gradients,
+    backward::{Gradients, write_bias},
     dims::{Dims, Inputs, Place, Walk},
     element::Element,
     spec::{GruSpec, Reset},
@@ -69,13 +69,7 @@ pub(crate) fn back<E: Element>(
         arch,
     };
     arch.dispatch(call);
-    if let Some(db_ih) = to.b_ih {
-        db_ih.copy_from_slice(&bias[..3 * h]);
-    }
-    if let Some(db_hh) = to.b_hh {
-        db_hh[..2 * h].copy_from_slice(&bias[..2 * h]);
-        db_hh[2 * h..].copy_from_slice(&bias[bias.len() - h..]);
-    }
+    write_bias(&bias, h, to.b_ih, to.b_hh);
 }
 
 struct Call<'a, E> {
@@ -99,7 +93,7 @@ struct Call<'a, E> {
 
 /// Vectors of a panel, the last of which may have fewer: with the rows of a full tile they make as
 /// many sums as there are registers for. With two, 16 sums, a step took 15 to 30% longer.
-const VECTORS: usize = 3;
+const VECTORS: usize = MOST_VECTORS;
 
 /// The transposed weights.
 struct Weights<'a, E> {
@@ -114,10 +108,16 @@ struct Weights<'a, E> {
 /// The gates of `d`, the gradients of the pre-activations: `dr̄`, `dz̄`, `dn̄`, and, where the reset
 /// gate acts after the product, `dn̄ ⊙ r`.
 mod gate_of_d {
+    use std::ops::Range;
+
     pub(super) const R: usize = 0;
     pub(super) const Z: usize = 1;
     pub(super) const N: usize = 2;
     pub(super) const N_TIMES_R: usize = 3;
+
+    /// Neighbours, as products read them one after the other.
+    pub(super) const ALL: Range<usize> = R..N + 1;
+    pub(super) const R_AND_Z: Range<usize> = R..Z + 1;
 }
 
 impl<E: Element> WithSimd for Call<'_, E> {

@@ -110,12 +110,12 @@ impl<E: Element> Outer<'_, E> {
                 )
             })
         };
-        let places = [0, 1, 2].map(place);
+        let places: [_; VECTORS] = std::array::from_fn(place);
         let first = places[0].as_ref().map_or(std::ptr::null_mut(), |p| p.0);
         let panel = Panel {
             at: first.cast_const(),
             per_k: WIDTH,
-            vectors: [0, 1, 2].map(|v| {
+            vectors: std::array::from_fn(|v| {
                 let at = places[v].as_ref().map_or(first, |p| p.0);
                 (at.addr() - first.addr()) / size_of::<E>()
             }),
@@ -254,7 +254,6 @@ impl<E: Element> Work<'_, E> {
     /// `dx = dp·w_ihᵀ` of some rows of a round, or `dp` itself where the input is projected.
     #[inline(always)]
     pub(super) fn input_gradients<S: Simd>(&self, simd: S, first: usize, rows: Range<usize>) {
-        use gate_of_d::R;
         let call = self.call;
         let Some(dx) = call.dx else { return };
         let (i, h, lanes) = (call.dims.i, call.dims.h, E::lanes::<S>());
@@ -264,7 +263,7 @@ impl<E: Element> Work<'_, E> {
         };
         let Some(w_ih) = &self.weights.input else {
             for row in rows {
-                for gate in 0..3 {
+                for gate in gate_of_d::ALL {
                     for unit in (0..h).step_by(lanes) {
                         let columns = gate * h + unit..gate * h + (unit + lanes).min(h);
                         // SAFETY: this row of dx is this thread's own; a block is at least a
@@ -283,7 +282,14 @@ impl<E: Element> Work<'_, E> {
             for (row, size) in tiles(rows.clone(), tile_rows::<S>()) {
                 let mut sums = Sums::<E, S, VECTORS>::new(size, [E::real(simd, 0.0); VECTORS]);
                 let right = w_ih.panel(panel);
-                self.product(simd, (&mut sums, vectors), row, R..3, right, Ahead::NOTHING);
+                self.product(
+                    simd,
+                    (&mut sums, vectors),
+                    row,
+                    gate_of_d::ALL,
+                    right,
+                    Ahead::NOTHING,
+                );
                 for (m, &sums) in sums.iter().enumerate() {
                     for (v, sum) in sums.into_iter().enumerate().take(vectors) {
                         let start = (panel * VECTORS + v) * lanes;

@@ -202,7 +202,7 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
         s: usize,
         (next, part): (Panel<E>, (usize, usize)),
     ) {
-        use gate_of_d::{N_TIMES_R, R};
+        use gate_of_d::{N_TIMES_R, R_AND_Z};
         let call = self.work.call;
         let (h, lanes) = (call.dims.h, E::lanes::<S>());
         let mut lines = [std::ptr::null(); MAX_LINES];
@@ -218,7 +218,7 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
         let vectors = (h.div_ceil(lanes) - panel * VECTORS).min(VECTORS);
         let at = self.row(row, s);
         let into = (&mut sums, vectors);
-        self.work.product(simd, into, at, R..2, weights, ahead);
+        self.work.product(simd, into, at, R_AND_Z, weights, ahead);
         if AFTER {
             let (into, weights) = ((&mut sums, vectors), weights.skip(2 * h));
             let n = N_TIMES_R..N_TIMES_R + 1;
