@@ -108,6 +108,14 @@ fn run_as<E: Element>(
     let mut inference = nan(n * t * h);
     forward(dims, spec, &inputs, &mut inference, None);
     assert!(inference == states, "inference and training differ");
+    let skipped = valid.iter().enumerate().filter(|(_, v)| **v == E::zero());
+    let skipped: Vec<usize> = skipped.map(|(row, _)| row).collect();
+    if options.valid && !by_definition {
+        // And so may its gates.
+        for row in &skipped {
+            saved[row * width..][..width].fill(E::nan());
+        }
+    }
     let up = noise::<E>(n * t * h, 7);
     let gradients = |saved: Option<&[E]>| {
         let mut d = [x.len(), n * h, i * 3 * h, h * 3 * h, 3 * h, 3 * h].map(nan);
@@ -139,7 +147,7 @@ fn run_as<E: Element>(
     let [kept, lean] = [gradients(Some(&saved)), gradients(None)];
     if options.valid {
         // Skipped gates have no meaning.
-        for (row, _) in valid.iter().enumerate().filter(|(_, v)| **v == E::zero()) {
+        for row in &skipped {
             saved[row * width..][..width].fill(E::zero());
         }
     }
