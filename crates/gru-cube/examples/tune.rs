@@ -112,6 +112,17 @@ fn steps(rows: usize, lanes: usize, per_lane: usize, splits: usize) -> Strategy 
     }))
 }
 
+fn persistent(rows: usize, lanes: usize, splits: usize) -> Strategy {
+    Strategy::Forced(Cut::Persistent(StepTile {
+        rows,
+        width: rows.min(4),
+        lanes,
+        per_lane: 1,
+        splits,
+        stage: 512,
+    }))
+}
+
 /// The inferred cut first, then cuts around it.
 fn candidates(call: &Call) -> Vec<Strategy> {
     let h = call.h;
@@ -134,6 +145,11 @@ fn candidates(call: &Call) -> Vec<Strategy> {
         for rows in rows_up_to(32) {
             for (lanes, per_lane, splits) in [(32, 1, 4), (32, 1, 8), (64, 2, 1), (32, 4, 1)] {
                 all.push(steps(rows, lanes, per_lane, splits));
+            }
+            for (lanes, splits) in [(8, 64), (16, 16), (16, 32), (32, 8), (32, 16), (64, 8)] {
+                if 3 * h.div_ceil(splits) <= 200 {
+                    all.push(persistent(rows, lanes, splits));
+                }
             }
         }
     }

@@ -33,6 +33,14 @@ pub enum PlanError {
         /// On the device.
         available: usize,
     },
+    /// Cubes would wait for each other that the device does not run at the same time, or whose
+    /// writes it does not show to each other.
+    TooManyTogether {
+        /// By the tile.
+        requested: usize,
+        /// On the device.
+        available: usize,
+    },
     /// A step with the reset gate before the product has two products, one after the other.
     StepsWithResetBefore,
 }
@@ -65,9 +73,16 @@ impl fmt::Display for PlanError {
                 f,
                 "{requested} buffers of a kernel, the device allows {available}"
             ),
+            Self::TooManyTogether {
+                requested,
+                available,
+            } => write!(
+                f,
+                "{requested} cubes that wait for each other, the device runs {available} together"
+            ),
             Self::StepsWithResetBefore => write!(
                 f,
-                "one launch per step needs the reset gate after the product, got it before"
+                "a grid of cubes per step needs the reset gate after the product, got it before"
             ),
         }
     }

@@ -6,12 +6,15 @@
 //! steps are not made here: [`forward()`] starts from `p = x·w_ih`, and [`backward()`] and
 //! [`recurrent_inputs()`] end with the operands of the weight gradients.
 //!
-//! A pass is cut into launches and cubes in one of two ways, plain data in a [`Cut`]:
+//! A pass is cut into launches and cubes in one of three ways, plain data in a [`Cut`]:
 //!
 //! - [`Cut::Walk`]: one launch. A cube takes a few rows of the batch through all steps, their
 //!   state in registers and shared memory, and hears of no other cube, so it is valid wherever
 //!   there are barriers. Where `w_hh` is small it stays in the registers of every cube.
 //! - [`Cut::Steps`]: one launch per step, over a grid of row tiles by column tiles.
+//! - [`Cut::Persistent`]: the same grid in one launch, the weight in the registers of all cubes
+//!   together; cubes of the same rows meet after each step. Only where a device promises that they
+//!   run at the same time and see each other's writes: CUDA and ROCm, not WebGPU.
 //!
 //! [`Strategy::Inferred`] chooses by the sizes and the [`Limits`] of the device; the example
 //! `tune` times the choices. Sums run in a fixed order, without atomics: the same inputs give the

@@ -1,7 +1,11 @@
 //! What a device allows, as plain data.
 
 use crate::error::PlanError;
-use cubecl::client::Client;
+use cubecl::{
+    client::Client,
+    ir::{Type, features::AtomicUsage},
+    prelude::*,
+};
 
 /// What a device allows to one cube, and how many cubes it wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +18,9 @@ pub struct Limits {
     pub cubes: usize,
     /// Buffers of a kernel.
     pub buffers: usize,
+    /// Cubes that are sure to run at the same time and to see each other's writes; 0 where the
+    /// device promises neither.
+    pub together: usize,
     /// The device is a CPU: its units are the lanes of vectors, a meeting walks through all of
     /// them, and a load that differs between units is made unit by unit.
     pub cpu: bool,
@@ -38,6 +45,12 @@ impl Limits {
             None => None,
         };
         let multiprocessors = hardware.num_streaming_multiprocessors.map(|m| m as usize);
+        let counters = Type::atomic(u32::elem_type_native());
+        let meets = client.properties().features.device_memory_scope
+            && client
+                .properties()
+                .atomic_type_usage(counters)
+                .contains(AtomicUsage::Add);
         Self {
             units: hardware.max_units_per_cube as usize,
             shared_bytes: hardware.max_shared_memory_size,
@@ -46,6 +59,11 @@ impl Limits {
                 .unwrap_or(UNKNOWN_CUBES)
                 .max(1),
             buffers: hardware.max_bindings as usize,
+            // One cube fits wherever its units and its shared memory do.
+            together: match meets {
+                true => cpu_cores.or(multiprocessors).unwrap_or(0),
+                false => 0,
+            },
             cpu: cpu_cores.is_some(),
         }
     }
@@ -67,6 +85,16 @@ impl Limits {
             true => Err(PlanError::TooManyBuffers {
                 requested,
                 available: self.buffers,
+            }),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn check_together(&self, requested: usize) -> Result<(), PlanError> {
+        match requested > self.together {
+            true => Err(PlanError::TooManyTogether {
+                requested,
+                available: self.together,
             }),
             false => Ok(()),
         }
@@ -97,6 +125,7 @@ mod tests {
             shared_bytes: 16 * 1024,
             cubes: 32,
             buffers: 7,
+            together: 0,
             cpu: false,
         };
         assert_eq!(limits.check_buffers(5, &[true, false, true]), Ok(()));

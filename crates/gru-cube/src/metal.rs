@@ -33,6 +33,7 @@ const LIMITS: Limits = Limits {
     shared_bytes: 32 * 1024,
     cubes: 32,
     buffers: 30,
+    together: 0,
     cpu: false,
 };
 
@@ -150,13 +151,16 @@ impl Bench {
             self.optional(given),
             self.arg(),
             self.optional(given),
+            self.optional(steps.persistent),
             1,
             1,
             0,
+            1,
             steps,
             self.dtype,
         );
-        self.compile(&format!("forward step {steps:?} {:?}", self.dtype), kernel)
+        let name = format!("{}forward step {steps:?} {:?}", launch(&steps), self.dtype);
+        self.compile(&name, kernel)
     }
 
     fn backward_step(&self, steps: Steps, given: bool, end: bool) -> Compiled {
@@ -177,14 +181,17 @@ impl Bench {
             self.arg(),
             self.arg(),
             self.arg(),
+            self.optional(steps.persistent),
             1,
             1,
             0,
+            1,
             steps,
             end,
             self.dtype,
         );
-        self.compile(&format!("backward step {steps:?} {:?}", self.dtype), kernel)
+        let name = format!("{}backward step {steps:?} {:?}", launch(&steps), self.dtype);
+        self.compile(&name, kernel)
     }
 
     fn transpose(&self) -> Compiled {
@@ -229,12 +236,17 @@ impl Bench {
     }
 }
 
+fn launch(steps: &Steps) -> &'static str {
+    if steps.persistent { "persistent " } else { "" }
+}
+
 fn cube_dim(team: &Team) -> CubeDim {
     CubeDim::new_1d(team.units() as u32)
 }
 
 /// Every kernel in the form that the inference chooses on an Apple GPU, over sizes that reach
-/// walks with the weight in registers, walks without, and steps.
+/// walks with the weight in registers, walks without, and steps; these also in one launch, as if the
+/// device told how many cubes it runs at a time.
 fn every_variant() -> Vec<Compiled> {
     let mut all = Vec::new();
     for dtype in [FloatKind::F32, FloatKind::F16] {
@@ -244,13 +256,20 @@ fn every_variant() -> Vec<Compiled> {
             (Reset::AfterMatmul, false, None),
             (Reset::BeforeMatmul, true, Some(0.5)),
         ] {
-            for (n, hidden) in [(1, 33), (256, 64), (64, 128), (256, 200), (64, 512)] {
+            for (n, hidden, together) in [
+                (1, 33, 0),
+                (256, 64, 0),
+                (64, 128, 0),
+                (256, 200, 0),
+                (64, 512, 0),
+                (64, 512, 32),
+            ] {
                 let spec = GruSpec::default().with_reset(reset).with_clip_gates(clip);
                 let problem = Problem {
                     n,
                     hidden,
                     rule: Rule::new(&spec, f32::EPSILON.into()),
-                    limits: LIMITS,
+                    limits: Limits { together, ..LIMITS },
                 };
                 match plan::forward(Strategy::Inferred, &problem).unwrap() {
                     Plan::Walk(walk) => all.push(bench.forward_walk(walk, given)),
@@ -280,6 +299,8 @@ fn sources_are_within_the_limits_of_metal() {
         "backward walk",
         "forward step",
         "backward step",
+        "persistent forward step",
+        "persistent backward step",
     ] {
         assert!(all.iter().any(|c| c.name.starts_with(part)), "{part}");
     }

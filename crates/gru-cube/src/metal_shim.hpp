@@ -22,7 +22,17 @@ template <typename T, unsigned long N> struct array {
     const T &operator[](unsigned i) const { return elements[i]; }
 };
 enum class mem_flags { mem_none, mem_device, mem_threadgroup };
+mem_flags operator|(mem_flags, mem_flags);
 void threadgroup_barrier(mem_flags);
+
+enum memory_order { memory_order_relaxed, memory_order_seq_cst };
+enum thread_scope { thread_scope_threadgroup, thread_scope_device };
+void atomic_thread_fence(mem_flags, memory_order, thread_scope);
+
+template <typename T> struct atomic { T value; };
+template <typename T> T atomic_load_explicit(atomic<T> *, memory_order);
+template <typename T> T atomic_fetch_add_explicit(atomic<T> *, T, memory_order);
+template <typename T> T atomic_fetch_or_explicit(atomic<T> *, T, memory_order);
 
 template <typename T> T min(T, T);
 template <typename T> T max(T, T);

@@ -31,8 +31,7 @@ pub struct WalkTile {
     pub resident: bool,
 }
 
-/// The cut of a step: one launch per step, in which every cube makes a tile of the new state.
-/// Reset after the product only.
+/// The cut of a step: every cube makes a tile of the new state. Reset after the product only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StepTile {
     /// Rows of the batch per cube.
@@ -52,10 +51,15 @@ pub struct StepTile {
 /// A cut of a recurrence into launches and cubes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cut {
-    /// One launch.
+    /// One launch, whose cubes hear of no other.
     Walk(WalkTile),
     /// One launch per step.
     Steps(StepTile),
+    /// One launch, for which `w_hh` stays in the registers of all cubes together; those of the same
+    /// rows meet after every step. Only where the device runs them all at the same time and shows
+    /// them each other's writes, and while nothing else holds a place on it for ever: a cube that
+    /// waits for seconds gives up, and all further numbers are NaN.
+    Persistent(StepTile),
 }
 
 /// Which cut to use.
@@ -73,6 +77,13 @@ pub enum Strategy {
 pub(crate) enum Plan<W> {
     Walk(W),
     Steps(Steps),
+}
+
+impl<W> Plan<W> {
+    /// Buffers of counters.
+    pub(crate) fn counters(&self) -> usize {
+        usize::from(matches!(self, Self::Steps(steps) if steps.persistent))
+    }
 }
 
 /// What the inference reads: N, H, the rule and the device.
@@ -197,8 +208,9 @@ fn cut_to_plan<P: Pass>(problem: &Problem, cut: Cut) -> Result<Plan<P::Walk>, Pl
                 false => walk(1),
             }
         }
-        Cut::Steps(tile) => {
-            tile.check(limits)?;
+        Cut::Steps(tile) | Cut::Persistent(tile) => {
+            let persistent = matches!(cut, Cut::Persistent(_));
+            tile.check(cut, limits)?;
             if !problem.rule.reset_after {
                 return Err(PlanError::StepsWithResetBefore);
             }
@@ -207,14 +219,19 @@ fn cut_to_plan<P: Pass>(problem: &Problem, cut: Cut) -> Result<Plan<P::Walk>, Pl
                 team: tile.team(),
                 hidden: problem.hidden,
                 stage: tile.stage,
+                persistent,
             };
+            if persistent {
+                limits.check_together(steps.cubes_per_row())?;
+            }
             limits.check_shared(steps.shared_vectors(&P::step_product(&steps)), tile.width)?;
             Ok(Plan::Steps(steps))
         }
     }
 }
 
-/// A walk where its cubes can keep up with launches, steps elsewhere.
+/// A walk where its cubes can keep up with launches; elsewhere steps, in one launch if the device
+/// allows it.
 fn infer<P: Pass>(problem: &Problem) -> Result<Plan<P::Walk>, PlanError> {
     let walks = problem.hidden <= WALK_HIDDEN || !problem.rule.reset_after;
     let walk = || {
@@ -222,8 +239,9 @@ fn infer<P: Pass>(problem: &Problem) -> Result<Plan<P::Walk>, PlanError> {
         first_allowed::<P>(problem, tiles)
     };
     let steps = || {
+        let persistent = persistent_tiles(problem).into_iter().map(Cut::Persistent);
         let tiles = step_tiles(problem).into_iter().map(Cut::Steps);
-        first_allowed::<P>(problem, tiles)
+        first_allowed::<P>(problem, persistent.chain(tiles))
     };
     match walks {
         true => walk().or_else(|error| steps().map_err(|_| error)),
@@ -288,6 +306,33 @@ fn walk_tiles(problem: &Problem) -> Vec<WalkTile> {
     }
 }
 
+/// Steps in one launch for a problem, the best first: as few cubes per row of the batch as hold the
+/// weight, so that as many rows as possible are walked side by side.
+fn persistent_tiles(problem: &Problem) -> Vec<StepTile> {
+    let Problem {
+        n, hidden, limits, ..
+    } = *problem;
+    let units = limits.units.min(WALK_UNITS);
+    let tile = |columns: usize, rows: usize| StepTile {
+        rows,
+        width: rows,
+        lanes: columns,
+        per_lane: 1,
+        splits: units / columns,
+        stage: 512,
+    };
+    let holds = |columns: &usize| 3 * hidden.div_ceil(units / columns) <= RESIDENT_REGISTERS;
+    let columns = [64, 32, 16, 8].into_iter().find(holds);
+    let rows = [4, 2, 1]
+        .into_iter()
+        .filter(|&rows| rows <= n.next_power_of_two());
+    match (columns, limits.cpu) {
+        (Some(columns), false) => rows.map(|rows| tile(columns, rows)).collect(),
+        // A CPU has no registers for a weight, and launches cost it little.
+        _ => Vec::new(),
+    }
+}
+
 /// Steps for a problem, the best first.
 fn step_tiles(problem: &Problem) -> Vec<StepTile> {
     let Problem { n, limits, .. } = *problem;
@@ -344,12 +389,10 @@ impl StepTile {
         }
     }
 
-    fn check(&self, limits: &Limits) -> Result<(), PlanError> {
+    fn check(&self, cut: Cut, limits: &Limits) -> Result<(), PlanError> {
         let sizes = [self.lanes, self.splits, self.per_lane, self.stage];
         if !well_formed(self.rows, self.width, sizes) {
-            return Err(PlanError::Malformed {
-                cut: Cut::Steps(*self),
-            });
+            return Err(PlanError::Malformed { cut });
         }
         limits.check_units(self.lanes * self.splits)
     }
@@ -370,6 +413,7 @@ mod tests {
         shared_bytes: 16 * 1024,
         cubes: 32,
         buffers: 30,
+        together: 0,
         cpu: false,
     };
 
@@ -378,6 +422,7 @@ mod tests {
         shared_bytes: 48 * 1024,
         cubes: 132,
         buffers: 30,
+        together: 132,
         cpu: false,
     };
 
@@ -386,6 +431,7 @@ mod tests {
         shared_bytes: 32 * 1024,
         cubes: 2,
         buffers: 30,
+        together: 0,
         cpu: true,
     };
 
@@ -436,6 +482,74 @@ mod tests {
             assert!(matches!(cut(257, limits), Plan::Steps(_)));
         }
         assert!(matches!(cut(128, NVIDIA), Plan::Walk(walk) if walk.resident));
+    }
+
+    #[test]
+    fn steps_are_one_launch_where_the_device_holds_the_weight() {
+        let one_launch = |hidden, limits| {
+            let problem = problem(64, hidden, Reset::AfterMatmul, limits);
+            let persistent = |plan| matches!(plan, Plan::Steps(steps) if steps.persistent);
+            let backward = match backward(Strategy::Inferred, &problem).unwrap() {
+                Plan::Steps(steps) => steps.persistent,
+                Plan::Walk(_) => false,
+            };
+            assert_eq!(
+                persistent(forward(Strategy::Inferred, &problem).unwrap()),
+                backward
+            );
+            backward
+        };
+        for (hidden, expected) in [
+            (256, false),
+            (257, true),
+            (512, true),
+            (1024, true),
+            (1536, false),
+        ] {
+            assert_eq!(one_launch(hidden, NVIDIA), expected, "H {hidden}");
+        }
+        let fewer = Limits {
+            together: 15,
+            ..NVIDIA
+        };
+        assert!(!one_launch(512, fewer));
+        assert!(!one_launch(512, WEBGPU));
+        assert!(!one_launch(512, LAVAPIPE));
+    }
+
+    #[test]
+    fn cubes_that_cannot_meet_are_refused() {
+        let tile = StepTile {
+            rows: 4,
+            width: 4,
+            lanes: 16,
+            per_lane: 1,
+            splits: 4,
+            stage: 64,
+        };
+        let refuse = |limits| {
+            let problem = problem(4, 64, Reset::AfterMatmul, limits);
+            forward(Strategy::Forced(Cut::Persistent(tile)), &problem).err()
+        };
+        let (requested, available) = (4, 3);
+        let refused = PlanError::TooManyTogether {
+            requested,
+            available,
+        };
+        assert_eq!(
+            refuse(Limits {
+                together: 3,
+                ..NVIDIA
+            }),
+            Some(refused)
+        );
+        assert_eq!(
+            refuse(Limits {
+                together: 4,
+                ..NVIDIA
+            }),
+            None
+        );
     }
 
     #[test]

@@ -187,9 +187,10 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
     let mut partial =
         Shared::<[Vector<f32, R>]>::new_slice(comptime!(team.partial_vectors(1).max(1)));
 
-    let registers = load_weight::<F>(weight, last, team);
+    let registers = load_weight::<F>(weight, 0usize.runtime(), last, team);
     let registers_n = load_weight::<F>(
         weight,
+        0usize.runtime(),
         comptime!(Product {
             resident: candidate.resident && !rule.reset_after,
             ..candidate

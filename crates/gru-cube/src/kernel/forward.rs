@@ -107,9 +107,10 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
     let mut partial =
         Shared::<[Vector<f32, R>]>::new_slice(comptime!(team.partial_vectors(outs).max(1)));
 
-    let weight = load_weight::<F>(w_hh, first, team);
+    let weight = load_weight::<F>(w_hh, 0usize.runtime(), first, team);
     let weight_n = load_weight::<F>(
         w_hh,
+        0usize.runtime(),
         comptime!(Product {
             resident: second.resident && !rule.reset_after,
             ..second

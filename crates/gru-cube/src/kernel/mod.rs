@@ -4,7 +4,8 @@
 //! - [`step`]: one step's gradients on the near side of the product.
 //! - [`product`]: how a cube's units share the recurrent product.
 //! - [`forward`], [`backward`]: walks, one launch per sequence.
-//! - [`steps`]: one launch per step, and the transpose that backward wants.
+//! - [`steps`]: one launch per step, or all steps in one with cubes that meet; and the transpose
+//!   that backward wants. [`meeting`]: how they meet.
 //! - [`shift`]: the left sides of the weight gradients.
 
 // A condition that is known when the kernel is compiled stays an `if` of its own: joined to
@@ -14,6 +15,7 @@
 pub(crate) mod backward;
 pub(crate) mod forward;
 pub(crate) mod gate;
+pub(crate) mod meeting;
 pub(crate) mod product;
 pub(crate) mod shift;
 pub(crate) mod step;

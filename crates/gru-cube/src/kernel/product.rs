@@ -65,7 +65,7 @@ pub(crate) struct Product {
     pub(crate) columns: usize,
     /// Terms whose left sides are in shared memory at a time; walks hold all of them.
     pub(crate) stage: usize,
-    /// The weight stays in each unit's registers for the whole walk.
+    /// The weight stays in each unit's registers for the whole launch.
     pub(crate) resident: bool,
 }
 
@@ -88,7 +88,7 @@ impl Product {
     /// Registers of the weight per unit.
     pub(crate) fn registers(&self, team: &Team) -> usize {
         match self.resident {
-            true => self.chunk(team) * self.outs * team.per_lane(),
+            true => self.stages(team) * self.chunk(team) * self.outs * team.per_lane(),
             false => 1,
         }
     }
@@ -108,10 +108,12 @@ impl Product {
 /// Multiplications in the body of an unrolled loop.
 const UNROLLED: usize = 48;
 
-/// Loads a unit's part of the weight into registers, if it is to stay there.
+/// Loads a unit's part of the weight, of columns from `j0` on, into registers, if it is to stay
+/// there: `[((stage·per_lane + c)·chunk + i)·outs + out]`.
 #[cube]
 pub(crate) fn load_weight<F: Float>(
     right: &[F],
+    j0: usize,
     #[comptime] product: Product,
     #[comptime] team: Team,
 ) -> Array<f32> {
@@ -120,21 +122,27 @@ pub(crate) fn load_weight<F: Float>(
     if comptime!(product.resident) {
         let (lane, start) = (lane(team), split(team) * chunk);
         #[unroll]
-        for c in 0..comptime!(team.per_lane()) {
-            let j = min(
-                lane + c * comptime!(team.lanes),
-                comptime!(product.columns - 1),
-            );
+        for stage in 0..comptime!(product.stages(&team)) {
             #[unroll]
-            for i in 0..chunk {
-                let k = min(start + i, comptime!(product.depth - 1));
+            for c in 0..comptime!(team.per_lane()) {
+                let j = min(
+                    j0 + lane + c * comptime!(team.lanes),
+                    comptime!(product.columns - 1),
+                );
                 #[unroll]
-                for out in 0..comptime!(product.outs) {
-                    let at = comptime!(product.base + out * product.per_out)
-                        + k * comptime!(product.per_k)
-                        + j * comptime!(product.per_j);
-                    registers[comptime!((c * chunk + i) * product.outs + out)] =
-                        f32::cast_from(right[at]);
+                for i in 0..chunk {
+                    let k = min(
+                        start + comptime!(stage * product.padded_stage(&team) + i),
+                        comptime!(product.depth - 1),
+                    );
+                    #[unroll]
+                    for out in 0..comptime!(product.outs) {
+                        let at = comptime!(product.base + out * product.per_out)
+                            + k * comptime!(product.per_k)
+                            + j * comptime!(product.per_j);
+                        let term = comptime!((stage * team.per_lane() + c) * chunk + i);
+                        registers[comptime!(term * product.outs + out)] = f32::cast_from(right[at]);
+                    }
                 }
             }
         }
@@ -172,7 +180,7 @@ pub(crate) fn multiply<F: Float, R: Size>(
     let mut sums = zero_sums::<R>(product, team);
     let zero = 0usize.runtime();
     accumulate::<F, R>(
-        &mut sums, left, from, right, registers, zero, zero, product, team,
+        &mut sums, left, from, right, registers, zero, zero, 0usize, product, team,
     );
     reduce::<R>(sums, partial, product, team)
 }
@@ -193,6 +201,7 @@ pub(crate) fn zero_sums<R: Size>(
 }
 
 /// Adds one stage to the sums of a unit's lane: terms `k0..k0 + stage` of columns from `j0` on.
+/// `stage` says which, for a weight in registers.
 #[cube]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn accumulate<F: Float, R: Size>(
@@ -203,6 +212,7 @@ pub(crate) fn accumulate<F: Float, R: Size>(
     registers: &Array<f32>,
     k0: usize,
     j0: usize,
+    #[comptime] stage: usize,
     #[comptime] product: Product,
     #[comptime] team: Team,
 ) {
@@ -221,7 +231,8 @@ pub(crate) fn accumulate<F: Float, R: Size>(
                 for c in 0..per_lane {
                     #[unroll]
                     for out in 0..outs {
-                        let w = registers[comptime!((c * chunk + i) * outs + out)];
+                        let term = comptime!((stage * per_lane + c) * chunk + i);
+                        let w = registers[comptime!(term * outs + out)];
                         let at = comptime!((c * outs + out) * vectors + v);
                         sums[at] = fma(l, Vector::new(w), sums[at]);
                     }

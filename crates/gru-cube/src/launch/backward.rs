@@ -1,6 +1,6 @@
 //! Launches of the backward pass.
 
-use super::{Call, count_launch, cube_dim, to_u32};
+use super::{Call, count_launch, cube_dim, grid::Grid, to_u32};
 use crate::{
     error::PlanError,
     kernel::{
@@ -10,6 +10,7 @@ use crate::{
     plan::{self, Plan, Strategy},
 };
 use cubecl::{client::Client, prelude::*, server::Handle};
+use std::ops::Range;
 
 const OP: &str = "gru_cube::backward";
 
@@ -47,7 +48,7 @@ pub struct BackwardOutputs {
 /// the weight gradients are made of.
 ///
 /// One launch if the cut is a walk with the weight in registers, two if it is any other walk,
-/// T + 2 if it is steps. Nothing waits for the device.
+/// three if it is persistent, T + 2 if it is steps. Nothing waits for the device.
 ///
 /// # Errors
 /// If the device does not allow the cut.
@@ -69,7 +70,7 @@ pub fn backward(
     let plan = plan::backward(strategy, &problem)?;
     let always = match plan {
         Plan::Walk(_) => 5,
-        Plan::Steps(_) => 6,
+        Plan::Steps(_) => 6 + plan.counters(),
     };
     let optional = [
         inputs.h0.is_some(),
@@ -90,9 +91,11 @@ pub fn backward(
             let w_hh_t = transpose(client, call, &inputs.w_hh);
             // In float32 whatever the type of the call: it is a sum over all steps.
             let carry = client.empty(call.n * call.h * size_of::<f32>());
-            for s in (0..call.t).rev().map(Some).chain([None]) {
+            let parts = Grid::parts(&steps, call).rev().map(Some);
+            for part in parts.chain([None]) {
+                let grid = Grid::new(client, &steps, call, &problem.limits);
                 let scratch = (w_hh_t.clone(), carry.clone());
-                launch_step(client, call, inputs, outputs, steps, s, scratch);
+                launch_steps(client, call, inputs, outputs, steps, part, grid, scratch);
             }
         }
     }
@@ -167,29 +170,30 @@ fn launch_walk(
     }
 }
 
-/// Step `s`, or after step 0, with none, the gradient of the initial state.
-fn launch_step(
+/// Some steps, or after step 0, with none, the gradient of the initial state.
+#[allow(clippy::too_many_arguments)]
+fn launch_steps(
     client: &Client,
     call: &Call,
     inputs: &BackwardInputs,
     outputs: &BackwardOutputs,
     steps: Steps,
-    s: Option<usize>,
+    part: Option<Range<usize>>,
+    grid: Grid,
     (w_hh_t, carry): (Handle, Handle),
 ) {
     let Call { n, t, h, .. } = *call;
     let (rows, gates_len) = (call.rows(), call.rows() * steps.rule.saved() * h);
+    let is_end = part.is_none();
+    let part = part.unwrap_or(0..1);
     count_launch();
     // SAFETY: as for the walk; the carry was made for N·H numbers of float32, and the rows of
-    // the gates that a step reads from its neighbours are not those that it writes.
+    // the gates that a step reads from its neighbours are not those that it writes. Cubes meet
+    // between two steps of a launch, all of them running, as the plan has seen to.
     unsafe {
         gru_backward_step::launch_unchecked(
             client,
-            CubeCount::Static(
-                to_u32(OP, "H", h.div_ceil(steps.team.columns)),
-                to_u32(OP, "N", n.div_ceil(steps.team.rows)),
-                1,
-            ),
+            grid.count(OP),
             cube_dim(&steps.team),
             call.address_type(),
             steps.team.width,
@@ -203,11 +207,13 @@ fn launch_step(
             d_gates_arg(call, outputs, gates_len),
             BufferArg::from_raw_parts(carry, n * h),
             call.arg(OP, "d_h0", outputs.d_h0.clone(), n * h),
+            grid.counters(),
             to_u32(OP, "N", n),
             to_u32(OP, "T", t),
-            to_u32(OP, "T", s.unwrap_or(0)),
+            to_u32(OP, "T", part.start),
+            to_u32(OP, "T", part.end),
             steps,
-            s.is_none(),
+            is_end,
             call.dtype,
         );
     }

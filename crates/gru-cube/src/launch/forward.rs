@@ -1,6 +1,6 @@
 //! Launches of the forward pass.
 
-use super::{Call, count_launch, cube_dim, to_u32};
+use super::{Call, count_launch, cube_dim, grid::Grid, to_u32};
 use crate::{
     error::PlanError,
     kernel::{
@@ -10,6 +10,7 @@ use crate::{
     plan::{self, Plan, Strategy},
 };
 use cubecl::{client::Client, prelude::*, server::Handle};
+use std::ops::Range;
 
 const OP: &str = "gru_cube::forward";
 
@@ -44,7 +45,7 @@ pub struct ForwardOutputs {
 
 /// The state after every step, and the gates on request.
 ///
-/// One launch if the cut is a walk, T if it is steps. Nothing waits for the device.
+/// One launch if the cut is a walk or persistent, T if it is steps. Nothing waits for the device.
 ///
 /// # Errors
 /// If the device does not allow the cut.
@@ -70,12 +71,16 @@ pub fn forward(
         inputs.valid.is_some(),
         outputs.gates.is_some(),
     ];
-    problem.limits.check_buffers(3, &optional)?;
-    match plan::forward(strategy, &problem)? {
+    let plan = plan::forward(strategy, &problem)?;
+    problem
+        .limits
+        .check_buffers(3 + plan.counters(), &optional)?;
+    match plan {
         Plan::Walk(walk) => launch_walk(client, call, inputs, outputs, walk),
         Plan::Steps(steps) => {
-            for s in 0..call.t {
-                launch_step(client, call, inputs, outputs, steps, s);
+            for part in Grid::parts(&steps, call) {
+                let grid = Grid::new(client, &steps, call, &problem.limits);
+                launch_steps(client, call, inputs, outputs, steps, part, grid);
             }
         }
     }
@@ -118,26 +123,24 @@ fn launch_walk(
     }
 }
 
-fn launch_step(
+fn launch_steps(
     client: &Client,
     call: &Call,
     inputs: &ForwardInputs,
     outputs: &ForwardOutputs,
     steps: Steps,
-    s: usize,
+    part: Range<usize>,
+    grid: Grid,
 ) {
     let Call { n, t, h, .. } = *call;
     let (rows, saved) = (call.rows(), steps.rule.saved());
     count_launch();
-    // SAFETY: as for the walk; and the step's rows of the states are not those that it reads.
+    // SAFETY: as for the walk; and the rows of the states that a step writes are not those that it
+    // reads. Cubes meet between two steps of a launch, all of them running, as the plan has seen to.
     unsafe {
         gru_forward_step::launch_unchecked(
             client,
-            CubeCount::Static(
-                to_u32(OP, "H", h.div_ceil(steps.team.columns)),
-                to_u32(OP, "N", n.div_ceil(steps.team.rows)),
-                1,
-            ),
+            grid.count(OP),
             cube_dim(&steps.team),
             call.address_type(),
             steps.team.width,
@@ -150,9 +153,11 @@ fn launch_step(
             call.optional(OP, "valid", inputs.valid.as_ref(), rows),
             call.arg(OP, "states", outputs.states.clone(), rows * h),
             call.optional(OP, "gates", outputs.gates.as_ref(), rows * saved * h),
+            grid.counters(),
             to_u32(OP, "N", n),
             to_u32(OP, "T", t),
-            to_u32(OP, "T", s),
+            to_u32(OP, "T", part.start),
+            to_u32(OP, "T", part.end),
             steps,
             call.dtype,
         );

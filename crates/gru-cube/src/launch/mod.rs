@@ -2,6 +2,7 @@
 
 mod backward;
 mod forward;
+mod grid;
 mod shift;
 
 pub use backward::{BackwardInputs, BackwardOutputs, backward};

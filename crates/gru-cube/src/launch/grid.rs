@@ -1,0 +1,61 @@
+//! The grid of steps: hidden units by rows of the batch.
+
+use super::{Call, to_u32};
+use crate::{kernel::steps::Steps, limits::Limits};
+use cubecl::{client::Client, prelude::*, server::Handle};
+use std::ops::Range;
+
+/// Most steps of a launch: a counter of meetings holds this many times the cubes of any device.
+const MOST_STEPS: usize = 1 << 20;
+
+/// The grid of a launch, and where its cubes meet.
+pub(super) struct Grid {
+    /// Cubes along the hidden units.
+    columns: usize,
+    /// Cubes along the rows of the batch; in a persistent launch each of them may take several
+    /// tiles.
+    groups: usize,
+    /// A counter for each group.
+    met: Option<Handle>,
+}
+
+impl Grid {
+    pub(super) fn new(client: &Client, steps: &Steps, call: &Call, limits: &Limits) -> Self {
+        let columns = steps.cubes_per_row();
+        let tiles = call.n.div_ceil(steps.team.rows);
+        if !steps.persistent {
+            return Self {
+                columns,
+                groups: tiles,
+                met: None,
+            };
+        }
+        let groups = tiles.min(limits.together / columns);
+        Self {
+            columns,
+            groups,
+            met: Some(client.create_from_slice(u32::as_bytes(&vec![0; groups]))),
+        }
+    }
+
+    /// The steps of a call, cut into launches.
+    pub(super) fn parts(
+        steps: &Steps,
+        call: &Call,
+    ) -> impl DoubleEndedIterator<Item = Range<usize>> + use<> {
+        let (t, per_launch) = (call.t, if steps.persistent { MOST_STEPS } else { 1 });
+        (0..t.div_ceil(per_launch)).map(move |k| k * per_launch..((k + 1) * per_launch).min(t))
+    }
+
+    pub(super) fn count(&self, op: &str) -> CubeCount {
+        let (columns, groups) = (to_u32(op, "H", self.columns), to_u32(op, "N", self.groups));
+        CubeCount::Static(columns, groups, 1)
+    }
+
+    /// The counters as a kernel's argument.
+    pub(super) fn counters<T: From<Option<BufferArg>>>(&self) -> T {
+        // SAFETY: the buffer was made for so many counters.
+        let arg = |met: &Handle| unsafe { BufferArg::from_raw_parts(met.clone(), self.groups) };
+        self.met.as_ref().map(arg).into()
+    }
+}
