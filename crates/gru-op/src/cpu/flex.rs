@@ -33,6 +33,11 @@ impl<E: gru_cpu::Element + burn::tensor::Element + Pod> CpuBackend<E> for Flex {
     fn tensor(data: Vec<E>, shape: Shape) -> FlexTensor {
         FlexTensor::from_data(TensorData::new(data, shape))
     }
+
+    fn into_data(dense: Dense<E>) -> Option<Vec<E>> {
+        let data = dense.tensor.is_unique().then(|| dense.tensor.into_data())?;
+        data.try_into_vec().ok()
+    }
 }
 
 run_on_slices!(Flex);

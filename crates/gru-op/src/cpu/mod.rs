@@ -7,6 +7,7 @@
 mod flex;
 #[cfg(feature = "ndarray")]
 mod ndarray;
+mod spare;
 
 use crate::{
     GruForward, GruGradients, GruInputs, OptionalTensor, Wanted,
@@ -15,6 +16,7 @@ use crate::{
 use burn::backend::{Backend, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
 use gru_cpu::{Dims, Element, Gradients, Inputs};
+use spare::Keep;
 
 /// A backend whose tensors of `E` are slices in the memory of this process.
 trait CpuBackend<E: Element>: Backend {
@@ -26,6 +28,9 @@ trait CpuBackend<E: Element>: Backend {
 
     /// A tensor made of `data`, without a copy.
     fn tensor(data: Vec<E>, shape: Shape) -> FloatTensor<Self>;
+
+    /// The data of a tensor that nobody else holds, without a copy.
+    fn into_data(dense: Self::Dense) -> Option<Vec<E>>;
 }
 
 /// A backend with both kernel types.
@@ -96,7 +101,7 @@ impl<B: Backend> Forward<B> {
     }
 }
 
-fn forward<B: CpuBackend<E>, E: Element>(
+fn forward<B: CpuBackend<E>, E: Keep>(
     inputs: GruInputs<B>,
     spec: &GruSpec,
     keep: bool,
@@ -105,7 +110,13 @@ fn forward<B: CpuBackend<E>, E: Element>(
     let dims = call.dims;
     let units = dims.rows() * dims.h;
     let mut states = gru_cpu::buffer(units);
-    let mut gates = keep.then(|| gru_cpu::buffer(units * spec.saved_per_unit()));
+    let mut gates = keep.then(|| E::spares().take(units * spec.saved_per_unit()));
+    match &mut gates {
+        // Nobody writes the gates of skipped steps, but everybody may read them.
+        Some(gates) if call.valid.is_some() => gates.fill(E::zero()),
+        Some(_) => {}
+        None => E::spares().pass(),
+    }
     gru_cpu::forward(
         &dims,
         spec,
@@ -120,7 +131,7 @@ fn forward<B: CpuBackend<E>, E: Element>(
     }
 }
 
-fn backward<B: CpuBackend<E>, E: Element>(
+fn backward<B: CpuBackend<E>, E: Keep>(
     inputs: GruInputs<B>,
     states: FloatTensor<B>,
     gates: OptionalTensor<B>,
@@ -155,6 +166,9 @@ fn backward<B: CpuBackend<E>, E: Element>(
             b_hh: b_hh.as_deref_mut(),
         },
     );
+    if let Some(gates) = gates.and_then(B::into_data) {
+        E::spares().give(gates);
+    }
     let out = |data: Option<Vec<E>>, shape: &[usize]| {
         OptionalTensor::from(data.map(|data| B::tensor(data, Shape::from(shape.to_vec()))))
     };

@@ -46,6 +46,15 @@ macro_rules! cpu_backend {
                 let array = ArrayD::from_shape_vec(IxDyn(&shape), data);
                 array.expect("the data fits its shape").into_shared().into()
             }
+
+            fn into_data(dense: Self::Dense) -> Option<Vec<$element>> {
+                let (data, offset) = dense
+                    .0
+                    .try_into_owned_nocopy()
+                    .ok()?
+                    .into_raw_vec_and_offset();
+                matches!(offset, None | Some(0)).then_some(data)
+            }
         }
     };
 }
