@@ -6,6 +6,9 @@
 //! Linux only (VmHWM). Every line is two processes: one that holds the inputs and the results, one
 //! that also makes them. Their difference is what the operator needs by itself; the contract allows
 //! it the gates (4·T·N·H floats, none in lean mode) and nothing that grows with T besides.
+//!
+//! With `--features wgpu`, and `-- --backend wgpu`, the same of a GPU: bytes in use by the allocator
+//! of its stream, asked for again and again while the calls run.
 
 use std::process::Command;
 
@@ -21,8 +24,12 @@ const SHAPES: [(&str, [usize; 4]); 3] = [
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
+    let backend = match arguments.iter().position(|a| a == "--backend") {
+        Some(at) => arguments[at + 1].as_str(),
+        None => "flex",
+    };
     if let Some(at) = arguments.iter().position(|a| a == "--child") {
-        return child(&arguments[at + 1], &arguments[at + 2]);
+        return child(&arguments[at + 1], &arguments[at + 2], backend);
     }
     println!("shape      mode       peak MiB   contract MiB   of contract");
     for (name, [n, t, i, h]) in SHAPES {
@@ -38,7 +45,7 @@ fn main() {
             // Parameters, and their gradients.
             let weights = 3 * h * (i + h + 2) * if mode == "infer" { 1 } else { 2 };
             let contract = ((kept + weights) * 4) as f64 / f64::from(1 << 20);
-            let peak = peak(name, mode) - peak(name, "nothing");
+            let peak = peak(name, mode, backend) - peak(name, "nothing", backend);
             println!(
                 "{name:10} {mode:9} {peak:9.1} {contract:14.1} {:12.0}%",
                 100.0 * peak / contract
@@ -48,10 +55,10 @@ fn main() {
 }
 
 /// MiB at most in use by a process that does this.
-fn peak(shape: &str, mode: &str) -> f64 {
+fn peak(shape: &str, mode: &str, backend: &str) -> f64 {
     let program = std::env::current_exe().expect("a program has a path");
     let output = Command::new(program)
-        .args(["--child", shape, mode])
+        .args(["--child", shape, mode, "--backend", backend])
         // Freed buffers go back to the system at once: a peak is what is in use, not what is kept.
         .env("MALLOC_MMAP_THRESHOLD_", "65536")
         .output()
@@ -62,7 +69,7 @@ fn peak(shape: &str, mode: &str) -> f64 {
         .unwrap_or_else(|_| panic!("{shape} {mode}: {text}"))
 }
 
-fn child(shape: &str, mode: &str) {
+fn child(shape: &str, mode: &str, backend: &str) {
     let (_, [n, t, i, h]) = SHAPES.into_iter().find(|s| s.0 == shape).expect("a shape");
     let memory = if mode == "lean" {
         Memory::Lean
@@ -72,23 +79,29 @@ fn child(shape: &str, mode: &str) {
     let config = GruBlockConfig::new(i, h)
         .with_memory(memory)
         .with_batch_first(false);
+    let plain = match backend {
+        "flex" => Device::flex(),
+        #[cfg(feature = "wgpu")]
+        "wgpu" => Device::wgpu(burn::tensor::DeviceKind::DefaultDevice),
+        other => panic!("no backend {other} in this build"),
+    };
+    #[cfg(feature = "wgpu")]
+    let sampler = (backend == "wgpu").then(device::Sampler::new);
+    let device = plain.clone().autodiff();
     match mode {
         "nothing" => {
             // Thread pools and code are there, data is not.
-            let device = Device::flex().autodiff();
             let gru = GruBlockConfig::new(i.min(8), 8).init(&device);
             let x = Tensor::random([2, 8, i.min(8)], Distribution::Default, &device);
             drop(gru.forward(x, None).0.sum().backward());
         }
         "infer" => {
-            let device = Device::flex();
-            let x = Tensor::random([t, n, i], Distribution::Default, &device);
-            let (y, _) = config.init(&device).forward(x.clone(), None);
+            let x = Tensor::random([t, n, i], Distribution::Default, &plain);
+            let (y, _) = config.init(&plain).forward(x.clone(), None);
             assert_eq!(y.dims(), [t, n, h]);
             drop(x);
         }
         _ => {
-            let device = Device::flex().autodiff();
             let gru = config.init(&device);
             let x = Tensor::<3>::random([t, n, i], Distribution::Default, &device).require_grad();
             let (y, _) = gru.forward(x.clone(), None);
@@ -97,8 +110,52 @@ fn child(shape: &str, mode: &str) {
             assert!(x.grad(&gradients).is_some());
         }
     }
+    device.sync().expect("the calls are done");
+    #[cfg(feature = "wgpu")]
+    if let Some(sampler) = sampler {
+        return println!("{}", sampler.peak());
+    }
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
     let kib = line.and_then(|l| l.trim().split(' ').next()?.parse::<f64>().ok());
     println!("{}", kib.map_or(f64::NAN, |kib| kib / 1024.0));
+}
+
+#[cfg(feature = "wgpu")]
+mod device {
+    use cubecl::{client::Client, memory_management::MemoryScope};
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    };
+    use std::thread::{JoinHandle, spawn};
+
+    /// Asks a device again and again how much it holds.
+    pub struct Sampler {
+        done: Arc<AtomicBool>,
+        peak: Arc<AtomicU64>,
+        thread: JoinHandle<()>,
+    }
+
+    impl Sampler {
+        pub fn new() -> Self {
+            let client: Client = cubecl::Device::default().client();
+            let (done, peak) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+            let (its_done, its_peak) = (done.clone(), peak.clone());
+            let thread = spawn(move || {
+                while !its_done.load(Relaxed) {
+                    let usage = client.memory_report(MemoryScope::Device).usage();
+                    its_peak.fetch_max(usage.bytes_in_use, Relaxed);
+                }
+            });
+            Self { done, peak, thread }
+        }
+
+        /// MiB.
+        pub fn peak(self) -> f64 {
+            self.done.store(true, Relaxed);
+            self.thread.join().expect("the sampler has not panicked");
+            self.peak.load(Relaxed) as f64 / f64::from(1 << 20)
+        }
+    }
 }

@@ -101,14 +101,14 @@ fn walk(rows: usize, lanes: usize, splits: usize, resident: bool) -> Strategy {
     }))
 }
 
-fn steps(rows: usize, lanes: usize, per_lane: usize, splits: usize) -> Strategy {
+fn steps(rows: usize, lanes: usize, per_lane: usize, splits: usize, stage: usize) -> Strategy {
     Strategy::Forced(Cut::Steps(StepTile {
         rows,
         width: rows.min(4),
         lanes,
         per_lane,
         splits,
-        stage: 128,
+        stage,
     }))
 }
 
@@ -143,8 +143,16 @@ fn candidates(call: &Call) -> Vec<Strategy> {
     }
     if call.spec.reset == Reset::AfterMatmul {
         for rows in rows_up_to(32) {
-            for (lanes, per_lane, splits) in [(32, 1, 4), (32, 1, 8), (64, 2, 1), (32, 4, 1)] {
-                all.push(steps(rows, lanes, per_lane, splits));
+            for (lanes, per_lane, splits, stage) in [
+                (32, 1, 4, 128),
+                (32, 1, 8, 128),
+                (64, 2, 1, 128),
+                (64, 4, 1, 128),
+                (64, 4, 1, 256),
+                (32, 8, 1, 256),
+                (128, 4, 1, 256),
+            ] {
+                all.push(steps(rows, lanes, per_lane, splits, stage));
             }
             for (lanes, splits) in [(8, 64), (16, 16), (16, 32), (32, 8), (32, 16), (64, 8)] {
                 if 3 * h.div_ceil(splits) <= 200 {

@@ -337,7 +337,7 @@ fn persistent_tiles(problem: &Problem) -> Vec<StepTile> {
 fn step_tiles(problem: &Problem) -> Vec<StepTile> {
     let Problem { n, limits, .. } = *problem;
     let (lanes, per_lane, splits) = match limits.cpu {
-        true => (64, CPU_COLUMNS / 2, 1),
+        true => (128, CPU_COLUMNS, 1),
         false => (32, 1, (limits.units / 32).clamp(1, 4)),
     };
     let most = if limits.cpu { 16 } else { 8 };
