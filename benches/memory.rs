@@ -123,7 +123,7 @@ fn child(shape: &str, mode: &str, backend: &str) {
 
 #[cfg(feature = "wgpu")]
 mod device {
-    use cubecl::{client::Client, memory_management::MemoryScope};
+    use cubecl::{MemoryScope, client::Client};
     use std::sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
