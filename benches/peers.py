@@ -2,6 +2,7 @@
 
     python benches/peers.py --threads 1,2 --csv benches/record/NAME.csv [--shapes char-s,long]
     ONEDNN=./onednn_gru python benches/peers.py ...       # oneDNN too, see benches/onednn_gru.cpp
+    python benches/peers.py --device cuda --csv ...       # cuDNN: float32 without TF32
 
 Run it right after `cargo bench -p gru-benches --bench sequence -- --csv benches/record/NAME.csv`, on
 the machine as quiet as it can be made: only times of one run compare. Needs torch.
@@ -69,12 +70,27 @@ def measure(run):
     return statistics.median(samples), min(samples), len(samples)
 
 
-def torch_rows(threads, shapes):
+def torch_rows(threads, shapes, device):
     import torch
 
     torch.set_num_threads(threads)
+    torch.set_default_device(device)
+    if device == "cuda":
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+
+    def done(run):
+        """The call, and on a GPU the wait for it."""
+        if device == "cpu":
+            return run
+
+        def waited():
+            run()
+            torch.cuda.synchronize()
+
+        return waited
+
     a, b = torch.randn(2048, 2048), torch.randn(2048, 2048)
-    median, least, _ = measure(lambda: a @ b)
+    median, least, _ = measure(done(lambda: a @ b))
     rate = 2 * 2048**3 / (least * 1e6)
     for name in shapes:
         n, t, i, h, layers, d = shape = SHAPES[name]
@@ -95,8 +111,9 @@ def torch_rows(threads, shapes):
 
         runs = {"infer": infer, "train_fwd": lambda: gru(x, h0), "fwd_bwd": fwd_bwd}
         for mode, run in runs.items():
-            median, least, samples = measure(run)
-            yield ("torch", torch.__version__, name, mode, threads, median, least, samples,
+            median, least, samples = measure(done(run))
+            peer = "torch" if device == "cpu" else f"torch-{device}"
+            yield (peer, torch.__version__, name, mode, threads, median, least, samples,
                    flops(shape, mode) / (median * 1e6), rate)
 
 
@@ -122,6 +139,7 @@ def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--threads", default="1,2")
     ap.add_argument("--shapes", default=",".join(SHAPES))
+    ap.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     ap.add_argument("--csv", required=True)
     a = ap.parse_args()
     shapes = a.shapes.split(",")
@@ -135,9 +153,9 @@ def main():
                 # A process for each thread count: pools are sized once.
                 file.flush()
                 subprocess.run([sys.executable, __file__, "--threads", str(threads), "--shapes",
-                                a.shapes, "--csv", a.csv], check=True)
+                                a.shapes, "--device", a.device, "--csv", a.csv], check=True)
                 continue
-            rows = list(torch_rows(threads, shapes))
+            rows = list(torch_rows(threads, shapes, a.device))
             if program := os.environ.get("ONEDNN"):
                 rows += onednn_rows(program, threads, shapes)
             for row in rows:

@@ -2,7 +2,8 @@
 //!
 //!     cargo bench -p gru-benches --bench sequence [-- OPTIONS]
 //!
-//! --backends flex,ndarray   which backends; both by default; with `--features wgpu` also wgpu
+//! --backends flex,ndarray   which backends; both by default; with the feature wgpu (or vulkan,
+//!                           metal: the same by other shaders) also wgpu, with cuda also cuda
 //! --threads 1,2             one run for each, in a process of its own; all cores by default
 //! --shapes char-s,long      which shapes
 //! --modes infer,fwd_bwd     which modes; all by default
@@ -159,6 +160,11 @@ fn device(name: &str) -> Device {
         "ndarray" => Device::ndarray(),
         #[cfg(feature = "wgpu")]
         "wgpu" => Device::wgpu(burn::tensor::DeviceKind::DefaultDevice),
+        #[cfg(feature = "cuda")]
+        "cuda" => {
+            let found = Device::enumerate(burn::tensor::DeviceType::Cuda).into_vec();
+            found.into_iter().next().expect("there is a CUDA device")
+        }
         other => panic!("this build has no backend {other}"),
     }
 }

@@ -59,7 +59,24 @@ pub fn all() -> Vec<TestBackend> {
             tolerance_factor: Tolerance::GPU_FACTOR,
             device: wgpu,
         },
+        #[cfg(feature = "cuda")]
+        TestBackend {
+            name: "cuda",
+            float64: false,
+            float64_sigmoid: false,
+            slow: true,
+            tolerance_factor: Tolerance::GPU_FACTOR,
+            device: cuda,
+        },
     ]
+}
+
+/// The first CUDA device.
+#[cfg(feature = "cuda")]
+fn cuda() -> Result<Device, String> {
+    let found = Device::enumerate(burn::tensor::DeviceType::Cuda).into_vec();
+    let first = found.into_iter().next();
+    first.ok_or_else(|| "CUDA finds no device".into())
 }
 
 /// wgpu's best adapter. Listing them first, because opening a device that is not there panics.
