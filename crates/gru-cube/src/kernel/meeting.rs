@@ -11,7 +11,7 @@ use cubecl::prelude::*;
 const PATIENCE: u32 = 1 << 24;
 
 /// Bit of a counter that says that somebody has given up. Larger than any count.
-pub(crate) const GIVEN_UP: u32 = 1 << 31;
+const GIVEN_UP: u32 = 1 << 31;
 
 /// Waits until `expected` cubes have come here since the counter was zero. What any of them wrote
 /// before is seen by all after. `lost[0]` becomes 1 if somebody has given up, and is 0 elsewhere.
