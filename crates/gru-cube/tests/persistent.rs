@@ -5,7 +5,7 @@ mod support;
 
 use gru_cpu::spec::{GruSpec, Reset};
 use gru_cube::{Cut, Limits, PlanError, StepTile, Strategy};
-use support::{FORWARD, GRADIENT, Given, Problem, catalogue, client, oracle, run};
+use support::{FORWARD, GRADIENT, Given, Problem, catalogue, client, oracle, run, tile};
 
 /// Two cubes for each row of the batch, and one; sums in one stage and in several; rows in one tile
 /// and in several.
@@ -15,24 +15,6 @@ const TILES: [StepTile; 4] = [
     tile(1, 1, 33, 1, 1, 33),
     tile(4, 2, 9, 2, 4, 20),
 ];
-
-const fn tile(
-    rows: usize,
-    width: usize,
-    lanes: usize,
-    per_lane: usize,
-    splits: usize,
-    stage: usize,
-) -> StepTile {
-    StepTile {
-        rows,
-        width,
-        lanes,
-        per_lane,
-        splits,
-        stage,
-    }
-}
 
 fn check(problem: &Problem, tile: StepTile, in_place: bool) {
     let strategy = Strategy::Forced(Cut::Persistent(tile));

@@ -4,7 +4,7 @@ mod support;
 
 use gru_cpu::spec::{GruSpec, Reset};
 use gru_cube::{Cut, PlanError, StepTile, Strategy};
-use support::{FORWARD, GRADIENT, Given, Problem, catalogue, client, oracle, run};
+use support::{FORWARD, GRADIENT, Given, Problem, catalogue, client, oracle, run, tile};
 
 const TILES: [StepTile; 5] = [
     tile(1, 1, 32, 1, 4, 64),
@@ -13,24 +13,6 @@ const TILES: [StepTile; 5] = [
     tile(2, 2, 5, 3, 3, 7),
     tile(4, 2, 64, 1, 1, 256),
 ];
-
-const fn tile(
-    rows: usize,
-    width: usize,
-    lanes: usize,
-    per_lane: usize,
-    splits: usize,
-    stage: usize,
-) -> StepTile {
-    StepTile {
-        rows,
-        width,
-        lanes,
-        per_lane,
-        splits,
-        stage,
-    }
-}
 
 fn check(problem: &Problem, strategy: Strategy, in_place: bool) {
     let got = run::<f32>(&client(), problem, (strategy, strategy), in_place).unwrap();

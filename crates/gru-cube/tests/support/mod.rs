@@ -6,7 +6,8 @@ pub mod catalogue;
 use cubecl::{client::Client, prelude::*, server::Handle};
 use gru_cpu::{Dims, Gradients, Inputs, spec::GruSpec, spec::Layout, spec::Reset};
 use gru_cube::{
-    BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, PlanError, Strategy,
+    BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, PlanError, StepTile,
+    Strategy,
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
@@ -16,6 +17,24 @@ pub const GRADIENT: f64 = 5e-5;
 
 pub fn client() -> Client {
     cubecl::Device::default().client()
+}
+
+pub const fn tile(
+    rows: usize,
+    width: usize,
+    lanes: usize,
+    per_lane: usize,
+    splits: usize,
+    stage: usize,
+) -> StepTile {
+    StepTile {
+        rows,
+        width,
+        lanes,
+        per_lane,
+        splits,
+        stage,
+    }
 }
 
 /// Which optional tensors a problem has.

@@ -150,6 +150,44 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "flex")]
+    fn every_gate_is_written_those_of_skipped_steps_too() {
+        use crate::{GruBackend, GruInputs, GruSpec, OptionalTensor, Reset, cpu::CpuBackend};
+        use burn::tensor::Shape;
+        use burn_flex::Flex;
+
+        let [n, t, i, h] = [8, 160, 3, 66];
+        let tensor = |shape: &[usize], value: f32| {
+            let data = vec![value; shape.iter().product()];
+            <Flex as CpuBackend<f32>>::tensor(data, Shape::from(shape.to_vec()))
+        };
+        let absent = || OptionalTensor::Absent;
+        let inputs = GruInputs::<Flex> {
+            x: tensor(&[n, t, i], 0.3),
+            h0: absent(),
+            w_ih: OptionalTensor::Given(tensor(&[i, 3 * h], 0.1)),
+            w_hh: tensor(&[h, 3 * h], 0.01),
+            b_ih: absent(),
+            b_hh: absent(),
+            mask: absent(),
+            valid: OptionalTensor::Given(tensor(&[n, t], 0.0)),
+            take: absent(),
+        };
+        for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+            for clip in [None, Some(0.5)] {
+                let spec = GruSpec::default().with_reset(reset).with_clip_gates(clip);
+                let len = spec.saved_per_unit() * n * t * h;
+                f32::spares().give(vec![f32::NAN; len]);
+                let gates = Flex::gru_states_and_gates(inputs.clone(), spec).gates;
+                let gates = <Flex as CpuBackend<f32>>::dense(gates);
+                let gates: &[f32] = gates.as_ref();
+                assert_eq!(gates.len(), len);
+                assert!(gates.iter().all(|gate| gate.is_finite()), "{spec:?}");
+            }
+        }
+    }
+
+    #[test]
     fn what_is_small_or_not_wanted_is_freed() {
         let spares = Spares::<f32>::new();
         let count = || spares.with(|state| state.buffers.len());
