@@ -3,7 +3,7 @@
 use super::{
     gate::gate_slope,
     product::{Product, Team, load_weight, multiply},
-    step::blend_back,
+    step::{blend_back, strides},
 };
 use crate::rule::Rule;
 use cubecl::prelude::*;
@@ -93,11 +93,7 @@ fn read_step<F: Float>(
 ) -> Array<f32> {
     let (rule, team, hidden) = comptime!((walk.rule, walk.team, walk.hidden));
     let (rows, owned) = comptime!((team.rows, team.owned()));
-    let (per_n, per_t) = if comptime!(rule.time_major) {
-        (1usize.runtime(), n)
-    } else {
-        (t, 1usize.runtime())
-    };
+    let (per_n, per_t) = strides(n, t, rule);
     let time = if comptime!(rule.reverse) {
         t - 1 - s
     } else {
@@ -174,11 +170,7 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
     let left_vectors = comptime!(walk.left_vectors());
     let saved = comptime!(rule.saved() * hidden);
     let (n, t) = (n as usize, t as usize);
-    let (per_n, per_t) = if comptime!(rule.time_major) {
-        (1usize.runtime(), n)
-    } else {
-        (t, 1usize.runtime())
-    };
+    let (per_n, per_t) = strides(n, t, rule);
     let unit = UNIT_POS as usize;
     let row0 = CUBE_POS_X as usize * rows;
 

@@ -3,6 +3,7 @@
 use super::{
     gate::{blend, clip, gate_value},
     product::{Product, Team, load_weight, multiply},
+    step::strides,
 };
 use crate::rule::Rule;
 use cubecl::prelude::*;
@@ -90,11 +91,7 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
     let left_vectors = comptime!(walk.left_vectors());
     let saved = comptime!(rule.saved());
     let (n, t) = (n as usize, t as usize);
-    let (per_n, per_t) = if comptime!(rule.time_major) {
-        (1usize.runtime(), n)
-    } else {
-        (t, 1usize.runtime())
-    };
+    let (per_n, per_t) = strides(n, t, rule);
     let unit = UNIT_POS as usize;
     let row0 = CUBE_POS_X as usize * rows;
 

@@ -1,4 +1,4 @@
-//! One step's element-wise mathematics, shared by all variants.
+//! What the variants share of one step: its element-wise mathematics, and where rows stand.
 
 use super::gate::{blend, gate_slope};
 use crate::rule::Rule;
@@ -43,5 +43,15 @@ pub(crate) fn blend_back(
         dz: select(counts, dz * gate_slope(z, comptime!(rule.z)), 0.0f32),
         dn: select(counts, dn * gate_slope(new, comptime!(rule.n)), 0.0f32),
         carry: select(counts, carry, d),
+    }
+}
+
+/// Rows from one row of the batch to the next, and from one step to the next.
+#[cube]
+pub(crate) fn strides(n: usize, t: usize, #[comptime] rule: Rule) -> (usize, usize) {
+    if comptime!(rule.time_major) {
+        (1usize.runtime(), n)
+    } else {
+        (t, 1usize.runtime())
     }
 }

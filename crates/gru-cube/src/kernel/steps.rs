@@ -8,7 +8,7 @@ use super::{
     gate::{blend, clip, gate_slope, gate_value},
     meeting::{doubt, meet},
     product::{Product, Team, accumulate, load_weight, reduce, zero_sums},
-    step::blend_back,
+    step::{blend_back, strides},
 };
 use crate::rule::Rule;
 use cubecl::prelude::*;
@@ -289,16 +289,6 @@ fn states_before<F: Float, R: Size>(
             left[i * vectors + v] = g;
         }
         i += comptime!(team.units());
-    }
-}
-
-/// Rows from one row of the batch to the next, and from one step to the next.
-#[cube]
-fn strides(n: usize, t: usize, #[comptime] rule: Rule) -> (usize, usize) {
-    if comptime!(rule.time_major) {
-        (1usize.runtime(), n)
-    } else {
-        (t, 1usize.runtime())
     }
 }
 

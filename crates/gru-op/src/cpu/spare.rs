@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 const LARGE: usize = 1 << 20;
 
 /// Calls of the operator after which a buffer that nobody took is freed: training is over, or its
-/// sizes have changed. More than the layers of any network pass between two uses of a buffer.
+/// sizes have changed. More calls than that lie between two uses in networks of over 100 layers only.
 const PATIENCE: usize = 256;
 
 /// A type whose buffers are kept.
