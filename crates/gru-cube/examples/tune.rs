@@ -37,6 +37,7 @@ fn buffers(client: &Client, call: &Call) -> Buffers {
     Buffers {
         forward: (
             ForwardInputs {
+                steps: 0..t,
                 p: numbers(client, n * t * 3 * h, 1.0),
                 w_hh: w_hh.clone(),
                 b_ih: None,

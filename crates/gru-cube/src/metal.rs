@@ -103,6 +103,8 @@ impl Bench {
             self.optional(given),
             1,
             1,
+            0,
+            1,
             walk,
             self.dtype,
         );
@@ -153,6 +155,8 @@ impl Bench {
             self.optional(given),
             self.optional(steps.persistent),
             1,
+            1,
+            0,
             1,
             0,
             1,

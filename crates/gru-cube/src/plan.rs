@@ -230,22 +230,23 @@ fn cut_to_plan<P: Pass>(problem: &Problem, cut: Cut) -> Result<Plan<P::Walk>, Pl
     }
 }
 
-/// A walk where its cubes can keep up with launches; elsewhere steps, in one launch if the device
-/// allows it.
+/// A walk with the weight in registers where it is that small; else steps in one launch where the
+/// device allows it; else the walk or steps, by what takes less time: to read the weight, or to
+/// launch. What the device refuses is passed over.
 fn infer<P: Pass>(problem: &Problem) -> Result<Plan<P::Walk>, PlanError> {
-    let walks = problem.hidden <= WALK_HIDDEN || !problem.rule.reset_after;
-    let walk = || {
-        let tiles = walk_tiles(problem).into_iter().map(Cut::Walk);
-        first_allowed::<P>(problem, tiles)
-    };
-    let steps = || {
-        let persistent = persistent_tiles(problem).into_iter().map(Cut::Persistent);
-        let tiles = step_tiles(problem).into_iter().map(Cut::Steps);
-        first_allowed::<P>(problem, persistent.chain(tiles))
-    };
-    match walks {
-        true => walk().or_else(|error| steps().map_err(|_| error)),
-        false => steps().or_else(|error| walk().map_err(|_| error)),
+    let (walks, steps) = (walk_tiles(problem), step_tiles(problem));
+    let (walks, steps) = (
+        walks.into_iter().map(Cut::Walk),
+        steps.into_iter().map(Cut::Steps),
+    );
+    let persistent = persistent_tiles(problem).into_iter().map(Cut::Persistent);
+    let is_resident = |cut: &Cut| matches!(cut, Cut::Walk(tile) if tile.resident);
+    let (resident, reading): (Vec<_>, Vec<_>) = walks.partition(is_resident);
+    let quick_walk = problem.hidden <= WALK_HIDDEN || !problem.rule.reset_after;
+    let cuts = resident.into_iter().chain(persistent);
+    match quick_walk {
+        true => first_allowed::<P>(problem, cuts.chain(reading).chain(steps)),
+        false => first_allowed::<P>(problem, cuts.chain(steps).chain(reading)),
     }
 }
 
@@ -257,7 +258,9 @@ fn first_allowed<P: Pass>(
     for cut in cuts {
         match cut_to_plan::<P>(problem, cut) {
             Ok(plan) => return Ok(plan),
-            Err(error) => refused = Some(error),
+            // Of a walk's refusal more can be learnt than of what else would have been tried.
+            Err(error) if refused.is_none() || matches!(cut, Cut::Walk(_)) => refused = Some(error),
+            Err(_) => {}
         }
     }
     Err(refused.expect("every list of candidates has one"))
@@ -478,9 +481,9 @@ mod tests {
         };
         for limits in [WEBGPU, NVIDIA] {
             assert!(matches!(cut(64, limits), Plan::Walk(walk) if walk.resident));
-            assert!(matches!(cut(256, limits), Plan::Walk(walk) if !walk.resident));
             assert!(matches!(cut(257, limits), Plan::Steps(_)));
         }
+        assert!(matches!(cut(256, WEBGPU), Plan::Walk(walk) if !walk.resident));
         assert!(matches!(cut(128, NVIDIA), Plan::Walk(walk) if walk.resident));
     }
 
@@ -500,8 +503,9 @@ mod tests {
             backward
         };
         for (hidden, expected) in [
-            (256, false),
-            (257, true),
+            (128, false),
+            (129, true),
+            (256, true),
             (512, true),
             (1024, true),
             (1536, false),

@@ -115,6 +115,7 @@ fn forward(inputs: &GruInputs<CubeBackend>, spec: &GruSpec, keep: bool) -> Optio
     let gates = keep.then(|| empty(&p, Shape::new(sizes.sequence_shape(width))));
     let client = p.client.clone();
     let reads = ForwardInputs {
+        steps: 0..sizes.t,
         p: dense(p),
         w_hh: dense(inputs.w_hh.clone()),
         b_ih: optional(&inputs.b_ih),

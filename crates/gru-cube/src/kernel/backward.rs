@@ -3,7 +3,7 @@
 use super::{
     gate::gate_slope,
     product::{Product, Team, load_weight, multiply},
-    step::{blend_back, strides},
+    step::{blend_back, state_before, strides},
 };
 use crate::rule::Rule;
 use cubecl::prelude::*;
@@ -116,21 +116,7 @@ fn read_step<F: Float>(
                 let at = (row * comptime!(rule.saved()) + gate) * hidden + j;
                 read[comptime!(to + gate)] = f32::cast_from(gates[at]);
             }
-            let mut before = 0.0f32;
-            if s > 0 {
-                let row_before = if comptime!(rule.reverse) {
-                    row + per_t
-                } else {
-                    row - per_t
-                };
-                before = f32::cast_from(states[row_before * hidden + j]);
-            } else {
-                #[comptime]
-                if let ComptimeOption::Some(h0) = &h0 {
-                    before = f32::cast_from(h0[k * hidden + j]);
-                }
-            }
-            read[comptime!(to + 4)] = before;
+            read[comptime!(to + 4)] = state_before::<F>(states, h0, s, k, j, n, t, hidden, rule);
             read[comptime!(to + 5)] = f32::cast_from(d_states[row * hidden + j]);
             read[comptime!(to + 6)] = 1.0;
             #[comptime]

@@ -3,7 +3,7 @@
 use super::{
     gate::{blend, clip, gate_value},
     product::{Product, Team, load_weight, multiply},
-    step::strides,
+    step::{biases, state_before, strides, window},
 };
 use crate::rule::Rule;
 use cubecl::prelude::*;
@@ -80,6 +80,8 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
     mut gates: ComptimeOption<&mut [F]>,
     n: u32,
     t: u32,
+    first_step: u32,
+    last_step: u32,
     #[comptime] walk: ForwardWalk,
     #[define(F)] _dtype: ElemType,
 ) {
@@ -92,6 +94,9 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
     let saved = comptime!(rule.saved());
     let (n, t) = (n as usize, t as usize);
     let (per_n, per_t) = strides(n, t, rule);
+    let (first_step, last_step) = (first_step as usize, last_step as usize);
+    let (p_from, p_steps) = window(t, first_step, last_step, rule);
+    let (p_per_n, p_per_t) = strides(n, p_steps, rule);
     let unit = UNIT_POS as usize;
     let row0 = CUBE_POS_X as usize * rows;
 
@@ -138,26 +143,12 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
     #[unroll]
     for c in 0..owned {
         let j = min(unit + c * comptime!(team.units()), comptime!(hidden - 1));
-        bias_n[c] = 0.0;
+        let of_column = biases::<F>(b_ih, b_hh, j, hidden, rule);
         #[unroll]
         for gate in 0..3usize {
-            let mut b = 0.0f32;
-            #[comptime]
-            if let ComptimeOption::Some(b_ih) = b_ih {
-                b += f32::cast_from(b_ih[gate * hidden + j]);
-            }
-            #[comptime]
-            if let ComptimeOption::Some(b_hh) = b_hh {
-                let b_hh = f32::cast_from(b_hh[gate * hidden + j]);
-                // After the product, r multiplies b_hn too; then it cannot join p.
-                if comptime!(rule.reset_after && gate == 2) {
-                    bias_n[c] = b_hh;
-                } else {
-                    b += b_hh;
-                }
-            }
-            bias[comptime!(c * 3 + gate)] = b;
+            bias[comptime!(c * 3 + gate)] = of_column[gate];
         }
+        bias_n[c] = of_column[3];
         #[unroll]
         for v in 0..vectors {
             let mut g = Vector::<f32, R>::new(0.0);
@@ -166,12 +157,8 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
                 let b = comptime!(v * width + w);
                 let at = comptime!(c * rows + b);
                 let row = min(row0 + b, n - 1);
-                h[at] = 0.0;
+                h[at] = state_before::<F>(&*states, h0, first_step, row, j, n, t, hidden, rule);
                 m[at] = 1.0;
-                #[comptime]
-                if let ComptimeOption::Some(h0) = h0 {
-                    h[at] = f32::cast_from(h0[row * hidden + j]);
-                }
                 #[comptime]
                 if let ComptimeOption::Some(mask) = mask {
                     m[at] = f32::cast_from(mask[row * hidden + j]);
@@ -185,14 +172,14 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
     }
     sync_cube();
 
-    for s in 0..t {
+    for s in first_step..last_step {
         let time = if comptime!(rule.reverse) {
             t - 1 - s
         } else {
             s
         };
         let from = if comptime!(walk.buffers == 2) {
-            (s % 2) * left_vectors
+            ((s - first_step) % 2) * left_vectors
         } else {
             0usize.runtime()
         };
@@ -209,7 +196,7 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
             let j = min(unit + c * comptime!(team.units()), comptime!(hidden - 1));
             #[unroll]
             for b in 0..rows {
-                let row = min(row0 + b, n - 1) * per_n + time * per_t;
+                let row = min(row0 + b, n - 1) * p_per_n + (time - p_from) * p_per_t;
                 #[unroll]
                 for gate in 0..3usize {
                     a[comptime!((c * rows + b) * 3 + gate)] =

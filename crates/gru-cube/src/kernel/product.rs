@@ -41,6 +41,11 @@ impl Team {
         self.columns.div_ceil(self.units())
     }
 
+    /// Pairs of row and column that a unit finishes after the product of a step; see [`pair`].
+    pub(crate) fn pairs(&self) -> usize {
+        (self.columns * self.rows).div_ceil(self.units())
+    }
+
     /// Vectors of shared memory in which splits hand on their partial sums of `outs` results.
     pub(crate) fn partial_vectors(&self, outs: usize) -> usize {
         match self.splits {
@@ -324,4 +329,85 @@ pub(crate) fn reduce<R: Size>(
         }
         owned
     }
+}
+
+/// Row and column in the tile of pair `i` of a unit. Rows past the tile's are nobody's.
+///
+/// With one split a unit finishes what it has summed. With several, pairs are dealt out to all
+/// units, neighbours to neighbours, because few columns would keep few of them at work.
+#[cube]
+pub(crate) fn pair(#[comptime] i: usize, #[comptime] team: Team) -> (usize, usize) {
+    let unit = UNIT_POS as usize;
+    if comptime!(team.splits == 1) {
+        let row = comptime!(i % team.rows).runtime();
+        (row, unit + comptime!(i / team.rows * team.lanes))
+    } else {
+        let item = unit + comptime!(i * team.units());
+        (
+            item / comptime!(team.columns),
+            item % comptime!(team.columns),
+        )
+    }
+}
+
+/// Adds up the splits' parts: from the sums of a unit's lane to `[i·outs + out]` of its pairs.
+///
+/// With several splits the cube meets once; `partial` may be written again after the next meeting.
+#[cube]
+pub(crate) fn reduce_to_pairs<R: Size>(
+    sums: &Array<Vector<f32, R>>,
+    partial: &mut Shared<[f32]>,
+    #[comptime] product: Product,
+    #[comptime] team: Team,
+) -> Array<f32> {
+    let (rows, width, vectors) = comptime!((team.rows, team.width, team.vectors()));
+    let (outs, pairs) = comptime!((product.outs, team.pairs()));
+    let mut results = Array::<f32>::new(comptime!(pairs * outs));
+    if comptime!(team.splits == 1) {
+        #[unroll]
+        for i in 0..pairs {
+            let (c, v, w) = comptime!((i / rows, i % rows / width, i % rows % width));
+            #[unroll]
+            for out in 0..outs {
+                let at = comptime!((c * outs + out) * vectors + v);
+                results[comptime!(i * outs + out)] = sums[at].extract(w);
+            }
+        }
+    } else {
+        let per_out = comptime!(rows * team.columns);
+        let (lane, split) = (lane(team), split(team));
+        #[unroll]
+        for c in 0..comptime!(team.per_lane()) {
+            #[unroll]
+            for out in 0..outs {
+                #[unroll]
+                for b in 0..rows {
+                    let column = lane + c * comptime!(team.lanes);
+                    let at = (split * outs + out) * per_out + b * comptime!(team.columns) + column;
+                    let sum = sums[comptime!((c * outs + out) * vectors + b / width)];
+                    partial[at] = sum.extract(comptime!(b % width));
+                }
+            }
+        }
+        sync_cube();
+        #[unroll]
+        for i in 0..pairs {
+            let item = UNIT_POS as usize + comptime!(i * team.units());
+            let item = min(item, comptime!(per_out - 1));
+            #[unroll]
+            for out in 0..outs {
+                results[comptime!(i * outs + out)] = partial[out * per_out + item];
+            }
+            // Not unrolled: a compiler would load everything first, and drive the weight from its
+            // registers.
+            for s in 1..comptime!(team.splits as u32) {
+                #[unroll]
+                for out in 0..outs {
+                    let at = (s as usize * outs + out) * per_out + item;
+                    results[comptime!(i * outs + out)] += partial[at];
+                }
+            }
+        }
+    }
+    results
 }

@@ -55,3 +55,85 @@ pub(crate) fn strides(n: usize, t: usize, #[comptime] rule: Rule) -> (usize, usi
         (t, 1usize.runtime())
     }
 }
+
+/// Where `p` begins in time, and how many steps it holds, if it holds `first..last` in walking order.
+#[cube]
+pub(crate) fn window(
+    t: usize,
+    first: usize,
+    last: usize,
+    #[comptime] rule: Rule,
+) -> (usize, usize) {
+    let from = if comptime!(rule.reverse) {
+        t - last
+    } else {
+        first
+    };
+    (from, last - first)
+}
+
+/// The state before step `s` of a row and a hidden unit.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn state_before<F: Float>(
+    states: &[F],
+    h0: ComptimeOption<&[F]>,
+    s: usize,
+    row: usize,
+    j: usize,
+    n: usize,
+    t: usize,
+    #[comptime] hidden: usize,
+    #[comptime] rule: Rule,
+) -> f32 {
+    let (per_n, per_t) = strides(n, t, rule);
+    let mut before = 0.0f32;
+    if s > 0 {
+        let time = if comptime!(rule.reverse) {
+            t - s
+        } else {
+            s - 1
+        };
+        before = f32::cast_from(states[(row * per_n + time * per_t) * hidden + j]);
+    } else {
+        #[comptime]
+        if let ComptimeOption::Some(h0) = &h0 {
+            before = f32::cast_from(h0[row * hidden + j]);
+        }
+    }
+    before
+}
+
+/// The biases of a hidden unit: of each gate what joins p, and of the candidate what r multiplies
+/// if it comes after the product.
+#[cube]
+pub(crate) fn biases<F: Float>(
+    b_ih: ComptimeOption<&[F]>,
+    b_hh: ComptimeOption<&[F]>,
+    j: usize,
+    #[comptime] hidden: usize,
+    #[comptime] rule: Rule,
+) -> Array<f32> {
+    let mut bias = Array::<f32>::new(4usize);
+    #[unroll]
+    for gate in 0..4usize {
+        bias[gate] = 0.0;
+    }
+    #[unroll]
+    for gate in 0..3usize {
+        #[comptime]
+        if let ComptimeOption::Some(b_ih) = &b_ih {
+            bias[gate] += f32::cast_from(b_ih[gate * hidden + j]);
+        }
+        #[comptime]
+        if let ComptimeOption::Some(b_hh) = &b_hh {
+            let to = comptime!(if rule.reset_after && gate == 2 {
+                3
+            } else {
+                gate
+            });
+            bias[to] += f32::cast_from(b_hh[gate * hidden + j]);
+        }
+    }
+    bias
+}

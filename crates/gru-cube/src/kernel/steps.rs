@@ -7,8 +7,8 @@
 use super::{
     gate::{blend, clip, gate_slope, gate_value},
     meeting::{doubt, meet},
-    product::{Product, Team, accumulate, load_weight, reduce, zero_sums},
-    step::{blend_back, strides},
+    product::{Product, Team, accumulate, load_weight, pair, reduce_to_pairs, zero_sums},
+    step::{biases, blend_back, state_before, strides, window},
 };
 use crate::rule::Rule;
 use cubecl::prelude::*;
@@ -58,8 +58,16 @@ impl Steps {
     /// lost.
     pub(crate) fn shared_vectors(&self, product: &Product) -> usize {
         product.padded_stage(&self.team) * self.team.vectors()
-            + self.team.partial_vectors(product.outs).max(1)
+            + self.partial(product).div_ceil(self.team.width)
             + 1
+    }
+
+    /// Partial sums in shared memory.
+    fn partial(&self, product: &Product) -> usize {
+        match self.team.splits {
+            1 => 1,
+            splits => splits * product.outs * self.team.rows * self.team.columns,
+        }
     }
 
     /// Cubes that stand side by side along the hidden units.
@@ -88,29 +96,51 @@ pub(crate) fn gru_forward_step<F: Float, R: Size>(
     met: ComptimeOption<&[Atomic<u32>]>,
     n: u32,
     t: u32,
+    p_first: u32,
+    p_last: u32,
     first: u32,
     last: u32,
     #[comptime] steps: Steps,
     #[define(F)] _dtype: ElemType,
 ) {
     let (rule, team, hidden) = comptime!((steps.rule, steps.team, steps.hidden));
-    let (rows, width, vectors) = comptime!((team.rows, team.width, team.vectors()));
+    let (rows, vectors, pairs) = comptime!((team.rows, team.vectors(), team.pairs()));
     let product = comptime!(steps.forward());
     let stage = comptime!(product.padded_stage(&team));
     let saved = comptime!(rule.saved() * hidden);
     let (n, t) = (n as usize, t as usize);
     let (per_n, per_t) = strides(n, t, rule);
-    let unit = UNIT_POS as usize;
+    let (p_from, p_steps) = window(t, p_first as usize, p_last as usize, rule);
+    let (p_per_n, p_per_t) = strides(n, p_steps, rule);
     let j0 = CUBE_POS_X as usize * comptime!(team.columns);
 
     let mut left = Shared::<[Vector<f32, R>]>::new_slice(comptime!(stage * vectors));
-    let mut partial =
-        Shared::<[Vector<f32, R>]>::new_slice(comptime!(team.partial_vectors(3).max(1)));
+    let mut partial = Shared::<[f32]>::new_slice(comptime!(steps.partial(&product)));
     let registers = load_weight::<F>(w_hh, j0, product, team);
     // Seen by all before the first step ends.
     let mut lost = Shared::<[u32]>::new_slice(1usize);
     if UNIT_POS == 0 {
         lost[0] = 0u32;
+    }
+    let mut bias = Array::<f32>::new(comptime!(pairs * 4));
+    #[unroll]
+    for i in 0..pairs {
+        // Pairs of one column share its biases.
+        let from = comptime!(if team.splits == 1 { i / rows * rows } else { i });
+        if comptime!(from == i) {
+            let (_, column) = pair(i, team);
+            let j = min(j0 + column, comptime!(hidden - 1));
+            let of_column = biases::<F>(b_ih, b_hh, j, hidden, rule);
+            #[unroll]
+            for gate in 0..4usize {
+                bias[comptime!(i * 4 + gate)] = of_column[gate];
+            }
+        } else {
+            #[unroll]
+            for gate in 0..4usize {
+                bias[comptime!(i * 4 + gate)] = bias[comptime!(from * 4 + gate)];
+            }
+        }
     }
 
     for s in first as usize..last as usize {
@@ -119,10 +149,28 @@ pub(crate) fn gru_forward_step<F: Float, R: Size>(
         } else {
             s
         };
-        let time_before = time_before(s, t, rule);
         let mut tile = CUBE_POS_Y as usize;
         while tile * rows < n {
             let row0 = tile * rows;
+
+            // Asked for before the product, so that the product hides the way from memory.
+            let mut a = Array::<f32>::new(comptime!(pairs * 3));
+            let mut before = Array::<f32>::new(pairs);
+            #[unroll]
+            for i in 0..pairs {
+                let (b, column) = pair(i, team);
+                let k = min(row0 + b, n - 1);
+                let j = min(j0 + column, comptime!(hidden - 1));
+                let row = k * p_per_n + (time - p_from) * p_per_t;
+                #[unroll]
+                for gate in 0..3usize {
+                    a[comptime!(i * 3 + gate)] =
+                        f32::cast_from(p[row * comptime!(3 * hidden) + gate * hidden + j])
+                            + bias[comptime!(i * 4 + gate)];
+                }
+                before[i] = state_before::<F>(&*states, h0, s, k, j, n, t, hidden, rule);
+            }
+
             let mut sums = zero_sums::<R>(product, team);
             if comptime!(product.resident) {
                 #[unroll]
@@ -148,81 +196,43 @@ pub(crate) fn gru_forward_step<F: Float, R: Size>(
                     sync_cube();
                 }
             }
-            let q = reduce::<R>(sums, &mut partial, product, team);
+            let q = reduce_to_pairs::<R>(&sums, &mut partial, product, team);
 
             #[unroll]
-            for c in 0..comptime!(team.owned()) {
-                let in_tile = unit + c * comptime!(team.units());
-                let j = j0 + in_tile;
-                if in_tile < comptime!(team.columns) && j < hidden {
-                    let mut bias = Array::<f32>::new(3usize);
-                    let mut bias_n = 0.0f32;
-                    #[unroll]
-                    for gate in 0..3usize {
-                        bias[gate] = 0.0;
-                        #[comptime]
-                        if let ComptimeOption::Some(b_ih) = &b_ih {
-                            bias[gate] += f32::cast_from(b_ih[gate * hidden + j]);
+            for i in 0..pairs {
+                let (b, column) = pair(i, team);
+                let (k, j) = (row0 + b, j0 + column);
+                if b < rows && k < n && j < hidden {
+                    let row = k * per_n + time * per_t;
+                    let before = before[i];
+                    let q_n = q[comptime!(i * 3 + 2)] + bias[comptime!(i * 4 + 3)];
+                    let a_r = a[comptime!(i * 3)] + q[comptime!(i * 3)];
+                    let a_z = a[comptime!(i * 3 + 1)] + q[comptime!(i * 3 + 1)];
+                    let r = gate_value(a_r, comptime!(rule.r));
+                    let z = gate_value(a_z, comptime!(rule.z));
+                    let a_n = a[comptime!(i * 3 + 2)] + r * q_n;
+                    let new = gate_value(a_n, comptime!(rule.n));
+                    let u = clip(blend(before, z, new, rule), comptime!(rule.clip_state));
+                    #[comptime]
+                    let next = match valid {
+                        ComptimeOption::Some(valid) => {
+                            select(f32::cast_from(valid[row]) == 0.0, before, u)
                         }
-                        #[comptime]
-                        if let ComptimeOption::Some(b_hh) = &b_hh {
-                            let b_hh = f32::cast_from(b_hh[gate * hidden + j]);
-                            if comptime!(gate == 2) {
-                                bias_n = b_hh;
-                            } else {
-                                bias[gate] += b_hh;
-                            }
-                        }
-                    }
-                    #[unroll]
-                    for b in 0..rows {
-                        if row0 + b < n {
-                            let row = (row0 + b) * per_n + time * per_t;
-                            let mut before = 0.0f32;
-                            if s > 0 {
-                                let at = ((row0 + b) * per_n + time_before * per_t) * hidden + j;
-                                before = f32::cast_from(states[at]);
-                            } else {
-                                #[comptime]
-                                if let ComptimeOption::Some(h0) = &h0 {
-                                    before = f32::cast_from(h0[(row0 + b) * hidden + j]);
-                                }
-                            }
-                            let at = row * comptime!(3 * hidden) + j;
-                            let (v, w) = comptime!((b / width, b % width));
-                            let q_r = q[comptime!((c * 3) * vectors + v)].extract(w);
-                            let q_z = q[comptime!((c * 3 + 1) * vectors + v)].extract(w);
-                            let q_n = q[comptime!((c * 3 + 2) * vectors + v)].extract(w) + bias_n;
-                            let a_r = f32::cast_from(p[at]) + bias[0] + q_r;
-                            let a_z = f32::cast_from(p[at + hidden]) + bias[1] + q_z;
-                            let r = gate_value(a_r, comptime!(rule.r));
-                            let z = gate_value(a_z, comptime!(rule.z));
-                            let a_n =
-                                f32::cast_from(p[at + comptime!(2 * hidden)]) + bias[2] + r * q_n;
-                            let new = gate_value(a_n, comptime!(rule.n));
-                            let u = clip(blend(before, z, new, rule), comptime!(rule.clip_state));
-                            #[comptime]
-                            let next = match valid {
-                                ComptimeOption::Some(valid) => {
-                                    select(f32::cast_from(valid[row]) == 0.0, before, u)
-                                }
-                                ComptimeOption::None => u,
-                            };
-                            let next = if comptime!(steps.persistent) {
-                                next + doubt(lost[0])
-                            } else {
-                                next
-                            };
-                            states[row * hidden + j] = F::cast_from(next);
-                            #[comptime]
-                            if let ComptimeOption::Some(gates) = gates.as_mut() {
-                                let at = row * saved + j;
-                                gates[at] = F::cast_from(r);
-                                gates[at + hidden] = F::cast_from(z);
-                                gates[at + comptime!(2 * hidden)] = F::cast_from(new);
-                                gates[at + comptime!(3 * hidden)] = F::cast_from(q_n);
-                            }
-                        }
+                        ComptimeOption::None => u,
+                    };
+                    let next = if comptime!(steps.persistent) {
+                        next + doubt(lost[0])
+                    } else {
+                        next
+                    };
+                    states[row * hidden + j] = F::cast_from(next);
+                    #[comptime]
+                    if let ComptimeOption::Some(gates) = gates.as_mut() {
+                        let at = row * saved + j;
+                        gates[at] = F::cast_from(r);
+                        gates[at + hidden] = F::cast_from(z);
+                        gates[at + comptime!(2 * hidden)] = F::cast_from(new);
+                        gates[at + comptime!(3 * hidden)] = F::cast_from(q_n);
                     }
                 }
             }
@@ -257,8 +267,6 @@ fn states_before<F: Float, R: Size>(
     let (rule, team, hidden) = comptime!((steps.rule, steps.team, steps.hidden));
     let (width, vectors) = comptime!((team.width, team.vectors()));
     let stage = comptime!(steps.forward().padded_stage(&team));
-    let (per_n, per_t) = strides(n, t, rule);
-    let time_before = time_before(s, t, rule);
     let mut i = UNIT_POS as usize;
     while i < stage {
         let k = k0 + i;
@@ -269,16 +277,7 @@ fn states_before<F: Float, R: Size>(
                 #[unroll]
                 for w in 0..width {
                     let row = min(row0 + comptime!(v * width + w), n - 1);
-                    let mut x = 0.0f32;
-                    if s > 0 {
-                        let at = (row * per_n + time_before * per_t) * hidden + k;
-                        x = f32::cast_from(states[at]);
-                    } else {
-                        #[comptime]
-                        if let ComptimeOption::Some(h0) = &h0 {
-                            x = f32::cast_from(h0[row * hidden + k]);
-                        }
-                    }
+                    let mut x = state_before::<F>(&*states, h0, s, row, k, n, t, hidden, rule);
                     #[comptime]
                     if let ComptimeOption::Some(mask) = &mask {
                         x *= f32::cast_from(mask[row * hidden + k]);
@@ -289,16 +288,6 @@ fn states_before<F: Float, R: Size>(
             left[i * vectors + v] = g;
         }
         i += comptime!(team.units());
-    }
-}
-
-/// Where the step before `s` stands in time; anywhere for the first.
-#[cube]
-fn time_before(s: usize, t: usize, #[comptime] rule: Rule) -> usize {
-    if comptime!(rule.reverse) {
-        t - s
-    } else {
-        max(s, 1) - 1
     }
 }
 
@@ -332,18 +321,16 @@ pub(crate) fn gru_backward_step<F: Float, R: Size>(
     #[define(F)] _dtype: ElemType,
 ) {
     let (rule, team, hidden) = comptime!((steps.rule, steps.team, steps.hidden));
-    let (rows, width, vectors) = comptime!((team.rows, team.width, team.vectors()));
+    let (rows, vectors, pairs) = comptime!((team.rows, team.vectors(), team.pairs()));
     let product = comptime!(steps.backward());
     let stage = comptime!(product.padded_stage(&team));
     let saved = comptime!(rule.saved() * hidden);
     let (n, t) = (n as usize, t as usize);
     let (per_n, per_t) = strides(n, t, rule);
-    let unit = UNIT_POS as usize;
     let j0 = CUBE_POS_X as usize * comptime!(team.columns);
 
     let mut left = Shared::<[Vector<f32, R>]>::new_slice(comptime!(stage * vectors));
-    let mut partial =
-        Shared::<[Vector<f32, R>]>::new_slice(comptime!(team.partial_vectors(1).max(1)));
+    let mut partial = Shared::<[f32]>::new_slice(comptime!(steps.partial(&product)));
     let registers = load_weight::<F>(w_hh_t, j0, product, team);
     // Seen by all before the first step ends.
     let mut lost = Shared::<[u32]>::new_slice(1usize);
@@ -353,6 +340,11 @@ pub(crate) fn gru_backward_step<F: Float, R: Size>(
 
     for back in first as usize..last as usize {
         let s = (first + last) as usize - 1 - back;
+        let time = if comptime!(rule.reverse) {
+            t - 1 - s
+        } else {
+            s
+        };
         // The step after in walking order; clamped where there is none.
         let after = if comptime!(end) {
             0usize.runtime()
@@ -364,16 +356,39 @@ pub(crate) fn gru_backward_step<F: Float, R: Size>(
         } else {
             after
         };
+        // Nothing flows into the last step from behind: its sum has no stages.
+        let flows = if comptime!(end) {
+            true.runtime()
+        } else {
+            s + 1 < t
+        };
         let mut tile = CUBE_POS_Y as usize;
         while tile * rows < n {
             let row0 = tile * rows;
+
+            // Asked for before the product, so that the product hides the way from memory.
+            let mut read = Array::<f32>::new(comptime!(pairs * READ));
+            #[unroll]
+            for i in 0..pairs {
+                let (b, column) = pair(i, team);
+                let k = min(row0 + b, n - 1);
+                let j = min(j0 + column, comptime!(hidden - 1));
+                let to = comptime!(i * READ);
+                read[comptime!(to + 6)] = select(flows, carry[k * hidden + j], 0.0f32);
+                if comptime!(!end) {
+                    let row = k * per_n + time * per_t;
+                    #[unroll]
+                    for gate in 0..4usize {
+                        read[comptime!(to + gate)] =
+                            f32::cast_from(gates[row * saved + gate * hidden + j]);
+                    }
+                    read[comptime!(to + 4)] =
+                        state_before::<F>(states, h0, s, k, j, n, t, hidden, rule);
+                    read[comptime!(to + 5)] = f32::cast_from(d_states[row * hidden + j]);
+                }
+            }
+
             let mut sums = zero_sums::<R>(product, team);
-            // Nothing flows into the last step from behind: its sum has no stages.
-            let flows = if comptime!(end) {
-                true.runtime()
-            } else {
-                s + 1 < t
-            };
             if flows {
                 if comptime!(product.resident) {
                     #[unroll]
@@ -406,75 +421,48 @@ pub(crate) fn gru_backward_step<F: Float, R: Size>(
                     }
                 }
             }
-            let dg = reduce::<R>(sums, &mut partial, product, team);
+            let dg = reduce_to_pairs::<R>(&sums, &mut partial, product, team);
 
             #[unroll]
-            for c in 0..comptime!(team.owned()) {
-                let in_tile = unit + c * comptime!(team.units());
-                let j = j0 + in_tile;
-                if in_tile < comptime!(team.columns) && j < hidden {
-                    #[unroll]
-                    for b in 0..rows {
-                        if row0 + b < n {
-                            let at = (row0 + b) * hidden + j;
-                            let (v, w) = comptime!((b / width, b % width));
-                            let mut through = dg[comptime!(c * vectors + v)].extract(w);
-                            #[comptime]
-                            if let ComptimeOption::Some(mask) = &mask {
-                                through *= f32::cast_from(mask[at]);
-                            }
-                            if comptime!(end) {
-                                d_h0[at] = F::cast_from(carry[at] + through);
-                            } else {
-                                let time = if comptime!(rule.reverse) {
-                                    t - 1 - s
-                                } else {
-                                    s
-                                };
-                                let row = (row0 + b) * per_n + time * per_t;
-                                let mut d = f32::cast_from(d_states[row * hidden + j]);
-                                if comptime!(steps.persistent) {
-                                    d += doubt(lost[0]);
-                                }
-                                if s + 1 < t {
-                                    d += carry[at] + through;
-                                }
-                                let mut before = 0.0f32;
-                                if s > 0 {
-                                    let row_before = if comptime!(rule.reverse) {
-                                        row + per_t
-                                    } else {
-                                        row - per_t
-                                    };
-                                    before = f32::cast_from(states[row_before * hidden + j]);
-                                } else {
-                                    #[comptime]
-                                    if let ComptimeOption::Some(h0) = &h0 {
-                                        before = f32::cast_from(h0[at]);
-                                    }
-                                }
-                                let gate = row * saved + j;
-                                let r = f32::cast_from(gates[gate]);
-                                let z = f32::cast_from(gates[gate + hidden]);
-                                let new = f32::cast_from(gates[gate + comptime!(2 * hidden)]);
-                                let q_n = f32::cast_from(gates[gate + comptime!(3 * hidden)]);
-                                #[comptime]
-                                let counts = match valid {
-                                    ComptimeOption::Some(valid) => {
-                                        f32::cast_from(valid[row]) != 0.0
-                                    }
-                                    ComptimeOption::None => true.runtime(),
-                                };
-                                let back = blend_back(d, before, z, new, counts, rule);
-                                let dr = back.dn * q_n * gate_slope(r, comptime!(rule.r));
-                                carry[at] = back.carry;
-                                d_gates[gate] = F::cast_from(select(counts, dr, 0.0f32));
-                                d_gates[gate + hidden] = F::cast_from(back.dz);
-                                d_gates[gate + comptime!(2 * hidden)] = F::cast_from(back.dn);
-                                d_gates[gate + comptime!(3 * hidden)] =
-                                    F::cast_from(select(counts, back.dn * r, 0.0f32));
-                            }
+            for i in 0..pairs {
+                let (b, column) = pair(i, team);
+                let (k, j) = (row0 + b, j0 + column);
+                if b < rows && k < n && j < hidden {
+                    let at = k * hidden + j;
+                    let from = comptime!(i * READ);
+                    let mut through = dg[i];
+                    #[comptime]
+                    if let ComptimeOption::Some(mask) = &mask {
+                        through *= f32::cast_from(mask[at]);
+                    }
+                    through += read[comptime!(from + 6)];
+                    if comptime!(end) {
+                        d_h0[at] = F::cast_from(through);
+                    } else {
+                        let row = k * per_n + time * per_t;
+                        let mut d = read[comptime!(from + 5)] + through;
+                        if comptime!(steps.persistent) {
+                            d += doubt(lost[0]);
                         }
+                        let r = read[from];
+                        let z = read[comptime!(from + 1)];
+                        let new = read[comptime!(from + 2)];
+                        let q_n = read[comptime!(from + 3)];
+                        let before = read[comptime!(from + 4)];
+                        #[comptime]
+                        let counts = match valid {
+                            ComptimeOption::Some(valid) => f32::cast_from(valid[row]) != 0.0,
+                            ComptimeOption::None => true.runtime(),
+                        };
+                        let back = blend_back(d, before, z, new, counts, rule);
+                        let dr = back.dn * q_n * gate_slope(r, comptime!(rule.r));
+                        carry[at] = back.carry;
+                        let gate = row * saved + j;
+                        d_gates[gate] = F::cast_from(select(counts, dr, 0.0f32));
+                        d_gates[gate + hidden] = F::cast_from(back.dz);
+                        d_gates[gate + comptime!(2 * hidden)] = F::cast_from(back.dn);
+                        d_gates[gate + comptime!(3 * hidden)] =
+                            F::cast_from(select(counts, back.dn * r, 0.0f32));
                     }
                 }
             }
@@ -489,6 +477,10 @@ pub(crate) fn gru_backward_step<F: Float, R: Size>(
         }
     }
 }
+
+/// Numbers that a backward step reads per pair: r, z, n, q_n, the state before, the upstream
+/// gradient, and the carry.
+const READ: usize = 7;
 
 /// Loads a stage of the backward product's left side: `dq = [dr̄, dz̄, dn̄⊙r]` of a step, columns from
 /// `k0` on, rows from `row0` on.

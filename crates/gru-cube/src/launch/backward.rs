@@ -91,7 +91,7 @@ pub fn backward(
             let w_hh_t = transpose(client, call, &inputs.w_hh);
             // In float32 whatever the type of the call: it is a sum over all steps.
             let carry = client.empty(call.n * call.h * size_of::<f32>());
-            let parts = Grid::parts(&steps, call).rev().map(Some);
+            let parts = Grid::parts(&steps, 0..call.t).rev().map(Some);
             for part in parts.chain([None]) {
                 let grid = Grid::new(client, &steps, call, &problem.limits);
                 let scratch = (w_hh_t.clone(), carry.clone());

@@ -17,7 +17,9 @@ const OP: &str = "gru_cube::forward";
 /// What the forward pass reads. Every buffer is dense, row-major, of the type of the call.
 #[derive(Debug, Clone)]
 pub struct ForwardInputs {
-    /// `x·w_ih`, `[N,T,3H]` or `[T,N,3H]`.
+    /// The steps to make, in walking order; the states of those before them are there already.
+    pub steps: Range<usize>,
+    /// `x·w_ih` of these steps, `[N,steps,3H]` or `[steps,N,3H]`.
     pub p: Handle,
     /// Recurrent weight `[H,3H]`.
     pub w_hh: Handle,
@@ -43,15 +45,17 @@ pub struct ForwardOutputs {
     pub gates: Option<Handle>,
 }
 
-/// The state after every step, and the gates on request.
+/// The state after every step, and the gates on request; of all steps or, so that `p` takes less
+/// memory, of some, call by call.
 ///
-/// One launch if the cut is a walk or persistent, T if it is steps. Nothing waits for the device.
+/// One launch if the cut is a walk or persistent, one for each step if it is steps. Nothing waits
+/// for the device.
 ///
 /// # Errors
 /// If the device does not allow the cut.
 ///
 /// # Panics
-/// If a buffer is too short or the type is not a float of 16 or 32 bits.
+/// If a buffer is too short, the type is not a float of 16 or 32 bits, or there are no such steps.
 pub fn forward(
     client: &Client,
     call: &Call,
@@ -60,7 +64,12 @@ pub fn forward(
     strategy: Strategy,
 ) -> Result<(), PlanError> {
     let problem = call.problem(OP, client);
-    if call.n * call.t * call.h == 0 {
+    let (steps, t) = (&inputs.steps, call.t);
+    assert!(
+        steps.start <= steps.end && steps.end <= t,
+        "{OP}: expected steps within 0..{t}, got {steps:?}"
+    );
+    if call.n * steps.len() * call.h == 0 {
         return Ok(());
     }
     let optional = [
@@ -78,7 +87,7 @@ pub fn forward(
     match plan {
         Plan::Walk(walk) => launch_walk(client, call, inputs, outputs, walk),
         Plan::Steps(steps) => {
-            for part in Grid::parts(&steps, call) {
+            for part in Grid::parts(&steps, inputs.steps.clone()) {
                 let grid = Grid::new(client, &steps, call, &problem.limits);
                 launch_steps(client, call, inputs, outputs, steps, part, grid);
             }
@@ -106,7 +115,7 @@ fn launch_walk(
             cube_dim(&walk.team),
             call.address_type(),
             walk.team.width,
-            call.arg(OP, "p", inputs.p.clone(), rows * 3 * h),
+            call.arg(OP, "p", inputs.p.clone(), n * inputs.steps.len() * 3 * h),
             call.arg(OP, "w_hh", inputs.w_hh.clone(), 3 * h * h),
             call.optional(OP, "b_ih", inputs.b_ih.as_ref(), 3 * h),
             call.optional(OP, "b_hh", inputs.b_hh.as_ref(), 3 * h),
@@ -117,6 +126,8 @@ fn launch_walk(
             call.optional(OP, "gates", outputs.gates.as_ref(), rows * saved * h),
             to_u32(OP, "N", n),
             to_u32(OP, "T", t),
+            to_u32(OP, "T", inputs.steps.start),
+            to_u32(OP, "T", inputs.steps.end),
             walk,
             call.dtype,
         );
@@ -144,7 +155,7 @@ fn launch_steps(
             cube_dim(&steps.team),
             call.address_type(),
             steps.team.width,
-            call.arg(OP, "p", inputs.p.clone(), rows * 3 * h),
+            call.arg(OP, "p", inputs.p.clone(), n * inputs.steps.len() * 3 * h),
             call.arg(OP, "w_hh", inputs.w_hh.clone(), 3 * h * h),
             call.optional(OP, "b_ih", inputs.b_ih.as_ref(), 3 * h),
             call.optional(OP, "b_hh", inputs.b_hh.as_ref(), 3 * h),
@@ -156,6 +167,8 @@ fn launch_steps(
             grid.counters(),
             to_u32(OP, "N", n),
             to_u32(OP, "T", t),
+            to_u32(OP, "T", inputs.steps.start),
+            to_u32(OP, "T", inputs.steps.end),
             to_u32(OP, "T", part.start),
             to_u32(OP, "T", part.end),
             steps,

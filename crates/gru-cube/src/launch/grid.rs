@@ -38,13 +38,17 @@ impl Grid {
         }
     }
 
-    /// The steps of a call, cut into launches.
+    /// Steps cut into launches.
     pub(super) fn parts(
         steps: &Steps,
-        call: &Call,
+        all: Range<usize>,
     ) -> impl DoubleEndedIterator<Item = Range<usize>> + use<> {
-        let (t, per_launch) = (call.t, if steps.persistent { MOST_STEPS } else { 1 });
-        (0..t.div_ceil(per_launch)).map(move |k| k * per_launch..((k + 1) * per_launch).min(t))
+        let per_launch = if steps.persistent { MOST_STEPS } else { 1 };
+        let launches = all.len().div_ceil(per_launch);
+        (0..launches).map(move |k| {
+            let first = all.start + k * per_launch;
+            first..(first + per_launch).min(all.end)
+        })
     }
 
     pub(super) fn count(&self, op: &str) -> CubeCount {

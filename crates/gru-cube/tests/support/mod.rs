@@ -270,6 +270,7 @@ pub fn on_device<F: Upload>(client: &Client, problem: &Problem) -> OnDevice {
     let up = |data: &Vec<f64>| upload::<F>(client, data);
     OnDevice {
         forward: ForwardInputs {
+            steps: 0..problem.t,
             p: up(&problem.p),
             w_hh: up(&problem.w_hh),
             b_ih: problem.b_ih.as_ref().map(up),

@@ -1,0 +1,110 @@
+//! A forward pass in pieces of time, each with its own `p`, against float64 and against the whole.
+
+mod support;
+
+use gru_cpu::spec::{Direction, GruSpec, Layout, Reset};
+use gru_cube::{Cut, ForwardInputs, ForwardOutputs, Strategy, WalkTile};
+use std::ops::Range;
+use support::{
+    FORWARD, Given, Problem, client, close, download, on_device, oracle, poisoned, tile, upload,
+};
+
+/// `p` of some steps, counted in walking order.
+fn p_of(problem: &Problem, steps: &Range<usize>) -> Vec<f64> {
+    let Problem { n, t, h, spec, .. } = *problem;
+    let times = match spec.direction {
+        Direction::Forward => steps.clone(),
+        Direction::Reverse => t - steps.end..t - steps.start,
+    };
+    let row = |row: usize| problem.p[row * 3 * h..][..3 * h].iter().copied();
+    match spec.layout {
+        Layout::BatchMajor => (0..n)
+            .flat_map(|k| times.clone().map(move |time| k * t + time))
+            .flat_map(row)
+            .collect(),
+        Layout::TimeMajor => times
+            .flat_map(|time| (0..n).map(move |k| time * n + k))
+            .flat_map(row)
+            .collect(),
+    }
+}
+
+/// States and gates after the given pieces.
+fn forward(problem: &Problem, pieces: &[Range<usize>], strategy: Strategy) -> (Vec<f64>, Vec<f64>) {
+    let client = client();
+    let width = problem.spec.saved_per_unit() * problem.h;
+    let (states_len, gates_len) = (problem.rows() * problem.h, problem.rows() * width);
+    let outputs = ForwardOutputs {
+        states: poisoned::<f32>(&client, states_len),
+        gates: Some(poisoned::<f32>(&client, gates_len)),
+    };
+    let all = on_device::<f32>(&client, problem).forward;
+    for steps in pieces {
+        let inputs = ForwardInputs {
+            steps: steps.clone(),
+            p: upload::<f32>(&client, &p_of(problem, steps)),
+            ..all.clone()
+        };
+        let call = problem.call::<f32>();
+        gru_cube::forward(&client, &call, &inputs, &outputs, strategy).unwrap();
+    }
+    (
+        download::<f32>(&client, outputs.states, states_len),
+        download::<f32>(&client, outputs.gates.unwrap(), gates_len),
+    )
+}
+
+#[test]
+fn pieces_make_the_whole() {
+    let walk = WalkTile {
+        rows: 2,
+        width: 2,
+        lanes: 8,
+        splits: 1,
+        resident: false,
+    };
+    let cuts = [Cut::Walk(walk), Cut::Steps(tile(2, 2, 4, 1, 2, 8))];
+    for direction in [Direction::Forward, Direction::Reverse] {
+        for layout in [Layout::BatchMajor, Layout::TimeMajor] {
+            for (reset, cut) in [
+                (Reset::AfterMatmul, cuts[0]),
+                (Reset::AfterMatmul, cuts[1]),
+                (Reset::BeforeMatmul, cuts[0]),
+            ] {
+                let spec = GruSpec::default()
+                    .with_direction(direction)
+                    .with_layout(layout)
+                    .with_reset(reset);
+                let strategy = Strategy::Forced(cut);
+                let problem = Problem::new((3, 7, 9), spec, Given::ALL, 5);
+                let whole = forward(&problem, &[0..7], strategy);
+                let parts = forward(&problem, &[0..3, 3..3, 3..4, 4..7], strategy);
+                let at = format!("{spec:?} {cut:?}");
+                assert_eq!(whole.0, parts.0, "states {at}");
+                // Compared as bits: gates are NaN where nobody wrote.
+                let bits = |x: &[f64]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                assert_eq!(bits(&whole.1), bits(&parts.1), "gates {at}");
+                if let Err(message) = close("states", &parts.0, &oracle(&problem).states, FORWARD) {
+                    panic!("{at}: {message}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "gru_cube::forward: expected steps within 0..4, got 2..5")]
+fn steps_past_the_end_are_refused() {
+    let problem = Problem::new((1, 4, 3), GruSpec::default(), Given::NONE, 1);
+    let client = client();
+    let inputs = ForwardInputs {
+        steps: 2..5,
+        ..on_device::<f32>(&client, &problem).forward
+    };
+    let outputs = ForwardOutputs {
+        states: poisoned::<f32>(&client, 12),
+        gates: None,
+    };
+    let call = problem.call::<f32>();
+    let _ = gru_cube::forward(&client, &call, &inputs, &outputs, Strategy::Inferred);
+}
