@@ -15,6 +15,7 @@ const SUITES: &[Suite] = &[
     |_| suite::half::trials(),
     suite::conformance::trials,
     suite::options::trials,
+    suite::long::trials,
     suite::pytorch_model::trials,
     |_| suite::convert::trials(),
     suite::noise::trials,

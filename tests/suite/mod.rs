@@ -8,6 +8,7 @@ pub mod conformance;
 pub mod convert;
 pub mod gradient;
 pub mod half;
+pub mod long;
 pub mod misuse;
 pub mod noise;
 pub mod options;

@@ -3,8 +3,9 @@
 //!
 //! N rows (batch), T steps, H hidden units; gates packed `r | z | n` in columns; sequences
 //! `[N,T,·]` or `[T,N,·]`. The mathematics is that of [`gru_cpu`]. The large products over all
-//! steps are not made here: [`forward()`] starts from `p = x·w_ih`, and [`backward()`] and
-//! [`recurrent_inputs()`] end with the operands of the weight gradients.
+//! steps are not made here: [`forward()`] starts from `p = x·w_ih`, [`backward()`] and
+//! [`recurrent_inputs()`] end with the operands of the weight gradients, and [`gates()`] joins the
+//! products of a forward pass that kept nothing.
 //!
 //! A pass is cut into launches and cubes in one of three ways, plain data in a [`Cut`]:
 //!
@@ -32,8 +33,8 @@ mod rule;
 
 pub use error::PlanError;
 pub use launch::{
-    BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, RecurrentInputs,
-    backward, forward, launches, recurrent_inputs,
+    BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, GatesInputs, Products,
+    RecurrentInputs, backward, forward, gates, launches, recurrent_inputs,
 };
 pub use limits::Limits;
 pub use plan::{Cut, StepTile, Strategy, WalkTile};

@@ -50,7 +50,7 @@ pub(crate) struct Call<B: Backend> {
     pub(crate) t: usize,
     pub(crate) h: usize,
     /// Which dimension of `x` is time.
-    time_dim: usize,
+    pub(crate) time_dim: usize,
     /// Time indices in the order in which they are walked.
     walk: Vec<usize>,
     pub(crate) x: Prim<B>,
@@ -229,7 +229,7 @@ impl<B: Backend> Call<B> {
     }
 
     /// All gates anew, a sequence, from the state before every step.
-    pub(crate) fn recompute(&self, previous: Prim<B>, spec: &GruSpec) -> Prim<B> {
+    fn recompute(&self, previous: Prim<B>, spec: &GruSpec) -> Prim<B> {
         let gates = self.gates(&self.rows(self.project()), self.masked_rows(previous), spec);
         let width = gates.len() * self.h;
         Prim::cat(gates, 1).reshape(self.sequence_shape(width))
@@ -244,7 +244,7 @@ impl<B: Backend> Call<B> {
     }
 
     /// The state before every step, a sequence.
-    pub(crate) fn previous(&self, states: &Prim<B>) -> Prim<B> {
+    fn previous(&self, states: &Prim<B>) -> Prim<B> {
         let before = |&(k, _): &(usize, &usize)| match k {
             0 => self.h0.clone(),
             _ => self.at(states, self.walk[k - 1]),

@@ -49,9 +49,20 @@ impl<B: Backend> Prim<B> {
 
     /// The given range of one dimension, all of the others.
     pub(crate) fn narrow(&self, dim: usize, range: Range<usize>) -> Self {
+        Self(B::float_slice(self.0.clone(), &self.slices(dim, range)))
+    }
+
+    /// With the given range of one dimension replaced; in place if nobody else holds the tensor.
+    #[cfg(feature = "cube")]
+    pub(crate) fn with(self, dim: usize, range: Range<usize>, part: Self) -> Self {
+        let slices = self.slices(dim, range);
+        Self(B::float_slice_assign(self.0, &slices, part.0))
+    }
+
+    fn slices(&self, dim: usize, range: Range<usize>) -> Vec<Slice> {
         let mut slices: Vec<Slice> = self.0.shape().iter().map(|&d| (0..d).into()).collect();
         slices[dim] = range.into();
-        Self(B::float_slice(self.0.clone(), &slices))
+        slices
     }
 
     pub(crate) fn cat(parts: Vec<Self>, dim: usize) -> Self {

@@ -7,6 +7,7 @@
 //! - [`steps`]: one launch per step, or all steps in one with cubes that meet; and the transpose
 //!   that backward wants. [`meeting`]: how they meet.
 //! - [`shift`]: the left sides of the weight gradients.
+//! - [`gates`]: the gates anew, where the forward pass kept none.
 
 // A condition that is known when the kernel is compiled stays an `if` of its own: joined to
 // another it would be asked on the device.
@@ -15,6 +16,7 @@
 pub(crate) mod backward;
 pub(crate) mod forward;
 pub(crate) mod gate;
+pub(crate) mod gates;
 pub(crate) mod meeting;
 pub(crate) mod product;
 pub(crate) mod shift;

@@ -2,11 +2,13 @@
 
 mod backward;
 mod forward;
+mod gates;
 mod grid;
 mod shift;
 
 pub use backward::{BackwardInputs, BackwardOutputs, backward};
 pub use forward::{ForwardInputs, ForwardOutputs, forward};
+pub use gates::{GatesInputs, Products, gates};
 pub use shift::{RecurrentInputs, recurrent_inputs};
 
 use crate::{kernel::product::Team, limits::Limits, plan::Problem, rule::Rule};

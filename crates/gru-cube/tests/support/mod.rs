@@ -147,7 +147,7 @@ impl Problem {
     }
 
     /// Row of (row of the batch, step).
-    fn row(&self, n: usize, t: usize) -> usize {
+    pub fn row(&self, n: usize, t: usize) -> usize {
         match self.spec.layout {
             Layout::BatchMajor => n * self.t + t,
             Layout::TimeMajor => t * self.n + n,
@@ -165,25 +165,47 @@ pub struct Outcome {
     pub d_b_hh: Vec<f64>,
 }
 
+impl Problem {
+    fn dims(&self) -> Dims {
+        let Self { n, t, h, .. } = *self;
+        Dims { n, t, i: 3 * h, h }
+    }
+
+    fn inputs(&self) -> Inputs<'_, f64> {
+        Inputs {
+            x: &self.p,
+            h0: self.h0.as_deref(),
+            w_ih: None,
+            w_hh: &self.w_hh,
+            b_ih: self.b_ih.as_deref(),
+            b_hh: self.b_hh.as_deref(),
+            mask: self.mask.as_deref(),
+            valid: self.valid.as_deref(),
+            take: None,
+        }
+    }
+}
+
+/// States and gates of the float64 truth.
+pub fn oracle_forward(problem: &Problem) -> (Vec<f64>, Vec<f64>) {
+    let len = problem.rows() * problem.h;
+    let mut states = vec![0.0; len];
+    let mut saved = vec![0.0; len * problem.spec.saved_per_unit()];
+    gru_cpu::forward(
+        &problem.dims(),
+        &problem.spec,
+        &problem.inputs(),
+        &mut states,
+        Some(&mut saved),
+    );
+    (states, saved)
+}
+
 /// The float64 truth.
 pub fn oracle(problem: &Problem) -> Outcome {
-    let Problem { n, t, h, spec, .. } = *problem;
-    let dims = Dims { n, t, i: 3 * h, h };
-    let inputs = Inputs::<f64> {
-        x: &problem.p,
-        h0: problem.h0.as_deref(),
-        w_ih: None,
-        w_hh: &problem.w_hh,
-        b_ih: problem.b_ih.as_deref(),
-        b_hh: problem.b_hh.as_deref(),
-        mask: problem.mask.as_deref(),
-        valid: problem.valid.as_deref(),
-        take: None,
-    };
-    let rows = problem.rows();
-    let mut states = vec![0.0; rows * h];
-    let mut saved = vec![0.0; rows * h * spec.saved_per_unit()];
-    gru_cpu::forward(&dims, &spec, &inputs, &mut states, Some(&mut saved));
+    let Problem { n, h, spec, .. } = *problem;
+    let (rows, inputs) = (problem.rows(), problem.inputs());
+    let (states, saved) = oracle_forward(problem);
     let mut d_p = vec![0.0; rows * 3 * h];
     let mut d_h0 = vec![0.0; n * h];
     let mut d_w_hh = vec![0.0; 3 * h * h];
@@ -194,7 +216,7 @@ pub fn oracle(problem: &Problem) -> Outcome {
         ..inputs
     };
     gru_cpu::backward(
-        &dims,
+        &problem.dims(),
         &spec,
         &with_bias,
         &states,

@@ -1,7 +1,10 @@
 //! The CubeCL backends: the large products by Burn, the recurrence by the kernels of `gru-cube`.
 //!
-//! What has no kernel takes the composed default: blended states, float64, and a device whose
+//! What grows with T beside inputs, outputs and kept gates is made in [`pieces`] of time. What has no kernel takes the composed default: blended states, float64, and a device whose
 //! limits allow no cut.
+
+mod lean;
+mod pieces;
 
 use crate::{
     GruBackend, GruForward, GruGradients, GruInputs, OptionalTensor, Wanted, composed,
@@ -50,9 +53,12 @@ impl GruBackend for CubeBackend {
         spec: GruSpec,
         wanted: Wanted,
     ) -> GruGradients<Self> {
-        match element(&inputs) {
-            Some(element) => backward(element, inputs, states, gates, d_states, &spec, wanted),
-            None => composed::gradients(inputs, states, gates, d_states, &spec, wanted),
+        let Some(element) = element(&inputs) else {
+            return composed::gradients(inputs, states, gates, d_states, &spec, wanted);
+        };
+        match gates.into_option() {
+            Some(gates) => backward(element, inputs, states, gates, d_states, &spec, wanted),
+            None => lean::gradients(element, inputs, states, d_states, &spec, wanted),
         }
     }
 }
@@ -100,36 +106,70 @@ fn call(of: &composed::Call<CubeBackend>, spec: &GruSpec, dtype: ElemType) -> gr
     }
 }
 
+/// `g = mask ⊙ h₋₁` of every row, or with gates `r ⊙ g`: `[T·N,H]`, beside `like`.
+fn left_sides(
+    inputs: &GruInputs<CubeBackend>,
+    states: &Handle,
+    gates: Option<Handle>,
+    like: &CubeTensor,
+    call: &gru_cube::Call,
+) -> Prim<CubeBackend> {
+    let g = empty(like, Shape::new([call.n * call.t, call.h]));
+    let of = RecurrentInputs {
+        states: states.clone(),
+        h0: optional(&inputs.h0),
+        mask: optional(&inputs.mask),
+        gates,
+    };
+    gru_cube::recurrent_inputs(&like.client, call, &of, &g.handle);
+    Prim(g)
+}
+
 /// None where no kernel runs this call.
 fn forward(inputs: &GruInputs<CubeBackend>, spec: &GruSpec, keep: bool) -> Option<Forward> {
     let element = element(inputs)?;
-    // The kernel adds the bias: its own pass over `p` is spared.
-    let without_bias = GruInputs {
-        b_ih: OptionalTensor::Absent,
-        ..inputs.clone()
-    };
-    let sizes = composed::Call::new(without_bias, spec);
-    let p = sizes.project().0;
-    let states = empty(&p, Shape::new(sizes.sequence_shape(sizes.h)));
+    let sizes = composed::Call::new(inputs.clone(), spec);
+    let states = empty(&sizes.x.0, Shape::new(sizes.sequence_shape(sizes.h)));
     let width = spec.saved_per_unit() * sizes.h;
-    let gates = keep.then(|| empty(&p, Shape::new(sizes.sequence_shape(width))));
-    let client = p.client.clone();
-    let reads = ForwardInputs {
-        steps: 0..sizes.t,
-        p: dense(p),
-        w_hh: dense(inputs.w_hh.clone()),
-        b_ih: optional(&inputs.b_ih),
-        b_hh: optional(&inputs.b_hh),
-        h0: optional(&inputs.h0),
-        mask: optional(&inputs.mask),
-        valid: optional(&inputs.valid),
+    let gates = keep.then(|| empty(&states, Shape::new(sizes.sequence_shape(width))));
+    let [_, _, features] = sizes.x.dims();
+    let per_step = sizes.n * 3 * sizes.h * element.size();
+    let in_and_out = sizes.n * sizes.t * (features + sizes.h) * element.size();
+    let limit = match (&sizes.w_ih, keep) {
+        // x is p, and there already.
+        (None, _) => usize::MAX,
+        // A sixteenth of what the call returns and reads.
+        (Some(_), false) => pieces::LEAST.max(in_and_out / 16),
+        // The backward pass will need as much for the gradients of x and the states.
+        (Some(_), true) => pieces::LEAST.max(in_and_out),
     };
+    let call = call(&sizes, spec, element);
     let writes = ForwardOutputs {
         states: states.handle.clone(),
         gates: gates.as_ref().map(|gates| gates.handle.clone()),
     };
-    let call = call(&sizes, spec, element);
-    gru_cube::forward(&client, &call, &reads, &writes, Strategy::Inferred).ok()?;
+    let w_hh = dense(inputs.w_hh.clone());
+    for steps in pieces::pieces(sizes.t, per_step, limit) {
+        let x = pieces::of_sequence(&sizes.x, &steps, &sizes, spec);
+        let p = match &sizes.w_ih {
+            Some(w_ih) => x
+                .reshape([sizes.n * steps.len(), features])
+                .matmul(w_ih.clone()),
+            None => x,
+        };
+        let reads = ForwardInputs {
+            steps,
+            p: dense(p.0),
+            w_hh: w_hh.clone(),
+            // The kernel adds it: a pass of its own over p is spared.
+            b_ih: optional(&inputs.b_ih),
+            b_hh: optional(&inputs.b_hh),
+            h0: optional(&inputs.h0),
+            mask: optional(&inputs.mask),
+            valid: optional(&inputs.valid),
+        };
+        gru_cube::forward(&states.client, &call, &reads, &writes, Strategy::Inferred).ok()?;
+    }
     Some(Forward { states, gates })
 }
 
@@ -137,7 +177,7 @@ fn backward(
     element: ElemType,
     inputs: GruInputs<CubeBackend>,
     states: CubeTensor,
-    gates: OptionalTensor<CubeBackend>,
+    gates: CubeTensor,
     d_states: CubeTensor,
     spec: &GruSpec,
     wanted: Wanted,
@@ -145,31 +185,13 @@ fn backward(
     let sizes = composed::Call::new(inputs.clone(), spec);
     let (h, rows) = (sizes.h, sizes.n * sizes.t);
     let width = spec.saved_per_unit() * h;
-    let kept = match gates.into_option() {
-        Some(gates) => into_contiguous(gates),
-        None => into_contiguous(
-            sizes
-                .recompute(sizes.previous(&Prim(states.clone())), spec)
-                .0,
-        ),
-    };
+    let kept = into_contiguous(gates);
     // Gates that nobody else holds give their memory to their gradients.
     let in_place = kept.can_mut();
     let client = states.client.clone();
     let of_call = call(&sizes, spec, element);
-    let (h0, mask) = (optional(&inputs.h0), optional(&inputs.mask));
     let dense_states = dense(states.clone());
-    let left = |gates: Option<Handle>| {
-        let g = empty(&states, Shape::new([rows, h]));
-        let of = RecurrentInputs {
-            states: dense_states.clone(),
-            h0: h0.clone(),
-            mask: mask.clone(),
-            gates,
-        };
-        gru_cube::recurrent_inputs(&client, &of_call, &of, &g.handle);
-        Prim::<CubeBackend>(g)
-    };
+    let left = |gates| left_sides(&inputs, &dense_states, gates, &states, &of_call);
     // r is read before it is written over.
     let g_n =
         (wanted.w_hh && spec.reset == Reset::BeforeMatmul).then(|| left(Some(kept.handle.clone())));
@@ -184,8 +206,8 @@ fn backward(
         states: dense_states.clone(),
         gates: kept.handle.clone(),
         w_hh: dense(inputs.w_hh.clone()),
-        h0: h0.clone(),
-        mask: mask.clone(),
+        h0: optional(&inputs.h0),
+        mask: optional(&inputs.mask),
         valid: optional(&inputs.valid),
     };
     let writes = BackwardOutputs {
@@ -202,14 +224,6 @@ fn backward(
     let d_p = columns(0, 3);
     let last = spec.saved_per_unit();
     let d_q_n = columns(last - 1, last);
-    let x_shape = sizes.x.dims::<3>();
-    let x = wanted.x.then(|| match &sizes.w_ih {
-        Some(w_ih) => d_p
-            .clone()
-            .matmul(w_ih.clone().transpose())
-            .reshape(x_shape),
-        None => d_p.clone().reshape(x_shape),
-    });
     let w_ih = wanted.w_ih.then(|| {
         let x = sizes.rows(sizes.x.clone());
         x.transpose().matmul(d_p.clone())
@@ -224,6 +238,15 @@ fn backward(
     let b_hh = wanted.b_hh.then(|| {
         let rz = columns(0, 2).sum_rows();
         Prim::cat(vec![rz, d_q_n.clone().sum_rows()], 0)
+    });
+    // Last, when the memory of g is free again.
+    let x_shape = sizes.x.dims::<3>();
+    let x = wanted.x.then(|| match &sizes.w_ih {
+        Some(w_ih) => d_p
+            .clone()
+            .matmul(w_ih.clone().transpose())
+            .reshape(x_shape),
+        None => d_p.clone().reshape(x_shape),
     });
     let out = |gradient: Option<Prim<CubeBackend>>| OptionalTensor::from(gradient.map(|g| g.0));
     GruGradients {

@@ -1,0 +1,81 @@
+//! The gates of any number of steps anew, element by element, from their products.
+
+use super::{gate::gate_value, step::biases};
+use crate::rule::Rule;
+use cubecl::prelude::*;
+
+/// Which gates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Part {
+    /// r, z, n, q_n of reset-after, from `q` of three gates.
+    All,
+    /// r and z of reset-before, from `q` of two gates; and `r ⊙ g`, of which the candidate's
+    /// product is made.
+    ResetAndUpdate,
+    /// n of reset-before, from that product.
+    Candidate,
+}
+
+impl Part {
+    /// Columns of `q`, counted in H.
+    pub(crate) fn products(self) -> usize {
+        match self {
+            Self::All => 3,
+            Self::ResetAndUpdate => 2,
+            Self::Candidate => 1,
+        }
+    }
+}
+
+/// See [`gates`](crate::gates()).
+#[cfg_attr(
+    test,
+    cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")
+)]
+#[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
+pub(crate) fn gru_gates<F: Float>(
+    p: &[F],
+    q: &[F],
+    b_ih: ComptimeOption<&[F]>,
+    b_hh: ComptimeOption<&[F]>,
+    mut g: ComptimeOption<&mut [F]>,
+    gates: &mut [F],
+    rows: u32,
+    #[comptime] hidden: usize,
+    #[comptime] rule: Rule,
+    #[comptime] part: Part,
+    #[define(F)] _dtype: ElemType,
+) {
+    if ABSOLUTE_POS < rows as usize * hidden {
+        let (row, j) = (ABSOLUTE_POS / hidden, ABSOLUTE_POS % hidden);
+        let bias = biases::<F>(b_ih, b_hh, j, hidden, rule);
+        let p_at = row * comptime!(3 * hidden) + j;
+        let q_at = row * comptime!(part.products() * hidden) + j;
+        let at = row * comptime!(rule.saved() * hidden) + j;
+        let mut r = 0.0f32;
+        if comptime!(part != Part::Candidate) {
+            let a_r = f32::cast_from(p[p_at]) + bias[0] + f32::cast_from(q[q_at]);
+            let a_z = f32::cast_from(p[p_at + hidden]) + bias[1] + f32::cast_from(q[q_at + hidden]);
+            r = gate_value(a_r, comptime!(rule.r));
+            gates[at] = F::cast_from(r);
+            gates[at + hidden] = F::cast_from(gate_value(a_z, comptime!(rule.z)));
+        }
+        if comptime!(part == Part::ResetAndUpdate) {
+            #[comptime]
+            if let ComptimeOption::Some(g) = g.as_mut() {
+                let old = f32::cast_from(g[ABSOLUTE_POS]);
+                g[ABSOLUTE_POS] = F::cast_from(r * old);
+            }
+        } else {
+            let p_n = f32::cast_from(p[p_at + comptime!(2 * hidden)]) + bias[2];
+            let a_n = if comptime!(part == Part::All) {
+                let q_n = f32::cast_from(q[q_at + comptime!(2 * hidden)]) + bias[3];
+                gates[at + comptime!(3 * hidden)] = F::cast_from(q_n);
+                p_n + r * q_n
+            } else {
+                p_n + f32::cast_from(q[q_at])
+            };
+            gates[at + comptime!(2 * hidden)] = F::cast_from(gate_value(a_n, comptime!(rule.n)));
+        }
+    }
+}

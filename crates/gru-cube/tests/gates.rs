@@ -1,0 +1,107 @@
+//! The gates anew, from products made here in float64, against those of the float64 forward pass.
+
+mod support;
+
+use gru_cpu::spec::{Direction, GruSpec, Reset};
+use gru_cube::{GatesInputs, Products};
+use support::{
+    FORWARD, Given, Problem, catalogue, client, close, download, oracle_forward, poisoned, upload,
+};
+
+/// `g = mask ⊙ h₋₁` of every row.
+fn left(problem: &Problem, states: &[f64]) -> Vec<f64> {
+    let Problem { n, t, h, spec, .. } = *problem;
+    let mut g = vec![0.0; n * t * h];
+    for (k, time) in (0..n).flat_map(|k| (0..t).map(move |time| (k, time))) {
+        let before = match spec.direction {
+            Direction::Forward => time.checked_sub(1),
+            Direction::Reverse => Some(time + 1).filter(|&before| before < t),
+        };
+        for j in 0..h {
+            let state = match before {
+                Some(before) => states[problem.row(k, before) * h + j],
+                None => problem.h0.as_ref().map_or(0.0, |h0| h0[k * h + j]),
+            };
+            let mask = problem.mask.as_ref().map_or(1.0, |mask| mask[k * h + j]);
+            g[problem.row(k, time) * h + j] = mask * state;
+        }
+    }
+    g
+}
+
+/// `left · w_hh` of the gates `from..to`.
+fn product(problem: &Problem, left: &[f64], from: usize, to: usize) -> Vec<f64> {
+    let h = problem.h;
+    left.chunks(h)
+        .flat_map(|g| {
+            (from * h..to * h).map(move |c| {
+                let column = (0..h).map(|k| problem.w_hh[k * 3 * h + c]);
+                g.iter().zip(column).map(|(g, w)| g * w).sum::<f64>()
+            })
+        })
+        .collect()
+}
+
+fn gates(problem: &Problem, g: &[f64]) -> Vec<f64> {
+    let client = client();
+    let len = g.len() * problem.spec.saved_per_unit();
+    let gates = poisoned::<f32>(&client, len);
+    let up = |data: &[f64]| upload::<f32>(&client, data);
+    let optional = |data: &Option<Vec<f64>>| data.as_deref().map(up);
+    let make = |products: Products| {
+        let inputs = GatesInputs {
+            p: up(&problem.p),
+            products,
+            b_ih: optional(&problem.b_ih),
+            b_hh: optional(&problem.b_hh),
+        };
+        gru_cube::gates(&client, &problem.call::<f32>(), &inputs, &gates);
+    };
+    match problem.spec.reset {
+        Reset::AfterMatmul => make(Products::All {
+            q: up(&product(problem, g, 0, 3)),
+        }),
+        Reset::BeforeMatmul => {
+            let times_r = up(g);
+            make(Products::ResetAndUpdate {
+                q: up(&product(problem, g, 0, 2)),
+                g: times_r.clone(),
+            });
+            let times_r = download::<f32>(&client, times_r, g.len());
+            make(Products::Candidate {
+                q: up(&product(problem, &times_r, 2, 3)),
+            });
+        }
+    }
+    download::<f32>(&client, gates, len)
+}
+
+#[test]
+fn every_convention() {
+    for (i, spec) in catalogue::conventions().into_iter().enumerate() {
+        // Gates of skipped steps have no meaning: no step is skipped here.
+        let given = [Given::bits(15), Given::NONE][i / 2 % 2];
+        let problem = Problem::new((3, 4, 33), spec, given, i as u64);
+        let (states, expected) = oracle_forward(&problem);
+        let got = gates(&problem, &left(&problem, &states));
+        if let Err(message) = close("gates", &got, &expected, FORWARD) {
+            panic!("{spec:?}: {message}");
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "gru_cube::gates: expected the products of reset BeforeMatmul, got All")]
+fn products_of_the_other_reset_are_refused() {
+    let spec = GruSpec::default().with_reset(Reset::BeforeMatmul);
+    let problem = Problem::new((1, 1, 3), spec, Given::NONE, 1);
+    let client = client();
+    let buffer = upload::<f32>(&client, &[0.0; 9]);
+    let inputs = GatesInputs {
+        p: buffer.clone(),
+        products: Products::All { q: buffer.clone() },
+        b_ih: None,
+        b_hh: None,
+    };
+    gru_cube::gates(&client, &problem.call::<f32>(), &inputs, &buffer);
+}

@@ -1,0 +1,94 @@
+//! Sequences in pieces of time, so that what a call holds for a while does not grow with T.
+
+use super::Prim;
+use crate::{
+    GruInputs, OptionalTensor,
+    composed::Call,
+    spec::{Direction, GruSpec},
+};
+use burn_cubecl::CubeBackend;
+use std::ops::Range;
+
+/// Bytes of `p` that are never cut: the products of smaller pieces would not fill a GPU, and their
+/// launches would cost more than the memory is worth.
+pub(super) const LEAST: usize = 4 << 20;
+
+/// Steps `0..t`, in pieces of nearly the same length of which each takes at most `limit` bytes, if
+/// a step takes `per_step`.
+pub(super) fn pieces(
+    t: usize,
+    per_step: usize,
+    limit: usize,
+) -> impl DoubleEndedIterator<Item = Range<usize>> + ExactSizeIterator {
+    let most = (limit / per_step.max(1)).clamp(1, t.max(1));
+    let count = t.div_ceil(most);
+    (0..count).map(move |k| k * t / count..(k + 1) * t / count)
+}
+
+/// A sequence's steps, counted in walking order.
+pub(super) fn of_sequence(
+    sequence: &Prim<CubeBackend>,
+    steps: &Range<usize>,
+    call: &Call<CubeBackend>,
+    spec: &GruSpec,
+) -> Prim<CubeBackend> {
+    if *steps == (0..call.t) {
+        return sequence.clone();
+    }
+    sequence.narrow(call.time_dim, times(steps, call.t, spec))
+}
+
+/// Where steps stand in time.
+pub(super) fn times(steps: &Range<usize>, t: usize, spec: &GruSpec) -> Range<usize> {
+    match spec.direction {
+        Direction::Forward => steps.clone(),
+        Direction::Reverse => t - steps.end..t - steps.start,
+    }
+}
+
+/// The inputs of a call that makes these steps alone, from the state before them.
+pub(super) fn of_inputs(
+    inputs: &GruInputs<CubeBackend>,
+    states: &Prim<CubeBackend>,
+    steps: &Range<usize>,
+    call: &Call<CubeBackend>,
+    spec: &GruSpec,
+) -> GruInputs<CubeBackend> {
+    let sequence = |tensor: &Prim<CubeBackend>| of_sequence(tensor, steps, call, spec).0;
+    let h0 = match steps.start {
+        0 => inputs.h0.clone(),
+        first => {
+            let before = of_sequence(states, &(first - 1..first), call, spec);
+            OptionalTensor::Given(before.reshape([call.n, call.h]).0)
+        }
+    };
+    GruInputs {
+        x: sequence(&call.x),
+        h0,
+        valid: inputs.valid.clone().map(|valid| sequence(&Prim(valid))),
+        ..inputs.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pieces;
+
+    #[test]
+    fn pieces_are_in_order_and_within_the_limit() {
+        for t in [0, 1, 2, 7, 64, 1000] {
+            for limit in [0, 1, 8, 24, 100, usize::MAX] {
+                let mut next = 0;
+                for piece in pieces(t, 8, limit) {
+                    assert_eq!(piece.start, next);
+                    assert!(piece.len() == 1 || piece.len() * 8 <= limit, "{t} {limit}");
+                    assert!(!piece.is_empty());
+                    next = piece.end;
+                }
+                assert_eq!(next, t);
+            }
+        }
+        assert_eq!(pieces(10, 8, 80).len(), 1);
+        assert_eq!(pieces(10, 8, 79).len(), 2);
+    }
+}

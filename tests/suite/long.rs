@@ -1,0 +1,138 @@
+//! Sequences so long that a GPU takes them in several pieces of time, with rows that skip steps and
+//! a mask of the state: in training, lean or not, and in inference.
+
+use std::sync::{Arc, OnceLock};
+
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use gru_op::{
+    Direction, GruOptions, GruSpec, GruWeights, Layout, Memory, Reset, Steps, composed,
+    gru_sequence_with,
+};
+use gru_testkit::{
+    close::{Outcome, Tensors, Tolerance},
+    inputs::Inputs,
+    problem::Problem,
+};
+use libtest_mimic::Trial;
+
+use super::{
+    backends::TestBackend,
+    runs::{self, Leaves, loss, values},
+};
+
+/// The input product of all steps is 5 MiB: two pieces in inference and with gates kept, three
+/// where they are made anew.
+fn problem(spec: GruSpec) -> Problem {
+    Problem::new(64, 107, 5, 64).with_spec(spec)
+}
+
+pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
+    let specs = [
+        ("after", GruSpec::default()),
+        (
+            "before-time-reverse",
+            GruSpec::default()
+                .with_reset(Reset::BeforeMatmul)
+                .with_layout(Layout::TimeMajor)
+                .with_direction(Direction::Reverse),
+        ),
+        (
+            "after-reverse",
+            GruSpec::default().with_direction(Direction::Reverse),
+        ),
+        ("before", GruSpec::default().with_reset(Reset::BeforeMatmul)),
+    ];
+    let mut trials = Vec::new();
+    for (name, spec) in specs {
+        let (inputs, reference) = (
+            Arc::new(Inputs::random(&problem(spec))),
+            Arc::new(OnceLock::new()),
+        );
+        for backend in backends {
+            for memory in [Memory::Speed, Memory::Lean] {
+                let problem = problem(spec.with_memory(memory));
+                let id = format!("long/{name}-{memory:?}/{}", backend.id(DType::F32));
+                let tolerance = backend.tolerance(Tolerance::F32);
+                let (inputs, reference) = (inputs.clone(), reference.clone());
+                trials.push(backend.trial(id.to_lowercase(), move |device| {
+                    let expected = || {
+                        let (op, flex) = (composed::gru_sequence_with, Device::flex());
+                        run(op, &problem, &inputs, &flex, DType::F64)
+                    };
+                    let expected: &Result<Outcome, String> = reference.get_or_init(expected);
+                    let expected = expected.as_ref().map_err(String::clone)?;
+                    let got = run(gru_sequence_with, &problem, &inputs, device, DType::F32)?;
+                    got.compare(expected, tolerance)?;
+                    infer(&problem, &inputs, device)?
+                        .compare(&without_gradients(expected), tolerance)
+                }));
+            }
+        }
+    }
+    trials
+}
+
+type Op = fn(Tensor<3>, &GruWeights, &GruSpec, GruOptions) -> (Tensor<3>, Tensor<2>);
+
+fn without_gradients(outcome: &Outcome) -> Outcome {
+    Outcome {
+        outputs: outcome.outputs.clone(),
+        gradients: Tensors::new(),
+    }
+}
+
+fn options(problem: &Problem, h0: Option<Tensor<2>>, device: &Device, dtype: DType) -> GruOptions {
+    let &Problem { n, h, .. } = problem;
+    let [outer, inner, _] = problem.sequence_shape(1);
+    let mask: Vec<f64> = (0..n * h).map(|k| [0.0, 1.25, 1.0][k % 3]).collect();
+    let counts: Vec<bool> = (0..outer * inner).map(|k| k * k % 7 != 2).collect();
+    GruOptions {
+        h0,
+        mask: Some(runs::tensor(&mask, [n, h], device, dtype)),
+        steps: Steps::Mask(Tensor::from_data(
+            TensorData::new(counts, [outer, inner]),
+            device,
+        )),
+        ..Default::default()
+    }
+}
+
+/// Forward and backward.
+fn run(
+    op: Op,
+    problem: &Problem,
+    inputs: &Inputs,
+    device: &Device,
+    dtype: DType,
+) -> Result<Outcome, String> {
+    let leaves = Leaves::new(problem, inputs, device, dtype);
+    let options = options(
+        problem,
+        leaves.h0.clone(),
+        &device.clone().autodiff(),
+        dtype,
+    );
+    let (y, h_t) = op(leaves.x.clone(), &leaves.weights, &problem.spec, options);
+    let gradients = (loss(&y, &inputs.d_y) + loss(&h_t, &inputs.d_h_t)).backward();
+    Ok(Outcome {
+        gradients: leaves.gradients(&gradients)?,
+        outputs: Tensors::from([("y".into(), values(y)), ("h_t".into(), values(h_t))]),
+    })
+}
+
+/// Forward alone, nothing tracked.
+fn infer(problem: &Problem, inputs: &Inputs, device: &Device) -> Result<Outcome, String> {
+    let leaves = Leaves::new(problem, inputs, device, DType::F32);
+    let weights = GruWeights {
+        w_ih: leaves.weights.w_ih.map(Tensor::inner),
+        w_hh: leaves.weights.w_hh.inner(),
+        b_ih: leaves.weights.b_ih.map(Tensor::inner),
+        b_hh: leaves.weights.b_hh.map(Tensor::inner),
+    };
+    let options = options(problem, leaves.h0.map(Tensor::inner), device, DType::F32);
+    let (y, h_t) = gru_sequence_with(leaves.x.inner(), &weights, &problem.spec, options);
+    Ok(Outcome {
+        gradients: Tensors::new(),
+        outputs: Tensors::from([("y".into(), values(y)), ("h_t".into(), values(h_t))]),
+    })
+}
