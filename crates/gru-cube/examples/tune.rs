@@ -1,7 +1,7 @@
 //! Times cuts of the walks on the default device and prints the best of each shape.
 //!
-//! `cargo run --release --example tune -- N T H [reset-before]`, for example `-- 32 64 256`; with
-//! the word `inferred`, times the inferred cut alone.
+//! `cargo run --release --example tune -- N T H [reset-before]`, for example `-- 32 64 256`. Further
+//! words, such as `Inferred`, `Steps` or `rows: 8,`, choose the cuts whose text has them all.
 
 use cubecl::{Device, client::Client, prelude::*, server::Handle};
 use gru_cpu::spec::{GruSpec, Reset};
@@ -129,7 +129,7 @@ fn candidates(call: &Call) -> Vec<Strategy> {
     let h = call.h;
     let rows_up_to = |most: usize| {
         let most = most.min(call.n.next_power_of_two());
-        [1, 2, 4, 8, 16, 32].into_iter().filter(move |&r| r <= most)
+        [1, 2, 4, 8, 16, 32, 64].into_iter().filter(move |&r| r <= most)
     };
     let mut all = vec![Strategy::Inferred];
     for rows in rows_up_to(16) {
@@ -143,7 +143,7 @@ fn candidates(call: &Call) -> Vec<Strategy> {
         }
     }
     if call.spec.reset == Reset::AfterMatmul {
-        for rows in rows_up_to(32) {
+        for rows in rows_up_to(64) {
             for (lanes, per_lane, splits, stage) in [
                 (32, 1, 4, 128),
                 (32, 1, 8, 128),
@@ -152,6 +152,10 @@ fn candidates(call: &Call) -> Vec<Strategy> {
                 (64, 4, 1, 256),
                 (32, 8, 1, 256),
                 (128, 4, 1, 256),
+                (32, 16, 1, 64),
+                (64, 8, 1, 64),
+                (16, 8, 1, 64),
+                (8, 16, 1, 64),
             ] {
                 all.push(steps(rows, lanes, per_lane, splits, stage));
             }
@@ -168,12 +172,14 @@ fn candidates(call: &Call) -> Vec<Strategy> {
 fn main() {
     let mut sizes = Vec::new();
     let mut spec = GruSpec::default();
-    let mut only_inferred = false;
+    let mut words = Vec::new();
     for argument in std::env::args().skip(1) {
         match argument.as_str() {
             "reset-before" => spec = spec.with_reset(Reset::BeforeMatmul),
-            "inferred" => only_inferred = true,
-            size => sizes.push(size.parse().expect("a size is a number")),
+            other => match other.parse() {
+                Ok(size) => sizes.push(size),
+                Err(_) => words.push(argument),
+            },
         }
     }
     let [n, t, h] = sizes[..] else {
@@ -193,8 +199,11 @@ fn main() {
     println!("forward ms (first)   backward ms (first)   cut");
     let wait = numbers(&client, 1, 1.0);
     let mut best = [(Duration::MAX, Strategy::Inferred); 2];
-    let all = candidates(&call);
-    for &strategy in &all[..if only_inferred { 1 } else { all.len() }] {
+    for strategy in candidates(&call) {
+        let text = format!("{strategy:?}");
+        if !words.iter().all(|word| text.contains(word)) {
+            continue;
+        }
         let results = [
             time(&client, &wait, || {
                 gru_cube::forward(&client, &call, &forward.0, &forward.1, strategy)
@@ -216,7 +225,7 @@ fn main() {
                 Err(_) => line += "  refused            ",
             }
         }
-        println!("{line}  {strategy:?}");
+        println!("{line}  {text}");
     }
     println!("best forward:  {:?}", best[0]);
     println!("best backward: {:?}", best[1]);
