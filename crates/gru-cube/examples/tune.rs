@@ -129,7 +129,9 @@ fn candidates(call: &Call) -> Vec<Strategy> {
     let h = call.h;
     let rows_up_to = |most: usize| {
         let most = most.min(call.n.next_power_of_two());
-        [1, 2, 4, 8, 16, 32, 64].into_iter().filter(move |&r| r <= most)
+        [1, 2, 4, 8, 16, 32, 64]
+            .into_iter()
+            .filter(move |&r| r <= most)
     };
     let mut all = vec![Strategy::Inferred];
     for rows in rows_up_to(16) {

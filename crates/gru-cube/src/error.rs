@@ -34,7 +34,7 @@ pub enum PlanError {
         available: usize,
     },
     /// Cubes would wait for each other that the device does not run at the same time, or whose
-    /// writes it does not show to each other.
+    /// writes it does not show to each other; or another stream may do so now.
     TooManyTogether {
         /// By the tile.
         requested: usize,

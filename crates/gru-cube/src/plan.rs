@@ -57,8 +57,8 @@ pub enum Cut {
     Steps(StepTile),
     /// One launch, for which `w_hh` stays in the registers of all cubes together; those of the same
     /// rows meet after every step. Only where the device runs them all at the same time and shows
-    /// them each other's writes, and while nothing else holds a place on it for ever: a cube that
-    /// waits for seconds gives up, and all further numbers are NaN.
+    /// them each other's writes, and on one stream at a time. If another program holds places on the
+    /// device for ever, a cube that waits for seconds gives up, and all further numbers are NaN.
     Persistent(StepTile),
 }
 

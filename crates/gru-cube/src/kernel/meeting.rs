@@ -1,9 +1,9 @@
 //! Cubes of one launch that wait for each other.
 //!
 //! Valid where one cube's writes reach another within a launch, and only among cubes that all run
-//! at the same time: one that waits keeps its place on the device. The plan sees to both. What it
-//! cannot see is another program's or another stream's kernel that holds places for ever; then a
-//! cube gives up, and its numbers become NaN, rather than hang or be wrong in silence.
+//! at the same time: one that waits keeps its place on the device. The plan and the turns of streams
+//! see to both. What they cannot see is another program that holds places for ever; then a cube
+//! gives up, and its numbers become NaN, rather than hang or be wrong in silence.
 
 use cubecl::prelude::*;
 

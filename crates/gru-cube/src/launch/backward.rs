@@ -1,6 +1,6 @@
 //! Launches of the backward pass.
 
-use super::{Call, count_launch, cube_dim, grid::Grid, to_u32};
+use super::{Call, count_launch, cube_dim, grid::Grid, plan_for_stream, to_u32};
 use crate::{
     error::PlanError,
     kernel::{
@@ -62,12 +62,14 @@ pub fn backward(
     outputs: &BackwardOutputs,
     strategy: Strategy,
 ) -> Result<(), PlanError> {
-    let problem = call.problem(OP, client);
+    let mut problem = call.problem(OP, client);
     assert!(call.t > 0, "{OP}: expected at least one step, got none");
     if call.n * call.h == 0 {
         return Ok(());
     }
-    let plan = plan::backward(strategy, &problem)?;
+    let plan = plan_for_stream(client, &mut problem, |problem| {
+        plan::backward(strategy, problem)
+    })?;
     let always = match plan {
         Plan::Walk(_) => 5,
         Plan::Steps(_) => 6 + plan.counters(),

@@ -1,6 +1,6 @@
 //! Launches of the forward pass.
 
-use super::{Call, count_launch, cube_dim, grid::Grid, to_u32};
+use super::{Call, count_launch, cube_dim, grid::Grid, plan_for_stream, to_u32};
 use crate::{
     error::PlanError,
     kernel::{
@@ -63,7 +63,7 @@ pub fn forward(
     outputs: &ForwardOutputs,
     strategy: Strategy,
 ) -> Result<(), PlanError> {
-    let problem = call.problem(OP, client);
+    let mut problem = call.problem(OP, client);
     let (steps, t) = (&inputs.steps, call.t);
     assert!(
         steps.start <= steps.end && steps.end <= t,
@@ -80,7 +80,9 @@ pub fn forward(
         inputs.valid.is_some(),
         outputs.gates.is_some(),
     ];
-    let plan = plan::forward(strategy, &problem)?;
+    let plan = plan_for_stream(client, &mut problem, |problem| {
+        plan::forward(strategy, problem)
+    })?;
     problem
         .limits
         .check_buffers(3 + plan.counters(), &optional)?;

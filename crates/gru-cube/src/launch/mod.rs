@@ -5,13 +5,20 @@ mod forward;
 mod gates;
 mod grid;
 mod shift;
+mod turn;
 
 pub use backward::{BackwardInputs, BackwardOutputs, backward};
 pub use forward::{ForwardInputs, ForwardOutputs, forward};
 pub use gates::{GatesInputs, Products, gates};
 pub use shift::{RecurrentInputs, recurrent_inputs};
 
-use crate::{kernel::product::Team, limits::Limits, plan::Problem, rule::Rule};
+use crate::{
+    error::PlanError,
+    kernel::product::Team,
+    limits::Limits,
+    plan::{Plan, Problem},
+    rule::Rule,
+};
 use core::sync::atomic::{AtomicU64, Ordering};
 use cubecl::{
     client::Client,
@@ -101,6 +108,20 @@ impl Call {
             .map(|handle| self.arg(op, name, handle.clone(), len))
             .into()
     }
+}
+
+/// A plan that the device allows to the current stream.
+fn plan_for_stream<W>(
+    client: &Client,
+    problem: &mut Problem,
+    plan: impl Fn(&Problem) -> Result<Plan<W>, PlanError>,
+) -> Result<Plan<W>, PlanError> {
+    let first = plan(problem)?;
+    if first.counters() == 0 || turn::is_ours(client) {
+        return Ok(first);
+    }
+    problem.limits.together = 0;
+    plan(problem)
 }
 
 fn to_u32(op: &str, name: &str, size: usize) -> u32 {
