@@ -41,8 +41,6 @@ pub enum PlanError {
         /// On the device.
         available: usize,
     },
-    /// A step with the reset gate before the product has two products, one after the other.
-    StepsWithResetBefore,
 }
 
 impl fmt::Display for PlanError {
@@ -79,10 +77,6 @@ impl fmt::Display for PlanError {
             } => write!(
                 f,
                 "{requested} cubes that wait for each other, the device runs {available} together"
-            ),
-            Self::StepsWithResetBefore => write!(
-                f,
-                "a grid of cubes per step needs the reset gate after the product, got it before"
             ),
         }
     }

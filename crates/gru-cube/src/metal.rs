@@ -5,9 +5,15 @@ use crate::{
     kernel::{
         backward::{BackwardWalk, gru_backward_walk},
         forward::{ForwardWalk, gru_forward_walk},
+        gates::{Part, gru_gates},
         product::Team,
         shift::{Shift, gru_recurrent_inputs},
-        steps::{Steps, TRANSPOSE, gru_backward_step, gru_forward_step, gru_transpose},
+        steps::{
+            Halves, Steps,
+            backward::gru_backward_step,
+            forward::gru_forward_step,
+            transpose::{TRANSPOSE, gru_transpose},
+        },
     },
     limits::Limits,
     plan::{self, Plan, Problem, Strategy},
@@ -153,6 +159,7 @@ impl Bench {
             self.optional(given),
             self.arg(),
             self.optional(given),
+            self.optional(!steps.rule.reset_after),
             self.optional(steps.persistent),
             1,
             1,
@@ -213,6 +220,28 @@ impl Bench {
         self.compile("transpose", kernel)
     }
 
+    fn gates(&self, hidden: usize, rule: Rule, part: Part, given: bool) -> Compiled {
+        let kernel = gru_gates::create_dummy_kernel(
+            self.properties.clone(),
+            self.target.clone(),
+            CubeCount::Static(1, 1, 1),
+            CubeDim::new_1d(256),
+            AddressType::U32,
+            self.arg(),
+            self.arg(),
+            self.optional(given),
+            self.optional(given),
+            self.optional(part == Part::ResetAndUpdate),
+            self.arg(),
+            1,
+            hidden,
+            rule,
+            part,
+            self.dtype,
+        );
+        self.compile(&format!("gates {part:?} {rule:?} {:?}", self.dtype), kernel)
+    }
+
     fn recurrent_inputs(&self, given: bool) -> Compiled {
         let shift = Shift {
             saved: 3,
@@ -260,6 +289,17 @@ fn every_variant() -> Vec<Compiled> {
             (Reset::AfterMatmul, false, None),
             (Reset::BeforeMatmul, true, Some(0.5)),
         ] {
+            let rule = Rule::new(
+                &GruSpec::default().with_reset(reset).with_clip_gates(clip),
+                f32::EPSILON.into(),
+            );
+            let parts: &[Part] = match reset {
+                Reset::AfterMatmul => &[Part::All],
+                Reset::BeforeMatmul => &[Part::ResetAndUpdate, Part::Candidate],
+            };
+            for &part in parts {
+                all.push(bench.gates(33, rule, part, given));
+            }
             for (n, hidden, together) in [
                 (1, 33, 0),
                 (256, 64, 0),
@@ -268,22 +308,27 @@ fn every_variant() -> Vec<Compiled> {
                 (64, 512, 0),
                 (64, 512, 32),
             ] {
-                let spec = GruSpec::default().with_reset(reset).with_clip_gates(clip);
                 let problem = Problem {
                     n,
                     hidden,
-                    rule: Rule::new(&spec, f32::EPSILON.into()),
+                    rule,
                     limits: Limits { together, ..LIMITS },
                 };
                 match plan::forward(Strategy::Inferred, &problem).unwrap() {
                     Plan::Walk(walk) => all.push(bench.forward_walk(walk, given)),
-                    Plan::Steps(steps) => all.push(bench.forward_step(steps, given)),
+                    Plan::Steps(steps) => {
+                        let launches = steps.launches();
+                        all.extend(launches.map(|steps| bench.forward_step(steps, given)));
+                    }
                 }
                 match plan::backward(Strategy::Inferred, &problem).unwrap() {
                     Plan::Walk(walk) => all.push(bench.backward_walk(walk, given)),
                     Plan::Steps(steps) => {
-                        all.push(bench.backward_step(steps, given, false));
-                        all.push(bench.backward_step(steps, given, true));
+                        let launches = steps.launches();
+                        all.extend(launches.map(|steps| bench.backward_step(steps, given, false)));
+                        let halves = Halves::One(steps.half(0));
+                        let end = Steps { halves, ..steps };
+                        all.push(bench.backward_step(end, given, true));
                     }
                 }
             }

@@ -6,7 +6,7 @@ use crate::{
         backward::BackwardWalk,
         forward::ForwardWalk,
         product::{Product, Team},
-        steps::Steps,
+        steps::{Half, Halves, Steps},
     },
     limits::Limits,
     rule::Rule,
@@ -31,7 +31,7 @@ pub struct WalkTile {
     pub resident: bool,
 }
 
-/// The cut of a step: every cube makes a tile of the new state. Reset after the product only.
+/// The cut of a step: every cube makes a tile of the new state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StepTile {
     /// Rows of the batch per cube.
@@ -53,10 +53,10 @@ pub struct StepTile {
 pub enum Cut {
     /// One launch, whose cubes hear of no other.
     Walk(WalkTile),
-    /// One launch per step.
+    /// One launch per product: one per step with the reset after it, two with the reset before it.
     Steps(StepTile),
     /// One launch, for which `w_hh` stays in the registers of all cubes together; those of the same
-    /// rows meet after every step. Only where the device runs them all at the same time and shows
+    /// rows meet after every product. Only where the device runs them all at the same time and shows
     /// them each other's writes, and on one stream at a time. If another program holds places on the
     /// device for ever, a cube that waits for seconds gives up, and all further numbers are NaN.
     Persistent(StepTile),
@@ -80,9 +80,9 @@ pub(crate) enum Plan<W> {
 }
 
 impl<W> Plan<W> {
-    /// Buffers of counters.
-    pub(crate) fn counters(&self) -> usize {
-        usize::from(matches!(self, Self::Steps(steps) if steps.persistent))
+    /// Whether cubes meet.
+    pub(crate) fn meets(&self) -> bool {
+        matches!(self, Self::Steps(steps) if steps.persistent)
     }
 }
 
@@ -144,7 +144,7 @@ impl Pass for Forward {
     }
 
     fn step_product(steps: &Steps) -> Product {
-        steps.forward()
+        steps.forward_products().0
     }
 }
 
@@ -168,7 +168,7 @@ impl Pass for Backward {
     }
 
     fn step_product(steps: &Steps) -> Product {
-        steps.backward()
+        steps.backward_products().0
     }
 }
 
@@ -211,15 +211,16 @@ fn cut_to_plan<P: Pass>(problem: &Problem, cut: Cut) -> Result<Plan<P::Walk>, Pl
         Cut::Steps(tile) | Cut::Persistent(tile) => {
             let persistent = matches!(cut, Cut::Persistent(_));
             tile.check(cut, limits)?;
-            if !problem.rule.reset_after {
-                return Err(PlanError::StepsWithResetBefore);
-            }
             let steps = Steps {
                 rule: problem.rule,
                 team: tile.team(),
                 hidden: problem.hidden,
                 stage: tile.stage,
                 persistent,
+                halves: match problem.rule.reset_after {
+                    true => Halves::One(Half::Whole),
+                    false => Halves::Both,
+                },
             };
             if persistent {
                 limits.check_together(steps.cubes_per_row())?;
@@ -242,7 +243,7 @@ fn infer<P: Pass>(problem: &Problem) -> Result<Plan<P::Walk>, PlanError> {
     let persistent = persistent_tiles(problem).into_iter().map(Cut::Persistent);
     let is_resident = |cut: &Cut| matches!(cut, Cut::Walk(tile) if tile.resident);
     let (resident, reading): (Vec<_>, Vec<_>) = walks.partition(is_resident);
-    let quick_walk = problem.hidden <= WALK_HIDDEN || !problem.rule.reset_after;
+    let quick_walk = problem.hidden <= WALK_HIDDEN;
     let cuts = resident.into_iter().chain(persistent);
     match quick_walk {
         true => first_allowed::<P>(problem, cuts.chain(reading).chain(steps)),
@@ -452,7 +453,7 @@ mod tests {
     fn every_device_has_a_cut_for_every_size() {
         for limits in [WEBGPU, NVIDIA, LAVAPIPE] {
             for n in [1, 2, 7, 64, 1000] {
-                for hidden in [1, 2, 31, 64, 100, 128, 256, 257, 512, 1024] {
+                for hidden in [1, 2, 31, 64, 100, 128, 256, 257, 512, 1024, 4096] {
                     for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
                         let problem = problem(n, hidden, reset, limits);
                         let at = format!("N{n} H{hidden} {reset:?} {limits:?}");
@@ -464,13 +465,6 @@ mod tests {
                 }
             }
         }
-        // Without steps to fall back on, a state must fit into shared memory.
-        let too_large = problem(1, 2048, Reset::BeforeMatmul, WEBGPU);
-        let refused = backward(Strategy::Inferred, &too_large);
-        assert!(matches!(
-            refused,
-            Err(PlanError::TooMuchSharedMemory { .. })
-        ));
     }
 
     #[test]

@@ -35,21 +35,35 @@ fn check(problem: &Problem, tile: StepTile, in_place: bool) {
     }
 }
 
+fn refused(problem: &Problem, tile: StepTile) -> PlanError {
+    let strategy = Strategy::Forced(Cut::Persistent(tile));
+    run::<f32>(&client(), problem, (strategy, strategy), false).unwrap_err()
+}
+
+/// One test, because one stream of a device at a time makes cubes that meet, and every test is a
+/// stream of its own.
 #[test]
-fn every_convention_by_every_tile() {
-    let specs = catalogue::conventions().into_iter();
-    let specs = specs.filter(|spec| spec.reset == Reset::AfterMatmul);
-    for (i, spec) in specs.enumerate() {
+fn all_steps_in_one_launch() {
+    for (i, spec) in catalogue::conventions().into_iter().enumerate() {
         let given = Given::bits(31 - i * 5 % 32);
         let problem = Problem::new((5, 7, 33), spec, given, i as u64);
         check(&problem, TILES[i % TILES.len()], i % 2 == 0);
     }
-}
-
-#[test]
-fn many_meetings() {
     for (i, tile) in TILES.into_iter().enumerate() {
-        let problem = Problem::new((6, 150, 33), GruSpec::default(), Given::ALL, i as u64);
-        check(&problem, tile, true);
+        for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+            let spec = GruSpec::default().with_reset(reset);
+            let problem = Problem::new((6, 150, 33), spec, Given::ALL, i as u64);
+            check(&problem, tile, true);
+        }
     }
+    let problem = Problem::new((1, 2, 9), GruSpec::default(), Given::NONE, 1);
+    let elsewhere = std::thread::spawn(move || refused(&problem, TILES[2]));
+    let (requested, available) = (1, 0);
+    assert_eq!(
+        elsewhere.join().unwrap(),
+        PlanError::TooManyTogether {
+            requested,
+            available
+        }
+    );
 }

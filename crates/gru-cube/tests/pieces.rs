@@ -70,6 +70,7 @@ fn pieces_make_the_whole() {
                 (Reset::AfterMatmul, cuts[0]),
                 (Reset::AfterMatmul, cuts[1]),
                 (Reset::BeforeMatmul, cuts[0]),
+                (Reset::BeforeMatmul, cuts[1]),
             ] {
                 let spec = GruSpec::default()
                     .with_direction(direction)

@@ -5,7 +5,11 @@ use crate::{
     error::PlanError,
     kernel::{
         backward::{BackwardWalk, gru_backward_walk},
-        steps::{Steps, TRANSPOSE, gru_backward_step, gru_transpose},
+        steps::{
+            Halves, Steps,
+            backward::gru_backward_step,
+            transpose::{TRANSPOSE, gru_transpose},
+        },
     },
     plan::{self, Plan, Strategy},
 };
@@ -48,7 +52,7 @@ pub struct BackwardOutputs {
 /// the weight gradients are made of.
 ///
 /// One launch if the cut is a walk with the weight in registers, two if it is any other walk,
-/// three if it is persistent, T + 2 if it is steps. Nothing waits for the device.
+/// three if it is persistent, two more than the products of all steps if it is steps. Nothing waits for the device.
 ///
 /// # Errors
 /// If the device does not allow the cut.
@@ -72,7 +76,7 @@ pub fn backward(
     })?;
     let always = match plan {
         Plan::Walk(_) => 5,
-        Plan::Steps(_) => 6 + plan.counters(),
+        Plan::Steps(_) => 6 + usize::from(plan.meets()),
     };
     let optional = [
         inputs.h0.is_some(),
@@ -93,12 +97,18 @@ pub fn backward(
             let w_hh_t = transpose(client, call, &inputs.w_hh);
             // In float32 whatever the type of the call: it is a sum over all steps.
             let carry = client.empty(call.n * call.h * size_of::<f32>());
-            let parts = Grid::parts(&steps, 0..call.t).rev().map(Some);
-            for part in parts.chain([None]) {
+            let launch = |steps: Steps, part: Option<Range<usize>>| {
                 let grid = Grid::new(client, &steps, call, &problem.limits);
                 let scratch = (w_hh_t.clone(), carry.clone());
                 launch_steps(client, call, inputs, outputs, steps, part, grid, scratch);
+            };
+            for part in Grid::parts(&steps, 0..call.t).rev() {
+                for steps in steps.launches() {
+                    launch(steps, Some(part.clone()));
+                }
             }
+            let halves = Halves::One(steps.half(0));
+            launch(Steps { halves, ..steps }, None);
         }
     }
     Ok(())

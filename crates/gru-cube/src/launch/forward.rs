@@ -5,7 +5,7 @@ use crate::{
     error::PlanError,
     kernel::{
         forward::{ForwardWalk, gru_forward_walk},
-        steps::{Steps, gru_forward_step},
+        steps::{Steps, forward::gru_forward_step},
     },
     plan::{self, Plan, Strategy},
 };
@@ -48,7 +48,7 @@ pub struct ForwardOutputs {
 /// The state after every step, and the gates on request; of all steps or, so that `p` takes less
 /// memory, of some, call by call.
 ///
-/// One launch if the cut is a walk or persistent, one for each step if it is steps. Nothing waits
+/// One launch if the cut is a walk or persistent, one for each product if it is steps. Nothing waits
 /// for the device.
 ///
 /// # Errors
@@ -83,15 +83,23 @@ pub fn forward(
     let plan = plan_for_stream(client, &mut problem, |problem| {
         plan::forward(strategy, problem)
     })?;
-    problem
-        .limits
-        .check_buffers(3 + plan.counters(), &optional)?;
+    let always = match plan {
+        Plan::Walk(_) => 3,
+        Plan::Steps(_) => 3 + usize::from(plan.meets()) + usize::from(!problem.rule.reset_after),
+    };
+    problem.limits.check_buffers(always, &optional)?;
     match plan {
         Plan::Walk(walk) => launch_walk(client, call, inputs, outputs, walk),
         Plan::Steps(steps) => {
+            // In float32 whatever the type of the call: it is the left side of a product.
+            let row = 2 * call.h * size_of::<f32>();
+            let between = (!problem.rule.reset_after).then(|| client.empty(call.n * row));
             for part in Grid::parts(&steps, inputs.steps.clone()) {
-                let grid = Grid::new(client, &steps, call, &problem.limits);
-                launch_steps(client, call, inputs, outputs, steps, part, grid);
+                for steps in steps.launches() {
+                    let grid = Grid::new(client, &steps, call, &problem.limits);
+                    let (part, between) = (part.clone(), between.as_ref());
+                    launch_steps(client, call, inputs, outputs, steps, part, grid, between);
+                }
             }
         }
     }
@@ -136,6 +144,7 @@ fn launch_walk(
     }
 }
 
+#[allow(clippy::too_many_arguments)]
 fn launch_steps(
     client: &Client,
     call: &Call,
@@ -144,12 +153,13 @@ fn launch_steps(
     steps: Steps,
     part: Range<usize>,
     grid: Grid,
+    between: Option<&Handle>,
 ) {
     let Call { n, t, h, .. } = *call;
     let (rows, saved) = (call.rows(), steps.rule.saved());
     count_launch();
-    // SAFETY: as for the walk; and the rows of the states that a step writes are not those that it
-    // reads. Cubes meet between two steps of a launch, all of them running, as the plan has seen to.
+    // SAFETY: as for the walk; `between` was made for 2·N·H numbers of float32, and the rows of the
+    // states that a step writes are not those that it reads. Cubes meet between two steps of a launch, all of them running, as the plan has seen to.
     unsafe {
         gru_forward_step::launch_unchecked(
             client,
@@ -166,6 +176,9 @@ fn launch_steps(
             call.optional(OP, "valid", inputs.valid.as_ref(), rows),
             call.arg(OP, "states", outputs.states.clone(), rows * h),
             call.optional(OP, "gates", outputs.gates.as_ref(), rows * saved * h),
+            between
+                .map(|between| BufferArg::from_raw_parts(between.clone(), 2 * n * h))
+                .into(),
             grid.counters(),
             to_u32(OP, "N", n),
             to_u32(OP, "T", t),

@@ -117,7 +117,7 @@ fn plan_for_stream<W>(
     plan: impl Fn(&Problem) -> Result<Plan<W>, PlanError>,
 ) -> Result<Plan<W>, PlanError> {
     let first = plan(problem)?;
-    if first.counters() == 0 || turn::is_ours(client) {
+    if !first.meets() || turn::is_ours(client) {
         return Ok(first);
     }
     problem.limits.together = 0;

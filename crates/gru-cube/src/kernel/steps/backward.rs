@@ -1,0 +1,282 @@
+//! The backward pass in steps.
+
+use super::{Half, Steps};
+use crate::kernel::{
+    gate::gate_slope,
+    meeting::{doubt, meet},
+    product::{accumulate, load_weight, pair, reduce_to_pairs, zero_sums},
+    step::{blend_back, state_before, strides},
+};
+use cubecl::prelude::*;
+
+/// Steps `first..last` of [`backward`](crate::backward()), the last one first: each from `d_gates`
+/// of the step after it and the carry of that step's blend to the same of its own. With more than
+/// product, the cubes of the same rows meet as in the forward pass. At the `end`, after step 0, the
+/// carry becomes the gradient of the initial state; that is a step of its own, `0..1`, with the
+/// first product alone.
+#[cfg_attr(
+    test,
+    cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")
+)]
+#[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
+pub(crate) fn gru_backward_step<F: Float, R: Size>(
+    gates: &[F],
+    d_states: &[F],
+    states: &[F],
+    w_hh_t: &[F],
+    h0: ComptimeOption<&[F]>,
+    mask: ComptimeOption<&[F]>,
+    valid: ComptimeOption<&[F]>,
+    d_gates: &mut [F],
+    carry: &mut [f32],
+    d_h0: &mut [F],
+    met: ComptimeOption<&[Atomic<u32>]>,
+    n: u32,
+    t: u32,
+    first: u32,
+    last: u32,
+    #[comptime] steps: Steps,
+    #[comptime] end: bool,
+    #[define(F)] _dtype: ElemType,
+) {
+    let (rule, team, hidden) = comptime!((steps.rule, steps.team, steps.hidden));
+    let (rows, pairs) = comptime!((team.rows, team.pairs()));
+    let (first_product, second_product) = comptime!(steps.backward_products());
+    let saved = comptime!(rule.saved() * hidden);
+    let (n, t) = (n as usize, t as usize);
+    let (per_n, per_t) = strides(n, t, rule);
+    let j0 = CUBE_POS_X as usize * comptime!(team.columns);
+
+    let mut left =
+        Shared::<[Vector<f32, R>]>::new_slice(comptime!(steps.left_vectors(&first_product)));
+    let mut partial = Shared::<[f32]>::new_slice(comptime!(steps.partial(&first_product)));
+    let registers = load_weight::<F>(w_hh_t, j0, first_product, team);
+    let registers_second = load_weight::<F>(w_hh_t, j0, second_product, team);
+    // Seen by all before the first step ends.
+    let mut lost = Shared::<[u32]>::new_slice(1usize);
+    if UNIT_POS == 0 {
+        lost[0] = 0u32;
+    }
+
+    for back in first as usize..last as usize {
+        let s = (first + last) as usize - 1 - back;
+        let time = if comptime!(rule.reverse) {
+            t - 1 - s
+        } else {
+            s
+        };
+        // The step after in walking order; clamped where there is none.
+        let after = if comptime!(end) {
+            0usize.runtime()
+        } else {
+            min(s + 1, t - 1)
+        };
+        let time_after = if comptime!(rule.reverse) {
+            t - 1 - after
+        } else {
+            after
+        };
+        #[unroll]
+        for index in 0..comptime!(steps.count()) {
+            let half = comptime!(steps.half(index));
+            let product = comptime!(steps.backward(half));
+            let stage = comptime!(product.padded_stage(&team));
+            // Nothing flows into the last step from behind: its sum has no stages.
+            let flows = if comptime!(end || half == Half::Second) {
+                true.runtime()
+            } else {
+                s + 1 < t
+            };
+            let time_left = if comptime!(half == Half::Second) {
+                time
+            } else {
+                time_after
+            };
+            let mut tile = CUBE_POS_Y as usize;
+            while tile * rows < n {
+                let row0 = tile * rows;
+
+                // Asked for before the product, so that the product hides the way from memory.
+                let mut read = Array::<f32>::new(comptime!(pairs * READ));
+                #[unroll]
+                for i in 0..pairs {
+                    let (b, column) = pair(i, team);
+                    let k = min(row0 + b, n - 1);
+                    let j = min(j0 + column, comptime!(hidden - 1));
+                    let to = comptime!(i * READ);
+                    read[comptime!(to + 6)] = select(flows, carry[k * hidden + j], 0.0f32);
+                    if comptime!(!end) {
+                        let row = k * per_n + time * per_t;
+                        #[unroll]
+                        for gate in 0..comptime!(rule.saved()) {
+                            read[comptime!(to + gate)] =
+                                f32::cast_from(gates[row * saved + gate * hidden + j]);
+                        }
+                        read[comptime!(to + 4)] =
+                            state_before::<F>(states, h0, s, k, j, n, t, hidden, rule);
+                        read[comptime!(to + 5)] = f32::cast_from(d_states[row * hidden + j]);
+                    }
+                }
+
+                let mut sums = zero_sums::<R>(product, team);
+                let zero = 0usize.runtime();
+                if flows {
+                    if comptime!(product.resident) {
+                        #[unroll]
+                        for block in 0..comptime!(product.stages(&team)) {
+                            let k0 = comptime!(block * stage).runtime();
+                            gate_gradients::<F, R>(
+                                &mut left, d_gates, time_left, k0, row0, n, t, half, steps,
+                            );
+                            sync_cube();
+                            if comptime!(index == 0) {
+                                accumulate::<F, R>(
+                                    &mut sums, &left, zero, w_hh_t, &registers, k0, j0, block,
+                                    product, team,
+                                );
+                            } else {
+                                accumulate::<F, R>(
+                                    &mut sums,
+                                    &left,
+                                    zero,
+                                    w_hh_t,
+                                    &registers_second,
+                                    k0,
+                                    j0,
+                                    block,
+                                    product,
+                                    team,
+                                );
+                            }
+                            sync_cube();
+                        }
+                    } else {
+                        for block in 0..comptime!(product.stages(&team)) {
+                            let k0 = block * stage;
+                            gate_gradients::<F, R>(
+                                &mut left, d_gates, time_left, k0, row0, n, t, half, steps,
+                            );
+                            sync_cube();
+                            accumulate::<F, R>(
+                                &mut sums, &left, zero, w_hh_t, &registers, k0, j0, 0usize,
+                                product, team,
+                            );
+                            sync_cube();
+                        }
+                    }
+                }
+                let dg = reduce_to_pairs::<R>(&sums, &mut partial, product, team);
+
+                #[unroll]
+                for i in 0..pairs {
+                    let (b, column) = pair(i, team);
+                    let (k, j) = (row0 + b, j0 + column);
+                    if b < rows && k < n && j < hidden {
+                        let at = k * hidden + j;
+                        let from = comptime!(i * READ);
+                        let row = k * per_n + time * per_t;
+                        let gate = row * saved + j;
+                        let mut m = 1.0f32;
+                        #[comptime]
+                        if let ComptimeOption::Some(mask) = &mask {
+                            m = f32::cast_from(mask[at]);
+                        }
+                        #[comptime]
+                        let counts = match valid {
+                            ComptimeOption::Some(valid) => f32::cast_from(valid[row]) != 0.0,
+                            ComptimeOption::None => true.runtime(),
+                        };
+                        let r = read[from];
+                        let before = read[comptime!(from + 4)];
+                        let carried = read[comptime!(from + 6)];
+                        if comptime!(end) {
+                            d_h0[at] = F::cast_from(carried + m * dg[i]);
+                        } else if comptime!(half == Half::Second) {
+                            let ds = dg[i];
+                            let dr = ds * m * before * gate_slope(r, comptime!(rule.r));
+                            d_gates[gate] = F::cast_from(select(counts, dr, 0.0f32));
+                            carry[at] = carried + select(counts, m * ds * r, 0.0f32);
+                        } else {
+                            let mut d = read[comptime!(from + 5)] + carried + m * dg[i];
+                            if comptime!(steps.persistent) {
+                                d += doubt(lost[0]);
+                            }
+                            let z = read[comptime!(from + 1)];
+                            let new = read[comptime!(from + 2)];
+                            let back = blend_back(d, before, z, new, counts, rule);
+                            carry[at] = back.carry;
+                            d_gates[gate + hidden] = F::cast_from(back.dz);
+                            d_gates[gate + comptime!(2 * hidden)] = F::cast_from(back.dn);
+                            if comptime!(half == Half::Whole) {
+                                let q_n = read[comptime!(from + 3)];
+                                let dr = back.dn * q_n * gate_slope(r, comptime!(rule.r));
+                                d_gates[gate] = F::cast_from(select(counts, dr, 0.0f32));
+                                d_gates[gate + comptime!(3 * hidden)] =
+                                    F::cast_from(select(counts, back.dn * r, 0.0f32));
+                            }
+                        }
+                    }
+                }
+                tile += CUBE_COUNT_Y as usize;
+            }
+            #[comptime]
+            if let ComptimeOption::Some(met) = &met {
+                let per_step = comptime!(steps.count() as u32);
+                let done = (back as u32 - first) * per_step + comptime!(index as u32 + 1);
+                if done < (last - first) * per_step {
+                    meet(&met[CUBE_POS_Y as usize], CUBE_COUNT_X * done, &mut lost);
+                }
+            }
+        }
+    }
+}
+
+/// Numbers that a backward step reads per pair: r, z, n, q_n if there is one, the state before, the
+/// upstream gradient, and the carry.
+const READ: usize = 7;
+
+/// Loads a stage of a backward product's left side: `[dr̄, dz̄, dn̄⊙r]` of a step, or reset before
+/// the product `[dr̄, dz̄]` or `dn̄`; columns from `k0` on, rows from `row0` on.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+fn gate_gradients<F: Float, R: Size>(
+    left: &mut Shared<[Vector<f32, R>]>,
+    d_gates: &mut [F],
+    time: usize,
+    k0: usize,
+    row0: usize,
+    n: usize,
+    t: usize,
+    #[comptime] half: Half,
+    #[comptime] steps: Steps,
+) {
+    let (rule, team, hidden) = comptime!((steps.rule, steps.team, steps.hidden));
+    let (width, vectors) = comptime!((team.width, team.vectors()));
+    let product = comptime!(steps.backward(half));
+    let stage = comptime!(product.padded_stage(&team));
+    let (per_n, per_t) = strides(n, t, rule);
+    let mut i = UNIT_POS as usize;
+    while i < stage {
+        let k = k0 + i;
+        #[unroll]
+        for v in 0..vectors {
+            let mut dq = Vector::<f32, R>::new(0.0);
+            if k < comptime!(product.depth) {
+                let column = match comptime!(half) {
+                    // They stand in columns 0..2H and 3H..4H.
+                    Half::Whole => select(k < comptime!(2 * hidden), k, k + hidden),
+                    Half::First => k,
+                    Half::Second => k + comptime!(2 * hidden),
+                };
+                #[unroll]
+                for w in 0..width {
+                    let row = min(row0 + comptime!(v * width + w), n - 1);
+                    let at = (row * per_n + time * per_t) * comptime!(rule.saved() * hidden);
+                    dq.insert(w, f32::cast_from(d_gates[at + column]));
+                }
+            }
+            left[i * vectors + v] = dq;
+        }
+        i += comptime!(team.units());
+    }
+}

@@ -1,0 +1,335 @@
+//! The forward pass in steps.
+
+use super::{Half, Steps};
+use crate::kernel::{
+    gate::{blend, clip, gate_value},
+    meeting::{doubt, meet},
+    product::{accumulate, load_weight, pair, reduce_to_pairs, zero_sums},
+    step::{biases, state_before, strides, window},
+};
+use cubecl::prelude::*;
+
+/// Steps `first..last` of [`forward`](crate::forward()): states, and gates on request. With more
+/// than one product, the cubes of the same rows meet at a counter in `met`, zero at first. Reset
+/// before the product, `between` holds `r ⊙ g | z` of each row, `[N,2H]`.
+#[cfg_attr(
+    test,
+    cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")
+)]
+#[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
+pub(crate) fn gru_forward_step<F: Float, R: Size>(
+    p: &[F],
+    w_hh: &[F],
+    b_ih: ComptimeOption<&[F]>,
+    b_hh: ComptimeOption<&[F]>,
+    h0: ComptimeOption<&[F]>,
+    mask: ComptimeOption<&[F]>,
+    valid: ComptimeOption<&[F]>,
+    states: &mut [F],
+    mut gates: ComptimeOption<&mut [F]>,
+    mut between: ComptimeOption<&mut [f32]>,
+    met: ComptimeOption<&[Atomic<u32>]>,
+    n: u32,
+    t: u32,
+    p_first: u32,
+    p_last: u32,
+    first: u32,
+    last: u32,
+    #[comptime] steps: Steps,
+    #[define(F)] _dtype: ElemType,
+) {
+    let (rule, team, hidden) = comptime!((steps.rule, steps.team, steps.hidden));
+    let (rows, pairs) = comptime!((team.rows, team.pairs()));
+    let (first_product, second_product) = comptime!(steps.forward_products());
+    let saved = comptime!(rule.saved() * hidden);
+    let (n, t) = (n as usize, t as usize);
+    let (per_n, per_t) = strides(n, t, rule);
+    let (p_from, p_steps) = window(t, p_first as usize, p_last as usize, rule);
+    let (p_per_n, p_per_t) = strides(n, p_steps, rule);
+    let j0 = CUBE_POS_X as usize * comptime!(team.columns);
+
+    let mut left =
+        Shared::<[Vector<f32, R>]>::new_slice(comptime!(steps.left_vectors(&first_product)));
+    let mut partial = Shared::<[f32]>::new_slice(comptime!(steps.partial(&first_product)));
+    let registers = load_weight::<F>(w_hh, j0, first_product, team);
+    let registers_second = load_weight::<F>(w_hh, j0, second_product, team);
+    // Seen by all before the first step ends.
+    let mut lost = Shared::<[u32]>::new_slice(1usize);
+    if UNIT_POS == 0 {
+        lost[0] = 0u32;
+    }
+    let mut bias = Array::<f32>::new(comptime!(pairs * 4));
+    #[unroll]
+    for i in 0..pairs {
+        // Pairs of one column share its biases.
+        let from = comptime!(if team.splits == 1 { i / rows * rows } else { i });
+        if comptime!(from == i) {
+            let (_, column) = pair(i, team);
+            let j = min(j0 + column, comptime!(hidden - 1));
+            let of_column = biases::<F>(b_ih, b_hh, j, hidden, rule);
+            #[unroll]
+            for gate in 0..4usize {
+                bias[comptime!(i * 4 + gate)] = of_column[gate];
+            }
+        } else {
+            #[unroll]
+            for gate in 0..4usize {
+                bias[comptime!(i * 4 + gate)] = bias[comptime!(from * 4 + gate)];
+            }
+        }
+    }
+
+    for s in first as usize..last as usize {
+        let time = if comptime!(rule.reverse) {
+            t - 1 - s
+        } else {
+            s
+        };
+        #[unroll]
+        for index in 0..comptime!(steps.count()) {
+            let half = comptime!(steps.half(index));
+            let product = comptime!(steps.forward(half));
+            let (outs, stage) = comptime!((product.outs, product.padded_stage(&team)));
+            let first_gate = comptime!(if half == Half::Second { 2 } else { 0 });
+            let mut tile = CUBE_POS_Y as usize;
+            while tile * rows < n {
+                let row0 = tile * rows;
+
+                // Asked for before the product, so that the product hides the way from memory.
+                let mut a = Array::<f32>::new(comptime!(pairs * outs));
+                let mut before = Array::<f32>::new(pairs);
+                let mut z_between = Array::<f32>::new(pairs);
+                #[unroll]
+                for i in 0..pairs {
+                    let (b, column) = pair(i, team);
+                    let k = min(row0 + b, n - 1);
+                    let j = min(j0 + column, comptime!(hidden - 1));
+                    let row = k * p_per_n + (time - p_from) * p_per_t;
+                    #[unroll]
+                    for out in 0..outs {
+                        let gate = comptime!(first_gate + out);
+                        a[comptime!(i * outs + out)] =
+                            f32::cast_from(p[row * comptime!(3 * hidden) + gate * hidden + j])
+                                + bias[comptime!(i * 4 + gate)];
+                    }
+                    before[i] = state_before::<F>(&*states, h0, s, k, j, n, t, hidden, rule);
+                    z_between[i] = 0.0;
+                    if comptime!(half == Half::Second) {
+                        #[comptime]
+                        if let ComptimeOption::Some(between) = between.as_mut() {
+                            z_between[i] = between[k * comptime!(2 * hidden) + hidden + j];
+                        }
+                    }
+                }
+
+                let mut sums = zero_sums::<R>(product, team);
+                let zero = 0usize.runtime();
+                if comptime!(product.resident) {
+                    #[unroll]
+                    for block in 0..comptime!(product.stages(&team)) {
+                        let k0 = comptime!(block * stage).runtime();
+                        if comptime!(half == Half::Second) {
+                            reset_states::<R>(&mut left, &mut between, k0, row0, n, steps);
+                        } else {
+                            states_before::<F, R>(
+                                &mut left, states, h0, mask, s, k0, row0, n, t, half, steps,
+                            );
+                        }
+                        sync_cube();
+                        if comptime!(index == 0) {
+                            accumulate::<F, R>(
+                                &mut sums, &left, zero, w_hh, &registers, k0, j0, block, product,
+                                team,
+                            );
+                        } else {
+                            accumulate::<F, R>(
+                                &mut sums,
+                                &left,
+                                zero,
+                                w_hh,
+                                &registers_second,
+                                k0,
+                                j0,
+                                block,
+                                product,
+                                team,
+                            );
+                        }
+                        sync_cube();
+                    }
+                } else {
+                    for block in 0..comptime!(product.stages(&team)) {
+                        let k0 = block * stage;
+                        if comptime!(half == Half::Second) {
+                            reset_states::<R>(&mut left, &mut between, k0, row0, n, steps);
+                        } else {
+                            states_before::<F, R>(
+                                &mut left, states, h0, mask, s, k0, row0, n, t, half, steps,
+                            );
+                        }
+                        sync_cube();
+                        accumulate::<F, R>(
+                            &mut sums, &left, zero, w_hh, &registers, k0, j0, 0usize, product, team,
+                        );
+                        sync_cube();
+                    }
+                }
+                let q = reduce_to_pairs::<R>(&sums, &mut partial, product, team);
+
+                #[unroll]
+                for i in 0..pairs {
+                    let (b, column) = pair(i, team);
+                    let (k, j) = (row0 + b, j0 + column);
+                    if b < rows && k < n && j < hidden {
+                        let row = k * per_n + time * per_t;
+                        let at = row * saved + j;
+                        let before = before[i];
+                        let mut r = 0.0f32;
+                        let mut z = z_between[i];
+                        if comptime!(half != Half::Second) {
+                            let a_r = a[comptime!(i * outs)] + q[comptime!(i * outs)];
+                            let a_z = a[comptime!(i * outs + 1)] + q[comptime!(i * outs + 1)];
+                            r = gate_value(a_r, comptime!(rule.r));
+                            z = gate_value(a_z, comptime!(rule.z));
+                            #[comptime]
+                            if let ComptimeOption::Some(gates) = gates.as_mut() {
+                                gates[at] = F::cast_from(r);
+                                gates[at + hidden] = F::cast_from(z);
+                            }
+                        }
+                        if comptime!(half == Half::First) {
+                            let mut g = before;
+                            #[comptime]
+                            if let ComptimeOption::Some(mask) = &mask {
+                                g *= f32::cast_from(mask[k * hidden + j]);
+                            }
+                            #[comptime]
+                            if let ComptimeOption::Some(between) = between.as_mut() {
+                                between[k * comptime!(2 * hidden) + j] = r * g;
+                                between[k * comptime!(2 * hidden) + hidden + j] = z;
+                            }
+                        } else {
+                            let last_out = comptime!(i * outs + outs - 1);
+                            let q_n = q[last_out] + bias[comptime!(i * 4 + 3)];
+                            let a_n = if comptime!(half == Half::Whole) {
+                                a[last_out] + r * q_n
+                            } else {
+                                a[last_out] + q_n
+                            };
+                            let new = gate_value(a_n, comptime!(rule.n));
+                            let u = clip(blend(before, z, new, rule), comptime!(rule.clip_state));
+                            #[comptime]
+                            let next = match valid {
+                                ComptimeOption::Some(valid) => {
+                                    select(f32::cast_from(valid[row]) == 0.0, before, u)
+                                }
+                                ComptimeOption::None => u,
+                            };
+                            let next = if comptime!(steps.persistent) {
+                                next + doubt(lost[0])
+                            } else {
+                                next
+                            };
+                            states[row * hidden + j] = F::cast_from(next);
+                            #[comptime]
+                            if let ComptimeOption::Some(gates) = gates.as_mut() {
+                                gates[at + comptime!(2 * hidden)] = F::cast_from(new);
+                                if comptime!(half == Half::Whole) {
+                                    gates[at + comptime!(3 * hidden)] = F::cast_from(q_n);
+                                }
+                            }
+                        }
+                    }
+                }
+                tile += CUBE_COUNT_Y as usize;
+            }
+            #[comptime]
+            if let ComptimeOption::Some(met) = &met {
+                let per_step = comptime!(steps.count() as u32);
+                let done = (s as u32 - first) * per_step + comptime!(index as u32 + 1);
+                if done < (last - first) * per_step {
+                    meet(&met[CUBE_POS_Y as usize], CUBE_COUNT_X * done, &mut lost);
+                }
+            }
+        }
+    }
+}
+
+/// Loads a stage of the forward product's left side: `mask ⊙ h₋₁` of step `s`, units from `k0` on,
+/// rows from `row0` on.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+fn states_before<F: Float, R: Size>(
+    left: &mut Shared<[Vector<f32, R>]>,
+    states: &mut [F],
+    h0: ComptimeOption<&[F]>,
+    mask: ComptimeOption<&[F]>,
+    s: usize,
+    k0: usize,
+    row0: usize,
+    n: usize,
+    t: usize,
+    #[comptime] half: Half,
+    #[comptime] steps: Steps,
+) {
+    let (rule, team, hidden) = comptime!((steps.rule, steps.team, steps.hidden));
+    let (width, vectors) = comptime!((team.width, team.vectors()));
+    let stage = comptime!(steps.forward(half).padded_stage(&team));
+    let mut i = UNIT_POS as usize;
+    while i < stage {
+        let k = k0 + i;
+        #[unroll]
+        for v in 0..vectors {
+            let mut g = Vector::<f32, R>::new(0.0);
+            if k < hidden {
+                #[unroll]
+                for w in 0..width {
+                    let row = min(row0 + comptime!(v * width + w), n - 1);
+                    let mut x = state_before::<F>(&*states, h0, s, row, k, n, t, hidden, rule);
+                    #[comptime]
+                    if let ComptimeOption::Some(mask) = &mask {
+                        x *= f32::cast_from(mask[row * hidden + k]);
+                    }
+                    g.insert(w, x);
+                }
+            }
+            left[i * vectors + v] = g;
+        }
+        i += comptime!(team.units());
+    }
+}
+
+/// Loads a stage of the second product's left side: `r ⊙ g`.
+#[cube]
+fn reset_states<R: Size>(
+    left: &mut Shared<[Vector<f32, R>]>,
+    between: &mut ComptimeOption<&mut [f32]>,
+    k0: usize,
+    row0: usize,
+    n: usize,
+    #[comptime] steps: Steps,
+) {
+    let (team, hidden) = comptime!((steps.team, steps.hidden));
+    let (width, vectors) = comptime!((team.width, team.vectors()));
+    let stage = comptime!(steps.forward(Half::Second).padded_stage(&team));
+    let mut i = UNIT_POS as usize;
+    while i < stage {
+        let k = k0 + i;
+        #[unroll]
+        for v in 0..vectors {
+            let mut rg = Vector::<f32, R>::new(0.0);
+            if k < hidden {
+                #[unroll]
+                for w in 0..width {
+                    let row = min(row0 + comptime!(v * width + w), n - 1);
+                    #[comptime]
+                    if let ComptimeOption::Some(between) = between.as_mut() {
+                        rg.insert(w, between[row * comptime!(2 * hidden) + k]);
+                    }
+                }
+            }
+            left[i * vectors + v] = rg;
+        }
+        i += comptime!(team.units());
+    }
+}
