@@ -12,9 +12,10 @@
 //! - [`Cut::Walk`]: one launch. A cube takes a few rows of the batch through all steps, their
 //!   state in registers and shared memory, and hears of no other cube, so it is valid wherever
 //!   there are barriers. Where `w_hh` is small it stays in the registers of every cube.
-//! - [`Cut::Steps`]: one launch per step, over a grid of row tiles by column tiles.
+//! - [`Cut::Steps`]: one launch per product (one per step, or two with the reset before it), over a
+//!   grid of row tiles by column tiles.
 //! - [`Cut::Persistent`]: the same grid in one launch, the weight in the registers of all cubes
-//!   together; cubes of the same rows meet after each step. Only where a device promises that they
+//!   together; cubes of the same rows meet after each product. Only where a device promises that they
 //!   run at the same time and see each other's writes: CUDA and ROCm, not WebGPU.
 //!
 //! [`Strategy::Inferred`] chooses by the sizes and the [`Limits`] of the device; the example

@@ -78,7 +78,7 @@ fn pieces_make_the_whole() {
                     .with_reset(reset);
                 let strategy = Strategy::Forced(cut);
                 let problem = Problem::new((3, 7, 9), spec, Given::ALL, 5);
-                let whole = forward(&problem, &[0..7], strategy);
+                let whole = forward(&problem, &[0..0, 0..7], strategy);
                 let parts = forward(&problem, &[0..3, 3..3, 3..4, 4..7], strategy);
                 let at = format!("{spec:?} {cut:?}");
                 assert_eq!(whole.0, parts.0, "states {at}");

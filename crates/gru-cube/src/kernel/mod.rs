@@ -4,7 +4,7 @@
 //! - [`step`]: one step's gradients on the near side of the product.
 //! - [`product`]: how a cube's units share the recurrent product.
 //! - [`forward`], [`backward`]: walks, one launch per sequence.
-//! - [`steps`]: one launch per step, or all steps in one with cubes that meet; and the transpose
+//! - [`steps`]: one launch per product, or all steps in one with cubes that meet; and the transpose
 //!   that backward wants. [`meeting`]: how they meet.
 //! - [`shift`]: the left sides of the weight gradients.
 //! - [`gates`]: the gates anew, where the forward pass kept none.
