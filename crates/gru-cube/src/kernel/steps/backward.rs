@@ -11,7 +11,7 @@ use cubecl::prelude::*;
 
 /// Steps `first..last` of [`backward`](crate::backward()), the last one first: each from `d_gates`
 /// of the step after it and the carry of that step's blend to the same of its own. With more than
-/// product, the cubes of the same rows meet as in the forward pass. At the `end`, after step 0, the
+/// one product, the cubes of the same rows meet as in the forward pass. At the `end`, after step 0, the
 /// carry becomes the gradient of the initial state; that is a step of its own, `0..1`, with the
 /// first product alone.
 #[cfg_attr(
@@ -52,10 +52,13 @@ pub(crate) fn gru_backward_step<F: Float, R: Size>(
     let mut partial = Shared::<[f32]>::new_slice(comptime!(steps.partial(&first_product)));
     let registers = load_weight::<F>(w_hh_t, j0, first_product, team);
     let registers_second = load_weight::<F>(w_hh_t, j0, second_product, team);
-    // Seen by all before the first step ends.
     let mut lost = Shared::<[u32]>::new_slice(1usize);
-    if UNIT_POS == 0 {
-        lost[0] = 0u32;
+    if comptime!(steps.persistent) {
+        if UNIT_POS == 0 {
+            lost[0] = 0u32;
+        }
+        // A step without a sum would not meet before it looks.
+        sync_cube();
     }
 
     for back in first as usize..last as usize {

@@ -53,10 +53,13 @@ pub(crate) fn gru_forward_step<F: Float, R: Size>(
     let mut partial = Shared::<[f32]>::new_slice(comptime!(steps.partial(&first_product)));
     let registers = load_weight::<F>(w_hh, j0, first_product, team);
     let registers_second = load_weight::<F>(w_hh, j0, second_product, team);
-    // Seen by all before the first step ends.
     let mut lost = Shared::<[u32]>::new_slice(1usize);
-    if UNIT_POS == 0 {
-        lost[0] = 0u32;
+    if comptime!(steps.persistent) {
+        if UNIT_POS == 0 {
+            lost[0] = 0u32;
+        }
+        // A step without a sum would not meet before it looks.
+        sync_cube();
     }
     let mut bias = Array::<f32>::new(comptime!(pairs * 4));
     #[unroll]
@@ -128,13 +131,20 @@ pub(crate) fn gru_forward_step<F: Float, R: Size>(
                     #[unroll]
                     for block in 0..comptime!(product.stages(&team)) {
                         let k0 = comptime!(block * stage).runtime();
-                        if comptime!(half == Half::Second) {
-                            reset_states::<R>(&mut left, &mut between, k0, row0, n, steps);
-                        } else {
-                            states_before::<F, R>(
-                                &mut left, states, h0, mask, s, k0, row0, n, t, half, steps,
-                            );
-                        }
+                        left_side::<F, R>(
+                            &mut left,
+                            states,
+                            h0,
+                            mask,
+                            &mut between,
+                            s,
+                            k0,
+                            row0,
+                            n,
+                            t,
+                            half,
+                            steps,
+                        );
                         sync_cube();
                         if comptime!(index == 0) {
                             accumulate::<F, R>(
@@ -160,13 +170,20 @@ pub(crate) fn gru_forward_step<F: Float, R: Size>(
                 } else {
                     for block in 0..comptime!(product.stages(&team)) {
                         let k0 = block * stage;
-                        if comptime!(half == Half::Second) {
-                            reset_states::<R>(&mut left, &mut between, k0, row0, n, steps);
-                        } else {
-                            states_before::<F, R>(
-                                &mut left, states, h0, mask, s, k0, row0, n, t, half, steps,
-                            );
-                        }
+                        left_side::<F, R>(
+                            &mut left,
+                            states,
+                            h0,
+                            mask,
+                            &mut between,
+                            s,
+                            k0,
+                            row0,
+                            n,
+                            t,
+                            half,
+                            steps,
+                        );
                         sync_cube();
                         accumulate::<F, R>(
                             &mut sums, &left, zero, w_hh, &registers, k0, j0, 0usize, product, team,
@@ -255,15 +272,16 @@ pub(crate) fn gru_forward_step<F: Float, R: Size>(
     }
 }
 
-/// Loads a stage of the forward product's left side: `mask ⊙ h₋₁` of step `s`, units from `k0` on,
-/// rows from `row0` on.
+/// Loads a stage of a forward product's left side: `g = mask ⊙ h₋₁` of step `s`, or for the second
+/// product `r ⊙ g`; units from `k0` on, rows from `row0` on.
 #[cube]
 #[allow(clippy::too_many_arguments)]
-fn states_before<F: Float, R: Size>(
+fn left_side<F: Float, R: Size>(
     left: &mut Shared<[Vector<f32, R>]>,
     states: &mut [F],
     h0: ComptimeOption<&[F]>,
     mask: ComptimeOption<&[F]>,
+    between: &mut ComptimeOption<&mut [f32]>,
     s: usize,
     k0: usize,
     row0: usize,
@@ -285,50 +303,23 @@ fn states_before<F: Float, R: Size>(
                 #[unroll]
                 for w in 0..width {
                     let row = min(row0 + comptime!(v * width + w), n - 1);
-                    let mut x = state_before::<F>(&*states, h0, s, row, k, n, t, hidden, rule);
-                    #[comptime]
-                    if let ComptimeOption::Some(mask) = &mask {
-                        x *= f32::cast_from(mask[row * hidden + k]);
+                    let mut x = 0.0f32;
+                    if comptime!(half == Half::Second) {
+                        #[comptime]
+                        if let ComptimeOption::Some(between) = between.as_mut() {
+                            x = between[row * comptime!(2 * hidden) + k];
+                        }
+                    } else {
+                        x = state_before::<F>(&*states, h0, s, row, k, n, t, hidden, rule);
+                        #[comptime]
+                        if let ComptimeOption::Some(mask) = &mask {
+                            x *= f32::cast_from(mask[row * hidden + k]);
+                        }
                     }
                     g.insert(w, x);
                 }
             }
             left[i * vectors + v] = g;
-        }
-        i += comptime!(team.units());
-    }
-}
-
-/// Loads a stage of the second product's left side: `r ⊙ g`.
-#[cube]
-fn reset_states<R: Size>(
-    left: &mut Shared<[Vector<f32, R>]>,
-    between: &mut ComptimeOption<&mut [f32]>,
-    k0: usize,
-    row0: usize,
-    n: usize,
-    #[comptime] steps: Steps,
-) {
-    let (team, hidden) = comptime!((steps.team, steps.hidden));
-    let (width, vectors) = comptime!((team.width, team.vectors()));
-    let stage = comptime!(steps.forward(Half::Second).padded_stage(&team));
-    let mut i = UNIT_POS as usize;
-    while i < stage {
-        let k = k0 + i;
-        #[unroll]
-        for v in 0..vectors {
-            let mut rg = Vector::<f32, R>::new(0.0);
-            if k < hidden {
-                #[unroll]
-                for w in 0..width {
-                    let row = min(row0 + comptime!(v * width + w), n - 1);
-                    #[comptime]
-                    if let ComptimeOption::Some(between) = between.as_mut() {
-                        rg.insert(w, between[row * comptime!(2 * hidden) + k]);
-                    }
-                }
-            }
-            left[i * vectors + v] = rg;
         }
         i += comptime!(team.units());
     }
