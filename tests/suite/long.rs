@@ -17,7 +17,7 @@ use libtest_mimic::Trial;
 
 use super::{
     backends::TestBackend,
-    runs::{self, Leaves, loss, values},
+    runs::{self, Leaves, values},
 };
 
 /// The input product of all steps is 5 MiB: two pieces in inference and with gates kept, three
@@ -113,11 +113,7 @@ fn run(
         dtype,
     );
     let (y, h_t) = op(leaves.x.clone(), &leaves.weights, &problem.spec, options);
-    let gradients = (loss(&y, &inputs.d_y) + loss(&h_t, &inputs.d_h_t)).backward();
-    Ok(Outcome {
-        gradients: leaves.gradients(&gradients)?,
-        outputs: Tensors::from([("y".into(), values(y)), ("h_t".into(), values(h_t))]),
-    })
+    runs::outcome(&leaves, inputs, y, h_t)
 }
 
 /// Forward alone, nothing tracked.

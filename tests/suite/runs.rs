@@ -119,6 +119,16 @@ pub fn sequence(
     let (y, h_t) = op(x, h0, &leaves.weights, &problem.spec);
     expect_shape("y", &y, problem.sequence_shape(problem.h))?;
     expect_shape("h_t", &h_t, [problem.n, problem.h])?;
+    outcome(&leaves, inputs, y, h_t)
+}
+
+/// What came out of a run, and the gradients of its leaves under the upstream gradients of `inputs`.
+pub fn outcome(
+    leaves: &Leaves,
+    inputs: &Inputs,
+    y: Tensor<3>,
+    h_t: Tensor<2>,
+) -> Result<Outcome, String> {
     let gradients = (loss(&y, &inputs.d_y) + loss(&h_t, &inputs.d_h_t)).backward();
     Ok(Outcome {
         gradients: leaves.gradients(&gradients)?,

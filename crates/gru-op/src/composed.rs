@@ -54,7 +54,7 @@ pub(crate) struct Call<B: Backend> {
     /// Time indices in the order in which they are walked.
     walk: Vec<usize>,
     pub(crate) x: Prim<B>,
-    pub(crate) h0: Prim<B>,
+    h0: Option<Prim<B>>,
     pub(crate) w_ih: Option<Prim<B>>,
     pub(crate) w_hh: Prim<B>,
     b_ih: Option<Prim<B>>,
@@ -84,7 +84,7 @@ impl<B: Backend> Call<B> {
             h,
             time_dim,
             walk,
-            h0: given(inputs.h0).unwrap_or_else(|| Prim::zeros([n, h], &w_hh)),
+            h0: given(inputs.h0),
             x,
             w_ih: given(inputs.w_ih),
             w_hh,
@@ -94,6 +94,12 @@ impl<B: Backend> Call<B> {
             valid: given(inputs.valid),
             take: given(inputs.take),
         }
+    }
+
+    /// The initial state. The kernels do without its zeros, so they are not made beforehand.
+    fn initial(&self) -> Prim<B> {
+        let zeros = || Prim::zeros([self.n, self.h], &self.w_hh);
+        self.h0.clone().unwrap_or_else(zeros)
     }
 
     /// `[N,T,features]` or `[T,N,features]`.
@@ -246,7 +252,7 @@ impl<B: Backend> Call<B> {
     /// The state before every step, a sequence.
     fn previous(&self, states: &Prim<B>) -> Prim<B> {
         let before = |&(k, _): &(usize, &usize)| match k {
-            0 => self.h0.clone(),
+            0 => self.initial(),
             _ => self.at(states, self.walk[k - 1]),
         };
         self.sequence(self.walk.iter().enumerate().map(|s| before(&s)).collect())
@@ -255,7 +261,7 @@ impl<B: Backend> Call<B> {
 
 fn walk<B: Backend>(call: &Call<B>, spec: &GruSpec, mut each: impl FnMut(&[Prim<B>])) -> Prim<B> {
     let p = call.project();
-    let mut h = call.h0.clone();
+    let mut h = call.initial();
     let mut states = Vec::with_capacity(call.t);
     for &t in &call.walk {
         let gates = call.gates(&call.at(&p, t), call.masked(h.clone()), spec);

@@ -149,6 +149,15 @@ fn forward(inputs: &GruInputs<CubeBackend>, spec: &GruSpec, keep: bool) -> Optio
         gates: gates.as_ref().map(|gates| gates.handle.clone()),
     };
     let w_hh = dense(inputs.w_hh.clone());
+    // The kernel adds b_ih: a pass of its own over p is spared.
+    let [b_ih, b_hh, h0, mask, valid] = [
+        &inputs.b_ih,
+        &inputs.b_hh,
+        &inputs.h0,
+        &inputs.mask,
+        &inputs.valid,
+    ]
+    .map(optional);
     for steps in pieces::pieces(sizes.t, per_step, limit) {
         let x = pieces::of_sequence(&sizes.x, &steps, &sizes, spec);
         let p = match &sizes.w_ih {
@@ -161,12 +170,11 @@ fn forward(inputs: &GruInputs<CubeBackend>, spec: &GruSpec, keep: bool) -> Optio
             steps,
             p: dense(p.0),
             w_hh: w_hh.clone(),
-            // The kernel adds it: a pass of its own over p is spared.
-            b_ih: optional(&inputs.b_ih),
-            b_hh: optional(&inputs.b_hh),
-            h0: optional(&inputs.h0),
-            mask: optional(&inputs.mask),
-            valid: optional(&inputs.valid),
+            b_ih: b_ih.clone(),
+            b_hh: b_hh.clone(),
+            h0: h0.clone(),
+            mask: mask.clone(),
+            valid: valid.clone(),
         };
         gru_cube::forward(&states.client, &call, &reads, &writes, Strategy::Inferred).ok()?;
     }

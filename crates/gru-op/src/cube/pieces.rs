@@ -22,7 +22,9 @@ pub(super) fn pieces(
 ) -> impl DoubleEndedIterator<Item = Range<usize>> + ExactSizeIterator {
     let most = (limit / per_step.max(1)).clamp(1, t.max(1));
     let count = t.div_ceil(most);
-    (0..count).map(move |k| k * t / count..(k + 1) * t / count)
+    let (steps, longer) = (t / count.max(1), t % count.max(1));
+    let start = move |k: usize| k * steps + k.min(longer);
+    (0..count).map(move |k| start(k)..start(k + 1))
 }
 
 /// A sequence's steps, counted in walking order.
