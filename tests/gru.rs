@@ -19,6 +19,8 @@ const SUITES: &[Suite] = &[
     suite::pytorch_model::trials,
     |_| suite::convert::trials(),
     suite::noise::trials,
+    suite::nonfinite::trials,
+    suite::properties::trials,
     suite::tracking::trials,
     suite::block::trials,
     suite::burn_gru::trials,

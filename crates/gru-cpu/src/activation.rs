@@ -5,6 +5,7 @@ use crate::{
     element::{Element, real},
     spec::{Activation, GruSpec},
 };
+use num_traits::clamp;
 
 /// One gate's function: the activation behind its optional clip.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +38,7 @@ impl<E: Element> Gate<E> {
     /// `φ(clip(a))` for each element, in place.
     pub(crate) fn apply(&self, a: &mut [E]) {
         if let Some(c) = self.clip {
-            a.iter_mut().for_each(|a| *a = a.max(-c).min(c));
+            a.iter_mut().for_each(|a| *a = clamp(*a, -c, c));
         }
         // The match stands outside the loop, so that each loop is one straight function.
         match self.activation {
@@ -47,9 +48,11 @@ impl<E: Element> Gate<E> {
         }
     }
 
-    /// `dφ/da` from the output `y = φ(clip(a))`.
+    /// `dφ/da` from the output `y = φ(clip(a))`; NaN where that is.
     pub(crate) fn slope(&self, y: E) -> E {
         match self.ends {
+            // Comparisons alone would make it an honest number.
+            _ if y.is_nan() => y,
             Some((low, high)) if y <= low || y >= high => E::zero(),
             _ => slope(self.activation, y),
         }
@@ -68,22 +71,27 @@ fn value<E: Element>(activation: Activation, a: E) -> E {
     match activation {
         Activation::Sigmoid => sigmoid(a),
         Activation::Tanh => a.tanh(),
-        Activation::Relu => a.max(zero),
+        Activation::Relu => at_least(a, zero),
         Activation::HardSigmoid { alpha, beta } => {
-            (real::<E>(alpha) * a + real(beta)).max(zero).min(one)
+            clamp(real::<E>(alpha) * a + real(beta), zero, one)
         }
         Activation::Identity => a,
         Activation::Affine { alpha, beta } => real::<E>(alpha) * a + real(beta),
-        Activation::LeakyRelu { alpha } if a < zero => real::<E>(alpha) * a,
-        Activation::LeakyRelu { .. } => a,
-        Activation::ThresholdedRelu { alpha } if a > real(alpha) => a,
-        Activation::ThresholdedRelu { .. } => zero,
+        Activation::LeakyRelu { .. } if a > zero => a,
+        Activation::LeakyRelu { alpha } => real::<E>(alpha) * a,
+        Activation::ThresholdedRelu { alpha } if a <= real(alpha) => zero,
+        Activation::ThresholdedRelu { .. } => a,
         Activation::ScaledTanh { alpha, beta } => real::<E>(alpha) * (real::<E>(beta) * a).tanh(),
-        Activation::Elu { alpha } if a < zero => real::<E>(alpha) * a.exp_m1(),
-        Activation::Elu { .. } => a,
+        Activation::Elu { .. } if a > zero => a,
+        Activation::Elu { alpha } => real::<E>(alpha) * a.exp_m1(),
         Activation::Softsign => a / (one + a.abs()),
-        Activation::Softplus => a.max(zero) + (-a.abs()).exp().ln_1p(),
+        Activation::Softplus => at_least(a, zero) + (-a.abs()).exp().ln_1p(),
     }
+}
+
+/// The larger of `a` and `bound`; NaN where `a` is.
+fn at_least<E: Element>(a: E, bound: E) -> E {
+    if a < bound { bound } else { a }
 }
 
 fn slope<E: Element>(activation: Activation, y: E) -> E {
@@ -96,12 +104,12 @@ fn slope<E: Element>(activation: Activation, y: E) -> E {
         Activation::HardSigmoid { alpha, .. } => step(y > zero && y < one, alpha),
         Activation::Identity => one,
         Activation::Affine { alpha, .. } => real(alpha),
-        Activation::LeakyRelu { alpha } => real(if y < zero { alpha } else { 1.0 }),
+        Activation::LeakyRelu { alpha } => real(if y > zero { 1.0 } else { alpha }),
         Activation::ScaledTanh { alpha, beta } => {
             real::<E>(beta) * (real::<E>(alpha) - y * y / real(alpha))
         }
-        Activation::Elu { alpha } if y < zero => y + real(alpha),
-        Activation::Elu { .. } => one,
+        Activation::Elu { .. } if y > zero => one,
+        Activation::Elu { alpha } => y + real(alpha),
         Activation::Softsign => (one - y.abs()) * (one - y.abs()),
         Activation::Softplus => -(-y).exp_m1(),
     }

@@ -47,8 +47,8 @@ pub struct Gradients<'a, E> {
 /// What is skipped by `valid` may hold anything in `x` and `saved`, NaN included.
 ///
 /// # Panics
-/// If a slice has not the length that `dims` and `spec` ask for, or a gradient is asked for an
-/// input that is absent.
+/// If the sizes are larger than memory can be, a slice has not the length that `dims` and `spec` ask
+/// for, or a gradient is asked for an input that is absent.
 pub fn backward<E: Element>(
     dims: &Dims,
     spec: &GruSpec,

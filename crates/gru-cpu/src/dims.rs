@@ -15,10 +15,38 @@ pub struct Dims {
     pub h: usize,
 }
 
+/// Room above a product of sizes: the bytes of an element, the lanes and rows that a buffer is filled
+/// up to, the buffers that one allocation may hold.
+const ROOM: usize = 1 << 10;
+
 impl Dims {
     /// T·N, rows of every matrix that spans the sequence.
     pub fn rows(&self) -> usize {
         self.n * self.t
+    }
+
+    /// After this no product of sizes within a call overflows.
+    ///
+    /// # Panics
+    /// If one would.
+    pub(crate) fn check(&self, op: &str) {
+        let Self { n, t, i, h } = *self;
+        let widest = h.checked_mul(4).map(|gates| gates.max(i));
+        let products = [
+            [Some(n), Some(t), widest],
+            // Buffers of a round have a row at least, and weights are packed with or without rows.
+            [Some(n.max(1)), Some(1), widest],
+            [Some(i.max(h)), Some(2), h.checked_mul(3)],
+        ];
+        for sizes in products {
+            let product = sizes
+                .into_iter()
+                .try_fold(ROOM, |all, size| all.checked_mul(size?));
+            assert!(
+                product.is_some_and(|bytes| bytes <= isize::MAX as usize),
+                "{op}: sizes that no memory holds: n {n}, t {t}, i {i}, h {h}"
+            );
+        }
     }
 
     /// Where row `n` of step `t` stands in the memory order of `x` and of the states.
@@ -109,8 +137,9 @@ impl<E> Inputs<'_, E> {
     }
 
     /// # Panics
-    /// If any slice has not the length that `dims` asks for.
+    /// If the sizes overflow, or a slice has not the length that they ask for.
     pub(crate) fn check(&self, op: &str, dims: &Dims) {
+        dims.check(op);
         let Dims { n, t, i, h } = *dims;
         check_len(op, "x", Some(self.x), n * t * self.features(dims));
         check_len(op, "h0", self.h0, n * h);

@@ -16,7 +16,8 @@ use crate::{
 /// At a step that `valid` skips the state is carried on and the saved gates have no meaning.
 ///
 /// # Panics
-/// If a slice has not the length that `dims` and `spec` ask for.
+/// If the sizes are larger than memory can be, or a slice has not the length that `dims` and `spec`
+/// ask for.
 pub fn forward<E: Element>(
     dims: &Dims,
     spec: &GruSpec,

@@ -16,6 +16,21 @@
 //! h = (1−z) ⊙ h₋₁ + z ⊙ n                    the update gate takes
 //! ```
 //!
+//! # Numbers at the edge
+//!
+//! - **Not finite.** A NaN or an infinity in any input goes where IEEE 754 sends it, in states, gates
+//!   and gradients; nothing is clamped away. A gate that is NaN has the derivative NaN, whatever its
+//!   activation. What stands at a skipped step has no effect, finite or not.
+//! - **Saturated.** σ and tanh in float32 are within 1.5 and 2 units of the last place (2 where there
+//!   is no fused multiply-add), 0, 1 and −1 wherever that is the nearest number. `1 − z` is not a
+//!   difference in the forward pass; in the backward pass it is that of the kept z, as in other
+//!   frameworks.
+//! - **Denormal.** Kept: flush-to-zero is never set, neither here nor for the caller.
+//! - **Long.** Biases' gradients lose no digit to the number of rows, those of the weights are
+//!   summed in blocks.
+//! - **The same.** Equal calls give equal bits, whatever the number of threads, on one instruction
+//!   set. Training and inference give the same states.
+//!
 //! # The map
 //!
 //! - [`spec`]: which GRU is meant; the only part without the feature `kernels`.

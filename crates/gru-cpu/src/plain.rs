@@ -9,6 +9,7 @@ use crate::{
     product::{Mat, MatMut, Write, product},
     spec::{GruSpec, Reset, Update},
 };
+use num_traits::clamp;
 use std::cell::Cell;
 
 thread_local! {
@@ -162,7 +163,7 @@ fn walk<E: Element>(
                 let (z, new) = gates_of_all[row * width + h..][..2 * h].split_at(h);
                 for (j, ((state, &z), &new)) in state.iter_mut().zip(z).zip(new).enumerate() {
                     let u = blend(spec.update, *state, z, new);
-                    let u = clip.map_or(u, |c| u.max(-c).min(c));
+                    let u = clip.map_or(u, |c| clamp(u, -c, c));
                     let take = inputs.take.map_or(E::one(), |take| take[row * h + j]);
                     *state = u * take + *state * (E::one() - take);
                 }
@@ -172,7 +173,7 @@ fn walk<E: Element>(
     }
 }
 
-/// `g = m ⊙ h₋₁` for every (row, step), in the layout of the states.
+/// `g = m ⊙ h₋₁` for every (row, step), in the layout of the states; zeros where it is skipped.
 pub(crate) fn recurrent_inputs<E: Element>(
     dims: &Dims,
     spec: &GruSpec,
@@ -185,6 +186,12 @@ pub(crate) fn recurrent_inputs<E: Element>(
     for s in 0..dims.t {
         for n in 0..dims.n {
             let row = place.row(n, walk.time(s)) * h;
+            if inputs
+                .valid
+                .is_some_and(|valid| valid[row / h] == E::zero())
+            {
+                continue;
+            }
             let previous = match s {
                 0 => inputs.h0.map(|h0| &h0[n * h..][..h]),
                 _ => Some(&states[place.row(n, walk.time(s - 1)) * h..][..h]),
@@ -233,6 +240,10 @@ pub(crate) fn back<E: Element>(
         (Some(dx), Some(w_ih)) => {
             let w_ih = Mat::new(w_ih, i, 3 * h, 3 * h).transposed();
             product(MatMut::new(dx, rows, i, i), Write::Set, dp, w_ih);
+            let valid = inputs.valid.into_iter().flatten();
+            for (row, _) in valid.enumerate().filter(|(_, valid)| **valid == E::zero()) {
+                dx[row * i..][..i].fill(E::zero());
+            }
         }
         (Some(dx), None) => {
             let per_row = dx.chunks_exact_mut(3 * h).zip(d.chunks_exact(width));
@@ -376,9 +387,7 @@ fn walk_back<E: Element>(
                         gates[j] = dr;
                         dq[k * 3 * h + j] = dr;
                         *ds = *ds * r;
-                        if let Some(rg) = walked.rg.get_mut(row * h + j) {
-                            *rg = r * g;
-                        }
+                        walked.rg[row * h + j] = if skipped { zero } else { r * g };
                     }
                 }
                 through_weight(&mut dg, rows, h, &dq, inputs.w_hh, 0..2);
@@ -388,7 +397,11 @@ fn walk_back<E: Element>(
             }
         }
         for (k, (dh, &dg)) in walked.dh.iter_mut().zip(&dg).enumerate() {
-            *dh = *dh + inputs.mask.map_or(dg, |mask| mask[k] * dg);
+            // Zero times a weight need not be zero.
+            let skipped = (inputs.valid).is_some_and(|valid| valid[place.row(k / h, t)] == zero);
+            if !skipped {
+                *dh = *dh + inputs.mask.map_or(dg, |mask| mask[k] * dg);
+            }
         }
     }
     walked

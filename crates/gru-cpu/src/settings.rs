@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 static LARGEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Bounds the threads of every call from now on, the caller's own included; `None` lifts the
-/// bound. Within it a call uses the rayon pool it is called in. No result depends on it but by the
-/// order of sums over rows.
+/// bound. Within it a call uses the rayon pool it is called in. No bit of a result depends on it.
 pub fn set_threads(largest: Option<usize>) {
     LARGEST.store(largest.unwrap_or(usize::MAX).max(1), Relaxed);
 }

@@ -68,7 +68,8 @@ pub enum Memory {
 /// An element-wise activation `y = φ(a)`.
 ///
 /// Every derivative is a function of the output `y`, so backward needs nothing but the saved
-/// gates. That asks for a monotone `φ`; [`GruSpec::check`] refuses parameters that break it.
+/// gates. That asks for a monotone `φ`; [`GruSpec::check`] refuses parameters that break it. A NaN
+/// has the output NaN and the derivative NaN, whatever the activation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Activation {
@@ -76,7 +77,7 @@ pub enum Activation {
     Sigmoid,
     /// `tanh a`, derivative `1 − y²`.
     Tanh,
-    /// `max(0, a)`, derivative 1 where `y > 0`.
+    /// `max(0, a)`, derivative 1 where `y > 0`, else 0.
     Relu,
     /// `clamp(alpha·a + beta, 0, 1)`, derivative `alpha` inside.
     HardSigmoid {
@@ -94,7 +95,8 @@ pub enum Activation {
         /// Offset.
         beta: f64,
     },
-    /// `a` where positive, else `alpha·a`, with `alpha ≥ 0`.
+    /// `a` where positive, else `alpha·a`, with `alpha ≥ 0`; derivative 1 where `y > 0`, else
+    /// `alpha`.
     LeakyRelu {
         /// Slope of the negative side.
         alpha: f64,
@@ -123,21 +125,23 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// `φ(a)` in float64, the definition.
+    /// `φ(a)` in float64, the definition. NaN where `a` is.
     pub fn value(&self, a: f64) -> f64 {
         match *self {
             Self::Sigmoid => 1.0 / (1.0 + (-a).exp()),
             Self::Tanh => a.tanh(),
-            Self::Relu => a.max(0.0),
+            Self::Relu if a < 0.0 => 0.0,
             Self::HardSigmoid { alpha, beta } => (alpha * a + beta).clamp(0.0, 1.0),
             Self::Identity => a,
             Self::Affine { alpha, beta } => alpha * a + beta,
-            Self::LeakyRelu { alpha } if a < 0.0 => alpha * a,
+            Self::LeakyRelu { alpha } if a <= 0.0 => alpha * a,
             Self::ThresholdedRelu { alpha } if a <= alpha => 0.0,
-            Self::LeakyRelu { .. } | Self::ThresholdedRelu { .. } => a,
+            Self::Elu { alpha } if a <= 0.0 => alpha * a.exp_m1(),
+            Self::Relu
+            | Self::LeakyRelu { .. }
+            | Self::ThresholdedRelu { .. }
+            | Self::Elu { .. } => a,
             Self::ScaledTanh { alpha, beta } => alpha * (beta * a).tanh(),
-            Self::Elu { alpha } if a < 0.0 => alpha * a.exp_m1(),
-            Self::Elu { .. } => a,
             Self::Softsign => a / (1.0 + a.abs()),
             Self::Softplus => a.max(0.0) + (-a.abs()).exp().ln_1p(),
         }

@@ -3,7 +3,7 @@
 
 use super::{
     lanes::Lanes,
-    math::{exp_m1_negative, ln_1p, sigmoid, tanh},
+    math::ln_1p,
     rows::Rows,
     tile::{load, store},
 };
@@ -100,26 +100,25 @@ impl<E: Lanes> Gate<E> {
         value::<E, S>(simd, self.activation, a)
     }
 
-    /// `dφ/da` from the output `y = φ(clip(a))`.
+    /// `dφ/da` from the output `y = φ(clip(a))`; NaN where that is.
     #[inline(always)]
     pub(super) fn slope<S: Simd>(&self, simd: S, y: E::V<S>) -> E::V<S> {
-        let inside = slope::<E, S>(simd, self.activation, y);
-        match self.ends {
-            None => inside,
-            Some((low, high)) => {
-                let zero = E::real(simd, 0.0);
-                let inside = E::if_less(simd, (E::splat(simd, low), y), inside, zero);
-                E::if_less(simd, (y, E::splat(simd, high)), inside, zero)
-            }
+        let mut slope = slope::<E, S>(simd, self.activation, y);
+        if let Some((low, high)) = self.ends {
+            let zero = E::real(simd, 0.0);
+            slope = E::if_less(simd, (E::splat(simd, low), y), slope, zero);
+            slope = E::if_less(simd, (y, E::splat(simd, high)), slope, zero);
         }
+        // Comparisons alone would make it an honest number.
+        E::nan_or(simd, y, slope)
     }
 }
 
 /// `a` bounded to `[−c, c]`.
 #[inline(always)]
 pub(super) fn clip<E: Lanes, S: Simd>(simd: S, a: E::V<S>, c: f64) -> E::V<S> {
-    let a = E::vmax(simd, a, E::real(simd, -c));
-    E::vmin(simd, a, E::real(simd, c))
+    let a = E::at_least(simd, a, E::real(simd, -c));
+    E::at_most(simd, a, E::real(simd, c))
 }
 
 #[inline(always)]
@@ -127,26 +126,28 @@ fn value<E: Lanes, S: Simd>(simd: S, activation: Activation, a: E::V<S>) -> E::V
     let real = |v: f64| E::real(simd, v);
     let zero = real(0.0);
     match activation {
-        Activation::Sigmoid => sigmoid::<E, S>(simd, a),
-        Activation::Tanh => tanh::<E, S>(simd, a),
-        Activation::Relu => E::vmax(simd, a, zero),
+        Activation::Sigmoid => E::vsigmoid(simd, a).0,
+        Activation::Tanh => E::vtanh(simd, a),
+        Activation::Relu => E::at_least(simd, a, zero),
         Activation::HardSigmoid { alpha, beta } => {
             let line = E::vfma(simd, real(alpha), a, real(beta));
-            E::vmin(simd, E::vmax(simd, line, zero), real(1.0))
+            E::at_most(simd, E::at_least(simd, line, zero), real(1.0))
         }
         Activation::Identity => a,
         Activation::Affine { alpha, beta } => E::vfma(simd, real(alpha), a, real(beta)),
         Activation::LeakyRelu { alpha } => {
-            E::if_less(simd, (a, zero), E::vmul(simd, real(alpha), a), a)
+            E::if_less(simd, (zero, a), a, E::vmul(simd, real(alpha), a))
         }
-        Activation::ThresholdedRelu { alpha } => E::if_less(simd, (real(alpha), a), a, zero),
+        Activation::ThresholdedRelu { alpha } => {
+            E::nan_or(simd, a, E::if_less(simd, (real(alpha), a), a, zero))
+        }
         Activation::ScaledTanh { alpha, beta } => {
-            let y = tanh::<E, S>(simd, E::vmul(simd, real(beta), a));
+            let y = E::vtanh(simd, E::vmul(simd, real(beta), a));
             E::vmul(simd, real(alpha), y)
         }
         Activation::Elu { alpha } => {
-            let below = exp_m1_negative::<E, S>(simd, E::vmin(simd, a, zero));
-            E::if_less(simd, (a, zero), E::vmul(simd, real(alpha), below), a)
+            let below = E::exp_m1_negative(simd, E::at_most(simd, a, zero));
+            E::if_less(simd, (zero, a), a, E::vmul(simd, real(alpha), below))
         }
         Activation::Softsign => {
             let bottom = E::vadd(simd, real(1.0), E::vabs(simd, a));
@@ -154,7 +155,7 @@ fn value<E: Lanes, S: Simd>(simd: S, activation: Activation, a: E::V<S>) -> E::V
         }
         Activation::Softplus => {
             let e = E::exp_negative(simd, E::vneg(simd, E::vabs(simd, a)));
-            E::vadd(simd, E::vmax(simd, a, zero), ln_1p::<E, S>(simd, e))
+            E::vadd(simd, E::at_least(simd, a, zero), ln_1p::<E, S>(simd, e))
         }
     }
 }
@@ -175,7 +176,7 @@ fn slope<E: Lanes, S: Simd>(simd: S, activation: Activation, y: E::V<S>) -> E::V
         }
         Activation::Identity => one,
         Activation::Affine { alpha, .. } => real(alpha),
-        Activation::LeakyRelu { alpha } => E::if_less(simd, (y, zero), real(alpha), one),
+        Activation::LeakyRelu { alpha } => E::if_less(simd, (zero, y), one, real(alpha)),
         Activation::ScaledTanh { alpha, beta } => {
             let y = E::vsub(
                 simd,
@@ -185,7 +186,7 @@ fn slope<E: Lanes, S: Simd>(simd: S, activation: Activation, y: E::V<S>) -> E::V
             E::vmul(simd, real(beta), y)
         }
         Activation::Elu { alpha } => {
-            E::if_less(simd, (y, zero), E::vadd(simd, y, real(alpha)), one)
+            E::if_less(simd, (zero, y), one, E::vadd(simd, y, real(alpha)))
         }
         Activation::Softsign => {
             let rest = E::vsub(simd, one, E::vabs(simd, y));
@@ -193,8 +194,8 @@ fn slope<E: Lanes, S: Simd>(simd: S, activation: Activation, y: E::V<S>) -> E::V
         }
         // `1 − e^−y`; the output is never negative.
         Activation::Softplus => {
-            let y = E::vmax(simd, y, zero);
-            E::vneg(simd, exp_m1_negative::<E, S>(simd, E::vneg(simd, y)))
+            let y = E::at_least(simd, y, zero);
+            E::vneg(simd, E::exp_m1_negative(simd, E::vneg(simd, y)))
         }
     }
 }

@@ -30,8 +30,10 @@ pub trait Lanes: Copy + Send + Sync + 'static {
     fn vdiv<S: Simd>(simd: S, a: Self::V<S>, b: Self::V<S>) -> Self::V<S>;
     /// `a·b + c`, in one rounding where the machine has it.
     fn vfma<S: Simd>(simd: S, a: Self::V<S>, b: Self::V<S>, c: Self::V<S>) -> Self::V<S>;
-    fn vmin<S: Simd>(simd: S, a: Self::V<S>, b: Self::V<S>) -> Self::V<S>;
-    fn vmax<S: Simd>(simd: S, a: Self::V<S>, b: Self::V<S>) -> Self::V<S>;
+    /// The larger of `v` and `bound`; NaN where `v` is.
+    fn at_least<S: Simd>(simd: S, v: Self::V<S>, bound: Self::V<S>) -> Self::V<S>;
+    /// The smaller of `v` and `bound`; NaN where `v` is.
+    fn at_most<S: Simd>(simd: S, v: Self::V<S>, bound: Self::V<S>) -> Self::V<S>;
     fn vabs<S: Simd>(simd: S, a: Self::V<S>) -> Self::V<S>;
     fn vneg<S: Simd>(simd: S, a: Self::V<S>) -> Self::V<S>;
     /// `then` where the first of the pair is less than the second, else `otherwise`.
@@ -42,16 +44,23 @@ pub trait Lanes: Copy + Send + Sync + 'static {
         otherwise: Self::V<S>,
     ) -> Self::V<S>;
 
+    /// `v` where it is NaN, else `otherwise`.
+    fn nan_or<S: Simd>(simd: S, v: Self::V<S>, otherwise: Self::V<S>) -> Self::V<S>;
+
     /// `e^x` for `x ≤ 0`.
     fn exp_negative<S: Simd>(simd: S, x: Self::V<S>) -> Self::V<S>;
-    /// Numerator and denominator of `tanh a`.
-    fn tanh_parts<S: Simd>(simd: S, a: Self::V<S>) -> (Self::V<S>, Self::V<S>);
+    /// `e^x − 1` for `x ≤ 0`.
+    fn exp_m1_negative<S: Simd>(simd: S, x: Self::V<S>) -> Self::V<S>;
+    /// `σ(a)` and `1 − σ(a)`, which the difference of one and a rounded σ would not be.
+    fn vsigmoid<S: Simd>(simd: S, a: Self::V<S>) -> (Self::V<S>, Self::V<S>);
+    /// `tanh a`.
+    fn vtanh<S: Simd>(simd: S, a: Self::V<S>) -> Self::V<S>;
 }
 
 macro_rules! lanes {
     ($t:ty, $v:ident, $count:ident, $partial_load:ident, $partial_store:ident, $splat:ident,
      $add:ident, $sub:ident, $mul:ident, $div:ident, $fma:ident, $min:ident, $max:ident,
-     $abs:ident, $neg:ident, $less:ident, $select:ident, $math:ident) => {
+     $abs:ident, $neg:ident, $less:ident, $equal:ident, $select:ident, $math:ident) => {
         impl Lanes for $t {
             type V<S: Simd> = S::$v;
 
@@ -105,13 +114,21 @@ macro_rules! lanes {
             fn vfma<S: Simd>(simd: S, a: S::$v, b: S::$v, c: S::$v) -> S::$v {
                 simd.$fma(a, b, c)
             }
+            // x86 gives the second operand where one is NaN, other vectors give NaN; but a lone
+            // number gives the one that is not.
             #[inline(always)]
-            fn vmin<S: Simd>(simd: S, a: S::$v, b: S::$v) -> S::$v {
-                simd.$min(a, b)
+            fn at_least<S: Simd>(simd: S, v: S::$v, bound: S::$v) -> S::$v {
+                match S::IS_SCALAR {
+                    true => simd.$select(simd.$less(v, bound), bound, v),
+                    false => simd.$max(bound, v),
+                }
             }
             #[inline(always)]
-            fn vmax<S: Simd>(simd: S, a: S::$v, b: S::$v) -> S::$v {
-                simd.$max(a, b)
+            fn at_most<S: Simd>(simd: S, v: S::$v, bound: S::$v) -> S::$v {
+                match S::IS_SCALAR {
+                    true => simd.$select(simd.$less(bound, v), bound, v),
+                    false => simd.$min(bound, v),
+                }
             }
             #[inline(always)]
             fn vabs<S: Simd>(simd: S, a: S::$v) -> S::$v {
@@ -131,12 +148,24 @@ macro_rules! lanes {
                 simd.$select(simd.$less(a, b), then, otherwise)
             }
             #[inline(always)]
+            fn nan_or<S: Simd>(simd: S, v: S::$v, otherwise: S::$v) -> S::$v {
+                simd.$select(simd.$equal(v, v), otherwise, v)
+            }
+            #[inline(always)]
             fn exp_negative<S: Simd>(simd: S, x: S::$v) -> S::$v {
                 super::math::$math::exp_negative(simd, x)
             }
             #[inline(always)]
-            fn tanh_parts<S: Simd>(simd: S, a: S::$v) -> (S::$v, S::$v) {
-                super::math::$math::tanh_parts(simd, a)
+            fn exp_m1_negative<S: Simd>(simd: S, x: S::$v) -> S::$v {
+                super::math::$math::exp_m1_negative(simd, x)
+            }
+            #[inline(always)]
+            fn vsigmoid<S: Simd>(simd: S, a: S::$v) -> (S::$v, S::$v) {
+                super::math::$math::sigmoid(simd, a)
+            }
+            #[inline(always)]
+            fn vtanh<S: Simd>(simd: S, a: S::$v) -> S::$v {
+                super::math::$math::tanh(simd, a)
             }
         }
     };
@@ -159,6 +188,7 @@ lanes!(
     abs_f32s,
     neg_f32s,
     less_than_f32s,
+    equal_f32s,
     select_f32s,
     single
 );
@@ -180,6 +210,7 @@ lanes!(
     abs_f64s,
     neg_f64s,
     less_than_f64s,
+    equal_f64s,
     select_f64s,
     double
 );

@@ -15,7 +15,12 @@ const PARALLEL_FROM: usize = 1 << 19;
 const CACHED_WEIGHTS: usize = 1 << 20;
 
 /// Rows below which a group is not split any more: its tiles would wait for weights, not for sums.
-const ROWS_PER_GROUP: usize = 4;
+const ROWS_PER_GROUP: usize = CUT;
+
+/// Rows at whose multiples a batch, or the rows of a round, are cut between threads. Tiles of 8 and
+/// of 4 rows add up in the same order, smaller ones do not; cut here, a row has the same sums
+/// whoever computes it.
+pub(super) const CUT: usize = 4;
 
 /// Multiply-adds per step and thread for which meeting after each step pays: a meeting costs about
 /// a third of a microsecond. One row of 128 units: 0.27 ms on one thread, 0.23 on two.
@@ -153,9 +158,9 @@ impl Plan {
     }
 }
 
-/// Part `k` of `n` rows cut into `parts`, in whole tiles where there are enough.
-fn split(n: usize, parts: usize, tile: usize, k: usize) -> Range<usize> {
-    let unit = if n.div_ceil(tile) >= parts { tile } else { 1 };
+/// Part `k` of `n` rows cut into `parts`, in whole tiles where there are enough of them.
+pub(super) fn split(n: usize, parts: usize, tile: usize, k: usize) -> Range<usize> {
+    let unit = if n.div_ceil(tile) >= parts { tile } else { CUT };
     let units = n.div_ceil(unit);
     let at = |k: usize| (k * units / parts * unit).min(n);
     at(k)..at(k + 1)

@@ -165,26 +165,42 @@ pub(super) unsafe fn accumulate<E: Lanes, S: Simd, const NV: usize>(
     panel: Panel<E>,
     ahead: Ahead<'_, E>,
 ) {
-    let product = Product {
-        sums: sums.as_mut_ptr().cast(),
-        left,
-        k,
-        panel,
-        ahead,
-    };
+    let product = Product::new(sums, left, k, panel, ahead);
+    // Tiles of 8 and of 4 rows add up in the same order: see `plan::CUT`.
     match (vectors, sums.size) {
         (3, 8) if tile_rows::<S>() == 8 => simd.vectorize(Sized::<E, 8, 3, NV, 1>(product)),
         (3, 4) => simd.vectorize(Sized::<E, 4, 3, NV, 1>(product)),
         (3, 2) => simd.vectorize(Sized::<E, 2, 3, NV, 2>(product)),
         (3, _) => Sized::<E, 1, 3, NV, 4>(product).with_simd(simd),
         (2, 8) if tile_rows::<S>() == 8 => simd.vectorize(Sized::<E, 8, 2, NV, 1>(product)),
-        (2, 4) => simd.vectorize(Sized::<E, 4, 2, NV, 2>(product)),
+        (2, 4) => simd.vectorize(Sized::<E, 4, 2, NV, 1>(product)),
         (2, 2) => simd.vectorize(Sized::<E, 2, 2, NV, 4>(product)),
         (2, _) => Sized::<E, 1, 2, NV, 4>(product).with_simd(simd),
         (_, 8) if tile_rows::<S>() == 8 => simd.vectorize(Sized::<E, 8, 1, NV, 2>(product)),
-        (_, 4) => simd.vectorize(Sized::<E, 4, 1, NV, 4>(product)),
+        (_, 4) => simd.vectorize(Sized::<E, 4, 1, NV, 2>(product)),
         (_, 2) => simd.vectorize(Sized::<E, 2, 1, NV, 4>(product)),
         _ => Sized::<E, 1, 1, NV, 4>(product).with_simd(simd),
+    }
+}
+
+/// [`accumulate`] of three vectors, every size of a tile in the order of a full one.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+pub(super) unsafe fn accumulate_in_order<E: Lanes, S: Simd>(
+    simd: S,
+    sums: &mut Sums<E, S, 3>,
+    left: &Left<E>,
+    k: usize,
+    panel: Panel<E>,
+) {
+    let product = Product::new(sums, left, k, panel, Ahead::NOTHING);
+    match sums.size {
+        8 if tile_rows::<S>() == 8 => simd.vectorize(Sized::<E, 8, 3, 3, 1>(product)),
+        4 => simd.vectorize(Sized::<E, 4, 3, 3, 1>(product)),
+        2 => simd.vectorize(Sized::<E, 2, 3, 3, 1>(product)),
+        _ => simd.vectorize(Sized::<E, 1, 3, 3, 1>(product)),
     }
 }
 
@@ -196,6 +212,25 @@ struct Product<'a, E> {
     k: usize,
     panel: Panel<E>,
     ahead: Ahead<'a, E>,
+}
+
+impl<'a, E: Lanes> Product<'a, E> {
+    #[inline(always)]
+    fn new<S: Simd, const NV: usize>(
+        sums: &mut Sums<E, S, NV>,
+        left: &'a Left<E>,
+        k: usize,
+        panel: Panel<E>,
+        ahead: Ahead<'a, E>,
+    ) -> Self {
+        Self {
+            sums: sums.as_mut_ptr().cast(),
+            left,
+            k,
+            panel,
+            ahead,
+        }
+    }
 }
 
 /// A product of `MR` rows and `NV` out of `OF` vectors. `KU` independent sums hide the latency of

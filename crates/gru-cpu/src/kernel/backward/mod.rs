@@ -17,7 +17,7 @@ use super::{
     is_common,
     isa::arch,
     panels::{MOST_VECTORS, Panels, Shape},
-    plan::{MEET_BACK_FROM, Plan, tiles},
+    plan::{MEET_BACK_FROM, Plan, split, tiles},
     rows::Rows,
     team::{Member, Rounds, together},
     tile::tile_rows,
@@ -42,7 +42,8 @@ pub(crate) fn back<E: Element>(
     to: Gradients<'_, E>,
 ) {
     let h = dims.h;
-    let mut bias = vec![E::zero(); spec.saved_per_unit() * h];
+    let width = spec.saved_per_unit() * h;
+    let (mut bias, mut lost) = (vec![E::zero(); width], vec![E::zero(); width]);
     let mut own_dh = vec![E::zero(); if to.h0.is_some() { 0 } else { dims.n * h }];
     let dh = match to.h0 {
         Some(dh) => {
@@ -63,12 +64,22 @@ pub(crate) fn back<E: Element>(
         dx: to.x.map(|dx| Rows::new(dx, inputs.features(dims))),
         dw_ih: to.w_ih.map(|dw| Rows::new(dw, 3 * h)),
         dw_hh: to.w_hh.map(|dw| Rows::new(dw, 3 * h)),
-        bias: (to.b_ih.is_some() || to.b_hh.is_some()).then(|| Rows::new(&mut bias, h)),
+        bias: (to.b_ih.is_some() || to.b_hh.is_some()).then(|| Bias {
+            sums: Rows::new(&mut bias, h),
+            lost: Rows::new(&mut lost, h),
+        }),
         place: dims.place(spec.layout),
         time: Walk::new(dims, spec),
         arch,
     };
     arch.dispatch(call);
+    // An infinite sum has lost nothing that counts.
+    let lost = lost
+        .into_iter()
+        .map(|lost| if lost.is_finite() { lost } else { E::zero() });
+    bias.iter_mut()
+        .zip(lost)
+        .for_each(|(sum, lost)| *sum = *sum + lost);
     write_bias(&bias, h, to.b_ih, to.b_hh);
 }
 
@@ -84,11 +95,17 @@ struct Call<'a, E> {
     dx: Option<Rows<'a, E>>,
     dw_ih: Option<Rows<'a, E>>,
     dw_hh: Option<Rows<'a, E>>,
-    /// For each gate of `d` the sum over rows and steps.
-    bias: Option<Rows<'a, E>>,
+    bias: Option<Bias<'a, E>>,
     place: Place,
     time: Walk,
     arch: Arch,
+}
+
+/// For each gate of `d` the sum over rows and steps, and what its roundings have lost.
+#[derive(Clone, Copy)]
+struct Bias<'a, E> {
+    sums: Rows<'a, E>,
+    lost: Rows<'a, E>,
 }
 
 /// Vectors of a panel, the last of which may have fewer: with the rows of a full tile they make as
@@ -154,7 +171,7 @@ impl<E: Element> WithSimd for Call<'_, E> {
         let mut replayed = buffer(again, rows * width);
         let mut again_g = buffer(again && self.inputs.mask.is_some(), rows * h);
         let mut again_rg = buffer(again && !after, rows * h);
-        let zeros = vec![E::zero(); if again { h } else { 0 }];
+        let zeros = vec![E::zero(); if self.inputs.h0.is_none() { h } else { 0 }];
         let mut x = left(self.dw_ih.is_some(), i);
         let mut g = left(self.dw_hh.is_some(), h);
         let mut rg = left(self.dw_hh.is_some() && !after, h);
@@ -171,8 +188,8 @@ impl<E: Element> WithSimd for Call<'_, E> {
                 made: Rows::new(replayed.as_mut(), width),
                 g: Rows::new(again_g.as_mut(), h),
                 rg: Rows::new(again_rg.as_mut(), h),
-                zeros: &zeros,
             }),
+            zeros: &zeros,
             sides: Sides {
                 x: Packed::new::<S>(x.as_mut(), rows),
                 g: Packed::new::<S>(g.as_mut(), rows),
@@ -199,6 +216,8 @@ struct Work<'a, E> {
     replay: Option<Replay<'a, E>>,
     /// Left sides of the products over rows.
     sides: Sides<'a, E>,
+    /// H of them, where there is no initial state.
+    zeros: &'a [E],
 }
 
 impl<E: Element> Rounds for Work<'_, E> {
@@ -245,19 +264,20 @@ impl<E: Element> Round<'_, '_, '_, E> {
         } = self;
         let Dims { n, t, .. } = *work.call.dims;
         let steps = t.saturating_sub((round + 1) * work.steps)..t - round * work.steps;
-        let rows = 0..steps.len() * n;
+        let rows = steps.len() * n;
+        let own = split(rows, member.team, tile_rows::<S>(), member.index);
         if work.replay.is_some() {
-            work.replay::<S, COMMON, AFTER>(simd, steps.start, member.share(rows.len()));
+            work.replay::<S, COMMON, AFTER>(simd, steps.start, own.clone());
             member.meet();
         }
         work.walk::<S, COMMON, AFTER>(simd, steps.clone(), member);
-        work.pack(simd, steps.clone(), member.share(rows.len()));
+        work.pack(simd, steps.clone(), own.clone());
         member.meet();
         for product in work.outer::<AFTER>().into_iter().flatten() {
-            work.add_product(simd, &product, rows.len(), round == 0, member);
+            work.add_product(simd, &product, rows, round == 0, member);
         }
-        work.input_gradients(simd, steps.start, member.share(rows.len()));
-        work.add_bias(simd, rows.len(), member);
+        work.input_gradients(simd, steps.start, own);
+        work.add_bias(simd, rows, member);
     }
 }
 

@@ -163,21 +163,18 @@ impl<E: Element> Work<'_, E> {
             if call.dw_hh.is_none() {
                 continue;
             }
-            let previous = match skipped {
-                true => &[],
-                false => self.previous(n, s),
-            };
-            match (previous, call.inputs.mask) {
-                ([], _) => write_zeros(&self.sides.g, h),
-                // SAFETY: as above.
-                (previous, None) => unsafe { self.sides.g.write::<S>(row, 0, previous) },
-                (previous, Some(mask)) => {
+            let previous = self.previous(n, s);
+            match call.inputs.mask {
+                _ if skipped => write_zeros(&self.sides.g, h),
+                // SAFETY: this row of the left sides is this thread's own until all meet.
+                None => unsafe { self.sides.g.write::<S>(row, 0, previous) },
+                Some(mask) => {
                     let mask = mask[n * h..][..h].chunks(masked.len());
                     for (k, (g, m)) in previous.chunks(masked.len()).zip(mask).enumerate() {
                         for (to, (&g, &m)) in masked.iter_mut().zip(g.iter().zip(m)) {
                             *to = g * m;
                         }
-                        // SAFETY: as above.
+                        // SAFETY: as for the whole row.
                         unsafe {
                             let column = k * masked.len();
                             self.sides.g.write::<S>(row, column, &masked[..g.len()]);
@@ -213,16 +210,9 @@ impl<E: Element> Work<'_, E> {
                 let to = rows_of(tile);
                 // The left side is filled up with zeros.
                 let size = to.len().next_power_of_two();
+                // A round's sum begins at zero: added up row after row, a long sequence would lose
+                // a digit for each tenfold of its rows.
                 let mut sums = Sums::<E, S, VECTORS>::new(size, [E::real(simd, 0.0); VECTORS]);
-                if !is_first {
-                    for (sums, row) in sums.iter_mut().zip(to.clone()) {
-                        for (sum, columns) in sums.iter_mut().zip(&columns).take(vectors) {
-                            // SAFETY: this tile is this thread's own.
-                            let from = unsafe { product.to.cells(row, columns.clone()) };
-                            *sum = load::<E, S>(simd, from);
-                        }
-                    }
-                }
                 let mut lines = [std::ptr::null(); MAX_LINES];
                 let mut count = 0;
                 if tile + 1 < tiles {
@@ -241,8 +231,12 @@ impl<E: Element> Work<'_, E> {
                 unsafe { accumulate(simd, &mut sums, vectors, &left, rows, right, ahead) };
                 for (sums, row) in sums.iter().zip(to) {
                     for (&sum, columns) in sums.iter().zip(&columns).take(vectors) {
-                        // SAFETY: as above.
+                        // SAFETY: this tile of the gradient is this thread's own.
                         let to = unsafe { product.to.cells_mut(row, columns.clone()) };
+                        let sum = match is_first {
+                            true => sum,
+                            false => E::vadd(simd, load::<E, S>(simd, to), sum),
+                        };
                         store(simd, to, sum);
                     }
                 }
@@ -291,11 +285,15 @@ impl<E: Element> Work<'_, E> {
                     Ahead::NOTHING,
                 );
                 for (m, &sums) in sums.iter().enumerate() {
+                    let place = place(row + m);
+                    // Zero times a weight need not be zero.
+                    let skipped = self.is_skipped(place);
                     for (v, sum) in sums.into_iter().enumerate().take(vectors) {
+                        let sum = if skipped { E::real(simd, 0.0) } else { sum };
                         let start = (panel * VECTORS + v) * lanes;
                         let columns = start..(start + lanes).min(i);
                         // SAFETY: this row of dx is this thread's own.
-                        let to = unsafe { dx.cells_mut(place(row + m), columns) };
+                        let to = unsafe { dx.cells_mut(place, columns) };
                         store(simd, to, sum);
                     }
                 }
@@ -332,27 +330,53 @@ impl<E: Element> Work<'_, E> {
         }
     }
 
-    /// This thread's share of the sums of `d` over the first `rows` rows of a round. They are added
-    /// up on their own first, so that the rounding error does not grow with every row.
+    /// This thread's share of the sums of `d` over the first `rows` rows of a round: blocks of rows in
+    /// pairs, and block after block with what each rounding loses, so that the error does not grow
+    /// with the length of the sequence.
     #[inline(always)]
     pub(super) fn add_bias<S: Simd>(&self, simd: S, rows: usize, member: &Member<'_>) {
+        const BLOCK: usize = 8;
         let Some(bias) = self.call.bias else { return };
         let (h, lanes) = (self.call.dims.h, E::lanes::<S>());
         let per_gate = h.div_ceil(lanes);
         for vector in member.share(self.call.spec.saved_per_unit() * per_gate) {
             let (gate, unit) = (vector / per_gate, vector % per_gate * lanes);
+            let units = unit..(unit + lanes).min(h);
             let from = self.d.at(gate, unit, 0);
-            let mut sums = [E::real(simd, 0.0); 4];
-            for row in 0..rows {
-                // SAFETY: a block is at least a vector wide, and this one has so many rows.
-                let v = unsafe { E::load(simd, from.add(row * WIDTH)) };
-                sums[row % 4] = E::vadd(simd, sums[row % 4], v);
+            // SAFETY: these units of both are this thread's own.
+            let (sums, lost) = unsafe {
+                let lost = bias.lost.cells_mut(gate, units.clone());
+                (bias.sums.cells_mut(gate, units), lost)
+            };
+            let mut sum = load::<E, S>(simd, sums);
+            let mut lost_of_all = load::<E, S>(simd, lost);
+            for first in (0..rows).step_by(BLOCK) {
+                let mut block = [E::real(simd, 0.0); BLOCK];
+                for (row, v) in (first..rows).zip(&mut block) {
+                    // SAFETY: a block is at least a vector wide, and this one has so many rows.
+                    *v = unsafe { E::load(simd, from.add(row * WIDTH)) };
+                }
+                for half in [4, 2, 1] {
+                    for k in 0..half {
+                        block[k] = E::vadd(simd, block[k], block[k + half]);
+                    }
+                }
+                let (new, lost) = add_exactly::<E, S>(simd, sum, block[0]);
+                sum = new;
+                lost_of_all = E::vadd(simd, lost_of_all, lost);
             }
-            let [a, b, c, d] = sums;
-            let sum = E::vadd(simd, E::vadd(simd, a, b), E::vadd(simd, c, d));
-            // SAFETY: these units are this thread's own.
-            let to = unsafe { bias.cells_mut(gate, unit..(unit + lanes).min(h)) };
-            store(simd, to, E::vadd(simd, load::<E, S>(simd, to), sum));
+            store(simd, sums, sum);
+            store(simd, lost, lost_of_all);
         }
     }
+}
+
+/// `a + b` rounded, and what that lost: Knuth's two-sum.
+#[inline(always)]
+fn add_exactly<E: Element, S: Simd>(simd: S, a: E::V<S>, b: E::V<S>) -> (E::V<S>, E::V<S>) {
+    let sum = E::vadd(simd, a, b);
+    let of_b = E::vsub(simd, sum, a);
+    let of_a = E::vsub(simd, sum, of_b);
+    let lost = E::vadd(simd, E::vsub(simd, a, of_a), E::vsub(simd, b, of_b));
+    (sum, lost)
 }

@@ -7,7 +7,6 @@ use crate::{
     element::Element,
     kernel::{
         gate::Apply,
-        math::{sigmoid, sigmoid_and_tanh, tanh},
         panels::{Panel, Panels},
         plan::tiles,
         rows::Rows,
@@ -27,8 +26,6 @@ pub(super) struct Replay<'a, E> {
     pub(super) g: Rows<'a, E>,
     /// Reset before the product: `r ⊙ g`.
     pub(super) rg: Rows<'a, E>,
-    /// As many as there are units.
-    pub(super) zeros: &'a [E],
 }
 
 impl<E: Element> Work<'_, E> {
@@ -142,10 +139,7 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Block<'_, '_, E, COMMON,
     #[inline(always)]
     fn previous(&self, row: usize) -> &[E] {
         let (n, s) = self.step(row);
-        match self.work.previous(n, s) {
-            [] => self.replay.zeros,
-            state => state,
-        }
+        self.work.previous(n, s)
     }
 
     /// The left side of the recurrent product.
@@ -215,9 +209,9 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Block<'_, '_, E, COMMON,
                 let (mut r, mut z) = (r, z);
                 if COMMON {
                     let p_n = load::<E, S>(simd, self.made(row, 2, &units));
-                    r = sigmoid::<E, S>(simd, r);
-                    let n;
-                    (z, n) = sigmoid_and_tanh::<E, S>(simd, z, E::vfma(simd, r, q, p_n));
+                    r = E::vsigmoid(simd, r).0;
+                    z = E::vsigmoid(simd, z).0;
+                    let n = E::vtanh(simd, E::vfma(simd, r, q, p_n));
                     store(simd, self.made(row, 2, &units), n);
                 }
                 store(simd, self.made(row, 0, &units), r);
@@ -234,7 +228,7 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Block<'_, '_, E, COMMON,
                 let row = first + m;
                 let (mut r, mut z) = (r, z);
                 if COMMON {
-                    (r, z) = (sigmoid::<E, S>(simd, r), sigmoid::<E, S>(simd, z));
+                    (r, z) = (E::vsigmoid(simd, r).0, E::vsigmoid(simd, z).0);
                     self.reset(simd, r, row, &units);
                 }
                 store(simd, self.made(row, 0, &units), r);
@@ -303,7 +297,7 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Block<'_, '_, E, COMMON,
         );
         for (m, &sums) in sums.iter().enumerate() {
             for (v, n) in sums.into_iter().enumerate() {
-                let n = if COMMON { tanh::<E, S>(simd, n) } else { n };
+                let n = if COMMON { E::vtanh(simd, n) } else { n };
                 store(simd, self.made(first + m, 2, &units(v)), n);
             }
         }

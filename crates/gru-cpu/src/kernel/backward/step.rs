@@ -23,12 +23,13 @@ impl<E: Element> Work<'_, E> {
         self.call.place.row(n, self.call.time.time(s))
     }
 
-    /// The state of a row of the batch before step `s`; empty stands for zeros.
+    /// The state of a row of the batch before step `s`.
     #[inline(always)]
     pub(super) fn previous(&self, n: usize, s: usize) -> &[E] {
         let (call, h) = (self.call, self.call.dims.h);
-        match s {
-            0 => call.inputs.h0.map_or(&[], |h0| &h0[n * h..][..h]),
+        match (s, call.inputs.h0) {
+            (0, Some(h0)) => &h0[n * h..][..h],
+            (0, None) => self.zeros,
             _ => &call.states[self.place(n, s - 1) * h..][..h],
         }
     }
@@ -150,10 +151,7 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
             }
             let gate = |gate: usize| load::<E, S>(simd, &gates[gate * h..][some.clone()]);
             let [r, z, new] = [gate(0), gate(1), gate(2)];
-            let before = match previous {
-                [] => zero,
-                previous => load::<E, S>(simd, &previous[some.clone()]),
-            };
+            let before = load::<E, S>(simd, &previous[some.clone()]);
             let (less, more) = match call.spec.update {
                 Update::Keeps => (before, new),
                 Update::Takes => (new, before),
@@ -172,8 +170,9 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
                 d = E::vmul(simd, d, take);
             }
             if let (false, Some(c)) = (COMMON, call.spec.clip_state) {
-                let u = E::vabs(simd, E::vfma(simd, z, change, more));
-                d = E::if_less(simd, (E::real(simd, c), u), zero, d);
+                // As the forward pass makes it.
+                let u = E::vfma(simd, z, less, E::vmul(simd, rest, more));
+                d = E::if_less(simd, (E::real(simd, c), E::vabs(simd, u)), zero, d);
             }
             let dz = E::vmul(simd, E::vmul(simd, d, change), self.slope(simd, 1, z));
             let dn = E::vmul(simd, E::vmul(simd, d, taken), self.slope(simd, 2, new));
@@ -227,6 +226,10 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
         }
         for (m, &sums) in sums.iter().enumerate() {
             let n = row + m;
+            // Its gradients are zero, but zero times a weight need not be.
+            if self.work.is_skipped(self.work.place(n, s)) {
+                continue;
+            }
             for (v, sum) in sums.into_iter().enumerate().take(vectors) {
                 let start = (panel * VECTORS + v) * lanes;
                 let units = start..(start + lanes).min(h);
@@ -292,18 +295,15 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
             // SAFETY: these units of this row are this thread's own.
             let ds = unsafe { work.ds.cells_mut(n, some.clone()) };
             let mut r = load::<E, S>(simd, &gates[some.clone()]);
-            let mut g = match previous {
-                [] => zero,
-                previous => load::<E, S>(simd, &previous[some.clone()]),
-            };
+            let mut g = load::<E, S>(simd, &previous[some.clone()]);
             if let Some(mask) = call.inputs.mask {
                 g = E::vmul(simd, g, load::<E, S>(simd, &mask[n * h..][some.clone()]));
             }
             let d = load::<E, S>(simd, ds);
             let mut dr = E::vmul(simd, E::vmul(simd, d, g), self.slope(simd, 0, r));
-            // The gates of a skipped row have no meaning.
+            // The gates of a skipped row have no meaning, and its state plays no part.
             if skipped {
-                (r, dr) = (zero, zero);
+                (r, g, dr) = (zero, zero, zero);
             }
             store(simd, ds, E::vmul(simd, d, r));
             // SAFETY: a block is at least a vector wide; these units of this row are this thread's

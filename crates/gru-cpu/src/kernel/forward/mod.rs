@@ -76,6 +76,7 @@ impl<E: Element> WithSimd for Call<'_, E> {
         };
         let (panels, size) = (h.div_ceil(lanes), size_of::<E>());
         let plan = Plan::new(self.dims, panels, tile, size, MEET_FROM);
+        let zeros = vec![E::zero(); if self.inputs.h0.is_none() { h } else { 0 }];
         let group = |rows: Range<usize>| {
             let steps = Plan::steps_per_round(self.dims, rows.len(), size_of::<E>());
             let cells = |wanted: bool, copies| {
@@ -93,6 +94,7 @@ impl<E: Element> WithSimd for Call<'_, E> {
                 gates: &gates,
                 g: Rows::new(g.as_mut(), h),
                 rg: Rows::new(rg.as_mut(), h),
+                zeros: &zeros,
                 rows,
             };
             together(plan.members, t.div_ceil(steps), &group);
@@ -125,6 +127,8 @@ struct Group<'a, E> {
     g: Rows<'a, E>,
     /// Reset before the product: `r ⊙ g`.
     rg: Rows<'a, E>,
+    /// H of them, where there is no initial state.
+    zeros: &'a [E],
 }
 
 impl<E: Element> Rounds for Group<'_, E> {

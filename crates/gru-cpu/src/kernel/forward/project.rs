@@ -4,7 +4,8 @@ use super::{Call, Group};
 use crate::{
     dims::Inputs,
     element::Element,
-    kernel::tile::{Ahead, Left, ROWS, Sums, accumulate, load, tile_rows},
+    kernel::plan::CUT,
+    kernel::tile::{Ahead, Left, ROWS, Sums, accumulate, accumulate_in_order, load, tile_rows},
 };
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
@@ -85,7 +86,13 @@ impl<E: Element> Group<'_, E> {
             // SAFETY: each row has I elements, and so many rows has the panel.
             Some(w_ih) => unsafe {
                 let (x, panel) = (Left::dense(x.map(<[E]>::as_ptr)), w_ih.panel(panel));
-                accumulate(simd, &mut sums, 3, &x, i, panel, Ahead::NOTHING);
+                if dims.rows() < CUT {
+                    // The few rows of a call of one step: no order but the fastest.
+                    accumulate(simd, &mut sums, 3, &x, i, panel, Ahead::NOTHING);
+                } else {
+                    // Which rows are left over for a small tile depends on the threads.
+                    accumulate_in_order(simd, &mut sums, &x, i, panel);
+                }
             },
             None => {
                 let units = panel * lanes..((panel + 1) * lanes).min(h);
@@ -115,7 +122,7 @@ impl<E: Element> Group<'_, E> {
             // SAFETY: until the threads meet, these units are this thread's own.
             let g = unsafe { self.g.cells_mut(at, units.clone()) };
             for (g, unit) in g.iter_mut().zip(units.clone()) {
-                *g = h0.map_or(E::zero(), |h0| h0[n * h + unit] * mask[n * h + unit]);
+                *g = h0.map_or(E::zero(), |h0| h0[n * h + unit]) * mask[n * h + unit];
             }
         }
     }

@@ -5,7 +5,6 @@ use crate::{
     element::Element,
     kernel::{
         gate::{Apply, clip},
-        math::{sigmoid, sigmoid_and_tanh, tanh},
         panels::Panel,
         tile::{self, Ahead, Left, ROWS, Sums, accumulate, load, store},
         weights::CANDIDATE_VECTORS,
@@ -32,52 +31,40 @@ pub(super) struct Step<'a, 'b, E, const COMMON: bool, const AFTER: bool> {
 }
 
 impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, AFTER> {
-    /// The state before step `s`, masked, of one of the group's rows; none stands for zeros.
+    /// The state before step `s`, masked, of one of the group's rows.
     #[inline(always)]
-    fn source(&self, row: usize, s: usize) -> Option<*const E> {
-        let call = self.group.call;
-        match (s, call.inputs.mask) {
-            (0, _) if call.inputs.h0.is_none() => None,
-            (_, Some(_)) => Some(self.group.g.at(s % 2 * self.group.rows.len() + row)),
-            _ => self.previous(row, s),
+    fn source(&self, row: usize, s: usize) -> *const E {
+        match self.group.call.inputs.mask {
+            Some(_) => self.group.g.at(s % 2 * self.group.rows.len() + row),
+            None => self.previous(row, s),
         }
     }
 
-    /// The state before step `s` of one of the group's rows; none stands for zeros.
+    /// The state before step `s` of one of the group's rows.
     #[inline(always)]
-    fn previous(&self, row: usize, s: usize) -> Option<*const E> {
+    fn previous(&self, row: usize, s: usize) -> *const E {
         let call = self.group.call;
-        let n = self.group.rows.start + row;
-        match s {
-            0 => call
-                .inputs
-                .h0
-                .map(|h0| h0[n * call.dims.h..][..call.dims.h].as_ptr()),
-            _ => Some(call.states.at(call.place.row(n, call.time.time(s - 1)))),
+        let (n, h) = (self.group.rows.start + row, call.dims.h);
+        match (s, call.inputs.h0) {
+            (0, Some(h0)) => h0[n * h..][..h].as_ptr(),
+            // Multiplied like any other state: a weight that is not finite shows at once.
+            (0, None) => self.group.zeros[..h].as_ptr(),
+            _ => call.states.at(call.place.row(n, call.time.time(s - 1))),
         }
     }
 
-    /// Some units of the row at `from`; zeros if there is none.
+    /// Some units of the row at `from`.
     ///
     /// # Safety
-    /// Nobody writes them meanwhile.
+    /// The row has H units, and nobody writes these meanwhile.
     #[inline(always)]
-    unsafe fn some<S: Simd>(
-        &self,
-        simd: S,
-        from: Option<*const E>,
-        units: &Range<usize>,
-    ) -> E::V<S> {
-        match from {
-            // SAFETY: a row has H units; the rest is the caller's word.
-            Some(from) => load::<E, S>(simd, unsafe {
-                std::slice::from_raw_parts(from.add(units.start), units.len())
-            }),
-            None => E::real(simd, 0.0),
-        }
+    unsafe fn some<S: Simd>(&self, simd: S, from: *const E, units: &Range<usize>) -> E::V<S> {
+        // SAFETY: `units` are below H; the rest is the caller's word.
+        let units = unsafe { std::slice::from_raw_parts(from.add(units.start), units.len()) };
+        load::<E, S>(simd, units)
     }
 
-    /// Adds the product of the rows before step `s` to the sums, if there are any.
+    /// Adds the product of the rows before step `s` to the sums.
     #[inline(always)]
     fn product<S: Simd, const NV: usize>(
         &self,
@@ -88,12 +75,9 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
         panel: usize,
         ahead: Ahead<'_, E>,
     ) {
-        if self.source(row, s).is_none() {
-            return;
-        }
         let mut rows = [std::ptr::null(); ROWS];
         for (m, to) in rows.iter_mut().enumerate().take(sums.len()) {
-            *to = self.source(row + m, s).unwrap_or(*to);
+            *to = self.source(row + m, s);
         }
         let panel = self.group.weights.state.panel(panel);
         // SAFETY: the rows have H units each, written before the threads last met and not to be
@@ -140,10 +124,11 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
                     continue;
                 }
                 let p_n = self.p(simd, panel, s, row, 2);
-                let r = sigmoid::<E, S>(simd, r);
-                let (z, n) = sigmoid_and_tanh::<E, S>(simd, z, E::vfma(simd, r, q, p_n));
+                let (r, _) = E::vsigmoid(simd, r);
+                let (z, rest) = E::vsigmoid(simd, z);
+                let n = E::vtanh(simd, E::vfma(simd, r, q, p_n));
                 let units = units(&(panel..panel + 1), lanes, self.group.call.dims.h);
-                self.new_state(simd, z, n, row, s, &units);
+                self.new_state(simd, (z, rest), n, row, s, &units);
                 self.save(simd, row, s, &units, [r, z, n, q]);
             }
         } else {
@@ -155,7 +140,10 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
             for (m, &[r, z]) in sums.iter().enumerate() {
                 let row = row + m;
                 if COMMON {
-                    let [r, z] = [sigmoid::<E, S>(simd, r), sigmoid::<E, S>(simd, z)];
+                    let (r, _) = E::vsigmoid(simd, r);
+                    let (z, rest) = E::vsigmoid(simd, z);
+                    // Nobody asks for the input product of r again.
+                    self.set_p(simd, panel, s, row, 0, rest);
                     self.set_p(simd, panel, s, row, 1, z);
                     self.finish_gates(simd, r, z, row, s, panel);
                 } else {
@@ -252,7 +240,9 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
         self.apply(simd, 2, s, panel);
         for row in rows {
             let gates = [0, 1, 2, 3].map(|slot| self.p(simd, panel, s, row, slot));
-            self.new_state(simd, gates[1], gates[2], row, s, &units);
+            let z = gates[1];
+            let rest = E::vsub(simd, E::real(simd, 1.0), z);
+            self.new_state(simd, (z, rest), gates[2], row, s, &units);
             self.save(simd, row, s, &units, gates);
         }
     }
@@ -336,26 +326,24 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
                 *sum = self.p(simd, vector, s, row + m, 2);
             }
         }
-        if self.source(row, s).is_some() {
-            let (h, panel) = (self.group.call.dims.h, weights.panel(panel));
-            // SAFETY: the rows have H units each, written before the threads last met and not to
-            // be written before they meet again; the panel has H rows.
-            unsafe {
-                accumulate(
-                    simd,
-                    &mut sums,
-                    vectors.len(),
-                    &Left::dense(rows),
-                    h,
-                    panel,
-                    Ahead::NOTHING,
-                )
-            };
-        }
+        let (h, panel) = (self.group.call.dims.h, weights.panel(panel));
+        // SAFETY: the rows have H units each, written before the threads last met and not to be
+        // written before they meet again; the panel has H rows.
+        unsafe {
+            accumulate(
+                simd,
+                &mut sums,
+                vectors.len(),
+                &Left::dense(rows),
+                h,
+                panel,
+                Ahead::NOTHING,
+            )
+        };
         for (m, &sums) in sums.iter().enumerate() {
             for (vector, n) in vectors.clone().zip(sums) {
                 if COMMON {
-                    self.finish_candidate_row(simd, tanh::<E, S>(simd, n), row + m, s, vector);
+                    self.finish_candidate_row(simd, E::vtanh(simd, n), row + m, s, vector);
                 } else {
                     self.set_p(simd, vector, s, row + m, 2, n);
                 }
@@ -391,12 +379,16 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
         vector: usize,
     ) {
         let z = self.p(simd, vector, s, row, 1);
+        let rest = match COMMON {
+            true => self.p(simd, vector, s, row, 0),
+            false => E::vsub(simd, E::real(simd, 1.0), z),
+        };
         let units = units(
             &(vector..vector + 1),
             E::lanes::<S>(),
             self.group.call.dims.h,
         );
-        self.new_state(simd, z, n, row, s, &units);
+        self.new_state(simd, (z, rest), n, row, s, &units);
         self.save_one(simd, row, s, &units, 2, n);
     }
 
@@ -408,12 +400,14 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
             .row(self.group.rows.start + row, call.time.time(s))
     }
 
-    /// Blends and stores some units of one row's new state.
+    /// Blends and stores some units of one row's new state. `rest` is `1 − z`.
+    ///
+    /// Two products, not `n + z ⊙ (h₋₁ − n)`: that rounds a state which z = 1 should leave alone.
     #[inline(always)]
     fn new_state<S: Simd>(
         &self,
         simd: S,
-        z: E::V<S>,
+        (z, rest): (E::V<S>, E::V<S>),
         n: E::V<S>,
         row: usize,
         s: usize,
@@ -423,8 +417,8 @@ impl<E: Element, const COMMON: bool, const AFTER: bool> Step<'_, '_, E, COMMON, 
         // SAFETY: the state before this step is complete, and nobody writes it any more.
         let old = unsafe { self.some::<S>(simd, self.previous(row, s), units) };
         let mut new = match call.spec.update {
-            Update::Keeps => E::vfma(simd, z, E::vsub(simd, old, n), n),
-            Update::Takes => E::vfma(simd, z, E::vsub(simd, n, old), old),
+            Update::Keeps => E::vfma(simd, z, old, E::vmul(simd, rest, n)),
+            Update::Takes => E::vfma(simd, z, n, E::vmul(simd, rest, old)),
         };
         if let (false, Some(c)) = (COMMON, call.spec.clip_state) {
             new = clip::<E, S>(simd, new, c);

@@ -1,17 +1,21 @@
-//! The two float64 functions the others stand on: Cephes' rational approximations.
+//! σ, tanh and exponentials of float64, by Cephes' rational approximations.
 
+use crate::kernel::lanes::Lanes;
 use pulp::Simd;
 
-/// `2^k` for `x = k·ln 2 + rest`, by the rounding of adding a number whose last bit is one.
-const MAGIC: f64 = 6_755_399_441_055_744.0; // 1.5 · 2⁵²
+/// Adding it rounds to a whole number, which then stands in the low bits: 1.5 · 2⁵².
+const ROUND: f64 = 6_755_399_441_055_744.0;
 
-/// `e^x` for `x ≤ 0`, at least 0 and normal.
+/// `e^x` for `x ≤ 0`, numbers below the normal ones included.
 #[inline(always)]
 pub(in crate::kernel) fn exp_negative<S: Simd>(simd: S, x: S::f64s) -> S::f64s {
+    // Beyond −746 the result rounds to zero. Raised by 2⁶⁴, all others are normal until the end.
+    const RAISE: i32 = 64;
     let splat = |v: f64| simd.splat_f64s(v);
-    let x = simd.max_f64s(x, splat(-708.396));
-    let shifted = simd.mul_add_e_f64s(x, splat(std::f64::consts::LOG2_E), splat(MAGIC));
-    let k = simd.sub_f64s(shifted, splat(MAGIC));
+    let x = f64::at_least(simd, x, splat(-746.0));
+    let shift = splat(ROUND + f64::from(RAISE));
+    let shifted = simd.mul_add_e_f64s(x, splat(std::f64::consts::LOG2_E), shift);
+    let k = simd.sub_f64s(shifted, shift);
     let r = simd.mul_add_e_f64s(k, splat(-6.931_457_519_531_25e-1), x);
     let r = simd.mul_add_e_f64s(k, splat(-1.428_606_820_309_417_2e-6), r);
     // Cephes' exp: 1 + 2 r P(r²) / (Q(r²) − r P(r²)) on |r| ≤ ln 2 / 2.
@@ -27,7 +31,8 @@ pub(in crate::kernel) fn exp_negative<S: Simd>(simd: S, x: S::f64s) -> S::f64s {
     }
     let e = simd.div_f64s(p, simd.sub_f64s(q, p));
     let e = simd.mul_add_e_f64s(e, splat(2.0), splat(1.0));
-    simd.mul_f64s(e, pow2(simd, shifted))
+    let raised = simd.mul_f64s(e, pow2(simd, shifted));
+    simd.mul_f64s(raised, splat(f64::from(-RAISE).exp2()))
 }
 
 /// `2^k` where `k` stands in the low bits of `shifted`. Vectors of 64-bit integers have no shift
@@ -48,10 +53,31 @@ fn elements<S: Simd>(v: &mut S::u64s) -> &mut [u64] {
     unsafe { std::slice::from_raw_parts_mut((v as *mut S::u64s).cast(), S::U64_LANES) }
 }
 
-/// Numerator and denominator of `tanh a`: `(1 − e) / (1 + e)`, `e = e^−2|a|`, and where that
-/// cancels a rational approximation.
+/// `e^x − 1` for `x ≤ 0`, as `2t / (1 − t)` with `t = tanh(x/2)`, which does not cancel.
 #[inline(always)]
-pub(in crate::kernel) fn tanh_parts<S: Simd>(simd: S, a: S::f64s) -> (S::f64s, S::f64s) {
+pub(in crate::kernel) fn exp_m1_negative<S: Simd>(simd: S, x: S::f64s) -> S::f64s {
+    let t = tanh(simd, simd.mul_f64s(x, simd.splat_f64s(0.5)));
+    simd.div_f64s(simd.add_f64s(t, t), simd.sub_f64s(simd.splat_f64s(1.0), t))
+}
+
+/// `σ(a)` and `1 − σ(a)`.
+#[inline(always)]
+pub(in crate::kernel) fn sigmoid<S: Simd>(simd: S, a: S::f64s) -> (S::f64s, S::f64s) {
+    let one = simd.splat_f64s(1.0);
+    let e = exp_negative(simd, simd.neg_f64s(simd.abs_f64s(a)));
+    let small = simd.div_f64s(e, simd.add_f64s(one, e));
+    let large = simd.sub_f64s(one, small);
+    let is_negative = simd.less_than_f64s(a, simd.splat_f64s(0.0));
+    (
+        simd.select_f64s(is_negative, small, large),
+        simd.select_f64s(is_negative, large, small),
+    )
+}
+
+/// `tanh a`, as `(1 − e) / (1 + e)` with `e = e^−2|a|`, and where that cancels as a rational
+/// approximation.
+#[inline(always)]
+pub(in crate::kernel) fn tanh<S: Simd>(simd: S, a: S::f64s) -> S::f64s {
     let one = simd.splat_f64s(1.0);
     let size = simd.abs_f64s(a);
     let e = exp_negative(simd, simd.mul_f64s(size, simd.splat_f64s(-2.0)));
@@ -59,7 +85,7 @@ pub(in crate::kernel) fn tanh_parts<S: Simd>(simd: S, a: S::f64s) -> (S::f64s, S
     let top = simd.select_f64s(is_small, tanh_small(simd, size), simd.sub_f64s(one, e));
     let bottom = simd.select_f64s(is_small, one, simd.add_f64s(one, e));
     let sign = simd.and_f64s(a, simd.splat_f64s(-0.0));
-    (simd.or_f64s(top, sign), bottom)
+    simd.or_f64s(simd.div_f64s(top, bottom), sign)
 }
 
 /// `tanh a` for `0 ≤ a < 0.625`: Cephes' `a + a³ P(a²)/Q(a²)`.

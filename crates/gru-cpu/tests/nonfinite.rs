@@ -1,0 +1,246 @@
+//! NaN and infinities: they go where the float64 passes put them, in every result, on every
+//! instruction set, in tiles of every size; and a step that does not count hides what it holds.
+
+mod support;
+
+use gru_cpu::{
+    Dims, Element,
+    spec::{Activation, Activations, GruSpec, Reset, Update},
+    testing::{Isa, plain},
+};
+use support::{Case, RESULTS};
+
+const PRESENT: [&str; 5] = ["h0", "w_ih", "b_ih", "b_hh", "mask"];
+
+/// The usual activations, and sets that hold all others; clips.
+fn specs() -> Vec<GruSpec> {
+    let (alpha, beta) = (0.7, 0.3);
+    let sets = [
+        [
+            Activation::HardSigmoid { alpha, beta },
+            Activation::Softsign,
+            Activation::Elu { alpha },
+        ],
+        [
+            Activation::Tanh,
+            Activation::Affine { alpha, beta },
+            Activation::ScaledTanh { alpha, beta },
+        ],
+        [
+            Activation::LeakyRelu { alpha },
+            Activation::Sigmoid,
+            Activation::Softplus,
+        ],
+        [
+            Activation::ThresholdedRelu { alpha },
+            Activation::Identity,
+            Activation::Relu,
+        ],
+    ];
+    let mut all = Vec::new();
+    for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+        let spec = GruSpec::default().with_reset(reset);
+        all.push(spec);
+        all.push(spec.with_update(Update::Takes));
+        all.push(spec.with_clip_gates(Some(0.6)).with_clip_state(Some(0.4)));
+        for [reset, update, candidate] in sets {
+            let activations = Activations {
+                reset,
+                update,
+                candidate,
+            };
+            let spec = spec.with_activations(activations);
+            all.push(spec);
+            all.push(spec.with_clip_gates(Some(0.6)));
+        }
+    }
+    all
+}
+
+/// Every number of the same kind as expected; finite ones as close as those of other tests are.
+fn agree<E: Element>(id: &str, got: &[Vec<E>; 8], expected: &[Vec<f64>; 8]) {
+    for (name, (got, expected)) in RESULTS.iter().zip(got.iter().zip(expected)) {
+        assert_eq!(got.len(), expected.len(), "{id}: {name}");
+        let finite = expected.iter().filter(|v| v.is_finite());
+        let largest = finite.fold(1.0f64, |m, v| m.max(v.abs()));
+        let epsilon = E::epsilon().to_f64().expect("a float");
+        for (at, (got, &expected)) in got.iter().zip(expected).enumerate() {
+            let got = got.to_f64().expect("a float");
+            let same = match expected.is_finite() {
+                true => (got - expected).abs() <= 42.0 * epsilon * largest,
+                false => got == expected || (got.is_nan() && expected.is_nan()),
+            };
+            assert!(same, "{id}: {name}[{at}] = {got}, expected {expected}");
+        }
+    }
+}
+
+/// The kernels of every instruction set against the float64 passes.
+fn check(id: &str, case: &Case<f64>) {
+    let expected = plain(|| case.run(false));
+    for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+        isa.run(|| {
+            for lean in [false, true] {
+                let mode = if lean { "lean" } else { "kept" };
+                let id = format!("{id} {isa:?} {mode} {:?} {:?}", case.dims, case.spec);
+                agree(&id, &case.cast::<f32>().run(lean), &expected);
+                agree(&id, &case.run(lean), &expected);
+            }
+        });
+    }
+}
+
+/// One bad number in one tensor, somewhere in its middle.
+fn poison(case: &Case<f64>, name: &str, value: f64) -> Case<f64> {
+    let mut case = case.clone();
+    let tensor = case.tensor(name);
+    let at = tensor.len() * 5 / 9;
+    tensor[at] = value;
+    case
+}
+
+const BAD: [f64; 3] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
+
+#[test]
+fn each_tensor_with_every_spec() {
+    let dims = Dims {
+        n: 5,
+        t: 3,
+        i: 3,
+        h: 18,
+    };
+    for spec in specs() {
+        let present = [&PRESENT[..], &["take"]].concat();
+        let case = Case::new(dims, spec, &present);
+        let tensors = present.iter().chain(&["x", "w_hh", "d_states"]);
+        for name in tensors {
+            for bad in BAD {
+                let poisoned = poison(&case, name, bad);
+                check(&format!("{bad} in {name}"), &poisoned);
+            }
+        }
+    }
+}
+
+#[test]
+fn tiles_of_every_size() {
+    for n in [1, 2, 3, 4, 7, 8, 9, 13] {
+        for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+            let (t, i, h) = (4, 2, 17);
+            let spec = GruSpec::default().with_reset(reset);
+            let case = Case::new(Dims { n, t, i, h }, spec, &PRESENT);
+            for name in ["x", "h0", "w_hh", "d_states"] {
+                let poisoned = poison(&case, name, f64::NAN);
+                check(&format!("NaN in {name}"), &poisoned);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_team() {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build();
+    pool.expect("a pool").install(|| {
+        for (n, t, h) in [(33, 6, 64), (1, 40, 130)] {
+            for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+                let spec = GruSpec::default().with_reset(reset);
+                let case = Case::new(Dims { n, t, i: 8, h }, spec, &PRESENT);
+                for name in ["x", "w_hh"] {
+                    let poisoned = poison(&case, name, f64::NAN);
+                    check(&format!("NaN in {name}, three threads"), &poisoned);
+                }
+            }
+        }
+    });
+}
+
+/// Without an initial state a weight is multiplied by zeros, and shows all the same.
+#[test]
+fn a_weight_shows_at_the_first_step() {
+    for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+        let (n, t, i, h) = (2, 1, 3, 18);
+        let spec = GruSpec::default().with_reset(reset);
+        let case = Case::new(Dims { n, t, i, h }, spec, &["w_ih"]);
+        let poisoned = poison(&case, "w_hh", f64::NAN);
+        check("NaN in w_hh", &poisoned);
+        let [states, ..] = poisoned.run(false);
+        assert!(states.iter().any(|state| state.is_nan()));
+    }
+}
+
+#[test]
+fn skipped_steps_hide_what_they_hold() {
+    for spec in specs() {
+        let (n, t, i, h) = (6, 4, 3, 18);
+        let present = [&PRESENT[..], &["valid"]].concat();
+        let mut case = Case::new(Dims { n, t, i, h }, spec, &present);
+        // One row ends before it begins.
+        case.tensor("valid")[2 * t..3 * t].fill(0.0);
+        let clean = case.clone();
+        let skipped = clean.tensors[7]
+            .iter()
+            .enumerate()
+            .filter(|(_, v)| **v == 0.0);
+        for (row, _) in skipped {
+            case.tensor("x")[row * i..][..i].fill(f64::NAN);
+        }
+        let expected = plain(|| clean.run(false));
+        for lean in [false, true] {
+            let mut got = case.cast::<f32>().run(lean);
+            // The gates of skipped steps have no meaning.
+            got[1].clear();
+            let mut expected = expected.clone();
+            expected[1].clear();
+            agree(&format!("lean {lean} {spec:?}"), &got, &expected);
+        }
+        // Not even a bad weight or state reaches a row that has no step.
+        for name in ["w_ih", "w_hh", "b_hh"] {
+            let [states, _, d_x, d_h0, ..] = poison(&clean, name, f64::NAN).run(false);
+            let of_row = |v: &[f64], width: usize| v[2 * width..3 * width].to_vec();
+            let finite = |v: Vec<f64>| v.iter().all(|v| v.is_finite());
+            assert!(finite(of_row(&states, t * h)), "{name} {spec:?}");
+            assert!(
+                of_row(&d_x, t * i).iter().all(|d| *d == 0.0),
+                "{name} {spec:?}"
+            );
+            assert!(finite(of_row(&d_h0, h)), "{name} {spec:?}");
+        }
+        let mut case = clean.clone();
+        case.tensor("h0")[2 * h] = f64::NAN;
+        for lean in [false, true] {
+            let [.., d_w_ih, d_w_hh, d_b_ih, d_b_hh] = case.run(lean);
+            let all = [d_w_ih, d_w_hh, d_b_ih, d_b_hh].concat();
+            assert!(all.iter().all(|d| d.is_finite()), "lean {lean} {spec:?}");
+        }
+    }
+}
+
+/// A gate that is saturated in float64 is so in float32: what it closes stays closed.
+#[test]
+fn saturated_gates_latch() {
+    for (reset, update) in [
+        (Reset::AfterMatmul, Update::Keeps),
+        (Reset::BeforeMatmul, Update::Keeps),
+        (Reset::AfterMatmul, Update::Takes),
+    ] {
+        let spec = GruSpec::default().with_reset(reset).with_update(update);
+        let (n, t, i, h) = (3, 1000, 1, 18);
+        let mut case = Case::new(Dims { n, t, i, h }, spec, &["h0", "w_ih", "b_ih"]);
+        let open = if update == Update::Keeps { 40.0 } else { -40.0 };
+        case.tensor("b_ih")[h..2 * h].fill(open);
+        let h0 = case.tensor("h0").clone();
+        for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+            let [states, _, _, d_h0, d_w_ih, d_w_hh, ..] =
+                isa.run(|| case.cast::<f32>().run(false));
+            for row in 0..n {
+                let last = &states[(row * t + t - 1) * h..][..h];
+                let first = &h0[row * h..][..h];
+                let same = last.iter().zip(first).all(|(a, &b)| f64::from(*a) == b);
+                assert!(same, "{isa:?} {spec:?}: a latched state drifts");
+            }
+            let closed = d_w_ih.iter().chain(&d_w_hh).all(|d| d.abs() < 1e-12);
+            assert!(closed, "{isa:?} {spec:?}: a closed gate has a gradient");
+            assert!(d_h0.iter().all(|d| d.is_finite()));
+        }
+    }
+}

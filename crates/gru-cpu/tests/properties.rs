@@ -1,0 +1,437 @@
+//! What holds for every GRU, tried on random ones: all conventions, sizes from 0 to 70, values from
+//! zero and denormal to saturating, and not finite.
+//!
+//! `PROPTEST_CASES=20000 cargo test --release -p gru-cpu --test properties` tries as many. A case
+//! that fails is kept in `properties.regressions`, and tried first from then on.
+
+mod support;
+
+use gru_cpu::{
+    Dims, Element,
+    spec::{Activation, Activations, Direction, GruSpec, Layout, Reset, Update},
+    testing::{Isa, plain},
+};
+use proptest::{
+    prelude::*,
+    sample::{select, subsequence},
+    test_runner::{Config, FileFailurePersistence, RngSeed},
+};
+use support::{Case, RESULTS};
+
+fn config() -> Config {
+    Config {
+        rng_seed: RngSeed::Fixed(14_061_078),
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        ..Config::default()
+    }
+}
+
+/// Sizes, most of them small.
+fn size() -> impl Strategy<Value = usize> {
+    prop_oneof![4 => 0..=9usize, 2 => 10..=33usize, 1 => 34..=70usize]
+}
+
+fn dims() -> impl Strategy<Value = Dims> {
+    let t = prop_oneof![3 => 0..=8usize, 1 => 9..=40usize];
+    (size(), t, size(), size()).prop_map(|(n, t, i, h)| Dims { n, t, i, h })
+}
+
+/// Activations whose output is bounded: with the others a state can outgrow float32.
+fn bounded() -> impl Strategy<Value = Activation> {
+    let (alpha, beta) = (0.3, 0.4);
+    select(vec![
+        Activation::Sigmoid,
+        Activation::Tanh,
+        Activation::HardSigmoid { alpha, beta },
+        Activation::ScaledTanh { alpha, beta },
+        Activation::Softsign,
+    ])
+}
+
+fn any_activation() -> impl Strategy<Value = Activation> {
+    let (alpha, beta) = (0.3, 0.4);
+    let unbounded = select(vec![
+        Activation::Relu,
+        Activation::Identity,
+        Activation::Affine { alpha, beta },
+        Activation::LeakyRelu { alpha },
+        Activation::LeakyRelu { alpha: 0.0 },
+        Activation::ThresholdedRelu { alpha },
+        Activation::Elu { alpha },
+        Activation::Softplus,
+    ]);
+    prop_oneof![bounded(), unbounded]
+}
+
+fn activations(
+    one: impl Strategy<Value = Activation> + Clone + 'static,
+) -> impl Strategy<Value = Activations> {
+    let any = (one.clone(), one.clone(), one);
+    let any = any.prop_map(|(reset, update, candidate)| Activations {
+        reset,
+        update,
+        candidate,
+    });
+    prop_oneof![1 => Just(Activations::default()), 1 => any]
+}
+
+fn spec(activations: impl Strategy<Value = Activations>) -> impl Strategy<Value = GruSpec> {
+    let clip = || prop_oneof![3 => Just(None), 1 => (0.2..2.0f64).prop_map(Some)];
+    (
+        select(vec![Reset::AfterMatmul, Reset::BeforeMatmul]),
+        select(vec![Update::Keeps, Update::Takes]),
+        select(vec![Layout::BatchMajor, Layout::TimeMajor]),
+        select(vec![Direction::Forward, Direction::Reverse]),
+        activations,
+        (clip(), clip()),
+    )
+        .prop_map(|(reset, update, layout, direction, activations, clips)| {
+            GruSpec::default()
+                .with_reset(reset)
+                .with_update(update)
+                .with_layout(layout)
+                .with_direction(direction)
+                .with_activations(activations)
+                .with_clip_gates(clips.0)
+                .with_clip_state(clips.1)
+        })
+}
+
+/// What some of a tensor's numbers are replaced by.
+const ODD: [f64; 6] = [0.0, -0.0, 1e-40, -1e-44, 1.0, -1.0];
+
+fn case(
+    dims: impl Strategy<Value = Dims>,
+    spec: impl Strategy<Value = GruSpec>,
+    optional: &'static [&'static str],
+) -> impl Strategy<Value = Case<f64>> {
+    let scale = select(vec![1.0, 1.0, 10.0, 100.0]);
+    let present = subsequence(optional, 0..=optional.len());
+    let odd = prop_oneof![2 => Just(vec![]), 1 => prop::collection::vec((select(ODD.to_vec()), 0..9usize, any::<u16>()), 1..20)];
+    (dims, spec, present, scale, odd).prop_map(|(dims, spec, present, scale, odd)| {
+        let mut case = Case::new(dims, spec, &present);
+        for name in ["x", "h0", "b_ih", "d_states"] {
+            case.tensor(name).iter_mut().for_each(|v| *v *= scale);
+        }
+        for (value, tensor, at) in odd {
+            let tensor = case.tensor(
+                [
+                    "x", "h0", "w_ih", "w_hh", "b_ih", "b_hh", "mask", "take", "d_states",
+                ][tensor],
+            );
+            if !tensor.is_empty() {
+                let at = usize::from(at) % tensor.len();
+                // As float32 has it: the denormal ones are not what they are in float64.
+                tensor[at] = f64::from(value as f32);
+            }
+        }
+        case
+    })
+}
+
+const OPTIONAL: &[&str] = &["h0", "w_ih", "b_ih", "b_hh", "mask", "valid", "take"];
+
+/// Whether a case's numbers stay far from float32's largest.
+fn is_tame(of: &[Vec<f32>; 8]) -> bool {
+    of.iter().flatten().all(|v| v.abs() < 1e30)
+}
+
+/// What skipped steps keep has no meaning.
+fn without_skipped<E: Element>(case: &Case<f64>, mut of: [Vec<E>; 8]) -> [Vec<E>; 8] {
+    let width = case.dims.h * case.spec.saved_per_unit();
+    let skipped = case.tensors[7]
+        .iter()
+        .enumerate()
+        .filter(|(_, v)| **v == 0.0);
+    for (row, _) in skipped {
+        of[1][row * width..][..width].fill(E::zero());
+    }
+    of
+}
+
+/// Closer to `expected` than some times the error of the plain float32 passes, whose rounding is
+/// what the same sums cost when they are written down; with room for its luck.
+fn close(
+    got: &[Vec<f32>; 8],
+    plain: &[Vec<f32>; 8],
+    expected: &[Vec<f64>; 8],
+) -> Result<(), TestCaseError> {
+    for (k, name) in RESULTS.iter().enumerate() {
+        let largest = expected[k].iter().fold(0.0f64, |m, v| m.max(v.abs()));
+        let error = |of: &[f32]| {
+            let pairs = of.iter().zip(&expected[k]);
+            pairs.fold(0.0f64, |m, (&got, e)| m.max((f64::from(got) - e).abs()))
+        };
+        let allowed = 8.0 * error(&plain[k]) + 16.0 * f64::from(f32::EPSILON) * largest + 1e-36;
+        let error = error(&got[k]);
+        prop_assert!(
+            error <= allowed,
+            "{name}: off by {error:e}, allowed {allowed:e}"
+        );
+    }
+    Ok(())
+}
+
+/// Float64 results, equal to rounding.
+fn same(what: &str, got: &[f64], expected: &[f64]) -> Result<(), TestCaseError> {
+    prop_assert_eq!(got.len(), expected.len());
+    let largest = expected.iter().fold(1.0f64, |m, v| m.max(v.abs()));
+    for (got, expected) in got.iter().zip(expected) {
+        let error = (got - expected).abs();
+        prop_assert!(error <= 1e-9 * largest, "{what}: {got} is not {expected}");
+    }
+    Ok(())
+}
+
+/// Rows of a sequence in another order or number: `rows[k]` says which row of `v`, and which step,
+/// the k-th row of the result is.
+fn pick(v: &[f64], width: usize, rows: &[usize]) -> Vec<f64> {
+    if v.is_empty() {
+        return Vec::new();
+    }
+    rows.iter()
+        .flat_map(|row| v[row * width..][..width].to_vec())
+        .collect()
+}
+
+/// The case with its batch and time picked: of each tensor the rows given, in that order.
+fn picked(case: &Case<f64>, batch: &[usize], steps: &[usize]) -> Case<f64> {
+    let Dims { n, t, h, .. } = case.dims;
+    let place = |n_, t_| match case.spec.layout {
+        Layout::BatchMajor => n_ * t + t_,
+        Layout::TimeMajor => t_ * n + n_,
+    };
+    let sequence: Vec<usize> = match case.spec.layout {
+        Layout::BatchMajor => batch
+            .iter()
+            .flat_map(|&n| steps.iter().map(move |&t| place(n, t)))
+            .collect(),
+        Layout::TimeMajor => steps
+            .iter()
+            .flat_map(|&t| batch.iter().map(move |&n| place(n, t)))
+            .collect(),
+    };
+    let mut other = case.clone();
+    other.dims.n = batch.len();
+    other.dims.t = steps.len();
+    let features = if case.tensors[2].is_empty() {
+        3 * h
+    } else {
+        case.dims.i
+    };
+    for (name, width) in [("x", features), ("valid", 1), ("take", h), ("d_states", h)] {
+        let v = other.tensor(name);
+        *v = pick(v, width, &sequence);
+    }
+    for name in ["h0", "mask"] {
+        let v = other.tensor(name);
+        *v = pick(v, h, batch);
+    }
+    other
+}
+
+fn all(count: usize) -> Vec<usize> {
+    (0..count).collect()
+}
+
+/// Sizes without a zero, for properties of what is in a tensor.
+fn some_dims() -> impl Strategy<Value = Dims> {
+    (1..=13usize, 1..=9usize, 0..=7usize, 1..=20usize).prop_map(|(n, t, i, h)| Dims { n, t, i, h })
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn kernels_are_as_exact_as_plain_float32(
+        case in case(dims(), spec(activations(any_activation().boxed())), OPTIONAL),
+        isa in select(Isa::ALL.into_iter().filter(|isa| isa.is_available()).collect::<Vec<_>>()),
+    ) {
+        let single = case.cast::<f32>();
+        let [exact, plain] = plain(|| {
+            let exact = without_skipped(&case, case.run(false));
+            let plain = without_skipped(&case, single.run(false));
+            [Ok(exact), Err(plain)]
+        });
+        let (Ok(exact), Err(plain)) = (exact, plain) else { unreachable!() };
+        if is_tame(&plain) {
+            for lean in [false, true] {
+                let got = without_skipped(&case, isa.run(|| single.run(lean)));
+                close(&got, &plain, &exact)?;
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_finite_goes_where_float64_puts_it(
+        case in case(dims(), spec(activations(bounded().boxed())), OPTIONAL),
+        isa in select(Isa::ALL.into_iter().filter(|isa| isa.is_available()).collect::<Vec<_>>()),
+        bad in select(vec![f64::NAN, f64::INFINITY, f64::NEG_INFINITY]),
+        tensor in select(vec!["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh", "mask", "take", "d_states"]),
+        at in any::<u16>(),
+    ) {
+        let mut case = case;
+        let tensor = case.tensor(tensor);
+        if !tensor.is_empty() {
+            let at = usize::from(at) % tensor.len();
+            tensor[at] = bad;
+        }
+        let expected = plain(|| without_skipped(&case, case.run(false)));
+        for lean in [false, true] {
+            let got = without_skipped(&case, isa.run(|| case.run(lean)));
+            for (name, (got, expected)) in RESULTS.iter().zip(got.iter().zip(&expected)) {
+                for (at, (got, expected)) in got.iter().zip(expected).enumerate() {
+                    let same = match expected.is_finite() {
+                        true => got.is_finite(),
+                        false => got == expected || got.is_nan() && expected.is_nan(),
+                    };
+                    prop_assert!(same, "lean {lean}: {name}[{at}] = {got}, expected {expected}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_sequence_is_its_two_halves(
+        case in case(some_dims(), spec(activations(bounded().boxed())), OPTIONAL),
+        cut in any::<u8>(),
+    ) {
+        let Dims { n, t, h, .. } = case.dims;
+        let cut = usize::from(cut) % (t + 1);
+        let steps = all(t);
+        let (early, late) = steps.split_at(cut);
+        let (first, second) = match case.spec.direction {
+            Direction::Forward => (early, late),
+            Direction::Reverse => (late, early),
+        };
+        let [whole, ..] = case.run(false);
+        let one = picked(&case, &all(n), first);
+        let [states, ..] = one.run(false);
+        let mut other = picked(&case, &all(n), second);
+        if !first.is_empty() {
+            let last = match case.spec.direction {
+                Direction::Forward => first.len() - 1,
+                Direction::Reverse => 0,
+            };
+            let rows = all(n).iter().map(|n_| match case.spec.layout {
+                Layout::BatchMajor => n_ * first.len() + last,
+                Layout::TimeMajor => last * n + n_,
+            }).collect::<Vec<_>>();
+            *other.tensor("h0") = pick(&states, h, &rows);
+        }
+        let [rest, ..] = other.run(false);
+        for (part, steps) in [(states, first), (rest, second)] {
+            let mut of_whole = case.clone();
+            *of_whole.tensor("d_states") = whole.clone();
+            same("states", &part, picked(&of_whole, &all(n), steps).tensor("d_states"))?;
+        }
+    }
+
+    #[test]
+    fn reverse_is_forward_of_the_reversed(
+        case in case(some_dims(), spec(activations(bounded().boxed())), OPTIONAL),
+    ) {
+        let backwards: Vec<usize> = all(case.dims.t).into_iter().rev().collect();
+        let mut other = picked(&case, &all(case.dims.n), &backwards);
+        other.spec.direction = match case.spec.direction {
+            Direction::Forward => Direction::Reverse,
+            Direction::Reverse => Direction::Forward,
+        };
+        let (got, expected) = (other.run(false), case.run(false));
+        let mut turned = case.clone();
+        *turned.tensor("d_states") = expected[0].clone();
+        *turned.tensor("x") = expected[2].clone();
+        let mut turned = picked(&turned, &all(case.dims.n), &backwards);
+        same("states", &got[0], turned.tensor("d_states"))?;
+        same("d_x", &got[2], turned.tensor("x"))?;
+        for k in 3..8 {
+            same(RESULTS[k], &got[k], &expected[k])?;
+        }
+    }
+
+    #[test]
+    fn rows_know_nothing_of_each_other(
+        case in case(some_dims(), spec(activations(bounded().boxed())), OPTIONAL),
+        shuffle in any::<u64>(),
+    ) {
+        let Dims { n, t, .. } = case.dims;
+        let mut order = all(n);
+        order.sort_by_key(|&row| (row as u64 + 1).wrapping_mul(shuffle | 1));
+        let together = case.run(false);
+        let mut of_rows = case.clone();
+        *of_rows.tensor("d_states") = together[0].clone();
+        *of_rows.tensor("x") = together[2].clone();
+        let permuted = picked(&case, &order, &all(t)).run(false);
+        let mut expected = picked(&of_rows, &order, &all(t));
+        same("states", &permuted[0], expected.tensor("d_states"))?;
+        same("d_x", &permuted[2], expected.tensor("x"))?;
+        for row in 0..n {
+            let alone = picked(&case, &[row], &all(t)).run(false);
+            let mut expected = picked(&of_rows, &[row], &all(t));
+            same("states of a row", &alone[0], expected.tensor("d_states"))?;
+            same("d_x of a row", &alone[2], expected.tensor("x"))?;
+        }
+        for k in 4..8 {
+            same(RESULTS[k], &permuted[k], &together[k])?;
+        }
+    }
+
+    #[test]
+    fn padding_is_invisible(
+        case in case(some_dims(), spec(activations(bounded().boxed())), OPTIONAL),
+        more in 1..5usize,
+    ) {
+        let Dims { n, t, i, h } = case.dims;
+        let mut case = case;
+        if case.tensors[7].is_empty() {
+            *case.tensor("valid") = vec![1.0; n * t];
+        }
+        // Steps that do not count, behind the others in the direction of the walk.
+        let padded_steps = match case.spec.direction {
+            Direction::Forward => [all(t), vec![t - 1; more]].concat(),
+            Direction::Reverse => [vec![0; more], all(t)].concat(),
+        };
+        let mut padded = picked(&case, &all(n), &padded_steps);
+        let is_padding = |step: usize| match case.spec.direction {
+            Direction::Forward => step >= t,
+            Direction::Reverse => step < more,
+        };
+        let features = if case.tensors[2].is_empty() { 3 * h } else { i };
+        for row in 0..n {
+            for step in (0..t + more).filter(|&step| is_padding(step)) {
+                let at = match case.spec.layout {
+                    Layout::BatchMajor => row * (t + more) + step,
+                    Layout::TimeMajor => step * n + row,
+                };
+                padded.tensor("valid")[at] = 0.0;
+                padded.tensor("x")[at * features..][..features].fill(f64::NAN);
+                padded.tensor("d_states")[at * h..][..h].fill(0.0);
+            }
+        }
+        for lean in [false, true] {
+            let (got, expected) = (padded.run(lean), case.run(lean));
+            for k in 3..8 {
+                same(RESULTS[k], &got[k], &expected[k])?;
+            }
+        }
+    }
+
+    #[test]
+    fn backward_is_linear(
+        case in case(some_dims(), spec(activations(bounded().boxed())), OPTIONAL),
+        factor in -3.0..3.0f64,
+    ) {
+        let mut other = case.clone();
+        let count = other.tensors[9].len();
+        other.tensor("d_states").rotate_left(count / 2);
+        let mut both = case.clone();
+        let pairs = both.tensors[9].iter_mut().zip(&other.tensors[9]);
+        pairs.for_each(|(a, b)| *a += factor * b);
+        let (of_case, of_other, of_both) = (case.run(false), other.run(false), both.run(false));
+        for k in 2..8 {
+            let pairs = of_case[k].iter().zip(&of_other[k]);
+            let sum: Vec<f64> = pairs.map(|(a, b)| a + factor * b).collect();
+            same(RESULTS[k], &of_both[k], &sum)?;
+        }
+    }
+}

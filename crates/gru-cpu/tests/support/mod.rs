@@ -1,0 +1,156 @@
+//! A call with all its tensors, for tests that change one thing and look at everything.
+
+use gru_cpu::{Dims, Element, Gradients, Inputs, backward, forward, spec::GruSpec};
+
+/// The tensors of a call, in the order of [`Case::tensors`]. The last is the upstream gradient.
+pub const TENSORS: [&str; 10] = [
+    "x", "h0", "w_ih", "w_hh", "b_ih", "b_hh", "mask", "valid", "take", "d_states",
+];
+
+/// What a call writes, in the order of [`Case::run`].
+pub const RESULTS: [&str; 8] = [
+    "states", "gates", "d_x", "d_h0", "d_w_ih", "d_w_hh", "d_b_ih", "d_b_hh",
+];
+
+/// A call and its tensors; an empty one stands for an absent one.
+#[derive(Clone, Debug)]
+pub struct Case<E> {
+    pub dims: Dims,
+    pub spec: GruSpec,
+    pub tensors: [Vec<E>; 10],
+}
+
+impl Case<f64> {
+    /// Values that float32 holds exactly: all within (−1, 1), weights smaller by √H, every third
+    /// step or so skipped. Of the tensors that may be absent those of `present` are there.
+    pub fn new(dims: Dims, spec: GruSpec, present: &[&str]) -> Self {
+        let Dims { n, t, i, h } = dims;
+        let features = if present.contains(&"w_ih") { i } else { 3 * h };
+        let lens = [
+            n * t * features,
+            n * h,
+            i * 3 * h,
+            h * 3 * h,
+            3 * h,
+            3 * h,
+            n * h,
+            n * t,
+            n * t * h,
+            n * t * h,
+        ];
+        let mut seed = 0;
+        let tensors = std::array::from_fn(|k| {
+            seed += 1;
+            let always = ["x", "w_hh", "d_states"].contains(&TENSORS[k]);
+            if !always && !present.contains(&TENSORS[k]) {
+                return Vec::new();
+            }
+            let scale = match TENSORS[k] {
+                "w_ih" | "w_hh" => 1.0 / (h.next_power_of_two() as f64).sqrt().floor(),
+                _ => 1.0,
+            };
+            let noise = noise(lens[k], seed);
+            match TENSORS[k] {
+                "valid" => noise.map(|v| f64::from(v > -0.4)).collect(),
+                "take" => noise.map(f64::abs).collect(),
+                _ => noise.map(|v| f64::from((v * scale) as f32)).collect(),
+            }
+        });
+        Self {
+            dims,
+            spec,
+            tensors,
+        }
+    }
+
+    /// The same call in another type.
+    pub fn cast<E: Element>(&self) -> Case<E> {
+        let cast = |v: &Vec<f64>| v.iter().map(|&v| E::from(v).expect("a float")).collect();
+        Case {
+            dims: self.dims,
+            spec: self.spec,
+            tensors: self.tensors.each_ref().map(cast),
+        }
+    }
+}
+
+/// Values in (−1, 1), multiples of 2⁻¹⁶.
+fn noise(len: usize, seed: u64) -> impl Iterator<Item = f64> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..len).map(move |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 47) as f64 / 65536.0 - 1.0
+    })
+}
+
+impl<E: Element> Case<E> {
+    /// The tensor of a name.
+    pub fn tensor(&mut self, name: &str) -> &mut Vec<E> {
+        let at = TENSORS.iter().position(|tensor| *tensor == name);
+        &mut self.tensors[at.expect("a tensor's name")]
+    }
+
+    pub fn inputs(&self) -> Inputs<'_, E> {
+        let [x, h0, w_ih, w_hh, b_ih, b_hh, mask, valid, take, _] = &self.tensors;
+        Inputs {
+            x,
+            h0: optional(h0),
+            w_ih: optional(w_ih),
+            w_hh,
+            b_ih: optional(b_ih),
+            b_hh: optional(b_hh),
+            mask: optional(mask),
+            valid: optional(valid),
+            take: optional(take),
+        }
+    }
+
+    /// Every result, gradients from kept gates or from gates made anew. Absent ones are empty.
+    pub fn run(&self, lean: bool) -> [Vec<E>; 8] {
+        let Dims { n, t, i, h } = self.dims;
+        let units = n * t * h;
+        // Whatever is not written shows.
+        let poison = |len: usize| vec![E::nan(); len];
+        let mut states = poison(units);
+        let mut gates = poison(units * self.spec.saved_per_unit());
+        let inputs = self.inputs();
+        forward(
+            &self.dims,
+            &self.spec,
+            &inputs,
+            &mut states,
+            Some(&mut gates),
+        );
+        let there = [
+            true,
+            inputs.h0.is_some(),
+            inputs.w_ih.is_some(),
+            true,
+            inputs.b_ih.is_some(),
+            inputs.b_hh.is_some(),
+        ];
+        let lens = [inputs.x.len(), n * h, i * 3 * h, h * 3 * h, 3 * h, 3 * h];
+        let mut d: [Vec<E>; 6] =
+            std::array::from_fn(|k| poison(if there[k] { lens[k] } else { 0 }));
+        let [x, h0, w_ih, w_hh, b_ih, b_hh] = d.each_mut().map(|d| Some(d.as_mut_slice()));
+        let to = Gradients {
+            x,
+            h0: h0.filter(|_| there[1]),
+            w_ih: w_ih.filter(|_| there[2]),
+            w_hh,
+            b_ih: b_ih.filter(|_| there[4]),
+            b_hh: b_hh.filter(|_| there[5]),
+        };
+        let kept = (!lean).then_some(gates.as_slice());
+        let d_states = &self.tensors[9];
+        backward(&self.dims, &self.spec, &inputs, &states, kept, d_states, to);
+        let [x, h0, w_ih, w_hh, b_ih, b_hh] = d;
+        [states, gates, x, h0, w_ih, w_hh, b_ih, b_hh]
+    }
+}
+
+fn optional<E>(tensor: &[E]) -> Option<&[E]> {
+    (!tensor.is_empty()).then_some(tensor)
+}

@@ -1,0 +1,234 @@
+//! The operator on random problems, in float64: with views, lengths, masks and every other option,
+//! it gives what the same call composed of Burn's operations gives, differentiated by Burn.
+//!
+//! `PROPTEST_CASES` sets how many. What holds of the kernels alone is tried in `gru-cpu`.
+
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use gru_op::{
+    Direction, GruOptions, GruSpec, GruWeights, Layout, Memory, Reset, Steps, Update, composed,
+    gru_sequence_with,
+};
+use gru_testkit::close::{Outcome, Tensors, Tolerance};
+use libtest_mimic::{Failed, Trial};
+use proptest::{
+    prelude::*,
+    sample::select,
+    test_runner::{Config, RngSeed, TestRunner},
+};
+
+use super::{
+    backends::TestBackend,
+    runs::{gradient, loss, values},
+};
+
+pub fn trials(_: &[TestBackend]) -> Vec<Trial> {
+    vec![Trial::test("properties/operator-is-composed", || {
+        let config = Config {
+            rng_seed: RngSeed::Fixed(17_091_987),
+            failure_persistence: None,
+            ..Config::default()
+        };
+        let run = |problem: Problem| problem.check().map_err(TestCaseError::fail);
+        let ran = TestRunner::new(config).run(&problem(), run);
+        ran.map_err(|e| Failed::from(e.to_string()))
+    })]
+}
+
+/// A call with options.
+#[derive(Debug, Clone)]
+struct Problem {
+    sizes: [usize; 4],
+    spec: GruSpec,
+    steps: Which,
+    mask: bool,
+    /// None, one share for all units, or one for each.
+    take: Option<bool>,
+    projected: bool,
+    h0: bool,
+    b_ih: bool,
+    /// None, all gates, or the candidate alone.
+    b_hh: Option<bool>,
+    views: bool,
+    seed: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Which {
+    All,
+    Lengths,
+    Holes,
+}
+
+fn problem() -> impl Strategy<Value = Problem> {
+    let size = || prop_oneof![1 => Just(0usize), 8 => 1..=7usize, 2 => 8..=40usize];
+    let t = prop_oneof![1 => Just(0usize), 8 => 1..=6usize, 1 => 7..=20usize];
+    let spec = (
+        select(vec![Reset::AfterMatmul, Reset::BeforeMatmul]),
+        select(vec![Update::Keeps, Update::Takes]),
+        select(vec![Layout::BatchMajor, Layout::TimeMajor]),
+        select(vec![Direction::Forward, Direction::Reverse]),
+        select(vec![Memory::Speed, Memory::Lean]),
+    );
+    let spec = spec.prop_map(|(reset, update, layout, direction, memory)| {
+        let spec = GruSpec::default().with_reset(reset).with_update(update);
+        spec.with_layout(layout)
+            .with_direction(direction)
+            .with_memory(memory)
+    });
+    let steps = select(vec![Which::All, Which::Lengths, Which::Holes]);
+    let options = (
+        any::<bool>(),
+        any::<Option<bool>>(),
+        any::<bool>(),
+        any::<bool>(),
+    );
+    let biases = (any::<bool>(), any::<Option<bool>>());
+    (
+        (size(), t, size(), size()),
+        spec,
+        steps,
+        options,
+        biases,
+        any::<bool>(),
+        any::<u64>(),
+    )
+        .prop_map(
+            |(
+                (n, t, i, h),
+                spec,
+                steps,
+                (mask, take, projected, h0),
+                (b_ih, b_hh),
+                views,
+                seed,
+            )| Problem {
+                sizes: [n, t, i, h],
+                spec,
+                steps,
+                mask,
+                take,
+                projected,
+                h0,
+                b_ih,
+                b_hh,
+                views,
+                seed,
+            },
+        )
+}
+
+type Op = fn(Tensor<3>, &GruWeights, &GruSpec, GruOptions) -> (Tensor<3>, Tensor<2>);
+
+impl Problem {
+    fn check(&self) -> Result<(), String> {
+        let got = self.run(gru_sequence_with)?;
+        let expected = self.run(composed::gru_sequence_with)?;
+        got.compare(&expected, Tolerance::F64)
+    }
+
+    fn run(&self, op: Op) -> Result<Outcome, String> {
+        let [n, t, i, h] = self.sizes;
+        let device = Device::flex().autodiff();
+        let sequence = |features: usize| match self.spec.layout {
+            Layout::BatchMajor => [n, t, features],
+            Layout::TimeMajor => [t, n, features],
+        };
+        let mut noise = Noise(self.seed);
+        let features = if self.projected { 3 * h } else { i };
+        let x = noise.leaf(sequence(features), &device).require_grad();
+        let h0 = self.h0.then(|| noise.leaf([n, h], &device).require_grad());
+        let w_ih = !self.projected;
+        let w_ih = w_ih.then(|| noise.leaf([i, 3 * h], &device).require_grad());
+        let w_hh = noise.leaf([h, 3 * h], &device).require_grad();
+        let b_ih = self
+            .b_ih
+            .then(|| noise.leaf([3 * h], &device).require_grad());
+        let b_hh = self.b_hh.map(|all| {
+            let len = if all { 3 * h } else { h };
+            noise.leaf([len], &device).require_grad()
+        });
+        let mask = self.mask.then(|| noise.leaf([n, h], &device));
+        let take = self.take.map(|per_unit| {
+            let units = if per_unit { h } else { 1 };
+            noise.leaf(sequence(units), &device).abs()
+        });
+        let d_y = noise.numbers(n * t * h);
+        let d_h = noise.numbers(n * h);
+        let steps = match self.steps {
+            Which::All => Steps::All,
+            Which::Lengths => Steps::Lengths((0..n).map(|_| noise.below(t + 1)).collect()),
+            Which::Holes => {
+                let [first, second, _] = sequence(1);
+                let holes: Vec<bool> = (0..first * second).map(|_| noise.below(3) > 0).collect();
+                let data = TensorData::new(holes, [first, second]);
+                Steps::Mask(Tensor::from_data(data, &device))
+            }
+        };
+        let options = GruOptions {
+            h0: h0.clone().map(|h0| self.view(h0)),
+            mask,
+            take,
+            steps,
+        };
+        let weights = GruWeights {
+            w_ih: w_ih.clone().map(|w| self.view(w)),
+            w_hh: self.view(w_hh.clone()),
+            b_ih: b_ih.clone(),
+            b_hh: b_hh.clone(),
+        };
+        let (y, h_t) = op(self.view(x.clone()), &weights, &self.spec, options);
+        let gradients = (loss(&y, &d_y) + loss(&h_t, &d_h)).backward();
+        let mut named = Tensors::from([("x".into(), gradient("x", &x, &gradients)?)]);
+        named.insert("w_hh".into(), gradient("w_hh", &w_hh, &gradients)?);
+        for (name, leaf) in [("h0", h0), ("w_ih", w_ih)] {
+            if let Some(leaf) = leaf {
+                named.insert(name.into(), gradient(name, &leaf, &gradients)?);
+            }
+        }
+        for (name, leaf) in [("b_ih", b_ih), ("b_hh", b_hh)] {
+            if let Some(leaf) = leaf {
+                named.insert(name.into(), gradient(name, &leaf, &gradients)?);
+            }
+        }
+        Ok(Outcome {
+            outputs: Tensors::from([("y".into(), values(y)), ("h_t".into(), values(h_t))]),
+            gradients: named,
+        })
+    }
+
+    /// The same tensor; a view of it turned twice, if this problem has views.
+    fn view<const D: usize>(&self, tensor: Tensor<D>) -> Tensor<D> {
+        if !self.views {
+            return tensor;
+        }
+        let copy = tensor.swap_dims(0, D - 1) * 1.0;
+        copy.swap_dims(0, D - 1)
+    }
+}
+
+/// Steele, Lea and Flood's splitmix64.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, count: usize) -> usize {
+        (self.next() % count as u64) as usize
+    }
+
+    /// Numbers in (−1, 1).
+    fn numbers(&mut self, count: usize) -> Vec<f64> {
+        let one = |_| (self.next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
+        (0..count).map(one).collect()
+    }
+
+    fn leaf<const D: usize>(&mut self, shape: [usize; D], device: &Device) -> Tensor<D> {
+        let numbers = self.numbers(shape.iter().product());
+        Tensor::from_data(TensorData::new(numbers, shape), (device, DType::F64))
+    }
+}
