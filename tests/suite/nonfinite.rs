@@ -1,10 +1,17 @@
-//! NaN and infinities through Burn: every number of the kernels' results is of the kind that
-//! Burn's own operations and autodiff give in float64.
+//! NaN and infinities through Burn: every number of the kernels' results is of the kind that Burn's
+//! own operations and autodiff give in float64, and of the kind that PyTorch gives.
 
 use burn::tensor::{DType, Device};
 use gru_op::{GruSpec, Memory, Reset, composed, gru_sequence};
-use gru_testkit::{close::Outcome, inputs::Inputs, problem::Problem};
+use gru_testkit::{
+    close::{Outcome, Tensors},
+    conformance::transposed,
+    inputs::Inputs,
+    problem::Problem,
+};
 use libtest_mimic::Trial;
+use safetensors::SafeTensors;
+use std::path::Path;
 
 use super::{
     backends::TestBackend,
@@ -14,10 +21,16 @@ use super::{
 const TENSORS: [&str; 7] = ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh", "d_y"];
 const BAD: [f64; 3] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
 
-/// One trial for each tensor that holds a bad number, reset and mode.
+/// One trial for each tensor that holds a bad number, reset and mode; and PyTorch's runs.
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let mut trials = Vec::new();
     for backend in backends {
+        for memory in [Memory::Speed, Memory::Lean] {
+            let id = format!("nonfinite/pytorch-{memory:?}/{}", backend.id(DType::F32));
+            let spec = GruSpec::default().with_memory(memory);
+            trials
+                .push(backend.trial(id.to_lowercase(), move |device| check_pytorch(spec, device)));
+        }
         for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
             for memory in [Memory::Speed, Memory::Lean] {
                 for name in TENSORS {
@@ -56,6 +69,68 @@ fn check(name: &str, bad: f64, spec: GruSpec, device: &Device) -> Result<(), Str
     let expected = run(composed::gru_sequence, &Device::flex(), DType::F64)?;
     let got = run(gru_sequence, device, DType::F32)?;
     same_kinds(&got, &expected).map_err(|e| format!("{bad} in {name}: {e}"))
+}
+
+/// Every run that `tests/nonfinite/generate.py` recorded.
+fn check_pytorch(spec: GruSpec, device: &Device) -> Result<(), String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("nonfinite/torch.safetensors");
+    let bytes = std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|e| e.to_string())?;
+    let problem = Problem::new(3, 4, 2, 5).with_spec(spec);
+    let &Problem { n, i, h, .. } = &problem;
+    let mut cases: Vec<&str> = file
+        .names()
+        .iter()
+        .filter_map(|name| name.split('/').next())
+        .collect();
+    cases.sort_unstable();
+    cases.dedup();
+    if cases.len() != TENSORS.len() * BAD.len() {
+        return Err(format!("{} cases", cases.len()));
+    }
+    for case in cases {
+        let numbers = |name: &str| -> Result<Vec<f64>, String> {
+            let tensor = file
+                .tensor(&format!("{case}/{name}"))
+                .map_err(|e| e.to_string())?;
+            let (numbers, _) = tensor.data().as_chunks();
+            Ok(numbers
+                .iter()
+                .map(|b| f32::from_le_bytes(*b).into())
+                .collect())
+        };
+        // PyTorch's weights have their gates in rows.
+        let turned = |name: &str, columns| {
+            Ok(transposed(&numbers(name)?, 3 * h, columns)) as Result<_, String>
+        };
+        let inputs = Inputs {
+            x: numbers("in.x")?,
+            h0: Some(numbers("in.h0")?),
+            w_ih: turned("in.w_ih", i)?,
+            w_hh: turned("in.w_hh", h)?,
+            b_ih: Some(numbers("in.b_ih")?),
+            b_hh: Some(numbers("in.b_hh")?),
+            d_y: numbers("in.d_y")?,
+            d_h_t: vec![0.0; n * h],
+        };
+        let mut expected = Outcome::default();
+        for name in ["y", "h_t"] {
+            expected
+                .outputs
+                .insert(name.into(), numbers(&format!("out.{name}"))?);
+        }
+        expected.gradients = Tensors::from([
+            ("x".into(), numbers("grad.x")?),
+            ("h0".into(), numbers("grad.h0")?),
+            ("w_ih".into(), turned("grad.w_ih", i)?),
+            ("w_hh".into(), turned("grad.w_hh", h)?),
+            ("b_ih".into(), numbers("grad.b_ih")?),
+            ("b_hh".into(), numbers("grad.b_hh")?),
+        ]);
+        let got = runs::sequence(gru_sequence, &problem, &inputs, device, DType::F32)?;
+        same_kinds(&got, &expected).map_err(|e| format!("{case}: {e}"))?;
+    }
+    Ok(())
 }
 
 /// Which numbers are NaN, which infinite and of which sign: the values are for other suites.

@@ -1,5 +1,6 @@
 //! Both passes alone, without a framework: milliseconds, GFLOP/s and the share of the machine's
-//! sgemm rate, which is measured in the same run, on one thread and on all of the pool.
+//! sgemm rate, which is measured in the same run, on one thread and on all of the pool; and how many
+//! times as long forward and backward take where every input, state and gradient is denormal.
 //!
 //!     cargo bench -p gru-cpu --bench passes [-- SHAPE...]
 
@@ -33,7 +34,8 @@ fn main() {
         let rate = sgemm_rate(threads);
         println!("\nthreads {threads}, sgemm {rate:.0} GFLOP/s");
         println!(
-            "shape     reset   inference ms GFLOP/s share   fwd+bwd ms GFLOP/s share   lean ms"
+            "shape     reset   inference ms GFLOP/s share   fwd+bwd ms GFLOP/s share   lean ms   \
+             denormal"
         );
         for &(name, [n, t, i, h]) in SHAPES {
             if !chosen.is_empty() && !chosen.iter().any(|c| c == name) {
@@ -46,7 +48,9 @@ fn main() {
                 let spec = GruSpec::default()
                     .with_reset(reset)
                     .with_layout(Layout::TimeMajor);
-                let times = time(&Dims { n, t, i, h }, &spec);
+                let dims = Dims { n, t, i, h };
+                let times = time(&dims, &spec, 1.0);
+                let denormal = time(&dims, &spec, 1e-40);
                 let flops = (2 * n * t * (i + h) * 3 * h) as f64;
                 let gflops = |ms: f64, passes: f64| passes * flops / (ms * 1e6);
                 let of = |ms: f64, passes: f64| {
@@ -54,10 +58,11 @@ fn main() {
                     format!("{ms:10.3} {g:8.0} {:5.0}%", 100.0 * g / rate)
                 };
                 println!(
-                    "{name:8}  {label}  {}   {}   {:8.3}",
+                    "{name:8}  {label}  {}   {}   {:8.3}   {:8.2}",
                     of(times.inference, 1.0),
                     of(times.training, 3.0),
                     times.lean,
+                    denormal.training / times.training,
                 );
             }
         }
@@ -73,7 +78,8 @@ struct Times {
     lean: f64,
 }
 
-fn time(dims: &Dims, spec: &GruSpec) -> Times {
+/// All inputs but the weights are about as large as `size`, and so are states and gradients.
+fn time(dims: &Dims, spec: &GruSpec, size: f32) -> Times {
     let Dims { n, t, i, h } = *dims;
     let noise = |len: usize, scale: f32| -> Vec<f32> {
         (0..len)
@@ -81,10 +87,10 @@ fn time(dims: &Dims, spec: &GruSpec) -> Times {
             .collect()
     };
     let scale = 1.0 / (h as f32).sqrt();
-    let (x, h0) = (noise(n * t * i, 1.0), noise(n * h, 0.5));
+    let (x, h0) = (noise(n * t * i, size), noise(n * h, 0.5 * size));
     let (w_ih, w_hh) = (noise(i * 3 * h, scale), noise(h * 3 * h, scale));
-    let (b_ih, b_hh) = (noise(3 * h, scale), noise(3 * h, scale));
-    let up = noise(n * t * h, 1.0);
+    let (b_ih, b_hh) = (noise(3 * h, scale * size), noise(3 * h, scale * size));
+    let up = noise(n * t * h, size);
     let inputs = Inputs {
         x: &x,
         h0: Some(&h0),

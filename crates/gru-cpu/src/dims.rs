@@ -32,21 +32,18 @@ impl Dims {
     pub(crate) fn check(&self, op: &str) {
         let Self { n, t, i, h } = *self;
         let widest = h.checked_mul(4).map(|gates| gates.max(i));
-        let products = [
-            [Some(n), Some(t), widest],
-            // Buffers of a round have a row at least, and weights are packed with or without rows.
-            [Some(n.max(1)), Some(1), widest],
-            [Some(i.max(h)), Some(2), h.checked_mul(3)],
-        ];
-        for sizes in products {
-            let product = sizes
-                .into_iter()
-                .try_fold(ROOM, |all, size| all.checked_mul(size?));
-            assert!(
-                product.is_some_and(|bytes| bytes <= isize::MAX as usize),
-                "{op}: sizes that no memory holds: n {n}, t {t}, i {i}, h {h}"
-            );
-        }
+        let fits = |product: Option<usize>| {
+            let bytes = product.and_then(|elements| elements.checked_mul(ROOM));
+            bytes.is_some_and(|bytes| bytes <= isize::MAX as usize)
+        };
+        let rows = n.checked_mul(t);
+        let sequence = rows.zip(widest).and_then(|(rows, w)| rows.checked_mul(w));
+        let step = widest.and_then(|w| w.checked_mul(n.max(1)));
+        let weights = h.checked_mul(3).and_then(|w| w.checked_mul(i.max(h)));
+        assert!(
+            [rows, sequence, step, weights].into_iter().all(fits),
+            "{op}: no memory holds sizes of n {n}, t {t}, i {i}, h {h}"
+        );
     }
 
     /// Where row `n` of step `t` stands in the memory order of `x` and of the states.

@@ -164,8 +164,10 @@ fn walk<E: Element>(
                 for (j, ((state, &z), &new)) in state.iter_mut().zip(z).zip(new).enumerate() {
                     let u = blend(spec.update, *state, z, new);
                     let u = clip.map_or(u, |c| clamp(u, -c, c));
-                    let take = inputs.take.map_or(E::one(), |take| take[row * h + j]);
-                    *state = u * take + *state * (E::one() - take);
+                    *state = match inputs.take.map(|take| take[row * h + j]) {
+                        Some(take) => u * take + *state * (E::one() - take),
+                        None => u,
+                    };
                 }
             }
             states[row * h..][..h].copy_from_slice(state);
@@ -240,8 +242,7 @@ pub(crate) fn back<E: Element>(
         (Some(dx), Some(w_ih)) => {
             let w_ih = Mat::new(w_ih, i, 3 * h, 3 * h).transposed();
             product(MatMut::new(dx, rows, i, i), Write::Set, dp, w_ih);
-            let valid = inputs.valid.into_iter().flatten();
-            for (row, _) in valid.enumerate().filter(|(_, valid)| **valid == E::zero()) {
+            for row in skipped(inputs) {
                 dx[row * i..][..i].fill(E::zero());
             }
         }
@@ -252,7 +253,12 @@ pub(crate) fn back<E: Element>(
         (None, _) => {}
     }
     if let Some(dw_ih) = to.w_ih {
-        let x = Mat::new(inputs.x, rows, i, i).transposed();
+        // What stands at a skipped step may be anything, and zero times that too.
+        let mut x = inputs.x.to_vec();
+        for row in skipped(inputs) {
+            x[row * i..][..i].fill(E::zero());
+        }
+        let x = Mat::new(&x, rows, i, i).transposed();
         product(MatMut::new(dw_ih, i, 3 * h, 3 * h), Write::Set, x, dp);
     }
     if let Some(dw_hh) = to.w_hh {
@@ -270,6 +276,14 @@ pub(crate) fn back<E: Element>(
             product(to, Write::Set, left.transposed(), right);
         }
     }
+}
+
+/// The rows of a sequence that stand for skipped steps.
+fn skipped<E: Element>(inputs: &Inputs<'_, E>) -> impl Iterator<Item = usize> {
+    let valid = inputs.valid.unwrap_or(&[]).iter().enumerate();
+    valid
+        .filter(|(_, valid)| **valid == E::zero())
+        .map(|(row, _)| row)
 }
 
 /// What the walk leaves beside the gradients of the pre-activations.
@@ -335,11 +349,13 @@ fn walk_back<E: Element>(
             for j in 0..h {
                 let (r, z, n) = (gates[j], gates[h + j], gates[2 * h + j]);
                 let u = blend(spec.update, previous[j], z, n);
-                let take = inputs.take.map_or(one, |take| take[row * h + j]);
-                let past = dh[j] * (one - take);
+                let (d, past) = match inputs.take.map(|take| take[row * h + j]) {
+                    Some(take) => (dh[j] * take, dh[j] * (one - take)),
+                    None => (dh[j], zero),
+                };
                 let d = match clip {
                     Some(c) if u.abs() > c => zero,
-                    _ => dh[j] * take,
+                    _ => d,
                 };
                 let (dz, dn, carry) = match spec.update {
                     Update::Keeps => (d * (previous[j] - n), d * (one - z), d * z),
