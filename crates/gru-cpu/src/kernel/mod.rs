@@ -7,6 +7,7 @@
 //!
 //! - [`lanes`], [`math`], [`gate`]: vectors of either float type, and the activations on them.
 //! - [`panels`], [`tile`]: the product. [`rows`], [`blocks`], [`buffer`]: memory.
+//! - [`denormals`]: what they count as meanwhile.
 //! - [`plan`], [`team`]: rows are split between threads, which then meet only after the rounds of
 //!   the backward pass; where rows are few or the weights of one thread would leave its cache,
 //!   hidden units are split between threads that meet after each step.
@@ -19,6 +20,7 @@
 mod backward;
 mod blocks;
 mod buffer;
+mod denormals;
 mod forward;
 mod gate;
 mod isa;

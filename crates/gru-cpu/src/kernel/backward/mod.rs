@@ -13,6 +13,7 @@ use self::{
 use super::{
     blocks::Blocks,
     buffer::Buffer,
+    denormals::Flush,
     gate::{Gate, gates},
     is_common,
     isa::arch,
@@ -224,6 +225,7 @@ impl<E: Element> Rounds for Work<'_, E> {
     // Out of line, or the code of every instruction set would hold that of all others.
     #[inline(never)]
     fn round(&self, round: usize, member: &mut Member<'_>) {
+        let _flush = Flush::set();
         self.call.arch.dispatch(Round {
             work: self,
             round,

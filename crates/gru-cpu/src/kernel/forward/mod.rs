@@ -9,6 +9,7 @@ use self::{
 };
 use super::{
     buffer::Buffer,
+    denormals::Flush,
     gate::{Gate, gates},
     is_common,
     isa::arch,
@@ -135,6 +136,7 @@ impl<E: Element> Rounds for Group<'_, E> {
     // Out of line, or the code of every instruction set would hold that of all others.
     #[inline(never)]
     fn round(&self, round: usize, member: &mut Member<'_>) {
+        let _flush = Flush::set();
         self.call.arch.dispatch(Round {
             group: self,
             first: round * self.steps,
