@@ -23,7 +23,7 @@ pub(crate) fn gates(spec: &GruSpec) -> [Gate; 3] {
 }
 
 impl Gate {
-    /// `φ(clip(a))`.
+    /// `φ(clip(a))`; NaN where `a` is, as Burn's own clamp and ReLU keep it.
     pub(crate) fn apply<B: Backend>(&self, a: Prim<B>) -> Prim<B> {
         value(
             self.activation,
@@ -34,7 +34,7 @@ impl Gate {
         )
     }
 
-    /// `dφ/da` from the output `y = φ(clip(a))`.
+    /// `dφ/da` from the output `y = φ(clip(a))`; NaN where `y` is.
     ///
     /// An output at an end of the clip's range came from a clipped pre-activation, whose
     /// derivative is zero. A backend may round the same value differently in different places of
@@ -42,15 +42,17 @@ impl Gate {
     /// inside is as good as clipped.
     pub(crate) fn slope<B: Backend>(&self, y: Prim<B>) -> Prim<B> {
         let slope = slope(self.activation, y.clone());
-        match self.clip {
+        let slope = match self.clip {
             None => slope,
             Some(c) => {
                 let ends = [-c, c].map(|c| self.activation.value(c));
                 let (low, high) = (ends[0].min(ends[1]), ends[0].max(ends[1]));
                 let margin = |end: f64| 4.0 * epsilon(y.dtype()) * end.abs();
-                slope * y.above(low + margin(low)) * y.below(high - margin(high))
+                let beyond = y.at_most(low + margin(low));
+                slope.silenced(beyond.or(y.at_least(high - margin(high))))
             }
-        }
+        };
+        slope.replaced(y.is_nan(), y)
     }
 }
 
@@ -76,35 +78,45 @@ fn value<B: Backend>(activation: Activation, a: Prim<B>) -> Prim<B> {
             let negative = a.clone().times(-1.0).relu();
             a.relu() - negative.times(alpha)
         }
-        Activation::ThresholdedRelu { alpha } => a.above(alpha) * a,
+        Activation::ThresholdedRelu { alpha } => {
+            let below = a.at_most(alpha);
+            a.silenced(below)
+        }
         Activation::ScaledTanh { alpha, beta } => a.times(beta).tanh().times(alpha),
         Activation::Elu { alpha } => {
             // exp sees no positive argument, so neither side overflows.
             let negative = a.clone().times(-1.0).relu().times(-1.0);
             a.relu() + negative.exp().plus(-1.0).times(alpha)
         }
-        Activation::Softsign => a.clone() * a.abs().plus(1.0).recip(),
+        Activation::Softsign => a.clone() / a.abs().plus(1.0),
         Activation::Softplus => a.clone().relu() + a.abs().times(-1.0).exp().log1p(),
     }
 }
 
 fn slope<B: Backend>(activation: Activation, y: Prim<B>) -> Prim<B> {
+    let filled = |value: f64| Prim::filled(value, &y);
     match activation {
         Activation::Sigmoid => y.clone() * y.complement(),
         Activation::Tanh => (y.clone() * y).complement(),
-        Activation::Relu | Activation::ThresholdedRelu { .. } => y.above(0.0),
-        Activation::HardSigmoid { alpha, .. } => (y.above(0.0) * y.below(1.0)).times(alpha),
-        Activation::Identity => y.times(0.0).plus(1.0),
-        Activation::Affine { alpha, .. } => y.times(0.0).plus(alpha),
-        Activation::LeakyRelu { alpha } => y.below(0.0).times(alpha - 1.0).plus(1.0),
+        Activation::Relu | Activation::ThresholdedRelu { .. } => {
+            filled(0.0).with_value(y.above(0.0), 1.0)
+        }
+        Activation::HardSigmoid { alpha, .. } => {
+            let outside = y.at_most(0.0).or(y.at_least(1.0));
+            filled(alpha).silenced(outside)
+        }
+        Activation::Identity => filled(1.0),
+        Activation::Affine { alpha, .. } => filled(alpha),
+        Activation::LeakyRelu { alpha } => filled(alpha).with_value(y.above(0.0), 1.0),
         Activation::ScaledTanh { alpha, beta } => {
-            (y.clone() * y).times(-beta / alpha).plus(alpha * beta)
+            // β(α − y²/α), exactly 0 at ±α.
+            let low = y.clone().times(-1.0).plus(alpha);
+            (low * y.plus(alpha)).times(beta / alpha)
         }
         Activation::Elu { alpha } => {
-            let negative = y.below(0.0);
-            negative * y.plus(alpha - 1.0) // y + alpha − 1 there, 0 elsewhere; then one is added
+            let positive = y.above(0.0);
+            y.plus(alpha).with_value(positive, 1.0)
         }
-        .plus(1.0),
         Activation::Softsign => {
             let c = y.abs().complement();
             c.clone() * c

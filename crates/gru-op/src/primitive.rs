@@ -2,10 +2,10 @@
 
 use burn::backend::{
     Backend, BoolDType, TensorMetadata, get_or_init_device_settings,
-    tensor::{Device, FloatTensor},
+    tensor::{BoolTensor, Device, FloatTensor},
 };
 use burn::tensor::{DType, Shape, Slice};
-use std::ops::{Add, Mul, Range, Sub};
+use std::ops::{Add, Div, Mul, Range, Sub};
 
 /// A float tensor of backend `B`.
 #[derive(Debug)]
@@ -21,6 +21,11 @@ impl<B: Backend> Prim<B> {
     pub(crate) fn zeros(shape: impl Into<Shape>, like: &Self) -> Self {
         let (device, dtype) = (like.0.device(), like.0.dtype());
         Self(B::float_zeros(shape.into(), &device, dtype.into()))
+    }
+
+    /// The same number everywhere.
+    pub(crate) fn filled(value: f64, like: &Self) -> Self {
+        Self::zeros(like.0.shape(), like).plus(value)
     }
 
     pub(crate) fn dims<const D: usize>(&self) -> [usize; D] {
@@ -70,6 +75,21 @@ impl<B: Backend> Prim<B> {
         Self(B::float_cat(parts, dim))
     }
 
+    /// `other` where the mask is set.
+    pub(crate) fn replaced(self, mask: Mask<B>, other: Self) -> Self {
+        Self(B::float_mask_where(self.0, mask.0, other.0))
+    }
+
+    /// 0 where the mask is set, whatever stands there.
+    pub(crate) fn silenced(self, mask: Mask<B>) -> Self {
+        self.with_value(mask, 0.0)
+    }
+
+    /// One number where the mask is set.
+    pub(crate) fn with_value(self, mask: Mask<B>, value: f64) -> Self {
+        Self(B::float_mask_fill(self.0, mask.0, value.into()))
+    }
+
     /// Sum over the rows of a matrix: `[R,C]` to `[C]`.
     pub(crate) fn sum_rows(self) -> Self {
         let [_, cols] = self.dims();
@@ -89,6 +109,7 @@ impl<B: Backend> Prim<B> {
         self.times(-1.0).plus(1.0)
     }
 
+    /// NaN stays NaN.
     pub(crate) fn clamp(self, low: f64, high: f64) -> Self {
         Self(B::float_clamp(self.0, low.into(), high.into()))
     }
@@ -113,28 +134,79 @@ impl<B: Backend> Prim<B> {
         Self(B::float_abs(self.0))
     }
 
+    /// NaN stays NaN.
     pub(crate) fn relu(self) -> Self {
         Self(B::relu(self.0))
     }
 
-    pub(crate) fn recip(self) -> Self {
-        Self(B::float_recip(self.0))
+    /// Where `self > value`; never at NaN, as no comparison is.
+    pub(crate) fn above(&self, value: f64) -> Mask<B> {
+        let tensor = self.0.clone();
+        Mask(B::float_greater_elem(
+            tensor,
+            value.into(),
+            self.bool_dtype(),
+        ))
     }
 
-    /// 1 where `self > value`, else 0.
-    pub(crate) fn above(&self, value: f64) -> Self {
-        let mask = B::float_greater_elem(self.0.clone(), value.into(), self.bool_dtype());
-        Self(B::bool_into_float(mask, self.dtype().into()))
+    /// Where `self ≥ value`.
+    pub(crate) fn at_least(&self, value: f64) -> Mask<B> {
+        let tensor = self.0.clone();
+        Mask(B::float_greater_equal_elem(
+            tensor,
+            value.into(),
+            self.bool_dtype(),
+        ))
     }
 
-    /// 1 where `self < value`, else 0.
-    pub(crate) fn below(&self, value: f64) -> Self {
-        let mask = B::float_lower_elem(self.0.clone(), value.into(), self.bool_dtype());
-        Self(B::bool_into_float(mask, self.dtype().into()))
+    /// Where `self < value`.
+    pub(crate) fn below(&self, value: f64) -> Mask<B> {
+        let tensor = self.0.clone();
+        Mask(B::float_lower_elem(tensor, value.into(), self.bool_dtype()))
+    }
+
+    /// Where `self ≤ value`.
+    pub(crate) fn at_most(&self, value: f64) -> Mask<B> {
+        let tensor = self.0.clone();
+        Mask(B::float_lower_equal_elem(
+            tensor,
+            value.into(),
+            self.bool_dtype(),
+        ))
+    }
+
+    /// Where `self` is 0.
+    pub(crate) fn is_zero(&self) -> Mask<B> {
+        let tensor = self.0.clone();
+        Mask(B::float_equal_elem(tensor, 0.0.into(), self.bool_dtype()))
+    }
+
+    pub(crate) fn is_nan(&self) -> Mask<B> {
+        Mask(B::float_is_nan(self.0.clone(), self.bool_dtype()))
     }
 
     fn bool_dtype(&self) -> BoolDType {
         get_or_init_device_settings::<B>(&self.device()).bool_dtype
+    }
+}
+
+/// Some places of a tensor.
+#[derive(Debug)]
+pub(crate) struct Mask<B: Backend>(BoolTensor<B>);
+
+impl<B: Backend> Clone for Mask<B> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<B: Backend> Mask<B> {
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self(B::bool_or(self.0, other.0))
+    }
+
+    pub(crate) fn expand(self, shape: impl Into<Shape>) -> Self {
+        Self(B::bool_expand(self.0, shape.into()))
     }
 }
 
@@ -156,5 +228,12 @@ impl<B: Backend> Mul for Prim<B> {
     type Output = Self;
     fn mul(self, rhs: Self) -> Self {
         Self(B::float_mul(self.0, rhs.0))
+    }
+}
+
+impl<B: Backend> Div for Prim<B> {
+    type Output = Self;
+    fn div(self, rhs: Self) -> Self {
+        Self(B::float_div(self.0, rhs.0))
     }
 }

@@ -119,6 +119,7 @@ fn left_sides(
         states: states.clone(),
         h0: optional(&inputs.h0),
         mask: optional(&inputs.mask),
+        valid: optional(&inputs.valid),
         gates,
     };
     gru_cube::recurrent_inputs(&like.client, call, &of, &g.handle);
