@@ -137,7 +137,12 @@ fn values_and_slopes_from_end_to_end() {
     let (client, a) = (client(), arguments());
     let mut wrong = Vec::new();
     for activations in activations() {
-        for clip in [None, Some(0.7), Some(1e4)] {
+        let mut clips = vec![None, Some(0.7)];
+        // One far out, for two that saturate before it and one that never does.
+        if activations.contains(&Activation::Relu) {
+            clips.push(Some(1e4));
+        }
+        for clip in clips {
             let call = call(activations, clip, a.len());
             for (gate, activation) in activations.into_iter().enumerate() {
                 let values = values(&client, &call, gate, &a);

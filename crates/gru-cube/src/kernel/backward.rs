@@ -109,7 +109,7 @@ fn read_step<F: Float>(
         #[unroll]
         for b in 0..rows {
             let to = comptime!((c * rows + b) * READ);
-            let k = min(CUBE_POS_X as usize * rows + b, n - 1);
+            let k = min(CUBE_POS * rows + b, n - 1);
             let row = k * per_n + time * per_t;
             #[unroll]
             for gate in 0..comptime!(rule.saved()) {
@@ -158,7 +158,7 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
     let (n, t) = (n as usize, t as usize);
     let (per_n, per_t) = strides(n, t, rule);
     let unit = UNIT_POS as usize;
-    let row0 = CUBE_POS_X as usize * rows;
+    let row0 = CUBE_POS * rows;
 
     let mut left = Shared::<[Vector<f32, R>]>::new_slice(comptime!(walk.buffers * left_vectors));
     let mut left_n = Shared::<[Vector<f32, R>]>::new_slice(comptime!(walk.left_n_vectors()));

@@ -104,8 +104,8 @@ pub fn run(problem: &Problem) -> Outcome {
         let mut dh = vec![0.0; h];
         for s in (0..t).rev() {
             let row = row(k, s);
-            for j in 0..h {
-                dh[j] += problem.d_states[row * h + j];
+            for (dh, d) in dh.iter_mut().zip(&problem.d_states[row * h..]) {
+                *dh += d;
             }
             if steps.last().is_none_or(|step| step.0 != row) {
                 continue;
@@ -156,8 +156,8 @@ pub fn run(problem: &Problem) -> Outcome {
                 for (gate, d) in [&dr, &dz, &dq_n].into_iter().enumerate() {
                     out.d_b_hh[gate * h + j] += d[j];
                     let left = if gate == 2 { &left } else { &g };
-                    for i in 0..h {
-                        out.d_w_hh[i * 3 * h + gate * h + j] += left[i] * d[j];
+                    for (i, left) in left.iter().enumerate() {
+                        out.d_w_hh[i * 3 * h + gate * h + j] += left * d[j];
                     }
                 }
             }
