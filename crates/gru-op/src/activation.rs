@@ -124,3 +124,83 @@ fn slope<B: Backend>(activation: Activation, y: Prim<B>) -> Prim<B> {
         Activation::Softplus => y.times(-1.0).exp().complement(),
     }
 }
+
+#[cfg(all(test, feature = "flex"))]
+mod tests {
+    use super::*;
+    use burn::tensor::TensorData;
+    use burn_flex::Flex;
+
+    const ALL: [Activation; 14] = [
+        Activation::Sigmoid,
+        Activation::Tanh,
+        Activation::Relu,
+        Activation::HardSigmoid {
+            alpha: 0.3,
+            beta: 0.45,
+        },
+        Activation::Identity,
+        Activation::Affine {
+            alpha: -0.8,
+            beta: 0.1,
+        },
+        Activation::LeakyRelu { alpha: 0.2 },
+        Activation::LeakyRelu { alpha: 0.0 },
+        Activation::ThresholdedRelu { alpha: 0.3 },
+        Activation::ScaledTanh {
+            alpha: -0.9,
+            beta: 1.1,
+        },
+        Activation::Elu { alpha: 0.7 },
+        Activation::Elu { alpha: 0.0 },
+        Activation::Softsign,
+        Activation::Softplus,
+    ];
+
+    fn prim(numbers: &[f64]) -> Prim<Flex> {
+        Prim(burn_flex::FlexTensor::from_data(TensorData::from(numbers)))
+    }
+
+    fn numbers(prim: Prim<Flex>) -> Vec<f64> {
+        prim.0.into_data().try_into_vec().unwrap()
+    }
+
+    #[test]
+    fn nan_stays_nan_and_infinities_go_by_the_definition() {
+        let a = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -2.0, -0.0, 0.5];
+        for activation in ALL {
+            for clip in [None, Some(0.75)] {
+                let gate = Gate { activation, clip };
+                let y = numbers(gate.apply(prim(&a)));
+                let slopes = numbers(gate.slope(prim(&y)));
+                for ((&a, y), slope) in a.iter().zip(y).zip(slopes) {
+                    let bounded = clip.map_or(a, |c| a.clamp(-c, c));
+                    let expected = if a.is_nan() {
+                        a
+                    } else {
+                        activation.value(bounded)
+                    };
+                    let is_same = y == expected
+                        || y.is_nan() && expected.is_nan()
+                        || (y - expected).abs() < 1e-12;
+                    assert!(
+                        is_same,
+                        "{activation:?} {clip:?} at {a}: {y}, not {expected}"
+                    );
+                    assert_eq!(slope.is_nan(), y.is_nan(), "{activation:?} {clip:?} at {a}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn slopes_at_zero_are_those_of_the_negative_side() {
+        for alpha in [0.0, 0.2] {
+            for activation in [Activation::LeakyRelu { alpha }, Activation::Elu { alpha }] {
+                let clip = None;
+                let slopes = Gate { activation, clip }.slope(prim(&[-0.0, 0.0, 1e-300]));
+                assert_eq!(numbers(slopes), [alpha, alpha, 1.0], "{activation:?}");
+            }
+        }
+    }
+}

@@ -11,6 +11,9 @@ use std::ops::{Add, Div, Mul, Range, Sub};
 #[derive(Debug)]
 pub(crate) struct Prim<B: Backend>(pub(crate) FloatTensor<B>);
 
+/// Most rows that are summed at a time.
+const BLOCK: usize = 64;
+
 impl<B: Backend> Clone for Prim<B> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
@@ -91,9 +94,26 @@ impl<B: Backend> Prim<B> {
     }
 
     /// Sum over the rows of a matrix: `[R,C]` to `[C]`.
+    ///
+    /// Block by block: a backend may add one row after the other, and over thousands of rows the
+    /// roundings of like terms add up. Blocks that divide R need no copy of the rows; where there
+    /// are none, one row is left for the end.
     pub(crate) fn sum_rows(self) -> Self {
-        let [_, cols] = self.dims();
-        Self(B::float_sum_dim(self.0, 0)).reshape([cols])
+        let [rows, columns] = self.dims();
+        if rows <= BLOCK {
+            return Self(B::float_sum_dim(self.0, 0)).reshape([columns]);
+        }
+        match (2..=BLOCK).rev().find(|&block| rows.is_multiple_of(block)) {
+            Some(block) => {
+                let blocks = self.reshape([rows / block, block, columns]);
+                let sums = Self(B::float_sum_dim(blocks.0, 1));
+                sums.reshape([rows / block, columns]).sum_rows()
+            }
+            None => {
+                let last = self.narrow(0, rows - 1..rows).reshape([columns]);
+                self.narrow(0, 0..rows - 1).sum_rows() + last
+            }
+        }
     }
 
     pub(crate) fn plus(self, value: f64) -> Self {
@@ -235,5 +255,30 @@ impl<B: Backend> Div for Prim<B> {
     type Output = Self;
     fn div(self, rhs: Self) -> Self {
         Self(B::float_div(self.0, rhs.0))
+    }
+}
+
+#[cfg(all(test, feature = "flex"))]
+mod tests {
+    use super::*;
+    use burn::tensor::TensorData;
+    use burn_flex::Flex;
+
+    /// Powers of two, a prime, twice a prime; each term takes as many bits as a float32 has.
+    #[test]
+    fn sums_of_many_like_rows_do_not_drift() {
+        for rows in [0, 1, 64, 65, 127, 128, 32_768, 32_771, 65_542] {
+            let data = TensorData::new(vec![1.0f32 / 3.0; rows * 2], [rows, 2]);
+            let matrix = Prim::<Flex>(burn_flex::FlexTensor::from_data(data));
+            let sums = matrix.sum_rows().0.into_data();
+            let expected = rows as f64 * f64::from(1.0f32 / 3.0);
+            for sum in sums.try_into_vec::<f32>().unwrap() {
+                let off = (f64::from(sum) - expected).abs();
+                assert!(
+                    off <= 32.0 * f64::from(f32::EPSILON) * expected,
+                    "{rows} rows: {sum}"
+                );
+            }
+        }
     }
 }
