@@ -3,6 +3,14 @@
 //! [`gru_sequence`] here is differentiated by Burn's autodiff step by step. It is slow (dozens of
 //! small operations per step) and there to compare with; it is also what the kernels stand for.
 //! The crate's root writes out the equations.
+//!
+//! # NaN and infinities
+//!
+//! They go where IEEE 754 sends them, in the hand-written gradients as in the states: a NaN
+//! pre-activation makes a NaN gate and a NaN slope for every activation, clips hand NaN on, and a loss
+//! shows it. What stands at a skipped step reaches nothing. Of Burn's operations this asks that clamp,
+//! ReLU and `is_nan` know NaN, as those of its backends do; what a GPU's language promises beyond that
+//! is written in `gru-cube`.
 
 use crate::{
     GruOptions, GruWeights, OptionalTensor, Wanted,
