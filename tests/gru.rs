@@ -16,6 +16,8 @@ const SUITES: &[Suite] = &[
     suite::conformance::trials,
     suite::options::trials,
     suite::long::trials,
+    suite::sums::trials,
+    suite::composed_nan::trials,
     suite::pytorch_model::trials,
     |_| suite::convert::trials(),
     suite::noise::trials,

@@ -6,7 +6,7 @@ use core::fmt;
 /// A device or a kernel does not allow a cut.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlanError {
-    /// A size is zero, `width` does not divide `rows`, or `width` exceeds 4.
+    /// A size is zero or above 4096, `width` does not divide `rows`, or `width` exceeds 4.
     Malformed {
         /// The cut.
         cut: Cut,
@@ -48,7 +48,7 @@ impl fmt::Display for PlanError {
         match self {
             Self::Malformed { cut } => write!(
                 f,
-                "expected sizes above zero, width a divisor of rows and at most 4, got {cut:?}"
+                "expected sizes of 1 to 4096, width a divisor of rows and at most 4, got {cut:?}"
             ),
             Self::TooManyUnits {
                 requested,

@@ -21,6 +21,27 @@
 //! [`Strategy::Inferred`] chooses by the sizes and the [`Limits`] of the device; the example
 //! `tune` times the choices. Sums run in a fixed order, without atomics: the same inputs give the
 //! same bits. Buffers hold f32, f16 or bf16; sums, and states within a walk, are f32.
+//!
+//! # NaN and infinities
+//!
+//! A NaN pre-activation makes a NaN gate, and a NaN gate a NaN slope, for every activation, clipped or
+//! not; a clip hands NaN on, in the state as in its gradient. So a NaN input shows in the states and
+//! gradients that depend on it, and in the loss. An infinity goes where IEEE 754 sends it: into a
+//! saturated gate, or as 0·∞ and ∞ − ∞ into NaN. What skipped steps hold reaches nothing, and no row
+//! of the batch reaches another's states.
+//!
+//! How much of this a device promises depends on its language:
+//!
+//! - CUDA and ROCm: all of it. CubeCL compiles without fast math.
+//! - Metal by CubeCL's own runtime: all of it, in its safe math mode. Metal by wgpu, from Metal's source
+//!   or from WGSL: its default, fast math, lets the compiler assume that there is neither.
+//! - SPIR-V: nothing, because CubeCL does not ask for `SignedZeroInfNanPreserve`.
+//! - WGSL: nothing. An implementation may assume that there is neither.
+//!
+//! Where nothing is promised, it holds all the same on the driver that was tried, Mesa's lavapipe from
+//! WGSL: gates, slopes and clips test the bits of a number, which a compiler cannot fold away as it can
+//! a comparison with NaN, and sums and products are left as they are. The tests are of whichever device
+//! runs them.
 #![deny(missing_docs)]
 
 mod error;

@@ -258,6 +258,7 @@ impl Bench {
             self.optional(given),
             self.optional(given),
             self.optional(given),
+            self.optional(given),
             self.arg(),
             1,
             1,

@@ -402,8 +402,15 @@ impl StepTile {
     }
 }
 
+/// Largest size of a cut: far beyond any device, and so small that no product of sizes overflows.
+const MOST: usize = 1 << 12;
+
 fn well_formed<const K: usize>(rows: usize, width: usize, sizes: [usize; K]) -> bool {
-    rows > 0 && matches!(width, 1..=4) && rows.is_multiple_of(width) && !sizes.contains(&0)
+    let fits = |size: usize| (1..=MOST).contains(&size);
+    fits(rows)
+        && matches!(width, 1..=4)
+        && rows.is_multiple_of(width)
+        && sizes.into_iter().all(fits)
 }
 
 #[cfg(test)]
@@ -462,6 +469,30 @@ mod tests {
                         let error = backward(Strategy::Inferred, &problem).err();
                         assert_eq!(error, None, "backward {at}");
                     }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_largest_sizes_have_a_cut() {
+        // The largest N of a u32, and the largest weight that memory has addresses for.
+        for (n, hidden) in [
+            (u32::MAX as usize, 1),
+            (u32::MAX as usize, 512),
+            (1, 1 << 30),
+        ] {
+            for limits in [WEBGPU, NVIDIA, LAVAPIPE] {
+                for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+                    let problem = problem(n, hidden, reset, limits);
+                    assert!(
+                        forward(Strategy::Inferred, &problem).is_ok(),
+                        "N{n} H{hidden}"
+                    );
+                    assert!(
+                        backward(Strategy::Inferred, &problem).is_ok(),
+                        "N{n} H{hidden}"
+                    );
                 }
             }
         }
@@ -583,6 +614,14 @@ mod tests {
                 ..tile
             },
             WalkTile { lanes: 0, ..tile },
+            WalkTile {
+                rows: usize::MAX - 3,
+                ..tile
+            },
+            WalkTile {
+                splits: usize::MAX,
+                ..tile
+            },
         ] {
             let cut = Cut::Walk(malformed);
             assert_eq!(refuse(malformed), PlanError::Malformed { cut });

@@ -65,9 +65,9 @@ pub(crate) struct Gate {
     /// Outputs at or beyond these two, lower first, came from a clipped pre-activation, whose
     /// derivative is zero.
     ///
-    /// The ends are moved inwards by the rounding error of the device's own `φ` and of the
+    /// Each end is moved inwards by the rounding error of the device's own `φ` there and of the
     /// storage type: forward and backward are compiled apart, and a compiler may round `φ(clip)`
-    /// differently in each.
+    /// differently in each. By no more: next to an end at 0 every output counts, as a ReLU's.
     pub(crate) ends: Option<(Number, Number)>,
 }
 
@@ -77,8 +77,11 @@ impl Gate {
         let ends = clip.map(|c| {
             let (a, b) = (activation.value(-c), activation.value(c));
             let (low, high) = (a.min(b), a.max(b));
-            let margin = 8.0 * epsilon * low.abs().max(high.abs()) + 1e-6 * (high - low);
-            (Number::new(low + margin), Number::new(high - margin))
+            let margin = |end: f64| 8.0 * (epsilon + f64::from(f32::EPSILON)) * end.abs();
+            (
+                Number::new(low + margin(low)),
+                Number::new(high - margin(high)),
+            )
         });
         Self {
             phi: Phi::new(activation),

@@ -15,13 +15,23 @@ fn every_convention() {
         let problem = Problem::new((n, t, h), spec, given, i as u64);
         let width = spec.saved_per_unit() * h;
         let states = problem.d_states.clone();
-        let gates: Vec<f64> = (0..n * t * width).map(|x| x as f64 / 64.0).collect();
+        let skipped = |row: usize| problem.valid.as_ref().is_some_and(|v| v[row] == 0.0);
+        // What a skipped step kept may be anything.
+        let gate = |x: usize| {
+            if skipped(x / width) {
+                f64::NAN
+            } else {
+                x as f64 / 64.0
+            }
+        };
+        let gates: Vec<f64> = (0..n * t * width).map(gate).collect();
         let times_r = spec.reset == Reset::BeforeMatmul;
         let g = poisoned::<f32>(&client, n * t * h);
         let inputs = RecurrentInputs {
             states: upload::<f32>(&client, &states),
             h0: problem.h0.as_ref().map(|x| upload::<f32>(&client, x)),
             mask: problem.mask.as_ref().map(|x| upload::<f32>(&client, x)),
+            valid: problem.valid.as_ref().map(|x| upload::<f32>(&client, x)),
             gates: times_r.then(|| upload::<f32>(&client, &gates)),
         };
         gru_cube::recurrent_inputs(&client, &problem.call::<f32>(), &inputs, &g);
@@ -47,7 +57,10 @@ fn every_convention() {
                         true => gates[row(k, time) * width + j],
                         false => 1.0,
                     };
-                    let expected = (mask * h_before * r) as f32;
+                    let expected = match skipped(row(k, time)) {
+                        true => 0.0,
+                        false => (mask * h_before * r) as f32,
+                    };
                     let off = (got[row(k, time) * h + j] - f64::from(expected)).abs();
                     assert!(off <= 1e-6, "{spec:?} n{k} t{time} j{j}: off by {off}");
                 }

@@ -3,13 +3,21 @@
 //! [`gru_sequence`] here is differentiated by Burn's autodiff step by step. It is slow (dozens of
 //! small operations per step) and there to compare with; it is also what the kernels stand for.
 //! The crate's root writes out the equations.
+//!
+//! # NaN and infinities
+//!
+//! They go where IEEE 754 sends them, in the hand-written gradients as in the states: a NaN
+//! pre-activation makes a NaN gate and a NaN slope for every activation, clips hand NaN on, and a loss
+//! shows it. What stands at a skipped step reaches nothing. Of Burn's operations this asks that clamp,
+//! ReLU and `is_nan` know NaN, as those of its backends do; what a GPU's language promises beyond that
+//! is written in `gru-cube`.
 
 use crate::{
     GruOptions, GruWeights, OptionalTensor, Wanted,
     activation::gates,
     api,
     backend::{GruForward, GruGradients, GruInputs},
-    primitive::Prim,
+    primitive::{Mask, Prim},
     spec::{Direction, GruSpec, Layout, Reset, Update},
 };
 use burn::backend::{Backend, Dispatch, tensor::FloatTensor};
@@ -131,19 +139,28 @@ impl<B: Backend> Call<B> {
         Prim::cat(in_time, self.time_dim)
     }
 
-    /// `[N,1]`, 1 where the step counts.
-    fn valid_at(&self, t: usize) -> Option<Prim<B>> {
+    /// The rows that skip a step, `[N,H]`. What they hold there may be NaN, which 0 times would keep.
+    fn skipped_at(&self, t: usize) -> Option<Mask<B>> {
         let valid = self.valid.as_ref()?;
         let step = valid.narrow(self.time_dim, t..t + 1);
-        Some(step.reshape([self.n, 1]))
+        let skipped = step.reshape([self.n, 1]).is_zero();
+        Some(skipped.expand([self.n, self.h]))
     }
 
-    /// `[N,H]` or `[N,1]`, the share of the new state that is taken; 0 where the step is skipped.
+    /// `[N,H]` or `[N,1]`, the share of the new state that is taken.
     fn take_at(&self, t: usize) -> Option<Prim<B>> {
-        let take = self.take.as_ref().map(|take| self.at(take, t));
-        match (self.valid_at(t), take) {
-            (Some(valid), Some(take)) => Some(valid * take),
-            (valid, take) => valid.or(take),
+        Some(self.at(self.take.as_ref()?, t))
+    }
+
+    /// With 0 in the rows of skipped steps, `[T·N,H]`.
+    fn silenced_rows(&self, rows: Prim<B>) -> Prim<B> {
+        match &self.valid {
+            Some(valid) => {
+                let count = self.n * self.t;
+                let skipped = valid.clone().reshape([count, 1]).is_zero();
+                rows.silenced(skipped.expand([count, self.h]))
+            }
+            None => rows,
         }
     }
 
@@ -269,9 +286,13 @@ fn walk<B: Backend>(call: &Call<B>, spec: &GruSpec, mut each: impl FnMut(&[Prim<
         if let Some(c) = spec.clip_state {
             new = new.clamp(-c, c);
         }
-        h = match call.take_at(t) {
-            Some(take) => new * take.clone() + h * take.complement(),
+        let next = match call.take_at(t) {
+            Some(take) => new * take.clone() + h.clone() * take.complement(),
             None => new,
+        };
+        h = match call.skipped_at(t) {
+            Some(skipped) => next.replaced(skipped, h),
+            None => next,
         };
         each(&gates);
         states.push(h.clone());
@@ -323,7 +344,7 @@ pub(crate) fn gradients<B: Backend>(
     }
     let previous = call.previous(&states);
     let rows = |sequence: Prim<B>| call.rows(sequence);
-    let masked_previous = || call.masked_rows(previous.clone());
+    let masked_previous = || call.silenced_rows(call.masked_rows(previous.clone()));
     let kept = match kept.into_option() {
         Some(kept) => Prim(kept),
         None => call.recompute(previous.clone(), spec),
@@ -338,8 +359,15 @@ pub(crate) fn gradients<B: Backend>(
         let [r, z, n] = [0, 1, 2].map(|k| call.columns(&kept, k, k + 1));
         let before = call.at(&previous, t);
         dh = dh + call.at(&d_states, t);
+        let skipped = call.skipped_at(t);
+        let silenced = |d: Prim<B>| match &skipped {
+            Some(skipped) => d.silenced(skipped.clone()),
+            None => d,
+        };
 
-        // What is not taken hands its gradient past the step, a clipped state hands none.
+        // A skipped step hands its gradient on whole; what is not taken hands it past the step, a
+        // clipped state hands none.
+        let whole = dh.clone();
         let take = call.take_at(t);
         let past = take.clone().map(|take| dh.clone() * take.complement());
         let mut d = match take {
@@ -348,7 +376,7 @@ pub(crate) fn gradients<B: Backend>(
         };
         if let Some(c) = spec.clip_state {
             let u = call.blend(&before, &z, &n, spec.update);
-            d = d * (u.above(c) + u.below(-c)).complement();
+            d = d.silenced(u.above(c).or(u.below(-c)));
         }
         let (dz, dn, carry) = match spec.update {
             Update::Keeps => (
@@ -362,19 +390,19 @@ pub(crate) fn gradients<B: Backend>(
                 d * z.clone().complement(),
             ),
         };
-        let dz = dz * gate_z.slope(z);
-        let dn = dn * gate_n.slope(n);
+        let dz = silenced(dz * gate_z.slope(z));
+        let dn = silenced(dn * gate_n.slope(n));
         let (dr, dq_n, dg) = match spec.reset {
             Reset::AfterMatmul => {
                 let q_n = call.columns(&kept, 3, 4);
-                let dr = dn.clone() * q_n * gate_r.slope(r.clone());
-                let dq_n = dn.clone() * r;
+                let dr = silenced(dn.clone() * q_n * gate_r.slope(r.clone()));
+                let dq_n = silenced(dn.clone() * r);
                 let dq = Prim::cat(vec![dr.clone(), dz.clone(), dq_n.clone()], 1);
                 (dr, dq_n, dq.matmul(w_hh_t(0, 3)))
             }
             Reset::BeforeMatmul => {
                 let ds = dn.clone().matmul(w_hh_t(2, 3));
-                let dr = ds.clone() * call.masked(before) * gate_r.slope(r.clone());
+                let dr = silenced(ds.clone() * call.masked(before) * gate_r.slope(r.clone()));
                 let d_rz = Prim::cat(vec![dr.clone(), dz.clone()], 1);
                 (dr, dn.clone(), d_rz.matmul(w_hh_t(0, 2)) + ds * r)
             }
@@ -382,6 +410,9 @@ pub(crate) fn gradients<B: Backend>(
         dh = carry + call.masked(dg);
         if let Some(past) = past {
             dh = dh + past;
+        }
+        if let Some(skipped) = skipped {
+            dh = dh.replaced(skipped, whole);
         }
         dps.push(Prim::cat(vec![dr, dz, dn], 1));
         dq_ns.push(dq_n);
@@ -403,7 +434,9 @@ pub(crate) fn gradients<B: Backend>(
         let g = masked_previous();
         let g_n = match spec.reset {
             Reset::AfterMatmul => g.clone(),
-            Reset::BeforeMatmul => call.columns(&rows(kept.clone()), 0, 1) * g.clone(),
+            Reset::BeforeMatmul => {
+                call.silenced_rows(call.columns(&rows(kept.clone()), 0, 1) * g.clone())
+            }
         };
         let rz = g.transpose().matmul(call.columns(&dp, 0, 2));
         Prim::cat(vec![rz, g_n.transpose().matmul(dq_n.clone())], 1)

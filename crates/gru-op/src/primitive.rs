@@ -2,14 +2,17 @@
 
 use burn::backend::{
     Backend, BoolDType, TensorMetadata, get_or_init_device_settings,
-    tensor::{Device, FloatTensor},
+    tensor::{BoolTensor, Device, FloatTensor},
 };
 use burn::tensor::{DType, Shape, Slice};
-use std::ops::{Add, Mul, Range, Sub};
+use std::ops::{Add, Div, Mul, Range, Sub};
 
 /// A float tensor of backend `B`.
 #[derive(Debug)]
 pub(crate) struct Prim<B: Backend>(pub(crate) FloatTensor<B>);
+
+/// Most rows that are summed at a time.
+const BLOCK: usize = 64;
 
 impl<B: Backend> Clone for Prim<B> {
     fn clone(&self) -> Self {
@@ -21,6 +24,11 @@ impl<B: Backend> Prim<B> {
     pub(crate) fn zeros(shape: impl Into<Shape>, like: &Self) -> Self {
         let (device, dtype) = (like.0.device(), like.0.dtype());
         Self(B::float_zeros(shape.into(), &device, dtype.into()))
+    }
+
+    /// The same number everywhere.
+    pub(crate) fn filled(value: f64, like: &Self) -> Self {
+        Self::zeros(like.0.shape(), like).plus(value)
     }
 
     pub(crate) fn dims<const D: usize>(&self) -> [usize; D] {
@@ -70,10 +78,42 @@ impl<B: Backend> Prim<B> {
         Self(B::float_cat(parts, dim))
     }
 
+    /// `other` where the mask is set.
+    pub(crate) fn replaced(self, mask: Mask<B>, other: Self) -> Self {
+        Self(B::float_mask_where(self.0, mask.0, other.0))
+    }
+
+    /// 0 where the mask is set, whatever stands there.
+    pub(crate) fn silenced(self, mask: Mask<B>) -> Self {
+        self.with_value(mask, 0.0)
+    }
+
+    /// One number where the mask is set.
+    pub(crate) fn with_value(self, mask: Mask<B>, value: f64) -> Self {
+        Self(B::float_mask_fill(self.0, mask.0, value.into()))
+    }
+
     /// Sum over the rows of a matrix: `[R,C]` to `[C]`.
+    ///
+    /// Block by block: a backend may add one row after the other, and over thousands of rows the
+    /// roundings of like terms add up. Blocks that divide R need no copy of the rows; where there
+    /// are none, one row is left for the end.
     pub(crate) fn sum_rows(self) -> Self {
-        let [_, cols] = self.dims();
-        Self(B::float_sum_dim(self.0, 0)).reshape([cols])
+        let [rows, columns] = self.dims();
+        if rows <= BLOCK {
+            return Self(B::float_sum_dim(self.0, 0)).reshape([columns]);
+        }
+        match (2..=BLOCK).rev().find(|&block| rows.is_multiple_of(block)) {
+            Some(block) => {
+                let blocks = self.reshape([rows / block, block, columns]);
+                let sums = Self(B::float_sum_dim(blocks.0, 1));
+                sums.reshape([rows / block, columns]).sum_rows()
+            }
+            None => {
+                let last = self.narrow(0, rows - 1..rows).reshape([columns]);
+                self.narrow(0, 0..rows - 1).sum_rows() + last
+            }
+        }
     }
 
     pub(crate) fn plus(self, value: f64) -> Self {
@@ -89,6 +129,7 @@ impl<B: Backend> Prim<B> {
         self.times(-1.0).plus(1.0)
     }
 
+    /// NaN stays NaN.
     pub(crate) fn clamp(self, low: f64, high: f64) -> Self {
         Self(B::float_clamp(self.0, low.into(), high.into()))
     }
@@ -113,28 +154,79 @@ impl<B: Backend> Prim<B> {
         Self(B::float_abs(self.0))
     }
 
+    /// NaN stays NaN.
     pub(crate) fn relu(self) -> Self {
         Self(B::relu(self.0))
     }
 
-    pub(crate) fn recip(self) -> Self {
-        Self(B::float_recip(self.0))
+    /// Where `self > value`; never at NaN, as no comparison is.
+    pub(crate) fn above(&self, value: f64) -> Mask<B> {
+        let tensor = self.0.clone();
+        Mask(B::float_greater_elem(
+            tensor,
+            value.into(),
+            self.bool_dtype(),
+        ))
     }
 
-    /// 1 where `self > value`, else 0.
-    pub(crate) fn above(&self, value: f64) -> Self {
-        let mask = B::float_greater_elem(self.0.clone(), value.into(), self.bool_dtype());
-        Self(B::bool_into_float(mask, self.dtype().into()))
+    /// Where `self ≥ value`.
+    pub(crate) fn at_least(&self, value: f64) -> Mask<B> {
+        let tensor = self.0.clone();
+        Mask(B::float_greater_equal_elem(
+            tensor,
+            value.into(),
+            self.bool_dtype(),
+        ))
     }
 
-    /// 1 where `self < value`, else 0.
-    pub(crate) fn below(&self, value: f64) -> Self {
-        let mask = B::float_lower_elem(self.0.clone(), value.into(), self.bool_dtype());
-        Self(B::bool_into_float(mask, self.dtype().into()))
+    /// Where `self < value`.
+    pub(crate) fn below(&self, value: f64) -> Mask<B> {
+        let tensor = self.0.clone();
+        Mask(B::float_lower_elem(tensor, value.into(), self.bool_dtype()))
+    }
+
+    /// Where `self ≤ value`.
+    pub(crate) fn at_most(&self, value: f64) -> Mask<B> {
+        let tensor = self.0.clone();
+        Mask(B::float_lower_equal_elem(
+            tensor,
+            value.into(),
+            self.bool_dtype(),
+        ))
+    }
+
+    /// Where `self` is 0.
+    pub(crate) fn is_zero(&self) -> Mask<B> {
+        let tensor = self.0.clone();
+        Mask(B::float_equal_elem(tensor, 0.0.into(), self.bool_dtype()))
+    }
+
+    pub(crate) fn is_nan(&self) -> Mask<B> {
+        Mask(B::float_is_nan(self.0.clone(), self.bool_dtype()))
     }
 
     fn bool_dtype(&self) -> BoolDType {
         get_or_init_device_settings::<B>(&self.device()).bool_dtype
+    }
+}
+
+/// Some places of a tensor.
+#[derive(Debug)]
+pub(crate) struct Mask<B: Backend>(BoolTensor<B>);
+
+impl<B: Backend> Clone for Mask<B> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<B: Backend> Mask<B> {
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self(B::bool_or(self.0, other.0))
+    }
+
+    pub(crate) fn expand(self, shape: impl Into<Shape>) -> Self {
+        Self(B::bool_expand(self.0, shape.into()))
     }
 }
 
@@ -156,5 +248,37 @@ impl<B: Backend> Mul for Prim<B> {
     type Output = Self;
     fn mul(self, rhs: Self) -> Self {
         Self(B::float_mul(self.0, rhs.0))
+    }
+}
+
+impl<B: Backend> Div for Prim<B> {
+    type Output = Self;
+    fn div(self, rhs: Self) -> Self {
+        Self(B::float_div(self.0, rhs.0))
+    }
+}
+
+#[cfg(all(test, feature = "flex"))]
+mod tests {
+    use super::*;
+    use burn::tensor::TensorData;
+    use burn_flex::Flex;
+
+    /// Powers of two, a prime, twice a prime; each term takes as many bits as a float32 has.
+    #[test]
+    fn sums_of_many_like_rows_do_not_drift() {
+        for rows in [0, 1, 64, 65, 127, 128, 32_768, 32_771, 65_542] {
+            let data = TensorData::new(vec![1.0f32 / 3.0; rows * 2], [rows, 2]);
+            let matrix = Prim::<Flex>(burn_flex::FlexTensor::from_data(data));
+            let sums = matrix.sum_rows().0.into_data();
+            let expected = rows as f64 * f64::from(1.0f32 / 3.0);
+            for sum in sums.try_into_vec::<f32>().unwrap() {
+                let off = (f64::from(sum) - expected).abs();
+                assert!(
+                    off <= 32.0 * f64::from(f32::EPSILON) * expected,
+                    "{rows} rows: {sum}"
+                );
+            }
+        }
     }
 }

@@ -74,7 +74,7 @@ impl BackwardWalk {
 }
 
 /// Numbers that a step reads per row and hidden unit: r, z, n, q_n, the state before, the upstream
-/// gradient, and 1 where the step counts.
+/// gradient, and 1 where the step is skipped.
 const READ: usize = 7;
 
 /// Reads what step `s` needs, `[(c·rows + b)·READ + …]` for the columns `c` that a unit owns.
@@ -109,7 +109,7 @@ fn read_step<F: Float>(
         #[unroll]
         for b in 0..rows {
             let to = comptime!((c * rows + b) * READ);
-            let k = min(CUBE_POS_X as usize * rows + b, n - 1);
+            let k = min(CUBE_POS * rows + b, n - 1);
             let row = k * per_n + time * per_t;
             #[unroll]
             for gate in 0..comptime!(rule.saved()) {
@@ -118,10 +118,10 @@ fn read_step<F: Float>(
             }
             read[comptime!(to + 4)] = state_before::<F>(states, h0, s, k, j, n, t, hidden, rule);
             read[comptime!(to + 5)] = f32::cast_from(d_states[row * hidden + j]);
-            read[comptime!(to + 6)] = 1.0;
+            read[comptime!(to + 6)] = 0.0;
             #[comptime]
             if let ComptimeOption::Some(valid) = &valid {
-                read[comptime!(to + 6)] = select(f32::cast_from(valid[row]) == 0.0, 0.0f32, 1.0f32);
+                read[comptime!(to + 6)] = select(f32::cast_from(valid[row]) == 0.0, 1.0f32, 0.0f32);
             }
         }
     }
@@ -158,7 +158,7 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
     let (n, t) = (n as usize, t as usize);
     let (per_n, per_t) = strides(n, t, rule);
     let unit = UNIT_POS as usize;
-    let row0 = CUBE_POS_X as usize * rows;
+    let row0 = CUBE_POS * rows;
 
     let mut left = Shared::<[Vector<f32, R>]>::new_slice(comptime!(walk.buffers * left_vectors));
     let mut left_n = Shared::<[Vector<f32, R>]>::new_slice(comptime!(walk.left_n_vectors()));
@@ -241,13 +241,13 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
                     let z = now[comptime!(from + 1)];
                     let new = now[comptime!(from + 2)];
                     let before = now[comptime!(from + 4)];
-                    let counts = now[comptime!(from + 6)] != 0.0;
+                    let skips = now[comptime!(from + 6)] == 1.0;
                     let d = dh[at] + now[comptime!(from + 5)];
-                    let back = blend_back(d, before, z, new, counts, rule);
+                    let back = blend_back(d, before, z, new, skips, rule);
                     dh[at] = back.carry;
                     r_of[at] = r;
                     g_of[at] = m[at] * before;
-                    skipped[at] = select(counts, 0.0f32, 1.0f32);
+                    skipped[at] = now[comptime!(from + 6)];
                     let inside = j < hidden && row0 + b < n;
                     if inside {
                         d_gates[gate + hidden] = F::cast_from(back.dz);
@@ -256,12 +256,9 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
                     left_z.insert(w, back.dz);
                     if comptime!(rule.reset_after) {
                         let q_n = now[comptime!(from + 3)];
-                        let dr = select(
-                            counts,
-                            back.dn * q_n * gate_slope(r, comptime!(rule.r)),
-                            0.0f32,
-                        );
-                        let dq_n = select(counts, back.dn * r, 0.0f32);
+                        let dr = back.dn * q_n * gate_slope(r, comptime!(rule.r));
+                        let dr = select(skips, 0.0f32, dr);
+                        let dq_n = select(skips, 0.0f32, back.dn * r);
                         if inside {
                             d_gates[gate] = F::cast_from(dr);
                             d_gates[gate + comptime!(3 * hidden)] = F::cast_from(dq_n);
@@ -323,8 +320,9 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
                         let r = r_of[at];
                         let ds = ds[comptime!(c * vectors + v)].extract(w);
                         let dr = ds * g_of[at] * gate_slope(r, comptime!(rule.r));
-                        let dr = select(skipped[at] == 0.0, dr, 0.0f32);
-                        let through = select(skipped[at] == 0.0, ds * r, 0.0f32);
+                        let skips = skipped[at] == 1.0;
+                        let dr = select(skips, 0.0f32, dr);
+                        let through = select(skips, 0.0f32, ds * r);
                         dh[at] += m[at] * through;
                         if j < hidden && row0 + b < n {
                             let row = (row0 + b) * per_n + time * per_t;
@@ -349,7 +347,8 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
                 #[unroll]
                 for w in 0..width {
                     let at = comptime!(c * rows + v * width + w);
-                    dh[at] += m[at] * dg[comptime!(c * vectors + v)].extract(w);
+                    let through = m[at] * dg[comptime!(c * vectors + v)].extract(w);
+                    dh[at] += select(skipped[at] == 1.0, 0.0f32, through);
                 }
             }
         }

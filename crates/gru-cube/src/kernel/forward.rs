@@ -98,7 +98,7 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
     let (p_from, p_steps) = window(t, first_step, last_step, rule);
     let (p_per_n, p_per_t) = strides(n, p_steps, rule);
     let unit = UNIT_POS as usize;
-    let row0 = CUBE_POS_X as usize * rows;
+    let row0 = CUBE_POS * rows;
 
     let mut left = Shared::<[Vector<f32, R>]>::new_slice(comptime!(walk.buffers * left_vectors));
     let mut left_n = Shared::<[Vector<f32, R>]>::new_slice(comptime!(if rule.reset_after {

@@ -2,61 +2,71 @@
 //!
 //! Derivatives are written from the output, so that backward needs the saved gates only. Every
 //! exponential has an argument that is not positive, so nothing overflows.
+//!
+//! NaN stays NaN, in values and slopes, by a test of its bits: `min`, `max` and comparisons may
+//! hand on the other operand, and a compiler may assume that no number is NaN.
 
 use crate::rule::{Gate, Number, Phi, Rule};
 use cubecl::prelude::*;
 
-/// `φ(clip(a))`.
+/// `φ(clip(a))`; NaN where `a` is.
 #[cube]
 pub(crate) fn gate_value(a: f32, #[comptime] gate: Gate) -> f32 {
-    let a = clip(a, comptime!(gate.clip));
-    match comptime!(gate.phi) {
+    let x = clip(a, comptime!(gate.clip));
+    let y = match comptime!(gate.phi) {
         Phi::Sigmoid => {
-            let e = (-a.abs()).exp();
+            let e = (-x.abs()).exp();
             let s = 1.0f32 / (1.0f32 + e);
-            select(a < 0.0f32, e * s, s)
+            select(x < 0.0f32, e * s, s)
         }
         Phi::ScaledTanh(alpha, beta) => {
-            let b = a * number(beta);
-            let e = (b.abs() * -2.0f32).exp();
-            let t = (1.0f32 - e) / (1.0f32 + e);
+            let b = x * number(beta);
+            let twice = b.abs() * 2.0f32;
+            let e = (-twice).exp();
+            let t = rise(twice, e) / (1.0f32 + e);
             number(alpha) * select(b < 0.0f32, -t, t)
         }
-        Phi::Relu => max(a, 0.0f32),
-        Phi::HardSigmoid(alpha, beta) => min(max(number(alpha) * a + number(beta), 0.0f32), 1.0f32),
-        Phi::Affine(alpha, beta) => number(alpha) * a + number(beta),
-        Phi::LeakyRelu(alpha) => select(a < 0.0f32, number(alpha) * a, a),
-        Phi::ThresholdedRelu(alpha) => select(a > number(alpha), a, 0.0f32),
+        Phi::Relu => select(x > 0.0f32, x, 0.0f32),
+        Phi::HardSigmoid(alpha, beta) => bound(number(alpha) * x + number(beta), 0.0f32, 1.0f32),
+        Phi::Affine(alpha, beta) => number(alpha) * x + number(beta),
+        Phi::LeakyRelu(alpha) => select(x > 0.0f32, x, number(alpha) * x),
+        Phi::ThresholdedRelu(alpha) => select(x > number(alpha), x, 0.0f32),
         Phi::Elu(alpha) => {
-            let below = number(alpha) * ((-a.abs()).exp() - 1.0f32);
-            select(a < 0.0f32, below, a)
+            let below = rise(x.abs(), (-x.abs()).exp()) * number(alpha);
+            select(x > 0.0f32, x, -below)
         }
-        Phi::Softsign => a / (1.0f32 + a.abs()),
-        Phi::Softplus => max(a, 0.0f32) + (1.0f32 + (-a.abs()).exp()).ln(),
-    }
+        Phi::Softsign => x / (1.0f32 + x.abs()),
+        Phi::Softplus => select(x > 0.0f32, x, 0.0f32) + ln_above_1((-x.abs()).exp()),
+    };
+    select(is_nan(a), a, y)
 }
 
-/// `dφ/da` from the output `y = φ(clip(a))`.
+/// `dφ/da` from the output `y = φ(clip(a))`; NaN where `y` is.
 #[cube]
 pub(crate) fn gate_slope(y: f32, #[comptime] gate: Gate) -> f32 {
     let slope = match comptime!(gate.phi) {
         Phi::Sigmoid => y * (1.0f32 - y),
-        Phi::ScaledTanh(alpha, beta) => number(beta) * (number(alpha) - y * y / number(alpha)),
+        Phi::ScaledTanh(alpha, beta) => {
+            // β(α − y²/α), exactly 0 at ±α.
+            let factor = f32::new(comptime!(beta.value() / alpha.value()));
+            factor * ((number(alpha) - y) * (number(alpha) + y))
+        }
         Phi::Relu | Phi::ThresholdedRelu(_) => select(y > 0.0f32, 1.0f32, 0.0f32),
         Phi::HardSigmoid(alpha, _) => select(y > 0.0f32 && y < 1.0f32, number(alpha), 0.0f32),
         Phi::Affine(alpha, _) => number(alpha),
-        Phi::LeakyRelu(alpha) => select(y < 0.0f32, number(alpha), 1.0f32),
-        Phi::Elu(alpha) => select(y < 0.0f32, y + number(alpha), 1.0f32),
+        Phi::LeakyRelu(alpha) => select(y > 0.0f32, 1.0f32, number(alpha)),
+        Phi::Elu(alpha) => select(y > 0.0f32, 1.0f32, y + number(alpha)),
         Phi::Softsign => (1.0f32 - y.abs()) * (1.0f32 - y.abs()),
-        Phi::Softplus => 1.0f32 - (-y).exp(),
+        Phi::Softplus => rise(y, (-y).exp()),
     };
-    if comptime!(gate.ends.is_some()) {
+    let slope = if comptime!(gate.ends.is_some()) {
         let low = number(comptime!(gate.ends.unwrap().0));
         let high = number(comptime!(gate.ends.unwrap().1));
         select(y <= low || y >= high, 0.0f32, slope)
     } else {
         slope
-    }
+    };
+    select(is_nan(y), y, slope)
 }
 
 /// `clamp(a, −c, c)`, if there is a `c`.
@@ -64,7 +74,7 @@ pub(crate) fn gate_slope(y: f32, #[comptime] gate: Gate) -> f32 {
 pub(crate) fn clip(a: f32, #[comptime] c: Option<Number>) -> f32 {
     if comptime!(c.is_some()) {
         let c = number(comptime!(c.unwrap()));
-        min(max(a, -c), c)
+        bound(a, -c, c)
     } else {
         a
     }
@@ -78,6 +88,45 @@ pub(crate) fn blend(h: f32, z: f32, n: f32, #[comptime] rule: Rule) -> f32 {
     } else {
         (1.0f32 - z) * h + z * n
     }
+}
+
+/// `1 − e` for `e = e^−x` with `x ≥ 0`. The difference has few digits where `e` is close to 1:
+/// there the first terms of the series, the next of which is below `2⁻²⁶` of the sum.
+#[cube]
+fn rise(x: f32, e: f32) -> f32 {
+    let mut series = f32::new(comptime!(-1.0 / 40320.0));
+    #[unroll]
+    for k in 0..7u32 {
+        let term = comptime!([5040.0, -720.0, 120.0, -24.0, 6.0, -2.0, 1.0f32][k as usize]);
+        series = series * x + f32::new(comptime!(1.0 / term));
+    }
+    select(x < 0.5f32, series * x, 1.0f32 - e)
+}
+
+/// `ln(1 + e)` for `e` within 0 and 1. A small `e` would be lost in the sum: with `s = e/(2 + e)` it
+/// is `2·(s + s³/3 + s⁵/5 + …)`, whose next term is below `2⁻²⁶` of the sum.
+#[cube]
+fn ln_above_1(e: f32) -> f32 {
+    let s = e / (2.0f32 + e);
+    let square = s * s;
+    let mut series = f32::new(comptime!(1.0 / 13.0));
+    #[unroll]
+    for k in 0..6u32 {
+        series = series * square + f32::new(comptime!(1.0 / (11.0 - 2.0 * k as f32)));
+    }
+    2.0f32 * s * series
+}
+
+/// `clamp(x, low, high)`; NaN where `x` is.
+#[cube]
+fn bound(x: f32, low: f32, high: f32) -> f32 {
+    select(is_nan(x), x, min(max(x, low), high))
+}
+
+/// By its bits: a comparison of floats may be left out by a compiler that assumes no NaN.
+#[cube]
+fn is_nan(x: f32) -> bool {
+    u32::reinterpret(x) & 0x7fff_ffffu32 > 0x7f80_0000u32
 }
 
 #[cube]

@@ -90,6 +90,11 @@ impl Product {
         self.depth.div_ceil(self.padded_stage(team))
     }
 
+    /// Whether the last stage has terms past `depth`.
+    fn is_padded(&self, team: &Team) -> bool {
+        self.padded_stage(team) * self.stages(team) != self.depth
+    }
+
     /// Registers of the weight per unit.
     pub(crate) fn registers(&self, team: &Team) -> usize {
         match self.resident {
@@ -136,17 +141,16 @@ pub(crate) fn load_weight<F: Float>(
                 );
                 #[unroll]
                 for i in 0..chunk {
-                    let k = min(
-                        start + comptime!(stage * product.padded_stage(&team) + i),
-                        comptime!(product.depth - 1),
-                    );
+                    let term = start + comptime!(stage * product.padded_stage(&team) + i);
+                    let k = min(term, comptime!(product.depth - 1));
                     #[unroll]
                     for out in 0..comptime!(product.outs) {
                         let at = comptime!(product.base + out * product.per_out)
                             + k * comptime!(product.per_k)
                             + j * comptime!(product.per_j);
-                        let term = comptime!((stage * team.per_lane() + c) * chunk + i);
-                        registers[comptime!(term * product.outs + out)] = f32::cast_from(right[at]);
+                        let to = comptime!((stage * team.per_lane() + c) * chunk + i);
+                        registers[comptime!(to * product.outs + out)] =
+                            within_depth(f32::cast_from(right[at]), term, product, team);
                     }
                 }
             }
@@ -163,6 +167,22 @@ pub(crate) fn lane(#[comptime] team: Team) -> usize {
 #[cube]
 pub(crate) fn split(#[comptime] team: Team) -> usize {
     UNIT_POS as usize / comptime!(team.lanes)
+}
+
+/// The weight of a term, or 0 for a term past `depth`: its left side is 0, but 0 times the infinity
+/// of another term would be NaN.
+#[cube]
+fn within_depth(
+    weight: f32,
+    term: usize,
+    #[comptime] product: Product,
+    #[comptime] team: Team,
+) -> f32 {
+    if comptime!(product.is_padded(&team)) {
+        select(term < comptime!(product.depth), weight, 0.0f32)
+    } else {
+        weight
+    }
 }
 
 /// A product whose left side is in shared memory as a whole:
@@ -250,12 +270,10 @@ pub(crate) fn accumulate<F: Float, R: Size>(
             #[unroll]
             for i in 0..unroll {
                 let in_stage = start + block * unroll + i;
-                let k = if comptime!(
-                    product.padded_stage(&team) * product.stages(&team) == product.depth
-                ) {
-                    k0 + in_stage
-                } else {
+                let k = if comptime!(product.is_padded(&team)) {
                     min(k0 + in_stage, comptime!(product.depth - 1))
+                } else {
+                    k0 + in_stage
                 };
                 let mut w = Array::<f32>::new(comptime!(per_lane * outs));
                 #[unroll]
@@ -267,9 +285,9 @@ pub(crate) fn accumulate<F: Float, R: Size>(
                     let row = k * comptime!(product.per_k) + j * comptime!(product.per_j);
                     #[unroll]
                     for out in 0..outs {
-                        w[comptime!(c * outs + out)] = f32::cast_from(
-                            right[comptime!(product.base + out * product.per_out) + row],
-                        );
+                        let at = comptime!(product.base + out * product.per_out) + row;
+                        w[comptime!(c * outs + out)] =
+                            within_depth(f32::cast_from(right[at]), k0 + in_stage, product, team);
                     }
                 }
                 #[unroll]

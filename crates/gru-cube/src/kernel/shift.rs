@@ -23,6 +23,7 @@ pub(crate) fn gru_recurrent_inputs<F: Float>(
     states: &[F],
     h0: ComptimeOption<&[F]>,
     mask: ComptimeOption<&[F]>,
+    valid: ComptimeOption<&[F]>,
     gates: ComptimeOption<&[F]>,
     g: &mut [F],
     n: u32,
@@ -70,6 +71,10 @@ pub(crate) fn gru_recurrent_inputs<F: Float>(
         #[comptime]
         if let ComptimeOption::Some(gates) = &gates {
             x *= f32::cast_from(gates[row * comptime!(shift.saved) * h + j]);
+        }
+        #[comptime]
+        if let ComptimeOption::Some(valid) = &valid {
+            x = select(f32::cast_from(valid[row]) == 0.0, 0.0f32, x);
         }
         g[ABSOLUTE_POS] = F::cast_from(x);
     }

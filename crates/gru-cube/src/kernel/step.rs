@@ -17,15 +17,15 @@ pub(crate) struct Blended {
 
 /// From `d`, the gradient of the new state, through its clip, the blend and two activations.
 ///
-/// A step that does not count hands `d` on whole; its gates have no meaning and may be NaN, so
-/// they are selected away, not multiplied by zero.
+/// A skipped step hands `d` on whole; its gates have no meaning and may be NaN, so they are selected
+/// away, not multiplied by zero. A NaN state is not beyond the clip, and hands NaN on.
 #[cube]
 pub(crate) fn blend_back(
     d: f32,
     before: f32,
     z: f32,
     new: f32,
-    counts: bool,
+    skipped: bool,
     #[comptime] rule: Rule,
 ) -> Blended {
     let inner = if comptime!(rule.clip_state.is_some()) {
@@ -40,9 +40,9 @@ pub(crate) fn blend_back(
         (inner * (new - before), inner * z, inner * (1.0 - z))
     };
     Blended {
-        dz: select(counts, dz * gate_slope(z, comptime!(rule.z)), 0.0f32),
-        dn: select(counts, dn * gate_slope(new, comptime!(rule.n)), 0.0f32),
-        carry: select(counts, carry, d),
+        dz: select(skipped, 0.0f32, dz * gate_slope(z, comptime!(rule.z))),
+        dn: select(skipped, 0.0f32, dn * gate_slope(new, comptime!(rule.n))),
+        carry: select(skipped, d, carry),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Launches of the forward pass.
 
-use super::{Call, count_launch, cube_dim, grid::Grid, plan_for_stream, to_u32};
+use super::{Call, count_launch, cube_dim, grid::Grid, plan_for_stream, spread, to_u32};
 use crate::{
     error::PlanError,
     kernel::{
@@ -121,7 +121,7 @@ fn launch_walk(
     unsafe {
         gru_forward_walk::launch_unchecked(
             client,
-            CubeCount::Static(to_u32(OP, "N", n.div_ceil(walk.team.rows)), 1, 1),
+            spread(n.div_ceil(walk.team.rows)),
             cube_dim(&walk.team),
             call.address_type(),
             walk.team.width,

@@ -1,6 +1,6 @@
 //! The grid of steps: hidden units by rows of the batch.
 
-use super::{Call, to_u32};
+use super::{Call, MOST_CUBES, to_u32};
 use crate::{kernel::steps::Steps, limits::Limits};
 use cubecl::{client::Client, prelude::*, server::Handle};
 use std::ops::Range;
@@ -12,8 +12,7 @@ const MOST_STEPS: usize = 1 << 20;
 pub(super) struct Grid {
     /// Cubes along the hidden units.
     columns: usize,
-    /// Cubes along the rows of the batch; in a persistent launch each of them may take several
-    /// tiles.
+    /// Cubes along the rows of the batch; each of them may take several tiles.
     groups: usize,
     /// A counter for each group.
     met: Option<Handle>,
@@ -26,7 +25,7 @@ impl Grid {
         if !steps.persistent {
             return Self {
                 columns,
-                groups: tiles,
+                groups: tiles.min(MOST_CUBES),
                 met: None,
             };
         }

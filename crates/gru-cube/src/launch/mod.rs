@@ -58,6 +58,7 @@ pub struct Call {
 impl Call {
     fn problem(&self, op: &str, client: &Client) -> Problem {
         self.spec.check();
+        self.check_sizes(op);
         let epsilon = match self.dtype {
             ElemType::Float(FloatKind::F32) => f32::EPSILON.into(),
             ElemType::Float(FloatKind::F16) => 2f64.powi(-10),
@@ -70,6 +71,28 @@ impl Call {
             rule: Rule::new(&self.spec, epsilon),
             limits: Limits::of(client),
         }
+    }
+
+    /// Nothing that is computed of sizes from here on overflows.
+    ///
+    /// # Panics
+    /// If the largest tensor, of the gates or the weight, has more bytes than there are addresses,
+    /// or a size is none of u32, in which the kernels take it.
+    fn check_sizes(&self, op: &str) {
+        let Self { n, t, h, .. } = *self;
+        for (name, size) in [("N", n), ("T", t), ("H", h)] {
+            to_u32(op, name, size);
+        }
+        // Float32, because some of what is computed on the way is.
+        let bytes = |sizes: [usize; 3]| {
+            let all = sizes.into_iter().chain([4, size_of::<f32>()]);
+            all.map(|size| size.max(1))
+                .try_fold(1, |bytes: usize, size| bytes.checked_mul(size))
+        };
+        assert!(
+            bytes([n, t, h]).is_some() && bytes([1, h, h]).is_some(),
+            "{op}: N {n}, T {t}, H {h}: the gates or w_hh have more bytes than there are addresses"
+        );
     }
 
     /// T·N.
@@ -128,6 +151,68 @@ fn to_u32(op: &str, name: &str, size: usize) -> u32 {
     u32::try_from(size).unwrap_or_else(|_| panic!("{op}: {name} is {size}, expected a u32"))
 }
 
+/// Cubes along one dimension of a grid that WebGPU promises, and CUDA beyond the first.
+const MOST_CUBES: usize = 65_535;
+
+/// So many cubes, or a few more, which find nothing to do.
+fn spread(cubes: usize) -> CubeCount {
+    let second = cubes.div_ceil(MOST_CUBES).max(1);
+    CubeCount::Static(cubes.div_ceil(second) as u32, second as u32, 1)
+}
+
 fn cube_dim(team: &Team) -> CubeDim {
     CubeDim::new_1d(team.units() as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(n: usize, t: usize, h: usize) {
+        let call = Call {
+            n,
+            t,
+            h,
+            spec: GruSpec::default(),
+            dtype: f32::elem_type_native(),
+        };
+        call.check_sizes("op");
+    }
+
+    #[test]
+    fn large_sizes_pass() {
+        check(0, 0, 0);
+        check(1 << 20, 1 << 20, 1 << 10);
+        check(1, u32::MAX as usize, 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "op: N 1048576, T 1048576, H 1048576: the gates or w_hh have more")]
+    fn gates_beyond_all_addresses_are_refused() {
+        check(1 << 20, 1 << 20, 1 << 20);
+    }
+
+    #[test]
+    #[should_panic(expected = "op: N 0, T 1, H 4294967295: the gates or w_hh have more bytes")]
+    fn a_weight_beyond_all_addresses_is_refused() {
+        check(0, 1, u32::MAX as usize);
+    }
+
+    #[test]
+    #[should_panic(expected = "op: T is 4294967296, expected a u32")]
+    fn a_size_beyond_u32_is_refused() {
+        check(1, 1 << 32, 1);
+    }
+
+    #[test]
+    fn many_cubes_spread_over_two_dimensions() {
+        for cubes in [1, 2, MOST_CUBES, MOST_CUBES + 1, 1 << 24, 1 << 31] {
+            let CubeCount::Static(x, y, z) = spread(cubes) else {
+                panic!("a static grid");
+            };
+            let (x, y) = (x as usize, y as usize);
+            assert!(z == 1 && x.max(y) <= MOST_CUBES, "{cubes}: {x} by {y}");
+            assert!((cubes..cubes + y).contains(&(x * y)), "{cubes}: {x} by {y}");
+        }
+    }
 }

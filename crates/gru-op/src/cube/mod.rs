@@ -1,7 +1,7 @@
 //! The CubeCL backends: the large products by Burn, the recurrence by the kernels of `gru-cube`.
 //!
-//! What grows with T beside inputs, outputs and kept gates is made in [`pieces`] of time. What has no kernel takes the composed default: blended states, float64, and a device whose
-//! limits allow no cut.
+//! What grows with T beside inputs, outputs and kept gates is made in [`pieces`] of time. What has no
+//! kernel takes the composed default: blended states, float64, and a device whose limits allow no cut.
 
 mod lean;
 mod pieces;
@@ -119,6 +119,7 @@ fn left_sides(
         states: states.clone(),
         h0: optional(&inputs.h0),
         mask: optional(&inputs.mask),
+        valid: optional(&inputs.valid),
         gates,
     };
     gru_cube::recurrent_inputs(&like.client, call, &of, &g.handle);
@@ -134,7 +135,9 @@ fn forward(inputs: &GruInputs<CubeBackend>, spec: &GruSpec, keep: bool) -> Optio
     let gates = keep.then(|| empty(&states, Shape::new(sizes.sequence_shape(width))));
     let [_, _, features] = sizes.x.dims();
     let per_step = sizes.n * 3 * sizes.h * element.size();
-    let in_and_out = sizes.n * sizes.t * (features + sizes.h) * element.size();
+    let in_and_out = (features + sizes.h)
+        .saturating_mul(sizes.n * sizes.t)
+        .saturating_mul(element.size());
     let limit = match (&sizes.w_ih, keep) {
         // x is p, and there already.
         (None, _) => usize::MAX,
@@ -242,11 +245,15 @@ fn backward(
         let rz = g.transpose().matmul(columns(0, 2));
         Prim::cat(vec![rz, g_n.transpose().matmul(d_q_n.clone())], 1)
     });
-    let b_ih = wanted.b_ih.then(|| d_p.clone().sum_rows());
-    let b_hh = wanted.b_hh.then(|| {
-        let rz = columns(0, 2).sum_rows();
-        Prim::cat(vec![rz, d_q_n.clone().sum_rows()], 0)
-    });
+    // All columns at once: they lie together, and are read once for both biases.
+    let sums = (wanted.b_ih || wanted.b_hh).then(|| d_gates.clone().sum_rows());
+    let of_sums =
+        |from: usize, to: usize| sums.as_ref().map(|sums| sums.narrow(0, from * h..to * h));
+    let b_ih = of_sums(0, 3).filter(|_| wanted.b_ih);
+    let b_hh = match (of_sums(0, 2), of_sums(last - 1, last)) {
+        (Some(rz), Some(n)) if wanted.b_hh => Some(Prim::cat(vec![rz, n], 0)),
+        _ => None,
+    };
     // Last, when the memory of g is free again.
     let x_shape = sizes.x.dims::<3>();
     let x = wanted.x.then(|| match &sizes.w_ih {

@@ -62,7 +62,7 @@ pub(crate) fn gru_backward_step<F: Float, R: Size>(
     }
 
     for back in first as usize..last as usize {
-        let s = (first + last) as usize - 1 - back;
+        let s = first as usize + last as usize - 1 - back;
         let time = if comptime!(rule.reverse) {
             t - 1 - s
         } else {
@@ -185,37 +185,45 @@ pub(crate) fn gru_backward_step<F: Float, R: Size>(
                             m = f32::cast_from(mask[at]);
                         }
                         #[comptime]
-                        let counts = match valid {
-                            ComptimeOption::Some(valid) => f32::cast_from(valid[row]) != 0.0,
-                            ComptimeOption::None => true.runtime(),
+                        let skipped = match valid {
+                            ComptimeOption::Some(valid) => f32::cast_from(valid[row]) == 0.0,
+                            ComptimeOption::None => false.runtime(),
                         };
+                        // What came through the step after, if there was one that counts.
+                        let mut through = m * dg[i];
+                        #[comptime]
+                        if let ComptimeOption::Some(valid) = &valid {
+                            let row_after = k * per_n + time_after * per_t;
+                            let skipped_after = f32::cast_from(valid[row_after]) == 0.0;
+                            through = select(skipped_after, 0.0f32, through);
+                        }
                         let r = read[from];
                         let before = read[comptime!(from + 4)];
                         let carried = read[comptime!(from + 6)];
                         if comptime!(end) {
-                            d_h0[at] = F::cast_from(carried + m * dg[i]);
+                            d_h0[at] = F::cast_from(carried + through);
                         } else if comptime!(half == Half::Second) {
                             let ds = dg[i];
                             let dr = ds * m * before * gate_slope(r, comptime!(rule.r));
-                            d_gates[gate] = F::cast_from(select(counts, dr, 0.0f32));
-                            carry[at] = carried + select(counts, m * ds * r, 0.0f32);
+                            d_gates[gate] = F::cast_from(select(skipped, 0.0f32, dr));
+                            carry[at] = carried + select(skipped, 0.0f32, m * ds * r);
                         } else {
-                            let mut d = read[comptime!(from + 5)] + carried + m * dg[i];
+                            let mut d = read[comptime!(from + 5)] + carried + through;
                             if comptime!(steps.persistent) {
                                 d += doubt(lost[0]);
                             }
                             let z = read[comptime!(from + 1)];
                             let new = read[comptime!(from + 2)];
-                            let back = blend_back(d, before, z, new, counts, rule);
+                            let back = blend_back(d, before, z, new, skipped, rule);
                             carry[at] = back.carry;
                             d_gates[gate + hidden] = F::cast_from(back.dz);
                             d_gates[gate + comptime!(2 * hidden)] = F::cast_from(back.dn);
                             if comptime!(half == Half::Whole) {
                                 let q_n = read[comptime!(from + 3)];
                                 let dr = back.dn * q_n * gate_slope(r, comptime!(rule.r));
-                                d_gates[gate] = F::cast_from(select(counts, dr, 0.0f32));
+                                d_gates[gate] = F::cast_from(select(skipped, 0.0f32, dr));
                                 d_gates[gate + comptime!(3 * hidden)] =
-                                    F::cast_from(select(counts, back.dn * r, 0.0f32));
+                                    F::cast_from(select(skipped, 0.0f32, back.dn * r));
                             }
                         }
                     }

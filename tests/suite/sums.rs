@@ -1,0 +1,72 @@
+//! Bias gradients are sums over every row of every step: in float32 they must not drift with their
+//! number.
+
+use burn::tensor::{DType, Device, Tensor};
+use gru_op::{GruSpec, GruWeights, Memory, gru_sequence};
+use libtest_mimic::Trial;
+
+use super::{
+    backends::TestBackend,
+    runs::{gradient, tensor},
+};
+
+const N: usize = 8;
+const T: usize = 4096;
+const H: usize = 8;
+
+pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    // The kernels of the CPU sum on their own.
+    for backend in backends.iter().filter(|backend| backend.slow) {
+        for memory in [Memory::Speed, Memory::Lean] {
+            let id = format!("sums/biases-{memory:?}/{}", backend.name);
+            trials.push(backend.trial(id.to_lowercase(), move |device| biases(device, memory)));
+        }
+    }
+    trials
+}
+
+/// Rows that are all alike, so that roundings of their sum go one way. Without `w_ih` the gradient
+/// of `x` is what the gradient of `b_ih` sums.
+fn biases(device: &Device, memory: Memory) -> Result<(), String> {
+    let device = &device.clone().autodiff();
+    let number = |k: usize| ((k * 37 + 11) % 17) as f64 / 16.0 - 0.5;
+    let numbers = |len: usize| (0..len).map(number).collect::<Vec<_>>();
+    let row = numbers(3 * H);
+    let x: Tensor<3> = tensor(&row.repeat(N * T), [N, T, 3 * H], device, DType::F32);
+    let x = x.require_grad();
+    let vector = || -> Tensor<1> { tensor(&row, [3 * H], device, DType::F32).require_grad() };
+    let (b_ih, b_hh) = (vector(), vector());
+    let w_hh: Tensor<2> = tensor(&numbers(3 * H * H), [H, 3 * H], device, DType::F32);
+    let weights = GruWeights {
+        w_ih: None,
+        w_hh: w_hh.require_grad(),
+        b_ih: Some(b_ih.clone()),
+        b_hh: Some(b_hh.clone()),
+    };
+    let spec = GruSpec::default().with_memory(memory);
+    let (y, _) = gru_sequence(x.clone(), None, &weights, &spec);
+    let gradients = y.sum().backward();
+    let d_x = gradient("x", &x, &gradients)?;
+    let (d_ih, d_hh) = (
+        gradient("b_ih", &b_ih, &gradients)?,
+        gradient("b_hh", &b_hh, &gradients)?,
+    );
+    for column in 0..3 * H {
+        let terms = d_x.iter().skip(column).step_by(3 * H);
+        let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), d| (sum + d, size + d.abs()));
+        let check = |name: &str, got: f64| {
+            let off = (got - sum).abs() / size / f64::from(f32::EPSILON);
+            match off <= 32.0 {
+                true => Ok(()),
+                false => Err(format!("{name}[{column}]: off by {off:.0} ε of its terms")),
+            }
+        };
+        check("b_ih", d_ih[column])?;
+        // Of n, b_hh has a gradient of its own.
+        if column < 2 * H {
+            check("b_hh", d_hh[column])?;
+        }
+    }
+    Ok(())
+}
