@@ -61,6 +61,8 @@ mod shape;
 mod steps;
 pub mod tensorflow;
 
+#[cfg(any(feature = "ndarray", feature = "flex"))]
+pub use self::cpu::release_memory;
 pub use self::{
     api::{GruGates, GruOptions, GruWeights, gru_cell, gru_gates, gru_sequence, gru_sequence_with},
     backend::{GruBackend, GruForward, GruGradients, GruInputs, OptionalTensor, Wanted},
