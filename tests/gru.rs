@@ -21,6 +21,7 @@ const SUITES: &[Suite] = &[
     suite::noise::trials,
     suite::tracking::trials,
     suite::block::trials,
+    suite::gradcheck::trials,
     suite::burn_gru::trials,
     suite::misuse::trials,
     suite::train::trials,

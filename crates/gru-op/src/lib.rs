@@ -29,6 +29,7 @@
 //! - [`convert`]: weights of PyTorch, Keras, ONNX, TensorFlow, oneDNN, cuDNN and Burn's own modules,
 //!   both ways.
 //! - [`conventions`]: where GRUs differ, what each system does, and what proves it.
+//! - `gradcheck`: gradients against central differences, for any operator; with `autodiff`.
 //! - [`tensorflow`], [`mps_graph`]: two operators of other systems under their own signatures.
 //!
 //! # Features
@@ -54,6 +55,8 @@ mod cpu;
 mod cube;
 #[cfg(feature = "fusion")]
 mod fused;
+#[cfg(feature = "autodiff")]
+pub mod gradcheck;
 pub mod mps_graph;
 pub mod nn;
 mod primitive;
