@@ -11,6 +11,7 @@ type Suite = fn(&[TestBackend]) -> Vec<Trial>;
 const SUITES: &[Suite] = &[
     suite::oracle::trials,
     suite::gradient::trials,
+    suite::empty::trials,
     suite::agreement::trials,
     |_| suite::half::trials(),
     suite::conformance::trials,

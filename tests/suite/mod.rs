@@ -6,6 +6,7 @@ pub mod block;
 pub mod burn_gru;
 pub mod conformance;
 pub mod convert;
+pub mod empty;
 pub mod gradcheck;
 pub mod gradient;
 pub mod half;

@@ -60,6 +60,7 @@ pub mod gradcheck;
 pub mod mps_graph;
 pub mod nn;
 mod primitive;
+mod raw;
 mod shape;
 mod steps;
 pub mod tensorflow;
