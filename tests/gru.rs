@@ -22,6 +22,7 @@ const SUITES: &[Suite] = &[
     suite::noise::trials,
     suite::tracking::trials,
     suite::block::trials,
+    suite::saving::trials,
     suite::gradcheck::trials,
     suite::burn_gru::trials,
     suite::misuse::trials,

@@ -18,6 +18,7 @@ pub mod oracle;
 pub mod pytorch_model;
 pub mod replay;
 pub mod runs;
+pub mod saving;
 pub mod tracking;
 pub mod train;
 pub mod vectors;

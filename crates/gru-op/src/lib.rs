@@ -67,10 +67,12 @@ pub mod tensorflow;
 
 #[cfg(any(feature = "ndarray", feature = "flex"))]
 pub use self::cpu::release_memory;
+#[cfg(feature = "store")]
+pub use self::nn::GruFileError;
 pub use self::{
     api::{GruGates, GruOptions, GruWeights, gru_cell, gru_gates, gru_sequence, gru_sequence_with},
     backend::{GruBackend, GruForward, GruGradients, GruInputs, OptionalTensor, Wanted},
-    nn::{GruBlock, GruBlockConfig, GruInitializer, GruLayer, GruLayerOptions},
+    nn::{GruBlock, GruBlockConfig, GruInitializer, GruLayer, GruLayerOptions, GruMismatch},
     steps::Steps,
 };
 pub use gru_cpu::spec;
