@@ -22,6 +22,7 @@ const H: usize = 4;
 const SIZES: [(usize, usize); 3] = [(0, 3), (2, 0), (0, 0)];
 
 type Test = fn(Call) -> Result<(), String>;
+type StepTest = fn(&Device) -> Result<(), String>;
 
 const TESTS: &[(&str, Test)] = &[
     ("sequence", sequence),
@@ -37,8 +38,7 @@ const TESTS: &[(&str, Test)] = &[
 ];
 
 /// The tests that have one step, of no rows.
-const STEP_TESTS: &[(&str, fn(&Device) -> Result<(), String>)] =
-    &[("cell", cell), ("block-step", block_step)];
+const STEP_TESTS: &[(&str, StepTest)] = &[("cell", cell), ("block-step", block_step)];
 
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let mut trials = Vec::new();

@@ -299,38 +299,27 @@ fn misuse(device: &Device) -> Result<(), String> {
 
 /// The whole module: layers in both directions with lengths, its input and its state.
 fn block(device: &Device) -> Result<(), String> {
-    let config = GruBlockConfig::new(3, 4)
+    let (i, h) = (3, 4);
+    let config = GruBlockConfig::new(i, h)
         .with_num_layers(2)
         .with_bidirectional(true);
+    let weights = |inputs: usize, scale: f64| GruWeights {
+        w_ih: Some(numbers([inputs, 3 * h], device) * scale),
+        w_hh: numbers([h, 3 * h], device) * scale,
+        b_ih: Some(numbers([3 * h], device) * scale),
+        b_hh: Some(numbers([3 * h], device) * -scale),
+    };
     for config in [config.clone(), config.with_reset(Reset::BeforeMatmul)] {
-        let mut block = config.init(&device.clone().autodiff());
-        let place = (&device.clone().autodiff(), DType::F64);
-        let random = || {
-            super::runs::values(Tensor::<2>::random(
-                [4, 12],
-                burn::tensor::Distribution::Uniform(-0.5, 0.5),
-                place,
-            ))
-        };
-        for layer in &mut block.layers {
-            let to_f64 =
-                |param: burn::module::Param<Tensor<2>>| param.map(|w| w.cast(DType::F64).detach());
-            layer.w_ih = to_f64(layer.w_ih.clone());
-            layer.w_hh = burn::module::Param::from_tensor(super::runs::tensor(
-                &random(),
-                [4, 12],
-                place.0,
-                DType::F64,
-            ));
-            for bias in [&mut layer.b_ih, &mut layer.b_hh] {
-                *bias = bias
-                    .clone()
-                    .map(|bias| bias.map(|b| b.cast(DType::F64).detach()));
-            }
-        }
+        let layers = vec![
+            weights(i, 0.5),
+            weights(i, -0.3),
+            weights(2 * h, 0.4),
+            weights(2 * h, -0.2),
+        ];
+        let block = config.init_with(layers).map_err(|e| e.to_string())?;
         let report = GradCheck::new()
-            .input("x", numbers([2, 3, 3], device))
-            .input("state", numbers([4, 2, 4], device))
+            .input("x", numbers([2, 3, i], device))
+            .input("state", numbers([4, 2, h], device))
             .check(|at| {
                 let (y, state) = block.forward_lengths(at.get("x"), &[3, 1], Some(at.get("state")));
                 Tensor::cat(vec![y.reshape([-1]), state.reshape([-1])], 0)
