@@ -11,6 +11,7 @@ type Suite = fn(&[TestBackend]) -> Vec<Trial>;
 const SUITES: &[Suite] = &[
     suite::oracle::trials,
     suite::gradient::trials,
+    suite::empty::trials,
     suite::agreement::trials,
     |_| suite::half::trials(),
     suite::conformance::trials,
@@ -25,6 +26,8 @@ const SUITES: &[Suite] = &[
     suite::properties::trials,
     suite::tracking::trials,
     suite::block::trials,
+    suite::saving::trials,
+    suite::gradcheck::trials,
     suite::burn_gru::trials,
     suite::misuse::trials,
     suite::train::trials,

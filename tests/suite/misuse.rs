@@ -1,10 +1,13 @@
 //! Misuse panics at once and says the operation, the expected shape and the actual one.
 
 use super::backends::TestBackend;
-use burn::tensor::{DType, Device, Tensor};
+use burn::{
+    module::{Module, Param},
+    tensor::{DType, Device, Tensor},
+};
 use gru_op::{
-    Activation, Activations, GruBlockConfig, GruOptions, GruSpec, GruWeights, Layout, Steps,
-    Update, gru_cell, gru_sequence, gru_sequence_with,
+    Activation, Activations, GruBlockConfig, GruLayer, GruOptions, GruSpec, GruWeights, Layout,
+    Steps, Update, gru_cell, gru_sequence, gru_sequence_with,
     mps_graph::{self, GruArguments, GruDescriptor},
     tensorflow::{gru_block_cell, gru_block_cell_grad},
 };
@@ -73,6 +76,13 @@ macro_rules! misuse {
 fn all() -> Vec<Misuse> {
     fn block() -> gru_op::GruBlock {
         GruBlockConfig::new(I, H).init(&Device::flex())
+    }
+    /// Two layers, of which the second is changed.
+    fn changed(change: impl FnOnce(&mut GruLayer)) -> gru_op::GruBlock {
+        let config = GruBlockConfig::new(I, H).with_num_layers(2);
+        let mut block = config.init(&Device::flex());
+        change(&mut block.layers[1]);
+        block
     }
     vec![
         misuse!(
@@ -287,7 +297,7 @@ fn all() -> Vec<Misuse> {
                     &GruSpec::default(),
                 );
             },
-            "gru_cell: h0 [N, H] must be [2, 5], got [3, 5]"
+            "gru_cell: h [N, H] must be [2, 5], got [3, 5]"
         ),
         misuse!(
             "clip",
@@ -317,6 +327,154 @@ fn all() -> Vec<Misuse> {
                 block().forward(zeros([N, T, I]), Some(zeros([2, N, H])));
             },
             "GruBlock::forward: state [L·D, N, H] must be [1, 2, 5], got [2, 2, 5]"
+        ),
+        misuse!(
+            "block-state-dtype",
+            block().forward(zeros([N, T, I]), Some(zeros([1, N, H]).cast(DType::F64))),
+            "GruBlock::forward: state must have the dtype of x, expected F32, got F64"
+        ),
+        #[allow(deprecated)]
+        Misuse {
+            id: "block-state-device",
+            call: Box::new(|| {
+                let state = Tensor::zeros([1, N, H], &Device::ndarray());
+                block().forward_lengths(zeros([N, T, I]), &[1, 2], Some(state));
+            }),
+            says: &["GruBlock::forward_lengths: state must be on the device of x"],
+        },
+        misuse!(
+            "step-state-dtype",
+            block().step(zeros([N, I]), Some(zeros([1, N, H]).cast(DType::F64))),
+            "GruBlock::step: state must have the dtype of x, expected F32, got F64"
+        ),
+        misuse!(
+            "block-weight-dtype",
+            changed(|layer| layer.w_hh = layer.w_hh.clone().map(|w| w.cast(DType::F64)))
+                .forward(zeros([N, T, I]), None),
+            "GruBlock::forward: layers.1.w_hh must have the dtype of x, expected F32, got F64"
+        ),
+        #[allow(deprecated)]
+        Misuse {
+            id: "block-weight-device",
+            call: Box::new(|| {
+                changed(|layer| *layer = layer.clone().to_device(&Device::ndarray()))
+                    .forward(zeros([N, T, I]), None);
+            }),
+            says: &[
+                "GruBlock::forward: layers.1.w_ih must be on the device of x",
+                "Flex",
+                "NdArray",
+            ],
+        },
+        misuse!(
+            "block-weight-shape",
+            changed(|layer| layer.w_hh = Param::from_tensor(zeros([H, 2 * H])))
+                .forward(zeros([N, T, I]), None),
+            "GruBlock::forward: layers.1.w_hh must be [H, 3H], got [5, 10]"
+        ),
+        misuse!(
+            "block-bias-shape",
+            changed(|layer| layer.b_ih = Some(Param::from_tensor(zeros([H]))))
+                .step(zeros([N, I]), None),
+            "GruBlock::step: layers.1.b_ih [3H] must be [15], got [5]",
+            "layers.1.w_hh [H, 3H] is [5, 15]"
+        ),
+        misuse!(
+            "gates-weight-dtype",
+            changed(|layer| layer.w_ih = layer.w_ih.clone().map(|w| w.cast(DType::F64)))
+                .gates(zeros([N, T, I]), None),
+            "GruBlock::gates: layers.1.w_ih must have the dtype of x, expected F32, got F64"
+        ),
+        misuse!(
+            "checkpointing",
+            sequence(|c| {
+                let device = Device::flex().autodiff();
+                c.x = Tensor::zeros([N, T, I], &device);
+                c.w.w_hh = Tensor::zeros([H, 3 * H], &device.gradient_checkpointing());
+            }),
+            "gru_sequence: w_hh must have the gradient checkpointing of x, expected Disabled, got \
+             Balanced"
+        ),
+        misuse!(
+            "checkpointing-beside-constants",
+            sequence(|c| {
+                let device = Device::flex().autodiff();
+                c.w.w_ih = Some(Tensor::zeros([I, 3 * H], &device));
+                c.h0 = Some(Tensor::zeros([N, H], &device.gradient_checkpointing()));
+            }),
+            "gru_sequence: h0 must have the gradient checkpointing of w_ih, expected Disabled, got \
+             Balanced"
+        ),
+        misuse!(
+            "checkpointing-of-the-steps",
+            with(|o| {
+                let device = Device::flex().autodiff();
+                let mask = Tensor::<2>::zeros([N, T], &device).greater_elem(1);
+                o.steps = Steps::Mask(mask);
+                o.h0 = Some(Tensor::zeros([N, H], &device.gradient_checkpointing()));
+            }),
+            "gru_sequence_with: the mask of steps must have the gradient checkpointing of h0, \
+             expected Balanced, got Disabled"
+        ),
+        misuse!(
+            "block-checkpointing",
+            {
+                let device = Device::flex().autodiff();
+                let block = GruBlockConfig::new(I, H).init(&device);
+                let x = Tensor::zeros([N, T, I], &device.gradient_checkpointing());
+                block.forward(x, None)
+            },
+            "GruBlock::forward: layers.0.w_ih must have the gradient checkpointing of x, expected \
+             Balanced, got Disabled"
+        ),
+        misuse!(
+            "block-state-checkpointing",
+            {
+                let device = Device::flex().autodiff();
+                let block = GruBlockConfig::new(I, H).init(&device);
+                let state = Tensor::zeros([1, N, H], &device.clone().gradient_checkpointing());
+                block.step(Tensor::zeros([N, I], &device), Some(state))
+            },
+            "GruBlock::step: state must have the gradient checkpointing of x, expected Disabled, \
+             got Balanced"
+        ),
+        misuse!(
+            "too-many-layers",
+            GruBlockConfig::new(I, H)
+                .with_num_layers(usize::MAX)
+                .init(&Device::flex()),
+            "GruBlockConfig: expected parameters that memory can address, got d_input 4, d_hidden \
+             5, num_layers 18446744073709551615"
+        ),
+        misuse!(
+            "too-many-layers-in-both-directions",
+            GruBlockConfig::new(I, H)
+                .with_num_layers(usize::MAX / 2 + 1)
+                .with_bidirectional(true)
+                .init(&Device::flex()),
+            "GruBlockConfig: expected parameters that memory can address, got"
+        ),
+        misuse!(
+            "too-many-units",
+            GruBlockConfig::new(I, usize::MAX / 2).init(&Device::flex()),
+            "GruBlockConfig: expected parameters that memory can address, got"
+        ),
+        misuse!(
+            "too-many-inputs",
+            GruBlockConfig::new(usize::MAX, H).init_with(vec![weights()]),
+            "GruBlockConfig: expected parameters that memory can address, got"
+        ),
+        misuse!(
+            "per-layer-overflow",
+            {
+                let config = GruBlockConfig::new(I, H).with_num_layers(usize::MAX);
+                let options = config.layer_options();
+                config
+                    .with_bidirectional(true)
+                    .with_per_layer(vec![options; 2])
+                    .init(&Device::flex())
+            },
+            "GruBlockConfig: expected parameters that memory can address, got"
         ),
         misuse!(
             "step-bidirectional",

@@ -271,15 +271,26 @@ impl GruSpec {
     /// If a clip is not positive, or an activation's derivative is not a function of its output
     /// (each variant of [`Activation`] says what it asks for).
     pub fn check(&self) {
+        if let Err(reason) = self.try_check() {
+            panic!("{reason}");
+        }
+    }
+
+    /// [`check`](Self::check) for a spec that was read from a file.
+    ///
+    /// # Errors
+    /// The text of the panic.
+    pub fn try_check(&self) -> Result<(), String> {
         for (name, clip) in [
             ("clip_gates", self.clip_gates),
             ("clip_state", self.clip_state),
         ] {
-            if let Some(c) = clip {
-                assert!(
-                    c > 0.0,
+            if let Some(c) = clip
+                && (c.is_nan() || c <= 0.0)
+            {
+                return Err(format!(
                     "GruSpec: {name} must be positive, expected > 0, got {c}"
-                );
+                ));
             }
         }
         let gates = self.activations;
@@ -289,8 +300,11 @@ impl GruSpec {
             ("candidate", gates.candidate),
         ] {
             if let Some(reason) = activation.objection() {
-                panic!("GruSpec: {name} activation {activation:?}: {reason}");
+                return Err(format!(
+                    "GruSpec: {name} activation {activation:?}: {reason}"
+                ));
             }
         }
+        Ok(())
     }
 }

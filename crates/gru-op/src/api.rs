@@ -1,8 +1,8 @@
 //! The operator over Burn's tensors.
 
 use crate::{
-    GruBackend, GruInputs, OptionalTensor,
-    shape::{self, Sizes},
+    GruBackend, GruInputs, OptionalTensor, raw,
+    shape::{self, Names, Sizes},
     spec::{Direction, GruSpec, Layout},
     steps::{Skips, Steps},
 };
@@ -71,7 +71,7 @@ pub fn gru_sequence(
         h0,
         ..Default::default()
     };
-    sequence_as("gru_sequence", x, options, weights, spec)
+    sequence_as("gru_sequence".into(), x, options, weights, spec)
 }
 
 /// [`gru_sequence`] with everything that it may be given: recurrent mask, lengths or a mask of
@@ -90,18 +90,18 @@ pub fn gru_sequence_with(
     spec: &GruSpec,
     options: GruOptions,
 ) -> (Tensor<3>, Tensor<2>) {
-    sequence_as("gru_sequence_with", x, options, weights, spec)
+    sequence_as("gru_sequence_with".into(), x, options, weights, spec)
 }
 
-/// [`gru_sequence_with`] under the name that its panics are to say.
+/// [`gru_sequence_with`] under the names that its panics are to say.
 pub(crate) fn sequence_as(
-    op: &str,
+    names: Names,
     x: Tensor<3>,
     options: GruOptions,
     weights: &GruWeights,
     spec: &GruSpec,
 ) -> (Tensor<3>, Tensor<2>) {
-    sequence_by(op, x, options, weights, spec, |inputs| {
+    sequence_by(names, x, options, weights, spec, |inputs| {
         Dispatch::gru_states(inputs, *spec)
     })
 }
@@ -127,6 +127,17 @@ pub fn gru_gates(
     weights: &GruWeights,
     spec: &GruSpec,
 ) -> GruGates {
+    gates_as("gru_gates".into(), x, h0, weights, spec)
+}
+
+/// [`gru_gates`] under the names that its panics are to say.
+pub(crate) fn gates_as(
+    names: Names,
+    x: Tensor<3>,
+    h0: Option<Tensor<2>>,
+    weights: &GruWeights,
+    spec: &GruSpec,
+) -> GruGates {
     let options = GruOptions {
         h0,
         ..Default::default()
@@ -137,7 +148,7 @@ pub fn gru_gates(
         gates = Some(Tensor::<3>::from_dispatch(forward.gates));
         forward.states
     };
-    let (states, _) = sequence_by("gru_gates", x, options, weights, spec, run);
+    let (states, _) = sequence_by(names, x, options, weights, spec, run);
     let gates = gates.expect("the sequence was run");
     let [_, _, h] = states.dims();
     let gate = |k: usize| gates.clone().narrow(2, k * h, h);
@@ -165,12 +176,16 @@ pub fn gru_cell(
         h0: h,
         ..Default::default()
     };
-    cell_by("gru_cell", x, options, weights, spec)
+    let names = Names {
+        h0: "h",
+        ..Names::from("gru_cell")
+    };
+    cell_as(names, x, options, weights, spec)
 }
 
 /// One step with options, whose `take` is `[1,N,·]`.
-pub(crate) fn cell_by(
-    op: &str,
+pub(crate) fn cell_as(
+    names: Names,
     x: Tensor<2>,
     options: GruOptions,
     weights: &GruWeights,
@@ -178,23 +193,22 @@ pub(crate) fn cell_by(
 ) -> Tensor<2> {
     let spec = spec.with_layout(Layout::TimeMajor);
     let run = |inputs| Dispatch::gru_states(inputs, spec);
-    sequence_by(op, x.unsqueeze_dim(0), options, weights, &spec, run).1
+    let [n, features] = x.dims();
+    let x = raw::reshape(x, [1, n, features]);
+    sequence_by(names, x, options, weights, &spec, run).1
 }
 
 /// Checks, runs and takes the final state, whatever makes the states.
 pub(crate) fn sequence_by(
-    op: &str,
+    names: Names,
     x: Tensor<3>,
     options: GruOptions,
     weights: &GruWeights,
     spec: &GruSpec,
     run: impl FnOnce(GruInputs<Dispatch>) -> DispatchTensor,
 ) -> (Tensor<3>, Tensor<2>) {
-    let sizes = shape::check_sequence(op, &x, &options, weights, spec);
-    let no_steps = (sizes.t == 0).then(|| match &options.h0 {
-        Some(h0) => h0.clone(),
-        None => Tensor::zeros([sizes.n, sizes.h], (&x.device(), x.dtype())),
-    });
+    let sizes = shape::check_sequence(names, &x, &options, weights, spec);
+    let h0 = options.h0.clone().filter(|_| sizes.t == 0);
     let skips = Skips::new(&options.steps, &sizes, spec, &x);
     let x = match &skips {
         Some(skips) => skips.silence(x),
@@ -211,7 +225,7 @@ pub(crate) fn sequence_by(
         valid: optional(skips.as_ref().map(|skips| skips.valid.clone())),
         take: optional(options.take),
     }));
-    let last = no_steps.unwrap_or_else(|| last_state(&states, &sizes, spec));
+    let last = last_state(states.clone(), h0, &sizes, spec);
     let y = match skips {
         Some(skips) => skips.output(states),
         None => states,
@@ -235,15 +249,27 @@ fn of_all_gates(b_hh: Tensor<1>, h: usize) -> Tensor<1> {
     }
 }
 
-/// The state after the last step walked, `[N,H]`.
-fn last_state(states: &Tensor<3>, sizes: &Sizes, spec: &GruSpec) -> Tensor<2> {
-    let t = match spec.direction {
-        Direction::Forward => sizes.t - 1,
+/// The state after the last step walked, `[N,H]`; the initial one where there is none. Autodiff
+/// tracks it as it does the states, whatever there is of them.
+fn last_state(
+    states: Tensor<3>,
+    h0: Option<Tensor<2>>,
+    sizes: &Sizes,
+    spec: &GruSpec,
+) -> Tensor<2> {
+    let time_dim = time_dim(spec);
+    let last = match spec.direction {
+        Direction::Forward => sizes.t.saturating_sub(1),
         Direction::Reverse => 0,
     };
-    let time_dim = time_dim(spec);
-    // Not `reshape`, to which a batch of zero rows means "as before".
-    states.clone().narrow(time_dim, t, 1).squeeze_dim(time_dim)
+    if sizes.t > 0 || sizes.n * sizes.h == 0 {
+        return raw::at(states, time_dim, last);
+    }
+    let nothing = raw::sum(states, time_dim);
+    match h0 {
+        Some(h0) => h0 + nothing,
+        None => nothing,
+    }
 }
 
 /// Which dimension of a sequence is time.

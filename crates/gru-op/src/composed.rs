@@ -47,7 +47,7 @@ pub fn gru_sequence_with(
     options: GruOptions,
 ) -> (Tensor<3>, Tensor<2>) {
     let op = "composed::gru_sequence";
-    api::sequence_by(op, x, options, weights, spec, |inputs| {
+    api::sequence_by(op.into(), x, options, weights, spec, |inputs| {
         states::<Dispatch>(inputs, spec)
     })
 }

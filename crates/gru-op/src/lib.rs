@@ -29,6 +29,7 @@
 //! - [`convert`]: weights of PyTorch, Keras, ONNX, TensorFlow, oneDNN, cuDNN and Burn's own modules,
 //!   both ways.
 //! - [`conventions`]: where GRUs differ, what each system does, and what proves it.
+//! - `gradcheck`: gradients against central differences, for any operator; with `autodiff`.
 //! - [`tensorflow`], [`mps_graph`]: two operators of other systems under their own signatures.
 //!
 //! # Features
@@ -54,17 +55,24 @@ mod cpu;
 mod cube;
 #[cfg(feature = "fusion")]
 mod fused;
+#[cfg(feature = "autodiff")]
+pub mod gradcheck;
 pub mod mps_graph;
 pub mod nn;
 mod primitive;
+mod raw;
 mod shape;
 mod steps;
 pub mod tensorflow;
 
+#[cfg(any(feature = "ndarray", feature = "flex"))]
+pub use self::cpu::release_memory;
+#[cfg(feature = "store")]
+pub use self::nn::GruFileError;
 pub use self::{
     api::{GruGates, GruOptions, GruWeights, gru_cell, gru_gates, gru_sequence, gru_sequence_with},
     backend::{GruBackend, GruForward, GruGradients, GruInputs, OptionalTensor, Wanted},
-    nn::{GruBlock, GruBlockConfig, GruInitializer, GruLayer, GruLayerOptions},
+    nn::{GruBlock, GruBlockConfig, GruInitializer, GruLayer, GruLayerOptions, GruMismatch},
     steps::Steps,
 };
 pub use gru_cpu::spec;

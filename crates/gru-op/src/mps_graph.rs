@@ -237,7 +237,7 @@ pub fn gru(arguments: GruArguments, descriptor: &GruDescriptor) -> Vec<Tensor<3>
                 mask: one.mask,
                 ..Default::default()
             };
-            states.push(sequence_as(OP, one.x, options, &one.weights, &one.spec).0);
+            states.push(sequence_as(OP.into(), one.x, options, &one.weights, &one.spec).0);
         }
     }
     let mut results = vec![Tensor::cat(states, 2)];

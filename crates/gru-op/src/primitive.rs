@@ -93,6 +93,11 @@ impl<B: Backend> Prim<B> {
         Self(B::float_mask_fill(self.0, mask.0, value.into()))
     }
 
+    /// Sum over a dimension, which stays with a size of 1.
+    pub(crate) fn sum_dim(self, dim: usize) -> Self {
+        Self(B::float_sum_dim(self.0, dim))
+    }
+
     /// Sum over the rows of a matrix: `[R,C]` to `[C]`.
     ///
     /// Block by block: a backend may add one row after the other, and over thousands of rows the
@@ -101,13 +106,13 @@ impl<B: Backend> Prim<B> {
     pub(crate) fn sum_rows(self) -> Self {
         let [rows, columns] = self.dims();
         if rows <= BLOCK {
-            return Self(B::float_sum_dim(self.0, 0)).reshape([columns]);
+            return self.sum_dim(0).reshape([columns]);
         }
         match (2..=BLOCK).rev().find(|&block| rows.is_multiple_of(block)) {
             Some(block) => {
                 let blocks = self.reshape([rows / block, block, columns]);
-                let sums = Self(B::float_sum_dim(blocks.0, 1));
-                sums.reshape([rows / block, columns]).sum_rows()
+                let sums = blocks.sum_dim(1).reshape([rows / block, columns]);
+                sums.sum_rows()
             }
             None => {
                 let last = self.narrow(0, rows - 1..rows).reshape([columns]);

@@ -1,13 +1,63 @@
 //! Every check of shapes, devices and dtypes, and every panic text, in one place. All of them run
 //! before any work.
 
-use burn::tensor::Tensor;
+#[cfg(feature = "autodiff")]
+use burn::tensor::GradientCheckpointingStrategy;
+use burn::tensor::{
+    Tensor,
+    kind::{Autodiff, Basic},
+};
+use std::fmt::{self, Display};
 
 use crate::{
     GruOptions, GruWeights,
     spec::{GruSpec, Layout},
     steps::Steps,
 };
+
+/// What a panic calls the operation, and what its caller calls the arguments.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Names<'a> {
+    pub(crate) op: &'a str,
+    /// The initial state.
+    pub(crate) h0: &'a str,
+    /// Which of a block's layers the weights belong to.
+    pub(crate) layer: Option<usize>,
+}
+
+impl<'a> From<&'a str> for Names<'a> {
+    fn from(op: &'a str) -> Self {
+        Self {
+            op,
+            h0: "h0",
+            layer: None,
+        }
+    }
+}
+
+impl<'a> Names<'a> {
+    /// A weight of this call.
+    fn weight(&self, name: &'a str) -> Name<'a> {
+        let layer = self.layer;
+        Name { layer, name }
+    }
+}
+
+/// The name of an argument: `w_hh`, or `layers.1.w_hh`.
+#[derive(Debug, Clone, Copy)]
+struct Name<'a> {
+    layer: Option<usize>,
+    name: &'a str,
+}
+
+impl Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(layer) = self.layer {
+            write!(f, "layers.{layer}.")?;
+        }
+        f.write_str(self.name)
+    }
+}
 
 /// The sizes of a checked call.
 #[derive(Debug, Clone, Copy)]
@@ -17,15 +67,16 @@ pub(crate) struct Sizes {
     pub(crate) h: usize,
 }
 
-/// Checks a whole call of `op`.
+/// Checks a whole call.
 pub(crate) fn check_sequence(
-    op: &str,
+    names: Names,
     x: &Tensor<3>,
     options: &GruOptions,
     weights: &GruWeights,
     spec: &GruSpec,
 ) -> Sizes {
     spec.check();
+    let op = names.op;
     let [first, second, features] = x.dims();
     let (n, t) = match spec.layout {
         Layout::BatchMajor => (first, second),
@@ -38,19 +89,21 @@ pub(crate) fn check_sequence(
     let sizes = Sizes {
         n,
         t,
-        h: check_weights(op, x, layout, weights),
+        h: check_weights(names, x, layout, weights),
     };
     let Sizes { h, .. } = sizes;
     let because = || {
         format!(
-            "x {layout} is {:?} and w_hh [H, 3H] is {:?}",
+            "x {layout} is {:?} and {} [H, 3H] is {:?}",
             x.dims(),
+            names.weight("w_hh"),
             weights.w_hh.dims()
         )
     };
-    for (name, rows) in [("h0", &options.h0), ("mask", &options.mask)] {
+    for (name, rows) in [(names.h0, &options.h0), ("mask", &options.mask)] {
         if let Some(rows) = rows {
-            expect(op, &format!("{name} [N, H]"), rows.dims(), [n, h], because);
+            let name = format_args!("{name} [N, H]");
+            expect(op, name, rows.dims(), [n, h], because);
         }
     }
     if let Some(take) = &options.take {
@@ -61,23 +114,28 @@ pub(crate) fn check_sequence(
     }
     check_steps(op, &options.steps, [first, second], &sizes, layout);
     check_size(op, &[n, t, features.max(4 * h)]);
-    check_places(op, x, options, weights);
+    check_places(names, x, options, weights);
     sizes
 }
 
 /// Checks the shapes of the weights against each other and against `x`; H.
-fn check_weights(op: &str, x: &Tensor<3>, layout: &str, weights: &GruWeights) -> usize {
+fn check_weights(names: Names, x: &Tensor<3>, layout: &str, weights: &GruWeights) -> usize {
+    let op = names.op;
     let [_, _, features] = x.dims();
     let [h, gates] = weights.w_hh.dims();
+    let w_hh = names.weight("w_hh");
     assert!(
         h.checked_mul(3) == Some(gates),
-        "{op}: w_hh must be [H, 3H], got [{h}, {gates}]"
+        "{op}: {w_hh} must be [H, 3H], got [{h}, {gates}]"
     );
-    let because = || format!("w_hh [H, 3H] is [{h}, {gates}]");
+    let because = || format!("{w_hh} [H, 3H] is [{h}, {gates}]");
     match &weights.w_ih {
-        Some(w_ih) => expect(op, "w_ih [I, 3H]", w_ih.dims(), [features, gates], || {
-            format!("x {layout} is {:?} and {}", x.dims(), because())
-        }),
+        Some(w_ih) => {
+            let name = names.weight("w_ih [I, 3H]");
+            expect(op, name, w_ih.dims(), [features, gates], || {
+                format!("x {layout} is {:?} and {}", x.dims(), because())
+            })
+        }
         None => expect(
             op,
             "the last dimension of x, 3H without w_ih,",
@@ -87,12 +145,14 @@ fn check_weights(op: &str, x: &Tensor<3>, layout: &str, weights: &GruWeights) ->
         ),
     }
     if let Some(b_ih) = &weights.b_ih {
-        expect(op, "b_ih [3H]", b_ih.dims(), [gates], because);
+        let name = names.weight("b_ih [3H]");
+        expect(op, name, b_ih.dims(), [gates], because);
     }
     if let Some(b_hh) = &weights.b_hh
         && b_hh.dims() != [h]
     {
-        expect(op, "b_hh [3H] or [H]", b_hh.dims(), [gates], because);
+        let name = names.weight("b_hh [3H] or [H]");
+        expect(op, name, b_hh.dims(), [gates], because);
     }
     h
 }
@@ -118,40 +178,85 @@ fn check_steps(op: &str, steps: &Steps, of_x: [usize; 2], sizes: &Sizes, layout:
     }
 }
 
-/// Everything on the device of `x`, and of its dtype.
-fn check_places(op: &str, x: &Tensor<3>, options: &GruOptions, weights: &GruWeights) {
+/// Everything on the device of `x`, of its dtype, and with one way of checkpointing.
+fn check_places(names: Names, x: &Tensor<3>, options: &GruOptions, weights: &GruWeights) {
+    let op = names.op;
+    let argument = |name| Name { layer: None, name };
+    let mut checkpointing = Checkpointing::of(argument("x"), x);
     let matrices = [
-        ("w_ih", weights.w_ih.as_ref()),
-        ("w_hh", Some(&weights.w_hh)),
-        ("h0", options.h0.as_ref()),
-        ("mask", options.mask.as_ref()),
+        (names.weight("w_ih"), weights.w_ih.as_ref()),
+        (names.weight("w_hh"), Some(&weights.w_hh)),
+        (argument(names.h0), options.h0.as_ref()),
+        (argument("mask"), options.mask.as_ref()),
     ];
     for (name, matrix) in matrices {
-        matrix
-            .into_iter()
-            .for_each(|m| expect_place(op, name, m, x));
+        if let Some(matrix) = matrix {
+            expect_place(op, name, matrix, x);
+            checkpointing.expect(op, name, matrix);
+        }
     }
     for (name, bias) in [("b_ih", &weights.b_ih), ("b_hh", &weights.b_hh)] {
-        bias.iter().for_each(|b| expect_place(op, name, b, x));
+        if let Some(bias) = bias {
+            expect_place(op, names.weight(name), bias, x);
+            checkpointing.expect(op, names.weight(name), bias);
+        }
     }
-    options
-        .take
-        .iter()
-        .for_each(|t| expect_place(op, "take", t, x));
+    if let Some(take) = &options.take {
+        expect_place(op, "take", take, x);
+        checkpointing.expect(op, argument("take"), take);
+    }
     if let Steps::Mask(mask) = &options.steps {
-        let (expected, actual) = (x.device(), mask.device());
+        expect_device(op, "the mask of steps", mask, x);
+        checkpointing.expect(op, argument("the mask of steps"), mask);
+    }
+}
+
+/// What the tensors of a call under autodiff must agree in; Burn's own panic names no operation.
+#[cfg(feature = "autodiff")]
+struct Checkpointing<'a>(Option<(Name<'a>, GradientCheckpointingStrategy)>);
+
+#[cfg(feature = "autodiff")]
+impl<'a> Checkpointing<'a> {
+    fn of<const D: usize, K: Autodiff>(name: Name<'a>, tensor: &Tensor<D, K>) -> Self {
+        let strategy = tensor.gradient_checkpointing_strategy();
+        Self(strategy.map(|strategy| (name, strategy)))
+    }
+
+    /// Panics unless `tensor` agrees; the first one under autodiff says with what.
+    fn expect<const D: usize, K: Autodiff>(
+        &mut self,
+        op: &str,
+        name: Name<'a>,
+        tensor: &Tensor<D, K>,
+    ) {
+        let Self(Some((actual_name, actual))) = Self::of(name, tensor) else {
+            return;
+        };
+        let (first, expected) = self.0.get_or_insert((actual_name, actual));
         assert!(
-            actual == expected,
-            "{op}: the mask of steps must be on the device of x, expected {expected:?}, got \
-             {actual:?}"
+            actual == *expected,
+            "{op}: {name} must have the gradient checkpointing of {first}, expected \
+             {expected:?}, got {actual:?}"
         );
     }
+}
+
+#[cfg(not(feature = "autodiff"))]
+struct Checkpointing;
+
+#[cfg(not(feature = "autodiff"))]
+impl Checkpointing {
+    fn of<const D: usize, K: Autodiff>(_: Name, _: &Tensor<D, K>) -> Self {
+        Self
+    }
+
+    fn expect<const D: usize, K: Autodiff>(&mut self, _: &str, _: Name, _: &Tensor<D, K>) {}
 }
 
 /// Panics unless `actual` is `expected`; `because` says where the expectation comes from.
 pub(crate) fn expect<const D: usize>(
     op: &str,
-    name: &str,
+    name: impl Display,
     actual: [usize; D],
     expected: [usize; D],
     because: impl FnOnce() -> String,
@@ -166,8 +271,22 @@ pub(crate) fn expect<const D: usize>(
 /// Panics unless `tensor` is on the device of `x` and of its dtype.
 pub(crate) fn expect_place<const D: usize, const X: usize>(
     op: &str,
-    name: &str,
+    name: impl Display,
     tensor: &Tensor<D>,
+    x: &Tensor<X>,
+) {
+    expect_device(op, &name, tensor, x);
+    let (expected, actual) = (x.dtype(), tensor.dtype());
+    assert!(
+        actual == expected,
+        "{op}: {name} must have the dtype of x, expected {expected:?}, got {actual:?}"
+    );
+}
+
+fn expect_device<const D: usize, const X: usize, K: Basic>(
+    op: &str,
+    name: impl Display,
+    tensor: &Tensor<D, K>,
     x: &Tensor<X>,
 ) {
     let (expected, actual) = (x.device(), tensor.device());
@@ -175,11 +294,14 @@ pub(crate) fn expect_place<const D: usize, const X: usize>(
         actual == expected,
         "{op}: {name} must be on the device of x, expected {expected:?}, got {actual:?}"
     );
-    let (expected, actual) = (x.dtype(), tensor.dtype());
-    assert!(
-        actual == expected,
-        "{op}: {name} must have the dtype of x, expected {expected:?}, got {actual:?}"
-    );
+}
+
+/// Panics unless the state of a block is on the device of `x`, of its dtype, and with its way of
+/// checkpointing.
+pub(crate) fn expect_state<const X: usize>(op: &str, state: &Tensor<3>, x: &Tensor<X>) {
+    expect_place(op, "state", state, x);
+    let name = |name| Name { layer: None, name };
+    Checkpointing::of(name("x"), x).expect(op, name("state"), state);
 }
 
 /// Panics if a buffer of these sizes, at eight bytes an element, cannot be addressed.

@@ -35,8 +35,11 @@ pub(crate) struct Skips {
 }
 
 impl Skips {
-    /// None where every step counts.
+    /// None where every step counts, or there is none.
     pub(crate) fn new(steps: &Steps, sizes: &Sizes, spec: &GruSpec, x: &Tensor<3>) -> Option<Self> {
+        if sizes.n == 0 || sizes.t == 0 {
+            return None;
+        }
         let (skipped, silent) = match steps {
             Steps::All => return None,
             Steps::Lengths(lengths) if lengths.iter().all(|&len| len == sizes.t) => return None,

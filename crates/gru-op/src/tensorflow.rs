@@ -131,9 +131,13 @@ pub fn gru_block_cell_grad(
     let [i, h] = check(OP, &x, &h_prev, &w_ru, &w_c, &b_ru, &b_c);
     let [n, _] = x.dims();
     for (name, tensor) in [("r", &r), ("u", &u), ("c", &c), ("d_h", &d_h)] {
-        expect(OP, &format!("{name} [N, H]"), tensor.dims(), [n, h], || {
-            format!("x is {:?} and w_c [I+H, H] is {:?}", x.dims(), w_c.dims())
-        });
+        expect(
+            OP,
+            format_args!("{name} [N, H]"),
+            tensor.dims(),
+            [n, h],
+            || format!("x is {:?} and w_c [I+H, H] is {:?}", x.dims(), w_c.dims()),
+        );
         expect_place(OP, name, tensor, &x);
     }
     // Without w_ih the gradient of x is the gradient of the pre-activations, which is wanted.

@@ -18,6 +18,30 @@ use burn::tensor::{DType, Shape};
 use gru_cpu::{Dims, Element, Gradients, Inputs};
 use spare::Keep;
 
+/// Frees the memory that the CPU backends keep for the next training step; its bytes.
+///
+/// A training step writes its gates where the step before had them. What is kept for that is at
+/// most twice the gates that were in use at once, and is freed by itself when 256 calls of the
+/// operator have not wanted it. After training, or before something else that needs the memory,
+/// this frees it now. Gates in use, and those of other devices, are left alone.
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use gru_op::GruBlockConfig;
+///
+/// let device = Device::flex().autodiff();
+/// let gru = GruBlockConfig::new(8, 128).init(&device);
+/// let x = Tensor::<3>::ones([16, 64, 8], &device);
+/// gru.forward(x, None).0.mean().backward();
+///
+/// let gates = 4 * 16 * 64 * 128 * size_of::<f32>();
+/// assert!(gru_op::release_memory() >= gates);
+/// assert_eq!(gru_op::release_memory(), 0);
+/// ```
+pub fn release_memory() -> usize {
+    f32::spares().release() + f64::spares().release()
+}
+
 /// A backend whose tensors of `E` are slices in the memory of this process.
 trait CpuBackend<E: Element>: Backend {
     /// A tensor in dense row-major order.

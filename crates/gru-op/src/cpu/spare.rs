@@ -3,6 +3,13 @@
 //! A training step needs as much as the one before it. Given back to the system, fresh pages cost
 //! each step of N 64, T 100, H 512 a seventeenth of its time at best, and up to a third where a
 //! virtual machine hands freed memory to its host.
+//!
+//! Sizes change from step to step. A buffer serves requests from half its size to the whole; a
+//! request that none serves frees all smaller ones, which have been outgrown. So with one gate in
+//! use at a time each of the buffers is more than twice as large as the next, and all together
+//! less than twice the largest. Whatever happens, they are at most twice the bytes that were in use
+//! at once: buffers given back one after the other, with none taken in between, were, and the oldest
+//! are freed to keep to twice the most that came back so.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -38,6 +45,17 @@ struct State<E> {
     calls: usize,
     /// Each with the call that gave it back.
     buffers: Vec<(usize, Vec<E>)>,
+    /// Bytes given back since one was last taken.
+    given: usize,
+    /// The most that was ever given back so. All of it was in use at once.
+    most: usize,
+}
+
+impl<E> State<E> {
+    fn bytes(&self) -> usize {
+        let sizes = self.buffers.iter().map(|(_, buffer)| buffer.capacity());
+        sizes.sum::<usize>() * size_of::<E>()
+    }
 }
 
 impl<E: gru_cpu::Element> Spares<E> {
@@ -45,6 +63,8 @@ impl<E: gru_cpu::Element> Spares<E> {
         Self(Mutex::new(State {
             calls: 0,
             buffers: Vec::new(),
+            given: 0,
+            most: 0,
         }))
     }
 
@@ -52,10 +72,16 @@ impl<E: gru_cpu::Element> Spares<E> {
     pub(super) fn take(&self, len: usize) -> Vec<E> {
         let fits = |capacity: usize| capacity >= len && capacity / 2 <= len;
         let spare = self.with(|state| {
+            state.given = 0;
             let buffers = state.buffers.iter().enumerate();
             let sizes = buffers.map(|(at, (_, buffer))| (buffer.capacity(), at));
-            let (_, at) = sizes.filter(|&(capacity, _)| fits(capacity)).min()?;
-            Some(state.buffers.swap_remove(at).1)
+            match sizes.filter(|&(capacity, _)| fits(capacity)).min() {
+                Some((_, at)) => Some(state.buffers.swap_remove(at).1),
+                None => {
+                    state.buffers.retain(|(_, buffer)| buffer.capacity() >= len);
+                    None
+                }
+            }
         });
         match spare {
             Some(mut buffer) => {
@@ -66,11 +92,38 @@ impl<E: gru_cpu::Element> Spares<E> {
         }
     }
 
-    /// Keeps a buffer for a while, if that pays.
+    /// Keeps a buffer for a while, if that pays, and not too much with it.
     pub(super) fn give(&self, buffer: Vec<E>) {
-        if buffer.capacity() * size_of::<E>() >= LARGE {
-            self.with(|state| state.buffers.push((state.calls, buffer)));
+        let bytes = buffer.capacity() * size_of::<E>();
+        if bytes < LARGE {
+            return;
         }
+        self.with(|state| {
+            state.buffers.push((state.calls, buffer));
+            state.given += bytes;
+            state.most = state.most.max(state.given);
+            while state.bytes() > 2 * state.most {
+                let oldest = state.buffers.iter().enumerate();
+                let oldest = oldest.min_by_key(|(_, (given, _))| *given);
+                let (at, _) = oldest.expect("there are bytes in them");
+                state.buffers.swap_remove(at);
+            }
+        });
+    }
+
+    /// Bytes of all buffers.
+    #[cfg(test)]
+    fn bytes(&self) -> usize {
+        self.with(|state| state.bytes())
+    }
+
+    /// Frees all buffers; their bytes.
+    pub(super) fn release(&self) -> usize {
+        self.with(|state| {
+            let bytes = state.bytes();
+            state.buffers = Vec::new();
+            bytes
+        })
     }
 
     /// Counts a call that needs no buffer.
@@ -99,22 +152,27 @@ mod tests {
 
     const LEN: usize = LARGE / size_of::<f32>();
 
+    /// Held by tests of the buffers of the whole process.
+    static ALONE: Mutex<()> = Mutex::new(());
+
     #[test]
     fn a_buffer_comes_back_for_a_size_like_its_own() {
         let spares = Spares::<f32>::new();
         let buffer = spares.take(LEN + 7);
         let at = buffer.as_ptr();
         spares.give(buffer);
-        for (len, same) in [
-            (LEN / 3, false),
-            (LEN + 8, false),
-            (LEN + 7, true),
-            (LEN, true),
+        // And what is left then: a request that is too large frees what it has outgrown.
+        for (len, same, left) in [
+            (LEN / 3, false, LEN + 7),
+            (LEN + 7, true, 0),
+            (LEN, true, 0),
+            (LEN + 8, false, 0),
         ] {
             let buffer = spares.take(len);
             assert_eq!(buffer.len(), len);
-            assert_eq!(buffer.as_ptr() == at, same, "{len}");
+            assert_eq!(spares.bytes(), left * size_of::<f32>(), "{len}");
             if same {
+                assert_eq!(buffer.as_ptr(), at, "{len}");
                 spares.give(buffer);
             }
         }
@@ -124,6 +182,7 @@ mod tests {
     #[cfg(feature = "autodiff")]
     #[allow(dead_code)] // A build may have no CPU backend.
     fn a_training_step_leaves_its_gates(device: Device, h: usize) {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let [n, t, i] = [8, 160, 3];
         let device = device.autodiff();
         let x = Tensor::<3>::random([n, t, i], Distribution::Default, &device);
@@ -156,6 +215,7 @@ mod tests {
         use burn::tensor::Shape;
         use burn_flex::Flex;
 
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let [n, t, i, h] = [8, 160, 3, 66];
         let tensor = |shape: &[usize], value: f32| {
             let data = vec![value; shape.iter().product()];
@@ -185,6 +245,61 @@ mod tests {
                 assert!(gates.iter().all(|gate| gate.is_finite()), "{spec:?}");
             }
         }
+    }
+
+    /// Bytes kept and bytes in use at once, after each of some steps with `gates` buffers each.
+    fn steps(gates: usize, lens: impl IntoIterator<Item = usize>) -> Vec<(usize, usize)> {
+        let spares = Spares::<f32>::new();
+        let step = |len: usize| {
+            let taken: Vec<_> = (0..gates).map(|_| spares.take(len)).collect();
+            taken.into_iter().for_each(|buffer| spares.give(buffer));
+            (spares.bytes(), gates * len * size_of::<f32>())
+        };
+        lens.into_iter().map(step).collect()
+    }
+
+    #[test]
+    fn what_is_kept_is_at_most_twice_what_was_in_use() {
+        let random = |k: usize| LEN * (1 + k * k * 7919 % 32);
+        for gates in [1, 3] {
+            for (name, lens) in [
+                ("growing", (1..=32).map(|k| LEN * k).collect::<Vec<_>>()),
+                ("shrinking", (1..=32).rev().map(|k| LEN * k).collect()),
+                ("random", (1..=100).map(random).collect()),
+            ] {
+                let mut most = 0;
+                for (at, (kept, used)) in steps(gates, lens).into_iter().enumerate() {
+                    most = most.max(used);
+                    assert!(
+                        kept <= 2 * most,
+                        "{name}, {gates} gates, step {at}: {kept} bytes kept, {most} in use at once"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_that_come_back_find_their_buffers() {
+        let spares = Spares::<f32>::new();
+        // Two networks in turn, of gates far apart in size.
+        let lens = [LEN, 4 * LEN, LEN, 4 * LEN, LEN, 4 * LEN];
+        for len in lens {
+            spares.give(spares.take(len));
+        }
+        // The larger freed the smaller once. From then on both were there.
+        assert_eq!(spares.bytes(), 5 * LEN * size_of::<f32>());
+        drop(spares.take(LEN));
+        assert_eq!(spares.bytes(), 4 * LEN * size_of::<f32>());
+    }
+
+    #[test]
+    fn all_is_released_when_asked() {
+        let spares = Spares::<f64>::new();
+        spares.give(vec![0.0; LEN]);
+        spares.give(vec![0.0; 2 * LEN]);
+        assert_eq!(spares.release(), 3 * LEN * size_of::<f64>());
+        assert_eq!((spares.bytes(), spares.release()), (0, 0));
     }
 
     #[test]

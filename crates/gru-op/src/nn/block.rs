@@ -3,8 +3,9 @@
 use super::GruLayer;
 use crate::{
     GruGates, GruOptions, Steps,
-    api::{cell_by, gru_gates},
-    shape::expect,
+    api::{cell_as, gates_as},
+    raw,
+    shape::{Names, expect, expect_state},
     spec::{Direction, Layout},
 };
 use burn::{
@@ -18,6 +19,19 @@ use burn::{
 /// Made by [`GruBlockConfig`](crate::GruBlockConfig), by an importer of [`convert`](crate::convert),
 /// or from Burn's own modules: `GruBlock::try_from(gru)`. The equations are those at the
 /// [root of the crate](crate).
+///
+/// # Saving
+///
+/// Burn's records hold parameters by name, and do not say which GRU they belong to: those of a
+/// block that resets before the product load into one that resets after it, and give other
+/// numbers. Save the configuration with them: with the feature `store`, `save_with_config` writes
+/// one file for both, `from_file` makes the block of it, and `load_checked` refuses parameters of
+/// another GRU.
+///
+/// A block inside a larger model is saved by the model: keep its [`config`](Self::config) beside
+/// the record, and hand it to [`check_config`](Self::check_config) when that is loaded.
+///
+/// # Training
 ///
 /// It behaves as in training where its input is on a device with autodiff and the block is not
 /// frozen, as Burn's own dropout; then the three kinds of noise are drawn: dropout between layers
@@ -144,29 +158,36 @@ impl GruBlock {
         steps: Steps,
         state: Option<Tensor<3>>,
     ) -> (Tensor<3>, Tensor<3>) {
-        let (layout, states) = self.check(op, &x, state);
+        let (layout, states) = self.check(op, &x, state.clone());
         let training = self.training(&x);
+        // Without a step no layer reads its state. It is the final one, and each adds nothing.
+        let [first, second, _] = x.dims();
+        let t = if self.batch_first { second } else { first };
+        let passed_on = state.filter(|_| t == 0);
+        let states = states.filter(|_| t > 0);
 
         let mut x = x;
         let mut finals = Vec::with_capacity(self.layers.len());
         for (l, layer) in self.layers.chunks_exact(self.directions()).enumerate() {
-            if l > 0 {
+            if l > 0 && training {
                 x = self.dropout.forward(x);
             }
             let mut outputs = Vec::with_capacity(layer.len());
-            for (d, direction) in layer.iter().enumerate() {
-                let h0 = states.as_ref().map(|s| s[l * layer.len() + d].clone());
-                let (y, last) =
-                    direction.forward(op, x.clone(), h0, steps.clone(), layout, training);
+            for direction in layer {
+                let k = finals.len();
+                let h0 = states.as_ref().map(|s| s[k].clone());
+                let (names, steps) = (Self::names(op, k), steps.clone());
+                let (y, last) = direction.forward(names, x.clone(), h0, steps, layout, training);
                 outputs.push(y);
                 finals.push(last);
             }
-            x = match outputs.len() {
-                1 => outputs.remove(0),
-                _ => Tensor::cat(outputs, 2),
-            };
+            x = raw::cat(outputs, 2);
         }
-        (x, Tensor::stack(finals, 0))
+        let finals = raw::stack(finals);
+        match passed_on {
+            Some(state) => (x, state + finals),
+            None => (x, finals),
+        }
     }
 
     /// What happens inside while [`forward`](Self::forward) runs without noise: the states and
@@ -176,19 +197,22 @@ impl GruBlock {
     /// # Panics
     /// As [`forward`](Self::forward).
     pub fn gates(&self, x: Tensor<3>, state: Option<Tensor<3>>) -> Vec<GruGates> {
-        let (layout, states) = self.check("GruBlock::gates", &x, state);
+        const OP: &str = "GruBlock::gates";
+        let (layout, states) = self.check(OP, &x, state);
         let mut x = x;
         let mut all = Vec::with_capacity(self.layers.len());
         for layer in self.layers.chunks_exact(self.directions()) {
             let mut outputs = Vec::with_capacity(layer.len());
             for direction in layer {
-                let h0 = states.as_ref().map(|s| s[all.len()].clone());
+                let k = all.len();
+                let h0 = states.as_ref().map(|s| s[k].clone());
                 let spec = direction.spec.with_layout(layout);
-                let gates = gru_gates(x.clone(), h0, &direction.weights(), &spec);
+                let weights = direction.weights();
+                let gates = gates_as(Self::names(OP, k), x.clone(), h0, &weights, &spec);
                 outputs.push(gates.states.clone());
                 all.push(gates);
             }
-            x = Tensor::cat(outputs, 2);
+            x = raw::cat(outputs, 2);
         }
         all
     }
@@ -209,7 +233,7 @@ impl GruBlock {
         const OP: &str = "GruBlock::step";
         let [n, features] = x.dims();
         self.expect_features(OP, features, || format!("x is {:?}", x.dims()));
-        let states = self.split_state(OP, n, state);
+        let states = self.split_state(OP, &x, n, state);
         let training = self.training(&x);
         let mut x = x;
         let mut new = Vec::with_capacity(self.layers.len());
@@ -225,7 +249,7 @@ impl GruBlock {
                  {}; run `forward`, or the module's `valid()`",
                 layer.recurrent_dropout
             );
-            if l > 0 {
+            if l > 0 && training {
                 x = self.dropout.forward(x);
             }
             let options = GruOptions {
@@ -233,15 +257,32 @@ impl GruBlock {
                 take: layer.take([1, n], (&x.device(), x.dtype()), training),
                 ..Default::default()
             };
-            x = cell_by(OP, x, options, &layer.weights(), &layer.spec);
+            x = cell_as(
+                Self::names(OP, l),
+                x,
+                options,
+                &layer.weights(),
+                &layer.spec,
+            );
             new.push(x.clone());
         }
-        (x, Tensor::stack(new, 0))
+        (x, raw::stack(new))
     }
 
-    /// The rule of Burn's dropout: a backward is possible, and this module takes part in it.
+    /// What the panics of a layer are to say.
+    fn names(op: &str, layer: usize) -> Names<'_> {
+        Names {
+            op,
+            h0: "state",
+            layer: Some(layer),
+        }
+    }
+
+    /// The rule of Burn's dropout: a backward is possible, and this module takes part in it. Where
+    /// there is nothing, there is no noise to draw either.
     fn training<const D: usize>(&self, x: &Tensor<D>) -> bool {
-        self.dropout.training.is_enabled() && x.device().is_autodiff()
+        let nothing = x.dims().contains(&0);
+        !nothing && self.dropout.training.is_enabled() && x.device().is_autodiff()
     }
 
     /// Checks the arguments of a sequence; its layout, and the initial state of each layer and
@@ -258,7 +299,7 @@ impl GruBlock {
             false => (Layout::TimeMajor, second),
         };
         self.expect_features(op, features, || format!("x is {:?}", x.dims()));
-        (layout, self.split_state(op, n, state))
+        (layout, self.split_state(op, x, n, state))
     }
 
     fn expect_features(&self, op: &str, features: usize, x: impl Fn() -> String) {
@@ -272,7 +313,13 @@ impl GruBlock {
     }
 
     /// `[L·D,N,H]` to one `[N,H]` for each layer and direction.
-    fn split_state(&self, op: &str, n: usize, state: Option<Tensor<3>>) -> Option<Vec<Tensor<2>>> {
+    fn split_state<const X: usize>(
+        &self,
+        op: &str,
+        x: &Tensor<X>,
+        n: usize,
+        state: Option<Tensor<3>>,
+    ) -> Option<Vec<Tensor<2>>> {
         let state = state?;
         let (layers, h) = (self.layers.len(), self.d_hidden);
         expect(
@@ -282,7 +329,8 @@ impl GruBlock {
             [layers, n, h],
             || format!("N is {n}, the block has {layers} layers times directions and H is {h}"),
         );
-        let split = |k| state.clone().narrow(0, k, 1).squeeze_dim(0);
+        expect_state(op, &state, x);
+        let split = |k| raw::at(state.clone(), 0, k);
         Some((0..layers).map(split).collect())
     }
 }

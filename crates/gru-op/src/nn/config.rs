@@ -94,7 +94,8 @@ impl GruBlockConfig {
     /// Makes the module, with fresh parameters.
     ///
     /// # Panics
-    /// If a size or the number of layers is zero, a probability is not in `[0, 1)`, the block is
+    /// If a size or the number of layers is zero, the parameters are more than memory can address,
+    /// a probability is not in `[0, 1)`, the block is
     /// to walk both in reverse and in both directions, `per_layer` has another number of entries
     /// than there are layers times directions, or [`GruSpec::check`] does.
     pub fn init(&self, device: &Device) -> GruBlock {
@@ -180,39 +181,70 @@ impl GruBlockConfig {
     }
 
     fn check(&self) {
-        for (name, size) in [
+        if let Err(reason) = self.try_check() {
+            panic!("{reason}");
+        }
+    }
+
+    /// Why [`init`](Self::init) would panic.
+    pub(super) fn try_check(&self) -> Result<(), String> {
+        let sizes = [
             ("d_input", self.d_input),
             ("d_hidden", self.d_hidden),
             ("num_layers", self.num_layers),
-        ] {
-            assert!(
-                size > 0,
+        ];
+        if let Some((name, _)) = sizes.iter().find(|(_, size)| *size == 0) {
+            return Err(format!(
                 "GruBlockConfig: {name} must be positive, expected > 0, got 0"
-            );
+            ));
         }
-        let probability = |name: &str, p: f64| {
-            assert!(
-                (0.0..1.0).contains(&p),
+        if self.bytes().is_none() {
+            let got = sizes
+                .map(|(name, size)| format!("{name} {size}"))
+                .join(", ");
+            return Err(format!(
+                "GruBlockConfig: expected parameters that memory can address, got {got}"
+            ));
+        }
+        let probability = |name: &str, p: f64| match (0.0..1.0).contains(&p) {
+            true => Ok(()),
+            false => Err(format!(
                 "GruBlockConfig: {name} must be a probability, expected 0 to below 1, got {p}"
-            );
+            )),
         };
-        probability("dropout", self.dropout);
-        assert!(
-            !(self.reverse && self.bidirectional),
-            "GruBlockConfig: expected reverse or bidirectional, got both"
-        );
-        assert!(
-            self.per_layer.is_empty() || self.per_layer.len() == self.entries(),
-            "GruBlockConfig: per_layer must be empty or have one entry for each layer and \
-             direction, expected {}, got {}",
-            self.entries(),
-            self.per_layer.len()
-        );
-        for k in 0..self.entries() {
-            probability("recurrent_dropout", self.options_of(k).recurrent_dropout);
-            probability("zoneout", self.options_of(k).zoneout);
-            self.spec_of(k).check();
+        probability("dropout", self.dropout)?;
+        if self.reverse && self.bidirectional {
+            return Err("GruBlockConfig: expected reverse or bidirectional, got both".into());
         }
+        let given = self.per_layer.len();
+        if given != 0 && given != self.entries() {
+            return Err(format!(
+                "GruBlockConfig: per_layer must be empty or have one entry for each layer and \
+                 direction, expected {}, got {given}",
+                self.entries()
+            ));
+        }
+        // Without entries of their own, all layers are as the first.
+        for k in 0..given.max(1) {
+            let options = self.options_of(k);
+            probability("recurrent_dropout", options.recurrent_dropout)?;
+            probability("zoneout", options.zoneout)?;
+            self.spec_of(k).try_check()?;
+        }
+        Ok(())
+    }
+
+    /// The bytes of all parameters in float64, if memory can address them: no product of sizes
+    /// overflows after that.
+    fn bytes(&self) -> Option<usize> {
+        let (d, h) = (self.directions(), self.d_hidden);
+        let gates = h.checked_mul(3)?;
+        // Both weights and both biases of a layer that reads so many features.
+        let layer = |inputs: usize| inputs.checked_add(h)?.checked_add(2)?.checked_mul(gates);
+        let above = layer(h.checked_mul(d)?)?.checked_mul(self.num_layers - 1)?;
+        let numbers = layer(self.d_input)?.checked_add(above)?.checked_mul(d)?;
+        let bytes = numbers.checked_mul(8)?;
+        (bytes <= isize::MAX as usize).then_some(bytes)
     }
 
     fn assemble(&self, layers: Vec<GruLayer>) -> GruBlock {
@@ -244,12 +276,12 @@ impl GruBlockConfig {
         }
     }
 
-    fn options_of(&self, k: usize) -> GruLayerOptions {
+    pub(super) fn options_of(&self, k: usize) -> GruLayerOptions {
         let own = self.per_layer.get(k).copied();
         own.unwrap_or_else(|| self.layer_options())
     }
 
-    fn spec_of(&self, k: usize) -> GruSpec {
+    pub(super) fn spec_of(&self, k: usize) -> GruSpec {
         let options = self.options_of(k);
         let reverse = self.reverse || k % self.directions() == 1;
         GruSpec {

@@ -1,8 +1,10 @@
 //! One direction of one layer: its parameters, its kind of GRU, its noise.
 
+use super::GruLayerOptions;
 use crate::{
     GruOptions, GruWeights, Steps,
     api::sequence_as,
+    shape::Names,
     spec::{GruSpec, Layout},
 };
 use burn::{
@@ -47,10 +49,23 @@ impl GruLayer {
         self.w_hh.dims()[0]
     }
 
-    /// Runs over a sequence, on behalf of `op`.
+    /// What this layer may have for itself.
+    pub(super) fn options(&self) -> GruLayerOptions {
+        GruLayerOptions {
+            reset: self.spec.reset,
+            update: self.spec.update,
+            activations: self.spec.activations,
+            clip_gates: self.spec.clip_gates,
+            clip_state: self.spec.clip_state,
+            recurrent_dropout: self.recurrent_dropout,
+            zoneout: self.zoneout,
+        }
+    }
+
+    /// Runs over a sequence, under the names that panics are to say.
     pub(super) fn forward(
         &self,
-        op: &str,
+        names: Names,
         x: Tensor<3>,
         h0: Option<Tensor<2>>,
         steps: Steps,
@@ -68,7 +83,7 @@ impl GruLayer {
             ),
             steps,
         };
-        sequence_as(op, x, options, &self.weights(), &spec)
+        sequence_as(names, x, options, &self.weights(), &spec)
     }
 
     /// `[N,H]`: zero where a unit is hidden, else the scale that keeps its expectation.

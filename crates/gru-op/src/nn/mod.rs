@@ -2,12 +2,18 @@
 
 mod block;
 mod config;
+#[cfg(feature = "store")]
+mod file;
 mod init;
+mod kind;
 mod layer;
 
+#[cfg(feature = "store")]
+pub use self::file::GruFileError;
 pub use self::{
     block::GruBlock,
     config::{GruBlockConfig, GruLayerOptions},
     init::GruInitializer,
+    kind::GruMismatch,
     layer::GruLayer,
 };
