@@ -28,6 +28,7 @@ mod panels;
 mod plan;
 mod prefetch;
 mod rows;
+mod sync;
 mod team;
 mod tile;
 mod weights;
