@@ -30,6 +30,7 @@ mod panels;
 mod plan;
 mod prefetch;
 mod rows;
+mod sync;
 mod team;
 mod tile;
 mod weights;
