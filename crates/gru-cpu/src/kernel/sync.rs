@@ -1,18 +1,23 @@
-//! What a team meets by: the standard library, or its like in a model checker, which tries every
-//! order of their effects (see `team/model.rs`).
+//! What a team meets by: the standard library, or its like in a model checker, which tries the
+//! orders of their effects (see `team/model.rs`).
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub(super) use std::{hint::spin_loop, sync::atomic, thread::yield_now, time::Instant};
 
-#[cfg(loom)]
+#[cfg(any(loom, shuttle))]
 pub(super) use self::modelled::*;
 
-#[cfg(loom)]
+#[cfg(any(loom, shuttle))]
 mod modelled {
-    pub(in crate::kernel) use loom::{hint::spin_loop, sync::atomic, thread::yield_now};
+    #[cfg(loom)]
+    use loom as model;
+    #[cfg(shuttle)]
+    use shuttle as model;
     use std::{cell::Cell, ops::Add, time::Duration};
 
-    loom::thread_local! {
+    pub(in crate::kernel) use model::{hint::spin_loop, sync::atomic, thread::yield_now};
+
+    model::thread_local! {
         static READS: Cell<u32> = Cell::new(0);
     }
 

@@ -17,7 +17,7 @@ use std::{ops::Range, time::Duration};
 /// Rounds of spinning, some tens of microseconds, before the processor is offered to others: a
 /// partner that shares it with this thread could not come otherwise. To a model checker the second
 /// is an order more to try, and nothing new.
-const SPINS: usize = if cfg!(loom) { 1 } else { 1 << 11 };
+const SPINS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 11 };
 
 /// Time lost beyond spinning from which a team is judged, and the part of all time that it may
 /// lose: a partner whose processor is given to others again and again costs more than it helps.
@@ -232,8 +232,8 @@ impl Drop for Broken<'_> {
     }
 }
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, any(loom, shuttle)))]
 mod model;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;

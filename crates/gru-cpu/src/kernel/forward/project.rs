@@ -4,8 +4,10 @@ use super::{Call, Group};
 use crate::{
     dims::Inputs,
     element::Element,
-    kernel::plan::CUT,
-    kernel::tile::{Ahead, Left, ROWS, Sums, accumulate, accumulate_in_order, load, tile_rows},
+    kernel::{
+        plan::CUT,
+        tile::{Ahead, Left, ROWS, Sums, accumulate, accumulate_in_order, load, tile_rows},
+    },
 };
 use pulp::{Simd, WithSimd};
 use std::ops::Range;

@@ -1,0 +1,126 @@
+//! Calls from many threads at once, and as tasks of a pool: whoever shares the work, whoever is
+//! away, each call gives what it gives alone.
+
+use gru_cpu::{
+    Dims, Gradients, Inputs, backward, forward,
+    spec::{GruSpec, Reset},
+};
+use std::thread;
+
+/// Calls at once.
+const CALLS: usize = 8;
+
+/// Sizes whose rows are split between threads, whose hidden units are, and that stay on one.
+const SIZES: [[usize; 4]; 4] = [
+    [33, 6, 8, 64],
+    [1, 40, 8, 130],
+    [3, 20, 8, 256],
+    [2, 3, 2, 5],
+];
+
+/// States and the six gradients.
+type Results = [Vec<f32>; 7];
+
+fn run(dims: &Dims, spec: &GruSpec) -> Results {
+    let Dims { n, t, i, h } = *dims;
+    let some = |len: usize, scale: f32| -> Vec<f32> {
+        let value = |k: usize| scale * ((k * 2_654_435_761 % 1000) as f32 / 500.0 - 1.0);
+        (0..len).map(value).collect()
+    };
+    let scale = 1.0 / (h as f32).sqrt();
+    let (x, h0, up) = (some(n * t * i, 1.0), some(n * h, 0.5), some(n * t * h, 1.0));
+    let (w_ih, w_hh) = (some(i * 3 * h, scale), some(h * 3 * h, scale));
+    let (b_ih, b_hh) = (some(3 * h, scale), some(3 * h, scale));
+    let inputs = Inputs {
+        x: &x,
+        h0: Some(&h0),
+        w_ih: Some(&w_ih),
+        w_hh: &w_hh,
+        b_ih: Some(&b_ih),
+        b_hh: Some(&b_hh),
+        mask: None,
+        valid: None,
+        take: None,
+    };
+    let nan = |len: usize| vec![f32::NAN; len];
+    let mut states = nan(n * t * h);
+    let mut saved = nan(n * t * h * spec.saved_per_unit());
+    forward(dims, spec, &inputs, &mut states, Some(&mut saved));
+    let mut d = [&x, &h0, &w_ih, &w_hh, &b_ih, &b_hh].map(|of| nan(of.len()));
+    let [x, h0, w_ih, w_hh, b_ih, b_hh] = &mut d;
+    let to = Gradients {
+        x: Some(x),
+        h0: Some(h0),
+        w_ih: Some(w_ih),
+        w_hh: Some(w_hh),
+        b_ih: Some(b_ih),
+        b_hh: Some(b_hh),
+    };
+    backward(dims, spec, &inputs, &states, Some(&saved), &up, to);
+    let [x, h0, w_ih, w_hh, b_ih, b_hh] = d;
+    [states, x, h0, w_ih, w_hh, b_ih, b_hh]
+}
+
+/// Equal, but for rounding: who shares a sum may decide in which order it is made.
+fn agree(got: &Results, alone: &Results) {
+    for (k, (got, alone)) in got.iter().zip(alone).enumerate() {
+        let largest = alone.iter().fold(1.0f32, |m, v| m.max(v.abs()));
+        let allowed = largest * if k == 0 { 2e-6 } else { 5e-6 };
+        let near = |(a, b): (&f32, &f32)| (a - b).abs() <= allowed;
+        assert!(got.iter().zip(alone).all(near), "result {k}");
+    }
+}
+
+/// For all sizes and both places of the reset gate: `calls` makes many at once.
+fn check(calls: impl Fn(&(dyn Fn() + Sync))) {
+    for [n, t, i, h] in SIZES {
+        for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+            let (dims, spec) = (Dims { n, t, i, h }, GruSpec::default().with_reset(reset));
+            let alone = run(&dims, &spec);
+            calls(&|| agree(&run(&dims, &spec), &alone));
+        }
+    }
+}
+
+#[test]
+fn threads_of_their_own() {
+    check(|call| {
+        thread::scope(|scope| {
+            for _ in 0..CALLS {
+                scope.spawn(|| (0..5).for_each(|_| call()));
+            }
+        });
+    });
+}
+
+#[test]
+fn tasks_of_a_pool() {
+    for threads in [1, 2, 3, CALLS] {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+        let pool = pool.expect("a pool");
+        check(|call| {
+            pool.scope(|scope| {
+                for _ in 0..CALLS {
+                    scope.spawn(|_| (0..5).for_each(|_| call()));
+                }
+            });
+        });
+    }
+}
+
+/// Threads of their own, and tasks of the pool whose threads these would have for helpers.
+#[test]
+fn both_at_once() {
+    check(|call| {
+        thread::scope(|scope| {
+            for _ in 0..CALLS / 2 {
+                scope.spawn(|| (0..5).for_each(|_| call()));
+            }
+            rayon::scope(|scope| {
+                for _ in 0..CALLS / 2 {
+                    scope.spawn(|_| (0..5).for_each(|_| call()));
+                }
+            });
+        });
+    });
+}
