@@ -70,15 +70,10 @@ impl<B: Backend> Prim<B> {
         Self(B::float_cat(parts, dim))
     }
 
-    /// Sum over a dimension, which stays with a size of 1.
-    pub(crate) fn sum_dim(self, dim: usize) -> Self {
-        Self(B::float_sum_dim(self.0, dim))
-    }
-
     /// Sum over the rows of a matrix: `[R,C]` to `[C]`.
     pub(crate) fn sum_rows(self) -> Self {
         let [_, cols] = self.dims();
-        self.sum_dim(0).reshape([cols])
+        Self(B::float_sum_dim(self.0, 0)).reshape([cols])
     }
 
     pub(crate) fn plus(self, value: f64) -> Self {
