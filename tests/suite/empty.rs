@@ -84,12 +84,12 @@ impl Call {
     }
 
     fn x(&self) -> Tensor<3> {
-        Tensor::zeros(self.shape(I), (&self.device, DType::F32)).require_grad()
+        Tensor::empty(self.shape(I), (&self.device, DType::F32)).require_grad()
     }
 
     fn mask(&self) -> Tensor<2, burn::tensor::Bool> {
         let [first, second, _] = self.shape(1);
-        Tensor::<2>::zeros([first, second], (&self.device, DType::F32)).greater_elem(0)
+        Tensor::empty([first, second], &self.device)
     }
 
     fn specs(&self) -> impl Iterator<Item = GruSpec> {
@@ -149,17 +149,19 @@ fn expect_zero_gradients(weights: &GruWeights, gradients: &Gradients) -> Result<
     Ok(())
 }
 
-/// Through both outputs and through the final state alone.
+/// Through each output alone. Not through a sum of both: on wgpu Burn 0.22.1 may fuse what it does
+/// with nothing with what it does with something, and then the latter is wrong. The gradient of `s`
+/// in `nothing.sum() + (s * 1.0).sum()` is, without any operation of ours.
 fn run(
     call: &Call,
     spec: &GruSpec,
     op: impl Fn(Tensor<3>, Option<Tensor<2>>, &GruWeights) -> (Tensor<3>, Tensor<2>),
 ) -> Result<(), String> {
-    for (with_state, whole) in [(true, true), (true, false), (false, true), (false, false)] {
+    for (with_state, of_y) in [(true, true), (true, false), (false, true), (false, false)] {
         let (x, weights) = (call.x(), weights(&call.device));
         let h0 = with_state.then(|| counted([call.n, H], &call.device));
         let (y, last) = op(x.clone(), h0.clone(), &weights);
-        let context = |e| format!("{spec:?}, state {with_state}, both {whole}: {e}");
+        let context = |e| format!("{spec:?}, state {with_state}, of y {of_y}: {e}");
         expect_shape("y", &y, call.shape(H)).map_err(context)?;
         expect_shape("the final state", &last, [call.n, H]).map_err(context)?;
         let expected = match (&h0, call.t) {
@@ -169,18 +171,21 @@ fn run(
         if values(last.clone()) != expected {
             return Err(context("the final state is not the initial one".into()));
         }
-        let loss = match whole {
-            true => y.sum() + last.clone().sum(),
+        let loss = match of_y {
+            true => y.sum(),
             false => last.clone().sum(),
         };
         if !loss.is_tracked() {
             return Err(context("the final state is not tracked".into()));
         }
         let gradients = loss.backward();
-        expect_gradient("x", &x, &gradients, 0.0).map_err(context)?;
+        if of_y || call.t > 0 {
+            expect_gradient("x", &x, &gradients, 0.0).map_err(context)?;
+        }
         expect_zero_gradients(&weights, &gradients).map_err(context)?;
         if let Some(h0) = h0 {
-            expect_gradient("h0", &h0, &gradients, 1.0).map_err(context)?;
+            let expected = if of_y { 0.0 } else { 1.0 };
+            expect_gradient("h0", &h0, &gradients, expected).map_err(context)?;
         }
     }
     Ok(())
@@ -305,24 +310,26 @@ fn run_blocks(
     op: impl Fn(&GruBlock, Tensor<3>, Option<Tensor<3>>) -> (Tensor<3>, Tensor<3>),
 ) -> Result<(), String> {
     for block in blocks(call) {
-        for (with_state, whole) in [(true, true), (true, false), (false, true), (false, false)] {
+        for (with_state, of_y) in [(true, true), (true, false), (false, true), (false, false)] {
             let entries = block.layers.len();
             let x = call.x();
             let state = with_state.then(|| counted([entries, call.n, H], &call.device));
             let (y, last) = op(&block, x.clone(), state.clone());
             expect_shape("y", &y, call.shape(H * block.directions()))?;
             expect_shape("the final state", &last, [entries, call.n, H])?;
-            let loss = match whole {
-                true => y.sum() + last.clone().sum(),
+            let loss = match of_y {
+                true => y.sum(),
                 false => last.clone().sum(),
             };
             if !loss.is_tracked() {
-                return Err(format!("not tracked: state {with_state}, both {whole}"));
+                return Err(format!("not tracked: state {with_state}, of y {of_y}"));
             }
             let gradients = loss.backward();
             expect_zero_gradients_of(&block, &gradients)?;
             if let Some(state) = state {
-                expect_gradient("state", &state, &gradients, 1.0)?;
+                if !of_y {
+                    expect_gradient("state", &state, &gradients, 1.0)?;
+                }
                 if values(last) != values(state) {
                     return Err("the final state is not the initial one".into());
                 }

@@ -2,7 +2,7 @@
 
 use crate::{
     GruBackend, GruInputs, OptionalTensor, raw,
-    shape::{self, Names, Sizes},
+    shape::{self, Names},
     spec::{Direction, GruSpec, Layout},
     steps::{Skips, Steps},
 };
@@ -205,27 +205,42 @@ pub(crate) fn sequence_by(
     options: GruOptions,
     weights: &GruWeights,
     spec: &GruSpec,
-    run: impl FnOnce(GruInputs<Dispatch>) -> DispatchTensor,
+    mut run: impl FnMut(GruInputs<Dispatch>) -> DispatchTensor,
 ) -> (Tensor<3>, Tensor<2>) {
     let sizes = shape::check_sequence(names, &x, &options, weights, spec);
-    let h0 = options.h0.clone().filter(|_| sizes.t == 0);
     let skips = Skips::new(&options.steps, &sizes, spec, &x);
     let x = match &skips {
         Some(skips) => skips.silence(x),
         None => x,
     };
-    let states = Tensor::from_dispatch(run(GruInputs {
-        x: x.into_dispatch(),
-        h0: optional(options.h0),
-        w_ih: optional(weights.w_ih.clone()),
-        w_hh: weights.w_hh.clone().into_dispatch(),
-        b_ih: optional(weights.b_ih.clone()),
-        b_hh: optional(weights.b_hh.clone().map(|b| of_all_gates(b, sizes.h))),
-        mask: optional(options.mask),
-        valid: optional(skips.as_ref().map(|skips| skips.valid.clone())),
-        take: optional(options.take),
-    }));
-    let last = last_state(states.clone(), h0, &sizes, spec);
+    let mut states = |x: Tensor<3>, mask, valid, take| {
+        Tensor::<3>::from_dispatch(run(GruInputs {
+            x: x.into_dispatch(),
+            h0: optional(options.h0.clone()),
+            w_ih: optional(weights.w_ih.clone()),
+            w_hh: weights.w_hh.clone().into_dispatch(),
+            b_ih: optional(weights.b_ih.clone()),
+            b_hh: optional(weights.b_hh.clone().map(|b| of_all_gates(b, sizes.h))),
+            mask: optional::<2>(mask),
+            valid: optional::<2>(valid),
+            take: optional::<3>(take),
+        }))
+    };
+    // The state after no step is that after a step which does not count: it has the gradients of
+    // any other, zeros for the weights.
+    let no_step = (sizes.t == 0 && sizes.n * sizes.h > 0).then(|| {
+        let [_, _, features] = x.dims();
+        let place = (&x.device(), x.dtype());
+        let (x, valid) = match spec.layout {
+            Layout::BatchMajor => ([sizes.n, 1, features], [sizes.n, 1]),
+            Layout::TimeMajor => ([1, sizes.n, features], [1, sizes.n]),
+        };
+        let (x, valid) = (Tensor::zeros(x, place), Tensor::zeros(valid, place));
+        last_state(states(x, None, Some(valid), None), spec)
+    });
+    let valid = skips.as_ref().map(|skips| skips.valid.clone());
+    let states = states(x, options.mask, valid, options.take);
+    let last = no_step.unwrap_or_else(|| last_state(states.clone(), spec));
     let y = match skips {
         Some(skips) => skips.output(states),
         None => states,
@@ -249,27 +264,14 @@ fn of_all_gates(b_hh: Tensor<1>, h: usize) -> Tensor<1> {
     }
 }
 
-/// The state after the last step walked, `[N,H]`; the initial one where there is none. Autodiff
-/// tracks it as it does the states, whatever there is of them.
-fn last_state(
-    states: Tensor<3>,
-    h0: Option<Tensor<2>>,
-    sizes: &Sizes,
-    spec: &GruSpec,
-) -> Tensor<2> {
+/// The state after the last step walked, `[N,H]`.
+fn last_state(states: Tensor<3>, spec: &GruSpec) -> Tensor<2> {
     let time_dim = time_dim(spec);
     let last = match spec.direction {
-        Direction::Forward => sizes.t.saturating_sub(1),
+        Direction::Forward => states.dims()[time_dim].saturating_sub(1),
         Direction::Reverse => 0,
     };
-    if sizes.t > 0 || sizes.n * sizes.h == 0 {
-        return raw::at(states, time_dim, last);
-    }
-    let nothing = raw::sum(states, time_dim);
-    match h0 {
-        Some(h0) => h0 + nothing,
-        None => nothing,
-    }
+    raw::at(states, time_dim, last)
 }
 
 /// Which dimension of a sequence is time.

@@ -19,6 +19,15 @@
 //! Source: Cho et al. 2014, <https://arxiv.org/abs/1406.1078> (v3 resets before the product, v1
 //! after it).
 //!
+//! # Numbers at the edge
+//!
+//! A NaN or an infinity in any input shows in the states, the loss and the gradients: none is clamped
+//! away, and steps that do not count hide theirs. On the CPU that is as IEEE 754 and PyTorch have it;
+//! on a GPU as far as its language goes ([`composed`] says where it stands; WGSL lets a compiler
+//! assume that there are none). On the CPU, too, saturated gates are exactly 0, 1 and −1, equal calls
+//! give equal bits whatever the number of threads, and on x86-64 numbers below the normal ones count as
+//! zero. N and T may be zero.
+//!
 //! # The map
 //!
 //! - [`GruBlock`], [`GruBlockConfig`]: layers, directions, dropout, state; what most users want.

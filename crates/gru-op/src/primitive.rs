@@ -94,7 +94,7 @@ impl<B: Backend> Prim<B> {
     }
 
     /// Sum over a dimension, which stays with a size of 1.
-    pub(crate) fn sum_dim(self, dim: usize) -> Self {
+    fn sum_dim(self, dim: usize) -> Self {
         Self(B::float_sum_dim(self.0, dim))
     }
 

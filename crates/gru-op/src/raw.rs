@@ -32,12 +32,6 @@ pub(crate) fn at<const D: usize, const E: usize>(
     }
 }
 
-/// The sum over a dimension, which goes.
-pub(crate) fn sum<const D: usize, const E: usize>(tensor: Tensor<D>, dim: usize) -> Tensor<E> {
-    let rest: [usize; E] = without(tensor.dims(), dim);
-    Tensor::from_dispatch(prim(tensor).sum_dim(dim).reshape(rest).0)
-}
-
 /// One beside the other; a single one is itself.
 pub(crate) fn cat<const D: usize>(mut tensors: Vec<Tensor<D>>, dim: usize) -> Tensor<D> {
     if tensors.len() == 1 {

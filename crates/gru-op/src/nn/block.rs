@@ -158,13 +158,8 @@ impl GruBlock {
         steps: Steps,
         state: Option<Tensor<3>>,
     ) -> (Tensor<3>, Tensor<3>) {
-        let (layout, states) = self.check(op, &x, state.clone());
+        let (layout, states) = self.check(op, &x, state);
         let training = self.training(&x);
-        // Without a step no layer reads its state. It is the final one, and each adds nothing.
-        let [first, second, _] = x.dims();
-        let t = if self.batch_first { second } else { first };
-        let passed_on = state.filter(|_| t == 0);
-        let states = states.filter(|_| t > 0);
 
         let mut x = x;
         let mut finals = Vec::with_capacity(self.layers.len());
@@ -183,11 +178,7 @@ impl GruBlock {
             }
             x = raw::cat(outputs, 2);
         }
-        let finals = raw::stack(finals);
-        match passed_on {
-            Some(state) => (x, state + finals),
-            None => (x, finals),
-        }
+        (x, raw::stack(finals))
     }
 
     /// What happens inside while [`forward`](Self::forward) runs without noise: the states and
