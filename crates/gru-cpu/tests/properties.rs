@@ -115,11 +115,27 @@ fn case(
             numbers.for_each(|v| *v *= scale);
         }
         for (value, tensor, at) in odd {
-            // As float32 has it: a denormal one is not the same number in float64.
-            replace(&mut case, NUMBERS[tensor], at, f64::from(value as f32));
+            // As float32 has it: a denormal one is not the same number in float64. Kernels may take it
+            // for zero, which is on the other side of a kink.
+            let value = f64::from(value as f32);
+            let value = if has_kink_at_0(&case.spec) && value.abs() < 1e-37 {
+                0.0
+            } else {
+                value
+            };
+            replace(&mut case, NUMBERS[tensor], at, value);
         }
         case
     })
+}
+
+fn has_kink_at_0(spec: &GruSpec) -> bool {
+    let a = spec.activations;
+    let kink = |activation| {
+        use Activation::{Elu, LeakyRelu, Relu};
+        matches!(activation, Relu | LeakyRelu { .. } | Elu { .. })
+    };
+    [a.reset, a.update, a.candidate].into_iter().any(kink)
 }
 
 /// Tensors of numbers, not of yes and no.
