@@ -63,14 +63,21 @@ impl Skips {
     /// A sequence with zeros at the steps that do not count. Padding may hold anything, and
     /// nothing times zero is not always nothing.
     pub(crate) fn silence(&self, x: Tensor<3>) -> Tensor<3> {
-        let shape = x.dims();
-        x.mask_fill(self.skipped.clone().unsqueeze_dim::<3>(2).expand(shape), 0)
+        without(x, self.skipped.clone())
     }
 
     /// The output for these states.
     pub(crate) fn output(self, states: Tensor<3>) -> Tensor<3> {
-        let shape = states.dims();
-        states.mask_fill(self.silent.unsqueeze_dim::<3>(2).expand(shape), 0)
+        without(states, self.silent)
+    }
+}
+
+/// The sequence with zeros at these steps.
+fn without(sequence: Tensor<3>, steps: Tensor<2, Bool>) -> Tensor<3> {
+    match sequence.dims() {
+        // Nothing to fill, and Burn expands to no feature at all by a panic.
+        [_, _, 0] => sequence,
+        shape => sequence.mask_fill(steps.unsqueeze_dim::<3>(2).expand(shape), 0),
     }
 }
 
