@@ -22,7 +22,7 @@
 //!   and gradients; nothing is clamped away. A gate that is NaN has the derivative NaN, whatever its
 //!   activation. What stands at a skipped step has no effect, finite or not.
 //! - **Saturated.** σ and tanh in float32 are within 1.5 and 2 units of the last place (2 where there
-//!   is no fused multiply-add), 0, 1 and −1 wherever that is the nearest number. `1 − z` is not a
+//!   is no fused multiply-add), 0, 1 and −1 exactly where that is the nearest number. `1 − z` is not a
 //!   difference in the forward pass; in the backward pass it is that of the kept z, as in other
 //!   frameworks.
 //! - **Denormal.** On x86-64 numbers below the normal ones count as zero within the kernels, which

@@ -2,7 +2,7 @@
 //!
 //! Against the exact value over every float32 (the ignored test), numbers below the normal ones
 //! included: σ and 1 − σ are off by at most 1.5 units of the last place, tanh by at most 2; without
-//! a fused multiply-add all three by at most 2. σ is 0 or 1, and tanh ±1, wherever that is the
+//! a fused multiply-add all three by at most 2. σ is 0 or 1, and tanh ±1, exactly where that is the
 //! nearest float32. A NaN gives NaN.
 
 pub(super) mod double;

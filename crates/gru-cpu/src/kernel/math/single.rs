@@ -101,6 +101,10 @@ pub(in crate::kernel) fn tanh<S: Simd>(simd: S, a: S::f32s) -> S::f32s {
     let m_plus_1 = simd.mul_add_e_f32s(power, splat(0.5), splat(0.5));
     let m_plus_1 = simd.mul_add_e_f32s(power, half_p, m_plus_1);
     let size = simd.abs_f32s(simd.div_f32s(m, m_plus_1));
+    // m rounds to −1/2 from 8.66 on, but 1 is the nearest number from here on only.
+    let is_less_than_1 = simd.less_than_f32s(splat(-9.010_914), x);
+    let most = simd.select_f32s(is_less_than_1, splat(1.0f32.next_down()), splat(1.0));
+    let size = f32::at_most(simd, size, most);
     simd.or_f32s(size, simd.and_f32s(a, splat(-0.0)))
 }
 
