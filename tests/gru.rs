@@ -21,6 +21,7 @@ const SUITES: &[Suite] = &[
     suite::composed_nan::trials,
     suite::pytorch_model::trials,
     |_| suite::convert::trials(),
+    |_| suite::files::trials(),
     suite::noise::trials,
     suite::nonfinite::trials,
     suite::properties::trials,

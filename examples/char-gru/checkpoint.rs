@@ -4,14 +4,15 @@
 //! file or the new one, whenever the process is killed.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 
 use burn::config::Config;
-use burn::module::Module;
+use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::ModuleOptimizer;
 use burn::store::burn_pack::{Error as PackError, Reader, Tensor as PackTensor, Writer};
 use burn::store::{BurnpackStore, ModuleRecord, ModuleSnapshot, bridge};
-use burn::tensor::{Bytes, DType, Device, Shape, Tensor};
+use burn::tensor::{Bytes, DType, Device, Shape, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -171,25 +172,31 @@ impl Checkpoint {
         let progress: Progress = progress
             .and_then(|json| serde_json::from_str(json).ok())
             .ok_or_else(|| refuse(&"it is no checkpoint of this program"))?;
-        let mut parts = BTreeMap::new();
-        for part in reader.into_tensors().map_err(|e| unreadable(path, e))? {
-            let name = part.name.clone();
-            let data = bridge::into_data(part).map_err(|e| unreadable(path, e))?;
-            parts.insert(name, data);
-        }
+        let parts = reader.into_tensors().map_err(|e| unreadable(path, e))?;
+        let mut parts: BTreeMap<String, PackTensor> = parts
+            .into_iter()
+            .map(|part| (part.name.clone(), part))
+            .collect();
         let mut content = |name: &str| {
-            let part = parts
-                .remove(name)
-                .ok_or_else(|| refuse(&format!("it has no {name}")));
-            part.map(|data| data.into_bytes())
+            let part = parts.remove(name).map(bridge::into_data).transpose();
+            part.map_err(|e| unreadable(path, e))
         };
-        let record = ModuleRecord::from_bytes(content("model")?).map_err(|e| refuse(&e))?;
-        let optimizer = optimizer
-            .from_bytes(content("optimizer")?)
-            .map_err(|e| refuse(&e))?;
-        let model = model.load_record(record);
-        let state = parts.remove("state");
-        let state = state.map(|data| Tensor::from_data(data, device));
+        let mut bytes = |name: &str| -> Result<Bytes, Error> {
+            let missing = || refuse(&format!("it has no {name}"));
+            Ok(content(name)?.ok_or_else(missing)?.into_bytes())
+        };
+        let record = ModuleRecord::from_bytes(bytes("model")?).map_err(|e| refuse(&e))?;
+        let model = model.try_load_record(record).map_err(|e| refuse(&e))?;
+        let moments = bytes("optimizer")?;
+        if !is_of_model(&moments, &model).map_err(|e| unreadable(path, e))? {
+            return Err(refuse(&"its optimizer is of another model"));
+        }
+        let optimizer = optimizer.from_bytes(moments).map_err(|e| refuse(&e))?;
+        let state = match content("state")? {
+            Some(data) if is_state(&data, &model) => Some(Tensor::from_data(data, device)),
+            Some(_) => return Err(refuse(&"its state is of another model")),
+            None => None,
+        };
         Ok(Self {
             model,
             optimizer,
@@ -197,6 +204,53 @@ impl Checkpoint {
             progress,
         })
     }
+}
+
+/// Whether everything in an optimizer's record is of a parameter of the model, and of its shape:
+/// Burn's optimizer takes for granted that it is.
+fn is_of_model(record: &Bytes, model: &CharGru) -> Result<bool, PackError> {
+    let mut shapes = Shapes::default();
+    model.visit(&mut shapes);
+    let reader = Reader::from_bytes(record.clone())?;
+    let of = |name: &str| {
+        let (id, field) = name.split_once('.')?;
+        Some((id.to_string(), shapes.0.get(id)?, field.to_string()))
+    };
+    let scalars = reader
+        .scalars()
+        .iter()
+        .all(|(name, &value)| match of(name) {
+            Some((_, shape, field)) if field == "__rank" => {
+                usize::try_from(value) == Ok(shape.len())
+            }
+            other => other.is_some(),
+        });
+    let tensors = reader.into_tensors()?;
+    let tensors = tensors.iter().all(|tensor| {
+        of(&tensor.name).is_some_and(|(id, shape, _)| {
+            let own = tensor.param_id.is_some_and(|own| own.to_string() == id);
+            own && tensor.shape[..] == shape[..] && tensor.dtype.is_float()
+        })
+    });
+    Ok(scalars && tensors)
+}
+
+/// The shape of each parameter, by its id as a record writes it.
+#[derive(Default)]
+struct Shapes(BTreeMap<String, Vec<usize>>);
+
+impl ModuleVisitor for Shapes {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let id = param.id.val().to_string();
+        self.0.insert(id, param.val().dims().to_vec());
+    }
+}
+
+/// Whether these are the states `[L, N, H]` of a model.
+fn is_state(data: &TensorData, model: &CharGru) -> bool {
+    let [layers, units] = [model.gru.num_layers, model.gru.d_hidden];
+    let right = matches!(data.shape()[..], [l, n, h] if [l, h] == [layers, units] && n > 0);
+    right && data.dtype().is_float()
 }
 
 fn bytes(name: &str, content: Bytes) -> PackTensor {
@@ -213,10 +267,25 @@ fn description(reader: &Reader, path: &Path) -> Result<(CharGruConfig, Vocabular
         .ok_or_else(foreign)?;
     let characters = saved.get(CHARACTERS).ok_or_else(foreign)?;
     let vocabulary = Vocabulary::new(characters.chars().collect()).map_err(|_| foreign())?;
-    if vocabulary.len() != sizes.vocabulary {
+    let bytes = fs::metadata(path).map_err(|e| load_error(path, e))?.len();
+    if vocabulary.len() != sizes.vocabulary || !is_possible(&sizes, bytes) {
         return Err(foreign());
     }
     Ok((sizes, vocabulary))
+}
+
+/// Whether there are models of these sizes, and a file of so many bytes can hold one: a small file
+/// may claim a model that no memory holds.
+fn is_possible(sizes: &CharGruConfig, bytes: u64) -> bool {
+    let counts = [sizes.vocabulary, sizes.embed, sizes.hidden, sizes.layers];
+    let [v, e, h, l] = counts.map(|count| count as f64);
+    // Of the weights alone, each of a byte at least.
+    let head = if sizes.tied { 0.0 } else { h * v };
+    let weights = v * e + 3.0 * h * (e + (2.0 * l - 1.0) * h) + head;
+    counts.iter().all(|&count| count > 0)
+        && weights <= bytes as f64
+        && (0.0..1.0).contains(&sizes.dropout)
+        && (!sizes.tied || sizes.embed == sizes.hidden)
 }
 
 fn unreadable(path: &Path, error: PackError) -> Error {
@@ -243,7 +312,8 @@ pub fn write_error(path: &Path, reason: impl ToString) -> Error {
 #[cfg(all(test, feature = "flex"))]
 mod tests {
     use super::*;
-    use std::fs;
+    use crate::data::Window;
+    use crate::step::{Learner, adam};
 
     fn vocabulary(characters: &str) -> Vocabulary {
         Vocabulary::new(characters.chars().collect()).unwrap()
@@ -276,5 +346,66 @@ mod tests {
         assert!(load(&path, &device).is_err());
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "a file is left");
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn sizes_that_no_model_has_are_refused() {
+        let path = std::env::temp_dir().join(format!("char-gru-sizes-{}", std::process::id()));
+        let usual = CharGruConfig::new(3, 2, 4, 1, 0.0);
+        let claims = [
+            CharGruConfig::new(3, 2, 1 << 20, 1, 0.0),
+            CharGruConfig::new(3, 2, usize::MAX / 2, 1, 0.0),
+            CharGruConfig::new(3, 2, 4, 1 << 40, 0.0),
+            CharGruConfig::new(3, 0, 4, 1, 0.0),
+            CharGruConfig::new(3, 2, 0, 1, 0.0),
+            CharGruConfig::new(3, 2, 4, 0, 0.0),
+            CharGruConfig::new(3, 2, 4, 1, 1.0),
+            CharGruConfig::new(3, 2, 4, 1, f64::NAN),
+            usual.clone().with_tied(true),
+        ];
+        let abc = vocabulary("abc");
+        for sizes in claims {
+            save(&usual.init(&Device::flex()), &sizes, &abc, &path).unwrap();
+            assert!(load(&path, &Device::flex()).is_err(), "{sizes}");
+        }
+        fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_checkpoint_comes_back_or_is_refused() {
+        let path = std::env::temp_dir().join(format!("char-gru-run-{}", std::process::id()));
+        let device = Device::flex().autodiff();
+        let sizes = CharGruConfig::new(3, 2, 4, 1, 0.0);
+        let other = CharGruConfig::new(3, 2, 5, 1, 0.0);
+        let load = |path| {
+            let model = sizes.init(&device);
+            Checkpoint::load(path, "run", model, adam(), &device).map(|c| c.progress)
+        };
+        let learnt = |sizes: &CharGruConfig| {
+            let mut learner = Learner::new(sizes.init(&device), 1.0, &device);
+            learner.step(&Window::new(vec![0, 1], vec![1, 2], 1, 2), 0.1, &device);
+            learner
+        };
+        let save = |model: CharGru, optimizer: ModuleOptimizer, units: usize, path| {
+            let state = TensorData::zeros::<f32, _>([1, 1, units]);
+            let checkpoint = Checkpoint {
+                model,
+                optimizer,
+                state: Some(Tensor::from_data(state, &device)),
+                progress: Progress::default(),
+            };
+            let saved = checkpoint.save(&sizes, &vocabulary("abc"), "run", path);
+            saved.unwrap();
+        };
+        let (ours, others) = (learnt(&sizes), learnt(&other));
+        save(ours.model.clone(), ours.optimizer.clone(), 4, &path);
+        assert_eq!(load(&path).unwrap(), Progress::default());
+        save(others.model, ours.optimizer.clone(), 4, &path);
+        assert!(load(&path).is_err(), "parameters of other sizes");
+        save(ours.model.clone(), others.optimizer, 4, &path);
+        assert!(load(&path).is_err(), "an optimizer of another model");
+        save(ours.model, ours.optimizer, 5, &path);
+        assert!(load(&path).is_err(), "a state of other sizes");
+        fs::remove_file(&path).unwrap();
     }
 }

@@ -77,15 +77,23 @@ pub fn import(
             &[3 * config.d_hidden, config.d_input],
         ));
     }
+    // All is read before a model of these sizes is made: a small file may claim a large one.
+    let gru = pytorch::import(dict, GRU, &config, device)?;
+    let embedding = parameter(dict, EMBEDDING, [v, embed], device)?;
+    let head: Option<Param<Tensor<2>>> = match tied {
+        true => None,
+        false => Some(parameter(dict, HEAD, [v, sizes.hidden], device)?),
+    };
+    let bias = parameter(dict, BIAS, [v], device)?;
     let mut model = sizes.init(device);
-    model.gru = pytorch::import(dict, GRU, &config, device)?;
-    model.embedding.weight = parameter(dict, EMBEDDING, [v, embed], device)?;
-    if let Some(head) = &mut model.head {
-        let rows: Param<Tensor<2>> = parameter(dict, HEAD, [v, sizes.hidden], device)?;
-        head.weight = Param::from_tensor(rows.val().transpose().detach());
-        head.bias = Some(parameter(dict, BIAS, [v], device)?);
-    } else {
-        model.bias = Some(parameter(dict, BIAS, [v], device)?);
+    model.gru = gru;
+    model.embedding.weight = embedding;
+    match (&mut model.head, head) {
+        (Some(to), Some(rows)) => {
+            to.weight = Param::from_tensor(rows.val().transpose().detach());
+            to.bias = Some(bias);
+        }
+        _ => model.bias = Some(bias),
     }
     Ok((model, sizes))
 }
@@ -183,5 +191,12 @@ mod tests {
                 .contains("head.bias: expected shape [3], got [4]"),
             "{error}"
         );
+        // A small file names a large model: it is not made before its parameters are there.
+        dict.insert(
+            "gru.weight_hh_l0",
+            TensorData::zeros::<f32, _>([1, 1 << 20]),
+        );
+        let error = import(&dict, &vocabulary, &device).unwrap_err();
+        assert!(error.to_string().contains("gru.weight_ih_l0"), "{error}");
     }
 }

@@ -287,6 +287,16 @@ fn wrong() -> Vec<Wrong> {
             "weight_hh_l0: expected 2 dimensions, got shape [15]",
         ),
         (
+            "no-numbers",
+            || torch(|d| d.insert("weight_hh_l0", zeros([3 * H, 0]))),
+            "weight_hh_l0: expected numbers, got shape [15, 0]",
+        ),
+        (
+            "absurd-size-without-numbers",
+            || torch(|d| d.insert("weight_hh_l0", zeros([0, 1 << 62]))),
+            "weight_hh_l0: expected numbers, got shape [0, 4611686018427387904]",
+        ),
+        (
             "dtype",
             || torch(|d| d.insert("bias_ih_l0", TensorData::zeros::<i32, _>([3 * H]))),
             "bias_ih_l0: expected floating-point numbers, got I32",
@@ -399,6 +409,17 @@ fn wrong() -> Vec<Wrong> {
             "onnx-alpha",
             || node(|a, _| a.activation_alpha = vec![0.5]),
             "activation_alpha: expected 0, got 1",
+        ),
+        (
+            "onnx-slope",
+            || {
+                node(|a, _| {
+                    a.activations = vec!["Sigmoid".into(), "LeakyRelu".into()];
+                    a.activation_alpha = vec![-1.0];
+                })
+            },
+            "activations: expected parameters that this crate has kernels for, got GruSpec: \
+             candidate activation LeakyRelu { alpha: -1.0 }: alpha must be finite and not negative",
         ),
         (
             "onnx-clip",

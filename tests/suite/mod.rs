@@ -8,6 +8,7 @@ pub mod composed_nan;
 pub mod conformance;
 pub mod convert;
 pub mod empty;
+pub mod files;
 pub mod gradcheck;
 pub mod gradient;
 pub mod half;

@@ -55,6 +55,14 @@ pub enum ConvertError {
         /// The shape that was found.
         actual: Vec<usize>,
     },
+    /// A tensor has no elements.
+    #[error("{name}: expected numbers, got shape {actual:?}")]
+    Empty {
+        /// Which tensor.
+        name: String,
+        /// The shape that was found.
+        actual: Vec<usize>,
+    },
     /// A tensor has another number of dimensions.
     #[error("{name}: expected {expected} dimensions, got shape {actual:?}")]
     Rank {

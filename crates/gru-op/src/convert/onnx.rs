@@ -11,7 +11,7 @@
 use super::{ConvertError, GateOrder, StateDict, both_biases, w_ih};
 use crate::{
     GruBlock, GruBlockConfig, GruLayerOptions, GruWeights,
-    spec::{Activation, Activations, Direction, Reset, Update},
+    spec::{Activation, Activations, Direction, GruSpec, Reset, Update},
 };
 use burn::tensor::{Device, Tensor};
 
@@ -116,6 +116,14 @@ pub fn config(
             _ => Reset::AfterMatmul,
         });
     let activations = activations(attributes, 1 + usize::from(bidirectional))?;
+    for &activations in &activations {
+        let spec = GruSpec::default().with_activations(activations);
+        spec.try_check().map_err(|reason| ConvertError::Option {
+            option: "activations",
+            expected: "parameters that this crate has kernels for".into(),
+            actual: reason,
+        })?;
+    }
     let options = activations.iter().map(|&activations| GruLayerOptions {
         activations,
         ..config.layer_options()

@@ -63,6 +63,13 @@ impl StateDict {
         let missing = || ConvertError::MissingKey { key: key.into() };
         let data = self.get(key).ok_or_else(missing)?;
         let shape = data.shape();
+        // No GRU has such an array, and beside a zero a size may be any number.
+        if shape.contains(&0) {
+            return Err(ConvertError::Empty {
+                name: key.into(),
+                actual: shape.to_vec(),
+            });
+        }
         <[usize; D]>::try_from(shape.as_slice()).map_err(|_| ConvertError::Rank {
             name: key.into(),
             expected: D,
@@ -113,7 +120,11 @@ mod files {
     use burn::tensor::{DType, TensorData};
     use burn_store::{ModuleStore, PytorchStore, SafetensorsStore, bridge, burn_pack::AtomicFile};
     use safetensors::Dtype;
-    use std::{borrow::Cow, io::Write, path::Path};
+    use std::{borrow::Cow, fs, io::Write, path::Path};
+
+    /// How many arrays a number of a file may stand in. Tied weights are one array under two names;
+    /// one number that claims to fill gigabytes is no model.
+    const SHARED: u128 = 16;
 
     impl StateDict {
         /// Reads the tensors of a PyTorch file: a state dict that `torch.save` wrote.
@@ -121,7 +132,7 @@ mod files {
         /// # Errors
         /// If the file cannot be read as one.
         pub fn from_pytorch(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
-            Self::from_store(PytorchStore::from_file(path.as_ref()), path.as_ref())
+            Self::from_store(pytorch(path.as_ref()), path.as_ref())
         }
 
         /// Reads the state dict that stands under `key` of a PyTorch checkpoint, as
@@ -130,7 +141,7 @@ mod files {
         /// # Errors
         /// If the file cannot be read as one, or has no such key.
         pub fn from_pytorch_at(path: impl AsRef<Path>, key: &str) -> Result<Self, ConvertError> {
-            let store = PytorchStore::from_file(path.as_ref()).with_top_level_key(key);
+            let store = pytorch(path.as_ref()).with_top_level_key(key);
             Self::from_store(store, path.as_ref())
         }
 
@@ -160,6 +171,12 @@ mod files {
 
         fn from_store(mut store: impl ModuleStore, path: &Path) -> Result<Self, ConvertError> {
             let tensors = store.get_all_tensors().map_err(|e| failed(path, e))?;
+            let held = fs::metadata(path).map_err(|e| failed(path, e))?.len();
+            let claimed: u128 = tensors.values().map(|t| t.byte_len() as u128).sum();
+            if claimed > u128::from(held) * SHARED {
+                let reason = format!("it holds {held} bytes, but its arrays claim {claimed}");
+                return Err(failed(path, reason));
+            }
             let mut dict = Self::new();
             for (name, tensor) in tensors {
                 let data = bridge::to_data(tensor).map_err(|e| failed(path, e))?;
@@ -167,6 +184,11 @@ mod files {
             }
             Ok(dict)
         }
+    }
+
+    /// A file under the names that are in it: Burn would count the layers anew where one is absent.
+    fn pytorch(path: &Path) -> PytorchStore {
+        PytorchStore::from_file(path).map_indices_contiguous(false)
     }
 
     fn failed(path: &Path, error: impl std::fmt::Display) -> ConvertError {

@@ -1,0 +1,198 @@
+"""Small files of every format that the importers read, for a fuzzer to start from.
+
+    python make.py      # the standard library alone
+
+Writes pytorch/* (what torch.save writes now, wrote before 1.6, and before 0.1.10, and a plain
+pickle) and safetensors/*, arrays of one hidden unit under each system's names.
+"""
+import io
+import json
+import pathlib
+import pickle
+import struct
+import sys
+import tarfile
+import types
+import zipfile
+from collections import OrderedDict
+
+HERE = pathlib.Path(__file__).parent
+
+
+# What a pickle of PyTorch refers to.
+def module(name, **members):
+    made = types.ModuleType(name)
+    for key, value in members.items():
+        value.__module__ = name
+        setattr(made, key, value)
+    sys.modules[name] = made
+    return made
+
+
+class FloatStorage:
+    pass
+
+
+class FloatTensor:
+    pass
+
+
+def _rebuild_tensor_v2(*_):
+    pass
+
+
+torch = module("torch", FloatStorage=FloatStorage, FloatTensor=FloatTensor)
+torch._utils = module("torch._utils", _rebuild_tensor_v2=_rebuild_tensor_v2)
+
+
+class Storage:
+    def __init__(self, key, count):
+        self.key, self.count = key, count
+
+
+class Tensor:
+    def __init__(self, key, shape, expanded=False):
+        count = 1
+        for size in shape:
+            count *= size
+        self.storage, self.shape = Storage(key, 1 if expanded else count), shape
+        self.expanded = expanded
+
+    def __reduce__(self):
+        stride, step = [], 1
+        for size in reversed(self.shape):
+            stride.insert(0, 0 if self.expanded else step)
+            step *= size
+        arguments = (self.storage, 0, tuple(self.shape), tuple(stride), False, OrderedDict())
+        return _rebuild_tensor_v2, arguments
+
+
+class Pickler(pickle.Pickler):
+    # Before 1.6 the place of a storage in a larger one came last.
+    def __init__(self, file, legacy):
+        super().__init__(file, protocol=2)
+        self.last = (None,) if legacy else ()
+
+    def persistent_id(self, value):
+        if isinstance(value, Storage):
+            return ("storage", FloatStorage, value.key, "cpu", value.count) + self.last
+        return None
+
+
+def pickled(value, legacy=False):
+    file = io.BytesIO()
+    Pickler(file, legacy).dump(value)
+    return file.getvalue()
+
+
+def numbers(count):
+    return struct.pack(f"<{count}f", *[0.5 - k / 8 for k in range(count)])
+
+
+GRU = OrderedDict(
+    (name, Tensor(str(k), shape))
+    for k, (name, shape) in enumerate(
+        {"weight_ih_l0": [3, 2], "weight_hh_l0": [3, 1], "bias_ih_l0": [3], "bias_hh_l0": [3]}.items()
+    )
+)
+
+
+def zipped(value):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        entry = lambda name: zipfile.ZipInfo("m/" + name)  # of no date
+        archive.writestr(entry("data.pkl"), pickled(value))
+        archive.writestr(entry("byteorder"), "little")
+        for tensor in GRU.values():
+            storage = tensor.storage
+            archive.writestr(entry(f"data/{storage.key}"), numbers(storage.count))
+        archive.writestr(entry("version"), "3\n")
+    return file.getvalue()
+
+
+def legacy(value):
+    system = dict(protocol_version=1001, little_endian=True, type_sizes=dict(short=2, int=4, long=4))
+    storages = [tensor.storage for tensor in GRU.values()]
+    parts = [pickle.dumps(0x1950A86A20F9469CFC6C, 2), pickle.dumps(1001, 2), pickle.dumps(system, 2)]
+    parts += [pickled(value, legacy=True), pickle.dumps([s.key for s in storages], 2)]
+    parts += [struct.pack("<q", s.count) + numbers(s.count) for s in storages]
+    return b"".join(parts)
+
+
+def tarred():
+    """One tensor: the archive's blocks are large."""
+
+    class Named:
+        pass
+
+    class ById(pickle.Pickler):
+        def persistent_id(self, value):
+            return "2" if isinstance(value, Named) else None
+
+    state = io.BytesIO()
+    ById(state, protocol=2).dump(OrderedDict(weight_ih_l0=Named()))
+    system = dict(protocol_version=1000, little_endian=True)
+    storages = pickle.dumps(1, 2) + pickle.dumps((1, "cpu", FloatStorage), 2)
+    storages += struct.pack("<q", 6) + numbers(6) + pickle.dumps([], 2)
+    tensors = pickle.dumps(1, 2) + pickle.dumps((2, 1, FloatTensor), 2)
+    tensors += struct.pack("<ii5q", 2, 0, 3, 2, 2, 1, 0)
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, content in [
+            ("sys_info", pickle.dumps(system, 2)),
+            ("storages", storages),
+            ("tensors", tensors),
+            ("pickle", state.getvalue()),
+        ]:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    # Without the archive's padding to 10 KiB.
+    return file.getvalue().rstrip(b"\0") + bytes(1024)
+
+
+def safetensors(shapes):
+    header, at = {}, 0
+    for name, shape in shapes.items():
+        count = 1
+        for size in shape:
+            count *= size
+        header[name] = dict(dtype="F32", shape=shape, data_offsets=[at, at + 4 * count])
+        at += 4 * count
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + numbers(at // 4)
+
+
+def write(path, content):
+    path = HERE / path
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+
+
+write("pytorch/zip", zipped(GRU))
+# The third module of an nn.Sequential whose first has no parameters.
+write("pytorch/zip-sequential", zipped(OrderedDict((f"2.{key}", of) for key, of in GRU.items())))
+# One number that fills 4 GiB.
+write("pytorch/zip-expanded", zipped(OrderedDict(weight_ih_l0=Tensor("0", [1 << 15] * 2, True))))
+write("pytorch/zip-nested", zipped(OrderedDict(model=GRU, epoch=3)))
+write("pytorch/legacy", legacy(GRU))
+write("pytorch/tar", tarred())
+write("pytorch/pickle", pickle.dumps(dict(lr=0.1, sizes=[1, 2]), 2))
+SYSTEMS = {
+    "pytorch": {"a.weight_ih_l0": [3, 2], "a.weight_hh_l0": [3, 1], "a.bias_ih_l0": [3], "a.bias_hh_l0": [3]},
+    "both-ways": {
+        f"{kind}_{which}_l0{way}": [3, 1] if kind == "weight" else [3]
+        for kind in ["weight", "bias"]
+        for which in ["ih", "hh"]
+        for way in ["", "_reverse"]
+    },
+    "cell": {"weight_ih": [3, 2], "weight_hh": [3, 1], "bias_ih": [3], "bias_hh": [3]},
+    "keras": {"k/kernel": [2, 3], "k/recurrent_kernel": [1, 3], "k/bias": [2, 3]},
+    "onnx": {"W": [1, 3, 2], "R": [1, 3, 1], "B": [1, 6]},
+    "tensorflow": {"w_ru": [3, 2], "w_c": [3, 1], "b_ru": [2], "b_c": [1]},
+    "onednn": {"weights_layer": [1, 1, 2, 3, 1], "weights_iter": [1, 1, 1, 3, 1], "bias": [1, 1, 4, 1]},
+    "cudnn": {f"{kind}{k}": [1, 1] if kind == "w" else [1] for kind in "wb" for k in range(6)},
+}
+for system, shapes in SYSTEMS.items():
+    write(f"safetensors/{system}", safetensors(shapes))

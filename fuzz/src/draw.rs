@@ -1,0 +1,189 @@
+//! Sizes, options and numbers of a call, drawn from the bytes of a fuzzer.
+
+use arbitrary::{Result, Unstructured};
+use gru_cpu::{
+    Dims, Element,
+    spec::{Activation, Activations, Direction, GruSpec, Layout, Memory, Reset, Update},
+    testing::Isa,
+};
+
+/// Multiply-adds of a pass: twice as many as make it share them between threads.
+const LARGEST_WORK: usize = 1 << 20;
+
+/// Multiply-adds of a pass.
+pub fn work(dims: &Dims) -> usize {
+    dims.n * dims.t * (dims.i + dims.h) * 3 * dims.h
+}
+
+/// Sizes from zero on, each now and then large, and never much work all together.
+pub fn dims(u: &mut Unstructured<'_>) -> Result<Dims> {
+    let mut size = || {
+        let largest = *u.choose(&[3, 18, 70, 300])?;
+        u.int_in_range(0..=largest)
+    };
+    let mut dims = Dims {
+        n: size()?,
+        t: size()?,
+        i: size()?,
+        h: size()?,
+    };
+    while work(&dims) > LARGEST_WORK {
+        let Dims { n, t, i, h } = &mut dims;
+        let largest = [n, t, i, h].into_iter().max_by_key(|size| **size);
+        *largest.expect("there are four") /= 2;
+    }
+    Ok(dims)
+}
+
+/// Any spec, also those that are refused.
+pub fn spec(u: &mut Unstructured<'_>) -> Result<GruSpec> {
+    let usual = u.arbitrary()?;
+    let activations = match usual {
+        true => Activations::default(),
+        false => Activations {
+            reset: activation(u)?,
+            update: activation(u)?,
+            candidate: activation(u)?,
+        },
+    };
+    let mut clip = || match usual || u.arbitrary()? {
+        true => Ok(None),
+        false => number(u).map(Some),
+    };
+    let [clip_gates, clip_state] = [clip()?, clip()?];
+    Ok(GruSpec {
+        reset: *u.choose(&[Reset::AfterMatmul, Reset::BeforeMatmul])?,
+        update: *u.choose(&[Update::Keeps, Update::Takes])?,
+        activations,
+        clip_gates,
+        clip_state,
+        layout: *u.choose(&[Layout::BatchMajor, Layout::TimeMajor])?,
+        direction: *u.choose(&[Direction::Forward, Direction::Reverse])?,
+        // What a caller does with it: the slices say what is kept.
+        memory: Memory::Speed,
+    })
+}
+
+fn activation(u: &mut Unstructured<'_>) -> Result<Activation> {
+    let (alpha, beta) = (number(u)?, number(u)?);
+    Ok(*u.choose(&[
+        Activation::Sigmoid,
+        Activation::Tanh,
+        Activation::Relu,
+        Activation::HardSigmoid { alpha, beta },
+        Activation::Identity,
+        Activation::Affine { alpha, beta },
+        Activation::LeakyRelu { alpha },
+        Activation::ThresholdedRelu { alpha },
+        Activation::ScaledTanh { alpha, beta },
+        Activation::Elu { alpha },
+        Activation::Softsign,
+        Activation::Softplus,
+    ])?)
+}
+
+/// Most often a parameter that somebody might use.
+fn number(u: &mut Unstructured<'_>) -> Result<f64> {
+    match u.ratio(7, 8)? {
+        true => Ok(u.int_in_range(0..=40)? as f64 / 20.0),
+        false => u.arbitrary(),
+    }
+}
+
+/// An instruction set of this machine.
+pub fn isa(u: &mut Unstructured<'_>) -> Result<Isa> {
+    let here: Vec<Isa> = Isa::ALL.into_iter().filter(|i| i.is_available()).collect();
+    u.choose(&here).copied()
+}
+
+/// A float type of the kernels, made of bits.
+pub trait Real: Element {
+    /// What no pass writes: a NaN that no arithmetic makes, and that no input holds.
+    const UNWRITTEN: Self;
+
+    /// The number with these bits; any NaN is the usual one.
+    fn of_bits(bits: u64) -> Self;
+
+    /// Whether this is [`UNWRITTEN`](Self::UNWRITTEN).
+    fn is_unwritten(self) -> bool;
+}
+
+impl Real for f32 {
+    const UNWRITTEN: Self = f32::from_bits(0x7fe0_cafe);
+
+    fn of_bits(bits: u64) -> Self {
+        let value = f32::from_bits(bits as u32);
+        if value.is_nan() { f32::NAN } else { value }
+    }
+
+    fn is_unwritten(self) -> bool {
+        self.to_bits() == Self::UNWRITTEN.to_bits()
+    }
+}
+
+impl Real for f64 {
+    const UNWRITTEN: Self = f64::from_bits(0x7ffc_0000_0000_cafe);
+
+    fn of_bits(bits: u64) -> Self {
+        let value = f64::from_bits(bits);
+        if value.is_nan() { f64::NAN } else { value }
+    }
+
+    fn is_unwritten(self) -> bool {
+        self.to_bits() == Self::UNWRITTEN.to_bits()
+    }
+}
+
+/// A source of numbers.
+#[derive(Debug)]
+pub struct Numbers {
+    seed: u64,
+    /// Bits as they come, which stand in for some of the moderate numbers.
+    bits: Vec<u64>,
+    /// One number in how many.
+    rarity: u64,
+}
+
+impl Numbers {
+    /// A source.
+    pub fn draw(u: &mut Unstructured<'_>) -> Result<Self> {
+        Ok(Self {
+            seed: u.arbitrary()?,
+            rarity: *u.choose(&[1, 4, 64, 4096])?,
+            bits: match u.arbitrary()? {
+                true => Vec::new(),
+                false => u.arbitrary()?,
+            },
+        })
+    }
+
+    /// Whether all numbers are finite and small.
+    pub fn are_moderate(&self) -> bool {
+        self.bits.is_empty()
+    }
+
+    /// The next numbers, the moderate ones evenly from (−1, 1) times `scale`.
+    pub fn take<E: Real>(&mut self, count: usize, scale: f64) -> Vec<E> {
+        let one = |_| {
+            let random = self.next();
+            let count = self.bits.len() as u64;
+            match random.checked_rem(count * self.rarity) {
+                Some(k) if k < count => E::of_bits(self.bits[k as usize]),
+                _ => {
+                    let even = (random >> 40) as f64 / (1 << 23) as f64 - 1.0;
+                    E::from(even * scale).expect("a float")
+                }
+            }
+        };
+        (0..count).map(one).collect()
+    }
+
+    /// splitmix64.
+    fn next(&mut self) -> u64 {
+        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.seed;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}

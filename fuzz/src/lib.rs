@@ -1,0 +1,9 @@
+//! What the fuzz targets share.
+
+pub mod draw;
+#[cfg(feature = "files")]
+pub mod file;
+#[cfg(feature = "files")]
+pub mod import;
+pub mod panics;
+pub mod passes;

@@ -1,0 +1,280 @@
+//! Both passes of gru-cpu over slices, and what must hold of their results whatever they read.
+
+use crate::{
+    draw::{self, Numbers, Real},
+    panics::announced,
+};
+use arbitrary::{Result, Unstructured};
+use gru_cpu::{
+    Dims, Gradients, Inputs, backward, forward, set_threads,
+    spec::{Activation, GruSpec},
+    testing::{Isa, plain},
+};
+
+/// What the checks of sizes and of the spec say.
+pub const REFUSALS: &[&str] = &[
+    "GruSpec: ",
+    "has the wrong number of elements",
+    "no memory holds sizes of",
+    "but the input is already projected",
+];
+
+/// Multiply-adds that the plain passes, a hundred times slower, are asked for too.
+const LARGEST_PLAIN_WORK: usize = 1 << 16;
+
+/// One call of each pass.
+#[derive(Debug)]
+pub struct Case {
+    dims: Dims,
+    spec: GruSpec,
+    isa: Isa,
+    threads: usize,
+    /// Which of h0, w_ih, b_ih, b_hh, mask, valid and take are there.
+    there: [bool; 7],
+    /// Which of the six gradients are wanted.
+    wanted: [bool; 6],
+    /// How far into their allocations the slices begin.
+    from: usize,
+    numbers: Numbers,
+    wide: bool,
+}
+
+impl Case {
+    /// A case.
+    pub fn draw(u: &mut Unstructured<'_>) -> Result<Self> {
+        Ok(Self {
+            dims: draw::dims(u)?,
+            spec: draw::spec(u)?,
+            isa: draw::isa(u)?,
+            threads: u.int_in_range(1..=3)?,
+            there: u.arbitrary()?,
+            wanted: u.arbitrary()?,
+            from: u.int_in_range(0..=3)?,
+            wide: u.arbitrary()?,
+            numbers: Numbers::draw(u)?,
+        })
+    }
+
+    /// Runs both passes.
+    pub fn run(self) {
+        set_threads(Some(self.threads));
+        let isa = self.isa;
+        announced(REFUSALS, || {
+            isa.run(|| match self.wide {
+                true => self.run_in::<f64>(1e-10),
+                false => self.run_in::<f32>(1e-3),
+            })
+        });
+    }
+
+    fn run_in<E: Real>(mut self, tolerance: f64) {
+        let tensors = Tensors::<E>::draw(&self.dims, &mut self.numbers, self.there[1]);
+        let results = Results::of(&self, &tensors.inputs(self.there), &tensors.d_states);
+        if !self.numbers.are_moderate() || !is_bounded(&self.spec) {
+            return;
+        }
+        let all = results.gradients.iter().flatten().chain([&results.states]);
+        for (k, tensor) in all.enumerate() {
+            assert!(tensor.iter().all(|v| v.is_finite()), "result {k}");
+        }
+        if !is_smooth(&self.spec) || draw::work(&self.dims) > LARGEST_PLAIN_WORK {
+            return;
+        }
+        let [kept, lean] = &results.gradients;
+        let wide = tensors.widened();
+        let expected = plain(|| Results::of(&self, &wide.inputs(self.there), &wide.d_states));
+        agree(tolerance, &results.states, &expected.states);
+        for (k, expected) in expected.gradients[0].iter().enumerate() {
+            agree(tolerance, &kept[k], expected);
+            agree(tolerance, &lean[k], expected);
+        }
+    }
+}
+
+/// Whether states and gradients stay small where all inputs are.
+fn is_bounded(spec: &GruSpec) -> bool {
+    let gates = spec.activations;
+    let small = |values: &[f64]| values.iter().all(|v| v.abs() <= 1.0);
+    let bounded = |activation| match activation {
+        Activation::Sigmoid | Activation::Tanh | Activation::Softsign => true,
+        Activation::HardSigmoid { alpha, beta } => small(&[alpha, beta]),
+        _ => false,
+    };
+    bounded(gates.reset)
+        && bounded(gates.candidate)
+        && bounded(gates.update)
+        && !matches!(gates.update, Activation::Tanh | Activation::Softsign)
+}
+
+/// Whether a rounding error of an input moves no result by more than its like.
+fn is_smooth(spec: &GruSpec) -> bool {
+    let gates = spec.activations;
+    let kinks = |activation| matches!(activation, Activation::HardSigmoid { .. });
+    let kinks = [gates.reset, gates.update, gates.candidate].map(kinks);
+    kinks == [false; 3] && spec.clip_gates.is_none() && spec.clip_state.is_none()
+}
+
+fn agree<E: Real>(tolerance: f64, got: &[E], expected: &[f64]) {
+    assert_eq!(got.len(), expected.len());
+    let largest = expected.iter().fold(1.0f64, |m, v| m.max(v.abs()));
+    for (k, (got, expected)) in got.iter().zip(expected).enumerate() {
+        let got = got.to_f64().expect("a float");
+        let error = (got - expected).abs();
+        assert!(
+            error <= tolerance * largest,
+            "{got} at {k}, expected {expected}"
+        );
+    }
+}
+
+/// What a case reads.
+struct Tensors<E> {
+    x: Vec<E>,
+    h0: Vec<E>,
+    w_ih: Vec<E>,
+    w_hh: Vec<E>,
+    b_ih: Vec<E>,
+    b_hh: Vec<E>,
+    mask: Vec<E>,
+    valid: Vec<E>,
+    take: Vec<E>,
+    d_states: Vec<E>,
+}
+
+impl<E: Real> Tensors<E> {
+    fn draw(dims: &Dims, numbers: &mut Numbers, projected: bool) -> Self {
+        let Dims { n, t, i, h } = *dims;
+        let features = if projected { i } else { 3 * h };
+        // Then the product contracts, and no sequence is long enough for chaos.
+        let scale = 1.0 / (h.max(1) as f64).sqrt();
+        let mut take = |count, scale| numbers.take::<E>(count, scale);
+        Self {
+            x: take(n * t * features, 1.0),
+            h0: take(n * h, 1.0),
+            w_ih: take(i * 3 * h, scale),
+            w_hh: take(h * 3 * h, scale),
+            b_ih: take(3 * h, 1.0),
+            b_hh: take(3 * h, 1.0),
+            mask: take(n * h, 1.0),
+            valid: take(n * t, 1.0).into_iter().map(E::round).collect(),
+            take: take(n * t * h, 1.0).into_iter().map(E::abs).collect(),
+            d_states: take(n * t * h, 1.0),
+        }
+    }
+
+    fn inputs(&self, there: [bool; 7]) -> Inputs<'_, E> {
+        let [h0, w_ih, b_ih, b_hh, mask, valid, take] = there;
+        Inputs {
+            x: &self.x,
+            h0: h0.then_some(&self.h0),
+            w_ih: w_ih.then_some(&self.w_ih),
+            w_hh: &self.w_hh,
+            b_ih: b_ih.then_some(&self.b_ih),
+            b_hh: b_hh.then_some(&self.b_hh),
+            mask: mask.then_some(&self.mask),
+            valid: valid.then_some(&self.valid),
+            take: take.then_some(&self.take),
+        }
+    }
+
+    fn widened(&self) -> Tensors<f64> {
+        let wide = |values: &[E]| -> Vec<f64> {
+            let values = values.iter().map(|v| v.to_f64().expect("a float"));
+            values.collect()
+        };
+        Tensors {
+            x: wide(&self.x),
+            h0: wide(&self.h0),
+            w_ih: wide(&self.w_ih),
+            w_hh: wide(&self.w_hh),
+            b_ih: wide(&self.b_ih),
+            b_hh: wide(&self.b_hh),
+            mask: wide(&self.mask),
+            valid: wide(&self.valid),
+            take: wide(&self.take),
+            d_states: wide(&self.d_states),
+        }
+    }
+}
+
+struct Results<E> {
+    states: Vec<E>,
+    /// With the gates kept, and made anew; empty where not wanted.
+    gradients: [[Vec<E>; 6]; 2],
+}
+
+impl<E: Real> Results<E> {
+    fn of(case: &Case, inputs: &Inputs<'_, E>, d_states: &[E]) -> Self {
+        let (dims, spec, from) = (&case.dims, &case.spec, case.from);
+        let Dims { n, t, i, h } = *dims;
+        let mut states = Output::new(n * t * h, from);
+        let mut saved = Output::new(n * t * h * spec.saved_per_unit(), from);
+        forward(dims, spec, inputs, states.slice(), Some(saved.slice()));
+        let mut inference = Output::new(n * t * h, from);
+        forward(dims, spec, inputs, inference.slice(), None);
+        let skips = inputs.valid.is_some_and(|v| v.iter().any(|v| v.is_zero()));
+        if !skips {
+            saved.written();
+        }
+        let (states, inference) = (states.written(), inference.written());
+        let same = |(a, b): (&E, &E)| a == b || a.is_nan() && b.is_nan();
+        assert!(
+            states.iter().zip(&inference).all(same),
+            "training differs from inference"
+        );
+
+        let saved = saved.slice();
+        let gradients = [Some(&*saved), None].map(|saved| {
+            let sizes = [inputs.x.len(), n * h, i * 3 * h, h * 3 * h, 3 * h, 3 * h];
+            let mut outputs = sizes.map(|size| Output::new(size, from));
+            let mut wanted = case.wanted.iter();
+            let [x, h0, w_ih, w_hh, b_ih, b_hh] = outputs
+                .each_mut()
+                .map(|output| wanted.next().filter(|w| **w).map(|_| output.slice()));
+            let to = Gradients {
+                x,
+                h0,
+                w_ih,
+                w_hh,
+                b_ih,
+                b_hh,
+            };
+            backward(dims, spec, inputs, &states, saved, d_states, to);
+            let mut wanted = case.wanted.iter();
+            outputs.map(|output| match wanted.next() {
+                Some(true) => output.written(),
+                _ => Vec::new(),
+            })
+        });
+        Self { states, gradients }
+    }
+}
+
+/// Where a pass writes.
+struct Output<E> {
+    all: Vec<E>,
+    from: usize,
+}
+
+impl<E: Real> Output<E> {
+    /// Nothing written, so far into its allocation.
+    fn new(len: usize, from: usize) -> Self {
+        let all = vec![E::UNWRITTEN; from + len];
+        Self { all, from }
+    }
+
+    fn slice(&mut self) -> &mut [E] {
+        &mut self.all[self.from..]
+    }
+
+    /// What was written, which is all of it, and nothing before it.
+    fn written(&self) -> Vec<E> {
+        let (before, slice) = self.all.split_at(self.from);
+        assert!(
+            before.iter().all(|v| v.is_unwritten()),
+            "written before the slice"
+        );
+        assert!(!slice.iter().any(|v| v.is_unwritten()), "not written");
+        slice.to_vec()
+    }
+}

@@ -1,0 +1,26 @@
+//! Files of a block and its configuration: read or refused, in little memory; what was read is
+//! written again and makes a step.
+#![no_main]
+
+use burn::tensor::{Device, Tensor};
+use gru_fuzz::{file::with_file, panics::announced};
+use gru_op::{Direction, GruBlock};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let device = Device::flex();
+    with_file(bytes, |path| {
+        if let Ok(block) = GruBlock::from_file(path, &device) {
+            if block
+                .layers
+                .iter()
+                .all(|l| l.spec.direction == Direction::Forward)
+            {
+                let x = Tensor::zeros([1, block.d_input], &device);
+                announced(&["must have the dtype of x"], || block.step(x, None));
+            }
+            block.save_with_config(path).expect("it was just read");
+            GruBlock::from_file(path, &device).expect("it was just written");
+        }
+    });
+});

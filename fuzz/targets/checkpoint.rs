@@ -1,0 +1,34 @@
+//! Checkpoints of char-gru: read into the run that they belong to, or refused; then a step is made.
+#![no_main]
+
+use burn::{
+    store::burn_pack::Reader,
+    tensor::{Device, Tensor},
+};
+use char_gru::{checkpoint::Checkpoint, data::Window, model::CharGruConfig, step::Learner};
+use gru_fuzz::file::with_file;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let device = Device::flex().autodiff();
+    let sizes = CharGruConfig::new(3, 2, 2, 1, 0.0);
+    let mut learner = Learner::new(sizes.init(&device), 1.0, &device);
+    let Learner {
+        model, optimizer, ..
+    } = &learner;
+    let (model, optimizer) = (model.clone(), optimizer.clone());
+    let loaded = with_file(bytes, |path| {
+        let reader = Reader::from_file_exact(path).ok()?;
+        // As if the arguments were those of the run.
+        let run = reader.metadata().get("char-gru.run")?;
+        Checkpoint::load(path, run, model, optimizer, &device).ok()
+    });
+    if let Some(checkpoint) = loaded {
+        learner.model = checkpoint.model;
+        learner.optimizer = checkpoint.optimizer;
+        // How many rows there are the arguments say, which are not part of this.
+        let one_row = |state: &Tensor<3>| state.dims()[1] == 1;
+        learner.state = checkpoint.state.filter(one_row).map(Tensor::detach);
+        learner.step(&Window::new(vec![0, 1], vec![1, 2], 1, 2), 0.1, &device);
+    }
+});

@@ -1,0 +1,25 @@
+//! Models under PyTorch's names: read or refused, in little memory; what was read writes a
+//! character.
+#![no_main]
+
+use burn::tensor::{Device, Tensor};
+use char_gru::{exchange, vocabulary::Vocabulary};
+use gru_fuzz::file::with_file;
+use gru_op::convert::StateDict;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let device = Device::flex();
+    let Ok(dict) = with_file(bytes, |path| StateDict::from_safetensors(path)) else {
+        return;
+    };
+    let vocabulary = exchange::characters(&dict).unwrap_or_else(|| {
+        let usual = Vocabulary::new("abc".chars().collect());
+        usual.expect("three characters")
+    });
+    if let Ok((model, _)) = exchange::import(&dict, &vocabulary, &device) {
+        let first = Tensor::from_ints([0], &device);
+        let (scores, _) = model.step(first, None);
+        assert_eq!(scores.dims(), [1, vocabulary.len()]);
+    }
+});

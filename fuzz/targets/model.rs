@@ -1,0 +1,21 @@
+//! Model files of char-gru: read or refused, in little memory; what was read writes a character.
+#![no_main]
+
+use burn::tensor::{Device, Tensor};
+use char_gru::{checkpoint, exchange};
+use gru_fuzz::file::with_file;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let device = Device::flex();
+    with_file(bytes, |path| {
+        if let Ok((model, sizes, vocabulary)) = checkpoint::load(path, &device) {
+            let first = Tensor::from_ints([0], &device);
+            let (scores, _) = model.step(first, None);
+            assert_eq!(scores.dims(), [1, vocabulary.len()]);
+            let dict = exchange::export(&model, &vocabulary).expect("all is on the CPU");
+            let (_, again) = exchange::import(&dict, &vocabulary, &device).expect("as exported");
+            assert_eq!(again.hidden, sizes.hidden);
+        }
+    });
+});

@@ -1,0 +1,15 @@
+//! Files of `torch.save`: read or refused, in little memory, and then imported.
+#![no_main]
+
+use gru_fuzz::{file::with_file, import::import};
+use gru_op::convert::StateDict;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    with_file(bytes, |path| {
+        if let Ok(dict) = StateDict::from_pytorch(path) {
+            import(&dict);
+        }
+        let _ = StateDict::from_pytorch_at(path, "model");
+    });
+});

@@ -1,0 +1,18 @@
+//! Safetensors files: read or refused, then imported; what was read can be written again.
+#![no_main]
+
+use gru_fuzz::{file::with_file, import::import};
+use gru_op::convert::StateDict;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    with_file(bytes, |path| {
+        if let Ok(dict) = StateDict::from_safetensors(path) {
+            import(&dict);
+            if dict.to_safetensors(path).is_ok() {
+                let again = StateDict::from_safetensors(path).expect("it was just written");
+                assert!(again.keys().eq(dict.keys()));
+            }
+        }
+    });
+});

@@ -1,0 +1,127 @@
+//! Any sizes with slices of any lengths: what does not fit is refused, whatever overflows.
+#![no_main]
+
+use arbitrary::{Result, Unstructured};
+use gru_cpu::{Dims, Gradients, Inputs, backward, forward, spec::GruSpec};
+use gru_fuzz::{draw, panics::announced, passes::REFUSALS};
+use libfuzzer_sys::fuzz_target;
+
+/// Elements of a slice, at most.
+const LONGEST: usize = 64;
+
+struct Case {
+    dims: Dims,
+    spec: GruSpec,
+    /// Which options are there.
+    there: [bool; 13],
+    /// Lengths of x, h0, w_ih, w_hh, b_ih, b_hh, mask, valid, take, states, saved.
+    lengths: [usize; 11],
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(case) = draw(&mut Unstructured::new(bytes)) {
+        announced(REFUSALS, || run(&case));
+    }
+});
+
+fn draw(u: &mut Unstructured<'_>) -> Result<Case> {
+    let mut size = || match u.arbitrary()? {
+        true => u.int_in_range(0..=4),
+        // Around the powers of two that products wrap at.
+        false => {
+            let power = 1usize << u.int_in_range(0..=63)?;
+            Ok(power.wrapping_add_signed(u.int_in_range(-3..=3)?))
+        }
+    };
+    let dims = Dims {
+        n: size()?,
+        t: size()?,
+        i: size()?,
+        h: size()?,
+    };
+    let (spec, there): (_, [bool; 13]) = (draw::spec(u)?, u.arbitrary()?);
+    let Dims { n, t, i, h } = dims;
+    let of = |factors: &[usize]| factors.iter().fold(1usize, |p, f| p.wrapping_mul(*f));
+    let features = if there[1] { i } else { of(&[3, h]) };
+    let mut lengths = [
+        of(&[n, t, features]),
+        of(&[n, h]),
+        of(&[i, 3, h]),
+        of(&[h, 3, h]),
+        of(&[3, h]),
+        of(&[3, h]),
+        of(&[n, h]),
+        of(&[n, t]),
+        of(&[n, t, h]),
+        of(&[n, t, h]),
+        of(&[n, t, h, spec.saved_per_unit()]),
+    ]
+    .map(|length| length.min(LONGEST));
+    if u.ratio(1, 4)? {
+        *u.choose_iter(lengths.iter_mut())? = u.int_in_range(0..=LONGEST)?;
+    }
+    Ok(Case {
+        dims,
+        spec,
+        there,
+        lengths,
+    })
+}
+
+fn run(case: &Case) {
+    let slices = case.lengths.map(|length| vec![0.25f32; length]);
+    let [
+        x,
+        h0,
+        w_ih,
+        w_hh,
+        b_ih,
+        b_hh,
+        mask,
+        valid,
+        take,
+        states,
+        saved,
+    ] = &slices;
+    let there = case.there;
+    let inputs = Inputs {
+        x,
+        h0: there[0].then_some(h0),
+        w_ih: there[1].then_some(w_ih),
+        w_hh,
+        b_ih: there[2].then_some(b_ih),
+        b_hh: there[3].then_some(b_hh),
+        mask: there[4].then_some(mask),
+        valid: there[5].then_some(valid),
+        take: there[6].then_some(take),
+    };
+    let (mut new_states, mut new_saved) = (states.clone(), saved.clone());
+    let (dims, spec) = (&case.dims, &case.spec);
+    forward(
+        dims,
+        spec,
+        &inputs,
+        &mut new_states,
+        there[7].then_some(&mut new_saved),
+    );
+
+    let mut gradients = [x, h0, w_ih, w_hh, b_ih, b_hh].map(Vec::clone);
+    let [x, h0, w_ih, w_hh, b_ih, b_hh] = &mut gradients;
+    let to = Gradients {
+        x: there[8].then_some(x),
+        h0: there[9].then_some(h0),
+        w_ih: there[10].then_some(w_ih),
+        w_hh: there[11].then_some(w_hh),
+        b_ih: there[12].then_some(b_ih),
+        b_hh: there[12].then_some(b_hh),
+    };
+    backward(
+        dims,
+        spec,
+        &inputs,
+        states,
+        there[7].then_some(saved),
+        states,
+        to,
+    );
+}
