@@ -8,7 +8,7 @@ use arbitrary::{Result, Unstructured};
 use gru_cpu::{
     Dims, Gradients, Inputs, backward, forward, set_threads,
     spec::{Activation, GruSpec},
-    testing::{Isa, plain},
+    testing::{Isa, reference},
 };
 
 /// What the checks of sizes and of the spec say.
@@ -21,6 +21,26 @@ pub const REFUSALS: &[&str] = &[
 
 /// Multiply-adds that the plain passes, a hundred times slower, are asked for too.
 const LARGEST_PLAIN_WORK: usize = 1 << 16;
+
+type Forward<E> = fn(&Dims, &GruSpec, &Inputs<'_, E>, &mut [E], Option<&mut [E]>);
+type Backward<E> = fn(&Dims, &GruSpec, &Inputs<'_, E>, &[E], Option<&[E]>, &[E], Gradients<'_, E>);
+
+/// The kernels, or the plain passes.
+struct Passes<E: Real> {
+    forward: Forward<E>,
+    backward: Backward<E>,
+}
+
+impl<E: Real> Passes<E> {
+    const KERNELS: Self = Self {
+        forward: forward::<E>,
+        backward: backward::<E>,
+    };
+    const PLAIN: Self = Self {
+        forward: reference::forward::<E>,
+        backward: reference::backward::<E>,
+    };
+}
 
 /// One call of each pass.
 #[derive(Debug)]
@@ -69,7 +89,12 @@ impl Case {
 
     fn run_in<E: Real>(mut self, tolerance: f64) {
         let tensors = Tensors::<E>::draw(&self.dims, &mut self.numbers, self.there[1]);
-        let results = Results::of(&self, &tensors.inputs(self.there), &tensors.d_states);
+        let results = Results::of(
+            &self,
+            Passes::KERNELS,
+            &tensors.inputs(self.there),
+            &tensors.d_states,
+        );
         if !self.numbers.are_moderate() || !is_bounded(&self.spec) {
             return;
         }
@@ -82,7 +107,12 @@ impl Case {
         }
         let [kept, lean] = &results.gradients;
         let wide = tensors.widened();
-        let expected = plain(|| Results::of(&self, &wide.inputs(self.there), &wide.d_states));
+        let expected = Results::of(
+            &self,
+            Passes::PLAIN,
+            &wide.inputs(self.there),
+            &wide.d_states,
+        );
         agree(tolerance, &results.states, &expected.states);
         for (k, expected) in expected.gradients[0].iter().enumerate() {
             agree(tolerance, &kept[k], expected);
@@ -204,7 +234,8 @@ struct Results<E> {
 }
 
 impl<E: Real> Results<E> {
-    fn of(case: &Case, inputs: &Inputs<'_, E>, d_states: &[E]) -> Self {
+    fn of(case: &Case, passes: Passes<E>, inputs: &Inputs<'_, E>, d_states: &[E]) -> Self {
+        let Passes { forward, backward } = passes;
         let (dims, spec, from) = (&case.dims, &case.spec, case.from);
         let Dims { n, t, i, h } = *dims;
         let mut states = Output::new(n * t * h, from);

@@ -36,50 +36,55 @@
 //! # The map
 //!
 //! - [`spec`]: which GRU is meant; the only part without the feature `kernels`.
-//! - `dims`: sizes and how a (row, step) pair finds its place in memory.
-//! - `forward`, `backward`: the two passes.
-//! - `activation`: every `φ` and its derivative, written from its output.
-//! - `kernel`: the walks through time, packed and vectorised.
+//! - `call`: sizes, slices, where gradients go; all checks.
+//! - `simd`: vectors, σ and tanh, activations.
+//! - `product`: register tiles, packed weights, scratch memory.
+//! - `threads`: the plan of who does what, the team that meets.
+//! - `gru`: the two passes.
+//! - `tuning`: every threshold.
 //! - `memory`: buffers for results.
-//! - `plain`: the same passes, one `product` per step: the specification of the kernels.
+//! - [`testing`]: what tests force, and the same passes by plain loops, one product per step, which
+//!   they hold the kernels against.
 #![deny(missing_docs)]
 
 pub mod spec;
 
 #[cfg(feature = "kernels")]
-mod activation;
+mod call;
 #[cfg(feature = "kernels")]
-mod backward;
-#[cfg(feature = "kernels")]
-mod dims;
-#[cfg(feature = "kernels")]
-mod element;
-#[cfg(feature = "kernels")]
-mod forward;
-#[cfg(feature = "kernels")]
-mod kernel;
+mod gru;
 #[cfg(feature = "kernels")]
 mod memory;
 #[cfg(feature = "kernels")]
-mod plain;
-#[cfg(feature = "kernels")]
 mod product;
 #[cfg(feature = "kernels")]
-mod settings;
+mod reference;
+#[cfg(feature = "kernels")]
+mod simd;
+#[cfg(feature = "kernels")]
+mod threads;
+#[cfg(feature = "kernels")]
+mod tuning;
 
 #[cfg(feature = "kernels")]
 pub use self::{
-    backward::{Gradients, backward},
-    dims::{Dims, Inputs},
-    element::Element,
-    forward::forward,
+    call::{Dims, Gradients, Inputs},
     memory::buffer,
-    settings::set_threads,
+    passes::{Element, backward, forward},
+    threads::set_threads,
 };
 
-/// What tests force: an instruction set, or the plain passes that the kernels are held against.
+#[cfg(feature = "kernels")]
+mod passes;
+
+/// What tests force, and what they hold the kernels against.
 #[cfg(feature = "kernels")]
 #[doc(hidden)]
 pub mod testing {
-    pub use crate::{kernel::Isa, plain::run as plain};
+    pub use crate::simd::Isa;
+
+    /// The plain passes, with the signatures of the fast ones.
+    pub mod reference {
+        pub use crate::reference::{backward, forward};
+    }
 }

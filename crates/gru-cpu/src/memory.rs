@@ -1,10 +1,8 @@
 //! Where results go.
 
-use crate::element::Element;
-
-/// Bytes from which large pages are asked for: a few of them.
-#[cfg(target_os = "linux")]
-const LARGE: usize = 8 << 20;
+use crate::Element;
+#[cfg(all(target_os = "linux", not(miri)))]
+use crate::tuning::LARGE_PAGES_FROM;
 
 /// A buffer of zeros, for states or gates.
 ///
@@ -24,7 +22,7 @@ fn ask_for_large_pages<E>(buffer: &[E]) {
     const PAGE: usize = 1 << 16;
 
     let bytes = size_of_val(buffer);
-    if bytes < LARGE {
+    if bytes < LARGE_PAGES_FROM {
         return;
     }
     let start = buffer.as_ptr().cast::<u8>();

@@ -147,6 +147,55 @@ impl Activation {
         }
     }
 
+    /// `dφ/da` from the output `y = φ(a)`, in float64. NaN where `y` is.
+    pub fn slope(&self, y: f64) -> f64 {
+        match *self {
+            _ if y.is_nan() => y,
+            Self::Sigmoid => y * (1.0 - y),
+            Self::Tanh => 1.0 - y * y,
+            Self::Relu | Self::ThresholdedRelu { .. } if y <= 0.0 => 0.0,
+            Self::HardSigmoid { .. } if y <= 0.0 || y >= 1.0 => 0.0,
+            Self::HardSigmoid { alpha, .. } | Self::Affine { alpha, .. } => alpha,
+            Self::LeakyRelu { alpha } if y <= 0.0 => alpha,
+            Self::Elu { alpha } if y <= 0.0 => y + alpha,
+            Self::Relu
+            | Self::ThresholdedRelu { .. }
+            | Self::LeakyRelu { .. }
+            | Self::Elu { .. }
+            | Self::Identity => 1.0,
+            // β(α − y²/α), exactly 0 at ±α.
+            Self::ScaledTanh { alpha, beta } => (alpha - y) * (alpha + y) * (beta / alpha),
+            Self::Softsign => (1.0 - y.abs()) * (1.0 - y.abs()),
+            Self::Softplus => -(-y).exp_m1(),
+        }
+    }
+
+    /// One of each, with parameters unlike the usual ones: what tests go through.
+    #[doc(hidden)]
+    pub const ALL: [Self; 12] = [
+        Self::Sigmoid,
+        Self::Tanh,
+        Self::Relu,
+        Self::HardSigmoid {
+            alpha: 0.3,
+            beta: 0.45,
+        },
+        Self::Identity,
+        Self::Affine {
+            alpha: -0.8,
+            beta: 0.1,
+        },
+        Self::LeakyRelu { alpha: 0.2 },
+        Self::ThresholdedRelu { alpha: 0.3 },
+        Self::ScaledTanh {
+            alpha: -0.9,
+            beta: 1.1,
+        },
+        Self::Elu { alpha: 0.7 },
+        Self::Softsign,
+        Self::Softplus,
+    ];
+
     /// Why the derivative cannot be told from the output, if it cannot.
     fn objection(&self) -> Option<&'static str> {
         let finite = |values: &[f64]| values.iter().all(|v| v.is_finite());
@@ -306,5 +355,66 @@ impl GruSpec {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Does not compile without a variant, and fails where `ALL` is without it.
+    #[test]
+    fn all_activations_are_among_all() {
+        use Activation::*;
+        let place = |activation: Activation| match activation {
+            Sigmoid => 0,
+            Tanh => 1,
+            Relu => 2,
+            HardSigmoid { .. } => 3,
+            Identity => 4,
+            Affine { .. } => 5,
+            LeakyRelu { .. } => 6,
+            ThresholdedRelu { .. } => 7,
+            ScaledTanh { .. } => 8,
+            Elu { .. } => 9,
+            Softsign => 10,
+            Softplus => 11,
+        };
+        assert!(Activation::ALL.into_iter().map(place).eq(0..12));
+    }
+
+    #[test]
+    fn slopes_agree_with_central_differences_away_from_kinks() {
+        let kinks = [-1.5, 0.0, 0.3, 11.0 / 6.0];
+        for activation in Activation::ALL {
+            for k in -40..=40 {
+                let a = k as f64 * 0.11 + 0.013;
+                if kinks.iter().any(|kink| (a - kink).abs() < 1e-3) {
+                    continue;
+                }
+                let d = 1e-5;
+                let numeric = (activation.value(a + d) - activation.value(a - d)) / (2.0 * d);
+                let written = activation.slope(activation.value(a));
+                assert!(
+                    (numeric - written).abs() < 1e-8,
+                    "{activation:?} at {a}: {numeric} against {written}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn large_and_bad_pre_activations_keep_their_kind() {
+        for activation in Activation::ALL {
+            for a in [-1e4, 1e4] {
+                let y = activation.value(a);
+                assert!(
+                    y.is_finite() && activation.slope(y).is_finite(),
+                    "{activation:?} at {a}"
+                );
+            }
+            assert!(activation.value(f64::NAN).is_nan(), "{activation:?}");
+            assert!(activation.slope(f64::NAN).is_nan(), "{activation:?}");
+        }
     }
 }

@@ -6,7 +6,6 @@ mod support;
 use gru_cpu::{
     Dims,
     spec::{GruSpec, Reset},
-    testing::plain,
 };
 use std::hint::black_box;
 use support::{Case, RESULTS};
@@ -26,7 +25,7 @@ fn results_and_callers_arithmetic() {
             case.tensor(name).iter_mut().for_each(|v| *v *= 1e-39);
         }
         let single = case.cast::<f32>();
-        let expected = plain(|| single.run(false));
+        let expected = single.plain();
         for lean in [false, true] {
             let got = pool.install(|| single.run(lean));
             for (name, (got, expected)) in RESULTS.iter().zip(got.iter().zip(&expected)) {

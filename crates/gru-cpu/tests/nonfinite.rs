@@ -6,7 +6,7 @@ mod support;
 use gru_cpu::{
     Dims, Element,
     spec::{Activation, Activations, GruSpec, Reset, Update},
-    testing::{Isa, plain},
+    testing::Isa,
 };
 use support::{Case, RESULTS};
 
@@ -14,36 +14,14 @@ const PRESENT: [&str; 5] = ["h0", "w_ih", "b_ih", "b_hh", "mask"];
 
 /// The usual activations, and sets that hold all others; clips.
 fn specs() -> Vec<GruSpec> {
-    let (alpha, beta) = (0.7, 0.3);
-    let sets = [
-        [
-            Activation::HardSigmoid { alpha, beta },
-            Activation::Softsign,
-            Activation::Elu { alpha },
-        ],
-        [
-            Activation::Tanh,
-            Activation::Affine { alpha, beta },
-            Activation::ScaledTanh { alpha, beta },
-        ],
-        [
-            Activation::LeakyRelu { alpha },
-            Activation::Sigmoid,
-            Activation::Softplus,
-        ],
-        [
-            Activation::ThresholdedRelu { alpha },
-            Activation::Identity,
-            Activation::Relu,
-        ],
-    ];
+    let sets = Activation::ALL.as_chunks::<3>().0;
     let mut all = Vec::new();
     for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
         let spec = GruSpec::default().with_reset(reset);
         all.push(spec);
         all.push(spec.with_update(Update::Takes));
         all.push(spec.with_clip_gates(Some(0.6)).with_clip_state(Some(0.4)));
-        for [reset, update, candidate] in sets {
+        for &[reset, update, candidate] in sets {
             let activations = Activations {
                 reset,
                 update,
@@ -77,7 +55,7 @@ fn agree<E: Element>(id: &str, got: &[Vec<E>; 8], expected: &[Vec<f64>; 8]) {
 
 /// The kernels of every instruction set against the float64 passes.
 fn check(id: &str, case: &Case<f64>) {
-    let expected = plain(|| case.run(false));
+    let expected = case.plain();
     for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
         isa.run(|| {
             for lean in [false, true] {
@@ -186,7 +164,7 @@ fn skipped_steps_hide_what_they_hold() {
         for (row, _) in valid.iter().enumerate().filter(|(_, v)| **v == 0.0) {
             case.tensor("x")[row * i..][..i].fill(f64::NAN);
         }
-        let expected = plain(|| clean.run(false));
+        let expected = clean.plain();
         for lean in [false, true] {
             let mut got = case.cast::<f32>().run(lean);
             // The gates of skipped steps have no meaning.

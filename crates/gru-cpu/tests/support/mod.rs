@@ -1,6 +1,8 @@
 //! A call with all its tensors, for tests that change one thing and look at everything.
 
-use gru_cpu::{Dims, Element, Gradients, Inputs, backward, forward, spec::GruSpec};
+use gru_cpu::{
+    Dims, Element, Gradients, Inputs, backward, forward, spec::GruSpec, testing::reference,
+};
 
 /// The tensors of a call, in the order of [`Case::tensors`]. The last is the upstream gradient.
 pub const TENSORS: [&str; 10] = [
@@ -11,6 +13,14 @@ pub const TENSORS: [&str; 10] = [
 pub const RESULTS: [&str; 8] = [
     "states", "gates", "d_x", "d_h0", "d_w_ih", "d_w_hh", "d_b_ih", "d_b_hh",
 ];
+
+enum Passes {
+    Kernels,
+    Plain,
+}
+
+type Forward<E> = fn(&Dims, &GruSpec, &Inputs<'_, E>, &mut [E], Option<&mut [E]>);
+type Backward<E> = fn(&Dims, &GruSpec, &Inputs<'_, E>, &[E], Option<&[E]>, &[E], Gradients<'_, E>);
 
 /// A call and its tensors, those that are there.
 #[derive(Clone, Debug)]
@@ -116,6 +126,22 @@ impl<E: Element> Case<E> {
 
     /// Every result, gradients from kept gates or from gates made anew. Absent ones are empty.
     pub fn run(&self, lean: bool) -> [Vec<E>; 8] {
+        self.run_by(lean, Passes::Kernels)
+    }
+
+    /// The same by the plain passes.
+    pub fn plain(&self) -> [Vec<E>; 8] {
+        self.run_by(false, Passes::Plain)
+    }
+
+    fn run_by(&self, lean: bool, passes: Passes) -> [Vec<E>; 8] {
+        let (forward, backward) = match passes {
+            Passes::Kernels => (forward as Forward<E>, backward as Backward<E>),
+            Passes::Plain => (
+                reference::forward as Forward<E>,
+                reference::backward as Backward<E>,
+            ),
+        };
         let Dims { n, t, i, h } = self.dims;
         let units = n * t * h;
         // Whatever is not written shows.

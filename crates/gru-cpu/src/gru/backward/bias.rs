@@ -1,0 +1,120 @@
+//! The gradients of the biases.
+
+use super::Pass;
+use crate::{
+    call::Call,
+    product::{Buffer, Rows, WIDTH},
+    simd::Lanes,
+};
+use pulp::{Simd, WithSimd};
+use std::ops::Range;
+
+/// For each gate of `d` the sum over rows and steps, and what its roundings have lost.
+#[derive(Clone, Copy)]
+pub(super) struct Bias<'a, E> {
+    sums: Rows<'a, E>,
+    lost: Rows<'a, E>,
+}
+
+/// Memory of a [`Bias`]: the sums, and behind them what they have lost; empty if nobody wants them.
+pub(super) struct BiasBuffer<E>(Buffer<E>);
+
+impl<'a, E: Lanes> Bias<'a, E> {
+    pub(super) fn buffer(call: &Call<'_, E>, is_wanted: bool) -> BiasBuffer<E> {
+        let size = if is_wanted { 2 * call.saved_width() } else { 0 };
+        BiasBuffer(Buffer::new(size))
+    }
+
+    pub(super) fn new(buffer: &'a mut BiasBuffer<E>, h: usize) -> Option<Self> {
+        let all = buffer.0.as_mut();
+        let (sums, lost) = all.split_at_mut(all.len() / 2);
+        (!sums.is_empty()).then(|| Self {
+            sums: Rows::new(sums, h),
+            lost: Rows::new(lost, h),
+        })
+    }
+}
+
+impl<E: Lanes> BiasBuffer<E> {
+    /// The sums with what they have lost, if they were wanted.
+    pub(super) fn totals(&mut self) -> Option<&[E]> {
+        let all = self.0.as_mut();
+        let (sums, lost) = all.split_at_mut(all.len() / 2);
+        for (sum, &lost) in sums.iter_mut().zip(&*lost) {
+            // An infinite sum has lost nothing that counts.
+            if lost.is_finite() {
+                *sum = *sum + lost;
+            }
+        }
+        (!sums.is_empty()).then_some(&*sums)
+    }
+}
+
+/// Adds some vectors of `d` over the first `rows` rows of a round: blocks of rows in pairs, and block
+/// after block with what each rounding loses, so that the error does not grow with the length of the
+/// sequence.
+pub(super) struct BiasSums<'a, 'b, E> {
+    pub(super) pass: &'a Pass<'b, E>,
+    pub(super) rows: usize,
+    /// This thread's own.
+    pub(super) vectors: Range<usize>,
+}
+
+impl<E: Lanes> BiasSums<'_, '_, E> {
+    /// How many vectors there are in all.
+    pub(super) fn vectors(pass: &Pass<'_, E>) -> usize {
+        pass.call.spec.saved_per_unit() * pass.call.dims.h.div_ceil(pass.machine.lanes)
+    }
+}
+
+impl<E: Lanes> WithSimd for BiasSums<'_, '_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        const BLOCK: usize = 8;
+        let Some(bias) = self.pass.bias else { return };
+        let (h, lanes) = (self.pass.call.dims.h, E::lanes::<S>());
+        let per_gate = h.div_ceil(lanes);
+        for vector in self.vectors {
+            let (gate, unit) = (vector / per_gate, vector % per_gate * lanes);
+            let units = unit..(unit + lanes).min(h);
+            let from = self.pass.d.at(gate, unit, 0);
+            // SAFETY: these units of both are this thread's own.
+            let (sums, lost) = unsafe {
+                let lost = bias.lost.cells_mut(gate, units.clone());
+                (bias.sums.cells_mut(gate, units), lost)
+            };
+            let mut sum = E::read(simd, sums);
+            let mut lost_of_all = E::read(simd, lost);
+            for first in (0..self.rows).step_by(BLOCK) {
+                let mut block = [E::real(simd, 0.0); BLOCK];
+                for (row, v) in (first..self.rows).zip(&mut block) {
+                    // SAFETY: a block of `d` is at least a vector wide and has so many rows, all
+                    // written before the threads last met.
+                    *v = unsafe { E::load(simd, from.add(row * WIDTH)) };
+                }
+                for half in [4, 2, 1] {
+                    for k in 0..half {
+                        block[k] = E::vadd(simd, block[k], block[k + half]);
+                    }
+                }
+                let (new, lost) = add_exactly::<E, S>(simd, sum, block[0]);
+                sum = new;
+                lost_of_all = E::vadd(simd, lost_of_all, lost);
+            }
+            E::write(simd, sums, sum);
+            E::write(simd, lost, lost_of_all);
+        }
+    }
+}
+
+/// `a + b` rounded, and what that lost: Knuth's two-sum.
+#[inline(always)]
+fn add_exactly<E: Lanes, S: Simd>(simd: S, a: E::V<S>, b: E::V<S>) -> (E::V<S>, E::V<S>) {
+    let sum = E::vadd(simd, a, b);
+    let of_b = E::vsub(simd, sum, a);
+    let of_a = E::vsub(simd, sum, of_b);
+    let lost = E::vadd(simd, E::vsub(simd, a, of_a), E::vsub(simd, b, of_b));
+    (sum, lost)
+}

@@ -1,0 +1,92 @@
+//! The gradient of the input.
+
+use super::{Pass, gate_of_d};
+use crate::{
+    product::{Ahead, Panels, Rows, Sums},
+    simd::Lanes,
+    threads::tiles,
+    tuning::VECTORS_BACK,
+};
+use pulp::{Simd, WithSimd};
+use std::ops::Range;
+
+/// `dx = dp·w_ihᵀ` of some rows of a round, or `dp` itself where the input is projected.
+pub(super) struct InputGradients<'a, 'b, E> {
+    pub(super) pass: &'a Pass<'b, E>,
+    /// First step of the round.
+    pub(super) first: usize,
+    /// This thread's own.
+    pub(super) rows: Range<usize>,
+}
+
+impl<E: Lanes> WithSimd for InputGradients<'_, '_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        match (self.pass.dx, &self.pass.weights.input) {
+            (Some(dx), Some(w_ih)) => self.multiply(simd, dx, w_ih),
+            (Some(dx), None) => self.copy(simd, dx),
+            (None, _) => {}
+        }
+    }
+}
+
+impl<E: Lanes> InputGradients<'_, '_, E> {
+    /// Where a row of the round stands in memory.
+    #[inline(always)]
+    fn place(&self, row: usize) -> usize {
+        let (n, s) = self.pass.of_round(self.first, row);
+        self.pass.call.row(n, s)
+    }
+
+    #[inline(always)]
+    fn copy<S: Simd>(&self, simd: S, dx: Rows<'_, E>) {
+        let (h, lanes) = (self.pass.call.dims.h, E::lanes::<S>());
+        for row in self.rows.clone() {
+            for gate in gate_of_d::ALL {
+                for unit in (0..h).step_by(lanes) {
+                    let columns = gate * h + unit..gate * h + (unit + lanes).min(h);
+                    // SAFETY: a block of `d` is at least a vector wide, and written before the
+                    // threads last met; this row of dx is this thread's own.
+                    unsafe {
+                        let v = E::load(simd, self.pass.d.at(gate, unit, row));
+                        E::write(simd, dx.cells_mut(self.place(row), columns), v);
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn multiply<S: Simd>(&self, simd: S, dx: Rows<'_, E>, w_ih: &Panels<'_, E>) {
+        let (i, lanes) = (self.pass.call.dims.i, E::lanes::<S>());
+        for panel in 0..w_ih.count() {
+            let first = panel * VECTORS_BACK;
+            let vectors = (i.div_ceil(lanes) - first).min(VECTORS_BACK);
+            for (row, size) in tiles(self.rows.clone(), self.pass.machine.tile_rows) {
+                let mut sums = Sums::<E, S>::zeros(simd, size);
+                let (to, right) = ((&mut sums, vectors), w_ih.panel(panel));
+                // SAFETY: all rows of `d` were written before the threads last met; the panel has
+                // 3H rows.
+                unsafe {
+                    let gates = gate_of_d::ALL;
+                    self.pass
+                        .add_product(simd, to, row, gates, right, Ahead::NOTHING);
+                }
+                for (m, sums) in sums.iter().enumerate() {
+                    let place = self.place(row + m);
+                    // Zero times a weight need not be zero.
+                    let is_skipped = self.pass.call.is_skipped(place);
+                    for (vector, &sum) in (first..).zip(&sums[..vectors]) {
+                        let sum = if is_skipped { E::real(simd, 0.0) } else { sum };
+                        let columns = vector * lanes..((vector + 1) * lanes).min(i);
+                        // SAFETY: this row of dx is this thread's own.
+                        let to = unsafe { dx.cells_mut(place, columns) };
+                        E::write(simd, to, sum);
+                    }
+                }
+            }
+        }
+    }
+}

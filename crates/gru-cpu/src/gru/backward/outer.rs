@@ -1,0 +1,234 @@
+//! The gradients of the weights: products over the rows of a round.
+
+use super::{Pass, gate_of_d};
+use crate::{
+    call::Dims,
+    product::{Ahead, Columns, Order, Panel, Product, ROWS, Rows, Sums, WIDTH},
+    simd::Lanes,
+    tuning::VECTORS_BACK,
+};
+use pulp::{Simd, WithSimd};
+use std::ops::Range;
+
+/// Left sides of the products over the rows of a round.
+pub(super) struct Sides<'a, E> {
+    pub(super) x: Columns<'a, E>,
+    /// `m ⊙ h₋₁`.
+    pub(super) g: Columns<'a, E>,
+    /// Reset before the product: `r ⊙ g`.
+    pub(super) rg: Columns<'a, E>,
+}
+
+/// One block of a weight's gradient: `to += leftᵀ·d`.
+pub(super) struct OuterProduct<'a, E> {
+    left: Columns<'a, E>,
+    /// Columns of the left side: rows of the gradient.
+    columns: usize,
+    /// Gates of `d`.
+    gates: &'static [usize],
+    /// Gate of the gradient's columns that the first of them belongs to.
+    first: usize,
+    to: Rows<'a, E>,
+}
+
+impl<'a, E: Lanes> Pass<'a, E> {
+    /// The products over rows: `dw_ih = xᵀ·dp`, `dw_hh = gᵀ·dq`.
+    pub(super) fn products(&self) -> [Option<OuterProduct<'a, E>>; 3] {
+        use gate_of_d::{N, N_TIMES_R, R, Z};
+        let Dims { i, h, .. } = *self.call.dims;
+        let Sides { x, g, rg } = self.sides;
+        let product = |to: Option<Rows<'a, E>>, left, columns, gates, first| {
+            to.map(|to| OuterProduct {
+                left,
+                columns,
+                gates,
+                first,
+                to,
+            })
+        };
+        let input = product(self.dw_ih, x, i, &[R, Z, N][..], 0);
+        match self.after {
+            true => [
+                input,
+                product(self.dw_hh, g, h, &[R, Z, N_TIMES_R], 0),
+                None,
+            ],
+            false => [
+                input,
+                product(self.dw_hh, g, h, &[R, Z], 0),
+                product(self.dw_hh, rg, h, &[N], 2),
+            ],
+        }
+    }
+
+    /// Packs the left sides of some rows of a round that begins with step `first`; they are this
+    /// thread's own until the threads meet. (`r ⊙ g` is packed where it is made.)
+    pub(super) fn pack(&self, first: usize, rows: Range<usize>) {
+        let Dims { i, h, .. } = *self.call.dims;
+        if self.dw_ih.is_none() && self.dw_hh.is_none() {
+            return;
+        }
+        for row in rows {
+            let (n, s) = self.of_round(first, row);
+            let at = self.call.row(n, s);
+            // SAFETY: this row of the left sides is this thread's own.
+            unsafe {
+                // What stands at a skipped step may be anything, and its gradient is zero.
+                if self.call.is_skipped(at) {
+                    if self.dw_ih.is_some() {
+                        self.sides.x.clear(row, i);
+                    }
+                    if self.dw_hh.is_some() {
+                        self.sides.g.clear(row, h);
+                    }
+                    continue;
+                }
+                if self.dw_ih.is_some() {
+                    self.sides.x.write(row, 0, self.call.x(at));
+                }
+                match (self.dw_hh, self.call.inputs.mask) {
+                    (None, _) => {}
+                    (Some(_), None) => self.sides.g.write(row, 0, self.previous(n, s)),
+                    (Some(_), Some(mask)) => {
+                        let mask = &mask[n * h..][..h];
+                        self.sides.g.write_product(row, self.previous(n, s), mask);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<E: Lanes> OuterProduct<'_, E> {
+    /// Tiles of the product: of all panels, one after the other.
+    pub(super) fn tiles(&self, pass: &Pass<'_, E>) -> usize {
+        let per_gate = pass.call.dims.h.div_ceil(pass.machine.lanes);
+        (self.gates.len() * per_gate).div_ceil(VECTORS_BACK) * self.tiles_of_panel(pass)
+    }
+
+    fn tiles_of_panel(&self, pass: &Pass<'_, E>) -> usize {
+        self.columns.div_ceil(pass.machine.tile_rows)
+    }
+
+    /// A panel's vectors of `d`, how many there are, and the columns of the gradient that each
+    /// becomes.
+    #[inline(always)]
+    fn panel(
+        &self,
+        pass: &Pass<'_, E>,
+        lanes: usize,
+        panel: usize,
+    ) -> (Panel<E>, usize, [Range<usize>; VECTORS_BACK]) {
+        let h = pass.call.dims.h;
+        let per_gate = h.div_ceil(lanes);
+        let all = self.gates.len() * per_gate;
+        let first = panel * VECTORS_BACK;
+        let count = (all - first).min(VECTORS_BACK);
+        let (mut at, mut offsets) = (std::ptr::null(), [0; VECTORS_BACK]);
+        let mut columns = [const { 0..0 }; VECTORS_BACK];
+        for v in 0..count {
+            let (gate, unit) = ((first + v) / per_gate, (first + v) % per_gate * lanes);
+            let vector = pass.d.at(self.gates[gate], unit, 0).cast_const();
+            if v == 0 {
+                at = vector;
+            }
+            offsets[v] = (vector.addr() - at.addr()) / size_of::<E>();
+            let column = (self.first + gate) * h;
+            columns[v] = column + unit..column + (unit + lanes).min(h);
+        }
+        let panel = Panel {
+            at,
+            per_k: WIDTH,
+            vectors: offsets,
+        };
+        (panel, count, columns)
+    }
+}
+
+/// Lines that a tile asks for: a vector of each row of the gradient.
+const MOST_LINES: usize = ROWS * VECTORS_BACK;
+
+/// Some tiles of one product over the first `rows` rows of a round.
+pub(super) struct Outer<'a, 'b, E> {
+    pub(super) pass: &'a Pass<'b, E>,
+    pub(super) product: OuterProduct<'b, E>,
+    pub(super) rows: usize,
+    /// Whether the gradient is overwritten.
+    pub(super) is_first: bool,
+    /// The tiles, this thread's own.
+    pub(super) share: Range<usize>,
+}
+
+impl<E: Lanes> WithSimd for Outer<'_, '_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let per_panel = self.product.tiles_of_panel(self.pass);
+        let mut at = self.share.start;
+        while at < self.share.end {
+            let panel = at / per_panel;
+            let end = ((panel + 1) * per_panel).min(self.share.end);
+            let right = self.product.panel(self.pass, E::lanes::<S>(), panel);
+            for tile in at - panel * per_panel..end - panel * per_panel {
+                self.tile(simd, tile, &right);
+            }
+            at = end;
+        }
+    }
+}
+
+impl<E: Lanes> Outer<'_, '_, E> {
+    #[inline(always)]
+    fn tile<S: Simd>(
+        &self,
+        simd: S,
+        tile: usize,
+        (panel, vectors, columns): &(Panel<E>, usize, [Range<usize>; VECTORS_BACK]),
+    ) {
+        let (product, full) = (&self.product, self.pass.machine.tile_rows);
+        let rows_of = |tile: usize| {
+            (tile * full).min(product.columns)..((tile + 1) * full).min(product.columns)
+        };
+        let (to, columns) = (rows_of(tile), &columns[..*vectors]);
+        let mut lines = [std::ptr::null(); MOST_LINES];
+        let mut count = 0;
+        for row in rows_of(tile + 1) {
+            for columns in columns {
+                lines[count] = product
+                    .to
+                    .at(row)
+                    .wrapping_add(columns.end - 1)
+                    .cast_const();
+                count += 1;
+            }
+        }
+        // The left side is filled up with zeros.
+        let size = to.len().next_power_of_two();
+        // A round's sum begins at zero: added up row after row, a long sequence would lose a digit
+        // for each tenfold of its rows.
+        let mut sums = Sums::<E, S>::zeros(simd, size);
+        let over_rows = Product {
+            left: &product.left.left(tile),
+            k: self.rows,
+            panel: *panel,
+            vectors: *vectors,
+            order: Order::Free,
+            ahead: Ahead::near(&lines[..count]),
+        };
+        // SAFETY: the left side and `d` have that many rows, all of them written before the threads
+        // last met.
+        unsafe { over_rows.add_to(simd, &mut sums) };
+        for (row, sums) in to.zip(sums.iter()) {
+            for (columns, &sum) in columns.iter().zip(sums) {
+                // SAFETY: this tile of the gradient is this thread's own.
+                let to = unsafe { product.to.cells_mut(row, columns.clone()) };
+                let sum = match self.is_first {
+                    true => sum,
+                    false => E::vadd(simd, E::read(simd, to), sum),
+                };
+                E::write(simd, to, sum);
+            }
+        }
+    }
+}

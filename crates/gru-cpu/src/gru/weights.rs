@@ -1,0 +1,125 @@
+//! The weights of the forward pass, packed, and the product of the input.
+
+use crate::{
+    call::{Call, Dims, Inputs},
+    product::{Ahead, Buffer, Left, Order, Panels, Product, ROWS, Shape, Sums},
+    simd::{Lanes, Machine},
+    spec::Reset,
+    tuning::{CANDIDATE_VECTORS, CUT, PACK_FROM},
+};
+use pulp::Simd;
+
+/// Panels of every weight.
+pub(super) struct Weights<'a, E> {
+    /// Of the input product, all gates.
+    input: Option<Panels<'a, E>>,
+    /// Reset after the product: all gates. Before it: r and z.
+    pub(super) state: Panels<'a, E>,
+    /// Reset before the product: n, of `r ⊙ g`.
+    pub(super) candidate: Option<Panels<'a, E>>,
+    /// For each panel of `state` four vectors: what is added to the input product of r, z and n,
+    /// and to the candidate's recurrent product.
+    bias: Buffer<E>,
+}
+
+impl<'a, E: Lanes> Weights<'a, E> {
+    pub(super) fn new(machine: &Machine, call: &Call<'a, E>) -> Self {
+        let Dims { n, t, i, h } = *call.dims;
+        let lanes = machine.lanes;
+        let in_place = t * n.div_ceil(machine.tile_rows) < PACK_FROM;
+        let after = call.spec.reset == Reset::AfterMatmul;
+        let w_hh = |shape| Panels::new(call.inputs.w_hh, 3 * h, shape, in_place);
+        let of_state = if after { 0..3 } else { 0..2 };
+        Self {
+            input: call
+                .inputs
+                .w_ih
+                .map(|w_ih| Panels::new(w_ih, 3 * h, Shape::gates(i, h, lanes, 0..3), in_place)),
+            state: w_hh(Shape::gates(h, h, lanes, of_state)),
+            candidate: (!after).then(|| w_hh(Shape::units(h, h, lanes, CANDIDATE_VECTORS, 2 * h))),
+            bias: bias(h, after, call.inputs, lanes),
+        }
+    }
+
+    /// The four bias vectors of a panel.
+    #[inline(always)]
+    pub(super) fn bias<S: Simd>(&self, simd: S, panel: usize) -> [E::V<S>; 4] {
+        let lanes = E::lanes::<S>();
+        let bias = &self.bias.as_ref()[panel * 4 * lanes..][..4 * lanes];
+        let mut vectors = [E::real(simd, 0.0); 4];
+        for (vector, from) in vectors.iter_mut().zip(bias.chunks_exact(lanes)) {
+            *vector = E::read(simd, from);
+        }
+        vectors
+    }
+
+    /// The input product and the biases of `size` rows of the sequence: r, z and n of a panel.
+    #[inline(always)]
+    pub(super) fn project<S: Simd>(
+        &self,
+        simd: S,
+        call: &Call<'_, E>,
+        x: &[&[E]; ROWS],
+        size: usize,
+        panel: usize,
+    ) -> Sums<E, S> {
+        let Dims { i, h, .. } = *call.dims;
+        let [b_r, b_z, b_n, _] = self.bias(simd, panel);
+        let mut sums = Sums::new(size, [b_r, b_z, b_n]);
+        let Some(w_ih) = &self.input else {
+            let lanes = E::lanes::<S>();
+            let units = super::units(panel..panel + 1, lanes, h);
+            for (sums, x) in sums.iter_mut().zip(x) {
+                for (gate, sum) in sums.iter_mut().enumerate() {
+                    let x = E::read(simd, &x[gate * h..][units.clone()]);
+                    *sum = E::vadd(simd, *sum, x);
+                }
+            }
+            return sums;
+        };
+        let mut rows = [std::ptr::null(); ROWS];
+        for (row, x) in rows.iter_mut().zip(&x[..size]) {
+            assert!(x.len() >= i);
+            *row = x.as_ptr();
+        }
+        let product = Product {
+            left: &Left::dense(rows),
+            k: i,
+            panel: w_ih.panel(panel),
+            vectors: 3,
+            // Which rows are left over for a small tile depends on the threads. The few rows of a
+            // call of one step know no order but the fastest.
+            order: match call.dims.rows() < CUT {
+                true => Order::Free,
+                false => Order::Strict,
+            },
+            ahead: Ahead::NOTHING,
+        };
+        // SAFETY: `size` borrowed rows of I elements, as many as the panel has rows.
+        unsafe { product.add_to(simd, &mut sums) };
+        sums
+    }
+}
+
+/// See [`Weights::bias`].
+fn bias<E: Lanes>(h: usize, after: bool, inputs: &Inputs<'_, E>, lanes: usize) -> Buffer<E> {
+    let Inputs { b_ih, b_hh, .. } = *inputs;
+    let mut bias = Buffer::new(h.div_ceil(lanes) * 4 * lanes);
+    for (panel, bias) in bias.as_mut().chunks_exact_mut(4 * lanes).enumerate() {
+        let units = super::units(panel..panel + 1, lanes, h);
+        let mut add = |slot: usize, b: Option<&[E]>, gate: usize| {
+            let Some(b) = b else { return };
+            let to = bias[slot * lanes..].iter_mut();
+            to.zip(&b[gate * h..][units.clone()])
+                .for_each(|(to, &b)| *to = *to + b);
+        };
+        for gate in 0..3 {
+            add(gate, b_ih, gate);
+        }
+        add(0, b_hh, 0);
+        add(1, b_hh, 1);
+        // After the product, r multiplies b_hn too; then it cannot join p.
+        add(if after { 3 } else { 2 }, b_hh, 2);
+    }
+    bias
+}

@@ -1,0 +1,96 @@
+//! A matrix that is written by rows, and read by columns.
+
+use super::{Left, ROWS, Rows};
+use crate::simd::Lanes;
+
+/// Elements that are made before they are written.
+const AT_ONCE: usize = 64;
+
+/// Rows cut into columns as wide as a tile has rows, each column from its first row to its last:
+/// the left side of a product over rows. The last column is filled up with zeros.
+pub(crate) struct Columns<'a, E> {
+    cells: Rows<'a, E>,
+    rows: usize,
+}
+
+impl<E> Clone for Columns<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<E> Copy for Columns<'_, E> {}
+
+impl<'a, E: Lanes> Columns<'a, E> {
+    /// Elements of so many rows of `len`.
+    pub(crate) fn size(len: usize, rows: usize, width: usize) -> usize {
+        len.div_ceil(width) * rows * width
+    }
+
+    /// `data` is zeroed; columns are `width` wide.
+    pub(crate) fn new(data: &'a mut [E], rows: usize, width: usize) -> Self {
+        let cells = Rows::new(data, width);
+        Self { cells, rows }
+    }
+
+    /// Writes some elements of a row, from element `at` on.
+    ///
+    /// # Safety
+    /// Nobody else reads or writes them meanwhile.
+    #[inline(always)]
+    pub(crate) unsafe fn write(&self, row: usize, at: usize, from: &[E]) {
+        let width = self.cells.width();
+        let (mut at, mut from) = (at, from);
+        while !from.is_empty() {
+            let (column, within) = (at / width, at % width);
+            let count = (width - within).min(from.len());
+            let (these, rest) = from.split_at(count);
+            let cells = within..within + count;
+            // SAFETY: the caller keeps everybody else away from these elements of the row.
+            let to = unsafe { self.cells.cells_mut(column * self.rows + row, cells) };
+            // Most are whole, and of a size that is known when this is compiled.
+            match (
+                <&mut [E; ROWS]>::try_from(&mut *to),
+                <&[E; ROWS]>::try_from(these),
+            ) {
+                (Ok(to), Ok(these)) => *to = *these,
+                _ => to.copy_from_slice(these),
+            }
+            at += count;
+            from = rest;
+        }
+    }
+
+    /// Writes zeros to a row of `len` elements.
+    ///
+    /// # Safety
+    /// Nobody else reads or writes the row meanwhile.
+    pub(crate) unsafe fn clear(&self, row: usize, len: usize) {
+        let zeros = [E::zero(); AT_ONCE];
+        for at in (0..len).step_by(AT_ONCE) {
+            // SAFETY: the caller keeps everybody else away from this row.
+            unsafe { self.write(row, at, &zeros[..AT_ONCE.min(len - at)]) };
+        }
+    }
+
+    /// Writes `a ⊙ b` to a row.
+    ///
+    /// # Safety
+    /// Nobody else reads or writes the row meanwhile.
+    pub(crate) unsafe fn write_product(&self, row: usize, a: &[E], b: &[E]) {
+        let mut products = [E::zero(); AT_ONCE];
+        for (k, (a, b)) in a.chunks(AT_ONCE).zip(b.chunks(AT_ONCE)).enumerate() {
+            for (to, (&a, &b)) in products.iter_mut().zip(a.iter().zip(b)) {
+                *to = a * b;
+            }
+            // SAFETY: the caller keeps everybody else away from this row.
+            unsafe { self.write(row, k * AT_ONCE, &products[..a.len()]) };
+        }
+    }
+
+    /// The elements of column `column`, from the first row on.
+    #[inline(always)]
+    pub(crate) fn left(&self, column: usize) -> Left<E> {
+        let first = self.cells.at(column * self.rows);
+        Left::columns(first.cast_const(), self.cells.width())
+    }
+}

@@ -1,0 +1,253 @@
+//! Every activation on vectors, and its slope from its output: for all instruction sets and both
+//! float types. [`Activation`] says what each is.
+
+use super::{Lanes, Machine, math::ln_1p};
+use crate::spec::{Activation, Activations, GruSpec};
+use pulp::{Simd, WithSimd};
+
+/// The three gates of a spec.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Gates<E> {
+    /// In the packed order r, z, n.
+    gates: [Gate<E>; 3],
+    /// σ, σ and tanh, without a clip: what stands in the loops. The others are called from there.
+    usual: bool,
+}
+
+impl<E: Lanes> Gates<E> {
+    pub(crate) fn new(machine: &Machine, spec: &GruSpec) -> Self {
+        let a = spec.activations;
+        let clip = spec.clip_gates;
+        let gates = [a.reset, a.update, a.candidate].map(|activation| {
+            let gate = Gate {
+                activation,
+                clip,
+                ends: None,
+            };
+            let ends = clip.map(|c| {
+                let [a, b] = [-c, c].map(|c| machine.arch.dispatch(Lone(gate, c)));
+                if a < b { (a, b) } else { (b, a) }
+            });
+            Gate { ends, ..gate }
+        });
+        Self {
+            gates,
+            usual: a == Activations::default() && clip.is_none(),
+        }
+    }
+
+    /// r of its pre-activation.
+    #[inline(always)]
+    pub(crate) fn reset<S: Simd>(&self, simd: S, a: E::V<S>) -> E::V<S> {
+        match self.usual {
+            true => E::vsigmoid(simd, a).0,
+            false => self.gates[0].called(simd, a),
+        }
+    }
+
+    /// z and 1 − z.
+    #[inline(always)]
+    pub(crate) fn update<S: Simd>(&self, simd: S, a: E::V<S>) -> [E::V<S>; 2] {
+        if self.usual {
+            let (z, rest) = E::vsigmoid(simd, a);
+            return [z, rest];
+        }
+        let z = self.gates[1].called(simd, a);
+        [z, E::vsub(simd, E::real(simd, 1.0), z)]
+    }
+
+    /// n.
+    #[inline(always)]
+    pub(crate) fn candidate<S: Simd>(&self, simd: S, a: E::V<S>) -> E::V<S> {
+        match self.usual {
+            true => E::vtanh(simd, a),
+            false => self.gates[2].called(simd, a),
+        }
+    }
+
+    /// The slope of gate r, z or n, counted 0, 1, 2, from its output.
+    #[inline(always)]
+    pub(crate) fn slope<S: Simd>(&self, simd: S, gate: usize, y: E::V<S>) -> E::V<S> {
+        let one = E::real(simd, 1.0);
+        match gate {
+            _ if !self.usual => self.gates[gate].slope_called(simd, y),
+            2 => E::vsub(simd, one, E::vmul(simd, y, y)),
+            _ => E::vmul(simd, y, E::vsub(simd, one, y)),
+        }
+    }
+}
+
+/// One gate's function: the activation behind its optional clip.
+#[derive(Debug, Clone, Copy)]
+struct Gate<E> {
+    activation: Activation,
+    clip: Option<f64>,
+    /// The outputs at the two ends of the clip, lower first, made by the same instructions as the
+    /// outputs that are compared with them.
+    ends: Option<(E, E)>,
+}
+
+impl<E: Lanes> Gate<E> {
+    /// `φ(clip(a))`.
+    #[inline(always)]
+    fn value<S: Simd>(&self, simd: S, mut a: E::V<S>) -> E::V<S> {
+        if let Some(c) = self.clip {
+            a = clip::<E, S>(simd, a, c);
+        }
+        value::<E, S>(simd, self.activation, a)
+    }
+
+    /// `dφ/da` from the output `y = φ(clip(a))`; NaN where that is.
+    #[inline(always)]
+    fn slope<S: Simd>(&self, simd: S, y: E::V<S>) -> E::V<S> {
+        let mut slope = slope::<E, S>(simd, self.activation, y);
+        if let Some((low, high)) = self.ends {
+            let zero = E::real(simd, 0.0);
+            slope = E::if_less(simd, (E::splat(simd, low), y), slope, zero);
+            slope = E::if_less(simd, (y, E::splat(simd, high)), slope, zero);
+        }
+        // Comparisons alone would make it an honest number.
+        E::nan_or(simd, y, slope)
+    }
+
+    /// [`value`](Self::value) as a function of its own: the activations are long, and the code of
+    /// every caller would hold them all.
+    #[inline(always)]
+    fn called<S: Simd>(&self, simd: S, a: E::V<S>) -> E::V<S> {
+        let mut v = a;
+        simd.vectorize(Value(self, (&raw mut v).cast()));
+        v
+    }
+
+    /// [`slope`](Self::slope) as a function of its own.
+    #[inline(always)]
+    fn slope_called<S: Simd>(&self, simd: S, y: E::V<S>) -> E::V<S> {
+        let mut v = y;
+        simd.vectorize(Slope(self, (&raw mut v).cast()));
+        v
+    }
+}
+
+/// [`Gate::called`], which gives a vector of the instruction set that it dispatches to.
+struct Value<'a, E>(&'a Gate<E>, *mut E);
+
+impl<E: Lanes> WithSimd for Value<'_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        // SAFETY: the pointer is to a vector of `S` that nobody else holds.
+        let v = unsafe { &mut *self.1.cast::<E::V<S>>() };
+        *v = self.0.value(simd, *v);
+    }
+}
+
+/// [`Gate::slope_called`], which gives a vector of the instruction set that it dispatches to.
+struct Slope<'a, E>(&'a Gate<E>, *mut E);
+
+impl<E: Lanes> WithSimd for Slope<'_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        // SAFETY: the pointer is to a vector of `S` that nobody else holds.
+        let v = unsafe { &mut *self.1.cast::<E::V<S>>() };
+        *v = self.0.slope(simd, *v);
+    }
+}
+
+/// A gate of one number.
+struct Lone<E>(Gate<E>, f64);
+
+impl<E: Lanes> WithSimd for Lone<E> {
+    type Output = E;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> E {
+        E::first::<S>(self.0.called(simd, E::real(simd, self.1)))
+    }
+}
+
+/// `a` bounded to `[−c, c]`.
+#[inline(always)]
+pub(crate) fn clip<E: Lanes, S: Simd>(simd: S, a: E::V<S>, c: f64) -> E::V<S> {
+    let a = E::at_least(simd, a, E::real(simd, -c));
+    E::at_most(simd, a, E::real(simd, c))
+}
+
+#[inline(always)]
+fn value<E: Lanes, S: Simd>(simd: S, activation: Activation, a: E::V<S>) -> E::V<S> {
+    let real = |v: f64| E::real(simd, v);
+    let zero = real(0.0);
+    match activation {
+        Activation::Sigmoid => E::vsigmoid(simd, a).0,
+        Activation::Tanh => E::vtanh(simd, a),
+        Activation::Relu => E::at_least(simd, a, zero),
+        Activation::HardSigmoid { alpha, beta } => {
+            let line = E::vfma(simd, real(alpha), a, real(beta));
+            E::at_most(simd, E::at_least(simd, line, zero), real(1.0))
+        }
+        Activation::Identity => a,
+        Activation::Affine { alpha, beta } => E::vfma(simd, real(alpha), a, real(beta)),
+        Activation::LeakyRelu { alpha } => {
+            E::if_less(simd, (zero, a), a, E::vmul(simd, real(alpha), a))
+        }
+        Activation::ThresholdedRelu { alpha } => {
+            E::nan_or(simd, a, E::if_less(simd, (real(alpha), a), a, zero))
+        }
+        Activation::ScaledTanh { alpha, beta } => {
+            let y = E::vtanh(simd, E::vmul(simd, real(beta), a));
+            E::vmul(simd, real(alpha), y)
+        }
+        Activation::Elu { alpha } => {
+            let below = E::exp_m1_negative(simd, E::at_most(simd, a, zero));
+            E::if_less(simd, (zero, a), a, E::vmul(simd, real(alpha), below))
+        }
+        Activation::Softsign => {
+            let bottom = E::vadd(simd, real(1.0), E::vabs(simd, a));
+            E::vdiv(simd, a, bottom)
+        }
+        Activation::Softplus => {
+            let e = E::exp_negative(simd, E::vneg(simd, E::vabs(simd, a)));
+            E::vadd(simd, E::at_least(simd, a, zero), ln_1p::<E, S>(simd, e))
+        }
+    }
+}
+
+#[inline(always)]
+fn slope<E: Lanes, S: Simd>(simd: S, activation: Activation, y: E::V<S>) -> E::V<S> {
+    let real = |v: f64| E::real(simd, v);
+    let (zero, one) = (real(0.0), real(1.0));
+    match activation {
+        Activation::Sigmoid => E::vmul(simd, y, E::vsub(simd, one, y)),
+        Activation::Tanh => E::vsub(simd, one, E::vmul(simd, y, y)),
+        Activation::Relu | Activation::ThresholdedRelu { .. } => {
+            E::if_less(simd, (zero, y), one, zero)
+        }
+        Activation::HardSigmoid { alpha, .. } => {
+            let inside = E::if_less(simd, (y, one), real(alpha), zero);
+            E::if_less(simd, (zero, y), inside, zero)
+        }
+        Activation::Identity => one,
+        Activation::Affine { alpha, .. } => real(alpha),
+        Activation::LeakyRelu { alpha } => E::if_less(simd, (zero, y), one, real(alpha)),
+        // β(α − y²/α), exactly 0 at ±α.
+        Activation::ScaledTanh { alpha, beta } => {
+            let low = E::vsub(simd, real(alpha), y);
+            let product = E::vmul(simd, low, E::vadd(simd, real(alpha), y));
+            E::vmul(simd, product, real(beta / alpha))
+        }
+        Activation::Elu { alpha } => {
+            E::if_less(simd, (zero, y), one, E::vadd(simd, y, real(alpha)))
+        }
+        Activation::Softsign => {
+            let rest = E::vsub(simd, one, E::vabs(simd, y));
+            E::vmul(simd, rest, rest)
+        }
+        // `1 − e^−y`; the output is never negative.
+        Activation::Softplus => {
+            let y = E::at_least(simd, y, zero);
+            E::vneg(simd, E::exp_m1_negative(simd, E::vneg(simd, y)))
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Which instruction set the kernels run on.
+
+use super::Lanes;
+use crate::tuning;
+use pulp::{Arch, Simd, WithSimd};
+use std::{cell::Cell, marker::PhantomData};
+
+/// An instruction set to force, for tests: [`Isa::run`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Isa {
+    /// No vectors.
+    Scalar,
+    /// AVX2 with FMA.
+    V3,
+    /// AVX-512.
+    V4,
+    /// 128-bit vectors of ARM.
+    Neon,
+}
+
+thread_local! {
+    static FORCED: Cell<Option<Isa>> = const { Cell::new(None) };
+}
+
+impl Isa {
+    /// All, whether this machine has them or not.
+    pub const ALL: [Self; 4] = [Self::Scalar, Self::V3, Self::V4, Self::Neon];
+
+    /// Whether this machine, and this build, has it.
+    pub fn is_available(self) -> bool {
+        self.arch().is_some()
+    }
+
+    /// Runs `f`; calls that it makes on this thread use this instruction set.
+    ///
+    /// # Panics
+    /// If it is not available.
+    pub fn run<R>(self, f: impl FnOnce() -> R) -> R {
+        assert!(self.is_available(), "{self:?} is not available");
+        struct Restore(Option<Isa>);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                FORCED.set(self.0);
+            }
+        }
+        let _restore = Restore(FORCED.replace(Some(self)));
+        f()
+    }
+
+    fn arch(self) -> Option<Arch> {
+        match self {
+            Self::Scalar => Some(Arch::Scalar),
+            #[cfg(target_arch = "x86_64")]
+            Self::V3 => pulp::x86::V3::try_new().map(Arch::V3),
+            #[cfg(target_arch = "x86_64")]
+            Self::V4 => pulp::x86::V4::try_new().map(Arch::V4),
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => pulp::aarch64::Neon::try_new().map(Arch::Neon),
+            _ => None,
+        }
+    }
+}
+
+/// The instruction set of a call, and what depends on it outside of vector code.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Machine {
+    pub(crate) arch: Arch,
+    /// Elements of a vector.
+    pub(crate) lanes: usize,
+    /// Rows of a full tile.
+    pub(crate) tile_rows: usize,
+}
+
+impl Machine {
+    /// The best, or the one that is forced on this thread.
+    pub(crate) fn here<E: Lanes>() -> Self {
+        let arch = match FORCED.get() {
+            Some(isa) => isa.arch().expect("was available when it was forced"),
+            None => Arch::new(),
+        };
+        let (lanes, registers) = arch.dispatch(Sizes::<E>(PhantomData));
+        Self {
+            arch,
+            lanes,
+            tile_rows: tuning::tile_rows(registers),
+        }
+    }
+}
+
+/// Elements of a vector, and vector registers.
+struct Sizes<E>(PhantomData<E>);
+
+impl<E: Lanes> WithSimd for Sizes<E> {
+    type Output = (usize, usize);
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> (usize, usize) {
+        (E::lanes::<S>(), S::REGISTER_COUNT)
+    }
+}

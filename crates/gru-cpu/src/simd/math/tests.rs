@@ -1,0 +1,152 @@
+use super::*;
+use crate::simd::{Isa, Machine};
+use pulp::{Arch, WithSimd};
+
+/// σ, 1 − σ and tanh of each of `a`.
+struct All<'a, E> {
+    a: &'a [E],
+    to: &'a mut [[E; 3]],
+}
+
+impl<E: Lanes + Default> WithSimd for All<'_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let lanes = E::lanes::<S>();
+        let mut out = [[E::default(); 16]; 3];
+        for (a, to) in self.a.chunks(lanes).zip(self.to.chunks_mut(lanes)) {
+            let a = E::load_part(simd, a);
+            let (sigmoid, rest) = E::vsigmoid(simd, a);
+            for (out, v) in out.iter_mut().zip([sigmoid, rest, E::vtanh(simd, a)]) {
+                E::store_part(simd, &mut out[..lanes], v);
+            }
+            for (k, to) in to.iter_mut().enumerate() {
+                *to = [0, 1, 2].map(|which| out[which][k]);
+            }
+        }
+    }
+}
+
+const NAMES: [&str; 3] = ["σ", "1 − σ", "tanh"];
+
+/// The same by the standard library in float64.
+fn expected(a: f64) -> [f64; 3] {
+    let sigmoid = |a: f64| match a < 0.0 {
+        true => a.exp() / (1.0 + a.exp()),
+        false => 1.0 / (1.0 + (-a).exp()),
+    };
+    [sigmoid(a), sigmoid(-a), a.tanh()]
+}
+
+/// Distance in units of the last place of the expected value.
+fn ulps(got: f32, expected: f64) -> f64 {
+    let nearest = expected as f32;
+    let ulp = f64::from(f32::from_bits(nearest.abs().to_bits() + 1)) - f64::from(nearest.abs());
+    (f64::from(got) - expected).abs() / ulp
+}
+
+/// The largest errors over every `step`-th float32.
+fn worst(arch: Arch, step: usize) -> [f64; 3] {
+    const CHUNK: usize = 1 << 16;
+    let mut a = vec![0.0; CHUNK];
+    let mut out = vec![[0.0; 3]; CHUNK];
+    let mut worst = [0.0f64; 3];
+    let number = |bits: &u32| !f32::from_bits(*bits).is_nan();
+    let mut all = (0..=u32::MAX).step_by(step).filter(number).peekable();
+    while all.peek().is_some() {
+        let mut count = 0;
+        for (a, bits) in a.iter_mut().zip(all.by_ref().take(CHUNK)) {
+            *a = f32::from_bits(bits);
+            count += 1;
+        }
+        let (a, to) = (&a[..count], &mut out[..count]);
+        arch.dispatch(All { a, to });
+        for (&a, got) in a.iter().zip(&out) {
+            for (k, expected) in expected(a.into()).into_iter().enumerate() {
+                let is_saturated = |y: f32| y == 0.0 || y.abs() == 1.0;
+                let nearest = expected as f32;
+                if is_saturated(got[k]) || is_saturated(nearest) {
+                    assert_eq!(got[k], nearest, "{}({a})", NAMES[k]);
+                }
+                worst[k] = worst[k].max(ulps(got[k], expected));
+            }
+        }
+    }
+    worst
+}
+
+fn check(step: usize) {
+    let native = Arch::new();
+    let fused = !matches!(native, Arch::Scalar);
+    let [best, scalar] = [native, Arch::Scalar].map(|arch| worst(arch, step));
+    println!("{NAMES:?}: {best:?} ulp, without vectors {scalar:?}");
+    let allowed = if fused { [1.5, 1.5, 2.0] } else { [2.0; 3] };
+    for (worst, allowed) in [(best, allowed), (scalar, [2.0; 3])] {
+        assert!(
+            worst
+                .iter()
+                .zip(allowed)
+                .all(|(worst, allowed)| *worst <= allowed),
+            "{worst:?} ulp, stated are {allowed:?}"
+        );
+    }
+}
+
+#[test]
+fn a_sample_of_all_floats_is_within_the_stated_error() {
+    check(4099);
+}
+
+#[test]
+#[ignore = "all 2³² floats: some minutes"]
+fn every_float_is_within_the_stated_error() {
+    check(1);
+}
+
+#[test]
+fn float64_agrees_with_the_standard_library() {
+    let a: Vec<f64> = (-80_000..=80_000)
+        .map(|k| f64::from(k) * 5.003e-4)
+        .chain([-745.0, -720.0, 720.0, f64::INFINITY, f64::NEG_INFINITY])
+        .collect();
+    for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+        let mut out = vec![[0.0; 3]; a.len()];
+        isa.run(|| {
+            Machine::here::<f32>().arch.dispatch(All {
+                a: &a,
+                to: &mut out,
+            });
+        });
+        for (&a, got) in a.iter().zip(&out) {
+            for (&got, expected) in got.iter().zip(expected(a)) {
+                // Below the normal numbers a unit of the last place is absolute.
+                let error = (got - expected).abs() / expected.abs().max(f64::MIN_POSITIVE);
+                assert!(error < 1e-15, "{isa:?}: {got} for {expected} at {a}");
+                // Nearer to where it begins, `expected` is itself rounded twice.
+                let saturated = a.abs() > 40.0 && [0.0, 1.0].contains(&expected.abs());
+                assert!(!saturated || got == expected, "{isa:?}: {got} at {a}");
+            }
+        }
+    }
+}
+
+#[test]
+fn nan_stays_nan() {
+    fn check<E: Lanes>(arch: Arch) {
+        let a = [E::nan(), -E::nan(), E::one()];
+        let mut out = [[E::default(); 3]; 3];
+        arch.dispatch(All {
+            a: &a,
+            to: &mut out,
+        });
+        assert!(out[..2].iter().flatten().all(|y| y.is_nan()), "{arch:?}");
+        assert!(out[2].iter().all(|y| y.is_finite()), "{arch:?}");
+    }
+    for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+        isa.run(|| {
+            check::<f32>(Machine::here::<f32>().arch);
+            check::<f64>(Machine::here::<f64>().arch);
+        });
+    }
+}

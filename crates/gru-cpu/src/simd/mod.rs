@@ -1,0 +1,18 @@
+//! Vectors: instruction sets, operations, σ and tanh, activations.
+//!
+//! An instruction set is an implementation of `pulp::Simd` and a variant of [`Isa`]; a float type is
+//! an implementation of [`Lanes`].
+
+mod denormals;
+mod gate;
+mod isa;
+mod lanes;
+mod math;
+
+pub use self::isa::Isa;
+pub(crate) use self::{
+    denormals::Flush,
+    gate::{Gates, clip},
+    isa::Machine,
+    lanes::Lanes,
+};

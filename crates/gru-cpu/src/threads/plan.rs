@@ -1,0 +1,237 @@
+//! Who does what: how rows and hidden units are split between threads, and how many steps make a
+//! round. Plain data, made from the sizes alone.
+
+use super::{allowed, team::LARGEST};
+use crate::{
+    call::Dims,
+    tuning::{
+        CACHED_WEIGHTS, CUT, PARALLEL_FROM, ROWS_PER_GROUP, ROWS_PER_LARGE_ROUND,
+        ROWS_PER_LARGE_ROUND_BACK, ROWS_PER_ROUND, ROWS_PER_ROUND_BACK,
+    },
+};
+use std::ops::Range;
+
+/// The split of one walk.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// Groups of rows: they never meet in the forward pass, and after rounds in the backward pass.
+    pub(crate) groups: usize,
+    /// Threads that share the hidden units of a group.
+    pub(crate) members: usize,
+    /// Rows of the batch, and of a tile.
+    n: usize,
+    tile: usize,
+}
+
+/// What one member of a team does of every step.
+pub(crate) struct Seat {
+    /// Its rows of the batch.
+    pub(crate) rows: Range<usize>,
+    /// The members that share these rows, and which of them this one is.
+    pub(crate) peers: Range<usize>,
+    at: usize,
+}
+
+impl Seat {
+    /// This one's share of the hidden units of its rows.
+    pub(crate) fn share(&self, count: usize) -> Range<usize> {
+        let cut = |k: usize| k * count / self.peers.len();
+        cut(self.at)..cut(self.at + 1)
+    }
+}
+
+impl Plan {
+    /// `panels` is how many parts the hidden units can be split into, `tile` the rows of a tile,
+    /// `size` the bytes of an element, `meet_from` one of the numbers in [`tuning`](crate::tuning).
+    pub(crate) fn new(
+        dims: &Dims,
+        panels: usize,
+        tile: usize,
+        size: usize,
+        meet_from: usize,
+    ) -> Self {
+        Self::with_threads(dims, panels, tile, size, meet_from, allowed())
+    }
+
+    fn with_threads(
+        dims: &Dims,
+        panels: usize,
+        tile: usize,
+        size: usize,
+        meet_from: usize,
+        threads: usize,
+    ) -> Self {
+        let weights = 3 * dims.h * dims.h;
+        let threads = match dims.rows() * weights < PARALLEL_FROM {
+            true => 1,
+            false => threads,
+        };
+        let sharing = (weights * size).div_ceil(CACHED_WEIGHTS).clamp(1, threads);
+        let groups = (threads / sharing).min(dims.n / ROWS_PER_GROUP).max(1);
+        let per_group = dims.n.div_ceil(groups);
+        let members = (threads / groups)
+            .min(per_group * weights / meet_from)
+            .min(panels)
+            .clamp(1, LARGEST);
+        Self {
+            groups,
+            members,
+            n: dims.n,
+            tile,
+        }
+    }
+
+    /// Threads that have something to do.
+    pub(crate) fn threads(&self) -> usize {
+        (self.groups * self.members).min(LARGEST)
+    }
+
+    /// The rows of a group.
+    pub(crate) fn rows(&self, group: usize) -> Range<usize> {
+        split(self.n, self.groups, self.tile, group)
+    }
+
+    /// The seat of member `index` of a team, which may be smaller than was planned.
+    pub(crate) fn seat(&self, index: usize, team: usize) -> Seat {
+        let groups = self.groups.min(team);
+        let group = index * groups / team;
+        let first = |group: usize| (group * team).div_ceil(groups);
+        let peers = first(group)..first(group + 1);
+        Seat {
+            rows: split(self.n, groups, self.tile, group),
+            at: index - peers.start,
+            peers,
+        }
+    }
+
+    /// Steps of a round of the backward pass.
+    pub(crate) fn steps_back(dims: &Dims, size: usize) -> usize {
+        let weights = (dims.i + dims.h) * 3 * dims.h * size;
+        let wanted = match weights > CACHED_WEIGHTS {
+            true => ROWS_PER_LARGE_ROUND_BACK,
+            false => ROWS_PER_ROUND_BACK,
+        };
+        wanted.div_ceil(dims.n).min(dims.t)
+    }
+
+    /// Steps of a round for a group of so many rows.
+    pub(crate) fn steps_per_round(dims: &Dims, rows: usize, size: usize) -> usize {
+        let weights = (dims.i + dims.h) * 3 * dims.h * size;
+        let wanted = match weights > 2 * CACHED_WEIGHTS {
+            true => ROWS_PER_LARGE_ROUND,
+            false => ROWS_PER_ROUND,
+        };
+        wanted.div_ceil(rows.max(1)).min(dims.t)
+    }
+}
+
+/// Part `k` of `n` rows cut into `parts`, in whole tiles where there are enough of them.
+pub(crate) fn split(n: usize, parts: usize, tile: usize, k: usize) -> Range<usize> {
+    let unit = if n.div_ceil(tile) >= parts { tile } else { CUT };
+    let units = n.div_ceil(unit);
+    let at = |k: usize| (k * units / parts * unit).min(n);
+    at(k)..at(k + 1)
+}
+
+/// Rows cut into tiles, each a first row and a number of rows: full ones, then by halves.
+#[derive(Clone)]
+pub(crate) struct Tiles {
+    rows: Range<usize>,
+    size: usize,
+}
+
+pub(crate) fn tiles(rows: Range<usize>, full: usize) -> Tiles {
+    Tiles { rows, size: full }
+}
+
+impl Iterator for Tiles {
+    type Item = (usize, usize);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<(usize, usize)> {
+        if self.rows.is_empty() {
+            return None;
+        }
+        while self.size > self.rows.len() {
+            self.size /= 2;
+        }
+        let row = self.rows.start;
+        self.rows.start += self.size;
+        Some((row, self.size))
+    }
+
+    #[inline(always)]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let (full, rest) = (self.rows.len() / self.size, self.rows.len() % self.size);
+        let count = full + rest.count_ones() as usize;
+        (count, Some(count))
+    }
+}
+
+impl ExactSizeIterator for Tiles {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tuning::MEET_FROM;
+
+    fn plan(n: usize, h: usize, threads: usize) -> Plan {
+        let dims = Dims { n, t: 100, i: 8, h };
+        Plan::with_threads(&dims, h.div_ceil(16), 8, 4, MEET_FROM, threads)
+    }
+
+    #[test]
+    fn seats_cover_rows_and_units_once_whoever_came() {
+        for (n, h, threads) in [(33, 300, 12), (64, 64, 8), (5, 600, 7), (1, 512, 3)] {
+            let plan = plan(n, h, threads);
+            for team in 1..=plan.threads() {
+                let mut done = vec![0; n * 20];
+                for index in 0..team {
+                    let seat = plan.seat(index, team);
+                    assert!(seat.peers.contains(&index));
+                    for row in seat.rows.clone() {
+                        seat.share(20).for_each(|unit| done[row * 20 + unit] += 1);
+                    }
+                }
+                assert!(done.iter().all(|&d| d == 1), "{plan:?} {team}");
+            }
+        }
+    }
+
+    #[test]
+    fn groups_cover_the_batch_once() {
+        for n in 1..70 {
+            for threads in [1, 2, 3, 8] {
+                let plan = plan(n, 64, threads);
+                let rows = (0..plan.groups).flat_map(|group| plan.rows(group));
+                assert!(rows.eq(0..n), "{plan:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn rows_are_split_while_the_weights_fit_a_cache_and_units_beyond() {
+        let many = plan(32, 256, 2);
+        assert_eq!((many.groups, many.members), (2, 1));
+        let large = plan(32, 1024, 2);
+        assert_eq!((large.groups, large.members), (1, 2));
+        let one_row = plan(1, 512, 4);
+        assert_eq!((one_row.groups, one_row.members), (1, 4));
+        let small = plan(1, 32, 4);
+        assert_eq!((small.groups, small.members), (1, 1));
+    }
+
+    #[test]
+    fn tiles_cover_a_group_once() {
+        for rows in 1..40 {
+            let mut next = 3;
+            let tiles = tiles(3..3 + rows, 8);
+            assert_eq!(tiles.len(), tiles.clone().count());
+            for (row, size) in tiles {
+                assert_eq!(row, next);
+                next += size;
+            }
+            assert_eq!(next, 3 + rows);
+        }
+    }
+}

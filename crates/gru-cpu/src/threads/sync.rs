@@ -1,0 +1,49 @@
+//! What a team meets by: the standard library, or its like in a model checker, which tries the
+//! orders of their effects (see `team/model.rs`).
+
+#[cfg(not(any(loom, shuttle)))]
+pub(super) use std::{hint::spin_loop, sync::atomic, thread::yield_now, time::Instant};
+
+#[cfg(any(loom, shuttle))]
+pub(super) use self::modelled::*;
+
+#[cfg(any(loom, shuttle))]
+mod modelled {
+    #[cfg(loom)]
+    use loom as model;
+    #[cfg(shuttle)]
+    use shuttle as model;
+    use std::{cell::Cell, ops::Add, time::Duration};
+
+    pub(in crate::threads) use model::{hint::spin_loop, sync::atomic, thread::yield_now};
+
+    model::thread_local! {
+        static READS: Cell<u32> = Cell::new(0);
+    }
+
+    /// A clock that depends on nothing but how often a thread reads it: a wait that is not over at
+    /// once is long, and being alone ends after a round.
+    #[derive(Clone, Copy, PartialEq, PartialOrd)]
+    pub(in crate::threads) struct Instant(Duration);
+
+    impl Instant {
+        pub(in crate::threads) fn now() -> Self {
+            READS.with(|reads| {
+                reads.set(reads.get() + 1);
+                Self(Duration::from_millis(3) * reads.get())
+            })
+        }
+
+        pub(in crate::threads) fn elapsed(&self) -> Duration {
+            Self::now().0 - self.0
+        }
+    }
+
+    impl Add<Duration> for Instant {
+        type Output = Self;
+
+        fn add(self, time: Duration) -> Self {
+            Self(self.0 + time)
+        }
+    }
+}
