@@ -207,6 +207,30 @@ impl<E: Lanes> Product<'_, E> {
     }
 }
 
+impl<E: Lanes> Product<'_, E> {
+    /// [`add_to`](Self::add_to) of `NV` vectors within the caller's code where the tile is a single
+    /// row: that has too little work for a call.
+    ///
+    /// # Safety
+    /// As there; `vectors` is `NV`.
+    #[inline(always)]
+    pub(crate) unsafe fn add_to_small<S: Simd, const NV: usize>(
+        self,
+        simd: S,
+        sums: &mut Sums<E, S>,
+    ) {
+        if sums.size > 1 {
+            // SAFETY: the caller keeps this promise.
+            return unsafe { self.add_to(simd, sums) };
+        }
+        let tile = Tile {
+            sums: sums.rows.as_mut_ptr().cast(),
+            product: self,
+        };
+        Sized::<E, 1, NV, 4>(tile).with_simd(simd);
+    }
+}
+
 /// A product and the sums that it is added to.
 #[derive(Clone, Copy)]
 struct Tile<'a, E> {

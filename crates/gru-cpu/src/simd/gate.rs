@@ -10,7 +10,6 @@ use pulp::{Simd, WithSimd};
 pub(crate) struct Gates<E> {
     /// In the packed order r, z, n.
     gates: [Gate<E>; 3],
-    /// σ, σ and tanh, without a clip: what stands in the loops. The others are called from there.
     usual: bool,
 }
 
@@ -36,10 +35,17 @@ impl<E: Lanes> Gates<E> {
         }
     }
 
+    /// Whether they are σ, σ and tanh, without a clip: those stand in the loops of whoever asks for
+    /// them by `USUAL`, the others are called from there.
+    #[inline(always)]
+    pub(crate) fn are_usual(&self) -> bool {
+        self.usual
+    }
+
     /// r of its pre-activation.
     #[inline(always)]
-    pub(crate) fn reset<S: Simd>(&self, simd: S, a: E::V<S>) -> E::V<S> {
-        match self.usual {
+    pub(crate) fn reset<S: Simd, const USUAL: bool>(&self, simd: S, a: E::V<S>) -> E::V<S> {
+        match USUAL {
             true => E::vsigmoid(simd, a).0,
             false => self.gates[0].called(simd, a),
         }
@@ -47,8 +53,8 @@ impl<E: Lanes> Gates<E> {
 
     /// z and 1 − z.
     #[inline(always)]
-    pub(crate) fn update<S: Simd>(&self, simd: S, a: E::V<S>) -> [E::V<S>; 2] {
-        if self.usual {
+    pub(crate) fn update<S: Simd, const USUAL: bool>(&self, simd: S, a: E::V<S>) -> [E::V<S>; 2] {
+        if USUAL {
             let (z, rest) = E::vsigmoid(simd, a);
             return [z, rest];
         }
@@ -58,8 +64,8 @@ impl<E: Lanes> Gates<E> {
 
     /// n.
     #[inline(always)]
-    pub(crate) fn candidate<S: Simd>(&self, simd: S, a: E::V<S>) -> E::V<S> {
-        match self.usual {
+    pub(crate) fn candidate<S: Simd, const USUAL: bool>(&self, simd: S, a: E::V<S>) -> E::V<S> {
+        match USUAL {
             true => E::vtanh(simd, a),
             false => self.gates[2].called(simd, a),
         }
@@ -67,10 +73,15 @@ impl<E: Lanes> Gates<E> {
 
     /// The slope of gate r, z or n, counted 0, 1, 2, from its output.
     #[inline(always)]
-    pub(crate) fn slope<S: Simd>(&self, simd: S, gate: usize, y: E::V<S>) -> E::V<S> {
+    pub(crate) fn slope<S: Simd, const USUAL: bool>(
+        &self,
+        simd: S,
+        gate: usize,
+        y: E::V<S>,
+    ) -> E::V<S> {
         let one = E::real(simd, 1.0);
         match gate {
-            _ if !self.usual => self.gates[gate].slope_called(simd, y),
+            _ if !USUAL => self.gates[gate].slope_called(simd, y),
             2 => E::vsub(simd, one, E::vmul(simd, y, y)),
             _ => E::vmul(simd, y, E::vsub(simd, one, y)),
         }

@@ -130,6 +130,7 @@ impl<E: Element> Case<E> {
     }
 
     /// The same by the plain passes.
+    #[allow(dead_code)] // Some tests hold the kernels against each other only.
     pub fn plain(&self) -> [Vec<E>; 8] {
         self.run_by(false, Passes::Plain)
     }

@@ -37,28 +37,38 @@ impl<E: Lanes> WithSimd for Replayed<'_, '_, E> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
+        match self.pass.gates.are_usual() {
+            true => self.run::<S, true>(simd),
+            false => self.run::<S, false>(simd),
+        }
+    }
+}
+
+impl<E: Lanes> Replayed<'_, '_, E> {
+    #[inline(always)]
+    fn run<S: Simd, const USUAL: bool>(&self, simd: S) {
         let weights = &self.replay.weights;
         self.mask_states();
         let tiles = tiles(self.rows.clone(), self.pass.machine.tile_rows);
         for panel in 0..weights.state.count() {
             for tile in tiles.clone() {
                 // SAFETY: these rows are this thread's own.
-                match self.pass.after {
-                    true => unsafe { self.tile_after(simd, tile, panel) },
-                    false => unsafe { self.tile_before(simd, tile, panel) },
+                unsafe {
+                    match self.pass.after {
+                        true => self.tile_after::<S, USUAL>(simd, tile, panel),
+                        false => self.tile_before::<S, USUAL>(simd, tile, panel),
+                    }
                 }
             }
         }
         for panel in 0..weights.candidate.as_ref().map_or(0, Panels::count) {
             for tile in tiles.clone() {
                 // SAFETY: these rows are this thread's own, and it has just made r ⊙ g of them.
-                unsafe { self.tile_of_candidate(simd, tile, panel) };
+                unsafe { self.tile_of_candidate::<S, USUAL>(simd, tile, panel) };
             }
         }
     }
-}
 
-impl<E: Lanes> Replayed<'_, '_, E> {
     /// `m ⊙ h₋₁` of all rows, if there is a mask.
     #[inline(always)]
     fn mask_states(&self) {
@@ -166,7 +176,12 @@ impl<E: Lanes> Replayed<'_, '_, E> {
     /// # Safety
     /// The rows of the tile are this thread's own.
     #[inline(always)]
-    unsafe fn tile_after<S: Simd>(&self, simd: S, (first, size): (usize, usize), panel: usize) {
+    unsafe fn tile_after<S: Simd, const USUAL: bool>(
+        &self,
+        simd: S,
+        (first, size): (usize, usize),
+        panel: usize,
+    ) {
         let gates = &self.pass.gates;
         let units = units(panel..panel + 1, E::lanes::<S>(), self.pass.call.dims.h);
         let [.., b_hn] = self.replay.weights.bias(simd, panel);
@@ -179,12 +194,12 @@ impl<E: Lanes> Replayed<'_, '_, E> {
         }
         self.add_product(simd, &mut sums, first, 3, panel);
         for (row, &[r, z, q]) in (first..).zip(sums.iter()) {
-            let r = gates.reset(simd, r);
-            let [z, _] = gates.update(simd, z);
+            let r = gates.reset::<S, USUAL>(simd, r);
+            let [z, _] = gates.update::<S, USUAL>(simd, z);
             // SAFETY: these rows are this thread's own, and each gate is held for a line only.
             unsafe {
                 let p_n = E::read(simd, self.gate(row, 2, &units));
-                let n = gates.candidate(simd, E::vfma(simd, r, q, p_n));
+                let n = gates.candidate::<S, USUAL>(simd, E::vfma(simd, r, q, p_n));
                 for (gate, v) in [r, z, n, q].into_iter().enumerate() {
                     E::write(simd, self.gate(row, gate, &units), v);
                 }
@@ -198,14 +213,19 @@ impl<E: Lanes> Replayed<'_, '_, E> {
     /// # Safety
     /// The rows of the tile are this thread's own.
     #[inline(always)]
-    unsafe fn tile_before<S: Simd>(&self, simd: S, (first, size): (usize, usize), panel: usize) {
+    unsafe fn tile_before<S: Simd, const USUAL: bool>(
+        &self,
+        simd: S,
+        (first, size): (usize, usize),
+        panel: usize,
+    ) {
         let gates = &self.pass.gates;
         let units = units(panel..panel + 1, E::lanes::<S>(), self.pass.call.dims.h);
         let mut sums = self.project(simd, (first, size), panel);
         self.add_product(simd, &mut sums, first, 2, panel);
         for (row, &[r, z, p_n]) in (first..).zip(sums.iter()) {
-            let r = gates.reset(simd, r);
-            let [z, _] = gates.update(simd, z);
+            let r = gates.reset::<S, USUAL>(simd, r);
+            let [z, _] = gates.update::<S, USUAL>(simd, z);
             // SAFETY: a source has H units; these rows are this thread's own, and each gate is held
             // for a line only.
             unsafe {
@@ -225,7 +245,7 @@ impl<E: Lanes> Replayed<'_, '_, E> {
     /// # Safety
     /// The rows of the tile are this thread's own, and all else of their gates is there.
     #[inline(always)]
-    unsafe fn tile_of_candidate<S: Simd>(
+    unsafe fn tile_of_candidate<S: Simd, const USUAL: bool>(
         &self,
         simd: S,
         (first, size): (usize, usize),
@@ -252,7 +272,7 @@ impl<E: Lanes> Replayed<'_, '_, E> {
         for (row, sums) in (first..).zip(sums.iter()) {
             for (vector, &n) in vectors.clone().zip(sums) {
                 let units = units(vector..vector + 1, lanes, h);
-                let n = self.pass.gates.candidate(simd, n);
+                let n = self.pass.gates.candidate::<S, USUAL>(simd, n);
                 // SAFETY: these rows are this thread's own.
                 E::write(simd, unsafe { self.gate(row, 2, &units) }, n);
             }

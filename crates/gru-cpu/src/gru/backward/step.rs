@@ -55,7 +55,12 @@ impl<E: Lanes> WithSimd for Walk<'_, '_, '_, E> {
             };
             for n in seat.rows.clone() {
                 // SAFETY: these rows and units are this thread's own.
-                unsafe { step.through_gates(simd, n, &units) };
+                unsafe {
+                    match pass.gates.are_usual() {
+                        true => step.through_gates::<S, true>(simd, n, &units),
+                        false => step.through_gates::<S, false>(simd, n, &units),
+                    }
+                }
             }
             member.meet_some(&seat.peers);
             if !pass.after {
@@ -68,7 +73,12 @@ impl<E: Lanes> WithSimd for Walk<'_, '_, '_, E> {
                 }
                 for n in seat.rows.clone() {
                     // SAFETY: these rows and units are this thread's own.
-                    unsafe { step.through_reset(simd, n, &units) };
+                    unsafe {
+                        match pass.gates.are_usual() {
+                            true => step.through_reset::<S, true>(simd, n, &units),
+                            false => step.through_reset::<S, false>(simd, n, &units),
+                        }
+                    }
                 }
                 member.meet_some(&seat.peers);
             }
@@ -148,13 +158,18 @@ impl<E: Lanes> Step<'_, '_, E> {
     /// # Safety
     /// Until the threads meet these units of the row are this thread's own.
     #[inline(always)]
-    unsafe fn through_gates<S: Simd>(&self, simd: S, n: usize, units: &Range<usize>) {
+    unsafe fn through_gates<S: Simd, const USUAL: bool>(
+        &self,
+        simd: S,
+        n: usize,
+        units: &Range<usize>,
+    ) {
         let (pass, call) = (self.pass, &self.pass.call);
         let (h, lanes, place) = (call.dims.h, E::lanes::<S>(), call.row(n, self.s));
         let is_skipped = call.is_skipped(place);
         let previous = pass.previous(n, self.s);
         let gates = self.gates(n);
-        let slope = |gate: usize, y| pass.gates.slope(simd, gate, y);
+        let slope = |gate: usize, y| pass.gates.slope::<S, USUAL>(simd, gate, y);
         let (zero, one) = (E::real(simd, 0.0), E::real(simd, 1.0));
         let distance = pass.d.gate_distance();
         for start in units.clone().step_by(lanes) {
@@ -313,7 +328,12 @@ impl<E: Lanes> Step<'_, '_, E> {
     /// # Safety
     /// Until the threads meet these units of the row are this thread's own.
     #[inline(always)]
-    unsafe fn through_reset<S: Simd>(&self, simd: S, n: usize, units: &Range<usize>) {
+    unsafe fn through_reset<S: Simd, const USUAL: bool>(
+        &self,
+        simd: S,
+        n: usize,
+        units: &Range<usize>,
+    ) {
         let (pass, call) = (self.pass, &self.pass.call);
         let (h, lanes, row) = (call.dims.h, E::lanes::<S>(), self.first_row + n);
         let is_skipped = call.is_skipped(call.row(n, self.s));
@@ -330,7 +350,11 @@ impl<E: Lanes> Step<'_, '_, E> {
                 g = E::vmul(simd, g, E::read(simd, &mask[n * h..][some.clone()]));
             }
             let d = E::read(simd, ds);
-            let mut dr = E::vmul(simd, E::vmul(simd, d, g), pass.gates.slope(simd, 0, r));
+            let mut dr = E::vmul(
+                simd,
+                E::vmul(simd, d, g),
+                pass.gates.slope::<S, USUAL>(simd, 0, r),
+            );
             // The gates of a skipped row have no meaning, and its state plays no part.
             if is_skipped {
                 (r, g, dr) = (zero, zero, zero);

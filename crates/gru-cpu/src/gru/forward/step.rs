@@ -50,9 +50,11 @@ impl<E: Lanes> WithSimd for Steps<'_, '_, '_, E> {
                     let next = next(panel, &panels);
                     // SAFETY: all states before this step were written before the threads last met,
                     // and this panel is this thread's own.
-                    match group.after {
-                        true => unsafe { step.tile_after(simd, tile, panel, next, part) },
-                        false => unsafe { step.tile_before(simd, tile, panel, next, part) },
+                    unsafe {
+                        match group.after {
+                            true => step.tile_after(simd, tile, panel, next, part),
+                            false => step.tile_before(simd, tile, panel, next, part),
+                        }
                     }
                 }
             }
@@ -105,13 +107,35 @@ impl<E: Lanes> Step<'_, '_, E> {
             (sums[0], sums[1]) = (r, z);
         }
         // SAFETY: the states before this step are there.
-        unsafe { self.product(simd, &mut sums, row, panel, 3, next, part) };
-        for (row, &[r, z, q]) in (row..).zip(sums.iter()) {
+        unsafe { self.product::<S, 3>(simd, &mut sums, row, panel, next, part) };
+        // SAFETY: this panel is this thread's own.
+        unsafe {
+            match gates.are_usual() {
+                true => self.finish_after::<S, true>(simd, &sums, row, panel),
+                false => self.finish_after::<S, false>(simd, &sums, row, panel),
+            }
+        }
+    }
+
+    /// From the products of r, z and q_n to the new states.
+    ///
+    /// # Safety
+    /// As for the tile.
+    #[inline(always)]
+    unsafe fn finish_after<S: Simd, const USUAL: bool>(
+        &self,
+        simd: S,
+        sums: &Sums<E, S>,
+        first: usize,
+        panel: usize,
+    ) {
+        let gates = self.group.pass.gates;
+        for (row, &[r, z, q]) in (first..).zip(sums.iter()) {
             // SAFETY: this thread wrote this panel of `p`.
             let p_n = unsafe { self.p(simd, panel, row, 2) };
-            let r = gates.reset(simd, r);
-            let z = gates.update(simd, z);
-            let n = gates.candidate(simd, E::vfma(simd, r, q, p_n));
+            let r = gates.reset::<S, USUAL>(simd, r);
+            let z = gates.update::<S, USUAL>(simd, z);
+            let n = gates.candidate::<S, USUAL>(simd, E::vfma(simd, r, q, p_n));
             // SAFETY: the units of this panel are this thread's own.
             unsafe {
                 self.new_state(simd, z, n, row, panel);
@@ -141,11 +165,33 @@ impl<E: Lanes> Step<'_, '_, E> {
             (sums[0], sums[1]) = (r, z);
         }
         // SAFETY: the states before this step are there.
-        unsafe { self.product(simd, &mut sums, row, panel, 2, next, part) };
+        unsafe { self.product::<S, 2>(simd, &mut sums, row, panel, next, part) };
+        // SAFETY: this panel is this thread's own.
+        unsafe {
+            match gates.are_usual() {
+                true => self.finish_before::<S, true>(simd, &sums, row, panel),
+                false => self.finish_before::<S, false>(simd, &sums, row, panel),
+            }
+        }
+    }
+
+    /// From the products of r and z to `r ⊙ g`.
+    ///
+    /// # Safety
+    /// As for the tile.
+    #[inline(always)]
+    unsafe fn finish_before<S: Simd, const USUAL: bool>(
+        &self,
+        simd: S,
+        sums: &Sums<E, S>,
+        first: usize,
+        panel: usize,
+    ) {
+        let gates = self.group.pass.gates;
         let units = self.units(panel, 1, E::lanes::<S>());
-        for (row, &[r, z, _]) in (row..).zip(sums.iter()) {
-            let r = gates.reset(simd, r);
-            let [z, rest] = gates.update(simd, z);
+        for (row, &[r, z, _]) in (first..).zip(sums.iter()) {
+            let r = gates.reset::<S, USUAL>(simd, r);
+            let [z, rest] = gates.update::<S, USUAL>(simd, z);
             // SAFETY: the state before this step is there; this panel of `p` and the units of this
             // panel in `rg` are this thread's own.
             unsafe {
@@ -198,9 +244,30 @@ impl<E: Lanes> Step<'_, '_, E> {
         // SAFETY: the rows have H units each, written before the threads last met and not to be
         // written before they meet again; the panel has H rows.
         unsafe { product.add_to(simd, &mut sums) };
-        for (row, &sums) in (row..).zip(sums.iter()) {
+        // SAFETY: these vectors are this thread's own.
+        unsafe {
+            match gates.are_usual() {
+                true => self.finish_candidate::<S, true>(simd, &sums, row, vectors),
+                false => self.finish_candidate::<S, false>(simd, &sums, row, vectors),
+            }
+        }
+    }
+
+    /// From the products of n to the new states.
+    ///
+    /// # Safety
+    /// As for the tile.
+    #[inline(always)]
+    unsafe fn finish_candidate<S: Simd, const USUAL: bool>(
+        &self,
+        simd: S,
+        sums: &Sums<E, S>,
+        first: usize,
+        vectors: Range<usize>,
+    ) {
+        for (row, &sums) in (first..).zip(sums.iter()) {
             for (vector, n) in vectors.clone().zip(sums) {
-                let n = gates.candidate(simd, n);
+                let n = self.group.pass.gates.candidate::<S, USUAL>(simd, n);
                 // SAFETY: z and 1 − z stand there since the threads last met; the units of these
                 // vectors are this thread's own.
                 unsafe {
@@ -217,14 +284,12 @@ impl<E: Lanes> Step<'_, '_, E> {
     /// # Safety
     /// The states before this step are there, and nobody writes them any more.
     #[inline(always)]
-    #[allow(clippy::too_many_arguments)] // A tile, and what comes after it.
-    unsafe fn product<S: Simd>(
+    unsafe fn product<S: Simd, const NV: usize>(
         &self,
         simd: S,
         sums: &mut Sums<E, S>,
         row: usize,
         panel: usize,
-        vectors: usize,
         next: usize,
         part: (usize, usize),
     ) {
@@ -245,12 +310,12 @@ impl<E: Lanes> Step<'_, '_, E> {
             left: &Left::dense(rows),
             k: h,
             panel: weights.state.panel(panel),
-            vectors,
+            vectors: NV,
             order: Order::Free,
-            ahead: Ahead::new(weights.state.panel(next), h * vectors * lanes, part, near),
+            ahead: Ahead::new(weights.state.panel(next), h * NV * lanes, part, near),
         };
         // SAFETY: the rows have H units each, which nobody writes any more; the panel has H rows.
-        unsafe { product.add_to(simd, sums) };
+        unsafe { product.add_to_small::<S, NV>(simd, sums) };
     }
 
     /// The lines that a tile is going to write, around some unit: otherwise each store waits for
