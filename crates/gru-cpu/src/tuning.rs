@@ -53,6 +53,15 @@ pub(crate) const ROWS_PER_LARGE_ROUND_BACK: usize = 256;
 /// is an order more to try, and nothing new.
 pub(crate) const SPINS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 11 };
 
+/// How long the first round waits for helpers at most, and what part of a call's own time: a thread
+/// of a pool that sleeps takes some tens of microseconds to come, and a round without it costs
+/// as much as two.
+pub(crate) const PATIENCE: Duration = Duration::from_micros(40);
+pub(crate) const PATIENCE_PART: usize = 8;
+
+/// Multiply-adds of one thread in a microsecond, roughly: what such a part is reckoned from.
+pub(crate) const WORK_PER_MICROSECOND: usize = 40_000;
+
 /// Time lost beyond spinning from which a team is judged, and the part of all time that it may
 /// lose: a partner whose processor is given to others again and again costs more than it helps.
 /// Then the leader goes on alone for a while, each time for twice as long: most often the processor

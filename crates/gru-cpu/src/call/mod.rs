@@ -39,6 +39,12 @@ impl<'a, E: Copy + Default + PartialEq> Call<'a, E> {
         self.place.row(n, self.time.of(s))
     }
 
+    /// Rows of memory from one row of the batch to the next, at the same step.
+    #[inline(always)]
+    pub(crate) fn per_row(&self) -> usize {
+        self.place.per_n
+    }
+
     /// What a row of memory holds of the sequence.
     #[inline(always)]
     pub(crate) fn x(&self, row: usize) -> &'a [E] {

@@ -2,7 +2,7 @@
 
 use crate::{
     call::{Call, Dims, Inputs},
-    product::{Ahead, Buffer, Left, Order, Panels, Product, ROWS, Shape, Sums},
+    product::{Ahead, Buffer, Left, Order, Panels, Product, ROWS, Shape, Sums, pack},
     simd::{Lanes, Machine},
     spec::Reset,
     tuning::{CANDIDATE_VECTORS, CUT, PACK_FROM},
@@ -30,7 +30,7 @@ impl<'a, E: Lanes> Weights<'a, E> {
         let after = call.spec.reset == Reset::AfterMatmul;
         let w_hh = |shape| Panels::new(call.inputs.w_hh, 3 * h, shape, in_place);
         let of_state = if after { 0..3 } else { 0..2 };
-        Self {
+        let mut weights = Self {
             input: call
                 .inputs
                 .w_ih
@@ -38,7 +38,14 @@ impl<'a, E: Lanes> Weights<'a, E> {
             state: w_hh(Shape::gates(h, h, lanes, of_state)),
             candidate: (!after).then(|| w_hh(Shape::units(h, h, lanes, CANDIDATE_VECTORS, 2 * h))),
             bias: bias(h, after, call.inputs, lanes),
-        }
+        };
+        let all = [
+            weights.input.as_mut(),
+            Some(&mut weights.state),
+            weights.candidate.as_mut(),
+        ];
+        pack(all.into_iter().flatten().flat_map(Panels::unpacked));
+        weights
     }
 
     /// The four bias vectors of a panel.

@@ -12,7 +12,7 @@ pub(crate) use self::{
     blocks::{Blocks, WIDTH},
     buffer::Buffer,
     columns::Columns,
-    panels::{MOST_VECTORS, Panel, Panels, Shape},
-    rows::Rows,
+    panels::{MOST_VECTORS, Panel, Panels, Shape, pack},
+    rows::{Rows, Strided},
     tile::{Ahead, Left, Order, Product, ROWS, Sums},
 };

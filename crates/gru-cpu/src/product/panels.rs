@@ -2,7 +2,7 @@
 
 use super::Buffer;
 use crate::{simd::Lanes, threads, tuning::PACK_TOGETHER_FROM};
-use std::ops::Range;
+use std::{ops::Range, sync::Mutex};
 
 /// A product's right side, as one tile reads it.
 #[derive(Clone, Copy)]
@@ -31,10 +31,21 @@ impl<E> Panel<E> {
 
 /// A matrix `[K, …]` in panels of some vectors of columns.
 pub(crate) struct Panels<'a, E> {
-    /// Row-major weights whose panels are read where they stand, and how many.
-    direct: Option<(&'a [E], usize)>,
-    packed: Buffer<E>,
+    weight: Weight<'a, E>,
     shape: Shape,
+    /// Panels, from the first on, that are read where they stand in the weight.
+    in_place: usize,
+    /// The others, once they are [packed](pack).
+    packed: Buffer<E>,
+}
+
+/// A row-major matrix, its rows so many elements apart.
+#[derive(Clone, Copy)]
+struct Weight<'a, E> {
+    elements: &'a [E],
+    stride: usize,
+    /// Whether k walks along its rows.
+    is_transposed: bool,
 }
 
 /// How columns of a row-major weight become panels.
@@ -95,6 +106,11 @@ impl Shape {
         self.vectors * self.lanes
     }
 
+    /// Elements of a packed panel.
+    fn size(&self) -> usize {
+        self.k * self.width()
+    }
+
     /// First column and number of columns of a vector; the rest of it is zero.
     fn columns(&self, panel: usize, vector: usize) -> (usize, usize) {
         let within = match self.same_units {
@@ -110,52 +126,32 @@ impl Shape {
 }
 
 impl<'a, E: Lanes> Panels<'a, E> {
-    /// Packs a row-major matrix whose rows are `stride` long; with `read_in_place` only the panels
-    /// that stick out of it.
+    /// Of a row-major matrix whose rows are `stride` long; with `read_in_place` only the panels that
+    /// stick out of it are packed.
     pub(crate) fn new(w: &'a [E], stride: usize, shape: Shape, read_in_place: bool) -> Self {
         // Without rows there is nothing to stand in.
-        let whole = match read_in_place && shape.k > 0 {
+        let in_place = match read_in_place && shape.k > 0 {
             true => shape.units / shape.per_panel,
             false => 0,
         };
-        let from = |panel: usize, vector: usize, k: usize, to: &mut [E]| {
-            let (column, count) = shape.columns(panel, vector);
-            if count > 0 {
-                to[..count].copy_from_slice(&w[k * stride + column..][..count]);
-            }
-        };
-        Self {
-            direct: (whole > 0).then_some((w, stride)),
-            packed: pack(&shape, whole, |panel, to| {
-                for (k, to) in to.chunks_exact_mut(shape.width()).enumerate() {
-                    for (vector, to) in to.chunks_exact_mut(shape.lanes).enumerate() {
-                        from(panel, vector, k, to);
-                    }
-                }
-            }),
-            shape,
-        }
+        Self::of(w, stride, false, shape, in_place)
     }
 
-    /// Packs the transpose of columns `columns` of a row-major `[units, stride]`: k walks along
-    /// the columns.
-    pub(crate) fn transposed(w: &[E], stride: usize, first: usize, shape: Shape) -> Self {
-        let width = shape.width();
+    /// Of the transpose of a row-major `[units, stride]`: k walks along its rows, from column
+    /// `shape.first` on.
+    pub(crate) fn transposed(w: &'a [E], stride: usize, shape: Shape) -> Self {
+        Self::of(w, stride, true, shape, 0)
+    }
+
+    fn of(w: &'a [E], stride: usize, is_transposed: bool, shape: Shape, in_place: usize) -> Self {
         Self {
-            direct: None,
-            packed: pack(&shape, 0, |panel, to| {
-                let units = panel * width..((panel + 1) * width).min(shape.units);
-                // A block of columns at a time: every line of `w` is read once, every line of the
-                // panel is written while it is at hand.
-                for block in (0..shape.k).step_by(16) {
-                    let columns = block..(block + 16).min(shape.k);
-                    for (at, unit) in units.clone().enumerate() {
-                        let from = &w[unit * stride + first..][columns.clone()];
-                        let to = to[columns.start * width + at..].iter_mut().step_by(width);
-                        to.zip(from).for_each(|(to, &from)| *to = from);
-                    }
-                }
-            }),
+            weight: Weight {
+                elements: w,
+                stride,
+                is_transposed,
+            },
+            in_place,
+            packed: Buffer::new((shape.panels() - in_place) * shape.size()),
             shape,
         }
     }
@@ -167,48 +163,122 @@ impl<'a, E: Lanes> Panels<'a, E> {
     /// The panel `p`, of all k rows.
     #[inline(always)]
     pub(crate) fn panel(&self, p: usize) -> Panel<E> {
-        let Shape { k, lanes, .. } = self.shape;
-        let whole = match self.direct {
-            Some((w, stride)) => {
-                let whole = self.shape.units / self.shape.per_panel;
-                if p < whole {
-                    return Panel {
-                        at: w[self.shape.first + p * self.shape.per_panel..].as_ptr(),
-                        per_k: stride,
-                        vectors: std::array::from_fn(|v| v * self.shape.per_vector),
-                    };
-                }
-                whole
-            }
-            None => 0,
-        };
+        let Shape { lanes, first, .. } = self.shape;
+        if p < self.in_place {
+            let at = self.weight.elements[first + p * self.shape.per_panel..].as_ptr();
+            return Panel {
+                at,
+                per_k: self.weight.stride,
+                vectors: multiples(self.shape.per_vector),
+            };
+        }
         Panel {
-            at: self.packed.as_ref()[(p - whole) * k * self.shape.width()..].as_ptr(),
+            at: self.packed.as_ref()[(p - self.in_place) * self.shape.size()..].as_ptr(),
             per_k: self.shape.width(),
-            vectors: std::array::from_fn(|v| v * lanes),
+            vectors: multiples(lanes),
+        }
+    }
+
+    /// The panels that are to be packed.
+    pub(crate) fn unpacked(&mut self) -> impl Iterator<Item = Unpacked<'_, E>> {
+        let (weight, shape, first) = (self.weight, self.shape, self.in_place);
+        // Without rows there is nothing to pack.
+        let panels = self.packed.as_mut().chunks_exact_mut(shape.size().max(1));
+        panels.enumerate().map(move |(at, to)| Unpacked {
+            weight,
+            shape,
+            panel: first + at,
+            to,
+        })
+    }
+}
+
+#[inline(always)]
+fn multiples(distance: usize) -> [usize; MOST_VECTORS] {
+    let mut multiples = [0; MOST_VECTORS];
+    for (k, multiple) in multiples.iter_mut().enumerate() {
+        *multiple = k * distance;
+    }
+    multiples
+}
+
+/// A panel that is to be packed.
+pub(crate) struct Unpacked<'a, E> {
+    weight: Weight<'a, E>,
+    shape: Shape,
+    panel: usize,
+    /// Zeroed.
+    to: &'a mut [E],
+}
+
+impl<E: Lanes> Unpacked<'_, E> {
+    fn pack(self) {
+        match self.weight.is_transposed {
+            true => self.pack_transposed(),
+            false => self.pack_rows(),
+        }
+    }
+
+    fn pack_rows(self) {
+        let Weight {
+            elements, stride, ..
+        } = self.weight;
+        for (k, to) in self.to.chunks_exact_mut(self.shape.width()).enumerate() {
+            for (vector, to) in to.chunks_exact_mut(self.shape.lanes).enumerate() {
+                let (column, count) = self.shape.columns(self.panel, vector);
+                if count > 0 {
+                    to[..count].copy_from_slice(&elements[k * stride + column..][..count]);
+                }
+            }
+        }
+    }
+
+    fn pack_transposed(self) {
+        /// Columns at a time: every line of the weight is read once, every line of the panel is
+        /// written while it is at hand.
+        const COLUMNS: usize = 16;
+        let Weight {
+            elements, stride, ..
+        } = self.weight;
+        let Shape {
+            k, units, first, ..
+        } = self.shape;
+        let width = self.shape.width();
+        let units = self.panel * width..((self.panel + 1) * width).min(units);
+        for start in (0..k).step_by(COLUMNS) {
+            let columns = start..(start + COLUMNS).min(k);
+            for (at, unit) in units.clone().enumerate() {
+                let from = &elements[unit * stride + first..][columns.clone()];
+                let to = self.to[start * width + at..].iter_mut().step_by(width);
+                to.zip(from).for_each(|(to, &from)| *to = from);
+            }
         }
     }
 }
 
-fn pack<E: Lanes>(shape: &Shape, from: usize, each: impl Fn(usize, &mut [E]) + Sync) -> Buffer<E> {
-    let size = shape.k * shape.width();
-    let mut packed = Buffer::new((shape.panels() - from) * size);
-    if size == 0 {
-        return packed;
+/// Packs all of them, with the threads that a call may use where that pays.
+pub(crate) fn pack<'a, E: Lanes>(panels: impl Iterator<Item = Unpacked<'a, E>>) {
+    let panels: Vec<_> = panels.collect();
+    let elements: usize = panels.iter().map(|panel| panel.to.len()).sum();
+    let threads = threads::allowed().min(panels.len());
+    if elements < PACK_TOGETHER_FROM || threads == 1 {
+        return panels.into_iter().for_each(Unpacked::pack);
     }
-    let mut panels = packed.as_mut().chunks_exact_mut(size).enumerate();
-    let total = (shape.panels() - from) * size;
-    if total < PACK_TOGETHER_FROM || threads::allowed() == 1 {
-        panels.for_each(|(p, panel)| each(from + p, panel));
-    } else {
-        rayon::in_place_scope(|scope| {
-            let each = &each;
-            let own = panels.next();
-            panels.for_each(|(p, panel)| scope.spawn(move |_| each(from + p, panel)));
-            if let Some((p, panel)) = own {
-                each(from + p, panel);
-            }
-        });
-    }
-    packed
+    // Whoever is there takes the next.
+    let panels = Mutex::new(panels.into_iter());
+    let take = || {
+        panels
+            .lock()
+            .expect("no panel panics while it is taken")
+            .next()
+    };
+    let work = || {
+        while let Some(panel) = take() {
+            panel.pack()
+        }
+    };
+    rayon::in_place_scope(|scope| {
+        (1..threads).for_each(|_| scope.spawn(|_| work()));
+        work();
+    });
 }

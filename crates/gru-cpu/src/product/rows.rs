@@ -65,3 +65,59 @@ impl<'a, E> Rows<'a, E> {
         unsafe { std::slice::from_raw_parts_mut(self.at(row).add(cols.start), cols.len()) }
     }
 }
+
+/// Rows so many elements apart, of any matrix: addresses that are worked out once for many rows.
+#[derive(Clone, Copy)]
+pub(crate) struct Strided<E> {
+    first: *mut E,
+    stride: usize,
+}
+
+impl<E> Strided<E> {
+    /// Rows of `cells`: `count` of them from `first` on, each `per_row` rows after the one before.
+    #[inline(always)]
+    pub(crate) fn of(cells: &Rows<'_, E>, first: usize, per_row: usize, count: usize) -> Self {
+        // All of them are there.
+        cells.at(first + (count - 1) * per_row);
+        Self {
+            first: cells.at(first),
+            stride: per_row * cells.width,
+        }
+    }
+
+    /// Rows of a slice that is only read, `width` elements each; or always the first, if there is
+    /// one only.
+    #[inline(always)]
+    pub(crate) fn reading(slice: &[E], width: usize, count: usize) -> Self {
+        let is_one = slice.len() == width;
+        assert!(is_one || count * width <= slice.len());
+        Self {
+            first: slice.as_ptr().cast_mut(),
+            stride: if is_one { 0 } else { width },
+        }
+    }
+
+    /// The address of a row.
+    #[inline(always)]
+    pub(crate) fn at(&self, row: usize) -> *mut E {
+        self.first.wrapping_add(row * self.stride)
+    }
+
+    /// # Safety
+    /// The row is one of those, as wide, and nobody writes these cells meanwhile.
+    #[inline(always)]
+    pub(crate) unsafe fn cells<'a>(&self, row: usize, cols: &Range<usize>) -> &'a [E] {
+        // SAFETY: the cells lie within the row; the caller keeps writers away.
+        unsafe { std::slice::from_raw_parts(self.at(row).add(cols.start), cols.len()) }
+    }
+
+    /// # Safety
+    /// The row is one of those, as wide, was not made by [`reading`](Self::reading), and nobody else
+    /// reads or writes these cells meanwhile.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref)] // As of the rows that this stands for.
+    pub(crate) unsafe fn cells_mut<'a>(&self, row: usize, cols: &Range<usize>) -> &'a mut [E] {
+        // SAFETY: the cells lie within the row; the caller keeps everybody else away.
+        unsafe { std::slice::from_raw_parts_mut(self.at(row).add(cols.start), cols.len()) }
+    }
+}

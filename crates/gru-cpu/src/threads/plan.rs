@@ -5,11 +5,12 @@ use super::{allowed, team::LARGEST};
 use crate::{
     call::Dims,
     tuning::{
-        CACHED_WEIGHTS, CUT, PARALLEL_FROM, ROWS_PER_GROUP, ROWS_PER_LARGE_ROUND,
-        ROWS_PER_LARGE_ROUND_BACK, ROWS_PER_ROUND, ROWS_PER_ROUND_BACK,
+        CACHED_WEIGHTS, CUT, PARALLEL_FROM, PATIENCE, PATIENCE_PART, ROWS_PER_GROUP,
+        ROWS_PER_LARGE_ROUND, ROWS_PER_LARGE_ROUND_BACK, ROWS_PER_ROUND, ROWS_PER_ROUND_BACK,
+        WORK_PER_MICROSECOND,
     },
 };
-use std::ops::Range;
+use std::{ops::Range, time::Duration};
 
 /// The split of one walk.
 #[derive(Debug, PartialEq, Eq)]
@@ -102,6 +103,13 @@ impl Plan {
             at: index - peers.start,
             peers,
         }
+    }
+
+    /// How long a call of these sizes waits for helpers before it begins.
+    pub(crate) fn patience(dims: &Dims) -> Duration {
+        let work = dims.rows() * 3 * dims.h * (dims.i + dims.h);
+        let time = work / WORK_PER_MICROSECOND / PATIENCE_PART;
+        Duration::from_micros(time as u64).min(PATIENCE)
     }
 
     /// Steps of a round of the backward pass.

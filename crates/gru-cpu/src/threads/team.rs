@@ -3,8 +3,8 @@
 //! A fork and join per step is too slow, so the threads meet at a barrier they spin on. A pool
 //! owes nobody its threads at once: a helper may come late, or not before the work is done, and
 //! two calls that each wait for the other's thread would wait for ever. So nobody is waited for
-//! before having come: work is cut into rounds, and each round is shared by those who are there
-//! when it begins. Alone, the leader does everything; and it goes on alone for a while when a
+//! before having come, but for a few microseconds at first: work is cut into rounds, and each round
+//! is shared by those who are there when it begins. Alone, the leader does everything; and it goes on alone for a while when a
 //! partner is away too often.
 
 use super::sync::{
@@ -60,8 +60,9 @@ const TEAM_BITS: u32 = 12;
 /// More threads than these bits can count do not share one row's units anyway.
 pub(crate) const LARGEST: usize = (1 << TEAM_BITS) - 1;
 
-/// Does `rounds` of work with up to `threads` threads, this one and others of its pool.
-pub(crate) fn together(threads: usize, rounds: usize, work: &impl Rounds) {
+/// Does `rounds` of work with up to `threads` threads, this one and others of its pool, for which it
+/// waits no longer than `patience`.
+pub(crate) fn together(threads: usize, rounds: usize, patience: Duration, work: &impl Rounds) {
     let shared = Shared::new(threads);
     if threads == 1 {
         return shared.lead(rounds, work);
@@ -69,6 +70,10 @@ pub(crate) fn together(threads: usize, rounds: usize, work: &impl Rounds) {
     rayon::in_place_scope(|scope| {
         for _ in 1..threads {
             scope.spawn(|_| shared.help(work));
+        }
+        let start = Instant::now();
+        while shared.came.0.load(Relaxed) + 1 < threads && start.elapsed() < patience {
+            spin_loop();
         }
         shared.lead(rounds, work);
     });

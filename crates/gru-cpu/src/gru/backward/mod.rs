@@ -33,6 +33,7 @@ use crate::{
     call::{Call, Dims, Gradients, Inputs, write_bias},
     product::{
         Ahead, Blocks, Buffer, Columns, Order, Panel, Panels, Product, Rows, Shape, Sums, WIDTH,
+        pack,
     },
     simd::{Flush, Gates, Lanes, Machine},
     spec::{GruSpec, Reset},
@@ -118,7 +119,8 @@ pub(crate) fn backward<E: Lanes>(
         },
         call,
     };
-    together(pass.plan.threads(), t.div_ceil(steps), &pass);
+    let (threads, patience) = (pass.plan.threads(), Plan::patience(dims));
+    together(threads, t.div_ceil(steps), patience, &pass);
     if let Some(sums) = bias.totals() {
         write_bias(sums, h, to.b_ih, to.b_hh);
     }
@@ -138,18 +140,25 @@ impl<'a, E: Lanes> Transposed<'a, E> {
     fn new(machine: &Machine, call: &Call<'a, E>, of_input: bool) -> Self {
         let Dims { i, h, .. } = *call.dims;
         let (w_hh, after) = (call.inputs.w_hh, call.spec.reset == Reset::AfterMatmul);
-        let transposed = |w: &[E], first: usize, k: usize, units: usize| {
-            let shape = Shape::units(k, units, machine.lanes, VECTORS_BACK, 0);
-            Panels::transposed(w, 3 * h, first, shape)
+        let transposed = |w: &'a [E], first: usize, k: usize, units: usize| {
+            let shape = Shape::units(k, units, machine.lanes, VECTORS_BACK, first);
+            Panels::transposed(w, 3 * h, shape)
         };
-        Self {
+        let mut weights = Self {
             gates: transposed(w_hh, 0, if after { 3 * h } else { 2 * h }, h),
             candidate: (!after).then(|| transposed(w_hh, 2 * h, h, h)),
             input: match call.inputs.w_ih {
                 Some(w_ih) if of_input => Some(transposed(w_ih, 0, 3 * h, i)),
                 _ => None,
             },
-        }
+        };
+        let all = [
+            Some(&mut weights.gates),
+            weights.candidate.as_mut(),
+            weights.input.as_mut(),
+        ];
+        pack(all.into_iter().flatten().flat_map(Panels::unpacked));
+        weights
     }
 }
 

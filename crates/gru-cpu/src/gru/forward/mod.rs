@@ -83,7 +83,8 @@ impl<E: Lanes> Pass<'_, E> {
             rg: Rows::new(rg.as_mut(), h),
             rows,
         };
-        together(members, t.div_ceil(steps), &group);
+        let patience = Plan::patience(self.call.dims);
+        together(members, t.div_ceil(steps), patience, &group);
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::{super::next, Group, Pass, units};
 use crate::{
-    product::{Ahead, Left, Order, Panels, Product, ROWS, Sums},
+    product::{Ahead, Left, Order, Panels, Product, ROWS, Strided, Sums},
     simd::{Lanes, clip},
     spec::Update,
     threads::Member,
@@ -39,11 +39,7 @@ impl<E: Lanes> WithSimd for Steps<'_, '_, '_, E> {
         let candidate = group.pass.weights.candidate.as_ref();
         let candidates = member.share(candidate.map_or(0, Panels::count));
         for s in steps.clone() {
-            let step = Step {
-                group,
-                s,
-                in_round: s - steps.start,
-            };
+            let step = Step::new(group, s, s - steps.start);
             for panel in panels.clone() {
                 for (at, &tile) in group.tiles.iter().enumerate() {
                     let part = (at, group.tiles.len());
@@ -75,15 +71,71 @@ impl<E: Lanes> WithSimd for Steps<'_, '_, '_, E> {
     }
 }
 
-/// One step.
+/// One step of a group. Its rows are counted from the group's first.
 struct Step<'a, 'b, E> {
     group: &'a Group<'b, E>,
-    /// In the order of the walk: of all, and of this round's.
-    s: usize,
+    /// Counted from the round's first.
     in_round: usize,
+    /// Where the first row stands in memory, and how far the next.
+    place: usize,
+    per_row: usize,
+    /// The state before this step, and the same masked.
+    previous: Strided<E>,
+    source: Strided<E>,
+    /// What this step makes: the state, the same masked for the next step, the gates.
+    states: Strided<E>,
+    next_source: Option<Strided<E>>,
+    saved: Option<Strided<E>>,
+    /// Whether a new state is z, h₋₁ and n blended, and nothing else.
+    is_plain: bool,
 }
 
-impl<E: Lanes> Step<'_, '_, E> {
+impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
+    #[inline(always)]
+    fn new(group: &'a Group<'b, E>, s: usize, in_round: usize) -> Self {
+        let Pass { call, states, .. } = group.pass;
+        let (n, count, h) = (group.rows.start, group.rows.len(), call.dims.h);
+        let (place, per_row) = (call.row(n, s), call.per_row());
+        let at_step = |rows, s| Strided::of(rows, call.row(n, s), per_row, count);
+        let previous = match (s, call.inputs.h0) {
+            (0, Some(h0)) => Strided::reading(&h0[n * h..][..count * h], h, count),
+            // Multiplied like any other state: a weight that is not finite shows at once.
+            (0, None) => Strided::reading(group.pass.zeros, h, count),
+            _ => at_step(states, s - 1),
+        };
+        let masked = |s| {
+            let mask = call.inputs.mask;
+            mask.map(|_| Strided::of(&group.g, s % 2 * count, 1, count))
+        };
+        Self {
+            group,
+            in_round,
+            place,
+            per_row,
+            previous,
+            source: masked(s).unwrap_or(previous),
+            states: at_step(states, s),
+            next_source: masked(s + 1),
+            saved: group.pass.saved.as_ref().map(|saved| at_step(saved, s)),
+            is_plain: call.spec.clip_state.is_none()
+                && call.inputs.take.is_none()
+                && call.inputs.valid.is_none(),
+        }
+    }
+
+    /// The vectors of `p` of some rows.
+    #[inline(always)]
+    fn p(&self, panel: usize, rows: Range<usize>) -> Strided<E> {
+        let first = self.group.place_in_p(panel, self.in_round, rows.start);
+        Strided::of(&self.group.p, first, 1, rows.len())
+    }
+
+    /// The units of a panel.
+    #[inline(always)]
+    fn units(&self, panel: usize, lanes: usize) -> Range<usize> {
+        units(panel..panel + 1, lanes, self.group.pass.call.dims.h)
+    }
+
     /// One tile, the reset gate acting after the product: from the products to the new states.
     ///
     /// # Safety
@@ -101,9 +153,10 @@ impl<E: Lanes> Step<'_, '_, E> {
         let Pass { weights, gates, .. } = self.group.pass;
         let [.., b_hn] = weights.bias(simd, panel);
         let mut sums = Sums::<E, S>::new(size, [b_hn; 3]);
+        let p = self.p(panel, row..row + size);
         for (m, sums) in sums.iter_mut().enumerate() {
             // SAFETY: this thread wrote this panel of `p`.
-            let [r, z] = [0, 1].map(|slot| unsafe { self.p(simd, panel, row + m, slot) });
+            let [r, z] = [0, 1].map(|slot| unsafe { slot_of::<E, S>(simd, p.at(m), slot) });
             (sums[0], sums[1]) = (r, z);
         }
         // SAFETY: the states before this step are there.
@@ -111,8 +164,8 @@ impl<E: Lanes> Step<'_, '_, E> {
         // SAFETY: this panel is this thread's own.
         unsafe {
             match gates.are_usual() {
-                true => self.finish_after::<S, true>(simd, &sums, row, panel),
-                false => self.finish_after::<S, false>(simd, &sums, row, panel),
+                true => self.finish_after::<S, true>(simd, &sums, p, row, panel),
+                false => self.finish_after::<S, false>(simd, &sums, p, row, panel),
             }
         }
     }
@@ -126,20 +179,22 @@ impl<E: Lanes> Step<'_, '_, E> {
         &self,
         simd: S,
         sums: &Sums<E, S>,
+        p: Strided<E>,
         first: usize,
         panel: usize,
     ) {
-        let gates = self.group.pass.gates;
-        for (row, &[r, z, q]) in (first..).zip(sums.iter()) {
+        let gates = &self.group.pass.gates;
+        let units = self.units(panel, E::lanes::<S>());
+        for (m, &[r, z, q]) in sums.iter().enumerate() {
             // SAFETY: this thread wrote this panel of `p`.
-            let p_n = unsafe { self.p(simd, panel, row, 2) };
+            let p_n = unsafe { slot_of::<E, S>(simd, p.at(m), 2) };
             let r = gates.reset::<S, USUAL>(simd, r);
             let z = gates.update::<S, USUAL>(simd, z);
             let n = gates.candidate::<S, USUAL>(simd, E::vfma(simd, r, q, p_n));
             // SAFETY: the units of this panel are this thread's own.
             unsafe {
-                self.new_state(simd, z, n, row, panel);
-                self.save(simd, row, panel, 0, &[r, z[0], n, q]);
+                self.new_state(simd, z, n, first + m, &units);
+                self.save(simd, first + m, &units, 0, &[r, z[0], n, q]);
             }
         }
     }
@@ -157,11 +212,12 @@ impl<E: Lanes> Step<'_, '_, E> {
         next: usize,
         part: (usize, usize),
     ) {
-        let gates = self.group.pass.gates;
+        let gates = &self.group.pass.gates;
         let mut sums = Sums::<E, S>::zeros(simd, size);
+        let p = self.p(panel, row..row + size);
         for (m, sums) in sums.iter_mut().enumerate() {
             // SAFETY: this thread wrote this panel of `p`.
-            let [r, z] = [0, 1].map(|slot| unsafe { self.p(simd, panel, row + m, slot) });
+            let [r, z] = [0, 1].map(|slot| unsafe { slot_of::<E, S>(simd, p.at(m), slot) });
             (sums[0], sums[1]) = (r, z);
         }
         // SAFETY: the states before this step are there.
@@ -169,8 +225,8 @@ impl<E: Lanes> Step<'_, '_, E> {
         // SAFETY: this panel is this thread's own.
         unsafe {
             match gates.are_usual() {
-                true => self.finish_before::<S, true>(simd, &sums, row, panel),
-                false => self.finish_before::<S, false>(simd, &sums, row, panel),
+                true => self.finish_before::<S, true>(simd, &sums, p, row, panel),
+                false => self.finish_before::<S, false>(simd, &sums, p, row, panel),
             }
         }
     }
@@ -184,24 +240,25 @@ impl<E: Lanes> Step<'_, '_, E> {
         &self,
         simd: S,
         sums: &Sums<E, S>,
+        p: Strided<E>,
         first: usize,
         panel: usize,
     ) {
-        let gates = self.group.pass.gates;
-        let units = self.units(panel, 1, E::lanes::<S>());
-        for (row, &[r, z, _]) in (first..).zip(sums.iter()) {
+        let (gates, lanes) = (&self.group.pass.gates, E::lanes::<S>());
+        let units = self.units(panel, lanes);
+        for (m, &[r, z, _]) in sums.iter().enumerate() {
             let r = gates.reset::<S, USUAL>(simd, r);
             let [z, rest] = gates.update::<S, USUAL>(simd, z);
-            // SAFETY: the state before this step is there; this panel of `p` and the units of this
-            // panel in `rg` are this thread's own.
+            // SAFETY: the state before this step is there; this panel of `p`, whose rows are three
+            // vectors, and the units of this panel in `rg` are this thread's own.
             unsafe {
                 // Nobody asks for the input product of r and z again.
-                self.set_p(simd, panel, row, 0, rest);
-                self.set_p(simd, panel, row, 1, z);
-                let g = self.some::<S>(simd, self.source(row), &units);
-                let rg = self.group.rg.cells_mut(row, units.clone());
+                E::store(simd, p.at(m), rest);
+                E::store(simd, p.at(m).add(lanes), z);
+                let g = E::read(simd, self.source.cells(first + m, &units));
+                let rg = self.group.rg.cells_mut(first + m, units.clone());
                 E::write(simd, rg, E::vmul(simd, r, g));
-                self.save(simd, row, panel, 0, &[r, z]);
+                self.save(simd, first + m, &units, 0, &[r, z]);
             }
         }
     }
@@ -226,11 +283,14 @@ impl<E: Lanes> Step<'_, '_, E> {
         let vectors = start..(start + CANDIDATE_VECTORS).min(weights.state.count());
         let mut sums = Sums::<E, S>::zeros(simd, size);
         let mut rows = [std::ptr::null(); ROWS];
-        for (m, (sums, to)) in sums.iter_mut().zip(&mut rows).enumerate() {
-            *to = self.group.rg.at(row + m).cast_const();
-            for (vector, sum) in vectors.clone().zip(sums) {
+        for (row, to) in (row..row + size).zip(&mut rows) {
+            *to = self.group.rg.at(row).cast_const();
+        }
+        for (at, vector) in vectors.clone().enumerate() {
+            let p = self.p(vector, row..row + size);
+            for (m, sums) in sums.iter_mut().enumerate() {
                 // SAFETY: a thread wrote this before all met at the end of its input product.
-                *sum = unsafe { self.p(simd, vector, row + m, 2) };
+                sums[at] = unsafe { slot_of::<E, S>(simd, p.at(m), 2) };
             }
         }
         let product = Product {
@@ -244,16 +304,18 @@ impl<E: Lanes> Step<'_, '_, E> {
         // SAFETY: the rows have H units each, written before the threads last met and not to be
         // written before they meet again; the panel has H rows.
         unsafe { product.add_to(simd, &mut sums) };
-        // SAFETY: these vectors are this thread's own.
-        unsafe {
-            match gates.are_usual() {
-                true => self.finish_candidate::<S, true>(simd, &sums, row, vectors),
-                false => self.finish_candidate::<S, false>(simd, &sums, row, vectors),
+        for (at, vector) in vectors.enumerate() {
+            // SAFETY: these vectors are this thread's own.
+            unsafe {
+                match gates.are_usual() {
+                    true => self.finish_candidate::<S, true>(simd, &sums, at, row, vector),
+                    false => self.finish_candidate::<S, false>(simd, &sums, at, row, vector),
+                }
             }
         }
     }
 
-    /// From the products of n to the new states.
+    /// From the products of n, in vector `at` of the sums, to the new states.
     ///
     /// # Safety
     /// As for the tile.
@@ -262,19 +324,21 @@ impl<E: Lanes> Step<'_, '_, E> {
         &self,
         simd: S,
         sums: &Sums<E, S>,
+        at: usize,
         first: usize,
-        vectors: Range<usize>,
+        vector: usize,
     ) {
-        for (row, &sums) in (first..).zip(sums.iter()) {
-            for (vector, n) in vectors.clone().zip(sums) {
-                let n = self.group.pass.gates.candidate::<S, USUAL>(simd, n);
-                // SAFETY: z and 1 − z stand there since the threads last met; the units of these
-                // vectors are this thread's own.
-                unsafe {
-                    let z = [1, 0].map(|slot| self.p(simd, vector, row, slot));
-                    self.new_state(simd, z, n, row, vector);
-                    self.save(simd, row, vector, 2, &[n]);
-                }
+        let gates = &self.group.pass.gates;
+        let units = self.units(vector, E::lanes::<S>());
+        let p = self.p(vector, first..first + sums.len());
+        for (m, sums) in sums.iter().enumerate() {
+            let n = gates.candidate::<S, USUAL>(simd, sums[at]);
+            // SAFETY: z and 1 − z stand there since the threads last met; the units of this vector
+            // are this thread's own.
+            unsafe {
+                let z = [1, 0].map(|slot| slot_of::<E, S>(simd, p.at(m), slot));
+                self.new_state(simd, z, n, first + m, &units);
+                self.save(simd, first + m, &units, 2, &[n]);
             }
         }
     }
@@ -297,13 +361,14 @@ impl<E: Lanes> Step<'_, '_, E> {
         let (h, lanes) = (call.dims.h, E::lanes::<S>());
         let mut rows = [std::ptr::null(); ROWS];
         for (row, to) in (row..row + sums.len()).zip(&mut rows) {
-            *to = self.source(row);
+            *to = self.source.at(row).cast_const();
         }
         let mut lines = [std::ptr::null(); MOST_LINES];
         let near = match sums.len() < ASKS_FROM {
             true => &[],
             false => {
-                self.lines_to_write(row..row + sums.len(), (panel + 1) * lanes - 1, &mut lines)
+                let last = (panel + 1) * lanes - 1;
+                self.lines_to_write(row..row + sums.len(), last, &mut lines)
             }
         };
         let product = Product {
@@ -327,129 +392,53 @@ impl<E: Lanes> Step<'_, '_, E> {
         unit: usize,
         lines: &'l mut [*const E; MOST_LINES],
     ) -> &'l [*const E] {
-        let pass = self.group.pass;
+        let call = &self.group.pass.call;
         let mut count = 0;
         let mut push = |line: *mut E| {
             lines[count] = line;
             count += 1;
         };
         for row in rows {
-            let at = self.place(row);
-            push(pass.states.at(at).wrapping_add(unit));
-            if let Some(saved) = pass.saved {
-                for gate in 0..pass.call.spec.saved_per_unit() {
-                    push(saved.at(at).wrapping_add(gate * pass.call.dims.h + unit));
+            push(self.states.at(row).wrapping_add(unit));
+            if let Some(saved) = self.saved {
+                for gate in 0..call.spec.saved_per_unit() {
+                    push(saved.at(row).wrapping_add(gate * call.dims.h + unit));
                 }
             }
         }
         &lines[..count]
     }
 
-    /// The units of some panels from `panel` on, `lanes` units wide.
-    #[inline(always)]
-    fn units(&self, panel: usize, count: usize, lanes: usize) -> Range<usize> {
-        units(panel..panel + count, lanes, self.group.pass.call.dims.h)
-    }
-
-    /// Where one of the group's rows stands in memory.
-    #[inline(always)]
-    fn place(&self, row: usize) -> usize {
-        let group = self.group;
-        group.pass.call.row(group.rows.start + row, self.s)
-    }
-
-    /// The state before this step, masked, of one of the group's rows: H units.
-    #[inline(always)]
-    fn source(&self, row: usize) -> *const E {
-        match self.group.pass.call.inputs.mask {
-            Some(_) => self.group.g.at(self.s % 2 * self.group.rows.len() + row),
-            None => self.previous(row),
-        }
-    }
-
-    /// The state before this step of one of the group's rows: H units.
-    #[inline(always)]
-    fn previous(&self, row: usize) -> *const E {
-        let Pass {
-            call,
-            states,
-            zeros,
-            ..
-        } = self.group.pass;
-        let (n, h) = (self.group.rows.start + row, call.dims.h);
-        match (self.s, call.inputs.h0) {
-            (0, Some(h0)) => h0[n * h..][..h].as_ptr(),
-            // Multiplied like any other state: a weight that is not finite shows at once.
-            (0, None) => zeros[..h].as_ptr(),
-            _ => states.at(call.row(n, self.s - 1)),
-        }
-    }
-
-    /// Some units of the row at `from`.
+    /// Keeps some gates of some units, from gate `first` on, if they are asked for.
     ///
     /// # Safety
-    /// The row has H units, and nobody writes these meanwhile.
-    #[inline(always)]
-    unsafe fn some<S: Simd>(&self, simd: S, from: *const E, units: &Range<usize>) -> E::V<S> {
-        // SAFETY: the caller has H units there that stay as they are, and these are among them.
-        let units = unsafe { std::slice::from_raw_parts(from.add(units.start), units.len()) };
-        E::read(simd, units)
-    }
-
-    /// A vector of a row of `p`.
-    ///
-    /// # Safety
-    /// It was written, by this thread or before the threads last met, and nobody writes it now.
-    #[inline(always)]
-    unsafe fn p<S: Simd>(&self, simd: S, panel: usize, row: usize, slot: usize) -> E::V<S> {
-        let place = self.group.place_in_p(panel, self.in_round, row);
-        let p = self.group.p.at(place).wrapping_add(slot * E::lanes::<S>());
-        // SAFETY: a row of `p` has three vectors; the caller keeps writers away.
-        unsafe { E::load(simd, p) }
-    }
-
-    /// # Safety
-    /// Until the threads meet this panel of `p` is this thread's own.
-    #[inline(always)]
-    unsafe fn set_p<S: Simd>(&self, simd: S, panel: usize, row: usize, slot: usize, v: E::V<S>) {
-        let place = self.group.place_in_p(panel, self.in_round, row);
-        let p = self.group.p.at(place).wrapping_add(slot * E::lanes::<S>());
-        // SAFETY: a row of `p` has three vectors; the caller owns them.
-        unsafe { E::store(simd, p, v) };
-    }
-
-    /// Keeps some gates of a panel, from gate `first` on, if they are asked for.
-    ///
-    /// # Safety
-    /// The units of this panel are this thread's own.
+    /// These units are this thread's own.
     #[inline(always)]
     unsafe fn save<S: Simd>(
         &self,
         simd: S,
         row: usize,
-        panel: usize,
+        units: &Range<usize>,
         first: usize,
         gates: &[E::V<S>],
     ) {
-        let Some(saved) = self.group.pass.saved else {
+        let Some(saved) = self.saved else {
             return;
         };
-        let units = self.units(panel, 1, E::lanes::<S>());
-        let at = self.place(row);
         for (gate, &v) in (first..).zip(gates) {
             let start = gate * self.group.pass.call.dims.h + units.start;
-            // SAFETY: the caller owns these units.
-            let to = unsafe { saved.cells_mut(at, start..start + units.len()) };
+            // SAFETY: the caller owns these units, and a row has so many gates.
+            let to = unsafe { saved.cells_mut(row, &(start..start + units.len())) };
             E::write(simd, to, v);
         }
     }
 
-    /// Blends and stores a panel of one row's new state, from z, `1 − z` and n.
+    /// Blends and stores some units of one row's new state, from z, `1 − z` and n.
     ///
     /// Two products, not `n + z ⊙ (h₋₁ − n)`: that rounds a state which z = 1 should leave alone.
     ///
     /// # Safety
-    /// The state before this step is there, and the units of this panel are this thread's own.
+    /// The state before this step is there, and these units are this thread's own.
     #[inline(always)]
     unsafe fn new_state<S: Simd>(
         &self,
@@ -457,39 +446,62 @@ impl<E: Lanes> Step<'_, '_, E> {
         [z, rest]: [E::V<S>; 2],
         n: E::V<S>,
         row: usize,
-        panel: usize,
+        units: &Range<usize>,
     ) {
-        let Pass { call, states, .. } = self.group.pass;
-        let (at, h) = (self.place(row), call.dims.h);
-        let units = self.units(panel, 1, E::lanes::<S>());
+        let call = &self.group.pass.call;
         // SAFETY: the state before this step is complete, and nobody writes it any more.
-        let old = unsafe { self.some::<S>(simd, self.previous(row), &units) };
+        let old = E::read(simd, unsafe { self.previous.cells(row, units) });
         let mut new = match call.spec.update {
             Update::Keeps => E::vfma(simd, z, old, E::vmul(simd, rest, n)),
             Update::Takes => E::vfma(simd, z, n, E::vmul(simd, rest, old)),
         };
+        if !self.is_plain {
+            new = self.restrict(simd, new, old, row, units);
+        }
+        // SAFETY: these units of this step's state are this thread's own until the threads meet.
+        E::write(simd, unsafe { self.states.cells_mut(row, units) }, new);
+        if let (Some(g), Some(mask)) = (self.next_source, call.inputs.mask) {
+            let n = self.group.rows.start + row;
+            let mask = E::read(simd, &mask[n * call.dims.h..][units.clone()]);
+            // SAFETY: and so are these of the next step's g.
+            let g = unsafe { g.cells_mut(row, units) };
+            E::write(simd, g, E::vmul(simd, new, mask));
+        }
+    }
+
+    /// A new state clipped, taken in part, or not at all.
+    #[inline(always)]
+    fn restrict<S: Simd>(
+        &self,
+        simd: S,
+        mut new: E::V<S>,
+        old: E::V<S>,
+        row: usize,
+        units: &Range<usize>,
+    ) -> E::V<S> {
+        let call = &self.group.pass.call;
+        let place = self.place + row * self.per_row;
         if let Some(c) = call.spec.clip_state {
             new = clip::<E, S>(simd, new, c);
         }
         if let Some(take) = call.inputs.take {
-            let take = E::read(simd, &take[at * h..][units.clone()]);
+            let take = E::read(simd, &take[place * call.dims.h..][units.clone()]);
             let past = E::vsub(simd, E::real(simd, 1.0), take);
             new = E::vfma(simd, new, take, E::vmul(simd, old, past));
         }
-        if call.is_skipped(at) {
-            new = old;
-        }
-        // SAFETY: these units of this step's state, and of the next step's g, are this thread's
-        // own until the threads meet.
-        unsafe {
-            E::write(simd, states.cells_mut(at, units.clone()), new);
-            if let Some(mask) = call.inputs.mask {
-                let n = self.group.rows.start + row;
-                let mask = E::read(simd, &mask[n * h..][units.clone()]);
-                let g = (self.s + 1) % 2 * self.group.rows.len() + row;
-                let g = self.group.g.cells_mut(g, units);
-                E::write(simd, g, E::vmul(simd, new, mask));
-            }
+        match call.is_skipped(place) {
+            true => old,
+            false => new,
         }
     }
+}
+
+/// A vector of a row of `p`: of r, z or n.
+///
+/// # Safety
+/// The row was written, by this thread or before the threads last met, and nobody writes it now.
+#[inline(always)]
+unsafe fn slot_of<E: Lanes, S: Simd>(simd: S, row: *mut E, slot: usize) -> E::V<S> {
+    // SAFETY: a row of `p` has three vectors; the caller keeps writers away.
+    unsafe { E::load(simd, row.add(slot * E::lanes::<S>())) }
 }

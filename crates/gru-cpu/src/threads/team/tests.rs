@@ -35,7 +35,7 @@ fn check(threads: usize, rounds: usize, besides: impl Fn(usize, &Member<'_>) + S
         cells: [zeros(), zeros()],
         besides,
     };
-    together(threads, rounds, &work);
+    together(threads, rounds, Duration::from_micros(40), &work);
     let expected = (0..rounds).fold(0, |cell, _| cell * 7 % 1000 + 1);
     assert_eq!(work.cells[rounds % 2][3].load(Relaxed), expected);
 }
