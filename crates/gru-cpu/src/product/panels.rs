@@ -138,7 +138,7 @@ impl<'a, E: Lanes> Panels<'a, E> {
     }
 
     /// Of the transpose of a row-major `[units, stride]`: k walks along its rows, from column
-    /// `shape.first` on.
+    /// `shape.first` on, and after the last column from the first.
     pub(crate) fn transposed(w: &'a [E], stride: usize, shape: Shape) -> Self {
         Self::of(w, stride, true, shape, 0)
     }
@@ -245,12 +245,17 @@ impl<E: Lanes> Unpacked<'_, E> {
         } = self.shape;
         let width = self.shape.width();
         let units = self.panel * width..((self.panel + 1) * width).min(units);
-        for start in (0..k).step_by(COLUMNS) {
-            let columns = start..(start + COLUMNS).min(k);
-            for (at, unit) in units.clone().enumerate() {
-                let from = &elements[unit * stride + first..][columns.clone()];
-                let to = self.to[start * width + at..].iter_mut().step_by(width);
-                to.zip(from).for_each(|(to, &from)| *to = from);
+        let before_wrap = k.min(stride - first);
+        let parts = [(0..before_wrap, first), (before_wrap..k, 0)];
+        for (part, first) in parts {
+            for start in part.clone().step_by(COLUMNS) {
+                let columns = first + start - part.start..;
+                let count = COLUMNS.min(part.end - start);
+                for (at, unit) in units.clone().enumerate() {
+                    let from = &elements[unit * stride..][columns.clone()][..count];
+                    let to = self.to[start * width + at..].iter_mut().step_by(width);
+                    to.zip(from).for_each(|(to, &from)| *to = from);
+                }
             }
         }
     }

@@ -208,26 +208,27 @@ impl<E: Lanes> Product<'_, E> {
 }
 
 impl<E: Lanes> Product<'_, E> {
-    /// [`add_to`](Self::add_to) of `NV` vectors within the caller's code where the tile is a single
-    /// row: that has too little work for a call.
+    /// [`add_to`](Self::add_to) within the caller's code where the tile is a single row: that has too
+    /// little work for a call.
     ///
     /// # Safety
-    /// As there; `vectors` is `NV`.
+    /// As there.
     #[inline(always)]
-    pub(crate) unsafe fn add_to_small<S: Simd, const NV: usize>(
-        self,
-        simd: S,
-        sums: &mut Sums<E, S>,
-    ) {
+    pub(crate) unsafe fn add_to_small<S: Simd>(self, simd: S, sums: &mut Sums<E, S>) {
         if sums.size > 1 {
             // SAFETY: the caller keeps this promise.
             return unsafe { self.add_to(simd, sums) };
         }
+        let vectors = self.vectors;
         let tile = Tile {
             sums: sums.rows.as_mut_ptr().cast(),
             product: self,
         };
-        Sized::<E, 1, NV, 4>(tile).with_simd(simd);
+        match vectors {
+            3 => Sized::<E, 1, 3, 4>(tile).with_simd(simd),
+            2 => Sized::<E, 1, 2, 4>(tile).with_simd(simd),
+            _ => Sized::<E, 1, 1, 4>(tile).with_simd(simd),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The gradients of the biases.
 
-use super::Pass;
+use super::{Pass, gate_of_d::PACKED};
 use crate::{
     call::Call,
     product::{Buffer, Rows, WIDTH},
@@ -9,7 +9,8 @@ use crate::{
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
-/// For each gate of `d` the sum over rows and steps, and what its roundings have lost.
+/// For each gate of `d`, in the packed order, the sum over rows and steps, and what its roundings
+/// have lost.
 #[derive(Clone, Copy)]
 pub(super) struct Bias<'a, E> {
     sums: Rows<'a, E>,
@@ -79,7 +80,7 @@ impl<E: Lanes> WithSimd for BiasSums<'_, '_, E> {
         for vector in self.vectors {
             let (gate, unit) = (vector / per_gate, vector % per_gate * lanes);
             let units = unit..(unit + lanes).min(h);
-            let from = self.pass.d.at(gate, unit, 0);
+            let from = self.pass.d.at(PACKED[gate], unit, 0);
             // SAFETY: these units of both are this thread's own.
             let (sums, lost) = unsafe {
                 let lost = bias.lost.cells_mut(gate, units.clone());

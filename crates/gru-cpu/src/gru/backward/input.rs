@@ -44,9 +44,9 @@ impl<E: Lanes> InputGradients<'_, '_, E> {
     fn copy<S: Simd>(&self, simd: S, dx: Rows<'_, E>) {
         let (h, lanes) = (self.pass.call.dims.h, E::lanes::<S>());
         for row in self.rows.clone() {
-            for gate in gate_of_d::ALL {
+            for (at, gate) in gate_of_d::PACKED.into_iter().take(3).enumerate() {
                 for unit in (0..h).step_by(lanes) {
-                    let columns = gate * h + unit..gate * h + (unit + lanes).min(h);
+                    let columns = at * h + unit..at * h + (unit + lanes).min(h);
                     // SAFETY: a block of `d` is at least a vector wide, and written before the
                     // threads last met; this row of dx is this thread's own.
                     unsafe {
@@ -70,7 +70,7 @@ impl<E: Lanes> InputGradients<'_, '_, E> {
                 // SAFETY: all rows of `d` were written before the threads last met; the panel has
                 // 3H rows.
                 unsafe {
-                    let gates = gate_of_d::ALL;
+                    let gates = gate_of_d::DP;
                     self.pass
                         .add_product(simd, to, row, gates, right, Ahead::NOTHING);
                 }

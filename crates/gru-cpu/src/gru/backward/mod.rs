@@ -148,7 +148,8 @@ impl<'a, E: Lanes> Transposed<'a, E> {
             gates: transposed(w_hh, 0, if after { 3 * h } else { 2 * h }, h),
             candidate: (!after).then(|| transposed(w_hh, 2 * h, h, h)),
             input: match call.inputs.w_ih {
-                Some(w_ih) if of_input => Some(transposed(w_ih, 0, 3 * h, i)),
+                // In the order of `dp`.
+                Some(w_ih) if of_input => Some(transposed(w_ih, 2 * h, 3 * h, i)),
                 _ => None,
             },
         };
@@ -162,19 +163,24 @@ impl<'a, E: Lanes> Transposed<'a, E> {
     }
 }
 
-/// The gates of `d`, the gradients of the pre-activations: `dr̄`, `dz̄`, `dn̄`, and, where the reset
-/// gate acts after the product, `dn̄ ⊙ r`.
+/// The gates of `d`, the gradients of the pre-activations: `dn̄`, `dr̄`, `dz̄`, and, where the reset
+/// gate acts after the product, `dn̄ ⊙ r`. In this order those of either product are neighbours,
+/// which it reads one after the other.
 mod gate_of_d {
     use std::ops::Range;
 
-    pub(super) const R: usize = 0;
-    pub(super) const Z: usize = 1;
-    pub(super) const N: usize = 2;
+    pub(super) const N: usize = 0;
+    pub(super) const R: usize = 1;
+    pub(super) const Z: usize = 2;
     pub(super) const N_TIMES_R: usize = 3;
 
-    /// Neighbours, as products read them one after the other.
-    pub(super) const ALL: Range<usize> = R..N + 1;
+    /// Of `dp`, of `dq` where the reset gate acts after the product, and of its first two blocks.
+    pub(super) const DP: Range<usize> = N..Z + 1;
+    pub(super) const DQ: Range<usize> = R..N_TIMES_R + 1;
     pub(super) const R_AND_Z: Range<usize> = R..Z + 1;
+
+    /// Those in the order of everything else, where `dn̄ ⊙ r` comes last.
+    pub(super) const PACKED: [usize; 4] = [R, Z, N, N_TIMES_R];
 }
 
 /// What all threads of a call share.
@@ -310,7 +316,7 @@ impl<E: Lanes> Pass<'_, E> {
             };
             // SAFETY: `d` has these rows, which the caller keeps from being written, and the panel
             // a row for each of their elements.
-            unsafe { product.add_to(simd, sums) };
+            unsafe { product.add_to_small(simd, sums) };
         }
     }
 }

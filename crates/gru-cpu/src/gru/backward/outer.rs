@@ -24,10 +24,8 @@ pub(super) struct OuterProduct<'a, E> {
     left: Columns<'a, E>,
     /// Columns of the left side: rows of the gradient.
     columns: usize,
-    /// Gates of `d`.
-    gates: &'static [usize],
-    /// Gate of the gradient's columns that the first of them belongs to.
-    first: usize,
+    /// Gates of `d`, in its order, and the gate of the gradient's columns that each belongs to.
+    gates: &'static [(usize, usize)],
     to: Rows<'a, E>,
 }
 
@@ -37,27 +35,19 @@ impl<'a, E: Lanes> Pass<'a, E> {
         use gate_of_d::{N, N_TIMES_R, R, Z};
         let Dims { i, h, .. } = *self.call.dims;
         let Sides { x, g, rg } = self.sides;
-        let product = |to: Option<Rows<'a, E>>, left, columns, gates, first| {
+        let product = |to: Option<Rows<'a, E>>, left, columns, gates| {
             to.map(|to| OuterProduct {
                 left,
                 columns,
                 gates,
-                first,
                 to,
             })
         };
-        let input = product(self.dw_ih, x, i, &[R, Z, N][..], 0);
+        let input = product(self.dw_ih, x, i, &[(N, 2), (R, 0), (Z, 1)][..]);
+        let state = |left, gates| product(self.dw_hh, left, h, gates);
         match self.after {
-            true => [
-                input,
-                product(self.dw_hh, g, h, &[R, Z, N_TIMES_R], 0),
-                None,
-            ],
-            false => [
-                input,
-                product(self.dw_hh, g, h, &[R, Z], 0),
-                product(self.dw_hh, rg, h, &[N], 2),
-            ],
+            true => [input, state(g, &[(R, 0), (Z, 1), (N_TIMES_R, 2)]), None],
+            false => [input, state(g, &[(R, 0), (Z, 1)]), state(rg, &[(N, 2)])],
         }
     }
 
@@ -128,12 +118,13 @@ impl<E: Lanes> OuterProduct<'_, E> {
         let mut columns = [const { 0..0 }; VECTORS_BACK];
         for v in 0..count {
             let (gate, unit) = ((first + v) / per_gate, (first + v) % per_gate * lanes);
-            let vector = pass.d.at(self.gates[gate], unit, 0).cast_const();
+            let (of_d, gate) = self.gates[gate];
+            let vector = pass.d.at(of_d, unit, 0).cast_const();
             if v == 0 {
                 at = vector;
             }
             offsets[v] = (vector.addr() - at.addr()) / size_of::<E>();
-            let column = (self.first + gate) * h;
+            let column = gate * h;
             columns[v] = column + unit..column + (unit + lanes).min(h);
         }
         let panel = Panel {

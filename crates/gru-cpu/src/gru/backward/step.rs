@@ -6,7 +6,7 @@
 use super::{
     super::{next, units},
     Pass,
-    gate_of_d::{N, N_TIMES_R, R, R_AND_Z, Z},
+    gate_of_d::{DQ, N, N_TIMES_R, R, R_AND_Z, Z},
 };
 use crate::{
     product::{Ahead, ROWS, Sums, WIDTH},
@@ -174,7 +174,7 @@ impl<E: Lanes> Step<'_, '_, E> {
         let distance = pass.d.gate_distance();
         for start in units.clone().step_by(lanes) {
             let some = start..(start + lanes).min(units.end);
-            let d_at = pass.d.at(R, start, self.first_row + n);
+            let d_at = pass.d.at(0, start, self.first_row + n);
             let write = |gate: usize, v: E::V<S>| {
                 // SAFETY: a block is at least a vector wide, and the caller owns these units.
                 unsafe { E::store(simd, d_at.add(gate * distance), v) };
@@ -256,14 +256,9 @@ impl<E: Lanes> Step<'_, '_, E> {
         let ahead = Ahead::new(weights.panel(next), k * VECTORS_BACK * lanes, part, near);
         let mut sums = Sums::<E, S>::zeros(simd, size);
         let (at, panel) = (self.first_row + row, weights.panel(panel));
-        // SAFETY: `d` is there, and the panel has H rows for each of two or three gates.
-        unsafe {
-            pass.add_product(simd, (&mut sums, vectors), at, R_AND_Z, panel, ahead);
-            if pass.after {
-                let (to, n, panel) = ((&mut sums, vectors), N_TIMES_R, panel.skip(2 * h));
-                pass.add_product(simd, to, at, n..n + 1, panel, Ahead::NOTHING);
-            }
-        }
+        let gates = if pass.after { DQ } else { R_AND_Z };
+        // SAFETY: `d` is there, and the panel has H rows for each of these gates.
+        unsafe { pass.add_product(simd, (&mut sums, vectors), at, gates, panel, ahead) };
         for (n, sums) in (row..).zip(sums.iter()) {
             // Its gradients are zero, but zero times a weight need not be.
             if call.is_skipped(call.row(n, self.s)) {

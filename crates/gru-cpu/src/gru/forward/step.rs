@@ -303,7 +303,7 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
         };
         // SAFETY: the rows have H units each, written before the threads last met and not to be
         // written before they meet again; the panel has H rows.
-        unsafe { product.add_to(simd, &mut sums) };
+        unsafe { product.add_to_small(simd, &mut sums) };
         for (at, vector) in vectors.enumerate() {
             // SAFETY: these vectors are this thread's own.
             unsafe {
@@ -380,7 +380,7 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
             ahead: Ahead::new(weights.state.panel(next), h * NV * lanes, part, near),
         };
         // SAFETY: the rows have H units each, which nobody writes any more; the panel has H rows.
-        unsafe { product.add_to_small::<S, NV>(simd, sums) };
+        unsafe { product.add_to_small(simd, sums) };
     }
 
     /// The lines that a tile is going to write, around some unit: otherwise each store waits for
