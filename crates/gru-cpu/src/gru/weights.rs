@@ -60,19 +60,19 @@ impl<'a, E: Lanes> Weights<'a, E> {
         vectors
     }
 
-    /// The input product and the biases of `size` rows of the sequence: r, z and n of a panel.
+    /// Writes the input product and the biases of some rows of the sequence: r, z and n of a panel.
     #[inline(always)]
     pub(super) fn project<S: Simd>(
         &self,
         simd: S,
         call: &Call<'_, E>,
         x: &[&[E]; ROWS],
-        size: usize,
         panel: usize,
-    ) -> Sums<E, S> {
+        sums: &mut Sums<E, S>,
+    ) {
         let Dims { i, h, .. } = *call.dims;
         let [b_r, b_z, b_n, _] = self.bias(simd, panel);
-        let mut sums = Sums::new(size, [b_r, b_z, b_n]);
+        sums.iter_mut().for_each(|sums| *sums = [b_r, b_z, b_n]);
         let Some(w_ih) = &self.input else {
             let lanes = E::lanes::<S>();
             let units = super::units(panel..panel + 1, lanes, h);
@@ -82,10 +82,10 @@ impl<'a, E: Lanes> Weights<'a, E> {
                     *sum = E::vadd(simd, *sum, x);
                 }
             }
-            return sums;
+            return;
         };
         let mut rows = [std::ptr::null(); ROWS];
-        for (row, x) in rows.iter_mut().zip(&x[..size]) {
+        for (row, x) in rows.iter_mut().zip(&x[..sums.len()]) {
             assert!(x.len() >= i);
             *row = x.as_ptr();
         }
@@ -102,9 +102,8 @@ impl<'a, E: Lanes> Weights<'a, E> {
             },
             ahead: Ahead::NOTHING,
         };
-        // SAFETY: `size` borrowed rows of I elements, as many as the panel has rows.
-        unsafe { product.add_to(simd, &mut sums) };
-        sums
+        // SAFETY: as many borrowed rows as the sums have, of I elements; the panel has I rows.
+        unsafe { product.add_to(simd, sums) };
     }
 }
 

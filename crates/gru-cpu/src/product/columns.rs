@@ -48,12 +48,9 @@ impl<'a, E: Lanes> Columns<'a, E> {
             // SAFETY: the caller keeps everybody else away from these elements of the row.
             let to = unsafe { self.cells.cells_mut(column * self.rows + row, cells) };
             // Most are whole, and of a size that is known when this is compiled.
-            match (
-                <&mut [E; ROWS]>::try_from(&mut *to),
-                <&[E; ROWS]>::try_from(these),
-            ) {
-                (Ok(to), Ok(these)) => *to = *these,
-                _ => to.copy_from_slice(these),
+            match count {
+                ROWS => to[..ROWS].copy_from_slice(&these[..ROWS]),
+                _ => to.iter_mut().zip(these).for_each(|(to, &v)| *to = v),
             }
             at += count;
             from = rest;

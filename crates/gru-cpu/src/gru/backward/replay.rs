@@ -116,16 +116,16 @@ impl<E: Lanes> Replayed<'_, '_, E> {
         unsafe { self.replay.gates.cells_mut(row, cells) }
     }
 
-    /// The input product and the biases of a tile: r, z and n.
+    /// Writes the input product and the biases of a tile: r, z and n.
     #[inline(always)]
-    fn project<S: Simd>(&self, simd: S, (first, size): (usize, usize), panel: usize) -> Sums<E, S> {
+    fn project<S: Simd>(&self, simd: S, first: usize, panel: usize, sums: &mut Sums<E, S>) {
         let call = &self.pass.call;
         let mut x: [&[E]; ROWS] = [&[]; ROWS];
-        for (row, x) in (first..).zip(&mut x[..size]) {
+        for (row, x) in (first..).zip(&mut x[..sums.len()]) {
             let (n, s) = self.pass.of_round(self.first, row);
             *x = call.x(call.row(n, s));
         }
-        self.replay.weights.project(simd, call, &x, size, panel)
+        self.replay.weights.project(simd, call, &x, panel, sums);
     }
 
     /// Adds the product of the states before a tile's rows to the sums.
@@ -185,7 +185,8 @@ impl<E: Lanes> Replayed<'_, '_, E> {
         let gates = &self.pass.gates;
         let units = units(panel..panel + 1, E::lanes::<S>(), self.pass.call.dims.h);
         let [.., b_hn] = self.replay.weights.bias(simd, panel);
-        let mut sums = self.project(simd, (first, size), panel);
+        let mut sums = Sums::<E, S>::zeros(simd, size);
+        self.project(simd, first, panel, &mut sums);
         // The candidate's two products stay apart.
         for (row, sums) in (first..).zip(sums.iter_mut()) {
             // SAFETY: these rows are this thread's own.
@@ -221,7 +222,8 @@ impl<E: Lanes> Replayed<'_, '_, E> {
     ) {
         let gates = &self.pass.gates;
         let units = units(panel..panel + 1, E::lanes::<S>(), self.pass.call.dims.h);
-        let mut sums = self.project(simd, (first, size), panel);
+        let mut sums = Sums::<E, S>::zeros(simd, size);
+        self.project(simd, first, panel, &mut sums);
         self.add_product(simd, &mut sums, first, 2, panel);
         for (row, &[r, z, p_n]) in (first..).zip(sums.iter()) {
             let r = gates.reset::<S, USUAL>(simd, r);

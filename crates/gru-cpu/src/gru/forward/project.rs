@@ -1,7 +1,10 @@
 //! The input product of a round.
 
 use super::{Group, Pass};
-use crate::{product::ROWS, simd::Lanes};
+use crate::{
+    product::{ROWS, Sums},
+    simd::Lanes,
+};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
@@ -54,7 +57,8 @@ impl<E: Lanes> Project<'_, '_, E> {
                 (s, n) = (s + 1, 0);
             }
         }
-        let sums = weights.project(simd, call, &x, rows.len(), panel);
+        let mut sums = Sums::<E, S>::zeros(simd, rows.len());
+        weights.project(simd, call, &x, panel, &mut sums);
         let first = group.place_in_p(panel, 0, 0);
         for (row, sums) in rows.zip(sums.iter()) {
             let p = group.p.at(first + row);
