@@ -1,14 +1,15 @@
 //! Both passes alone, without a framework: milliseconds, GFLOP/s and the share of the machine's
 //! sgemm rate, which is measured in the same run, on one thread and on all of the pool; and how many
-//! times as long forward and backward take where every input, state and gradient is denormal.
+//! times as long forward and backward take where every input, state and gradient is denormal. For one
+//! row also microseconds of a step by `Stream`, whose weights are packed once.
 //!
 //!     cargo bench -p gru-cpu --bench passes [-- SHAPE...]
 
 use gru_cpu::{
-    Dims, Gradients, Inputs, backward, buffer, forward, set_threads,
+    Dims, Gradients, Inputs, PackedWeights, Stream, backward, buffer, forward, set_threads,
     spec::{GruSpec, Layout, Reset},
 };
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 const SHAPES: &[(&str, [usize; 4])] = &[
     ("char-s", [32, 64, 128, 256]),
@@ -35,7 +36,7 @@ fn main() {
         println!("\nthreads {threads}, sgemm {rate:.0} GFLOP/s");
         println!(
             "shape     reset   inference ms GFLOP/s share   fwd+bwd ms GFLOP/s share   lean ms   \
-             denormal"
+             denormal   step us"
         );
         for &(name, [n, t, i, h]) in SHAPES {
             if !chosen.is_empty() && !chosen.iter().any(|c| c == name) {
@@ -57,8 +58,12 @@ fn main() {
                     let g = gflops(ms, passes);
                     format!("{ms:10.3} {g:8.0} {:5.0}%", 100.0 * g / rate)
                 };
+                let step = match n {
+                    1 => format!("{:7.3}", 1e3 * time_step(&dims, &spec)),
+                    _ => String::new(),
+                };
                 println!(
-                    "{name:8}  {label}  {}   {}   {:8.3}   {:8.2}",
+                    "{name:8}  {label}  {}   {}   {:8.3}   {:8.2}   {step}",
                     of(times.inference, 1.0),
                     of(times.training, 3.0),
                     times.lean,
@@ -81,11 +86,6 @@ struct Times {
 /// All inputs but the weights are about as large as `size`, and so are states and gradients.
 fn time(dims: &Dims, spec: &GruSpec, size: f32) -> Times {
     let Dims { n, t, i, h } = *dims;
-    let noise = |len: usize, scale: f32| -> Vec<f32> {
-        (0..len)
-            .map(|k| scale * ((k * 2654435761 % 1000) as f32 / 500.0 - 1.0))
-            .collect()
-    };
     let scale = 1.0 / (h as f32).sqrt();
     let (x, h0) = (noise(n * t * i, size), noise(n * h, 0.5 * size));
     let (w_ih, w_hh) = (noise(i * 3 * h, scale), noise(h * 3 * h, scale));
@@ -133,6 +133,30 @@ fn time(dims: &Dims, spec: &GruSpec, size: f32) -> Times {
         training: train(false),
         lean: train(true),
     }
+}
+
+/// Milliseconds of a step with packed weights.
+fn time_step(dims: &Dims, spec: &GruSpec) -> f64 {
+    const STEPS: usize = 100;
+    let Dims { i, h, .. } = *dims;
+    let (w_ih, w_hh) = (noise(i * 3 * h, 0.1), noise(h * 3 * h, 0.1));
+    let bias = noise(3 * h, 0.1);
+    let (b_ih, b_hh) = (Some(&bias[..]), Some(&bias[..]));
+    let weights = PackedWeights::new(spec, i, h, Some(&w_ih), &w_hh, b_ih, b_hh);
+    let mut stream = Stream::new(Arc::new(weights), 1);
+    let x = noise(i, 1.0);
+    let steps = median(|| {
+        for _ in 0..STEPS {
+            stream.step(&x);
+        }
+    });
+    steps / STEPS as f64
+}
+
+fn noise(len: usize, scale: f32) -> Vec<f32> {
+    (0..len)
+        .map(|k| scale * ((k * 2654435761 % 1000) as f32 / 500.0 - 1.0))
+        .collect()
 }
 
 /// Milliseconds, the median of at least 7 runs and at least half a second.

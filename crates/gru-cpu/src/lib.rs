@@ -40,7 +40,7 @@
 //! - `simd`: vectors, σ and tanh, activations.
 //! - `product`: register tiles, packed weights, scratch memory.
 //! - `threads`: the plan of who does what, the team that meets.
-//! - `gru`: the two passes.
+//! - `gru`: the two passes; `passes`, `stream`: how others call them.
 //! - `tuning`: every threshold.
 //! - `memory`: buffers for results.
 //! - [`testing`]: what tests force, and the same passes by plain loops, one product per step, which
@@ -56,11 +56,15 @@ mod gru;
 #[cfg(feature = "kernels")]
 mod memory;
 #[cfg(feature = "kernels")]
+mod passes;
+#[cfg(feature = "kernels")]
 mod product;
 #[cfg(feature = "kernels")]
 mod reference;
 #[cfg(feature = "kernels")]
 mod simd;
+#[cfg(feature = "kernels")]
+mod stream;
 #[cfg(feature = "kernels")]
 mod threads;
 #[cfg(feature = "kernels")]
@@ -68,14 +72,12 @@ mod tuning;
 
 #[cfg(feature = "kernels")]
 pub use self::{
-    call::{Dims, Gradients, Inputs},
+    call::{Dims, Gradients, Inputs, Sequence},
     memory::buffer,
     passes::{Element, backward, forward},
+    stream::{PackedWeights, Stream},
     threads::set_threads,
 };
-
-#[cfg(feature = "kernels")]
-mod passes;
 
 /// What tests force, and what they hold the kernels against.
 #[cfg(feature = "kernels")]

@@ -2,7 +2,7 @@
 
 use crate::{
     call::{Dims, Gradients, Inputs, check_backward, check_forward},
-    gru,
+    gru::{self, Packed, Streams},
     simd::Lanes,
     spec::GruSpec,
 };
@@ -13,8 +13,8 @@ impl Element for f32 {}
 impl Element for f64 {}
 
 /// The passes of a float type. Compiled once, here: not in every crate that calls them.
-pub trait Passes: Sized {
-    #[doc(hidden)]
+#[doc(hidden)]
+pub trait Passes: Lanes {
     fn forward(
         dims: &Dims,
         spec: &GruSpec,
@@ -23,7 +23,6 @@ pub trait Passes: Sized {
         saved: Option<&mut [Self]>,
     );
 
-    #[doc(hidden)]
     fn backward(
         dims: &Dims,
         spec: &GruSpec,
@@ -33,6 +32,19 @@ pub trait Passes: Sized {
         d_states: &[Self],
         to: Gradients<'_, Self>,
     );
+
+    fn pack(spec: &GruSpec, i: usize, h: usize, inputs: &Inputs<'_, Self>) -> Packed<Self>;
+
+    fn forward_packed(
+        packed: &Packed<Self>,
+        dims: &Dims,
+        inputs: &Inputs<'_, Self>,
+        states: &mut [Self],
+    );
+
+    fn streams(packed: &Packed<Self>, n: usize) -> Streams<Self>;
+
+    fn step(packed: &Packed<Self>, streams: &mut Streams<Self>, x: &[Self]);
 }
 
 macro_rules! passes {
@@ -58,6 +70,27 @@ macro_rules! passes {
                 to: Gradients<'_, Self>,
             ) {
                 gru::backward(dims, spec, inputs, states, saved, d_states, to);
+            }
+
+            fn pack(spec: &GruSpec, i: usize, h: usize, inputs: &Inputs<'_, Self>) -> Packed<Self> {
+                Packed::new(spec, i, h, inputs)
+            }
+
+            fn forward_packed(
+                packed: &Packed<Self>,
+                dims: &Dims,
+                inputs: &Inputs<'_, Self>,
+                states: &mut [Self],
+            ) {
+                packed.forward(dims, inputs, states);
+            }
+
+            fn streams(packed: &Packed<Self>, n: usize) -> Streams<Self> {
+                Streams::new(packed, n)
+            }
+
+            fn step(packed: &Packed<Self>, streams: &mut Streams<Self>, x: &[Self]) {
+                streams.step(packed, x);
             }
         }
     };

@@ -4,7 +4,11 @@ mod dims;
 mod gradients;
 mod inputs;
 
-pub use self::{dims::Dims, gradients::Gradients, inputs::Inputs};
+pub use self::{
+    dims::Dims,
+    gradients::Gradients,
+    inputs::{Inputs, Sequence},
+};
 pub(crate) use self::{
     dims::{Place, Time},
     gradients::write_bias,
@@ -112,7 +116,7 @@ pub(crate) fn check_backward<E>(
     );
 }
 
-fn check_len<E>(op: &str, name: &str, slice: Option<&[E]>, expected: usize) {
+pub(crate) fn check_len<E>(op: &str, name: &str, slice: Option<&[E]>, expected: usize) {
     if let Some(slice) = slice {
         assert_eq!(
             slice.len(),

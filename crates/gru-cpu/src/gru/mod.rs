@@ -12,9 +12,14 @@
 
 mod backward;
 mod forward;
+mod packed;
 mod weights;
 
-pub(crate) use self::{backward::backward, forward::forward};
+pub(crate) use self::{
+    backward::backward,
+    forward::forward,
+    packed::{Packed, Streams},
+};
 
 use std::ops::Range;
 

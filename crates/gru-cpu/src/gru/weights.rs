@@ -23,10 +23,16 @@ pub(super) struct Weights<'a, E> {
 }
 
 impl<'a, E: Lanes> Weights<'a, E> {
-    pub(super) fn new(machine: &Machine, call: &Call<'a, E>) -> Self {
-        let Dims { n, t, i, h } = *call.dims;
-        let lanes = machine.lanes;
+    /// As it pays for one call: packed, or read where they stand.
+    pub(super) fn for_call(machine: &Machine, call: &Call<'a, E>) -> Self {
+        let Dims { n, t, .. } = *call.dims;
         let in_place = t * n.div_ceil(machine.tile_rows) < PACK_FROM;
+        Self::new(machine, call, in_place)
+    }
+
+    pub(super) fn new(machine: &Machine, call: &Call<'a, E>, in_place: bool) -> Self {
+        let Dims { i, h, .. } = *call.dims;
+        let lanes = machine.lanes;
         let after = call.spec.reset == Reset::AfterMatmul;
         let w_hh = |shape| Panels::new(call.inputs.w_hh, 3 * h, shape, in_place);
         let of_state = if after { 0..3 } else { 0..2 };
@@ -46,6 +52,16 @@ impl<'a, E: Lanes> Weights<'a, E> {
         ];
         pack(all.into_iter().flatten().flat_map(Panels::unpacked));
         weights
+    }
+
+    /// The same, without what they were packed from.
+    pub(super) fn into_owned(self) -> Weights<'static, E> {
+        Weights {
+            input: self.input.map(Panels::into_owned),
+            state: self.state.into_owned(),
+            candidate: self.candidate.map(Panels::into_owned),
+            bias: self.bias,
+        }
     }
 
     /// The four bias vectors of a panel.

@@ -156,6 +156,18 @@ impl<'a, E: Lanes> Panels<'a, E> {
         }
     }
 
+    /// The same without the weight, of which no panel is read where it stands.
+    pub(crate) fn into_owned(self) -> Panels<'static, E> {
+        assert_eq!(self.in_place, 0);
+        Panels {
+            weight: Weight {
+                elements: &[],
+                ..self.weight
+            },
+            ..self
+        }
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.shape.panels()
     }

@@ -7,8 +7,8 @@ mod sync;
 mod team;
 
 pub(crate) use self::{
-    plan::{Plan, split, tiles},
-    team::{Member, Rounds, together},
+    plan::{Plan, Tiles, split, tiles},
+    team::{Member, Rounds, alone, together},
 };
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -63,10 +63,10 @@ pub(crate) const LARGEST: usize = (1 << TEAM_BITS) - 1;
 /// Does `rounds` of work with up to `threads` threads, this one and others of its pool, for which it
 /// waits no longer than `patience`.
 pub(crate) fn together(threads: usize, rounds: usize, patience: Duration, work: &impl Rounds) {
-    let shared = Shared::new(threads);
     if threads == 1 {
-        return shared.lead(rounds, work);
+        return alone(rounds, work);
     }
+    let shared = Shared::new(threads);
     rayon::in_place_scope(|scope| {
         for _ in 1..threads {
             scope.spawn(|_| shared.help(work));
@@ -77,6 +77,11 @@ pub(crate) fn together(threads: usize, rounds: usize, patience: Duration, work: 
         }
         shared.lead(rounds, work);
     });
+}
+
+/// Does `rounds` of work with this thread: nothing is allocated, locked or waited for.
+pub(crate) fn alone(rounds: usize, work: &impl Rounds) {
+    Shared::new(0).lead(rounds, work);
 }
 
 impl Shared {

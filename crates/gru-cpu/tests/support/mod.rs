@@ -1,4 +1,5 @@
 //! A call with all its tensors, for tests that change one thing and look at everything.
+#![allow(dead_code)] // Each test uses a part of it.
 
 use gru_cpu::{
     Dims, Element, Gradients, Inputs, backward, forward, spec::GruSpec, testing::reference,
@@ -130,7 +131,6 @@ impl<E: Element> Case<E> {
     }
 
     /// The same by the plain passes.
-    #[allow(dead_code)] // Some tests hold the kernels against each other only.
     pub fn plain(&self) -> [Vec<E>; 8] {
         self.run_by(false, Passes::Plain)
     }

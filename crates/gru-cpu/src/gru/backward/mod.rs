@@ -106,7 +106,7 @@ pub(crate) fn backward<E: Lanes>(
         d: Blocks::new(d.as_mut(), h, rows),
         ds: Rows::new(ds.as_mut(), h),
         replay: replays.then(|| Replay {
-            weights: Weights::new(&machine, &call),
+            weights: Weights::for_call(&machine, &call),
             gates: Rows::new(replayed.as_mut(), width),
             g: Rows::new(replayed_g.as_mut(), h),
             rg: Rows::new(replayed_rg.as_mut(), h),

@@ -10,7 +10,7 @@ use crate::{
     product::{Buffer, Rows},
     simd::{Flush, Gates, Lanes, Machine},
     spec::{GruSpec, Reset},
-    threads::{Member, Plan, Rounds, tiles, together},
+    threads::{Member, Plan, Rounds, Tiles, alone, tiles, together},
     tuning::MEET_FROM,
 };
 use std::ops::Range;
@@ -25,66 +25,98 @@ pub(crate) fn forward<E: Lanes>(
 ) {
     let machine = Machine::here::<E>();
     let call = Call::new(dims, spec, inputs);
-    let pass = Pass {
-        machine,
-        weights: &Weights::new(&machine, &call),
+    Pass {
+        weights: &Weights::for_call(&machine, &call),
         gates: Gates::new(&machine, spec),
         states: Rows::new(states, dims.h),
         saved: saved.map(|saved| Rows::new(saved, call.saved_width())),
         zeros: &vec![E::zero(); if inputs.h0.is_none() { dims.h } else { 0 }],
+        machine,
         call,
-    };
-    let (panels, size) = (pass.weights.state.count(), size_of::<E>());
-    let plan = Plan::new(dims, panels, machine.tile_rows, size, MEET_FROM);
-    let walk = |group: usize| pass.walk(plan.rows(group), plan.members);
-    if plan.groups == 1 {
-        return walk(0);
     }
-    rayon::in_place_scope(|scope| {
-        let walk = &walk;
-        (1..plan.groups).for_each(|group| scope.spawn(move |_| walk(group)));
-        walk(0);
-    });
+    .run();
 }
 
 /// What all threads of a call share.
-struct Pass<'a, E> {
-    call: Call<'a, E>,
-    machine: Machine,
-    weights: &'a Weights<'a, E>,
-    gates: Gates<E>,
-    states: Rows<'a, E>,
-    saved: Option<Rows<'a, E>>,
+pub(super) struct Pass<'a, E> {
+    pub(super) call: Call<'a, E>,
+    pub(super) machine: Machine,
+    pub(super) weights: &'a Weights<'a, E>,
+    pub(super) gates: Gates<E>,
+    pub(super) states: Rows<'a, E>,
+    pub(super) saved: Option<Rows<'a, E>>,
     /// H of them, where there is no initial state.
-    zeros: &'a [E],
+    pub(super) zeros: &'a [E],
 }
 
 impl<E: Lanes> Pass<'_, E> {
-    /// Walks through time with some rows of the batch, and so many threads.
-    fn walk(&self, rows: Range<usize>, members: usize) {
-        let Dims { t, h, .. } = *self.call.dims;
-        let after = self.call.spec.reset == Reset::AfterMatmul;
-        let steps = Plan::steps_per_round(self.call.dims, rows.len(), size_of::<E>());
-        let wanted = |wanted: bool, copies: usize| match wanted {
-            true => Buffer::new(copies * rows.len() * h),
-            false => Buffer::new(0),
+    /// Walks through time with all threads that the call may use.
+    pub(super) fn run(&self) {
+        let (panels, size) = (self.weights.state.count(), size_of::<E>());
+        let dims = self.call.dims;
+        let plan = Plan::new(dims, panels, self.machine.tile_rows, size, MEET_FROM);
+        let walk = |group: usize| {
+            let rows = plan.rows(group);
+            let mut scratch = Scratch::new(self, rows.len());
+            let group = self.group(&mut scratch, rows);
+            let rounds = dims.t.div_ceil(group.steps);
+            together(plan.members, rounds, Plan::patience(dims), &group);
         };
-        let width = 3 * self.machine.lanes;
-        let mut p = Buffer::new(self.weights.state.count() * steps * rows.len() * width);
-        let mut g = wanted(self.call.inputs.mask.is_some(), 2);
-        let mut rg = wanted(!after, 1);
-        let group = Group {
+        if plan.groups == 1 {
+            return walk(0);
+        }
+        rayon::in_place_scope(|scope| {
+            let walk = &walk;
+            (1..plan.groups).for_each(|group| scope.spawn(move |_| walk(group)));
+            walk(0);
+        });
+    }
+
+    /// Makes a single step on this thread, without a look at the memory's manager.
+    pub(super) fn step(&self, scratch: &mut Scratch<E>) {
+        alone(1, &self.group(scratch, 0..self.call.dims.n));
+    }
+
+    /// Steps of a round of so many rows.
+    fn steps(&self, rows: usize) -> usize {
+        Plan::steps_per_round(self.call.dims, rows, size_of::<E>())
+    }
+
+    fn group<'a>(&'a self, scratch: &'a mut Scratch<E>, rows: Range<usize>) -> Group<'a, E> {
+        let h = self.call.dims.h;
+        Group {
             pass: self,
-            after,
-            tiles: tiles(0..rows.len(), self.machine.tile_rows).collect(),
-            steps,
-            p: Rows::new(p.as_mut(), width),
-            g: Rows::new(g.as_mut(), h),
-            rg: Rows::new(rg.as_mut(), h),
+            after: self.call.spec.reset == Reset::AfterMatmul,
+            tiles: tiles(0..rows.len(), self.machine.tile_rows),
+            steps: self.steps(rows.len()),
+            p: Rows::new(scratch.p.as_mut(), 3 * self.machine.lanes),
+            g: Rows::new(scratch.g.as_mut(), h),
+            rg: Rows::new(scratch.rg.as_mut(), h),
             rows,
-        };
-        let patience = Plan::patience(self.call.dims);
-        together(members, t.div_ceil(steps), patience, &group);
+        }
+    }
+}
+
+/// The memory of a [`Group`].
+pub(super) struct Scratch<E> {
+    p: Buffer<E>,
+    g: Buffer<E>,
+    rg: Buffer<E>,
+}
+
+impl<E: Lanes> Scratch<E> {
+    pub(super) fn new(pass: &Pass<'_, E>, rows: usize) -> Self {
+        let (call, panels) = (&pass.call, pass.weights.state.count());
+        let copies = |count: usize| Buffer::new(count * rows * call.dims.h);
+        Self {
+            p: Buffer::new(panels * pass.steps(rows) * rows * 3 * pass.machine.lanes),
+            g: copies(if call.inputs.mask.is_some() { 2 } else { 0 }),
+            rg: copies(if call.spec.reset == Reset::AfterMatmul {
+                0
+            } else {
+                1
+            }),
+        }
     }
 }
 
@@ -94,8 +126,8 @@ struct Group<'a, E> {
     /// Whether the reset gate acts after the product.
     after: bool,
     rows: Range<usize>,
-    /// First row, counted from the group's, and number of rows.
-    tiles: Vec<(usize, usize)>,
+    /// Its rows, counted from the first, in tiles.
+    tiles: Tiles,
     /// Steps of a round.
     steps: usize,
     /// The input product of a round: for each panel and each row of each step, a vector of r, z, n.

@@ -38,11 +38,12 @@ impl<E: Lanes> WithSimd for Steps<'_, '_, '_, E> {
         } = self;
         let candidate = group.pass.weights.candidate.as_ref();
         let candidates = member.share(candidate.map_or(0, Panels::count));
+        let count = group.tiles.len();
         for s in steps.clone() {
             let step = Step::new(group, s, s - steps.start);
             for panel in panels.clone() {
-                for (at, &tile) in group.tiles.iter().enumerate() {
-                    let part = (at, group.tiles.len());
+                for (at, tile) in group.tiles.clone().enumerate() {
+                    let part = (at, count);
                     let next = next(panel, &panels);
                     // SAFETY: all states before this step were written before the threads last met,
                     // and this panel is this thread's own.
@@ -57,7 +58,7 @@ impl<E: Lanes> WithSimd for Steps<'_, '_, '_, E> {
             if !group.after {
                 member.meet();
                 for panel in candidates.clone() {
-                    for &tile in &group.tiles {
+                    for tile in group.tiles.clone() {
                         // SAFETY: `rg` and the gates of this step were written before the threads
                         // last met, and this panel of the candidate is this thread's own.
                         unsafe { step.tile_of_candidate(simd, tile, panel) };

@@ -1,0 +1,147 @@
+//! Weights that are packed once for many calls.
+
+use super::{
+    forward::{Pass, Scratch},
+    weights::Weights,
+};
+use crate::{
+    call::{Call, Dims, Inputs, Sequence},
+    product::{Buffer, Rows},
+    simd::{Gates, Lanes, Machine},
+    spec::GruSpec,
+};
+
+/// All that a forward pass needs to know of a layer.
+pub struct Packed<E: Lanes> {
+    pub(crate) spec: GruSpec,
+    /// I; without an input weight 3H.
+    pub(crate) features: usize,
+    pub(crate) h: usize,
+    /// Whether there is an input weight.
+    projects: bool,
+    machine: Machine,
+    weights: Weights<'static, E>,
+    gates: Gates<E>,
+}
+
+impl<E: Lanes> Packed<E> {
+    /// `inputs` have the right sizes; of the sequence there is nothing.
+    pub(crate) fn new(spec: &GruSpec, i: usize, h: usize, inputs: &Inputs<'_, E>) -> Self {
+        let machine = Machine::here::<E>();
+        let dims = Dims { n: 0, t: 0, i, h };
+        let weights = Weights::new(&machine, &Call::new(&dims, spec, inputs), false);
+        Self {
+            spec: *spec,
+            features: inputs.features(&dims),
+            h,
+            projects: inputs.w_ih.is_some(),
+            weights: weights.into_owned(),
+            gates: Gates::new(&machine, spec),
+            machine,
+        }
+    }
+
+    /// The sizes of a call.
+    pub(crate) fn dims(&self, n: usize, t: usize) -> Dims {
+        let i = if self.projects { self.features } else { 0 };
+        Dims { n, t, i, h: self.h }
+    }
+
+    /// What a call reads beside the weights.
+    pub(crate) fn inputs<'a>(&self, sequence: &Sequence<'a, E>) -> Inputs<'a, E> {
+        let Sequence {
+            x,
+            h0,
+            mask,
+            valid,
+            take,
+        } = *sequence;
+        Inputs {
+            x,
+            h0,
+            w_ih: self.projects.then_some(&[]),
+            w_hh: &[],
+            b_ih: None,
+            b_hh: None,
+            mask,
+            valid,
+            take,
+        }
+    }
+
+    pub(crate) fn forward(&self, dims: &Dims, inputs: &Inputs<'_, E>, states: &mut [E]) {
+        let zeros = vec![E::zero(); if inputs.h0.is_none() { self.h } else { 0 }];
+        self.pass(dims, inputs, states, &zeros).run();
+    }
+
+    fn pass<'a>(
+        &'a self,
+        dims: &'a Dims,
+        inputs: &'a Inputs<'a, E>,
+        states: &'a mut [E],
+        zeros: &'a [E],
+    ) -> Pass<'a, E> {
+        Pass {
+            call: Call::new(dims, &self.spec, inputs),
+            machine: self.machine,
+            weights: &self.weights,
+            gates: self.gates,
+            states: Rows::new(states, self.h),
+            saved: None,
+            zeros,
+        }
+    }
+}
+
+/// The states of some rows, and the memory of a step.
+pub struct Streams<E> {
+    n: usize,
+    /// One is made from the other, turn by turn.
+    states: [Buffer<E>; 2],
+    /// Which of them is the state.
+    now: usize,
+    scratch: Scratch<E>,
+}
+
+impl<E: Lanes> Streams<E> {
+    /// `n` rows, all states zero.
+    pub(crate) fn new(packed: &Packed<E>, n: usize) -> Self {
+        let mut states = [(); 2].map(|()| Buffer::new(n * packed.h));
+        let (dims, inputs) = (packed.dims(n, 1), packed.inputs(&Sequence::of(&[])));
+        let pass = packed.pass(&dims, &inputs, states[0].as_mut(), &[]);
+        Self {
+            scratch: Scratch::new(&pass, n),
+            n,
+            states,
+            now: 0,
+        }
+    }
+
+    pub(crate) fn state(&self) -> &[E] {
+        self.states[self.now].as_ref()
+    }
+
+    pub(crate) fn state_mut(&mut self) -> &mut [E] {
+        self.states[self.now].as_mut()
+    }
+
+    /// `x` has a row of features for each row.
+    pub(crate) fn step(&mut self, packed: &Packed<E>, x: &[E]) {
+        let [first, second] = &mut self.states;
+        let (old, new) = match self.now {
+            0 => (first.as_ref(), second.as_mut()),
+            _ => (second.as_ref(), first.as_mut()),
+        };
+        if !new.is_empty() {
+            let dims = packed.dims(self.n, 1);
+            let inputs = packed.inputs(&Sequence {
+                h0: Some(old),
+                ..Sequence::of(x)
+            });
+            packed
+                .pass(&dims, &inputs, new, &[])
+                .step(&mut self.scratch);
+        }
+        self.now = 1 - self.now;
+    }
+}

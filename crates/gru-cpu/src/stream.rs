@@ -1,0 +1,173 @@
+//! Weights packed once for many calls, and states that are kept from step to step.
+
+use crate::{
+    call::{Dims, Inputs, Sequence, check_len},
+    gru::{Packed, Streams},
+    passes::Element,
+    spec::GruSpec,
+};
+use std::{fmt, sync::Arc};
+
+/// A layer's weights, packed once for the instruction set of this machine: what a call of
+/// [`forward`](crate::forward()) with the same weights packs anew each time.
+///
+/// They are a copy: what becomes of the slices that they were made of plays no part any more.
+///
+/// ```
+/// use gru_cpu::{PackedWeights, Sequence, spec::GruSpec};
+///
+/// let (i, h) = (3, 4);
+/// let (w_ih, w_hh) = (vec![0.1f32; i * 3 * h], vec![0.2; h * 3 * h]);
+/// let weights = PackedWeights::new(&GruSpec::default(), i, h, Some(&w_ih), &w_hh, None, None);
+///
+/// let (n, t) = (2, 5);
+/// let (x, mut states) = (vec![1.0; n * t * i], vec![0.0; n * t * h]);
+/// weights.forward(n, t, &Sequence::of(&x), &mut states);
+/// ```
+pub struct PackedWeights<E: Element>(Packed<E>);
+
+impl<E: Element> PackedWeights<E> {
+    /// Packs the weights of a layer with I inputs and H units: `w_ih [I,3H]`, `w_hh [H,3H]`, biases
+    /// `[3H]`. Without `w_ih` a sequence is already projected, `[…,3H]`, and `i` plays no part.
+    ///
+    /// # Panics
+    /// If a weight or bias has the wrong number of elements, or the spec is one that
+    /// [`GruSpec::check`] refuses.
+    pub fn new(
+        spec: &GruSpec,
+        i: usize,
+        h: usize,
+        w_ih: Option<&[E]>,
+        w_hh: &[E],
+        b_ih: Option<&[E]>,
+        b_hh: Option<&[E]>,
+    ) -> Self {
+        const OP: &str = "gru_cpu::PackedWeights::new";
+        spec.check();
+        let dims = Dims { n: 1, t: 1, i, h };
+        let inputs = Inputs {
+            x: &[],
+            h0: None,
+            w_ih,
+            w_hh,
+            b_ih,
+            b_hh,
+            mask: None,
+            valid: None,
+            take: None,
+        };
+        dims.check(OP);
+        inputs.check_weights(OP, &dims);
+        Self(E::pack(spec, i, h, &inputs))
+    }
+
+    /// The conventions that they were packed with.
+    pub fn spec(&self) -> &GruSpec {
+        &self.0.spec
+    }
+
+    /// Writes the state after every step of N rows and T steps to `states`, `[N,T,H]` or `[T,N,H]`:
+    /// the same bits as [`forward`](crate::forward()).
+    ///
+    /// # Panics
+    /// If the sizes are larger than memory can be, or a slice has the wrong number of elements.
+    pub fn forward(&self, n: usize, t: usize, sequence: &Sequence<'_, E>, states: &mut [E]) {
+        const OP: &str = "gru_cpu::PackedWeights::forward";
+        let (dims, inputs) = (self.0.dims(n, t), self.0.inputs(sequence));
+        dims.check(OP);
+        inputs.check_sequence(OP, &dims);
+        check_len(OP, "states", Some(&*states), dims.rows() * dims.h);
+        if !states.is_empty() {
+            E::forward_packed(&self.0, &dims, &inputs, states);
+        }
+    }
+}
+
+impl<E: Element> fmt::Debug for PackedWeights<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Packed {
+            spec, features, h, ..
+        } = &self.0;
+        f.debug_struct("PackedWeights")
+            .field("spec", spec)
+            .field("features", features)
+            .field("h", h)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The states of some rows, and steps of them one by one: for sound, text or control as it comes.
+///
+/// A [step](Self::step) neither allocates nor locks, and works on its own thread: its time is that of
+/// its arithmetic. Rows are independent; streams may share their weights.
+///
+/// ```
+/// use gru_cpu::{PackedWeights, Stream, spec::GruSpec};
+/// use std::sync::Arc;
+///
+/// let (i, h) = (1, 8);
+/// let (w_ih, w_hh) = (vec![0.1f32; i * 3 * h], vec![0.2; h * 3 * h]);
+/// let weights = PackedWeights::new(&GruSpec::default(), i, h, Some(&w_ih), &w_hh, None, None);
+///
+/// let mut stream = Stream::new(Arc::new(weights), 1);
+/// for sample in [0.5, -0.25, 0.125] {
+///     let state = stream.step(&[sample]);
+///     assert_eq!(state.len(), h);
+/// }
+/// ```
+pub struct Stream<E: Element> {
+    weights: Arc<PackedWeights<E>>,
+    n: usize,
+    streams: Streams<E>,
+}
+
+impl<E: Element> Stream<E> {
+    /// N rows whose states are zero.
+    ///
+    /// # Panics
+    /// If the sizes are larger than memory can be.
+    pub fn new(weights: Arc<PackedWeights<E>>, n: usize) -> Self {
+        weights.0.dims(n, 1).check("gru_cpu::Stream::new");
+        Self {
+            streams: E::streams(&weights.0, n),
+            weights,
+            n,
+        }
+    }
+
+    /// Makes one step from `x [N,I]` (`[N,3H]` where the input is already projected), and gives the
+    /// new states `[N,H]`. The direction and the layout of the spec play no part.
+    ///
+    /// # Panics
+    /// If `x` has the wrong number of elements.
+    pub fn step(&mut self, x: &[E]) -> &[E] {
+        let expected = self.n * self.weights.0.features;
+        check_len("gru_cpu::Stream::step", "x", Some(x), expected);
+        E::step(&self.weights.0, &mut self.streams, x);
+        self.state()
+    }
+
+    /// The states `[N,H]`.
+    pub fn state(&self) -> &[E] {
+        self.streams.state()
+    }
+
+    /// The states `[N,H]`, to be set: to zero where a row begins anew, or to what was kept of it.
+    pub fn state_mut(&mut self) -> &mut [E] {
+        self.streams.state_mut()
+    }
+
+    /// The weights.
+    pub fn weights(&self) -> &Arc<PackedWeights<E>> {
+        &self.weights
+    }
+}
+
+impl<E: Element> fmt::Debug for Stream<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream")
+            .field("weights", &self.weights)
+            .field("n", &self.n)
+            .finish_non_exhaustive()
+    }
+}

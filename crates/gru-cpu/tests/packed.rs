@@ -1,0 +1,213 @@
+//! Weights packed once, and steps one by one: the numbers of a whole call, and no allocation.
+
+mod support;
+
+use gru_cpu::{
+    Dims, Element, PackedWeights, Sequence, Stream, forward,
+    spec::{Direction, GruSpec, Layout, Reset, Update},
+    testing::Isa,
+};
+use std::{
+    alloc::{GlobalAlloc, Layout as Memory, System},
+    cell::Cell,
+    sync::Arc,
+};
+use support::Case;
+
+/// Counts the allocations of each thread.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+// SAFETY: the system's, which it passes on.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Memory) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller keeps the promises of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Memory) {
+        // SAFETY: `at` came from `alloc` above, which is the system's.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn pack<E: Element>(case: &Case<E>) -> PackedWeights<E> {
+    let inputs = case.inputs();
+    let Dims { i, h, .. } = case.dims;
+    let (w_ih, w_hh) = (inputs.w_ih, inputs.w_hh);
+    PackedWeights::new(&case.spec, i, h, w_ih, w_hh, inputs.b_ih, inputs.b_hh)
+}
+
+fn sequence<E: Element>(case: &Case<E>) -> Sequence<'_, E> {
+    let inputs = case.inputs();
+    Sequence {
+        x: inputs.x,
+        h0: inputs.h0,
+        mask: inputs.mask,
+        valid: inputs.valid,
+        take: inputs.take,
+    }
+}
+
+fn specs() -> Vec<GruSpec> {
+    let after = GruSpec::default();
+    let before = after.with_reset(Reset::BeforeMatmul);
+    let other = before
+        .with_update(Update::Takes)
+        .with_layout(Layout::TimeMajor)
+        .with_direction(Direction::Reverse)
+        .with_clip_gates(Some(0.7));
+    vec![after, before, other, other.with_reset(Reset::AfterMatmul)]
+}
+
+fn states<E: Element>(case: &Case<E>) -> Vec<E> {
+    let mut states = vec![E::nan(); case.dims.n * case.dims.t * case.dims.h];
+    forward(&case.dims, &case.spec, &case.inputs(), &mut states, None);
+    states
+}
+
+#[test]
+fn packed_weights_give_the_bits_of_a_call() {
+    fn check<E: Element + std::fmt::Debug>(case: &Case<E>) {
+        let weights = pack(case);
+        let Dims { n, t, h, .. } = case.dims;
+        // Twice: nothing of a call is left in them.
+        for _ in 0..2 {
+            let mut got = vec![E::nan(); n * t * h];
+            weights.forward(n, t, &sequence(case), &mut got);
+            assert_eq!(got, states(case), "{:?} {:?}", case.dims, case.spec);
+        }
+    }
+    let all = ["h0", "w_ih", "b_ih", "b_hh", "mask", "valid", "take"];
+    for (n, t, i, h) in [(1, 1, 3, 5), (2, 9, 0, 33), (13, 4, 7, 40), (33, 3, 20, 70)] {
+        for spec in specs() {
+            for present in [&all[..], &["w_ih"], &["h0", "b_hh"], &[]] {
+                let case = Case::new(Dims { n, t, i, h }, spec, present);
+                for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+                    isa.run(|| {
+                        check(&case.cast::<f32>());
+                        check(&case);
+                    });
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn steps_one_by_one_are_calls_of_one_step() {
+    for (n, i, h) in [(1, 1, 32), (1, 5, 17), (3, 4, 50), (9, 3, 8)] {
+        for spec in specs() {
+            let case = Case::new(
+                Dims { n, t: 1, i, h },
+                spec,
+                &["h0", "w_ih", "b_ih", "b_hh"],
+            );
+            let mut case = case.cast::<f32>();
+            let mut stream = Stream::new(Arc::new(pack(&case)), n);
+            assert!(stream.state().iter().all(|&v| v == 0.0));
+            stream.state_mut().copy_from_slice(case.tensor("h0"));
+            for _ in 0..4 {
+                let expected = states(&case);
+                assert_eq!(stream.step(case.tensor("x")), expected, "{spec:?}");
+                case.tensor("h0").copy_from_slice(&expected);
+                case.tensor("x").rotate_right(1);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_step_does_not_allocate() {
+    for spec in specs() {
+        let case = Case::new(
+            Dims {
+                n: 3,
+                t: 1,
+                i: 4,
+                h: 50,
+            },
+            spec,
+            &["w_ih", "b_ih", "b_hh"],
+        );
+        let mut stream = Stream::new(Arc::new(pack(&case)), 3);
+        let x = case.inputs().x;
+        let before = ALLOCATIONS.get();
+        for _ in 0..5 {
+            stream.step(x);
+        }
+        assert_eq!(ALLOCATIONS.get() - before, 0, "{spec:?}");
+    }
+}
+
+#[test]
+fn packed_weights_are_a_copy() {
+    let mut case = Case::new(
+        Dims {
+            n: 2,
+            t: 3,
+            i: 4,
+            h: 9,
+        },
+        GruSpec::default(),
+        &["w_ih"],
+    );
+    let weights = pack(&case);
+    let before = states(&case);
+    case.tensor("w_hh").fill(f64::NAN);
+    let mut got = vec![f64::NAN; before.len()];
+    weights.forward(2, 3, &sequence(&case), &mut got);
+    assert_eq!(got, before);
+}
+
+#[test]
+fn nothing_is_asked_of_no_rows_and_no_units() {
+    let weights = |h: usize| {
+        let w_hh = vec![0.0f32; h * 3 * h];
+        let w_ih = vec![0.0; 2 * 3 * h];
+        PackedWeights::new(&GruSpec::default(), 2, h, Some(&w_ih), &w_hh, None, None)
+    };
+    weights(4).forward(0, 3, &Sequence::of(&[]), &mut []);
+    assert!(Stream::new(Arc::new(weights(4)), 0).step(&[]).is_empty());
+    assert!(
+        Stream::new(Arc::new(weights(0)), 1)
+            .step(&[0.0; 2])
+            .is_empty()
+    );
+}
+
+#[test]
+#[should_panic(expected = "gru_cpu::Stream::step: x has the wrong number of elements")]
+fn a_short_row_is_refused() {
+    let case = Case::new(
+        Dims {
+            n: 2,
+            t: 1,
+            i: 4,
+            h: 9,
+        },
+        GruSpec::default(),
+        &["w_ih"],
+    );
+    Stream::new(Arc::new(pack(&case)), 2).step(&[0.0; 4]);
+}
+
+#[test]
+#[should_panic(expected = "gru_cpu::PackedWeights::new: w_hh has the wrong number of elements")]
+fn a_short_weight_is_refused() {
+    PackedWeights::new(&GruSpec::default(), 0, 3, None, &[0.0f32; 26], None, None);
+}
+
+#[test]
+#[should_panic(expected = "gru_cpu::PackedWeights::forward: no memory holds sizes of")]
+fn more_rows_than_memory_can_be_are_refused() {
+    let weights = PackedWeights::new(&GruSpec::default(), 0, 1, None, &[0.0f32; 3], None, None);
+    weights.forward(usize::MAX, 2, &Sequence::of(&[]), &mut []);
+}
