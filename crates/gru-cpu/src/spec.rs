@@ -4,6 +4,8 @@
 //! keeps, which activations and clips they use, and how they order time. [`GruSpec`] names every
 //! such choice; gate order and weight layout are not part of it, because only importers permute.
 
+use std::ops::Range;
+
 /// Where the reset gate `r` acts in the candidate `n`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -41,6 +43,22 @@ pub enum Layout {
     TimeMajor,
 }
 
+impl Layout {
+    /// N and T of the first two dimensions of a sequence; or those of N and T: it is its own inverse.
+    pub fn split<V>(self, [first, second]: [V; 2]) -> [V; 2] {
+        match self {
+            Self::BatchMajor => [first, second],
+            Self::TimeMajor => [second, first],
+        }
+    }
+
+    /// Which dimension of a sequence is time.
+    pub fn time_dim(self) -> usize {
+        let [_, time] = self.split([0, 1]);
+        time
+    }
+}
+
 /// The direction in which time is walked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -51,6 +69,25 @@ pub enum Direction {
     /// From the last step to the first; output `t` still belongs to input `t`, and the final
     /// state is the one after step 0.
     Reverse,
+}
+
+impl Direction {
+    /// The time index of the `s`-th of T steps walked; or which step walks time index `s`: it is its
+    /// own inverse.
+    pub fn time(self, s: usize, t: usize) -> usize {
+        match self {
+            Self::Forward => s,
+            Self::Reverse => t - 1 - s,
+        }
+    }
+
+    /// The time indices of the `steps` walked of T, from the lowest to the highest.
+    pub fn times(self, steps: Range<usize>, t: usize) -> Range<usize> {
+        match self {
+            Self::Forward => steps,
+            Self::Reverse => t - steps.end..t - steps.start,
+        }
+    }
 }
 
 /// What training keeps for backward, beyond the inputs and the states.
@@ -361,6 +398,24 @@ impl GruSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn layouts_and_directions_find_their_way_back() {
+        for layout in [Layout::BatchMajor, Layout::TimeMajor] {
+            let [n, t] = layout.split(layout.split(["n", "t"]));
+            assert_eq!([n, t], ["n", "t"]);
+            assert_eq!(layout.split(["n", "t"])[layout.time_dim()], "t");
+        }
+        for direction in [Direction::Forward, Direction::Reverse] {
+            let walked = |steps: Range<usize>| steps.map(|s| direction.time(s, 7));
+            for steps in [0..7, 2..5, 6..7, 3..3] {
+                let mut times: Vec<_> = walked(steps.clone()).collect();
+                times.sort_unstable();
+                assert!(direction.times(steps, 7).eq(times));
+            }
+            assert!(walked(0..7).map(|t| direction.time(t, 7)).eq(0..7));
+        }
+    }
 
     /// Does not compile without a variant, and fails where `ALL` is without it.
     #[test]

@@ -1,46 +1,17 @@
 //! The operator over Burn's tensors.
 
 use crate::{
-    GruBackend, GruInputs, OptionalTensor, raw,
+    GruBackend, GruInputs, OptionalTensor,
+    args::{GruOptions, GruWeights},
+    raw,
     shape::{self, Names},
-    spec::{Direction, GruSpec, Layout},
-    steps::{Skips, Steps},
+    spec::{GruSpec, Layout},
+    steps::Skips,
 };
 use burn::{
     backend::{Dispatch, DispatchTensor},
     tensor::Tensor,
 };
-
-/// The weights of one direction of one layer, gates packed `r | z | n` in columns.
-#[derive(Debug, Clone)]
-pub struct GruWeights {
-    /// Input weight `[I,3H]`. Without it the sequence comes already projected: `x` has `3H`
-    /// features.
-    pub w_ih: Option<Tensor<2>>,
-    /// Recurrent weight `[H,3H]`.
-    pub w_hh: Tensor<2>,
-    /// Bias of the input product `[3H]`.
-    pub b_ih: Option<Tensor<1>>,
-    /// Bias of the recurrent product: `[3H]`, or `[H]` for the candidate alone (MPSGraph's
-    /// secondary bias, the fourth of oneDNN's). Where the reset gate acts after the product, the
-    /// candidate's is reset too; all else only adds to `b_ih`.
-    pub b_hh: Option<Tensor<1>>,
-}
-
-/// What a sequence may be given besides its input and weights. Everything is absent by default.
-#[derive(Debug, Clone, Default)]
-pub struct GruOptions {
-    /// Initial state `[N,H]`; zeros if absent.
-    pub h0: Option<Tensor<2>>,
-    /// Recurrent mask `[N,H]`, the same at every step: multiplies the state on its way into the
-    /// gates, not the state that the update gate keeps. A constant: it gets no gradient.
-    pub mask: Option<Tensor<2>>,
-    /// Share of the new state that is taken, `[N,T,H]` or `[N,T,1]` (`[T,N,·]`):
-    /// `h = take ⊙ h' + (1 − take) ⊙ h₋₁`. Zoneout, for one. A constant: it gets no gradient.
-    pub take: Option<Tensor<3>>,
-    /// Which steps of which rows count.
-    pub steps: Steps,
-}
 
 /// Runs a GRU over a sequence.
 ///
@@ -54,7 +25,7 @@ pub struct GruOptions {
 ///   `3H` features without `w_ih`.
 /// - `h0`: `[N,H]`; zeros if absent.
 /// - returns the states after every step, `[N,T,H]` or `[T,N,H]`, and the final state `[N,H]`,
-///   which in [`Direction::Reverse`] is the one after step 0.
+///   which in [`Direction::Reverse`](crate::Direction::Reverse) is the one after step 0.
 ///
 /// N and T may be zero; with no step the final state is the initial one.
 ///
@@ -78,7 +49,7 @@ pub fn gru_sequence(
 /// steps, zoneout.
 ///
 /// At a step that does not count the state is carried on and its gradient passes whole; what the
-/// output is there, [`Steps`] says. The final state is the one after the last step that counts,
+/// output is there, [`Steps`](crate::Steps) says. The final state is the one after the last step that counts,
 /// or the initial state where none does. `x` there has no effect, even if it is not finite, and
 /// gets a zero gradient.
 ///
@@ -231,11 +202,9 @@ pub(crate) fn sequence_by(
     let no_step = (sizes.t == 0 && sizes.n * sizes.h > 0).then(|| {
         let [_, _, features] = x.dims();
         let place = (&x.device(), x.dtype());
-        let (x, valid) = match spec.layout {
-            Layout::BatchMajor => ([sizes.n, 1, features], [sizes.n, 1]),
-            Layout::TimeMajor => ([1, sizes.n, features], [1, sizes.n]),
-        };
-        let (x, valid) = (Tensor::zeros(x, place), Tensor::zeros(valid, place));
+        let [first, second] = spec.layout.split([sizes.n, 1]);
+        let x = Tensor::zeros([first, second, features], place);
+        let valid = Tensor::zeros([first, second], place);
         last_state(states(x, None, Some(valid), None), spec)
     });
     let valid = skips.as_ref().map(|skips| skips.valid.clone());
@@ -266,18 +235,11 @@ fn of_all_gates(b_hh: Tensor<1>, h: usize) -> Tensor<1> {
 
 /// The state after the last step walked, `[N,H]`.
 fn last_state(states: Tensor<3>, spec: &GruSpec) -> Tensor<2> {
-    let time_dim = time_dim(spec);
-    let last = match spec.direction {
-        Direction::Forward => states.dims()[time_dim].saturating_sub(1),
-        Direction::Reverse => 0,
+    let time_dim = spec.layout.time_dim();
+    let last = match states.dims()[time_dim] {
+        // No rows or no units: there is nothing to take.
+        0 => 0,
+        t => spec.direction.time(t - 1, t),
     };
     raw::at(states, time_dim, last)
-}
-
-/// Which dimension of a sequence is time.
-pub(crate) fn time_dim(spec: &GruSpec) -> usize {
-    match spec.layout {
-        Layout::BatchMajor => 1,
-        Layout::TimeMajor => 0,
-    }
 }

@@ -18,7 +18,7 @@ use crate::{
     api,
     backend::{GruForward, GruGradients, GruInputs},
     primitive::{Mask, Prim},
-    spec::{Direction, GruSpec, Layout, Reset, Update},
+    spec::{GruSpec, Reset, Update},
 };
 use burn::backend::{Backend, Dispatch, tensor::FloatTensor};
 use burn::tensor::Tensor;
@@ -78,19 +78,13 @@ impl<B: Backend> Call<B> {
         let (x, w_hh) = (Prim::<B>(inputs.x), Prim::<B>(inputs.w_hh));
         let [first, second, _] = x.dims();
         let [h, _] = w_hh.dims();
-        let (time_dim, n, t) = match spec.layout {
-            Layout::BatchMajor => (1, first, second),
-            Layout::TimeMajor => (0, second, first),
-        };
-        let walk = match spec.direction {
-            Direction::Forward => (0..t).collect(),
-            Direction::Reverse => (0..t).rev().collect(),
-        };
+        let [n, t] = spec.layout.split([first, second]);
+        let walk = (0..t).map(|s| spec.direction.time(s, t)).collect();
         Self {
             n,
             t,
             h,
-            time_dim,
+            time_dim: spec.layout.time_dim(),
             walk,
             h0: given(inputs.h0),
             x,

@@ -40,10 +40,7 @@ pub(crate) fn gradients(
 ) -> GruGradientsMetadata {
     let h = hidden(inputs);
     let [first, second, _] = states.shape.dims();
-    let n = match spec.layout {
-        crate::Layout::BatchMajor => first,
-        crate::Layout::TimeMajor => second,
-    };
+    let [n, _] = spec.layout.split([first, second]);
     let features = inputs.x.shape[2];
     let tensor = |wanted: bool, shape: &[usize]| match wanted {
         true => {

@@ -51,6 +51,7 @@
 
 mod activation;
 mod api;
+mod args;
 #[cfg(feature = "autodiff")]
 mod autodiff;
 mod backend;
@@ -79,10 +80,10 @@ pub use self::cpu::release_memory;
 #[cfg(feature = "store")]
 pub use self::nn::GruFileError;
 pub use self::{
-    api::{GruGates, GruOptions, GruWeights, gru_cell, gru_gates, gru_sequence, gru_sequence_with},
+    api::{GruGates, gru_cell, gru_gates, gru_sequence, gru_sequence_with},
+    args::{GruOptions, GruWeights, Steps},
     backend::{GruBackend, GruForward, GruGradients, GruInputs, OptionalTensor, Wanted},
     nn::{GruBlock, GruBlockConfig, GruInitializer, GruLayer, GruLayerOptions, GruMismatch},
-    steps::Steps,
 };
 pub use gru_cpu::spec;
 pub use gru_cpu::spec::{

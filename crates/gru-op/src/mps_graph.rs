@@ -370,10 +370,7 @@ impl OneDirection {
 
     /// The time index of the last step walked.
     fn last_step(&self, t: usize) -> usize {
-        match self.spec.direction {
-            Direction::Forward => t - 1,
-            Direction::Reverse => 0,
-        }
+        self.spec.direction.time(t - 1, t)
     }
 
     /// The recurrent product of the candidate before its reset, `[T,N,H]`, which the z state does

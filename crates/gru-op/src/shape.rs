@@ -10,9 +10,8 @@ use burn::tensor::{
 use std::fmt::{self, Display};
 
 use crate::{
-    GruOptions, GruWeights,
+    args::{GruOptions, GruWeights, Steps},
     spec::{GruSpec, Layout},
-    steps::Steps,
 };
 
 /// What a panic calls the operation, and what its caller calls the arguments.
@@ -78,10 +77,7 @@ pub(crate) fn check_sequence(
     spec.check();
     let op = names.op;
     let [first, second, features] = x.dims();
-    let (n, t) = match spec.layout {
-        Layout::BatchMajor => (first, second),
-        Layout::TimeMajor => (second, first),
-    };
+    let [n, t] = spec.layout.split([first, second]);
     let layout = match spec.layout {
         Layout::BatchMajor => "[N, T, I]",
         Layout::TimeMajor => "[T, N, I]",

@@ -1,28 +1,11 @@
 //! Which steps of which rows count: lengths, and masks with holes.
 
 use crate::{
-    api::time_dim,
+    args::Steps,
     shape::Sizes,
-    spec::{Direction, GruSpec, Layout},
+    spec::{Direction, GruSpec},
 };
 use burn::tensor::{Bool, Int, Tensor, TensorData};
-
-/// Which steps of which rows count.
-#[derive(Debug, Clone, Default)]
-#[allow(clippy::large_enum_variant)] // One of a call, on the stack; a tensor is what it is.
-pub enum Steps {
-    /// All of them.
-    #[default]
-    All,
-    /// Row `n` ends after its first `lengths[n]` steps, in any order, 0 included: PyTorch's packed
-    /// sequences, ONNX' `sequence_lens`. [`Direction::Reverse`] starts at each row's own end. The
-    /// output past the end is zero.
-    Lengths(Vec<usize>),
-    /// `[N,T]` or `[T,N]`, true where the step counts, with holes anywhere: Keras' mask. At a step
-    /// that does not count the output repeats the one before (in the direction of the walk), and
-    /// is zero before the first that counts.
-    Mask(Tensor<2, Bool>),
-}
 
 /// What skipped steps ask of a call.
 pub(crate) struct Skips {
@@ -88,25 +71,18 @@ fn past_the_end(
     x: &Tensor<3>,
 ) -> Tensor<2, Bool> {
     let (n, t) = (sizes.n, sizes.t);
-    let past: Vec<bool> = match spec.layout {
-        Layout::BatchMajor => lengths
-            .iter()
-            .flat_map(|&len| (0..t).map(move |t| t >= len))
-            .collect(),
-        Layout::TimeMajor => (0..t)
-            .flat_map(|t| lengths.iter().map(move |&len| t >= len))
-            .collect(),
-    };
-    let shape = match spec.layout {
-        Layout::BatchMajor => [n, t],
-        Layout::TimeMajor => [t, n],
-    };
-    Tensor::from_data(TensorData::new(past, shape), &x.device())
+    let shape = spec.layout.split([n, t]);
+    let places = (0..shape[0]).flat_map(|first| (0..shape[1]).map(move |second| [first, second]));
+    let past = places.map(|place| {
+        let [n, t] = spec.layout.split(place);
+        t >= lengths[n]
+    });
+    Tensor::from_data(TensorData::new(past.collect(), shape), &x.device())
 }
 
 /// Where no step counted yet, in the direction of the walk.
 fn before_the_first(mask: Tensor<2, Bool>, spec: &GruSpec) -> Tensor<2, Bool> {
-    let dim = time_dim(spec);
+    let dim = spec.layout.time_dim();
     let count = |steps: Tensor<2, Int>| steps.cumsum(dim);
     let counted = match spec.direction {
         Direction::Forward => count(mask.int()),

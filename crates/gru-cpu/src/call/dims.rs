@@ -91,9 +91,6 @@ impl Time {
 
     /// The time index of the `s`-th step walked.
     pub(crate) fn of(&self, s: usize) -> usize {
-        match self.direction {
-            Direction::Forward => s,
-            Direction::Reverse => self.t - 1 - s,
-        }
+        self.direction.time(s, self.t)
     }
 }

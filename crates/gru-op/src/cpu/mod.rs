@@ -224,10 +224,7 @@ impl<B: CpuBackend<E>, E: Element> Call<B, E> {
         let x_shape = inputs.x.shape();
         let [first, second, i] = x_shape.dims();
         let [h, _] = inputs.w_hh.shape().dims();
-        let (n, t) = match spec.layout {
-            Layout::BatchMajor => (first, second),
-            Layout::TimeMajor => (second, first),
-        };
+        let [n, t] = spec.layout.split([first, second]);
         let dense = |tensor: OptionalTensor<B>| tensor.into_option().map(B::dense);
         Self {
             dims: Dims { n, t, i, h },
@@ -266,10 +263,8 @@ impl<B: CpuBackend<E>, E: Element> Call<B, E> {
 
     fn sequence_shape(&self, features: usize) -> Shape {
         let Dims { n, t, .. } = self.dims;
-        match self.layout {
-            Layout::BatchMajor => Shape::new([n, t, features]),
-            Layout::TimeMajor => Shape::new([t, n, features]),
-        }
+        let [first, second] = self.layout.split([n, t]);
+        Shape::new([first, second, features])
     }
 }
 

@@ -5,7 +5,7 @@ use super::{Prim, backward, call, dense, empty, left_sides, optional, pieces};
 use crate::{
     GruGradients, GruInputs, OptionalTensor, Wanted,
     composed::Call,
-    spec::{Direction, GruSpec, Reset},
+    spec::{GruSpec, Reset},
 };
 use burn::tensor::Shape;
 use burn_cubecl::{CubeBackend, tensor::CubeTensor};
@@ -96,10 +96,8 @@ fn add_to_last(
     call: &Call<CubeBackend>,
     spec: &GruSpec,
 ) -> Prim<CubeBackend> {
-    let last = match spec.direction {
-        Direction::Forward => sequence.dims::<3>()[call.time_dim] - 1,
-        Direction::Reverse => 0,
-    };
+    let t = sequence.dims::<3>()[call.time_dim];
+    let last = spec.direction.time(t - 1, t);
     let step = sequence.narrow(call.time_dim, last..last + 1);
     let sum = rows.reshape(step.dims::<3>()) + step;
     sequence.with(call.time_dim, last..last + 1, sum)
@@ -142,7 +140,7 @@ impl Total {
         if let Some(x) = piece.x.into_option().map(Prim) {
             self.x = Some(match self.x.take() {
                 Some(room) => {
-                    let times = pieces::times(steps, whole.t, spec);
+                    let times = spec.direction.times(steps.clone(), whole.t);
                     room.with(whole.time_dim, times, x)
                 }
                 None => x,

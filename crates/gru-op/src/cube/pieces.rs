@@ -1,11 +1,7 @@
 //! Sequences in pieces of time, so that what a call holds for a while does not grow with T.
 
 use super::Prim;
-use crate::{
-    GruInputs, OptionalTensor,
-    composed::Call,
-    spec::{Direction, GruSpec},
-};
+use crate::{GruInputs, OptionalTensor, composed::Call, spec::GruSpec};
 use burn_cubecl::CubeBackend;
 use std::ops::Range;
 
@@ -37,15 +33,8 @@ pub(super) fn of_sequence(
     if *steps == (0..call.t) {
         return sequence.clone();
     }
-    sequence.narrow(call.time_dim, times(steps, call.t, spec))
-}
-
-/// Where steps stand in time.
-pub(super) fn times(steps: &Range<usize>, t: usize, spec: &GruSpec) -> Range<usize> {
-    match spec.direction {
-        Direction::Forward => steps.clone(),
-        Direction::Reverse => t - steps.end..t - steps.start,
-    }
+    let times = spec.direction.times(steps.clone(), call.t);
+    sequence.narrow(call.time_dim, times)
 }
 
 /// The inputs of a call that makes these steps alone, from the state before them.

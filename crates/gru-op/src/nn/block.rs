@@ -285,10 +285,11 @@ impl GruBlock {
         state: Option<Tensor<3>>,
     ) -> (Layout, Option<Vec<Tensor<2>>>) {
         let [first, second, features] = x.dims();
-        let (layout, n) = match self.batch_first {
-            true => (Layout::BatchMajor, first),
-            false => (Layout::TimeMajor, second),
+        let layout = match self.batch_first {
+            true => Layout::BatchMajor,
+            false => Layout::TimeMajor,
         };
+        let [n, _] = layout.split([first, second]);
         self.expect_features(op, features, || format!("x is {:?}", x.dims()));
         (layout, self.split_state(op, x, n, state))
     }

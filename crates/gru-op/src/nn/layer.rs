@@ -92,10 +92,7 @@ impl GruLayer {
             return None;
         }
         let [first, second, _] = x.dims();
-        let n = match layout {
-            Layout::BatchMajor => first,
-            Layout::TimeMajor => second,
-        };
+        let [n, _] = layout.split([first, second]);
         let shown = 1.0 - self.recurrent_dropout;
         let draw = Distribution::Bernoulli(shown);
         let mask = Tensor::random([n, self.d_hidden()], draw, (&x.device(), x.dtype()));
