@@ -321,6 +321,7 @@ mod tests {
 
     #[test]
     fn a_model_comes_back_or_is_refused() {
+        let _alone = crate::drawing();
         let folder = std::env::temp_dir().join(format!("char-gru-save-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("model");
@@ -350,6 +351,7 @@ mod tests {
 
     #[test]
     fn sizes_that_no_model_has_are_refused() {
+        let _alone = crate::drawing();
         let path = std::env::temp_dir().join(format!("char-gru-sizes-{}", std::process::id()));
         let usual = CharGruConfig::new(3, 2, 4, 1, 0.0);
         let claims = [
@@ -373,6 +375,7 @@ mod tests {
 
     #[test]
     fn a_checkpoint_comes_back_or_is_refused() {
+        let _alone = crate::drawing();
         let path = std::env::temp_dir().join(format!("char-gru-run-{}", std::process::id()));
         let device = Device::flex().autodiff();
         let sizes = CharGruConfig::new(3, 2, 4, 1, 0.0);

@@ -147,6 +147,7 @@ mod tests {
 
     #[test]
     fn a_model_goes_out_and_comes_back() {
+        let _alone = crate::drawing();
         let device = Device::flex();
         let vocabulary = Vocabulary::new("abé".chars().collect()).unwrap();
         for tied in [false, true] {
@@ -171,6 +172,7 @@ mod tests {
 
     #[test]
     fn a_foreign_file_is_refused() {
+        let _alone = crate::drawing();
         let device = Device::flex();
         let vocabulary = Vocabulary::new("abé".chars().collect()).unwrap();
         let model = CharGruConfig::new(3, 4, 4, 1, 0.0).init(&device);

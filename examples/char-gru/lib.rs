@@ -21,3 +21,12 @@ pub mod step;
 pub mod text;
 pub mod train;
 pub mod vocabulary;
+
+/// Held by each test that draws random numbers: the backend has one generator for all threads.
+#[cfg(test)]
+fn drawing() -> std::sync::MutexGuard<'static, ()> {
+    static DRAWING: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let held = DRAWING.lock();
+    // A test that failed has left nothing behind.
+    held.unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -120,6 +120,7 @@ mod tests {
 
     #[test]
     fn steps_give_what_the_sequence_gives() {
+        let _alone = crate::drawing();
         let device = Device::flex();
         device.seed(7);
         for tied in [false, true] {

@@ -414,9 +414,10 @@ mod tests {
         (lines.collect::<Vec<_>>().join("\n"), trained.map(|_| ()))
     }
 
-    /// One test, because the backend has one generator of random numbers for all threads.
+    /// One test: two runs at once would draw from one generator.
     #[test]
     fn training_learns_repeats_itself_and_resumes_to_the_same_losses() {
+        let _alone = crate::drawing();
         let folder = std::env::temp_dir().join(format!("char-gru-train-{}", std::process::id()));
         let folder_of = |name: &str| folder.join(name);
         let go = Interrupter::new();
