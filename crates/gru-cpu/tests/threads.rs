@@ -1,5 +1,9 @@
 //! Calls from many threads at once, and as tasks of a pool: whoever shares the work, whoever is
-//! away, each call gives what it gives alone.
+//! away, each call gives what it gives alone. Under ThreadSanitizer, which must see the standard
+//! library too:
+//!
+//!     RUSTFLAGS=-Zsanitizer=thread cargo +nightly test -Zbuild-std \
+//!         --target x86_64-unknown-linux-gnu -p gru-cpu --test threads --test bits --lib
 
 use gru_cpu::{
     Dims, Gradients, Inputs, backward, forward,
