@@ -1,5 +1,6 @@
 //! Every threshold, with its reason. All are guesses of what some machine does best; no result
-//! depends on them by more than the order of a sum, and none but [`CUT`] even by that.
+//! depends on them by more than the order of a sum. That no bit depends on the threads of a call is
+//! the work of [`CUT`].
 
 use std::time::Duration;
 

@@ -205,11 +205,9 @@ impl<E: Lanes> Product<'_, E> {
             (vectors, size) => unreachable!("no tile has {size} rows of {vectors} vectors"),
         }
     }
-}
 
-impl<E: Lanes> Product<'_, E> {
-    /// [`add_to`](Self::add_to) within the caller's code where the tile is a single row: that has too
-    /// little work for a call.
+    /// [`add_to`](Self::add_to), in free order, within the caller's code where the tile is a single
+    /// row: that has too little work for a call.
     ///
     /// # Safety
     /// As there.
@@ -219,7 +217,8 @@ impl<E: Lanes> Product<'_, E> {
             // SAFETY: the caller keeps this promise.
             return unsafe { self.add_to(simd, sums) };
         }
-        let vectors = self.vectors;
+        let Self { vectors, order, .. } = self;
+        debug_assert!(order == Order::Free);
         let tile = Tile {
             sums: sums.rows.as_mut_ptr().cast(),
             product: self,
@@ -227,7 +226,8 @@ impl<E: Lanes> Product<'_, E> {
         match vectors {
             3 => Sized::<E, 1, 3, 4>(tile).with_simd(simd),
             2 => Sized::<E, 1, 2, 4>(tile).with_simd(simd),
-            _ => Sized::<E, 1, 1, 4>(tile).with_simd(simd),
+            1 => Sized::<E, 1, 1, 4>(tile).with_simd(simd),
+            _ => unreachable!("no tile has {vectors} vectors"),
         }
     }
 }

@@ -87,6 +87,9 @@ impl<E: Lanes> Pass<'_, E> {
         Group {
             pass: self,
             after: self.call.spec.reset == Reset::AfterMatmul,
+            is_plain: self.call.spec.clip_state.is_none()
+                && self.call.inputs.take.is_none()
+                && self.call.inputs.valid.is_none(),
             tiles: tiles(0..rows.len(), self.machine.tile_rows),
             steps: self.steps(rows.len()),
             p: Rows::new(scratch.p.as_mut(), 3 * self.machine.lanes),
@@ -125,6 +128,8 @@ struct Group<'a, E> {
     pass: &'a Pass<'a, E>,
     /// Whether the reset gate acts after the product.
     after: bool,
+    /// Whether a new state is z, h₋₁ and n blended, and nothing else.
+    is_plain: bool,
     rows: Range<usize>,
     /// Its rows, counted from the first, in tiles.
     tiles: Tiles,

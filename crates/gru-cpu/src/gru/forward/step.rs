@@ -87,8 +87,6 @@ struct Step<'a, 'b, E> {
     states: Strided<E>,
     next_source: Option<Strided<E>>,
     saved: Option<Strided<E>>,
-    /// Whether a new state is z, h₋₁ and n blended, and nothing else.
-    is_plain: bool,
 }
 
 impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
@@ -118,9 +116,6 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
             states: at_step(states, s),
             next_source: masked(s + 1),
             saved: group.pass.saved.as_ref().map(|saved| at_step(saved, s)),
-            is_plain: call.spec.clip_state.is_none()
-                && call.inputs.take.is_none()
-                && call.inputs.valid.is_none(),
         }
     }
 
@@ -456,7 +451,7 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
             Update::Keeps => E::vfma(simd, z, old, E::vmul(simd, rest, n)),
             Update::Takes => E::vfma(simd, z, n, E::vmul(simd, rest, old)),
         };
-        if !self.is_plain {
+        if !self.group.is_plain {
             new = self.restrict(simd, new, old, row, units);
         }
         // SAFETY: these units of this step's state are this thread's own until the threads meet.
