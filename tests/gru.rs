@@ -36,6 +36,8 @@ const SUITES: &[Suite] = &[
 ];
 
 fn main() {
+    #[cfg(feature = "remote")]
+    suite::server::serve_if_asked();
     let arguments = Arguments::from_args();
     let backends = backends::all();
     let trials = SUITES.iter().flat_map(|suite| suite(&backends)).collect();

@@ -45,6 +45,15 @@ pub fn all() -> Vec<TestBackend> {
             tolerance_factor: 1.0,
             device: || Ok(Device::flex()),
         },
+        #[cfg(feature = "remote")]
+        TestBackend {
+            name: "remote",
+            float64: true,
+            float64_sigmoid: false,
+            slow: false,
+            tolerance_factor: 1.0,
+            device: remote,
+        },
         #[cfg(feature = "gpu")]
         TestBackend {
             name: if cfg!(feature = "fusion") {
@@ -69,6 +78,17 @@ pub fn all() -> Vec<TestBackend> {
             device: cuda,
         },
     ]
+}
+
+/// A server's Flex, in a process beside this one.
+#[cfg(feature = "remote")]
+fn remote() -> Result<Device, String> {
+    use super::server::{Kind, Server};
+    use std::sync::OnceLock;
+
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    let start = || Server::start(Kind::Flex).expect("a server starts");
+    SERVER.get_or_init(start).device()
 }
 
 /// The first CUDA device.

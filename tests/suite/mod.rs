@@ -23,6 +23,8 @@ pub mod pytorch_model;
 pub mod replay;
 pub mod runs;
 pub mod saving;
+#[cfg(feature = "remote")]
+pub mod server;
 pub mod sums;
 pub mod tracking;
 pub mod train;

@@ -13,7 +13,6 @@ use burn::backend::{Backend, ExtensionType, backend_extension, tensor::FloatTens
 
 /// A tensor that may be left out of a call.
 #[derive(ExtensionType, Debug, Clone)]
-#[extension_type(fusion: cfg(feature = "fusion"))]
 pub enum OptionalTensor<B: Backend> {
     /// The tensor.
     Given(FloatTensor<B>),
@@ -53,7 +52,6 @@ impl<B: Backend> From<Option<FloatTensor<B>>> for OptionalTensor<B> {
 /// The tensors that a sequence reads. N rows, T steps, I inputs, H hidden units, gates packed
 /// `r | z | n` in columns.
 #[derive(ExtensionType, Debug, Clone)]
-#[extension_type(fusion: cfg(feature = "fusion"))]
 pub struct GruInputs<B: Backend> {
     /// The sequence, `[N,T,I]` or `[T,N,I]` by the layout of the spec; without `w_ih` already
     /// projected, with `3H` features.
@@ -103,7 +101,6 @@ impl<B: Backend> GruInputs<B> {
 
 /// What a forward pass for training returns.
 #[derive(ExtensionType, Debug, Clone)]
-#[extension_type(fusion: cfg(feature = "fusion"))]
 pub struct GruForward<B: Backend> {
     /// The state after every step, `[N,T,H]` or `[T,N,H]`.
     pub states: FloatTensor<B>,
@@ -114,7 +111,6 @@ pub struct GruForward<B: Backend> {
 
 /// The gradients of a sequence: those that were wanted, each in the shape of its input.
 #[derive(ExtensionType, Debug, Clone)]
-#[extension_type(fusion: cfg(feature = "fusion"))]
 pub struct GruGradients<B: Backend> {
     /// Of the sequence.
     #[extension_type]
@@ -169,19 +165,19 @@ pub struct Wanted {
     NdArray: cfg(feature = "ndarray"),
     Flex: cfg(feature = "flex"),
     Cube: cfg(feature = "cube"),
-    Autodiff: cfg(feature = "autodiff"),
-    Fusion: cfg(feature = "fusion")
+    LibTorch: cfg(feature = "tch"),
+    Remote: cfg(feature = "remote"),
+    Capture: cfg(feature = "capture"),
+    Autodiff: cfg(feature = "autodiff")
 )]
 pub trait GruBackend: Backend {
     /// The state after every step, `[N,T,H]` or `[T,N,H]`. Keeps nothing for a backward, unless
     /// autodiff tracks an input.
-    #[fusion(meta = crate::fused::states)]
     fn gru_states(#[extension_type] inputs: GruInputs<Self>, spec: GruSpec) -> FloatTensor<Self> {
         composed::states::<Self>(inputs, &spec)
     }
 
     /// The same states, and the gates that [`gru_gradients`](Self::gru_gradients) wants.
-    #[fusion(meta = crate::fused::states_and_gates)]
     fn gru_states_and_gates(
         #[extension_type] inputs: GruInputs<Self>,
         spec: GruSpec,
@@ -191,7 +187,6 @@ pub trait GruBackend: Backend {
 
     /// The gradients of `Σ states ⊙ d_states`. Without `gates` they are made anew from the
     /// states. First order only: under autodiff the results are constants.
-    #[fusion(meta = crate::fused::gradients)]
     fn gru_gradients(
         #[extension_type] inputs: GruInputs<Self>,
         states: FloatTensor<Self>,
@@ -203,3 +198,7 @@ pub trait GruBackend: Backend {
         composed::gradients::<Self>(inputs, states, gates, d_states, &spec, wanted)
     }
 }
+
+/// By Burn's own operations.
+#[cfg(feature = "tch")]
+impl GruBackend for burn::backend::LibTorch {}

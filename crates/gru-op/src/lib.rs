@@ -63,14 +63,16 @@ pub mod conventions {}
 mod cpu;
 #[cfg(feature = "cube")]
 mod cube;
-#[cfg(feature = "fusion")]
-mod fused;
 #[cfg(feature = "autodiff")]
 pub mod gradcheck;
+#[cfg(any(feature = "fusion", feature = "router"))]
+mod ir;
 pub mod mps_graph;
 pub mod nn;
 mod primitive;
 mod raw;
+#[cfg(feature = "remote")]
+pub mod remote;
 mod shape;
 mod steps;
 pub mod tensorflow;

@@ -111,6 +111,8 @@ pub(crate) fn check_sequence(
     check_steps(op, &options.steps, [first, second], &sizes, layout);
     check_size(op, &[n, t, features.max(4 * h)]);
     check_places(names, x, options, weights);
+    #[cfg(feature = "remote")]
+    crate::remote::expect_operator(op, &x.device());
     sizes
 }
 

@@ -49,7 +49,7 @@ pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
         None => block.forward(x.clone(), state),
     };
     // Keras hands the output out in the order of processing.
-    let output = if backwards { output.flip([1]) } else { output };
+    let output = if backwards { reversed(output) } else { output };
     let state = state.squeeze_dim::<2>(0);
     let up = |name: &str| &case.tensor(name).data;
     let (output, loss) = match spec.flag("return_sequences") {
@@ -79,4 +79,16 @@ pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
         outputs: Tensors::from([("output".into(), output), ("state".into(), values(state))]),
         gradients: named,
     })
+}
+
+/// The last step first. Not by `flip`: with fusion, Burn 0.22.1 sends that of floats as that of
+/// integers, which ends the session of a remote device.
+fn reversed(sequence: Tensor<3>) -> Tensor<3> {
+    let [_, t, _] = sequence.dims();
+    let steps: Vec<i32> = (0..t as i32).rev().collect();
+    let steps = Tensor::from_data(
+        TensorData::from(steps.as_slice()),
+        &sequence.device().inner(),
+    );
+    sequence.select(1, steps)
 }

@@ -1,0 +1,369 @@
+//! The operator in Burn's intermediate representation, for backends that hand operations on
+//! instead of running them: fusion queues them, a remote device sends them, a capture records them.
+//!
+//! One description serves all of them, since what is queued may be sent as it stands: the tensors
+//! that are there, in the order of [`TENSORS`], and a row of scalars that says which and what for.
+//! Whoever runs a description may have got it from a network: [`execute`] believes none of it.
+
+mod defer;
+#[cfg(feature = "fusion")]
+mod fused;
+#[cfg(feature = "router")]
+mod routed;
+mod scalars;
+
+pub(crate) use self::scalars::ENCODING;
+
+use self::scalars::Arguments;
+use crate::{GruBackend, GruForward, GruGradients, GruInputs, Wanted};
+use burn::{
+    backend::{
+        TensorMetadata,
+        ir::{BackendIr, CustomOpIr, HandleContainer, TensorIr},
+        tensor::FloatTensor,
+    },
+    tensor::{DType, Shape},
+};
+
+/// [`GruBackend::gru_states`].
+pub(crate) const STATES: &str = "gru_op::states";
+/// [`GruBackend::gru_states_and_gates`].
+pub(crate) const STATES_AND_GATES: &str = "gru_op::states_and_gates";
+/// [`GruBackend::gru_gradients`].
+pub(crate) const GRADIENTS: &str = "gru_op::gradients";
+
+/// The tensors of a call, all of which but x and w_hh may be absent. The last three are those of
+/// [`GRADIENTS`].
+const TENSORS: [&str; 12] = [
+    "x", "h0", "w_ih", "w_hh", "b_ih", "b_hh", "mask", "valid", "take", "states", "gates",
+    "d_states",
+];
+
+/// Why a description is not one of ours.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Malformed {
+    #[error(
+        "the call is written in encoding {0} of gru-op, this is encoding {ENCODING}: use the same \
+         release of gru-op on both sides"
+    )]
+    Version(u64),
+
+    #[error("the scalars are not those of a call")]
+    Scalars,
+
+    #[error("there is no activation {0}")]
+    Activation(u64),
+
+    #[error("{0}")]
+    Spec(String),
+
+    #[error("there is no operation {0}")]
+    Operation(String),
+
+    #[error("{expected} tensors must come, got {actual}")]
+    Count { expected: usize, actual: usize },
+
+    #[error("{name} must be there, as {because} is")]
+    Absent {
+        name: &'static str,
+        because: &'static str,
+    },
+
+    #[error("{name} must be {expected:?}, got {actual:?}")]
+    Shape {
+        name: &'static str,
+        expected: Vec<usize>,
+        actual: Vec<usize>,
+    },
+
+    #[error("{name} must have {expected} dimensions, got {actual:?}")]
+    Rank {
+        name: &'static str,
+        expected: usize,
+        actual: Vec<usize>,
+    },
+
+    #[error("{name} must be {expected:?} like x, got {actual:?}")]
+    Type {
+        name: &'static str,
+        expected: DType,
+        actual: DType,
+    },
+
+    #[error("x must be of a floating-point type, got {0:?}")]
+    NotFloat(DType),
+
+    #[error("{name} is described as {described:?}, and is {actual:?}")]
+    Lie {
+        name: &'static str,
+        described: (Shape, DType),
+        actual: (Shape, DType),
+    },
+
+    #[error("the sizes do not fit into memory")]
+    TooLarge,
+}
+
+/// Runs what `op` describes on the tensors of `handles`, and puts the results there.
+///
+/// # Errors
+/// If the description is not that of a call, or is not true of the tensors. Then nothing was run.
+pub(crate) fn execute<B: BackendIr + GruBackend>(
+    handles: &mut HandleContainer<B::Handle>,
+    op: &CustomOpIr,
+) -> Result<(), Malformed> {
+    let arguments = Arguments::decode(&op.scalars)?;
+    let described = slots(&op.inputs, arguments.present)?;
+    let shapes = results(&op.id, &described, &arguments)?;
+    if op.outputs.len() != shapes.len() {
+        return Err(Malformed::Count {
+            expected: shapes.len(),
+            actual: op.outputs.len(),
+        });
+    }
+    for (output, shape) in op.outputs.iter().zip(shapes) {
+        expect("a result", output, shape)?;
+    }
+    let mut tensors = [const { None }; TENSORS.len()];
+    for ((tensor, described), name) in tensors.iter_mut().zip(described).zip(TENSORS) {
+        if let Some(described) = described {
+            let actual = handles.get_float_tensor::<B>(described);
+            let is = (actual.shape(), actual.dtype());
+            if is != (described.shape.clone(), described.dtype) {
+                return Err(Malformed::Lie {
+                    name,
+                    described: (described.shape.clone(), described.dtype),
+                    actual: is,
+                });
+            }
+            *tensor = Some(actual);
+        }
+    }
+    let results = run::<B>(&op.id, tensors, &arguments);
+    for (output, result) in op.outputs.iter().zip(results) {
+        handles.register_float_tensor::<B>(&output.id, result);
+    }
+    Ok(())
+}
+
+/// The results of a call that [`results`] took.
+fn run<B: GruBackend>(
+    id: &str,
+    tensors: [Option<FloatTensor<B>>; TENSORS.len()],
+    arguments: &Arguments,
+) -> Vec<FloatTensor<B>> {
+    const THERE: &str = "the tensors of the call were checked";
+    let &Arguments { spec, wanted, .. } = arguments;
+    let [
+        x,
+        h0,
+        w_ih,
+        w_hh,
+        b_ih,
+        b_hh,
+        mask,
+        valid,
+        take,
+        states,
+        gates,
+        d_states,
+    ] = tensors;
+    let inputs = GruInputs {
+        x: x.expect(THERE),
+        h0: h0.into(),
+        w_ih: w_ih.into(),
+        w_hh: w_hh.expect(THERE),
+        b_ih: b_ih.into(),
+        b_hh: b_hh.into(),
+        mask: mask.into(),
+        valid: valid.into(),
+        take: take.into(),
+    };
+    match id {
+        STATES => vec![B::gru_states(inputs, spec)],
+        STATES_AND_GATES => {
+            let GruForward { states, gates } = B::gru_states_and_gates(inputs, spec);
+            vec![states, gates]
+        }
+        _ => {
+            let (states, d_states) = (states.expect(THERE), d_states.expect(THERE));
+            let GruGradients {
+                x,
+                h0,
+                w_ih,
+                w_hh,
+                b_ih,
+                b_hh,
+            } = B::gru_gradients(inputs, states, gates.into(), d_states, spec, wanted);
+            let all = [x, h0, w_ih, w_hh, b_ih, b_hh].into_iter();
+            all.filter_map(|gradient| gradient.into_option()).collect()
+        }
+    }
+}
+
+/// The tensors that came, each in its place.
+fn slots(
+    tensors: &[TensorIr],
+    present: u64,
+) -> Result<[Option<&TensorIr>; TENSORS.len()], Malformed> {
+    let expected = present.count_ones() as usize;
+    if present >> TENSORS.len() != 0 {
+        return Err(Malformed::Scalars);
+    }
+    if tensors.len() != expected {
+        return Err(Malformed::Count {
+            expected,
+            actual: tensors.len(),
+        });
+    }
+    let mut tensors = tensors.iter();
+    Ok(std::array::from_fn(|k| match present >> k & 1 {
+        0 => None,
+        _ => tensors.next(),
+    }))
+}
+
+/// The shapes of a call's results.
+///
+/// # Errors
+/// If the tensors do not fit to each other and to the operation.
+fn results(
+    id: &str,
+    tensors: &[Option<&TensorIr>; TENSORS.len()],
+    arguments: &Arguments,
+) -> Result<Vec<Vec<usize>>, Malformed> {
+    let Arguments { spec, wanted, .. } = arguments;
+    let &[
+        x,
+        h0,
+        w_ih,
+        w_hh,
+        b_ih,
+        b_hh,
+        mask,
+        valid,
+        take,
+        states,
+        gates,
+        d_states,
+    ] = tensors;
+    let always = |name, tensor: Option<_>| {
+        tensor.ok_or(Malformed::Absent {
+            name,
+            because: "the call",
+        })
+    };
+    let x = always("x", x)?;
+    let w_hh = always("w_hh", w_hh)?;
+    let [first, second, features] = dims("x", x)?;
+    let [n, _] = spec.layout.split([first, second]);
+    let [h, _] = dims("w_hh", w_hh)?;
+    let saved = spec.saved_per_unit();
+    let (gate_units, saved_units) = h
+        .checked_mul(3)
+        .zip(h.checked_mul(saved))
+        .ok_or(Malformed::TooLarge)?;
+    let largest = features.max(saved_units);
+    [first, second, largest]
+        .iter()
+        .try_fold(8, |bytes: usize, &size| bytes.checked_mul(size))
+        .filter(|&bytes| isize::try_from(bytes).is_ok())
+        .ok_or(Malformed::TooLarge)?;
+
+    if !x.dtype.is_float() {
+        return Err(Malformed::NotFloat(x.dtype));
+    }
+    for (tensor, name) in tensors.iter().zip(TENSORS) {
+        if let Some(tensor) = tensor
+            && tensor.dtype != x.dtype
+        {
+            return Err(Malformed::Type {
+                name,
+                expected: x.dtype,
+                actual: tensor.dtype,
+            });
+        }
+    }
+    let sequence = |features| vec![first, second, features];
+    expect("w_hh", w_hh, vec![h, gate_units])?;
+    match w_ih {
+        Some(w_ih) => expect("w_ih", w_ih, vec![features, gate_units])?,
+        None => expect("x without w_ih", x, sequence(gate_units))?,
+    }
+    for (name, rows) in [("h0", h0), ("mask", mask)] {
+        if let Some(rows) = rows {
+            expect(name, rows, vec![n, h])?;
+        }
+    }
+    for (name, bias) in [("b_ih", b_ih), ("b_hh", b_hh)] {
+        if let Some(bias) = bias {
+            expect(name, bias, vec![gate_units])?;
+        }
+    }
+    if let Some(valid) = valid {
+        expect("valid", valid, vec![first, second])?;
+    }
+    if let Some(take) = take {
+        let [_, _, units] = dims("take", take)?;
+        expect("take", take, sequence(if units == 1 { 1 } else { h }))?;
+    }
+    match id {
+        STATES => Ok(vec![sequence(h)]),
+        STATES_AND_GATES => Ok(vec![sequence(h), sequence(saved_units)]),
+        GRADIENTS => {
+            expect("states", always("states", states)?, sequence(h))?;
+            expect("d_states", always("d_states", d_states)?, sequence(h))?;
+            if let Some(gates) = gates {
+                expect("gates", gates, sequence(saved_units))?;
+            }
+            if wanted.w_ih && w_ih.is_none() {
+                return Err(Malformed::Absent {
+                    name: "w_ih",
+                    because: "the wish for its gradient",
+                });
+            }
+            let gradients = [
+                (wanted.x, sequence(features)),
+                (wanted.h0, vec![n, h]),
+                (wanted.w_ih, vec![features, gate_units]),
+                (wanted.w_hh, vec![h, gate_units]),
+                (wanted.b_ih, vec![gate_units]),
+                (wanted.b_hh, vec![gate_units]),
+            ];
+            let wanted = gradients.into_iter().filter(|(wanted, _)| *wanted);
+            Ok(wanted.map(|(_, shape)| shape).collect())
+        }
+        other => Err(Malformed::Operation(other.into())),
+    }
+}
+
+fn dims<const D: usize>(name: &'static str, tensor: &TensorIr) -> Result<[usize; D], Malformed> {
+    let actual = tensor.shape.to_vec();
+    actual.try_into().map_err(|actual| Malformed::Rank {
+        name,
+        expected: D,
+        actual,
+    })
+}
+
+fn expect(name: &'static str, tensor: &TensorIr, expected: Vec<usize>) -> Result<(), Malformed> {
+    let actual = tensor.shape.to_vec();
+    match actual == expected {
+        true => Ok(()),
+        false => Err(Malformed::Shape {
+            name,
+            expected,
+            actual,
+        }),
+    }
+}
+
+/// No gradient, for the operations that make none.
+const NONE: Wanted = Wanted {
+    x: false,
+    h0: false,
+    w_ih: false,
+    w_hh: false,
+    b_ih: false,
+    b_hh: false,
+};

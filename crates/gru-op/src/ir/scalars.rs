@@ -1,0 +1,298 @@
+//! A call without its tensors as a row of numbers, and back.
+//!
+//! The row starts with [`ENCODING`]. Whoever changes what stands in it counts that up, so that a
+//! client and a server of two releases refuse each other instead of reading one thing as another.
+
+use super::Malformed;
+use crate::{
+    Wanted,
+    spec::{Activation, Activations, Direction, GruSpec, Layout, Memory, Reset, Update},
+};
+use burn::backend::ir::ScalarIr;
+
+/// The version of everything below, of the ids of the operations and of the order of their tensors.
+pub(crate) const ENCODING: u64 = 1;
+
+/// What a call is besides its tensors.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Arguments {
+    pub(crate) spec: GruSpec,
+    /// Which tensors were sent: a bit for each, in their order.
+    pub(crate) present: u64,
+    /// Which gradients are asked for.
+    pub(crate) wanted: Wanted,
+}
+
+impl Arguments {
+    pub(crate) fn encode(&self) -> Vec<ScalarIr> {
+        let Self {
+            spec,
+            present,
+            wanted,
+        } = self;
+        let wanted = [
+            wanted.x,
+            wanted.h0,
+            wanted.w_ih,
+            wanted.w_hh,
+            wanted.b_ih,
+            wanted.b_hh,
+        ];
+        let mut row = vec![ScalarIr::UInt(ENCODING), ScalarIr::UInt(*present)];
+        row.extend(wanted.map(ScalarIr::Bool));
+        row.extend([
+            ScalarIr::Bool(spec.reset == Reset::BeforeMatmul),
+            ScalarIr::Bool(spec.update == Update::Takes),
+            ScalarIr::Bool(spec.layout == Layout::TimeMajor),
+            ScalarIr::Bool(spec.direction == Direction::Reverse),
+            ScalarIr::Bool(spec.memory == Memory::Lean),
+        ]);
+        for clip in [spec.clip_gates, spec.clip_state] {
+            row.extend([
+                ScalarIr::Bool(clip.is_some()),
+                ScalarIr::Float(clip.unwrap_or_default()),
+            ]);
+        }
+        let Activations {
+            reset,
+            update,
+            candidate,
+        } = spec.activations;
+        for activation in [reset, update, candidate] {
+            let (kind, [alpha, beta]) = numbered(activation);
+            row.extend([
+                ScalarIr::UInt(kind),
+                ScalarIr::Float(alpha),
+                ScalarIr::Float(beta),
+            ]);
+        }
+        row
+    }
+
+    /// # Errors
+    /// If the row is of another version, too long, too short, or holds what no [`encode`] writes.
+    ///
+    /// [`encode`]: Self::encode
+    pub(crate) fn decode(row: &[ScalarIr]) -> Result<Self, Malformed> {
+        let mut row = Row(row.iter());
+        match row.unsigned()? {
+            ENCODING => {}
+            version => return Err(Malformed::Version(version)),
+        }
+        let present = row.unsigned()?;
+        let wanted = Wanted {
+            x: row.bool()?,
+            h0: row.bool()?,
+            w_ih: row.bool()?,
+            w_hh: row.bool()?,
+            b_ih: row.bool()?,
+            b_hh: row.bool()?,
+        };
+        let spec = GruSpec {
+            reset: row.either(Reset::AfterMatmul, Reset::BeforeMatmul)?,
+            update: row.either(Update::Keeps, Update::Takes)?,
+            layout: row.either(Layout::BatchMajor, Layout::TimeMajor)?,
+            direction: row.either(Direction::Forward, Direction::Reverse)?,
+            memory: row.either(Memory::Speed, Memory::Lean)?,
+            clip_gates: row.clip()?,
+            clip_state: row.clip()?,
+            activations: Activations {
+                reset: row.activation()?,
+                update: row.activation()?,
+                candidate: row.activation()?,
+            },
+        };
+        if row.0.next().is_some() {
+            return Err(Malformed::Scalars);
+        }
+        spec.try_check().map_err(Malformed::Spec)?;
+        Ok(Self {
+            spec,
+            present,
+            wanted,
+        })
+    }
+}
+
+/// What is left of a row.
+struct Row<'a>(std::slice::Iter<'a, ScalarIr>);
+
+impl Row<'_> {
+    fn unsigned(&mut self) -> Result<u64, Malformed> {
+        match self.0.next() {
+            Some(&ScalarIr::UInt(value)) => Ok(value),
+            _ => Err(Malformed::Scalars),
+        }
+    }
+
+    fn bool(&mut self) -> Result<bool, Malformed> {
+        match self.0.next() {
+            Some(&ScalarIr::Bool(value)) => Ok(value),
+            _ => Err(Malformed::Scalars),
+        }
+    }
+
+    fn float(&mut self) -> Result<f64, Malformed> {
+        match self.0.next() {
+            Some(&ScalarIr::Float(value)) => Ok(value),
+            _ => Err(Malformed::Scalars),
+        }
+    }
+
+    fn either<T>(&mut self, no: T, yes: T) -> Result<T, Malformed> {
+        Ok(if self.bool()? { yes } else { no })
+    }
+
+    fn clip(&mut self) -> Result<Option<f64>, Malformed> {
+        let given = self.bool()?;
+        let bound = self.float()?;
+        Ok(given.then_some(bound))
+    }
+
+    fn activation(&mut self) -> Result<Activation, Malformed> {
+        let kind = self.unsigned()?;
+        let parameters = [self.float()?, self.float()?];
+        activation(kind, parameters).ok_or(Malformed::Activation(kind))
+    }
+}
+
+/// An activation's number on the wire, and its parameters with zeros for those that it has not.
+fn numbered(activation: Activation) -> (u64, [f64; 2]) {
+    match activation {
+        Activation::Sigmoid => (0, [0.0; 2]),
+        Activation::Tanh => (1, [0.0; 2]),
+        Activation::Relu => (2, [0.0; 2]),
+        Activation::HardSigmoid { alpha, beta } => (3, [alpha, beta]),
+        Activation::Identity => (4, [0.0; 2]),
+        Activation::Affine { alpha, beta } => (5, [alpha, beta]),
+        Activation::LeakyRelu { alpha } => (6, [alpha, 0.0]),
+        Activation::ThresholdedRelu { alpha } => (7, [alpha, 0.0]),
+        Activation::ScaledTanh { alpha, beta } => (8, [alpha, beta]),
+        Activation::Elu { alpha } => (9, [alpha, 0.0]),
+        Activation::Softsign => (10, [0.0; 2]),
+        Activation::Softplus => (11, [0.0; 2]),
+    }
+}
+
+/// The activation of a number on the wire.
+fn activation(kind: u64, [alpha, beta]: [f64; 2]) -> Option<Activation> {
+    Some(match kind {
+        0 => Activation::Sigmoid,
+        1 => Activation::Tanh,
+        2 => Activation::Relu,
+        3 => Activation::HardSigmoid { alpha, beta },
+        4 => Activation::Identity,
+        5 => Activation::Affine { alpha, beta },
+        6 => Activation::LeakyRelu { alpha },
+        7 => Activation::ThresholdedRelu { alpha },
+        8 => Activation::ScaledTanh { alpha, beta },
+        9 => Activation::Elu { alpha },
+        10 => Activation::Softsign,
+        11 => Activation::Softplus,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each choice of a spec on its own, every activation in every place.
+    fn specs() -> Vec<GruSpec> {
+        let usual = GruSpec::default();
+        let mut specs = vec![
+            usual,
+            usual.with_reset(Reset::BeforeMatmul),
+            usual.with_update(Update::Takes),
+            usual.with_layout(Layout::TimeMajor),
+            usual.with_direction(Direction::Reverse),
+            usual.with_memory(Memory::Lean),
+            usual.with_clip_gates(Some(0.7)),
+            usual.with_clip_state(Some(f64::INFINITY)),
+        ];
+        for activation in Activation::ALL {
+            for place in 0..3 {
+                let mut gates = Activations::default();
+                *[&mut gates.reset, &mut gates.update, &mut gates.candidate][place] = activation;
+                specs.push(usual.with_activations(gates));
+            }
+        }
+        specs
+    }
+
+    fn arguments() -> Vec<Arguments> {
+        let wanted = |bit: usize| Wanted {
+            x: bit == 0,
+            h0: bit == 1,
+            w_ih: bit == 2,
+            w_hh: bit == 3,
+            b_ih: bit == 4,
+            b_hh: bit == 5,
+        };
+        let all = specs().into_iter().enumerate();
+        let all = all.map(|(k, spec)| Arguments {
+            spec,
+            present: 0b1001 + k as u64,
+            wanted: wanted(k % 7),
+        });
+        all.collect()
+    }
+
+    #[test]
+    fn every_call_comes_back() {
+        for arguments in arguments() {
+            assert_eq!(Arguments::decode(&arguments.encode()).unwrap(), arguments);
+        }
+    }
+
+    #[test]
+    fn calls_that_differ_are_rows_that_differ() {
+        let rows: Vec<_> = arguments().iter().map(Arguments::encode).collect();
+        for (k, row) in rows.iter().enumerate() {
+            assert!(!rows[..k].contains(row), "{k}");
+        }
+    }
+
+    #[test]
+    fn another_version_is_named() {
+        let mut row = arguments()[0].encode();
+        row[0] = ScalarIr::UInt(ENCODING + 1);
+        let error = Arguments::decode(&row).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the call is written in encoding 2 of gru-op, this is encoding 1: use the same \
+             release of gru-op on both sides"
+        );
+    }
+
+    /// A row of another length, or with one number of another kind, is none.
+    #[test]
+    fn what_nobody_wrote_is_refused() {
+        let row = arguments()[0].encode();
+        for len in 0..row.len() {
+            assert!(Arguments::decode(&row[..len]).is_err(), "{len}");
+        }
+        let longer = [row.as_slice(), &[ScalarIr::UInt(0)]].concat();
+        assert!(Arguments::decode(&longer).is_err());
+        for place in 0..row.len() {
+            let mut row = row.clone();
+            row[place] = ScalarIr::Int(1);
+            assert!(Arguments::decode(&row).is_err(), "{place}");
+        }
+        let mut unknown = row.clone();
+        unknown[row.len() - 3] = ScalarIr::UInt(12);
+        let error = Arguments::decode(&unknown).unwrap_err();
+        assert_eq!(error.to_string(), "there is no activation 12");
+    }
+
+    #[test]
+    fn a_spec_that_no_operator_takes_is_refused() {
+        let mut arguments = arguments()[0];
+        arguments.spec.clip_state = Some(-1.0);
+        let error = Arguments::decode(&arguments.encode()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "GruSpec: clip_state must be positive, expected > 0, got -1"
+        );
+    }
+}
