@@ -385,8 +385,9 @@ mod tests {
             Checkpoint::load(path, "run", model, adam(), &device).map(|c| c.progress)
         };
         let learnt = |sizes: &CharGruConfig| {
-            let mut learner = Learner::new(sizes.init(&device), 1.0, &device);
-            learner.step(&Window::new(vec![0, 1], vec![1, 2], 1, 2), 0.1, &device);
+            let mut learner = Learner::new(sizes.init(&device), 1.0, std::slice::from_ref(&device));
+            let window = Window::new(vec![0, 1], vec![1, 2], 1, 2);
+            learner.step(&window, 0.1).unwrap();
             learner
         };
         let save = |model: CharGru, optimizer: ModuleOptimizer, units: usize, path| {

@@ -6,6 +6,7 @@ use clap::builder::{RangedU64ValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
 use crate::backend::Backend;
+use crate::devices::Place;
 
 const AFTER_HELP: &str = "Without arguments it learns Cicero's Latin, which is part of the \
     program, on the CPU, writes into the folder char-gru, and then lets the model write.";
@@ -96,6 +97,11 @@ pub struct TrainArgs {
     /// Where to compute; a GPU needs the Cargo feature of that name
     #[arg(long, value_name = "NAME", default_value_t = Backend::Flex, value_enum, help_heading = TRAINING)]
     pub backend: Backend, // the faster of the two CPU backends on this very run
+
+    /// Cut each batch by rows over several devices: ws://HOST:PORT for a gru-server, local:K for K
+    /// times --backend; the first one keeps parameters and optimizer
+    #[arg(long, value_name = "DEVICE", value_delimiter = ',', help_heading = TRAINING)]
+    pub devices: Vec<Place>,
 
     /// Passes over the text
     #[arg(long, value_name = "K", default_value_t = 40, value_parser = size(1_000_000), help_heading = TRAINING)]
@@ -305,6 +311,8 @@ mod tests {
             ["--validation", "0"],
             ["--validation", "1"],
             ["--backend", "abacus"],
+            ["--devices", "local:0"],
+            ["--devices", "moon"],
         ];
         for [flag, value] in bad {
             let parsed = Cli::try_parse_from(["char-gru".to_string(), format!("{flag}={value}")]);

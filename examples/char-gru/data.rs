@@ -251,6 +251,22 @@ impl Window {
         }
     }
 
+    /// N.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Some of the rows.
+    pub fn rows(&self, rows: Range<usize>) -> Self {
+        let tokens = rows.start * self.seq..rows.end * self.seq;
+        Self {
+            inputs: self.inputs[tokens.clone()].to_vec(),
+            targets: self.targets[tokens].to_vec(),
+            count: rows.len(),
+            seq: self.seq,
+        }
+    }
+
     /// Predictions asked for: N·T.
     #[allow(clippy::len_without_is_empty)] // It never is.
     pub fn len(&self) -> usize {

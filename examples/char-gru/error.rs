@@ -64,6 +64,25 @@ pub enum Error {
     #[error("the backend {name} found no usable device: {reason}")]
     BackendAbsent { name: &'static str, reason: String },
 
+    #[cfg(not(feature = "remote"))]
+    #[error(
+        "this build reaches no servers; rebuild with: cargo run --release -p gru-examples --features \
+         remote --bin char-gru -- --devices …"
+    )]
+    RemoteMissing,
+
+    #[cfg(feature = "remote")]
+    #[error("cannot use the server {address}: {reason}")]
+    Unreachable { address: String, reason: String },
+
+    #[cfg(feature = "remote")]
+    #[error("the server stopped: {0}")]
+    Serve(#[from] burn::server::ServeError),
+
+    #[cfg(feature = "remote")]
+    #[error("cannot listen on {address}: {source}")]
+    Listen { address: String, source: io::Error },
+
     #[error("cannot write {}: {reason}", path.display())]
     Write { path: PathBuf, reason: String },
 
@@ -96,6 +115,8 @@ impl Error {
             Self::Stopped { .. } => 130,
             #[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
             Self::BackendAbsent { .. } => 1,
+            #[cfg(feature = "remote")]
+            Self::Unreachable { .. } | Self::Serve(_) | Self::Listen { .. } => 1,
             _ => 2,
         }
     }

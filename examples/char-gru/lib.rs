@@ -3,6 +3,7 @@
 // Public for the binary and the tests; nobody else's interface.
 #![allow(missing_docs)]
 
+pub mod allocator;
 pub mod backend;
 pub mod chart;
 pub mod checkpoint;
@@ -10,6 +11,7 @@ pub mod clip;
 pub mod config;
 pub mod dashboard;
 pub mod data;
+pub mod devices;
 pub mod error;
 pub mod evaluate;
 pub mod exchange;

@@ -11,6 +11,7 @@ use clap::Parser;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
+use char_gru::allocator::keep_buffers;
 use char_gru::config::{
     Cli, Command, EvalArgs, ExportArgs, ImportArgs, SampleArgs, TrainArgs, Writing,
 };
@@ -23,7 +24,7 @@ use char_gru::ngram::Reference;
 use char_gru::text::Text;
 use char_gru::train::{Files, train};
 use char_gru::vocabulary::Vocabulary;
-use char_gru::{chart, checkpoint, exchange, sample};
+use char_gru::{chart, checkpoint, devices, exchange, sample};
 use gru_op::convert::StateDict;
 
 /// Characters of a window where none is asked for: enough that the calls do not count.
@@ -54,38 +55,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Starts the program again with an allocator that keeps large buffers.
-///
-/// glibc hands them back to the system whenever one is freed, and every step of training then waits
-/// for the same pages to be given and cleared again: a sixth of its time. The settings are read
-/// from the environment before `main`, and only from there. Where that fails, all is as it was.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn keep_buffers() {
-    use std::os::unix::process::CommandExt;
-
-    const SETTINGS: [(&str, &str); 3] = [
-        ("MALLOC_MMAP_THRESHOLD_", "1073741824"),
-        ("MALLOC_TRIM_THRESHOLD_", "4294967296"),
-        ("MALLOC_TOP_PAD_", "67108864"),
-    ];
-    if SETTINGS
-        .iter()
-        .any(|(name, _)| std::env::var_os(name).is_some())
-    {
-        return;
-    }
-    if let Ok(program) = std::env::current_exe() {
-        let again = std::process::Command::new(program)
-            .args(std::env::args_os().skip(1))
-            .envs(SETTINGS)
-            .exec();
-        eprintln!("note: {again}; training will be slower");
-    }
-}
-
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-fn keep_buffers() {}
-
 fn embedded() -> Result<(Text, Vocabulary), Error> {
     Text::embedded(lipsum::LIBER_PRIMUS)
 }
@@ -104,7 +73,8 @@ fn run_train(args: &TrainArgs) -> Result<(), Error> {
     let corpus = Corpus::new(text, vocabulary, args.validation, args.seq)?;
     let prompt = sample::prompt(&args.writing, &corpus.vocabulary)?;
     let files = Files::create(&args.out)?;
-    let device = args.backend.device()?;
+    let devices = devices::open(&args.devices, args.backend)?;
+    let device = &devices[0];
     let sizes = CharGruConfig::new(
         corpus.vocabulary.len(),
         args.embed,
@@ -127,10 +97,10 @@ fn run_train(args: &TrainArgs) -> Result<(), Error> {
     let on_signal = stop.clone();
     // A second handler cannot be there; without one, Ctrl-C ends the program as ever.
     let _ = ctrlc::set_handler(move || on_signal.stop(None));
-    let model = train(args, &sizes, &corpus, &reference, &files, &device, &stop)?;
+    let model = train(args, &sizes, &corpus, &reference, &files, &devices, &stop)?;
     let judges = corpus.validation_streams(args.batch);
-    let loss = evaluate(&model, &judges, args.seq, &device)?;
-    let means = chart::gate_means(&model, &judges, args.seq, LOOKED_AT, &device)?;
+    let loss = evaluate(&model, &judges, args.seq, device)?;
+    let means = chart::gate_means(&model, &judges, args.seq, LOOKED_AT, device)?;
     chart::gates(&means, &files.gates_chart)?;
     say(&format!(
         "{} holds the model ({} parameters, validation {loss:.3} nats, {:.3} bits per character), \
@@ -146,7 +116,7 @@ fn run_train(args: &TrainArgs) -> Result<(), Error> {
         &prompt,
         &args.writing,
         args.seed,
-        &device,
+        device,
     )
 }
 

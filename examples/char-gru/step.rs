@@ -1,21 +1,34 @@
 //! One step of training: forward, backward, clip, Adam.
+//!
+//! On several devices the rows of a window are cut among them. The first one has the parameters and
+//! the optimizer; the others are sent copies, and send gradients.
 
+use std::ops::Range;
+
+use burn::module::Module;
 use burn::nn::loss::{CrossEntropyLoss, CrossEntropyLossConfig};
-use burn::optim::{AdamConfig, GradientsParams, ModuleOptimizer};
+use burn::optim::{AdamConfig, GradientsAccumulator, GradientsParams, ModuleOptimizer};
 use burn::tensor::{Device, Tensor};
 
 use crate::clip::clip_norm;
 use crate::data::Window;
+use crate::error::Error;
 use crate::model::CharGru;
 
 /// What is learnt, and how.
 pub struct Learner {
     pub model: CharGru,
     pub optimizer: ModuleOptimizer,
-    /// The state behind the last window, without its graph; zeros before the first.
-    pub state: Option<Tensor<3>>,
-    cross_entropy: CrossEntropyLoss,
+    workers: Vec<Worker>,
     max_norm: f64,
+}
+
+/// A device, and what stays there from window to window.
+struct Worker {
+    device: Device,
+    cross_entropy: CrossEntropyLoss,
+    /// The state of its rows behind the last window, without its graph; zeros before the first.
+    state: Option<Tensor<3>>,
 }
 
 /// Two numbers of a step, still on the device.
@@ -32,29 +45,225 @@ pub fn adam() -> ModuleOptimizer {
 }
 
 impl Learner {
-    /// Learns `model` on `device`; gradients are clipped to `max_norm`.
-    pub fn new(model: CharGru, max_norm: f64, device: &Device) -> Self {
+    /// Learns `model`, which is on the first of `devices`; gradients are clipped to `max_norm`.
+    pub fn new(model: CharGru, max_norm: f64, devices: &[Device]) -> Self {
+        let worker = |device: &Device| Worker {
+            device: device.clone(),
+            cross_entropy: CrossEntropyLossConfig::new().init(device),
+            state: None,
+        };
         Self {
             model,
             optimizer: adam(),
-            state: None,
-            cross_entropy: CrossEntropyLossConfig::new().init(device),
+            workers: devices.iter().map(worker).collect(),
             max_norm,
         }
     }
 
     /// Learns a window that continues the one before: the state flows on, gradients stop at the
     /// window's start.
-    pub fn step(&mut self, window: &Window, rate: f64, device: &Device) -> Outcome {
-        let (logits, next) = self.model.forward(window.inputs(device), self.state.take());
-        self.state = Some(next.detach());
-        let loss = self.cross_entropy.forward(logits, window.targets(device));
-        let gradients = GradientsParams::from_grads(loss.backward(), &self.model);
+    ///
+    /// # Errors
+    /// If a device does not take the work.
+    pub fn step(&mut self, window: &Window, rate: f64) -> Result<Outcome, Error> {
+        let (loss, gradients) = self.gradients(window)?;
         let (gradients, gradient_norm) = clip_norm(&self.model, gradients, self.max_norm);
         self.model = self.optimizer.step(rate, self.model.clone(), gradients);
-        Outcome {
+        Ok(Outcome {
             loss,
             gradient_norm,
+        })
+    }
+
+    /// The loss of a window, and its gradient, on the first device.
+    fn gradients(&mut self, window: &Window) -> Result<(Tensor<1>, GradientsParams), Error> {
+        let parts = cut(window.count(), self.workers.len());
+        let (model, workers) = (&self.model, &mut self.workers);
+        // Each device answers in the order in which it is asked: all copies are asked for before
+        // anything that takes long, and all gradients after it.
+        let copies: Vec<CharGru> = workers
+            .iter()
+            .enumerate()
+            .map(|(k, worker)| match k {
+                0 => model.clone(),
+                _ => model.clone().fork(&worker.device),
+            })
+            .collect();
+        let learnt = workers
+            .iter_mut()
+            .zip(&copies)
+            .zip(parts)
+            .filter(|(_, rows)| !rows.is_empty())
+            .map(|((worker, copy), rows)| {
+                let share = rows.len() as f64 / window.count() as f64;
+                worker.learn(copy, &window.rows(rows), share)
+            })
+            .collect::<Result<Vec<_>, Error>>()?;
+
+        let first = &workers[0].device;
+        let mut gradients = GradientsAccumulator::new();
+        let mut loss: Option<Tensor<1>> = None;
+        for (part_of_loss, of_part) in learnt {
+            gradients.accumulate(model, of_part.to_device(first, model));
+            let part_of_loss = part_of_loss.to_device(&first.clone().inner());
+            loss = Some(match loss {
+                Some(loss) => loss + part_of_loss,
+                None => part_of_loss,
+            });
+        }
+        Ok((loss.expect("a window has rows"), gradients.grads()))
+    }
+
+    /// Fixes the random numbers of the next step.
+    pub fn seed(&self, seed: u64) {
+        for (k, worker) in (0..).zip(&self.workers) {
+            worker.device.seed(seed.wrapping_add(k << 32));
+        }
+    }
+
+    /// The state of all rows, `[L, N, H]`; none before the first window.
+    pub fn state(&self) -> Option<Tensor<3>> {
+        let states = self
+            .workers
+            .iter()
+            .filter_map(|worker| worker.state.clone());
+        let states: Vec<_> = states
+            .map(|state| state.to_device(&self.workers[0].device))
+            .collect();
+        (!states.is_empty()).then(|| Tensor::cat(states, 1))
+    }
+
+    /// Goes on from the state of all rows, or from none.
+    pub fn set_state(&mut self, state: Option<Tensor<3>>) {
+        let rows = state.as_ref().map_or(0, |state| state.dims()[1]);
+        let parts = cut(rows, self.workers.len());
+        for (worker, rows) in self.workers.iter_mut().zip(parts) {
+            let state = state.clone().filter(|_| !rows.is_empty());
+            worker.state = state.map(|state| state.narrow(1, rows.start, rows.len()));
+            worker.state = worker.state.take().map(|s| s.to_device(&worker.device));
+        }
+    }
+}
+
+impl Worker {
+    /// Its part of the loss of a window, and of the gradient.
+    fn learn(
+        &mut self,
+        model: &CharGru,
+        rows: &Window,
+        share: f64,
+    ) -> Result<(Tensor<1>, GradientsParams), Error> {
+        let (logits, next) = model.forward(rows.inputs(&self.device), self.state.take());
+        self.state = Some(next.detach());
+        let loss = self
+            .cross_entropy
+            .forward(logits, rows.targets(&self.device));
+        let loss = if share == 1.0 { loss } else { loss * share };
+        let gradients = GradientsParams::from_grads(loss.backward(), model);
+        // Now, not when somebody asks for the result: the devices are to work at the same time.
+        let flushed = self.device.flush();
+        flushed.map_err(|reason| Error::Device(reason.to_string()))?;
+        Ok((loss.inner(), gradients))
+    }
+}
+
+/// Even parts of the rows; where there are too few, the last ones are empty.
+fn cut(rows: usize, parts: usize) -> Vec<Range<usize>> {
+    let start = |part: usize| (part * rows).div_ceil(parts);
+    (0..parts).map(|k| start(k)..start(k + 1)).collect()
+}
+
+#[cfg(all(test, feature = "flex"))]
+mod tests {
+    use super::*;
+    use crate::model::CharGruConfig;
+    use burn::module::{ModuleVisitor, Param};
+    use burn::tensor::{TensorData, Tolerance};
+
+    const V: usize = 11;
+    const N: usize = 5;
+    const T: usize = 7;
+
+    /// Different tokens in every place.
+    fn window(k: usize) -> Window {
+        let token = |place: usize| ((place * place + 3 * place + k) % V) as i32;
+        let tokens = |from: usize| (from..from + N * T).map(token).collect();
+        Window::new(tokens(0), tokens(1), N, T)
+    }
+
+    struct Collect<'a> {
+        gradients: &'a GradientsParams,
+        found: Vec<TensorData>,
+    }
+
+    impl ModuleVisitor for Collect<'_> {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            let gradient = self.gradients.get::<D>(param.id);
+            let gradient = gradient.expect("every parameter has a gradient");
+            self.found.push(gradient.into_data());
+        }
+    }
+
+    /// Of two windows one after the other: losses, gradients, and the state behind them.
+    fn learnt(model: &CharGru, devices: &[Device]) -> Vec<TensorData> {
+        let mut learner = Learner::new(model.clone(), 1.0, devices);
+        let mut all = Vec::new();
+        for k in 0..2 {
+            let (loss, gradients) = learner.gradients(&window(k)).unwrap();
+            let mut of_all = Collect {
+                gradients: &gradients,
+                found: vec![loss.into_data()],
+            };
+            learner.model.visit(&mut of_all);
+            all.append(&mut of_all.found);
+        }
+        all.push(learner.state().unwrap().into_data());
+        all
+    }
+
+    /// Also more devices than rows.
+    #[test]
+    fn several_devices_find_the_gradient_of_one() {
+        let _alone = crate::drawing();
+        let device = Device::flex().autodiff();
+        let model = CharGruConfig::new(V, 4, 6, 2, 0.0).init(&device);
+        let of_one = learnt(&model, std::slice::from_ref(&device));
+        assert_eq!(of_one.len(), 2 * (1 + 1 + 8 + 2) + 1);
+        for count in [2, 3, N, N + 2] {
+            let of_several = learnt(&model, &vec![device.clone(); count]);
+            for (several, one) in of_several.iter().zip(&of_one) {
+                several.assert_approx_eq::<f32>(one, Tolerance::rel_abs(1e-5, 1e-7));
+            }
+        }
+    }
+
+    #[test]
+    fn a_state_goes_from_few_devices_to_many_and_back() {
+        let _alone = crate::drawing();
+        let device = Device::flex().autodiff();
+        let model = CharGruConfig::new(V, 4, 6, 2, 0.0).init(&device);
+        let state = Tensor::<3>::random([2, N, 6], burn::tensor::Distribution::Default, &device);
+        for count in [1, 2, 4, N + 1] {
+            let mut learner = Learner::new(model.clone(), 1.0, &vec![device.clone(); count]);
+            assert!(learner.state().is_none());
+            learner.set_state(Some(state.clone()));
+            assert_eq!(
+                learner.state().unwrap().into_data(),
+                state.clone().into_data()
+            );
+            learner.set_state(None);
+            assert!(learner.state().is_none());
+        }
+    }
+
+    #[test]
+    fn every_row_is_in_one_part() {
+        for (rows, parts) in [(5, 2), (16, 3), (2, 4), (0, 3), (7, 1)] {
+            let cut = cut(rows, parts);
+            assert_eq!(cut.len(), parts);
+            assert!(cut.iter().cloned().flatten().eq(0..rows), "{cut:?}");
+            let lengths = || cut.iter().map(ExactSizeIterator::len);
+            assert!(lengths().max().unwrap() - lengths().min().unwrap() <= 1);
         }
     }
 }

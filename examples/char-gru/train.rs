@@ -80,22 +80,25 @@ fn identity(args: &TrainArgs, sizes: &CharGruConfig, corpus: &Corpus) -> String 
     )
 }
 
-/// Train a model of `sizes` on `corpus`; the model that validated best, for inference.
+/// Train a model of `sizes` on `corpus`; the model that validated best, for inference on the first
+/// of `devices`.
 pub fn train(
     args: &TrainArgs,
     sizes: &CharGruConfig,
     corpus: &Corpus,
     reference: &Reference,
     files: &Files,
-    device: &Device,
+    devices: &[Device],
     stop: &Interrupter,
 ) -> Result<CharGru, Error> {
-    let training = device.clone().autodiff();
-    training.seed(args.seed);
+    let device = &devices[0];
+    let training: Vec<_> = devices.iter().map(|d| d.clone().autodiff()).collect();
+    let home = &training[0];
+    home.seed(args.seed);
     let identity = identity(args, sizes, corpus);
     let fresh = match &args.init {
-        Some(path) => checkpoint::load_like(path, sizes, &corpus.vocabulary, &training)?,
-        None => sizes.init(&training),
+        Some(path) => checkpoint::load_like(path, sizes, &corpus.vocabulary, home)?,
+        None => sizes.init(home),
     };
     if let Some(path) = &args.save_init {
         checkpoint::save(&fresh, sizes, &corpus.vocabulary, path)?;
@@ -104,10 +107,10 @@ pub fn train(
     let mut at = Progress::default();
     if args.resume {
         let model = learner.model.clone();
-        let saved = Checkpoint::load(&files.checkpoint, &identity, model, adam(), &training)?;
+        let saved = Checkpoint::load(&files.checkpoint, &identity, model, adam(), home)?;
         learner.model = saved.model;
         learner.optimizer = saved.optimizer;
-        learner.state = saved.state;
+        learner.set_state(saved.state);
         at = saved.progress;
         say(&format!("going on after step {}", at.step));
     }
@@ -132,7 +135,6 @@ pub fn train(
         streams,
         judges: corpus.validation_streams(args.batch),
         device,
-        training,
         stop,
     };
     let mut log = Log::open(&files.log, at.step)?;
@@ -170,8 +172,6 @@ struct Run<'a> {
     judges: Streams<'a>,
     /// For inference.
     device: &'a Device,
-    /// The same, with autodiff.
-    training: Device,
     stop: &'a Interrupter,
 }
 
@@ -214,7 +214,7 @@ impl Run<'_> {
                 if epoch_ends {
                     at.epoch += 1;
                     at.window = 0;
-                    learner.state = None; // the streams begin anew
+                    learner.set_state(None); // the streams begin anew
                 }
                 let stopping = self.stop.should_stop();
                 if validate || stopping {
@@ -252,10 +252,9 @@ impl Run<'_> {
         let start = Instant::now();
         // Dropout is a number of the seed and the step alone, so that a resumed run draws the same.
         let golden = 0x9e37_79b9_7f4a_7c15; // spreads the steps over all seeds
-        self.training
-            .seed(self.args.seed ^ (at.step as u64 + 1).wrapping_mul(golden));
+        learner.seed(self.args.seed ^ (at.step as u64 + 1).wrapping_mul(golden));
         let rate = learning_rate(self.args.lr, at.step, self.all_steps);
-        let outcome = learner.step(window, rate, &self.training);
+        let outcome = learner.step(window, rate)?;
         at.step += 1;
         at.window += 1;
         let loss = read(outcome.loss)?;
@@ -292,7 +291,7 @@ impl Run<'_> {
         let checkpoint = Checkpoint {
             model: learner.model.clone(),
             optimizer: learner.optimizer.clone(),
-            state: learner.state.clone(),
+            state: learner.state(),
             progress: at.clone(),
         };
         let vocabulary = &self.corpus.vocabulary;
@@ -394,7 +393,13 @@ mod tests {
         Cli::parse_from(all).train
     }
 
-    fn run(folder: &Path, more: &[&str], stop: &Interrupter) -> (String, Result<(), Error>) {
+    /// On so many devices; the log without its times.
+    fn run(
+        folder: &Path,
+        count: usize,
+        more: &[&str],
+        stop: &Interrupter,
+    ) -> (String, Result<(), Error>) {
         let args = args(folder, more);
         let text: &'static str = "a rose is a rose. ".repeat(60).leak();
         let (text, vocabulary) = Text::embedded(text).unwrap();
@@ -402,8 +407,8 @@ mod tests {
         let sizes = CharGruConfig::new(corpus.vocabulary.len(), 8, 16, 1, args.dropout);
         let reference = Reference::new(&corpus).unwrap();
         let files = Files::create(folder).unwrap();
-        let device = Device::flex();
-        let trained = train(&args, &sizes, &corpus, &reference, &files, &device, stop);
+        let devices = vec![Device::flex(); count];
+        let trained = train(&args, &sizes, &corpus, &reference, &files, &devices, stop);
         // How fast a step was is no part of what it computed.
         let log = fs::read_to_string(files.log).unwrap();
         let lines = log.lines().map(|line| {
@@ -425,13 +430,13 @@ mod tests {
         let start = start.to_str().unwrap();
         fs::create_dir_all(&folder).unwrap();
 
-        let (whole, result) = run(&folder_of("a"), &["--save-init", start], &go);
+        let (whole, result) = run(&folder_of("a"), 1, &["--save-init", start], &go);
         result.unwrap();
         let last: serde_json::Value = serde_json::from_str(whole.lines().last().unwrap()).unwrap();
         assert!(last["validation"].as_f64().unwrap() < 0.5, "{last}");
         assert!(folder_of("a").join("loss.svg").exists());
 
-        let (again, _) = run(&folder_of("b"), &["--init", start], &go);
+        let (again, _) = run(&folder_of("b"), 1, &["--init", start], &go);
         assert_eq!(again, whole);
 
         // Stopped after every few steps, in the middle of epochs too, and resumed each time.
@@ -443,7 +448,7 @@ mod tests {
             if breaks < 5 {
                 stop.stop(None); // after one step
             }
-            let (log, result) = run(&broken, &resume, &stop);
+            let (log, result) = run(&broken, 1, &resume, &stop);
             resume = vec!["--resume"];
             match result {
                 Ok(()) => break log,
@@ -454,7 +459,7 @@ mod tests {
         assert_eq!(breaks, 5);
         assert_eq!(resumed, whole);
 
-        let (_, other) = run(&broken, &["--resume", "--seed", "8"], &go);
+        let (_, other) = run(&broken, 1, &["--resume", "--seed", "8"], &go);
         assert!(other.unwrap_err().to_string().contains("other arguments"));
         fs::remove_dir_all(&folder).unwrap();
     }

@@ -85,7 +85,7 @@ fn replay(device: &Device, factor: f64) -> Result<(), String> {
     let [n, t, steps] = ["N", "T", "steps"].map(|name| record.size(name));
     let (model, _) = exchange::import(&record.part("init."), &record.vocabulary, device)
         .map_err(|e| e.to_string())?;
-    let mut learner = Learner::new(model, record.number("clip"), device);
+    let mut learner = Learner::new(model, record.number("clip"), std::slice::from_ref(device));
     let ids: Vec<i32> = all["ids"].iter().map(|&id| id as i32).collect();
     let stream = (ids.len() - 1) / n;
     let columns = |from: usize| -> Vec<i32> {
@@ -95,7 +95,8 @@ fn replay(device: &Device, factor: f64) -> Result<(), String> {
     let recorded = all["losses"].iter().zip(&all["grad_norms"]);
     for (step, (&loss, &norm)) in recorded.enumerate().take(steps) {
         let window = Window::new(columns(step * t), columns(step * t + 1), n, t);
-        let outcome = learner.step(&window, record.number("lr"), device);
+        let outcome = learner.step(&window, record.number("lr"));
+        let outcome = outcome.map_err(|e| e.to_string())?;
         for (name, got, expected) in [
             ("loss", outcome.loss, loss),
             ("gradient norm", outcome.gradient_norm, norm),

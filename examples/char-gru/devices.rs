@@ -1,0 +1,95 @@
+//! From a list on the command line to devices, here and elsewhere.
+
+use std::str::FromStr;
+
+use burn::tensor::Device;
+
+use crate::backend::Backend;
+use crate::error::Error;
+
+/// Most devices of one kind: a slip of the finger fails here and not in the scheduler.
+const MOST: usize = 64;
+
+/// Where a part of each batch is learnt.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Place {
+    /// So many times the backend of this program.
+    Local(usize),
+    /// The server at this address.
+    Server(String),
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.starts_with("ws://") {
+            return Ok(Self::Server(text.to_string()));
+        }
+        let count = text.strip_prefix("local:").and_then(|k| k.parse().ok());
+        match count {
+            Some(count) if (1..=MOST).contains(&count) => Ok(Self::Local(count)),
+            Some(count) => Err(format!("{count} local devices; 1 to {MOST} are possible")),
+            None => Err("neither ws://HOST:PORT nor local:K".to_string()),
+        }
+    }
+}
+
+/// Open them all; the one device of `backend` where none is listed.
+pub fn open(places: &[Place], backend: Backend) -> Result<Vec<Device>, Error> {
+    if places.is_empty() {
+        return Ok(vec![backend.device()?]);
+    }
+    let mut devices = Vec::new();
+    for place in places {
+        match place {
+            Place::Local(count) => {
+                let device = backend.device()?;
+                devices.extend(std::iter::repeat_n(device, *count));
+            }
+            Place::Server(address) => devices.push(connect(address)?),
+        }
+    }
+    Ok(devices)
+}
+
+#[cfg(feature = "remote")]
+fn connect(address: &str) -> Result<Device, Error> {
+    let host = burn::remote::RemoteHost::websocket(address);
+    let connected = Device::remote_options(&host).init();
+    connected.map_err(|reason| Error::Unreachable {
+        address: address.to_string(),
+        reason: reason.to_string(),
+    })
+}
+
+#[cfg(not(feature = "remote"))]
+fn connect(_: &str) -> Result<Device, Error> {
+    Err(Error::RemoteMissing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_read() {
+        let read = |text: &str| text.parse::<Place>();
+        assert_eq!(read("local:3"), Ok(Place::Local(3)));
+        assert_eq!(
+            read("ws://gpu:3000"),
+            Ok(Place::Server("ws://gpu:3000".into()))
+        );
+        for bad in [
+            "",
+            "local",
+            "local:",
+            "local:-1",
+            "local:0",
+            "local:65",
+            "http://gpu:1",
+        ] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+}
