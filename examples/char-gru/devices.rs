@@ -1,5 +1,6 @@
 //! From a list on the command line to devices, here and elsewhere.
 
+use std::panic::{self, AssertUnwindSafe};
 use std::str::FromStr;
 
 use burn::tensor::Device;
@@ -51,6 +52,23 @@ pub fn open(places: &[Place], backend: Backend) -> Result<Vec<Device>, Error> {
         }
     }
     Ok(devices)
+}
+
+/// What `work` does on these devices. Burn panics where it reads a server that has gone, from a
+/// record for one; that is no bug, but an error like another.
+pub fn guard<T>(places: &[Place], work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    if !places.iter().any(|place| matches!(place, Place::Server(_))) {
+        return work();
+    }
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let done = panic::catch_unwind(AssertUnwindSafe(work));
+    panic::set_hook(hook);
+    done.unwrap_or_else(|reason| {
+        let text = reason.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| reason.downcast_ref::<&str>().copied());
+        Err(Error::Device(text.unwrap_or("it has gone").to_string()))
+    })
 }
 
 #[cfg(feature = "remote")]

@@ -36,8 +36,8 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     keep_buffers();
     let result = match &cli.command {
-        None => run_train(&cli.train),
-        Some(Command::Train(args)) => run_train(args),
+        None => devices::guard(&cli.train.devices, || run_train(&cli.train)),
+        Some(Command::Train(args)) => devices::guard(&args.devices, || run_train(args)),
         Some(Command::Sample(args)) => run_sample(args),
         Some(Command::Eval(args)) => run_eval(args),
         Some(Command::Export(args)) => run_export(args),

@@ -16,6 +16,7 @@ use crate::checkpoint::{self, Checkpoint, Progress, write_error};
 use crate::config::TrainArgs;
 use crate::dashboard::{Dashboard, Log, Step, say};
 use crate::data::{Corpus, Streams, Window};
+use crate::devices;
 use crate::error::Error;
 use crate::evaluate::{evaluate, read};
 use crate::model::{CharGru, CharGruConfig};
@@ -81,18 +82,18 @@ fn identity(args: &TrainArgs, sizes: &CharGruConfig, corpus: &Corpus) -> String 
 }
 
 /// Train a model of `sizes` on `corpus`; the model that validated best, for inference on the first
-/// of `devices`.
+/// of the devices.
 pub fn train(
     args: &TrainArgs,
     sizes: &CharGruConfig,
     corpus: &Corpus,
     reference: &Reference,
     files: &Files,
-    devices: &[Device],
+    on: &[Device],
     stop: &Interrupter,
 ) -> Result<CharGru, Error> {
-    let device = &devices[0];
-    let training: Vec<_> = devices.iter().map(|d| d.clone().autodiff()).collect();
+    let device = &on[0];
+    let training: Vec<_> = on.iter().map(|d| d.clone().autodiff()).collect();
     let home = &training[0];
     home.seed(args.seed);
     let identity = identity(args, sizes, corpus);
@@ -139,7 +140,9 @@ pub fn train(
     };
     let mut log = Log::open(&files.log, at.step)?;
     let mut dashboard = Dashboard::new(args.plain, run.steps, args.epochs, at.step, stop);
-    let result = run.learn(&mut learner, &mut at, &mut dashboard, &mut log);
+    let result = devices::guard(&args.devices, || {
+        run.learn(&mut learner, &mut at, &mut dashboard, &mut log)
+    });
     // The terminal is given back before an error is said.
     dashboard.finish();
     if !at.history.is_empty() {

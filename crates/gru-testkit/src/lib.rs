@@ -7,6 +7,7 @@
 //! | [`oracle`] | the equations as scalar float64 loops, gradients by finite differences |
 //! | [`close`] | named tensors, the comparison and every tolerance with its reason |
 //! | [`conformance`] | the recorded vectors of other frameworks |
+//! | [`proxy`] | a network on one machine |
 //!
 //! Nothing here uses Burn or a kernel: all tensors are flat row-major `Vec<f64>`.
 
@@ -15,3 +16,4 @@ pub mod conformance;
 pub mod inputs;
 pub mod oracle;
 pub mod problem;
+pub mod proxy;
