@@ -33,6 +33,8 @@ const SUITES: &[Suite] = &[
     suite::misuse::trials,
     suite::train::trials,
     suite::replay::trials,
+    #[cfg(feature = "remote")]
+    suite::remote::trials,
 ];
 
 fn main() {

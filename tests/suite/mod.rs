@@ -20,6 +20,8 @@ pub mod options;
 pub mod oracle;
 pub mod properties;
 pub mod pytorch_model;
+#[cfg(feature = "remote")]
+pub mod remote;
 pub mod replay;
 pub mod runs;
 pub mod saving;

@@ -112,7 +112,7 @@ fn replay(device: &Device, factor: f64) -> Result<(), String> {
         }
     }
 
-    let state = learner.state.expect("there was a step");
+    let state = learner.state().expect("there was a step");
     within("state", &values(state), &all["h_final"], factor)?;
     let learnt = exchange::export(&learner.model, &record.vocabulary).map_err(|e| e.to_string())?;
     let learnt = numbers(&learnt);

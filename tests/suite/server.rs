@@ -1,5 +1,8 @@
 //! A server of Burn that was given the operator, in a process of its own: this program once more.
 
+// Burn deprecates the ndarray backend as a whole; its users are served until it goes.
+#![allow(deprecated)]
+
 use burn::{
     backend::{Flex, NdArray, ir::BackendIr},
     remote::RemoteHost,
@@ -51,8 +54,6 @@ pub fn serve_if_asked() {
         let _ = io::stdin().read_to_end(&mut Vec::new());
         process::exit(0);
     });
-    // Deprecated with its backend, whose users are served as long as it exists.
-    #[allow(deprecated)]
     let served = match kind {
         Kind::Ndarray => serve::<NdArray>(Device::ndarray(), listener, with_operator),
         Kind::Flex => serve::<Flex>(Device::flex(), listener, with_operator),

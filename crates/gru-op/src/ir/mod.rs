@@ -367,3 +367,6 @@ const NONE: Wanted = Wanted {
     b_ih: false,
     b_hh: false,
 };
+
+#[cfg(all(test, feature = "flex"))]
+mod tests;

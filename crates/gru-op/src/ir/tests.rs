@@ -1,0 +1,216 @@
+//! Descriptions that somebody else wrote: what is not a call of ours must be refused, and do nothing.
+
+use super::*;
+use crate::spec::{Activation, Activations, GruSpec, Reset};
+use burn::{
+    backend::{
+        Flex,
+        ir::{HandleKind, ScalarIr, TensorId},
+        ops::IntTensorOps,
+    },
+    tensor::TensorData,
+};
+use burn_flex::FlexTensor;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+type Handles = HandleContainer<HandleKind<Flex>>;
+
+/// The first id of a result.
+const RESULTS: u64 = 1_000;
+/// A tensor of whole numbers, and one that does not exist.
+const INTEGERS: u64 = 100;
+const NOWHERE: u64 = 101;
+
+/// A right call: its tensors and its description.
+fn call(rng: &mut StdRng) -> (Handles, CustomOpIr) {
+    let mut size = |most| rng.random_range(1..=most);
+    let [n, t, i, h] = [size(4), size(5), size(6), size(7)];
+    let mut flip = || rng.random::<bool>();
+    let reset = if flip() {
+        Reset::AfterMatmul
+    } else {
+        Reset::BeforeMatmul
+    };
+    let activations = Activations {
+        candidate: Activation::Elu { alpha: 0.5 },
+        ..Default::default()
+    };
+    let spec = GruSpec::default()
+        .with_reset(reset)
+        .with_activations(activations);
+    let wanted = Wanted {
+        x: flip(),
+        h0: flip(),
+        w_ih: flip(),
+        w_hh: true,
+        b_ih: flip(),
+        b_hh: flip(),
+    };
+    let id = [STATES, STATES_AND_GATES, GRADIENTS][rng.random_range(0..3)];
+    let shapes: [Vec<usize>; TENSORS.len()] = [
+        vec![n, t, i],
+        vec![n, h],
+        vec![i, 3 * h],
+        vec![h, 3 * h],
+        vec![3 * h],
+        vec![3 * h],
+        vec![n, h],
+        vec![n, t],
+        vec![n, t, 1],
+        vec![n, t, h],
+        vec![n, t, spec.saved_per_unit() * h],
+        vec![n, t, h],
+    ];
+    let mut handles = Handles::new();
+    let mut inputs = Vec::new();
+    let mut present = 0;
+    for (k, shape) in shapes.iter().enumerate() {
+        let there = match TENSORS[k] {
+            "x" | "w_hh" | "w_ih" => true,
+            "states" | "d_states" => id == GRADIENTS,
+            "gates" => id == GRADIENTS && rng.random(),
+            _ => rng.random(),
+        };
+        if there {
+            present |= 1 << k;
+            let count = shape.iter().product();
+            let numbers = (0..count).map(|_| rng.random_range(-1.0..1.0f32)).collect();
+            let tensor = FlexTensor::from_data(TensorData::new(numbers, shape.clone()));
+            handles.register_float_tensor::<Flex>(&TensorId::new(k as u64), tensor);
+            let mut tensor =
+                TensorIr::uninit(TensorId::new(k as u64), shape.clone().into(), DType::F32);
+            tensor.status = burn::backend::ir::TensorStatus::ReadOnly;
+            inputs.push(tensor);
+        }
+    }
+    let integers = Flex::int_from_data(TensorData::from([1, 2, 3]), &Default::default());
+    handles.register_int_tensor::<Flex>(&TensorId::new(INTEGERS), integers);
+    let arguments = Arguments {
+        spec,
+        present,
+        wanted,
+    };
+    let described = slots(&inputs, present).unwrap();
+    let shapes = results(id, &described, &arguments).unwrap();
+    let outputs: Vec<_> = (RESULTS..)
+        .zip(shapes)
+        .map(|(id, shape)| TensorIr::uninit(TensorId::new(id), shape.into(), DType::F32))
+        .collect();
+    let op = CustomOpIr::with_scalars(id, &inputs, &outputs, arguments.encode());
+    (handles, op)
+}
+
+/// Changes one thing.
+fn spoil(op: &mut CustomOpIr, rng: &mut StdRng) {
+    let numbers = [0, 1, 2, 3, 7, 100, 1 << 31, usize::MAX / 3, usize::MAX];
+    let number = |rng: &mut StdRng| numbers[rng.random_range(0..numbers.len())];
+    let inputs = op.inputs.len();
+    let input = rng.random_range(0..inputs);
+    match rng.random_range(0..12) {
+        0 => {
+            let place = rng.random_range(0..op.scalars.len());
+            op.scalars[place] = match rng.random_range(0..4) {
+                0 => ScalarIr::UInt(rng.random()),
+                1 => ScalarIr::Float(f64::from_bits(rng.random())),
+                2 => ScalarIr::Int(rng.random()),
+                _ => ScalarIr::Bool(rng.random()),
+            };
+        }
+        1 => {
+            if let Some(ScalarIr::UInt(present)) = op.scalars.get_mut(1) {
+                *present ^= 1 << rng.random_range(0..64);
+            }
+        }
+        2 => op.scalars.truncate(rng.random_range(0..op.scalars.len())),
+        3 => {
+            op.inputs.remove(input);
+        }
+        4 => {
+            let again = op.inputs[rng.random_range(0..inputs)].clone();
+            op.inputs.insert(input, again);
+        }
+        5 => op.inputs.swap(input, rng.random_range(0..inputs)),
+        6 => {
+            let shape = &mut op.inputs[input].shape;
+            let dim = rng.random_range(0..shape.num_dims().max(1));
+            if let Some(size) = shape.get_mut(dim) {
+                *size = number(rng);
+            }
+        }
+        7 => {
+            let rank = rng.random_range(0..5);
+            let shape: Vec<usize> = (0..rank).map(|_| number(rng)).collect();
+            op.inputs[input].shape = shape.into();
+        }
+        8 => op.inputs[input].id = TensorId::new([INTEGERS, NOWHERE][rng.random_range(0..2)]),
+        9 => op.inputs[input].dtype = [DType::F64, DType::I32][rng.random_range(0..2)],
+        10 => {
+            op.outputs.pop();
+        }
+        _ => {
+            let shape = [number(rng), number(rng)];
+            let output = rng.random_range(0..op.outputs.len());
+            op.outputs[output].shape = shape.into();
+        }
+    }
+}
+
+#[test]
+fn right_calls_run() {
+    let mut rng = StdRng::seed_from_u64(1);
+    for _ in 0..300 {
+        let (mut handles, op) = call(&mut rng);
+        execute::<Flex>(&mut handles, &op).unwrap();
+        for output in &op.outputs {
+            let mut output = output.clone();
+            output.status = burn::backend::ir::TensorStatus::ReadOnly;
+            let result = handles.get_float_tensor::<Flex>(&output);
+            assert_eq!(result.shape(), output.shape);
+        }
+    }
+}
+
+/// What was changed either makes another right call, with results of the shapes that it names, or is
+/// refused; then nothing was made. A panic is Burn's own, which knows no tensor by that id.
+#[test]
+fn spoilt_calls_are_refused_or_right() {
+    let mut rng = StdRng::seed_from_u64(2);
+    let [mut ran, mut refused, mut unknown] = [0, 0, 0];
+    for _ in 0..20_000 {
+        let (mut handles, mut op) = call(&mut rng);
+        for _ in 0..rng.random_range(1..3) {
+            spoil(&mut op, &mut rng);
+            if op.inputs.is_empty() || op.scalars.is_empty() || op.outputs.is_empty() {
+                break;
+            }
+        }
+        let before = handles.num_handles();
+        match catch_unwind(AssertUnwindSafe(|| execute::<Flex>(&mut handles, &op))) {
+            Ok(Ok(())) => {
+                ran += 1;
+                for output in &op.outputs {
+                    let result = handles.get_handle_ref(&output.id);
+                    let Some(HandleKind::Float(result)) = result else {
+                        panic!("{op:?} made no {output:?}")
+                    };
+                    assert_eq!(result.shape(), output.shape);
+                }
+            }
+            Ok(Err(_)) => {
+                refused += 1;
+                assert_eq!(handles.num_handles(), before);
+            }
+            Err(reason) => {
+                unknown += 1;
+                let text = reason.downcast_ref::<String>().cloned().unwrap_or_default();
+                let known = ["Should have handle", "Expected float handle"];
+                assert!(known.iter().any(|known| text.contains(known)), "{text}");
+            }
+        }
+    }
+    assert!(
+        ran > 100 && refused > 10_000 && unknown > 100,
+        "{ran} {refused} {unknown}"
+    );
+}

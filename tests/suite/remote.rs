@@ -1,0 +1,224 @@
+//! Devices that hand operations on: what a server must have, what it refuses, how much it is asked
+//! for. That its numbers are right, the other suites say, on the backend `remote`.
+
+use super::{
+    backends::TestBackend,
+    runs::{Leaves, loss, values},
+    server::{Kind, Server},
+};
+use burn::{
+    backend::{
+        Dispatch, DispatchDevice,
+        ir::{BaseOperationIr, CustomOpIr, OperationIr, ScalarIr, TensorIr},
+    },
+    remote::CustomOpClient,
+    tensor::{DType, Device, Shape, Tensor},
+};
+use gru_op::{
+    Direction, GruBackend, GruBlockConfig, GruInputs, GruOptions, GruSpec, GruWeights, Layout,
+    Memory, OptionalTensor, Reset, Steps, Wanted, gru_sequence, gru_sequence_with,
+};
+use gru_testkit::{
+    close::{Tolerance, close},
+    inputs::Inputs,
+    problem::Problem,
+};
+use libtest_mimic::Trial;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+type Test = fn() -> Result<(), String>;
+
+const TESTS: &[(&str, Test)] = &[
+    ("server-without-operator", server_without_operator),
+    ("server-of-another-release", server_of_another_release),
+    ("malformed-calls", malformed_calls),
+    ("ndarray", on_ndarray),
+    ("operations-of-a-sequence", operations_of_a_sequence),
+];
+
+pub fn trials(_: &[TestBackend]) -> Vec<Trial> {
+    let trial =
+        |&(name, test): &(&str, Test)| Trial::test(format!("remote/{name}"), move || Ok(test()?));
+    TESTS.iter().map(trial).collect()
+}
+
+fn start(kind: Kind) -> Result<Server, String> {
+    Server::start(kind).map_err(|reason| reason.to_string())
+}
+
+/// A forward, read.
+fn forward(device: &Device) -> Vec<f64> {
+    let x = Tensor::<3>::ones([2, 3, 4], device);
+    let gru = GruBlockConfig::new(4, 5).init(device);
+    values(gru.forward(x, None).0)
+}
+
+/// What the panic of `f` says.
+fn panic_of<T>(f: impl FnOnce() -> T) -> Result<String, String> {
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(_) => Err("it did not panic".into()),
+        Err(reason) => Ok(reason.downcast_ref::<String>().cloned().unwrap_or_default()),
+    }
+}
+
+fn expect(text: &str, parts: &[&str]) -> Result<(), String> {
+    match parts.iter().find(|&&part| !text.contains(part)) {
+        Some(part) => Err(format!("{part:?} is not in {text:?}")),
+        None => Ok(()),
+    }
+}
+
+fn server_without_operator() -> Result<(), String> {
+    let server = start(Kind::Bare)?;
+    let device = server.device()?;
+    let text = panic_of(|| forward(&device))?;
+    expect(
+        &text,
+        &[
+            "GruBlock::forward",
+            "does not run this operator",
+            "gru_op::remote::register",
+        ],
+    )
+}
+
+fn server_of_another_release() -> Result<(), String> {
+    let server = start(Kind::Newer)?;
+    let device = server.device()?;
+    for _ in 0..2 {
+        let text = panic_of(|| forward(&device))?;
+        expect(
+            &text,
+            &["GruBlock::forward", "encoding 1000", "same release"],
+        )?;
+    }
+    Ok(())
+}
+
+/// Each ends its own session. One that was open before goes on, and new ones open.
+fn malformed_calls() -> Result<(), String> {
+    let server = start(Kind::Flex)?;
+    let old = server.device()?;
+    let expected = values(Tensor::<3>::ones([2, 3, 4], &old) * 2.0);
+    for k in 0..10 {
+        // Another credential is another session.
+        let host = server.host().with_credential(format!("{k}"));
+        let device = Device::remote_options(&host).init();
+        let device = device.map_err(|reason| reason.to_string())?;
+        let DispatchDevice::Remote(remote) = device.as_dispatch() else {
+            return Err("the device is not remote".into());
+        };
+        let client = CustomOpClient::new(remote);
+        let uninit = || TensorIr::uninit(client.create_empty_handle(), Shape::new([3]), DType::F32);
+        let scalars = vec![ScalarIr::UInt(1); k];
+        let inputs: Vec<_> = (0..k % 3).map(|_| uninit()).collect();
+        let outputs = vec![uninit()];
+        let id = ["gru_op::states", "gru_op::gradients"][k % 2];
+        let results = client.register(CustomOpIr::with_scalars(id, &inputs, &outputs, scalars));
+        drop(results);
+        device.sync().expect_err("the session has ended");
+    }
+    let again = values(Tensor::<3>::ones([2, 3, 4], &old) * 2.0);
+    match again == expected && !forward(&old).is_empty() {
+        true => Ok(()),
+        false => Err("an older session was disturbed".into()),
+    }
+}
+
+/// Another backend behind the wire, with all that a call may have.
+fn on_ndarray() -> Result<(), String> {
+    let server = start(Kind::Ndarray)?;
+    let device = server.device()?.autodiff();
+    for spec in [
+        GruSpec::default(),
+        GruSpec::default()
+            .with_reset(Reset::BeforeMatmul)
+            .with_layout(Layout::TimeMajor)
+            .with_direction(Direction::Reverse)
+            .with_memory(Memory::Lean),
+    ] {
+        let problem = Problem::new(3, 5, 4, 6).with_spec(spec);
+        let inputs = Inputs::random(&problem);
+        let run = |device: &Device| {
+            let leaves = Leaves::new(&problem, &inputs, device, DType::F64);
+            let options = GruOptions {
+                h0: leaves.h0.clone(),
+                steps: Steps::Lengths(vec![5, 0, 3]),
+                ..Default::default()
+            };
+            let (y, last) =
+                gru_sequence_with(leaves.x.clone(), &leaves.weights, &problem.spec, options);
+            let loss = loss(&y, &inputs.d_y) + loss(&last, &inputs.d_h_t);
+            leaves.gradients(&loss.backward())
+        };
+        let local = run(&Device::flex().autodiff())?;
+        for (name, got) in run(&device)? {
+            close(&name, &got, &local[&name], Tolerance::F64.gradient)?;
+        }
+    }
+    Ok(())
+}
+
+/// One operation forward, with two views for the final state, and one backward, whatever T is: in a
+/// recording, which has what a server gets.
+fn operations_of_a_sequence() -> Result<(), String> {
+    let recorded = |t: usize| -> Result<Vec<String>, String> {
+        let device = Device::capture();
+        let scope = device.capture_scope(|scope| {
+            let x = Tensor::<3>::zeros([2, t, 4], &device);
+            let w_ih = Tensor::<2>::zeros([4, 15], &device);
+            let w_hh = Tensor::<2>::zeros([5, 15], &device);
+            let states = Tensor::<3>::zeros([2, t, 5], &device);
+            let gates = Tensor::<3>::zeros([2, t, 20], &device);
+            let weights = GruWeights {
+                w_ih: Some(w_ih.clone()),
+                w_hh: w_hh.clone(),
+                b_ih: None,
+                b_hh: None,
+            };
+            let spec = GruSpec::default();
+            let results = gru_sequence(x.clone(), None, &weights, &spec);
+            // What autodiff calls.
+            let inputs = GruInputs::<Dispatch> {
+                x: x.into_dispatch(),
+                h0: OptionalTensor::Absent,
+                w_ih: OptionalTensor::Given(w_ih.into_dispatch()),
+                w_hh: w_hh.into_dispatch(),
+                b_ih: OptionalTensor::Absent,
+                b_hh: OptionalTensor::Absent,
+                mask: OptionalTensor::Absent,
+                valid: OptionalTensor::Absent,
+                take: OptionalTensor::Absent,
+            };
+            let wanted = Wanted {
+                x: true,
+                h0: true,
+                w_ih: true,
+                w_hh: true,
+                b_ih: false,
+                b_hh: false,
+            };
+            let states = states.into_dispatch();
+            let gates = OptionalTensor::Given(gates.into_dispatch());
+            let d = Dispatch::gru_gradients(inputs, states.clone(), gates, states, spec, wanted);
+            drop((results, d));
+            scope.complete([], [])
+        });
+        let graph = scope.map_err(|reason| format!("{reason:?}"))?.graph;
+        let names = graph.operations.iter().map(|operation| match operation {
+            OperationIr::Custom(op) => op.id.clone(),
+            OperationIr::BaseFloat(BaseOperationIr::Zeros(_)) => "zeros".into(),
+            OperationIr::BaseFloat(BaseOperationIr::Slice(_)) => "slice".into(),
+            OperationIr::BaseFloat(BaseOperationIr::Reshape(_)) => "reshape".into(),
+            other => format!("{other:?}"),
+        });
+        Ok(names.filter(|name| name != "zeros").collect())
+    };
+    for t in [1, 2, 500] {
+        let operations = recorded(t)?;
+        if operations != ["gru_op::states", "slice", "reshape", "gru_op::gradients"] {
+            return Err(format!("T {t}: {operations:?}"));
+        }
+    }
+    Ok(())
+}
