@@ -2,8 +2,8 @@
 //!
 //! Every method has a default body made of Burn's own primitives, so a backend without kernels
 //! needs an empty `impl`. The output is one tensor that holds the state after every step; the
-//! final state is a view of it, so autodiff needs one node for a whole sequence. Fusion queues a call
-//! as one operation, and the backend below it runs its kernels.
+//! final state is a view of it, so autodiff needs one node for a whole sequence. Fusion, a remote
+//! device and a capture take a call as one operation.
 
 // Burn deprecates the ndarray backend as a whole; its users are served until it goes.
 #![allow(deprecated)]
@@ -161,6 +161,15 @@ pub struct Wanted {
 /// The GRU over a whole sequence, on primitives of a backend.
 ///
 /// Shapes are not checked here: [`gru_sequence`](crate::gru_sequence) does that first.
+///
+/// # Another backend
+///
+/// All backends that Burn's `Device` knows have an implementation here. A backend of your own gets one
+/// by `impl GruBackend for MyBackend {}`, which is what LibTorch has. The orphan rule asks for the crate
+/// that defines `MyBackend`. Its calls are then `MyBackend::gru_states(..)` on primitives, and
+/// `Autodiff::<MyBackend>::gru_states(..)` with the hand-written backward. `GruBlock` and the functions
+/// over `Tensor` go through Burn's `Device`, whose list is closed: they reach it behind a server
+/// (module `remote`).
 #[backend_extension(
     NdArray: cfg(feature = "ndarray"),
     Flex: cfg(feature = "flex"),

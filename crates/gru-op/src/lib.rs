@@ -39,12 +39,15 @@
 //!   both ways.
 //! - [`conventions`]: where GRUs differ, what each system does, and what proves it.
 //! - `gradcheck`: gradients against central differences, for any operator; with `autodiff`.
+//! - `remote`: the operator on devices of other machines; with `remote`.
 //! - [`tensorflow`], [`mps_graph`]: two operators of other systems under their own signatures.
 //!
 //! # Features
 //!
 //! `flex` and `ndarray` run on the CPU by the same kernels. `wgpu`, `vulkan`, `metal`, `webgpu`,
-//! `cuda`, `rocm` are CubeCL backends, on the kernels of `gru-cube`. `autodiff` adds training.
+//! `cuda`, `rocm`, `cpu` are CubeCL backends, on the kernels of `gru-cube`. `tch`, LibTorch, runs the
+//! composed default. `remote` sends a call to a server as one operation, `capture` records it as one.
+//! `autodiff` adds training.
 //! `store` reads `.pt` and `.safetensors` files, and writes the latter. `fusion` must be on exactly when
 //! Burn's own `fusion` is, as it is by default.
 #![deny(missing_docs)]
