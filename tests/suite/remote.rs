@@ -12,7 +12,10 @@ use burn::{
         ir::{BaseOperationIr, CustomOpIr, OperationIr, ScalarIr, TensorIr},
     },
     remote::CustomOpClient,
-    tensor::{DType, Device, Shape, Tensor},
+    tensor::{
+        DType, Device, Shape, Tensor,
+        distributed::{ReduceOperation, all_reduce},
+    },
 };
 use gru_op::{
     Direction, GruBackend, GruBlockConfig, GruInputs, GruOptions, GruSpec, GruWeights, Layout,
@@ -34,6 +37,7 @@ const TESTS: &[(&str, Test)] = &[
     ("malformed-calls", malformed_calls),
     ("ndarray", on_ndarray),
     ("operations-of-a-sequence", operations_of_a_sequence),
+    ("no-collective-on-flex", no_collective_on_flex),
 ];
 
 pub fn trials(_: &[TestBackend]) -> Vec<Trial> {
@@ -220,5 +224,20 @@ fn operations_of_a_sequence() -> Result<(), String> {
             return Err(format!("T {t}: {operations:?}"));
         }
     }
+    Ok(())
+}
+
+/// Why `char-gru --devices` gathers gradients by itself: Burn 0.22.1 has no sum over devices on Flex,
+/// nor behind a server. Where this fails, it has one.
+fn no_collective_on_flex() -> Result<(), String> {
+    let sum = |device: &Device| {
+        let ones = Tensor::<1>::ones([3], device);
+        let sum = all_reduce(ones, ReduceOperation::Sum, vec![device.clone()]);
+        values(sum.resolve())
+    };
+    panic_of(|| sum(&Device::flex()))?;
+    let server = start(Kind::Flex)?;
+    let device = server.device()?;
+    panic_of(|| sum(&device))?;
     Ok(())
 }
