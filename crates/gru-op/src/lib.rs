@@ -58,6 +58,7 @@ mod args;
 #[cfg(feature = "autodiff")]
 mod autodiff;
 mod backend;
+mod call;
 pub mod composed;
 pub mod convert;
 #[doc = include_str!("../CONVENTIONS.md")]
@@ -72,6 +73,7 @@ pub mod gradcheck;
 mod ir;
 pub mod mps_graph;
 pub mod nn;
+mod passes;
 mod primitive;
 mod raw;
 #[cfg(feature = "remote")]
@@ -87,7 +89,8 @@ pub use self::nn::GruFileError;
 pub use self::{
     api::{GruGates, gru_cell, gru_gates, gru_sequence, gru_sequence_with},
     args::{GruOptions, GruWeights, Steps},
-    backend::{GruBackend, GruForward, GruGradients, GruInputs, OptionalTensor, Wanted},
+    backend::GruBackend,
+    call::{GruForward, GruGradients, GruInputs, OptionalTensor, Wanted},
     nn::{GruBlock, GruBlockConfig, GruInitializer, GruLayer, GruLayerOptions, GruMismatch},
 };
 pub use gru_cpu::spec;

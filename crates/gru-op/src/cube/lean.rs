@@ -4,7 +4,7 @@
 use super::{Prim, backward, call, dense, empty, left_sides, optional, pieces};
 use crate::{
     GruGradients, GruInputs, OptionalTensor, Wanted,
-    composed::Call,
+    passes::Call,
     spec::{GruSpec, Reset},
 };
 use burn::tensor::Shape;

@@ -7,7 +7,7 @@ mod lean;
 mod pieces;
 
 use crate::{
-    GruBackend, GruForward, GruGradients, GruInputs, OptionalTensor, Wanted, composed,
+    GruBackend, GruForward, GruGradients, GruInputs, OptionalTensor, Wanted, passes,
     primitive::Prim,
     spec::{GruSpec, Reset},
 };
@@ -31,7 +31,7 @@ impl GruBackend for CubeBackend {
     fn gru_states(inputs: GruInputs<Self>, spec: GruSpec) -> FloatTensor<Self> {
         match forward(&inputs, &spec, false) {
             Some(forward) => forward.states,
-            None => composed::states(inputs, &spec),
+            None => passes::states(inputs, &spec),
         }
     }
 
@@ -41,7 +41,7 @@ impl GruBackend for CubeBackend {
                 states,
                 gates: Some(gates),
             }) => GruForward { states, gates },
-            _ => composed::states_and_gates(inputs, &spec),
+            _ => passes::states_and_gates(inputs, &spec),
         }
     }
 
@@ -54,7 +54,7 @@ impl GruBackend for CubeBackend {
         wanted: Wanted,
     ) -> GruGradients<Self> {
         let Some(element) = element(&inputs) else {
-            return composed::gradients(inputs, states, gates, d_states, &spec, wanted);
+            return passes::gradients(inputs, states, gates, d_states, &spec, wanted);
         };
         match gates.into_option() {
             Some(gates) => backward(element, inputs, states, gates, d_states, &spec, wanted),
@@ -96,7 +96,7 @@ fn empty(like: &CubeTensor, shape: Shape) -> CubeTensor {
     empty_device_contiguous_dtype(client, device, shape, like.dtype)
 }
 
-fn call(of: &composed::Call<CubeBackend>, spec: &GruSpec, dtype: ElemType) -> gru_cube::Call {
+fn call(of: &passes::Call<CubeBackend>, spec: &GruSpec, dtype: ElemType) -> gru_cube::Call {
     gru_cube::Call {
         n: of.n,
         t: of.t,
@@ -129,7 +129,7 @@ fn left_sides(
 /// None where no kernel runs this call.
 fn forward(inputs: &GruInputs<CubeBackend>, spec: &GruSpec, keep: bool) -> Option<Forward> {
     let element = element(inputs)?;
-    let sizes = composed::Call::new(inputs.clone(), spec);
+    let sizes = passes::Call::new(inputs.clone(), spec);
     let states = empty(&sizes.x.0, Shape::new(sizes.sequence_shape(sizes.h)));
     let width = spec.saved_per_unit() * sizes.h;
     let gates = keep.then(|| empty(&states, Shape::new(sizes.sequence_shape(width))));
@@ -193,7 +193,7 @@ fn backward(
     spec: &GruSpec,
     wanted: Wanted,
 ) -> GruGradients<CubeBackend> {
-    let sizes = composed::Call::new(inputs.clone(), spec);
+    let sizes = passes::Call::new(inputs.clone(), spec);
     let (h, rows) = (sizes.h, sizes.n * sizes.t);
     let width = spec.saved_per_unit() * h;
     let kept = into_contiguous(gates);
@@ -227,7 +227,7 @@ fn backward(
     };
     if gru_cube::backward(&client, &of_call, &reads, &writes, Strategy::Inferred).is_err() {
         let gates = OptionalTensor::Given(kept);
-        return composed::gradients(inputs, states, gates, d_states, spec, wanted);
+        return passes::gradients(inputs, states, gates, d_states, spec, wanted);
     }
 
     let d_gates = Prim::<CubeBackend>(d_gates).reshape([rows, width]);

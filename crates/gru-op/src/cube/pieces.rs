@@ -1,7 +1,7 @@
 //! Sequences in pieces of time, so that what a call holds for a while does not grow with T.
 
 use super::Prim;
-use crate::{GruInputs, OptionalTensor, composed::Call, spec::GruSpec};
+use crate::{GruInputs, OptionalTensor, passes::Call, spec::GruSpec};
 use burn_cubecl::CubeBackend;
 use std::ops::Range;
 
