@@ -29,6 +29,7 @@ pub struct Cli {
 }
 
 #[derive(Subcommand, Clone, Debug)]
+#[allow(clippy::large_enum_variant)] // One of a run, on the stack.
 pub enum Command {
     /// Learn a text, and write a sample; this is what happens without a command
     Train(TrainArgs),
