@@ -129,9 +129,13 @@ fn malformed_calls() -> Result<(), String> {
     }
 }
 
-/// Another backend behind the wire, with all that a call may have.
 fn on_ndarray() -> Result<(), String> {
-    let server = start(Kind::Ndarray)?;
+    on(Kind::Ndarray, DType::F64, Tolerance::F64)
+}
+
+/// Another backend behind the wire, with all that a call may have.
+fn on(kind: Kind, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
+    let server = start(kind)?;
     let device = server.device()?.autodiff();
     for spec in [
         GruSpec::default(),
@@ -143,8 +147,8 @@ fn on_ndarray() -> Result<(), String> {
     ] {
         let problem = Problem::new(3, 5, 4, 6).with_spec(spec);
         let inputs = Inputs::random(&problem);
-        let run = |device: &Device| {
-            let leaves = Leaves::new(&problem, &inputs, device, DType::F64);
+        let run = |device: &Device, dtype: DType| {
+            let leaves = Leaves::new(&problem, &inputs, device, dtype);
             let options = GruOptions {
                 h0: leaves.h0.clone(),
                 steps: Steps::Lengths(vec![5, 0, 3]),
@@ -155,9 +159,9 @@ fn on_ndarray() -> Result<(), String> {
             let loss = loss(&y, &inputs.d_y) + loss(&last, &inputs.d_h_t);
             leaves.gradients(&loss.backward())
         };
-        let local = run(&Device::flex().autodiff())?;
-        for (name, got) in run(&device)? {
-            close(&name, &got, &local[&name], Tolerance::F64.gradient)?;
+        let local = run(&Device::flex().autodiff(), DType::F64)?;
+        for (name, got) in run(&device, dtype)? {
+            close(&name, &got, &local[&name], tolerance.gradient)?;
         }
     }
     Ok(())

@@ -28,15 +28,18 @@ pub enum Kind {
     Flex,
     /// The operator on ndarray.
     Ndarray,
+    /// The operator on wgpu's best adapter.
+    Wgpu,
     /// Flex without the operator.
     Bare,
     /// Flex with an operator of another encoding.
     Newer,
 }
 
-const KINDS: [(&str, Kind); 4] = [
+const KINDS: [(&str, Kind); 5] = [
     ("flex", Kind::Flex),
     ("ndarray", Kind::Ndarray),
+    ("wgpu", Kind::Wgpu),
     ("bare", Kind::Bare),
     ("newer", Kind::Newer),
 ];
@@ -57,6 +60,17 @@ pub fn serve_if_asked() {
     let served = match kind {
         Kind::Ndarray => serve::<NdArray>(Device::ndarray(), listener, with_operator),
         Kind::Flex => serve::<Flex>(Device::flex(), listener, with_operator),
+        #[cfg(feature = "gpu")]
+        Kind::Wgpu => {
+            use burn::{backend::Cube, tensor::DeviceKind};
+            serve::<Cube>(
+                Device::wgpu(DeviceKind::DefaultDevice),
+                listener,
+                with_operator,
+            )
+        }
+        #[cfg(not(feature = "gpu"))]
+        Kind::Wgpu => panic!("wgpu is not in this build"),
         Kind::Bare => serve::<Flex>(Device::flex(), listener, |_| {}),
         Kind::Newer => serve::<Flex>(Device::flex(), listener, newer),
     };

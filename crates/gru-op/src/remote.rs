@@ -21,7 +21,8 @@
 //! The first call of a client on a device asks for that, and panics if the server has not got it or
 //! writes calls in another way; a release of this crate that changes the way says so. A call that is
 //! none (shapes that do not fit, numbers that nobody writes) ends its session, with a line in the
-//! server's log, and disturbs no other.
+//! server's log, and disturbs no other. How much memory a client asks for is not bounded, here as in
+//! Burn's own operations.
 //!
 //! A backend of someone else, too, is within reach of [`GruBlock`](crate::GruBlock) in this way:
 //! implement [`GruBackend`] for it, which may be an empty `impl`, and serve it with
