@@ -12,7 +12,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|bytes: &[u8]| {
     let device = Device::flex().autodiff();
     let sizes = CharGruConfig::new(3, 2, 2, 1, 0.0);
-    let mut learner = Learner::new(sizes.init(&device), 1.0, &device);
+    let mut learner = Learner::new(sizes.init(&device), 1.0, std::slice::from_ref(&device));
     let Learner {
         model, optimizer, ..
     } = &learner;
@@ -28,7 +28,8 @@ fuzz_target!(|bytes: &[u8]| {
         learner.optimizer = checkpoint.optimizer;
         // How many rows there are the arguments say, which are not part of this.
         let one_row = |state: &Tensor<3>| state.dims()[1] == 1;
-        learner.state = checkpoint.state.filter(one_row).map(Tensor::detach);
-        learner.step(&Window::new(vec![0, 1], vec![1, 2], 1, 2), 0.1, &device);
+        learner.set_state(checkpoint.state.filter(one_row).map(Tensor::detach));
+        let window = Window::new(vec![0, 1], vec![1, 2], 1, 2);
+        learner.step(&window, 0.1).expect("the device is this one");
     }
 });
