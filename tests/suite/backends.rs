@@ -121,6 +121,12 @@ impl TestBackend {
         dtypes
     }
 
+    /// Whether all but the operator itself is tried on a part of the problems only: where it takes
+    /// long, and behind a server, where it is Burn's own operations of a backend that is here too.
+    pub fn samples_modes(&self) -> bool {
+        self.slow || self.name == "remote"
+    }
+
     /// The backend's and the type's part of a trial's id, as `flex-f64`.
     pub fn id(&self, dtype: DType) -> String {
         let dtype = match dtype {

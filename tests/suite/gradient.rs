@@ -27,7 +27,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     for backend in backends {
         for dtype in backend.dtypes() {
             for (index, known) in known.iter().enumerate() {
-                let modes = match backend.slow && index % EVERY != 0 {
+                let modes = match backend.samples_modes() && index % EVERY != 0 {
                     true => &MODES[..1],
                     false => &MODES[..],
                 };
