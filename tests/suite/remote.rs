@@ -40,10 +40,17 @@ const TESTS: &[(&str, Test)] = &[
     ("no-collective-on-flex", no_collective_on_flex),
 ];
 
-pub fn trials(_: &[TestBackend]) -> Vec<Trial> {
+pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let trial =
         |&(name, test): &(&str, Test)| Trial::test(format!("remote/{name}"), move || Ok(test()?));
-    TESTS.iter().map(trial).collect()
+    // A server of a GPU, where this machine has one.
+    let on_wgpu = |backend: &&TestBackend| backend.name.starts_with("wgpu");
+    let gpu = backends.iter().filter(on_wgpu).map(|backend| {
+        let tolerance = backend.tolerance(Tolerance::F32);
+        let id = format!("remote/{}", backend.name);
+        backend.trial(id, move |_| on(Kind::Wgpu, DType::F32, tolerance))
+    });
+    TESTS.iter().map(trial).chain(gpu).collect()
 }
 
 fn start(kind: Kind) -> Result<Server, String> {
