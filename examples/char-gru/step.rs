@@ -167,7 +167,7 @@ impl Worker {
     }
 }
 
-/// Even parts of the rows; where there are too few, the last ones are empty.
+/// Even parts of the rows; where there are too few, some are empty, but never the first.
 fn cut(rows: usize, parts: usize) -> Vec<Range<usize>> {
     let start = |part: usize| (part * rows).div_ceil(parts);
     (0..parts).map(|k| start(k)..start(k + 1)).collect()
@@ -262,6 +262,7 @@ mod tests {
             let cut = cut(rows, parts);
             assert_eq!(cut.len(), parts);
             assert!(cut.iter().cloned().flatten().eq(0..rows), "{cut:?}");
+            assert!(rows == 0 || !cut[0].is_empty(), "{cut:?}");
             let lengths = || cut.iter().map(ExactSizeIterator::len);
             assert!(lengths().max().unwrap() - lengths().min().unwrap() <= 1);
         }
