@@ -1,0 +1,80 @@
+"""What the networks read, computed as their packages compute it.
+
+NSNet2: Braun and Tashev 2020, <https://arxiv.org/abs/2008.06412>; DeepFilterNet 3: Schröter et al. 2023,
+<https://arxiv.org/abs/2305.08227>, with the constants of its library and of the model's `config.ini`.
+"""
+import numpy as np
+
+
+def frames(x, size, hop):
+    """`[T, size]`, the last samples dropped that fill no frame."""
+    count = 1 + (len(x) - size) // hop
+    return x[np.arange(count)[:, None] * hop + np.arange(size)]
+
+
+def nsnet2(x, rate):
+    """log10 of the power of 20 ms frames, `[1,T,bins]`: 161 at 16 kHz, 513 at 48 kHz."""
+    size = rate // 50
+    fft, hop = (320, 160) if rate == 16000 else (1024, 512)
+    # The package has a symmetric window at 16 kHz and a periodic one at 48 kHz.
+    period = size - 1 if rate == 16000 else size
+    hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / period)
+    spectrum = np.fft.rfft(frames(x, size, hop) * np.sqrt(hann), fft)
+    return np.log10(np.maximum(np.abs(spectrum) ** 2, 1e-12)).astype(np.float32)[None]
+
+
+class DeepFilterNet3:
+    """48 kHz, frames of 960 samples, a new one every 480."""
+
+    RATE, FFT, HOP, ERB, DF, LEAST, LOOKAHEAD = 48000, 960, 480, 32, 96, 2, 2
+    # exp(-hop/rate/τ) with τ = 1 s, to the three digits that the library keeps.
+    DECAY = 0.99
+
+    def features(self, x):
+        """`feat_erb [1,1,T,32]` and `feat_spec [1,2,T,96]`, two frames ahead as the network wants."""
+        k = np.arange(self.FFT)
+        vorbis = np.sin(np.pi / 2 * np.sin(np.pi * (k + 0.5) / self.FFT) ** 2)
+        # Frames begin with the first hop: half of the first window is silence.
+        padded = np.concatenate([np.zeros(self.FFT - self.HOP), x])
+        spectrum = np.fft.rfft(frames(padded, self.FFT, self.HOP) * vorbis)
+        spectrum *= 2 * self.HOP / self.FFT**2
+        erb, df = self.erb(spectrum), self.complex(spectrum[:, :self.DF])
+        ahead = lambda a: np.concatenate([a[self.LOOKAHEAD:], np.zeros_like(a[:self.LOOKAHEAD])])
+        both = np.stack([ahead(df).real, ahead(df).imag])
+        return ahead(erb).astype(np.float32)[None, None], both.astype(np.float32)[None]
+
+    def erb(self, spectrum):
+        """dB in each band, less a running mean, divided by 40."""
+        edges = np.concatenate([[0], np.cumsum(self.widths())])
+        power = np.abs(spectrum) ** 2
+        bands = [power[:, a:b].mean(1) for a, b in zip(edges, edges[1:])]
+        db = 10 * np.log10(np.stack(bands, 1) + 1e-10)
+        mean, out = np.linspace(-60, -90, self.ERB), np.empty_like(db)
+        for t, row in enumerate(db):
+            mean = row * (1 - self.DECAY) + mean * self.DECAY
+            out[t] = (row - mean) / 40
+        return out
+
+    def complex(self, spectrum):
+        """The lowest bins, divided by the root of a running mean of their magnitude."""
+        mean, out = np.linspace(1e-3, 1e-4, self.DF), np.empty_like(spectrum)
+        for t, row in enumerate(spectrum):
+            mean = np.abs(row) * (1 - self.DECAY) + mean * self.DECAY
+            out[t] = row / np.sqrt(mean)
+        return out
+
+    def widths(self):
+        """Bins of each band: equal steps on the scale of equivalent rectangular bandwidths."""
+        erb = lambda f: 9.265 * np.log(1 + f / (24.7 * 9.265))
+        hertz = lambda e: 24.7 * 9.265 * (np.exp(e / 9.265) - 1)
+        bin_width, highest = self.RATE / self.FFT, erb(self.RATE / 2)
+        widths, last, owed = [], 0, 0
+        for k in range(1, self.ERB + 1):
+            edge = round(hertz(highest * k / self.ERB) / bin_width)
+            width = edge - last - owed
+            # Low bands would have none: they borrow from the next.
+            owed = max(0, self.LEAST - width)
+            widths.append(max(self.LEAST, width))
+            last = edge
+        widths[-1] += self.FFT // 2 + 1 - sum(widths)
+        return widths

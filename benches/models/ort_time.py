@@ -1,0 +1,116 @@
+"""Times of ONNX Runtime over the recorded inputs, GRUs alone, a round for each line on stdin.
+
+A round prints `model,what,threads,milliseconds for a second of sound` and ends in a line with a dot.
+`file` is one call for the whole file. `frame` is one call for each frame, its tensors bound beforehand
+so that Python does next to nothing; `call` is the same for a graph that only copies its input.
+"""
+import sys
+import time
+
+import numpy as np
+import onnxruntime
+from onnx import TensorProto, helper
+from safetensors.numpy import load_file
+
+from features import DeepFilterNet3
+from libdf import LibDf
+from speech import noisy_speech
+
+THREADS = [1, 2]
+# Frames in a second: NSNet2's package takes 512 samples at 48 kHz.
+FRAME_RATE = {"nsnet2-20ms-48k-baseline": 48000 / 512}
+USUAL_FRAME_RATE = 100.0
+# Time for the threads of ONNX Runtime to stop waiting for more work.
+REST = 0.1
+
+
+def session(model, threads):
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def value(array):
+    """A tensor of its own: one made of an array shares its memory."""
+    return onnxruntime.OrtValue.ortvalue_from_numpy(np.array(array, order="C"))
+
+
+class Grus:
+    """The GRUs of one file in a row, in one session."""
+
+    def __init__(self, network, recorded, threads):
+        self.session = session(network.cut(network.grus), threads)
+        key = "stack" if len(network.grus) > 1 else network.grus[0].name
+        self.x, initial = recorded[f"{key}:file:X"], recorded[f"{key}:file:initial_h"]
+        names = [f"initial_h.{k}" for k in range(len(network.grus))]
+        self.feeds = {"X": self.x, **{name: initial[k:k + 1] for k, name in enumerate(names)}}
+        self.initial = [initial[k:k + 1] for k in range(len(names))]
+        # Two sets of states that take turns: of the step before, and of this one.
+        states = [[value(h) for h in self.initial] for _ in range(2)]
+        self.first = states[0]
+        y_name, *h_names = [out.name for out in self.session.get_outputs()]
+        self.frames, self.out = [], []
+        for t in range(len(self.x)):
+            binding = self.session.io_binding()
+            binding.bind_ortvalue_input("X", value(self.x[t:t + 1]))
+            y = value(np.zeros((1, 1, *self.initial[0].shape[1:]), np.float32))
+            binding.bind_ortvalue_output(y_name, y)
+            for k, (before, after) in enumerate(zip(names, h_names)):
+                binding.bind_ortvalue_input(before, states[t % 2][k])
+                binding.bind_ortvalue_output(after, states[(t + 1) % 2][k])
+            self.frames.append(binding)
+            self.out.append(y)
+        self.by_frame()
+        distance = np.abs(np.concatenate([y.numpy() for y in self.out]) - recorded[f"{key}:file:Y"]).max()
+        if distance > 1e-5:
+            sys.exit(f"{key}: frame by frame is {distance:.1e} from the whole file")
+
+    def by_frame(self):
+        for value, initial in zip(self.first, self.initial):
+            value.update_inplace(initial)
+        run = self.session.run_with_iobinding
+        for frame in self.frames:
+            run(frame)
+
+    def by_file(self):
+        self.session.run(None, self.feeds)
+
+
+def copy_call():
+    """The least that a call takes: one frame copied."""
+    shape = [1, 1, 256]
+    info = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "copy", [info("x")], [info("y")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=7)
+    copy = session(model.SerializeToString(), 1)
+    binding = copy.io_binding()
+    binding.bind_ortvalue_input("x", value(np.zeros(shape, np.float32)))
+    binding.bind_ortvalue_output("y", value(np.zeros(shape, np.float32)))
+    return lambda: [copy.run_with_iobinding(binding) for _ in range(100)]
+
+
+def serve(root, networks):
+    """Answers lines on stdin until they end."""
+    runs = [("copy", "call", 1, 1.0, copy_call())]
+    for name, network in networks.items():
+        recorded = load_file(root / "recorded" / f"{name}.safetensors")
+        rate = FRAME_RATE.get(name, USUAL_FRAME_RATE)
+        for threads in THREADS:
+            grus = Grus(network, recorded, threads)
+            seconds = len(grus.x) / rate
+            runs += [(name, "file", threads, seconds, grus.by_file),
+                     (name, "frame", threads, seconds, grus.by_frame)]
+    if (root / "deepfilternet3/libdeepfilter.so").is_file() and sys.platform == "linux":
+        seconds = 1.0
+        sound, library = noisy_speech(DeepFilterNet3.RATE, seconds), LibDf(root / "deepfilternet3")
+        runs.append(("libdeepfilter", "network", 1, seconds, lambda: library.lsnr(sound)))
+    for *_, run in runs:
+        run()
+    print(f"onnxruntime {onnxruntime.__version__}", flush=True)
+    for _ in sys.stdin:
+        for name, what, threads, seconds, run in runs:
+            start = time.perf_counter()
+            run()
+            print(f"{name},{what},{threads},{(time.perf_counter() - start) * 1e3 / seconds:.6f}")
+        time.sleep(REST)
+        print(".", flush=True)

@@ -1,0 +1,154 @@
+"""What ONNX Runtime makes of the GRUs of published models, on inputs that the real networks make.
+
+    python benches/models/reference.py DIR             records DIR/recorded/MODEL.safetensors
+    python benches/models/reference.py DIR --check     DeepFilterNet's features against its own library
+    python benches/models/reference.py DIR --time      one round of times for each line on stdin
+
+DIR is what `fetch.py` filled. Needs numpy, onnx, onnxruntime, safetensors.
+
+Each network runs whole over four seconds of synthetic noisy speech, with the features its package
+computes; every tensor that enters or leaves a GRU is taken out on the way. Then the GRUs run alone.
+A file holds NODE:CASE:TENSOR for every GRU node:
+
+  file   one row, the whole file from the network's own initial state, zeros
+  rows   two rows, the halves of the file; the second is seven steps shorter (`sequence_lens`) and
+         starts where the first half ends
+
+and stack:file:TENSOR where two nodes follow one another directly. TENSOR is X, initial_h,
+sequence_lens, Y, Y_h in the layouts of ONNX, float32 by ONNX Runtime; Y.f64 and Y_h.f64 are the same
+equations by numpy in float64, from the same float32 inputs and weights.
+"""
+import argparse
+import pathlib
+import sys
+
+import numpy as np
+import onnxruntime
+from safetensors.numpy import save_file
+
+import ort_time
+from cut import Network, in_float64
+from features import DeepFilterNet3, nsnet2
+from speech import noisy_speech
+
+SECONDS = 4.0
+MODELS = {
+    "nsnet2-20ms-baseline": "nsnet2/nsnet2-20ms-baseline.onnx",
+    "nsnet2-20ms-48k-baseline": "nsnet2/nsnet2-20ms-48k-baseline.onnx",
+    "enc": "deepfilternet3/enc.onnx",
+    "erb_dec": "deepfilternet3/erb_dec.onnx",
+    "df_dec": "deepfilternet3/df_dec.onnx",
+}
+# Steps that the second row of the case `rows` is shorter by.
+SHORTER = 7
+
+
+def session(model):
+    return onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+
+
+def run_whole(network, feeds):
+    """All outputs of the network by name, those around the GRUs included."""
+    whole = session(network.with_inner_outputs())
+    names = [out.name for out in whole.get_outputs()]
+    wanted = {i.name for i in whole.get_inputs()}
+    return dict(zip(names, whole.run(names, {k: v for k, v in feeds.items() if k in wanted})))
+
+
+def networks(root):
+    """Every model with all its tensors, fed as in real use."""
+    load = {name: Network(root / path) for name, path in MODELS.items()}
+    for name, rate in [("nsnet2-20ms-baseline", 16000), ("nsnet2-20ms-48k-baseline", 48000)]:
+        yield name, load[name], run_whole(load[name], {"input": nsnet2(noisy_speech(rate, SECONDS), rate)})
+    erb, spectrum = DeepFilterNet3().features(noisy_speech(48000, SECONDS))
+    tensors = run_whole(load["enc"], {"feat_erb": erb, "feat_spec": spectrum})
+    yield "enc", load["enc"], tensors
+    for name in ["erb_dec", "df_dec"]:
+        yield name, load[name], run_whole(load[name], tensors)
+
+
+def record(name, network, tensors):
+    """The tensors of one file, and a line about each node."""
+    out = {}
+
+    def add(key, cut, x, initial, expected, lengths=None):
+        feeds = {"X": x, **{f"initial_h.{k}": h for k, h in enumerate(initial)}}
+        if lengths is not None:
+            feeds["sequence_lens"] = lengths
+            out[f"{key}:sequence_lens"] = lengths
+        y, *y_h = session(cut).run(None, feeds)
+        y64, y_h64 = expected
+        y_h = np.concatenate(y_h)
+        out.update({f"{key}:X": x, f"{key}:initial_h": np.concatenate(initial), f"{key}:Y": y,
+                    f"{key}:Y_h": y_h, f"{key}:Y.f64": y64, f"{key}:Y_h.f64": y_h64})
+        error = max(np.abs(y - y64).max(), np.abs(y_h - y_h64).max())
+        print(f"{name:26} {key:26} X {str(list(x.shape)):16} within {np.abs(x).max():6.2f} "
+              f"Y within {np.abs(y).max():.3f}, ONNX Runtime is {error:.2e} from float64")
+        return y
+
+    for node in network.grus:
+        x, h0 = tensors[node.input[0]], tensors[node.input[5]]
+        weights, alone = network.weights(node), network.cut([node])
+        y = add(f"{node.name}:file", alone, x, [h0], in_float64(weights, x, h0))
+        if not np.allclose(y, tensors[node.output[0]], rtol=0, atol=1e-6):
+            sys.exit(f"{name}: {node.name} alone differs from {node.name} in its network")
+        half = len(x) // 2
+        rows = np.concatenate([x[:half], x[half:2 * half]], 1)
+        lengths = np.array([half, half - SHORTER], np.int32)
+        h0 = np.concatenate([h0, y[half - 1]], 1)
+        expected = in_float64(weights, rows, h0, lengths)
+        add(f"{node.name}:rows", network.cut([node], lengths=True), rows, [h0], expected, lengths)
+    if len(network.grus) > 1:
+        x = tensors[network.grus[0].input[0]]
+        initial = [tensors[node.input[5]] for node in network.grus]
+        y64, finals = x[:, None], []
+        for node, h0 in zip(network.grus, initial):
+            y64, last = in_float64(network.weights(node), y64[:, 0], h0)
+            finals.append(last)
+        add("stack:file", network.cut(network.grus), x, initial, (y64, np.concatenate(finals)))
+    return {key: np.ascontiguousarray(value) for key, value in out.items()}
+
+
+def check_features(root):
+    """The local SNR that the encoder sees in our features, against what the library says of the same
+    sound: if the features were others, so would it be."""
+    from libdf import LibDf
+
+    x = noisy_speech(48000, SECONDS).astype(np.float32)
+    network = Network(root / MODELS["enc"])
+    erb, spectrum = DeepFilterNet3().features(x)
+    ours = run_whole(network, {"feat_erb": erb, "feat_spec": spectrum})["lsnr"].ravel()
+    theirs = LibDf(root / "deepfilternet3").lsnr(x)
+    # The library answers for a frame once it has seen those ahead.
+    ahead = DeepFilterNet3.LOOKAHEAD
+    ours, theirs = ours[:len(theirs) - ahead], theirs[ahead:][:len(ours)]
+    length = min(len(ours), len(theirs))
+    distance = np.abs(ours[:length] - theirs[:length])
+    print(f"local SNR of {length} frames, {theirs.min():.1f} to {theirs.max():.1f} dB: median distance "
+          f"{np.median(distance):.4f} dB, largest {distance.max():.4f} dB")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dir", type=pathlib.Path, metavar="DIR")
+    parser.add_argument("--check", action="store_true", help="the features, by DeepFilterNet's library")
+    parser.add_argument("--time", action="store_true", help="one round for each line on stdin")
+    arguments = parser.parse_args()
+    root = arguments.dir
+    missing = [path for path in MODELS.values() if not (root / path).is_file()]
+    if missing:
+        sys.exit(f"{root}: expected {missing[0]}, as fetch.py leaves it; it is not there")
+    if arguments.check:
+        return check_features(root)
+    if arguments.time:
+        return ort_time.serve(root, {name: Network(root / path) for name, path in MODELS.items()})
+    (root / "recorded").mkdir(exist_ok=True)
+    print(f"onnxruntime {onnxruntime.__version__}, numpy {np.__version__}")
+    for name, network, tensors in networks(root):
+        save_file(record(name, network, tensors), root / "recorded" / f"{name}.safetensors",
+                  {"onnxruntime": onnxruntime.__version__})
+
+
+if __name__ == "__main__":
+    main()
