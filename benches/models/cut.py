@@ -21,7 +21,8 @@ class Network:
         for node in self.grus:
             attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
             if set(attributes) - KNOWN or attributes.get("linear_before_reset") != 1:
-                sys.exit(f"{path}: {node.name} has {attributes}, expected linear_before_reset = 1 alone")
+                sys.exit(f"{path}: {node.name} has {attributes}, expected linear_before_reset = 1 "
+                         "alone")
         for first, second in zip(self.grus, self.grus[1:]):
             if self.between(second).input[0] != first.output[0]:
                 sys.exit(f"{path}: {second.name} does not follow {first.name} directly")
@@ -49,15 +50,14 @@ class Network:
         for name in inner(self.grus):
             if name not in known:
                 known.add(name)
-                model.graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
+                model.graph.output.append(floats(name, None))
         return model.SerializeToString()
 
     def cut(self, nodes, lengths=False):
-        """A model of these nodes in a row: `X`, `initial_h` of each, `sequence_lens` if asked, to the
-        last `Y` and each `Y_h`."""
+        """A model of these nodes in a row: from `X`, `initial_h` of each and, if asked for,
+        `sequence_lens` to the last `Y` and each `Y_h`."""
         made, initializers, squeezed = [], [], None
-        float_input = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [None] * 3)
-        inputs, outputs = [float_input("X")], []
+        inputs, outputs = [floats("X", [None] * 3)], []
 
         def keep(name):
             """A constant, in whichever form the model has it."""
@@ -79,17 +79,23 @@ class Network:
                 keep(name)
             node.input[4] = "sequence_lens" if lengths else ""
             node.input[5] = f"initial_h.{k}"
-            inputs.append(float_input(node.input[5]))
+            inputs.append(floats(node.input[5], [None] * 3))
             made.append(node)
-            outputs.append(helper.make_tensor_value_info(node.output[1], TensorProto.FLOAT, [None] * 3))
+            outputs.append(floats(node.output[1], [None] * 3))
         if lengths:
-            inputs.append(helper.make_tensor_value_info("sequence_lens", TensorProto.INT32, [None]))
-        y = helper.make_tensor_value_info(nodes[-1].output[0], TensorProto.FLOAT, [None] * 4)
+            lengths = helper.make_tensor_value_info("sequence_lens", TensorProto.INT32, [None])
+            inputs.append(lengths)
+        y = floats(nodes[-1].output[0], [None] * 4)
         graph = helper.make_graph(made, "grus", inputs, [y, *outputs], initializers)
         model = helper.make_model(graph, opset_imports=self.model.opset_import)
         model.ir_version = self.model.ir_version
         onnx.checker.check_model(model)
         return model.SerializeToString()
+
+
+def floats(name, shape):
+    """A float32 input or output of a graph."""
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
 
 
 def inner(grus):

