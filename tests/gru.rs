@@ -20,6 +20,7 @@ const SUITES: &[Suite] = &[
     suite::sums::trials,
     suite::composed_nan::trials,
     suite::pytorch_model::trials,
+    suite::models::trials,
     |_| suite::convert::trials(),
     |_| suite::files::trials(),
     suite::noise::trials,

@@ -14,6 +14,7 @@ pub mod gradient;
 pub mod half;
 pub mod long;
 pub mod misuse;
+pub mod models;
 pub mod noise;
 pub mod nonfinite;
 pub mod options;

@@ -1,0 +1,107 @@
+//! The GRUs of published models beside ONNX Runtime: same inputs, turn by turn.
+//!
+//!     cargo bench -p gru-benches --bench models -- DIR [OPTIONS]
+//!     cargo bench -p gru-benches --bench models -- --step
+//!
+//! DIR is what `models/fetch.py` filled and `models/reference.py` recorded in.
+//!
+//! --rounds 15         how often each takes its turn
+//! --python python3    a Python that has numpy, onnx, onnxruntime, safetensors
+//! --csv FILE          also append rows to this record
+//! --step              instead: where the time of one step goes; needs no files
+//!
+//! Milliseconds for one second of sound, medians; GRUs alone, those of one model in a row. `file` is
+//! one call for the whole file, `frame` one call for each frame, with the state carried on.
+
+mod network;
+mod onnxruntime;
+mod step;
+mod times;
+
+use std::{path::Path, process::ExitCode};
+
+use burn::tensor::Device;
+use network::{MODELS, Network};
+use onnxruntime::OnnxRuntime;
+use times::{Key, Times};
+
+const OPTIONS: [&str; 3] = ["--rounds", "--python", "--csv"];
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("{reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), String> {
+    let mut arguments = std::env::args().skip(1);
+    let (mut root, mut rounds, mut python, mut csv) = (None, 15, "python3".to_string(), None);
+    while let Some(argument) = arguments.next() {
+        let value = match OPTIONS.contains(&argument.as_str()) {
+            true => Some(arguments.next().ok_or(format!("{argument} needs a value"))?),
+            false => None,
+        };
+        match (argument.as_str(), value) {
+            // cargo says so.
+            ("--bench", _) => {}
+            ("--step", _) => {
+                step::run();
+                return Ok(());
+            }
+            ("--rounds", Some(count)) => {
+                let wrong = || format!("--rounds: expected a number, got {count}");
+                rounds = count.parse().map_err(|_| wrong())?;
+            }
+            ("--python", Some(program)) => python = program,
+            ("--csv", value @ Some(_)) => csv = value,
+            (option, _) if option.starts_with('-') => {
+                return Err(format!("{option}: no such option"));
+            }
+            (dir, _) => root = Some(dir.to_string()),
+        }
+    }
+    let root = root.ok_or("which models? give the folder that fetch.py filled")?;
+    compare(Path::new(&root), rounds, &python, csv.as_deref())
+}
+
+fn compare(root: &Path, rounds: usize, python: &str, csv: Option<&str>) -> Result<(), String> {
+    let device = Device::flex();
+    let networks = MODELS.iter().map(|model| Network::load(root, model, &device));
+    let mut networks = networks.collect::<Result<Vec<_>, _>>()?;
+    let mut theirs = OnnxRuntime::start(python, root)?;
+    let mut times = Times::default();
+    for _ in 0..rounds {
+        theirs.round(&mut times)?;
+        for network in &mut networks {
+            let key = |what: &str, peer: &str, threads| Key {
+                model: network.name.into(),
+                what: what.into(),
+                peer: peer.into(),
+                threads,
+            };
+            let stream = key("frame", "Stream", 1);
+            for threads in [1, 2] {
+                gru_cpu::set_threads(Some(threads));
+                times.add(key("file", "GruBlock", threads), network.time_file());
+                times.add(key("frame", "GruBlock", threads), network.time_steps());
+            }
+            times.add(stream, network.time_streams());
+        }
+    }
+    println!(
+        "ms for a second of sound, medians of {rounds} rounds; onnxruntime {}\n",
+        theirs.version
+    );
+    times.print(&MODELS.map(|(name, ..)| name));
+    match csv {
+        Some(path) => {
+            let written = times.write(path, &theirs.version);
+            written.map_err(|e| format!("{path}: {e}"))
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,192 @@
+//! The GRUs of one model in a row, and the three ways to run them.
+
+use std::{path::Path, sync::Arc, time::Instant};
+
+use burn::tensor::{Device, Tensor};
+use gru_cpu::{PackedWeights, Stream};
+use gru_op::{
+    GruBlock,
+    convert::{StateDict, onnx},
+};
+
+/// Name, file in DIR, frames in a second of sound: NSNet2's package takes 512 samples at 48 kHz.
+pub const MODELS: [(&str, &str, f64); 5] = [
+    (
+        "nsnet2-20ms-baseline",
+        "nsnet2/nsnet2-20ms-baseline.onnx",
+        100.0,
+    ),
+    (
+        "nsnet2-20ms-48k-baseline",
+        "nsnet2/nsnet2-20ms-48k-baseline.onnx",
+        48_000.0 / 512.0,
+    ),
+    ("enc", "deepfilternet3/enc.onnx", 100.0),
+    ("erb_dec", "deepfilternet3/erb_dec.onnx", 100.0),
+    ("df_dec", "deepfilternet3/df_dec.onnx", 100.0),
+];
+
+/// How far from ONNX Runtime is still the same network: both are rounded.
+const SAME: f32 = 5e-5;
+
+/// The GRUs of one model, and the recorded input of the first.
+pub struct Network {
+    /// Its name.
+    pub name: &'static str,
+    /// Seconds of sound in the file.
+    seconds: f64,
+    blocks: Vec<GruBlock>,
+    streams: Vec<Stream<f32>>,
+    /// `[T,1,I]`, and one `[1,I]` for each frame.
+    x: Tensor<3>,
+    frames: Vec<Tensor<2>>,
+    flat: Vec<f32>,
+    expected: Vec<f32>,
+}
+
+fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    let data = tensor.into_data();
+    data.try_into_vec().expect("models are float32")
+}
+
+impl Network {
+    /// Reads a model and what was recorded of it.
+    pub fn load(
+        root: &Path,
+        &(name, file, frame_rate): &(&'static str, &str, f64),
+        device: &Device,
+    ) -> Result<Self, String> {
+        let model = onnx::Model::open(root.join(file)).map_err(|e| format!("{file}: {e}"))?;
+        let mut blocks = Vec::new();
+        for node in model.grus() {
+            let block = model.import(node.name(), device);
+            blocks.push(block.map_err(|e| format!("{file}: {e}"))?);
+        }
+        let path = root.join("recorded").join(format!("{name}.safetensors"));
+        let recorded = StateDict::from_safetensors(&path)
+            .map_err(|e| format!("{}: {e}; reference.py records it", path.display()))?;
+        let key = match model.grus() {
+            [node] => node.name(),
+            _ => "stack",
+        };
+        let tensor = |what: &str| {
+            let key = format!("{key}:file:{what}");
+            let data = recorded.get(&key).cloned();
+            data.ok_or(format!("{}: expected {key}, it has none", path.display()))
+        };
+        let x = Tensor::<3>::from_data(tensor("X")?, device);
+        let [t, _, i] = x.dims();
+        let frame = |t: usize| x.clone().narrow(0, t, 1).reshape([1, i]);
+        let mut network = Self {
+            name,
+            seconds: t as f64 / frame_rate,
+            streams: blocks.iter().map(stream).collect(),
+            blocks,
+            frames: (0..t).map(frame).collect(),
+            flat: floats(x.clone()),
+            x,
+            expected: floats(Tensor::<4>::from_data(tensor("Y")?, device)),
+        };
+        for (way, got) in [
+            ("GruBlock::forward", floats(network.file())),
+            ("GruBlock::step", network.steps()),
+            ("Stream", network.streamed()),
+        ] {
+            let distance = got.iter().zip(&network.expected).map(|(a, b)| (a - b).abs());
+            let distance = distance.fold(0.0, f32::max);
+            if got.len() != network.expected.len() || distance > SAME {
+                return Err(format!("{name}: {way} is {distance:.1e} from ONNX Runtime"));
+            }
+        }
+        Ok(network)
+    }
+
+    /// Milliseconds for a second of sound.
+    fn timed(&self, start: Instant) -> f64 {
+        start.elapsed().as_secs_f64() * 1e3 / self.seconds
+    }
+
+    /// One call of `GruBlock::forward` for each GRU.
+    pub fn time_file(&self) -> f64 {
+        let start = Instant::now();
+        drop(self.file());
+        self.timed(start)
+    }
+
+    /// One call of `GruBlock::step` for each GRU and frame.
+    pub fn time_steps(&self) -> f64 {
+        let start = Instant::now();
+        self.each_step(|y| drop(y));
+        self.timed(start)
+    }
+
+    /// One call of `Stream::step` for each GRU and frame, weights packed beforehand.
+    pub fn time_streams(&mut self) -> f64 {
+        let start = Instant::now();
+        self.each_streamed(|_| ());
+        self.timed(start)
+    }
+
+    fn file(&self) -> Tensor<3> {
+        let run = |x, block: &GruBlock| block.forward(x, None).0;
+        self.blocks.iter().fold(self.x.clone(), run)
+    }
+
+    fn each_step(&self, mut take: impl FnMut(Tensor<2>)) {
+        let mut states: Vec<Option<Tensor<3>>> = vec![None; self.blocks.len()];
+        for frame in &self.frames {
+            let mut x = frame.clone();
+            for (block, state) in self.blocks.iter().zip(&mut states) {
+                let (y, new) = block.step(x, state.take());
+                (x, *state) = (y, Some(new));
+            }
+            take(x);
+        }
+    }
+
+    fn each_streamed(&mut self, mut take: impl FnMut(&[f32])) {
+        for stream in &mut self.streams {
+            stream.state_mut().fill(0.0);
+        }
+        let i = self.flat.len() / self.frames.len();
+        for frame in self.flat.chunks_exact(i) {
+            let mut x = frame;
+            for stream in &mut self.streams {
+                x = stream.step(x);
+            }
+            take(x);
+        }
+    }
+
+    fn steps(&self) -> Vec<f32> {
+        let mut all = Vec::new();
+        self.each_step(|y| all.extend(floats(y)));
+        all
+    }
+
+    fn streamed(&mut self) -> Vec<f32> {
+        let mut all = Vec::new();
+        self.each_streamed(|y| all.extend_from_slice(y));
+        all
+    }
+}
+
+/// A stream of the one layer of a block, from a state of zero.
+fn stream(block: &GruBlock) -> Stream<f32> {
+    let layer = &block.layers[0];
+    let weights = layer.weights();
+    let matrix = |w: Tensor<2>| floats(w);
+    let bias = |b: Option<Tensor<1>>| b.map(floats);
+    let (w_ih, w_hh) = (weights.w_ih.map(matrix), matrix(weights.w_hh));
+    let (b_ih, b_hh) = (bias(weights.b_ih), bias(weights.b_hh));
+    let packed = PackedWeights::new(
+        &layer.spec,
+        block.d_input,
+        block.d_hidden,
+        w_ih.as_deref(),
+        &w_hh,
+        b_ih.as_deref(),
+        b_hh.as_deref(),
+    );
+    Stream::new(Arc::new(packed), 1)
+}

@@ -1,0 +1,206 @@
+//! Where the time of one step goes: N = T = 1, I = H.
+//!
+//! Each line does what the line before does, and something more. All take turns in one process.
+
+use std::{hint::black_box, sync::Arc, time::Instant};
+
+use burn::tensor::{Device, Distribution, Tensor, TensorData};
+use gru_cpu::{Dims, Inputs, PackedWeights, Sequence, Stream};
+use gru_op::{GruBlock, GruBlockConfig, GruSpec, GruWeights, gru_cell};
+
+use crate::times::median;
+
+const UNITS: [usize; 3] = [256, 400, 600];
+/// Turns, and the calls that one turn times together.
+const TURNS: usize = 41;
+const CALLS: usize = 50;
+
+/// Prints medians in microseconds, on one thread and on two.
+pub fn run() {
+    println!("one step, N = T = 1, I = H, median of {TURNS} turns of {CALLS} calls, µs\n");
+    println!("{:64} {:>8} {:>8} {:>8}", "", "H 256", "H 400", "H 600");
+    for threads in [1, 2] {
+        gru_cpu::set_threads(Some(threads));
+        let columns = UNITS.map(|h| Step::new(h).measure());
+        println!("threads: {threads}");
+        for (line, (name, _)) in columns[0].iter().enumerate() {
+            print!("{name:64}");
+            columns.iter().for_each(|all| print!(" {:8.2}", all[line].1));
+            println!();
+        }
+    }
+    gru_cpu::set_threads(None);
+}
+
+struct Step {
+    h: usize,
+    spec: GruSpec,
+    device: Device,
+    flat: Flat,
+    /// Weights in row-major order, and as an importer leaves them: transposed views.
+    dense: GruWeights,
+    transposed: GruWeights,
+    dense_block: GruBlock,
+    transposed_block: GruBlock,
+}
+
+struct Flat {
+    x: Vec<f32>,
+    w_ih: Vec<f32>,
+    w_hh: Vec<f32>,
+    b_ih: Vec<f32>,
+    b_hh: Vec<f32>,
+}
+
+fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    let data = tensor.into_data();
+    data.try_into_vec().expect("weights are float32")
+}
+
+impl Step {
+    fn new(h: usize) -> Self {
+        let device = Device::flex();
+        let spread = Distribution::Normal(0.0, 1.0 / (h as f64).sqrt());
+        let rows = || Tensor::<2>::random([3 * h, h], spread, &device);
+        let bias = || Some(Tensor::<1>::random([3 * h], spread, &device));
+        let transposed = GruWeights {
+            w_ih: Some(rows().transpose()),
+            w_hh: rows().transpose(),
+            b_ih: bias(),
+            b_hh: bias(),
+        };
+        let copy = |view: &Tensor<2>| {
+            let data: TensorData = view.clone().into_data();
+            Tensor::<2>::from_data(data, &device)
+        };
+        let dense = GruWeights {
+            w_ih: transposed.w_ih.as_ref().map(copy),
+            w_hh: copy(&transposed.w_hh),
+            ..transposed.clone()
+        };
+        let block = |weights: &GruWeights| {
+            let made = GruBlockConfig::new(h, h).init_with(vec![weights.clone()]);
+            made.expect("the shapes are those of the configuration")
+        };
+        let flat = Flat {
+            x: floats(Tensor::<1>::random([h], Distribution::Default, &device)),
+            w_ih: floats(dense.w_ih.clone().expect("it was just made")),
+            w_hh: floats(dense.w_hh.clone()),
+            b_ih: floats(dense.b_ih.clone().expect("it was just made")),
+            b_hh: floats(dense.b_hh.clone().expect("it was just made")),
+        };
+        Self {
+            h,
+            spec: GruSpec::default(),
+            flat,
+            dense_block: block(&dense),
+            transposed_block: block(&transposed),
+            dense,
+            transposed,
+            device,
+        }
+    }
+
+    fn measure(&self) -> Vec<(&'static str, f64)> {
+        let (h, spec, flat) = (self.h, self.spec, &self.flat);
+        let zeros = vec![0.0; h];
+        let packed = PackedWeights::new(
+            &spec,
+            h,
+            h,
+            Some(&flat.w_ih),
+            &flat.w_hh,
+            Some(&flat.b_ih),
+            Some(&flat.b_hh),
+        );
+        let packed = Arc::new(packed);
+        let mut stream = Stream::new(packed.clone(), 1);
+        let mut states = vec![0.0; h];
+        let mut unpacked_states = vec![0.0; h];
+        let x = Tensor::<1>::from_data(TensorData::new(flat.x.clone(), [h]), &self.device);
+        let x: Tensor<2> = x.unsqueeze();
+        let state = Tensor::<2>::zeros([1, h], &self.device);
+        let block_state: Tensor<3> = state.clone().unsqueeze();
+        let cell = |weights: &GruWeights| {
+            let new = gru_cell(x.clone(), Some(state.clone()), weights, &spec);
+            drop(black_box(new));
+        };
+        let step = |block: &GruBlock| {
+            drop(black_box(
+                block.step(x.clone(), Some(block_state.clone())),
+            ));
+        };
+        let sequence: Tensor<3> = x.clone().unsqueeze();
+        let mut lines: Vec<(&'static str, Box<dyn FnMut() + '_>)> = vec![
+            (
+                "gru_cpu::Stream::step: the arithmetic",
+                Box::new(|| drop(black_box(stream.step(&flat.x)[0]))),
+            ),
+            (
+                "gru_cpu::PackedWeights::forward: and scratch memory, threads",
+                Box::new(|| {
+                    let sequence = Sequence {
+                        h0: Some(&zeros),
+                        ..Sequence::of(&flat.x)
+                    };
+                    packed.forward(1, 1, &sequence, &mut states);
+                }),
+            ),
+            (
+                "gru_cpu::forward: and packing where it packs",
+                Box::new(|| {
+                    let inputs = Inputs {
+                        x: &flat.x,
+                        h0: Some(&zeros),
+                        w_ih: Some(&flat.w_ih),
+                        w_hh: &flat.w_hh,
+                        b_ih: Some(&flat.b_ih),
+                        b_hh: Some(&flat.b_hh),
+                        mask: None,
+                        valid: None,
+                        take: None,
+                    };
+                    let dims = Dims { n: 1, t: 1, i: h, h };
+                    gru_cpu::forward(&dims, &spec, &inputs, &mut unpacked_states, None);
+                }),
+            ),
+            (
+                "gru_cell: and Burn's tensors",
+                Box::new(|| cell(&self.dense)),
+            ),
+            (
+                "GruBlock::step: and the module",
+                Box::new(|| step(&self.dense_block)),
+            ),
+            (
+                "GruBlock::forward, T = 1",
+                Box::new(|| {
+                    let state = Some(block_state.clone());
+                    drop(black_box(self.dense_block.forward(sequence.clone(), state)));
+                }),
+            ),
+            (
+                "gru_cell, weights are transposed views",
+                Box::new(|| cell(&self.transposed)),
+            ),
+            (
+                "GruBlock::step, weights are transposed views",
+                Box::new(|| step(&self.transposed_block)),
+            ),
+        ];
+        let mut samples = vec![Vec::with_capacity(TURNS); lines.len()];
+        for turn in 0..=TURNS {
+            for (samples, (_, call)) in samples.iter_mut().zip(&mut lines) {
+                let start = Instant::now();
+                (0..CALLS).for_each(|_| call());
+                let each = start.elapsed().as_secs_f64() * 1e6 / CALLS as f64;
+                // The first turn warms up.
+                if turn > 0 {
+                    samples.push(each);
+                }
+            }
+        }
+        let names = lines.iter().map(|(name, _)| *name);
+        names.zip(samples.into_iter().map(median)).collect()
+    }
+}

@@ -1,0 +1,134 @@
+//! What was measured: medians, a table, rows of a record.
+
+use std::{collections::BTreeMap, fs::OpenOptions, io::Write, process::Command};
+
+/// The middle of some numbers; NaN of none.
+pub fn median(mut samples: Vec<f64>) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    samples.get(samples.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Whose time of what.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// `enc`, or another model.
+    pub model: String,
+    /// `file`: one call for all frames. `frame`: one call for each.
+    pub what: String,
+    /// `onnxruntime`, `GruBlock`, `Stream`.
+    pub peer: String,
+    /// Threads that it may use.
+    pub threads: usize,
+}
+
+/// Milliseconds for a second of sound, a sample for each round.
+#[derive(Debug, Default)]
+pub struct Times(BTreeMap<Key, Vec<f64>>);
+
+/// Columns of the table: peer, threads, head.
+const COLUMNS: [(&str, usize, &str); 5] = [
+    ("onnxruntime", 1, "ORT, 1 thread"),
+    ("onnxruntime", 2, "ORT, 2 threads"),
+    ("GruBlock", 1, "GruBlock, 1 thread"),
+    ("GruBlock", 2, "GruBlock, 2 threads"),
+    ("Stream", 1, "Stream"),
+];
+/// The three models that are one network.
+const PARTS: [&str; 3] = ["enc", "erb_dec", "df_dec"];
+const WHOLE: &str = "DeepFilterNet 3";
+
+impl Times {
+    /// Adds one sample.
+    pub fn add(&mut self, key: Key, ms: f64) {
+        self.0.entry(key).or_default().push(ms);
+    }
+
+    fn median(&self, model: &str, what: &str, peer: &str, threads: usize) -> Option<f64> {
+        if model == WHOLE {
+            let parts = PARTS.map(|part| self.median(part, what, peer, threads));
+            return parts.into_iter().sum();
+        }
+        let key = Key {
+            model: model.into(),
+            what: what.into(),
+            peer: peer.into(),
+            threads,
+        };
+        self.0.get(&key).cloned().map(median)
+    }
+
+    /// A Markdown table, models in this order, and how many times faster ours is than ONNX Runtime,
+    /// each at its best.
+    pub fn print(&self, models: &[&str]) {
+        print!("| model | call |");
+        COLUMNS.iter().for_each(|(.., head)| print!(" {head} |"));
+        println!(" ORT / ours |");
+        println!("|---|---{}|---|", "|---".repeat(COLUMNS.len()));
+        for model in models.iter().chain([&WHOLE]) {
+            for what in ["file", "frame"] {
+                print!("| {model} | {what} |");
+                let (mut theirs, mut ours) = (f64::INFINITY, f64::INFINITY);
+                for (peer, threads, _) in COLUMNS {
+                    let ms = self.median(model, what, peer, threads);
+                    match ms {
+                        Some(ms) => print!(" {ms:.2} |"),
+                        None => print!(" – |"),
+                    }
+                    let best = match peer {
+                        "onnxruntime" => &mut theirs,
+                        _ => &mut ours,
+                    };
+                    *best = best.min(ms.unwrap_or(f64::INFINITY));
+                }
+                match theirs.is_finite() && ours.is_finite() {
+                    true => println!(" {:.2} |", theirs / ours),
+                    false => println!(" – |"),
+                }
+            }
+        }
+        if let Some(call) = self.median("copy", "call", "onnxruntime", 1) {
+            // It was measured as a hundred calls in a second of sound.
+            println!("\nA call of ONNX Runtime that copies one frame: {:.1} µs.", call * 10.0);
+        }
+        if let Some(ms) = self.median("libdeepfilter", "network", "onnxruntime", 1) {
+            println!("DeepFilterNet 3 whole, by its own library: {ms:.1} ms.");
+        }
+    }
+
+    /// Appends a row for every median to a CSV file.
+    pub fn write(&self, path: &str, onnxruntime: &str) -> std::io::Result<()> {
+        let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+        if file.metadata()?.len() == 0 {
+            writeln!(
+                file,
+                "date,machine,peer,version,model,call,threads,ms_per_second,min,rounds"
+            )?;
+        }
+        let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let name = cpu
+            .lines()
+            .find_map(|line| line.strip_prefix("model name"));
+        let machine = name.map_or("unknown", |n| n.trim_start_matches([':', '\t', ' ']));
+        let date = Command::new("date").arg("+%F").output();
+        let date = date.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_string());
+        let date = date.unwrap_or_default();
+        for (key, samples) in &self.0 {
+            let (peer, version) = match (key.model.as_str(), key.peer.as_str()) {
+                ("libdeepfilter", _) => ("libdeepfilter", "0.1.0"),
+                (_, "onnxruntime") => ("onnxruntime", onnxruntime),
+                (_, ours) => (ours, env!("CARGO_PKG_VERSION")),
+            };
+            writeln!(
+                file,
+                "{date},{machine},{peer},{version},{},{},{},{:.5},{:.5},{}",
+                key.model,
+                key.what,
+                key.threads,
+                median(samples.clone()),
+                samples.iter().copied().fold(f64::INFINITY, f64::min),
+                samples.len(),
+            )?;
+        }
+        Ok(())
+    }
+}
