@@ -16,8 +16,10 @@ pub mod long;
 pub mod misuse;
 pub mod noise;
 pub mod nonfinite;
+pub mod onnx_file;
 pub mod options;
 pub mod oracle;
+pub mod packed;
 pub mod properties;
 pub mod pytorch_model;
 #[cfg(feature = "remote")]
