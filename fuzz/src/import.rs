@@ -29,7 +29,9 @@ pub fn import(dict: &StateDict) {
                 direction: direction.into(),
                 ..Default::default()
             };
-            if let Ok(block) = onnx::import(&attributes, dict, &prefix, &device) {
+            if let Ok(config) = onnx::config(&attributes, dict, &prefix)
+                && let Ok(block) = onnx::import(dict, &prefix, &config, &device)
+            {
                 let exported = onnx::export(&block, &prefix);
                 same(dict, &prefix, exported.map(|(dict, _)| dict));
             }

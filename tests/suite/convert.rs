@@ -245,7 +245,8 @@ fn node(change: impl FnOnce(&mut onnx::Attributes, &mut StateDict)) -> Result<()
     dict.insert("R", zeros([1, 3 * H, H]));
     let mut attributes = onnx::Attributes::default();
     change(&mut attributes, &mut dict);
-    onnx::import(&attributes, &dict, "", &device())?;
+    let config = onnx::config(&attributes, &dict, "")?;
+    onnx::import(&dict, "", &config, &device())?;
     Ok(())
 }
 

@@ -17,8 +17,10 @@ pub mod misuse;
 pub mod models;
 pub mod noise;
 pub mod nonfinite;
+pub mod onnx_file;
 pub mod options;
 pub mod oracle;
+pub mod packed;
 pub mod properties;
 pub mod pytorch_model;
 #[cfg(feature = "remote")]

@@ -1,4 +1,4 @@
-//! A model that PyTorch saved: two layers, both directions, packed lengths. `tests/models/make.py`
+//! A model that PyTorch saved: two layers, both directions, packed lengths. `tests/models/tagger/make.py`
 //! made the files and recorded what PyTorch computes.
 
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
 }
 
 fn path(file: &str) -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/models")).join(file)
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/models/tagger")).join(file)
 }
 
 fn text(error: ConvertError) -> String {

@@ -13,15 +13,14 @@ use crate::suite::runs::values;
 pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
     let attributes = attributes(&case.spec);
     let dict = state_dict(case, |name| ["W", "R", "B"].contains(&name));
-    let block = onnx::import(&attributes, &dict, "", device).map_err(|e| e.to_string())?;
+    let config = onnx::config(&attributes, &dict, "").map_err(|e| e.to_string())?;
+    let block = onnx::import(&dict, "", &config, device).map_err(|e| e.to_string())?;
     // What is handed out again is what came in.
     let (again, same) = onnx::export(&block, "").map_err(|e| e.to_string())?;
     if onnx::config(&same, &again, "")
         .map_err(|e| e.to_string())?
         .to_string()
-        != onnx::config(&attributes, &dict, "")
-            .map_err(|e| e.to_string())?
-            .to_string()
+        != config.to_string()
     {
         return Err(format!(
             "exported attributes {same:?}, imported {attributes:?}"

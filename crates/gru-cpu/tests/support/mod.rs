@@ -127,15 +127,20 @@ impl<E: Element> Case<E> {
 
     /// Every result, gradients from kept gates or from gates made anew. Absent ones are empty.
     pub fn run(&self, lean: bool) -> [Vec<E>; 8] {
-        self.run_by(lean, Passes::Kernels)
+        self.run_by(lean, Passes::Kernels, |_| ())
     }
 
     /// The same by the plain passes.
     pub fn plain(&self) -> [Vec<E>; 8] {
-        self.run_by(false, Passes::Plain)
+        self.run_by(false, Passes::Plain, |_| ())
     }
 
-    fn run_by(&self, lean: bool, passes: Passes) -> [Vec<E>; 8] {
+    /// The same, backward from other gates than forward made.
+    pub fn plain_from(&self, change: impl FnOnce(&mut [E])) -> [Vec<E>; 8] {
+        self.run_by(false, Passes::Plain, change)
+    }
+
+    fn run_by(&self, lean: bool, passes: Passes, change: impl FnOnce(&mut [E])) -> [Vec<E>; 8] {
         let (forward, backward) = match passes {
             Passes::Kernels => (forward as Forward<E>, backward as Backward<E>),
             Passes::Plain => (
@@ -157,6 +162,7 @@ impl<E: Element> Case<E> {
             &mut states,
             Some(&mut gates),
         );
+        change(&mut gates);
         let there = [
             true,
             inputs.h0.is_some(),

@@ -143,6 +143,20 @@ pub enum ConvertError {
         /// What the backend said.
         reason: String,
     },
+    /// A model of another system is not as its format has it, or lacks what was asked for.
+    #[error("{reason}")]
+    Model {
+        /// What was wrong.
+        reason: String,
+    },
+    /// The numbers of a tensor of a model cannot be had.
+    #[error("{name}: {reason}")]
+    Tensor {
+        /// Which tensor.
+        name: String,
+        /// What was wrong.
+        reason: String,
+    },
     /// A file could not be read or written.
     #[error("{path}: {reason}")]
     File {

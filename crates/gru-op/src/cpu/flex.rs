@@ -1,6 +1,6 @@
 //! Flex: byte storage behind a reference count, with a layout.
 
-use super::{CpuBackend, run_on_slices};
+use super::{CpuBackend, Storage, run_on_slices};
 use burn::tensor::{Shape, TensorData};
 use burn_flex::{Flex, FlexTensor};
 use bytemuck::Pod;
@@ -37,6 +37,12 @@ impl<E: gru_cpu::Element + burn::tensor::Element + Pod> CpuBackend<E> for Flex {
     fn into_data(dense: Dense<E>) -> Option<Vec<E>> {
         let data = dense.tensor.is_unique().then(|| dense.tensor.into_data())?;
         data.try_into_vec().ok()
+    }
+
+    fn storage(dense: &Dense<E>) -> Option<Storage> {
+        let bytes = dense.tensor.data_arc();
+        // Known to this tensor and to this function.
+        Storage::of(&bytes, dense.tensor.layout().start_offset(), 2)
     }
 }
 

@@ -7,6 +7,7 @@
 mod flex;
 #[cfg(feature = "ndarray")]
 mod ndarray;
+mod packed;
 mod spare;
 
 use crate::{
@@ -15,15 +16,18 @@ use crate::{
 };
 use burn::backend::{Backend, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
-use gru_cpu::{Dims, Element, Gradients, Inputs};
-use spare::Keep;
+use gru_cpu::{Dims, Element, Gradients, Inputs, Sequence};
+use packed::{Cache, Storage};
+use spare::Spares;
 
-/// Frees the memory that the CPU backends keep for the next training step; its bytes.
+/// Frees the memory that the CPU backends keep for the next call; its bytes.
 ///
 /// A training step writes its gates where the step before had them. What is kept for that is at
 /// most twice the gates that were in use at once, and is freed by itself when 256 calls of the
-/// operator have not wanted it. After training, or before something else that needs the memory,
-/// this frees it now. Gates in use, and those of other devices, are left alone.
+/// operator have not wanted it. Inference over few rows, on Flex, keeps its weights once more, in the
+/// order of the kernels, as long as the weights live and are not changed. After training, or before
+/// something else that needs the memory, this frees all of it now. Gates in use, and those of other
+/// devices, are left alone.
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
@@ -39,7 +43,10 @@ use spare::Keep;
 /// assert_eq!(gru_op::release_memory(), 0);
 /// ```
 pub fn release_memory() -> usize {
-    f32::spares().release() + f64::spares().release()
+    fn of<E: Keep>() -> usize {
+        E::spares().release() + E::packed().release()
+    }
+    of::<f32>() + of::<f64>()
 }
 
 /// A backend whose tensors of `E` are slices in the memory of this process.
@@ -55,7 +62,38 @@ trait CpuBackend<E: Element>: Backend {
 
     /// The data of a tensor that nobody else holds, without a copy.
     fn into_data(dense: Self::Dense) -> Option<Vec<E>>;
+
+    /// Where the numbers of a tensor are, if others hold it too, and the backend can tell when they
+    /// change.
+    fn storage(dense: &Self::Dense) -> Option<Storage>;
 }
+
+/// A float type, and what is kept of it from call to call.
+trait Keep: Element {
+    /// Memory of gates.
+    fn spares() -> &'static Spares<Self>;
+
+    /// Packed weights.
+    fn packed() -> &'static Cache<Self>;
+}
+
+macro_rules! keep {
+    ($t:ty) => {
+        impl Keep for $t {
+            fn spares() -> &'static Spares<Self> {
+                static SPARES: Spares<$t> = Spares::new();
+                &SPARES
+            }
+
+            fn packed() -> &'static Cache<Self> {
+                static PACKED: Cache<$t> = Cache::new();
+                &PACKED
+            }
+        }
+    };
+}
+keep!(f32);
+keep!(f64);
 
 /// A backend with both kernel types.
 trait CpuKernels: CpuBackend<f32> + CpuBackend<f64> {}
@@ -135,16 +173,26 @@ fn forward<B: CpuBackend<E>, E: Keep>(
     let units = dims.rows() * dims.h;
     let mut states = gru_cpu::buffer(units);
     let mut gates = keep.then(|| E::spares().take(units * spec.saved_per_unit()));
-    if !keep {
-        E::spares().pass();
+    let packed = match keep {
+        true => {
+            E::packed().tidy();
+            None
+        }
+        false => {
+            E::spares().pass();
+            E::packed().weights(&call, spec)
+        }
+    };
+    match packed {
+        Some(weights) => weights.forward(dims.n, dims.t, &call.sequence(), &mut states),
+        None => gru_cpu::forward(
+            &dims,
+            spec,
+            &call.inputs(),
+            &mut states,
+            gates.as_deref_mut(),
+        ),
     }
-    gru_cpu::forward(
-        &dims,
-        spec,
-        &call.inputs(),
-        &mut states,
-        gates.as_deref_mut(),
-    );
     Forward {
         states: B::tensor(states, call.sequence_shape(dims.h)),
         gates: gates
@@ -258,6 +306,25 @@ impl<B: CpuBackend<E>, E: Element> Call<B, E> {
             mask: self.mask.as_ref().map(AsRef::as_ref),
             valid: self.valid.as_ref().map(AsRef::as_ref),
             take: self.take.as_ref().map(AsRef::as_ref),
+        }
+    }
+
+    /// The inputs without the weights.
+    fn sequence(&self) -> Sequence<'_, E> {
+        let Inputs {
+            x,
+            h0,
+            mask,
+            valid,
+            take,
+            ..
+        } = self.inputs();
+        Sequence {
+            x,
+            h0,
+            mask,
+            valid,
+            take,
         }
     }
 

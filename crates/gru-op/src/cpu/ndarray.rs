@@ -3,7 +3,7 @@
 // Burn deprecates the backend as a whole; its users are served until it goes.
 #![allow(deprecated)]
 
-use super::{CpuBackend, run_on_slices};
+use super::{CpuBackend, Storage, run_on_slices};
 use burn::backend::NdArray;
 use burn::tensor::Shape;
 use burn_ndarray::{NdArrayTensor, SharedArray};
@@ -54,6 +54,11 @@ macro_rules! cpu_backend {
                     .ok()?
                     .into_raw_vec_and_offset();
                 matches!(offset, None | Some(0)).then_some(data)
+            }
+
+            fn storage(_: &Self::Dense) -> Option<Storage> {
+                // A shared array gives no weak reference: it could change unseen.
+                None
             }
         }
     };

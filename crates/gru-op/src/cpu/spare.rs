@@ -20,24 +20,6 @@ const LARGE: usize = 1 << 20;
 /// sizes have changed. More calls than that lie between two uses in networks of over 100 layers only.
 const PATIENCE: usize = 256;
 
-/// A type whose buffers are kept.
-pub(super) trait Keep: gru_cpu::Element {
-    fn spares() -> &'static Spares<Self>;
-}
-
-macro_rules! keep {
-    ($t:ty) => {
-        impl Keep for $t {
-            fn spares() -> &'static Spares<Self> {
-                static SPARES: Spares<$t> = Spares::new();
-                &SPARES
-            }
-        }
-    };
-}
-keep!(f32);
-keep!(f64);
-
 /// The buffers of one type that nobody uses.
 pub(super) struct Spares<E>(Mutex<State<E>>);
 
@@ -59,7 +41,7 @@ impl<E> State<E> {
 }
 
 impl<E: gru_cpu::Element> Spares<E> {
-    const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self(Mutex::new(State {
             calls: 0,
             buffers: Vec::new(),
@@ -144,7 +126,7 @@ impl<E: gru_cpu::Element> Spares<E> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::Keep, *};
     #[cfg(feature = "autodiff")]
     use crate::GruBlockConfig;
     #[cfg(feature = "autodiff")]

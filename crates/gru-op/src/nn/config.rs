@@ -170,8 +170,8 @@ impl GruBlockConfig {
         }
         let bias = |bias: Option<Tensor<1>>| bias.map(|b| Param::from_tensor(b.detach()));
         Ok(GruLayer {
-            w_ih: Param::from_tensor(w_ih.detach()),
-            w_hh: Param::from_tensor(weights.w_hh.detach()),
+            w_ih: weight(w_ih),
+            w_hh: weight(weights.w_hh),
             b_ih: bias(weights.b_ih),
             b_hh: bias(weights.b_hh),
             recurrent_dropout: self.options_of(k).recurrent_dropout,
@@ -301,4 +301,12 @@ impl GruBlockConfig {
             memory: self.memory,
         }
     }
+}
+
+/// A weight as a parameter, row by row in memory: a view, as a transposed tensor of another system,
+/// would be copied at every call.
+fn weight(weight: Tensor<2>) -> Param<Tensor<2>> {
+    let dims = weight.dims();
+    let rows: Tensor<1> = weight.reshape([dims[0] * dims[1]]);
+    Param::from_tensor(rows.reshape(dims).detach())
 }

@@ -45,7 +45,7 @@ impl GruLayer {
     }
 
     /// H, hidden units.
-    pub(super) fn d_hidden(&self) -> usize {
+    pub(crate) fn d_hidden(&self) -> usize {
         self.w_hh.dims()[0]
     }
 

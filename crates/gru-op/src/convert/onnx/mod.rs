@@ -8,10 +8,28 @@
 //! zero there, the initial state here; and `Affine` and `ScaledTanh` without parameters are
 //! constant zero there, an error here.
 
+mod activations;
+#[cfg(feature = "onnx")]
+mod model;
+#[cfg(feature = "onnx")]
+mod proto;
+#[cfg(feature = "onnx")]
+mod tensor;
+#[cfg(all(test, feature = "onnx", feature = "flex"))]
+mod tests;
+#[cfg(feature = "onnx")]
+mod write;
+
+#[cfg(feature = "onnx")]
+pub use self::{
+    model::{Model, Node},
+    write::{ModelInputs, model},
+};
+
 use super::{ConvertError, GateOrder, StateDict, both_biases, w_ih};
 use crate::{
-    GruBlock, GruBlockConfig, GruLayerOptions, GruWeights,
-    spec::{Activation, Activations, Direction, GruSpec, Reset, Update},
+    GruBlock, GruBlockConfig, GruLayer, GruLayerOptions, GruWeights,
+    spec::{Direction, GruSpec, Reset, Update},
 };
 use burn::tensor::{Device, Tensor};
 
@@ -55,7 +73,7 @@ impl Default for Attributes {
     }
 }
 
-/// The configuration of the node with these attributes, and `W` and `R` under `prefix`.
+/// The configuration of the node with these attributes, and its initializers under `prefix`.
 ///
 /// # Errors
 /// If an attribute is not one of ONNX', or contradicts a shape.
@@ -110,12 +128,13 @@ pub fn config(
         .with_reverse(reverse)
         .with_bidirectional(bidirectional)
         .with_batch_first(batch_first)
+        .with_bias(dict.get(&format!("{prefix}B")).is_some())
         .with_clip_gates(clip)
         .with_reset(match attributes.linear_before_reset {
             0 => Reset::BeforeMatmul,
             _ => Reset::AfterMatmul,
         });
-    let activations = activations(attributes, 1 + usize::from(bidirectional))?;
+    let activations = activations::activations(attributes, 1 + usize::from(bidirectional))?;
     for &activations in &activations {
         let spec = GruSpec::default().with_activations(activations);
         spec.try_check().map_err(|reason| ConvertError::Option {
@@ -134,20 +153,23 @@ pub fn config(
         .with_per_layer(per_layer))
 }
 
-/// The node with these attributes, and its initializers `W`, `R` and, if it has one, `B` under
-/// `prefix`, as a block of one layer.
+/// The initializers `W`, `R` and, if it has one, `B` under `prefix`, as a block of one layer.
 ///
 /// # Errors
-/// If an attribute is not one of ONNX', or an initializer is missing, unexpected, or has another
-/// shape or dtype.
+/// If an initializer is missing, unexpected, or has another shape or dtype than `config` asks for.
+///
+/// # Panics
+/// As [`GruBlockConfig::init`].
 pub fn import(
-    attributes: &Attributes,
     dict: &StateDict,
     prefix: &str,
+    config: &GruBlockConfig,
     device: &Device,
 ) -> Result<GruBlock, ConvertError> {
     dict.expect_only(prefix, &["W", "R", "B"], "a GRU has W, R and B")?;
-    let config = config(attributes, dict, prefix)?;
+    if config.num_layers != 1 {
+        return Err(lacks("several layers in one node"));
+    }
     let (i, h) = (config.d_input, config.d_hidden);
     let directions = 1 + usize::from(config.bidirectional);
     let key = |name: &str| format!("{prefix}{name}");
@@ -173,7 +195,7 @@ pub fn import(
             b_hh: half(1),
         }
     });
-    config.with_bias(b.is_some()).init_with(weights.collect())
+    config.init_with(weights.collect())
 }
 
 /// The initializers and attributes of the node that computes what `block` does.
@@ -182,48 +204,56 @@ pub fn import(
 /// If none does: several layers, another update rule, gates with different activations, a clip of
 /// the state, zoneout; or if a tensor cannot be read back from its device.
 pub fn export(block: &GruBlock, prefix: &str) -> Result<(StateDict, Attributes), ConvertError> {
-    let lacks = |what: &str| {
-        Err(ConvertError::Inexpressible {
-            system: SYSTEM,
-            what: what.into(),
-        })
-    };
-    let Some(first) = block.layers.first().filter(|_| block.num_layers == 1) else {
-        return lacks("several layers in one node");
-    };
+    if block.num_layers != 1 {
+        return Err(lacks("several layers in one node"));
+    }
+    let (dict, attributes) = node(&block.layers, prefix)?;
+    let layout = i64::from(block.batch_first);
+    Ok((
+        dict,
+        Attributes {
+            layout,
+            ..attributes
+        },
+    ))
+}
+
+/// The initializers and attributes, for time first, of the directions of one layer.
+fn node(layers: &[GruLayer], prefix: &str) -> Result<(StateDict, Attributes), ConvertError> {
+    let first = &layers[0];
     let mut attributes = Attributes {
-        direction: match (block.bidirectional, first.spec.direction) {
-            (true, _) => "bidirectional".into(),
-            (false, Direction::Reverse) => "reverse".into(),
-            (false, Direction::Forward) => "forward".into(),
+        direction: match (layers.len(), first.spec.direction) {
+            (1, Direction::Forward) => "forward".into(),
+            (1, Direction::Reverse) => "reverse".into(),
+            _ => "bidirectional".into(),
         },
         clip: first.spec.clip_gates.map(|c| c as f32),
-        hidden_size: Some(block.d_hidden),
-        layout: i64::from(block.batch_first),
+        hidden_size: Some(first.d_hidden()),
         linear_before_reset: i64::from(first.spec.reset == Reset::AfterMatmul),
         ..Default::default()
     };
     let (mut w, mut r, mut b) = (Vec::new(), Vec::new(), Vec::new());
-    for layer in &block.layers {
+    for layer in layers {
         let (spec, weights) = (&layer.spec, layer.weights());
         let gates = spec.activations;
-        if spec.update != Update::Keeps {
-            return lacks("an update gate that takes");
+        let refused = [
+            (spec.update != Update::Keeps, "an update gate that takes"),
+            (
+                gates.reset != gates.update,
+                "different activations of the reset and the update gate",
+            ),
+            (spec.clip_state.is_some(), "a clip of the state"),
+            (layer.zoneout != 0.0, "zoneout"),
+            (
+                (spec.reset, spec.clip_gates) != (first.spec.reset, first.spec.clip_gates),
+                "directions that differ in reset or clip",
+            ),
+        ];
+        if let Some((_, what)) = refused.into_iter().find(|(refused, _)| *refused) {
+            return Err(lacks(what));
         }
-        if gates.reset != gates.update {
-            return lacks("different activations of the reset and the update gate");
-        }
-        if spec.clip_state.is_some() {
-            return lacks("a clip of the state");
-        }
-        if layer.zoneout != 0.0 {
-            return lacks("zoneout");
-        }
-        if (spec.reset, spec.clip_gates) != (first.spec.reset, first.spec.clip_gates) {
-            return lacks("directions that differ in reset or clip");
-        }
-        name(&mut attributes, gates.update);
-        name(&mut attributes, gates.candidate);
+        activations::name(&mut attributes, gates.update);
+        activations::name(&mut attributes, gates.candidate);
         let rows = |columns: Tensor<2>| ORDER.reorder(columns.transpose(), 0, 1);
         w.push(rows(w_ih(SYSTEM, &weights)?));
         r.push(rows(weights.w_hh.clone()));
@@ -235,12 +265,19 @@ pub fn export(block: &GruBlock, prefix: &str) -> Result<(StateDict, Attributes),
     dict.put(format!("{prefix}R"), Tensor::stack::<3>(r, 0))?;
     match b.len() {
         0 => {}
-        len if len == block.layers.len() => {
+        len if len == layers.len() => {
             dict.put(format!("{prefix}B"), Tensor::stack::<2>(b, 0))?;
         }
-        _ => return lacks("a bias in one direction only"),
+        _ => return Err(lacks("a bias in one direction only")),
     }
     Ok((dict, attributes))
+}
+
+fn lacks(what: &str) -> ConvertError {
+    ConvertError::Inexpressible {
+        system: SYSTEM,
+        what: what.into(),
+    }
 }
 
 /// Runs `block` as the node: `X` and `initial_h` in, `Y` and `Y_h` out, all in the layouts of
@@ -276,130 +313,4 @@ pub fn run(
         false => y.swap_dims(1, 2),
     };
     (y, directions_first(state))
-}
-
-/// The activations of each direction.
-fn activations(
-    attributes: &Attributes,
-    directions: usize,
-) -> Result<Vec<Activations>, ConvertError> {
-    let default: Vec<String> = ["Sigmoid", "Tanh"]
-        .repeat(directions)
-        .into_iter()
-        .map(String::from)
-        .collect();
-    let named = match attributes.activations.is_empty() {
-        true => &default,
-        false => &attributes.activations,
-    };
-    let count = |what, expected, actual| ConvertError::Count {
-        what,
-        expected,
-        actual,
-    };
-    if named.len() != 2 * directions {
-        return Err(count("activations", 2 * directions, named.len()));
-    }
-    let mut parameters = Parameters {
-        alpha: &attributes.activation_alpha,
-        beta: &attributes.activation_beta,
-    };
-    let mut all = Vec::with_capacity(directions);
-    for pair in named.chunks_exact(2) {
-        let gates = parameters.activation("reset and update", &pair[0])?;
-        all.push(Activations {
-            reset: gates,
-            update: gates,
-            candidate: parameters.activation("candidate", &pair[1])?,
-        });
-    }
-    let unused = |what, given: &[f32], left: &[f32]| match left {
-        [] => Ok(()),
-        _ => Err(count(what, given.len() - left.len(), given.len())),
-    };
-    let Parameters { alpha, beta } = parameters;
-    unused("activation_alpha", &attributes.activation_alpha, alpha)?;
-    unused("activation_beta", &attributes.activation_beta, beta)?;
-    Ok(all)
-}
-
-/// The parameters that no activation has taken yet.
-struct Parameters<'a> {
-    alpha: &'a [f32],
-    beta: &'a [f32],
-}
-
-impl Parameters<'_> {
-    fn activation(&mut self, gate: &'static str, name: &str) -> Result<Activation, ConvertError> {
-        // None: the operator that the activation is named after has no default either.
-        let next = |left: &mut &[f32], option, default: Option<f32>| match left.split_first() {
-            Some((&value, rest)) => {
-                *left = rest;
-                Ok(f64::from(value))
-            }
-            None => default.map(f64::from).ok_or_else(|| ConvertError::Option {
-                option,
-                expected: format!("a value for {name}"),
-                actual: "none".into(),
-            }),
-        };
-        let mut alpha = |default| next(&mut self.alpha, "activation_alpha", default);
-        let mut beta = |default| next(&mut self.beta, "activation_beta", default);
-        Ok(match name.to_ascii_lowercase().as_str() {
-            "sigmoid" => Activation::Sigmoid,
-            "tanh" => Activation::Tanh,
-            "relu" => Activation::Relu,
-            "softsign" => Activation::Softsign,
-            "softplus" => Activation::Softplus,
-            "leakyrelu" => Activation::LeakyRelu {
-                alpha: alpha(Some(0.01))?,
-            },
-            "thresholdedrelu" => Activation::ThresholdedRelu {
-                alpha: alpha(Some(1.0))?,
-            },
-            "elu" => Activation::Elu {
-                alpha: alpha(Some(1.0))?,
-            },
-            "hardsigmoid" => Activation::HardSigmoid {
-                alpha: alpha(Some(0.2))?,
-                beta: beta(Some(0.5))?,
-            },
-            "affine" => Activation::Affine {
-                alpha: alpha(None)?,
-                beta: beta(None)?,
-            },
-            "scaledtanh" => Activation::ScaledTanh {
-                alpha: alpha(None)?,
-                beta: beta(None)?,
-            },
-            _ => {
-                return Err(ConvertError::Activation {
-                    gate,
-                    activation: name.into(),
-                });
-            }
-        })
-    }
-}
-
-/// Adds an activation's name and parameters.
-fn name(attributes: &mut Attributes, activation: Activation) {
-    let (name, alpha, beta) = match activation {
-        Activation::Sigmoid => ("Sigmoid", None, None),
-        Activation::Tanh => ("Tanh", None, None),
-        Activation::Relu => ("Relu", None, None),
-        Activation::Softsign => ("Softsign", None, None),
-        Activation::Softplus => ("Softplus", None, None),
-        Activation::LeakyRelu { alpha } => ("LeakyRelu", Some(alpha), None),
-        Activation::ThresholdedRelu { alpha } => ("ThresholdedRelu", Some(alpha), None),
-        Activation::Elu { alpha } => ("Elu", Some(alpha), None),
-        Activation::HardSigmoid { alpha, beta } => ("HardSigmoid", Some(alpha), Some(beta)),
-        Activation::Affine { alpha, beta } => ("Affine", Some(alpha), Some(beta)),
-        Activation::ScaledTanh { alpha, beta } => ("ScaledTanh", Some(alpha), Some(beta)),
-        // ONNX has no identity, but this is one.
-        Activation::Identity => ("Affine", Some(1.0), Some(0.0)),
-    };
-    attributes.activations.push(name.into());
-    attributes.activation_alpha.extend(alpha.map(|a| a as f32));
-    attributes.activation_beta.extend(beta.map(|b| b as f32));
 }

@@ -1,0 +1,361 @@
+//! GRUs of a `.onnx` file.
+
+use super::{
+    Attributes, config, import,
+    proto::{self, kind},
+    tensor,
+};
+use crate::{
+    GruBlock, GruBlockConfig,
+    convert::{ConvertError, StateDict},
+};
+use burn::tensor::{Device, TensorData};
+use prost::{Message, bytes::Bytes};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// What one file of protocol buffers can hold.
+const MAX_FILE: u64 = 1 << 31;
+
+/// A `.onnx` file: the GRU nodes of its main graph, and its constants by their names.
+///
+/// ```no_run
+/// # fn main() -> Result<(), gru_op::convert::ConvertError> {
+/// use gru_op::convert::onnx;
+/// # let device = burn::tensor::Device::flex();
+/// let model = onnx::Model::open("enhancer.onnx")?;
+/// for gru in model.grus() {
+///     println!("{} {:?}", gru.name(), model.config(gru.name())?);
+/// }
+/// let gru = model.import("GRU_14", &device)?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Model {
+    grus: Vec<Node>,
+    constants: BTreeMap<String, Constant>,
+    /// Where tensors lie that are no part of the file.
+    dir: Option<PathBuf>,
+}
+
+/// Where the numbers of a name come from.
+#[derive(Debug, Clone)]
+enum Constant {
+    /// A tensor that stands in the file.
+    Tensor(Bytes),
+    /// Another name for the same: an `Identity` node.
+    Same(String),
+}
+
+/// A `GRU` node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Node {
+    name: String,
+    inputs: Vec<String>,
+    outputs: Vec<String>,
+    attributes: Attributes,
+}
+
+impl Node {
+    /// Its name; if it has none, that of its first output.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The names of `X`, `W`, `R`, `B`, `sequence_lens` and `initial_h`; empty or missing where it
+    /// has none.
+    pub fn inputs(&self) -> &[String] {
+        &self.inputs
+    }
+
+    /// The names of `Y` and `Y_h`; empty or missing where it has none.
+    pub fn outputs(&self) -> &[String] {
+        &self.outputs
+    }
+
+    /// Its attributes.
+    pub fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    fn read(node: proto::Node) -> Result<Self, ConvertError> {
+        let first = || node.output.iter().find(|name| !name.is_empty()).cloned();
+        let name = match node.name.filter(|name| !name.is_empty()) {
+            Some(name) => name,
+            None => first().unwrap_or_default(),
+        };
+        let attributes = attributes(&name, &node.attribute)?;
+        Ok(Self {
+            name,
+            inputs: node.input,
+            outputs: node.output,
+            attributes,
+        })
+    }
+}
+
+impl Model {
+    /// Reads a file. Tensors that lie in files beside it are read when they are asked for.
+    ///
+    /// # Errors
+    /// If the file cannot be read as a model, or a GRU of it has an attribute that is none of the
+    /// operator's, or of another type.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
+        let path = path.as_ref();
+        let failed = |reason: String| ConvertError::File {
+            path: path.display().to_string(),
+            reason,
+        };
+        let size = fs::metadata(path).map_err(|e| failed(e.to_string()))?.len();
+        if size > MAX_FILE {
+            return Err(failed(format!(
+                "expected at most {MAX_FILE} bytes, as ONNX has it, got {size}"
+            )));
+        }
+        let bytes = fs::read(path).map_err(|e| failed(e.to_string()))?;
+        let dir = match path.parent() {
+            Some(dir) if !dir.as_os_str().is_empty() => dir.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        Self::read(bytes.into(), Some(dir)).map_err(|error| match error {
+            ConvertError::Model { reason } => failed(reason),
+            other => other,
+        })
+    }
+
+    /// Reads a model that is no file; all its tensors must stand within it.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, ConvertError> {
+        Self::read(bytes.into(), None)
+    }
+
+    fn read(bytes: Bytes, dir: Option<PathBuf>) -> Result<Self, ConvertError> {
+        let broken = |error: prost::DecodeError| ConvertError::Model {
+            reason: format!("expected an ONNX model, got {error}"),
+        };
+        let graph = proto::Model::decode(bytes).map_err(broken)?.graph;
+        let graph = graph.ok_or_else(|| ConvertError::Model {
+            reason: "expected an ONNX model, got one without a graph".into(),
+        })?;
+        let mut constants = BTreeMap::new();
+        for tensor in graph.initializer {
+            let name = proto::TensorName::decode(tensor.clone()).map_err(broken)?;
+            constants.insert(name.name.unwrap_or_default(), Constant::Tensor(tensor));
+        }
+        let mut grus = Vec::new();
+        for node in graph.node {
+            let kind = proto::NodeKind::decode(node.clone()).map_err(broken)?;
+            if !matches!(kind.domain.as_deref(), None | Some("" | "ai.onnx")) {
+                continue;
+            }
+            let read = || proto::Node::decode(node).map_err(broken);
+            match kind.op_type.as_deref() {
+                Some("GRU") => grus.push(Node::read(read()?)?),
+                Some("Constant") => {
+                    let node = read()?;
+                    let tensor = node.attribute.iter().find_map(|attribute| {
+                        let attribute = proto::Attribute::decode(attribute.clone()).ok()?;
+                        let value = attribute.name() == "value";
+                        attribute.t.filter(|_| value)
+                    });
+                    if let (Some(tensor), [name]) = (tensor, &node.output[..]) {
+                        constants.insert(name.clone(), Constant::Tensor(tensor));
+                    }
+                }
+                Some("Identity") => {
+                    let node = read()?;
+                    if let ([from], [name]) = (&node.input[..], &node.output[..]) {
+                        constants.insert(name.clone(), Constant::Same(from.clone()));
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(Self {
+            grus,
+            constants,
+            dir,
+        })
+    }
+
+    /// The GRU nodes of the main graph, in its order. Bodies of loops, branches and functions are
+    /// not searched.
+    pub fn grus(&self) -> &[Node] {
+        &self.grus
+    }
+
+    /// The GRU of this name; or, where a name stands more than once, of this output.
+    ///
+    /// # Errors
+    /// If there is none, or more than one.
+    pub fn gru(&self, name: &str) -> Result<&Node, ConvertError> {
+        let mut named = self.grus.iter().filter(|gru| gru.name == name);
+        let by_output = || {
+            let has = |gru: &&Node| !name.is_empty() && gru.outputs.iter().any(|o| o == name);
+            self.grus.iter().find(has)
+        };
+        match (named.next(), named.next()) {
+            (Some(gru), None) => Ok(gru),
+            _ => by_output().ok_or_else(|| {
+                let names: Vec<&str> = self.grus.iter().map(Node::name).collect();
+                ConvertError::Model {
+                    reason: format!(
+                        "expected the name of one GRU, or of its output, got {name:?}; there are \
+                         {names:?}"
+                    ),
+                }
+            }),
+        }
+    }
+
+    /// The numbers of a name: of an initializer, a `Constant` node, or one of these by another name
+    /// (`Identity`). Also those of other layers than GRUs.
+    ///
+    /// # Errors
+    /// If the name is none of a constant; if the tensor is not of floating-point numbers, or not as
+    /// large as its shape; if it lies in another file that cannot be read, or not in the folder of
+    /// the model.
+    pub fn constant(&self, name: &str) -> Result<TensorData, ConvertError> {
+        let mut at = name;
+        // One step for each constant there is: a longer way runs in a circle.
+        for _ in 0..=self.constants.len() {
+            match self.constants.get(at) {
+                Some(Constant::Tensor(bytes)) => {
+                    let decoded = proto::Tensor::decode(bytes.clone());
+                    let tensor = decoded.map_err(|error| ConvertError::Tensor {
+                        name: name.to_owned(),
+                        reason: error.to_string(),
+                    })?;
+                    return tensor::read(name, &tensor, self.dir.as_deref());
+                }
+                Some(Constant::Same(other)) => at = other,
+                None => break,
+            }
+        }
+        Err(ConvertError::Tensor {
+            name: name.to_owned(),
+            reason:
+                "expected an initializer or a Constant node, got neither; an exporter that folds \
+                     constants makes one of what is computed from them"
+                    .into(),
+        })
+    }
+
+    /// `W`, `R` and, if it has one, `B` of a GRU.
+    ///
+    /// # Errors
+    /// If there is no such GRU, or its weights are no constants that can be read.
+    pub fn weights(&self, name: &str) -> Result<StateDict, ConvertError> {
+        let gru = self.gru(name)?;
+        let mut dict = StateDict::new();
+        for (key, input) in [("W", 1), ("R", 2), ("B", 3)] {
+            match gru.inputs.get(input).filter(|value| !value.is_empty()) {
+                Some(value) => dict.insert(key, self.constant(value)?),
+                None if key == "B" => {}
+                None => return Err(ConvertError::MissingKey { key: key.into() }),
+            }
+        }
+        Ok(dict)
+    }
+
+    /// The configuration of a GRU.
+    ///
+    /// # Errors
+    /// As [`weights`](Self::weights) and [`config`].
+    pub fn config(&self, name: &str) -> Result<GruBlockConfig, ConvertError> {
+        config(&self.gru(name)?.attributes, &self.weights(name)?, "")
+    }
+
+    /// A GRU as a block of one layer; [`run`](super::run) runs it in ONNX' layouts. An `initial_h`
+    /// is an argument of the block, not a part of it: [`constant`](Self::constant) reads one that
+    /// stands in the file.
+    ///
+    /// # Errors
+    /// As [`weights`](Self::weights) and [`import`].
+    pub fn import(&self, name: &str, device: &Device) -> Result<GruBlock, ConvertError> {
+        let (attributes, dict) = (&self.gru(name)?.attributes, self.weights(name)?);
+        let config = config(attributes, &dict, "")?;
+        import(&dict, "", &config, device)
+    }
+}
+
+/// The attributes of a GRU, each of the type that the operator gives it.
+fn attributes(node: &str, list: &[Bytes]) -> Result<Attributes, ConvertError> {
+    let broken = |reason: String| ConvertError::Model {
+        reason: format!("GRU {node:?}: {reason}"),
+    };
+    let mut attributes = Attributes::default();
+    for bytes in list {
+        let attribute =
+            proto::Attribute::decode(bytes.clone()).map_err(|e| broken(e.to_string()))?;
+        let (name, found) = (attribute.name().to_owned(), attribute.r#type());
+        // Files of before 2017 have no types.
+        let typed = |expected: i32| match found {
+            0 => Ok(()),
+            found if found == expected => Ok(()),
+            found => Err(broken(format!(
+                "attribute {name}: expected type {expected}, got {found}"
+            ))),
+        };
+        let text = |bytes: &[u8]| {
+            let text = std::str::from_utf8(bytes).map(String::from);
+            text.map_err(|_| broken(format!("attribute {name}: expected UTF-8")))
+        };
+        match name.as_str() {
+            "activations" => {
+                typed(kind::STRINGS)?;
+                let names: Result<_, _> = attribute.strings.iter().map(|s| text(s)).collect();
+                attributes.activations = names?;
+            }
+            "activation_alpha" => {
+                typed(kind::FLOATS)?;
+                attributes.activation_alpha = attribute.floats;
+            }
+            "activation_beta" => {
+                typed(kind::FLOATS)?;
+                attributes.activation_beta = attribute.floats;
+            }
+            "clip" => {
+                typed(kind::FLOAT)?;
+                attributes.clip = Some(attribute.f());
+            }
+            "direction" => {
+                typed(kind::STRING)?;
+                attributes.direction = text(attribute.s())?;
+            }
+            "hidden_size" => {
+                typed(kind::INT)?;
+                let size = attribute.i();
+                let size = usize::try_from(size).map_err(|_| {
+                    broken(format!(
+                        "hidden_size: expected a positive number, got {size}"
+                    ))
+                })?;
+                attributes.hidden_size = Some(size);
+            }
+            "layout" => {
+                typed(kind::INT)?;
+                attributes.layout = attribute.i();
+            }
+            "linear_before_reset" => {
+                typed(kind::INT)?;
+                attributes.linear_before_reset = attribute.i();
+            }
+            // Of operator set 1, where an output was left out so.
+            "output_sequence" => typed(kind::INT)?,
+            _ => {
+                return Err(broken(format!(
+                    "attribute {name}: expected one of the operator's, activations, \
+                     activation_alpha, activation_beta, clip, direction, hidden_size, layout, \
+                     linear_before_reset"
+                )));
+            }
+        }
+    }
+    Ok(attributes)
+}

@@ -1,0 +1,204 @@
+//! The messages of an ONNX file, as far as a GRU needs them; the numbers are those of
+//! [`onnx.proto`](https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3).
+//!
+//! What stands in long lists (nodes, tensors, attributes) stays bytes, slices of the file, until it is
+//! wanted: a list of millions of empty messages, two bytes each, costs no more than those slices.
+
+use prost::{Message, bytes::Bytes};
+
+/// A file.
+#[derive(Clone, PartialEq, Message)]
+pub struct Model {
+    #[prost(int64, optional, tag = "1")]
+    pub ir_version: Option<i64>,
+    #[prost(string, optional, tag = "2")]
+    pub producer_name: Option<String>,
+    #[prost(message, optional, tag = "7")]
+    pub graph: Option<Graph>,
+    #[prost(message, repeated, tag = "8")]
+    pub opset_import: Vec<OperatorSet>,
+}
+
+/// Which version of which operators a file means.
+#[derive(Clone, PartialEq, Message)]
+pub struct OperatorSet {
+    #[prost(string, optional, tag = "1")]
+    pub domain: Option<String>,
+    #[prost(int64, optional, tag = "2")]
+    pub version: Option<i64>,
+}
+
+/// A graph; its lists as bytes.
+#[derive(Clone, PartialEq, Message)]
+pub struct Graph {
+    /// [`Node`]s.
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub node: Vec<Bytes>,
+    #[prost(string, optional, tag = "2")]
+    pub name: Option<String>,
+    /// [`Tensor`]s.
+    #[prost(bytes = "bytes", repeated, tag = "5")]
+    pub initializer: Vec<Bytes>,
+    /// [`ValueInfo`]s.
+    #[prost(bytes = "bytes", repeated, tag = "11")]
+    pub input: Vec<Bytes>,
+    /// [`ValueInfo`]s.
+    #[prost(bytes = "bytes", repeated, tag = "12")]
+    pub output: Vec<Bytes>,
+}
+
+/// What a [`Node`] computes, without the rest of it.
+#[derive(Clone, PartialEq, Message)]
+pub struct NodeKind {
+    #[prost(string, optional, tag = "4")]
+    pub op_type: Option<String>,
+    #[prost(string, optional, tag = "7")]
+    pub domain: Option<String>,
+}
+
+/// A node of a graph.
+#[derive(Clone, PartialEq, Message)]
+pub struct Node {
+    #[prost(string, repeated, tag = "1")]
+    pub input: Vec<String>,
+    #[prost(string, repeated, tag = "2")]
+    pub output: Vec<String>,
+    #[prost(string, optional, tag = "3")]
+    pub name: Option<String>,
+    #[prost(string, optional, tag = "4")]
+    pub op_type: Option<String>,
+    /// [`Attribute`]s.
+    #[prost(bytes = "bytes", repeated, tag = "5")]
+    pub attribute: Vec<Bytes>,
+}
+
+/// An attribute of a node.
+#[derive(Clone, PartialEq, Message)]
+pub struct Attribute {
+    #[prost(string, optional, tag = "1")]
+    pub name: Option<String>,
+    #[prost(float, optional, tag = "2")]
+    pub f: Option<f32>,
+    #[prost(int64, optional, tag = "3")]
+    pub i: Option<i64>,
+    #[prost(bytes = "bytes", optional, tag = "4")]
+    pub s: Option<Bytes>,
+    /// A [`Tensor`].
+    #[prost(bytes = "bytes", optional, tag = "5")]
+    pub t: Option<Bytes>,
+    #[prost(float, repeated, packed = "false", tag = "7")]
+    pub floats: Vec<f32>,
+    #[prost(int64, repeated, packed = "false", tag = "8")]
+    pub ints: Vec<i64>,
+    #[prost(bytes = "bytes", repeated, tag = "9")]
+    pub strings: Vec<Bytes>,
+    /// One of [`kind`].
+    #[prost(int32, optional, tag = "20")]
+    pub r#type: Option<i32>,
+}
+
+/// What an [`Attribute`] holds.
+pub mod kind {
+    pub const FLOAT: i32 = 1;
+    pub const INT: i32 = 2;
+    pub const STRING: i32 = 3;
+    pub const FLOATS: i32 = 6;
+    pub const INTS: i32 = 7;
+    pub const STRINGS: i32 = 8;
+}
+
+/// The name of a [`Tensor`], without the rest of it.
+#[derive(Clone, PartialEq, Message)]
+pub struct TensorName {
+    #[prost(string, optional, tag = "8")]
+    pub name: Option<String>,
+}
+
+/// Numbers.
+#[derive(Clone, PartialEq, Message)]
+pub struct Tensor {
+    #[prost(int64, repeated, packed = "false", tag = "1")]
+    pub dims: Vec<i64>,
+    /// One of [`element`].
+    #[prost(int32, optional, tag = "2")]
+    pub data_type: Option<i32>,
+    #[prost(float, repeated, tag = "4")]
+    pub float_data: Vec<f32>,
+    /// The bits of 16-bit floats stand here, one in each.
+    #[prost(int32, repeated, tag = "5")]
+    pub int32_data: Vec<i32>,
+    #[prost(int64, repeated, tag = "7")]
+    pub int64_data: Vec<i64>,
+    #[prost(string, optional, tag = "8")]
+    pub name: Option<String>,
+    #[prost(bytes = "bytes", optional, tag = "9")]
+    pub raw_data: Option<Bytes>,
+    #[prost(double, repeated, tag = "10")]
+    pub double_data: Vec<f64>,
+    #[prost(message, repeated, tag = "13")]
+    pub external_data: Vec<Entry>,
+    /// 1: in another file.
+    #[prost(int32, optional, tag = "14")]
+    pub data_location: Option<i32>,
+}
+
+/// What the numbers of a [`Tensor`] are.
+pub mod element {
+    pub const FLOAT: i32 = 1;
+    pub const INT32: i32 = 6;
+    pub const INT64: i32 = 7;
+    pub const FLOAT16: i32 = 10;
+    pub const DOUBLE: i32 = 11;
+    pub const BFLOAT16: i32 = 16;
+}
+
+/// A key and its value.
+#[derive(Clone, PartialEq, Message)]
+pub struct Entry {
+    #[prost(string, optional, tag = "1")]
+    pub key: Option<String>,
+    #[prost(string, optional, tag = "2")]
+    pub value: Option<String>,
+}
+
+/// An input or output of a graph.
+#[derive(Clone, PartialEq, Message)]
+pub struct ValueInfo {
+    #[prost(string, optional, tag = "1")]
+    pub name: Option<String>,
+    #[prost(message, optional, tag = "2")]
+    pub r#type: Option<Type>,
+}
+
+/// The type of a value.
+#[derive(Clone, PartialEq, Message)]
+pub struct Type {
+    #[prost(message, optional, tag = "1")]
+    pub tensor_type: Option<TensorType>,
+}
+
+/// The type of a tensor.
+#[derive(Clone, PartialEq, Message)]
+pub struct TensorType {
+    /// One of [`element`].
+    #[prost(int32, optional, tag = "1")]
+    pub elem_type: Option<i32>,
+    #[prost(message, optional, tag = "2")]
+    pub shape: Option<Shape>,
+}
+
+/// The dimensions of a tensor.
+#[derive(Clone, PartialEq, Message)]
+pub struct Shape {
+    #[prost(message, repeated, tag = "1")]
+    pub dim: Vec<Dim>,
+}
+
+/// A dimension: a size, or the name of one that is told later.
+#[derive(Clone, PartialEq, Message)]
+pub struct Dim {
+    #[prost(int64, optional, tag = "1")]
+    pub value: Option<i64>,
+    #[prost(string, optional, tag = "2")]
+    pub param: Option<String>,
+}

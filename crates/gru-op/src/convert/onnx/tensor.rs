@@ -1,0 +1,210 @@
+//! The numbers of a file: within it, or in another beside it.
+
+use super::proto::{self, element};
+use crate::convert::ConvertError;
+use burn::tensor::{DType, TensorData, bf16, f16};
+use prost::bytes::Bytes;
+use std::{
+    fs::File,
+    io::{Read, Seek, SeekFrom},
+    path::{Component, Path, PathBuf},
+};
+
+/// The numbers of a tensor, known under `name`; `dir` is where the model lies, if it is a file.
+///
+/// Nothing is allocated that the file does not hold.
+pub fn read(
+    name: &str,
+    tensor: &proto::Tensor,
+    dir: Option<&Path>,
+) -> Result<TensorData, ConvertError> {
+    let broken = |reason: String| ConvertError::Tensor {
+        name: name.to_owned(),
+        reason,
+    };
+    let dims: Option<Vec<usize>> = tensor.dims.iter().map(|&d| d.try_into().ok()).collect();
+    let elements = |dims: &[usize]| dims.iter().try_fold(1usize, |all, &d| all.checked_mul(d));
+    let (dims, len) = dims
+        .and_then(|dims| elements(&dims).map(|len| (dims, len)))
+        .ok_or_else(|| {
+            broken(format!(
+                "expected sizes that fit in memory, got {:?}",
+                tensor.dims
+            ))
+        })?;
+    let (dtype, size) = match tensor.data_type.unwrap_or_default() {
+        element::FLOAT => (DType::F32, 4),
+        element::DOUBLE => (DType::F64, 8),
+        element::FLOAT16 => (DType::F16, 2),
+        element::BFLOAT16 => (DType::BF16, 2),
+        other => {
+            return Err(broken(format!(
+                "expected element type 1 (float), 10 (float16), 11 (double) or 16 (bfloat16), got \
+                 {other}"
+            )));
+        }
+    };
+    let count = |actual: usize| match actual == len {
+        true => Ok(()),
+        false => Err(broken(format!(
+            "expected {len} numbers, as its shape {dims:?} says, got {actual}"
+        ))),
+    };
+    let raw = match tensor.data_location.unwrap_or_default() {
+        0 => tensor.raw_data.clone(),
+        _ => {
+            let bytes = len.checked_mul(size).ok_or_else(|| {
+                broken(format!("expected sizes that fit in memory, got {dims:?}"))
+            })?;
+            Some(External::new(&tensor.external_data).read(bytes as u64, dir, &broken)?)
+        }
+    };
+    if let Some(raw) = raw {
+        if raw.len() % size != 0 {
+            return Err(broken(format!(
+                "expected numbers of {size} bytes, got {} bytes",
+                raw.len()
+            )));
+        }
+        count(raw.len() / size)?;
+        return Ok(from_little_endian(&raw, dims, dtype));
+    }
+    // Without raw bytes the numbers stand in the list of their type.
+    let bits = || tensor.int32_data.iter().map(|&bits| bits as u16);
+    match dtype {
+        DType::F32 => {
+            count(tensor.float_data.len())?;
+            Ok(TensorData::new(tensor.float_data.clone(), dims))
+        }
+        DType::F64 => {
+            count(tensor.double_data.len())?;
+            Ok(TensorData::new(tensor.double_data.clone(), dims))
+        }
+        DType::F16 => {
+            count(tensor.int32_data.len())?;
+            let values: Vec<f16> = bits().map(f16::from_bits).collect();
+            Ok(TensorData::new(values, dims))
+        }
+        _ => {
+            count(tensor.int32_data.len())?;
+            let values: Vec<bf16> = bits().map(bf16::from_bits).collect();
+            Ok(TensorData::new(values, dims))
+        }
+    }
+}
+
+/// Numbers as a tensor of a file; float64 as such, all others as float32, which holds them.
+pub fn write(name: &str, data: &TensorData) -> proto::Tensor {
+    let dims = data.shape().iter().map(|&d| d as i64).collect();
+    let (data_type, raw): (_, Vec<u8>) = match data.dtype() {
+        DType::F64 => (
+            element::DOUBLE,
+            data.iter::<f64>().flat_map(f64::to_le_bytes).collect(),
+        ),
+        _ => (
+            element::FLOAT,
+            data.iter::<f32>().flat_map(f32::to_le_bytes).collect(),
+        ),
+    };
+    proto::Tensor {
+        dims,
+        data_type: Some(data_type),
+        name: Some(name.to_owned()),
+        raw_data: Some(raw.into()),
+        ..Default::default()
+    }
+}
+
+/// Raw data of ONNX is little-endian everywhere.
+fn from_little_endian(raw: &[u8], dims: Vec<usize>, dtype: DType) -> TensorData {
+    fn values<const B: usize, E>(raw: &[u8], from: fn([u8; B]) -> E) -> Vec<E> {
+        let (chunks, _) = raw.as_chunks::<B>();
+        chunks.iter().map(|&bytes| from(bytes)).collect()
+    }
+    match dtype {
+        DType::F32 => TensorData::new(values(raw, f32::from_le_bytes), dims),
+        DType::F64 => TensorData::new(values(raw, f64::from_le_bytes), dims),
+        DType::F16 => TensorData::new(values(raw, f16::from_le_bytes), dims),
+        _ => TensorData::new(values(raw, bf16::from_le_bytes), dims),
+    }
+}
+
+/// Where the bytes of a tensor lie outside of its model.
+struct External<'a> {
+    entries: &'a [proto::Entry],
+}
+
+impl<'a> External<'a> {
+    fn new(entries: &'a [proto::Entry]) -> Self {
+        Self { entries }
+    }
+
+    fn get(&self, key: &str) -> Option<&'a str> {
+        let found = self.entries.iter().find(|e| e.key.as_deref() == Some(key));
+        found.and_then(|e| e.value.as_deref())
+    }
+
+    /// The `expected` bytes, from a file in `dir` or below it: a model must not read others.
+    fn read(
+        &self,
+        expected: u64,
+        dir: Option<&Path>,
+        broken: &dyn Fn(String) -> ConvertError,
+    ) -> Result<Bytes, ConvertError> {
+        let location = self.get("location").unwrap_or_default();
+        let number = |key, default| match self.get(key) {
+            None => Ok(default),
+            Some(text) => text.parse::<u64>().map_err(|_| {
+                broken(format!(
+                    "{key} of its file: expected a number, got {text:?}"
+                ))
+            }),
+        };
+        let (offset, length) = (number("offset", 0)?, number("length", expected)?);
+        if length != expected {
+            return Err(broken(format!(
+                "expected {expected} bytes in {location:?}, got {length}"
+            )));
+        }
+        let Some(dir) = dir else {
+            return Err(broken(format!(
+                "expected its numbers within the model, which is no file, got {location:?}"
+            )));
+        };
+        let path = within(dir, location).ok_or_else(|| {
+            broken(format!(
+                "expected a file in the model's folder, got {location:?}"
+            ))
+        })?;
+        let failed = |error: std::io::Error| ConvertError::File {
+            path: path.display().to_string(),
+            reason: error.to_string(),
+        };
+        let mut file = File::open(&path).map_err(failed)?;
+        let held = file.metadata().map_err(failed)?.len();
+        if offset.checked_add(length).is_none_or(|end| end > held) {
+            return Err(broken(format!(
+                "expected {length} bytes from byte {offset} of {location:?}, which holds {held}"
+            )));
+        }
+        file.seek(SeekFrom::Start(offset)).map_err(failed)?;
+        let mut bytes = vec![0; length as usize];
+        file.read_exact(&mut bytes).map_err(failed)?;
+        Ok(bytes.into())
+    }
+}
+
+/// `location` below `dir`, links resolved; none if it leads elsewhere.
+fn within(dir: &Path, location: &str) -> Option<PathBuf> {
+    let relative = Path::new(location);
+    let plain = |c: Component| matches!(c, Component::Normal(_) | Component::CurDir);
+    if location.is_empty() || !relative.components().all(plain) {
+        return None;
+    }
+    let path = dir.join(relative);
+    match (dir.canonicalize(), path.canonicalize()) {
+        (Ok(dir), Ok(resolved)) => resolved.starts_with(dir).then_some(resolved),
+        // Not there: opening it says so.
+        _ => Some(path),
+    }
+}

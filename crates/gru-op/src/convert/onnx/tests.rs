@@ -1,0 +1,387 @@
+//! Files that are broken, or lie.
+
+use super::{
+    Model, ModelInputs, model,
+    proto::{self, element, kind},
+};
+use crate::{GruBlockConfig, convert::ConvertError};
+use burn::tensor::{DType, Device};
+use prost::{Message, bytes::Bytes};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+fn encoded(message: impl Message) -> Bytes {
+    message.encode_to_vec().into()
+}
+
+fn floats(name: &str, dims: &[i64], values: Vec<f32>) -> proto::Tensor {
+    proto::Tensor {
+        dims: dims.to_vec(),
+        data_type: Some(element::FLOAT),
+        float_data: values,
+        name: Some(name.into()),
+        ..Default::default()
+    }
+}
+
+fn constant(name: &str, tensor: proto::Tensor) -> proto::Node {
+    proto::Node {
+        output: vec![name.into()],
+        op_type: Some("Constant".into()),
+        attribute: vec![encoded(proto::Attribute {
+            name: Some("value".into()),
+            t: Some(encoded(tensor)),
+            ..Default::default()
+        })],
+        ..Default::default()
+    }
+}
+
+fn identity(from: &str, to: &str) -> proto::Node {
+    proto::Node {
+        input: vec![from.into()],
+        output: vec![to.into()],
+        op_type: Some("Identity".into()),
+        ..Default::default()
+    }
+}
+
+/// A GRU with I = 1 and H = 2.
+fn gru(name: &str, inputs: &[&str]) -> proto::Node {
+    proto::Node {
+        input: inputs.iter().map(|&name| name.into()).collect(),
+        output: vec![format!("{name}.Y"), String::new()],
+        name: Some(name.into()),
+        op_type: Some("GRU".into()),
+        attribute: vec![],
+    }
+}
+
+fn file(nodes: Vec<proto::Node>, initializers: Vec<proto::Tensor>) -> Vec<u8> {
+    proto::Model {
+        graph: Some(proto::Graph {
+            node: nodes.into_iter().map(encoded).collect(),
+            initializer: initializers.into_iter().map(encoded).collect(),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+    .encode_to_vec()
+}
+
+fn w() -> proto::Tensor {
+    floats("w", &[1, 6, 1], (0..6).map(|k| k as f32).collect())
+}
+
+fn r() -> proto::Tensor {
+    floats("r", &[1, 6, 2], (0..12).map(|k| k as f32).collect())
+}
+
+fn import(bytes: Vec<u8>, name: &str) -> Result<(), ConvertError> {
+    Model::from_bytes(bytes)?
+        .import(name, &Device::flex())
+        .map(|_| ())
+}
+
+/// What importing `gru` says of a file of one GRU with `w` and `r`, changed.
+fn refusal(change: impl FnOnce(&mut proto::Node, &mut Vec<proto::Tensor>)) -> String {
+    let (mut node, mut tensors) = (gru("gru", &["x", "w", "r"]), vec![w(), r()]);
+    change(&mut node, &mut tensors);
+    match import(file(vec![node], tensors), "gru") {
+        Ok(()) => "nothing".into(),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let dir = std::env::temp_dir().join(format!("gru-op-onnx-{}-{name}", std::process::id()));
+    fs::create_dir_all(&dir).expect("a folder");
+    dir
+}
+
+#[test]
+fn weights_are_found_wherever_they_stand() {
+    let r = proto::Tensor {
+        raw_data: Some(
+            r().float_data
+                .iter()
+                .flat_map(|v| v.to_le_bytes())
+                .collect(),
+        ),
+        float_data: vec![],
+        ..r()
+    };
+    let nodes = vec![
+        constant("c", w()),
+        identity("c", "c2"),
+        identity("c2", "w"),
+        gru("", &["x", "w", "r", "", "", "h0"]),
+    ];
+    let model = Model::from_bytes(file(nodes, vec![r])).expect("a model");
+    // A node without a name goes by its first output.
+    let [gru] = model.grus() else {
+        panic!("{:?}", model.grus())
+    };
+    assert_eq!(gru.name(), ".Y");
+    assert_eq!(gru.inputs()[5], "h0");
+    let dict = model.weights(".Y").expect("weights");
+    for (key, len) in [("W", 6), ("R", 12)] {
+        let values: Vec<f32> = dict.get(key).expect(key).iter().collect();
+        assert_eq!(values, (0..len).map(|k| k as f32).collect::<Vec<_>>());
+    }
+    assert!(!model.config(".Y").expect("a config").bias);
+    assert_eq!(model.constant("c2").expect("w").shape()[..], [1, 6, 1]);
+}
+
+#[test]
+fn all_float_types_are_read() {
+    let half = |data_type, bits: [i32; 2]| proto::Tensor {
+        dims: vec![2],
+        data_type: Some(data_type),
+        int32_data: bits.to_vec(),
+        name: Some("half".into()),
+        ..Default::default()
+    };
+    let double = proto::Tensor {
+        dims: vec![1, 2],
+        data_type: Some(element::DOUBLE),
+        double_data: vec![1.0, -2.5],
+        name: Some("double".into()),
+        ..Default::default()
+    };
+    let raw = proto::Tensor {
+        raw_data: Some(vec![0x00, 0x3c, 0x00, 0xc1].into()),
+        int32_data: vec![],
+        ..half(element::FLOAT16, [0, 0])
+    };
+    for (tensor, dtype) in [
+        (half(element::FLOAT16, [0x3c00, 0xc100]), DType::F16),
+        (raw, DType::F16),
+        (half(element::BFLOAT16, [0x3f80, 0xc020]), DType::BF16),
+        (double, DType::F64),
+    ] {
+        let name = tensor.name.clone().expect("a name");
+        let model = Model::from_bytes(file(vec![], vec![tensor])).expect("a model");
+        let data = model.constant(&name).expect("numbers");
+        assert_eq!(data.dtype(), dtype);
+        assert_eq!(data.iter::<f64>().collect::<Vec<_>>(), [1.0, -2.5]);
+    }
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let attribute = |name: &str, r#type, i| {
+        encoded(proto::Attribute {
+            name: Some(name.into()),
+            r#type: Some(r#type),
+            i: Some(i),
+            ..Default::default()
+        })
+    };
+    assert_eq!(refusal(|_, _| {}), "nothing");
+    assert_eq!(
+        refusal(|node, _| node.input.truncate(2)),
+        "R: expected a tensor of this name, got none"
+    );
+    assert_eq!(
+        refusal(|node, _| node.input[1] = "x".into()),
+        "x: expected an initializer or a Constant node, got neither; an exporter that folds \
+         constants makes one of what is computed from them"
+    );
+    assert_eq!(
+        refusal(|_, tensors| tensors[0].dims = vec![1, 6, 2]),
+        "w: expected 12 numbers, as its shape [1, 6, 2] says, got 6"
+    );
+    assert_eq!(
+        refusal(|_, tensors| tensors[0].dims = vec![i64::MAX, i64::MAX, 4]),
+        "w: expected sizes that fit in memory, got [9223372036854775807, 9223372036854775807, 4]"
+    );
+    assert_eq!(
+        refusal(|_, tensors| tensors[0].dims = vec![-1, 6, 1]),
+        "w: expected sizes that fit in memory, got [-1, 6, 1]"
+    );
+    assert_eq!(
+        refusal(|_, tensors| tensors[0].data_type = Some(element::INT64)),
+        "w: expected element type 1 (float), 10 (float16), 11 (double) or 16 (bfloat16), got 7"
+    );
+    assert_eq!(
+        refusal(|_, tensors| tensors[0].raw_data = Some(vec![0; 7].into())),
+        "w: expected numbers of 4 bytes, got 7 bytes"
+    );
+    assert_eq!(
+        refusal(|_, tensors| tensors[1].dims = vec![1, 4, 3]),
+        "W: expected shape [1, 9, 1], got [1, 6, 1]"
+    );
+    assert_eq!(
+        refusal(|node, _| node.attribute = vec![attribute("hidden_size", kind::INT, 7)]),
+        "hidden_size: expected 2, got 7"
+    );
+    assert_eq!(
+        refusal(|node, _| node.attribute = vec![attribute("hidden_size", kind::INT, -2)]),
+        "GRU \"gru\": hidden_size: expected a positive number, got -2"
+    );
+    assert_eq!(
+        refusal(|node, _| node.attribute = vec![attribute("layout", kind::FLOAT, 0)]),
+        "GRU \"gru\": attribute layout: expected type 2, got 1"
+    );
+    assert!(
+        refusal(|node, _| node.attribute = vec![attribute("input_forget", kind::INT, 0)])
+            .starts_with("GRU \"gru\": attribute input_forget: expected one of the operator's")
+    );
+}
+
+#[test]
+fn a_name_must_say_which() {
+    let nodes = vec![gru("a", &["x", "w", "r"]), gru("a", &["x", "w", "r"])];
+    let mut second = nodes[1].clone();
+    second.output = vec!["y2".into()];
+    let bytes = file(vec![nodes[0].clone(), second], vec![w(), r()]);
+    let model = Model::from_bytes(bytes).expect("a model");
+    let says =
+        "expected the name of one GRU, or of its output, got \"a\"; there are [\"a\", \"a\"]";
+    assert_eq!(model.gru("a").expect_err("two").to_string(), says);
+    assert_eq!(model.gru("y2").expect("one").outputs(), ["y2"]);
+    assert!(model.gru("").is_err() && model.gru("b").is_err());
+}
+
+#[test]
+fn names_in_a_circle_end() {
+    let nodes = vec![
+        identity("a", "w"),
+        identity("w", "a"),
+        gru("gru", &["x", "w", "r"]),
+    ];
+    let error = import(file(nodes, vec![r()]), "gru").expect_err("no numbers");
+    assert!(error.to_string().starts_with("w: expected an initializer"));
+}
+
+/// A model whose weights lie in `location`, as `entries` say.
+fn outside(dir: &Path, entries: &[(&str, &str)]) -> Result<(), ConvertError> {
+    let entry = |&(key, value): &(&str, &str)| proto::Entry {
+        key: Some(key.into()),
+        value: Some(value.into()),
+    };
+    let tensor = proto::Tensor {
+        float_data: vec![],
+        external_data: entries.iter().map(entry).collect(),
+        data_location: Some(1),
+        ..w()
+    };
+    let bytes = file(vec![gru("gru", &["x", "w", "r"])], vec![tensor, r()]);
+    let path = dir.join("model.onnx");
+    fs::write(&path, bytes).expect("a file");
+    Model::open(&path)?
+        .import("gru", &Device::flex())
+        .map(|_| ())
+}
+
+#[test]
+fn other_files_are_read_below_the_model_only() {
+    let dir = scratch("outside");
+    let inner = dir.join("model");
+    fs::create_dir_all(inner.join("weights")).expect("a folder");
+    fs::write(inner.join("weights/w"), [0; 40]).expect("a file");
+    fs::write(dir.join("secret"), [0; 40]).expect("a file");
+    let says = |entries: &[(&str, &str)]| match outside(&inner, entries) {
+        Ok(()) => "nothing".into(),
+        Err(error) => error.to_string(),
+    };
+    let at = ("location", "weights/w");
+    assert_eq!(says(&[at]), "nothing");
+    assert_eq!(says(&[at, ("offset", "16"), ("length", "24")]), "nothing");
+    assert_eq!(
+        says(&[at, ("offset", "17")]),
+        "w: expected 24 bytes from byte 17 of \"weights/w\", which holds 40"
+    );
+    assert_eq!(
+        says(&[at, ("offset", &u64::MAX.to_string())]),
+        "w: expected 24 bytes from byte 18446744073709551615 of \"weights/w\", which holds 40"
+    );
+    assert_eq!(
+        says(&[at, ("length", "25")]),
+        "w: expected 24 bytes in \"weights/w\", got 25"
+    );
+    assert_eq!(
+        says(&[at, ("offset", "-1")]),
+        "w: offset of its file: expected a number, got \"-1\""
+    );
+    let mut places = vec!["../secret".to_owned(), "weights/../../secret".into()];
+    places.push(dir.join("secret").display().to_string());
+    places.push(String::new());
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(dir.join("secret"), inner.join("link")).expect("a link");
+        places.push("link".into());
+    }
+    for place in &places {
+        assert_eq!(
+            says(&[("location", place)]),
+            format!("w: expected a file in the model's folder, got {place:?}")
+        );
+    }
+    assert!(says(&[("location", "absent")]).contains("absent: "));
+    let bytes = fs::read(inner.join("model.onnx")).expect("the last model");
+    let error = import(bytes, "gru").expect_err("no folder");
+    assert!(error.to_string().contains("which is no file"), "{error}");
+    fs::remove_dir_all(dir).expect("removed");
+}
+
+#[test]
+fn a_broken_file_is_refused_whatever_is_broken() {
+    let block = GruBlockConfig::new(2, 3)
+        .with_num_layers(2)
+        .with_bidirectional(true);
+    let inputs = ModelInputs {
+        state: true,
+        lengths: true,
+    };
+    let bytes = model(&block.init(&Device::flex()), inputs).expect("a model");
+    let all = |bytes: Vec<u8>| {
+        let Ok(model) = Model::from_bytes(bytes) else {
+            return;
+        };
+        for gru in model.grus() {
+            let _ = model.import(gru.name(), &Device::flex());
+        }
+    };
+    for len in 0..bytes.len() {
+        all(bytes[..len].to_vec());
+    }
+    let mut random = StdRng::seed_from_u64(20261122);
+    for _ in 0..20_000 {
+        let mut bytes = bytes.clone();
+        for _ in 0..random.random_range(1..4) {
+            let at = random.random_range(0..bytes.len());
+            bytes[at] = random.random();
+        }
+        all(bytes);
+    }
+    assert!(Model::from_bytes(vec![0xff; 64]).is_err());
+    let error = Model::from_bytes(vec![]).expect_err("nothing");
+    assert_eq!(
+        error.to_string(),
+        "expected an ONNX model, got one without a graph"
+    );
+}
+
+/// Two bytes of a file may be an empty node, tensor or attribute: millions of them are slices of the
+/// file, not structures of hundreds of bytes.
+#[test]
+fn many_empty_messages_stay_small() {
+    const MANY: usize = 2_000_000;
+    let graph = proto::Graph {
+        node: vec![Bytes::new(); MANY],
+        initializer: vec![Bytes::new(); MANY],
+        ..Default::default()
+    };
+    let bytes = proto::Model {
+        graph: Some(graph),
+        ..Default::default()
+    }
+    .encode_to_vec();
+    let model = Model::from_bytes(bytes).expect("a model of nothing");
+    assert!(model.grus().is_empty());
+}

@@ -1,0 +1,293 @@
+//! A block as a `.onnx` file.
+
+use super::{
+    Attributes, node,
+    proto::{self, element, kind},
+    tensor,
+};
+use crate::{GruBlock, convert::ConvertError};
+use burn::tensor::{DType, TensorData};
+use prost::{Message, bytes::Bytes};
+
+/// Which operators a written model means: the first set in which `Squeeze` and its like stand as they
+/// do today, and which every runtime of the last years has.
+const OPSET: i64 = 13;
+/// The version of the format that belongs to it.
+const IR_VERSION: i64 = 7;
+
+/// What a [model](model) takes beside `x`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ModelInputs {
+    /// An initial state `state [L·D,N,H]`; zeros otherwise.
+    pub state: bool,
+    /// The steps of each row that count, `lengths [N]`, int32; all otherwise.
+    pub lengths: bool,
+}
+
+/// An ONNX model that computes what [`GruBlock::forward`] does, or
+/// [`forward_lengths`](GruBlock::forward_lengths), in inference: the bytes of a `.onnx` file.
+///
+/// Its inputs are `x`, `[N,T,I]` or `[T,N,I]` as the block has it, and those that `inputs` ask for;
+/// its outputs `y` and `new_state [L·D,N,H]`, as of the block. N and T are free. There is one GRU
+/// node for each layer, with `layout = 0`, which every runtime has, and Burn's dropout is none of
+/// it. Parameters in float64 make a model of float64, all others one of float32.
+///
+/// ```
+/// # use gru_op::{GruBlockConfig, convert::onnx::{self, ModelInputs}};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let device = burn::tensor::Device::flex();
+/// # let dir = std::env::temp_dir().join("gru-op-doc-onnx");
+/// # std::fs::create_dir_all(&dir)?;
+/// let gru = GruBlockConfig::new(3, 4).with_num_layers(2).init(&device);
+/// let inputs = ModelInputs { state: true, ..Default::default() };
+/// std::fs::write(dir.join("gru.onnx"), onnx::model(&gru, inputs)?)?;
+/// # let model = onnx::Model::open(dir.join("gru.onnx"))?;
+/// # assert_eq!(model.grus().len(), 2);
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// If ONNX cannot express a layer, as in [`export`](super::export), or a parameter cannot be read
+/// back from its device.
+pub fn model(block: &GruBlock, inputs: ModelInputs) -> Result<Vec<u8>, ConvertError> {
+    let (directions, h) = (block.directions(), block.d_hidden);
+    let entries = block.layers.len();
+    let mut graph = Builder::default();
+
+    let mut x = match block.batch_first {
+        true => graph.node("Transpose", &["x"], "x.time_first", vec![perm(&[1, 0, 2])]),
+        false => "x".to_owned(),
+    };
+    // [L·D,N,H] in one piece for each layer.
+    let states = inputs.state.then(|| {
+        let names: Vec<String> = (0..block.num_layers)
+            .map(|k| format!("state.{k}"))
+            .collect();
+        let parts = vec![directions as i64; block.num_layers];
+        let parts = graph.shape("state.parts", &parts);
+        graph.nodes.push(proto::Node {
+            input: vec!["state".into(), parts],
+            output: names.clone(),
+            name: Some("state.split".into()),
+            op_type: Some("Split".into()),
+            attribute: vec![int("axis", 0)],
+        });
+        names
+    });
+    let joined = graph.shape("y.shape", &[0, 0, (directions * h) as i64]);
+    let mut dtype = DType::F32;
+    let mut ends = Vec::with_capacity(block.num_layers);
+    for (k, layer) in block.layers.chunks_exact(directions).enumerate() {
+        let (dict, attributes) = node(layer, "")?;
+        let mut input = vec![x];
+        for key in ["W", "R", "B"] {
+            input.push(match dict.get(key) {
+                Some(data) => {
+                    if data.dtype() == DType::F64 {
+                        dtype = DType::F64;
+                    }
+                    graph.initializer(&format!("gru.{k}.{key}"), data)
+                }
+                None => String::new(),
+            });
+        }
+        input.push(if inputs.lengths { "lengths" } else { "" }.into());
+        input.push(states.as_ref().map_or(String::new(), |s| s[k].clone()));
+        while input.last().is_some_and(String::is_empty) {
+            input.pop();
+        }
+        let (y, y_h) = (format!("gru.{k}.Y"), format!("gru.{k}.Y_h"));
+        graph.nodes.push(proto::Node {
+            input,
+            output: vec![y.clone(), y_h.clone()],
+            name: Some(format!("gru.{k}")),
+            op_type: Some("GRU".into()),
+            attribute: described(&attributes),
+        });
+        ends.push(y_h);
+        // [T,D,N,H] to [T,N,D·H].
+        let name = format!("gru.{k}.directions_last");
+        let swapped = graph.node("Transpose", &[&y], &name, vec![perm(&[0, 2, 1, 3])]);
+        x = graph.node(
+            "Reshape",
+            &[&swapped, &joined],
+            &format!("gru.{k}.y"),
+            vec![],
+        );
+    }
+    match block.batch_first {
+        true => graph.node("Transpose", &[&x], "y", vec![perm(&[1, 0, 2])]),
+        false => graph.node("Identity", &[&x], "y", vec![]),
+    };
+    let ends: Vec<&str> = ends.iter().map(String::as_str).collect();
+    graph.node("Concat", &ends, "new_state", vec![int("axis", 0)]);
+
+    let (n, t) = (Size::Free("N"), Size::Free("T"));
+    let time_first = |features: usize| match block.batch_first {
+        true => [n, t, Size::Is(features)],
+        false => [t, n, Size::Is(features)],
+    };
+    let number = match dtype {
+        DType::F64 => element::DOUBLE,
+        _ => element::FLOAT,
+    };
+    let state = [Size::Is(entries), n, Size::Is(h)];
+    let mut takes = vec![value("x", number, &time_first(block.d_input))];
+    if inputs.lengths {
+        takes.push(value("lengths", element::INT32, &[n]));
+    }
+    if inputs.state {
+        takes.push(value("state", number, &state));
+    }
+    let gives = vec![
+        value("y", number, &time_first(directions * h)),
+        value("new_state", number, &state),
+    ];
+    Ok(graph.finish(takes, gives).encode_to_vec())
+}
+
+/// The nodes and constants of a graph, as they come.
+#[derive(Default)]
+struct Builder {
+    nodes: Vec<proto::Node>,
+    initializers: Vec<Bytes>,
+}
+
+impl Builder {
+    /// Adds a node of one output, whose name is returned.
+    fn node(&mut self, op: &str, input: &[&str], output: &str, attribute: Vec<Bytes>) -> String {
+        self.nodes.push(proto::Node {
+            input: input.iter().map(|&name| name.to_owned()).collect(),
+            output: vec![output.to_owned()],
+            name: Some(format!("{output}.{op}")),
+            op_type: Some(op.to_owned()),
+            attribute,
+        });
+        output.to_owned()
+    }
+
+    fn initializer(&mut self, name: &str, data: &TensorData) -> String {
+        let tensor = tensor::write(name, data).encode_to_vec();
+        self.initializers.push(tensor.into());
+        name.to_owned()
+    }
+
+    /// Whole numbers, of which ONNX' shapes are.
+    fn shape(&mut self, name: &str, values: &[i64]) -> String {
+        let tensor = proto::Tensor {
+            dims: vec![values.len() as i64],
+            data_type: Some(element::INT64),
+            int64_data: values.to_vec(),
+            name: Some(name.to_owned()),
+            ..Default::default()
+        };
+        self.initializers.push(tensor.encode_to_vec().into());
+        name.to_owned()
+    }
+
+    fn finish(self, input: Vec<Bytes>, output: Vec<Bytes>) -> proto::Model {
+        let nodes = self.nodes.iter().map(|n| n.encode_to_vec().into());
+        proto::Model {
+            ir_version: Some(IR_VERSION),
+            producer_name: Some("gru-op".into()),
+            graph: Some(proto::Graph {
+                node: nodes.collect(),
+                name: Some("gru".into()),
+                initializer: self.initializers,
+                input,
+                output,
+            }),
+            opset_import: vec![proto::OperatorSet {
+                domain: Some(String::new()),
+                version: Some(OPSET),
+            }],
+        }
+    }
+}
+
+/// A size of an input or output.
+#[derive(Clone, Copy)]
+enum Size {
+    Is(usize),
+    /// Told by each call.
+    Free(&'static str),
+}
+
+fn value(name: &str, elem_type: i32, sizes: &[Size]) -> Bytes {
+    let dim = |size: &Size| match *size {
+        Size::Is(size) => proto::Dim {
+            value: Some(size as i64),
+            param: None,
+        },
+        Size::Free(name) => proto::Dim {
+            value: None,
+            param: Some(name.to_owned()),
+        },
+    };
+    let shape = proto::Shape {
+        dim: sizes.iter().map(dim).collect(),
+    };
+    let info = proto::ValueInfo {
+        name: Some(name.to_owned()),
+        r#type: Some(proto::Type {
+            tensor_type: Some(proto::TensorType {
+                elem_type: Some(elem_type),
+                shape: Some(shape),
+            }),
+        }),
+    };
+    info.encode_to_vec().into()
+}
+
+/// The attributes of a GRU node, those that are not the operator's defaults.
+fn described(attributes: &Attributes) -> Vec<Bytes> {
+    let default = Attributes::default();
+    let mut list = Vec::new();
+    if let Some(size) = attributes.hidden_size {
+        list.push(int("hidden_size", size as i64));
+    }
+    if attributes.linear_before_reset != default.linear_before_reset {
+        list.push(int("linear_before_reset", attributes.linear_before_reset));
+    }
+    if attributes.direction != default.direction {
+        list.push(encoded("direction", kind::STRING, |a| {
+            a.s = Some(attributes.direction.clone().into());
+        }));
+    }
+    if let Some(clip) = attributes.clip {
+        list.push(encoded("clip", kind::FLOAT, |a| a.f = Some(clip)));
+    }
+    if !attributes.activations.is_empty() {
+        let names = attributes.activations.iter().cloned().map(Bytes::from);
+        list.push(encoded("activations", kind::STRINGS, |a| {
+            a.strings = names.collect();
+        }));
+    }
+    for (name, values) in [
+        ("activation_alpha", &attributes.activation_alpha),
+        ("activation_beta", &attributes.activation_beta),
+    ] {
+        if !values.is_empty() {
+            list.push(encoded(name, kind::FLOATS, |a| a.floats = values.clone()));
+        }
+    }
+    list
+}
+
+fn perm(dims: &[i64]) -> Bytes {
+    encoded("perm", kind::INTS, |a| a.ints = dims.to_vec())
+}
+
+fn int(name: &str, value: i64) -> Bytes {
+    encoded(name, kind::INT, |a| a.i = Some(value))
+}
+
+fn encoded(name: &str, r#type: i32, fill: impl FnOnce(&mut proto::Attribute)) -> Bytes {
+    let mut attribute = proto::Attribute {
+        name: Some(name.to_owned()),
+        r#type: Some(r#type),
+        ..Default::default()
+    };
+    fill(&mut attribute);
+    attribute.encode_to_vec().into()
+}

@@ -1,0 +1,284 @@
+//! Weights that inference has packed, kept for as long as they stay what they are.
+//!
+//! A kernel reads weights in an order of its own. A call over many rows packs them on its way; a step
+//! of one row, as speech and control make a hundred of in a second, would take several times as long
+//! for that as for its arithmetic.
+//!
+//! How an entry knows that its weights are unchanged: it holds a weak reference to their storage.
+//! While there is one, nobody can write to that storage: `Arc::get_mut` refuses, and
+//! `Arc::make_mut` moves the contents elsewhere first. And nobody else can have its address. So a tensor
+//! in the same storage has the numbers that were packed.
+
+use super::{Call, CpuBackend};
+use crate::spec::GruSpec;
+use gru_cpu::PackedWeights;
+use std::{
+    any::Any,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+/// Rows (N·T) of a call up to which packed weights are kept. Packing costs about as much as the
+/// arithmetic of a dozen rows: above this it is a few hundredths of a call, and not worth a second
+/// copy of the weights.
+const ROWS: usize = 256;
+
+/// Whose numbers a slice has.
+pub(super) struct Storage {
+    bytes: Weak<dyn Any + Send + Sync>,
+    offset: usize,
+}
+
+impl Storage {
+    /// That of a part of `bytes`, from `offset`; none if nobody but `users` knows of them, after
+    /// which they will not be seen again.
+    pub(super) fn of<T: Any + Send + Sync>(
+        bytes: &Arc<T>,
+        offset: usize,
+        users: usize,
+    ) -> Option<Self> {
+        let shared = Arc::strong_count(bytes) > users;
+        let bytes: Weak<T> = Arc::downgrade(bytes);
+        shared.then_some(Self { bytes, offset })
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        self.offset == other.offset && self.bytes.ptr_eq(&other.bytes)
+    }
+
+    fn is_alive(&self) -> bool {
+        self.bytes.strong_count() > 0
+    }
+}
+
+/// The packed weights of one float type.
+pub(super) struct Cache<E: gru_cpu::Element>(Mutex<Vec<Entry<E>>>);
+
+struct Entry<E: gru_cpu::Element> {
+    spec: GruSpec,
+    i: usize,
+    h: usize,
+    /// `w_ih`, `w_hh`, `b_ih`, `b_hh`.
+    of: [Option<Storage>; 4],
+    weights: Arc<PackedWeights<E>>,
+}
+
+impl<E: gru_cpu::Element> Entry<E> {
+    fn is_alive(&self) -> bool {
+        self.of.iter().flatten().all(Storage::is_alive)
+    }
+
+    fn is_of(&self, spec: &GruSpec, sizes: (usize, usize), of: &[Option<Storage>; 4]) -> bool {
+        let same = |pair: (&Option<Storage>, &Option<Storage>)| match pair {
+            (Some(one), Some(other)) => one.is(other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        self.spec == *spec && (self.i, self.h) == sizes && self.of.iter().zip(of).all(same)
+    }
+
+    fn bytes(&self) -> usize {
+        let features = match self.of[0] {
+            Some(_) => self.i,
+            None => 0,
+        };
+        (features + self.h + 2) * 3 * self.h * size_of::<E>()
+    }
+}
+
+impl<E: gru_cpu::Element> Cache<E> {
+    pub(super) const fn new() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+
+    /// The weights of a call, packed now or before; none if they are better packed on the way.
+    pub(super) fn weights<B: CpuBackend<E>>(
+        &self,
+        call: &Call<B, E>,
+        spec: &GruSpec,
+    ) -> Option<Arc<PackedWeights<E>>> {
+        if call.dims.rows() > ROWS {
+            return None;
+        }
+        let slices = [
+            call.w_ih.as_ref(),
+            Some(&call.w_hh),
+            call.b_ih.as_ref(),
+            call.b_hh.as_ref(),
+        ];
+        let mut of = [const { None }; 4];
+        for (storage, slice) in of.iter_mut().zip(slices) {
+            if let Some(slice) = slice {
+                *storage = Some(B::storage(slice)?);
+            }
+        }
+        let (i, h) = (call.dims.i, call.dims.h);
+        let found = self.with(|entries| {
+            let found = entries.iter().find(|entry| entry.is_of(spec, (i, h), &of));
+            found.map(|entry| entry.weights.clone())
+        });
+        if found.is_some() {
+            return found;
+        }
+        let inputs = call.inputs();
+        let weights = Arc::new(PackedWeights::new(
+            spec,
+            i,
+            h,
+            inputs.w_ih,
+            inputs.w_hh,
+            inputs.b_ih,
+            inputs.b_hh,
+        ));
+        let entry = Entry {
+            spec: *spec,
+            i,
+            h,
+            of,
+            weights: weights.clone(),
+        };
+        self.with(|entries| entries.push(entry));
+        Some(weights)
+    }
+
+    /// Frees what belongs to weights that are no more.
+    pub(super) fn tidy(&self) {
+        self.with(|_| ());
+    }
+
+    /// Frees all; the bytes of it.
+    pub(super) fn release(&self) -> usize {
+        self.with(|entries| std::mem::take(entries).iter().map(Entry::bytes).sum())
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&mut Vec<Entry<E>>) -> R) -> R {
+        // Between two entries nothing can be half done.
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.retain(Entry::is_alive);
+        f(&mut entries)
+    }
+}
+
+#[cfg(all(test, feature = "flex"))]
+mod tests {
+    use super::*;
+    use crate::{GruInputs, OptionalTensor};
+    use burn::{
+        backend::ops::FloatTensorOps,
+        tensor::{Shape, TensorData},
+    };
+    use burn_flex::{Flex, FlexTensor};
+
+    const I: usize = 3;
+    const H: usize = 5;
+
+    fn tensor(shape: impl Into<Shape>) -> FlexTensor {
+        let shape = shape.into();
+        let numbers = (0..shape.num_elements()).map(|k| (k as f32).sin());
+        FlexTensor::from_data(TensorData::new(numbers.collect::<Vec<_>>(), shape))
+    }
+
+    struct Weights([FlexTensor; 4]);
+
+    impl Weights {
+        fn new() -> Self {
+            Self([
+                tensor([I, 3 * H]),
+                tensor([H, 3 * H]),
+                tensor([3 * H]),
+                tensor([3 * H]),
+            ])
+        }
+
+        /// What the cache gives a call over `[n, t]` with them.
+        fn packed(
+            &self,
+            cache: &Cache<f32>,
+            n: usize,
+            t: usize,
+        ) -> Option<Arc<PackedWeights<f32>>> {
+            let [w_ih, w_hh, b_ih, b_hh] = self.0.clone();
+            let inputs = GruInputs::<Flex> {
+                x: tensor([n, t, I]),
+                h0: OptionalTensor::Absent,
+                w_ih: OptionalTensor::Given(w_ih),
+                w_hh,
+                b_ih: OptionalTensor::Given(b_ih),
+                b_hh: OptionalTensor::Given(b_hh),
+                mask: OptionalTensor::Absent,
+                valid: OptionalTensor::Absent,
+                take: OptionalTensor::Absent,
+            };
+            let spec = GruSpec::default();
+            cache.weights(&Call::<Flex, f32>::new(inputs, &spec), &spec)
+        }
+    }
+
+    fn len(cache: &Cache<f32>) -> usize {
+        cache.with(|entries| entries.len())
+    }
+
+    #[test]
+    fn weights_are_packed_once() {
+        let (cache, weights) = (Cache::new(), Weights::new());
+        let first = weights.packed(&cache, 1, 1).expect("few rows");
+        let second = weights.packed(&cache, 2, 4).expect("few rows");
+        assert!(Arc::ptr_eq(&first, &second));
+        assert!(weights.packed(&cache, 1, ROWS + 1).is_none());
+        let others = Weights::new();
+        let third = others.packed(&cache, 1, 1).expect("few rows");
+        assert!(!Arc::ptr_eq(&first, &third));
+        assert_eq!(len(&cache), 2);
+        assert_eq!(cache.release(), 2 * (I + H + 2) * 3 * H * size_of::<f32>());
+        assert_eq!(len(&cache), 0);
+    }
+
+    #[test]
+    fn weights_that_are_gone_are_forgotten() {
+        let (cache, weights) = (Cache::new(), Weights::new());
+        assert!(weights.packed(&cache, 1, 1).is_some());
+        drop(weights);
+        assert_eq!(len(&cache), 0);
+    }
+
+    #[test]
+    fn each_tensor_counts() {
+        let cache = Cache::new();
+        let mut weights = Weights::new();
+        let mut before = weights.packed(&cache, 1, 1).expect("few rows");
+        for k in 0..4 {
+            // The same numbers elsewhere.
+            weights.0[k] = tensor(weights.0[k].layout().shape().clone());
+            let after = weights.packed(&cache, 1, 1).expect("few rows");
+            assert!(!Arc::ptr_eq(&before, &after), "{k}");
+            before = after;
+        }
+        assert_eq!(len(&cache), 1);
+    }
+
+    /// The two ways in which Flex writes to a tensor in its place.
+    #[test]
+    fn what_is_written_to_is_another() {
+        let cache = Cache::new();
+        let mut weights = Weights::new();
+        let before = weights.packed(&cache, 1, 1).expect("few rows");
+        assert!(weights.0[1].is_unique());
+        assert!(weights.0[1].try_storage_mut::<f32>().is_none());
+        weights.0[1].storage_mut::<f32>()[0] += 1.0;
+        let after = weights.packed(&cache, 1, 1).expect("few rows");
+        assert!(!Arc::ptr_eq(&before, &after));
+        let old = std::mem::replace(&mut weights.0[0], tensor([1]));
+        weights.0[0] = Flex::float_mul_scalar(old, 2.0f32.into());
+        let last = weights.packed(&cache, 1, 1).expect("few rows");
+        assert!(!Arc::ptr_eq(&after, &last));
+        assert_eq!(len(&cache), 1);
+    }
+
+    #[test]
+    fn a_tensor_that_will_not_be_seen_again_is_not_kept() {
+        let cache = Cache::new();
+        let mut weights = Weights::new();
+        // A view is brought into order for the call alone.
+        weights.0[1] = Flex::float_swap_dims(tensor([3 * H, H]), 0, 1);
+        assert!(weights.packed(&cache, 1, 1).is_none());
+        assert_eq!(len(&cache), 0);
+    }
+}
