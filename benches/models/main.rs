@@ -41,10 +41,11 @@ fn run() -> Result<(), String> {
     let mut arguments = std::env::args().skip(1);
     let (mut root, mut rounds, mut python, mut csv) = (None, 15, "python3".to_string(), None);
     while let Some(argument) = arguments.next() {
-        let value = match OPTIONS.contains(&argument.as_str()) {
-            true => Some(arguments.next().ok_or(format!("{argument} needs a value"))?),
-            false => None,
-        };
+        let takes_value = OPTIONS.contains(&argument.as_str());
+        let value = takes_value.then(|| arguments.next()).flatten();
+        if takes_value && value.is_none() {
+            return Err(format!("{argument} needs a value"));
+        }
         match (argument.as_str(), value) {
             // cargo says so.
             ("--bench", _) => {}
@@ -70,7 +71,9 @@ fn run() -> Result<(), String> {
 
 fn compare(root: &Path, rounds: usize, python: &str, csv: Option<&str>) -> Result<(), String> {
     let device = Device::flex();
-    let networks = MODELS.iter().map(|model| Network::load(root, model, &device));
+    let networks = MODELS
+        .iter()
+        .map(|model| Network::load(root, model, &device));
     let mut networks = networks.collect::<Result<Vec<_>, _>>()?;
     let mut theirs = OnnxRuntime::start(python, root)?;
     let mut times = Times::default();

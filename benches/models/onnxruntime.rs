@@ -48,7 +48,9 @@ impl OnnxRuntime {
     pub fn round(&mut self, times: &mut Times) -> Result<(), String> {
         let ask = self.rounds.as_mut().map(|rounds| rounds.write_all(b"\n"));
         if !matches!(ask, Some(Ok(()))) {
-            return Err(format!("{SCRIPT}: expected it to wait for a round, it ended"));
+            return Err(format!(
+                "{SCRIPT}: expected it to wait for a round, it ended"
+            ));
         }
         loop {
             let line = self.line()?;

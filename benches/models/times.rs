@@ -88,7 +88,10 @@ impl Times {
         }
         if let Some(call) = self.median("copy", "call", "onnxruntime", 1) {
             // It was measured as a hundred calls in a second of sound.
-            println!("\nA call of ONNX Runtime that copies one frame: {:.1} µs.", call * 10.0);
+            println!(
+                "\nA call of ONNX Runtime that copies one frame: {:.1} µs.",
+                call * 10.0
+            );
         }
         if let Some(ms) = self.median("libdeepfilter", "network", "onnxruntime", 1) {
             println!("DeepFilterNet 3 whole, by its own library: {ms:.1} ms.");
@@ -105,9 +108,7 @@ impl Times {
             )?;
         }
         let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let name = cpu
-            .lines()
-            .find_map(|line| line.strip_prefix("model name"));
+        let name = cpu.lines().find_map(|line| line.strip_prefix("model name"));
         let machine = name.map_or("unknown", |n| n.trim_start_matches([':', '\t', ' ']));
         let date = Command::new("date").arg("+%F").output();
         let date = date.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_string());

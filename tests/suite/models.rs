@@ -324,11 +324,13 @@ impl Files {
                 stepped = state;
             }
             run.y.compare("by step", &by_step, backend)?;
-            run.y.compare("by forward over one step", &by_forward, backend)?;
+            run.y
+                .compare("by forward over one step", &by_forward, backend)?;
             if steps == t {
                 run.y_h.compare("by step", &values(stepped), backend)?;
                 let last = values(one_step);
-                run.y_h.compare("by forward over one step", &last, backend)?;
+                run.y_h
+                    .compare("by forward over one step", &last, backend)?;
             }
         }
         Ok(())
