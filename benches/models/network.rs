@@ -119,7 +119,7 @@ impl Network {
     /// One call of `GruBlock::step` for each GRU and frame.
     pub fn time_steps(&self) -> f64 {
         let start = Instant::now();
-        self.each_step(|y| drop(y));
+        self.each_step(drop);
         self.timed(start)
     }
 

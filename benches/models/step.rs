@@ -34,6 +34,9 @@ pub fn run() {
     gru_cpu::set_threads(None);
 }
 
+/// What is timed.
+type Call<'a> = Box<dyn FnMut() + 'a>;
+
 struct Step {
     h: usize,
     spec: GruSpec,
@@ -131,7 +134,7 @@ impl Step {
             drop(black_box(block.step(x.clone(), Some(block_state.clone()))));
         };
         let sequence: Tensor<3> = x.clone().unsqueeze();
-        let mut lines: Vec<(&'static str, Box<dyn FnMut() + '_>)> = vec![
+        let mut lines: Vec<(&'static str, Call<'_>)> = vec![
             (
                 "gru_cpu::Stream::step: the arithmetic",
                 Box::new(|| {
@@ -149,7 +152,7 @@ impl Step {
                 }),
             ),
             (
-                "gru_cpu::forward: and packing where it packs",
+                "gru_cpu::forward: weights read where they stand",
                 Box::new(|| {
                     let inputs = Inputs {
                         x: &flat.x,
@@ -191,7 +194,7 @@ impl Step {
                 Box::new(|| cell(&self.transposed)),
             ),
             (
-                "GruBlock::step, weights are transposed views",
+                "GruBlock::step, made of transposed views",
                 Box::new(|| step(&self.transposed_block)),
             ),
         ];
