@@ -35,8 +35,8 @@
 //! - [`GruSpec`]: which GRU is meant.
 //! - [`GruBackend`]: the operator over primitives of a backend, and how a backend joins.
 //! - [`composed`]: the specification, made of Burn's own operations.
-//! - [`convert`]: weights of PyTorch, Keras, ONNX, TensorFlow, oneDNN, cuDNN and Burn's own modules,
-//!   both ways.
+//! - [`convert`]: weights of PyTorch, Keras, ONNX, TensorFlow, MPSGraph, oneDNN, cuDNN and Burn's own
+//!   modules, both ways.
 //! - [`conventions`]: where GRUs differ, what each system does, and what proves it.
 //! - `gradcheck`: gradients against central differences, for any operator; with `autodiff`.
 //! - `remote`: the operator on devices of other machines; with `remote`.
