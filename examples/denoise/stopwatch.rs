@@ -2,15 +2,14 @@
 
 use std::time::Instant;
 
-/// Runs each of `things` once to warm up, then `rounds` times, one after the other, and gives the
-/// seconds of every run, `[thing][round]`.
-pub fn in_turn(rounds: usize, things: &mut [&mut dyn FnMut()]) -> Vec<Vec<f64>> {
-    things.iter_mut().for_each(|thing| thing());
-    let mut times = vec![Vec::with_capacity(rounds); things.len()];
-    for _ in 0..rounds {
+/// Runs each of `things` with the numbers from 0 to `count`, all of them with one number before any
+/// of them with the next, and gives the seconds of every run, `[thing][number]`.
+pub fn in_turn(count: usize, things: &mut [&mut dyn FnMut(usize)]) -> Vec<Vec<f64>> {
+    let mut times = vec![Vec::with_capacity(count); things.len()];
+    for k in 0..count {
         for (thing, times) in things.iter_mut().zip(&mut times) {
             let start = Instant::now();
-            thing();
+            thing(k);
             times.push(start.elapsed().as_secs_f64());
         }
     }

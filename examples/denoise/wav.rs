@@ -189,15 +189,19 @@ impl Writer {
     /// Completes the file, and puts it in its place.
     ///
     /// # Errors
-    /// If that fails.
+    /// If that fails; then nothing is left beside it.
     pub fn finish(self) -> Result<(), Error> {
         let Self {
             path,
             beside,
             writer,
         } = self;
-        writer.finalize().map_err(|source| failed(&path, source))?;
-        fs::rename(&beside, &path).map_err(|source| failed(&path, source.into()))
+        let done = writer.finalize();
+        let done = done.and_then(|()| Ok(fs::rename(&beside, &path)?));
+        done.map_err(|source| {
+            let _ = fs::remove_file(&beside);
+            failed(&path, source)
+        })
     }
 
     /// Gives up, and leaves nothing behind.

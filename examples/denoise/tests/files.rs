@@ -159,6 +159,21 @@ fn a_file_may_be_written_over_itself() {
 }
 
 #[test]
+fn what_cannot_be_written_leaves_nothing() {
+    let folder = Folder::new();
+    let (from, to) = (folder.path("in.wav"), folder.path("out.wav"));
+    write(&from, int(16, 1), &noisy(0.1, 5));
+    // A folder stands where the file should.
+    fs::create_dir(&to).unwrap();
+    let error = file::denoise(&model(), &from, &to).err().unwrap();
+    assert!(matches!(error, Error::WriteWav { .. }), "{error}");
+    assert_eq!(folder.files(), 2);
+    let nowhere = folder.path("nowhere/out.wav");
+    let error = file::denoise(&model(), &from, &nowhere).err().unwrap();
+    assert!(error.to_string().contains("nowhere"), "{error}");
+}
+
+#[test]
 fn samples_that_are_no_numbers_are_refused_by_their_place() {
     for bad in [
         f32::NAN,
