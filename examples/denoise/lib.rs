@@ -1,7 +1,7 @@
 //! RNNoise on streams of `gru-cpu`: the parts of the program `denoise`.
 //!
 //! A frame is 480 samples, 10 ms at 48 kHz. [`denoiser::Denoiser`] takes the frames of one channel:
-//! analysis (by nnnoiseless), [`network`], gains and synthesis. [`file`] does that for the channels
+//! analysis (by nnnoiseless), [`network`], gains and synthesis. [`mod@file`] does that for the channels
 //! of a WAV.
 #![deny(missing_docs)]
 

@@ -320,7 +320,7 @@ fn garbage_is_no_weights() {
 
 #[test]
 fn weights_that_let_states_grow_are_found_out() {
-    // ReLU with the largest recurrent weights: a state that doubles and doubles.
+    // ReLU with the largest recurrent weights: a state that grows and grows.
     let mut bytes = PUBLISHED.to_vec();
     let voice_gru = 3 + 42 * 24 + 24;
     bytes[voice_gru + 3..][..(24 + 24 + 1) * 72].fill(127);
@@ -332,11 +332,9 @@ fn weights_that_let_states_grow_are_found_out() {
     let folder = Folder::new();
     let (from, to) = (folder.path("in.wav"), folder.path("out.wav"));
     write(&from, int(16, 1), &noisy(3.0, 5));
-    match file::denoise(&model, &from, &to) {
-        // Gates at their ends keep the output a number.
-        Ok(_) => assert!(read(&to).1.iter().all(|y| y.is_finite())),
-        Err(error) => assert!(matches!(error, Error::NotFinite { .. }), "{error}"),
-    }
+    let error = file::denoise(&model, &from, &to).err().unwrap();
+    assert!(matches!(error, Error::NotFinite { .. }), "{error}");
+    assert!(!to.exists());
 }
 
 #[test]
