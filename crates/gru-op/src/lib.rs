@@ -48,7 +48,8 @@
 //! `cuda`, `rocm`, `cpu` are CubeCL backends, on the kernels of `gru-cube`. `tch`, LibTorch, runs the
 //! composed default. `remote` sends a call to a server as one operation, `capture` records it as one.
 //! `autodiff` adds training.
-//! `store` reads `.pt` and `.safetensors` files, and writes the latter. `fusion` must be on exactly when
+//! `store` reads `.pt` and `.safetensors` files, and writes the latter; `onnx` reads and writes `.onnx`
+//! files. `fusion` must be on exactly when
 //! Burn's own `fusion` is, as it is by default.
 #![deny(missing_docs)]
 
