@@ -30,9 +30,13 @@ pub fn import(dict: &StateDict) {
         through(dict, prefix, keras::config, keras::import, |block| {
             keras::export(block, prefix)
         });
-        through(dict, prefix, tensorflow::config, tensorflow::import, |block| {
-            tensorflow::export(block, prefix)
-        });
+        through(
+            dict,
+            prefix,
+            tensorflow::config,
+            tensorflow::import,
+            |block| tensorflow::export(block, prefix),
+        );
         through(dict, prefix, onednn::config, onednn::import, |block| {
             onednn::export(block, prefix)
         });
