@@ -189,6 +189,7 @@ SYSTEMS = {
     },
     "cell": {"weight_ih": [3, 2], "weight_hh": [3, 1], "bias_ih": [3], "bias_hh": [3]},
     "keras": {"k/kernel": [2, 3], "k/recurrent_kernel": [1, 3], "k/bias": [2, 3]},
+    "mps_graph": {"recurrentWeight": [3, 1], "inputWeight": [3, 2], "bias": [3], "secondaryBias": [1]},
     "onnx": {"W": [1, 3, 2], "R": [1, 3, 1], "B": [1, 6]},
     "tensorflow": {"w_ru": [3, 2], "w_c": [3, 1], "b_ru": [2], "b_c": [1]},
     "onednn": {"weights_layer": [1, 1, 2, 3, 1], "weights_iter": [1, 1, 1, 3, 1], "bias": [1, 1, 4, 1]},

@@ -2,55 +2,93 @@
 
 use burn::tensor::Device;
 use gru_op::{
-    GruBlockConfig, GruWeights, Reset,
-    convert::{ConvertError, StateDict, cudnn, keras, onednn, onnx, pytorch, tensorflow},
+    GruBlock, GruBlockConfig, Update,
+    convert::{
+        ConvertError, StateDict, cudnn, keras, mps_graph, onednn, onnx, pytorch, tensorflow,
+    },
+    mps_graph::GruDescriptor,
 };
 use std::collections::BTreeSet;
 
 /// Tries all of them on every prefix that the keys have. What one reads, its exporter writes.
 pub fn import(dict: &StateDict) {
-    let device = Device::flex();
     let prefix_of = |key: &str| {
         let end = key.rfind(['.', '/']).map_or(0, |at| at + 1);
         key[..end].to_owned()
     };
     let prefixes: BTreeSet<String> = dict.keys().map(prefix_of).collect();
     for prefix in prefixes {
-        if let Ok(config) = pytorch::config(dict, &prefix)
-            && let Ok(block) = pytorch::import(dict, &prefix, &config, &device)
+        let prefix = prefix.as_str();
+        through(dict, prefix, pytorch::config, pytorch::import, |block| {
+            let exported = pytorch::export(block, prefix)?;
+            // A block does not know that it was a cell.
+            match dict.get(&format!("{prefix}weight_hh")) {
+                Some(_) => exported.renamed(|key| key.trim_end_matches("_l0").to_owned()),
+                None => Ok(exported),
+            }
+        });
+        through(dict, prefix, keras::config, keras::import, |block| {
+            keras::export(block, prefix)
+        });
+        through(
+            dict,
+            prefix,
+            tensorflow::config,
+            tensorflow::import,
+            |block| tensorflow::export(block, prefix),
+        );
+        through(dict, prefix, onednn::config, onednn::import, |block| {
+            onednn::export(block, prefix)
+        });
+        through(dict, prefix, cudnn::config, cudnn::import, |block| {
+            cudnn::export(block, prefix)
+        });
+        for (reset_after, bidirectional) in
+            [(false, false), (false, true), (true, false), (true, true)]
         {
-            same(dict, &prefix, pytorch::export(&block, &prefix));
-        }
-        if let Ok(weights) = pytorch::import_cell(dict, &prefix, &device) {
-            same(dict, &prefix, pytorch::export_cell(&weights, &prefix));
+            let descriptor = GruDescriptor {
+                reset_after,
+                bidirectional,
+                ..GruDescriptor::new(Update::Keeps)
+            };
+            through(
+                dict,
+                prefix,
+                |dict, prefix| mps_graph::config(&descriptor, dict, prefix),
+                |dict, prefix, config, device| {
+                    mps_graph::import(&descriptor, dict, prefix, config, device)
+                },
+                |block| mps_graph::export(block, prefix).map(|(dict, _)| dict),
+            );
         }
         for direction in ["forward", "reverse", "bidirectional"] {
             let attributes = onnx::Attributes {
                 direction: direction.into(),
                 ..Default::default()
             };
-            if let Ok(config) = onnx::config(&attributes, dict, &prefix)
-                && let Ok(block) = onnx::import(dict, &prefix, &config, &device)
-            {
-                let exported = onnx::export(&block, &prefix);
-                same(dict, &prefix, exported.map(|(dict, _)| dict));
-            }
+            through(
+                dict,
+                prefix,
+                |dict, prefix| onnx::config(&attributes, dict, prefix),
+                onnx::import,
+                |block| onnx::export(block, prefix).map(|(dict, _)| dict),
+            );
         }
-        for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
-            if let Ok(weights) = keras::import(dict, &prefix, reset, &device) {
-                same(dict, &prefix, keras::export(&weights, &prefix, reset));
-                as_block(weights);
-            }
-            let layers = onednn::import(dict, &prefix, reset, &device);
-            layers.into_iter().flatten().for_each(as_block);
-        }
-        if let Ok(weights) = tensorflow::import(dict, &prefix, &device) {
-            same(dict, &prefix, tensorflow::export(&weights, &prefix));
-        }
-        if let Ok(weights) = cudnn::import(dict, &prefix, &device) {
-            same(dict, &prefix, cudnn::export(&weights, &prefix));
-            as_block(weights);
-        }
+    }
+}
+
+/// What `import` reads by its own `config`, `export` writes.
+fn through(
+    dict: &StateDict,
+    prefix: &str,
+    config: impl Fn(&StateDict, &str) -> Result<GruBlockConfig, ConvertError>,
+    import: impl Fn(&StateDict, &str, &GruBlockConfig, &Device) -> Result<GruBlock, ConvertError>,
+    export: impl Fn(&GruBlock) -> Result<StateDict, ConvertError>,
+) {
+    if let Ok(config) = config(dict, prefix)
+        && let Ok(block) = import(dict, prefix, &config, &Device::flex())
+    {
+        same(dict, prefix, export(&block));
     }
 }
 
@@ -61,11 +99,4 @@ fn same(dict: &StateDict, prefix: &str, exported: Result<StateDict, ConvertError
         let shape = |dict: &StateDict| dict.get(key).map(|data| data.shape().to_vec());
         assert_eq!(shape(&exported), shape(dict), "{key}");
     }
-}
-
-/// Weights that fit no block are an error, not a panic.
-fn as_block(weights: GruWeights) {
-    let [h, _] = weights.w_hh.dims();
-    let [i, _] = weights.w_ih.as_ref().map_or([h, 0], |w| w.dims());
-    let _ = GruBlockConfig::new(i, h).init_with(vec![weights]);
 }

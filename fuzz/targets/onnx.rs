@@ -17,6 +17,9 @@ fuzz_target!(|bytes: &[u8]| {
         let written = model(&block, ModelInputs::default()).expect("it came from there");
         let again = Model::from_bytes(written).expect("it was just written");
         let config = again.config("gru.0").expect("one GRU");
-        assert_eq!((config.d_input, config.d_hidden), (block.d_input, block.d_hidden));
+        assert_eq!(
+            (config.d_input, config.d_hidden),
+            (block.d_input, block.d_hidden)
+        );
     }
 });

@@ -174,7 +174,7 @@ fn written() -> [Written; 4] {
             name: "float64",
             config: GruBlockConfig::new(2, 7).with_num_layers(3),
             dtype: DType::F64,
-            inputs: inputs(false, true),
+            inputs: inputs(true, false),
         },
     ]
 }

@@ -3,7 +3,7 @@
 
 use burn::{
     module::{Module, ModuleMapper, Param},
-    optim::{GradientsParams, Optimizer, SgdConfig},
+    optim::{GradientsParams, SgdConfig},
     tensor::{Device, Distribution, Tensor},
 };
 use gru_op::{GruBlock, GruBlockConfig, GruWeights};

@@ -4,16 +4,13 @@
 use std::path::PathBuf;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use gru_op::{
-    GruWeights,
-    convert::{ConvertError, StateDict, pytorch},
-};
+use gru_op::convert::{ConvertError, StateDict, pytorch};
 use gru_testkit::close::{Tensors, Tolerance, close};
 use libtest_mimic::Trial;
 
 use super::{
     backends::TestBackend,
-    conformance::{gradients_of, numbers},
+    conformance::{gradients_of, numbers, text},
     runs::{self, gradient, loss, values},
 };
 
@@ -46,10 +43,6 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
 
 fn path(file: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/models/tagger")).join(file)
-}
-
-fn text(error: ConvertError) -> String {
-    error.to_string()
 }
 
 /// Same outputs, same gradients, by the model's own key names.
@@ -95,11 +88,7 @@ fn as_pytorch(load: Load, device: &Device, tolerance: Tolerance) -> Result<(), S
     forward("out.h_n", values(h_n))?;
     forward("out.logits", values(logits))?;
 
-    let of_layers = encoder.layers.iter().map(|l| gradients_of(l, &gradients));
-    let of_layers: Vec<GruWeights> = of_layers.collect::<Result<_, _>>()?;
-    let exported = config
-        .init_with(of_layers)
-        .and_then(|gradients| pytorch::export(&gradients, PREFIX));
+    let exported = pytorch::export(&gradients_of(&encoder, &gradients)?, PREFIX);
     let mut got: Tensors = numbers(&exported.map_err(text)?);
     got.insert("h0".into(), gradient("h0", &h0, &gradients)?);
     for (name, leaf) in [(GRADIENTS[0], &embedding), (GRADIENTS[1], &head)] {

@@ -35,8 +35,8 @@
 //! - [`GruSpec`]: which GRU is meant.
 //! - [`GruBackend`]: the operator over primitives of a backend, and how a backend joins.
 //! - [`composed`]: the specification, made of Burn's own operations.
-//! - [`convert`]: weights of PyTorch, Keras, ONNX, TensorFlow, oneDNN, cuDNN and Burn's own modules,
-//!   both ways.
+//! - [`convert`]: weights of PyTorch, Keras, ONNX, TensorFlow, MPSGraph, oneDNN, cuDNN and Burn's own
+//!   modules, both ways.
 //! - [`conventions`]: where GRUs differ, what each system does, and what proves it.
 //! - `gradcheck`: gradients against central differences, for any operator; with `autodiff`.
 //! - `remote`: the operator on devices of other machines; with `remote`.
@@ -48,7 +48,8 @@
 //! `cuda`, `rocm`, `cpu` are CubeCL backends, on the kernels of `gru-cube`. `tch`, LibTorch, runs the
 //! composed default. `remote` sends a call to a server as one operation, `capture` records it as one.
 //! `autodiff` adds training.
-//! `store` reads `.pt` and `.safetensors` files, and writes the latter. `fusion` must be on exactly when
+//! `store` reads `.pt` and `.safetensors` files, and writes the latter; `onnx` reads and writes `.onnx`
+//! files. `fusion` must be on exactly when
 //! Burn's own `fusion` is, as it is by default.
 #![deny(missing_docs)]
 

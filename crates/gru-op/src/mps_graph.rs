@@ -103,14 +103,14 @@ impl GruDescriptor {
         if self.bidirectional { 2 } else { 1 }
     }
 
-    fn order(&self) -> GateOrder {
+    pub(crate) fn order(&self) -> GateOrder {
         match self.reset_gate_first {
             true => GateOrder::ResetFirst,
             false => GateOrder::UpdateFirst,
         }
     }
 
-    fn spec(&self, direction: Direction) -> GruSpec {
+    pub(crate) fn spec(&self, direction: Direction) -> GruSpec {
         GruSpec::default()
             .with_reset(match self.reset_after {
                 true => Reset::AfterMatmul,
@@ -410,27 +410,27 @@ fn split(arguments: &GruArguments, descriptor: &GruDescriptor) -> Vec<OneDirecti
         (false, false) => &[Direction::Forward],
         (false, true) => &[Direction::Reverse],
     };
-    let columns = |rows: Tensor<2>| order.reorder(rows, 0, 1).transpose();
     let one = |(d, &direction): (usize, &Direction)| {
-        let r = arguments.recurrent_weight.direction(d);
-        let [gates, h] = r.dims();
+        let weights = weights(
+            order,
+            d,
+            &arguments.recurrent_weight,
+            arguments.input_weight.as_ref(),
+            &arguments.bias,
+            &arguments.secondary_bias,
+        );
+        let [h, gates] = weights.w_hh.dims();
         let states = |t: &Option<Tensor<2>>| t.clone().map(|t| t.narrow(1, d * h, h));
         let x = arguments.source.clone();
         let none = |len| Tensor::zeros([len], (&x.device(), x.dtype()));
-        let of_gates = |b: Tensor<1>| order.reorder(b.narrow(0, d * gates, gates), 0, 1);
-        let of_candidate = |b: Tensor<1>| Tensor::cat(vec![none(2 * h), b.narrow(0, d * h, h)], 0);
+        let all_gates = |b: Tensor<1>| Tensor::cat(vec![none(2 * h), b], 0);
         OneDirection {
             h,
             h0: states(&arguments.init_state),
             mask: states(&arguments.mask),
             weights: GruWeights {
-                w_ih: arguments
-                    .input_weight
-                    .clone()
-                    .map(|w| columns(w.narrow(0, d * gates, gates))),
-                w_hh: columns(r),
-                b_ih: arguments.bias.clone().map(of_gates),
-                b_hh: arguments.secondary_bias.clone().map(of_candidate),
+                b_hh: weights.b_hh.map(all_gates),
+                ..weights
             },
             x: match arguments.input_weight {
                 Some(_) => x,
@@ -440,6 +440,28 @@ fn split(arguments: &GruArguments, descriptor: &GruDescriptor) -> Vec<OneDirecti
         }
     };
     directions.iter().enumerate().map(one).collect()
+}
+
+/// The weights of direction `d` as the operator takes them, the secondary bias as `[H]`.
+pub(crate) fn weights(
+    order: GateOrder,
+    d: usize,
+    recurrent: &RecurrentWeight,
+    input: Option<&Tensor<2>>,
+    bias: &Option<Tensor<1>>,
+    secondary: &Option<Tensor<1>>,
+) -> GruWeights {
+    let r = recurrent.direction(d);
+    let [gates, h] = r.dims();
+    let columns = |rows: Tensor<2>| order.reorder(rows, 0, 1).transpose();
+    GruWeights {
+        w_ih: input.map(|w| columns(w.clone().narrow(0, d * gates, gates))),
+        w_hh: columns(r),
+        b_ih: bias
+            .clone()
+            .map(|b| order.reorder(b.narrow(0, d * gates, gates), 0, 1)),
+        b_hh: secondary.clone().map(|b| b.narrow(0, d * h, h)),
+    }
 }
 
 /// The gradients of each direction, in Apple's layouts.

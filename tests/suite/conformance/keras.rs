@@ -1,13 +1,13 @@
 //! `keras.layers.GRU`: masks with holes, `go_backwards`, the last output alone.
 
 use burn::tensor::{Device, Tensor, TensorData};
-use gru_op::{GruBlockConfig, Reset, convert::keras};
+use gru_op::{Reset, convert::keras};
 use gru_testkit::{
     close::{Outcome, Tensors},
     conformance::Case,
 };
 
-use super::{gradients_of, leaf, numbers, state_dict};
+use super::{gradients_of, leaf, numbers, state_dict, text};
 use crate::suite::runs::{self, gradient, values};
 
 pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
@@ -23,19 +23,24 @@ pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
     let dict = state_dict(case, |name| {
         ["kernel", "recurrent_kernel", "bias"].contains(&name)
     });
-    let weights = keras::import(&dict, "", reset, device).map_err(|e| e.to_string())?;
-    let size = |name| spec.number(name).expect("every case has its sizes");
     let activations = keras::activations(
         &option("activation", "tanh"),
         &option("recurrent_activation", "sigmoid"),
     );
     let backwards = spec.flag("go_backwards") == Some(true);
-    let block = GruBlockConfig::new(size("I"), size("H"))
-        .with_reset(reset)
+    let mut config = keras::config(&dict, "")
+        .map_err(text)?
         .with_reverse(backwards)
-        .with_activations(activations.map_err(|e| e.to_string())?)
-        .init_with(vec![weights])
-        .map_err(|e| e.to_string())?;
+        .with_activations(activations.map_err(text)?);
+    match config.bias {
+        true if config.reset != reset => {
+            return Err(format!("told {:?}, it is {reset:?}", config.reset));
+        }
+        true => {}
+        // No array tells it.
+        false => config.reset = reset,
+    }
+    let block = keras::import(&dict, "", &config, device).map_err(text)?;
 
     let x: Tensor<3> = leaf(case.tensor("in.x"), device);
     let initial: Option<Tensor<2>> = case.get("in.initial_state").map(|h| leaf(h, device));
@@ -67,9 +72,8 @@ pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
         ),
     };
     let gradients = (loss + runs::loss(&state, up("up.grad_state"))).backward();
-    let of_weights = gradients_of(&block.layers[0], &gradients)?;
-    let exported = keras::export(&of_weights, "", reset).map_err(|e| e.to_string())?;
-    let mut named = numbers(&exported);
+    let exported = keras::export(&gradients_of(&block, &gradients)?, "");
+    let mut named = numbers(&exported.map_err(text)?);
     named.insert("x".into(), gradient("x", &x, &gradients)?);
     if let Some(initial) = &initial {
         let of_initial = gradient("initial_state", initial, &gradients)?;

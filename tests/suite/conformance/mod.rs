@@ -11,7 +11,7 @@ mod torch;
 use std::collections::BTreeMap;
 
 use burn::tensor::{DType, Device, Gradients, Tensor, TensorData};
-use gru_op::{GruLayer, GruWeights, convert::StateDict};
+use gru_op::{GruBlock, GruWeights, convert::StateDict};
 use gru_testkit::{
     close::{Outcome, Tensors, Tolerance},
     conformance::{Array, Case, CaseSpec},
@@ -44,9 +44,14 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
             trials.push(trial(spec, backend, run));
             match spec.kind() {
                 "grad_f64" => trials.push(in_float64(spec, backend)),
-                "mpsgraph_gru" => trials.push(autodiff(spec, backend, mps_graph::by_autodiff)),
+                "mpsgraph_gru" => {
+                    trials.push(second("autodiff", spec, backend, mps_graph::by_autodiff));
+                    if mps_graph::has_input_weight(spec) {
+                        trials.push(second("block", spec, backend, mps_graph::by_block));
+                    }
+                }
                 "tf_block_cell" if spec.number("T").is_none() => {
-                    trials.push(autodiff(spec, backend, tensorflow::by_autodiff));
+                    trials.push(second("autodiff", spec, backend, tensorflow::by_autodiff));
                 }
                 _ => {}
             }
@@ -65,14 +70,15 @@ fn trial(spec: &CaseSpec, backend: &TestBackend, run: Run) -> Trial {
     })
 }
 
-/// A door's second way to the same gradients.
-fn autodiff(
+/// Another way to the same numbers.
+fn second(
+    way: &str,
     spec: &CaseSpec,
     backend: &TestBackend,
     run: fn(&Case, &Device, &TestBackend) -> Result<(), String>,
 ) -> Trial {
     let id = format!(
-        "conformance/{}/autodiff/{}",
+        "conformance/{}/{way}/{}",
         spec.name(),
         backend.id(DType::F32)
     );
@@ -167,13 +173,9 @@ fn constant<const D: usize>(array: &Array, device: &Device) -> Tensor<D> {
     runs::tensor(&array.data, shape, device, DType::F32)
 }
 
-/// The gradients of a layer's parameters, in the shapes and the order of the parameters: what is
-/// exported like weights comes out under the system's names.
-pub fn gradients_of(layer: &GruLayer, gradients: &Gradients) -> Result<GruWeights, String> {
-    gradients_of_weights(&layer.weights(), gradients)
-}
-
-fn gradients_of_weights(weights: &GruWeights, gradients: &Gradients) -> Result<GruWeights, String> {
+/// `block` with the gradients of its parameters in their place: exported like weights, they come
+/// out under the system's names.
+pub fn gradients_of(block: &GruBlock, gradients: &Gradients) -> Result<GruBlock, String> {
     fn of<const D: usize>(
         name: &str,
         leaf: &Tensor<D>,
@@ -182,24 +184,23 @@ fn gradients_of_weights(weights: &GruWeights, gradients: &Gradients) -> Result<G
         let gradient = leaf.grad(gradients);
         gradient.ok_or_else(|| format!("gradient of {name}: there is none"))
     }
-    let optional = |name: &str, bias: &Option<Tensor<1>>| {
-        bias.as_ref().map(|b| of(name, b, gradients)).transpose()
-    };
-    let w_ih = weights.w_ih.as_ref().map(|w| of("w_ih", w, gradients));
-    Ok(GruWeights {
-        w_ih: w_ih.transpose()?,
-        w_hh: of("w_hh", &weights.w_hh, gradients)?,
-        b_ih: optional("b_ih", &weights.b_ih)?,
-        b_hh: optional("b_hh", &weights.b_hh)?,
-    })
+    let layers = block.layers.iter().map(|layer| {
+        let optional = |name: &str, bias: &Option<Tensor<1>>| {
+            bias.as_ref().map(|b| of(name, b, gradients)).transpose()
+        };
+        let weights = layer.weights();
+        Ok(GruWeights {
+            w_ih: Some(of("w_ih", &layer.w_ih.val(), gradients)?),
+            w_hh: of("w_hh", &weights.w_hh, gradients)?,
+            b_ih: optional("b_ih", &weights.b_ih)?,
+            b_hh: optional("b_hh", &weights.b_hh)?,
+        })
+    });
+    let layers: Vec<GruWeights> = layers.collect::<Result<_, String>>()?;
+    block.config().init_with(layers).map_err(text)
 }
 
-/// Tracks every weight.
-fn tracked(weights: GruWeights) -> GruWeights {
-    GruWeights {
-        w_ih: weights.w_ih.map(|w| w.detach().require_grad()),
-        w_hh: weights.w_hh.detach().require_grad(),
-        b_ih: weights.b_ih.map(|b| b.detach().require_grad()),
-        b_hh: weights.b_hh.map(|b| b.detach().require_grad()),
-    }
+/// What an error says.
+pub fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
 }

@@ -2,7 +2,9 @@
 
 use burn::tensor::{Device, Tensor};
 use gru_op::{
-    Activation, Update,
+    Activation, GruOptions, Update,
+    convert::mps_graph,
+    gru_sequence_with,
     mps_graph::{GruArguments, GruDescriptor, HARD_SIGMOID, RecurrentWeight, gru, gru_gradients},
 };
 use gru_testkit::{
@@ -11,7 +13,7 @@ use gru_testkit::{
 };
 use serde_json::Value;
 
-use super::{constant, leaf};
+use super::{constant, gradients_of, leaf, numbers, state_dict, text};
 use crate::suite::{
     backends::TestBackend,
     runs::{self, gradient, values},
@@ -113,6 +115,110 @@ pub fn by_autodiff(case: &Case, device: &Device, backend: &TestBackend) -> Resul
         check("secondaryBias", gradient("secondaryBias", b, &d)?)?;
     }
     Ok(())
+}
+
+/// A block has an input weight.
+pub fn has_input_weight(spec: &CaseSpec) -> bool {
+    spec.flag("inputWeight") != Some(false)
+}
+
+/// The arrays as a [`GruBlock`](gru_op::GruBlock): the recorded states and gradients, these under
+/// Apple's names again, and the arrays handed out again as they came in.
+pub fn by_block(case: &Case, device: &Device, backend: &TestBackend) -> Result<(), String> {
+    let tolerance = backend.tolerance(case.tolerance());
+    let device = &device.clone().autodiff();
+    let descriptor = descriptor(&case.spec);
+    let dict = state_dict(case, |name| {
+        ["recurrentWeight", "inputWeight", "bias", "secondaryBias"].contains(&name)
+    });
+    let config = mps_graph::config(&descriptor, &dict, "").map_err(text)?;
+    let block = mps_graph::import(&descriptor, &dict, "", &config, device).map_err(text)?;
+
+    let (again, of_block) = mps_graph::export(&block, "").map_err(text)?;
+    let again_descriptor = GruDescriptor {
+        training: descriptor.training,
+        reset_gate_first: descriptor.reset_gate_first,
+        ..of_block
+    };
+    if again_descriptor != descriptor {
+        return Err(format!("exported {of_block:?}, imported {descriptor:?}"));
+    }
+    let again = in_order_of(&descriptor, numbers(&again));
+    for (name, expected) in numbers(&dict) {
+        let expected: Vec<f64> = expected.iter().map(|&v| f64::from(v as f32)).collect();
+        if again.get(&name) != Some(&expected) {
+            return Err(format!("{name}: exported otherwise than imported"));
+        }
+    }
+
+    let x: Tensor<3> = leaf(case.tensor("in.source"), device);
+    let directions = block.directions();
+    let h0: Option<Tensor<2>> = case.get("in.initState").map(|h| leaf(h, device));
+    let of = |d: usize, all: &Option<Tensor<2>>| {
+        let all = all.clone();
+        all.map(|all| all.narrow(1, d * block.d_hidden, block.d_hidden))
+    };
+    let (h, state) = match case.get("in.mask") {
+        None => {
+            let each = (0..directions).map(|d| of(d, &h0));
+            let state = each.collect::<Option<Vec<_>>>();
+            let (h, state) = block.forward(x.clone(), state.map(|all| Tensor::stack(all, 0)));
+            let each = (0..directions).map(|d| state.clone().narrow(0, d, 1).squeeze_dim(0));
+            (h, Tensor::<2>::cat(each.collect(), 1))
+        }
+        // A block draws its masks itself: one that is given goes with its weights.
+        Some(mask) => {
+            let mask = Some(constant(mask, device));
+            let each = block.layers.iter().enumerate().map(|(d, layer)| {
+                let options = GruOptions {
+                    h0: of(d, &h0),
+                    mask: of(d, &mask),
+                    ..Default::default()
+                };
+                gru_sequence_with(x.clone(), &layer.weights(), &layer.spec, options)
+            });
+            let (h, state): (Vec<_>, Vec<_>) = each.unzip();
+            (Tensor::cat(h, 2), Tensor::cat(state, 1))
+        }
+    };
+    let recorded = |name: &str| &case.tensor(name).data;
+    close(
+        "h",
+        &values(h.clone()),
+        recorded("out.h"),
+        tolerance.forward,
+    )?;
+    let mut loss = runs::loss(&h, recorded("up.sourceGradient"));
+    if let Some(d_state) = case.get("up.stateGradient") {
+        loss = loss + runs::loss(&state, &d_state.data);
+    }
+    let d = loss.backward();
+    let (exported, _) = mps_graph::export(&gradients_of(&block, &d)?, "").map_err(text)?;
+    let mut named = in_order_of(&descriptor, numbers(&exported));
+    named.insert("source".into(), gradient("source", &x, &d)?);
+    if let Some(h0) = &h0 {
+        named.insert("initState".into(), gradient("initState", h0, &d)?);
+    }
+    for (name, expected) in case.with_prefix("grad.") {
+        let got = named.get(name).ok_or(format!("no gradient of {name}"))?;
+        close(name, got, &expected.data, tolerance.gradient)?;
+    }
+    Ok(())
+}
+
+/// Exported arrays, gates z, r, o, in the order of a descriptor.
+fn in_order_of(descriptor: &GruDescriptor, mut arrays: Tensors) -> Tensors {
+    let directions = if descriptor.bidirectional { 2 } else { 1 };
+    for (name, numbers) in &mut arrays {
+        if descriptor.reset_gate_first && name != "secondaryBias" {
+            let len = numbers.len() / directions;
+            for direction in numbers.chunks_exact_mut(len) {
+                let (z, rest) = direction.split_at_mut(len / 3);
+                z.swap_with_slice(&mut rest[..len / 3]);
+            }
+        }
+    }
+    arrays
 }
 
 /// The z state holds the gates after their activations, in gate order, as the door's page says.

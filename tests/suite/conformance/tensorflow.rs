@@ -2,9 +2,7 @@
 
 use burn::tensor::{Device, Tensor};
 use gru_op::{
-    GruSpec, Reset,
     convert::tensorflow as weights_of,
-    gru_cell,
     tensorflow::{gru_block_cell, gru_block_cell_grad, gru_block_cell_weight_grad},
 };
 use gru_testkit::{
@@ -12,7 +10,7 @@ use gru_testkit::{
     conformance::{Array, Case},
 };
 
-use super::{constant, gradients_of_weights, numbers, state_dict, tracked};
+use super::{constant, gradients_of, numbers, state_dict, text};
 use crate::suite::{
     backends::TestBackend,
     runs::{self, values},
@@ -103,8 +101,8 @@ pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
     Ok(Outcome { outputs, gradients })
 }
 
-/// The two other ways through the same cell: autodiff over the door, and over [`gru_cell`] with
-/// imported weights, whose gradients go out again under TensorFlow's names.
+/// The two other ways through the same cell: autodiff over the door, and over a block of
+/// the imported weights, whose gradients go out again under TensorFlow's names.
 pub fn by_autodiff(case: &Case, device: &Device, backend: &TestBackend) -> Result<(), String> {
     let device = &device.clone().autodiff();
     let tolerance = backend.tolerance(case.tolerance());
@@ -141,10 +139,9 @@ pub fn by_autodiff(case: &Case, device: &Device, backend: &TestBackend) -> Resul
     let dict = state_dict(case, |name| {
         name.starts_with("w_") || name.starts_with("b_")
     });
-    let weights = weights_of::import(&dict, "", device).map_err(|e| e.to_string())?;
-    let weights = tracked(weights);
-    let spec = GruSpec::default().with_reset(Reset::BeforeMatmul);
-    let h = gru_cell(x, Some(h_prev), &weights, &spec);
+    let config = weights_of::config(&dict, "").map_err(text)?;
+    let block = weights_of::import(&dict, "", &config, device).map_err(text)?;
+    let (h, _) = block.step(x, Some(h_prev.unsqueeze_dim(0)));
     close(
         "h",
         &values(h.clone()),
@@ -152,8 +149,7 @@ pub fn by_autodiff(case: &Case, device: &Device, backend: &TestBackend) -> Resul
         tolerance.forward,
     )?;
     let d = runs::loss(&h, d_h).backward();
-    let of_weights = gradients_of_weights(&weights, &d)?;
-    let exported = weights_of::export(&of_weights, "").map_err(|e| e.to_string())?;
+    let exported = weights_of::export(&gradients_of(&block, &d)?, "").map_err(text)?;
     for (name, got) in numbers(&exported) {
         close(
             &name,

@@ -1,17 +1,13 @@
 //! `torch.nn.GRU`, packed sequences included, and `torch.nn.GRUCell`, by their own key names.
 
 use burn::tensor::{Device, Tensor};
-use gru_op::{
-    GruSpec,
-    convert::{StateDict, pytorch},
-    gru_cell,
-};
+use gru_op::convert::{StateDict, pytorch};
 use gru_testkit::{
     close::{Outcome, Tensors},
     conformance::Case,
 };
 
-use super::{gradients_of, gradients_of_weights, leaf, numbers, state_dict, tracked};
+use super::{gradients_of, leaf, numbers, state_dict, text};
 use crate::suite::runs::{self, gradient, values};
 
 pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
@@ -26,15 +22,15 @@ pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
 }
 
 fn cell(case: &Case, dict: &StateDict, device: &Device) -> Result<Outcome, String> {
-    let weights = pytorch::import_cell(dict, "", device).map_err(|e| e.to_string())?;
-    let weights = tracked(weights);
+    let config = pytorch::config(dict, "").map_err(text)?;
+    let block = pytorch::import(dict, "", &config, device).map_err(text)?;
     let x: Tensor<2> = leaf(case.tensor("in.x"), device);
     let hx: Tensor<2> = leaf(case.tensor("in.hx"), device);
-    let h = gru_cell(x.clone(), Some(hx.clone()), &weights, &GruSpec::default());
+    let (h, _) = block.step(x.clone(), Some(hx.clone().unsqueeze_dim(0)));
     let gradients = runs::loss(&h, &case.tensor("up.grad_h").data).backward();
-    let of_weights = gradients_of_weights(&weights, &gradients)?;
-    let exported = pytorch::export_cell(&of_weights, "").map_err(|e| e.to_string())?;
-    let mut named = numbers(&exported);
+    let exported = pytorch::export(&gradients_of(&block, &gradients)?, "")
+        .and_then(|dict| dict.renamed(|key| key.replace("_l0", "")));
+    let mut named = numbers(&exported.map_err(text)?);
     named.insert("x".into(), gradient("x", &x, &gradients)?);
     named.insert("hx".into(), gradient("hx", &hx, &gradients)?);
     Ok(Outcome {
@@ -45,9 +41,9 @@ fn cell(case: &Case, dict: &StateDict, device: &Device) -> Result<Outcome, Strin
 
 fn block(case: &Case, dict: &StateDict, device: &Device) -> Result<Outcome, String> {
     let config = pytorch::config(dict, "")
-        .map_err(|e| e.to_string())?
+        .map_err(text)?
         .with_batch_first(case.spec.flag("batch_first").unwrap_or(false));
-    let block = pytorch::import(dict, "", &config, device).map_err(|e| e.to_string())?;
+    let block = pytorch::import(dict, "", &config, device).map_err(text)?;
     let x: Tensor<3> = leaf(case.tensor("in.x"), device);
     let h0: Option<Tensor<3>> = case.get("in.h0").map(|h0| leaf(h0, device));
     let (output, h_n) = match case.get("in.lengths") {
@@ -60,12 +56,8 @@ fn block(case: &Case, dict: &StateDict, device: &Device) -> Result<Outcome, Stri
     let loss = runs::loss(&output, &case.tensor("up.grad_output").data)
         + runs::loss(&h_n, &case.tensor("up.grad_h_n").data);
     let gradients = loss.backward();
-    let layers = block.layers.iter();
-    let of_layers: Result<Vec<_>, _> = layers.map(|l| gradients_of(l, &gradients)).collect();
-    let exported = config
-        .init_with(of_layers?)
-        .and_then(|gradients| pytorch::export(&gradients, ""));
-    let mut named = numbers(&exported.map_err(|e| e.to_string())?);
+    let exported = pytorch::export(&gradients_of(&block, &gradients)?, "");
+    let mut named = numbers(&exported.map_err(text)?);
     named.insert("x".into(), gradient("x", &x, &gradients)?);
     if let Some(h0) = &h0 {
         named.insert("h0".into(), gradient("h0", h0, &gradients)?);

@@ -3,18 +3,55 @@
 //! (`CUDNN_RNN_DOUBLE_BIAS`), as `cudnnGetRNNWeightParams` hands them out for one pseudo-layer.
 //!
 //! The reset gate acts after the product, and the order is PyTorch's.
+//!
+//! A prefix holds one pseudo-layer, one direction of one layer: `linLayerID` does not say how many
+//! there are, and where I is H no shape does. Pseudo-layers are numbered as
+//! [`GruBlock::layers`] are, so several make a block by their weights:
+//!
+//! ```
+//! # fn main() -> Result<(), gru_op::convert::ConvertError> {
+//! use gru_op::{GruBlockConfig, convert::cudnn};
+//! # let device = burn::tensor::Device::flex();
+//! # let one = GruBlockConfig::new(8, 16).init(&device);
+//! # let mut dict = cudnn::export(&one, "0.")?;
+//! # dict.extend(cudnn::export(&one, "1.")?);
+//! let mut weights = Vec::new();
+//! for pseudo_layer in ["0.", "1."] {
+//!     let config = cudnn::config(&dict, pseudo_layer)?;
+//!     let block = cudnn::import(&dict, pseudo_layer, &config, &device)?;
+//!     weights.push(block.layers[0].weights());
+//! }
+//! let gru = GruBlockConfig::new(8, 16)
+//!     .with_bidirectional(true)
+//!     .init_with(weights)?;
+//! # Ok(()) }
+//! ```
 
-use super::{ConvertError, StateDict, both_biases, w_ih};
-use crate::GruWeights;
+use super::{
+    ConvertError, StateDict, bias,
+    system::{System, usual},
+};
+use crate::{GruBlock, GruBlockConfig, GruWeights, spec::Reset};
 use burn::tensor::{Device, Tensor};
 
-const SYSTEM: &str = "cuDNN";
+const SYSTEM: System = System {
+    name: "a pseudo-layer of cuDNN",
+    layers: false,
+    bidirectional: false,
+    reverse: false,
+    reset: Some(Reset::AfterMatmul),
+    takes: false,
+    activations: usual,
+    own_activations: false,
+    clip_gates: false,
+};
 
-/// The weights of one pseudo-layer (one direction of one layer). Without `b0` it has no biases.
+/// The configuration of the pseudo-layer under `prefix`: sizes and biases. Time comes first, as in
+/// cuDNN's default layout: set it as the model did.
 ///
 /// # Errors
-/// If a key is missing or unexpected, or an array has not the shape or dtype of such a layer.
-pub fn import(dict: &StateDict, prefix: &str, device: &Device) -> Result<GruWeights, ConvertError> {
+/// If a key is missing or unexpected, or an array is no matrix.
+pub fn config(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError> {
     dict.expect_only(
         prefix,
         &[
@@ -22,43 +59,67 @@ pub fn import(dict: &StateDict, prefix: &str, device: &Device) -> Result<GruWeig
         ],
         "a pseudo-layer has w0 to w5 and b0 to b5",
     )?;
-    let key = |kind: &str, id: usize| format!("{prefix}{kind}{id}");
-    let [h, i] = dict.shape(&key("w", 0))?;
+    let [h, i] = dict.shape(&format!("{prefix}w0"))?;
+    let bias = (0..6).any(|id| dict.get(&format!("{prefix}b{id}")).is_some());
+    Ok(GruBlockConfig::new(i, h)
+        .with_bias(bias)
+        .with_batch_first(false))
+}
+
+/// The pseudo-layer under `prefix`, as a block of one layer.
+///
+/// # Errors
+/// If a key is missing or unexpected, an array has not the shape or dtype of such a layer, or
+/// `config` is that of another GRU.
+pub fn import(
+    dict: &StateDict,
+    prefix: &str,
+    config: &GruBlockConfig,
+    device: &Device,
+) -> Result<GruBlock, ConvertError> {
+    let found = self::config(dict, prefix)?;
+    SYSTEM.check_config(config, &found)?;
+    let h = found.d_hidden;
     let matrix = |first: usize, inputs: usize| -> Result<Tensor<2>, ConvertError> {
-        let gates = (first..first + 3).map(|id| dict.tensor(&key("w", id), [h, inputs], device));
+        let gates = (first..first + 3)
+            .map(|id| dict.tensor(&format!("{prefix}w{id}"), [h, inputs], device));
         let gates: Vec<Tensor<2>> = gates.collect::<Result<_, _>>()?;
         Ok(Tensor::cat(gates, 0).transpose())
     };
     let bias = |first: usize| -> Result<Option<Tensor<1>>, ConvertError> {
-        if dict.get(&key("b", 0)).is_none() {
+        if !found.bias {
             return Ok(None);
         }
-        let gates = (first..first + 3).map(|id| dict.tensor(&key("b", id), [h], device));
+        let gates =
+            (first..first + 3).map(|id| dict.tensor(&format!("{prefix}b{id}"), [h], device));
         let gates: Vec<Tensor<1>> = gates.collect::<Result<_, _>>()?;
         Ok(Some(Tensor::cat(gates, 0)))
     };
-    Ok(GruWeights {
-        w_ih: Some(matrix(0, i)?),
+    config.init_with(vec![GruWeights {
+        w_ih: Some(matrix(0, found.d_input)?),
         w_hh: matrix(3, h)?,
         b_ih: bias(0)?,
         b_hh: bias(3)?,
-    })
+    }])
 }
 
-/// The arrays of one pseudo-layer with these weights.
+/// The arrays of the pseudo-layer that computes what `block` does.
 ///
 /// # Errors
-/// If there is no `w_ih`, or a tensor cannot be read back from its device.
-pub fn export(weights: &GruWeights, prefix: &str) -> Result<StateDict, ConvertError> {
-    let [h, _] = weights.w_hh.dims();
+/// If none does: several layers or directions, another reset placement, update rule, activation, a
+/// clip, zoneout, or a layer in reverse; or if a tensor cannot be read back from its device.
+pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError> {
+    SYSTEM.check_block(block)?;
+    let (layer, h) = (&block.layers[0], block.d_hidden);
     let mut dict = StateDict::new();
-    for (first, matrix) in [(0, w_ih(SYSTEM, weights)?), (3, weights.w_hh.clone())] {
+    for (first, matrix) in [(0, layer.w_ih.val()), (3, layer.w_hh.val())] {
         for gate in 0..3 {
             let rows = matrix.clone().narrow(1, gate * h, h).transpose();
             dict.put(format!("{prefix}w{}", first + gate), rows)?;
         }
     }
-    if let Some((b_ih, b_hh)) = both_biases(weights) {
+    if bias::any(block) {
+        let (b_ih, b_hh) = bias::both(&layer.weights());
         for (first, bias) in [(0, b_ih), (3, b_hh)] {
             for gate in 0..3 {
                 let part = bias.clone().narrow(0, gate * h, h);

@@ -1,102 +1,170 @@
-//! Keras' `layers.GRU`: `kernel`, `recurrent_kernel`, `bias`, gates in columns z, r, n.
+//! Keras' `layers.GRU`: `kernel [I,3H]`, `recurrent_kernel [H,3H]` and, if it has one, `bias`,
+//! `[2,3H]` with `reset_after`, else `[3H]`; gates in columns z, r, n. A `Bidirectional` has two
+//! such layers, `forward_…` and `backward_…`, and is one block here.
+//!
+//! A key is a prefix, the names of what is inside (`gru_cell/`, `forward_gru/gru_cell/`), which are
+//! not looked at, and the array's name: the `path` of a Keras variable.
 //!
 //! | Keras | here |
 //! |---|---|
-//! | `reset_after` | [`Reset`]; it also decides the form of the bias |
-//! | `activation`, `recurrent_activation` | [`activations`] |
+//! | `reset_after` | [`Reset`]: [`config`] tells it from the form of the bias |
+//! | `activation`, `recurrent_activation` | `with_activations`, by [`activations`] and [`activation_names`] |
 //! | `go_backwards` | `with_reverse(true)`; Keras' output is then in processing order: flip ours along time |
-//! | `mask` | [`GruBlock::forward_masked`](crate::GruBlock::forward_masked) |
+//! | `mask` | [`GruBlock::forward_masked`]; a `Bidirectional` puts out zeros where the mask is false |
+//! | `merge_mode` of a `Bidirectional` | `"concat"`; any other is made of the two halves of our output |
 //! | `recurrent_dropout` | `with_recurrent_dropout`: one mask for all gates, where Keras draws three |
 //! | `return_sequences=False` | the last step of the output; with holes in the mask and no valid step, that is zero, not the state |
 //!
 //! Source: <https://keras.io/api/layers/recurrent_layers/gru>.
+//!
+//! ```
+//! # fn main() -> Result<(), gru_op::convert::ConvertError> {
+//! use gru_op::{GruBlockConfig, convert::keras};
+//! # let device = burn::tensor::Device::flex();
+//! # let relu = keras::activations("relu", "sigmoid")?;
+//! # let gru = GruBlockConfig::new(8, 16).with_activations(relu).init(&device);
+//! let dict = keras::export(&gru, "gru/gru_cell/")?;
+//! let config = keras::config(&dict, "gru/")?
+//!     .with_activations(keras::activations("relu", "sigmoid")?);
+//! let gru = keras::import(&dict, "gru/", &config, &device)?;
+//! # Ok(()) }
+//! ```
 
-use super::{ConvertError, GateOrder, StateDict, both_biases, w_ih};
+use super::{ConvertError, GateOrder, StateDict, bias, system::System};
 use crate::{
-    GruWeights,
+    GruBlock, GruBlockConfig, GruWeights,
     spec::{Activation, Activations, Reset},
 };
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
+use std::collections::BTreeMap;
 
-const SYSTEM: &str = "Keras";
+const SYSTEM: System = System {
+    name: "Keras",
+    layers: false,
+    bidirectional: true,
+    reverse: true,
+    reset: None,
+    takes: false,
+    activations: |activations| activation_names(activations).is_ok(),
+    own_activations: false,
+    clip_gates: false,
+};
 const ORDER: GateOrder = GateOrder::UpdateFirst;
 
-/// One `layers.GRU` (or one half of a `Bidirectional`): `kernel [I,3H]`, `recurrent_kernel
-/// [H,3H]`, and if it has one `bias`, `[2,3H]` with `reset_after`, else `[3H]`.
-///
-/// ```no_run
-/// # fn main() -> Result<(), gru_op::convert::ConvertError> {
-/// use gru_op::{GruBlockConfig, Reset, convert::{StateDict, keras}};
-/// # let (dict, device) = (StateDict::new(), burn::tensor::Device::flex());
-/// let weights = keras::import(&dict, "gru/gru_cell/", Reset::AfterMatmul, &device)?;
-/// let gru = GruBlockConfig::new(8, 16)
-///     .with_activations(keras::activations("tanh", "sigmoid")?)
-///     .init_with(vec![weights])?;
-/// # Ok(()) }
-/// ```
+/// What an unexpected key should have been.
+const NAMES: &str = "a GRU has kernel, recurrent_kernel and bias, a Bidirectional has them under \
+                     forward_… and backward_…";
+
+/// The configuration of the layer under `prefix`: sizes, directions and biases, told from names and
+/// shapes, and `reset_after` from the form of the bias. Without a bias nothing tells it: then it is
+/// Keras' default, and `with_reset` sets it. Activations and `go_backwards`, which are not among
+/// the arrays, are Keras' defaults too.
 ///
 /// # Errors
-/// If a key is missing or unexpected, or an array has not the shape or dtype of such a layer.
+/// If a key under `prefix` is missing or none of such a layer's, or an array has not its shape.
+pub fn config(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError> {
+    let layers = layers(dict, prefix)?;
+    let [i, _] = dict.shape(&format!("{}kernel", layers[0]))?;
+    let [h, _] = dict.shape(&format!("{}recurrent_kernel", layers[0]))?;
+    let keys = layers.iter().map(|layer| format!("{layer}bias"));
+    let bias = keys
+        .filter_map(|key| Some((dict.get(&key)?.shape().to_vec(), key)))
+        .next();
+    let reset = match &bias {
+        None => Reset::AfterMatmul,
+        Some((shape, _)) if shape.len() == 2 => Reset::AfterMatmul,
+        Some((shape, _)) if shape.len() == 1 => Reset::BeforeMatmul,
+        Some((shape, key)) => {
+            return Err(ConvertError::Form {
+                name: key.clone(),
+                expected: "[3H], or [2, 3H] with reset_after",
+                actual: shape.clone(),
+            });
+        }
+    };
+    Ok(GruBlockConfig::new(i, h)
+        .with_bidirectional(layers.len() == 2)
+        .with_bias(bias.is_some())
+        .with_reset(reset))
+}
+
+/// The layer under `prefix`, as a block of `config`.
+///
+/// # Errors
+/// If a key is missing or unexpected, an array has not the shape or dtype of such a layer, or
+/// `config` is that of another GRU.
 pub fn import(
     dict: &StateDict,
     prefix: &str,
-    reset: Reset,
+    config: &GruBlockConfig,
     device: &Device,
-) -> Result<GruWeights, ConvertError> {
-    dict.expect_only(
-        prefix,
-        &["kernel", "recurrent_kernel", "bias"],
-        "a GRU has kernel, recurrent_kernel and bias",
-    )?;
-    let key = |name: &str| format!("{prefix}{name}");
-    let [i, _] = dict.shape(&key("kernel"))?;
-    let [h, _] = dict.shape(&key("recurrent_kernel"))?;
-    let columns = |name: &str, rows: usize| -> Result<_, ConvertError> {
-        let matrix = dict.tensor(&key(name), [rows, 3 * h], device)?;
-        Ok(ORDER.reorder(matrix, 1, 1))
-    };
-    let (b_ih, b_hh) = match (dict.get(&key("bias")), reset) {
-        (None, _) => (None, None),
-        (Some(_), Reset::AfterMatmul) => {
-            let both = columns("bias", 2)?;
-            let row = |k| both.clone().narrow(0, k, 1).squeeze_dim(0);
-            (Some(row(0)), Some(row(1)))
-        }
-        (Some(_), Reset::BeforeMatmul) => {
-            let bias = dict.tensor::<1>(&key("bias"), [3 * h], device)?;
-            (Some(ORDER.reorder(bias, 0, 1)), None)
-        }
-    };
-    Ok(GruWeights {
-        w_ih: Some(columns("kernel", i)?),
-        w_hh: columns("recurrent_kernel", h)?,
-        b_ih,
-        b_hh,
-    })
+) -> Result<GruBlock, ConvertError> {
+    let found = self::config(dict, prefix)?;
+    SYSTEM.check_config(config, &found)?;
+    let h = found.d_hidden;
+    let weights = layers(dict, prefix)?.into_iter().map(|layer| {
+        let columns = |name: &str, rows: usize| -> Result<Tensor<2>, ConvertError> {
+            let matrix = dict.tensor(&format!("{layer}{name}"), [rows, 3 * h], device)?;
+            Ok(ORDER.reorder(matrix, 1, 1))
+        };
+        let (b_ih, b_hh) = match (found.bias, found.reset) {
+            (false, _) => (None, None),
+            (true, Reset::AfterMatmul) => {
+                let both = columns("bias", 2)?;
+                let row = |k| both.clone().narrow(0, k, 1).squeeze_dim(0);
+                (Some(row(0)), Some(row(1)))
+            }
+            (true, Reset::BeforeMatmul) => {
+                let bias = dict.tensor::<1>(&format!("{layer}bias"), [3 * h], device)?;
+                (Some(ORDER.reorder(bias, 0, 1)), None)
+            }
+        };
+        Ok(GruWeights {
+            w_ih: Some(columns("kernel", found.d_input)?),
+            w_hh: columns("recurrent_kernel", h)?,
+            b_ih,
+            b_hh,
+        })
+    });
+    config.init_with(weights.collect::<Result<_, ConvertError>>()?)
 }
 
-/// The arrays of the `layers.GRU` with these weights. Without `reset_after` Keras has one bias: a
-/// second is added to it.
+/// The arrays of the layer that computes what `block` does; of a block in both directions under
+/// `forward_layer/` and `backward_layer/`. Without `reset_after` Keras has one bias: a second is
+/// added to it.
 ///
 /// # Errors
-/// If there is no `w_ih`, or a tensor cannot be read back from its device.
-pub fn export(weights: &GruWeights, prefix: &str, reset: Reset) -> Result<StateDict, ConvertError> {
+/// If no such layer does: several layers, another update rule, an activation without a name there
+/// or different ones of the reset and the update gate, a clip, or zoneout; or if a tensor cannot be
+/// read back from its device.
+pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError> {
+    SYSTEM.check_block(block)?;
     let mut dict = StateDict::new();
-    let key = |name: &str| format!("{prefix}{name}");
-    let kernel = w_ih(SYSTEM, weights)?;
-    dict.put(key("kernel"), ORDER.reorder(kernel, 1, 1))?;
-    let recurrent = ORDER.reorder(weights.w_hh.clone(), 1, 1);
-    dict.put(key("recurrent_kernel"), recurrent)?;
-    if let Some((b_ih, b_hh)) = both_biases(weights) {
-        let (b_ih, b_hh) = (ORDER.reorder(b_ih, 0, 1), ORDER.reorder(b_hh, 0, 1));
-        match reset {
+    for (k, layer) in block.layers.iter().enumerate() {
+        let place = match (block.bidirectional, k) {
+            (false, _) => "",
+            (true, 0) => "forward_layer/",
+            (true, _) => "backward_layer/",
+        };
+        let key = |name: &str| format!("{prefix}{place}{name}");
+        dict.put(key("kernel"), ORDER.reorder(layer.w_ih.val(), 1, 1))?;
+        let recurrent = ORDER.reorder(layer.w_hh.val(), 1, 1);
+        dict.put(key("recurrent_kernel"), recurrent)?;
+        if !bias::any(block) {
+            continue;
+        }
+        let weights = layer.weights();
+        match layer.spec.reset {
             Reset::AfterMatmul => {
-                dict.put(
-                    key("bias"),
-                    burn::tensor::Tensor::stack::<2>(vec![b_ih, b_hh], 0),
-                )?;
+                let (b_ih, b_hh) = bias::both(&weights);
+                let both: Tensor<2> = Tensor::stack(vec![b_ih, b_hh], 0);
+                dict.put(key("bias"), ORDER.reorder(both, 1, 1))?;
             }
-            Reset::BeforeMatmul => dict.put(key("bias"), b_ih + b_hh)?,
+            Reset::BeforeMatmul => {
+                let (one, _) = bias::joined(&weights, layer.spec.reset);
+                let one = one.unwrap_or_else(|| bias::zeros(&weights, 3 * block.d_hidden));
+                dict.put(key("bias"), ORDER.reorder(one, 0, 1))?;
+            }
         }
     }
     Ok(dict)
@@ -114,6 +182,14 @@ pub fn activations(
     activation: &str,
     recurrent_activation: &str,
 ) -> Result<Activations, ConvertError> {
+    let named = |gate, name: &str| {
+        let found = ACTIVATIONS.iter().find(|(known, _)| *known == name);
+        let found = found.map(|(_, activation)| *activation);
+        found.ok_or_else(|| ConvertError::Activation {
+            gate,
+            activation: name.into(),
+        })
+    };
     let gates = named("reset and update", recurrent_activation)?;
     Ok(Activations {
         reset: gates,
@@ -122,26 +198,73 @@ pub fn activations(
     })
 }
 
-fn named(gate: &'static str, name: &str) -> Result<Activation, ConvertError> {
-    Ok(match name {
-        "linear" => Activation::Identity,
-        "sigmoid" => Activation::Sigmoid,
-        "tanh" => Activation::Tanh,
-        "relu" => Activation::Relu,
-        "hard_sigmoid" => Activation::HardSigmoid {
+/// Keras' names of these: `(activation, recurrent_activation)`.
+///
+/// # Errors
+/// If one has no name there, or those of the reset and the update gate differ.
+pub fn activation_names(
+    activations: &Activations,
+) -> Result<(&'static str, &'static str), ConvertError> {
+    let name = |gate, activation| {
+        let found = ACTIVATIONS.iter().find(|(_, known)| *known == activation);
+        let found = found.map(|(name, _)| *name);
+        found.ok_or_else(|| ConvertError::Activation {
+            gate,
+            activation: format!("{activation:?}"),
+        })
+    };
+    if activations.reset != activations.update {
+        return Err(SYSTEM.lacks("different activations of the reset and the update gate"));
+    }
+    Ok((
+        name("candidate", activations.candidate)?,
+        name("reset and update", activations.reset)?,
+    ))
+}
+
+/// By the names and with the parameters of Keras 3.
+const ACTIVATIONS: [(&str, Activation); 9] = [
+    ("linear", Activation::Identity),
+    ("sigmoid", Activation::Sigmoid),
+    ("tanh", Activation::Tanh),
+    ("relu", Activation::Relu),
+    (
+        "hard_sigmoid",
+        Activation::HardSigmoid {
             alpha: 1.0 / 6.0,
             beta: 0.5,
         },
-        "elu" => Activation::Elu { alpha: 1.0 },
-        // Keras 3's default slope.
-        "leaky_relu" => Activation::LeakyRelu { alpha: 0.2 },
-        "softsign" => Activation::Softsign,
-        "softplus" => Activation::Softplus,
-        other => {
-            return Err(ConvertError::Activation {
-                gate,
-                activation: other.into(),
-            });
+    ),
+    ("elu", Activation::Elu { alpha: 1.0 }),
+    ("leaky_relu", Activation::LeakyRelu { alpha: 0.2 }),
+    ("softsign", Activation::Softsign),
+    ("softplus", Activation::Softplus),
+];
+
+/// All that stands before the arrays' names: of one layer, or of the forward and the backward one.
+fn layers(dict: &StateDict, prefix: &str) -> Result<Vec<String>, ConvertError> {
+    let unexpected = |key: &str| ConvertError::UnexpectedKey {
+        key: key.into(),
+        expected: NAMES,
+    };
+    // Each with a key, to be named if there are too many.
+    let mut layers = BTreeMap::new();
+    for (key, name) in dict.under(prefix, NAMES)? {
+        let at = name.rfind('/').map_or(0, |slash| slash + 1);
+        let (layer, array) = name.split_at(at);
+        if !["kernel", "recurrent_kernel", "bias"].contains(&array) {
+            return Err(unexpected(key));
         }
-    })
+        layers.insert(layer, key);
+    }
+    let full = |layer: &str| format!("{prefix}{layer}");
+    match &layers.iter().collect::<Vec<_>>()[..] {
+        [(layer, _)] => Ok(vec![full(layer)]),
+        [(backward, _), (forward, _)]
+            if backward.starts_with("backward_") && forward.starts_with("forward_") =>
+        {
+            Ok(vec![full(forward), full(backward)])
+        }
+        several => Err(unexpected(several[several.len() - 1].1)),
+    }
 }

@@ -3,35 +3,62 @@
 //! | system | module | weights | gates | biases |
 //! |---|---|---|---|---|
 //! | PyTorch `nn.GRU`, `nn.GRUCell` | [`pytorch`] | `weight_ih [3H,I]`, `weight_hh [3H,H]` | rows r, z, n | two `[3H]` |
-//! | Keras `layers.GRU` | [`keras`] | `kernel [I,3H]`, `recurrent_kernel [H,3H]` | columns z, r, n | `[2,3H]` or `[3H]` |
+//! | Keras `layers.GRU`, alone or `Bidirectional` | [`keras`] | `kernel [I,3H]`, `recurrent_kernel [H,3H]` | columns z, r, n | `[2,3H]` or `[3H]` |
 //! | ONNX `GRU` | [`onnx`] | `W [D,3H,I]`, `R [D,3H,H]` | rows z, r, n | `B [D,6H]` |
 //! | TensorFlow `GRUBlockCell` | [`tensorflow`] | `w_ru [I+H,2H]`, `w_c [I+H,H]` | columns r, z and n | `[2H]` and `[H]` |
+//! | Apple's `MPSGraph` | [`mps_graph`] | `inputWeight [D·3H,I]`, `recurrentWeight [3H,H]` or `[2,3H,H]` | rows z, r, n or r, z, n | `[D·3H]`, and `[D·H]` |
 //! | oneDNN, vanilla and LBR | [`onednn`] | `[L,D,I,3,H]`, `[L,D,H,3,H]` | z, r, n | `[L,D,3,H]` or `[L,D,4,H]` |
-//! | cuDNN | [`cudnn`] | `[H,I]`, `[H,H]` for each gate | r, z, n | six `[H]` |
+//! | cuDNN, one pseudo-layer | [`cudnn`] | `[H,I]`, `[H,H]` for each gate | r, z, n | six `[H]` |
 //! | `burn::nn::gru::{Gru, BiGru}` | `GruBlock::try_from(gru)` | three pairs of `Linear` | | |
 //!
-//! A [`StateDict`] holds arrays under a system's own names. Importers make a
-//! [`GruBlock`](crate::GruBlock) or [`GruWeights`] of it, exporters the way back;
-//! what one writes, the other reads unchanged. An exporter refuses a GRU that its system cannot
-//! compute.
+//! A [`StateDict`] holds arrays under a system's own names. Every module has the same three functions:
+//!
+//! - `config(&dict, prefix)`: what names and shapes tell about the GRU under `prefix`. The rest is
+//!   added by `with_…`: its page says what that is.
+//! - `import(&dict, prefix, &config, &device)`: the [`GruBlock`]. It refuses a
+//!   configuration of another GRU, and says in what they differ; layout, memory, zoneout and the noise
+//!   of training are free.
+//! - `export(&block, prefix)`: the arrays, which `import` reads unchanged. It refuses a block that
+//!   the system cannot compute.
+//!
+//! ONNX and MPSGraph say which GRU it is beside the arrays, in [`onnx::Attributes`] and
+//! [`GruDescriptor`](crate::mps_graph::GruDescriptor): `config` wants these first, and `export` hands
+//! them out with the arrays.
+//!
+//! ```
+//! # fn main() -> Result<(), gru_op::convert::ConvertError> {
+//! use burn::tensor::Device;
+//! use gru_op::{GruBlockConfig, convert::{keras, pytorch}};
+//!
+//! let device = Device::flex();
+//! let dict = pytorch::export(&GruBlockConfig::new(8, 16).init(&device), "gru.")?;
+//!
+//! let config = pytorch::config(&dict, "gru.")?.with_batch_first(true);
+//! let gru = pytorch::import(&dict, "gru.", &config, &device)?;
+//! let for_keras = keras::export(&gru, "gru/gru_cell/")?;
+//!
+//! let weights = gru.layers[0].weights(); // for `gru_sequence` and `gru_cell`
+//! # Ok(()) }
+//! ```
 
+mod bias;
 mod burn_nn;
 pub mod cudnn;
 pub mod keras;
+pub mod mps_graph;
 pub mod onednn;
 pub mod onnx;
 mod order;
 pub mod pytorch;
 mod state_dict;
+mod system;
 pub mod tensorflow;
 
 pub use self::{order::GateOrder, state_dict::StateDict};
 
-use crate::{
-    GruWeights,
-    spec::{Activations, Direction, GruSpec, Reset, Update},
-};
-use burn::tensor::{DType, Tensor};
+#[cfg(doc)]
+use crate::GruBlock;
+use burn::tensor::DType;
 
 /// Why weights could not be taken over or handed out.
 #[derive(Debug, thiserror::Error)]
@@ -55,16 +82,18 @@ pub enum ConvertError {
         /// The shape that was found.
         actual: Vec<usize>,
     },
-    /// A tensor has no elements.
-    #[error("{name}: expected numbers, got shape {actual:?}")]
-    Empty {
+    /// A tensor has a shape that none of its kind has, whatever the sizes.
+    #[error("{name}: expected {expected}, got shape {actual:?}")]
+    Form {
         /// Which tensor.
         name: String,
+        /// What was expected, in letters.
+        expected: &'static str,
         /// The shape that was found.
         actual: Vec<usize>,
     },
     /// A tensor has another number of dimensions.
-    #[error("{name}: expected {expected} dimensions, got shape {actual:?}")]
+    #[error("{name}: expected a tensor of rank {expected}, got shape {actual:?}")]
     Rank {
         /// Which tensor.
         name: String,
@@ -87,6 +116,20 @@ pub enum ConvertError {
         /// Its name.
         key: String,
     },
+    /// No tensor has a name under the prefix.
+    #[error("expected tensors whose names start with {prefix:?}, got none; {expected}")]
+    Prefix {
+        /// The prefix.
+        prefix: String,
+        /// What names are expected.
+        expected: &'static str,
+    },
+    /// Two tensors would have the same name.
+    #[error("{key}: expected one tensor of this name, got two")]
+    SameKey {
+        /// The name.
+        key: String,
+    },
     /// A tensor is there that a GRU of this system does not have.
     #[error("{key}: not expected; {expected}")]
     UnexpectedKey {
@@ -100,6 +143,24 @@ pub enum ConvertError {
     MissingBias {
         /// Which bias.
         name: String,
+    },
+    /// A configuration is that of another GRU than the imported one.
+    #[error(
+        "{what} of the configuration: expected {expected}, as the imported GRU has it, got {actual}"
+    )]
+    Mismatch {
+        /// In what they differ.
+        what: &'static str,
+        /// What the arrays, or the options of the system, say.
+        expected: String,
+        /// What the configuration says.
+        actual: String,
+    },
+    /// A configuration that makes no block.
+    #[error("{reason}")]
+    Config {
+        /// Why not.
+        reason: String,
     },
     /// The two directions of a module are configured differently.
     #[error("forward and reverse differ in {what}")]
@@ -179,58 +240,5 @@ pub(crate) fn expect_shape(
             expected: expected.to_vec(),
             actual: actual.to_vec(),
         }),
-    }
-}
-
-/// Refuses a GRU with options of which `system` has none, besides `reset` (any, if absent).
-fn expect_plain(
-    system: &'static str,
-    spec: &GruSpec,
-    reset: Option<Reset>,
-) -> Result<(), ConvertError> {
-    let lacks = [
-        (reset.is_some_and(|reset| spec.reset != reset)).then(|| format!("{:?}", spec.reset)),
-        (spec.update != Update::Keeps).then(|| format!("Update::{:?}", spec.update)),
-        (spec.activations != Activations::default()).then(|| format!("{:?}", spec.activations)),
-        spec.clip_gates.map(|c| format!("clip_gates {c}")),
-        spec.clip_state.map(|c| format!("clip_state {c}")),
-    ];
-    match lacks.into_iter().flatten().next() {
-        Some(what) => Err(ConvertError::Inexpressible { system, what }),
-        None => Ok(()),
-    }
-}
-
-/// The input weight, which every system but MPSGraph has.
-fn w_ih(system: &'static str, weights: &GruWeights) -> Result<Tensor<2>, ConvertError> {
-    let missing = || ConvertError::Inexpressible {
-        system,
-        what: "a GRU without w_ih".into(),
-    };
-    weights.w_ih.clone().ok_or_else(missing)
-}
-
-/// Both biases as `[3H]`, zeros where one is absent; none if both are.
-fn both_biases(weights: &GruWeights) -> Option<(Tensor<1>, Tensor<1>)> {
-    if weights.b_ih.is_none() && weights.b_hh.is_none() {
-        return None;
-    }
-    let [h, gates] = weights.w_hh.dims();
-    let zeros = |len| Tensor::<1>::zeros([len], (&weights.w_hh.device(), weights.w_hh.dtype()));
-    let b_ih = weights.b_ih.clone().unwrap_or_else(|| zeros(gates));
-    let b_hh = match &weights.b_hh {
-        Some(b) if b.dims() == [h] => Tensor::cat(vec![zeros(2 * h), b.clone()], 0),
-        Some(b) => b.clone(),
-        None => zeros(gates),
-    };
-    Some((b_ih, b_hh))
-}
-
-/// The direction of the `d`-th of a layer's directions in a system that has no layer in reverse
-/// only.
-fn direction_of(d: usize) -> Direction {
-    match d {
-        0 => Direction::Forward,
-        _ => Direction::Reverse,
     }
 }

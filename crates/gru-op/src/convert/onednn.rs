@@ -1,117 +1,178 @@
 //! oneDNN's GRU and LBR-GRU in its plain layout `ldigo`: `weights_layer [L,D,I,3,H]`,
-//! `weights_iter [L,D,H,3,H]`, `bias [L,D,3,H]` or, for LBR (linear before reset), `[L,D,4,H]`
-//! with the candidate's recurrent bias last. Gates u, r, o: z, r, n here.
+//! `weights_iter [L,D,H,3,H]` and, if it has one, `bias [L,D,3,H]` or, for LBR (linear before
+//! reset), `[L,D,4,H]` with the candidate's recurrent bias last. Gates u, r, o: z, r, n here.
 //!
-//! oneDNN takes layers above the first only where I = H; stacks of other shapes are several
-//! primitives there and several calls here.
+//! oneDNN takes layers above the first only where I = H, and its directions are two stacks that meet
+//! after the last layer, where a [`GruBlock`] joins them after every layer: so several layers go
+//! with one direction only. Other stacks are several primitives there, and blocks of one layer here.
 //! Source: <https://uxlfoundation.github.io/oneDNN/dev_guide_rnn.html>.
+//!
+//! ```
+//! # fn main() -> Result<(), gru_op::convert::ConvertError> {
+//! use gru_op::{GruBlockConfig, Reset, convert::onednn};
+//! # let device = burn::tensor::Device::flex();
+//! # let gru = GruBlockConfig::new(16, 16).with_num_layers(2).init(&device);
+//! let dict = onednn::export(&gru, "")?;
+//! assert_eq!(dict.get("bias").unwrap().shape()[..], [2, 1, 4, 16]);
+//! let config = onednn::config(&dict, "")?;
+//! assert_eq!(config.reset, Reset::AfterMatmul); // LBR, by its four biases
+//! let gru = onednn::import(&dict, "", &config, &device)?;
+//! # Ok(()) }
+//! ```
 
-use super::{ConvertError, GateOrder, StateDict, both_biases, expect_shape, w_ih};
-use crate::{GruWeights, spec::Reset};
+use super::{
+    ConvertError, GateOrder, StateDict, bias,
+    system::{System, usual},
+};
+use crate::{GruBlock, GruBlockConfig, GruWeights, spec::Reset};
 use burn::tensor::{Device, Tensor};
 
-const SYSTEM: &str = "oneDNN";
+const SYSTEM: System = System {
+    name: "oneDNN",
+    layers: true,
+    bidirectional: true,
+    reverse: true,
+    reset: None,
+    takes: false,
+    activations: usual,
+    own_activations: false,
+    clip_gates: false,
+};
 const ORDER: GateOrder = GateOrder::UpdateFirst;
 
-/// The weights of all layers and directions, at `l·D + d`: the vanilla GRU with
-/// [`Reset::BeforeMatmul`], LBR with [`Reset::AfterMatmul`].
+/// The configuration of the primitive with the arrays under `prefix`: sizes, layers, directions and
+/// biases, and whether it is LBR ([`Reset::AfterMatmul`]) from how many biases there are. Without a
+/// bias nothing tells that: then it is the vanilla GRU ([`Reset::BeforeMatmul`]), and `with_reset`
+/// sets it. Time comes first; `right2left` is `with_reverse(true)`.
 ///
 /// # Errors
-/// If a key is missing or unexpected, or an array has not the shape or dtype of such a primitive.
-pub fn import(
-    dict: &StateDict,
-    prefix: &str,
-    reset: Reset,
-    device: &Device,
-) -> Result<Vec<GruWeights>, ConvertError> {
+/// If a key is missing or unexpected, or an array has not the shape of a primitive that a block is.
+pub fn config(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError> {
     dict.expect_only(
         prefix,
         &["weights_layer", "weights_iter", "bias"],
         "a GRU has weights_layer, weights_iter and bias",
     )?;
     let key = |name: &str| format!("{prefix}{name}");
-    let [layers, directions, i, _, h] = dict.shape(&key("weights_layer"))?;
-    let biases = biases(reset);
-    let shape = |rows| [layers, directions, rows, 3, h];
-    let w_layer = dict.tensor(&key("weights_layer"), shape(i), device)?;
-    let w_iter = dict.tensor(&key("weights_iter"), shape(h), device)?;
-    let bias = dict.tensor(&key("bias"), [layers, directions, biases, h], device)?;
-    let weights = (0..layers).flat_map(|l| (0..directions).map(move |d| (l, d)));
-    Ok(weights
-        .map(|(l, d)| {
-            let matrix = |w: &Tensor<5>, rows: usize| {
-                let one = w.clone().narrow(0, l, 1).narrow(1, d, 1);
-                ORDER.reorder(one.reshape([rows, 3 * h]), 1, 1)
-            };
-            let one: Tensor<1> = bias
-                .clone()
-                .narrow(0, l, 1)
-                .narrow(1, d, 1)
-                .reshape([biases * h]);
-            GruWeights {
-                w_ih: Some(matrix(&w_layer, i)),
-                w_hh: matrix(&w_iter, h),
-                b_ih: Some(ORDER.reorder(one.clone().narrow(0, 0, 3 * h), 0, 1)),
-                b_hh: (reset == Reset::AfterMatmul).then(|| one.narrow(0, 3 * h, h)),
-            }
-        })
-        .collect())
+    let form = |name: &str, expected, actual: &[usize]| ConvertError::Form {
+        name: key(name),
+        expected,
+        actual: actual.to_vec(),
+    };
+    let shape: [usize; 5] = dict.shape(&key("weights_layer"))?;
+    let [layers, directions, i, _, h] = shape;
+    if directions > 2 {
+        return Err(form("weights_layer", "[L, 1 or 2, I, 3, H]", &shape));
+    }
+    if layers > 1 && (directions, i) != (1, h) {
+        let expected = "[L, 1, H, 3, H] of several layers";
+        return Err(form("weights_layer", expected, &shape));
+    }
+    let bias = dict.get(&key("bias")).map(|bias| bias.shape().to_vec());
+    let reset = match bias.as_deref() {
+        None | Some([_, _, 3, _]) => Reset::BeforeMatmul,
+        Some([_, _, 4, _]) => Reset::AfterMatmul,
+        Some(other) => {
+            return Err(form("bias", "[L, D, 3, H] or [L, D, 4, H]", other));
+        }
+    };
+    Ok(GruBlockConfig::new(i, h)
+        .with_num_layers(layers)
+        .with_bidirectional(directions == 2)
+        .with_bias(bias.is_some())
+        .with_reset(reset)
+        .with_batch_first(false))
 }
 
-/// The three arrays of these weights, given at `l·D + d`, for `directions` directions. Whatever
-/// bias the primitive has no place for is added to one that it has.
+/// The primitive with the arrays under `prefix`, as a block of `config`.
 ///
 /// # Errors
-/// If the weights do not fill whole layers, differ in shape, or have no `w_ih`; or if a tensor
-/// cannot be read back from its device.
-pub fn export(
-    weights: &[GruWeights],
+/// If a key is missing or unexpected, an array has not the shape or dtype of such a primitive, or
+/// `config` is that of another GRU.
+pub fn import(
+    dict: &StateDict,
     prefix: &str,
-    directions: usize,
-    reset: Reset,
-) -> Result<StateDict, ConvertError> {
-    let count = |expected, actual| ConvertError::Count {
-        what: "weights of layers times directions",
-        expected,
-        actual,
+    config: &GruBlockConfig,
+    device: &Device,
+) -> Result<GruBlock, ConvertError> {
+    let found = self::config(dict, prefix)?;
+    SYSTEM.check_config(config, &found)?;
+    let (entries, i, h) = (found.entries(), found.d_input, found.d_hidden);
+    let (l, biases) = (found.num_layers, biases(found.reset));
+    let d = entries / l;
+    let key = |name: &str| format!("{prefix}{name}");
+    // Layers and directions are in our order: side by side.
+    let matrices = |name: &str, rows: usize| -> Result<Tensor<3>, ConvertError> {
+        let all: Tensor<5> = dict.tensor(&key(name), [l, d, rows, 3, h], device)?;
+        Ok(ORDER.reorder(all.reshape([entries, rows, 3 * h]), 2, 1))
     };
-    if directions == 0 || weights.is_empty() || !weights.len().is_multiple_of(directions) {
-        let whole = weights.len().next_multiple_of(directions.max(1));
-        return Err(count(whole.max(1), weights.len()));
+    let (w_layer, w_iter) = (matrices("weights_layer", i)?, matrices("weights_iter", h)?);
+    let bias: Option<Tensor<4>> = found
+        .bias
+        .then(|| dict.tensor(&key("bias"), [l, d, biases, h], device))
+        .transpose()?;
+    let bias = bias.map(|bias| bias.reshape([entries, biases * h]));
+    let weights = (0..entries).map(|k| {
+        let one = |all: &Tensor<3>| all.clone().narrow(0, k, 1).squeeze_dim::<2>(0);
+        let bias = |from, len| -> Option<Tensor<1>> {
+            let all: Tensor<2> = bias.clone()?.narrow(0, k, 1).narrow(1, from, len);
+            Some(all.squeeze_dim(0))
+        };
+        GruWeights {
+            w_ih: Some(one(&w_layer)),
+            w_hh: one(&w_iter),
+            b_ih: bias(0, 3 * h).map(|b| ORDER.reorder(b, 0, 1)),
+            b_hh: (biases == 4).then(|| bias(3 * h, h)).flatten(),
+        }
+    });
+    config.init_with(weights.collect())
+}
+
+/// The arrays of the primitive that computes what `block` does. Whatever bias it has no place for
+/// is added to one that it has.
+///
+/// # Errors
+/// If no such primitive does: several layers in both directions or with I other than H, another
+/// update rule, activation, a clip, or zoneout; or if a tensor cannot be read back from its device.
+pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError> {
+    SYSTEM.check_block(block)?;
+    let (l, d, i, h) = (
+        block.num_layers,
+        block.directions(),
+        block.d_input,
+        block.d_hidden,
+    );
+    if l > 1 && (d, i) != (1, h) {
+        return Err(SYSTEM.lacks("several layers in both directions or with I other than H"));
     }
-    let [h, gates] = weights[0].w_hh.dims();
-    let [i, _] = w_ih(SYSTEM, &weights[0])?.dims();
-    let (mut layer, mut iter, mut bias) = (Vec::new(), Vec::new(), Vec::new());
-    for one in weights {
-        let input = w_ih(SYSTEM, one)?;
-        expect_shape("w_ih", &[i, gates], &input.dims())?;
-        expect_shape("w_hh", &[h, gates], &one.w_hh.dims())?;
-        layer.push(ORDER.reorder(input, 1, 1));
-        iter.push(ORDER.reorder(one.w_hh.clone(), 1, 1));
-        let zeros = || Tensor::zeros([gates], (&one.w_hh.device(), one.w_hh.dtype()));
-        let (b_ih, b_hh) = both_biases(one).unwrap_or_else(|| (zeros(), zeros()));
-        bias.push(match reset {
-            Reset::BeforeMatmul => ORDER.reorder(b_ih + b_hh, 0, 1),
+    let columns = |columns: Tensor<2>| ORDER.reorder(columns, 1, 1);
+    let layers = block.layers.iter();
+    let w_layer = layers.clone().map(|layer| columns(layer.w_ih.val()));
+    let w_iter = layers.clone().map(|layer| columns(layer.w_hh.val()));
+    let bias = layers.map(|layer| {
+        let (weights, reset) = (layer.weights(), layer.spec.reset);
+        let (b, b_n) = bias::joined(&weights, reset);
+        let b = b.unwrap_or_else(|| bias::zeros(&weights, 3 * h));
+        let b = ORDER.reorder(b, 0, 1);
+        match reset {
+            Reset::BeforeMatmul => b,
             Reset::AfterMatmul => {
-                let rz = (b_ih.clone() + b_hh.clone()).narrow(0, 0, 2 * h);
-                let sum = Tensor::cat(vec![rz, b_ih.narrow(0, 2 * h, h)], 0);
-                let own = b_hh.narrow(0, 2 * h, h);
-                Tensor::cat(vec![ORDER.reorder(sum, 0, 1), own], 0)
+                let b_n = b_n.unwrap_or_else(|| bias::zeros(&weights, h));
+                Tensor::cat(vec![b, b_n], 0)
             }
-        });
-    }
-    let layers = weights.len() / directions;
+        }
+    });
+    let key = |name: &str| format!("{prefix}{name}");
     let mut dict = StateDict::new();
-    let mut put = |name: &str, parts: Vec<Tensor<2>>, rows: usize| {
-        let all: Tensor<3> = Tensor::stack(parts, 0);
-        let key = format!("{prefix}{name}");
-        dict.put(key, all.reshape([layers, directions, rows, 3, h]))
-    };
-    put("weights_layer", layer, i)?;
-    put("weights_iter", iter, h)?;
-    let bias: Tensor<2> = Tensor::stack(bias, 0);
-    let bias = bias.reshape([layers, directions, biases(reset), h]);
-    dict.put(format!("{prefix}bias"), bias)?;
+    let w_layer: Tensor<3> = Tensor::stack(w_layer.collect(), 0);
+    dict.put(key("weights_layer"), w_layer.reshape([l, d, i, 3, h]))?;
+    let w_iter: Tensor<3> = Tensor::stack(w_iter.collect(), 0);
+    dict.put(key("weights_iter"), w_iter.reshape([l, d, h, 3, h]))?;
+    if bias::any(block) {
+        let bias: Tensor<2> = Tensor::stack(bias.collect(), 0);
+        let biases = biases(block.layers[0].spec.reset);
+        dict.put(key("bias"), bias.reshape([l, d, biases, h]))?;
+    }
     Ok(dict)
 }
 

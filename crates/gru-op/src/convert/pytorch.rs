@@ -1,7 +1,8 @@
 //! PyTorch's `nn.GRU` and `nn.GRUCell`, by the key names of their state dicts.
 //!
 //! `weight_ih_l{k} [3H,I]`, `weight_hh_l{k} [3H,H]`, `bias_ih_l{k}`, `bias_hh_l{k} [3H]`, gates in
-//! rows r, z, n; suffix `_reverse` for the second direction; a cell has no `_l{k}`.
+//! rows r, z, n; suffix `_reverse` for the second direction. A cell has the same names without
+//! `_l{k}`, and is read as a block of one layer: run it by [`GruBlock::step`].
 //! Source: <https://docs.pytorch.org/docs/stable/generated/torch.nn.GRU.html>.
 //!
 //! ```no_run
@@ -16,204 +17,184 @@
 //! # #[cfg(not(feature = "store"))]
 //! # fn main() {}
 //! ```
+//!
+//! [`export`] writes the names of an `nn.GRU`; one layer becomes a cell by new names:
+//!
+//! ```
+//! # fn main() -> Result<(), gru_op::convert::ConvertError> {
+//! use gru_op::{GruBlockConfig, convert::pytorch};
+//! # let device = burn::tensor::Device::flex();
+//! let block = GruBlockConfig::new(8, 16).init(&device);
+//! let cell = pytorch::export(&block, "cell.")?.renamed(|key| key.replace("_l0", ""))?;
+//! assert_eq!(cell.get("cell.weight_ih").unwrap().shape()[..], [48, 8]);
+//! let config = pytorch::config(&cell, "cell.")?;
+//! let block = pytorch::import(&cell, "cell.", &config, &device)?;
+//! let weights = block.layers[0].weights(); // for `gru_cell`
+//! # Ok(()) }
+//! ```
 
-use super::{ConvertError, StateDict, both_biases, expect_plain, w_ih};
+use super::{
+    ConvertError, StateDict, bias, expect_shape,
+    system::{System, usual},
+};
 use crate::{GruBlock, GruBlockConfig, GruWeights, spec::Reset};
 use burn::tensor::{Device, Tensor};
 
-const SYSTEM: &str = "PyTorch";
+const SYSTEM: System = System {
+    name: "PyTorch",
+    layers: true,
+    bidirectional: true,
+    reverse: false,
+    reset: Some(Reset::AfterMatmul),
+    takes: false,
+    activations: usual,
+    own_activations: false,
+    clip_gates: false,
+};
 
 /// What an unexpected key should have been.
-const NAMES: &str = "an nn.GRU has weight_ih_l{k}, weight_hh_l{k}, bias_ih_l{k}, bias_hh_l{k}, \
-                     each also with _reverse";
+const GRU: &str = "an nn.GRU has weight_ih_l{k}, weight_hh_l{k}, bias_ih_l{k}, bias_hh_l{k}, \
+                   each also with _reverse";
+const CELL: &str = "an nn.GRUCell has weight_ih, weight_hh, bias_ih and bias_hh";
 
-/// The configuration of the `nn.GRU` whose keys start with `prefix`: sizes, layers, directions and
-/// biases, told from names and shapes. Time comes first, as in PyTorch, and the dropout, which no
-/// state dict holds, is zero: set both as the model did.
+/// The configuration of the `nn.GRU` or `nn.GRUCell` whose keys start with `prefix`: sizes, layers,
+/// directions and biases, told from names and shapes. Time comes first, as in PyTorch, and the
+/// dropout, which no state dict holds, is zero: set both as the model did.
 ///
 /// # Errors
-/// If a key under `prefix` is none of an `nn.GRU`, or shapes do not fit together.
+/// If a key under `prefix` is missing or none of such a module's, or shapes do not fit together.
 pub fn config(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError> {
-    let mut num_layers = 0;
-    let mut bidirectional = false;
-    let mut bias = false;
-    for key in dict.keys() {
-        let Some(name) = key.strip_prefix(prefix) else {
-            continue;
-        };
-        let Some(key_of) = Key::parse(name) else {
-            return Err(ConvertError::UnexpectedKey {
-                key: key.into(),
-                expected: NAMES,
-            });
-        };
-        num_layers = num_layers.max(key_of.layer + 1);
-        bidirectional |= key_of.reverse;
-        bias |= key_of.bias;
-    }
-    let [_, d_input] = dict.shape(&format!("{prefix}weight_ih_l0"))?;
-    let [_, d_hidden] = dict.shape(&format!("{prefix}weight_hh_l0"))?;
-    let config = GruBlockConfig::new(d_input, d_hidden)
-        .with_num_layers(num_layers)
-        .with_bidirectional(bidirectional)
-        .with_bias(bias)
-        .with_batch_first(false);
-    Ok(config)
+    Keys::read(dict, prefix)?.config(dict, prefix)
 }
 
-/// The `nn.GRU` whose keys start with `prefix`, as a block of `config`.
+/// The `nn.GRU` or `nn.GRUCell` whose keys start with `prefix`, as a block of `config`.
 ///
 /// # Errors
-/// If a key is missing or unexpected, or a tensor has not the shape or dtype of such a module.
-///
-/// # Panics
-/// As [`GruBlockConfig::init`].
+/// If a key is missing or unexpected, a tensor has not the shape or dtype of such a module, or
+/// `config` is that of another GRU.
 pub fn import(
     dict: &StateDict,
     prefix: &str,
     config: &GruBlockConfig,
     device: &Device,
 ) -> Result<GruBlock, ConvertError> {
-    let found = self::config(dict, prefix)?;
-    let same = |what, expected: usize, actual: usize| match expected == actual {
-        true => Ok(()),
-        false => Err(ConvertError::Count {
-            what,
-            expected,
-            actual,
-        }),
-    };
-    same("d_input", config.d_input, found.d_input)?;
-    same("d_hidden", config.d_hidden, found.d_hidden)?;
-    same("num_layers", config.num_layers, found.num_layers)?;
-    let directions = |config: &GruBlockConfig| 1 + usize::from(config.bidirectional);
-    same("directions", directions(config), directions(&found))?;
-    let (h, directions) = (found.d_hidden, directions(&found));
-    let mut weights = Vec::with_capacity(found.num_layers * directions);
-    for layer in 0..found.num_layers {
-        let inputs = match layer {
-            0 => found.d_input,
-            _ => directions * h,
+    let keys = Keys::read(dict, prefix)?;
+    let found = keys.config(dict, prefix)?;
+    SYSTEM.check_config(config, &found)?;
+    let gates = 3 * found.d_hidden;
+    let weights = (0..config.entries()).map(|k| {
+        let suffix = keys.suffix(k);
+        let key = |name: &str| format!("{prefix}{name}{suffix}");
+        let weight = |name: &str, inputs: usize| -> Result<Tensor<2>, ConvertError> {
+            let rows = dict.tensor(&key(name), [gates, inputs], device)?;
+            Ok(rows.transpose())
         };
-        for direction in 0..directions {
-            let key = |name: &str| format!("{prefix}{name}{}", suffix(layer, direction));
-            weights.push(read(dict, key, [inputs, h], found.bias, device)?);
-        }
-    }
-    config.init_with(weights)
+        let bias = |name: &str| {
+            let bias = found.bias.then(|| dict.tensor(&key(name), [gates], device));
+            bias.transpose()
+        };
+        Ok(GruWeights {
+            w_ih: Some(weight("weight_ih", found.inputs_of(k))?),
+            w_hh: weight("weight_hh", found.d_hidden)?,
+            b_ih: bias("bias_ih")?,
+            b_hh: bias("bias_hh")?,
+        })
+    });
+    config.init_with(weights.collect::<Result<_, ConvertError>>()?)
 }
 
 /// The state dict of the `nn.GRU` that computes what `block` does.
 ///
 /// # Errors
-/// If no `nn.GRU` does: another reset placement, update rule, activation, or a clip; or if a
-/// tensor cannot be read back from its device.
+/// If no `nn.GRU` does: another reset placement, update rule, activation, a clip, zoneout, or a
+/// layer in reverse only; or if a tensor cannot be read back from its device.
 pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError> {
+    SYSTEM.check_block(block)?;
+    let keys = Keys {
+        layers: Some(block.num_layers),
+        bidirectional: block.bidirectional,
+        bias: bias::any(block),
+    };
     let mut dict = StateDict::new();
-    let directions = block.directions();
     for (k, layer) in block.layers.iter().enumerate() {
-        expect_plain(SYSTEM, &layer.spec, Some(Reset::AfterMatmul))?;
-        if layer.zoneout != 0.0 {
-            return Err(ConvertError::Inexpressible {
-                system: SYSTEM,
-                what: "zoneout".into(),
-            });
+        let suffix = keys.suffix(k);
+        let key = |name: &str| format!("{prefix}{name}{suffix}");
+        dict.put(key("weight_ih"), layer.w_ih.val().transpose())?;
+        dict.put(key("weight_hh"), layer.w_hh.val().transpose())?;
+        if keys.bias {
+            let (b_ih, b_hh) = bias::both(&layer.weights());
+            dict.put(key("bias_ih"), b_ih)?;
+            dict.put(key("bias_hh"), b_hh)?;
         }
-        if layer.spec.direction != super::direction_of(k % directions) {
-            return Err(ConvertError::Inexpressible {
-                system: SYSTEM,
-                what: "a layer in reverse only".into(),
-            });
-        }
-        let key = |name: &str| format!("{prefix}{name}{}", suffix(k / directions, k % directions));
-        write(&mut dict, key, &layer.weights())?;
     }
     Ok(dict)
 }
 
-/// The `nn.GRUCell` whose keys start with `prefix`: `weight_ih`, `weight_hh`, `bias_ih`, `bias_hh`.
-///
-/// # Errors
-/// If a key is missing or unexpected, or a tensor has not the shape or dtype of such a module.
-pub fn import_cell(
-    dict: &StateDict,
-    prefix: &str,
-    device: &Device,
-) -> Result<GruWeights, ConvertError> {
-    dict.expect_only(
-        prefix,
-        &["weight_ih", "weight_hh", "bias_ih", "bias_hh"],
-        "an nn.GRUCell has weight_ih, weight_hh, bias_ih and bias_hh",
-    )?;
-    let key = |name: &str| format!("{prefix}{name}");
-    let [_, i] = dict.shape(&key("weight_ih"))?;
-    let [_, h] = dict.shape(&key("weight_hh"))?;
-    let bias = ["bias_ih", "bias_hh"]
-        .iter()
-        .any(|b| dict.get(&key(b)).is_some());
-    read(dict, key, [i, h], bias, device)
-}
-
-/// The state dict of the `nn.GRUCell` with these weights, which are used with the default
-/// [`GruSpec`](crate::GruSpec).
-///
-/// # Errors
-/// If there is no `w_ih`, or a tensor cannot be read back from its device.
-pub fn export_cell(weights: &GruWeights, prefix: &str) -> Result<StateDict, ConvertError> {
-    let mut dict = StateDict::new();
-    write(&mut dict, |name| format!("{prefix}{name}"), weights)?;
-    Ok(dict)
-}
-
-fn read(
-    dict: &StateDict,
-    key: impl Fn(&str) -> String,
-    [i, h]: [usize; 2],
+/// What the keys of a module say.
+struct Keys {
+    /// None in a cell.
+    layers: Option<usize>,
+    bidirectional: bool,
     bias: bool,
-    device: &Device,
-) -> Result<GruWeights, ConvertError> {
-    let gates = 3 * h;
-    let weight = |name: &str, inputs: usize| -> Result<Tensor<2>, ConvertError> {
-        Ok(dict
-            .tensor(&key(name), [gates, inputs], device)?
-            .transpose())
-    };
-    let bias_of = |name: &str| {
-        bias.then(|| dict.tensor(&key(name), [gates], device))
-            .transpose()
-    };
-    Ok(GruWeights {
-        w_ih: Some(weight("weight_ih", i)?),
-        w_hh: weight("weight_hh", h)?,
-        b_ih: bias_of("bias_ih")?,
-        b_hh: bias_of("bias_hh")?,
-    })
 }
 
-fn write(
-    dict: &mut StateDict,
-    key: impl Fn(&str) -> String,
-    weights: &GruWeights,
-) -> Result<(), ConvertError> {
-    dict.put(key("weight_ih"), w_ih(SYSTEM, weights)?.transpose())?;
-    dict.put(key("weight_hh"), weights.w_hh.clone().transpose())?;
-    if let Some((b_ih, b_hh)) = both_biases(weights) {
-        dict.put(key("bias_ih"), b_ih)?;
-        dict.put(key("bias_hh"), b_hh)?;
+impl Keys {
+    fn read(dict: &StateDict, prefix: &str) -> Result<Self, ConvertError> {
+        let mut all = Self {
+            layers: None,
+            bidirectional: false,
+            bias: false,
+        };
+        let mut cell = None;
+        for (key, name) in dict.under(prefix, GRU)? {
+            let is = Key::parse(name)
+                .filter(|is| *cell.get_or_insert(is.place.is_none()) == is.place.is_none());
+            let Some(is) = is else {
+                return Err(ConvertError::UnexpectedKey {
+                    key: key.into(),
+                    expected: if cell == Some(true) { CELL } else { GRU },
+                });
+            };
+            let layers = is.place.map(|(layer, _)| layer + 1);
+            all.layers = all.layers.max(layers);
+            all.bidirectional |= is.place.is_some_and(|(_, reverse)| reverse);
+            all.bias |= is.bias;
+        }
+        Ok(all)
     }
-    Ok(())
+
+    fn config(&self, dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError> {
+        let key = |name: &str| format!("{prefix}{name}{}", self.suffix(0));
+        let [_, d_input] = dict.shape(&key("weight_ih"))?;
+        let [gates, d_hidden] = dict.shape(&key("weight_hh"))?;
+        expect_shape(
+            &key("weight_hh"),
+            &[d_hidden.saturating_mul(3), d_hidden],
+            &[gates, d_hidden],
+        )?;
+        Ok(GruBlockConfig::new(d_input, d_hidden)
+            .with_num_layers(self.layers.unwrap_or(1))
+            .with_bidirectional(self.bidirectional)
+            .with_bias(self.bias)
+            .with_batch_first(false))
+    }
+
+    /// What follows the name of a tensor of the `k`-th of layers times directions.
+    fn suffix(&self, k: usize) -> String {
+        let directions = 1 + usize::from(self.bidirectional);
+        match (self.layers, k % directions) {
+            (None, _) => String::new(),
+            (Some(_), 0) => format!("_l{}", k / directions),
+            (Some(_), _) => format!("_l{}_reverse", k / directions),
+        }
+    }
 }
 
-fn suffix(layer: usize, direction: usize) -> String {
-    let reverse = if direction == 1 { "_reverse" } else { "" };
-    format!("_l{layer}{reverse}")
-}
-
-/// What a key of an `nn.GRU` says.
+/// What one key says.
 struct Key {
-    layer: usize,
-    reverse: bool,
     bias: bool,
+    /// Its layer, and whether it is of the second direction; none in a cell.
+    place: Option<(usize, bool)>,
 }
 
 impl Key {
@@ -221,22 +202,27 @@ impl Key {
     const MAX_LAYERS: usize = 1 << 12;
 
     fn parse(name: &str) -> Option<Self> {
-        let (kind, rest) = name.split_once("_l")?;
+        let (kind, place) = match name.split_once("_l") {
+            Some((kind, place)) => (kind, Some(place)),
+            None => (name, None),
+        };
         let bias = match kind {
             "weight_ih" | "weight_hh" => false,
             "bias_ih" | "bias_hh" => true,
             _ => return None,
         };
-        let (number, reverse) = match rest.strip_suffix("_reverse") {
+        let Some(place) = place else {
+            return Some(Self { bias, place: None });
+        };
+        let (number, reverse) = match place.strip_suffix("_reverse") {
             Some(number) => (number, true),
-            None => (rest, false),
+            None => (place, false),
         };
         let layer: usize = number.parse().ok().filter(|&l| l < Self::MAX_LAYERS)?;
         // One way to write a number: `01` or `+1` would name a layer twice.
         (number == layer.to_string()).then_some(Self {
-            layer,
-            reverse,
             bias,
+            place: Some((layer, reverse)),
         })
     }
 }

@@ -38,20 +38,64 @@ impl StateDict {
         self.tensors.extend(other.tensors);
     }
 
-    /// Refuses a key under `prefix` that is none of `names`; `expected` says what they are.
+    /// All arrays under new names, as an importer wants them.
+    ///
+    /// ```
+    /// use gru_op::convert::StateDict;
+    /// # let data = || burn::tensor::TensorData::from([0.0f32]);
+    /// let mut dict = StateDict::new();
+    /// dict.insert("enc_w_ih", data());
+    /// let dict = dict.renamed(|key| key.replace("enc_w_", "enc.weight_"))?;
+    /// assert!(dict.get("enc.weight_ih").is_some());
+    /// # Ok::<(), gru_op::convert::ConvertError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If two arrays would have the same name.
+    pub fn renamed(self, mut name: impl FnMut(&str) -> String) -> Result<Self, ConvertError> {
+        let mut renamed = Self::new();
+        for (key, data) in self.tensors {
+            let new = name(&key);
+            if renamed.get(&new).is_some() {
+                return Err(ConvertError::SameKey { key: new });
+            }
+            renamed.insert(new, data);
+        }
+        Ok(renamed)
+    }
+
+    /// All keys under `prefix`, each whole and without it, if there are any; `expected` says what
+    /// they should be.
+    pub(super) fn under(
+        &self,
+        prefix: &str,
+        expected: &'static str,
+    ) -> Result<Vec<(&str, &str)>, ConvertError> {
+        let keys = self
+            .keys()
+            .filter_map(|key| Some((key, key.strip_prefix(prefix)?)));
+        let keys: Vec<_> = keys.collect();
+        match keys.is_empty() {
+            true => Err(ConvertError::Prefix {
+                prefix: prefix.into(),
+                expected,
+            }),
+            false => Ok(keys),
+        }
+    }
+
+    /// Refuses a key under `prefix` that is none of `names`, and a prefix of no key; `expected`
+    /// says what they are.
     pub(super) fn expect_only(
         &self,
         prefix: &str,
         names: &[&str],
         expected: &'static str,
     ) -> Result<(), ConvertError> {
-        let ours = |key: &&str| {
-            key.strip_prefix(prefix)
-                .is_some_and(|k| !names.contains(&k))
-        };
-        match self.keys().find(ours) {
-            Some(key) => Err(ConvertError::UnexpectedKey {
-                key: key.into(),
+        let keys = self.under(prefix, expected)?;
+        match keys.iter().find(|(_, name)| !names.contains(name)) {
+            Some((key, _)) => Err(ConvertError::UnexpectedKey {
+                key: (*key).into(),
                 expected,
             }),
             None => Ok(()),
@@ -65,8 +109,9 @@ impl StateDict {
         let shape = data.shape();
         // No GRU has such an array, and beside a zero a size may be any number.
         if shape.contains(&0) {
-            return Err(ConvertError::Empty {
+            return Err(ConvertError::Form {
                 name: key.into(),
+                expected: "numbers",
                 actual: shape.to_vec(),
             });
         }

@@ -1,53 +1,101 @@
 //! The weights of TensorFlow's `GRUBlockCell`: `w_ru [I+H,2H]`, `w_c [I+H,H]`, `b_ru [2H]`,
 //! `b_c [H]`, with the rows of `x` before those of `h`. The cell itself is
 //! [`crate::tensorflow`].
+//!
+//! Here it is a block of one layer that resets before the product: [`GruBlock::step`] runs it as
+//! TensorFlow does, [`GruBlock::forward`] over a sequence.
+//!
+//! ```
+//! # fn main() -> Result<(), gru_op::convert::ConvertError> {
+//! use gru_op::{GruBlockConfig, Reset, convert::tensorflow};
+//! # let device = burn::tensor::Device::flex();
+//! # let gru = GruBlockConfig::new(8, 16).with_reset(Reset::BeforeMatmul);
+//! let dict = tensorflow::export(&gru.init(&device), "cell/")?;
+//! let config = tensorflow::config(&dict, "cell/")?;
+//! assert_eq!(config.reset, Reset::BeforeMatmul);
+//! let block = tensorflow::import(&dict, "cell/", &config, &device)?;
+//! # Ok(()) }
+//! ```
 
-use super::{ConvertError, StateDict, both_biases, w_ih};
-use crate::GruWeights;
+use super::{
+    ConvertError, StateDict, bias,
+    system::{System, usual},
+};
+use crate::{GruBlock, GruBlockConfig, GruWeights, spec::Reset};
 use burn::tensor::{Device, Tensor};
 
-const SYSTEM: &str = "GRUBlockCell";
+const SYSTEM: System = System {
+    name: "GRUBlockCell",
+    layers: false,
+    bidirectional: false,
+    reverse: false,
+    reset: Some(Reset::BeforeMatmul),
+    takes: false,
+    activations: usual,
+    own_activations: false,
+    clip_gates: false,
+};
 
-/// The weights under these four names, for a GRU with
-/// [`Reset::BeforeMatmul`](crate::Reset::BeforeMatmul).
+/// The configuration of the cell under `prefix`: its sizes, and that it resets before the product.
 ///
 /// # Errors
-/// If a key is missing or unexpected, or an array has not the shape or dtype of such a cell.
-pub fn import(dict: &StateDict, prefix: &str, device: &Device) -> Result<GruWeights, ConvertError> {
+/// If a key is missing or unexpected, or `w_c` is not `[I+H,H]`.
+pub fn config(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError> {
     dict.expect_only(
         prefix,
         &["w_ru", "w_c", "b_ru", "b_c"],
         "a GRUBlockCell has w_ru, w_c, b_ru and b_c",
     )?;
-    let key = |name: &str| format!("{prefix}{name}");
-    let [rows, h] = dict.shape(&key("w_c"))?;
-    let w_ru = dict.tensor(&key("w_ru"), [rows, 2 * h], device)?;
-    let w_c = dict.tensor(&key("w_c"), [rows, h], device)?;
-    let b_ru = dict.tensor(&key("b_ru"), [2 * h], device)?;
-    let b_c = dict.tensor(&key("b_c"), [h], device)?;
-    if rows < h {
-        return Err(ConvertError::Shape {
-            name: key("w_c"),
-            expected: vec![h, h],
+    let name = format!("{prefix}w_c");
+    let [rows, h] = dict.shape(&name)?;
+    if rows <= h {
+        return Err(ConvertError::Form {
+            name,
+            expected: "[I+H, H] with I above 0",
             actual: vec![rows, h],
         });
     }
-    Ok(join(w_ru, w_c, b_ru, b_c))
+    Ok(GruBlockConfig::new(rows - h, h).with_reset(Reset::BeforeMatmul))
 }
 
-/// The four arrays of the cell with these weights. It has one bias: a second is added to it.
+/// The cell under `prefix`, as a block of one layer.
 ///
 /// # Errors
-/// If there is no `w_ih`, or a tensor cannot be read back from its device.
-pub fn export(weights: &GruWeights, prefix: &str) -> Result<StateDict, ConvertError> {
-    let mut dict = StateDict::new();
-    let [h, gates] = weights.w_hh.dims();
-    let w = Tensor::cat(vec![w_ih(SYSTEM, weights)?, weights.w_hh.clone()], 0);
-    let b = match both_biases(weights) {
-        Some((b_ih, b_hh)) => b_ih + b_hh,
-        None => Tensor::zeros([gates], (&w.device(), w.dtype())),
-    };
+/// If a key is missing or unexpected, an array has not the shape or dtype of such a cell, or
+/// `config` is that of another GRU.
+pub fn import(
+    dict: &StateDict,
+    prefix: &str,
+    config: &GruBlockConfig,
+    device: &Device,
+) -> Result<GruBlock, ConvertError> {
+    let found = self::config(dict, prefix)?;
+    SYSTEM.check_config(config, &found)?;
+    let (rows, h) = (found.d_input + found.d_hidden, found.d_hidden);
     let key = |name: &str| format!("{prefix}{name}");
+    config.init_with(vec![join(
+        dict.tensor(&key("w_ru"), [rows, 2 * h], device)?,
+        dict.tensor(&key("w_c"), [rows, h], device)?,
+        dict.tensor(&key("b_ru"), [2 * h], device)?,
+        dict.tensor(&key("b_c"), [h], device)?,
+    )])
+}
+
+/// The four arrays of the cell that computes what `block` does. It has one bias, always: a second
+/// is added to it, and for none it is zero.
+///
+/// # Errors
+/// If no such cell does: several layers or directions, another reset placement, update rule,
+/// activation, a clip, zoneout, or a layer in reverse; or if a tensor cannot be read back from its
+/// device.
+pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError> {
+    SYSTEM.check_block(block)?;
+    let (weights, h) = (block.layers[0].weights(), block.d_hidden);
+    let w = Tensor::cat(vec![block.layers[0].w_ih.val(), weights.w_hh.clone()], 0);
+    let (b, _) = bias::joined(&weights, Reset::BeforeMatmul);
+    let b = b.unwrap_or_else(|| bias::zeros(&weights, 3 * h));
+    let key = |name: &str| format!("{prefix}{name}");
+    let mut dict = StateDict::new();
     dict.put(key("w_ru"), w.clone().narrow(1, 0, 2 * h))?;
     dict.put(key("w_c"), w.narrow(1, 2 * h, h))?;
     dict.put(key("b_ru"), b.clone().narrow(0, 0, 2 * h))?;

@@ -152,10 +152,16 @@ impl GruBlockConfig {
         }
     }
 
-    fn layer_around(&self, k: usize, weights: GruWeights) -> Result<GruLayer, ConvertError> {
+    /// Refuses weights that have not the shapes of the `k`-th of [`GruBlock::layers`]; returns the
+    /// input weight, which every layer has.
+    pub(crate) fn check_weights<'a>(
+        &self,
+        k: usize,
+        weights: &'a GruWeights,
+    ) -> Result<&'a Tensor<2>, ConvertError> {
         let (i, h) = (self.inputs_of(k), self.d_hidden);
         let name = |tensor: &str| format!("layers.{k}.{tensor}");
-        let Some(w_ih) = weights.w_ih else {
+        let Some(w_ih) = &weights.w_ih else {
             return Err(ConvertError::MissingKey { key: name("w_ih") });
         };
         expect_shape(&name("w_ih"), &[i, 3 * h], &w_ih.dims())?;
@@ -168,6 +174,11 @@ impl GruBlockConfig {
         {
             expect_shape(&name("b_hh"), &[3 * h], &b_hh.dims())?;
         }
+        Ok(w_ih)
+    }
+
+    fn layer_around(&self, k: usize, weights: GruWeights) -> Result<GruLayer, ConvertError> {
+        let w_ih = self.check_weights(k, &weights)?.clone();
         let bias = |bias: Option<Tensor<1>>| bias.map(|b| Param::from_tensor(b.detach()));
         Ok(GruLayer {
             w_ih: weight(w_ih),
@@ -187,7 +198,7 @@ impl GruBlockConfig {
     }
 
     /// Why [`init`](Self::init) would panic.
-    pub(super) fn try_check(&self) -> Result<(), String> {
+    pub(crate) fn try_check(&self) -> Result<(), String> {
         let sizes = [
             ("d_input", self.d_input),
             ("d_hidden", self.d_hidden),
@@ -264,12 +275,12 @@ impl GruBlockConfig {
     }
 
     /// Layers times directions.
-    fn entries(&self) -> usize {
+    pub(crate) fn entries(&self) -> usize {
         self.num_layers * self.directions()
     }
 
     /// Features that the `k`-th of [`GruBlock::layers`] reads.
-    fn inputs_of(&self, k: usize) -> usize {
+    pub(crate) fn inputs_of(&self, k: usize) -> usize {
         match k / self.directions() {
             0 => self.d_input,
             _ => self.d_hidden * self.directions(),
@@ -281,7 +292,7 @@ impl GruBlockConfig {
         own.unwrap_or_else(|| self.layer_options())
     }
 
-    pub(super) fn spec_of(&self, k: usize) -> GruSpec {
+    pub(crate) fn spec_of(&self, k: usize) -> GruSpec {
         let options = self.options_of(k);
         let reverse = self.reverse || k % self.directions() == 1;
         GruSpec {

@@ -34,7 +34,8 @@ pub struct GruLayer {
 }
 
 impl GruLayer {
-    /// The parameters as the operator takes them.
+    /// The parameters as the operator takes them: for [`gru_sequence`](crate::gru_sequence) and
+    /// [`gru_cell`](crate::gru_cell), with [`spec`](Self::spec).
     pub fn weights(&self) -> GruWeights {
         GruWeights {
             w_ih: Some(self.w_ih.val()),

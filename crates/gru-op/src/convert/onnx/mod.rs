@@ -26,14 +26,25 @@ pub use self::{
     write::{ModelInputs, model},
 };
 
-use super::{ConvertError, GateOrder, StateDict, both_biases, w_ih};
+use super::{ConvertError, GateOrder, StateDict, bias, expect_shape, system::System};
 use crate::{
     GruBlock, GruBlockConfig, GruLayer, GruLayerOptions, GruWeights,
-    spec::{Direction, GruSpec, Reset, Update},
+    spec::{Direction, GruSpec, Reset},
 };
 use burn::tensor::{Device, Tensor};
 
-const SYSTEM: &str = "ONNX";
+/// What one node can be.
+const SYSTEM: System = System {
+    name: "ONNX",
+    layers: false,
+    bidirectional: true,
+    reverse: true,
+    reset: None,
+    takes: false,
+    activations: |gates| gates.reset == gates.update,
+    own_activations: true,
+    clip_gates: true,
+};
 const ORDER: GateOrder = GateOrder::UpdateFirst;
 
 /// The attributes of a `GRU` node, by their names. The default is the operator's.
@@ -82,8 +93,8 @@ pub fn config(
     dict: &StateDict,
     prefix: &str,
 ) -> Result<GruBlockConfig, ConvertError> {
-    let [_, _, i] = dict.shape(&format!("{prefix}W"))?;
-    let [_, _, h] = dict.shape(&format!("{prefix}R"))?;
+    let found = sizes(dict, prefix)?;
+    let (i, h) = (found.d_input, found.d_hidden);
     if let Some(hidden_size) = attributes.hidden_size
         && hidden_size != h
     {
@@ -105,6 +116,9 @@ pub fn config(
             });
         }
     };
+    let directions = 1 + usize::from(bidirectional);
+    let of = |directions| [directions, 3 * h, i];
+    expect_shape(&format!("{prefix}W"), &of(directions), &of(found.entries()))?;
     let batch_first = match attributes.layout {
         0 => false,
         1 => true,
@@ -128,13 +142,13 @@ pub fn config(
         .with_reverse(reverse)
         .with_bidirectional(bidirectional)
         .with_batch_first(batch_first)
-        .with_bias(dict.get(&format!("{prefix}B")).is_some())
+        .with_bias(found.bias)
         .with_clip_gates(clip)
         .with_reset(match attributes.linear_before_reset {
             0 => Reset::BeforeMatmul,
             _ => Reset::AfterMatmul,
         });
-    let activations = activations::activations(attributes, 1 + usize::from(bidirectional))?;
+    let activations = activations::activations(attributes, directions)?;
     for &activations in &activations {
         let spec = GruSpec::default().with_activations(activations);
         spec.try_check().map_err(|reason| ConvertError::Option {
@@ -166,20 +180,18 @@ pub fn import(
     config: &GruBlockConfig,
     device: &Device,
 ) -> Result<GruBlock, ConvertError> {
-    dict.expect_only(prefix, &["W", "R", "B"], "a GRU has W, R and B")?;
-    if config.num_layers != 1 {
-        return Err(lacks("several layers in one node"));
-    }
-    let (i, h) = (config.d_input, config.d_hidden);
-    let directions = 1 + usize::from(config.bidirectional);
+    // Where the reset gate acts is no matter of the initializers.
+    let found = sizes(dict, prefix)?.with_reset(config.reset);
+    SYSTEM.check_config(config, &found)?;
+    let (d, i, h) = (found.entries(), found.d_input, found.d_hidden);
     let key = |name: &str| format!("{prefix}{name}");
-    let w = dict.tensor(&key("W"), [directions, 3 * h, i], device)?;
-    let r = dict.tensor(&key("R"), [directions, 3 * h, h], device)?;
+    let w = dict.tensor(&key("W"), [d, 3 * h, i], device)?;
+    let r = dict.tensor(&key("R"), [d, 3 * h, h], device)?;
     let b = match dict.get(&key("B")) {
-        Some(_) => Some(dict.tensor(&key("B"), [directions, 6 * h], device)?),
+        Some(_) => Some(dict.tensor(&key("B"), [d, 6 * h], device)?),
         None => None,
     };
-    let weights = (0..directions).map(|d| {
+    let weights = (0..d).map(|d| {
         let matrix = |all: &Tensor<3>| {
             let rows: Tensor<2> = all.clone().narrow(0, d, 1).squeeze_dim(0);
             ORDER.reorder(rows, 0, 1).transpose()
@@ -198,28 +210,48 @@ pub fn import(
     config.init_with(weights.collect())
 }
 
-/// The initializers and attributes of the node that computes what `block` does.
-///
-/// # Errors
-/// If none does: several layers, another update rule, gates with different activations, a clip of
-/// the state, zoneout; or if a tensor cannot be read back from its device.
-pub fn export(block: &GruBlock, prefix: &str) -> Result<(StateDict, Attributes), ConvertError> {
-    if block.num_layers != 1 {
-        return Err(lacks("several layers in one node"));
+/// What the initializers tell: sizes, directions, whether there is a bias.
+fn sizes(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError> {
+    dict.expect_only(prefix, &["W", "R", "B"], "a GRU has W, R and B")?;
+    let key = |name: &str| format!("{prefix}{name}");
+    let [d, rows, i] = dict.shape(&key("W"))?;
+    let [_, _, h] = dict.shape(&key("R"))?;
+    if d > 2 {
+        return Err(ConvertError::Form {
+            name: key("W"),
+            expected: "[D, 3H, I] with one or two directions",
+            actual: vec![d, rows, i],
+        });
     }
-    let (dict, attributes) = node(&block.layers, prefix)?;
-    let layout = i64::from(block.batch_first);
-    Ok((
-        dict,
-        Attributes {
-            layout,
-            ..attributes
-        },
-    ))
+    Ok(GruBlockConfig::new(i, h)
+        .with_bidirectional(d == 2)
+        .with_bias(dict.get(&key("B")).is_some()))
 }
 
-/// The initializers and attributes, for time first, of the directions of one layer.
-fn node(layers: &[GruLayer], prefix: &str) -> Result<(StateDict, Attributes), ConvertError> {
+/// The initializers and attributes of the node that computes what `block` does. A direction without
+/// a bias gets zeros where the other has one.
+///
+/// # Errors
+/// If none does: several layers, another update rule, a reset and an update gate with different
+/// activations, a clip of the state, zoneout; or if a tensor cannot be read back from its device.
+pub fn export(block: &GruBlock, prefix: &str) -> Result<(StateDict, Attributes), ConvertError> {
+    SYSTEM.check_block(block)?;
+    let (dict, attributes) = node(&block.layers, bias::any(block), prefix)?;
+    let layout = i64::from(block.batch_first);
+    let attributes = Attributes {
+        layout,
+        ..attributes
+    };
+    Ok((dict, attributes))
+}
+
+/// The initializers and attributes, for time first, of the directions of one layer, which are
+/// checked.
+fn node(
+    layers: &[GruLayer],
+    has_bias: bool,
+    prefix: &str,
+) -> Result<(StateDict, Attributes), ConvertError> {
     let first = &layers[0];
     let mut attributes = Attributes {
         direction: match (layers.len(), first.spec.direction) {
@@ -234,50 +266,22 @@ fn node(layers: &[GruLayer], prefix: &str) -> Result<(StateDict, Attributes), Co
     };
     let (mut w, mut r, mut b) = (Vec::new(), Vec::new(), Vec::new());
     for layer in layers {
-        let (spec, weights) = (&layer.spec, layer.weights());
-        let gates = spec.activations;
-        let refused = [
-            (spec.update != Update::Keeps, "an update gate that takes"),
-            (
-                gates.reset != gates.update,
-                "different activations of the reset and the update gate",
-            ),
-            (spec.clip_state.is_some(), "a clip of the state"),
-            (layer.zoneout != 0.0, "zoneout"),
-            (
-                (spec.reset, spec.clip_gates) != (first.spec.reset, first.spec.clip_gates),
-                "directions that differ in reset or clip",
-            ),
-        ];
-        if let Some((_, what)) = refused.into_iter().find(|(refused, _)| *refused) {
-            return Err(lacks(what));
-        }
+        let gates = layer.spec.activations;
         activations::name(&mut attributes, gates.update);
         activations::name(&mut attributes, gates.candidate);
         let rows = |columns: Tensor<2>| ORDER.reorder(columns.transpose(), 0, 1);
-        w.push(rows(w_ih(SYSTEM, &weights)?));
-        r.push(rows(weights.w_hh.clone()));
-        let both = both_biases(&weights);
-        b.extend(both.map(|(b_ih, b_hh)| ORDER.reorder(Tensor::cat(vec![b_ih, b_hh], 0), 0, 2)));
+        w.push(rows(layer.w_ih.val()));
+        r.push(rows(layer.w_hh.val()));
+        let (b_ih, b_hh) = bias::both(&layer.weights());
+        b.push(ORDER.reorder(Tensor::cat(vec![b_ih, b_hh], 0), 0, 2));
     }
     let mut dict = StateDict::new();
     dict.put(format!("{prefix}W"), Tensor::stack::<3>(w, 0))?;
     dict.put(format!("{prefix}R"), Tensor::stack::<3>(r, 0))?;
-    match b.len() {
-        0 => {}
-        len if len == layers.len() => {
-            dict.put(format!("{prefix}B"), Tensor::stack::<2>(b, 0))?;
-        }
-        _ => return Err(lacks("a bias in one direction only")),
+    if has_bias {
+        dict.put(format!("{prefix}B"), Tensor::stack::<2>(b, 0))?;
     }
     Ok((dict, attributes))
-}
-
-fn lacks(what: &str) -> ConvertError {
-    ConvertError::Inexpressible {
-        system: SYSTEM,
-        what: what.into(),
-    }
 }
 
 /// Runs `block` as the node: `X` and `initial_h` in, `Y` and `Y_h` out, all in the layouts of

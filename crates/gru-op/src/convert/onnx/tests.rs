@@ -235,10 +235,9 @@ fn what_is_wrong_is_named() {
 
 #[test]
 fn a_name_must_say_which() {
-    let nodes = vec![gru("a", &["x", "w", "r"]), gru("a", &["x", "w", "r"])];
-    let mut second = nodes[1].clone();
+    let (first, mut second) = (gru("a", &["x", "w", "r"]), gru("a", &["x", "w", "r"]));
     second.output = vec!["y2".into()];
-    let bytes = file(vec![nodes[0].clone(), second], vec![w(), r()]);
+    let bytes = file(vec![first, second], vec![w(), r()]);
     let model = Model::from_bytes(bytes).expect("a model");
     let says =
         "expected the name of one GRU, or of its output, got \"a\"; there are [\"a\", \"a\"]";

@@ -1,11 +1,14 @@
 //! A block as a `.onnx` file.
 
 use super::{
-    Attributes, node,
+    Attributes, SYSTEM, node,
     proto::{self, element, kind},
     tensor,
 };
-use crate::{GruBlock, convert::ConvertError};
+use crate::{
+    GruBlock,
+    convert::{ConvertError, bias, system::System},
+};
 use burn::tensor::{DType, TensorData};
 use prost::{Message, bytes::Bytes};
 
@@ -14,6 +17,12 @@ use prost::{Message, bytes::Bytes};
 const OPSET: i64 = 13;
 /// The version of the format that belongs to it.
 const IR_VERSION: i64 = 7;
+
+/// What a file can hold: one node behind the other.
+const FILE: System = System {
+    layers: true,
+    ..SYSTEM
+};
 
 /// What a [model](model) takes beside `x`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -50,7 +59,9 @@ pub struct ModelInputs {
 /// If ONNX cannot express a layer, as in [`export`](super::export), or a parameter cannot be read
 /// back from its device.
 pub fn model(block: &GruBlock, inputs: ModelInputs) -> Result<Vec<u8>, ConvertError> {
+    FILE.check_block(block)?;
     let (directions, h) = (block.directions(), block.d_hidden);
+    let has_bias = bias::any(block);
     let entries = block.layers.len();
     let mut graph = Builder::default();
 
@@ -78,7 +89,7 @@ pub fn model(block: &GruBlock, inputs: ModelInputs) -> Result<Vec<u8>, ConvertEr
     let mut dtype = DType::F32;
     let mut ends = Vec::with_capacity(block.num_layers);
     for (k, layer) in block.layers.chunks_exact(directions).enumerate() {
-        let (dict, attributes) = node(layer, "")?;
+        let (dict, attributes) = node(layer, has_bias, "")?;
         let mut input = vec![x];
         for key in ["W", "R", "B"] {
             input.push(match dict.get(key) {

@@ -1,0 +1,50 @@
+//! The biases of a layer in the forms that systems have.
+
+use crate::{GruBlock, GruWeights, spec::Reset};
+use burn::tensor::Tensor;
+
+/// Whether any layer has a bias: then a system with biases has them in all, zeros where there is
+/// none.
+pub(super) fn any(block: &GruBlock) -> bool {
+    let mut layers = block.layers.iter();
+    layers.any(|layer| layer.b_ih.is_some() || layer.b_hh.is_some())
+}
+
+/// Zeros where the weights are.
+pub(super) fn zeros(weights: &GruWeights, len: usize) -> Tensor<1> {
+    Tensor::zeros([len], (&weights.w_hh.device(), weights.w_hh.dtype()))
+}
+
+/// Both as `[3H]`, zeros where one is absent.
+pub(super) fn both(weights: &GruWeights) -> (Tensor<1>, Tensor<1>) {
+    let [h, gates] = weights.w_hh.dims();
+    let zeros = |len| zeros(weights, len);
+    let b_ih = weights.b_ih.clone().unwrap_or_else(|| zeros(gates));
+    let b_hh = match &weights.b_hh {
+        Some(b) if b.dims() == [h] => Tensor::cat(vec![zeros(2 * h), b.clone()], 0),
+        Some(b) => b.clone(),
+        None => zeros(gates),
+    };
+    (b_ih, b_hh)
+}
+
+/// One bias `[3H]` of the gates and, where the reset gate acts after the product, the candidate's
+/// recurrent one `[H]`, which is reset too: all else only adds. Each is there if it need be.
+pub(super) fn joined(weights: &GruWeights, reset: Reset) -> (Option<Tensor<1>>, Option<Tensor<1>>) {
+    let [h, _] = weights.w_hh.dims();
+    match (&weights.b_hh, reset) {
+        (None, _) => (weights.b_ih.clone(), None),
+        (Some(b_n), Reset::AfterMatmul) if b_n.dims() == [h] => {
+            (weights.b_ih.clone(), Some(b_n.clone()))
+        }
+        (Some(b_hh), Reset::AfterMatmul) => {
+            let (b_ih, _) = both(weights);
+            let gates = Tensor::cat(vec![b_hh.clone().narrow(0, 0, 2 * h), zeros(weights, h)], 0);
+            (Some(b_ih + gates), Some(b_hh.clone().narrow(0, 2 * h, h)))
+        }
+        (Some(_), Reset::BeforeMatmul) => {
+            let (b_ih, b_hh) = both(weights);
+            (Some(b_ih + b_hh), None)
+        }
+    }
+}

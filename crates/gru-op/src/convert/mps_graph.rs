@@ -1,0 +1,196 @@
+//! The weights of Apple's `MPSGraph.GRU` under the names of its parameters. D is 2 with
+//! `bidirectional`, else 1:
+//!
+//! | name | shape | |
+//! |---|---|---|
+//! | `recurrentWeight` | `[3H,H]` or `[2,3H,H]` | |
+//! | `inputWeight` | `[D·3H,I]` | optional there; a block always has one |
+//! | `bias` | `[D·3H]` | optional |
+//! | `secondaryBias` | `[D·H]`, of the candidate | optional, with `resetAfter` only |
+//!
+//! Gates are in rows z, r, o, or r, z, o with `resetGateFirst`. The call itself, also for a source
+//! that is projected already and for a mask, is [`crate::mps_graph::gru`], which says where Apple's
+//! pages leave a choice.
+//!
+//! The descriptor says which GRU it is, and `resetGateFirst` what the rows are, which no
+//! configuration holds: so [`import`] wants it too, and [`export`] hands it out.
+//!
+//! ```
+//! # fn main() -> Result<(), gru_op::convert::ConvertError> {
+//! use gru_op::{GruBlockConfig, Update, convert::mps_graph, mps_graph::GruDescriptor};
+//! # let device = burn::tensor::Device::flex();
+//! # let gru = GruBlockConfig::new(8, 16).with_update(Update::Takes).init(&device);
+//! let (dict, descriptor) = mps_graph::export(&gru, "gru.")?;
+//! assert!(descriptor.reset_after && descriptor.update == Update::Takes);
+//! let config = mps_graph::config(&descriptor, &dict, "gru.")?;
+//! let gru = mps_graph::import(&descriptor, &dict, "gru.", &config, &device)?;
+//! # Ok(()) }
+//! ```
+
+use super::{
+    ConvertError, StateDict, bias,
+    system::{System, same},
+};
+use crate::{
+    GruBlock, GruBlockConfig, GruWeights,
+    mps_graph::{GruDescriptor, RecurrentWeight, weights},
+    spec::{Direction, Reset},
+};
+use burn::tensor::{Device, Tensor};
+
+const SYSTEM: System = System {
+    name: "MPSGraph",
+    layers: false,
+    bidirectional: true,
+    reverse: true,
+    reset: None,
+    takes: true,
+    activations: |_| true,
+    own_activations: false,
+    clip_gates: false,
+};
+
+/// The configuration of the GRU with this descriptor and the arrays under `prefix`. Time comes
+/// first, as in MPSGraph.
+///
+/// # Errors
+/// If a key is missing or unexpected, or an array contradicts the descriptor.
+pub fn config(
+    descriptor: &GruDescriptor,
+    dict: &StateDict,
+    prefix: &str,
+) -> Result<GruBlockConfig, ConvertError> {
+    const NAMES: [&str; 4] = ["recurrentWeight", "inputWeight", "bias", "secondaryBias"];
+    let (names, expected) = match descriptor.reset_after {
+        true => (
+            &NAMES[..],
+            "a GRU has recurrentWeight, inputWeight, bias and secondaryBias",
+        ),
+        false => (
+            &NAMES[..3],
+            "a GRU without resetAfter has recurrentWeight, inputWeight and bias",
+        ),
+    };
+    dict.expect_only(prefix, names, expected)?;
+    let key = |name: &str| format!("{prefix}{name}");
+    let (name, two) = (key("recurrentWeight"), descriptor.bidirectional);
+    let h = match (two, dict.get(&name).map(|weight| weight.shape().to_vec())) {
+        (false, Some(actual)) if actual.len() != 2 => {
+            let expected = "[3H, H], as the descriptor is not bidirectional";
+            return Err(ConvertError::Form {
+                name,
+                expected,
+                actual,
+            });
+        }
+        (true, Some(actual)) if actual.len() != 3 => {
+            let expected = "[2, 3H, H], as the descriptor is bidirectional";
+            return Err(ConvertError::Form {
+                name,
+                expected,
+                actual,
+            });
+        }
+        (false, _) => dict.shape::<2>(&name)?[1],
+        (true, _) => dict.shape::<3>(&name)?[2],
+    };
+    let [_, i] = dict.shape(&key("inputWeight"))?;
+    let bias = NAMES[2..].iter().any(|name| dict.get(&key(name)).is_some());
+    let spec = descriptor.spec(Direction::Forward);
+    Ok(GruBlockConfig::new(i, h)
+        .with_bidirectional(two)
+        .with_reverse(descriptor.reverse && !two)
+        .with_bias(bias)
+        .with_batch_first(false)
+        .with_reset(spec.reset)
+        .with_update(spec.update)
+        .with_activations(spec.activations))
+}
+
+/// The GRU with this descriptor and the arrays under `prefix`, as a block of `config`.
+///
+/// # Errors
+/// If a key is missing or unexpected, an array has not the shape or dtype of such a GRU, or
+/// `config` is that of another GRU.
+pub fn import(
+    descriptor: &GruDescriptor,
+    dict: &StateDict,
+    prefix: &str,
+    config: &GruBlockConfig,
+    device: &Device,
+) -> Result<GruBlock, ConvertError> {
+    let found = self::config(descriptor, dict, prefix)?;
+    SYSTEM.check_config(config, &found)?;
+    let (says, is) = (config.spec_of(0), found.spec_of(0));
+    same("reset", says.reset, is.reset)?;
+    same("update", says.update, is.update)?;
+    same("activations", says.activations, is.activations)?;
+    same("reverse", config.reverse, found.reverse)?;
+    let (d, i, h) = (found.entries(), found.d_input, found.d_hidden);
+    let key = |name: &str| format!("{prefix}{name}");
+    let vector = |name: &str, len: usize| -> Result<Option<Tensor<1>>, ConvertError> {
+        let there = dict.get(&key(name)).is_some();
+        let vector = there.then(|| dict.tensor(&key(name), [len], device));
+        vector.transpose()
+    };
+    let name = key("recurrentWeight");
+    let recurrent: RecurrentWeight = match found.bidirectional {
+        false => dict.tensor(&name, [3 * h, h], device)?.into(),
+        true => dict.tensor(&name, [2, 3 * h, h], device)?.into(),
+    };
+    let input = dict.tensor(&key("inputWeight"), [d * 3 * h, i], device)?;
+    let bias = vector("bias", d * 3 * h)?;
+    let secondary = vector("secondaryBias", d * h)?;
+    let order = descriptor.order();
+    let weights = (0..d).map(|d| weights(order, d, &recurrent, Some(&input), &bias, &secondary));
+    config.init_with(weights.collect())
+}
+
+/// The arrays, gates in Apple's default order, and the descriptor of the GRU that computes what
+/// `block` does. Whatever bias it has no place for is added to one that it has.
+///
+/// # Errors
+/// If none does: several layers, a clip, or zoneout; or if a tensor cannot be read back from its
+/// device.
+pub fn export(block: &GruBlock, prefix: &str) -> Result<(StateDict, GruDescriptor), ConvertError> {
+    SYSTEM.check_block(block)?;
+    let (first, h) = (block.layers[0].spec, block.d_hidden);
+    let descriptor = GruDescriptor {
+        reverse: !block.bidirectional && first.direction == Direction::Reverse,
+        bidirectional: block.bidirectional,
+        reset_after: first.reset == Reset::AfterMatmul,
+        update_gate_activation: first.activations.update,
+        reset_gate_activation: first.activations.reset,
+        output_gate_activation: first.activations.candidate,
+        ..GruDescriptor::new(first.update)
+    };
+    let order = descriptor.order();
+    let rows = |columns: Tensor<2>| order.reorder(columns.transpose(), 0, 1);
+    let layers = block.layers.iter();
+    let recurrent: Vec<Tensor<2>> = layers.clone().map(|layer| rows(layer.w_hh.val())).collect();
+    let input = layers.clone().map(|layer| rows(layer.w_ih.val())).collect();
+    let weights: Vec<GruWeights> = layers.map(|layer| layer.weights()).collect();
+    let biases = weights.iter().map(|w| bias::joined(w, first.reset));
+    let (bias, secondary): (Vec<_>, Vec<_>) = biases.unzip();
+    let bias = bias.into_iter();
+    let bias = bias.map(|b: Option<Tensor<1>>| b.map(|b| order.reorder(b, 0, 1)));
+
+    let mut dict = StateDict::new();
+    let key = |name: &str| format!("{prefix}{name}");
+    match block.bidirectional {
+        false => dict.put(key("recurrentWeight"), Tensor::cat(recurrent, 0))?,
+        true => dict.put(key("recurrentWeight"), Tensor::stack::<3>(recurrent, 0))?,
+    }
+    dict.put(key("inputWeight"), Tensor::cat(input, 0))?;
+    for (name, parts, len) in [
+        ("bias", bias.collect::<Vec<_>>(), 3 * h),
+        ("secondaryBias", secondary, h),
+    ] {
+        if parts.iter().any(Option::is_some) {
+            let parts = parts.into_iter().zip(&weights);
+            let parts = parts.map(|(part, w)| part.unwrap_or_else(|| bias::zeros(w, len)));
+            dict.put(key(name), Tensor::cat(parts.collect(), 0))?;
+        }
+    }
+    Ok((dict, descriptor))
+}

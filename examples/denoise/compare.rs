@@ -1,0 +1,232 @@
+//! nnnoiseless beside this program: the same weights, the same sound.
+
+use std::fmt::Write;
+use std::hint::black_box;
+use std::path::Path;
+use std::sync::Arc;
+
+use gru_cpu::Stream;
+use nnnoiseless::{DenoiseFeatures, DenoiseState, RnnModel};
+
+use crate::bands::BANDS;
+use crate::denoiser::{Denoiser, FEATURES, Gains};
+use crate::error::Error;
+use crate::model::Model;
+use crate::network::Network;
+use crate::stopwatch::{in_turn, median};
+use crate::wav::{Planes, Reader};
+use crate::{FRAME, FULL_SCALE};
+
+/// Frames that are compared: the first minute.
+const FRAMES: usize = 6000;
+/// Frames that a program runs over before it is the other's turn: a millisecond, which is seldom
+/// interrupted.
+const BLOCK: usize = 8;
+/// Blocks that are timed at least; a short file is gone through again.
+const BLOCKS: usize = 500;
+
+/// What a program makes of frames: its output, one frame late, and the probabilities of a voice.
+pub struct Outcome {
+    /// The frames of the output.
+    pub frames: Vec<[f32; FRAME]>,
+    /// The probability of each.
+    pub voice: Vec<f32>,
+}
+
+/// Runs this program's channel over frames.
+pub fn ours<G: Gains>(network: G, frames: &[[f32; FRAME]]) -> Outcome {
+    let mut denoiser = Denoiser::new(network);
+    collect(frames, |x, y| denoiser.frame(x, y))
+}
+
+/// Runs nnnoiseless over frames.
+pub fn theirs(model: &RnnModel, frames: &[[f32; FRAME]]) -> Outcome {
+    let mut state = DenoiseState::with_model(model);
+    collect(frames, |x, y| state.process_frame(y, x))
+}
+
+fn collect(
+    frames: &[[f32; FRAME]],
+    mut step: impl FnMut(&[f32; FRAME], &mut [f32; FRAME]) -> f32,
+) -> Outcome {
+    let mut outcome = Outcome {
+        frames: vec![[0.0; FRAME]; frames.len()],
+        voice: Vec::with_capacity(frames.len()),
+    };
+    for (x, y) in frames.iter().zip(&mut outcome.frames) {
+        outcome.voice.push(step(x, y));
+    }
+    outcome
+}
+
+/// The features of the frames that are not silent: what the network is given.
+pub fn features(frames: &[[f32; FRAME]]) -> Vec<[f32; FEATURES]> {
+    let mut analysis = Box::new(DenoiseFeatures::new());
+    let mut of = |frame: &[f32; FRAME]| {
+        analysis.shift_and_filter_input(frame);
+        let silent = analysis.compute_frame_features();
+        (!silent)
+            .then(|| analysis.features().try_into().ok())
+            .flatten()
+    };
+    frames.iter().filter_map(&mut of).collect()
+}
+
+/// Compares on the first channel of a file, and gives the report.
+///
+/// # Errors
+/// If the file cannot be read or has no samples, or nnnoiseless refuses the weights.
+pub fn run(weights: &[u8], model: &Arc<Model>, path: &Path) -> Result<String, Error> {
+    let frames = read(path)?;
+    let own = path.to_path_buf();
+    let peer = RnnModel::from_bytes(weights).ok_or(Error::Peer { path: own })?;
+    let mut text = String::new();
+    let seconds = frames.len() as f64 / 100.0;
+    let _ = writeln!(
+        text,
+        "{}: {seconds:.2} s of its first channel",
+        path.display()
+    );
+    let [a, b] = [ours(Network::new(model), &frames), theirs(&peer, &frames)];
+    differences(&mut text, &a, &b);
+    times(&mut text, model, &peer, &frames);
+    Ok(text)
+}
+
+fn differences(text: &mut String, a: &Outcome, b: &Outcome) {
+    let full = f64::from(FULL_SCALE);
+    let samples = [a, b].map(|outcome| outcome.frames.concat());
+    let _ = writeln!(
+        text,
+        "\ndifference from nnnoiseless         largest         rms"
+    );
+    for (name, [a, b], unit) in [
+        ("samples, of full scale", [&samples[0], &samples[1]], full),
+        ("probability of a voice", [&a.voice, &b.voice], 1.0),
+    ] {
+        let pairs = a.iter().zip(b);
+        let differences = pairs.map(|(&a, &b)| (f64::from(a) - f64::from(b)) / unit);
+        let largest = differences.clone().fold(0.0, |m: f64, d| m.max(d.abs()));
+        let rms = (differences.map(|d| d * d).sum::<f64>() / a.len() as f64).sqrt();
+        let _ = writeln!(text, "{name:28} {largest:14.2e}  {rms:10.2e}");
+    }
+}
+
+fn times(text: &mut String, model: &Arc<Model>, peer: &RnnModel, frames: &[[f32; FRAME]]) {
+    let features = features(frames);
+    let smallest = smallest_peer();
+    let mut output = [0.0; FRAME];
+    let mut denoiser = Denoiser::new(Network::new(model));
+    let mut peer = DenoiseState::with_model(peer);
+    let mut rest = DenoiseState::with_model(&smallest);
+    let mut network = Network::new(model);
+    let mut gains = [0.0; BANDS];
+    let mut streams = model.grus().map(|gru| Stream::new(gru.clone(), 1));
+    let inputs = [model.input.bias.len(), model.widths[0], model.widths[1]];
+    let units = streams.each_ref().map(|stream| stream.state().len());
+    let [first, second, third] = &mut streams;
+
+    let blocks = (frames.len() / BLOCK).max(BLOCKS);
+    let of_block = |block: usize| (0..BLOCK).map(move |k| block * BLOCK + k);
+    let [mut output_of_peer, mut output_of_rest] = [output; 2];
+    let times = in_turn(
+        blocks,
+        &mut [
+            &mut |block| {
+                for k in of_block(block) {
+                    black_box(denoiser.frame(&frames[k % frames.len()], &mut output));
+                }
+            },
+            &mut |block| {
+                for k in of_block(block) {
+                    let input = &frames[k % frames.len()];
+                    black_box(peer.process_frame(&mut output_of_peer, input));
+                }
+            },
+            &mut |block| {
+                for k in of_block(block) {
+                    let input = &frames[k % frames.len()];
+                    black_box(rest.process_frame(&mut output_of_rest, input));
+                }
+            },
+            &mut |block| {
+                // In silence neither has a network to run.
+                for k in of_block(block).filter(|_| !features.is_empty()) {
+                    black_box(network.frame(&features[k % features.len()], &mut gains));
+                }
+            },
+            &mut |_| steps(first, inputs[0]),
+            &mut |_| steps(second, inputs[1]),
+            &mut |_| steps(third, inputs[2]),
+        ],
+    );
+    let per = |times: Vec<f64>| 1e6 * median(times) / BLOCK as f64;
+    let pairs = times[1].iter().zip(&times[2]);
+    let their_network = per(pairs.map(|(all, rest)| all - rest).collect());
+    let [ours, theirs, _, our_network, steps @ ..] = &times[..] else {
+        unreachable!("seven things were timed");
+    };
+    let [ours, theirs, our_network] = [ours, theirs, our_network].map(|t| per(t.clone()));
+    let _ = writeln!(
+        text,
+        "\nmedian of {blocks:<6} blocks              denoise  nnnoiseless"
+    );
+    for (name, ours, theirs) in [
+        ("a frame, µs", ours, theirs),
+        ("its network alone, µs", our_network, their_network),
+        ("times as fast as the sound", 1e4 / ours, 1e4 / theirs),
+    ] {
+        let _ = writeln!(text, "{name:28} {ours:14.1}  {theirs:11.1}");
+    }
+    for ((i, h), times) in inputs.into_iter().zip(units).zip(steps) {
+        let name = format!("one step, I {i}, H {h}, µs");
+        let _ = writeln!(text, "{name:28} {:14.2}", per(times.clone()));
+    }
+}
+
+/// A block of steps, with inputs that change.
+fn steps(stream: &mut Stream<f32>, inputs: usize) {
+    let mut x = [0.0; FRAME];
+    for step in 0..BLOCK {
+        x[step % inputs] = 0.5;
+        black_box(stream.step(black_box(&x[..inputs])));
+    }
+}
+
+/// nnnoiseless does not show its network; what a frame takes without it is what a frame takes with
+/// one unit in each layer.
+fn smallest_peer() -> RnnModel {
+    let dense = |inputs: u8, outputs: u8| {
+        let mut bytes = vec![inputs, outputs, 1];
+        bytes.resize(3 + usize::from(outputs) * (usize::from(inputs) + 1), 0);
+        bytes
+    };
+    let gru = |inputs: u8| {
+        let mut bytes = vec![inputs, 1, 0];
+        bytes.resize(3 + 3 * (usize::from(inputs) + 2), 0);
+        bytes
+    };
+    let with_features = FEATURES as u8 + 2;
+    let layers = [
+        dense(FEATURES as u8, 1),
+        gru(1),
+        gru(with_features),
+        gru(with_features),
+        dense(1, BANDS as u8),
+        dense(1, 1),
+    ];
+    RnnModel::from_bytes(&layers.concat()).expect("six layers that fit")
+}
+
+/// The first channel's frames.
+fn read(path: &Path) -> Result<Vec<[f32; FRAME]>, Error> {
+    let mut reader = Reader::open(path)?;
+    if reader.is_empty() {
+        let path = path.to_path_buf();
+        return Err(Error::Empty { path });
+    }
+    let frames = reader.len().div_ceil(FRAME as u64).min(FRAMES as u64);
+    let mut planes = Planes::new();
+    let next = |_| reader.frame(&mut planes).map(|()| planes[0]);
+    (0..frames).map(next).collect()
+}

@@ -1,0 +1,117 @@
+//! A demonstration without a recording: the program makes the sound itself.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use hound::{SampleFormat, WavSpec};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+use crate::error::{Error, write_error};
+use crate::file::denoise;
+use crate::model::Model;
+use crate::noise::noise;
+use crate::speech::speech;
+use crate::wav::{Planes, Reader, Writer};
+use crate::{FRAME, FULL_SCALE, RATE, picture};
+
+/// Seconds of the demonstration.
+pub const SECONDS: f32 = 8.0;
+/// Of the generator of random numbers.
+pub const SEED: u64 = 1;
+/// Level of the noise; that of the speech is 0.1. The ratio is 6 dB.
+const NOISE: f32 = 0.05;
+
+/// Speech, and the same with noise; full scale is 1.
+pub fn sounds(seconds: f32, seed: u64) -> [Vec<f32>; 2] {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let clean = speech(seconds, &mut rng);
+    let noise = noise(clean.len(), NOISE, &mut rng);
+    let noisy = clean.iter().zip(noise).map(|(x, e)| x + e).collect();
+    [clean, noisy]
+}
+
+/// Writes `clean.wav`, `noisy.wav`, `denoised.wav` and `spectrograms.svg`, and gives what to say of
+/// them.
+///
+/// # Errors
+/// If something cannot be written.
+pub fn run(model: &Arc<Model>, folder: &Path) -> Result<String, Error> {
+    fs::create_dir_all(folder).map_err(|reason| write_error(folder, reason))?;
+    let [clean, noisy] = sounds(SECONDS, SEED);
+    let path = |name: &str| folder.join(name);
+    write(&path("clean.wav"), &clean)?;
+    write(&path("noisy.wav"), &noisy)?;
+    let heard = denoise(model, &path("noisy.wav"), &path("denoised.wav"))?;
+    picture::draw(&heard.noisy, &heard.denoised, &path("spectrograms.svg"))?;
+
+    let denoised = read(&path("denoised.wav"))?;
+    let mut text = String::new();
+    for (name, speaks) in [("words", true), ("pauses", false)] {
+        let [before, after] = [&noisy, &denoised].map(|sound| level(sound, &clean, speaks));
+        let _ = writeln!(
+            text,
+            "{name:7} {before:6.1} dB before, {after:6.1} dB after"
+        );
+    }
+    let spoken = level(&clean, &clean, true);
+    let _ = writeln!(text, "(of full scale; the words alone are {spoken:.1} dB)");
+    let _ = writeln!(
+        text,
+        "{} holds clean.wav, noisy.wav, denoised.wav and spectrograms.svg",
+        folder.display()
+    );
+    Ok(text)
+}
+
+/// The level of the frames in which the clean sound speaks throughout, or of those in which it is
+/// silent, the frame before and after too, in dB of full scale.
+fn level(sound: &[f32], clean: &[f32], speaks: bool) -> f64 {
+    let frames = clean.len() / FRAME;
+    let around = |frame: usize| &clean[(frame - 1) * FRAME..(frame + 2) * FRAME];
+    let chosen = (1..frames.saturating_sub(1)).filter(|&frame| match speaks {
+        true => around(frame).iter().filter(|&&x| x == 0.0).count() < FRAME / 10,
+        false => around(frame).iter().all(|&x| x == 0.0),
+    });
+    let (mut power, mut count) = (0.0, 0);
+    for frame in chosen {
+        let samples = &sound[frame * FRAME..][..FRAME];
+        power += samples.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>();
+        count += FRAME;
+    }
+    10.0 * (power / f64::from(count.max(1) as u32)).max(1e-12).log10()
+}
+
+/// Writes one channel of 16 bits.
+fn write(path: &Path, sound: &[f32]) -> Result<(), Error> {
+    let spec = WavSpec {
+        channels: 1,
+        sample_rate: RATE,
+        bits_per_sample: 16,
+        sample_format: SampleFormat::Int,
+    };
+    let mut writer = Writer::create(path, spec)?;
+    let mut planes: Planes = vec![[0.0; FRAME]];
+    for frame in sound.chunks(FRAME) {
+        for (to, x) in planes[0].iter_mut().zip(frame) {
+            *to = x * FULL_SCALE;
+        }
+        writer.frame(&planes, frame.len())?;
+    }
+    writer.finish()
+}
+
+/// Reads the first channel.
+fn read(path: &Path) -> Result<Vec<f32>, Error> {
+    let mut reader = Reader::open(path)?;
+    let mut planes = Planes::new();
+    let mut sound = Vec::new();
+    while (sound.len() as u64) < reader.len() {
+        reader.frame(&mut planes)?;
+        sound.extend(planes[0].map(|x| x / FULL_SCALE));
+    }
+    sound.truncate(reader.len() as usize);
+    Ok(sound)
+}

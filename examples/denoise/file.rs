@@ -1,0 +1,96 @@
+//! A WAV in, a WAV out: as long, and in step with it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::FRAME;
+use crate::denoiser::Denoiser;
+use crate::error::Error;
+use crate::model::Model;
+use crate::network::Network;
+use crate::spectrogram::Spectrogram;
+use crate::wav::{Planes, Reader, Writer};
+
+/// What was in a file.
+pub struct Heard {
+    /// Samples of a channel.
+    pub samples: u64,
+    /// Channels.
+    pub channels: usize,
+    /// Part of the frames, of all channels, whose probability of a voice is above one half.
+    pub voiced: f64,
+    /// Of the first channel, as it was.
+    pub noisy: Spectrogram,
+    /// Of the first channel, denoised.
+    pub denoised: Spectrogram,
+}
+
+/// Writes `from` without its noise to `to`, in the same format, every channel by itself.
+///
+/// The denoiser is a frame late. Its first frame, which stands for what was before the file, is left
+/// out, and a frame of silence follows the last one, so that output and input are in step and of the
+/// same length. An empty file gives an empty file.
+///
+/// # Errors
+/// If `from` cannot be read or is not what the program takes, or `to` cannot be written, which then
+/// is as it was.
+pub fn denoise(model: &Arc<Model>, from: &Path, to: &Path) -> Result<Heard, Error> {
+    let mut reader = Reader::open(from)?;
+    let mut writer = Writer::create(to, reader.spec())?;
+    match frames(model, from, &mut reader, &mut writer) {
+        Ok(heard) => writer.finish().map(|()| heard),
+        Err(error) => {
+            writer.abandon();
+            Err(error)
+        }
+    }
+}
+
+fn frames(
+    model: &Arc<Model>,
+    from: &Path,
+    reader: &mut Reader,
+    writer: &mut Writer,
+) -> Result<Heard, Error> {
+    let channels = usize::from(reader.spec().channels);
+    let denoiser = |_| Denoiser::new(Network::new(model));
+    let mut denoisers: Vec<_> = (0..channels).map(denoiser).collect();
+    let silence = || -> Planes { vec![[0.0; FRAME]; channels] };
+    let (mut noisy, mut denoised) = (silence(), silence());
+    let samples = reader.len();
+    let mut heard = Heard {
+        samples,
+        channels,
+        voiced: 0.0,
+        noisy: Spectrogram::new(),
+        denoised: Spectrogram::new(),
+    };
+    let frames = samples.div_ceil(FRAME as u64);
+    for frame in 0..=frames {
+        if frames == 0 {
+            break;
+        }
+        reader.frame(&mut noisy)?;
+        for ((denoiser, x), y) in denoisers.iter_mut().zip(&noisy).zip(&mut denoised) {
+            let voice = denoiser.frame(x, y);
+            heard.voiced += f64::from(u8::from(voice > 0.5)) / (frames * channels as u64) as f64;
+            if y.iter().any(|y| !y.is_finite()) {
+                return Err(Error::NotFinite {
+                    path: from.to_path_buf(),
+                    seconds: frame as f64 / 100.0,
+                });
+            }
+        }
+        if frame < frames {
+            heard.noisy.push(&noisy[0]);
+        }
+        if frame > 0 {
+            let written = (frame - 1) * FRAME as u64;
+            let whole = (samples - written).min(FRAME as u64) as usize;
+            denoised.iter_mut().for_each(|y| y[whole..].fill(0.0));
+            writer.frame(&denoised, whole)?;
+            heard.denoised.push(&denoised[0]);
+        }
+    }
+    Ok(heard)
+}

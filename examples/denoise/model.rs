@@ -1,0 +1,67 @@
+//! Weights made ready for running, shared by all channels.
+
+use std::sync::Arc;
+
+use gru_cpu::PackedWeights;
+use gru_cpu::spec::{Activations, GruSpec, Reset, Update};
+
+use crate::weights::{Dense, Gru, Weights, WeightsError};
+
+/// The layers of the network, the GRUs' weights packed.
+pub struct Model {
+    pub(crate) input: Dense,
+    pub(crate) voice_gru: Arc<PackedWeights<f32>>,
+    pub(crate) noise_gru: Arc<PackedWeights<f32>>,
+    pub(crate) gain_gru: Arc<PackedWeights<f32>>,
+    pub(crate) gains: Dense,
+    pub(crate) voice: Dense,
+    /// Inputs of the noise GRU and of the gain GRU.
+    pub(crate) widths: [usize; 2],
+}
+
+impl Model {
+    /// From the bytes of a file of weights.
+    ///
+    /// # Errors
+    /// As [`Weights::parse`].
+    pub fn parse(bytes: &[u8]) -> Result<Self, WeightsError> {
+        let weights = Weights::parse(bytes)?;
+        Ok(Self {
+            widths: [weights.noise_gru.inputs, weights.gain_gru.inputs],
+            input: weights.input,
+            voice_gru: pack(&weights.voice_gru),
+            noise_gru: pack(&weights.noise_gru),
+            gain_gru: pack(&weights.gain_gru),
+            gains: weights.gains,
+            voice: weights.voice,
+        })
+    }
+
+    /// The GRUs, in the order in which they run.
+    pub fn grus(&self) -> [&Arc<PackedWeights<f32>>; 3] {
+        [&self.voice_gru, &self.noise_gru, &self.gain_gru]
+    }
+}
+
+/// Which GRU RNNoise's are.
+fn spec(gru: &Gru) -> GruSpec {
+    GruSpec::default()
+        .with_reset(Reset::BeforeMatmul)
+        .with_update(Update::Keeps)
+        .with_activations(Activations {
+            candidate: gru.activation,
+            ..Activations::default()
+        })
+}
+
+fn pack(gru: &Gru) -> Arc<PackedWeights<f32>> {
+    Arc::new(PackedWeights::new(
+        &spec(gru),
+        gru.inputs,
+        gru.units,
+        Some(&gru.w_ih),
+        &gru.w_hh,
+        Some(&gru.bias),
+        None,
+    ))
+}

@@ -1,0 +1,90 @@
+//! RNNoise's network: a dense layer, three GRUs, two dense layers.
+//!
+//! ```text
+//! d = tanh(features)              24
+//! v = GRU(d)                      24     voice = σ(v)
+//! n = GRU(d, v, features)         48
+//! g = GRU(v, n, features)         96     gains = σ(g)
+//! ```
+
+use std::sync::Arc;
+
+use gru_cpu::Stream;
+use gru_cpu::spec::Activation;
+
+use crate::bands::BANDS;
+use crate::denoiser::{FEATURES, Gains};
+use crate::model::Model;
+use crate::weights::Dense;
+
+/// The states of one channel, and room for the layers' inputs: a frame allocates nothing.
+pub struct Network {
+    model: Arc<Model>,
+    voice_gru: Stream<f32>,
+    noise_gru: Stream<f32>,
+    gain_gru: Stream<f32>,
+    /// `d | v | features`, of which `d` alone is what the voice GRU takes.
+    noise_input: Vec<f32>,
+    /// `v | n | features`.
+    gain_input: Vec<f32>,
+}
+
+impl Network {
+    /// States that are zero.
+    pub fn new(model: &Arc<Model>) -> Self {
+        let [noise_input, gain_input] = model.widths.map(|width| vec![0.0; width]);
+        Self {
+            voice_gru: Stream::new(model.voice_gru.clone(), 1),
+            noise_gru: Stream::new(model.noise_gru.clone(), 1),
+            gain_gru: Stream::new(model.gain_gru.clone(), 1),
+            model: model.clone(),
+            noise_input,
+            gain_input,
+        }
+    }
+}
+
+impl Gains for Network {
+    fn frame(&mut self, features: &[f32; FEATURES], gains: &mut [f32; BANDS]) -> f32 {
+        let model = &self.model;
+        let (d, rest) = self.noise_input.split_at_mut(model.input.bias.len());
+        model.input.apply(features, d);
+        let v = self.voice_gru.step(d);
+        concatenate(&[v, features], rest);
+        let n = self.noise_gru.step(&self.noise_input);
+        concatenate(&[v, n, features], &mut self.gain_input);
+        let g = self.gain_gru.step(&self.gain_input);
+        model.gains.apply(g, gains);
+        let mut voice = [0.0];
+        model.voice.apply(v, &mut voice);
+        voice[0]
+    }
+}
+
+fn concatenate(parts: &[&[f32]], mut to: &mut [f32]) {
+    for part in parts {
+        let (here, rest) = to.split_at_mut(part.len());
+        here.copy_from_slice(part);
+        to = rest;
+    }
+}
+
+impl Dense {
+    /// `y = φ(x·weight + bias)`.
+    fn apply(&self, x: &[f32], y: &mut [f32]) {
+        y.copy_from_slice(&self.bias);
+        for (row, x) in self.weight.chunks_exact(y.len()).zip(x) {
+            for (y, w) in y.iter_mut().zip(row) {
+                *y += x * w;
+            }
+        }
+        match self.activation {
+            Activation::Sigmoid => y.iter_mut().for_each(|y| *y = 1.0 / (1.0 + (-*y).exp())),
+            // Unlike `max`, it leaves a NaN one.
+            Activation::Relu => y
+                .iter_mut()
+                .for_each(|y| *y = if *y < 0.0 { 0.0 } else { *y }),
+            _ => y.iter_mut().for_each(|y| *y = y.tanh()),
+        }
+    }
+}

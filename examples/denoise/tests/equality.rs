@@ -1,0 +1,191 @@
+//! The network against its equations, and against nnnoiseless.
+//!
+//! nnnoiseless computes tanh, and σ of it, by a table; here they are exact to float32. So the two
+//! differ by design, and what may be expected is found in four steps:
+//!
+//! 1. the table is off by at most [`OFF`], over all numbers;
+//! 2. to first order, errors of that size in all activations of all frames move no gain by more than
+//!    the sum of `|∂gain/∂activation|` times the error: `sensitivity.rs`;
+//! 3. the float64 twin with the table stays within that of the twin with tanh; and it is nnnoiseless,
+//!    the twin with tanh is this program, both to the rounding of float32;
+//! 4. so the outputs of both differ by no more than those of the two twins, and rounding.
+//!
+//! From gains to samples there is no such formula as in 2: the pitch filter compares a gain with a
+//! correlation, and jumps where they cross. Step 4 therefore goes through the signal path itself.
+//!
+//! Rounding is measured, too: a twin whose every number is rounded to float32 tells what naive code
+//! loses. Code that sums in another order loses about as much, and is given [`ORDER`] times that.
+
+mod twin;
+
+use std::sync::Arc;
+
+use denoise::FRAME;
+use denoise::compare::{Outcome, features, ours, theirs};
+use denoise::model::Model;
+use denoise::network::Network;
+use denoise::weights::PUBLISHED;
+use nnnoiseless::RnnModel;
+use twin::sensitivity::{Errors, Run};
+use twin::{Arithmetic, EXACT, NAIVE, NAIVE_TABLE, TABLE, Twin, frames};
+
+/// The table's steps are 0.04, so the nearest entry is within 0.02, and what the parabola leaves out
+/// is the cubic term: `0.02³/6·max|tanh'''| = 0.02³/6·2 = 2.7e-6`. Its six decimals add
+/// half of the last, or one where an entry is not the nearest.
+const OFF: f64 = 3.7e-6;
+/// σ(a) is half of tanh(a/2).
+const ERRORS: Errors = Errors {
+    tanh: OFF,
+    sigmoid: OFF / 2.0,
+};
+/// How much more than naive code the other may lose to rounding: it has as many operations, and
+/// where a largest error falls is chance.
+const ORDER: f64 = 4.0;
+const SECONDS: f32 = 4.0;
+const SEEDS: [u64; 2] = [3, 4];
+
+fn twin(by: Arithmetic) -> Twin {
+    Twin::new(PUBLISHED, by)
+}
+
+fn network() -> Network {
+    let model = Model::parse(PUBLISHED).unwrap();
+    Network::new(&Arc::new(model))
+}
+
+fn wide(features: &[[f32; 42]]) -> Vec<Vec<f64>> {
+    let wide = |x: &[f32; 42]| x.map(f64::from).to_vec();
+    features.iter().map(wide).collect()
+}
+
+/// Gains and voice of every frame.
+fn outputs(mut twin: Twin, features: &[Vec<f64>]) -> Vec<f64> {
+    let step = |x: &Vec<f64>| {
+        let (mut gains, voice) = twin.step(x);
+        gains.push(voice);
+        gains
+    };
+    features.iter().flat_map(step).collect()
+}
+
+fn largest(a: impl IntoIterator<Item = f64>, b: impl IntoIterator<Item = f64>) -> f64 {
+    let pairs = a.into_iter().zip(b);
+    pairs.map(|(a, b)| (a - b).abs()).fold(
+        0.0,
+        |most: f64, d| {
+            if d.is_nan() { d } else { most.max(d) }
+        },
+    )
+}
+
+fn samples(a: &Outcome, b: &Outcome) -> f64 {
+    let all = |outcome: &Outcome| outcome.frames.concat().into_iter().map(f64::from);
+    largest(all(a), all(b))
+}
+
+fn voices(a: &Outcome, b: &Outcome) -> f64 {
+    let all = |outcome: &Outcome| outcome.voice.clone().into_iter().map(f64::from);
+    largest(all(a), all(b))
+}
+
+#[track_caller]
+fn within(what: &str, found: f64, bound: f64) {
+    println!("{what}: {found:.2e} of {bound:.2e}");
+    // A NaN is within nothing.
+    assert!(found <= bound, "{what}: {found:e}, more than {bound:e}");
+}
+
+#[test]
+fn the_table_is_off_by_less_than_its_cubic_term() {
+    // Every hundred-thousandth up to where it ends; both sides of zero.
+    let points = (-850_000..=850_000).map(|k| f64::from(k) * 1e-5);
+    let error = largest(points.clone().map(twin::table), points.map(f64::tanh));
+    within("table", error, OFF);
+    assert!(error > OFF / 2.0, "it is a table: {error:e}");
+}
+
+#[test]
+fn our_network_is_the_equations() {
+    for seed in SEEDS {
+        let features = features(&frames(SECONDS, seed));
+        let mut network = network();
+        let step = |x: &[f32; 42]| {
+            use denoise::denoiser::Gains;
+            let mut gains = [0.0; 22];
+            let voice = network.frame(x, &mut gains);
+            gains
+                .into_iter()
+                .chain([voice])
+                .map(f64::from)
+                .collect::<Vec<_>>()
+        };
+        let got: Vec<f64> = features.iter().flat_map(step).collect();
+        let features = wide(&features);
+        let exact = outputs(twin(EXACT), &features);
+        let naive = outputs(twin(NAIVE), &features);
+        assert_eq!(got.len(), exact.len());
+        // It says something: gains near both ends, and voices.
+        assert!(exact.iter().any(|&g| g > 0.95) && exact.iter().any(|&g| g < 0.05));
+        let rounding = largest(naive, exact.clone());
+        within("rounding of naive code", rounding, 5e-6);
+        within("our gains and voice", largest(got, exact), ORDER * rounding);
+    }
+}
+
+#[test]
+fn the_table_moves_gains_by_no_more_than_the_chain_rule_says() {
+    for seed in SEEDS {
+        let features = wide(&features(&frames(SECONDS / 2.0, seed)));
+        let exact = outputs(twin(EXACT), &features);
+        let table = outputs(twin(TABLE), &features);
+        let run = Run::new(twin(EXACT), &features);
+        let last = features.len() - 1;
+        for t in [0, last / 4, last / 2, last] {
+            let outputs = 23 * t..23 * (t + 1);
+            let moved = largest(exact[outputs.clone()].to_vec(), table[outputs].to_vec());
+            within(&format!("gains of frame {t}"), moved, run.bound(t, ERRORS));
+        }
+    }
+}
+
+#[test]
+fn our_output_is_that_of_nnnoiseless() {
+    let peer = RnnModel::from_bytes(PUBLISHED).unwrap();
+    for seed in SEEDS {
+        let frames = frames(SECONDS, seed);
+        let loud = frames
+            .as_flattened()
+            .iter()
+            .fold(0.0, |m: f32, x| m.max(x.abs()));
+        assert!(loud > 5000.0 && frames.len() * FRAME > 150_000);
+        let by = |by| ours(twin(by), &frames);
+        let (exact, naive) = (by(EXACT), by(NAIVE));
+        let (table, naive_table) = (by(TABLE), by(NAIVE_TABLE));
+        let (ours, theirs) = (ours(network(), &frames), theirs(&peer, &frames));
+        type Distance = fn(&Outcome, &Outcome) -> f64;
+        for (name, distance) in [("voice", voices as Distance), ("samples", samples)] {
+            // Half a unit of the last place of a probability near 1, and of a loud sample.
+            let last = if name == "voice" { 3e-8 } else { 2e-3 };
+            let of_theirs = distance(&theirs, &naive_table);
+            within(
+                &format!("{name}, nnnoiseless and naive code"),
+                of_theirs,
+                0.0,
+            );
+            let rounding = ORDER * distance(&naive, &exact) + last;
+            let of_ours = distance(&ours, &exact);
+            within(
+                &format!("{name}, ours and the equations"),
+                of_ours,
+                rounding,
+            );
+            let table = distance(&exact, &table) + distance(&table, &naive_table);
+            let of_both = distance(&ours, &theirs);
+            within(
+                &format!("{name}, ours and nnnoiseless"),
+                of_both,
+                rounding + table,
+            );
+        }
+    }
+}

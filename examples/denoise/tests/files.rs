@@ -1,0 +1,408 @@
+//! Files: formats, lengths, channels, and what is wrong with them.
+
+mod wavs;
+
+use std::fs;
+use std::process::Command;
+use std::sync::Arc;
+
+use denoise::denoiser::{Denoiser, FEATURES, Gains};
+use denoise::error::Error;
+use denoise::file::{self, Heard};
+use denoise::model::Model;
+use denoise::wav::LARGEST;
+use denoise::weights::{LONGEST, PUBLISHED, Weights, WeightsError};
+use denoise::{FRAME, FULL_SCALE, bands::BANDS, demo};
+use hound::WavSpec;
+use wavs::{Folder, float, int, read, write};
+
+fn model() -> Arc<Model> {
+    Arc::new(Model::parse(PUBLISHED).unwrap())
+}
+
+/// Denoises a file of these samples, interleaved; gives what came out.
+fn denoise(spec: WavSpec, samples: &[f32]) -> Result<(Heard, Vec<f32>), Error> {
+    let folder = Folder::new();
+    let (from, to) = (folder.path("in.wav"), folder.path("out.wav"));
+    write(&from, spec, samples);
+    let done = file::denoise(&model(), &from, &to);
+    assert_eq!(to.exists(), done.is_ok(), "a failed run leaves nothing");
+    assert_eq!(folder.files(), 1 + usize::from(done.is_ok()));
+    let heard = done?;
+    let (written, output) = read(&to);
+    assert_eq!(written, spec);
+    Ok((heard, output))
+}
+
+fn noisy(seconds: f32, seed: u64) -> Vec<f32> {
+    let [_, noisy] = demo::sounds(seconds, seed);
+    noisy
+}
+
+#[test]
+fn every_format_gives_the_same_sound() {
+    // Numbers that every format holds: what follows is the same, up to how it is written.
+    let steps = noisy(1.0, 5).into_iter().map(|x| (x * FULL_SCALE).round());
+    let sound: Vec<f32> = steps.map(|x| x / FULL_SCALE).collect();
+    let (_, float) = denoise(float(1), &sound).unwrap();
+    assert!(float.iter().any(|x| x.abs() > 0.01));
+    for bits in [16, 24, 32] {
+        let (_, found) = denoise(int(bits, 1), &sound).unwrap();
+        assert_eq!(found.len(), float.len());
+        // Half a step, and this test reads back in float32.
+        let bound = 0.5 / (1u64 << (bits - 1)) as f32 + f32::EPSILON;
+        for (found, float) in found.iter().zip(&float) {
+            assert!((found - float).abs() <= bound, "{bits}: {found} {float}");
+        }
+    }
+}
+
+#[test]
+fn any_length_comes_back() {
+    for samples in [
+        0,
+        1,
+        100,
+        FRAME - 1,
+        FRAME,
+        FRAME + 1,
+        2 * FRAME,
+        5 * FRAME + 7,
+    ] {
+        let sound = &noisy(0.9, 6)[30_000..][..samples];
+        let (heard, output) = denoise(int(16, 1), sound).unwrap();
+        assert_eq!(output.len(), samples);
+        assert_eq!(heard.samples, samples as u64);
+    }
+}
+
+/// Lets everything through.
+struct Open;
+
+impl Gains for Open {
+    fn frame(&mut self, _: &[f32; FEATURES], gains: &mut [f32; BANDS]) -> f32 {
+        gains.fill(1.0);
+        1.0
+    }
+}
+
+#[test]
+fn an_open_denoiser_is_one_frame_late_and_nothing_else() {
+    let tone = |k: usize| 8000.0 * (k as f32 * 0.13).sin();
+    let mut denoiser = Denoiser::new(Open);
+    let mut output = [0.0; FRAME];
+    for frame in 0..40 {
+        let input = std::array::from_fn(|k| tone(frame * FRAME + k));
+        denoiser.frame(&input, &mut output);
+        // After the high-pass filter has settled, which turns a tone of ω by about 0.004/ω.
+        if frame > 20 {
+            for (k, y) in output.iter().enumerate() {
+                let x = tone((frame - 1) * FRAME + k);
+                assert!(
+                    (x - y).abs() < 8000.0 * 1.1 * 0.004 / 0.13,
+                    "{frame} {k}: {x} {y}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn output_is_in_step_with_input() {
+    let [clean, noisy] = demo::sounds(3.0, 7);
+    let (_, output) = denoise(float(1), &noisy).unwrap();
+    let along = |shift: isize| -> f32 {
+        let places = 1000..clean.len() - 1000;
+        places
+            .map(|k| clean[k] * output[k.strict_add_signed(shift)])
+            .sum()
+    };
+    let shifts = -960..=960;
+    let best = shifts
+        .max_by(|&a, &b| along(a).total_cmp(&along(b)))
+        .unwrap();
+    // The high-pass filter turns the lowest tones of the voice a little.
+    assert!(best.abs() <= 3, "{best}");
+}
+
+#[test]
+fn digital_silence_passes_and_leaves_the_states_alone() {
+    let (heard, output) = denoise(int(16, 1), &[0.0; 5000]).unwrap();
+    assert!(output.iter().all(|&x| x == 0.0));
+    assert_eq!(heard.voiced, 0.0);
+}
+
+#[test]
+fn channels_are_independent() {
+    let (a, b) = (noisy(0.7, 8), noisy(0.7, 9));
+    let alone = [&a, &b].map(|sound| denoise(int(16, 1), sound).unwrap().1);
+    for order in [[0, 1, 1], [1, 0, 0]] {
+        let sounds = [&a, &b];
+        let frames = (0..a.len()).flat_map(|k| order.map(|channel| sounds[channel][k]));
+        let (heard, output) = denoise(int(16, 3), &frames.collect::<Vec<_>>()).unwrap();
+        assert_eq!(heard.channels, 3);
+        for (place, channel) in order.into_iter().enumerate() {
+            let found = output.iter().skip(place).step_by(3);
+            assert!(found.eq(&alone[channel]), "{place}");
+        }
+    }
+}
+
+#[test]
+fn a_file_may_be_written_over_itself() {
+    let folder = Folder::new();
+    let path = folder.path("it.wav");
+    let sound = noisy(0.5, 5);
+    write(&path, int(16, 1), &sound);
+    file::denoise(&model(), &path, &path).unwrap();
+    assert_eq!(read(&path).1, denoise(int(16, 1), &sound).unwrap().1);
+}
+
+#[test]
+fn what_cannot_be_written_leaves_nothing() {
+    let folder = Folder::new();
+    let (from, to) = (folder.path("in.wav"), folder.path("out.wav"));
+    write(&from, int(16, 1), &noisy(0.1, 5));
+    // A folder stands where the file should.
+    fs::create_dir(&to).unwrap();
+    let error = file::denoise(&model(), &from, &to).err().unwrap();
+    assert!(matches!(error, Error::WriteWav { .. }), "{error}");
+    assert_eq!(folder.files(), 2);
+    let nowhere = folder.path("nowhere/out.wav");
+    let error = file::denoise(&model(), &from, &nowhere).err().unwrap();
+    assert!(error.to_string().contains("nowhere"), "{error}");
+}
+
+#[test]
+fn samples_that_are_no_numbers_are_refused_by_their_place() {
+    for bad in [
+        f32::NAN,
+        f32::INFINITY,
+        -f32::INFINITY,
+        1.01 * LARGEST,
+        -1e30,
+    ] {
+        let mut sound = vec![0.1; 4000];
+        sound[2 * 1234 + 1] = bad;
+        let error = denoise(float(2), &sound).err().unwrap();
+        assert!(
+            error.to_string().contains("sample 1234 of channel 2"),
+            "{error}"
+        );
+        assert!(
+            matches!(error, Error::Sample { found, .. } if found.to_bits() == bad.to_bits()
+            || found == bad)
+        );
+    }
+}
+
+#[test]
+fn the_largest_samples_give_numbers() {
+    let noise = noisy(0.5, 5);
+    let shapes: [&dyn Fn(usize) -> f32; 4] = [
+        &|k| if k % 240 < 120 { LARGEST } else { -LARGEST },
+        &|k| LARGEST * noise[k].signum(),
+        &|k| LARGEST * (k as f32 * 0.05).sin(),
+        &|_| LARGEST,
+    ];
+    for shape in shapes {
+        let sound: Vec<f32> = (0..noise.len()).map(shape).collect();
+        let (_, output) = denoise(float(1), &sound).unwrap();
+        assert!(output.iter().all(|y| y.abs() < 4.0 * LARGEST));
+        // Integers stay within their scale.
+        let sound = sound.iter().map(|x| x.clamp(-1.0, 1.0)).collect::<Vec<_>>();
+        denoise(int(16, 1), &sound).unwrap();
+    }
+}
+
+#[test]
+fn other_wavs_are_refused_by_what_is_wrong() {
+    let rate = |sample_rate| WavSpec {
+        sample_rate,
+        ..int(16, 1)
+    };
+    for (spec, expected) in [
+        (rate(44_100), "44100 samples a second"),
+        (rate(16_000), "16000 samples a second"),
+        (int(8, 1), "8 bits of integers"),
+        (int(16, 9), "1 to 8 channels, got 9"),
+    ] {
+        let error = denoise(spec, &[0.0; 18]).err().unwrap().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn broken_wavs_are_refused() {
+    let folder = Folder::new();
+    let (from, to) = (folder.path("in.wav"), folder.path("out.wav"));
+    write(&from, int(16, 2), &noisy(0.1, 5));
+    let whole = fs::read(&from).unwrap();
+    for length in [0, 1, 11, 12, 30, 43, 45, 47, 1000, whole.len() - 1] {
+        fs::write(&from, &whole[..length]).unwrap();
+        let error = file::denoise(&model(), &from, &to).err().unwrap();
+        assert!(matches!(error, Error::ReadWav { .. }), "{length}: {error}");
+        assert!(!to.exists() && folder.files() == 1);
+    }
+    for at in 0..44 {
+        for byte in [0x00, 0xff, 0x7f] {
+            let mut broken = whole.clone();
+            broken[at] = byte;
+            fs::write(&from, broken).unwrap();
+            // Whatever it is: no panic, and no half of a file.
+            let done = file::denoise(&model(), &from, &to).is_ok();
+            assert_eq!(to.exists(), done);
+            let _ = fs::remove_file(&to);
+        }
+    }
+}
+
+#[test]
+fn the_published_weights_are_those_of_rnnoise() {
+    let weights = Weights::parse(PUBLISHED).unwrap();
+    let grus = [&weights.voice_gru, &weights.noise_gru, &weights.gain_gru];
+    assert_eq!(
+        grus.map(|gru| (gru.inputs, gru.units)),
+        [(24, 24), (90, 48), (114, 96)]
+    );
+    assert!(PUBLISHED.len() < LONGEST);
+}
+
+#[test]
+fn weights_may_not_end_early_or_late() {
+    for length in (0..PUBLISHED.len())
+        .step_by(97)
+        .chain(PUBLISHED.len() - 40..PUBLISHED.len())
+    {
+        let error = Weights::parse(&PUBLISHED[..length]).unwrap_err();
+        let WeightsError::Truncated {
+            expected, found, ..
+        } = error
+        else {
+            panic!("{length}: {error}");
+        };
+        assert!(found < expected);
+    }
+    let longer = [PUBLISHED, &[1, 2, 3]].concat();
+    assert_eq!(
+        Weights::parse(&longer).unwrap_err(),
+        WeightsError::Trailing(3)
+    );
+}
+
+#[test]
+fn garbage_is_no_weights() {
+    let with = |at: usize, byte: u8| {
+        let mut bytes = PUBLISHED.to_vec();
+        bytes[at] = byte;
+        Weights::parse(&bytes).unwrap_err().to_string()
+    };
+    assert!(with(0, 41).contains("the input layer should have 42 inputs, got 41"));
+    assert!(with(1, 0).contains("number of units from 1 to 127, got 0"));
+    assert!(with(1, 200).contains("number of units from 1 to 127, got -56"));
+    assert!(with(2, 3).contains("activation 0 (tanh), 1 (sigmoid) or 2 (ReLU), got 3"));
+    let voice_gru = 3 + 42 * 24 + 24;
+    assert!(with(voice_gru, 25).contains("the voice GRU should have 24 inputs, got 25"));
+    // Bytes from nowhere; among so many some headers are right.
+    let mut state = 1u32;
+    for length in 0..3000 {
+        let mut byte = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        };
+        let mut bytes: Vec<u8> = (0..length).map(|_| byte()).collect();
+        if length > 2 {
+            bytes[..3].copy_from_slice(&[42, 1 + byte() % 4, byte() % 3]);
+        }
+        assert!(Weights::parse(&bytes).is_err());
+    }
+}
+
+#[test]
+fn weights_that_let_states_grow_are_found_out() {
+    // ReLU with the largest recurrent weights: a state that grows and grows.
+    let mut bytes = PUBLISHED.to_vec();
+    let voice_gru = 3 + 42 * 24 + 24;
+    bytes[voice_gru + 3..][..(24 + 24 + 1) * 72].fill(127);
+    for row in bytes[voice_gru + 3..][..(24 + 24 + 1) * 72].chunks_exact_mut(72) {
+        // z keeps nothing.
+        row[..24].fill(0x80);
+    }
+    let model = Arc::new(Model::parse(&bytes).unwrap());
+    let folder = Folder::new();
+    let (from, to) = (folder.path("in.wav"), folder.path("out.wav"));
+    write(&from, int(16, 1), &noisy(3.0, 5));
+    let error = file::denoise(&model, &from, &to).err().unwrap();
+    assert!(matches!(error, Error::NotFinite { .. }), "{error}");
+    assert!(!to.exists());
+}
+
+#[test]
+fn the_program_says_one_line_and_leaves_with_1() {
+    let folder = Folder::new();
+    let (from, to) = (folder.path("in.wav"), folder.path("out.wav"));
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_denoise"));
+        let done = command.args(arguments).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        (done.status.code(), text(&done.stdout), text(&done.stderr))
+    };
+    let [from_, to_] = [&from, &to].map(|path| path.to_str().unwrap());
+    let fails = |arguments: &[&str], expected: &str| {
+        let (code, out, error) = run(arguments);
+        assert_eq!(code, Some(1), "{error}");
+        assert!(out.is_empty() && error.lines().count() == 1, "{error}");
+        assert!(
+            error.starts_with("error: ") && error.contains(expected),
+            "{error}"
+        );
+        assert!(!to.exists());
+    };
+    fails(&[from_, to_], "cannot read");
+    write(&from, float(1), &[0.0, f32::NAN]);
+    fails(&[from_, to_], "sample 1 of channel 1");
+    write(&from, int(16, 1), &[]);
+    fails(&["compare", from_], "has no samples");
+    let weights = folder.path("weights.rnn");
+    let weights_ = weights.to_str().unwrap();
+    fails(
+        &[from_, to_, "--weights", weights_],
+        "cannot read the weights",
+    );
+    fs::write(&weights, vec![42; LONGEST + 1]).unwrap();
+    fails(&[from_, to_, "--weights", weights_], "at most");
+    fs::write(&weights, [42, 24, 0, 7]).unwrap();
+    fails(
+        &[from_, to_, "--weights", weights_],
+        "the input layer needs 1008 bytes",
+    );
+
+    write(&from, int(16, 2), &noisy(0.4, 5));
+    fs::write(&weights, PUBLISHED).unwrap();
+    let picture = folder.path("it.svg");
+    let picture_ = picture.to_str().unwrap();
+    let (code, out, error) = run(&[from_, to_, "--weights", weights_, "--picture", picture_]);
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+    assert!(out.contains("0.20 s, 2 channels"), "{out}");
+    let svg = fs::read_to_string(picture).unwrap();
+    for label in [
+        "noisy",
+        "denoised",
+        "seconds",
+        "kHz",
+        "dB",
+        "data:image/png;base64",
+    ] {
+        assert!(svg.contains(label), "{label}");
+    }
+    let (code, out, _) = run(&["compare", from_]);
+    assert_eq!(code, Some(0));
+    for line in [
+        "samples, of full scale",
+        "a frame",
+        "its network alone",
+        "one step, I 114, H 96",
+    ] {
+        assert!(out.contains(line), "{out}");
+    }
+}

@@ -1,0 +1,213 @@
+//! RNNoise's network in float64 and plain loops, from the bytes of the file: independent of the
+//! program's parser, kernels and gate order.
+
+#![allow(dead_code)]
+
+pub mod sensitivity;
+
+use denoise::bands::BANDS;
+use denoise::denoiser::{FEATURES, Gains};
+
+/// What the twin takes for tanh, of which its σ is made, and what becomes of every number that it
+/// computes: nothing, or the nearest of float32.
+#[derive(Clone, Copy)]
+pub struct Arithmetic {
+    pub tanh: fn(f64) -> f64,
+    pub round: fn(f64) -> f64,
+}
+
+pub const EXACT: Arithmetic = Arithmetic {
+    tanh: f64::tanh,
+    round: |x| x,
+};
+/// In float32, sums from the first term to the last: naive code. (A product or sum of float32 that is
+/// made in float64 and rounded once is that of float32.)
+pub const NAIVE: Arithmetic = Arithmetic {
+    tanh: f64::tanh,
+    round: |x| f64::from(x as f32),
+};
+/// With nnnoiseless' table.
+pub const TABLE: Arithmetic = Arithmetic {
+    tanh: table,
+    ..EXACT
+};
+/// With the table, and in float32: what nnnoiseless does.
+pub const NAIVE_TABLE: Arithmetic = Arithmetic {
+    tanh: |x| f64::from(table_single(x as f32)),
+    ..NAIVE
+};
+
+impl Arithmetic {
+    pub fn sigmoid(self, a: f64) -> f64 {
+        (self.round)(0.5 + 0.5 * (self.tanh)(0.5 * a))
+    }
+
+    fn sum(self, first: f64, terms: impl Iterator<Item = f64>) -> f64 {
+        let round = self.round;
+        terms.fold(first, |sum, term| round(sum + round(term)))
+    }
+}
+
+/// nnnoiseless' tanh: a table in steps of 0.04 with six decimals, and a parabola from the nearest
+/// entry; ±1 beyond 8.
+pub fn table(x: f64) -> f64 {
+    if x.abs() >= 8.0 {
+        return x.signum();
+    }
+    let a = x.abs();
+    let entry = (0.5 + 25.0 * a).floor();
+    let y = table_entry(entry);
+    let d = a - 0.04 * entry;
+    (y + d * (1.0 - y * y) * (1.0 - y * d)).copysign(x)
+}
+
+fn table_entry(entry: f64) -> f64 {
+    match entry as u32 {
+        // Those that it has otherwise than rounding gives them.
+        70 => 0.992_631,
+        170 => 0.999_997,
+        190 => 1.0,
+        _ => ((0.04 * entry).tanh() * 1e6).round() / 1e6,
+    }
+}
+
+/// The same in float32. Near the middle between two entries rounding decides which one is the nearest.
+fn table_single(x: f32) -> f32 {
+    if x.abs() >= 8.0 {
+        return x.signum();
+    }
+    let a = x.abs();
+    let entry = (0.5 + 25.0 * a).floor();
+    let y = table_entry(f64::from(entry)) as f32;
+    let d = a - 0.04 * entry;
+    (y + d * (1.0 - y * y) * (1.0 - y * d)).copysign(x)
+}
+
+/// One layer: `weight [rows][columns]`, the gates of a GRU side by side as z, r, candidate.
+pub struct Layer {
+    pub inputs: usize,
+    pub units: usize,
+    pub activation: u8,
+    pub weight: Vec<Vec<f64>>,
+    pub recurrent: Vec<Vec<f64>>,
+    pub bias: Vec<f64>,
+}
+
+impl Layer {
+    fn read(bytes: &mut &[u8], gru: bool) -> Self {
+        let (inputs, units) = (usize::from(bytes[0]), usize::from(bytes[1]));
+        let activation = bytes[2];
+        *bytes = &bytes[3..];
+        let columns = if gru { 3 * units } else { units };
+        let mut row = || {
+            let (row, rest) = bytes.split_at(columns);
+            *bytes = rest;
+            row.iter().map(|&b| f64::from(b as i8) / 256.0).collect()
+        };
+        let weight = (0..inputs).map(|_| row()).collect();
+        let recurrent = (0..if gru { units } else { 0 }).map(|_| row()).collect();
+        let bias = row();
+        Self {
+            inputs,
+            units,
+            activation,
+            weight,
+            recurrent,
+            bias,
+        }
+    }
+
+    /// `start + x·column k` of some rows.
+    fn dot(&self, rows: &[Vec<f64>], k: usize, x: &[f64], start: f64, by: Arithmetic) -> f64 {
+        assert_eq!(x.len(), rows.len());
+        by.sum(start, x.iter().zip(rows).map(|(x, row)| x * row[k]))
+    }
+
+    pub fn activate(&self, a: f64, by: Arithmetic) -> f64 {
+        match self.activation {
+            0 => (by.round)((by.tanh)(a)),
+            1 => by.sigmoid(a),
+            2 if a < 0.0 => 0.0,
+            _ => a,
+        }
+    }
+
+    pub fn dense(&self, x: &[f64], by: Arithmetic) -> Vec<f64> {
+        let sum = |k: usize| self.dot(&self.weight, k, x, self.bias[k], by);
+        (0..self.units).map(|k| self.activate(sum(k), by)).collect()
+    }
+
+    /// The gates z and r and the candidate of one step.
+    pub fn gates(&self, x: &[f64], h: &[f64], by: Arithmetic) -> [Vec<f64>; 3] {
+        let n = self.units;
+        let sum = |k: usize, h: &[f64]| {
+            let input = self.dot(&self.weight, k, x, self.bias[k], by);
+            self.dot(&self.recurrent, k, h, input, by)
+        };
+        let gate = |first: usize| (0..n).map(|k| by.sigmoid(sum(first + k, h))).collect();
+        let [z, r]: [Vec<f64>; 2] = [gate(0), gate(n)];
+        let seen: Vec<f64> = r.iter().zip(h).map(|(r, h)| (by.round)(r * h)).collect();
+        let candidate = |k| self.activate(sum(2 * n + k, &seen), by);
+        let candidates = (0..n).map(candidate).collect();
+        [z, r, candidates]
+    }
+
+    fn step(&self, x: &[f64], h: &mut [f64], by: Arithmetic) {
+        let [z, _, candidates] = self.gates(x, h, by);
+        let round = by.round;
+        for ((h, z), n) in h.iter_mut().zip(z).zip(candidates) {
+            *h = round(round(z * *h) + round(round(1.0 - z) * n));
+        }
+    }
+}
+
+/// The network with its states.
+pub struct Twin {
+    /// In the order of the file.
+    pub layers: [Layer; 6],
+    pub states: [Vec<f64>; 3],
+    pub by: Arithmetic,
+}
+
+impl Twin {
+    pub fn new(mut bytes: &[u8], by: Arithmetic) -> Self {
+        let grus = [false, true, true, true, false, false];
+        let layers = grus.map(|gru| Layer::read(&mut bytes, gru));
+        assert!(bytes.is_empty());
+        Self {
+            states: [1, 2, 3].map(|k: usize| vec![0.0; layers[k].units]),
+            layers,
+            by,
+        }
+    }
+
+    /// Gains and the probability of a voice.
+    pub fn step(&mut self, features: &[f64]) -> (Vec<f64>, f64) {
+        let [input, voice_gru, noise_gru, gain_gru, gains, voice] = &self.layers;
+        let [v, n, g] = &mut self.states;
+        let by = self.by;
+        let d = input.dense(features, by);
+        voice_gru.step(&d, v, by);
+        noise_gru.step(&[&d[..], v, features].concat(), n, by);
+        gain_gru.step(&[&v[..], n, features].concat(), g, by);
+        (gains.dense(g, by), voice.dense(v, by)[0])
+    }
+}
+
+impl Gains for Twin {
+    fn frame(&mut self, features: &[f32; FEATURES], gains: &mut [f32; BANDS]) -> f32 {
+        let (exact, voice) = self.step(&features.map(f64::from));
+        for (gain, exact) in gains.iter_mut().zip(exact) {
+            *gain = exact as f32;
+        }
+        voice as f32
+    }
+}
+
+/// Noisy speech as frames, samples as those of 16-bit integers.
+pub fn frames(seconds: f32, seed: u64) -> Vec<[f32; denoise::FRAME]> {
+    let [_, noisy] = denoise::demo::sounds(seconds, seed);
+    let whole = noisy.chunks_exact(denoise::FRAME);
+    let frame = |frame: &[f32]| std::array::from_fn(|k| (frame[k] * 32768.0).round());
+    whole.map(frame).collect()
+}
