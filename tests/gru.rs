@@ -20,6 +20,7 @@ const SUITES: &[Suite] = &[
     suite::sums::trials,
     suite::composed_nan::trials,
     suite::pytorch_model::trials,
+    suite::keras_model::trials,
     |_| suite::convert::trials(),
     |_| suite::files::trials(),
     suite::onnx_file::trials,
