@@ -21,6 +21,7 @@ const SUITES: &[Suite] = &[
     suite::composed_nan::trials,
     suite::pytorch_model::trials,
     suite::models::trials,
+    suite::keras_model::trials,
     |_| suite::convert::trials(),
     |_| suite::files::trials(),
     suite::onnx_file::trials,

@@ -3,8 +3,9 @@
     python make.py      # the standard library alone
 
 Writes pytorch/* (what torch.save writes now, wrote before 1.6, and before 0.1.10, and a plain
-pickle) and safetensors/*, arrays of one hidden unit under each system's names.
+pickle), npz/*, whole and broken, and safetensors/*, arrays of one hidden unit under each system's names.
 """
+import copy
 import io
 import json
 import pathlib
@@ -164,6 +165,32 @@ def safetensors(shapes):
     return struct.pack("<Q", len(text)) + text + numbers(at // 4)
 
 
+def npy(shape, dtype="<f4", fortran=False, descr=None, version=1, content=None):
+    descr = descr or repr(dtype)
+    header = f"{{'descr': {descr}, 'fortran_order': {fortran}, 'shape': {shape}, }}".encode()
+    length = struct.pack("<H" if version == 1 else "<L", len(header) + 1)
+    count = 1
+    for size in shape:
+        count *= size
+    content = numbers(count) if content is None else content
+    return b"\x93NUMPY" + bytes([version, 0]) + length + header + b"\n" + content
+
+
+def npz(files, compression=zipfile.ZIP_STORED, copies=0):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", compression) as archive:
+        for name, content in files.items():
+            entry = zipfile.ZipInfo(name)
+            entry.compress_type = compression
+            archive.writestr(entry, content)
+        # The same bytes under many names.
+        for k in range(copies):
+            entry = copy.copy(archive.filelist[0])
+            entry.filename = f"{k}.npy"
+            archive.filelist.append(entry)
+    return file.getvalue()
+
+
 def write(path, content):
     path = HERE / path
     path.parent.mkdir(exist_ok=True)
@@ -179,6 +206,30 @@ write("pytorch/zip-nested", zipped(OrderedDict(model=GRU, epoch=3)))
 write("pytorch/legacy", legacy(GRU))
 write("pytorch/tar", tarred())
 write("pytorch/pickle", pickle.dumps(dict(lr=0.1, sizes=[1, 2]), 2))
+ARRAYS = {f"{name}.npy": npy(tuple(tensor.shape)) for name, tensor in GRU.items()}
+write("npz/stored", npz(ARRAYS))
+write("npz/deflated", npz(ARRAYS, zipfile.ZIP_DEFLATED))
+write("npz/version-3", npz({"a.npy": npy((2, 3), fortran=True, version=3)}))
+write("npz/big-endian", npz({"a.npy": npy((3,), ">f4")}))
+# A header that claims 4 EiB, and one more than any number holds.
+write("npz/claims", npz({"a.npy": npy((1 << 30, 1 << 30), content=b"")}))
+write("npz/overflow", npz({"a.npy": npy((1 << 40, 1 << 40), content=b"")}))
+write("npz/short", npz({"a.npy": npy((3,), content=numbers(2))}))
+write("npz/long-header", npz({"a.npy": b"\x93NUMPY\2\0\xff\xff\xff\xff{"}))
+write("npz/nested", npz({"a.npy": npy((1,), descr="(" * 9000 + ")" * 900)}))
+write("npz/objects", npz({"a.npy": npy((1,), "|O")}))
+write("npz/record", npz({"a.npy": npy((1,), descr="[('x', '<f4'), ('y', '<f4')]")}))
+write("npz/truth", npz({"a.npy": npy((2,), "|b1", content=b"\1\2")}))
+write("npz/text", npz({"README.txt": b"not an array"}))
+zeros = npy((1 << 18,), content=bytes(1 << 20))
+write("npz/bomb", npz({"a.npy": zeros}, zipfile.ZIP_DEFLATED, copies=100))
+# What the archive says of an array that is a kilobyte: 4 GiB.
+written = npz({"a.npy": npy((256,), content=bytes(1024))}, zipfile.ZIP_DEFLATED)
+size = struct.pack("<L", len(npy((256,), content=bytes(1024))))
+write("npz/claimed-by-zip", written.replace(size, b"\xfe\xff\xff\xff"))
+# The last number changed: the archive's sum says so.
+broken = npz({"a.npy": npy((3,))})
+write("npz/changed", broken.replace(numbers(3), numbers(2) + bytes(4)))
 SYSTEMS = {
     "pytorch": {"a.weight_ih_l0": [3, 2], "a.weight_hh_l0": [3, 1], "a.bias_ih_l0": [3], "a.bias_hh_l0": [3]},
     "both-ways": {

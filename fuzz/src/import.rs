@@ -28,7 +28,18 @@ pub fn import(dict: &StateDict) {
             }
         });
         through(dict, prefix, keras::config, keras::import, |block| {
-            keras::export(block, prefix)
+            let exported = keras::export(block, prefix)?;
+            // Arrays are written by name, also those that were read by number.
+            let number = |key: &str| match key.rsplit_once('/') {
+                Some((place, "kernel")) => format!("{place}/0"),
+                Some((place, "recurrent_kernel")) => format!("{place}/1"),
+                Some((place, "bias")) => format!("{place}/2"),
+                _ => key.to_owned(),
+            };
+            match dict.keys().any(|key| key == format!("{prefix}0")) {
+                true => exported.renamed(number),
+                false => Ok(exported),
+            }
         });
         through(
             dict,

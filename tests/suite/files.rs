@@ -3,18 +3,23 @@
 
 use std::{fs, path::PathBuf};
 
-use burn::tensor::Device;
+use burn::tensor::{DType, Device, TensorData};
 use gru_op::convert::{StateDict, pytorch};
 use libtest_mimic::Trial;
+
+use super::conformance::numbers;
 
 type Check = fn() -> Result<(), String>;
 
 pub fn trials() -> Vec<Trial> {
-    let checks: [(&str, Check); 4] = [
+    let checks: [(&str, Check); 7] = [
         ("every-format-of-pytorch", every_format_of_pytorch),
         ("names-as-they-are", names_as_they_are),
         ("claims", claims),
         ("every-system", every_system),
+        ("arrays-of-numpy", arrays_of_numpy),
+        ("npz", npz),
+        ("broken-npz", broken_npz),
     ];
     let trials = checks.into_iter();
     trials
@@ -73,6 +78,123 @@ fn every_system() -> Result<(), String> {
         let dict = StateDict::from_safetensors(&path).map_err(|e| e.to_string())?;
         if dict.keys().count() < 3 {
             return Err(format!("{}: {:?}", path.display(), dict));
+        }
+    }
+    Ok(())
+}
+
+/// Every type, byte order and order of elements; the numbers as another format has them.
+fn arrays_of_numpy() -> Result<(), String> {
+    let models = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/models/numpy"));
+    let expected = StateDict::from_safetensors(models.join("arrays.safetensors"));
+    let expected = expected.map_err(|e| e.to_string())?;
+    for file in ["arrays.npz", "compressed.npz"] {
+        let dict = StateDict::from_npz(models.join(file)).map_err(|e| e.to_string())?;
+        if !dict.keys().eq(expected.keys()) {
+            return Err(format!("{file}: {:?}", dict.keys().collect::<Vec<_>>()));
+        }
+        for key in expected.keys() {
+            let (got, wanted) = (&dict.get(key).expect(key), &expected.get(key).expect(key));
+            if got.shape() != wanted.shape() || got.dtype() != dtype_of(key) {
+                return Err(format!("{file}, {key}: {:?} {got}", got.dtype()));
+            }
+        }
+        let (got, wanted) = (numbers(&dict), numbers(&expected));
+        for (key, wanted) in &wanted {
+            let bits = |values: &[f64]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+            if bits(&got[key]) != bits(wanted) {
+                return Err(format!(
+                    "{file}, {key}: {:?}, expected {wanted:?}",
+                    got[key]
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What `tests/models/numpy/make.py` calls an array says its type.
+fn dtype_of(key: &str) -> DType {
+    match key.trim_start_matches(['<', '>']) {
+        "f2" => DType::F16,
+        "f8" | "edges" | "fortran big-endian" => DType::F64,
+        "i1" => DType::I8,
+        "i2" => DType::I16,
+        "i4" => DType::I32,
+        "i8" => DType::I64,
+        "u1" => DType::U8,
+        "u2" => DType::U16,
+        "u4" => DType::U32,
+        "u8" => DType::U64,
+        "b1" => TensorData::from([true]).dtype(),
+        _ => DType::F32,
+    }
+}
+
+fn npz() -> Result<(), String> {
+    for file in ["stored", "deflated"] {
+        let dict = StateDict::from_npz(seeds("npz").join(file)).map_err(|e| e.to_string())?;
+        is_read(dict, "").map_err(|e| format!("{file}: {e}"))?;
+    }
+    for (file, shape) in [("version-3", &[2, 3][..]), ("big-endian", &[3])] {
+        let dict = StateDict::from_npz(seeds("npz").join(file)).map_err(|e| e.to_string())?;
+        match dict.get("a").map(|data| data.shape().to_vec()) {
+            Some(found) if found == shape => {}
+            found => return Err(format!("{file}: {found:?}")),
+        }
+    }
+    Ok(())
+}
+
+/// Each says what was expected and what is there; none takes the memory that it claims.
+fn broken_npz() -> Result<(), String> {
+    let broken = [
+        (
+            "claims",
+            "a.npy: shape [1073741824, 1073741824] of 4-byte numbers does not fit the 0 bytes",
+        ),
+        (
+            "overflow",
+            "a.npy: shape [1099511627776, 1099511627776] of 4-byte numbers does not fit",
+        ),
+        (
+            "short",
+            "a.npy: shape [3] of 4-byte numbers does not fit the 8 bytes that it holds",
+        ),
+        (
+            "long-header",
+            "a.npy: expected a header of 10000 bytes at most, got 4294967295",
+        ),
+        (
+            "nested",
+            "a.npy: expected plain numbers, got a header with many brackets",
+        ),
+        (
+            "objects",
+            "a.npy: expected numbers of type f2, f4, f8, i1 to i8, u1 to u8 or b1, got '|O'",
+        ),
+        ("record", "got [('x', '<f4'), ('y', '<f4')]"),
+        ("truth", "a.npy: expected booleans, bytes 0 and 1, got 2"),
+        ("text", "README.txt: expected an array, NAME.npy"),
+        ("bomb", "but its arrays claim 105913549, expected"),
+        (
+            "claimed-by-zip",
+            "but its arrays claim 4294967294, expected",
+        ),
+        ("changed", "a.npy: Invalid checksum"),
+    ];
+    for (file, expected) in broken {
+        match StateDict::from_npz(seeds("npz").join(file)) {
+            Err(error) if error.to_string().contains(expected) => {}
+            Err(error) => return Err(format!("{file}: {error}, expected {expected}")),
+            Ok(dict) => return Err(format!("{file}: {dict:?}, expected {expected}")),
+        }
+    }
+    let whole = fs::read(seeds("npz").join("deflated")).map_err(|e| e.to_string())?;
+    for length in 0..whole.len() {
+        let part = std::io::Cursor::new(&whole[..length]);
+        if StateDict::from_npz_reader("part", part).is_ok() {
+            return Err(format!("{length} of {} bytes were read", whole.len()));
         }
     }
     Ok(())

@@ -12,6 +12,7 @@ pub mod files;
 pub mod gradcheck;
 pub mod gradient;
 pub mod half;
+pub mod keras_model;
 pub mod long;
 pub mod misuse;
 pub mod models;

@@ -48,8 +48,9 @@
 //! `cuda`, `rocm`, `cpu` are CubeCL backends, on the kernels of `gru-cube`. `tch`, LibTorch, runs the
 //! composed default. `remote` sends a call to a server as one operation, `capture` records it as one.
 //! `autodiff` adds training.
-//! `store` reads `.pt` and `.safetensors` files, and writes the latter; `onnx` reads and writes `.onnx`
-//! files. `fusion` must be on exactly when
+//! `store` reads `.pt` and `.safetensors` files, and writes the latter; `npz` reads NumPy's `.npz`,
+//! `keras` Keras' `.weights.h5` and `.keras`; `onnx` reads and writes `.onnx` files. `fusion` must be on
+//! exactly when
 //! Burn's own `fusion` is, as it is by default.
 #![deny(missing_docs)]
 

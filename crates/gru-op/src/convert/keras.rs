@@ -3,7 +3,8 @@
 //! such layers, `forward_…` and `backward_…`, and is one block here.
 //!
 //! A key is a prefix, the names of what is inside (`gru_cell/`, `forward_gru/gru_cell/`), which are
-//! not looked at, and the array's name: the `path` of a Keras variable.
+//! not looked at, and the array's name: the `path` of a Keras variable. In the files of Keras 3, which
+//! `StateDict::from_keras` reads, the arrays are called `0`, `1` and `2`.
 //!
 //! | Keras | here |
 //! |---|---|
@@ -52,8 +53,11 @@ const SYSTEM: System = System {
 const ORDER: GateOrder = GateOrder::UpdateFirst;
 
 /// What an unexpected key should have been.
-const NAMES: &str = "a GRU has kernel, recurrent_kernel and bias, a Bidirectional has them under \
-                     forward_… and backward_…";
+const NAMES: &str = "a GRU has kernel, recurrent_kernel and bias, or 0, 1 and 2, a Bidirectional has \
+                     them under forward_… and backward_…";
+
+/// The names of a layer's arrays: of its variables, and in a file.
+const ARRAYS: [[&str; 3]; 2] = [["kernel", "recurrent_kernel", "bias"], ["0", "1", "2"]];
 
 /// The configuration of the layer under `prefix`: sizes, directions and biases, told from names and
 /// shapes, and `reset_after` from the form of the bias. Without a bias nothing tells it: then it is
@@ -63,10 +67,10 @@ const NAMES: &str = "a GRU has kernel, recurrent_kernel and bias, a Bidirectiona
 /// # Errors
 /// If a key under `prefix` is missing or none of such a layer's, or an array has not its shape.
 pub fn config(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError> {
-    let layers = layers(dict, prefix)?;
-    let [i, _] = dict.shape(&format!("{}kernel", layers[0]))?;
-    let [h, _] = dict.shape(&format!("{}recurrent_kernel", layers[0]))?;
-    let keys = layers.iter().map(|layer| format!("{layer}bias"));
+    let (layers, [kernel, recurrent, bias]) = layers(dict, prefix)?;
+    let [i, _] = dict.shape(&format!("{}{kernel}", layers[0]))?;
+    let [h, _] = dict.shape(&format!("{}{recurrent}", layers[0]))?;
+    let keys = layers.iter().map(|layer| format!("{layer}{bias}"));
     let bias = keys
         .filter_map(|key| Some((dict.get(&key)?.shape().to_vec(), key)))
         .next();
@@ -102,7 +106,8 @@ pub fn import(
     let found = self::config(dict, prefix)?;
     SYSTEM.check_config(config, &found)?;
     let h = found.d_hidden;
-    let weights = layers(dict, prefix)?.into_iter().map(|layer| {
+    let (layers, [kernel, recurrent, bias]) = layers(dict, prefix)?;
+    let weights = layers.into_iter().map(|layer| {
         let columns = |name: &str, rows: usize| -> Result<Tensor<2>, ConvertError> {
             let matrix = dict.tensor(&format!("{layer}{name}"), [rows, 3 * h], device)?;
             Ok(ORDER.reorder(matrix, 1, 1))
@@ -110,18 +115,18 @@ pub fn import(
         let (b_ih, b_hh) = match (found.bias, found.reset) {
             (false, _) => (None, None),
             (true, Reset::AfterMatmul) => {
-                let both = columns("bias", 2)?;
+                let both = columns(bias, 2)?;
                 let row = |k| both.clone().narrow(0, k, 1).squeeze_dim(0);
                 (Some(row(0)), Some(row(1)))
             }
             (true, Reset::BeforeMatmul) => {
-                let bias = dict.tensor::<1>(&format!("{layer}bias"), [3 * h], device)?;
+                let bias = dict.tensor::<1>(&format!("{layer}{bias}"), [3 * h], device)?;
                 (Some(ORDER.reorder(bias, 0, 1)), None)
             }
         };
         Ok(GruWeights {
-            w_ih: Some(columns("kernel", found.d_input)?),
-            w_hh: columns("recurrent_kernel", h)?,
+            w_ih: Some(columns(kernel, found.d_input)?),
+            w_hh: columns(recurrent, h)?,
             b_ih,
             b_hh,
         })
@@ -241,29 +246,38 @@ const ACTIVATIONS: [(&str, Activation); 9] = [
     ("softplus", Activation::Softplus),
 ];
 
-/// All that stands before the arrays' names: of one layer, or of the forward and the backward one.
-fn layers(dict: &StateDict, prefix: &str) -> Result<Vec<String>, ConvertError> {
+/// All that stands before the arrays' names, of one layer, or of the forward and the backward one; and
+/// these names.
+fn layers(
+    dict: &StateDict,
+    prefix: &str,
+) -> Result<(Vec<String>, [&'static str; 3]), ConvertError> {
     let unexpected = |key: &str| ConvertError::UnexpectedKey {
         key: key.into(),
         expected: NAMES,
     };
     // Each with a key, to be named if there are too many.
     let mut layers = BTreeMap::new();
+    let mut arrays = None;
     for (key, name) in dict.under(prefix, NAMES)? {
         let at = name.rfind('/').map_or(0, |slash| slash + 1);
         let (layer, array) = name.split_at(at);
-        if !["kernel", "recurrent_kernel", "bias"].contains(&array) {
+        let known = ARRAYS.into_iter().find(|names| names.contains(&array));
+        // One kind of names for all.
+        if known.is_none() || arrays.is_some_and(|arrays| known != Some(arrays)) {
             return Err(unexpected(key));
         }
+        arrays = known;
         layers.insert(layer, key);
     }
     let full = |layer: &str| format!("{prefix}{layer}");
+    let arrays = arrays.unwrap_or(ARRAYS[0]);
     match &layers.iter().collect::<Vec<_>>()[..] {
-        [(layer, _)] => Ok(vec![full(layer)]),
+        [(layer, _)] => Ok((vec![full(layer)], arrays)),
         [(backward, _), (forward, _)]
             if backward.starts_with("backward_") && forward.starts_with("forward_") =>
         {
-            Ok(vec![full(forward), full(backward)])
+            Ok((vec![full(forward), full(backward)], arrays))
         }
         several => Err(unexpected(several[several.len() - 1].1)),
     }

@@ -11,7 +11,9 @@
 //! | cuDNN, one pseudo-layer | [`cudnn`] | `[H,I]`, `[H,H]` for each gate | r, z, n | six `[H]` |
 //! | `burn::nn::gru::{Gru, BiGru}` | `GruBlock::try_from(gru)` | three pairs of `Linear` | | |
 //!
-//! A [`StateDict`] holds arrays under a system's own names. Every module has the same three functions:
+//! A [`StateDict`] holds arrays under a system's own names: of a file `.pt` or `.safetensors` with
+//! the feature `store`, `.npz` with `npz`, `.weights.h5` or `.keras` with `keras`. Every
+//! module has the same three functions:
 //!
 //! - `config(&dict, prefix)`: what names and shapes tell about the GRU under `prefix`. The rest is
 //!   added by `with_…`: its page says what that is.
@@ -41,11 +43,17 @@
 //! # Ok(()) }
 //! ```
 
+#[cfg(any(feature = "npz", feature = "keras"))]
+mod archive;
 mod bias;
 mod burn_nn;
 pub mod cudnn;
 pub mod keras;
+#[cfg(feature = "keras")]
+mod keras_file;
 pub mod mps_graph;
+#[cfg(feature = "npz")]
+mod npz;
 pub mod onednn;
 pub mod onnx;
 mod order;
@@ -58,7 +66,7 @@ pub use self::{order::GateOrder, state_dict::StateDict};
 
 #[cfg(doc)]
 use crate::GruBlock;
-use burn::tensor::DType;
+use burn::tensor::{DType, Tensor};
 
 /// Why weights could not be taken over or handed out.
 #[derive(Debug, thiserror::Error)]
@@ -226,6 +234,21 @@ pub enum ConvertError {
         /// What was wrong.
         reason: String,
     },
+}
+
+/// A file that could not be read or written.
+#[cfg(any(feature = "store", feature = "npz", feature = "keras"))]
+fn failed(path: impl std::fmt::Display, reason: impl std::fmt::Display) -> ConvertError {
+    ConvertError::File {
+        path: path.to_string(),
+        reason: reason.to_string(),
+    }
+}
+
+/// Rows of gates as columns. Joined anew, they lie in memory as every call reads them; of a mere
+/// transpose every call on a CPU would make a copy first.
+fn columns(rows: Tensor<2>) -> Tensor<2> {
+    Tensor::cat(rows.transpose().chunk(3, 1), 1)
 }
 
 pub(crate) fn expect_shape(

@@ -237,10 +237,7 @@ mod files {
     }
 
     fn failed(path: &Path, error: impl std::fmt::Display) -> ConvertError {
-        ConvertError::File {
-            path: path.display().to_string(),
-            reason: error.to_string(),
-        }
+        super::super::failed(path.display(), error)
     }
 
     /// An array as the safetensors writer reads it.

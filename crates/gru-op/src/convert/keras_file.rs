@@ -1,0 +1,185 @@
+//! Files of Keras 3: `.weights.h5`, which is HDF5, and `.keras`, a zip archive with one inside.
+
+use super::{ConvertError, StateDict, archive, failed};
+use burn::tensor::{Element, TensorData, f16};
+use hdf5_pure::{DType, Dataset, Datatype, DatatypeByteOrder, File, FloatingPointLayout, Group};
+use std::{fs, io::Cursor, io::Read, path::Path};
+use zip::ZipArchive;
+
+/// What a `.keras` file calls its weights.
+const WEIGHTS: &str = "model.weights.h5";
+/// What a zip archive begins with.
+const ZIP: &[u8] = b"PK";
+/// The deepest group: models nest layers in layers, not hundreds of times.
+const DEPTH: usize = 64;
+/// The most groups and arrays. Groups may contain each other, and then there is no end.
+const OBJECTS: usize = 1 << 16;
+
+impl StateDict {
+    /// Reads the arrays of a `.weights.h5` or `.keras` file of Keras 3, under their paths in it: those
+    /// of the second GRU of a model are `layers/gru_1/cell/vars/0` to `2`, whatever the layer is called,
+    /// so `layers/gru_1/` is the prefix for [`keras`](super::keras), and `layers/bidirectional/` that
+    /// of the first `Bidirectional`.
+    ///
+    /// Numbers keep their type; texts are left out.
+    ///
+    /// # Errors
+    /// If the file cannot be read as one: it is broken, is compressed, or holds arrays that claim to
+    /// be larger than such a file can hold.
+    pub fn from_keras(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
+        let path = path.as_ref();
+        let bytes = fs::read(path).map_err(|e| failed(path.display(), e))?;
+        Self::from_keras_bytes(path.display().to_string(), bytes)
+    }
+
+    /// [`from_keras`](Self::from_keras) from the bytes of a file, which errors call `name`.
+    ///
+    /// # Errors
+    /// As [`from_keras`](Self::from_keras).
+    pub fn from_keras_bytes(name: impl Into<String>, bytes: Vec<u8>) -> Result<Self, ConvertError> {
+        let dict = match bytes.starts_with(ZIP) {
+            true => inside(&bytes).and_then(read),
+            false => read(bytes),
+        };
+        dict.map_err(|reason| failed(name.into(), reason))
+    }
+}
+
+/// The weights in a `.keras` file.
+fn inside(bytes: &[u8]) -> Result<Vec<u8>, String> {
+    let of = |reason: &dyn std::fmt::Display| format!("{WEIGHTS}: {reason}");
+    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(text)?;
+    let entry = archive.by_name(WEIGHTS).map_err(|e| of(&e))?;
+    let size = entry.size();
+    archive::check(bytes.len() as u64, size)?;
+    let mut weights = Vec::new();
+    let mut entry = entry.take(size.saturating_add(1));
+    entry.read_to_end(&mut weights).map_err(|e| of(&e))?;
+    match weights.len() as u64 == size {
+        true => Ok(weights),
+        false => Err(of(&format!("expected {size} bytes, got {}", weights.len()))),
+    }
+}
+
+fn read(bytes: Vec<u8>) -> Result<StateDict, String> {
+    let mut walk = Walk {
+        held: bytes.len() as u64,
+        claimed: 0,
+        objects: 0,
+        dict: StateDict::new(),
+    };
+    let file = File::from_bytes(bytes).map_err(text)?;
+    walk.group(&file.root(), "", 0)?;
+    Ok(walk.dict)
+}
+
+/// What was met so far.
+struct Walk {
+    held: u64,
+    claimed: u64,
+    objects: usize,
+    dict: StateDict,
+}
+
+impl Walk {
+    fn group(&mut self, group: &Group, path: &str, depth: usize) -> Result<(), String> {
+        if depth > DEPTH {
+            return Err(format!("expected groups {DEPTH} deep at most, got {path}"));
+        }
+        let of = |name: &str, reason: &dyn std::fmt::Display| format!("{path}{name}: {reason}");
+        for name in group.datasets().map_err(|e| of("", &e))? {
+            self.count()?;
+            let dataset = group.dataset(&name).map_err(|e| of(&name, &e))?;
+            let array = self.array(&dataset).map_err(|e| of(&name, &e))?;
+            if let Some(array) = array {
+                self.dict.insert(format!("{path}{name}"), array);
+            }
+        }
+        for name in group.groups().map_err(|e| of("", &e))? {
+            self.count()?;
+            let inner = group.group(&name).map_err(|e| of(&name, &e))?;
+            self.group(&inner, &format!("{path}{name}/"), depth + 1)?;
+        }
+        Ok(())
+    }
+
+    fn count(&mut self) -> Result<(), String> {
+        self.objects += 1;
+        match self.objects <= OBJECTS {
+            true => Ok(()),
+            false => Err(format!("expected {OBJECTS} groups and arrays at most")),
+        }
+    }
+
+    /// The numbers of a dataset; none if it holds something else.
+    fn array(&mut self, dataset: &Dataset) -> Result<Option<TensorData>, String> {
+        let sizes = dataset.shape().map_err(text)?;
+        let element = dataset.element_size().map_err(text)?;
+        let bytes = sizes.iter().try_fold(element, |n, &m| n.checked_mul(m));
+        let bytes = bytes.ok_or_else(|| format!("no memory holds shape {sizes:?}"))?;
+        self.claimed = self.claimed.saturating_add(bytes);
+        archive::check(self.held, self.claimed)?;
+        let sizes: Result<Vec<usize>, _> = sizes.into_iter().map(usize::try_from).collect();
+        let shape = sizes.map_err(text)?;
+        Ok(Some(match dataset.dtype().map_err(text)? {
+            DType::F32 => data(shape, dataset.read_f32())?,
+            DType::F64 => data(shape, dataset.read_f64())?,
+            DType::I8 => data(shape, dataset.read_i8())?,
+            DType::I16 => data(shape, dataset.read_i16())?,
+            DType::I32 => data(shape, dataset.read_i32())?,
+            DType::I64 => data(shape, dataset.read_i64())?,
+            DType::U8 => data(shape, dataset.read_u8())?,
+            DType::U16 => data(shape, dataset.read_u16())?,
+            DType::U32 => data(shape, dataset.read_u32())?,
+            DType::U64 => data(shape, dataset.read_u64())?,
+            DType::Other(kind) => {
+                let order = half(&kind)
+                    .ok_or_else(|| format!("expected numbers of a usual type, got {kind:?}"))?;
+                let bytes = dataset.read_raw().map_err(text)?;
+                let number = |pair: &[u8]| match order {
+                    DatatypeByteOrder::BigEndian => f16::from_be_bytes([pair[0], pair[1]]),
+                    _ => f16::from_le_bytes([pair[0], pair[1]]),
+                };
+                data(shape, Ok(bytes.chunks_exact(2).map(number).collect()))?
+            }
+            _ => return Ok(None),
+        }))
+    }
+}
+
+/// The byte order of IEEE 754's half precision, which the reader has no name for.
+fn half(kind: &Datatype) -> Option<DatatypeByteOrder> {
+    const HALF: FloatingPointLayout = FloatingPointLayout {
+        bit_offset: 0,
+        bit_precision: 16,
+        exponent_location: 10,
+        exponent_size: 5,
+        mantissa_location: 0,
+        mantissa_size: 10,
+        exponent_bias: 15,
+    };
+    match kind {
+        Datatype::FloatingPoint {
+            size: 2,
+            byte_order: order @ (DatatypeByteOrder::LittleEndian | DatatypeByteOrder::BigEndian),
+            layout,
+        } if *layout == HALF => Some(*order),
+        _ => None,
+    }
+}
+
+fn data<E: Element>(
+    shape: Vec<usize>,
+    numbers: Result<Vec<E>, hdf5_pure::Error>,
+) -> Result<TensorData, String> {
+    let numbers = numbers.map_err(text)?;
+    // Numbers that the file does not store are no weights.
+    match shape.iter().product::<usize>() == numbers.len() {
+        true => Ok(TensorData::new(numbers, shape)),
+        false => Err(format!("shape {shape:?}, but {} numbers", numbers.len())),
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}

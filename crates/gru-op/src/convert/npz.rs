@@ -1,0 +1,240 @@
+//! NumPy's `.npz`: a zip archive of `.npy` files, one for each array.
+//!
+//! Source: <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>.
+
+use super::{ConvertError, StateDict, archive, failed};
+use burn::tensor::{Element, TensorData, f16};
+use ndarray_npy::npy::header::{Header, Layout};
+use std::{
+    fs::File,
+    io::{BufReader, Read, Seek, SeekFrom},
+    path::Path,
+};
+use zip::ZipArchive;
+
+/// The longest header of an array: NumPy's own limit.
+const HEADER: usize = 10_000;
+/// The most brackets in a header. Plain numbers have two pairs; the parser calls itself for each.
+const BRACKETS: usize = 16;
+/// How much is set aside for an array before its numbers are there.
+const AHEAD: usize = 1 << 20;
+
+impl StateDict {
+    /// Reads the arrays of an `.npz` file that `numpy.savez` or `savez_compressed` wrote: floating
+    /// point numbers of 16, 32 and 64 bits, integers and booleans, in either byte order, in C's or
+    /// Fortran's order of elements.
+    ///
+    /// # Errors
+    /// If the file cannot be read as one: it is broken, holds something besides arrays of numbers,
+    /// or arrays that claim to be larger than they are or than such a file can hold.
+    pub fn from_npz(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
+        let path = path.as_ref();
+        let file = File::open(path).map_err(|e| failed(path.display(), e))?;
+        Self::from_npz_reader(path.display().to_string(), BufReader::new(file))
+    }
+
+    /// [`from_npz`](Self::from_npz) from anything that is read, as bytes in a
+    /// [`Cursor`](std::io::Cursor); errors call it `name`.
+    ///
+    /// # Errors
+    /// As [`from_npz`](Self::from_npz).
+    pub fn from_npz_reader(
+        name: impl Into<String>,
+        reader: impl Read + Seek,
+    ) -> Result<Self, ConvertError> {
+        read(reader).map_err(|reason| failed(name.into(), reason))
+    }
+}
+
+fn read(mut reader: impl Read + Seek) -> Result<StateDict, String> {
+    let held = reader.seek(SeekFrom::End(0)).map_err(text)?;
+    let mut files = ZipArchive::new(reader).map_err(text)?;
+    let mut claimed: u64 = 0;
+    for k in 0..files.len() {
+        let size = files.by_index(k).map_err(text)?.size();
+        claimed = claimed.saturating_add(size);
+    }
+    archive::check(held, claimed)?;
+    let mut dict = StateDict::new();
+    for k in 0..files.len() {
+        let entry = files.by_index(k).map_err(text)?;
+        let file = entry.name().map_err(text)?.into_owned();
+        let of = |reason: String| format!("{file}: {reason}");
+        let Some(name) = file.strip_suffix(".npy") else {
+            return Err(of("expected an array, NAME.npy".into()));
+        };
+        let size = entry.size();
+        dict.insert(name, array(entry, size).map_err(of)?);
+    }
+    Ok(dict)
+}
+
+/// One `.npy` file of `size` bytes.
+fn array(mut file: impl Read, size: u64) -> Result<TensorData, String> {
+    let start = start(&mut file)?;
+    let header = Header::from_reader(&mut &start[..]).map_err(text)?;
+    let descr = header.type_descriptor.as_string();
+    let kind = descr.and_then(|descr| Kind::parse(descr)).ok_or_else(|| {
+        let descr = &header.type_descriptor;
+        format!("expected numbers of type f2, f4, f8, i1 to i8, u1 to u8 or b1, got {descr}")
+    })?;
+    let shape = header.shape;
+    let mut sizes = shape.iter().map(|&n| n as u64);
+    let bytes = sizes.try_fold(kind.width as u64, u64::checked_mul);
+    let there = size.saturating_sub(start.len() as u64);
+    if bytes != Some(there) {
+        let width = kind.width;
+        return Err(format!(
+            "shape {shape:?} of {width}-byte numbers does not fit the {there} bytes that it holds"
+        ));
+    }
+    // Only what is there takes memory, and the end must be met: the archive checks its sum there.
+    let mut data = Vec::with_capacity(AHEAD.min(there as usize));
+    let mut numbers = file.take(there.saturating_add(1));
+    numbers.read_to_end(&mut data).map_err(text)?;
+    if data.len() as u64 != there {
+        return Err(format!(
+            "expected {there} bytes of numbers, got {}",
+            data.len()
+        ));
+    }
+    if kind.swapped() {
+        data.chunks_exact_mut(kind.width).for_each(<[u8]>::reverse);
+    }
+    kind.numbers(&data, shape, header.layout)
+}
+
+/// Everything before the numbers, if it is short enough to be parsed.
+fn start(file: &mut impl Read) -> Result<Vec<u8>, String> {
+    let mut first = [0; 10];
+    file.read_exact(&mut first).map_err(text)?;
+    let [.., version, _, low, high] = first;
+    let mut start = first.to_vec();
+    let mut length = usize::from(u16::from_le_bytes([low, high]));
+    if version > 1 {
+        let mut rest = [0; 2];
+        file.read_exact(&mut rest).map_err(text)?;
+        start.extend(rest);
+        length |= usize::from(u16::from_le_bytes(rest)) << 16;
+    }
+    if length > HEADER {
+        return Err(format!(
+            "expected a header of {HEADER} bytes at most, got {length}"
+        ));
+    }
+    let before = start.len();
+    start.resize(before + length, 0);
+    file.read_exact(&mut start[before..]).map_err(text)?;
+    let opens = |byte: &&u8| b"([{".contains(byte);
+    match start[before..].iter().filter(opens).count() {
+        0..=BRACKETS => Ok(start),
+        _ => Err("expected plain numbers, got a header with many brackets".into()),
+    }
+}
+
+/// A type of numbers: `<f4`, as NumPy writes it.
+struct Kind {
+    big_endian: bool,
+    letter: char,
+    width: usize,
+}
+
+impl Kind {
+    fn parse(descr: &str) -> Option<Self> {
+        let mut rest = descr.chars();
+        let order = rest.next()?;
+        let letter = rest.next()?;
+        let width = match rest.as_str() {
+            "1" => 1,
+            "2" => 2,
+            "4" => 4,
+            "8" => 8,
+            _ => return None,
+        };
+        let known = match letter {
+            'f' => width >= 2,
+            'i' | 'u' => true,
+            'b' => width == 1,
+            _ => false,
+        };
+        // One byte has no order.
+        let ordered = matches!(order, '<' | '>') || (order == '|' && width == 1);
+        (known && ordered).then_some(Self {
+            big_endian: order == '>',
+            letter,
+            width,
+        })
+    }
+
+    fn swapped(&self) -> bool {
+        self.big_endian != cfg!(target_endian = "big")
+    }
+
+    fn numbers(
+        &self,
+        data: &[u8],
+        shape: Vec<usize>,
+        layout: Layout,
+    ) -> Result<TensorData, String> {
+        macro_rules! of {
+            ($number:ty) => {{
+                let width = size_of::<$number>();
+                let number = |bytes: &[u8]| {
+                    <$number>::from_ne_bytes(bytes.try_into().expect("one number's bytes"))
+                };
+                Ok(in_order(
+                    data.chunks_exact(width).map(number),
+                    shape,
+                    layout,
+                ))
+            }};
+        }
+        match (self.letter, self.width) {
+            ('f', 2) => of!(f16),
+            ('f', 4) => of!(f32),
+            ('f', _) => of!(f64),
+            ('i', 1) => of!(i8),
+            ('i', 2) => of!(i16),
+            ('i', 4) => of!(i32),
+            ('i', _) => of!(i64),
+            ('u', 1) => of!(u8),
+            ('u', 2) => of!(u16),
+            ('u', 4) => of!(u32),
+            ('u', _) => of!(u64),
+            _ => match data.iter().find(|&&byte| byte > 1) {
+                None => Ok(in_order(data.iter().map(|&b| b == 1), shape, layout)),
+                Some(byte) => Err(format!("expected booleans, bytes 0 and 1, got {byte}")),
+            },
+        }
+    }
+}
+
+/// The array of these numbers, the last dimension made the one that runs fastest.
+fn in_order<E: Element>(
+    numbers: impl Iterator<Item = E>,
+    shape: Vec<usize>,
+    layout: Layout,
+) -> TensorData {
+    let mut numbers: Vec<E> = numbers.collect();
+    if layout.is_fortran() && shape.len() > 1 {
+        let mut index = vec![0; shape.len()];
+        let place = |_| {
+            let place = (index.iter().zip(&shape)).rfold(0, |at, (&i, &n)| at * n + i);
+            for (i, n) in index.iter_mut().zip(&shape).rev() {
+                *i += 1;
+                if *i < *n {
+                    break;
+                }
+                *i = 0;
+            }
+            place
+        };
+        let places = (0..numbers.len()).map(place);
+        numbers = places.map(|place| numbers[place]).collect();
+    }
+    TensorData::new(numbers, shape)
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}

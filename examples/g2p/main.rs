@@ -1,0 +1,134 @@
+//! Spelling to phonemes, a line for each word. Arguments, input and output only.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use burn::tensor::Device;
+use clap::Parser;
+
+use g2p::error::Error;
+use g2p::model::G2p;
+use g2p::weights;
+
+/// Say English words in phonemes (ARPABET), a line for each word
+#[derive(Parser, Debug)]
+#[command(name = "g2p", version)]
+struct Cli {
+    /// Words; without any, and without --file, they are read from standard input
+    words: Vec<String>,
+
+    /// The wheel of g2p_en 2.1.0, or the checkpoint20.npz in it
+    #[arg(long, value_name = "FILE")]
+    weights: PathBuf,
+
+    /// A text whose words, parted by white space, are said after those given
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// Words that are said at once
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    batch: u16,
+
+    /// Print words per second to standard error, without the loading
+    #[arg(long)]
+    speed: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        // The reader went away: nobody is left to be told.
+        Err(Error::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            let message = error.to_string();
+            let line: Vec<&str> = message.split_whitespace().collect();
+            eprintln!("error: {}", line.join(" "));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<(), Error> {
+    let model = weights::load(&cli.weights, &Device::flex())?;
+    let mut speaker = Speaker {
+        model,
+        waiting: Vec::new(),
+        batch: cli.batch.into(),
+        out: BufWriter::new(io::stdout().lock()),
+        said: 0,
+    };
+    let start = Instant::now();
+    for word in &cli.words {
+        speaker.line(word)?;
+    }
+    if let Some(path) = &cli.file {
+        speaker.all(BufReader::new(open(path)?), |source| Error::Read {
+            path: path.clone(),
+            source,
+        })?;
+    } else if cli.words.is_empty() {
+        speaker.all(io::stdin().lock(), Error::Words)?;
+    }
+    speaker.flush()?;
+    if cli.speed {
+        let rate = speaker.said as f64 / start.elapsed().as_secs_f64().max(1e-9);
+        eprintln!(
+            "{rate:.0} words/s ({} words, {} at once)",
+            speaker.said, cli.batch
+        );
+    }
+    Ok(())
+}
+
+fn open(path: &Path) -> Result<File, Error> {
+    File::open(path).map_err(|source| Error::Read {
+        path: path.into(),
+        source,
+    })
+}
+
+/// Gathers words until there are enough to be said at once.
+struct Speaker<W> {
+    model: G2p,
+    waiting: Vec<String>,
+    batch: usize,
+    out: W,
+    said: usize,
+}
+
+impl<W: Write> Speaker<W> {
+    fn all(
+        &mut self,
+        text: impl BufRead,
+        failed: impl Fn(io::Error) -> Error,
+    ) -> Result<(), Error> {
+        for line in text.lines() {
+            self.line(&line.map_err(&failed)?)?;
+        }
+        Ok(())
+    }
+
+    /// The words of a line, in lower case, which is what the model knows.
+    fn line(&mut self, line: &str) -> Result<(), Error> {
+        for word in line.split_whitespace() {
+            self.waiting.push(word.to_lowercase());
+            if self.waiting.len() == self.batch {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        let words: Vec<&str> = self.waiting.iter().map(String::as_str).collect();
+        for phonemes in self.model.phonemes(&words)? {
+            writeln!(self.out, "{}", phonemes.join(" ")).map_err(Error::Write)?;
+        }
+        self.said += self.waiting.len();
+        self.waiting.clear();
+        self.out.flush().map_err(Error::Write)
+    }
+}

@@ -1,0 +1,115 @@
+//! Two embeddings, two GRUs, a linear head: letters in, phonemes out.
+
+use burn::nn::{Embedding, Linear};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use gru_op::GruBlock;
+
+use crate::error::Error;
+use crate::symbols::{END, END_OF_LETTERS, PHONEMES, START, letters};
+
+/// The most phonemes of a word, as in g2p_en.
+pub const STEPS: usize = 20;
+
+/// The model of g2p_en: a GRU reads the letters, another says the phonemes one after the other,
+/// each the likeliest after those before.
+#[derive(Debug)]
+pub struct G2p {
+    /// Letters to `[E]`.
+    pub letters: Embedding,
+    /// Reads the letters; its last state is what it knows of the word.
+    pub encoder: GruBlock,
+    /// Phonemes to `[E]`.
+    pub phonemes: Embedding,
+    /// Says the phonemes, from that state on.
+    pub decoder: GruBlock,
+    /// From its state to the scores of all phonemes.
+    pub head: Linear,
+}
+
+/// The scores of every step and row: `[N, 74]` for each step.
+pub type Scores = Vec<Vec<f32>>;
+
+impl G2p {
+    /// The phonemes of each word, as `predict` of g2p_en has them: lower case letters a to z are
+    /// known, any other character is `<unk>`.
+    ///
+    /// # Errors
+    /// If the device cannot be read.
+    pub fn phonemes(&self, words: &[&str]) -> Result<Vec<Vec<&'static str>>, Error> {
+        let (tokens, _) = self.run(words)?;
+        let name = |&token: &i32| PHONEMES[token as usize];
+        Ok(tokens
+            .iter()
+            .map(|row| row.iter().map(name).collect())
+            .collect())
+    }
+
+    /// The phonemes of each word by number, and the scores that they were chosen by; a word that
+    /// has ended goes on being scored as long as another has not.
+    ///
+    /// # Errors
+    /// If the device cannot be read.
+    pub fn run(&self, words: &[&str]) -> Result<(Vec<Vec<i32>>, Scores), Error> {
+        let mut said = vec![Vec::new(); words.len()];
+        let mut scores = Scores::new();
+        if words.is_empty() {
+            return Ok((said, scores));
+        }
+        let device = self.letters.weight.val().device();
+        let mut state = self.encode(words, &device);
+        let mut last = vec![START; words.len()];
+        let mut ended = vec![false; words.len()];
+        for _ in 0..STEPS {
+            let x = self.phonemes.forward(column(&last, &device)).squeeze_dim(1); // [N, E]
+            let (h, next) = self.decoder.step(x, Some(state)); // [N, H]
+            state = next;
+            let step = self.head.forward(h).try_into_vec_as::<f32>();
+            let step = step.map_err(|e| Error::Device(e.to_string()))?; // [N, 74]
+            for (row, of_row) in step.chunks_exact(PHONEMES.len()).enumerate() {
+                last[row] = likeliest(of_row);
+                ended[row] |= last[row] == END;
+                if !ended[row] {
+                    said[row].push(last[row]);
+                }
+            }
+            scores.push(step);
+            if ended.iter().all(|&ended| ended) {
+                break;
+            }
+        }
+        Ok((said, scores))
+    }
+
+    /// The encoder's state after the last letter of each word: `[1, N, H]`.
+    fn encode(&self, words: &[&str], device: &Device) -> Tensor<3> {
+        let rows: Vec<Vec<i32>> = words.iter().map(|word| letters(word)).collect();
+        let lengths: Vec<usize> = rows.iter().map(Vec::len).collect();
+        let longest = lengths.iter().copied().max().unwrap_or(0);
+        let mut tokens = vec![END_OF_LETTERS; rows.len() * longest];
+        for (place, row) in tokens.chunks_exact_mut(longest).zip(&rows) {
+            place[..row.len()].copy_from_slice(row);
+        }
+        let tokens = TensorData::new(tokens, [rows.len(), longest]);
+        let x = self.letters.forward(Tensor::from_data(tokens, device)); // [N, T, E]
+        match lengths.iter().all(|&length| length == longest) {
+            true => self.encoder.forward(x, None).1,
+            false => self.encoder.forward_lengths(x, &lengths, None).1,
+        }
+    }
+}
+
+/// One token of each row: `[N, 1]`.
+fn column(tokens: &[i32], device: &Device) -> Tensor<2, Int> {
+    Tensor::from_data(TensorData::new(tokens.to_vec(), [tokens.len(), 1]), device)
+}
+
+/// The first of the largest, as numpy's argmax has it.
+fn likeliest(scores: &[f32]) -> i32 {
+    let mut best = 0;
+    for (k, score) in scores.iter().enumerate() {
+        if *score > scores[best] {
+            best = k;
+        }
+    }
+    best as i32
+}

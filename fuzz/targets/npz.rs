@@ -1,0 +1,13 @@
+//! `.npz` files of NumPy: read or refused, in little memory, and then imported.
+#![no_main]
+
+use gru_fuzz::import::import;
+use gru_op::convert::StateDict;
+use libfuzzer_sys::fuzz_target;
+use std::io::Cursor;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(dict) = StateDict::from_npz_reader("bytes", Cursor::new(bytes)) {
+        import(&dict);
+    }
+});
