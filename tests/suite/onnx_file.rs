@@ -37,6 +37,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
             }
         }
     }
+    trials.push(Trial::test("onnx_file/no-layers", || Ok(no_layers()?)));
     for block in written() {
         let id = format!("onnx_file/written/{}", block.name);
         trials.push(Trial::test(id, move || Ok(block.check()?)));
@@ -121,7 +122,40 @@ fn exported(file: &str, device: &Device, tolerance: f64) -> Result<(), String> {
         ends.push(end);
     }
     recorded.close("out.y", swap(x), tolerance)?;
-    recorded.close("out.new_state", Tensor::cat(ends, 0), tolerance)
+    recorded.close("out.new_state", Tensor::cat(ends, 0), tolerance)?;
+
+    let names: Vec<&str> = model.grus().iter().map(|gru| gru.name()).collect();
+    let block = model.import_layers(&names, device).map_err(text)?;
+    let x = swap(recorded.tensor("in.x", device, DType::F32));
+    let (y, ends) = block.forward(x, Some(state));
+    recorded.close("out.y", swap(y), tolerance)?;
+    recorded.close("out.new_state", ends, tolerance)
+}
+
+/// GRUs that are no layers of one block are refused.
+fn no_layers() -> Result<(), String> {
+    let model = Model::open(path("torch_layers_script.onnx")).map_err(text)?;
+    let [first, second] = model.grus() else {
+        return Err(format!("two layers expected: {:?}", model.grus()));
+    };
+    let says = |names: &[&str]| match model.import_layers(names, &Device::flex()) {
+        Ok(_) => "nothing".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let turned = says(&[second.name(), first.name()]);
+    let expected = format!(
+        "layer 1, {:?}: expected d_input 10, d_hidden 5, bidirectional true, reverse false, \
+         batch_first false, got d_input 3, d_hidden 5, bidirectional true, reverse false, \
+         batch_first false",
+        first.name()
+    );
+    if turned != expected {
+        return Err(turned);
+    }
+    match says(&[]).as_str() {
+        "expected the names of GRUs, got none" => Ok(()),
+        other => Err(other.to_owned()),
+    }
 }
 
 /// A block that is written, with weights of a formula, and what its model takes.

@@ -6,7 +6,7 @@ use super::{
     tensor,
 };
 use crate::{
-    GruBlock, GruBlockConfig,
+    GruBlock, GruBlockConfig, GruLayer,
     convert::{ConvertError, StateDict},
 };
 use burn::tensor::{Device, TensorData};
@@ -269,6 +269,52 @@ impl Model {
     /// As [`weights`](Self::weights) and [`config`].
     pub fn config(&self, name: &str) -> Result<GruBlockConfig, ConvertError> {
         config(&self.gru(name)?.attributes, &self.weights(name)?, "")
+    }
+
+    /// GRUs that follow each other, first to last, as the layers of one block: what an exporter made
+    /// of a GRU of several layers. All have H units, and the same layout and directions.
+    ///
+    /// # Errors
+    /// As [`import`](Self::import); if there are no names, or the GRUs are no layers of one block.
+    pub fn import_layers(&self, names: &[&str], device: &Device) -> Result<GruBlock, ConvertError> {
+        let configs: Result<Vec<_>, _> = names.iter().map(|name| self.config(name)).collect();
+        let configs = configs?;
+        let Some(first) = configs.first() else {
+            return Err(ConvertError::Model {
+                reason: "expected the names of GRUs, got none".into(),
+            });
+        };
+        let (mut options, mut weights) = (Vec::new(), Vec::new());
+        for (k, (name, config)) in names.iter().zip(&configs).enumerate() {
+            let d_input = match k {
+                0 => first.d_input,
+                _ => first.d_hidden * (1 + usize::from(first.bidirectional)),
+            };
+            let says = |config: &GruBlockConfig, d_input| {
+                let GruBlockConfig {
+                    d_hidden,
+                    bidirectional,
+                    reverse,
+                    batch_first,
+                    ..
+                } = *config;
+                format!(
+                    "d_input {d_input}, d_hidden {d_hidden}, bidirectional {bidirectional}, \
+                     reverse {reverse}, batch_first {batch_first}"
+                )
+            };
+            let (expected, actual) = (says(first, d_input), says(config, config.d_input));
+            if expected != actual {
+                let what = format!("layer {k}, {name:?}");
+                let reason = format!("{what}: expected {expected}, got {actual}");
+                return Err(ConvertError::Model { reason });
+            }
+            let block = self.import(name, device)?;
+            options.extend(config.per_layer.iter().copied());
+            weights.extend(block.layers.iter().map(GruLayer::weights));
+        }
+        let config = first.clone().with_num_layers(names.len());
+        config.with_per_layer(options).init_with(weights)
     }
 
     /// A GRU as a block of one layer; [`run`](super::run) runs it in ONNX' layouts. An `initial_h`
