@@ -887,7 +887,7 @@ fn wrong() -> Vec<Wrong> {
                 keras::config(&dict, "").map(|_| ())
             },
             "gru_1/gru_cell/recurrent_kernel: not expected; a GRU has kernel, recurrent_kernel and \
-             bias, a Bidirectional has them under forward_… and backward_…",
+             bias, or 0, 1 and 2, a Bidirectional has them under forward_… and backward_…",
         ),
         (
             "keras-bias-of-one",

@@ -28,7 +28,7 @@
 //! ```
 
 use super::{
-    ConvertError, StateDict, bias, columns,
+    ConvertError, StateDict, bias,
     system::{System, usual},
 };
 use crate::{GruBlock, GruBlockConfig, GruWeights, spec::Reset};
@@ -84,7 +84,7 @@ pub fn import(
         let gates = (first..first + 3)
             .map(|id| dict.tensor(&format!("{prefix}w{id}"), [h, inputs], device));
         let gates: Vec<Tensor<2>> = gates.collect::<Result<_, _>>()?;
-        Ok(columns(Tensor::cat(gates, 0)))
+        Ok(Tensor::cat(gates, 0).transpose())
     };
     let bias = |first: usize| -> Result<Option<Tensor<1>>, ConvertError> {
         if !found.bias {

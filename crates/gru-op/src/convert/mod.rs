@@ -66,7 +66,7 @@ pub use self::{order::GateOrder, state_dict::StateDict};
 
 #[cfg(doc)]
 use crate::GruBlock;
-use burn::tensor::{DType, Tensor};
+use burn::tensor::DType;
 
 /// Why weights could not be taken over or handed out.
 #[derive(Debug, thiserror::Error)]
@@ -243,12 +243,6 @@ fn failed(path: impl std::fmt::Display, reason: impl std::fmt::Display) -> Conve
         path: path.to_string(),
         reason: reason.to_string(),
     }
-}
-
-/// Rows of gates as columns. Joined anew, they lie in memory as every call reads them; of a mere
-/// transpose every call on a CPU would make a copy first.
-fn columns(rows: Tensor<2>) -> Tensor<2> {
-    Tensor::cat(rows.transpose().chunk(3, 1), 1)
 }
 
 pub(crate) fn expect_shape(

@@ -34,7 +34,7 @@
 //! ```
 
 use super::{
-    ConvertError, StateDict, bias, columns, expect_shape,
+    ConvertError, StateDict, bias, expect_shape,
     system::{System, usual},
 };
 use crate::{GruBlock, GruBlockConfig, GruWeights, spec::Reset};
@@ -87,7 +87,7 @@ pub fn import(
         let key = |name: &str| format!("{prefix}{name}{suffix}");
         let weight = |name: &str, inputs: usize| -> Result<Tensor<2>, ConvertError> {
             let rows = dict.tensor(&key(name), [gates, inputs], device)?;
-            Ok(columns(rows))
+            Ok(rows.transpose())
         };
         let bias = |name: &str| {
             let bias = found.bias.then(|| dict.tensor(&key(name), [gates], device));

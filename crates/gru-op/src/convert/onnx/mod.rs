@@ -26,7 +26,7 @@ pub use self::{
     write::{ModelInputs, model},
 };
 
-use super::{ConvertError, GateOrder, StateDict, bias, columns, expect_shape, system::System};
+use super::{ConvertError, GateOrder, StateDict, bias, expect_shape, system::System};
 use crate::{
     GruBlock, GruBlockConfig, GruLayer, GruLayerOptions, GruWeights,
     spec::{Direction, GruSpec, Reset},
@@ -194,7 +194,7 @@ pub fn import(
     let weights = (0..d).map(|d| {
         let matrix = |all: &Tensor<3>| {
             let rows: Tensor<2> = all.clone().narrow(0, d, 1).squeeze_dim(0);
-            columns(ORDER.reorder(rows, 0, 1))
+            ORDER.reorder(rows, 0, 1).transpose()
         };
         let both: Option<Tensor<1>> = b
             .as_ref()
