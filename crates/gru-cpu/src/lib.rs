@@ -33,6 +33,41 @@
 //! - **The same.** Equal calls give equal bits, whatever the number of threads, on one instruction
 //!   set. Training and inference give the same states.
 //!
+//! # Targets
+//!
+//! | target | vectors | threads | where its tests ran |
+//! |---|---|---|---|
+//! | x86-64 | AVX-512, or AVX2 with FMA, or none: as the machine has | rayon's | Linux |
+//! | AArch64 | NEON | rayon's | Linux, emulated by `qemu-user` |
+//! | wasm32 | none, or 128 bits (`simd128`): as the module was built | the caller's | `wasm32-wasip1` in Node 20; of `wasm32-unknown-unknown` the example `smoke` |
+//! | others | none | rayon's | nowhere |
+//!
+//! On WebAssembly a call neither asks for threads nor for the time, which panics in a browser; the
+//! feature `threads` changes nothing there, and rayon is not compiled. Vectors are what the module
+//! was built for, since an engine refuses a module for one instruction that it does not know:
+//!
+//! ```sh
+//! RUSTFLAGS='-C target-feature=+simd128' cargo build --target wasm32-unknown-unknown
+//! ```
+//!
+//! The feature `relaxed-simd` and `+simd128,+relaxed-simd` add the fused multiply-add of engines
+//! that have it; nobody has run its tests.
+//!
+//! No time was taken on AArch64. Its tests, and those of WebAssembly:
+//!
+//! ```sh
+//! rustup target add wasm32-wasip1 aarch64-unknown-linux-gnu
+//! export CARGO_TARGET_WASM32_WASIP1_RUNNER="node --no-warnings $PWD/crates/gru-cpu/tests/wasm/wasi.mjs"
+//! cargo test -p gru-cpu --target wasm32-wasip1 --lib --tests
+//! RUSTFLAGS='-C target-feature=+simd128' cargo test -p gru-cpu --target wasm32-wasip1 --lib --tests
+//! export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
+//! export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER='qemu-aarch64 -L /usr/aarch64-linux-gnu'
+//! cargo test -p gru-cpu --target aarch64-unknown-linux-gnu --lib --tests
+//! ```
+//!
+//! or, on Debian without rustup's targets, `.ci/targets`. On WebAssembly tests of threads and of
+//! panics are ignored: there are none, and a panic ends the module.
+//!
 //! # The map
 //!
 //! - [`spec`]: which GRU is meant; the only part without the feature `kernels`.

@@ -9,6 +9,7 @@ use gru_cpu::{
 use support::{Case, RESULTS};
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "no threads")]
 fn any_number_of_threads_any_number_of_times() {
     let usual = GruSpec::default();
     let specs = [

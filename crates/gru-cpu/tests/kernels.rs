@@ -228,7 +228,11 @@ fn rules() -> Vec<GruSpec> {
 #[test]
 fn this_machine_has_more_than_one() {
     assert!(Isa::Scalar.is_available());
-    let wanted = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
+    let wanted = cfg!(any(
+        target_arch = "x86_64",
+        target_arch = "aarch64",
+        target_feature = "simd128"
+    ));
     let vectors = Isa::ALL
         .into_iter()
         .filter(|isa| isa.is_available())
@@ -331,6 +335,7 @@ fn uncommon_activations_and_clips() {
 
 /// Sizes whose rows, and whose units, are split between threads, in pools of several sizes.
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "no threads")]
 fn threads() {
     for threads in [1, 2, 3, 5] {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
@@ -349,6 +354,7 @@ fn threads() {
 
 /// More calls at once than the pool has threads: none may wait for a thread that waits for it.
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "no threads")]
 fn calls_at_once_share_a_pool() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build();
     let pool = pool.expect("a pool");

@@ -121,6 +121,7 @@ fn tiles_of_every_size() {
 }
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "no threads")]
 fn a_team() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build();
     pool.expect("a pool").install(|| {

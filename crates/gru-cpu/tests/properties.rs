@@ -198,7 +198,7 @@ fn jiggled(case: &Case<f64>) -> Case<f64> {
     let mut other = case.clone();
     for (k, name) in NUMBERS.into_iter().enumerate() {
         for (at, v) in other.get(name).into_iter().flatten().enumerate() {
-            let up = (at * 0x9e37_79b9 + k * 0x85eb_ca6b) >> 13 & 1 == 1;
+            let up = (at as u64 * 0x9e37_79b9 + k as u64 * 0x85eb_ca6b) >> 13 & 1 == 1;
             let half = f64::from(f32::EPSILON) / 2.0;
             *v *= if up { 1.0 + half } else { 1.0 - half };
         }

@@ -84,6 +84,7 @@ fn check(calls: impl Fn(&(dyn Fn() + Sync))) {
 }
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "no threads")]
 fn threads_of_their_own() {
     check(|call| {
         thread::scope(|scope| {
@@ -95,6 +96,7 @@ fn threads_of_their_own() {
 }
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "no threads")]
 fn tasks_of_a_pool() {
     for threads in [1, 2, 3, CALLS] {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
@@ -111,6 +113,7 @@ fn tasks_of_a_pool() {
 
 /// Threads of their own, and tasks of the pool whose threads these would have for helpers.
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "no threads")]
 fn both_at_once() {
     check(|call| {
         thread::scope(|scope| {

@@ -294,8 +294,5 @@ pub(crate) fn pack<'a, E: Lanes>(panels: impl Iterator<Item = Unpacked<'a, E>>) 
             panel.pack()
         }
     };
-    rayon::in_place_scope(|scope| {
-        (1..threads).for_each(|_| scope.spawn(|_| work()));
-        work();
-    });
+    threads::beside(1..threads, |_| work(), work);
 }

@@ -3,7 +3,7 @@
 use super::{MOST_VECTORS, Panel, WIDTH, prefetch};
 use crate::{
     simd::Lanes,
-    tuning::{ASKS_EVERY, ASKS_FROM},
+    tuning::{ASKS_EVERY, ASKS_FROM, registers, tile_rows},
 };
 use pulp::{Simd, WithSimd};
 use std::{
@@ -188,17 +188,17 @@ impl<E: Lanes> Product<'_, E> {
         };
         // The sums side by side make up for too few of them.
         match (vectors, sums.size) {
-            (3, 8) if S::REGISTER_COUNT >= 32 => simd.vectorize(Sized::<E, 8, 3, 1>(tile)),
+            (3, 8) if tile_rows(registers::<S>()) == 8 => simd.vectorize(Sized::<E, 8, 3, 1>(tile)),
             (3, 4) => simd.vectorize(Sized::<E, 4, 3, 1>(tile)),
             (3, 2) if order == Order::Strict => simd.vectorize(Sized::<E, 2, 3, 1>(tile)),
             (3, 2) => simd.vectorize(Sized::<E, 2, 3, 2>(tile)),
             (3, 1) if order == Order::Strict => simd.vectorize(Sized::<E, 1, 3, 1>(tile)),
             (3, 1) => simd.vectorize(Sized::<E, 1, 3, 4>(tile)),
-            (2, 8) if S::REGISTER_COUNT >= 32 => simd.vectorize(Sized::<E, 8, 2, 1>(tile)),
+            (2, 8) if tile_rows(registers::<S>()) == 8 => simd.vectorize(Sized::<E, 8, 2, 1>(tile)),
             (2, 4) => simd.vectorize(Sized::<E, 4, 2, 1>(tile)),
             (2, 2) => simd.vectorize(Sized::<E, 2, 2, 4>(tile)),
             (2, 1) => simd.vectorize(Sized::<E, 1, 2, 4>(tile)),
-            (1, 8) if S::REGISTER_COUNT >= 32 => simd.vectorize(Sized::<E, 8, 1, 2>(tile)),
+            (1, 8) if tile_rows(registers::<S>()) == 8 => simd.vectorize(Sized::<E, 8, 1, 2>(tile)),
             (1, 4) => simd.vectorize(Sized::<E, 4, 1, 2>(tile)),
             (1, 2) => simd.vectorize(Sized::<E, 2, 1, 4>(tile)),
             (1, 1) => simd.vectorize(Sized::<E, 1, 1, 4>(tile)),

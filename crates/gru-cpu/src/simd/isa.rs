@@ -1,8 +1,12 @@
 //! Which instruction set the kernels run on.
 
 use super::Lanes;
+#[cfg(target_family = "wasm")]
+use super::wasm::Arch;
 use crate::tuning;
-use pulp::{Arch, Simd, WithSimd};
+#[cfg(not(target_family = "wasm"))]
+use pulp::Arch;
+use pulp::{Simd, WithSimd};
 use std::{cell::Cell, marker::PhantomData};
 
 /// An instruction set to force, for tests: [`Isa::run`].
@@ -16,6 +20,10 @@ pub enum Isa {
     V4,
     /// 128-bit vectors of ARM.
     Neon,
+    /// 128-bit vectors of WebAssembly.
+    Simd128,
+    /// The same with a multiply-add that the engine may fuse.
+    RelaxedSimd,
 }
 
 thread_local! {
@@ -24,7 +32,14 @@ thread_local! {
 
 impl Isa {
     /// All, whether this machine has them or not.
-    pub const ALL: [Self; 4] = [Self::Scalar, Self::V3, Self::V4, Self::Neon];
+    pub const ALL: [Self; 6] = [
+        Self::Scalar,
+        Self::V3,
+        Self::V4,
+        Self::Neon,
+        Self::Simd128,
+        Self::RelaxedSimd,
+    ];
 
     /// Whether this machine, and this build, has it.
     pub fn is_available(self) -> bool {
@@ -56,6 +71,14 @@ impl Isa {
             Self::V4 => pulp::x86::V4::try_new().map(Arch::V4),
             #[cfg(target_arch = "aarch64")]
             Self::Neon => pulp::aarch64::Neon::try_new().map(Arch::Neon),
+            #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
+            Self::Simd128 => pulp::wasm::Simd128::try_new().map(Arch::Simd128),
+            #[cfg(all(
+                target_family = "wasm",
+                target_feature = "relaxed-simd",
+                feature = "relaxed-simd"
+            ))]
+            Self::RelaxedSimd => pulp::wasm::RelaxedSimd::try_new().map(Arch::RelaxedSimd),
             _ => None,
         }
     }
@@ -95,6 +118,6 @@ impl<E: Lanes> WithSimd for Sizes<E> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> (usize, usize) {
-        (E::lanes::<S>(), S::REGISTER_COUNT)
+        (E::lanes::<S>(), tuning::registers::<S>())
     }
 }

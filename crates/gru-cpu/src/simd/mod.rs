@@ -8,6 +8,8 @@ mod gate;
 mod isa;
 mod lanes;
 mod math;
+#[cfg(target_family = "wasm")]
+mod wasm;
 
 pub use self::isa::Isa;
 pub(crate) use self::{

@@ -218,6 +218,10 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(
+        not(all(feature = "threads", not(target_family = "wasm"))),
+        ignore = "no threads"
+    )]
     fn rows_are_split_while_the_weights_fit_a_cache_and_units_beyond() {
         let many = plan(32, 256, 2);
         assert_eq!((many.groups, many.members), (2, 1));

@@ -7,19 +7,16 @@
 //! is shared by those who are there when it begins. Alone, the leader does everything; and it goes on alone for a while when a
 //! partner is away too often.
 
-use super::sync::{
-    Instant,
-    atomic::{AtomicBool, AtomicUsize, Ordering::*},
-    spin_loop, yield_now,
+use super::{
+    Rounds, beside,
+    sync::{
+        Instant,
+        atomic::{AtomicBool, AtomicUsize, Ordering::*},
+        spin_loop, yield_now,
+    },
 };
 use crate::tuning::{ALONE, LOST_FROM, LOST_PART, SPINS};
 use std::{ops::Range, time::Duration};
-
-/// Work that a team does in rounds.
-pub(crate) trait Rounds: Sync {
-    /// Does the share of `member` in a round. All members meet the same number of times.
-    fn round(&self, round: usize, member: &mut Member<'_>);
-}
 
 /// One of the threads of a round.
 pub(crate) struct Member<'a> {
@@ -67,16 +64,14 @@ pub(crate) fn together(threads: usize, rounds: usize, patience: Duration, work: 
         return alone(rounds, work);
     }
     let shared = Shared::new(threads);
-    rayon::in_place_scope(|scope| {
-        for _ in 1..threads {
-            scope.spawn(|_| shared.help(work));
-        }
+    let lead = || {
         let start = Instant::now();
         while shared.came.0.load(Relaxed) + 1 < threads && start.elapsed() < patience {
             spin_loop();
         }
         shared.lead(rounds, work);
-    });
+    };
+    beside(1..threads, |_| shared.help(work), lead);
 }
 
 /// Does `rounds` of work with this thread: nothing is allocated, locked or waited for.

@@ -10,7 +10,7 @@ use crate::{
     product::{Buffer, Rows},
     simd::{Flush, Gates, Lanes, Machine},
     spec::{GruSpec, Reset},
-    threads::{Member, Plan, Rounds, Tiles, alone, tiles, together},
+    threads::{Member, Plan, Rounds, Tiles, alone, beside, tiles, together},
     tuning::MEET_FROM,
 };
 use std::ops::Range;
@@ -65,11 +65,7 @@ impl<E: Lanes> Pass<'_, E> {
         if plan.groups == 1 {
             return walk(0);
         }
-        rayon::in_place_scope(|scope| {
-            let walk = &walk;
-            (1..plan.groups).for_each(|group| scope.spawn(move |_| walk(group)));
-            walk(0);
-        });
+        beside(1..plan.groups, walk, || walk(0));
     }
 
     /// Makes a single step on this thread, without a look at the memory's manager.

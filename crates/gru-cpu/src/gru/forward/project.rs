@@ -4,6 +4,7 @@ use super::{Group, Pass};
 use crate::{
     product::{ROWS, Sums},
     simd::Lanes,
+    tuning::{registers, tile_rows},
 };
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
@@ -27,7 +28,7 @@ impl<E: Lanes> WithSimd for Project<'_, '_, E> {
             while row < count {
                 // Rows of all steps follow each other; a tile takes what is there.
                 let size = match count - row {
-                    8.. if S::REGISTER_COUNT >= 32 => 8,
+                    8.. if tile_rows(registers::<S>()) == 8 => 8,
                     4.. => 4,
                     2.. => 2,
                     _ => 1,

@@ -1,0 +1,70 @@
+//! What a page would call: both passes, packed weights and a stream, on a target that has no clock,
+//! no threads and no source of random numbers.
+//!
+//!     cargo build -p gru-cpu --example smoke --target wasm32-unknown-unknown
+//!     node crates/gru-cpu/tests/wasm/smoke.mjs \
+//!         target/wasm32-unknown-unknown/debug/examples/smoke.wasm
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use gru_cpu::{
+    Dims, PackedWeights, Sequence, Stream,
+    spec::{GruSpec, Reset},
+};
+use std::sync::Arc;
+use support::Case;
+
+/// In float64 on both sides: what differs is the order of sums of some hundred products of numbers
+/// below one, each rounded to 1e-16.
+const TOLERANCE: f64 = 1e-12;
+
+/// How many numbers agree with the plain passes; a negative number of those that do not. A panic
+/// is a trap.
+#[unsafe(no_mangle)]
+pub extern "C" fn agreeing() -> i32 {
+    let (mut good, mut bad) = (0, 0);
+    let mut compare = |got: &[f64], expected: &[f64]| {
+        assert_eq!(got.len(), expected.len());
+        for (got, expected) in got.iter().zip(expected) {
+            match (got - expected).abs() <= TOLERANCE {
+                true => good += 1,
+                false => bad += 1,
+            }
+        }
+    };
+    for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+        // One row alone, one whose work would be shared by threads, and a batch.
+        for (n, t, i, h) in [(1, 5, 3, 7), (1, 60, 8, 130), (33, 6, 8, 64)] {
+            let spec = GruSpec::default().with_reset(reset);
+            let present = ["h0", "w_ih", "b_ih", "b_hh"];
+            let case = Case::new(Dims { n, t, i, h }, spec, &present);
+            let expected = case.plain();
+            for lean in [false, true] {
+                for (got, expected) in case.run(lean).iter().zip(&expected) {
+                    compare(got, expected);
+                }
+            }
+            let inputs = case.inputs();
+            let (w_ih, w_hh) = (inputs.w_ih, inputs.w_hh);
+            let weights = PackedWeights::new(&spec, i, h, w_ih, w_hh, inputs.b_ih, inputs.b_hh);
+            let sequence = Sequence {
+                h0: inputs.h0,
+                ..Sequence::of(inputs.x)
+            };
+            let mut states = vec![f64::NAN; n * t * h];
+            weights.forward(n, t, &sequence, &mut states);
+            compare(&states, &expected[0]);
+            if n == 1 {
+                let mut stream = Stream::new(Arc::new(weights), n);
+                stream
+                    .state_mut()
+                    .copy_from_slice(inputs.h0.expect("it is there"));
+                for (x, expected) in inputs.x.chunks(i).zip(expected[0].chunks(h)) {
+                    compare(stream.step(x), expected);
+                }
+            }
+        }
+    }
+    if bad > 0 { -bad } else { good }
+}
