@@ -24,8 +24,13 @@ impl<E: gru_cpu::Element + burn::tensor::Element + Pod> CpuBackend<E> for Flex {
     type Dense = Dense<E>;
 
     fn dense(tensor: FlexTensor) -> Dense<E> {
+        // A part of a larger tensor may be in order where it is.
+        let tensor = match tensor.is_contiguous() {
+            true => tensor,
+            false => tensor.to_contiguous(),
+        };
         Dense {
-            tensor: tensor.to_contiguous(),
+            tensor,
             element: PhantomData,
         }
     }
@@ -39,10 +44,10 @@ impl<E: gru_cpu::Element + burn::tensor::Element + Pod> CpuBackend<E> for Flex {
         data.try_into_vec().ok()
     }
 
-    fn storage(dense: &Dense<E>) -> Option<Storage> {
-        let bytes = dense.tensor.data_arc();
+    fn storage(tensor: &FlexTensor) -> Option<Storage> {
+        let (bytes, layout) = (tensor.data_arc(), tensor.layout());
         // Known to this tensor and to this function.
-        Storage::of(&bytes, dense.tensor.layout().start_offset(), 2)
+        Storage::of(&bytes, layout.start_offset(), layout.strides(), 2)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
 };
 use burn::backend::{Backend, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
-use gru_cpu::{Dims, Element, Gradients, Inputs, Sequence};
+use gru_cpu::{Dims, Element, Gradients, Inputs, PackedWeights, Sequence};
 use packed::{Cache, Storage};
 use spare::Spares;
 
@@ -65,7 +65,7 @@ trait CpuBackend<E: Element>: Backend {
 
     /// Where the numbers of a tensor are, if others hold it too, and the backend can tell when they
     /// change.
-    fn storage(dense: &Self::Dense) -> Option<Storage>;
+    fn storage(tensor: &FloatTensor<Self>) -> Option<Storage>;
 }
 
 /// A float type, and what is kept of it from call to call.
@@ -168,35 +168,45 @@ fn forward<B: CpuBackend<E>, E: Keep>(
     spec: &GruSpec,
     keep: bool,
 ) -> Forward<B> {
+    if keep {
+        E::packed().tidy();
+    } else {
+        E::spares().pass();
+        if let Some(weights) = E::packed().weights::<B>(&inputs, spec) {
+            return forward_packed(inputs, &weights);
+        }
+    }
     let call = Call::<B, E>::new(inputs, spec);
-    let dims = call.dims;
-    let units = dims.rows() * dims.h;
+    let Dims { h, .. } = call.rows.dims;
+    let units = call.rows.dims.rows() * h;
     let mut states = gru_cpu::buffer(units);
     let mut gates = keep.then(|| E::spares().take(units * spec.saved_per_unit()));
-    let packed = match keep {
-        true => {
-            E::packed().tidy();
-            None
-        }
-        false => {
-            E::spares().pass();
-            E::packed().weights(&call, spec)
-        }
-    };
-    match packed {
-        Some(weights) => weights.forward(dims.n, dims.t, &call.sequence(), &mut states),
-        None => gru_cpu::forward(
-            &dims,
-            spec,
-            &call.inputs(),
-            &mut states,
-            gates.as_deref_mut(),
-        ),
-    }
+    gru_cpu::forward(
+        &call.rows.dims,
+        spec,
+        &call.inputs(),
+        &mut states,
+        gates.as_deref_mut(),
+    );
+    let gates = gates.map(|gates| B::tensor(gates, call.rows.shape(h * spec.saved_per_unit())));
     Forward {
-        states: B::tensor(states, call.sequence_shape(dims.h)),
-        gates: gates
-            .map(|gates| B::tensor(gates, call.sequence_shape(dims.h * spec.saved_per_unit()))),
+        states: B::tensor(states, call.rows.shape(h)),
+        gates,
+    }
+}
+
+/// The same with weights that are packed already; those of `inputs` are not looked at.
+fn forward_packed<B: CpuBackend<E>, E: Keep>(
+    inputs: GruInputs<B>,
+    weights: &PackedWeights<E>,
+) -> Forward<B> {
+    let rows = Rows::<B, E>::new(inputs, weights.spec()).0;
+    let Dims { n, t, h, .. } = rows.dims;
+    let mut states = gru_cpu::buffer(rows.dims.rows() * h);
+    weights.forward(n, t, &rows.sequence(), &mut states);
+    Forward {
+        states: B::tensor(states, rows.shape(h)),
+        gates: None,
     }
 }
 
@@ -209,10 +219,10 @@ fn backward<B: CpuBackend<E>, E: Keep>(
     wanted: Wanted,
 ) -> GruGradients<B> {
     let call = Call::<B, E>::new(inputs, spec);
-    let Dims { n, i, h, .. } = call.dims;
+    let Dims { n, i, h, .. } = call.rows.dims;
     let (states, d_states) = (B::dense(states), B::dense(d_states));
     let buffer = |wanted: bool, len: usize| wanted.then(|| gru_cpu::buffer(len));
-    let mut x = buffer(wanted.x, call.x.as_ref().len());
+    let mut x = buffer(wanted.x, call.rows.x.as_ref().len());
     let mut h0 = buffer(wanted.h0, n * h);
     let mut w_ih = buffer(wanted.w_ih, i * 3 * h);
     let mut w_hh = buffer(wanted.w_hh, h * 3 * h);
@@ -220,7 +230,7 @@ fn backward<B: CpuBackend<E>, E: Keep>(
     let mut b_hh = buffer(wanted.b_hh, 3 * h);
     let gates = gates.into_option().map(B::dense);
     gru_cpu::backward(
-        &call.dims,
+        &call.rows.dims,
         spec,
         &call.inputs(),
         states.as_ref(),
@@ -242,7 +252,7 @@ fn backward<B: CpuBackend<E>, E: Keep>(
         OptionalTensor::from(data.map(|data| B::tensor(data, Shape::from(shape.to_vec()))))
     };
     GruGradients {
-        x: OptionalTensor::from(x.map(|x| B::tensor(x, call.x_shape.clone()))),
+        x: OptionalTensor::from(x.map(|x| B::tensor(x, call.rows.x_shape.clone()))),
         h0: out(h0, &[n, h]),
         w_ih: out(w_ih, &[i, 3 * h]),
         w_hh: out(w_hh, &[h, 3 * h]),
@@ -251,87 +261,136 @@ fn backward<B: CpuBackend<E>, E: Keep>(
     }
 }
 
-/// The inputs in dense order, and their sizes.
-struct Call<B: CpuBackend<E>, E: Element> {
+/// What a call reads beside the weights, in dense order, and all sizes.
+struct Rows<B: CpuBackend<E>, E: Element> {
     dims: Dims,
     layout: Layout,
     x_shape: Shape,
     x: B::Dense,
     h0: Option<B::Dense>,
-    w_ih: Option<B::Dense>,
-    w_hh: B::Dense,
-    b_ih: Option<B::Dense>,
-    b_hh: Option<B::Dense>,
     mask: Option<B::Dense>,
     valid: Option<B::Dense>,
     take: Option<B::Dense>,
 }
 
-impl<B: CpuBackend<E>, E: Element> Call<B, E> {
-    fn new(inputs: GruInputs<B>, spec: &GruSpec) -> Self {
+/// The weights of a call, in whatever order.
+struct Weights<B: Backend> {
+    w_ih: OptionalTensor<B>,
+    w_hh: FloatTensor<B>,
+    b_ih: OptionalTensor<B>,
+    b_hh: OptionalTensor<B>,
+}
+
+impl<B: CpuBackend<E>, E: Element> Rows<B, E> {
+    fn new(inputs: GruInputs<B>, spec: &GruSpec) -> (Self, Weights<B>) {
         let x_shape = inputs.x.shape();
-        let [first, second, i] = x_shape.dims();
-        let [h, _] = inputs.w_hh.shape().dims();
-        let [n, t] = spec.layout.split([first, second]);
+        let [first, second, _] = x_shape.dims();
+        let dims = dims(&inputs, spec);
         let dense = |tensor: OptionalTensor<B>| tensor.into_option().map(B::dense);
-        Self {
-            dims: Dims { n, t, i, h },
+        let rows = Self {
+            dims,
             layout: spec.layout,
             x_shape,
             x: B::dense(inputs.x),
             h0: dense(inputs.h0),
-            w_ih: dense(inputs.w_ih),
-            w_hh: B::dense(inputs.w_hh),
-            b_ih: dense(inputs.b_ih),
-            b_hh: dense(inputs.b_hh),
             mask: dense(inputs.mask),
             valid: dense(inputs.valid),
             // One share for all units of a row is written out.
             take: dense(
                 inputs
                     .take
-                    .map(|take| B::float_expand(take, Shape::new([first, second, h]))),
+                    .map(|take| B::float_expand(take, Shape::new([first, second, dims.h]))),
             ),
-        }
+        };
+        let weights = Weights {
+            w_ih: inputs.w_ih,
+            w_hh: inputs.w_hh,
+            b_ih: inputs.b_ih,
+            b_hh: inputs.b_hh,
+        };
+        (rows, weights)
     }
 
-    fn inputs(&self) -> Inputs<'_, E> {
-        Inputs {
+    fn sequence(&self) -> Sequence<'_, E> {
+        Sequence {
             x: self.x.as_ref(),
             h0: self.h0.as_ref().map(AsRef::as_ref),
-            w_ih: self.w_ih.as_ref().map(AsRef::as_ref),
-            w_hh: self.w_hh.as_ref(),
-            b_ih: self.b_ih.as_ref().map(AsRef::as_ref),
-            b_hh: self.b_hh.as_ref().map(AsRef::as_ref),
             mask: self.mask.as_ref().map(AsRef::as_ref),
             valid: self.valid.as_ref().map(AsRef::as_ref),
             take: self.take.as_ref().map(AsRef::as_ref),
         }
     }
 
-    /// The inputs without the weights.
-    fn sequence(&self) -> Sequence<'_, E> {
-        let Inputs {
+    /// The shape of a sequence with so many features.
+    fn shape(&self, features: usize) -> Shape {
+        let Dims { n, t, .. } = self.dims;
+        let [first, second] = self.layout.split([n, t]);
+        Shape::new([first, second, features])
+    }
+}
+
+/// The sizes of a call.
+fn dims<B: Backend>(inputs: &GruInputs<B>, spec: &GruSpec) -> Dims {
+    let [first, second, i] = inputs.x.shape().dims();
+    let [h, _] = inputs.w_hh.shape().dims();
+    let [n, t] = spec.layout.split([first, second]);
+    Dims { n, t, i, h }
+}
+
+/// The weights of a call in dense order.
+struct DenseWeights<B: CpuBackend<E>, E: Element> {
+    w_ih: Option<B::Dense>,
+    w_hh: B::Dense,
+    b_ih: Option<B::Dense>,
+    b_hh: Option<B::Dense>,
+}
+
+impl<B: CpuBackend<E>, E: Element> DenseWeights<B, E> {
+    fn new(weights: Weights<B>) -> Self {
+        let dense = |tensor: OptionalTensor<B>| tensor.into_option().map(B::dense);
+        Self {
+            w_ih: dense(weights.w_ih),
+            w_hh: B::dense(weights.w_hh),
+            b_ih: dense(weights.b_ih),
+            b_hh: dense(weights.b_hh),
+        }
+    }
+}
+
+/// All that a call reads, in dense order.
+struct Call<B: CpuBackend<E>, E: Element> {
+    rows: Rows<B, E>,
+    weights: DenseWeights<B, E>,
+}
+
+impl<B: CpuBackend<E>, E: Element> Call<B, E> {
+    fn new(inputs: GruInputs<B>, spec: &GruSpec) -> Self {
+        let (rows, weights) = Rows::new(inputs, spec);
+        Self {
+            rows,
+            weights: DenseWeights::new(weights),
+        }
+    }
+
+    fn inputs(&self) -> Inputs<'_, E> {
+        let Sequence {
             x,
             h0,
             mask,
             valid,
             take,
-            ..
-        } = self.inputs();
-        Sequence {
+        } = self.rows.sequence();
+        Inputs {
             x,
             h0,
+            w_ih: self.weights.w_ih.as_ref().map(AsRef::as_ref),
+            w_hh: self.weights.w_hh.as_ref(),
+            b_ih: self.weights.b_ih.as_ref().map(AsRef::as_ref),
+            b_hh: self.weights.b_hh.as_ref().map(AsRef::as_ref),
             mask,
             valid,
             take,
         }
-    }
-
-    fn sequence_shape(&self, features: usize) -> Shape {
-        let Dims { n, t, .. } = self.dims;
-        let [first, second] = self.layout.split([n, t]);
-        Shape::new([first, second, features])
     }
 }
 

@@ -56,7 +56,7 @@ macro_rules! cpu_backend {
                 matches!(offset, None | Some(0)).then_some(data)
             }
 
-            fn storage(_: &Self::Dense) -> Option<Storage> {
+            fn storage(_: &NdArrayTensor) -> Option<Storage> {
                 // A shared array gives no weak reference: it could change unseen.
                 None
             }

@@ -9,40 +9,48 @@
 //! `Arc::make_mut` moves the contents elsewhere first. And nobody else can have its address. So a tensor
 //! in the same storage has the numbers that were packed.
 
-use super::{Call, CpuBackend};
-use crate::spec::GruSpec;
+use super::{CpuBackend, DenseWeights, Weights, dims};
+use crate::{GruInputs, spec::GruSpec};
 use gru_cpu::PackedWeights;
 use std::{
     any::Any,
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-/// Rows (N·T) of a call up to which packed weights are kept. Packing costs about as much as the
-/// arithmetic of a dozen rows: above this it is a few hundredths of a call, and not worth a second
-/// copy of the weights.
+/// Rows (N·T) of a call up to which packed weights are kept. Reading them in another order than they
+/// lie in costs one row as much again as its arithmetic; above this it is a few hundredths of a call,
+/// and not worth a second copy of the weights.
 const ROWS: usize = 256;
 
-/// Whose numbers a slice has.
+/// Whose numbers a tensor has, and in which order.
 pub(super) struct Storage {
     bytes: Weak<dyn Any + Send + Sync>,
     offset: usize,
+    strides: Vec<isize>,
 }
 
 impl Storage {
-    /// That of a part of `bytes`, from `offset`; none if nobody but `users` knows of them, after
-    /// which they will not be seen again.
+    /// That of a tensor in `bytes`; none if nobody but `users` knows of them, after which they will
+    /// not be seen again.
     pub(super) fn of<T: Any + Send + Sync>(
         bytes: &Arc<T>,
         offset: usize,
+        strides: &[isize],
         users: usize,
     ) -> Option<Self> {
         let shared = Arc::strong_count(bytes) > users;
         let bytes: Weak<T> = Arc::downgrade(bytes);
-        shared.then_some(Self { bytes, offset })
+        shared.then(|| Self {
+            bytes,
+            offset,
+            strides: strides.to_vec(),
+        })
     }
 
     fn is(&self, other: &Self) -> bool {
-        self.offset == other.offset && self.bytes.ptr_eq(&other.bytes)
+        self.bytes.ptr_eq(&other.bytes)
+            && self.offset == other.offset
+            && self.strides == other.strides
     }
 
     fn is_alive(&self) -> bool {
@@ -92,46 +100,38 @@ impl<E: gru_cpu::Element> Cache<E> {
     /// The weights of a call, packed now or before; none if they are better packed on the way.
     pub(super) fn weights<B: CpuBackend<E>>(
         &self,
-        call: &Call<B, E>,
+        inputs: &GruInputs<B>,
         spec: &GruSpec,
     ) -> Option<Arc<PackedWeights<E>>> {
-        if call.dims.rows() > ROWS {
+        let dims = dims(inputs, spec);
+        if dims.rows() > ROWS {
             return None;
         }
-        let slices = [
-            call.w_ih.as_ref(),
-            Some(&call.w_hh),
-            call.b_ih.as_ref(),
-            call.b_hh.as_ref(),
+        let tensors = [
+            inputs.w_ih.get(),
+            Some(&inputs.w_hh),
+            inputs.b_ih.get(),
+            inputs.b_hh.get(),
         ];
         let mut of = [const { None }; 4];
-        for (storage, slice) in of.iter_mut().zip(slices) {
-            if let Some(slice) = slice {
-                *storage = Some(B::storage(slice)?);
+        for (storage, tensor) in of.iter_mut().zip(tensors) {
+            if let Some(tensor) = tensor {
+                *storage = Some(B::storage(tensor)?);
             }
         }
-        let (i, h) = (call.dims.i, call.dims.h);
+        let sizes = (dims.i, dims.h);
         let found = self.with(|entries| {
-            let found = entries.iter().find(|entry| entry.is_of(spec, (i, h), &of));
+            let found = entries.iter().find(|entry| entry.is_of(spec, sizes, &of));
             found.map(|entry| entry.weights.clone())
         });
         if found.is_some() {
             return found;
         }
-        let inputs = call.inputs();
-        let weights = Arc::new(PackedWeights::new(
-            spec,
-            i,
-            h,
-            inputs.w_ih,
-            inputs.w_hh,
-            inputs.b_ih,
-            inputs.b_hh,
-        ));
+        let weights = Arc::new(pack(inputs.clone(), spec, sizes));
         let entry = Entry {
             spec: *spec,
-            i,
-            h,
+            i: dims.i,
+            h: dims.h,
             of,
             weights: weights.clone(),
         };
@@ -157,13 +157,35 @@ impl<E: gru_cpu::Element> Cache<E> {
     }
 }
 
+fn pack<B: CpuBackend<E>, E: gru_cpu::Element>(
+    inputs: GruInputs<B>,
+    spec: &GruSpec,
+    (i, h): (usize, usize),
+) -> PackedWeights<E> {
+    let weights = DenseWeights::<B, E>::new(Weights {
+        w_ih: inputs.w_ih,
+        w_hh: inputs.w_hh,
+        b_ih: inputs.b_ih,
+        b_hh: inputs.b_hh,
+    });
+    PackedWeights::new(
+        spec,
+        i,
+        h,
+        weights.w_ih.as_ref().map(AsRef::as_ref),
+        weights.w_hh.as_ref(),
+        weights.b_ih.as_ref().map(AsRef::as_ref),
+        weights.b_hh.as_ref().map(AsRef::as_ref),
+    )
+}
+
 #[cfg(all(test, feature = "flex"))]
 mod tests {
     use super::*;
     use crate::{GruInputs, OptionalTensor};
     use burn::{
         backend::ops::FloatTensorOps,
-        tensor::{Shape, TensorData},
+        tensor::{Shape, Slice, TensorData},
     };
     use burn_flex::{Flex, FlexTensor};
 
@@ -195,20 +217,22 @@ mod tests {
             n: usize,
             t: usize,
         ) -> Option<Arc<PackedWeights<f32>>> {
-            let [w_ih, w_hh, b_ih, b_hh] = self.0.clone();
-            let inputs = GruInputs::<Flex> {
-                x: tensor([n, t, I]),
-                h0: OptionalTensor::Absent,
-                w_ih: OptionalTensor::Given(w_ih),
-                w_hh,
-                b_ih: OptionalTensor::Given(b_ih),
-                b_hh: OptionalTensor::Given(b_hh),
-                mask: OptionalTensor::Absent,
-                valid: OptionalTensor::Absent,
-                take: OptionalTensor::Absent,
-            };
-            let spec = GruSpec::default();
-            cache.weights(&Call::<Flex, f32>::new(inputs, &spec), &spec)
+            let inputs = inputs(self.0.clone(), n, t);
+            cache.weights(&inputs, &GruSpec::default())
+        }
+    }
+
+    fn inputs([w_ih, w_hh, b_ih, b_hh]: [FlexTensor; 4], n: usize, t: usize) -> GruInputs<Flex> {
+        GruInputs {
+            x: tensor([n, t, I]),
+            h0: OptionalTensor::Absent,
+            w_ih: OptionalTensor::Given(w_ih),
+            w_hh,
+            b_ih: OptionalTensor::Given(b_ih),
+            b_hh: OptionalTensor::Given(b_hh),
+            mask: OptionalTensor::Absent,
+            valid: OptionalTensor::Absent,
+            take: OptionalTensor::Absent,
         }
     }
 
@@ -274,11 +298,34 @@ mod tests {
 
     #[test]
     fn a_tensor_that_will_not_be_seen_again_is_not_kept() {
+        let cache = Cache::<f32>::new();
+        let inputs = inputs(Weights::new().0, 1, 1);
+        assert!(cache.weights(&inputs, &GruSpec::default()).is_none());
+        assert_eq!(len(&cache), 0);
+    }
+
+    /// Views of what others hold, as importers of other systems make them.
+    #[test]
+    fn views_count_by_their_order() {
         let cache = Cache::new();
         let mut weights = Weights::new();
-        // A view is brought into order for the call alone.
         weights.0[1] = Flex::float_swap_dims(tensor([3 * H, H]), 0, 1);
-        assert!(weights.packed(&cache, 1, 1).is_none());
-        assert_eq!(len(&cache), 0);
+        let biases = tensor([6 * H]);
+        for (k, from) in [(2, 0), (3, 3 * H)] {
+            let range = Slice::from(from..from + 3 * H);
+            weights.0[k] = Flex::float_slice(biases.clone(), &[range]);
+        }
+        let first = weights.packed(&cache, 1, 1).expect("few rows");
+        let second = weights.packed(&cache, 1, 1).expect("few rows");
+        assert!(Arc::ptr_eq(&first, &second));
+        weights.0.swap(2, 3);
+        let third = weights.packed(&cache, 1, 1).expect("few rows");
+        assert!(!Arc::ptr_eq(&first, &third));
+        // A square has the same shape either way.
+        let square = tensor([3, 3]);
+        let turned = Flex::float_swap_dims(square.clone(), 0, 1);
+        let storage = |tensor| <Flex as CpuBackend<f32>>::storage(tensor).expect("it is shared");
+        assert!(!storage(&square).is(&storage(&turned)));
+        assert!(storage(&square).is(&storage(&square.clone())));
     }
 }
