@@ -38,7 +38,7 @@
 //! | target | vectors | threads | where its tests ran |
 //! |---|---|---|---|
 //! | x86-64 | AVX-512, or AVX2 with FMA, or none: as the machine has | rayon's | Linux |
-//! | AArch64 | NEON | rayon's | Linux, emulated by `qemu-user`; those of whole teams of threads and of finite differences were not waited for |
+//! | AArch64 | NEON | rayon's | Linux, emulated by `qemu-user`; those of whole teams of threads, of finite differences and `properties` were not run to their end |
 //! | wasm32 | none, or 128 bits (`simd128`): as the module was built | the caller's | `wasm32-wasip1` in Node 20; of `wasm32-unknown-unknown` the example `smoke` |
 //! | others | none | rayon's | nowhere |
 //!
