@@ -29,21 +29,15 @@
 
 use super::{
     ConvertError, StateDict, bias,
-    system::{System, usual},
+    system::{PLAIN, System},
 };
 use crate::{GruBlock, GruBlockConfig, GruWeights, spec::Reset};
 use burn::tensor::{Device, Tensor};
 
 const SYSTEM: System = System {
     name: "a pseudo-layer of cuDNN",
-    layers: false,
-    bidirectional: false,
-    reverse: false,
     reset: Some(Reset::AfterMatmul),
-    takes: false,
-    activations: usual,
-    own_activations: false,
-    clip_gates: false,
+    ..PLAIN
 };
 
 /// The configuration of the pseudo-layer under `prefix`: sizes and biases. Time comes first, as in

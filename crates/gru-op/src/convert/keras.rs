@@ -31,7 +31,10 @@
 //! # Ok(()) }
 //! ```
 
-use super::{ConvertError, GateOrder, StateDict, bias, system::System};
+use super::{
+    ConvertError, GateOrder, StateDict, bias,
+    system::{PLAIN, System},
+};
 use crate::{
     GruBlock, GruBlockConfig, GruWeights,
     spec::{Activation, Activations, Reset},
@@ -41,14 +44,10 @@ use std::collections::BTreeMap;
 
 const SYSTEM: System = System {
     name: "Keras",
-    layers: false,
     bidirectional: true,
     reverse: true,
-    reset: None,
-    takes: false,
     activations: |activations| activation_names(activations).is_ok(),
-    own_activations: false,
-    clip_gates: false,
+    ..PLAIN
 };
 const ORDER: GateOrder = GateOrder::UpdateFirst;
 

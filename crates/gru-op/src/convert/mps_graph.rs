@@ -29,7 +29,7 @@
 
 use super::{
     ConvertError, StateDict, bias,
-    system::{System, same},
+    system::{PLAIN, System, same},
 };
 use crate::{
     GruBlock, GruBlockConfig, GruWeights,
@@ -40,14 +40,11 @@ use burn::tensor::{Device, Tensor};
 
 const SYSTEM: System = System {
     name: "MPSGraph",
-    layers: false,
     bidirectional: true,
     reverse: true,
-    reset: None,
     takes: true,
     activations: |_| true,
-    own_activations: false,
-    clip_gates: false,
+    ..PLAIN
 };
 
 /// The configuration of the GRU with this descriptor and the arrays under `prefix`. Time comes

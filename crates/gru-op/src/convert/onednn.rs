@@ -22,7 +22,7 @@
 
 use super::{
     ConvertError, GateOrder, StateDict, bias,
-    system::{System, usual},
+    system::{PLAIN, System},
 };
 use crate::{GruBlock, GruBlockConfig, GruWeights, spec::Reset};
 use burn::tensor::{Device, Tensor};
@@ -32,11 +32,7 @@ const SYSTEM: System = System {
     layers: true,
     bidirectional: true,
     reverse: true,
-    reset: None,
-    takes: false,
-    activations: usual,
-    own_activations: false,
-    clip_gates: false,
+    ..PLAIN
 };
 const ORDER: GateOrder = GateOrder::UpdateFirst;
 

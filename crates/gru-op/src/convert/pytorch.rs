@@ -35,7 +35,7 @@
 
 use super::{
     ConvertError, StateDict, bias, expect_shape,
-    system::{System, usual},
+    system::{PLAIN, System},
 };
 use crate::{GruBlock, GruBlockConfig, GruWeights, spec::Reset};
 use burn::tensor::{Device, Tensor};
@@ -44,12 +44,8 @@ const SYSTEM: System = System {
     name: "PyTorch",
     layers: true,
     bidirectional: true,
-    reverse: false,
     reset: Some(Reset::AfterMatmul),
-    takes: false,
-    activations: usual,
-    own_activations: false,
-    clip_gates: false,
+    ..PLAIN
 };
 
 /// What an unexpected key should have been.

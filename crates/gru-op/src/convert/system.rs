@@ -29,10 +29,19 @@ pub(super) struct System {
     pub clip_gates: bool,
 }
 
-/// Sigmoid gates and a tanh candidate: what most systems have.
-pub(super) fn usual(activations: &Activations) -> bool {
-    *activations == Activations::default()
-}
+/// One layer, forward in time, with sigmoid gates and a tanh candidate: what all have, from which each
+/// says where it differs.
+pub(super) const PLAIN: System = System {
+    name: "",
+    layers: false,
+    bidirectional: false,
+    reverse: false,
+    reset: None,
+    takes: false,
+    activations: |activations| *activations == Activations::default(),
+    own_activations: false,
+    clip_gates: false,
+};
 
 impl System {
     /// Refuses a block that this system cannot compute. What only training draws, dropout and

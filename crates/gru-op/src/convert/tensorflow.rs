@@ -19,21 +19,15 @@
 
 use super::{
     ConvertError, StateDict, bias,
-    system::{System, usual},
+    system::{PLAIN, System},
 };
 use crate::{GruBlock, GruBlockConfig, GruWeights, spec::Reset};
 use burn::tensor::{Device, Tensor};
 
 const SYSTEM: System = System {
     name: "GRUBlockCell",
-    layers: false,
-    bidirectional: false,
-    reverse: false,
     reset: Some(Reset::BeforeMatmul),
-    takes: false,
-    activations: usual,
-    own_activations: false,
-    clip_gates: false,
+    ..PLAIN
 };
 
 /// The configuration of the cell under `prefix`: its sizes, and that it resets before the product.

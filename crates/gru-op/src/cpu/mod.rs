@@ -24,10 +24,10 @@ use spare::Spares;
 ///
 /// A training step writes its gates where the step before had them. What is kept for that is at
 /// most twice the gates that were in use at once, and is freed by itself when 256 calls of the
-/// operator have not wanted it. Inference over few rows, on Flex, keeps its weights once more, in the
-/// order of the kernels, as long as the weights live and are not changed. After training, or before
-/// something else that needs the memory, this frees all of it now. Gates in use, and those of other
-/// devices, are left alone.
+/// operator have not wanted it. Inference over at most 256 rows (N·T), on Flex, keeps its weights once
+/// more, in the order of the kernels; when they are changed or gone, that is freed by the next call
+/// with other weights or for training. After training, or before something else that needs the memory,
+/// this frees all of it now. Gates in use, and those of other devices, are left alone.
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};

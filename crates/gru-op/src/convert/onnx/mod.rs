@@ -26,7 +26,10 @@ pub use self::{
     write::{ModelInputs, model},
 };
 
-use super::{ConvertError, GateOrder, StateDict, bias, expect_shape, system::System};
+use super::{
+    ConvertError, GateOrder, StateDict, bias, expect_shape,
+    system::{PLAIN, System},
+};
 use crate::{
     GruBlock, GruBlockConfig, GruLayer, GruLayerOptions, GruWeights,
     spec::{Direction, GruSpec, Reset},
@@ -36,14 +39,12 @@ use burn::tensor::{Device, Tensor};
 /// What one node can be.
 const SYSTEM: System = System {
     name: "ONNX",
-    layers: false,
     bidirectional: true,
     reverse: true,
-    reset: None,
-    takes: false,
     activations: |gates| gates.reset == gates.update,
     own_activations: true,
     clip_gates: true,
+    ..PLAIN
 };
 const ORDER: GateOrder = GateOrder::UpdateFirst;
 

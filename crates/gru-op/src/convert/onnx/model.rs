@@ -17,6 +17,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+const NO_CONSTANT: &str = "expected an initializer or a Constant node, got neither; an exporter \
+                           that folds constants makes one of what is computed from them";
+
 /// What one file of protocol buffers can hold.
 const MAX_FILE: u64 = 1 << 31;
 
@@ -239,10 +242,7 @@ impl Model {
         }
         Err(ConvertError::Tensor {
             name: name.to_owned(),
-            reason:
-                "expected an initializer or a Constant node, got neither; an exporter that folds \
-                     constants makes one of what is computed from them"
-                    .into(),
+            reason: NO_CONSTANT.into(),
         })
     }
 
@@ -268,7 +268,13 @@ impl Model {
     /// # Errors
     /// As [`weights`](Self::weights) and [`config`].
     pub fn config(&self, name: &str) -> Result<GruBlockConfig, ConvertError> {
-        config(&self.gru(name)?.attributes, &self.weights(name)?, "")
+        Ok(self.read_gru(name)?.0)
+    }
+
+    fn read_gru(&self, name: &str) -> Result<(GruBlockConfig, StateDict), ConvertError> {
+        let dict = self.weights(name)?;
+        let config = config(&self.gru(name)?.attributes, &dict, "")?;
+        Ok((config, dict))
     }
 
     /// GRUs that follow each other, first to last, as the layers of one block: what an exporter made
@@ -277,39 +283,30 @@ impl Model {
     /// # Errors
     /// As [`import`](Self::import); if there are no names, or the GRUs are no layers of one block.
     pub fn import_layers(&self, names: &[&str], device: &Device) -> Result<GruBlock, ConvertError> {
-        let configs: Result<Vec<_>, _> = names.iter().map(|name| self.config(name)).collect();
-        let configs = configs?;
-        let Some(first) = configs.first() else {
+        let grus: Result<Vec<_>, _> = names.iter().map(|name| self.read_gru(name)).collect();
+        let grus = grus?;
+        let Some((first, _)) = grus.first() else {
             return Err(ConvertError::Model {
                 reason: "expected the names of GRUs, got none".into(),
             });
         };
         let (mut options, mut weights) = (Vec::new(), Vec::new());
-        for (k, (name, config)) in names.iter().zip(&configs).enumerate() {
-            let d_input = match k {
-                0 => first.d_input,
-                _ => first.d_hidden * (1 + usize::from(first.bidirectional)),
-            };
-            let says = |config: &GruBlockConfig, d_input| {
-                let GruBlockConfig {
-                    d_hidden,
-                    bidirectional,
-                    reverse,
-                    batch_first,
-                    ..
-                } = *config;
+        for (k, (config, dict)) in grus.iter().enumerate() {
+            // What the layers of one block have in common, and the features that this one reads.
+            let says = |of: &GruBlockConfig, d_input: usize| {
                 format!(
-                    "d_input {d_input}, d_hidden {d_hidden}, bidirectional {bidirectional}, \
-                     reverse {reverse}, batch_first {batch_first}"
+                    "d_input {d_input}, d_hidden {}, bidirectional {}, reverse {}, batch_first {}",
+                    of.d_hidden, of.bidirectional, of.reverse, of.batch_first
                 )
             };
+            let d_input = first.inputs_of(k * first.entries());
             let (expected, actual) = (says(first, d_input), says(config, config.d_input));
             if expected != actual {
-                let what = format!("layer {k}, {name:?}");
-                let reason = format!("{what}: expected {expected}, got {actual}");
+                let name = names[k];
+                let reason = format!("layer {k}, {name:?}: expected {expected}, got {actual}");
                 return Err(ConvertError::Model { reason });
             }
-            let block = self.import(name, device)?;
+            let block = import(dict, "", config, device)?;
             options.extend(config.per_layer.iter().copied());
             weights.extend(block.layers.iter().map(GruLayer::weights));
         }
@@ -324,8 +321,7 @@ impl Model {
     /// # Errors
     /// As [`weights`](Self::weights) and [`import`].
     pub fn import(&self, name: &str, device: &Device) -> Result<GruBlock, ConvertError> {
-        let (attributes, dict) = (&self.gru(name)?.attributes, self.weights(name)?);
-        let config = config(attributes, &dict, "")?;
+        let (config, dict) = self.read_gru(name)?;
         import(&dict, "", &config, device)
     }
 }
@@ -340,7 +336,7 @@ fn attributes(node: &str, list: &[Bytes]) -> Result<Attributes, ConvertError> {
         let attribute =
             proto::Attribute::decode(bytes.clone()).map_err(|e| broken(e.to_string()))?;
         let (name, found) = (attribute.name().to_owned(), attribute.r#type());
-        // Files of before 2017 have no types.
+        // The first version of the format had no types.
         let typed = |expected: i32| match found {
             0 => Ok(()),
             found if found == expected => Ok(()),

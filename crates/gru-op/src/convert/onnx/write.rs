@@ -12,8 +12,8 @@ use crate::{
 use burn::tensor::{DType, TensorData};
 use prost::{Message, bytes::Bytes};
 
-/// Which operators a written model means: the first set in which `Squeeze` and its like stand as they
-/// do today, and which every runtime of the last years has.
+/// Which operators a written model means: the first set whose `Split` takes its parts as an input, and
+/// one that every runtime of the last years has.
 const OPSET: i64 = 13;
 /// The version of the format that belongs to it.
 const IR_VERSION: i64 = 7;
