@@ -1,0 +1,91 @@
+//! The tensors of a call, and its weights in the terms of the operator.
+
+use crate::{GruWeights, convert::GateOrder};
+use burn::tensor::Tensor;
+
+/// `recurrentWeight`, or its gradient.
+#[derive(Debug, Clone)]
+pub enum RecurrentWeight {
+    /// `[3H,H]`.
+    One(Tensor<2>),
+    /// `[2,3H,H]`, with `bidirectional`.
+    Two(Tensor<3>),
+}
+
+impl From<Tensor<2>> for RecurrentWeight {
+    fn from(weight: Tensor<2>) -> Self {
+        Self::One(weight)
+    }
+}
+
+impl From<Tensor<3>> for RecurrentWeight {
+    fn from(weight: Tensor<3>) -> Self {
+        Self::Two(weight)
+    }
+}
+
+impl RecurrentWeight {
+    /// `[3H,H]` of one direction.
+    fn direction(&self, d: usize) -> Tensor<2> {
+        match self {
+            Self::One(weight) => weight.clone(),
+            Self::Two(weights) => weights.clone().narrow(0, d, 1).squeeze_dim(0),
+        }
+    }
+}
+
+/// The tensors of a call. D is 2 with `bidirectional`, else 1.
+#[derive(Debug, Clone)]
+pub struct GruArguments {
+    /// `[T,N,I]`; without `input_weight` already projected, `[T,N,D·3H]`.
+    pub source: Tensor<3>,
+    /// `[3H,H]` or `[2,3H,H]`.
+    pub recurrent_weight: RecurrentWeight,
+    /// `[D·3H,I]`.
+    pub input_weight: Option<Tensor<2>>,
+    /// `[D·3H]`.
+    pub bias: Option<Tensor<1>>,
+    /// `[N,D·H]`; zeros if absent.
+    pub init_state: Option<Tensor<2>>,
+    /// `[N,D·H]`; a constant, it has no gradient.
+    pub mask: Option<Tensor<2>>,
+    /// `[D·H]`, with `reset_after` only.
+    pub secondary_bias: Option<Tensor<1>>,
+}
+
+impl GruArguments {
+    /// A call with nothing optional.
+    pub fn new(source: Tensor<3>, recurrent_weight: impl Into<RecurrentWeight>) -> Self {
+        Self {
+            source,
+            recurrent_weight: recurrent_weight.into(),
+            input_weight: None,
+            bias: None,
+            init_state: None,
+            mask: None,
+            secondary_bias: None,
+        }
+    }
+}
+
+/// The weights of direction `d` as the operator takes them, the secondary bias as `[H]`.
+pub(crate) fn weights(
+    order: GateOrder,
+    d: usize,
+    recurrent: &RecurrentWeight,
+    input: Option<&Tensor<2>>,
+    bias: &Option<Tensor<1>>,
+    secondary: &Option<Tensor<1>>,
+) -> GruWeights {
+    let r = recurrent.direction(d);
+    let [gates, h] = r.dims();
+    let columns = |rows: Tensor<2>| order.reorder(rows, 0, 1).transpose();
+    GruWeights {
+        w_ih: input.map(|w| columns(w.clone().narrow(0, d * gates, gates))),
+        w_hh: columns(r),
+        b_ih: bias
+            .clone()
+            .map(|b| order.reorder(b.narrow(0, d * gates, gates), 0, 1)),
+        b_hh: secondary.clone().map(|b| b.narrow(0, d * h, h)),
+    }
+}

@@ -1,0 +1,97 @@
+//! Which GRU a call means.
+
+use crate::{
+    GruSpec, Reset, Update,
+    convert::GateOrder,
+    spec::{Activation, Activations, Direction, Layout},
+};
+
+/// The slope and offset that older pages of Apple's give as the defaults of a hard sigmoid.
+pub const HARD_SIGMOID: Activation = Activation::HardSigmoid {
+    alpha: 0.2,
+    beta: 0.5,
+};
+
+/// The update rule that `flipZ` means on the page of `MPSGraphGRUDescriptor`.
+pub fn flip_z_of_descriptor_page(flip_z: bool) -> Update {
+    match flip_z {
+        true => Update::Keeps,
+        false => Update::Takes,
+    }
+}
+
+/// The update rule that `flipZ` means on the pages of the GRU methods.
+pub fn flip_z_of_method_pages(flip_z: bool) -> Update {
+    match flip_z {
+        true => Update::Takes,
+        false => Update::Keeps,
+    }
+}
+
+/// `MPSGraphGRUDescriptor`. Its `flipZ` is [`update`](Self::update), by name.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GruDescriptor {
+    /// Whether time is walked from the last step to the first. No effect with `bidirectional`.
+    pub reverse: bool,
+    /// Whether time is walked in both directions, with weights of its own for each.
+    pub bidirectional: bool,
+    /// Whether the forward also returns the z state, which the gradients need.
+    pub training: bool,
+    /// Whether gates are packed r, z, o instead of z, r, o.
+    pub reset_gate_first: bool,
+    /// Whether the reset gate acts after the recurrent product.
+    pub reset_after: bool,
+    /// What the update gate does with the previous state.
+    pub update: Update,
+    /// `fz`.
+    pub update_gate_activation: Activation,
+    /// `fr`.
+    pub reset_gate_activation: Activation,
+    /// `fo`.
+    pub output_gate_activation: Activation,
+}
+
+impl GruDescriptor {
+    /// Apple's defaults, but for the update rule, on which its pages disagree.
+    pub fn new(update: Update) -> Self {
+        Self {
+            reverse: false,
+            bidirectional: false,
+            training: false,
+            reset_gate_first: false,
+            reset_after: false,
+            update,
+            update_gate_activation: Activation::Sigmoid,
+            reset_gate_activation: Activation::Sigmoid,
+            output_gate_activation: Activation::Tanh,
+        }
+    }
+
+    /// D.
+    pub(super) fn directions(&self) -> usize {
+        if self.bidirectional { 2 } else { 1 }
+    }
+
+    pub(crate) fn order(&self) -> GateOrder {
+        match self.reset_gate_first {
+            true => GateOrder::ResetFirst,
+            false => GateOrder::UpdateFirst,
+        }
+    }
+
+    pub(crate) fn spec(&self, direction: Direction) -> GruSpec {
+        GruSpec::default()
+            .with_reset(match self.reset_after {
+                true => Reset::AfterMatmul,
+                false => Reset::BeforeMatmul,
+            })
+            .with_update(self.update)
+            .with_activations(Activations {
+                reset: self.reset_gate_activation,
+                update: self.update_gate_activation,
+                candidate: self.output_gate_activation,
+            })
+            .with_layout(Layout::TimeMajor)
+            .with_direction(direction)
+    }
+}

@@ -1,0 +1,170 @@
+//! Apple's `MPSGraph.GRU` and `GRUGradients`, under their own parameters, layouts and order.
+//!
+//! ```text
+//! z[t] = fz((h[t−1] m)·Rzᵀ + x[t]·Wzᵀ + bz)       r[t] likewise
+//! c[t] = (h[t−1] r[t] m)·Roᵀ                      by default
+//! c[t] = ((h[t−1] m)·Roᵀ + b2) r[t]               with reset_after
+//! o[t] = fo(c[t] + x[t]·Woᵀ + bo)
+//! h[t] = z[t] h[t−1] + (1−z[t]) o[t]              Update::Keeps
+//! h[t] = (1−z[t]) h[t−1] + z[t] o[t]              Update::Takes
+//! ```
+//!
+//! Every gate has its own row block in R, W, b: z, r, o, or r, z, o with `reset_gate_first`.
+//! Written from Apple's documentation, not checked against Apple's code.
+//!
+//! # Where the documentation is silent or contradicts itself
+//!
+//! | point | chosen |
+//! |---|---|
+//! | `flipZ` means opposite things: on the descriptor's page YES gives `z h + (1−z) o`, on the pages of the methods it gives `(1−z) h + z o` | the rule is named by what it does: [`Update`]. [`flip_z_of_descriptor_page`] and [`flip_z_of_method_pages`] translate |
+//! | `resetAfter`: the descriptor's page puts `b` inside the product, the pages of the methods `b2` | `b2` inside; the o part of `b` outside |
+//! | secondary bias: "\[H\], i.e. a vector for each gate", though `[H]` is one gate; nothing without `resetAfter` | `[H]` or `[2H]`, of the o gate; refused without `reset_after` |
+//! | mask: no shape, "useful for dropout" | `[N,H]` or `[N,2H]`, the same at every step; multiplies the state on its way into the gates only |
+//! | z state: "z\[t\]", but `[T,N,3H]` | the three gates after their activations, in gate order, `[T,N,3H]` or `[T,N,6H]` |
+//! | hard sigmoid: no slope | `clamp(0.2 v + 0.5, 0, 1)`, [`HARD_SIGMOID`]; any other can be given |
+//! | reverse: whether `h[t]` is in input or processing order | `h[t]` belongs to `source[t]` |
+//! | bidirectional: "concatenated on the channel-axis" | forward before reverse everywhere |
+//! | state gradient: no shape | `[N,H]` or `[N,2H]`, of the state after the last step walked |
+//!
+//! Source: <https://developer.apple.com/documentation/metalperformanceshadersgraph/mpsgraphgrudescriptor>
+//! and the GRU methods of `MPSGraph` there.
+
+mod arguments;
+mod check;
+mod descriptor;
+mod direction;
+mod gradients;
+
+pub use self::{
+    arguments::{GruArguments, RecurrentWeight},
+    descriptor::{GruDescriptor, HARD_SIGMOID, flip_z_of_descriptor_page, flip_z_of_method_pages},
+    gradients::GruGradients,
+};
+
+pub(crate) use self::arguments::weights;
+
+use self::{
+    check::{check, check_gradients},
+    direction::split,
+    gradients::Collected,
+};
+use crate::{
+    GruBackend, GruOptions, Wanted,
+    api::{optional, sequence_as},
+};
+use burn::{backend::Dispatch, tensor::Tensor};
+
+/// `GRU`: `[h]`, or `[h, z_state]` in training; `h [T,N,D·H]`, `z_state [T,N,D·3H]`.
+///
+/// Burn's autodiff differentiates `h`; the z state is a constant to it.
+///
+/// # Panics
+/// If shapes, devices or dtypes do not fit together, or a secondary bias is given without
+/// `reset_after`.
+pub fn gru(arguments: GruArguments, descriptor: &GruDescriptor) -> Vec<Tensor<3>> {
+    const OP: &str = "mps_graph::gru";
+    check(OP, &arguments, descriptor);
+    let (mut states, mut z_states) = (Vec::new(), Vec::new());
+    for one in split(&arguments, descriptor) {
+        // Where autodiff listens, its node makes the states and keeps gates of its own.
+        let autodiff = one.x.device().is_autodiff();
+        if descriptor.training {
+            let forward = Dispatch::gru_states_and_gates(one.inputs(), one.spec);
+            let gates = Tensor::<3>::from_dispatch(forward.gates).narrow(2, 0, 3 * one.h);
+            z_states.push(descriptor.order().reorder(gates, 2, 1));
+            if !autodiff {
+                states.push(Tensor::from_dispatch(forward.states));
+            }
+        }
+        if !descriptor.training || autodiff {
+            let options = GruOptions {
+                h0: one.h0,
+                mask: one.mask,
+                ..Default::default()
+            };
+            states.push(sequence_as(OP.into(), one.x, options, &one.weights, &one.spec).0);
+        }
+    }
+    let mut results = vec![Tensor::cat(states, 2)];
+    if descriptor.training {
+        results.push(Tensor::cat(z_states, 2));
+    }
+    results
+}
+
+/// `GRUGradients`: the gradients of `Σ h ⊙ source_gradient + Σ h_T ⊙ state_gradient`.
+///
+/// # Shapes
+/// - `source_gradient`: `[T,N,D·H]`, the gradient of `h`.
+/// - `z_state`, `output_fwd`: the two results of [`gru`] in training.
+/// - `state_gradient`: `[N,D·H]`, of the state after the last step walked.
+///
+/// The results are constants to autodiff.
+///
+/// # Panics
+/// As [`gru`].
+pub fn gru_gradients(
+    arguments: GruArguments,
+    source_gradient: Tensor<3>,
+    z_state: Tensor<3>,
+    output_fwd: Tensor<3>,
+    state_gradient: Option<Tensor<2>>,
+    descriptor: &GruDescriptor,
+) -> GruGradients {
+    const OP: &str = "mps_graph::gru_gradients";
+    let h = check(OP, &arguments, descriptor);
+    let [t, n, _] = arguments.source.dims();
+    check_gradients(
+        OP,
+        &arguments,
+        descriptor,
+        h,
+        [&source_gradient, &z_state, &output_fwd],
+        state_gradient.as_ref(),
+    );
+
+    let order = descriptor.order();
+    let mut all = Collected::default();
+    for (d, one) in split(&arguments, descriptor).into_iter().enumerate() {
+        let states = output_fwd.clone().narrow(2, d * h, h);
+        let z_state = z_state.clone().narrow(2, d * 3 * h, 3 * h);
+        let mut gates = order.reorder(z_state, 2, 1);
+        if descriptor.reset_after {
+            gates = Tensor::cat(vec![gates, one.q_n(&states)], 2);
+        }
+        let mut d_states = source_gradient.clone().narrow(2, d * h, h);
+        if let Some(gradient) = &state_gradient
+            && t > 0
+        {
+            let gradient = gradient.clone().narrow(1, d * h, h).unsqueeze_dim::<3>(0);
+            let last = one.last_step(t);
+            let at_last = d_states.clone().narrow(0, last, 1) + gradient;
+            d_states = d_states.slice_assign([last..last + 1, 0..n, 0..h], at_last);
+        }
+        let wanted = Wanted {
+            x: true,
+            h0: one.h0.is_some(),
+            w_ih: one.weights.w_ih.is_some(),
+            w_hh: true,
+            b_ih: one.weights.b_ih.is_some(),
+            b_hh: one.weights.b_hh.is_some(),
+        };
+        let g = Dispatch::gru_gradients(
+            one.inputs(),
+            states.into_dispatch(),
+            optional(Some(gates)),
+            d_states.into_dispatch(),
+            one.spec,
+            wanted,
+        );
+        all.take(g, order, h, arguments.input_weight.is_none());
+        // Nothing reaches the end of an empty sequence but what goes straight to its beginning.
+        if let Some(gradient) = &state_gradient
+            && t == 0
+            && let Some(d_h0) = all.init_state.last_mut()
+        {
+            *d_h0 = gradient.clone().narrow(1, d * h, h);
+        }
+    }
+    all.finish(arguments.input_weight.is_none())
+}
