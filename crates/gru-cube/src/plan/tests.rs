@@ -1,0 +1,212 @@
+use super::*;
+use gru_cpu::spec::{GruSpec, Reset};
+
+/// The fewest that WebGPU promises.
+const WEBGPU: Limits = Limits {
+    units: 256,
+    shared_bytes: 16 * 1024,
+    cubes: 32,
+    buffers: 30,
+    together: 0,
+    cpu: false,
+};
+
+const NVIDIA: Limits = Limits {
+    units: 1024,
+    shared_bytes: 48 * 1024,
+    cubes: 132,
+    buffers: 30,
+    together: 132,
+    cpu: false,
+};
+
+const LAVAPIPE: Limits = Limits {
+    units: 1024,
+    shared_bytes: 32 * 1024,
+    cubes: 2,
+    buffers: 30,
+    together: 0,
+    cpu: true,
+};
+
+fn problem(n: usize, hidden: usize, reset: Reset, limits: Limits) -> Problem {
+    let spec = GruSpec::default().with_reset(reset);
+    Problem {
+        n,
+        hidden,
+        rule: Rule::new(&spec, f32::EPSILON.into()),
+        limits,
+    }
+}
+
+#[test]
+fn every_device_has_a_cut_for_every_size() {
+    for limits in [WEBGPU, NVIDIA, LAVAPIPE] {
+        for n in [1, 2, 7, 64, 1000] {
+            for hidden in [1, 2, 31, 64, 100, 128, 256, 257, 512, 1024, 4096] {
+                for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+                    let problem = problem(n, hidden, reset, limits);
+                    let at = format!("N{n} H{hidden} {reset:?} {limits:?}");
+                    let error = forward(Strategy::Inferred, &problem).err();
+                    assert_eq!(error, None, "forward {at}");
+                    let error = backward(Strategy::Inferred, &problem).err();
+                    assert_eq!(error, None, "backward {at}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_largest_sizes_have_a_cut() {
+    // The largest N of a u32, and the largest weight that memory has addresses for.
+    for (n, hidden) in [
+        (u32::MAX as usize, 1),
+        (u32::MAX as usize, 512),
+        (1, 1 << 30),
+    ] {
+        for limits in [WEBGPU, NVIDIA, LAVAPIPE] {
+            for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+                let problem = problem(n, hidden, reset, limits);
+                assert!(
+                    forward(Strategy::Inferred, &problem).is_ok(),
+                    "N{n} H{hidden}"
+                );
+                assert!(
+                    backward(Strategy::Inferred, &problem).is_ok(),
+                    "N{n} H{hidden}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn small_weights_stay_in_registers_and_large_ones_take_steps() {
+    let cut = |hidden, limits| {
+        let problem = problem(64, hidden, Reset::AfterMatmul, limits);
+        forward(Strategy::Inferred, &problem).unwrap()
+    };
+    for limits in [WEBGPU, NVIDIA] {
+        assert!(matches!(cut(64, limits), Plan::Walk(walk) if walk.resident));
+        assert!(matches!(cut(257, limits), Plan::Steps(_)));
+    }
+    assert!(matches!(cut(256, WEBGPU), Plan::Walk(walk) if !walk.resident));
+    assert!(matches!(cut(128, NVIDIA), Plan::Walk(walk) if walk.resident));
+}
+
+#[test]
+fn steps_are_one_launch_where_the_device_holds_the_weight() {
+    let one_launch = |hidden, limits| {
+        let problem = problem(64, hidden, Reset::AfterMatmul, limits);
+        let persistent = |plan| matches!(plan, Plan::Steps(steps) if steps.persistent);
+        let backward = match backward(Strategy::Inferred, &problem).unwrap() {
+            Plan::Steps(steps) => steps.persistent,
+            Plan::Walk(_) => false,
+        };
+        assert_eq!(
+            persistent(forward(Strategy::Inferred, &problem).unwrap()),
+            backward
+        );
+        backward
+    };
+    for (hidden, expected) in [
+        (128, false),
+        (129, true),
+        (256, true),
+        (512, true),
+        (1024, true),
+        (1536, false),
+    ] {
+        assert_eq!(one_launch(hidden, NVIDIA), expected, "H {hidden}");
+    }
+    let fewer = Limits {
+        together: 15,
+        ..NVIDIA
+    };
+    assert!(!one_launch(512, fewer));
+    assert!(!one_launch(512, WEBGPU));
+    assert!(!one_launch(512, LAVAPIPE));
+}
+
+#[test]
+fn cubes_that_cannot_meet_are_refused() {
+    let tile = StepTile {
+        rows: 4,
+        width: 4,
+        lanes: 16,
+        per_lane: 1,
+        splits: 4,
+        stage: 64,
+    };
+    let refuse = |limits| {
+        let problem = problem(4, 64, Reset::AfterMatmul, limits);
+        forward(Strategy::Forced(Cut::Persistent(tile)), &problem).err()
+    };
+    let (requested, available) = (4, 3);
+    let refused = PlanError::TooManyTogether {
+        requested,
+        available,
+    };
+    assert_eq!(
+        refuse(Limits {
+            together: 3,
+            ..NVIDIA
+        }),
+        Some(refused)
+    );
+    assert_eq!(
+        refuse(Limits {
+            together: 4,
+            ..NVIDIA
+        }),
+        None
+    );
+}
+
+#[test]
+fn a_cut_beyond_the_limits_is_refused() {
+    let tile = WalkTile {
+        rows: 4,
+        width: 4,
+        lanes: 128,
+        splits: 2,
+        resident: false,
+    };
+    let refuse = |tile| {
+        let problem = problem(4, 256, Reset::AfterMatmul, WEBGPU);
+        forward(Strategy::Forced(Cut::Walk(tile)), &problem).unwrap_err()
+    };
+    let too_many = refuse(WalkTile { splits: 3, ..tile });
+    let (requested, available) = (384, 256);
+    assert_eq!(
+        too_many,
+        PlanError::TooManyUnits {
+            requested,
+            available
+        }
+    );
+    let too_much = refuse(WalkTile { rows: 32, ..tile });
+    assert!(matches!(too_much, PlanError::TooMuchSharedMemory { .. }));
+    for malformed in [
+        WalkTile { rows: 6, ..tile },
+        WalkTile { width: 0, ..tile },
+        WalkTile {
+            rows: 8,
+            width: 8,
+            ..tile
+        },
+        WalkTile { lanes: 0, ..tile },
+        WalkTile {
+            rows: usize::MAX - 3,
+            ..tile
+        },
+        WalkTile {
+            splits: usize::MAX,
+            ..tile
+        },
+    ] {
+        let cut = Cut::Walk(malformed);
+        assert_eq!(refuse(malformed), PlanError::Malformed { cut });
+    }
+}
