@@ -16,7 +16,7 @@
 //!
 //! | point | chosen |
 //! |---|---|
-//! | `flipZ` means opposite things: on the descriptor's page YES gives `z h + (1−z) o`, on the pages of the methods it gives `(1−z) h + z o` | the rule is named by what it does: [`Update`]. [`flip_z_of_descriptor_page`] and [`flip_z_of_method_pages`] translate |
+//! | `flipZ` means opposite things: on the descriptor's page YES gives `z h + (1−z) o`, on the pages of the methods it gives `(1−z) h + z o` | the rule is named by what it does: [`Update`](crate::Update). [`flip_z_of_descriptor_page`] and [`flip_z_of_method_pages`] translate |
 //! | `resetAfter`: the descriptor's page puts `b` inside the product, the pages of the methods `b2` | `b2` inside; the o part of `b` outside |
 //! | secondary bias: "\[H\], i.e. a vector for each gate", though `[H]` is one gate; nothing without `resetAfter` | `[H]` or `[2H]`, of the o gate; refused without `reset_after` |
 //! | mask: no shape, "useful for dropout" | `[N,H]` or `[N,2H]`, the same at every step; multiplies the state on its way into the gates only |
