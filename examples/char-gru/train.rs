@@ -16,7 +16,7 @@ use crate::checkpoint::{self, Checkpoint, Progress, write_error};
 use crate::config::TrainArgs;
 use crate::dashboard::{Dashboard, Log, Step, say};
 use crate::data::{Corpus, Streams, Window};
-use crate::devices;
+use crate::devices::{self, Place};
 use crate::error::Error;
 use crate::evaluate::{evaluate, read};
 use crate::model::{CharGru, CharGruConfig};
@@ -99,7 +99,7 @@ pub fn train(
     let identity = identity(args, sizes, corpus);
     let fresh = match &args.init {
         Some(path) => checkpoint::load_like(path, sizes, &corpus.vocabulary, home)?,
-        None => sizes.init(home),
+        None => draw(args, sizes, home)?,
     };
     if let Some(path) = &args.save_init {
         checkpoint::save(&fresh, sizes, &corpus.vocabulary, path)?;
@@ -158,6 +158,17 @@ pub fn train(
     }
     let (model, ..) = checkpoint::load(&files.model, device)?;
     Ok(model)
+}
+
+/// A new model on `home`. The clients of a server draw from one generator there, in the order in which
+/// they come: so a model for a server is drawn here, and the same seed gives the same one.
+fn draw(args: &TrainArgs, sizes: &CharGruConfig, home: &Device) -> Result<CharGru, Error> {
+    if !matches!(args.devices.first(), Some(Place::Server(_))) {
+        return Ok(sizes.init(home));
+    }
+    let here = args.backend.device()?.autodiff();
+    here.seed(args.seed);
+    Ok(sizes.init(&here).fork(home))
 }
 
 /// A training run: everything about it that does not change.
