@@ -7,16 +7,22 @@
 //! [`recurrent_inputs()`] end with the operands of the weight gradients, and [`gates()`] joins the
 //! products of a forward pass that kept nothing.
 //!
-//! A pass is cut into launches and cubes in one of three ways, plain data in a [`Cut`]:
+//! A pass is cut into launches and cubes (thread blocks) in one of three ways, plain data in a
+//! [`Cut`]:
 //!
-//! - [`Cut::Walk`]: one launch. A cube takes a few rows of the batch through all steps, their
-//!   state in registers and shared memory, and hears of no other cube, so it is valid wherever
-//!   there are barriers. Where `w_hh` is small it stays in the registers of every cube.
+//! - [`Cut::Walk`], a fused recurrent kernel: one launch. A cube takes a few rows of the batch
+//!   through all steps, their state in registers and shared memory. It needs nothing from any other
+//!   cube, so it is valid wherever there are barriers. Where `w_hh` is small it stays in the registers
+//!   of every cube.
 //! - [`Cut::Steps`]: one launch per product (one per step, or two with the reset before it), over a
 //!   grid of row tiles by column tiles.
-//! - [`Cut::Persistent`]: the same grid in one launch, the weight in the registers of all cubes
-//!   together; cubes of the same rows meet after each product. Only where a device promises that they
-//!   run at the same time and see each other's writes: CUDA and ROCm, not WebGPU.
+//! - [`Cut::Persistent`], a persistent kernel: the same grid in one launch. The cubes of the same rows
+//!   together hold the weight in their registers, and wait for each other after each product. Only
+//!   where a device promises that they run at the same time and see each other's writes: CUDA and
+//!   ROCm, not WebGPU.
+//!
+//! The [`glossary`] has these and all other words, the GPU's own names for them, and a map of the
+//! files.
 //!
 //! [`Strategy::Inferred`] chooses by the sizes and the [`Limits`] of the device; the example
 //! `tune` times the choices. Sums run in a fixed order, without atomics: the same inputs give the
@@ -45,6 +51,8 @@
 #![deny(missing_docs)]
 
 mod error;
+#[doc = include_str!("../GLOSSARY.md")]
+pub mod glossary {}
 mod kernel;
 mod launch;
 mod limits;

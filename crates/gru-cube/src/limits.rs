@@ -21,7 +21,7 @@ pub struct Limits {
     /// Cubes that are sure to run at the same time and to see each other's writes; 0 where the
     /// device promises neither.
     pub together: usize,
-    /// The device is a CPU: its units are the lanes of vectors, a meeting walks through all of
+    /// The device is a CPU: its units are the lanes of vectors, a barrier walks through all of
     /// them, and a load that differs between units is made unit by unit.
     pub cpu: bool,
 }

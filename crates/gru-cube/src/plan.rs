@@ -51,14 +51,15 @@ pub struct StepTile {
 /// A cut of a recurrence into launches and cubes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cut {
-    /// One launch, whose cubes hear of no other.
+    /// One launch for all steps, whose cubes need nothing from each other: a fused recurrent kernel.
     Walk(WalkTile),
     /// One launch per product: one per step with the reset after it, two with the reset before it.
     Steps(StepTile),
-    /// One launch, for which `w_hh` stays in the registers of all cubes together; those of the same
-    /// rows meet after every product. Only where the device runs them all at the same time and shows
-    /// them each other's writes, and on one stream at a time. If another program holds places on the
-    /// device for ever, a cube that waits for seconds gives up, and all further numbers are NaN.
+    /// One launch for all steps: a persistent kernel. The cubes of the same rows together hold `w_hh`
+    /// in their registers, and wait for each other after every product, at a barrier between cubes.
+    /// Only where the device runs them all at the same time and shows them each other's writes, and on
+    /// one stream at a time. If another program never lets go of the device, a cube that has waited for
+    /// seconds gives up, and all further numbers are NaN.
     Persistent(StepTile),
 }
 
@@ -80,7 +81,7 @@ pub(crate) enum Plan<W> {
 }
 
 impl<W> Plan<W> {
-    /// Whether cubes meet.
+    /// Whether cubes wait for each other.
     pub(crate) fn meets(&self) -> bool {
         matches!(self, Self::Steps(steps) if steps.persistent)
     }
@@ -104,7 +105,7 @@ const RESIDENT_REGISTERS: usize = 96;
 /// 12·H² bytes from a cache of about 64 bytes per clock are 12 000 clocks at 256.
 const WALK_HIDDEN: usize = 256;
 
-/// Units of a cube beyond which a meeting costs more than the units bring.
+/// Units of a cube beyond which a barrier costs more than the units bring.
 const WALK_UNITS: usize = 512;
 
 /// Columns per lane where a device is a CPU: a value of the left side is loaded once for all of

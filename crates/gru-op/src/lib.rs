@@ -39,6 +39,7 @@
 //!   modules, both ways.
 //! - [`conventions`]: where GRUs differ, what each system does, and what proves it.
 //! - `gradcheck`: gradients against central differences, for any operator; with `autodiff`.
+//! - [`guide`]: how to write an operator for Burn with its own backward, told on this crate.
 //! - `remote`: the operator on devices of other machines; with `remote`.
 //! - [`tensorflow`], [`mps_graph`]: two operators of other systems under their own signatures.
 //!
@@ -71,6 +72,7 @@ mod cpu;
 mod cube;
 #[cfg(feature = "autodiff")]
 pub mod gradcheck;
+pub mod guide;
 #[cfg(any(feature = "fusion", feature = "router"))]
 mod ir;
 pub mod mps_graph;

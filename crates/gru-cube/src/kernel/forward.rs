@@ -19,7 +19,7 @@ pub(crate) struct ForwardWalk {
     pub(crate) resident: bool,
     /// Buffers of the left side. With one split, and the reset gate after the product, a second
     /// one keeps a fast unit's new state apart from the old one that a slow unit still reads;
-    /// with a single one the cube meets once more.
+    /// with a single one a step has one more barrier.
     pub(crate) buffers: usize,
 }
 

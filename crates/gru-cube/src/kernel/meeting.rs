@@ -1,4 +1,5 @@
-//! Cubes of one launch that wait for each other.
+//! Cubes of one launch that wait for each other: a barrier between cubes, of those that have the same
+//! rows of the batch.
 //!
 //! Valid where one cube's writes reach another within a launch, and only among cubes that all run
 //! at the same time: one that waits keeps its place on the device. The plan and the turns of streams

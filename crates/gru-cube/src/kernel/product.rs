@@ -188,9 +188,9 @@ fn within_depth(
 /// A product whose left side is in shared memory as a whole:
 /// `sums[(owned·outs + out)·vectors + v]` for the columns a unit owns.
 ///
-/// `left[from + k·vectors + v]` must be visible to the whole cube. With several splits the cube
-/// meets inside, after which nobody reads `left` any more; `partial` may be written again after
-/// the next meeting.
+/// `left[from + k·vectors + v]` must be visible to the whole cube. With several splits there
+/// is a barrier inside, after which nobody reads `left` any more; `partial` may be written again
+/// after the next barrier.
 #[cube]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn multiply<F: Float, R: Size>(
@@ -306,7 +306,7 @@ pub(crate) fn accumulate<F: Float, R: Size>(
 
 /// Adds up the splits' parts: from the sums of a unit's lane to those of the columns it owns.
 ///
-/// With several splits the cube meets once.
+/// With several splits there is one barrier inside.
 #[cube]
 pub(crate) fn reduce<R: Size>(
     sums: Array<Vector<f32, R>>,
@@ -370,7 +370,7 @@ pub(crate) fn pair(#[comptime] i: usize, #[comptime] team: Team) -> (usize, usiz
 
 /// Adds up the splits' parts: from the sums of a unit's lane to `[i·outs + out]` of its pairs.
 ///
-/// With several splits the cube meets once; `partial` may be written again after the next meeting.
+/// With several splits there is one barrier inside; `partial` may be written again after the next.
 #[cube]
 pub(crate) fn reduce_to_pairs<R: Size>(
     sums: &Array<Vector<f32, R>>,

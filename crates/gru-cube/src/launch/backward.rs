@@ -51,8 +51,9 @@ pub struct BackwardOutputs {
 /// The gradients of `Σ states ⊙ d_states` with respect to `p` and the initial state, and what
 /// the weight gradients are made of.
 ///
-/// One launch if the cut is a walk with the weight in registers, two if it is any other walk,
-/// three if it is persistent, two more than the products of all steps if it is steps. Nothing waits for the device.
+/// A walk with the weight in registers is one launch, any other walk is two, the persistent cut is
+/// three, and steps are two more than the products of all steps: beside the recurrence the weight is
+/// transposed, and at the end comes the gradient of the initial state. Nothing waits for the device.
 ///
 /// # Errors
 /// If the device does not allow the cut.

@@ -159,7 +159,8 @@ fn launch_steps(
     let (rows, saved) = (call.rows(), steps.rule.saved());
     count_launch();
     // SAFETY: as for the walk; `between` was made for 2·N·H numbers of float32, and the rows of the
-    // states that a step writes are not those that it reads. Cubes meet between two steps of a launch, all of them running, as the plan has seen to.
+    // states that a step writes are not those that it reads. Cubes meet between two steps of a
+    // launch, all of them running, as the plan has seen to.
     unsafe {
         gru_forward_step::launch_unchecked(
             client,

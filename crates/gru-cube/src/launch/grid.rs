@@ -5,7 +5,8 @@ use crate::{kernel::steps::Steps, limits::Limits};
 use cubecl::{client::Client, prelude::*, server::Handle};
 use std::ops::Range;
 
-/// Most steps of a launch: a counter of meetings holds this many times the cubes of any device.
+/// Most steps of a launch: the counter at which cubes meet counts each of them at every step, and
+/// has room for so many steps with the cubes of any device.
 const MOST_STEPS: usize = 1 << 20;
 
 /// The grid of a launch, and where its cubes meet.

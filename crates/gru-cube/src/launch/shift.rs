@@ -22,8 +22,8 @@ pub struct RecurrentInputs {
 }
 
 /// Writes `g = mask ⊙ h₋₁` of every step, or with gates `r ⊙ g`, and 0 at skipped steps, to `g`, in
-/// the shape of the states, in one launch: the left sides of `dw_hh = gᵀ·[dr̄, dz̄, dn̄⊙r]` and, reset before the
-/// product, of `dw_hn = (r⊙g)ᵀ·dn̄`.
+/// the shape of the states, in one launch: the left sides of `dw_hh = gᵀ·[dr̄, dz̄, dn̄⊙r]` and, reset
+/// before the product, of `dw_hn = (r⊙g)ᵀ·dn̄`.
 ///
 /// # Panics
 /// If a buffer is too short or the type is not a float of 16 or 32 bits.
