@@ -1,6 +1,6 @@
 #![doc = include_str!("../GUIDE.md")]
 #![doc = "```rust"]
-#![doc = include_str!("../guide/linear_recurrence.rs")]
+#![doc = include_str!("../examples/linear_recurrence.rs")]
 #![doc = "```"]
 
 #[cfg(test)]
@@ -9,7 +9,7 @@ mod tests {
     #[test]
     fn excerpts_are_those_of_the_tested_source() {
         let guide = include_str!("../GUIDE.md");
-        let source = include_str!("../guide/linear_recurrence.rs");
+        let source = include_str!("../examples/linear_recurrence.rs");
         let excerpts = guide.split("```rust,ignore\n").skip(1);
         let mut count = 0;
         for rest in excerpts {

@@ -1,3 +1,5 @@
+//! The small operator of the guide: a linear recurrence with its own backward.
+
 use burn::backend::autodiff::{
     Autodiff,
     checkpoint::{base::Checkpointer, strategy::CheckpointStrategy},
@@ -17,7 +19,9 @@ use std::ops::{Add, Mul};
 /// A tensor that may be left out.
 #[derive(ExtensionType, Debug, Clone)]
 pub enum Given<B: Backend> {
+    /// The tensor.
     Yes(FloatTensor<B>),
+    /// None.
     No,
 }
 
@@ -30,6 +34,7 @@ impl<B: Backend> Given<B> {
     }
 }
 
+/// Both passes over primitives of a backend: x `[N,T,H]`, a `[H]`, h0 `[N,H]`.
 #[backend_extension(Flex, Autodiff)]
 pub trait RecurrenceBackend: Backend {
     /// The states, `[N,T,H]`.
