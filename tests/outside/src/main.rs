@@ -1,0 +1,80 @@
+//! Which of two sequences has more ones? Learnt by a GRU and a linear layer on the CPU, then written to
+//! a file, read again and run step by step.
+
+use burn::{
+    module::Module,
+    nn::{Linear, LinearConfig, loss::MseLoss, loss::Reduction},
+    optim::{AdamConfig, GradientsParams, Optimizer},
+    tensor::{Device, Distribution, Tensor},
+};
+use gru_op::{GruBlock, GruBlockConfig};
+
+const T: usize = 12;
+
+#[derive(Module, Debug)]
+struct Model {
+    gru: GruBlock,
+    head: Linear,
+}
+
+impl Model {
+    fn new(device: &Device) -> Self {
+        Self {
+            gru: GruBlockConfig::new(2, 16).init(device),
+            head: LinearConfig::new(16, 1).init(device),
+        }
+    }
+
+    /// `[N,T,2]` to `[N,1]`.
+    fn forward(&self, x: Tensor<3>) -> Tensor<2> {
+        let (_, state) = self.gru.forward(x, None);
+        self.head.forward(state.squeeze_dim::<2>(0))
+    }
+}
+
+/// Sequences of zeros and ones, and the mean of the differences.
+fn batch(n: usize, device: &Device) -> (Tensor<3>, Tensor<2>) {
+    let x = Tensor::<3>::random([n, T, 2], Distribution::Bernoulli(0.5), device);
+    let counts = x.clone().mean_dim(1).squeeze_dim::<2>(1);
+    let y = counts.clone().narrow(1, 0, 1) - counts.narrow(1, 1, 1);
+    (x, y)
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let device = Device::flex().autodiff();
+    device.seed(1);
+    let mut model = Model::new(&device);
+    let mut adam = AdamConfig::new().init();
+    let mut first = None;
+    let mut last = f32::INFINITY;
+    for _ in 0..200 {
+        let (x, y) = batch(32, &device);
+        let loss = MseLoss::new().forward(model.forward(x), y, Reduction::Mean);
+        last = loss.clone().into_scalar::<f32>();
+        first.get_or_insert(last);
+        let gradients = GradientsParams::from_grads(loss.backward(), &model);
+        model = adam.step(0.01, model, gradients);
+    }
+    let first = first.expect("steps were made");
+    println!("loss {first:.4} at first, {last:.4} at last");
+    assert!(last < 0.1 * first, "it did not learn");
+
+    // What is written is read again, and gives the same step by step.
+    let plain = Device::flex();
+    let path = std::env::temp_dir().join(format!("outside-{}.gru", std::process::id()));
+    model.gru.save_with_config(&path)?;
+    let again = GruBlock::from_file(&path, &plain)?;
+    std::fs::remove_file(&path)?;
+    let (x, _) = batch(4, &plain);
+    let (_, expected) = model.valid().gru.forward(x.clone(), None);
+    let mut state = None;
+    for t in 0..T {
+        let x_t = x.clone().narrow(1, t, 1).squeeze_dim::<2>(1);
+        state = Some(again.step(x_t, state).1);
+    }
+    let difference = (state.expect("steps were made") - expected).abs().max();
+    let difference = difference.into_scalar::<f32>();
+    println!("step by step differs by {difference:.1e}");
+    assert!(difference < 1e-5);
+    Ok(())
+}
