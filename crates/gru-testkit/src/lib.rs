@@ -17,3 +17,7 @@ pub mod inputs;
 pub mod oracle;
 pub mod problem;
 pub mod proxy;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}
