@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc, time::Instant};
 
 use burn::tensor::{Device, Tensor};
-use gru_cpu::{PackedWeights, Stream};
+use gru_cpu::{PackedWeights, Stream, Weights};
 use gru_op::{
     GruBlock,
     convert::{StateDict, onnx},
@@ -186,10 +186,9 @@ fn stream(block: &GruBlock) -> Stream<f32> {
         &layer.spec,
         block.d_input,
         block.d_hidden,
-        w_ih.as_deref(),
-        &w_hh,
-        b_ih.as_deref(),
-        b_hh.as_deref(),
+        Weights::new(w_ih.as_deref(), &w_hh)
+            .with_b_ih(b_ih.as_deref())
+            .with_b_hh(b_hh.as_deref()),
     );
     Stream::new(Arc::new(packed), 1)
 }

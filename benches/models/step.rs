@@ -5,7 +5,7 @@
 use std::{hint::black_box, sync::Arc, time::Instant};
 
 use burn::tensor::{Device, Distribution, Tensor, TensorData};
-use gru_cpu::{Dims, Inputs, PackedWeights, Sequence, Stream};
+use gru_cpu::{Dims, Inputs, PackedWeights, Sequence, Stream, Weights};
 use gru_op::{GruBlock, GruBlockConfig, GruSpec, GruWeights, gru_cell};
 
 use crate::times::median;
@@ -68,21 +68,16 @@ impl Step {
         let spread = Distribution::Normal(0.0, 1.0 / (h as f64).sqrt());
         let rows = || Tensor::<2>::random([3 * h, h], spread, &device);
         let bias = || Some(Tensor::<1>::random([3 * h], spread, &device));
-        let transposed = GruWeights {
-            w_ih: Some(rows().transpose()),
-            w_hh: rows().transpose(),
-            b_ih: bias(),
-            b_hh: bias(),
-        };
+        let transposed = GruWeights::new(rows().transpose(), rows().transpose())
+            .with_b_ih(bias())
+            .with_b_hh(bias());
         let copy = |view: &Tensor<2>| {
             let data: TensorData = view.clone().into_data();
             Tensor::<2>::from_data(data, &device)
         };
-        let dense = GruWeights {
-            w_ih: transposed.w_ih.as_ref().map(copy),
-            w_hh: copy(&transposed.w_hh),
-            ..transposed.clone()
-        };
+        let mut dense = transposed.clone();
+        dense.w_ih = transposed.w_ih.as_ref().map(copy);
+        dense.w_hh = copy(&transposed.w_hh);
         let block = |weights: &GruWeights| {
             let made = GruBlockConfig::new(h, h).init_with(vec![weights.clone()]);
             made.expect("the shapes are those of the configuration")
@@ -113,10 +108,9 @@ impl Step {
             &spec,
             h,
             h,
-            Some(&flat.w_ih),
-            &flat.w_hh,
-            Some(&flat.b_ih),
-            Some(&flat.b_hh),
+            Weights::new(Some(&flat.w_ih), &flat.w_hh)
+                .with_b_ih(Some(&flat.b_ih))
+                .with_b_hh(Some(&flat.b_hh)),
         );
         let packed = Arc::new(packed);
         let mut stream = Stream::new(packed.clone(), 1);
@@ -144,26 +138,18 @@ impl Step {
             (
                 "gru_cpu::PackedWeights::forward: and scratch memory, threads",
                 Box::new(|| {
-                    let sequence = Sequence {
-                        h0: Some(&zeros),
-                        ..Sequence::of(&flat.x)
-                    };
-                    packed.forward(1, 1, &sequence, &mut states);
+                    let sequence = Sequence::new(&flat.x).with_h0(Some(&zeros));
+                    packed.forward(1, 1, sequence, &mut states);
                 }),
             ),
             (
                 "gru_cpu::forward: weights read where they stand",
                 Box::new(|| {
                     let inputs = Inputs {
-                        x: &flat.x,
-                        h0: Some(&zeros),
-                        w_ih: Some(&flat.w_ih),
-                        w_hh: &flat.w_hh,
-                        b_ih: Some(&flat.b_ih),
-                        b_hh: Some(&flat.b_hh),
-                        mask: None,
-                        valid: None,
-                        take: None,
+                        sequence: Sequence::new(&flat.x).with_h0(Some(&zeros)),
+                        weights: Weights::new(Some(&flat.w_ih), &flat.w_hh)
+                            .with_b_ih(Some(&flat.b_ih))
+                            .with_b_hh(Some(&flat.b_hh)),
                     };
                     let dims = Dims {
                         n: 1,

@@ -59,9 +59,6 @@ fn pack(gru: &Gru) -> Arc<PackedWeights<f32>> {
         &spec(gru),
         gru.inputs,
         gru.units,
-        Some(&gru.w_ih),
-        &gru.w_hh,
-        Some(&gru.bias),
-        None,
+        gru_cpu::Weights::new(Some(&gru.w_ih), &gru.w_hh).with_b_ih(Some(&gru.bias)),
     ))
 }

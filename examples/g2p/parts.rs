@@ -11,7 +11,7 @@ use std::time::Instant;
 use burn::tensor::{Device, Tensor, TensorData};
 use g2p::symbols::{START, letters};
 use g2p::weights;
-use gru_cpu::{PackedWeights, Sequence, Stream, spec::GruSpec};
+use gru_cpu::{PackedWeights, Sequence, Stream, Weights, spec::GruSpec};
 use gru_op::GruBlock;
 
 const WORD: &str = "recurrent";
@@ -85,7 +85,7 @@ fn run(path: &Path) -> Result<(), g2p::error::Error> {
     let encoder = packed(&model.encoder);
     let mut states = vec![0.0; length * 256];
     time("kernel alone: the letters, weights packed", || {
-        encoder.forward(1, length, &Sequence::of(&x_word), &mut states);
+        encoder.forward(1, length, Sequence::new(&x_word), &mut states);
     });
     let mut stream = Stream::new(Arc::new(packed(&model.decoder)), 1);
     time("kernel alone: a step, weights packed", || {
@@ -103,7 +103,12 @@ fn packed(gru: &GruBlock) -> PackedWeights<f32> {
     let (b_ih, b_hh) = (bias(weights.b_ih), bias(weights.b_hh));
     let (i, h) = (gru.d_input, gru.d_hidden);
     let (w_ih, b_ih, b_hh) = (w_ih.as_deref(), b_ih.as_deref(), b_hh.as_deref());
-    PackedWeights::new(&GruSpec::default(), i, h, w_ih, &w_hh, b_ih, b_hh)
+    PackedWeights::new(
+        &GruSpec::default(),
+        i,
+        h,
+        Weights::new(w_ih, &w_hh).with_b_ih(b_ih).with_b_hh(b_hh),
+    )
 }
 
 /// The median, in microseconds.

@@ -3,7 +3,7 @@
 use arbitrary::{Result, Unstructured};
 use gru_cpu::{
     Dims, Element,
-    spec::{Activation, Activations, Direction, GruSpec, Layout, Memory, Reset, Update},
+    spec::{Activation, Activations, Direction, GruSpec, Layout, Reset, Update},
     testing::Isa,
 };
 
@@ -51,17 +51,15 @@ pub fn spec(u: &mut Unstructured<'_>) -> Result<GruSpec> {
         false => number(u).map(Some),
     };
     let [clip_gates, clip_state] = [clip()?, clip()?];
-    Ok(GruSpec {
-        reset: *u.choose(&[Reset::AfterMatmul, Reset::BeforeMatmul])?,
-        update: *u.choose(&[Update::Keeps, Update::Takes])?,
-        activations,
-        clip_gates,
-        clip_state,
-        layout: *u.choose(&[Layout::BatchMajor, Layout::TimeMajor])?,
-        direction: *u.choose(&[Direction::Forward, Direction::Reverse])?,
-        // What a caller does with it: the slices say what is kept.
-        memory: Memory::Speed,
-    })
+    // What is kept, the slices say.
+    Ok(GruSpec::default()
+        .with_reset(*u.choose(&[Reset::AfterMatmul, Reset::BeforeMatmul])?)
+        .with_update(*u.choose(&[Update::Keeps, Update::Takes])?)
+        .with_activations(activations)
+        .with_clip_gates(clip_gates)
+        .with_clip_state(clip_state)
+        .with_layout(*u.choose(&[Layout::BatchMajor, Layout::TimeMajor])?)
+        .with_direction(*u.choose(&[Direction::Forward, Direction::Reverse])?))
 }
 
 fn activation(u: &mut Unstructured<'_>) -> Result<Activation> {

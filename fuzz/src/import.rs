@@ -57,11 +57,9 @@ pub fn import(dict: &StateDict) {
         for (reset_after, bidirectional) in
             [(false, false), (false, true), (true, false), (true, true)]
         {
-            let descriptor = GruDescriptor {
-                reset_after,
-                bidirectional,
-                ..GruDescriptor::new(Update::Keeps)
-            };
+            let mut descriptor = GruDescriptor::new(Update::Keeps);
+            descriptor.reset_after = reset_after;
+            descriptor.bidirectional = bidirectional;
             through(
                 dict,
                 prefix,

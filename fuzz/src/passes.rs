@@ -6,7 +6,7 @@ use crate::{
 };
 use arbitrary::{Result, Unstructured};
 use gru_cpu::{
-    Dims, Gradients, Inputs, backward, forward, set_threads,
+    Dims, Gradients, Inputs, Sequence, Weights, backward, forward, set_threads,
     spec::{Activation, GruSpec},
     testing::{Isa, reference},
 };
@@ -195,15 +195,14 @@ impl<E: Real> Tensors<E> {
     fn inputs(&self, there: [bool; 7]) -> Inputs<'_, E> {
         let [h0, w_ih, b_ih, b_hh, mask, valid, take] = there;
         Inputs {
-            x: &self.x,
-            h0: h0.then_some(&self.h0),
-            w_ih: w_ih.then_some(&self.w_ih),
-            w_hh: &self.w_hh,
-            b_ih: b_ih.then_some(&self.b_ih),
-            b_hh: b_hh.then_some(&self.b_hh),
-            mask: mask.then_some(&self.mask),
-            valid: valid.then_some(&self.valid),
-            take: take.then_some(&self.take),
+            sequence: Sequence::new(&self.x)
+                .with_h0(h0.then_some(&self.h0))
+                .with_mask(mask.then_some(&self.mask))
+                .with_valid(valid.then_some(&self.valid))
+                .with_take(take.then_some(&self.take)),
+            weights: Weights::new(w_ih.then_some(&self.w_ih), &self.w_hh)
+                .with_b_ih(b_ih.then_some(&self.b_ih))
+                .with_b_hh(b_hh.then_some(&self.b_hh)),
         }
     }
 
@@ -243,7 +242,10 @@ impl<E: Real> Results<E> {
         forward(dims, spec, inputs, states.slice(), Some(saved.slice()));
         let mut inference = Output::new(n * t * h, from);
         forward(dims, spec, inputs, inference.slice(), None);
-        let skips = inputs.valid.is_some_and(|v| v.iter().any(|v| v.is_zero()));
+        let skips = inputs
+            .sequence
+            .valid
+            .is_some_and(|v| v.iter().any(|v| v.is_zero()));
         if !skips {
             saved.written();
         }
@@ -256,20 +258,26 @@ impl<E: Real> Results<E> {
 
         let saved = saved.slice();
         let gradients = [Some(&*saved), None].map(|saved| {
-            let sizes = [inputs.x.len(), n * h, i * 3 * h, h * 3 * h, 3 * h, 3 * h];
+            let sizes = [
+                inputs.sequence.x.len(),
+                n * h,
+                i * 3 * h,
+                h * 3 * h,
+                3 * h,
+                3 * h,
+            ];
             let mut outputs = sizes.map(|size| Output::new(size, from));
             let mut wanted = case.wanted.iter();
             let [x, h0, w_ih, w_hh, b_ih, b_hh] = outputs
                 .each_mut()
                 .map(|output| wanted.next().filter(|w| **w).map(|_| output.slice()));
-            let to = Gradients {
-                x,
-                h0,
-                w_ih,
-                w_hh,
-                b_ih,
-                b_hh,
-            };
+            let to = Gradients::none()
+                .with_x(x)
+                .with_h0(h0)
+                .with_w_ih(w_ih)
+                .with_w_hh(w_hh)
+                .with_b_ih(b_ih)
+                .with_b_hh(b_hh);
             backward(dims, spec, inputs, &states, saved, d_states, to);
             let mut wanted = case.wanted.iter();
             outputs.map(|output| match wanted.next() {

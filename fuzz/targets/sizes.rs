@@ -2,7 +2,7 @@
 #![no_main]
 
 use arbitrary::{Result, Unstructured};
-use gru_cpu::{Dims, Gradients, Inputs, backward, forward, spec::GruSpec};
+use gru_cpu::{Dims, Gradients, Inputs, Sequence, Weights, backward, forward, spec::GruSpec};
 use gru_fuzz::{draw, panics::announced, passes::REFUSALS};
 use libfuzzer_sys::fuzz_target;
 
@@ -82,20 +82,19 @@ fn run(case: &Case) {
         take,
         states,
         saved,
-    ] = &slices;
+    ] = slices.each_ref().map(Vec::as_slice);
     let there = case.there;
     let inputs = Inputs {
-        x,
-        h0: there[0].then_some(h0),
-        w_ih: there[1].then_some(w_ih),
-        w_hh,
-        b_ih: there[2].then_some(b_ih),
-        b_hh: there[3].then_some(b_hh),
-        mask: there[4].then_some(mask),
-        valid: there[5].then_some(valid),
-        take: there[6].then_some(take),
+        sequence: Sequence::new(x)
+            .with_h0(there[0].then_some(h0))
+            .with_mask(there[4].then_some(mask))
+            .with_valid(there[5].then_some(valid))
+            .with_take(there[6].then_some(take)),
+        weights: Weights::new(there[1].then_some(w_ih), w_hh)
+            .with_b_ih(there[2].then_some(b_ih))
+            .with_b_hh(there[3].then_some(b_hh)),
     };
-    let (mut new_states, mut new_saved) = (states.clone(), saved.clone());
+    let (mut new_states, mut new_saved) = (states.to_vec(), saved.to_vec());
     let (dims, spec) = (&case.dims, &case.spec);
     forward(
         dims,
@@ -105,16 +104,15 @@ fn run(case: &Case) {
         there[7].then_some(&mut new_saved),
     );
 
-    let mut gradients = [x, h0, w_ih, w_hh, b_ih, b_hh].map(Vec::clone);
-    let [x, h0, w_ih, w_hh, b_ih, b_hh] = &mut gradients;
-    let to = Gradients {
-        x: there[8].then_some(x),
-        h0: there[9].then_some(h0),
-        w_ih: there[10].then_some(w_ih),
-        w_hh: there[11].then_some(w_hh),
-        b_ih: there[12].then_some(b_ih),
-        b_hh: there[12].then_some(b_hh),
-    };
+    let mut gradients = [x, h0, w_ih, w_hh, b_ih, b_hh].map(<[f32]>::to_vec);
+    let [x, h0, w_ih, w_hh, b_ih, b_hh] = gradients.each_mut().map(Vec::as_mut_slice);
+    let to = Gradients::none()
+        .with_x(there[8].then_some(x))
+        .with_h0(there[9].then_some(h0))
+        .with_w_ih(there[10].then_some(w_ih))
+        .with_w_hh(there[11].then_some(w_hh))
+        .with_b_ih(there[12].then_some(b_ih))
+        .with_b_hh(there[12].then_some(b_hh));
     backward(
         dims,
         spec,

@@ -222,12 +222,9 @@ fn strided(problem: &Problem, inputs: &Inputs, device: &Device) -> Result<Outcom
         let bias = bias?.narrow(1, left, 3 * h);
         Some(bias.reshape([3 * h]))
     });
-    let weights = GruWeights {
-        w_ih: Some(w_ih.clone().transpose()),
-        w_hh: w_hh.clone().transpose(),
-        b_ih,
-        b_hh,
-    };
+    let weights = GruWeights::new(w_ih.clone().transpose(), w_hh.clone().transpose())
+        .with_b_ih(b_ih)
+        .with_b_hh(b_hh);
     let (y, h_t) = gru_sequence(
         x.clone().swap_dims(0, 1),
         h0.clone().map(|h0| h0.narrow(1, left, h)),

@@ -88,12 +88,10 @@ fn run(
     device: &Device,
 ) -> Result<Vec<(&'static str, Vec<f64>)>, String> {
     let leaves = Leaves::new(problem, inputs, device, DType::F32);
-    let options = GruOptions {
-        h0: leaves.h0.clone(),
-        take: Some(Tensor::ones([N, T, 1], &leaves.x.device())),
-        steps: Steps::Lengths(vec![T, T, 0]),
-        ..Default::default()
-    };
+    let options = GruOptions::default()
+        .with_h0(leaves.h0.clone())
+        .with_take(Tensor::ones([N, T, 1], &leaves.x.device()))
+        .with_steps(Steps::Lengths(vec![T, T, 0]));
     let (x, spec) = (leaves.x.clone(), &problem.spec);
     let (y, h_t) = gru_sequence_with(x, &leaves.weights, spec, options);
     let loss = loss(&y, &inputs.d_y) + loss(&h_t, &inputs.d_h_t);

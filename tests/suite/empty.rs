@@ -115,12 +115,9 @@ fn counted<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
 }
 
 fn weights(device: &Device) -> GruWeights {
-    GruWeights {
-        w_ih: Some(counted([I, 3 * H], device)),
-        w_hh: counted([H, 3 * H], device),
-        b_ih: Some(counted([3 * H], device)),
-        b_hh: Some(counted([3 * H], device)),
-    }
+    GruWeights::new(counted([I, 3 * H], device), counted([H, 3 * H], device))
+        .with_b_ih(counted([3 * H], device))
+        .with_b_hh(counted([3 * H], device))
 }
 
 /// A gradient is there, of its tensor's shape, and is `value` everywhere.
@@ -210,11 +207,7 @@ fn composed_sequence(call: Call) -> Result<(), String> {
 fn with_steps(call: &Call, steps: Steps) -> Result<(), String> {
     call.specs().try_for_each(|spec| {
         run(call, &spec, |x, h0, w| {
-            let options = GruOptions {
-                h0,
-                steps: steps.clone(),
-                ..Default::default()
-            };
+            let options = GruOptions::default().with_h0(h0).with_steps(steps.clone());
             gru_sequence_with(x, w, &spec, options)
         })
     })
@@ -232,12 +225,10 @@ fn take(call: Call) -> Result<(), String> {
     call.specs().try_for_each(|spec| {
         run(&call, &spec, |x, h0, w| {
             let place = (&call.device, DType::F32);
-            let options = GruOptions {
-                h0,
-                mask: Some(Tensor::ones([call.n, H], place)),
-                take: Some(Tensor::ones(call.shape(1), place)),
-                ..Default::default()
-            };
+            let options = GruOptions::default()
+                .with_h0(h0)
+                .with_mask(Tensor::ones([call.n, H], place))
+                .with_take(Tensor::ones(call.shape(1), place));
             gru_sequence_with(x, w, &spec, options)
         })
     })

@@ -303,11 +303,13 @@ fn block(device: &Device) -> Result<(), String> {
     let config = GruBlockConfig::new(i, h)
         .with_num_layers(2)
         .with_bidirectional(true);
-    let weights = |inputs: usize, scale: f64| GruWeights {
-        w_ih: Some(numbers([inputs, 3 * h], device) * scale),
-        w_hh: numbers([h, 3 * h], device) * scale,
-        b_ih: Some(numbers([3 * h], device) * scale),
-        b_hh: Some(numbers([3 * h], device) * -scale),
+    let weights = |inputs: usize, scale: f64| {
+        GruWeights::new(
+            numbers([inputs, 3 * h], device) * scale,
+            numbers([h, 3 * h], device) * scale,
+        )
+        .with_b_ih(numbers([3 * h], device) * scale)
+        .with_b_hh(numbers([3 * h], device) * -scale)
     };
     for config in [config.clone(), config.with_reset(Reset::BeforeMatmul)] {
         let layers = vec![
@@ -354,18 +356,14 @@ fn sequence(device: &Device) -> Result<(), String> {
             .constant("mask", numbers([n, h], device).abs())
             .constant("take", numbers([n, t, 1], device).abs())
             .check(|at| {
-                let weights = GruWeights {
-                    w_ih: Some(at.get("w_ih")),
-                    w_hh: at.get("w_hh"),
-                    b_ih: Some(at.get("b_ih")),
-                    b_hh: Some(at.get("b_hh")),
-                };
-                let options = GruOptions {
-                    h0: Some(at.get("h0")),
-                    mask: Some(at.get("mask")),
-                    take: Some(at.get("take")),
-                    steps: Steps::Lengths(vec![2, 3]),
-                };
+                let weights = GruWeights::new(at.get("w_ih"), at.get("w_hh"))
+                    .with_b_ih(at.get("b_ih"))
+                    .with_b_hh(at.get("b_hh"));
+                let options = GruOptions::default()
+                    .with_h0(at.get("h0"))
+                    .with_mask(at.get("mask"))
+                    .with_take(at.get("take"))
+                    .with_steps(Steps::Lengths(vec![2, 3]));
                 let (y, last) = gru_sequence_with(at.get("x"), &weights, &spec, options);
                 Tensor::cat(vec![y.reshape([-1]), last.reshape([-1])], 0)
             });

@@ -86,15 +86,13 @@ fn options(problem: &Problem, h0: Option<Tensor<2>>, device: &Device, dtype: DTy
     let [outer, inner, _] = problem.sequence_shape(1);
     let mask: Vec<f64> = (0..n * h).map(|k| [0.0, 1.25, 1.0][k % 3]).collect();
     let counts: Vec<bool> = (0..outer * inner).map(|k| k * k % 7 != 2).collect();
-    GruOptions {
-        h0,
-        mask: Some(runs::tensor(&mask, [n, h], device, dtype)),
-        steps: Steps::Mask(Tensor::from_data(
+    GruOptions::default()
+        .with_h0(h0)
+        .with_mask(runs::tensor(&mask, [n, h], device, dtype))
+        .with_steps(Steps::Mask(Tensor::from_data(
             TensorData::new(counts, [outer, inner]),
             device,
-        )),
-        ..Default::default()
-    }
+        )))
 }
 
 /// Forward and backward.
@@ -119,12 +117,12 @@ fn run(
 /// Forward alone, nothing tracked.
 fn infer(problem: &Problem, inputs: &Inputs, device: &Device) -> Result<Outcome, String> {
     let leaves = Leaves::new(problem, inputs, device, DType::F32);
-    let weights = GruWeights {
-        w_ih: leaves.weights.w_ih.map(Tensor::inner),
-        w_hh: leaves.weights.w_hh.inner(),
-        b_ih: leaves.weights.b_ih.map(Tensor::inner),
-        b_hh: leaves.weights.b_hh.map(Tensor::inner),
-    };
+    let weights = GruWeights::new(
+        leaves.weights.w_ih.map(Tensor::inner),
+        leaves.weights.w_hh.inner(),
+    )
+    .with_b_ih(leaves.weights.b_ih.map(Tensor::inner))
+    .with_b_hh(leaves.weights.b_hh.map(Tensor::inner));
     let options = options(problem, leaves.h0.map(Tensor::inner), device, DType::F32);
     let (y, h_t) = gru_sequence_with(leaves.x.inner(), &weights, &problem.spec, options);
     Ok(Outcome {

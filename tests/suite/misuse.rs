@@ -8,7 +8,7 @@ use burn::{
 use gru_op::{
     Activation, Activations, GruBlockConfig, GruLayer, GruOptions, GruSpec, GruWeights, Layout,
     Steps, Update, gru_cell, gru_sequence, gru_sequence_with,
-    mps_graph::{self, GruArguments, GruDescriptor},
+    mps_graph::{self, GruDescriptor},
     tensorflow::{gru_block_cell, gru_block_cell_grad},
 };
 use libtest_mimic::Trial;
@@ -26,17 +26,20 @@ struct Misuse {
     says: &'static [&'static str],
 }
 
+fn descriptor(change: impl FnOnce(&mut GruDescriptor)) -> GruDescriptor {
+    let mut descriptor = GruDescriptor::new(Update::Keeps);
+    change(&mut descriptor);
+    descriptor
+}
+
 fn zeros<const D: usize>(shape: [usize; D]) -> Tensor<D> {
     Tensor::zeros(shape, &Device::flex())
 }
 
 fn weights() -> GruWeights {
-    GruWeights {
-        w_ih: Some(zeros([I, 3 * H])),
-        w_hh: zeros([H, 3 * H]),
-        b_ih: Some(zeros([3 * H])),
-        b_hh: Some(zeros([3 * H])),
-    }
+    GruWeights::new(zeros([I, 3 * H]), zeros([H, 3 * H]))
+        .with_b_ih(zeros([3 * H]))
+        .with_b_hh(zeros([3 * H]))
 }
 
 /// The arguments of a right call, of which a misuse changes one.
@@ -189,32 +192,44 @@ fn all() -> Vec<Misuse> {
         misuse!(
             "mps-recurrent-weight",
             mps_graph::gru(
-                GruArguments::new(zeros([T, N, 3 * H]), zeros([3 * H, H])),
-                &GruDescriptor {
-                    bidirectional: true,
-                    ..GruDescriptor::new(Update::Keeps)
-                }
+                zeros([T, N, 3 * H]),
+                zeros::<2>([3 * H, H]),
+                None,
+                None,
+                None,
+                None,
+                None,
+                &descriptor(|d| d.bidirectional = true)
             ),
             "mps_graph::gru: recurrent_weight must be [2, 3H, H] with bidirectional, got [15, 5]"
         ),
         misuse!(
             "mps-secondary-bias",
             mps_graph::gru(
-                GruArguments {
-                    secondary_bias: Some(zeros([H])),
-                    ..GruArguments::new(zeros([T, N, 3 * H]), zeros([3 * H, H]))
-                },
-                &GruDescriptor::new(Update::Keeps)
+                zeros([T, N, 3 * H]),
+                zeros::<2>([3 * H, H]),
+                None,
+                None,
+                None,
+                None,
+                Some(zeros([3 * H])),
+                &descriptor(|d| d.reset_after = true)
             ),
-            "mps_graph::gru: secondary_bias must be absent without reset_after, got [5]"
+            "mps_graph::gru: secondary_bias [D·H] must be [5], got [15]"
         ),
         misuse!(
             "mps-z-state",
             mps_graph::gru_gradients(
-                GruArguments::new(zeros([T, N, 3 * H]), zeros([3 * H, H])),
+                zeros([T, N, 3 * H]),
+                zeros::<2>([3 * H, H]),
                 zeros([T, N, H]),
                 zeros([T, N, H]),
                 zeros([T, N, H]),
+                None,
+                None,
+                None,
+                None,
+                None,
                 None,
                 &GruDescriptor::new(Update::Keeps)
             ),

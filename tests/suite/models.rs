@@ -371,12 +371,12 @@ impl Files {
             let imported = self.import(node, device)?;
             let weights = imported.layers[0].weights();
             let double = |w: Tensor<1>| w.cast(DType::F64);
-            let weights = GruWeights {
-                w_ih: weights.w_ih.map(|w| w.cast(DType::F64)),
-                w_hh: weights.w_hh.cast(DType::F64),
-                b_ih: weights.b_ih.map(double),
-                b_hh: weights.b_hh.map(double),
-            };
+            let weights = GruWeights::new(
+                weights.w_ih.map(|w| w.cast(DType::F64)),
+                weights.w_hh.cast(DType::F64),
+            )
+            .with_b_ih(weights.b_ih.map(double))
+            .with_b_hh(weights.b_hh.map(double));
             let block = imported.config().init_with(vec![weights]);
             let block = block.map_err(|e| e.to_string())?;
             let run = self.run(&format!("{node}:file"), device, DType::F64)?;

@@ -172,7 +172,11 @@ fn written() -> [Written; 4] {
         alpha: 0.25,
         beta: 0.4,
     };
-    let inputs = |state, lengths| ModelInputs { state, lengths };
+    let inputs = |state, lengths| {
+        ModelInputs::default()
+            .with_state(state)
+            .with_lengths(lengths)
+    };
     [
         Written {
             name: "layers",
@@ -235,12 +239,9 @@ impl Written {
             let (w_ih, w_hh) = (matrix(i), matrix(h));
             let mut bias = || tensor(&numbers(3 * h), [3 * h], device, self.dtype);
             let (b_ih, b_hh) = (bias(), bias());
-            GruWeights {
-                w_ih: Some(w_ih),
-                w_hh,
-                b_ih: self.config.bias.then_some(b_ih),
-                b_hh: self.config.bias.then_some(b_hh),
-            }
+            GruWeights::new(w_ih, w_hh)
+                .with_b_ih(self.config.bias.then_some(b_ih))
+                .with_b_hh(self.config.bias.then_some(b_hh))
         });
         self.config.init_with(weights.collect())
     }

@@ -229,16 +229,16 @@ fn run(case: Case, device: &Device, dtype: DType, op: Op, padding: f64) -> Resul
     };
     let (b_ih, b_hh) = (inputs.b_ih.as_deref(), inputs.b_hh.as_deref());
     let (b_ih, b_hh) = (b_ih.expect("biases are on"), b_hh.expect("biases are on"));
-    let weights = GruWeights {
-        w_ih: (!case.projected).then(|| matrix(&inputs.w_ih, I, 3 * H)),
-        w_hh: matrix(&inputs.w_hh, H, 3 * H),
-        b_ih: (case.biases != Biases::None).then(|| vector(b_ih)),
-        b_hh: match case.biases {
-            Biases::None | Biases::Input => None,
-            Biases::InputAndCandidate => Some(vector(&b_hh[2 * H..])),
-            Biases::Both => Some(vector(b_hh)),
-        },
-    };
+    let weights = GruWeights::new(
+        (!case.projected).then(|| matrix(&inputs.w_ih, I, 3 * H)),
+        matrix(&inputs.w_hh, H, 3 * H),
+    )
+    .with_b_ih((case.biases != Biases::None).then(|| vector(b_ih)))
+    .with_b_hh(match case.biases {
+        Biases::None | Biases::Input => None,
+        Biases::InputAndCandidate => Some(vector(&b_hh[2 * H..])),
+        Biases::Both => Some(vector(b_hh)),
+    });
     // Some numbers of an order of their own, for what gets no gradient.
     let odd = |k: usize| ((k * 37 + 11) % 17) as f64 / 16.0;
     let mask: Vec<f64> = (0..N * H)
@@ -251,21 +251,21 @@ fn run(case: Case, device: &Device, dtype: DType, op: Op, padding: f64) -> Resul
     let (as_numbers, [outer, inner, _]) = case.in_layout(&as_numbers, 1);
     let steps: Vec<bool> = as_numbers.iter().map(|&v| v != 0.0).collect();
     let h0 = matrix(inputs.h0.as_deref().expect("a state is on"), N, H);
-    let options = GruOptions {
-        h0: Some(h0.clone()),
-        mask: case
-            .mask
-            .then(|| runs::tensor(&mask, [N, H], device, dtype)),
-        take: (case.take != Take::No).then(|| runs::tensor(&take, take_shape, device, dtype)),
-        steps: match case.steps {
+    let options = GruOptions::default()
+        .with_h0(h0.clone())
+        .with_mask(
+            case.mask
+                .then(|| runs::tensor(&mask, [N, H], device, dtype)),
+        )
+        .with_take((case.take != Take::No).then(|| runs::tensor(&take, take_shape, device, dtype)))
+        .with_steps(match case.steps {
             Which::All => Steps::All,
             Which::Lengths => Steps::Lengths(LENGTHS.to_vec()),
             Which::Holes => Steps::Mask(Tensor::from_data(
                 TensorData::new(steps, [outer, inner]),
                 device,
             )),
-        },
-    };
+        });
     let (y, h_t) = op(x.clone(), &weights, &case.spec(), options);
     let (d_y, _) = case.in_layout(&inputs.d_y, H);
     let gradients = (loss(&y, &d_y) + loss(&h_t, &inputs.d_h_t)).backward();
@@ -318,6 +318,7 @@ fn stepwise(
             rows.map(|row| row.iter().map(|&v| v != 0.0).collect())
                 .collect()
         }
+        other => panic!("unknown: {other:?}"),
     };
     let past_the_end_is_zero = matches!(options.steps, Steps::Lengths(_));
     let place = (x.device(), x.dtype());

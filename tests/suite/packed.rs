@@ -98,12 +98,12 @@ fn fresh(gru: &GruBlock, device: &Device) -> GruBlock {
         Tensor::from_data(tensor.to_data(), device)
     }
     let of = gru.layers[0].weights();
-    let weights = GruWeights {
-        w_ih: of.w_ih.as_ref().map(|w| copy(w, device)),
-        w_hh: copy(&of.w_hh, device),
-        b_ih: of.b_ih.as_ref().map(|b| copy(b, device)),
-        b_hh: of.b_hh.as_ref().map(|b| copy(b, device)),
-    };
+    let weights = GruWeights::new(
+        of.w_ih.as_ref().map(|w| copy(w, device)),
+        copy(&of.w_hh, device),
+    )
+    .with_b_ih(of.b_ih.as_ref().map(|b| copy(b, device)))
+    .with_b_hh(of.b_hh.as_ref().map(|b| copy(b, device)));
     let config = GruBlockConfig::new(I, H);
     config.init_with(vec![weights]).expect("the same shapes")
 }

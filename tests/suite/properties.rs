@@ -166,18 +166,14 @@ impl Problem {
                 Steps::Mask(Tensor::from_data(data, &device))
             }
         };
-        let options = GruOptions {
-            h0: h0.clone().map(|h0| self.view(h0)),
-            mask,
-            take,
-            steps,
-        };
-        let weights = GruWeights {
-            w_ih: w_ih.clone().map(|w| self.view(w)),
-            w_hh: self.view(w_hh.clone()),
-            b_ih: b_ih.clone(),
-            b_hh: b_hh.clone(),
-        };
+        let options = GruOptions::default()
+            .with_h0(h0.clone().map(|h0| self.view(h0)))
+            .with_mask(mask)
+            .with_take(take)
+            .with_steps(steps);
+        let weights = GruWeights::new(w_ih.clone().map(|w| self.view(w)), self.view(w_hh.clone()))
+            .with_b_ih(b_ih.clone())
+            .with_b_hh(b_hh.clone());
         let (y, h_t) = op(self.view(x.clone()), &weights, &self.spec, options);
         let gradients = (loss(&y, &d_y) + loss(&h_t, &d_h)).backward();
         let mut named = Tensors::from([("x".into(), gradient("x", &x, &gradients)?)]);

@@ -156,11 +156,9 @@ fn on(kind: Kind, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
         let inputs = Inputs::random(&problem);
         let run = |device: &Device, dtype: DType| {
             let leaves = Leaves::new(&problem, &inputs, device, dtype);
-            let options = GruOptions {
-                h0: leaves.h0.clone(),
-                steps: Steps::Lengths(vec![5, 0, 3]),
-                ..Default::default()
-            };
+            let options = GruOptions::default()
+                .with_h0(leaves.h0.clone())
+                .with_steps(Steps::Lengths(vec![5, 0, 3]));
             let (y, last) =
                 gru_sequence_with(leaves.x.clone(), &leaves.weights, &problem.spec, options);
             let loss = loss(&y, &inputs.d_y) + loss(&last, &inputs.d_h_t);
@@ -185,12 +183,7 @@ fn operations_of_a_sequence() -> Result<(), String> {
             let w_hh = Tensor::<2>::zeros([5, 15], &device);
             let states = Tensor::<3>::zeros([2, t, 5], &device);
             let gates = Tensor::<3>::zeros([2, t, 20], &device);
-            let weights = GruWeights {
-                w_ih: Some(w_ih.clone()),
-                w_hh: w_hh.clone(),
-                b_ih: None,
-                b_hh: None,
-            };
+            let weights = GruWeights::new(w_ih.clone(), w_hh.clone());
             let spec = GruSpec::default();
             let results = gru_sequence(x.clone(), None, &weights, &spec);
             // What autodiff calls.

@@ -75,12 +75,12 @@ impl Leaves {
         Self {
             x: tensor(&inputs.x, problem.sequence_shape(i), &device, dtype).require_grad(),
             h0: inputs.h0.as_ref().map(|h0| matrix(h0, n, h)),
-            weights: GruWeights {
-                w_ih: Some(matrix(&inputs.w_ih, i, 3 * h)),
-                w_hh: matrix(&inputs.w_hh, h, 3 * h),
-                b_ih: inputs.b_ih.as_ref().map(vector),
-                b_hh: inputs.b_hh.as_ref().map(vector),
-            },
+            weights: GruWeights::new(
+                matrix(&inputs.w_ih, i, 3 * h),
+                matrix(&inputs.w_hh, h, 3 * h),
+            )
+            .with_b_ih(inputs.b_ih.as_ref().map(vector))
+            .with_b_hh(inputs.b_hh.as_ref().map(vector)),
         }
     }
 

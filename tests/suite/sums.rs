@@ -38,12 +38,9 @@ fn biases(device: &Device, memory: Memory) -> Result<(), String> {
     let vector = || -> Tensor<1> { tensor(&row, [3 * H], device, DType::F32).require_grad() };
     let (b_ih, b_hh) = (vector(), vector());
     let w_hh: Tensor<2> = tensor(&numbers(3 * H * H), [H, 3 * H], device, DType::F32);
-    let weights = GruWeights {
-        w_ih: None,
-        w_hh: w_hh.require_grad(),
-        b_ih: Some(b_ih.clone()),
-        b_hh: Some(b_hh.clone()),
-    };
+    let weights = GruWeights::new(None, w_hh.require_grad())
+        .with_b_ih(b_ih.clone())
+        .with_b_hh(b_hh.clone());
     let spec = GruSpec::default().with_memory(memory);
     let (y, _) = gru_sequence(x.clone(), None, &weights, &spec);
     let gradients = y.sum().backward();

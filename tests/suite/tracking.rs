@@ -74,12 +74,12 @@ fn leaves(
     Leaves {
         x: keep(track("x"), all.x),
         h0: all.h0.map(|h0| keep(track("h0"), h0)),
-        weights: GruWeights {
-            w_ih: all.weights.w_ih.map(|w| keep(track("w_ih"), w)),
-            w_hh: keep(track("w_hh"), all.weights.w_hh),
-            b_ih: all.weights.b_ih.map(|b| keep(track("b_ih"), b)),
-            b_hh: all.weights.b_hh.map(|b| keep(track("b_hh"), b)),
-        },
+        weights: GruWeights::new(
+            all.weights.w_ih.map(|w| keep(track("w_ih"), w)),
+            keep(track("w_hh"), all.weights.w_hh),
+        )
+        .with_b_ih(all.weights.b_ih.map(|b| keep(track("b_ih"), b)))
+        .with_b_hh(all.weights.b_hh.map(|b| keep(track("b_hh"), b))),
     }
 }
 
@@ -178,12 +178,12 @@ fn nothing_tracked(device: &Device, dtype: DType, tolerance: Tolerance) -> Resul
         let plain = Leaves {
             x: constant.x.clone().inner(),
             h0: constant.h0.clone().map(Tensor::inner),
-            weights: GruWeights {
-                w_ih: constant.weights.w_ih.clone().map(Tensor::inner),
-                w_hh: constant.weights.w_hh.clone().inner(),
-                b_ih: constant.weights.b_ih.clone().map(Tensor::inner),
-                b_hh: constant.weights.b_hh.clone().map(Tensor::inner),
-            },
+            weights: GruWeights::new(
+                constant.weights.w_ih.clone().map(Tensor::inner),
+                constant.weights.w_hh.clone().inner(),
+            )
+            .with_b_ih(constant.weights.b_ih.clone().map(Tensor::inner))
+            .with_b_hh(constant.weights.b_hh.clone().map(Tensor::inner)),
         };
         let (y, h_t) = run(constant);
         if y.is_tracked() || h_t.is_tracked() {

@@ -6,7 +6,8 @@
 //!     cargo bench -p gru-cpu --bench passes [-- SHAPE...]
 
 use gru_cpu::{
-    Dims, Gradients, Inputs, PackedWeights, Stream, backward, buffer, forward, set_threads,
+    Dims, Gradients, Inputs, PackedWeights, Sequence, Stream, Weights, backward, buffer, forward,
+    set_threads,
     spec::{GruSpec, Layout, Reset},
 };
 use std::{sync::Arc, time::Instant};
@@ -92,15 +93,10 @@ fn time(dims: &Dims, spec: &GruSpec, size: f32) -> Times {
     let (b_ih, b_hh) = (noise(3 * h, scale * size), noise(3 * h, scale * size));
     let up = noise(n * t * h, size);
     let inputs = Inputs {
-        x: &x,
-        h0: Some(&h0),
-        w_ih: Some(&w_ih),
-        w_hh: &w_hh,
-        b_ih: Some(&b_ih),
-        b_hh: Some(&b_hh),
-        mask: None,
-        valid: None,
-        take: None,
+        sequence: Sequence::new(&x).with_h0(Some(&h0)),
+        weights: Weights::new(Some(&w_ih), &w_hh)
+            .with_b_ih(Some(&b_ih))
+            .with_b_hh(Some(&b_hh)),
     };
     let inference = median(|| {
         let mut states = buffer(n * t * h);
@@ -117,14 +113,13 @@ fn time(dims: &Dims, spec: &GruSpec, size: f32) -> Times {
             let mut d: [Vec<f32>; 6] =
                 [x.len(), h0.len(), w_ih.len(), w_hh.len(), 3 * h, 3 * h].map(buffer);
             let [x, h0, w_ih, w_hh, b_ih, b_hh] = &mut d;
-            let to = Gradients {
-                x: Some(x),
-                h0: Some(h0),
-                w_ih: Some(w_ih),
-                w_hh: Some(w_hh),
-                b_ih: Some(b_ih),
-                b_hh: Some(b_hh),
-            };
+            let to = Gradients::none()
+                .with_x(Some(x))
+                .with_h0(Some(h0))
+                .with_w_ih(Some(w_ih))
+                .with_w_hh(Some(w_hh))
+                .with_b_ih(Some(b_ih))
+                .with_b_hh(Some(b_hh));
             backward(dims, spec, &inputs, &states, saved.as_deref(), &up, to);
         })
     };
@@ -142,7 +137,14 @@ fn time_step(dims: &Dims, spec: &GruSpec) -> f64 {
     let (w_ih, w_hh) = (noise(i * 3 * h, 0.1), noise(h * 3 * h, 0.1));
     let bias = noise(3 * h, 0.1);
     let (b_ih, b_hh) = (Some(&bias[..]), Some(&bias[..]));
-    let weights = PackedWeights::new(spec, i, h, Some(&w_ih), &w_hh, b_ih, b_hh);
+    let weights = PackedWeights::new(
+        spec,
+        i,
+        h,
+        Weights::new(Some(&w_ih), &w_hh)
+            .with_b_ih(b_ih)
+            .with_b_hh(b_hh),
+    );
     let mut stream = Stream::new(Arc::new(weights), 1);
     let x = noise(i, 1.0);
     let steps = median(|| {

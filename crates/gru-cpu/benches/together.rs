@@ -3,7 +3,9 @@
 //!
 //!     cargo bench -p gru-cpu --bench together [-- SHAPE...]
 
-use gru_cpu::{Dims, Gradients, Inputs, backward, buffer, forward, spec::GruSpec};
+use gru_cpu::{
+    Dims, Gradients, Inputs, Sequence, Weights, backward, buffer, forward, spec::GruSpec,
+};
 use std::{thread, time::Instant};
 
 const CALLS: usize = 8;
@@ -63,29 +65,18 @@ fn call(dims: Dims) -> impl Fn() + Sync {
     let spec = GruSpec::default();
     move || {
         let inputs = Inputs {
-            x: &x,
-            h0: None,
-            w_ih: Some(&w_ih),
-            w_hh: &w_hh,
-            b_ih: None,
-            b_hh: None,
-            mask: None,
-            valid: None,
-            take: None,
+            sequence: Sequence::new(&x),
+            weights: Weights::new(Some(&w_ih), &w_hh),
         };
         let mut states = buffer(n * t * h);
         let mut saved = buffer(n * t * h * spec.saved_per_unit());
         forward(&dims, &spec, &inputs, &mut states, Some(&mut saved));
         let mut d: [Vec<f32>; 3] = [x.len(), w_ih.len(), w_hh.len()].map(buffer);
         let [x, w_ih, w_hh] = &mut d;
-        let to = Gradients {
-            x: Some(x),
-            h0: None,
-            w_ih: Some(w_ih),
-            w_hh: Some(w_hh),
-            b_ih: None,
-            b_hh: None,
-        };
+        let to = Gradients::none()
+            .with_x(Some(x))
+            .with_w_ih(Some(w_ih))
+            .with_w_hh(Some(w_hh));
         backward(&dims, &spec, &inputs, &states, Some(&saved), &up, to);
     }
 }

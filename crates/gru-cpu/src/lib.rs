@@ -16,6 +16,32 @@
 //! h = (1−z) ⊙ h₋₁ + z ⊙ n                    the update gate takes
 //! ```
 //!
+//! # Use
+//!
+//! ```
+//! # #[cfg(feature = "kernels")] {
+//! use gru_cpu::{Dims, Gradients, Inputs, Sequence, Weights, backward, forward, spec::GruSpec};
+//!
+//! let (n, t, i, h) = (2, 5, 3, 4);
+//! let (dims, spec) = (Dims { n, t, i, h }, GruSpec::default());
+//! let (x, w_ih, w_hh) = (vec![1.0f32; n * t * i], vec![0.1; i * 3 * h], vec![0.2; h * 3 * h]);
+//! let inputs = Inputs {
+//!     sequence: Sequence::new(&x),
+//!     weights: Weights::new(Some(&w_ih), &w_hh),
+//! };
+//! let (mut states, mut saved) = (vec![0.0; n * t * h], vec![0.0; n * t * 4 * h]);
+//! forward(&dims, &spec, &inputs, &mut states, Some(&mut saved));
+//!
+//! // Of the sum of all states.
+//! let (d_states, mut d_w_hh) = (vec![1.0; n * t * h], vec![0.0; h * 3 * h]);
+//! let to = Gradients::none().with_w_hh(Some(&mut d_w_hh));
+//! backward(&dims, &spec, &inputs, &states, Some(&saved), &d_states, to);
+//! # }
+//! ```
+//!
+//! Many calls with the same weights: [`PackedWeights`](crate::PackedWeights). Steps as they come:
+//! [`Stream`](crate::Stream).
+//!
 //! # Numbers at the edge
 //!
 //! - **Not finite.** A NaN or an infinity in any input goes where IEEE 754 sends it, in states, gates
@@ -81,8 +107,13 @@
 //! - [`testing`]: what tests force, and the same passes by plain loops, one product per step, which
 //!   they hold the kernels against.
 #![deny(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod spec;
+
+#[cfg(all(doctest, feature = "kernels"))]
+#[doc = include_str!("../README.md")]
+mod readme {}
 
 #[cfg(feature = "kernels")]
 mod call;
@@ -107,7 +138,7 @@ mod tuning;
 
 #[cfg(feature = "kernels")]
 pub use self::{
-    call::{Dims, Gradients, Inputs, Sequence},
+    call::{CallError, Dims, Gradients, Inputs, Sequence, Weights},
     memory::buffer,
     passes::{Element, backward, forward},
     stream::{PackedWeights, Stream},

@@ -1,7 +1,7 @@
 //! The two passes as others call them: checked, and compiled here for either float type.
 
 use crate::{
-    call::{Dims, Gradients, Inputs, check_backward, check_forward},
+    call::{Dims, Gradients, Inputs, Weights, check_backward, check_forward},
     gru::{self, Packed, Streams},
     simd::Lanes,
     spec::GruSpec,
@@ -33,7 +33,7 @@ pub trait Passes: Lanes {
         to: Gradients<'_, Self>,
     );
 
-    fn pack(spec: &GruSpec, i: usize, h: usize, inputs: &Inputs<'_, Self>) -> Packed<Self>;
+    fn pack(spec: &GruSpec, i: usize, h: usize, weights: Weights<'_, Self>) -> Packed<Self>;
 
     fn forward_packed(
         packed: &Packed<Self>,
@@ -72,8 +72,13 @@ macro_rules! passes {
                 gru::backward(dims, spec, inputs, states, saved, d_states, to);
             }
 
-            fn pack(spec: &GruSpec, i: usize, h: usize, inputs: &Inputs<'_, Self>) -> Packed<Self> {
-                Packed::new(spec, i, h, inputs)
+            fn pack(
+                spec: &GruSpec,
+                i: usize,
+                h: usize,
+                weights: Weights<'_, Self>,
+            ) -> Packed<Self> {
+                Packed::new(spec, i, h, weights)
             }
 
             fn forward_packed(
@@ -109,6 +114,8 @@ passes!(f64);
 /// # Panics
 /// If the sizes are larger than memory can be, or a slice has not the length that `dims` and `spec`
 /// ask for.
+///
+/// An example of both passes stands on the front page.
 pub fn forward<E: Element>(
     dims: &Dims,
     spec: &GruSpec,

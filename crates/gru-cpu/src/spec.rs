@@ -93,6 +93,7 @@ impl Direction {
 /// What training keeps for backward, beyond the inputs and the states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub enum Memory {
     /// The gates: 4·T·N·H floats with reset-after, 3·T·N·H with reset-before.
     #[default]
@@ -109,6 +110,7 @@ pub enum Memory {
 /// has the output NaN and the derivative NaN, whatever the activation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub enum Activation {
     /// `1 / (1 + e^−a)`, derivative `y (1 − y)`.
     Sigmoid,
@@ -277,8 +279,17 @@ impl Default for Activations {
 }
 
 /// Every convention in which GRUs differ. The default is PyTorch's, batch-major.
+///
+/// ```
+/// use gru_cpu::spec::{GruSpec, Layout, Reset};
+///
+/// let spec = GruSpec::default()
+///     .with_reset(Reset::BeforeMatmul)
+///     .with_layout(Layout::TimeMajor);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct GruSpec {
     /// Where the reset gate acts.
     pub reset: Reset,

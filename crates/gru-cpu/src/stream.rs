@@ -1,7 +1,7 @@
 //! Weights packed once for many calls, and states that are kept from step to step.
 
 use crate::{
-    call::{Dims, Inputs, Sequence, check_len},
+    call::{CallError, Dims, Sequence, Weights, check_len},
     gru::{Packed, Streams},
     passes::Element,
     spec::GruSpec,
@@ -14,51 +14,58 @@ use std::{fmt, sync::Arc};
 /// They are a copy: what becomes of the slices that they were made of plays no part any more.
 ///
 /// ```
-/// use gru_cpu::{PackedWeights, Sequence, spec::GruSpec};
+/// use gru_cpu::{PackedWeights, Sequence, Weights, spec::GruSpec};
 ///
 /// let (i, h) = (3, 4);
 /// let (w_ih, w_hh) = (vec![0.1f32; i * 3 * h], vec![0.2; h * 3 * h]);
-/// let weights = PackedWeights::new(&GruSpec::default(), i, h, Some(&w_ih), &w_hh, None, None);
+/// let weights = PackedWeights::new(&GruSpec::default(), i, h, Weights::new(Some(&w_ih), &w_hh));
 ///
 /// let (n, t) = (2, 5);
 /// let (x, mut states) = (vec![1.0; n * t * i], vec![0.0; n * t * h]);
-/// weights.forward(n, t, &Sequence::of(&x), &mut states);
+/// weights.forward(n, t, Sequence::new(&x), &mut states);
 /// ```
 pub struct PackedWeights<E: Element>(Packed<E>);
 
 impl<E: Element> PackedWeights<E> {
-    /// Packs the weights of a layer with I inputs and H units: `w_ih [I,3H]`, `w_hh [H,3H]`, biases
-    /// `[3H]`. Without `w_ih` a sequence is already projected, `[…,3H]`, and `i` plays no part.
+    /// Packs the weights of a layer with I inputs and H units. Without an input weight `i` plays no
+    /// part.
     ///
     /// # Panics
-    /// If a weight or bias has the wrong number of elements, or the spec is one that
-    /// [`GruSpec::check`] refuses.
-    pub fn new(
+    /// Where [`try_new`](Self::try_new) returns an error.
+    pub fn new(spec: &GruSpec, i: usize, h: usize, weights: Weights<'_, E>) -> Self {
+        match Self::try_new(spec, i, h, weights) {
+            Ok(packed) => packed,
+            Err(error) => panic!("gru_cpu::PackedWeights::new: {error}"),
+        }
+    }
+
+    /// [`new`](Self::new) for weights that were read from a file.
+    ///
+    /// # Errors
+    /// If a weight or bias has the wrong number of elements, the sizes are larger than memory can be,
+    /// or the spec is one that [`GruSpec::check`] refuses.
+    pub fn try_new(
         spec: &GruSpec,
         i: usize,
         h: usize,
-        w_ih: Option<&[E]>,
-        w_hh: &[E],
-        b_ih: Option<&[E]>,
-        b_hh: Option<&[E]>,
-    ) -> Self {
-        const OP: &str = "gru_cpu::PackedWeights::new";
-        spec.check();
+        weights: Weights<'_, E>,
+    ) -> Result<Self, CallError> {
+        let checked = spec.try_check();
+        checked.map_err(|reason| CallError::Spec { reason })?;
         let dims = Dims { n: 1, t: 1, i, h };
-        let inputs = Inputs {
-            x: &[],
-            h0: None,
-            w_ih,
-            w_hh,
-            b_ih,
-            b_hh,
-            mask: None,
-            valid: None,
-            take: None,
-        };
-        dims.check(OP);
-        inputs.check_weights(OP, &dims);
-        Self(E::pack(spec, i, h, &inputs))
+        dims.try_check()?;
+        weights.try_check(&dims)?;
+        Ok(Self(E::pack(spec, i, h, weights)))
+    }
+
+    /// Elements that a step reads of each row: I, or 3H without an input weight.
+    pub fn features(&self) -> usize {
+        self.0.features
+    }
+
+    /// H, the units of a state.
+    pub fn units(&self) -> usize {
+        self.0.h
     }
 
     /// The conventions that they were packed with.
@@ -71,11 +78,11 @@ impl<E: Element> PackedWeights<E> {
     ///
     /// # Panics
     /// If the sizes are larger than memory can be, or a slice has the wrong number of elements.
-    pub fn forward(&self, n: usize, t: usize, sequence: &Sequence<'_, E>, states: &mut [E]) {
+    pub fn forward(&self, n: usize, t: usize, sequence: Sequence<'_, E>, states: &mut [E]) {
         const OP: &str = "gru_cpu::PackedWeights::forward";
         let (dims, inputs) = (self.0.dims(n, t), self.0.inputs(sequence));
         dims.check(OP);
-        inputs.check_sequence(OP, &dims);
+        sequence.check(OP, &dims, self.0.features);
         check_len(OP, "states", Some(&*states), dims.rows() * dims.h);
         if !states.is_empty() {
             E::forward_packed(&self.0, &dims, &inputs, states);
@@ -102,12 +109,12 @@ impl<E: Element> fmt::Debug for PackedWeights<E> {
 /// its arithmetic. Rows are independent; streams may share their weights.
 ///
 /// ```
-/// use gru_cpu::{PackedWeights, Stream, spec::GruSpec};
+/// use gru_cpu::{PackedWeights, Stream, Weights, spec::GruSpec};
 /// use std::sync::Arc;
 ///
 /// let (i, h) = (1, 8);
 /// let (w_ih, w_hh) = (vec![0.1f32; i * 3 * h], vec![0.2; h * 3 * h]);
-/// let weights = PackedWeights::new(&GruSpec::default(), i, h, Some(&w_ih), &w_hh, None, None);
+/// let weights = PackedWeights::new(&GruSpec::default(), i, h, Weights::new(Some(&w_ih), &w_hh));
 ///
 /// let mut stream = Stream::new(Arc::new(weights), 1);
 /// for sample in [0.5, -0.25, 0.125] {
@@ -145,6 +152,11 @@ impl<E: Element> Stream<E> {
         check_len("gru_cpu::Stream::step", "x", Some(x), expected);
         E::step(&self.weights.0, &mut self.streams, x);
         self.state()
+    }
+
+    /// N.
+    pub fn rows(&self) -> usize {
+        self.n
     }
 
     /// The states `[N,H]`.

@@ -2,7 +2,7 @@
 //! option that the slices offer, with gates kept and made anew.
 
 use gru_cpu::{
-    Dims, Gradients, Inputs, backward, forward,
+    Dims, Gradients, Inputs, Sequence, Weights, backward, forward,
     spec::{Activation, Activations, Direction, GruSpec, Layout, Reset, Update},
 };
 
@@ -88,15 +88,14 @@ impl Case {
         let [x, h0, w_ih, w_hh, b_ih, b_hh, mask, valid, take] = &self.tensors;
         let o = self.options;
         Inputs {
-            x,
-            h0: o.h0.then_some(h0),
-            w_ih: o.w_ih.then_some(w_ih),
-            w_hh,
-            b_ih: o.b_ih.then_some(b_ih),
-            b_hh: o.b_hh.then_some(b_hh),
-            mask: o.mask.then_some(mask),
-            valid: o.valid.then_some(valid),
-            take: o.take.then_some(take),
+            sequence: Sequence::new(x)
+                .with_h0(o.h0.then_some(h0))
+                .with_mask(o.mask.then_some(mask))
+                .with_valid(o.valid.then_some(valid))
+                .with_take(o.take.then_some(take)),
+            weights: Weights::new(o.w_ih.then_some(w_ih), w_hh)
+                .with_b_ih(o.b_ih.then_some(b_ih))
+                .with_b_hh(o.b_hh.then_some(b_hh)),
         }
     }
 
@@ -139,14 +138,13 @@ impl Case {
         ];
         {
             let [x, h0, w_ih, w_hh, b_ih, b_hh] = &mut grads;
-            let to = Gradients {
-                x: Some(x),
-                h0: self.options.h0.then_some(h0.as_mut_slice()),
-                w_ih: self.options.w_ih.then_some(w_ih.as_mut_slice()),
-                w_hh: Some(w_hh),
-                b_ih: self.options.b_ih.then_some(b_ih.as_mut_slice()),
-                b_hh: self.options.b_hh.then_some(b_hh.as_mut_slice()),
-            };
+            let to = Gradients::none()
+                .with_x(Some(x))
+                .with_h0(self.options.h0.then_some(h0.as_mut_slice()))
+                .with_w_ih(self.options.w_ih.then_some(w_ih.as_mut_slice()))
+                .with_w_hh(Some(w_hh))
+                .with_b_ih(self.options.b_ih.then_some(b_ih.as_mut_slice()))
+                .with_b_hh(self.options.b_hh.then_some(b_hh.as_mut_slice()));
             backward(
                 &self.dims,
                 &self.spec,
@@ -187,13 +185,11 @@ fn every_rule(mut f: impl FnMut(GruSpec)) {
         for update in [Update::Keeps, Update::Takes] {
             for layout in [Layout::BatchMajor, Layout::TimeMajor] {
                 for direction in [Direction::Forward, Direction::Reverse] {
-                    f(GruSpec {
-                        reset,
-                        update,
-                        layout,
-                        direction,
-                        ..GruSpec::default()
-                    });
+                    f(GruSpec::default()
+                        .with_reset(reset)
+                        .with_update(update)
+                        .with_layout(layout)
+                        .with_direction(direction));
                 }
             }
         }
@@ -277,16 +273,14 @@ fn activations_and_clips() {
     for [reset, update, candidate] in sets {
         for (clip_gates, clip_state) in [(None, None), (Some(0.6), None), (None, Some(0.4))] {
             every_rule(|spec| {
-                let spec = GruSpec {
-                    activations: Activations {
+                let spec = spec
+                    .with_activations(Activations {
                         reset,
                         update,
                         candidate,
-                    },
-                    clip_gates,
-                    clip_state,
-                    ..spec
-                };
+                    })
+                    .with_clip_gates(clip_gates)
+                    .with_clip_state(clip_state);
                 Case::new(SMALL, spec, ALL).check();
             });
         }
@@ -298,14 +292,7 @@ fn empty_batch_and_empty_sequence_give_zero_gradients() {
     for (n, t) in [(0, 3), (2, 0)] {
         let case = Case::new(Dims { n, t, i: 2, h: 3 }, GruSpec::default(), ALL);
         let mut d_w = vec![f64::NAN; 27];
-        let to = Gradients {
-            x: None,
-            h0: None,
-            w_ih: None,
-            w_hh: Some(&mut d_w),
-            b_ih: None,
-            b_hh: None,
-        };
+        let to = Gradients::none().with_w_hh(Some(&mut d_w));
         backward(&case.dims, &case.spec, &case.inputs(), &[], None, &[], to);
         assert!(d_w.iter().all(|&d| d == 0.0));
     }

@@ -3,7 +3,7 @@
 //! that fill no vector and no tile, in buffers poisoned with NaN.
 
 use gru_cpu::{
-    Dims, Element, Gradients, Inputs, backward, forward,
+    Dims, Element, Gradients, Inputs, Sequence, Weights, backward, forward,
     spec::{Activation, Activations, Direction, GruSpec, Layout, Reset, Update},
     testing::{Isa, reference},
 };
@@ -93,15 +93,14 @@ fn run_as<E: Element>(
         }
     }
     let inputs = Inputs {
-        x: &x,
-        h0: options.h0.then_some(&h0),
-        w_ih: options.w_ih.then_some(&w_ih),
-        w_hh: &w_hh,
-        b_ih: options.biases.then_some(&b_ih),
-        b_hh: options.biases.then_some(&b_hh),
-        mask: options.mask.then_some(&mask),
-        valid: options.valid.then_some(&valid),
-        take: options.take.then_some(&take),
+        sequence: Sequence::new(&x)
+            .with_h0(options.h0.then_some(&h0))
+            .with_mask(options.mask.then_some(&mask))
+            .with_valid(options.valid.then_some(&valid))
+            .with_take(options.take.then_some(&take)),
+        weights: Weights::new(options.w_ih.then_some(&w_ih), &w_hh)
+            .with_b_ih(options.biases.then_some(&b_ih))
+            .with_b_hh(options.biases.then_some(&b_hh)),
     };
     let (forward, backward) = match by_definition {
         false => (forward as Forward<E>, backward as Backward<E>),
@@ -130,14 +129,13 @@ fn run_as<E: Element>(
     let gradients = |saved: Option<&[E]>| {
         let mut d = [x.len(), n * h, i * 3 * h, h * 3 * h, 3 * h, 3 * h].map(nan);
         let [dx, dh0, dw_ih, dw_hh, db_ih, db_hh] = &mut d;
-        let to = Gradients {
-            x: Some(dx),
-            h0: options.h0.then_some(dh0.as_mut_slice()),
-            w_ih: options.w_ih.then_some(dw_ih.as_mut_slice()),
-            w_hh: Some(dw_hh),
-            b_ih: options.biases.then_some(db_ih.as_mut_slice()),
-            b_hh: options.biases.then_some(db_hh.as_mut_slice()),
-        };
+        let to = Gradients::none()
+            .with_x(Some(dx))
+            .with_h0(options.h0.then_some(dh0.as_mut_slice()))
+            .with_w_ih(options.w_ih.then_some(dw_ih.as_mut_slice()))
+            .with_w_hh(Some(dw_hh))
+            .with_b_ih(options.biases.then_some(db_ih.as_mut_slice()))
+            .with_b_hh(options.biases.then_some(db_hh.as_mut_slice()));
         backward(dims, spec, &inputs, &states, saved, &up, to);
         let there = [
             true,

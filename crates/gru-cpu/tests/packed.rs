@@ -3,7 +3,7 @@
 mod support;
 
 use gru_cpu::{
-    Dims, Element, PackedWeights, Sequence, Stream, forward,
+    Dims, Element, PackedWeights, Sequence, Stream, Weights, forward,
     spec::{Direction, GruSpec, Layout, Reset, Update},
     testing::Isa,
 };
@@ -41,19 +41,24 @@ static COUNTING: Counting = Counting;
 fn pack<E: Element>(case: &Case<E>) -> PackedWeights<E> {
     let inputs = case.inputs();
     let Dims { i, h, .. } = case.dims;
-    let (w_ih, w_hh) = (inputs.w_ih, inputs.w_hh);
-    PackedWeights::new(&case.spec, i, h, w_ih, w_hh, inputs.b_ih, inputs.b_hh)
+    let (w_ih, w_hh) = (inputs.weights.w_ih, inputs.weights.w_hh);
+    PackedWeights::new(
+        &case.spec,
+        i,
+        h,
+        Weights::new(w_ih, w_hh)
+            .with_b_ih(inputs.weights.b_ih)
+            .with_b_hh(inputs.weights.b_hh),
+    )
 }
 
 fn sequence<E: Element>(case: &Case<E>) -> Sequence<'_, E> {
     let inputs = case.inputs();
-    Sequence {
-        x: inputs.x,
-        h0: inputs.h0,
-        mask: inputs.mask,
-        valid: inputs.valid,
-        take: inputs.take,
-    }
+    Sequence::new(inputs.sequence.x)
+        .with_h0(inputs.sequence.h0)
+        .with_mask(inputs.sequence.mask)
+        .with_valid(inputs.sequence.valid)
+        .with_take(inputs.sequence.take)
 }
 
 fn specs() -> Vec<GruSpec> {
@@ -81,7 +86,7 @@ fn packed_weights_give_the_bits_of_a_call() {
         // Twice: nothing of a call is left in them.
         for _ in 0..2 {
             let mut got = vec![E::nan(); n * t * h];
-            weights.forward(n, t, &sequence(case), &mut got);
+            weights.forward(n, t, sequence(case), &mut got);
             assert_eq!(got, states(case), "{:?} {:?}", case.dims, case.spec);
         }
     }
@@ -138,7 +143,7 @@ fn a_step_does_not_allocate() {
             &["w_ih", "b_ih", "b_hh"],
         );
         let mut stream = Stream::new(Arc::new(pack(&case)), 3);
-        let x = case.inputs().x;
+        let x = case.inputs().sequence.x;
         let before = ALLOCATIONS.get();
         for _ in 0..5 {
             stream.step(x);
@@ -163,7 +168,7 @@ fn packed_weights_are_a_copy() {
     let before = states(&case);
     case.tensor("w_hh").fill(f64::NAN);
     let mut got = vec![f64::NAN; before.len()];
-    weights.forward(2, 3, &sequence(&case), &mut got);
+    weights.forward(2, 3, sequence(&case), &mut got);
     assert_eq!(got, before);
 }
 
@@ -172,9 +177,9 @@ fn nothing_is_asked_of_no_rows_and_no_units() {
     let weights = |h: usize| {
         let w_hh = vec![0.0f32; h * 3 * h];
         let w_ih = vec![0.0; 2 * 3 * h];
-        PackedWeights::new(&GruSpec::default(), 2, h, Some(&w_ih), &w_hh, None, None)
+        PackedWeights::new(&GruSpec::default(), 2, h, Weights::new(Some(&w_ih), &w_hh))
     };
-    weights(4).forward(0, 3, &Sequence::of(&[]), &mut []);
+    weights(4).forward(0, 3, Sequence::new(&[]), &mut []);
     assert!(Stream::new(Arc::new(weights(4)), 0).step(&[]).is_empty());
     assert!(
         Stream::new(Arc::new(weights(0)), 1)
@@ -202,12 +207,12 @@ fn a_short_row_is_refused() {
 #[test]
 #[should_panic(expected = "gru_cpu::PackedWeights::new: w_hh has the wrong number of elements")]
 fn a_short_weight_is_refused() {
-    PackedWeights::new(&GruSpec::default(), 0, 3, None, &[0.0f32; 26], None, None);
+    PackedWeights::new(&GruSpec::default(), 0, 3, Weights::new(None, &[0.0f32; 26]));
 }
 
 #[test]
 #[should_panic(expected = "gru_cpu::PackedWeights::forward: no memory holds sizes of")]
 fn more_rows_than_memory_can_be_are_refused() {
-    let weights = PackedWeights::new(&GruSpec::default(), 0, 1, None, &[0.0f32; 3], None, None);
-    weights.forward(usize::MAX, 2, &Sequence::of(&[]), &mut []);
+    let weights = PackedWeights::new(&GruSpec::default(), 0, 1, Weights::new(None, &[0.0f32; 3]));
+    weights.forward(usize::MAX, 2, Sequence::new(&[]), &mut []);
 }

@@ -1,6 +1,6 @@
 //! Sizes that overflow, or that no memory holds, are refused before anything is touched.
 
-use gru_cpu::{Dims, Gradients, Inputs, backward, forward, spec::GruSpec};
+use gru_cpu::{Dims, Gradients, Inputs, Sequence, Weights, backward, forward, spec::GruSpec};
 use std::panic::catch_unwind;
 
 const HALF: usize = 1 << (usize::BITS - 1);
@@ -9,15 +9,8 @@ fn refused(dims: Dims, states: usize) {
     let text =
         |refusal: Box<dyn std::any::Any + Send>| *refusal.downcast::<String>().expect("text");
     let inputs = Inputs::<f64> {
-        x: &[],
-        h0: None,
-        w_ih: None,
-        w_hh: &[0.0; 3],
-        b_ih: None,
-        b_hh: None,
-        mask: None,
-        valid: None,
-        take: None,
+        sequence: Sequence::new(&[]),
+        weights: Weights::new(None, &[0.0; 3]),
     };
     let ran = catch_unwind(|| {
         let mut states = vec![0.0; states];
@@ -30,14 +23,7 @@ fn refused(dims: Dims, states: usize) {
     );
     let ran = catch_unwind(|| {
         let states = vec![0.0; states];
-        let to = Gradients {
-            x: None,
-            h0: None,
-            w_ih: None,
-            w_hh: None,
-            b_ih: None,
-            b_hh: None,
-        };
+        let to = Gradients::none();
         backward(
             &dims,
             &GruSpec::default(),

@@ -6,7 +6,7 @@
 //! the gradients with gates kept and made anew.
 
 use gru_cpu::{
-    Dims, Gradients, Inputs, backward, forward, set_threads,
+    Dims, Gradients, Inputs, Sequence, Weights, backward, forward, set_threads,
     spec::{Activation, Activations, GruSpec, Layout, Reset},
     testing::Isa,
 };
@@ -24,15 +24,14 @@ fn run(dims: Dims, spec: GruSpec, options: bool) {
     let valid: Vec<f32> = (0..n * t).map(|k| (k % 3 > 0).into()).collect();
     let take = some(n * t * h);
     let inputs = Inputs {
-        x: &x,
-        h0: Some(&h0),
-        w_ih: Some(&w_ih),
-        w_hh: &w_hh,
-        b_ih: Some(&bias),
-        b_hh: Some(&bias),
-        mask: options.then_some(&mask),
-        valid: options.then_some(&valid),
-        take: options.then_some(&take),
+        sequence: Sequence::new(&x)
+            .with_h0(Some(&h0))
+            .with_mask(options.then_some(&mask))
+            .with_valid(options.then_some(&valid))
+            .with_take(options.then_some(&take)),
+        weights: Weights::new(Some(&w_ih), &w_hh)
+            .with_b_ih(Some(&bias))
+            .with_b_hh(Some(&bias)),
     };
     let nan = |len: usize| vec![f32::NAN; len];
     let (mut states, mut inference) = (nan(n * t * h), nan(n * t * h));
@@ -44,14 +43,13 @@ fn run(dims: Dims, spec: GruSpec, options: bool) {
     let [kept, lean] = [Some(&saved[..]), None].map(|saved| {
         let mut d = [x.len(), h0.len(), w_ih.len(), w_hh.len(), 3 * h, 3 * h].map(nan);
         let [dx, dh0, dw_ih, dw_hh, db_ih, db_hh] = &mut d;
-        let to = Gradients {
-            x: Some(dx),
-            h0: Some(dh0),
-            w_ih: Some(dw_ih),
-            w_hh: Some(dw_hh),
-            b_ih: Some(db_ih),
-            b_hh: Some(db_hh),
-        };
+        let to = Gradients::none()
+            .with_x(Some(dx))
+            .with_h0(Some(dh0))
+            .with_w_ih(Some(dw_ih))
+            .with_w_hh(Some(dw_hh))
+            .with_b_ih(Some(db_ih))
+            .with_b_hh(Some(db_hh));
         backward(&dims, &spec, &inputs, &states, saved, &up, to);
         d
     });

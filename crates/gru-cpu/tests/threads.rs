@@ -6,7 +6,7 @@
 //!         --target x86_64-unknown-linux-gnu -p gru-cpu --test threads --test bits --lib
 
 use gru_cpu::{
-    Dims, Gradients, Inputs, backward, forward,
+    Dims, Gradients, Inputs, Sequence, Weights, backward, forward,
     spec::{GruSpec, Reset},
 };
 use std::thread;
@@ -36,15 +36,10 @@ fn run(dims: &Dims, spec: &GruSpec) -> Results {
     let (w_ih, w_hh) = (some(i * 3 * h, scale), some(h * 3 * h, scale));
     let (b_ih, b_hh) = (some(3 * h, scale), some(3 * h, scale));
     let inputs = Inputs {
-        x: &x,
-        h0: Some(&h0),
-        w_ih: Some(&w_ih),
-        w_hh: &w_hh,
-        b_ih: Some(&b_ih),
-        b_hh: Some(&b_hh),
-        mask: None,
-        valid: None,
-        take: None,
+        sequence: Sequence::new(&x).with_h0(Some(&h0)),
+        weights: Weights::new(Some(&w_ih), &w_hh)
+            .with_b_ih(Some(&b_ih))
+            .with_b_hh(Some(&b_hh)),
     };
     let nan = |len: usize| vec![f32::NAN; len];
     let mut states = nan(n * t * h);
@@ -52,14 +47,13 @@ fn run(dims: &Dims, spec: &GruSpec) -> Results {
     forward(dims, spec, &inputs, &mut states, Some(&mut saved));
     let mut d = [&x, &h0, &w_ih, &w_hh, &b_ih, &b_hh].map(|of| nan(of.len()));
     let [x, h0, w_ih, w_hh, b_ih, b_hh] = &mut d;
-    let to = Gradients {
-        x: Some(x),
-        h0: Some(h0),
-        w_ih: Some(w_ih),
-        w_hh: Some(w_hh),
-        b_ih: Some(b_ih),
-        b_hh: Some(b_hh),
-    };
+    let to = Gradients::none()
+        .with_x(Some(x))
+        .with_h0(Some(h0))
+        .with_w_ih(Some(w_ih))
+        .with_w_hh(Some(w_hh))
+        .with_b_ih(Some(b_ih))
+        .with_b_hh(Some(b_hh));
     backward(dims, spec, &inputs, &states, Some(&saved), &up, to);
     let [x, h0, w_ih, w_hh, b_ih, b_hh] = d;
     [states, x, h0, w_ih, w_hh, b_ih, b_hh]

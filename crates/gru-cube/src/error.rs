@@ -5,6 +5,7 @@ use core::fmt;
 
 /// A device or a kernel does not allow a cut.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PlanError {
     /// A size is zero or above 4096, `width` does not divide `rows`, or `width` exceeds 4.
     Malformed {

@@ -49,6 +49,7 @@
 //! a comparison with NaN, and sums and products are left as they are. The tests are of whichever device
 //! runs them.
 #![deny(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod error;
 #[doc = include_str!("../GLOSSARY.md")]

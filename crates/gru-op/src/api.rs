@@ -32,6 +32,18 @@ use burn::{
 /// # Panics
 /// If shapes, devices or dtypes do not fit together, before any work; and if
 /// [`GruSpec::check`] does.
+///
+/// ```
+/// use burn::tensor::{Device, Distribution, Tensor};
+/// use gru_op::{GruSpec, GruWeights, gru_sequence};
+///
+/// let (n, t, i, h, device) = (2, 5, 3, 4, Device::flex());
+/// let x = Tensor::random([n, t, i], Distribution::Default, &device);
+/// let draw = |rows| Tensor::random([rows, 3 * h], Distribution::Default, &device);
+/// let weights = GruWeights::new(draw(i), draw(h));
+/// let (y, state) = gru_sequence(x, None, &weights, &GruSpec::default());
+/// assert_eq!((y.dims(), state.dims()), ([n, t, h], [n, h]));
+/// ```
 pub fn gru_sequence(
     x: Tensor<3>,
     h0: Option<Tensor<2>>,
@@ -55,6 +67,8 @@ pub fn gru_sequence(
 ///
 /// # Panics
 /// As [`gru_sequence`].
+///
+/// An example stands at [`GruOptions`].
 pub fn gru_sequence_with(
     x: Tensor<3>,
     weights: &GruWeights,
@@ -80,6 +94,7 @@ pub(crate) fn sequence_as(
 /// What happened inside a sequence: the states and the three gates after their activations, each
 /// `[N,T,H]` or `[T,N,H]`.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 #[allow(missing_docs)] // The names are those of the gates.
 pub struct GruGates {
     pub states: Tensor<3>,
@@ -92,6 +107,18 @@ pub struct GruGates {
 ///
 /// # Panics
 /// As [`gru_sequence`].
+///
+/// ```
+/// # use burn::tensor::{Device, Distribution, Tensor};
+/// # use gru_op::{GruSpec, GruWeights, gru_gates};
+/// # let (n, t, i, h, device) = (2, 5, 3, 4, Device::flex());
+/// # let x = Tensor::random([n, t, i], Distribution::Default, &device);
+/// # let draw = |rows| Tensor::random([rows, 3 * h], Distribution::Default, &device);
+/// let weights = GruWeights::new(draw(i), draw(h));
+/// let gates = gru_gates(x, None, &weights, &GruSpec::default());
+/// let open = gates.update.mean().into_scalar::<f32>(); // how much the state keeps
+/// assert!((0.0..=1.0).contains(&open));
+/// ```
 pub fn gru_gates(
     x: Tensor<3>,
     h0: Option<Tensor<2>>,
@@ -137,6 +164,17 @@ pub(crate) fn gates_as(
 ///
 /// # Panics
 /// As [`gru_sequence`].
+///
+/// ```
+/// # use burn::tensor::{Device, Distribution, Tensor};
+/// # use gru_op::{GruSpec, GruWeights, gru_cell};
+/// # let (n, i, h, device) = (2, 3, 4, Device::flex());
+/// # let x = Tensor::random([n, i], Distribution::Default, &device);
+/// # let draw = |rows| Tensor::random([rows, 3 * h], Distribution::Default, &device);
+/// let weights = GruWeights::new(draw(i), draw(h));
+/// let state = gru_cell(x, None, &weights, &GruSpec::default());
+/// assert_eq!(state.dims(), [n, h]);
+/// ```
 pub fn gru_cell(
     x: Tensor<2>,
     h: Option<Tensor<2>>,

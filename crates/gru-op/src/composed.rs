@@ -17,6 +17,19 @@ use burn::{backend::Dispatch, tensor::Tensor};
 
 /// [`gru_sequence`](crate::gru_sequence) without kernels and without the hand-written backward:
 /// same arguments, same results, same panics.
+///
+/// ```
+/// use burn::tensor::{Device, Distribution, Tensor};
+/// use gru_op::{GruSpec, GruWeights, composed, gru_sequence};
+///
+/// let (n, t, i, h, device) = (2, 5, 3, 4, Device::flex());
+/// let x = Tensor::<3>::random([n, t, i], Distribution::Default, &device);
+/// let draw = |rows| Tensor::random([rows, 3 * h], Distribution::Default, &device);
+/// let (weights, spec) = (GruWeights::new(draw(i), draw(h)), GruSpec::default());
+/// let (kernels, _) = gru_sequence(x.clone(), None, &weights, &spec);
+/// let (composed, _) = composed::gru_sequence(x, None, &weights, &spec);
+/// assert!((kernels - composed).abs().max().into_scalar::<f32>() < 1e-5);
+/// ```
 pub fn gru_sequence(
     x: Tensor<3>,
     h0: Option<Tensor<2>>,

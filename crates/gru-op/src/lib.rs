@@ -19,6 +19,60 @@
 //! Source: Cho et al. 2014, <https://arxiv.org/abs/1406.1078> (v3 resets before the product, v1
 //! after it).
 //!
+//! # Ten lines that train
+//!
+//! ```
+//! # #[cfg(all(feature = "autodiff", feature = "flex"))] {
+//! use burn::{
+//!     optim::{AdamConfig, GradientsParams, Optimizer},
+//!     tensor::{Device, Distribution, Tensor},
+//! };
+//! use gru_op::GruBlockConfig;
+//!
+//! let device = Device::flex().autodiff();
+//! let mut gru = GruBlockConfig::new(3, 16).init(&device);
+//! let mut adam = AdamConfig::new().init();
+//! let x = Tensor::<3>::random([8, 20, 3], Distribution::Default, &device); // [N,T,I]
+//! let mut losses = Vec::new();
+//! for _ in 0..30 {
+//!     // The sum of what was seen so far, by the first unit.
+//!     let (y, _state) = gru.forward(x.clone(), None); // [N,T,H], [L,N,H]
+//!     let loss = (y.narrow(2, 0, 1) - x.clone().narrow(2, 0, 1)).powf_scalar(2.0).mean();
+//!     let gradients = GradientsParams::from_grads(loss.backward(), &gru);
+//!     gru = adam.step(0.01, gru, gradients);
+//!     losses.push(loss.into_scalar::<f32>());
+//! }
+//! assert!(losses[29] < losses[0]);
+//! # }
+//! ```
+//!
+//! # From Burn's own `Gru`
+//!
+//! | `burn::nn::gru` | here |
+//! |---|---|
+//! | `GruConfig::new(i, h, bias)` | `GruBlockConfig::new(i, h).with_bias(bias)`; the other methods have the same names |
+//! | a configuration, a module | `GruBlockConfig::try_from(&config)?`, `GruBlock::try_from(gru)?`, with the weights |
+//! | `gru.forward(x, state)`, `[N,T,H]` with a state of `[N,H]` | `gru.forward(x, state)`, `([N,T,H], [L,N,H])` with states of `[L,N,H]` |
+//! | `BiGru` | `.with_bidirectional(true)`, same arguments, same results |
+//! | a loop over `forward` with one step each | [`GruBlock::step`] |
+//!
+//! # From PyTorch
+//!
+//! ```no_run
+//! # #[cfg(all(feature = "store", feature = "flex"))]
+//! # fn run(x: burn::tensor::Tensor<3>) -> Result<(), gru_op::convert::ConvertError> {
+//! use burn::tensor::Device;
+//! use gru_op::convert::{StateDict, pytorch};
+//!
+//! let dict = StateDict::from_pytorch("model.pt")?;
+//! let config = pytorch::config(&dict, "encoder.")?.with_batch_first(true);
+//! let gru = pytorch::import(&dict, "encoder.", &config, &Device::flex())?;
+//! let (y, state) = gru.forward_lengths(x, &[7, 9, 1], None); // a packed sequence
+//! # Ok(()) }
+//! ```
+//!
+//! Keras, ONNX, TensorFlow, MPSGraph, oneDNN and cuDNN: [`convert`].
+//!
 //! # Numbers at the edge
 //!
 //! A NaN or an infinity in any input shows in the states, the loss and the gradients: none is clamped
@@ -54,6 +108,7 @@
 //! exactly when
 //! Burn's own `fusion` is, as it is by default.
 #![deny(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod activation;
 mod api;
@@ -85,6 +140,10 @@ pub mod remote;
 mod shape;
 mod steps;
 pub mod tensorflow;
+
+#[cfg(all(doctest, feature = "autodiff", feature = "flex"))]
+#[doc = include_str!("../README.md")]
+mod readme {}
 
 #[cfg(any(feature = "ndarray", feature = "flex"))]
 pub use self::cpu::release_memory;

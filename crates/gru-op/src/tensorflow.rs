@@ -49,6 +49,7 @@ use burn::{
 
 /// The gradients of `GRUBlockCellGrad`'s caller: what the operator leaves to be worked out.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct WeightGradients {
     /// `[I+H,2H]`.
     pub d_w_ru: Tensor<2>,
@@ -73,6 +74,27 @@ pub struct WeightGradients {
 ///
 /// # Panics
 /// If shapes, devices or dtypes do not fit together.
+///
+/// ```
+/// use burn::tensor::{Device, Distribution, Tensor};
+/// use gru_op::tensorflow::{gru_block_cell, gru_block_cell_grad, gru_block_cell_weight_grad};
+///
+/// let (n, i, h, device) = (2, 3, 4, Device::flex());
+/// let draw = |shape| Tensor::<2>::random(shape, Distribution::Default, &device);
+/// let (x, h_prev) = (draw([n, i]), draw([n, h]));
+/// let (w_ru, w_c) = (draw([i + h, 2 * h]), draw([i + h, h]));
+/// let (b_ru, b_c) = (Tensor::zeros([2 * h], &device), Tensor::zeros([h], &device));
+///
+/// let (r, u, c, h_new) = gru_block_cell(
+///     x.clone(), h_prev.clone(), w_ru.clone(), w_c.clone(), b_ru.clone(), b_c.clone(),
+/// );
+/// let d_h = h_new.ones_like();
+/// let (d_x, d_h_prev, d_c_bar, d_r_bar_u_bar) = gru_block_cell_grad(
+///     x.clone(), h_prev.clone(), w_ru.clone(), w_c, b_ru, b_c, r.clone(), u, c, d_h,
+/// );
+/// let d = gru_block_cell_weight_grad(x, h_prev, r, d_c_bar, d_r_bar_u_bar);
+/// assert_eq!((d_x.dims(), d_h_prev.dims(), d.d_w_ru.dims()), ([n, i], [n, h], w_ru.dims()));
+/// ```
 pub fn gru_block_cell(
     x: Tensor<2>,
     h_prev: Tensor<2>,
@@ -109,7 +131,7 @@ pub fn gru_block_cell(
 /// `GRUBlockCellGrad`: `(d_x [N,I], d_h_prev [N,H], d_c_bar [N,H], d_r_bar_u_bar [N,2H])`.
 ///
 /// The biases play no part, but are arguments of the operator. The results are constants to
-/// autodiff.
+/// autodiff. An example stands at [`gru_block_cell`].
 ///
 /// # Panics
 /// If shapes, devices or dtypes do not fit together; those of the saved r, u and c are checked
@@ -179,7 +201,8 @@ pub fn gru_block_cell_grad(
     (d_x, d_h_prev, d_c_bar, d_bar.narrow(1, 0, 2 * h))
 }
 
-/// The gradients of the weights and biases from the results of [`gru_block_cell_grad`].
+/// The gradients of the weights and biases from the results of [`gru_block_cell_grad`]. An example
+/// stands at [`gru_block_cell`].
 ///
 /// # Panics
 /// If shapes, devices or dtypes do not fit together.

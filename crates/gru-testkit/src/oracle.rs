@@ -152,6 +152,7 @@ fn activate(activation: &Activation, a: f64) -> f64 {
         }
         Activation::Softsign => a / (1.0 + a.abs()),
         Activation::Softplus => (1.0 + a.exp()).ln(),
+        other => unimplemented!("{other:?}"),
     }
 }
 
@@ -174,6 +175,7 @@ fn kinks(activation: &Activation) -> [f64; 2] {
         | Activation::Affine { .. }
         | Activation::ScaledTanh { .. }
         | Activation::Softplus => [NONE, NONE],
+        other => unimplemented!("{other:?}"),
     }
 }
 

@@ -158,6 +158,7 @@ fn activation_name(activation: &Activation) -> &'static str {
         Activation::Elu { .. } => "elu",
         Activation::Softsign => "softsign",
         Activation::Softplus => "softplus",
+        other => unimplemented!("{other:?}"),
     }
 }
 

@@ -189,12 +189,12 @@ pub fn gradients_of(block: &GruBlock, gradients: &Gradients) -> Result<GruBlock,
             bias.as_ref().map(|b| of(name, b, gradients)).transpose()
         };
         let weights = layer.weights();
-        Ok(GruWeights {
-            w_ih: Some(of("w_ih", &layer.w_ih.val(), gradients)?),
-            w_hh: of("w_hh", &weights.w_hh, gradients)?,
-            b_ih: optional("b_ih", &weights.b_ih)?,
-            b_hh: optional("b_hh", &weights.b_hh)?,
-        })
+        Ok(GruWeights::new(
+            of("w_ih", &layer.w_ih.val(), gradients)?,
+            of("w_hh", &weights.w_hh, gradients)?,
+        )
+        .with_b_ih(optional("b_ih", &weights.b_ih)?)
+        .with_b_hh(optional("b_hh", &weights.b_hh)?))
     });
     let layers: Vec<GruWeights> = layers.collect::<Result<_, String>>()?;
     block.config().init_with(layers).map_err(text)

@@ -5,7 +5,7 @@ use gru_op::{
     Activation, GruOptions, Update,
     convert::mps_graph,
     gru_sequence_with,
-    mps_graph::{GruArguments, GruDescriptor, HARD_SIGMOID, RecurrentWeight, gru, gru_gradients},
+    mps_graph::{GruDescriptor, GruGradients, HARD_SIGMOID, RecurrentWeight, gru, gru_gradients},
 };
 use gru_testkit::{
     close::{Outcome, Tensors, close},
@@ -22,13 +22,12 @@ use crate::suite::{
 pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
     let descriptor = descriptor(&case.spec);
     let arguments = arguments(case, device, false);
-    let results = gru(arguments.clone(), &descriptor);
+    let results = arguments.gru(&descriptor);
     let [h, z_state] = &results[..] else {
         return Err(format!("{} results in training, expected 2", results.len()));
     };
     let up = |name: &str| case.get(&format!("up.{name}"));
-    let d = gru_gradients(
-        arguments,
+    let d = arguments.gradients(
         constant(up("sourceGradient").expect("every case has it"), device),
         z_state.clone(),
         h.clone(),
@@ -63,11 +62,9 @@ pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
 pub fn by_autodiff(case: &Case, device: &Device, backend: &TestBackend) -> Result<(), String> {
     let tolerance = backend.tolerance(case.tolerance());
     let descriptor = descriptor(&case.spec);
-    let inference = GruDescriptor {
-        training: false,
-        ..descriptor
-    };
-    match &gru(arguments(case, device, false), &inference)[..] {
+    let mut inference = descriptor;
+    inference.training = false;
+    match &arguments(case, device, false).gru(&inference)[..] {
         [h] => {
             let (h, expected) = (values(h.clone()), &case.tensor("out.h").data);
             close("h of inference", &h, expected, tolerance.forward)?;
@@ -76,7 +73,7 @@ pub fn by_autodiff(case: &Case, device: &Device, backend: &TestBackend) -> Resul
     }
     let device = &device.clone().autodiff();
     let arguments = arguments(case, device, true);
-    let mut results = gru(arguments.clone(), &descriptor);
+    let mut results = arguments.gru(&descriptor);
     check_z_state(case, &descriptor, &results[1], tolerance.forward)?;
     let h = results.remove(0);
     let mut loss = runs::loss(&h, &case.tensor("up.sourceGradient").data);
@@ -135,11 +132,9 @@ pub fn by_block(case: &Case, device: &Device, backend: &TestBackend) -> Result<(
     let block = mps_graph::import(&descriptor, &dict, "", &config, device).map_err(text)?;
 
     let (again, of_block) = mps_graph::export(&block, "").map_err(text)?;
-    let again_descriptor = GruDescriptor {
-        training: descriptor.training,
-        reset_gate_first: descriptor.reset_gate_first,
-        ..of_block
-    };
+    let mut again_descriptor = of_block;
+    again_descriptor.training = descriptor.training;
+    again_descriptor.reset_gate_first = descriptor.reset_gate_first;
     if again_descriptor != descriptor {
         return Err(format!("exported {of_block:?}, imported {descriptor:?}"));
     }
@@ -170,11 +165,9 @@ pub fn by_block(case: &Case, device: &Device, backend: &TestBackend) -> Result<(
         Some(mask) => {
             let mask = Some(constant(mask, device));
             let each = block.layers.iter().enumerate().map(|(d, layer)| {
-                let options = GruOptions {
-                    h0: of(d, &h0),
-                    mask: of(d, &mask),
-                    ..Default::default()
-                };
+                let options = GruOptions::default()
+                    .with_h0(of(d, &h0))
+                    .with_mask(of(d, &mask));
                 gru_sequence_with(x.clone(), &layer.weights(), &layer.spec, options)
             });
             let (h, state): (Vec<_>, Vec<_>) = each.unzip();
@@ -253,7 +246,59 @@ fn check_z_state(
     Ok(())
 }
 
-fn arguments(case: &Case, device: &Device, track: bool) -> GruArguments {
+/// What both operators are given.
+#[derive(Clone)]
+struct Arguments {
+    source: Tensor<3>,
+    recurrent_weight: RecurrentWeight,
+    input_weight: Option<Tensor<2>>,
+    bias: Option<Tensor<1>>,
+    init_state: Option<Tensor<2>>,
+    mask: Option<Tensor<2>>,
+    secondary_bias: Option<Tensor<1>>,
+}
+
+impl Arguments {
+    fn gru(&self, descriptor: &GruDescriptor) -> Vec<Tensor<3>> {
+        let all = self.clone();
+        gru(
+            all.source,
+            all.recurrent_weight,
+            all.input_weight,
+            all.bias,
+            all.init_state,
+            all.mask,
+            all.secondary_bias,
+            descriptor,
+        )
+    }
+
+    fn gradients(
+        self,
+        source_gradient: Tensor<3>,
+        z_state: Tensor<3>,
+        output_fwd: Tensor<3>,
+        state_gradient: Option<Tensor<2>>,
+        descriptor: &GruDescriptor,
+    ) -> GruGradients {
+        gru_gradients(
+            self.source,
+            self.recurrent_weight,
+            source_gradient,
+            z_state,
+            output_fwd,
+            state_gradient,
+            self.input_weight,
+            self.bias,
+            self.init_state,
+            self.mask,
+            self.secondary_bias,
+            descriptor,
+        )
+    }
+}
+
+fn arguments(case: &Case, device: &Device, track: bool) -> Arguments {
     fn of<const D: usize>(
         case: &Case,
         name: &str,
@@ -271,7 +316,7 @@ fn arguments(case: &Case, device: &Device, track: bool) -> GruArguments {
         2 => of::<2>(case, recurrent, device, track).map(RecurrentWeight::from),
         _ => of::<3>(case, recurrent, device, track).map(RecurrentWeight::from),
     };
-    GruArguments {
+    Arguments {
         source: of(case, "source", device, track).expect("every case has a source"),
         recurrent_weight: recurrent_weight.expect("every case has one"),
         input_weight: of(case, "inputWeight", device, track),
@@ -289,30 +334,28 @@ fn descriptor(spec: &CaseSpec) -> GruDescriptor {
         Some("(1-z)*h+z*o") => Update::Takes,
         other => panic!("{}: update_rule {other:?}", spec.name()),
     };
-    let default = GruDescriptor::new(update);
-    GruDescriptor {
-        reverse: flag("reverse"),
-        bidirectional: flag("bidirectional"),
-        training: true,
-        reset_gate_first: flag("resetGateFirst"),
-        reset_after: flag("resetAfter"),
-        update,
-        update_gate_activation: activation(
-            spec,
-            "updateGateActivation",
-            default.update_gate_activation,
-        ),
-        reset_gate_activation: activation(
-            spec,
-            "resetGateActivation",
-            default.reset_gate_activation,
-        ),
-        output_gate_activation: activation(
-            spec,
-            "outputGateActivation",
-            default.output_gate_activation,
-        ),
-    }
+    let mut descriptor = GruDescriptor::new(update);
+    descriptor.reverse = flag("reverse");
+    descriptor.bidirectional = flag("bidirectional");
+    descriptor.training = true;
+    descriptor.reset_gate_first = flag("resetGateFirst");
+    descriptor.reset_after = flag("resetAfter");
+    descriptor.update_gate_activation = activation(
+        spec,
+        "updateGateActivation",
+        descriptor.update_gate_activation,
+    );
+    descriptor.reset_gate_activation = activation(
+        spec,
+        "resetGateActivation",
+        descriptor.reset_gate_activation,
+    );
+    descriptor.output_gate_activation = activation(
+        spec,
+        "outputGateActivation",
+        descriptor.output_gate_activation,
+    );
+    descriptor
 }
 
 fn activation(spec: &CaseSpec, gate: &str, default: Activation) -> Activation {

@@ -292,10 +292,7 @@ fn some_biases() -> Result<(), String> {
 
 /// A secondary bias may be there without the other, and the other way round.
 fn mps_graph_without_secondary() -> Result<(), String> {
-    let one = GruWeights {
-        b_ih: None,
-        ..weights(I, Biases::Candidate)
-    };
+    let one = weights(I, Biases::Candidate).with_b_ih(None);
     let block = config().init_with(vec![one]).map_err(text)?;
     let (dict, read) = through_mps_graph(&block).map_err(text)?;
     if dict.get("a.bias").is_some() {

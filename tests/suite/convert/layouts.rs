@@ -3,7 +3,8 @@
 use super::*;
 
 pub fn trials() -> impl Iterator<Item = Trial> {
-    let checks: [(&str, Check); 6] = [
+    let checks: [(&str, Check); 7] = [
+        ("mps-graph-secondary-ignored", mps_graph_secondary_ignored),
         ("keras-bidirectional", keras_bidirectional),
         ("keras-names", keras_names),
         ("noise-is-free", noise_is_free),
@@ -139,5 +140,19 @@ fn noise_is_free() -> Result<(), String> {
     match (read.batch_first, read.layers[0].zoneout) {
         (true, 0.125) => Ok(()),
         other => Err(format!("{other:?}")),
+    }
+}
+
+/// Without `resetAfter` a secondary bias plays no part, as Apple documents it.
+fn mps_graph_secondary_ignored() -> Result<(), String> {
+    let before = config().with_reset(Reset::BeforeMatmul);
+    let block = block_with(&before, Biases::None);
+    let (mut dict, descriptor) = mps_graph::export(&block, "").map_err(text)?;
+    dict.insert("secondaryBias", zeros([H + 1]));
+    let config = mps_graph::config(&descriptor, &dict, "").map_err(text)?;
+    let read = mps_graph::import(&descriptor, &dict, "", &config, &device()).map_err(text)?;
+    match config.bias {
+        true => Err("a bias that plays no part".into()),
+        false => same(&read.layers[0].weights(), &block.layers[0].weights()),
     }
 }

@@ -6,8 +6,7 @@ mod wrong;
 
 use burn::tensor::{Device, Distribution, Tensor, TensorData};
 use gru_op::{
-    Activation, Activations, Direction, GruBlock, GruBlockConfig, GruLayerOptions, GruWeights,
-    Reset, Update,
+    Activation, Activations, Direction, GruBlock, GruBlockConfig, GruWeights, Reset, Update,
     convert::{
         ConvertError, GateOrder, StateDict, cudnn, keras, mps_graph, onednn, onnx, pytorch,
         tensorflow,
@@ -61,19 +60,16 @@ enum Biases {
 }
 
 fn weights(i: usize, biases: Biases) -> GruWeights {
-    GruWeights {
-        w_ih: Some(random([i, 3 * H])),
-        w_hh: random([H, 3 * H]),
-        b_ih: match biases {
+    GruWeights::new(random([i, 3 * H]), random([H, 3 * H]))
+        .with_b_ih(match biases {
             Biases::None => None,
             _ => Some(random([3 * H])),
-        },
-        b_hh: match biases {
+        })
+        .with_b_hh(match biases {
             Biases::None | Biases::Input => None,
             Biases::Both => Some(random([3 * H])),
             Biases::Candidate => Some(random([H])),
-        },
-    }
+        })
 }
 
 fn config() -> GruBlockConfig {

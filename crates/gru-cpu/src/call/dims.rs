@@ -1,5 +1,6 @@
 //! Sizes, and how a (row, step) pair finds its place in memory.
 
+use super::{CallError, or_panic};
 use crate::spec::{Direction, GruSpec, Layout};
 
 /// The sizes of one call.
@@ -30,6 +31,11 @@ impl Dims {
     /// # Panics
     /// If one would.
     pub(crate) fn check(&self, op: &str) {
+        or_panic(op, self.try_check());
+    }
+
+    /// [`check`](Self::check) without a panic.
+    pub(crate) fn try_check(&self) -> Result<(), CallError> {
         let Self { n, t, i, h } = *self;
         let widest = h.checked_mul(4).map(|gates| gates.max(i));
         let fits = |product: Option<usize>| {
@@ -40,10 +46,10 @@ impl Dims {
         let sequence = rows.zip(widest).and_then(|(rows, w)| rows.checked_mul(w));
         let step = widest.and_then(|w| w.checked_mul(n.max(1)));
         let weights = h.checked_mul(3).and_then(|w| w.checked_mul(i.max(h)));
-        assert!(
-            [rows, sequence, step, weights].into_iter().all(fits),
-            "{op}: no memory holds sizes of n {n}, t {t}, i {i}, h {h}"
-        );
+        match [rows, sequence, step, weights].into_iter().all(fits) {
+            true => Ok(()),
+            false => Err(CallError::TooLarge { dims: *self }),
+        }
     }
 
     /// Where row `n` of step `t` stands in the memory order of `x` and of the states.

@@ -1,16 +1,19 @@
 //! What a call is given: sizes, slices, where gradients go. All of it is checked here, once.
 
 mod dims;
+mod error;
 mod gradients;
 mod inputs;
 
 pub use self::{
     dims::Dims,
+    error::CallError,
     gradients::Gradients,
-    inputs::{Inputs, Sequence},
+    inputs::{Inputs, Sequence, Weights},
 };
 pub(crate) use self::{
     dims::{Place, Time},
+    error::or_panic,
     gradients::write_bias,
 };
 
@@ -52,14 +55,14 @@ impl<'a, E: Copy + Default + PartialEq> Call<'a, E> {
     /// What a row of memory holds of the sequence.
     #[inline(always)]
     pub(crate) fn x(&self, row: usize) -> &'a [E] {
-        let features = self.inputs.features(self.dims);
-        &self.inputs.x[row * features..][..features]
+        let features = self.inputs.weights.features(self.dims);
+        &self.inputs.sequence.x[row * features..][..features]
     }
 
     /// Whether a row of memory stands for a step that does not count.
     #[inline(always)]
     pub(crate) fn is_skipped(&self, row: usize) -> bool {
-        let valid = self.inputs.valid;
+        let valid = self.inputs.sequence.valid;
         valid.is_some_and(|valid| valid[row] == E::default())
     }
 
@@ -116,12 +119,17 @@ pub(crate) fn check_backward<E>(
     );
 }
 
-pub(crate) fn check_len<E>(op: &str, name: &str, slice: Option<&[E]>, expected: usize) {
-    if let Some(slice) = slice {
-        assert_eq!(
-            slice.len(),
+pub(crate) fn check_len<E>(op: &str, name: &'static str, slice: Option<&[E]>, expected: usize) {
+    or_panic(op, try_len(name, slice, expected));
+}
+
+fn try_len<E>(tensor: &'static str, slice: Option<&[E]>, expected: usize) -> Result<(), CallError> {
+    match slice.map(<[E]>::len) {
+        Some(actual) if actual != expected => Err(CallError::Length {
+            tensor,
             expected,
-            "{op}: {name} has the wrong number of elements"
-        );
+            actual,
+        }),
+        _ => Ok(()),
     }
 }

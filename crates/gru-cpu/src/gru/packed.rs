@@ -5,7 +5,7 @@ use super::{
     weights::Weights,
 };
 use crate::{
-    call::{Call, Dims, Inputs, Sequence},
+    call::{self, Call, Dims, Inputs, Sequence},
     product::{Buffer, Rows},
     simd::{Gates, Lanes, Machine},
     spec::GruSpec,
@@ -25,16 +25,20 @@ pub struct Packed<E: Lanes> {
 }
 
 impl<E: Lanes> Packed<E> {
-    /// `inputs` have the right sizes; of the sequence there is nothing.
-    pub(crate) fn new(spec: &GruSpec, i: usize, h: usize, inputs: &Inputs<'_, E>) -> Self {
+    /// The weights have the right sizes.
+    pub(crate) fn new(spec: &GruSpec, i: usize, h: usize, weights: call::Weights<'_, E>) -> Self {
         let machine = Machine::here::<E>();
+        let inputs = &Inputs {
+            sequence: Sequence::new(&[]),
+            weights,
+        };
         let dims = Dims { n: 0, t: 0, i, h };
         let weights = Weights::new(&machine, &Call::new(&dims, spec, inputs), false);
         Self {
             spec: *spec,
-            features: inputs.features(&dims),
+            features: inputs.weights.features(&dims),
             h,
-            projects: inputs.w_ih.is_some(),
+            projects: inputs.weights.w_ih.is_some(),
             weights: weights.into_owned(),
             gates: Gates::new(&machine, spec),
             machine,
@@ -47,30 +51,24 @@ impl<E: Lanes> Packed<E> {
         Dims { n, t, i, h: self.h }
     }
 
-    /// What a call reads beside the weights.
-    pub(crate) fn inputs<'a>(&self, sequence: &Sequence<'a, E>) -> Inputs<'a, E> {
-        let Sequence {
-            x,
-            h0,
-            mask,
-            valid,
-            take,
-        } = *sequence;
+    /// A call's inputs: weights only to say whether there is an input product, since the packed ones
+    /// are read.
+    pub(crate) fn inputs<'a>(&self, sequence: Sequence<'a, E>) -> Inputs<'a, E> {
         Inputs {
-            x,
-            h0,
-            w_ih: self.projects.then_some(&[]),
-            w_hh: &[],
-            b_ih: None,
-            b_hh: None,
-            mask,
-            valid,
-            take,
+            sequence,
+            weights: call::Weights::new(self.projects.then_some(&[]), &[]),
         }
     }
 
     pub(crate) fn forward(&self, dims: &Dims, inputs: &Inputs<'_, E>, states: &mut [E]) {
-        let zeros = vec![E::zero(); if inputs.h0.is_none() { self.h } else { 0 }];
+        let zeros = vec![
+            E::zero();
+            if inputs.sequence.h0.is_none() {
+                self.h
+            } else {
+                0
+            }
+        ];
         self.pass(dims, inputs, states, &zeros).run();
     }
 
@@ -107,7 +105,7 @@ impl<E: Lanes> Streams<E> {
     /// `n` rows, all states zero.
     pub(crate) fn new(packed: &Packed<E>, n: usize) -> Self {
         let mut states = [(); 2].map(|()| Buffer::new(n * packed.h));
-        let (dims, inputs) = (packed.dims(n, 1), packed.inputs(&Sequence::of(&[])));
+        let (dims, inputs) = (packed.dims(n, 1), packed.inputs(Sequence::new(&[])));
         let pass = packed.pass(&dims, &inputs, states[0].as_mut(), &[]);
         Self {
             scratch: Scratch::new(&pass, n),
@@ -134,10 +132,7 @@ impl<E: Lanes> Streams<E> {
         };
         if !new.is_empty() {
             let dims = packed.dims(self.n, 1);
-            let inputs = packed.inputs(&Sequence {
-                h0: Some(old),
-                ..Sequence::of(x)
-            });
+            let inputs = packed.inputs(Sequence::new(x).with_h0(Some(old)));
             packed
                 .pass(&dims, &inputs, new, &[])
                 .step(&mut self.scratch);

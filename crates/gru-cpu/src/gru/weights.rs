@@ -34,11 +34,12 @@ impl<'a, E: Lanes> Weights<'a, E> {
         let Dims { i, h, .. } = *call.dims;
         let lanes = machine.lanes;
         let after = call.spec.reset == Reset::AfterMatmul;
-        let w_hh = |shape| Panels::new(call.inputs.w_hh, 3 * h, shape, in_place);
+        let w_hh = |shape| Panels::new(call.inputs.weights.w_hh, 3 * h, shape, in_place);
         let of_state = if after { 0..3 } else { 0..2 };
         let mut weights = Self {
             input: call
                 .inputs
+                .weights
                 .w_ih
                 .map(|w_ih| Panels::new(w_ih, 3 * h, Shape::gates(i, h, lanes, 0..3), in_place)),
             state: w_hh(Shape::gates(h, h, lanes, of_state)),
@@ -125,7 +126,7 @@ impl<'a, E: Lanes> Weights<'a, E> {
 
 /// See [`Weights::bias`].
 fn bias<E: Lanes>(h: usize, after: bool, inputs: &Inputs<'_, E>, lanes: usize) -> Buffer<E> {
-    let Inputs { b_ih, b_hh, .. } = *inputs;
+    let (b_ih, b_hh) = (inputs.weights.b_ih, inputs.weights.b_hh);
     let mut bias = Buffer::new(h.div_ceil(lanes) * 4 * lanes);
     for (panel, bias) in bias.as_mut().chunks_exact_mut(4 * lanes).enumerate() {
         let units = super::units(panel..panel + 1, lanes, h);

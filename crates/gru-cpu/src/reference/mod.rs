@@ -54,10 +54,10 @@ fn project<E: Float>(
 ) {
     let (rows, i, h) = (dims.rows(), dims.i, dims.h);
     let mut bias = vec![E::zero(); 3 * h];
-    if let Some(b_ih) = inputs.b_ih {
+    if let Some(b_ih) = inputs.weights.b_ih {
         add(&mut bias, b_ih);
     }
-    if let Some(b_hh) = inputs.b_hh {
+    if let Some(b_hh) = inputs.weights.b_hh {
         // After the product, r multiplies b_hn too; then it cannot join p.
         let outside = match spec.reset {
             Reset::AfterMatmul => 2 * h,
@@ -68,15 +68,15 @@ fn project<E: Float>(
     for gates in gates.chunks_exact_mut(width) {
         gates[..3 * h].copy_from_slice(&bias);
     }
-    match inputs.w_ih {
+    match inputs.weights.w_ih {
         Some(w_ih) => product(
             MatMut::new(gates, rows, 3 * h, width),
             Write::Add,
-            Mat::new(inputs.x, rows, i, i),
+            Mat::new(inputs.sequence.x, rows, i, i),
             Mat::new(w_ih, i, 3 * h, 3 * h),
         ),
         None => {
-            let projected = inputs.x.chunks_exact(3 * h);
+            let projected = inputs.sequence.x.chunks_exact(3 * h);
             for (gates, p) in gates.chunks_exact_mut(width).zip(projected) {
                 add(&mut gates[..3 * h], p);
             }
@@ -97,12 +97,13 @@ fn walk<E: Float>(
     let (place, time) = (dims.place(spec.layout), Time::new(dims, spec));
     let gate = gates(spec);
     let clip = spec.clip_state.map(real::<E>);
-    let b_hn = inputs.b_hh.map(|b| &b[2 * h..]);
+    let b_hn = inputs.weights.b_hh.map(|b| &b[2 * h..]);
 
     let mut state = inputs
+        .sequence
         .h0
         .map_or_else(|| vec![E::zero(); n * h], <[E]>::to_vec);
-    let mut masked = inputs.mask.map(|_| vec![E::zero(); n * h]);
+    let mut masked = inputs.sequence.mask.map(|_| vec![E::zero(); n * h]);
     let mut q = vec![E::zero(); n * 3 * h];
     let mut rg = match spec.reset {
         Reset::AfterMatmul => Vec::new(),
@@ -111,7 +112,7 @@ fn walk<E: Float>(
 
     for s in 0..dims.t {
         let t = time.of(s);
-        if let (Some(masked), Some(mask)) = (&mut masked, inputs.mask) {
+        if let (Some(masked), Some(mask)) = (&mut masked, inputs.sequence.mask) {
             masked.copy_from_slice(&state);
             multiply(masked, mask);
         }
@@ -119,7 +120,7 @@ fn walk<E: Float>(
 
         match spec.reset {
             Reset::AfterMatmul => {
-                recurrent_product(&mut q, n, h, g, inputs.w_hh, 0..3);
+                recurrent_product(&mut q, n, h, g, inputs.weights.w_hh, 0..3);
                 for (k, q) in q.chunks_exact(3 * h).enumerate() {
                     let gates = &mut gates_of_all[place.row(k, t) * width..][..width];
                     add(&mut gates[..2 * h], &q[..2 * h]);
@@ -128,7 +129,7 @@ fn walk<E: Float>(
             }
             Reset::BeforeMatmul => {
                 let (q, _) = q.split_at_mut(n * 2 * h);
-                recurrent_product(q, n, h, g, inputs.w_hh, 0..2);
+                recurrent_product(q, n, h, g, inputs.weights.w_hh, 0..2);
                 let per_row = q.chunks_exact(2 * h).zip(rg.chunks_exact_mut(h));
                 for (k, (q, rg)) in per_row.enumerate() {
                     let gates = &mut gates_of_all[place.row(k, t) * width..][..width];
@@ -139,7 +140,7 @@ fn walk<E: Float>(
                     multiply(rg, &gates[..h]);
                 }
                 let (q_n, _) = q.split_at_mut(n * h);
-                recurrent_product(q_n, n, h, &rg, inputs.w_hh, 2..3);
+                recurrent_product(q_n, n, h, &rg, inputs.weights.w_hh, 2..3);
                 for (k, q_n) in q_n.chunks_exact(h).enumerate() {
                     let gates = &mut gates_of_all[place.row(k, t) * width..][..width];
                     add(&mut gates[2 * h..3 * h], q_n);
@@ -150,12 +151,16 @@ fn walk<E: Float>(
 
         for (k, state) in state.chunks_exact_mut(h).enumerate() {
             let row = place.row(k, t);
-            if inputs.valid.is_none_or(|valid| valid[row] != E::zero()) {
+            if inputs
+                .sequence
+                .valid
+                .is_none_or(|valid| valid[row] != E::zero())
+            {
                 let (z, new) = gates_of_all[row * width + h..][..2 * h].split_at(h);
                 for (j, ((state, &z), &new)) in state.iter_mut().zip(z).zip(new).enumerate() {
                     let u = blend(spec.update, *state, z, new);
                     let u = clip.map_or(u, |c| clamp(u, -c, c));
-                    *state = match inputs.take.map(|take| take[row * h + j]) {
+                    *state = match inputs.sequence.take.map(|take| take[row * h + j]) {
                         Some(take) => u * take + *state * (E::one() - take),
                         None => u,
                     };
@@ -180,19 +185,20 @@ fn recurrent_inputs<E: Float>(
         for n in 0..dims.n {
             let row = place.row(n, walk.of(s)) * h;
             if inputs
+                .sequence
                 .valid
                 .is_some_and(|valid| valid[row / h] == E::zero())
             {
                 continue;
             }
             let previous = match s {
-                0 => inputs.h0.map(|h0| &h0[n * h..][..h]),
+                0 => inputs.sequence.h0.map(|h0| &h0[n * h..][..h]),
                 _ => Some(&states[place.row(n, walk.of(s - 1)) * h..][..h]),
             };
             if let Some(previous) = previous {
                 g[row..][..h].copy_from_slice(previous);
             }
-            if let Some(mask) = inputs.mask {
+            if let Some(mask) = inputs.sequence.mask {
                 multiply(&mut g[row..][..h], &mask[n * h..][..h]);
             }
         }
@@ -233,7 +239,7 @@ pub fn backward<E: Float + Default>(
     write_bias(&bias, h, to.b_ih, to.b_hh);
 
     let dp = Mat::new(&d, rows, 3 * h, width);
-    match (to.x, inputs.w_ih) {
+    match (to.x, inputs.weights.w_ih) {
         (Some(dx), Some(w_ih)) => {
             let w_ih = Mat::new(w_ih, i, 3 * h, 3 * h).transposed();
             product(MatMut::new(dx, rows, i, i), Write::Set, dp, w_ih);
@@ -249,7 +255,7 @@ pub fn backward<E: Float + Default>(
     }
     if let Some(dw_ih) = to.w_ih {
         // What stands at a skipped step may be anything, and zero times that too.
-        let mut x = inputs.x.to_vec();
+        let mut x = inputs.sequence.x.to_vec();
         for row in skipped(inputs) {
             x[row * i..][..i].fill(E::zero());
         }
@@ -275,7 +281,7 @@ pub fn backward<E: Float + Default>(
 
 /// The rows of a sequence that stand for skipped steps.
 fn skipped<E: Float>(inputs: &Inputs<'_, E>) -> impl Iterator<Item = usize> {
-    let valid = inputs.valid.unwrap_or(&[]).iter().enumerate();
+    let valid = inputs.sequence.valid.unwrap_or(&[]).iter().enumerate();
     valid
         .filter(|(_, valid)| **valid == E::zero())
         .map(|(row, _)| row)
@@ -321,7 +327,10 @@ fn walk_back<E: Float>(
     for s in (0..dims.t).rev() {
         let t = time.of(s);
         let previous = |k: usize| match s {
-            0 => inputs.h0.map_or(&zeros[..], |h0| &h0[k * h..][..h]),
+            0 => inputs
+                .sequence
+                .h0
+                .map_or(&zeros[..], |h0| &h0[k * h..][..h]),
             _ => &states[place.row(k, time.of(s - 1)) * h..][..h],
         };
 
@@ -334,7 +343,11 @@ fn walk_back<E: Float>(
             }
             let gates = &mut saved[row * width..][..width];
             let dq = &mut dq[k * 3 * h..][..3 * h];
-            if inputs.valid.is_some_and(|valid| valid[row] == zero) {
+            if inputs
+                .sequence
+                .valid
+                .is_some_and(|valid| valid[row] == zero)
+            {
                 // The state was carried on, so its gradient is too.
                 gates.fill(zero);
                 dq.fill(zero);
@@ -344,7 +357,7 @@ fn walk_back<E: Float>(
             for j in 0..h {
                 let (r, z, n) = (gates[j], gates[h + j], gates[2 * h + j]);
                 let u = blend(spec.update, previous[j], z, n);
-                let (d, past) = match inputs.take.map(|take| take[row * h + j]) {
+                let (d, past) = match inputs.sequence.take.map(|take| take[row * h + j]) {
                     Some(take) => (dh[j] * take, dh[j] * (one - take)),
                     None => (dh[j], zero),
                 };
@@ -376,18 +389,21 @@ fn walk_back<E: Float>(
 
         // Through the product.
         match spec.reset {
-            Reset::AfterMatmul => through_weight(&mut dg, rows, h, &dq, inputs.w_hh, 0..3),
+            Reset::AfterMatmul => through_weight(&mut dg, rows, h, &dq, inputs.weights.w_hh, 0..3),
             Reset::BeforeMatmul => {
-                through_weight(&mut ds, rows, h, &dq, inputs.w_hh, 2..3);
+                through_weight(&mut ds, rows, h, &dq, inputs.weights.w_hh, 2..3);
                 for k in 0..rows {
                     let row = place.row(k, t);
                     let gates = &mut saved[row * width..][..width];
-                    let skipped = inputs.valid.is_some_and(|valid| valid[row] == zero);
+                    let skipped = inputs
+                        .sequence
+                        .valid
+                        .is_some_and(|valid| valid[row] == zero);
                     let previous = previous(k);
                     for j in 0..h {
                         // `gates` of a skipped row were zeroed: so are r, dr̄ and r ⊙ g.
                         let r = gates[j];
-                        let m = inputs.mask.map_or(one, |mask| mask[k * h + j]);
+                        let m = inputs.sequence.mask.map_or(one, |mask| mask[k * h + j]);
                         let g = m * previous[j];
                         let ds = &mut ds[k * h + j];
                         let dr = if skipped {
@@ -401,7 +417,7 @@ fn walk_back<E: Float>(
                         walked.rg[row * h + j] = if skipped { zero } else { r * g };
                     }
                 }
-                through_weight(&mut dg, rows, h, &dq, inputs.w_hh, 0..2);
+                through_weight(&mut dg, rows, h, &dq, inputs.weights.w_hh, 0..2);
                 for (dg, &ds) in dg.iter_mut().zip(&ds) {
                     *dg = *dg + ds;
                 }
@@ -409,9 +425,10 @@ fn walk_back<E: Float>(
         }
         for (k, (dh, &dg)) in walked.dh.iter_mut().zip(&dg).enumerate() {
             // Zero times a weight need not be zero.
-            let skipped = (inputs.valid).is_some_and(|valid| valid[place.row(k / h, t)] == zero);
+            let skipped =
+                (inputs.sequence.valid).is_some_and(|valid| valid[place.row(k / h, t)] == zero);
             if !skipped {
-                *dh = *dh + inputs.mask.map_or(dg, |mask| mask[k] * dg);
+                *dh = *dh + inputs.sequence.mask.map_or(dg, |mask| mask[k] * dg);
             }
         }
     }

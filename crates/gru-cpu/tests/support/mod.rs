@@ -2,7 +2,8 @@
 #![allow(dead_code)] // Each test uses a part of it.
 
 use gru_cpu::{
-    Dims, Element, Gradients, Inputs, backward, forward, spec::GruSpec, testing::reference,
+    Dims, Element, Gradients, Inputs, Sequence, Weights, backward, forward, spec::GruSpec,
+    testing::reference,
 };
 
 /// The tensors of a call, in the order of [`Case::tensors`]. The last is the upstream gradient.
@@ -113,15 +114,14 @@ impl<E: Element> Case<E> {
         let [x, h0, w_ih, w_hh, b_ih, b_hh, mask, valid, take, _] =
             self.tensors.each_ref().map(Option::as_deref);
         Inputs {
-            x: x.expect("every case has x"),
-            h0,
-            w_ih,
-            w_hh: w_hh.expect("every case has w_hh"),
-            b_ih,
-            b_hh,
-            mask,
-            valid,
-            take,
+            sequence: Sequence::new(x.expect("every case has x"))
+                .with_h0(h0)
+                .with_mask(mask)
+                .with_valid(valid)
+                .with_take(take),
+            weights: Weights::new(w_ih, w_hh.expect("every case has w_hh"))
+                .with_b_ih(b_ih)
+                .with_b_hh(b_hh),
         }
     }
 
@@ -165,24 +165,30 @@ impl<E: Element> Case<E> {
         change(&mut gates);
         let there = [
             true,
-            inputs.h0.is_some(),
-            inputs.w_ih.is_some(),
+            inputs.sequence.h0.is_some(),
+            inputs.weights.w_ih.is_some(),
             true,
-            inputs.b_ih.is_some(),
-            inputs.b_hh.is_some(),
+            inputs.weights.b_ih.is_some(),
+            inputs.weights.b_hh.is_some(),
         ];
-        let lens = [inputs.x.len(), n * h, i * 3 * h, h * 3 * h, 3 * h, 3 * h];
+        let lens = [
+            inputs.sequence.x.len(),
+            n * h,
+            i * 3 * h,
+            h * 3 * h,
+            3 * h,
+            3 * h,
+        ];
         let mut d: [Vec<E>; 6] =
             std::array::from_fn(|k| poison(if there[k] { lens[k] } else { 0 }));
         let [x, h0, w_ih, w_hh, b_ih, b_hh] = d.each_mut().map(|d| Some(d.as_mut_slice()));
-        let to = Gradients {
-            x,
-            h0: h0.filter(|_| there[1]),
-            w_ih: w_ih.filter(|_| there[2]),
-            w_hh,
-            b_ih: b_ih.filter(|_| there[4]),
-            b_hh: b_hh.filter(|_| there[5]),
-        };
+        let to = Gradients::none()
+            .with_x(x)
+            .with_h0(h0.filter(|_| there[1]))
+            .with_w_ih(w_ih.filter(|_| there[2]))
+            .with_w_hh(w_hh)
+            .with_b_ih(b_ih.filter(|_| there[4]))
+            .with_b_hh(b_hh.filter(|_| there[5]));
         let kept = (!lean).then_some(gates.as_slice());
         let d_states = self.tensors[9].as_ref().expect("every case has d_states");
         backward(&self.dims, &self.spec, &inputs, &states, kept, d_states, to);

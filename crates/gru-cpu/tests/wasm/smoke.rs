@@ -9,7 +9,7 @@
 mod support;
 
 use gru_cpu::{
-    Dims, PackedWeights, Sequence, Stream,
+    Dims, PackedWeights, Sequence, Stream, Weights,
     spec::{GruSpec, Reset},
 };
 use std::sync::Arc;
@@ -46,21 +46,25 @@ pub extern "C" fn agreeing() -> i32 {
                 }
             }
             let inputs = case.inputs();
-            let (w_ih, w_hh) = (inputs.w_ih, inputs.w_hh);
-            let weights = PackedWeights::new(&spec, i, h, w_ih, w_hh, inputs.b_ih, inputs.b_hh);
-            let sequence = Sequence {
-                h0: inputs.h0,
-                ..Sequence::of(inputs.x)
-            };
+            let (w_ih, w_hh) = (inputs.weights.w_ih, inputs.weights.w_hh);
+            let weights = PackedWeights::new(
+                &spec,
+                i,
+                h,
+                Weights::new(w_ih, w_hh)
+                    .with_b_ih(inputs.weights.b_ih)
+                    .with_b_hh(inputs.weights.b_hh),
+            );
+            let sequence = Sequence::new(inputs.sequence.x).with_h0(inputs.sequence.h0);
             let mut states = vec![f64::NAN; n * t * h];
-            weights.forward(n, t, &sequence, &mut states);
+            weights.forward(n, t, sequence, &mut states);
             compare(&states, &expected[0]);
             if n == 1 {
                 let mut stream = Stream::new(Arc::new(weights), n);
                 stream
                     .state_mut()
-                    .copy_from_slice(inputs.h0.expect("it is there"));
-                for (x, expected) in inputs.x.chunks(i).zip(expected[0].chunks(h)) {
+                    .copy_from_slice(inputs.sequence.h0.expect("it is there"));
+                for (x, expected) in inputs.sequence.x.chunks(i).zip(expected[0].chunks(h)) {
                     compare(stream.step(x), expected);
                 }
             }

@@ -29,6 +29,7 @@ pub fn slope(activation: Activation, y: f64) -> f64 {
         Activation::Elu { alpha } => y + alpha,
         Activation::Softsign => (1.0 - y.abs()).powi(2),
         Activation::Softplus => -(-y).exp_m1(),
+        other => unimplemented!("{other:?}"),
     }
 }
 

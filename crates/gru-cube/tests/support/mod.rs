@@ -5,7 +5,9 @@ pub mod catalogue;
 pub mod ieee;
 
 use cubecl::{client::Client, prelude::*, server::Handle};
-use gru_cpu::{Dims, Gradients, Inputs, spec::GruSpec, spec::Layout, spec::Reset};
+use gru_cpu::{
+    Dims, Gradients, Inputs, Sequence, Weights, spec::GruSpec, spec::Layout, spec::Reset,
+};
 use gru_cube::{
     BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, PlanError, StepTile,
     Strategy,
@@ -174,15 +176,13 @@ impl Problem {
 
     fn inputs(&self) -> Inputs<'_, f64> {
         Inputs {
-            x: &self.p,
-            h0: self.h0.as_deref(),
-            w_ih: None,
-            w_hh: &self.w_hh,
-            b_ih: self.b_ih.as_deref(),
-            b_hh: self.b_hh.as_deref(),
-            mask: self.mask.as_deref(),
-            valid: self.valid.as_deref(),
-            take: None,
+            sequence: Sequence::new(&self.p)
+                .with_h0(self.h0.as_deref())
+                .with_mask(self.mask.as_deref())
+                .with_valid(self.valid.as_deref()),
+            weights: Weights::new(None, &self.w_hh)
+                .with_b_ih(self.b_ih.as_deref())
+                .with_b_hh(self.b_hh.as_deref()),
         }
     }
 }
@@ -212,8 +212,9 @@ pub fn oracle(problem: &Problem) -> Outcome {
     let mut d_w_hh = vec![0.0; 3 * h * h];
     let mut d_b_hh = vec![0.0; 3 * h];
     let zeros = vec![0.0; 3 * h];
+    let b_hh = inputs.weights.b_hh.unwrap_or(&zeros);
     let with_bias = Inputs {
-        b_hh: Some(inputs.b_hh.unwrap_or(&zeros)),
+        weights: inputs.weights.with_b_hh(Some(b_hh)),
         ..inputs
     };
     gru_cpu::backward(
@@ -223,14 +224,11 @@ pub fn oracle(problem: &Problem) -> Outcome {
         &states,
         Some(&saved),
         &problem.d_states,
-        Gradients {
-            x: Some(&mut d_p),
-            h0: Some(&mut d_h0),
-            w_ih: None,
-            w_hh: Some(&mut d_w_hh),
-            b_ih: None,
-            b_hh: Some(&mut d_b_hh),
-        },
+        Gradients::none()
+            .with_x(Some(&mut d_p))
+            .with_h0(Some(&mut d_h0))
+            .with_w_hh(Some(&mut d_w_hh))
+            .with_b_hh(Some(&mut d_b_hh)),
     );
     Outcome {
         states,

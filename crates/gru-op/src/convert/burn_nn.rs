@@ -1,15 +1,12 @@
 //! Burn's own `Gru` and `BiGru`: three gate controllers of two `Linear`s each.
 
 use super::{ConvertError, expect_shape};
-use crate::{
-    GruBlock, GruBlockConfig, GruWeights,
-    spec::{Activation, Activations, Reset},
-};
+use crate::{GruBlock, GruBlockConfig, GruWeights, spec::Activation};
 use burn::{
     nn::{
         Linear,
-        activation::Activation as BurnActivation,
-        gru::{BiGru, Gru},
+        activation::{Activation as BurnActivation, ActivationConfig},
+        gru::{BiGru, BiGruConfig, Gru, GruConfig},
     },
     tensor::Tensor,
 };
@@ -52,21 +49,53 @@ impl TryFrom<BiGru> for GruBlock {
     }
 }
 
+/// The same GRU, drawn in the same way.
+///
+/// # Errors
+/// If an activation is none of [`Activation`].
+impl TryFrom<&GruConfig> for GruBlockConfig {
+    type Error = ConvertError;
+
+    fn try_from(config: &GruConfig) -> Result<Self, ConvertError> {
+        Ok(Self::new(config.d_input, config.d_hidden)
+            .with_bias(config.bias)
+            .with_reset_after(config.reset_after)
+            .with_gate_activation(of_config(&config.gate_activation, "reset and update")?)
+            .with_hidden_activation(of_config(&config.hidden_activation, "candidate")?)
+            .with_clip(config.clip)
+            .with_initializer(config.initializer.clone().into()))
+    }
+}
+
+/// The same GRU, drawn in the same way.
+///
+/// # Errors
+/// If an activation is none of [`Activation`].
+impl TryFrom<&BiGruConfig> for GruBlockConfig {
+    type Error = ConvertError;
+
+    fn try_from(config: &BiGruConfig) -> Result<Self, ConvertError> {
+        let one = GruConfig::new(config.d_input, config.d_hidden, config.bias)
+            .with_reset_after(config.reset_after)
+            .with_gate_activation(config.gate_activation.clone())
+            .with_hidden_activation(config.hidden_activation.clone())
+            .with_clip(config.clip)
+            .with_initializer(config.initializer.clone());
+        let one = Self::try_from(&one)?;
+        Ok(one
+            .with_bidirectional(true)
+            .with_batch_first(config.batch_first))
+    }
+}
+
 fn config(gru: &Gru) -> Result<GruBlockConfig, ConvertError> {
     let [d_input, _] = gru.reset_gate.input_transform.weight.dims();
-    let gates = activation(&gru.gate_activation, "reset and update")?;
     Ok(GruBlockConfig::new(d_input, gru.d_hidden)
         .with_bias(gru.reset_gate.input_transform.bias.is_some())
-        .with_reset(match gru.reset_after {
-            true => Reset::AfterMatmul,
-            false => Reset::BeforeMatmul,
-        })
-        .with_activations(Activations {
-            reset: gates,
-            update: gates,
-            candidate: activation(&gru.hidden_activation, "candidate")?,
-        })
-        .with_clip_state(gru.clip))
+        .with_reset_after(gru.reset_after)
+        .with_gate_activation(activation(&gru.gate_activation, "reset and update")?)
+        .with_hidden_activation(activation(&gru.hidden_activation, "candidate")?)
+        .with_clip(gru.clip))
 }
 
 fn layer(gru: &Gru, prefix: &str) -> Result<GruWeights, ConvertError> {
@@ -79,12 +108,12 @@ fn layer(gru: &Gru, prefix: &str) -> Result<GruWeights, ConvertError> {
     });
     let input = gates.map(|gate| &gate.input_transform);
     let hidden = gates.map(|gate| &gate.hidden_transform);
-    Ok(GruWeights {
-        w_ih: Some(weight(input, names.each_ref().map(|n| &*n[0]), [i, h])?),
-        w_hh: weight(hidden, names.each_ref().map(|n| &*n[1]), [h, h])?,
-        b_ih: bias(input, names.each_ref().map(|n| &*n[0]), h)?,
-        b_hh: bias(hidden, names.each_ref().map(|n| &*n[1]), h)?,
-    })
+    let [input_names, hidden_names] = [0, 1].map(|k| names.each_ref().map(|n| &*n[k]));
+    let w_ih = weight(input, input_names, [i, h])?;
+    let w_hh = weight(hidden, hidden_names, [h, h])?;
+    Ok(GruWeights::new(w_ih, w_hh)
+        .with_b_ih(bias(input, input_names, h)?)
+        .with_b_hh(bias(hidden, hidden_names, h)?))
 }
 
 fn weight(
@@ -146,4 +175,95 @@ fn activation(of: &BurnActivation, gate: &'static str) -> Result<Activation, Con
             });
         }
     })
+}
+
+/// As [`activation`], which has what these make.
+fn of_config(of: &ActivationConfig, gate: &'static str) -> Result<Activation, ConvertError> {
+    Ok(match of {
+        ActivationConfig::Identity => Activation::Identity,
+        ActivationConfig::Relu => Activation::Relu,
+        ActivationConfig::LeakyRelu(a) if a.negative_slope >= 0.0 => Activation::LeakyRelu {
+            alpha: a.negative_slope,
+        },
+        ActivationConfig::Sigmoid => Activation::Sigmoid,
+        ActivationConfig::Tanh => Activation::Tanh,
+        ActivationConfig::HardSigmoid(a) => Activation::HardSigmoid {
+            alpha: a.alpha,
+            beta: a.beta,
+        },
+        ActivationConfig::Softplus(a) if a.beta == 1.0 => Activation::Softplus,
+        ActivationConfig::Softsign => Activation::Softsign,
+        ActivationConfig::Elu(a) if a.alpha >= 0.0 => Activation::Elu { alpha: a.alpha },
+        ActivationConfig::ThresholdedRelu(a) if a.alpha >= 0.0 => {
+            Activation::ThresholdedRelu { alpha: a.alpha }
+        }
+        other => {
+            return Err(ConvertError::Activation {
+                gate,
+                activation: format!("{other:?}"),
+            });
+        }
+    })
+}
+
+#[cfg(all(test, feature = "flex"))]
+mod tests {
+    use super::*;
+    use burn::{
+        nn::{
+            EluConfig, HardSigmoidConfig, LeakyReluConfig, SoftplusConfig, ThresholdedReluConfig,
+        },
+        tensor::Device,
+    };
+
+    /// A configuration says of a module what the module says of itself.
+    #[test]
+    fn configurations_and_modules_agree() {
+        let device = Device::flex();
+        let all = [
+            ActivationConfig::Identity,
+            ActivationConfig::Relu,
+            ActivationConfig::Sigmoid,
+            ActivationConfig::Tanh,
+            ActivationConfig::Softsign,
+            LeakyReluConfig::new().with_negative_slope(0.2).into(),
+            HardSigmoidConfig::new().with_alpha(0.3).into(),
+            SoftplusConfig::new().into(),
+            EluConfig::new().with_alpha(0.7).into(),
+            ThresholdedReluConfig::new().with_alpha(0.3).into(),
+        ];
+        for (k, gate) in all.iter().enumerate() {
+            let hidden = &all[(k + 3) % all.len()];
+            let config = GruConfig::new(3, 5, k % 2 == 0)
+                .with_reset_after(k % 3 == 0)
+                .with_gate_activation(gate.clone())
+                .with_hidden_activation(hidden.clone())
+                .with_clip((k % 4 == 0).then_some(0.5));
+            let block = GruBlock::try_from(config.init(&device)).unwrap();
+            let says = GruBlockConfig::try_from(&config).unwrap();
+            block.check_config(&says).unwrap();
+            assert_eq!(block.config().bias, says.bias);
+
+            let config = BiGruConfig::new(3, 5, k % 2 == 0)
+                .with_reset_after(k % 3 == 0)
+                .with_batch_first(k % 2 == 0)
+                .with_gate_activation(gate.clone())
+                .with_hidden_activation(hidden.clone())
+                .with_clip((k % 4 == 0).then_some(0.5));
+            let block = GruBlock::try_from(config.init(&device)).unwrap();
+            let says = GruBlockConfig::try_from(&config).unwrap();
+            block.check_config(&says).unwrap();
+            assert_eq!(block.batch_first, says.batch_first);
+        }
+    }
+
+    #[test]
+    fn what_there_is_no_kernel_for_is_refused() {
+        let config = GruConfig::new(3, 5, true).with_hidden_activation(ActivationConfig::Gelu);
+        let refusal = GruBlockConfig::try_from(&config).unwrap_err().to_string();
+        assert_eq!(refusal, "candidate gate: activation Gelu is not supported");
+        let slope = LeakyReluConfig::new().with_negative_slope(-0.1);
+        let config = GruConfig::new(3, 5, true).with_gate_activation(slope.into());
+        assert!(GruBlockConfig::try_from(&config).is_err());
+    }
 }

@@ -6,7 +6,7 @@
 //! | `recurrentWeight` | `[3H,H]` or `[2,3H,H]` | |
 //! | `inputWeight` | `[D·3H,I]` | optional there; a block always has one |
 //! | `bias` | `[D·3H]` | optional |
-//! | `secondaryBias` | `[D·H]`, of the candidate | optional, with `resetAfter` only |
+//! | `secondaryBias` | `[D·H]`, of the candidate | optional; ignored without `resetAfter` |
 //!
 //! Gates are in rows z, r, o, or r, z, o with `resetGateFirst`. The call itself, also for a source
 //! that is projected already and for a mask, is [`crate::mps_graph::gru`], which says where Apple's
@@ -58,17 +58,8 @@ pub fn config(
     prefix: &str,
 ) -> Result<GruBlockConfig, ConvertError> {
     const NAMES: [&str; 4] = ["recurrentWeight", "inputWeight", "bias", "secondaryBias"];
-    let (names, expected) = match descriptor.reset_after {
-        true => (
-            &NAMES[..],
-            "a GRU has recurrentWeight, inputWeight, bias and secondaryBias",
-        ),
-        false => (
-            &NAMES[..3],
-            "a GRU without resetAfter has recurrentWeight, inputWeight and bias",
-        ),
-    };
-    dict.expect_only(prefix, names, expected)?;
+    let expected = "a GRU has recurrentWeight, inputWeight, bias and secondaryBias";
+    dict.expect_only(prefix, &NAMES, expected)?;
     let key = |name: &str| format!("{prefix}{name}");
     let (name, two) = (key("recurrentWeight"), descriptor.bidirectional);
     let h = match (two, dict.get(&name).map(|weight| weight.shape().to_vec())) {
@@ -92,7 +83,11 @@ pub fn config(
         (true, _) => dict.shape::<3>(&name)?[2],
     };
     let [_, i] = dict.shape(&key("inputWeight"))?;
-    let bias = NAMES[2..].iter().any(|name| dict.get(&key(name)).is_some());
+    // The second is ignored without resetAfter.
+    let read = if descriptor.reset_after { 4 } else { 3 };
+    let bias = NAMES[2..read]
+        .iter()
+        .any(|name| dict.get(&key(name)).is_some());
     let spec = descriptor.spec(Direction::Forward);
     Ok(GruBlockConfig::new(i, h)
         .with_bidirectional(two)
@@ -137,7 +132,10 @@ pub fn import(
     };
     let input = dict.tensor(&key("inputWeight"), [d * 3 * h, i], device)?;
     let bias = vector("bias", d * 3 * h)?;
-    let secondary = vector("secondaryBias", d * h)?;
+    let secondary = match descriptor.reset_after {
+        true => vector("secondaryBias", d * h)?,
+        false => None,
+    };
     let order = descriptor.order();
     let weights = (0..d).map(|d| weights(order, d, &recurrent, Some(&input), &bias, &secondary));
     config.init_with(weights.collect())

@@ -18,6 +18,16 @@ impl GateOrder {
     ///
     /// # Panics
     /// If `dim` is not divisible by three times `sets`.
+    ///
+    /// ```
+    /// use burn::tensor::{Device, Tensor};
+    /// use gru_op::convert::GateOrder;
+    ///
+    /// // The biases of two units, z z r r n n.
+    /// let keras = Tensor::<1>::from_floats([3.0, 4.0, 1.0, 2.0, 5.0, 6.0], &Device::flex());
+    /// let ours = GateOrder::UpdateFirst.reorder(keras, 0, 1);
+    /// assert_eq!(ours.into_data().to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    /// ```
     pub fn reorder<const D: usize>(self, tensor: Tensor<D>, dim: usize, sets: usize) -> Tensor<D> {
         let size = tensor.dims()[dim];
         assert!(

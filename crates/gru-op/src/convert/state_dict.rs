@@ -7,6 +7,19 @@ use std::collections::BTreeMap;
 /// Arrays by name, as a file of another system holds them.
 ///
 /// Numbers are taken over in the float type of the device (its default dtype).
+///
+/// ```
+/// use burn::tensor::{Device, TensorData};
+/// use gru_op::convert::{StateDict, pytorch};
+///
+/// // An `nn.GRU(3, 4, bias=False)` from arrays that one has.
+/// let mut dict = StateDict::new();
+/// dict.insert("weight_ih_l0", TensorData::zeros::<f32, _>([12, 3]));
+/// dict.insert("weight_hh_l0", TensorData::zeros::<f32, _>([12, 4]));
+/// let config = pytorch::config(&dict, "")?;
+/// let gru = pytorch::import(&dict, "", &config, &Device::flex())?;
+/// # Ok::<_, gru_op::convert::ConvertError>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct StateDict {
     tensors: BTreeMap<String, TensorData>,

@@ -203,7 +203,7 @@ fn forward_packed<B: CpuBackend<E>, E: Keep>(
     let rows = Rows::<B, E>::new(inputs, weights.spec()).0;
     let Dims { n, t, h, .. } = rows.dims;
     let mut states = gru_cpu::buffer(rows.dims.rows() * h);
-    weights.forward(n, t, &rows.sequence(), &mut states);
+    weights.forward(n, t, rows.sequence(), &mut states);
     Forward {
         states: B::tensor(states, rows.shape(h)),
         gates: None,
@@ -236,14 +236,13 @@ fn backward<B: CpuBackend<E>, E: Keep>(
         states.as_ref(),
         gates.as_ref().map(AsRef::as_ref),
         d_states.as_ref(),
-        Gradients {
-            x: x.as_deref_mut(),
-            h0: h0.as_deref_mut(),
-            w_ih: w_ih.as_deref_mut(),
-            w_hh: w_hh.as_deref_mut(),
-            b_ih: b_ih.as_deref_mut(),
-            b_hh: b_hh.as_deref_mut(),
-        },
+        Gradients::none()
+            .with_x(x.as_deref_mut())
+            .with_h0(h0.as_deref_mut())
+            .with_w_ih(w_ih.as_deref_mut())
+            .with_w_hh(w_hh.as_deref_mut())
+            .with_b_ih(b_ih.as_deref_mut())
+            .with_b_hh(b_hh.as_deref_mut()),
     );
     if let Some(gates) = gates.and_then(B::into_data) {
         E::spares().give(gates);
@@ -312,13 +311,11 @@ impl<B: CpuBackend<E>, E: Element> Rows<B, E> {
     }
 
     fn sequence(&self) -> Sequence<'_, E> {
-        Sequence {
-            x: self.x.as_ref(),
-            h0: self.h0.as_ref().map(AsRef::as_ref),
-            mask: self.mask.as_ref().map(AsRef::as_ref),
-            valid: self.valid.as_ref().map(AsRef::as_ref),
-            take: self.take.as_ref().map(AsRef::as_ref),
-        }
+        Sequence::new(self.x.as_ref())
+            .with_h0(self.h0.as_ref().map(AsRef::as_ref))
+            .with_mask(self.mask.as_ref().map(AsRef::as_ref))
+            .with_valid(self.valid.as_ref().map(AsRef::as_ref))
+            .with_take(self.take.as_ref().map(AsRef::as_ref))
     }
 
     /// The shape of a sequence with so many features.
@@ -355,6 +352,13 @@ impl<B: CpuBackend<E>, E: Element> DenseWeights<B, E> {
             b_hh: dense(weights.b_hh),
         }
     }
+
+    fn slices(&self) -> gru_cpu::Weights<'_, E> {
+        let w_ih = self.w_ih.as_ref().map(AsRef::as_ref);
+        gru_cpu::Weights::new(w_ih, self.w_hh.as_ref())
+            .with_b_ih(self.b_ih.as_ref().map(AsRef::as_ref))
+            .with_b_hh(self.b_hh.as_ref().map(AsRef::as_ref))
+    }
 }
 
 /// All that a call reads, in dense order.
@@ -373,23 +377,9 @@ impl<B: CpuBackend<E>, E: Element> Call<B, E> {
     }
 
     fn inputs(&self) -> Inputs<'_, E> {
-        let Sequence {
-            x,
-            h0,
-            mask,
-            valid,
-            take,
-        } = self.rows.sequence();
         Inputs {
-            x,
-            h0,
-            w_ih: self.weights.w_ih.as_ref().map(AsRef::as_ref),
-            w_hh: self.weights.w_hh.as_ref(),
-            b_ih: self.weights.b_ih.as_ref().map(AsRef::as_ref),
-            b_hh: self.weights.b_hh.as_ref().map(AsRef::as_ref),
-            mask,
-            valid,
-            take,
+            sequence: self.rows.sequence(),
+            weights: self.weights.slices(),
         }
     }
 }

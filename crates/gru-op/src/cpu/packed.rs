@@ -186,15 +186,7 @@ fn pack<B: CpuBackend<E>, E: gru_cpu::Element>(
         b_ih: inputs.b_ih,
         b_hh: inputs.b_hh,
     });
-    PackedWeights::new(
-        spec,
-        i,
-        h,
-        weights.w_ih.as_ref().map(AsRef::as_ref),
-        weights.w_hh.as_ref(),
-        weights.b_ih.as_ref().map(AsRef::as_ref),
-        weights.b_hh.as_ref().map(AsRef::as_ref),
-    )
+    PackedWeights::new(spec, i, h, weights.slices())
 }
 
 #[cfg(all(test, feature = "flex"))]

@@ -4,6 +4,7 @@ use std::fmt;
 
 /// What a check found. Shown by `{}`, one line for each input and each kink.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Report {
     /// In the order in which they were added.
     pub inputs: Vec<InputReport>,
@@ -15,6 +16,7 @@ pub struct Report {
 
 /// What was found of one input.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct InputReport {
     /// Its name.
     pub name: String,
@@ -34,6 +36,7 @@ pub struct InputReport {
 
 /// What there was to compare.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Finding {
     /// A gradient.
     Compared,
@@ -54,6 +57,7 @@ pub enum Finding {
 
 /// One number of a gradient, or the whole of it along one direction.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Element {
     /// Where.
     pub place: Place,
@@ -69,6 +73,7 @@ pub struct Element {
 
 /// Which part of a gradient.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Place {
     /// The number at this index.
     Index(Vec<usize>),

@@ -66,6 +66,11 @@ impl Arguments {
                 ScalarIr::Float(beta),
             ]);
         }
+        // What is not in the row would be lost on its way.
+        assert!(
+            Self::decode(&row).is_ok_and(|again| again == *self),
+            "no row of numbers stands for {self:?}"
+        );
         row
     }
 
@@ -88,20 +93,19 @@ impl Arguments {
             b_ih: row.bool()?,
             b_hh: row.bool()?,
         };
-        let spec = GruSpec {
-            reset: row.either(Reset::AfterMatmul, Reset::BeforeMatmul)?,
-            update: row.either(Update::Keeps, Update::Takes)?,
-            layout: row.either(Layout::BatchMajor, Layout::TimeMajor)?,
-            direction: row.either(Direction::Forward, Direction::Reverse)?,
-            memory: row.either(Memory::Speed, Memory::Lean)?,
-            clip_gates: row.clip()?,
-            clip_state: row.clip()?,
-            activations: Activations {
+        let spec = GruSpec::default()
+            .with_reset(row.either(Reset::AfterMatmul, Reset::BeforeMatmul)?)
+            .with_update(row.either(Update::Keeps, Update::Takes)?)
+            .with_layout(row.either(Layout::BatchMajor, Layout::TimeMajor)?)
+            .with_direction(row.either(Direction::Forward, Direction::Reverse)?)
+            .with_memory(row.either(Memory::Speed, Memory::Lean)?)
+            .with_clip_gates(row.clip()?)
+            .with_clip_state(row.clip()?)
+            .with_activations(Activations {
                 reset: row.activation()?,
                 update: row.activation()?,
                 candidate: row.activation()?,
-            },
-        };
+            });
         if row.0.next().is_some() {
             return Err(Malformed::Scalars);
         }
@@ -171,6 +175,7 @@ fn numbered(activation: Activation) -> (u64, [f64; 2]) {
         Activation::Elu { alpha } => (9, [alpha, 0.0]),
         Activation::Softsign => (10, [0.0; 2]),
         Activation::Softplus => (11, [0.0; 2]),
+        other => unimplemented!("no number stands for {other:?}"),
     }
 }
 

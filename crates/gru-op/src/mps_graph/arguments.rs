@@ -34,38 +34,22 @@ impl RecurrentWeight {
     }
 }
 
-/// The tensors of a call. D is 2 with `bidirectional`, else 1.
-#[derive(Debug, Clone)]
-pub struct GruArguments {
+/// What both operators are given. D is 2 with `bidirectional`, else 1.
+pub(super) struct Arguments {
     /// `[T,N,I]`; without `input_weight` already projected, `[T,N,D·3H]`.
-    pub source: Tensor<3>,
+    pub(super) source: Tensor<3>,
     /// `[3H,H]` or `[2,3H,H]`.
-    pub recurrent_weight: RecurrentWeight,
+    pub(super) recurrent_weight: RecurrentWeight,
     /// `[D·3H,I]`.
-    pub input_weight: Option<Tensor<2>>,
+    pub(super) input_weight: Option<Tensor<2>>,
     /// `[D·3H]`.
-    pub bias: Option<Tensor<1>>,
-    /// `[N,D·H]`; zeros if absent.
-    pub init_state: Option<Tensor<2>>,
-    /// `[N,D·H]`; a constant, it has no gradient.
-    pub mask: Option<Tensor<2>>,
-    /// `[D·H]`, with `reset_after` only.
-    pub secondary_bias: Option<Tensor<1>>,
-}
-
-impl GruArguments {
-    /// A call with nothing optional.
-    pub fn new(source: Tensor<3>, recurrent_weight: impl Into<RecurrentWeight>) -> Self {
-        Self {
-            source,
-            recurrent_weight: recurrent_weight.into(),
-            input_weight: None,
-            bias: None,
-            init_state: None,
-            mask: None,
-            secondary_bias: None,
-        }
-    }
+    pub(super) bias: Option<Tensor<1>>,
+    /// `[N,D·H]`.
+    pub(super) init_state: Option<Tensor<2>>,
+    /// `[N,D·H]`.
+    pub(super) mask: Option<Tensor<2>>,
+    /// `[D·H]`; none without `reset_after`, where it plays no part.
+    pub(super) secondary_bias: Option<Tensor<1>>,
 }
 
 /// The weights of direction `d` as the operator takes them, the secondary bias as `[H]`.

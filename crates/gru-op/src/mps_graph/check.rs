@@ -1,6 +1,6 @@
 //! What fits together.
 
-use super::{GruArguments, GruDescriptor, RecurrentWeight};
+use super::{GruDescriptor, RecurrentWeight, arguments::Arguments};
 use crate::{
     shape::{expect, expect_place},
     spec::Direction,
@@ -8,7 +8,7 @@ use crate::{
 use burn::tensor::Tensor;
 
 /// Checks a call; H.
-pub(super) fn check(op: &str, arguments: &GruArguments, descriptor: &GruDescriptor) -> usize {
+pub(super) fn check(op: &str, arguments: &Arguments, descriptor: &GruDescriptor) -> usize {
     descriptor.spec(Direction::Forward).check();
     let directions = descriptor.directions();
     let x = &arguments.source;
@@ -68,11 +68,6 @@ pub(super) fn check(op: &str, arguments: &GruArguments, descriptor: &GruDescript
         }
     }
     if let Some(bias) = &arguments.secondary_bias {
-        assert!(
-            descriptor.reset_after,
-            "{op}: secondary_bias must be absent without reset_after, got {:?}",
-            bias.dims()
-        );
         expect(
             op,
             "secondary_bias [D·H]",
@@ -89,7 +84,7 @@ pub(super) fn check(op: &str, arguments: &GruArguments, descriptor: &GruDescript
 /// state's gradient.
 pub(super) fn check_gradients(
     op: &str,
-    arguments: &GruArguments,
+    arguments: &Arguments,
     descriptor: &GruDescriptor,
     h: usize,
     [source_gradient, z_state, output_fwd]: [&Tensor<3>; 3],

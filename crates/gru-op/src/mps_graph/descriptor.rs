@@ -30,6 +30,7 @@ pub fn flip_z_of_method_pages(flip_z: bool) -> Update {
 
 /// `MPSGraphGRUDescriptor`. Its `flipZ` is [`update`](Self::update), by name.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct GruDescriptor {
     /// Whether time is walked from the last step to the first. No effect with `bidirectional`.
     pub reverse: bool,

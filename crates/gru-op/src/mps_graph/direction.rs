@@ -1,6 +1,6 @@
 //! One direction of a call, in the terms of the operator.
 
-use super::{GruArguments, GruDescriptor, weights};
+use super::{GruDescriptor, arguments::Arguments, weights};
 use crate::{GruInputs, GruSpec, GruWeights, OptionalTensor, api::optional, spec::Direction};
 use burn::{backend::Dispatch, tensor::Tensor};
 
@@ -66,7 +66,7 @@ impl OneDirection {
 }
 
 /// The directions of a call, which is checked.
-pub(super) fn split(arguments: &GruArguments, descriptor: &GruDescriptor) -> Vec<OneDirection> {
+pub(super) fn split(arguments: &Arguments, descriptor: &GruDescriptor) -> Vec<OneDirection> {
     let order = descriptor.order();
     let directions: &[Direction] = match (descriptor.bidirectional, descriptor.reverse) {
         (true, _) => &[Direction::Forward, Direction::Reverse],

@@ -6,6 +6,7 @@ use burn::{backend::Dispatch, tensor::Tensor};
 
 /// What `GRUGradients` returns, in its order. Each is there exactly if its input was.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct GruGradients {
     /// As `source`.
     pub source: Tensor<3>,

@@ -49,6 +49,7 @@ use burn::{
 /// assert_eq!(state.dims(), [2, 4, 16]); // [L, N, H]
 /// ```
 #[derive(Module, Debug)]
+#[non_exhaustive]
 #[module(custom_display)]
 pub struct GruBlock {
     /// Layer `l`, direction `d` stands at `l·D + d`, forward before reverse.
@@ -110,6 +111,16 @@ impl GruBlock {
     ///
     /// # Panics
     /// If shapes, devices or dtypes do not fit together.
+    ///
+    /// ```
+    /// # use burn::tensor::{Device, Distribution, Tensor};
+    /// # use gru_op::GruBlockConfig;
+    /// # let (n, t, i, h, device) = (3, 5, 3, 4, Device::flex());
+    /// # let x = Tensor::<3>::random([n, t, i], Distribution::Default, &device);
+    /// let gru = GruBlockConfig::new(i, h).with_num_layers(2).with_bidirectional(true).init(&device);
+    /// let (y, state) = gru.forward(x, None);
+    /// assert_eq!((y.dims(), state.dims()), ([n, t, 2 * h], [4, n, h]));
+    /// ```
     pub fn forward(&self, x: Tensor<3>, state: Option<Tensor<3>>) -> (Tensor<3>, Tensor<3>) {
         self.run("GruBlock::forward", x, Steps::All, state)
     }
@@ -124,6 +135,17 @@ impl GruBlock {
     /// # Panics
     /// As [`forward`](Self::forward); and if there is not one length for every row, or one is
     /// larger than T.
+    ///
+    /// ```
+    /// # use burn::tensor::{Device, Distribution, Tensor};
+    /// # use gru_op::GruBlockConfig;
+    /// # let (n, t, i, h, device) = (3, 5, 3, 4, Device::flex());
+    /// # let x = Tensor::<3>::random([n, t, i], Distribution::Default, &device);
+    /// let gru = GruBlockConfig::new(i, h).init(&device);
+    /// let (y, _) = gru.forward_lengths(x, &[5, 0, 2], None);
+    /// let past_the_end = y.slice([2..3, 2..5]).abs().sum();
+    /// assert_eq!(past_the_end.into_scalar::<f32>(), 0.0);
+    /// ```
     pub fn forward_lengths(
         &self,
         x: Tensor<3>,
@@ -142,6 +164,21 @@ impl GruBlock {
     ///
     /// # Panics
     /// As [`forward`](Self::forward); and if the shape or device of the mask is not that of `x`.
+    ///
+    /// ```
+    /// # use burn::tensor::{Device, Distribution, Tensor};
+    /// # use gru_op::GruBlockConfig;
+    /// # let (n, t, i, h, device) = (3, 5, 3, 4, Device::flex());
+    /// # let x = Tensor::<3>::random([n, t, i], Distribution::Default, &device);
+    /// # use burn::tensor::Bool;
+    /// let gru = GruBlockConfig::new(1, h).init(&device);
+    /// let padding = -1.0; // in place of a number
+    /// let x = Tensor::<3>::from_floats([[[0.5], [padding], [0.25]]], &device);
+    /// let mask = x.clone().not_equal_elem(padding).squeeze_dim::<2>(2);
+    /// let (y, _) = gru.forward_masked(x, mask, None);
+    /// let [first, second] = [0..1, 1..2].map(|t| y.clone().slice([0..1, t]).into_data());
+    /// assert_eq!(first, second);
+    /// ```
     pub fn forward_masked(
         &self,
         x: Tensor<3>,
@@ -187,6 +224,16 @@ impl GruBlock {
     ///
     /// # Panics
     /// As [`forward`](Self::forward).
+    ///
+    /// ```
+    /// # use burn::tensor::{Device, Distribution, Tensor};
+    /// # use gru_op::GruBlockConfig;
+    /// # let (n, t, i, h, device) = (3, 5, 3, 4, Device::flex());
+    /// # let x = Tensor::<3>::random([n, t, i], Distribution::Default, &device);
+    /// let gru = GruBlockConfig::new(i, h).with_num_layers(2).init(&device);
+    /// let gates = gru.gates(x, None);
+    /// assert_eq!(gates[1].reset.dims(), [n, t, h]); // of the second layer
+    /// ```
     pub fn gates(&self, x: Tensor<3>, state: Option<Tensor<3>>) -> Vec<GruGates> {
         const OP: &str = "GruBlock::gates";
         let (layout, states) = self.check(OP, &x, state);
@@ -220,6 +267,23 @@ impl GruBlock {
     /// If shapes, devices or dtypes do not fit together; if a layer walks time in reverse, which
     /// needs the whole sequence; or in training with recurrent dropout, which is drawn once per
     /// sequence.
+    ///
+    /// ```
+    /// # use burn::tensor::{Device, Distribution, Tensor};
+    /// # use gru_op::GruBlockConfig;
+    /// # let (n, t, i, h, device) = (3, 5, 3, 4, Device::flex());
+    /// # let x = Tensor::<3>::random([n, t, i], Distribution::Default, &device);
+    /// let gru = GruBlockConfig::new(i, h).init(&device);
+    /// let (y, last) = gru.forward(x.clone(), None);
+    /// let mut state = None;
+    /// for t in 0..t {
+    ///     let x_t = x.clone().narrow(1, t, 1).squeeze_dim::<2>(1);
+    ///     let (_, new) = gru.step(x_t, state);
+    ///     state = Some(new);
+    /// }
+    /// let difference = (state.unwrap() - last).abs().max();
+    /// assert!(difference.into_scalar::<f32>() < 1e-6);
+    /// ```
     pub fn step(&self, x: Tensor<2>, state: Option<Tensor<3>>) -> (Tensor<2>, Tensor<3>) {
         const OP: &str = "GruBlock::step";
         let [n, features] = x.dims();

@@ -4,7 +4,7 @@ use super::{GruBlock, GruInitializer, GruLayer};
 use crate::{
     GruWeights,
     convert::{ConvertError, expect_shape},
-    spec::{Activations, Direction, GruSpec, Layout, Memory, Reset, Update},
+    spec::{Activation, Activations, Direction, GruSpec, Layout, Memory, Reset, Update},
 };
 use burn::{
     config::Config,
@@ -15,8 +15,21 @@ use burn::{
 
 /// Describes a [`GruBlock`]; [`init`](GruBlockConfig::init) makes it.
 ///
-/// The defaults are those of Burn's own `GruConfig`.
+/// The defaults are those of Burn's own `GruConfig`, whose methods it has too, and which becomes one by
+/// [`try_from`](GruBlockConfig::try_from):
+///
+/// ```
+/// use burn::nn::gru::GruConfig;
+/// use gru_op::{GruBlockConfig, Reset};
+///
+/// let config = GruBlockConfig::new(64, 128).with_bias(false).with_reset_after(false);
+/// let burns = GruConfig::new(64, 128, false).with_reset_after(false);
+/// assert_eq!(GruBlockConfig::try_from(&burns)?.reset, config.reset);
+/// assert_eq!(config.reset, Reset::BeforeMatmul);
+/// # Ok::<_, gru_op::convert::ConvertError>(())
+/// ```
 #[derive(Config, Debug)]
+#[non_exhaustive]
 pub struct GruBlockConfig {
     /// I, features of the input.
     pub d_input: usize,
@@ -79,6 +92,7 @@ pub struct GruBlockConfig {
 /// What one direction of one layer may have for itself. The fields are those of
 /// [`GruBlockConfig`].
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
 #[allow(missing_docs)] // The names are those of the configuration.
 pub struct GruLayerOptions {
     pub reset: Reset,
@@ -88,6 +102,42 @@ pub struct GruLayerOptions {
     pub clip_state: Option<f64>,
     pub recurrent_dropout: f64,
     pub zoneout: f64,
+}
+
+/// The names of Burn's `GruConfig`.
+impl GruBlockConfig {
+    /// [`with_reset`](Self::with_reset): whether the reset gate acts after the recurrent product.
+    pub fn with_reset_after(self, reset_after: bool) -> Self {
+        self.with_reset(match reset_after {
+            true => Reset::AfterMatmul,
+            false => Reset::BeforeMatmul,
+        })
+    }
+
+    /// [`with_activations`](Self::with_activations): that of the reset and the update gate.
+    pub fn with_gate_activation(self, gate: Activation) -> Self {
+        let activations = Activations {
+            reset: gate,
+            update: gate,
+            ..self.activations
+        };
+        self.with_activations(activations)
+    }
+
+    /// [`with_activations`](Self::with_activations): that of the candidate.
+    pub fn with_hidden_activation(self, candidate: Activation) -> Self {
+        let activations = Activations {
+            candidate,
+            ..self.activations
+        };
+        self.with_activations(activations)
+    }
+
+    /// [`with_clip_state`](Self::with_clip_state): Burn's clip is that of the state, ONNX' clip
+    /// that of the gates.
+    pub fn with_clip(self, clip: Option<f64>) -> Self {
+        self.with_clip_state(clip)
+    }
 }
 
 impl GruBlockConfig {
@@ -125,6 +175,18 @@ impl GruBlockConfig {
     ///
     /// # Panics
     /// As [`init`](Self::init).
+    ///
+    /// ```
+    /// # use burn::tensor::{Device, Tensor};
+    /// use gru_op::{GruBlockConfig, GruWeights};
+    ///
+    /// let (i, h, device) = (3, 4, Device::flex());
+    /// let w_ih = Tensor::ones([i, 3 * h], &device);
+    /// let w_hh = Tensor::zeros([h, 3 * h], &device);
+    /// let block = GruBlockConfig::new(i, h).init_with(vec![GruWeights::new(w_ih, w_hh)])?;
+    /// assert!(block.layers[0].b_ih.is_none());
+    /// # Ok::<_, gru_op::convert::ConvertError>(())
+    /// ```
     pub fn init_with(&self, weights: Vec<GruWeights>) -> Result<GruBlock, ConvertError> {
         self.check();
         if weights.len() != self.entries() {
@@ -140,6 +202,16 @@ impl GruBlockConfig {
     }
 
     /// The options that all layers have by the fields of this configuration.
+    ///
+    /// ```
+    /// use gru_op::{GruBlockConfig, Reset};
+    ///
+    /// // The second layer resets before the product.
+    /// let config = GruBlockConfig::new(3, 4).with_num_layers(2);
+    /// let mut second = config.layer_options();
+    /// second.reset = Reset::BeforeMatmul;
+    /// let config = config.clone().with_per_layer(vec![config.layer_options(), second]);
+    /// ```
     pub fn layer_options(&self) -> GruLayerOptions {
         GruLayerOptions {
             reset: self.reset,
@@ -295,22 +367,21 @@ impl GruBlockConfig {
     pub(crate) fn spec_of(&self, k: usize) -> GruSpec {
         let options = self.options_of(k);
         let reverse = self.reverse || k % self.directions() == 1;
-        GruSpec {
-            reset: options.reset,
-            update: options.update,
-            activations: options.activations,
-            clip_gates: options.clip_gates,
-            clip_state: options.clip_state,
-            layout: match self.batch_first {
+        GruSpec::default()
+            .with_reset(options.reset)
+            .with_update(options.update)
+            .with_activations(options.activations)
+            .with_clip_gates(options.clip_gates)
+            .with_clip_state(options.clip_state)
+            .with_layout(match self.batch_first {
                 true => Layout::BatchMajor,
                 false => Layout::TimeMajor,
-            },
-            direction: match reverse {
+            })
+            .with_direction(match reverse {
                 true => Direction::Reverse,
                 false => Direction::Forward,
-            },
-            memory: self.memory,
-        }
+            })
+            .with_memory(self.memory)
     }
 }
 

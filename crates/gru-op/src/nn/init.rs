@@ -7,12 +7,21 @@ use burn::{
 };
 
 /// How the parameters of a [`GruBlock`](crate::GruBlock) are drawn.
+///
+/// A Burn initializer is one for each gate: `config.with_initializer(Initializer::Zeros.into())`.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
 pub enum GruInitializer {
     /// PyTorch's: every weight and bias uniform in `[−1/√H, 1/√H]`.
     PyTorch,
     /// A Burn initializer for each gate on its own: fan-in I or H, fan-out H.
     PerGate(Initializer),
+}
+
+impl From<Initializer> for GruInitializer {
+    fn from(initializer: Initializer) -> Self {
+        Self::PerGate(initializer)
+    }
 }
 
 impl GruInitializer {

@@ -14,6 +14,7 @@ use burn::{
 
 /// The parameters of one direction of one layer; gates packed `r | z | n` in columns.
 #[derive(Module, Debug)]
+#[non_exhaustive]
 pub struct GruLayer {
     /// Input weight `[I,3H]`.
     pub w_ih: Param<Tensor<2>>,

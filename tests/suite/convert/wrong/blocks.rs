@@ -75,10 +75,8 @@ pub fn wrong() -> Vec<Wrong> {
             "directions-differ",
             || {
                 let both = config().with_bidirectional(true);
-                let other = GruLayerOptions {
-                    reset: Reset::BeforeMatmul,
-                    ..both.layer_options()
-                };
+                let mut other = both.layer_options();
+                other.reset = Reset::BeforeMatmul;
                 let both = both
                     .clone()
                     .with_per_layer(vec![both.layer_options(), other]);
@@ -89,10 +87,8 @@ pub fn wrong() -> Vec<Wrong> {
         (
             "init-with",
             || {
-                let narrow = GruWeights {
-                    w_ih: Some(random([I + 1, 3 * H])),
-                    ..weights(I, Biases::Both)
-                };
+                let mut narrow = weights(I, Biases::Both);
+                narrow.w_ih = Some(random([I + 1, 3 * H]));
                 config().init_with(vec![narrow]).map(|_| ())
             },
             "layers.0.w_ih: expected shape [3, 15], got [4, 15]",

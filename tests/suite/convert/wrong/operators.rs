@@ -139,12 +139,6 @@ pub fn wrong() -> Vec<Wrong> {
             "recurrentWeight: expected [3H, H], as the descriptor is not bidirectional, got shape [2, 15, 5]",
         ),
         (
-            "mps-graph-secondary",
-            || mps_graph_with(|d, _| d.reset_after = false, |c| c),
-            "secondaryBias: not expected; a GRU without resetAfter has recurrentWeight, inputWeight and \
-             bias",
-        ),
-        (
             "mps-graph-projected",
             || {
                 let (dict, descriptor) = mps_graph::export(&block(config()), "a.")?;

@@ -75,9 +75,9 @@ pub fn wrong() -> Vec<Wrong> {
         (
             "other-hidden",
             || {
-                torch_as(|config| GruBlockConfig {
-                    d_hidden: H + 1,
-                    ..config
+                torch_as(|mut config| {
+                    config.d_hidden = H + 1;
+                    config
                 })
             },
             "d_hidden of the configuration: expected 5, as the imported GRU has it, got 6",
@@ -85,9 +85,9 @@ pub fn wrong() -> Vec<Wrong> {
         (
             "other-input",
             || {
-                torch_as(|config| GruBlockConfig {
-                    d_input: I + 1,
-                    ..config
+                torch_as(|mut config| {
+                    config.d_input = I + 1;
+                    config
                 })
             },
             "d_input of the configuration: expected 3, as the imported GRU has it, got 4",

@@ -70,10 +70,10 @@ pub(crate) fn backward<E: Lanes>(
     let mut own_dh = buffer(to.h0.is_none(), n * h);
     let mut d = Buffer::new(Blocks::<E>::size(spec.saved_per_unit(), h, rows));
     let mut ds = buffer(!after, n * h);
-    let zeros = buffer(inputs.h0.is_none(), h);
+    let zeros = buffer(inputs.sequence.h0.is_none(), h);
     let replays = saved.is_none();
     let mut replayed = buffer(replays, rows * width);
-    let mut replayed_g = buffer(replays && inputs.mask.is_some(), rows * h);
+    let mut replayed_g = buffer(replays && inputs.sequence.mask.is_some(), rows * h);
     let mut replayed_rg = buffer(replays && !after, rows * h);
     let mut x = columns(to.w_ih.is_some(), i);
     let mut g = columns(to.w_hh.is_some(), h);
@@ -99,7 +99,7 @@ pub(crate) fn backward<E: Lanes>(
         saved,
         d_states,
         dh: Rows::new(dh, h),
-        dx: to.x.map(|dx| Rows::new(dx, inputs.features(dims))),
+        dx: to.x.map(|dx| Rows::new(dx, inputs.weights.features(dims))),
         dw_ih: to.w_ih.map(|dw| Rows::new(dw, 3 * h)),
         dw_hh: to.w_hh.map(|dw| Rows::new(dw, 3 * h)),
         bias: Bias::new(&mut bias, h),
@@ -139,7 +139,10 @@ struct Transposed<'a, E> {
 impl<'a, E: Lanes> Transposed<'a, E> {
     fn new(machine: &Machine, call: &Call<'a, E>, of_input: bool) -> Self {
         let Dims { i, h, .. } = *call.dims;
-        let (w_hh, after) = (call.inputs.w_hh, call.spec.reset == Reset::AfterMatmul);
+        let (w_hh, after) = (
+            call.inputs.weights.w_hh,
+            call.spec.reset == Reset::AfterMatmul,
+        );
         let transposed = |w: &'a [E], first: usize, k: usize, units: usize| {
             let shape = Shape::units(k, units, machine.lanes, VECTORS_BACK, first);
             Panels::transposed(w, 3 * h, shape)
@@ -147,7 +150,7 @@ impl<'a, E: Lanes> Transposed<'a, E> {
         let mut weights = Self {
             gates: transposed(w_hh, 0, if after { 3 * h } else { 2 * h }, h),
             candidate: (!after).then(|| transposed(w_hh, 2 * h, h, h)),
-            input: match call.inputs.w_ih {
+            input: match call.inputs.weights.w_ih {
                 // In the order of `dp`.
                 Some(w_ih) if of_input => Some(transposed(w_ih, 2 * h, 3 * h, i)),
                 _ => None,
@@ -276,7 +279,7 @@ impl<E: Lanes> Pass<'_, E> {
     #[inline(always)]
     fn previous(&self, n: usize, s: usize) -> &[E] {
         let (call, h) = (&self.call, self.call.dims.h);
-        match (s, call.inputs.h0) {
+        match (s, call.inputs.sequence.h0) {
             (0, Some(h0)) => &h0[n * h..][..h],
             (0, None) => self.zeros,
             _ => &self.states[call.row(n, s - 1) * h..][..h],

@@ -76,7 +76,7 @@ impl<'a, E: Lanes> Pass<'a, E> {
                 if self.dw_ih.is_some() {
                     self.sides.x.write(row, 0, self.call.x(at));
                 }
-                match (self.dw_hh, self.call.inputs.mask) {
+                match (self.dw_hh, self.call.inputs.sequence.mask) {
                     (None, _) => {}
                     (Some(_), None) => self.sides.g.write(row, 0, self.previous(n, s)),
                     (Some(_), Some(mask)) => {

@@ -73,7 +73,7 @@ impl<E: Lanes> Replayed<'_, '_, E> {
     #[inline(always)]
     fn mask_states(&self) {
         let h = self.pass.call.dims.h;
-        let Some(mask) = self.pass.call.inputs.mask else {
+        let Some(mask) = self.pass.call.inputs.sequence.mask else {
             return;
         };
         for row in self.rows.clone() {
@@ -97,7 +97,7 @@ impl<E: Lanes> Replayed<'_, '_, E> {
     /// The left side of the recurrent product.
     #[inline(always)]
     fn source(&self, row: usize) -> *const E {
-        match self.pass.call.inputs.mask {
+        match self.pass.call.inputs.sequence.mask {
             Some(_) => self.replay.g.at(row),
             None => self.previous(row).as_ptr(),
         }

@@ -205,7 +205,7 @@ impl<E: Lanes> Step<'_, '_, E> {
             };
             let change = E::vsub(simd, less, more);
             let (mut d, mut past) = (d, zero);
-            if let Some(take) = call.inputs.take {
+            if let Some(take) = call.inputs.sequence.take {
                 let take = E::read(simd, &take[place * h..][some.clone()]);
                 past = E::vmul(simd, d, E::vsub(simd, one, take));
                 d = E::vmul(simd, d, take);
@@ -272,7 +272,7 @@ impl<E: Lanes> Step<'_, '_, E> {
                     let ds = unsafe { pass.ds.cells_mut(n, units.clone()) };
                     sum = E::vadd(simd, sum, E::read(simd, ds));
                 }
-                if let Some(mask) = call.inputs.mask {
+                if let Some(mask) = call.inputs.sequence.mask {
                     let mask = E::read(simd, &mask[n * h..][units.clone()]);
                     sum = E::vmul(simd, sum, mask);
                 }
@@ -341,7 +341,7 @@ impl<E: Lanes> Step<'_, '_, E> {
             let ds = unsafe { pass.ds.cells_mut(n, some.clone()) };
             let mut r = E::read(simd, &gates[some.clone()]);
             let mut g = E::read(simd, &previous[some.clone()]);
-            if let Some(mask) = call.inputs.mask {
+            if let Some(mask) = call.inputs.sequence.mask {
                 g = E::vmul(simd, g, E::read(simd, &mask[n * h..][some.clone()]));
             }
             let d = E::read(simd, ds);

@@ -30,7 +30,14 @@ pub(crate) fn forward<E: Lanes>(
         gates: Gates::new(&machine, spec),
         states: Rows::new(states, dims.h),
         saved: saved.map(|saved| Rows::new(saved, call.saved_width())),
-        zeros: &vec![E::zero(); if inputs.h0.is_none() { dims.h } else { 0 }],
+        zeros: &vec![
+            E::zero();
+            if inputs.sequence.h0.is_none() {
+                dims.h
+            } else {
+                0
+            }
+        ],
         machine,
         call,
     }
@@ -84,8 +91,8 @@ impl<E: Lanes> Pass<'_, E> {
             pass: self,
             after: self.call.spec.reset == Reset::AfterMatmul,
             is_plain: self.call.spec.clip_state.is_none()
-                && self.call.inputs.take.is_none()
-                && self.call.inputs.valid.is_none(),
+                && self.call.inputs.sequence.take.is_none()
+                && self.call.inputs.sequence.valid.is_none(),
             tiles: tiles(0..rows.len(), self.machine.tile_rows),
             steps: self.steps(rows.len()),
             p: Rows::new(scratch.p.as_mut(), 3 * self.machine.lanes),
@@ -109,7 +116,11 @@ impl<E: Lanes> Scratch<E> {
         let copies = |count: usize| Buffer::new(count * rows * call.dims.h);
         Self {
             p: Buffer::new(panels * pass.steps(rows) * rows * 3 * pass.machine.lanes),
-            g: copies(if call.inputs.mask.is_some() { 2 } else { 0 }),
+            g: copies(if call.inputs.sequence.mask.is_some() {
+                2
+            } else {
+                0
+            }),
             rg: copies(if call.spec.reset == Reset::AfterMatmul {
                 0
             } else {
@@ -151,7 +162,7 @@ impl<E: Lanes> Rounds for Group<'_, E> {
             steps: steps.clone(),
             panels: panels.clone(),
         });
-        if first == 0 && call.inputs.mask.is_some() {
+        if first == 0 && call.inputs.sequence.mask.is_some() {
             self.mask_initial(units(panels.clone(), machine.lanes, call.dims.h));
             member.meet();
         }
@@ -173,7 +184,8 @@ impl<E: Lanes> Group<'_, E> {
 
     /// `m ⊙ h₀` of some units, which are this thread's own until the threads meet.
     fn mask_initial(&self, units: Range<usize>) {
-        let Inputs { h0, mask, .. } = *self.pass.call.inputs;
+        let sequence = &self.pass.call.inputs.sequence;
+        let (h0, mask) = (sequence.h0, sequence.mask);
         let h = self.pass.call.dims.h;
         let Some(mask) = mask else { return };
         for (at, n) in self.rows.clone().enumerate() {

@@ -96,14 +96,14 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
         let (n, count, h) = (group.rows.start, group.rows.len(), call.dims.h);
         let (place, per_row) = (call.row(n, s), call.per_row());
         let at_step = |rows, s| Strided::of(rows, call.row(n, s), per_row, count);
-        let previous = match (s, call.inputs.h0) {
+        let previous = match (s, call.inputs.sequence.h0) {
             (0, Some(h0)) => Strided::reading(&h0[n * h..][..count * h], h, count),
             // Multiplied like any other state: a weight that is not finite shows at once.
             (0, None) => Strided::reading(group.pass.zeros, h, count),
             _ => at_step(states, s - 1),
         };
         let masked = |s| {
-            let mask = call.inputs.mask;
+            let mask = call.inputs.sequence.mask;
             mask.map(|_| Strided::of(&group.g, s % 2 * count, 1, count))
         };
         Self {
@@ -456,7 +456,7 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
         }
         // SAFETY: these units of this step's state are this thread's own until the threads meet.
         E::write(simd, unsafe { self.states.cells_mut(row, units) }, new);
-        if let (Some(g), Some(mask)) = (self.next_source, call.inputs.mask) {
+        if let (Some(g), Some(mask)) = (self.next_source, call.inputs.sequence.mask) {
             let n = self.group.rows.start + row;
             let mask = E::read(simd, &mask[n * call.dims.h..][units.clone()]);
             // SAFETY: and so are these of the next step's g.
@@ -480,7 +480,7 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
         if let Some(c) = call.spec.clip_state {
             new = clip::<E, S>(simd, new, c);
         }
-        if let Some(take) = call.inputs.take {
+        if let Some(take) = call.inputs.sequence.take {
             let take = E::read(simd, &take[place * call.dims.h..][units.clone()]);
             let past = E::vsub(simd, E::real(simd, 1.0), take);
             new = E::vfma(simd, new, take, E::vmul(simd, old, past));

@@ -1,6 +1,6 @@
 //! Activations by ONNX' names, with their parameters.
 
-use super::{super::ConvertError, Attributes};
+use super::{super::ConvertError, Attributes, SYSTEM};
 use crate::spec::{Activation, Activations};
 
 /// The activations of each direction.
@@ -108,7 +108,10 @@ impl Parameters<'_> {
 }
 
 /// Adds an activation's name and parameters.
-pub(super) fn name(attributes: &mut Attributes, activation: Activation) {
+pub(super) fn name(
+    attributes: &mut Attributes,
+    activation: Activation,
+) -> Result<(), ConvertError> {
     let (name, alpha, beta) = match activation {
         Activation::Sigmoid => ("Sigmoid", None, None),
         Activation::Tanh => ("Tanh", None, None),
@@ -123,8 +126,10 @@ pub(super) fn name(attributes: &mut Attributes, activation: Activation) {
         Activation::ScaledTanh { alpha, beta } => ("ScaledTanh", Some(alpha), Some(beta)),
         // ONNX has no identity, but this is one.
         Activation::Identity => ("Affine", Some(1.0), Some(0.0)),
+        other => return Err(SYSTEM.lacks(format!("{other:?}"))),
     };
     attributes.activations.push(name.into());
     attributes.activation_alpha.extend(alpha.map(|a| a as f32));
     attributes.activation_beta.extend(beta.map(|b| b as f32));
+    Ok(())
 }

@@ -268,8 +268,8 @@ fn node(
     let (mut w, mut r, mut b) = (Vec::new(), Vec::new(), Vec::new());
     for layer in layers {
         let gates = layer.spec.activations;
-        activations::name(&mut attributes, gates.update);
-        activations::name(&mut attributes, gates.candidate);
+        activations::name(&mut attributes, gates.update)?;
+        activations::name(&mut attributes, gates.candidate)?;
         let rows = |columns: Tensor<2>| ORDER.reorder(columns.transpose(), 0, 1);
         w.push(rows(layer.w_ih.val()));
         r.push(rows(layer.w_hh.val()));
@@ -296,6 +296,17 @@ fn node(
 ///
 /// # Panics
 /// As [`GruBlock::forward_lengths`].
+///
+/// ```
+/// use burn::tensor::{Device, Distribution, Tensor};
+/// use gru_op::{GruBlockConfig, convert::onnx};
+///
+/// let (t, n, i, h, device) = (5, 2, 3, 4, Device::flex());
+/// let config = GruBlockConfig::new(i, h).with_bidirectional(true).with_batch_first(false);
+/// let x = Tensor::random([t, n, i], Distribution::Default, &device);
+/// let (y, y_h) = onnx::run(&config.init(&device), x, Some(&[5, 3]), None);
+/// assert_eq!((y.dims(), y_h.dims()), ([t, 2, n, h], [2, n, h]));
+/// ```
 pub fn run(
     block: &GruBlock,
     x: Tensor<3>,

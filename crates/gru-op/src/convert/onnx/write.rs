@@ -26,11 +26,24 @@ const FILE: System = System {
 
 /// What a [model](model) takes beside `x`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ModelInputs {
     /// An initial state `state [L·D,N,H]`; zeros otherwise.
     pub state: bool,
     /// The steps of each row that count, `lengths [N]`, int32; all otherwise.
     pub lengths: bool,
+}
+
+impl ModelInputs {
+    /// Sets whether there is an initial state.
+    pub fn with_state(self, state: bool) -> Self {
+        Self { state, ..self }
+    }
+
+    /// Sets whether there are lengths.
+    pub fn with_lengths(self, lengths: bool) -> Self {
+        Self { lengths, ..self }
+    }
 }
 
 /// An ONNX model that computes what [`GruBlock::forward`] does, or
@@ -48,7 +61,7 @@ pub struct ModelInputs {
 /// # let dir = std::env::temp_dir().join("gru-op-doc-onnx");
 /// # std::fs::create_dir_all(&dir)?;
 /// let gru = GruBlockConfig::new(3, 4).with_num_layers(2).init(&device);
-/// let inputs = ModelInputs { state: true, ..Default::default() };
+/// let inputs = ModelInputs::default().with_state(true);
 /// std::fs::write(dir.join("gru.onnx"), onnx::model(&gru, inputs)?)?;
 /// # let model = onnx::Model::open(dir.join("gru.onnx"))?;
 /// # assert_eq!(model.grus().len(), 2);
