@@ -35,8 +35,8 @@
 //! - [`GruSpec`]: which GRU is meant.
 //! - [`GruBackend`]: the operator over primitives of a backend, and how a backend joins.
 //! - [`composed`]: the specification, made of Burn's own operations.
-//! - [`convert`]: weights of PyTorch, Keras, ONNX, TensorFlow, MPSGraph, oneDNN, cuDNN and Burn's own
-//!   modules, both ways.
+//! - [`convert`]: weights of PyTorch, Keras, ONNX, TensorFlow, MPSGraph, oneDNN and cuDNN, both ways;
+//!   those of Burn's own modules come in.
 //! - [`conventions`]: where GRUs differ, what each system does, and what proves it.
 //! - `gradcheck`: gradients against central differences, for any operator; with `autodiff`.
 //! - `remote`: the operator on devices of other machines; with `remote`.
@@ -48,10 +48,10 @@
 //! `cuda`, `rocm`, `cpu` are CubeCL backends, on the kernels of `gru-cube`. `tch`, LibTorch, runs the
 //! composed default. `remote` sends a call to a server as one operation, `capture` records it as one.
 //! `autodiff` adds training.
-//! `store` reads `.pt` and `.safetensors` files, and writes the latter; `npz` reads NumPy's `.npz`,
-//! `keras` Keras' `.weights.h5` and `.keras`; `onnx` reads and writes `.onnx` files. `fusion` must be on
-//! exactly when
-//! Burn's own `fusion` is, as it is by default.
+//! `store` reads `.pt` and `.safetensors` files, writes the latter, and saves a block with its
+//! configuration in one file; `npz` reads NumPy's `.npz`, `keras` Keras' `.weights.h5` and `.keras`;
+//! `onnx` reads and writes `.onnx` files. `fusion` must be on exactly when Burn's own `fusion` is, as
+//! it is by default.
 #![deny(missing_docs)]
 
 mod activation;
