@@ -18,6 +18,9 @@
 //!   together; cubes of the same rows meet after each product. Only where a device promises that they
 //!   run at the same time and see each other's writes: CUDA and ROCm, not WebGPU.
 //!
+//! "In registers" is what the kernels ask for, by an array of each unit whose indices are all known;
+//! that a driver's compiler grants it was not looked at.
+//!
 //! [`Strategy::Inferred`] chooses by the sizes and the [`Limits`] of the device; the example
 //! `tune` times the choices. Sums run in a fixed order, without atomics: the same inputs give the
 //! same bits. Buffers hold f32, f16 or bf16; sums, and states within a walk, are f32.
