@@ -21,10 +21,10 @@
 //!
 //! # Numbers at the edge
 //!
-//! A NaN or an infinity in any input shows in the states, the loss and the gradients: none is clamped
-//! away, and steps that do not count hide theirs. On the CPU that is as IEEE 754 and PyTorch have it;
-//! on a GPU as far as its language goes ([`composed`] says where it stands; WGSL lets a compiler
-//! assume that there are none). On the CPU, too, saturated gates are exactly 0, 1 and −1, equal calls
+//! A NaN in any input shows in the states, the loss and the gradients; an infinity becomes a NaN or a
+//! saturated gate, as IEEE 754 has it. None is clamped away, and steps that do not count hide theirs. On
+//! the CPU that is as in PyTorch; on a GPU as far as its language goes (the front page of `gru-cube`
+//! says where it stands; WGSL lets a compiler assume that there are none). On the CPU, too, saturated gates are exactly 0, 1 and −1, equal calls
 //! give equal bits whatever the number of threads, and on x86-64 numbers below the normal ones count as
 //! zero. N and T may be zero.
 //!
