@@ -51,9 +51,9 @@
 //!   is no fused multiply-add), 0, 1 and −1 exactly where that is the nearest number. `1 − z` is not a
 //!   difference in the forward pass; in the backward pass it is that of the kept z, as in other
 //!   frameworks.
-//! - **Denormal.** On x86-64 numbers below the normal ones count as zero within the kernels, which
-//!   would otherwise take a hundred times as long over them. A thread has that mode for its share of
-//!   a call, never when it returns.
+//! - **Denormal.** On x86-64 numbers below the normal ones count as zero within the kernels, because
+//!   many processors take far longer over them. A thread has that mode for its share of a call, never
+//!   when it returns.
 //! - **Long.** Biases' gradients lose no digit to the number of rows, those of the weights are
 //!   summed in blocks.
 //! - **The same.** Equal calls give equal bits, whatever the number of threads, on one instruction

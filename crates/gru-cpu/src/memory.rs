@@ -6,9 +6,8 @@ use crate::tuning::LARGE_PAGES_FROM;
 
 /// A buffer of zeros, for states or gates.
 ///
-/// A large one comes fresh from the system each time, and its first writes wait for every page:
-/// half a microsecond and more for each 4 KiB, which for the gates of N 64, T 100, H 512 is a tenth
-/// of a training step. On Linux it asks for pages of 2 MiB.
+/// A large one comes fresh from the system each time, and its first writes wait for every page. On
+/// Linux one of 8 MiB or more asks for pages of 2 MiB, so that there are fewer.
 pub fn buffer<E: Element>(len: usize) -> Vec<E> {
     let buffer = vec![E::zero(); len];
     #[cfg(all(target_os = "linux", not(miri)))]

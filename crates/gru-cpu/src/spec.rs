@@ -10,11 +10,11 @@ use std::ops::Range;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Reset {
-    /// `n = φ(p_n + r ⊙ (h·w_hn + b_hn))`: PyTorch, cuDNN, Keras' default, ONNX
-    /// `linear_before_reset = 1`.
+    /// `n = φ(p_n + r ⊙ (h·w_hn + b_hn))`: Cho et al. 2014 (v1), PyTorch, cuDNN, Keras' default,
+    /// ONNX `linear_before_reset = 1`.
     #[default]
     AfterMatmul,
-    /// `n = φ(p_n + (r ⊙ h)·w_hn + b_hn)`: Cho et al. 2014, TensorFlow's block cell, MPSGraph's
+    /// `n = φ(p_n + (r ⊙ h)·w_hn + b_hn)`: Cho et al. 2014 (v3), TensorFlow's block cell, MPSGraph's
     /// default, ONNX `linear_before_reset = 0`.
     BeforeMatmul,
 }
@@ -25,10 +25,11 @@ pub enum Reset {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Update {
-    /// `h' = z ⊙ h + (1 − z) ⊙ n`: PyTorch, TensorFlow, Keras, ONNX.
+    /// `h' = z ⊙ h + (1 − z) ⊙ n`: Cho et al. 2014, PyTorch, TensorFlow, Keras, ONNX.
     #[default]
     Keeps,
-    /// `h' = (1 − z) ⊙ h + z ⊙ n`: MPSGraph's other rule, Haiku, Cho et al. 2014 v3.
+    /// `h' = (1 − z) ⊙ h + z ⊙ n`: MPSGraph's other rule, Haiku, Chung et al. 2014
+    /// (<https://arxiv.org/abs/1412.3555>).
     Takes,
 }
 
@@ -98,8 +99,11 @@ pub enum Memory {
     /// The gates: 4·T·N·H floats with reset-after, 3·T·N·H with reset-before.
     #[default]
     Speed,
-    /// Nothing: backward makes the gates anew. On the CPU some steps at a time, so that no memory
-    /// but the states grows with T; on a GPU by large products over all steps.
+    /// Nothing: backward makes the gates anew from the states, some steps at a time, with about a
+    /// third more arithmetic. On the CPU no memory but that of inputs, states and their gradients
+    /// grows with T; on a GPU a piece of `x·w_ih` does, as large as a sixteenth of inputs and states.
+    /// Where a framework's own operations stand in for kernels, the gates of all steps are made at
+    /// once.
     Lean,
 }
 

@@ -24,6 +24,9 @@
 //! The [`glossary`] has these and all other words, the GPU's own names for them, and a map of the
 //! files.
 //!
+//! "In registers" is what the kernels ask for, by an array of each unit whose indices are all known;
+//! that a driver's compiler grants it was not looked at.
+//!
 //! [`Strategy::Inferred`] chooses by the sizes and the [`Limits`] of the device; the example
 //! `tune` times the choices. Sums run in a fixed order, without atomics: the same inputs give the
 //! same bits. Buffers hold f32, f16 or bf16; sums, and states within a walk, are f32.

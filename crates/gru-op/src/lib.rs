@@ -75,10 +75,10 @@
 //!
 //! # Numbers at the edge
 //!
-//! A NaN or an infinity in any input shows in the states, the loss and the gradients: none is clamped
-//! away, and steps that do not count hide theirs. On the CPU that is as IEEE 754 and PyTorch have it;
-//! on a GPU as far as its language goes ([`composed`] says where it stands; WGSL lets a compiler
-//! assume that there are none). On the CPU, too, saturated gates are exactly 0, 1 and −1, equal calls
+//! A NaN in any input shows in the states, the loss and the gradients; an infinity becomes a NaN or a
+//! saturated gate, as IEEE 754 has it. None is clamped away, and steps that do not count hide theirs. On
+//! the CPU that is as in PyTorch; on a GPU as far as its language goes (the front page of `gru-cube`
+//! says where it stands; WGSL lets a compiler assume that there are none). On the CPU, too, saturated gates are exactly 0, 1 and −1, equal calls
 //! give equal bits whatever the number of threads, and on x86-64 numbers below the normal ones count as
 //! zero. N and T may be zero.
 //!
@@ -89,8 +89,8 @@
 //! - [`GruSpec`]: which GRU is meant.
 //! - [`GruBackend`]: the operator over primitives of a backend, and how a backend joins.
 //! - [`composed`]: the specification, made of Burn's own operations.
-//! - [`convert`]: weights of PyTorch, Keras, ONNX, TensorFlow, MPSGraph, oneDNN, cuDNN and Burn's own
-//!   modules, both ways.
+//! - [`convert`]: weights of PyTorch, Keras, ONNX, TensorFlow, MPSGraph, oneDNN and cuDNN, both ways;
+//!   those of Burn's own modules come in.
 //! - [`conventions`]: where GRUs differ, what each system does, and what proves it.
 //! - `gradcheck`: gradients against central differences, for any operator; with `autodiff`.
 //! - [`guide`]: how to write an operator for Burn with its own backward, told on this crate.
@@ -103,10 +103,10 @@
 //! `cuda`, `rocm`, `cpu` are CubeCL backends, on the kernels of `gru-cube`. `tch`, LibTorch, runs the
 //! composed default. `remote` sends a call to a server as one operation, `capture` records it as one.
 //! `autodiff` adds training.
-//! `store` reads `.pt` and `.safetensors` files, and writes the latter; `npz` reads NumPy's `.npz`,
-//! `keras` Keras' `.weights.h5` and `.keras`; `onnx` reads and writes `.onnx` files. `fusion` must be on
-//! exactly when
-//! Burn's own `fusion` is, as it is by default.
+//! `store` reads `.pt` and `.safetensors` files, writes the latter, and saves a block with its
+//! configuration in one file; `npz` reads NumPy's `.npz`, `keras` Keras' `.weights.h5` and `.keras`;
+//! `onnx` reads and writes `.onnx` files. `fusion` must be on exactly when Burn's own `fusion` is, as
+//! it is by default.
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

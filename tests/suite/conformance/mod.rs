@@ -1,6 +1,7 @@
 //! Every recorded case of other systems, through the door or importer that its users take, on
 //! every backend.
 
+mod counts;
 mod grad_f64;
 mod keras;
 mod mps_graph;
@@ -36,7 +37,11 @@ const KINDS: [(&str, usize, Run); 6] = [
 /// All of them; the float64 references in float64 too, where the backend has it.
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let cases = CaseSpec::all(vectors::directory());
-    let mut trials = vec![every_case_has_a_run(&cases)];
+    let mut trials = vec![
+        every_case_has_a_run(&cases),
+        said("readme", &cases, counts::sentences),
+        said("table", &cases, counts::table),
+    ];
     for backend in backends {
         for spec in &cases {
             let run = KINDS.iter().find(|(kind, ..)| *kind == spec.kind());
@@ -121,6 +126,14 @@ fn every_case_has_a_run(cases: &[CaseSpec]) -> Trial {
             true => Ok(()),
             false => Err(Failed::from(format!("{counts:?}, expected {expected:?}"))),
         }
+    })
+}
+
+/// What the documentation says of the cases is so.
+fn said(what: &str, cases: &[CaseSpec], check: fn(&[CaseSpec]) -> Result<(), String>) -> Trial {
+    let cases = cases.to_vec();
+    Trial::test(format!("conformance/as-documented/{what}"), move || {
+        Ok(check(&cases)?)
     })
 }
 

@@ -1,7 +1,7 @@
 //! Numbers below the normal ones count as zero while a kernel runs, on x86-64.
 //!
-//! An operation that meets one takes a hundred times as long there, and a state or gradient that
-//! fades away spends hundreds of steps among them. Other processors do not mind.
+//! On many of these processors an operation that meets one takes far longer, and a state or gradient
+//! that fades away spends hundreds of steps among them. On other targets they stay what they are.
 
 /// The mode, on this thread, for the lifetime of this value; then it is again what it was.
 ///

@@ -4,7 +4,7 @@
 //! The reset gate acts before the product by default; with `linear_before_reset = 1` after it.
 //! Source: <https://onnx.ai/onnx/operators/onnx__GRU.html>.
 //!
-//! ONNX Runtime differs from this crate in two points: a row of length zero gets a final state of
+//! ONNX Runtime 1.32 differs from this crate in two points: a row of length zero gets a final state of
 //! zero there, the initial state here; and `Affine` and `ScaledTanh` without parameters are
 //! constant zero there, an error here.
 
