@@ -14,14 +14,18 @@ const PRESENT: [&str; 5] = ["h0", "w_ih", "b_ih", "b_hh", "mask"];
 
 /// The usual activations, and sets that hold all others; clips.
 fn specs() -> Vec<GruSpec> {
-    let sets = Activation::ALL.as_chunks::<3>().0;
+    // Three at a time; the last are filled up from the first.
+    let activations = Activation::ALL;
+    let sets = (0..activations.len())
+        .step_by(3)
+        .map(|k| [0, 1, 2].map(|gate| activations[(k + gate) % activations.len()]));
     let mut all = Vec::new();
     for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
         let spec = GruSpec::default().with_reset(reset);
         all.push(spec);
         all.push(spec.with_update(Update::Takes));
         all.push(spec.with_clip_gates(Some(0.6)).with_clip_state(Some(0.4)));
-        for &[reset, update, candidate] in sets {
+        for [reset, update, candidate] in sets.clone() {
             let activations = Activations {
                 reset,
                 update,
