@@ -101,7 +101,7 @@ fn round_trips() -> Vec<Trip> {
     let three = Activations {
         reset: Activation::Tanh,
         update: Activation::Sigmoid,
-        candidate: Activation::Elu { alpha: 0.5 },
+        candidate: HARD_SIGMOID,
     };
     let deep = config().with_num_layers(3).with_bidirectional(true);
     vec![

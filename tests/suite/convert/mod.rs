@@ -11,7 +11,7 @@ use gru_op::{
         ConvertError, GateOrder, StateDict, cudnn, keras, mps_graph, onednn, onnx, pytorch,
         tensorflow,
     },
-    mps_graph::GruDescriptor,
+    mps_graph::{GruDescriptor, HARD_SIGMOID},
 };
 use gru_testkit::close::{Tolerance, close};
 use libtest_mimic::Trial;

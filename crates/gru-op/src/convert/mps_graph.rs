@@ -34,7 +34,7 @@ use super::{
 use crate::{
     GruBlock, GruBlockConfig, GruWeights,
     mps_graph::{GruDescriptor, RecurrentWeight, weights},
-    spec::{Direction, Reset},
+    spec::{Activation, Direction, Reset},
 };
 use burn::tensor::{Device, Tensor};
 
@@ -43,7 +43,18 @@ const SYSTEM: System = System {
     bidirectional: true,
     reverse: true,
     takes: true,
-    activations: |_| true,
+    activations: |gates| {
+        use Activation::{HardSigmoid, Identity, Relu, Sigmoid, Tanh};
+        let named = |activation| {
+            matches!(
+                activation,
+                Identity | Relu | Tanh | Sigmoid | HardSigmoid { .. }
+            )
+        };
+        [gates.reset, gates.update, gates.candidate]
+            .into_iter()
+            .all(named)
+    },
     ..PLAIN
 };
 

@@ -169,6 +169,16 @@ pub fn wrong() -> Vec<Wrong> {
             "reverse of the configuration: expected false, as the imported GRU has it, got true",
         ),
         (
+            "mps-graph-activation",
+            || {
+                let elu = Activation::Elu { alpha: 0.5 };
+                let gru = block(config().with_hidden_activation(elu));
+                mps_graph::export(&gru, "").map(|_| ())
+            },
+            "MPSGraph cannot express Activations { reset: Sigmoid, update: Sigmoid, candidate: \
+             Elu { alpha: 0.5 } }",
+        ),
+        (
             "mps-graph-layers",
             || mps_graph::export(&block(config().with_num_layers(2)), "").map(|_| ()),
             "MPSGraph cannot express several layers",
