@@ -3,29 +3,7 @@
 use gru_cpu::spec::{Activation, Activations, Direction, GruSpec, Layout, Reset, Update};
 
 /// Every activation, with parameters that differ from the usual ones.
-pub const ACTIVATIONS: [Activation; 12] = [
-    Activation::Sigmoid,
-    Activation::Tanh,
-    Activation::Relu,
-    Activation::HardSigmoid {
-        alpha: 0.3,
-        beta: 0.45,
-    },
-    Activation::Identity,
-    Activation::Affine {
-        alpha: -0.8,
-        beta: 0.1,
-    },
-    Activation::LeakyRelu { alpha: 0.2 },
-    Activation::ThresholdedRelu { alpha: 0.3 },
-    Activation::ScaledTanh {
-        alpha: -0.9,
-        beta: 1.1,
-    },
-    Activation::Elu { alpha: 0.7 },
-    Activation::Softsign,
-    Activation::Softplus,
-];
+pub const ACTIVATIONS: [Activation; Activation::ALL.len()] = Activation::ALL;
 
 /// The conventions in which the walk itself differs, clips included; usual activations.
 pub fn conventions() -> Vec<GruSpec> {
