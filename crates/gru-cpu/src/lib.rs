@@ -39,8 +39,8 @@
 //! # }
 //! ```
 //!
-//! Many calls with the same weights: [`PackedWeights`](crate::PackedWeights). Steps as they come:
-//! [`Stream`](crate::Stream).
+//! Many calls with the same weights: [`PackedWeights`]. Steps as they come:
+//! [`Stream`].
 //!
 //! # Numbers at the edge
 //!

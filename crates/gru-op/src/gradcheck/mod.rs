@@ -4,6 +4,9 @@
 //! [`GradCheck`] measures that slope in float64 and compares every number of every gradient that
 //! Burn's autodiff returns. It knows nothing of GRUs: check your own operators with it.
 //!
+//! In the tests of another crate `gru-op = { version = "0.1", default-features = false, features =
+//! ["autodiff"] }` is enough, and does not turn Burn's fusion on.
+//!
 //! ```
 //! use burn::tensor::{Device, Distribution, Tensor};
 //! use gru_op::gradcheck::GradCheck;
