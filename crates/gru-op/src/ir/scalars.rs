@@ -68,7 +68,7 @@ impl Arguments {
         }
         // What is not in the row would be lost on its way.
         assert!(
-            Self::decode(&row).is_ok_and(|again| again == *self),
+            Self::read(&row).is_ok_and(|again| again == *self),
             "no row of numbers stands for {self:?}"
         );
         row
@@ -79,6 +79,12 @@ impl Arguments {
     ///
     /// [`encode`]: Self::encode
     pub(crate) fn decode(row: &[ScalarIr]) -> Result<Self, Malformed> {
+        let arguments = Self::read(row)?;
+        arguments.spec.try_check().map_err(Malformed::Spec)?;
+        Ok(arguments)
+    }
+
+    fn read(row: &[ScalarIr]) -> Result<Self, Malformed> {
         let mut row = Row(row.iter());
         match row.unsigned()? {
             ENCODING => {}
@@ -109,7 +115,6 @@ impl Arguments {
         if row.0.next().is_some() {
             return Err(Malformed::Scalars);
         }
-        spec.try_check().map_err(Malformed::Spec)?;
         Ok(Self {
             spec,
             present,
