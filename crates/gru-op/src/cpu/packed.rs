@@ -192,7 +192,7 @@ fn pack<B: CpuBackend<E>, E: gru_cpu::Element>(
 #[cfg(all(test, feature = "flex"))]
 mod tests {
     use super::*;
-    use crate::{GruInputs, OptionalTensor};
+    use crate::{GruInputs, OptionalTensor, Reset};
     use burn::{
         backend::ops::FloatTensorOps,
         tensor::{Shape, Slice, TensorData},
@@ -288,6 +288,21 @@ mod tests {
             before = after;
         }
         assert_eq!(len(&cache), 1);
+    }
+
+    /// The same weights may be those of two GRUs.
+    #[test]
+    fn each_spec_counts() {
+        let (cache, weights) = (Cache::<f32>::new(), Weights::new());
+        let of = |spec: GruSpec| {
+            let inputs = inputs(weights.0.clone(), 1, 1);
+            cache.weights(&inputs, &spec).expect("few rows")
+        };
+        let after = of(GruSpec::default());
+        let before = of(GruSpec::default().with_reset(Reset::BeforeMatmul));
+        assert_eq!(before.spec().reset, Reset::BeforeMatmul);
+        assert!(Arc::ptr_eq(&after, &of(GruSpec::default())));
+        assert_eq!(len(&cache), 2);
     }
 
     /// The two ways in which Flex writes to a tensor in its place.
