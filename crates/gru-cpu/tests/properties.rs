@@ -193,18 +193,22 @@ fn without_skipped<E: Element>(case: &Case<f64>, mut of: [Vec<E>; 8]) -> [Vec<E>
     of
 }
 
-/// The same call with every number moved by up to half a unit of its last place.
-fn jiggled(case: &Case<f64>) -> Case<f64> {
+/// The same call with every number moved by up to half a unit of its last place, up or down by `draw`.
+fn jiggled(case: &Case<f64>, draw: u64) -> Case<f64> {
     let mut other = case.clone();
     for (k, name) in NUMBERS.into_iter().enumerate() {
         for (at, v) in other.get(name).into_iter().flatten().enumerate() {
-            let up = (at as u64 * 0x9e37_79b9 + k as u64 * 0x85eb_ca6b) >> 13 & 1 == 1;
+            let at = at as u64 + draw * 977;
+            let up = (at * 0x9e37_79b9 + k as u64 * 0x85eb_ca6b) >> 13 & 1 == 1;
             let half = f64::from(f32::EPSILON) / 2.0;
             *v *= if up { 1.0 + half } else { 1.0 - half };
         }
     }
     other
 }
+
+/// So many draws miss a third of all with a probability of 2 in a million.
+const DRAWS: u64 = 32;
 
 /// Moves kept gates by the two units of the last place by which an activation may be off (all float32
 /// arguments are tried in `simd::math`).
@@ -223,9 +227,9 @@ struct Scale {
     /// The plain float32 passes, whose rounding is what the same sums cost when they are written
     /// down.
     plain: [Vec<f32>; 8],
-    /// What rounding the inputs alone does: a walk that magnifies every error makes what rounding
-    /// does a matter of luck.
-    moved: [Vec<f64>; 8],
+    /// What rounding the inputs alone does, once or several times: a walk that magnifies every error
+    /// makes what rounding does a matter of luck.
+    moved: Vec<[Vec<f64>; 8]>,
     /// What the error of the activations does to gradients: the slope of a gate that is nearly
     /// saturated is a small difference, `1 − y²`, which the last place of y decides.
     gates: [Vec<f64>; 8],
@@ -248,7 +252,9 @@ fn close(got: &[Vec<f32>; 8], scale: &Scale) -> Result<(), TestCaseError> {
         };
         let single = |of: &[Vec<f32>; 8]| distance(&mut of[k].iter().map(|&v| f64::from(v)));
         let own = single(plain)
-            + distance(&mut moved[k].iter().copied())
+            + moved.iter().fold(0.0f64, |worst, moved| {
+                worst.max(distance(&mut moved[k].iter().copied()))
+            })
             + 4.0 * f64::from(f32::EPSILON) * largest;
         let of_gates = distance(&mut gates[k].iter().copied());
         // What forward makes does not come from its gates as they were kept.
@@ -341,15 +347,21 @@ proptest! {
         isa in select(Isa::ALL.into_iter().filter(|isa| isa.is_available()).collect::<Vec<_>>()),
     ) {
         let single = case.cast::<f32>();
-        let scale = Scale {
+        let moved = |draw| without_skipped(&case, jiggled(&case, draw).plain());
+        let mut scale = Scale {
             exact: without_skipped(&case, case.plain()),
             plain: without_skipped(&case, single.plain()),
-            moved: without_skipped(&case, jiggled(&case).plain()),
+            moved: vec![moved(0)],
             gates: without_skipped(&case, case.plain_from(move_gates)),
         };
         if is_tame(&scale.plain) {
             for lean in [false, true] {
                 let got = without_skipped(&case, isa.run(|| single.run(lean)));
+                if close(&got, &scale).is_err() && scale.moved.len() == 1 {
+                    // One draw is not yet the spread: in the second case of `properties.regressions`
+                    // a third of all draws is a hundred times as far off as the others, whoever adds.
+                    scale.moved.extend((1..DRAWS).map(moved));
+                }
                 close(&got, &scale)?;
             }
         }
