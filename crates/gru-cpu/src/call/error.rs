@@ -14,7 +14,7 @@ pub enum CallError {
     },
     /// No memory holds such sizes.
     TooLarge {
-        /// They.
+        /// The sizes.
         dims: Dims,
     },
     /// A slice has not the number of elements that the sizes ask for.

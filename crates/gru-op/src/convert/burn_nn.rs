@@ -93,8 +93,8 @@ fn config(gru: &Gru) -> Result<GruBlockConfig, ConvertError> {
     Ok(GruBlockConfig::new(d_input, gru.d_hidden)
         .with_bias(gru.reset_gate.input_transform.bias.is_some())
         .with_reset_after(gru.reset_after)
-        .with_gate_activation(activation(&gru.gate_activation, "reset and update")?)
-        .with_hidden_activation(activation(&gru.hidden_activation, "candidate")?)
+        .with_gate_activation(of_module(&gru.gate_activation, "reset and update")?)
+        .with_hidden_activation(of_module(&gru.hidden_activation, "candidate")?)
         .with_clip(gru.clip))
 }
 
@@ -149,61 +149,42 @@ fn bias(
     Ok(Some(Tensor::cat(parts, 0)))
 }
 
-fn activation(of: &BurnActivation, gate: &'static str) -> Result<Activation, ConvertError> {
-    Ok(match of {
-        BurnActivation::Identity(_) => Activation::Identity,
-        BurnActivation::Relu(_) => Activation::Relu,
-        BurnActivation::LeakyRelu(a) if a.negative_slope >= 0.0 => Activation::LeakyRelu {
-            alpha: a.negative_slope,
-        },
-        BurnActivation::Sigmoid(_) => Activation::Sigmoid,
-        BurnActivation::Tanh(_) => Activation::Tanh,
-        BurnActivation::HardSigmoid(a) => Activation::HardSigmoid {
-            alpha: a.alpha,
-            beta: a.beta,
-        },
-        BurnActivation::Softplus(a) if a.beta == 1.0 => Activation::Softplus,
-        BurnActivation::Softsign(_) => Activation::Softsign,
-        BurnActivation::Elu(a) if a.alpha >= 0.0 => Activation::Elu { alpha: a.alpha },
-        BurnActivation::ThresholdedRelu(a) if a.alpha >= 0.0 => {
-            Activation::ThresholdedRelu { alpha: a.alpha }
-        }
-        other => {
-            return Err(ConvertError::Activation {
-                gate,
+/// The activation that one of Burn's modules or configurations stands for: their variants have the same
+/// names and the same parameters.
+macro_rules! activation {
+    ($burns:ident, $of:expr, $gate:expr) => {
+        match $of {
+            $burns::Identity { .. } => Ok(Activation::Identity),
+            $burns::Relu { .. } => Ok(Activation::Relu),
+            $burns::LeakyRelu(a) if a.negative_slope >= 0.0 => Ok(Activation::LeakyRelu {
+                alpha: a.negative_slope,
+            }),
+            $burns::Sigmoid { .. } => Ok(Activation::Sigmoid),
+            $burns::Tanh { .. } => Ok(Activation::Tanh),
+            $burns::HardSigmoid(a) => Ok(Activation::HardSigmoid {
+                alpha: a.alpha,
+                beta: a.beta,
+            }),
+            $burns::Softplus(a) if a.beta == 1.0 => Ok(Activation::Softplus),
+            $burns::Softsign { .. } => Ok(Activation::Softsign),
+            $burns::Elu(a) if a.alpha >= 0.0 => Ok(Activation::Elu { alpha: a.alpha }),
+            $burns::ThresholdedRelu(a) if a.alpha >= 0.0 => {
+                Ok(Activation::ThresholdedRelu { alpha: a.alpha })
+            }
+            other => Err(ConvertError::Activation {
+                gate: $gate,
                 activation: format!("{other:?}"),
-            });
+            }),
         }
-    })
+    };
 }
 
-/// As [`activation`], which has what these make.
+fn of_module(of: &BurnActivation, gate: &'static str) -> Result<Activation, ConvertError> {
+    activation!(BurnActivation, of, gate)
+}
+
 fn of_config(of: &ActivationConfig, gate: &'static str) -> Result<Activation, ConvertError> {
-    Ok(match of {
-        ActivationConfig::Identity => Activation::Identity,
-        ActivationConfig::Relu => Activation::Relu,
-        ActivationConfig::LeakyRelu(a) if a.negative_slope >= 0.0 => Activation::LeakyRelu {
-            alpha: a.negative_slope,
-        },
-        ActivationConfig::Sigmoid => Activation::Sigmoid,
-        ActivationConfig::Tanh => Activation::Tanh,
-        ActivationConfig::HardSigmoid(a) => Activation::HardSigmoid {
-            alpha: a.alpha,
-            beta: a.beta,
-        },
-        ActivationConfig::Softplus(a) if a.beta == 1.0 => Activation::Softplus,
-        ActivationConfig::Softsign => Activation::Softsign,
-        ActivationConfig::Elu(a) if a.alpha >= 0.0 => Activation::Elu { alpha: a.alpha },
-        ActivationConfig::ThresholdedRelu(a) if a.alpha >= 0.0 => {
-            Activation::ThresholdedRelu { alpha: a.alpha }
-        }
-        other => {
-            return Err(ConvertError::Activation {
-                gate,
-                activation: format!("{other:?}"),
-            });
-        }
-    })
+    activation!(ActivationConfig, of, gate)
 }
 
 #[cfg(all(test, feature = "flex"))]
