@@ -6,11 +6,10 @@ use std::path::Path;
 use burn::tensor::{Device, Tensor};
 use plotters::prelude::*;
 
-use crate::checkpoint::write_error;
-use crate::data::Streams;
-use crate::error::Error;
-use crate::model::CharGru;
-use crate::ngram::Reference;
+use char_model::data::Streams;
+use char_model::error::Error;
+use char_model::model::CharGru;
+use char_model::ngram::Reference;
 
 const SIZE: (u32, u32) = (800, 450);
 const TRAINING: RGBColor = RGBColor(0x9a, 0xa5, 0xb1);
@@ -24,7 +23,7 @@ pub fn losses(
     reference: &Reference,
     path: &Path,
 ) -> Result<(), Error> {
-    draw_losses(history, reference, path).map_err(|e| write_error(path, e))
+    draw_losses(history, reference, path).map_err(|e| Error::write(path, e))
 }
 
 fn draw_losses(
@@ -103,7 +102,7 @@ pub struct GateMeans {
 /// The mean gates of every layer over the first windows of a text.
 pub fn gate_means(
     model: &CharGru,
-    streams: &Streams<'_>,
+    streams: &Streams,
     seq: usize,
     windows: usize,
     device: &Device,
@@ -149,7 +148,7 @@ pub fn gate_means(
 /// A point for each unit: how far its reset gate is open on average, and how much its update gate
 /// keeps. Units at the right remember, units at the left follow the text.
 pub fn gates(layers: &[GateMeans], path: &Path) -> Result<(), Error> {
-    draw_gates(layers, path).map_err(|e| write_error(path, e))
+    draw_gates(layers, path).map_err(|e| Error::write(path, e))
 }
 
 fn draw_gates(layers: &[GateMeans], path: &Path) -> Result<(), Box<dyn std::error::Error>> {
@@ -186,9 +185,9 @@ fn draw_gates(layers: &[GateMeans], path: &Path) -> Result<(), Box<dyn std::erro
 #[cfg(all(test, feature = "flex"))]
 mod tests {
     use super::*;
-    use crate::data::Corpus;
-    use crate::model::CharGruConfig;
-    use crate::text::Text;
+    use char_model::data::Corpus;
+    use char_model::model::CharGruConfig;
+    use char_model::text::Text;
 
     #[test]
     fn charts_are_drawn() {
@@ -211,7 +210,7 @@ mod tests {
         }
 
         let device = Device::flex();
-        let (text, vocabulary) = Text::embedded("abcabcabcabcabcabcabcabc").unwrap();
+        let (text, vocabulary) = Text::new("abcabcabcabcabcabcabcabc").unwrap();
         let corpus = Corpus::new(text, vocabulary, 0.2, 4).unwrap();
         let model = CharGruConfig::new(3, 4, 5, 2, 0.0).init(&device);
         let streams = corpus.train_streams(2, 4);

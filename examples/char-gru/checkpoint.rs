@@ -1,112 +1,24 @@
-//! What is saved: the model by itself, for use, and the whole of a training run, to go on from.
+//! The whole of a training run, to go on from.
 //!
-//! Both are burnpack files, written beside their place and renamed: what stands there is the old
-//! file or the new one, whenever the process is killed.
+//! A burnpack file, written beside its place and renamed: what stands there is the old file or the
+//! new one, whenever the process is killed.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
-use burn::config::Config;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::ModuleOptimizer;
 use burn::store::burn_pack::{Error as PackError, Reader, Tensor as PackTensor, Writer};
-use burn::store::{BurnpackStore, ModuleRecord, ModuleSnapshot, bridge};
+use burn::store::{ModuleRecord, bridge};
 use burn::tensor::{Bytes, DType, Device, Shape, Tensor, TensorData};
-use serde::{Deserialize, Serialize};
+use char_model::error::Error;
+use char_model::file::{CHARACTERS, SIZES, unreadable};
+use char_model::model::{CharGru, CharGruConfig};
+use char_model::trainer::Progress;
+use char_model::vocabulary::Vocabulary;
 
-use crate::error::Error;
-use crate::model::{CharGru, CharGruConfig};
-use crate::vocabulary::Vocabulary;
-
-const SIZES: &str = "char-gru.config";
-const CHARACTERS: &str = "char-gru.vocabulary";
 const PROGRESS: &str = "char-gru.progress";
 const RUN: &str = "char-gru.run";
-
-/// Write a model.
-pub fn save(
-    model: &CharGru,
-    sizes: &CharGruConfig,
-    vocabulary: &Vocabulary,
-    path: &Path,
-) -> Result<(), Error> {
-    let mut store = BurnpackStore::from_file(path)
-        .auto_extension(false)
-        .overwrite(true)
-        .metadata(SIZES, sizes.to_string())
-        .metadata(CHARACTERS, vocabulary.characters());
-    model
-        .save_into(&mut store)
-        .map_err(|reason| write_error(path, reason))
-}
-
-/// Read a model, and the characters that it knows.
-pub fn load(path: &Path, device: &Device) -> Result<(CharGru, CharGruConfig, Vocabulary), Error> {
-    let reader = Reader::from_file_exact(path).map_err(|e| unreadable(path, e))?;
-    let (sizes, vocabulary) = description(&reader, path)?;
-    let model = parameters(path, &sizes, device)?;
-    Ok((model, sizes, vocabulary))
-}
-
-/// Read a model that must have these sizes and characters: parameters to start from.
-pub fn load_like(
-    path: &Path,
-    sizes: &CharGruConfig,
-    vocabulary: &Vocabulary,
-    device: &Device,
-) -> Result<CharGru, Error> {
-    let reader = Reader::from_file_exact(path).map_err(|e| unreadable(path, e))?;
-    let (saved, characters) = description(&reader, path)?;
-    // Dropout has no parameters: it may differ.
-    let alike = CharGruConfig {
-        dropout: sizes.dropout,
-        ..saved.clone()
-    };
-    if alike != *sizes {
-        let tie = if saved.tied { " --tie" } else { "" };
-        let reason = format!(
-            "it needs --embed {} --hidden {} --layers {}{tie} and a text of {} distinct characters",
-            saved.embed, saved.hidden, saved.layers, saved.vocabulary
-        );
-        return Err(load_error(path, reason));
-    }
-    if characters != *vocabulary {
-        return Err(load_error(path, "its text has other characters"));
-    }
-    parameters(path, sizes, device)
-}
-
-/// A model of these sizes with the parameters in a file.
-fn parameters(path: &Path, sizes: &CharGruConfig, device: &Device) -> Result<CharGru, Error> {
-    let mut model = sizes.init(device);
-    let mut store = BurnpackStore::from_file(path).auto_extension(false);
-    model
-        .load_from(&mut store)
-        .map_err(|e| unreadable(path, e))?;
-    Ok(model)
-}
-
-/// Where a training run is. The random numbers of a step depend on the seed and the step alone, so
-/// these are their state too.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Progress {
-    /// Steps made.
-    pub step: usize,
-    /// Passes over the text that are finished.
-    pub epoch: usize,
-    /// Windows of this pass that were read.
-    pub window: usize,
-    /// Nats and characters since the last validation.
-    pub loss_sum: f64,
-    pub characters: usize,
-    /// The best validation so far, and its step.
-    pub best: Option<(f64, usize)>,
-    /// Validations since then.
-    pub since_best: usize,
-    /// Step, training loss, validation loss of every validation.
-    pub history: Vec<(usize, f64, f64)>,
-}
 
 /// A training run between two steps.
 pub struct Checkpoint {
@@ -125,7 +37,7 @@ impl Checkpoint {
         run: &str,
         path: &Path,
     ) -> Result<(), Error> {
-        let failed = |reason: &dyn std::fmt::Display| write_error(path, reason);
+        let failed = |reason: &dyn std::fmt::Display| Error::write(path, reason);
         let model = self.model.clone().into_record().into_bytes();
         let optimizer = self.optimizer.into_bytes();
         let mut parts = vec![
@@ -160,7 +72,7 @@ impl Checkpoint {
         optimizer: ModuleOptimizer,
         device: &Device,
     ) -> Result<Self, Error> {
-        let refuse = |reason: &dyn std::fmt::Display| load_error(path, reason);
+        let refuse = |reason: &dyn std::fmt::Display| Error::load(path, reason);
         let reader = Reader::from_file_exact(path).map_err(|e| unreadable(path, e))?;
         let other = reader.metadata().get(RUN).cloned().unwrap_or_default();
         if other != run {
@@ -258,119 +170,15 @@ fn bytes(name: &str, content: Bytes) -> PackTensor {
     PackTensor::new(name.into(), DType::U8, shape, None, content)
 }
 
-fn description(reader: &Reader, path: &Path) -> Result<(CharGruConfig, Vocabulary), Error> {
-    let foreign = || load_error(path, "it was not saved by this program");
-    let saved = reader.metadata();
-    let sizes = saved
-        .get(SIZES)
-        .and_then(|json| CharGruConfig::load_binary(json.as_bytes()).ok())
-        .ok_or_else(foreign)?;
-    let characters = saved.get(CHARACTERS).ok_or_else(foreign)?;
-    let vocabulary = Vocabulary::new(characters.chars().collect()).map_err(|_| foreign())?;
-    let bytes = fs::metadata(path).map_err(|e| load_error(path, e))?.len();
-    if vocabulary.len() != sizes.vocabulary || !is_possible(&sizes, bytes) {
-        return Err(foreign());
-    }
-    Ok((sizes, vocabulary))
-}
-
-/// Whether there are models of these sizes, and a file of so many bytes can hold one: a small file
-/// may claim a model that no memory holds.
-fn is_possible(sizes: &CharGruConfig, bytes: u64) -> bool {
-    let counts = [sizes.vocabulary, sizes.embed, sizes.hidden, sizes.layers];
-    let [v, e, h, l] = counts.map(|count| count as f64);
-    // Of the weights alone, each of a byte at least.
-    let head = if sizes.tied { 0.0 } else { h * v };
-    let weights = v * e + 3.0 * h * (e + (2.0 * l - 1.0) * h) + head;
-    counts.iter().all(|&count| count > 0)
-        && weights <= bytes as f64
-        && (0.0..1.0).contains(&sizes.dropout)
-        && (!sizes.tied || sizes.embed == sizes.hidden)
-}
-
-fn unreadable(path: &Path, error: PackError) -> Error {
-    match error {
-        PackError::IoError(reason) | PackError::ValidationError(reason) => load_error(path, reason),
-        other => load_error(path, format!("it is no model file ({other})")),
-    }
-}
-
-fn load_error(path: &Path, reason: impl ToString) -> Error {
-    Error::Load {
-        path: path.to_path_buf(),
-        reason: reason.to_string(),
-    }
-}
-
-pub fn write_error(path: &Path, reason: impl ToString) -> Error {
-    Error::Write {
-        path: path.to_path_buf(),
-        reason: reason.to_string(),
-    }
-}
-
 #[cfg(all(test, feature = "flex"))]
 mod tests {
     use super::*;
-    use crate::data::Window;
-    use crate::step::{Learner, adam};
+    use char_model::data::Window;
+    use char_model::step::{Learner, adam};
+    use std::fs;
 
     fn vocabulary(characters: &str) -> Vocabulary {
         Vocabulary::new(characters.chars().collect()).unwrap()
-    }
-
-    #[test]
-    fn a_model_comes_back_or_is_refused() {
-        let _alone = crate::drawing();
-        let folder = std::env::temp_dir().join(format!("char-gru-save-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let path = folder.join("model");
-        let device = Device::flex();
-        let abc = vocabulary("abc");
-        let sizes = CharGruConfig::new(3, 2, 4, 1, 0.0);
-        let model = sizes.init(&device);
-        save(&model, &sizes, &abc, &path).unwrap();
-        save(&model, &sizes, &abc, &path).unwrap(); // replaces
-
-        let (loaded, read, characters) = load(&path, &device).unwrap();
-        assert_eq!((read, characters), (sizes.clone(), abc.clone()));
-        let parameters = |model: CharGru| model.into_record().into_bytes().unwrap();
-        assert_eq!(parameters(loaded)[..], parameters(model)[..]);
-
-        let wider = CharGruConfig::new(3, 2, 5, 1, 0.0);
-        let error = load_like(&path, &wider, &abc, &device).unwrap_err();
-        assert!(error.to_string().contains("--hidden 4"), "{error}");
-        assert!(load_like(&path, &sizes, &vocabulary("abd"), &device).is_err());
-        assert!(load_like(&path, &sizes, &abc, &device).is_ok());
-
-        fs::write(&path, b"no model at all").unwrap();
-        assert!(load(&path, &device).is_err());
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "a file is left");
-        fs::remove_dir_all(&folder).unwrap();
-    }
-
-    #[test]
-    fn sizes_that_no_model_has_are_refused() {
-        let _alone = crate::drawing();
-        let path = std::env::temp_dir().join(format!("char-gru-sizes-{}", std::process::id()));
-        let usual = CharGruConfig::new(3, 2, 4, 1, 0.0);
-        let claims = [
-            CharGruConfig::new(3, 2, 1 << 20, 1, 0.0),
-            CharGruConfig::new(3, 2, usize::MAX / 2, 1, 0.0),
-            CharGruConfig::new(3, 2, 4, 1 << 40, 0.0),
-            CharGruConfig::new(3, 0, 4, 1, 0.0),
-            CharGruConfig::new(3, 2, 0, 1, 0.0),
-            CharGruConfig::new(3, 2, 4, 0, 0.0),
-            CharGruConfig::new(3, 2, 4, 1, 1.0),
-            CharGruConfig::new(3, 2, 4, 1, f64::NAN),
-            usual.clone().with_tied(true),
-        ];
-        let abc = vocabulary("abc");
-        for sizes in claims {
-            save(&usual.init(&Device::flex()), &sizes, &abc, &path).unwrap();
-            assert!(load(&path, &Device::flex()).is_err(), "{sizes}");
-        }
-        fs::remove_file(&path).unwrap();
     }
 
     #[test]

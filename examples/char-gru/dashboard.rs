@@ -17,8 +17,8 @@ use burn::train::renderer::{MetricState, MetricsRenderer};
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
-use crate::checkpoint::write_error;
-use crate::error::Error;
+use char_model::error::Error;
+use char_model::trainer;
 
 /// Often enough to see that it lives, seldom enough for a log file.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
@@ -32,16 +32,11 @@ pub fn say(line: &str) {
     }
 }
 
-/// One step of training.
+/// One step of training, and how fast it was.
 pub struct Step {
-    pub step: usize,
-    pub epoch: usize,
-    /// Where the window begins in each stream.
-    pub offset: usize,
-    pub loss: f32,
-    pub gradient_norm: f32,
-    pub learning_rate: f64,
+    pub made: trainer::Step,
     pub seconds: f64,
+    /// Since the last validation.
     pub characters_per_second: f64,
 }
 
@@ -110,7 +105,8 @@ impl Dashboard {
     }
 
     /// One more step was made.
-    pub fn step(&mut self, of: &Step) {
+    pub fn step(&mut self, step: &Step) {
+        let of = &step.made;
         match self {
             Self::Full {
                 renderer, epoch, ..
@@ -123,7 +119,7 @@ impl Dashboard {
                     (LOSS, f64::from(of.loss)),
                     (RATE, of.learning_rate),
                     (NORM, f64::from(of.gradient_norm)),
-                    (SPEED, of.characters_per_second),
+                    (SPEED, step.characters_per_second),
                 ] {
                     renderer.update_train(state(name, value));
                 }
@@ -134,7 +130,7 @@ impl Dashboard {
                     "epoch {}  loss {:.3}  {:.1}k characters/s",
                     of.epoch,
                     of.loss,
-                    of.characters_per_second / 1000.0
+                    step.characters_per_second / 1000.0
                 );
                 bar.set_position(of.step as u64);
                 bar.set_message(state.clone());
@@ -220,7 +216,7 @@ pub struct Log {
 impl Log {
     /// Start a file at `path`, or go on with one whose lines after `step` are taken back.
     pub fn open(path: &Path, step: usize) -> Result<Self, Error> {
-        let failed = |reason: io::Error| write_error(path, reason);
+        let failed = |reason: io::Error| Error::write(path, reason);
         let kept = match step {
             0 => String::new(),
             _ => {
@@ -243,7 +239,8 @@ impl Log {
     }
 
     /// Append a step.
-    pub fn step(&mut self, of: &Step) -> Result<(), Error> {
+    pub fn step(&mut self, step: &Step) -> Result<(), Error> {
+        let of = &step.made;
         self.line(&json!({
             "step": of.step,
             "epoch": of.epoch,
@@ -251,7 +248,7 @@ impl Log {
             "loss": of.loss,
             "gradient_norm": of.gradient_norm,
             "learning_rate": of.learning_rate,
-            "seconds": of.seconds,
+            "seconds": step.seconds,
         }))
     }
 
@@ -264,7 +261,7 @@ impl Log {
     fn line(&mut self, line: &Value) -> Result<(), Error> {
         writeln!(self.file, "{line}")
             .and_then(|()| self.file.flush())
-            .map_err(|reason| write_error(&self.path, reason))
+            .map_err(|reason| Error::write(&self.path, reason))
     }
 }
 
@@ -276,13 +273,18 @@ mod tests {
     fn a_resumed_log_takes_back_what_comes_after() {
         let name = format!("char-gru-log-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
-        let step = |step| Step {
+        let made = |step| trainer::Step {
             step,
             epoch: 1,
+            ends_epoch: false,
             offset: 7,
+            characters: 1,
             loss: 0.5,
             gradient_norm: 1.0,
             learning_rate: 0.1,
+        };
+        let step = |step| Step {
+            made: made(step),
             seconds: 0.1,
             characters_per_second: 10.0,
         };

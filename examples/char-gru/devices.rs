@@ -4,6 +4,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::str::FromStr;
 
 use burn::tensor::Device;
+use char_model::error::Error as ModelError;
 
 use crate::backend::Backend;
 use crate::error::Error;
@@ -67,7 +68,8 @@ pub fn guard<T>(places: &[Place], work: impl FnOnce() -> Result<T, Error>) -> Re
     done.unwrap_or_else(|reason| {
         let text = reason.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| reason.downcast_ref::<&str>().copied());
-        Err(Error::Device(text.unwrap_or("it has gone").to_string()))
+        let text = text.unwrap_or("it has gone").to_string();
+        Err(ModelError::Device(text).into())
     })
 }
 

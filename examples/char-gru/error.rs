@@ -1,55 +1,16 @@
 //! Everything that can go wrong, each as one line for the user.
 
+#[cfg(feature = "remote")]
 use std::io;
-use std::path::PathBuf;
 
+use char_model::error::Error as ModelError;
 use gru_op::convert::ConvertError;
 
 /// An error of the program; `Display` is the whole message.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("cannot read the text {}: {source}", path.display())]
-    ReadText { path: PathBuf, source: io::Error },
-
-    #[error("the folder holds no .txt file")]
-    NoFiles,
-
-    #[error(
-        "the text {} is not UTF-8: byte {offset} starts no character; convert it to UTF-8 first",
-        path.display()
-    )]
-    NotUtf8 { path: PathBuf, offset: u64 },
-
-    #[error("the text {} became shorter while it was read", path.display())]
-    Changed { path: PathBuf },
-
-    #[error("the text changed while it was read")]
-    TextChanged,
-
-    #[error("the text is empty")]
-    EmptyText,
-
-    #[error("the text holds one distinct character, {0:?}: there is nothing to predict")]
-    SingleCharacter(char),
-
-    #[error("the text holds {found} distinct characters, more than {largest}: is it a text?")]
-    TooManyCharacters { found: usize, largest: usize },
-
-    #[error(
-        "the text is too short: {found} characters, but windows of {seq} characters with a \
-         validation part need at least {needed}; give a longer text or a smaller --seq"
-    )]
-    TooShort {
-        found: usize,
-        seq: usize,
-        needed: usize,
-    },
-
-    #[error("the text is too short to judge by: it needs two characters")]
-    NothingToJudge,
-
-    #[error("the model does not know these characters: {}", quoted(.0))]
-    UnknownCharacters(Vec<char>),
+    #[error(transparent)]
+    Model(#[from] ModelError),
 
     #[error("--tie needs --embed and --hidden to be equal, got {embed} and {hidden}")]
     CannotTie { embed: usize, hidden: usize },
@@ -83,24 +44,6 @@ pub enum Error {
     #[error("cannot listen on {address}: {source}")]
     Listen { address: String, source: io::Error },
 
-    #[error("cannot write {}: {reason}", path.display())]
-    Write { path: PathBuf, reason: String },
-
-    #[error("cannot load {}: {reason}", path.display())]
-    Load { path: PathBuf, reason: String },
-
-    #[error("{0}")]
-    Convert(#[from] ConvertError),
-
-    #[error("the loss is {loss} at step {step}: training diverged; try a smaller --lr")]
-    Diverged { step: usize, loss: f32 },
-
-    #[error("the model gives scores that are no numbers: its parameters are broken")]
-    NotFinite,
-
-    #[error("cannot read the device: {0}")]
-    Device(String),
-
     #[error("stopped at step {step}; go on with the same arguments and --resume")]
     Stopped { step: usize },
 }
@@ -110,8 +53,11 @@ impl Error {
     /// what happened while running.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Diverged { .. } | Self::Device(_) | Self::NotFinite => 1,
-            Self::Changed { .. } | Self::TextChanged => 1,
+            Self::Model(error) => match error {
+                ModelError::Diverged { .. } | ModelError::Device(_) | ModelError::NotFinite => 1,
+                ModelError::Changed { .. } | ModelError::TextChanged => 1,
+                _ => 2,
+            },
             Self::Stopped { .. } => 130,
             #[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
             Self::BackendAbsent { .. } => 1,
@@ -122,7 +68,8 @@ impl Error {
     }
 }
 
-fn quoted(characters: &[char]) -> String {
-    let quoted: Vec<String> = characters.iter().map(|c| format!("{c:?}")).collect();
-    quoted.join(", ")
+impl From<ConvertError> for Error {
+    fn from(error: ConvertError) -> Self {
+        Self::Model(error.into())
+    }
 }

@@ -1,28 +1,18 @@
-//! A character-level GRU that learns a text: the parts of the program `char-gru`.
+//! The parts of the program `char-gru`: its commands, files, charts and devices. What it trains stands
+//! in the crate `char-model`.
 
-// Public for the binary and the tests; nobody else's interface.
+// Public for the binaries and the tests; nobody else's interface.
 #![allow(missing_docs)]
 
 pub mod allocator;
 pub mod backend;
 pub mod chart;
 pub mod checkpoint;
-pub mod clip;
 pub mod config;
 pub mod dashboard;
-pub mod data;
 pub mod devices;
 pub mod error;
-pub mod evaluate;
-pub mod exchange;
-pub mod model;
-pub mod ngram;
-pub mod sample;
-pub mod schedule;
-pub mod step;
-pub mod text;
 pub mod train;
-pub mod vocabulary;
 
 /// Held by each test that draws random numbers: the backend has one generator for all threads.
 #[cfg(test)]

@@ -3,29 +3,32 @@
 use std::f64::consts::LN_2;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
 
 use burn::module::Module;
-use burn::tensor::Device;
+use burn::tensor::{Device, read_sync};
 use burn::train::Interrupter;
+use char_model::data::{Corpus, Streams};
+use char_model::error::Error as ModelError;
+use char_model::evaluate::evaluate;
+use char_model::model::{CharGru, CharGruConfig};
+use char_model::ngram::Reference;
+use char_model::sample::{Choice, Writer, prompt};
+use char_model::text::Text;
+use char_model::vocabulary::Vocabulary;
+use char_model::{exchange, file};
 use clap::Parser;
-use rand::SeedableRng;
-use rand::rngs::StdRng;
+use gru_op::convert::StateDict;
 
 use char_gru::allocator::keep_buffers;
 use char_gru::config::{
     Cli, Command, EvalArgs, ExportArgs, ImportArgs, SampleArgs, TrainArgs, Writing,
 };
 use char_gru::dashboard::say;
-use char_gru::data::{Corpus, Streams};
 use char_gru::error::Error;
-use char_gru::evaluate::evaluate;
-use char_gru::model::{CharGru, CharGruConfig};
-use char_gru::ngram::Reference;
-use char_gru::text::Text;
 use char_gru::train::{Files, train};
-use char_gru::vocabulary::Vocabulary;
-use char_gru::{chart, checkpoint, devices, exchange, sample};
-use gru_op::convert::StateDict;
+use char_gru::{chart, devices};
 
 /// Characters of a window where none is asked for: enough that the calls do not count.
 const SEQ: usize = 128;
@@ -56,7 +59,7 @@ fn main() -> ExitCode {
 }
 
 fn embedded() -> Result<(Text, Vocabulary), Error> {
-    Text::embedded(lipsum::LIBER_PRIMUS)
+    Ok(Text::new(lipsum::LIBER_PRIMUS)?)
 }
 
 fn run_train(args: &TrainArgs) -> Result<(), Error> {
@@ -71,7 +74,7 @@ fn run_train(args: &TrainArgs) -> Result<(), Error> {
         false => Text::open(&args.text)?,
     };
     let corpus = Corpus::new(text, vocabulary, args.validation, args.seq)?;
-    let prompt = sample::prompt(&args.writing, &corpus.vocabulary)?;
+    let prompt = prompt(args.writing.prompt.as_deref(), &corpus.vocabulary)?;
     let files = Files::create(&args.out)?;
     let devices = devices::open(&args.devices, args.backend)?;
     let device = &devices[0];
@@ -99,7 +102,7 @@ fn run_train(args: &TrainArgs) -> Result<(), Error> {
     let _ = ctrlc::set_handler(move || on_signal.stop(None));
     let model = train(args, &sizes, &corpus, &reference, &files, &devices, &stop)?;
     let judges = corpus.validation_streams(args.batch);
-    let loss = evaluate(&model, &judges, args.seq, device)?;
+    let loss = read_sync(evaluate(&model, &judges, args.seq, device))?;
     let means = chart::gate_means(&model, &judges, args.seq, LOOKED_AT, device)?;
     chart::gates(&means, &files.gates_chart)?;
     say(&format!(
@@ -134,8 +137,8 @@ fn counted(reference: &Reference) -> String {
 
 fn run_sample(args: &SampleArgs) -> Result<(), Error> {
     let device = args.backend.device()?;
-    let (model, _, vocabulary) = checkpoint::load(&args.model, &device)?;
-    let prompt = sample::prompt(&args.writing, &vocabulary)?;
+    let (model, _, vocabulary) = file::load(&args.model, &device)?;
+    let prompt = prompt(args.writing.prompt.as_deref(), &vocabulary)?;
     write(
         &model,
         &vocabulary,
@@ -155,15 +158,23 @@ fn write(
     seed: u64,
     device: &Device,
 ) -> Result<(), Error> {
-    let mut rng = StdRng::seed_from_u64(seed);
+    let choice = Choice {
+        temperature: writing.temperature,
+        top_k: writing.top_k,
+        seed,
+    };
     let mut out = io::stdout();
     // As with `say`, a reader that went away is no error of ours.
     let _ = write!(out, "{}", writing.prompt.as_deref().unwrap_or_default());
-    let speed = sample::sample(model, prompt, writing, &mut rng, device, |token| {
+    let mut writer = Writer::new(model, prompt, choice, device);
+    let start = Instant::now();
+    for _ in 0..writing.length {
+        let token = read_sync(writer.write())?;
         let _ = write!(out, "{}", vocabulary.character(token)).and_then(|()| out.flush());
-    })?;
+    }
     say("");
     if writing.length > 0 {
+        let speed = writing.length as f64 / start.elapsed().as_secs_f64().max(1e-9);
         let _ = writeln!(io::stderr(), "{speed:.0} characters/s");
     }
     Ok(())
@@ -171,18 +182,19 @@ fn write(
 
 fn run_eval(args: &EvalArgs) -> Result<(), Error> {
     let device = args.backend.device()?;
-    let (model, _, vocabulary) = checkpoint::load(&args.model, &device)?;
+    let (model, _, vocabulary) = file::load(&args.model, &device)?;
     let (text, found) = match Text::open(&args.text) {
         // One distinct character is nothing to learn, but something to judge.
-        Err(Error::SingleCharacter(_)) => return Err(Error::NothingToJudge),
+        Err(ModelError::SingleCharacter(_)) => return Err(ModelError::NothingToJudge.into()),
         other => other?,
     };
     vocabulary.encode(&found.characters())?;
     if text.characters() < 2 {
-        return Err(Error::NothingToJudge);
+        return Err(ModelError::NothingToJudge.into());
     }
-    let streams = Streams::judging(&text, &vocabulary, 0..text.characters(), args.batch);
-    let loss = evaluate(&model, &streams, SEQ, &device)?;
+    let everything = 0..text.characters();
+    let streams = Streams::judging(&text, &Arc::new(vocabulary), everything, args.batch);
+    let loss = read_sync(evaluate(&model, &streams, SEQ, &device))?;
     say(&format!(
         "{:.4} bits per character, {loss:.4} nats, over {} characters",
         loss / LN_2,
@@ -204,7 +216,7 @@ fn cpu() -> Result<Device, Error> {
 }
 
 fn run_export(args: &ExportArgs) -> Result<(), Error> {
-    let (model, _, vocabulary) = checkpoint::load(&args.model, &cpu()?)?;
+    let (model, _, vocabulary) = file::load(&args.model, &cpu()?)?;
     exchange::export(&model, &vocabulary)?.to_safetensors(&args.to)?;
     say(&format!("{} holds the parameters", args.to.display()));
     Ok(())
@@ -217,7 +229,7 @@ fn run_import(args: &ImportArgs) -> Result<(), Error> {
     };
     let vocabulary = match &args.characters {
         Some(path) => {
-            let failed = |source| Error::ReadText {
+            let failed = |source| ModelError::ReadText {
                 path: path.clone(),
                 source,
             };
@@ -231,9 +243,9 @@ fn run_import(args: &ImportArgs) -> Result<(), Error> {
     };
     let (model, sizes) = exchange::import(&dict, &vocabulary, &cpu()?)?;
     if let Some(folder) = args.to.parent().filter(|f| !f.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder).map_err(|e| checkpoint::write_error(folder, e))?;
+        std::fs::create_dir_all(folder).map_err(|e| ModelError::write(folder, e))?;
     }
-    checkpoint::save(&model, &sizes, &vocabulary, &args.to)?;
+    file::save(&model, &sizes, &vocabulary, &args.to)?;
     say(&format!("{} holds the model", args.to.display()));
     Ok(())
 }

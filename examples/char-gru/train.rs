@@ -3,26 +3,26 @@
 use std::f64::consts::LN_2;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use burn::module::Module;
-use burn::tensor::Device;
+use burn::tensor::{Device, read_sync};
 use burn::train::Interrupter;
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use char_model::data::Corpus;
+use char_model::error::Error as ModelError;
+use char_model::file;
+use char_model::model::{CharGru, CharGruConfig};
+use char_model::ngram::Reference;
+use char_model::step::adam;
+use char_model::trainer::{self, Progress, Settings, Trainer, Validation};
+use char_model::vocabulary::Vocabulary;
 
 use crate::chart;
-use crate::checkpoint::{self, Checkpoint, Progress, write_error};
+use crate::checkpoint::Checkpoint;
 use crate::config::TrainArgs;
 use crate::dashboard::{Dashboard, Log, Step, say};
-use crate::data::{Corpus, Streams, Window};
 use crate::devices::{self, Place};
 use crate::error::Error;
-use crate::evaluate::{evaluate, read};
-use crate::model::{CharGru, CharGruConfig};
-use crate::ngram::Reference;
-use crate::schedule::learning_rate;
-use crate::step::{Learner, adam};
 
 /// The files in the folder of a run.
 pub struct Files {
@@ -36,10 +36,10 @@ pub struct Files {
 impl Files {
     /// Makes the folder if need be: better to fail before hours of training than after.
     pub fn create(folder: &Path) -> Result<Self, Error> {
-        fs::create_dir_all(folder).map_err(|e| write_error(folder, e))?;
+        fs::create_dir_all(folder).map_err(|e| ModelError::write(folder, e))?;
         let scratch = folder.join(format!("writable-{}", std::process::id()));
-        fs::write(&scratch, []).map_err(|e| write_error(folder, e))?;
-        fs::remove_file(&scratch).map_err(|e| write_error(folder, e))?;
+        fs::write(&scratch, []).map_err(|e| ModelError::write(folder, e))?;
+        fs::remove_file(&scratch).map_err(|e| ModelError::write(folder, e))?;
         sweep(folder);
         Ok(Self {
             model: folder.join("model.bpk"),
@@ -98,53 +98,55 @@ pub fn train(
     home.seed(args.seed);
     let identity = identity(args, sizes, corpus);
     let fresh = match &args.init {
-        Some(path) => checkpoint::load_like(path, sizes, &corpus.vocabulary, home)?,
+        Some(path) => file::load_like(path, sizes, &corpus.vocabulary, home)?,
         None => draw(args, sizes, home)?,
     };
     if let Some(path) = &args.save_init {
-        checkpoint::save(&fresh, sizes, &corpus.vocabulary, path)?;
+        file::save(&fresh, sizes, &corpus.vocabulary, path)?;
     }
-    let mut learner = Learner::new(fresh, args.clip, &training);
-    let mut at = Progress::default();
+    let settings = Settings {
+        epochs: args.epochs,
+        batch: args.batch,
+        seq: args.seq,
+        rate: args.lr,
+        clip: args.clip,
+        seed: args.seed,
+    };
+    let mut trainer = Trainer::new(settings, corpus, fresh, &training);
     if args.resume {
-        let model = learner.model.clone();
+        let model = trainer.learner.model.clone();
         let saved = Checkpoint::load(&files.checkpoint, &identity, model, adam(), home)?;
-        learner.model = saved.model;
-        learner.optimizer = saved.optimizer;
-        learner.set_state(saved.state);
-        at = saved.progress;
-        say(&format!("going on after step {}", at.step));
+        trainer.learner.model = saved.model;
+        trainer.learner.optimizer = saved.optimizer;
+        trainer.learner.set_state(saved.state);
+        trainer.progress = saved.progress;
+        say(&format!("going on after step {}", trainer.progress.step));
     }
-
-    let streams = corpus.train_streams(args.batch, args.seq);
-    if streams.count() < args.batch {
+    if trainer.rows() < args.batch {
         say(&format!(
             "The text is short: {} streams instead of {}.",
-            streams.count(),
+            trainer.rows(),
             args.batch
         ));
     }
-    let all_steps = args.epochs * streams.full_windows(args.seq);
     let run = Run {
         args,
         sizes,
-        corpus,
+        vocabulary: &corpus.vocabulary,
         files,
         identity,
-        all_steps,
-        steps: args.max_steps.map_or(all_steps, |k| k.min(all_steps)),
-        streams,
-        judges: corpus.validation_streams(args.batch),
-        device,
+        steps: args.max_steps.unwrap_or(usize::MAX).min(trainer.steps()),
         stop,
     };
-    let mut log = Log::open(&files.log, at.step)?;
-    let mut dashboard = Dashboard::new(args.plain, run.steps, args.epochs, at.step, stop);
+    let done = trainer.progress.step;
+    let mut log = Log::open(&files.log, done)?;
+    let mut dashboard = Dashboard::new(args.plain, run.steps, args.epochs, done, stop);
     let result = devices::guard(&args.devices, || {
-        run.learn(&mut learner, &mut at, &mut dashboard, &mut log)
+        run.learn(&mut trainer, &mut dashboard, &mut log)
     });
     // The terminal is given back before an error is said.
     dashboard.finish();
+    let at = &trainer.progress;
     if !at.history.is_empty() {
         chart::losses(&at.history, reference, &files.loss_chart)?;
     }
@@ -156,7 +158,7 @@ pub fn train(
             at.step
         ));
     }
-    let (model, ..) = checkpoint::load(&files.model, device)?;
+    let (model, ..) = file::load(&files.model, device)?;
     Ok(model)
 }
 
@@ -175,76 +177,53 @@ fn draw(args: &TrainArgs, sizes: &CharGruConfig, home: &Device) -> Result<CharGr
 struct Run<'a> {
     args: &'a TrainArgs,
     sizes: &'a CharGruConfig,
-    corpus: &'a Corpus,
+    vocabulary: &'a Vocabulary,
     files: &'a Files,
     identity: String,
-    /// Steps of the whole schedule.
-    all_steps: usize,
-    /// Steps to make of it.
+    /// Steps to make of the whole schedule.
     steps: usize,
-    streams: Streams<'a>,
-    judges: Streams<'a>,
-    /// For inference.
-    device: &'a Device,
     stop: &'a Interrupter,
 }
 
-/// What a validation found, in nats per character.
-struct Checked {
-    line: String,
-    training: f64,
-    validation: f64,
-}
-
 impl Run<'_> {
-    /// All steps that are left, epoch after epoch.
+    /// All steps that are left.
     fn learn(
         &self,
-        learner: &mut Learner,
-        at: &mut Progress,
+        trainer: &mut Trainer,
         dashboard: &mut Dashboard,
         log: &mut Log,
     ) -> Result<(), Error> {
-        let seq = self.args.seq;
-        let windows_of_epoch = self.streams.full_windows(seq);
         let mut speed = Speed::new();
-        while at.step < self.steps && !self.patience_is_over(at) {
-            let shift = shift(self.args.seed, at.epoch, self.streams.slack(seq));
-            let mut windows = self.streams.read(seq, shift + at.window * seq)?;
-            while at.window < windows_of_epoch && at.step < self.steps {
-                let window = windows.read()?.ok_or(Error::TextChanged)?;
-                let offset = shift + at.window * seq;
-                let step = self.step(learner, at, &window, offset)?;
-                let step = speed.of(step, window.len());
-                dashboard.step(&step);
-                log.step(&step)?;
+        while trainer.progress.step < self.steps && !self.patience_is_over(&trainer.progress) {
+            let start = Instant::now();
+            let made = read_sync(trainer.step())?;
+            let (step, ends_epoch) = (made.step, made.ends_epoch);
+            let made = speed.of(made, start.elapsed());
+            dashboard.step(&made);
+            log.step(&made)?;
 
-                let epoch_ends = at.window == windows_of_epoch;
-                let validate = at.step == self.steps
-                    || match self.args.check_every {
-                        Some(every) => at.step.is_multiple_of(every),
-                        None => epoch_ends,
-                    };
-                if epoch_ends {
-                    at.epoch += 1;
-                    at.window = 0;
-                    learner.set_state(None); // the streams begin anew
-                }
-                let stopping = self.stop.should_stop();
-                if validate || stopping {
-                    if let Some(found) = self.check(learner, at, validate)? {
-                        let line = format!("{}   {}", found.line, speed.text());
-                        dashboard.validation(found.validation, line);
-                        log.validation(at.step, found.training, found.validation)?;
-                        speed = Speed::new();
-                    }
-                    if stopping && at.step < self.steps {
-                        return Err(Error::Stopped { step: at.step });
-                    }
-                }
-                if epoch_ends || self.patience_is_over(at) {
-                    break;
-                }
+            let validate = step == self.steps
+                || match self.args.check_every {
+                    Some(every) => step.is_multiple_of(every),
+                    None => ends_epoch,
+                };
+            let stopping = self.stop.should_stop();
+            if validate {
+                let found = self.validate(trainer)?;
+                let line = format!(
+                    "{}   {}",
+                    self.line(&trainer.progress, &found),
+                    speed.text()
+                );
+                dashboard.validation(found.validation, line);
+                log.validation(step, found.training, found.validation)?;
+                speed = Speed::new();
+            }
+            if validate || stopping {
+                self.save(trainer)?;
+            }
+            if stopping && step < self.steps {
+                return Err(Error::Stopped { step });
             }
         }
         Ok(())
@@ -255,107 +234,44 @@ impl Run<'_> {
         patience.is_some_and(|patience| at.since_best >= patience)
     }
 
-    /// Learns a window.
-    fn step(
-        &self,
-        learner: &mut Learner,
-        at: &mut Progress,
-        window: &Window,
-        offset: usize,
-    ) -> Result<Step, Error> {
-        let start = Instant::now();
-        // Dropout is a number of the seed and the step alone, so that a resumed run draws the same.
-        let golden = 0x9e37_79b9_7f4a_7c15; // spreads the steps over all seeds
-        learner.seed(self.args.seed ^ (at.step as u64 + 1).wrapping_mul(golden));
-        let rate = learning_rate(self.args.lr, at.step, self.all_steps);
-        let outcome = learner.step(window, rate)?;
-        at.step += 1;
-        at.window += 1;
-        let loss = read(outcome.loss)?;
-        if !loss.is_finite() {
-            let step = at.step;
-            return Err(Error::Diverged { step, loss });
+    /// Validates, and keeps the best model.
+    fn validate(&self, trainer: &mut Trainer) -> Result<Validation, Error> {
+        let found = read_sync(trainer.validate())?;
+        if found.best {
+            let model = trainer.learner.model.valid();
+            file::save(&model, self.sizes, self.vocabulary, &self.files.model)?;
         }
-        at.loss_sum += f64::from(loss) * window.len() as f64;
-        at.characters += window.len();
-        let gradient_norm = read(outcome.gradient_norm)?;
-        Ok(Step {
-            step: at.step,
-            epoch: at.epoch + 1,
-            offset,
-            loss,
-            gradient_norm,
-            learning_rate: rate,
-            seconds: start.elapsed().as_secs_f64(),
-            characters_per_second: 0.0,
-        })
+        Ok(found)
     }
 
-    /// Validates, if it is time to, keeps the best model, and saves a checkpoint.
-    fn check(
-        &self,
-        learner: &Learner,
-        at: &mut Progress,
-        validate: bool,
-    ) -> Result<Option<Checked>, Error> {
-        let checked = match validate {
-            true => Some(self.validate(&learner.model.valid(), at)?),
-            false => None,
-        };
+    /// Saves everything, to go on from.
+    fn save(&self, trainer: &Trainer) -> Result<(), Error> {
         let checkpoint = Checkpoint {
-            model: learner.model.clone(),
-            optimizer: learner.optimizer.clone(),
-            state: learner.state(),
-            progress: at.clone(),
+            model: trainer.learner.model.clone(),
+            optimizer: trainer.learner.optimizer.clone(),
+            state: trainer.learner.state(),
+            progress: trainer.progress.clone(),
         };
-        let vocabulary = &self.corpus.vocabulary;
-        checkpoint.save(
-            self.sizes,
-            vocabulary,
-            &self.identity,
-            &self.files.checkpoint,
-        )?;
-        Ok(checked)
+        let path = &self.files.checkpoint;
+        Ok(checkpoint.save(self.sizes, self.vocabulary, &self.identity, path)?)
     }
 
-    fn validate(&self, model: &CharGru, at: &mut Progress) -> Result<Checked, Error> {
-        let validation = evaluate(model, &self.judges, self.args.seq, self.device)?;
-        let training = at.loss_sum / at.characters.max(1) as f64;
-        (at.loss_sum, at.characters) = (0.0, 0);
-        at.history.push((at.step, training, validation));
-        at.since_best += 1;
-        if at.best.is_none_or(|(best, _)| validation < best) {
-            at.best = Some((validation, at.step));
-            at.since_best = 0;
-            let vocabulary = &self.corpus.vocabulary;
-            checkpoint::save(model, self.sizes, vocabulary, &self.files.model)?;
-        }
+    fn line(&self, at: &Progress, found: &Validation) -> String {
         let place = match (self.args.check_every, at.window) {
             (None, 0) => format!("epoch {:>3}", at.epoch),
             _ => format!("step {:>6}", at.step),
         };
-        let line = format!(
+        let Validation {
+            training,
+            validation,
+            ..
+        } = found;
+        format!(
             "{place}   training {training:.3}   validation {validation:.3} nats, {:.3} bits per \
              character",
             validation / LN_2
-        );
-        Ok(Checked {
-            line,
-            training,
-            validation,
-        })
+        )
     }
-}
-
-/// Where the windows of an epoch begin: a number of the seed and the epoch alone, so that a
-/// resumed run draws the same.
-fn shift(seed: u64, epoch: usize, slack: usize) -> usize {
-    let mut rng = StdRng::seed_from_u64(seed);
-    let mut shift = 0;
-    for _ in 0..=epoch {
-        shift = rng.random_range(0..=slack);
-    }
-    shift
 }
 
 /// Characters per second, since the last validation.
@@ -372,11 +288,12 @@ impl Speed {
         }
     }
 
-    fn of(&mut self, step: Step, characters: usize) -> Step {
-        self.characters += characters;
+    fn of(&mut self, made: trainer::Step, took: Duration) -> Step {
+        self.characters += made.characters;
         Step {
+            made,
+            seconds: took.as_secs_f64(),
             characters_per_second: self.per_second(),
-            ..step
         }
     }
 
@@ -393,7 +310,7 @@ impl Speed {
 mod tests {
     use super::*;
     use crate::config::Cli;
-    use crate::text::Text;
+    use char_model::text::Text;
     use clap::Parser;
 
     fn args(folder: &Path, more: &[&str]) -> TrainArgs {
@@ -416,7 +333,7 @@ mod tests {
     ) -> (String, Result<(), Error>) {
         let args = args(folder, more);
         let text: &'static str = "a rose is a rose. ".repeat(60).leak();
-        let (text, vocabulary) = Text::embedded(text).unwrap();
+        let (text, vocabulary) = Text::new(text).unwrap();
         let corpus = Corpus::new(text, vocabulary, 0.1, 16).unwrap();
         let sizes = CharGruConfig::new(corpus.vocabulary.len(), 8, 16, 1, args.dropout);
         let reference = Reference::new(&corpus).unwrap();

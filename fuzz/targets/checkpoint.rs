@@ -5,7 +5,8 @@ use burn::{
     store::burn_pack::Reader,
     tensor::{Device, Tensor},
 };
-use char_gru::{checkpoint::Checkpoint, data::Window, model::CharGruConfig, step::Learner};
+use char_gru::checkpoint::Checkpoint;
+use char_model::{data::Window, model::CharGruConfig, step::Learner};
 use gru_fuzz::file::with_file;
 use libfuzzer_sys::fuzz_target;
 

@@ -3,7 +3,7 @@
 #![no_main]
 
 use burn::tensor::{Device, Tensor};
-use char_gru::{exchange, vocabulary::Vocabulary};
+use char_model::{exchange, vocabulary::Vocabulary};
 use gru_fuzz::file::with_file;
 use gru_op::convert::StateDict;
 use libfuzzer_sys::fuzz_target;

@@ -2,14 +2,14 @@
 #![no_main]
 
 use burn::tensor::{Device, Tensor};
-use char_gru::{checkpoint, exchange};
+use char_model::{exchange, file};
 use gru_fuzz::file::with_file;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let device = Device::flex();
     with_file(bytes, |path| {
-        if let Ok((model, sizes, vocabulary)) = checkpoint::load(path, &device) {
+        if let Ok((model, sizes, vocabulary)) = file::load(path, &device) {
             let first = Tensor::from_ints([0], &device);
             let (scores, _) = model.step(first, None);
             assert_eq!(scores.dims(), [1, vocabulary.len()]);

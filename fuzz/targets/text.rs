@@ -3,7 +3,7 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use char_gru::{data::Corpus, text::Text};
+use char_model::{data::Corpus, text::Text};
 use libfuzzer_sys::fuzz_target;
 use std::{env, fs, path::PathBuf, process};
 

@@ -4,7 +4,7 @@
 use std::{fs, path::PathBuf};
 
 use burn::tensor::{DType, Device, TensorData};
-use gru_op::convert::{StateDict, pytorch};
+use gru_op::convert::{ConvertError, StateDict, pytorch};
 use libtest_mimic::Trial;
 
 use super::conformance::numbers;
@@ -78,6 +78,16 @@ fn every_system() -> Result<(), String> {
         let dict = StateDict::from_safetensors(&path).map_err(|e| e.to_string())?;
         if dict.keys().count() < 3 {
             return Err(format!("{}: {:?}", path.display(), dict));
+        }
+        let bytes = fs::read(&path).map_err(|e| e.to_string())?;
+        let in_memory = StateDict::from_safetensors_bytes(&path, bytes.clone());
+        if numbers(&in_memory.map_err(|e| e.to_string())?) != numbers(&dict) {
+            return Err(format!("{}: other numbers from memory", path.display()));
+        }
+        let cut = bytes[..bytes.len() / 2].to_vec();
+        match StateDict::from_safetensors_bytes("half", cut) {
+            Err(ConvertError::File { path, .. }) if path == "half" => {}
+            other => return Err(format!("{}: half of it: {other:?}", path.display())),
         }
     }
     Ok(())

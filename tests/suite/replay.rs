@@ -8,7 +8,7 @@
 use std::{collections::HashMap, fs, path::Path};
 
 use burn::tensor::Device;
-use char_gru::{data::Window, exchange, step::Learner, vocabulary::Vocabulary};
+use char_model::{data::Window, exchange, step::Learner, vocabulary::Vocabulary};
 use gru_op::convert::StateDict;
 use libtest_mimic::Trial;
 use safetensors::SafeTensors;

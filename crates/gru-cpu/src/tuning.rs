@@ -104,8 +104,14 @@ pub(crate) const fn registers<S: Simd>() -> usize {
 /// element from a lane, and no sum leaves its register; of 4 rows 24, 12 of them. In Node's
 /// WebAssembly on x86-64, on a busy machine, no number from 3 to 8 was clearly the best.
 pub(crate) const fn tile_rows(registers: usize) -> usize {
+    if cfg!(target_family = "wasm") {
+        return 3;
+    }
     if registers >= 32 { 8 } else { 4 }
 }
+
+pub(crate) const SUMS_2X3: usize = if cfg!(target_family = "wasm") { 1 } else { 2 };
+pub(crate) const SUMS_1X3: usize = if cfg!(target_family = "wasm") { 2 } else { 4 };
 
 /// Vectors of a panel of the backward pass, the last of which may have fewer: with the rows of a
 /// full tile they make as many sums as there are registers for. With two, 16 sums, a step took 15

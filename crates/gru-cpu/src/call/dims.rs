@@ -16,9 +16,11 @@ pub struct Dims {
     pub h: usize,
 }
 
-/// Room above a product of sizes: the bytes of an element, the lanes and rows that a buffer is filled
-/// up to, the buffers that one allocation may hold.
-const ROOM: usize = 1 << 10;
+/// What a buffer is filled up to, at most: a vector of units or a tile of rows.
+const FILL: usize = 64;
+/// Room above a product of sizes that are filled up: the bytes of an element, and two matrices in one
+/// allocation. On 32 bits that leaves 2²⁷ elements, half a gigabyte of float32.
+const ROOM: usize = 16;
 
 impl Dims {
     /// T·N, rows of every matrix that spans the sequence.
@@ -37,15 +39,19 @@ impl Dims {
     /// [`check`](Self::check) without a panic.
     pub(crate) fn try_check(&self) -> Result<(), CallError> {
         let Self { n, t, i, h } = *self;
-        let widest = h.checked_mul(4).map(|gates| gates.max(i));
+        let fill = |size: usize| size.checked_next_multiple_of(FILL);
+        let times =
+            |a: Option<usize>, b: Option<usize>| a.zip(b).and_then(|(a, b)| a.checked_mul(b));
         let fits = |product: Option<usize>| {
-            let bytes = product.and_then(|elements| elements.checked_mul(ROOM));
-            bytes.is_some_and(|bytes| bytes <= isize::MAX as usize)
+            times(product, Some(ROOM)).is_some_and(|bytes| bytes <= isize::MAX as usize)
         };
-        let rows = n.checked_mul(t);
-        let sequence = rows.zip(widest).and_then(|(rows, w)| rows.checked_mul(w));
-        let step = widest.and_then(|w| w.checked_mul(n.max(1)));
-        let weights = h.checked_mul(3).and_then(|w| w.checked_mul(i.max(h)));
+        let (features, units) = (fill(i), fill(h));
+        let larger = |a: Option<usize>, b: Option<usize>| a.zip(b).map(|(a, b)| a.max(b));
+        let widest = larger(times(units, Some(4)), features);
+        let rows = n.checked_mul(t).and_then(fill);
+        let sequence = times(rows, widest);
+        let step = times(fill(n.max(1)), widest);
+        let weights = times(times(units, Some(3)), larger(units, features));
         match [rows, sequence, step, weights].into_iter().all(fits) {
             true => Ok(()),
             false => Err(CallError::TooLarge { dims: *self }),
@@ -98,5 +104,41 @@ impl Time {
     /// The time index of the `s`-th step walked.
     pub(crate) fn of(&self, s: usize) -> usize {
         self.direction.time(s, self.t)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On 32 bits too.
+    #[test]
+    fn usual_sizes_are_held() {
+        for (n, t, i, h) in [
+            (0, 0, 0, 0),
+            (1, 1, 0, 1),
+            (64, 100, 256, 512),
+            (16, 400, 80, 512),
+            (8, 2048, 64, 64),
+            (64, 50, 1024, 1024),
+            (1, 1 << 18, 1, 32),
+        ] {
+            let dims = Dims { n, t, i, h };
+            assert_eq!(dims.try_check(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn no_size_hides_another() {
+        let most = usize::MAX;
+        for (n, t, i, h) in [
+            (1, 1, most, 1),
+            (1, 1, 1, most),
+            (1, 1, most, most),
+            (most, 1, 1, 1),
+        ] {
+            let dims = Dims { n, t, i, h };
+            assert_eq!(dims.try_check(), Err(CallError::TooLarge { dims }));
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::{MOST_VECTORS, Panel, WIDTH, prefetch};
 use crate::{
     simd::Lanes,
-    tuning::{ASKS_EVERY, ASKS_FROM, registers, tile_rows},
+    tuning::{ASKS_EVERY, ASKS_FROM, SUMS_1X3, SUMS_2X3, registers, tile_rows},
 };
 use pulp::{Simd, WithSimd};
 use std::{
@@ -190,10 +190,13 @@ impl<E: Lanes> Product<'_, E> {
         match (vectors, sums.size) {
             (3, 8) if tile_rows(registers::<S>()) == 8 => simd.vectorize(Sized::<E, 8, 3, 1>(tile)),
             (3, 4) => simd.vectorize(Sized::<E, 4, 3, 1>(tile)),
+            (3, 3) if tile_rows(registers::<S>()) == 3 => simd.vectorize(Sized::<E, 3, 3, 1>(tile)),
+            (2, 3) if tile_rows(registers::<S>()) == 3 => simd.vectorize(Sized::<E, 3, 2, 1>(tile)),
+            (1, 3) if tile_rows(registers::<S>()) == 3 => simd.vectorize(Sized::<E, 3, 1, 2>(tile)),
             (3, 2) if order == Order::Strict => simd.vectorize(Sized::<E, 2, 3, 1>(tile)),
-            (3, 2) => simd.vectorize(Sized::<E, 2, 3, 2>(tile)),
+            (3, 2) => simd.vectorize(Sized::<E, 2, 3, SUMS_2X3>(tile)),
             (3, 1) if order == Order::Strict => simd.vectorize(Sized::<E, 1, 3, 1>(tile)),
-            (3, 1) => simd.vectorize(Sized::<E, 1, 3, 4>(tile)),
+            (3, 1) => simd.vectorize(Sized::<E, 1, 3, SUMS_1X3>(tile)),
             (2, 8) if tile_rows(registers::<S>()) == 8 => simd.vectorize(Sized::<E, 8, 2, 1>(tile)),
             (2, 4) => simd.vectorize(Sized::<E, 4, 2, 1>(tile)),
             (2, 2) => simd.vectorize(Sized::<E, 2, 2, 4>(tile)),
@@ -224,7 +227,7 @@ impl<E: Lanes> Product<'_, E> {
             product: self,
         };
         match vectors {
-            3 => Sized::<E, 1, 3, 4>(tile).with_simd(simd),
+            3 => Sized::<E, 1, 3, SUMS_1X3>(tile).with_simd(simd),
             2 => Sized::<E, 1, 2, 4>(tile).with_simd(simd),
             1 => Sized::<E, 1, 1, 4>(tile).with_simd(simd),
             _ => unreachable!("no tile has {vectors} vectors"),
@@ -274,6 +277,11 @@ impl<E: Lanes, const MR: usize, const NV: usize, const KU: usize> WithSimd
             _ => WIDTH,
         };
         let blocks = (k / ASKS_EVERY).max(1);
+        let lanes = size_of::<E::V<S>>() / size_of::<E>();
+        let dense = [0, lanes, 2 * lanes];
+        let is_dense = cfg!(target_family = "wasm")
+            && panel.per_k == NV * lanes
+            && panel.vectors[..NV] == dense[..NV];
         let (mut far, far_lines) = ahead.far;
         let far_lines = far_lines.div_ceil(blocks);
         let mut near = ahead.near.chunks(ahead.near.len().div_ceil(blocks).max(1));
@@ -288,6 +296,18 @@ impl<E: Lanes, const MR: usize, const NV: usize, const KU: usize> WithSimd
                 }
             }
             let end = (at + block).min(k);
+            while is_dense && at + KU <= end {
+                for (u, sums) in all.iter_mut().enumerate() {
+                    // SAFETY: as below; the vectors of the panel follow each other.
+                    unsafe {
+                        let b = b.add(u * NV * lanes);
+                        step::<E, S, MR, NV>(simd, sums, &rows, a, b, &dense);
+                    }
+                    a += per_k;
+                }
+                b = b.wrapping_add(KU * NV * lanes);
+                at += KU;
+            }
             while at + KU <= end {
                 for sums in &mut all {
                     // SAFETY: `at` is below `k`, and whoever asked for the product promised `k`

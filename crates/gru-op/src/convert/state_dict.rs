@@ -211,6 +211,23 @@ mod files {
             Self::from_store(SafetensorsStore::from_file(path.as_ref()), path.as_ref())
         }
 
+        /// [`from_safetensors`](Self::from_safetensors) from the bytes of a file, which errors call
+        /// `name`.
+        ///
+        /// # Errors
+        /// As [`from_safetensors`](Self::from_safetensors).
+        pub fn from_safetensors_bytes(
+            name: impl AsRef<Path>,
+            bytes: Vec<u8>,
+        ) -> Result<Self, ConvertError> {
+            let held = bytes.len() as u64;
+            Self::read(
+                SafetensorsStore::from_bytes(Some(bytes)),
+                held,
+                name.as_ref(),
+            )
+        }
+
         /// Writes a safetensors file: the whole of it, or nothing.
         ///
         /// # Errors
@@ -227,9 +244,14 @@ mod files {
             guard.commit().map_err(|e| failed(path, e))
         }
 
-        fn from_store(mut store: impl ModuleStore, path: &Path) -> Result<Self, ConvertError> {
-            let tensors = store.get_all_tensors().map_err(|e| failed(path, e))?;
+        fn from_store(store: impl ModuleStore, path: &Path) -> Result<Self, ConvertError> {
             let held = fs::metadata(path).map_err(|e| failed(path, e))?.len();
+            Self::read(store, held, path)
+        }
+
+        /// The tensors of a file of `held` bytes.
+        fn read(mut store: impl ModuleStore, held: u64, path: &Path) -> Result<Self, ConvertError> {
+            let tensors = store.get_all_tensors().map_err(|e| failed(path, e))?;
             let claimed: u128 = tensors.values().map(|t| t.byte_len() as u128).sum();
             if claimed > u128::from(held) * SHARED {
                 let reason = format!("it holds {held} bytes, but its arrays claim {claimed}");

@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn the_reference_is_that_of_the_split() {
         // 18 characters to learn from, 2 to judge by.
-        let (text, vocabulary) = crate::text::Text::embedded("abcabcabcabcabcabcab").unwrap();
+        let (text, vocabulary) = crate::text::Text::new("abcabcabcabcabcabcab").unwrap();
         let corpus = Corpus::new(text, vocabulary, 0.1, 3).unwrap();
         let reference = Reference::new(&corpus).unwrap();
         // "a" then "b": seen 6 times in 18.

@@ -64,7 +64,7 @@ impl ModuleVisitor for Scale<'_> {
     }
 }
 
-#[cfg(all(test, feature = "flex"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use burn::nn::LinearConfig;

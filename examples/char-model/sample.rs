@@ -1,51 +1,84 @@
 //! Writing: one `step` per character.
 
 use std::cmp::Ordering;
-use std::time::Instant;
 
 use burn::tensor::{Device, Int, Tensor};
-use rand::Rng;
 use rand::distr::{Distribution, weighted::WeightedIndex};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 
-use crate::config::Writing;
 use crate::error::Error;
 use crate::model::CharGru;
 use crate::vocabulary::Vocabulary;
 
+/// How a character is chosen.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    /// Below 1 the text keeps to the likely, above 1 it dares.
+    pub temperature: f64,
+    /// Out of the so many likeliest alone.
+    pub top_k: Option<usize>,
+    /// The same one draws the same characters.
+    pub seed: u64,
+}
+
 /// The tokens to continue: those of the prompt, or a line's beginning, or the text's.
-pub fn prompt(writing: &Writing, vocabulary: &Vocabulary) -> Result<Vec<i32>, Error> {
-    match writing.prompt.as_deref() {
+pub fn prompt(prompt: Option<&str>, vocabulary: &Vocabulary) -> Result<Vec<i32>, Error> {
+    match prompt {
         Some(prompt) if !prompt.is_empty() => vocabulary.encode(prompt),
         _ => Ok(vocabulary.encode("\n").unwrap_or_else(|_| vec![0])),
     }
 }
 
-/// Continue `prompt`, handing out each token as soon as it is drawn; characters per second.
-pub fn sample(
-    model: &CharGru,
-    prompt: &[i32],
-    writing: &Writing,
-    rng: &mut impl Rng,
-    device: &Device,
-    mut emit: impl FnMut(usize),
-) -> Result<f64, Error> {
-    let step = |token: i32, state| model.step(Tensor::<1, Int>::from_ints([token], device), state);
+/// A model that writes on.
+pub struct Writer {
+    model: CharGru,
+    device: Device,
+    choice: Choice,
+    rng: StdRng,
+    logits: Tensor<2>,
+    state: Tensor<3>,
+}
 
-    let (&first, rest) = prompt.split_first().expect("a prompt has a character");
-    let (mut logits, mut state) = step(first, None);
-    for &token in rest {
-        (logits, state) = step(token, Some(state));
+impl Writer {
+    /// Reads `prompt`, the tokens to continue.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn new(model: &CharGru, prompt: &[i32], choice: Choice, device: &Device) -> Self {
+        let (&first, rest) = prompt.split_first().expect("a prompt has a character");
+        let (mut logits, mut state) = model.step(token(first, device), None);
+        for &next in rest {
+            (logits, state) = model.step(token(next, device), Some(state));
+        }
+        Self {
+            model: model.clone(),
+            device: device.clone(),
+            choice,
+            rng: StdRng::seed_from_u64(choice.seed),
+            logits,
+            state,
+        }
     }
-    let start = Instant::now();
-    for _ in 0..writing.length {
-        let scores = logits
-            .try_into_vec_as::<f32>()
-            .map_err(|reason| Error::Device(reason.to_string()))?;
-        let token = draw(&scores, writing.temperature, writing.top_k, rng)?;
-        emit(token);
-        (logits, state) = step(token as i32, Some(state));
+
+    /// Draws the next token, and reads it.
+    pub async fn write(&mut self) -> Result<usize, Error> {
+        let failed = |reason: &dyn std::fmt::Display| Error::Device(reason.to_string());
+        let scores = self.logits.clone().into_data_async().await;
+        let scores = scores.map_err(|e| failed(&e))?;
+        let scores = scores.try_into_vec::<f32>().map_err(|e| failed(&e))?;
+        let Choice {
+            temperature, top_k, ..
+        } = self.choice;
+        let drawn = draw(&scores, temperature, top_k, &mut self.rng)?;
+        let next = token(drawn as i32, &self.device);
+        (self.logits, self.state) = self.model.step(next, Some(self.state.clone()));
+        Ok(drawn)
     }
-    Ok(writing.length as f64 / start.elapsed().as_secs_f64().max(1e-9))
+}
+
+fn token(token: i32, device: &Device) -> Tensor<1, Int> {
+    Tensor::from_ints([token], device)
 }
 
 /// Draw an index with probability proportional to `exp(score / temperature)`, out of the `top_k`
@@ -77,8 +110,6 @@ fn draw(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand::SeedableRng;
-    use rand::rngs::StdRng;
 
     #[test]
     fn a_cold_draw_takes_the_best() {

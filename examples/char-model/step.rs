@@ -173,7 +173,7 @@ fn cut(rows: usize, parts: usize) -> Vec<Range<usize>> {
     (0..parts).map(|k| start(k)..start(k + 1)).collect()
 }
 
-#[cfg(all(test, feature = "flex"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::CharGruConfig;

@@ -4,10 +4,12 @@
 //! Several files are read as one. A byte-order mark is skipped, lines end in `\n` alone, and a
 //! file that does not end in a new line is given one before the next begins.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::error::Error;
 use crate::vocabulary::Vocabulary;
@@ -15,11 +17,12 @@ use crate::vocabulary::Vocabulary;
 /// Bytes read at a time: small, because each of the parallel streams holds as many.
 const PIECE: usize = 16 * 1024;
 
-/// A text, with the beginning of every piece in characters, so that any place is found at once.
-#[derive(Debug)]
+/// A text, with the beginning of every piece in characters, so that any place is found at once. Its
+/// copies share it.
+#[derive(Clone, Debug)]
 pub struct Text {
-    parts: Vec<Part>,
-    marks: Vec<Mark>,
+    parts: Arc<[Part]>,
+    marks: Arc<[Mark]>,
     characters: usize,
 }
 
@@ -31,7 +34,7 @@ struct Part {
 
 #[derive(Debug)]
 enum Source {
-    Memory(&'static str),
+    Memory(Cow<'static, str>),
     File(PathBuf, File),
 }
 
@@ -44,11 +47,12 @@ struct Mark {
 }
 
 impl Text {
-    /// A text that is part of the program.
-    pub fn embedded(text: &'static str) -> Result<(Self, Vocabulary), Error> {
+    /// A text in memory.
+    pub fn new(text: impl Into<Cow<'static, str>>) -> Result<(Self, Vocabulary), Error> {
+        let text = text.into();
         Self::of(vec![Part {
-            source: Source::Memory(text),
             length: text.len() as u64,
+            source: Source::Memory(text),
         }])
     }
 
@@ -80,8 +84,8 @@ impl Text {
     /// Reads everything once: is it UTF-8, how long is it, what characters has it?
     fn of(parts: Vec<Part>) -> Result<(Self, Vocabulary), Error> {
         let mut text = Self {
-            parts,
-            marks: Vec::new(),
+            parts: parts.into(),
+            marks: Arc::new([]),
             characters: 0,
         };
         let mut distinct = BTreeSet::new();
@@ -97,7 +101,7 @@ impl Text {
             place = piece.next;
         }
         text.characters = place.character;
-        text.marks = marks;
+        text.marks = marks.into();
         let vocabulary = Vocabulary::new(distinct.into_iter().collect())?;
         Ok((text, vocabulary))
     }
@@ -108,11 +112,11 @@ impl Text {
     }
 
     /// Reads from the `start`-th character on.
-    pub fn read_from(&self, start: usize) -> Reader<'_> {
+    pub fn read_from(&self, start: usize) -> Reader {
         let after = self.marks.partition_point(|mark| mark.character <= start);
         let mark = self.marks[after.saturating_sub(1)];
         Reader {
-            text: self,
+            text: self.clone(),
             next: mark,
             piece: String::new(),
             at: 0,
@@ -212,15 +216,15 @@ impl Part {
 }
 
 /// The characters of a text, one after the other.
-pub struct Reader<'a> {
-    text: &'a Text,
+pub struct Reader {
+    text: Text,
     next: Mark,
     piece: String,
     at: usize,
     skip: usize,
 }
 
-impl Reader<'_> {
+impl Reader {
     /// The next character; none at the end.
     pub fn read(&mut self) -> Result<Option<char>, Error> {
         loop {

@@ -1,6 +1,7 @@
 //! From a text to windows of N parallel streams.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
@@ -13,9 +14,9 @@ use crate::vocabulary::Vocabulary;
 const SHORTEST_VALIDATION_STREAM: usize = 1024;
 
 /// A text and its split: its beginning to learn from, its end to be judged by.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Corpus {
-    pub vocabulary: Vocabulary,
+    pub vocabulary: Arc<Vocabulary>,
     text: Text,
     train: usize,
 }
@@ -38,7 +39,7 @@ impl Corpus {
         }
         Ok(Self {
             train: train_length(text.characters(), validation),
-            vocabulary,
+            vocabulary: Arc::new(vocabulary),
             text,
         })
     }
@@ -54,18 +55,18 @@ impl Corpus {
     }
 
     /// Tokens from the `start`-th character on.
-    pub fn tokens(&self, start: usize) -> Tokens<'_> {
+    pub fn tokens(&self, start: usize) -> Tokens {
         Tokens::new(&self.text, &self.vocabulary, start)
     }
 
     /// At most `batch` streams of the training part, fewer where each would not hold a window.
-    pub fn train_streams(&self, batch: usize, seq: usize) -> Streams<'_> {
+    pub fn train_streams(&self, batch: usize, seq: usize) -> Streams {
         let count = batch.min((self.train - 1) / seq);
         Streams::new(&self.text, &self.vocabulary, self.train_range(), count)
     }
 
     /// At most `batch` streams of the validation part.
-    pub fn validation_streams(&self, batch: usize) -> Streams<'_> {
+    pub fn validation_streams(&self, batch: usize) -> Streams {
         Streams::judging(&self.text, &self.vocabulary, self.validation_range(), batch)
     }
 }
@@ -87,16 +88,16 @@ fn shortest_text(validation: f64, seq: usize) -> usize {
 }
 
 /// The tokens of a text, one after the other.
-pub struct Tokens<'a> {
-    reader: Reader<'a>,
-    vocabulary: &'a Vocabulary,
+pub struct Tokens {
+    reader: Reader,
+    vocabulary: Arc<Vocabulary>,
 }
 
-impl<'a> Tokens<'a> {
-    fn new(text: &'a Text, vocabulary: &'a Vocabulary, start: usize) -> Self {
+impl Tokens {
+    fn new(text: &Text, vocabulary: &Arc<Vocabulary>, start: usize) -> Self {
         Self {
             reader: text.read_from(start),
-            vocabulary,
+            vocabulary: vocabulary.clone(),
         }
     }
 
@@ -112,19 +113,19 @@ impl<'a> Tokens<'a> {
 /// A text cut into N contiguous streams of equal length, read side by side, so that row `i` of a
 /// window continues row `i` of the window before it and the recurrent state can be carried.
 #[derive(Clone, Debug)]
-pub struct Streams<'a> {
-    text: &'a Text,
-    vocabulary: &'a Vocabulary,
+pub struct Streams {
+    text: Text,
+    vocabulary: Arc<Vocabulary>,
     start: usize,
     count: usize,
     length: usize,
 }
 
-impl<'a> Streams<'a> {
-    fn new(text: &'a Text, vocabulary: &'a Vocabulary, range: Range<usize>, count: usize) -> Self {
+impl Streams {
+    fn new(text: &Text, vocabulary: &Arc<Vocabulary>, range: Range<usize>, count: usize) -> Self {
         Self {
-            text,
-            vocabulary,
+            text: text.clone(),
+            vocabulary: vocabulary.clone(),
             start: range.start,
             count,
             // The last character has no successor to be the target.
@@ -134,8 +135,8 @@ impl<'a> Streams<'a> {
 
     /// At most `batch` streams of `range`, long enough to judge by.
     pub fn judging(
-        text: &'a Text,
-        vocabulary: &'a Vocabulary,
+        text: &Text,
+        vocabulary: &Arc<Vocabulary>,
         range: Range<usize>,
         batch: usize,
     ) -> Self {
@@ -165,30 +166,30 @@ impl<'a> Streams<'a> {
     }
 
     /// Full windows of `seq` characters from the `offset`-th of each stream on: every shape alike.
-    pub fn read(&self, seq: usize, offset: usize) -> Result<Windows<'a>, Error> {
+    pub fn read(&self, seq: usize, offset: usize) -> Result<Windows, Error> {
         Windows::new(self, seq, offset, (self.length - offset) / seq * seq)
     }
 
     /// Everything in windows of `seq` characters, the last one maybe shorter.
-    pub fn read_all(&self, seq: usize) -> Result<Windows<'a>, Error> {
+    pub fn read_all(&self, seq: usize) -> Result<Windows, Error> {
         Windows::new(self, seq, 0, self.length)
     }
 }
 
 /// The windows of streams, one after the other.
-pub struct Windows<'a> {
-    streams: Vec<Tokens<'a>>,
+pub struct Windows {
+    streams: Vec<Tokens>,
     /// The token of each stream that the next window begins with: the last target so far.
     first: Vec<i32>,
     seq: usize,
     left: usize,
 }
 
-impl<'a> Windows<'a> {
-    fn new(of: &Streams<'a>, seq: usize, offset: usize, left: usize) -> Result<Self, Error> {
+impl Windows {
+    fn new(of: &Streams, seq: usize, offset: usize, left: usize) -> Result<Self, Error> {
         let starts = (0..of.count).map(|k| of.start + k * of.length + offset);
         let mut streams: Vec<_> = starts
-            .map(|start| Tokens::new(of.text, of.vocabulary, start))
+            .map(|start| Tokens::new(&of.text, &of.vocabulary, start))
             .collect();
         let first = streams
             .iter_mut()
@@ -291,7 +292,7 @@ mod tests {
     use super::*;
 
     fn corpus(text: &'static str, validation: f64, seq: usize) -> Result<Corpus, Error> {
-        let (text, vocabulary) = Text::embedded(text)?;
+        let (text, vocabulary) = Text::new(text)?;
         Corpus::new(text, vocabulary, validation, seq)
     }
 

@@ -8,9 +8,9 @@ use crate::error::Error;
 use crate::model::CharGru;
 
 /// Mean loss in nats per character; the state is carried through the streams.
-pub fn evaluate(
+pub async fn evaluate(
     model: &CharGru,
-    streams: &Streams<'_>,
+    streams: &Streams,
     seq: usize,
     device: &Device,
 ) -> Result<f64, Error> {
@@ -22,7 +22,7 @@ pub fn evaluate(
     while let Some(window) = windows.read()? {
         let (logits, next) = model.forward(window.inputs(device), state);
         state = Some(next);
-        let loss = read(cross_entropy.forward(logits, window.targets(device)))?;
+        let loss = read(cross_entropy.forward(logits, window.targets(device))).await?;
         loss_sum += f64::from(loss) * window.len() as f64;
         characters += window.len();
     }
@@ -30,8 +30,7 @@ pub fn evaluate(
 }
 
 /// A number from the device.
-pub fn read(scalar: Tensor<1>) -> Result<f32, Error> {
-    scalar
-        .try_into_scalar()
-        .map_err(|reason| Error::Device(reason.to_string()))
+pub async fn read(scalar: Tensor<1>) -> Result<f32, Error> {
+    let read = scalar.try_into_scalar_async().await;
+    read.map_err(|reason| Error::Device(reason.to_string()))
 }

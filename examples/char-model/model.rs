@@ -113,7 +113,7 @@ impl CharGru {
     }
 }
 
-#[cfg(all(test, feature = "flex"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use burn::tensor::Tolerance;

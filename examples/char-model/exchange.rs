@@ -140,7 +140,7 @@ fn wrong(name: &str, expected: &[usize], actual: &[usize]) -> Error {
     })
 }
 
-#[cfg(all(test, feature = "flex"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use burn::module::Module;

@@ -1,0 +1,73 @@
+//! One GRU layer on WebAssembly, for `speed.mjs`: it makes the numbers, and JavaScript reads them.
+
+use std::sync::Mutex;
+
+use gru_cpu::{PackedWeights, Sequence, Weights, spec::GruSpec};
+
+/// The layer that is measured, and its arrays in the order of [`pointer`].
+struct Layer {
+    n: usize,
+    t: usize,
+    packed: PackedWeights<f32>,
+    /// x `[N, T, I]`, w_ih `[I, 3H]`, w_hh `[H, 3H]`, b_ih `[3H]`, b_hh `[3H]`, states `[N, T, H]`.
+    arrays: [Vec<f32>; 6],
+}
+
+static LAYER: Mutex<Option<Layer>> = Mutex::new(None);
+
+/// A layer of these sizes, with numbers in the usual range of weights.
+#[unsafe(no_mangle)]
+pub extern "C" fn prepare(n: usize, t: usize, i: usize, h: usize) {
+    let mut state = 1u32;
+    let mut random = |count: usize, scale: f32| -> Vec<f32> {
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+        };
+        (0..count).map(|_| scale * next()).collect()
+    };
+    let scale = 1.0 / (h as f32).sqrt();
+    let arrays = [
+        random(n * t * i, 1.0),
+        random(3 * h * i, scale),
+        random(3 * h * h, scale),
+        random(3 * h, scale),
+        random(3 * h, scale),
+        vec![f32::NAN; n * t * h],
+    ];
+    let weights = Weights::new(Some(&arrays[1]), &arrays[2])
+        .with_b_ih(Some(&arrays[3]))
+        .with_b_hh(Some(&arrays[4]));
+    let packed = PackedWeights::new(&GruSpec::default(), i, h, weights);
+    *LAYER.lock().expect("one thread") = Some(Layer {
+        n,
+        t,
+        packed,
+        arrays,
+    });
+}
+
+/// Where an array begins.
+#[unsafe(no_mangle)]
+pub extern "C" fn pointer(array: usize) -> *const f32 {
+    let layer = LAYER.lock().expect("one thread");
+    layer.as_ref().expect("it was prepared").arrays[array].as_ptr()
+}
+
+/// How many numbers it has.
+#[unsafe(no_mangle)]
+pub extern "C" fn length(array: usize) -> usize {
+    let layer = LAYER.lock().expect("one thread");
+    layer.as_ref().expect("it was prepared").arrays[array].len()
+}
+
+/// The states of all steps, from zeros.
+#[unsafe(no_mangle)]
+pub extern "C" fn forward() {
+    let mut layer = LAYER.lock().expect("one thread");
+    let layer = layer.as_mut().expect("it was prepared");
+    let [x, .., states] = &mut layer.arrays;
+    layer
+        .packed
+        .forward(layer.n, layer.t, Sequence::new(x), states);
+}

@@ -1,0 +1,127 @@
+// One GRU layer, forward: gru-cpu against ONNX Runtime on WebAssembly, in turn, in one process.
+//
+//     node speed.mjs MODULE.wasm FOLDER_WITH_NODE_MODULES
+//
+// Both have one thread and their weights packed before. The states of both are compared first. ONNX
+// Runtime's time includes handing over x and Y, as it does for its users.
+
+import { readFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { argv } from 'node:process';
+import { pathToFileURL } from 'node:url';
+import { resolve } from 'node:path';
+
+const require = createRequire(pathToFileURL(resolve(argv[3], 'package.json')));
+const ort = require('onnxruntime-web');
+ort.env.wasm.numThreads = 1;
+
+// N, T, I, H, as in the other benchmarks.
+const SHAPES = {
+  stream: [1, 128, 64, 128],
+  audio: [1, 2048, 1, 32],
+  'char-s': [32, 64, 128, 256],
+};
+const ROUNDS = 15;
+const ROUND = 150; // ms
+const TOLERANCE = 2e-5;
+
+const { instance } = await WebAssembly.instantiate(await readFile(argv[2]), {});
+const gru = instance.exports;
+const array = (k) => new Float32Array(gru.memory.buffer, gru.pointer(k), gru.length(k)).slice();
+
+// Protocol buffers, as far as a graph of one node needs them.
+const varint = (value) => {
+  const bytes = [];
+  for (; value > 127; value = Math.floor(value / 128)) bytes.push((value % 128) | 128);
+  return [...bytes, value];
+};
+const field = (id, content) => {
+  if (typeof content === 'number') return Buffer.from([...varint(id * 8), ...varint(content)]);
+  const bytes = Buffer.from(content);
+  return Buffer.concat([Buffer.from([...varint(id * 8 + 2), ...varint(bytes.length)]), bytes]);
+};
+const message = (...fields) => Buffer.concat(fields);
+const FLOAT = 1;
+const INT = 2;
+
+// A model with one node GRU, Y [T, 1, N, H] of X [T, N, I]; the gates are z, r, n there.
+function onnx(n, t, i, h, [w, r, b]) {
+  const tensor = (name, dims, data) =>
+    message(...dims.map((size) => field(1, size)), field(2, FLOAT), field(8, name),
+      field(9, Buffer.from(data.buffer)));
+  const value = (name, dims) => {
+    const shape = message(...dims.map((size) => field(1, message(field(1, size)))));
+    return message(field(1, name), field(2, message(field(1, message(field(1, FLOAT), field(2, shape))))));
+  };
+  const attribute = (name, number) => message(field(1, name), field(3, number), field(20, INT));
+  const node = message(...['X', 'W', 'R', 'B'].map((name) => field(1, name)), field(2, 'Y'), field(4, 'GRU'),
+    field(5, attribute('hidden_size', h)), field(5, attribute('linear_before_reset', 1)));
+  const graph = message(field(1, node), field(2, 'gru'), field(5, tensor('W', [1, 3 * h, i], w)),
+    field(5, tensor('R', [1, 3 * h, h], r)), field(5, tensor('B', [1, 6 * h], b)),
+    field(11, value('X', [t, n, i])), field(12, value('Y', [t, 1, n, h])));
+  return message(field(1, 8), field(7, graph), field(8, message(field(1, ''), field(2, 17))));
+}
+
+// Rows of gates r, z, n to z, r, n.
+function reordered(rows, h) {
+  const wide = rows.length / (3 * h);
+  const gate = (k) => rows.subarray(k * h * wide, (k + 1) * h * wide);
+  const out = new Float32Array(rows.length);
+  [gate(1), gate(0), gate(2)].forEach((values, k) => out.set(values, k * h * wide));
+  return out;
+}
+
+// [A, B, width] to [B, A, width].
+function swapped(values, a, b) {
+  const width = values.length / (a * b);
+  const out = new Float32Array(values.length);
+  for (let j = 0; j < a; j += 1) {
+    for (let k = 0; k < b; k += 1) {
+      out.set(values.subarray((j * b + k) * width, (j * b + k + 1) * width), (k * a + j) * width);
+    }
+  }
+  return out;
+}
+
+const median = (times) => times.toSorted((a, b) => a - b)[times.length >> 1];
+
+console.log(`Node ${process.version}, onnxruntime-web ${ort.env.versions.web}, one thread; median of ${ROUNDS}`);
+console.log('shape    gru-cpu     ONNX Runtime   ratio');
+for (const [name, [n, t, i, h]] of Object.entries(SHAPES)) {
+  gru.prepare(n, t, i, h);
+  const [x, w, r, bi, bh] = [0, 1, 2, 3, 4].map(array);
+  const biases = new Float32Array(6 * h);
+  biases.set(reordered(bi, h));
+  biases.set(reordered(bh, h), 3 * h);
+  const rows = (columns, from) => reordered(swapped(columns, from, 3 * h), h);
+  const model = onnx(n, t, i, h, [rows(w, i), rows(r, h), biases]);
+  const session = await ort.InferenceSession.create(model, { executionProviders: ['wasm'] });
+  const feeds = { X: new ort.Tensor('float32', swapped(x, n, t), [t, n, i]) };
+
+  gru.forward();
+  const { Y } = await session.run(feeds);
+  const expected = swapped(Y.data, t, n);
+  const furthest = array(5).reduce((most, value, k) => {
+    const off = Math.abs(value - expected[k]);
+    return off <= most ? most : off; // NaN is the furthest
+  }, 0);
+  if (!(furthest <= TOLERANCE)) throw new Error(`${name}: the states differ by ${furthest}`);
+
+  const once = async (run) => {
+    let calls = 0;
+    const start = performance.now();
+    do {
+      await run();
+      calls += 1;
+    } while (performance.now() - start < ROUND);
+    return (performance.now() - start) / calls;
+  };
+  const [ours, theirs] = [[], []];
+  for (let round = 0; round < ROUNDS; round += 1) {
+    ours.push(await once(() => gru.forward()));
+    theirs.push(await once(() => session.run(feeds)));
+  }
+  const [a, b] = [median(ours), median(theirs)];
+  const time = (ms) => `${ms.toFixed(3)} ms`.padStart(11);
+  console.log(`${name.padEnd(7)}${time(a)}${time(b)}       ${(b / a).toFixed(2)}   (states within ${furthest.toExponential(1)})`);
+}

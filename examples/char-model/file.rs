@@ -1,0 +1,241 @@
+//! A model by itself, for use: a burnpack file with its sizes and characters.
+
+use std::fs;
+use std::path::Path;
+
+use burn::config::Config;
+use burn::store::burn_pack::{Error as PackError, Reader};
+use burn::store::{BurnpackStore, ModuleSnapshot};
+use burn::tensor::{Bytes, Device};
+
+use crate::error::Error;
+use crate::model::{CharGru, CharGruConfig};
+use crate::vocabulary::Vocabulary;
+
+/// Names of what a file says beside its tensors; a checkpoint says the same.
+pub const SIZES: &str = "char-gru.config";
+pub const CHARACTERS: &str = "char-gru.vocabulary";
+
+/// Writes a model: beside its place and renamed, so that what stands there is the old file or the new
+/// one, whenever the process is killed.
+pub fn save(
+    model: &CharGru,
+    sizes: &CharGruConfig,
+    vocabulary: &Vocabulary,
+    path: &Path,
+) -> Result<(), Error> {
+    let store = BurnpackStore::from_file(path)
+        .auto_extension(false)
+        .overwrite(true);
+    let stored = model.save_into(&mut described(store, sizes, vocabulary));
+    stored.map_err(|reason| Error::write(path, reason))
+}
+
+/// The file of a model, in memory; `name` is for errors.
+pub fn to_bytes(
+    model: &CharGru,
+    sizes: &CharGruConfig,
+    vocabulary: &Vocabulary,
+    name: &Path,
+) -> Result<Bytes, Error> {
+    let failed = |reason| Error::write(name, reason);
+    let mut store = described(BurnpackStore::from_bytes(None), sizes, vocabulary);
+    model.save_into(&mut store).map_err(failed)?;
+    store.get_bytes().map_err(failed)
+}
+
+fn described(
+    store: BurnpackStore,
+    sizes: &CharGruConfig,
+    vocabulary: &Vocabulary,
+) -> BurnpackStore {
+    store
+        .metadata(SIZES, sizes.to_string())
+        .metadata(CHARACTERS, vocabulary.characters())
+}
+
+/// A model, its sizes, and the characters that it knows.
+pub type Loaded = (CharGru, CharGruConfig, Vocabulary);
+
+/// Reads a model.
+pub fn load(path: &Path, device: &Device) -> Result<Loaded, Error> {
+    let reader = Reader::from_file_exact(path).map_err(|e| unreadable(path, e))?;
+    let held = fs::metadata(path).map_err(|e| Error::load(path, e))?.len();
+    let (sizes, vocabulary) = description(&reader, held, path)?;
+    let store = BurnpackStore::from_file(path).auto_extension(false);
+    let model = parameters(store, &sizes, device, path)?;
+    Ok((model, sizes, vocabulary))
+}
+
+/// Reads a model in memory; `name` is for errors.
+pub fn from_bytes(bytes: Vec<u8>, name: &Path, device: &Device) -> Result<Loaded, Error> {
+    let held = bytes.len() as u64;
+    let bytes = Bytes::from_bytes_vec(bytes);
+    let reader = Reader::from_bytes(bytes.clone()).map_err(|e| unreadable(name, e))?;
+    let (sizes, vocabulary) = description(&reader, held, name)?;
+    let store = BurnpackStore::from_bytes(Some(bytes));
+    let model = parameters(store, &sizes, device, name)?;
+    Ok((model, sizes, vocabulary))
+}
+
+/// Reads a model that must have these sizes and characters: parameters to start from.
+pub fn load_like(
+    path: &Path,
+    sizes: &CharGruConfig,
+    vocabulary: &Vocabulary,
+    device: &Device,
+) -> Result<CharGru, Error> {
+    let reader = Reader::from_file_exact(path).map_err(|e| unreadable(path, e))?;
+    let held = fs::metadata(path).map_err(|e| Error::load(path, e))?.len();
+    let (saved, characters) = description(&reader, held, path)?;
+    // Dropout has no parameters: it may differ.
+    let alike = CharGruConfig {
+        dropout: sizes.dropout,
+        ..saved.clone()
+    };
+    if alike != *sizes {
+        let tied = if saved.tied { " and a tied head" } else { "" };
+        let reason = format!(
+            "its model has embed {}, hidden {}, layers {}{tied}, for {} characters",
+            saved.embed, saved.hidden, saved.layers, saved.vocabulary
+        );
+        return Err(Error::load(path, reason));
+    }
+    if characters != *vocabulary {
+        return Err(Error::load(path, "its text has other characters"));
+    }
+    let store = BurnpackStore::from_file(path).auto_extension(false);
+    parameters(store, sizes, device, path)
+}
+
+/// A model of these sizes with the parameters in a store.
+fn parameters(
+    mut store: BurnpackStore,
+    sizes: &CharGruConfig,
+    device: &Device,
+    name: &Path,
+) -> Result<CharGru, Error> {
+    let mut model = sizes.init(device);
+    let loaded = model.load_from(&mut store);
+    loaded.map_err(|e| unreadable(name, e))?;
+    Ok(model)
+}
+
+/// What a file of `held` bytes says of its model, if that can be.
+fn description(
+    reader: &Reader,
+    held: u64,
+    path: &Path,
+) -> Result<(CharGruConfig, Vocabulary), Error> {
+    let foreign = || Error::load(path, "it was not saved by char-gru");
+    let saved = reader.metadata();
+    let sizes = saved
+        .get(SIZES)
+        .and_then(|json| CharGruConfig::load_binary(json.as_bytes()).ok())
+        .ok_or_else(foreign)?;
+    let characters = saved.get(CHARACTERS).ok_or_else(foreign)?;
+    let vocabulary = Vocabulary::new(characters.chars().collect()).map_err(|_| foreign())?;
+    if vocabulary.len() != sizes.vocabulary || !is_possible(&sizes, held) {
+        return Err(foreign());
+    }
+    Ok((sizes, vocabulary))
+}
+
+/// Whether there are models of these sizes, and a file of so many bytes can hold one: a small file
+/// may claim a model that no memory holds.
+fn is_possible(sizes: &CharGruConfig, bytes: u64) -> bool {
+    let counts = [sizes.vocabulary, sizes.embed, sizes.hidden, sizes.layers];
+    let [v, e, h, l] = counts.map(|count| count as f64);
+    // Of the weights alone, each of a byte at least.
+    let head = if sizes.tied { 0.0 } else { h * v };
+    let weights = v * e + 3.0 * h * (e + (2.0 * l - 1.0) * h) + head;
+    counts.iter().all(|&count| count > 0)
+        && weights <= bytes as f64
+        && (0.0..1.0).contains(&sizes.dropout)
+        && (!sizes.tied || sizes.embed == sizes.hidden)
+}
+
+/// What Burn found wrong with a file.
+pub fn unreadable(path: &Path, error: PackError) -> Error {
+    match error {
+        PackError::IoError(reason) | PackError::ValidationError(reason) => {
+            Error::load(path, reason)
+        }
+        other => Error::load(path, format!("it is no model file ({other})")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::module::Module;
+
+    fn vocabulary(characters: &str) -> Vocabulary {
+        Vocabulary::new(characters.chars().collect()).unwrap()
+    }
+
+    #[test]
+    fn a_model_comes_back_or_is_refused() {
+        let _alone = crate::drawing();
+        let folder = std::env::temp_dir().join(format!("char-model-save-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("model");
+        let device = Device::flex();
+        let abc = vocabulary("abc");
+        let sizes = CharGruConfig::new(3, 2, 4, 1, 0.0);
+        let model = sizes.init(&device);
+        save(&model, &sizes, &abc, &path).unwrap();
+        save(&model, &sizes, &abc, &path).unwrap(); // replaces
+        let in_memory = to_bytes(&model, &sizes, &abc, &path).unwrap();
+        assert_eq!(in_memory[..], fs::read(&path).unwrap());
+
+        let parameters = |model: CharGru| model.into_record().into_bytes().unwrap();
+        for (loaded, read, characters) in [
+            load(&path, &device).unwrap(),
+            from_bytes(in_memory.to_vec(), &path, &device).unwrap(),
+        ] {
+            assert_eq!((read, characters), (sizes.clone(), abc.clone()));
+            assert_eq!(parameters(loaded)[..], parameters(model.clone())[..]);
+        }
+
+        let wider = CharGruConfig::new(3, 2, 5, 1, 0.0);
+        let error = load_like(&path, &wider, &abc, &device).unwrap_err();
+        assert!(error.to_string().contains("hidden 4"), "{error}");
+        assert!(load_like(&path, &sizes, &vocabulary("abd"), &device).is_err());
+        assert!(load_like(&path, &sizes, &abc, &device).is_ok());
+
+        let foreign = b"no model at all";
+        fs::write(&path, foreign).unwrap();
+        assert!(load(&path, &device).is_err());
+        assert!(from_bytes(foreign.to_vec(), &path, &device).is_err());
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "a file is left");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn sizes_that_no_model_has_are_refused() {
+        let _alone = crate::drawing();
+        let path = std::env::temp_dir().join(format!("char-model-sizes-{}", std::process::id()));
+        let usual = CharGruConfig::new(3, 2, 4, 1, 0.0);
+        let claims = [
+            CharGruConfig::new(3, 2, 1 << 20, 1, 0.0),
+            CharGruConfig::new(3, 2, usize::MAX / 2, 1, 0.0),
+            CharGruConfig::new(3, 2, 4, 1 << 40, 0.0),
+            CharGruConfig::new(3, 0, 4, 1, 0.0),
+            CharGruConfig::new(3, 2, 0, 1, 0.0),
+            CharGruConfig::new(3, 2, 4, 0, 0.0),
+            CharGruConfig::new(3, 2, 4, 1, 1.0),
+            CharGruConfig::new(3, 2, 4, 1, f64::NAN),
+            usual.clone().with_tied(true),
+        ];
+        let abc = vocabulary("abc");
+        for sizes in claims {
+            let device = Device::flex();
+            save(&usual.init(&device), &sizes, &abc, &path).unwrap();
+            assert!(load(&path, &device).is_err(), "{sizes}");
+            let bytes = fs::read(&path).unwrap();
+            assert!(from_bytes(bytes, &path, &device).is_err(), "{sizes}");
+        }
+        fs::remove_file(&path).unwrap();
+    }
+}

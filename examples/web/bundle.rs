@@ -1,0 +1,167 @@
+//! From Rust to a folder of static files.
+
+use std::env;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use flate2::{Compression, write::GzEncoder};
+use wasm_bindgen_cli_support::Bindgen;
+
+use crate::error::Error;
+
+const TARGET: &str = "wasm32-unknown-unknown";
+/// Beside this crate.
+const PACKAGE: &str = "char-web";
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/page");
+
+/// What builds the module.
+enum Compiler {
+    /// The one that runs this program has the target.
+    Same,
+    /// Debian's, which builds the standard library too; with this linker.
+    Debian(PathBuf),
+}
+
+/// A file of the page, and its size as it is and as servers send it.
+pub struct File {
+    pub name: String,
+    pub bytes: usize,
+    pub compressed: usize,
+}
+
+/// Where a build goes that is not told: beside all other builds.
+pub fn folder() -> PathBuf {
+    let here = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(here, PathBuf::from);
+    target.join("web")
+}
+
+/// Builds the page into `page`: the module for the CPU, and one for WebGPU if `webgpu` says so.
+///
+/// # Errors
+/// If no compiler here reaches WebAssembly, or one fails.
+pub fn bundle(page: &Path, webgpu: bool) -> Result<Vec<File>, Error> {
+    let compiler = Compiler::find().ok_or(Error::NoCompiler { target: TARGET })?;
+    fs::create_dir_all(page).map_err(Error::file(page))?;
+    module(&compiler, page, "char_web", &[])?;
+    if webgpu {
+        module(&compiler, page, "char_web_gpu", &["--features", "webgpu"])?;
+    }
+    for entry in fs::read_dir(PAGE).map_err(Error::file(PAGE))? {
+        let from = entry.map_err(Error::file(PAGE))?.path();
+        let to = page.join(from.file_name().expect("an entry has a name"));
+        fs::copy(&from, to).map_err(Error::file(from))?;
+    }
+    sizes(page)
+}
+
+/// Whether the page can be built here.
+pub fn is_possible() -> bool {
+    Compiler::find().is_some()
+}
+
+/// One module and its JavaScript.
+fn module(compiler: &Compiler, page: &Path, name: &str, features: &[&str]) -> Result<(), Error> {
+    let target = folder();
+    let mut cargo = compiler.cargo();
+    cargo
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["rustc", "--release", "-p", PACKAGE, "--lib"])
+        .args(["--crate-type", "cdylib", "--target", TARGET])
+        .args(features)
+        // Nobody unwinds there.
+        .args(["--config", "profile.release.panic='abort'"])
+        // All browsers have vectors of 128 bits since 2023.
+        .env("RUSTFLAGS", "-Ctarget-feature=+simd128")
+        .env("CARGO_TARGET_DIR", &target);
+    let done = cargo.status().map_err(|e| Error::Cargo(e.to_string()))?;
+    if !done.success() {
+        return Err(Error::Cargo(format!("{cargo:?}")));
+    }
+    let built = target.join(TARGET).join("release").join("char_web.wasm");
+    let bound = |bindgen: &mut Bindgen| {
+        bindgen
+            .input_path(&built)
+            .out_name(name)
+            .web(true)?
+            .typescript(false)
+            .omit_default_module_path(false)
+            .generate(page)
+    };
+    bound(&mut Bindgen::new()).map_err(|reason| Error::Bind(format!("{reason:#}")))
+}
+
+impl Compiler {
+    fn find() -> Option<Self> {
+        let same = Command::new("rustc")
+            .args(["--print", "target-libdir", "--target", TARGET])
+            .output();
+        let libraries = same.ok().filter(|asked| asked.status.success());
+        let libraries = libraries.and_then(|asked| String::from_utf8(asked.stdout).ok());
+        if libraries.is_some_and(|folder| Path::new(folder.trim()).is_dir()) {
+            return Some(Self::Same);
+        }
+        let has = |path: &str| Path::new(path).exists();
+        let debian = has("/usr/bin/cargo") && has("/usr/lib/rustlib/src/rust/library/std");
+        let programs = fs::read_dir("/usr/bin").ok()?.flatten();
+        let linker = programs.map(|entry| entry.path()).find(|path| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.is_some_and(|name| name.starts_with("wasm-ld"))
+        });
+        linker.filter(|_| debian).map(Self::Debian)
+    }
+
+    fn cargo(&self) -> Command {
+        match self {
+            Self::Same => Command::new("cargo"),
+            Self::Debian(linker) => {
+                let mut cargo = Command::new("/usr/bin/cargo");
+                let path = env::var_os("PATH").unwrap_or_default();
+                let path = env::split_paths(&path);
+                let first = [PathBuf::from("/usr/bin")].into_iter();
+                cargo
+                    .args(["-Z", "build-std=std,panic_abort"])
+                    .env(
+                        "PATH",
+                        env::join_paths(first.chain(path)).expect("as it was"),
+                    )
+                    .env("RUSTC_BOOTSTRAP", "1")
+                    .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker);
+                // What another cargo told this program is not for this one.
+                for variable in [
+                    "CARGO",
+                    "RUSTC",
+                    "RUSTUP_TOOLCHAIN",
+                    "CARGO_ENCODED_RUSTFLAGS",
+                ] {
+                    cargo.env_remove(variable);
+                }
+                cargo
+            }
+        }
+    }
+}
+
+/// All files of a page, the largest first.
+fn sizes(page: &Path) -> Result<Vec<File>, Error> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(page).map_err(Error::file(page))? {
+        let path = entry.map_err(Error::file(page))?.path();
+        let content = fs::read(&path).map_err(Error::file(&path))?;
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+        let compressed = gzip.write_all(&content).and_then(|()| gzip.finish());
+        files.push(File {
+            name: path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into(),
+            bytes: content.len(),
+            compressed: compressed.map_err(Error::file(&path))?.len(),
+        });
+    }
+    files.sort_by_key(|file| std::cmp::Reverse(file.compressed));
+    Ok(files)
+}

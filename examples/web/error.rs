@@ -1,0 +1,33 @@
+//! What can go wrong, each as one line for the user.
+
+use std::io;
+use std::path::PathBuf;
+
+/// An error of the program; `Display` is the whole message.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(
+        "no compiler here reaches {target}; with rustup: rustup target add {target}; on Debian: \
+         apt-get install rustc-web cargo-web rust-web-src lld-22"
+    )]
+    NoCompiler { target: &'static str },
+
+    #[error("the module was not built: {0} failed")]
+    Cargo(String),
+
+    #[error("the module was not bound: {0}")]
+    Bind(String),
+
+    #[error("{}: {source}", path.display())]
+    File { path: PathBuf, source: io::Error },
+
+    #[error("cannot serve on port {port}: {reason}")]
+    Serve { port: u16, reason: String },
+}
+
+impl Error {
+    pub fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File { path, source }
+    }
+}

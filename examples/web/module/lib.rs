@@ -1,0 +1,30 @@
+//! `char-model` for a page: models that are trained, read, saved, and write.
+//!
+//! What waits for a device is a promise. Objects of JavaScript are described by the types that
+//! `serde` reads and writes: [`training::Options`], [`training::Facts`] and those of `char-model`.
+
+use serde::Serialize;
+use wasm_bindgen::prelude::*;
+
+mod device;
+mod model;
+mod training;
+
+pub use model::{Model, Writing};
+pub use training::Training;
+
+/// Makes a panic readable in the browser's console.
+#[wasm_bindgen(start)]
+fn start() {
+    console_error_panic_hook::set_once();
+}
+
+/// The text that `char-gru` learns where none is given.
+#[wasm_bindgen(js_name = builtInText)]
+pub fn built_in_text() -> String {
+    lipsum::LIBER_PRIMUS.to_string()
+}
+
+fn to_js(value: &impl Serialize) -> Result<JsValue, JsError> {
+    Ok(serde_wasm_bindgen::to_value(value)?)
+}

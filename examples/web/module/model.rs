@@ -1,0 +1,146 @@
+//! A model of the page: from a run or a file.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::tensor::{Device, Tensor, TensorData};
+use char_model::error::Error;
+use char_model::model::{CharGru, CharGruConfig};
+use char_model::sample::{self, Choice};
+use char_model::vocabulary::Vocabulary;
+use char_model::{exchange, file};
+use gru_op::convert::StateDict;
+use serde::Serialize;
+use wasm_bindgen::prelude::*;
+
+use crate::{device, to_js};
+
+/// What a model is.
+#[derive(Serialize)]
+struct Facts {
+    hidden: usize,
+    layers: usize,
+    embed: usize,
+    distinct: usize,
+    parameters: usize,
+}
+
+/// A model that writes.
+#[wasm_bindgen]
+pub struct Model {
+    pub(crate) model: CharGru,
+    pub(crate) sizes: CharGruConfig,
+    pub(crate) vocabulary: Arc<Vocabulary>,
+    pub(crate) device: Device,
+}
+
+#[wasm_bindgen]
+impl Model {
+    /// The model in a file of `char-gru`: a `.safetensors` of its `export`, or its `model.bpk`.
+    pub fn read(name: &str, bytes: Vec<u8>) -> Result<Model, JsError> {
+        let device = device::cpu();
+        let (model, sizes, vocabulary) = match name.ends_with(".safetensors") {
+            true => {
+                let dict = StateDict::from_safetensors_bytes(name, bytes)?;
+                let characters = exchange::characters(&dict);
+                let none = || JsError::new(&format!("{name} does not say what its characters are"));
+                let vocabulary = characters.ok_or_else(none)?;
+                let (model, sizes) = exchange::import(&dict, &vocabulary, &device)?;
+                (model, sizes, vocabulary)
+            }
+            false => file::from_bytes(bytes, Path::new(name), &device)?,
+        };
+        Ok(Model {
+            model,
+            sizes,
+            vocabulary: Arc::new(vocabulary),
+            device,
+        })
+    }
+
+    /// Its sizes.
+    pub fn facts(&self) -> Result<JsValue, JsError> {
+        to_js(&Facts {
+            hidden: self.sizes.hidden,
+            layers: self.sizes.layers,
+            embed: self.sizes.embed,
+            distinct: self.vocabulary.len(),
+            parameters: self.model.num_params(),
+        })
+    }
+
+    /// The file `model.bpk` of `char-gru`.
+    pub async fn save(&self) -> Result<Vec<u8>, JsError> {
+        let model = self.on_cpu().await?;
+        let name = Path::new("model.bpk");
+        let bytes = file::to_bytes(&model, &self.sizes, &self.vocabulary, name)?;
+        Ok(bytes.to_vec())
+    }
+
+    /// Begins to write after `prompt`.
+    pub fn write(&self, prompt: &str, temperature: f64, seed: u32) -> Result<Writing, JsError> {
+        let choice = Choice {
+            temperature,
+            top_k: None,
+            seed: u64::from(seed),
+        };
+        let tokens = sample::prompt(Some(prompt), &self.vocabulary)?;
+        Ok(Writing {
+            writer: sample::Writer::new(&self.model, &tokens, choice, &self.device),
+            vocabulary: self.vocabulary.clone(),
+        })
+    }
+
+    /// A copy on the CPU. Files are written without waiting, which a GPU in a browser cannot do: its
+    /// numbers are waited for here.
+    async fn on_cpu(&self) -> Result<CharGru, Error> {
+        let mut parameters = Parameters(Vec::new());
+        self.model.visit(&mut parameters);
+        let mut read = Vec::with_capacity(parameters.0.len());
+        for flat in parameters.0 {
+            let data = flat.into_data_async().await;
+            read.push(data.map_err(|reason| Error::Device(reason.to_string()))?);
+        }
+        let mut put = Put(read.into_iter());
+        Ok(self.sizes.init(&device::cpu()).map(&mut put))
+    }
+}
+
+/// All parameters, flat, in the order of the module.
+struct Parameters(Vec<Tensor<1>>);
+
+impl ModuleVisitor for Parameters {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        self.0.push(param.val().reshape([-1]));
+    }
+}
+
+/// Numbers for all parameters, in the same order.
+struct Put(std::vec::IntoIter<TensorData>);
+
+impl ModuleMapper for Put {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let data = self.0.next().expect("one of each parameter");
+        param.map(|old| Tensor::<1>::from_data(data, &old.device()).reshape(old.dims()))
+    }
+}
+
+/// A model that is writing.
+#[wasm_bindgen]
+pub struct Writing {
+    writer: sample::Writer,
+    vocabulary: Arc<Vocabulary>,
+}
+
+#[wasm_bindgen]
+impl Writing {
+    /// The next `count` characters.
+    pub async fn next(&mut self, count: usize) -> Result<String, JsError> {
+        let mut text = String::new();
+        for _ in 0..count {
+            text.push(self.vocabulary.character(self.writer.write().await?));
+        }
+        Ok(text)
+    }
+}

@@ -1,0 +1,161 @@
+//! A training run of the page.
+
+use burn::module::Module;
+use burn::tensor::Device;
+use char_model::data::Corpus;
+use char_model::model::CharGruConfig;
+use char_model::ngram::Reference;
+use char_model::text::Text;
+use char_model::trainer::{Settings, Trainer};
+use serde::{Deserialize, Serialize};
+use wasm_bindgen::prelude::*;
+
+use crate::model::Model;
+use crate::{device, to_js};
+
+/// The most of everything: a page asks for no more than a browser holds.
+const LARGEST: usize = 4096;
+
+/// What the page asks for, under the names of char-gru's arguments.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
+    embed: usize,
+    hidden: usize,
+    layers: usize,
+    dropout: f64,
+    epochs: usize,
+    batch: usize,
+    seq: usize,
+    lr: f64,
+    clip: f64,
+    validation: f64,
+    seed: u64,
+}
+
+/// What a run is about, before its first step.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Facts {
+    characters: usize,
+    distinct: usize,
+    parameters: usize,
+    steps: usize,
+    /// Nats per character of counting characters, and pairs of them.
+    unigram: f64,
+    bigram: Option<f64>,
+}
+
+/// A training run.
+#[wasm_bindgen]
+pub struct Training {
+    trainer: Trainer,
+    corpus: Corpus,
+    sizes: CharGruConfig,
+    device: Device,
+}
+
+#[wasm_bindgen]
+impl Training {
+    /// A run on `text`, on the device of this name. `options` are [`Options`].
+    pub async fn start(text: String, options: JsValue, on: String) -> Result<Training, JsError> {
+        let options: Options = serde_wasm_bindgen::from_value(options)?;
+        options.check()?;
+        let (text, vocabulary) = Text::new(text)?;
+        let corpus = Corpus::new(text, vocabulary, options.validation, options.seq)?;
+        let sizes = CharGruConfig::new(
+            corpus.vocabulary.len(),
+            options.embed,
+            options.hidden,
+            options.layers,
+            options.dropout,
+        );
+        let device = device::open(&on).await?;
+        let training = device.clone().autodiff();
+        training.seed(options.seed);
+        let model = sizes.init(&training);
+        let settings = Settings {
+            epochs: options.epochs,
+            batch: options.batch,
+            seq: options.seq,
+            rate: options.lr,
+            clip: options.clip,
+            seed: options.seed,
+        };
+        Ok(Training {
+            trainer: Trainer::new(settings, &corpus, model, &[training]),
+            corpus,
+            sizes,
+            device,
+        })
+    }
+
+    /// [`Facts`].
+    pub fn facts(&self) -> Result<JsValue, JsError> {
+        let reference = Reference::new(&self.corpus)?;
+        to_js(&Facts {
+            characters: self.corpus.validation_range().end,
+            distinct: self.corpus.vocabulary.len(),
+            parameters: self.trainer.learner.model.num_params(),
+            steps: self.trainer.steps(),
+            unigram: reference.unigram,
+            bigram: reference.bigram,
+        })
+    }
+
+    /// Learns the next window; a [`Step`](char_model::trainer::Step).
+    pub async fn step(&mut self) -> Result<JsValue, JsError> {
+        to_js(&self.trainer.step().await?)
+    }
+
+    /// Judges the model; a [`Validation`](char_model::trainer::Validation).
+    pub async fn validate(&mut self) -> Result<JsValue, JsError> {
+        to_js(&self.trainer.validate().await?)
+    }
+
+    /// The model as it is now.
+    pub fn model(&self) -> Model {
+        Model {
+            model: self.trainer.learner.model.valid(),
+            sizes: self.sizes.clone(),
+            vocabulary: self.corpus.vocabulary.clone(),
+            device: self.device.clone(),
+        }
+    }
+}
+
+impl Options {
+    /// As char-gru's arguments are checked.
+    fn check(&self) -> Result<(), JsError> {
+        let counts = [
+            ("embed", self.embed),
+            ("hidden", self.hidden),
+            ("layers", self.layers),
+            ("epochs", self.epochs),
+            ("batch", self.batch),
+            ("seq", self.seq),
+        ];
+        for (name, count) in counts {
+            if !(1..=LARGEST).contains(&count) {
+                let reason = format!("{name} is {count}; 1 to {LARGEST} are possible");
+                return Err(JsError::new(&reason));
+            }
+        }
+        let numbers = [
+            ("dropout", self.dropout, (0.0..1.0).contains(&self.dropout)),
+            ("lr", self.lr, self.lr > 0.0 && self.lr.is_finite()),
+            ("clip", self.clip, self.clip > 0.0),
+            (
+                "validation",
+                self.validation,
+                self.validation > 0.0 && self.validation < 1.0,
+            ),
+        ];
+        for (name, number, possible) in numbers {
+            if !possible {
+                return Err(JsError::new(&format!("{name} cannot be {number}")));
+            }
+        }
+        Ok(())
+    }
+}

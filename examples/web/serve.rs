@@ -1,0 +1,77 @@
+//! A server of static files, for this machine alone.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use tiny_http::{Header, Response, Server};
+
+use crate::error::Error;
+
+/// The files of a page, at an address.
+pub struct Site {
+    server: Server,
+    files: BTreeMap<String, PathBuf>,
+}
+
+impl Site {
+    /// Opens the port, or any free one for 0. What is served is what lies in the folder now.
+    pub fn open(page: &Path, port: u16) -> Result<Self, Error> {
+        let mut files = BTreeMap::new();
+        for entry in fs::read_dir(page).map_err(Error::file(page))? {
+            let path = entry.map_err(Error::file(page))?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            files.insert(format!("/{name}"), path);
+        }
+        if let Some(index) = files.get("/index.html").cloned() {
+            files.insert("/".into(), index);
+        }
+        let failed = |reason: &dyn std::fmt::Display| Error::Serve {
+            port,
+            reason: reason.to_string(),
+        };
+        let server = Server::http(("127.0.0.1", port)).map_err(|e| failed(&e))?;
+        Ok(Self { server, files })
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        let address = self.server.server_addr().to_ip();
+        address.expect("it was opened at one")
+    }
+
+    /// Answers until the process ends.
+    pub fn serve(&self) {
+        for request in self.server.incoming_requests() {
+            let path = request.url().split(['?', '#']).next().unwrap_or_default();
+            let content = self.files.get(path).and_then(|file| {
+                let content = fs::read(file).ok()?;
+                Some((content, kind(file)))
+            });
+            let answer = match content {
+                Some((content, kind)) => Response::from_data(content)
+                    .with_header(header("Content-Type", kind))
+                    // A new build is to be seen.
+                    .with_header(header("Cache-Control", "no-cache")),
+                None => Response::from_string("not found").with_status_code(404),
+            };
+            // A reader that went away is no error of ours.
+            let _ = request.respond(answer);
+        }
+    }
+}
+
+fn header(name: &str, value: &str) -> Header {
+    Header::from_bytes(name, value).expect("both are ASCII")
+}
+
+fn kind(file: &Path) -> &'static str {
+    match file.extension().and_then(|extension| extension.to_str()) {
+        Some("html") => "text/html; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("wasm") => "application/wasm",
+        Some("svg") => "image/svg+xml",
+        _ => "application/octet-stream",
+    }
+}

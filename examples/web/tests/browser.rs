@@ -1,0 +1,438 @@
+//! The page in a real browser: built, served, and used as somebody would.
+//!
+//! Needs Chromium (or Chrome, Edge) and a compiler that reaches WebAssembly; where one is missing, all
+//! trials are reported as ignored, or fail if `GRU_REQUIRE_BROWSER` is set. Screenshots go into the
+//! folder `screenshots` beside the page.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use burn::tensor::{Device, read_sync};
+use char_model::data::Corpus;
+use char_model::model::CharGruConfig;
+use char_model::sample::{Choice, Writer};
+use char_model::text::Text;
+use char_model::trainer::{Settings, Trainer};
+use char_model::vocabulary::Vocabulary;
+use char_model::{exchange, file};
+use headless_chrome::protocol::cdp::{Emulation, Page};
+use headless_chrome::{Browser, LaunchOptions, Tab};
+use libtest_mimic::{Arguments, Trial};
+use serde_json::Value;
+use web::bundle::{bundle, folder, is_possible};
+use web::serve::Site;
+
+const REQUIRE: &str = "GRU_REQUIRE_BROWSER";
+/// Nothing takes longer, even where other builds run.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+type Outcome = Result<(), String>;
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let missing = missing();
+    let skip = missing.is_some() && env::var_os(REQUIRE).is_none();
+    let tests: [(&str, fn() -> Outcome); 1] = [("page", page)];
+    let trials = tests.map(|(name, test)| {
+        let kind = missing.clone().unwrap_or_default();
+        Trial::test(name, move || Ok(test()?))
+            .with_kind(kind)
+            .with_ignored_flag(skip)
+    });
+    libtest_mimic::run(&arguments, trials.into()).exit();
+}
+
+/// What is not here.
+fn missing() -> Option<String> {
+    if headless_chrome::browser::default_executable().is_err() {
+        return Some("no Chromium".into());
+    }
+    (!is_possible()).then(|| "no compiler for WebAssembly".into())
+}
+
+/// One browser for all: it is the story of a visit.
+fn page() -> Outcome {
+    let built = folder().join("page");
+    let shots = folder().join("screenshots");
+    let _ = fs::remove_dir_all(&shots);
+    fs::create_dir_all(&shots).map_err(text)?;
+    let files = bundle(&built, false).map_err(text)?;
+    let compressed: usize = files.iter().map(|file| file.compressed).sum();
+    check(compressed < 5_000_000, || {
+        format!("{compressed} bytes to download")
+    })?;
+
+    let site = Site::open(&built, 0).map_err(text)?;
+    let address = format!("http://{}/", site.address());
+    thread::spawn(move || site.serve());
+
+    let visit = Visit::new(&address)?;
+    for step in [
+        first_sight,
+        same_losses_as_here,
+        what_is_wrong_is_said,
+        learns,
+        stops_and_goes_on,
+        writes,
+        models_go_out_and_come_in,
+        nothing_from_elsewhere,
+    ] {
+        step(&visit, &shots)?;
+    }
+    Ok(())
+}
+
+fn first_sight(visit: &Visit, shots: &Path) -> Outcome {
+    visit.until("status.startsWith('Ready')")?;
+    let text = visit.js("document.getElementById('text').value.length")?;
+    check(text.as_u64() > Some(10_000), || format!("a text of {text}"))?;
+    visit.screenshots(shots, "first")
+}
+
+/// The same seed, in the browser and in this program.
+fn same_losses_as_here(visit: &Visit, _: &Path) -> Outcome {
+    const STEPS: usize = 60;
+    let short: String = lipsum::LIBER_PRIMUS.chars().take(9000).collect();
+    let options = r#"{embed: 16, hidden: 24, layers: 2, dropout: 0.25, epochs: 2, batch: 8, seq: 32,
+        lr: 0.01, clip: 1, validation: 0.1, seed: 7}"#;
+    let there = visit.js(&format!(
+        "new Promise((resolve, reject) => {{
+            const worker = new Worker('worker.js', {{type: 'module'}});
+            const losses = [];
+            worker.onmessage = ({{data}}) => {{
+                if (data.type === 'opened') worker.postMessage({{type: 'train', text: {short:?},
+                    options: {options}, device: 'cpu'}});
+                if (data.type === 'steps') losses.push(...data.made.map((made) => made.loss));
+                if (data.type === 'failed') reject(data.reason);
+                if (losses.length >= {STEPS}) {{ worker.terminate(); resolve(losses); }}
+            }};
+            worker.postMessage({{type: 'open', device: 'cpu'}});
+        }})"
+    ))?;
+    let there: Vec<f64> = serde_json::from_value(there).map_err(text)?;
+
+    let (read, vocabulary) = Text::new(short).map_err(text)?;
+    let corpus = Corpus::new(read, vocabulary, 0.1, 32).map_err(text)?;
+    let device = Device::flex().autodiff();
+    device.seed(7);
+    let model = CharGruConfig::new(corpus.vocabulary.len(), 16, 24, 2, 0.25).init(&device);
+    let settings = Settings {
+        epochs: 2,
+        batch: 8,
+        seq: 32,
+        rate: 0.01,
+        clip: 1.0,
+        seed: 7,
+    };
+    let mut trainer = Trainer::new(settings, &corpus, model, &[device]);
+    for (k, there) in there.iter().take(STEPS).enumerate() {
+        let here = f64::from(read_sync(trainer.step()).map_err(text)?.loss);
+        check((here - there).abs() < 1e-4, || {
+            format!("step {}: {there} in the browser, {here} here", k + 1)
+        })?;
+    }
+    Ok(())
+}
+
+fn what_is_wrong_is_said(visit: &Visit, _: &Path) -> Outcome {
+    visit.set("text", "short")?;
+    visit.click("train")?;
+    visit.until("status.includes('too short')")?;
+    let foreign = folder().join("foreign.bpk");
+    fs::write(&foreign, b"no model at all").map_err(text)?;
+    visit.choose("model-file", &foreign)?;
+    visit.until("status.includes('Cannot load foreign.bpk')")?;
+    check(visit.is_disabled("write")?, || "nothing can write".into())
+}
+
+/// Below what counting pairs of characters achieves.
+fn learns(visit: &Visit, shots: &Path) -> Outcome {
+    let some: String = lipsum::LIBER_PRIMUS.chars().take(20_000).collect();
+    visit.set("text", &some)?;
+    for (name, value) in [
+        ("hidden", "64"),
+        ("embed", "32"),
+        ("epochs", "20"),
+        ("lr", "0.01"),
+    ] {
+        visit.js(&format!(
+            "document.querySelector('input[name={name}]').value = '{value}'"
+        ))?;
+    }
+    visit.click("train")?;
+    visit.until("status.startsWith('Pass 2')")?;
+    visit.screenshots(shots, "learning")?;
+    visit.until("status.startsWith('Done')")?;
+    let samples = visit.js("document.querySelectorAll('#samples li').length")?;
+    check(samples.as_u64() > Some(0), || "no sample was shown".into())?;
+
+    let said = visit.status()?;
+    let reached: f64 = said
+        .split_whitespace()
+        .find_map(|word| word.parse().ok())
+        .ok_or_else(|| said.clone())?;
+    let (read, vocabulary) = Text::new(some).map_err(text)?;
+    let corpus = Corpus::new(read, vocabulary, 0.1, 64).map_err(text)?;
+    let reference = char_model::ngram::Reference::new(&corpus).map_err(text)?;
+    let counting = reference.bigram.expect("few characters") / std::f64::consts::LN_2;
+    check(reached < counting, || {
+        format!("{reached} bits per character; counting pairs has {counting}")
+    })?;
+    visit.screenshots(shots, "done")
+}
+
+fn stops_and_goes_on(visit: &Visit, _: &Path) -> Outcome {
+    visit.click("train")?;
+    visit.until("status.startsWith('Pass')")?;
+    visit.click("pause")?;
+    visit.until("document.getElementById('pause').textContent === 'Go on'")?;
+    let stopped = visit.status()?;
+    thread::sleep(Duration::from_millis(500));
+    check(visit.status()? == stopped, || "it does not stop".into())?;
+    visit.click("pause")?;
+    visit.until("document.getElementById('pause').textContent === 'Stop'")?;
+    visit.until(&format!("status !== {stopped:?}"))?;
+    // Until there is a model again.
+    visit.until("!document.getElementById('write').disabled")?;
+    visit.click("pause")
+}
+
+fn writes(visit: &Visit, shots: &Path) -> Outcome {
+    visit.set("prompt", "Lorem")?;
+    visit.set("length", "300")?;
+    visit.click("write")?;
+    visit.until("document.getElementById('written').textContent.length === 305")?;
+    visit.screenshots(shots, "written")?;
+    visit.set("prompt", "Ω")?;
+    visit.click("write")?;
+    visit.until("status.includes('does not know these characters')")
+}
+
+/// To char-gru's reader and back, after a reload; and an export of char-gru.
+fn models_go_out_and_come_in(visit: &Visit, _: &Path) -> Outcome {
+    let saved = visit.downloads.join("model.bpk");
+    visit.click("download")?;
+    let start = Instant::now();
+    while !saved.exists() {
+        check(start.elapsed() < PATIENCE, || "no download".into())?;
+        thread::sleep(Duration::from_millis(50));
+    }
+    let device = Device::flex();
+    let (model, _, vocabulary) = file::load(&saved, &device).map_err(text)?;
+    let choice = Choice {
+        temperature: 0.7,
+        top_k: None,
+        seed: 1,
+    };
+    let mut writer = Writer::new(&model, &[0], choice, &device);
+    read_sync(writer.write()).map_err(text)?;
+
+    visit.tab.reload(true, None).map_err(text)?;
+    visit.until("status.startsWith('Ready')")?;
+    let exported = visit.downloads.join("other.safetensors");
+    let other = CharGruConfig::new(3, 8, 12, 2, 0.0).init(&device);
+    let abc = Vocabulary::new("abc".chars().collect()).map_err(text)?;
+    let dict = exchange::export(&other, &abc).map_err(text)?;
+    dict.to_safetensors(&exported).map_err(text)?;
+    let units = [
+        (&saved, format!("{} characters", vocabulary.len())),
+        (&exported, "2 × 12 units".to_string()),
+    ];
+    for (file, facts) in units {
+        visit.choose("model-file", file)?;
+        visit.until(&format!(
+            "document.getElementById('model-facts').textContent.includes({facts:?})"
+        ))?;
+        visit.set("prompt", "")?;
+        visit.set("length", "40")?;
+        visit.click("write")?;
+        visit.until("document.getElementById('written').textContent.length === 40")?;
+    }
+    Ok(())
+}
+
+fn nothing_from_elsewhere(visit: &Visit, _: &Path) -> Outcome {
+    let loaded = visit.js("performance.getEntriesByType('resource').map((entry) => entry.name)")?;
+    let loaded: Vec<String> = serde_json::from_value(loaded).map_err(text)?;
+    check(loaded.len() > 3, || format!("{loaded:?}"))?;
+    let ours = |name: &String| name.starts_with(&visit.address) || name.starts_with("data:");
+    check(loaded.iter().all(ours), || format!("{loaded:?}"))
+}
+
+/// A browser that looks at the page.
+struct Visit {
+    address: String,
+    tab: std::sync::Arc<Tab>,
+    downloads: PathBuf,
+    _browser: Browser,
+}
+
+impl Visit {
+    fn new(address: &str) -> Result<Self, String> {
+        let downloads = folder().join("downloads");
+        let _ = fs::remove_dir_all(&downloads);
+        fs::create_dir_all(&downloads).map_err(text)?;
+        let flags = [
+            "--disable-quic",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+        ];
+        let options = LaunchOptions {
+            // Root, which tests in containers are, has none.
+            sandbox: false,
+            idle_browser_timeout: PATIENCE,
+            args: flags.iter().map(OsStr::new).collect(),
+            ..LaunchOptions::default()
+        };
+        let browser = Browser::new(options).map_err(text)?;
+        let tab = browser.new_tab().map_err(text)?;
+        tab.set_default_timeout(PATIENCE);
+        tab.call_method(Page::SetDownloadBehavior {
+            behavior: Page::SetDownloadBehaviorBehaviorOption::Allow,
+            download_path: Some(downloads.to_string_lossy().into()),
+        })
+        .map_err(text)?;
+        tab.navigate_to(address).map_err(text)?;
+        tab.wait_until_navigated().map_err(text)?;
+        Ok(Self {
+            address: address.to_string(),
+            tab,
+            downloads,
+            _browser: browser,
+        })
+    }
+
+    /// What an expression comes to.
+    fn js(&self, expression: &str) -> Result<Value, String> {
+        let whole = format!(
+            "(async () => JSON.stringify(await ({expression}) ?? null))()
+                .catch((error) => 'failed: ' + (error.message ?? error))"
+        );
+        let found = self.tab.evaluate(&whole, true).map_err(text)?;
+        let found = found
+            .value
+            .ok_or_else(|| format!("{expression}: no value"))?;
+        let found = found.as_str().unwrap_or_default();
+        serde_json::from_str(found).map_err(|_| format!("{expression}: {found}"))
+    }
+
+    fn status(&self) -> Result<String, String> {
+        let status = self.js("document.getElementById('status').textContent")?;
+        Ok(status.as_str().unwrap_or_default().to_string())
+    }
+
+    /// Waits until a condition holds, in which `status` is what the page says.
+    fn until(&self, condition: &str) -> Outcome {
+        let start = Instant::now();
+        let whole = format!(
+            "((status) => Boolean({condition}))(document.getElementById('status').textContent)"
+        );
+        while self.js(&whole)? != Value::Bool(true) {
+            check(start.elapsed() < PATIENCE, || {
+                format!("{condition}: the page says {:?}", self.status())
+            })?;
+            thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    fn set(&self, id: &str, value: &str) -> Outcome {
+        self.js(&format!(
+            "((input) => {{
+                input.value = {value:?};
+                input.dispatchEvent(new Event('input', {{bubbles: true}}));
+            }})(document.getElementById('{id}'))"
+        ))
+        .map(|_| ())
+    }
+
+    /// As the keyboard does it.
+    fn click(&self, id: &str) -> Outcome {
+        let button = self.tab.find_element(&format!("#{id}")).map_err(text)?;
+        button.focus().map_err(text)?;
+        self.tab.press_key("Enter").map_err(text)?;
+        Ok(())
+    }
+
+    fn is_disabled(&self, id: &str) -> Result<bool, String> {
+        let is = self.js(&format!("document.getElementById('{id}').disabled"))?;
+        Ok(is == Value::Bool(true))
+    }
+
+    fn choose(&self, id: &str, file: &Path) -> Outcome {
+        let input = self.tab.find_element(&format!("#{id}")).map_err(text)?;
+        let path = file.to_string_lossy();
+        input.set_input_files(&[&path]).map_err(text)?;
+        Ok(())
+    }
+
+    /// Light and dark, wide and narrow; nothing is wider than the window.
+    fn screenshots(&self, folder: &Path, name: &str) -> Outcome {
+        for (width, size) in [(1280, "wide"), (375, "narrow")] {
+            self.tab
+                .call_method(Emulation::SetDeviceMetricsOverride {
+                    width,
+                    height: 900,
+                    device_scale_factor: 1.0,
+                    mobile: width < 500,
+                    scale: None,
+                    screen_width: None,
+                    screen_height: None,
+                    position_x: None,
+                    position_y: None,
+                    dont_set_visible_size: None,
+                    screen_orientation: None,
+                    viewport: None,
+                    display_feature: None,
+                    device_posture: None,
+                })
+                .map_err(text)?;
+            let wide = self.js("document.documentElement.scrollWidth")?;
+            check(wide.as_u64() <= Some(u64::from(width)), || {
+                format!("{wide} pixels wide in a window of {width}")
+            })?;
+            for scheme in ["light", "dark"] {
+                let feature = Emulation::MediaFeature {
+                    name: "prefers-color-scheme".into(),
+                    value: scheme.into(),
+                };
+                self.tab
+                    .call_method(Emulation::SetEmulatedMedia {
+                        media: None,
+                        features: Some(vec![feature]),
+                    })
+                    .map_err(text)?;
+                let height = self.js("document.documentElement.scrollHeight")?;
+                let clip = Page::Viewport {
+                    x: 0.0,
+                    y: 0.0,
+                    width: f64::from(width),
+                    height: height.as_f64().unwrap_or(900.0),
+                    scale: 1.0,
+                };
+                let png = Page::CaptureScreenshotFormatOption::Png;
+                let shot = self.tab.capture_screenshot(png, None, Some(clip), true);
+                let path = folder.join(format!("{name}-{size}-{scheme}.png"));
+                fs::write(path, shot.map_err(text)?).map_err(text)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check(holds: bool, otherwise: impl FnOnce() -> String) -> Outcome {
+    match holds {
+        true => Ok(()),
+        false => Err(otherwise()),
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
