@@ -190,9 +190,6 @@ impl<E: Lanes> Product<'_, E> {
         match (vectors, sums.size) {
             (3, 8) if tile_rows(registers::<S>()) == 8 => simd.vectorize(Sized::<E, 8, 3, 1>(tile)),
             (3, 4) => simd.vectorize(Sized::<E, 4, 3, 1>(tile)),
-            (3, 3) if tile_rows(registers::<S>()) == 3 => simd.vectorize(Sized::<E, 3, 3, 1>(tile)),
-            (2, 3) if tile_rows(registers::<S>()) == 3 => simd.vectorize(Sized::<E, 3, 2, 1>(tile)),
-            (1, 3) if tile_rows(registers::<S>()) == 3 => simd.vectorize(Sized::<E, 3, 1, 2>(tile)),
             (3, 2) if order == Order::Strict => simd.vectorize(Sized::<E, 2, 3, 1>(tile)),
             (3, 2) => simd.vectorize(Sized::<E, 2, 3, SUMS_2X3>(tile)),
             (3, 1) if order == Order::Strict => simd.vectorize(Sized::<E, 1, 3, 1>(tile)),
@@ -277,6 +274,8 @@ impl<E: Lanes, const MR: usize, const NV: usize, const KU: usize> WithSimd
             _ => WIDTH,
         };
         let blocks = (k / ASKS_EVERY).max(1);
+        // Distances that are known when this is compiled: engines of WebAssembly fold them into their
+        // loads, and have a register more for the sums.
         let lanes = size_of::<E::V<S>>() / size_of::<E>();
         let dense = [0, lanes, 2 * lanes];
         let is_dense = cfg!(target_family = "wasm")

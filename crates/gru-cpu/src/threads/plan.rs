@@ -161,7 +161,7 @@ impl Iterator for Tiles {
             return None;
         }
         while self.size > self.rows.len() {
-            self.size = self.size.next_power_of_two() / 2;
+            self.size /= 2;
         }
         let row = self.rows.start;
         self.rows.start += self.size;

@@ -9,7 +9,7 @@ use crate::{
     simd::{Lanes, clip},
     spec::Update,
     threads::Member,
-    tuning::{ASKS_FROM, CANDIDATE_VECTORS},
+    tuning::{ASKS_FROM, CANDIDATE_VECTORS, PANELS_OF_A_ROW},
 };
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
@@ -30,6 +30,40 @@ impl<E: Lanes> WithSimd for Steps<'_, '_, '_, E> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
+        match self.group.after && self.group.rows.len() == 1 {
+            true => self.of_row(simd),
+            false => self.of_tiles(simd),
+        }
+    }
+}
+
+impl<E: Lanes> Steps<'_, '_, '_, E> {
+    /// The steps of a single row, the reset gate acting after the product.
+    #[inline(always)]
+    fn of_row<S: Simd>(self, simd: S) {
+        let Self {
+            group,
+            steps,
+            panels,
+            member,
+        } = self;
+        for s in steps.clone() {
+            let step = Step::new(group, s, s - steps.start);
+            for first in panels.clone().step_by(PANELS_OF_A_ROW) {
+                let some = first..panels.end.min(first + PANELS_OF_A_ROW);
+                // SAFETY: all states before this step were written before the threads last met, and
+                // these panels are this thread's own.
+                unsafe { step.row_after(simd, some, &panels) };
+            }
+            if s + 1 < steps.end {
+                member.meet();
+            }
+        }
+    }
+
+    /// The steps of any other group.
+    #[inline(always)]
+    fn of_tiles<S: Simd>(self, simd: S) {
         let Self {
             group,
             steps,
@@ -146,8 +180,46 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
         next: usize,
         part: (usize, usize),
     ) {
-        let Pass { weights, gates, .. } = self.group.pass;
-        let [.., b_hn] = weights.bias(simd, panel);
+        // SAFETY: the caller keeps the same promises.
+        unsafe {
+            let sums = self.sums_after(simd, (row, size), panel, next, part);
+            self.gates_after(simd, &sums, row, panel);
+        }
+    }
+
+    /// Some panels of the only row. Their gates come after all of their products, since each is a chain
+    /// of operations that wait for each other: those of several panels fill the time.
+    ///
+    /// # Safety
+    /// As for a tile.
+    #[inline(always)]
+    unsafe fn row_after<S: Simd>(&self, simd: S, some: Range<usize>, all: &Range<usize>) {
+        let mut sums: [_; PANELS_OF_A_ROW] = std::array::from_fn(|_| Sums::<E, S>::zeros(simd, 1));
+        // SAFETY: the caller keeps the same promises.
+        unsafe {
+            for (panel, sums) in some.clone().zip(&mut sums) {
+                *sums = self.sums_after(simd, (0, 1), panel, next(panel, all), (0, 1));
+            }
+            for (panel, sums) in some.zip(&sums) {
+                self.gates_after(simd, sums, 0, panel);
+            }
+        }
+    }
+
+    /// The products of a tile: r and z with those of the input, q_n with its bias.
+    ///
+    /// # Safety
+    /// As for the tile.
+    #[inline(always)]
+    unsafe fn sums_after<S: Simd>(
+        &self,
+        simd: S,
+        (row, size): (usize, usize),
+        panel: usize,
+        next: usize,
+        part: (usize, usize),
+    ) -> Sums<E, S> {
+        let [.., b_hn] = self.group.pass.weights.bias(simd, panel);
         let mut sums = Sums::<E, S>::new(size, [b_hn; 3]);
         let p = self.p(panel, row..row + size);
         for (m, sums) in sums.iter_mut().enumerate() {
@@ -157,11 +229,23 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
         }
         // SAFETY: the states before this step are there.
         unsafe { self.product::<S, 3>(simd, &mut sums, row, panel, next, part) };
+        sums
+    }
+
+    /// The gates and new states of a tile, from its products. On WebAssembly this is a function of its
+    /// own: where V8 has it in the loop of the products, their sums leave the registers.
+    ///
+    /// # Safety
+    /// As for the tile.
+    #[cfg_attr(target_family = "wasm", inline(never))]
+    #[cfg_attr(not(target_family = "wasm"), inline(always))]
+    unsafe fn gates_after<S: Simd>(&self, simd: S, sums: &Sums<E, S>, row: usize, panel: usize) {
+        let p = self.p(panel, row..row + sums.len());
         // SAFETY: this panel is this thread's own.
         unsafe {
-            match gates.are_usual() {
-                true => self.finish_after::<S, true>(simd, &sums, p, row, panel),
-                false => self.finish_after::<S, false>(simd, &sums, p, row, panel),
+            match self.group.pass.gates.are_usual() {
+                true => self.finish_after::<S, true>(simd, sums, p, row, panel),
+                false => self.finish_after::<S, false>(simd, sums, p, row, panel),
             }
         }
     }
