@@ -1,17 +1,22 @@
 // One GRU layer, forward: gru-cpu against ONNX Runtime on WebAssembly, in turn, in one process.
 //
-//     node speed.mjs MODULE.wasm FOLDER_WITH_NODE_MODULES
+//     node speed.mjs FOLDER_WITH_NODE_MODULES MODULE.wasm...
 //
-// Both have one thread and their weights packed before. The states of both are compared first. ONNX
+// All have one thread and their weights packed before. Their states are compared first. ONNX
 // Runtime's time includes handing over x and Y, as it does for its users.
 
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { argv } from 'node:process';
 import { pathToFileURL } from 'node:url';
-import { resolve } from 'node:path';
+import { basename, resolve } from 'node:path';
+import { setFlagsFromString } from 'node:v8';
 
-const require = createRequire(pathToFileURL(resolve(argv[3], 'package.json')));
+// Newer versions of Node have it without asking.
+setFlagsFromString('--experimental-wasm-relaxed-simd');
+
+const [, , peer, ...files] = argv;
+const require = createRequire(pathToFileURL(resolve(peer, 'package.json')));
 const ort = require('onnxruntime-web');
 ort.env.wasm.numThreads = 1;
 
@@ -25,9 +30,11 @@ const ROUNDS = 15;
 const ROUND = 150; // ms
 const TOLERANCE = 2e-5;
 
-const { instance } = await WebAssembly.instantiate(await readFile(argv[2]), {});
-const gru = instance.exports;
-const array = (k) => new Float32Array(gru.memory.buffer, gru.pointer(k), gru.length(k)).slice();
+const modules = await Promise.all(files.map(async (file) => {
+  const { instance } = await WebAssembly.instantiate(await readFile(file), {});
+  return instance.exports;
+}));
+const array = (gru, k) => new Float32Array(gru.memory.buffer, gru.pointer(k), gru.length(k)).slice();
 
 // Protocol buffers, as far as a graph of one node needs them.
 const varint = (value) => {
@@ -86,10 +93,11 @@ function swapped(values, a, b) {
 const median = (times) => times.toSorted((a, b) => a - b)[times.length >> 1];
 
 console.log(`Node ${process.version}, onnxruntime-web ${ort.env.versions.web}, one thread; median of ${ROUNDS}`);
-console.log('shape    gru-cpu     ONNX Runtime   ratio');
+const names = ['ONNX Runtime', ...files.map((file) => basename(file, '.wasm'))];
+console.log(['shape   ', ...names.map((name) => name.padStart(14))].join(''));
 for (const [name, [n, t, i, h]] of Object.entries(SHAPES)) {
-  gru.prepare(n, t, i, h);
-  const [x, w, r, bi, bh] = [0, 1, 2, 3, 4].map(array);
+  for (const gru of modules) gru.prepare(n, t, i, h);
+  const [x, w, r, bi, bh] = [0, 1, 2, 3, 4].map((k) => array(modules[0], k));
   const biases = new Float32Array(6 * h);
   biases.set(reordered(bi, h));
   biases.set(reordered(bh, h), 3 * h);
@@ -98,14 +106,16 @@ for (const [name, [n, t, i, h]] of Object.entries(SHAPES)) {
   const session = await ort.InferenceSession.create(model, { executionProviders: ['wasm'] });
   const feeds = { X: new ort.Tensor('float32', swapped(x, n, t), [t, n, i]) };
 
-  gru.forward();
   const { Y } = await session.run(feeds);
   const expected = swapped(Y.data, t, n);
-  const furthest = array(5).reduce((most, value, k) => {
-    const off = Math.abs(value - expected[k]);
-    return off <= most ? most : off; // NaN is the furthest
-  }, 0);
-  if (!(furthest <= TOLERANCE)) throw new Error(`${name}: the states differ by ${furthest}`);
+  for (const gru of modules) {
+    gru.forward();
+    const furthest = array(gru, 5).reduce((most, value, k) => {
+      const off = Math.abs(value - expected[k]);
+      return off <= most ? most : off; // NaN is the furthest
+    }, 0);
+    if (!(furthest <= TOLERANCE)) throw new Error(`${name}: the states differ by ${furthest}`);
+  }
 
   const once = async (run) => {
     let calls = 0;
@@ -116,12 +126,11 @@ for (const [name, [n, t, i, h]] of Object.entries(SHAPES)) {
     } while (performance.now() - start < ROUND);
     return (performance.now() - start) / calls;
   };
-  const [ours, theirs] = [[], []];
+  const runs = [() => session.run(feeds), ...modules.map((gru) => () => gru.forward())];
+  const times = runs.map(() => []);
   for (let round = 0; round < ROUNDS; round += 1) {
-    ours.push(await once(() => gru.forward()));
-    theirs.push(await once(() => session.run(feeds)));
+    for (const [k, run] of runs.entries()) times[k].push(await once(run));
   }
-  const [a, b] = [median(ours), median(theirs)];
-  const time = (ms) => `${ms.toFixed(3)} ms`.padStart(11);
-  console.log(`${name.padEnd(7)}${time(a)}${time(b)}       ${(b / a).toFixed(2)}   (states within ${furthest.toExponential(1)})`);
+  const medians = times.map((of) => `${median(of).toFixed(3)} ms`.padStart(14));
+  console.log([name.padEnd(8), ...medians].join(''));
 }

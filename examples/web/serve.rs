@@ -40,7 +40,7 @@ impl Site {
         address.expect("it was opened at one")
     }
 
-    /// Answers until the process ends.
+    /// Answers as long as the program runs.
     pub fn serve(&self) {
         for request in self.server.incoming_requests() {
             let path = request.url().split(['?', '#']).next().unwrap_or_default();

@@ -65,7 +65,7 @@
 //! |---|---|---|---|
 //! | x86-64 | AVX-512, or AVX2 with FMA, or none: as the machine has | rayon's | Linux |
 //! | AArch64 | NEON | rayon's | Linux, emulated by `qemu-user`; those of whole teams of threads, of finite differences and `properties` were not run to their end |
-//! | wasm32 | none, or 128 bits (`simd128`): as the module was built | the caller's | `wasm32-wasip1` in Node 20; of `wasm32-unknown-unknown` the example `smoke` |
+//! | wasm32 | none, or 128 bits (`simd128`): as the module was built | the caller's | `wasm32-wasip1` in Node 20; of `wasm32-unknown-unknown` the example `smoke`, and a training program in Chromium |
 //! | others | none | rayon's | nowhere |
 //!
 //! On WebAssembly a call neither asks for threads nor for the time, which panics in a browser; the

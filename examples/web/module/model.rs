@@ -26,13 +26,13 @@ struct Facts {
     parameters: usize,
 }
 
-/// A model that writes.
+/// A model that writes, on the CPU: one character after the other, a GPU would mostly wait, and a file is
+/// written at once.
 #[wasm_bindgen]
 pub struct Model {
-    pub(crate) model: CharGru,
-    pub(crate) sizes: CharGruConfig,
-    pub(crate) vocabulary: Arc<Vocabulary>,
-    pub(crate) device: Device,
+    model: CharGru,
+    sizes: CharGruConfig,
+    vocabulary: Arc<Vocabulary>,
 }
 
 #[wasm_bindgen]
@@ -55,7 +55,6 @@ impl Model {
             model,
             sizes,
             vocabulary: Arc::new(vocabulary),
-            device,
         })
     }
 
@@ -71,10 +70,9 @@ impl Model {
     }
 
     /// The file `model.bpk` of `char-gru`.
-    pub async fn save(&self) -> Result<Vec<u8>, JsError> {
-        let model = self.on_cpu().await?;
+    pub fn save(&self) -> Result<Vec<u8>, JsError> {
         let name = Path::new("model.bpk");
-        let bytes = file::to_bytes(&model, &self.sizes, &self.vocabulary, name)?;
+        let bytes = file::to_bytes(&self.model, &self.sizes, &self.vocabulary, name)?;
         Ok(bytes.to_vec())
     }
 
@@ -87,23 +85,32 @@ impl Model {
         };
         let tokens = sample::prompt(Some(prompt), &self.vocabulary)?;
         Ok(Writing {
-            writer: sample::Writer::new(&self.model, &tokens, choice, &self.device),
+            writer: sample::Writer::new(&self.model, &tokens, choice, &device::cpu()),
             vocabulary: self.vocabulary.clone(),
         })
     }
+}
 
-    /// A copy on the CPU. Files are written without waiting, which a GPU in a browser cannot do: its
-    /// numbers are waited for here.
-    async fn on_cpu(&self) -> Result<CharGru, Error> {
+impl Model {
+    /// A copy of a model of any device. The numbers of a GPU are waited for, as a browser wants it.
+    pub(crate) async fn of(
+        model: CharGru,
+        sizes: CharGruConfig,
+        vocabulary: Arc<Vocabulary>,
+    ) -> Result<Model, Error> {
         let mut parameters = Parameters(Vec::new());
-        self.model.visit(&mut parameters);
+        model.visit(&mut parameters);
         let mut read = Vec::with_capacity(parameters.0.len());
         for flat in parameters.0 {
             let data = flat.into_data_async().await;
             read.push(data.map_err(|reason| Error::Device(reason.to_string()))?);
         }
-        let mut put = Put(read.into_iter());
-        Ok(self.sizes.init(&device::cpu()).map(&mut put))
+        let mut put = Put(read.into_iter(), device::cpu());
+        Ok(Model {
+            model: model.map(&mut put),
+            sizes,
+            vocabulary,
+        })
     }
 }
 
@@ -116,13 +123,13 @@ impl ModuleVisitor for Parameters {
     }
 }
 
-/// Numbers for all parameters, in the same order.
-struct Put(std::vec::IntoIter<TensorData>);
+/// Numbers for all parameters, in the same order, and where they go.
+struct Put(std::vec::IntoIter<TensorData>, Device);
 
 impl ModuleMapper for Put {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let data = self.0.next().expect("one of each parameter");
-        param.map(|old| Tensor::<1>::from_data(data, &old.device()).reshape(old.dims()))
+        param.map(|old| Tensor::<1>::from_data(data, &self.1).reshape(old.dims()))
     }
 }
 

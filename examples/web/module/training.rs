@@ -1,7 +1,6 @@
 //! A training run of the page.
 
 use burn::module::Module;
-use burn::tensor::Device;
 use char_model::data::Corpus;
 use char_model::model::CharGruConfig;
 use char_model::ngram::Reference;
@@ -52,7 +51,6 @@ pub struct Training {
     trainer: Trainer,
     corpus: Corpus,
     sizes: CharGruConfig,
-    device: Device,
 }
 
 #[wasm_bindgen]
@@ -70,10 +68,9 @@ impl Training {
             options.layers,
             options.dropout,
         );
-        let device = device::open(&on).await?;
-        let training = device.clone().autodiff();
-        training.seed(options.seed);
-        let model = sizes.init(&training);
+        let device = device::open(&on).await?.autodiff();
+        device.seed(options.seed);
+        let model = sizes.init(&device);
         let settings = Settings {
             epochs: options.epochs,
             batch: options.batch,
@@ -83,10 +80,9 @@ impl Training {
             seed: options.seed,
         };
         Ok(Training {
-            trainer: Trainer::new(settings, &corpus, model, &[training]),
+            trainer: Trainer::new(settings, &corpus, model, &[device]),
             corpus,
             sizes,
-            device,
         })
     }
 
@@ -114,13 +110,10 @@ impl Training {
     }
 
     /// The model as it is now.
-    pub fn model(&self) -> Model {
-        Model {
-            model: self.trainer.learner.model.valid(),
-            sizes: self.sizes.clone(),
-            vocabulary: self.corpus.vocabulary.clone(),
-            device: self.device.clone(),
-        }
+    pub async fn model(&self) -> Result<Model, JsError> {
+        let model = self.trainer.learner.model.valid();
+        let (sizes, vocabulary) = (self.sizes.clone(), self.corpus.vocabulary.clone());
+        Ok(Model::of(model, sizes, vocabulary).await?)
     }
 }
 

@@ -1,6 +1,6 @@
 // The loss over the steps, as SVG.
 
-const [WIDTH, HEIGHT] = [640, 260];
+const HEIGHT = 260;
 const MARGIN = { left: 42, right: 10, top: 10, bottom: 26 };
 // Points of a curve: more are not seen.
 const POINTS = 300;
@@ -16,6 +16,8 @@ export class Chart {
   constructor(svg) {
     this.svg = svg;
     this.begin(1, null);
+    // Drawn anew for each width: scaled, its letters would be too small on a phone.
+    new ResizeObserver(() => this.draw()).observe(svg);
   }
 
   // A run of so many steps; `counting` is what counting achieves.
@@ -43,22 +45,24 @@ export class Chart {
   }
 
   draw() {
+    const width = this.svg.clientWidth || 640;
+    this.svg.setAttribute('viewBox', `0 0 ${width} ${HEIGHT}`);
     const losses = [...this.training, ...this.validation].map(([, loss]) => loss);
     if (this.counting !== null) losses.push(this.counting);
     const high = Math.ceil(Math.max(1, ...losses));
     const low = losses.length ? Math.max(0, Math.floor(Math.min(...losses) * 2) / 2) : 0;
-    const x = (step) => MARGIN.left + (step / this.steps) * (WIDTH - MARGIN.left - MARGIN.right);
+    const x = (step) => MARGIN.left + (step / this.steps) * (width - MARGIN.left - MARGIN.right);
     const y = (loss) =>
       MARGIN.top + ((high - loss) / Math.max(high - low, 0.5)) * (HEIGHT - MARGIN.top - MARGIN.bottom);
     const drawn = [];
 
     const tick = high - low > 4 ? 1 : 0.5;
     for (let loss = low; loss <= high; loss += tick) {
-      drawn.push(make('line', { class: 'grid', x1: MARGIN.left, x2: WIDTH - MARGIN.right, y1: y(loss), y2: y(loss) }));
+      drawn.push(make('line', { class: 'grid', x1: MARGIN.left, x2: width - MARGIN.right, y1: y(loss), y2: y(loss) }));
       drawn.push(make('text', { x: MARGIN.left - 6, y: y(loss) + 4, 'text-anchor': 'end' }, loss.toFixed(1)));
     }
     drawn.push(make('text', { x: MARGIN.left, y: HEIGHT - 8 }, '0'));
-    const last = { x: WIDTH - MARGIN.right, y: HEIGHT - 8, 'text-anchor': 'end' };
+    const last = { x: width - MARGIN.right, y: HEIGHT - 8, 'text-anchor': 'end' };
     drawn.push(make('text', last, `${this.steps.toLocaleString('en')} steps`));
 
     const line = (name, points) => {

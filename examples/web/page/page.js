@@ -15,6 +15,7 @@ let device = 'cpu';
 let webgpu = false; // whether it can be chosen
 let facts = null; // of the run
 let running = false;
+let finished = false; // all steps of the run were made
 let writing = false;
 let speed = 0; // characters a second
 let validation = null; // the last one, in bits
@@ -25,7 +26,7 @@ function status(text, wrong = false) {
 }
 
 function buttons() {
-  $('pause').hidden = !facts;
+  $('pause').hidden = !facts || finished;
   $('pause').textContent = running ? 'Stop' : 'Go on';
   $('train').textContent = facts ? 'Train anew' : 'Train';
   $('train').classList.toggle('primary', !running);
@@ -149,6 +150,7 @@ const said = {
   started({ facts: of }) {
     facts = of;
     running = true;
+    finished = false;
     validation = null;
     chart.begin(of.steps, bits(of.bigram ?? of.unigram));
     $('samples').replaceChildren();
@@ -195,6 +197,7 @@ const said = {
 
   finished() {
     running = false;
+    finished = true;
     $('progress').value = 1;
     status(`Done: validation ${validation.toFixed(3)} bits per character. Let it write.`);
   },

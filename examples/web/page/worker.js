@@ -10,7 +10,8 @@ let module; // the CPU's, or that of WebGPU
 let training = null;
 let learnt = null; // the model that validated best, or that was opened
 let running = false;
-let steps = 0;
+let steps = 0; // of the run
+let made = 0; // of them
 let sampled = 0;
 let writing = null;
 let written = 0;
@@ -52,6 +53,7 @@ const asked = {
     keep(null);
     const facts = training.facts();
     steps = facts.steps;
+    made = 0;
     sampled = performance.now();
     say('started', { facts });
     running = true;
@@ -64,7 +66,7 @@ const asked = {
   },
 
   async resume() {
-    if (!training || running) return;
+    if (!training || running || made === steps) return;
     running = true;
     say('resumed');
     learn();
@@ -77,7 +79,7 @@ const asked = {
   },
 
   async save() {
-    const bytes = await learnt.save();
+    const bytes = learnt.save();
     say('saved', { bytes }, [bytes.buffer]);
   },
 
@@ -111,39 +113,36 @@ onmessage = ({ data: { type, ...more } }) => take(() => asked[type](more));
 
 function learn() {
   later(async () => {
-    const made = [];
+    const turn = [];
     const start = performance.now();
     while (running && performance.now() - start < TURN) {
       const step = await training.step();
-      made.push(step);
-      if (step.ends_epoch || step.step === steps) {
+      turn.push(step);
+      made = step.step;
+      if (step.ends_epoch || made === steps) {
         const found = await training.validate();
-        if (found.best) keep(training.model());
-        say('validated', { step: step.step, found });
+        if (found.best) keep(await training.model());
+        say('validated', { step: made, found });
       }
-      if (step.step === steps) {
-        running = false;
-        say('steps', { made, seconds: (performance.now() - start) / 1000 });
-        say('finished');
-        return;
-      }
+      running &&= made < steps;
     }
-    if (made.length) say('steps', { made, seconds: (performance.now() - start) / 1000 });
-    if (performance.now() - sampled > SAMPLE) {
-      const model = training.model();
-      const step = made.at(-1)?.step ?? 0;
-      try {
-        const text = await draw(model, '', 0.7, step, SAMPLE_LENGTH);
-        say('sample', { text, step });
-        // Until something was validated, this is what there is to write with.
-        if (!learnt) keep(training.model());
-      } finally {
-        model.free();
-      }
-      sampled = performance.now();
-    }
+    if (turn.length) say('steps', { made: turn, seconds: (performance.now() - start) / 1000 });
+    if (made === steps) say('finished');
+    else if (performance.now() - sampled > SAMPLE) await sample();
     if (running) learn();
   });
+}
+
+async function sample() {
+  const model = await training.model();
+  try {
+    say('sample', { text: await draw(model, '', 0.7, made, SAMPLE_LENGTH), step: made });
+  } finally {
+    // Until something was validated, this is what there is to write with.
+    if (learnt) model.free();
+    else keep(model);
+  }
+  sampled = performance.now();
 }
 
 function write() {

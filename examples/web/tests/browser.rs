@@ -5,15 +5,20 @@
 //! folder `screenshots` beside the page.
 
 use std::env;
+use std::f64::consts::LN_2;
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use burn::tensor::{Device, read_sync};
 use char_model::data::Corpus;
 use char_model::model::CharGruConfig;
+use char_model::ngram::Reference;
 use char_model::sample::{Choice, Writer};
 use char_model::text::Text;
 use char_model::trainer::{Settings, Trainer};
@@ -24,11 +29,12 @@ use headless_chrome::{Browser, LaunchOptions, Tab};
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
 use web::bundle::{bundle, folder, is_possible};
-use web::serve::Site;
 
 const REQUIRE: &str = "GRU_REQUIRE_BROWSER";
 /// Nothing takes longer, even where other builds run.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Bytes of the whole page, compressed.
+const LARGEST_DOWNLOAD: usize = 5_000_000;
 
 type Outcome = Result<(), String>;
 
@@ -36,12 +42,14 @@ fn main() {
     let arguments = Arguments::from_args();
     let missing = missing();
     let skip = missing.is_some() && env::var_os(REQUIRE).is_none();
-    let tests: [(&str, fn() -> Outcome); 1] = [("page", page)];
-    let trials = tests.map(|(name, test)| {
+    // The second builds Burn's GPU side for WebAssembly: for those who ask for it.
+    let tests: [(&str, fn() -> Outcome, bool); 2] =
+        [("page", page, false), ("webgpu", webgpu, true)];
+    let trials = tests.map(|(name, test, is_long)| {
         let kind = missing.clone().unwrap_or_default();
         Trial::test(name, move || Ok(test()?))
             .with_kind(kind)
-            .with_ignored_flag(skip)
+            .with_ignored_flag(skip || is_long)
     });
     libtest_mimic::run(&arguments, trials.into()).exit();
 }
@@ -54,23 +62,24 @@ fn missing() -> Option<String> {
     (!is_possible()).then(|| "no compiler for WebAssembly".into())
 }
 
+/// The page, which is no large download.
+fn build(name: &str, webgpu: bool) -> Result<PathBuf, String> {
+    let page = folder().join(name);
+    let files = bundle(&page, webgpu).map_err(text)?;
+    let compressed: usize = files.iter().map(|file| file.compressed).sum();
+    check(compressed < LARGEST_DOWNLOAD, || {
+        format!("{compressed} bytes to download")
+    })?;
+    Ok(page)
+}
+
 /// One browser for all: it is the story of a visit.
 fn page() -> Outcome {
-    let built = folder().join("page");
     let shots = folder().join("screenshots");
     let _ = fs::remove_dir_all(&shots);
     fs::create_dir_all(&shots).map_err(text)?;
-    let files = bundle(&built, false).map_err(text)?;
-    let compressed: usize = files.iter().map(|file| file.compressed).sum();
-    check(compressed < 5_000_000, || {
-        format!("{compressed} bytes to download")
-    })?;
-
-    let site = Site::open(&built, 0).map_err(text)?;
-    let address = format!("http://{}/", site.address());
-    thread::spawn(move || site.serve());
-
-    let visit = Visit::new(&address)?;
+    let server = Server::start(&build("page", false)?)?;
+    let visit = Visit::new(&server.address, &[])?;
     for step in [
         first_sight,
         same_losses_as_here,
@@ -83,7 +92,46 @@ fn page() -> Outcome {
     ] {
         step(&visit, &shots)?;
     }
-    Ok(())
+    visit.js("navigator.serviceWorker.ready.then(() => true)")?;
+    drop(server);
+    without_a_server(&visit)
+}
+
+/// Training on Chromium's own adapter, which computes on the CPU: slow, and the same shaders.
+fn webgpu() -> Outcome {
+    let server = Server::start(&build("page-webgpu", true)?)?;
+    let visit = Visit::new(
+        &server.address,
+        &[
+            "--enable-unsafe-webgpu",
+            "--use-webgpu-adapter=swiftshader",
+            "--enable-features=Vulkan",
+        ],
+    )?;
+    visit.until("status.startsWith('Ready')")?;
+    let switch = "document.querySelector('input[value=webgpu]')";
+    visit.until(&format!("!{switch}.disabled"))?;
+    visit.js(&format!("{switch}.click()"))?;
+    let some: String = lipsum::LIBER_PRIMUS.chars().take(4000).collect();
+    visit.set("text", &some)?;
+    visit.settings(&[
+        ("hidden", "32"),
+        ("embed", "16"),
+        ("epochs", "8"),
+        ("lr", "0.02"),
+    ])?;
+    visit.click("train")?;
+    visit.until("status.startsWith('Done')")?;
+    let (reached, counting) = (visit.reached()?, counting(some)?);
+    // Eight passes over little text: what counting characters achieves.
+    check(reached < counting.unigram, || {
+        format!(
+            "{reached} bits per character; counting has {}",
+            counting.unigram
+        )
+    })?;
+    visit.click("write")?;
+    visit.until("document.getElementById('written').textContent.length === 500")
 }
 
 fn first_sight(visit: &Visit, shots: &Path) -> Outcome {
@@ -153,36 +201,40 @@ fn what_is_wrong_is_said(visit: &Visit, _: &Path) -> Outcome {
 fn learns(visit: &Visit, shots: &Path) -> Outcome {
     let some: String = lipsum::LIBER_PRIMUS.chars().take(20_000).collect();
     visit.set("text", &some)?;
-    for (name, value) in [
+    visit.settings(&[
         ("hidden", "64"),
         ("embed", "32"),
         ("epochs", "20"),
         ("lr", "0.01"),
-    ] {
-        visit.js(&format!(
-            "document.querySelector('input[name={name}]').value = '{value}'"
-        ))?;
-    }
+    ])?;
     visit.click("train")?;
     visit.until("status.startsWith('Pass 2')")?;
     visit.screenshots(shots, "learning")?;
     visit.until("status.startsWith('Done')")?;
+    let goes_on = visit.js("!document.getElementById('pause').hidden")?;
+    check(goes_on == Value::Bool(false), || {
+        "it goes on after the end".into()
+    })?;
     let samples = visit.js("document.querySelectorAll('#samples li').length")?;
     check(samples.as_u64() > Some(0), || "no sample was shown".into())?;
 
-    let said = visit.status()?;
-    let reached: f64 = said
-        .split_whitespace()
-        .find_map(|word| word.parse().ok())
-        .ok_or_else(|| said.clone())?;
-    let (read, vocabulary) = Text::new(some).map_err(text)?;
-    let corpus = Corpus::new(read, vocabulary, 0.1, 64).map_err(text)?;
-    let reference = char_model::ngram::Reference::new(&corpus).map_err(text)?;
-    let counting = reference.bigram.expect("few characters") / std::f64::consts::LN_2;
-    check(reached < counting, || {
-        format!("{reached} bits per character; counting pairs has {counting}")
+    let (reached, counting) = (visit.reached()?, counting(some)?);
+    let pairs = counting.bigram.expect("few characters");
+    check(reached < pairs, || {
+        format!("{reached} bits per character; counting pairs has {pairs}")
     })?;
     visit.screenshots(shots, "done")
+}
+
+/// What counting achieves on the last tenth of a text, in bits per character.
+fn counting(of: String) -> Result<Reference, String> {
+    let (read, vocabulary) = Text::new(of).map_err(text)?;
+    let corpus = Corpus::new(read, vocabulary, 0.1, 64).map_err(text)?;
+    let Reference { unigram, bigram } = Reference::new(&corpus).map_err(text)?;
+    Ok(Reference {
+        unigram: unigram / LN_2,
+        bigram: bigram.map(|nats| nats / LN_2),
+    })
 }
 
 fn stops_and_goes_on(visit: &Visit, _: &Path) -> Outcome {
@@ -263,16 +315,57 @@ fn nothing_from_elsewhere(visit: &Visit, _: &Path) -> Outcome {
     check(loaded.iter().all(ours), || format!("{loaded:?}"))
 }
 
+fn without_a_server(visit: &Visit) -> Outcome {
+    let gone = visit.js("fetch('page.js', {cache: 'no-store', method: 'HEAD'})");
+    check(gone.is_err(), || "the server is still there".into())?;
+    visit.tab.reload(false, None).map_err(text)?;
+    visit.until("status.startsWith('Ready')")?;
+    visit.click("train")?;
+    visit.until("status.startsWith('Pass')")
+}
+
+/// The command that serves the page, until this is dropped.
+struct Server {
+    program: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(page: &Path) -> Result<Self, String> {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_web"))
+            .args(["serve", "--port", "0", "--page"])
+            .arg(page)
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(text)?;
+        let mut line = String::new();
+        let said = program.stdout.take().expect("it is piped");
+        BufReader::new(said).read_line(&mut line).map_err(text)?;
+        let address = line.split_whitespace().next().ok_or("no address")?;
+        Ok(Self {
+            program,
+            address: format!("{address}/"),
+        })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.program.kill();
+        let _ = self.program.wait();
+    }
+}
+
 /// A browser that looks at the page.
 struct Visit {
     address: String,
-    tab: std::sync::Arc<Tab>,
+    tab: Arc<Tab>,
     downloads: PathBuf,
     _browser: Browser,
 }
 
 impl Visit {
-    fn new(address: &str) -> Result<Self, String> {
+    fn new(address: &str, more: &[&str]) -> Result<Self, String> {
         let downloads = folder().join("downloads");
         let _ = fs::remove_dir_all(&downloads);
         fs::create_dir_all(&downloads).map_err(text)?;
@@ -287,7 +380,7 @@ impl Visit {
             // Root, which tests in containers are, has none.
             sandbox: false,
             idle_browser_timeout: PATIENCE,
-            args: flags.iter().map(OsStr::new).collect(),
+            args: flags.iter().chain(more).map(OsStr::new).collect(),
             ..LaunchOptions::default()
         };
         let browser = Browser::new(options).map_err(text)?;
@@ -323,15 +416,23 @@ impl Visit {
     }
 
     fn status(&self) -> Result<String, String> {
-        let status = self.js("document.getElementById('status').textContent")?;
+        let status =
+            self.js("document.getElementById('status')?.textContent ?? document.body.textContent")?;
         Ok(status.as_str().unwrap_or_default().to_string())
+    }
+
+    /// The number that the page says: bits per character.
+    fn reached(&self) -> Result<f64, String> {
+        let said = self.status()?;
+        let number = said.split_whitespace().find_map(|word| word.parse().ok());
+        number.ok_or(said)
     }
 
     /// Waits until a condition holds, in which `status` is what the page says.
     fn until(&self, condition: &str) -> Outcome {
         let start = Instant::now();
         let whole = format!(
-            "((status) => Boolean({condition}))(document.getElementById('status').textContent)"
+            "((status) => Boolean({condition}))(document.getElementById('status')?.textContent ?? '')"
         );
         while self.js(&whole)? != Value::Bool(true) {
             check(start.elapsed() < PATIENCE, || {
@@ -350,6 +451,16 @@ impl Visit {
             }})(document.getElementById('{id}'))"
         ))
         .map(|_| ())
+    }
+
+    /// Of the form, by their names.
+    fn settings(&self, settings: &[(&str, &str)]) -> Outcome {
+        for (name, value) in settings {
+            self.js(&format!(
+                "document.querySelector('input[name={name}]').value = '{value}'"
+            ))?;
+        }
+        Ok(())
     }
 
     /// As the keyboard does it.
@@ -375,28 +486,13 @@ impl Visit {
     /// Light and dark, wide and narrow; nothing is wider than the window.
     fn screenshots(&self, folder: &Path, name: &str) -> Outcome {
         for (width, size) in [(1280, "wide"), (375, "narrow")] {
-            self.tab
-                .call_method(Emulation::SetDeviceMetricsOverride {
-                    width,
-                    height: 900,
-                    device_scale_factor: 1.0,
-                    mobile: width < 500,
-                    scale: None,
-                    screen_width: None,
-                    screen_height: None,
-                    position_x: None,
-                    position_y: None,
-                    dont_set_visible_size: None,
-                    screen_orientation: None,
-                    viewport: None,
-                    display_feature: None,
-                    device_posture: None,
-                })
-                .map_err(text)?;
+            self.window(width, 900)?;
             let wide = self.js("document.documentElement.scrollWidth")?;
             check(wide.as_u64() <= Some(u64::from(width)), || {
                 format!("{wide} pixels wide in a window of {width}")
             })?;
+            let high = self.js("document.documentElement.scrollHeight")?;
+            self.window(width, high.as_u64().unwrap_or(900) as u32)?;
             for scheme in ["light", "dark"] {
                 let feature = Emulation::MediaFeature {
                     name: "prefers-color-scheme".into(),
@@ -408,20 +504,36 @@ impl Visit {
                         features: Some(vec![feature]),
                     })
                     .map_err(text)?;
-                let height = self.js("document.documentElement.scrollHeight")?;
-                let clip = Page::Viewport {
-                    x: 0.0,
-                    y: 0.0,
-                    width: f64::from(width),
-                    height: height.as_f64().unwrap_or(900.0),
-                    scale: 1.0,
-                };
                 let png = Page::CaptureScreenshotFormatOption::Png;
-                let shot = self.tab.capture_screenshot(png, None, Some(clip), true);
+                let shot = self.tab.capture_screenshot(png, None, None, true);
                 let path = folder.join(format!("{name}-{size}-{scheme}.png"));
                 fs::write(path, shot.map_err(text)?).map_err(text)?;
             }
         }
+        Ok(())
+    }
+
+    fn window(&self, width: u32, height: u32) -> Outcome {
+        self.tab
+            .call_method(Emulation::SetDeviceMetricsOverride {
+                width,
+                height,
+                device_scale_factor: 1.0,
+                mobile: width < 500,
+                scale: None,
+                screen_width: None,
+                screen_height: None,
+                position_x: None,
+                position_y: None,
+                dont_set_visible_size: None,
+                screen_orientation: None,
+                viewport: None,
+                display_feature: None,
+                device_posture: None,
+            })
+            .map_err(text)?;
+        // Until it is drawn.
+        self.js("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(() => drawn(0))))")?;
         Ok(())
     }
 }

@@ -4,7 +4,11 @@
 //     cargo test -p gru-cpu --target wasm32-wasip1
 import { readFile } from 'node:fs/promises';
 import { argv, cwd, env, exit } from 'node:process';
+import { setFlagsFromString } from 'node:v8';
 import { WASI } from 'node:wasi';
+
+// Newer versions of Node have it without asking.
+setFlagsFromString('--experimental-wasm-relaxed-simd');
 
 const args = argv.slice(2);
 const module = await WebAssembly.compile(await readFile(args[0]));
