@@ -77,7 +77,7 @@
 //! ```
 //!
 //! The feature `relaxed-simd` and `+simd128,+relaxed-simd` add the fused multiply-add of engines
-//! that have it; nobody has run its tests.
+//! that have it.
 //!
 //! No time was taken on AArch64. Its tests, and those of WebAssembly:
 //!

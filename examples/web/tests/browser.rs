@@ -33,7 +33,7 @@ use web::bundle::{bundle, folder, is_possible};
 const REQUIRE: &str = "GRU_REQUIRE_BROWSER";
 /// Nothing takes longer, even where other builds run.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Bytes of the whole page, compressed.
+/// Bytes, compressed.
 const LARGEST_DOWNLOAD: usize = 5_000_000;
 
 type Outcome = Result<(), String>;
@@ -42,16 +42,11 @@ fn main() {
     let arguments = Arguments::from_args();
     let missing = missing();
     let skip = missing.is_some() && env::var_os(REQUIRE).is_none();
-    // The second builds Burn's GPU side for WebAssembly: for those who ask for it.
-    let tests: [(&str, fn() -> Outcome, bool); 2] =
-        [("page", page, false), ("webgpu", webgpu, true)];
-    let trials = tests.map(|(name, test, is_long)| {
-        let kind = missing.clone().unwrap_or_default();
-        Trial::test(name, move || Ok(test()?))
-            .with_kind(kind)
-            .with_ignored_flag(skip || is_long)
-    });
-    libtest_mimic::run(&arguments, trials.into()).exit();
+    let kind = missing.unwrap_or_default();
+    let trial = Trial::test("page", || Ok(page()?))
+        .with_kind(kind)
+        .with_ignored_flag(skip);
+    libtest_mimic::run(&arguments, vec![trial]).exit();
 }
 
 /// What is not here.
@@ -63,9 +58,9 @@ fn missing() -> Option<String> {
 }
 
 /// The page, which is no large download.
-fn build(name: &str, webgpu: bool) -> Result<PathBuf, String> {
-    let page = folder().join(name);
-    let files = bundle(&page, webgpu).map_err(text)?;
+fn build() -> Result<PathBuf, String> {
+    let page = folder().join("page");
+    let files = bundle(&page, false).map_err(text)?;
     let compressed: usize = files.iter().map(|file| file.compressed).sum();
     check(compressed < LARGEST_DOWNLOAD, || {
         format!("{compressed} bytes to download")
@@ -78,8 +73,8 @@ fn page() -> Outcome {
     let shots = folder().join("screenshots");
     let _ = fs::remove_dir_all(&shots);
     fs::create_dir_all(&shots).map_err(text)?;
-    let server = Server::start(&build("page", false)?)?;
-    let visit = Visit::new(&server.address, &[])?;
+    let server = Server::start(&build()?)?;
+    let visit = Visit::new(&server.address)?;
     for step in [
         first_sight,
         same_losses_as_here,
@@ -95,43 +90,6 @@ fn page() -> Outcome {
     visit.js("navigator.serviceWorker.ready.then(() => true)")?;
     drop(server);
     without_a_server(&visit)
-}
-
-/// Training on Chromium's own adapter, which computes on the CPU: slow, and the same shaders.
-fn webgpu() -> Outcome {
-    let server = Server::start(&build("page-webgpu", true)?)?;
-    let visit = Visit::new(
-        &server.address,
-        &[
-            "--enable-unsafe-webgpu",
-            "--use-webgpu-adapter=swiftshader",
-            "--enable-features=Vulkan",
-        ],
-    )?;
-    visit.until("status.startsWith('Ready')")?;
-    let switch = "document.querySelector('input[value=webgpu]')";
-    visit.until(&format!("!{switch}.disabled"))?;
-    visit.js(&format!("{switch}.click()"))?;
-    let some: String = lipsum::LIBER_PRIMUS.chars().take(4000).collect();
-    visit.set("text", &some)?;
-    visit.settings(&[
-        ("hidden", "32"),
-        ("embed", "16"),
-        ("epochs", "8"),
-        ("lr", "0.02"),
-    ])?;
-    visit.click("train")?;
-    visit.until("status.startsWith('Done')")?;
-    let (reached, counting) = (visit.reached()?, counting(some)?);
-    // Eight passes over little text: what counting characters achieves.
-    check(reached < counting.unigram, || {
-        format!(
-            "{reached} bits per character; counting has {}",
-            counting.unigram
-        )
-    })?;
-    visit.click("write")?;
-    visit.until("document.getElementById('written').textContent.length === 500")
 }
 
 fn first_sight(visit: &Visit, shots: &Path) -> Outcome {
@@ -365,7 +323,7 @@ struct Visit {
 }
 
 impl Visit {
-    fn new(address: &str, more: &[&str]) -> Result<Self, String> {
+    fn new(address: &str) -> Result<Self, String> {
         let downloads = folder().join("downloads");
         let _ = fs::remove_dir_all(&downloads);
         fs::create_dir_all(&downloads).map_err(text)?;
@@ -380,7 +338,7 @@ impl Visit {
             // Root, which tests in containers are, has none.
             sandbox: false,
             idle_browser_timeout: PATIENCE,
-            args: flags.iter().chain(more).map(OsStr::new).collect(),
+            args: flags.iter().map(OsStr::new).collect(),
             ..LaunchOptions::default()
         };
         let browser = Browser::new(options).map_err(text)?;
