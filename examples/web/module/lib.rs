@@ -1,7 +1,7 @@
 //! `char-model` for a page: models that are trained, read, saved, and write.
 //!
 //! What waits for a device is a promise. Objects of JavaScript are described by the types that
-//! `serde` reads and writes: [`training::Options`], [`training::Facts`] and those of `char-model`.
+//! `serde` reads and writes: `training::Options`, `training::Facts` and those of `char-model`.
 
 use serde::Serialize;
 use wasm_bindgen::prelude::*;

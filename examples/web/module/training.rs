@@ -55,7 +55,7 @@ pub struct Training {
 
 #[wasm_bindgen]
 impl Training {
-    /// A run on `text`, on the device of this name. `options` are [`Options`].
+    /// A run on `text`, on the device of this name. `options` are `Options`.
     pub async fn start(text: String, options: JsValue, on: String) -> Result<Training, JsError> {
         let options: Options = serde_wasm_bindgen::from_value(options)?;
         options.check()?;
@@ -86,7 +86,7 @@ impl Training {
         })
     }
 
-    /// [`Facts`].
+    /// What it is about, before its first step: `Facts`.
     pub fn facts(&self) -> Result<JsValue, JsError> {
         let reference = Reference::new(&self.corpus)?;
         to_js(&Facts {
