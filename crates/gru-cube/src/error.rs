@@ -1,6 +1,6 @@
 //! Why a cut is refused.
 
-use crate::plan::Cut;
+use crate::cut::Cut;
 use core::fmt;
 
 /// A device or a kernel does not allow a cut.
@@ -42,6 +42,9 @@ pub enum PlanError {
         /// On the device.
         available: usize,
     },
+    /// Cubes of a persistent launch waited for each other in vain: the device did not run them all at
+    /// the same time. What the call wrote is of no use.
+    GaveUp,
 }
 
 impl fmt::Display for PlanError {
@@ -79,8 +82,34 @@ impl fmt::Display for PlanError {
                 f,
                 "{requested} cubes that wait for each other, the device runs {available} together"
             ),
+            Self::GaveUp => write!(
+                f,
+                "cubes of a persistent launch waited for each other in vain: the device did not run \
+                 them all at the same time"
+            ),
         }
     }
 }
 
 impl core::error::Error for PlanError {}
+
+/// A text is no cut.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CutError {
+    /// The text.
+    pub text: String,
+    /// What it lacks, or has too much.
+    pub reason: String,
+}
+
+impl fmt::Display for CutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { text, reason } = self;
+        write!(
+            f,
+            "{text:?} is no cut: {reason}; expected one like \"walk rows=4 width=4 lanes=64 splits=2\""
+        )
+    }
+}
+
+impl core::error::Error for CutError {}

@@ -27,9 +27,11 @@
 //! "In registers" is what the kernels ask for, by an array of each unit whose indices are all known;
 //! that a driver's compiler grants it was not looked at.
 //!
-//! [`Strategy::Inferred`] chooses by the sizes and the [`Limits`] of the device; the example
-//! `tune` times the choices. Sums run in a fixed order, without atomics: the same inputs give the
-//! same bits. Buffers hold f32, f16 or bf16; sums, and states within a walk, are f32.
+//! [`Strategy::Inferred`] chooses by what was measured, the sizes and the [`Limits`] of the device, and
+//! never the last of the three; [`Settings`] force a cut upon a whole program. Sums run in a fixed order,
+//! without atomics: the same inputs by the same cut give the same bits. (Where persistent cuts are asked
+//! for, the cut depends on whether another stream has its turn.) Buffers hold f32, f16 or bf16; sums, and
+//! states within a walk, are f32.
 //!
 //! # NaN and infinities
 //!
@@ -54,6 +56,8 @@
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod autotune;
+mod cut;
 mod error;
 #[doc = include_str!("../GLOSSARY.md")]
 pub mod glossary {}
@@ -64,11 +68,14 @@ mod limits;
 mod metal;
 mod plan;
 mod rule;
+mod settings;
+mod tuning;
 
-pub use error::PlanError;
+pub use cut::{Cut, StepTile, Strategy, WalkTile};
+pub use error::{CutError, PlanError};
 pub use launch::{
     BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, GatesInputs, Products,
     RecurrentInputs, backward, forward, gates, launches, recurrent_inputs,
 };
 pub use limits::Limits;
-pub use plan::{Cut, StepTile, Strategy, WalkTile};
+pub use settings::{Settings, SettingsError};

@@ -18,8 +18,8 @@ pub struct Limits {
     pub cubes: usize,
     /// Buffers of a kernel.
     pub buffers: usize,
-    /// Cubes that are sure to run at the same time and to see each other's writes; 0 where the
-    /// device promises neither.
+    /// Cubes that see each other's writes, and run at the same time if nobody else uses the device:
+    /// one for each multiprocessor. 0 where writes do not show, or multiprocessors are not counted.
     pub together: usize,
     /// The device is a CPU: its units are the lanes of vectors, a barrier walks through all of
     /// them, and a load that differs between units is made unit by unit.
@@ -30,16 +30,27 @@ pub struct Limits {
 /// laptop's 10 and a workstation's 100.
 const UNKNOWN_CUBES: usize = 32;
 
-/// Planes up to this size are a CPU's vectors: no GPU has its widest plane below 16 units.
+/// Planes up to this size are a CPU's vectors where no card is behind the device. (Those of some cards,
+/// such as Mali's older ones, are as narrow.)
 const CPU_PLANE: u32 = 8;
+
+/// Whether a device that does not count its cores is a program on a CPU.
+fn is_software(has_card: bool, widest_plane: u32) -> bool {
+    !has_card && widest_plane <= CPU_PLANE
+}
 
 impl Limits {
     /// Those of a client's device.
     pub fn of(client: &Client) -> Self {
-        let hardware = &client.properties().hardware;
+        let properties = client.properties();
+        let hardware = &properties.hardware;
         let cpu_cores = match hardware.num_cpu_cores {
             Some(cores) => Some(cores as usize),
-            None if hardware.plane_size_max <= CPU_PLANE => {
+            None if is_software(
+                properties.identity.physical.is_some(),
+                hardware.plane_size_max,
+            ) =>
+            {
                 std::thread::available_parallelism().ok().map(usize::from)
             }
             None => None,
@@ -117,6 +128,14 @@ impl Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn narrow_planes_of_a_card_are_no_cpu() {
+        assert!(is_software(false, 8));
+        assert!(!is_software(true, 8), "Mali");
+        assert!(!is_software(true, 32));
+        assert!(!is_software(false, 128), "a browser, which tells nothing");
+    }
 
     #[test]
     fn buffers_beyond_the_limit_are_refused() {

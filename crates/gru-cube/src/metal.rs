@@ -2,6 +2,7 @@
 //! against Metal's limits and parsed as C++. This is no run on Apple's hardware.
 
 use crate::{
+    cut::Strategy,
     kernel::{
         backward::{BackwardWalk, gru_backward_walk},
         forward::{ForwardWalk, gru_forward_walk},
@@ -16,7 +17,7 @@ use crate::{
         },
     },
     limits::Limits,
-    plan::{self, Plan, Problem, Strategy},
+    plan::{self, Plan, Problem},
     rule::Rule,
 };
 use cubecl::{
@@ -314,15 +315,16 @@ fn every_variant() -> Vec<Compiled> {
                     hidden,
                     rule,
                     limits: Limits { together, ..LIMITS },
+                    measured: None,
                 };
-                match plan::forward(Strategy::Inferred, &problem).unwrap() {
+                match plan::forward(Strategy::Persistent, &problem).unwrap() {
                     Plan::Walk(walk) => all.push(bench.forward_walk(walk, given)),
                     Plan::Steps(steps) => {
                         let launches = steps.launches();
                         all.extend(launches.map(|steps| bench.forward_step(steps, given)));
                     }
                 }
-                match plan::backward(Strategy::Inferred, &problem).unwrap() {
+                match plan::backward(Strategy::Persistent, &problem).unwrap() {
                     Plan::Walk(walk) => all.push(bench.backward_walk(walk, given)),
                     Plan::Steps(steps) => {
                         let launches = steps.launches();

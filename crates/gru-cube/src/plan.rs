@@ -1,77 +1,18 @@
-//! How a recurrence is cut into cubes: plain data, forced or inferred from the device's limits.
+//! A cut made a plan: one that the device allows, forced, measured or inferred from its limits.
 
 use crate::{
+    cut::{Cut, StepTile, Strategy, WalkTile},
     error::PlanError,
     kernel::{
         backward::BackwardWalk,
         forward::ForwardWalk,
-        product::{Product, Team},
+        product::Product,
         steps::{Half, Halves, Steps},
     },
     limits::Limits,
     rule::Rule,
+    tuning::{CPU_COLUMNS, CPU_ROWS, Measured, RESIDENT_REGISTERS, WALK_HIDDEN, WALK_UNITS},
 };
-
-/// The cut of a walk: one launch, in which every cube takes some rows of the batch through all
-/// steps.
-///
-/// A cube has `lanes · splits` units. Lanes stand for neighbouring hidden units, splits for parts
-/// of the recurrent product's sum.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct WalkTile {
-    /// Rows of the batch per cube.
-    pub rows: usize,
-    /// Rows in one vector of registers; divides `rows`, at most 4.
-    pub width: usize,
-    /// Units side by side along the hidden units.
-    pub lanes: usize,
-    /// Units that share one sum.
-    pub splits: usize,
-    /// `w_hh` stays in the registers of the cube for the whole walk.
-    pub resident: bool,
-}
-
-/// The cut of a step: every cube makes a tile of the new state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct StepTile {
-    /// Rows of the batch per cube.
-    pub rows: usize,
-    /// Rows in one vector of registers; divides `rows`, at most 4.
-    pub width: usize,
-    /// Units side by side along the hidden units.
-    pub lanes: usize,
-    /// Hidden units per lane; a cube makes `lanes · per_lane` of them.
-    pub per_lane: usize,
-    /// Units that share one sum.
-    pub splits: usize,
-    /// Terms of the sum whose left sides are in shared memory at a time.
-    pub stage: usize,
-}
-
-/// A cut of a recurrence into launches and cubes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Cut {
-    /// One launch for all steps, whose cubes need nothing from each other: a fused recurrent kernel.
-    Walk(WalkTile),
-    /// One launch per product: one per step with the reset after it, two with the reset before it.
-    Steps(StepTile),
-    /// One launch for all steps: a persistent kernel. The cubes of the same rows together hold `w_hh`
-    /// in their registers, and wait for each other after every product, at a barrier between cubes.
-    /// Only where the device runs them all at the same time and shows them each other's writes, and on
-    /// one stream at a time. If another program never lets go of the device, a cube that has waited for
-    /// seconds gives up, and all further numbers are NaN.
-    Persistent(StepTile),
-}
-
-/// Which cut to use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Strategy {
-    /// By the sizes of the call and the limits of the device.
-    #[default]
-    Inferred,
-    /// This one, or an error if the device does not allow it.
-    Forced(Cut),
-}
 
 /// A pass in the form that the launch wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,31 +35,14 @@ pub(crate) struct Problem {
     pub(crate) hidden: usize,
     pub(crate) rule: Rule,
     pub(crate) limits: Limits,
+    /// What was the fastest for such sizes on this device.
+    pub(crate) measured: Option<&'static Measured>,
 }
-
-/// Weight registers per unit beyond which a weight does not stay in registers: 512 units of 96
-/// fill three quarters of an NVIDIA multiprocessor's file of 65 536, and a driver compiles that
-/// many terms in half a second.
-const RESIDENT_REGISTERS: usize = 96;
-
-/// H up to which a walk that reads the weight anew at every step takes less time than a launch:
-/// 12·H² bytes from a cache of about 64 bytes per clock are 12 000 clocks at 256.
-const WALK_HIDDEN: usize = 256;
-
-/// Units of a cube beyond which a barrier costs more than the units bring.
-const WALK_UNITS: usize = 512;
-
-/// Columns per lane where a device is a CPU: a value of the left side is loaded once for all of
-/// them. Measured on lavapipe, with [`CPU_ROWS`].
-const CPU_COLUMNS: usize = 4;
-
-/// Rows per cube from which on a CPU reads the weight anew at every step: a value of the weight
-/// is loaded once for all of them.
-const CPU_ROWS: usize = 8;
 
 /// A pass in both forms, by tile.
 trait Pass {
-    type Walk;
+    type Walk: PartialEq;
+    fn measured(measured: &Measured) -> Cut;
     fn walk(problem: &Problem, tile: WalkTile, buffers: usize) -> Self::Walk;
     fn walk_vectors(walk: &Self::Walk) -> usize;
     fn step_product(steps: &Steps) -> Product;
@@ -129,6 +53,10 @@ struct Backward;
 
 impl Pass for Forward {
     type Walk = ForwardWalk;
+
+    fn measured(measured: &Measured) -> Cut {
+        measured.forward
+    }
 
     fn walk(problem: &Problem, tile: WalkTile, buffers: usize) -> ForwardWalk {
         ForwardWalk {
@@ -151,6 +79,10 @@ impl Pass for Forward {
 
 impl Pass for Backward {
     type Walk = BackwardWalk;
+
+    fn measured(measured: &Measured) -> Cut {
+        measured.backward
+    }
 
     fn walk(problem: &Problem, tile: WalkTile, buffers: usize) -> BackwardWalk {
         BackwardWalk {
@@ -190,8 +122,48 @@ pub(crate) fn backward(
 fn plan<P: Pass>(strategy: Strategy, problem: &Problem) -> Result<Plan<P::Walk>, PlanError> {
     match strategy {
         Strategy::Forced(cut) => cut_to_plan::<P>(problem, cut),
-        Strategy::Inferred => infer::<P>(problem),
+        // Of a tuned call this is the first candidate.
+        Strategy::Inferred | Strategy::Tuned => infer::<P>(problem, false),
+        Strategy::Persistent => infer::<P>(problem, true),
     }
+}
+
+/// Cuts worth timing that the device allows, but for the inferred one.
+pub(crate) fn forward_candidates(problem: &Problem) -> Vec<Cut> {
+    candidates::<Forward>(problem)
+}
+
+/// The same of the backward pass.
+pub(crate) fn backward_candidates(problem: &Problem) -> Vec<Cut> {
+    candidates::<Backward>(problem)
+}
+
+fn candidates<P: Pass>(problem: &Problem) -> Vec<Cut> {
+    let walks = walk_tiles(problem);
+    let reading = walks
+        .iter()
+        .filter(|tile| tile.resident)
+        .map(|&tile| WalkTile {
+            resident: false,
+            ..tile
+        });
+    let walks: Vec<_> = walks
+        .iter()
+        .copied()
+        .chain(reading)
+        .map(Cut::Walk)
+        .collect();
+    let mut steps: Vec<_> = step_tiles(problem).into_iter().map(Cut::Steps).collect();
+    steps.dedup();
+    let inferred = infer::<P>(problem, false).ok();
+    // One of each kind in turn: whoever times only the first of them has tried both.
+    let rounds = 0..walks.len().max(steps.len());
+    rounds
+        .flat_map(|round| [walks.get(round), steps.get(round)])
+        .flatten()
+        .copied()
+        .filter(|&cut| cut_to_plan::<P>(problem, cut).is_ok_and(|plan| Some(plan) != inferred))
+        .collect()
 }
 
 fn cut_to_plan<P: Pass>(problem: &Problem, cut: Cut) -> Result<Plan<P::Walk>, PlanError> {
@@ -232,20 +204,26 @@ fn cut_to_plan<P: Pass>(problem: &Problem, cut: Cut) -> Result<Plan<P::Walk>, Pl
     }
 }
 
-/// A walk with the weight in registers where it is that small; else steps in one launch where the
-/// device allows it; else the walk or steps, by what takes less time: to read the weight, or to
-/// launch. What the device refuses is passed over.
-fn infer<P: Pass>(problem: &Problem) -> Result<Plan<P::Walk>, PlanError> {
+/// What was measured; else a walk with the weight in registers where it is that small; else steps in one
+/// launch, if that is asked for; else the walk or steps, by what takes less time: to read the weight, or
+/// to launch. What the device refuses is passed over.
+fn infer<P: Pass>(problem: &Problem, may_meet: bool) -> Result<Plan<P::Walk>, PlanError> {
+    let measured = problem.measured.map(P::measured);
+    let measured = measured.filter(|cut| may_meet || !matches!(cut, Cut::Persistent(_)));
     let (walks, steps) = (walk_tiles(problem), step_tiles(problem));
     let (walks, steps) = (
         walks.into_iter().map(Cut::Walk),
         steps.into_iter().map(Cut::Steps),
     );
-    let persistent = persistent_tiles(problem).into_iter().map(Cut::Persistent);
+    let persistent = match may_meet {
+        true => persistent_tiles(problem),
+        false => Vec::new(),
+    };
+    let persistent = persistent.into_iter().map(Cut::Persistent);
     let is_resident = |cut: &Cut| matches!(cut, Cut::Walk(tile) if tile.resident);
     let (resident, reading): (Vec<_>, Vec<_>) = walks.partition(is_resident);
     let quick_walk = problem.hidden <= WALK_HIDDEN;
-    let cuts = resident.into_iter().chain(persistent);
+    let cuts = measured.into_iter().chain(resident).chain(persistent);
     match quick_walk {
         true => first_allowed::<P>(problem, cuts.chain(reading).chain(steps)),
         false => first_allowed::<P>(problem, cuts.chain(steps).chain(reading)),
@@ -359,59 +337,6 @@ fn step_tiles(problem: &Problem) -> Vec<StepTile> {
             stage: 128,
         })
         .collect()
-}
-
-impl WalkTile {
-    fn team(&self, columns: usize) -> Team {
-        Team {
-            rows: self.rows,
-            width: self.width,
-            lanes: self.lanes,
-            splits: self.splits,
-            columns,
-        }
-    }
-
-    fn check(&self, limits: &Limits) -> Result<(), PlanError> {
-        let well_formed = well_formed(self.rows, self.width, [self.lanes, self.splits]);
-        if !well_formed {
-            return Err(PlanError::Malformed {
-                cut: Cut::Walk(*self),
-            });
-        }
-        limits.check_units(self.lanes * self.splits)
-    }
-}
-
-impl StepTile {
-    fn team(&self) -> Team {
-        Team {
-            rows: self.rows,
-            width: self.width,
-            lanes: self.lanes,
-            splits: self.splits,
-            columns: self.lanes * self.per_lane,
-        }
-    }
-
-    fn check(&self, cut: Cut, limits: &Limits) -> Result<(), PlanError> {
-        let sizes = [self.lanes, self.splits, self.per_lane, self.stage];
-        if !well_formed(self.rows, self.width, sizes) {
-            return Err(PlanError::Malformed { cut });
-        }
-        limits.check_units(self.lanes * self.splits)
-    }
-}
-
-/// Largest size of a cut: far beyond any device, and so small that no product of sizes overflows.
-const MOST: usize = 1 << 12;
-
-fn well_formed<const K: usize>(rows: usize, width: usize, sizes: [usize; K]) -> bool {
-    let fits = |size: usize| (1..=MOST).contains(&size);
-    fits(rows)
-        && matches!(width, 1..=4)
-        && rows.is_multiple_of(width)
-        && sizes.into_iter().all(fits)
 }
 
 #[cfg(test)]

@@ -125,6 +125,23 @@ pub mod conventions {}
 mod cpu;
 #[cfg(feature = "cube")]
 mod cube;
+/// How the kernels of the CubeCL backends divide a recurrence: by sizes and device, or for a whole program
+/// by its [`Settings`](cuts::Settings).
+///
+/// ```
+/// use gru_op::cuts::{Settings, Strategy};
+///
+/// // The fastest of several for each size, timed at its first call, as Burn tunes its own kernels.
+/// let settings = Settings { forward: Strategy::Tuned, backward: Strategy::Tuned };
+/// settings.set();
+/// ```
+///
+/// Without a line of code: `GRU_CUBE_STRATEGY=tuned` in the environment of the program, or one cut for all
+/// calls, `GRU_CUBE_FORWARD='walk rows=4 width=4 lanes=64 splits=2'`.
+#[cfg(feature = "cube")]
+pub mod cuts {
+    pub use gru_cube::{Cut, CutError, Settings, SettingsError, StepTile, Strategy, WalkTile};
+}
 #[cfg(feature = "autodiff")]
 pub mod gradcheck;
 pub mod guide;

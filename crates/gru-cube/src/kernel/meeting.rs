@@ -3,8 +3,9 @@
 //!
 //! Valid where one cube's writes reach another within a launch, and only among cubes that all run
 //! at the same time: one that waits keeps its place on the device. The plan and the turns of streams
-//! see to both. What they cannot see is another program that holds places for ever; then a cube
-//! gives up, and its numbers become NaN, rather than hang or be wrong in silence.
+//! see to both, as far as can be known. What they cannot see is another program that holds places for
+//! ever; then a cube gives up, its numbers become NaN, and the call returns an error, rather than hang
+//! or be wrong in silence.
 
 use cubecl::prelude::*;
 
@@ -12,7 +13,7 @@ use cubecl::prelude::*;
 const PATIENCE: u32 = 1 << 24;
 
 /// Bit of a counter that says that somebody has given up. Larger than any count.
-const GIVEN_UP: u32 = 1 << 31;
+pub(crate) const GIVEN_UP: u32 = 1 << 31;
 
 /// Waits until `expected` cubes have come here since the counter was zero. What any of them wrote
 /// before is seen by all after. `lost[0]` becomes 1 if somebody has given up, and is 0 elsewhere.

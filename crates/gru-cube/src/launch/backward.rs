@@ -2,6 +2,8 @@
 
 use super::{Call, count_launch, cube_dim, grid::Grid, plan_for_stream, spread, to_u32};
 use crate::{
+    autotune,
+    cut::Strategy,
     error::PlanError,
     kernel::{
         backward::{BackwardWalk, gru_backward_walk},
@@ -11,7 +13,7 @@ use crate::{
             transpose::{TRANSPOSE, gru_transpose},
         },
     },
-    plan::{self, Plan, Strategy},
+    plan::{self, Plan, Problem},
 };
 use cubecl::{client::Client, prelude::*, server::Handle};
 use std::ops::Range;
@@ -53,10 +55,11 @@ pub struct BackwardOutputs {
 ///
 /// A walk with the weight in registers is one launch, any other walk is two, the persistent cut is
 /// three, and steps are two more than the products of all steps: beside the recurrence the weight is
-/// transposed, and at the end comes the gradient of the initial state. Nothing waits for the device.
+/// transposed, and at the end comes the gradient of the initial state. Nothing waits for the device, but
+/// for whether the cubes of a persistent cut met.
 ///
 /// # Errors
-/// If the device does not allow the cut.
+/// If the device does not allow the cut, or cubes waited for each other in vain.
 ///
 /// # Panics
 /// If there are no steps, a buffer is too short or the type is not a float of 16 or 32 bits.
@@ -67,25 +70,18 @@ pub fn backward(
     outputs: &BackwardOutputs,
     strategy: Strategy,
 ) -> Result<(), PlanError> {
-    let mut problem = call.problem(OP, client);
+    call.check(OP);
     assert!(call.t > 0, "{OP}: expected at least one step, got none");
     if call.n * call.h == 0 {
         return Ok(());
     }
-    let plan = plan_for_stream(client, &mut problem, |problem| {
-        plan::backward(strategy, problem)
-    })?;
-    let always = match plan {
-        Plan::Walk(_) => 5,
-        Plan::Steps(_) => 6 + usize::from(plan.meets()),
-    };
-    let optional = [
-        inputs.h0.is_some(),
-        inputs.mask.is_some(),
-        inputs.valid.is_some(),
-        outputs.d_gates.is_some(),
-    ];
-    problem.limits.check_buffers(always, &optional)?;
+    let allowed = |strategy| allowed(client, call, inputs, outputs, strategy);
+    if strategy == Strategy::Tuned {
+        allowed(Strategy::Inferred)?;
+        autotune::backward(client, call, inputs, outputs);
+        return Ok(());
+    }
+    let (problem, plan) = allowed(strategy)?;
     match plan {
         Plan::Walk(walk) => {
             let weight = match walk.transposed {
@@ -101,18 +97,45 @@ pub fn backward(
             let launch = |steps: Steps, part: Option<Range<usize>>| {
                 let grid = Grid::new(client, &steps, call, &problem.limits);
                 let scratch = (w_hh_t.clone(), carry.clone());
-                launch_steps(client, call, inputs, outputs, steps, part, grid, scratch);
+                launch_steps(client, call, inputs, outputs, steps, part, &grid, scratch);
+                grid.check_met(client)
             };
             for part in Grid::parts(&steps, 0..call.t).rev() {
                 for steps in steps.launches() {
-                    launch(steps, Some(part.clone()));
+                    launch(steps, Some(part.clone()))?;
                 }
             }
             let halves = Halves::One(steps.half(0));
-            launch(Steps { halves, ..steps }, None);
+            launch(Steps { halves, ..steps }, None)?;
         }
     }
     Ok(())
+}
+
+/// The plan, if the device allows it to a call with these buffers.
+fn allowed(
+    client: &Client,
+    call: &Call,
+    inputs: &BackwardInputs,
+    outputs: &BackwardOutputs,
+    strategy: Strategy,
+) -> Result<(Problem, Plan<BackwardWalk>), PlanError> {
+    let mut problem = call.problem(OP, client);
+    let plan = plan_for_stream(client, &mut problem, |problem| {
+        plan::backward(strategy, problem)
+    })?;
+    let always = match plan {
+        Plan::Walk(_) => 5,
+        Plan::Steps(_) => 6 + usize::from(plan.meets()),
+    };
+    let optional = [
+        inputs.h0.is_some(),
+        inputs.mask.is_some(),
+        inputs.valid.is_some(),
+        outputs.d_gates.is_some(),
+    ];
+    problem.limits.check_buffers(always, &optional)?;
+    Ok((problem, plan))
 }
 
 /// `w_hh` as `[3H,H]`.
@@ -192,7 +215,7 @@ fn launch_steps(
     outputs: &BackwardOutputs,
     steps: Steps,
     part: Option<Range<usize>>,
-    grid: Grid,
+    grid: &Grid,
     (w_hh_t, carry): (Handle, Handle),
 ) {
     let Call { n, t, h, .. } = *call;

@@ -2,12 +2,14 @@
 
 use super::{Call, count_launch, cube_dim, grid::Grid, plan_for_stream, spread, to_u32};
 use crate::{
+    autotune,
+    cut::Strategy,
     error::PlanError,
     kernel::{
         forward::{ForwardWalk, gru_forward_walk},
         steps::{Steps, forward::gru_forward_step},
     },
-    plan::{self, Plan, Strategy},
+    plan::{self, Plan, Problem},
 };
 use cubecl::{client::Client, prelude::*, server::Handle};
 use std::ops::Range;
@@ -49,10 +51,10 @@ pub struct ForwardOutputs {
 /// memory, of some, call by call.
 ///
 /// One launch if the cut is a walk or persistent, one for each product if it is steps. Nothing waits
-/// for the device.
+/// for the device, but for whether the cubes of a persistent cut met.
 ///
 /// # Errors
-/// If the device does not allow the cut.
+/// If the device does not allow the cut, or cubes waited for each other in vain.
 ///
 /// # Panics
 /// If a buffer is too short, the type is not a float of 16 or 32 bits, or there are no such steps.
@@ -63,7 +65,7 @@ pub fn forward(
     outputs: &ForwardOutputs,
     strategy: Strategy,
 ) -> Result<(), PlanError> {
-    let mut problem = call.problem(OP, client);
+    call.check(OP);
     let (steps, t) = (&inputs.steps, call.t);
     assert!(
         steps.start <= steps.end && steps.end <= t,
@@ -72,6 +74,41 @@ pub fn forward(
     if call.n * steps.len() * call.h == 0 {
         return Ok(());
     }
+    let allowed = |strategy| allowed(client, call, inputs, outputs, strategy);
+    if strategy == Strategy::Tuned {
+        allowed(Strategy::Inferred)?;
+        autotune::forward(client, call, inputs, outputs);
+        return Ok(());
+    }
+    let (problem, plan) = allowed(strategy)?;
+    match plan {
+        Plan::Walk(walk) => launch_walk(client, call, inputs, outputs, walk),
+        Plan::Steps(steps) => {
+            // In float32 whatever the type of the call: it is the left side of a product.
+            let row = 2 * call.h * size_of::<f32>();
+            let between = (!problem.rule.reset_after).then(|| client.empty(call.n * row));
+            for part in Grid::parts(&steps, inputs.steps.clone()) {
+                for steps in steps.launches() {
+                    let grid = Grid::new(client, &steps, call, &problem.limits);
+                    let (part, between) = (part.clone(), between.as_ref());
+                    launch_steps(client, call, inputs, outputs, steps, part, &grid, between);
+                    grid.check_met(client)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The plan, if the device allows it to a call with these buffers.
+fn allowed(
+    client: &Client,
+    call: &Call,
+    inputs: &ForwardInputs,
+    outputs: &ForwardOutputs,
+    strategy: Strategy,
+) -> Result<(Problem, Plan<ForwardWalk>), PlanError> {
+    let mut problem = call.problem(OP, client);
     let optional = [
         inputs.b_ih.is_some(),
         inputs.b_hh.is_some(),
@@ -88,22 +125,7 @@ pub fn forward(
         Plan::Steps(_) => 3 + usize::from(plan.meets()) + usize::from(!problem.rule.reset_after),
     };
     problem.limits.check_buffers(always, &optional)?;
-    match plan {
-        Plan::Walk(walk) => launch_walk(client, call, inputs, outputs, walk),
-        Plan::Steps(steps) => {
-            // In float32 whatever the type of the call: it is the left side of a product.
-            let row = 2 * call.h * size_of::<f32>();
-            let between = (!problem.rule.reset_after).then(|| client.empty(call.n * row));
-            for part in Grid::parts(&steps, inputs.steps.clone()) {
-                for steps in steps.launches() {
-                    let grid = Grid::new(client, &steps, call, &problem.limits);
-                    let (part, between) = (part.clone(), between.as_ref());
-                    launch_steps(client, call, inputs, outputs, steps, part, grid, between);
-                }
-            }
-        }
-    }
-    Ok(())
+    Ok((problem, plan))
 }
 
 fn launch_walk(
@@ -152,7 +174,7 @@ fn launch_steps(
     outputs: &ForwardOutputs,
     steps: Steps,
     part: Range<usize>,
-    grid: Grid,
+    grid: &Grid,
     between: Option<&Handle>,
 ) {
     let Call { n, t, h, .. } = *call;

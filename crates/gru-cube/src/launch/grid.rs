@@ -1,7 +1,11 @@
 //! The grid of steps: hidden units by rows of the batch.
 
 use super::{Call, MOST_CUBES, to_u32};
-use crate::{kernel::steps::Steps, limits::Limits};
+use crate::{
+    error::PlanError,
+    kernel::{meeting::GIVEN_UP, steps::Steps},
+    limits::Limits,
+};
 use cubecl::{client::Client, prelude::*, server::Handle};
 use std::ops::Range;
 
@@ -54,6 +58,19 @@ impl Grid {
     pub(super) fn count(&self, op: &str) -> CubeCount {
         let (columns, groups) = (to_u32(op, "H", self.columns), to_u32(op, "N", self.groups));
         CubeCount::Static(columns, groups, 1)
+    }
+
+    /// Waits for the launch, if its cubes met, and tells whether one gave up.
+    pub(super) fn check_met(&self, client: &Client) -> Result<(), PlanError> {
+        let Some(met) = &self.met else {
+            return Ok(());
+        };
+        let counters = client.read_one_unchecked(met.clone());
+        let counters = &u32::from_bytes(&counters)[..self.groups];
+        match counters.iter().all(|&met| met < GIVEN_UP) {
+            true => Ok(()),
+            false => Err(PlanError::GaveUp),
+        }
     }
 
     /// The counters as a kernel's argument.

@@ -18,6 +18,7 @@ use crate::{
     limits::Limits,
     plan::{Plan, Problem},
     rule::Rule,
+    tuning,
 };
 use core::sync::atomic::{AtomicU64, Ordering};
 use cubecl::{
@@ -56,9 +57,13 @@ pub struct Call {
 }
 
 impl Call {
-    fn problem(&self, op: &str, client: &Client) -> Problem {
+    fn check(&self, op: &str) {
         self.spec.check();
         self.check_sizes(op);
+    }
+
+    pub(crate) fn problem(&self, op: &str, client: &Client) -> Problem {
+        self.check(op);
         let epsilon = match self.dtype {
             ElemType::Float(FloatKind::F32) => f32::EPSILON.into(),
             ElemType::Float(FloatKind::F16) => 2f64.powi(-10),
@@ -70,6 +75,7 @@ impl Call {
             hidden: self.h,
             rule: Rule::new(&self.spec, epsilon),
             limits: Limits::of(client),
+            measured: tuning::measured(&client.properties().identity.name, self.n, self.h),
         }
     }
 

@@ -36,6 +36,7 @@ fn problem(n: usize, hidden: usize, reset: Reset, limits: Limits) -> Problem {
         hidden,
         rule: Rule::new(&spec, f32::EPSILON.into()),
         limits,
+        measured: None,
     }
 }
 
@@ -99,16 +100,13 @@ fn small_weights_stay_in_registers_and_large_ones_take_steps() {
 fn steps_are_one_launch_where_the_device_holds_the_weight() {
     let one_launch = |hidden, limits| {
         let problem = problem(64, hidden, Reset::AfterMatmul, limits);
-        let persistent = |plan| matches!(plan, Plan::Steps(steps) if steps.persistent);
-        let backward = match backward(Strategy::Inferred, &problem).unwrap() {
-            Plan::Steps(steps) => steps.persistent,
-            Plan::Walk(_) => false,
-        };
-        assert_eq!(
-            persistent(forward(Strategy::Inferred, &problem).unwrap()),
+        let meets = |strategy| {
+            let backward = backward(strategy, &problem).unwrap().meets();
+            assert_eq!(forward(strategy, &problem).unwrap().meets(), backward);
             backward
-        );
-        backward
+        };
+        assert!(!meets(Strategy::Inferred), "nobody asked for it");
+        meets(Strategy::Persistent)
     };
     for (hidden, expected) in [
         (128, false),
@@ -127,6 +125,41 @@ fn steps_are_one_launch_where_the_device_holds_the_weight() {
     assert!(!one_launch(512, fewer));
     assert!(!one_launch(512, WEBGPU));
     assert!(!one_launch(512, LAVAPIPE));
+}
+
+#[test]
+fn what_was_measured_comes_first() {
+    static ROW: Measured = Measured {
+        device: "",
+        n: 64,
+        hidden: 256,
+        forward: Cut::Steps(STEPS),
+        backward: Cut::Persistent(STEPS),
+    };
+    const STEPS: StepTile = StepTile {
+        rows: 4,
+        width: 4,
+        lanes: 16,
+        per_lane: 1,
+        splits: 4,
+        stage: 64,
+    };
+    let with = |limits| Problem {
+        measured: Some(&ROW),
+        ..problem(64, 256, Reset::AfterMatmul, limits)
+    };
+    let team = STEPS.team();
+    let is_it = |steps: Steps| steps.team == team && steps.stage == 64;
+    let forward = forward(Strategy::Inferred, &with(NVIDIA)).unwrap();
+    assert!(matches!(forward, Plan::Steps(steps) if is_it(steps)));
+    // A persistent one is taken if it is asked for, and if the device allows it.
+    let takes = |strategy, limits| {
+        let plan = backward(strategy, &with(limits)).unwrap();
+        matches!(plan, Plan::Steps(steps) if is_it(steps) && steps.persistent)
+    };
+    assert!(takes(Strategy::Persistent, NVIDIA));
+    assert!(!takes(Strategy::Inferred, NVIDIA));
+    assert!(!takes(Strategy::Persistent, WEBGPU));
 }
 
 #[test]

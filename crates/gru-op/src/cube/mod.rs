@@ -24,7 +24,8 @@ use cubecl::{
     server::Handle,
 };
 use gru_cube::{
-    BackwardInputs, BackwardOutputs, ForwardInputs, ForwardOutputs, RecurrentInputs, Strategy,
+    BackwardInputs, BackwardOutputs, ForwardInputs, ForwardOutputs, PlanError, RecurrentInputs,
+    Settings, Strategy,
 };
 
 impl GruBackend for CubeBackend {
@@ -126,6 +127,21 @@ fn left_sides(
     Prim(g)
 }
 
+/// Whether the kernels ran, or the composed default is to take their place.
+///
+/// # Panics
+/// If they did not although somebody forced them to, or gave up in the middle.
+fn is_done(op: &str, done: Result<(), PlanError>, strategy: Strategy) -> bool {
+    match (done, strategy) {
+        (Ok(()), _) => true,
+        (Err(error), Strategy::Forced(cut)) => {
+            panic!("{op}: expected the forced cut {cut} to run, got: {error}")
+        }
+        (Err(error @ PlanError::GaveUp), _) => panic!("{op}: {error}"),
+        (Err(_), _) => false,
+    }
+}
+
 /// None where no kernel runs this call.
 fn forward(inputs: &GruInputs<CubeBackend>, spec: &GruSpec, keep: bool) -> Option<Forward> {
     let element = element(inputs)?;
@@ -161,6 +177,7 @@ fn forward(inputs: &GruInputs<CubeBackend>, spec: &GruSpec, keep: bool) -> Optio
         &inputs.valid,
     ]
     .map(optional);
+    let strategy = Settings::current().forward;
     for steps in pieces::pieces(sizes.t, per_step, limit) {
         let x = pieces::of_sequence(&sizes.x, &steps, &sizes, spec);
         let p = match &sizes.w_ih {
@@ -179,7 +196,10 @@ fn forward(inputs: &GruInputs<CubeBackend>, spec: &GruSpec, keep: bool) -> Optio
             mask: mask.clone(),
             valid: valid.clone(),
         };
-        gru_cube::forward(&states.client, &call, &reads, &writes, Strategy::Inferred).ok()?;
+        let done = gru_cube::forward(&states.client, &call, &reads, &writes, strategy);
+        if !is_done("gru_forward", done, strategy) {
+            return None;
+        }
     }
     Some(Forward { states, gates })
 }
@@ -225,7 +245,9 @@ fn backward(
         d_gates: (!in_place).then(|| d_gates.handle.clone()),
         d_h0: d_h0.handle.clone(),
     };
-    if gru_cube::backward(&client, &of_call, &reads, &writes, Strategy::Inferred).is_err() {
+    let strategy = Settings::current().backward;
+    let done = gru_cube::backward(&client, &of_call, &reads, &writes, strategy);
+    if !is_done("gru_backward", done, strategy) {
         let gates = OptionalTensor::Given(kept);
         return passes::gradients(inputs, states, gates, d_states, spec, wanted);
     }
@@ -271,5 +293,38 @@ fn backward(
         w_hh: out(w_hh),
         b_ih: out(b_ih),
         b_hh: out(b_hh),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REFUSED: PlanError = PlanError::TooManyUnits {
+        requested: 2,
+        available: 1,
+    };
+
+    #[test]
+    fn what_is_refused_takes_the_default() {
+        assert!(is_done("op", Ok(()), Strategy::Inferred));
+        assert!(!is_done("op", Err(REFUSED), Strategy::Inferred));
+        assert!(!is_done("op", Err(REFUSED), Strategy::Persistent));
+    }
+
+    #[test]
+    #[should_panic(
+        expected = "op: expected the forced cut walk rows=1 width=1 lanes=2 splits=1 to run, \
+                               got: 2 units per cube, the device allows 1"
+    )]
+    fn a_forced_cut_that_is_refused_is_named() {
+        let cut = "walk rows=1 width=1 lanes=2 splits=1".parse();
+        is_done("op", Err(REFUSED), Strategy::Forced(cut.unwrap()));
+    }
+
+    #[test]
+    #[should_panic(expected = "op: cubes of a persistent launch waited for each other in vain")]
+    fn cubes_that_did_not_meet_are_an_error() {
+        is_done("op", Err(PlanError::GaveUp), Strategy::Persistent);
     }
 }
