@@ -1,17 +1,25 @@
 //! The operator on a GPU runs the kernels of `gru-cube`, with and without fusion: launches are
 //! counted in a process of their own.
 
-use burn::tensor::{Device, DeviceKind, DeviceType, Distribution, Tensor};
-use gru_op::GruBlockConfig;
+use burn::tensor::{Device, DeviceKind, DeviceType, Distribution, Tensor, Tolerance};
+use gru_op::{
+    GruBlockConfig,
+    cuts::{Cut, Settings, Strategy},
+};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // Launches and settings are those of the whole process.
+    arguments.test_threads = Some(1);
     let absent = Device::enumerate(DeviceType::Wgpu).is_empty();
     let required = std::env::var_os("GRU_REQUIRE_GPU").is_some();
-    let trial = Trial::test("launches/one-for-each-pass/wgpu", one_for_each_pass);
-    let trials = vec![trial.with_ignored_flag(absent && !required)];
-    libtest_mimic::run(&arguments, trials).exit();
+    let trials = [
+        Trial::test("launches/one-for-each-pass/wgpu", one_for_each_pass),
+        Trial::test("launches/as-forced/wgpu", as_forced),
+    ];
+    let trials = trials.map(|trial| trial.with_ignored_flag(absent && !required));
+    libtest_mimic::run(&arguments, trials.into()).exit();
 }
 
 /// A small state walks through all steps in one launch. Backward: one, one more where the weight is
@@ -37,4 +45,30 @@ fn one_for_each_pass() -> Result<(), Failed> {
         (1, 3..=4) => Ok(()),
         other => Err(format!("{other:?} launches, expected 1, and 3 or 4").into()),
     }
+}
+
+/// A cut that is forced upon the program is taken, by a launch for each step, and finds the same states.
+fn as_forced() -> Result<(), Failed> {
+    const T: usize = 20;
+    let device = Device::wgpu(DeviceKind::DefaultDevice);
+    let gru = GruBlockConfig::new(5, 24).init(&device);
+    let x = Tensor::<3>::random([3, T, 5], Distribution::Default, &device);
+    let states = || gru.forward(x.clone(), None).0.into_data();
+    let inferred = states();
+
+    let cut: Cut = "steps rows=2 width=2 lanes=8 per_lane=2 splits=2 stage=16".parse()?;
+    let settings = Settings {
+        forward: Strategy::Forced(cut),
+        ..Settings::default()
+    };
+    settings.set();
+    let before = gru_cube::launches();
+    let forced = states();
+    let launches = gru_cube::launches() - before;
+    Settings::default().set();
+    if launches != T as u64 {
+        return Err(format!("{launches} launches, expected {T}").into());
+    }
+    forced.assert_approx_eq::<f32>(&inferred, Tolerance::absolute(1e-5));
+    Ok(())
 }

@@ -28,7 +28,7 @@ pub fn trials() -> Vec<Trial> {
 }
 
 fn seeds(folder: &str) -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/seeds")).join(folder)
+    crate::folder().join("../fuzz/seeds").join(folder)
 }
 
 /// The GRU under a prefix of a file of torch.save has two inputs and one unit.
@@ -95,7 +95,7 @@ fn every_system() -> Result<(), String> {
 
 /// Every type, byte order and order of elements; the numbers as another format has them.
 fn arrays_of_numpy() -> Result<(), String> {
-    let models = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/models/numpy"));
+    let models = crate::folder().join("models/numpy");
     let expected = StateDict::from_safetensors(models.join("arrays.safetensors"));
     let expected = expected.map_err(|e| e.to_string())?;
     for file in ["arrays.npz", "compressed.npz"] {

@@ -34,7 +34,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
 }
 
 fn path(file: &str) -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/models/keras")).join(file)
+    crate::folder().join("models/keras").join(file)
 }
 
 fn text(error: ConvertError) -> String {

@@ -11,7 +11,6 @@ use gru_testkit::{
 };
 use libtest_mimic::Trial;
 use safetensors::SafeTensors;
-use std::path::Path;
 
 use super::{
     backends::TestBackend,
@@ -73,7 +72,7 @@ fn check(name: &str, bad: f64, spec: GruSpec, device: &Device) -> Result<(), Str
 
 /// Every run that `tests/nonfinite/generate.py` recorded.
 fn check_pytorch(spec: GruSpec, device: &Device) -> Result<(), String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("nonfinite/torch.safetensors");
+    let path = crate::folder().join("nonfinite/torch.safetensors");
     let bytes = std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     let file = SafeTensors::deserialize(&bytes).map_err(|e| e.to_string())?;
     let problem = Problem::new(3, 4, 2, 5).with_spec(spec);

@@ -1,7 +1,7 @@
 //! `.onnx` files: those that PyTorch exports, read; blocks, written for ONNX Runtime. What it computes
 //! with each is recorded by `tests/models/onnx/make.py`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use burn::tensor::{DType, Device, Tensor};
 use gru_op::{
@@ -46,9 +46,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
 }
 
 fn path(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("models/onnx")
-        .join(file)
+    crate::folder().join("models/onnx").join(file)
 }
 
 fn text(error: ConvertError) -> String {

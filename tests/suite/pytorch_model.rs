@@ -42,7 +42,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
 }
 
 fn path(file: &str) -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/models/tagger")).join(file)
+    crate::folder().join("models/tagger").join(file)
 }
 
 /// Same outputs, same gradients, by the model's own key names.

@@ -5,7 +5,7 @@
 //! record by 1.3e-7 in the losses and by 2e-6 in the parameters, and each step of Adam spreads a
 //! difference in the last bit of a small gradient.
 
-use std::{collections::HashMap, fs, path::Path};
+use std::{collections::HashMap, fs};
 
 use burn::tensor::Device;
 use char_model::{data::Window, exchange, step::Learner, vocabulary::Vocabulary};
@@ -39,8 +39,7 @@ struct Record {
 
 impl Record {
     fn read() -> Result<Self, String> {
-        let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/replay"))
-            .join("char_gru_replay.safetensors");
+        let path = crate::folder().join("replay/char_gru_replay.safetensors");
         let bytes = fs::read(&path).map_err(|e| e.to_string())?;
         let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|e| e.to_string())?;
         let metadata: HashMap<_, _> = header.metadata().clone().unwrap_or_default();

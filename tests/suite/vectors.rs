@@ -1,6 +1,9 @@
 //! The recorded vectors, in the terms of a problem.
 
-use std::path::Path;
+use std::{
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
 
 use gru_op::{GruSpec, Layout, Reset};
 use gru_testkit::{
@@ -12,7 +15,8 @@ use gru_testkit::{
 
 /// Where the vectors lie.
 pub fn directory() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/conformance"))
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    DIRECTORY.get_or_init(|| crate::folder().join("conformance"))
 }
 
 /// The cases of one kind.

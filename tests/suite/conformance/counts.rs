@@ -1,6 +1,6 @@
 //! The numbers that README.md and CONVENTIONS.md say of the cases, counted in the files.
 
-use std::{fs, path::Path};
+use std::fs;
 
 use gru_testkit::conformance::CaseSpec;
 
@@ -33,7 +33,7 @@ const SYSTEMS: [(&str, &str); 6] = [
 
 /// A file of the repository.
 fn read(file: &str) -> Result<String, String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
+    let path = crate::folder().join("..").join(file);
     fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
