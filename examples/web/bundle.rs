@@ -12,6 +12,20 @@ use wasm_bindgen_cli_support::Bindgen;
 use crate::error::Error;
 
 const TARGET: &str = "wasm32-unknown-unknown";
+/// Burn's GPU side is large, and its shaders do the work: 23 MB so, 57 MB optimised for speed. `wasm-opt`
+/// makes 12 MB of them.
+const WEBGPU: [&str; 10] = [
+    "--features",
+    "webgpu",
+    "--config",
+    "profile.release.lto='fat'",
+    "--config",
+    "profile.release.codegen-units=1",
+    "--config",
+    "profile.release.opt-level='s'",
+    "--config",
+    "profile.release.package.gru-cpu.opt-level=3",
+];
 /// Beside this crate.
 const PACKAGE: &str = "char-web";
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/page");
@@ -47,7 +61,8 @@ pub fn bundle(page: &Path, webgpu: bool) -> Result<Vec<File>, Error> {
     fs::create_dir_all(page).map_err(Error::file(page))?;
     module(&compiler, page, "char_web", &[])?;
     if webgpu {
-        module(&compiler, page, "char_web_gpu", &["--features", "webgpu"])?;
+        module(&compiler, page, "char_web_gpu", &WEBGPU)?;
+        shrink(&page.join("char_web_gpu_bg.wasm"))?;
     }
     for entry in fs::read_dir(PAGE).map_err(Error::file(PAGE))? {
         let from = entry.map_err(Error::file(PAGE))?.path();
@@ -63,14 +78,14 @@ pub fn is_possible() -> bool {
 }
 
 /// One module and its JavaScript.
-fn module(compiler: &Compiler, page: &Path, name: &str, features: &[&str]) -> Result<(), Error> {
+fn module(compiler: &Compiler, page: &Path, name: &str, options: &[&str]) -> Result<(), Error> {
     let target = folder();
     let mut cargo = compiler.cargo();
     cargo
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .args(["rustc", "--release", "-p", PACKAGE, "--lib"])
         .args(["--crate-type", "cdylib", "--target", TARGET])
-        .args(features)
+        .args(options)
         // Nobody unwinds there.
         .args(["--config", "profile.release.panic='abort'"])
         // All browsers have vectors of 128 bits since 2023.
@@ -91,6 +106,32 @@ fn module(compiler: &Compiler, page: &Path, name: &str, features: &[&str]) -> Re
             .generate(page)
     };
     bound(&mut Bindgen::new()).map_err(|reason| Error::Bind(format!("{reason:#}")))
+}
+
+/// Makes a module smaller by Binaryen's `wasm-opt`, if it is here. Not the CPU's, which is to be fast.
+fn shrink(module: &Path) -> Result<(), Error> {
+    let mut wasm_opt = Command::new("wasm-opt");
+    wasm_opt
+        .args([
+            "-Oz",
+            "--enable-simd",
+            "--enable-bulk-memory",
+            "--enable-sign-ext",
+        ])
+        .args([
+            "--enable-nontrapping-float-to-int",
+            "--enable-mutable-globals",
+        ])
+        .args(["--enable-reference-types", "--enable-multivalue"])
+        .args([module, Path::new("-o"), module]);
+    match wasm_opt.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => Err(Error::Cargo(format!("{wasm_opt:?}"))),
+        Err(_) => {
+            println!("without wasm-opt (Debian's package binaryen) the module is twice as large");
+            Ok(())
+        }
+    }
 }
 
 impl Compiler {

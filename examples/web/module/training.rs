@@ -69,8 +69,12 @@ impl Training {
             options.dropout,
         );
         let device = device::open(&on).await?.autodiff();
-        device.seed(options.seed);
-        let model = sizes.init(&device);
+        // Drawn on the CPU, so that a seed is the same model everywhere.
+        let cpu = device::cpu().autodiff();
+        for device in [&cpu, &device] {
+            device.seed(options.seed);
+        }
+        let model = sizes.init(&cpu).to_device(&device);
         let settings = Settings {
             epochs: options.epochs,
             batch: options.batch,

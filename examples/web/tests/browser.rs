@@ -42,11 +42,18 @@ fn main() {
     let arguments = Arguments::from_args();
     let missing = missing();
     let skip = missing.is_some() && env::var_os(REQUIRE).is_none();
-    let kind = missing.unwrap_or_default();
-    let trial = Trial::test("page", || Ok(page()?))
-        .with_kind(kind)
-        .with_ignored_flag(skip);
-    libtest_mimic::run(&arguments, vec![trial]).exit();
+    let trial = |name: &str, test: fn() -> Outcome, ignored: bool| {
+        let kind = missing.clone().unwrap_or_default();
+        Trial::test(name, move || Ok(test()?))
+            .with_kind(kind)
+            .with_ignored_flag(ignored)
+    };
+    let trials = vec![
+        trial("page", page, skip),
+        // Builds Burn's GPU side for WebAssembly, for half an hour: for those who ask for it.
+        trial("webgpu", webgpu, true),
+    ];
+    libtest_mimic::run(&arguments, trials).exit();
 }
 
 /// What is not here.
@@ -57,11 +64,12 @@ fn missing() -> Option<String> {
     (!is_possible()).then(|| "no compiler for WebAssembly".into())
 }
 
-/// The page, which is no large download.
-fn build() -> Result<PathBuf, String> {
-    let page = folder().join("page");
-    let files = bundle(&page, false).map_err(text)?;
-    let compressed: usize = files.iter().map(|file| file.compressed).sum();
+/// The page, which is no large download: a visit that stays on the CPU does not ask for the other module.
+fn build(name: &str, webgpu: bool) -> Result<PathBuf, String> {
+    let page = folder().join(name);
+    let files = bundle(&page, webgpu).map_err(text)?;
+    let loaded = files.iter().filter(|file| !file.name.contains("_gpu"));
+    let compressed: usize = loaded.map(|file| file.compressed).sum();
     check(compressed < LARGEST_DOWNLOAD, || {
         format!("{compressed} bytes to download")
     })?;
@@ -73,8 +81,8 @@ fn page() -> Outcome {
     let shots = folder().join("screenshots");
     let _ = fs::remove_dir_all(&shots);
     fs::create_dir_all(&shots).map_err(text)?;
-    let server = Server::start(&build()?)?;
-    let visit = Visit::new(&server.address)?;
+    let server = Server::start(&build("page", false)?)?;
+    let visit = Visit::new(&server.address, &[])?;
     for step in [
         first_sight,
         same_losses_as_here,
@@ -92,6 +100,32 @@ fn page() -> Outcome {
     without_a_server(&visit)
 }
 
+/// Training on Chromium's own adapter, which computes on the CPU: slow, and the same shaders.
+fn webgpu() -> Outcome {
+    let server = Server::start(&build("page-webgpu", true)?)?;
+    let visit = Visit::new(
+        &server.address,
+        &[
+            "--enable-unsafe-webgpu",
+            "--use-webgpu-adapter=swiftshader",
+            "--enable-features=Vulkan",
+        ],
+    )?;
+    visit.until("status.startsWith('Ready')")?;
+    // Dropout is drawn by the device, and a GPU draws other numbers.
+    same_losses(&visit, "webgpu", 0.0, 30, 1e-3)?;
+    let switch = "document.querySelector('input[value=webgpu]')";
+    visit.until(&format!("!{switch}.disabled"))?;
+    visit.js(&format!("{switch}.click()"))?;
+    let some: String = lipsum::LIBER_PRIMUS.chars().take(3000).collect();
+    visit.set("text", &some)?;
+    visit.settings(&[("hidden", "32"), ("embed", "16"), ("epochs", "2")])?;
+    visit.click("train")?;
+    visit.until("status.startsWith('Done')")?;
+    visit.click("write")?;
+    visit.until("document.getElementById('written').textContent.length === 500")
+}
+
 fn first_sight(visit: &Visit, shots: &Path) -> Outcome {
     visit.until("status.startsWith('Ready')")?;
     let text = visit.js("document.getElementById('text').value.length")?;
@@ -101,22 +135,28 @@ fn first_sight(visit: &Visit, shots: &Path) -> Outcome {
 
 /// The same seed, in the browser and in this program.
 fn same_losses_as_here(visit: &Visit, _: &Path) -> Outcome {
-    const STEPS: usize = 60;
+    same_losses(visit, "cpu", 0.25, 60, 1e-4)
+}
+
+/// As many steps there as here, of the same seed.
+fn same_losses(visit: &Visit, on: &str, dropout: f64, steps: usize, apart: f64) -> Outcome {
     let short: String = lipsum::LIBER_PRIMUS.chars().take(9000).collect();
-    let options = r#"{embed: 16, hidden: 24, layers: 2, dropout: 0.25, epochs: 2, batch: 8, seq: 32,
-        lr: 0.01, clip: 1, validation: 0.1, seed: 7}"#;
+    let options = format!(
+        "{{embed: 16, hidden: 24, layers: 2, dropout: {dropout}, epochs: 2, batch: 8, seq: 32,
+        lr: 0.01, clip: 1, validation: 0.1, seed: 7}}"
+    );
     let there = visit.js(&format!(
         "new Promise((resolve, reject) => {{
             const worker = new Worker('worker.js', {{type: 'module'}});
             const losses = [];
             worker.onmessage = ({{data}}) => {{
                 if (data.type === 'opened') worker.postMessage({{type: 'train', text: {short:?},
-                    options: {options}, device: 'cpu'}});
+                    options: {options}, device: '{on}'}});
                 if (data.type === 'steps') losses.push(...data.made.map((made) => made.loss));
                 if (data.type === 'failed') reject(data.reason);
-                if (losses.length >= {STEPS}) {{ worker.terminate(); resolve(losses); }}
+                if (losses.length >= {steps}) {{ worker.terminate(); resolve(losses); }}
             }};
-            worker.postMessage({{type: 'open', device: 'cpu'}});
+            worker.postMessage({{type: 'open', device: '{on}'}});
         }})"
     ))?;
     let there: Vec<f64> = serde_json::from_value(there).map_err(text)?;
@@ -125,7 +165,7 @@ fn same_losses_as_here(visit: &Visit, _: &Path) -> Outcome {
     let corpus = Corpus::new(read, vocabulary, 0.1, 32).map_err(text)?;
     let device = Device::flex().autodiff();
     device.seed(7);
-    let model = CharGruConfig::new(corpus.vocabulary.len(), 16, 24, 2, 0.25).init(&device);
+    let model = CharGruConfig::new(corpus.vocabulary.len(), 16, 24, 2, dropout).init(&device);
     let settings = Settings {
         epochs: 2,
         batch: 8,
@@ -135,9 +175,9 @@ fn same_losses_as_here(visit: &Visit, _: &Path) -> Outcome {
         seed: 7,
     };
     let mut trainer = Trainer::new(settings, &corpus, model, &[device]);
-    for (k, there) in there.iter().take(STEPS).enumerate() {
+    for (k, there) in there.iter().take(steps).enumerate() {
         let here = f64::from(read_sync(trainer.step()).map_err(text)?.loss);
-        check((here - there).abs() < 1e-4, || {
+        check((here - there).abs() < apart, || {
             format!("step {}: {there} in the browser, {here} here", k + 1)
         })?;
     }
@@ -323,7 +363,7 @@ struct Visit {
 }
 
 impl Visit {
-    fn new(address: &str) -> Result<Self, String> {
+    fn new(address: &str, more: &[&str]) -> Result<Self, String> {
         let downloads = folder().join("downloads");
         let _ = fs::remove_dir_all(&downloads);
         fs::create_dir_all(&downloads).map_err(text)?;
@@ -338,7 +378,7 @@ impl Visit {
             // Root, which tests in containers are, has none.
             sandbox: false,
             idle_browser_timeout: PATIENCE,
-            args: flags.iter().map(OsStr::new).collect(),
+            args: flags.iter().chain(more).map(OsStr::new).collect(),
             ..LaunchOptions::default()
         };
         let browser = Browser::new(options).map_err(text)?;
