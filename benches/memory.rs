@@ -115,7 +115,7 @@ fn child(shape: &str, mode: &str, backend: &str) {
         // The first calls tune the products, on copies.
         run();
         plain.memory_cleanup();
-        let sampler = device::Sampler::new();
+        let sampler = side_by_side::Sampler::start(cubecl::Device::default().client());
         run();
         return println!("{}", sampler.peak());
     }
@@ -124,45 +124,4 @@ fn child(shape: &str, mode: &str, backend: &str) {
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
     let kib = line.and_then(|l| l.trim().split(' ').next()?.parse::<f64>().ok());
     println!("{}", kib.map_or(f64::NAN, |kib| kib / 1024.0));
-}
-
-#[cfg(feature = "wgpu")]
-mod device {
-    use cubecl::{MemoryScope, client::Client};
-    use std::sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-    };
-    use std::thread::{JoinHandle, sleep, spawn};
-    use std::time::Duration;
-
-    /// Asks a device again and again how much it holds.
-    pub struct Sampler {
-        done: Arc<AtomicBool>,
-        peak: Arc<AtomicU64>,
-        thread: JoinHandle<()>,
-    }
-
-    impl Sampler {
-        pub fn new() -> Self {
-            let client: Client = cubecl::Device::default().client();
-            let (done, peak) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
-            let (its_done, its_peak) = (done.clone(), peak.clone());
-            let thread = spawn(move || {
-                while !its_done.load(Relaxed) {
-                    let usage = client.memory_report(MemoryScope::Device).usage();
-                    its_peak.fetch_max(usage.bytes_in_use, Relaxed);
-                    sleep(Duration::from_millis(1));
-                }
-            });
-            Self { done, peak, thread }
-        }
-
-        /// MiB.
-        pub fn peak(self) -> f64 {
-            self.done.store(true, Relaxed);
-            self.thread.join().expect("the sampler has not panicked");
-            self.peak.load(Relaxed) as f64 / f64::from(1 << 20)
-        }
-    }
 }

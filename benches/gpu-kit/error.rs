@@ -1,0 +1,27 @@
+//! What can go wrong outside of a part.
+
+use std::{io, path::PathBuf};
+
+/// Why a command ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{path}: {reason}")]
+    File { path: PathBuf, reason: io::Error },
+    #[error("no shader language {0:?}, expected one of: {1}")]
+    Shader(String, String),
+    #[error("{0}: {1}")]
+    Command(String, String),
+    #[error("the folder has {mib:.1} MiB, more than {most}")]
+    Large { mib: f64, most: u64 },
+    #[cfg(feature = "gpu")]
+    #[error("no part {0:?}, expected one of: {1}")]
+    Part(String, String),
+}
+
+impl Error {
+    /// For `map_err`.
+    pub fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        |reason| Self::File { path, reason }
+    }
+}

@@ -1,0 +1,419 @@
+//! Every cut that the device allows, timed: what to paste into gru-cube's `tuning.rs`, or to force upon a
+//! program by `GRU_CUBE_FORWARD` and `GRU_CUBE_BACKWARD`.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use cubecl::{client::Client, prelude::*, server::Handle};
+use gru_cpu::spec::GruSpec;
+use gru_cube::{
+    BackwardInputs, BackwardOutputs, Call, Cut, ForwardInputs, ForwardOutputs, PlanError, StepTile,
+    Strategy, WalkTile,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Clock, Rows, caught, read, table};
+use crate::report::Report;
+
+/// N, T, H without others on the command line. The N are the `BATCHES` of gru-cube's table.
+const HIDDEN: [usize; 5] = [64, 128, 256, 512, 1024];
+const BATCHES: [usize; 3] = [1, 16, 64];
+const T: usize = 64;
+
+/// How much faster a cut must be than the inferred one to get a row in the table.
+const GAIN: f64 = 1.1;
+
+#[derive(Clone, Serialize, Deserialize)]
+struct Row {
+    device: String,
+    n: usize,
+    t: usize,
+    h: usize,
+    cut: String,
+    /// Milliseconds, medians; none where the device refuses the cut.
+    forward: Option<f64>,
+    backward: Option<f64>,
+    /// Of the first call of each pass, in which its kernels are compiled.
+    first: [Option<f64>; 2],
+    /// Kernels that each pass launches.
+    launches: [Option<u64>; 2],
+}
+
+/// `more`: nothing; or N, T, H, and words that a cut's text must have.
+pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), String> {
+    let numbers = more.iter().filter_map(|word| word.parse().ok());
+    let numbers: Vec<usize> = numbers.collect();
+    let words: Vec<&String> = more
+        .iter()
+        .filter(|word| word.parse::<usize>().is_err())
+        .collect();
+    let sizes: Vec<[usize; 3]> = match numbers[..] {
+        [] => {
+            let of = |h| BATCHES.map(|n| [n, T, h]);
+            HIDDEN.into_iter().flat_map(of).collect()
+        }
+        [n, t, h] => vec![[n, t, h]],
+        _ => return Err(format!("expected N T H, got {numbers:?}")),
+    };
+    let client = cubecl::Device::default().client();
+    let lists: Vec<Vec<Strategy>> = sizes
+        .iter()
+        .map(|&[n, _, h]| {
+            let mut cuts = candidates(n, h);
+            cuts.retain(|cut| {
+                let text = cut.to_string();
+                words.iter().all(|word| text.contains(*word))
+            });
+            cuts
+        })
+        .collect();
+    // A cut of each size in turn: whenever the time is over, each has had as many.
+    let rounds = lists.iter().map(Vec::len).max().unwrap_or_default();
+    for round in 0..rounds {
+        for (&[n, t, h], cuts) in sizes.iter().zip(&lists) {
+            let Some(&strategy) = cuts.get(round) else {
+                continue;
+            };
+            if clock.is_over() {
+                return Err(format!(
+                    "out of time after {round} of {rounds} cuts of each size"
+                ));
+            }
+            let call = Call {
+                n,
+                t,
+                h,
+                spec: GruSpec::default(),
+                dtype: f32::elem_type_native(),
+            };
+            let row = caught(|| row(&client, &call, strategy))
+                .map_err(|panic| format!("N {n}, H {h}, {strategy}: {panic}"))?;
+            println!(
+                "N {n:3}  H {h:5}  {:>9} {:>9}  {strategy}",
+                ms(row.forward),
+                ms(row.backward)
+            );
+            rows.add(&row)?;
+        }
+    }
+    Ok(())
+}
+
+fn ms(time: Option<f64>) -> String {
+    time.map_or("refused".to_owned(), |ms| format!("{ms:.3}"))
+}
+
+pub fn page(rows: &[Value], _: &Report) -> String {
+    let mut sizes = BTreeMap::<[usize; 3], Vec<Row>>::new();
+    for row in read::<Row>(rows) {
+        sizes.entry([row.h, row.n, row.t]).or_default().push(row);
+    }
+    let (mut lines, mut paste) = (Vec::new(), String::new());
+    for ([h, n, t], rows) in sizes {
+        let inferred = rows
+            .iter()
+            .find(|row| row.cut == Strategy::Inferred.to_string());
+        let best = |time: fn(&Row) -> Option<f64>| {
+            let cuts = rows.iter().filter(|row| time(row).is_some());
+            cuts.min_by(|a, b| time(a).unwrap().total_cmp(&time(b).unwrap()))
+        };
+        let passes = [
+            (
+                best(|row| row.forward),
+                inferred.and_then(|row| row.forward),
+            ),
+            (
+                best(|row| row.backward),
+                inferred.and_then(|row| row.backward),
+            ),
+        ];
+        let [Some(forward), Some(backward)] = passes.map(|(best, _)| best) else {
+            continue;
+        };
+        let gains = [
+            passes[0].1.unwrap_or(f64::NAN) / forward.forward.unwrap_or(f64::NAN),
+            passes[1].1.unwrap_or(f64::NAN) / backward.backward.unwrap_or(f64::NAN),
+        ];
+        lines.push(vec![
+            format!("{n}, {t}, {h}"),
+            rows.len().to_string(),
+            ms(passes[0].1),
+            format!("{} {}", ms(forward.forward), forward.cut),
+            ms(passes[1].1),
+            format!("{} {}", ms(backward.backward), backward.cut),
+        ]);
+        let both = [forward, backward].map(|row| row.cut.parse::<Cut>());
+        if let ([Ok(forward), Ok(backward)], true) = (both, gains.iter().any(|&gain| gain >= GAIN))
+        {
+            paste += &format!(
+                "    // {:.2} and {:.2} times as fast as what was inferred.\n    row({:?}, {n}, {h}, {}, {}),\n",
+                gains[0],
+                gains[1],
+                rows[0].device,
+                words(forward),
+                words(backward)
+            );
+        }
+    }
+    let head = [
+        "N, T, H",
+        "cuts",
+        "inferred forward ms",
+        "best",
+        "inferred backward ms",
+        "best",
+    ];
+    let mut text = table(&head, lines);
+    if !paste.is_empty() {
+        text += &format!("\nFor gru-cube's `tuning.rs`:\n\n```rust\n{paste}```\n");
+    }
+    text
+}
+
+/// A cut in the words of gru-cube's table.
+fn words(cut: Cut) -> String {
+    match cut {
+        Cut::Walk(tile) => {
+            let WalkTile {
+                rows,
+                lanes,
+                splits,
+                resident,
+                ..
+            } = tile;
+            format!("walk({rows}, {lanes}, {splits}, {resident})")
+        }
+        Cut::Steps(tile) => format!("steps({})", step_words(&tile)),
+        Cut::Persistent(tile) => format!("persistent({})", step_words(&tile)),
+    }
+}
+
+fn step_words(tile: &StepTile) -> String {
+    let StepTile {
+        rows,
+        lanes,
+        per_lane,
+        splits,
+        stage,
+        ..
+    } = tile;
+    format!("{rows}, {lanes}, {per_lane}, {splits}, {stage}")
+}
+
+/// The inferred cut first, then a few of each kind, then cuts around them.
+fn candidates(n: usize, h: usize) -> Vec<Strategy> {
+    let most = n.next_power_of_two();
+    let rows_up_to = |limit: usize| {
+        let rows = [4, 8, 1, 2, 16, 32, 64];
+        rows.into_iter()
+            .filter(move |&rows| rows <= limit.min(most))
+    };
+    let mut cuts = Vec::new();
+    for rows in rows_up_to(16) {
+        let shapes = [
+            (h, 1),
+            (h, 2),
+            (h, 4),
+            (h.div_ceil(2), 1),
+            (h.div_ceil(4), 1),
+            (64, 2),
+        ];
+        for (lanes, splits) in shapes {
+            let tile = |resident| {
+                Cut::Walk(WalkTile {
+                    rows,
+                    width: rows.min(4),
+                    lanes,
+                    splits,
+                    resident,
+                })
+            };
+            // More terms than this take a driver many seconds to compile.
+            if 3 * h.div_ceil(splits) * h.div_ceil(lanes) <= 200 {
+                cuts.push(tile(true));
+            }
+            cuts.push(tile(false));
+        }
+    }
+    let walks = cuts.len();
+    for rows in rows_up_to(64) {
+        for (lanes, per_lane, splits, stage) in [
+            (32, 1, 4, 128),
+            (64, 4, 1, 128),
+            (32, 1, 8, 128),
+            (128, 4, 1, 256),
+            (64, 2, 1, 128),
+            (64, 4, 1, 256),
+            (32, 8, 1, 256),
+            (32, 16, 1, 64),
+            (64, 8, 1, 64),
+            (16, 8, 1, 64),
+            (8, 16, 1, 64),
+        ] {
+            cuts.push(Cut::Steps(StepTile {
+                rows,
+                width: rows.min(4),
+                lanes,
+                per_lane,
+                splits,
+                stage,
+            }));
+        }
+    }
+    let steps = cuts.len();
+    for rows in rows_up_to(8) {
+        for (lanes, splits) in [(16, 32), (32, 16), (8, 64), (16, 16), (32, 8), (64, 8)] {
+            if 3 * h.div_ceil(splits) <= 200 {
+                cuts.push(Cut::Persistent(StepTile {
+                    rows,
+                    width: rows.min(4),
+                    lanes,
+                    per_lane: 1,
+                    splits,
+                    stage: 512,
+                }));
+            }
+        }
+    }
+    // One of each kind in turn, so that whenever the time is over all kinds have been tried.
+    let kinds = [&cuts[..walks], &cuts[walks..steps], &cuts[steps..]];
+    let rounds = kinds
+        .iter()
+        .map(|kind| kind.len())
+        .max()
+        .unwrap_or_default();
+    let mut all = vec![Strategy::Inferred];
+    for round in 0..rounds {
+        let cuts = kinds.iter().filter_map(|kind| kind.get(round));
+        all.extend(cuts.map(|cut| Strategy::Forced(*cut)));
+    }
+    all
+}
+
+struct Buffers {
+    forward: (ForwardInputs, ForwardOutputs),
+    backward: (BackwardInputs, BackwardOutputs),
+}
+
+fn buffers(client: &Client, call: &Call) -> Buffers {
+    let Call { n, t, h, .. } = *call;
+    let width = call.spec.saved_per_unit() * h;
+    let empty = |len: usize| client.empty(len * size_of::<f32>());
+    let w_hh = numbers(client, 3 * h * h, 1.0 / (h as f32).sqrt());
+    let (states, gates) = (empty(n * t * h), empty(n * t * width));
+    Buffers {
+        forward: (
+            ForwardInputs {
+                steps: 0..t,
+                p: numbers(client, n * t * 3 * h, 1.0),
+                w_hh: w_hh.clone(),
+                b_ih: None,
+                b_hh: Some(numbers(client, 3 * h, 0.1)),
+                h0: None,
+                mask: None,
+                valid: None,
+            },
+            ForwardOutputs {
+                states: states.clone(),
+                gates: Some(gates.clone()),
+            },
+        ),
+        backward: (
+            BackwardInputs {
+                d_states: numbers(client, n * t * h, 1.0),
+                states,
+                gates,
+                w_hh,
+                h0: None,
+                mask: None,
+                valid: None,
+            },
+            BackwardOutputs {
+                d_gates: Some(empty(n * t * width)),
+                d_h0: empty(n * h),
+            },
+        ),
+    }
+}
+
+fn numbers(client: &Client, len: usize, scale: f32) -> Handle {
+    // A multiplicative congruence: any spread of numbers will do for timing.
+    let mut x = 1u32;
+    let data: Vec<f32> = (0..len)
+        .map(|_| {
+            x = x.wrapping_mul(1664525).wrapping_add(1013904223);
+            ((x >> 8) as f32 / (1 << 23) as f32 - 1.0) * scale
+        })
+        .collect();
+    client.create_from_slice(f32::as_bytes(&data))
+}
+
+fn row(client: &Client, call: &Call, strategy: Strategy) -> Row {
+    let Buffers { forward, backward } = buffers(client, call);
+    let wait = numbers(client, 1, 1.0);
+    let forward = time(client, &wait, || {
+        gru_cube::forward(client, call, &forward.0, &forward.1, strategy)
+    });
+    let backward = time(client, &wait, || {
+        gru_cube::backward(client, call, &backward.0, &backward.1, strategy)
+    });
+    // A pass that the device refuses has no times.
+    let passes = [forward.ok(), backward.ok()];
+    let [forward, backward] = passes
+        .each_ref()
+        .map(|pass| pass.as_ref().map(|p| p.median));
+    Row {
+        device: client.properties().identity.name.clone(),
+        n: call.n,
+        t: call.t,
+        h: call.h,
+        cut: strategy.to_string(),
+        forward,
+        backward,
+        first: passes.each_ref().map(|pass| pass.as_ref().map(|p| p.first)),
+        launches: passes
+            .each_ref()
+            .map(|pass| pass.as_ref().map(|p| p.launches)),
+    }
+}
+
+/// What a pass takes.
+struct Timed {
+    /// Milliseconds of the first run, with compilation.
+    first: f64,
+    /// Of the others.
+    median: f64,
+    /// Kernels of one run.
+    launches: u64,
+}
+
+fn time(
+    client: &Client,
+    wait: &Handle,
+    run: impl Fn() -> Result<(), PlanError>,
+) -> Result<Timed, PlanError> {
+    let once = || {
+        let start = Instant::now();
+        run()?;
+        // A read waits for all that was launched before it.
+        client.read_one_unchecked(wait.clone());
+        Ok(start.elapsed().as_secs_f64() * 1e3)
+    };
+    let before = gru_cube::launches();
+    let first = once()?;
+    let launches = gru_cube::launches() - before;
+    let mut times = Vec::new();
+    let begin = Instant::now();
+    while times.len() < 3 || (times.len() < 15 && begin.elapsed() < Duration::from_millis(100)) {
+        times.push(once()?);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(Timed {
+        first,
+        median: times[times.len() / 2],
+        launches,
+    })
+}

@@ -1,0 +1,221 @@
+//! Every kernel and cut against float64, at odd sizes: the problems of gru-cube's own tests.
+
+use std::collections::BTreeMap;
+
+use cubecl::{features::TypeUsage, prelude::*};
+use gru_cpu::spec::{GruSpec, Reset};
+use gru_cube::{Cut, PlanError, StepTile, Strategy, WalkTile};
+use half::f16;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Clock, Rows, caught, read, table};
+use crate::report::Report;
+
+/// Problems, their float64 truth and the tolerances.
+#[path = "../../../crates/gru-cube/tests/support/mod.rs"]
+mod support;
+
+use support::{FORWARD, GRADIENT, Given, Problem, Upload, catalogue, client, oracle, tile};
+
+/// Of float16, as gru-cube's tests argue for it.
+const HALF: f64 = 10.0 / 2048.0;
+
+#[derive(Serialize, Deserialize)]
+struct Row {
+    /// `f32` or `f16`.
+    dtype: String,
+    /// The cut's kind.
+    kind: String,
+    n: usize,
+    t: usize,
+    h: usize,
+    spec: String,
+    cut: String,
+    /// `right`, or what is not.
+    end: String,
+}
+
+pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), String> {
+    let has_half = f16::supported_uses(&client()).contains(TypeUsage::Buffer);
+    for (index, case) in cases().into_iter().enumerate() {
+        if clock.is_over() {
+            return Err(format!("out of time after {index} problems"));
+        }
+        rows.add(&case.row::<f32>("f32", (FORWARD, GRADIENT), index))?;
+        // Clips cut a gradient off where the state is at the clip, which a rounding decides.
+        if has_half && index.is_multiple_of(4) && case.spec.clip_state.is_none() {
+            rows.add(&case.row::<f16>("f16", (HALF, HALF), index))?;
+        }
+    }
+    Ok(())
+}
+
+pub fn page(rows: &[Value], _: &Report) -> String {
+    let rows = read::<Row>(rows);
+    let mut counts = BTreeMap::<(&str, &str), [usize; 3]>::new();
+    for row in &rows {
+        let count = counts.entry((&row.kind, &row.dtype)).or_default();
+        count[match row.end.as_str() {
+            "right" => 0,
+            end if end.starts_with("refused") => 1,
+            _ => 2,
+        }] += 1;
+    }
+    let lines = counts
+        .into_iter()
+        .map(|((kind, dtype), [right, refused, wrong])| {
+            vec![
+                kind.to_owned(),
+                dtype.to_owned(),
+                right.to_string(),
+                refused.to_string(),
+                wrong.to_string(),
+            ]
+        });
+    let mut text = table(
+        &["cut", "type", "right", "refused by the device", "wrong"],
+        lines,
+    );
+    let wrong = rows
+        .iter()
+        .filter(|row| row.end != "right" && !row.end.starts_with("refused"));
+    for row in wrong.take(20) {
+        let Row {
+            dtype,
+            n,
+            t,
+            h,
+            spec,
+            cut,
+            end,
+            ..
+        } = row;
+        text += &format!("\nWrong: {dtype}, N {n}, T {t}, H {h}, {cut}, {spec}: {end}\n");
+    }
+    text
+}
+
+struct Case {
+    size: (usize, usize, usize),
+    spec: GruSpec,
+    given: Given,
+    strategy: Strategy,
+}
+
+impl Case {
+    fn row<F: Upload>(&self, dtype: &str, tolerance: (f64, f64), seed: usize) -> Row {
+        let (n, t, h) = self.size;
+        let end = caught(|| {
+            let problem = Problem::of::<F>(self.size, self.spec, self.given, seed as u64);
+            let strategies = (self.strategy, self.strategy);
+            let in_place = seed.is_multiple_of(2);
+            match support::run::<F>(&client(), &problem, strategies, in_place) {
+                Ok(got) => match got.compare(&oracle(&problem), tolerance) {
+                    Ok(()) => "right".to_owned(),
+                    Err(wrong) => wrong,
+                },
+                Err(PlanError::GaveUp) => "the cubes did not meet".to_owned(),
+                Err(refused) => format!("refused: {refused}"),
+            }
+        });
+        let cut = self.strategy.to_string();
+        let kind = cut.split(' ').next().unwrap_or_default().to_owned();
+        Row {
+            dtype: dtype.to_owned(),
+            kind,
+            n,
+            t,
+            h,
+            spec: format!("{:?}", self.spec),
+            cut,
+            end: end.unwrap_or_else(|panic| format!("panicked: {panic}")),
+        }
+    }
+}
+
+/// Few of each kind first, all conventions and sizes after.
+fn cases() -> Vec<Case> {
+    let conventions = catalogue::conventions();
+    let mut cases = Vec::new();
+    let mut case = |size, spec, strategy| {
+        let given = Given::bits(31 - cases.len() * 7 % 32);
+        cases.push(Case {
+            size,
+            spec,
+            given,
+            strategy,
+        });
+    };
+    for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+        for h in [33, 65, 130, 257, 513, 1025] {
+            let spec = GruSpec::default().with_reset(reset);
+            case((5, 7, h), spec, Strategy::Inferred);
+            case((5, 7, h), spec, Strategy::Persistent);
+        }
+    }
+    for spec in &conventions {
+        case((3, 5, 7), *spec, Strategy::Inferred);
+    }
+    let specs = [GruSpec::default(), conventions[9]];
+    for cut in cuts() {
+        for spec in specs {
+            case((5, 4, 33), spec, Strategy::Forced(cut));
+        }
+    }
+    for (index, h) in [1, 3, 16, 17, 64, 100, 128, 200].into_iter().enumerate() {
+        for (k, (n, t)) in [(1, 1), (1, 7), (3, 2), (13, 2), (65, 3)]
+            .into_iter()
+            .enumerate()
+        {
+            let spec = conventions[(index * 5 + k) % conventions.len()];
+            case((n, t, h), spec, Strategy::Inferred);
+        }
+    }
+    for (index, spec) in catalogue::activations().into_iter().enumerate() {
+        case((2, 4, 5 + index % 3), spec, Strategy::Inferred);
+    }
+    cases
+}
+
+/// Of every kind: remainders on every side, one split and several, weights resident and not.
+fn cuts() -> Vec<Cut> {
+    let walks = [
+        (1, 1, 8, 1),
+        (1, 1, 32, 4),
+        (2, 2, 16, 3),
+        (4, 4, 64, 2),
+        (8, 4, 16, 4),
+        (3, 3, 16, 2),
+    ];
+    let walk = |(rows, width, lanes, splits): (usize, usize, usize, usize), resident| {
+        Cut::Walk(WalkTile {
+            rows,
+            width,
+            lanes,
+            splits,
+            resident,
+        })
+    };
+    let steps: [StepTile; 5] = [
+        tile(1, 1, 32, 1, 4, 64),
+        tile(4, 4, 16, 2, 2, 16),
+        tile(8, 4, 8, 1, 1, 33),
+        tile(2, 2, 5, 3, 3, 7),
+        tile(4, 2, 64, 1, 1, 256),
+    ];
+    let persistent = [
+        tile(4, 4, 17, 1, 3, 64),
+        tile(2, 1, 8, 3, 2, 16),
+        tile(1, 1, 33, 1, 1, 33),
+        tile(4, 2, 9, 2, 4, 20),
+    ];
+    let walks = walks
+        .into_iter()
+        .flat_map(|tile| [walk(tile, true), walk(tile, false)]);
+    let steps = steps.into_iter().map(Cut::Steps);
+    walks
+        .chain(steps)
+        .chain(persistent.into_iter().map(Cut::Persistent))
+        .collect()
+}

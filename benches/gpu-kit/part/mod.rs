@@ -1,0 +1,203 @@
+//! What is asked of a GPU, most important first. Each part is a process of its own: a device that is lost,
+//! or a driver that dies, takes one part with it.
+
+mod cuts;
+mod device;
+mod kernels;
+mod memory;
+mod operator;
+mod peers;
+mod speed;
+mod training;
+
+use std::{
+    fs::{File, OpenOptions},
+    io::Write,
+    panic::{self, AssertUnwindSafe},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::{error::Error, report::Report};
+
+/// A part.
+pub struct Part {
+    /// Its word on the command line, and the names of its files.
+    pub name: &'static str,
+    /// Its heading.
+    pub title: &'static str,
+    /// Its share of the time that is left, among the parts that are left.
+    pub weight: u32,
+    /// Whether a second shader language is worth asking.
+    pub second_opinion: bool,
+    run: fn(&mut Rows, &Clock, &[String]) -> Result<(), String>,
+    /// Its rows as Markdown.
+    pub page: fn(&[Value], &Report) -> String,
+}
+
+/// All of them.
+pub const PARTS: [Part; 8] = [
+    Part {
+        name: "device",
+        title: "The device",
+        weight: 1,
+        second_opinion: true,
+        run: device::run,
+        page: device::page,
+    },
+    Part {
+        name: "kernels",
+        title: "Every kernel and cut against float64",
+        weight: 8,
+        second_opinion: true,
+        run: kernels::run,
+        page: kernels::page,
+    },
+    Part {
+        name: "operator",
+        title: "The operator: recorded runs of other systems, gradient checks, values at the edge",
+        weight: 10,
+        second_opinion: false,
+        run: operator::run,
+        page: operator::page,
+    },
+    Part {
+        name: "speed",
+        title: "GruBlock beside Burn's Gru",
+        weight: 12,
+        second_opinion: true,
+        run: speed::run,
+        page: speed::page,
+    },
+    Part {
+        name: "peers",
+        title: "cuDNN, by PyTorch",
+        weight: 4,
+        second_opinion: false,
+        run: peers::run,
+        page: peers::page,
+    },
+    Part {
+        name: "cuts",
+        title: "The cuts that the device allows",
+        weight: 16,
+        second_opinion: true,
+        run: cuts::run,
+        page: cuts::page,
+    },
+    Part {
+        name: "memory",
+        title: "Memory",
+        weight: 3,
+        second_opinion: false,
+        run: memory::run,
+        page: memory::page,
+    },
+    Part {
+        name: "training",
+        title: "A model that learns, beside the CPU",
+        weight: 6,
+        second_opinion: false,
+        run: training::run,
+        page: training::page,
+    },
+];
+
+impl Part {
+    /// The part of a name.
+    pub fn find(name: &str) -> Result<&'static Self, Error> {
+        let part = PARTS.iter().find(|part| part.name == name);
+        part.ok_or_else(|| {
+            let names = PARTS.iter().map(|part| part.name).collect::<Vec<_>>();
+            Error::Part(name.to_owned(), names.join(", "))
+        })
+    }
+}
+
+/// Runs a part in this process. Its rows go to `rows`, and without it, as a page, to standard output.
+pub fn run(name: &str, seconds: u64, rows: Option<&Path>, more: &[String]) -> Result<(), Error> {
+    let part = Part::find(name)?;
+    let to_file = rows.is_some();
+    let mut rows = Rows::new(rows)?;
+    let clock = Clock::new(Duration::from_secs(seconds));
+    let run = part.run;
+    let done = run(&mut rows, &clock, more);
+    if !to_file {
+        println!("{}", (part.page)(&rows.all, &Report::default()));
+    }
+    done.map_err(|reason| Error::Command(name.to_owned(), reason))
+}
+
+/// What a part has found so far. Each row is in its file before the next is looked for.
+pub struct Rows {
+    all: Vec<Value>,
+    file: Option<File>,
+}
+
+impl Rows {
+    fn new(path: Option<&Path>) -> Result<Self, Error> {
+        let open = |path: &Path| {
+            let file = OpenOptions::new().create(true).append(true).open(path);
+            file.map_err(Error::file(path))
+        };
+        Ok(Self {
+            all: Vec::new(),
+            file: path.map(open).transpose()?,
+        })
+    }
+
+    fn add(&mut self, row: &impl Serialize) -> Result<(), String> {
+        let row = serde_json::to_value(row).map_err(|e| e.to_string())?;
+        if let Some(file) = &mut self.file {
+            writeln!(file, "{row}").map_err(|e| e.to_string())?;
+        }
+        self.all.push(row);
+        Ok(())
+    }
+}
+
+/// Rows as a part wrote them; those of another version of the kit are left out.
+fn read<T: DeserializeOwned>(rows: &[Value]) -> Vec<T> {
+    let read = |row: &Value| serde_json::from_value(row.clone()).ok();
+    rows.iter().filter_map(read).collect()
+}
+
+/// When a part should end by itself.
+pub struct Clock {
+    end: Instant,
+}
+
+impl Clock {
+    fn new(time: Duration) -> Self {
+        let end = Instant::now() + time;
+        Self { end }
+    }
+
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.end
+    }
+}
+
+/// A panic as an error.
+fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+    panic::catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        text.unwrap_or("a panic").to_owned()
+    })
+}
+
+/// A Markdown table.
+fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let head: Vec<String> = head.iter().map(|&cell| cell.to_owned()).collect();
+    let mut text = line(&head);
+    text += &line(&vec!["---".to_owned(); head.len()]);
+    for row in rows {
+        text += &line(&row);
+    }
+    text
+}

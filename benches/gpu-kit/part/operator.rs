@@ -1,0 +1,103 @@
+//! The trials of `cargo test` on this device: recorded runs of other systems, gradients against float64,
+//! values at the edge, properties, training.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use libtest_mimic::{Arguments, Trial};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Clock, Rows, read, table};
+use crate::report::Report;
+
+/// What is most worth knowing.
+const FIRST: [&str; 6] = [
+    "conformance",
+    "gradient",
+    "nonfinite",
+    "half",
+    "sequence",
+    "properties",
+];
+
+/// Trials that run together. Between them the clock is looked at.
+const TOGETHER: usize = 16;
+
+#[derive(Serialize, Deserialize)]
+struct Row {
+    suite: String,
+    passed: u64,
+    failed: u64,
+    ignored: u64,
+    seconds: f64,
+}
+
+pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), String> {
+    let mut backends = gru_tests::backends::all();
+    backends.retain(|backend| backend.name.starts_with("wgpu"));
+    let mut trials = gru_tests::trials(&backends);
+    trials.retain(|trial| trial.name().contains("wgpu"));
+    trials.sort_by_key(|trial| rank(&suite(trial)));
+    // What failed is on standard output, by name and with its reason.
+    let arguments = Arguments::default();
+    while !trials.is_empty() {
+        if clock.is_over() {
+            return Err(format!("out of time, {} trials are left", trials.len()));
+        }
+        let suite = suite(&trials[0]);
+        let same = trials
+            .iter()
+            .take_while(|trial| self::suite(trial) == suite);
+        let count = same.take(TOGETHER).count();
+        let start = Instant::now();
+        let ended = libtest_mimic::run(&arguments, trials.drain(..count).collect());
+        rows.add(&Row {
+            suite,
+            passed: ended.num_passed,
+            failed: ended.num_failed,
+            ignored: ended.num_ignored,
+            seconds: start.elapsed().as_secs_f64(),
+        })?;
+    }
+    Ok(())
+}
+
+pub fn page(rows: &[Value], _: &Report) -> String {
+    let mut suites = BTreeMap::<_, Row>::new();
+    for row in read::<Row>(rows) {
+        let key = (rank(&row.suite), row.suite.clone());
+        match suites.get_mut(&key) {
+            Some(sum) => {
+                sum.passed += row.passed;
+                sum.failed += row.failed;
+                sum.ignored += row.ignored;
+                sum.seconds += row.seconds;
+            }
+            None => {
+                suites.insert(key, row);
+            }
+        }
+    }
+    let lines = suites.into_values().map(|row| {
+        vec![
+            row.suite,
+            row.passed.to_string(),
+            row.failed.to_string(),
+            row.ignored.to_string(),
+            format!("{:.1}", row.seconds),
+        ]
+    });
+    table(&["suite", "passed", "failed", "ignored", "s"], lines)
+}
+
+/// The first word of a trial's name.
+fn suite(trial: &Trial) -> String {
+    let name = trial.name();
+    name.split('/').next().unwrap_or_default().to_owned()
+}
+
+fn rank(suite: &str) -> usize {
+    let place = FIRST.iter().position(|first| *first == suite);
+    place.unwrap_or(FIRST.len())
+}

@@ -1,0 +1,122 @@
+//! A character model that learns the same text from the same numbers on this device and on the CPU.
+
+use std::time::Instant;
+
+use burn::module::Module;
+use burn::tensor::{Device, DeviceKind, read_sync};
+use char_model::{
+    data::Corpus,
+    model::CharGruConfig,
+    text::Text,
+    trainer::{Settings, Trainer},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Clock, Rows, read, table};
+use crate::report::Report;
+
+const STEPS: usize = 200;
+
+/// How far losses may be apart, in nats. Each step begins where the last one ended, so that roundings
+/// grow; a wrong gradient shows at once.
+const APART: f64 = 1e-3;
+
+#[derive(Serialize, Deserialize)]
+struct Row {
+    step: usize,
+    cpu: f64,
+    gpu: f64,
+    /// Seconds of this step.
+    cpu_seconds: f64,
+    gpu_seconds: f64,
+    characters: usize,
+}
+
+pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), String> {
+    let (cpu, gpu) = (Device::flex(), Device::wgpu(DeviceKind::DefaultDevice));
+    let [cpu, gpu] = [cpu.autodiff(), gpu.autodiff()];
+    let settings = Settings {
+        epochs: 100,
+        batch: 16,
+        seq: 64,
+        rate: 4e-3,
+        clip: 1.0,
+        seed: 1,
+    };
+    let (text, vocabulary) = Text::new(lipsum::LIBER_PRIMUS).map_err(|e| e.to_string())?;
+    let corpus =
+        Corpus::new(text, vocabulary.clone(), 0.1, settings.seq).map_err(|e| e.to_string())?;
+    cpu.clone().seed(settings.seed);
+    let config = CharGruConfig::new(vocabulary.len(), 64, 128, 1, 0.0);
+    let model = config.init(&cpu);
+    let trainer = |device: &Device| {
+        let model = model.clone().to_device(device);
+        Trainer::new(
+            settings.clone(),
+            &corpus,
+            model,
+            std::slice::from_ref(device),
+        )
+    };
+    let (mut on_cpu, mut on_gpu) = (trainer(&cpu), trainer(&gpu));
+    let mut apart: f64 = 0.0;
+    for step in 1..=STEPS {
+        if clock.is_over() {
+            return Err(format!("out of time after {} steps", step - 1));
+        }
+        let timed = |trainer: &mut Trainer| {
+            let start = Instant::now();
+            let made = read_sync(trainer.step()).map_err(|e| e.to_string())?;
+            Ok::<_, String>((made, start.elapsed().as_secs_f64()))
+        };
+        let ((cpu, cpu_seconds), (gpu, gpu_seconds)) = (timed(&mut on_cpu)?, timed(&mut on_gpu)?);
+        apart = apart.max((f64::from(cpu.loss) - f64::from(gpu.loss)).abs());
+        rows.add(&Row {
+            step,
+            cpu: cpu.loss.into(),
+            gpu: gpu.loss.into(),
+            cpu_seconds,
+            gpu_seconds,
+            characters: cpu.characters,
+        })?;
+    }
+    match apart <= APART {
+        true => Ok(()),
+        false => Err(format!(
+            "losses are {apart:.2e} apart, expected at most {APART:.0e}"
+        )),
+    }
+}
+
+pub fn page(rows: &[Value], _: &Report) -> String {
+    let rows = read::<Row>(rows);
+    let apart = rows
+        .iter()
+        .map(|row| (row.cpu - row.gpu).abs())
+        .fold(0.0, f64::max);
+    // The first steps compile and tune.
+    let rate = |seconds: fn(&Row) -> f64| {
+        let rows = rows.iter().skip(rows.len().min(20));
+        let characters: usize = rows.clone().map(|row| row.characters).sum();
+        characters as f64 / rows.map(seconds).sum::<f64>()
+    };
+    let intro = format!(
+        "{} steps: losses at most {apart:.1e} apart. From step 21 on {:.0} characters per second here, {:.0} on \
+         the CPU.\n\n",
+        rows.len(),
+        rate(|row| row.gpu_seconds),
+        rate(|row| row.cpu_seconds),
+    );
+    let some = rows
+        .into_iter()
+        .filter(|row| row.step == 1 || row.step % 50 == 0);
+    let lines = some.map(|row| {
+        vec![
+            row.step.to_string(),
+            format!("{:.5}", row.gpu),
+            format!("{:.5}", row.cpu),
+        ]
+    });
+    intro + &table(&["step", "loss here", "loss on the CPU"], lines)
+}

@@ -1,0 +1,213 @@
+//! Every part in turn, each in a process of its own with a deadline.
+
+use std::{
+    env, fs,
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use crate::{
+    error::Error,
+    part::{PARTS, Part},
+    report::{End, Entry, Report},
+};
+
+/// Of a part's time, what it is told of: the rest is for ending.
+const TOLD: f64 = 0.9;
+
+/// A part with less is not begun.
+const LEAST: Duration = Duration::from_secs(2);
+
+/// Runs the parts, or those of these names, in the order of [`PARTS`]: each by this program, and after
+/// all of them those that are worth it by the others.
+pub fn run(seconds: u64, out: &Path, names: &[String], also: &[PathBuf]) -> Result<(), Error> {
+    for name in names {
+        Part::find(name)?;
+    }
+    fs::create_dir_all(out).map_err(Error::file(out))?;
+    let here = env::current_exe().map_err(Error::file("this program"))?;
+    let wanted = |part: &&Part| names.is_empty() || names.iter().any(|name| name == part.name);
+    let mut plan: Vec<(&Path, &Part)> = Vec::new();
+    plan.extend(PARTS.iter().filter(wanted).map(|part| (&*here, part)));
+    for program in also {
+        let worth = PARTS.iter().filter(|part| part.second_opinion);
+        plan.extend(worth.filter(wanted).map(|part| (&**program, part)));
+    }
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let mut report = Report {
+        version: env!("CARGO_PKG_VERSION"),
+        seconds,
+        parts: Vec::new(),
+    };
+    for (index, &(program, part)) in plan.iter().enumerate() {
+        let left = end.saturating_duration_since(Instant::now());
+        let weights: u32 = plan[index..].iter().map(|(_, part)| part.weight).sum();
+        let time = left.mul_f64(f64::from(part.weight) / f64::from(weights));
+        if time < LEAST {
+            println!("{}: no time is left", part.name);
+            continue;
+        }
+        let job = Job {
+            program,
+            part: part.name,
+            time,
+            out,
+        };
+        let entry = job.run()?;
+        println!("{}: {:.0} s, {:?}", job.name(), entry.seconds, entry.end);
+        report.parts.push(entry);
+        report.write(out)?;
+    }
+    println!("{}", out.join("page.md").display());
+    Ok(())
+}
+
+/// A part to be run.
+struct Job<'a> {
+    program: &'a Path,
+    part: &'a str,
+    time: Duration,
+    out: &'a Path,
+}
+
+impl Job<'_> {
+    /// The shader language is the last word of a program's name.
+    fn language(&self) -> String {
+        let stem = self.program.file_stem().unwrap_or_default();
+        let stem = stem.to_string_lossy();
+        stem.rsplit('-').next().unwrap_or_default().to_owned()
+    }
+
+    fn name(&self) -> String {
+        format!("{}-{}", self.part, self.language())
+    }
+
+    fn run(&self) -> Result<Entry, Error> {
+        let file = |ending: &str| self.out.join(format!("{}.{ending}", self.name()));
+        let (rows, log) = (file("jsonl"), file("log"));
+        // Those of an earlier run.
+        let _ = fs::remove_file(&rows);
+        let output = File::create(&log).map_err(Error::file(&log))?;
+        let errors = output.try_clone().map_err(Error::file(&log))?;
+        let seconds = (self.time.as_secs_f64() * TOLD) as u64;
+        let start = Instant::now();
+        let child = Command::new(self.program)
+            .args(["part", self.part, "--seconds", &seconds.to_string()])
+            .arg("--rows")
+            .arg(&rows)
+            .stdout(output)
+            .stderr(errors)
+            .spawn()
+            .map_err(Error::file(self.program))?;
+        let end = match wait(child, self.time) {
+            Some(status) if status.success() => End::Done,
+            Some(status) => End::Died(format!("{status}: {}", last_line(&log))),
+            None => End::Killed,
+        };
+        Ok(Entry {
+            part: self.part.to_owned(),
+            program: self.language(),
+            seconds: start.elapsed().as_secs_f64(),
+            end,
+            rows: read(&rows),
+        })
+    }
+}
+
+/// How a process ended, if it did in time; else it is killed.
+fn wait(mut child: Child, time: Duration) -> Option<ExitStatus> {
+    let end = Instant::now() + time;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status),
+            Ok(None) if Instant::now() < end => thread::sleep(Duration::from_millis(20)),
+            _ => {
+                let _ = child.kill();
+                // One that a driver holds fast is left behind: the next part must not wait for it.
+                let gone = Instant::now() + Duration::from_secs(2);
+                while matches!(child.try_wait(), Ok(None)) && Instant::now() < gone {
+                    thread::sleep(Duration::from_millis(20));
+                }
+                return None;
+            }
+        }
+    }
+}
+
+/// Whole rows: the last one of a process that died may be half.
+fn read(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let rows = text.lines().map(serde_json::from_str);
+    rows.filter_map(Result::ok).collect()
+}
+
+fn last_line(log: &Path) -> String {
+    let mut bytes = Vec::new();
+    let _ = File::open(log).and_then(|mut file| file.read_to_end(&mut bytes));
+    let text = String::from_utf8_lossy(&bytes);
+    let last = text.lines().rfind(|line| !line.trim().is_empty());
+    last.unwrap_or_default().trim().to_owned()
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A program that writes a row, and then does this.
+    fn program(folder: &Path, then: &str) -> PathBuf {
+        let path = folder.join("gpu-kit-shell");
+        let rows = "while [ $1 != --rows ]; do shift; done; echo '{\"found\":1}' >>\"$2\"";
+        fs::write(&path, format!("#!/bin/sh\n{rows}\n{then}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    fn run_then(name: &str, then: &str) -> Entry {
+        let out = env::temp_dir().join(format!("gpu-kit-{name}-{}", std::process::id()));
+        fs::create_dir_all(&out).unwrap();
+        let program = program(&out, then);
+        let job = Job {
+            program: &program,
+            part: "device",
+            time: Duration::from_millis(300),
+            out: &out,
+        };
+        let entry = job.run().unwrap();
+        fs::remove_dir_all(&out).unwrap();
+        entry
+    }
+
+    #[test]
+    fn what_was_found_survives_every_end() {
+        type Expected = fn(&End) -> bool;
+        let cases: [(&str, &str, Expected); 5] = [
+            ("done", "true", |end| *end == End::Done),
+            ("hangs", "exec sleep 60", |end| *end == End::Killed),
+            (
+                "fails",
+                "echo the reason >&2; exit 7",
+                |end| matches!(end, End::Died(reason) if reason.ends_with("the reason")),
+            ),
+            ("crashes", "kill -SEGV $$", |end| {
+                matches!(end, End::Died(_))
+            }),
+            ("half", "printf '{\"fou' >>\"$2\"; kill -KILL $$", |end| {
+                matches!(end, End::Died(_))
+            }),
+        ];
+        for (name, then, expected) in cases {
+            let entry = run_then(name, then);
+            assert!(expected(&entry.end), "{name}: {:?}", entry.end);
+            assert_eq!(entry.rows.len(), 1, "{name}: {:?}", entry.rows);
+            assert_eq!(entry.program, "shell");
+        }
+    }
+}
