@@ -14,11 +14,26 @@ pub enum Error {
     #[error("the folder has {mib:.1} MiB, more than {most}")]
     Large { mib: f64, most: u64 },
     #[cfg(feature = "gpu")]
+    #[error("{0}")]
+    OutOfTime(String),
+    #[cfg(feature = "gpu")]
     #[error("no part {0:?}, expected one of: {1}")]
     Part(String, String),
 }
 
+/// What a part ends with that has not done all because its time was over.
+pub const OUT_OF_TIME: u8 = 3;
+
 impl Error {
+    /// What the process ends with.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            #[cfg(feature = "gpu")]
+            Self::OutOfTime(_) => OUT_OF_TIME,
+            _ => 1,
+        }
+    }
+
     /// For `map_err`.
     pub fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();

@@ -85,7 +85,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("gpu-kit: {error}");
-            ExitCode::FAILURE
+            error.exit_code().into()
         }
     }
 }

@@ -39,6 +39,8 @@ pub struct Entry {
 pub enum End {
     /// By itself.
     Done,
+    /// By itself, before it had done all: its time was over.
+    Short(String),
     /// It took too long and was killed; what it had found is there.
     Killed,
     /// It failed or crashed; what it had found is there.
@@ -73,6 +75,7 @@ impl Report {
             };
             let end = match &entry.end {
                 End::Done => "done".to_owned(),
+                End::Short(left) => left.clone(),
                 End::Killed => "killed when its time was over".to_owned(),
                 End::Died(reason) => format!("**died**: {reason}"),
             };

@@ -13,7 +13,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    error::Error,
+    error::{Error, OUT_OF_TIME},
     part::{PARTS, Part},
     report::{End, Entry, Report},
 };
@@ -107,6 +107,9 @@ impl Job<'_> {
             .map_err(Error::file(self.program))?;
         let end = match wait(child, self.time) {
             Some(status) if status.success() => End::Done,
+            Some(status) if status.code() == Some(OUT_OF_TIME.into()) => {
+                End::Short(last_line(&log).replace("gpu-kit: ", ""))
+            }
             Some(status) => End::Died(format!("{status}: {}", last_line(&log))),
             None => End::Killed,
         };
@@ -188,8 +191,11 @@ mod tests {
     #[test]
     fn what_was_found_survives_every_end() {
         type Expected = fn(&End) -> bool;
-        let cases: [(&str, &str, Expected); 5] = [
+        let cases: [(&str, &str, Expected); 6] = [
             ("done", "true", |end| *end == End::Done),
+            ("short", "echo gpu-kit: none left >&2; exit 3", |end| {
+                *end == End::Short("none left".to_owned())
+            }),
             ("hangs", "exec sleep 60", |end| *end == End::Killed),
             (
                 "fails",

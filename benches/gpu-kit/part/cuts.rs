@@ -15,7 +15,7 @@ use gru_cube::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Clock, Rows, caught, read, table};
+use super::{Clock, Rows, Stop, caught, read, table};
 use crate::report::Report;
 
 /// N, T, H without others on the command line. The N are the `BATCHES` of gru-cube's table.
@@ -43,7 +43,7 @@ struct Row {
 }
 
 /// `more`: nothing; or N, T, H, and words that a cut's text must have.
-pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), String> {
+pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> {
     let numbers = more.iter().filter_map(|word| word.parse().ok());
     let numbers: Vec<usize> = numbers.collect();
     let words: Vec<&String> = more
@@ -56,7 +56,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), String
             HIDDEN.into_iter().flat_map(of).collect()
         }
         [n, t, h] => vec![[n, t, h]],
-        _ => return Err(format!("expected N T H, got {numbers:?}")),
+        _ => return Err(format!("expected N T H, got {numbers:?}").into()),
     };
     let client = cubecl::Device::default().client();
     let lists: Vec<Vec<Strategy>> = sizes
@@ -77,11 +77,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), String
             let Some(&strategy) = cuts.get(round) else {
                 continue;
             };
-            if clock.is_over() {
-                return Err(format!(
-                    "out of time after {round} of {rounds} cuts of each size"
-                ));
-            }
+            clock.check(|| format!("after {round} of {rounds} cuts of each size"))?;
             let call = Call {
                 n,
                 t,

@@ -7,7 +7,7 @@ use cubecl::ir::features::Plane;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Clock, Rows, read, table};
+use super::{Clock, Rows, Stop, read, table};
 use crate::report::Report;
 
 #[derive(Serialize, Deserialize)]
@@ -16,7 +16,7 @@ struct Row {
     is: String,
 }
 
-pub fn run(rows: &mut Rows, _: &Clock, _: &[String]) -> Result<(), String> {
+pub fn run(rows: &mut Rows, _: &Clock, _: &[String]) -> Result<(), Stop> {
     let mut say = |what: &str, is: String| {
         let what = what.to_owned();
         rows.add(&Row { what, is })
@@ -67,7 +67,8 @@ pub fn run(rows: &mut Rows, _: &Clock, _: &[String]) -> Result<(), String> {
     say(
         "cubes see each other's writes",
         features.device_memory_scope.to_string(),
-    )
+    )?;
+    Ok(())
 }
 
 pub fn page(rows: &[Value], _: &Report) -> String {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use side_by_side::Sampler;
 
-use super::{Clock, Rows, read, table};
+use super::{Clock, Rows, Stop, read, table};
 use crate::report::Report;
 
 /// N, T, I, H: some hundreds of MiB.
@@ -25,14 +25,12 @@ struct Row {
     contract: f64,
 }
 
-pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), String> {
+pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
     let plain = Device::wgpu(DeviceKind::DefaultDevice);
     let device = plain.clone().autodiff();
     for (shape, [n, t, i, h]) in SHAPES {
         for (name, memory, kept) in [("speed", Memory::Speed, 4 * h), ("lean", Memory::Lean, 0)] {
-            if clock.is_over() {
-                return Err(format!("out of time before {shape} {name}"));
-            }
+            clock.check(|| format!("for {shape} {name}"))?;
             let config = GruBlockConfig::new(i, h)
                 .with_memory(memory)
                 .with_batch_first(false);

@@ -33,7 +33,7 @@ pub struct Part {
     pub weight: u32,
     /// Whether a second shader language is worth asking.
     pub second_opinion: bool,
-    run: fn(&mut Rows, &Clock, &[String]) -> Result<(), String>,
+    run: fn(&mut Rows, &Clock, &[String]) -> Result<(), Stop>,
     /// Its rows as Markdown.
     pub page: fn(&[Value], &Report) -> String,
 }
@@ -128,7 +128,24 @@ pub fn run(name: &str, seconds: u64, rows: Option<&Path>, more: &[String]) -> Re
     if !to_file {
         println!("{}", (part.page)(&rows.all, &Report::default()));
     }
-    done.map_err(|reason| Error::Command(name.to_owned(), reason))
+    done.map_err(|stop| match stop {
+        Stop::OutOfTime(left) => Error::OutOfTime(format!("no time was left {left}")),
+        Stop::Failed(reason) => Error::Command(name.to_owned(), reason),
+    })
+}
+
+/// Why a part ends early.
+enum Stop {
+    /// Its clock says so; what it had not come to.
+    OutOfTime(String),
+    /// Something else, in words.
+    Failed(String),
+}
+
+impl From<String> for Stop {
+    fn from(reason: String) -> Self {
+        Self::Failed(reason)
+    }
 }
 
 /// What a part has found so far. Each row is in its file before the next is looked for.
@@ -178,6 +195,14 @@ impl Clock {
 
     fn is_over(&self) -> bool {
         Instant::now() >= self.end
+    }
+
+    /// Ends a part whose time is over; `left` says for what there is none.
+    fn check(&self, left: impl FnOnce() -> String) -> Result<(), Stop> {
+        match self.is_over() {
+            true => Err(Stop::OutOfTime(left())),
+            false => Ok(()),
+        }
     }
 }
 

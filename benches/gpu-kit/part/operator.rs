@@ -8,7 +8,7 @@ use libtest_mimic::{Arguments, Trial};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Clock, Rows, read, table};
+use super::{Clock, Rows, Stop, read, table};
 use crate::report::Report;
 
 /// What is most worth knowing.
@@ -33,7 +33,7 @@ struct Row {
     seconds: f64,
 }
 
-pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), String> {
+pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
     let mut backends = gru_tests::backends::all();
     backends.retain(|backend| backend.name.starts_with("wgpu"));
     let mut trials = gru_tests::trials(&backends);
@@ -42,9 +42,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), String> {
     // What failed is on standard output, by name and with its reason.
     let arguments = Arguments::default();
     while !trials.is_empty() {
-        if clock.is_over() {
-            return Err(format!("out of time, {} trials are left", trials.len()));
-        }
+        clock.check(|| format!("for {} trials", trials.len()))?;
         let suite = suite(&trials[0]);
         let same = trials
             .iter()

@@ -11,7 +11,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Clock, Rows, read, speed, table};
+use super::{Clock, Rows, Stop, read, speed, table};
 use crate::report::Report;
 
 /// Where the script lies.
@@ -26,7 +26,7 @@ struct Row {
     median: f64,
 }
 
-pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), String> {
+pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
     let has_cuda = Command::new("python3")
         .args([
             "-c",
@@ -75,8 +75,8 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), String> {
     }
     match ended {
         Some(status) if status.success() => Ok(()),
-        Some(status) => Err(format!("{script}: {status}")),
-        None => Err("out of time".to_owned()),
+        Some(status) => Err(format!("{script}: {status}").into()),
+        None => Err(Stop::OutOfTime("for all shapes".to_owned())),
     }
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use side_by_side::{Mode, SHAPES, flops, sgemm_rate, side_by_side};
 
-use super::{Clock, Rows, caught, read, table};
+use super::{Clock, Rows, Stop, caught, read, table};
 use crate::report::Report;
 
 /// In this order: those of which most depends, and those that take longest, last.
@@ -38,14 +38,12 @@ pub struct Row {
     pub sgemm: f64,
 }
 
-pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), String> {
+pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
     let device = Device::wgpu(DeviceKind::DefaultDevice);
     let sgemm = sgemm_rate(&device, 2048);
     for mode in [Mode::ForwardBackward, Mode::Infer, Mode::TrainForward] {
         for name in ORDER {
-            if clock.is_over() {
-                return Err(format!("out of time before {name} {}", mode.name()));
-            }
+            clock.check(|| format!("for {name} {}", mode.name()))?;
             let (_, sizes) = SHAPES
                 .iter()
                 .find(|shape| shape.0 == name)
@@ -53,7 +51,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), String> {
             let patience = Duration::from_millis(500);
             let (burn, ours) = match caught(|| side_by_side(sizes, mode, &device, patience)) {
                 Ok(times) => times,
-                Err(panic) => return Err(format!("{name} {}: {panic}", mode.name())),
+                Err(panic) => return Err(format!("{name} {}: {panic}", mode.name()).into()),
             };
             rows.add(&Row {
                 shape: name.to_owned(),

@@ -13,7 +13,7 @@ use char_model::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Clock, Rows, read, table};
+use super::{Clock, Rows, Stop, read, table};
 use crate::report::Report;
 
 const STEPS: usize = 200;
@@ -33,7 +33,7 @@ struct Row {
     characters: usize,
 }
 
-pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), String> {
+pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
     let (cpu, gpu) = (Device::flex(), Device::wgpu(DeviceKind::DefaultDevice));
     let [cpu, gpu] = [cpu.autodiff(), gpu.autodiff()];
     let settings = Settings {
@@ -51,7 +51,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), String> {
     let config = CharGruConfig::new(vocabulary.len(), 64, 128, 1, 0.0);
     let model = config.init(&cpu);
     let trainer = |device: &Device| {
-        let model = model.clone().to_device(device);
+        let model = model.clone().fork(device);
         Trainer::new(
             settings.clone(),
             &corpus,
@@ -62,9 +62,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), String> {
     let (mut on_cpu, mut on_gpu) = (trainer(&cpu), trainer(&gpu));
     let mut apart: f64 = 0.0;
     for step in 1..=STEPS {
-        if clock.is_over() {
-            return Err(format!("out of time after {} steps", step - 1));
-        }
+        clock.check(|| format!("after {} steps", step - 1))?;
         let timed = |trainer: &mut Trainer| {
             let start = Instant::now();
             let made = read_sync(trainer.step()).map_err(|e| e.to_string())?;
@@ -83,9 +81,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), String> {
     }
     match apart <= APART {
         true => Ok(()),
-        false => Err(format!(
-            "losses are {apart:.2e} apart, expected at most {APART:.0e}"
-        )),
+        false => Err(format!("losses are {apart:.2e} apart, expected at most {APART:.0e}").into()),
     }
 }
 

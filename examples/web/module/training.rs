@@ -74,7 +74,7 @@ impl Training {
         for device in [&cpu, &device] {
             device.seed(options.seed);
         }
-        let model = sizes.init(&cpu).to_device(&device);
+        let model = sizes.init(&cpu).fork(&device);
         let settings = Settings {
             epochs: options.epochs,
             batch: options.batch,
