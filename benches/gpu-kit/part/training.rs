@@ -18,6 +18,9 @@ use crate::report::Report;
 
 const STEPS: usize = 200;
 
+/// The first of them compile and tune.
+const WARM: usize = 20;
+
 /// How far losses may be apart, in nats. Each step begins where the last one ended, so that roundings
 /// grow; a wrong gradient shows at once.
 const APART: f64 = 1e-3;
@@ -91,19 +94,21 @@ pub fn page(rows: &[Value], _: &Report) -> String {
         .iter()
         .map(|row| (row.cpu - row.gpu).abs())
         .fold(0.0, f64::max);
-    // The first steps compile and tune.
-    let rate = |seconds: fn(&Row) -> f64| {
-        let rows = rows.iter().skip(rows.len().min(20));
-        let characters: usize = rows.clone().map(|row| row.characters).sum();
-        characters as f64 / rows.map(seconds).sum::<f64>()
-    };
-    let intro = format!(
-        "{} steps: losses at most {apart:.1e} apart. From step 21 on {:.0} characters per second here, {:.0} on \
-         the CPU.\n\n",
-        rows.len(),
-        rate(|row| row.gpu_seconds),
-        rate(|row| row.cpu_seconds),
-    );
+    let mut intro = format!("{} steps: losses at most {apart:.1e} apart.", rows.len());
+    if let Some(warm) = rows.get(WARM..).filter(|warm| !warm.is_empty()) {
+        let characters: usize = warm.iter().map(|row| row.characters).sum();
+        let rate = |seconds: fn(&Row) -> f64| {
+            let seconds: f64 = warm.iter().map(seconds).sum();
+            characters as f64 / seconds
+        };
+        intro += &format!(
+            " From step {} on {:.0} characters per second here, {:.0} on the CPU.",
+            WARM + 1,
+            rate(|row| row.gpu_seconds),
+            rate(|row| row.cpu_seconds)
+        );
+    }
+    intro += "\n\n";
     let some = rows
         .into_iter()
         .filter(|row| row.step == 1 || row.step % 50 == 0);

@@ -14,10 +14,10 @@ use cubecl::{
 };
 use std::fmt::Write;
 
-/// Cuts that are timed. On lavapipe one takes a fifth of a second, mostly to compile it.
+/// Cuts that are timed: each is compiled first, which takes longer.
 const CANDIDATES: usize = 10;
 
-/// Changes with [`plan::forward_candidates`] and [`plan::backward_candidates`]: what was kept on disk then means another cut.
+/// Changes with [`plan::forward_candidates`] and its like: what was kept on disk then means another cut.
 const REVISION: usize = 1;
 
 /// A call of a pass with all that it reads and writes.
