@@ -161,6 +161,7 @@ impl Bench {
             self.arg(),
             self.optional(given),
             self.optional(!steps.rule.reset_after),
+            self.optional(self.dtype.size() < 4),
             self.optional(steps.persistent),
             1,
             1,

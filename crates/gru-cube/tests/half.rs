@@ -4,9 +4,9 @@ mod support;
 
 use cubecl::{features::TypeUsage, prelude::*};
 use gru_cpu::spec::{GruSpec, Reset};
-use gru_cube::{Cut, StepTile, Strategy};
+use gru_cube::{Cut, StepTile, Strategy, WalkTile};
 use half::f16;
-use support::{Given, Problem, catalogue, client, oracle, run};
+use support::{FORWARD, Given, Problem, catalogue, client, close, oracle, run};
 
 /// Storage rounds at 2⁻¹¹. A state is rounded once per step on its way out, and its gates feed
 /// gradients; sums of up to 20 such terms stay within ten roundings of the largest number.
@@ -46,4 +46,41 @@ fn f16_walks_and_steps() {
     }));
     let after = GruSpec::default().with_reset(Reset::AfterMatmul);
     check(&Problem::of::<f16>((5, 4, 33), after, Given::ALL, 1), steps);
+}
+
+/// However many steps there are: between them the state is float32, and half an ulp of a state, 2⁻¹² below
+/// 1, is the rounding of its way out. (A walk keeps it in registers, steps in a buffer of their own.)
+#[test]
+fn a_state_is_rounded_once() {
+    let client = client();
+    if !f16::supported_uses(&client).contains(TypeUsage::Buffer) {
+        println!("f16: skipped, the device has no such buffers");
+        return;
+    }
+    let walk = Cut::Walk(WalkTile {
+        rows: 2,
+        width: 2,
+        lanes: 32,
+        splits: 1,
+        resident: false,
+    });
+    let steps = Cut::Steps(StepTile {
+        rows: 2,
+        width: 2,
+        lanes: 16,
+        per_lane: 2,
+        splits: 2,
+        stage: 16,
+    });
+    for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+        let spec = GruSpec::default().with_reset(reset);
+        let problem = Problem::of::<f16>((3, 40, 33), spec, Given::ALL, 5);
+        let expected = oracle(&problem).states;
+        for cut in [walk, steps] {
+            let strategy = Strategy::Forced(cut);
+            let got = run::<f16>(&client, &problem, (strategy, strategy), false).unwrap();
+            close("states", &got.states, &expected, 2f64.powi(-12) + FORWARD)
+                .unwrap_or_else(|message| panic!("{cut}, {reset:?}: {message}"));
+        }
+    }
 }

@@ -87,11 +87,14 @@ pub fn forward(
             // In float32 whatever the type of the call: it is the left side of a product.
             let row = 2 * call.h * size_of::<f32>();
             let between = (!problem.rule.reset_after).then(|| client.empty(call.n * row));
+            // The same size: the states before and after a step, which are rounded on their way out alone.
+            let exact = call.is_narrow().then(|| client.empty(call.n * row));
+            let scratch = Scratch { between, exact };
             for part in Grid::parts(&steps, inputs.steps.clone()) {
                 for steps in steps.launches() {
                     let grid = Grid::new(client, &steps, call, &problem.limits);
-                    let (part, between) = (part.clone(), between.as_ref());
-                    launch_steps(client, call, inputs, outputs, steps, part, &grid, between);
+                    let part = part.clone();
+                    launch_steps(client, call, inputs, outputs, steps, part, &grid, &scratch);
                     grid.check_met(client)?;
                 }
             }
@@ -122,7 +125,10 @@ fn allowed(
     })?;
     let always = match plan {
         Plan::Walk(_) => 3,
-        Plan::Steps(_) => 3 + usize::from(plan.meets()) + usize::from(!problem.rule.reset_after),
+        Plan::Steps(_) => {
+            let scratch = [plan.meets(), !problem.rule.reset_after, call.is_narrow()];
+            3 + scratch.into_iter().filter(|&is_there| is_there).count()
+        }
     };
     problem.limits.check_buffers(always, &optional)?;
     Ok((problem, plan))
@@ -166,6 +172,14 @@ fn launch_walk(
     }
 }
 
+/// What steps hand on, in float32: `[N,2H]` and `[2,N,H]`.
+struct Scratch {
+    /// Reset before the product: from the first product to the second.
+    between: Option<Handle>,
+    /// Storage of 16 bits: the state, from step to step.
+    exact: Option<Handle>,
+}
+
 #[allow(clippy::too_many_arguments)]
 fn launch_steps(
     client: &Client,
@@ -175,13 +189,18 @@ fn launch_steps(
     steps: Steps,
     part: Range<usize>,
     grid: &Grid,
-    between: Option<&Handle>,
+    scratch: &Scratch,
 ) {
     let Call { n, t, h, .. } = *call;
     let (rows, saved) = (call.rows(), steps.rule.saved());
+    let two_rows = |handle: &Option<Handle>| {
+        let handle = handle.clone()?;
+        // SAFETY: each was made for 2·N·H numbers of float32.
+        Some(unsafe { BufferArg::from_raw_parts(handle, 2 * n * h) })
+    };
     count_launch();
-    // SAFETY: as for the walk; `between` was made for 2·N·H numbers of float32, and the rows of the
-    // states that a step writes are not those that it reads. Cubes meet between two steps of a
+    // SAFETY: as for the walk; the rows of the states that a step writes, in `states` and in `exact`, are
+    // not those that it reads. Cubes meet between two steps of a
     // launch, all of them running, as the plan has seen to.
     unsafe {
         gru_forward_step::launch_unchecked(
@@ -199,9 +218,8 @@ fn launch_steps(
             call.optional(OP, "valid", inputs.valid.as_ref(), rows),
             call.arg(OP, "states", outputs.states.clone(), rows * h),
             call.optional(OP, "gates", outputs.gates.as_ref(), rows * saved * h),
-            between
-                .map(|between| BufferArg::from_raw_parts(between.clone(), 2 * n * h))
-                .into(),
+            two_rows(&scratch.between).into(),
+            two_rows(&scratch.exact).into(),
             grid.counters(),
             to_u32(OP, "N", n),
             to_u32(OP, "T", t),

@@ -52,7 +52,7 @@ pub struct Call {
     pub h: usize,
     /// Which GRU; its `memory` is of no account here.
     pub spec: GruSpec,
-    /// Type of every buffer: f32, f16 or bf16. Sums and states within a walk are float32.
+    /// Type of every buffer: f32, f16 or bf16. Sums and states within a call are float32.
     pub dtype: ElemType,
 }
 
@@ -99,6 +99,11 @@ impl Call {
             bytes([n, t, h]).is_some() && bytes([1, h, h]).is_some(),
             "{op}: N {n}, T {t}, H {h}: the gates or w_hh have more bytes than there are addresses"
         );
+    }
+
+    /// Whether buffers hold less than float32.
+    fn is_narrow(&self) -> bool {
+        self.dtype.size() < size_of::<f32>()
     }
 
     /// T·N.

@@ -7,11 +7,13 @@ use crate::kernel::{
     product::{accumulate, load_weight, pair, reduce_to_pairs, zero_sums},
     step::{biases, state_before, strides, window},
 };
+use crate::rule::Rule;
 use cubecl::prelude::*;
 
 /// Steps `first..last` of [`forward`](crate::forward()): states, and gates on request. With more
 /// than one product, the cubes of the same rows meet at a counter in `met`, zero at first. Reset
-/// before the product, `between` holds `r ⊙ g | z` of each row, `[N,2H]`.
+/// before the product, `between` holds `r ⊙ g | z` of each row, `[N,2H]`. Where states are stored in 16 bits,
+/// `exact` holds those before and after the step in float32, `[2,N,H]`.
 #[cfg_attr(
     test,
     cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")
@@ -28,6 +30,7 @@ pub(crate) fn gru_forward_step<F: Float, R: Size>(
     states: &mut [F],
     mut gates: ComptimeOption<&mut [F]>,
     mut between: ComptimeOption<&mut [f32]>,
+    mut exact: ComptimeOption<&mut [f32]>,
     met: ComptimeOption<&[Atomic<u32>]>,
     n: u32,
     t: u32,
@@ -115,7 +118,9 @@ pub(crate) fn gru_forward_step<F: Float, R: Size>(
                             f32::cast_from(p[row * comptime!(3 * hidden) + gate * hidden + j])
                                 + bias[comptime!(i * 4 + gate)];
                     }
-                    before[i] = state_before::<F>(&*states, h0, s, k, j, n, t, hidden, rule);
+                    before[i] = exact_before::<F>(
+                        states, &mut exact, h0, s, p_first, k, j, n, t, hidden, rule,
+                    );
                     z_between[i] = 0.0;
                     if comptime!(half == Half::Second) {
                         #[comptime]
@@ -137,6 +142,8 @@ pub(crate) fn gru_forward_step<F: Float, R: Size>(
                             h0,
                             mask,
                             &mut between,
+                            &mut exact,
+                            p_first,
                             s,
                             k0,
                             row0,
@@ -176,6 +183,8 @@ pub(crate) fn gru_forward_step<F: Float, R: Size>(
                             h0,
                             mask,
                             &mut between,
+                            &mut exact,
+                            p_first,
                             s,
                             k0,
                             row0,
@@ -249,6 +258,10 @@ pub(crate) fn gru_forward_step<F: Float, R: Size>(
                             };
                             states[row * hidden + j] = F::cast_from(next);
                             #[comptime]
+                            if let ComptimeOption::Some(exact) = exact.as_mut() {
+                                exact[((s + 1) % 2 * n + k) * hidden + j] = next;
+                            }
+                            #[comptime]
                             if let ComptimeOption::Some(gates) = gates.as_mut() {
                                 gates[at + comptime!(2 * hidden)] = F::cast_from(new);
                                 if comptime!(half == Half::Whole) {
@@ -282,6 +295,8 @@ fn left_side<F: Float, R: Size>(
     h0: ComptimeOption<&[F]>,
     mask: ComptimeOption<&[F]>,
     between: &mut ComptimeOption<&mut [f32]>,
+    exact: &mut ComptimeOption<&mut [f32]>,
+    p_first: u32,
     s: usize,
     k0: usize,
     row0: usize,
@@ -310,7 +325,9 @@ fn left_side<F: Float, R: Size>(
                             x = between[row * comptime!(2 * hidden) + k];
                         }
                     } else {
-                        x = state_before::<F>(&*states, h0, s, row, k, n, t, hidden, rule);
+                        x = exact_before::<F>(
+                            states, exact, h0, s, p_first, row, k, n, t, hidden, rule,
+                        );
                         #[comptime]
                         if let ComptimeOption::Some(mask) = &mask {
                             x *= f32::cast_from(mask[row * hidden + k]);
@@ -322,5 +339,38 @@ fn left_side<F: Float, R: Size>(
             left[i * vectors + v] = g;
         }
         i += comptime!(team.units());
+    }
+}
+
+/// The state before step `s`, in float32 if it was made by this call.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+fn exact_before<F: Float>(
+    states: &mut [F],
+    exact: &mut ComptimeOption<&mut [f32]>,
+    h0: ComptimeOption<&[F]>,
+    s: usize,
+    p_first: u32,
+    row: usize,
+    j: usize,
+    n: usize,
+    t: usize,
+    #[comptime] hidden: usize,
+    #[comptime] rule: Rule,
+) -> f32 {
+    #[comptime]
+    match exact.as_mut() {
+        ComptimeOption::Some(exact) => {
+            let is_made = s > p_first as usize;
+            let mut before = 0.0f32;
+            if is_made {
+                before = exact[(s % 2 * n + row) * hidden + j];
+            }
+            if !is_made {
+                before = state_before::<F>(&*states, h0, s, row, j, n, t, hidden, rule);
+            }
+            before
+        }
+        ComptimeOption::None => state_before::<F>(&*states, h0, s, row, j, n, t, hidden, rule),
     }
 }
