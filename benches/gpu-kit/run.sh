@@ -23,7 +23,7 @@ done
 
 if [ "$(uname)" = Linux ]; then
     # A loader of Vulkan, if the system has none.
-    if ! ldconfig -p 2>/dev/null | grep -q 'libvulkan\.so\.1'; then
+    if ! PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | grep -q 'libvulkan\.so\.1'; then
         echo "run: this system has no Vulkan loader, the kit's own is used"
         export LD_LIBRARY_PATH="$kit/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
     fi

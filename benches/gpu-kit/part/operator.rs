@@ -22,7 +22,7 @@ const FIRST: [&str; 6] = [
 ];
 
 /// Trials that run together. Between them the clock is looked at.
-const TOGETHER: usize = 16;
+const TOGETHER: usize = 4;
 
 #[derive(Serialize, Deserialize)]
 struct Row {
