@@ -108,8 +108,22 @@ fn module(compiler: &Compiler, page: &Path, name: &str, options: &[&str]) -> Res
     bound(&mut Bindgen::new()).map_err(|reason| Error::Bind(format!("{reason:#}")))
 }
 
+/// The oldest Binaryen that was seen to work here. That of Debian 12, 108, exports the wrong table.
+const WASM_OPT: u32 = 132;
+
 /// Makes a module smaller by Binaryen's `wasm-opt`, if it is here. Not the CPU's, which is to be fast.
 fn shrink(module: &Path) -> Result<(), Error> {
+    let version = Command::new("wasm-opt").arg("--version").output();
+    let version = version.map(|said| String::from_utf8_lossy(&said.stdout).into_owned());
+    let version = version
+        .ok()
+        .and_then(|said| said.split(' ').find_map(|word| word.parse().ok()));
+    if version.is_none_or(|version: u32| version < WASM_OPT) {
+        println!(
+            "without wasm-opt {WASM_OPT} (npm install -g binaryen) the module for WebGPU is larger"
+        );
+        return Ok(());
+    }
     let mut wasm_opt = Command::new("wasm-opt");
     wasm_opt
         .args([
@@ -126,11 +140,7 @@ fn shrink(module: &Path) -> Result<(), Error> {
         .args([module, Path::new("-o"), module]);
     match wasm_opt.status() {
         Ok(status) if status.success() => Ok(()),
-        Ok(_) => Err(Error::Cargo(format!("{wasm_opt:?}"))),
-        Err(_) => {
-            println!("without wasm-opt (Debian's package binaryen) the module is twice as large");
-            Ok(())
-        }
+        _ => Err(Error::Cargo(format!("{wasm_opt:?}"))),
     }
 }
 
