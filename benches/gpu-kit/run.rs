@@ -56,6 +56,7 @@ pub fn run(seconds: u64, out: &Path, names: &[String], also: &[PathBuf]) -> Resu
         let job = Job {
             program,
             part: part.name,
+            is_timed: part.is_timed,
             time,
             out,
         };
@@ -72,6 +73,7 @@ pub fn run(seconds: u64, out: &Path, names: &[String], also: &[PathBuf]) -> Resu
 struct Job<'a> {
     program: &'a Path,
     part: &'a str,
+    is_timed: bool,
     time: Duration,
     out: &'a Path,
 }
@@ -97,7 +99,11 @@ impl Job<'_> {
         let errors = output.try_clone().map_err(Error::file(&log))?;
         let seconds = (self.time.as_secs_f64() * TOLD) as u64;
         let start = Instant::now();
-        let child = Command::new(self.program)
+        let mut command = Command::new(self.program);
+        if !self.is_timed {
+            command.env("CUBECL_AUTOTUNE_LEVEL", "minimal");
+        }
+        let child = command
             .args(["part", self.part, "--seconds", &seconds.to_string()])
             .arg("--rows")
             .arg(&rows)
@@ -180,6 +186,7 @@ mod tests {
         let job = Job {
             program: &program,
             part: "device",
+            is_timed: false,
             time: Duration::from_millis(300),
             out: &out,
         };
