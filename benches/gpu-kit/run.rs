@@ -21,8 +21,8 @@ use crate::{
 /// Of a part's time, what it is told of: the rest is for ending.
 const TOLD: f64 = 0.9;
 
-/// A part with less is not begun.
-const LEAST: Duration = Duration::from_secs(2);
+/// A part gets as much, however small its share, and is not begun with less.
+const LEAST: Duration = Duration::from_secs(5);
 
 /// Runs the parts, or those of these names, in the order of [`PARTS`]: each by this program, and after
 /// all of them those that are worth it by the others.
@@ -48,8 +48,9 @@ pub fn run(seconds: u64, out: &Path, names: &[String], also: &[PathBuf]) -> Resu
     for (index, &(program, part)) in plan.iter().enumerate() {
         let left = end.saturating_duration_since(Instant::now());
         let weights: u32 = plan[index..].iter().map(|(_, part)| part.weight).sum();
-        let time = left.mul_f64(f64::from(part.weight) / f64::from(weights));
-        if time < LEAST {
+        let share = left.mul_f64(f64::from(part.weight) / f64::from(weights));
+        let time = share.max(LEAST);
+        if left < time {
             println!("{}: no time is left", part.name);
             continue;
         }
