@@ -36,17 +36,35 @@ struct Row {
     end: String,
 }
 
+impl Row {
+    fn is_refused(&self) -> bool {
+        self.end.starts_with("refused")
+    }
+
+    fn is_wrong(&self) -> bool {
+        self.end != "right" && !self.is_refused()
+    }
+}
+
 pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
     let has_half = f16::supported_uses(&client()).contains(TypeUsage::Buffer);
+    let mut wrong = 0;
+    let mut add = |row: Row| {
+        wrong += usize::from(row.is_wrong());
+        rows.add(&row)
+    };
     for (index, case) in cases().into_iter().enumerate() {
         clock.check(|| format!("after {index} problems"))?;
-        rows.add(&case.row::<f32>("f32", (FORWARD, GRADIENT), index))?;
+        add(case.row::<f32>("f32", (FORWARD, GRADIENT), index))?;
         // Clips cut a gradient off where the state is at the clip, which a rounding decides.
         if has_half && index.is_multiple_of(4) && case.spec.clip_state.is_none() {
-            rows.add(&case.row::<f16>("f16", (HALF, HALF), index))?;
+            add(case.row::<f16>("f16", (HALF, HALF), index))?;
         }
     }
-    Ok(())
+    match wrong {
+        0 => Ok(()),
+        _ => Err(format!("{wrong} problems are wrong").into()),
+    }
 }
 
 pub fn page(rows: &[Value], _: &Report) -> String {
@@ -54,11 +72,12 @@ pub fn page(rows: &[Value], _: &Report) -> String {
     let mut counts = BTreeMap::<(&str, &str), [usize; 3]>::new();
     for row in &rows {
         let count = counts.entry((&row.kind, &row.dtype)).or_default();
-        count[match row.end.as_str() {
-            "right" => 0,
-            end if end.starts_with("refused") => 1,
-            _ => 2,
-        }] += 1;
+        let column = match row {
+            row if row.is_wrong() => 2,
+            row if row.is_refused() => 1,
+            _ => 0,
+        };
+        count[column] += 1;
     }
     let lines = counts
         .into_iter()
@@ -75,9 +94,7 @@ pub fn page(rows: &[Value], _: &Report) -> String {
         &["cut", "type", "right", "refused by the device", "wrong"],
         lines,
     );
-    let wrong = rows
-        .iter()
-        .filter(|row| row.end != "right" && !row.end.starts_with("refused"));
+    let wrong = rows.iter().filter(|row| row.is_wrong());
     for row in wrong.take(20) {
         let Row {
             dtype,

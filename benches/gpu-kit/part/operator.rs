@@ -39,6 +39,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
     let mut trials: Vec<_> = numbered.into_iter().map(|(_, trial)| trial).collect();
     // What failed is on standard output, by name and with its reason.
     let arguments = Arguments::default();
+    let mut failed = 0;
     while !trials.is_empty() {
         clock.check(|| format!("for {} trials", trials.len()))?;
         let suite = suite(&trials[0]);
@@ -48,6 +49,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
         let count = same.take(TOGETHER).count();
         let start = Instant::now();
         let ended = libtest_mimic::run(&arguments, trials.drain(..count).collect());
+        failed += ended.num_failed;
         rows.add(&Row {
             suite,
             passed: ended.num_passed,
@@ -56,7 +58,10 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
             seconds: start.elapsed().as_secs_f64(),
         })?;
     }
-    Ok(())
+    match failed {
+        0 => Ok(()),
+        _ => Err(format!("{failed} trials failed").into()),
+    }
 }
 
 pub fn page(rows: &[Value], _: &Report) -> String {
