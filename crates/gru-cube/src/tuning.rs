@@ -1,6 +1,8 @@
 //! Every number that decides which cut is inferred, with its reason.
 
 use crate::cut::{Cut, StepTile, WalkTile};
+#[allow(unused_imports)] // What a row of the table may need.
+use words::{persistent, row, steps, walk};
 
 /// Weight registers per unit beyond which a weight does not stay in registers: 512 units of 96
 /// fill three quarters of an NVIDIA multiprocessor's file of 65 536, and a driver compiles that
@@ -42,33 +44,77 @@ pub(crate) const BATCHES: [usize; 3] = [1, 16, 64];
 /// inference above is good enough. Each device with what ran there, and when.
 const MEASURED: &[Measured] = &[];
 
-#[allow(dead_code)] // The words of the table.
-pub(crate) const fn walk(rows: usize, lanes: usize, splits: usize, resident: bool) -> Cut {
-    Cut::Walk(WalkTile {
-        rows,
-        width: if rows < 4 { rows } else { 4 },
-        lanes,
-        splits,
-        resident,
-    })
-}
+/// The words of the table.
+#[allow(dead_code)] // It has no row yet.
+mod words {
+    use super::{Cut, Measured, StepTile, WalkTile};
 
-#[allow(dead_code)] // The words of the table.
-pub(crate) const fn steps(
-    rows: usize,
-    lanes: usize,
-    per_lane: usize,
-    splits: usize,
-    stage: usize,
-) -> Cut {
-    Cut::Steps(StepTile {
-        rows,
-        width: if rows < 4 { rows } else { 4 },
-        lanes,
-        per_lane,
-        splits,
-        stage,
-    })
+    pub(super) const fn row(
+        device: &'static str,
+        n: usize,
+        hidden: usize,
+        forward: Cut,
+        backward: Cut,
+    ) -> Measured {
+        Measured {
+            device,
+            n,
+            hidden,
+            forward,
+            backward,
+        }
+    }
+
+    pub(super) const fn walk(rows: usize, lanes: usize, splits: usize, resident: bool) -> Cut {
+        Cut::Walk(WalkTile {
+            rows,
+            width: width(rows),
+            lanes,
+            splits,
+            resident,
+        })
+    }
+
+    pub(super) const fn steps(
+        rows: usize,
+        lanes: usize,
+        per_lane: usize,
+        splits: usize,
+        stage: usize,
+    ) -> Cut {
+        Cut::Steps(tile(rows, lanes, per_lane, splits, stage))
+    }
+
+    pub(super) const fn persistent(
+        rows: usize,
+        lanes: usize,
+        per_lane: usize,
+        splits: usize,
+        stage: usize,
+    ) -> Cut {
+        Cut::Persistent(tile(rows, lanes, per_lane, splits, stage))
+    }
+
+    const fn tile(
+        rows: usize,
+        lanes: usize,
+        per_lane: usize,
+        splits: usize,
+        stage: usize,
+    ) -> StepTile {
+        StepTile {
+            rows,
+            width: width(rows),
+            lanes,
+            per_lane,
+            splits,
+            stage,
+        }
+    }
+
+    const fn width(rows: usize) -> usize {
+        if rows < 4 { rows } else { 4 }
+    }
 }
 
 /// What was measured for these sizes on the device of this name.
@@ -97,23 +143,17 @@ fn lookup<'a>(
 mod tests {
     use super::*;
 
-    const fn row(device: &'static str, n: usize, hidden: usize, rows: usize) -> Measured {
+    const fn by_rows(device: &'static str, n: usize, hidden: usize, rows: usize) -> Measured {
         let cut = walk(rows, 32, 1, false);
-        Measured {
-            device,
-            n,
-            hidden,
-            forward: cut,
-            backward: cut,
-        }
+        row(device, n, hidden, cut, cut)
     }
 
     #[test]
     fn sizes_are_rounded_up_to_those_of_a_row() {
         let table = [
-            row("Card", 1, 256, 1),
-            row("Card", 64, 256, 2),
-            row("Other", 64, 256, 4),
+            by_rows("Card", 1, 256, 1),
+            by_rows("Card", 64, 256, 2),
+            by_rows("Other", 64, 256, 4),
         ];
         let rows = |device, n, hidden| {
             let found = lookup(&table, device, n, hidden)?;
