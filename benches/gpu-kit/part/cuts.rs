@@ -182,8 +182,8 @@ fn words(cut: Cut) -> String {
             } = tile;
             format!("walk({rows}, {lanes}, {splits}, {resident})")
         }
-        Cut::Steps(tile) => format!("steps({})", step_words(&tile)),
-        Cut::Persistent(tile) => format!("persistent({})", step_words(&tile)),
+        Cut::Steps(tile) => format!("Cut::Steps({})", step_words(&tile)),
+        Cut::Persistent(tile) => format!("Cut::Persistent({})", step_words(&tile)),
     }
 }
 
@@ -196,7 +196,7 @@ fn step_words(tile: &StepTile) -> String {
         stage,
         ..
     } = tile;
-    format!("{rows}, {lanes}, {per_lane}, {splits}, {stage}")
+    format!("tile({rows}, {lanes}, {per_lane}, {splits}, {stage})")
 }
 
 /// The inferred cut first, then a few of each kind, then cuts around them.

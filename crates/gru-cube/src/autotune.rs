@@ -12,7 +12,6 @@ use cubecl::{
     server::Handle,
     tune::{LocalTuner, Tunable, TunableSet, local_tuner},
 };
-use std::fmt::Write;
 
 /// Cuts that are timed: each is compiled first, which takes longer.
 const CANDIDATES: usize = 10;
@@ -20,40 +19,105 @@ const CANDIDATES: usize = 10;
 /// Changes with [`plan::forward_candidates`] and its like: what was kept on disk then means another cut.
 const REVISION: usize = 1;
 
-/// A call of a pass with all that it reads and writes.
+/// A pass, as far as tuning knows it.
 trait Pass: Clone + Send + Sync + 'static {
-    fn client(&self) -> &Client;
-    /// Pass, sizes and conventions: calls of one key have one fastest cut.
-    fn key(&self) -> String;
-    /// The cut of this number; none if there are fewer.
-    fn candidate(&self, index: usize) -> Option<Strategy>;
-    /// The same call that writes nowhere where somebody reads.
-    fn rehearsal(&self) -> Self;
-    fn run(self, strategy: Strategy) -> Result<(), PlanError>;
+    const NAME: &'static str;
+    type Inputs: Clone + Send + Sync + 'static;
+    type Outputs: Clone + Send + Sync + 'static;
+    /// Which of the optional buffers that decide what is allowed or fast are given.
+    fn given(inputs: &Self::Inputs, outputs: &Self::Outputs) -> Vec<bool>;
+    /// New buffers to write to, where nobody reads.
+    fn scratch(client: &Client, inputs: &Self::Inputs, outputs: &Self::Outputs) -> Self::Outputs;
+    fn cuts(problem: &Problem) -> Vec<Cut>;
+    fn launch(task: &Task<Self>, strategy: Strategy) -> Result<(), PlanError>;
 }
 
-/// Runs a call by its fastest cut.
-fn execute<P: Pass>(tuner: &'static LocalTuner<String, String>, pass: P) {
-    let identity = &pass.client().properties().identity;
-    let device = format!("{} {}", identity.name, identity.fingerprint);
-    let client = pass.client().clone();
-    let set = tuner.init(&device, set::<P>);
-    tuner.execute(&device, &client, set, pass);
+/// A call of a pass with all that it reads and writes.
+#[derive(Clone)]
+struct Task<P: Pass> {
+    client: Client,
+    call: Call,
+    inputs: P::Inputs,
+    outputs: P::Outputs,
+    /// It is timed, and its results are thrown away.
+    is_rehearsal: bool,
 }
 
-fn set<P: Pass>() -> TunableSet<String, P, ()> {
-    let key = |pass: &P| pass.key();
-    let rehearsal = |_: &String, pass: &P| pass.rehearsal();
-    let cut = |index: usize| {
-        let run = move |pass: P| {
-            let strategy = pass.candidate(index).ok_or("there are fewer cuts")?;
-            pass.run(strategy).map_err(|refused| refused.to_string())
+impl<P: Pass> Task<P> {
+    /// Runs by the fastest cut.
+    fn execute(self, tuner: &'static LocalTuner<String, String>) {
+        let client = self.client.clone();
+        let identity = &client.properties().identity;
+        // One card by two compilers has two fastest cuts.
+        let device = format!(
+            "{} {} {}",
+            identity.name,
+            identity.fingerprint,
+            client.name()
+        );
+        let set = tuner.init(&device, Self::set);
+        tuner.execute(&device, &client, set, self);
+    }
+
+    fn set() -> TunableSet<String, Self, ()> {
+        let key = |task: &Self| task.key();
+        let rehearsal = |_: &String, task: &Self| task.rehearsal();
+        (0..CANDIDATES).fold(TunableSet::new(key, rehearsal), |set, index| {
+            let run = move |task: Self| task.run(index);
+            set.with(Tunable::new(&format!("cut-{REVISION}-{index}"), run))
+        })
+    }
+
+    /// Pass, sizes and conventions: calls of one key have the same cuts to choose from, and one fastest. From
+    /// some steps on T decides nothing.
+    fn key(&self) -> String {
+        let Call {
+            n,
+            t,
+            h,
+            spec,
+            dtype,
+        } = self.call;
+        let (n, t) = (batch(n), t.min(64).next_power_of_two());
+        let given = P::given(&self.inputs, &self.outputs);
+        let name = P::NAME;
+        format!("{name} N{n} T{t} H{h} {:?} {dtype:?} {given:?}", spec.reset)
+    }
+
+    fn rehearsal(&self) -> Self {
+        Self {
+            outputs: P::scratch(&self.client, &self.inputs, &self.outputs),
+            is_rehearsal: true,
+            ..self.clone()
+        }
+    }
+
+    /// By the cut of this number.
+    fn run(self, index: usize) -> Result<(), String> {
+        let done = match self.candidate(index) {
+            Some(strategy) => P::launch(&self, strategy).map_err(|refused| refused.to_string()),
+            None => Err("there are fewer cuts".to_owned()),
         };
-        Tunable::new(&format!("cut-{REVISION}-{index}"), run)
-    };
-    (0..CANDIDATES).fold(TunableSet::new(key, rehearsal), |set, index| {
-        set.with(cut(index))
-    })
+        match done {
+            // What was kept on disk may be of another driver, which allowed more.
+            Err(_) if !self.is_rehearsal => {
+                P::launch(&self, Strategy::Inferred).map_err(|refused| refused.to_string())
+            }
+            done => done,
+        }
+    }
+
+    /// The inferred cut first, then the others.
+    fn candidate(&self, index: usize) -> Option<Strategy> {
+        let Some(index) = index.checked_sub(1) else {
+            return Some(Strategy::Inferred);
+        };
+        let problem = Problem {
+            n: batch(self.call.n),
+            ..self.call.problem(P::NAME, &self.client)
+        };
+        P::cuts(&problem).get(index).copied().map(Strategy::Forced)
+    }
 }
 
 /// N as the keys have it: calls of one key have the same candidates.
@@ -61,140 +125,94 @@ fn batch(n: usize) -> usize {
     n.checked_next_power_of_two().unwrap_or(n)
 }
 
-/// What both passes put into their keys. From some steps on T decides nothing.
-fn key(pass: &str, call: &Call, given: &[bool]) -> String {
-    let Call {
-        n,
-        t,
-        h,
-        spec,
-        dtype,
-    } = call;
-    let (n, t) = (batch(*n), t.min(&64).next_power_of_two());
-    let mut key = format!("{pass} N{n} T{t} H{h} {:?} {dtype:?} ", spec.reset);
-    for &given in given {
-        let _ = write!(key, "{}", u8::from(given));
-    }
-    key
-}
-
-/// The inferred cut first, then the others.
-fn candidate(
-    index: usize,
-    call: &Call,
-    client: &Client,
-    cuts: fn(&Problem) -> Vec<Cut>,
-) -> Option<Strategy> {
-    let Some(index) = index.checked_sub(1) else {
-        return Some(Strategy::Inferred);
-    };
-    let problem = Problem {
-        n: batch(call.n),
-        ..call.problem("gru_cube", client)
-    };
-    cuts(&problem).get(index).copied().map(Strategy::Forced)
+fn like(client: &Client, buffer: &Handle) -> Handle {
+    client.empty(buffer.size_in_used() as usize)
 }
 
 #[derive(Clone)]
-struct Forward {
-    client: Client,
-    call: Call,
-    inputs: ForwardInputs,
-    outputs: ForwardOutputs,
-}
+struct Forward;
 
 impl Pass for Forward {
-    fn client(&self) -> &Client {
-        &self.client
-    }
+    const NAME: &'static str = "gru_cube::forward";
+    type Inputs = ForwardInputs;
+    type Outputs = ForwardOutputs;
 
-    fn key(&self) -> String {
-        let inputs = &self.inputs;
-        let given = [
-            self.outputs.gates.is_some(),
+    fn given(inputs: &ForwardInputs, outputs: &ForwardOutputs) -> Vec<bool> {
+        vec![
+            outputs.gates.is_some(),
             inputs.b_ih.is_some(),
             inputs.b_hh.is_some(),
             inputs.h0.is_some(),
             inputs.mask.is_some(),
             inputs.valid.is_some(),
-        ];
-        key("forward", &self.call, &given)
+        ]
     }
 
-    fn candidate(&self, index: usize) -> Option<Strategy> {
-        candidate(index, &self.call, &self.client, plan::forward_candidates)
-    }
-
-    fn rehearsal(&self) -> Self {
-        let empty = |like: &Handle| self.client.empty(like.size_in_used() as usize);
-        Self {
-            outputs: ForwardOutputs {
-                states: empty(&self.outputs.states),
-                gates: self.outputs.gates.as_ref().map(empty),
-            },
-            ..self.clone()
+    fn scratch(client: &Client, _: &ForwardInputs, outputs: &ForwardOutputs) -> ForwardOutputs {
+        ForwardOutputs {
+            states: like(client, &outputs.states),
+            gates: outputs.gates.as_ref().map(|gates| like(client, gates)),
         }
     }
 
-    fn run(self, strategy: Strategy) -> Result<(), PlanError> {
-        launch::forward(
-            &self.client,
-            &self.call,
-            &self.inputs,
-            &self.outputs,
-            strategy,
-        )
+    fn cuts(problem: &Problem) -> Vec<Cut> {
+        plan::forward_candidates(problem)
+    }
+
+    fn launch(task: &Task<Self>, strategy: Strategy) -> Result<(), PlanError> {
+        let Task {
+            client,
+            call,
+            inputs,
+            outputs,
+            ..
+        } = task;
+        launch::forward(client, call, inputs, outputs, strategy)
     }
 }
 
 #[derive(Clone)]
-struct Backward {
-    client: Client,
-    call: Call,
-    inputs: BackwardInputs,
-    outputs: BackwardOutputs,
-}
+struct Backward;
 
 impl Pass for Backward {
-    fn client(&self) -> &Client {
-        &self.client
-    }
+    const NAME: &'static str = "gru_cube::backward";
+    type Inputs = BackwardInputs;
+    type Outputs = BackwardOutputs;
 
-    fn key(&self) -> String {
-        let inputs = &self.inputs;
-        // A rehearsal is not in place, and has a buffer more.
-        let given = [
+    /// A rehearsal is not in place, and has a buffer more: that is not asked for.
+    fn given(inputs: &BackwardInputs, _: &BackwardOutputs) -> Vec<bool> {
+        vec![
             inputs.h0.is_some(),
             inputs.mask.is_some(),
             inputs.valid.is_some(),
-        ];
-        key("backward", &self.call, &given)
+        ]
     }
 
-    fn candidate(&self, index: usize) -> Option<Strategy> {
-        candidate(index, &self.call, &self.client, plan::backward_candidates)
-    }
-
-    fn rehearsal(&self) -> Self {
-        let empty = |like: &Handle| self.client.empty(like.size_in_used() as usize);
-        Self {
-            outputs: BackwardOutputs {
-                // In place it would write over what the next cut reads.
-                d_gates: Some(empty(&self.inputs.gates)),
-                d_h0: empty(&self.outputs.d_h0),
-            },
-            ..self.clone()
+    fn scratch(
+        client: &Client,
+        inputs: &BackwardInputs,
+        outputs: &BackwardOutputs,
+    ) -> BackwardOutputs {
+        BackwardOutputs {
+            // In place it would write over what the next cut reads.
+            d_gates: Some(like(client, &inputs.gates)),
+            d_h0: like(client, &outputs.d_h0),
         }
     }
 
-    fn run(self, strategy: Strategy) -> Result<(), PlanError> {
-        launch::backward(
-            &self.client,
-            &self.call,
-            &self.inputs,
-            &self.outputs,
-            strategy,
-        )
+    fn cuts(problem: &Problem) -> Vec<Cut> {
+        plan::backward_candidates(problem)
+    }
+
+    fn launch(task: &Task<Self>, strategy: Strategy) -> Result<(), PlanError> {
+        let Task {
+            client,
+            call,
+            inputs,
+            outputs,
+            ..
+        } = task;
+        launch::backward(client, call, inputs, outputs, strategy)
     }
 }
 
@@ -206,13 +224,14 @@ pub(crate) fn forward(
     outputs: &ForwardOutputs,
 ) {
     static TUNER: LocalTuner<String, String> = local_tuner!("forward");
-    let pass = Forward {
+    let task = Task::<Forward> {
         client: client.clone(),
         call: *call,
         inputs: inputs.clone(),
         outputs: outputs.clone(),
+        is_rehearsal: false,
     };
-    execute(&TUNER, pass);
+    task.execute(&TUNER);
 }
 
 /// [`launch::backward`] by the fastest cut, where one at least is allowed.
@@ -223,11 +242,12 @@ pub(crate) fn backward(
     outputs: &BackwardOutputs,
 ) {
     static TUNER: LocalTuner<String, String> = local_tuner!("backward");
-    let pass = Backward {
+    let task = Task::<Backward> {
         client: client.clone(),
         call: *call,
         inputs: inputs.clone(),
         outputs: outputs.clone(),
+        is_rehearsal: false,
     };
-    execute(&TUNER, pass);
+    task.execute(&TUNER);
 }

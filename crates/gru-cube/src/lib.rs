@@ -30,7 +30,7 @@
 //! [`Strategy::Inferred`] chooses by what was measured, the sizes and the [`Limits`] of the device, and
 //! never the last of the three; [`Settings`] force a cut upon a whole program. Sums run in a fixed order,
 //! without atomics: the same inputs by the same cut give the same bits. (Where persistent cuts are asked
-//! for, the cut depends on whether another stream has its turn.) Buffers hold f32, f16 or bf16; sums, and
+//! for, the cut depends on whether another stream has its turn; a tuned one on the clock.) Buffers hold f32, f16 or bf16; sums, and
 //! states within a call, are f32.
 //!
 //! # NaN and infinities

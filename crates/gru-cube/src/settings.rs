@@ -34,11 +34,12 @@ impl Settings {
     /// # Panics
     /// If they come from the environment, which is [malformed](SettingsError).
     pub fn current() -> Self {
-        let read = || *CURRENT.read().unwrap_or_else(|broken| broken.into_inner());
-        read().unwrap_or_else(|| {
+        let read = *CURRENT.read().unwrap_or_else(|broken| broken.into_inner());
+        read.unwrap_or_else(|| {
             let settings = Self::from_env().unwrap_or_else(|error| panic!("{error}"));
-            settings.set();
-            settings
+            let mut current = CURRENT.write().unwrap_or_else(|broken| broken.into_inner());
+            // Unless somebody has set others meanwhile.
+            *current.get_or_insert(settings)
         })
     }
 
@@ -52,7 +53,7 @@ impl Settings {
     /// # Errors
     /// If a variable is set to what is no cut, or no switch.
     pub fn from_env() -> Result<Self, SettingsError> {
-        Self::from_variables(|name| env::var(name).ok())
+        Self::from_variables(|name| Some(env::var_os(name)?.to_string_lossy().into_owned()))
     }
 
     fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Self, SettingsError> {

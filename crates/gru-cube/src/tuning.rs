@@ -2,7 +2,7 @@
 
 use crate::cut::{Cut, StepTile, WalkTile};
 #[allow(unused_imports)] // What a row of the table may need.
-use words::{persistent, row, steps, walk};
+use words::{row, tile, walk};
 
 /// Weight registers per unit beyond which a weight does not stay in registers: 512 units of 96
 /// fill three quarters of an NVIDIA multiprocessor's file of 65 536, and a driver compiles that
@@ -75,27 +75,8 @@ mod words {
         })
     }
 
-    pub(super) const fn steps(
-        rows: usize,
-        lanes: usize,
-        per_lane: usize,
-        splits: usize,
-        stage: usize,
-    ) -> Cut {
-        Cut::Steps(tile(rows, lanes, per_lane, splits, stage))
-    }
-
-    pub(super) const fn persistent(
-        rows: usize,
-        lanes: usize,
-        per_lane: usize,
-        splits: usize,
-        stage: usize,
-    ) -> Cut {
-        Cut::Persistent(tile(rows, lanes, per_lane, splits, stage))
-    }
-
-    const fn tile(
+    /// For `Cut::Steps` and `Cut::Persistent`.
+    pub(super) const fn tile(
         rows: usize,
         lanes: usize,
         per_lane: usize,

@@ -29,6 +29,15 @@ const LAVAPIPE: Limits = Limits {
     cpu: true,
 };
 
+const STEPS: StepTile = StepTile {
+    rows: 4,
+    width: 4,
+    lanes: 16,
+    per_lane: 1,
+    splits: 4,
+    stage: 64,
+};
+
 fn problem(n: usize, hidden: usize, reset: Reset, limits: Limits) -> Problem {
     let spec = GruSpec::default().with_reset(reset);
     Problem {
@@ -136,14 +145,6 @@ fn what_was_measured_comes_first() {
         forward: Cut::Steps(STEPS),
         backward: Cut::Persistent(STEPS),
     };
-    const STEPS: StepTile = StepTile {
-        rows: 4,
-        width: 4,
-        lanes: 16,
-        per_lane: 1,
-        splits: 4,
-        stage: 64,
-    };
     let with = |limits| Problem {
         measured: Some(&ROW),
         ..problem(64, 256, Reset::AfterMatmul, limits)
@@ -164,17 +165,9 @@ fn what_was_measured_comes_first() {
 
 #[test]
 fn cubes_that_cannot_meet_are_refused() {
-    let tile = StepTile {
-        rows: 4,
-        width: 4,
-        lanes: 16,
-        per_lane: 1,
-        splits: 4,
-        stage: 64,
-    };
     let refuse = |limits| {
         let problem = problem(4, 64, Reset::AfterMatmul, limits);
-        forward(Strategy::Forced(Cut::Persistent(tile)), &problem).err()
+        forward(Strategy::Forced(Cut::Persistent(STEPS)), &problem).err()
     };
     let (requested, available) = (4, 3);
     let refused = PlanError::TooManyTogether {
