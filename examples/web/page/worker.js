@@ -10,6 +10,7 @@ let module; // the CPU's, or that of WebGPU
 let training = null;
 let learnt = null; // the model that validated best, or that was opened
 let running = false;
+let queued = false; // whether a turn of learning is
 let steps = 0; // of the run
 let made = 0; // of them
 let sampled = 0;
@@ -54,7 +55,7 @@ const asked = {
     const facts = training.facts();
     steps = facts.steps;
     made = 0;
-    sampled = performance.now();
+    sampled = -Infinity; // what it writes knowing nothing is the first
     say('started', { facts });
     running = true;
     learn();
@@ -112,7 +113,10 @@ const later = (work) => setTimeout(() => take(work));
 onmessage = ({ data: { type, ...more } }) => take(() => asked[type](more));
 
 function learn() {
+  if (queued) return;
+  queued = true;
   later(async () => {
+    queued = false;
     const turn = [];
     const start = performance.now();
     while (running && performance.now() - start < TURN) {

@@ -267,7 +267,8 @@ fn models_go_out_and_come_in(visit: &Visit, _: &Path) -> Outcome {
     let saved = visit.downloads.join("model.bpk");
     visit.click("download")?;
     let start = Instant::now();
-    while !saved.exists() {
+    // An empty file of that name may stand there before the whole one.
+    while fs::metadata(&saved).map_or(0, |file| file.len()) == 0 {
         check(start.elapsed() < PATIENCE, || "no download".into())?;
         thread::sleep(Duration::from_millis(50));
     }
@@ -299,6 +300,7 @@ fn models_go_out_and_come_in(visit: &Visit, _: &Path) -> Outcome {
         ))?;
         visit.set("prompt", "")?;
         visit.set("length", "40")?;
+        visit.js("document.getElementById('written').textContent = ''")?;
         visit.click("write")?;
         visit.until("document.getElementById('written').textContent.length === 40")?;
     }
@@ -426,19 +428,23 @@ impl Visit {
         number.ok_or(said)
     }
 
-    /// Waits until a condition holds, in which `status` is what the page says.
+    /// Waits until a condition holds, in which `status` is what the page says. A page that is being loaded
+    /// cannot be asked.
     fn until(&self, condition: &str) -> Outcome {
         let start = Instant::now();
         let whole = format!(
             "((status) => Boolean({condition}))(document.getElementById('status')?.textContent ?? '')"
         );
-        while self.js(&whole)? != Value::Bool(true) {
+        loop {
+            let answer = self.js(&whole);
+            if answer == Ok(Value::Bool(true)) {
+                return Ok(());
+            }
             check(start.elapsed() < PATIENCE, || {
-                format!("{condition}: the page says {:?}", self.status())
+                format!("{condition}: {answer:?}, the page says {:?}", self.status())
             })?;
             thread::sleep(Duration::from_millis(50));
         }
-        Ok(())
     }
 
     fn set(&self, id: &str, value: &str) -> Outcome {
