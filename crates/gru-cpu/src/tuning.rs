@@ -85,6 +85,13 @@ pub(crate) const PACK_FROM: usize = 4;
 /// Elements from which packing is shared between threads: some tens of microseconds of work.
 pub(crate) const PACK_TOGETHER_FROM: usize = 1 << 17;
 
+/// Panels that are packed together: as many lines of a row of the weight are read one after the other.
+pub(crate) const PANELS_AT_A_TIME: usize = 4;
+
+/// Rows of the weight that packing asks for ahead of the one it copies: they lie too far apart for a
+/// machine to guess the next.
+pub(crate) const PACK_AHEAD: usize = 8;
+
 // Tiles.
 
 /// Vector registers of `S`. WebAssembly has as many as one likes, of which an engine keeps what its

@@ -1,7 +1,11 @@
 //! Weights cut into panels: the columns that one tile multiplies, side by side for each k.
 
-use super::Buffer;
-use crate::{simd::Lanes, threads, tuning::PACK_TOGETHER_FROM};
+use super::{Buffer, prefetch};
+use crate::{
+    simd::Lanes,
+    threads,
+    tuning::{PACK_AHEAD, PACK_TOGETHER_FROM, PANELS_AT_A_TIME},
+};
 use std::{ops::Range, sync::Mutex};
 
 /// A product's right side, as one tile reads it.
@@ -191,15 +195,20 @@ impl<'a, E: Lanes> Panels<'a, E> {
         }
     }
 
-    /// The panels that are to be packed.
+    /// The panels that are to be packed, some of which are packed at a time.
     pub(crate) fn unpacked(&mut self) -> impl Iterator<Item = Unpacked<'_, E>> {
         let (weight, shape, first) = (self.weight, self.shape, self.in_place);
+        let at_a_time = match weight.is_transposed {
+            true => 1,
+            false => PANELS_AT_A_TIME,
+        };
         // Without rows there is nothing to pack.
-        let panels = self.packed.as_mut().chunks_exact_mut(shape.size().max(1));
-        panels.enumerate().map(move |(at, to)| Unpacked {
+        let size = (at_a_time * shape.size()).max(1);
+        let panels = self.packed.as_mut().chunks_mut(size).enumerate();
+        panels.map(move |(at, to)| Unpacked {
             weight,
             shape,
-            panel: first + at,
+            first: first + at * at_a_time,
             to,
         })
     }
@@ -214,11 +223,12 @@ fn multiples(distance: usize) -> [usize; MOST_VECTORS] {
     multiples
 }
 
-/// A panel that is to be packed.
+/// Panels that are to be packed.
 pub(crate) struct Unpacked<'a, E> {
     weight: Weight<'a, E>,
     shape: Shape,
-    panel: usize,
+    /// The first of them.
+    first: usize,
     /// Zeroed.
     to: &'a mut [E],
 }
@@ -231,15 +241,38 @@ impl<E: Lanes> Unpacked<'_, E> {
         }
     }
 
+    /// Row by row of the weight, so that neighbours are read together.
     fn pack_rows(self) {
+        match self.shape.lanes {
+            16 => self.pack_rows_of::<16>(),
+            8 => self.pack_rows_of::<8>(),
+            4 => self.pack_rows_of::<4>(),
+            _ => self.pack_rows_of::<1>(),
+        }
+    }
+
+    /// The same for vectors of `LANES`, or of any if it is 1.
+    fn pack_rows_of<const LANES: usize>(self) {
         let Weight {
             elements, stride, ..
         } = self.weight;
-        for (k, to) in self.to.chunks_exact_mut(self.shape.width()).enumerate() {
-            for (vector, to) in to.chunks_exact_mut(self.shape.lanes).enumerate() {
-                let (column, count) = self.shape.columns(self.panel, vector);
-                if count > 0 {
-                    to[..count].copy_from_slice(&elements[k * stride + column..][..count]);
+        let Shape { k, lanes, .. } = self.shape;
+        let (size, width) = (self.shape.size(), self.shape.width());
+        for k in 0..k {
+            let ahead = elements.as_ptr().wrapping_add((k + PACK_AHEAD) * stride);
+            for (at, to) in self.to.chunks_exact_mut(size).enumerate() {
+                let to = to[k * width..][..width].chunks_exact_mut(lanes);
+                for (vector, to) in to.enumerate() {
+                    let (column, count) = self.shape.columns(self.first + at, vector);
+                    if count == 0 {
+                        break;
+                    }
+                    prefetch::to_read(ahead.wrapping_add(column));
+                    let from = &elements[k * stride..][column..][..count];
+                    match (to.first_chunk_mut::<LANES>(), from.first_chunk::<LANES>()) {
+                        (Some(to), Some(from)) if LANES == lanes => *to = *from,
+                        _ => to[..count].copy_from_slice(from),
+                    }
                 }
             }
         }
@@ -256,7 +289,7 @@ impl<E: Lanes> Unpacked<'_, E> {
             k, units, first, ..
         } = self.shape;
         let width = self.shape.width();
-        let units = self.panel * width..((self.panel + 1) * width).min(units);
+        let units = self.first * width..((self.first + 1) * width).min(units);
         let before_wrap = k.min(stride - first);
         let parts = [(0..before_wrap, first), (before_wrap..k, 0)];
         for (part, first) in parts {

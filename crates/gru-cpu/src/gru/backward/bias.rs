@@ -90,10 +90,15 @@ impl<E: Lanes> WithSimd for BiasSums<'_, '_, E> {
             let mut lost_of_all = E::read(simd, lost);
             for first in (0..self.rows).step_by(BLOCK) {
                 let mut block = [E::real(simd, 0.0); BLOCK];
-                for (row, v) in (first..self.rows).zip(&mut block) {
+                // Most are whole: a loop of known length is none.
+                let count = match self.rows - first {
+                    BLOCK.. => BLOCK,
+                    rest => rest,
+                };
+                for (row, v) in block[..count].iter_mut().enumerate() {
                     // SAFETY: a block of `d` is at least a vector wide and has so many rows, all
                     // written before the threads last met.
-                    *v = unsafe { E::load(simd, from.add(row * WIDTH)) };
+                    *v = unsafe { E::load(simd, from.add((first + row) * WIDTH)) };
                 }
                 for half in [4, 2, 1] {
                     for k in 0..half {

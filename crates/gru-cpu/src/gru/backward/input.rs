@@ -65,7 +65,8 @@ impl<E: Lanes> InputGradients<'_, '_, E> {
             let first = panel * VECTORS_BACK;
             let vectors = (i.div_ceil(lanes) - first).min(VECTORS_BACK);
             for (row, size) in tiles(self.rows.clone(), self.pass.machine.tile_rows) {
-                let mut sums = Sums::<E, S>::zeros(simd, size);
+                let mut sums = Sums::<E, S>::new();
+                sums.clear(simd, size);
                 let (to, right) = ((&mut sums, vectors), w_ih.panel(panel));
                 // SAFETY: all rows of `d` were written before the threads last met; the panel has
                 // 3H rows.

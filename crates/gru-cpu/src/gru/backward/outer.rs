@@ -198,7 +198,8 @@ impl<E: Lanes> Outer<'_, '_, E> {
         let size = to.len().next_power_of_two();
         // A round's sum begins at zero: added up row after row, a long sequence would lose a digit
         // for each tenfold of its rows.
-        let mut sums = Sums::<E, S>::zeros(simd, size);
+        let mut sums = Sums::<E, S>::new();
+        sums.clear(simd, size);
         let over_rows = Product {
             left: &product.left.left(tile),
             k: self.rows,

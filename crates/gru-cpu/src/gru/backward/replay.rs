@@ -185,7 +185,8 @@ impl<E: Lanes> Replayed<'_, '_, E> {
         let gates = &self.pass.gates;
         let units = units(panel..panel + 1, E::lanes::<S>(), self.pass.call.dims.h);
         let [.., b_hn] = self.replay.weights.bias(simd, panel);
-        let mut sums = Sums::<E, S>::zeros(simd, size);
+        let mut sums = Sums::<E, S>::new();
+        sums.clear(simd, size);
         self.project(simd, first, panel, &mut sums);
         // The candidate's two products stay apart.
         for (row, sums) in (first..).zip(sums.iter_mut()) {
@@ -222,7 +223,8 @@ impl<E: Lanes> Replayed<'_, '_, E> {
     ) {
         let gates = &self.pass.gates;
         let units = units(panel..panel + 1, E::lanes::<S>(), self.pass.call.dims.h);
-        let mut sums = Sums::<E, S>::zeros(simd, size);
+        let mut sums = Sums::<E, S>::new();
+        sums.clear(simd, size);
         self.project(simd, first, panel, &mut sums);
         self.add_product(simd, &mut sums, first, 2, panel);
         for (row, &[r, z, p_n]) in (first..).zip(sums.iter()) {
@@ -259,7 +261,8 @@ impl<E: Lanes> Replayed<'_, '_, E> {
         };
         let start = panel * CANDIDATE_VECTORS;
         let vectors = start..(start + CANDIDATE_VECTORS).min(h.div_ceil(lanes));
-        let mut sums = Sums::<E, S>::zeros(simd, size);
+        let mut sums = Sums::<E, S>::new();
+        sums.clear(simd, size);
         let mut rows = [std::ptr::null(); ROWS];
         for (row, (sums, to)) in (first..).zip(sums.iter_mut().zip(&mut rows)) {
             *to = self.replay.rg.at(row).cast_const();

@@ -254,7 +254,8 @@ impl<E: Lanes> Step<'_, '_, E> {
         };
         let k = if pass.after { 3 * h } else { 2 * h };
         let ahead = Ahead::new(weights.panel(next), k * VECTORS_BACK * lanes, part, near);
-        let mut sums = Sums::<E, S>::zeros(simd, size);
+        let mut sums = Sums::<E, S>::new();
+        sums.clear(simd, size);
         let (at, panel) = (self.first_row + row, weights.panel(panel));
         let gates = if pass.after { DQ } else { R_AND_Z };
         // SAFETY: `d` is there, and the panel has H rows for each of these gates.
@@ -302,7 +303,8 @@ impl<E: Lanes> Step<'_, '_, E> {
         };
         let all = units(panel..panel + 1, VECTORS_BACK * lanes, h);
         let vectors = all.len().div_ceil(lanes);
-        let mut sums = Sums::<E, S>::zeros(simd, size);
+        let mut sums = Sums::<E, S>::new();
+        sums.clear(simd, size);
         // SAFETY: dn̄ is there, and the panel has H rows.
         unsafe {
             let (to, at) = ((&mut sums, vectors), self.first_row + row);

@@ -58,7 +58,8 @@ impl<E: Lanes> Project<'_, '_, E> {
                 (s, n) = (s + 1, 0);
             }
         }
-        let mut sums = Sums::<E, S>::zeros(simd, rows.len());
+        let mut sums = Sums::<E, S>::new();
+        sums.clear(simd, rows.len());
         weights.project(simd, call, &x, panel, &mut sums);
         let first = group.place_in_p(panel, 0, 0);
         for (row, sums) in rows.zip(sums.iter()) {

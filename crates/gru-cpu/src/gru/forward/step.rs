@@ -182,7 +182,8 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
     ) {
         // SAFETY: the caller keeps the same promises.
         unsafe {
-            let sums = self.sums_after(simd, (row, size), panel, next, part);
+            let mut sums = Sums::new();
+            self.sums_after(simd, &mut sums, (row, size), panel, next, part);
             self.gates_after(simd, &sums, row, panel);
         }
     }
@@ -194,11 +195,11 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
     /// As for a tile.
     #[inline(always)]
     unsafe fn row_after<S: Simd>(&self, simd: S, some: Range<usize>, all: &Range<usize>) {
-        let mut sums: [_; PANELS_OF_A_ROW] = std::array::from_fn(|_| Sums::<E, S>::zeros(simd, 1));
+        let mut sums: [_; PANELS_OF_A_ROW] = [const { Sums::<E, S>::new() }; PANELS_OF_A_ROW];
         // SAFETY: the caller keeps the same promises.
         unsafe {
             for (panel, sums) in some.clone().zip(&mut sums) {
-                *sums = self.sums_after(simd, (0, 1), panel, next(panel, all), (0, 1));
+                self.sums_after(simd, sums, (0, 1), panel, next(panel, all), (0, 1));
             }
             for (panel, sums) in some.zip(&sums) {
                 self.gates_after(simd, sums, 0, panel);
@@ -214,13 +215,14 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
     unsafe fn sums_after<S: Simd>(
         &self,
         simd: S,
+        sums: &mut Sums<E, S>,
         (row, size): (usize, usize),
         panel: usize,
         next: usize,
         part: (usize, usize),
-    ) -> Sums<E, S> {
+    ) {
         let [.., b_hn] = self.group.pass.weights.bias(simd, panel);
-        let mut sums = Sums::<E, S>::new(size, [b_hn; 3]);
+        sums.fill(size, [b_hn; 3]);
         let p = self.p(panel, row..row + size);
         for (m, sums) in sums.iter_mut().enumerate() {
             // SAFETY: this thread wrote this panel of `p`.
@@ -228,8 +230,7 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
             (sums[0], sums[1]) = (r, z);
         }
         // SAFETY: the states before this step are there.
-        unsafe { self.product::<S, 3>(simd, &mut sums, row, panel, next, part) };
-        sums
+        unsafe { self.product::<S, 3>(simd, sums, row, panel, next, part) };
     }
 
     /// The gates and new states of a tile, from its products. On WebAssembly this is a function of its
@@ -293,7 +294,8 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
         part: (usize, usize),
     ) {
         let gates = &self.group.pass.gates;
-        let mut sums = Sums::<E, S>::zeros(simd, size);
+        let mut sums = Sums::<E, S>::new();
+        sums.clear(simd, size);
         let p = self.p(panel, row..row + size);
         for (m, sums) in sums.iter_mut().enumerate() {
             // SAFETY: this thread wrote this panel of `p`.
@@ -361,7 +363,8 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
         };
         let start = panel * CANDIDATE_VECTORS;
         let vectors = start..(start + CANDIDATE_VECTORS).min(weights.state.count());
-        let mut sums = Sums::<E, S>::zeros(simd, size);
+        let mut sums = Sums::<E, S>::new();
+        sums.clear(simd, size);
         let mut rows = [std::ptr::null(); ROWS];
         for (row, to) in (row..row + size).zip(&mut rows) {
             *to = self.group.rg.at(row).cast_const();
