@@ -137,9 +137,9 @@ pub fn page(rows: &[Value], _: &Report) -> String {
             format!("{n}, {t}, {h}"),
             rows.len().to_string(),
             ms(passes[0].1),
-            format!("{} {}", ms(forward.forward), forward.cut),
+            told(forward.forward, forward.launches[0], &forward.cut),
             ms(passes[1].1),
-            format!("{} {}", ms(backward.backward), backward.cut),
+            told(backward.backward, backward.launches[1], &backward.cut),
         ]);
         let both = [forward, backward].map(|row| row.cut.parse::<Cut>());
         if let ([Ok(forward), Ok(backward)], true) = (both, gains.iter().any(|&gain| gain >= GAIN))
@@ -167,6 +167,16 @@ pub fn page(rows: &[Value], _: &Report) -> String {
         text += &format!("\nFor gru-cube's `tuning.rs`:\n\n```rust\n{paste}```\n");
     }
     text
+}
+
+/// A cut, what it takes, and by how many kernels.
+fn told(time: Option<f64>, launches: Option<u64>, cut: &str) -> String {
+    let kernels = match launches {
+        Some(1) => "1 launch".to_owned(),
+        Some(count) => format!("{count} launches"),
+        None => "launches unknown".to_owned(),
+    };
+    format!("{}, {kernels}: {cut}", ms(time))
 }
 
 /// A cut in the words of gru-cube's table.

@@ -94,17 +94,8 @@ impl<P: Pass> Task<P> {
 
     /// By the cut of this number.
     fn run(self, index: usize) -> Result<(), String> {
-        let done = match self.candidate(index) {
-            Some(strategy) => P::launch(&self, strategy).map_err(|refused| refused.to_string()),
-            None => Err("there are fewer cuts".to_owned()),
-        };
-        match done {
-            // What was kept on disk may be of another driver, which allowed more.
-            Err(_) if !self.is_rehearsal => {
-                P::launch(&self, Strategy::Inferred).map_err(|refused| refused.to_string())
-            }
-            done => done,
-        }
+        let launch = |strategy| P::launch(&self, strategy);
+        attempt(self.candidate(index), self.is_rehearsal, launch)
     }
 
     /// The inferred cut first, then the others.
@@ -117,6 +108,24 @@ impl<P: Pass> Task<P> {
             ..self.call.problem(P::NAME, &self.client)
         };
         P::cuts(&problem).get(index).copied().map(Strategy::Forced)
+    }
+}
+
+/// Launches a candidate. Where that fails a rehearsal fails, and a call runs by the inferred cut: what was
+/// kept on disk may be of another driver, which allowed more.
+fn attempt(
+    candidate: Option<Strategy>,
+    is_rehearsal: bool,
+    launch: impl Fn(Strategy) -> Result<(), PlanError>,
+) -> Result<(), String> {
+    let launch = |strategy| launch(strategy).map_err(|refused| refused.to_string());
+    let done = match candidate {
+        Some(strategy) => launch(strategy),
+        None => Err("there are fewer cuts".to_owned()),
+    };
+    match is_rehearsal {
+        true => done,
+        false => done.or_else(|_| launch(Strategy::Inferred)),
     }
 }
 
@@ -250,4 +259,48 @@ pub(crate) fn backward(
         is_rehearsal: false,
     };
     task.execute(&TUNER);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    const REFUSED: PlanError = PlanError::TooManyUnits {
+        requested: 2,
+        available: 1,
+    };
+
+    /// What became of a candidate where only the inferred cut runs, and what was launched.
+    fn attempted(
+        candidate: Option<Strategy>,
+        is_rehearsal: bool,
+    ) -> (Result<(), String>, Vec<Strategy>) {
+        let launched = RefCell::new(Vec::new());
+        let launch = |strategy| {
+            launched.borrow_mut().push(strategy);
+            match strategy {
+                Strategy::Inferred => Ok(()),
+                _ => Err(REFUSED),
+            }
+        };
+        let done = attempt(candidate, is_rehearsal, launch);
+        (done, launched.into_inner())
+    }
+
+    #[test]
+    fn a_call_whose_cut_is_refused_runs_by_the_inferred_one() {
+        let cut = "walk rows=1 width=1 lanes=2 splits=1".parse();
+        let forced = Strategy::Forced(cut.unwrap());
+        let inferred = Strategy::Inferred;
+        assert_eq!(
+            attempted(Some(forced), false),
+            (Ok(()), vec![forced, inferred])
+        );
+        assert_eq!(attempted(None, false), (Ok(()), vec![inferred]));
+        let refused = Err(REFUSED.to_string());
+        assert_eq!(attempted(Some(forced), true), (refused, vec![forced]));
+        let (none, launched) = attempted(None, true);
+        assert!(none.is_err() && launched.is_empty());
+    }
 }

@@ -10,7 +10,7 @@ use crate::{
 use burn::tensor::Shape;
 use burn_cubecl::{CubeBackend, tensor::CubeTensor};
 use cubecl::ir::ElemType;
-use gru_cube::{GatesInputs, Products};
+use gru_cube::{GatesInputs, Limits, Products};
 use std::ops::Range;
 
 /// See [`GruBackend::gru_gradients`](crate::GruBackend::gru_gradients).
@@ -26,7 +26,8 @@ pub(super) fn gradients(
     let (states, d_states) = (Prim::<CubeBackend>(states), Prim::<CubeBackend>(d_states));
     let per_step = whole.n * 3 * whole.h * element.size();
     // A piece holds p, q, g and its gates at the same time: several times its p.
-    let all = pieces::pieces(whole.t, per_step, pieces::LEAST / 2);
+    let least = pieces::least(&Limits::of(&states.0.client));
+    let all = pieces::pieces(whole.t, per_step, least / 2);
     let mut total = Total::new(&whole, all.len(), wanted);
     for steps in all.rev() {
         let piece = pieces::of_inputs(&inputs, &states, &steps, &whole, spec);

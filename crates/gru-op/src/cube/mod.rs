@@ -24,8 +24,8 @@ use cubecl::{
     server::Handle,
 };
 use gru_cube::{
-    BackwardInputs, BackwardOutputs, ForwardInputs, ForwardOutputs, PlanError, RecurrentInputs,
-    Settings, Strategy,
+    BackwardInputs, BackwardOutputs, ForwardInputs, ForwardOutputs, Limits, PlanError,
+    RecurrentInputs, Settings, Strategy,
 };
 
 impl GruBackend for CubeBackend {
@@ -154,13 +154,14 @@ fn forward(inputs: &GruInputs<CubeBackend>, spec: &GruSpec, keep: bool) -> Optio
     let in_and_out = (features + sizes.h)
         .saturating_mul(sizes.n * sizes.t)
         .saturating_mul(element.size());
+    let least = pieces::least(&Limits::of(&states.client));
     let limit = match (&sizes.w_ih, keep) {
         // x is p, and there already.
         (None, _) => usize::MAX,
         // A sixteenth of what the call returns and reads.
-        (Some(_), false) => pieces::LEAST.max(in_and_out / 16),
+        (Some(_), false) => least.max(in_and_out / 16),
         // The backward pass will need as much for the gradients of x and the states.
-        (Some(_), true) => pieces::LEAST.max(in_and_out),
+        (Some(_), true) => least.max(in_and_out),
     };
     let call = call(&sizes, spec, element);
     let writes = ForwardOutputs {

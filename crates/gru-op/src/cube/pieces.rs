@@ -3,11 +3,21 @@
 use super::Prim;
 use crate::{GruInputs, OptionalTensor, passes::Call, spec::GruSpec};
 use burn_cubecl::CubeBackend;
+use gru_cube::Limits;
 use std::ops::Range;
 
-/// Bytes of `p` that are never cut: the products of smaller pieces would not fill a GPU, and their
-/// launches would cost more than the memory is worth.
-pub(super) const LEAST: usize = 4 << 20;
+/// Bytes of `p` that are never cut: the launches of smaller pieces would cost more than the memory is
+/// worth.
+const LEAST: usize = 4 << 20;
+
+/// The same for each multiprocessor: two of its tiles of 128 × 128 sums, so that the product of a piece
+/// fills the device.
+const LEAST_PER_CUBE: usize = 128 << 10;
+
+/// Bytes of `p` that a device would rather not have cut.
+pub(super) fn least(limits: &Limits) -> usize {
+    LEAST.max(limits.cubes.saturating_mul(LEAST_PER_CUBE))
+}
 
 /// Steps `0..t`, in pieces of nearly the same length of which each takes at most `limit` bytes, if
 /// a step takes `per_step`.
@@ -63,7 +73,22 @@ pub(super) fn of_inputs(
 
 #[cfg(test)]
 mod tests {
-    use super::pieces;
+    use super::{Limits, least, pieces};
+
+    #[test]
+    fn a_large_device_has_large_pieces() {
+        let device = |cubes| Limits {
+            units: 1024,
+            shared_bytes: 48 << 10,
+            cubes,
+            buffers: 16,
+            together: 0,
+            cpu: false,
+        };
+        assert_eq!(least(&device(2)), 4 << 20);
+        assert_eq!(least(&device(132)), 132 * 128 << 10);
+        assert_eq!(least(&device(usize::MAX)), usize::MAX);
+    }
 
     #[test]
     fn pieces_are_in_order_and_within_the_limit() {
