@@ -86,7 +86,7 @@ mod tests {
             cpu: false,
         };
         assert_eq!(least(&device(2)), 4 << 20);
-        assert_eq!(least(&device(132)), 132 * 128 << 10);
+        assert_eq!(least(&device(132)), (132 * 128) << 10);
         assert_eq!(least(&device(usize::MAX)), usize::MAX);
     }
 
