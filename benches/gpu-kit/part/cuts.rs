@@ -6,12 +6,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cubecl::{client::Client, prelude::*, server::Handle};
+use cubecl::{client::Client, features::TypeUsage, ir::ElemType, prelude::*, server::Handle};
 use gru_cpu::spec::GruSpec;
 use gru_cube::{
     BackwardInputs, BackwardOutputs, Call, Cut, ForwardInputs, ForwardOutputs, PlanError, StepTile,
     Strategy, WalkTile,
 };
+use half::f16;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -29,6 +30,8 @@ const GAIN: f64 = 1.1;
 #[derive(Clone, Serialize, Deserialize)]
 struct Row {
     device: String,
+    /// `f32` or `f16`.
+    dtype: String,
     n: usize,
     t: usize,
     h: usize,
@@ -59,36 +62,46 @@ pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> 
         _ => return Err(format!("expected N T H, got {numbers:?}").into()),
     };
     let client = cubecl::Device::default().client();
-    let lists: Vec<Vec<Strategy>> = sizes
+    let single = sizes.iter().map(|&size| (size, f32::elem_type_native()));
+    // Where the product is large enough for matrix units.
+    let half = sizes
         .iter()
-        .map(|&[n, _, h]| {
-            let mut cuts = candidates(n, h);
-            cuts.retain(|cut| {
-                let text = cut.to_string();
-                words.iter().all(|word| text.contains(*word))
-            });
-            cuts
-        })
-        .collect();
-    // A cut of each size in turn: whenever the time is over, each has had as many.
-    let rounds = lists.iter().map(Vec::len).max().unwrap_or_default();
-    for round in 0..rounds {
-        for (&[n, t, h], cuts) in sizes.iter().zip(&lists) {
-            let Some(&strategy) = cuts.get(round) else {
-                continue;
-            };
-            clock.check(|| format!("after {round} of {rounds} cuts of each size"))?;
+        .filter(|[n, _, h]| *n >= 16 && *h >= 512)
+        .map(|&size| (size, f16::elem_type_native()))
+        .filter(|_| f16::supported_uses(&client).contains(TypeUsage::Buffer));
+    let lists: Vec<_> = single
+        .chain(half)
+        .map(|([n, t, h], dtype)| {
             let call = Call {
                 n,
                 t,
                 h,
                 spec: GruSpec::default(),
-                dtype: f32::elem_type_native(),
+                dtype,
             };
-            let row = caught(|| row(&client, &call, strategy))
+            let mut cuts = candidates(&call);
+            cuts.retain(|cut| {
+                let text = cut.to_string();
+                words.iter().all(|word| text.contains(*word))
+            });
+            (call, cuts)
+        })
+        .collect();
+    // A cut of each size in turn: whenever the time is over, each has had as many.
+    let rounds = lists.iter().map(|(_, cuts)| cuts.len()).max();
+    let rounds = rounds.unwrap_or_default();
+    for round in 0..rounds {
+        for (call, cuts) in &lists {
+            let Some(&strategy) = cuts.get(round) else {
+                continue;
+            };
+            let Call { n, h, .. } = *call;
+            clock.check(|| format!("after {round} of {rounds} cuts of each size"))?;
+            let row = caught(|| row(&client, call, strategy))
                 .map_err(|panic| format!("N {n}, H {h}, {strategy}: {panic}"))?;
             println!(
-                "N {n:3}  H {h:5}  {:>9} {:>9}  {strategy}",
+                "{}  N {n:3}  H {h:5}  {:>9} {:>9}  {strategy}",
+                row.dtype,
                 ms(row.forward),
                 ms(row.backward)
             );
@@ -103,12 +116,13 @@ fn ms(time: Option<f64>) -> String {
 }
 
 pub fn page(rows: &[Value], _: &Report) -> String {
-    let mut sizes = BTreeMap::<[usize; 3], Vec<Row>>::new();
+    let mut sizes = BTreeMap::<(String, [usize; 3]), Vec<Row>>::new();
     for row in read::<Row>(rows) {
-        sizes.entry([row.h, row.n, row.t]).or_default().push(row);
+        let key = (row.dtype.clone(), [row.h, row.n, row.t]);
+        sizes.entry(key).or_default().push(row);
     }
     let (mut lines, mut paste) = (Vec::new(), String::new());
-    for ([h, n, t], rows) in sizes {
+    for ((dtype, [h, n, t]), rows) in sizes {
         let inferred = rows
             .iter()
             .find(|row| row.cut == Strategy::Inferred.to_string());
@@ -134,7 +148,7 @@ pub fn page(rows: &[Value], _: &Report) -> String {
             passes[1].1.unwrap_or(f64::NAN) / backward.backward.unwrap_or(f64::NAN),
         ];
         lines.push(vec![
-            format!("{n}, {t}, {h}"),
+            format!("{dtype}, {n}, {t}, {h}"),
             rows.len().to_string(),
             ms(passes[0].1),
             told(forward.forward, forward.launches[0], &forward.cut),
@@ -142,8 +156,9 @@ pub fn page(rows: &[Value], _: &Report) -> String {
             told(backward.backward, backward.launches[1], &backward.cut),
         ]);
         let both = [forward, backward].map(|row| row.cut.parse::<Cut>());
-        if let ([Ok(forward), Ok(backward)], true) = (both, gains.iter().any(|&gain| gain >= GAIN))
-        {
+        // The table is of float32.
+        let is_worth_it = dtype == "f32" && gains.iter().any(|&gain| gain >= GAIN);
+        if let ([Ok(forward), Ok(backward)], true) = (both, is_worth_it) {
             paste += &format!(
                 "    // {:.2} and {:.2} times as fast as what was inferred.\n    row({:?}, {n}, {h}, {}, {}),\n",
                 gains[0],
@@ -155,7 +170,7 @@ pub fn page(rows: &[Value], _: &Report) -> String {
         }
     }
     let head = [
-        "N, T, H",
+        "type, N, T, H",
         "cuts",
         "inferred forward ms",
         "best",
@@ -204,13 +219,20 @@ fn step_words(tile: &StepTile) -> String {
         per_lane,
         splits,
         stage,
+        matrix,
         ..
     } = tile;
-    format!("tile({rows}, {lanes}, {per_lane}, {splits}, {stage})")
+    let tile = format!("tile({rows}, {lanes}, {per_lane}, {splits}, {stage})");
+    match matrix {
+        true => format!("matrices({tile})"),
+        false => tile,
+    }
 }
 
-/// The inferred cut first, then a few of each kind, then cuts around them.
-fn candidates(n: usize, h: usize) -> Vec<Strategy> {
+/// The inferred cut first, then a few of each kind, then cuts around them. Float32 has none by matrix units,
+/// which might round it to TF32.
+fn candidates(call: &Call) -> Vec<Strategy> {
+    let Call { n, h, dtype, .. } = *call;
     let most = n.next_power_of_two();
     let rows_up_to = |limit: usize| {
         let rows = [4, 8, 1, 2, 16, 32, 64];
@@ -266,6 +288,7 @@ fn candidates(n: usize, h: usize) -> Vec<Strategy> {
                 per_lane,
                 splits,
                 stage,
+                matrix: false,
             }));
         }
     }
@@ -280,12 +303,40 @@ fn candidates(n: usize, h: usize) -> Vec<Strategy> {
                     per_lane: 1,
                     splits,
                     stage: 512,
+                    matrix: false,
                 }));
             }
         }
     }
+    let persistent = cuts.len();
+    if dtype != f32::elem_type_native() {
+        for (rows, lanes, per_lane, splits, stage) in [
+            (16, 32, 1, 4, 128),
+            (16, 32, 1, 2, 128),
+            (32, 32, 1, 2, 128),
+            (16, 64, 1, 2, 128),
+            (16, 32, 1, 4, 256),
+            (32, 32, 1, 1, 256),
+        ] {
+            let tile = StepTile {
+                rows,
+                width: 1,
+                lanes,
+                per_lane,
+                splits,
+                stage,
+                matrix: true,
+            };
+            cuts.extend([Cut::Steps(tile), Cut::Persistent(tile)]);
+        }
+    }
     // One of each kind in turn, so that whenever the time is over all kinds have been tried.
-    let kinds = [&cuts[..walks], &cuts[walks..steps], &cuts[steps..]];
+    let kinds = [
+        &cuts[..walks],
+        &cuts[walks..steps],
+        &cuts[steps..persistent],
+        &cuts[persistent..],
+    ];
     let rounds = kinds
         .iter()
         .map(|kind| kind.len())
@@ -305,19 +356,20 @@ struct Buffers {
 }
 
 fn buffers(client: &Client, call: &Call) -> Buffers {
-    let Call { n, t, h, .. } = *call;
+    let Call { n, t, h, dtype, .. } = *call;
     let width = call.spec.saved_per_unit() * h;
-    let empty = |len: usize| client.empty(len * size_of::<f32>());
-    let w_hh = numbers(client, 3 * h * h, 1.0 / (h as f32).sqrt());
+    let empty = |len: usize| client.empty(len * dtype.size());
+    let numbers = |len, scale| numbers(client, dtype, len, scale);
+    let w_hh = numbers(3 * h * h, 1.0 / (h as f32).sqrt());
     let (states, gates) = (empty(n * t * h), empty(n * t * width));
     Buffers {
         forward: (
             ForwardInputs {
                 steps: 0..t,
-                p: numbers(client, n * t * 3 * h, 1.0),
+                p: numbers(n * t * 3 * h, 1.0),
                 w_hh: w_hh.clone(),
                 b_ih: None,
-                b_hh: Some(numbers(client, 3 * h, 0.1)),
+                b_hh: Some(numbers(3 * h, 0.1)),
                 h0: None,
                 mask: None,
                 valid: None,
@@ -329,7 +381,7 @@ fn buffers(client: &Client, call: &Call) -> Buffers {
         ),
         backward: (
             BackwardInputs {
-                d_states: numbers(client, n * t * h, 1.0),
+                d_states: numbers(n * t * h, 1.0),
                 states,
                 gates,
                 w_hh,
@@ -345,21 +397,25 @@ fn buffers(client: &Client, call: &Call) -> Buffers {
     }
 }
 
-fn numbers(client: &Client, len: usize, scale: f32) -> Handle {
+fn numbers(client: &Client, dtype: ElemType, len: usize, scale: f32) -> Handle {
     // A multiplicative congruence: any spread of numbers will do for timing.
     let mut x = 1u32;
-    let data: Vec<f32> = (0..len)
-        .map(|_| {
-            x = x.wrapping_mul(1664525).wrapping_add(1013904223);
-            ((x >> 8) as f32 / (1 << 23) as f32 - 1.0) * scale
-        })
-        .collect();
-    client.create_from_slice(f32::as_bytes(&data))
+    let data = (0..len).map(|_| {
+        x = x.wrapping_mul(1664525).wrapping_add(1013904223);
+        ((x >> 8) as f32 / (1 << 23) as f32 - 1.0) * scale
+    });
+    if dtype == f32::elem_type_native() {
+        let data: Vec<f32> = data.collect();
+        client.create_from_slice(f32::as_bytes(&data))
+    } else {
+        let data: Vec<f16> = data.map(f16::from_f32).collect();
+        client.create_from_slice(f16::as_bytes(&data))
+    }
 }
 
 fn row(client: &Client, call: &Call, strategy: Strategy) -> Row {
     let Buffers { forward, backward } = buffers(client, call);
-    let wait = numbers(client, 1, 1.0);
+    let wait = numbers(client, call.dtype, 1, 1.0);
     let forward = time(client, &wait, || {
         gru_cube::forward(client, call, &forward.0, &forward.1, strategy)
     });
@@ -373,6 +429,11 @@ fn row(client: &Client, call: &Call, strategy: Strategy) -> Row {
         .map(|pass| pass.as_ref().map(|p| p.median));
     Row {
         device: client.properties().identity.name.clone(),
+        dtype: if call.dtype == f32::elem_type_native() {
+            "f32".to_owned()
+        } else {
+            "f16".to_owned()
+        },
         n: call.n,
         t: call.t,
         h: call.h,

@@ -55,9 +55,17 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
     };
     for (index, case) in cases().into_iter().enumerate() {
         clock.check(|| format!("after {index} problems"))?;
-        add(case.row::<f32>("f32", (FORWARD, GRADIENT), index))?;
+        let by_matrices = case.strategy.to_string().ends_with("matrix");
+        // TF32 has the bits of float16.
+        let single = if by_matrices {
+            (HALF, HALF)
+        } else {
+            (FORWARD, GRADIENT)
+        };
+        add(case.row::<f32>("f32", single, index))?;
         // Clips cut a gradient off where the state is at the clip, which a rounding decides.
-        if has_half && index.is_multiple_of(4) && case.spec.clip_state.is_none() {
+        let some = by_matrices || index.is_multiple_of(4);
+        if has_half && some && case.spec.clip_state.is_none() {
             add(case.row::<f16>("f16", (HALF, HALF), index))?;
         }
     }
@@ -135,7 +143,10 @@ impl Case {
             }
         });
         let cut = self.strategy.to_string();
-        let kind = cut.split(' ').next().unwrap_or_default().to_owned();
+        let mut kind = cut.split(' ').next().unwrap_or_default().to_owned();
+        if cut.ends_with("matrix") {
+            kind += " matrix";
+        }
         Row {
             dtype: dtype.to_owned(),
             kind,
@@ -170,6 +181,11 @@ fn cases() -> Vec<Case> {
         for spec in specs {
             case((5, 4, 33), spec, Strategy::Forced(cut));
         }
+    }
+    for (index, cut) in matrix_cuts().into_iter().enumerate() {
+        let reset = [Reset::AfterMatmul, Reset::BeforeMatmul][index % 2];
+        let spec = GruSpec::default().with_reset(reset);
+        case((17, 4, 80), spec, Strategy::Forced(cut));
     }
     for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
         for h in [33, 65, 130, 257, 513, 1025] {
@@ -232,5 +248,24 @@ fn cuts() -> Vec<Cut> {
     walks
         .chain(steps)
         .chain(persistent.into_iter().map(Cut::Persistent))
+        .collect()
+}
+
+/// Remainders of rows, several matrices of rows and of columns, one split and several.
+fn matrix_cuts() -> Vec<Cut> {
+    let tiles = [
+        tile(16, 1, 32, 2, 1, 128),
+        tile(32, 1, 32, 1, 2, 32),
+        tile(16, 1, 64, 1, 2, 48),
+        tile(48, 1, 32, 1, 1, 16),
+    ];
+    let by_matrices = tiles.map(|tile| StepTile {
+        matrix: true,
+        ..tile
+    });
+    let steps = by_matrices.map(Cut::Steps);
+    steps
+        .into_iter()
+        .chain(by_matrices.map(Cut::Persistent))
         .collect()
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     error::{CutError, PlanError},
-    kernel::product::Team,
+    kernel::{matrix::Matrices, product::Team},
     limits::Limits,
 };
 use core::{fmt, str::FromStr};
@@ -41,6 +41,11 @@ pub struct StepTile {
     pub splits: usize,
     /// Terms of the sum whose left sides are in shared memory at a time.
     pub stage: usize,
+    /// The product is made by matrix units (tensor cores, cooperative matrices), and its sums in float32.
+    /// Rows, columns and H are then multiples of the device's matrices, lanes of its planes. The left side is
+    /// rounded to the type of the call. Where that is float32 and the device has no matrices of it,
+    /// both sides are TF32, of 10 bits: no strategy but [`Strategy::Forced`] does that.
+    pub matrix: bool,
 }
 
 /// A cut of a recurrence into launches and cubes.
@@ -85,6 +90,7 @@ impl WalkTile {
             lanes: self.lanes,
             splits: self.splits,
             columns,
+            matrices: None,
         }
     }
 
@@ -100,13 +106,15 @@ impl WalkTile {
 }
 
 impl StepTile {
-    pub(crate) fn team(&self) -> Team {
+    /// With the device's matrices, if they make the product.
+    pub(crate) fn team(&self, matrices: Option<Matrices>) -> Team {
         Team {
             rows: self.rows,
             width: self.width,
             lanes: self.lanes,
             splits: self.splits,
             columns: self.lanes * self.per_lane,
+            matrices,
         }
     }
 
@@ -143,7 +151,8 @@ impl fmt::Display for Strategy {
 }
 
 /// `walk rows=4 width=4 lanes=128 splits=2 resident`, or without the last word;
-/// `steps rows=8 width=4 lanes=32 per_lane=1 splits=4 stage=128`, and the same as `persistent`.
+/// `steps rows=8 width=4 lanes=32 per_lane=1 splits=4 stage=128`, the same with `matrix` as its last word,
+/// and both as `persistent`.
 impl fmt::Display for Cut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, tile) = match self {
@@ -171,11 +180,13 @@ impl fmt::Display for Cut {
             per_lane,
             splits,
             stage,
+            matrix,
         } = tile;
+        let last = if *matrix { " matrix" } else { "" };
         write!(
             f,
             "{kind} rows={rows} width={width} lanes={lanes} per_lane={per_lane} splits={splits} \
-             stage={stage}"
+             stage={stage}{last}"
         )
     }
 }
@@ -203,6 +214,7 @@ impl FromStr for Cut {
                     per_lane: words.size("per_lane")?,
                     splits: words.size("splits")?,
                     stage: words.size("stage")?,
+                    matrix: words.flag("matrix"),
                 };
                 match kind {
                     "steps" => Self::Steps(tile),
@@ -264,6 +276,7 @@ mod tests {
         per_lane: 2,
         splits: 3,
         stage: 128,
+        matrix: false,
     };
 
     #[test]
@@ -283,6 +296,13 @@ mod tests {
             (
                 Cut::Steps(STEPS),
                 "steps rows=8 width=4 lanes=32 per_lane=2 splits=3 stage=128",
+            ),
+            (
+                Cut::Steps(StepTile {
+                    matrix: true,
+                    ..STEPS
+                }),
+                "steps rows=8 width=4 lanes=32 per_lane=2 splits=3 stage=128 matrix",
             ),
             (
                 Cut::Persistent(STEPS),
@@ -307,6 +327,10 @@ mod tests {
             (
                 "walk rows=1 width=1 lanes=8 splits=1 stage=8",
                 "stage=8 is too much",
+            ),
+            (
+                "walk rows=1 width=1 lanes=8 splits=1 matrix",
+                "matrix is too much",
             ),
             (
                 "walk rows=1 width=1 lanes=8 splits=1 rows=2",

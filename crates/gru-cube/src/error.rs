@@ -42,6 +42,18 @@ pub enum PlanError {
         /// On the device.
         available: usize,
     },
+    /// The device has no matrix units for the type of the call.
+    NoMatrices,
+    /// The device's matrices, `[m,k]·[k,n]` by the units of a plane, do not fit: `rows` must be a multiple of
+    /// m, `lanes` of the plane, `lanes · per_lane` of n in each of its planes, H of n and k.
+    NotOfMatrices {
+        /// The cut.
+        cut: Cut,
+        /// m, n and k.
+        shape: [usize; 3],
+        /// Units of a plane.
+        plane: usize,
+    },
     /// Cubes of a persistent launch waited for each other in vain: the device did not run them all at
     /// the same time. What the call wrote is of no use.
     GaveUp,
@@ -81,6 +93,18 @@ impl fmt::Display for PlanError {
             } => write!(
                 f,
                 "{requested} cubes that wait for each other, the device runs {available} together"
+            ),
+            Self::NoMatrices => {
+                f.write_str("the device has no matrix units for the type of the call")
+            }
+            Self::NotOfMatrices {
+                cut,
+                shape: [m, n, k],
+                plane,
+            } => write!(
+                f,
+                "expected rows, columns and H of whole matrices, [{m},{k}]·[{k},{n}] by planes of {plane}, \
+                 got {cut}"
             ),
             Self::GaveUp => write!(
                 f,

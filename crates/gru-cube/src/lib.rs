@@ -24,8 +24,14 @@
 //! The [`glossary`] has these and all other words, the GPU's own names for them, and a map of the
 //! files.
 //!
-//! "In registers" is what the kernels ask for, by an array of each unit whose indices are all known;
-//! that a driver's compiler grants it was not looked at.
+//! In f16 and bf16, steps are multiplied by matrix units where the device has them: states and gradients
+//! are rounded to the type on their way into the product, sums and what is handed from step to step stay
+//! float32. Float32 is left alone; who forces a cut with the word `matrix` upon it gets TF32
+//! ([`StepTile::matrix`]).
+//!
+//! "In registers" is what the kernels ask for, by an array of each unit whose indices are all known. Of
+//! CUDA's sources for sm_80 and sm_90 the registers and spills were read (`src/sources/cuda.rs`); that other
+//! drivers' compilers grant it was not looked at.
 //!
 //! [`Strategy::Inferred`] chooses by what was measured, the sizes and the [`Limits`] of the device, and
 //! never the last of the three; [`Settings`] force a cut upon a whole program. Sums run in a fixed order,
@@ -64,11 +70,11 @@ pub mod glossary {}
 mod kernel;
 mod launch;
 mod limits;
-#[cfg(test)]
-mod metal;
 mod plan;
 mod rule;
 mod settings;
+#[cfg(test)]
+mod sources;
 mod tuning;
 
 pub use cut::{Cut, StepTile, Strategy, WalkTile};

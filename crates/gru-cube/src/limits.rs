@@ -1,9 +1,9 @@
 //! What a device allows, as plain data.
 
-use crate::error::PlanError;
+use crate::{error::PlanError, kernel::matrix::Matrices};
 use cubecl::{
     client::Client,
-    ir::{Type, features::AtomicUsage},
+    ir::{ElemType, FloatKind, Type, features::AtomicUsage, features::MmaConfig},
     prelude::*,
 };
 
@@ -125,9 +125,86 @@ impl Limits {
     }
 }
 
+impl Matrices {
+    /// Those that a device multiplies for calls of a type.
+    pub(crate) fn of(client: &Client, dtype: ElemType) -> Option<Self> {
+        let properties = client.properties();
+        let hardware = &properties.hardware;
+        // A kernel has to know how many planes its cubes have.
+        let is_known = hardware.plane_size_min == hardware.plane_size_max;
+        let offered = properties.features.matmul.cmma.iter().copied();
+        is_known.then(|| best_matrices(offered, hardware.plane_size_max as usize, dtype))?
+    }
+}
+
+fn best_matrices(
+    offered: impl Iterator<Item = MmaConfig> + Clone,
+    plane: usize,
+    dtype: ElemType,
+) -> Option<Matrices> {
+    let sums = ElemType::Float(FloatKind::F32);
+    let of = |element: ElemType| {
+        let fits = |c: &MmaConfig| (c.a_type, c.b_type, c.cd_type) == (element, element, sums);
+        // Batches are small: no more rows than are usual. The deepest of them reads least often.
+        let badness = |c: &MmaConfig| ((c.m, c.n) != (16, 16), c.m, c.n, u32::MAX - c.k);
+        offered.clone().filter(fits).min_by_key(badness)
+    };
+    let factors: &[ElemType] = match dtype == sums {
+        true => &[sums, ElemType::Float(FloatKind::TF32)],
+        false => &[dtype],
+    };
+    factors.iter().find_map(|&element| {
+        let MmaConfig { m, n, k, .. } = of(element)?;
+        Some(Matrices {
+            m: m as usize,
+            n: n as usize,
+            k: k as usize,
+            plane,
+            element,
+            rounds_weight: element != dtype,
+        })
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn offer(factors: FloatKind, sums: FloatKind, m: u32, n: u32, k: u32) -> MmaConfig {
+        let [a_type, b_type, cd_type] = [factors, factors, sums].map(ElemType::Float);
+        MmaConfig {
+            a_type,
+            b_type,
+            cd_type,
+            m,
+            n,
+            k,
+        }
+    }
+
+    #[test]
+    fn matrices_are_of_the_type_of_the_call() {
+        use FloatKind::{BF16, F16, F32, TF32};
+
+        let offered = [
+            offer(F16, F16, 16, 16, 16),
+            offer(F16, F32, 8, 32, 16),
+            offer(F16, F32, 16, 16, 16),
+            offer(F16, F32, 16, 16, 8),
+            offer(TF32, F32, 16, 16, 8),
+        ];
+        let best = |dtype| best_matrices(offered.into_iter(), 32, ElemType::Float(dtype));
+        let half = best(F16).unwrap();
+        assert_eq!((half.m, half.n, half.k, half.plane), (16, 16, 16, 32));
+        assert!(!half.rounds_weight);
+        let single = best(F32).unwrap();
+        assert_eq!((single.k, single.element), (8, ElemType::Float(TF32)));
+        assert!(single.rounds_weight);
+        assert_eq!(best(BF16), None);
+        let exact = [offered[4], offer(F32, F32, 8, 8, 8)].into_iter();
+        let exact = best_matrices(exact, 8, ElemType::Float(F32)).unwrap();
+        assert_eq!((exact.m, exact.rounds_weight), (8, false));
+    }
 
     #[test]
     fn narrow_planes_of_a_card_are_no_cpu() {

@@ -6,6 +6,7 @@ use crate::{
     kernel::{
         backward::BackwardWalk,
         forward::ForwardWalk,
+        matrix::Matrices,
         product::Product,
         steps::{Half, Halves, Steps},
     },
@@ -35,6 +36,8 @@ pub(crate) struct Problem {
     pub(crate) hidden: usize,
     pub(crate) rule: Rule,
     pub(crate) limits: Limits,
+    /// What the device's matrix units multiply, for the type of the call.
+    pub(crate) matrices: Option<Matrices>,
     /// What was the fastest for such sizes on this device.
     pub(crate) measured: Option<&'static Measured>,
 }
@@ -184,9 +187,20 @@ fn cut_to_plan<P: Pass>(problem: &Problem, cut: Cut) -> Result<Plan<P::Walk>, Pl
         Cut::Steps(tile) | Cut::Persistent(tile) => {
             let persistent = matches!(cut, Cut::Persistent(_));
             tile.check(cut, limits)?;
+            let matrices = match tile.matrix {
+                true => Some(problem.matrices.ok_or(PlanError::NoMatrices)?),
+                false => None,
+            };
+            let team = tile.team(matrices);
+            if let Some(Matrices { m, n, k, plane, .. }) = matrices
+                && !team.is_of_matrices(problem.hidden)
+            {
+                let shape = [m, n, k];
+                return Err(PlanError::NotOfMatrices { cut, shape, plane });
+            }
             let steps = Steps {
                 rule: problem.rule,
-                team: tile.team(),
+                team,
                 hidden: problem.hidden,
                 stage: tile.stage,
                 persistent,
@@ -303,6 +317,7 @@ fn persistent_tiles(problem: &Problem) -> Vec<StepTile> {
         per_lane: 1,
         splits: units / columns,
         stage: 512,
+        matrix: false,
     };
     let holds = |columns: &usize| 3 * hidden.div_ceil(units / columns) <= RESIDENT_REGISTERS;
     let columns = [64, 32, 16, 8].into_iter().find(holds);
@@ -319,12 +334,13 @@ fn persistent_tiles(problem: &Problem) -> Vec<StepTile> {
 /// Steps for a problem, the best first.
 fn step_tiles(problem: &Problem) -> Vec<StepTile> {
     let Problem { n, limits, .. } = *problem;
+    let by_matrices = matrix_tiles(problem);
     let (lanes, per_lane, splits) = match limits.cpu {
         true => (128, CPU_COLUMNS, 1),
         false => (32, 1, (limits.units / 32).clamp(1, 4)),
     };
     let most = if limits.cpu { 16 } else { 8 };
-    [16, 8, 4, 2, 1]
+    let by_units = [16, 8, 4, 2, 1]
         .into_iter()
         .filter(|&rows| rows <= most)
         .map(|rows: usize| rows.min(n.next_power_of_two()))
@@ -335,6 +351,32 @@ fn step_tiles(problem: &Problem) -> Vec<StepTile> {
             per_lane,
             splits,
             stage: 128,
+            matrix: false,
+        });
+    by_matrices.into_iter().chain(by_units).collect()
+}
+
+/// Steps by matrix units, where they round no more than the type of the call and half of the rows of a
+/// matrix are there. On a CPU they are made of ordinary instructions.
+fn matrix_tiles(problem: &Problem) -> Vec<StepTile> {
+    let Problem { n, limits, .. } = *problem;
+    let useful =
+        |matrices: &Matrices| !matrices.rounds_weight && !limits.cpu && 2 * n >= matrices.m;
+    let Some(matrices) = problem.matrices.filter(useful) else {
+        return Vec::new();
+    };
+    let lanes = matrices.plane;
+    let most = (limits.units / lanes).clamp(1, 4);
+    [most, 1]
+        .into_iter()
+        .map(|splits| StepTile {
+            rows: matrices.m,
+            width: 1,
+            lanes,
+            per_lane: matrices.n.div_ceil(lanes),
+            splits,
+            stage: 128,
+            matrix: true,
         })
         .collect()
 }

@@ -2,7 +2,7 @@
 
 use crate::cut::{Cut, StepTile, WalkTile};
 #[allow(unused_imports)] // What a row of the table may need.
-use words::{row, tile, walk};
+use words::{matrices, row, tile, walk};
 
 /// Weight registers per unit beyond which a weight does not stay in registers: 512 units of 96
 /// fill three quarters of an NVIDIA multiprocessor's file of 65 536, and a driver compiles that
@@ -75,7 +75,7 @@ mod words {
         })
     }
 
-    /// For `Cut::Steps` and `Cut::Persistent`.
+    /// For `Cut::Steps` and `Cut::Persistent`; by matrix units it is `matrices(tile(…))`.
     pub(super) const fn tile(
         rows: usize,
         lanes: usize,
@@ -90,6 +90,14 @@ mod words {
             per_lane,
             splits,
             stage,
+            matrix: false,
+        }
+    }
+
+    pub(super) const fn matrices(tile: StepTile) -> StepTile {
+        StepTile {
+            matrix: true,
+            ..tile
         }
     }
 

@@ -43,6 +43,7 @@ fn f16_walks_and_steps() {
         per_lane: 2,
         splits: 2,
         stage: 16,
+        matrix: false,
     }));
     let after = GruSpec::default().with_reset(Reset::AfterMatmul);
     check(&Problem::of::<f16>((5, 4, 33), after, Given::ALL, 1), steps);
@@ -71,6 +72,7 @@ fn a_state_is_rounded_once() {
         per_lane: 2,
         splits: 2,
         stage: 16,
+        matrix: false,
     });
     for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
         let spec = GruSpec::default().with_reset(reset);

@@ -2,7 +2,8 @@
 //!
 //! - [`gate`]: activations, their derivatives and the blend, on one number.
 //! - [`step`]: one step's gradients on the near side of the product.
-//! - [`product`]: how a cube's units share the recurrent product.
+//! - [`product`]: how a cube's units share the recurrent product; [`matrix`]: how its planes do, by
+//!   matrix units.
 //! - [`forward`], [`backward`]: walks, one launch per sequence.
 //! - [`steps`]: one launch per product, or all steps in one with cubes that meet; and the transpose
 //!   that backward wants. [`meeting`]: how they meet.
@@ -17,6 +18,7 @@ pub(crate) mod backward;
 pub(crate) mod forward;
 pub(crate) mod gate;
 pub(crate) mod gates;
+pub(crate) mod matrix;
 pub(crate) mod meeting;
 pub(crate) mod product;
 pub(crate) mod shift;

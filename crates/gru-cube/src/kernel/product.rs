@@ -1,6 +1,7 @@
 //! The recurrent product inside a cube: a few rows on the left in shared memory, the weight on
 //! the right in registers or in global memory.
 
+use super::matrix::Matrices;
 use cubecl::prelude::*;
 
 /// How a cube's units share its work.
@@ -19,6 +20,8 @@ pub(crate) struct Team {
     pub(crate) splits: usize,
     /// Columns of the cube.
     pub(crate) columns: usize,
+    /// The product is made by matrix units. The lanes of a split are then planes side by side.
+    pub(crate) matrices: Option<Matrices>,
 }
 
 impl Team {
@@ -44,6 +47,11 @@ impl Team {
     /// Pairs of row and column that a unit finishes after the product of a step; see [`pair`].
     pub(crate) fn pairs(&self) -> usize {
         (self.columns * self.rows).div_ceil(self.units())
+    }
+
+    /// Whether a unit finishes what it has summed: there is no other that has a part of it.
+    pub(crate) fn finishes_its_sums(&self) -> bool {
+        self.splits == 1 && self.matrices.is_none()
     }
 
     /// Vectors of shared memory in which splits hand on their partial sums of `outs` results.
@@ -77,7 +85,8 @@ pub(crate) struct Product {
 impl Product {
     /// Terms of one split's part of a stage.
     pub(crate) fn chunk(&self, team: &Team) -> usize {
-        self.stage.div_ceil(team.splits)
+        let terms = self.stage.div_ceil(team.splits);
+        terms.next_multiple_of(team.matrices.map_or(1, |matrices| matrices.k))
     }
 
     /// Rows of the left side in shared memory: those past `depth` are zero.
@@ -351,12 +360,12 @@ pub(crate) fn reduce<R: Size>(
 
 /// Row and column in the tile of pair `i` of a unit. Rows past the tile's are nobody's.
 ///
-/// With one split a unit finishes what it has summed. With several, pairs are dealt out to all
-/// units, neighbours to neighbours, because few columns would keep few of them at work.
+/// Where units do not finish their own sums, pairs are dealt out to all of them, neighbours to neighbours,
+/// because few columns would keep few units at work.
 #[cube]
 pub(crate) fn pair(#[comptime] i: usize, #[comptime] team: Team) -> (usize, usize) {
     let unit = UNIT_POS as usize;
-    if comptime!(team.splits == 1) {
+    if comptime!(team.finishes_its_sums()) {
         let row = comptime!(i % team.rows).runtime();
         (row, unit + comptime!(i / team.rows * team.lanes))
     } else {
@@ -379,11 +388,11 @@ pub(crate) fn reduce_to_pairs<R: Size>(
     #[comptime] team: Team,
 ) -> Array<f32> {
     let (rows, width, vectors) = comptime!((team.rows, team.width, team.vectors()));
-    let (outs, pairs) = comptime!((product.outs, team.pairs()));
-    let mut results = Array::<f32>::new(comptime!(pairs * outs));
-    if comptime!(team.splits == 1) {
+    let outs = comptime!(product.outs);
+    if comptime!(team.finishes_its_sums()) {
+        let mut results = Array::<f32>::new(comptime!(team.pairs() * outs));
         #[unroll]
-        for i in 0..pairs {
+        for i in 0..comptime!(team.pairs()) {
             let (c, v, w) = comptime!((i / rows, i % rows / width, i % rows % width));
             #[unroll]
             for out in 0..outs {
@@ -391,8 +400,8 @@ pub(crate) fn reduce_to_pairs<R: Size>(
                 results[comptime!(i * outs + out)] = sums[at].extract(w);
             }
         }
+        results
     } else {
-        let per_out = comptime!(rows * team.columns);
         let (lane, split) = (lane(team), split(team));
         #[unroll]
         for c in 0..comptime!(team.per_lane()) {
@@ -401,29 +410,43 @@ pub(crate) fn reduce_to_pairs<R: Size>(
                 #[unroll]
                 for b in 0..rows {
                     let column = lane + c * comptime!(team.lanes);
-                    let at = (split * outs + out) * per_out + b * comptime!(team.columns) + column;
+                    let row = (split * outs + out) * rows + b;
                     let sum = sums[comptime!((c * outs + out) * vectors + b / width)];
-                    partial[at] = sum.extract(comptime!(b % width));
+                    partial[row * comptime!(team.columns) + column] =
+                        sum.extract(comptime!(b % width));
                 }
             }
         }
         sync_cube();
+        pairs_of_partials(&*partial, product, team)
+    }
+}
+
+/// `[i·outs + out]` of a unit's pairs, from the parts of all splits:
+/// `[(split·outs + out)·rows·columns + row·columns + column]`.
+#[cube]
+pub(crate) fn pairs_of_partials(
+    partial: &Shared<[f32]>,
+    #[comptime] product: Product,
+    #[comptime] team: Team,
+) -> Array<f32> {
+    let (outs, per_out) = comptime!((product.outs, team.rows * team.columns));
+    let mut results = Array::<f32>::new(comptime!(team.pairs() * outs));
+    #[unroll]
+    for i in 0..comptime!(team.pairs()) {
+        let item = UNIT_POS as usize + comptime!(i * team.units());
+        let item = min(item, comptime!(per_out - 1));
         #[unroll]
-        for i in 0..pairs {
-            let item = UNIT_POS as usize + comptime!(i * team.units());
-            let item = min(item, comptime!(per_out - 1));
+        for out in 0..outs {
+            results[comptime!(i * outs + out)] = partial[out * per_out + item];
+        }
+        // Not unrolled: a compiler would load everything first, and drive the weight from its
+        // registers.
+        for s in 1..comptime!(team.splits as u32) {
             #[unroll]
             for out in 0..outs {
-                results[comptime!(i * outs + out)] = partial[out * per_out + item];
-            }
-            // Not unrolled: a compiler would load everything first, and drive the weight from its
-            // registers.
-            for s in 1..comptime!(team.splits as u32) {
-                #[unroll]
-                for out in 0..outs {
-                    let at = (s as usize * outs + out) * per_out + item;
-                    results[comptime!(i * outs + out)] += partial[at];
-                }
+                let at = (s as usize * outs + out) * per_out + item;
+                results[comptime!(i * outs + out)] += partial[at];
             }
         }
     }

@@ -251,6 +251,7 @@ fn launch_steps(
             steps,
             is_end,
             call.dtype,
+            call.factors(&steps.team),
         );
     }
 }

@@ -229,6 +229,7 @@ fn launch_steps(
             to_u32(OP, "T", part.end),
             steps,
             call.dtype,
+            call.factors(&steps.team),
         );
     }
 }

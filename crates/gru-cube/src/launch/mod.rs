@@ -14,7 +14,7 @@ pub use shift::{RecurrentInputs, recurrent_inputs};
 
 use crate::{
     error::PlanError,
-    kernel::product::Team,
+    kernel::{matrix::Matrices, product::Team},
     limits::Limits,
     plan::{Plan, Problem},
     rule::Rule,
@@ -75,7 +75,12 @@ impl Call {
             hidden: self.h,
             rule: Rule::new(&self.spec, epsilon),
             limits: Limits::of(client),
-            measured: tuning::measured(&client.properties().identity.name, self.n, self.h),
+            matrices: Matrices::of(client, self.dtype),
+            // The table is of float32: in 16 bits the matrix units come in.
+            measured: match self.is_narrow() {
+                true => None,
+                false => tuning::measured(&client.properties().identity.name, self.n, self.h),
+            },
         }
     }
 
@@ -99,6 +104,12 @@ impl Call {
             bytes([n, t, h]).is_some() && bytes([1, h, h]).is_some(),
             "{op}: N {n}, T {t}, H {h}: the gates or w_hh have more bytes than there are addresses"
         );
+    }
+
+    /// The type of what matrix units multiply; without them that of the call.
+    fn factors(&self, team: &Team) -> ElemType {
+        team.matrices
+            .map_or(self.dtype, |matrices| matrices.element)
     }
 
     /// Whether buffers hold less than float32.

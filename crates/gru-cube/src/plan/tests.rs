@@ -1,4 +1,5 @@
 use super::*;
+use cubecl::ir::{ElemType, FloatKind};
 use gru_cpu::spec::{GruSpec, Reset};
 
 /// The fewest that WebGPU promises.
@@ -36,6 +37,7 @@ const STEPS: StepTile = StepTile {
     per_lane: 1,
     splits: 4,
     stage: 64,
+    matrix: false,
 };
 
 fn problem(n: usize, hidden: usize, reset: Reset, limits: Limits) -> Problem {
@@ -45,6 +47,7 @@ fn problem(n: usize, hidden: usize, reset: Reset, limits: Limits) -> Problem {
         hidden,
         rule: Rule::new(&spec, f32::EPSILON.into()),
         limits,
+        matrices: None,
         measured: None,
     }
 }
@@ -149,7 +152,7 @@ fn what_was_measured_comes_first() {
         measured: Some(&ROW),
         ..problem(64, 256, Reset::AfterMatmul, limits)
     };
-    let team = STEPS.team();
+    let team = STEPS.team(None);
     let is_it = |steps: Steps| steps.team == team && steps.stage == 64;
     let forward = forward(Strategy::Inferred, &with(NVIDIA)).unwrap();
     assert!(matches!(forward, Plan::Steps(steps) if is_it(steps)));
@@ -234,5 +237,89 @@ fn a_cut_beyond_the_limits_is_refused() {
     ] {
         let cut = Cut::Walk(malformed);
         assert_eq!(refuse(malformed), PlanError::Malformed { cut });
+    }
+}
+
+const TENSOR_CORES: Matrices = Matrices {
+    m: 16,
+    n: 16,
+    k: 16,
+    plane: 32,
+    element: ElemType::Float(FloatKind::F16),
+    rounds_weight: false,
+};
+
+#[test]
+fn steps_of_16_bits_are_by_matrix_units_where_they_fit() {
+    let by_matrices = |n, hidden, limits, matrices| {
+        let problem = Problem {
+            matrices,
+            ..problem(n, hidden, Reset::AfterMatmul, limits)
+        };
+        let forward = forward(Strategy::Inferred, &problem).unwrap();
+        let backward = backward(Strategy::Inferred, &problem).unwrap();
+        let takes = |steps: Option<Steps>| steps.is_some_and(|steps| steps.team.matrices.is_some());
+        let forward = match forward {
+            Plan::Steps(steps) => Some(steps),
+            Plan::Walk(_) => None,
+        };
+        let backward = match backward {
+            Plan::Steps(steps) => Some(steps),
+            Plan::Walk(_) => None,
+        };
+        assert_eq!(takes(forward), takes(backward), "N {n}, H {hidden}");
+        takes(forward)
+    };
+    let some = Some(TENSOR_CORES);
+    assert!(by_matrices(64, 512, NVIDIA, some));
+    assert!(by_matrices(8, 512, WEBGPU, some));
+    assert!(!by_matrices(64, 512, NVIDIA, None));
+    assert!(
+        !by_matrices(7, 512, NVIDIA, some),
+        "half of a matrix's rows"
+    );
+    assert!(!by_matrices(64, 520, NVIDIA, some), "H of whole matrices");
+    assert!(!by_matrices(64, 256, NVIDIA, some), "a walk is quicker");
+    assert!(!by_matrices(64, 512, LAVAPIPE, some), "a CPU has none");
+    let tf32 = Matrices {
+        rounds_weight: true,
+        ..TENSOR_CORES
+    };
+    assert!(!by_matrices(64, 512, NVIDIA, Some(tf32)), "nobody asked");
+}
+
+#[test]
+fn a_cut_that_is_not_of_whole_matrices_is_refused() {
+    let tile = StepTile {
+        rows: 16,
+        width: 1,
+        lanes: 32,
+        per_lane: 1,
+        splits: 2,
+        stage: 64,
+        matrix: true,
+    };
+    let refuse = |tile, hidden, matrices| {
+        let problem = Problem {
+            matrices,
+            ..problem(64, hidden, Reset::AfterMatmul, NVIDIA)
+        };
+        forward(Strategy::Forced(Cut::Steps(tile)), &problem).err()
+    };
+    let some = Some(TENSOR_CORES);
+    assert_eq!(refuse(tile, 64, some), None);
+    assert_eq!(refuse(tile, 64, None), Some(PlanError::NoMatrices));
+    for (hidden, tile) in [
+        (72, tile),
+        (64, StepTile { rows: 8, ..tile }),
+        (64, StepTile { lanes: 16, ..tile }),
+        (64, StepTile { lanes: 48, ..tile }),
+    ] {
+        let refused = PlanError::NotOfMatrices {
+            cut: Cut::Steps(tile),
+            shape: [16, 16, 16],
+            plane: 32,
+        };
+        assert_eq!(refuse(tile, hidden, some), Some(refused), "H {hidden}");
     }
 }

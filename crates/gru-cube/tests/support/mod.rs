@@ -37,6 +37,7 @@ pub const fn tile(
         per_lane,
         splits,
         stage,
+        matrix: false,
     }
 }
 

@@ -3,8 +3,9 @@
 use super::{Half, Steps};
 use crate::kernel::{
     gate::gate_slope,
+    matrix::{accumulate_matrices, store_matrices, zero_matrices},
     meeting::{doubt, meet},
-    product::{accumulate, load_weight, pair, reduce_to_pairs, zero_sums},
+    product::{accumulate, load_weight, pair, pairs_of_partials, reduce_to_pairs, zero_sums},
     step::{blend_back, state_before, strides},
 };
 use cubecl::prelude::*;
@@ -13,13 +14,13 @@ use cubecl::prelude::*;
 /// of the step after it and the carry of that step's blend to the same of its own. With more than
 /// one product, the cubes of the same rows meet as in the forward pass. At the `end`, after step 0, the
 /// carry becomes the gradient of the initial state; that is a step of its own, `0..1`, with the
-/// first product alone.
+/// first product alone. Matrix units multiply numbers of type `M`.
 #[cfg_attr(
     test,
     cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")
 )]
 #[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
-pub(crate) fn gru_backward_step<F: Float, R: Size>(
+pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
     gates: &[F],
     d_states: &[F],
     states: &[F],
@@ -38,6 +39,7 @@ pub(crate) fn gru_backward_step<F: Float, R: Size>(
     #[comptime] steps: Steps,
     #[comptime] end: bool,
     #[define(F)] _dtype: ElemType,
+    #[define(M)] _factors: ElemType,
 ) {
     let (rule, team, hidden) = comptime!((steps.rule, steps.team, steps.hidden));
     let (rows, pairs) = comptime!((team.rows, team.pairs()));
@@ -49,6 +51,7 @@ pub(crate) fn gru_backward_step<F: Float, R: Size>(
 
     let mut left =
         Shared::<[Vector<f32, R>]>::new_slice(comptime!(steps.left_vectors(&first_product)));
+    let mut left_rows = Shared::<[M]>::new_slice(comptime!(steps.left_numbers(&first_product)));
     let mut partial = Shared::<[f32]>::new_slice(comptime!(steps.partial(&first_product)));
     let registers = load_weight::<F>(w_hh_t, j0, first_product, team);
     let registers_second = load_weight::<F>(w_hh_t, j0, second_product, team);
@@ -121,54 +124,82 @@ pub(crate) fn gru_backward_step<F: Float, R: Size>(
                     }
                 }
 
-                let mut sums = zero_sums::<R>(product, team);
-                let zero = 0usize.runtime();
-                if flows {
-                    if comptime!(product.resident) {
-                        #[unroll]
-                        for block in 0..comptime!(product.stages(&team)) {
-                            let k0 = comptime!(block * stage).runtime();
-                            gate_gradients::<F, R>(
-                                &mut left, d_gates, time_left, k0, row0, n, t, half, steps,
-                            );
-                            sync_cube();
-                            if comptime!(index == 0) {
-                                accumulate::<F, R>(
-                                    &mut sums, &left, zero, w_hh_t, &registers, k0, j0, block,
-                                    product, team,
-                                );
-                            } else {
-                                accumulate::<F, R>(
-                                    &mut sums,
-                                    &left,
-                                    zero,
-                                    w_hh_t,
-                                    &registers_second,
-                                    k0,
-                                    j0,
-                                    block,
-                                    product,
-                                    team,
-                                );
-                            }
-                            sync_cube();
-                        }
-                    } else {
+                let dg = if comptime!(team.matrices.is_some()) {
+                    let sums = zero_matrices(product, team);
+                    if flows {
                         for block in 0..comptime!(product.stages(&team)) {
                             let k0 = block * stage;
-                            gate_gradients::<F, R>(
-                                &mut left, d_gates, time_left, k0, row0, n, t, half, steps,
+                            gate_gradient_rows::<F, M>(
+                                &mut left_rows,
+                                d_gates,
+                                time_left,
+                                k0,
+                                row0,
+                                n,
+                                t,
+                                half,
+                                steps,
                             );
                             sync_cube();
-                            accumulate::<F, R>(
-                                &mut sums, &left, zero, w_hh_t, &registers, k0, j0, 0usize,
-                                product, team,
+                            accumulate_matrices::<F, M>(
+                                &sums, &left_rows, w_hh_t, k0, j0, product, team,
                             );
                             sync_cube();
                         }
                     }
-                }
-                let dg = reduce_to_pairs::<R>(&sums, &mut partial, product, team);
+                    store_matrices(&sums, &mut partial, product, team);
+                    sync_cube();
+                    pairs_of_partials(&partial, product, team)
+                } else {
+                    let mut sums = zero_sums::<R>(product, team);
+                    let zero = 0usize.runtime();
+                    if flows {
+                        if comptime!(product.resident) {
+                            #[unroll]
+                            for block in 0..comptime!(product.stages(&team)) {
+                                let k0 = comptime!(block * stage).runtime();
+                                gate_gradients::<F, R>(
+                                    &mut left, d_gates, time_left, k0, row0, n, t, half, steps,
+                                );
+                                sync_cube();
+                                if comptime!(index == 0) {
+                                    accumulate::<F, R>(
+                                        &mut sums, &left, zero, w_hh_t, &registers, k0, j0, block,
+                                        product, team,
+                                    );
+                                } else {
+                                    accumulate::<F, R>(
+                                        &mut sums,
+                                        &left,
+                                        zero,
+                                        w_hh_t,
+                                        &registers_second,
+                                        k0,
+                                        j0,
+                                        block,
+                                        product,
+                                        team,
+                                    );
+                                }
+                                sync_cube();
+                            }
+                        } else {
+                            for block in 0..comptime!(product.stages(&team)) {
+                                let k0 = block * stage;
+                                gate_gradients::<F, R>(
+                                    &mut left, d_gates, time_left, k0, row0, n, t, half, steps,
+                                );
+                                sync_cube();
+                                accumulate::<F, R>(
+                                    &mut sums, &left, zero, w_hh_t, &registers, k0, j0, 0usize,
+                                    product, team,
+                                );
+                                sync_cube();
+                            }
+                        }
+                    }
+                    reduce_to_pairs::<R>(&sums, &mut partial, product, team)
+                };
 
                 #[unroll]
                 for i in 0..pairs {
@@ -246,8 +277,8 @@ pub(crate) fn gru_backward_step<F: Float, R: Size>(
 /// upstream gradient, and the carry.
 const READ: usize = 7;
 
-/// Loads a stage of a backward product's left side: `[dr̄, dz̄, dn̄⊙r]` of a step, or reset before
-/// the product `[dr̄, dz̄]` or `dn̄`; columns from `k0` on, rows from `row0` on.
+/// Loads a stage of a backward product's left side, columns from `k0` on, rows from `row0` on, in vectors
+/// of rows.
 #[cube]
 #[allow(clippy::too_many_arguments)]
 fn gate_gradients<F: Float, R: Size>(
@@ -261,11 +292,10 @@ fn gate_gradients<F: Float, R: Size>(
     #[comptime] half: Half,
     #[comptime] steps: Steps,
 ) {
-    let (rule, team, hidden) = comptime!((steps.rule, steps.team, steps.hidden));
+    let team = comptime!(steps.team);
     let (width, vectors) = comptime!((team.width, team.vectors()));
     let product = comptime!(steps.backward(half));
     let stage = comptime!(product.padded_stage(&team));
-    let (per_n, per_t) = strides(n, t, rule);
     let mut i = UNIT_POS as usize;
     while i < stage {
         let k = k0 + i;
@@ -273,21 +303,67 @@ fn gate_gradients<F: Float, R: Size>(
         for v in 0..vectors {
             let mut dq = Vector::<f32, R>::new(0.0);
             if k < comptime!(product.depth) {
-                let column = match comptime!(half) {
-                    // They stand in columns 0..2H and 3H..4H.
-                    Half::Whole => select(k < comptime!(2 * hidden), k, k + hidden),
-                    Half::First => k,
-                    Half::Second => k + comptime!(2 * hidden),
-                };
                 #[unroll]
                 for w in 0..width {
                     let row = min(row0 + comptime!(v * width + w), n - 1);
-                    let at = (row * per_n + time * per_t) * comptime!(rule.saved() * hidden);
-                    dq.insert(w, f32::cast_from(d_gates[at + column]));
+                    let at = gate_at(row, time, k, n, t, half, steps);
+                    dq.insert(w, f32::cast_from(d_gates[at]));
                 }
             }
             left[i * vectors + v] = dq;
         }
         i += comptime!(team.units());
     }
+}
+
+/// The same for matrix units: row after row, each along the terms.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+fn gate_gradient_rows<F: Float, M: Float>(
+    left: &mut Shared<[M]>,
+    d_gates: &mut [F],
+    time: usize,
+    k0: usize,
+    row0: usize,
+    n: usize,
+    t: usize,
+    #[comptime] half: Half,
+    #[comptime] steps: Steps,
+) {
+    let team = comptime!(steps.team);
+    let product = comptime!(steps.backward(half));
+    let stage = comptime!(product.padded_stage(&team));
+    let mut i = UNIT_POS as usize;
+    while i < comptime!(team.rows * stage) {
+        let (b, in_stage) = (i / stage, i % stage);
+        let k = k0 + in_stage;
+        if k < comptime!(product.depth) {
+            let at = gate_at(min(row0 + b, n - 1), time, k, n, t, half, steps);
+            left[b * comptime!(product.left_stride(&team)) + in_stage] = M::cast_from(d_gates[at]);
+        }
+        i += comptime!(team.units());
+    }
+}
+
+/// Where term `k` of a backward product's left side stands: of `[dr̄, dz̄, dn̄⊙r]` of a step, or reset
+/// before the product of `[dr̄, dz̄]` or `dn̄`.
+#[cube]
+fn gate_at(
+    row: usize,
+    time: usize,
+    k: usize,
+    n: usize,
+    t: usize,
+    #[comptime] half: Half,
+    #[comptime] steps: Steps,
+) -> usize {
+    let (rule, hidden) = comptime!((steps.rule, steps.hidden));
+    let (per_n, per_t) = strides(n, t, rule);
+    let column = match comptime!(half) {
+        // They stand in columns 0..2H and 3H..4H.
+        Half::Whole => select(k < comptime!(2 * hidden), k, k + hidden),
+        Half::First => k,
+        Half::Second => k + comptime!(2 * hidden),
+    };
+    (row * per_n + time * per_t) * comptime!(rule.saved() * hidden) + column
 }

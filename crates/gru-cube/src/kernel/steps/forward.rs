@@ -3,8 +3,9 @@
 use super::{Half, Steps};
 use crate::kernel::{
     gate::{blend, clip, gate_value},
+    matrix::{accumulate_matrices, store_matrices, zero_matrices},
     meeting::{doubt, meet},
-    product::{accumulate, load_weight, pair, reduce_to_pairs, zero_sums},
+    product::{accumulate, load_weight, pair, pairs_of_partials, reduce_to_pairs, zero_sums},
     step::{biases, state_before, strides, window},
 };
 use crate::rule::Rule;
@@ -13,13 +14,14 @@ use cubecl::prelude::*;
 /// Steps `first..last` of [`forward`](crate::forward()): states, and gates on request. With more
 /// than one product, the cubes of the same rows meet at a counter in `met`, zero at first. Reset
 /// before the product, `between` holds `r ⊙ g | z` of each row, `[N,2H]`. Where states are stored in 16 bits,
-/// `exact` holds those before and after the step in float32, `[2,N,H]`.
+/// `exact` holds those before and after the step in float32, `[2,N,H]`. Matrix units multiply numbers of
+/// type `M`.
 #[cfg_attr(
     test,
     cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")
 )]
 #[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
-pub(crate) fn gru_forward_step<F: Float, R: Size>(
+pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
     p: &[F],
     w_hh: &[F],
     b_ih: ComptimeOption<&[F]>,
@@ -40,6 +42,7 @@ pub(crate) fn gru_forward_step<F: Float, R: Size>(
     last: u32,
     #[comptime] steps: Steps,
     #[define(F)] _dtype: ElemType,
+    #[define(M)] _factors: ElemType,
 ) {
     let (rule, team, hidden) = comptime!((steps.rule, steps.team, steps.hidden));
     let (rows, pairs) = comptime!((team.rows, team.pairs()));
@@ -53,6 +56,7 @@ pub(crate) fn gru_forward_step<F: Float, R: Size>(
 
     let mut left =
         Shared::<[Vector<f32, R>]>::new_slice(comptime!(steps.left_vectors(&first_product)));
+    let mut left_rows = Shared::<[M]>::new_slice(comptime!(steps.left_numbers(&first_product)));
     let mut partial = Shared::<[f32]>::new_slice(comptime!(steps.partial(&first_product)));
     let registers = load_weight::<F>(w_hh, j0, first_product, team);
     let registers_second = load_weight::<F>(w_hh, j0, second_product, team);
@@ -68,7 +72,10 @@ pub(crate) fn gru_forward_step<F: Float, R: Size>(
     #[unroll]
     for i in 0..pairs {
         // Pairs of one column share its biases.
-        let from = comptime!(if team.splits == 1 { i / rows * rows } else { i });
+        let from = comptime!(match team.finishes_its_sums() {
+            true => i / rows * rows,
+            false => i,
+        });
         if comptime!(from == i) {
             let (_, column) = pair(i, team);
             let j = min(j0 + column, comptime!(hidden - 1));
@@ -130,55 +137,12 @@ pub(crate) fn gru_forward_step<F: Float, R: Size>(
                     }
                 }
 
-                let mut sums = zero_sums::<R>(product, team);
-                let zero = 0usize.runtime();
-                if comptime!(product.resident) {
-                    #[unroll]
-                    for block in 0..comptime!(product.stages(&team)) {
-                        let k0 = comptime!(block * stage).runtime();
-                        left_side::<F, R>(
-                            &mut left,
-                            states,
-                            h0,
-                            mask,
-                            &mut between,
-                            &mut exact,
-                            p_first,
-                            s,
-                            k0,
-                            row0,
-                            n,
-                            t,
-                            half,
-                            steps,
-                        );
-                        sync_cube();
-                        if comptime!(index == 0) {
-                            accumulate::<F, R>(
-                                &mut sums, &left, zero, w_hh, &registers, k0, j0, block, product,
-                                team,
-                            );
-                        } else {
-                            accumulate::<F, R>(
-                                &mut sums,
-                                &left,
-                                zero,
-                                w_hh,
-                                &registers_second,
-                                k0,
-                                j0,
-                                block,
-                                product,
-                                team,
-                            );
-                        }
-                        sync_cube();
-                    }
-                } else {
+                let q = if comptime!(team.matrices.is_some()) {
+                    let sums = zero_matrices(product, team);
                     for block in 0..comptime!(product.stages(&team)) {
                         let k0 = block * stage;
-                        left_side::<F, R>(
-                            &mut left,
+                        left_side_rows::<F, M>(
+                            &mut left_rows,
                             states,
                             h0,
                             mask,
@@ -194,13 +158,86 @@ pub(crate) fn gru_forward_step<F: Float, R: Size>(
                             steps,
                         );
                         sync_cube();
-                        accumulate::<F, R>(
-                            &mut sums, &left, zero, w_hh, &registers, k0, j0, 0usize, product, team,
-                        );
+                        accumulate_matrices::<F, M>(&sums, &left_rows, w_hh, k0, j0, product, team);
                         sync_cube();
                     }
-                }
-                let q = reduce_to_pairs::<R>(&sums, &mut partial, product, team);
+                    store_matrices(&sums, &mut partial, product, team);
+                    sync_cube();
+                    pairs_of_partials(&partial, product, team)
+                } else {
+                    let mut sums = zero_sums::<R>(product, team);
+                    let zero = 0usize.runtime();
+                    if comptime!(product.resident) {
+                        #[unroll]
+                        for block in 0..comptime!(product.stages(&team)) {
+                            let k0 = comptime!(block * stage).runtime();
+                            left_side::<F, R>(
+                                &mut left,
+                                states,
+                                h0,
+                                mask,
+                                &mut between,
+                                &mut exact,
+                                p_first,
+                                s,
+                                k0,
+                                row0,
+                                n,
+                                t,
+                                half,
+                                steps,
+                            );
+                            sync_cube();
+                            if comptime!(index == 0) {
+                                accumulate::<F, R>(
+                                    &mut sums, &left, zero, w_hh, &registers, k0, j0, block,
+                                    product, team,
+                                );
+                            } else {
+                                accumulate::<F, R>(
+                                    &mut sums,
+                                    &left,
+                                    zero,
+                                    w_hh,
+                                    &registers_second,
+                                    k0,
+                                    j0,
+                                    block,
+                                    product,
+                                    team,
+                                );
+                            }
+                            sync_cube();
+                        }
+                    } else {
+                        for block in 0..comptime!(product.stages(&team)) {
+                            let k0 = block * stage;
+                            left_side::<F, R>(
+                                &mut left,
+                                states,
+                                h0,
+                                mask,
+                                &mut between,
+                                &mut exact,
+                                p_first,
+                                s,
+                                k0,
+                                row0,
+                                n,
+                                t,
+                                half,
+                                steps,
+                            );
+                            sync_cube();
+                            accumulate::<F, R>(
+                                &mut sums, &left, zero, w_hh, &registers, k0, j0, 0usize, product,
+                                team,
+                            );
+                            sync_cube();
+                        }
+                    }
+                    reduce_to_pairs::<R>(&sums, &mut partial, product, team)
+                };
 
                 #[unroll]
                 for i in 0..pairs {
@@ -285,8 +322,8 @@ pub(crate) fn gru_forward_step<F: Float, R: Size>(
     }
 }
 
-/// Loads a stage of a forward product's left side: `g = mask ⊙ h₋₁` of step `s`, or for the second
-/// product `r ⊙ g`; units from `k0` on, rows from `row0` on.
+/// Loads a stage of a forward product's left side, units from `k0` on, rows from `row0` on, in vectors of
+/// rows.
 #[cube]
 #[allow(clippy::too_many_arguments)]
 fn left_side<F: Float, R: Size>(
@@ -305,7 +342,7 @@ fn left_side<F: Float, R: Size>(
     #[comptime] half: Half,
     #[comptime] steps: Steps,
 ) {
-    let (rule, team, hidden) = comptime!((steps.rule, steps.team, steps.hidden));
+    let (team, hidden) = comptime!((steps.team, steps.hidden));
     let (width, vectors) = comptime!((team.width, team.vectors()));
     let stage = comptime!(steps.forward(half).padded_stage(&team));
     let mut i = UNIT_POS as usize;
@@ -318,21 +355,9 @@ fn left_side<F: Float, R: Size>(
                 #[unroll]
                 for w in 0..width {
                     let row = min(row0 + comptime!(v * width + w), n - 1);
-                    let mut x = 0.0f32;
-                    if comptime!(half == Half::Second) {
-                        #[comptime]
-                        if let ComptimeOption::Some(between) = between.as_mut() {
-                            x = between[row * comptime!(2 * hidden) + k];
-                        }
-                    } else {
-                        x = exact_before::<F>(
-                            states, exact, h0, s, p_first, row, k, n, t, hidden, rule,
-                        );
-                        #[comptime]
-                        if let ComptimeOption::Some(mask) = &mask {
-                            x *= f32::cast_from(mask[row * hidden + k]);
-                        }
-                    }
+                    let x = left_number::<F>(
+                        states, h0, mask, between, exact, p_first, s, row, k, n, t, half, steps,
+                    );
                     g.insert(w, x);
                 }
             }
@@ -340,6 +365,79 @@ fn left_side<F: Float, R: Size>(
         }
         i += comptime!(team.units());
     }
+}
+
+/// The same for matrix units: row after row, each along the terms.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+fn left_side_rows<F: Float, M: Float>(
+    left: &mut Shared<[M]>,
+    states: &mut [F],
+    h0: ComptimeOption<&[F]>,
+    mask: ComptimeOption<&[F]>,
+    between: &mut ComptimeOption<&mut [f32]>,
+    exact: &mut ComptimeOption<&mut [f32]>,
+    p_first: u32,
+    s: usize,
+    k0: usize,
+    row0: usize,
+    n: usize,
+    t: usize,
+    #[comptime] half: Half,
+    #[comptime] steps: Steps,
+) {
+    let (team, hidden) = comptime!((steps.team, steps.hidden));
+    let product = comptime!(steps.forward(half));
+    let stage = comptime!(product.padded_stage(&team));
+    let mut i = UNIT_POS as usize;
+    while i < comptime!(team.rows * stage) {
+        let (b, in_stage) = (i / stage, i % stage);
+        let k = k0 + in_stage;
+        if k < hidden {
+            let row = min(row0 + b, n - 1);
+            let x = left_number::<F>(
+                states, h0, mask, between, exact, p_first, s, row, k, n, t, half, steps,
+            );
+            left[b * comptime!(product.left_stride(&team)) + in_stage] = M::cast_from(x);
+        }
+        i += comptime!(team.units());
+    }
+}
+
+/// A number of a forward product's left side: `g = mask ⊙ h₋₁` of step `s`, or for the second product
+/// `r ⊙ g`; of a row of the batch and unit `k`.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+fn left_number<F: Float>(
+    states: &mut [F],
+    h0: ComptimeOption<&[F]>,
+    mask: ComptimeOption<&[F]>,
+    between: &mut ComptimeOption<&mut [f32]>,
+    exact: &mut ComptimeOption<&mut [f32]>,
+    p_first: u32,
+    s: usize,
+    row: usize,
+    k: usize,
+    n: usize,
+    t: usize,
+    #[comptime] half: Half,
+    #[comptime] steps: Steps,
+) -> f32 {
+    let (rule, hidden) = comptime!((steps.rule, steps.hidden));
+    let mut x = 0.0f32;
+    if comptime!(half == Half::Second) {
+        #[comptime]
+        if let ComptimeOption::Some(between) = between.as_mut() {
+            x = between[row * comptime!(2 * hidden) + k];
+        }
+    } else {
+        x = exact_before::<F>(states, exact, h0, s, p_first, row, k, n, t, hidden, rule);
+        #[comptime]
+        if let ComptimeOption::Some(mask) = &mask {
+            x *= f32::cast_from(mask[row * hidden + k]);
+        }
+    }
+    x
 }
 
 /// The state before step `s`, in float32 if it was made by this call.

@@ -90,7 +90,7 @@ impl Steps {
             per_j: 1,
             columns: self.hidden,
             stage: self.even_stage(self.hidden),
-            resident: self.persistent,
+            resident: self.keeps_weight(),
         }
     }
 
@@ -111,8 +111,13 @@ impl Steps {
             per_j: 1,
             columns: self.hidden,
             stage: self.even_stage(gates * self.hidden),
-            resident: self.persistent,
+            resident: self.keeps_weight(),
         }
+    }
+
+    /// Whether the weight stays in registers. Matrix units read it at every step, from a cache.
+    fn keeps_weight(&self) -> bool {
+        self.persistent && self.team.matrices.is_none()
     }
 
     /// Terms per stage, such that all stages have nearly as many: those past the depth are work for
@@ -142,21 +147,33 @@ impl Steps {
     }
 
     /// Vectors of shared memory for a launch's first product: a stage of the left side, partial
-    /// sums, and whether a meeting was lost.
+    /// sums, and whether a meeting was lost. (A left side for matrix units may take half of it.)
     pub(crate) fn shared_vectors(&self, product: &Product) -> usize {
-        self.left_vectors(product) + self.partial(product).div_ceil(self.team.width) + 1
+        let numbers = self.left_numbers(product) + self.partial(product);
+        self.left_vectors(product) + numbers.div_ceil(self.team.width) + 1
     }
 
-    /// Vectors of a stage of the left side.
+    /// Vectors of a stage of the left side; one where it is for matrix units.
     fn left_vectors(&self, product: &Product) -> usize {
-        product.padded_stage(&self.team) * self.team.vectors()
+        match self.team.matrices {
+            Some(_) => 1,
+            None => product.padded_stage(&self.team) * self.team.vectors(),
+        }
+    }
+
+    /// Numbers of a stage of the left side for matrix units; one where it is not.
+    fn left_numbers(&self, product: &Product) -> usize {
+        match self.team.matrices {
+            Some(_) => product.left_numbers(&self.team),
+            None => 1,
+        }
     }
 
     /// Partial sums in shared memory.
     fn partial(&self, product: &Product) -> usize {
-        match self.team.splits {
-            1 => 1,
-            splits => splits * product.outs * self.team.rows * self.team.columns,
+        match self.team.finishes_its_sums() {
+            true => 1,
+            false => self.team.splits * product.outs * self.team.rows * self.team.columns,
         }
     }
 

@@ -1,0 +1,106 @@
+//! Metal's sources: within its limits, and C++ to clang.
+
+use super::{Bench, Compiled};
+use crate::limits::Limits;
+use cubecl::ir::FloatKind;
+use cubecl_cpp::target::Metal;
+use std::{
+    io::Write,
+    process::{Command, Stdio},
+};
+
+/// Those of every Apple GPU that runs Metal 3.
+const LIMITS: Limits = Limits {
+    units: 1024,
+    shared_bytes: 32 * 1024,
+    cubes: 32,
+    buffers: 30,
+    together: 0,
+    cpu: false,
+};
+
+fn every_variant() -> Vec<Compiled> {
+    [FloatKind::F32, FloatKind::F16]
+        .into_iter()
+        .flat_map(|dtype| Bench::new::<Metal>(dtype, None).every_variant(LIMITS))
+        .collect()
+}
+
+#[test]
+fn sources_are_within_the_limits_of_metal() {
+    let all = every_variant();
+    for part in [
+        "forward walk",
+        "backward walk",
+        "forward step",
+        "backward step",
+        "persistent forward step",
+        "persistent backward step",
+    ] {
+        assert!(all.iter().any(|c| c.name.starts_with(part)), "{part}");
+    }
+    for Compiled {
+        name,
+        kernel,
+        units,
+    } in &all
+    {
+        let source = &kernel.source;
+        assert!(source.contains("[[kernel]]"), "{name}: no kernel");
+        let shared = kernel.shared_memory_size;
+        assert!(
+            shared <= 32 * 1024,
+            "{name}: {shared} bytes of shared memory"
+        );
+        assert!(*units <= 1024, "{name}: {units} units");
+        let buffers = source.matches("[[buffer(").count();
+        assert_eq!(buffers, kernel.buffers.len(), "{name}: buffers");
+        // One more holds the sizes.
+        assert!(buffers < 31, "{name}: {buffers} buffers");
+        assert_eq!(
+            source.contains("threadgroup char"),
+            shared > 0,
+            "{name}: shared memory is declared where it is counted"
+        );
+    }
+}
+
+#[test]
+#[ignore = "needs clang: cargo test -- --ignored"]
+fn sources_parse_as_cpp() {
+    let directory = std::env::temp_dir().join(format!("gru-cube-metal-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::write(
+        directory.join("metal_stdlib"),
+        include_str!("metal_shim.hpp"),
+    )
+    .unwrap();
+    for Compiled { name, kernel, .. } in every_variant() {
+        let mut clang = Command::new("clang")
+            .args([
+                "-x",
+                "c++",
+                "-std=c++17",
+                "-fsyntax-only",
+                "-Wno-everything",
+                "-I",
+            ])
+            .arg(&directory)
+            .arg("-")
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("clang runs");
+        let mut stdin = clang.stdin.take().expect("stdin is piped");
+        stdin.write_all(kernel.source.as_bytes()).unwrap();
+        drop(stdin);
+        let output = clang.wait_with_output().unwrap();
+        assert!(
+            output.status.success(),
+            "{name}:\n{}\n{}",
+            String::from_utf8_lossy(&output.stderr),
+            kernel.source
+        );
+    }
+    std::fs::remove_dir_all(&directory).unwrap();
+}
