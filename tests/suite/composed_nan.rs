@@ -81,7 +81,7 @@ fn every_input(device: &Device, spec: GruSpec) -> Result<(), String> {
     Ok(())
 }
 
-/// States and gradients with all of the new state taken, for which there is no kernel on a GPU.
+/// States and gradients with all of the new state taken, for which there are kernels on a GPU alone.
 fn run(
     problem: &Problem,
     inputs: &Inputs,

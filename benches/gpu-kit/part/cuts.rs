@@ -373,6 +373,7 @@ fn buffers(client: &Client, call: &Call) -> Buffers {
                 h0: None,
                 mask: None,
                 valid: None,
+                take: None,
             },
             ForwardOutputs {
                 states: states.clone(),
@@ -388,6 +389,7 @@ fn buffers(client: &Client, call: &Call) -> Buffers {
                 h0: None,
                 mask: None,
                 valid: None,
+                take: None,
             },
             BackwardOutputs {
                 d_gates: Some(empty(n * t * width)),

@@ -154,6 +154,7 @@ impl Pass for Forward {
             inputs.h0.is_some(),
             inputs.mask.is_some(),
             inputs.valid.is_some(),
+            inputs.take.is_some(),
         ]
     }
 
@@ -194,6 +195,7 @@ impl Pass for Backward {
             inputs.h0.is_some(),
             inputs.mask.is_some(),
             inputs.valid.is_some(),
+            inputs.take.is_some(),
         ]
     }
 

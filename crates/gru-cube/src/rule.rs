@@ -92,6 +92,17 @@ impl Gate {
     }
 }
 
+/// How much of a new state is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Share {
+    /// All of it.
+    Whole,
+    /// A share for each row and step.
+    OfRow,
+    /// A share for each row, step and hidden unit.
+    OfUnit,
+}
+
 /// Everything in which two compiled recurrences differ, sizes apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Rule {
@@ -108,6 +119,7 @@ pub(crate) struct Rule {
     pub(crate) time_major: bool,
     /// Time is walked from the last step to the first.
     pub(crate) reverse: bool,
+    pub(crate) take: Share,
 }
 
 impl Rule {
@@ -123,6 +135,7 @@ impl Rule {
             clip_state: spec.clip_state.map(Number::new),
             time_major: spec.layout == Layout::TimeMajor,
             reverse: spec.direction == Direction::Reverse,
+            take: Share::Whole,
         }
     }
 

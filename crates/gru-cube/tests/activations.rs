@@ -82,6 +82,7 @@ fn slopes(client: &Client, call: &Call, gate: usize, y: &[f64]) -> Vec<f64> {
         h0: Some(of(1.0)),
         mask: None,
         valid: None,
+        take: None,
     };
     let outputs = BackwardOutputs {
         d_gates: Some(d_gates.clone()),

@@ -28,6 +28,7 @@ fn count((n, t, h): (usize, usize, usize), spec: GruSpec) -> (u64, u64) {
         h0: forward.h0,
         mask: forward.mask,
         valid: forward.valid,
+        take: forward.take,
     };
     let outputs = BackwardOutputs {
         d_gates: None,

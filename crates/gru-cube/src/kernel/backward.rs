@@ -3,7 +3,7 @@
 use super::{
     gate::gate_slope,
     product::{Product, Team, load_weight, multiply},
-    step::{blend_back, state_before, strides},
+    step::{blend_back, from_end, share, state_before, strides},
 };
 use crate::rule::Rule;
 use cubecl::prelude::*;
@@ -95,7 +95,7 @@ fn read_step<F: Float>(
     let (rows, owned) = comptime!((team.rows, team.owned()));
     let (per_n, per_t) = strides(n, t, rule);
     let time = if comptime!(rule.reverse) {
-        t - 1 - s
+        from_end(s, t)
     } else {
         s
     };
@@ -142,6 +142,7 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
     h0: ComptimeOption<&[F]>,
     mask: ComptimeOption<&[F]>,
     valid: ComptimeOption<&[F]>,
+    take: ComptimeOption<&[F]>,
     d_gates: &mut [F],
     d_h0: &mut [F],
     n: u32,
@@ -208,7 +209,7 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
 
     let mut now = read_step::<F>(gates, d_states, states, h0, valid, t - 1, n, t, walk);
     for back in 0..t {
-        let s = t - 1 - back;
+        let s = from_end(back, t);
         let time = if comptime!(rule.reverse) { back } else { s };
         let to = if comptime!(walk.buffers == 2) {
             (s % 2) * left_vectors
@@ -243,7 +244,8 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
                     let before = now[comptime!(from + 4)];
                     let skips = now[comptime!(from + 6)] == 1.0;
                     let d = dh[at] + now[comptime!(from + 5)];
-                    let back = blend_back(d, before, z, new, skips, rule);
+                    let share = share::<F>(take, row, safe_j, hidden, rule);
+                    let back = blend_back(d, before, z, new, share, skips, rule);
                     dh[at] = back.carry;
                     r_of[at] = r;
                     g_of[at] = m[at] * before;

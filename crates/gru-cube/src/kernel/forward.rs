@@ -3,7 +3,7 @@
 use super::{
     gate::{blend, clip, gate_value},
     product::{Product, Team, load_weight, multiply},
-    step::{biases, state_before, strides, window},
+    step::{biases, from_end, share, state_before, strides, taken, window},
 };
 use crate::rule::Rule;
 use cubecl::prelude::*;
@@ -76,6 +76,7 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
     h0: ComptimeOption<&[F]>,
     mask: ComptimeOption<&[F]>,
     valid: ComptimeOption<&[F]>,
+    take: ComptimeOption<&[F]>,
     states: &mut [F],
     mut gates: ComptimeOption<&mut [F]>,
     n: u32,
@@ -174,7 +175,7 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
 
     for s in first_step..last_step {
         let time = if comptime!(rule.reverse) {
-            t - 1 - s
+            from_end(s, t)
         } else {
             s
         };
@@ -281,6 +282,9 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
                     let new = gate_value(a_n, comptime!(rule.n));
                     let u = clip(blend(h[at], z, new, rule), comptime!(rule.clip_state));
                     let row = min(row0 + b, n - 1) * per_n + time * per_t;
+                    let safe_j = min(j, comptime!(hidden - 1));
+                    let share = share::<F>(take, row, safe_j, hidden, rule);
+                    let u = taken(u, h[at], share, rule);
                     #[comptime]
                     let next = match valid {
                         ComptimeOption::Some(valid) => {

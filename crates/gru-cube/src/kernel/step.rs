@@ -1,7 +1,7 @@
 //! What the variants share of one step: its element-wise mathematics, and where rows stand.
 
 use super::gate::{blend, gate_slope};
-use crate::rule::Rule;
+use crate::rule::{Rule, Share};
 use cubecl::prelude::*;
 
 /// Gradients on the near side of the blend.
@@ -15,29 +15,74 @@ pub(crate) struct Blended {
     pub(crate) carry: f32,
 }
 
-/// From `d`, the gradient of the new state, through its clip, the blend and two activations.
+/// The share of a new state that is taken, of a row in the order of the states.
+#[cube]
+pub(crate) fn share<F: Float>(
+    take: ComptimeOption<&[F]>,
+    row: usize,
+    j: usize,
+    #[comptime] hidden: usize,
+    #[comptime] rule: Rule,
+) -> f32 {
+    #[comptime]
+    match take {
+        ComptimeOption::Some(take) => {
+            if comptime!(rule.take == Share::OfUnit) {
+                f32::cast_from(take[row * hidden + j])
+            } else {
+                f32::cast_from(take[row])
+            }
+        }
+        ComptimeOption::None => 1.0f32.runtime(),
+    }
+}
+
+/// The state after a step of which a share is taken.
+#[cube]
+pub(crate) fn taken(new: f32, before: f32, share: f32, #[comptime] rule: Rule) -> f32 {
+    if comptime!(rule.take == Share::Whole) {
+        new
+    } else {
+        share * new + (1.0 - share) * before
+    }
+}
+
+/// From `d`, the gradient of the state after, through the share that was taken, its clip, the blend and two
+/// activations.
 ///
 /// A skipped step hands `d` on whole; its gates have no meaning and may be NaN, so they are selected
 /// away, not multiplied by zero. A NaN state is not beyond the clip, and hands NaN on.
 #[cube]
+#[allow(clippy::too_many_arguments)]
 pub(crate) fn blend_back(
     d: f32,
     before: f32,
     z: f32,
     new: f32,
+    share: f32,
     skipped: bool,
     #[comptime] rule: Rule,
 ) -> Blended {
+    let through = if comptime!(rule.take == Share::Whole) {
+        d
+    } else {
+        d * share
+    };
     let inner = if comptime!(rule.clip_state.is_some()) {
         let c = f32::new(comptime!(rule.clip_state.unwrap().value()));
-        select(blend(before, z, new, rule).abs() > c, 0.0f32, d)
+        select(blend(before, z, new, rule).abs() > c, 0.0f32, through)
     } else {
-        d
+        through
     };
     let (dz, dn, carry) = if comptime!(rule.update_keeps) {
         (inner * (before - new), inner * (1.0 - z), inner * z)
     } else {
         (inner * (new - before), inner * z, inner * (1.0 - z))
+    };
+    let carry = if comptime!(rule.take == Share::Whole) {
+        carry
+    } else {
+        carry + d * (1.0 - share)
     };
     Blended {
         dz: select(skipped, 0.0f32, dz * gate_slope(z, comptime!(rule.z))),
@@ -54,6 +99,13 @@ pub(crate) fn strides(n: usize, t: usize, #[comptime] rule: Rule) -> (usize, usi
     } else {
         (t, 1usize.runtime())
     }
+}
+
+/// `t − 1 − s`; and 0 for s = t, which no step has. A driver for a CPU may walk once more through a loop's
+/// body, all units switched off, and read where they would have read.
+#[cube]
+pub(crate) fn from_end(s: usize, t: usize) -> usize {
+    max(t - 1, s) - s
 }
 
 /// Where `p` begins in time, and how many steps it holds, if it holds `first..last` in walking order.

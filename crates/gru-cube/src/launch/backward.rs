@@ -1,6 +1,6 @@
 //! Launches of the backward pass.
 
-use super::{Call, count_launch, cube_dim, grid::Grid, plan_for_stream, spread, to_u32};
+use super::{Call, Take, count_launch, cube_dim, grid::Grid, plan_for_stream, spread, to_u32};
 use crate::{
     autotune,
     cut::Strategy,
@@ -37,6 +37,8 @@ pub struct BackwardInputs {
     pub mask: Option<Handle>,
     /// `[N,T]` or `[T,N]`: 0 where a step is skipped.
     pub valid: Option<Handle>,
+    /// The share of the new state that is taken at the steps that are not skipped; all of it if absent.
+    pub take: Option<Take>,
 }
 
 /// What the backward pass writes.
@@ -121,6 +123,7 @@ fn allowed(
     strategy: Strategy,
 ) -> Result<(Problem, Plan<BackwardWalk>), PlanError> {
     let mut problem = call.problem(OP, client);
+    problem.rule.take = Take::share(inputs.take.as_ref());
     let plan = plan_for_stream(client, &mut problem, |problem| {
         plan::backward(strategy, problem)
     })?;
@@ -132,6 +135,7 @@ fn allowed(
         inputs.h0.is_some(),
         inputs.mask.is_some(),
         inputs.valid.is_some(),
+        inputs.take.is_some(),
         outputs.d_gates.is_some(),
     ];
     problem.limits.check_buffers(always, &optional)?;
@@ -196,6 +200,7 @@ fn launch_walk(
             call.optional(OP, "h0", inputs.h0.as_ref(), n * h),
             call.optional(OP, "mask", inputs.mask.as_ref(), n * h),
             call.optional(OP, "valid", inputs.valid.as_ref(), rows),
+            call.take_arg(OP, inputs.take.as_ref()),
             d_gates_arg(call, outputs, gates_len),
             call.arg(OP, "d_h0", outputs.d_h0.clone(), n * h),
             to_u32(OP, "N", n),
@@ -240,6 +245,7 @@ fn launch_steps(
             call.optional(OP, "h0", inputs.h0.as_ref(), n * h),
             call.optional(OP, "mask", inputs.mask.as_ref(), n * h),
             call.optional(OP, "valid", inputs.valid.as_ref(), rows),
+            call.take_arg(OP, inputs.take.as_ref()),
             d_gates_arg(call, outputs, gates_len),
             BufferArg::from_raw_parts(carry, n * h),
             call.arg(OP, "d_h0", outputs.d_h0.clone(), n * h),

@@ -1,6 +1,6 @@
 //! Launches of the forward pass.
 
-use super::{Call, count_launch, cube_dim, grid::Grid, plan_for_stream, spread, to_u32};
+use super::{Call, Take, count_launch, cube_dim, grid::Grid, plan_for_stream, spread, to_u32};
 use crate::{
     autotune,
     cut::Strategy,
@@ -35,6 +35,8 @@ pub struct ForwardInputs {
     pub mask: Option<Handle>,
     /// `[N,T]` or `[T,N]`: 0 where a step is skipped and the state carried on.
     pub valid: Option<Handle>,
+    /// The share of the new state that is taken at the steps that are not skipped; all of it if absent.
+    pub take: Option<Take>,
 }
 
 /// What the forward pass writes.
@@ -112,12 +114,14 @@ fn allowed(
     strategy: Strategy,
 ) -> Result<(Problem, Plan<ForwardWalk>), PlanError> {
     let mut problem = call.problem(OP, client);
+    problem.rule.take = Take::share(inputs.take.as_ref());
     let optional = [
         inputs.b_ih.is_some(),
         inputs.b_hh.is_some(),
         inputs.h0.is_some(),
         inputs.mask.is_some(),
         inputs.valid.is_some(),
+        inputs.take.is_some(),
         outputs.gates.is_some(),
     ];
     let plan = plan_for_stream(client, &mut problem, |problem| {
@@ -160,6 +164,7 @@ fn launch_walk(
             call.optional(OP, "h0", inputs.h0.as_ref(), n * h),
             call.optional(OP, "mask", inputs.mask.as_ref(), n * h),
             call.optional(OP, "valid", inputs.valid.as_ref(), rows),
+            call.take_arg(OP, inputs.take.as_ref()),
             call.arg(OP, "states", outputs.states.clone(), rows * h),
             call.optional(OP, "gates", outputs.gates.as_ref(), rows * saved * h),
             to_u32(OP, "N", n),
@@ -216,6 +221,7 @@ fn launch_steps(
             call.optional(OP, "h0", inputs.h0.as_ref(), n * h),
             call.optional(OP, "mask", inputs.mask.as_ref(), n * h),
             call.optional(OP, "valid", inputs.valid.as_ref(), rows),
+            call.take_arg(OP, inputs.take.as_ref()),
             call.arg(OP, "states", outputs.states.clone(), rows * h),
             call.optional(OP, "gates", outputs.gates.as_ref(), rows * saved * h),
             two_rows(&scratch.between).into(),

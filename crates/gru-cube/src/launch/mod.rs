@@ -17,7 +17,7 @@ use crate::{
     kernel::{matrix::Matrices, product::Team},
     limits::Limits,
     plan::{Plan, Problem},
-    rule::Rule,
+    rule::{Rule, Share},
     tuning,
 };
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -39,6 +39,31 @@ pub fn launches() -> u64 {
 /// Counts a launch; stands beside every one.
 fn count_launch() {
     LAUNCHES.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The share of a new state that is taken, `h = take·h' + (1 − take)·h₋₁`, as by zoneout.
+#[derive(Debug, Clone)]
+pub enum Take {
+    /// One for each row of the batch and step, `[N,T]` or `[T,N]`.
+    OfRow(Handle),
+    /// One for each hidden unit besides, `[N,T,H]` or `[T,N,H]`.
+    OfUnit(Handle),
+}
+
+impl Take {
+    fn handle(&self) -> &Handle {
+        match self {
+            Self::OfRow(handle) | Self::OfUnit(handle) => handle,
+        }
+    }
+
+    fn share(take: Option<&Self>) -> Share {
+        match take {
+            None => Share::Whole,
+            Some(Self::OfRow(_)) => Share::OfRow,
+            Some(Self::OfUnit(_)) => Share::OfUnit,
+        }
+    }
 }
 
 /// What is the same for both passes of a call.
@@ -110,6 +135,14 @@ impl Call {
     fn factors(&self, team: &Team) -> ElemType {
         team.matrices
             .map_or(self.dtype, |matrices| matrices.element)
+    }
+
+    fn take_arg<T: From<Option<BufferArg>>>(&self, op: &str, take: Option<&Take>) -> T {
+        let len = match Take::share(take) {
+            Share::OfUnit => self.rows() * self.h,
+            Share::OfRow | Share::Whole => self.rows(),
+        };
+        self.optional(op, "take", take.map(Take::handle), len)
     }
 
     /// Whether buffers hold less than float32.

@@ -23,7 +23,7 @@ use crate::{
     },
     limits::Limits,
     plan::{self, Plan, Problem},
-    rule::Rule,
+    rule::{Rule, Share},
 };
 use cubecl::{
     Compiler, CubeKernel, Device, ExecutionMode,
@@ -147,6 +147,7 @@ impl Bench {
             self.optional(given),
             self.optional(given),
             self.optional(given),
+            self.optional(walk.rule.take != Share::Whole),
             self.arg(),
             self.optional(given),
             1,
@@ -178,6 +179,7 @@ impl Bench {
             self.optional(given),
             self.optional(given),
             self.optional(given),
+            self.optional(walk.rule.take != Share::Whole),
             self.arg(),
             self.arg(),
             1,
@@ -207,6 +209,7 @@ impl Bench {
             self.optional(given),
             self.optional(given),
             self.optional(given),
+            self.optional(steps.rule.take != Share::Whole),
             self.arg(),
             self.optional(given),
             self.optional(!steps.rule.reset_after),
@@ -242,6 +245,7 @@ impl Bench {
             self.optional(given),
             self.optional(given),
             self.optional(given),
+            self.optional(steps.rule.take != Share::Whole),
             self.arg(),
             self.arg(),
             self.arg(),
@@ -354,10 +358,11 @@ impl Bench {
             (Reset::AfterMatmul, false, None),
             (Reset::BeforeMatmul, true, Some(0.5)),
         ] {
-            let rule = Rule::new(
-                &GruSpec::default().with_reset(reset).with_clip_gates(clip),
-                f32::EPSILON.into(),
-            );
+            let spec = GruSpec::default().with_reset(reset).with_clip_gates(clip);
+            let rule = Rule {
+                take: if given { Share::OfUnit } else { Share::Whole },
+                ..Rule::new(&spec, f32::EPSILON.into())
+            };
             let parts: &[Part] = match reset {
                 Reset::AfterMatmul => &[Part::All],
                 Reset::BeforeMatmul => &[Part::ResetAndUpdate, Part::Candidate],

@@ -300,6 +300,7 @@ pub fn on_device<F: Upload>(client: &Client, problem: &Problem) -> OnDevice {
             h0: problem.h0.as_ref().map(up),
             mask: problem.mask.as_ref().map(up),
             valid: problem.valid.as_ref().map(up),
+            take: None,
         },
         d_states: up(&problem.d_states),
     }
@@ -357,6 +358,7 @@ pub fn run<F: Upload>(
             h0: forward.h0,
             mask: forward.mask,
             valid: forward.valid,
+            take: forward.take,
         },
         &BackwardOutputs {
             d_gates: (!in_place).then(|| d_gates.clone()),

@@ -1,7 +1,7 @@
 //! The CubeCL backends: the large products by Burn, the recurrence by the kernels of `gru-cube`.
 //!
 //! What grows with T beside inputs, outputs and kept gates is made in [`pieces`] of time. What has no
-//! kernel takes the composed default: blended states, float64, and a device whose limits allow no cut.
+//! kernel takes the composed default: float64, and a device whose limits allow no cut.
 
 mod lean;
 mod pieces;
@@ -25,7 +25,7 @@ use cubecl::{
 };
 use gru_cube::{
     BackwardInputs, BackwardOutputs, ForwardInputs, ForwardOutputs, Limits, PlanError,
-    RecurrentInputs, Settings, Strategy,
+    RecurrentInputs, Settings, Strategy, Take,
 };
 
 impl GruBackend for CubeBackend {
@@ -66,7 +66,7 @@ impl GruBackend for CubeBackend {
 
 /// The type of a call that the kernels run.
 fn element(inputs: &GruInputs<CubeBackend>) -> Option<ElemType> {
-    if inputs.take.get().is_some() || inputs.x.shape().num_elements() == 0 {
+    if inputs.x.shape().num_elements() == 0 {
         return None;
     }
     Some(ElemType::Float(match inputs.x.dtype() {
@@ -89,6 +89,16 @@ fn dense(tensor: CubeTensor) -> Handle {
 
 fn optional(tensor: &OptionalTensor<CubeBackend>) -> Option<Handle> {
     tensor.get().cloned().map(dense)
+}
+
+/// The share of the new state that is taken: `[…,1]` or `[…,H]`.
+fn take(inputs: &GruInputs<CubeBackend>) -> Option<Take> {
+    let take = inputs.take.get()?;
+    let handle = dense(take.clone());
+    Some(match take.shape()[2] {
+        1 => Take::OfRow(handle),
+        _ => Take::OfUnit(handle),
+    })
 }
 
 /// A new buffer beside `like`.
@@ -178,6 +188,7 @@ fn forward(inputs: &GruInputs<CubeBackend>, spec: &GruSpec, keep: bool) -> Optio
         &inputs.valid,
     ]
     .map(optional);
+    let take = take(inputs);
     let strategy = Settings::current().forward;
     for steps in pieces::pieces(sizes.t, per_step, limit) {
         let x = pieces::of_sequence(&sizes.x, &steps, &sizes, spec);
@@ -196,6 +207,7 @@ fn forward(inputs: &GruInputs<CubeBackend>, spec: &GruSpec, keep: bool) -> Optio
             h0: h0.clone(),
             mask: mask.clone(),
             valid: valid.clone(),
+            take: take.clone(),
         };
         let done = gru_cube::forward(&states.client, &call, &reads, &writes, strategy);
         if !is_done("gru_forward", done, strategy) {
@@ -241,6 +253,7 @@ fn backward(
         h0: optional(&inputs.h0),
         mask: optional(&inputs.mask),
         valid: optional(&inputs.valid),
+        take: take(&inputs),
     };
     let writes = BackwardOutputs {
         d_gates: (!in_place).then(|| d_gates.handle.clone()),

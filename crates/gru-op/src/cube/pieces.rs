@@ -67,6 +67,7 @@ pub(super) fn of_inputs(
         x: sequence(&call.x),
         h0,
         valid: inputs.valid.clone().map(|valid| sequence(&Prim(valid))),
+        take: inputs.take.clone().map(|take| sequence(&Prim(take))),
         ..inputs.clone()
     }
 }

@@ -6,7 +6,7 @@ use crate::kernel::{
     matrix::{accumulate_matrices, store_matrices, zero_matrices},
     meeting::{doubt, meet},
     product::{accumulate, load_weight, pair, pairs_of_partials, reduce_to_pairs, zero_sums},
-    step::{blend_back, state_before, strides},
+    step::{blend_back, from_end, share, state_before, strides},
 };
 use cubecl::prelude::*;
 
@@ -28,6 +28,7 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
     h0: ComptimeOption<&[F]>,
     mask: ComptimeOption<&[F]>,
     valid: ComptimeOption<&[F]>,
+    take: ComptimeOption<&[F]>,
     d_gates: &mut [F],
     carry: &mut [f32],
     d_h0: &mut [F],
@@ -67,7 +68,7 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
     for back in first as usize..last as usize {
         let s = first as usize + last as usize - 1 - back;
         let time = if comptime!(rule.reverse) {
-            t - 1 - s
+            from_end(s, t)
         } else {
             s
         };
@@ -78,7 +79,7 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
             min(s + 1, t - 1)
         };
         let time_after = if comptime!(rule.reverse) {
-            t - 1 - after
+            from_end(after, t)
         } else {
             after
         };
@@ -245,7 +246,8 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
                             }
                             let z = read[comptime!(from + 1)];
                             let new = read[comptime!(from + 2)];
-                            let back = blend_back(d, before, z, new, skipped, rule);
+                            let share = share::<F>(take, row, j, hidden, rule);
+                            let back = blend_back(d, before, z, new, share, skipped, rule);
                             carry[at] = back.carry;
                             d_gates[gate + hidden] = F::cast_from(back.dz);
                             d_gates[gate + comptime!(2 * hidden)] = F::cast_from(back.dn);

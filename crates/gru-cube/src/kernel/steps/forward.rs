@@ -6,7 +6,7 @@ use crate::kernel::{
     matrix::{accumulate_matrices, store_matrices, zero_matrices},
     meeting::{doubt, meet},
     product::{accumulate, load_weight, pair, pairs_of_partials, reduce_to_pairs, zero_sums},
-    step::{biases, state_before, strides, window},
+    step::{biases, from_end, share, state_before, strides, taken, window},
 };
 use crate::rule::Rule;
 use cubecl::prelude::*;
@@ -29,6 +29,7 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
     h0: ComptimeOption<&[F]>,
     mask: ComptimeOption<&[F]>,
     valid: ComptimeOption<&[F]>,
+    take: ComptimeOption<&[F]>,
     states: &mut [F],
     mut gates: ComptimeOption<&mut [F]>,
     mut between: ComptimeOption<&mut [f32]>,
@@ -94,7 +95,7 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
 
     for s in first as usize..last as usize {
         let time = if comptime!(rule.reverse) {
-            t - 1 - s
+            from_end(s, t)
         } else {
             s
         };
@@ -281,6 +282,8 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
                             };
                             let new = gate_value(a_n, comptime!(rule.n));
                             let u = clip(blend(before, z, new, rule), comptime!(rule.clip_state));
+                            let share = share::<F>(take, row, j, hidden, rule);
+                            let u = taken(u, before, share, rule);
                             #[comptime]
                             let next = match valid {
                                 ComptimeOption::Some(valid) => {
