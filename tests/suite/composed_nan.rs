@@ -1,6 +1,6 @@
-//! NaN through the passes that are composed of Burn's operations: what runs where there is no
-//! kernel, as blended states on a GPU. WGSL promises nothing of NaN: there these are tests of this
-//! driver.
+//! NaN where a share of the new state is taken: on a CPU through the passes that are composed of Burn's
+//! operations, which run where there is no kernel; on a GPU through the kernels. WGSL promises nothing of
+//! NaN: there these are tests of this driver.
 
 use burn::tensor::{DType, Device, Tensor};
 use gru_op::{

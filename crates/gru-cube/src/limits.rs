@@ -161,7 +161,6 @@ fn best_matrices(
             k: k as usize,
             plane,
             element,
-            rounds_weight: element != dtype,
         })
     })
 }
@@ -196,14 +195,12 @@ mod tests {
         let best = |dtype| best_matrices(offered.into_iter(), 32, ElemType::Float(dtype));
         let half = best(F16).unwrap();
         assert_eq!((half.m, half.n, half.k, half.plane), (16, 16, 16, 32));
-        assert!(!half.rounds_weight);
         let single = best(F32).unwrap();
         assert_eq!((single.k, single.element), (8, ElemType::Float(TF32)));
-        assert!(single.rounds_weight);
         assert_eq!(best(BF16), None);
         let exact = [offered[4], offer(F32, F32, 8, 8, 8)].into_iter();
         let exact = best_matrices(exact, 8, ElemType::Float(F32)).unwrap();
-        assert_eq!((exact.m, exact.rounds_weight), (8, false));
+        assert_eq!((exact.m, exact.element), (8, ElemType::Float(F32)));
     }
 
     #[test]

@@ -356,12 +356,13 @@ fn step_tiles(problem: &Problem) -> Vec<StepTile> {
     by_matrices.into_iter().chain(by_units).collect()
 }
 
-/// Steps by matrix units, where they round no more than the type of the call and half of the rows of a
-/// matrix are there. On a CPU they are made of ordinary instructions.
+/// Steps of 16 bits by matrix units, where half of the rows of a matrix are there. On a CPU they are made of
+/// ordinary instructions.
 fn matrix_tiles(problem: &Problem) -> Vec<StepTile> {
     let Problem { n, limits, .. } = *problem;
-    let useful =
-        |matrices: &Matrices| !matrices.rounds_weight && !limits.cpu && 2 * n >= matrices.m;
+    let useful = |matrices: &Matrices| {
+        matrices.element.size() < size_of::<f32>() && !limits.cpu && 2 * n >= matrices.m
+    };
     let Some(matrices) = problem.matrices.filter(useful) else {
         return Vec::new();
     };

@@ -18,8 +18,6 @@ pub(crate) struct Matrices {
     pub(crate) plane: usize,
     /// Type of the two factors.
     pub(crate) element: ElemType,
-    /// That has fewer bits than the type of the call: the weight is rounded, too.
-    pub(crate) rounds_weight: bool,
 }
 
 /// Numbers between two rows of the left side beyond a stage, against which neighbouring rows would

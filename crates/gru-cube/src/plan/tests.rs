@@ -246,7 +246,6 @@ const TENSOR_CORES: Matrices = Matrices {
     k: 16,
     plane: 32,
     element: ElemType::Float(FloatKind::F16),
-    rounds_weight: false,
 };
 
 #[test]
@@ -281,11 +280,16 @@ fn steps_of_16_bits_are_by_matrix_units_where_they_fit() {
     assert!(!by_matrices(64, 520, NVIDIA, some), "H of whole matrices");
     assert!(!by_matrices(64, 256, NVIDIA, some), "a walk is quicker");
     assert!(!by_matrices(64, 512, LAVAPIPE, some), "a CPU has none");
-    let tf32 = Matrices {
-        rounds_weight: true,
-        ..TENSOR_CORES
-    };
-    assert!(!by_matrices(64, 512, NVIDIA, Some(tf32)), "nobody asked");
+    for element in [FloatKind::TF32, FloatKind::F32].map(ElemType::Float) {
+        let of_32_bits = Matrices {
+            element,
+            ..TENSOR_CORES
+        };
+        assert!(
+            !by_matrices(64, 512, NVIDIA, Some(of_32_bits)),
+            "nobody asked"
+        );
+    }
 }
 
 #[test]

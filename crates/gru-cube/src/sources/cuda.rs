@@ -40,7 +40,6 @@ fn matrices(dtype: FloatKind) -> Matrices {
         k,
         plane: 32,
         element: ElemType::Float(element),
-        rounds_weight: dtype == FloatKind::F32,
     }
 }
 

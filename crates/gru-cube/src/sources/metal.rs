@@ -1,8 +1,8 @@
 //! Metal's sources: within its limits, and C++ to clang.
 
 use super::{Bench, Compiled};
-use crate::limits::Limits;
-use cubecl::ir::FloatKind;
+use crate::{kernel::matrix::Matrices, limits::Limits};
+use cubecl::ir::{ElemType, FloatKind};
 use cubecl_cpp::target::Metal;
 use std::{
     io::Write,
@@ -19,10 +19,19 @@ const LIMITS: Limits = Limits {
     cpu: false,
 };
 
+/// The matrices of float16 that CubeCL offers there.
+const MATRICES: Matrices = Matrices {
+    m: 8,
+    n: 8,
+    k: 8,
+    plane: 32,
+    element: ElemType::Float(FloatKind::F16),
+};
+
 fn every_variant() -> Vec<Compiled> {
-    [FloatKind::F32, FloatKind::F16]
+    [(FloatKind::F32, None), (FloatKind::F16, Some(MATRICES))]
         .into_iter()
-        .flat_map(|dtype| Bench::new::<Metal>(dtype, None).every_variant(LIMITS))
+        .flat_map(|(dtype, matrices)| Bench::new::<Metal>(dtype, matrices).every_variant(LIMITS))
         .collect()
 }
 
@@ -34,6 +43,8 @@ fn sources_are_within_the_limits_of_metal() {
         "backward walk",
         "forward step",
         "backward step",
+        "matrix forward step",
+        "matrix backward step",
         "persistent forward step",
         "persistent backward step",
     ] {
