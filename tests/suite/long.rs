@@ -1,5 +1,6 @@
 //! Sequences so long that a GPU takes them in several pieces of time, with rows that skip steps and
-//! a mask of the state: in training, lean or not, and in inference.
+//! a mask of the state: in training, lean or not, and in inference. On a GPU, whose kernels know of shares of
+//! the new state, with these too.
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,6 +21,9 @@ use super::{
     runs::{self, Leaves, values},
 };
 
+/// The trials with a share for each step and unit.
+const SHARES: &str = "before-time-reverse-shares";
+
 /// The input product of all steps is 5 MiB: two pieces in inference and with gates kept, three
 /// where they are made anew.
 fn problem(spec: GruSpec) -> Problem {
@@ -27,15 +31,14 @@ fn problem(spec: GruSpec) -> Problem {
 }
 
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
+    let before_time_reverse = GruSpec::default()
+        .with_reset(Reset::BeforeMatmul)
+        .with_layout(Layout::TimeMajor)
+        .with_direction(Direction::Reverse);
     let specs = [
         ("after", GruSpec::default()),
-        (
-            "before-time-reverse",
-            GruSpec::default()
-                .with_reset(Reset::BeforeMatmul)
-                .with_layout(Layout::TimeMajor)
-                .with_direction(Direction::Reverse),
-        ),
+        ("before-time-reverse", before_time_reverse),
+        (SHARES, before_time_reverse),
         (
             "after-reverse",
             GruSpec::default().with_direction(Direction::Reverse),
@@ -48,7 +51,8 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
             Arc::new(Inputs::random(&problem(spec))),
             Arc::new(OnceLock::new()),
         );
-        for backend in backends {
+        let takes = name == SHARES;
+        for backend in backends.iter().filter(|backend| backend.slow || !takes) {
             for memory in [Memory::Speed, Memory::Lean] {
                 let problem = problem(spec.with_memory(memory));
                 let id = format!("long/{name}-{memory:?}/{}", backend.id(DType::F32));
@@ -57,13 +61,20 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
                 trials.push(backend.trial(id.to_lowercase(), move |device| {
                     let expected = || {
                         let (op, flex) = (composed::gru_sequence_with, Device::flex());
-                        run(op, &problem, &inputs, &flex, DType::F64)
+                        run(op, &problem, takes, &inputs, &flex, DType::F64)
                     };
                     let expected: &Result<Outcome, String> = reference.get_or_init(expected);
                     let expected = expected.as_ref().map_err(String::clone)?;
-                    let got = run(gru_sequence_with, &problem, &inputs, device, DType::F32)?;
+                    let got = run(
+                        gru_sequence_with,
+                        &problem,
+                        takes,
+                        &inputs,
+                        device,
+                        DType::F32,
+                    )?;
                     got.compare(expected, tolerance)?;
-                    infer(&problem, &inputs, device)?
+                    infer(&problem, takes, &inputs, device)?
                         .compare(&without_gradients(expected), tolerance)
                 }));
             }
@@ -81,14 +92,24 @@ fn without_gradients(outcome: &Outcome) -> Outcome {
     }
 }
 
-fn options(problem: &Problem, h0: Option<Tensor<2>>, device: &Device, dtype: DType) -> GruOptions {
+fn options(
+    problem: &Problem,
+    takes: bool,
+    h0: Option<Tensor<2>>,
+    device: &Device,
+    dtype: DType,
+) -> GruOptions {
     let &Problem { n, h, .. } = problem;
-    let [outer, inner, _] = problem.sequence_shape(1);
+    let shape = problem.sequence_shape(h);
+    let [outer, inner, _] = shape;
+    let share = |k: usize| (k * 37 % 101) as f64 / 100.0;
+    let shares: Vec<f64> = (0..outer * inner * h).map(share).collect();
     let mask: Vec<f64> = (0..n * h).map(|k| [0.0, 1.25, 1.0][k % 3]).collect();
     let counts: Vec<bool> = (0..outer * inner).map(|k| k * k % 7 != 2).collect();
     GruOptions::default()
         .with_h0(h0)
         .with_mask(runs::tensor(&mask, [n, h], device, dtype))
+        .with_take(takes.then(|| runs::tensor(&shares, shape, device, dtype)))
         .with_steps(Steps::Mask(Tensor::from_data(
             TensorData::new(counts, [outer, inner]),
             device,
@@ -99,6 +120,7 @@ fn options(problem: &Problem, h0: Option<Tensor<2>>, device: &Device, dtype: DTy
 fn run(
     op: Op,
     problem: &Problem,
+    takes: bool,
     inputs: &Inputs,
     device: &Device,
     dtype: DType,
@@ -106,6 +128,7 @@ fn run(
     let leaves = Leaves::new(problem, inputs, device, dtype);
     let options = options(
         problem,
+        takes,
         leaves.h0.clone(),
         &device.clone().autodiff(),
         dtype,
@@ -115,7 +138,12 @@ fn run(
 }
 
 /// Forward alone, nothing tracked.
-fn infer(problem: &Problem, inputs: &Inputs, device: &Device) -> Result<Outcome, String> {
+fn infer(
+    problem: &Problem,
+    takes: bool,
+    inputs: &Inputs,
+    device: &Device,
+) -> Result<Outcome, String> {
     let leaves = Leaves::new(problem, inputs, device, DType::F32);
     let weights = GruWeights::new(
         leaves.weights.w_ih.map(Tensor::inner),
@@ -123,7 +151,13 @@ fn infer(problem: &Problem, inputs: &Inputs, device: &Device) -> Result<Outcome,
     )
     .with_b_ih(leaves.weights.b_ih.map(Tensor::inner))
     .with_b_hh(leaves.weights.b_hh.map(Tensor::inner));
-    let options = options(problem, leaves.h0.map(Tensor::inner), device, DType::F32);
+    let options = options(
+        problem,
+        takes,
+        leaves.h0.map(Tensor::inner),
+        device,
+        DType::F32,
+    );
     let (y, h_t) = gru_sequence_with(leaves.x.inner(), &weights, &problem.spec, options);
     Ok(Outcome {
         gradients: Tensors::new(),
