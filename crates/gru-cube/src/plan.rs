@@ -17,6 +17,7 @@ use crate::{
 
 /// A pass in the form that the launch wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant)] // A few hundred bytes, copied a few times in a call.
 pub(crate) enum Plan<W> {
     Walk(W),
     Steps(Steps),
