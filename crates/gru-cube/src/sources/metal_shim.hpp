@@ -34,6 +34,20 @@ template <typename T> T atomic_load_explicit(atomic<T> *, memory_order);
 template <typename T> T atomic_fetch_add_explicit(atomic<T> *, T, memory_order);
 template <typename T> T atomic_fetch_or_explicit(atomic<T> *, T, memory_order);
 
+template <typename T, int rows, int columns> struct simdgroup_matrix {};
+typedef simdgroup_matrix<float, 8, 8> simdgroup_float8x8;
+typedef simdgroup_matrix<half, 8, 8> simdgroup_half8x8;
+template <typename T, int rows, int columns>
+simdgroup_matrix<T, rows, columns> make_filled_simdgroup_matrix(T);
+struct ulong2 {
+    ulong2(unsigned long);
+};
+template <typename M, typename T>
+void simdgroup_load(M &, const T *, unsigned long row, ulong2 origin = 0, bool transposed = false);
+template <typename M, typename T> void simdgroup_store(const M &, T *, unsigned long);
+template <typename M> void simdgroup_multiply_accumulate(M &, const M &, const M &, const M &);
+void simdgroup_barrier(mem_flags);
+
 template <typename T> T min(T, T);
 template <typename T> T max(T, T);
 template <typename T> T abs(T);
