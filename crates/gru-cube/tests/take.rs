@@ -130,3 +130,25 @@ fn any_share_by_every_cut() {
         }
     }
 }
+
+#[test]
+fn a_unit_of_which_nothing_is_taken_keeps_its_state() {
+    let given = Given {
+        valid: false,
+        ..Given::ALL
+    };
+    let problem = Problem::new((5, 4, 33), GruSpec::default(), given, 3);
+    let keeps = 7;
+    let share = |k: usize| if k % 33 == keeps { 0.0 } else { 1.0 };
+    let shares: Vec<f64> = (0..problem.rows() * 33).map(share).collect();
+    let h0 = problem.h0.as_ref().unwrap();
+    for cut in [WALK, CUTS[1]] {
+        let take = Take::OfUnit(upload::<f32>(&client(), &shares));
+        let [states, ..] = run(&problem, Some(take), cut);
+        for (row, state) in states.chunks(33).enumerate() {
+            let before = &h0[row / problem.t * 33..][..33];
+            assert_eq!(state[keeps], before[keeps], "{cut}, row {row}");
+            assert_ne!(state[keeps + 1], before[keeps + 1], "{cut}, row {row}");
+        }
+    }
+}
