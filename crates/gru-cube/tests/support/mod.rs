@@ -4,22 +4,65 @@
 pub mod catalogue;
 pub mod ieee;
 
-use cubecl::{client::Client, prelude::*, server::Handle};
+use cubecl::{
+    Device,
+    client::Client,
+    device::{WgpuDevice, WgpuDeviceKind},
+    prelude::*,
+    server::Handle,
+};
 use gru_cpu::{
     Dims, Gradients, Inputs, Sequence, Weights, spec::GruSpec, spec::Layout, spec::Reset,
 };
 use gru_cube::{
-    BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, PlanError, StepTile,
-    Strategy,
+    BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, Limits, PlanError,
+    StepTile, Strategy,
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
+use std::sync::Mutex;
 
 /// The tolerances of a GPU in float32: shader languages bound `exp` by several ulp.
 pub const FORWARD: f64 = 2e-5;
 pub const GRADIENT: f64 = 5e-5;
 
+/// The client of a test: of a thread, always the same one.
+///
+/// A software driver compiles in one thread for each device, and tests wait for little else. So they share two
+/// devices of such an adapter, each taking the one with fewer tests.
 pub fn client() -> Client {
-    cubecl::Device::default().client()
+    thread_local! {
+        static PLACE: Place = Place::new();
+    }
+    PLACE.with(|place| place.client.clone())
+}
+
+struct Place {
+    client: Client,
+    device: usize,
+}
+
+/// Threads on each device.
+static THREADS: Mutex<[usize; 2]> = Mutex::new([0; 2]);
+
+impl Place {
+    fn new() -> Self {
+        let default = Device::default().client();
+        let mut threads = THREADS.lock().unwrap();
+        let fewer = usize::from(threads[1] < threads[0]);
+        let device = if Limits::of(&default).cpu { fewer } else { 0 };
+        threads[device] += 1;
+        let client = match device {
+            0 => default,
+            _ => Device::Wgpu(WgpuDevice::new(WgpuDeviceKind::Cpu)).client(),
+        };
+        Self { client, device }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        THREADS.lock().unwrap()[self.device] -= 1;
+    }
 }
 
 pub const fn tile(
