@@ -30,7 +30,7 @@
 //! ([`StepTile::matrix`]).
 //!
 //! "In registers" is what the kernels ask for, by an array of each unit whose indices are all known. Of
-//! CUDA's sources for sm_80 and sm_90 the registers and spills were read (`src/sources/cuda.rs`); that other
+//! CUDA's sources for sm_80 and sm_90 the registers and the stack were read (`src/sources/cuda.rs`); that other
 //! drivers' compilers grant it was not looked at.
 //!
 //! [`Strategy::Inferred`] chooses by what was measured, the sizes and the [`Limits`] of the device, and

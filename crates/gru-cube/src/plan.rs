@@ -12,7 +12,10 @@ use crate::{
     },
     limits::Limits,
     rule::Rule,
-    tuning::{CPU_COLUMNS, CPU_ROWS, Measured, RESIDENT_REGISTERS, WALK_HIDDEN, WALK_UNITS},
+    tuning::{
+        CPU_COLUMNS, CPU_ROWS, Measured, PERSISTENT_REGISTERS, RESIDENT_REGISTERS, WALK_HIDDEN,
+        WALK_UNITS,
+    },
 };
 
 /// A pass in the form that the launch wants.
@@ -305,7 +308,8 @@ fn walk_tiles(problem: &Problem) -> Vec<WalkTile> {
 }
 
 /// Steps in one launch for a problem, the best first: as few cubes per row of the batch as hold the
-/// weight, so that as many rows as possible are walked side by side.
+/// weight, so that as many rows as possible are walked side by side. Where so many do not run together, units
+/// of more registers.
 fn persistent_tiles(problem: &Problem) -> Vec<StepTile> {
     let Problem {
         n, hidden, limits, ..
@@ -320,16 +324,22 @@ fn persistent_tiles(problem: &Problem) -> Vec<StepTile> {
         stage: 512,
         matrix: false,
     };
-    let holds = |columns: &usize| 3 * hidden.div_ceil(units / columns) <= RESIDENT_REGISTERS;
-    let columns = [64, 32, 16, 8].into_iter().find(holds);
+    let holding = |registers: usize| {
+        let holds = |columns: &usize| 3 * hidden.div_ceil(units / columns) <= registers;
+        [64, 32, 16, 8].into_iter().find(holds)
+    };
     let rows = [4, 2, 1]
         .into_iter()
         .filter(|&rows| rows <= n.next_power_of_two());
-    match (columns, limits.cpu) {
-        (Some(columns), false) => rows.map(|rows| tile(columns, rows)).collect(),
-        // A CPU has no registers for a weight, and launches cost it little.
-        _ => Vec::new(),
-    }
+    let registers = match limits.cpu {
+        // It has none for a weight, and launches cost it little.
+        true => &[][..],
+        false => &[PERSISTENT_REGISTERS, RESIDENT_REGISTERS],
+    };
+    let columns = registers.iter().filter_map(|&registers| holding(registers));
+    columns
+        .flat_map(|columns| rows.clone().map(move |rows| tile(columns, rows)))
+        .collect()
 }
 
 /// Steps for a problem, the best first.

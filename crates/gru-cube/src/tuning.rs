@@ -9,6 +9,11 @@ use words::{matrices, row, tile, walk};
 /// many terms in half a second.
 pub(crate) const RESIDENT_REGISTERS: usize = 96;
 
+/// The same for steps in one launch, where their cubes run together: the sums of four rows, the next left side
+/// and what the gates read take more registers than a walk's. At 96, ptxas put up to 408 bytes of a unit on its
+/// stack for sm_90, at 64 up to 16.
+pub(crate) const PERSISTENT_REGISTERS: usize = 64;
+
 /// H up to which a walk that reads the weight anew at every step takes less time than a launch:
 /// 12·H² bytes from a cache of about 64 bytes per clock are 12 000 clocks at 256.
 pub(crate) const WALK_HIDDEN: usize = 256;

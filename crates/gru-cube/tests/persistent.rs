@@ -3,17 +3,19 @@
 
 mod support;
 
+use cubecl::client::Client;
 use gru_cpu::spec::{GruSpec, Reset};
 use gru_cube::{Cut, Limits, PlanError, StepTile, Strategy};
 use support::{FORWARD, GRADIENT, Given, Problem, catalogue, client, oracle, run, tile};
 
-/// Two cubes for each row of the batch, and one; sums in one stage and in several; rows in one tile
-/// and in several.
-const TILES: [StepTile; 4] = [
+/// Several cubes for each row of the batch, and one; sums in one stage and in several; rows in one tile
+/// and in several; fewer units than pairs, and more.
+const TILES: [StepTile; 5] = [
     tile(4, 4, 17, 1, 3, 64),
     tile(2, 1, 8, 3, 2, 16),
     tile(1, 1, 33, 1, 1, 33),
     tile(4, 2, 9, 2, 4, 20),
+    tile(2, 2, 9, 1, 5, 20),
 ];
 
 fn check(problem: &Problem, tile: StepTile, in_place: bool) {
@@ -35,9 +37,9 @@ fn check(problem: &Problem, tile: StepTile, in_place: bool) {
     }
 }
 
-fn refused(problem: &Problem, tile: StepTile) -> PlanError {
+fn refused(client: &Client, problem: &Problem, tile: StepTile) -> PlanError {
     let strategy = Strategy::Forced(Cut::Persistent(tile));
-    run::<f32>(&client(), problem, (strategy, strategy), false).unwrap_err()
+    run::<f32>(client, problem, (strategy, strategy), false).unwrap_err()
 }
 
 /// One test, because one stream of a device at a time makes cubes that meet, and every test is a
@@ -57,7 +59,8 @@ fn all_steps_in_one_launch() {
         }
     }
     let problem = Problem::new((1, 2, 9), GruSpec::default(), Given::NONE, 1);
-    let elsewhere = std::thread::spawn(move || refused(&problem, TILES[2]));
+    let client = client();
+    let elsewhere = std::thread::spawn(move || refused(&client, &problem, TILES[2]));
     let (requested, available) = (1, 0);
     assert_eq!(
         elsewhere.join().unwrap(),

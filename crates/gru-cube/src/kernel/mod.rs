@@ -18,6 +18,7 @@ pub(crate) mod backward;
 pub(crate) mod forward;
 pub(crate) mod gate;
 pub(crate) mod gates;
+pub(crate) mod left;
 pub(crate) mod matrix;
 pub(crate) mod meeting;
 pub(crate) mod product;

@@ -49,6 +49,17 @@ impl Team {
         (self.columns * self.rows).div_ceil(self.units())
     }
 
+    /// Sums of splits from which a unit makes a pair: those of all splits, or as many as there are units for
+    /// each pair, which have added up the others.
+    pub(crate) fn sums_per_pair(&self) -> usize {
+        let units = self.units() / (self.rows * self.columns);
+        if units > 1 {
+            units.min(self.splits)
+        } else {
+            self.splits
+        }
+    }
+
     /// Whether a unit finishes what it has summed: there is no other that has a part of it.
     pub(crate) fn finishes_its_sums(&self) -> bool {
         self.splits == 1 && self.matrices.is_none()
@@ -418,19 +429,46 @@ pub(crate) fn reduce_to_pairs<R: Size>(
             }
         }
         sync_cube();
-        pairs_of_partials(&*partial, product, team)
+        pairs_of_partials(partial, product, team)
     }
 }
 
 /// `[i·outs + out]` of a unit's pairs, from the parts of all splits:
 /// `[(split·outs + out)·rows·columns + row·columns + column]`.
+///
+/// Where there are several units to a pair, they first add up the parts of some splits each; then there is one
+/// barrier inside.
 #[cube]
 pub(crate) fn pairs_of_partials(
-    partial: &Shared<[f32]>,
+    partial: &mut Shared<[f32]>,
     #[comptime] product: Product,
     #[comptime] team: Team,
 ) -> Array<f32> {
     let (outs, per_out) = comptime!((product.outs, team.rows * team.columns));
+    let helpers = comptime!(team.sums_per_pair());
+    if comptime!(helpers < team.splits) {
+        let (helper, item) = (UNIT_POS as usize / per_out, UNIT_POS as usize % per_out);
+        if helper < helpers {
+            // A helper writes to no place that another one reads.
+            #[unroll]
+            for out in 0..outs {
+                let to = (helper * outs + out) * per_out + item;
+                let mut sum = partial[to];
+                #[unroll]
+                for turn in 1..comptime!(team.splits.div_ceil(helpers)) {
+                    let split = helper + comptime!(turn * helpers);
+                    // The last turn may want some.
+                    if comptime!((turn + 1) * helpers <= team.splits) {
+                        sum += partial[(split * outs + out) * per_out + item];
+                    } else if split < comptime!(team.splits) {
+                        sum += partial[(split * outs + out) * per_out + item];
+                    }
+                }
+                partial[to] = sum;
+            }
+        }
+        sync_cube();
+    }
     let mut results = Array::<f32>::new(comptime!(team.pairs() * outs));
     #[unroll]
     for i in 0..comptime!(team.pairs()) {
@@ -442,7 +480,7 @@ pub(crate) fn pairs_of_partials(
         }
         // Not unrolled: a compiler would load everything first, and drive the weight from its
         // registers.
-        for s in 1..comptime!(team.splits as u32) {
+        for s in 1..comptime!(helpers as u32) {
             #[unroll]
             for out in 0..outs {
                 let at = (s as usize * outs + out) * per_out + item;

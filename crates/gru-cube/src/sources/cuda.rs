@@ -123,7 +123,7 @@ fn sources_are_within_the_limits_of_cuda() {
 }
 
 /// `GRU_NVRTC` is a command that compiles what it reads, such as
-/// `python3 crates/gru-cube/src/sources/nvrtc.py sm_90`; its last line, registers and spills, is printed.
+/// `python3 crates/gru-cube/src/sources/nvrtc.py sm_90`; its last line, registers and stack, is printed.
 #[test]
 #[ignore = "needs NVRTC: GRU_NVRTC=... cargo test -- --ignored --nocapture"]
 fn sources_compile_by_nvrtc() {

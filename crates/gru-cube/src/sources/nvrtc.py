@@ -1,4 +1,5 @@
-"""Compiles CUDA C++ from standard input for one architecture, and tells registers and spills.
+"""Compiles CUDA C++ from standard input for one architecture, and tells a unit's registers and its bytes of
+stack, where what finds no register stands.
 
     pip install nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12 nvidia-cuda-nvcc-cu12
     python3 nvrtc.py sm_90 [UNITS]
@@ -61,8 +62,8 @@ def main():
     report = assemble(to_ptx(sys.stdin.buffer.read(), arch), arch)
     number = lambda pattern: int(re.search(pattern, report)[1])
     registers = number(r"Used (\d+) registers")
-    spills = number(r"(\d+) bytes spill stores")
-    print(f"{arch}: {registers} registers, {spills} bytes spilled")
+    stack = number(r"(\d+) bytes stack frame")
+    print(f"{arch}: {registers} registers, {stack} bytes of stack")
     if len(sys.argv) > 2 and int(sys.argv[2]) * registers > 65536:
         sys.exit(f"{sys.argv[2]} units of {registers} registers are more than a multiprocessor has")
 

@@ -3,6 +3,7 @@
 use super::{Half, Steps};
 use crate::kernel::{
     gate::gate_slope,
+    left::{fetched_place, next_stage, put},
     matrix::{accumulate_matrices, store_matrices, zero_matrices},
     meeting::{doubt, meet},
     product::{accumulate, load_weight, pair, pairs_of_partials, reduce_to_pairs, zero_sums},
@@ -87,7 +88,7 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
         for index in 0..comptime!(steps.count()) {
             let half = comptime!(steps.half(index));
             let product = comptime!(steps.backward(half));
-            let stage = comptime!(product.padded_stage(&team));
+            let (stage, stages) = comptime!((product.padded_stage(&team), product.stages(&team)));
             // Nothing flows into the last step from behind: its sum has no stages.
             let flows = if comptime!(end || half == Half::Second) {
                 true.runtime()
@@ -99,9 +100,23 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
             } else {
                 time_after
             };
-            let mut tile = CUBE_POS_Y as usize;
-            while tile * rows < n {
-                let row0 = tile * rows;
+            let mut row0 = CUBE_POS_Y as usize * rows;
+            let mut fetched = Array::<f32>::new(comptime!(product.fetched(&team)));
+            if flows {
+                fetch_gradients::<F>(
+                    &mut fetched,
+                    d_gates,
+                    time_left,
+                    0usize.runtime(),
+                    row0,
+                    n,
+                    t,
+                    half,
+                    steps,
+                );
+            }
+            while row0 < n {
+                let next_row0 = row0 + CUBE_COUNT_Y as usize * rows;
 
                 // Asked for before the product, so that the product hides the way from memory.
                 let mut read = Array::<f32>::new(comptime!(pairs * READ));
@@ -128,20 +143,25 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
                 let dg = if comptime!(team.matrices.is_some()) {
                     let sums = zero_matrices(product, team);
                     if flows {
-                        for block in 0..comptime!(product.stages(&team)) {
+                        for block in 0..stages {
                             let k0 = block * stage;
-                            gate_gradient_rows::<F, M>(
-                                &mut left_rows,
-                                d_gates,
-                                time_left,
-                                k0,
-                                row0,
-                                n,
-                                t,
-                                half,
-                                steps,
-                            );
+                            put::<M, R>(&fetched, &mut left, &mut left_rows, product, team);
                             sync_cube();
+                            let (next_k0, next_row) =
+                                next_stage(k0, row0, next_row0, product, team);
+                            if next_row < n {
+                                fetch_gradients::<F>(
+                                    &mut fetched,
+                                    d_gates,
+                                    time_left,
+                                    next_k0,
+                                    next_row,
+                                    n,
+                                    t,
+                                    half,
+                                    steps,
+                                );
+                            }
                             accumulate_matrices::<F, M>(
                                 &sums, &left_rows, w_hh_t, k0, j0, product, team,
                             );
@@ -150,19 +170,32 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
                     }
                     store_matrices(&sums, &mut partial, product, team);
                     sync_cube();
-                    pairs_of_partials(&partial, product, team)
+                    pairs_of_partials(&mut partial, product, team)
                 } else {
                     let mut sums = zero_sums::<R>(product, team);
                     let zero = 0usize.runtime();
                     if flows {
                         if comptime!(product.resident) {
                             #[unroll]
-                            for block in 0..comptime!(product.stages(&team)) {
+                            for block in 0..stages {
                                 let k0 = comptime!(block * stage).runtime();
-                                gate_gradients::<F, R>(
-                                    &mut left, d_gates, time_left, k0, row0, n, t, half, steps,
-                                );
+                                put::<M, R>(&fetched, &mut left, &mut left_rows, product, team);
                                 sync_cube();
+                                let (next_k0, next_row) =
+                                    next_stage(k0, row0, next_row0, product, team);
+                                if next_row < n {
+                                    fetch_gradients::<F>(
+                                        &mut fetched,
+                                        d_gates,
+                                        time_left,
+                                        next_k0,
+                                        next_row,
+                                        n,
+                                        t,
+                                        half,
+                                        steps,
+                                    );
+                                }
                                 if comptime!(index == 0) {
                                     accumulate::<F, R>(
                                         &mut sums, &left, zero, w_hh_t, &registers, k0, j0, block,
@@ -185,12 +218,25 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
                                 sync_cube();
                             }
                         } else {
-                            for block in 0..comptime!(product.stages(&team)) {
+                            for block in 0..stages {
                                 let k0 = block * stage;
-                                gate_gradients::<F, R>(
-                                    &mut left, d_gates, time_left, k0, row0, n, t, half, steps,
-                                );
+                                put::<M, R>(&fetched, &mut left, &mut left_rows, product, team);
                                 sync_cube();
+                                let (next_k0, next_row) =
+                                    next_stage(k0, row0, next_row0, product, team);
+                                if next_row < n {
+                                    fetch_gradients::<F>(
+                                        &mut fetched,
+                                        d_gates,
+                                        time_left,
+                                        next_k0,
+                                        next_row,
+                                        n,
+                                        t,
+                                        half,
+                                        steps,
+                                    );
+                                }
                                 accumulate::<F, R>(
                                     &mut sums, &left, zero, w_hh_t, &registers, k0, j0, 0usize,
                                     product, team,
@@ -261,7 +307,7 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
                         }
                     }
                 }
-                tile += CUBE_COUNT_Y as usize;
+                row0 = next_row0;
             }
             #[comptime]
             if let ComptimeOption::Some(met) = &met {
@@ -279,12 +325,12 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
 /// upstream gradient, and the carry.
 const READ: usize = 7;
 
-/// Loads a stage of a backward product's left side, columns from `k0` on, rows from `row0` on, in vectors
-/// of rows.
+/// Fetches a unit's numbers of a stage of a backward product's left side, of columns from `k0` on and rows from
+/// `row0` on.
 #[cube]
 #[allow(clippy::too_many_arguments)]
-fn gate_gradients<F: Float, R: Size>(
-    left: &mut Shared<[Vector<f32, R>]>,
+fn fetch_gradients<F: Float>(
+    fetched: &mut Array<f32>,
     d_gates: &mut [F],
     time: usize,
     k0: usize,
@@ -294,56 +340,14 @@ fn gate_gradients<F: Float, R: Size>(
     #[comptime] half: Half,
     #[comptime] steps: Steps,
 ) {
-    let team = comptime!(steps.team);
-    let (width, vectors) = comptime!((team.width, team.vectors()));
-    let product = comptime!(steps.backward(half));
-    let stage = comptime!(product.padded_stage(&team));
-    let mut i = UNIT_POS as usize;
-    while i < stage {
-        let k = k0 + i;
-        #[unroll]
-        for v in 0..vectors {
-            let mut dq = Vector::<f32, R>::new(0.0);
-            if k < comptime!(product.depth) {
-                #[unroll]
-                for w in 0..width {
-                    let row = min(row0 + comptime!(v * width + w), n - 1);
-                    let at = gate_at(row, time, k, n, t, half, steps);
-                    dq.insert(w, f32::cast_from(d_gates[at]));
-                }
-            }
-            left[i * vectors + v] = dq;
-        }
-        i += comptime!(team.units());
-    }
-}
-
-/// The same for matrix units: row after row, each along the terms.
-#[cube]
-#[allow(clippy::too_many_arguments)]
-fn gate_gradient_rows<F: Float, M: Float>(
-    left: &mut Shared<[M]>,
-    d_gates: &mut [F],
-    time: usize,
-    k0: usize,
-    row0: usize,
-    n: usize,
-    t: usize,
-    #[comptime] half: Half,
-    #[comptime] steps: Steps,
-) {
-    let team = comptime!(steps.team);
-    let product = comptime!(steps.backward(half));
-    let stage = comptime!(product.padded_stage(&team));
-    let mut i = UNIT_POS as usize;
-    while i < comptime!(team.rows * stage) {
-        let (b, in_stage) = (i / stage, i % stage);
-        let k = k0 + in_stage;
-        if k < comptime!(product.depth) {
-            let at = gate_at(min(row0 + b, n - 1), time, k, n, t, half, steps);
-            left[b * comptime!(product.left_stride(&team)) + in_stage] = M::cast_from(d_gates[at]);
-        }
-        i += comptime!(team.units());
+    let (team, product) = comptime!((steps.team, steps.backward(half)));
+    #[unroll]
+    for i in 0..comptime!(product.fetched(&team)) {
+        let (b, in_stage) = fetched_place(i, product, team);
+        let (row, k) = (min(row0 + b, n - 1), k0 + in_stage);
+        let term = min(k, comptime!(product.depth - 1));
+        let x = f32::cast_from(d_gates[gate_at(row, time, term, n, t, half, steps)]);
+        fetched[i] = select(k < comptime!(product.depth), x, 0.0f32);
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{Half, Steps};
 use crate::kernel::{
     gate::{blend, clip, gate_value},
+    left::{fetched_place, next_stage, put},
     matrix::{accumulate_matrices, store_matrices, zero_matrices},
     meeting::{doubt, meet},
     product::{accumulate, load_weight, pair, pairs_of_partials, reduce_to_pairs, zero_sums},
@@ -104,10 +105,28 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
             let half = comptime!(steps.half(index));
             let product = comptime!(steps.forward(half));
             let (outs, stage) = comptime!((product.outs, product.padded_stage(&team)));
+            let stages = comptime!(product.stages(&team));
             let first_gate = comptime!(if half == Half::Second { 2 } else { 0 });
-            let mut tile = CUBE_POS_Y as usize;
-            while tile * rows < n {
-                let row0 = tile * rows;
+            let mut row0 = CUBE_POS_Y as usize * rows;
+            let mut fetched = Array::<f32>::new(comptime!(product.fetched(&team)));
+            fetch_left::<F>(
+                &mut fetched,
+                states,
+                h0,
+                mask,
+                &mut between,
+                &mut exact,
+                p_first,
+                s,
+                0usize.runtime(),
+                row0,
+                n,
+                t,
+                half,
+                steps,
+            );
+            while row0 < n {
+                let next_row0 = row0 + CUBE_COUNT_Y as usize * rows;
 
                 // Asked for before the product, so that the product hides the way from memory.
                 let mut a = Array::<f32>::new(comptime!(pairs * outs));
@@ -140,40 +159,14 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
 
                 let q = if comptime!(team.matrices.is_some()) {
                     let sums = zero_matrices(product, team);
-                    for block in 0..comptime!(product.stages(&team)) {
+                    for block in 0..stages {
                         let k0 = block * stage;
-                        left_side_rows::<F, M>(
-                            &mut left_rows,
-                            states,
-                            h0,
-                            mask,
-                            &mut between,
-                            &mut exact,
-                            p_first,
-                            s,
-                            k0,
-                            row0,
-                            n,
-                            t,
-                            half,
-                            steps,
-                        );
+                        put::<M, R>(&fetched, &mut left, &mut left_rows, product, team);
                         sync_cube();
-                        accumulate_matrices::<F, M>(&sums, &left_rows, w_hh, k0, j0, product, team);
-                        sync_cube();
-                    }
-                    store_matrices(&sums, &mut partial, product, team);
-                    sync_cube();
-                    pairs_of_partials(&partial, product, team)
-                } else {
-                    let mut sums = zero_sums::<R>(product, team);
-                    let zero = 0usize.runtime();
-                    if comptime!(product.resident) {
-                        #[unroll]
-                        for block in 0..comptime!(product.stages(&team)) {
-                            let k0 = comptime!(block * stage).runtime();
-                            left_side::<F, R>(
-                                &mut left,
+                        let (next_k0, next_row) = next_stage(k0, row0, next_row0, product, team);
+                        if next_row < n {
+                            fetch_left::<F>(
+                                &mut fetched,
                                 states,
                                 h0,
                                 mask,
@@ -181,14 +174,50 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
                                 &mut exact,
                                 p_first,
                                 s,
-                                k0,
-                                row0,
+                                next_k0,
+                                next_row,
                                 n,
                                 t,
                                 half,
                                 steps,
                             );
+                        }
+                        accumulate_matrices::<F, M>(&sums, &left_rows, w_hh, k0, j0, product, team);
+                        sync_cube();
+                    }
+
+                    store_matrices(&sums, &mut partial, product, team);
+                    sync_cube();
+                    pairs_of_partials(&mut partial, product, team)
+                } else {
+                    let mut sums = zero_sums::<R>(product, team);
+                    let zero = 0usize.runtime();
+                    if comptime!(product.resident) {
+                        #[unroll]
+                        for block in 0..stages {
+                            let k0 = comptime!(block * stage).runtime();
+                            put::<M, R>(&fetched, &mut left, &mut left_rows, product, team);
                             sync_cube();
+                            let (next_k0, next_row) =
+                                next_stage(k0, row0, next_row0, product, team);
+                            if next_row < n {
+                                fetch_left::<F>(
+                                    &mut fetched,
+                                    states,
+                                    h0,
+                                    mask,
+                                    &mut between,
+                                    &mut exact,
+                                    p_first,
+                                    s,
+                                    next_k0,
+                                    next_row,
+                                    n,
+                                    t,
+                                    half,
+                                    steps,
+                                );
+                            }
                             if comptime!(index == 0) {
                                 accumulate::<F, R>(
                                     &mut sums, &left, zero, w_hh, &registers, k0, j0, block,
@@ -211,25 +240,30 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
                             sync_cube();
                         }
                     } else {
-                        for block in 0..comptime!(product.stages(&team)) {
+                        for block in 0..stages {
                             let k0 = block * stage;
-                            left_side::<F, R>(
-                                &mut left,
-                                states,
-                                h0,
-                                mask,
-                                &mut between,
-                                &mut exact,
-                                p_first,
-                                s,
-                                k0,
-                                row0,
-                                n,
-                                t,
-                                half,
-                                steps,
-                            );
+                            put::<M, R>(&fetched, &mut left, &mut left_rows, product, team);
                             sync_cube();
+                            let (next_k0, next_row) =
+                                next_stage(k0, row0, next_row0, product, team);
+                            if next_row < n {
+                                fetch_left::<F>(
+                                    &mut fetched,
+                                    states,
+                                    h0,
+                                    mask,
+                                    &mut between,
+                                    &mut exact,
+                                    p_first,
+                                    s,
+                                    next_k0,
+                                    next_row,
+                                    n,
+                                    t,
+                                    half,
+                                    steps,
+                                );
+                            }
                             accumulate::<F, R>(
                                 &mut sums, &left, zero, w_hh, &registers, k0, j0, 0usize, product,
                                 team,
@@ -311,7 +345,7 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
                         }
                     }
                 }
-                tile += CUBE_COUNT_Y as usize;
+                row0 = next_row0;
             }
             #[comptime]
             if let ComptimeOption::Some(met) = &met {
@@ -325,12 +359,12 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
     }
 }
 
-/// Loads a stage of a forward product's left side, units from `k0` on, rows from `row0` on, in vectors of
-/// rows.
+/// Fetches a unit's numbers of a stage of a forward product's left side, of hidden units from `k0` on and rows
+/// from `row0` on.
 #[cube]
 #[allow(clippy::too_many_arguments)]
-fn left_side<F: Float, R: Size>(
-    left: &mut Shared<[Vector<f32, R>]>,
+fn fetch_left<F: Float>(
+    fetched: &mut Array<f32>,
     states: &mut [F],
     h0: ComptimeOption<&[F]>,
     mask: ComptimeOption<&[F]>,
@@ -345,65 +379,27 @@ fn left_side<F: Float, R: Size>(
     #[comptime] half: Half,
     #[comptime] steps: Steps,
 ) {
-    let (team, hidden) = comptime!((steps.team, steps.hidden));
-    let (width, vectors) = comptime!((team.width, team.vectors()));
-    let stage = comptime!(steps.forward(half).padded_stage(&team));
-    let mut i = UNIT_POS as usize;
-    while i < stage {
-        let k = k0 + i;
-        #[unroll]
-        for v in 0..vectors {
-            let mut g = Vector::<f32, R>::new(0.0);
-            if k < hidden {
-                #[unroll]
-                for w in 0..width {
-                    let row = min(row0 + comptime!(v * width + w), n - 1);
-                    let x = left_number::<F>(
-                        states, h0, mask, between, exact, p_first, s, row, k, n, t, half, steps,
-                    );
-                    g.insert(w, x);
-                }
-            }
-            left[i * vectors + v] = g;
-        }
-        i += comptime!(team.units());
-    }
-}
-
-/// The same for matrix units: row after row, each along the terms.
-#[cube]
-#[allow(clippy::too_many_arguments)]
-fn left_side_rows<F: Float, M: Float>(
-    left: &mut Shared<[M]>,
-    states: &mut [F],
-    h0: ComptimeOption<&[F]>,
-    mask: ComptimeOption<&[F]>,
-    between: &mut ComptimeOption<&mut [f32]>,
-    exact: &mut ComptimeOption<&mut [f32]>,
-    p_first: u32,
-    s: usize,
-    k0: usize,
-    row0: usize,
-    n: usize,
-    t: usize,
-    #[comptime] half: Half,
-    #[comptime] steps: Steps,
-) {
-    let (team, hidden) = comptime!((steps.team, steps.hidden));
-    let product = comptime!(steps.forward(half));
-    let stage = comptime!(product.padded_stage(&team));
-    let mut i = UNIT_POS as usize;
-    while i < comptime!(team.rows * stage) {
-        let (b, in_stage) = (i / stage, i % stage);
-        let k = k0 + in_stage;
-        if k < hidden {
-            let row = min(row0 + b, n - 1);
-            let x = left_number::<F>(
-                states, h0, mask, between, exact, p_first, s, row, k, n, t, half, steps,
-            );
-            left[b * comptime!(product.left_stride(&team)) + in_stage] = M::cast_from(x);
-        }
-        i += comptime!(team.units());
+    let (team, product) = comptime!((steps.team, steps.forward(half)));
+    #[unroll]
+    for i in 0..comptime!(product.fetched(&team)) {
+        let (b, in_stage) = fetched_place(i, product, team);
+        let (row, k) = (min(row0 + b, n - 1), k0 + in_stage);
+        let x = left_number::<F>(
+            states,
+            h0,
+            mask,
+            between,
+            exact,
+            p_first,
+            s,
+            row,
+            min(k, comptime!(product.depth - 1)),
+            n,
+            t,
+            half,
+            steps,
+        );
+        fetched[i] = select(k < comptime!(product.depth), x, 0.0f32);
     }
 }
 
