@@ -455,12 +455,13 @@ pub(crate) fn pairs_of_partials(
                 let to = (helper * outs + out) * per_out + item;
                 let mut sum = partial[to];
                 #[unroll]
-                for turn in 1..comptime!(team.splits.div_ceil(helpers)) {
+                for turn in 1..comptime!(team.splits / helpers) {
                     let split = helper + comptime!(turn * helpers);
-                    // The last turn may want some.
-                    if comptime!((turn + 1) * helpers <= team.splits) {
-                        sum += partial[(split * outs + out) * per_out + item];
-                    } else if split < comptime!(team.splits) {
+                    sum += partial[(split * outs + out) * per_out + item];
+                }
+                if comptime!(!team.splits.is_multiple_of(helpers)) {
+                    let split = helper + comptime!(team.splits / helpers * helpers);
+                    if split < comptime!(team.splits) {
                         sum += partial[(split * outs + out) * per_out + item];
                     }
                 }
