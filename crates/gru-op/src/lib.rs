@@ -108,6 +108,18 @@
 //! `onnx` reads and writes `.onnx` files. `fusion` must be on exactly when Burn's own `fusion` is, as
 //! it is by default.
 #![deny(missing_docs)]
+// A build without a backend has no call of the operator.
+#![cfg_attr(
+    not(any(
+        feature = "ndarray",
+        feature = "flex",
+        feature = "cube",
+        feature = "tch",
+        feature = "remote",
+        feature = "capture"
+    )),
+    allow(dead_code, unused_variables)
+)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod activation;
