@@ -327,3 +327,94 @@ fn a_cut_that_is_not_of_whole_matrices_is_refused() {
         assert_eq!(refuse(tile, hidden, some), Some(refused), "H {hidden}");
     }
 }
+
+#[test]
+fn candidates_are_allowed_cuts_of_every_kind_but_for_the_inferred_one() {
+    fn check<W: PartialEq>(cuts: &[Cut], plan: impl Fn(Strategy) -> Result<Plan<W>, PlanError>) {
+        let inferred = plan(Strategy::Inferred).ok();
+        for (i, &cut) in cuts.iter().enumerate() {
+            let forced = plan(Strategy::Forced(cut));
+            assert!(forced.is_ok_and(|plan| Some(plan) != inferred), "{cut}");
+            assert!(!cuts[..i].contains(&cut), "{cut}, twice");
+        }
+        let is_resident = |cut: &Cut| match cut {
+            Cut::Walk(tile) => Some(tile.resident),
+            _ => None,
+        };
+        let kinds: Vec<_> = cuts.iter().map(is_resident).collect();
+        for kind in [Some(true), Some(false), None] {
+            assert!(kinds.contains(&kind), "{kind:?} in {cuts:?}");
+        }
+        // Whoever times the first two has tried a walk and steps.
+        assert_ne!(kinds[0].is_some(), kinds[1].is_some(), "{cuts:?}");
+    }
+    for limits in [WEBGPU, NVIDIA] {
+        for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+            let problem = problem(1000, 64, reset, limits);
+            check(&forward_candidates(&problem), |strategy| {
+                forward(strategy, &problem)
+            });
+            check(&backward_candidates(&problem), |strategy| {
+                backward(strategy, &problem)
+            });
+        }
+    }
+}
+
+const WALK: WalkTile = WalkTile {
+    rows: 4,
+    width: 4,
+    lanes: 256,
+    splits: 1,
+    resident: false,
+};
+
+#[test]
+fn a_walk_without_splits_has_two_buffers_where_they_fit() {
+    let buffers = |tile, reset, limits| {
+        let problem = problem(4, 300, reset, limits);
+        match forward(Strategy::Forced(Cut::Walk(tile)), &problem).unwrap() {
+            Plan::Walk(walk) => walk.buffers,
+            Plan::Steps(_) => unreachable!("a walk is forced"),
+        }
+    };
+    let splits = WalkTile {
+        rows: 1,
+        width: 1,
+        splits: 2,
+        ..WALK
+    };
+    // 300 vectors of four rows to a buffer.
+    let narrow = Limits {
+        shared_bytes: 9_000,
+        ..NVIDIA
+    };
+    assert_eq!(buffers(WALK, Reset::AfterMatmul, NVIDIA), 2);
+    assert_eq!(buffers(WALK, Reset::AfterMatmul, narrow), 1);
+    // There is a barrier where splits are added up, and one between the products.
+    assert_eq!(buffers(splits, Reset::AfterMatmul, NVIDIA), 1);
+    assert_eq!(buffers(WALK, Reset::BeforeMatmul, NVIDIA), 1);
+}
+
+#[test]
+fn a_backward_walk_reads_the_weight_along_memory_and_holds_three_gates() {
+    let plan = |tile, limits| {
+        let problem = problem(4, 300, Reset::AfterMatmul, limits);
+        backward(Strategy::Forced(Cut::Walk(tile)), &problem)
+    };
+    for resident in [true, false] {
+        let Ok(Plan::Walk(walk)) = plan(WalkTile { resident, ..WALK }, NVIDIA) else {
+            unreachable!("a walk is forced");
+        };
+        assert_eq!(walk.transposed, !resident);
+    }
+    let narrow = Limits {
+        shared_bytes: 3 * 300 * 16,
+        ..NVIDIA
+    };
+    let refused = plan(WALK, narrow).err();
+    assert!(matches!(
+        refused,
+        Some(PlanError::TooMuchSharedMemory { .. })
+    ));
+}
