@@ -4,7 +4,7 @@
 use burn::{
     module::Module,
     nn::{Linear, LinearConfig, loss::MseLoss, loss::Reduction},
-    optim::{AdamConfig, GradientsParams, Optimizer},
+    optim::{AdamConfig, GradientsParams},
     tensor::{Device, Distribution, Tensor},
 };
 use gru_op::{GruBlock, GruBlockConfig};

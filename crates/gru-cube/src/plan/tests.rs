@@ -418,3 +418,17 @@ fn a_backward_walk_reads_the_weight_along_memory_and_holds_three_gates() {
         Some(PlanError::TooMuchSharedMemory { .. })
     ));
 }
+
+#[test]
+fn where_nothing_fits_the_smallest_walk_says_what_it_wants() {
+    let nothing = Limits {
+        shared_bytes: 4,
+        ..NVIDIA
+    };
+    for hidden in [64, 256, 512] {
+        let problem = problem(64, hidden, Reset::AfterMatmul, nothing);
+        let smallest = *walk_tiles(&problem).last().unwrap();
+        let of_walk = forward(Strategy::Forced(Cut::Walk(smallest)), &problem).err();
+        assert_eq!(forward(Strategy::Inferred, &problem).err(), of_walk);
+    }
+}
