@@ -1,4 +1,5 @@
 use super::*;
+use crate::kernel::product::Team;
 use cubecl::ir::{ElemType, FloatKind};
 use gru_cpu::spec::{GruSpec, Reset};
 
@@ -431,4 +432,70 @@ fn where_nothing_fits_the_smallest_walk_says_what_it_wants() {
         let of_walk = forward(Strategy::Forced(Cut::Walk(smallest)), &problem).err();
         assert_eq!(forward(Strategy::Inferred, &problem).err(), of_walk);
     }
+}
+
+/// Whoever moves a threshold sees here which sizes it moves.
+#[test]
+fn inferred_cuts_are_those_of_the_list() {
+    fn text<W>(plan: Plan<W>, of_walk: impl Fn(W) -> (Team, bool)) -> String {
+        let (word, team, stage, resident) = match plan {
+            Plan::Walk(walk) => {
+                let (team, resident) = of_walk(walk);
+                ("walk", team, None, resident)
+            }
+            Plan::Steps(steps) if steps.persistent => {
+                ("persistent", steps.team, Some(steps.stage), false)
+            }
+            Plan::Steps(steps) => ("steps", steps.team, Some(steps.stage), false),
+        };
+        let Team {
+            rows,
+            width,
+            lanes,
+            splits,
+            columns,
+            matrices,
+        } = team;
+        let stage = stage.map_or(String::new(), |stage| format!(" stage={stage}"));
+        let resident = if resident { " resident" } else { "" };
+        let matrix = if matrices.is_some() { " matrix" } else { "" };
+        format!(
+            "{word} rows={rows} width={width} lanes={lanes} splits={splits} columns={columns}{stage}{resident}{matrix}"
+        )
+    }
+    let mut list = String::new();
+    for (device, limits, matrices, strategy) in [
+        ("WebGPU", WEBGPU, None, Strategy::Inferred),
+        ("NVIDIA", NVIDIA, None, Strategy::Inferred),
+        ("NVIDIA, persistent", NVIDIA, None, Strategy::Persistent),
+        (
+            "NVIDIA, f16",
+            NVIDIA,
+            Some(TENSOR_CORES),
+            Strategy::Inferred,
+        ),
+        ("lavapipe", LAVAPIPE, None, Strategy::Inferred),
+    ] {
+        for hidden in [24, 64, 128, 256, 512, 1024] {
+            for n in [1, 3, 16, 1000] {
+                let problem = Problem {
+                    matrices,
+                    ..problem(n, hidden, Reset::AfterMatmul, limits)
+                };
+                let forward = forward(strategy, &problem).unwrap();
+                let backward = backward(strategy, &problem).unwrap();
+                let forward = text(forward, |walk| (walk.team, walk.resident));
+                let backward = text(backward, |walk| (walk.team, walk.resident));
+                list += &format!("{device}, H {hidden}, N {n}: {forward}");
+                list += &match forward == backward {
+                    true => String::from("\n"),
+                    false => format!("; backward {backward}\n"),
+                };
+            }
+        }
+    }
+    assert!(
+        list == include_str!("inferred.txt"),
+        "the list is now\n{list}"
+    );
 }
