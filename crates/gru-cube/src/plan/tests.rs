@@ -427,7 +427,7 @@ fn where_nothing_fits_the_smallest_walk_says_what_it_wants() {
         ..NVIDIA
     };
     for hidden in [64, 256, 512] {
-        let problem = problem(64, hidden, Reset::AfterMatmul, nothing);
+        let problem = problem(1000, hidden, Reset::AfterMatmul, nothing);
         let smallest = *walk_tiles(&problem).last().unwrap();
         let of_walk = forward(Strategy::Forced(Cut::Walk(smallest)), &problem).err();
         assert_eq!(forward(Strategy::Inferred, &problem).err(), of_walk);
