@@ -463,8 +463,13 @@ fn inferred_cuts_are_those_of_the_list() {
             "{word} rows={rows} width={width} lanes={lanes} splits={splits} columns={columns}{stage}{resident}{matrix}"
         )
     }
+    let few_units = Limits {
+        units: 32,
+        ..WEBGPU
+    };
     let mut list = String::new();
     for (device, limits, matrices, strategy) in [
+        ("32 units", few_units, None, Strategy::Inferred),
         ("WebGPU", WEBGPU, None, Strategy::Inferred),
         ("NVIDIA", NVIDIA, None, Strategy::Inferred),
         ("NVIDIA, persistent", NVIDIA, None, Strategy::Persistent),
