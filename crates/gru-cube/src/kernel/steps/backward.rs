@@ -145,23 +145,20 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
                     if flows {
                         for block in 0..stages {
                             let k0 = block * stage;
-                            put::<M, R>(&fetched, &mut left, &mut left_rows, product, team);
-                            sync_cube();
-                            let (next_k0, next_row) =
-                                next_stage(k0, row0, next_row0, product, team);
-                            if next_row < n {
-                                fetch_gradients::<F>(
-                                    &mut fetched,
-                                    d_gates,
-                                    time_left,
-                                    next_k0,
-                                    next_row,
-                                    n,
-                                    t,
-                                    half,
-                                    steps,
-                                );
-                            }
+                            turn_gradients::<F, M, R>(
+                                &mut fetched,
+                                &mut left,
+                                &mut left_rows,
+                                d_gates,
+                                time_left,
+                                k0,
+                                row0,
+                                next_row0,
+                                n,
+                                t,
+                                half,
+                                steps,
+                            );
                             accumulate_matrices::<F, M>(
                                 &sums, &left_rows, w_hh_t, k0, j0, product, team,
                             );
@@ -179,23 +176,20 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
                             #[unroll]
                             for block in 0..stages {
                                 let k0 = comptime!(block * stage).runtime();
-                                put::<M, R>(&fetched, &mut left, &mut left_rows, product, team);
-                                sync_cube();
-                                let (next_k0, next_row) =
-                                    next_stage(k0, row0, next_row0, product, team);
-                                if next_row < n {
-                                    fetch_gradients::<F>(
-                                        &mut fetched,
-                                        d_gates,
-                                        time_left,
-                                        next_k0,
-                                        next_row,
-                                        n,
-                                        t,
-                                        half,
-                                        steps,
-                                    );
-                                }
+                                turn_gradients::<F, M, R>(
+                                    &mut fetched,
+                                    &mut left,
+                                    &mut left_rows,
+                                    d_gates,
+                                    time_left,
+                                    k0,
+                                    row0,
+                                    next_row0,
+                                    n,
+                                    t,
+                                    half,
+                                    steps,
+                                );
                                 if comptime!(index == 0) {
                                     accumulate::<F, R>(
                                         &mut sums, &left, zero, w_hh_t, &registers, k0, j0, block,
@@ -220,23 +214,20 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
                         } else {
                             for block in 0..stages {
                                 let k0 = block * stage;
-                                put::<M, R>(&fetched, &mut left, &mut left_rows, product, team);
-                                sync_cube();
-                                let (next_k0, next_row) =
-                                    next_stage(k0, row0, next_row0, product, team);
-                                if next_row < n {
-                                    fetch_gradients::<F>(
-                                        &mut fetched,
-                                        d_gates,
-                                        time_left,
-                                        next_k0,
-                                        next_row,
-                                        n,
-                                        t,
-                                        half,
-                                        steps,
-                                    );
-                                }
+                                turn_gradients::<F, M, R>(
+                                    &mut fetched,
+                                    &mut left,
+                                    &mut left_rows,
+                                    d_gates,
+                                    time_left,
+                                    k0,
+                                    row0,
+                                    next_row0,
+                                    n,
+                                    t,
+                                    half,
+                                    steps,
+                                );
                                 accumulate::<F, R>(
                                     &mut sums, &left, zero, w_hh_t, &registers, k0, j0, 0usize,
                                     product, team,
@@ -324,6 +315,33 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
 /// Numbers that a backward step reads per pair: r, z, n, q_n if there is one, the state before, the
 /// upstream gradient, and the carry.
 const READ: usize = 7;
+
+/// Puts the stage from `k0` on of the tile from `row0` on into shared memory, where all units see it, and
+/// fetches what comes after.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+fn turn_gradients<F: Float, M: Float, R: Size>(
+    fetched: &mut Array<f32>,
+    left: &mut Shared<[Vector<f32, R>]>,
+    left_rows: &mut Shared<[M]>,
+    d_gates: &mut [F],
+    time: usize,
+    k0: usize,
+    row0: usize,
+    next_row0: usize,
+    n: usize,
+    t: usize,
+    #[comptime] half: Half,
+    #[comptime] steps: Steps,
+) {
+    let (team, product) = comptime!((steps.team, steps.backward(half)));
+    put::<M, R>(&*fetched, left, left_rows, product, team);
+    sync_cube();
+    let (k0, row0) = next_stage(k0, row0, next_row0, product, team);
+    if row0 < n {
+        fetch_gradients::<F>(fetched, d_gates, time, k0, row0, n, t, half, steps);
+    }
+}
 
 /// Fetches a unit's numbers of a stage of a backward product's left side, of columns from `k0` on and rows from
 /// `row0` on.

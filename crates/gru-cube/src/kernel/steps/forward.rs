@@ -161,31 +161,28 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
                     let sums = zero_matrices(product, team);
                     for block in 0..stages {
                         let k0 = block * stage;
-                        put::<M, R>(&fetched, &mut left, &mut left_rows, product, team);
-                        sync_cube();
-                        let (next_k0, next_row) = next_stage(k0, row0, next_row0, product, team);
-                        if next_row < n {
-                            fetch_left::<F>(
-                                &mut fetched,
-                                states,
-                                h0,
-                                mask,
-                                &mut between,
-                                &mut exact,
-                                p_first,
-                                s,
-                                next_k0,
-                                next_row,
-                                n,
-                                t,
-                                half,
-                                steps,
-                            );
-                        }
+                        turn_left::<F, M, R>(
+                            &mut fetched,
+                            &mut left,
+                            &mut left_rows,
+                            states,
+                            h0,
+                            mask,
+                            &mut between,
+                            &mut exact,
+                            p_first,
+                            s,
+                            k0,
+                            row0,
+                            next_row0,
+                            n,
+                            t,
+                            half,
+                            steps,
+                        );
                         accumulate_matrices::<F, M>(&sums, &left_rows, w_hh, k0, j0, product, team);
                         sync_cube();
                     }
-
                     store_matrices(&sums, &mut partial, product, team);
                     sync_cube();
                     pairs_of_partials(&mut partial, product, team)
@@ -196,28 +193,25 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
                         #[unroll]
                         for block in 0..stages {
                             let k0 = comptime!(block * stage).runtime();
-                            put::<M, R>(&fetched, &mut left, &mut left_rows, product, team);
-                            sync_cube();
-                            let (next_k0, next_row) =
-                                next_stage(k0, row0, next_row0, product, team);
-                            if next_row < n {
-                                fetch_left::<F>(
-                                    &mut fetched,
-                                    states,
-                                    h0,
-                                    mask,
-                                    &mut between,
-                                    &mut exact,
-                                    p_first,
-                                    s,
-                                    next_k0,
-                                    next_row,
-                                    n,
-                                    t,
-                                    half,
-                                    steps,
-                                );
-                            }
+                            turn_left::<F, M, R>(
+                                &mut fetched,
+                                &mut left,
+                                &mut left_rows,
+                                states,
+                                h0,
+                                mask,
+                                &mut between,
+                                &mut exact,
+                                p_first,
+                                s,
+                                k0,
+                                row0,
+                                next_row0,
+                                n,
+                                t,
+                                half,
+                                steps,
+                            );
                             if comptime!(index == 0) {
                                 accumulate::<F, R>(
                                     &mut sums, &left, zero, w_hh, &registers, k0, j0, block,
@@ -242,28 +236,25 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
                     } else {
                         for block in 0..stages {
                             let k0 = block * stage;
-                            put::<M, R>(&fetched, &mut left, &mut left_rows, product, team);
-                            sync_cube();
-                            let (next_k0, next_row) =
-                                next_stage(k0, row0, next_row0, product, team);
-                            if next_row < n {
-                                fetch_left::<F>(
-                                    &mut fetched,
-                                    states,
-                                    h0,
-                                    mask,
-                                    &mut between,
-                                    &mut exact,
-                                    p_first,
-                                    s,
-                                    next_k0,
-                                    next_row,
-                                    n,
-                                    t,
-                                    half,
-                                    steps,
-                                );
-                            }
+                            turn_left::<F, M, R>(
+                                &mut fetched,
+                                &mut left,
+                                &mut left_rows,
+                                states,
+                                h0,
+                                mask,
+                                &mut between,
+                                &mut exact,
+                                p_first,
+                                s,
+                                k0,
+                                row0,
+                                next_row0,
+                                n,
+                                t,
+                                half,
+                                steps,
+                            );
                             accumulate::<F, R>(
                                 &mut sums, &left, zero, w_hh, &registers, k0, j0, 0usize, product,
                                 team,
@@ -356,6 +347,40 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
                 }
             }
         }
+    }
+}
+
+/// Puts the stage from `k0` on of the tile from `row0` on into shared memory, where all units see it, and
+/// fetches what comes after.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+fn turn_left<F: Float, M: Float, R: Size>(
+    fetched: &mut Array<f32>,
+    left: &mut Shared<[Vector<f32, R>]>,
+    left_rows: &mut Shared<[M]>,
+    states: &mut [F],
+    h0: ComptimeOption<&[F]>,
+    mask: ComptimeOption<&[F]>,
+    between: &mut ComptimeOption<&mut [f32]>,
+    exact: &mut ComptimeOption<&mut [f32]>,
+    p_first: u32,
+    s: usize,
+    k0: usize,
+    row0: usize,
+    next_row0: usize,
+    n: usize,
+    t: usize,
+    #[comptime] half: Half,
+    #[comptime] steps: Steps,
+) {
+    let (team, product) = comptime!((steps.team, steps.forward(half)));
+    put::<M, R>(&*fetched, left, left_rows, product, team);
+    sync_cube();
+    let (k0, row0) = next_stage(k0, row0, next_row0, product, team);
+    if row0 < n {
+        fetch_left::<F>(
+            fetched, states, h0, mask, between, exact, p_first, s, k0, row0, n, t, half, steps,
+        );
     }
 }
 
