@@ -103,7 +103,7 @@
 //! - `threads`: the plan of who does what, the team that meets.
 //! - `gru`: the two passes; `passes`, `stream`: how others call them.
 //! - `tuning`: every threshold.
-//! - `memory`: buffers for results.
+//! - `memory`, `pages`: buffers for results, large pages.
 //! - [`testing`]: what tests force, and the same passes by plain loops, one product per step, which
 //!   they hold the kernels against.
 #![deny(missing_docs)]
@@ -121,6 +121,8 @@ mod call;
 mod gru;
 #[cfg(feature = "kernels")]
 mod memory;
+#[cfg(feature = "kernels")]
+mod pages;
 #[cfg(feature = "kernels")]
 mod passes;
 #[cfg(feature = "kernels")]

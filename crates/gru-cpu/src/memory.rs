@@ -1,8 +1,6 @@
 //! Where results go.
 
-use crate::Element;
-#[cfg(all(target_os = "linux", not(miri)))]
-use crate::tuning::LARGE_PAGES_FROM;
+use crate::{Element, pages::ask_for_large_pages};
 
 /// A buffer of zeros, for states or gates.
 ///
@@ -10,27 +8,8 @@ use crate::tuning::LARGE_PAGES_FROM;
 /// Linux one of 8 MiB or more asks for pages of 2 MiB, so that there are fewer.
 pub fn buffer<E: Element>(len: usize) -> Vec<E> {
     let buffer = vec![E::zero(); len];
-    #[cfg(all(target_os = "linux", not(miri)))]
     ask_for_large_pages(&buffer);
     buffer
-}
-
-#[cfg(all(target_os = "linux", not(miri)))]
-fn ask_for_large_pages<E>(buffer: &[E]) {
-    /// Of all that Linux runs on, the largest usual page.
-    const PAGE: usize = 1 << 16;
-
-    let bytes = size_of_val(buffer);
-    if bytes < LARGE_PAGES_FROM {
-        return;
-    }
-    let start = buffer.as_ptr().cast::<u8>();
-    let skip = start.align_offset(PAGE);
-    let len = (bytes - skip) / PAGE * PAGE;
-    let at = start.wrapping_add(skip).cast_mut().cast();
-    // SAFETY: whole pages within the buffer, whose contents this advice leaves as they are. A kernel
-    // that does not know it refuses, and nothing is lost.
-    let _ = unsafe { rustix::mm::madvise(at, len, rustix::mm::Advice::LinuxHugepage) };
 }
 
 #[cfg(test)]

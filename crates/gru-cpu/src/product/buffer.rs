@@ -1,6 +1,6 @@
 //! Scratch memory that starts on a cache line, so that no vector of it straddles two.
 
-use crate::simd::Lanes;
+use crate::{pages::ask_for_large_pages, simd::Lanes};
 use std::marker::PhantomData;
 
 /// Bytes of a cache line, and of the widest vectors.
@@ -9,7 +9,8 @@ const LINE: usize = 64;
 /// Zeroed elements that start on a cache line.
 ///
 /// Zeros of the system's: nobody writes them, and each page is made by the thread that writes to it
-/// first.
+/// first. Large ones ask for large pages: a panel's rows and those of its left side lie on more
+/// small ones than a core remembers.
 pub(crate) struct Buffer<E> {
     words: Vec<u64>,
     /// Words before the first line.
@@ -25,6 +26,7 @@ impl<E: Lanes> Buffer<E> {
             0 => Vec::new(),
             _ => vec![0; (len * size_of::<E>()).div_ceil(WORD) + LINE / WORD],
         };
+        ask_for_large_pages(&words);
         let past = words.as_ptr().addr() % LINE;
         Self {
             skip: if len == 0 || past == 0 {
