@@ -30,7 +30,7 @@ const PEERS: [(&str, &str, RGBColor); 4] = [
     ("gru-op-flex", "gru-op", RGBColor(0x1f, 0x6f, 0xb5)),
 ];
 
-/// The best median of a peer, and its share of the sgemm rate of that run.
+/// The best median of a peer, and its share of the rate of the fastest sgemm of that run.
 #[derive(Clone, Copy)]
 struct Best {
     ms: f64,
@@ -57,26 +57,45 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn read(path: &str) -> Result<(Table, String), Box<dyn Error>> {
+    let rows: Vec<Row> = csv::Reader::from_path(path)?
+        .deserialize()
+        .collect::<Result<_, _>>()?;
+    // The fastest large product of the run, whosever it is.
+    let mut sgemm = BTreeMap::<usize, f64>::new();
+    for row in &rows {
+        let rate = sgemm.entry(row.threads).or_default();
+        *rate = rate.max(row.sgemm_gflops);
+    }
     let mut table = Table::new();
     let mut machine = String::new();
-    let mut reader = csv::Reader::from_path(path)?;
-    for row in reader.deserialize() {
-        let row: BTreeMap<String, String> = row?;
-        let text = |name: &str| row.get(name).cloned().unwrap_or_default();
-        let number = |name: &str| text(name).parse::<f64>().unwrap_or(f64::NAN);
-        machine = format!("{}, {}", text("machine"), text("date"));
+    for row in rows {
+        machine = format!("{}, {}", row.machine, row.date);
         let best = Best {
-            ms: number("median_ms"),
-            share: number("gflops") / number("sgemm_gflops"),
-            threads: number("threads") as usize,
+            ms: row.median_ms,
+            share: row.gflops / sgemm[&row.threads],
+            threads: row.threads,
         };
-        let key = (text("mode"), text("shape"), text("peer"));
+        let key = (row.mode, row.shape, row.peer);
         let known = table.get(&key).map_or(f64::INFINITY, |known| known.ms);
         if best.ms < known {
             table.insert(key, best);
         }
     }
     Ok((table, machine))
+}
+
+/// What is read of a row of the record.
+#[derive(serde::Deserialize)]
+struct Row {
+    date: String,
+    machine: String,
+    peer: String,
+    shape: String,
+    mode: String,
+    threads: usize,
+    median_ms: f64,
+    gflops: f64,
+    sgemm_gflops: f64,
 }
 
 fn get(table: &Table, mode: &str, shape: &str, peer: &str) -> Option<Best> {

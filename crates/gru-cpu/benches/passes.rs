@@ -3,12 +3,16 @@
 //! times as long forward and backward take where every input, state and gradient is denormal. For one
 //! row also microseconds of a step by `Stream`, whose weights are packed once.
 //!
-//!     cargo bench -p gru-cpu --bench passes [-- SHAPE...]
+//!     cargo bench -p gru-cpu --bench passes [-- SHAPE... --isa V3]
+//!
+//! `--isa` forces an instruction set, a name of `gru_cpu::testing::Isa`. The sgemm takes the best that
+//! the machine has, all the same.
 
 use gru_cpu::{
     Dims, Gradients, Inputs, PackedWeights, Sequence, Stream, Weights, backward, buffer, forward,
     set_threads,
     spec::{GruSpec, Layout, Reset},
+    testing::Isa,
 };
 use std::{sync::Arc, time::Instant};
 
@@ -21,13 +25,29 @@ const SHAPES: &[(&str, [usize; 4])] = &[
     ("stream", [1, 128, 64, 128]),
     ("audio", [1, 2048, 1, 32]),
     ("cell", [1, 1, 64, 128]),
+    // On request: whether a step of a long sequence takes longer than one of a short.
+    ("long-512", [8, 512, 64, 64]),
+    ("long-16k", [8, 16384, 64, 64]),
 ];
+const ON_REQUEST: &str = "long-";
 
 fn main() {
-    let chosen: Vec<String> = std::env::args()
+    let mut chosen: Vec<String> = std::env::args()
         .skip(1)
-        .filter(|a| !a.starts_with("--"))
+        .filter(|a| a != "--bench")
         .collect();
+    let isa = chosen.iter().position(|a| a == "--isa").map(|at| {
+        let name = chosen.drain(at..).nth(1).expect("--isa has a name");
+        let isa = Isa::ALL.into_iter().find(|isa| format!("{isa:?}") == name);
+        isa.unwrap_or_else(|| panic!("{name} is none of {:?}", Isa::ALL))
+    });
+    match isa {
+        Some(isa) => isa.run(|| measure(&chosen)),
+        None => measure(&chosen),
+    }
+}
+
+fn measure(chosen: &[String]) {
     let all = rayon::current_num_threads();
     let mut counts = vec![1, all];
     counts.dedup();
@@ -40,7 +60,11 @@ fn main() {
              denormal   step us"
         );
         for &(name, [n, t, i, h]) in SHAPES {
-            if !chosen.is_empty() && !chosen.iter().any(|c| c == name) {
+            let is_chosen = match chosen {
+                [] => !name.starts_with(ON_REQUEST),
+                names => names.iter().any(|c| c == name),
+            };
+            if !is_chosen {
                 continue;
             }
             for (reset, label) in [
