@@ -4,6 +4,7 @@
 //! new one, whenever the process is killed.
 
 use std::collections::BTreeMap;
+use std::panic::catch_unwind;
 use std::path::Path;
 
 use burn::module::{Module, ModuleVisitor, Param};
@@ -103,6 +104,7 @@ impl Checkpoint {
         if !is_of_model(&moments, &model).map_err(|e| unreadable(path, e))? {
             return Err(refuse(&"its optimizer is of another model"));
         }
+        open_default_device().map_err(|reason| refuse(&reason))?;
         let optimizer = optimizer.from_bytes(moments).map_err(|e| refuse(&e))?;
         let state = match content("state")? {
             Some(data) if is_state(&data, &model) => Some(Tensor::from_data(data, device)),
@@ -116,6 +118,17 @@ impl Checkpoint {
             progress,
         })
     }
+}
+
+/// Burn reads an optimizer onto its default device, whichever the model is on, and panics where that one is not
+/// there.
+fn open_default_device() -> Result<(), &'static str> {
+    catch_unwind(|| Device::default().settings())
+        .map(|_| ())
+        .map_err(|_| {
+            "Burn reads an optimizer onto its default device, which cannot be opened here; the variable \
+             BURN_DEVICE names another, as in BURN_DEVICE=flex"
+        })
 }
 
 /// Whether everything in an optimizer's record is of a parameter of the model, and of its shape:
@@ -183,7 +196,9 @@ mod tests {
 
     #[test]
     fn a_checkpoint_comes_back_or_is_refused() {
-        let _alone = crate::drawing();
+        if crate::runs_on_flex("checkpoint::tests::a_checkpoint_comes_back_or_is_refused") {
+            return;
+        }
         let path = std::env::temp_dir().join(format!("char-gru-run-{}", std::process::id()));
         let device = Device::flex().autodiff();
         let sizes = CharGruConfig::new(3, 2, 4, 1, 0.0);

@@ -353,7 +353,10 @@ mod tests {
     /// One test: two runs at once would draw from one generator.
     #[test]
     fn training_learns_repeats_itself_and_resumes_to_the_same_losses() {
-        let _alone = crate::drawing();
+        let own = "train::tests::training_learns_repeats_itself_and_resumes_to_the_same_losses";
+        if crate::runs_on_flex(own) {
+            return;
+        }
         let folder = std::env::temp_dir().join(format!("char-gru-train-{}", std::process::id()));
         let folder_of = |name: &str| folder.join(name);
         let go = Interrupter::new();

@@ -88,7 +88,9 @@ fn train(out: &Path, more: &[&str]) -> Command {
         .args("train --plain --embed 12 --hidden 24 --layers 2 --dropout 0 --length 60".split(' '))
         .args(["--check-every", "5", "--out"])
         .arg(out)
-        .args(more);
+        .args(more)
+        // Where Burn reads an optimizer to go on with. Its own choice may be a GPU that is not there.
+        .env("BURN_DEVICE", "flex");
     command
 }
 

@@ -1,6 +1,7 @@
 //! Every activation and its slope on one number, from one end of float32 to the other, against
 //! float64. The tests see one driver's rounding; the bounds are those that WGSL gives.
 
+#[macro_use]
 mod support;
 
 use cubecl::{client::Client, prelude::*};
@@ -133,7 +134,6 @@ fn is_close(activation: Activation, got: f64, expected: f64, a: f64) -> bool {
     }
 }
 
-#[test]
 fn values_and_slopes_from_end_to_end() {
     let (client, a) = (client(), arguments());
     let mut wrong = Vec::new();
@@ -172,3 +172,5 @@ fn values_and_slopes_from_end_to_end() {
     }
     assert!(wrong.is_empty(), "{}\n{}", wrong.len(), wrong.join("\n"));
 }
+
+trials!(values_and_slopes_from_end_to_end);

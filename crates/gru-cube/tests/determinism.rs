@@ -1,12 +1,12 @@
 //! The same inputs give the same bits.
 
+#[macro_use]
 mod support;
 
 use gru_cpu::spec::{GruSpec, Reset};
 use gru_cube::Strategy;
 use support::{Given, Problem, client, run};
 
-#[test]
 fn twice_the_same_bits() {
     let before = GruSpec::default().with_reset(Reset::BeforeMatmul);
     for (spec, size) in [
@@ -24,3 +24,5 @@ fn twice_the_same_bits() {
         assert!(first.states.iter().any(|&x| x != 0.0));
     }
 }
+
+trials!(twice_the_same_bits);

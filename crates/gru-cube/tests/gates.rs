@@ -1,11 +1,13 @@
 //! The gates anew, from products made here in float64, against those of the float64 forward pass.
 
+#[macro_use]
 mod support;
 
 use gru_cpu::spec::{Direction, GruSpec, Reset};
 use gru_cube::{GatesInputs, Products};
 use support::{
-    FORWARD, Given, Problem, catalogue, client, close, download, oracle_forward, poisoned, upload,
+    FORWARD, Given, Problem, catalogue, client, close, download, is_refused, oracle_forward,
+    poisoned, upload,
 };
 
 /// `g = mask ⊙ h₋₁` of every row.
@@ -76,7 +78,6 @@ fn gates(problem: &Problem, g: &[f64]) -> Vec<f64> {
     download::<f32>(&client, gates, len)
 }
 
-#[test]
 fn every_convention() {
     for (i, spec) in catalogue::conventions().into_iter().enumerate() {
         // Gates of skipped steps have no meaning: no step is skipped here.
@@ -90,8 +91,6 @@ fn every_convention() {
     }
 }
 
-#[test]
-#[should_panic(expected = "gru_cube::gates: expected the products of reset BeforeMatmul, got All")]
 fn products_of_the_other_reset_are_refused() {
     let spec = GruSpec::default().with_reset(Reset::BeforeMatmul);
     let problem = Problem::new((1, 1, 3), spec, Given::NONE, 1);
@@ -103,5 +102,10 @@ fn products_of_the_other_reset_are_refused() {
         b_ih: None,
         b_hh: None,
     };
-    gru_cube::gates(&client, &problem.call::<f32>(), &inputs, &buffer);
+    is_refused(
+        || gru_cube::gates(&client, &problem.call::<f32>(), &inputs, &buffer),
+        "gru_cube::gates: expected the products of reset BeforeMatmul, got All",
+    );
 }
+
+trials!(every_convention, products_of_the_other_reset_are_refused);

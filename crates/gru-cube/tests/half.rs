@@ -1,5 +1,6 @@
 //! Sixteen-bit storage with float32 sums, where the device has the type.
 
+#[macro_use]
 mod support;
 
 use cubecl::{features::TypeUsage, prelude::*};
@@ -20,7 +21,6 @@ fn check(problem: &Problem, strategy: Strategy) {
     }
 }
 
-#[test]
 fn f16_walks_and_steps() {
     let client = client();
     if !f16::supported_uses(&client).contains(TypeUsage::Buffer) {
@@ -51,7 +51,6 @@ fn f16_walks_and_steps() {
 
 /// However many steps there are: between them the state is float32, and half an ulp of a state, 2⁻¹² below
 /// 1, is the rounding of its way out. (A walk keeps it in registers, steps in a buffer of their own.)
-#[test]
 fn a_state_is_rounded_once() {
     let client = client();
     if !f16::supported_uses(&client).contains(TypeUsage::Buffer) {
@@ -86,3 +85,5 @@ fn a_state_is_rounded_once() {
         }
     }
 }
+
+trials!(f16_walks_and_steps, a_state_is_rounded_once);

@@ -1,5 +1,6 @@
 //! How many kernels a pass launches. Alone in its process, because the counter is the process's.
 
+#[macro_use]
 mod support;
 
 use gru_cpu::spec::{GruSpec, Reset};
@@ -38,7 +39,6 @@ fn count((n, t, h): (usize, usize, usize), spec: GruSpec) -> (u64, u64) {
     (middle - start, launches() - middle)
 }
 
-#[test]
 fn a_walk_is_one_launch_and_products_are_one_each() {
     let before = GruSpec::default().with_reset(Reset::BeforeMatmul);
     for t in [3, 9] {
@@ -60,3 +60,5 @@ fn a_walk_is_one_launch_and_products_are_one_each() {
         }
     }
 }
+
+trials!(a_walk_is_one_launch_and_products_are_one_each);

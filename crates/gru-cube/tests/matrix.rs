@@ -1,5 +1,6 @@
 //! Steps by matrix units against float64, for every type whose matrices the device has.
 
+#[macro_use]
 mod support;
 
 use cubecl::features::TypeUsage;
@@ -81,18 +82,15 @@ fn every_convention<F: Upload>(rounding: f64) {
     }
 }
 
-#[test]
 fn f16_by_matrices() {
     every_convention::<f16>(1.0 / 2048.0);
 }
 
 /// TF32 has the bits of f16; matrices of float32, where a device has them, are better.
-#[test]
 fn f32_by_matrices() {
     every_convention::<f32>(1.0 / 2048.0);
 }
 
-#[test]
 fn sizes_that_are_not_of_matrices_are_refused() {
     if !has_matrices::<f16>() {
         return;
@@ -113,3 +111,9 @@ fn sizes_that_are_not_of_matrices_are_refused() {
         );
     }
 }
+
+trials!(
+    f16_by_matrices,
+    f32_by_matrices,
+    sizes_that_are_not_of_matrices_are_refused
+);

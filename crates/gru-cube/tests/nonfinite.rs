@@ -2,6 +2,7 @@
 //!
 //! WGSL lets a compiler assume that there are none: there these are tests of this driver.
 
+#[macro_use]
 mod support;
 
 use gru_cpu::spec::{Activation, Activations, Direction, GruSpec, Layout, Reset, Update};
@@ -58,7 +59,6 @@ const PLACES: [Place; 8] = [
     ("d_states", |problem| &mut problem.d_states[8]),
 ];
 
-#[test]
 fn every_input_through_every_cut() {
     let client = client();
     let mut wrong = Vec::new();
@@ -84,7 +84,6 @@ fn every_input_through_every_cut() {
     assert!(wrong.is_empty(), "{}\n{}", wrong.len(), wrong.join("\n"));
 }
 
-#[test]
 fn what_skipped_steps_hold_reaches_nothing() {
     let client = client();
     for spec in specs() {
@@ -111,3 +110,8 @@ fn what_skipped_steps_hold_reaches_nothing() {
         }
     }
 }
+
+trials!(
+    every_input_through_every_cut,
+    what_skipped_steps_hold_reaches_nothing
+);

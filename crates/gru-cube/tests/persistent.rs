@@ -1,6 +1,7 @@
 //! All steps in one launch, against float64: where the device shows cubes each other's writes.
 //! WebGPU does not; there the cut is refused.
 
+#[macro_use]
 mod support;
 
 use cubecl::client::Client;
@@ -44,7 +45,6 @@ fn refused(client: &Client, problem: &Problem, tile: StepTile) -> PlanError {
 
 /// One test, because one stream of a device at a time makes cubes that meet, and every test is a
 /// stream of its own.
-#[test]
 fn all_steps_in_one_launch() {
     for (i, spec) in catalogue::conventions().into_iter().enumerate() {
         let given = Given::bits(31 - i * 5 % 32);
@@ -70,3 +70,5 @@ fn all_steps_in_one_launch() {
         }
     );
 }
+
+trials!(all_steps_in_one_launch);

@@ -1,12 +1,14 @@
 //! A forward pass in pieces of time, each with its own `p`, against float64 and against the whole.
 
+#[macro_use]
 mod support;
 
 use gru_cpu::spec::{Direction, GruSpec, Layout, Reset};
 use gru_cube::{Cut, ForwardInputs, ForwardOutputs, Strategy, WalkTile};
 use std::ops::Range;
 use support::{
-    FORWARD, Given, Problem, client, close, download, on_device, oracle, poisoned, tile, upload,
+    FORWARD, Given, Problem, client, close, download, is_refused, on_device, oracle, poisoned,
+    tile, upload,
 };
 
 /// `p` of some steps, counted in walking order.
@@ -54,7 +56,6 @@ fn forward(problem: &Problem, pieces: &[Range<usize>], strategy: Strategy) -> (V
     )
 }
 
-#[test]
 fn pieces_make_the_whole() {
     let walk = WalkTile {
         rows: 2,
@@ -93,8 +94,6 @@ fn pieces_make_the_whole() {
     }
 }
 
-#[test]
-#[should_panic(expected = "gru_cube::forward: expected steps within 0..4, got 2..5")]
 fn steps_past_the_end_are_refused() {
     let problem = Problem::new((1, 4, 3), GruSpec::default(), Given::NONE, 1);
     let client = client();
@@ -107,5 +106,18 @@ fn steps_past_the_end_are_refused() {
         gates: None,
     };
     let call = problem.call::<f32>();
-    let _ = gru_cube::forward(&client, &call, &inputs, &outputs, Strategy::Inferred);
+    is_refused(
+        || {
+            drop(gru_cube::forward(
+                &client,
+                &call,
+                &inputs,
+                &outputs,
+                Strategy::Inferred,
+            ))
+        },
+        "gru_cube::forward: expected steps within 0..4, got 2..5",
+    );
 }
+
+trials!(pieces_make_the_whole, steps_past_the_end_are_refused);

@@ -1,12 +1,12 @@
 //! More rows than a grid has cubes in one dimension.
 
+#[macro_use]
 mod support;
 
 use gru_cpu::spec::GruSpec;
 use gru_cube::{Cut, Strategy, WalkTile};
 use support::{FORWARD, GRADIENT, Given, Problem, client, oracle, run, tile};
 
-#[test]
 fn more_rows_than_one_dimension_has_cubes() {
     let walk = WalkTile {
         rows: 1,
@@ -32,3 +32,5 @@ fn more_rows_than_one_dimension_has_cubes() {
         }
     }
 }
+
+trials!(more_rows_than_one_dimension_has_cubes);

@@ -1,12 +1,12 @@
 //! The left sides of the weight gradients, number by number.
 
+#[macro_use]
 mod support;
 
 use gru_cpu::spec::{Direction, Layout, Reset};
 use gru_cube::RecurrentInputs;
 use support::{Given, Problem, catalogue, client, download, poisoned, upload};
 
-#[test]
 fn every_convention() {
     let client = client();
     for (i, spec) in catalogue::conventions().into_iter().enumerate() {
@@ -68,3 +68,5 @@ fn every_convention() {
         }
     }
 }
+
+trials!(every_convention);

@@ -1,5 +1,6 @@
 //! One launch per step, against float64.
 
+#[macro_use]
 mod support;
 
 use gru_cpu::spec::{GruSpec, Reset};
@@ -22,7 +23,6 @@ fn check(problem: &Problem, strategy: Strategy, in_place: bool) {
     }
 }
 
-#[test]
 fn every_convention_by_every_cut() {
     for (i, spec) in catalogue::conventions().into_iter().enumerate() {
         let strategy = Strategy::Forced(Cut::Steps(TILES[i % TILES.len()]));
@@ -31,7 +31,6 @@ fn every_convention_by_every_cut() {
     }
 }
 
-#[test]
 fn odd_sizes_by_every_cut() {
     let mut i = 0;
     for tile in TILES {
@@ -45,7 +44,6 @@ fn odd_sizes_by_every_cut() {
     }
 }
 
-#[test]
 fn large_hidden_sizes_by_the_inferred_cut() {
     for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
         let spec = GruSpec::default().with_reset(reset);
@@ -53,3 +51,9 @@ fn large_hidden_sizes_by_the_inferred_cut() {
         check(&problem, Strategy::Inferred, false);
     }
 }
+
+trials!(
+    every_convention_by_every_cut,
+    odd_sizes_by_every_cut,
+    large_hidden_sizes_by_the_inferred_cut
+);

@@ -1,6 +1,7 @@
 //! Shares of new states that are taken: zoneout. Where shares are 0 and 1, against steps that are skipped;
 //! in between, every cut against a walk, which the operator's own tests hold against float64.
 
+#[macro_use]
 mod support;
 
 use gru_cpu::spec::{GruSpec, Reset, Update};
@@ -91,7 +92,6 @@ fn specs() -> [GruSpec; 4] {
     ]
 }
 
-#[test]
 fn no_share_is_a_skipped_step_and_a_whole_one_is_none() {
     for (i, spec) in specs().into_iter().enumerate() {
         let problem = Problem::new((5, 4, 33), spec, Given::ALL, i as u64);
@@ -111,7 +111,6 @@ fn no_share_is_a_skipped_step_and_a_whole_one_is_none() {
     }
 }
 
-#[test]
 fn any_share_by_every_cut() {
     for (i, spec) in specs().into_iter().enumerate() {
         let problem = Problem::new((5, 4, 33), spec, Given::ALL, 7 + i as u64);
@@ -131,7 +130,6 @@ fn any_share_by_every_cut() {
     }
 }
 
-#[test]
 fn a_unit_of_which_nothing_is_taken_keeps_its_state() {
     let given = Given {
         valid: false,
@@ -152,3 +150,9 @@ fn a_unit_of_which_nothing_is_taken_keeps_its_state() {
         }
     }
 }
+
+trials!(
+    no_share_is_a_skipped_step_and_a_whole_one_is_none,
+    any_share_by_every_cut,
+    a_unit_of_which_nothing_is_taken_keeps_its_state
+);

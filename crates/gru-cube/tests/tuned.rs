@@ -1,5 +1,6 @@
 //! The fastest cut, by CubeCL's autotune: whichever it is, the numbers are right.
 
+#[macro_use]
 mod support;
 
 use gru_cpu::spec::{GruSpec, Reset};
@@ -7,7 +8,6 @@ use gru_cube::Strategy;
 use support::{FORWARD, GRADIENT, Given, Problem, client, oracle, run};
 
 /// One test, because launches are those of the whole process.
-#[test]
 fn the_fastest_cut_is_found_once() {
     let strategies = (Strategy::Tuned, Strategy::Tuned);
     let launches = |n: usize, in_place: bool| {
@@ -26,3 +26,5 @@ fn the_fastest_cut_is_found_once() {
     let again = launches(7, false);
     assert!(again <= 3 * 2 * (6 + 2), "{again} launches");
 }
+
+trials!(the_fastest_cut_is_found_once);

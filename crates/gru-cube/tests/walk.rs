@@ -1,5 +1,6 @@
 //! The one-launch walks against float64.
 
+#[macro_use]
 mod support;
 
 use gru_cpu::spec::GruSpec;
@@ -14,7 +15,6 @@ fn check(problem: &Problem, strategy: Strategy, in_place: bool) {
     }
 }
 
-#[test]
 fn every_convention_with_every_optional_tensor() {
     for (i, spec) in catalogue::conventions().into_iter().enumerate() {
         let given = Given::bits(31 - (i * 7) % 32);
@@ -23,7 +23,6 @@ fn every_convention_with_every_optional_tensor() {
     }
 }
 
-#[test]
 fn every_activation_in_every_gate() {
     for (i, spec) in catalogue::activations().into_iter().enumerate() {
         let problem = Problem::new((2, 4, 5), spec, Given::ALL, i as u64);
@@ -31,7 +30,6 @@ fn every_activation_in_every_gate() {
     }
 }
 
-#[test]
 fn every_subset_of_optional_tensors() {
     for bits in 0..32 {
         let specs = catalogue::conventions();
@@ -41,7 +39,6 @@ fn every_subset_of_optional_tensors() {
     }
 }
 
-#[test]
 fn odd_sizes() {
     let specs = catalogue::conventions();
     let mut i = 0;
@@ -55,7 +52,6 @@ fn odd_sizes() {
     }
 }
 
-#[test]
 fn every_cut() {
     let specs = [GruSpec::default(), catalogue::conventions()[9]];
     for (i, (rows, width, lanes, splits)) in [
@@ -86,3 +82,11 @@ fn every_cut() {
         }
     }
 }
+
+trials!(
+    every_convention_with_every_optional_tensor,
+    every_activation_in_every_gate,
+    every_subset_of_optional_tensors,
+    odd_sizes,
+    every_cut
+);

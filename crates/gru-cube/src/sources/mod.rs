@@ -26,18 +26,24 @@ use crate::{
     rule::{Rule, Share},
 };
 use cubecl::{
-    Compiler, CubeKernel, Device, ExecutionMode,
+    Compiler, CubeKernel, ExecutionMode,
+    device::DeviceId,
+    features::{Features, MmaConfig},
     ir::{
-        AddressType, DeviceProperties, ElemType, FloatKind, TargetProperties, features::MmaConfig,
+        AddressType, DeviceIdentity, DeviceProperties, ElemType, FloatKind, HardwareProperties,
+        MemoryDeviceProperties, TargetProperties,
     },
     prelude::*,
+    profile::TimingMethod,
     server::Handle,
 };
+use cubecl_common::device::ServiceId;
 use cubecl_cpp::{
     ComputeKernel,
     shared::{CompilationOptions, CppCompiler},
     target::CppTarget,
 };
+use cubecl_environment::stream::StreamId;
 use gru_cpu::spec::{GruSpec, Reset};
 use std::sync::Arc;
 
@@ -47,6 +53,26 @@ struct Compiled {
     kernel: ComputeKernel,
     units: u32,
 }
+
+/// Of a card that is not there. What a kernel may use of it is what the plan was told, not this.
+const HARDWARE: HardwareProperties = HardwareProperties {
+    load_width: 128,
+    vector_register_count: None,
+    plane_size_min: 32,
+    plane_size_max: 32,
+    max_bindings: 31,
+    max_shared_memory_size: 48 << 10,
+    max_cube_count: (1 << 16, 1 << 16, 1 << 16),
+    max_units_per_cube: 1024,
+    max_cube_dim: (1024, 1024, 64),
+    num_streaming_multiprocessors: None,
+    num_cpu_cores: None,
+    last_level_cache_size: None,
+    num_tensor_cores: None,
+    min_tensor_cores_dim: None,
+    max_vector_size: 4,
+    cube_mma_reserved_shared_memory: 0,
+};
 
 /// Where kernels are defined: a device's properties, and a buffer to stand for every argument.
 struct Bench {
@@ -66,8 +92,7 @@ impl Bench {
         CppCompiler<T>:
             Compiler<CompilationOptions = CompilationOptions, Representation = ComputeKernel>,
     {
-        let client = Device::default().client();
-        let mut properties = (*client.properties_shared()).clone();
+        let mut features = Features::default();
         let offered = matrices.map(|matrices| MmaConfig {
             a_type: matrices.element,
             b_type: matrices.element,
@@ -76,11 +101,19 @@ impl Bench {
             n: matrices.n as u32,
             k: matrices.k as u32,
         });
-        properties.features.matmul.cmma.extend(offered);
+        features.matmul.cmma.extend(offered);
+        let properties = DeviceProperties::new(
+            features,
+            MemoryDeviceProperties::new(1 << 30, 256),
+            HARDWARE,
+            TimingMethod::System,
+            DeviceIdentity::default(),
+        );
+        let nowhere = ServiceId::of::<()>(DeviceId::new(0, 0));
         Self {
             properties: Arc::new(properties),
-            target: client.target_properties_shared(),
-            buffer: client.empty(4),
+            target: Arc::default(),
+            buffer: Handle::new(nowhere, StreamId::current(), 4),
             dtype: ElemType::Float(dtype),
             matrices,
             compile: |definition| {

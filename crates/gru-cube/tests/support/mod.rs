@@ -18,12 +18,47 @@ use gru_cube::{
     BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, Limits, PlanError,
     StepTile, Strategy,
 };
+use libtest_mimic::{Arguments, Trial};
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use std::sync::Mutex;
+use std::{
+    env,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Mutex,
+};
+
+/// The tests of a file. Where there is no adapter they are ignored, which Rust's own harness cannot say, and
+/// with `GRU_REQUIRE_GPU` they fail there.
+macro_rules! trials {
+    ($($test:ident),+ $(,)?) => {
+        fn main() {
+            support::run_trials(&[$((stringify!($test), $test)),+]);
+        }
+    };
+}
+
+/// What [`trials!`] makes of a file's tests.
+pub fn run_trials(tests: &[(&str, fn())]) {
+    let ignored = Device::enumerate_all().is_empty() && env::var_os("GRU_REQUIRE_GPU").is_none();
+    let trials = tests.iter().map(|&(name, test)| {
+        let run = move || {
+            test();
+            Ok(())
+        };
+        Trial::test(name, run).with_ignored_flag(ignored)
+    });
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit();
+}
 
 /// The tolerances of a GPU in float32: shader languages bound `exp` by several ulp.
 pub const FORWARD: f64 = 2e-5;
 pub const GRADIENT: f64 = 5e-5;
+
+/// Panics unless `call` panics with a message that begins like this.
+pub fn is_refused(call: impl FnOnce(), message: &str) {
+    let panic = catch_unwind(AssertUnwindSafe(call)).expect_err("nothing was refused");
+    let told = panic.downcast_ref::<String>().expect("panics with words");
+    assert!(told.starts_with(message), "{told}");
+}
 
 /// The client of a test: of a thread, always the same one.
 ///
