@@ -28,6 +28,7 @@ use std::{
 
 /// The tests of a file. Where there is no adapter they are ignored, which Rust's own harness cannot say, and
 /// with `GRU_REQUIRE_GPU` they fail there.
+#[allow(unused_macros)] // benches/gpu-kit takes the problems alone.
 macro_rules! trials {
     ($($test:ident),+ $(,)?) => {
         fn main() {
