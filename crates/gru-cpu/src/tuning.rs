@@ -149,6 +149,6 @@ pub(crate) const ASKS_EVERY: usize = 8;
 
 /// Bytes from which large pages are asked for, for results and for scratch: a few of them. Where weights
 /// are packed into such pages (I = H = 1024), forward took 0.95 of the time on one thread and 0.93 on
-/// two, backward 0.95 and 0.97.
+/// two, backward 0.96 and 0.97.
 #[cfg(target_os = "linux")]
 pub(crate) const LARGE_PAGES_FROM: usize = 8 << 20;
