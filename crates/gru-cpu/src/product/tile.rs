@@ -328,6 +328,12 @@ impl<E: Lanes, const MR: usize, const NV: usize, const KU: usize> WithSimd
             }
             if at % WIDTH == 0 {
                 a += gap;
+                if MR >= ASKS_FROM && gap > 0 {
+                    // The block after the one that begins: in another page, which no machine guesses.
+                    for row in &rows {
+                        prefetch::to_read(row.wrapping_add(a + gap + WIDTH));
+                    }
+                }
             }
         }
         while at < k {
