@@ -1,0 +1,239 @@
+use super::*;
+
+#[test]
+fn layouts_and_directions_find_their_way_back() {
+    for layout in [Layout::BatchMajor, Layout::TimeMajor] {
+        let [n, t] = layout.split(layout.split(["n", "t"]));
+        assert_eq!([n, t], ["n", "t"]);
+        assert_eq!(layout.split(["n", "t"])[layout.time_dim()], "t");
+    }
+    for direction in [Direction::Forward, Direction::Reverse] {
+        let walked = |steps: Range<usize>| steps.map(|s| direction.time(s, 7));
+        for steps in [0..7, 2..5, 6..7, 3..3] {
+            let mut times: Vec<_> = walked(steps.clone()).collect();
+            times.sort_unstable();
+            assert!(direction.times(steps, 7).eq(times));
+        }
+        assert!(walked(0..7).map(|t| direction.time(t, 7)).eq(0..7));
+    }
+}
+
+/// Does not compile without a variant, and fails where `ALL` is without it.
+#[test]
+fn all_activations_are_among_all() {
+    use Activation::*;
+    let place = |activation: Activation| match activation {
+        Sigmoid => 0,
+        Tanh => 1,
+        Relu => 2,
+        HardSigmoid { .. } => 3,
+        Identity => 4,
+        Affine { .. } => 5,
+        LeakyRelu { .. } => 6,
+        ThresholdedRelu { .. } => 7,
+        ScaledTanh { .. } => 8,
+        Elu { .. } => 9,
+        Softsign => 10,
+        Softplus => 11,
+    };
+    assert!(Activation::ALL.into_iter().map(place).eq(0..12));
+}
+
+#[test]
+fn slopes_agree_with_central_differences_away_from_kinks() {
+    let kinks = [-1.5, 0.0, 0.3, 11.0 / 6.0];
+    for activation in Activation::ALL {
+        for k in -40..=40 {
+            let a = k as f64 * 0.11 + 0.013;
+            if kinks.iter().any(|kink| (a - kink).abs() < 1e-3) {
+                continue;
+            }
+            let d = 1e-5;
+            let numeric = (activation.value(a + d) - activation.value(a - d)) / (2.0 * d);
+            let written = activation.slope(activation.value(a));
+            assert!(
+                (numeric - written).abs() < 1e-8,
+                "{activation:?} at {a}: {numeric} against {written}"
+            );
+        }
+    }
+}
+
+#[test]
+fn large_and_bad_pre_activations_keep_their_kind() {
+    for activation in Activation::ALL {
+        for a in [-1e4, 1e4] {
+            let y = activation.value(a);
+            assert!(
+                y.is_finite() && activation.slope(y).is_finite(),
+                "{activation:?} at {a}"
+            );
+        }
+        assert!(activation.value(f64::NAN).is_nan(), "{activation:?}");
+        assert!(activation.slope(f64::NAN).is_nan(), "{activation:?}");
+    }
+}
+
+/// A spec of which no field is the usual one.
+fn unusual() -> GruSpec {
+    GruSpec {
+        reset: Reset::BeforeMatmul,
+        update: Update::Takes,
+        activations: Activations {
+            reset: Activation::Softsign,
+            update: Activation::Relu,
+            candidate: Activation::Identity,
+        },
+        clip_gates: Some(2.0),
+        clip_state: Some(3.0),
+        layout: Layout::TimeMajor,
+        direction: Direction::Reverse,
+        memory: Memory::Lean,
+    }
+}
+
+#[test]
+fn a_setter_sets_its_field_and_no_other() {
+    let (usual, other) = (GruSpec::default(), unusual());
+    macro_rules! check {
+        ($($setter:ident $field:ident),+) => {$(
+            for (from, to) in [(usual, other), (other, usual)] {
+                let mut expected = from;
+                expected.$field = to.$field;
+                assert_ne!(from, expected, stringify!($field));
+                assert_eq!(from.$setter(to.$field), expected);
+            }
+        )+};
+    }
+    check!(
+        with_reset reset, with_update update, with_activations activations,
+        with_clip_gates clip_gates, with_clip_state clip_state, with_layout layout,
+        with_direction direction, with_memory memory
+    );
+}
+
+#[test]
+fn parameters_without_a_backward_are_refused_by_name() {
+    use Activation::*;
+    let bad = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
+    let mut refused = vec![
+        LeakyRelu { alpha: -0.1 },
+        ThresholdedRelu { alpha: -0.1 },
+        Elu { alpha: -0.1 },
+        ScaledTanh {
+            alpha: 0.0,
+            beta: 1.0,
+        },
+    ];
+    for c in bad {
+        refused.extend([
+            HardSigmoid {
+                alpha: c,
+                beta: 0.5,
+            },
+            HardSigmoid {
+                alpha: 0.2,
+                beta: c,
+            },
+            Affine {
+                alpha: c,
+                beta: 0.5,
+            },
+            Affine {
+                alpha: 0.2,
+                beta: c,
+            },
+            LeakyRelu { alpha: c },
+            ThresholdedRelu { alpha: c },
+            Elu { alpha: c },
+            ScaledTanh {
+                alpha: c,
+                beta: 1.0,
+            },
+            ScaledTanh {
+                alpha: 1.0,
+                beta: c,
+            },
+        ]);
+    }
+    let at_the_edge = [
+        HardSigmoid {
+            alpha: 0.0,
+            beta: 0.0,
+        },
+        Affine {
+            alpha: 0.0,
+            beta: -1.0,
+        },
+        LeakyRelu { alpha: 0.0 },
+        ThresholdedRelu { alpha: 0.0 },
+        Elu { alpha: 0.0 },
+        ScaledTanh {
+            alpha: -1.0,
+            beta: 0.0,
+        },
+    ];
+    let usual = Activations::default();
+    let places = |activation| {
+        [
+            (
+                "reset",
+                Activations {
+                    reset: activation,
+                    ..usual
+                },
+            ),
+            (
+                "update",
+                Activations {
+                    update: activation,
+                    ..usual
+                },
+            ),
+            (
+                "candidate",
+                Activations {
+                    candidate: activation,
+                    ..usual
+                },
+            ),
+        ]
+    };
+    for activation in refused {
+        for (name, activations) in places(activation) {
+            let spec = GruSpec::default().with_activations(activations);
+            let reason = spec.try_check().expect_err("refused");
+            let start = format!("GruSpec: {name} activation {activation:?}: ");
+            assert!(reason.starts_with(&start), "{reason}");
+            assert!(reason.contains("must be finite"), "{reason}");
+        }
+    }
+    for activation in Activation::ALL.into_iter().chain(at_the_edge) {
+        for (_, activations) in places(activation) {
+            GruSpec::default().with_activations(activations).check();
+        }
+    }
+}
+
+#[test]
+fn clips_are_positive() {
+    let usual = GruSpec::default();
+    for c in [0.0, -0.0, -1.0, f64::NAN, f64::NEG_INFINITY] {
+        let reason = usual.with_clip_gates(Some(c)).try_check().unwrap_err();
+        assert!(reason.starts_with("GruSpec: clip_gates must be positive"));
+        let reason = usual.with_clip_state(Some(c)).try_check().unwrap_err();
+        assert!(reason.starts_with("GruSpec: clip_state must be positive"));
+    }
+    for c in [f64::MIN_POSITIVE, 1.0, f64::INFINITY] {
+        usual
+            .with_clip_gates(Some(c))
+            .with_clip_state(Some(c))
+            .check();
+    }
+}
+
+#[test]
+#[should_panic(expected = "clip_gates must be positive, expected > 0, got -1")]
+fn check_panics_with_the_reason() {
+    GruSpec::default().with_clip_gates(Some(-1.0)).check();
+}

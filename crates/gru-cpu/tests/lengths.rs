@@ -1,0 +1,247 @@
+//! A slice that is one element too short or too long is refused by name, before anything is touched.
+#![cfg_attr(panic = "abort", allow(dead_code))]
+
+mod support;
+
+use gru_cpu::{
+    CallError, Dims, Gradients, PackedWeights, Sequence, Stream, Weights, backward, forward,
+    spec::GruSpec,
+};
+use std::{panic::catch_unwind, sync::Arc};
+use support::{Case, TENSORS};
+
+const DIMS: Dims = Dims {
+    n: 2,
+    t: 3,
+    i: 4,
+    h: 5,
+};
+const ALL: [&str; 9] = [
+    "x", "h0", "w_ih", "w_hh", "b_ih", "b_hh", "mask", "valid", "take",
+];
+const GRADIENTS: [&str; 6] = ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh"];
+
+/// What a call writes or reads besides its inputs, one of them of another length.
+struct Buffers {
+    states: Vec<f32>,
+    saved: Vec<f32>,
+    d_states: Vec<f32>,
+    d: [Vec<f32>; 6],
+}
+
+impl Buffers {
+    fn of(case: &Case<f32>) -> Self {
+        let (sequence, weights) = (case.inputs().sequence, case.inputs().weights);
+        let zeros = |like: Option<&[f32]>| vec![0.0; like.map_or(0, <[f32]>::len)];
+        let units = DIMS.n * DIMS.t * DIMS.h;
+        Self {
+            states: vec![0.0; units],
+            saved: vec![0.0; units * case.spec.saved_per_unit()],
+            d_states: vec![0.0; units],
+            d: [
+                zeros(Some(sequence.x)),
+                zeros(sequence.h0),
+                zeros(weights.w_ih),
+                zeros(Some(weights.w_hh)),
+                zeros(weights.b_ih),
+                zeros(weights.b_hh),
+            ],
+        }
+    }
+
+    fn forward(mut self, case: &Case<f32>) {
+        let saved = Some(self.saved.as_mut_slice());
+        forward(&DIMS, &case.spec, &case.inputs(), &mut self.states, saved);
+    }
+
+    fn backward(mut self, case: &Case<f32>) {
+        let [x, h0, w_ih, w_hh, b_ih, b_hh] = self.d.each_mut().map(|d| Some(d.as_mut_slice()));
+        let to = Gradients::none()
+            .with_x(x)
+            .with_h0(h0)
+            .with_w_ih(w_ih)
+            .with_w_hh(w_hh)
+            .with_b_ih(b_ih)
+            .with_b_hh(b_hh);
+        let (saved, inputs) = (Some(self.saved.as_slice()), case.inputs());
+        let (states, d_states) = (&self.states, &self.d_states);
+        backward(&DIMS, &case.spec, &inputs, states, saved, d_states, to);
+    }
+}
+
+/// With everything there.
+fn case() -> Case<f32> {
+    Case::new(DIMS, GruSpec::default(), &ALL).cast()
+}
+
+/// The vector as it is with one element less, and with one more; its length before and after.
+fn off_by_one(v: &[f32]) -> [(Vec<f32>, String); 2] {
+    [v.len() - 1, v.len() + 1].map(|len| {
+        let mut v = v.to_vec();
+        let text = format!("expected {}, got {len}", v.len());
+        v.resize(len, 0.0);
+        (v, text)
+    })
+}
+
+fn refused(op: &str, name: &str, lengths: &str, call: impl FnOnce()) {
+    let ran = catch_unwind(std::panic::AssertUnwindSafe(call));
+    let refusal = ran.expect_err(&format!("{op} takes a {name} of another length"));
+    let expected = format!("gru_cpu::{op}: {name} has the wrong number of elements, {lengths}");
+    assert_eq!(*refusal.downcast::<String>().expect("text"), expected);
+}
+
+#[test]
+fn what_fits_is_taken() {
+    let case = case();
+    Buffers::of(&case).forward(&case);
+    Buffers::of(&case).backward(&case);
+}
+
+#[test]
+#[cfg_attr(panic = "abort", ignore = "a refusal is a panic")]
+fn inputs() {
+    let right = case();
+    for name in ALL {
+        let at = TENSORS.iter().position(|tensor| *tensor == name).unwrap();
+        for (v, lengths) in off_by_one(right.tensors[at].as_ref().unwrap()) {
+            let mut case = right.clone();
+            *case.tensor(name) = v;
+            let buffers = || Buffers::of(&right);
+            refused("forward", name, &lengths, || buffers().forward(&case));
+            refused("backward", name, &lengths, || buffers().backward(&case));
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(panic = "abort", ignore = "a refusal is a panic")]
+fn results() {
+    let case = case();
+    type Which = fn(&mut Buffers) -> &mut Vec<f32>;
+    let forward: [(_, Which); 2] = [("states", |b| &mut b.states), ("saved", |b| &mut b.saved)];
+    let backward: [(_, Which); 3] = [forward[0], forward[1], ("d_states", |b| &mut b.d_states)];
+    for (name, which) in forward {
+        for (v, lengths) in off_by_one(which(&mut Buffers::of(&case))) {
+            let mut buffers = Buffers::of(&case);
+            *which(&mut buffers) = v;
+            refused("forward", name, &lengths, || buffers.forward(&case));
+        }
+    }
+    for (name, which) in backward {
+        for (v, lengths) in off_by_one(which(&mut Buffers::of(&case))) {
+            let mut buffers = Buffers::of(&case);
+            *which(&mut buffers) = v;
+            refused("backward", name, &lengths, || buffers.backward(&case));
+        }
+    }
+    for (at, input) in GRADIENTS.into_iter().enumerate() {
+        for (v, lengths) in off_by_one(&Buffers::of(&case).d[at]) {
+            let mut buffers = Buffers::of(&case);
+            buffers.d[at] = v;
+            let name = format!("gradient of {input}");
+            refused("backward", &name, &lengths, || buffers.backward(&case));
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "a gradient of w_ih is asked for, but the input is already projected")]
+fn a_gradient_of_an_absent_weight() {
+    let right = case();
+    let mut projected = right.clone();
+    projected.tensors[0] = Some(vec![0.0; DIMS.n * DIMS.t * 3 * DIMS.h]);
+    projected.tensors[2] = None;
+    let mut buffers = Buffers::of(&projected);
+    buffers.d[2] = Buffers::of(&right).d[2].clone();
+    buffers.backward(&projected);
+}
+
+#[test]
+#[cfg_attr(panic = "abort", ignore = "a refusal is a panic")]
+fn packed_weights_and_streams() {
+    let case = case();
+    let (weights, spec) = (case.inputs().weights, &case.spec);
+    let (i, h) = (DIMS.i, DIMS.h);
+    let packed = Arc::new(PackedWeights::new(spec, i, h, weights));
+
+    // A call through them checks what belongs to the sequence, and the states.
+    let states = || vec![0.0; DIMS.n * DIMS.t * h];
+    for name in ["x", "h0", "mask", "valid", "take"] {
+        let at = TENSORS.iter().position(|tensor| *tensor == name).unwrap();
+        for (v, lengths) in off_by_one(case.tensors[at].as_ref().unwrap()) {
+            let mut case = case.clone();
+            *case.tensor(name) = v;
+            refused("PackedWeights::forward", name, &lengths, || {
+                packed.forward(DIMS.n, DIMS.t, case.inputs().sequence, &mut states());
+            });
+        }
+    }
+    for (mut v, lengths) in off_by_one(&states()) {
+        refused("PackedWeights::forward", "states", &lengths, || {
+            packed.forward(DIMS.n, DIMS.t, case.inputs().sequence, &mut v);
+        });
+    }
+    for (x, lengths) in off_by_one(&vec![0.0; DIMS.n * i]) {
+        let mut stream = Stream::new(packed.clone(), DIMS.n);
+        refused("Stream::step", "x", &lengths, || {
+            stream.step(&x);
+        });
+    }
+
+    // What was read from a file is an error, not a panic.
+    let given = [weights.w_ih, Some(weights.w_hh), weights.b_ih, weights.b_hh];
+    for (at, tensor) in ["w_ih", "w_hh", "b_ih", "b_hh"].into_iter().enumerate() {
+        for (v, _) in off_by_one(given[at].unwrap()) {
+            let mut all = given;
+            all[at] = Some(&v);
+            let [w_ih, w_hh, b_ih, b_hh] = all;
+            let weights = Weights::new(w_ih, w_hh.unwrap())
+                .with_b_ih(b_ih)
+                .with_b_hh(b_hh);
+            let (expected, actual) = (given[at].unwrap().len(), v.len());
+            assert_eq!(
+                PackedWeights::try_new(spec, i, h, weights).unwrap_err(),
+                CallError::Length {
+                    tensor,
+                    expected,
+                    actual
+                }
+            );
+        }
+    }
+    let bad = GruSpec::default().with_clip_gates(Some(0.0));
+    let error = PackedWeights::try_new(&bad, i, h, weights).unwrap_err();
+    assert_eq!(error.to_string(), bad.try_check().unwrap_err());
+}
+
+/// What was packed can be asked for.
+#[test]
+fn packed_weights_tell_their_sizes() {
+    let spec = GruSpec::default().with_clip_state(Some(2.0));
+    let (w_ih, w_hh) = (vec![0.0f32; 4 * 15], vec![0.0; 5 * 15]);
+    let packed = PackedWeights::new(&spec, 4, 5, Weights::new(Some(&w_ih), &w_hh));
+    assert_eq!((packed.features(), packed.units()), (4, 5));
+    assert_eq!(*packed.spec(), spec);
+    let projected = PackedWeights::new(&spec, 0, 5, Weights::new(None, &w_hh));
+    assert_eq!((projected.features(), projected.units()), (15, 5));
+
+    let stream = Stream::new(Arc::new(packed), 3);
+    assert_eq!((stream.rows(), stream.state().len()), (3, 15));
+    let text = format!("{stream:?}");
+    for part in [
+        "Stream",
+        "n: 3",
+        "PackedWeights",
+        "features: 4",
+        "h: 5",
+        "Some(2.0)",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    // No features: x is empty, and the states are still those of N rows and T steps.
+    let mut states = vec![f32::NAN; 2 * 3 * 5];
+    let none = PackedWeights::new(&spec, 0, 5, Weights::new(Some(&[]), &w_hh));
+    none.forward(2, 3, Sequence::new(&[]), &mut states);
+    assert!(states.iter().all(|&v| v == 0.0));
+}
