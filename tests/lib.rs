@@ -21,6 +21,7 @@ type Suite = fn(&[TestBackend]) -> Vec<Trial>;
 const SUITES: &[Suite] = &[
     suite::oracle::trials,
     suite::gradient::trials,
+    suite::gates::trials,
     suite::empty::trials,
     suite::agreement::trials,
     |_| suite::half::trials(),

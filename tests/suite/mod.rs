@@ -9,6 +9,7 @@ pub mod conformance;
 pub mod convert;
 pub mod empty;
 pub mod files;
+pub mod gates;
 pub mod gradcheck;
 pub mod gradient;
 pub mod half;

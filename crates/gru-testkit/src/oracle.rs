@@ -24,6 +24,8 @@ pub struct Forward {
     pub y: Vec<f64>,
     /// The state after the last step walked, `[N, H]`.
     pub h_t: Vec<f64>,
+    /// The reset gate, the update gate and the candidate, each of the shape of `y`.
+    pub gates: [Vec<f64>; 3],
     /// How near any value came to a kink of the function applied to it.
     pub kink_distance: f64,
     /// Hash of the smooth pieces all values lay on: equal pieces, one smooth function.
@@ -35,6 +37,7 @@ pub fn forward(problem: &Problem, inputs: &Inputs) -> Forward {
     let &Problem { n, t, i, h, .. } = problem;
     let mut kinks = Kinks::new();
     let mut y = vec![0.0; n * t * h];
+    let mut gates = [y.clone(), y.clone(), y.clone()];
     let mut state = inputs.h0.clone().unwrap_or_else(|| vec![0.0; n * h]);
     for step in 0..t {
         let time = match problem.spec.direction {
@@ -45,26 +48,32 @@ pub fn forward(problem: &Problem, inputs: &Inputs) -> Forward {
             let at = problem.row(row, time);
             let x = &inputs.x[at * i..][..i];
             let next = cell(problem, inputs, x, &state[row * h..][..h], &mut kinks);
-            state[row * h..][..h].copy_from_slice(&next);
-            y[at * h..][..h].copy_from_slice(&next);
+            for (all, gate) in gates.iter_mut().zip(&next.gates) {
+                all[at * h..][..h].copy_from_slice(gate);
+            }
+            state[row * h..][..h].copy_from_slice(&next.state);
+            y[at * h..][..h].copy_from_slice(&next.state);
         }
     }
     Forward {
         y,
         h_t: state,
+        gates,
         kink_distance: kinks.distance,
         pieces: kinks.pieces,
     }
 }
 
-/// One step of one row: `x [I]`, `prev [H]` to the new state `[H]`.
-fn cell(
-    problem: &Problem,
-    inputs: &Inputs,
-    x: &[f64],
-    prev: &[f64],
-    kinks: &mut Kinks,
-) -> Vec<f64> {
+/// One step of one row.
+struct Step {
+    /// r, z and n, `[H]` each.
+    gates: [Vec<f64>; 3],
+    /// The new state `[H]`.
+    state: Vec<f64>,
+}
+
+/// One step of one row, from `x [I]` and `prev [H]`.
+fn cell(problem: &Problem, inputs: &Inputs, x: &[f64], prev: &[f64], kinks: &mut Kinks) -> Step {
     let spec = &problem.spec;
     let h = problem.h;
     // Columns of the packed gates r|z|n.
@@ -84,24 +93,34 @@ fn cell(
         .map(|j| gate(&gates.reset, p(j) + q(prev, j)))
         .collect();
     let reset_state: Vec<f64> = r.iter().zip(prev).map(|(r, prev)| r * prev).collect();
-    let blended: Vec<f64> = (0..h)
-        .map(|j| {
-            let z = gate(&gates.update, p(h + j) + q(prev, h + j));
-            let column = 2 * h + j;
+    let z: Vec<f64> = (0..h)
+        .map(|j| gate(&gates.update, p(h + j) + q(prev, h + j)))
+        .collect();
+    let n: Vec<f64> = (2 * h..3 * h)
+        .zip(&r)
+        .map(|(column, r)| {
             let recurrent = match spec.reset {
-                Reset::AfterMatmul => r[j] * q(prev, column),
+                Reset::AfterMatmul => r * q(prev, column),
                 Reset::BeforeMatmul => q(&reset_state, column),
             };
-            let n = gate(&gates.candidate, p(column) + recurrent);
-            match spec.update {
-                Update::Keeps => z * prev[j] + (1.0 - z) * n,
-                Update::Takes => (1.0 - z) * prev[j] + z * n,
+            gate(&gates.candidate, p(column) + recurrent)
+        })
+        .collect();
+    let state = (0..h)
+        .map(|j| {
+            let blended = match spec.update {
+                Update::Keeps => z[j] * prev[j] + (1.0 - z[j]) * n[j],
+                Update::Takes => (1.0 - z[j]) * prev[j] + z[j] * n[j],
+            };
+            match spec.clip_state {
+                Some(c) => kinks.clip(blended, c),
+                None => blended,
             }
         })
         .collect();
-    match spec.clip_state {
-        Some(c) => blended.into_iter().map(|v| kinks.clip(v, c)).collect(),
-        None => blended,
+    Step {
+        gates: [r, z, n],
+        state,
     }
 }
 

@@ -273,9 +273,11 @@ fn one_bias_for_two() -> Result<(), String> {
 fn some_biases() -> Result<(), String> {
     let both = config().with_bidirectional(true);
     let deep = GruBlockConfig::new(H, H).with_num_layers(2);
-    let doors: [(&str, GruBlockConfig, Door); 5] = [
+    let before = both.clone().with_reset(Reset::BeforeMatmul);
+    let doors: [(&str, GruBlockConfig, Door); 6] = [
         ("pytorch", both.clone(), through_pytorch),
         ("keras", both.clone(), through_keras),
+        ("keras-before", before, through_keras),
         ("onnx", both.clone(), through_onnx),
         ("mps_graph", both, through_mps_graph),
         ("onednn", deep, through_onednn),

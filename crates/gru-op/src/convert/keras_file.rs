@@ -183,3 +183,6 @@ fn data<E: Element>(
 fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
+
+#[cfg(test)]
+mod tests;

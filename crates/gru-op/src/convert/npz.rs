@@ -238,3 +238,6 @@ fn in_order<E: Element>(
 fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
+
+#[cfg(test)]
+mod tests;

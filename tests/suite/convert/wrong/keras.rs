@@ -43,6 +43,28 @@ pub fn wrong() -> Vec<Wrong> {
              bias, or 0, 1 and 2, a Bidirectional has them under forward_… and backward_…",
         ),
         (
+            "keras-unknown-array",
+            || keras_with(config(), |d| d.insert("scale", zeros([H])), |c| c),
+            "scale: not expected; a GRU has kernel, recurrent_kernel and bias, or 0, 1 and 2, a \
+             Bidirectional has them under forward_… and backward_…",
+        ),
+        (
+            "keras-names-of-two-kinds",
+            || keras_with(config(), |d| d.insert("0", zeros([H])), |c| c),
+            "bias: not expected; a GRU has kernel, recurrent_kernel and bias, or 0, 1 and 2, a \
+             Bidirectional has them under forward_… and backward_…",
+        ),
+        (
+            "keras-two-forward",
+            || {
+                let mut dict = keras::export(&block(config()), "first/")?;
+                dict.extend(keras::export(&block(config()), "forward_gru/")?);
+                keras::config(&dict, "").map(|_| ())
+            },
+            "forward_gru/recurrent_kernel: not expected; a GRU has kernel, recurrent_kernel and \
+             bias, or 0, 1 and 2, a Bidirectional has them under forward_… and backward_…",
+        ),
+        (
             "keras-bias-of-one",
             || {
                 let both = config().with_bidirectional(true);
