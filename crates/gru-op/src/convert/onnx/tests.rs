@@ -1,7 +1,7 @@
 //! Files that are broken, or lie.
 
 use super::{
-    Model, ModelInputs, model,
+    Attributes, Model, ModelInputs, model,
     proto::{self, element, kind},
 };
 use crate::{GruBlockConfig, convert::ConvertError};
@@ -157,9 +157,16 @@ fn all_float_types_are_read() {
         int32_data: vec![],
         ..half(element::FLOAT16, [0, 0])
     };
+    let bytes = [1f64, -2.5].map(f64::to_le_bytes);
+    let raw_double = proto::Tensor {
+        raw_data: Some(bytes.concat().into()),
+        double_data: vec![],
+        ..double.clone()
+    };
     for (tensor, dtype) in [
         (half(element::FLOAT16, [0x3c00, 0xc100]), DType::F16),
         (raw, DType::F16),
+        (raw_double, DType::F64),
         (half(element::BFLOAT16, [0x3f80, 0xc020]), DType::BF16),
         (double, DType::F64),
     ] {
@@ -169,6 +176,88 @@ fn all_float_types_are_read() {
         assert_eq!(data.dtype(), dtype);
         assert_eq!(data.iter::<f64>().collect::<Vec<_>>(), [1.0, -2.5]);
     }
+}
+
+#[test]
+fn attributes_are_read_by_name() {
+    let attribute = |name: &str, r#type, fill: fn(&mut proto::Attribute)| {
+        let mut attribute = proto::Attribute {
+            name: Some(name.into()),
+            r#type: Some(r#type),
+            ..Default::default()
+        };
+        fill(&mut attribute);
+        attribute
+    };
+    let all = [
+        attribute("activations", kind::STRINGS, |a| {
+            a.strings = vec!["LeakyRelu".into(), "HardSigmoid".into()];
+        }),
+        attribute("activation_alpha", kind::FLOATS, |a| {
+            a.floats = vec![0.25, 0.5]
+        }),
+        attribute("activation_beta", kind::FLOATS, |a| a.floats = vec![0.75]),
+        attribute("clip", kind::FLOAT, |a| a.f = Some(3.0)),
+        attribute("direction", kind::STRING, |a| a.s = Some("reverse".into())),
+        attribute("hidden_size", kind::INT, |a| a.i = Some(2)),
+        attribute("layout", kind::INT, |a| a.i = Some(1)),
+        attribute("linear_before_reset", kind::INT, |a| a.i = Some(1)),
+        // Of operator set 1: it says nothing of the numbers.
+        attribute("output_sequence", kind::INT, |a| a.i = Some(1)),
+    ];
+    let expected = Attributes {
+        activations: vec!["LeakyRelu".into(), "HardSigmoid".into()],
+        activation_alpha: vec![0.25, 0.5],
+        activation_beta: vec![0.75],
+        clip: Some(3.0),
+        direction: "reverse".into(),
+        hidden_size: Some(2),
+        layout: 1,
+        linear_before_reset: 1,
+    };
+    let read = |attributes: Vec<proto::Attribute>| {
+        let mut node = gru("gru", &["x", "w", "r"]);
+        node.attribute = attributes.into_iter().map(encoded).collect();
+        let model = Model::from_bytes(file(vec![node], vec![w(), r()]))?;
+        model.gru("gru").map(|node| node.attributes().clone())
+    };
+    assert_eq!(read(all.to_vec()).expect("a node"), expected);
+    // The first version of the format had no types.
+    let untyped = |a: &proto::Attribute| proto::Attribute {
+        r#type: None,
+        ..a.clone()
+    };
+    let without = all.iter().map(untyped).collect();
+    assert_eq!(read(without).expect("a node"), expected);
+    for attribute in &all {
+        let name = attribute.name();
+        let wrong = proto::Attribute {
+            r#type: Some(kind::INTS),
+            ..attribute.clone()
+        };
+        let error = read(vec![wrong]).expect_err(name).to_string();
+        let says = format!("GRU \"gru\": attribute {name}: expected type ");
+        assert!(error.starts_with(&says), "{error}");
+    }
+    let named = |names: Vec<&'static str>, direction: &'static str| {
+        refusal(|node, tensors| {
+            for tensor in tensors {
+                tensor.dims[0] = 2;
+                tensor.float_data = tensor.float_data.repeat(2);
+            }
+            let mut both = attribute("direction", kind::STRING, |_| ());
+            both.s = Some(direction.into());
+            let mut activations = attribute("activations", kind::STRINGS, |_| ());
+            activations.strings = names.into_iter().map(Bytes::from).collect();
+            node.attribute = vec![encoded(both), encoded(activations)];
+        })
+    };
+    let two = vec!["Sigmoid", "Tanh"];
+    assert_eq!(named(two.repeat(2), "bidirectional"), "nothing");
+    assert_eq!(
+        named(two, "bidirectional"),
+        "activations: expected 4, got 2"
+    );
 }
 
 #[test]
@@ -185,6 +274,10 @@ fn what_is_wrong_is_named() {
     assert_eq!(
         refusal(|node, _| node.input.truncate(2)),
         "R: expected a tensor of this name, got none"
+    );
+    assert_eq!(
+        refusal(|node, _| node.input[1] = String::new()),
+        "W: expected a tensor of this name, got none"
     );
     assert_eq!(
         refusal(|node, _| node.input[1] = "x".into()),
