@@ -121,3 +121,6 @@ impl<E: Lanes> WithSimd for Sizes<E> {
         (E::lanes::<S>(), tuning::registers::<S>())
     }
 }
+
+#[cfg(test)]
+mod tests;

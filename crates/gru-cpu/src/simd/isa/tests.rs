@@ -1,0 +1,79 @@
+use super::*;
+use std::panic::catch_unwind;
+
+fn here() -> String {
+    format!("{:?}", Machine::here::<f32>().arch)
+}
+
+#[test]
+fn what_is_forced_ends_with_its_run() {
+    let before = here();
+    for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+        let within = isa.run(here);
+        assert_eq!(within, format!("{:?}", isa.arch().unwrap()));
+        let inner = isa.run(|| {
+            assert!(Isa::Scalar.run(here).contains("Scalar"));
+            here()
+        });
+        assert_eq!(inner, within, "after a run within it");
+        assert_eq!(here(), before);
+        if cfg!(panic = "unwind") {
+            assert!(catch_unwind(|| isa.run(|| panic!("within"))).is_err());
+            assert_eq!(here(), before, "after a panic");
+        }
+    }
+}
+
+/// One that is forgotten would be skipped by every test.
+#[test]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+fn the_vectors_of_this_processor_are_available() {
+    // Those of x86-64-v3 and -v4.
+    let v3 = is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("lzcnt");
+    let v4 = v3
+        && is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512cd")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl");
+    assert_eq!(Isa::V3.is_available(), v3);
+    assert_eq!(Isa::V4.is_available(), v4);
+    assert!(!Isa::Neon.is_available() && !Isa::Simd128.is_available());
+}
+
+/// What is read of a slice of each length, up to two vectors.
+struct Parts<E>(PhantomData<E>);
+
+impl<E: Lanes> WithSimd for Parts<E> {
+    type Output = ();
+
+    fn with_simd<S: Simd>(self, simd: S) {
+        let one = E::one();
+        let lanes = E::lanes::<S>();
+        let ones = vec![one; 2 * lanes];
+        for len in 0..=2 * lanes {
+            let mut got = vec![E::nan(); lanes];
+            E::write(simd, &mut got, E::read(simd, &ones[..len]));
+            for (at, &v) in got.iter().enumerate() {
+                let expected = if at < len { one } else { E::zero() };
+                assert!(v == expected, "{len} of {lanes}, at {at}");
+            }
+            let mut got = vec![E::zero(); 2 * lanes];
+            E::write(simd, &mut got[..len], E::real(simd, 1.0));
+            let written = got.iter().filter(|&&v| v == one).count();
+            assert_eq!(written, len.min(lanes), "{len} of {lanes}");
+        }
+    }
+}
+
+#[test]
+fn past_the_end_of_a_slice_is_zero() {
+    for arch in Isa::ALL.into_iter().filter_map(Isa::arch) {
+        arch.dispatch(Parts::<f32>(PhantomData));
+        arch.dispatch(Parts::<f64>(PhantomData));
+    }
+}
