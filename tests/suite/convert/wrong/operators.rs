@@ -28,6 +28,16 @@ fn mps_graph_with(
 pub fn wrong() -> Vec<Wrong> {
     vec![
         (
+            "cudnn-reset",
+            || cudnn::export(&block(config().with_reset(Reset::BeforeMatmul)), "").map(|_| ()),
+            "a pseudo-layer of cuDNN cannot express Reset::BeforeMatmul",
+        ),
+        (
+            "tensorflow-reset",
+            || tensorflow::export(&block(config()), "").map(|_| ()),
+            "GRUBlockCell cannot express Reset::AfterMatmul",
+        ),
+        (
             "unexpected-elsewhere",
             || {
                 let mut dict = cudnn::export(&block(config()), "gru.")?;
