@@ -6,6 +6,7 @@
 //! | [`inputs`] | seeded inputs and upstream gradients, NaN-poisoned buffers |
 //! | [`oracle`] | the equations as scalar float64 loops, gradients by finite differences |
 //! | [`close`] | named tensors, the comparison and every tolerance with its reason |
+//! | [`cover`] | covering arrays: rows of options with every pair or triple of values |
 //! | [`conformance`] | the recorded vectors of other frameworks |
 //! | [`proxy`] | a network on one machine |
 //!
@@ -13,6 +14,7 @@
 
 pub mod close;
 pub mod conformance;
+pub mod cover;
 pub mod inputs;
 pub mod oracle;
 pub mod problem;

@@ -1,0 +1,197 @@
+//! Covering arrays: few rows of options in which every pair, or every triple, of option values occurs.
+//!
+//! Sampling by `k % 3` or `step_by` looks like a spread and is not: two options whose periods have a common
+//! factor never meet in some of their values.
+
+use std::collections::BTreeSet;
+
+/// Values of some parameters, as pairs of parameter and value.
+pub type Combination = Vec<(usize, usize)>;
+
+/// Attempts at each row, of which the best is taken.
+const ATTEMPTS: usize = 8;
+
+/// Rows of one value for each parameter, in which every combination of values of any `strength` parameters
+/// occurs. `sizes` holds the number of values of each parameter; its values are `0..size`.
+///
+/// Greedy and deterministic: the rows depend on the arguments only. Row 0 is all zeros.
+///
+/// # Panics
+///
+/// If `strength` is 0 or a parameter has no value.
+pub fn cover(sizes: &[usize], strength: usize) -> Vec<Vec<usize>> {
+    let first = vec![0; sizes.len()];
+    let mut left = every(sizes, strength);
+    left.retain(|combination| !holds(&first, combination));
+    let mut rows = vec![first];
+    while let Some(start) = left.first() {
+        let attempts = (0..ATTEMPTS).map(|attempt| row(sizes, &left, start, rows.len() + attempt));
+        let covered = |row: &Vec<usize>| left.iter().filter(|c| holds(row, c)).count();
+        let best = attempts
+            .map(|row| (covered(&row), row))
+            .reduce(|best, next| if next.0 > best.0 { next } else { best });
+        let (_, best) = best.expect("there are attempts");
+        left.retain(|combination| !holds(&best, combination));
+        rows.push(best);
+    }
+    rows
+}
+
+/// The combinations of values of any `strength` parameters that no row holds.
+///
+/// # Panics
+///
+/// If a row does not have one value in range for each parameter.
+pub fn missing(rows: &[Vec<usize>], sizes: &[usize], strength: usize) -> Vec<Combination> {
+    for row in rows {
+        assert!(
+            row.len() == sizes.len() && row.iter().zip(sizes).all(|(value, size)| value < size),
+            "missing: row: expected values below {sizes:?}, got {row:?}"
+        );
+    }
+    let all = every(sizes, strength).into_iter();
+    all.filter(|combination| !rows.iter().any(|row| holds(row, combination)))
+        .collect()
+}
+
+fn holds(row: &[usize], combination: &Combination) -> bool {
+    combination
+        .iter()
+        .all(|&(parameter, value)| row[parameter] == value)
+}
+
+/// All combinations; of all parameters where there are fewer than `strength`.
+fn every(sizes: &[usize], strength: usize) -> BTreeSet<Combination> {
+    assert!(strength > 0, "cover: strength: expected at least 1, got 0");
+    assert!(
+        !sizes.contains(&0),
+        "cover: sizes: expected at least 1 value each, got {sizes:?}"
+    );
+    let strength = strength.min(sizes.len());
+    let mut partial: Vec<Combination> = vec![Vec::new()];
+    for _ in 0..strength {
+        let longer = |combination: Combination| {
+            let from = combination
+                .last()
+                .map_or(0, |&(parameter, _)| parameter + 1);
+            let pairs =
+                (from..sizes.len()).flat_map(|p| (0..sizes[p]).map(move |value| (p, value)));
+            let longer: Vec<Combination> = pairs
+                .map(|pair| [&combination[..], &[pair]].concat())
+                .collect();
+            longer
+        };
+        partial = partial.into_iter().flat_map(longer).collect();
+    }
+    partial.into_iter().collect()
+}
+
+/// A row that holds `start`; every other parameter in turn, from `seed` on, gets the value that completes the
+/// most of `left`.
+fn row(
+    sizes: &[usize],
+    left: &BTreeSet<Combination>,
+    start: &Combination,
+    seed: usize,
+) -> Vec<usize> {
+    let mut row: Vec<Option<usize>> = vec![None; sizes.len()];
+    for &(parameter, value) in start {
+        row[parameter] = Some(value);
+    }
+    for offset in 0..sizes.len() {
+        let parameter = (seed + offset) % sizes.len();
+        if row[parameter].is_some() {
+            continue;
+        }
+        let mut gains = vec![0; sizes[parameter]];
+        for combination in left {
+            let here = combination.iter().find(|(p, _)| *p == parameter);
+            let mut others = combination.iter().filter(|(p, _)| *p != parameter);
+            if let Some(&(_, value)) = here
+                && others.all(|&(p, value)| row[p] == Some(value))
+            {
+                gains[value] += 1;
+            }
+        }
+        // Of equal values another one each time, so that rows do not repeat their first values.
+        let size = sizes[parameter];
+        let values = (0..size).map(|k| (k + seed + offset) % size);
+        row[parameter] = values.max_by_key(|&value| gains[value]);
+    }
+    row.into_iter()
+        .map(|value| value.expect("each parameter got a value"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZES: [usize; 7] = [3, 2, 4, 2, 3, 2, 2];
+
+    /// Counts what `missing` must find, by other means: all values of the chosen columns.
+    fn distinct(rows: &[Vec<usize>], columns: &[usize]) -> usize {
+        let values = rows.iter();
+        let values = values.map(|row| columns.iter().map(|&c| row[c]).collect::<Vec<_>>());
+        values.collect::<BTreeSet<_>>().len()
+    }
+
+    #[test]
+    fn every_pair_and_every_triple_occurs() {
+        let pairs = cover(&SIZES, 2);
+        let triples = cover(&SIZES, 3);
+        for a in 0..SIZES.len() {
+            for b in 0..a {
+                assert_eq!(distinct(&pairs, &[a, b]), SIZES[a] * SIZES[b], "{a} {b}");
+                for c in 0..b {
+                    let expected = SIZES[a] * SIZES[b] * SIZES[c];
+                    assert_eq!(distinct(&triples, &[a, b, c]), expected, "{a} {b} {c}");
+                }
+            }
+        }
+        assert_eq!(missing(&pairs, &SIZES, 2), Vec::<Combination>::new());
+        assert_eq!(missing(&triples, &SIZES, 3), Vec::<Combination>::new());
+    }
+
+    /// No array is smaller than the product of the largest sizes; these come near to it.
+    #[test]
+    fn rows_are_few() {
+        let pairs = cover(&SIZES, 2).len();
+        assert!((12..=14).contains(&pairs), "{pairs} rows for pairs");
+        let triples = cover(&SIZES, 3).len();
+        assert!((36..=48).contains(&triples), "{triples} rows for triples");
+        assert_eq!(cover(&[2; 12], 2), cover(&[2; 12], 2));
+    }
+
+    #[test]
+    fn a_row_that_is_removed_is_missed() {
+        let rows = cover(&SIZES, 2);
+        for removed in 0..rows.len() {
+            let mut rest = rows.clone();
+            let row = rest.remove(removed);
+            let missing = missing(&rest, &SIZES, 2);
+            assert!(!missing.is_empty(), "row {removed} adds nothing");
+            assert!(missing.iter().all(|combination| holds(&row, combination)));
+        }
+    }
+
+    #[test]
+    fn combinations_are_named() {
+        let rows = [vec![0, 0], vec![1, 1], vec![1, 0]];
+        assert_eq!(missing(&rows, &[2, 2], 2), [[(0, 0), (1, 1)]]);
+        assert_eq!(missing(&[], &[1, 2], 1), [[(0, 0)], [(1, 0)], [(1, 1)]]);
+    }
+
+    #[test]
+    fn few_parameters_get_their_product() {
+        assert_eq!(cover(&[2, 3], 3).len(), 6);
+        assert_eq!(cover(&[4], 2).len(), 4);
+        assert_eq!(cover(&[], 2), [Vec::<usize>::new()]);
+    }
+
+    #[test]
+    #[should_panic(expected = "row: expected values below [2, 2], got [0, 2]")]
+    fn values_out_of_range_are_refused() {
+        missing(&[vec![0, 2]], &[2, 2], 2);
+    }
+}
