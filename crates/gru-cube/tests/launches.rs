@@ -1,14 +1,29 @@
-//! How many kernels a pass launches. Alone in its process, because the counter is the process's.
+//! How many kernels a pass launches, and how many a tuned one. A process of its own with one thread, because the
+//! counter is the process's.
 
-#[macro_use]
 mod support;
 
 use gru_cpu::spec::{GruSpec, Reset};
 use gru_cube::{BackwardInputs, BackwardOutputs, ForwardOutputs, Limits, Strategy, launches};
-use support::{Given, OnDevice, Problem, client, on_device, poisoned};
+use libtest_mimic::Arguments;
+use support::{
+    FORWARD, GRADIENT, Given, Ignored, OnDevice, Problem, Ran, client, on_device, oracle, poisoned,
+    refused, run, trial,
+};
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let trials = vec![
+        trial("launches/walk".to_owned(), a_walk_is_one_launch),
+        trial("launches/steps".to_owned(), products_are_one_each),
+        trial("launches/tuned".to_owned(), the_fastest_cut_is_found_once),
+    ];
+    libtest_mimic::run(&arguments, trials).exit();
+}
 
 /// Launches of a forward and of a backward pass.
-fn count((n, t, h): (usize, usize, usize), spec: GruSpec) -> (u64, u64) {
+fn count((n, t, h): (usize, usize, usize), spec: GruSpec) -> Result<(u64, u64), Ignored> {
     let client = client();
     let problem = Problem::new((n, t, h), spec, Given::ALL, 1);
     let call = problem.call::<f32>();
@@ -19,7 +34,7 @@ fn count((n, t, h): (usize, usize, usize), spec: GruSpec) -> (u64, u64) {
         gates: Some(poisoned::<f32>(&client, n * t * width)),
     };
     let start = launches();
-    gru_cube::forward(&client, &call, &forward, &outputs, Strategy::Inferred).unwrap();
+    gru_cube::forward(&client, &call, &forward, &outputs, Strategy::Inferred).map_err(refused)?;
     let middle = launches();
     let inputs = BackwardInputs {
         d_states,
@@ -35,30 +50,56 @@ fn count((n, t, h): (usize, usize, usize), spec: GruSpec) -> (u64, u64) {
         d_gates: None,
         d_h0: poisoned::<f32>(&client, n * h),
     };
-    gru_cube::backward(&client, &call, &inputs, &outputs, Strategy::Inferred).unwrap();
-    (middle - start, launches() - middle)
+    gru_cube::backward(&client, &call, &inputs, &outputs, Strategy::Inferred).map_err(refused)?;
+    Ok((middle - start, launches() - middle))
 }
 
-fn a_walk_is_one_launch_and_products_are_one_each() {
+fn a_walk_is_one_launch() -> Ran {
     let before = GruSpec::default().with_reset(Reset::BeforeMatmul);
     for t in [3, 9] {
-        for h in [16, 64, 128] {
-            assert_eq!(count((5, t, h), GruSpec::default()), (1, 1), "T{t} H{h}");
-            assert_eq!(count((5, t, h), before), (1, 1), "T{t} H{h} reset before");
-        }
-        // The weight is read anew at every step, and backward wants it transposed.
-        assert_eq!(count((5, t, 256), GruSpec::default()), (1, 2), "T{t}");
-        // Where the device holds the weight in 38 cubes of 16 columns, all steps are one launch.
-        let limits = Limits::of(&client());
-        let one_launch = !limits.cpu && limits.together >= 38;
-        for (spec, products) in [(GruSpec::default(), t as u64), (before, 2 * t as u64)] {
-            let expected = match one_launch {
-                true => (1, 3),
-                false => (products, products + 2),
-            };
-            assert_eq!(count((5, t, 600), spec), expected, "{spec:?}");
-        }
+        assert_eq!(count((5, t, 16), GruSpec::default())?, (1, 1), "T{t}");
+        assert_eq!(count((5, t, 64), before)?, (1, 1), "T{t}");
+        assert_eq!(count((5, t, 128), GruSpec::default())?, (1, 1), "T{t}");
+        // The weight is read again at every step, and backward needs it transposed.
+        assert_eq!(count((5, t, 256), GruSpec::default())?, (1, 2), "T{t}");
     }
+    Ok(())
 }
 
-trials!(a_walk_is_one_launch_and_products_are_one_each);
+/// Where the device holds the weight in 38 cubes of 16 columns, all steps are one launch.
+fn products_are_one_each() -> Ran {
+    let before = GruSpec::default().with_reset(Reset::BeforeMatmul);
+    let limits = Limits::of(&client());
+    let one_launch = !limits.cpu && limits.together >= 38;
+    for t in [3, 5] {
+        for (spec, products) in [(GruSpec::default(), t as u64), (before, 2 * t as u64)] {
+            let expected = if one_launch {
+                (1, 3)
+            } else {
+                (products, products + 2)
+            };
+            assert_eq!(count((2, t, 600), spec)?, expected, "T{t} {spec:?}");
+        }
+    }
+    Ok(())
+}
+
+fn the_fastest_cut_is_found_once() -> Ran {
+    let strategies = (Strategy::Tuned, Strategy::Tuned);
+    let launches = |n: usize, in_place: bool| -> Result<u64, Ignored> {
+        let spec = GruSpec::default().with_reset(Reset::BeforeMatmul);
+        let problem = Problem::new((n, 6, 40), spec, Given::ALL, n as u64);
+        let before = gru_cube::launches();
+        let got = run::<f32>(&client(), &problem, strategies, in_place).map_err(refused)?;
+        if let Err(message) = got.compare(&oracle(&problem), (FORWARD, GRADIENT)) {
+            panic!("N{n}: {message}");
+        }
+        Ok(gru_cube::launches() - before)
+    };
+    launches(5, true)?;
+    // Of the same key: nothing is timed again. A forward and a backward pass, of 6 steps with two products and what
+    // is around them at most.
+    let again = launches(7, false)?;
+    assert!(again <= 2 * 2 * (6 + 2), "{again} launches");
+    Ok(())
+}

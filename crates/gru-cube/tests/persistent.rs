@@ -1,74 +1,66 @@
-//! All steps in one launch, against float64: where the device shows cubes each other's writes.
-//! WebGPU does not; there the cut is refused.
+//! All steps in one launch, against float64: where the device shows cubes each other's writes. WebGPU does not.
+//!
+//! A process of its own with one thread, because one stream of a device at a time makes cubes that meet, and
+//! every thread is a stream.
 
-#[macro_use]
 mod support;
 
-use cubecl::client::Client;
-use gru_cpu::spec::{GruSpec, Reset};
-use gru_cube::{Cut, Limits, PlanError, StepTile, Strategy};
-use support::{FORWARD, GRADIENT, Given, Problem, catalogue, client, oracle, run, tile};
+use gru_cpu::spec::GruSpec;
+use gru_cube::{Cut, Limits, PlanError, Strategy};
+use half::f16;
+use libtest_mimic::{Arguments, Trial};
+use support::{
+    FORWARD, GRADIENT, Given, Ignored, Problem, Ran, cases,
+    catalogue::{Case, matrices, persistent},
+    client, run, trial,
+};
 
-/// Several cubes for each row of the batch, and one; sums in one stage and in several; rows in one tile
-/// and in several; fewer units than pairs, and more.
-const TILES: [StepTile; 5] = [
-    tile(4, 4, 17, 1, 3, 64),
-    tile(2, 1, 8, 3, 2, 16),
-    tile(1, 1, 33, 1, 1, 33),
-    tile(4, 2, 9, 2, 4, 20),
-    tile(2, 2, 9, 1, 5, 20),
-];
-
-fn check(problem: &Problem, tile: StepTile, in_place: bool) {
-    let strategy = Strategy::Forced(Cut::Persistent(tile));
-    let cubes = problem.h.div_ceil(tile.lanes * tile.per_lane);
-    let together = Limits::of(&client()).together;
-    let got = run::<f32>(&client(), problem, (strategy, strategy), in_place);
-    if together < cubes {
-        let (requested, available) = (cubes, together);
-        let refused = PlanError::TooManyTogether {
-            requested,
-            available,
-        };
-        return assert_eq!(got.unwrap_err(), refused);
-    }
-    if let Err(message) = got.unwrap().compare(&oracle(problem), (FORWARD, GRADIENT)) {
-        let Problem { n, t, h, spec, .. } = problem;
-        panic!("N{n} T{t} H{h} {tile:?} {spec:?}: {message}");
-    }
+fn main() {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let mut trials = cases(persistent(), check);
+    let name = "persistent-f16-matrices";
+    trials.extend(cases(matrices(name, Cut::Persistent), |case| {
+        case.check::<f16>((10.0 / 2048.0, 10.0 / 2048.0))
+    }));
+    trials.push(trial(
+        "persistent/other-streams-are-refused".to_owned(),
+        || other_streams_are_refused(),
+    ));
+    libtest_mimic::run(&arguments, trials).exit();
 }
 
-fn refused(client: &Client, problem: &Problem, tile: StepTile) -> PlanError {
-    let strategy = Strategy::Forced(Cut::Persistent(tile));
-    run::<f32>(client, problem, (strategy, strategy), false).unwrap_err()
+fn check(case: &Case) -> Ran {
+    let ran = case.check::<f32>((FORWARD, GRADIENT));
+    let Strategy::Forced(Cut::Persistent(tile)) = case.strategy else {
+        panic!("{case:?}");
+    };
+    let cubes = case.size.2.div_ceil(tile.lanes * tile.per_lane);
+    let too_many = Limits::of(&client()).together < cubes;
+    assert_eq!(ran.is_err(), too_many, "{case:?}: {ran:?}");
+    ran
 }
 
-/// One test, because one stream of a device at a time makes cubes that meet, and every test is a
-/// stream of its own.
-fn all_steps_in_one_launch() {
-    for (i, spec) in catalogue::conventions().into_iter().enumerate() {
-        let given = Given::bits(31 - i * 5 % 32);
-        let problem = Problem::new((5, 7, 33), spec, given, i as u64);
-        check(&problem, TILES[i % TILES.len()], i % 2 == 0);
-    }
-    for (i, tile) in TILES.into_iter().enumerate() {
-        for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
-            let spec = GruSpec::default().with_reset(reset);
-            let problem = Problem::new((6, 150, 33), spec, Given::ALL, i as u64);
-            check(&problem, tile, true);
-        }
-    }
-    let problem = Problem::new((1, 2, 9), GruSpec::default(), Given::NONE, 1);
+/// While a stream of a device makes cubes that meet, no other does.
+fn other_streams_are_refused() -> Ran {
+    let first = persistent().cases.remove(0);
+    check(&first)?;
     let client = client();
-    let elsewhere = std::thread::spawn(move || refused(&client, &problem, TILES[2]));
-    let (requested, available) = (1, 0);
-    assert_eq!(
-        elsewhere.join().unwrap(),
-        PlanError::TooManyTogether {
-            requested,
-            available
-        }
+    let elsewhere = std::thread::spawn(move || {
+        let problem = Problem::new((1, 2, 9), GruSpec::default(), Given::NONE, 1);
+        let strategies = (first.strategy, first.strategy);
+        run::<f32>(&client, &problem, strategies, false)
+    });
+    let refused = elsewhere.join().unwrap();
+    assert!(
+        matches!(
+            refused,
+            Err(PlanError::TooManyTogether {
+                requested: 1,
+                available: 0
+            })
+        ),
+        "{refused:?}"
     );
+    Ok::<(), Ignored>(())
 }
-
-trials!(all_steps_in_one_launch);

@@ -1,62 +1,298 @@
-//! The conventions and cuts that the tests go through.
+//! The cases that the tests run: conventions, sizes, optional tensors and launch configurations, in covering
+//! arrays of pairs.
 
+use super::{Given, Mode, Ran, Upload, Zoneout, compare, tile};
 use gru_cpu::spec::{Activation, Activations, Direction, GruSpec, Layout, Reset, Update};
+use gru_cube::{Cut, StepTile, Strategy, WalkTile};
+use gru_testkit::cover::{cover, missing};
 
 /// Every activation, with parameters that differ from the usual ones.
 pub const ACTIVATIONS: [Activation; Activation::ALL.len()] = Activation::ALL;
 
-/// The conventions in which the walk itself differs, clips included; usual activations.
-pub fn conventions() -> Vec<GruSpec> {
-    let mut specs = Vec::new();
-    for (i, reset) in [Reset::AfterMatmul, Reset::BeforeMatmul]
-        .into_iter()
-        .enumerate()
-    {
-        for (k, direction) in [Direction::Forward, Direction::Reverse]
-            .into_iter()
-            .enumerate()
-        {
-            for (l, layout) in [Layout::BatchMajor, Layout::TimeMajor]
-                .into_iter()
-                .enumerate()
-            {
-                // Both update rules and both clips meet every other choice once.
-                let spec = GruSpec::default()
-                    .with_reset(reset)
-                    .with_direction(direction)
-                    .with_layout(layout);
-                specs.push(spec);
-                let spec = spec
-                    .with_update(Update::Takes)
-                    .with_clip_gates(((i + k + l) % 2 == 0).then_some(0.8))
-                    .with_clip_state(((i + k + l) % 2 == 1).then_some(0.35));
-                specs.push(spec);
-            }
-        }
-    }
-    specs
+/// One problem, and how it runs.
+#[derive(Debug, Clone)]
+pub struct Case {
+    /// N, T and H.
+    pub size: (usize, usize, usize),
+    pub spec: GruSpec,
+    pub given: Given,
+    pub strategy: Strategy,
+    pub mode: Mode,
+    pub seed: u64,
 }
 
-/// Every activation as every gate, clipped and not.
-pub fn activations() -> Vec<GruSpec> {
-    let mut specs = Vec::new();
-    for i in 0..ACTIVATIONS.len() {
-        let of = |k: usize| ACTIVATIONS[(i + k) % ACTIVATIONS.len()];
-        let activations = Activations {
-            reset: of(0),
-            update: of(5),
-            candidate: of(7),
+/// Cases in which every pair of options occurs.
+pub struct Cases {
+    pub name: &'static str,
+    sizes: Vec<(usize, usize, usize)>,
+    strategies: Vec<Strategy>,
+    options: Options,
+    pub cases: Vec<Case>,
+}
+
+/// How many values each option of a case may take, in the order of [`options`].
+pub type Options = [usize; 13];
+
+/// All values of all options.
+pub const ALL: Options = [2, 2, 2, 2, 4, 2, 2, 2, 2, 2, 3, 2, 2];
+
+/// The same without clips. They cut a gradient off where a number is at the clip, which a rounding to 16 bits
+/// decides.
+pub const WITHOUT_CLIPS: Options = {
+    let mut options = ALL;
+    options[4] = 1;
+    options
+};
+
+const CLIPS: [(Option<f64>, Option<f64>); 4] = [
+    (None, None),
+    (Some(0.8), None),
+    (None, Some(0.35)),
+    (Some(0.7), Some(0.4)),
+];
+
+const ZONEOUTS: [Zoneout; 3] = [Zoneout::None, Zoneout::PerStep, Zoneout::PerUnit];
+
+fn spec(row: &[usize]) -> GruSpec {
+    let (clip_gates, clip_state) = CLIPS[row[4]];
+    GruSpec::default()
+        .with_reset([Reset::AfterMatmul, Reset::BeforeMatmul][row[0]])
+        .with_direction([Direction::Forward, Direction::Reverse][row[1]])
+        .with_layout([Layout::BatchMajor, Layout::TimeMajor][row[2]])
+        .with_update([Update::Keeps, Update::Takes][row[3]])
+        .with_clip_gates(clip_gates)
+        .with_clip_state(clip_state)
+}
+
+/// Which value of each option a case has, read from the case.
+fn options(case: &Case) -> Options {
+    let Case {
+        spec, given, mode, ..
+    } = case;
+    let clips = (spec.clip_gates, spec.clip_state);
+    let at = |flag: bool| usize::from(flag);
+    [
+        at(spec.reset == Reset::BeforeMatmul),
+        at(spec.direction == Direction::Reverse),
+        at(spec.layout == Layout::TimeMajor),
+        at(spec.update == Update::Takes),
+        CLIPS.iter().position(|&c| c == clips).unwrap(),
+        at(given.b_ih),
+        at(given.b_hh),
+        at(given.h0),
+        at(given.mask),
+        at(given.valid),
+        ZONEOUTS.iter().position(|&z| z == given.zoneout).unwrap(),
+        at(mode.in_place),
+        at(mode.inference),
+    ]
+}
+
+impl Cases {
+    fn new(
+        name: &'static str,
+        sizes: &[(usize, usize, usize)],
+        strategies: Vec<Strategy>,
+        options: Options,
+    ) -> Self {
+        let (k, factors) = (options.len(), [sizes.len(), strategies.len()]);
+        let rows = cover(&[&options[..], &factors].concat(), 2);
+        let case = |(seed, row): (usize, &Vec<usize>)| Case {
+            size: sizes[row[k]],
+            spec: spec(row),
+            given: Given {
+                b_ih: row[5] == 1,
+                b_hh: row[6] == 1,
+                h0: row[7] == 1,
+                mask: row[8] == 1,
+                valid: row[9] == 1,
+                zoneout: ZONEOUTS[row[10]],
+            },
+            strategy: strategies[row[k + 1]],
+            mode: Mode {
+                in_place: row[11] == 1,
+                inference: row[12] == 1,
+            },
+            seed: seed as u64,
         };
-        for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
-            for clip in [None, Some(0.7)] {
-                specs.push(
-                    GruSpec::default()
-                        .with_reset(reset)
-                        .with_activations(activations)
-                        .with_clip_gates(clip),
-                );
-            }
+        let cases = rows.iter().enumerate().map(case).collect();
+        Self {
+            name,
+            sizes: sizes.to_vec(),
+            strategies,
+            options,
+            cases,
         }
     }
-    specs
+
+    /// Fails if some pair of options is in no case.
+    pub fn check_coverage(&self) {
+        let row = |case: &Case| {
+            let size = self.sizes.iter().position(|&size| size == case.size);
+            let mut strategies = self.strategies.iter();
+            let strategy = strategies.position(|&strategy| strategy == case.strategy);
+            let factors = [size.unwrap(), strategy.unwrap()];
+            [&options(case)[..], &factors].concat()
+        };
+        let rows: Vec<_> = self.cases.iter().map(row).collect();
+        let factors = [self.sizes.len(), self.strategies.len()];
+        let missing = missing(&rows, &[&self.options[..], &factors].concat(), 2);
+        assert!(missing.is_empty(), "{}: never met: {missing:?}", self.name);
+    }
+}
+
+impl Case {
+    /// Sizes and strategy.
+    pub fn id(&self) -> String {
+        let (n, t, h) = self.size;
+        format!("{:02}-N{n}-T{t}-H{h}-{}", self.seed, self.strategy).replace(' ', "-")
+    }
+
+    /// Runs the case and compares it with float64.
+    pub fn check<F: Upload>(&self, tolerance: (f64, f64)) -> Ran {
+        compare::<F>(self, tolerance)
+    }
+}
+
+/// The conventions of a sequence, clips included, in pairs.
+pub fn conventions() -> Vec<GruSpec> {
+    cover(&ALL[..5], 2).iter().map(|row| spec(row)).collect()
+}
+
+/// Every activation as every gate, clipped and not, by either reset and update.
+pub fn activations() -> Vec<Case> {
+    let rows = cover(&[ACTIVATIONS.len(), 2, 2, 2], 2);
+    let case = |(seed, row): (usize, &Vec<usize>)| {
+        let of = |k: usize| ACTIVATIONS[(row[0] + k) % ACTIVATIONS.len()];
+        let clips = [0, 1][row[3]];
+        Case {
+            size: (2, 4, 5),
+            spec: spec(&[row[1], 0, 0, row[2], clips]).with_activations(Activations {
+                reset: of(0),
+                update: of(5),
+                candidate: of(7),
+            }),
+            given: Given::ALL,
+            strategy: Strategy::Inferred,
+            mode: Mode::default(),
+            seed: seed as u64,
+        }
+    };
+    rows.iter().enumerate().map(case).collect()
+}
+
+/// What is inferred for small and odd sizes.
+pub fn inferred() -> Cases {
+    let sizes = [
+        (1, 1, 3),
+        (3, 2, 1),
+        (5, 7, 7),
+        (13, 2, 16),
+        (1, 7, 17),
+        (3, 5, 33),
+        (5, 3, 65),
+        (2, 2, 130),
+    ];
+    Cases::new("inferred", &sizes, vec![Strategy::Inferred], ALL)
+}
+
+/// Forced walks: remainders on every side, one split and several, the weight in registers and read.
+pub fn walks() -> Cases {
+    let walk = |(rows, width, lanes, splits), resident| {
+        Strategy::Forced(Cut::Walk(WalkTile {
+            rows,
+            width,
+            lanes,
+            splits,
+            resident,
+        }))
+    };
+    let strategies = vec![
+        walk((1, 1, 8, 1), true),
+        walk((1, 1, 32, 4), false),
+        walk((2, 2, 16, 3), true),
+        walk((4, 4, 5, 1), false),
+        walk((4, 4, 64, 2), true),
+        walk((4, 2, 40, 2), false),
+        walk((8, 4, 16, 4), true),
+        walk((3, 3, 16, 2), false),
+    ];
+    Cases::new("walk", &[(5, 3, 33), (1, 4, 7)], strategies, ALL)
+}
+
+/// Forced steps: several cubes for each row and one, one stage of the sum and several.
+pub fn steps() -> Cases {
+    let tiles = [
+        tile(1, 1, 32, 1, 4, 64),
+        tile(4, 4, 16, 2, 2, 16),
+        tile(8, 4, 8, 1, 1, 33),
+        tile(2, 2, 5, 3, 3, 7),
+        tile(4, 2, 64, 1, 1, 256),
+    ];
+    let sizes = [(1, 1, 1), (3, 2, 3), (13, 2, 16), (1, 7, 65), (5, 4, 33)];
+    let strategies = tiles.map(|tile| Strategy::Forced(Cut::Steps(tile)));
+    Cases::new("steps", &sizes, strategies.to_vec(), ALL)
+}
+
+/// All steps in one launch: several cubes for each row of the batch, and one; sums in one stage and in several;
+/// rows in one tile and in several; fewer units than pairs, and more.
+pub fn persistent() -> Cases {
+    let tiles = [
+        tile(4, 4, 17, 1, 3, 64),
+        tile(2, 1, 8, 3, 2, 16),
+        tile(1, 1, 33, 1, 1, 33),
+        tile(4, 2, 9, 2, 4, 20),
+        tile(2, 2, 9, 1, 5, 20),
+    ];
+    let strategies = tiles.map(|tile| Strategy::Forced(Cut::Persistent(tile)));
+    let sizes = [(5, 7, 33), (6, 150, 33)];
+    Cases::new("persistent", &sizes, strategies.to_vec(), ALL)
+}
+
+/// Rows and columns of one matrix and of several, a plane and several, one split and several; a stage that is the
+/// whole depth, and one that leaves a rest. For matrices of 8 and of 16, planes of 8 and of 32.
+pub fn matrices(name: &'static str, cut: fn(StepTile) -> Cut) -> Cases {
+    let tiles = [
+        tile(16, 1, 32, 2, 1, 128),
+        tile(32, 1, 32, 1, 2, 32),
+        tile(16, 1, 64, 1, 2, 48),
+        tile(48, 1, 32, 1, 1, 16),
+    ];
+    let forced = |tile| {
+        Strategy::Forced(cut(StepTile {
+            matrix: true,
+            ..tile
+        }))
+    };
+    let sizes = [
+        (5, 4, 48),
+        (1, 1, 16),
+        (17, 3, 32),
+        (50, 2, 80),
+        (3, 5, 144),
+    ];
+    let strategies = tiles.map(forced).to_vec();
+    Cases::new(name, &sizes, strategies, WITHOUT_CLIPS)
+}
+
+/// Sixteen bits, by walks and by steps.
+pub fn sixteen_bits() -> Cases {
+    let steps = Cut::Steps(tile(4, 4, 16, 2, 2, 16));
+    let strategies = vec![Strategy::Inferred, Strategy::Forced(steps)];
+    let sizes = [(3, 5, 7), (5, 4, 33)];
+    Cases::new("sixteen-bits", &sizes, strategies, WITHOUT_CLIPS)
+}
+
+/// What is inferred for states too large for a walk.
+pub fn large() -> Vec<Case> {
+    let resets = [Reset::AfterMatmul, Reset::BeforeMatmul];
+    let case = |reset| Case {
+        size: (5, 3, 513),
+        spec: GruSpec::default().with_reset(reset),
+        given: Given::ALL,
+        strategy: Strategy::Inferred,
+        mode: Mode::default(),
+        seed: 1,
+    };
+    resets.map(case).to_vec()
 }

@@ -4,10 +4,12 @@
 pub mod catalogue;
 pub mod ieee;
 
+use catalogue::{Case, Cases};
 use cubecl::{
     Device,
     client::Client,
     device::{WgpuDevice, WgpuDeviceKind},
+    features::TypeUsage,
     prelude::*,
     server::Handle,
 };
@@ -16,38 +18,70 @@ use gru_cpu::{
 };
 use gru_cube::{
     BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, Limits, PlanError,
-    StepTile, Strategy,
+    StepTile, Strategy, Take,
 };
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::{Arguments, Completion, Trial};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::{
     env,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Mutex,
+    sync::{Mutex, OnceLock},
 };
 
-/// The tests of a file. Where there is no adapter they are ignored, which Rust's own harness cannot say, and
-/// with `GRU_REQUIRE_GPU` they fail there.
-#[allow(unused_macros)] // benches/gpu-kit takes the problems alone.
-macro_rules! trials {
-    ($($test:ident),+ $(,)?) => {
-        fn main() {
-            support::run_trials(&[$((stringify!($test), $test)),+]);
+/// Why a trial did not run.
+#[derive(Debug)]
+pub struct Ignored(pub String);
+
+/// How a trial ends, unless it panics.
+pub type Ran = Result<(), Ignored>;
+
+/// A trial that is ignored where there is no adapter, or where `test` says why it cannot run on this one. With
+/// `GRU_REQUIRE_GPU` a missing adapter is a failure.
+pub fn trial(name: String, test: impl FnOnce() -> Ran + Send + 'static) -> Trial {
+    static ADAPTERS: OnceLock<usize> = OnceLock::new();
+    Trial::ignorable_test(name, move || {
+        if *ADAPTERS.get_or_init(|| Device::enumerate_all().len()) == 0 {
+            return if env::var_os("GRU_REQUIRE_GPU").is_some() {
+                Err("no adapter, and GRU_REQUIRE_GPU is set".into())
+            } else {
+                Ok(Completion::ignored_with("no adapter"))
+            };
         }
-    };
+        Ok(match test() {
+            Ok(()) => Completion::Completed,
+            Err(Ignored(reason)) => Completion::ignored_with(reason),
+        })
+    })
 }
 
-/// What [`trials!`] makes of a file's tests.
-pub fn run_trials(tests: &[(&str, fn())]) {
-    let ignored = Device::enumerate_all().is_empty() && env::var_os("GRU_REQUIRE_GPU").is_none();
-    let trials = tests.iter().map(|&(name, test)| {
-        let run = move || {
-            test();
-            Ok(())
-        };
-        Trial::test(name, run).with_ignored_flag(ignored)
-    });
-    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit();
+/// The same, for a test that runs on every adapter.
+pub fn test(name: &str, test: fn()) -> Trial {
+    trial(name.to_owned(), move || {
+        test();
+        Ok(())
+    })
+}
+
+/// One trial for each case, and one that holds that the cases cover all pairs of their options.
+pub fn cases(cases: Cases, check: fn(&Case) -> Ran) -> Vec<Trial> {
+    let of = |case: &Case| {
+        let case = case.clone();
+        trial(format!("{}/{}", cases.name, case.id()), move || {
+            check(&case)
+        })
+    };
+    let mut trials: Vec<Trial> = cases.cases.iter().map(of).collect();
+    let name = format!("{}/pairs", cases.name);
+    trials.push(Trial::test(name, move || {
+        cases.check_coverage();
+        Ok(())
+    }));
+    trials
+}
+
+/// Runs the trials of a test binary.
+pub fn run_trials(trials: Vec<Trial>) {
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
 /// The tolerances of a GPU in float32: shader languages bound `exp` by several ulp.
@@ -120,6 +154,23 @@ pub const fn tile(
     }
 }
 
+/// What a case does besides a training step whose gradients have a buffer of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Mode {
+    /// Gradients of the gates take the place of the gates.
+    pub in_place: bool,
+    /// A pass that keeps no gates finds the same states.
+    pub inference: bool,
+}
+
+/// The share of a new state that is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Zoneout {
+    None,
+    PerStep,
+    PerUnit,
+}
+
 /// Which optional tensors a problem has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Given {
@@ -128,9 +179,11 @@ pub struct Given {
     pub h0: bool,
     pub mask: bool,
     pub valid: bool,
+    pub zoneout: Zoneout,
 }
 
 impl Given {
+    /// All but zoneout.
     pub const ALL: Self = Self::bits(31);
     pub const NONE: Self = Self::bits(0);
 
@@ -141,6 +194,7 @@ impl Given {
             h0: bits & 4 != 0,
             mask: bits & 8 != 0,
             valid: bits & 16 != 0,
+            zoneout: Zoneout::None,
         }
     }
 }
@@ -159,6 +213,8 @@ pub struct Problem {
     pub h0: Option<Vec<f64>>,
     pub mask: Option<Vec<f64>>,
     pub valid: Option<Vec<f64>>,
+    /// The share of each new state that is taken, one for each step or each unit.
+    pub take: Option<Vec<f64>>,
     pub d_states: Vec<f64>,
 }
 
@@ -199,6 +255,13 @@ impl Problem {
                 .map(|_| f64::from(u8::from(rng.random_bool(0.7))))
                 .collect()
         });
+        let per_step = match given.zoneout {
+            Zoneout::None => None,
+            Zoneout::PerStep => Some(1),
+            Zoneout::PerUnit => Some(h),
+        };
+        let mut share = || F::narrow(rng.random_range(0.0..1.0)).wide();
+        let take = per_step.map(|per_step| (0..n * t * per_step).map(|_| share()).collect());
         Self {
             n,
             t,
@@ -211,12 +274,24 @@ impl Problem {
             h0,
             mask,
             valid,
+            take,
             d_states,
         }
     }
 
     pub fn rows(&self) -> usize {
         self.n * self.t
+    }
+
+    /// The shares of new states on the device.
+    fn take<F: Upload>(&self, client: &Client) -> Option<Take> {
+        let take = self.take.as_deref()?;
+        let handle = upload::<F>(client, take);
+        Some(if take.len() == self.rows() {
+            Take::OfRow(handle)
+        } else {
+            Take::OfUnit(handle)
+        })
     }
 
     pub fn call<F: Scalar>(&self) -> Call {
@@ -259,6 +334,7 @@ impl Problem {
             sequence: Sequence::new(&self.p)
                 .with_h0(self.h0.as_deref())
                 .with_mask(self.mask.as_deref())
+                .with_take(self.take.as_deref())
                 .with_valid(self.valid.as_deref()),
             weights: Weights::new(None, &self.w_hh)
                 .with_b_ih(self.b_ih.as_deref())
@@ -379,7 +455,7 @@ pub fn on_device<F: Upload>(client: &Client, problem: &Problem) -> OnDevice {
             h0: problem.h0.as_ref().map(up),
             mask: problem.mask.as_ref().map(up),
             valid: problem.valid.as_ref().map(up),
-            take: None,
+            take: problem.take::<F>(client),
         },
         d_states: up(&problem.d_states),
     }
@@ -409,17 +485,6 @@ pub fn run<F: Upload>(
         },
         strategies.0,
     )?;
-    let states_only = poisoned::<F>(client, rows * h);
-    gru_cube::forward(
-        client,
-        &call,
-        &forward,
-        &ForwardOutputs {
-            states: states_only.clone(),
-            gates: None,
-        },
-        strategies.0,
-    )?;
     let gates_before = download::<F>(client, gates.clone(), rows * width);
     let d_gates = match in_place {
         true => gates.clone(),
@@ -446,16 +511,57 @@ pub fn run<F: Upload>(
         strategies.1,
     )?;
     let states = download::<F>(client, states, rows * h);
-    // Compared as bits: a NaN is not equal to itself.
-    let bits = |x: &[f64]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-    assert_eq!(
-        bits(&states),
-        bits(&download::<F>(client, states_only, rows * h)),
-        "states do not depend on whether gates are kept"
-    );
     let d_gates = download::<F>(client, d_gates, rows * width);
     let d_h0 = download::<F>(client, d_h0, n * h);
     Ok(finish(problem, &gates_before, &d_gates, states, d_h0))
+}
+
+/// The states of a pass that keeps no gates.
+pub fn inference<F: Upload>(
+    client: &Client,
+    problem: &Problem,
+    strategy: Strategy,
+) -> Result<Vec<f64>, PlanError> {
+    let len = problem.rows() * problem.h;
+    let inputs = on_device::<F>(client, problem).forward;
+    let outputs = ForwardOutputs {
+        states: poisoned::<F>(client, len),
+        gates: None,
+    };
+    let call = problem.call::<F>();
+    gru_cube::forward(client, &call, &inputs, &outputs, strategy)?;
+    Ok(download::<F>(client, outputs.states, len))
+}
+
+/// Compares a case with float64. A configuration that the device does not allow is ignored.
+pub fn compare<F: Upload>(case: &Case, tolerance: (f64, f64)) -> Ran {
+    if !F::supported_uses(&client()).contains(TypeUsage::Buffer) {
+        let reason = format!("no buffers of {:?}", F::elem_type_native());
+        return Err(Ignored(reason));
+    }
+    let problem = Problem::of::<F>(case.size, case.spec, case.given, case.seed);
+    let strategies = (case.strategy, case.strategy);
+    let got = run::<F>(&client(), &problem, strategies, case.mode.in_place).map_err(refused)?;
+    if let Err(message) = got.compare(&oracle(&problem), tolerance) {
+        panic!("{case:?}: {message}");
+    }
+    if case.mode.inference {
+        let states = inference::<F>(&client(), &problem, case.strategy).map_err(refused)?;
+        assert_eq!(states, got.states, "{case:?}: states without gates");
+    }
+    Ok(())
+}
+
+/// What the device does not allow; any other error is a failure.
+pub fn refused(error: PlanError) -> Ignored {
+    match error {
+        PlanError::TooManyUnits { .. }
+        | PlanError::TooMuchSharedMemory { .. }
+        | PlanError::TooManyBuffers { .. }
+        | PlanError::TooManyTogether { .. }
+        | PlanError::NoMatrices => Ignored(error.to_string()),
+        other => panic!("{other}"),
+    }
 }
 
 /// The products that Burn does outside, in float64.

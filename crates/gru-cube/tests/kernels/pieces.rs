@@ -1,15 +1,27 @@
 //! A forward pass in pieces of time, each with its own `p`, against float64 and against the whole.
 
-#[macro_use]
-mod support;
-
+use super::support::{
+    FORWARD, Given, Ignored, Problem, Ran, client, close, download, is_refused, on_device, oracle,
+    poisoned, refused, test, tile, trial, upload,
+};
 use gru_cpu::spec::{Direction, GruSpec, Layout, Reset};
 use gru_cube::{Cut, ForwardInputs, ForwardOutputs, Strategy, WalkTile};
+use gru_testkit::cover::cover;
+use libtest_mimic::Trial;
 use std::ops::Range;
-use support::{
-    FORWARD, Given, Problem, client, close, download, is_refused, on_device, oracle, poisoned,
-    tile, upload,
-};
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        trial(
+            "pieces/pieces-make-the-whole".to_owned(),
+            pieces_make_the_whole,
+        ),
+        test(
+            "pieces/steps-past-the-end-are-refused",
+            steps_past_the_end_are_refused,
+        ),
+    ]
+}
 
 /// `p` of some steps, counted in walking order.
 fn p_of(problem: &Problem, steps: &Range<usize>) -> Vec<f64> {
@@ -32,7 +44,11 @@ fn p_of(problem: &Problem, steps: &Range<usize>) -> Vec<f64> {
 }
 
 /// States and gates after the given pieces.
-fn forward(problem: &Problem, pieces: &[Range<usize>], strategy: Strategy) -> (Vec<f64>, Vec<f64>) {
+fn forward(
+    problem: &Problem,
+    pieces: &[Range<usize>],
+    strategy: Strategy,
+) -> Result<(Vec<f64>, Vec<f64>), Ignored> {
     let client = client();
     let width = problem.spec.saved_per_unit() * problem.h;
     let (states_len, gates_len) = (problem.rows() * problem.h, problem.rows() * width);
@@ -48,15 +64,15 @@ fn forward(problem: &Problem, pieces: &[Range<usize>], strategy: Strategy) -> (V
             ..all.clone()
         };
         let call = problem.call::<f32>();
-        gru_cube::forward(&client, &call, &inputs, &outputs, strategy).unwrap();
+        gru_cube::forward(&client, &call, &inputs, &outputs, strategy).map_err(refused)?;
     }
-    (
+    Ok((
         download::<f32>(&client, outputs.states, states_len),
         download::<f32>(&client, outputs.gates.unwrap(), gates_len),
-    )
+    ))
 }
 
-fn pieces_make_the_whole() {
+fn pieces_make_the_whole() -> Ran {
     let walk = WalkTile {
         rows: 2,
         width: 2,
@@ -65,33 +81,26 @@ fn pieces_make_the_whole() {
         resident: false,
     };
     let cuts = [Cut::Walk(walk), Cut::Steps(tile(2, 2, 4, 1, 2, 8))];
-    for direction in [Direction::Forward, Direction::Reverse] {
-        for layout in [Layout::BatchMajor, Layout::TimeMajor] {
-            for (reset, cut) in [
-                (Reset::AfterMatmul, cuts[0]),
-                (Reset::AfterMatmul, cuts[1]),
-                (Reset::BeforeMatmul, cuts[0]),
-                (Reset::BeforeMatmul, cuts[1]),
-            ] {
-                let spec = GruSpec::default()
-                    .with_direction(direction)
-                    .with_layout(layout)
-                    .with_reset(reset);
-                let strategy = Strategy::Forced(cut);
-                let problem = Problem::new((3, 7, 9), spec, Given::ALL, 5);
-                let whole = forward(&problem, &[0..0, 0..7], strategy);
-                let parts = forward(&problem, &[0..3, 3..3, 3..4, 4..7], strategy);
-                let at = format!("{spec:?} {cut:?}");
-                assert_eq!(whole.0, parts.0, "states {at}");
-                // Compared as bits: gates are NaN where nobody wrote.
-                let bits = |x: &[f64]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-                assert_eq!(bits(&whole.1), bits(&parts.1), "gates {at}");
-                if let Err(message) = close("states", &parts.0, &oracle(&problem).states, FORWARD) {
-                    panic!("{at}: {message}");
-                }
-            }
+    for row in cover(&[2; 4], 2) {
+        let spec = GruSpec::default()
+            .with_direction([Direction::Forward, Direction::Reverse][row[0]])
+            .with_layout([Layout::BatchMajor, Layout::TimeMajor][row[1]])
+            .with_reset([Reset::AfterMatmul, Reset::BeforeMatmul][row[2]]);
+        let cut = cuts[row[3]];
+        let strategy = Strategy::Forced(cut);
+        let problem = Problem::new((3, 7, 9), spec, Given::ALL, 5);
+        let whole = forward(&problem, &[0..0, 0..7], strategy)?;
+        let parts = forward(&problem, &[0..3, 3..3, 3..4, 4..7], strategy)?;
+        let at = format!("{spec:?} {cut:?}");
+        assert_eq!(whole.0, parts.0, "states {at}");
+        // Compared as bits: gates are NaN where nothing was written.
+        let bits = |x: &[f64]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&whole.1), bits(&parts.1), "gates {at}");
+        if let Err(message) = close("states", &parts.0, &oracle(&problem).states, FORWARD) {
+            panic!("{at}: {message}");
         }
     }
+    Ok(())
 }
 
 fn steps_past_the_end_are_refused() {
@@ -119,5 +128,3 @@ fn steps_past_the_end_are_refused() {
         "gru_cube::forward: expected steps within 0..4, got 2..5",
     );
 }
-
-trials!(pieces_make_the_whole, steps_past_the_end_are_refused);

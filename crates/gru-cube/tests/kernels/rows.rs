@@ -1,13 +1,20 @@
 //! More rows than a grid has cubes in one dimension.
 
-#[macro_use]
-mod support;
-
+use super::support::{
+    FORWARD, GRADIENT, Given, Problem, Ran, client, oracle, refused, run, tile, trial,
+};
 use gru_cpu::spec::GruSpec;
 use gru_cube::{Cut, Strategy, WalkTile};
-use support::{FORWARD, GRADIENT, Given, Problem, client, oracle, run, tile};
+use libtest_mimic::Trial;
 
-fn more_rows_than_one_dimension_has_cubes() {
+pub fn trials() -> Vec<Trial> {
+    vec![trial(
+        "rows/more-rows-than-one-dimension-has-cubes".to_owned(),
+        more_rows_than_one_dimension_has_cubes,
+    )]
+}
+
+fn more_rows_than_one_dimension_has_cubes() -> Ran {
     let walk = WalkTile {
         rows: 1,
         width: 1,
@@ -18,7 +25,7 @@ fn more_rows_than_one_dimension_has_cubes() {
     for cut in [Cut::Walk(walk), Cut::Steps(tile(1, 1, 1, 1, 1, 1))] {
         let strategy = Strategy::Forced(cut);
         let problem = Problem::new((65_537, 1, 1), GruSpec::default(), Given::NONE, 1);
-        let got = run::<f32>(&client(), &problem, (strategy, strategy), false).unwrap();
+        let got = run::<f32>(&client(), &problem, (strategy, strategy), false).map_err(refused)?;
         let mut expected = oracle(&problem);
         // Sums over all rows, made here, are larger than the sums of the other tests.
         for (got, expected) in [
@@ -31,6 +38,5 @@ fn more_rows_than_one_dimension_has_cubes() {
             panic!("{cut:?}: {message}");
         }
     }
+    Ok(())
 }
-
-trials!(more_rows_than_one_dimension_has_cubes);

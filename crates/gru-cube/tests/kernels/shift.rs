@@ -1,11 +1,13 @@
 //! The left sides of the weight gradients, number by number.
 
-#[macro_use]
-mod support;
-
+use super::support::{Given, Problem, catalogue, client, download, poisoned, test, upload};
 use gru_cpu::spec::{Direction, Layout, Reset};
 use gru_cube::RecurrentInputs;
-use support::{Given, Problem, catalogue, client, download, poisoned, upload};
+use libtest_mimic::Trial;
+
+pub fn trials() -> Vec<Trial> {
+    vec![test("shift/every-convention", every_convention)]
+}
 
 fn every_convention() {
     let client = client();
@@ -68,5 +70,3 @@ fn every_convention() {
         }
     }
 }
-
-trials!(every_convention);

@@ -1,14 +1,22 @@
 //! The gates anew, from products made here in float64, against those of the float64 forward pass.
 
-#[macro_use]
-mod support;
-
+use super::support::{
+    FORWARD, Given, Problem, catalogue, client, close, download, is_refused, oracle_forward,
+    poisoned, test, upload,
+};
 use gru_cpu::spec::{Direction, GruSpec, Reset};
 use gru_cube::{GatesInputs, Products};
-use support::{
-    FORWARD, Given, Problem, catalogue, client, close, download, is_refused, oracle_forward,
-    poisoned, upload,
-};
+use libtest_mimic::Trial;
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        test("gates/every-convention", every_convention),
+        test(
+            "gates/products-of-the-other-reset-are-refused",
+            products_of_the_other_reset_are_refused,
+        ),
+    ]
+}
 
 /// `g = mask ⊙ h₋₁` of every row.
 fn left(problem: &Problem, states: &[f64]) -> Vec<f64> {
@@ -107,5 +115,3 @@ fn products_of_the_other_reset_are_refused() {
         "gru_cube::gates: expected the products of reset BeforeMatmul, got All",
     );
 }
-
-trials!(every_convention, products_of_the_other_reset_are_refused);

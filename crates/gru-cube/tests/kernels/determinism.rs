@@ -1,13 +1,18 @@
 //! The same inputs give the same bits.
 
-#[macro_use]
-mod support;
-
+use super::support::{Given, Problem, Ran, client, refused, run, trial};
 use gru_cpu::spec::{GruSpec, Reset};
 use gru_cube::Strategy;
-use support::{Given, Problem, client, run};
+use libtest_mimic::Trial;
 
-fn twice_the_same_bits() {
+pub fn trials() -> Vec<Trial> {
+    vec![trial(
+        "determinism/twice-the-same-bits".to_owned(),
+        twice_the_same_bits,
+    )]
+}
+
+fn twice_the_same_bits() -> Ran {
     let before = GruSpec::default().with_reset(Reset::BeforeMatmul);
     for (spec, size) in [
         (GruSpec::default(), (5, 7, 33)),
@@ -16,13 +21,12 @@ fn twice_the_same_bits() {
     ] {
         let problem = Problem::new(size, spec, Given::ALL, 3);
         let strategies = (Strategy::Inferred, Strategy::Inferred);
-        let first = run::<f32>(&client(), &problem, strategies, false).unwrap();
-        let second = run::<f32>(&client(), &problem, strategies, false).unwrap();
+        let first = run::<f32>(&client(), &problem, strategies, false).map_err(refused)?;
+        let second = run::<f32>(&client(), &problem, strategies, false).map_err(refused)?;
         // Every number is finite (the oracle tests see to that), so equal numbers are equal bits
         // but for the sign of zero.
         assert_eq!(first, second, "{size:?}");
         assert!(first.states.iter().any(|&x| x != 0.0));
     }
+    Ok(())
 }
-
-trials!(twice_the_same_bits);

@@ -2,12 +2,25 @@
 //!
 //! WGSL lets a compiler assume that there are none: there these are tests of this driver.
 
-#[macro_use]
-mod support;
-
+use super::support::{
+    FORWARD, GRADIENT, Given, Problem, Ran, client, ieee, refused, run, tile, trial,
+};
 use gru_cpu::spec::{Activation, Activations, Direction, GruSpec, Layout, Reset, Update};
 use gru_cube::{Cut, Strategy, WalkTile};
-use support::{FORWARD, GRADIENT, Given, Problem, client, ieee, run, tile};
+use libtest_mimic::Trial;
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        trial(
+            "nonfinite/every-input-through-every-cut".to_owned(),
+            every_input_through_every_cut,
+        ),
+        trial(
+            "nonfinite/what-skipped-steps-hold-reaches-nothing".to_owned(),
+            what_skipped_steps_hold_reaches_nothing,
+        ),
+    ]
+}
 
 const fn walk(resident: bool) -> Cut {
     Cut::Walk(WalkTile {
@@ -59,7 +72,7 @@ const PLACES: [Place; 8] = [
     ("d_states", |problem| &mut problem.d_states[8]),
 ];
 
-fn every_input_through_every_cut() {
+fn every_input_through_every_cut() -> Ran {
     let client = client();
     let mut wrong = Vec::new();
     for spec in specs() {
@@ -69,7 +82,8 @@ fn every_input_through_every_cut() {
                     let mut problem = Problem::new((3, 4, 5), spec, Given::ALL, 3);
                     *of(&mut problem) = value;
                     let strategy = Strategy::Forced(cut);
-                    let got = run::<f32>(&client, &problem, (strategy, strategy), false).unwrap();
+                    let got = run::<f32>(&client, &problem, (strategy, strategy), false)
+                        .map_err(refused)?;
                     let expected = ieee::run(&problem);
                     if let Err(message) = got.is_same(&expected, (FORWARD, GRADIENT)) {
                         wrong.push(format!(
@@ -82,9 +96,10 @@ fn every_input_through_every_cut() {
         }
     }
     assert!(wrong.is_empty(), "{}\n{}", wrong.len(), wrong.join("\n"));
+    Ok(())
 }
 
-fn what_skipped_steps_hold_reaches_nothing() {
+fn what_skipped_steps_hold_reaches_nothing() -> Ran {
     let client = client();
     for spec in specs() {
         for cut in [CUTS[0], CUTS[2]] {
@@ -97,21 +112,17 @@ fn what_skipped_steps_hold_reaches_nothing() {
                         p.fill(padding);
                     }
                 }
-                run::<f32>(&client, &problem, (strategy, strategy), true).unwrap()
+                run::<f32>(&client, &problem, (strategy, strategy), true).map_err(refused)
             };
-            let clean = outcome(0.0);
+            let clean = outcome(0.0)?;
             for padding in [f64::NAN, f64::INFINITY] {
                 assert!(
-                    clean == outcome(padding),
+                    clean == outcome(padding)?,
                     "{padding}, {:?}, {cut:?}",
                     spec.reset
                 );
             }
         }
     }
+    Ok(())
 }
-
-trials!(
-    every_input_through_every_cut,
-    what_skipped_steps_hold_reaches_nothing
-);

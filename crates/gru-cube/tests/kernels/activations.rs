@@ -1,15 +1,22 @@
 //! Every activation and its slope on one number, from one end of float32 to the other, against
 //! float64. The tests see one driver's rounding; the bounds are those that WGSL gives.
 
-#[macro_use]
-mod support;
-
+use super::support::{
+    Ignored, Ran, catalogue, client, download, ieee, poisoned, refused, trial, upload,
+};
 use cubecl::{client::Client, prelude::*};
 use gru_cpu::spec::{Activation, Activations, GruSpec, Update};
 use gru_cube::{
     BackwardInputs, BackwardOutputs, Call, Cut, GatesInputs, Products, Strategy, WalkTile,
 };
-use support::{catalogue, client, download, ieee, poisoned, upload};
+use libtest_mimic::Trial;
+
+pub fn trials() -> Vec<Trial> {
+    vec![trial(
+        "activations/values-and-slopes-from-end-to-end".to_owned(),
+        values_and_slopes_from_end_to_end,
+    )]
+}
 
 /// The usual ones, and parameters at the edge of what is allowed; three at a time, as the gates
 /// r, z and n.
@@ -64,7 +71,7 @@ fn values(client: &Client, call: &Call, gate: usize, a: &[f64]) -> Vec<f64> {
 
 /// The slope of a gate at every output, read off a step that starts at 1 with an upstream gradient
 /// of 1.
-fn slopes(client: &Client, call: &Call, gate: usize, y: &[f64]) -> Vec<f64> {
+fn slopes(client: &Client, call: &Call, gate: usize, y: &[f64]) -> Result<Vec<f64>, Ignored> {
     // r, z, n and q_n of which the slope is a factor: of dr̄ = dn̄·q_n·φr', of dz̄ = (1 − n)·φz', or
     // of dn̄ = (1 − z)·φn'.
     let row = |&y: &f64| match gate {
@@ -96,10 +103,10 @@ fn slopes(client: &Client, call: &Call, gate: usize, y: &[f64]) -> Vec<f64> {
         splits: 1,
         resident: true,
     }));
-    gru_cube::backward(client, call, &inputs, &outputs, walk).unwrap();
+    gru_cube::backward(client, call, &inputs, &outputs, walk).map_err(refused)?;
     let d_gates = download::<f32>(client, d_gates, gates.len());
     let slope = |d: &[f64]| if gate == 0 { d[0] / d[2] } else { d[gate] };
-    d_gates.chunks(4).map(slope).collect()
+    Ok(d_gates.chunks(4).map(slope).collect())
 }
 
 /// From −200 to 200, closer and closer around 0, what lies beyond, and NaN.
@@ -134,7 +141,7 @@ fn is_close(activation: Activation, got: f64, expected: f64, a: f64) -> bool {
     }
 }
 
-fn values_and_slopes_from_end_to_end() {
+fn values_and_slopes_from_end_to_end() -> Ran {
     let (client, a) = (client(), arguments());
     let mut wrong = Vec::new();
     for activations in activations() {
@@ -147,7 +154,7 @@ fn values_and_slopes_from_end_to_end() {
             let call = call(activations, clip, a.len());
             for (gate, activation) in activations.into_iter().enumerate() {
                 let values = values(&client, &call, gate, &a);
-                let slopes = slopes(&client, &call, gate, &values);
+                let slopes = slopes(&client, &call, gate, &values)?;
                 for ((&a, y), slope) in a.iter().zip(values).zip(slopes) {
                     let at = || format!("{activation:?}, clip {clip:?}, at {a:e}");
                     let expected = ieee::value(activation, clip, a);
@@ -171,6 +178,5 @@ fn values_and_slopes_from_end_to_end() {
         }
     }
     assert!(wrong.is_empty(), "{}\n{}", wrong.len(), wrong.join("\n"));
+    Ok(())
 }
-
-trials!(values_and_slopes_from_end_to_end);

@@ -1,0 +1,39 @@
+//! States and gradients of every kind of launch configuration, against float64.
+
+use super::support::{
+    FORWARD, GRADIENT, Ran, cases,
+    catalogue::{Case, activations, inferred, large, matrices, steps, walks},
+    trial,
+};
+use gru_cube::Cut;
+use half::f16;
+use libtest_mimic::Trial;
+
+pub fn trials() -> Vec<Trial> {
+    let of = |group: &'static str| {
+        move |case: Case| trial(format!("{group}/{}", case.id()), move || in_f32(&case))
+    };
+    [
+        cases(inferred(), in_f32),
+        cases(walks(), in_f32),
+        cases(steps(), in_f32),
+        activations().into_iter().map(of("activations")).collect(),
+        large().into_iter().map(of("large")).collect(),
+        cases(matrices("f16-matrices", Cut::Steps), by_matrices::<f16>),
+        // TF32 has the bits of f16; matrices of float32, where a device has them, are better.
+        cases(matrices("f32-matrices", Cut::Steps), by_matrices::<f32>),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn in_f32(case: &Case) -> Ran {
+    case.check::<f32>((FORWARD, GRADIENT))
+}
+
+/// Ten roundings of the factors, of the largest number, as for 16-bit storage.
+fn by_matrices<F: super::support::Upload>(case: &Case) -> Ran {
+    const TOLERANCE: f64 = 10.0 / 2048.0;
+    case.check::<F>((TOLERANCE, TOLERANCE))
+}
