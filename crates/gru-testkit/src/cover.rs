@@ -54,6 +54,26 @@ pub fn missing(rows: &[Vec<usize>], sizes: &[usize], strength: usize) -> Vec<Com
         .collect()
 }
 
+/// Few of `candidates`, by index and in their order, that hold every combination which any of them holds.
+///
+/// # Panics
+///
+/// As [`missing`].
+pub fn select(candidates: &[Vec<usize>], sizes: &[usize], strength: usize) -> Vec<usize> {
+    let nowhere = missing(candidates, sizes, strength);
+    let mut left = every(sizes, strength);
+    left.retain(|combination| !nowhere.contains(combination));
+    let mut selected = BTreeSet::new();
+    while !left.is_empty() {
+        let covered = |k: &usize| left.iter().filter(|c| holds(&candidates[*k], c)).count();
+        let best = (0..candidates.len()).rev().max_by_key(covered);
+        let best = best.expect("a candidate holds what is left");
+        left.retain(|combination| !holds(&candidates[best], combination));
+        selected.insert(best);
+    }
+    selected.into_iter().collect()
+}
+
 fn holds(row: &[usize], combination: &Combination) -> bool {
     combination
         .iter()
@@ -180,6 +200,19 @@ mod tests {
         let rows = [vec![0, 0], vec![1, 1], vec![1, 0]];
         assert_eq!(missing(&rows, &[2, 2], 2), [[(0, 0), (1, 1)]]);
         assert_eq!(missing(&[], &[1, 2], 1), [[(0, 0)], [(1, 0)], [(1, 1)]]);
+    }
+
+    #[test]
+    fn selected_rows_hold_what_all_hold() {
+        // Not all combinations: the first two parameters are never 1 together.
+        let mut all = cover(&[2; 9], 3);
+        all.retain(|row| row[..2] != [1, 1]);
+        let some: Vec<_> = select(&all, &[2; 9], 2)
+            .into_iter()
+            .map(|k| all[k].clone())
+            .collect();
+        assert_eq!(missing(&some, &[2; 9], 2), [[(0, 1), (1, 1)]]);
+        assert!(some.len() < all.len(), "{} of {}", some.len(), all.len());
     }
 
     #[test]
