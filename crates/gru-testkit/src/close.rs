@@ -1,14 +1,13 @@
-//! Named tensors, the comparison and every tolerance with its reason.
+//! Named tensors, the one comparison and every tolerance with its reason.
 
 use std::collections::BTreeMap;
-
-use approx::abs_diff_eq;
 
 /// Flat tensors by name.
 pub type Tensors = BTreeMap<String, Vec<f64>>;
 
 /// The two tolerances of a run. A tensor passes when
-/// `max|got − expected| ≤ tolerance · max(1, max|expected|)`.
+/// `max|got − expected| ≤ tolerance · max(1, max|expected|)`, and every number that is not finite is
+/// expected so: NaN where NaN is, the same infinity where one is.
 ///
 /// One scale per tensor, because each number is a sum whose terms are as large as the tensor's
 /// largest: a relative error per number would forbid honest cancellation. Never below 1, because
@@ -96,46 +95,78 @@ impl Outcome {
     /// # Errors
     /// One line for every tensor that is missing, unexpected or not close.
     pub fn compare(&self, expected: &Self, tolerance: Tolerance) -> Result<(), String> {
-        let mut failures = compare_all("", &self.outputs, &expected.outputs, tolerance.forward);
-        failures.extend(compare_all(
-            "gradient of ",
-            &self.gradients,
-            &expected.gradients,
-            tolerance.gradient,
-        ));
+        self.share(expected, tolerance).map(|_| ())
+    }
+
+    /// [`compare`](Self::compare), and the largest share of a tolerance that a tensor used.
+    ///
+    /// # Errors
+    /// One line for every tensor that is missing, unexpected or not close.
+    pub fn share(&self, expected: &Self, tolerance: Tolerance) -> Result<f64, String> {
         // A run that names nothing proves nothing.
         if expected.outputs.is_empty() {
-            failures.push("nothing was compared".into());
+            return Err("nothing was compared".into());
+        }
+        let results = [
+            share_of_all("", &self.outputs, &expected.outputs, tolerance.forward),
+            share_of_all(
+                "gradient of ",
+                &self.gradients,
+                &expected.gradients,
+                tolerance.gradient,
+            ),
+        ];
+        let (mut largest, mut failures) = (0.0f64, Vec::new());
+        for result in results.into_iter().flatten() {
+            match result {
+                Ok(share) => largest = largest.max(share),
+                Err(failure) => failures.push(failure),
+            }
         }
         if failures.is_empty() {
-            Ok(())
+            Ok(largest)
         } else {
             Err(failures.join("\n"))
         }
     }
 }
 
-fn compare_all(prefix: &str, got: &Tensors, expected: &Tensors, tolerance: f64) -> Vec<String> {
+fn share_of_all(
+    prefix: &str,
+    got: &Tensors,
+    expected: &Tensors,
+    tolerance: f64,
+) -> Vec<Result<f64, String>> {
     let unexpected = got
         .keys()
         .filter(|name| !expected.contains_key(*name))
-        .map(|name| format!("{prefix}{name}: not expected"));
-    let differing = expected.iter().filter_map(|(name, expected)| {
+        .map(|name| Err(format!("{prefix}{name}: not expected")));
+    let compared = expected.iter().map(|(name, expected)| {
         let name_in_full = format!("{prefix}{name}");
         match got.get(name) {
-            Some(got) => close(&name_in_full, got, expected, tolerance).err(),
-            None => Some(format!("{name_in_full}: missing")),
+            Some(got) => share(&name_in_full, got, expected, tolerance),
+            None => Err(format!("{name_in_full}: missing")),
         }
     });
-    unexpected.chain(differing).collect()
+    unexpected.chain(compared).collect()
 }
 
 /// Compares one tensor by the rule of [`Tolerance`].
 ///
 /// # Errors
-/// Names the tensor and the worst number: its index, what it is, what it should be, and how far
-/// off it may be. A NaN or an infinity on either side is never close; nor are two lengths.
+/// As [`share`].
 pub fn close(name: &str, got: &[f64], expected: &[f64], tolerance: f64) -> Result<(), String> {
+    share(name, got, expected, tolerance).map(|_| ())
+}
+
+/// Compares one tensor by the rule of [`Tolerance`], and returns the share of the tolerance that its
+/// worst number used: 0 is exact, 1 is all of it. Where NaN or an infinity is expected, the number
+/// must be NaN or the same infinity; these do not count for the scale.
+///
+/// # Errors
+/// Names the tensor and the worst number: its index, what it is, what it should be, and how far
+/// off it may be. Two lengths are never close.
+pub fn share(name: &str, got: &[f64], expected: &[f64], tolerance: f64) -> Result<f64, String> {
     if got.len() != expected.len() {
         return Err(format!(
             "{name}: {} numbers, expected {}",
@@ -143,35 +174,29 @@ pub fn close(name: &str, got: &[f64], expected: &[f64], tolerance: f64) -> Resul
             expected.len()
         ));
     }
-    let scale = expected.iter().fold(1.0, |max: f64, v| max.max(v.abs()));
+    let finite = expected.iter().filter(|v| v.is_finite());
+    let scale = finite.fold(1.0, |max: f64, v| max.max(v.abs()));
     let allowed = tolerance * scale;
-    let is_close = |index: &usize| {
-        // An infinite expectation would allow anything.
-        expected[*index].is_finite()
-            && abs_diff_eq!(got[*index], expected[*index], epsilon = allowed)
+    let distance = |index: usize| {
+        let (got, expected) = (got[index], expected[index]);
+        if got == expected || (got.is_nan() && expected.is_nan()) {
+            0.0
+        } else if expected.is_finite() && !got.is_nan() {
+            (got - expected).abs()
+        } else {
+            f64::INFINITY
+        }
     };
-    // NaN orders above every number in `total_cmp` once its sign is gone.
-    let distance = |index: &usize| (got[*index] - expected[*index]).abs();
-    let far = (0..got.len()).filter(|index| !is_close(index));
-    match far.max_by(|a, b| distance(a).total_cmp(&distance(b))) {
-        None => Ok(()),
-        Some(worst) => Err(format!(
+    let worst = (0..got.len()).max_by(|a, b| distance(*a).total_cmp(&distance(*b)));
+    match worst {
+        Some(worst) if distance(worst) > allowed => Err(format!(
             "{name}[{worst}]: got {:e}, expected {:e}, off by {:.3e}, allowed {allowed:.3e}",
             got[worst],
             expected[worst],
-            distance(&worst),
+            distance(worst),
         )),
-    }
-}
-
-/// [`close`], with a panic instead of an error.
-///
-/// # Panics
-/// If the tensors are not close.
-#[track_caller]
-pub fn assert_close(name: &str, got: &[f64], expected: &[f64], tolerance: f64) {
-    if let Err(message) = close(name, got, expected, tolerance) {
-        panic!("{message}");
+        Some(worst) if distance(worst) > 0.0 => Ok(distance(worst) / allowed),
+        _ => Ok(0.0),
     }
 }
 
@@ -197,14 +222,48 @@ mod tests {
     }
 
     #[test]
-    fn nan_infinity_and_lengths_fail() {
-        for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+    fn nan_and_infinities_only_equal_themselves() {
+        const BAD: [f64; 3] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
+        for (at, bad) in BAD.into_iter().enumerate() {
             let message = close("a", &[9.0, bad], &[0.0; 2], 1.0).unwrap_err();
             assert!(message.starts_with("a[1]"), "{message}");
             assert!(close("a", &[0.0], &[bad], 1.0).is_err());
-            assert!(close("a", &[bad], &[bad], 1.0).is_err());
+            for (other, expected) in BAD.into_iter().enumerate() {
+                let result = close("a", &[bad], &[expected], 1.0);
+                assert_eq!(result.is_ok(), at == other, "{bad}, {expected}");
+            }
         }
+    }
+
+    /// An infinity would allow any finite number.
+    #[test]
+    fn an_infinity_is_no_scale() {
+        assert!(close("a", &[f64::INFINITY, 1.1], &[f64::INFINITY, 1.0], 1e-2).is_err());
+    }
+
+    #[test]
+    fn lengths_differ() {
         assert!(close("a", &[0.0], &[0.0; 2], 1.0).is_err());
+        assert!(close("a", &[0.0; 2], &[0.0], 1.0).is_err());
+    }
+
+    #[test]
+    fn the_share_is_that_of_the_worst_number() {
+        assert_eq!(
+            share("a", &[8.0, 0.5, 0.0], &[8.0, 0.0, 0.25], 0.125),
+            Ok(0.5)
+        );
+        assert_eq!(share("a", &[f64::NAN, 1.0], &[f64::NAN, 1.0], 0.0), Ok(0.0));
+        let outcome = |y: f64, x: f64| Outcome {
+            outputs: Tensors::from([("y".into(), vec![y])]),
+            gradients: Tensors::from([("x".into(), vec![x])]),
+        };
+        let tolerance = Tolerance {
+            forward: 0.5,
+            gradient: 0.25,
+        };
+        let share = outcome(0.125, 0.125).share(&outcome(0.0, 0.0), tolerance);
+        assert_eq!(share, Ok(0.5));
     }
 
     #[test]

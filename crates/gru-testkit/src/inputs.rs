@@ -7,7 +7,7 @@ use crate::{oracle, problem::Problem};
 /// Distance that every pre-activation and state keeps from a kink of its function.
 ///
 /// Finite differences move a pre-activation by at most a few steps of 2⁻¹⁰, float32 by 1e-6.
-const KINK_MARGIN: f64 = 4e-3;
+pub(crate) const KINK_MARGIN: f64 = 4e-3;
 
 /// Bound of the outputs.
 const BOUND: f64 = 4.0;
@@ -50,7 +50,7 @@ impl Inputs {
             .unwrap_or_else(|| panic!("{}: no draw is tame", problem.id()))
     }
 
-    fn draw(problem: &Problem, attempt: u64) -> Self {
+    pub(crate) fn draw(problem: &Problem, attempt: u64) -> Self {
         let &Problem { n, t, i, h, .. } = problem;
         let id = problem.id();
         let uniform = |name: &str, len: usize, scale: f64| -> Vec<f64> {
@@ -100,7 +100,7 @@ fn is_tame(problem: &Problem, inputs: &Inputs) -> bool {
         return true;
     }
     let run = oracle::forward(problem, inputs);
-    run.kink_distance > KINK_MARGIN && run.y.iter().all(|y| y.abs() < BOUND)
+    run.kink_distance() > KINK_MARGIN && run.y.iter().all(|y| y.abs() < BOUND)
 }
 
 /// A buffer of NaN, for memory that must not be read, or must be overwritten.

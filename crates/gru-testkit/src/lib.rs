@@ -13,11 +13,13 @@
 //! Nothing here uses Burn or a kernel: all tensors are flat row-major `Vec<f64>`.
 
 pub mod close;
+#[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod cover;
 pub mod inputs;
 pub mod oracle;
 pub mod problem;
+#[cfg(feature = "network")]
 pub mod proxy;
 
 #[cfg(doctest)]

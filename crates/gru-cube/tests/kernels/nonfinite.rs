@@ -3,7 +3,7 @@
 //! WGSL lets a compiler assume that there are none: there these are tests of this driver.
 
 use super::support::{
-    FORWARD, GRADIENT, Given, Problem, Ran, client, ieee, refused, run, tile, trial,
+    FORWARD, GRADIENT, Given, Problem, Ran, client, oracle, refused, run, tile, trial,
 };
 use gru_cpu::spec::{Activation, Activations, Direction, GruSpec, Layout, Reset, Update};
 use gru_cube::{Cut, Strategy, WalkTile};
@@ -84,8 +84,8 @@ fn every_input_through_every_cut() -> Ran {
                     let strategy = Strategy::Forced(cut);
                     let got = run::<f32>(&client, &problem, (strategy, strategy), false)
                         .map_err(refused)?;
-                    let expected = ieee::run(&problem);
-                    if let Err(message) = got.is_same(&expected, (FORWARD, GRADIENT)) {
+                    let expected = oracle(&problem);
+                    if let Err(message) = got.compare(&expected, (FORWARD, GRADIENT)) {
                         wrong.push(format!(
                             "{value} in {place}, {:?}, {cut:?}: {message}",
                             spec.reset

@@ -2,7 +2,6 @@
 #![allow(dead_code)] // Every test binary uses its own part.
 
 pub mod catalogue;
-pub mod ieee;
 
 use catalogue::{Case, Cases};
 use cubecl::{
@@ -13,13 +12,12 @@ use cubecl::{
     prelude::*,
     server::Handle,
 };
-use gru_cpu::{
-    Dims, Gradients, Inputs, Sequence, Weights, spec::GruSpec, spec::Layout, spec::Reset,
-};
+use gru_cpu::spec::{Direction, GruSpec, Layout, Reset};
 use gru_cube::{
     BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, Limits, PlanError,
     StepTile, Strategy, Take,
 };
+use gru_testkit::{close::share, oracle};
 use libtest_mimic::{Arguments, Completion, Trial};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::{
@@ -27,6 +25,8 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Mutex, OnceLock},
 };
+
+pub use gru_testkit::close::close;
 
 /// Why a trial did not run.
 #[derive(Debug)]
@@ -323,75 +323,49 @@ pub struct Outcome {
     pub d_b_hh: Vec<f64>,
 }
 
-impl Problem {
-    fn dims(&self) -> Dims {
-        let Self { n, t, h, .. } = *self;
-        Dims { n, t, i: 3 * h, h }
-    }
-
-    fn inputs(&self) -> Inputs<'_, f64> {
-        Inputs {
-            sequence: Sequence::new(&self.p)
-                .with_h0(self.h0.as_deref())
-                .with_mask(self.mask.as_deref())
-                .with_take(self.take.as_deref())
-                .with_valid(self.valid.as_deref()),
-            weights: Weights::new(None, &self.w_hh)
-                .with_b_ih(self.b_ih.as_deref())
-                .with_b_hh(self.b_hh.as_deref()),
-        }
-    }
+/// The call that a problem is. Initial state and recurrent bias are always there, so that their
+/// gradients are too.
+fn truth(problem: &Problem) -> oracle::Forward {
+    let Problem { n, t, h, spec, .. } = *problem;
+    let (p, w_hh) = (problem.p.clone(), problem.w_hh.clone());
+    let or_zeros = |tensor: &Option<Vec<f64>>, len| tensor.clone().unwrap_or(vec![0.0; len]);
+    let call = oracle::Call {
+        h0: Some(or_zeros(&problem.h0, n * h)),
+        b_ih: problem.b_ih.clone(),
+        b_hh: Some(or_zeros(&problem.b_hh, 3 * h)),
+        mask: problem.mask.clone(),
+        take: problem.take.clone(),
+        valid: problem.valid.clone(),
+        ..oracle::Call::new(spec, [n, t, h], p, w_hh)
+    };
+    call.forward()
 }
 
-/// States and gates of the float64 truth.
+/// States of the float64 truth, and gates as the kernels keep them.
 pub fn oracle_forward(problem: &Problem) -> (Vec<f64>, Vec<f64>) {
-    let len = problem.rows() * problem.h;
-    let mut states = vec![0.0; len];
-    let mut saved = vec![0.0; len * problem.spec.saved_per_unit()];
-    gru_cpu::forward(
-        &problem.dims(),
-        &problem.spec,
-        &problem.inputs(),
-        &mut states,
-        Some(&mut saved),
-    );
-    (states, saved)
+    let h = problem.h;
+    let oracle::Forward { y, gates, q_n, .. } = truth(problem);
+    let [r, z, n] = &gates;
+    let kept = match problem.spec.reset {
+        Reset::AfterMatmul => vec![r, z, n, &q_n],
+        Reset::BeforeMatmul => vec![r, z, n],
+    };
+    let row = |row: usize| kept.iter().flat_map(move |gate| &gate[row * h..][..h]);
+    let gates = (0..problem.rows()).flat_map(row).copied().collect();
+    (y, gates)
 }
 
 /// The float64 truth.
 pub fn oracle(problem: &Problem) -> Outcome {
-    let Problem { n, h, spec, .. } = *problem;
-    let (rows, inputs) = (problem.rows(), problem.inputs());
-    let (states, saved) = oracle_forward(problem);
-    let mut d_p = vec![0.0; rows * 3 * h];
-    let mut d_h0 = vec![0.0; n * h];
-    let mut d_w_hh = vec![0.0; 3 * h * h];
-    let mut d_b_hh = vec![0.0; 3 * h];
-    let zeros = vec![0.0; 3 * h];
-    let b_hh = inputs.weights.b_hh.unwrap_or(&zeros);
-    let with_bias = Inputs {
-        weights: inputs.weights.with_b_hh(Some(b_hh)),
-        ..inputs
-    };
-    gru_cpu::backward(
-        &problem.dims(),
-        &spec,
-        &with_bias,
-        &states,
-        Some(&saved),
-        &problem.d_states,
-        Gradients::none()
-            .with_x(Some(&mut d_p))
-            .with_h0(Some(&mut d_h0))
-            .with_w_hh(Some(&mut d_w_hh))
-            .with_b_hh(Some(&mut d_b_hh)),
-    );
+    let forward = truth(problem);
+    let mut gradients = forward.gradients(&problem.d_states, &[]);
+    let mut of = |name| gradients.remove(name).expect("every tensor is there");
     Outcome {
-        states,
-        d_p,
-        d_h0,
-        d_w_hh,
-        d_b_hh,
+        d_p: of("x"),
+        d_h0: of("h0"),
+        d_w_hh: of("w_hh"),
+        d_b_hh: of("b_hh"),
+        states: forward.y,
     }
 }
 
@@ -580,8 +554,8 @@ fn finish(
     let mut d_b_hh = vec![0.0; 3 * h];
     for step in 0..t {
         let time = |s: usize| match spec.direction {
-            gru_cpu::spec::Direction::Forward => s,
-            gru_cpu::spec::Direction::Reverse => t - 1 - s,
+            Direction::Forward => s,
+            Direction::Reverse => t - 1 - s,
         };
         for k in 0..n {
             let row = problem.row(k, time(step));
@@ -625,39 +599,19 @@ fn finish(
     }
 }
 
-/// `max|got − expected| ≤ tolerance · max(1, max|expected|)`; a NaN is never close.
-pub fn close(name: &str, got: &[f64], expected: &[f64], tolerance: f64) -> Result<(), String> {
-    if got.len() != expected.len() {
-        return Err(format!(
-            "{name}: {} numbers, expected {}",
-            got.len(),
-            expected.len()
-        ));
-    }
-    let scale = expected.iter().fold(1.0, |max: f64, x| max.max(x.abs()));
-    for (i, (&got, &expected)) in got.iter().zip(expected).enumerate() {
-        let off = (got - expected).abs();
-        if off.is_nan() || off > tolerance * scale {
-            return Err(format!(
-                "{name}[{i}]: got {got:e}, expected {expected:e}, off by {off:.2e}, allowed {:.2e}",
-                tolerance * scale
-            ));
-        }
-    }
-    Ok(())
-}
-
 impl Outcome {
-    pub fn compare(&self, expected: &Self, tolerance: (f64, f64)) -> Result<(), String> {
-        close("states", &self.states, &expected.states, tolerance.0)?;
-        for (name, got, expected) in [
+    /// Compares forward and gradients by their tolerances; the largest share of one that was used.
+    pub fn compare(&self, expected: &Self, tolerance: (f64, f64)) -> Result<f64, String> {
+        let states = share("states", &self.states, &expected.states, tolerance.0)?;
+        let gradients = [
             ("d_p", &self.d_p, &expected.d_p),
             ("d_h0", &self.d_h0, &expected.d_h0),
             ("d_w_hh", &self.d_w_hh, &expected.d_w_hh),
             ("d_b_hh", &self.d_b_hh, &expected.d_b_hh),
-        ] {
-            close(name, got, expected, tolerance.1)?;
-        }
-        Ok(())
+        ];
+        let mut shares = gradients
+            .into_iter()
+            .map(|(name, got, expected)| share(name, got, expected, tolerance.1));
+        shares.try_fold(states, |largest, share| Ok(largest.max(share?)))
     }
 }

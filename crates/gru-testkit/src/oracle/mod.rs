@@ -1,0 +1,380 @@
+//! The float64 truth: the equations, recorded on a tape that differentiates them exactly.
+//!
+//! Written from the equations alone. It shares no code with a kernel, and reads no more of the spec
+//! than its enums. The recurrence is written once, and no derivative of it by hand.
+
+mod activation;
+mod tape;
+
+use gru_cpu::spec::{Activation, Direction, GruSpec, Layout, Reset, Update};
+
+use self::{
+    activation::Kinks,
+    tape::{Tape, Vector},
+};
+use crate::{
+    close::{Outcome, Tensors},
+    inputs::Inputs,
+    problem::Problem,
+};
+
+pub use self::activation::gate;
+
+/// One call with everything that it may be given, flat and row-major. The meaning is that of
+/// `gru_cpu`'s call: a skipped step keeps the state, and its output is that state.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// The conventions.
+    pub spec: GruSpec,
+    /// Batch.
+    pub n: usize,
+    /// Time steps.
+    pub t: usize,
+    /// Hidden units.
+    pub h: usize,
+    /// `[N, T, I]` or `[T, N, I]`; already projected without `w_ih`, with `3H` features.
+    pub x: Vec<f64>,
+    /// Initial state `[N, H]`; zeros if absent.
+    pub h0: Option<Vec<f64>>,
+    /// `[I, 3H]`, columns r|z|n.
+    pub w_ih: Option<Vec<f64>>,
+    /// `[H, 3H]`, columns r|z|n.
+    pub w_hh: Vec<f64>,
+    /// `[3H]`.
+    pub b_ih: Option<Vec<f64>>,
+    /// `[3H]`, or `[H]` for the candidate only.
+    pub b_hh: Option<Vec<f64>>,
+    /// Recurrent mask `[N, H]`: multiplies the state on its way into the gates.
+    pub mask: Option<Vec<f64>>,
+    /// `[N, T]` or `[T, N]`: 0 where the step is skipped.
+    pub valid: Option<Vec<f64>>,
+    /// Zoneout: the share of the new state that is taken, `[N, T, H]` or `[N, T, 1]` (`[T, N, ·]`).
+    pub take: Option<Vec<f64>>,
+}
+
+impl Call {
+    /// An already projected sequence, a recurrent weight and nothing else.
+    pub fn new(spec: GruSpec, [n, t, h]: [usize; 3], x: Vec<f64>, w_hh: Vec<f64>) -> Self {
+        Self {
+            spec,
+            n,
+            t,
+            h,
+            x,
+            h0: None,
+            w_ih: None,
+            w_hh,
+            b_ih: None,
+            b_hh: None,
+            mask: None,
+            valid: None,
+            take: None,
+        }
+    }
+
+    /// The tensors that a loss is differentiated by, with their names; absent ones are left out.
+    pub fn differentiable(&self) -> Vec<(&'static str, &Vec<f64>)> {
+        let all = [
+            ("x", Some(&self.x)),
+            ("h0", self.h0.as_ref()),
+            ("w_ih", self.w_ih.as_ref()),
+            ("w_hh", Some(&self.w_hh)),
+            ("b_ih", self.b_ih.as_ref()),
+            ("b_hh", self.b_hh.as_ref()),
+        ];
+        let given = |(name, tensor)| Some((name, tensor?));
+        all.into_iter().filter_map(given).collect()
+    }
+
+    /// Runs the sequence.
+    pub fn forward(&self) -> Forward {
+        Recorder::new(self).run()
+    }
+
+    /// Index, among all rows of a sequence, of a row of the batch at the `step`-th step walked.
+    fn row(&self, row: usize, step: usize) -> usize {
+        let time = match self.spec.direction {
+            Direction::Forward => step,
+            Direction::Reverse => self.t - 1 - step,
+        };
+        match self.spec.layout {
+            Layout::BatchMajor => row * self.t + time,
+            Layout::TimeMajor => time * self.n + row,
+        }
+    }
+}
+
+/// What a forward pass yields, and the tape that it was recorded on.
+#[derive(Debug)]
+pub struct Forward {
+    /// The state after every step, `[N, T, H]` or `[T, N, H]`.
+    pub y: Vec<f64>,
+    /// The state after the last step walked, `[N, H]`.
+    pub h_t: Vec<f64>,
+    /// The reset gate, the update gate and the candidate, each of the shape of `y`. NaN at skipped
+    /// steps, which have no gates.
+    pub gates: [Vec<f64>; 3],
+    /// `h·w_hn + b_hn`, which the reset gate multiplies, of the shape of `y`; where the reset gate acts
+    /// before the product, the product of the reset state.
+    pub q_n: Vec<f64>,
+    /// The sides of all kinks that the values lay on.
+    kinks: Kinks,
+    tape: Tape,
+    leaves: Vec<(&'static str, Vector)>,
+    /// The state of each row of `y`, and of each row of the batch at the end.
+    states: Vec<Vector>,
+    last: Vec<Vector>,
+}
+
+impl Forward {
+    /// How near any value came to a kink of the function applied to it.
+    pub fn kink_distance(&self) -> f64 {
+        self.kinks.distance
+    }
+
+    /// The gradient of `Σ y ⊙ d_y + Σ h_t ⊙ d_h_t` by every input, under its name. An empty `d_h_t` is
+    /// none.
+    pub fn gradients(&self, d_y: &[f64], d_h_t: &[f64]) -> Tensors {
+        assert_eq!(d_y.len(), self.y.len(), "gradient of y");
+        assert!(d_h_t.is_empty() || d_h_t.len() == self.h_t.len());
+        let seeds = seeds(&self.states, d_y).chain(seeds(&self.last, d_h_t));
+        let d = self.tape.sweep(seeds);
+        let leaves = self.leaves.iter();
+        leaves
+            .map(|(name, leaf)| (String::from(*name), d.of(*leaf).to_vec()))
+            .collect()
+    }
+}
+
+/// The upstream gradient of each of several states.
+fn seeds<'a>(states: &'a [Vector], d: &'a [f64]) -> impl Iterator<Item = (Vector, &'a [f64])> {
+    let rows = d.chunks((d.len() / states.len().max(1)).max(1));
+    states.iter().copied().zip(rows)
+}
+
+/// The recurrence, while it is recorded.
+struct Recorder<'a> {
+    call: &'a Call,
+    tape: Tape,
+    kinks: Kinks,
+    leaves: Vec<(&'static str, Vector)>,
+}
+
+/// Where the numbers of one step are.
+struct Step {
+    r: Vector,
+    z: Vector,
+    n: Vector,
+    q_n: Vector,
+    state: Vector,
+}
+
+impl<'a> Recorder<'a> {
+    fn new(call: &'a Call) -> Self {
+        let mut tape = Tape::default();
+        let leaves = call.differentiable().into_iter();
+        let leaves = leaves.map(|(name, values)| (name, tape.leaf(values.iter().copied())));
+        Self {
+            call,
+            leaves: leaves.collect(),
+            tape,
+            kinks: Kinks::new(),
+        }
+    }
+
+    fn leaf(&self, name: &str) -> Option<Vector> {
+        let leaf = self.leaves.iter().find(|(leaf, _)| *leaf == name);
+        leaf.map(|(_, vector)| *vector)
+    }
+
+    fn run(mut self) -> Forward {
+        let &Call { n, t, h, .. } = self.call;
+        let len = n * t * h;
+        let mut y = vec![0.0; len];
+        let [mut r, mut z, mut candidate, mut q_n] = [(); 4].map(|()| vec![f64::NAN; len]);
+        let zeros = self.tape.leaf(vec![0.0; h]);
+        let mut states = vec![zeros; n * t];
+        let h0 = self.leaf("h0");
+        let mut last: Vec<Vector> = (0..n)
+            .map(|row| h0.map_or(zeros, |h0| h0.slice(row * h, h)))
+            .collect();
+        for (row, state) in last.iter_mut().enumerate() {
+            let mask = self.call.mask.as_ref();
+            let mask = mask.map(|mask| self.tape.leaf(mask[row * h..][..h].iter().copied()));
+            for step in 0..t {
+                let at = self.call.row(row, step);
+                if self
+                    .call
+                    .valid
+                    .as_ref()
+                    .is_none_or(|valid| valid[at] != 0.0)
+                {
+                    let next = self.step(at, *state, mask);
+                    let kept = [
+                        (&mut r, next.r),
+                        (&mut z, next.z),
+                        (&mut candidate, next.n),
+                        (&mut q_n, next.q_n),
+                    ];
+                    for (all, vector) in kept {
+                        all[at * h..][..h].copy_from_slice(self.tape.get(vector));
+                    }
+                    *state = next.state;
+                }
+                y[at * h..][..h].copy_from_slice(self.tape.get(*state));
+                states[at] = *state;
+            }
+        }
+        let h_t = last.iter().flat_map(|state| self.tape.get(*state)).copied();
+        Forward {
+            y,
+            h_t: h_t.collect(),
+            gates: [r, z, candidate],
+            q_n,
+            kinks: self.kinks,
+            tape: self.tape,
+            leaves: self.leaves,
+            states,
+            last,
+        }
+    }
+
+    /// One step of one row: `at` is its index among all rows of the sequence.
+    fn step(&mut self, at: usize, state: Vector, mask: Option<Vector>) -> Step {
+        let h = self.call.h;
+        let spec = self.call.spec;
+        let p = self.projected(at);
+        let g = mask.map_or(state, |mask| self.tape.mul(mask, state));
+        let gates = spec.activations;
+        let reset = self.pre_activation(p, g, 0);
+        let r = self.activate(&gates.reset, reset);
+        let update = self.pre_activation(p, g, 1);
+        let z = self.activate(&gates.update, update);
+        let (q_n, recurrent) = match spec.reset {
+            Reset::AfterMatmul => {
+                let q_n = self.recurrent(g, 2);
+                (q_n, self.tape.mul(r, q_n))
+            }
+            Reset::BeforeMatmul => {
+                let reset_state = self.tape.mul(r, g);
+                let q_n = self.recurrent(reset_state, 2);
+                (q_n, q_n)
+            }
+        };
+        let candidate = self.tape.add(p.slice(2 * h, h), recurrent);
+        let n = self.activate(&gates.candidate, candidate);
+        let mut next = match spec.update {
+            Update::Keeps => self.tape.mix(z, state, n),
+            Update::Takes => self.tape.mix(z, n, state),
+        };
+        if let Some(bound) = spec.clip_state {
+            for value in self.tape.get(next) {
+                self.kinks.visit_clip(bound, *value);
+            }
+            next = self.tape.clip(next, bound);
+        }
+        if let Some(take) = &self.call.take {
+            let share = match take.len() {
+                per_step if per_step == self.call.n * self.call.t => vec![take[at]; h],
+                _ => take[at * h..][..h].to_vec(),
+            };
+            let share = self.tape.leaf(share);
+            next = self.tape.mix(share, next, state);
+        }
+        Step {
+            r,
+            z,
+            n,
+            q_n,
+            state: next,
+        }
+    }
+
+    /// `x·w_ih + b_ih` of a row of the sequence, or the row itself if it is already projected.
+    fn projected(&mut self, at: usize) -> Vector {
+        let h = self.call.h;
+        let x = self.leaf("x").expect("every call has a sequence");
+        let p = match self.leaf("w_ih") {
+            Some(w_ih) => {
+                let features = self.tape.get(w_ih).len() / (3 * h).max(1);
+                let x = x.slice(at * features, features);
+                self.tape.product(x, w_ih, 3 * h, 3 * h)
+            }
+            None => x.slice(at * 3 * h, 3 * h),
+        };
+        match self.leaf("b_ih") {
+            Some(b_ih) => self.tape.add(p, b_ih),
+            None => p,
+        }
+    }
+
+    /// `state·w_hh + b_hh` of one gate: r, z, n are 0, 1, 2.
+    fn recurrent(&mut self, state: Vector, gate: usize) -> Vector {
+        let h = self.call.h;
+        let w_hh = self
+            .leaf("w_hh")
+            .expect("every call has a recurrent weight");
+        let from = w_hh.slice(gate * h, self.tape.get(w_hh).len() - gate * h);
+        let q = self.tape.product(state, from, h, 3 * h);
+        let b_hh = self.leaf("b_hh").and_then(|b_hh| {
+            let is_of_candidate = self.tape.get(b_hh).len() == h;
+            match (is_of_candidate, gate) {
+                (false, _) => Some(b_hh.slice(gate * h, h)),
+                (true, 2) => Some(b_hh),
+                (true, _) => None,
+            }
+        });
+        match b_hh {
+            Some(b_hh) => self.tape.add(q, b_hh),
+            None => q,
+        }
+    }
+
+    /// What the activation of the reset or update gate is applied to.
+    fn pre_activation(&mut self, p: Vector, g: Vector, gate: usize) -> Vector {
+        let h = self.call.h;
+        let q = self.recurrent(g, gate);
+        self.tape.add(p.slice(gate * h, h), q)
+    }
+
+    fn activate(&mut self, activation: &Activation, a: Vector) -> Vector {
+        let bound = self.call.spec.clip_gates;
+        let kinks = &mut self.kinks;
+        self.tape.map(a, |a| {
+            kinks.visit_gate(activation, bound, a);
+            gate(activation, bound, a)
+        })
+    }
+}
+
+fn call(problem: &Problem, inputs: &Inputs) -> Call {
+    let &Problem { n, t, h, spec, .. } = problem;
+    let (x, w_hh) = (inputs.x.clone(), inputs.w_hh.clone());
+    Call {
+        h0: inputs.h0.clone(),
+        w_ih: Some(inputs.w_ih.clone()),
+        b_ih: inputs.b_ih.clone(),
+        b_hh: inputs.b_hh.clone(),
+        ..Call::new(spec, [n, t, h], x, w_hh)
+    }
+}
+
+/// Runs the sequence of a problem.
+pub fn forward(problem: &Problem, inputs: &Inputs) -> Forward {
+    call(problem, inputs).forward()
+}
+
+/// Outputs `y` and `h_t`, and the gradient of the loss by every input, under their names. The loss is
+/// `Σ y ⊙ d_y + Σ h_t ⊙ d_h_t`.
+pub fn outcome(problem: &Problem, inputs: &Inputs) -> Outcome {
+    let forward = forward(problem, inputs);
+    let gradients = forward.gradients(&inputs.d_y, &inputs.d_h_t);
+    let Forward { y, h_t, .. } = forward;
+    Outcome {
+        outputs: Tensors::from([("y".into(), y), ("h_t".into(), h_t)]),
+        gradients,
+    }
+}
+
+#[cfg(test)]
+mod tests;

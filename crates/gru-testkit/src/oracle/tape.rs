@@ -1,0 +1,233 @@
+//! Reverse-mode differentiation: a Wengert list in float64, each entry a rule for whole vectors.
+//!
+//! A tape yields all gradients in one sweep. Dual numbers need one pass for each number that is
+//! differentiated by, and weights have thousands.
+//!
+//! NaN and infinities follow IEEE 754: every derivative is multiplied, including by zero. Only a
+//! clip selects: nothing flows through a clipped value.
+
+/// A range of the tape's numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Vector {
+    start: usize,
+    len: usize,
+}
+
+impl Vector {
+    /// `len` numbers from index `from`.
+    pub fn slice(self, from: usize, len: usize) -> Self {
+        assert!(from + len <= self.len, "slice {from}+{len} of {self:?}");
+        Self {
+            start: self.start + from,
+            len,
+        }
+    }
+
+    fn at(self, index: usize) -> usize {
+        self.start + index
+    }
+}
+
+/// How the numbers of an entry follow from earlier ones, element by element.
+#[derive(Debug)]
+enum Rule {
+    /// `a + b`.
+    Add(Vector, Vector),
+    /// `a · b`.
+    Mul(Vector, Vector),
+    /// `z · a + (1 − z) · b`.
+    Mix(Vector, Vector, Vector),
+    /// A function of one variable, with its slope at each element.
+    Map(Vector, Vec<f64>),
+    /// `clamp(a, −c, c)`.
+    Clip(Vector, f64),
+    /// `row · matrix`: `row.len` rows, `stride` numbers apart, of as many columns as the entry has.
+    Product {
+        row: Vector,
+        matrix: Vector,
+        stride: usize,
+    },
+}
+
+#[derive(Debug)]
+struct Entry {
+    out: Vector,
+    rule: Rule,
+}
+
+/// The numbers of a computation, in the order in which they were made, and the rule of each.
+#[derive(Debug, Default)]
+pub struct Tape {
+    values: Vec<f64>,
+    entries: Vec<Entry>,
+}
+
+impl Tape {
+    /// The numbers of a vector.
+    pub fn get(&self, vector: Vector) -> &[f64] {
+        &self.values[vector.start..][..vector.len]
+    }
+
+    /// A vector that follows from nothing: an input or a constant.
+    pub fn leaf(&mut self, values: impl IntoIterator<Item = f64>) -> Vector {
+        let start = self.values.len();
+        self.values.extend(values);
+        let len = self.values.len() - start;
+        Vector { start, len }
+    }
+
+    pub fn add(&mut self, a: Vector, b: Vector) -> Vector {
+        assert_eq!(a.len, b.len, "sum of {a:?} and {b:?}");
+        self.push(a.len, Rule::Add(a, b), |v, k| v[a.at(k)] + v[b.at(k)])
+    }
+
+    pub fn mul(&mut self, a: Vector, b: Vector) -> Vector {
+        assert_eq!(a.len, b.len, "product of {a:?} and {b:?}");
+        self.push(a.len, Rule::Mul(a, b), |v, k| v[a.at(k)] * v[b.at(k)])
+    }
+
+    /// `z · a + (1 − z) · b`. One rule, so that `z` gets `d · (a − b)`: as two products it would get
+    /// `d · a − d · b`, which is NaN where `d` is infinite.
+    pub fn mix(&mut self, z: Vector, a: Vector, b: Vector) -> Vector {
+        assert!(z.len == a.len && a.len == b.len, "{z:?}, {a:?}, {b:?}");
+        self.push(z.len, Rule::Mix(z, a, b), |v, k| {
+            let z = v[z.at(k)];
+            z * v[a.at(k)] + (1.0 - z) * v[b.at(k)]
+        })
+    }
+
+    /// A function that returns its value and its slope.
+    pub fn map(&mut self, a: Vector, function: impl FnMut(f64) -> (f64, f64)) -> Vector {
+        let pairs = self.get(a).iter().copied().map(function);
+        let (values, slopes): (Vec<f64>, Vec<f64>) = pairs.unzip();
+        self.push(a.len, Rule::Map(a, slopes), |_, k| values[k])
+    }
+
+    /// `clamp(a, −bound, bound)`, NaN where `a` is.
+    pub fn clip(&mut self, a: Vector, bound: f64) -> Vector {
+        self.push(a.len, Rule::Clip(a, bound), |v, k| clip(v[a.at(k)], bound))
+    }
+
+    /// `row · matrix`, for `columns` columns of a row-major matrix whose rows are `stride` apart;
+    /// `matrix` starts at the first of these columns.
+    pub fn product(
+        &mut self,
+        row: Vector,
+        matrix: Vector,
+        columns: usize,
+        stride: usize,
+    ) -> Vector {
+        let out = self.leaf(std::iter::repeat_n(0.0, columns));
+        let (before, sums) = self.values.split_at_mut(out.start);
+        for k in 0..row.len {
+            let left = before[row.at(k)];
+            let weights = &before[matrix.at(k * stride)..][..columns];
+            for (sum, weight) in sums.iter_mut().zip(weights) {
+                *sum += left * weight;
+            }
+        }
+        let rule = Rule::Product {
+            row,
+            matrix,
+            stride,
+        };
+        self.entries.push(Entry { out, rule });
+        out
+    }
+
+    fn push(&mut self, len: usize, rule: Rule, value: impl Fn(&[f64], usize) -> f64) -> Vector {
+        let start = self.values.len();
+        for k in 0..len {
+            let value = value(&self.values, k);
+            self.values.push(value);
+        }
+        let out = Vector { start, len };
+        self.entries.push(Entry { out, rule });
+        out
+    }
+
+    /// The gradient of `Σ seed · value` by every number of the tape, given seeds for some vectors.
+    pub fn sweep<'a>(&self, seeds: impl IntoIterator<Item = (Vector, &'a [f64])>) -> Gradients {
+        let mut d = vec![0.0; self.values.len()];
+        for (vector, seed) in seeds {
+            assert_eq!(vector.len, seed.len(), "seed of {vector:?}");
+            for (k, seed) in seed.iter().enumerate() {
+                d[vector.at(k)] += seed;
+            }
+        }
+        for Entry { out, rule } in self.entries.iter().rev() {
+            self.back(*out, rule, &mut d);
+        }
+        Gradients(d)
+    }
+
+    /// Adds what an entry's gradient means for the numbers that it follows from.
+    fn back(&self, out: Vector, rule: &Rule, d: &mut [f64]) {
+        let value = &self.values;
+        if let Rule::Product {
+            row,
+            matrix,
+            stride,
+        } = *rule
+        {
+            for i in 0..row.len {
+                let mut sum = 0.0;
+                for k in 0..out.len {
+                    let (g, weight) = (d[out.at(k)], matrix.at(i * stride + k));
+                    sum += g * value[weight];
+                    d[weight] += g * value[row.at(i)];
+                }
+                d[row.at(i)] += sum;
+            }
+            return;
+        }
+        for k in 0..out.len {
+            let g = d[out.at(k)];
+            match rule {
+                Rule::Add(a, b) => {
+                    d[a.at(k)] += g;
+                    d[b.at(k)] += g;
+                }
+                Rule::Mul(a, b) => {
+                    let (left, right) = (value[a.at(k)], value[b.at(k)]);
+                    d[a.at(k)] += g * right;
+                    d[b.at(k)] += g * left;
+                }
+                Rule::Mix(z, a, b) => {
+                    let [share, left, right] = [z, a, b].map(|of| value[of.at(k)]);
+                    d[z.at(k)] += g * (left - right);
+                    d[a.at(k)] += g * share;
+                    d[b.at(k)] += g * (1.0 - share);
+                }
+                Rule::Map(a, slopes) => d[a.at(k)] += g * slopes[k],
+                Rule::Clip(a, bound) => {
+                    let is_clipped = value[a.at(k)].abs() > *bound;
+                    if !is_clipped {
+                        d[a.at(k)] += g;
+                    }
+                }
+                Rule::Product { .. } => unreachable!("handled above"),
+            }
+        }
+    }
+}
+
+/// `clamp(a, −bound, bound)`, NaN where `a` is.
+pub fn clip(a: f64, bound: f64) -> f64 {
+    if a.abs() > bound {
+        bound.copysign(a)
+    } else {
+        a
+    }
+}
+
+/// What [`Tape::sweep`] yields.
+#[derive(Debug)]
+pub struct Gradients(Vec<f64>);
+
+impl Gradients {
+    /// The gradient by a vector.
+    pub fn of(&self, vector: Vector) -> &[f64] {
+        &self.0[vector.start..][..vector.len]
+    }
+}

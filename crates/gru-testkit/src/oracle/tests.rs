@@ -1,0 +1,258 @@
+//! The tape against finite differences of its own forward pass, and what is not finite.
+
+use super::*;
+use crate::{
+    close::Tolerance,
+    inputs::KINK_MARGIN,
+    problem::{self, Biases},
+};
+
+/// Step of the differences: a power of two, so that a float32 input plus a few steps is exact.
+///
+/// The 4th-order formula truncates `STEP⁴/30 · f⁽⁵⁾` ≈ 3e-14 f⁽⁵⁾ and rounds about
+/// `1.5 · ε·|loss| / STEP` ≈ 1e-12; both are balanced near 2⁻¹⁰.
+const STEP: f64 = 1.0 / 1024.0;
+
+fn tensor<'a>(call: &'a mut Call, name: &str) -> &'a mut Vec<f64> {
+    let tensor = match name {
+        "x" => Some(&mut call.x),
+        "h0" => call.h0.as_mut(),
+        "w_ih" => call.w_ih.as_mut(),
+        "w_hh" => Some(&mut call.w_hh),
+        "b_ih" => call.b_ih.as_mut(),
+        _ => call.b_hh.as_mut(),
+    };
+    tensor.expect("the call has this tensor")
+}
+
+/// The gradient of the loss by every input, by 4th-order central differences.
+fn differences(call: &Call, d_y: &[f64], d_h_t: &[f64]) -> Tensors {
+    let pieces = call.forward().kinks.pieces;
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    let mut gradients = Tensors::new();
+    for (name, values) in call.differentiable() {
+        let mut moved = call.clone();
+        let difference = |(index, start): (usize, &f64)| {
+            let mut at = |steps: f64| {
+                tensor(&mut moved, name)[index] = start + steps * STEP;
+                let run = moved.forward();
+                assert_eq!(run.kinks.pieces, pieces, "{name}[{index}] crosses a kink");
+                dot(&run.y, d_y) + dot(&run.h_t, d_h_t)
+            };
+            let (near, far) = (at(1.0) - at(-1.0), at(2.0) - at(-2.0));
+            tensor(&mut moved, name)[index] = *start;
+            (8.0 * near - far) / (12.0 * STEP)
+        };
+        let gradient = values.iter().enumerate().map(difference).collect();
+        gradients.insert(name.into(), gradient);
+    }
+    gradients
+}
+
+/// Compares the gradients of a call with differences.
+fn check(id: &str, call: &Call, d_y: &[f64], d_h_t: &[f64]) {
+    let forward = call.forward();
+    let outcome = |gradients| Outcome {
+        outputs: Tensors::from([("y".into(), forward.y.clone())]),
+        gradients,
+    };
+    let got = outcome(forward.gradients(d_y, d_h_t));
+    let expected = outcome(differences(call, d_y, d_h_t));
+    if let Err(message) = got.compare(&expected, Tolerance::F64_DIFFERENCES) {
+        panic!("{id}: {message}");
+    }
+}
+
+#[test]
+fn gradients_of_the_catalogue_are_differences() {
+    for problem in problem::catalogue() {
+        let inputs = Inputs::random(&problem);
+        let call = call(&problem, &inputs);
+        check(&problem.id(), &call, &inputs.d_y, &inputs.d_h_t);
+    }
+}
+
+/// What a call may have that a [`Problem`] does not.
+#[derive(Debug, Clone, Copy)]
+struct Extras {
+    skips: bool,
+    mask: bool,
+    /// Shares of the new state: none, one for each step, one for each unit.
+    take: usize,
+    /// An already projected sequence, and a recurrent bias for the candidate only.
+    projected: bool,
+}
+
+fn with_extras(mut call: Call, extras: Extras) -> Call {
+    let Call { n, t, h, .. } = call;
+    let pattern = |len: usize, values: &[f64]| -> Vec<f64> {
+        (0..len).map(|k| values[k * k % values.len()]).collect()
+    };
+    // Row 0 of [1, 1, 0], row 1 of [1, 1, 1, 0, 1] or so, in either layout.
+    call.valid = extras
+        .skips
+        .then(|| pattern(n * t, &[1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 1.0]));
+    call.mask = extras.mask.then(|| pattern(n * h, &[1.25, 0.0, 0.75]));
+    let shares = [0.25, 1.0, 0.0, 0.625, 0.875];
+    call.take = match extras.take {
+        0 => None,
+        1 => Some(pattern(n * t, &shares)),
+        _ => Some(pattern(n * t * h, &shares)),
+    };
+    if extras.projected {
+        call.w_ih = None;
+        call.b_hh = call.b_hh.map(|b_hh| b_hh[2 * h..].to_vec());
+    }
+    call
+}
+
+#[test]
+fn gradients_with_skips_masks_and_shares_are_differences() {
+    let mut count = 0;
+    for bits in 0..128 {
+        let bit = |k: usize| bits >> k & 1 == 1;
+        let mut spec = GruSpec::default().with_clip_state(bit(3).then_some(0.375));
+        if bit(0) {
+            spec.reset = Reset::BeforeMatmul;
+        }
+        if bit(1) {
+            spec.update = Update::Takes;
+        }
+        if bit(2) {
+            spec.layout = Layout::TimeMajor;
+            spec.direction = Direction::Reverse;
+        }
+        for take in 0..3 {
+            let extras = Extras {
+                skips: bit(4),
+                mask: bit(5),
+                take,
+                projected: bit(6),
+            };
+            let (n, t, h) = (2, 4, 3);
+            let features = if extras.projected { 3 * h } else { 2 };
+            let problem = Problem::new(n, t, features, h).with_spec(spec);
+            let draw = |attempt| {
+                let inputs = Inputs::draw(&problem, attempt);
+                (with_extras(call(&problem, &inputs), extras), inputs)
+            };
+            let (call, inputs) = (0..1000)
+                .map(draw)
+                .find(|(call, _)| call.forward().kink_distance() > KINK_MARGIN)
+                .expect("a draw away from the clips");
+            let id = format!("{} {extras:?}", problem.id());
+            check(&id, &call, &inputs.d_y, &inputs.d_h_t);
+            count += 1;
+        }
+    }
+    assert_eq!(count, 384);
+}
+
+/// A clip that no value reaches would test nothing.
+#[test]
+fn every_clip_of_the_catalogue_shows() {
+    for problem in problem::catalogue() {
+        let inputs = Inputs::random(&problem);
+        let clipped = forward(&problem, &inputs).y;
+        let spec = problem.spec;
+        for without in [spec.with_clip_gates(None), spec.with_clip_state(None)] {
+            let free = forward(&problem.with_spec(without), &inputs).y;
+            let differs = clipped.iter().zip(&free).any(|(a, b)| (a - b).abs() > 1e-2);
+            assert_eq!(differs, without != spec, "{}", problem.id());
+        }
+    }
+}
+
+#[test]
+fn an_infinite_clip_is_none() {
+    for (k, activation) in Activation::ALL.into_iter().enumerate() {
+        for a in [-3.0, -0.5, 0.0, 0.5, 3.0, f64::INFINITY, f64::NEG_INFINITY] {
+            let bits = |(value, slope): (f64, f64)| [value.to_bits(), slope.to_bits()];
+            let (with, without) = (
+                gate(&activation, Some(f64::INFINITY), a),
+                gate(&activation, None, a),
+            );
+            assert_eq!(bits(with), bits(without), "{activation:?} at {a}");
+        }
+        let problem = Problem::new(1, 3, 2, 4 + k % 2);
+        let inputs = Inputs::random(&problem);
+        let spec = problem.spec.with_clip_state(Some(f64::INFINITY));
+        let clipped = outcome(&problem.with_spec(spec), &inputs);
+        assert_eq!(clipped, outcome(&problem, &inputs));
+    }
+}
+
+#[test]
+fn a_clipped_pre_activation_has_no_slope() {
+    for activation in Activation::ALL {
+        for a in [-0.7, 0.7, f64::INFINITY, f64::NEG_INFINITY] {
+            let (value, slope) = gate(&activation, Some(0.5), a);
+            let (end, _) = gate(&activation, None, 0.5f64.copysign(a));
+            assert_eq!((value, slope), (end, 0.0), "{activation:?} at {a}");
+        }
+        let (value, slope) = gate(&activation, Some(0.5), f64::NAN);
+        assert!(value.is_nan() && slope.is_nan(), "{activation:?}");
+    }
+}
+
+/// The gate is closed, so that the candidate, which is NaN, is multiplied by 0: it shows all the same.
+#[test]
+fn zero_times_nan_is_nan() {
+    let problem = Problem::new(1, 2, 1, 1).with_biases(Biases::InputOnly);
+    let mut inputs = Inputs::random(&problem);
+    inputs.b_ih = Some(vec![0.0, f64::INFINITY, f64::NAN]);
+    let Outcome { outputs, gradients } = outcome(&problem, &inputs);
+    assert!(outputs["y"].iter().all(|y| y.is_nan()));
+    assert!(gradients.values().flatten().all(|d| d.is_nan()));
+}
+
+/// An infinite gradient goes through the blend with the sign of `h − n`: as ∞ · h − ∞ · n it would be
+/// NaN.
+#[test]
+fn an_infinite_gradient_keeps_its_sign() {
+    let problem = Problem::new(1, 1, 1, 3).with_biases(Biases::InputOnly);
+    let mut inputs = Inputs::random(&problem);
+    inputs.d_y.fill(f64::INFINITY);
+    let run = forward(&problem, &inputs);
+    let d = run.gradients(&inputs.d_y, &[]);
+    let h0 = inputs
+        .h0
+        .as_ref()
+        .expect("the problem has an initial state");
+    for j in 0..3 {
+        let towards = h0[j] - run.gates[2][j];
+        assert_eq!(d["b_ih"][3 + j], f64::INFINITY.copysign(towards));
+        assert_eq!(d["b_ih"][6 + j], f64::INFINITY);
+    }
+}
+
+#[test]
+fn what_a_skipped_step_holds_goes_nowhere() {
+    let problem = Problem::new(2, 3, 2, 4);
+    let inputs = Inputs::random(&problem);
+    let mut call = call(&problem, &inputs);
+    call.valid = Some(vec![1.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
+    let clean = call.forward();
+    for row in [1, 3, 4, 5] {
+        call.x[row * 2..][..2].fill(f64::NAN);
+    }
+    // Row 1 never takes a step: not even a bad weight reaches it.
+    let padded = call.forward();
+    assert_eq!(padded.y, clean.y);
+    let d = padded.gradients(&inputs.d_y, &inputs.d_h_t);
+    assert_eq!(d, clean.gradients(&inputs.d_y, &inputs.d_h_t));
+    for row in [1, 3, 4, 5] {
+        assert_eq!(d["x"][row * 2..][..2], [0.0; 2]);
+        assert!(padded.gates[0][row * 4..][..4].iter().all(|r| r.is_nan()));
+    }
+    call.w_hh.fill(f64::NAN);
+    let run = call.forward();
+    let h0 = &inputs
+        .h0
+        .as_ref()
+        .expect("the problem has an initial state")[4..];
+    assert_eq!(run.y[12..], [h0, h0, h0].concat());
+    let d = run.gradients(&inputs.d_y, &inputs.d_h_t);
+    assert!(d["h0"][..4].iter().all(|d| d.is_nan()));
+    assert!(d["h0"][4..].iter().all(|d| d.is_finite()));
+}
