@@ -3,10 +3,9 @@
 
 use gru_op::{Activation, Activations, Direction, Layout, Reset, Update};
 use gru_testkit::{
-    close::{Outcome, Tensors, Tolerance},
+    close::{Tolerance, close},
     conformance::{Case, CaseSpec},
-    inputs::Inputs,
-    oracle,
+    oracle::{self, Call},
     problem::Problem,
 };
 use libtest_mimic::{Failed, Trial};
@@ -14,23 +13,22 @@ use serde_json::Value;
 
 use super::{backends::TestBackend, vectors};
 
-/// One trial per case that a single direction without lengths and masks can express.
+/// One trial per case.
 pub fn trials(_: &[TestBackend]) -> Vec<Trial> {
-    let grad_f64 = vectors::of_kind("grad_f64").into_iter();
-    let onnx = vectors::of_kind("onnx_gru").into_iter();
-    let mps = vectors::of_kind("mpsgraph_gru").into_iter();
-    let mut trials: Vec<Trial> = grad_f64
-        .map(|spec| trial(spec, check_grad_f64))
-        .chain(onnx.filter(is_plain).map(|spec| trial(spec, check_onnx)))
-        .chain(mps.filter(is_plain).map(|spec| trial(spec, check_mps)))
+    let of = |kind, check: fn(&Case) -> Result<(), String>| {
+        let specs = vectors::of_kind(kind).into_iter();
+        specs.map(move |spec| trial(spec, check))
+    };
+    let mut trials: Vec<Trial> = of("grad_f64", check_grad_f64)
+        .chain(of("onnx_gru", check_onnx))
+        .chain(of("mpsgraph_gru", check_mps))
         .collect();
     let count = trials.len();
     trials.push(Trial::test("oracle/number-of-cases", move || {
-        // 6 grad_f64, 46 onnx less 6 with lengths, 35 mpsgraph less 4 masked, 3 without input
-        // weight and 4 more in two directions.
+        // 6 grad_f64, 46 onnx and 35 mpsgraph.
         match count {
-            70 => Ok(()),
-            _ => Err(Failed::from(format!("{count} cases, expected 70"))),
+            87 => Ok(()),
+            _ => Err(Failed::from(format!("{count} cases, expected 87"))),
         }
     }));
     trials
@@ -42,33 +40,20 @@ fn trial(spec: CaseSpec, check: fn(&Case) -> Result<(), String>) -> Trial {
     })
 }
 
-fn is_plain(spec: &CaseSpec) -> bool {
-    let without_lengths = spec.option("lengths").is_null();
-    let mps_extras = spec.flag("mask") == Some(true)
-        || spec.flag("inputWeight") == Some(false)
-        || spec.flag("bidirectional") == Some(true);
-    without_lengths && !mps_extras
-}
-
 /// Outputs and gradients.
 fn check_grad_f64(case: &Case) -> Result<(), String> {
     let (problem, inputs, expected) = vectors::grad_f64(case, ".f64");
     oracle::outcome(&problem, &inputs).compare(&expected, Tolerance::F64)
 }
 
-fn run(problem: &Problem, inputs: &Inputs) -> Outcome {
-    let forward = oracle::forward(problem, inputs);
-    outputs(forward.y, forward.h_t)
+/// The `d`-th of `directions` parts of every row of so many rows.
+fn part(data: &[f64], rows: usize, d: usize, directions: usize) -> Vec<f64> {
+    let len = data.len() / (rows * directions);
+    let parts = data.chunks_exact(len).skip(d).step_by(directions);
+    parts.flatten().copied().collect()
 }
 
-fn outputs(y: Vec<f64>, h_t: Vec<f64>) -> Outcome {
-    Outcome {
-        outputs: Tensors::from([("y".into(), y), ("h_t".into(), h_t)]),
-        gradients: Tensors::new(),
-    }
-}
-
-/// All of ONNX: activations with their parameters, clip, both resets, directions and layouts.
+/// All of ONNX: activations with their parameters, clip, lengths, both resets, directions and layouts.
 fn check_onnx(case: &Case) -> Result<(), String> {
     let spec = &case.spec;
     let direction = spec.option("direction").as_str().unwrap_or("forward");
@@ -89,36 +74,35 @@ fn check_onnx(case: &Case) -> Result<(), String> {
         }
         problem.spec.activations = activations[d];
         let &Problem { n, t, h, .. } = &problem;
-        let gates = 3 * h;
-        let part = |name: &str| {
-            let data = &case.get(name)?.data;
-            let len = data.len() / directions;
-            Some(&data[d * len..][..len])
-        };
-        // [.., D, ..] of row after row: the d-th of `directions` at each outer index.
-        let strided = |name: &str, outer: usize| -> Option<Vec<f64>> {
-            let data = &case.get(name)?.data;
-            let inner = data.len() / (outer * directions);
-            let rows = data.chunks_exact(inner).skip(d).step_by(directions);
-            Some(rows.flatten().copied().collect())
-        };
         // Batch-major ONNX has D behind N, time-major before it; outputs have it behind T too.
-        let (state_outer, y_outer) = if batch_major { (n, n * t) } else { (1, t) };
-        let columns = |rows: &[f64]| vectors::columns(rows, gates, [1, 0, 2]);
-        let bias = |half: usize| part("in.B").map(|b| columns(&b[half * gates..][..gates]));
-        let inputs = Inputs {
-            x: case.tensor("in.X").data.clone(),
-            h0: strided("in.initial_h", state_outer),
-            w_ih: columns(part("in.W").expect("every case has W")),
-            w_hh: columns(part("in.R").expect("every case has R")),
+        let (state_rows, y_rows) = if batch_major { (n, n * t) } else { (1, t) };
+        let of = |name: &str, rows| Some(part(&case.get(name)?.data, rows, d, directions));
+        let columns = |rows: &[f64]| vectors::columns(rows, 3 * h, [1, 0, 2]);
+        let weight = |name| columns(&of(name, 1).expect("every case has weights"));
+        let bias = |half: usize| of("in.B", 1).map(|b| columns(&b[half * 3 * h..][..3 * h]));
+        let valid = case.get("in.sequence_lens").map(|lens| {
+            let steps = (0..t).flat_map(|time| lens.data.iter().map(move |&len| len > time as f64));
+            steps.map(f64::from).collect::<Vec<f64>>()
+        });
+        let (x, w_hh) = (case.tensor("in.X").data.clone(), weight("in.R"));
+        let call = Call {
+            h0: of("in.initial_h", state_rows),
+            w_ih: Some(weight("in.W")),
             b_ih: bias(0),
             b_hh: bias(1),
-            d_y: Vec::new(),
-            d_h_t: Vec::new(),
+            valid,
+            ..Call::new(problem.spec, [n, t, h], x, w_hh)
         };
-        let y = strided("out.Y", y_outer).expect("every case has Y");
-        let h_t = strided("out.Y_h", state_outer).expect("every case has Y_h");
-        run(&problem, &inputs).compare(&outputs(y, h_t), case.tolerance())?;
+        let mut run = call.forward();
+        // Past the end ONNX' output is zero.
+        for (row, _) in (call.valid.iter().flatten().enumerate()).filter(|(_, v)| **v == 0.0) {
+            run.y[row * h..][..h].fill(0.0);
+        }
+        let tolerance = case.tolerance().forward;
+        for (name, got, rows) in [("Y", run.y, y_rows), ("Y_h", run.h_t, state_rows)] {
+            let expected = of(&format!("out.{name}"), rows).expect("every case has outputs");
+            close(name, &got, &expected, tolerance)?;
+        }
     }
     Ok(())
 }
@@ -174,7 +158,8 @@ fn onnx_activations(spec: &CaseSpec, directions: usize) -> Vec<Activations> {
     parsed.chunks_exact(2).map(of_direction).collect()
 }
 
-/// Both update rules, one activation per gate, either gate order, reverse.
+/// Both update rules, one activation per gate, either gate order, reverse, both directions, recurrent
+/// masks, projected sources. The gates are recorded too.
 fn check_mps(case: &Case) -> Result<(), String> {
     let spec = &case.spec;
     let flag = |name: &str| spec.flag(name) == Some(true);
@@ -187,9 +172,6 @@ fn check_mps(case: &Case) -> Result<(), String> {
     if !flag("resetAfter") {
         problem.spec.reset = Reset::BeforeMatmul;
     }
-    if flag("reverse") {
-        problem.spec.direction = Direction::Reverse;
-    }
     problem.spec.activations = Activations {
         reset: mps_activation(spec, "resetGateActivation", Activation::Sigmoid),
         update: mps_activation(spec, "updateGateActivation", Activation::Sigmoid),
@@ -200,28 +182,47 @@ fn check_mps(case: &Case) -> Result<(), String> {
     } else {
         [1, 0, 2]
     };
-    let &Problem { n, h, .. } = &problem;
-    let columns = |name: &str| Some(vectors::columns(&case.get(name)?.data, 3 * h, order));
-    let data = |name: &str| Some(case.get(name)?.data.clone());
-    // The second bias belongs to the candidate alone.
-    let b_hh = data("in.secondaryBias").map(|bias| [vec![0.0; 2 * h], bias].concat());
-    let inputs = Inputs {
-        x: case.tensor("in.source").data.clone(),
-        h0: data("in.initState"),
-        w_ih: columns("in.inputWeight").expect("cases without are left out"),
-        w_hh: columns("in.recurrentWeight").expect("every case has one"),
-        b_ih: columns("in.bias"),
-        b_hh,
-        d_y: Vec::new(),
-        d_h_t: Vec::new(),
-    };
-    let y = case.tensor("out.h").data.clone();
-    let end = match problem.spec.direction {
-        Direction::Forward => y.len() - n * h,
-        Direction::Reverse => 0,
-    };
-    let h_t = y[end..][..n * h].to_vec();
-    run(&problem, &inputs).compare(&outputs(y, h_t), case.tolerance())
+    let &Problem { n, t, h, .. } = &problem;
+    let directions = if flag("bidirectional") { 2 } else { 1 };
+    for d in 0..directions {
+        if flag("reverse") || d == 1 {
+            problem.spec.direction = Direction::Reverse;
+        }
+        let of = |name: &str, rows| Some(part(&case.get(name)?.data, rows, d, directions));
+        let columns = |name: &str| Some(vectors::columns(&of(name, 1)?, 3 * h, order));
+        let w_ih = columns("in.inputWeight");
+        let x = match w_ih {
+            Some(_) => case.tensor("in.source").data.clone(),
+            None => {
+                let source = of("in.source", t * n).expect("every case has a source");
+                let rows = source.chunks_exact(3 * h);
+                rows.flat_map(|row| order.map(|gate| &row[gate * h..][..h]).concat())
+                    .collect()
+            }
+        };
+        let w_hh = columns("in.recurrentWeight").expect("every case has one");
+        let call = Call {
+            h0: of("in.initState", n),
+            w_ih,
+            b_ih: columns("in.bias"),
+            // The second bias belongs to the candidate alone.
+            b_hh: of("in.secondaryBias", 1),
+            mask: of("in.mask", n),
+            ..Call::new(problem.spec, [n, t, h], x, w_hh)
+        };
+        let run = call.forward();
+        let [r, z, candidate] = run.gates;
+        for (name, got) in [
+            ("out.h", run.y),
+            ("aux.r", r),
+            ("aux.z", z),
+            ("aux.o", candidate),
+        ] {
+            let expected = of(name, t * n).expect("every case has states and gates");
+            close(name, &got, &expected, case.tolerance().forward)?;
+        }
+    }
+    Ok(())
 }
 
 fn mps_activation(spec: &CaseSpec, gate: &str, default: Activation) -> Activation {
