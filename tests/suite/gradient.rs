@@ -1,4 +1,4 @@
-//! Every output and every gradient of the operator, against the scalar float64 oracle.
+//! Every output and every gradient of the operator, against the float64 oracle.
 
 use std::sync::{Arc, OnceLock};
 
@@ -74,7 +74,7 @@ impl Known {
 /// How close the kernels come to the oracle.
 fn tolerance(backend: &TestBackend, dtype: DType) -> Tolerance {
     backend.tolerance(match dtype {
-        DType::F64 => Tolerance::F64_DIFFERENCES,
+        DType::F64 => Tolerance::F64,
         _ => Tolerance::F32,
     })
 }

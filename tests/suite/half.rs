@@ -1,8 +1,8 @@
 //! Half precision is for storage: states and gates are rounded to it, sums are not.
 
 use burn::tensor::{DType, Device, Tensor};
-use gru_op::{GruSpec, Memory, Reset, composed, gru_sequence};
-use gru_testkit::{close::Tolerance, inputs::Inputs, problem::Problem};
+use gru_op::{GruSpec, Memory, Reset, gru_sequence};
+use gru_testkit::{close::Tolerance, inputs::Inputs, oracle, problem::Problem};
 use libtest_mimic::Trial;
 
 use super::runs::{self, values};
@@ -40,8 +40,7 @@ pub fn trials() -> Vec<Trial> {
 fn check(problem: &Problem, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
     let device = Device::flex();
     let inputs = rounded(Inputs::random(problem), &device, dtype);
-    let exact = composed::gru_sequence;
-    let expected = runs::sequence(exact, problem, &inputs, &device, DType::F64)?;
+    let expected = oracle::outcome(problem, &inputs);
     runs::sequence(gru_sequence, problem, &inputs, &device, dtype)?.compare(&expected, tolerance)
 }
 

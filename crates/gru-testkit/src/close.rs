@@ -44,7 +44,7 @@ impl Tolerance {
         gradient: 1e-12,
     };
 
-    /// Float64 against finite differences: forward as [`F64`](Self::F64). The differences round
+    /// The oracle against finite differences of itself: forward as [`F64`](Self::F64). The differences round
     /// at about 1e-11 and truncate 3e-14 times the fifth derivative of the loss, which is below
     /// 1e4 with the usual activations and comes near 1e6 where unbounded ones make the state a
     /// polynomial of a high degree. A wrong term of a derivative is of the gradient's own size.

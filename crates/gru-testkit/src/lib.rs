@@ -4,11 +4,11 @@
 //! |---|---|
 //! | [`problem`] | sizes and conventions of one run, and the catalogue that tests walk through |
 //! | [`inputs`] | seeded inputs and upstream gradients, NaN-poisoned buffers |
-//! | [`oracle`] | the equations as scalar float64 loops, gradients by finite differences |
+//! | [`oracle`] | the equations in float64, on a tape that differentiates them exactly |
 //! | [`close`] | named tensors, the comparison and every tolerance with its reason |
 //! | [`cover`] | covering arrays: rows of options with every pair or triple of values |
-//! | [`conformance`] | the recorded vectors of other frameworks |
-//! | [`proxy`] | a network on one machine |
+//! | `conformance` | the recorded vectors of other frameworks, with the feature `conformance` |
+//! | `proxy` | a network on one machine, with the feature `network` |
 //!
 //! Nothing here uses Burn or a kernel: all tensors are flat row-major `Vec<f64>`.
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    close::Tolerance,
+    close::{Tolerance, close},
     inputs::KINK_MARGIN,
     problem::{self, Biases},
 };
@@ -255,4 +255,88 @@ fn what_a_skipped_step_holds_goes_nowhere() {
     let d = run.gradients(&inputs.d_y, &inputs.d_h_t);
     assert!(d["h0"][..4].iter().all(|d| d.is_nan()));
     assert!(d["h0"][4..].iter().all(|d| d.is_finite()));
+}
+
+/// What each option means, written as a call without it.
+#[test]
+fn options_by_other_means() {
+    for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+        let (n, t, i, h) = (1, 4, 2, 3);
+        let problem = Problem::new(n, t, i, h).with_spec(GruSpec::default().with_reset(reset));
+        let inputs = Inputs::random(&problem);
+        let plain = call(&problem, &inputs);
+        let valid = Some(vec![1.0, 0.0, 1.0, 1.0]);
+        let mask = vec![1.25, 0.0, 0.5];
+        let b_hn = vec![0.25, -0.5, 0.75];
+        let scaled_rows = plain.w_hh.chunks(3 * h).zip(&mask);
+        let scaled_rows = scaled_rows.flat_map(|(row, m)| row.iter().map(move |w| m * w));
+        // 1 at the diagonal of the first rows.
+        let identity: Vec<f64> = (0..9 * h * h)
+            .map(|k| f64::from(u8::from(k % (3 * h + 1) == 0)))
+            .collect();
+        let projected = Call {
+            x: inputs.d_y.repeat(3),
+            w_ih: None,
+            ..plain.clone()
+        };
+        let pairs = [
+            (
+                "take of each step",
+                Call {
+                    take: valid.clone(),
+                    ..plain.clone()
+                },
+                Call {
+                    valid,
+                    ..plain.clone()
+                },
+            ),
+            (
+                "mask",
+                Call {
+                    mask: Some(mask.clone()),
+                    ..plain.clone()
+                },
+                Call {
+                    w_hh: scaled_rows.collect(),
+                    ..plain.clone()
+                },
+            ),
+            (
+                "bias of the candidate",
+                Call {
+                    b_hh: Some(b_hn.clone()),
+                    ..plain.clone()
+                },
+                Call {
+                    b_hh: Some([vec![0.0; 2 * h], b_hn].concat()),
+                    ..plain.clone()
+                },
+            ),
+            (
+                "no input weight",
+                projected.clone(),
+                Call {
+                    w_ih: Some(identity),
+                    ..projected
+                },
+            ),
+        ];
+        for (name, with, without) in pairs {
+            let (with, without) = (with.forward().y, without.forward().y);
+            close(name, &with, &without, 1e-15).expect(name);
+        }
+        // Half of the new state, half of the old one.
+        let of_units = Call {
+            take: Some([vec![0.5; h], vec![1.0; (t - 1) * h]].concat()),
+            ..plain.clone()
+        };
+        let h0 = inputs
+            .h0
+            .as_ref()
+            .expect("the problem has an initial state");
+        let whole = plain.forward().y;
+        let expected: Vec<f64> = (0..h).map(|j| (whole[j] + h0[j]) / 2.0).collect();
+        close("half", &of_units.forward().y[..h], &expected, 1e-15).expect("half");
+    }
 }
