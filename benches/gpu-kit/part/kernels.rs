@@ -34,6 +34,8 @@ struct Row {
     cut: String,
     /// `right`, or what is not.
     end: String,
+    /// The largest share of a tolerance that a tensor used, if it is right.
+    share: f64,
 }
 
 impl Row {
@@ -77,9 +79,10 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
 
 pub fn page(rows: &[Value], _: &Report) -> String {
     let rows = read::<Row>(rows);
-    let mut counts = BTreeMap::<(&str, &str), [usize; 3]>::new();
+    let mut counts = BTreeMap::<(&str, &str), ([usize; 3], f64)>::new();
     for row in &rows {
-        let count = counts.entry((&row.kind, &row.dtype)).or_default();
+        let (count, share) = counts.entry((&row.kind, &row.dtype)).or_default();
+        *share = share.max(row.share);
         let column = match row {
             row if row.is_wrong() => 2,
             row if row.is_refused() => 1,
@@ -89,17 +92,25 @@ pub fn page(rows: &[Value], _: &Report) -> String {
     }
     let lines = counts
         .into_iter()
-        .map(|((kind, dtype), [right, refused, wrong])| {
+        .map(|((kind, dtype), ([right, refused, wrong], share))| {
             vec![
                 kind.to_owned(),
                 dtype.to_owned(),
                 right.to_string(),
                 refused.to_string(),
                 wrong.to_string(),
+                format!("{share:.3}"),
             ]
         });
     let mut text = table(
-        &["cut", "type", "right", "refused by the device", "wrong"],
+        &[
+            "cut",
+            "type",
+            "right",
+            "refused by the device",
+            "wrong",
+            "share of the tolerance",
+        ],
         lines,
     );
     let wrong = rows.iter().filter(|row| row.is_wrong());
@@ -135,13 +146,14 @@ impl Case {
             let in_place = seed.is_multiple_of(2);
             match support::run::<F>(&client(), &problem, strategies, in_place) {
                 Ok(got) => match got.compare(&oracle(&problem), tolerance) {
-                    Ok(()) => "right".to_owned(),
-                    Err(wrong) => wrong,
+                    Ok(share) => ("right".to_owned(), share),
+                    Err(wrong) => (wrong, 0.0),
                 },
-                Err(PlanError::GaveUp) => "the cubes did not meet".to_owned(),
-                Err(refused) => format!("refused: {refused}"),
+                Err(PlanError::GaveUp) => ("the cubes did not meet".to_owned(), 0.0),
+                Err(refused) => (format!("refused: {refused}"), 0.0),
             }
         });
+        let (end, share) = end.unwrap_or_else(|panic| (format!("panicked: {panic}"), 0.0));
         let cut = self.strategy.to_string();
         let mut kind = cut.split(' ').next().unwrap_or_default().to_owned();
         if cut.ends_with("matrix") {
@@ -155,7 +167,8 @@ impl Case {
             h,
             spec: format!("{:?}", self.spec),
             cut,
-            end: end.unwrap_or_else(|panic| format!("panicked: {panic}")),
+            end,
+            share,
         }
     }
 }
