@@ -8,7 +8,7 @@ mod support;
 use gru_cpu::spec::GruSpec;
 use gru_cube::{Cut, Limits, PlanError, Strategy};
 use half::f16;
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Arguments;
 use support::{
     FORWARD, GRADIENT, Given, Ignored, Problem, Ran, cases,
     catalogue::{Case, matrices, persistent},

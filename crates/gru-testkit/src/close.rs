@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use approx::abs_diff_ne;
+
 /// Flat tensors by name.
 pub type Tensors = BTreeMap<String, Vec<f64>>;
 
@@ -189,7 +191,7 @@ pub fn share(name: &str, got: &[f64], expected: &[f64], tolerance: f64) -> Resul
     };
     let worst = (0..got.len()).max_by(|a, b| distance(*a).total_cmp(&distance(*b)));
     match worst {
-        Some(worst) if distance(worst) > allowed => Err(format!(
+        Some(worst) if abs_diff_ne!(distance(worst), 0.0, epsilon = allowed) => Err(format!(
             "{name}[{worst}]: got {:e}, expected {:e}, off by {:.3e}, allowed {allowed:.3e}",
             got[worst],
             expected[worst],

@@ -1,9 +1,7 @@
 //! Every activation and its slope on one number, from one end of float32 to the other, against
 //! float64. The tests see one driver's rounding; the bounds are those that WGSL gives.
 
-use super::support::{
-    Ignored, Ran, catalogue, client, download, poisoned, refused, trial, upload,
-};
+use super::support::{Ignored, Ran, catalogue, client, download, poisoned, refused, trial, upload};
 use cubecl::{client::Client, prelude::*};
 use gru_cpu::spec::{Activation, Activations, GruSpec, Update};
 use gru_cube::{

@@ -28,6 +28,8 @@ fn main() {
             shift::trials(),
             zoneout::trials(),
         ]
-        .concat(),
+        .into_iter()
+        .flatten()
+        .collect(),
     );
 }

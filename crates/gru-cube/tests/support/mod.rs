@@ -26,6 +26,7 @@ use std::{
     sync::{Mutex, OnceLock},
 };
 
+#[allow(unused_imports)] // Every test binary uses its own part.
 pub use gru_testkit::close::close;
 
 /// Why a trial did not run.
