@@ -1,7 +1,8 @@
 //! `GruBlock` and `burn::nn::gru::Gru` with the same weights on the same device, in turn: the shapes, the
 //! passes and the clock of every measurement of a whole layer.
 //!
-//! Burn's `Gru` has one layer and one direction: for others it is composed of several, as its users do.
+//! Burn's `Gru` has one layer and one direction: for others it is composed of several. Burn's `BiGru` is not
+//! measured.
 
 #[cfg(feature = "gpu")]
 mod held;

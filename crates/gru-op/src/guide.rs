@@ -1,3 +1,5 @@
+// The first definition of a link holds: on the page of the documentation the source is below the link.
+#![doc = "[`examples/linear_recurrence.rs`]: #the-whole-of-it\n"]
 #![doc = include_str!("../GUIDE.md")]
 #![doc = "```rust"]
 #![doc = include_str!("../examples/linear_recurrence.rs")]

@@ -19,7 +19,7 @@
 //! Source: Cho et al. 2014, <https://arxiv.org/abs/1406.1078> (v3 resets before the product, v1
 //! after it).
 //!
-//! # Ten lines that train
+//! # A program that trains
 //!
 //! ```
 //! # #[cfg(all(feature = "autodiff", feature = "flex"))] {
