@@ -31,8 +31,25 @@ fn seeds(folder: &str) -> PathBuf {
     crate::folder().join("../fuzz/seeds").join(folder)
 }
 
-/// The GRU under a prefix of a file of torch.save has two inputs and one unit.
+/// Every array holds 0.5, 0.375, 0.25 and so on: `numbers` of `fuzz/seeds/make.py`.
+fn holds_what_was_written(dict: &StateDict) -> Result<(), String> {
+    for (key, got) in numbers(dict) {
+        let written = (0..got.len()).map(|k| 0.5 - k as f64 / 8.0);
+        if !written.clone().eq(got.iter().copied()) {
+            let written: Vec<f64> = written.collect();
+            return Err(format!("{key}: expected {written:?}, got {got:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// A file of four arrays. The GRU under the prefix has two inputs and one unit.
 fn is_read(dict: StateDict, prefix: &str) -> Result<(), String> {
+    let keys: Vec<&str> = dict.keys().collect();
+    if keys.len() != 4 {
+        return Err(format!("expected four arrays, got {keys:?}"));
+    }
+    holds_what_was_written(&dict)?;
     let config = pytorch::config(&dict, prefix).map_err(|e| e.to_string())?;
     let sizes = [config.d_input, config.d_hidden];
     if sizes != [2, 1] {
@@ -52,9 +69,10 @@ fn every_format_of_pytorch() -> Result<(), String> {
     is_read(nested.map_err(|e| e.to_string())?, "")?;
     let tar = StateDict::from_pytorch(seeds("pytorch/tar")).map_err(|e| e.to_string())?;
     match tar.get("weight_ih_l0").map(|data| data.shape().to_vec()) {
-        Some(shape) if shape == [3, 2] => Ok(()),
-        shape => Err(format!("tar: {shape:?}")),
+        Some(shape) if shape == [3, 2] => {}
+        shape => return Err(format!("tar: {shape:?}")),
     }
+    holds_what_was_written(&tar).map_err(|e| format!("tar: {e}"))
 }
 
 /// Burn's own reader counts layers without a gap.

@@ -39,7 +39,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
     let mut trials: Vec<_> = numbered.into_iter().map(|(_, trial)| trial).collect();
     // What failed is on standard output, by name and with its reason.
     let arguments = Arguments::default();
-    let mut failed = 0;
+    let (mut passed, mut failed) = (0, 0);
     while !trials.is_empty() {
         clock.check(|| format!("for {} trials", trials.len()))?;
         let suite = suite(&trials[0]);
@@ -49,6 +49,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
         let count = same.take(TOGETHER).count();
         let start = Instant::now();
         let ended = libtest_mimic::run(&arguments, trials.drain(..count).collect());
+        passed += ended.num_passed;
         failed += ended.num_failed;
         rows.add(&Row {
             suite,
@@ -58,9 +59,17 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
             seconds: start.elapsed().as_secs_f64(),
         })?;
     }
-    match failed {
-        0 => Ok(()),
-        _ => Err(format!("{failed} trials failed").into()),
+    outcome(passed, failed).map_err(Stop::from)
+}
+
+/// Trials that were all ignored, or none at all, say nothing of a device.
+fn outcome(passed: u64, failed: u64) -> Result<(), String> {
+    if failed > 0 {
+        Err(format!("{failed} trials failed"))
+    } else if passed == 0 {
+        Err("expected trials on this device, but none ran".to_owned())
+    } else {
+        Ok(())
     }
 }
 
@@ -101,4 +110,16 @@ fn suite(trial: &Trial) -> String {
 fn rank(suite: &str) -> usize {
     let place = FIRST.iter().position(|first| *first == suite);
     place.unwrap_or(FIRST.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::outcome;
+
+    #[test]
+    fn what_did_not_run_is_no_success() {
+        assert_eq!(outcome(3, 0), Ok(()));
+        assert!(outcome(3, 1).is_err_and(|reason| reason == "1 trials failed"));
+        assert!(outcome(0, 0).is_err_and(|reason| reason.ends_with("none ran")));
+    }
 }
