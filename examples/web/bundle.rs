@@ -26,9 +26,13 @@ const WEBGPU: [&str; 10] = [
     "--config",
     "profile.release.package.gru-cpu.opt-level=3",
 ];
+/// The oldest compiler that Burn allows.
+const OLDEST: &str = env!("CARGO_PKG_RUST_VERSION");
 /// Beside this crate.
 const PACKAGE: &str = "char-web";
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/page");
+
+const DEBIAN_CARGO: &str = "/usr/bin/cargo";
 
 /// What builds the module.
 enum Compiler {
@@ -57,7 +61,7 @@ pub fn folder() -> PathBuf {
 /// # Errors
 /// If no compiler here reaches WebAssembly, or one fails.
 pub fn bundle(page: &Path, webgpu: bool) -> Result<Vec<File>, Error> {
-    let compiler = Compiler::find().ok_or(Error::NoCompiler { target: TARGET })?;
+    let compiler = Compiler::find()?;
     fs::create_dir_all(page).map_err(Error::file(page))?;
     module(&compiler, page, "char_web", &[])?;
     if webgpu {
@@ -73,8 +77,34 @@ pub fn bundle(page: &Path, webgpu: bool) -> Result<Vec<File>, Error> {
 }
 
 /// Whether the page can be built here.
-pub fn is_possible() -> bool {
-    Compiler::find().is_some()
+///
+/// # Errors
+/// If no compiler here reaches WebAssembly, or a crate for it can neither be found nor downloaded.
+pub fn possible() -> Result<(), Error> {
+    let mut cargo = Compiler::find()?.cargo();
+    // It reads every package that the build needs.
+    let read = cargo
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["tree", "-p", PACKAGE, "--target", TARGET])
+        .output();
+    let read = read.map_err(|e| Error::Cargo(e.to_string()))?;
+    if read.status.success() {
+        Ok(())
+    } else {
+        let said = String::from_utf8_lossy(&read.stderr);
+        let error = said.lines().find(|line| line.starts_with("error"));
+        Err(Error::Crates(error.unwrap_or_default().to_owned()))
+    }
+}
+
+/// Whether a compiler is new enough for this workspace, by what its `--version` prints.
+pub fn is_recent(said: &str) -> bool {
+    let number = |version: &str| -> Option<(u32, u32)> {
+        let mut parts = version.split('.');
+        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+    };
+    let version = said.split(' ').nth(1).and_then(number);
+    version.is_some() && version >= number(OLDEST)
 }
 
 /// One module and its JavaScript.
@@ -145,30 +175,40 @@ fn shrink(module: &Path) -> Result<(), Error> {
 }
 
 impl Compiler {
-    fn find() -> Option<Self> {
+    fn find() -> Result<Self, Error> {
         let same = Command::new("rustc")
             .args(["--print", "target-libdir", "--target", TARGET])
             .output();
         let libraries = same.ok().filter(|asked| asked.status.success());
         let libraries = libraries.and_then(|asked| String::from_utf8(asked.stdout).ok());
         if libraries.is_some_and(|folder| Path::new(folder.trim()).is_dir()) {
-            return Some(Self::Same);
+            return Ok(Self::Same);
         }
-        let has = |path: &str| Path::new(path).exists();
-        let debian = has("/usr/bin/cargo") && has("/usr/lib/rustlib/src/rust/library/std");
-        let programs = fs::read_dir("/usr/bin").ok()?.flatten();
+        let none = Error::NoCompiler { target: TARGET };
+        let version = Command::new(DEBIAN_CARGO).arg("--version").output();
+        let Ok(version) = version else {
+            return Err(none);
+        };
+        let programs = fs::read_dir("/usr/bin").into_iter().flatten().flatten();
         let linker = programs.map(|entry| entry.path()).find(|path| {
             let name = path.file_name().and_then(|name| name.to_str());
             name.is_some_and(|name| name.starts_with("wasm-ld"))
         });
-        linker.filter(|_| debian).map(Self::Debian)
+        let linker = linker.filter(|_| Path::new("/usr/lib/rustlib/src/rust/library/std").exists());
+        let linker = linker.ok_or(none)?;
+        let version = String::from_utf8_lossy(&version.stdout).trim().to_owned();
+        if is_recent(&version) {
+            Ok(Self::Debian(linker))
+        } else {
+            Err(Error::OldCompiler { version })
+        }
     }
 
     fn cargo(&self) -> Command {
         match self {
             Self::Same => Command::new("cargo"),
             Self::Debian(linker) => {
-                let mut cargo = Command::new("/usr/bin/cargo");
+                let mut cargo = Command::new(DEBIAN_CARGO);
                 let path = env::var_os("PATH").unwrap_or_default();
                 let path = env::split_paths(&path);
                 let first = [PathBuf::from("/usr/bin")].into_iter();

@@ -12,6 +12,12 @@ pub enum Error {
     )]
     NoCompiler { target: &'static str },
 
+    #[error("/usr/bin/cargo: expected {} or later, got {version}", env!("CARGO_PKG_RUST_VERSION"))]
+    OldCompiler { version: String },
+
+    #[error("no crates for WebAssembly: {0}")]
+    Crates(String),
+
     #[error("the module was not built: {0} failed")]
     Cargo(String),
 

@@ -1,14 +1,15 @@
 //! The page in a real browser: built, served, and used as somebody would.
 //!
-//! Needs Chromium (or Chrome, Edge) and a compiler that reaches WebAssembly; where one is missing, all
-//! trials are reported as ignored, or fail if `GRU_REQUIRE_BROWSER` is set. Screenshots go into the
-//! folder `screenshots` beside the page.
+//! Needs Chromium (or Chrome, Edge), a compiler that reaches WebAssembly, and the crates for it. Where one
+//! is missing, the page's trials are reported as ignored, or fail if `GRU_REQUIRE_BROWSER` is set.
+//! Screenshots go into the folder `screenshots` beside the page.
 
 use std::env;
 use std::f64::consts::LN_2;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -24,11 +25,12 @@ use char_model::text::Text;
 use char_model::trainer::{Settings, Trainer};
 use char_model::vocabulary::Vocabulary;
 use char_model::{exchange, file};
+use headless_chrome::browser::default_executable;
 use headless_chrome::protocol::cdp::{Emulation, Page};
 use headless_chrome::{Browser, LaunchOptions, Tab};
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::{Arguments, Completion, Trial};
 use serde_json::Value;
-use web::bundle::{bundle, folder, is_possible};
+use web::bundle::{bundle, folder, is_recent, possible};
 
 const REQUIRE: &str = "GRU_REQUIRE_BROWSER";
 /// Nothing takes longer, even where other builds run.
@@ -40,28 +42,54 @@ type Outcome = Result<(), String>;
 
 fn main() {
     let arguments = Arguments::from_args();
-    let missing = missing();
-    let skip = missing.is_some() && env::var_os(REQUIRE).is_none();
-    let trial = |name: &str, test: fn() -> Outcome, ignored: bool| {
-        let kind = missing.clone().unwrap_or_default();
-        Trial::test(name, move || Ok(test()?))
-            .with_kind(kind)
-            .with_ignored_flag(ignored)
-    };
     let trials = vec![
-        trial("page", page, skip),
+        Trial::test("compiler", || Ok(compiler_is_recent()?)),
+        trial("page", page),
         // Builds Burn's GPU side for WebAssembly, for half an hour: for those who ask for it.
-        trial("webgpu", webgpu, true),
+        trial("webgpu", webgpu).with_ignored_flag(true),
     ];
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// What is not here.
-fn missing() -> Option<String> {
-    if headless_chrome::browser::default_executable().is_err() {
-        return Some("no Chromium".into());
+/// Ignored, with the reason, where no browser starts or the page cannot be built.
+fn trial(name: &str, test: fn() -> Outcome) -> Trial {
+    Trial::ignorable_test(name, move || match possible_here() {
+        Ok(()) => {
+            test()?;
+            Ok(Completion::Completed)
+        }
+        Err(reason) if env::var_os(REQUIRE).is_some() => {
+            Err(format!("{reason}, and {REQUIRE} is set").into())
+        }
+        Err(reason) => Ok(Completion::ignored_with(reason)),
+    })
+}
+
+/// Whether a browser starts, and the page can be built.
+fn possible_here() -> Outcome {
+    default_executable().map_err(|_| "no Chromium")?;
+    possible().map_err(text)?;
+    let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+    // With a port of ours a start is tried once, and takes 30 seconds at most. The first one may be slow.
+    let port = Some(free.map_err(text)?.port());
+    let started = start(&[], port).or_else(|_| start(&[], port));
+    started
+        .map(drop)
+        .map_err(|reason| format!("Chromium does not start: {reason}"))
+}
+
+fn compiler_is_recent() -> Outcome {
+    for (said, expected) in [
+        ("cargo 1.94.1 (29ea6fb6a 2026-03-24)", false),
+        ("cargo 1.95.0 (f2d3ce0bd 2026-03-21)", true),
+        ("cargo 1.100.0-nightly", true),
+        ("cargo 2.0.0", true),
+        ("cargo", false),
+        ("cargo 1", false),
+    ] {
+        check(is_recent(said) == expected, || said.to_owned())?;
     }
-    (!is_possible()).then(|| "no compiler for WebAssembly".into())
+    Ok(())
 }
 
 /// The page, which is no large download: a visit that stays on the CPU does not ask for the other module.
@@ -356,6 +384,25 @@ impl Drop for Server {
     }
 }
 
+fn start(more: &[&str], port: Option<u16>) -> Result<Browser, String> {
+    let flags = [
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+    ];
+    let options = LaunchOptions {
+        // Root, which tests in containers are, has none.
+        sandbox: false,
+        port,
+        idle_browser_timeout: PATIENCE,
+        args: flags.iter().chain(more).map(OsStr::new).collect(),
+        ..LaunchOptions::default()
+    };
+    Browser::new(options).map_err(text)
+}
+
 /// A browser that looks at the page.
 struct Visit {
     address: String,
@@ -369,21 +416,7 @@ impl Visit {
         let downloads = folder().join("downloads");
         let _ = fs::remove_dir_all(&downloads);
         fs::create_dir_all(&downloads).map_err(text)?;
-        let flags = [
-            "--disable-quic",
-            "--no-first-run",
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-        ];
-        let options = LaunchOptions {
-            // Root, which tests in containers are, has none.
-            sandbox: false,
-            idle_browser_timeout: PATIENCE,
-            args: flags.iter().chain(more).map(OsStr::new).collect(),
-            ..LaunchOptions::default()
-        };
-        let browser = Browser::new(options).map_err(text)?;
+        let browser = start(more, None)?;
         let tab = browser.new_tab().map_err(text)?;
         tab.set_default_timeout(PATIENCE);
         tab.call_method(Page::SetDownloadBehavior {
