@@ -5,20 +5,29 @@ use super::support::{
     catalogue::{Case, activations, inferred, large, matrices, steps, walks},
     trial,
 };
-use gru_cube::Cut;
+use gru_cube::{Cut, Strategy};
 use half::f16;
 use libtest_mimic::Trial;
 
 pub fn trials() -> Vec<Trial> {
     let of = |group: &'static str| {
-        move |case: Case| trial(format!("{group}/{}", case.id()), move || in_f32(&case))
+        move |case: Case| {
+            trial(
+                format!("{group}/{:?}-{}", case.spec.reset, case.id()),
+                move || in_f32(&case),
+            )
+        }
     };
     [
         cases(inferred(), in_f32),
         cases(walks(), in_f32),
         cases(steps(), in_f32),
         activations().into_iter().map(of("activations")).collect(),
-        large().into_iter().map(of("large")).collect(),
+        // Too large for a walk.
+        large(513, Strategy::Inferred)
+            .into_iter()
+            .map(of("large"))
+            .collect(),
         cases(matrices("f16-matrices", Cut::Steps), by_matrices::<f16>),
         // TF32 has the bits of f16; matrices of float32, where a device has them, are better.
         cases(matrices("f32-matrices", Cut::Steps), by_matrices::<f32>),

@@ -1,7 +1,7 @@
 //! The cases that the tests run: conventions, sizes, optional tensors and launch configurations, in covering
 //! arrays of pairs.
 
-use super::{Given, Mode, Ran, Upload, Zoneout, compare, tile};
+use super::{Given, Mode, Problem, Ran, Upload, Zoneout, compare, tile};
 use gru_cpu::spec::{Activation, Activations, Direction, GruSpec, Layout, Reset, Update};
 use gru_cube::{Cut, StepTile, Strategy, WalkTile};
 use gru_testkit::cover::{cover, missing};
@@ -148,6 +148,10 @@ impl Case {
         format!("{:02}-N{n}-T{t}-H{h}-{}", self.seed, self.strategy).replace(' ', "-")
     }
 
+    pub fn problem<F: Upload>(&self) -> Problem {
+        Problem::of::<F>(self.size, self.spec, self.given, self.seed)
+    }
+
     /// Runs the case and compares it with float64.
     pub fn check<F: Upload>(&self, tolerance: (f64, f64)) -> Ran {
         compare::<F>(self, tolerance)
@@ -283,16 +287,14 @@ pub fn sixteen_bits() -> Cases {
     Cases::new("sixteen-bits", &sizes, strategies, WITHOUT_CLIPS)
 }
 
-/// What is inferred for states too large for a walk.
-pub fn large() -> Vec<Case> {
-    let resets = [Reset::AfterMatmul, Reset::BeforeMatmul];
-    let case = |reset| Case {
-        size: (5, 3, 513),
+/// A state of H units, by either reset.
+pub fn large(h: usize, strategy: Strategy) -> [Case; 2] {
+    [Reset::AfterMatmul, Reset::BeforeMatmul].map(|reset| Case {
+        size: (5, 3, h),
         spec: GruSpec::default().with_reset(reset),
         given: Given::ALL,
-        strategy: Strategy::Inferred,
+        strategy,
         mode: Mode::default(),
         seed: 1,
-    };
-    resets.map(case).to_vec()
+    })
 }

@@ -514,7 +514,7 @@ pub fn compare<F: Upload>(case: &Case, tolerance: (f64, f64)) -> Ran {
         let reason = format!("no buffers of {:?}", F::elem_type_native());
         return Err(Ignored(reason));
     }
-    let problem = Problem::of::<F>(case.size, case.spec, case.given, case.seed);
+    let problem = case.problem::<F>();
     let strategies = (case.strategy, case.strategy);
     let got = run::<F>(&client(), &problem, strategies, case.mode.in_place).map_err(refused)?;
     if let Err(message) = got.compare(&oracle(&problem), tolerance) {
