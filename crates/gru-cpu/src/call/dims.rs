@@ -28,7 +28,8 @@ impl Dims {
         self.n * self.t
     }
 
-    /// After this no product of sizes within a call overflows.
+    /// After this no buffer's length in bytes overflows. The number of multiplications still may:
+    /// [`Plan`](crate::threads::Plan) saturates it.
     ///
     /// # Panics
     /// If one would.

@@ -63,15 +63,17 @@ impl Plan {
         threads: usize,
     ) -> Self {
         let weights = 3 * dims.h * dims.h;
-        let threads = match dims.rows() * weights < PARALLEL_FROM {
-            true => 1,
-            false => threads,
+        // What a call multiplies is more than a `usize` may hold, other than what it stores.
+        let threads = if dims.rows().saturating_mul(weights) < PARALLEL_FROM {
+            1
+        } else {
+            threads
         };
         let sharing = (weights * size).div_ceil(CACHED_WEIGHTS).clamp(1, threads);
         let groups = (threads / sharing).min(dims.n / ROWS_PER_GROUP).max(1);
         let per_group = dims.n.div_ceil(groups);
         let members = (threads / groups)
-            .min(per_group * weights / meet_from)
+            .min(per_group.saturating_mul(weights) / meet_from)
             .min(panels)
             .clamp(1, LARGEST);
         Self {
@@ -107,7 +109,8 @@ impl Plan {
 
     /// How long a call of these sizes waits for helpers before it begins.
     pub(crate) fn patience(dims: &Dims) -> Duration {
-        let work = dims.rows() * 3 * dims.h * (dims.i + dims.h);
+        let weights = 3 * dims.h * (dims.i + dims.h);
+        let work = dims.rows().saturating_mul(weights);
         let time = work / WORK_PER_MICROSECOND / PATIENCE_PART;
         Duration::from_micros(time as u64).min(PATIENCE)
     }
@@ -115,9 +118,10 @@ impl Plan {
     /// Steps of a round of the backward pass.
     pub(crate) fn steps_back(dims: &Dims, size: usize) -> usize {
         let weights = (dims.i + dims.h) * 3 * dims.h * size;
-        let wanted = match weights > CACHED_WEIGHTS {
-            true => ROWS_PER_LARGE_ROUND_BACK,
-            false => ROWS_PER_ROUND_BACK,
+        let wanted = if weights > CACHED_WEIGHTS {
+            ROWS_PER_LARGE_ROUND_BACK
+        } else {
+            ROWS_PER_ROUND_BACK
         };
         wanted.div_ceil(dims.n).min(dims.t)
     }
@@ -125,9 +129,10 @@ impl Plan {
     /// Steps of a round for a group of so many rows.
     pub(crate) fn steps_per_round(dims: &Dims, rows: usize, size: usize) -> usize {
         let weights = (dims.i + dims.h) * 3 * dims.h * size;
-        let wanted = match weights > 2 * CACHED_WEIGHTS {
-            true => ROWS_PER_LARGE_ROUND,
-            false => ROWS_PER_ROUND,
+        let wanted = if weights > 2 * CACHED_WEIGHTS {
+            ROWS_PER_LARGE_ROUND
+        } else {
+            ROWS_PER_ROUND
         };
         wanted.div_ceil(rows.max(1)).min(dims.t)
     }
@@ -231,6 +236,23 @@ mod tests {
         assert_eq!((one_row.groups, one_row.members), (1, 4));
         let small = plan(1, 32, 4);
         assert_eq!((small.groups, small.members), (1, 1));
+    }
+
+    /// Rows times weights are more than a `usize` holds, though a call may have these sizes.
+    #[test]
+    fn sizes_that_a_call_may_have_overflow_nothing() {
+        let (rows, h) = if usize::BITS == 32 {
+            (1 << 12, 1 << 10)
+        } else {
+            (1 << 40, 1 << 14)
+        };
+        for (n, t) in [(64, rows / 64), (rows, 1)] {
+            let dims = Dims { n, t, i: h, h };
+            assert_eq!(dims.try_check(), Ok(()));
+            let plan = Plan::with_threads(&dims, h / 16, 8, 4, MEET_FROM, 2);
+            assert_eq!((plan.groups, plan.members), (1, LARGEST.min(2)));
+            assert_eq!(Plan::patience(&dims), PATIENCE);
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::{
     },
 };
 use crate::tuning::{ALONE, LOST_FROM, LOST_PART, SPINS};
-use std::{ops::Range, time::Duration};
+use std::{mem::forget, ops::Range, time::Duration};
 
 /// One of the threads of a round.
 pub(crate) struct Member<'a> {
@@ -92,7 +92,7 @@ impl Shared {
     }
 
     fn lead(&self, rounds: usize, work: &impl Rounds) {
-        let _guard = Broken(self);
+        let guard = Broken(self);
         let mut leader = Member {
             shared: self,
             index: 0,
@@ -125,14 +125,15 @@ impl Shared {
             }
         }
         self.begun.0.store(OVER, Release);
+        forget(guard);
     }
 
     fn help(&self, work: &impl Rounds) {
-        let _guard = Broken(self);
         if self.begun.0.load(Acquire) == OVER {
             return;
         }
         let index = 1 + self.came.0.fetch_add(1, AcqRel);
+        let guard = Broken(self);
         let mut seen = 0;
         loop {
             let mut lost = Duration::ZERO;
@@ -141,7 +142,7 @@ impl Shared {
                 (begun != seen).then_some(begun)
             });
             if begun == OVER {
-                return;
+                return forget(guard);
             }
             seen = begun;
             let (round, team) = (begun >> TEAM_BITS, begun & LARGEST);
@@ -213,15 +214,14 @@ impl Member<'_> {
     }
 }
 
-/// Tells the others when this thread panics.
+/// Tells the others that a panic has left the work of this thread. Forgotten at the end of the work: the
+/// thread itself may be unwinding all the while, if the call was made by a destructor.
 struct Broken<'a>(&'a Shared);
 
 impl Drop for Broken<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.broken.store(true, Relaxed);
-            self.0.begun.0.store(OVER, Release);
-        }
+        self.0.broken.store(true, Relaxed);
+        self.0.begun.0.store(OVER, Release);
     }
 }
 

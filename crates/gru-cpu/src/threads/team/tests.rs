@@ -97,12 +97,52 @@ fn a_helper_that_comes_late_shares_the_rest() {
 fn a_helper_that_is_away_again_and_again_is_left_alone() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build();
     pool.expect("a pool").install(|| {
-        check(2, 100, |_, member| match member.index {
+        let alone = AtomicUsize::new(0);
+        check(2, 100, |round, member| match (member.index, member.team) {
             // Longer than is lost before the team is judged.
-            1 => sleep(2 * LOST_FROM),
-            _ => sleep(Duration::from_micros(100)),
+            (1, _) => sleep(2 * LOST_FROM),
+            (_, 1) if round == 0 => {
+                while member.shared.came.0.load(Acquire) == 0 {
+                    sleep(Duration::from_micros(10));
+                }
+            }
+            (_, team) => {
+                alone.fetch_add(usize::from(team == 1), Relaxed);
+                sleep(Duration::from_micros(100));
+            }
         });
+        assert!(alone.into_inner() > 0, "the leader waits in every round");
     });
+}
+
+/// Nobody has panicked here: the thread was unwinding before.
+#[test]
+fn a_team_in_a_destructor_while_its_thread_unwinds() {
+    struct Calls<'a>(&'a Shared);
+
+    impl Drop for Calls<'_> {
+        fn drop(&mut self) {
+            assert!(std::thread::panicking());
+            let zeros = || (0..7).map(|_| AtomicUsize::new(0)).collect();
+            let work = Sums {
+                cells: [zeros(), zeros()],
+                besides: |_, _: &Member<'_>| (),
+            };
+            self.0.lead(3, &work);
+        }
+    }
+
+    let shared = Shared::new(2);
+    let unwinds = std::panic::AssertUnwindSafe(|| {
+        let _calls = Calls(&shared);
+        panic!("before the call");
+    });
+    assert!(std::panic::catch_unwind(unwinds).is_err());
+    let broken = shared.broken.load(Relaxed);
+    assert!(
+        !broken,
+        "helpers are told of a panic that is not of the team"
+    );
 }
 
 /// Whose panic is told, and whether the pool is good for other work behind it.
