@@ -301,9 +301,9 @@ pub struct GruSpec {
     pub update: Update,
     /// Activations of the three gates.
     pub activations: Activations,
-    /// ONNX's clip: pre-activations are bounded to `[−c, c]`.
+    /// ONNX's clip: pre-activations are bounded to `[−c, c]`. Infinity is no clip.
     pub clip_gates: Option<f64>,
-    /// Burn's clip: the new state is bounded to `[−c, c]`.
+    /// Burn's clip: the new state is bounded to `[−c, c]`. Infinity is no clip.
     pub clip_state: Option<f64>,
     /// Order of the first two dimensions.
     pub layout: Layout,
@@ -355,6 +355,22 @@ impl GruSpec {
     /// Sets what training keeps for backward.
     pub fn with_memory(self, memory: Memory) -> Self {
         Self { memory, ..self }
+    }
+
+    /// This spec for arithmetic in a type whose largest finite number is `largest`: a clip beyond that
+    /// number is no clip.
+    ///
+    /// Such a clip would be infinite in that type. Its ends are then not numbers of which an activation
+    /// has a value: `∞ / (1 + ∞)` and `0 · ∞` are NaN. What counts is the type in which pre-activations
+    /// are bounded, not the type in which they are stored.
+    #[must_use]
+    pub fn for_numbers_up_to(self, largest: f64) -> Self {
+        let clip = |clip: Option<f64>| clip.filter(|&c| c <= largest);
+        Self {
+            clip_gates: clip(self.clip_gates),
+            clip_state: clip(self.clip_state),
+            ..self
+        }
     }
 
     /// Floats saved per hidden unit and step for backward: r, z, n, and q_n where the reset gate

@@ -1,12 +1,44 @@
-//! Every instruction set that this machine has, each forced, against the plain float64 passes:
-//! states, saved gates and every gradient, from the saved gates and from gates made anew, at sizes
+//! Every instruction set, each forced, against the plain float64 passes: states, saved gates and every gradient, from the saved gates and from gates made anew, at sizes
 //! that fill no vector and no tile, in buffers poisoned with NaN.
+
+mod support;
 
 use gru_cpu::{
     Dims, Element, Gradients, Inputs, Sequence, Weights, backward, forward,
     spec::{Activation, Activations, Direction, GruSpec, Layout, Reset, Update},
     testing::{Isa, reference},
 };
+use support::{with_any_isa, with_each_isa, with_threads};
+
+fn main() {
+    let of_isas: [(&str, fn(Isa)); 6] = [
+        ("odd_sizes", odd_sizes),
+        ("no_inputs_at_all", no_inputs_at_all),
+        (
+            "every_rule_layout_and_direction",
+            every_rule_layout_and_direction,
+        ),
+        (
+            "masks_skipped_steps_blends_and_projected_inputs",
+            masks_skipped_steps_blends_and_projected_inputs,
+        ),
+        (
+            "uncommon_activations_and_clips",
+            uncommon_activations_and_clips,
+        ),
+        ("long_sequences", long_sequences),
+    ];
+    let of_isas = of_isas.map(|(name, test)| with_each_isa(name, test));
+    let others = [
+        with_any_isa(
+            "this_machine_has_more_than_one",
+            this_machine_has_more_than_one,
+        ),
+        with_threads("threads", threads),
+        with_threads("calls_at_once_share_a_pool", calls_at_once_share_a_pool),
+    ];
+    support::run(of_isas.into_iter().chain(others));
+}
 
 const NAMES: [&str; 8] = ["states", "saved", "x", "h0", "w_ih", "w_hh", "b_ih", "b_hh"];
 
@@ -185,23 +217,13 @@ fn agree<E: Element>(id: &str, scale: f64, got: &Results<E>, expected: &Results<
     }
 }
 
-fn compare(dims: Dims, spec: GruSpec, options: Options) {
+fn compare(isa: Isa, dims: Dims, spec: GruSpec, options: Options) {
     let expected = expected(&dims, &spec, options);
-    for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
-        let id = format!("{isa:?} {dims:?} {spec:?} {options:?}");
-        agree(
-            &id,
-            1.0,
-            &isa.run(|| run::<f32>(&dims, &spec, options)),
-            &expected,
-        );
-        agree(
-            &id,
-            1e-7,
-            &isa.run(|| run::<f64>(&dims, &spec, options)),
-            &expected,
-        );
-    }
+    let id = format!("{dims:?} {spec:?} {options:?}");
+    let single = isa.run(|| run::<f32>(&dims, &spec, options));
+    agree(&id, 1.0, &single, &expected);
+    let double = isa.run(|| run::<f64>(&dims, &spec, options));
+    agree(&id, 1e-7, &double, &expected);
 }
 
 fn resets() -> [GruSpec; 2] {
@@ -223,7 +245,6 @@ fn rules() -> Vec<GruSpec> {
     all
 }
 
-#[test]
 fn this_machine_has_more_than_one() {
     assert!(Isa::Scalar.is_available());
     let wanted = cfg!(any(
@@ -231,58 +252,44 @@ fn this_machine_has_more_than_one() {
         target_arch = "aarch64",
         target_feature = "simd128"
     ));
-    let vectors = Isa::ALL
-        .into_iter()
-        .filter(|isa| isa.is_available())
-        .count();
-    for isa in Isa::ALL {
-        println!(
-            "{isa:?}: {}",
-            if isa.is_available() {
-                "tested"
-            } else {
-                "skipped"
-            }
-        );
-    }
-    assert!(!wanted || vectors > 1, "only the scalar path was tested");
+    let available = Isa::ALL.into_iter().filter(|isa| isa.is_available());
+    assert!(
+        !wanted || available.count() > 1,
+        "only the scalar path is tested"
+    );
 }
 
-#[test]
-fn odd_sizes() {
+fn odd_sizes(isa: Isa) {
     for h in [1, 3, 7, 15, 16, 17, 33, 65] {
         for n in [1, 5, 13] {
             for t in [1, 2, 3, 4, 7] {
                 for spec in resets() {
-                    compare(Dims { n, t, i: 2, h }, spec, ALL);
+                    compare(isa, Dims { n, t, i: 2, h }, spec, ALL);
                 }
             }
         }
     }
 }
 
-#[test]
-fn no_inputs_at_all() {
+fn no_inputs_at_all(isa: Isa) {
     for spec in resets() {
         let (n, t, i, h) = (5, 3, 0, 17);
-        compare(Dims { n, t, i, h }, spec, ALL);
+        compare(isa, Dims { n, t, i, h }, spec, ALL);
     }
 }
 
-#[test]
-fn every_rule_layout_and_direction() {
+fn every_rule_layout_and_direction(isa: Isa) {
     for (n, t, i, h) in [(11, 6, 5, 35), (2, 3, 1, 9)] {
         for spec in rules() {
             for (h0, biases) in [(true, true), (false, true), (true, false)] {
                 let options = Options { h0, biases, ..ALL };
-                compare(Dims { n, t, i, h }, spec, options);
+                compare(isa, Dims { n, t, i, h }, spec, options);
             }
         }
     }
 }
 
-#[test]
-fn masks_skipped_steps_blends_and_projected_inputs() {
+fn masks_skipped_steps_blends_and_projected_inputs(isa: Isa) {
     let dims = Dims {
         n: 6,
         t: 5,
@@ -299,13 +306,12 @@ fn masks_skipped_steps_blends_and_projected_inputs() {
                 take: bits & 16 == 0,
                 ..ALL
             };
-            compare(dims, spec, options);
+            compare(isa, dims, spec, options);
         }
     }
 }
 
-#[test]
-fn uncommon_activations_and_clips() {
+fn uncommon_activations_and_clips(isa: Isa) {
     // Each as every gate.
     let all = Activation::ALL;
     let sets = (0..all.len()).map(|k| [0, 4, 8].map(|gate| all[(k + gate) % all.len()]));
@@ -325,15 +331,13 @@ fn uncommon_activations_and_clips() {
                     i: 2,
                     h: 19,
                 };
-                compare(dims, spec, ALL);
+                compare(isa, dims, spec, ALL);
             }
         }
     }
 }
 
 /// Sizes whose rows, and whose units, are split between threads, in pools of several sizes.
-#[test]
-#[cfg_attr(target_family = "wasm", ignore = "no threads")]
 fn threads() {
     for threads in [1, 2, 3, 5] {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
@@ -351,8 +355,6 @@ fn threads() {
 }
 
 /// More calls at once than the pool has threads: none may wait for a thread that waits for it.
-#[test]
-#[cfg_attr(target_family = "wasm", ignore = "no threads")]
 fn calls_at_once_share_a_pool() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build();
     let pool = pool.expect("a pool");
@@ -379,8 +381,7 @@ fn calls_at_once_share_a_pool() {
     });
 }
 
-#[test]
-fn long_sequences() {
+fn long_sequences(isa: Isa) {
     for spec in resets() {
         // A single row has steps of its own.
         for n in [1, 2] {
@@ -390,7 +391,7 @@ fn long_sequences() {
                 i: 3,
                 h: 20,
             };
-            compare(dims, spec, ALL);
+            compare(isa, dims, spec, ALL);
         }
     }
 }

@@ -53,8 +53,17 @@ fn run(dims: Dims, spec: GruSpec, options: bool) {
         backward(&dims, &spec, &inputs, &states, saved, &up, to);
         d
     });
-    let pairs = kept.iter().flatten().zip(lean.iter().flatten());
-    assert!(pairs.into_iter().all(|(a, b)| (a - b).abs() < 1e-4));
+    // The rule of `kernels`: the sums of one tensor have terms as large as its largest number.
+    for (kept, lean) in kept.iter().zip(&lean) {
+        assert_eq!(kept.len(), lean.len());
+        let allowed = 5e-6 * kept.iter().fold(1.0f32, |m, v| m.max(v.abs()));
+        for (kept, lean) in kept.iter().zip(lean) {
+            assert!(
+                (kept - lean).abs() <= allowed,
+                "{kept} kept, {lean} made anew"
+            );
+        }
+    }
 }
 
 #[test]

@@ -18,22 +18,24 @@ pub(crate) use self::{
 };
 
 use crate::spec::GruSpec;
+use num_traits::Float;
 
 /// What both passes ask of a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call<'a, E> {
     pub(crate) dims: &'a Dims,
-    pub(crate) spec: &'a GruSpec,
+    /// For arithmetic in E.
+    pub(crate) spec: GruSpec,
     pub(crate) inputs: &'a Inputs<'a, E>,
     place: Place,
     time: Time,
 }
 
-impl<'a, E: Copy + Default + PartialEq> Call<'a, E> {
-    pub(crate) fn new(dims: &'a Dims, spec: &'a GruSpec, inputs: &'a Inputs<'a, E>) -> Self {
+impl<'a, E: Float + Default> Call<'a, E> {
+    pub(crate) fn new(dims: &'a Dims, spec: &GruSpec, inputs: &'a Inputs<'a, E>) -> Self {
         Self {
             dims,
-            spec,
+            spec: spec.for_numbers_up_to(largest::<E>()),
             inputs,
             place: dims.place(spec.layout),
             time: Time::new(dims, spec),
@@ -70,6 +72,12 @@ impl<'a, E: Copy + Default + PartialEq> Call<'a, E> {
     pub(crate) fn saved_width(&self) -> usize {
         self.spec.saved_per_unit() * self.dims.h
     }
+}
+
+/// The largest finite number of a type.
+pub(crate) fn largest<E: Float>() -> f64 {
+    let largest = E::max_value().to_f64();
+    largest.expect("every float type converts to f64")
 }
 
 /// # Panics

@@ -33,14 +33,15 @@ impl<E: Lanes> Packed<E> {
             weights,
         };
         let dims = Dims { n: 0, t: 0, i, h };
-        let weights = Weights::new(&machine, &Call::new(&dims, spec, inputs), false);
+        let call = Call::new(&dims, spec, inputs);
+        let weights = Weights::new(&machine, &call, false);
         Self {
             spec: *spec,
             features: inputs.weights.features(&dims),
             h,
             projects: inputs.weights.w_ih.is_some(),
             weights: weights.into_owned(),
-            gates: Gates::new(&machine, spec),
+            gates: Gates::new(&machine, &call.spec),
             machine,
         }
     }

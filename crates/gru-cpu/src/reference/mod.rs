@@ -9,7 +9,7 @@ use self::{
     product::{Mat, MatMut, Write, product},
 };
 use crate::{
-    call::{Dims, Gradients, Inputs, Time, check_backward, check_forward, write_bias},
+    call::{Dims, Gradients, Inputs, Time, check_backward, check_forward, largest, write_bias},
     spec::{GruSpec, Reset, Update},
 };
 use num_traits::{Float, clamp};
@@ -28,6 +28,7 @@ pub fn forward<E: Float + Default>(
     saved: Option<&mut [E]>,
 ) {
     check_forward(dims, spec, inputs, states, saved.as_deref());
+    let spec = &spec.for_numbers_up_to(largest::<E>());
     if states.is_empty() {
         return;
     }
@@ -217,6 +218,7 @@ pub fn backward<E: Float + Default>(
     to: Gradients<'_, E>,
 ) {
     check_backward(dims, spec, inputs, states, saved, d_states, &to);
+    let spec = &spec.for_numbers_up_to(largest::<E>());
     if states.is_empty() {
         return to.clear();
     }

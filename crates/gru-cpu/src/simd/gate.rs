@@ -14,6 +14,7 @@ pub(crate) struct Gates<E> {
 }
 
 impl<E: Lanes> Gates<E> {
+    /// `spec` is for arithmetic in E.
     pub(crate) fn new(machine: &Machine, spec: &GruSpec) -> Self {
         let a = spec.activations;
         let clip = spec.clip_gates;

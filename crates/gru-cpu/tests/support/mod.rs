@@ -2,9 +2,47 @@
 #![allow(dead_code)] // Each test uses a part of it.
 
 use gru_cpu::{
-    Dims, Element, Gradients, Inputs, Sequence, Weights, backward, forward, spec::GruSpec,
-    testing::reference,
+    Dims, Element, Gradients, Inputs, Sequence, Weights, backward, forward,
+    spec::GruSpec,
+    testing::{Isa, reference},
 };
+use libtest_mimic::{Arguments, Completion, Trial};
+
+/// A trial for each instruction set. What this machine, or this build, does not have is ignored.
+pub fn with_each_isa(name: &str, test: fn(Isa)) -> Vec<Trial> {
+    let trial = |isa: Isa| {
+        let missing = (!isa.is_available()).then(|| format!("{isa:?} is not available"));
+        ignorable(format!("{name}::{isa:?}"), missing, move || test(isa))
+    };
+    Isa::ALL.into_iter().map(trial).collect()
+}
+
+/// A trial of the instruction set that a call takes by itself, or of several.
+pub fn with_any_isa(name: &str, test: fn()) -> Vec<Trial> {
+    vec![ignorable(name.into(), None, test)]
+}
+
+/// A trial that needs threads.
+pub fn with_threads(name: &str, test: fn()) -> Vec<Trial> {
+    let missing = cfg!(target_family = "wasm").then(|| "no threads".into());
+    vec![ignorable(name.into(), missing, test)]
+}
+
+fn ignorable(name: String, missing: Option<String>, test: impl FnOnce() + Send + 'static) -> Trial {
+    Trial::ignorable_test(name, || {
+        if let Some(reason) = missing {
+            return Ok(Completion::ignored_with(reason));
+        }
+        test();
+        Ok(Completion::Completed)
+    })
+}
+
+/// The main function of a test that is made of trials.
+pub fn run(trials: impl IntoIterator<Item = Vec<Trial>>) {
+    let trials = trials.into_iter().flatten().collect();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
 
 /// The tensors of a call, in the order of [`Case::tensors`]. The last is the upstream gradient.
 pub const TENSORS: [&str; 10] = [

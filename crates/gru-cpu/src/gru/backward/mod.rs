@@ -91,7 +91,7 @@ pub(crate) fn backward<E: Lanes>(
     let pass = Pass {
         machine,
         weights: &weights,
-        gates: Gates::new(&machine, spec),
+        gates: Gates::new(&machine, &call.spec),
         plan,
         steps,
         after,

@@ -27,7 +27,7 @@ pub(crate) fn forward<E: Lanes>(
     let call = Call::new(dims, spec, inputs);
     Pass {
         weights: &Weights::for_call(&machine, &call),
-        gates: Gates::new(&machine, spec),
+        gates: Gates::new(&machine, &call.spec),
         states: Rows::new(states, dims.h),
         saved: saved.map(|saved| Rows::new(saved, call.saved_width())),
         zeros: &vec![

@@ -1,0 +1,158 @@
+//! A clip that is not finite in the element type is no clip, and a finite one bounds whatever its
+//! size: kernels of every instruction set, and the plain passes.
+
+mod support;
+
+use gru_cpu::{
+    Dims, Element,
+    spec::{Activation, Activations, GruSpec, Reset},
+    testing::Isa,
+};
+use support::{Case, RESULTS, with_any_isa, with_each_isa};
+
+fn main() {
+    let of_isas: [(&str, fn(Isa)); 3] = [
+        (
+            "one_that_float32_does_not_hold_is_none_in_float32",
+            one_that_float32_does_not_hold_is_none_in_float32,
+        ),
+        (
+            "an_infinite_one_is_none_in_float64",
+            an_infinite_one_is_none_in_float64,
+        ),
+        (
+            "a_large_finite_one_changes_nothing",
+            a_large_finite_one_changes_nothing,
+        ),
+    ];
+    let of_isas = of_isas.map(|(name, test)| with_each_isa(name, test));
+    let plain = with_any_isa(
+        "nor_is_it_one_in_the_plain_passes",
+        nor_is_it_one_in_the_plain_passes,
+    );
+    support::run(of_isas.into_iter().chain([plain]));
+}
+
+const DIMS: Dims = Dims {
+    n: 3,
+    t: 4,
+    i: 2,
+    h: 19,
+};
+
+/// Every activation as every gate; also the two whose slope is 0 on the negative side.
+fn specs() -> impl Iterator<Item = GruSpec> {
+    let zero = [
+        Activation::LeakyRelu { alpha: 0.0 },
+        Activation::Elu { alpha: 0.0 },
+    ];
+    let all = [&Activation::ALL[..], &zero].concat();
+    let resets = [Reset::AfterMatmul, Reset::BeforeMatmul];
+    (0..all.len())
+        .zip(resets.into_iter().cycle())
+        .map(move |(k, reset)| {
+            let [reset_gate, update, candidate] =
+                [0, 5, 10].map(|gate| all[(k + gate) % all.len()]);
+            GruSpec::default()
+                .with_reset(reset)
+                .with_activations(Activations {
+                    reset: reset_gate,
+                    update,
+                    candidate,
+                })
+        })
+}
+
+fn case(spec: GruSpec) -> Case<f64> {
+    Case::new(DIMS, spec, &["h0", "w_ih", "b_ih", "b_hh"])
+}
+
+fn with_clips(spec: GruSpec, clip: f64) -> [GruSpec; 3] {
+    let clip = Some(clip);
+    [
+        spec.with_clip_gates(clip),
+        spec.with_clip_state(clip),
+        spec.with_clip_gates(clip).with_clip_state(clip),
+    ]
+}
+
+/// Bits, so that two NaNs are the same.
+fn bits<E: Element>(results: &[Vec<E>; 8]) -> Vec<Vec<u64>> {
+    let bits = |v: &E| v.to_f64().expect("a float").to_bits();
+    results
+        .iter()
+        .map(|of| of.iter().map(bits).collect())
+        .collect()
+}
+
+fn is_none<E: Element>(isa: Isa, clip: f64) {
+    for spec in specs().chain([GruSpec::default()]) {
+        let run = |spec, lean| isa.run(|| case(spec).cast::<E>().run(lean));
+        for clipped in with_clips(spec, clip) {
+            for lean in [false, true] {
+                let [got, expected] = [clipped, spec].map(|spec| bits(&run(spec, lean)));
+                for (k, name) in RESULTS.iter().enumerate() {
+                    let same = got[k] == expected[k];
+                    assert!(same, "lean {lean}, {clipped:?}: {name} is another");
+                }
+            }
+        }
+    }
+}
+
+fn one_that_float32_does_not_hold_is_none_in_float32(isa: Isa) {
+    for clip in [f64::INFINITY, f64::MAX, 1e39] {
+        is_none::<f32>(isa, clip);
+    }
+}
+
+fn an_infinite_one_is_none_in_float64(isa: Isa) {
+    is_none::<f64>(isa, f64::INFINITY);
+}
+
+fn nor_is_it_one_in_the_plain_passes() {
+    fn plain<E: Element>(spec: GruSpec, clip: f64) {
+        for clipped in with_clips(spec, clip) {
+            let [got, expected] = [clipped, spec].map(|spec| bits(&case(spec).cast::<E>().plain()));
+            for (k, name) in RESULTS.iter().enumerate() {
+                assert_eq!(got[k], expected[k], "{clipped:?}: {name}");
+            }
+        }
+    }
+    for spec in specs() {
+        plain::<f64>(spec, f64::INFINITY);
+        plain::<f32>(spec, f64::INFINITY);
+        plain::<f32>(spec, f64::MAX);
+    }
+}
+
+/// The largest finite ones bound nothing here, so the results are those without a clip, to rounding: the
+/// usual gates have other code where there is a clip.
+fn a_large_finite_one_changes_nothing(isa: Isa) {
+    for spec in specs().chain([GruSpec::default()]) {
+        let expected = case(spec).plain();
+        for clipped in [1e9, f64::from(f32::MAX)]
+            .map(|clip| with_clips(spec, clip))
+            .concat()
+        {
+            let single = isa.run(|| case(clipped).cast::<f32>().run(false));
+            close(&format!("float32 {clipped:?}"), &single, &expected);
+            let double = isa.run(|| case(clipped).run(false));
+            close(&format!("float64 {clipped:?}"), &double, &expected);
+        }
+    }
+}
+
+/// With the rule and the factor of `nonfinite`.
+fn close<E: Element>(id: &str, got: &[Vec<E>; 8], expected: &[Vec<f64>; 8]) {
+    for (name, (got, expected)) in RESULTS.iter().zip(got.iter().zip(expected)) {
+        assert_eq!(got.len(), expected.len(), "{id}: {name}");
+        let largest = expected.iter().fold(1.0f64, |m, v| m.max(v.abs()));
+        let allowed = 42.0 * E::epsilon().to_f64().expect("a float") * largest;
+        for (at, (got, expected)) in got.iter().zip(expected).enumerate() {
+            let got = got.to_f64().expect("a float");
+            let is_close = (got - expected).abs() <= allowed;
+            assert!(is_close, "{id}: {name}[{at}] = {got}, expected {expected}");
+        }
+    }
+}
