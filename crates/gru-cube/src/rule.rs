@@ -123,8 +123,10 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// `epsilon` is that of the type in which gates are stored.
+    /// `epsilon` is that of the type in which gates are stored. Arithmetic is in float32 whatever that
+    /// type is, so a clip is one up to the largest float32.
     pub(crate) fn new(spec: &GruSpec, epsilon: f64) -> Self {
+        let spec = &spec.for_numbers_up_to(f32::MAX.into());
         let gate = |activation| Gate::new(activation, spec.clip_gates, epsilon);
         Self {
             reset_after: spec.reset == Reset::AfterMatmul,
@@ -142,5 +144,33 @@ impl Rule {
     /// Columns of the saved gates, counted in H.
     pub(crate) fn saved(&self) -> usize {
         if self.reset_after { 4 } else { 3 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gru_cpu::spec::Activations;
+
+    #[test]
+    fn a_clip_that_float32_does_not_hold_is_none() {
+        let activations = Activations {
+            reset: Activation::Softsign,
+            update: Activation::Sigmoid,
+            candidate: Activation::LeakyRelu { alpha: 0.0 },
+        };
+        let spec = GruSpec::default().with_activations(activations);
+        let rule = |clip| {
+            let spec = spec.with_clip_gates(clip).with_clip_state(clip);
+            Rule::new(&spec, f32::EPSILON.into())
+        };
+        for clip in [f64::INFINITY, f64::MAX, 1e39] {
+            assert_eq!(rule(Some(clip)), rule(None), "{clip}");
+        }
+        // Beyond float16 is not beyond float32.
+        let clipped = rule(Some(1e5));
+        assert_eq!(clipped.clip_state, Some(Number::new(1e5)));
+        assert_eq!(clipped.r.clip, Some(Number::new(1e5)));
+        assert!(clipped.r.ends.is_some());
     }
 }
