@@ -13,7 +13,7 @@ pub(crate) struct Gate {
     clip: Option<f64>,
 }
 
-/// The three gates of a spec, in the packed order r, z, n.
+/// The three gates of a spec for arithmetic in the tensors' element type, in the packed order r, z, n.
 pub(crate) fn gates(spec: &GruSpec) -> [Gate; 3] {
     let a = spec.activations;
     [a.reset, a.update, a.candidate].map(|activation| Gate {
@@ -56,14 +56,16 @@ impl Gate {
     }
 }
 
+/// The largest finite number.
+pub(crate) fn largest(dtype: DType) -> f64 {
+    dtype.finfo().map_or(f32::MAX.into(), |info| info.max)
+}
+
 /// The distance from one to the next number.
 fn epsilon(dtype: DType) -> f64 {
-    match dtype {
-        DType::F64 => f64::EPSILON,
-        DType::BF16 => 0.007_812_5,
-        DType::F16 => 0.000_976_562_5,
-        _ => f64::from(f32::EPSILON),
-    }
+    dtype
+        .finfo()
+        .map_or(f32::EPSILON.into(), |info| info.epsilon)
 }
 
 fn value<B: Backend>(activation: Activation, a: Prim<B>) -> Prim<B> {

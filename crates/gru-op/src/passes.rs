@@ -1,7 +1,7 @@
 //! Both passes made of Burn's own primitives, for any backend: what runs where there is no kernel.
 
 use crate::{
-    activation::gates,
+    activation::{gates, largest},
     call::{GruForward, GruGradients, GruInputs, OptionalTensor, Wanted},
     primitive::{Mask, Prim},
     spec::{GruSpec, Reset, Update},
@@ -13,6 +13,8 @@ pub(crate) struct Call<B: Backend> {
     pub(crate) n: usize,
     pub(crate) t: usize,
     pub(crate) h: usize,
+    /// For arithmetic in the element type of the weights.
+    spec: GruSpec,
     /// Which dimension of `x` is time.
     pub(crate) time_dim: usize,
     /// Time indices in the order in which they are walked.
@@ -40,6 +42,7 @@ impl<B: Backend> Call<B> {
             n,
             t,
             h,
+            spec: spec.for_numbers_up_to(largest(w_hh.dtype())),
             time_dim: spec.layout.time_dim(),
             walk,
             h0: given(inputs.h0),
@@ -155,8 +158,8 @@ impl<B: Backend> Call<B> {
 
     /// The gates `[r, z, n, q_n]` (without q_n for reset-before) of any number of rows, from their
     /// `p` and `g`.
-    fn gates(&self, p: &Prim<B>, g: Prim<B>, spec: &GruSpec) -> Vec<Prim<B>> {
-        let gate = gates(spec);
+    fn gates(&self, p: &Prim<B>, g: Prim<B>) -> Vec<Prim<B>> {
+        let gate = gates(&self.spec);
         let q_rz = |q: &Prim<B>| {
             let a = self.columns(p, 0, 2) + self.columns(q, 0, 2);
             let r = gate[0].apply(self.columns(&a, 0, 1));
@@ -164,7 +167,7 @@ impl<B: Backend> Call<B> {
             (r, z)
         };
         let p_n = self.columns(p, 2, 3);
-        match spec.reset {
+        match self.spec.reset {
             Reset::AfterMatmul => {
                 let q = self.recurrent(g, 0, 3);
                 let (r, z) = q_rz(&q);
@@ -202,14 +205,14 @@ impl<B: Backend> Call<B> {
     }
 
     /// All gates anew, a sequence, from the state before every step.
-    fn recompute(&self, previous: Prim<B>, spec: &GruSpec) -> Prim<B> {
-        let gates = self.gates(&self.rows(self.project()), self.masked_rows(previous), spec);
+    fn recompute(&self, previous: Prim<B>) -> Prim<B> {
+        let gates = self.gates(&self.rows(self.project()), self.masked_rows(previous));
         let width = gates.len() * self.h;
         Prim::cat(gates, 1).reshape(self.sequence_shape(width))
     }
 
-    fn blend(&self, h: &Prim<B>, z: &Prim<B>, n: &Prim<B>, update: Update) -> Prim<B> {
-        let (kept, taken) = match update {
+    fn blend(&self, h: &Prim<B>, z: &Prim<B>, n: &Prim<B>) -> Prim<B> {
+        let (kept, taken) = match self.spec.update {
             Update::Keeps => (z.clone(), z.clone().complement()),
             Update::Takes => (z.clone().complement(), z.clone()),
         };
@@ -226,14 +229,14 @@ impl<B: Backend> Call<B> {
     }
 }
 
-fn walk<B: Backend>(call: &Call<B>, spec: &GruSpec, mut each: impl FnMut(&[Prim<B>])) -> Prim<B> {
+fn walk<B: Backend>(call: &Call<B>, mut each: impl FnMut(&[Prim<B>])) -> Prim<B> {
     let p = call.project();
     let mut h = call.initial();
     let mut states = Vec::with_capacity(call.t);
     for &t in &call.walk {
-        let gates = call.gates(&call.at(&p, t), call.masked(h.clone()), spec);
-        let mut new = call.blend(&h, &gates[1], &gates[2], spec.update);
-        if let Some(c) = spec.clip_state {
+        let gates = call.gates(&call.at(&p, t), call.masked(h.clone()));
+        let mut new = call.blend(&h, &gates[1], &gates[2]);
+        if let Some(c) = call.spec.clip_state {
             new = new.clamp(-c, c);
         }
         let next = match call.take_at(t) {
@@ -255,7 +258,7 @@ pub(crate) fn states<B: Backend>(inputs: GruInputs<B>, spec: &GruSpec) -> FloatT
     if call.n == 0 || call.t == 0 {
         return Prim::zeros(call.sequence_shape(call.h), &call.w_hh).0;
     }
-    walk(&call, spec, |_| {}).0
+    walk(&call, |_| {}).0
 }
 
 pub(crate) fn states_and_gates<B: Backend>(inputs: GruInputs<B>, spec: &GruSpec) -> GruForward<B> {
@@ -268,7 +271,7 @@ pub(crate) fn states_and_gates<B: Backend>(inputs: GruInputs<B>, spec: &GruSpec)
         };
     }
     let mut kept = Vec::with_capacity(call.t);
-    let states = walk(&call, spec, |gates| kept.push(Prim::cat(gates.to_vec(), 1)));
+    let states = walk(&call, |gates| kept.push(Prim::cat(gates.to_vec(), 1)));
     GruForward {
         states: states.0,
         gates: call.sequence(kept).0,
@@ -287,6 +290,7 @@ pub(crate) fn gradients<B: Backend>(
 ) -> GruGradients<B> {
     let x_shape = Prim::<B>(inputs.x.clone()).dims::<3>();
     let call = Call::new(inputs, spec);
+    let spec = &call.spec;
     let (states, d_states) = (Prim::<B>(states), Prim::<B>(d_states));
     let (n, t, h) = (call.n, call.t, call.h);
     if n == 0 || t == 0 {
@@ -297,7 +301,7 @@ pub(crate) fn gradients<B: Backend>(
     let masked_previous = || call.silenced_rows(call.masked_rows(previous.clone()));
     let kept = match kept.into_option() {
         Some(kept) => Prim(kept),
-        None => call.recompute(previous.clone(), spec),
+        None => call.recompute(previous.clone()),
     };
 
     let [gate_r, gate_z, gate_n] = gates(spec);
@@ -325,7 +329,7 @@ pub(crate) fn gradients<B: Backend>(
             None => dh,
         };
         if let Some(c) = spec.clip_state {
-            let u = call.blend(&before, &z, &n, spec.update);
+            let u = call.blend(&before, &z, &n);
             d = d.silenced(u.above(c).or(u.below(-c)));
         }
         let (dz, dn, carry) = match spec.update {
@@ -429,3 +433,6 @@ fn zero_gradients<B: Backend>(
         b_hh: zeros(wanted.b_hh, &[3 * h]),
     }
 }
+
+#[cfg(all(test, feature = "flex"))]
+mod tests;

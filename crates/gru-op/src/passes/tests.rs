@@ -1,0 +1,92 @@
+use super::*;
+use crate::spec::{Activation, Activations};
+use burn::tensor::{DType, TensorData};
+use burn_flex::{Flex, FlexTensor};
+
+const N: usize = 2;
+const T: usize = 3;
+const I: usize = 2;
+const H: usize = 5;
+
+/// Numbers in (−1, 1).
+fn tensor(shape: &[usize], dtype: DType) -> FlexTensor {
+    let len = shape.iter().product::<usize>();
+    let numbers: Vec<f64> = (0..len)
+        .map(|k| (k * 37 % 64) as f64 / 32.0 - 0.98)
+        .collect();
+    let data = TensorData::new(numbers, shape.to_vec());
+    FlexTensor::from_data(data.convert_dtype(dtype))
+}
+
+fn numbers(tensor: FlexTensor) -> Vec<f64> {
+    let data = tensor.into_data().convert::<f64>();
+    data.try_into_vec().unwrap()
+}
+
+/// States, gates and all gradients.
+fn results(spec: &GruSpec, dtype: DType) -> Vec<Vec<f64>> {
+    let given = |shape: &[usize]| OptionalTensor::from(Some(tensor(shape, dtype)));
+    let inputs = GruInputs::<Flex> {
+        x: tensor(&[N, T, I], dtype),
+        h0: given(&[N, H]),
+        w_ih: given(&[I, 3 * H]),
+        w_hh: tensor(&[H, 3 * H], dtype),
+        b_ih: given(&[3 * H]),
+        b_hh: given(&[3 * H]),
+        mask: OptionalTensor::Absent,
+        valid: OptionalTensor::Absent,
+        take: OptionalTensor::Absent,
+    };
+    let GruForward { states, gates } = states_and_gates(inputs.clone(), spec);
+    let wanted = Wanted {
+        x: true,
+        h0: true,
+        w_ih: true,
+        w_hh: true,
+        b_ih: true,
+        b_hh: true,
+    };
+    let kept = OptionalTensor::from(Some(gates.clone()));
+    let up = tensor(&[N, T, H], dtype);
+    let d = gradients(inputs, states.clone(), kept, up, spec, wanted);
+    let gradients = [d.x, d.h0, d.w_ih, d.w_hh, d.b_ih, d.b_hh];
+    let gradients = gradients
+        .into_iter()
+        .filter_map(OptionalTensor::into_option);
+    [states, gates]
+        .into_iter()
+        .chain(gradients)
+        .map(numbers)
+        .collect()
+}
+
+#[test]
+fn a_clip_that_the_type_does_not_hold_is_none() {
+    // The value at an infinite end of each but the first is NaN.
+    let activations = Activations {
+        reset: Activation::Sigmoid,
+        update: Activation::Softsign,
+        candidate: Activation::LeakyRelu { alpha: 0.0 },
+    };
+    for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+        let spec = GruSpec::default().with_reset(reset);
+        let spec = spec.with_activations(activations);
+        for (dtype, clips) in [
+            (DType::F64, &[f64::INFINITY][..]),
+            (DType::F32, &[f64::INFINITY, f64::MAX, 1e39]),
+            (DType::F16, &[f64::INFINITY, 1e39, 1e5]),
+        ] {
+            let expected = results(&spec, dtype);
+            assert_eq!(expected.len(), 8);
+            for &clip in clips {
+                let clipped = spec.with_clip_gates(Some(clip));
+                let clipped = clipped.with_clip_state(Some(clip));
+                assert_eq!(
+                    results(&clipped, dtype),
+                    expected,
+                    "{dtype:?}, {clip}, {reset:?}"
+                );
+            }
+        }
+    }
+}
