@@ -22,6 +22,7 @@ const SUITES: &[Suite] = &[
     suite::oracle::trials,
     suite::gradient::trials,
     suite::gates::trials,
+    suite::clips::trials,
     suite::empty::trials,
     suite::agreement::trials,
     |_| suite::half::trials(),

@@ -4,6 +4,7 @@ pub mod agreement;
 pub mod backends;
 pub mod block;
 pub mod burn_gru;
+pub mod clips;
 pub mod composed_nan;
 pub mod conformance;
 pub mod convert;

@@ -134,9 +134,10 @@ fn same_kinds(got: &Outcome, expected: &Outcome) -> Result<(), String> {
 }
 
 fn same_kind(got: f64, expected: f64) -> bool {
-    match expected.is_finite() {
-        true => got.is_finite(),
-        false => got == expected || got.is_nan() && expected.is_nan(),
+    if expected.is_finite() {
+        got.is_finite()
+    } else {
+        got == expected || got.is_nan() && expected.is_nan()
     }
 }
 
@@ -153,8 +154,15 @@ fn compare(
     expected: &Tensors,
     same: impl Fn(f64, f64) -> bool,
 ) -> Result<(), String> {
-    for (name, expected) in expected {
-        let got = got.get(name).ok_or_else(|| format!("{name} is missing"))?;
+    if !got.keys().eq(expected.keys()) {
+        let (got, expected) = (got.keys(), expected.keys());
+        return Err(format!("tensors {got:?}, expected {expected:?}"));
+    }
+    for ((name, got), expected) in got.iter().zip(expected.values()) {
+        if got.len() != expected.len() {
+            let (got, expected) = (got.len(), expected.len());
+            return Err(format!("{name}: {got} numbers, expected {expected}"));
+        }
         for (at, (&got, &expected)) in got.iter().zip(expected).enumerate() {
             if !same(got, expected) {
                 return Err(format!("{name}[{at}] = {got}, expected {expected}"));
