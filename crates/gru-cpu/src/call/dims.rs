@@ -53,9 +53,10 @@ impl Dims {
         let sequence = times(rows, widest);
         let step = times(fill(n.max(1)), widest);
         let weights = times(times(units, Some(3)), larger(units, features));
-        match [rows, sequence, step, weights].into_iter().all(fits) {
-            true => Ok(()),
-            false => Err(CallError::TooLarge { dims: *self }),
+        if [rows, sequence, step, weights].into_iter().all(fits) {
+            Ok(())
+        } else {
+            Err(CallError::TooLarge { dims: *self })
         }
     }
 

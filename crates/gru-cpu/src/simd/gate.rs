@@ -46,9 +46,10 @@ impl<E: Lanes> Gates<E> {
     /// r of its pre-activation.
     #[inline(always)]
     pub(crate) fn reset<S: Simd, const USUAL: bool>(&self, simd: S, a: E::V<S>) -> E::V<S> {
-        match USUAL {
-            true => E::vsigmoid(simd, a).0,
-            false => self.gates[0].called(simd, a),
+        if USUAL {
+            E::vsigmoid(simd, a).0
+        } else {
+            self.gates[0].called(simd, a)
         }
     }
 
@@ -66,9 +67,10 @@ impl<E: Lanes> Gates<E> {
     /// n.
     #[inline(always)]
     pub(crate) fn candidate<S: Simd, const USUAL: bool>(&self, simd: S, a: E::V<S>) -> E::V<S> {
-        match USUAL {
-            true => E::vtanh(simd, a),
-            false => self.gates[2].called(simd, a),
+        if USUAL {
+            E::vtanh(simd, a)
+        } else {
+            self.gates[2].called(simd, a)
         }
     }
 

@@ -304,9 +304,10 @@ impl<E: Lanes> Pass<'_, E> {
     ) {
         let h = self.call.dims.h;
         // Where no block sticks out of a gate they are one.
-        let (count, k) = match h.is_multiple_of(WIDTH) {
-            true => (1, gates.len() * h),
-            false => (gates.len(), h),
+        let (count, k) = if h.is_multiple_of(WIDTH) {
+            (1, gates.len() * h)
+        } else {
+            (gates.len(), h)
         };
         for at in 0..count {
             let product = Product {
