@@ -51,9 +51,11 @@
 //!   is no fused multiply-add), 0, 1 and −1 exactly where that is the nearest number. `1 − z` is not a
 //!   difference in the forward pass; in the backward pass it is that of the kept z, as in other
 //!   frameworks.
-//! - **Denormal.** On x86-64 numbers below the normal ones count as zero within the kernels, because
-//!   many processors take far longer over them. A thread has that mode for its share of a call, never
-//!   when it returns.
+//! - **Subnormal.** A new state that would be subnormal is 0, and so is a gradient of a state on its way
+//!   to the gates. A state or gradient that fades away would otherwise stay subnormal for the rest of the
+//!   sequence, and many processors take far longer over such numbers. All other arithmetic is that of
+//!   IEEE 754, on every target: no mode of the processor is changed, and subnormal inputs take the time
+//!   that the processor needs for them.
 //! - **Long.** Biases' gradients lose no digit to the number of rows, those of the weights are
 //!   summed in blocks.
 //! - **The same.** Equal calls give equal bits, whatever the number of threads, on one instruction

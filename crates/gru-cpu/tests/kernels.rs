@@ -134,12 +134,13 @@ fn run_as<E: Element>(
             .with_b_ih(options.biases.then_some(&b_ih))
             .with_b_hh(options.biases.then_some(&b_hh)),
     };
-    let (forward, backward) = match by_definition {
-        false => (forward as Forward<E>, backward as Backward<E>),
-        true => (
+    let (forward, backward) = if by_definition {
+        (
             reference::forward as Forward<E>,
             reference::backward as Backward<E>,
-        ),
+        )
+    } else {
+        (forward as Forward<E>, backward as Backward<E>)
     };
     let nan = |len: usize| vec![E::nan(); len];
     let width = h * spec.saved_per_unit();

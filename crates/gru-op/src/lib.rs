@@ -79,8 +79,8 @@
 //! saturated gate, as IEEE 754 has it. None is clamped away, and steps that do not count hide theirs. On
 //! the CPU that is as in PyTorch; on a GPU as far as its language goes (the front page of `gru-cube`
 //! says where it stands; WGSL lets a compiler assume that there are none). On the CPU, too, saturated gates are exactly 0, 1 and −1, equal calls
-//! give equal bits whatever the number of threads, and on x86-64 numbers below the normal ones count as
-//! zero. N and T may be zero.
+//! give equal bits whatever the number of threads, and a subnormal state becomes zero. N and T may be
+//! zero.
 //!
 //! # The map
 //!

@@ -75,6 +75,15 @@ pub unsafe trait Lanes: num_traits::Float + Default + Send + Sync + 'static {
         otherwise: Self::V<S>,
     ) -> Self::V<S>;
 
+    /// `v`, or 0 where `v` is subnormal. For what a step hands to the next: a number that fades away
+    /// stays subnormal otherwise, and many processors take far longer over those.
+    #[inline(always)]
+    fn without_subnormals<S: Simd>(simd: S, v: Self::V<S>) -> Self::V<S> {
+        let least = Self::splat(simd, Self::min_positive_value());
+        let zero = Self::real(simd, 0.0);
+        Self::if_less(simd, (Self::vabs(simd, v), least), zero, v)
+    }
+
     /// `v` where it is NaN, else `otherwise`.
     fn nan_or<S: Simd>(simd: S, v: Self::V<S>, otherwise: Self::V<S>) -> Self::V<S>;
 
@@ -150,16 +159,18 @@ macro_rules! lanes {
             // number gives the one that is not.
             #[inline(always)]
             fn at_least<S: Simd>(simd: S, v: S::$v, bound: S::$v) -> S::$v {
-                match S::IS_SCALAR {
-                    true => simd.$select(simd.$less(v, bound), bound, v),
-                    false => simd.$max(bound, v),
+                if S::IS_SCALAR {
+                    simd.$select(simd.$less(v, bound), bound, v)
+                } else {
+                    simd.$max(bound, v)
                 }
             }
             #[inline(always)]
             fn at_most<S: Simd>(simd: S, v: S::$v, bound: S::$v) -> S::$v {
-                match S::IS_SCALAR {
-                    true => simd.$select(simd.$less(bound, v), bound, v),
-                    false => simd.$min(bound, v),
+                if S::IS_SCALAR {
+                    simd.$select(simd.$less(bound, v), bound, v)
+                } else {
+                    simd.$min(bound, v)
                 }
             }
             #[inline(always)]

@@ -3,7 +3,6 @@
 //! An instruction set is an implementation of `pulp::Simd` and a variant of [`Isa`]; a float type is
 //! an implementation of [`Lanes`].
 
-mod denormals;
 mod gate;
 mod isa;
 mod lanes;
@@ -13,7 +12,6 @@ mod wasm;
 
 pub use self::isa::Isa;
 pub(crate) use self::{
-    denormals::Flush,
     gate::{Gates, clip},
     isa::Machine,
     lanes::Lanes,

@@ -35,7 +35,7 @@ use crate::{
         Ahead, Blocks, Buffer, Columns, Order, Panel, Panels, Product, Rows, Shape, Sums, WIDTH,
         pack,
     },
-    simd::{Flush, Gates, Lanes, Machine},
+    simd::{Gates, Lanes, Machine},
     spec::{GruSpec, Reset},
     threads::{Member, Plan, Rounds, split, together},
     tuning::{MEET_BACK_FROM, VECTORS_BACK},
@@ -220,7 +220,6 @@ struct Pass<'a, E> {
 
 impl<E: Lanes> Rounds for Pass<'_, E> {
     fn round(&self, round: usize, member: &mut Member<'_>) {
-        let _flush = Flush::set();
         let Dims { n, t, .. } = *self.call.dims;
         let arch = self.machine.arch;
         let steps = t.saturating_sub((round + 1) * self.steps)..t - round * self.steps;

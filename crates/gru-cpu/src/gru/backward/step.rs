@@ -56,9 +56,10 @@ impl<E: Lanes> WithSimd for Walk<'_, '_, '_, E> {
             for n in seat.rows.clone() {
                 // SAFETY: these rows and units are this thread's own.
                 unsafe {
-                    match pass.gates.are_usual() {
-                        true => step.through_gates::<S, true>(simd, n, &units),
-                        false => step.through_gates::<S, false>(simd, n, &units),
+                    if pass.gates.are_usual() {
+                        step.through_gates::<S, true>(simd, n, &units)
+                    } else {
+                        step.through_gates::<S, false>(simd, n, &units)
                     }
                 }
             }
@@ -74,9 +75,10 @@ impl<E: Lanes> WithSimd for Walk<'_, '_, '_, E> {
                 for n in seat.rows.clone() {
                     // SAFETY: these rows and units are this thread's own.
                     unsafe {
-                        match pass.gates.are_usual() {
-                            true => step.through_reset::<S, true>(simd, n, &units),
-                            false => step.through_reset::<S, false>(simd, n, &units),
+                        if pass.gates.are_usual() {
+                            step.through_reset::<S, true>(simd, n, &units)
+                        } else {
+                            step.through_reset::<S, false>(simd, n, &units)
                         }
                     }
                 }
@@ -194,6 +196,7 @@ impl<E: Lanes> Step<'_, '_, E> {
                 E::write(simd, dh, d);
                 continue;
             }
+            let d = E::without_subnormals(simd, d);
             let gate = |gate: usize| E::read(simd, &gates[gate * h..][some.clone()]);
             let [r, z, new] = [gate(0), gate(1), gate(2)];
             let before = E::read(simd, &previous[some.clone()]);
@@ -248,9 +251,10 @@ impl<E: Lanes> Step<'_, '_, E> {
         let all = units(panel..panel + 1, VECTORS_BACK * lanes, h);
         let vectors = all.len().div_ceil(lanes);
         let mut lines = [std::ptr::null(); MOST_LINES];
-        let near = match self.s == 0 || size < ASKS_FROM {
-            true => &[][..],
-            false => self.lines_of_next(row..row + size, &all, lanes, &mut lines),
+        let near = if self.s == 0 || size < ASKS_FROM {
+            &[][..]
+        } else {
+            self.lines_of_next(row..row + size, &all, lanes, &mut lines)
         };
         let k = if pass.after { 3 * h } else { 2 * h };
         let ahead = Ahead::new(weights.panel(next), k * VECTORS_BACK * lanes, part, near);

@@ -8,7 +8,7 @@ use super::{units, weights::Weights};
 use crate::{
     call::{Call, Dims, Inputs},
     product::{Buffer, Rows},
-    simd::{Flush, Gates, Lanes, Machine},
+    simd::{Gates, Lanes, Machine},
     spec::{GruSpec, Reset},
     threads::{Member, Plan, Rounds, Tiles, alone, beside, tiles, together},
     tuning::MEET_FROM,
@@ -152,7 +152,6 @@ struct Group<'a, E> {
 
 impl<E: Lanes> Rounds for Group<'_, E> {
     fn round(&self, round: usize, member: &mut Member<'_>) {
-        let _flush = Flush::set();
         let Pass { machine, call, .. } = self.pass;
         let first = round * self.steps;
         let steps = first..(first + self.steps).min(call.dims.t);

@@ -30,9 +30,10 @@ impl<E: Lanes> WithSimd for Steps<'_, '_, '_, E> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        match self.group.after && self.group.rows.len() == 1 {
-            true => self.of_row(simd),
-            false => self.of_tiles(simd),
+        if self.group.after && self.group.rows.len() == 1 {
+            self.of_row(simd)
+        } else {
+            self.of_tiles(simd)
         }
     }
 }
@@ -82,9 +83,10 @@ impl<E: Lanes> Steps<'_, '_, '_, E> {
                     // SAFETY: all states before this step were written before the threads last met,
                     // and this panel is this thread's own.
                     unsafe {
-                        match group.after {
-                            true => step.tile_after(simd, tile, panel, next, part),
-                            false => step.tile_before(simd, tile, panel, next, part),
+                        if group.after {
+                            step.tile_after(simd, tile, panel, next, part)
+                        } else {
+                            step.tile_before(simd, tile, panel, next, part)
                         }
                     }
                 }
@@ -244,9 +246,10 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
         let p = self.p(panel, row..row + sums.len());
         // SAFETY: this panel is this thread's own.
         unsafe {
-            match self.group.pass.gates.are_usual() {
-                true => self.finish_after::<S, true>(simd, sums, p, row, panel),
-                false => self.finish_after::<S, false>(simd, sums, p, row, panel),
+            if self.group.pass.gates.are_usual() {
+                self.finish_after::<S, true>(simd, sums, p, row, panel)
+            } else {
+                self.finish_after::<S, false>(simd, sums, p, row, panel)
             }
         }
     }
@@ -306,9 +309,10 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
         unsafe { self.product::<S, 2>(simd, &mut sums, row, panel, next, part) };
         // SAFETY: this panel is this thread's own.
         unsafe {
-            match gates.are_usual() {
-                true => self.finish_before::<S, true>(simd, &sums, p, row, panel),
-                false => self.finish_before::<S, false>(simd, &sums, p, row, panel),
+            if gates.are_usual() {
+                self.finish_before::<S, true>(simd, &sums, p, row, panel)
+            } else {
+                self.finish_before::<S, false>(simd, &sums, p, row, panel)
             }
         }
     }
@@ -390,9 +394,10 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
         for (at, vector) in vectors.enumerate() {
             // SAFETY: these vectors are this thread's own.
             unsafe {
-                match gates.are_usual() {
-                    true => self.finish_candidate::<S, true>(simd, &sums, at, row, vector),
-                    false => self.finish_candidate::<S, false>(simd, &sums, at, row, vector),
+                if gates.are_usual() {
+                    self.finish_candidate::<S, true>(simd, &sums, at, row, vector)
+                } else {
+                    self.finish_candidate::<S, false>(simd, &sums, at, row, vector)
                 }
             }
         }
@@ -447,12 +452,11 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
             *to = self.source.at(row).cast_const();
         }
         let mut lines = [std::ptr::null(); MOST_LINES];
-        let near = match sums.len() < ASKS_FROM {
-            true => &[],
-            false => {
-                let last = (panel + 1) * lanes - 1;
-                self.lines_to_write(row..row + sums.len(), last, &mut lines)
-            }
+        let near = if sums.len() < ASKS_FROM {
+            &[]
+        } else {
+            let last = (panel + 1) * lanes - 1;
+            self.lines_to_write(row..row + sums.len(), last, &mut lines)
         };
         let product = Product {
             left: &Left::dense(rows),
@@ -534,13 +538,15 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
         let call = &self.group.pass.call;
         // SAFETY: the state before this step is complete, and nobody writes it any more.
         let old = E::read(simd, unsafe { self.previous.cells(row, units) });
-        let mut new = match call.spec.update {
+        let new = match call.spec.update {
             Update::Keeps => E::vfma(simd, z, old, E::vmul(simd, rest, n)),
             Update::Takes => E::vfma(simd, z, n, E::vmul(simd, rest, old)),
         };
-        if !self.group.is_plain {
-            new = self.restrict(simd, new, old, row, units);
-        }
+        let new = if self.group.is_plain {
+            E::without_subnormals(simd, new)
+        } else {
+            self.restrict(simd, new, old, row, units)
+        };
         // SAFETY: these units of this step's state are this thread's own until the threads meet.
         E::write(simd, unsafe { self.states.cells_mut(row, units) }, new);
         if let (Some(g), Some(mask)) = (self.next_source, call.inputs.sequence.mask) {
@@ -552,7 +558,7 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
         }
     }
 
-    /// A new state clipped, taken in part, or not at all.
+    /// A new state clipped, taken in part, or not at all; then it is the old one, bit by bit.
     #[inline(always)]
     fn restrict<S: Simd>(
         &self,
@@ -572,9 +578,10 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
             let past = E::vsub(simd, E::real(simd, 1.0), take);
             new = E::vfma(simd, new, take, E::vmul(simd, old, past));
         }
-        match call.is_skipped(place) {
-            true => old,
-            false => new,
+        if call.is_skipped(place) {
+            old
+        } else {
+            E::without_subnormals(simd, new)
         }
     }
 }

@@ -1,0 +1,125 @@
+//! Subnormal numbers: as inputs they change next to nothing, and a state or gradient that fades away
+//! becomes zero instead of staying among them.
+
+mod support;
+
+use gru_cpu::{
+    Dims,
+    spec::{GruSpec, Reset, Update},
+    testing::Isa,
+};
+use support::{Case, RESULTS, with_each_isa};
+
+fn main() {
+    let of_isas: [(&str, fn(Isa)); 3] = [
+        (
+            "as_inputs_they_change_next_to_nothing",
+            as_inputs_they_change_next_to_nothing,
+        ),
+        ("a_state_fades_to_zero", a_state_fades_to_zero),
+        ("a_gradient_fades_to_zero", a_gradient_fades_to_zero),
+    ];
+    support::run(of_isas.map(|(name, test)| with_each_isa(name, test)));
+}
+
+fn as_inputs_they_change_next_to_nothing(isa: Isa) {
+    for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+        let spec = GruSpec::default().with_reset(reset);
+        let (n, t, i, h) = (33, 6, 8, 64);
+        let mut case = Case::new(Dims { n, t, i, h }, spec, &["h0", "w_ih"]);
+        for name in ["x", "h0", "d_states"] {
+            case.tensor(name).iter_mut().for_each(|v| *v *= 1e-39);
+        }
+        let single = case.cast::<f32>();
+        let expected = single.plain();
+        for lean in [false, true] {
+            let got = isa.run(|| single.run(lean));
+            for (name, (got, expected)) in RESULTS.iter().zip(got.iter().zip(&expected)) {
+                assert_eq!(got.len(), expected.len(), "{name}");
+                for (got, expected) in got.iter().zip(expected) {
+                    // Gates of nothing are one half; all else is next to nothing.
+                    let close = (got - expected).abs() <= 1e-7 * expected.abs() + 1e-36;
+                    let id = format!("lean {lean} {spec:?}: {name}");
+                    assert!(close, "{id}: {got}, expected {expected}");
+                }
+            }
+        }
+    }
+}
+
+/// Steps after which a number that loses a twentieth in each is far below the normal ones. Rounded to
+/// the nearest subnormal it would never become less than ten of the smallest.
+const STEPS: usize = 2200;
+
+/// An update gate of 0.95, a candidate of zero, and a gradient of the last state only.
+fn fading(reset: Reset, update: Update) -> Case<f32> {
+    let (n, t, i, h) = (5, STEPS, 2, 19);
+    let spec = GruSpec::default().with_reset(reset).with_update(update);
+    let mut case = Case::new(Dims { n, t, i, h }, spec, &["h0", "w_ih", "b_ih"]);
+    case.tensor("x").fill(0.0);
+    case.tensor("w_hh").fill(0.0);
+    case.tensor("b_ih").fill(0.0);
+    let kept = if update == Update::Keeps { 3.0 } else { -3.0 };
+    case.tensor("b_ih")[h..2 * h].fill(kept);
+    for row in case.tensor("d_states").chunks_exact_mut(t * h) {
+        row[..(t - 1) * h].fill(0.0);
+    }
+    case.cast()
+}
+
+fn each_fading(isa: Isa, check: impl Fn(&Case<f32>, [Vec<f32>; 8], [Vec<f32>; 8])) {
+    for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+        for update in [Update::Keeps, Update::Takes] {
+            for lean in [false, true] {
+                let case = fading(reset, update);
+                check(&case, isa.run(|| case.run(lean)), case.plain());
+            }
+        }
+    }
+}
+
+fn a_state_fades_to_zero(isa: Isa) {
+    each_fading(isa, |case, [states, ..], [plain, ..]| {
+        let Dims { n, t, h, .. } = case.dims;
+        assert_eq!((states.len(), plain.len()), (n * t * h, n * t * h));
+        // The plain passes round as IEEE 754 does.
+        assert!(plain.iter().any(|v| v.is_subnormal()));
+        for (got, expected) in states.iter().zip(&plain) {
+            assert!(!got.is_subnormal(), "{got:e} in {:?}", case.spec);
+            // In each step z is off by up to a unit of the last place or two, and both passes round.
+            let allowed = (4 * STEPS) as f32 * f32::EPSILON * expected.abs() + f32::MIN_POSITIVE;
+            let error = (got - expected).abs();
+            assert!(error <= allowed, "{got:e}, expected {expected:e}");
+        }
+        for row in 0..n {
+            let last = &states[(row * t + t - 1) * h..][..h];
+            assert!(
+                last.iter().all(|v| *v == 0.0),
+                "{last:?} in {:?}",
+                case.spec
+            );
+        }
+    });
+}
+
+fn a_gradient_fades_to_zero(isa: Isa) {
+    each_fading(isa, |case, [_, _, d_x, d_h0, ..], [_, _, plain, ..]| {
+        let Dims { n, t, i, h } = case.dims;
+        assert_eq!((d_x.len(), d_h0.len()), (n * t * i, n * h));
+        assert!(plain.iter().any(|v| v.is_subnormal()));
+        assert!(d_x.iter().any(|v| *v != 0.0));
+        for row in 0..n {
+            let first = &d_x[row * t * i..][..i];
+            assert!(
+                first.iter().all(|v| *v == 0.0),
+                "{first:?} in {:?}",
+                case.spec
+            );
+        }
+        assert!(
+            d_h0.iter().all(|v| *v == 0.0),
+            "{d_h0:?} in {:?}",
+            case.spec
+        );
+    });
+}
