@@ -7,6 +7,7 @@
 //! | [`oracle`] | the equations in float64, on a tape that differentiates them exactly |
 //! | [`close`] | named tensors, the comparison and every tolerance with its reason |
 //! | [`cover`] | covering arrays: rows of options with every pair or triple of values |
+//! | `passes` | the oracle over slices, as gru-cpu's passes, with the feature `passes` |
 //! | `conformance` | the recorded vectors of other frameworks, with the feature `conformance` |
 //! | `proxy` | a network on one machine, with the feature `network` |
 //!
@@ -18,6 +19,8 @@ pub mod conformance;
 pub mod cover;
 pub mod inputs;
 pub mod oracle;
+#[cfg(feature = "passes")]
+pub mod passes;
 pub mod problem;
 #[cfg(feature = "network")]
 pub mod proxy;

@@ -6,7 +6,19 @@ use super::tape;
 
 /// `φ(clip(a))` and its derivative by `a`: 0 where `a` is clipped, NaN where the value is.
 pub fn gate(activation: &Activation, bound: Option<f64>, a: f64) -> (f64, f64) {
-    let (value, slope) = activate(activation, bound.map_or(a, |bound| tape::clip(a, bound)));
+    inexact_gate(activation, bound, a, |y| y)
+}
+
+/// [`gate`] of which the value is what `error` makes of it, and the slope that of this value.
+pub fn inexact_gate(
+    activation: &Activation,
+    bound: Option<f64>,
+    a: f64,
+    error: fn(f64) -> f64,
+) -> (f64, f64) {
+    let clipped = bound.map_or(a, |bound| tape::clip(a, bound));
+    let value = error(value(activation, clipped));
+    let slope = slope(activation, clipped, value);
     let is_clipped = bound.is_some_and(|bound| a.abs() >= bound && bound.is_finite());
     if a.is_nan() || value.is_nan() {
         (f64::NAN, f64::NAN)
@@ -17,53 +29,47 @@ pub fn gate(activation: &Activation, bound: Option<f64>, a: f64) -> (f64, f64) {
     }
 }
 
-/// `φ(a)` and `dφ/da`, for an `a` that is not NaN. Where the value is saturated in float64, the slope
-/// is exactly 0, and NaN times an infinity.
-fn activate(activation: &Activation, a: f64) -> (f64, f64) {
+/// `φ(a)`, for an `a` that is not NaN.
+fn value(activation: &Activation, a: f64) -> f64 {
     match *activation {
-        Activation::Sigmoid => {
-            let y = sigmoid(a);
-            (y, y * (1.0 - y))
-        }
-        Activation::Tanh => tanh(a),
-        Activation::Relu => pieces(a > 0.0, (a, 1.0), (0.0, 0.0)),
-        Activation::HardSigmoid { alpha, beta } => {
-            let line = alpha * a + beta;
-            let is_inside = line > 0.0 && line < 1.0;
-            pieces(is_inside, (line, alpha), (line.clamp(0.0, 1.0), 0.0))
-        }
-        Activation::Identity => (a, 1.0),
-        Activation::Affine { alpha, beta } => (alpha * a + beta, alpha),
-        Activation::LeakyRelu { alpha } => pieces(a > 0.0, (a, 1.0), (alpha * a, alpha)),
-        Activation::ThresholdedRelu { alpha } => pieces(a > alpha, (a, 1.0), (0.0, 0.0)),
-        Activation::ScaledTanh { alpha, beta } => {
-            let (value, slope) = tanh(beta * a);
-            (alpha * value, alpha * beta * slope)
-        }
-        Activation::Elu { alpha } => {
-            let y = a.exp_m1();
-            pieces(a > 0.0, (a, 1.0), (alpha * y, alpha * (1.0 + y)))
-        }
-        Activation::Softsign => {
-            let y = a / (1.0 + a.abs());
-            (y, (1.0 - y.abs()).powi(2))
-        }
+        Activation::Sigmoid => 1.0 / (1.0 + (-a).exp()),
+        Activation::Tanh => a.tanh(),
+        Activation::Relu => pieces(a > 0.0, a, 0.0),
+        Activation::HardSigmoid { alpha, beta } => (alpha * a + beta).clamp(0.0, 1.0),
+        Activation::Identity => a,
+        Activation::Affine { alpha, beta } => alpha * a + beta,
+        Activation::LeakyRelu { alpha } => pieces(a > 0.0, a, alpha * a),
+        Activation::ThresholdedRelu { alpha } => pieces(a > alpha, a, 0.0),
+        Activation::ScaledTanh { alpha, beta } => alpha * (beta * a).tanh(),
+        Activation::Elu { alpha } => pieces(a > 0.0, a, alpha * a.exp_m1()),
+        Activation::Softsign => a / (1.0 + a.abs()),
         // ln(1 + e^a) without an overflow.
-        Activation::Softplus => (a.max(0.0) + (-a.abs()).exp().ln_1p(), sigmoid(a)),
+        Activation::Softplus => a.max(0.0) + (-a.abs()).exp().ln_1p(),
         other => unimplemented!("{other:?}"),
     }
 }
 
-fn tanh(a: f64) -> (f64, f64) {
-    let y = a.tanh();
-    (y, (1.0 - y) * (1.0 + y))
+/// `dφ/da` at `a`, of which the value is `y`. Where the value is saturated, the slope is exactly 0, and
+/// NaN times an infinity.
+fn slope(activation: &Activation, a: f64, y: f64) -> f64 {
+    match *activation {
+        Activation::Sigmoid => y * (1.0 - y),
+        Activation::Tanh => (1.0 - y) * (1.0 + y),
+        Activation::Relu => pieces(a > 0.0, 1.0, 0.0),
+        Activation::HardSigmoid { alpha, .. } => pieces(y > 0.0 && y < 1.0, alpha, 0.0),
+        Activation::Identity => 1.0,
+        Activation::Affine { alpha, .. } => alpha,
+        Activation::LeakyRelu { alpha } => pieces(a > 0.0, 1.0, alpha),
+        Activation::ThresholdedRelu { alpha } => pieces(a > alpha, 1.0, 0.0),
+        Activation::ScaledTanh { alpha, beta } => beta / alpha * (alpha - y) * (alpha + y),
+        Activation::Elu { alpha } => pieces(a > 0.0, 1.0, y + alpha),
+        Activation::Softsign => (1.0 - y.abs()).powi(2),
+        Activation::Softplus => -(-y).exp_m1(),
+        other => unimplemented!("{other:?}"),
+    }
 }
 
-fn sigmoid(a: f64) -> f64 {
-    1.0 / (1.0 + (-a).exp())
-}
-
-fn pieces<V>(is_first: bool, first: V, second: V) -> V {
+fn pieces(is_first: bool, first: f64, second: f64) -> f64 {
     if is_first { first } else { second }
 }
 

@@ -9,7 +9,7 @@ mod tape;
 use gru_cpu::spec::{Activation, Direction, GruSpec, Layout, Reset, Update};
 
 use self::{
-    activation::Kinks,
+    activation::{Kinks, inexact_gate},
     tape::{Tape, Vector},
 };
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
     problem::Problem,
 };
 
-pub use self::activation::gate;
+pub use self::{activation::gate, tape::Round};
 
 /// One call with everything that it may be given, flat and row-major. The meaning is that of
 /// `gru_cpu`'s call: a skipped step keeps the state, and its output is that state.
@@ -50,6 +50,10 @@ pub struct Call {
     pub valid: Option<Vec<f64>>,
     /// Zoneout: the share of the new state that is taken, `[N, T, H]` or `[N, T, 1]` (`[T, N, ·]`).
     pub take: Option<Vec<f64>>,
+    /// What the result of every operation is rounded by: how far a run in another type is off.
+    pub round: Option<Round>,
+    /// What becomes of a gate's value: how far activations of limited accuracy are off.
+    pub gate_error: Option<Round>,
 }
 
 impl Call {
@@ -69,6 +73,8 @@ impl Call {
             mask: None,
             valid: None,
             take: None,
+            round: None,
+            gate_error: None,
         }
     }
 
@@ -171,7 +177,7 @@ struct Step {
 
 impl<'a> Recorder<'a> {
     fn new(call: &'a Call) -> Self {
-        let mut tape = Tape::default();
+        let mut tape = Tape::new(call.round);
         let leaves = call.differentiable().into_iter();
         let leaves = leaves.map(|(name, values)| (name, tape.leaf(values.iter().copied())));
         Self {
@@ -339,10 +345,11 @@ impl<'a> Recorder<'a> {
 
     fn activate(&mut self, activation: &Activation, a: Vector) -> Vector {
         let bound = self.call.spec.clip_gates;
+        let error = self.call.gate_error.unwrap_or(|y| y);
         let kinks = &mut self.kinks;
         self.tape.map(a, |a| {
             kinks.visit_gate(activation, bound, a);
-            gate(activation, bound, a)
+            inexact_gate(activation, bound, a, error)
         })
     }
 }

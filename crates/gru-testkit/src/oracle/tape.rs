@@ -56,13 +56,33 @@ struct Entry {
 }
 
 /// The numbers of a computation, in the order in which they were made, and the rule of each.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Tape {
     values: Vec<f64>,
     entries: Vec<Entry>,
+    round: Option<Round>,
+}
+
+/// What the result of every operation is rounded by.
+pub type Round = fn(f64) -> f64;
+
+fn rounded(round: Option<Round>, value: f64) -> f64 {
+    match round {
+        Some(round) => round(value),
+        None => value,
+    }
 }
 
 impl Tape {
+    /// An empty tape, in float64 or in what `round` makes of it.
+    pub fn new(round: Option<Round>) -> Self {
+        Self {
+            values: Vec::new(),
+            entries: Vec::new(),
+            round,
+        }
+    }
+
     /// The numbers of a vector.
     pub fn get(&self, vector: Vector) -> &[f64] {
         &self.values[vector.start..][..vector.len]
@@ -118,12 +138,13 @@ impl Tape {
         stride: usize,
     ) -> Vector {
         let out = self.leaf(std::iter::repeat_n(0.0, columns));
+        let round = self.round;
         let (before, sums) = self.values.split_at_mut(out.start);
         for k in 0..row.len {
             let left = before[row.at(k)];
             let weights = &before[matrix.at(k * stride)..][..columns];
             for (sum, weight) in sums.iter_mut().zip(weights) {
-                *sum += left * weight;
+                *sum = rounded(round, *sum + rounded(round, left * weight));
             }
         }
         let rule = Rule::Product {
@@ -139,7 +160,7 @@ impl Tape {
         let start = self.values.len();
         for k in 0..len {
             let value = value(&self.values, k);
-            self.values.push(value);
+            self.values.push(rounded(self.round, value));
         }
         let out = Vector { start, len };
         self.entries.push(Entry { out, rule });
@@ -163,7 +184,8 @@ impl Tape {
 
     /// Adds what an entry's gradient means for the numbers that it follows from.
     fn back(&self, out: Vector, rule: &Rule, d: &mut [f64]) {
-        let value = &self.values;
+        let (value, round) = (&self.values, self.round);
+        let add = |to: &mut f64, term: f64| *to = rounded(round, *to + rounded(round, term));
         if let Rule::Product {
             row,
             matrix,
@@ -174,10 +196,10 @@ impl Tape {
                 let mut sum = 0.0;
                 for k in 0..out.len {
                     let (g, weight) = (d[out.at(k)], matrix.at(i * stride + k));
-                    sum += g * value[weight];
-                    d[weight] += g * value[row.at(i)];
+                    add(&mut sum, g * value[weight]);
+                    add(&mut d[weight], g * value[row.at(i)]);
                 }
-                d[row.at(i)] += sum;
+                add(&mut d[row.at(i)], sum);
             }
             return;
         }
@@ -185,25 +207,24 @@ impl Tape {
             let g = d[out.at(k)];
             match rule {
                 Rule::Add(a, b) => {
-                    d[a.at(k)] += g;
-                    d[b.at(k)] += g;
+                    add(&mut d[a.at(k)], g);
+                    add(&mut d[b.at(k)], g);
                 }
                 Rule::Mul(a, b) => {
-                    let (left, right) = (value[a.at(k)], value[b.at(k)]);
-                    d[a.at(k)] += g * right;
-                    d[b.at(k)] += g * left;
+                    add(&mut d[a.at(k)], g * value[b.at(k)]);
+                    add(&mut d[b.at(k)], g * value[a.at(k)]);
                 }
                 Rule::Mix(z, a, b) => {
                     let [share, left, right] = [z, a, b].map(|of| value[of.at(k)]);
-                    d[z.at(k)] += g * (left - right);
-                    d[a.at(k)] += g * share;
-                    d[b.at(k)] += g * (1.0 - share);
+                    add(&mut d[z.at(k)], g * (left - right));
+                    add(&mut d[a.at(k)], g * share);
+                    add(&mut d[b.at(k)], g * (1.0 - share));
                 }
-                Rule::Map(a, slopes) => d[a.at(k)] += g * slopes[k],
+                Rule::Map(a, slopes) => add(&mut d[a.at(k)], g * slopes[k]),
                 Rule::Clip(a, bound) => {
                     let is_clipped = value[a.at(k)].abs() > *bound;
                     if !is_clipped {
-                        d[a.at(k)] += g;
+                        add(&mut d[a.at(k)], g);
                     }
                 }
                 Rule::Product { .. } => unreachable!("handled above"),

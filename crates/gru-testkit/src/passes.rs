@@ -1,0 +1,112 @@
+//! The oracle with the signatures of gru-cpu's passes. In float32 the result of every operation is rounded
+//! to float32.
+
+use gru_cpu::{Dims, Element, Gradients, Inputs, spec::GruSpec};
+
+use crate::oracle::{Call, Forward};
+
+/// The oracle's call for these slices.
+pub fn call<E: Element>(dims: &Dims, spec: &GruSpec, inputs: &Inputs<'_, E>) -> Call {
+    let &Dims { n, t, h, .. } = dims;
+    let Inputs { sequence, weights } = inputs;
+    let optional = |tensor: Option<&[E]>| tensor.map(wide);
+    let is_single = wide_one(E::epsilon()) > f64::EPSILON;
+    // A clip that the type does not hold clips nothing.
+    let largest = wide_one(E::max_value());
+    let finite = |clip: Option<f64>| clip.filter(|clip| *clip <= largest);
+    let spec = spec
+        .with_clip_gates(finite(spec.clip_gates))
+        .with_clip_state(finite(spec.clip_state));
+    Call {
+        h0: optional(sequence.h0),
+        w_ih: optional(weights.w_ih),
+        b_ih: optional(weights.b_ih),
+        b_hh: optional(weights.b_hh),
+        mask: optional(sequence.mask),
+        valid: optional(sequence.valid),
+        take: optional(sequence.take),
+        round: is_single.then_some(|v| f64::from(v as f32)),
+        ..Call::new(spec, [n, t, h], wide(sequence.x), wide(weights.w_hh))
+    }
+}
+
+/// The gates of a run as the kernels keep them: r, z, n, and `q_n` if there are four. NaN at skipped
+/// steps.
+pub fn saved(forward: &Forward, spec: &GruSpec, h: usize) -> Vec<f64> {
+    let Forward { gates, q_n, y, .. } = forward;
+    let kept: Vec<_> = gates
+        .iter()
+        .chain([q_n])
+        .take(spec.saved_per_unit())
+        .collect();
+    let rows = (0..y.len()).step_by(h.max(1));
+    rows.flat_map(|at| kept.iter().flat_map(move |gate| &gate[at..][..h]))
+        .copied()
+        .collect()
+}
+
+/// The forward pass.
+pub fn forward<E: Element>(
+    dims: &Dims,
+    spec: &GruSpec,
+    inputs: &Inputs<'_, E>,
+    states: &mut [E],
+    kept: Option<&mut [E]>,
+) {
+    let forward = call(dims, spec, inputs).forward();
+    narrow(states, &forward.y);
+    if let Some(kept) = kept {
+        narrow(kept, &saved(&forward, spec, dims.h));
+    }
+}
+
+/// The backward pass, from a forward pass of its own.
+pub fn backward<E: Element>(
+    dims: &Dims,
+    spec: &GruSpec,
+    inputs: &Inputs<'_, E>,
+    _states: &[E],
+    _saved: Option<&[E]>,
+    d_states: &[E],
+    to: Gradients<'_, E>,
+) {
+    let &Dims { n, h, .. } = dims;
+    let mut call = call(dims, spec, inputs);
+    // What is absent is zeros, of which the gradient may be asked for.
+    for (tensor, len) in [
+        (&mut call.h0, n * h),
+        (&mut call.b_ih, 3 * h),
+        (&mut call.b_hh, 3 * h),
+    ] {
+        tensor.get_or_insert_with(|| vec![0.0; len]);
+    }
+    let forward = call.forward();
+    let gradients = forward.gradients(&wide(d_states), &[]);
+    for (name, to) in [
+        ("x", to.x),
+        ("h0", to.h0),
+        ("w_ih", to.w_ih),
+        ("w_hh", to.w_hh),
+        ("b_ih", to.b_ih),
+        ("b_hh", to.b_hh),
+    ] {
+        if let Some(to) = to {
+            narrow(to, &gradients[name]);
+        }
+    }
+}
+
+fn wide_one<E: Element>(value: E) -> f64 {
+    value.to_f64().expect("every float is a float64")
+}
+
+fn wide<E: Element>(values: &[E]) -> Vec<f64> {
+    values.iter().copied().map(wide_one).collect()
+}
+
+fn narrow<E: Element>(to: &mut [E], from: &[f64]) {
+    assert_eq!(to.len(), from.len(), "numbers to write");
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = E::from(*from).expect("a float64 is any float");
+    }
+}
