@@ -8,8 +8,9 @@ use arbitrary::{Result, Unstructured};
 use gru_cpu::{
     Dims, Gradients, Inputs, Sequence, Weights, backward, forward, set_threads,
     spec::{Activation, GruSpec},
-    testing::{Isa, reference},
+    testing::Isa,
 };
+use gru_testkit::passes;
 
 /// What the checks of sizes and of the spec say.
 pub const REFUSALS: &[&str] = &[
@@ -19,13 +20,13 @@ pub const REFUSALS: &[&str] = &[
     "but the input is already projected",
 ];
 
-/// Multiply-adds that the plain passes, a hundred times slower, are asked for too.
-const LARGEST_PLAIN_WORK: usize = 1 << 16;
+/// Multiply-adds that the oracle, a hundred times slower, is asked for too.
+const LARGEST_ORACLE_WORK: usize = 1 << 16;
 
 type Forward<E> = fn(&Dims, &GruSpec, &Inputs<'_, E>, &mut [E], Option<&mut [E]>);
 type Backward<E> = fn(&Dims, &GruSpec, &Inputs<'_, E>, &[E], Option<&[E]>, &[E], Gradients<'_, E>);
 
-/// The kernels, or the plain passes.
+/// The kernels, or the oracle.
 struct Passes<E: Real> {
     forward: Forward<E>,
     backward: Backward<E>,
@@ -36,9 +37,9 @@ impl<E: Real> Passes<E> {
         forward: forward::<E>,
         backward: backward::<E>,
     };
-    const PLAIN: Self = Self {
-        forward: reference::forward::<E>,
-        backward: reference::backward::<E>,
+    const ORACLE: Self = Self {
+        forward: passes::forward::<E>,
+        backward: passes::backward::<E>,
     };
 }
 
@@ -108,14 +109,14 @@ impl Case {
         for (k, tensor) in all.enumerate() {
             assert!(tensor.iter().all(|v| v.is_finite()), "result {k}");
         }
-        if !is_smooth(&self.spec) || draw::work(&self.dims) > LARGEST_PLAIN_WORK {
+        if !is_smooth(&self.spec) || draw::work(&self.dims) > LARGEST_ORACLE_WORK {
             return;
         }
         let [kept, lean] = &results.gradients;
         let wide = tensors.widened();
         let expected = Results::of(
             &self,
-            Passes::PLAIN,
+            Passes::ORACLE,
             &wide.inputs(self.there),
             &wide.d_states,
         );

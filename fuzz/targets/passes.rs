@@ -1,6 +1,6 @@
 //! Forward and backward, gates kept and made anew, on every instruction set, with sizes that fit
 //! their slices: nothing is read or written beyond them, every result is written, and where the
-//! numbers are moderate they are those of the plain passes.
+//! numbers are moderate they are those of the oracle.
 #![no_main]
 
 use arbitrary::Unstructured;

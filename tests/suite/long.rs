@@ -6,12 +6,12 @@ use std::sync::{Arc, OnceLock};
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use gru_op::{
-    Direction, GruOptions, GruSpec, GruWeights, Layout, Memory, Reset, Steps, composed,
-    gru_sequence_with,
+    Direction, GruOptions, GruSpec, GruWeights, Layout, Memory, Reset, Steps, gru_sequence_with,
 };
 use gru_testkit::{
     close::{Outcome, Tensors, Tolerance},
     inputs::Inputs,
+    oracle::{Call, Skipped},
     problem::Problem,
 };
 use libtest_mimic::Trial;
@@ -59,20 +59,9 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
                 let tolerance = backend.tolerance(Tolerance::F32);
                 let (inputs, reference) = (inputs.clone(), reference.clone());
                 trials.push(backend.trial(id.to_lowercase(), move |device| {
-                    let expected = || {
-                        let (op, flex) = (composed::gru_sequence_with, Device::flex());
-                        run(op, &problem, takes, &inputs, &flex, DType::F64)
-                    };
-                    let expected: &Result<Outcome, String> = reference.get_or_init(expected);
-                    let expected = expected.as_ref().map_err(String::clone)?;
-                    let got = run(
-                        gru_sequence_with,
-                        &problem,
-                        takes,
-                        &inputs,
-                        device,
-                        DType::F32,
-                    )?;
+                    let expected: &Outcome =
+                        reference.get_or_init(|| truth(&problem, takes, &inputs));
+                    let got = run(&problem, takes, &inputs, device)?;
                     got.compare(expected, tolerance)?;
                     infer(&problem, takes, &inputs, device)?
                         .compare(&without_gradients(expected), tolerance)
@@ -83,8 +72,6 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     trials
 }
 
-type Op = fn(Tensor<3>, &GruWeights, &GruSpec, GruOptions) -> (Tensor<3>, Tensor<2>);
-
 fn without_gradients(outcome: &Outcome) -> Outcome {
     Outcome {
         outputs: outcome.outputs.clone(),
@@ -92,24 +79,37 @@ fn without_gradients(outcome: &Outcome) -> Outcome {
     }
 }
 
-fn options(
-    problem: &Problem,
-    takes: bool,
-    h0: Option<Tensor<2>>,
-    device: &Device,
-    dtype: DType,
-) -> GruOptions {
+/// Shares of the new state, the recurrent mask, and 1 where a step counts.
+fn extras(problem: &Problem) -> [Vec<f64>; 3] {
+    let &Problem { n, t, h, .. } = problem;
+    let shares = (0..n * t * h).map(|k| (k * 37 % 101) as f64 / 100.0);
+    let mask = (0..n * h).map(|k| [0.0, 1.25, 1.0][k % 3]);
+    let counts = (0..n * t).map(|k| f64::from(u8::from(k * k % 7 != 2)));
+    [shares.collect(), mask.collect(), counts.collect()]
+}
+
+fn truth(problem: &Problem, takes: bool, inputs: &Inputs) -> Outcome {
+    let [shares, mask, counts] = extras(problem);
+    let call = Call {
+        take: takes.then_some(shares),
+        mask: Some(mask),
+        valid: Some(counts),
+        skipped: Skipped::Repeats,
+        ..Call::of(problem, inputs)
+    };
+    call.outcome(&inputs.d_y, &inputs.d_h_t)
+}
+
+fn options(problem: &Problem, takes: bool, h0: Option<Tensor<2>>, device: &Device) -> GruOptions {
     let &Problem { n, h, .. } = problem;
     let shape = problem.sequence_shape(h);
     let [outer, inner, _] = shape;
-    let share = |k: usize| (k * 37 % 101) as f64 / 100.0;
-    let shares: Vec<f64> = (0..outer * inner * h).map(share).collect();
-    let mask: Vec<f64> = (0..n * h).map(|k| [0.0, 1.25, 1.0][k % 3]).collect();
-    let counts: Vec<bool> = (0..outer * inner).map(|k| k * k % 7 != 2).collect();
+    let [shares, mask, counts] = extras(problem);
+    let counts: Vec<bool> = counts.into_iter().map(|count| count != 0.0).collect();
     GruOptions::default()
         .with_h0(h0)
-        .with_mask(runs::tensor(&mask, [n, h], device, dtype))
-        .with_take(takes.then(|| runs::tensor(&shares, shape, device, dtype)))
+        .with_mask(runs::tensor(&mask, [n, h], device, DType::F32))
+        .with_take(takes.then(|| runs::tensor(&shares, shape, device, DType::F32)))
         .with_steps(Steps::Mask(Tensor::from_data(
             TensorData::new(counts, [outer, inner]),
             device,
@@ -118,22 +118,15 @@ fn options(
 
 /// Forward and backward.
 fn run(
-    op: Op,
     problem: &Problem,
     takes: bool,
     inputs: &Inputs,
     device: &Device,
-    dtype: DType,
 ) -> Result<Outcome, String> {
-    let leaves = Leaves::new(problem, inputs, device, dtype);
-    let options = options(
-        problem,
-        takes,
-        leaves.h0.clone(),
-        &device.clone().autodiff(),
-        dtype,
-    );
-    let (y, h_t) = op(leaves.x.clone(), &leaves.weights, &problem.spec, options);
+    let leaves = Leaves::new(problem, inputs, device, DType::F32);
+    let h0 = leaves.h0.clone();
+    let options = options(problem, takes, h0, &device.clone().autodiff());
+    let (y, h_t) = gru_sequence_with(leaves.x.clone(), &leaves.weights, &problem.spec, options);
     runs::outcome(&leaves, inputs, y, h_t)
 }
 
@@ -151,13 +144,7 @@ fn infer(
     )
     .with_b_ih(leaves.weights.b_ih.map(Tensor::inner))
     .with_b_hh(leaves.weights.b_hh.map(Tensor::inner));
-    let options = options(
-        problem,
-        takes,
-        leaves.h0.map(Tensor::inner),
-        device,
-        DType::F32,
-    );
+    let options = options(problem, takes, leaves.h0.map(Tensor::inner), device);
     let (y, h_t) = gru_sequence_with(leaves.x.inner(), &weights, &problem.spec, options);
     Ok(Outcome {
         gradients: Tensors::new(),

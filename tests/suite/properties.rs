@@ -1,5 +1,5 @@
 //! The operator on random problems, in float64: with views, lengths, masks and every other option,
-//! it gives what the same call composed of Burn's operations gives, differentiated by Burn.
+//! it gives what the oracle gives; and so do Burn's operations that it is composed of elsewhere.
 //!
 //! `PROPTEST_CASES` sets how many. What holds of the kernels alone is tried in `gru-cpu`.
 
@@ -8,7 +8,10 @@ use gru_op::{
     Direction, GruOptions, GruSpec, GruWeights, Layout, Memory, Reset, Steps, Update, composed,
     gru_sequence_with,
 };
-use gru_testkit::close::{Outcome, Tensors, Tolerance};
+use gru_testkit::{
+    close::{Outcome, Tensors, Tolerance},
+    oracle::{Call, Skipped},
+};
 use libtest_mimic::{Failed, Trial};
 use proptest::{
     prelude::*,
@@ -22,16 +25,19 @@ use super::{
 };
 
 pub fn trials(_: &[TestBackend]) -> Vec<Trial> {
-    vec![Trial::test("properties/operator-is-composed", || {
-        let config = Config {
-            rng_seed: RngSeed::Fixed(17_091_987),
-            failure_persistence: None,
-            ..Config::default()
-        };
-        let run = |problem: Problem| problem.check().map_err(TestCaseError::fail);
-        let ran = TestRunner::new(config).run(&problem(), run);
-        ran.map_err(|e| Failed::from(e.to_string()))
-    })]
+    vec![Trial::test(
+        "properties/operator-and-composed-are-the-oracle",
+        || {
+            let config = Config {
+                rng_seed: RngSeed::Fixed(17_091_987),
+                failure_persistence: None,
+                ..Config::default()
+            };
+            let run = |problem: Problem| problem.check().map_err(TestCaseError::fail);
+            let ran = TestRunner::new(config).run(&problem(), run);
+            ran.map_err(|e| Failed::from(e.to_string()))
+        },
+    )]
 }
 
 /// A call with options.
@@ -123,12 +129,15 @@ type Op = fn(Tensor<3>, &GruWeights, &GruSpec, GruOptions) -> (Tensor<3>, Tensor
 
 impl Problem {
     fn check(&self) -> Result<(), String> {
-        let got = self.run(gru_sequence_with)?;
-        let expected = self.run(composed::gru_sequence_with)?;
-        got.compare(&expected, Tolerance::F64)
+        for op in [gru_sequence_with as Op, composed::gru_sequence_with] {
+            let (got, expected) = self.run(op)?;
+            got.compare(&expected, Tolerance::F64)?;
+        }
+        Ok(())
     }
 
-    fn run(&self, op: Op) -> Result<Outcome, String> {
+    /// What an operator gives, and the truth.
+    fn run(&self, op: Op) -> Result<(Outcome, Outcome), String> {
         let [n, t, i, h] = self.sizes;
         let device = Device::flex().autodiff();
         let sequence = |features: usize| match self.spec.layout {
@@ -156,15 +165,25 @@ impl Problem {
         });
         let d_y = noise.numbers(n * t * h);
         let d_h = noise.numbers(n * h);
-        let steps = match self.steps {
-            Which::All => Steps::All,
-            Which::Lengths => Steps::Lengths((0..n).map(|_| noise.below(t + 1)).collect()),
-            Which::Holes => {
-                let [first, second, _] = sequence(1);
-                let holes: Vec<bool> = (0..first * second).map(|_| noise.below(3) > 0).collect();
-                let data = TensorData::new(holes, [first, second]);
-                Steps::Mask(Tensor::from_data(data, &device))
-            }
+        let (steps, valid, skipped) = self.steps(&mut noise, &device);
+        fn optional<const D: usize>(tensor: &Option<Tensor<D>>) -> Option<Vec<f64>> {
+            tensor.clone().map(values)
+        }
+        let call = Call {
+            h0: optional(&h0),
+            w_ih: optional(&w_ih),
+            b_ih: optional(&b_ih),
+            b_hh: optional(&b_hh),
+            mask: optional(&mask),
+            take: optional(&take),
+            valid,
+            skipped,
+            ..Call::new(
+                self.spec,
+                [n, t, h],
+                values(x.clone()),
+                values(w_hh.clone()),
+            )
         };
         let options = GruOptions::default()
             .with_h0(h0.clone().map(|h0| self.view(h0)))
@@ -188,10 +207,39 @@ impl Problem {
                 named.insert(name.into(), gradient(name, &leaf, &gradients)?);
             }
         }
-        Ok(Outcome {
+        let got = Outcome {
             outputs: Tensors::from([("y".into(), values(y)), ("h_t".into(), values(h_t))]),
             gradients: named,
-        })
+        };
+        Ok((got, call.outcome(&d_y, &d_h)))
+    }
+
+    /// Which steps count, for the operator and for the oracle.
+    fn steps(&self, noise: &mut Noise, device: &Device) -> (Steps, Option<Vec<f64>>, Skipped) {
+        let [n, t, ..] = self.sizes;
+        let shape = match self.spec.layout {
+            Layout::BatchMajor => [n, t],
+            Layout::TimeMajor => [t, n],
+        };
+        let numbers = |counts: &[bool]| Some(counts.iter().map(|&v| f64::from(v)).collect());
+        match self.steps {
+            Which::All => (Steps::All, None, Skipped::State),
+            Which::Lengths => {
+                let lengths: Vec<usize> = (0..n).map(|_| noise.below(t + 1)).collect();
+                let counts = |at: usize| match self.spec.layout {
+                    Layout::BatchMajor => at % t < lengths[at / t],
+                    Layout::TimeMajor => at / n < lengths[at % n],
+                };
+                let valid = numbers(&(0..n * t).map(counts).collect::<Vec<_>>());
+                (Steps::Lengths(lengths), valid, Skipped::Zero)
+            }
+            Which::Holes => {
+                let counts: Vec<bool> = (0..n * t).map(|_| noise.below(3) > 0).collect();
+                let valid = numbers(&counts);
+                let mask = Tensor::from_data(TensorData::new(counts, shape), device);
+                (Steps::Mask(mask), valid, Skipped::Repeats)
+            }
+        }
     }
 
     /// The same tensor; a view of it turned twice, if this problem has views.

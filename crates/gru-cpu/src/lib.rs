@@ -130,8 +130,6 @@ mod passes;
 #[cfg(feature = "kernels")]
 mod product;
 #[cfg(feature = "kernels")]
-mod reference;
-#[cfg(feature = "kernels")]
 mod simd;
 #[cfg(feature = "kernels")]
 mod stream;
@@ -149,14 +147,9 @@ pub use self::{
     threads::set_threads,
 };
 
-/// What tests force, and what they hold the kernels against.
+/// What tests force.
 #[cfg(feature = "kernels")]
 #[doc(hidden)]
 pub mod testing {
     pub use crate::simd::Isa;
-
-    /// The plain passes, with the signatures of the fast ones.
-    pub mod reference {
-        pub use crate::reference::{backward, forward};
-    }
 }

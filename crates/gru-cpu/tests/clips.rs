@@ -1,5 +1,5 @@
 //! A clip that is not finite in the element type is no clip, and a finite one bounds whatever its
-//! size: kernels of every instruction set, and the plain passes.
+//! size: kernels of every instruction set, and the oracle.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Every instruction set, each forced, against the plain float64 passes: states, saved gates and every gradient, from the saved gates and from gates made anew, at sizes
+//! Every instruction set, each forced, against the float64 oracle: states, saved gates and every gradient, from the saved gates and from gates made anew, at sizes
 //! that fill no vector and no tile, in buffers poisoned with NaN.
 
 mod support;
@@ -6,8 +6,9 @@ mod support;
 use gru_cpu::{
     Dims, Element, Gradients, Inputs, Sequence, Weights, backward, forward,
     spec::{Activation, Activations, Direction, GruSpec, Layout, Reset, Update},
-    testing::{Isa, reference},
+    testing::Isa,
 };
+use gru_testkit::passes;
 use support::{with_any_isa, with_each_isa, with_threads};
 
 fn main() {
@@ -85,7 +86,7 @@ fn run<E: Element>(dims: &Dims, spec: &GruSpec, options: Options) -> Results<E> 
     run_as(dims, spec, options, false)
 }
 
-/// The same in float64 by the plain passes.
+/// The same in float64 by the oracle.
 fn expected(dims: &Dims, spec: &GruSpec, options: Options) -> Results<f64> {
     run_as(dims, spec, options, true)
 }
@@ -136,8 +137,8 @@ fn run_as<E: Element>(
     };
     let (forward, backward) = if by_definition {
         (
-            reference::forward as Forward<E>,
-            reference::backward as Backward<E>,
+            passes::forward as Forward<E>,
+            passes::backward as Backward<E>,
         )
     } else {
         (forward as Forward<E>, backward as Backward<E>)

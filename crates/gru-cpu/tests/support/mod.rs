@@ -2,9 +2,12 @@
 #![allow(dead_code)] // Each test uses a part of it.
 
 use gru_cpu::{
-    Dims, Element, Gradients, Inputs, Sequence, Weights, backward, forward,
-    spec::GruSpec,
-    testing::{Isa, reference},
+    Dims, Element, Gradients, Inputs, Sequence, Weights, backward, forward, spec::GruSpec,
+    testing::Isa,
+};
+use gru_testkit::{
+    oracle::{Call, Round},
+    passes,
 };
 use libtest_mimic::{Arguments, Completion, Trial};
 
@@ -56,7 +59,7 @@ pub const RESULTS: [&str; 8] = [
 
 enum Passes {
     Kernels,
-    Plain,
+    Oracle,
 }
 
 type Forward<E> = fn(&Dims, &GruSpec, &Inputs<'_, E>, &mut [E], Option<&mut [E]>);
@@ -136,6 +139,23 @@ fn noise(len: usize, seed: u64) -> impl Iterator<Item = f64> {
     })
 }
 
+impl Case<f64> {
+    /// Every result by the oracle with gates that are off by `error`.
+    pub fn plain_with(&self, error: Round) -> [Vec<f64>; 8] {
+        let call = Call {
+            gate_error: Some(error),
+            ..passes::call(&self.dims, &self.spec, &self.inputs())
+        };
+        let forward = call.forward();
+        let d_states = self.tensors[9].as_ref().expect("every case has d_states");
+        let mut d = forward.gradients(d_states, &[]);
+        let saved = passes::saved(&forward, &self.spec, self.dims.h);
+        let [x, h0, w_ih, w_hh, b_ih, b_hh] = ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh"]
+            .map(|name| d.remove(name).unwrap_or_default());
+        [forward.y, saved, x, h0, w_ih, w_hh, b_ih, b_hh]
+    }
+}
+
 impl<E: Element> Case<E> {
     /// A tensor, if it is there.
     pub fn get(&mut self, name: &str) -> Option<&mut Vec<E>> {
@@ -165,25 +185,20 @@ impl<E: Element> Case<E> {
 
     /// Every result, gradients from kept gates or from gates made anew. Absent ones are empty.
     pub fn run(&self, lean: bool) -> [Vec<E>; 8] {
-        self.run_by(lean, Passes::Kernels, |_| ())
+        self.run_by(lean, Passes::Kernels)
     }
 
-    /// The same by the plain passes.
+    /// The same by the oracle, in float32 with every operation rounded.
     pub fn plain(&self) -> [Vec<E>; 8] {
-        self.run_by(false, Passes::Plain, |_| ())
+        self.run_by(false, Passes::Oracle)
     }
 
-    /// The same, backward from other gates than forward made.
-    pub fn plain_from(&self, change: impl FnOnce(&mut [E])) -> [Vec<E>; 8] {
-        self.run_by(false, Passes::Plain, change)
-    }
-
-    fn run_by(&self, lean: bool, passes: Passes, change: impl FnOnce(&mut [E])) -> [Vec<E>; 8] {
+    fn run_by(&self, lean: bool, passes: Passes) -> [Vec<E>; 8] {
         let (forward, backward) = match passes {
             Passes::Kernels => (forward as Forward<E>, backward as Backward<E>),
-            Passes::Plain => (
-                reference::forward as Forward<E>,
-                reference::backward as Backward<E>,
+            Passes::Oracle => (
+                passes::forward as Forward<E>,
+                passes::backward as Backward<E>,
             ),
         };
         let Dims { n, t, i, h } = self.dims;
@@ -200,7 +215,6 @@ impl<E: Element> Case<E> {
             &mut states,
             Some(&mut gates),
         );
-        change(&mut gates);
         let there = [
             true,
             inputs.sequence.h0.is_some(),

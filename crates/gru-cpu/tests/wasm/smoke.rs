@@ -19,7 +19,7 @@ use support::Case;
 /// below one, each rounded to 1e-16.
 const TOLERANCE: f64 = 1e-12;
 
-/// How many numbers agree with the plain passes; a negative number of those that do not. A panic
+/// How many numbers agree with the oracle; a negative number of those that do not. A panic
 /// is a trap.
 #[unsafe(no_mangle)]
 pub extern "C" fn agreeing() -> i32 {

@@ -4,9 +4,10 @@
 //! than its enums. The recurrence is written once, and no derivative of it by hand.
 
 mod activation;
+mod call;
 mod tape;
 
-use gru_cpu::spec::{Activation, Direction, GruSpec, Layout, Reset, Update};
+use gru_cpu::spec::{Activation, Reset, Update};
 
 use self::{
     activation::{Kinks, inexact_gate},
@@ -18,97 +19,11 @@ use crate::{
     problem::Problem,
 };
 
-pub use self::{activation::gate, tape::Round};
-
-/// One call with everything that it may be given, flat and row-major. The meaning is that of
-/// `gru_cpu`'s call: a skipped step keeps the state, and its output is that state.
-#[derive(Debug, Clone)]
-pub struct Call {
-    /// The conventions.
-    pub spec: GruSpec,
-    /// Batch.
-    pub n: usize,
-    /// Time steps.
-    pub t: usize,
-    /// Hidden units.
-    pub h: usize,
-    /// `[N, T, I]` or `[T, N, I]`; already projected without `w_ih`, with `3H` features.
-    pub x: Vec<f64>,
-    /// Initial state `[N, H]`; zeros if absent.
-    pub h0: Option<Vec<f64>>,
-    /// `[I, 3H]`, columns r|z|n.
-    pub w_ih: Option<Vec<f64>>,
-    /// `[H, 3H]`, columns r|z|n.
-    pub w_hh: Vec<f64>,
-    /// `[3H]`.
-    pub b_ih: Option<Vec<f64>>,
-    /// `[3H]`, or `[H]` for the candidate only.
-    pub b_hh: Option<Vec<f64>>,
-    /// Recurrent mask `[N, H]`: multiplies the state on its way into the gates.
-    pub mask: Option<Vec<f64>>,
-    /// `[N, T]` or `[T, N]`: 0 where the step is skipped.
-    pub valid: Option<Vec<f64>>,
-    /// Zoneout: the share of the new state that is taken, `[N, T, H]` or `[N, T, 1]` (`[T, N, ·]`).
-    pub take: Option<Vec<f64>>,
-    /// What the result of every operation is rounded by: how far a run in another type is off.
-    pub round: Option<Round>,
-    /// What becomes of a gate's value: how far activations of limited accuracy are off.
-    pub gate_error: Option<Round>,
-}
-
-impl Call {
-    /// An already projected sequence, a recurrent weight and nothing else.
-    pub fn new(spec: GruSpec, [n, t, h]: [usize; 3], x: Vec<f64>, w_hh: Vec<f64>) -> Self {
-        Self {
-            spec,
-            n,
-            t,
-            h,
-            x,
-            h0: None,
-            w_ih: None,
-            w_hh,
-            b_ih: None,
-            b_hh: None,
-            mask: None,
-            valid: None,
-            take: None,
-            round: None,
-            gate_error: None,
-        }
-    }
-
-    /// The tensors that a loss is differentiated by, with their names; absent ones are left out.
-    pub fn differentiable(&self) -> Vec<(&'static str, &Vec<f64>)> {
-        let all = [
-            ("x", Some(&self.x)),
-            ("h0", self.h0.as_ref()),
-            ("w_ih", self.w_ih.as_ref()),
-            ("w_hh", Some(&self.w_hh)),
-            ("b_ih", self.b_ih.as_ref()),
-            ("b_hh", self.b_hh.as_ref()),
-        ];
-        let given = |(name, tensor)| Some((name, tensor?));
-        all.into_iter().filter_map(given).collect()
-    }
-
-    /// Runs the sequence.
-    pub fn forward(&self) -> Forward {
-        Recorder::new(self).run()
-    }
-
-    /// Index, among all rows of a sequence, of a row of the batch at the `step`-th step walked.
-    fn row(&self, row: usize, step: usize) -> usize {
-        let time = match self.spec.direction {
-            Direction::Forward => step,
-            Direction::Reverse => self.t - 1 - step,
-        };
-        match self.spec.layout {
-            Layout::BatchMajor => row * self.t + time,
-            Layout::TimeMajor => time * self.n + row,
-        }
-    }
-}
+pub use self::{
+    activation::gate,
+    call::{Call, Skipped},
+    tape::Round,
+};
 
 /// What a forward pass yields, and the tape that it was recorded on.
 #[derive(Debug)]
@@ -127,7 +42,7 @@ pub struct Forward {
     kinks: Kinks,
     tape: Tape,
     leaves: Vec<(&'static str, Vector)>,
-    /// The state of each row of `y`, and of each row of the batch at the end.
+    /// What each row of `y` is, and the state of each row of the batch at the end.
     states: Vec<Vector>,
     last: Vec<Vector>,
 }
@@ -207,6 +122,7 @@ impl<'a> Recorder<'a> {
         for (row, state) in last.iter_mut().enumerate() {
             let mask = self.call.mask.as_ref();
             let mask = mask.map(|mask| self.tape.leaf(mask[row * h..][..h].iter().copied()));
+            let mut output = zeros;
             for step in 0..t {
                 let at = self.call.row(row, step);
                 if self
@@ -226,9 +142,16 @@ impl<'a> Recorder<'a> {
                         all[at * h..][..h].copy_from_slice(self.tape.get(vector));
                     }
                     *state = next.state;
+                    states[at] = *state;
+                    output = *state;
+                } else {
+                    states[at] = match self.call.skipped {
+                        Skipped::State => *state,
+                        Skipped::Zero => zeros,
+                        Skipped::Repeats => output,
+                    };
                 }
-                y[at * h..][..h].copy_from_slice(self.tape.get(*state));
-                states[at] = *state;
+                y[at * h..][..h].copy_from_slice(self.tape.get(states[at]));
             }
         }
         let h_t = last.iter().flat_map(|state| self.tape.get(*state)).copied();
@@ -354,33 +277,14 @@ impl<'a> Recorder<'a> {
     }
 }
 
-fn call(problem: &Problem, inputs: &Inputs) -> Call {
-    let &Problem { n, t, h, spec, .. } = problem;
-    let (x, w_hh) = (inputs.x.clone(), inputs.w_hh.clone());
-    Call {
-        h0: inputs.h0.clone(),
-        w_ih: Some(inputs.w_ih.clone()),
-        b_ih: inputs.b_ih.clone(),
-        b_hh: inputs.b_hh.clone(),
-        ..Call::new(spec, [n, t, h], x, w_hh)
-    }
-}
-
 /// Runs the sequence of a problem.
 pub fn forward(problem: &Problem, inputs: &Inputs) -> Forward {
-    call(problem, inputs).forward()
+    Call::of(problem, inputs).forward()
 }
 
-/// Outputs `y` and `h_t`, and the gradient of the loss by every input, under their names. The loss is
-/// `Σ y ⊙ d_y + Σ h_t ⊙ d_h_t`.
+/// [`Call::outcome`] of a problem.
 pub fn outcome(problem: &Problem, inputs: &Inputs) -> Outcome {
-    let forward = forward(problem, inputs);
-    let gradients = forward.gradients(&inputs.d_y, &inputs.d_h_t);
-    let Forward { y, h_t, .. } = forward;
-    Outcome {
-        outputs: Tensors::from([("y".into(), y), ("h_t".into(), h_t)]),
-        gradients,
-    }
+    Call::of(problem, inputs).outcome(&inputs.d_y, &inputs.d_h_t)
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The tape against finite differences of its own forward pass, and what is not finite.
 
+use gru_cpu::spec::{Direction, GruSpec, Layout};
+
 use super::*;
 use crate::{
     close::{Tolerance, close},
@@ -67,7 +69,7 @@ fn check(id: &str, call: &Call, d_y: &[f64], d_h_t: &[f64]) {
 fn gradients_of_the_catalogue_are_differences() {
     for problem in problem::catalogue() {
         let inputs = Inputs::random(&problem);
-        let call = call(&problem, &inputs);
+        let call = Call::of(&problem, &inputs);
         check(&problem.id(), &call, &inputs.d_y, &inputs.d_h_t);
     }
 }
@@ -134,7 +136,7 @@ fn gradients_with_skips_masks_and_shares_are_differences() {
             let problem = Problem::new(n, t, features, h).with_spec(spec);
             let draw = |attempt| {
                 let inputs = Inputs::draw(&problem, attempt);
-                (with_extras(call(&problem, &inputs), extras), inputs)
+                (with_extras(Call::of(&problem, &inputs), extras), inputs)
             };
             let (call, inputs) = (0..1000)
                 .map(draw)
@@ -230,7 +232,7 @@ fn an_infinite_gradient_keeps_its_sign() {
 fn what_a_skipped_step_holds_goes_nowhere() {
     let problem = Problem::new(2, 3, 2, 4);
     let inputs = Inputs::random(&problem);
-    let mut call = call(&problem, &inputs);
+    let mut call = Call::of(&problem, &inputs);
     call.valid = Some(vec![1.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
     let clean = call.forward();
     for row in [1, 3, 4, 5] {
@@ -264,7 +266,7 @@ fn options_by_other_means() {
         let (n, t, i, h) = (1, 4, 2, 3);
         let problem = Problem::new(n, t, i, h).with_spec(GruSpec::default().with_reset(reset));
         let inputs = Inputs::random(&problem);
-        let plain = call(&problem, &inputs);
+        let plain = Call::of(&problem, &inputs);
         let valid = Some(vec![1.0, 0.0, 1.0, 1.0]);
         let mask = vec![1.25, 0.0, 0.5];
         let b_hn = vec![0.25, -0.5, 0.75];
@@ -326,6 +328,33 @@ fn options_by_other_means() {
             let (with, without) = (with.forward().y, without.forward().y);
             close(name, &with, &without, 1e-15).expect(name);
         }
+        // Row 0 is not taken, row 2 neither: the state, nothing, or what came before.
+        let skips = |skipped| Call {
+            valid: Some(vec![0.0, 1.0, 0.0, 1.0]),
+            skipped,
+            ..plain.clone()
+        };
+        let runs = [Skipped::State, Skipped::Zero, Skipped::Repeats];
+        let [state, zero, repeats] = runs.map(|skipped| skips(skipped).forward());
+        let rows = |run: &Forward| run.y.chunks(h).map(<[f64]>::to_vec).collect::<Vec<_>>();
+        let [kept, zeroed, repeated] = [&state, &zero, &repeats].map(rows);
+        let h0 = inputs.h0.clone().expect("the problem has an initial state");
+        let nothing = vec![0.0; h];
+        assert_eq!([&kept[0], &kept[2]], [&h0, &kept[1]]);
+        assert_eq!([&zeroed[0], &zeroed[2]], [&nothing, &nothing]);
+        assert_eq!([&repeated[0], &repeated[2]], [&nothing, &kept[1]]);
+        for (run, rows) in [(&zero, &zeroed), (&repeats, &repeated)] {
+            assert_eq!([&rows[1], &rows[3]], [&kept[1], &kept[3]]);
+            assert_eq!(run.h_t, state.h_t);
+        }
+        // The gradient of nothing goes nowhere.
+        let mut of_row_0 = vec![0.0; t * h];
+        of_row_0[..h].fill(1.0);
+        for run in [&zero, &repeats] {
+            let d = run.gradients(&of_row_0, &[]);
+            assert!(d.values().flatten().all(|d| *d == 0.0));
+        }
+        assert_eq!(state.gradients(&of_row_0, &[])["h0"], [1.0; 3]);
         // Half of the new state, half of the old one.
         let of_units = Call {
             take: Some([vec![0.5; h], vec![1.0; (t - 1) * h]].concat()),

@@ -1,0 +1,139 @@
+//! What the oracle is given.
+
+use gru_cpu::spec::{Direction, GruSpec, Layout};
+
+use super::{Forward, Recorder, Round};
+use crate::{
+    close::{Outcome, Tensors},
+    inputs::Inputs,
+    problem::Problem,
+};
+
+/// What `y` is at a skipped step. The state is kept in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Skipped {
+    /// The state: the meaning of `gru_cpu`'s call.
+    #[default]
+    State,
+    /// Zero: PyTorch's and ONNX' lengths.
+    Zero,
+    /// The output before, and zero before the first step that is not skipped: Keras' masks.
+    Repeats,
+}
+
+/// One call with everything that it may be given, flat and row-major.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// The conventions.
+    pub spec: GruSpec,
+    /// Batch.
+    pub n: usize,
+    /// Time steps.
+    pub t: usize,
+    /// Hidden units.
+    pub h: usize,
+    /// `[N, T, I]` or `[T, N, I]`; already projected without `w_ih`, with `3H` features.
+    pub x: Vec<f64>,
+    /// Initial state `[N, H]`; zeros if absent.
+    pub h0: Option<Vec<f64>>,
+    /// `[I, 3H]`, columns r|z|n.
+    pub w_ih: Option<Vec<f64>>,
+    /// `[H, 3H]`, columns r|z|n.
+    pub w_hh: Vec<f64>,
+    /// `[3H]`.
+    pub b_ih: Option<Vec<f64>>,
+    /// `[3H]`, or `[H]` for the candidate only.
+    pub b_hh: Option<Vec<f64>>,
+    /// Recurrent mask `[N, H]`: multiplies the state on its way into the gates.
+    pub mask: Option<Vec<f64>>,
+    /// `[N, T]` or `[T, N]`: 0 where the step is skipped.
+    pub valid: Option<Vec<f64>>,
+    /// What `y` is where the step is skipped.
+    pub skipped: Skipped,
+    /// Zoneout: the share of the new state that is taken, `[N, T, H]` or `[N, T, 1]` (`[T, N, ·]`).
+    pub take: Option<Vec<f64>>,
+    /// What the result of every operation is rounded by: how far a run in another type is off.
+    pub round: Option<Round>,
+    /// What becomes of a gate's value: how far activations of limited accuracy are off.
+    pub gate_error: Option<Round>,
+}
+
+impl Call {
+    /// An already projected sequence, a recurrent weight and nothing else.
+    pub fn new(spec: GruSpec, [n, t, h]: [usize; 3], x: Vec<f64>, w_hh: Vec<f64>) -> Self {
+        Self {
+            spec,
+            n,
+            t,
+            h,
+            x,
+            h0: None,
+            w_ih: None,
+            w_hh,
+            b_ih: None,
+            b_hh: None,
+            mask: None,
+            valid: None,
+            skipped: Skipped::State,
+            take: None,
+            round: None,
+            gate_error: None,
+        }
+    }
+
+    /// The call that a problem and its inputs are.
+    pub fn of(problem: &Problem, inputs: &Inputs) -> Self {
+        let &Problem { n, t, h, spec, .. } = problem;
+        let (x, w_hh) = (inputs.x.clone(), inputs.w_hh.clone());
+        Self {
+            h0: inputs.h0.clone(),
+            w_ih: Some(inputs.w_ih.clone()),
+            b_ih: inputs.b_ih.clone(),
+            b_hh: inputs.b_hh.clone(),
+            ..Self::new(spec, [n, t, h], x, w_hh)
+        }
+    }
+
+    /// The tensors that a loss is differentiated by, with their names; absent ones are left out.
+    pub fn differentiable(&self) -> Vec<(&'static str, &Vec<f64>)> {
+        let all = [
+            ("x", Some(&self.x)),
+            ("h0", self.h0.as_ref()),
+            ("w_ih", self.w_ih.as_ref()),
+            ("w_hh", Some(&self.w_hh)),
+            ("b_ih", self.b_ih.as_ref()),
+            ("b_hh", self.b_hh.as_ref()),
+        ];
+        let given = |(name, tensor)| Some((name, tensor?));
+        all.into_iter().filter_map(given).collect()
+    }
+
+    /// Runs the sequence.
+    pub fn forward(&self) -> Forward {
+        Recorder::new(self).run()
+    }
+
+    /// Outputs `y` and `h_t`, and the gradient of `Σ y ⊙ d_y + Σ h_t ⊙ d_h_t` by every input, under their
+    /// names.
+    pub fn outcome(&self, d_y: &[f64], d_h_t: &[f64]) -> Outcome {
+        let forward = self.forward();
+        let gradients = forward.gradients(d_y, d_h_t);
+        let Forward { y, h_t, .. } = forward;
+        Outcome {
+            outputs: Tensors::from([("y".into(), y), ("h_t".into(), h_t)]),
+            gradients,
+        }
+    }
+
+    /// Index, among all rows of a sequence, of a row of the batch at the `step`-th step walked.
+    pub(super) fn row(&self, row: usize, step: usize) -> usize {
+        let time = match self.spec.direction {
+            Direction::Forward => step,
+            Direction::Reverse => self.t - 1 - step,
+        };
+        match self.spec.layout {
+            Layout::BatchMajor => row * self.t + time,
+            Layout::TimeMajor => time * self.n + row,
+        }
+    }
+}
