@@ -8,10 +8,10 @@ use gru_cpu::{
     spec::{Activation, Activations, GruSpec, Reset},
     testing::Isa,
 };
-use support::{Case, RESULTS, with_any_isa, with_each_isa};
+use support::{Case, OfIsa, RESULTS, with_any_isa, with_each_isa};
 
 fn main() {
-    let of_isas: [(&str, fn(Isa)); 3] = [
+    let of_isas: [OfIsa; 3] = [
         (
             "one_that_float32_does_not_hold_is_none_in_float32",
             one_that_float32_does_not_hold_is_none_in_float32,

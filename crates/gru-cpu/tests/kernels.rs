@@ -9,10 +9,10 @@ use gru_cpu::{
     testing::Isa,
 };
 use gru_testkit::passes;
-use support::{with_any_isa, with_each_isa, with_threads};
+use support::{OfIsa, with_any_isa, with_each_isa, with_threads};
 
 fn main() {
-    let of_isas: [(&str, fn(Isa)); 6] = [
+    let of_isas: [OfIsa; 6] = [
         ("odd_sizes", odd_sizes),
         ("no_inputs_at_all", no_inputs_at_all),
         (

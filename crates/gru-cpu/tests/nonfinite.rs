@@ -8,10 +8,10 @@ use gru_cpu::{
     spec::{Activation, Activations, GruSpec, Reset, Update},
     testing::Isa,
 };
-use support::{Case, RESULTS, with_any_isa, with_each_isa, with_threads};
+use support::{Case, OfIsa, RESULTS, with_any_isa, with_each_isa, with_threads};
 
 fn main() {
-    let of_isas: [(&str, fn(Isa)); 4] = [
+    let of_isas: [OfIsa; 4] = [
         ("each_tensor_with_every_spec", each_tensor_with_every_spec),
         ("tiles_of_every_size", tiles_of_every_size),
         (

@@ -8,10 +8,10 @@ use gru_cpu::{
     spec::{GruSpec, Reset, Update},
     testing::Isa,
 };
-use support::{Case, RESULTS, with_each_isa};
+use support::{Case, OfIsa, RESULTS, with_each_isa};
 
 fn main() {
-    let of_isas: [(&str, fn(Isa)); 3] = [
+    let of_isas: [OfIsa; 3] = [
         (
             "as_inputs_they_change_next_to_nothing",
             as_inputs_they_change_next_to_nothing,

@@ -11,6 +11,9 @@ use gru_testkit::{
 };
 use libtest_mimic::{Arguments, Completion, Trial};
 
+/// A name, and a test of an instruction set.
+pub type OfIsa = (&'static str, fn(Isa));
+
 /// A trial for each instruction set. What this machine, or this build, does not have is ignored.
 pub fn with_each_isa(name: &str, test: fn(Isa)) -> Vec<Trial> {
     let trial = |isa: Isa| {
