@@ -37,6 +37,7 @@ pub trait Passes: Lanes {
 
     fn forward_packed(
         packed: &Packed<Self>,
+        spec: &GruSpec,
         dims: &Dims,
         inputs: &Inputs<'_, Self>,
         states: &mut [Self],
@@ -83,11 +84,12 @@ macro_rules! passes {
 
             fn forward_packed(
                 packed: &Packed<Self>,
+                spec: &GruSpec,
                 dims: &Dims,
                 inputs: &Inputs<'_, Self>,
                 states: &mut [Self],
             ) {
-                packed.forward(dims, inputs, states);
+                packed.forward(spec, dims, inputs, states);
             }
 
             fn streams(packed: &Packed<Self>, n: usize) -> Streams<Self> {

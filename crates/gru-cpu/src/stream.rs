@@ -4,7 +4,7 @@ use crate::{
     call::{CallError, Dims, Sequence, Weights, check_len},
     gru::{Packed, Streams},
     passes::Element,
-    spec::GruSpec,
+    spec::{Direction, GruSpec, Layout},
 };
 use std::{fmt, sync::Arc};
 
@@ -79,13 +79,34 @@ impl<E: Element> PackedWeights<E> {
     /// # Panics
     /// If the sizes are larger than memory can be, or a slice has the wrong number of elements.
     pub fn forward(&self, n: usize, t: usize, sequence: Sequence<'_, E>, states: &mut [E]) {
+        let GruSpec {
+            layout, direction, ..
+        } = self.0.spec;
+        self.forward_in(layout, direction, n, t, sequence, states);
+    }
+
+    /// [`forward`](Self::forward) in another layout or direction than those of the spec, on which packing
+    /// does not depend.
+    ///
+    /// # Panics
+    /// As [`forward`](Self::forward).
+    pub fn forward_in(
+        &self,
+        layout: Layout,
+        direction: Direction,
+        n: usize,
+        t: usize,
+        sequence: Sequence<'_, E>,
+        states: &mut [E],
+    ) {
         const OP: &str = "gru_cpu::PackedWeights::forward";
         let (dims, inputs) = (self.0.dims(n, t), self.0.inputs(sequence));
         dims.check(OP);
         sequence.check(OP, &dims, self.0.features);
         check_len(OP, "states", Some(&*states), dims.rows() * dims.h);
         if !states.is_empty() {
-            E::forward_packed(&self.0, &dims, &inputs, states);
+            let spec = self.0.spec.with_layout(layout).with_direction(direction);
+            E::forward_packed(&self.0, &spec, &dims, &inputs, states);
         }
     }
 }

@@ -39,11 +39,15 @@ unsafe impl GlobalAlloc for Counting {
 static COUNTING: Counting = Counting;
 
 fn pack<E: Element>(case: &Case<E>) -> PackedWeights<E> {
+    pack_by(&case.spec, case)
+}
+
+fn pack_by<E: Element>(spec: &GruSpec, case: &Case<E>) -> PackedWeights<E> {
     let inputs = case.inputs();
     let Dims { i, h, .. } = case.dims;
     let (w_ih, w_hh) = (inputs.weights.w_ih, inputs.weights.w_hh);
     PackedWeights::new(
-        &case.spec,
+        spec,
         i,
         h,
         Weights::new(w_ih, w_hh)
@@ -89,6 +93,13 @@ fn packed_weights_give_the_bits_of_a_call() {
             weights.forward(n, t, sequence(case), &mut got);
             assert_eq!(got, states(case), "{:?} {:?}", case.dims, case.spec);
         }
+        // Packed in the usual order, called in the case's own.
+        let (layout, direction) = (case.spec.layout, case.spec.direction);
+        let usual = case.spec.with_layout(Layout::BatchMajor);
+        let weights = pack_by(&usual.with_direction(Direction::Forward), case);
+        let mut got = vec![E::nan(); n * t * h];
+        weights.forward_in(layout, direction, n, t, sequence(case), &mut got);
+        assert_eq!(got, states(case), "{:?} {:?}", case.dims, case.spec);
     }
     let all = ["h0", "w_ih", "b_ih", "b_hh", "mask", "valid", "take"];
     for (n, t, i, h) in [(1, 1, 3, 5), (2, 9, 0, 33), (13, 4, 7, 40), (33, 3, 20, 70)] {

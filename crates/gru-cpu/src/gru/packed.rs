@@ -61,7 +61,14 @@ impl<E: Lanes> Packed<E> {
         }
     }
 
-    pub(crate) fn forward(&self, dims: &Dims, inputs: &Inputs<'_, E>, states: &mut [E]) {
+    /// `spec` is that of the weights, in any layout and direction.
+    pub(crate) fn forward(
+        &self,
+        spec: &GruSpec,
+        dims: &Dims,
+        inputs: &Inputs<'_, E>,
+        states: &mut [E],
+    ) {
         let zeros = vec![
             E::zero();
             if inputs.sequence.h0.is_none() {
@@ -70,18 +77,19 @@ impl<E: Lanes> Packed<E> {
                 0
             }
         ];
-        self.pass(dims, inputs, states, &zeros).run();
+        self.pass(spec, dims, inputs, states, &zeros).run();
     }
 
     fn pass<'a>(
         &'a self,
+        spec: &'a GruSpec,
         dims: &'a Dims,
         inputs: &'a Inputs<'a, E>,
         states: &'a mut [E],
         zeros: &'a [E],
     ) -> Pass<'a, E> {
         Pass {
-            call: Call::new(dims, &self.spec, inputs),
+            call: Call::new(dims, spec, inputs),
             machine: self.machine,
             weights: &self.weights,
             gates: self.gates,
@@ -107,7 +115,7 @@ impl<E: Lanes> Streams<E> {
     pub(crate) fn new(packed: &Packed<E>, n: usize) -> Self {
         let mut states = [(); 2].map(|()| Buffer::new(n * packed.h));
         let (dims, inputs) = (packed.dims(n, 1), packed.inputs(Sequence::new(&[])));
-        let pass = packed.pass(&dims, &inputs, states[0].as_mut(), &[]);
+        let pass = packed.pass(&packed.spec, &dims, &inputs, states[0].as_mut(), &[]);
         Self {
             scratch: Scratch::new(&pass, n),
             n,
@@ -135,7 +143,7 @@ impl<E: Lanes> Streams<E> {
             let dims = packed.dims(self.n, 1);
             let inputs = packed.inputs(Sequence::new(x).with_h0(Some(old)));
             packed
-                .pass(&dims, &inputs, new, &[])
+                .pass(&packed.spec, &dims, &inputs, new, &[])
                 .step(&mut self.scratch);
         }
         self.now = 1 - self.now;
