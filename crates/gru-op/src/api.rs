@@ -5,8 +5,8 @@ use crate::{
     args::{GruOptions, GruWeights},
     raw,
     shape::{self, Names},
-    spec::{GruSpec, Layout},
-    steps::Skips,
+    spec::{GruSpec, Layout, Memory},
+    steps::{Shared, Skips},
 };
 use burn::{
     backend::{Dispatch, DispatchTensor},
@@ -86,9 +86,20 @@ pub(crate) fn sequence_as(
     weights: &GruWeights,
     spec: &GruSpec,
 ) -> (Tensor<3>, Tensor<2>) {
-    sequence_by(names, x, options, weights, spec, |inputs| {
-        Dispatch::gru_states(inputs, *spec)
-    })
+    sequence_by(names, x, options, weights, spec, Dispatch::gru_states)
+}
+
+/// [`sequence_as`] for one of the layers of a block.
+pub(crate) fn layer_as(
+    names: Names,
+    x: Tensor<3>,
+    options: GruOptions,
+    weights: &GruWeights,
+    spec: &GruSpec,
+    shared: Shared,
+) -> (Tensor<3>, Tensor<2>) {
+    let run = Dispatch::gru_states;
+    sequence_sharing(names, x, options, weights, spec, shared, run)
 }
 
 /// What happened inside a sequence: the states and the three gates after their activations, each
@@ -125,24 +136,24 @@ pub fn gru_gates(
     weights: &GruWeights,
     spec: &GruSpec,
 ) -> GruGates {
-    gates_as("gru_gates".into(), x, h0, weights, spec)
+    let options = GruOptions {
+        h0,
+        ..Default::default()
+    };
+    gates_as("gru_gates".into(), x, options, weights, spec)
 }
 
 /// [`gru_gates`] under the names that its panics are to say.
 pub(crate) fn gates_as(
     names: Names,
     x: Tensor<3>,
-    h0: Option<Tensor<2>>,
+    options: GruOptions,
     weights: &GruWeights,
     spec: &GruSpec,
 ) -> GruGates {
-    let options = GruOptions {
-        h0,
-        ..Default::default()
-    };
     let mut gates = None;
-    let run = |inputs| {
-        let forward = Dispatch::gru_states_and_gates(inputs, *spec);
+    let run = |inputs, spec| {
+        let forward = Dispatch::gru_states_and_gates(inputs, spec);
         gates = Some(Tensor::<3>::from_dispatch(forward.gates));
         forward.states
     };
@@ -201,10 +212,9 @@ pub(crate) fn cell_as(
     spec: &GruSpec,
 ) -> Tensor<2> {
     let spec = spec.with_layout(Layout::TimeMajor);
-    let run = |inputs| Dispatch::gru_states(inputs, spec);
     let [n, features] = x.dims();
     let x = raw::reshape(x, [1, n, features]);
-    sequence_by(names, x, options, weights, &spec, run).1
+    sequence_by(names, x, options, weights, &spec, Dispatch::gru_states).1
 }
 
 /// Checks, runs and takes the final state, whatever makes the states.
@@ -214,16 +224,39 @@ pub(crate) fn sequence_by(
     options: GruOptions,
     weights: &GruWeights,
     spec: &GruSpec,
-    mut run: impl FnMut(GruInputs<Dispatch>) -> DispatchTensor,
+    run: impl FnMut(GruInputs<Dispatch>, GruSpec) -> DispatchTensor,
+) -> (Tensor<3>, Tensor<2>) {
+    let shared = Shared {
+        skips: &Default::default(),
+        above: false,
+    };
+    sequence_sharing(names, x, options, weights, spec, shared, run)
+}
+
+fn sequence_sharing(
+    names: Names,
+    x: Tensor<3>,
+    options: GruOptions,
+    weights: &GruWeights,
+    spec: &GruSpec,
+    shared: Shared,
+    mut run: impl FnMut(GruInputs<Dispatch>, GruSpec) -> DispatchTensor,
 ) -> (Tensor<3>, Tensor<2>) {
     let sizes = shape::check_sequence(names, &x, &options, weights, spec);
-    let skips = Skips::new(&options.steps, &sizes, spec, &x);
-    let x = match &skips {
-        Some(skips) => skips.silence(x),
+    // Without autodiff there is no backward that could save memory.
+    let spec = &if sizes.autodiff {
+        *spec
+    } else {
+        spec.with_memory(Memory::Speed)
+    };
+    let skips = || Skips::new(&options.steps, &sizes, spec, &x);
+    let skips = shared.skips.get_or_init(skips).as_ref();
+    let x = match skips {
+        Some(skips) => skips.silence(x, shared.above),
         None => x,
     };
     let mut states = |x: Tensor<3>, mask, valid, take| {
-        Tensor::<3>::from_dispatch(run(GruInputs {
+        let inputs = GruInputs {
             x: x.into_dispatch(),
             h0: optional(options.h0.clone()),
             w_ih: optional(weights.w_ih.clone()),
@@ -233,7 +266,8 @@ pub(crate) fn sequence_by(
             mask: optional::<2>(mask),
             valid: optional::<2>(valid),
             take: optional::<3>(take),
-        }))
+        };
+        Tensor::<3>::from_dispatch(run(inputs, *spec))
     };
     // The state after no step is that after a step which does not count: it has the gradients of
     // any other, zeros for the weights.
@@ -245,11 +279,11 @@ pub(crate) fn sequence_by(
         let valid = Tensor::zeros([first, second], place);
         last_state(states(x, None, Some(valid), None), spec)
     });
-    let valid = skips.as_ref().map(|skips| skips.valid.clone());
+    let valid = skips.map(|skips| skips.valid.clone());
     let states = states(x, options.mask, valid, options.take);
     let last = no_step.unwrap_or_else(|| last_state(states.clone(), spec));
     let y = match skips {
-        Some(skips) => skips.output(states),
+        Some(skips) => skips.output(states, spec),
         None => states,
     };
     (y, last)

@@ -81,9 +81,13 @@ impl<B: GruBackend, C: CheckpointStrategy> GruBackend for Autodiff<B, C> {
         let lean = spec.memory == Memory::Lean
             || TypeId::of::<C>() == TypeId::of::<BalancedCheckpointing>();
         match GruBackward.prepare::<C>(nodes).compute_bound().stateful() {
-            OpsKind::UnTracked(prep) => prep.finish(B::gru_states(inputs, spec)),
+            OpsKind::UnTracked(prep) => {
+                let spec = spec.with_memory(Memory::Speed);
+                prep.finish(B::gru_states(inputs, spec))
+            }
             OpsKind::Tracked(prep) => {
                 let (states, gates) = if lean {
+                    let spec = spec.with_memory(Memory::Lean);
                     (B::gru_states(inputs.clone(), spec), OptionalTensor::Absent)
                 } else {
                     let GruForward { states, gates } =

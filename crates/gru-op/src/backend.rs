@@ -39,11 +39,17 @@ use burn::backend::{Backend, backend_extension, tensor::FloatTensor};
 pub trait GruBackend: Backend {
     /// The state after every step, `[N,T,H]` or `[T,N,H]`. Keeps nothing for a backward, unless
     /// autodiff tracks an input.
+    ///
+    /// Below autodiff, [`Memory::Lean`](crate::Memory::Lean) says that
+    /// [`gru_gradients`](Self::gru_gradients) follows: the weights will soon be others.
     fn gru_states(#[extension_type] inputs: GruInputs<Self>, spec: GruSpec) -> FloatTensor<Self> {
         passes::states::<Self>(inputs, &spec)
     }
 
-    /// The same states, and the gates that [`gru_gradients`](Self::gru_gradients) wants.
+    /// The same states, and the gates that [`gru_gradients`](Self::gru_gradients) requires.
+    ///
+    /// Under autodiff both results are constants, even where an input is tracked: no gradient flows through
+    /// this method. [`gru_states`](Self::gru_states) is the one that is differentiated.
     fn gru_states_and_gates(
         #[extension_type] inputs: GruInputs<Self>,
         spec: GruSpec,

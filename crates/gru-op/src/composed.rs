@@ -52,7 +52,7 @@ pub fn gru_sequence_with(
     options: GruOptions,
 ) -> (Tensor<3>, Tensor<2>) {
     let op = "composed::gru_sequence";
-    api::sequence_by(op.into(), x, options, weights, spec, |inputs| {
-        passes::states::<Dispatch>(inputs, spec)
+    api::sequence_by(op.into(), x, options, weights, spec, |inputs, spec| {
+        passes::states::<Dispatch>(inputs, &spec)
     })
 }

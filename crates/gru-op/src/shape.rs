@@ -64,6 +64,8 @@ pub(crate) struct Sizes {
     pub(crate) n: usize,
     pub(crate) t: usize,
     pub(crate) h: usize,
+    /// Whether a tensor is under autodiff.
+    pub(crate) autodiff: bool,
 }
 
 /// Checks a whole call.
@@ -82,12 +84,7 @@ pub(crate) fn check_sequence(
         Layout::BatchMajor => "[N, T, I]",
         Layout::TimeMajor => "[T, N, I]",
     };
-    let sizes = Sizes {
-        n,
-        t,
-        h: check_weights(names, x, layout, weights),
-    };
-    let Sizes { h, .. } = sizes;
+    let h = check_weights(names, x, layout, weights);
     let because = || {
         format!(
             "x {layout} is {:?} and {} [H, 3H] is {:?}",
@@ -108,12 +105,12 @@ pub(crate) fn check_sequence(
         let name = "take, of the layout of x with H features or 1,";
         expect(op, name, take.dims(), [first, second, per_unit], because);
     }
-    check_steps(op, &options.steps, [first, second], &sizes, layout);
+    check_steps(op, &options.steps, [first, second], [n, t], layout);
     check_size(op, &[n, t, features.max(4 * h)]);
-    check_places(names, x, options, weights);
+    let autodiff = check_places(names, x, options, weights);
     #[cfg(feature = "remote")]
     crate::remote::expect_operator(op, &x.device());
-    sizes
+    Sizes { n, t, h, autodiff }
 }
 
 /// Checks the shapes of the weights against each other and against `x`; H.
@@ -155,18 +152,17 @@ fn check_weights(names: Names, x: &Tensor<3>, layout: &str, weights: &GruWeights
     h
 }
 
-fn check_steps(op: &str, steps: &Steps, of_x: [usize; 2], sizes: &Sizes, layout: &str) {
+fn check_steps(op: &str, steps: &Steps, of_x: [usize; 2], [n, t]: [usize; 2], layout: &str) {
     match steps {
         Steps::All => {}
         Steps::Lengths(lengths) => {
-            expect(op, "lengths [N]", [lengths.len()], [sizes.n], || {
-                format!("x {layout} has {} rows", sizes.n)
+            expect(op, "lengths [N]", [lengths.len()], [n], || {
+                format!("x {layout} has {n} rows")
             });
             for (row, &len) in lengths.iter().enumerate() {
                 assert!(
-                    len <= sizes.t,
-                    "{op}: lengths[{row}] must be at most T, expected 0 to {}, got {len}",
-                    sizes.t
+                    len <= t,
+                    "{op}: lengths[{row}] must be at most T, expected 0 to {t}, got {len}"
                 );
             }
         }
@@ -176,8 +172,9 @@ fn check_steps(op: &str, steps: &Steps, of_x: [usize; 2], sizes: &Sizes, layout:
     }
 }
 
-/// Everything on the device of `x`, of its dtype, and with one way of checkpointing.
-fn check_places(names: Names, x: &Tensor<3>, options: &GruOptions, weights: &GruWeights) {
+/// Everything on the device of `x`, of its dtype, and with one way of checkpointing; whether anything is
+/// under autodiff.
+fn check_places(names: Names, x: &Tensor<3>, options: &GruOptions, weights: &GruWeights) -> bool {
     let op = names.op;
     let argument = |name| Name { layer: None, name };
     let mut checkpointing = Checkpointing::of(argument("x"), x);
@@ -207,6 +204,7 @@ fn check_places(names: Names, x: &Tensor<3>, options: &GruOptions, weights: &Gru
         expect_device(op, "the mask of steps", mask, x);
         checkpointing.expect(op, argument("the mask of steps"), mask);
     }
+    checkpointing.is_there()
 }
 
 /// What the tensors of a call under autodiff must agree in; Burn's own panic names no operation.
@@ -218,6 +216,10 @@ impl<'a> Checkpointing<'a> {
     fn of<const D: usize, K: Autodiff>(name: Name<'a>, tensor: &Tensor<D, K>) -> Self {
         let strategy = tensor.gradient_checkpointing_strategy();
         Self(strategy.map(|strategy| (name, strategy)))
+    }
+
+    fn is_there(&self) -> bool {
+        self.0.is_some()
     }
 
     /// Panics unless `tensor` agrees; the first one under autodiff says with what.
@@ -246,6 +248,10 @@ struct Checkpointing;
 impl Checkpointing {
     fn of<const D: usize, K: Autodiff>(_: Name, _: &Tensor<D, K>) -> Self {
         Self
+    }
+
+    fn is_there(&self) -> bool {
+        false
     }
 
     fn expect<const D: usize, K: Autodiff>(&mut self, _: &str, _: Name, _: &Tensor<D, K>) {}

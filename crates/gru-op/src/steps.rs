@@ -6,6 +6,16 @@ use crate::{
     spec::{Direction, GruSpec},
 };
 use burn::tensor::{Bool, Int, Tensor, TensorData};
+use std::cell::OnceCell;
+
+/// What the layers of a block share in a call.
+#[derive(Clone, Copy)]
+pub(crate) struct Shared<'a> {
+    /// Made by the first of them, after its checks.
+    pub(crate) skips: &'a OnceCell<Option<Skips>>,
+    /// Whether this is not the first layer, and its sequence therefore an output of another one.
+    pub(crate) above: bool,
+}
 
 /// What skipped steps ask of a call.
 pub(crate) struct Skips {
@@ -13,8 +23,8 @@ pub(crate) struct Skips {
     pub(crate) valid: Tensor<2>,
     /// Where it does not.
     skipped: Tensor<2, Bool>,
-    /// Where the output is zero.
-    silent: Tensor<2, Bool>,
+    /// Whether a step that does not count repeats the output before, or is zero: a mask, or lengths.
+    repeats: bool,
 }
 
 impl Skips {
@@ -23,35 +33,39 @@ impl Skips {
         if sizes.n == 0 || sizes.t == 0 {
             return None;
         }
-        let (skipped, silent) = match steps {
+        let (skipped, repeats) = match steps {
             Steps::All => return None,
             Steps::Lengths(lengths) if lengths.iter().all(|&len| len == sizes.t) => return None,
-            Steps::Lengths(lengths) => {
-                let past = past_the_end(lengths, sizes, spec, x);
-                (past.clone(), past)
-            }
-            Steps::Mask(mask) => {
-                let skipped = mask.clone().bool_not();
-                (skipped, before_the_first(mask.clone(), spec))
-            }
+            Steps::Lengths(lengths) => (past_the_end(lengths, sizes, spec, x), false),
+            Steps::Mask(mask) => (mask.clone().bool_not(), true),
         };
         let valid = skipped.clone().bool_not().float().cast(x.dtype());
         Some(Self {
             valid,
             skipped,
-            silent,
+            repeats,
         })
     }
 
     /// A sequence with zeros at the steps that do not count. Padding may hold anything, and
-    /// nothing times zero is not always nothing.
-    pub(crate) fn silence(&self, x: Tensor<3>) -> Tensor<3> {
-        without(x, self.skipped.clone())
+    /// nothing times zero is not always nothing. An output of the layer below is zero there already, if
+    /// lengths say which steps count.
+    pub(crate) fn silence(&self, x: Tensor<3>, above: bool) -> Tensor<3> {
+        if above && !self.repeats {
+            x
+        } else {
+            without(x, self.skipped.clone())
+        }
     }
 
     /// The output for these states.
-    pub(crate) fn output(self, states: Tensor<3>) -> Tensor<3> {
-        without(states, self.silent)
+    pub(crate) fn output(&self, states: Tensor<3>, spec: &GruSpec) -> Tensor<3> {
+        let zero = if self.repeats {
+            before_the_first(self.skipped.clone().bool_not(), spec)
+        } else {
+            self.skipped.clone()
+        };
+        without(states, zero)
     }
 }
 

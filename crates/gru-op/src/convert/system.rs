@@ -48,22 +48,13 @@ impl System {
     /// recurrent dropout, is no matter of arrays.
     pub fn check_block(&self, block: &GruBlock) -> Result<(), ConvertError> {
         let config = block.config();
-        if block.layers.is_empty() || block.layers.len() != config.entries() {
-            return Err(ConvertError::Count {
-                what: "layers times directions",
-                expected: config.entries().max(1),
-                actual: block.layers.len(),
-            });
-        }
+        config.check_weights(&block.weights())?;
         // The fields of a block are public, and no configuration says all that they can.
         block
             .check_config(&config)
             .map_err(|odd| self.lacks(format!("{} {}", odd.what, odd.expected)))?;
-        for (k, layer) in block.layers.iter().enumerate() {
-            config.check_weights(k, &layer.weights())?;
-            if layer.zoneout != 0.0 {
-                return Err(self.lacks("zoneout"));
-            }
+        if block.layers.iter().any(|layer| layer.zoneout != 0.0) {
+            return Err(self.lacks("zoneout"));
         }
         self.check(&config)
     }

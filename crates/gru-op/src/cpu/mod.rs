@@ -12,7 +12,7 @@ mod spare;
 
 use crate::{
     GruForward, GruGradients, GruInputs, OptionalTensor, Wanted,
-    spec::{GruSpec, Layout},
+    spec::{GruSpec, Layout, Memory},
 };
 use burn::backend::{Backend, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
@@ -168,13 +168,14 @@ fn forward<B: CpuBackend<E>, E: Keep>(
     spec: &GruSpec,
     keep: bool,
 ) -> Forward<B> {
-    if keep {
-        E::packed().tidy();
-    } else {
+    if !keep {
         E::spares().pass();
-        if let Some(weights) = E::packed().weights::<B>(&inputs, spec) {
-            return forward_packed(inputs, &weights);
-        }
+    }
+    // In training each step has other weights.
+    if keep || spec.memory == Memory::Lean {
+        E::packed().tidy();
+    } else if let Some(weights) = E::packed().weights::<B>(&inputs, spec) {
+        return forward_packed(inputs, spec, &weights);
     }
     let call = Call::<B, E>::new(inputs, spec);
     let Dims { h, .. } = call.rows.dims;
@@ -198,12 +199,14 @@ fn forward<B: CpuBackend<E>, E: Keep>(
 /// The same with weights that are packed already; those of `inputs` are not looked at.
 fn forward_packed<B: CpuBackend<E>, E: Keep>(
     inputs: GruInputs<B>,
+    spec: &GruSpec,
     weights: &PackedWeights<E>,
 ) -> Forward<B> {
-    let rows = Rows::<B, E>::new(inputs, weights.spec()).0;
+    let rows = Rows::<B, E>::new(inputs, spec).0;
     let Dims { n, t, h, .. } = rows.dims;
     let mut states = gru_cpu::buffer(rows.dims.rows() * h);
-    weights.forward(n, t, rows.sequence(), &mut states);
+    let (layout, direction) = (spec.layout, spec.direction);
+    weights.forward_in(layout, direction, n, t, rows.sequence(), &mut states);
     Forward {
         states: B::tensor(states, rows.shape(h)),
         gates: None,

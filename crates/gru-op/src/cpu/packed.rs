@@ -11,7 +11,10 @@
 //! in the same storage has the numbers that were packed.
 
 use super::{CpuBackend, DenseWeights, Weights, dims};
-use crate::{GruInputs, spec::GruSpec};
+use crate::{
+    GruInputs,
+    spec::{Direction, GruSpec, Layout, Memory},
+};
 use gru_cpu::PackedWeights;
 use std::{
     any::Any,
@@ -70,12 +73,20 @@ impl Storage {
 pub(super) struct Cache<E: gru_cpu::Element>(Mutex<BTreeMap<usize, Vec<Entry<E>>>>);
 
 struct Entry<E: gru_cpu::Element> {
+    /// By [`packing`].
     spec: GruSpec,
     i: usize,
     h: usize,
     /// `w_ih`, `w_hh`, `b_ih`, `b_hh`.
     of: [Option<Storage>; 4],
     weights: Arc<PackedWeights<E>>,
+}
+
+/// The spec without what packing does not depend on.
+fn packing(spec: &GruSpec) -> GruSpec {
+    spec.with_layout(Layout::BatchMajor)
+        .with_direction(Direction::Forward)
+        .with_memory(Memory::Speed)
 }
 
 impl<E: gru_cpu::Element> Entry<E> {
@@ -128,6 +139,7 @@ impl<E: gru_cpu::Element> Cache<E> {
             }
         }
         let address = of[1].as_ref()?.address();
+        let spec = &packing(spec);
         let sizes = (dims.i, dims.h);
         let found = self.with(|entries| {
             let mut there = entries.get(&address).into_iter().flatten();
@@ -290,6 +302,26 @@ mod tests {
         assert_eq!(len(&cache), 1);
     }
 
+    /// Layout, direction and memory change nothing of what is packed.
+    #[test]
+    fn one_copy_serves_every_order() {
+        let (cache, weights) = (Cache::<f32>::new(), Weights::new());
+        let usual = GruSpec::default();
+        let of = |spec: GruSpec| {
+            let inputs = inputs(weights.0.clone(), 2, 3);
+            cache.weights(&inputs, &spec).expect("few rows")
+        };
+        let first = of(usual);
+        for spec in [
+            usual.with_layout(Layout::TimeMajor),
+            usual.with_direction(Direction::Reverse),
+            usual.with_memory(Memory::Lean),
+        ] {
+            assert!(Arc::ptr_eq(&first, &of(spec)), "{spec:?}");
+        }
+        assert_eq!(len(&cache), 1);
+    }
+
     /// The same weights may be those of two GRUs.
     #[test]
     fn each_spec_counts() {
@@ -321,6 +353,38 @@ mod tests {
         let last = weights.packed(&cache, 1, 1).expect("few rows");
         assert!(!Arc::ptr_eq(&after, &last));
         assert_eq!(len(&cache), 1);
+    }
+
+    /// Weights of lean training are others at the next step. The same block packs them for inference.
+    #[test]
+    #[cfg(feature = "autodiff")]
+    fn training_packs_nothing() {
+        use crate::{GruBlockConfig, cpu::Keep};
+        use burn::{
+            module::Module,
+            tensor::{Device, Tensor},
+        };
+        // A number of units of this test's own.
+        const UNITS: usize = 37;
+        let packed = || {
+            f32::packed().with(|entries| {
+                let mut entries = entries.values().flatten();
+                entries.any(|entry| entry.h == UNITS)
+            })
+        };
+        let device = Device::flex().autodiff();
+        for memory in [Memory::Speed, Memory::Lean] {
+            let config = GruBlockConfig::new(I, UNITS).with_memory(memory);
+            let gru = config.init(&device);
+            let x = Tensor::<3>::ones([2, 3, I], &device);
+            gru.forward(x.clone(), None).0.sum().backward();
+            assert!(!packed(), "{memory:?}: training");
+            gru.valid().forward(x.inner(), None);
+            assert!(packed(), "{memory:?}: inference");
+            drop(gru);
+            f32::packed().tidy();
+            assert!(!packed(), "{memory:?}: gone");
+        }
     }
 
     #[test]

@@ -255,6 +255,72 @@ mod tests {
         }
     }
 
+    /// Encoding 1, as it was released: numbers, operations and tensors. Whoever changes one of them counts
+    /// [`ENCODING`] up.
+    #[test]
+    fn encoding_1_stays() {
+        use crate::ir::{GRADIENTS, STATES, STATES_AND_GATES, TENSORS};
+        use ScalarIr::{Bool, Float, UInt};
+
+        let (alpha, beta) = (0.25, 0.5);
+        let arguments = Arguments {
+            spec: GruSpec::default()
+                .with_reset(Reset::BeforeMatmul)
+                .with_direction(Direction::Reverse)
+                .with_clip_state(Some(1.5))
+                .with_activations(Activations {
+                    reset: Activation::HardSigmoid { alpha, beta },
+                    candidate: Activation::Elu { alpha },
+                    ..Activations::default()
+                }),
+            present: 0b1011,
+            wanted: Wanted {
+                x: true,
+                h0: false,
+                w_ih: true,
+                w_hh: true,
+                b_ih: false,
+                b_hh: false,
+            },
+        };
+        let mut row = vec![UInt(1), UInt(0b1011)];
+        row.extend([true, false, true, true, false, false].map(Bool));
+        row.extend([true, false, false, true, false].map(Bool));
+        row.extend([Bool(false), Float(0.0), Bool(true), Float(1.5)]);
+        row.extend([UInt(3), Float(0.25), Float(0.5)]);
+        row.extend([UInt(0), Float(0.0), Float(0.0)]);
+        row.extend([UInt(9), Float(0.25), Float(0.0)]);
+        assert_eq!(arguments.encode(), row);
+        assert_eq!(Arguments::decode(&row).unwrap(), arguments);
+
+        let numbered = (0..12).map(|kind| activation(kind, [alpha, beta]));
+        let expected = [
+            Activation::Sigmoid,
+            Activation::Tanh,
+            Activation::Relu,
+            Activation::HardSigmoid { alpha, beta },
+            Activation::Identity,
+            Activation::Affine { alpha, beta },
+            Activation::LeakyRelu { alpha },
+            Activation::ThresholdedRelu { alpha },
+            Activation::ScaledTanh { alpha, beta },
+            Activation::Elu { alpha },
+            Activation::Softsign,
+            Activation::Softplus,
+        ];
+        assert!(numbered.eq(expected.map(Some)));
+        assert_eq!(
+            [STATES, STATES_AND_GATES, GRADIENTS],
+            [
+                "gru_op::states",
+                "gru_op::states_and_gates",
+                "gru_op::gradients"
+            ]
+        );
+        let expected = "x h0 w_ih w_hh b_ih b_hh mask valid take states gates d_states";
+        assert_eq!(TENSORS.join(" "), expected);
+    }
+
     #[test]
     fn calls_that_differ_are_rows_that_differ() {
         let rows: Vec<_> = arguments().iter().map(Arguments::encode).collect();

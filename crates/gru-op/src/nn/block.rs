@@ -1,12 +1,13 @@
 //! The module: layers, forward and streaming.
 
-use super::GruLayer;
+use super::{GruLayer, layer::Part};
 use crate::{
-    GruGates, GruOptions, Steps,
+    GruGates, GruOptions, GruWeights, Steps,
     api::{cell_as, gates_as},
     raw,
     shape::{Names, expect, expect_state},
     spec::{Direction, Layout},
+    steps::Shared,
 };
 use burn::{
     module::{Content, DisplaySettings, Module, ModuleDisplay},
@@ -36,6 +37,12 @@ use burn::{
 /// It behaves as in training where its input is on a device with autodiff and the block is not
 /// frozen, as Burn's own dropout; then the three kinds of noise are drawn: dropout between layers
 /// for every element, recurrent dropout once per sequence, zoneout for every step and unit.
+///
+/// # Quantization
+///
+/// `quantize_weights` makes the stored parameters smaller. There are no kernels for quantized weights: every
+/// call dequantizes them first, so results are those of the dequantized weights, a call takes longer, and
+/// `save_with_config` rejects the block. Quantize for storage, and dequantize before use where speed counts.
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};
@@ -199,6 +206,7 @@ impl GruBlock {
         let training = self.training(&x);
 
         let mut x = x;
+        let skips = Default::default();
         let mut finals = Vec::with_capacity(self.layers.len());
         for (l, layer) in self.layers.chunks_exact(self.directions()).enumerate() {
             if l > 0 && training {
@@ -208,8 +216,17 @@ impl GruBlock {
             for direction in layer {
                 let k = finals.len();
                 let h0 = states.as_ref().map(|s| s[k].clone());
-                let (names, steps) = (Self::names(op, k), steps.clone());
-                let (y, last) = direction.forward(names, x.clone(), h0, steps, layout, training);
+                let part = Part {
+                    names: Self::names(op, k),
+                    steps: steps.clone(),
+                    shared: Shared {
+                        skips: &skips,
+                        above: l > 0,
+                    },
+                    layout,
+                    training,
+                };
+                let (y, last) = direction.forward(x.clone(), h0, part);
                 outputs.push(y);
                 finals.push(last);
             }
@@ -220,7 +237,7 @@ impl GruBlock {
 
     /// What happens inside while [`forward`](Self::forward) runs without noise: the states and
     /// gates of every layer and direction, in the order of [`layers`](Self::layers). To look at:
-    /// constants to autodiff. Zoneout is left out.
+    /// constants to autodiff. The states contain the expectation of zoneout, as those of `forward` do.
     ///
     /// # Panics
     /// As [`forward`](Self::forward).
@@ -243,10 +260,15 @@ impl GruBlock {
             let mut outputs = Vec::with_capacity(layer.len());
             for direction in layer {
                 let k = all.len();
-                let h0 = states.as_ref().map(|s| s[k].clone());
+                let [first, second, _] = x.dims();
+                let options = GruOptions {
+                    h0: states.as_ref().map(|s| s[k].clone()),
+                    take: direction.take([first, second], (&x.device(), x.dtype()), false),
+                    ..Default::default()
+                };
                 let spec = direction.spec.with_layout(layout);
                 let weights = direction.weights();
-                let gates = gates_as(Self::names(OP, k), x.clone(), h0, &weights, &spec);
+                let gates = gates_as(Self::names(OP, k), x.clone(), options, &weights, &spec);
                 outputs.push(gates.states.clone());
                 all.push(gates);
             }
@@ -322,6 +344,11 @@ impl GruBlock {
             new.push(x.clone());
         }
         (x, raw::stack(new))
+    }
+
+    /// The weights of every layer and direction.
+    pub(crate) fn weights(&self) -> Vec<GruWeights> {
+        self.layers.iter().map(GruLayer::weights).collect()
     }
 
     /// What the panics of a layer are to say.

@@ -149,7 +149,9 @@ impl GruBlockConfig {
     /// to walk both in reverse and in both directions, `per_layer` has another number of entries
     /// than there are layers times directions, or [`GruSpec::check`] does.
     pub fn init(&self, device: &Device) -> GruBlock {
-        self.check();
+        if let Err(reason) = self.try_check() {
+            panic!("{reason}");
+        }
         let (init, h) = (&self.initializer, self.d_hidden);
         let layer = |k: usize| {
             let inputs = self.inputs_of(k);
@@ -170,11 +172,8 @@ impl GruBlockConfig {
     /// before reverse. The `bias` and `initializer` of the configuration play no part.
     ///
     /// # Errors
-    /// If there are more or fewer weights than layers times directions, or one has not the shape
-    /// that the configuration asks for.
-    ///
-    /// # Panics
-    /// As [`init`](Self::init).
+    /// Where [`init`](Self::init) would panic; if there are more or fewer weights than layers times
+    /// directions, or one does not have the shape that the configuration requires.
     ///
     /// ```
     /// # use burn::tensor::{Device, Tensor};
@@ -188,17 +187,10 @@ impl GruBlockConfig {
     /// # Ok::<_, gru_op::convert::ConvertError>(())
     /// ```
     pub fn init_with(&self, weights: Vec<GruWeights>) -> Result<GruBlock, ConvertError> {
-        self.check();
-        if weights.len() != self.entries() {
-            return Err(ConvertError::Count {
-                what: "weights of layers times directions",
-                expected: self.entries(),
-                actual: weights.len(),
-            });
-        }
+        self.check_weights(&weights)?;
         let layers = weights.into_iter().enumerate();
-        let layers: Result<_, _> = layers.map(|(k, w)| self.layer_around(k, w)).collect();
-        Ok(self.assemble(layers?))
+        let layers = layers.map(|(k, weights)| self.layer_around(k, weights));
+        Ok(self.assemble(layers.collect()))
     }
 
     /// The options that all layers have by the fields of this configuration.
@@ -224,13 +216,23 @@ impl GruBlockConfig {
         }
     }
 
-    /// Refuses weights that have not the shapes of the `k`-th of [`GruBlock::layers`]; returns the
-    /// input weight, which every layer has.
-    pub(crate) fn check_weights<'a>(
-        &self,
-        k: usize,
-        weights: &'a GruWeights,
-    ) -> Result<&'a Tensor<2>, ConvertError> {
+    /// Rejects a configuration that makes no block, and weights that are not those of all its layers.
+    pub(crate) fn check_weights(&self, weights: &[GruWeights]) -> Result<(), ConvertError> {
+        self.try_check()
+            .map_err(|reason| ConvertError::Config { reason })?;
+        if weights.len() != self.entries() {
+            return Err(ConvertError::Count {
+                what: "weights of layers times directions",
+                expected: self.entries(),
+                actual: weights.len(),
+            });
+        }
+        let mut layers = weights.iter().enumerate();
+        layers.try_for_each(|(k, weights)| self.check_layer(k, weights))
+    }
+
+    /// Rejects weights that do not have the shapes of the `k`-th of [`GruBlock::layers`].
+    fn check_layer(&self, k: usize, weights: &GruWeights) -> Result<(), ConvertError> {
         let (i, h) = (self.inputs_of(k), self.d_hidden);
         let name = |tensor: &str| format!("layers.{k}.{tensor}");
         let Some(w_ih) = &weights.w_ih else {
@@ -246,26 +248,20 @@ impl GruBlockConfig {
         {
             expect_shape(&name("b_hh"), &[3 * h], &b_hh.dims())?;
         }
-        Ok(w_ih)
+        Ok(())
     }
 
-    fn layer_around(&self, k: usize, weights: GruWeights) -> Result<GruLayer, ConvertError> {
-        let w_ih = self.check_weights(k, &weights)?.clone();
+    /// The weights were checked.
+    fn layer_around(&self, k: usize, weights: GruWeights) -> GruLayer {
         let bias = |bias: Option<Tensor<1>>| bias.map(|b| Param::from_tensor(b.detach()));
-        Ok(GruLayer {
-            w_ih: weight(w_ih),
+        GruLayer {
+            w_ih: weight(weights.w_ih.expect("every layer has an input weight")),
             w_hh: weight(weights.w_hh),
             b_ih: bias(weights.b_ih),
             b_hh: bias(weights.b_hh),
             recurrent_dropout: self.options_of(k).recurrent_dropout,
             zoneout: self.options_of(k).zoneout,
             spec: self.spec_of(k),
-        })
-    }
-
-    fn check(&self) {
-        if let Err(reason) = self.try_check() {
-            panic!("{reason}");
         }
     }
 
@@ -289,11 +285,14 @@ impl GruBlockConfig {
                 "GruBlockConfig: expected parameters that memory can address, got {got}"
             ));
         }
-        let probability = |name: &str, p: f64| match (0.0..1.0).contains(&p) {
-            true => Ok(()),
-            false => Err(format!(
-                "GruBlockConfig: {name} must be a probability, expected 0 to below 1, got {p}"
-            )),
+        let probability = |name: &str, p: f64| {
+            if (0.0..1.0).contains(&p) {
+                Ok(())
+            } else {
+                Err(format!(
+                    "GruBlockConfig: {name} must be a probability, expected 0 to below 1, got {p}"
+                ))
+            }
         };
         probability("dropout", self.dropout)?;
         if self.reverse && self.bidirectional {

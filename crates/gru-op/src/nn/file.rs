@@ -9,7 +9,7 @@ use crate::{GruWeights, convert::ConvertError};
 use burn::{
     config::Config,
     module::{Param, ParamId},
-    tensor::{Bytes, Device, Tensor},
+    tensor::{Bytes, DType, Device, Tensor},
 };
 use burn_store::{
     ModuleSnapshot, bridge,
@@ -19,6 +19,9 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
+
+/// What the parameters are called.
+const NAMES: &str = "a block has layers.K.w_ih, w_hh, b_ih and b_hh for K from 0";
 
 /// The configuration's name among the metadata.
 const CONFIG: &str = "gru-op.config";
@@ -57,7 +60,7 @@ pub enum GruFileError {
         /// In what they differ.
         source: GruMismatch,
     },
-    /// The parameters in the file are not those of the configuration.
+    /// The configuration makes no block, or the parameters are not those of the configuration.
     #[error("{path}: {source}")]
     Parameters {
         /// Which file.
@@ -65,8 +68,8 @@ pub enum GruFileError {
         /// What is wrong with them.
         source: ConvertError,
     },
-    /// The layers of the block were changed by hand into what no configuration says.
-    #[error("no configuration says this block: {0}")]
+    /// The layers of the block were changed by hand into what no configuration describes.
+    #[error("block cannot be described by a GruBlockConfig: {0}")]
     Block(GruMismatch),
 }
 
@@ -97,13 +100,20 @@ impl GruBlock {
     /// ```
     ///
     /// # Errors
-    /// If the file cannot be written, or the layers were changed by hand into what no
-    /// configuration says.
+    /// If the file cannot be written, or the fields of the block were changed by hand into what
+    /// [`from_file`](Self::from_file) could not read.
     pub fn save_with_config(&self, path: impl AsRef<Path>) -> Result<(), GruFileError> {
         let config = self.config();
         self.check_config(&config).map_err(GruFileError::Block)?;
-        let writer = Writer::new(self.collect(None, None, false));
-        let written = writer
+        config
+            .check_weights(&self.weights())
+            .map_err(|source| parameters_of(path.as_ref(), source))?;
+        let parameters = self.collect(None, None, false);
+        parameters
+            .iter()
+            .try_for_each(check_parameter)
+            .map_err(|source| parameters_of(path.as_ref(), source))?;
+        let written = Writer::new(parameters)
             .with_metadata(CONFIG, &config.to_string())
             .write_to_file(path.as_ref());
         written.map_err(|e| unreadable(path.as_ref(), e))
@@ -146,6 +156,14 @@ impl GruBlock {
         let device = device.unwrap_or_default();
         let saved = assemble(&self.config(), parameters, &device)
             .map_err(|source| parameters_of(path, source))?;
+        if self.layers.len() != saved.layers.len() {
+            let source = ConvertError::Count {
+                what: "layers times directions of the block",
+                expected: saved.layers.len(),
+                actual: self.layers.len(),
+            };
+            return Err(parameters_of(path, source));
+        }
         for (k, (ours, saved)) in self.layers.iter_mut().zip(saved.layers).enumerate() {
             take(&mut ours.w_ih, saved.w_ih);
             take(&mut ours.w_hh, saved.w_hh);
@@ -161,14 +179,37 @@ impl GruBlock {
     }
 }
 
+/// Rejects a parameter that [`assemble`] would not read: of an adapter, or quantized.
+fn check_parameter(parameter: &PackTensor) -> Result<(), ConvertError> {
+    let name = parameter.name.strip_prefix("layers.");
+    let name = name.and_then(|name| name.split_once('.'));
+    if !matches!(name, Some((_, "w_ih" | "w_hh" | "b_ih" | "b_hh"))) {
+        return Err(ConvertError::UnexpectedKey {
+            key: parameter.name.clone(),
+            expected: NAMES,
+        });
+    }
+    check_dtype(&parameter.name, parameter.dtype)
+}
+
+fn check_dtype(name: &str, dtype: DType) -> Result<(), ConvertError> {
+    if dtype.is_float() {
+        Ok(())
+    } else {
+        let (name, actual) = (name.into(), dtype);
+        Err(ConvertError::DType { name, actual })
+    }
+}
+
 type Parameters = BTreeMap<String, PackTensor>;
 
 /// The configuration and the parameters of a file. It is read as a whole, so that it may be
 /// replaced while they are in use.
 fn read(path: &Path) -> Result<(Option<GruBlockConfig>, Parameters), GruFileError> {
-    let found = match path.extension().is_none() && !path.exists() {
-        true => path.with_extension(EXTENSION),
-        false => path.into(),
+    let found = if path.extension().is_none() && !path.exists() {
+        path.with_extension(EXTENSION)
+    } else {
+        path.into()
     };
     let bytes = std::fs::read(&found).map_err(|e| unreadable(path, e))?;
     let reader =
@@ -223,7 +264,7 @@ fn assemble(
     if let Some(key) = parameters.into_keys().next() {
         return Err(ConvertError::UnexpectedKey {
             key,
-            expected: "a block has layers.K.w_ih, w_hh, b_ih and b_hh for K from 0",
+            expected: NAMES,
         });
     }
     let mut block = config.init_with(weights)?;
@@ -249,10 +290,7 @@ fn tensor<const D: usize>(
         return Ok(None);
     };
     let (dtype, shape) = (found.dtype, found.shape.to_vec());
-    if !dtype.is_float() {
-        let (name, actual) = (name.into(), dtype);
-        return Err(ConvertError::DType { name, actual });
-    }
+    check_dtype(name, dtype)?;
     if shape.len() != D {
         return Err(ConvertError::Rank {
             name: name.into(),

@@ -3,9 +3,10 @@
 use super::GruLayerOptions;
 use crate::{
     GruOptions, GruWeights, Steps,
-    api::sequence_as,
+    api::layer_as,
     shape::Names,
     spec::{GruSpec, Layout},
+    steps::Shared,
 };
 use burn::{
     module::{Module, Param},
@@ -34,15 +35,32 @@ pub struct GruLayer {
     pub spec: GruSpec,
 }
 
+/// What a layer is told of the call that it is a part of.
+pub(super) struct Part<'a> {
+    pub(super) names: Names<'a>,
+    pub(super) steps: Steps,
+    pub(super) shared: Shared<'a>,
+    pub(super) layout: Layout,
+    pub(super) training: bool,
+}
+
+fn float<const D: usize>(parameter: &Param<Tensor<D>>) -> Tensor<D> {
+    let tensor = parameter.val();
+    match tensor.dtype() {
+        DType::QFloat(_) => tensor.dequantize(),
+        _ => tensor,
+    }
+}
+
 impl GruLayer {
     /// The parameters as the operator takes them: for [`gru_sequence`](crate::gru_sequence) and
-    /// [`gru_cell`](crate::gru_cell), with [`spec`](Self::spec).
+    /// [`gru_cell`](crate::gru_cell), with [`spec`](Self::spec). Quantized parameters are dequantized.
     pub fn weights(&self) -> GruWeights {
         GruWeights {
-            w_ih: Some(self.w_ih.val()),
-            w_hh: self.w_hh.val(),
-            b_ih: self.b_ih.as_ref().map(Param::val),
-            b_hh: self.b_hh.as_ref().map(Param::val),
+            w_ih: Some(float(&self.w_ih)),
+            w_hh: float(&self.w_hh),
+            b_ih: self.b_ih.as_ref().map(float),
+            b_hh: self.b_hh.as_ref().map(float),
         }
     }
 
@@ -64,16 +82,20 @@ impl GruLayer {
         }
     }
 
-    /// Runs over a sequence, under the names that panics are to say.
+    /// Runs over a sequence as a part of a call.
     pub(super) fn forward(
         &self,
-        names: Names,
         x: Tensor<3>,
         h0: Option<Tensor<2>>,
-        steps: Steps,
-        layout: Layout,
-        training: bool,
+        part: Part,
     ) -> (Tensor<3>, Tensor<2>) {
+        let Part {
+            names,
+            steps,
+            shared,
+            layout,
+            training,
+        } = part;
         let spec = self.spec.with_layout(layout);
         let options = GruOptions {
             h0,
@@ -85,7 +107,7 @@ impl GruLayer {
             ),
             steps,
         };
-        sequence_as(names, x, options, &self.weights(), &spec)
+        layer_as(names, x, options, &self.weights(), &spec, shared)
     }
 
     /// `[N,H]`: zero where a unit is hidden, else the scale that keeps its expectation.

@@ -173,8 +173,6 @@ pub fn config(
 /// # Errors
 /// If an initializer is missing, unexpected, or has another shape or dtype than `config` asks for.
 ///
-/// # Panics
-/// As [`GruBlockConfig::init`].
 pub fn import(
     dict: &StateDict,
     prefix: &str,
