@@ -14,6 +14,7 @@ use libtest_mimic::Trial;
 pub use suite::backends::{self, TestBackend};
 #[cfg(feature = "remote")]
 pub use suite::server::serve_if_asked;
+pub use suite::user::{child_if_asked, process_trials};
 
 /// Makes its trials for all backends.
 type Suite = fn(&[TestBackend]) -> Vec<Trial>;
@@ -30,7 +31,7 @@ const SUITES: &[Suite] = &[
     suite::options::trials,
     suite::long::trials,
     suite::sums::trials,
-    suite::composed_nan::trials,
+    suite::zoneout_nan::trials,
     suite::pytorch_model::trials,
     suite::models::trials,
     suite::keras_model::trials,
@@ -49,6 +50,7 @@ const SUITES: &[Suite] = &[
     suite::misuse::trials,
     suite::train::trials,
     suite::replay::trials,
+    suite::user::trials,
     #[cfg(feature = "remote")]
     suite::remote::trials,
 ];

@@ -154,12 +154,18 @@ impl TestBackend {
         id: String,
         test: impl FnOnce(&Device) -> Result<(), String> + Send + 'static,
     ) -> Trial {
+        self.ignorable_trial(id, |device| test(device).map(|()| Completion::Completed))
+    }
+
+    /// [`trial`](Self::trial) that may find, on the device, that there is nothing to try.
+    pub fn ignorable_trial(
+        &self,
+        id: String,
+        test: impl FnOnce(&Device) -> Result<Completion, String> + Send + 'static,
+    ) -> Trial {
         let device = self.device;
         Trial::ignorable_test(id, move || match device() {
-            Ok(device) => {
-                test(&device)?;
-                Ok(Completion::Completed)
-            }
+            Ok(device) => Ok(test(&device)?),
             Err(reason) if std::env::var_os(REQUIRE_GPU).is_some() => {
                 Err(Failed::from(format!("{reason}, and {REQUIRE_GPU} is set")))
             }

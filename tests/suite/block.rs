@@ -27,6 +27,7 @@ const TESTS: &[(&str, Test)] = &[
         "time-major-equals-batch-major",
         time_major_equals_batch_major,
     ),
+    ("lengths-are-rows-alone", lengths_are_rows_alone),
     ("record-round-trip", record_round_trip),
     ("safetensors-round-trip", safetensors_round_trip),
     ("dropout-in-training-only", dropout_in_training_only),
@@ -123,6 +124,79 @@ fn time_major_equals_batch_major(device: &Device, tolerance: Tolerance) -> Resul
     let (y_2, s_2) = time.forward(x.swap_dims(0, 1), Some(h0));
     same("y", y_2.swap_dims(0, 1), y_1, tolerance.forward)?;
     same("state", s_2, s_1, tolerance.forward)
+}
+
+/// With lengths, every row is what it is alone and cut to its length, through all layers and back, whatever the
+/// padding holds.
+fn lengths_are_rows_alone(device: &Device, tolerance: Tolerance) -> Result<(), String> {
+    let device = &device.clone().autodiff();
+    let lengths = [4, 0, T];
+    let (y, s) = (2 * H, N * H);
+    let upstream = Inputs::random(&Problem::new(N, T, I, y));
+    let d_y = tensor(&upstream.d_y, [N, T, y], device, DType::F32);
+    let d_s = tensor(&upstream.d_y[..4 * s], [4, N, H], device, DType::F32);
+    for batch_first in [true, false] {
+        let config = GruBlockConfig::new(I, H)
+            .with_num_layers(2)
+            .with_bidirectional(true)
+            .with_batch_first(batch_first);
+        let block = config.init(device);
+        let turn = |tensor: Tensor<3>| {
+            if batch_first {
+                tensor
+            } else {
+                tensor.swap_dims(0, 1)
+            }
+        };
+        let weights = || {
+            let layers = block.layers.iter();
+            layers.map(|layer| [layer.w_ih.val(), layer.w_hh.val()])
+        };
+
+        let (x, h0) = (input(device), state(4, device));
+        let mut padded = x.clone();
+        for (n, &len) in lengths.iter().enumerate().filter(|(_, len)| **len < T) {
+            let nan = Tensor::full([1, T - len, I], f32::NAN, device);
+            padded = padded.slice_assign([n..n + 1, len..T, 0..I], nan);
+        }
+        let (got_y, got_s) = block.forward_lengths(turn(padded), &lengths, Some(h0.clone()));
+        let loss = (turn(got_y.clone()) * d_y.clone()).sum() + (got_s.clone() * d_s.clone()).sum();
+        let gradients = loss.backward();
+        let got_d: Vec<_> = weights().flatten().map(|w| w.grad(&gradients)).collect();
+
+        let (mut ys, mut finals) = (Vec::new(), Vec::new());
+        for (n, &len) in lengths.iter().enumerate() {
+            let padding = Tensor::<3>::zeros([1, T - len, 2 * H], device);
+            let h0 = h0.clone().narrow(1, n, 1);
+            if len == 0 {
+                ys.push(padding);
+                finals.push(h0);
+                continue;
+            }
+            let row = x.clone().narrow(0, n, 1).narrow(1, 0, len);
+            let (y, s) = block.forward(turn(row), Some(h0));
+            let y = turn(y);
+            ys.push(if len < T {
+                Tensor::cat(vec![y, padding], 1)
+            } else {
+                y
+            });
+            finals.push(s);
+        }
+        let (y, s) = (Tensor::cat(ys, 0), Tensor::cat(finals, 1));
+        let loss = (y.clone() * d_y.clone()).sum() + (s.clone() * d_s.clone()).sum();
+        let gradients = loss.backward();
+        let expected_d = weights().flatten().map(|w| w.grad(&gradients));
+
+        same("y", turn(got_y), y, tolerance.forward)?;
+        same("state", got_s, s, tolerance.forward)?;
+        for (k, (got, expected)) in got_d.into_iter().zip(expected_d).enumerate() {
+            let (got, expected) = got.zip(expected).ok_or(format!("no gradient {k}"))?;
+            let name = format!("gradient of weight {k}");
+            same(&name, got, expected, tolerance.gradient)?;
+        }
+    }
+    Ok(())
 }
 
 /// Two layers in both directions: every kind of parameter.

@@ -6,7 +6,7 @@ use super::{
 };
 use burn::{
     nn::{
-        Linear,
+        LeakyReluConfig, Linear,
         activation::{ActivationConfig, HardSigmoidConfig},
         gru::{BiGruConfig, Gru, GruConfig},
     },
@@ -65,7 +65,47 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
             }
         }
     }));
+    trials.push(Trial::test("burn_gru/what-no-block-has", || {
+        Ok(what_no_block_has()?)
+    }));
     trials
+}
+
+/// Modules that Burn makes and a block cannot be: an error that names the field, not a panic.
+fn what_no_block_has() -> Result<(), String> {
+    let steep = LeakyReluConfig::new().with_negative_slope(f64::INFINITY);
+    let undefined = HardSigmoidConfig::new().with_alpha(f64::NAN);
+    let gru = GruConfig::new(2, 3, true);
+    let bi = BiGruConfig::new(2, 3, true);
+    let device = Device::flex();
+    for (field, result) in [
+        (
+            "clip_state",
+            GruBlock::try_from(gru.clone().with_clip(Some(0.0)).init(&device)),
+        ),
+        (
+            "candidate activation",
+            GruBlock::try_from(
+                gru.clone()
+                    .with_hidden_activation(steep.into())
+                    .init(&device),
+            ),
+        ),
+        (
+            "reset activation",
+            GruBlock::try_from(gru.with_gate_activation(undefined.into()).init(&device)),
+        ),
+        (
+            "clip_state",
+            GruBlock::try_from(bi.with_clip(Some(-1.0)).init(&device)),
+        ),
+    ] {
+        match result {
+            Err(ConvertError::Config { reason }) if reason.contains(field) => {}
+            other => return Err(format!("expected an error of {field}, got {other:?}")),
+        }
+    }
+    Ok(())
 }
 
 fn one_direction(config: GruConfig, device: &Device, tolerance: Tolerance) -> Result<(), String> {

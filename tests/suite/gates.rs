@@ -1,7 +1,7 @@
 //! `gru_gates`: the states and each gate by name, against the oracle.
 
-use burn::tensor::{DType, Device};
-use gru_op::{Direction, GruSpec, Layout, Reset, Update, gru_gates};
+use burn::tensor::{DType, Device, Tensor};
+use gru_op::{Direction, GruBlockConfig, GruSpec, Layout, Reset, Update, gru_gates};
 use gru_testkit::{
     close::{Tolerance, close},
     inputs::Inputs,
@@ -49,8 +49,51 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
                 }));
             }
         }
+        for batch_first in [true, false] {
+            let order = if batch_first { "batch" } else { "time" };
+            let id = format!("gates/zoneout-{order}/{}", backend.name);
+            let tolerance = backend.tolerance(Tolerance::F32).forward;
+            trials.push(backend.trial(id, move |device| zoneout(batch_first, device, tolerance)));
+        }
     }
     trials
+}
+
+/// A block with zoneout: its states are those of `forward`, and each follows from its gates and the state
+/// before, `h = (1 − zoneout) (z h₋₁ + (1 − z) n) + zoneout h₋₁`.
+fn zoneout(batch_first: bool, device: &Device, tolerance: f64) -> Result<(), String> {
+    const ZONEOUT: f64 = 0.5;
+    let (n, t, i, h) = (3, 5, 4, 7);
+    let block = GruBlockConfig::new(i, h)
+        .with_num_layers(2)
+        .with_batch_first(batch_first)
+        .with_zoneout(ZONEOUT)
+        .init(device);
+    let inputs = Inputs::random(&Problem::new(n, t, i, h));
+    let [time_dim, first, second] = if batch_first { [1, n, t] } else { [0, t, n] };
+    let x: Tensor<3> = super::runs::tensor(&inputs.x, [first, second, i], device, DType::F32);
+    let gates = block.gates(x.clone(), None);
+    let y = block.forward(x, None).0;
+    close(
+        "states",
+        &values(gates[1].states.clone()),
+        &values(y),
+        tolerance,
+    )?;
+    for (k, gates) in gates.into_iter().enumerate() {
+        let at = |gate: &Tensor<3>, t| values(gate.clone().narrow(time_dim, t, 1));
+        let mut state = vec![0.0; n * h];
+        for t in 0..t {
+            let (z, candidate) = (at(&gates.update, t), at(&gates.candidate, t));
+            for (u, state) in state.iter_mut().enumerate() {
+                let new = z[u] * *state + (1.0 - z[u]) * candidate[u];
+                *state = (1.0 - ZONEOUT) * new + ZONEOUT * *state;
+            }
+            let name = format!("layer {k}, state at {t}");
+            close(&name, &at(&gates.states, t), &state, tolerance)?;
+        }
+    }
+    Ok(())
 }
 
 fn check(problem: &Problem, device: &Device, dtype: DType, tolerance: f64) -> Result<(), String> {

@@ -1,6 +1,5 @@
 //! Sequences so long that a GPU takes them in several pieces of time, with rows that skip steps and
-//! a mask of the state: in training, lean or not, and in inference. On a GPU, whose kernels know of shares of
-//! the new state, with these too.
+//! a mask of the state, with and without zoneout: in training, lean or not, and in inference.
 
 use std::sync::{Arc, OnceLock};
 
@@ -52,7 +51,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
             Arc::new(OnceLock::new()),
         );
         let takes = name == SHARES;
-        for backend in backends.iter().filter(|backend| backend.slow || !takes) {
+        for backend in backends {
             for memory in [Memory::Speed, Memory::Lean] {
                 let problem = problem(spec.with_memory(memory));
                 let id = format!("long/{name}-{memory:?}/{}", backend.id(DType::F32));

@@ -476,7 +476,7 @@ fn all() -> Vec<Misuse> {
         ),
         misuse!(
             "too-many-inputs",
-            GruBlockConfig::new(usize::MAX, H).init_with(vec![weights()]),
+            GruBlockConfig::new(usize::MAX, H).init(&Device::flex()),
             "GruBlockConfig: expected parameters that memory can address, got"
         ),
         misuse!(

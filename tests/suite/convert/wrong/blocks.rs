@@ -60,7 +60,7 @@ pub fn wrong() -> Vec<Wrong> {
                 odd.layers.clear();
                 pytorch::export(&odd, "").map(|_| ())
             },
-            "layers times directions: expected 1, got 0",
+            "weights of layers times directions: expected 1, got 0",
         ),
         (
             "hand-sized",
@@ -83,6 +83,15 @@ pub fn wrong() -> Vec<Wrong> {
                 keras::export(&block(both), "").map(|_| ())
             },
             "Keras cannot express layers or directions of different GRUs",
+        ),
+        (
+            "init-with-a-probability",
+            || {
+                let config = config().with_zoneout(1.0);
+                let weights = vec![weights(I, Biases::Both)];
+                config.init_with(weights).map(|_| ())
+            },
+            "GruBlockConfig: zoneout must be a probability, expected 0 to below 1, got 1",
         ),
         (
             "init-with",

@@ -1,14 +1,20 @@
 //! What a sequence may be given: lengths, masks of steps, recurrent mask, zoneout, projected
-//! input, the forms of the biases. In all combinations, against the equations written step by
+//! input, the forms of the biases and clips, and every convention. Against the equations written step by
 //! step in float64 and differentiated by Burn.
+//!
+//! All three-way combinations of option values run on the CPU backends, all pairs on the others. The trials
+//! `options/coverage` fail if one is missing.
 
-use burn::tensor::{DType, Device, Tensor, TensorData, activation::sigmoid};
+mod stepwise;
+
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use gru_op::{
     Direction, GruOptions, GruSpec, GruWeights, Layout, Memory, Reset, Steps, Update,
     gru_sequence_with,
 };
 use gru_testkit::{
     close::{Outcome, Tensors, Tolerance},
+    cover::{cover, missing},
     inputs::Inputs,
     problem::Problem,
 };
@@ -18,6 +24,7 @@ use super::{
     backends::TestBackend,
     runs::{self, gradient, loss, values},
 };
+use stepwise::stepwise;
 
 const N: usize = 5;
 const T: usize = 6;
@@ -31,10 +38,11 @@ const LENGTHS: [usize; N] = [4, 0, 6, 1, 4];
 #[derive(Debug, Clone, Copy)]
 struct Case {
     steps: Which,
-    mask: bool,
     take: Take,
-    projected: bool,
     biases: Biases,
+    clip: Clip,
+    mask: bool,
+    projected: bool,
     before: bool,
     takes: bool,
     reverse: bool,
@@ -64,47 +72,114 @@ enum Biases {
     Both,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Clip {
+    None,
+    Gates,
+    State,
+    Both,
+}
+
+const STEPS: [Which; 3] = [Which::All, Which::Lengths, Which::Holes];
+const TAKES: [Take; 3] = [Take::No, Take::PerStep, Take::PerUnit];
+const BIASES: [Biases; 4] = [
+    Biases::None,
+    Biases::Input,
+    Biases::InputAndCandidate,
+    Biases::Both,
+];
+const CLIPS: [Clip; 4] = [Clip::None, Clip::Gates, Clip::State, Clip::Both];
+
+/// Options of a case, and how many values each has.
+const OPTIONS: [(&str, usize); 11] = [
+    ("steps", STEPS.len()),
+    ("take", TAKES.len()),
+    ("biases", BIASES.len()),
+    ("clip", CLIPS.len()),
+    ("mask", 2),
+    ("projected", 2),
+    ("before", 2),
+    ("takes", 2),
+    ("reverse", 2),
+    ("time_major", 2),
+    ("lean", 2),
+];
+const SIZES: [usize; 11] = {
+    let mut sizes = [0; 11];
+    let mut k = 0;
+    while k < sizes.len() {
+        sizes[k] = OPTIONS[k].1;
+        k += 1;
+    }
+    sizes
+};
+
 impl Case {
-    /// The options that matter to each other in full; the rest spread over them.
-    fn all() -> Vec<Self> {
-        let mut all = Vec::new();
-        let biases = [
-            Biases::None,
-            Biases::Input,
-            Biases::InputAndCandidate,
-            Biases::Both,
-        ];
-        for steps in [Which::All, Which::Lengths, Which::Holes] {
-            for take in [Take::No, Take::PerStep, Take::PerUnit] {
-                for mask in [false, true] {
-                    for before in [false, true] {
-                        let k = all.len();
-                        all.push(Self {
-                            steps,
-                            mask,
-                            take,
-                            before,
-                            projected: k % 3 == 1,
-                            biases: biases[k % 4],
-                            takes: k % 5 < 2,
-                            reverse: k % 7 % 2 == 1,
-                            time_major: k % 11 % 2 == 1,
-                            lean: k % 13 % 2 == 1,
-                        });
-                    }
-                }
-            }
-        }
-        all
+    /// Everything usual.
+    const PLAIN: Self = Self {
+        steps: Which::All,
+        take: Take::No,
+        biases: Biases::Both,
+        clip: Clip::None,
+        mask: false,
+        projected: false,
+        before: false,
+        takes: false,
+        reverse: false,
+        time_major: false,
+        lean: false,
+    };
+
+    /// Few cases with every combination of values of any `strength` options.
+    fn all(strength: usize) -> Vec<Self> {
+        let case = |row: Vec<usize>| Self {
+            steps: STEPS[row[0]],
+            take: TAKES[row[1]],
+            biases: BIASES[row[2]],
+            clip: CLIPS[row[3]],
+            mask: row[4] == 1,
+            projected: row[5] == 1,
+            before: row[6] == 1,
+            takes: row[7] == 1,
+            reverse: row[8] == 1,
+            time_major: row[9] == 1,
+            lean: row[10] == 1,
+        };
+        cover(&SIZES, strength).into_iter().map(case).collect()
+    }
+
+    /// The value of each of [`OPTIONS`] in what this case runs with, not in the row it was made from.
+    fn values(&self) -> Vec<usize> {
+        let spec = self.spec();
+        let clip = match (spec.clip_gates, spec.clip_state) {
+            (None, None) => Clip::None,
+            (Some(_), None) => Clip::Gates,
+            (None, Some(_)) => Clip::State,
+            (Some(_), Some(_)) => Clip::Both,
+        };
+        vec![
+            self.steps as usize,
+            self.take as usize,
+            self.biases as usize,
+            clip as usize,
+            usize::from(self.mask),
+            usize::from(self.projected),
+            usize::from(spec.reset == Reset::BeforeMatmul),
+            usize::from(spec.update == Update::Takes),
+            usize::from(spec.direction == Direction::Reverse),
+            usize::from(spec.layout == Layout::TimeMajor),
+            usize::from(spec.memory == Memory::Lean),
+        ]
     }
 
     fn id(&self) -> String {
         let flag = |set, name: &'static str| if set { name } else { "" };
         format!(
-            "{:?}-take{:?}-bias{:?}{}{}{}{}{}{}{}",
+            "{:?}-take{:?}-bias{:?}-clip{:?}{}{}{}{}{}{}{}",
             self.steps,
             self.take,
             self.biases,
+            self.clip,
             flag(self.mask, "-mask"),
             flag(self.projected, "-projected"),
             flag(self.before, "-before"),
@@ -117,38 +192,47 @@ impl Case {
     }
 
     fn spec(&self) -> GruSpec {
-        let pick = |unusual: bool, a, b| if unusual { b } else { a };
+        let clip_gates = matches!(self.clip, Clip::Gates | Clip::Both).then_some(0.75);
+        let clip_state = matches!(self.clip, Clip::State | Clip::Both).then_some(0.25);
         GruSpec::default()
-            .with_reset(match self.before {
-                true => Reset::BeforeMatmul,
-                false => Reset::AfterMatmul,
+            .with_reset(if self.before {
+                Reset::BeforeMatmul
+            } else {
+                Reset::AfterMatmul
             })
-            .with_update(match self.takes {
-                true => Update::Takes,
-                false => Update::Keeps,
+            .with_update(if self.takes {
+                Update::Takes
+            } else {
+                Update::Keeps
             })
-            .with_direction(match self.reverse {
-                true => Direction::Reverse,
-                false => Direction::Forward,
+            .with_clip_gates(clip_gates)
+            .with_clip_state(clip_state)
+            .with_direction(if self.reverse {
+                Direction::Reverse
+            } else {
+                Direction::Forward
             })
-            .with_layout(pick(self.time_major, Layout::BatchMajor, Layout::TimeMajor))
-            .with_memory(match self.lean {
-                true => Memory::Lean,
-                false => Memory::Speed,
+            .with_layout(if self.time_major {
+                Layout::TimeMajor
+            } else {
+                Layout::BatchMajor
+            })
+            .with_memory(if self.lean {
+                Memory::Lean
+            } else {
+                Memory::Speed
             })
     }
 
     /// `[outer, inner, features]` from numbers in `[N,T,features]`.
     fn in_layout(&self, data: &[f64], features: usize) -> (Vec<f64>, [usize; 3]) {
-        match self.time_major {
-            false => (data.to_vec(), [N, T, features]),
-            true => {
-                let at = |n: usize, t: usize| &data[(n * T + t) * features..][..features];
-                let steps = (0..T).flat_map(|t| (0..N).map(move |n| (n, t)));
-                let data = steps.flat_map(|(n, t)| at(n, t)).copied().collect();
-                (data, [T, N, features])
-            }
+        if !self.time_major {
+            return (data.to_vec(), [N, T, features]);
         }
+        let at = |n: usize, t: usize| &data[(n * T + t) * features..][..features];
+        let steps = (0..T).flat_map(|t| (0..N).map(move |n| (n, t)));
+        let data = steps.flat_map(|(n, t)| at(n, t)).copied().collect();
+        (data, [T, N, features])
     }
 
     /// Whether step `t` of row `n` counts.
@@ -166,15 +250,15 @@ impl Case {
 
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let mut trials = Vec::new();
+    let [pairs, triples] = [2, 3].map(Case::all);
     for &backend in backends {
-        // On a GPU, every third: shaders are compiled for each.
-        let every = if backend.slow { 3 } else { 1 };
-        for case in Case::all().into_iter().step_by(every) {
+        let (strength, cases) = if backend.samples_modes() {
+            (2, &pairs)
+        } else {
+            (3, &triples)
+        };
+        for &case in cases {
             for dtype in backend.dtypes() {
-                if dtype == DType::F64 && !backend.float64_sigmoid && case.take != Take::No {
-                    // Blended states run on Burn's own sigmoid there.
-                    continue;
-                }
                 let id = format!("options/{}/{}", case.id(), backend.id(dtype));
                 let tolerance = match dtype {
                     DType::F64 => Tolerance::F64,
@@ -187,12 +271,15 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
                 }));
             }
         }
+        let ran: Vec<Vec<usize>> = cases.iter().map(Case::values).collect();
+        let id = format!("options/coverage/{}", backend.name);
+        trials.push(Trial::test(id, move || Ok(covers(&ran, strength)?)));
         let id = format!("options/nan-in-the-padding/{}", backend.name);
         trials.push(backend.trial(id, |device| {
             for steps in [Which::Lengths, Which::Holes] {
                 let case = Case {
                     steps,
-                    ..Case::all()[0]
+                    ..Case::PLAIN
                 };
                 let clean = run(case, device, DType::F32, gru_sequence_with, 0.0)?;
                 let poisoned = run(case, device, DType::F32, gru_sequence_with, f64::NAN)?;
@@ -204,6 +291,21 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
         }));
     }
     trials
+}
+
+/// Fails where no case has some values of some `strength` options, and says which.
+fn covers(cases: &[Vec<usize>], strength: usize) -> Result<(), String> {
+    let missing = missing(cases, &SIZES, strength);
+    let Some(first) = missing.first() else {
+        return Ok(());
+    };
+    let first = first.iter().map(|&(k, v)| format!("{}={v}", OPTIONS[k].0));
+    let first: Vec<String> = first.collect();
+    Err(format!(
+        "no case has {} (nor {} other combinations)",
+        first.join(" with "),
+        missing.len() - 1
+    ))
 }
 
 type Op = fn(Tensor<3>, &GruWeights, &GruSpec, GruOptions) -> (Tensor<3>, Tensor<2>);
@@ -286,113 +388,4 @@ fn run(case: Case, device: &Device, dtype: DType, op: Op, padding: f64) -> Resul
         outputs: Tensors::from([("y".into(), values(y)), ("h_t".into(), values(h_t))]),
         gradients: named,
     })
-}
-
-/// The equations of the documentation, one row and one step after the other: rows are cut out,
-/// not masked, so a step that does not count is one that is not there.
-fn stepwise(
-    x: Tensor<3>,
-    weights: &GruWeights,
-    spec: &GruSpec,
-    options: GruOptions,
-) -> (Tensor<3>, Tensor<2>) {
-    let time_major = spec.layout == Layout::TimeMajor;
-    let batch_first = |sequence: Tensor<3>| match time_major {
-        true => sequence.swap_dims(0, 1),
-        false => sequence,
-    };
-    let [_, h] = options.h0.as_ref().expect("a state is on").dims();
-    let counts: Vec<Vec<bool>> = match &options.steps {
-        Steps::All => vec![vec![true; T]; N],
-        Steps::Lengths(lengths) => lengths
-            .iter()
-            .map(|&len| (0..T).map(|t| t < len).collect())
-            .collect(),
-        Steps::Mask(mask) => {
-            let mask = match time_major {
-                true => mask.clone().transpose(),
-                false => mask.clone(),
-            };
-            let steps = values(mask.float());
-            let rows = steps.chunks_exact(T);
-            rows.map(|row| row.iter().map(|&v| v != 0.0).collect())
-                .collect()
-        }
-        other => panic!("unknown: {other:?}"),
-    };
-    let past_the_end_is_zero = matches!(options.steps, Steps::Lengths(_));
-    let place = (x.device(), x.dtype());
-    let zeros = || Tensor::<2>::zeros([1, h], (&place.0, place.1));
-    let x = batch_first(x);
-    let take = options.take.map(batch_first);
-    let block = |w: &Tensor<2>, k: usize| w.clone().narrow(1, k * h, h);
-    let b_hh = weights.b_hh.clone().map(|b| match b.dims() {
-        [len] if len == h => Tensor::cat(vec![zeros().squeeze(), zeros().squeeze(), b], 0),
-        _ => b,
-    });
-    let bias = |b: &Option<Tensor<1>>, k: usize| match b {
-        Some(b) => b.clone().narrow(0, k * h, h).unsqueeze(),
-        None => zeros(),
-    };
-    let at = |sequence: &Tensor<3>, n: usize, t: usize| -> Tensor<2> {
-        let row = sequence.clone().narrow(0, n, 1).narrow(1, t, 1);
-        row.squeeze_dim(1)
-    };
-    let row_of = |rows: &Tensor<2>, n: usize| rows.clone().narrow(0, n, 1);
-
-    let (mut outputs, mut finals) = (Vec::new(), Vec::new());
-    for (n, counts) in counts.iter().enumerate() {
-        let mut state = row_of(options.h0.as_ref().expect("a state is on"), n);
-        let mut output = zeros();
-        let mut row = vec![zeros(); T];
-        let order: Vec<usize> = match spec.direction {
-            Direction::Forward => (0..T).collect(),
-            Direction::Reverse => (0..T).rev().collect(),
-        };
-        for t in order {
-            if counts[t] {
-                let x = at(&x, n, t);
-                let p = |k: usize| {
-                    let product = match &weights.w_ih {
-                        Some(w) => x.clone().matmul(block(w, k)),
-                        None => block(&x, k),
-                    };
-                    product + bias(&weights.b_ih, k)
-                };
-                let g = match &options.mask {
-                    Some(mask) => state.clone() * row_of(mask, n),
-                    None => state.clone(),
-                };
-                let q = |g: Tensor<2>, k| g.matmul(block(&weights.w_hh, k)) + bias(&b_hh, k);
-                let r = sigmoid(p(0) + q(g.clone(), 0));
-                let z = sigmoid(p(1) + q(g.clone(), 1));
-                let recurrent = match spec.reset {
-                    Reset::AfterMatmul => r * q(g, 2),
-                    Reset::BeforeMatmul => q(r * g, 2),
-                };
-                let candidate = (p(2) + recurrent).tanh();
-                let kept = match spec.update {
-                    Update::Keeps => z,
-                    Update::Takes => 1.0 - z,
-                };
-                let new = kept.clone() * state.clone() + (1.0 - kept) * candidate;
-                state = match &take {
-                    Some(take) => {
-                        let take = at(take, n, t);
-                        take.clone() * new + (1.0 - take) * state
-                    }
-                    None => new,
-                };
-                output = state.clone();
-            } else if past_the_end_is_zero {
-                output = zeros();
-            }
-            row[t] = output.clone();
-        }
-        let row: Tensor<2> = Tensor::cat(row, 0);
-        outputs.push(row);
-        finals.push(state);
-    }
-    let y: Tensor<3> = Tensor::stack(outputs, 0);
-    (batch_first(y), Tensor::cat(finals, 0))
 }

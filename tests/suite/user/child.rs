@@ -1,0 +1,52 @@
+//! Tests that need a process of their own: this program once more.
+
+use super::{golden, killed, learner, memory};
+use std::{
+    env, io,
+    process::{self, Command},
+};
+
+/// Set, to the name of a role, where this program plays one instead of testing.
+const ROLE: &str = "GRU_TESTS_CHILD";
+
+type Role = fn() -> Result<(), String>;
+
+const ROLES: [(&str, Role); 5] = [
+    ("learner", learner::role),
+    ("saves", killed::role),
+    ("memory", memory::role),
+    ("reads-checkpoints", golden::role),
+    ("writes-golden-files", golden::write),
+];
+
+/// Plays the role that this process was started for, if any, and ends it.
+pub fn child_if_asked() {
+    let Ok(name) = env::var(ROLE) else {
+        return;
+    };
+    let role = ROLES.iter().find(|role| role.0 == name);
+    let (_, role) = role.unwrap_or_else(|| panic!("{ROLE}: no role {name:?}"));
+    if let Err(reason) = role() {
+        eprintln!("{reason}");
+        process::exit(1);
+    }
+    process::exit(0);
+}
+
+/// This program in a role, on Flex where a test leaves the device to Burn.
+pub fn command(role: &str) -> io::Result<Command> {
+    let mut command = Command::new(env::current_exe()?);
+    command.env(ROLE, role).env("BURN_DEVICE", "flex");
+    Ok(command)
+}
+
+/// Runs a role to its end; what it printed, if it fails.
+pub fn run(role: &str) -> Result<(), String> {
+    let output = command(role).and_then(|mut command| command.output());
+    let output = output.map_err(|e| e.to_string())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    Err(format!("{role}: {}\n{out}{err}", output.status))
+}

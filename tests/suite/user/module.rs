@@ -1,0 +1,160 @@
+//! What `#[derive(Module)]` gives a block: counts, gradients on and off, forks, other devices, adapters.
+
+use super::{H, I, Test, expect, input, outputs};
+use burn::{
+    module::{Lora, Module, ParamGroup},
+    optim::GradientsParams,
+    tensor::{Device, Tensor},
+};
+use gru_op::{GruBlock, GruBlockConfig};
+
+pub const TESTS: &[(&str, Test)] = &[
+    ("num-params", num_params),
+    ("no-grad", no_grad),
+    ("freeze-and-unfreeze", freeze_and_unfreeze),
+    ("freeze-group", freeze_group),
+    ("fork", fork),
+    ("to-device", to_device),
+    ("lora", lora),
+];
+
+/// Two layers with noise, so that training shows.
+fn block(device: &Device) -> GruBlock {
+    GruBlockConfig::new(I, H)
+        .with_num_layers(2)
+        .with_dropout(0.5)
+        .init(device)
+}
+
+/// Parameters that get a gradient, of the eight that there are.
+fn tracked(block: &GruBlock, device: &Device) -> usize {
+    // Of a tracked input, so that there is a backward in any case.
+    let y = block.forward(input(device).require_grad(), None).0;
+    GradientsParams::from_grads(y.sum().backward(), block).len()
+}
+
+fn is_noisy(block: &GruBlock, device: &Device) -> bool {
+    outputs(block, device) != outputs(block, device)
+}
+
+fn num_params(device: &Device) -> Result<(), String> {
+    let config = GruBlockConfig::new(5, 9)
+        .with_num_layers(2)
+        .with_bidirectional(true);
+    // Weights of each direction: (I + H)·3H, then (2H + H)·3H; and two biases of 3H.
+    let weights = 2 * ((5 + 9) * 27 + (18 + 9) * 27);
+    let biases = 4 * 2 * 27;
+    for (bias, expected) in [(true, weights + biases), (false, weights)] {
+        let block = config.clone().with_bias(bias).init(device);
+        expect("before use", block.num_params(), expected)?;
+        block.forward(Tensor::ones([1, 1, 5], device), None);
+        expect("after use", block.num_params(), expected)?;
+    }
+    Ok(())
+}
+
+/// Gradients go, noise stays.
+fn no_grad(device: &Device) -> Result<(), String> {
+    let device = device.clone().autodiff();
+    let block = block(&device);
+    expect("gradients", tracked(&block, &device), 8)?;
+    let block = block.no_grad();
+    expect("gradients without", tracked(&block, &device), 0)?;
+    expect("noise without", is_noisy(&block, &device), true)?;
+    let block = block.set_require_grad(true);
+    expect("gradients again", tracked(&block, &device), 8)
+}
+
+/// Gradients and noise go, and come back.
+fn freeze_and_unfreeze(device: &Device) -> Result<(), String> {
+    let device = device.clone().autodiff();
+    let block = block(&device).freeze();
+    expect("gradients, frozen", tracked(&block, &device), 0)?;
+    expect("noise, frozen", is_noisy(&block, &device), false)?;
+    let block = block.valid().train();
+    expect("gradients, trained frozen", tracked(&block, &device), 0)?;
+    let block = block.unfreeze();
+    expect("gradients, unfrozen", tracked(&block, &device), 8)?;
+    expect("noise, unfrozen", is_noisy(&block, &device), true)?;
+    expect("noise, valid", is_noisy(&block.valid(), &device), false)
+}
+
+fn freeze_group(device: &Device) -> Result<(), String> {
+    let device = device.clone().autodiff();
+    let of_first = || ParamGroup::from_predicate("layers.0.");
+    let block = block(&device).freeze_group(of_first());
+    let y = block.forward(input(&device), None).0;
+    let gradients = GradientsParams::from_grads(y.sum().backward(), &block);
+    let has = |k: usize| {
+        let layer = &block.layers[k];
+        let bias = layer.b_hh.as_ref().expect("a bias is the default").id;
+        [
+            gradients.get::<2>(layer.w_ih.id).is_some(),
+            gradients.get::<2>(layer.w_hh.id).is_some(),
+            gradients.get::<1>(bias).is_some(),
+        ]
+    };
+    expect("first layer", has(0), [false; 3])?;
+    expect("second layer", has(1), [true; 3])?;
+    let block = block.unfreeze_group(ParamGroup::from_path("layers.0.w_hh"));
+    expect("one more", tracked(&block, &device), 5)
+}
+
+/// A fork gives the same numbers, and learns apart.
+fn fork(device: &Device) -> Result<(), String> {
+    let device = device.clone().autodiff();
+    let block = GruBlockConfig::new(I, H).with_num_layers(2).init(&device);
+    let forked = block.clone().fork(&device);
+    let [first, second] = [&block, &forked].map(|block| outputs(block, &device));
+    expect("outputs", second, first)?;
+    expect("gradients of the fork", tracked(&forked, &device), 8)?;
+    // Not initialized before it is forked.
+    let fresh = GruBlockConfig::new(I, H).init(&device).fork(&device);
+    expect("gradients of a fresh fork", tracked(&fresh, &device), 4)?;
+    let plain = GruBlockConfig::new(I, H).init(&device.clone().inner());
+    let forked = plain.train().fork(&device);
+    expect("gradients of a trained fork", tracked(&forked, &device), 4)
+}
+
+/// To the other CPU backend and back; the other kind of tensors holds the same numbers.
+fn to_device(device: &Device) -> Result<(), String> {
+    // Burn deprecates the ndarray backend as a whole; its users are served until it goes.
+    #[allow(deprecated)]
+    let others = [Device::flex(), Device::ndarray()];
+    let block = block(device);
+    let expected = outputs(&block, device);
+    for other in others {
+        let moved = block.clone().to_device(&other);
+        expect("where it is", moved.devices(), vec![other.clone()])?;
+        expect("outputs there", outputs(&moved, &other), expected.clone())?;
+        let back = moved.to_device(device);
+        expect("outputs back", outputs(&back, device), expected.clone())?;
+    }
+    Ok(())
+}
+
+/// Adapters change nothing at first, are all that learns, and are folded into the weights.
+fn lora(device: &Device) -> Result<(), String> {
+    let device = device.clone().autodiff();
+    let block = GruBlockConfig::new(I, H).with_num_layers(2).init(&device);
+    let expected = outputs(&block, &device);
+    let adapted = block.apply_lora(Lora::new(2, 4.0));
+    expect("outputs", outputs(&adapted, &device), expected.clone())?;
+    let y = adapted.forward(input(&device), None).0;
+    let gradients = GradientsParams::from_grads(y.sum().backward(), &adapted);
+    let base = adapted.layers[0].w_hh.id;
+    expect(
+        "a gradient of the base",
+        gradients.get::<2>(base).is_some(),
+        false,
+    )?;
+    if gradients.is_empty() {
+        return Err("the adapters have no gradient".into());
+    }
+    let folded = adapted.valid().materialize();
+    expect(
+        "outputs, folded",
+        outputs(&folded, &device.inner()),
+        expected,
+    )
+}

@@ -1,0 +1,87 @@
+//! Parameters of a block without its configuration: parts of records, other names.
+
+use super::{H, I, Test, expect, outputs, text};
+use burn::{
+    module::{Module, Param},
+    tensor::{Device, Tensor},
+};
+use burn_store::{ModuleSnapshot, SafetensorsStore};
+use gru_op::{GruBlock, GruBlockConfig};
+
+pub const TESTS: &[(&str, Test)] = &[
+    ("partial-record", partial_record),
+    ("record-with-more", record_with_more),
+    ("key-remapping", key_remapping),
+];
+
+fn config() -> GruBlockConfig {
+    GruBlockConfig::new(I, H)
+}
+
+/// The numbers of a layer's recurrent weight, which is drawn apart in every block.
+fn w_hh(block: &GruBlock, layer: usize) -> Vec<f64> {
+    super::values(block.layers[layer].w_hh.val())
+}
+
+/// The record of one layer in a block of two: refused, unless a part is asked for; then the second layer stays.
+fn partial_record(device: &Device) -> Result<(), String> {
+    let saved = config().init(device);
+    let block = config().with_num_layers(2).init(device);
+    let second = w_hh(&block, 1);
+    let record = || saved.clone().into_record();
+    if block.clone().try_load_record(record()).is_ok() {
+        return Err("the record of one layer is that of two".into());
+    }
+    let loaded = block.try_load_record(record().allow_partial(true));
+    let loaded = loaded.map_err(text)?;
+    expect("first layer", w_hh(&loaded, 0), w_hh(&saved, 0))?;
+    expect("second layer", w_hh(&loaded, 1), second)
+}
+
+/// The record of two layers in a block of one.
+fn record_with_more(device: &Device) -> Result<(), String> {
+    let saved = config().with_num_layers(2).init(device);
+    let record = saved.clone().into_record().allow_unused(true);
+    let loaded = config().init(device).try_load_record(record);
+    expect(
+        "the layer",
+        w_hh(&loaded.map_err(text)?, 0),
+        w_hh(&saved, 0),
+    )?;
+    // Sizes that do not fit are refused whatever is allowed.
+    let other = GruBlockConfig::new(I, H + 1).init(device);
+    let record = saved.into_record().allow_unused(true).allow_partial(true);
+    match other.try_load_record(record) {
+        Ok(_) => Err("weights of other sizes were loaded".into()),
+        Err(_) => Ok(()),
+    }
+}
+
+/// A block within a model.
+#[derive(Module, Debug)]
+struct Model {
+    encoder: GruBlock,
+    scale: Param<Tensor<1>>,
+}
+
+/// The block of a model, by its names there, in a block on its own.
+fn key_remapping(device: &Device) -> Result<(), String> {
+    let model = Model {
+        encoder: config().with_num_layers(2).init(device),
+        scale: Param::from_tensor(Tensor::ones([1], device)),
+    };
+    let mut store = SafetensorsStore::from_bytes(None);
+    model.save_into(&mut store).map_err(text)?;
+    let bytes = store.get_bytes().map_err(text)?;
+    let mut block = config().with_num_layers(2).init(device);
+    let mut store = SafetensorsStore::from_bytes(Some(bytes.clone()));
+    if block.load_from(&mut store).is_ok() {
+        return Err("names of a model are those of a block".into());
+    }
+    let mut store = SafetensorsStore::from_bytes(Some(bytes))
+        .with_key_remapping("^encoder\\.", "")
+        .with_regex("^layers\\.");
+    block.load_from(&mut store).map_err(text)?;
+    let [got, expected] = [&block, &model.encoder].map(|block| outputs(block, device));
+    expect("outputs", got, expected)
+}

@@ -1,0 +1,101 @@
+//! One block in several threads.
+
+use super::{H, I, Test, expect, outputs, runs, values};
+use burn::{
+    module::Module,
+    optim::GradientsParams,
+    tensor::{Device, Tensor},
+};
+use gru_op::{
+    GruBlock, GruBlockConfig, GruGates, GruLayer, GruLayerOptions, GruOptions, GruSpec, GruWeights,
+    Steps, convert::StateDict,
+};
+use gru_testkit::{inputs::Inputs, problem::Problem};
+use std::thread;
+
+pub const TESTS: &[(&str, Test)] = &[
+    ("threads-infer", threads_infer),
+    ("threads-learn", threads_learn),
+];
+
+const THREADS: usize = 4;
+
+/// Compiles if all of them may go to another thread, and be used by several.
+pub fn types() {
+    fn both<T: Send + Sync>() {}
+    both::<GruBlock>();
+    both::<GruBlockConfig>();
+    both::<GruGates>();
+    both::<GruLayer>();
+    both::<GruLayerOptions>();
+    both::<GruOptions>();
+    both::<GruSpec>();
+    both::<GruWeights>();
+    both::<Steps>();
+    both::<StateDict>();
+}
+
+/// What each of some threads finds, all at the same time.
+fn at_once<R: Send>(run: impl Fn() -> R + Sync) -> Vec<R> {
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(&run)).collect();
+        let results = threads.into_iter().map(|thread| thread.join());
+        results.map(|r| r.expect("no thread panics")).collect()
+    })
+}
+
+/// Sequences and steps, also of a block whose parameters nobody has used before.
+fn threads_infer(device: &Device) -> Result<(), String> {
+    let block = GruBlockConfig::new(I, H).with_num_layers(2).init(device);
+    let found = at_once(|| {
+        let sequence = outputs(&block, device);
+        let mut state = None;
+        let x = Tensor::<2>::ones([2, I], device);
+        for _ in 0..50 {
+            state = Some(block.step(x.clone(), state).1);
+        }
+        [sequence, values(state.expect("there were steps"))]
+    });
+    for other in &found[1..] {
+        expect("of another thread", other, &found[0])?;
+    }
+    let alone = outputs(&block, device);
+    expect("of one thread", &found[0][0], &alone)
+}
+
+/// Forward and backward of clones, each thread with its own graph; large enough to be cut among kernel threads.
+fn threads_learn(device: &Device) -> Result<(), String> {
+    let device = device.clone().autodiff();
+    let (n, t, i, h) = (16, 40, I, 64);
+    let block = GruBlockConfig::new(i, h).with_num_layers(2).init(&device);
+    let inputs = Inputs::random(&Problem::new(n, t, i, h));
+    let learn = || {
+        let x: Tensor<3> = runs::tensor(&inputs.x, [n, t, i], &device, burn::tensor::DType::F32);
+        let block = block.clone();
+        let (y, _) = block.forward(x, None);
+        let gradients = runs::loss(&y, &inputs.d_y).backward();
+        let gradients = GradientsParams::from_grads(gradients, &block);
+        let of = |k: usize| {
+            let gradient = gradients.get::<2>(block.layers[k].w_hh.id);
+            values(gradient.expect("it is tracked"))
+        };
+        [values(y), of(0), of(1)]
+    };
+    expect(
+        "parameters",
+        block.num_params(),
+        2 * 6 * h + (i + 3 * h) * 3 * h,
+    )?;
+    let alone = learn();
+    for (thread, found) in at_once(learn).into_iter().enumerate() {
+        for (name, (found, alone)) in ["y", "gradient 0", "gradient 1"]
+            .into_iter()
+            .zip(found.iter().zip(&alone))
+        {
+            if found != alone {
+                return Err(format!("{name} of thread {thread} differs"));
+            }
+        }
+    }
+    Ok(())
+}
