@@ -68,11 +68,11 @@ fn check_onnx(case: &Case) -> Result<(), String> {
     if spec.number("linear_before_reset") == Some(0) {
         problem.spec.reset = Reset::BeforeMatmul;
     }
-    for d in 0..directions {
+    for (d, &activations) in activations.iter().enumerate() {
         if direction == "reverse" || d == 1 {
             problem.spec.direction = Direction::Reverse;
         }
-        problem.spec.activations = activations[d];
+        problem.spec.activations = activations;
         let &Problem { n, t, h, .. } = &problem;
         // Batch-major ONNX has D behind N, time-major before it; outputs have it behind T too.
         let (state_rows, y_rows) = if batch_major { (n, n * t) } else { (1, t) };

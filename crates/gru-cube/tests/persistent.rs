@@ -25,7 +25,7 @@ fn main() {
     }));
     trials.push(trial(
         "persistent/other-streams-are-refused".to_owned(),
-        || other_streams_are_refused(),
+        other_streams_are_refused,
     ));
     libtest_mimic::run(&arguments, trials).exit();
 }

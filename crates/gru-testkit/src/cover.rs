@@ -160,11 +160,11 @@ mod tests {
     fn every_pair_and_every_triple_occurs() {
         let pairs = cover(&SIZES, 2);
         let triples = cover(&SIZES, 3);
-        for a in 0..SIZES.len() {
-            for b in 0..a {
-                assert_eq!(distinct(&pairs, &[a, b]), SIZES[a] * SIZES[b], "{a} {b}");
-                for c in 0..b {
-                    let expected = SIZES[a] * SIZES[b] * SIZES[c];
+        for (a, of_a) in SIZES.iter().enumerate() {
+            for (b, of_b) in SIZES.iter().enumerate().take(a) {
+                assert_eq!(distinct(&pairs, &[a, b]), of_a * of_b, "{a} {b}");
+                for (c, of_c) in SIZES.iter().enumerate().take(b) {
+                    let expected = of_a * of_b * of_c;
                     assert_eq!(distinct(&triples, &[a, b, c]), expected, "{a} {b} {c}");
                 }
             }

@@ -36,7 +36,8 @@ pub fn changed_by_hand(path: &Path) -> Result<(), String> {
 /// A file without a configuration is then an error, too.
 pub fn what_is_saved_is_read(path: &Path) -> Result<(), String> {
     let device = Device::flex();
-    let changes: [(&str, fn(&mut GruBlock)); 16] = [
+    type Change = (&'static str, fn(&mut GruBlock));
+    let changes: [Change; 16] = [
         ("nothing", |_| {}),
         ("zoneout 1", |b| b.layers[0].zoneout = 1.0),
         ("zoneout NaN", |b| b.layers[1].zoneout = f64::NAN),
