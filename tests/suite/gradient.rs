@@ -116,8 +116,8 @@ fn row(problem: &Problem) -> Vec<usize> {
 /// Fails where the sample lacks a pair that the catalogue has, or the catalogue lacks a clip with a rule.
 fn covers(sample: &[Vec<usize>], all: &[Vec<usize>]) -> Result<(), String> {
     let (of_sample, of_all) = (missing(sample, &SIZES, 2), missing(all, &SIZES, 2));
-    if of_sample != of_all {
-        return Err(format!("lacks {of_sample:?}, the catalogue {of_all:?}"));
+    if let Some(pair) = of_sample.iter().find(|pair| !of_all.contains(pair)) {
+        return Err(format!("the sample lacks {pair:?}"));
     }
     let rules_by_clip = |pair: &&Vec<(usize, usize)>| pair[0].0 < 2 && pair[1].0 == 6;
     match of_all.iter().find(rules_by_clip) {

@@ -16,7 +16,7 @@ mod training;
 use super::backends::TestBackend;
 use burn::tensor::{DType, Device, Tensor};
 use gru_op::GruBlock;
-use gru_testkit::{inputs::Inputs, problem::Problem};
+use gru_testkit::{close::close, inputs::Inputs, problem::Problem};
 use libtest_mimic::Trial;
 
 use super::runs::{self, values};
@@ -89,6 +89,11 @@ fn expect<A: PartialEq + std::fmt::Debug>(what: &str, got: A, expected: A) -> Re
     } else {
         Err(format!("{what}: expected {expected:?}, got {got:?}"))
     }
+}
+
+/// Every number is the same.
+fn equal(what: &str, got: &[f64], expected: &[f64]) -> Result<(), String> {
+    close(what, got, expected, 0.0)
 }
 
 fn text<E: std::fmt::Display>(error: E) -> String {

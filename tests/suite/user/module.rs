@@ -1,6 +1,6 @@
 //! What `#[derive(Module)]` gives a block: counts, gradients on and off, forks, other devices, adapters.
 
-use super::{H, I, Test, expect, input, outputs};
+use super::{H, I, Test, equal, expect, input, outputs};
 use burn::{
     module::{Lora, Module, ParamGroup},
     optim::GradientsParams,
@@ -106,7 +106,7 @@ fn fork(device: &Device) -> Result<(), String> {
     let block = GruBlockConfig::new(I, H).with_num_layers(2).init(&device);
     let forked = block.clone().fork(&device);
     let [first, second] = [&block, &forked].map(|block| outputs(block, &device));
-    expect("outputs", second, first)?;
+    equal("outputs", &second, &first)?;
     expect("gradients of the fork", tracked(&forked, &device), 8)?;
     // Not initialized before it is forked.
     let fresh = GruBlockConfig::new(I, H).init(&device).fork(&device);
@@ -126,9 +126,9 @@ fn to_device(device: &Device) -> Result<(), String> {
     for other in others {
         let moved = block.clone().to_device(&other);
         expect("where it is", moved.devices(), vec![other.clone()])?;
-        expect("outputs there", outputs(&moved, &other), expected.clone())?;
+        equal("outputs there", &outputs(&moved, &other), &expected)?;
         let back = moved.to_device(device);
-        expect("outputs back", outputs(&back, device), expected.clone())?;
+        equal("outputs back", &outputs(&back, device), &expected)?;
     }
     Ok(())
 }
@@ -139,7 +139,7 @@ fn lora(device: &Device) -> Result<(), String> {
     let block = GruBlockConfig::new(I, H).with_num_layers(2).init(&device);
     let expected = outputs(&block, &device);
     let adapted = block.apply_lora(Lora::new(2, 4.0));
-    expect("outputs", outputs(&adapted, &device), expected.clone())?;
+    equal("outputs", &outputs(&adapted, &device), &expected)?;
     let y = adapted.forward(input(&device), None).0;
     let gradients = GradientsParams::from_grads(y.sum().backward(), &adapted);
     let base = adapted.layers[0].w_hh.id;
@@ -152,9 +152,9 @@ fn lora(device: &Device) -> Result<(), String> {
         return Err("the adapters have no gradient".into());
     }
     let folded = adapted.valid().materialize();
-    expect(
+    equal(
         "outputs, folded",
-        outputs(&folded, &device.inner()),
-        expected,
+        &outputs(&folded, &device.inner()),
+        &expected,
     )
 }

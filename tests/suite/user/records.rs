@@ -1,6 +1,6 @@
 //! Parameters of a block without its configuration: parts of records, other names.
 
-use super::{H, I, Test, expect, outputs, text};
+use super::{H, I, Test, equal, outputs, text};
 use burn::{
     module::{Module, Param},
     tensor::{Device, Tensor},
@@ -34,8 +34,8 @@ fn partial_record(device: &Device) -> Result<(), String> {
     }
     let loaded = block.try_load_record(record().allow_partial(true));
     let loaded = loaded.map_err(text)?;
-    expect("first layer", w_hh(&loaded, 0), w_hh(&saved, 0))?;
-    expect("second layer", w_hh(&loaded, 1), second)
+    equal("first layer", &w_hh(&loaded, 0), &w_hh(&saved, 0))?;
+    equal("second layer", &w_hh(&loaded, 1), &second)
 }
 
 /// The record of two layers in a block of one.
@@ -43,10 +43,10 @@ fn record_with_more(device: &Device) -> Result<(), String> {
     let saved = config().with_num_layers(2).init(device);
     let record = saved.clone().into_record().allow_unused(true);
     let loaded = config().init(device).try_load_record(record);
-    expect(
+    equal(
         "the layer",
-        w_hh(&loaded.map_err(text)?, 0),
-        w_hh(&saved, 0),
+        &w_hh(&loaded.map_err(text)?, 0),
+        &w_hh(&saved, 0),
     )?;
     // Sizes that do not fit are refused whatever is allowed.
     let other = GruBlockConfig::new(I, H + 1).init(device);
@@ -83,5 +83,5 @@ fn key_remapping(device: &Device) -> Result<(), String> {
         .with_regex("^layers\\.");
     block.load_from(&mut store).map_err(text)?;
     let [got, expected] = [&block, &model.encoder].map(|block| outputs(block, device));
-    expect("outputs", got, expected)
+    equal("outputs", &got, &expected)
 }

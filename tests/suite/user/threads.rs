@@ -1,6 +1,6 @@
 //! One block in several threads.
 
-use super::{H, I, Test, expect, outputs, runs, values};
+use super::{H, I, Test, equal, expect, outputs, runs, values};
 use burn::{
     module::Module,
     optim::GradientsParams,
@@ -57,10 +57,14 @@ fn threads_infer(device: &Device) -> Result<(), String> {
         [sequence, values(state.expect("there were steps"))]
     });
     for other in &found[1..] {
-        expect("of another thread", other, &found[0])?;
+        equal("outputs of another thread", &other[0], &found[0][0])?;
+        equal("steps of another thread", &other[1], &found[0][1])?;
     }
-    let alone = outputs(&block, device);
-    expect("of one thread", &found[0][0], &alone)
+    equal(
+        "outputs of one thread",
+        &found[0][0],
+        &outputs(&block, device),
+    )
 }
 
 /// Forward and backward of clones, each thread with its own graph; large enough to be cut among kernel threads.
@@ -87,14 +91,9 @@ fn threads_learn(device: &Device) -> Result<(), String> {
         2 * 6 * h + (i + 3 * h) * 3 * h,
     )?;
     let alone = learn();
-    for (thread, found) in at_once(learn).into_iter().enumerate() {
-        for (name, (found, alone)) in ["y", "gradient 0", "gradient 1"]
-            .into_iter()
-            .zip(found.iter().zip(&alone))
-        {
-            if found != alone {
-                return Err(format!("{name} of thread {thread} differs"));
-            }
+    for found in at_once(learn) {
+        for (k, (found, alone)) in found.iter().zip(&alone).enumerate() {
+            equal(["y", "gradient 0", "gradient 1"][k], found, alone)?;
         }
     }
     Ok(())

@@ -213,24 +213,27 @@ mod tests {
             EluConfig::new().with_alpha(0.7).into(),
             ThresholdedReluConfig::new().with_alpha(0.3).into(),
         ];
-        for (k, gate) in all.iter().enumerate() {
-            let hidden = &all[(k + 3) % all.len()];
-            let config = GruConfig::new(3, 5, k % 2 == 0)
-                .with_reset_after(k % 3 == 0)
+        // Every gate's activation with every combination of the rest.
+        for k in 0..all.len() * 16 {
+            let (k, options) = (k / 16, [1, 2, 4, 8].map(|bit| k & bit != 0));
+            let [bias, reset_after, clip, batch_first] = options;
+            let (gate, hidden) = (&all[k], &all[(k + 3) % all.len()]);
+            let config = GruConfig::new(3, 5, bias)
+                .with_reset_after(reset_after)
                 .with_gate_activation(gate.clone())
                 .with_hidden_activation(hidden.clone())
-                .with_clip((k % 4 == 0).then_some(0.5));
+                .with_clip(clip.then_some(0.5));
             let block = GruBlock::try_from(config.init(&device)).unwrap();
             let says = GruBlockConfig::try_from(&config).unwrap();
             block.check_config(&says).unwrap();
             assert_eq!(block.config().bias, says.bias);
 
-            let config = BiGruConfig::new(3, 5, k % 2 == 0)
-                .with_reset_after(k % 3 == 0)
-                .with_batch_first(k % 2 == 0)
+            let config = BiGruConfig::new(3, 5, bias)
+                .with_reset_after(reset_after)
+                .with_batch_first(batch_first)
                 .with_gate_activation(gate.clone())
                 .with_hidden_activation(hidden.clone())
-                .with_clip((k % 4 == 0).then_some(0.5));
+                .with_clip(clip.then_some(0.5));
             let block = GruBlock::try_from(config.init(&device)).unwrap();
             let says = GruBlockConfig::try_from(&config).unwrap();
             block.check_config(&says).unwrap();

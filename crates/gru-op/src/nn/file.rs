@@ -77,6 +77,8 @@ impl GruBlock {
     /// Writes parameters and configuration to one file, in place of what is there: the whole of
     /// it, or nothing. Without an extension in `path` it is given Burn's own, `.bpk`.
     ///
+    /// A process that is killed meanwhile may leave a file `….tmp` next to it.
+    ///
     /// Burn's `load_file` reads the file too, but sees the parameters alone.
     ///
     /// ```
