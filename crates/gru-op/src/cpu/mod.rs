@@ -8,6 +8,7 @@ mod flex;
 #[cfg(feature = "ndarray")]
 mod ndarray;
 mod packed;
+mod run;
 mod spare;
 
 use crate::{
@@ -18,6 +19,7 @@ use burn::backend::{Backend, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
 use gru_cpu::{Dims, Element, Gradients, Inputs, PackedWeights, Sequence};
 use packed::{Cache, Storage};
+use run::run_on_slices;
 use spare::Spares;
 
 /// Frees the memory that the CPU backends keep for the next call; its bytes.
@@ -386,36 +388,3 @@ impl<B: CpuBackend<E>, E: Element> Call<B, E> {
         }
     }
 }
-
-/// Implements the operator for a CPU backend by the functions above.
-macro_rules! run_on_slices {
-    ($backend:ty) => {
-        impl crate::GruBackend for $backend {
-            fn gru_states(
-                inputs: crate::GruInputs<Self>,
-                spec: crate::GruSpec,
-            ) -> burn::backend::tensor::FloatTensor<Self> {
-                crate::cpu::states(inputs, spec)
-            }
-
-            fn gru_states_and_gates(
-                inputs: crate::GruInputs<Self>,
-                spec: crate::GruSpec,
-            ) -> crate::GruForward<Self> {
-                crate::cpu::states_and_gates(inputs, spec)
-            }
-
-            fn gru_gradients(
-                inputs: crate::GruInputs<Self>,
-                states: burn::backend::tensor::FloatTensor<Self>,
-                gates: crate::OptionalTensor<Self>,
-                d_states: burn::backend::tensor::FloatTensor<Self>,
-                spec: crate::GruSpec,
-                wanted: crate::Wanted,
-            ) -> crate::GruGradients<Self> {
-                crate::cpu::gradients(inputs, states, gates, d_states, spec, wanted)
-            }
-        }
-    };
-}
-use run_on_slices;

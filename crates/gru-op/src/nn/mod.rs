@@ -2,6 +2,7 @@
 
 mod block;
 mod config;
+mod display;
 #[cfg(feature = "store")]
 mod file;
 mod init;
