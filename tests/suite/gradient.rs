@@ -2,10 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use burn::tensor::{DType, Device};
+use burn::tensor::DType;
 use gru_op::{
-    Activations, Direction, GruSpec, Layout, Memory, Reset, Update, composed, gru_cell,
-    gru_sequence,
+    Activations, Direction, Layout, Memory, Reset, Update, composed, gru_cell, gru_sequence,
 };
 use gru_testkit::{
     close::{Outcome, Tensors, Tolerance},
@@ -49,11 +48,6 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
                 }
                 if known.problem.t == 1 {
                     trials.push(cell_trial(known, backend, dtype));
-                }
-            }
-            for (n, t) in [(0, 3), (2, 0), (0, 0)] {
-                for layout in [Layout::BatchMajor, Layout::TimeMajor] {
-                    trials.push(empty_trial(n, t, layout, backend, dtype));
                 }
             }
         }
@@ -211,34 +205,5 @@ fn cell_trial(known: &Arc<Known>, backend: &TestBackend, dtype: DType) -> Trial 
         let h = runs::values(h);
         let outputs = Tensors::from([("y".into(), h.clone()), ("h_t".into(), h)]);
         Outcome { outputs, gradients }.compare(truth, tolerance)
-    })
-}
-
-/// No rows or no steps: nothing is computed, the state passes through, and every leaf still has a
-/// gradient of its own shape.
-fn empty_trial(n: usize, t: usize, layout: Layout, backend: &TestBackend, dtype: DType) -> Trial {
-    let spec = GruSpec::default().with_layout(layout);
-    let problem = Problem::new(n, t, 3, 4).with_spec(spec);
-    let id = format!("empty/{}/{}", problem.id(), backend.id(dtype));
-    backend.trial(id, move |device: &Device| {
-        let inputs = Inputs::random(&problem);
-        let h0 = inputs.h0.clone().unwrap_or_default();
-        let got = runs::sequence(gru_sequence, &problem, &inputs, device, dtype)?;
-        let zeros = |len: usize| vec![0.0; len];
-        let Problem { i, h, .. } = problem;
-        let expected = Outcome {
-            outputs: Tensors::from([("y".into(), zeros(0)), ("h_t".into(), h0)]),
-            gradients: Tensors::from([
-                ("x".into(), zeros(0)),
-                // Without a step the final state is the initial one.
-                ("h0".into(), inputs.d_h_t.clone()),
-                ("w_ih".into(), zeros(i * 3 * h)),
-                ("w_hh".into(), zeros(h * 3 * h)),
-                ("b_ih".into(), zeros(3 * h)),
-                ("b_hh".into(), zeros(3 * h)),
-            ]),
-        };
-        // Zeros are zeros in every precision.
-        got.compare(&expected, Tolerance::F64)
     })
 }

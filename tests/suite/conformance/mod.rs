@@ -47,6 +47,10 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
             let run = KINDS.iter().find(|(kind, ..)| *kind == spec.kind());
             let &(_, _, run) = run.unwrap_or_else(|| panic!("{}: {}", spec.name(), spec.kind()));
             trials.push(trial(spec, backend, run));
+            if backend.samples_modes() && spec.kind() != "grad_f64" {
+                // Another way to the same call is the same on every backend.
+                continue;
+            }
             match spec.kind() {
                 "grad_f64" => trials.push(in_float64(spec, backend)),
                 "mpsgraph_gru" => {
