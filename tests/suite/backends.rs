@@ -100,16 +100,32 @@ fn cuda() -> Result<Device, String> {
 }
 
 /// wgpu's best adapter. Listing them first, because opening a device that is not there panics.
+///
+/// A software driver compiles shaders in one thread for each device, and trials wait for little else. So every second
+/// thread takes a second device of such an adapter.
 #[cfg(feature = "gpu")]
 fn wgpu() -> Result<Device, String> {
-    use std::sync::OnceLock;
+    use std::sync::{
+        OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    };
 
     use burn::tensor::{DeviceKind, DeviceType};
 
-    static ADAPTERS: OnceLock<usize> = OnceLock::new();
-    match ADAPTERS.get_or_init(|| Device::enumerate(DeviceType::Wgpu).len()) {
-        0 => Err("wgpu finds no adapter".into()),
-        _ => Ok(Device::wgpu(DeviceKind::DefaultDevice)),
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static THREAD: usize = THREADS.fetch_add(1, Ordering::Relaxed);
+    }
+    // The best adapter comes first: is it a CPU?
+    static BEST_IS_CPU: OnceLock<Option<bool>> = OnceLock::new();
+    let best_is_cpu = BEST_IS_CPU.get_or_init(|| {
+        let adapters = Device::enumerate(DeviceType::Wgpu).into_vec();
+        Some(*adapters.first()? == Device::wgpu(DeviceKind::Cpu))
+    });
+    match best_is_cpu {
+        None => Err("wgpu finds no adapter".into()),
+        Some(true) if THREAD.with(|thread| thread % 2 == 1) => Ok(Device::wgpu(DeviceKind::Cpu)),
+        Some(_) => Ok(Device::wgpu(DeviceKind::DefaultDevice)),
     }
 }
 
