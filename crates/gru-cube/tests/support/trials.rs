@@ -1,0 +1,110 @@
+//! Trials, which can be ignored with a reason, and the device of each.
+
+use super::catalogue::{Case, Cases};
+use cubecl::{
+    Device,
+    client::Client,
+    device::{WgpuDevice, WgpuDeviceKind},
+};
+use gru_cube::Limits;
+use libtest_mimic::{Arguments, Completion, Trial};
+use std::{
+    env,
+    sync::{Mutex, OnceLock},
+};
+
+/// Why a trial did not run.
+#[derive(Debug)]
+pub struct Ignored(pub String);
+
+/// How a trial ends, unless it panics.
+pub type Ran = Result<(), Ignored>;
+
+/// A trial that is ignored where there is no adapter, or where `test` says why it cannot run on this one. With
+/// `GRU_REQUIRE_GPU` a missing adapter is a failure.
+pub fn trial(name: String, test: impl FnOnce() -> Ran + Send + 'static) -> Trial {
+    static ADAPTERS: OnceLock<usize> = OnceLock::new();
+    Trial::ignorable_test(name, move || {
+        if *ADAPTERS.get_or_init(|| Device::enumerate_all().len()) == 0 {
+            return if env::var_os("GRU_REQUIRE_GPU").is_some() {
+                Err("no adapter, and GRU_REQUIRE_GPU is set".into())
+            } else {
+                Ok(Completion::ignored_with("no adapter"))
+            };
+        }
+        Ok(match test() {
+            Ok(()) => Completion::Completed,
+            Err(Ignored(reason)) => Completion::ignored_with(reason),
+        })
+    })
+}
+
+/// The same, for a test that runs on every adapter.
+pub fn test(name: &str, test: fn()) -> Trial {
+    trial(name.to_owned(), move || {
+        test();
+        Ok(())
+    })
+}
+
+/// One trial for each case, and one that holds that the cases cover all pairs of their options.
+pub fn cases(cases: Cases, check: fn(&Case) -> Ran) -> Vec<Trial> {
+    let of = |case: &Case| {
+        let case = case.clone();
+        trial(format!("{}/{}", cases.name, case.id()), move || {
+            check(&case)
+        })
+    };
+    let mut trials: Vec<Trial> = cases.cases.iter().map(of).collect();
+    let name = format!("{}/pairs", cases.name);
+    trials.push(Trial::test(name, move || {
+        cases.check_coverage();
+        Ok(())
+    }));
+    trials
+}
+
+/// Runs the trials of a test binary.
+pub fn run_trials(trials: Vec<Trial>) {
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+/// The client of a test: of a thread, always the same one.
+///
+/// A software driver compiles in one thread for each device, and tests wait for little else. So they share two
+/// devices of such an adapter, each taking the one with fewer tests.
+pub fn client() -> Client {
+    thread_local! {
+        static PLACE: Place = Place::new();
+    }
+    PLACE.with(|place| place.client.clone())
+}
+
+struct Place {
+    client: Client,
+    device: usize,
+}
+
+/// Threads on each device.
+static THREADS: Mutex<[usize; 2]> = Mutex::new([0; 2]);
+
+impl Place {
+    fn new() -> Self {
+        let default = Device::default().client();
+        let mut threads = THREADS.lock().unwrap();
+        let fewer = usize::from(threads[1] < threads[0]);
+        let device = if Limits::of(&default).cpu { fewer } else { 0 };
+        threads[device] += 1;
+        let client = match device {
+            0 => default,
+            _ => Device::Wgpu(WgpuDevice::new(WgpuDeviceKind::Cpu)).client(),
+        };
+        Self { client, device }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        THREADS.lock().unwrap()[self.device] -= 1;
+    }
+}
