@@ -1,6 +1,9 @@
 //! All tests that need Burn, as one list of trials: one id per problem and backend. The test `gru` runs
 //! it, and so does the kit of `benches/gpu-kit`, on a machine that has no checkout.
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
 mod suite;
 
 use std::{

@@ -7,11 +7,11 @@ use std::{
 };
 
 use cubecl::{client::Client, features::TypeUsage, ir::ElemType, prelude::*, server::Handle};
-use gru_cpu::spec::GruSpec;
 use gru_cube::{
     BackwardInputs, BackwardOutputs, Call, Cut, ForwardInputs, ForwardOutputs, PlanError, StepTile,
     Strategy, WalkTile,
 };
+use gru_spec::GruSpec;
 use half::f16;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

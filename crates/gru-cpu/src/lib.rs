@@ -19,7 +19,6 @@
 //! # Use
 //!
 //! ```
-//! # #[cfg(feature = "kernels")] {
 //! use gru_cpu::{Dims, Gradients, Inputs, Sequence, Weights, backward, forward, spec::GruSpec};
 //!
 //! let (n, t, i, h) = (2, 5, 3, 4);
@@ -36,7 +35,6 @@
 //! let (d_states, mut d_w_hh) = (vec![1.0; n * t * h], vec![0.0; h * 3 * h]);
 //! let to = Gradients::none().with_w_hh(Some(&mut d_w_hh));
 //! backward(&dims, &spec, &inputs, &states, Some(&saved), &d_states, to);
-//! # }
 //! ```
 //!
 //! Many calls with the same weights: [`PackedWeights`]. Steps as they come:
@@ -98,7 +96,7 @@
 //!
 //! # The map
 //!
-//! - [`spec`]: which GRU is meant; the only part without the feature `kernels`.
+//! - [`spec`]: which GRU is meant; the crate `gru-spec`.
 //! - `call`: sizes, slices, where gradients go; all checks.
 //! - `simd`: vectors, σ and tanh, activations.
 //! - `product`: register tiles, packed weights, scratch memory.
@@ -111,34 +109,24 @@
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-pub mod spec;
+/// Which GRU is meant.
+pub use gru_spec as spec;
 
-#[cfg(all(doctest, feature = "kernels"))]
+#[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-#[cfg(feature = "kernels")]
 mod call;
-#[cfg(feature = "kernels")]
 mod gru;
-#[cfg(feature = "kernels")]
 mod memory;
-#[cfg(feature = "kernels")]
 mod pages;
-#[cfg(feature = "kernels")]
 mod passes;
-#[cfg(feature = "kernels")]
 mod product;
-#[cfg(feature = "kernels")]
 mod simd;
-#[cfg(feature = "kernels")]
 mod stream;
-#[cfg(feature = "kernels")]
 mod threads;
-#[cfg(feature = "kernels")]
 mod tuning;
 
-#[cfg(feature = "kernels")]
 pub use self::{
     call::{CallError, Dims, Gradients, Inputs, Sequence, Weights},
     memory::buffer,
@@ -148,7 +136,6 @@ pub use self::{
 };
 
 /// What tests force.
-#[cfg(feature = "kernels")]
 #[doc(hidden)]
 pub mod testing {
     pub use crate::simd::Isa;

@@ -5,10 +5,10 @@ mod support;
 
 use gru_cpu::{
     Dims, Element, Gradients, Inputs, Sequence, Weights, backward, forward,
-    spec::{Activation, Activations, Direction, GruSpec, Layout, Reset, Update},
+    spec::{Activations, Direction, GruSpec, Layout, Reset, Update},
     testing::Isa,
 };
-use gru_testkit::passes;
+use gru_testkit::{activations::ACTIVATIONS, passes};
 use support::{OfIsa, with_any_isa, with_each_isa, with_threads};
 
 fn main() {
@@ -315,7 +315,7 @@ fn masks_skipped_steps_blends_and_projected_inputs(isa: Isa) {
 
 fn uncommon_activations_and_clips(isa: Isa) {
     // Each as every gate.
-    let all = Activation::ALL;
+    let all = ACTIVATIONS;
     let sets = (0..all.len()).map(|k| [0, 4, 8].map(|gate| all[(k + gate) % all.len()]));
     for [reset, update, candidate] in sets {
         let activations = Activations {

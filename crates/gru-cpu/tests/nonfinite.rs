@@ -5,9 +5,10 @@ mod support;
 
 use gru_cpu::{
     Dims, Element,
-    spec::{Activation, Activations, GruSpec, Reset, Update},
+    spec::{Activations, GruSpec, Reset, Update},
     testing::Isa,
 };
+use gru_testkit::activations::ACTIVATIONS;
 use support::{Case, OfIsa, RESULTS, with_any_isa, with_each_isa, with_threads};
 
 fn main() {
@@ -36,7 +37,7 @@ const PRESENT: [&str; 5] = ["h0", "w_ih", "b_ih", "b_hh", "mask"];
 /// The usual activations, and sets that hold all others; clips.
 fn specs() -> Vec<GruSpec> {
     // Three at a time; the last are filled up from the first.
-    let activations = Activation::ALL;
+    let activations = ACTIVATIONS;
     let sets = (0..activations.len())
         .step_by(3)
         .map(|k| [0, 1, 2].map(|gate| activations[(k + gate) % activations.len()]));

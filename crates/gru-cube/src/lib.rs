@@ -2,7 +2,7 @@
 //! Metal, Vulkan, WebGPU, CUDA and ROCm.
 //!
 //! N rows (batch), T steps, H hidden units; gates packed `r | z | n` in columns; sequences
-//! `[N,T,·]` or `[T,N,·]`. The mathematics is that of [`gru_cpu`]. The large products over all
+//! `[N,T,·]` or `[T,N,·]`. The equations are in [`gru_spec`]. The large products over all
 //! steps are not made here: [`forward()`] starts from `p = x·w_ih`, [`backward()`] and
 //! [`recurrent_inputs()`] end with the operands of the weight gradients, and [`gates()`] joins the
 //! products of a forward pass that kept nothing.

@@ -3,8 +3,8 @@
 
 mod support;
 
-use gru_cpu::spec::{GruSpec, Reset};
 use gru_cube::{BackwardInputs, BackwardOutputs, ForwardOutputs, Limits, Strategy, launches};
+use gru_spec::{GruSpec, Reset};
 use libtest_mimic::Arguments;
 use support::{
     FORWARD, GRADIENT, Given, Ignored, OnDevice, Problem, Ran, client, on_device, oracle, poisoned,

@@ -5,8 +5,8 @@
 
 mod support;
 
-use gru_cpu::spec::GruSpec;
 use gru_cube::{Cut, Limits, PlanError, Strategy};
+use gru_spec::GruSpec;
 use half::f16;
 use libtest_mimic::Arguments;
 use support::{

@@ -92,7 +92,6 @@ fn value<B: Backend>(activation: Activation, a: Prim<B>) -> Prim<B> {
         }
         Activation::Softsign => a.clone() / a.abs().plus(1.0),
         Activation::Softplus => a.clone().relu() + a.abs().times(-1.0).exp().log1p(),
-        other => unimplemented!("{other:?} is not composed of Burn's operations"),
     }
 }
 
@@ -125,7 +124,6 @@ fn slope<B: Backend>(activation: Activation, y: Prim<B>) -> Prim<B> {
             c.clone() * c
         }
         Activation::Softplus => y.times(-1.0).exp().complement(),
-        other => unimplemented!("{other:?} is not composed of Burn's operations"),
     }
 }
 
@@ -134,6 +132,7 @@ mod tests {
     use super::*;
     use burn::tensor::TensorData;
     use burn_flex::Flex;
+    use gru_testkit::activations::ACTIVATIONS;
 
     /// Every activation, and those whose slope of zero is an edge.
     fn all() -> impl Iterator<Item = Activation> {
@@ -141,7 +140,7 @@ mod tests {
             Activation::LeakyRelu { alpha: 0.0 },
             Activation::Elu { alpha: 0.0 },
         ];
-        Activation::ALL.into_iter().chain(edges)
+        ACTIVATIONS.into_iter().chain(edges)
     }
 
     fn prim(numbers: &[f64]) -> Prim<Flex> {

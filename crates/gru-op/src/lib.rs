@@ -187,7 +187,6 @@ pub use self::{
     call::{GruForward, GruGradients, GruInputs, OptionalTensor, Wanted},
     nn::{GruBlock, GruBlockConfig, GruInitializer, GruLayer, GruLayerOptions, GruMismatch},
 };
-pub use gru_cpu::spec;
-pub use gru_cpu::spec::{
-    Activation, Activations, Direction, GruSpec, Layout, Memory, Reset, Update,
-};
+/// Which GRU is meant.
+pub use gru_spec as spec;
+pub use gru_spec::{Activation, Activations, Direction, GruSpec, Layout, Memory, Reset, Update};

@@ -1,6 +1,6 @@
 //! Seeded inputs and upstream gradients, and NaN-poisoned buffers.
 
-use gru_cpu::spec::Activations;
+use gru_spec::Activations;
 
 use crate::{oracle, problem::Problem};
 

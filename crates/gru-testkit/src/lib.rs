@@ -2,6 +2,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`activations`] | one of each activation |
 //! | [`problem`] | sizes and conventions of one run, and the catalogue that tests walk through |
 //! | [`inputs`] | seeded inputs and upstream gradients, NaN-poisoned buffers |
 //! | [`oracle`] | the equations in float64, on a tape that differentiates them exactly |
@@ -13,6 +14,7 @@
 //!
 //! Nothing here uses Burn or a kernel: all tensors are flat row-major `Vec<f64>`.
 
+pub mod activations;
 pub mod close;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -24,7 +26,3 @@ pub mod passes;
 pub mod problem;
 #[cfg(feature = "network")]
 pub mod proxy;
-
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-mod readme {}

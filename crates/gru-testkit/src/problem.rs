@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use gru_cpu::spec::{Activation, Activations, Direction, GruSpec, Layout, Memory, Reset, Update};
+use crate::activations::ACTIVATIONS;
+use gru_spec::{Activation, Activations, Direction, GruSpec, Layout, Memory, Reset, Update};
 
 /// Which biases a problem has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -241,7 +242,7 @@ fn optional_tensors() -> Vec<Problem> {
 /// Every activation once in every gate. The parameters are far from each activation's default, so
 /// that one that is ignored shows.
 fn activations() -> Vec<Problem> {
-    const ALL: [Activation; Activation::ALL.len()] = Activation::ALL;
+    const ALL: [Activation; ACTIVATIONS.len()] = ACTIVATIONS;
     let rules = rules();
     (0..ALL.len())
         .map(|k| {

@@ -27,7 +27,7 @@ use cubecl::{
     prelude::*,
     server::Handle,
 };
-use gru_cpu::spec::GruSpec;
+use gru_spec::GruSpec;
 
 static LAUNCHES: AtomicU64 = AtomicU64::new(0);
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::kernel::product::Team;
 use cubecl::ir::{ElemType, FloatKind};
-use gru_cpu::spec::{GruSpec, Reset};
+use gru_spec::{GruSpec, Reset};
 
 /// The fewest that WebGPU promises.
 const WEBGPU: Limits = Limits {

@@ -12,7 +12,7 @@ use crate::{
 };
 use cubecl::ir::{ElemType, FloatKind};
 use cubecl_cpp::target::Cuda;
-use gru_cpu::spec::{GruSpec, Reset};
+use gru_spec::{GruSpec, Reset};
 use std::{
     io::Write,
     process::{Command, Stdio},

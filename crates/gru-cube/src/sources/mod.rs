@@ -44,7 +44,7 @@ use cubecl_cpp::{
     target::CppTarget,
 };
 use cubecl_environment::stream::StreamId;
-use gru_cpu::spec::{GruSpec, Reset};
+use gru_spec::{GruSpec, Reset};
 use std::sync::Arc;
 
 /// A compiled kernel and the units of its cubes.

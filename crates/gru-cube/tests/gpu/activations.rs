@@ -1,13 +1,13 @@
 //! Every activation and its slope on one number, from one end of float32 to the other, against
 //! float64. The tests see one driver's rounding; the bounds are those that WGSL gives.
 
-use super::support::{Ignored, Ran, catalogue, client, download, poisoned, refused, trial, upload};
+use super::support::{Ignored, Ran, client, download, poisoned, refused, trial, upload};
 use cubecl::{client::Client, prelude::*};
-use gru_cpu::spec::{Activation, Activations, GruSpec, Update};
 use gru_cube::{
     BackwardInputs, BackwardOutputs, Call, Cut, GatesInputs, Products, Strategy, WalkTile,
 };
-use gru_testkit::oracle;
+use gru_spec::{Activation, Activations, GruSpec, Update};
+use gru_testkit::{activations::ACTIVATIONS, oracle};
 use libtest_mimic::Trial;
 
 pub fn trials() -> Vec<Trial> {
@@ -20,7 +20,7 @@ pub fn trials() -> Vec<Trial> {
 /// The usual ones, and parameters at the edge of what is allowed; three at a time, as the gates
 /// r, z and n.
 fn activations() -> Vec<[Activation; 3]> {
-    let mut all = catalogue::ACTIVATIONS.to_vec();
+    let mut all = ACTIVATIONS.to_vec();
     all.extend([
         Activation::LeakyRelu { alpha: 0.0 },
         Activation::Elu { alpha: 0.0 },

@@ -1,8 +1,8 @@
 //! The same inputs give the same bits.
 
 use super::support::{Given, Problem, Ran, client, refused, run, trial};
-use gru_cpu::spec::{GruSpec, Reset};
 use gru_cube::Strategy;
+use gru_spec::{GruSpec, Reset};
 use libtest_mimic::Trial;
 
 pub fn trials() -> Vec<Trial> {

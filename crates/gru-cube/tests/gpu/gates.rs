@@ -4,8 +4,8 @@ use super::support::{
     FORWARD, Given, Problem, catalogue, client, close, download, is_refused, oracle_forward,
     poisoned, test, upload,
 };
-use gru_cpu::spec::{Direction, GruSpec, Reset};
 use gru_cube::{GatesInputs, Products};
+use gru_spec::{Direction, GruSpec, Reset};
 use libtest_mimic::Trial;
 
 pub fn trials() -> Vec<Trial> {

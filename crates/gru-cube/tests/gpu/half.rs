@@ -6,8 +6,8 @@ use super::support::{
     client, close, oracle, refused, run, tile, trial,
 };
 use cubecl::{features::TypeUsage, prelude::*};
-use gru_cpu::spec::{GruSpec, Reset};
 use gru_cube::{Cut, PlanError, StepTile, Strategy, WalkTile};
+use gru_spec::{GruSpec, Reset};
 use half::f16;
 use libtest_mimic::Trial;
 

@@ -5,8 +5,8 @@
 use super::support::{
     FORWARD, GRADIENT, Given, Problem, Ran, client, oracle, refused, run, tile, trial,
 };
-use gru_cpu::spec::{Activation, Activations, Direction, GruSpec, Layout, Reset, Update};
 use gru_cube::{Cut, Strategy, WalkTile};
+use gru_spec::{Activation, Activations, Direction, GruSpec, Layout, Reset, Update};
 use libtest_mimic::Trial;
 
 pub fn trials() -> Vec<Trial> {

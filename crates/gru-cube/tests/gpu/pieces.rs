@@ -4,8 +4,8 @@ use super::support::{
     FORWARD, Given, Ignored, Problem, Ran, client, close, download, is_refused, on_device, oracle,
     poisoned, refused, test, tile, trial, upload,
 };
-use gru_cpu::spec::{Direction, GruSpec, Layout, Reset};
 use gru_cube::{Cut, ForwardInputs, ForwardOutputs, Strategy, WalkTile};
+use gru_spec::{Direction, GruSpec, Layout, Reset};
 use gru_testkit::cover::cover;
 use libtest_mimic::Trial;
 use std::ops::Range;

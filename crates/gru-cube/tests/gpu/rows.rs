@@ -3,8 +3,8 @@
 use super::support::{
     FORWARD, GRADIENT, Given, Outcome, Problem, Ran, client, oracle, refused, run, tile, trial,
 };
-use gru_cpu::spec::GruSpec;
 use gru_cube::{Cut, Strategy, WalkTile};
+use gru_spec::GruSpec;
 use libtest_mimic::Trial;
 
 pub fn trials() -> Vec<Trial> {

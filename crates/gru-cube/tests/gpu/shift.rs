@@ -1,8 +1,8 @@
 //! The left sides of the weight gradients, number by number.
 
 use super::support::{Given, Problem, catalogue, client, download, poisoned, test, upload};
-use gru_cpu::spec::{Direction, Layout, Reset};
 use gru_cube::RecurrentInputs;
+use gru_spec::{Direction, Layout, Reset};
 use libtest_mimic::Trial;
 
 pub fn trials() -> Vec<Trial> {

@@ -1,8 +1,8 @@
 //! A unit of whose new state nothing is taken keeps its state, to the bit.
 
 use super::support::{Given, Problem, Ran, Zoneout, client, refused, run, tile, trial};
-use gru_cpu::spec::GruSpec;
 use gru_cube::{Cut, Strategy, WalkTile};
+use gru_spec::GruSpec;
 use libtest_mimic::Trial;
 
 pub fn trials() -> Vec<Trial> {

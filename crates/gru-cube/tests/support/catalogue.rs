@@ -2,12 +2,14 @@
 //! arrays of pairs.
 
 use super::{Given, Mode, Problem, Ran, Upload, Zoneout, compare, tile};
-use gru_cpu::spec::{Activation, Activations, Direction, GruSpec, Layout, Reset, Update};
 use gru_cube::{Cut, StepTile, Strategy, WalkTile};
-use gru_testkit::cover::{cover, missing};
+use gru_spec::{Activation, Activations, Direction, GruSpec, Layout, Reset, Update};
+use gru_testkit::{
+    activations::ACTIVATIONS,
+    cover::{cover, missing},
+};
 
 /// Every activation, with parameters that differ from the usual ones.
-pub const ACTIVATIONS: [Activation; Activation::ALL.len()] = Activation::ALL;
 
 /// One problem, and how it runs.
 #[derive(Debug, Clone)]

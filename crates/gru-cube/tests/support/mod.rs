@@ -8,11 +8,11 @@ pub use trials::*;
 
 use catalogue::Case;
 use cubecl::{client::Client, features::TypeUsage, prelude::*, server::Handle};
-use gru_cpu::spec::{Direction, GruSpec, Layout, Reset};
 use gru_cube::{
     BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, PlanError, StepTile,
     Strategy, Take,
 };
+use gru_spec::{Direction, GruSpec, Layout, Reset};
 use gru_testkit::{close::share, oracle};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::panic::{AssertUnwindSafe, catch_unwind};

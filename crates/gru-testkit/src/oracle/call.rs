@@ -1,6 +1,6 @@
 //! What the oracle is given.
 
-use gru_cpu::spec::{Direction, GruSpec, Layout};
+use gru_spec::{Direction, GruSpec, Layout};
 
 use super::{Forward, Recorder, Round};
 use crate::{

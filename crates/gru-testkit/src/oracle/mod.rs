@@ -7,7 +7,7 @@ mod activation;
 mod call;
 mod tape;
 
-use gru_cpu::spec::{Activation, Reset, Update};
+use gru_spec::{Activation, Reset, Update};
 
 use self::{
     activation::{Kinks, inexact_gate},

@@ -108,10 +108,7 @@ impl Parameters<'_> {
 }
 
 /// Adds an activation's name and parameters.
-pub(super) fn name(
-    attributes: &mut Attributes,
-    activation: Activation,
-) -> Result<(), ConvertError> {
+pub(super) fn name(attributes: &mut Attributes, activation: Activation) {
     let (name, alpha, beta) = match activation {
         Activation::Sigmoid => ("Sigmoid", None, None),
         Activation::Tanh => ("Tanh", None, None),
@@ -126,10 +123,8 @@ pub(super) fn name(
         Activation::ScaledTanh { alpha, beta } => ("ScaledTanh", Some(alpha), Some(beta)),
         // ONNX has no identity, but this is one.
         Activation::Identity => ("Affine", Some(1.0), Some(0.0)),
-        other => return Err(SYSTEM.lacks(format!("{other:?}"))),
     };
     attributes.activations.push(name.into());
     attributes.activation_alpha.extend(alpha.map(|a| a as f32));
     attributes.activation_beta.extend(beta.map(|b| b as f32));
-    Ok(())
 }

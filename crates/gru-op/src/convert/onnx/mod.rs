@@ -266,8 +266,8 @@ fn node(
     let (mut w, mut r, mut b) = (Vec::new(), Vec::new(), Vec::new());
     for layer in layers {
         let gates = layer.spec.activations;
-        activations::name(&mut attributes, gates.update)?;
-        activations::name(&mut attributes, gates.candidate)?;
+        activations::name(&mut attributes, gates.update);
+        activations::name(&mut attributes, gates.candidate);
         let rows = |columns: Tensor<2>| ORDER.reorder(columns.transpose(), 0, 1);
         w.push(rows(layer.w_ih.val()));
         r.push(rows(layer.w_hh.val()));

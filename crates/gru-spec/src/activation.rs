@@ -1,0 +1,149 @@
+//! The twelve activations: value and slope.
+
+/// An element-wise activation `y = φ(a)`.
+///
+/// Every derivative is a function of the output `y`, so backward needs nothing but the saved
+/// gates. That asks for a monotone `φ`; [`GruSpec::check`] refuses parameters that break it. A NaN
+/// has the output NaN and the derivative NaN, whatever the activation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Activation {
+    /// `1 / (1 + e^−a)`, derivative `y (1 − y)`.
+    Sigmoid,
+    /// `tanh a`, derivative `1 − y²`.
+    Tanh,
+    /// `max(0, a)`, derivative 1 where `y > 0`, else 0.
+    Relu,
+    /// `clamp(alpha·a + beta, 0, 1)`, derivative `alpha` inside.
+    HardSigmoid {
+        /// Slope.
+        alpha: f64,
+        /// Offset.
+        beta: f64,
+    },
+    /// `a`, derivative 1.
+    Identity,
+    /// `alpha·a + beta`, derivative `alpha`.
+    Affine {
+        /// Slope.
+        alpha: f64,
+        /// Offset.
+        beta: f64,
+    },
+    /// `a` where positive, else `alpha·a`, with `alpha ≥ 0`; derivative 1 where `y > 0`, else
+    /// `alpha`.
+    LeakyRelu {
+        /// Slope of the negative side.
+        alpha: f64,
+    },
+    /// `a` where `a > alpha`, else 0, with `alpha ≥ 0`.
+    ThresholdedRelu {
+        /// The threshold.
+        alpha: f64,
+    },
+    /// `alpha · tanh(beta·a)` with `alpha ≠ 0`, derivative `beta (alpha − y²/alpha)`.
+    ScaledTanh {
+        /// Scale of the output.
+        alpha: f64,
+        /// Scale of the input.
+        beta: f64,
+    },
+    /// `a` where positive, else `alpha (e^a − 1)`, with `alpha ≥ 0`; derivative `y + alpha` there.
+    Elu {
+        /// Depth of the negative side.
+        alpha: f64,
+    },
+    /// `a / (1 + |a|)`, derivative `(1 − |y|)²`.
+    Softsign,
+    /// `ln(1 + e^a)`, derivative `1 − e^−y`.
+    Softplus,
+}
+
+impl Activation {
+    /// `φ(a)` in float64, the definition. NaN where `a` is.
+    pub fn value(&self, a: f64) -> f64 {
+        match *self {
+            Self::Sigmoid => 1.0 / (1.0 + (-a).exp()),
+            Self::Tanh => a.tanh(),
+            Self::Relu if a < 0.0 => 0.0,
+            Self::HardSigmoid { alpha, beta } => (alpha * a + beta).clamp(0.0, 1.0),
+            Self::Identity => a,
+            Self::Affine { alpha, beta } => alpha * a + beta,
+            Self::LeakyRelu { alpha } if a <= 0.0 => alpha * a,
+            Self::ThresholdedRelu { alpha } if a <= alpha => 0.0,
+            Self::Elu { alpha } if a <= 0.0 => alpha * a.exp_m1(),
+            Self::Relu
+            | Self::LeakyRelu { .. }
+            | Self::ThresholdedRelu { .. }
+            | Self::Elu { .. } => a,
+            Self::ScaledTanh { alpha, beta } => alpha * (beta * a).tanh(),
+            Self::Softsign => a / (1.0 + a.abs()),
+            Self::Softplus => a.max(0.0) + (-a.abs()).exp().ln_1p(),
+        }
+    }
+
+    /// `dφ/da` from the output `y = φ(a)`, in float64. NaN where `y` is.
+    pub fn slope(&self, y: f64) -> f64 {
+        match *self {
+            _ if y.is_nan() => y,
+            Self::Sigmoid => y * (1.0 - y),
+            Self::Tanh => 1.0 - y * y,
+            Self::Relu | Self::ThresholdedRelu { .. } if y <= 0.0 => 0.0,
+            Self::HardSigmoid { .. } if y <= 0.0 || y >= 1.0 => 0.0,
+            Self::HardSigmoid { alpha, .. } | Self::Affine { alpha, .. } => alpha,
+            Self::LeakyRelu { alpha } if y <= 0.0 => alpha,
+            Self::Elu { alpha } if y <= 0.0 => y + alpha,
+            Self::Relu
+            | Self::ThresholdedRelu { .. }
+            | Self::LeakyRelu { .. }
+            | Self::Elu { .. }
+            | Self::Identity => 1.0,
+            // β(α − y²/α), exactly 0 at ±α.
+            Self::ScaledTanh { alpha, beta } => (alpha - y) * (alpha + y) * (beta / alpha),
+            Self::Softsign => (1.0 - y.abs()) * (1.0 - y.abs()),
+            Self::Softplus => -(-y).exp_m1(),
+        }
+    }
+
+    /// Why the derivative cannot be told from the output, if it cannot.
+    pub(crate) fn objection(&self) -> Option<&'static str> {
+        let finite = |values: &[f64]| values.iter().all(|v| v.is_finite());
+        let (ok, reason) = match *self {
+            Self::HardSigmoid { alpha, beta } | Self::Affine { alpha, beta } => {
+                (finite(&[alpha, beta]), "alpha and beta must be finite")
+            }
+            Self::LeakyRelu { alpha } | Self::ThresholdedRelu { alpha } | Self::Elu { alpha } => (
+                alpha.is_finite() && alpha >= 0.0,
+                "alpha must be finite and not negative",
+            ),
+            Self::ScaledTanh { alpha, beta } => (
+                finite(&[alpha, beta]) && alpha != 0.0,
+                "alpha and beta must be finite, alpha not zero",
+            ),
+            _ => (true, ""),
+        };
+        (!ok).then_some(reason)
+    }
+}
+
+/// One activation per gate.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Activations {
+    /// `φr`, of the reset gate.
+    pub reset: Activation,
+    /// `φz`, of the update gate.
+    pub update: Activation,
+    /// `φn`, of the candidate.
+    pub candidate: Activation,
+}
+
+impl Default for Activations {
+    fn default() -> Self {
+        Self {
+            reset: Activation::Sigmoid,
+            update: Activation::Sigmoid,
+            candidate: Activation::Tanh,
+        }
+    }
+}

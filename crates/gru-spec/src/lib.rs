@@ -1,0 +1,29 @@
+//! Which GRU (gated recurrent unit) is meant: the conventions in which systems differ, as plain data.
+//!
+//! ```text
+//! r = φr(p_r + q_r)    z = φz(p_z + q_z)           p = x·w_ih + b_ih    q = h₋₁·w_hh + b_hh
+//! n = φn(p_n + r ⊙ q_n)                            Reset::AfterMatmul
+//! n = φn(p_n + (r ⊙ h₋₁)·w_hn + b_hn)              Reset::BeforeMatmul
+//! h = z ⊙ h₋₁ + (1−z) ⊙ n                          Update::Keeps
+//! h = (1−z) ⊙ h₋₁ + z ⊙ n                          Update::Takes
+//! ```
+//!
+//! Systems differ in where the reset gate acts, what the update gate keeps, and which activations and
+//! clips they use. [`GruSpec`] names each choice. Gates are packed `r | z | n` in columns everywhere; only
+//! converters permute them.
+//!
+//! The crate has no dependencies. The feature `serde` makes its types serializable.
+#![deny(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod activation;
+mod checkpointing;
+mod order;
+mod spec;
+
+pub use self::{
+    activation::{Activation, Activations},
+    checkpointing::Memory,
+    order::{Direction, Layout},
+    spec::{GruSpec, Reset, Update},
+};

@@ -1,0 +1,177 @@
+//! [`GruSpec`]: every convention in which GRUs differ.
+
+use crate::{
+    activation::Activations,
+    checkpointing::Memory,
+    order::{Direction, Layout},
+};
+
+/// Where the reset gate `r` acts in the candidate `n`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Reset {
+    /// `n = φ(p_n + r ⊙ (h·w_hn + b_hn))`: Cho et al. 2014 (v1), PyTorch, cuDNN, Keras' default,
+    /// ONNX `linear_before_reset = 1`.
+    #[default]
+    AfterMatmul,
+    /// `n = φ(p_n + (r ⊙ h)·w_hn + b_hn)`: Cho et al. 2014 (v3), TensorFlow's block cell, MPSGraph's
+    /// default, ONNX `linear_before_reset = 0`.
+    BeforeMatmul,
+}
+
+/// What the update gate `z` does with the previous state.
+///
+/// The rule is named, never "flipped": Apple's own pages give `flipZ` opposite meanings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Update {
+    /// `h' = z ⊙ h + (1 − z) ⊙ n`: Cho et al. 2014, PyTorch, TensorFlow, Keras, ONNX.
+    #[default]
+    Keeps,
+    /// `h' = (1 − z) ⊙ h + z ⊙ n`: MPSGraph's other rule, Haiku, Chung et al. 2014
+    /// (<https://arxiv.org/abs/1412.3555>).
+    Takes,
+}
+
+/// Every convention in which GRUs differ. The default is PyTorch's, batch-major.
+///
+/// ```
+/// use gru_spec::{GruSpec, Layout, Reset};
+///
+/// let spec = GruSpec::default()
+///     .with_reset(Reset::BeforeMatmul)
+///     .with_layout(Layout::TimeMajor);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct GruSpec {
+    /// Where the reset gate acts.
+    pub reset: Reset,
+    /// What the update gate does with the previous state.
+    pub update: Update,
+    /// Activations of the three gates.
+    pub activations: Activations,
+    /// ONNX's clip: pre-activations are bounded to `[−c, c]`. Infinity is no clip.
+    pub clip_gates: Option<f64>,
+    /// Burn's clip: the new state is bounded to `[−c, c]`. Infinity is no clip.
+    pub clip_state: Option<f64>,
+    /// Order of the first two dimensions.
+    pub layout: Layout,
+    /// Direction of time.
+    pub direction: Direction,
+    /// What training keeps for backward. No number depends on it.
+    pub memory: Memory,
+}
+
+impl GruSpec {
+    /// Sets where the reset gate acts.
+    pub fn with_reset(self, reset: Reset) -> Self {
+        Self { reset, ..self }
+    }
+
+    /// Sets what the update gate does with the previous state.
+    pub fn with_update(self, update: Update) -> Self {
+        Self { update, ..self }
+    }
+
+    /// Sets the activations of the three gates.
+    pub fn with_activations(self, activations: Activations) -> Self {
+        Self {
+            activations,
+            ..self
+        }
+    }
+
+    /// Sets the bound of the pre-activations.
+    pub fn with_clip_gates(self, clip_gates: Option<f64>) -> Self {
+        Self { clip_gates, ..self }
+    }
+
+    /// Sets the bound of the state.
+    pub fn with_clip_state(self, clip_state: Option<f64>) -> Self {
+        Self { clip_state, ..self }
+    }
+
+    /// Sets the order of the first two dimensions.
+    pub fn with_layout(self, layout: Layout) -> Self {
+        Self { layout, ..self }
+    }
+
+    /// Sets the direction of time.
+    pub fn with_direction(self, direction: Direction) -> Self {
+        Self { direction, ..self }
+    }
+
+    /// Sets what training keeps for backward.
+    pub fn with_memory(self, memory: Memory) -> Self {
+        Self { memory, ..self }
+    }
+
+    /// This spec for arithmetic in a type whose largest finite number is `largest`: a clip beyond that
+    /// number is no clip.
+    ///
+    /// Such a clip would be infinite in that type. Its ends are then not numbers of which an activation
+    /// has a value: `∞ / (1 + ∞)` and `0 · ∞` are NaN. What counts is the type in which pre-activations
+    /// are bounded, not the type in which they are stored.
+    #[must_use]
+    pub fn for_numbers_up_to(self, largest: f64) -> Self {
+        let clip = |clip: Option<f64>| clip.filter(|&c| c <= largest);
+        Self {
+            clip_gates: clip(self.clip_gates),
+            clip_state: clip(self.clip_state),
+            ..self
+        }
+    }
+
+    /// Floats saved per hidden unit and step for backward: r, z, n, and q_n where the reset gate
+    /// acts after the product.
+    pub fn saved_per_unit(&self) -> usize {
+        match self.reset {
+            Reset::AfterMatmul => 4,
+            Reset::BeforeMatmul => 3,
+        }
+    }
+
+    /// Refuses parameters for which backward would be wrong.
+    ///
+    /// # Panics
+    /// If a clip is not positive, or an activation's derivative is not a function of its output
+    /// (each variant of [`Activation`] says what it asks for).
+    pub fn check(&self) {
+        if let Err(reason) = self.try_check() {
+            panic!("{reason}");
+        }
+    }
+
+    /// [`check`](Self::check) for a spec that was read from a file.
+    ///
+    /// # Errors
+    /// The text of the panic.
+    pub fn try_check(&self) -> Result<(), String> {
+        for (name, clip) in [
+            ("clip_gates", self.clip_gates),
+            ("clip_state", self.clip_state),
+        ] {
+            if let Some(c) = clip
+                && (c.is_nan() || c <= 0.0)
+            {
+                return Err(format!(
+                    "GruSpec: {name} must be positive, expected > 0, got {c}"
+                ));
+            }
+        }
+        let gates = self.activations;
+        for (name, activation) in [
+            ("reset", gates.reset),
+            ("update", gates.update),
+            ("candidate", gates.candidate),
+        ] {
+            if let Some(reason) = activation.objection() {
+                return Err(format!(
+                    "GruSpec: {name} activation {activation:?}: {reason}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
