@@ -13,7 +13,7 @@
 use std::process::Command;
 
 use burn::tensor::{Device, Distribution, Tensor};
-use gru_op::{GruBlockConfig, Memory};
+use gru_op::{Checkpointing, GruBlockConfig};
 
 /// N, T, I, H: each needs 100 MiB or more, so that the process itself does not count.
 const SHAPES: [(&str, [usize; 4]); 3] = [
@@ -71,13 +71,13 @@ fn peak(shape: &str, mode: &str, backend: &str) -> f64 {
 
 fn child(shape: &str, mode: &str, backend: &str) {
     let (_, [n, t, i, h]) = SHAPES.into_iter().find(|s| s.0 == shape).expect("a shape");
-    let memory = if mode == "lean" {
-        Memory::Lean
+    let checkpointing = if mode == "lean" {
+        Checkpointing::Recompute
     } else {
-        Memory::Speed
+        Checkpointing::KeepGates
     };
     let config = GruBlockConfig::new(i, h)
-        .with_memory(memory)
+        .with_checkpointing(checkpointing)
         .with_batch_first(false);
     let plain = match backend {
         "flex" => Device::flex(),

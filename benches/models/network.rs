@@ -186,9 +186,11 @@ fn stream(block: &GruBlock) -> Stream<f32> {
         &layer.spec,
         block.d_input,
         block.d_hidden,
-        Weights::new(w_ih.as_deref(), &w_hh)
-            .with_b_ih(b_ih.as_deref())
-            .with_b_hh(b_hh.as_deref()),
+        Weights {
+            b_ih: b_ih.as_deref(),
+            b_hh: b_hh.as_deref(),
+            ..Weights::new(w_ih.as_deref(), &w_hh)
+        },
     );
     Stream::new(Arc::new(packed), 1)
 }

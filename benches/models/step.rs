@@ -5,7 +5,7 @@
 use std::{hint::black_box, sync::Arc, time::Instant};
 
 use burn::tensor::{Device, Distribution, Tensor, TensorData};
-use gru_cpu::{Dims, Inputs, PackedWeights, Sequence, Stream, Weights};
+use gru_cpu::{Gru, Inputs, PackedWeights, Sequence, Stream, Weights, spec::Sizes};
 use gru_op::{GruBlock, GruBlockConfig, GruSpec, GruWeights, gru_cell};
 
 use crate::times::median;
@@ -108,9 +108,11 @@ impl Step {
             &spec,
             h,
             h,
-            Weights::new(Some(&flat.w_ih), &flat.w_hh)
-                .with_b_ih(Some(&flat.b_ih))
-                .with_b_hh(Some(&flat.b_hh)),
+            Weights {
+                b_ih: Some(&flat.b_ih),
+                b_hh: Some(&flat.b_hh),
+                ..Weights::new(Some(&flat.w_ih), &flat.w_hh)
+            },
         );
         let packed = Arc::new(packed);
         let mut stream = Stream::new(packed.clone(), 1);
@@ -138,26 +140,34 @@ impl Step {
             (
                 "gru_cpu::PackedWeights::forward: and scratch memory, threads",
                 Box::new(|| {
-                    let sequence = Sequence::new(&flat.x).with_h0(Some(&zeros));
+                    let sequence = Sequence {
+                        h0: Some(&zeros),
+                        ..Sequence::new(&flat.x)
+                    };
                     packed.forward(1, 1, sequence, &mut states);
                 }),
             ),
             (
-                "gru_cpu::forward: weights read where they stand",
+                "gru_cpu::Gru::forward: weights read in place",
                 Box::new(|| {
                     let inputs = Inputs {
-                        sequence: Sequence::new(&flat.x).with_h0(Some(&zeros)),
-                        weights: Weights::new(Some(&flat.w_ih), &flat.w_hh)
-                            .with_b_ih(Some(&flat.b_ih))
-                            .with_b_hh(Some(&flat.b_hh)),
+                        sequence: Sequence {
+                            h0: Some(&zeros),
+                            ..Sequence::new(&flat.x)
+                        },
+                        weights: Weights {
+                            b_ih: Some(&flat.b_ih),
+                            b_hh: Some(&flat.b_hh),
+                            ..Weights::new(Some(&flat.w_ih), &flat.w_hh)
+                        },
                     };
-                    let dims = Dims {
+                    let sizes = Sizes {
                         n: 1,
                         t: 1,
                         i: h,
                         h,
                     };
-                    gru_cpu::forward(&dims, &spec, &inputs, &mut unpacked_states, None);
+                    Gru::new(sizes, spec).forward(&inputs, &mut unpacked_states, None);
                 }),
             ),
             (

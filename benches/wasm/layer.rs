@@ -35,9 +35,11 @@ pub extern "C" fn prepare(n: usize, t: usize, i: usize, h: usize) {
         random(3 * h, scale),
         vec![f32::NAN; n * t * h],
     ];
-    let weights = Weights::new(Some(&arrays[1]), &arrays[2])
-        .with_b_ih(Some(&arrays[3]))
-        .with_b_hh(Some(&arrays[4]));
+    let weights = Weights {
+        b_ih: Some(&arrays[3]),
+        b_hh: Some(&arrays[4]),
+        ..Weights::new(Some(&arrays[1]), &arrays[2])
+    };
     let packed = PackedWeights::new(&GruSpec::default(), i, h, weights);
     *LAYER.lock().expect("one thread") = Some(Layer {
         n,

@@ -59,6 +59,9 @@ fn pack(gru: &Gru) -> Arc<PackedWeights<f32>> {
         &spec(gru),
         gru.inputs,
         gru.units,
-        gru_cpu::Weights::new(Some(&gru.w_ih), &gru.w_hh).with_b_ih(Some(&gru.bias)),
+        gru_cpu::Weights {
+            b_ih: Some(&gru.bias),
+            ..gru_cpu::Weights::new(Some(&gru.w_ih), &gru.w_hh)
+        },
     ))
 }

@@ -2,7 +2,7 @@
 
 use burn::nn::{Embedding, Linear};
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use gru_op::GruBlock;
+use gru_op::{GruBlock, SequenceOptions};
 
 use crate::error::Error;
 use crate::symbols::{END, END_OF_LETTERS, PHONEMES, START, letters};
@@ -93,7 +93,10 @@ impl G2p {
         let x = self.letters.forward(Tensor::from_data(tokens, device)); // [N, T, E]
         match lengths.iter().all(|&length| length == longest) {
             true => self.encoder.forward(x, None).1,
-            false => self.encoder.forward_lengths(x, &lengths, None).1,
+            false => {
+                let options = SequenceOptions::new().lengths(&lengths);
+                self.encoder.forward_with(x, options).1
+            }
         }
     }
 }

@@ -107,7 +107,11 @@ fn packed(gru: &GruBlock) -> PackedWeights<f32> {
         &GruSpec::default(),
         i,
         h,
-        Weights::new(w_ih, &w_hh).with_b_ih(b_ih).with_b_hh(b_hh),
+        Weights {
+            b_ih,
+            b_hh,
+            ..Weights::new(w_ih, &w_hh)
+        },
     )
 }
 

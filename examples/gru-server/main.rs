@@ -12,7 +12,7 @@ use clap::Parser;
 use char_gru::allocator::keep_buffers;
 use char_gru::backend::Backend;
 use char_gru::error::Error;
-use gru_op::GruBackend;
+use gru_op::backend::GruBackend;
 
 /// Lend this machine's device to `char-gru --devices` and other programs of Burn
 #[derive(Parser, Debug)]

@@ -2,8 +2,8 @@
 
 use arbitrary::{Result, Unstructured};
 use gru_cpu::{
-    Dims, Element,
-    spec::{Activation, Activations, Direction, GruSpec, Layout, Reset, Update},
+    Element, Gru,
+    spec::{Activation, Activations, Direction, GruSpec, Layout, Order, Reset, Sizes, Update},
     testing::Isa,
 };
 
@@ -11,32 +11,32 @@ use gru_cpu::{
 const LARGEST_WORK: usize = 1 << 20;
 
 /// Multiply-adds of a pass.
-pub fn work(dims: &Dims) -> usize {
-    dims.n * dims.t * (dims.i + dims.h) * 3 * dims.h
+pub fn work(sizes: &Sizes) -> usize {
+    sizes.n * sizes.t * (sizes.i + sizes.h) * 3 * sizes.h
 }
 
 /// Sizes from zero on, each now and then large, and never much work all together.
-pub fn dims(u: &mut Unstructured<'_>) -> Result<Dims> {
+pub fn sizes(u: &mut Unstructured<'_>) -> Result<Sizes> {
     let mut size = || {
         let largest = *u.choose(&[3, 18, 70, 300])?;
         u.int_in_range(0..=largest)
     };
-    let mut dims = Dims {
+    let mut sizes = Sizes {
         n: size()?,
         t: size()?,
         i: size()?,
         h: size()?,
     };
-    while work(&dims) > LARGEST_WORK {
-        let Dims { n, t, i, h } = &mut dims;
+    while work(&sizes) > LARGEST_WORK {
+        let Sizes { n, t, i, h } = &mut sizes;
         let largest = [n, t, i, h].into_iter().max_by_key(|size| **size);
         *largest.expect("there are four") /= 2;
     }
-    Ok(dims)
+    Ok(sizes)
 }
 
 /// Any spec, also those that are refused.
-pub fn spec(u: &mut Unstructured<'_>) -> Result<GruSpec> {
+fn spec(u: &mut Unstructured<'_>) -> Result<GruSpec> {
     let usual = u.arbitrary()?;
     let activations = match usual {
         true => Activations::default(),
@@ -51,15 +51,22 @@ pub fn spec(u: &mut Unstructured<'_>) -> Result<GruSpec> {
         false => number(u).map(Some),
     };
     let [clip_gates, clip_state] = [clip()?, clip()?];
-    // What is kept, the slices say.
     Ok(GruSpec::default()
         .with_reset(*u.choose(&[Reset::AfterMatmul, Reset::BeforeMatmul])?)
         .with_update(*u.choose(&[Update::Keeps, Update::Takes])?)
         .with_activations(activations)
         .with_clip_gates(clip_gates)
-        .with_clip_state(clip_state)
-        .with_layout(*u.choose(&[Layout::BatchMajor, Layout::TimeMajor])?)
-        .with_direction(*u.choose(&[Direction::Forward, Direction::Reverse])?))
+        .with_clip_state(clip_state))
+}
+
+/// A call of these sizes with any spec, in any order.
+pub fn gru(u: &mut Unstructured<'_>, sizes: Sizes) -> Result<Gru> {
+    let spec = spec(u)?;
+    let order = Order {
+        layout: *u.choose(&[Layout::BatchMajor, Layout::TimeMajor])?,
+        direction: *u.choose(&[Direction::Forward, Direction::Reverse])?,
+    };
+    Ok(Gru { sizes, order, spec })
 }
 
 fn activation(u: &mut Unstructured<'_>) -> Result<Activation> {

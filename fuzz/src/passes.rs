@@ -6,8 +6,8 @@ use crate::{
 };
 use arbitrary::{Result, Unstructured};
 use gru_cpu::{
-    Dims, Gradients, Inputs, Sequence, Weights, backward, forward, set_threads,
-    spec::{Activation, GruSpec},
+    Gradients, Gru, Inputs, Sequence, Weights, set_threads,
+    spec::{Activation, GruSpec, Sizes},
     testing::Isa,
 };
 use gru_testkit::passes;
@@ -23,8 +23,8 @@ pub const REFUSALS: &[&str] = &[
 /// Multiply-adds that the oracle, a hundred times slower, is asked for too.
 const LARGEST_ORACLE_WORK: usize = 1 << 16;
 
-type Forward<E> = fn(&Dims, &GruSpec, &Inputs<'_, E>, &mut [E], Option<&mut [E]>);
-type Backward<E> = fn(&Dims, &GruSpec, &Inputs<'_, E>, &[E], Option<&[E]>, &[E], Gradients<'_, E>);
+type Forward<E> = fn(&Gru, &Inputs<'_, E>, &mut [E], Option<&mut [E]>);
+type Backward<E> = fn(&Gru, &Inputs<'_, E>, &[E], Option<&[E]>, &[E], Gradients<'_, E>);
 
 /// The kernels, or the oracle.
 struct Passes<E: Real> {
@@ -34,8 +34,8 @@ struct Passes<E: Real> {
 
 impl<E: Real> Passes<E> {
     const KERNELS: Self = Self {
-        forward: forward::<E>,
-        backward: backward::<E>,
+        forward: Gru::forward::<E>,
+        backward: Gru::backward::<E>,
     };
     const ORACLE: Self = Self {
         forward: passes::forward::<E>,
@@ -46,8 +46,7 @@ impl<E: Real> Passes<E> {
 /// One call of each pass.
 #[derive(Debug)]
 pub struct Case {
-    dims: Dims,
-    spec: GruSpec,
+    gru: Gru,
     isa: Isa,
     threads: usize,
     /// Which of h0, w_ih, b_ih, b_hh, mask, valid and take are there.
@@ -63,9 +62,9 @@ pub struct Case {
 impl Case {
     /// A case.
     pub fn draw(u: &mut Unstructured<'_>) -> Result<Self> {
+        let sizes = draw::sizes(u)?;
         Ok(Self {
-            dims: draw::dims(u)?,
-            spec: draw::spec(u)?,
+            gru: draw::gru(u, sizes)?,
             isa: draw::isa(u)?,
             threads: u.int_in_range(1..=3)?,
             there: u.arbitrary()?,
@@ -95,21 +94,21 @@ impl Case {
     /// argued. No case is large or long enough for more: [`LARGEST_PLAIN_WORK`] bounds its sums, and its
     /// weights contract.
     fn run_in<E: Real>(mut self, [of_states, of_gradients]: [f64; 2]) {
-        let tensors = Tensors::<E>::draw(&self.dims, &mut self.numbers, self.there[1]);
+        let tensors = Tensors::<E>::draw(&self.gru.sizes, &mut self.numbers, self.there[1]);
         let results = Results::of(
             &self,
             Passes::KERNELS,
             &tensors.inputs(self.there),
             &tensors.d_states,
         );
-        if !self.numbers.are_moderate() || !is_bounded(&self.spec) {
+        if !self.numbers.are_moderate() || !is_bounded(&self.gru.spec) {
             return;
         }
         let all = results.gradients.iter().flatten().chain([&results.states]);
         for (k, tensor) in all.enumerate() {
             assert!(tensor.iter().all(|v| v.is_finite()), "result {k}");
         }
-        if !is_smooth(&self.spec) || draw::work(&self.dims) > LARGEST_ORACLE_WORK {
+        if !is_smooth(&self.gru.spec) || draw::work(&self.gru.sizes) > LARGEST_ORACLE_WORK {
             return;
         }
         let [kept, lean] = &results.gradients;
@@ -181,8 +180,8 @@ struct Tensors<E> {
 }
 
 impl<E: Real> Tensors<E> {
-    fn draw(dims: &Dims, numbers: &mut Numbers, projected: bool) -> Self {
-        let Dims { n, t, i, h } = *dims;
+    fn draw(sizes: &Sizes, numbers: &mut Numbers, projected: bool) -> Self {
+        let Sizes { n, t, i, h } = *sizes;
         let features = if projected { i } else { 3 * h };
         // Then the product contracts, and no sequence is long enough for chaos.
         let scale = 1.0 / (h.max(1) as f64).sqrt();
@@ -204,14 +203,18 @@ impl<E: Real> Tensors<E> {
     fn inputs(&self, there: [bool; 7]) -> Inputs<'_, E> {
         let [h0, w_ih, b_ih, b_hh, mask, valid, take] = there;
         Inputs {
-            sequence: Sequence::new(&self.x)
-                .with_h0(h0.then_some(&self.h0))
-                .with_mask(mask.then_some(&self.mask))
-                .with_valid(valid.then_some(&self.valid))
-                .with_take(take.then_some(&self.take)),
-            weights: Weights::new(w_ih.then_some(&self.w_ih), &self.w_hh)
-                .with_b_ih(b_ih.then_some(&self.b_ih))
-                .with_b_hh(b_hh.then_some(&self.b_hh)),
+            sequence: Sequence {
+                h0: h0.then_some(&self.h0),
+                recurrent_mask: mask.then_some(&self.mask),
+                step_mask: valid.then_some(&self.valid),
+                zoneout: take.then_some(&self.take),
+                ..Sequence::new(&self.x)
+            },
+            weights: Weights {
+                b_ih: b_ih.then_some(&self.b_ih),
+                b_hh: b_hh.then_some(&self.b_hh),
+                ..Weights::new(w_ih.then_some(&self.w_ih), &self.w_hh)
+            },
         }
     }
 
@@ -244,16 +247,16 @@ struct Results<E> {
 impl<E: Real> Results<E> {
     fn of(case: &Case, passes: Passes<E>, inputs: &Inputs<'_, E>, d_states: &[E]) -> Self {
         let Passes { forward, backward } = passes;
-        let (dims, spec, from) = (&case.dims, &case.spec, case.from);
-        let Dims { n, t, i, h } = *dims;
+        let (gru, from) = (&case.gru, case.from);
+        let Sizes { n, t, i, h } = gru.sizes;
         let mut states = Output::new(n * t * h, from);
-        let mut saved = Output::new(n * t * h * spec.saved_per_unit(), from);
-        forward(dims, spec, inputs, states.slice(), Some(saved.slice()));
+        let mut saved = Output::new(n * t * h * gru.spec.saved_per_unit(), from);
+        forward(gru, inputs, states.slice(), Some(saved.slice()));
         let mut inference = Output::new(n * t * h, from);
-        forward(dims, spec, inputs, inference.slice(), None);
+        forward(gru, inputs, inference.slice(), None);
         let skips = inputs
             .sequence
-            .valid
+            .step_mask
             .is_some_and(|v| v.iter().any(|v| v.is_zero()));
         if !skips {
             saved.written();
@@ -280,14 +283,15 @@ impl<E: Real> Results<E> {
             let [x, h0, w_ih, w_hh, b_ih, b_hh] = outputs
                 .each_mut()
                 .map(|output| wanted.next().filter(|w| **w).map(|_| output.slice()));
-            let to = Gradients::none()
-                .with_x(x)
-                .with_h0(h0)
-                .with_w_ih(w_ih)
-                .with_w_hh(w_hh)
-                .with_b_ih(b_ih)
-                .with_b_hh(b_hh);
-            backward(dims, spec, inputs, &states, saved, d_states, to);
+            let to = Gradients {
+                x,
+                h0,
+                w_ih,
+                w_hh,
+                b_ih,
+                b_hh,
+            };
+            backward(gru, inputs, &states, saved, d_states, to);
             let mut wanted = case.wanted.iter();
             outputs.map(|output| match wanted.next() {
                 Some(true) => output.written(),

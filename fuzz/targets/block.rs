@@ -14,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
             if block
                 .layers
                 .iter()
-                .all(|l| l.spec.direction == Direction::Forward)
+                .all(|l| l.direction == Direction::Forward)
             {
                 let x = Tensor::zeros([1, block.d_input], &device);
                 announced(&["must have the dtype of x"], || block.step(x, None));

@@ -2,7 +2,7 @@
 #![no_main]
 
 use arbitrary::{Result, Unstructured};
-use gru_cpu::{Dims, Gradients, Inputs, Sequence, Weights, backward, forward, spec::GruSpec};
+use gru_cpu::{Gradients, Gru, Inputs, Sequence, Weights, spec::Sizes};
 use gru_fuzz::{draw, panics::announced, passes::REFUSALS};
 use libfuzzer_sys::fuzz_target;
 
@@ -10,8 +10,7 @@ use libfuzzer_sys::fuzz_target;
 const LONGEST: usize = 64;
 
 struct Case {
-    dims: Dims,
-    spec: GruSpec,
+    gru: Gru,
     /// Which options are there.
     there: [bool; 13],
     /// Lengths of x, h0, w_ih, w_hh, b_ih, b_hh, mask, valid, take, states, saved.
@@ -33,14 +32,14 @@ fn draw(u: &mut Unstructured<'_>) -> Result<Case> {
             Ok(power.wrapping_add_signed(u.int_in_range(-3..=3)?))
         }
     };
-    let dims = Dims {
+    let sizes = Sizes {
         n: size()?,
         t: size()?,
         i: size()?,
         h: size()?,
     };
-    let (spec, there): (_, [bool; 13]) = (draw::spec(u)?, u.arbitrary()?);
-    let Dims { n, t, i, h } = dims;
+    let (gru, there): (_, [bool; 13]) = (draw::gru(u, sizes)?, u.arbitrary()?);
+    let Sizes { n, t, i, h } = sizes;
     let of = |factors: &[usize]| factors.iter().fold(1usize, |p, f| p.wrapping_mul(*f));
     let features = if there[1] { i } else { of(&[3, h]) };
     let mut lengths = [
@@ -54,15 +53,14 @@ fn draw(u: &mut Unstructured<'_>) -> Result<Case> {
         of(&[n, t]),
         of(&[n, t, h]),
         of(&[n, t, h]),
-        of(&[n, t, h, spec.saved_per_unit()]),
+        of(&[n, t, h, gru.spec.saved_per_unit()]),
     ]
     .map(|length| length.min(LONGEST));
     if u.ratio(1, 4)? {
         *u.choose_iter(lengths.iter_mut())? = u.int_in_range(0..=LONGEST)?;
     }
     Ok(Case {
-        dims,
-        spec,
+        gru,
         there,
         lengths,
     })
@@ -85,41 +83,33 @@ fn run(case: &Case) {
     ] = slices.each_ref().map(Vec::as_slice);
     let there = case.there;
     let inputs = Inputs {
-        sequence: Sequence::new(x)
-            .with_h0(there[0].then_some(h0))
-            .with_mask(there[4].then_some(mask))
-            .with_valid(there[5].then_some(valid))
-            .with_take(there[6].then_some(take)),
-        weights: Weights::new(there[1].then_some(w_ih), w_hh)
-            .with_b_ih(there[2].then_some(b_ih))
-            .with_b_hh(there[3].then_some(b_hh)),
+        sequence: Sequence {
+            h0: there[0].then_some(h0),
+            recurrent_mask: there[4].then_some(mask),
+            step_mask: there[5].then_some(valid),
+            zoneout: there[6].then_some(take),
+            ..Sequence::new(x)
+        },
+        weights: Weights {
+            b_ih: there[2].then_some(b_ih),
+            b_hh: there[3].then_some(b_hh),
+            ..Weights::new(there[1].then_some(w_ih), w_hh)
+        },
     };
     let (mut new_states, mut new_saved) = (states.to_vec(), saved.to_vec());
-    let (dims, spec) = (&case.dims, &case.spec);
-    forward(
-        dims,
-        spec,
-        &inputs,
-        &mut new_states,
-        there[7].then_some(&mut new_saved),
-    );
+    case.gru
+        .forward(&inputs, &mut new_states, there[7].then_some(&mut new_saved));
 
     let mut gradients = [x, h0, w_ih, w_hh, b_ih, b_hh].map(<[f32]>::to_vec);
     let [x, h0, w_ih, w_hh, b_ih, b_hh] = gradients.each_mut().map(Vec::as_mut_slice);
-    let to = Gradients::none()
-        .with_x(there[8].then_some(x))
-        .with_h0(there[9].then_some(h0))
-        .with_w_ih(there[10].then_some(w_ih))
-        .with_w_hh(there[11].then_some(w_hh))
-        .with_b_ih(there[12].then_some(b_ih))
-        .with_b_hh(there[12].then_some(b_hh));
-    backward(
-        dims,
-        spec,
-        &inputs,
-        states,
-        there[7].then_some(saved),
-        states,
-        to,
-    );
+    let to = Gradients {
+        x: there[8].then_some(x),
+        h0: there[9].then_some(h0),
+        w_ih: there[10].then_some(w_ih),
+        w_hh: there[11].then_some(w_hh),
+        b_ih: there[12].then_some(b_ih),
+        b_hh: there[12].then_some(b_hh),
+    };
+    case.gru
+        .backward(&inputs, states, there[7].then_some(saved), states, to);
 }

@@ -3,7 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use burn::tensor::{DType, Device, Tensor};
-use gru_op::{Direction, GruSpec, GruWeights, Layout, Reset, Update, composed, gru_sequence};
+use gru_op::{
+    Direction, GruSpec, GruWeights, Layout, Order, Reset, Update, composed, gru_sequence_with,
+};
 use gru_testkit::{
     close::{Outcome, Tensors, Tolerance},
     conformance::transposed,
@@ -23,12 +25,15 @@ fn problems() -> Vec<Problem> {
     let before = GruSpec::default()
         .with_reset(Reset::BeforeMatmul)
         .with_update(Update::Takes);
-    let reverse = before
-        .with_layout(Layout::TimeMajor)
-        .with_direction(Direction::Reverse);
+    let reverse = Order {
+        layout: Layout::TimeMajor,
+        direction: Direction::Reverse,
+    };
     vec![
         Problem::new(5, 13, 9, 33),
-        Problem::new(5, 13, 9, 33).with_spec(reverse),
+        Problem::new(5, 13, 9, 33)
+            .with_spec(before)
+            .with_order(reverse),
         Problem::new(2, 40, 16, 64),
         Problem::new(2, 40, 16, 64).with_spec(before),
         Problem::new(17, 3, 5, 48)
@@ -45,8 +50,8 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     for backend in backends {
         for reference in &problems {
             for (name, op) in [
-                ("operator", gru_sequence as SequenceOp),
-                ("composed", composed::gru_sequence as SequenceOp),
+                ("operator", gru_sequence_with as SequenceOp),
+                ("composed", composed::gru_sequence_with as SequenceOp),
             ] {
                 trials.push(reference_trial(name, op, reference, backend));
             }
@@ -114,7 +119,7 @@ fn layout_trial(reference: &Arc<Reference>, backend: &TestBackend) -> Trial {
             problem, inputs, ..
         } = &*reference;
         let mut swapped = *problem;
-        swapped.spec.layout = match problem.spec.layout {
+        swapped.order.layout = match problem.order.layout {
             Layout::BatchMajor => Layout::TimeMajor,
             Layout::TimeMajor => Layout::BatchMajor,
         };
@@ -123,8 +128,9 @@ fn layout_trial(reference: &Arc<Reference>, backend: &TestBackend) -> Trial {
             d_y: swap(&inputs.d_y, problem),
             ..inputs.clone()
         };
-        let run =
-            |problem, inputs| runs::sequence(gru_sequence, problem, inputs, device, DType::F32);
+        let run = |problem, inputs| {
+            runs::sequence(gru_sequence_with, problem, inputs, device, DType::F32)
+        };
         let mut expected = run(problem, inputs)?;
         let got = run(&swapped, &swapped_inputs)?;
         for sequence in [
@@ -161,7 +167,7 @@ fn view_trial(reference: &Arc<Reference>, backend: &TestBackend) -> Trial {
         let Reference {
             problem, inputs, ..
         } = &*reference;
-        let expected = runs::sequence(gru_sequence, problem, inputs, device, DType::F32)?;
+        let expected = runs::sequence(gru_sequence_with, problem, inputs, device, DType::F32)?;
         strided(problem, inputs, device)?.compare(&expected, tolerance)
     })
 }
@@ -217,18 +223,14 @@ fn strided(problem: &Problem, inputs: &Inputs, device: &Device) -> Result<Outcom
     let weights = GruWeights::new(w_ih.clone().transpose(), w_hh.clone().transpose())
         .with_b_ih(b_ih)
         .with_b_hh(b_hh);
-    let (y, h_t) = gru_sequence(
-        x.clone().swap_dims(0, 1),
-        h0.clone().map(|h0| h0.narrow(1, left, h)),
-        &weights,
-        &problem.spec,
-    );
+    let options = runs::options(problem).state(h0.clone().map(|h0| h0.narrow(1, left, h)));
+    let (y, h_t) = gru_sequence_with(x.clone().swap_dims(0, 1), &weights, &problem.spec, options);
     let loss = runs::loss(&y, &inputs.d_y) + runs::loss(&h_t, &inputs.d_h_t);
     let gradients = loss.backward();
 
     // Back from the shapes of the leaves.
     let mut stored = *problem;
-    stored.spec.layout = match problem.spec.layout {
+    stored.order.layout = match problem.order.layout {
         Layout::BatchMajor => Layout::TimeMajor,
         Layout::TimeMajor => Layout::BatchMajor,
     };

@@ -10,7 +10,7 @@ use burn::{
     tensor::{DType, Device, Tensor},
 };
 use burn_store::{ModuleSnapshot, SafetensorsStore};
-use gru_op::{GruBlock, GruBlockConfig, GruInitializer, Reset, Update};
+use gru_op::{GruBlock, GruBlockConfig, GruInitializer, Reset, SequenceOptions, Update};
 use gru_testkit::{
     close::{Tolerance, close},
     inputs::Inputs,
@@ -159,7 +159,10 @@ fn lengths_are_rows_alone(device: &Device, tolerance: Tolerance) -> Result<(), S
             let nan = Tensor::full([1, T - len, I], f32::NAN, device);
             padded = padded.slice_assign([n..n + 1, len..T, 0..I], nan);
         }
-        let (got_y, got_s) = block.forward_lengths(turn(padded), &lengths, Some(h0.clone()));
+        let (got_y, got_s) = block.forward_with(
+            turn(padded),
+            SequenceOptions::new().state(h0.clone()).lengths(&lengths),
+        );
         let loss = (turn(got_y.clone()) * d_y.clone()).sum() + (got_s.clone() * d_s.clone()).sum();
         let gradients = loss.backward();
         let got_d: Vec<_> = weights().flatten().map(|w| w.grad(&gradients)).collect();

@@ -6,7 +6,7 @@ use super::{
     runs::{SequenceOp, sequence},
 };
 use burn::tensor::DType;
-use gru_op::{Activation, Activations, GruSpec, Memory, Reset, composed, gru_sequence};
+use gru_op::{Activation, Activations, Checkpointing, GruSpec, Reset, composed, gru_sequence_with};
 use gru_testkit::{close::Tolerance, inputs::Inputs, problem::Problem};
 use libtest_mimic::Trial;
 
@@ -26,8 +26,7 @@ fn specs() -> [(&'static str, GruSpec); 2] {
             "before",
             GruSpec::default()
                 .with_reset(Reset::BeforeMatmul)
-                .with_activations(before)
-                .with_memory(Memory::Lean),
+                .with_activations(before),
         ),
     ]
 }
@@ -42,8 +41,8 @@ fn clips(dtype: DType) -> &'static [f64] {
 
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let ops: [(&str, SequenceOp); 2] = [
-        ("kernels", gru_sequence),
-        ("composed", composed::gru_sequence),
+        ("kernels", gru_sequence_with),
+        ("composed", composed::gru_sequence_with),
     ];
     let mut trials = Vec::new();
     for backend in backends {
@@ -56,7 +55,14 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
                     });
                     let id = format!("clips/{op_name}/{name}/{}", backend.id(dtype));
                     trials.push(backend.trial(id, move |device| {
-                        let problem = Problem::new(2, 3, 2, 5).with_spec(spec);
+                        // Each reset in one way of training.
+                        let checkpointing = match spec.reset {
+                            Reset::AfterMatmul => Checkpointing::KeepGates,
+                            Reset::BeforeMatmul => Checkpointing::Recompute,
+                        };
+                        let problem = Problem::new(2, 3, 2, 5)
+                            .with_spec(spec)
+                            .with_checkpointing(checkpointing);
                         let inputs = Inputs::random(&problem);
                         let run = |problem: &Problem| sequence(op, problem, &inputs, device, dtype);
                         let expected = run(&problem)?;

@@ -10,8 +10,8 @@ use burn::{
     tensor::{DType, Device, Gradients, Tensor},
 };
 use gru_op::{
-    GruBlock, GruBlockConfig, GruOptions, GruSpec, GruWeights, Layout, Memory, Reset, Steps,
-    composed, gru_cell, gru_gates, gru_sequence, gru_sequence_with,
+    Checkpointing, GruBlock, GruBlockConfig, GruSpec, GruWeights, Layout, Reset, SequenceOptions,
+    composed, gru_cell, gru_gates, gru_sequence_with,
 };
 use libtest_mimic::Trial;
 
@@ -29,7 +29,7 @@ const TESTS: &[(&str, Test)] = &[
     ("composed", composed_sequence),
     ("lengths", lengths),
     ("mask-of-steps", mask_of_steps),
-    ("take", take),
+    ("zoneout", zoneout),
     ("gates", gates),
     ("block", block),
     ("block-lengths", block_lengths),
@@ -92,16 +92,16 @@ impl Call {
         Tensor::empty([first, second], &self.device)
     }
 
-    fn specs(&self) -> impl Iterator<Item = GruSpec> {
+    fn specs(&self) -> impl Iterator<Item = (GruSpec, SequenceOptions<2>)> {
         let layout = self.layout;
+        let all = [Checkpointing::KeepGates, Checkpointing::Recompute];
         [Reset::AfterMatmul, Reset::BeforeMatmul]
             .into_iter()
-            .flat_map(|reset| [Memory::Speed, Memory::Lean].map(|memory| (reset, memory)))
-            .map(move |(reset, memory)| {
-                GruSpec::default()
-                    .with_reset(reset)
-                    .with_memory(memory)
-                    .with_layout(layout)
+            .flat_map(move |reset| all.map(|checkpointing| (reset, checkpointing)))
+            .map(move |(reset, checkpointing)| {
+                let options = SequenceOptions::new().layout(layout);
+                let options = options.checkpointing(checkpointing);
+                (GruSpec::default().with_reset(reset), options)
             })
     }
 }
@@ -189,54 +189,61 @@ fn run(
 }
 
 fn sequence(call: Call) -> Result<(), String> {
-    call.specs()
-        .try_for_each(|spec| run(&call, &spec, |x, h0, w| gru_sequence(x, h0, w, &spec)))
+    call.specs().try_for_each(|(spec, options)| {
+        run(&call, &spec, |x, h0, w| {
+            gru_sequence_with(x, w, &spec, options.clone().state(h0))
+        })
+    })
 }
 
 fn composed_sequence(call: Call) -> Result<(), String> {
     let device = &call.device;
-    for spec in call.specs() {
-        let h0 = counted([call.n, H], device);
-        let (y, last) = composed::gru_sequence(call.x(), Some(h0), &weights(device), &spec);
+    for (spec, options) in call.specs() {
+        let options = options.state(counted([call.n, H], device));
+        let (y, last) = composed::gru_sequence_with(call.x(), &weights(device), &spec, options);
         expect_shape("y", &y, call.shape(H))?;
         expect_shape("the final state", &last, [call.n, H])?;
     }
     Ok(())
 }
 
-fn with_steps(call: &Call, steps: Steps) -> Result<(), String> {
-    call.specs().try_for_each(|spec| {
+fn padded(
+    call: &Call,
+    with: impl Fn(SequenceOptions<2>) -> SequenceOptions<2>,
+) -> Result<(), String> {
+    call.specs().try_for_each(|(spec, options)| {
         run(call, &spec, |x, h0, w| {
-            let options = GruOptions::default().with_h0(h0).with_steps(steps.clone());
+            let options = with(options.clone().state(h0));
             gru_sequence_with(x, w, &spec, options)
         })
     })
 }
 
 fn lengths(call: Call) -> Result<(), String> {
-    with_steps(&call, Steps::Lengths(vec![0; call.n]))
+    padded(&call, |options| options.lengths(&vec![0; call.n]))
 }
 
 fn mask_of_steps(call: Call) -> Result<(), String> {
-    with_steps(&call, Steps::Mask(call.mask()))
+    padded(&call, |options| options.mask(call.mask()))
 }
 
-fn take(call: Call) -> Result<(), String> {
-    call.specs().try_for_each(|spec| {
+fn zoneout(call: Call) -> Result<(), String> {
+    call.specs().try_for_each(|(spec, options)| {
         run(&call, &spec, |x, h0, w| {
             let place = (&call.device, DType::F32);
-            let options = GruOptions::default()
-                .with_h0(h0)
-                .with_mask(Tensor::ones([call.n, H], place))
-                .with_take(Tensor::ones(call.shape(1), place));
+            let options = options
+                .clone()
+                .state(h0)
+                .recurrent_mask(Tensor::ones([call.n, H], place))
+                .zoneout(Tensor::zeros(call.shape(1), place));
             gru_sequence_with(x, w, &spec, options)
         })
     })
 }
 
 fn gates(call: Call) -> Result<(), String> {
-    for spec in call.specs() {
-        let gates = gru_gates(call.x(), None, &weights(&call.device), &spec);
+    for (spec, options) in call.specs() {
+        let gates = gru_gates(call.x(), &weights(&call.device), &spec, options);
         expect_shape("states", &gates.states, call.shape(H))?;
         expect_shape("reset", &gates.reset, call.shape(H))?;
         expect_shape("candidate", &gates.candidate, call.shape(H))?;
@@ -337,13 +344,13 @@ fn block(call: Call) -> Result<(), String> {
 fn block_lengths(call: Call) -> Result<(), String> {
     let lengths = vec![0; call.n];
     run_blocks(&call, |block, x, state| {
-        block.forward_lengths(x, &lengths, state)
+        block.forward_with(x, SequenceOptions::new().state(state).lengths(&lengths))
     })
 }
 
 fn block_masked(call: Call) -> Result<(), String> {
     run_blocks(&call, |block, x, state| {
-        block.forward_masked(x, call.mask(), state)
+        block.forward_with(x, SequenceOptions::new().state(state).mask(call.mask()))
     })
 }
 

@@ -1,7 +1,7 @@
 //! `gru_gates`: the states and each gate by name, against the oracle.
 
 use burn::tensor::{DType, Device, Tensor};
-use gru_op::{Direction, GruBlockConfig, GruSpec, Layout, Reset, Update, gru_gates};
+use gru_op::{Direction, GruBlockConfig, GruSpec, Layout, Order, Reset, Update, gru_gates};
 use gru_testkit::{
     close::{Tolerance, close},
     inputs::Inputs,
@@ -12,21 +12,29 @@ use libtest_mimic::Trial;
 
 use super::{
     backends::TestBackend,
-    runs::{Leaves, expect_shape, values},
+    runs::{self, Leaves, expect_shape, values},
 };
 
 /// Every convention at least once.
 fn problems() -> [Problem; 4] {
-    let before = GruSpec::default()
-        .with_reset(Reset::BeforeMatmul)
-        .with_layout(Layout::TimeMajor);
-    let takes = GruSpec::default()
-        .with_update(Update::Takes)
-        .with_direction(Direction::Reverse);
+    let before = GruSpec::default().with_reset(Reset::BeforeMatmul);
+    let time_major = Order {
+        layout: Layout::TimeMajor,
+        ..Order::default()
+    };
+    let takes = GruSpec::default().with_update(Update::Takes);
+    let reverse = Order {
+        direction: Direction::Reverse,
+        ..Order::default()
+    };
     [
         Problem::new(3, 5, 4, 7),
-        Problem::new(3, 5, 4, 7).with_spec(before),
-        Problem::new(2, 4, 3, 17).with_spec(takes),
+        Problem::new(3, 5, 4, 7)
+            .with_spec(before)
+            .with_order(time_major),
+        Problem::new(2, 4, 3, 17)
+            .with_spec(takes)
+            .with_order(reverse),
         Problem::new(2, 4, 3, 5)
             .with_biases(Biases::None)
             .without_h0(),
@@ -100,7 +108,8 @@ fn check(problem: &Problem, device: &Device, dtype: DType, tolerance: f64) -> Re
     let inputs = Inputs::random(problem);
     let expected = oracle::forward(problem, &inputs);
     let Leaves { x, h0, weights } = Leaves::new(problem, &inputs, device, dtype);
-    let got = gru_gates(x, h0, &weights, &problem.spec);
+    let options = runs::options(problem).state(h0);
+    let got = gru_gates(x, &weights, &problem.spec, options);
     let [reset, update, candidate] = &expected.gates;
     for (name, got, expected) in [
         ("states", got.states, &expected.y),

@@ -3,7 +3,7 @@
 use super::backends::TestBackend;
 use burn::tensor::{DType, Device, Tensor, activation::relu};
 use gru_op::{
-    Activation, Activations, GruBlockConfig, GruOptions, GruSpec, GruWeights, Reset, Steps, Update,
+    Activation, Activations, GruBlockConfig, GruSpec, GruWeights, Reset, SequenceOptions, Update,
     gradcheck::{Finding, GradCheck, Place, Report},
     gru_sequence_with,
 };
@@ -323,7 +323,10 @@ fn block(device: &Device) -> Result<(), String> {
             .input("x", numbers([2, 3, i], device))
             .input("state", numbers([4, 2, h], device))
             .check(|at| {
-                let (y, state) = block.forward_lengths(at.get("x"), &[3, 1], Some(at.get("state")));
+                let options = SequenceOptions::new()
+                    .state(at.get("state"))
+                    .lengths(&[3, 1]);
+                let (y, state) = block.forward_with(at.get("x"), options);
                 Tensor::cat(vec![y.reshape([-1]), state.reshape([-1])], 0)
             });
         passed(report)?;
@@ -354,16 +357,16 @@ fn sequence(device: &Device) -> Result<(), String> {
             .input("b_ih", numbers([3 * h], device))
             .input("b_hh", numbers([h], device))
             .constant("mask", numbers([n, h], device).abs())
-            .constant("take", numbers([n, t, 1], device).abs())
+            .constant("zoneout", numbers([n, t, 1], device).abs())
             .check(|at| {
                 let weights = GruWeights::new(at.get("w_ih"), at.get("w_hh"))
                     .with_b_ih(at.get("b_ih"))
                     .with_b_hh(at.get("b_hh"));
-                let options = GruOptions::default()
-                    .with_h0(at.get("h0"))
-                    .with_mask(at.get("mask"))
-                    .with_take(at.get("take"))
-                    .with_steps(Steps::Lengths(vec![2, 3]));
+                let options = SequenceOptions::new()
+                    .state(at.get("h0"))
+                    .recurrent_mask(at.get::<2>("mask"))
+                    .zoneout(at.get::<3>("zoneout"))
+                    .lengths(&[2, 3]);
                 let (y, last) = gru_sequence_with(at.get("x"), &weights, &spec, options);
                 Tensor::cat(vec![y.reshape([-1]), last.reshape([-1])], 0)
             });

@@ -4,7 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use burn::tensor::DType;
 use gru_op::{
-    Activations, Direction, Layout, Memory, Reset, Update, composed, gru_cell, gru_sequence,
+    Activations, Checkpointing, Direction, Layout, Reset, Update, composed, gru_cell,
+    gru_sequence_with,
 };
 use gru_testkit::{
     close::{Outcome, Tensors, Tolerance},
@@ -97,8 +98,8 @@ fn row(problem: &Problem) -> Vec<usize> {
     vec![
         usize::from(spec.reset == Reset::BeforeMatmul),
         usize::from(spec.update == Update::Takes),
-        usize::from(spec.layout == Layout::TimeMajor),
-        usize::from(spec.direction == Direction::Reverse),
+        usize::from(problem.order.layout == Layout::TimeMajor),
+        usize::from(problem.order.direction == Direction::Reverse),
         flag(problem.biases.input(), problem.biases.hidden()),
         usize::from(problem.h0),
         flag(spec.clip_gates.is_some(), spec.clip_state.is_some()),
@@ -124,8 +125,9 @@ fn covers(sample: &[Vec<usize>], all: &[Vec<usize>]) -> Result<(), String> {
 struct Mode {
     name: &'static str,
     op: SequenceOp,
-    memory: Memory,
-    checkpointing: bool,
+    checkpointing: Checkpointing,
+    /// Whether the device has Burn's own switch for it.
+    on_device: bool,
     /// Whether Burn's own sigmoid is computed with.
     burn_sigmoid: bool,
 }
@@ -133,32 +135,32 @@ struct Mode {
 static MODES: [Mode; 4] = [
     Mode {
         name: "gradient",
-        op: gru_sequence,
-        memory: Memory::Speed,
-        checkpointing: false,
+        op: gru_sequence_with,
+        checkpointing: Checkpointing::KeepGates,
+        on_device: false,
         burn_sigmoid: false,
     },
     Mode {
         name: "lean",
-        op: gru_sequence,
-        memory: Memory::Lean,
-        checkpointing: false,
+        op: gru_sequence_with,
+        checkpointing: Checkpointing::Recompute,
+        on_device: false,
         burn_sigmoid: false,
     },
     // Burn's own switch for the same trade.
     Mode {
         name: "checkpointing",
-        op: gru_sequence,
-        memory: Memory::Speed,
-        checkpointing: true,
+        op: gru_sequence_with,
+        checkpointing: Checkpointing::KeepGates,
+        on_device: true,
         burn_sigmoid: false,
     },
     // Differentiated by Burn, so that the specification has no derivative of ours.
     Mode {
         name: "composed",
-        op: composed::gru_sequence,
-        memory: Memory::Speed,
-        checkpointing: false,
+        op: composed::gru_sequence_with,
+        checkpointing: Checkpointing::KeepGates,
+        on_device: false,
         burn_sigmoid: true,
     },
 ];
@@ -178,10 +180,9 @@ fn sequence_trial(
     let id = format!("{}/{}/{}", mode.name, known.problem.id(), backend.id(dtype));
     backend.trial(id, move |device| {
         let (inputs, truth) = known.truth();
-        let spec = known.problem.spec.with_memory(mode.memory);
-        let problem = known.problem.with_spec(spec);
+        let problem = known.problem.with_checkpointing(mode.checkpointing);
         let mut device = device.clone().autodiff();
-        if mode.checkpointing {
+        if mode.on_device {
             device = device.gradient_checkpointing();
         }
         let got = runs::sequence(mode.op, &problem, inputs, &device, dtype)?;

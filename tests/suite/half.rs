@@ -1,7 +1,7 @@
 //! Half precision is for storage: states and gates are rounded to it, sums are not.
 
 use burn::tensor::{DType, Device, Tensor};
-use gru_op::{GruSpec, Memory, Reset, gru_sequence};
+use gru_op::{Checkpointing, GruSpec, Reset, gru_sequence_with};
 use gru_testkit::{close::Tolerance, inputs::Inputs, oracle, problem::Problem};
 use libtest_mimic::Trial;
 
@@ -10,12 +10,11 @@ use super::runs::{self, values};
 /// Long ones among them: errors must not add up along the sequence.
 fn problems() -> Vec<Problem> {
     let before = GruSpec::default().with_reset(Reset::BeforeMatmul);
-    let lean = GruSpec::default().with_memory(Memory::Lean);
     vec![
         Problem::new(5, 13, 9, 33),
         Problem::new(2, 200, 16, 64),
         Problem::new(2, 200, 16, 64).with_spec(before),
-        Problem::new(3, 40, 8, 17).with_spec(lean),
+        Problem::new(3, 40, 8, 17).with_checkpointing(Checkpointing::Recompute),
     ]
 }
 
@@ -41,7 +40,8 @@ fn check(problem: &Problem, dtype: DType, tolerance: Tolerance) -> Result<(), St
     let device = Device::flex();
     let inputs = rounded(Inputs::random(problem), &device, dtype);
     let expected = oracle::outcome(problem, &inputs);
-    runs::sequence(gru_sequence, problem, &inputs, &device, dtype)?.compare(&expected, tolerance)
+    runs::sequence(gru_sequence_with, problem, &inputs, &device, dtype)?
+        .compare(&expected, tolerance)
 }
 
 fn rounded(mut inputs: Inputs, device: &Device, dtype: DType) -> Inputs {

@@ -6,8 +6,8 @@ use burn::{
     tensor::{DType, Device, Tensor},
 };
 use gru_op::{
-    Activation, Activations, GruBlockConfig, GruLayer, GruOptions, GruSpec, GruWeights, Layout,
-    Steps, Update, gru_cell, gru_sequence, gru_sequence_with,
+    Activation, Activations, GruBlockConfig, GruLayer, GruSpec, GruWeights, Layout,
+    SequenceOptions, Update, gru_cell, gru_sequence, gru_sequence_with,
     mps_graph::{self, GruDescriptor},
     tensorflow::{gru_block_cell, gru_block_cell_grad},
 };
@@ -62,9 +62,8 @@ fn sequence(change: impl FnOnce(&mut Call)) {
 }
 
 /// A right call with one option changed.
-fn with(change: impl FnOnce(&mut GruOptions)) {
-    let mut options = GruOptions::default();
-    change(&mut options);
+fn with(change: impl FnOnce(SequenceOptions<2>) -> SequenceOptions<2>) {
+    let options = change(SequenceOptions::new());
     gru_sequence_with(zeros([N, T, I]), &weights(), &GruSpec::default(), options);
 }
 
@@ -90,34 +89,34 @@ fn all() -> Vec<Misuse> {
     vec![
         misuse!(
             "lengths-count",
-            with(|o| o.steps = Steps::Lengths(vec![1])),
+            with(|o| o.lengths(&[1])),
             "gru_sequence_with: lengths [N] must be [2], got [1]"
         ),
         misuse!(
             "lengths-too-long",
-            with(|o| o.steps = Steps::Lengths(vec![3, 4])),
+            with(|o| o.lengths(&[3, 4])),
             "gru_sequence_with: lengths[1] must be at most T, expected 0 to 3, got 4"
         ),
         misuse!(
             "steps-shape",
-            with(|o| o.steps = Steps::Mask(zeros([T, N]).greater_elem(1))),
-            "gru_sequence_with: the mask of steps must be [2, 3], got [3, 2]"
+            with(|o| o.mask(zeros([T, N]).greater_elem(1))),
+            "gru_sequence_with: mask must be [2, 3], got [3, 2]"
         ),
         misuse!(
             "mask-shape",
-            with(|o| o.mask = Some(zeros([N, H + 1]))),
-            "gru_sequence_with: mask [N, H] must be [2, 5], got [2, 6]"
+            with(|o| o.recurrent_mask(zeros([N, H + 1]))),
+            "gru_sequence_with: recurrent_mask [N, H] must be [2, 5], got [2, 6]"
         ),
         misuse!(
-            "take-shape",
-            with(|o| o.take = Some(zeros([N, T, 2]))),
-            "gru_sequence_with: take, of the layout of x with H features or 1, must be [2, 3, 5], \
+            "zoneout-shape",
+            with(|o| o.zoneout(zeros([N, T, 2]))),
+            "gru_sequence_with: zoneout, of the layout of x with H features or 1, must be [2, 3, 5], \
              got [2, 3, 2]"
         ),
         misuse!(
             "mask-dtype",
-            with(|o| o.mask = Some(zeros([N, H]).cast(DType::F64))),
-            "gru_sequence_with: mask must have the dtype of x, expected F32, got F64"
+            with(|o| o.recurrent_mask(zeros([N, H]).cast(DType::F64))),
+            "gru_sequence_with: recurrent_mask must have the dtype of x, expected F32, got F64"
         ),
         misuse!(
             "projected-features",
@@ -126,8 +125,8 @@ fn all() -> Vec<Misuse> {
         ),
         misuse!(
             "block-lengths",
-            block().forward_lengths(zeros([N, T, I]), &[3, 9], None),
-            "GruBlock::forward_lengths: lengths[1] must be at most T, expected 0 to 3, got 9"
+            block().forward_with(zeros([N, T, I]), SequenceOptions::new().lengths(&[3, 9])),
+            "GruBlock::forward_with: lengths[1] must be at most T, expected 0 to 3, got 9"
         ),
         misuse!(
             "reverse-and-bidirectional",
@@ -248,8 +247,8 @@ fn all() -> Vec<Misuse> {
         ),
         misuse!(
             "h0-batch-time-major",
-            sequence(|c| c.spec = c.spec.with_layout(Layout::TimeMajor)),
-            "gru_sequence: h0 [N, H] must be [3, 5], got [2, 5]",
+            with(|o| o.state(zeros([N, H])).layout(Layout::TimeMajor)),
+            "gru_sequence_with: h0 [N, H] must be [3, 5], got [2, 5]",
             "x [T, N, I] is [2, 3, 4]"
         ),
         misuse!(
@@ -353,9 +352,10 @@ fn all() -> Vec<Misuse> {
             id: "block-state-device",
             call: Box::new(|| {
                 let state = Tensor::zeros([1, N, H], &Device::ndarray());
-                block().forward_lengths(zeros([N, T, I]), &[1, 2], Some(state));
+                let options = SequenceOptions::new().lengths(&[1, 2]).state(state);
+                block().forward_with(zeros([N, T, I]), options);
             }),
-            says: &["GruBlock::forward_lengths: state must be on the device of x"],
+            says: &["GruBlock::forward_with: state must be on the device of x"],
         },
         misuse!(
             "step-state-dtype",
@@ -425,10 +425,10 @@ fn all() -> Vec<Misuse> {
             with(|o| {
                 let device = Device::flex().autodiff();
                 let mask = Tensor::<2>::zeros([N, T], &device).greater_elem(1);
-                o.steps = Steps::Mask(mask);
-                o.h0 = Some(Tensor::zeros([N, H], &device.gradient_checkpointing()));
+                let state = Tensor::zeros([N, H], &device.gradient_checkpointing());
+                o.mask(mask).state(state)
             }),
-            "gru_sequence_with: the mask of steps must have the gradient checkpointing of h0, \
+            "gru_sequence_with: mask must have the gradient checkpointing of h0, \
              expected Balanced, got Disabled"
         ),
         misuse!(

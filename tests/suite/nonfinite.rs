@@ -2,7 +2,7 @@
 //! the float64 oracle gives, and of the kind that PyTorch gives.
 
 use burn::tensor::{DType, Device};
-use gru_op::{GruSpec, Memory, Reset, gru_sequence};
+use gru_op::{Checkpointing, GruSpec, Reset, gru_sequence_with};
 use gru_testkit::{
     close::{Outcome, Tensors},
     conformance::transposed,
@@ -16,27 +16,32 @@ use safetensors::SafeTensors;
 use super::{backends::TestBackend, runs};
 
 const TENSORS: [&str; 7] = ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh", "d_y"];
+const MODES: [(&str, Checkpointing); 2] = [
+    ("speed", Checkpointing::KeepGates),
+    ("lean", Checkpointing::Recompute),
+];
 const BAD: [f64; 3] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
 
 /// One trial for each tensor that holds a bad number, reset and mode; and PyTorch's runs.
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let mut trials = Vec::new();
     for backend in backends {
-        for memory in [Memory::Speed, Memory::Lean] {
-            let id = format!("nonfinite/pytorch-{memory:?}/{}", backend.id(DType::F32));
-            let spec = GruSpec::default().with_memory(memory);
-            trials
-                .push(backend.trial(id.to_lowercase(), move |device| check_pytorch(spec, device)));
+        for (mode, checkpointing) in MODES {
+            let id = format!("nonfinite/pytorch-{mode}/{}", backend.id(DType::F32));
+            trials.push(backend.trial(id, move |device| check_pytorch(checkpointing, device)));
         }
         for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
-            for memory in [Memory::Speed, Memory::Lean] {
+            for (mode, checkpointing) in MODES {
                 for name in TENSORS {
-                    let id = format!("nonfinite/{reset:?}-{memory:?}-{name}").to_lowercase();
+                    let id = format!("nonfinite/{reset:?}-{mode}-{name}").to_lowercase();
                     let id = format!("{id}/{}", backend.id(DType::F32));
-                    let spec = GruSpec::default().with_reset(reset).with_memory(memory);
+                    let spec = GruSpec::default().with_reset(reset);
+                    let problem = Problem::new(3, 4, 2, 18)
+                        .with_spec(spec)
+                        .with_checkpointing(checkpointing);
                     trials.push(backend.trial(id, move |device| {
                         BAD.into_iter()
-                            .try_for_each(|bad| check(name, bad, spec, device))
+                            .try_for_each(|bad| check(name, bad, &problem, device))
                     }));
                 }
             }
@@ -45,9 +50,8 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     trials
 }
 
-fn check(name: &str, bad: f64, spec: GruSpec, device: &Device) -> Result<(), String> {
-    let problem = Problem::new(3, 4, 2, 18).with_spec(spec);
-    let mut inputs = Inputs::random(&problem);
+fn check(name: &str, bad: f64, problem: &Problem, device: &Device) -> Result<(), String> {
+    let mut inputs = Inputs::random(problem);
     let tensor = match name {
         "x" => Some(&mut inputs.x),
         "h0" => inputs.h0.as_mut(),
@@ -60,17 +64,17 @@ fn check(name: &str, bad: f64, spec: GruSpec, device: &Device) -> Result<(), Str
     let tensor = tensor.expect("the problem has every tensor");
     let middle = tensor.len() * 5 / 9;
     tensor[middle] = bad;
-    let expected = oracle::outcome(&problem, &inputs);
-    let got = runs::sequence(gru_sequence, &problem, &inputs, device, DType::F32)?;
+    let expected = oracle::outcome(problem, &inputs);
+    let got = runs::sequence(gru_sequence_with, problem, &inputs, device, DType::F32)?;
     same_kinds(&got, &expected).map_err(|e| format!("{bad} in {name}: {e}"))
 }
 
 /// Every run that `tests/nonfinite/generate.py` recorded.
-fn check_pytorch(spec: GruSpec, device: &Device) -> Result<(), String> {
+fn check_pytorch(checkpointing: Checkpointing, device: &Device) -> Result<(), String> {
     let path = crate::folder().join("nonfinite/torch.safetensors");
     let bytes = std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     let file = SafeTensors::deserialize(&bytes).map_err(|e| e.to_string())?;
-    let problem = Problem::new(3, 4, 2, 5).with_spec(spec);
+    let problem = Problem::new(3, 4, 2, 5).with_checkpointing(checkpointing);
     let &Problem { n, i, h, .. } = &problem;
     let mut cases: Vec<&str> = file
         .names()
@@ -121,7 +125,7 @@ fn check_pytorch(spec: GruSpec, device: &Device) -> Result<(), String> {
             ("b_ih".into(), numbers("grad.b_ih")?),
             ("b_hh".into(), numbers("grad.b_hh")?),
         ]);
-        let got = runs::sequence(gru_sequence, &problem, &inputs, device, DType::F32)?;
+        let got = runs::sequence(gru_sequence_with, &problem, &inputs, device, DType::F32)?;
         as_in_pytorch(&got, &expected).map_err(|e| format!("{case}: {e}"))?;
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use burn::tensor::{DType, Device, Tensor};
 use gru_op::{
-    Activation, Activations, GruBlock, GruBlockConfig, GruWeights, Reset,
+    Activation, Activations, GruBlock, GruBlockConfig, GruWeights, Reset, SequenceOptions,
     convert::{
         ConvertError, StateDict,
         onnx::{self, Model, ModelInputs},
@@ -267,7 +267,7 @@ impl Written {
         let (y, new_state) = match recorded.get("in.lengths") {
             Some((lengths, _)) => {
                 let lengths: Vec<usize> = lengths.iter().map(|&len| len as usize).collect();
-                block.forward_lengths(x, &lengths, state)
+                block.forward_with(x, SequenceOptions::new().state(state).lengths(&lengths))
             }
             None => block.forward(x, state),
         };

@@ -63,14 +63,14 @@ fn check_onnx(case: &Case) -> Result<(), String> {
     let mut problem = vectors::sizes(spec);
     problem.spec.clip_gates = spec.option("clip").as_f64();
     if batch_major {
-        problem.spec.layout = Layout::BatchMajor;
+        problem.order.layout = Layout::BatchMajor;
     }
     if spec.number("linear_before_reset") == Some(0) {
         problem.spec.reset = Reset::BeforeMatmul;
     }
     for (d, &activations) in activations.iter().enumerate() {
         if direction == "reverse" || d == 1 {
-            problem.spec.direction = Direction::Reverse;
+            problem.order.direction = Direction::Reverse;
         }
         problem.spec.activations = activations;
         let &Problem { n, t, h, .. } = &problem;
@@ -90,8 +90,9 @@ fn check_onnx(case: &Case) -> Result<(), String> {
             w_ih: Some(weight("in.W")),
             b_ih: bias(0),
             b_hh: bias(1),
-            valid,
+            step_mask: valid,
             skipped: Skipped::Zero,
+            order: problem.order,
             ..Call::new(problem.spec, [n, t, h], x, w_hh)
         };
         let run = call.forward();
@@ -183,7 +184,7 @@ fn check_mps(case: &Case) -> Result<(), String> {
     let directions = if flag("bidirectional") { 2 } else { 1 };
     for d in 0..directions {
         if flag("reverse") || d == 1 {
-            problem.spec.direction = Direction::Reverse;
+            problem.order.direction = Direction::Reverse;
         }
         let of = |name: &str, rows| Some(part(&case.get(name)?.data, rows, d, directions));
         let columns = |name: &str| Some(vectors::columns(&of(name, 1)?, 3 * h, order));
@@ -204,7 +205,8 @@ fn check_mps(case: &Case) -> Result<(), String> {
             b_ih: columns("in.bias"),
             // The second bias belongs to the candidate alone.
             b_hh: of("in.secondaryBias", 1),
-            mask: of("in.mask", n),
+            recurrent_mask: of("in.mask", n),
+            order: problem.order,
             ..Call::new(problem.spec, [n, t, h], x, w_hh)
         };
         let run = call.forward();

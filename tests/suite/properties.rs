@@ -5,8 +5,8 @@
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use gru_op::{
-    Direction, GruOptions, GruSpec, GruWeights, Layout, Memory, Reset, Steps, Update, composed,
-    gru_sequence_with,
+    Checkpointing, Direction, GruSpec, GruWeights, Layout, Order, Reset, SequenceOptions, Update,
+    composed, gru_sequence_with,
 };
 use gru_testkit::{
     close::{Outcome, Tensors, Tolerance},
@@ -45,10 +45,12 @@ pub fn trials(_: &[TestBackend]) -> Vec<Trial> {
 struct Problem {
     sizes: [usize; 4],
     spec: GruSpec,
+    order: Order,
+    checkpointing: Checkpointing,
     steps: Which,
     mask: bool,
     /// None, one share for all units, or one for each.
-    take: Option<bool>,
+    zoneout: Option<bool>,
     projected: bool,
     h0: bool,
     b_ih: bool,
@@ -75,13 +77,11 @@ fn problem() -> impl Strategy<Value = Problem> {
         select(vec![Update::Keeps, Update::Takes]),
         select(vec![Layout::BatchMajor, Layout::TimeMajor]),
         select(vec![Direction::Forward, Direction::Reverse]),
-        select(vec![Memory::Speed, Memory::Lean]),
+        select(vec![Checkpointing::KeepGates, Checkpointing::Recompute]),
     );
-    let spec = spec.prop_map(|(reset, update, layout, direction, memory)| {
+    let spec = spec.prop_map(|(reset, update, layout, direction, checkpointing)| {
         let spec = GruSpec::default().with_reset(reset).with_update(update);
-        spec.with_layout(layout)
-            .with_direction(direction)
-            .with_memory(memory)
+        (spec, Order { layout, direction }, checkpointing)
     });
     let steps = select(vec![Which::All, Which::Lengths, Which::Holes]);
     let options = (
@@ -103,18 +103,20 @@ fn problem() -> impl Strategy<Value = Problem> {
         .prop_map(
             |(
                 (n, t, i, h),
-                spec,
+                (spec, order, checkpointing),
                 steps,
-                (mask, take, projected, h0),
+                (mask, zoneout, projected, h0),
                 (b_ih, b_hh),
                 views,
                 seed,
             )| Problem {
                 sizes: [n, t, i, h],
                 spec,
+                order,
+                checkpointing,
                 steps,
                 mask,
-                take,
+                zoneout,
                 projected,
                 h0,
                 b_ih,
@@ -125,7 +127,7 @@ fn problem() -> impl Strategy<Value = Problem> {
         )
 }
 
-type Op = fn(Tensor<3>, &GruWeights, &GruSpec, GruOptions) -> (Tensor<3>, Tensor<2>);
+type Op = fn(Tensor<3>, &GruWeights, &GruSpec, SequenceOptions<2>) -> (Tensor<3>, Tensor<2>);
 
 impl Problem {
     fn check(&self) -> Result<(), String> {
@@ -140,7 +142,7 @@ impl Problem {
     fn run(&self, op: Op) -> Result<(Outcome, Outcome), String> {
         let [n, t, i, h] = self.sizes;
         let device = Device::flex().autodiff();
-        let sequence = |features: usize| match self.spec.layout {
+        let sequence = |features: usize| match self.order.layout {
             Layout::BatchMajor => [n, t, features],
             Layout::TimeMajor => [t, n, features],
         };
@@ -159,13 +161,13 @@ impl Problem {
             noise.leaf([len], &device).require_grad()
         });
         let mask = self.mask.then(|| noise.leaf([n, h], &device));
-        let take = self.take.map(|per_unit| {
+        let zoneout = self.zoneout.map(|per_unit| {
             let units = if per_unit { h } else { 1 };
             noise.leaf(sequence(units), &device).abs()
         });
         let d_y = noise.numbers(n * t * h);
         let d_h = noise.numbers(n * h);
-        let (steps, valid, skipped) = self.steps(&mut noise, &device);
+        let (padded, step_mask, skipped) = self.steps(&mut noise, &device);
         fn optional<const D: usize>(tensor: &Option<Tensor<D>>) -> Option<Vec<f64>> {
             tensor.clone().map(values)
         }
@@ -174,9 +176,10 @@ impl Problem {
             w_ih: optional(&w_ih),
             b_ih: optional(&b_ih),
             b_hh: optional(&b_hh),
-            mask: optional(&mask),
-            take: optional(&take),
-            valid,
+            order: self.order,
+            recurrent_mask: optional(&mask),
+            zoneout: optional(&zoneout),
+            step_mask,
             skipped,
             ..Call::new(
                 self.spec,
@@ -185,11 +188,13 @@ impl Problem {
                 values(w_hh.clone()),
             )
         };
-        let options = GruOptions::default()
-            .with_h0(h0.clone().map(|h0| self.view(h0)))
-            .with_mask(mask)
-            .with_take(take)
-            .with_steps(steps);
+        let options = padded
+            .state(h0.clone().map(|h0| self.view(h0)))
+            .layout(self.order.layout)
+            .direction(self.order.direction)
+            .checkpointing(self.checkpointing)
+            .recurrent_mask(mask)
+            .zoneout(zoneout);
         let weights = GruWeights::new(w_ih.clone().map(|w| self.view(w)), self.view(w_hh.clone()))
             .with_b_ih(b_ih.clone())
             .with_b_hh(b_hh.clone());
@@ -214,30 +219,35 @@ impl Problem {
         Ok((got, call.outcome(&d_y, &d_h)))
     }
 
-    /// Which steps count, for the operator and for the oracle.
-    fn steps(&self, noise: &mut Noise, device: &Device) -> (Steps, Option<Vec<f64>>, Skipped) {
+    /// Which steps are valid, for the operator and for the oracle.
+    fn steps(
+        &self,
+        noise: &mut Noise,
+        device: &Device,
+    ) -> (SequenceOptions<2>, Option<Vec<f64>>, Skipped) {
+        let options = SequenceOptions::new();
         let [n, t, ..] = self.sizes;
-        let shape = match self.spec.layout {
+        let shape = match self.order.layout {
             Layout::BatchMajor => [n, t],
             Layout::TimeMajor => [t, n],
         };
         let numbers = |counts: &[bool]| Some(counts.iter().map(|&v| f64::from(v)).collect());
         match self.steps {
-            Which::All => (Steps::All, None, Skipped::State),
+            Which::All => (options, None, Skipped::State),
             Which::Lengths => {
                 let lengths: Vec<usize> = (0..n).map(|_| noise.below(t + 1)).collect();
-                let counts = |at: usize| match self.spec.layout {
+                let counts = |at: usize| match self.order.layout {
                     Layout::BatchMajor => at % t < lengths[at / t],
                     Layout::TimeMajor => at / n < lengths[at % n],
                 };
                 let valid = numbers(&(0..n * t).map(counts).collect::<Vec<_>>());
-                (Steps::Lengths(lengths), valid, Skipped::Zero)
+                (options.lengths(&lengths), valid, Skipped::Zero)
             }
             Which::Holes => {
                 let counts: Vec<bool> = (0..n * t).map(|_| noise.below(3) > 0).collect();
                 let valid = numbers(&counts);
                 let mask = Tensor::from_data(TensorData::new(counts, shape), device);
-                (Steps::Mask(mask), valid, Skipped::Repeats)
+                (options.mask(mask), valid, Skipped::Repeats)
             }
         }
     }

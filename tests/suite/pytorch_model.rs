@@ -4,7 +4,10 @@
 use std::path::PathBuf;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use gru_op::convert::{ConvertError, StateDict, pytorch};
+use gru_op::{
+    SequenceOptions,
+    convert::{ConvertError, StateDict, pytorch},
+};
 use gru_testkit::close::{Tensors, Tolerance, close};
 use libtest_mimic::Trial;
 
@@ -76,7 +79,10 @@ fn as_pytorch(load: Load, device: &Device, tolerance: Tolerance) -> Result<(), S
 
     let x = embedding.clone().select(0, tokens);
     let x = x.reshape([n, t, config.d_input]);
-    let (y, h_n) = encoder.forward_lengths(x, &lengths, Some(h0.clone()));
+    let (y, h_n) = encoder.forward_with(
+        x,
+        SequenceOptions::new().state(h0.clone()).lengths(&lengths),
+    );
     let [_, _, features] = y.dims();
     let rows = y.clone().reshape([n * t, features]);
     let logits = rows.matmul(head.clone().transpose()) + bias.clone().unsqueeze();

@@ -3,7 +3,7 @@
 
 use super::{
     backends::TestBackend,
-    runs::{Leaves, loss, values},
+    runs::{self, Leaves, loss, values},
     server::{Kind, Server},
 };
 use burn::{
@@ -18,8 +18,9 @@ use burn::{
     },
 };
 use gru_op::{
-    Direction, GruBackend, GruBlockConfig, GruInputs, GruOptions, GruSpec, GruWeights, Layout,
-    Memory, OptionalTensor, Reset, Steps, Wanted, gru_sequence, gru_sequence_with,
+    Checkpointing, Direction, GruBlockConfig, GruSpec, GruWeights, Layout, Order, Reset,
+    backend::{GruBackend, GruCall, GruSaved, Inputs as CallInputs, Sequence, Weights},
+    gru_sequence, gru_sequence_with,
 };
 use gru_testkit::{
     close::{Tolerance, close},
@@ -144,21 +145,21 @@ fn on_ndarray() -> Result<(), String> {
 fn on(kind: Kind, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
     let server = start(kind)?;
     let device = server.device()?.autodiff();
-    for spec in [
-        GruSpec::default(),
-        GruSpec::default()
-            .with_reset(Reset::BeforeMatmul)
-            .with_layout(Layout::TimeMajor)
-            .with_direction(Direction::Reverse)
-            .with_memory(Memory::Lean),
-    ] {
-        let problem = Problem::new(3, 5, 4, 6).with_spec(spec);
+    let usual = Problem::new(3, 5, 4, 6);
+    let other = usual
+        .with_spec(GruSpec::default().with_reset(Reset::BeforeMatmul))
+        .with_order(Order {
+            layout: Layout::TimeMajor,
+            direction: Direction::Reverse,
+        })
+        .with_checkpointing(Checkpointing::Recompute);
+    for problem in [usual, other] {
         let inputs = Inputs::random(&problem);
         let run = |device: &Device, dtype: DType| {
             let leaves = Leaves::new(&problem, &inputs, device, dtype);
-            let options = GruOptions::default()
-                .with_h0(leaves.h0.clone())
-                .with_steps(Steps::Lengths(vec![5, 0, 3]));
+            let options = runs::options(&problem)
+                .state(leaves.h0.clone())
+                .lengths(&[5, 0, 3]);
             let (y, last) =
                 gru_sequence_with(leaves.x.clone(), &leaves.weights, &problem.spec, options);
             let loss = loss(&y, &inputs.d_y) + loss(&last, &inputs.d_h_t);
@@ -187,28 +188,19 @@ fn operations_of_a_sequence() -> Result<(), String> {
             let spec = GruSpec::default();
             let results = gru_sequence(x.clone(), None, &weights, &spec);
             // What autodiff calls.
-            let inputs = GruInputs::<Dispatch> {
-                x: x.into_dispatch(),
-                h0: OptionalTensor::Absent,
-                w_ih: OptionalTensor::Given(w_ih.into_dispatch()),
-                w_hh: w_hh.into_dispatch(),
-                b_ih: OptionalTensor::Absent,
-                b_hh: OptionalTensor::Absent,
-                mask: OptionalTensor::Absent,
-                valid: OptionalTensor::Absent,
-                take: OptionalTensor::Absent,
+            let call = GruCall::<Dispatch>::new(
+                CallInputs {
+                    sequence: Sequence::new(x.into_dispatch()),
+                    weights: Weights::new(Some(w_ih.into_dispatch()), w_hh.into_dispatch()),
+                },
+                spec,
+            );
+            let wanted = call.inputs.differentiable().map(|input| input.is_some());
+            let saved = GruSaved {
+                states: states.clone().into_dispatch(),
+                gates: Some(gates.into_dispatch()),
             };
-            let wanted = Wanted {
-                x: true,
-                h0: true,
-                w_ih: true,
-                w_hh: true,
-                b_ih: false,
-                b_hh: false,
-            };
-            let states = states.into_dispatch();
-            let gates = OptionalTensor::Given(gates.into_dispatch());
-            let d = Dispatch::gru_gradients(inputs, states.clone(), gates, states, spec, wanted);
+            let d = Dispatch::gru_gradients(call, saved, states.into_dispatch(), wanted);
             drop((results, d));
             scope.complete([], [])
         });

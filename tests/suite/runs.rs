@@ -1,7 +1,7 @@
 //! From flat numbers to tensors, through an operator and its gradients, and back.
 
 use burn::tensor::{DType, Device, Gradients, Tensor, TensorData};
-use gru_op::{GruSpec, GruWeights};
+use gru_op::{GruSpec, GruWeights, SequenceOptions};
 use gru_testkit::{
     close::{Outcome, Tensors},
     inputs::Inputs,
@@ -10,7 +10,15 @@ use gru_testkit::{
 
 /// An operator over a whole sequence.
 pub type SequenceOp =
-    fn(Tensor<3>, Option<Tensor<2>>, &GruWeights, &GruSpec) -> (Tensor<3>, Tensor<2>);
+    fn(Tensor<3>, &GruWeights, &GruSpec, SequenceOptions<2>) -> (Tensor<3>, Tensor<2>);
+
+/// The order and the checkpointing of a problem.
+pub fn options(problem: &Problem) -> SequenceOptions<2> {
+    SequenceOptions::new()
+        .layout(problem.order.layout)
+        .direction(problem.order.direction)
+        .checkpointing(problem.checkpointing)
+}
 
 /// A tensor of these numbers.
 pub fn tensor<const D: usize>(
@@ -115,8 +123,8 @@ pub fn sequence(
     dtype: DType,
 ) -> Result<Outcome, String> {
     let leaves = Leaves::new(problem, inputs, device, dtype);
-    let (x, h0) = (leaves.x.clone(), leaves.h0.clone());
-    let (y, h_t) = op(x, h0, &leaves.weights, &problem.spec);
+    let options = options(problem).state(leaves.h0.clone());
+    let (y, h_t) = op(leaves.x.clone(), &leaves.weights, &problem.spec, options);
     expect_shape("y", &y, problem.sequence_shape(problem.h))?;
     expect_shape("h_t", &h_t, [problem.n, problem.h])?;
     outcome(&leaves, inputs, y, h_t)

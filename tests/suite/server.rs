@@ -9,7 +9,7 @@ use burn::{
     server::{CustomOpRegistry, RemoteServer, ServeError, WebSocketTransport},
     tensor::Device,
 };
-use gru_op::{GruBackend, remote};
+use gru_op::{backend::GruBackend, remote};
 use std::{
     env,
     io::{self, BufRead, BufReader, Read},

@@ -2,7 +2,7 @@
 //! number.
 
 use burn::tensor::{DType, Device, Tensor};
-use gru_op::{GruSpec, GruWeights, Memory, gru_sequence};
+use gru_op::{Checkpointing, GruSpec, GruWeights, SequenceOptions, gru_sequence_with};
 use libtest_mimic::Trial;
 
 use super::{
@@ -18,9 +18,12 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let mut trials = Vec::new();
     // The kernels of the CPU sum on their own.
     for backend in backends.iter().filter(|backend| backend.slow) {
-        for memory in [Memory::Speed, Memory::Lean] {
-            let id = format!("sums/biases-{memory:?}/{}", backend.name);
-            trials.push(backend.trial(id.to_lowercase(), move |device| biases(device, memory)));
+        for (mode, checkpointing) in [
+            ("speed", Checkpointing::KeepGates),
+            ("lean", Checkpointing::Recompute),
+        ] {
+            let id = format!("sums/biases-{mode}/{}", backend.name);
+            trials.push(backend.trial(id, move |device| biases(device, checkpointing)));
         }
     }
     trials
@@ -28,7 +31,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
 
 /// Rows that are all alike, so that roundings of their sum go one way. Without `w_ih` the gradient
 /// of `x` is what the gradient of `b_ih` sums.
-fn biases(device: &Device, memory: Memory) -> Result<(), String> {
+fn biases(device: &Device, checkpointing: Checkpointing) -> Result<(), String> {
     let device = &device.clone().autodiff();
     let number = |k: usize| ((k * 37 + 11) % 17) as f64 / 16.0 - 0.5;
     let numbers = |len: usize| (0..len).map(number).collect::<Vec<_>>();
@@ -41,8 +44,8 @@ fn biases(device: &Device, memory: Memory) -> Result<(), String> {
     let weights = GruWeights::new(None, w_hh.require_grad())
         .with_b_ih(b_ih.clone())
         .with_b_hh(b_hh.clone());
-    let spec = GruSpec::default().with_memory(memory);
-    let (y, _) = gru_sequence(x.clone(), None, &weights, &spec);
+    let options = SequenceOptions::new().checkpointing(checkpointing);
+    let (y, _) = gru_sequence_with(x.clone(), &weights, &GruSpec::default(), options);
     let gradients = y.sum().backward();
     let d_x = gradient("x", &x, &gradients)?;
     let (d_ih, d_hh) = (

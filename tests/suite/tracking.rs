@@ -6,7 +6,7 @@ use super::{
     runs::{self, Leaves, loss, values},
 };
 use burn::tensor::{DType, Device, Tensor};
-use gru_op::{GruSpec, GruWeights, Layout, Memory, Reset, gru_sequence};
+use gru_op::{Checkpointing, GruSpec, GruWeights, Layout, Order, Reset, gru_sequence_with};
 use gru_testkit::{
     close::{Tensors, Tolerance, close},
     inputs::Inputs,
@@ -46,10 +46,12 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
 
 fn problems() -> [Problem; 2] {
     let problem = Problem::new(3, 5, 4, 6);
-    let before = GruSpec::default()
-        .with_reset(Reset::BeforeMatmul)
-        .with_layout(Layout::TimeMajor);
-    [problem, problem.with_spec(before)]
+    let before = GruSpec::default().with_reset(Reset::BeforeMatmul);
+    let time_major = Order {
+        layout: Layout::TimeMajor,
+        ..Order::default()
+    };
+    [problem, problem.with_spec(before).with_order(time_major)]
 }
 
 /// Names of the inputs that have a gradient, in the operator's order.
@@ -83,9 +85,15 @@ fn leaves(
     }
 }
 
+/// The operator.
+fn run(leaves: &Leaves, problem: &Problem) -> (Tensor<3>, Tensor<2>) {
+    let options = runs::options(problem).state(leaves.h0.clone());
+    gru_sequence_with(leaves.x.clone(), &leaves.weights, &problem.spec, options)
+}
+
 /// Both outputs' part of the loss.
-fn total(leaves: &Leaves, inputs: &Inputs, spec: &GruSpec) -> Tensor<1> {
-    let (y, h_t) = gru_sequence(leaves.x.clone(), leaves.h0.clone(), &leaves.weights, spec);
+fn total(leaves: &Leaves, inputs: &Inputs, problem: &Problem) -> Tensor<1> {
+    let (y, h_t) = run(leaves, problem);
     loss(&y, &inputs.d_y) + loss(&h_t, &inputs.d_h_t)
 }
 
@@ -156,10 +164,10 @@ fn each_parent_alone(device: &Device, dtype: DType, tolerance: Tolerance) -> Res
     for problem in problems() {
         let inputs = Inputs::random(&problem);
         let all = leaves(&problem, &inputs, device, dtype, |_| true);
-        let expected = found(&all, &total(&all, &inputs, &problem.spec).backward());
+        let expected = found(&all, &total(&all, &inputs, &problem).backward());
         for name in NAMES {
             let one = leaves(&problem, &inputs, device, dtype, |n| n == name);
-            let got = found(&one, &total(&one, &inputs, &problem.spec).backward());
+            let got = found(&one, &total(&one, &inputs, &problem).backward());
             let only = Tensors::from([(name.into(), expected[name].clone())]);
             same(&got, &only, tolerance.gradient)?;
         }
@@ -172,8 +180,6 @@ fn each_parent_alone(device: &Device, dtype: DType, tolerance: Tolerance) -> Res
 fn nothing_tracked(device: &Device, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
     for problem in problems() {
         let inputs = Inputs::random(&problem);
-        let run =
-            |leaves: Leaves| gru_sequence(leaves.x, leaves.h0, &leaves.weights, &problem.spec);
         let constant = leaves(&problem, &inputs, device, dtype, |_| false);
         let plain = Leaves {
             x: constant.x.clone().inner(),
@@ -185,11 +191,11 @@ fn nothing_tracked(device: &Device, dtype: DType, tolerance: Tolerance) -> Resul
             .with_b_ih(constant.weights.b_ih.clone().map(Tensor::inner))
             .with_b_hh(constant.weights.b_hh.clone().map(Tensor::inner)),
         };
-        let (y, h_t) = run(constant);
+        let (y, h_t) = run(&constant, &problem);
         if y.is_tracked() || h_t.is_tracked() {
             return Err("an output of constants is tracked".into());
         }
-        let (plain_y, plain_h_t) = run(plain);
+        let (plain_y, plain_h_t) = run(&plain, &problem);
         close("y", &values(y), &values(plain_y), tolerance.forward)?;
         close("h_t", &values(h_t), &values(plain_h_t), tolerance.forward)?;
     }
@@ -205,8 +211,8 @@ fn through_one_output_alone(
     for problem in problems() {
         let inputs = Inputs::random(&problem);
         let all = leaves(&problem, &inputs, device, dtype, |_| true);
-        let outputs = || gru_sequence(all.x.clone(), all.h0.clone(), &all.weights, &problem.spec);
-        let both = found(&all, &total(&all, &inputs, &problem.spec).backward());
+        let outputs = || run(&all, &problem);
+        let both = found(&all, &total(&all, &inputs, &problem).backward());
         let y = found(&all, &loss(&outputs().0, &inputs.d_y).backward());
         let h_t = found(&all, &loss(&outputs().1, &inputs.d_h_t).backward());
         same(&sum(&y, &h_t), &both, tolerance.gradient)?;
@@ -226,18 +232,19 @@ fn weight_used_twice(device: &Device, dtype: DType, tolerance: Tolerance) -> Res
         );
         let inputs = Inputs::random(&twice);
         let all = leaves(&twice, &inputs, device, dtype, |_| true);
-        let expected = found(&all, &total(&all, &inputs, &twice.spec).backward());
+        let expected = found(&all, &total(&all, &inputs, &twice).backward());
 
-        let time_dim = match twice.spec.layout {
-            Layout::BatchMajor => 1,
-            Layout::TimeMajor => 0,
-        };
+        let time_dim = twice.order.layout.time_dim();
         let halves = |tensor: &Tensor<3>| {
             [0, problem.t].map(|at| tensor.clone().narrow(time_dim, at, problem.t))
         };
         let [first, second] = halves(&all.x);
-        let (y_1, carried) = gru_sequence(first, all.h0.clone(), &all.weights, &twice.spec);
-        let (y_2, h_t) = gru_sequence(second, Some(carried), &all.weights, &twice.spec);
+        let part = |x, state| {
+            let options = runs::options(&twice).state(state);
+            gru_sequence_with(x, &all.weights, &twice.spec, options)
+        };
+        let (y_1, carried) = part(first, all.h0.clone());
+        let (y_2, h_t) = part(second, Some(carried));
         let d_y = runs::tensor(&inputs.d_y, twice.sequence_shape(h), device, dtype);
         let [d_1, d_2] = halves(&d_y).map(values);
         let total = loss(&y_1, &d_1) + loss(&y_2, &d_2) + loss(&h_t, &inputs.d_h_t);
@@ -265,7 +272,7 @@ fn second_backward(device: &Device, dtype: DType, _: Tolerance) -> Result<(), St
         };
         let leaf = Tensor::<1>::ones([3], (&all.x.device(), dtype)).require_grad();
         let theirs = refused((leaf.clone() * leaf).sum()).ok_or("Burn allows a second walk")?;
-        let ours = refused(total(&all, &inputs, &problem.spec)).ok_or("a second walk ran")?;
+        let ours = refused(total(&all, &inputs, &problem)).ok_or("a second walk ran")?;
         let start = theirs.split(" at ").next().unwrap_or(&theirs);
         if !ours.starts_with(start) {
             return Err(format!("refused by {ours:?}, Burn by {theirs:?}"));
@@ -282,15 +289,15 @@ fn lean_and_checkpointing(
 ) -> Result<(), String> {
     for problem in problems() {
         let inputs = Inputs::random(&problem);
-        let gradients = |device: &Device, memory| {
+        let gradients = |device: &Device, checkpointing| {
             let all = leaves(&problem, &inputs, device, dtype, |_| true);
-            let spec = problem.spec.with_memory(memory);
-            found(&all, &total(&all, &inputs, &spec).backward())
+            let problem = problem.with_checkpointing(checkpointing);
+            found(&all, &total(&all, &inputs, &problem).backward())
         };
         let autodiff = device.clone().autodiff();
-        let speed = gradients(&autodiff, Memory::Speed);
-        let lean = gradients(&autodiff, Memory::Lean);
-        let checkpointing = gradients(&autodiff.gradient_checkpointing(), Memory::Speed);
+        let speed = gradients(&autodiff, Checkpointing::KeepGates);
+        let lean = gradients(&autodiff, Checkpointing::Recompute);
+        let checkpointing = gradients(&autodiff.gradient_checkpointing(), Checkpointing::KeepGates);
         same(&lean, &speed, tolerance.gradient)?;
         same(&checkpointing, &speed, tolerance.gradient)?;
     }
@@ -306,13 +313,13 @@ fn constants_beside_tracked(
     for problem in problems() {
         let inputs = Inputs::random(&problem);
         let all = leaves(&problem, &inputs, device, dtype, |_| true);
-        let expected = found(&all, &total(&all, &inputs, &problem.spec).backward());
+        let expected = found(&all, &total(&all, &inputs, &problem).backward());
         let mixed = Leaves {
             x: all.x.clone().inner(),
             h0: all.h0.clone().map(Tensor::inner),
             weights: all.weights.clone(),
         };
-        let gradients = total(&mixed, &inputs, &problem.spec).backward();
+        let gradients = total(&mixed, &inputs, &problem).backward();
         let weights = &mixed.weights;
         for (name, gradient) in [
             (

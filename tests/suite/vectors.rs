@@ -5,7 +5,7 @@ use std::{
     sync::OnceLock,
 };
 
-use gru_op::{GruSpec, Layout, Reset};
+use gru_op::{Layout, Order, Reset};
 use gru_testkit::{
     close::{Outcome, Tensors},
     conformance::{self, Array, Case, CaseSpec},
@@ -29,8 +29,10 @@ pub fn of_kind(kind: &str) -> Vec<CaseSpec> {
 /// The problem of a case's sizes, time-major as nearly all of them.
 pub fn sizes(spec: &CaseSpec) -> Problem {
     let size = |name| spec.number(name).unwrap_or(1);
-    Problem::new(size("N"), size("T"), size("I"), size("H"))
-        .with_spec(GruSpec::default().with_layout(Layout::TimeMajor))
+    Problem::new(size("N"), size("T"), size("I"), size("H")).with_order(Order {
+        layout: Layout::TimeMajor,
+        ..Order::default()
+    })
 }
 
 /// A weight or bias recorded as row blocks of gates, `[3H, F]` or `[3H]`, as columns r|z|n.

@@ -1,16 +1,14 @@
-//! NaN where zoneout takes all of the new state: through the kernels. WGSL promises nothing of NaN: on a GPU
+//! NaN where zoneout keeps nothing of the previous state: through the kernels. WGSL promises nothing of NaN: on a GPU
 //! these are tests of this driver.
 
 use burn::tensor::{DType, Device, Tensor};
-use gru_op::{
-    Activation, Activations, GruOptions, GruSpec, Memory, Reset, Steps, gru_sequence_with,
-};
+use gru_op::{Activation, Activations, Checkpointing, GruSpec, Reset, gru_sequence_with};
 use gru_testkit::{inputs::Inputs, problem::Problem};
 use libtest_mimic::Trial;
 
 use super::{
     backends::TestBackend,
-    runs::{Leaves, loss, values},
+    runs::{self, Leaves, loss, values},
 };
 
 const N: usize = 3;
@@ -32,8 +30,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
             GruSpec::default()
                 .with_reset(Reset::BeforeMatmul)
                 .with_activations(choosing)
-                .with_clip_state(Some(3.0))
-                .with_memory(Memory::Lean),
+                .with_clip_state(Some(3.0)),
         ),
     ];
     let mut trials = Vec::new();
@@ -49,7 +46,14 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
 /// NaN in each input shows in every output and in every gradient, but not in rows that it is not of.
 /// Row 2 has no steps: nothing reaches it, and nothing but its own final state knows of it.
 fn every_input(device: &Device, spec: GruSpec) -> Result<(), String> {
-    let problem = Problem::new(N, T, 2, 4).with_spec(spec);
+    // Each reset in one way of training.
+    let checkpointing = match spec.reset {
+        Reset::AfterMatmul => Checkpointing::KeepGates,
+        Reset::BeforeMatmul => Checkpointing::Recompute,
+    };
+    let problem = Problem::new(N, T, 2, 4)
+        .with_spec(spec)
+        .with_checkpointing(checkpointing);
     let of_row_0 = ["x", "h0"];
     let of_row_2 = ["padding", "idle h0"];
     let of_all = ["w_ih", "w_hh", "b_ih", "b_hh"];
@@ -80,17 +84,17 @@ fn every_input(device: &Device, spec: GruSpec) -> Result<(), String> {
     Ok(())
 }
 
-/// States and gradients with all of the new state taken.
+/// States and gradients with a zoneout of zero.
 fn run(
     problem: &Problem,
     inputs: &Inputs,
     device: &Device,
 ) -> Result<Vec<(&'static str, Vec<f64>)>, String> {
     let leaves = Leaves::new(problem, inputs, device, DType::F32);
-    let options = GruOptions::default()
-        .with_h0(leaves.h0.clone())
-        .with_take(Tensor::ones([N, T, 1], &leaves.x.device()))
-        .with_steps(Steps::Lengths(vec![T, T, 0]));
+    let options = runs::options(problem)
+        .state(leaves.h0.clone())
+        .zoneout(Tensor::<3>::zeros([N, T, 1], &leaves.x.device()))
+        .lengths(&[T, T, 0]);
     let (x, spec) = (leaves.x.clone(), &problem.spec);
     let (y, h_t) = gru_sequence_with(x, &leaves.weights, spec, options);
     let loss = loss(&y, &inputs.d_y) + loss(&h_t, &inputs.d_h_t);

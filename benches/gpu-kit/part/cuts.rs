@@ -11,7 +11,7 @@ use gru_cube::{
     BackwardInputs, BackwardOutputs, Call, Cut, ForwardInputs, ForwardOutputs, PlanError, StepTile,
     Strategy, WalkTile,
 };
-use gru_spec::GruSpec;
+use gru_spec::{GruSpec, Order};
 use half::f16;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -77,6 +77,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> 
                 t,
                 h,
                 spec: GruSpec::default(),
+                order: Order::default(),
                 dtype,
             };
             let mut cuts = candidates(&call);
@@ -371,9 +372,9 @@ fn buffers(client: &Client, call: &Call) -> Buffers {
                 b_ih: None,
                 b_hh: Some(numbers(3 * h, 0.1)),
                 h0: None,
-                mask: None,
-                valid: None,
-                take: None,
+                recurrent_mask: None,
+                step_mask: None,
+                zoneout: None,
             },
             ForwardOutputs {
                 states: states.clone(),
@@ -387,9 +388,9 @@ fn buffers(client: &Client, call: &Call) -> Buffers {
                 gates,
                 w_hh,
                 h0: None,
-                mask: None,
-                valid: None,
-                take: None,
+                recurrent_mask: None,
+                step_mask: None,
+                zoneout: None,
             },
             BackwardOutputs {
                 d_gates: Some(empty(n * t * width)),

@@ -1,7 +1,7 @@
 //! What the device holds at most while a layer trains, against what the contract adds up to.
 
 use burn::tensor::{Device, DeviceKind, Distribution, Tensor};
-use gru_op::{GruBlockConfig, Memory};
+use gru_op::{Checkpointing, GruBlockConfig};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use side_by_side::Sampler;
@@ -29,10 +29,13 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
     let plain = Device::wgpu(DeviceKind::DefaultDevice);
     let device = plain.clone().autodiff();
     for (shape, [n, t, i, h]) in SHAPES {
-        for (name, memory, kept) in [("speed", Memory::Speed, 4 * h), ("lean", Memory::Lean, 0)] {
+        for (name, checkpointing, kept) in [
+            ("speed", Checkpointing::KeepGates, 4 * h),
+            ("lean", Checkpointing::Recompute, 0),
+        ] {
             clock.check(|| format!("for {shape} {name}"))?;
             let config = GruBlockConfig::new(i, h)
-                .with_memory(memory)
+                .with_checkpointing(checkpointing)
                 .with_batch_first(false);
             let train = || -> Result<(), String> {
                 let gru = config.init(&device);

@@ -9,9 +9,8 @@
 //! the machine has, all the same.
 
 use gru_cpu::{
-    Dims, Gradients, Inputs, PackedWeights, Sequence, Stream, Weights, backward, buffer, forward,
-    set_threads,
-    spec::{GruSpec, Layout, Reset},
+    Gradients, Gru, Inputs, PackedWeights, Sequence, Stream, Weights, buffer, set_threads,
+    spec::{GruSpec, Layout, Order, Reset, Sizes},
     testing::Isa,
 };
 use std::{sync::Arc, time::Instant};
@@ -71,12 +70,16 @@ fn measure(chosen: &[String]) {
                 (Reset::AfterMatmul, "after "),
                 (Reset::BeforeMatmul, "before"),
             ] {
-                let spec = GruSpec::default()
-                    .with_reset(reset)
-                    .with_layout(Layout::TimeMajor);
-                let dims = Dims { n, t, i, h };
-                let times = time(&dims, &spec, 1.0);
-                let denormal = time(&dims, &spec, 1e-40);
+                let spec = GruSpec::default().with_reset(reset);
+                let gru = Gru {
+                    order: Order {
+                        layout: Layout::TimeMajor,
+                        ..Order::default()
+                    },
+                    ..Gru::new(Sizes { n, t, i, h }, spec)
+                };
+                let times = time(&gru, 1.0);
+                let denormal = time(&gru, 1e-40);
                 let flops = (2 * n * t * (i + h) * 3 * h) as f64;
                 let gflops = |ms: f64, passes: f64| passes * flops / (ms * 1e6);
                 let of = |ms: f64, passes: f64| {
@@ -84,7 +87,7 @@ fn measure(chosen: &[String]) {
                     format!("{ms:10.3} {g:8.0} {:5.0}%", 100.0 * g / rate)
                 };
                 let step = match n {
-                    1 => format!("{:7.3}", 1e3 * time_step(&dims, &spec)),
+                    1 => format!("{:7.3}", 1e3 * time_step(&gru)),
                     _ => String::new(),
                 };
                 println!(
@@ -109,22 +112,27 @@ struct Times {
 }
 
 /// All inputs but the weights are about as large as `size`, and so are states and gradients.
-fn time(dims: &Dims, spec: &GruSpec, size: f32) -> Times {
-    let Dims { n, t, i, h } = *dims;
+fn time(gru: &Gru, size: f32) -> Times {
+    let (Sizes { n, t, i, h }, spec) = (gru.sizes, gru.spec);
     let scale = 1.0 / (h as f32).sqrt();
     let (x, h0) = (noise(n * t * i, size), noise(n * h, 0.5 * size));
     let (w_ih, w_hh) = (noise(i * 3 * h, scale), noise(h * 3 * h, scale));
     let (b_ih, b_hh) = (noise(3 * h, scale * size), noise(3 * h, scale * size));
     let up = noise(n * t * h, size);
     let inputs = Inputs {
-        sequence: Sequence::new(&x).with_h0(Some(&h0)),
-        weights: Weights::new(Some(&w_ih), &w_hh)
-            .with_b_ih(Some(&b_ih))
-            .with_b_hh(Some(&b_hh)),
+        sequence: Sequence {
+            h0: Some(&h0),
+            ..Sequence::new(&x)
+        },
+        weights: Weights {
+            b_ih: Some(&b_ih),
+            b_hh: Some(&b_hh),
+            ..Weights::new(Some(&w_ih), &w_hh)
+        },
     };
     let inference = median(|| {
         let mut states = buffer(n * t * h);
-        forward(dims, spec, &inputs, &mut states, None);
+        gru.forward(&inputs, &mut states, None);
     });
     let train = |lean: bool| {
         median(|| {
@@ -133,18 +141,19 @@ fn time(dims: &Dims, spec: &GruSpec, size: f32) -> Times {
                 true => None,
                 false => Some(buffer(n * t * h * spec.saved_per_unit())),
             };
-            forward(dims, spec, &inputs, &mut states, saved.as_deref_mut());
+            gru.forward(&inputs, &mut states, saved.as_deref_mut());
             let mut d: [Vec<f32>; 6] =
                 [x.len(), h0.len(), w_ih.len(), w_hh.len(), 3 * h, 3 * h].map(buffer);
             let [x, h0, w_ih, w_hh, b_ih, b_hh] = &mut d;
-            let to = Gradients::none()
-                .with_x(Some(x))
-                .with_h0(Some(h0))
-                .with_w_ih(Some(w_ih))
-                .with_w_hh(Some(w_hh))
-                .with_b_ih(Some(b_ih))
-                .with_b_hh(Some(b_hh));
-            backward(dims, spec, &inputs, &states, saved.as_deref(), &up, to);
+            let to = Gradients {
+                x: Some(x),
+                h0: Some(h0),
+                w_ih: Some(w_ih),
+                w_hh: Some(w_hh),
+                b_ih: Some(b_ih),
+                b_hh: Some(b_hh),
+            };
+            gru.backward(&inputs, &states, saved.as_deref(), &up, to);
         })
     };
     Times {
@@ -155,19 +164,21 @@ fn time(dims: &Dims, spec: &GruSpec, size: f32) -> Times {
 }
 
 /// Milliseconds of a step with packed weights.
-fn time_step(dims: &Dims, spec: &GruSpec) -> f64 {
+fn time_step(gru: &Gru) -> f64 {
     const STEPS: usize = 100;
-    let Dims { i, h, .. } = *dims;
+    let Sizes { i, h, .. } = gru.sizes;
     let (w_ih, w_hh) = (noise(i * 3 * h, 0.1), noise(h * 3 * h, 0.1));
     let bias = noise(3 * h, 0.1);
     let (b_ih, b_hh) = (Some(&bias[..]), Some(&bias[..]));
     let weights = PackedWeights::new(
-        spec,
+        &gru.spec,
         i,
         h,
-        Weights::new(Some(&w_ih), &w_hh)
-            .with_b_ih(b_ih)
-            .with_b_hh(b_hh),
+        Weights {
+            b_ih,
+            b_hh,
+            ..Weights::new(Some(&w_ih), &w_hh)
+        },
     );
     let mut stream = Stream::new(Arc::new(weights), 1);
     let x = noise(i, 1.0);

@@ -4,7 +4,8 @@
 //!     cargo bench -p gru-cpu --bench together [-- SHAPE...]
 
 use gru_cpu::{
-    Dims, Gradients, Inputs, Sequence, Weights, backward, buffer, forward, spec::GruSpec,
+    Gradients, Gru, Inputs, Sequence, Weights, buffer,
+    spec::{GruSpec, Sizes},
 };
 use std::{thread, time::Instant};
 
@@ -29,7 +30,7 @@ fn main() {
         if !chosen.is_empty() && !chosen.iter().any(|c| c == name) {
             continue;
         }
-        let call = call(Dims { n, t, i, h });
+        let call = call(Sizes { n, t, i, h });
         // One after the other in each repeat, so that a slow minute of the machine slows all three.
         let mut times: [Vec<f64>; 3] = Default::default();
         for _ in 0..7 {
@@ -53,8 +54,8 @@ fn main() {
 }
 
 /// A forward and a backward pass of these sizes.
-fn call(dims: Dims) -> impl Fn() + Sync {
-    let Dims { n, t, i, h } = dims;
+fn call(sizes: Sizes) -> impl Fn() + Sync {
+    let Sizes { n, t, i, h } = sizes;
     let noise = |len: usize, scale: f32| -> Vec<f32> {
         let value = |k: usize| scale * ((k * 2_654_435_761 % 1000) as f32 / 500.0 - 1.0);
         (0..len).map(value).collect()
@@ -62,22 +63,24 @@ fn call(dims: Dims) -> impl Fn() + Sync {
     let scale = 1.0 / (h as f32).sqrt();
     let (x, up) = (noise(n * t * i, 1.0), noise(n * t * h, 1.0));
     let (w_ih, w_hh) = (noise(i * 3 * h, scale), noise(h * 3 * h, scale));
-    let spec = GruSpec::default();
+    let gru = Gru::new(sizes, GruSpec::default());
     move || {
         let inputs = Inputs {
             sequence: Sequence::new(&x),
             weights: Weights::new(Some(&w_ih), &w_hh),
         };
         let mut states = buffer(n * t * h);
-        let mut saved = buffer(n * t * h * spec.saved_per_unit());
-        forward(&dims, &spec, &inputs, &mut states, Some(&mut saved));
+        let mut saved = buffer(n * t * h * gru.spec.saved_per_unit());
+        gru.forward(&inputs, &mut states, Some(&mut saved));
         let mut d: [Vec<f32>; 3] = [x.len(), w_ih.len(), w_hh.len()].map(buffer);
         let [x, w_ih, w_hh] = &mut d;
-        let to = Gradients::none()
-            .with_x(Some(x))
-            .with_w_ih(Some(w_ih))
-            .with_w_hh(Some(w_hh));
-        backward(&dims, &spec, &inputs, &states, Some(&saved), &up, to);
+        let to = Gradients {
+            x: Some(x),
+            w_ih: Some(w_ih),
+            w_hh: Some(w_hh),
+            ..Gradients::default()
+        };
+        gru.backward(&inputs, &states, Some(&saved), &up, to);
     }
 }
 

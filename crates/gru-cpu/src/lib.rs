@@ -19,22 +19,25 @@
 //! # Use
 //!
 //! ```
-//! use gru_cpu::{Dims, Gradients, Inputs, Sequence, Weights, backward, forward, spec::GruSpec};
+//! use gru_cpu::{
+//!     Gradients, Gru, Inputs, Sequence, Weights,
+//!     spec::{GruSpec, Sizes},
+//! };
 //!
 //! let (n, t, i, h) = (2, 5, 3, 4);
-//! let (dims, spec) = (Dims { n, t, i, h }, GruSpec::default());
+//! let gru = Gru::new(Sizes { n, t, i, h }, GruSpec::default());
 //! let (x, w_ih, w_hh) = (vec![1.0f32; n * t * i], vec![0.1; i * 3 * h], vec![0.2; h * 3 * h]);
 //! let inputs = Inputs {
 //!     sequence: Sequence::new(&x),
 //!     weights: Weights::new(Some(&w_ih), &w_hh),
 //! };
 //! let (mut states, mut saved) = (vec![0.0; n * t * h], vec![0.0; n * t * 4 * h]);
-//! forward(&dims, &spec, &inputs, &mut states, Some(&mut saved));
+//! gru.forward(&inputs, &mut states, Some(&mut saved));
 //!
 //! // Of the sum of all states.
 //! let (d_states, mut d_w_hh) = (vec![1.0; n * t * h], vec![0.0; h * 3 * h]);
-//! let to = Gradients::none().with_w_hh(Some(&mut d_w_hh));
-//! backward(&dims, &spec, &inputs, &states, Some(&saved), &d_states, to);
+//! let to = Gradients { w_hh: Some(&mut d_w_hh), ..Default::default() };
+//! gru.backward(&inputs, &states, Some(&saved), &d_states, to);
 //! ```
 //!
 //! Many calls with the same weights: [`PackedWeights`]. Steps as they come:
@@ -128,9 +131,9 @@ mod threads;
 mod tuning;
 
 pub use self::{
-    call::{CallError, Dims, Gradients, Inputs, Sequence, Weights},
+    call::{CallError, Gradients, Gru, Inputs, Sequence, Weights},
     memory::buffer,
-    passes::{Element, backward, forward},
+    passes::Element,
     stream::{PackedWeights, Stream},
     threads::set_threads,
 };

@@ -1,15 +1,18 @@
 //! Weights packed once for many calls, and states that are kept from step to step.
 
 use crate::{
-    call::{CallError, Dims, Sequence, Weights, check_len},
+    call::{
+        CallError, Gru, Sequence, Weights, check_len, check_sequence, check_sizes, check_weights,
+        or_panic,
+    },
     gru::{Packed, Streams},
     passes::Element,
-    spec::{Direction, GruSpec, Layout},
+    spec::{GruSpec, Order, Sizes},
 };
 use std::{fmt, sync::Arc};
 
 /// A layer's weights, packed once for the instruction set of this machine: what a call of
-/// [`forward`](crate::forward()) with the same weights packs anew each time.
+/// [`Gru::forward`] with the same weights packs again each time.
 ///
 /// They are a copy: what becomes of the slices that they were made of plays no part any more.
 ///
@@ -52,9 +55,9 @@ impl<E: Element> PackedWeights<E> {
     ) -> Result<Self, CallError> {
         let checked = spec.try_check();
         checked.map_err(|reason| CallError::Spec { reason })?;
-        let dims = Dims { n: 1, t: 1, i, h };
-        dims.try_check()?;
-        weights.try_check(&dims)?;
+        let sizes = Sizes { n: 1, t: 1, i, h };
+        check_sizes(&sizes)?;
+        check_weights(&weights, &sizes)?;
         Ok(Self(E::pack(spec, i, h, weights)))
     }
 
@@ -73,40 +76,36 @@ impl<E: Element> PackedWeights<E> {
         &self.0.spec
     }
 
-    /// Writes the state after every step of N rows and T steps to `states`, `[N,T,H]` or `[T,N,H]`:
-    /// the same bits as [`forward`](crate::forward()).
+    /// Writes the state after every step of N rows and T steps to `states`, `[N,T,H]`, forward in time:
+    /// the same bits as [`Gru::forward`].
     ///
     /// # Panics
     /// If the sizes are larger than memory can be, or a slice has the wrong number of elements.
     pub fn forward(&self, n: usize, t: usize, sequence: Sequence<'_, E>, states: &mut [E]) {
-        let GruSpec {
-            layout, direction, ..
-        } = self.0.spec;
-        self.forward_in(layout, direction, n, t, sequence, states);
+        self.forward_in(Order::default(), n, t, sequence, states);
     }
 
-    /// [`forward`](Self::forward) in another layout or direction than those of the spec, on which packing
-    /// does not depend.
+    /// [`forward`](Self::forward) in any order: `states` is `[N,T,H]` or `[T,N,H]`.
     ///
     /// # Panics
     /// As [`forward`](Self::forward).
     pub fn forward_in(
         &self,
-        layout: Layout,
-        direction: Direction,
+        order: Order,
         n: usize,
         t: usize,
         sequence: Sequence<'_, E>,
         states: &mut [E],
     ) {
         const OP: &str = "gru_cpu::PackedWeights::forward";
-        let (dims, inputs) = (self.0.dims(n, t), self.0.inputs(sequence));
-        dims.check(OP);
-        sequence.check(OP, &dims, self.0.features);
-        check_len(OP, "states", Some(&*states), dims.rows() * dims.h);
+        let sizes = self.0.sizes(n, t);
+        or_panic(OP, check_sizes(&sizes));
+        or_panic(OP, check_sequence(&sequence, &sizes, self.0.features));
+        check_len(OP, "states", states, sizes.rows() * sizes.h);
         if !states.is_empty() {
-            let spec = self.0.spec.with_layout(layout).with_direction(direction);
-            E::forward_packed(&self.0, &spec, &dims, &inputs, states);
+            let spec = self.0.spec;
+            let gru = Gru { sizes, order, spec };
+            E::forward_packed(&self.0, &gru, &self.0.inputs(sequence), states);
         }
     }
 }
@@ -155,7 +154,7 @@ impl<E: Element> Stream<E> {
     /// # Panics
     /// If the sizes are larger than memory can be.
     pub fn new(weights: Arc<PackedWeights<E>>, n: usize) -> Self {
-        weights.0.dims(n, 1).check("gru_cpu::Stream::new");
+        or_panic("gru_cpu::Stream::new", check_sizes(&weights.0.sizes(n, 1)));
         Self {
             streams: E::streams(&weights.0, n),
             weights,
@@ -164,13 +163,13 @@ impl<E: Element> Stream<E> {
     }
 
     /// Makes one step from `x [N,I]` (`[N,3H]` where the input is already projected), and gives the
-    /// new states `[N,H]`. The direction and the layout of the spec play no part.
+    /// new states `[N,H]`.
     ///
     /// # Panics
     /// If `x` has the wrong number of elements.
     pub fn step(&mut self, x: &[E]) -> &[E] {
         let expected = self.n * self.weights.0.features;
-        check_len("gru_cpu::Stream::step", "x", Some(x), expected);
+        check_len("gru_cpu::Stream::step", "x", x, expected);
         E::step(&self.weights.0, &mut self.streams, x);
         self.state()
     }

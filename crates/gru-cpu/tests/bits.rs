@@ -3,8 +3,8 @@
 mod support;
 
 use gru_cpu::{
-    Dims,
-    spec::{Activation, Activations, Direction, GruSpec, Reset},
+    Gru,
+    spec::{Activation, Activations, Direction, GruSpec, Order, Reset, Sizes},
 };
 use support::{Case, RESULTS};
 
@@ -12,15 +12,20 @@ use support::{Case, RESULTS};
 #[cfg_attr(target_family = "wasm", ignore = "no threads")]
 fn any_number_of_threads_any_number_of_times() {
     let usual = GruSpec::default();
+    let reverse = Order {
+        direction: Direction::Reverse,
+        ..Order::default()
+    };
     let specs = [
-        usual,
-        usual
-            .with_reset(Reset::BeforeMatmul)
-            .with_direction(Direction::Reverse),
-        usual.with_activations(Activations {
-            reset: Activation::Softsign,
-            ..Default::default()
-        }),
+        (usual, Order::default()),
+        (usual.with_reset(Reset::BeforeMatmul), reverse),
+        (
+            usual.with_activations(Activations {
+                reset: Activation::Softsign,
+                ..Default::default()
+            }),
+            Order::default(),
+        ),
     ];
     // Rows split, units split, both; rows, units and inputs that fill no tile and no vector.
     let sizes = [
@@ -31,9 +36,10 @@ fn any_number_of_threads_any_number_of_times() {
         (50, 3, 33, 90),
     ];
     for (n, t, i, h) in sizes {
-        for spec in specs {
-            let present = ["h0", "w_ih", "b_ih", "b_hh", "mask"];
-            let case = Case::new(Dims { n, t, i, h }, spec, &present).cast::<f32>();
+        for (spec, order) in specs {
+            let present = ["h0", "w_ih", "b_ih", "b_hh", "recurrent_mask"];
+            let sizes = Sizes { n, t, i, h };
+            let case = Case::of(Gru { sizes, order, spec }, &present).cast::<f32>();
             let run = |threads: usize| {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
                 pool.expect("a pool")
@@ -48,7 +54,11 @@ fn any_number_of_threads_any_number_of_times() {
                             .iter()
                             .zip(expected)
                             .all(|(a, b)| a.to_bits() == b.to_bits());
-                        assert!(same, "{threads} threads, {:?} {spec:?}: {name}", case.dims);
+                        assert!(
+                            same,
+                            "{threads} threads, {:?} {spec:?}: {name}",
+                            case.gru.sizes
+                        );
                     }
                 }
             }
@@ -63,7 +73,7 @@ fn long_sums() {
     for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
         let spec = GruSpec::default().with_reset(reset);
         // The input is projected, so its gradient is what the bias's is the sum of.
-        let mut case = Case::new(Dims { n, t, i, h }, spec, &["b_ih"]).cast::<f32>();
+        let mut case = Case::new(Sizes { n, t, i, h }, spec, &["b_ih"]).cast::<f32>();
         case.tensor("x").fill(0.3);
         case.tensor("d_states").fill(0.7);
         let [_, _, d_x, .., d_b_ih, _] = case.run(false);

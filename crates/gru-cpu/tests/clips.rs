@@ -4,8 +4,8 @@
 mod support;
 
 use gru_cpu::{
-    Dims, Element,
-    spec::{Activation, Activations, GruSpec, Reset},
+    Element,
+    spec::{Activation, Activations, GruSpec, Reset, Sizes},
     testing::Isa,
 };
 use gru_testkit::activations::ACTIVATIONS;
@@ -34,7 +34,7 @@ fn main() {
     support::run(of_isas.into_iter().chain([plain]));
 }
 
-const DIMS: Dims = Dims {
+const DIMS: Sizes = Sizes {
     n: 3,
     t: 4,
     i: 2,

@@ -2,8 +2,8 @@
 //! option that the slices offer, with gates kept and made anew.
 
 use gru_cpu::{
-    Dims, Gradients, Inputs, Sequence, Weights, backward, forward,
-    spec::{Activation, Activations, Direction, GruSpec, Layout, Reset, Update},
+    Gradients, Gru, Inputs, Sequence, Weights,
+    spec::{Activation, Activations, Direction, GruSpec, Layout, Order, Reset, Sizes, Update},
 };
 
 /// A small deterministic source of values in (−1, 1): splitmix64.
@@ -46,8 +46,7 @@ const ALL: Options = Options {
 
 /// Owned inputs: x, h0, w_ih, w_hh, b_ih, b_hh, mask, valid, take.
 struct Case {
-    dims: Dims,
-    spec: GruSpec,
+    gru: Gru,
     options: Options,
     tensors: [Vec<f64>; 9],
 }
@@ -55,8 +54,12 @@ struct Case {
 const NAMES: [&str; 6] = ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh"];
 
 impl Case {
-    fn new(dims: Dims, spec: GruSpec, options: Options) -> Self {
-        let Dims { n, t, i, h } = dims;
+    fn new(sizes: Sizes, spec: GruSpec, options: Options) -> Self {
+        Self::of(Gru::new(sizes, spec), options)
+    }
+
+    fn of(gru: Gru, options: Options) -> Self {
+        let Sizes { n, t, i, h } = gru.sizes;
         let mut noise = Noise(7);
         let features = if options.w_ih { i } else { 3 * h };
         let mut tensors = [
@@ -77,8 +80,7 @@ impl Case {
             .for_each(|v| *v = f64::from(*v > -0.4));
         tensors[8].iter_mut().for_each(|v| *v = v.abs());
         Self {
-            dims,
-            spec,
+            gru,
             options,
             tensors,
         }
@@ -88,20 +90,24 @@ impl Case {
         let [x, h0, w_ih, w_hh, b_ih, b_hh, mask, valid, take] = &self.tensors;
         let o = self.options;
         Inputs {
-            sequence: Sequence::new(x)
-                .with_h0(o.h0.then_some(h0))
-                .with_mask(o.mask.then_some(mask))
-                .with_valid(o.valid.then_some(valid))
-                .with_take(o.take.then_some(take)),
-            weights: Weights::new(o.w_ih.then_some(w_ih), w_hh)
-                .with_b_ih(o.b_ih.then_some(b_ih))
-                .with_b_hh(o.b_hh.then_some(b_hh)),
+            sequence: Sequence {
+                h0: o.h0.then_some(h0),
+                recurrent_mask: o.mask.then_some(mask),
+                step_mask: o.valid.then_some(valid),
+                zoneout: o.take.then_some(take),
+                ..Sequence::new(x)
+            },
+            weights: Weights {
+                b_ih: o.b_ih.then_some(b_ih),
+                b_hh: o.b_hh.then_some(b_hh),
+                ..Weights::new(o.w_ih.then_some(w_ih), w_hh)
+            },
         }
     }
 
     fn loss(&self, up: &[f64]) -> f64 {
         let mut states = vec![f64::NAN; up.len()];
-        forward(&self.dims, &self.spec, &self.inputs(), &mut states, None);
+        self.gru.forward(&self.inputs(), &mut states, None);
         states.iter().zip(up).map(|(y, d)| y * d).sum()
     }
 
@@ -113,19 +119,14 @@ impl Case {
 
     fn check_mode(&mut self, lean: bool) {
         let mode = if lean { "lean" } else { "kept" };
-        let id = format!("{mode} {:?} {:?} {:?}", self.dims, self.spec, self.options);
-        let size = self.dims.rows() * self.dims.h;
+        let id = format!("{mode} {:?} {:?}", self.gru, self.options);
+        let size = self.gru.sizes.rows() * self.gru.sizes.h;
         let up = Noise(99).vec(size);
         // Poisoned buffers: whatever is not written shows.
         let mut states = vec![f64::NAN; size];
-        let mut saved = vec![f64::NAN; size * self.spec.saved_per_unit()];
-        forward(
-            &self.dims,
-            &self.spec,
-            &self.inputs(),
-            &mut states,
-            Some(&mut saved),
-        );
+        let mut saved = vec![f64::NAN; size * self.gru.spec.saved_per_unit()];
+        self.gru
+            .forward(&self.inputs(), &mut states, Some(&mut saved));
         let mut grads: [Vec<f64>; 6] =
             std::array::from_fn(|k| vec![f64::NAN; self.tensors[k].len()]);
         let present = [
@@ -138,22 +139,16 @@ impl Case {
         ];
         {
             let [x, h0, w_ih, w_hh, b_ih, b_hh] = &mut grads;
-            let to = Gradients::none()
-                .with_x(Some(x))
-                .with_h0(self.options.h0.then_some(h0.as_mut_slice()))
-                .with_w_ih(self.options.w_ih.then_some(w_ih.as_mut_slice()))
-                .with_w_hh(Some(w_hh))
-                .with_b_ih(self.options.b_ih.then_some(b_ih.as_mut_slice()))
-                .with_b_hh(self.options.b_hh.then_some(b_hh.as_mut_slice()));
-            backward(
-                &self.dims,
-                &self.spec,
-                &self.inputs(),
-                &states,
-                (!lean).then_some(&saved),
-                &up,
-                to,
-            );
+            let to = Gradients {
+                x: Some(x),
+                h0: self.options.h0.then_some(h0.as_mut_slice()),
+                w_ih: self.options.w_ih.then_some(w_ih.as_mut_slice()),
+                w_hh: Some(w_hh),
+                b_ih: self.options.b_ih.then_some(b_ih.as_mut_slice()),
+                b_hh: self.options.b_hh.then_some(b_hh.as_mut_slice()),
+            };
+            self.gru
+                .backward(&self.inputs(), &states, (!lean).then_some(&saved), &up, to);
         }
 
         for (which, name) in NAMES.iter().enumerate().filter(|(k, _)| present[*k]) {
@@ -180,23 +175,20 @@ impl Case {
     }
 }
 
-fn every_rule(mut f: impl FnMut(GruSpec)) {
+fn every_rule(mut f: impl FnMut(GruSpec, Order)) {
     for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
         for update in [Update::Keeps, Update::Takes] {
             for layout in [Layout::BatchMajor, Layout::TimeMajor] {
                 for direction in [Direction::Forward, Direction::Reverse] {
-                    f(GruSpec::default()
-                        .with_reset(reset)
-                        .with_update(update)
-                        .with_layout(layout)
-                        .with_direction(direction));
+                    let spec = GruSpec::default().with_reset(reset).with_update(update);
+                    f(spec, Order { layout, direction });
                 }
             }
         }
     }
 }
 
-const SMALL: Dims = Dims {
+const SMALL: Sizes = Sizes {
     n: 3,
     t: 4,
     i: 2,
@@ -205,13 +197,19 @@ const SMALL: Dims = Dims {
 
 #[test]
 fn every_rule_layout_and_direction() {
-    every_rule(|spec| Case::new(SMALL, spec, ALL).check());
+    every_rule(|spec, order| {
+        let gru = Gru::new(SMALL, spec);
+        Case::of(Gru { order, ..gru }, ALL).check();
+    });
 }
 
 #[test]
 fn one_step_one_row_one_unit() {
     for (n, t, i, h) in [(1, 1, 1, 1), (2, 1, 3, 2), (1, 5, 1, 2), (4, 2, 1, 1)] {
-        every_rule(|spec| Case::new(Dims { n, t, i, h }, spec, ALL).check());
+        every_rule(|spec, order| {
+            let gru = Gru::new(Sizes { n, t, i, h }, spec);
+            Case::of(Gru { order, ..gru }, ALL).check();
+        });
     }
 }
 
@@ -231,11 +229,12 @@ fn every_option_absent_or_present() {
         for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
             let spec = GruSpec::default().with_reset(reset);
             Case::new(SMALL, spec, options).check();
-            let spec = spec
-                .with_direction(Direction::Reverse)
-                .with_layout(Layout::TimeMajor)
-                .with_update(Update::Takes);
-            Case::new(SMALL, spec, options).check();
+            let order = Order {
+                layout: Layout::TimeMajor,
+                direction: Direction::Reverse,
+            };
+            let gru = Gru::new(SMALL, spec.with_update(Update::Takes));
+            Case::of(Gru { order, ..gru }, options).check();
         }
     }
 }
@@ -272,7 +271,7 @@ fn activations_and_clips() {
     ];
     for [reset, update, candidate] in sets {
         for (clip_gates, clip_state) in [(None, None), (Some(0.6), None), (None, Some(0.4))] {
-            every_rule(|spec| {
+            every_rule(|spec, order| {
                 let spec = spec
                     .with_activations(Activations {
                         reset,
@@ -281,7 +280,8 @@ fn activations_and_clips() {
                     })
                     .with_clip_gates(clip_gates)
                     .with_clip_state(clip_state);
-                Case::new(SMALL, spec, ALL).check();
+                let gru = Gru::new(SMALL, spec);
+                Case::of(Gru { order, ..gru }, ALL).check();
             });
         }
     }
@@ -290,16 +290,19 @@ fn activations_and_clips() {
 #[test]
 fn empty_batch_and_empty_sequence_give_zero_gradients() {
     for (n, t) in [(0, 3), (2, 0)] {
-        let case = Case::new(Dims { n, t, i: 2, h: 3 }, GruSpec::default(), ALL);
+        let case = Case::new(Sizes { n, t, i: 2, h: 3 }, GruSpec::default(), ALL);
         let mut d_w = vec![f64::NAN; 27];
-        let to = Gradients::none().with_w_hh(Some(&mut d_w));
-        backward(&case.dims, &case.spec, &case.inputs(), &[], None, &[], to);
+        let to = Gradients {
+            w_hh: Some(&mut d_w),
+            ..Gradients::default()
+        };
+        case.gru.backward(&case.inputs(), &[], None, &[], to);
         assert!(d_w.iter().all(|&d| d == 0.0));
     }
 }
 
 #[test]
-#[should_panic(expected = "gru_cpu::forward: w_hh has the wrong number of elements")]
+#[should_panic(expected = "gru_cpu::Gru::forward: w_hh has the wrong number of elements")]
 fn a_short_weight_is_refused() {
     let mut case = Case::new(SMALL, GruSpec::default(), ALL);
     case.tensors[3].pop();

@@ -4,8 +4,8 @@
 mod support;
 
 use gru_cpu::{
-    Dims, Element, Gradients, Inputs, Sequence, Weights, backward, forward,
-    spec::{Activations, Direction, GruSpec, Layout, Reset, Update},
+    Element, Gradients, Gru, Inputs, Sequence, Weights,
+    spec::{Activations, Direction, GruSpec, Layout, Order, Reset, Sizes, Update},
     testing::Isa,
 };
 use gru_testkit::{activations::ACTIVATIONS, passes};
@@ -79,25 +79,20 @@ fn noise<E: Element>(len: usize, seed: u64) -> Vec<E> {
     (0..len).map(|_| one()).collect()
 }
 
-type Forward<E> = fn(&Dims, &GruSpec, &Inputs<'_, E>, &mut [E], Option<&mut [E]>);
-type Backward<E> = fn(&Dims, &GruSpec, &Inputs<'_, E>, &[E], Option<&[E]>, &[E], Gradients<'_, E>);
+type Forward<E> = fn(&Gru, &Inputs<'_, E>, &mut [E], Option<&mut [E]>);
+type Backward<E> = fn(&Gru, &Inputs<'_, E>, &[E], Option<&[E]>, &[E], Gradients<'_, E>);
 
-fn run<E: Element>(dims: &Dims, spec: &GruSpec, options: Options) -> Results<E> {
-    run_as(dims, spec, options, false)
+fn run<E: Element>(gru: &Gru, options: Options) -> Results<E> {
+    run_as(gru, options, false)
 }
 
 /// The same in float64 by the oracle.
-fn expected(dims: &Dims, spec: &GruSpec, options: Options) -> Results<f64> {
-    run_as(dims, spec, options, true)
+fn expected(gru: &Gru, options: Options) -> Results<f64> {
+    run_as(gru, options, true)
 }
 
-fn run_as<E: Element>(
-    dims: &Dims,
-    spec: &GruSpec,
-    options: Options,
-    by_definition: bool,
-) -> Results<E> {
-    let Dims { n, t, i, h } = *dims;
+fn run_as<E: Element>(gru: &Gru, options: Options, by_definition: bool) -> Results<E> {
+    let Sizes { n, t, i, h } = gru.sizes;
     let scale = E::from(1.0 / (h as f64).sqrt()).expect("a float");
     let weights = |len, seed| -> Vec<E> {
         let noise = noise::<E>(len, seed);
@@ -126,14 +121,18 @@ fn run_as<E: Element>(
         }
     }
     let inputs = Inputs {
-        sequence: Sequence::new(&x)
-            .with_h0(options.h0.then_some(&h0))
-            .with_mask(options.mask.then_some(&mask))
-            .with_valid(options.valid.then_some(&valid))
-            .with_take(options.take.then_some(&take)),
-        weights: Weights::new(options.w_ih.then_some(&w_ih), &w_hh)
-            .with_b_ih(options.biases.then_some(&b_ih))
-            .with_b_hh(options.biases.then_some(&b_hh)),
+        sequence: Sequence {
+            h0: options.h0.then_some(&h0),
+            recurrent_mask: options.mask.then_some(&mask),
+            step_mask: options.valid.then_some(&valid),
+            zoneout: options.take.then_some(&take),
+            ..Sequence::new(&x)
+        },
+        weights: Weights {
+            b_ih: options.biases.then_some(&b_ih),
+            b_hh: options.biases.then_some(&b_hh),
+            ..Weights::new(options.w_ih.then_some(&w_ih), &w_hh)
+        },
     };
     let (forward, backward) = if by_definition {
         (
@@ -141,15 +140,15 @@ fn run_as<E: Element>(
             passes::backward as Backward<E>,
         )
     } else {
-        (forward as Forward<E>, backward as Backward<E>)
+        (Gru::forward as Forward<E>, Gru::backward as Backward<E>)
     };
     let nan = |len: usize| vec![E::nan(); len];
-    let width = h * spec.saved_per_unit();
+    let width = h * gru.spec.saved_per_unit();
     let mut states = nan(n * t * h);
     let mut saved = nan(n * t * width);
-    forward(dims, spec, &inputs, &mut states, Some(&mut saved));
+    forward(gru, &inputs, &mut states, Some(&mut saved));
     let mut inference = nan(n * t * h);
-    forward(dims, spec, &inputs, &mut inference, None);
+    forward(gru, &inputs, &mut inference, None);
     assert!(inference == states, "inference and training differ");
     let skipped = valid.iter().enumerate().filter(|(_, v)| **v == E::zero());
     let skipped: Vec<usize> = skipped.map(|(row, _)| row).collect();
@@ -163,14 +162,15 @@ fn run_as<E: Element>(
     let gradients = |saved: Option<&[E]>| {
         let mut d = [x.len(), n * h, i * 3 * h, h * 3 * h, 3 * h, 3 * h].map(nan);
         let [dx, dh0, dw_ih, dw_hh, db_ih, db_hh] = &mut d;
-        let to = Gradients::none()
-            .with_x(Some(dx))
-            .with_h0(options.h0.then_some(dh0.as_mut_slice()))
-            .with_w_ih(options.w_ih.then_some(dw_ih.as_mut_slice()))
-            .with_w_hh(Some(dw_hh))
-            .with_b_ih(options.biases.then_some(db_ih.as_mut_slice()))
-            .with_b_hh(options.biases.then_some(db_hh.as_mut_slice()));
-        backward(dims, spec, &inputs, &states, saved, &up, to);
+        let to = Gradients {
+            x: Some(dx),
+            h0: options.h0.then_some(dh0.as_mut_slice()),
+            w_ih: options.w_ih.then_some(dw_ih.as_mut_slice()),
+            w_hh: Some(dw_hh),
+            b_ih: options.biases.then_some(db_ih.as_mut_slice()),
+            b_hh: options.biases.then_some(db_hh.as_mut_slice()),
+        };
+        backward(gru, &inputs, &states, saved, &up, to);
         let there = [
             true,
             options.h0,
@@ -219,12 +219,16 @@ fn agree<E: Element>(id: &str, scale: f64, got: &Results<E>, expected: &Results<
     }
 }
 
-fn compare(isa: Isa, dims: Dims, spec: GruSpec, options: Options) {
-    let expected = expected(&dims, &spec, options);
-    let id = format!("{dims:?} {spec:?} {options:?}");
-    let single = isa.run(|| run::<f32>(&dims, &spec, options));
+fn compare(isa: Isa, sizes: Sizes, spec: GruSpec, options: Options) {
+    compare_in(isa, Gru::new(sizes, spec), options);
+}
+
+fn compare_in(isa: Isa, gru: Gru, options: Options) {
+    let expected = expected(&gru, options);
+    let id = format!("{gru:?} {options:?}");
+    let single = isa.run(|| run::<f32>(&gru, options));
     agree(&id, 1.0, &single, &expected);
-    let double = isa.run(|| run::<f64>(&dims, &spec, options));
+    let double = isa.run(|| run::<f64>(&gru, options));
     agree(&id, 1e-7, &double, &expected);
 }
 
@@ -232,14 +236,13 @@ fn resets() -> [GruSpec; 2] {
     [Reset::AfterMatmul, Reset::BeforeMatmul].map(|reset| GruSpec::default().with_reset(reset))
 }
 
-fn rules() -> Vec<GruSpec> {
+fn rules() -> Vec<(GruSpec, Order)> {
     let mut all = Vec::new();
     for spec in resets() {
         for update in [Update::Keeps, Update::Takes] {
             for layout in [Layout::BatchMajor, Layout::TimeMajor] {
                 for direction in [Direction::Forward, Direction::Reverse] {
-                    let spec = spec.with_update(update).with_layout(layout);
-                    all.push(spec.with_direction(direction));
+                    all.push((spec.with_update(update), Order { layout, direction }));
                 }
             }
         }
@@ -266,7 +269,7 @@ fn odd_sizes(isa: Isa) {
         for n in [1, 5, 13] {
             for t in [1, 2, 3, 4, 7] {
                 for spec in resets() {
-                    compare(isa, Dims { n, t, i: 2, h }, spec, ALL);
+                    compare(isa, Sizes { n, t, i: 2, h }, spec, ALL);
                 }
             }
         }
@@ -276,29 +279,30 @@ fn odd_sizes(isa: Isa) {
 fn no_inputs_at_all(isa: Isa) {
     for spec in resets() {
         let (n, t, i, h) = (5, 3, 0, 17);
-        compare(isa, Dims { n, t, i, h }, spec, ALL);
+        compare(isa, Sizes { n, t, i, h }, spec, ALL);
     }
 }
 
 fn every_rule_layout_and_direction(isa: Isa) {
     for (n, t, i, h) in [(11, 6, 5, 35), (2, 3, 1, 9)] {
-        for spec in rules() {
+        for (spec, order) in rules() {
+            let gru = Gru::new(Sizes { n, t, i, h }, spec);
             for (h0, biases) in [(true, true), (false, true), (true, false)] {
                 let options = Options { h0, biases, ..ALL };
-                compare(isa, Dims { n, t, i, h }, spec, options);
+                compare_in(isa, Gru { order, ..gru }, options);
             }
         }
     }
 }
 
 fn masks_skipped_steps_blends_and_projected_inputs(isa: Isa) {
-    let dims = Dims {
+    let sizes = Sizes {
         n: 6,
         t: 5,
         i: 3,
         h: 21,
     };
-    for spec in rules() {
+    for (spec, order) in rules() {
         for bits in 0..32 {
             let options = Options {
                 h0: bits & 1 == 0,
@@ -308,7 +312,8 @@ fn masks_skipped_steps_blends_and_projected_inputs(isa: Isa) {
                 take: bits & 16 == 0,
                 ..ALL
             };
-            compare(isa, dims, spec, options);
+            let gru = Gru { sizes, order, spec };
+            compare_in(isa, gru, options);
         }
     }
 }
@@ -327,13 +332,13 @@ fn uncommon_activations_and_clips(isa: Isa) {
             for spec in resets() {
                 let spec = spec.with_activations(activations);
                 let spec = spec.with_clip_gates(gates).with_clip_state(state);
-                let dims = Dims {
+                let sizes = Sizes {
                     n: 9,
                     t: 4,
                     i: 2,
                     h: 19,
                 };
-                compare(isa, dims, spec, ALL);
+                compare(isa, sizes, spec, ALL);
             }
         }
     }
@@ -346,10 +351,10 @@ fn threads() {
         pool.expect("a pool").install(|| {
             for (n, t, h) in [(33, 6, 64), (1, 40, 130), (3, 9, 300), (17, 5, 530)] {
                 for spec in resets() {
-                    let dims = Dims { n, t, i: 8, h };
-                    let expected = expected(&dims, &spec, ALL);
-                    let id = format!("{threads} threads {dims:?} {spec:?}");
-                    agree(&id, 1.0, &run::<f32>(&dims, &spec, ALL), &expected);
+                    let gru = Gru::new(Sizes { n, t, i: 8, h }, spec);
+                    let expected = expected(&gru, ALL);
+                    let id = format!("{threads} threads {gru:?}");
+                    agree(&id, 1.0, &run::<f32>(&gru, ALL), &expected);
                 }
             }
         });
@@ -360,24 +365,19 @@ fn threads() {
 fn calls_at_once_share_a_pool() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build();
     let pool = pool.expect("a pool");
-    let dims = Dims {
+    let sizes = Sizes {
         n: 2,
         t: 60,
         i: 8,
         h: 256,
     };
-    let spec = GruSpec::default();
-    let expected = expected(&dims, &spec, ALL);
+    let gru = Gru::new(sizes, GruSpec::default());
+    let expected = expected(&gru, ALL);
     pool.scope(|scope| {
         for k in 0..6 {
             let expected = &expected;
             scope.spawn(move |_| {
-                agree(
-                    &format!("call {k}"),
-                    1.0,
-                    &run::<f32>(&dims, &spec, ALL),
-                    expected,
-                );
+                agree(&format!("call {k}"), 1.0, &run::<f32>(&gru, ALL), expected);
             });
         }
     });
@@ -387,13 +387,13 @@ fn long_sequences(isa: Isa) {
     for spec in resets() {
         // A single row has steps of its own.
         for n in [1, 2] {
-            let dims = Dims {
+            let sizes = Sizes {
                 n,
                 t: 700,
                 i: 3,
                 h: 20,
             };
-            compare(isa, dims, spec, ALL);
+            compare(isa, sizes, spec, ALL);
         }
     }
 }

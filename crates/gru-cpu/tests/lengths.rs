@@ -4,20 +4,28 @@
 mod support;
 
 use gru_cpu::{
-    CallError, Dims, Gradients, PackedWeights, Sequence, Stream, Weights, backward, forward,
-    spec::GruSpec,
+    CallError, Gradients, PackedWeights, Sequence, Stream, Weights,
+    spec::{GruSpec, Sizes},
 };
 use std::{panic::catch_unwind, sync::Arc};
 use support::{Case, TENSORS};
 
-const DIMS: Dims = Dims {
+const DIMS: Sizes = Sizes {
     n: 2,
     t: 3,
     i: 4,
     h: 5,
 };
 const ALL: [&str; 9] = [
-    "x", "h0", "w_ih", "w_hh", "b_ih", "b_hh", "mask", "valid", "take",
+    "x",
+    "h0",
+    "w_ih",
+    "w_hh",
+    "b_ih",
+    "b_hh",
+    "recurrent_mask",
+    "step_mask",
+    "zoneout",
 ];
 const GRADIENTS: [&str; 6] = ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh"];
 
@@ -36,7 +44,7 @@ impl Buffers {
         let units = DIMS.n * DIMS.t * DIMS.h;
         Self {
             states: vec![0.0; units],
-            saved: vec![0.0; units * case.spec.saved_per_unit()],
+            saved: vec![0.0; units * case.gru.spec.saved_per_unit()],
             d_states: vec![0.0; units],
             d: [
                 zeros(Some(sequence.x)),
@@ -51,21 +59,22 @@ impl Buffers {
 
     fn forward(mut self, case: &Case<f32>) {
         let saved = Some(self.saved.as_mut_slice());
-        forward(&DIMS, &case.spec, &case.inputs(), &mut self.states, saved);
+        case.gru.forward(&case.inputs(), &mut self.states, saved);
     }
 
     fn backward(mut self, case: &Case<f32>) {
         let [x, h0, w_ih, w_hh, b_ih, b_hh] = self.d.each_mut().map(|d| Some(d.as_mut_slice()));
-        let to = Gradients::none()
-            .with_x(x)
-            .with_h0(h0)
-            .with_w_ih(w_ih)
-            .with_w_hh(w_hh)
-            .with_b_ih(b_ih)
-            .with_b_hh(b_hh);
+        let to = Gradients {
+            x,
+            h0,
+            w_ih,
+            w_hh,
+            b_ih,
+            b_hh,
+        };
         let (saved, inputs) = (Some(self.saved.as_slice()), case.inputs());
         let (states, d_states) = (&self.states, &self.d_states);
-        backward(&DIMS, &case.spec, &inputs, states, saved, d_states, to);
+        case.gru.backward(&inputs, states, saved, d_states, to);
     }
 }
 
@@ -161,13 +170,13 @@ fn a_gradient_of_an_absent_weight() {
 #[cfg_attr(panic = "abort", ignore = "a refusal is a panic")]
 fn packed_weights_and_streams() {
     let case = case();
-    let (weights, spec) = (case.inputs().weights, &case.spec);
+    let (weights, spec) = (case.inputs().weights, &case.gru.spec);
     let (i, h) = (DIMS.i, DIMS.h);
     let packed = Arc::new(PackedWeights::new(spec, i, h, weights));
 
     // A call through them checks what belongs to the sequence, and the states.
     let states = || vec![0.0; DIMS.n * DIMS.t * h];
-    for name in ["x", "h0", "mask", "valid", "take"] {
+    for name in ["x", "h0", "recurrent_mask", "step_mask", "zoneout"] {
         let at = TENSORS.iter().position(|tensor| *tensor == name).unwrap();
         for (v, lengths) in off_by_one(case.tensors[at].as_ref().unwrap()) {
             let mut case = case.clone();
@@ -196,9 +205,11 @@ fn packed_weights_and_streams() {
             let mut all = given;
             all[at] = Some(&v);
             let [w_ih, w_hh, b_ih, b_hh] = all;
-            let weights = Weights::new(w_ih, w_hh.unwrap())
-                .with_b_ih(b_ih)
-                .with_b_hh(b_hh);
+            let weights = Weights {
+                b_ih,
+                b_hh,
+                ..Weights::new(w_ih, w_hh.unwrap())
+            };
             let (expected, actual) = (given[at].unwrap().len(), v.len());
             assert_eq!(
                 PackedWeights::try_new(spec, i, h, weights).unwrap_err(),

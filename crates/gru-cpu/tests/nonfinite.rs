@@ -4,8 +4,8 @@
 mod support;
 
 use gru_cpu::{
-    Dims, Element,
-    spec::{Activations, GruSpec, Reset, Update},
+    Element,
+    spec::{Activations, GruSpec, Reset, Sizes, Update},
     testing::Isa,
 };
 use gru_testkit::activations::ACTIVATIONS;
@@ -32,7 +32,7 @@ fn main() {
     support::run(of_isas.into_iter().chain(others));
 }
 
-const PRESENT: [&str; 5] = ["h0", "w_ih", "b_ih", "b_hh", "mask"];
+const PRESENT: [&str; 5] = ["h0", "w_ih", "b_ih", "b_hh", "recurrent_mask"];
 
 /// The usual activations, and sets that hold all others; clips.
 fn specs() -> Vec<GruSpec> {
@@ -85,7 +85,7 @@ fn check(isa: Isa, id: &str, case: &Case<f64>) {
     let expected = case.plain();
     for lean in [false, true] {
         let mode = if lean { "lean" } else { "kept" };
-        let id = format!("{id} {mode} {:?} {:?}", case.dims, case.spec);
+        let id = format!("{id} {mode} {:?} {:?}", case.gru.sizes, case.gru.spec);
         agree(&id, &isa.run(|| case.cast::<f32>().run(lean)), &expected);
         agree(&id, &isa.run(|| case.run(lean)), &expected);
     }
@@ -103,15 +103,15 @@ fn poison(case: &Case<f64>, name: &str, value: f64) -> Case<f64> {
 const BAD: [f64; 3] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
 
 fn each_tensor_with_every_spec(isa: Isa) {
-    let dims = Dims {
+    let sizes = Sizes {
         n: 5,
         t: 3,
         i: 3,
         h: 18,
     };
     for spec in specs() {
-        let present = [&PRESENT[..], &["take"]].concat();
-        let case = Case::new(dims, spec, &present);
+        let present = [&PRESENT[..], &["zoneout"]].concat();
+        let case = Case::new(sizes, spec, &present);
         let tensors = present.iter().chain(&["x", "w_hh", "d_states"]);
         for (k, name) in tensors.enumerate() {
             // The usual gates meet all of them, the others take turns.
@@ -133,7 +133,7 @@ fn tiles_of_every_size(isa: Isa) {
         for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
             let (t, i, h) = (4, 2, 17);
             let spec = GruSpec::default().with_reset(reset);
-            let case = Case::new(Dims { n, t, i, h }, spec, &PRESENT);
+            let case = Case::new(Sizes { n, t, i, h }, spec, &PRESENT);
             for name in ["x", "h0", "w_hh", "d_states"] {
                 let poisoned = poison(&case, name, f64::NAN);
                 check(isa, &format!("NaN in {name}"), &poisoned);
@@ -148,7 +148,7 @@ fn a_team() {
         for (n, t, h) in [(33, 6, 64), (1, 40, 130)] {
             for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
                 let spec = GruSpec::default().with_reset(reset);
-                let case = Case::new(Dims { n, t, i: 8, h }, spec, &PRESENT);
+                let case = Case::new(Sizes { n, t, i: 8, h }, spec, &PRESENT);
                 for name in ["x", "w_hh"] {
                     let poisoned = poison(&case, name, f64::NAN);
                     for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
@@ -165,7 +165,7 @@ fn a_weight_shows_at_the_first_step(isa: Isa) {
     for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
         let (n, t, i, h) = (2, 1, 3, 18);
         let spec = GruSpec::default().with_reset(reset);
-        let case = Case::new(Dims { n, t, i, h }, spec, &["w_ih"]);
+        let case = Case::new(Sizes { n, t, i, h }, spec, &["w_ih"]);
         let poisoned = poison(&case, "w_hh", f64::NAN);
         check(isa, "NaN in w_hh", &poisoned);
         let [states, ..] = isa.run(|| poisoned.run(false));
@@ -176,12 +176,12 @@ fn a_weight_shows_at_the_first_step(isa: Isa) {
 fn skipped_steps_hide_what_they_hold() {
     for spec in specs() {
         let (n, t, i, h) = (6, 4, 3, 18);
-        let present = [&PRESENT[..], &["valid"]].concat();
-        let mut case = Case::new(Dims { n, t, i, h }, spec, &present);
+        let present = [&PRESENT[..], &["step_mask"]].concat();
+        let mut case = Case::new(Sizes { n, t, i, h }, spec, &present);
         // One row ends before it begins.
-        case.tensor("valid")[2 * t..3 * t].fill(0.0);
+        case.tensor("step_mask")[2 * t..3 * t].fill(0.0);
         let clean = case.clone();
-        let valid = case.tensor("valid").clone();
+        let valid = case.tensor("step_mask").clone();
         for (row, _) in valid.iter().enumerate().filter(|(_, v)| **v == 0.0) {
             case.tensor("x")[row * i..][..i].fill(f64::NAN);
         }
@@ -225,7 +225,7 @@ fn saturated_gates_latch(isa: Isa) {
     ] {
         let spec = GruSpec::default().with_reset(reset).with_update(update);
         let (n, t, i, h) = (3, 1000, 1, 18);
-        let mut case = Case::new(Dims { n, t, i, h }, spec, &["h0", "w_ih", "b_ih"]);
+        let mut case = Case::new(Sizes { n, t, i, h }, spec, &["h0", "w_ih", "b_ih"]);
         let open = if update == Update::Keeps { 40.0 } else { -40.0 };
         case.tensor("b_ih")[h..2 * h].fill(open);
         let h0 = case.tensor("h0").clone();

@@ -3,8 +3,8 @@
 mod support;
 
 use gru_cpu::{
-    Dims, Element, PackedWeights, Sequence, Stream, Weights, forward,
-    spec::{Direction, GruSpec, Layout, Reset, Update},
+    Element, Gru, PackedWeights, Sequence, Stream, Weights,
+    spec::{Direction, GruSpec, Layout, Order, Reset, Sizes, Update},
     testing::Isa,
 };
 use std::{
@@ -39,46 +39,55 @@ unsafe impl GlobalAlloc for Counting {
 static COUNTING: Counting = Counting;
 
 fn pack<E: Element>(case: &Case<E>) -> PackedWeights<E> {
-    pack_by(&case.spec, case)
-}
-
-fn pack_by<E: Element>(spec: &GruSpec, case: &Case<E>) -> PackedWeights<E> {
+    let spec = &case.gru.spec;
     let inputs = case.inputs();
-    let Dims { i, h, .. } = case.dims;
+    let Sizes { i, h, .. } = case.gru.sizes;
     let (w_ih, w_hh) = (inputs.weights.w_ih, inputs.weights.w_hh);
     PackedWeights::new(
         spec,
         i,
         h,
-        Weights::new(w_ih, w_hh)
-            .with_b_ih(inputs.weights.b_ih)
-            .with_b_hh(inputs.weights.b_hh),
+        Weights {
+            b_ih: inputs.weights.b_ih,
+            b_hh: inputs.weights.b_hh,
+            ..Weights::new(w_ih, w_hh)
+        },
     )
 }
 
 fn sequence<E: Element>(case: &Case<E>) -> Sequence<'_, E> {
     let inputs = case.inputs();
-    Sequence::new(inputs.sequence.x)
-        .with_h0(inputs.sequence.h0)
-        .with_mask(inputs.sequence.mask)
-        .with_valid(inputs.sequence.valid)
-        .with_take(inputs.sequence.take)
+    Sequence {
+        h0: inputs.sequence.h0,
+        recurrent_mask: inputs.sequence.recurrent_mask,
+        step_mask: inputs.sequence.step_mask,
+        zoneout: inputs.sequence.zoneout,
+        ..Sequence::new(inputs.sequence.x)
+    }
 }
 
-fn specs() -> Vec<GruSpec> {
+fn specs() -> Vec<(GruSpec, Order)> {
     let after = GruSpec::default();
     let before = after.with_reset(Reset::BeforeMatmul);
-    let other = before
-        .with_update(Update::Takes)
-        .with_layout(Layout::TimeMajor)
-        .with_direction(Direction::Reverse)
-        .with_clip_gates(Some(0.7));
-    vec![after, before, other, other.with_reset(Reset::AfterMatmul)]
+    let other = before.with_update(Update::Takes).with_clip_gates(Some(0.7));
+    let (usual, reverse) = (
+        Order::default(),
+        Order {
+            layout: Layout::TimeMajor,
+            direction: Direction::Reverse,
+        },
+    );
+    vec![
+        (after, usual),
+        (before, usual),
+        (other, reverse),
+        (other.with_reset(Reset::AfterMatmul), reverse),
+    ]
 }
 
 fn states<E: Element>(case: &Case<E>) -> Vec<E> {
-    let mut states = vec![E::nan(); case.dims.n * case.dims.t * case.dims.h];
-    forward(&case.dims, &case.spec, &case.inputs(), &mut states, None);
+    let mut states = vec![E::nan(); case.gru.sizes.n * case.gru.sizes.t * case.gru.sizes.h];
+    case.gru.forward(&case.inputs(), &mut states, None);
     states
 }
 
@@ -86,26 +95,33 @@ fn states<E: Element>(case: &Case<E>) -> Vec<E> {
 fn packed_weights_give_the_bits_of_a_call() {
     fn check<E: Element + std::fmt::Debug>(case: &Case<E>) {
         let weights = pack(case);
-        let Dims { n, t, h, .. } = case.dims;
+        let Sizes { n, t, h, .. } = case.gru.sizes;
         // Twice: nothing of a call is left in them.
         for _ in 0..2 {
             let mut got = vec![E::nan(); n * t * h];
-            weights.forward(n, t, sequence(case), &mut got);
-            assert_eq!(got, states(case), "{:?} {:?}", case.dims, case.spec);
+            weights.forward_in(case.gru.order, n, t, sequence(case), &mut got);
+            assert_eq!(got, states(case), "{:?}", case.gru);
+            if case.gru.order == Order::default() {
+                got.fill(E::nan());
+                weights.forward(n, t, sequence(case), &mut got);
+                assert_eq!(got, states(case), "{:?}", case.gru);
+            }
         }
-        // Packed in the usual order, called in the case's own.
-        let (layout, direction) = (case.spec.layout, case.spec.direction);
-        let usual = case.spec.with_layout(Layout::BatchMajor);
-        let weights = pack_by(&usual.with_direction(Direction::Forward), case);
-        let mut got = vec![E::nan(); n * t * h];
-        weights.forward_in(layout, direction, n, t, sequence(case), &mut got);
-        assert_eq!(got, states(case), "{:?} {:?}", case.dims, case.spec);
     }
-    let all = ["h0", "w_ih", "b_ih", "b_hh", "mask", "valid", "take"];
+    let all = [
+        "h0",
+        "w_ih",
+        "b_ih",
+        "b_hh",
+        "recurrent_mask",
+        "step_mask",
+        "zoneout",
+    ];
     for (n, t, i, h) in [(1, 1, 3, 5), (2, 9, 0, 33), (13, 4, 7, 40), (33, 3, 20, 70)] {
-        for spec in specs() {
+        for (spec, order) in specs() {
             for present in [&all[..], &["w_ih"], &["h0", "b_hh"], &[]] {
-                let case = Case::new(Dims { n, t, i, h }, spec, present);
+                let sizes = Sizes { n, t, i, h };
+                let case = Case::of(Gru { sizes, order, spec }, present);
                 for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
                     isa.run(|| {
                         check(&case.cast::<f32>());
@@ -120,9 +136,9 @@ fn packed_weights_give_the_bits_of_a_call() {
 #[test]
 fn steps_one_by_one_are_calls_of_one_step() {
     for (n, i, h) in [(1, 1, 32), (1, 5, 17), (3, 4, 50), (9, 3, 8)] {
-        for spec in specs() {
+        for (spec, _) in specs() {
             let case = Case::new(
-                Dims { n, t: 1, i, h },
+                Sizes { n, t: 1, i, h },
                 spec,
                 &["h0", "w_ih", "b_ih", "b_hh"],
             );
@@ -142,9 +158,9 @@ fn steps_one_by_one_are_calls_of_one_step() {
 
 #[test]
 fn a_step_does_not_allocate() {
-    for spec in specs() {
+    for (spec, _) in specs() {
         let case = Case::new(
-            Dims {
+            Sizes {
                 n: 3,
                 t: 1,
                 i: 4,
@@ -166,7 +182,7 @@ fn a_step_does_not_allocate() {
 #[test]
 fn packed_weights_are_a_copy() {
     let mut case = Case::new(
-        Dims {
+        Sizes {
             n: 2,
             t: 3,
             i: 4,
@@ -203,7 +219,7 @@ fn nothing_is_asked_of_no_rows_and_no_units() {
 #[should_panic(expected = "gru_cpu::Stream::step: x has the wrong number of elements")]
 fn a_short_row_is_refused() {
     let case = Case::new(
-        Dims {
+        Sizes {
             n: 2,
             t: 1,
             i: 4,

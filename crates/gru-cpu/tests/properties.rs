@@ -7,8 +7,8 @@
 mod support;
 
 use gru_cpu::{
-    Dims, Element,
-    spec::{Activation, Activations, Direction, GruSpec, Layout, Reset, Update},
+    Element, Gru,
+    spec::{Activation, Activations, Direction, GruSpec, Layout, Order, Reset, Sizes, Update},
     testing::Isa,
 };
 use gru_testkit::activations::ACTIVATIONS;
@@ -35,9 +35,9 @@ fn size() -> impl Strategy<Value = usize> {
     prop_oneof![4 => 0..=9usize, 2 => 10..=33usize, 1 => 34..=70usize]
 }
 
-fn dims() -> impl Strategy<Value = Dims> {
+fn sizes() -> impl Strategy<Value = Sizes> {
     let t = prop_oneof![3 => 0..=8usize, 1 => 9..=40usize];
-    (size(), t, size(), size()).prop_map(|(n, t, i, h)| Dims { n, t, i, h })
+    (size(), t, size(), size()).prop_map(|(n, t, i, h)| Sizes { n, t, i, h })
 }
 
 /// Activations whose output is bounded: with the others a state can outgrow float32.
@@ -108,7 +108,9 @@ fn clip() -> impl Strategy<Value = Option<f64>> {
     ]
 }
 
-fn spec(activations: impl Strategy<Value = Activations>) -> impl Strategy<Value = GruSpec> {
+fn spec(
+    activations: impl Strategy<Value = Activations>,
+) -> impl Strategy<Value = (GruSpec, Order)> {
     (
         select(vec![Reset::AfterMatmul, Reset::BeforeMatmul]),
         select(vec![Update::Keeps, Update::Takes]),
@@ -118,24 +120,25 @@ fn spec(activations: impl Strategy<Value = Activations>) -> impl Strategy<Value 
         (clip(), clip()),
     )
         .prop_map(|(reset, update, layout, direction, activations, clips)| {
-            GruSpec::default()
+            let spec = GruSpec::default()
                 .with_reset(reset)
                 .with_update(update)
-                .with_layout(layout)
-                .with_direction(direction)
                 .with_activations(activations)
                 .with_clip_gates(clips.0)
-                .with_clip_state(clips.1)
+                .with_clip_state(clips.1);
+            (spec, Order { layout, direction })
         })
 }
 
 /// A clip is a kink as well, unless float32 does not hold it.
-fn without_kinks(spec: impl Strategy<Value = GruSpec>) -> impl Strategy<Value = GruSpec> {
+fn without_kinks(
+    spec: impl Strategy<Value = (GruSpec, Order)>,
+) -> impl Strategy<Value = (GruSpec, Order)> {
     let clip = |clip: Option<f64>| clip.filter(|&c| c > f32::MAX.into());
-    spec.prop_map(move |spec| {
+    spec.prop_map(move |(spec, order)| {
         let gates = clip(spec.clip_gates);
         let state = clip(spec.clip_state);
-        spec.with_clip_gates(gates).with_clip_state(state)
+        (spec.with_clip_gates(gates).with_clip_state(state), order)
     })
 }
 
@@ -152,8 +155,8 @@ enum Range {
 const ODD: [f64; 6] = [0.0, -0.0, 1e-40, -1e-44, 1.0, -1.0];
 
 fn case(
-    dims: impl Strategy<Value = Dims>,
-    spec: impl Strategy<Value = GruSpec>,
+    sizes: impl Strategy<Value = Sizes>,
+    spec: impl Strategy<Value = (GruSpec, Order)>,
     optional: &'static [&'static str],
     range: Range,
 ) -> impl Strategy<Value = Case<f64>> {
@@ -163,8 +166,10 @@ fn case(
     });
     let present = subsequence(optional, 0..=optional.len());
     let odd = prop_oneof![2 => Just(vec![]), 1 => prop::collection::vec((select(ODD.to_vec()), 0..NUMBERS.len(), any::<u16>()), 1..20)];
-    (dims, spec, present, scale, odd).prop_map(move |(dims, spec, present, scale, odd)| {
-        let mut case = Case::new(dims, spec, &present);
+    (sizes, spec, present, scale, odd).prop_map(move |(sizes, spec, present, scale, odd)| {
+        let (spec, order) = spec;
+        let gru = Gru { sizes, order, spec };
+        let mut case = Case::of(gru, &present);
         for name in ["x", "h0", "b_ih", "d_states"] {
             let numbers = case.get(name).into_iter().flatten();
             numbers.for_each(|v| *v *= scale);
@@ -182,7 +187,15 @@ fn case(
 
 /// Tensors of numbers, not of yes and no.
 const NUMBERS: [&str; 9] = [
-    "x", "h0", "w_ih", "w_hh", "b_ih", "b_hh", "mask", "take", "d_states",
+    "x",
+    "h0",
+    "w_ih",
+    "w_hh",
+    "b_ih",
+    "b_hh",
+    "recurrent_mask",
+    "zoneout",
+    "d_states",
 ];
 
 /// Puts a number somewhere into a tensor, if that is there and has room.
@@ -195,7 +208,15 @@ fn replace(case: &mut Case<f64>, tensor: &str, at: u16, value: f64) {
     }
 }
 
-const OPTIONAL: &[&str] = &["h0", "w_ih", "b_ih", "b_hh", "mask", "valid", "take"];
+const OPTIONAL: &[&str] = &[
+    "h0",
+    "w_ih",
+    "b_ih",
+    "b_hh",
+    "recurrent_mask",
+    "step_mask",
+    "zoneout",
+];
 
 /// Whether a case's numbers stay far from float32's largest.
 fn is_tame(of: &[Vec<f32>; 8]) -> bool {
@@ -204,7 +225,7 @@ fn is_tame(of: &[Vec<f32>; 8]) -> bool {
 
 /// What skipped steps keep has no meaning.
 fn without_skipped<E: Element>(case: &Case<f64>, mut of: [Vec<E>; 8]) -> [Vec<E>; 8] {
-    let width = case.dims.h * case.spec.saved_per_unit();
+    let width = case.gru.sizes.h * case.gru.spec.saved_per_unit();
     let valid = case.tensors[7].iter().flatten().enumerate();
     for (row, _) in valid.filter(|(_, v)| **v == 0.0) {
         of[1][row * width..][..width].fill(E::zero());
@@ -305,12 +326,12 @@ fn pick(v: &[f64], width: usize, rows: &[usize]) -> Vec<f64> {
 
 /// The case with its batch and time picked: of each tensor the rows given, in that order.
 fn picked(case: &Case<f64>, batch: &[usize], steps: &[usize]) -> Case<f64> {
-    let Dims { n, t, h, .. } = case.dims;
-    let place = |n_, t_| match case.spec.layout {
+    let Sizes { n, t, h, .. } = case.gru.sizes;
+    let place = |n_, t_| match case.gru.order.layout {
         Layout::BatchMajor => n_ * t + t_,
         Layout::TimeMajor => t_ * n + n_,
     };
-    let sequence: Vec<usize> = match case.spec.layout {
+    let sequence: Vec<usize> = match case.gru.order.layout {
         Layout::BatchMajor => batch
             .iter()
             .flat_map(|&n| steps.iter().map(move |&t| place(n, t)))
@@ -321,15 +342,20 @@ fn picked(case: &Case<f64>, batch: &[usize], steps: &[usize]) -> Case<f64> {
             .collect(),
     };
     let mut other = case.clone();
-    other.dims.n = batch.len();
-    other.dims.t = steps.len();
+    other.gru.sizes.n = batch.len();
+    other.gru.sizes.t = steps.len();
     let features = features(case);
-    for (name, width) in [("x", features), ("valid", 1), ("take", h), ("d_states", h)] {
+    for (name, width) in [
+        ("x", features),
+        ("step_mask", 1),
+        ("zoneout", h),
+        ("d_states", h),
+    ] {
         if let Some(v) = other.get(name) {
             *v = pick(v, width, &sequence);
         }
     }
-    for name in ["h0", "mask"] {
+    for name in ["h0", "recurrent_mask"] {
         if let Some(v) = other.get(name) {
             *v = pick(v, h, batch);
         }
@@ -340,8 +366,8 @@ fn picked(case: &Case<f64>, batch: &[usize], steps: &[usize]) -> Case<f64> {
 /// Elements of a row of x.
 fn features(case: &Case<f64>) -> usize {
     match case.tensors[2] {
-        Some(_) => case.dims.i,
-        None => 3 * case.dims.h,
+        Some(_) => case.gru.sizes.i,
+        None => 3 * case.gru.sizes.h,
     }
 }
 
@@ -350,8 +376,8 @@ fn all(count: usize) -> Vec<usize> {
 }
 
 /// Sizes without a zero, for properties of what is in a tensor.
-fn some_dims() -> impl Strategy<Value = Dims> {
-    (1..=13usize, 1..=9usize, 0..=7usize, 1..=20usize).prop_map(|(n, t, i, h)| Dims { n, t, i, h })
+fn some_dims() -> impl Strategy<Value = Sizes> {
+    (1..=13usize, 1..=9usize, 0..=7usize, 1..=20usize).prop_map(|(n, t, i, h)| Sizes { n, t, i, h })
 }
 
 proptest! {
@@ -359,7 +385,7 @@ proptest! {
 
     #[test]
     fn kernels_are_as_exact_as_plain_float32(
-        case in case(dims(), without_kinks(spec(activations(smooth().boxed()))), OPTIONAL, Range::Wide),
+        case in case(sizes(), without_kinks(spec(activations(smooth().boxed()))), OPTIONAL, Range::Wide),
         isa in select(Isa::ALL.into_iter().filter(|isa| isa.is_available()).collect::<Vec<_>>()),
     ) {
         let single = case.cast::<f32>();
@@ -385,7 +411,7 @@ proptest! {
 
     #[test]
     fn float64_kernels_are_the_oracle(
-        case in case(dims(), spec(activations(any_activation().boxed())), OPTIONAL, Range::Tame),
+        case in case(sizes(), spec(activations(any_activation().boxed())), OPTIONAL, Range::Tame),
         isa in select(Isa::ALL.into_iter().filter(|isa| isa.is_available()).collect::<Vec<_>>()),
     ) {
         let expected = without_skipped(&case, case.plain());
@@ -401,7 +427,7 @@ proptest! {
 
     #[test]
     fn what_is_not_finite_goes_where_float64_puts_it(
-        case in case(dims(), spec(activations(bounded().boxed())), OPTIONAL, Range::Tame),
+        case in case(sizes(), spec(activations(bounded().boxed())), OPTIONAL, Range::Tame),
         isa in select(Isa::ALL.into_iter().filter(|isa| isa.is_available()).collect::<Vec<_>>()),
         bad in select(vec![f64::NAN, f64::INFINITY, f64::NEG_INFINITY]),
         tensor in select(NUMBERS.to_vec()),
@@ -430,11 +456,11 @@ proptest! {
         case in case(some_dims(), spec(activations(bounded().boxed())), OPTIONAL, Range::Wide),
         cut in any::<u8>(),
     ) {
-        let Dims { n, t, h, .. } = case.dims;
+        let Sizes { n, t, h, .. } = case.gru.sizes;
         let cut = usize::from(cut) % (t + 1);
         let steps = all(t);
         let (early, late) = steps.split_at(cut);
-        let (first, second) = match case.spec.direction {
+        let (first, second) = match case.gru.order.direction {
             Direction::Forward => (early, late),
             Direction::Reverse => (late, early),
         };
@@ -443,11 +469,11 @@ proptest! {
         let [states, ..] = one.run(false);
         let mut other = picked(&case, &all(n), second);
         if !first.is_empty() {
-            let last = match case.spec.direction {
+            let last = match case.gru.order.direction {
                 Direction::Forward => first.len() - 1,
                 Direction::Reverse => 0,
             };
-            let rows = all(n).iter().map(|n_| match case.spec.layout {
+            let rows = all(n).iter().map(|n_| match case.gru.order.layout {
                 Layout::BatchMajor => n_ * first.len() + last,
                 Layout::TimeMajor => last * n + n_,
             }).collect::<Vec<_>>();
@@ -465,9 +491,9 @@ proptest! {
     fn reverse_is_forward_of_the_reversed(
         case in case(some_dims(), spec(activations(bounded().boxed())), OPTIONAL, Range::Wide),
     ) {
-        let backwards: Vec<usize> = all(case.dims.t).into_iter().rev().collect();
-        let mut other = picked(&case, &all(case.dims.n), &backwards);
-        other.spec.direction = match case.spec.direction {
+        let backwards: Vec<usize> = all(case.gru.sizes.t).into_iter().rev().collect();
+        let mut other = picked(&case, &all(case.gru.sizes.n), &backwards);
+        other.gru.order.direction = match case.gru.order.direction {
             Direction::Forward => Direction::Reverse,
             Direction::Reverse => Direction::Forward,
         };
@@ -475,7 +501,7 @@ proptest! {
         let mut turned = case.clone();
         *turned.tensor("d_states") = expected[0].clone();
         *turned.tensor("x") = expected[2].clone();
-        let mut turned = picked(&turned, &all(case.dims.n), &backwards);
+        let mut turned = picked(&turned, &all(case.gru.sizes.n), &backwards);
         same("states", &got[0], turned.tensor("d_states"))?;
         same("d_x", &got[2], turned.tensor("x"))?;
         for k in 3..8 {
@@ -488,7 +514,7 @@ proptest! {
         case in case(some_dims(), spec(activations(bounded().boxed())), OPTIONAL, Range::Wide),
         shuffle in any::<u64>(),
     ) {
-        let Dims { n, t, .. } = case.dims;
+        let Sizes { n, t, .. } = case.gru.sizes;
         let mut order = all(n);
         order.sort_by_key(|&row| (row as u64 + 1).wrapping_mul(shuffle | 1));
         let together = case.run(false);
@@ -515,27 +541,27 @@ proptest! {
         case in case(some_dims(), spec(activations(bounded().boxed())), OPTIONAL, Range::Wide),
         more in 1..5usize,
     ) {
-        let Dims { n, t, h, .. } = case.dims;
+        let Sizes { n, t, h, .. } = case.gru.sizes;
         let mut case = case;
         case.tensors[7].get_or_insert_with(|| vec![1.0; n * t]);
         // Steps that do not count, behind the others in the direction of the walk.
-        let padded_steps = match case.spec.direction {
+        let padded_steps = match case.gru.order.direction {
             Direction::Forward => [all(t), vec![t - 1; more]].concat(),
             Direction::Reverse => [vec![0; more], all(t)].concat(),
         };
         let mut padded = picked(&case, &all(n), &padded_steps);
-        let is_padding = |step: usize| match case.spec.direction {
+        let is_padding = |step: usize| match case.gru.order.direction {
             Direction::Forward => step >= t,
             Direction::Reverse => step < more,
         };
         let features = features(&case);
         for row in 0..n {
             for step in (0..t + more).filter(|&step| is_padding(step)) {
-                let at = match case.spec.layout {
+                let at = match case.gru.order.layout {
                     Layout::BatchMajor => row * (t + more) + step,
                     Layout::TimeMajor => step * n + row,
                 };
-                padded.tensor("valid")[at] = 0.0;
+                padded.tensor("step_mask")[at] = 0.0;
                 padded.tensor("x")[at * features..][..features].fill(f64::NAN);
                 padded.tensor("d_states")[at * h..][..h].fill(0.0);
             }

@@ -6,13 +6,20 @@
 //! the gradients with gates kept and made anew.
 
 use gru_cpu::{
-    Dims, Gradients, Inputs, Sequence, Weights, backward, forward, set_threads,
-    spec::{Activation, Activations, GruSpec, Layout, Reset},
+    Gradients, Gru, Inputs, Sequence, Weights, set_threads,
+    spec::{Activation, Activations, GruSpec, Layout, Order, Reset, Sizes},
     testing::Isa,
 };
 
-fn run(dims: Dims, spec: GruSpec, options: bool) {
-    let Dims { n, t, i, h } = dims;
+fn run(sizes: Sizes, layout: Layout, spec: GruSpec, options: bool) {
+    let Sizes { n, t, i, h } = sizes;
+    let gru = Gru {
+        order: Order {
+            layout,
+            ..Order::default()
+        },
+        ..Gru::new(sizes, spec)
+    };
     let some = |len: usize| -> Vec<f32> { (0..len).map(|k| (k % 7) as f32 / 8.0 - 0.4).collect() };
     let (x, h0, w_ih, w_hh) = (
         some(n * t * i),
@@ -24,33 +31,38 @@ fn run(dims: Dims, spec: GruSpec, options: bool) {
     let valid: Vec<f32> = (0..n * t).map(|k| (k % 3 > 0).into()).collect();
     let take = some(n * t * h);
     let inputs = Inputs {
-        sequence: Sequence::new(&x)
-            .with_h0(Some(&h0))
-            .with_mask(options.then_some(&mask))
-            .with_valid(options.then_some(&valid))
-            .with_take(options.then_some(&take)),
-        weights: Weights::new(Some(&w_ih), &w_hh)
-            .with_b_ih(Some(&bias))
-            .with_b_hh(Some(&bias)),
+        sequence: Sequence {
+            h0: Some(&h0),
+            recurrent_mask: options.then_some(&mask),
+            step_mask: options.then_some(&valid),
+            zoneout: options.then_some(&take),
+            ..Sequence::new(&x)
+        },
+        weights: Weights {
+            b_ih: Some(&bias),
+            b_hh: Some(&bias),
+            ..Weights::new(Some(&w_ih), &w_hh)
+        },
     };
     let nan = |len: usize| vec![f32::NAN; len];
     let (mut states, mut inference) = (nan(n * t * h), nan(n * t * h));
     let mut saved = nan(n * t * h * spec.saved_per_unit());
-    forward(&dims, &spec, &inputs, &mut states, Some(&mut saved));
-    forward(&dims, &spec, &inputs, &mut inference, None);
+    gru.forward(&inputs, &mut states, Some(&mut saved));
+    gru.forward(&inputs, &mut inference, None);
     assert_eq!(states, inference);
     let up = some(n * t * h);
     let [kept, lean] = [Some(&saved[..]), None].map(|saved| {
         let mut d = [x.len(), h0.len(), w_ih.len(), w_hh.len(), 3 * h, 3 * h].map(nan);
         let [dx, dh0, dw_ih, dw_hh, db_ih, db_hh] = &mut d;
-        let to = Gradients::none()
-            .with_x(Some(dx))
-            .with_h0(Some(dh0))
-            .with_w_ih(Some(dw_ih))
-            .with_w_hh(Some(dw_hh))
-            .with_b_ih(Some(db_ih))
-            .with_b_hh(Some(db_hh));
-        backward(&dims, &spec, &inputs, &states, saved, &up, to);
+        let to = Gradients {
+            x: Some(dx),
+            h0: Some(dh0),
+            w_ih: Some(dw_ih),
+            w_hh: Some(dw_hh),
+            b_ih: Some(db_ih),
+            b_hh: Some(db_hh),
+        };
+        gru.backward(&inputs, &states, saved, &up, to);
         d
     });
     // The rule of `kernels`: the sums of one tensor have terms as large as its largest number.
@@ -76,19 +88,19 @@ fn scalar_at_odd_sizes() {
     Isa::Scalar.run(|| {
         for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
             for layout in [Layout::BatchMajor, Layout::TimeMajor] {
-                let spec = GruSpec::default().with_reset(reset).with_layout(layout);
+                let spec = GruSpec::default().with_reset(reset);
                 for (n, t, i, h) in [(1, 1, 1, 1), (1, 2, 2, 3), (5, 3, 1, 3), (3, 5, 2, 7)] {
-                    run(Dims { n, t, i, h }, spec, false);
+                    run(Sizes { n, t, i, h }, layout, spec, false);
                 }
-                let dims = Dims {
+                let sizes = Sizes {
                     n: 5,
                     t: 3,
                     i: 2,
                     h: 3,
                 };
-                run(dims, spec, true);
-                run(dims, spec.with_activations(uncommon), true);
-                run(dims, spec.with_clip_gates(Some(0.5)), false);
+                run(sizes, layout, spec, true);
+                run(sizes, layout, spec.with_activations(uncommon), true);
+                run(sizes, layout, spec.with_clip_gates(Some(0.5)), false);
             }
         }
     });

@@ -4,8 +4,7 @@
 mod support;
 
 use gru_cpu::{
-    Dims,
-    spec::{GruSpec, Reset, Update},
+    spec::{GruSpec, Reset, Sizes, Update},
     testing::Isa,
 };
 use support::{Case, OfIsa, RESULTS, with_each_isa};
@@ -26,7 +25,7 @@ fn as_inputs_they_change_next_to_nothing(isa: Isa) {
     for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
         let spec = GruSpec::default().with_reset(reset);
         let (n, t, i, h) = (33, 6, 8, 64);
-        let mut case = Case::new(Dims { n, t, i, h }, spec, &["h0", "w_ih"]);
+        let mut case = Case::new(Sizes { n, t, i, h }, spec, &["h0", "w_ih"]);
         for name in ["x", "h0", "d_states"] {
             case.tensor(name).iter_mut().for_each(|v| *v *= 1e-39);
         }
@@ -55,7 +54,7 @@ const STEPS: usize = 2200;
 fn fading(reset: Reset, update: Update) -> Case<f32> {
     let (n, t, i, h) = (5, STEPS, 2, 19);
     let spec = GruSpec::default().with_reset(reset).with_update(update);
-    let mut case = Case::new(Dims { n, t, i, h }, spec, &["h0", "w_ih", "b_ih"]);
+    let mut case = Case::new(Sizes { n, t, i, h }, spec, &["h0", "w_ih", "b_ih"]);
     case.tensor("x").fill(0.0);
     case.tensor("w_hh").fill(0.0);
     case.tensor("b_ih").fill(0.0);
@@ -80,12 +79,12 @@ fn each_fading(isa: Isa, check: impl Fn(&Case<f32>, [Vec<f32>; 8], [Vec<f32>; 8]
 
 fn a_state_fades_to_zero(isa: Isa) {
     each_fading(isa, |case, [states, ..], [plain, ..]| {
-        let Dims { n, t, h, .. } = case.dims;
+        let Sizes { n, t, h, .. } = case.gru.sizes;
         assert_eq!((states.len(), plain.len()), (n * t * h, n * t * h));
         // The plain passes round as IEEE 754 does.
         assert!(plain.iter().any(|v| v.is_subnormal()));
         for (got, expected) in states.iter().zip(&plain) {
-            assert!(!got.is_subnormal(), "{got:e} in {:?}", case.spec);
+            assert!(!got.is_subnormal(), "{got:e} in {:?}", case.gru.spec);
             // In each step z is off by up to a unit of the last place or two, and both passes round.
             let allowed = (4 * STEPS) as f32 * f32::EPSILON * expected.abs() + f32::MIN_POSITIVE;
             let error = (got - expected).abs();
@@ -96,7 +95,7 @@ fn a_state_fades_to_zero(isa: Isa) {
             assert!(
                 last.iter().all(|v| *v == 0.0),
                 "{last:?} in {:?}",
-                case.spec
+                case.gru.spec
             );
         }
     });
@@ -104,7 +103,7 @@ fn a_state_fades_to_zero(isa: Isa) {
 
 fn a_gradient_fades_to_zero(isa: Isa) {
     each_fading(isa, |case, [_, _, d_x, d_h0, ..], [_, _, plain, ..]| {
-        let Dims { n, t, i, h } = case.dims;
+        let Sizes { n, t, i, h } = case.gru.sizes;
         assert_eq!((d_x.len(), d_h0.len()), (n * t * i, n * h));
         assert!(plain.iter().any(|v| v.is_subnormal()));
         assert!(d_x.iter().any(|v| *v != 0.0));
@@ -113,13 +112,13 @@ fn a_gradient_fades_to_zero(isa: Isa) {
             assert!(
                 first.iter().all(|v| *v == 0.0),
                 "{first:?} in {:?}",
-                case.spec
+                case.gru.spec
             );
         }
         assert!(
             d_h0.iter().all(|v| *v == 0.0),
             "{d_h0:?} in {:?}",
-            case.spec
+            case.gru.spec
         );
     });
 }

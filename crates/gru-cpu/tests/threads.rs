@@ -6,8 +6,8 @@
 //!         --target x86_64-unknown-linux-gnu -p gru-cpu --test threads --test bits --lib
 
 use gru_cpu::{
-    Dims, Gradients, Inputs, Sequence, Weights, backward, forward,
-    spec::{GruSpec, Reset},
+    Gradients, Gru, Inputs, Sequence, Weights,
+    spec::{GruSpec, Reset, Sizes},
 };
 use std::thread;
 
@@ -25,8 +25,8 @@ const SIZES: [[usize; 4]; 4] = [
 /// States and the six gradients.
 type Results = [Vec<f32>; 7];
 
-fn run(dims: &Dims, spec: &GruSpec) -> Results {
-    let Dims { n, t, i, h } = *dims;
+fn run(gru: &Gru) -> Results {
+    let (Sizes { n, t, i, h }, spec) = (gru.sizes, gru.spec);
     let some = |len: usize, scale: f32| -> Vec<f32> {
         let value = |k: usize| scale * ((k * 2_654_435_761 % 1000) as f32 / 500.0 - 1.0);
         (0..len).map(value).collect()
@@ -36,25 +36,31 @@ fn run(dims: &Dims, spec: &GruSpec) -> Results {
     let (w_ih, w_hh) = (some(i * 3 * h, scale), some(h * 3 * h, scale));
     let (b_ih, b_hh) = (some(3 * h, scale), some(3 * h, scale));
     let inputs = Inputs {
-        sequence: Sequence::new(&x).with_h0(Some(&h0)),
-        weights: Weights::new(Some(&w_ih), &w_hh)
-            .with_b_ih(Some(&b_ih))
-            .with_b_hh(Some(&b_hh)),
+        sequence: Sequence {
+            h0: Some(&h0),
+            ..Sequence::new(&x)
+        },
+        weights: Weights {
+            b_ih: Some(&b_ih),
+            b_hh: Some(&b_hh),
+            ..Weights::new(Some(&w_ih), &w_hh)
+        },
     };
     let nan = |len: usize| vec![f32::NAN; len];
     let mut states = nan(n * t * h);
     let mut saved = nan(n * t * h * spec.saved_per_unit());
-    forward(dims, spec, &inputs, &mut states, Some(&mut saved));
+    gru.forward(&inputs, &mut states, Some(&mut saved));
     let mut d = [&x, &h0, &w_ih, &w_hh, &b_ih, &b_hh].map(|of| nan(of.len()));
     let [x, h0, w_ih, w_hh, b_ih, b_hh] = &mut d;
-    let to = Gradients::none()
-        .with_x(Some(x))
-        .with_h0(Some(h0))
-        .with_w_ih(Some(w_ih))
-        .with_w_hh(Some(w_hh))
-        .with_b_ih(Some(b_ih))
-        .with_b_hh(Some(b_hh));
-    backward(dims, spec, &inputs, &states, Some(&saved), &up, to);
+    let to = Gradients {
+        x: Some(x),
+        h0: Some(h0),
+        w_ih: Some(w_ih),
+        w_hh: Some(w_hh),
+        b_ih: Some(b_ih),
+        b_hh: Some(b_hh),
+    };
+    gru.backward(&inputs, &states, Some(&saved), &up, to);
     let [x, h0, w_ih, w_hh, b_ih, b_hh] = d;
     [states, x, h0, w_ih, w_hh, b_ih, b_hh]
 }
@@ -70,9 +76,9 @@ fn agree(got: &Results, alone: &Results) {
 fn check(calls: impl Fn(&(dyn Fn() + Sync))) {
     for [n, t, i, h] in SIZES {
         for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
-            let (dims, spec) = (Dims { n, t, i, h }, GruSpec::default().with_reset(reset));
-            let alone = run(&dims, &spec);
-            calls(&|| agree(&run(&dims, &spec), &alone));
+            let gru = Gru::new(Sizes { n, t, i, h }, GruSpec::default().with_reset(reset));
+            let alone = run(&gru);
+            calls(&|| agree(&run(&gru), &alone));
         }
     }
 }

@@ -77,6 +77,7 @@ impl<P: Pass> Task<P> {
             h,
             spec,
             dtype,
+            order: _,
         } = self.call;
         let (n, t) = (batch(n), t.min(64).next_power_of_two());
         let given = P::given(&self.inputs, &self.outputs);
@@ -152,9 +153,9 @@ impl Pass for Forward {
             inputs.b_ih.is_some(),
             inputs.b_hh.is_some(),
             inputs.h0.is_some(),
-            inputs.mask.is_some(),
-            inputs.valid.is_some(),
-            inputs.take.is_some(),
+            inputs.recurrent_mask.is_some(),
+            inputs.step_mask.is_some(),
+            inputs.zoneout.is_some(),
         ]
     }
 
@@ -193,9 +194,9 @@ impl Pass for Backward {
     fn given(inputs: &BackwardInputs, _: &BackwardOutputs) -> Vec<bool> {
         vec![
             inputs.h0.is_some(),
-            inputs.mask.is_some(),
-            inputs.valid.is_some(),
-            inputs.take.is_some(),
+            inputs.recurrent_mask.is_some(),
+            inputs.step_mask.is_some(),
+            inputs.zoneout.is_some(),
         ]
     }
 

@@ -81,7 +81,7 @@ pub use cut::{Cut, StepTile, Strategy, WalkTile};
 pub use error::{CutError, PlanError};
 pub use launch::{
     BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, GatesInputs, Products,
-    RecurrentInputs, Take, backward, forward, gates, launches, recurrent_inputs,
+    RecurrentInputs, Zoneout, backward, forward, gates, launches, recurrent_inputs,
 };
 pub use limits::Limits;
 pub use settings::{Settings, SettingsError};

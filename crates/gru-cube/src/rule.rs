@@ -2,7 +2,7 @@
 //!
 //! A kernel is compiled once per rule, so a rule must be hashable: numbers are kept as their bits.
 
-use gru_spec::{Activation, Direction, GruSpec, Layout, Reset, Update};
+use gru_spec::{Activation, Direction, GruSpec, Layout, Order, Reset, Update};
 
 /// A float32 that is part of a kernel's identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -91,11 +91,11 @@ impl Gate {
     }
 }
 
-/// How much of a new state is taken.
+/// For what there is a share of the previous state that is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Share {
-    /// All of it.
-    Whole,
+pub(crate) enum ZoneoutKind {
+    /// Nothing is kept.
+    None,
     /// A share for each row and step.
     OfRow,
     /// A share for each row, step and hidden unit.
@@ -118,13 +118,13 @@ pub(crate) struct Rule {
     pub(crate) time_major: bool,
     /// Time is walked from the last step to the first.
     pub(crate) reverse: bool,
-    pub(crate) take: Share,
+    pub(crate) zoneout: ZoneoutKind,
 }
 
 impl Rule {
     /// `epsilon` is that of the type in which gates are stored. Arithmetic is in float32 whatever that
     /// type is, so a clip is one up to the largest float32.
-    pub(crate) fn new(spec: &GruSpec, epsilon: f64) -> Self {
+    pub(crate) fn new(spec: &GruSpec, order: Order, epsilon: f64) -> Self {
         let spec = &spec.for_numbers_up_to(f32::MAX.into());
         let gate = |activation| Gate::new(activation, spec.clip_gates, epsilon);
         Self {
@@ -134,9 +134,9 @@ impl Rule {
             z: gate(spec.activations.update),
             n: gate(spec.activations.candidate),
             clip_state: spec.clip_state.map(Number::new),
-            time_major: spec.layout == Layout::TimeMajor,
-            reverse: spec.direction == Direction::Reverse,
-            take: Share::Whole,
+            time_major: order.layout == Layout::TimeMajor,
+            reverse: order.direction == Direction::Reverse,
+            zoneout: ZoneoutKind::None,
         }
     }
 
@@ -161,7 +161,7 @@ mod tests {
         let spec = GruSpec::default().with_activations(activations);
         let rule = |clip| {
             let spec = spec.with_clip_gates(clip).with_clip_state(clip);
-            Rule::new(&spec, f32::EPSILON.into())
+            Rule::new(&spec, Order::default(), f32::EPSILON.into())
         };
         for clip in [f64::INFINITY, f64::MAX, 1e39] {
             assert_eq!(rule(Some(clip)), rule(None), "{clip}");

@@ -42,9 +42,9 @@ fn count((n, t, h): (usize, usize, usize), spec: GruSpec) -> Result<(u64, u64), 
         gates: outputs.gates.unwrap(),
         w_hh: forward.w_hh,
         h0: forward.h0,
-        mask: forward.mask,
-        valid: forward.valid,
-        take: forward.take,
+        recurrent_mask: forward.recurrent_mask,
+        step_mask: forward.step_mask,
+        zoneout: forward.zoneout,
     };
     let outputs = BackwardOutputs {
         d_gates: None,

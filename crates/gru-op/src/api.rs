@@ -1,31 +1,29 @@
 //! The operator over Burn's tensors.
 
 use crate::{
-    GruBackend, GruInputs, OptionalTensor,
-    args::{GruOptions, GruWeights},
+    args::{GruWeights, SequenceOptions},
+    backend::{GruBackend, GruCall},
     raw,
     shape::{self, Names},
-    spec::{GruSpec, Layout, Memory},
     steps::{Shared, Skips},
 };
 use burn::{
     backend::{Dispatch, DispatchTensor},
     tensor::Tensor,
 };
+use gru_spec::{Checkpointing, GruSpec, Inputs, Layout, Order, Sequence, Weights};
 
 /// Runs a GRU over a sequence.
 ///
 /// The equations are those at the [root of the crate](crate). One node of Burn's autodiff graph
 /// stands for the whole sequence; its backward is written by hand, computes the gradients of
-/// tracked inputs only, and first-order ones only. Nothing is kept when nothing is tracked; what
-/// is kept otherwise, [`Memory`](crate::Memory) says.
+/// tracked inputs only, and first-order ones only. Nothing is kept when nothing is tracked. Otherwise the
+/// gates are kept, or what [`Checkpointing`](crate::Checkpointing) says.
 ///
 /// # Shapes
-/// - `x`: `[N,T,I]`, or `[T,N,I]` by [`GruSpec::layout`]. No layout is copied into the other.
-///   `3H` features without `w_ih`.
+/// - `x`: `[N,T,I]`; `3H` features without `w_ih`.
 /// - `h0`: `[N,H]`; zeros if absent.
-/// - returns the states after every step, `[N,T,H]` or `[T,N,H]`, and the final state `[N,H]`,
-///   which in [`Direction::Reverse`](crate::Direction::Reverse) is the one after step 0.
+/// - returns the states after every step, `[N,T,H]`, and the final state `[N,H]`.
 ///
 /// N and T may be zero; with no step the final state is the initial one.
 ///
@@ -50,30 +48,29 @@ pub fn gru_sequence(
     weights: &GruWeights,
     spec: &GruSpec,
 ) -> (Tensor<3>, Tensor<2>) {
-    let options = GruOptions {
-        h0,
-        ..Default::default()
-    };
+    let options = SequenceOptions::new().state(h0);
     sequence_as("gru_sequence".into(), x, options, weights, spec)
 }
 
-/// [`gru_sequence`] with everything that it may be given: recurrent mask, lengths or a mask of
-/// steps, zoneout.
+/// [`gru_sequence`] with options: layout, direction, lengths or a mask, recurrent mask, zoneout.
+/// [`SequenceOptions`] has an example.
 ///
-/// At a step that does not count the state is carried on and its gradient passes whole; what the
-/// output is there, [`Steps`](crate::Steps) says. The final state is the one after the last step that counts,
-/// or the initial state where none does. `x` there has no effect, even if it is not finite, and
-/// gets a zero gradient.
+/// # Shapes
+/// - `x`: `[N,T,I]`, or `[T,N,I]` with [`Layout::TimeMajor`]. No layout is copied into the other.
+/// - returns the states `[N,T,H]` or `[T,N,H]`, and the final state `[N,H]`. In
+///   [`Direction::Reverse`](crate::Direction::Reverse) the final state is the one after step 0.
+///
+/// At a skipped step the state is kept and its gradient passes whole. `x` has no effect there, even if it is
+/// not finite, and its gradient is zero. The final state is the one after the last valid step, or the initial
+/// state without any.
 ///
 /// # Panics
 /// As [`gru_sequence`].
-///
-/// An example stands at [`GruOptions`].
 pub fn gru_sequence_with(
     x: Tensor<3>,
     weights: &GruWeights,
     spec: &GruSpec,
-    options: GruOptions,
+    options: SequenceOptions<2>,
 ) -> (Tensor<3>, Tensor<2>) {
     sequence_as("gru_sequence_with".into(), x, options, weights, spec)
 }
@@ -82,7 +79,7 @@ pub fn gru_sequence_with(
 pub(crate) fn sequence_as(
     names: Names,
     x: Tensor<3>,
-    options: GruOptions,
+    options: SequenceOptions<2>,
     weights: &GruWeights,
     spec: &GruSpec,
 ) -> (Tensor<3>, Tensor<2>) {
@@ -93,7 +90,7 @@ pub(crate) fn sequence_as(
 pub(crate) fn layer_as(
     names: Names,
     x: Tensor<3>,
-    options: GruOptions,
+    options: SequenceOptions<2>,
     weights: &GruWeights,
     spec: &GruSpec,
     shared: Shared,
@@ -102,8 +99,7 @@ pub(crate) fn layer_as(
     sequence_sharing(names, x, options, weights, spec, shared, run)
 }
 
-/// What happened inside a sequence: the states and the three gates after their activations, each
-/// `[N,T,H]` or `[T,N,H]`.
+/// The states and the three gates after their activations, each `[N,T,H]` or `[T,N,H]`.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 #[allow(missing_docs)] // The names are those of the gates.
@@ -114,32 +110,29 @@ pub struct GruGates {
     pub candidate: Tensor<3>,
 }
 
-/// [`gru_sequence`] with its gates, to look at: all results are constants to autodiff.
+/// [`gru_sequence_with`] with its gates, to look at: all results are constants to autodiff. At skipped steps
+/// gates have no meaning.
 ///
 /// # Panics
 /// As [`gru_sequence`].
 ///
 /// ```
 /// # use burn::tensor::{Device, Distribution, Tensor};
-/// # use gru_op::{GruSpec, GruWeights, gru_gates};
+/// # use gru_op::{GruSpec, GruWeights, SequenceOptions, gru_gates};
 /// # let (n, t, i, h, device) = (2, 5, 3, 4, Device::flex());
 /// # let x = Tensor::random([n, t, i], Distribution::Default, &device);
 /// # let draw = |rows| Tensor::random([rows, 3 * h], Distribution::Default, &device);
 /// let weights = GruWeights::new(draw(i), draw(h));
-/// let gates = gru_gates(x, None, &weights, &GruSpec::default());
+/// let gates = gru_gates(x, &weights, &GruSpec::default(), SequenceOptions::new());
 /// let open = gates.update.mean().into_scalar::<f32>(); // how much the state keeps
 /// assert!((0.0..=1.0).contains(&open));
 /// ```
 pub fn gru_gates(
     x: Tensor<3>,
-    h0: Option<Tensor<2>>,
     weights: &GruWeights,
     spec: &GruSpec,
+    options: SequenceOptions<2>,
 ) -> GruGates {
-    let options = GruOptions {
-        h0,
-        ..Default::default()
-    };
     gates_as("gru_gates".into(), x, options, weights, spec)
 }
 
@@ -147,15 +140,15 @@ pub fn gru_gates(
 pub(crate) fn gates_as(
     names: Names,
     x: Tensor<3>,
-    options: GruOptions,
+    options: SequenceOptions<2>,
     weights: &GruWeights,
     spec: &GruSpec,
 ) -> GruGates {
     let mut gates = None;
-    let run = |inputs, spec| {
-        let forward = Dispatch::gru_states_and_gates(inputs, spec);
-        gates = Some(Tensor::<3>::from_dispatch(forward.gates));
-        forward.states
+    let run = |call| {
+        let saved = Dispatch::gru_states_and_gates(call);
+        gates = saved.gates.map(Tensor::<3>::from_dispatch);
+        saved.states
     };
     let (states, _) = sequence_by(names, x, options, weights, spec, run);
     let gates = gates.expect("the sequence was run");
@@ -170,8 +163,6 @@ pub(crate) fn gates_as(
 }
 
 /// Runs one step of a GRU: `x [N,I]` and `h [N,H]` (zeros if absent) to the new state `[N,H]`.
-///
-/// The layout and direction of `spec` play no part.
 ///
 /// # Panics
 /// As [`gru_sequence`].
@@ -192,10 +183,7 @@ pub fn gru_cell(
     weights: &GruWeights,
     spec: &GruSpec,
 ) -> Tensor<2> {
-    let options = GruOptions {
-        h0: h,
-        ..Default::default()
-    };
+    let options = SequenceOptions::new().state(h);
     let names = Names {
         h0: "h",
         ..Names::from("gru_cell")
@@ -203,28 +191,28 @@ pub fn gru_cell(
     cell_as(names, x, options, weights, spec)
 }
 
-/// One step with options, whose `take` is `[1,N,·]`.
+/// One step with options, whose zoneout is `[1,N,·]`.
 pub(crate) fn cell_as(
     names: Names,
     x: Tensor<2>,
-    options: GruOptions,
+    options: SequenceOptions<2>,
     weights: &GruWeights,
     spec: &GruSpec,
 ) -> Tensor<2> {
-    let spec = spec.with_layout(Layout::TimeMajor);
+    let options = options.layout(Layout::TimeMajor);
     let [n, features] = x.dims();
     let x = raw::reshape(x, [1, n, features]);
-    sequence_by(names, x, options, weights, &spec, Dispatch::gru_states).1
+    sequence_by(names, x, options, weights, spec, Dispatch::gru_states).1
 }
 
 /// Checks, runs and takes the final state, whatever makes the states.
 pub(crate) fn sequence_by(
     names: Names,
     x: Tensor<3>,
-    options: GruOptions,
+    options: SequenceOptions<2>,
     weights: &GruWeights,
     spec: &GruSpec,
-    run: impl FnMut(GruInputs<Dispatch>, GruSpec) -> DispatchTensor,
+    run: impl FnMut(GruCall<Dispatch>) -> DispatchTensor,
 ) -> (Tensor<3>, Tensor<2>) {
     let shared = Shared {
         skips: &Default::default(),
@@ -236,61 +224,79 @@ pub(crate) fn sequence_by(
 fn sequence_sharing(
     names: Names,
     x: Tensor<3>,
-    options: GruOptions,
+    options: SequenceOptions<2>,
     weights: &GruWeights,
     spec: &GruSpec,
     shared: Shared,
-    mut run: impl FnMut(GruInputs<Dispatch>, GruSpec) -> DispatchTensor,
+    mut run: impl FnMut(GruCall<Dispatch>) -> DispatchTensor,
 ) -> (Tensor<3>, Tensor<2>) {
     let sizes = shape::check_sequence(names, &x, &options, weights, spec);
+    let SequenceOptions {
+        state,
+        padding,
+        order,
+        checkpointing,
+        recurrent_mask,
+        zoneout,
+        memory,
+    } = options;
     // Without autodiff there is no backward that could save memory.
-    let spec = &if sizes.autodiff {
-        *spec
+    let checkpointing = if sizes.autodiff {
+        checkpointing
     } else {
-        spec.with_memory(Memory::Speed)
+        Checkpointing::KeepGates
     };
-    let skips = || Skips::new(&options.steps, &sizes, spec, &x);
+    let skips = || Skips::new(&padding, &sizes, order, &x);
     let skips = shared.skips.get_or_init(skips).as_ref();
     let x = match skips {
         Some(skips) => skips.silence(x, shared.above),
         None => x,
     };
-    let mut states = |x: Tensor<3>, mask, valid, take| {
-        let inputs = GruInputs {
+    let mut states = |x: Tensor<3>, recurrent_mask, step_mask, zoneout| {
+        let sequence = Sequence {
             x: x.into_dispatch(),
-            h0: optional(options.h0.clone()),
+            h0: optional(state.clone()),
+            recurrent_mask: optional::<2>(recurrent_mask),
+            step_mask: optional::<2>(step_mask),
+            zoneout: optional::<3>(zoneout),
+        };
+        let b_hh = weights.b_hh.clone().map(|b| of_all_gates(b, sizes.h));
+        let weights = Weights {
             w_ih: optional(weights.w_ih.clone()),
             w_hh: weights.w_hh.clone().into_dispatch(),
             b_ih: optional(weights.b_ih.clone()),
-            b_hh: optional(weights.b_hh.clone().map(|b| of_all_gates(b, sizes.h))),
-            mask: optional::<2>(mask),
-            valid: optional::<2>(valid),
-            take: optional::<3>(take),
+            b_hh: optional(b_hh),
         };
-        Tensor::<3>::from_dispatch(run(inputs, *spec))
+        Tensor::<3>::from_dispatch(run(GruCall {
+            inputs: Inputs { sequence, weights },
+            spec: *spec,
+            order,
+            checkpointing,
+            memory: memory.clone(),
+        }))
     };
-    // The state after no step is that after a step which does not count: it has the gradients of
-    // any other, zeros for the weights.
+    // The state after no step is that after a skipped step: it has the gradients of any other, zeros for the
+    // weights.
     let no_step = (sizes.t == 0 && sizes.n * sizes.h > 0).then(|| {
         let [_, _, features] = x.dims();
         let place = (&x.device(), x.dtype());
-        let [first, second] = spec.layout.split([sizes.n, 1]);
+        let [first, second] = order.layout.split([sizes.n, 1]);
         let x = Tensor::zeros([first, second, features], place);
-        let valid = Tensor::zeros([first, second], place);
-        last_state(states(x, None, Some(valid), None), spec)
+        let skipped = Tensor::zeros([first, second], place);
+        last_state(states(x, None, Some(skipped), None), order)
     });
-    let valid = skips.map(|skips| skips.valid.clone());
-    let states = states(x, options.mask, valid, options.take);
-    let last = no_step.unwrap_or_else(|| last_state(states.clone(), spec));
+    let step_mask = skips.map(|skips| skips.step_mask.clone());
+    let states = states(x, recurrent_mask, step_mask, zoneout);
+    let last = no_step.unwrap_or_else(|| last_state(states.clone(), order));
     let y = match skips {
-        Some(skips) => skips.output(states, spec),
+        Some(skips) => skips.output(states, order),
         None => states,
     };
     (y, last)
 }
 
-pub(crate) fn optional<const D: usize>(tensor: Option<Tensor<D>>) -> OptionalTensor<Dispatch> {
-    OptionalTensor::from(tensor.map(Tensor::into_dispatch))
+pub(crate) fn optional<const D: usize>(tensor: Option<Tensor<D>>) -> Option<DispatchTensor> {
+    tensor.map(Tensor::into_dispatch)
 }
 
 /// The recurrent bias of all gates, from one that may be the candidate's alone.
@@ -305,13 +311,13 @@ fn of_all_gates(b_hh: Tensor<1>, h: usize) -> Tensor<1> {
     }
 }
 
-/// The state after the last step walked, `[N,H]`.
-fn last_state(states: Tensor<3>, spec: &GruSpec) -> Tensor<2> {
-    let time_dim = spec.layout.time_dim();
+/// The state after the last step, `[N,H]`.
+fn last_state(states: Tensor<3>, order: Order) -> Tensor<2> {
+    let time_dim = order.layout.time_dim();
     let last = match states.dims()[time_dim] {
         // No rows or no units: there is nothing to take.
         0 => 0,
-        t => spec.direction.time(t - 1, t),
+        t => order.direction.time(t - 1, t),
     };
     raw::at(states, time_dim, last)
 }

@@ -1,8 +1,9 @@
-//! What the operator is given.
+//! The operator's arguments: weights and options.
 
-#[cfg(doc)]
-use crate::spec::Direction;
 use burn::tensor::{Bool, Tensor};
+use gru_spec::{Checkpointing, Direction, Layout, Order};
+
+use crate::memory::LayerMemory;
 
 /// The weights of one direction of one layer, gates packed `r | z | n` in columns.
 ///
@@ -56,76 +57,112 @@ impl GruWeights {
     }
 }
 
-/// What a sequence may be given besides its input and weights. Everything is absent by default.
+/// What a sequence may have besides its input and weights. Everything is absent by default.
+///
+/// D is the rank of the state: 2 for [`gru_sequence_with`](crate::gru_sequence_with), 3 for
+/// [`GruBlock::forward_with`](crate::GruBlock::forward_with). A block draws its own masks and has an order of
+/// its own, so only the operator has options for them.
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};
-/// use gru_op::{GruOptions, GruSpec, GruWeights, Steps, gru_sequence_with};
+/// use gru_op::{GruSpec, GruWeights, SequenceOptions, gru_sequence_with};
 ///
 /// let (n, t, i, h, device) = (2, 5, 3, 4, Device::flex());
 /// let x = Tensor::random([n, t, i], Distribution::Default, &device);
 /// let draw = |rows| Tensor::random([rows, 3 * h], Distribution::Default, &device);
 /// let weights = GruWeights::new(draw(i), draw(h));
-/// let options = GruOptions::default()
-///     .with_h0(Tensor::ones([n, h], &device))
-///     .with_steps(Steps::Lengths(vec![5, 2]));
+/// let options = SequenceOptions::new().state(Tensor::ones([n, h], &device)).lengths(&[5, 2]);
 /// let (y, state) = gru_sequence_with(x, &weights, &GruSpec::default(), options);
 /// assert_eq!((y.dims(), state.dims()), ([n, t, h], [n, h]));
 /// ```
 #[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-pub struct GruOptions {
-    /// Initial state `[N,H]`; zeros if absent.
-    pub h0: Option<Tensor<2>>,
-    /// Recurrent mask `[N,H]`, the same at every step: multiplies the state on its way into the
-    /// gates, not the state that the update gate keeps. A constant: it gets no gradient.
-    pub mask: Option<Tensor<2>>,
-    /// Share of the new state that is taken, `[N,T,H]` or `[N,T,1]` (`[T,N,·]`):
-    /// `h = take ⊙ h' + (1 − take) ⊙ h₋₁`. Zoneout, for one. A constant: it gets no gradient.
-    pub take: Option<Tensor<3>>,
-    /// Which steps of which rows count.
-    pub steps: Steps,
+pub struct SequenceOptions<const D: usize> {
+    pub(crate) state: Option<Tensor<D>>,
+    pub(crate) padding: Padding,
+    pub(crate) order: Order,
+    pub(crate) checkpointing: Checkpointing,
+    pub(crate) recurrent_mask: Option<Tensor<2>>,
+    pub(crate) zoneout: Option<Tensor<3>>,
+    pub(crate) memory: LayerMemory,
 }
 
-impl GruOptions {
-    /// Sets the initial state.
-    pub fn with_h0(self, h0: impl Into<Option<Tensor<2>>>) -> Self {
-        let h0 = h0.into();
-        Self { h0, ..self }
+impl<const D: usize> SequenceOptions<D> {
+    /// Nothing but the input and the weights.
+    pub fn new() -> Self {
+        Self::default()
     }
 
-    /// Sets the recurrent mask.
-    pub fn with_mask(self, mask: impl Into<Option<Tensor<2>>>) -> Self {
-        let mask = mask.into();
-        Self { mask, ..self }
+    /// Sets the initial state: `[N,H]` for the operator, `[L·D,N,H]` for a block. Zeros if absent.
+    pub fn state(self, state: impl Into<Option<Tensor<D>>>) -> Self {
+        let state = state.into();
+        Self { state, ..self }
     }
 
-    /// Sets the share of the new state that is taken.
-    pub fn with_take(self, take: impl Into<Option<Tensor<3>>>) -> Self {
-        let take = take.into();
-        Self { take, ..self }
-    }
-
-    /// Sets which steps of which rows count.
-    pub fn with_steps(self, steps: Steps) -> Self {
-        Self { steps, ..self }
-    }
-}
-
-/// Which steps of which rows count.
-#[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-#[allow(clippy::large_enum_variant)] // One of a call, on the stack; a tensor is what it is.
-pub enum Steps {
-    /// All of them.
-    #[default]
-    All,
     /// Row `n` ends after its first `lengths[n]` steps, in any order, 0 included: PyTorch's packed
-    /// sequences, ONNX' `sequence_lens`. [`Direction::Reverse`] starts at each row's own end. The
-    /// output past the end is zero.
+    /// sequences, ONNX' `sequence_lens`. [`Direction::Reverse`](crate::Direction::Reverse) starts at each
+    /// row's own end. The output past the end is zero. Replaces a mask.
+    pub fn lengths(self, lengths: &[usize]) -> Self {
+        let padding = Padding::Lengths(lengths.to_vec());
+        Self { padding, ..self }
+    }
+
+    /// `[N,T]` or `[T,N]`, true at valid steps, with holes anywhere: Keras' mask. At a skipped step the
+    /// output repeats the previous one (in the direction of time), and is zero before the first valid step.
+    /// Replaces lengths.
+    pub fn mask(self, mask: Tensor<2, Bool>) -> Self {
+        let padding = Padding::Mask(mask);
+        Self { padding, ..self }
+    }
+}
+
+impl SequenceOptions<2> {
+    /// Sets the memory layout of the sequence.
+    pub fn layout(mut self, layout: Layout) -> Self {
+        self.order.layout = layout;
+        self
+    }
+
+    /// Sets the time direction.
+    pub fn direction(mut self, direction: Direction) -> Self {
+        self.order.direction = direction;
+        self
+    }
+
+    /// Sets what training keeps.
+    pub fn checkpointing(self, checkpointing: Checkpointing) -> Self {
+        Self {
+            checkpointing,
+            ..self
+        }
+    }
+
+    /// Sets the recurrent mask `[N,H]`, the same at every step: multiplies the state on its way into the
+    /// gates, not the state that the update gate keeps. A constant without a gradient.
+    pub fn recurrent_mask(self, mask: impl Into<Option<Tensor<2>>>) -> Self {
+        let recurrent_mask = mask.into();
+        Self {
+            recurrent_mask,
+            ..self
+        }
+    }
+
+    /// Sets the share of the previous state that is kept, `[N,T,H]` or `[N,T,1]` (`[T,N,·]`):
+    /// `h = zoneout ⊙ h₋₁ + (1 − zoneout) ⊙ h'`. A constant without a gradient.
+    pub fn zoneout(self, zoneout: impl Into<Option<Tensor<3>>>) -> Self {
+        let zoneout = zoneout.into();
+        Self { zoneout, ..self }
+    }
+}
+
+/// Which steps of which rows are skipped.
+#[derive(Debug, Clone, Default)]
+#[allow(clippy::large_enum_variant)] // One of a call, on the stack; a tensor is what it is.
+pub(crate) enum Padding {
+    /// None.
+    #[default]
+    None,
+    /// Steps past each row's length.
     Lengths(Vec<usize>),
-    /// `[N,T]` or `[T,N]`, true where the step counts, with holes anywhere: Keras' mask. At a step
-    /// that does not count the output repeats the one before (in the direction of the walk), and
-    /// is zero before the first that counts.
+    /// Steps that are false.
     Mask(Tensor<2, Bool>),
 }

@@ -1,18 +1,20 @@
-//! The operator as a Burn backend extension.
+//! The operator as a Burn backend extension: the trait, and a call as data.
 //!
-//! Every method has a default body made of Burn's own primitives, so a backend without kernels
-//! needs an empty `impl`. The output is one tensor that holds the state after every step; the
-//! final state is a view of it, so autodiff needs one node for a whole sequence. Fusion, a remote
-//! device and a capture take a call as one operation.
+//! Every method has a default body made of Burn's own primitives, so a backend without kernels needs an empty
+//! `impl`. The output is one tensor that holds the state after every step. The final state is a view of it,
+//! so autodiff needs one node for a whole sequence. Fusion, a remote device and a capture treat a call as
+//! one operation.
 
-// Burn deprecates the ndarray backend as a whole; its users are served until it goes.
+// Burn deprecates the ndarray backend as a whole. It is supported until Burn removes it.
 #![allow(deprecated)]
 
-use crate::{
-    call::{GruForward, GruGradients, GruInputs, OptionalTensor, Wanted},
-    passes,
-    spec::GruSpec,
+pub use crate::{
+    call::{GruCall, GruGradients, GruSaved},
+    memory::LayerMemory,
 };
+pub use gru_spec::{Inputs, PerInput, Sequence, Sizes, Weights};
+
+use crate::passes;
 use burn::backend::{Backend, backend_extension, tensor::FloatTensor};
 
 /// The GRU over a whole sequence, on primitives of a backend.
@@ -40,34 +42,29 @@ pub trait GruBackend: Backend {
     /// The state after every step, `[N,T,H]` or `[T,N,H]`. Keeps nothing for a backward, unless
     /// autodiff tracks an input.
     ///
-    /// Below autodiff, [`Memory::Lean`](crate::Memory::Lean) says that
-    /// [`gru_gradients`](Self::gru_gradients) follows: the weights will soon be others.
-    fn gru_states(#[extension_type] inputs: GruInputs<Self>, spec: GruSpec) -> FloatTensor<Self> {
-        passes::states::<Self>(inputs, &spec)
+    /// Below autodiff, [`Checkpointing::Recompute`](crate::Checkpointing::Recompute) announces that
+    /// [`gru_gradients`](Self::gru_gradients) follows: the weights will soon change.
+    fn gru_states(#[extension_type] call: GruCall<Self>) -> FloatTensor<Self> {
+        passes::states::<Self>(call)
     }
 
     /// The same states, and the gates that [`gru_gradients`](Self::gru_gradients) requires.
     ///
     /// Under autodiff both results are constants, even where an input is tracked: no gradient flows through
     /// this method. [`gru_states`](Self::gru_states) is the one that is differentiated.
-    fn gru_states_and_gates(
-        #[extension_type] inputs: GruInputs<Self>,
-        spec: GruSpec,
-    ) -> GruForward<Self> {
-        passes::states_and_gates::<Self>(inputs, &spec)
+    fn gru_states_and_gates(#[extension_type] call: GruCall<Self>) -> GruSaved<Self> {
+        passes::states_and_gates::<Self>(call)
     }
 
-    /// The gradients of `Σ states ⊙ d_states`. Without `gates` they are made anew from the
-    /// states. First order only: under autodiff the results are constants.
+    /// The requested gradients of `Σ states ⊙ d_states`. First order only: under autodiff the results are
+    /// constants.
     fn gru_gradients(
-        #[extension_type] inputs: GruInputs<Self>,
-        states: FloatTensor<Self>,
-        #[extension_type] gates: OptionalTensor<Self>,
+        #[extension_type] call: GruCall<Self>,
+        #[extension_type] saved: GruSaved<Self>,
         d_states: FloatTensor<Self>,
-        spec: GruSpec,
-        wanted: Wanted,
+        wanted: PerInput<bool>,
     ) -> GruGradients<Self> {
-        passes::gradients::<Self>(inputs, states, gates, d_states, &spec, wanted)
+        passes::gradients::<Self>(call, saved, d_states, wanted)
     }
 }
 

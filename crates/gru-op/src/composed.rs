@@ -12,8 +12,9 @@
 //! ReLU and `is_nan` know NaN, as those of its backends do; what a GPU's language promises beyond that
 //! is written in `gru-cube`.
 
-use crate::{GruOptions, GruWeights, api, passes, spec::GruSpec};
+use crate::{GruWeights, SequenceOptions, api, passes};
 use burn::{backend::Dispatch, tensor::Tensor};
+use gru_spec::GruSpec;
 
 /// [`gru_sequence`](crate::gru_sequence) without kernels and without the hand-written backward:
 /// same arguments, same results, same panics.
@@ -36,10 +37,7 @@ pub fn gru_sequence(
     weights: &GruWeights,
     spec: &GruSpec,
 ) -> (Tensor<3>, Tensor<2>) {
-    let options = GruOptions {
-        h0,
-        ..Default::default()
-    };
+    let options = SequenceOptions::new().state(h0);
     gru_sequence_with(x, weights, spec, options)
 }
 
@@ -49,10 +47,9 @@ pub fn gru_sequence_with(
     x: Tensor<3>,
     weights: &GruWeights,
     spec: &GruSpec,
-    options: GruOptions,
+    options: SequenceOptions<2>,
 ) -> (Tensor<3>, Tensor<2>) {
     let op = "composed::gru_sequence";
-    api::sequence_by(op.into(), x, options, weights, spec, |inputs, spec| {
-        passes::states::<Dispatch>(inputs, &spec)
-    })
+    let run = passes::states::<Dispatch>;
+    api::sequence_by(op.into(), x, options, weights, spec, run)
 }

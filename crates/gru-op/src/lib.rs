@@ -62,12 +62,13 @@
 //! # #[cfg(all(feature = "store", feature = "flex"))]
 //! # fn run(x: burn::tensor::Tensor<3>) -> Result<(), gru_op::convert::ConvertError> {
 //! use burn::tensor::Device;
-//! use gru_op::convert::{StateDict, pytorch};
+//! use gru_op::{SequenceOptions, convert::{StateDict, pytorch}};
 //!
 //! let dict = StateDict::from_pytorch("model.pt")?;
 //! let config = pytorch::config(&dict, "encoder.")?.with_batch_first(true);
 //! let gru = pytorch::import(&dict, "encoder.", &config, &Device::flex())?;
-//! let (y, state) = gru.forward_lengths(x, &[7, 9, 1], None); // a packed sequence
+//! let options = SequenceOptions::new().lengths(&[7, 9, 1]); // a packed sequence
+//! let (y, state) = gru.forward_with(x, options);
 //! # Ok(()) }
 //! ```
 //!
@@ -87,7 +88,7 @@
 //! - [`GruBlock`], [`GruBlockConfig`]: layers, directions, dropout, state; what most users want.
 //! - [`gru_sequence`], [`gru_cell`]: the operator over [`Tensor`](burn::tensor::Tensor).
 //! - [`GruSpec`]: which GRU is meant.
-//! - [`GruBackend`]: the operator over primitives of a backend, and how a backend joins.
+//! - [`backend`]: the operator over primitives of a backend, and how a backend joins.
 //! - [`composed`]: the specification, made of Burn's own operations.
 //! - [`convert`]: weights of PyTorch, Keras, ONNX, TensorFlow, MPSGraph, oneDNN and cuDNN, both ways;
 //!   those of Burn's own modules come in.
@@ -129,7 +130,7 @@ mod api;
 mod args;
 #[cfg(feature = "autodiff")]
 mod autodiff;
-mod backend;
+pub mod backend;
 mod call;
 pub mod composed;
 pub mod convert;
@@ -161,6 +162,7 @@ pub mod gradcheck;
 pub mod guide;
 #[cfg(any(feature = "fusion", feature = "router"))]
 mod ir;
+mod memory;
 pub mod mps_graph;
 pub mod nn;
 mod passes;
@@ -176,17 +178,15 @@ pub mod tensorflow;
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-#[cfg(any(feature = "ndarray", feature = "flex"))]
-pub use self::cpu::release_memory;
 #[cfg(feature = "store")]
 pub use self::nn::GruFileError;
 pub use self::{
     api::{GruGates, gru_cell, gru_gates, gru_sequence, gru_sequence_with},
-    args::{GruOptions, GruWeights, Steps},
-    backend::GruBackend,
-    call::{GruForward, GruGradients, GruInputs, OptionalTensor, Wanted},
+    args::{GruWeights, SequenceOptions},
     nn::{GruBlock, GruBlockConfig, GruInitializer, GruLayer, GruLayerOptions, GruMismatch},
 };
 /// Which GRU is meant.
 pub use gru_spec as spec;
-pub use gru_spec::{Activation, Activations, Direction, GruSpec, Layout, Memory, Reset, Update};
+pub use gru_spec::{
+    Activation, Activations, Checkpointing, Direction, GruSpec, Layout, Order, Reset, Update,
+};

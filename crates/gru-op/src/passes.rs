@@ -2,58 +2,69 @@
 
 use crate::{
     activation::{gates, largest},
-    call::{GruForward, GruGradients, GruInputs, OptionalTensor, Wanted},
+    call::{GruCall, GruGradients, GruSaved},
     primitive::{Mask, Prim},
-    spec::{GruSpec, Reset, Update},
 };
 use burn::backend::{Backend, tensor::FloatTensor};
+use gru_spec::{GruSpec, Inputs, Order, PerInput, Reset, Sequence, Sizes, Update, Weights};
 
 /// The inputs with operators, and their sizes.
 pub(crate) struct Call<B: Backend> {
     pub(crate) n: usize,
     pub(crate) t: usize,
     pub(crate) h: usize,
+    pub(crate) order: Order,
     /// For arithmetic in the element type of the weights.
     spec: GruSpec,
     /// Which dimension of `x` is time.
     pub(crate) time_dim: usize,
-    /// Time indices in the order in which they are walked.
-    walk: Vec<usize>,
+    /// Time indices in the order in which they are iterated.
+    times: Vec<usize>,
     pub(crate) x: Prim<B>,
     h0: Option<Prim<B>>,
     pub(crate) w_ih: Option<Prim<B>>,
     pub(crate) w_hh: Prim<B>,
     b_ih: Option<Prim<B>>,
     b_hh: Option<Prim<B>>,
-    mask: Option<Prim<B>>,
-    valid: Option<Prim<B>>,
-    take: Option<Prim<B>>,
+    recurrent_mask: Option<Prim<B>>,
+    step_mask: Option<Prim<B>>,
+    zoneout: Option<Prim<B>>,
 }
 
 impl<B: Backend> Call<B> {
-    pub(crate) fn new(inputs: GruInputs<B>, spec: &GruSpec) -> Self {
-        let given = |tensor: OptionalTensor<B>| tensor.into_option().map(Prim);
-        let (x, w_hh) = (Prim::<B>(inputs.x), Prim::<B>(inputs.w_hh));
-        let [first, second, _] = x.dims();
-        let [h, _] = w_hh.dims();
-        let [n, t] = spec.layout.split([first, second]);
-        let walk = (0..t).map(|s| spec.direction.time(s, t)).collect();
+    pub(crate) fn new(call: GruCall<B>) -> Self {
+        let (Sizes { n, t, h, .. }, order) = (call.sizes(), call.order);
+        let Inputs { sequence, weights } = call.inputs;
+        let Sequence {
+            x,
+            h0,
+            recurrent_mask,
+            step_mask,
+            zoneout,
+        } = sequence.map(Prim::<B>);
+        let Weights {
+            w_ih,
+            w_hh,
+            b_ih,
+            b_hh,
+        } = weights.map(Prim::<B>);
         Self {
             n,
             t,
             h,
-            spec: spec.for_numbers_up_to(largest(w_hh.dtype())),
-            time_dim: spec.layout.time_dim(),
-            walk,
-            h0: given(inputs.h0),
+            order,
+            spec: call.spec.for_numbers_up_to(largest(w_hh.dtype())),
+            time_dim: order.layout.time_dim(),
+            times: (0..t).map(|s| order.direction.time(s, t)).collect(),
             x,
-            w_ih: given(inputs.w_ih),
+            h0,
+            w_ih,
             w_hh,
-            b_ih: given(inputs.b_ih),
-            b_hh: given(inputs.b_hh),
-            mask: given(inputs.mask),
-            valid: given(inputs.valid),
-            take: given(inputs.take),
+            b_ih,
+            b_hh,
+            recurrent_mask,
+            step_mask,
+            zoneout,
         }
     }
 
@@ -82,7 +93,7 @@ impl<B: Backend> Call<B> {
     fn sequence(&self, steps: Vec<Prim<B>>) -> Prim<B> {
         let [_, features] = steps[0].dims();
         let mut in_time: Vec<Prim<B>> = vec![steps[0].clone(); self.t];
-        for (step, &t) in steps.into_iter().zip(&self.walk) {
+        for (step, &t) in steps.into_iter().zip(&self.times) {
             let shape = match self.time_dim {
                 0 => [1, self.n, features],
                 _ => [self.n, 1, features],
@@ -94,20 +105,20 @@ impl<B: Backend> Call<B> {
 
     /// The rows that skip a step, `[N,H]`. What they hold there may be NaN, which 0 times would keep.
     fn skipped_at(&self, t: usize) -> Option<Mask<B>> {
-        let valid = self.valid.as_ref()?;
+        let valid = self.step_mask.as_ref()?;
         let step = valid.narrow(self.time_dim, t..t + 1);
         let skipped = step.reshape([self.n, 1]).is_zero();
         Some(skipped.expand([self.n, self.h]))
     }
 
-    /// `[N,H]` or `[N,1]`, the share of the new state that is taken.
-    fn take_at(&self, t: usize) -> Option<Prim<B>> {
-        Some(self.at(self.take.as_ref()?, t))
+    /// `[N,H]` or `[N,1]`, the share of the previous state that is kept.
+    fn zoneout_at(&self, t: usize) -> Option<Prim<B>> {
+        Some(self.at(self.zoneout.as_ref()?, t))
     }
 
     /// With 0 in the rows of skipped steps, `[T·N,H]`.
     fn silenced_rows(&self, rows: Prim<B>) -> Prim<B> {
-        match &self.valid {
+        match &self.step_mask {
             Some(valid) => {
                 let count = self.n * self.t;
                 let skipped = valid.clone().reshape([count, 1]).is_zero();
@@ -118,7 +129,7 @@ impl<B: Backend> Call<B> {
     }
 
     fn masked(&self, h: Prim<B>) -> Prim<B> {
-        match &self.mask {
+        match &self.recurrent_mask {
             Some(mask) => h * mask.clone(),
             None => h,
         }
@@ -192,7 +203,7 @@ impl<B: Backend> Call<B> {
     /// g of every row, `[T·N,H]`, from the state before every step: its own memory, but one
     /// product instead of T.
     fn masked_rows(&self, previous: Prim<B>) -> Prim<B> {
-        match &self.mask {
+        match &self.recurrent_mask {
             Some(mask) => {
                 let shape = match self.time_dim {
                     0 => [1, self.n, self.h],
@@ -223,9 +234,9 @@ impl<B: Backend> Call<B> {
     fn previous(&self, states: &Prim<B>) -> Prim<B> {
         let before = |&(k, _): &(usize, &usize)| match k {
             0 => self.initial(),
-            _ => self.at(states, self.walk[k - 1]),
+            _ => self.at(states, self.times[k - 1]),
         };
-        self.sequence(self.walk.iter().enumerate().map(|s| before(&s)).collect())
+        self.sequence(self.times.iter().enumerate().map(|s| before(&s)).collect())
     }
 }
 
@@ -233,14 +244,14 @@ fn walk<B: Backend>(call: &Call<B>, mut each: impl FnMut(&[Prim<B>])) -> Prim<B>
     let p = call.project();
     let mut h = call.initial();
     let mut states = Vec::with_capacity(call.t);
-    for &t in &call.walk {
+    for &t in &call.times {
         let gates = call.gates(&call.at(&p, t), call.masked(h.clone()));
         let mut new = call.blend(&h, &gates[1], &gates[2]);
         if let Some(c) = call.spec.clip_state {
             new = new.clamp(-c, c);
         }
-        let next = match call.take_at(t) {
-            Some(take) => new * take.clone() + h.clone() * take.complement(),
+        let next = match call.zoneout_at(t) {
+            Some(kept) => new * kept.clone().complement() + h.clone() * kept,
             None => new,
         };
         h = match call.skipped_at(t) {
@@ -253,53 +264,58 @@ fn walk<B: Backend>(call: &Call<B>, mut each: impl FnMut(&[Prim<B>])) -> Prim<B>
     call.sequence(states)
 }
 
-pub(crate) fn states<B: Backend>(inputs: GruInputs<B>, spec: &GruSpec) -> FloatTensor<B> {
-    let call = Call::new(inputs, spec);
+pub(crate) fn states<B: Backend>(call: GruCall<B>) -> FloatTensor<B> {
+    let call = Call::new(call);
     if call.n == 0 || call.t == 0 {
         return Prim::zeros(call.sequence_shape(call.h), &call.w_hh).0;
     }
     walk(&call, |_| {}).0
 }
 
-pub(crate) fn states_and_gates<B: Backend>(inputs: GruInputs<B>, spec: &GruSpec) -> GruForward<B> {
-    let call = Call::new(inputs, spec);
-    let width = spec.saved_per_unit() * call.h;
+pub(crate) fn states_and_gates<B: Backend>(call: GruCall<B>) -> GruSaved<B> {
+    let call = Call::new(call);
+    let width = call.spec.saved_per_unit() * call.h;
     if call.n == 0 || call.t == 0 {
-        return GruForward {
+        return GruSaved {
             states: Prim::zeros(call.sequence_shape(call.h), &call.w_hh).0,
-            gates: Prim::zeros(call.sequence_shape(width), &call.w_hh).0,
+            gates: Some(Prim::zeros(call.sequence_shape(width), &call.w_hh).0),
         };
     }
     let mut kept = Vec::with_capacity(call.t);
     let states = walk(&call, |gates| kept.push(Prim::cat(gates.to_vec(), 1)));
-    GruForward {
+    GruSaved {
         states: states.0,
-        gates: call.sequence(kept).0,
+        gates: Some(call.sequence(kept).0),
     }
 }
 
-/// See [`GruBackend::gru_gradients`](crate::GruBackend::gru_gradients); the equations are those
-/// of `gru_cpu::backward`.
+/// See [`GruBackend::gru_gradients`](crate::backend::GruBackend::gru_gradients). The backward of `gru-cpu`
+/// has the equations.
 pub(crate) fn gradients<B: Backend>(
-    inputs: GruInputs<B>,
-    states: FloatTensor<B>,
-    kept: OptionalTensor<B>,
+    call: GruCall<B>,
+    saved: GruSaved<B>,
     d_states: FloatTensor<B>,
-    spec: &GruSpec,
-    wanted: Wanted,
+    wanted: PerInput<bool>,
 ) -> GruGradients<B> {
-    let x_shape = Prim::<B>(inputs.x.clone()).dims::<3>();
-    let call = Call::new(inputs, spec);
-    let spec = &call.spec;
-    let (states, d_states) = (Prim::<B>(states), Prim::<B>(d_states));
-    let (n, t, h) = (call.n, call.t, call.h);
-    if n == 0 || t == 0 {
-        return zero_gradients(&call, x_shape, wanted);
+    let (sizes, layout) = (call.sizes(), call.order.layout);
+    let call = Call::new(call);
+    if sizes.rows() == 0 {
+        // Nothing flows through an empty batch or an empty sequence.
+        let shapes = sizes.shapes(layout);
+        let zeros = |(wanted, shape): (bool, Option<&gru_spec::Shape>)| {
+            let shape = shape.filter(|_| wanted)?;
+            Some(Prim::zeros(shape.to_vec(), &call.w_hh).0)
+        };
+        return GruGradients(wanted.zip(shapes.differentiable()).map(zeros));
     }
+    let x_shape = call.x.dims::<3>();
+    let spec = &call.spec;
+    let (states, d_states) = (Prim::<B>(saved.states), Prim::<B>(d_states));
+    let (n, t, h) = (call.n, call.t, call.h);
     let previous = call.previous(&states);
     let rows = |sequence: Prim<B>| call.rows(sequence);
     let masked_previous = || call.silenced_rows(call.masked_rows(previous.clone()));
-    let kept = match kept.into_option() {
+    let kept = match saved.gates {
         Some(kept) => Prim(kept),
         None => call.recompute(previous.clone()),
     };
@@ -308,7 +324,7 @@ pub(crate) fn gradients<B: Backend>(
     let w_hh_t = |from, to| call.columns(&call.w_hh, from, to).transpose();
     let mut dh = Prim::zeros([n, h], &states);
     let (mut dps, mut dq_ns) = (Vec::with_capacity(t), Vec::with_capacity(t));
-    for &t in call.walk.iter().rev() {
+    for &t in call.times.iter().rev() {
         let kept = call.at(&kept, t);
         let [r, z, n] = [0, 1, 2].map(|k| call.columns(&kept, k, k + 1));
         let before = call.at(&previous, t);
@@ -319,13 +335,13 @@ pub(crate) fn gradients<B: Backend>(
             None => d,
         };
 
-        // A skipped step hands its gradient on whole; what is not taken hands it past the step, a
-        // clipped state hands none.
+        // A skipped step passes its whole gradient on, zoneout passes the kept share past the step, a
+        // clipped state passes none.
         let whole = dh.clone();
-        let take = call.take_at(t);
-        let past = take.clone().map(|take| dh.clone() * take.complement());
-        let mut d = match take {
-            Some(take) => dh * take,
+        let kept_share = call.zoneout_at(t);
+        let past = kept_share.clone().map(|kept| dh.clone() * kept);
+        let mut d = match kept_share {
+            Some(kept) => dh * kept.complement(),
             None => dh,
         };
         if let Some(c) = spec.clip_state {
@@ -371,7 +387,7 @@ pub(crate) fn gradients<B: Backend>(
         dps.push(Prim::cat(vec![dr, dz, dn], 1));
         dq_ns.push(dq_n);
     }
-    // The walk ran backwards; `sequence` wants walking order.
+    // The loop ran backwards.
     dps.reverse();
     dq_ns.reverse();
     let dp = rows(call.sequence(dps));
@@ -401,37 +417,15 @@ pub(crate) fn gradients<B: Backend>(
         Prim::cat(vec![rz, dq_n.clone().sum_rows()], 0)
     });
     let h0 = wanted.h0.then_some(dh);
-    let out = |gradient: Option<Prim<B>>| OptionalTensor::from(gradient.map(|g| g.0));
-    GruGradients {
-        x: out(x),
-        h0: out(h0),
-        w_ih: out(w_ih),
-        w_hh: out(w_hh),
-        b_ih: out(b_ih),
-        b_hh: out(b_hh),
-    }
-}
-
-/// Nothing flows through an empty batch or an empty sequence.
-fn zero_gradients<B: Backend>(
-    call: &Call<B>,
-    x_shape: [usize; 3],
-    wanted: Wanted,
-) -> GruGradients<B> {
-    let zeros = |wanted: bool, shape: &[usize]| {
-        let zeros = wanted.then(|| Prim::zeros(shape.to_vec(), &call.w_hh).0);
-        OptionalTensor::from(zeros)
+    let gradients = PerInput {
+        x,
+        h0,
+        w_ih,
+        w_hh,
+        b_ih,
+        b_hh,
     };
-    let h = call.h;
-    let i = x_shape[2];
-    GruGradients {
-        x: zeros(wanted.x, &x_shape),
-        h0: zeros(wanted.h0, &[call.n, h]),
-        w_ih: zeros(wanted.w_ih, &[i, 3 * h]),
-        w_hh: zeros(wanted.w_hh, &[h, 3 * h]),
-        b_ih: zeros(wanted.b_ih, &[3 * h]),
-        b_hh: zeros(wanted.b_hh, &[3 * h]),
-    }
+    GruGradients(gradients.map(|gradient| gradient.map(|gradient| gradient.0)))
 }
 
 #[cfg(all(test, feature = "flex"))]

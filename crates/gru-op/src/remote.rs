@@ -28,7 +28,7 @@
 //! implement [`GruBackend`] for it, which may be an empty `impl`, and serve it with
 //! `burn_remote::server::BackendServer`.
 
-use crate::{GruBackend, ir};
+use crate::{backend::GruBackend, ir};
 use burn::{
     backend::{
         DispatchDevice, Remote, RemoteDevice,

@@ -9,10 +9,8 @@ use burn::tensor::{
 };
 use std::fmt::{self, Display};
 
-use crate::{
-    args::{GruOptions, GruWeights, Steps},
-    spec::{GruSpec, Layout},
-};
+use crate::args::{GruWeights, Padding, SequenceOptions};
+use gru_spec::{GruSpec, Layout};
 
 /// What a panic calls the operation, and what its caller calls the arguments.
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +58,7 @@ impl Display for Name<'_> {
 
 /// The sizes of a checked call.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sizes {
+pub(crate) struct Checked {
     pub(crate) n: usize,
     pub(crate) t: usize,
     pub(crate) h: usize,
@@ -72,15 +70,15 @@ pub(crate) struct Sizes {
 pub(crate) fn check_sequence(
     names: Names,
     x: &Tensor<3>,
-    options: &GruOptions,
+    options: &SequenceOptions<2>,
     weights: &GruWeights,
     spec: &GruSpec,
-) -> Sizes {
+) -> Checked {
     spec.check();
     let op = names.op;
     let [first, second, features] = x.dims();
-    let [n, t] = spec.layout.split([first, second]);
-    let layout = match spec.layout {
+    let [n, t] = options.order.layout.split([first, second]);
+    let layout = match options.order.layout {
         Layout::BatchMajor => "[N, T, I]",
         Layout::TimeMajor => "[T, N, I]",
     };
@@ -93,24 +91,27 @@ pub(crate) fn check_sequence(
             weights.w_hh.dims()
         )
     };
-    for (name, rows) in [(names.h0, &options.h0), ("mask", &options.mask)] {
+    for (name, rows) in [
+        (names.h0, &options.state),
+        ("recurrent_mask", &options.recurrent_mask),
+    ] {
         if let Some(rows) = rows {
             let name = format_args!("{name} [N, H]");
             expect(op, name, rows.dims(), [n, h], because);
         }
     }
-    if let Some(take) = &options.take {
-        let [_, _, units] = take.dims();
+    if let Some(zoneout) = &options.zoneout {
+        let [_, _, units] = zoneout.dims();
         let per_unit = if units == 1 { 1 } else { h };
-        let name = "take, of the layout of x with H features or 1,";
-        expect(op, name, take.dims(), [first, second, per_unit], because);
+        let name = "zoneout, of the layout of x with H features or 1,";
+        expect(op, name, zoneout.dims(), [first, second, per_unit], because);
     }
-    check_steps(op, &options.steps, [first, second], [n, t], layout);
+    check_padding(op, &options.padding, [first, second], [n, t], layout);
     check_size(op, &[n, t, features.max(4 * h)]);
     let autodiff = check_places(names, x, options, weights);
     #[cfg(feature = "remote")]
     crate::remote::expect_operator(op, &x.device());
-    Sizes { n, t, h, autodiff }
+    Checked { n, t, h, autodiff }
 }
 
 /// Checks the shapes of the weights against each other and against `x`; H.
@@ -152,10 +153,10 @@ fn check_weights(names: Names, x: &Tensor<3>, layout: &str, weights: &GruWeights
     h
 }
 
-fn check_steps(op: &str, steps: &Steps, of_x: [usize; 2], [n, t]: [usize; 2], layout: &str) {
-    match steps {
-        Steps::All => {}
-        Steps::Lengths(lengths) => {
+fn check_padding(op: &str, padding: &Padding, of_x: [usize; 2], [n, t]: [usize; 2], layout: &str) {
+    match padding {
+        Padding::None => {}
+        Padding::Lengths(lengths) => {
             expect(op, "lengths [N]", [lengths.len()], [n], || {
                 format!("x {layout} has {n} rows")
             });
@@ -166,23 +167,26 @@ fn check_steps(op: &str, steps: &Steps, of_x: [usize; 2], [n, t]: [usize; 2], la
                 );
             }
         }
-        Steps::Mask(mask) => expect(op, "the mask of steps", mask.dims(), of_x, || {
-            format!("x is {layout}")
-        }),
+        Padding::Mask(mask) => expect(op, "mask", mask.dims(), of_x, || format!("x is {layout}")),
     }
 }
 
 /// Everything on the device of `x`, of its dtype, and with one way of checkpointing; whether anything is
 /// under autodiff.
-fn check_places(names: Names, x: &Tensor<3>, options: &GruOptions, weights: &GruWeights) -> bool {
+fn check_places(
+    names: Names,
+    x: &Tensor<3>,
+    options: &SequenceOptions<2>,
+    weights: &GruWeights,
+) -> bool {
     let op = names.op;
     let argument = |name| Name { layer: None, name };
     let mut checkpointing = Checkpointing::of(argument("x"), x);
     let matrices = [
         (names.weight("w_ih"), weights.w_ih.as_ref()),
         (names.weight("w_hh"), Some(&weights.w_hh)),
-        (argument(names.h0), options.h0.as_ref()),
-        (argument("mask"), options.mask.as_ref()),
+        (argument(names.h0), options.state.as_ref()),
+        (argument("recurrent_mask"), options.recurrent_mask.as_ref()),
     ];
     for (name, matrix) in matrices {
         if let Some(matrix) = matrix {
@@ -196,13 +200,13 @@ fn check_places(names: Names, x: &Tensor<3>, options: &GruOptions, weights: &Gru
             checkpointing.expect(op, names.weight(name), bias);
         }
     }
-    if let Some(take) = &options.take {
-        expect_place(op, "take", take, x);
-        checkpointing.expect(op, argument("take"), take);
+    if let Some(zoneout) = &options.zoneout {
+        expect_place(op, "zoneout", zoneout, x);
+        checkpointing.expect(op, argument("zoneout"), zoneout);
     }
-    if let Steps::Mask(mask) = &options.steps {
-        expect_device(op, "the mask of steps", mask, x);
-        checkpointing.expect(op, argument("the mask of steps"), mask);
+    if let Padding::Mask(mask) = &options.padding {
+        expect_device(op, "mask", mask, x);
+        checkpointing.expect(op, argument("mask"), mask);
     }
     checkpointing.is_there()
 }

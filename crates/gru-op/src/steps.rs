@@ -1,11 +1,8 @@
 //! Which steps of which rows count: lengths, and masks with holes.
 
-use crate::{
-    args::Steps,
-    shape::Sizes,
-    spec::{Direction, GruSpec},
-};
+use crate::{args::Padding, shape::Checked};
 use burn::tensor::{Bool, Int, Tensor, TensorData};
+use gru_spec::{Direction, Order};
 use std::cell::OnceCell;
 
 /// What the layers of a block share in a call.
@@ -20,7 +17,7 @@ pub(crate) struct Shared<'a> {
 /// What skipped steps ask of a call.
 pub(crate) struct Skips {
     /// 1 where the step counts, 0 elsewhere; `[N,T]` or `[T,N]`.
-    pub(crate) valid: Tensor<2>,
+    pub(crate) step_mask: Tensor<2>,
     /// Where it does not.
     skipped: Tensor<2, Bool>,
     /// Whether a step that does not count repeats the output before, or is zero: a mask, or lengths.
@@ -29,19 +26,24 @@ pub(crate) struct Skips {
 
 impl Skips {
     /// None where every step counts, or there is none.
-    pub(crate) fn new(steps: &Steps, sizes: &Sizes, spec: &GruSpec, x: &Tensor<3>) -> Option<Self> {
+    pub(crate) fn new(
+        padding: &Padding,
+        sizes: &Checked,
+        order: Order,
+        x: &Tensor<3>,
+    ) -> Option<Self> {
         if sizes.n == 0 || sizes.t == 0 {
             return None;
         }
-        let (skipped, repeats) = match steps {
-            Steps::All => return None,
-            Steps::Lengths(lengths) if lengths.iter().all(|&len| len == sizes.t) => return None,
-            Steps::Lengths(lengths) => (past_the_end(lengths, sizes, spec, x), false),
-            Steps::Mask(mask) => (mask.clone().bool_not(), true),
+        let (skipped, repeats) = match padding {
+            Padding::None => return None,
+            Padding::Lengths(lengths) if lengths.iter().all(|&len| len == sizes.t) => return None,
+            Padding::Lengths(lengths) => (past_the_end(lengths, sizes, order, x), false),
+            Padding::Mask(mask) => (mask.clone().bool_not(), true),
         };
-        let valid = skipped.clone().bool_not().float().cast(x.dtype());
+        let step_mask = skipped.clone().bool_not().float().cast(x.dtype());
         Some(Self {
-            valid,
+            step_mask,
             skipped,
             repeats,
         })
@@ -59,9 +61,9 @@ impl Skips {
     }
 
     /// The output for these states.
-    pub(crate) fn output(&self, states: Tensor<3>, spec: &GruSpec) -> Tensor<3> {
+    pub(crate) fn output(&self, states: Tensor<3>, order: Order) -> Tensor<3> {
         let zero = if self.repeats {
-            before_the_first(self.skipped.clone().bool_not(), spec)
+            before_the_first(self.skipped.clone().bool_not(), order)
         } else {
             self.skipped.clone()
         };
@@ -80,25 +82,25 @@ fn without(sequence: Tensor<3>, steps: Tensor<2, Bool>) -> Tensor<3> {
 
 fn past_the_end(
     lengths: &[usize],
-    sizes: &Sizes,
-    spec: &GruSpec,
+    sizes: &Checked,
+    order: Order,
     x: &Tensor<3>,
 ) -> Tensor<2, Bool> {
     let (n, t) = (sizes.n, sizes.t);
-    let shape = spec.layout.split([n, t]);
+    let shape = order.layout.split([n, t]);
     let places = (0..shape[0]).flat_map(|first| (0..shape[1]).map(move |second| [first, second]));
     let past = places.map(|place| {
-        let [n, t] = spec.layout.split(place);
+        let [n, t] = order.layout.split(place);
         t >= lengths[n]
     });
     Tensor::from_data(TensorData::new(past.collect(), shape), &x.device())
 }
 
 /// Where no step counted yet, in the direction of the walk.
-fn before_the_first(mask: Tensor<2, Bool>, spec: &GruSpec) -> Tensor<2, Bool> {
-    let dim = spec.layout.time_dim();
+fn before_the_first(mask: Tensor<2, Bool>, order: Order) -> Tensor<2, Bool> {
+    let dim = order.layout.time_dim();
     let count = |steps: Tensor<2, Int>| steps.cumsum(dim);
-    let counted = match spec.direction {
+    let counted = match order.direction {
         Direction::Forward => count(mask.int()),
         Direction::Reverse => count(mask.int().flip([dim])).flip([dim]),
     };

@@ -36,16 +36,17 @@
 //! `GRUBlockCellGrad` beside it.
 
 use crate::{
-    GruBackend, GruInputs, GruSpec, GruWeights, OptionalTensor, Reset, Wanted,
     api::optional,
+    args::GruWeights,
+    backend::{GruBackend, GruCall, GruGradients, GruSaved},
     convert::tensorflow::join,
     shape::{expect, expect_place},
-    spec::Layout,
 };
 use burn::{
-    backend::Dispatch,
+    backend::{Dispatch, DispatchTensor},
     tensor::{Tensor, activation},
 };
+use gru_spec::{GruSpec, Inputs, Layout, PerInput, Reset, Sequence, Weights};
 
 /// The gradients of `GRUBlockCellGrad`'s caller: what the operator leaves to be worked out.
 #[derive(Debug, Clone)]
@@ -108,24 +109,20 @@ pub fn gru_block_cell(
         return composed(x, h_prev, w_ru, w_c, b_ru, b_c);
     }
     let weights = join(w_ru, w_c, b_ru, b_c);
-    let forward = Dispatch::gru_states_and_gates(
-        GruInputs {
-            x: x.unsqueeze_dim::<3>(0).into_dispatch(),
+    let saved = Dispatch::gru_states_and_gates(call(Inputs {
+        sequence: Sequence {
             h0: optional(Some(h_prev)),
-            w_ih: optional(weights.w_ih),
-            w_hh: weights.w_hh.into_dispatch(),
-            b_ih: optional(weights.b_ih),
-            b_hh: OptionalTensor::Absent,
-            mask: OptionalTensor::Absent,
-            valid: OptionalTensor::Absent,
-            take: OptionalTensor::Absent,
+            ..Sequence::new(x.unsqueeze_dim::<3>(0).into_dispatch())
         },
-        spec(),
-    );
+        weights: Weights {
+            b_ih: optional(weights.b_ih),
+            ..Weights::new(optional(weights.w_ih), weights.w_hh.into_dispatch())
+        },
+    }));
     let step = |tensor| Tensor::<3>::from_dispatch(tensor).squeeze_dim::<2>(0);
-    let gates = step(forward.gates);
+    let gates = step(saved.gates.expect("the operation returns gates"));
     let gate = |k: usize| gates.clone().narrow(1, k * h, h);
-    (gate(0), gate(1), gate(2), step(forward.states))
+    (gate(0), gate(1), gate(2), step(saved.states))
 }
 
 /// `GRUBlockCellGrad`: `(d_x [N,I], d_h_prev [N,H], d_c_bar [N,H], d_r_bar_u_bar [N,2H])`.
@@ -165,35 +162,28 @@ pub fn gru_block_cell_grad(
     // Without w_ih the gradient of x is the gradient of the pre-activations, which is wanted.
     let GruWeights { w_ih, w_hh, .. } = join(w_ru, w_c, b_ru, b_c);
     let gates = Tensor::cat(vec![r, u, c], 1).unsqueeze_dim::<3>(0);
-    let d = Dispatch::gru_gradients(
-        GruInputs {
-            x: gates.clone().into_dispatch(),
+    let call = call(Inputs {
+        sequence: Sequence {
             h0: optional(Some(h_prev.clone())),
-            w_ih: OptionalTensor::Absent,
-            w_hh: w_hh.into_dispatch(),
-            b_ih: OptionalTensor::Absent,
-            b_hh: OptionalTensor::Absent,
-            mask: OptionalTensor::Absent,
-            valid: OptionalTensor::Absent,
-            take: OptionalTensor::Absent,
+            ..Sequence::new(gates.clone().into_dispatch())
         },
-        // Read by nobody in a sequence of one step.
-        h_prev.unsqueeze_dim::<3>(0).into_dispatch(),
-        optional(Some(gates)),
-        d_h.unsqueeze_dim::<3>(0).into_dispatch(),
-        spec(),
-        Wanted {
-            x: true,
-            h0: true,
-            w_ih: false,
-            w_hh: false,
-            b_ih: false,
-            b_hh: false,
-        },
-    );
+        weights: Weights::new(None, w_hh.into_dispatch()),
+    });
+    let saved = GruSaved {
+        // Backward does not read the states of a single step.
+        states: h_prev.unsqueeze_dim::<3>(0).into_dispatch(),
+        gates: optional(Some(gates)),
+    };
+    let wanted = PerInput {
+        x: true,
+        h0: true,
+        ..PerInput::default()
+    };
+    let d_states = d_h.unsqueeze_dim::<3>(0).into_dispatch();
+    let GruGradients(d) = Dispatch::gru_gradients(call, saved, d_states, wanted);
     let wanted = "wanted gradients are returned";
-    let d_bar = Tensor::<3>::from_dispatch(d.x.into_option().expect(wanted)).squeeze_dim::<2>(0);
-    let d_h_prev = Tensor::<2>::from_dispatch(d.h0.into_option().expect(wanted));
+    let d_bar = Tensor::<3>::from_dispatch(d.x.expect(wanted)).squeeze_dim::<2>(0);
+    let d_h_prev = Tensor::<2>::from_dispatch(d.h0.expect(wanted));
     let w_ih = w_ih.expect("the block cell has an input weight");
     debug_assert_eq!(w_ih.dims(), [i, 3 * h]);
     let d_x = d_bar.clone().matmul(w_ih.detach().transpose());
@@ -236,10 +226,10 @@ pub fn gru_block_cell_weight_grad(
     }
 }
 
-fn spec() -> GruSpec {
-    GruSpec::default()
-        .with_reset(Reset::BeforeMatmul)
-        .with_layout(Layout::TimeMajor)
+/// One step, `[1,N,·]`.
+fn call(inputs: Inputs<DispatchTensor>) -> GruCall<Dispatch> {
+    let spec = GruSpec::default().with_reset(Reset::BeforeMatmul);
+    GruCall::new(inputs, spec).with_layout(Layout::TimeMajor)
 }
 
 /// Checks the arguments that both operators have; I and H.

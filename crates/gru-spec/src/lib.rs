@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Systems differ in where the reset gate acts, what the update gate keeps, and which activations and
-//! clips they use. [`GruSpec`] names each choice. Gates are packed `r | z | n` in columns everywhere; only
+//! clips they use. [`GruSpec`] names each choice. [`Order`] says how a sequence is stored and iterated,
+//! [`Inputs`] and [`PerInput`] list the tensors of a call. Gates are packed `r | z | n` in columns everywhere; only
 //! converters permute them.
 //!
 //! The crate has no dependencies. The feature `serde` makes its types serializable.
@@ -19,11 +20,15 @@
 mod activation;
 mod checkpointing;
 mod order;
+mod sizes;
 mod spec;
+mod tensors;
 
 pub use self::{
     activation::{Activation, Activations},
-    checkpointing::Memory,
-    order::{Direction, Layout},
+    checkpointing::Checkpointing,
+    order::{Direction, Layout, Order},
+    sizes::Sizes,
     spec::{GruSpec, Reset, Update},
+    tensors::{Inputs, MissingInput, NAMES, PerInput, Sequence, Shape, Weights},
 };

@@ -14,7 +14,8 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// N and T of the first two dimensions of a sequence; or those of N and T: it is its own inverse.
+    /// N and T from the first two dimensions of a sequence; or the dimensions from N and T, since this is
+    /// its own inverse.
     pub fn split<V>(self, [first, second]: [V; 2]) -> [V; 2] {
         match self {
             Self::BatchMajor => [first, second],
@@ -29,7 +30,17 @@ impl Layout {
     }
 }
 
-/// The direction in which time is walked.
+/// The order of a sequence in memory, and the direction in which time is iterated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Order {
+    /// Order of the first two dimensions.
+    pub layout: Layout,
+    /// Direction of time.
+    pub direction: Direction,
+}
+
+/// The direction in which time is iterated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Direction {
@@ -42,8 +53,8 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// The time index of the `s`-th of T steps walked; or which step walks time index `s`: it is its
-    /// own inverse.
+    /// The time index of the `s`-th of T steps; or the step of time index `s`, since this is its own
+    /// inverse.
     pub fn time(self, s: usize, t: usize) -> usize {
         match self {
             Self::Forward => s,
@@ -51,7 +62,7 @@ impl Direction {
         }
     }
 
-    /// The time indices of the `steps` walked of T, from the lowest to the highest.
+    /// The time indices of some of T steps, from the lowest to the highest.
     pub fn times(self, steps: Range<usize>, t: usize) -> Range<usize> {
         match self {
             Self::Forward => steps,

@@ -1,10 +1,6 @@
 //! [`GruSpec`]: every convention in which GRUs differ.
 
-use crate::{
-    activation::Activations,
-    checkpointing::Memory,
-    order::{Direction, Layout},
-};
+use crate::activation::Activations;
 
 /// Where the reset gate `r` acts in the candidate `n`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -33,14 +29,14 @@ pub enum Update {
     Takes,
 }
 
-/// Every convention in which GRUs differ. The default is PyTorch's, batch-major.
+/// What one step computes: every convention in which GRUs differ. The default is PyTorch's GRU.
+///
+/// Memory layout and time direction belong to a call: [`Order`](crate::Order).
 ///
 /// ```
-/// use gru_spec::{GruSpec, Layout, Reset};
+/// use gru_spec::{GruSpec, Reset};
 ///
-/// let spec = GruSpec::default()
-///     .with_reset(Reset::BeforeMatmul)
-///     .with_layout(Layout::TimeMajor);
+/// let spec = GruSpec::default().with_reset(Reset::BeforeMatmul).with_clip_gates(Some(3.0));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -55,12 +51,6 @@ pub struct GruSpec {
     pub clip_gates: Option<f64>,
     /// Burn's clip: the new state is bounded to `[−c, c]`. Infinity is no clip.
     pub clip_state: Option<f64>,
-    /// Order of the first two dimensions.
-    pub layout: Layout,
-    /// Direction of time.
-    pub direction: Direction,
-    /// What training keeps for backward. No number depends on it.
-    pub memory: Memory,
 }
 
 impl GruSpec {
@@ -92,21 +82,6 @@ impl GruSpec {
         Self { clip_state, ..self }
     }
 
-    /// Sets the order of the first two dimensions.
-    pub fn with_layout(self, layout: Layout) -> Self {
-        Self { layout, ..self }
-    }
-
-    /// Sets the direction of time.
-    pub fn with_direction(self, direction: Direction) -> Self {
-        Self { direction, ..self }
-    }
-
-    /// Sets what training keeps for backward.
-    pub fn with_memory(self, memory: Memory) -> Self {
-        Self { memory, ..self }
-    }
-
     /// This spec for arithmetic in a type whose largest finite number is `largest`: a clip beyond that
     /// number is no clip.
     ///
@@ -132,11 +107,11 @@ impl GruSpec {
         }
     }
 
-    /// Refuses parameters for which backward would be wrong.
+    /// Rejects parameters for which backward would be wrong.
     ///
     /// # Panics
     /// If a clip is not positive, or an activation's derivative is not a function of its output
-    /// (each variant of [`Activation`] says what it asks for).
+    /// (each variant of [`Activation`](crate::Activation) states its requirement).
     pub fn check(&self) {
         if let Err(reason) = self.try_check() {
             panic!("{reason}");

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use gru_spec::{Activation, Activations, Direction, GruSpec, Layout, Memory, Reset, Update};
+use gru_spec::{Activation, Activations, Direction, GruSpec, Layout, Reset, Update};
 use gru_testkit::activations::ACTIVATIONS;
 
 #[test]
@@ -70,9 +70,6 @@ fn unusual() -> GruSpec {
         },
         clip_gates: Some(2.0),
         clip_state: Some(3.0),
-        layout: Layout::TimeMajor,
-        direction: Direction::Reverse,
-        memory: Memory::Lean,
     }
 }
 
@@ -91,8 +88,7 @@ fn a_setter_sets_its_field_and_no_other() {
     }
     check!(
         with_reset reset, with_update update, with_activations activations,
-        with_clip_gates clip_gates, with_clip_state clip_state, with_layout layout,
-        with_direction direction, with_memory memory
+        with_clip_gates clip_gates, with_clip_state clip_state
     );
 }
 

@@ -1,13 +1,14 @@
 //! The oracle with the signatures of gru-cpu's passes. In float32 the result of every operation is rounded
 //! to float32.
 
-use gru_cpu::{Dims, Element, Gradients, Inputs, spec::GruSpec};
+use gru_cpu::{Element, Gradients, Gru, Inputs};
+use gru_spec::Sizes;
 
 use crate::oracle::{Call, Forward};
 
 /// The oracle's call for these slices.
-pub fn call<E: Element>(dims: &Dims, spec: &GruSpec, inputs: &Inputs<'_, E>) -> Call {
-    let &Dims { n, t, h, .. } = dims;
+pub fn call<E: Element>(gru: &Gru, inputs: &Inputs<'_, E>) -> Call {
+    let (Sizes { n, t, h, .. }, spec) = (gru.sizes, gru.spec);
     let Inputs { sequence, weights } = inputs;
     let optional = |tensor: Option<&[E]>| tensor.map(wide);
     let is_single = wide_one(E::epsilon()) > f64::EPSILON;
@@ -22,9 +23,10 @@ pub fn call<E: Element>(dims: &Dims, spec: &GruSpec, inputs: &Inputs<'_, E>) -> 
         w_ih: optional(weights.w_ih),
         b_ih: optional(weights.b_ih),
         b_hh: optional(weights.b_hh),
-        mask: optional(sequence.mask),
-        valid: optional(sequence.valid),
-        take: optional(sequence.take),
+        order: gru.order,
+        recurrent_mask: optional(sequence.recurrent_mask),
+        step_mask: optional(sequence.step_mask),
+        zoneout: optional(sequence.zoneout),
         round: is_single.then_some(|v| f64::from(v as f32)),
         ..Call::new(spec, [n, t, h], wide(sequence.x), wide(weights.w_hh))
     }
@@ -32,12 +34,13 @@ pub fn call<E: Element>(dims: &Dims, spec: &GruSpec, inputs: &Inputs<'_, E>) -> 
 
 /// The gates of a run as the kernels keep them: r, z, n, and `q_n` if there are four. NaN at skipped
 /// steps.
-pub fn saved(forward: &Forward, spec: &GruSpec, h: usize) -> Vec<f64> {
+pub fn saved(forward: &Forward, gru: &Gru) -> Vec<f64> {
+    let h = gru.sizes.h;
     let Forward { gates, q_n, y, .. } = forward;
     let kept: Vec<_> = gates
         .iter()
         .chain([q_n])
-        .take(spec.saved_per_unit())
+        .take(gru.spec.saved_per_unit())
         .collect();
     let rows = (0..y.len()).step_by(h.max(1));
     rows.flat_map(|at| kept.iter().flat_map(move |gate| &gate[at..][..h]))
@@ -47,31 +50,29 @@ pub fn saved(forward: &Forward, spec: &GruSpec, h: usize) -> Vec<f64> {
 
 /// The forward pass.
 pub fn forward<E: Element>(
-    dims: &Dims,
-    spec: &GruSpec,
+    gru: &Gru,
     inputs: &Inputs<'_, E>,
     states: &mut [E],
     kept: Option<&mut [E]>,
 ) {
-    let forward = call(dims, spec, inputs).forward();
+    let forward = call(gru, inputs).forward();
     narrow(states, &forward.y);
     if let Some(kept) = kept {
-        narrow(kept, &saved(&forward, spec, dims.h));
+        narrow(kept, &saved(&forward, gru));
     }
 }
 
 /// The backward pass, from a forward pass of its own.
 pub fn backward<E: Element>(
-    dims: &Dims,
-    spec: &GruSpec,
+    gru: &Gru,
     inputs: &Inputs<'_, E>,
     _states: &[E],
     _saved: Option<&[E]>,
     d_states: &[E],
     to: Gradients<'_, E>,
 ) {
-    let &Dims { n, h, .. } = dims;
-    let mut call = call(dims, spec, inputs);
+    let Sizes { n, h, .. } = gru.sizes;
+    let mut call = call(gru, inputs);
     // What is absent is zeros, of which the gradient may be asked for.
     for (tensor, len) in [
         (&mut call.h0, n * h),
@@ -82,14 +83,7 @@ pub fn backward<E: Element>(
     }
     let forward = call.forward();
     let gradients = forward.gradients(&wide(d_states), &[]);
-    for (name, to) in [
-        ("x", to.x),
-        ("h0", to.h0),
-        ("w_ih", to.w_ih),
-        ("w_hh", to.w_hh),
-        ("b_ih", to.b_ih),
-        ("b_hh", to.b_hh),
-    ] {
+    for (name, to) in to.named() {
         if let Some(to) = to {
             narrow(to, &gradients[name]);
         }

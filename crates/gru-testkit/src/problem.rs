@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use crate::activations::ACTIVATIONS;
-use gru_spec::{Activation, Activations, Direction, GruSpec, Layout, Memory, Reset, Update};
+use gru_spec::{
+    Activation, Activations, Checkpointing, Direction, GruSpec, Layout, Order, Reset, Update,
+};
 
 /// Which biases a problem has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -46,8 +48,12 @@ pub struct Problem {
     pub biases: Biases,
     /// Whether an initial state is given; zeros otherwise.
     pub h0: bool,
-    /// The conventions.
+    /// What a step computes.
     pub spec: GruSpec,
+    /// Memory layout and time direction.
+    pub order: Order,
+    /// What training keeps.
+    pub checkpointing: Checkpointing,
 }
 
 impl Problem {
@@ -61,12 +67,27 @@ impl Problem {
             biases: Biases::Both,
             h0: true,
             spec: GruSpec::default(),
+            order: Order::default(),
+            checkpointing: Checkpointing::default(),
         }
     }
 
     /// Replaces the conventions.
     pub fn with_spec(self, spec: GruSpec) -> Self {
         Self { spec, ..self }
+    }
+
+    /// Replaces the order.
+    pub fn with_order(self, order: Order) -> Self {
+        Self { order, ..self }
+    }
+
+    /// Replaces what training keeps.
+    pub fn with_checkpointing(self, checkpointing: Checkpointing) -> Self {
+        Self {
+            checkpointing,
+            ..self
+        }
     }
 
     /// Replaces the choice of biases.
@@ -92,13 +113,13 @@ impl Problem {
             Update::Keeps => "-keeps",
             Update::Takes => "-takes",
         };
-        if spec.layout == Layout::TimeMajor {
+        if self.order.layout == Layout::TimeMajor {
             id += "-time";
         }
-        if spec.direction == Direction::Reverse {
+        if self.order.direction == Direction::Reverse {
             id += "-reverse";
         }
-        if spec.memory == Memory::Lean {
+        if self.checkpointing == Checkpointing::Recompute {
             id += "-lean";
         }
         id += match self.biases {
@@ -130,7 +151,7 @@ impl Problem {
 
     /// Index, among all rows of a sequence, of batch row `row` at time `time`.
     pub fn row(&self, row: usize, time: usize) -> usize {
-        match self.spec.layout {
+        match self.order.layout {
             Layout::BatchMajor => row * self.t + time,
             Layout::TimeMajor => time * self.n + row,
         }
@@ -138,7 +159,7 @@ impl Problem {
 
     /// Shape of a sequence with `features` features.
     pub fn sequence_shape(&self, features: usize) -> [usize; 3] {
-        match self.spec.layout {
+        match self.order.layout {
             Layout::BatchMajor => [self.n, self.t, features],
             Layout::TimeMajor => [self.t, self.n, features],
         }
@@ -170,8 +191,8 @@ fn conventions() -> Vec<Problem> {
     for layout in [Layout::BatchMajor, Layout::TimeMajor] {
         for direction in [Direction::Forward, Direction::Reverse] {
             for rules in rules() {
-                let spec = rules.with_layout(layout).with_direction(direction);
-                problems.push(Problem::new(3, 5, 4, 7).with_spec(spec));
+                let problem = Problem::new(3, 5, 4, 7).with_spec(rules);
+                problems.push(problem.with_order(Order { layout, direction }));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Float64 references in PyTorch's layout, both reset placements, through the operator.
 
 use burn::tensor::{DType, Device};
-use gru_op::gru_sequence;
+use gru_op::gru_sequence_with;
 use gru_testkit::{
     close::{Outcome, Tensors},
     conformance::{Case, transposed},
@@ -12,7 +12,7 @@ use super::super::{runs, vectors};
 /// In float32, under the names and in the layout of the file.
 pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
     let (problem, inputs, _) = vectors::grad_f64(case, "");
-    let mut got = runs::sequence(gru_sequence, &problem, &inputs, device, DType::F32)?;
+    let mut got = runs::sequence(gru_sequence_with, &problem, &inputs, device, DType::F32)?;
     let y = got.outputs.remove("y").expect("a sequence has an output");
     for (name, inputs) in [("w_ih", problem.i), ("w_hh", problem.h)] {
         let gradient = got.gradients.get_mut(name).expect("every weight is there");
@@ -30,6 +30,6 @@ pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
 /// In float64, with the full numbers expected.
 pub fn run_in_float64(case: &Case, device: &Device) -> Result<(Outcome, Outcome), String> {
     let (problem, inputs, expected) = vectors::grad_f64(case, ".f64");
-    let got = runs::sequence(gru_sequence, &problem, &inputs, device, DType::F64)?;
+    let got = runs::sequence(gru_sequence_with, &problem, &inputs, device, DType::F64)?;
     Ok((got, expected))
 }

@@ -1,7 +1,7 @@
 //! `keras.layers.GRU`: masks with holes, `go_backwards`, the last output alone.
 
 use burn::tensor::{Device, Tensor, TensorData};
-use gru_op::{Reset, convert::keras};
+use gru_op::{Reset, SequenceOptions, convert::keras};
 use gru_testkit::{
     close::{Outcome, Tensors},
     conformance::Case,
@@ -49,7 +49,7 @@ pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
         Some(mask) => {
             let steps: Vec<bool> = mask.data.iter().map(|&m| m != 0.0).collect();
             let mask = Tensor::from_data(TensorData::new(steps, mask.shape.clone()), device);
-            block.forward_masked(x.clone(), mask, state)
+            block.forward_with(x.clone(), SequenceOptions::new().state(state).mask(mask))
         }
         None => block.forward(x.clone(), state),
     };

@@ -2,10 +2,10 @@
 
 use burn::tensor::{Device, Tensor};
 use gru_op::{
-    Activation, GruOptions, Update,
+    Activation, Layout, SequenceOptions, Update,
     convert::mps_graph,
     gru_sequence_with,
-    mps_graph::{GruDescriptor, GruGradients, HARD_SIGMOID, RecurrentWeight, gru, gru_gradients},
+    mps_graph::{Gradients, GruDescriptor, HARD_SIGMOID, RecurrentWeight, gru, gru_gradients},
 };
 use gru_testkit::{
     close::{Outcome, Tensors, close},
@@ -165,9 +165,11 @@ pub fn by_block(case: &Case, device: &Device, backend: &TestBackend) -> Result<(
         Some(mask) => {
             let mask = Some(constant(mask, device));
             let each = block.layers.iter().enumerate().map(|(d, layer)| {
-                let options = GruOptions::default()
-                    .with_h0(of(d, &h0))
-                    .with_mask(of(d, &mask));
+                let options = SequenceOptions::new()
+                    .layout(Layout::TimeMajor)
+                    .direction(layer.direction)
+                    .state(of(d, &h0))
+                    .recurrent_mask(of(d, &mask));
                 gru_sequence_with(x.clone(), &layer.weights(), &layer.spec, options)
             });
             let (h, state): (Vec<_>, Vec<_>) = each.unzip();
@@ -280,7 +282,7 @@ impl Arguments {
         output_fwd: Tensor<3>,
         state_gradient: Option<Tensor<2>>,
         descriptor: &GruDescriptor,
-    ) -> GruGradients {
+    ) -> Gradients {
         gru_gradients(
             self.source,
             self.recurrent_weight,

@@ -1,7 +1,10 @@
 //! `torch.nn.GRU`, packed sequences included, and `torch.nn.GRUCell`, by their own key names.
 
 use burn::tensor::{Device, Tensor};
-use gru_op::convert::{StateDict, pytorch};
+use gru_op::{
+    SequenceOptions,
+    convert::{StateDict, pytorch},
+};
 use gru_testkit::{
     close::{Outcome, Tensors},
     conformance::Case,
@@ -49,7 +52,10 @@ fn block(case: &Case, dict: &StateDict, device: &Device) -> Result<Outcome, Stri
     let (output, h_n) = match case.get("in.lengths") {
         Some(lengths) => {
             let lengths: Vec<usize> = lengths.data.iter().map(|&len| len as usize).collect();
-            block.forward_lengths(x.clone(), &lengths, h0.clone())
+            {
+                let options = SequenceOptions::new().state(h0.clone()).lengths(&lengths);
+                block.forward_with(x.clone(), options)
+            }
         }
         None => block.forward(x.clone(), h0.clone()),
     };

@@ -39,7 +39,7 @@ fn through_keras(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertError
     let (activation, gates) = keras::activation_names(&spec.activations)?;
     let mut config = keras::config(&dict, "a/")?
         .with_activations(keras::activations(activation, gates)?)
-        .with_reverse(spec.direction == Direction::Reverse);
+        .with_reverse(block.layers[0].direction == Direction::Reverse);
     if !config.bias {
         config.reset = spec.reset;
     }
@@ -65,7 +65,7 @@ fn through_onednn(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertErro
     let spec = block.layers[0].spec;
     let dict = onednn::export(block, "")?;
     let mut config = onednn::config(&dict, "")?
-        .with_reverse(spec.direction == Direction::Reverse && !block.bidirectional);
+        .with_reverse(block.layers[0].direction == Direction::Reverse && !block.bidirectional);
     if !config.bias {
         config.reset = spec.reset;
     }

@@ -7,9 +7,9 @@
 
 mod stepwise;
 
-use burn::tensor::{DType, Device, Tensor, TensorData};
+use burn::tensor::{Bool, DType, Device, Tensor, TensorData};
 use gru_op::{
-    Direction, GruOptions, GruSpec, GruWeights, Layout, Memory, Reset, Steps, Update,
+    Checkpointing, Direction, GruSpec, GruWeights, Layout, Order, Reset, SequenceOptions, Update,
     gru_sequence_with,
 };
 use gru_testkit::{
@@ -38,7 +38,7 @@ const LENGTHS: [usize; N] = [4, 0, 6, 1, 4];
 #[derive(Debug, Clone, Copy)]
 struct Case {
     steps: Which,
-    take: Take,
+    zoneout: Zoneout,
     biases: Biases,
     clip: Clip,
     mask: bool,
@@ -58,7 +58,7 @@ enum Which {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Take {
+enum Zoneout {
     No,
     PerStep,
     PerUnit,
@@ -81,7 +81,7 @@ enum Clip {
 }
 
 const STEPS: [Which; 3] = [Which::All, Which::Lengths, Which::Holes];
-const TAKES: [Take; 3] = [Take::No, Take::PerStep, Take::PerUnit];
+const ZONEOUTS: [Zoneout; 3] = [Zoneout::No, Zoneout::PerStep, Zoneout::PerUnit];
 const BIASES: [Biases; 4] = [
     Biases::None,
     Biases::Input,
@@ -93,7 +93,7 @@ const CLIPS: [Clip; 4] = [Clip::None, Clip::Gates, Clip::State, Clip::Both];
 /// Options of a case, and how many values each has.
 const OPTIONS: [(&str, usize); 11] = [
     ("steps", STEPS.len()),
-    ("take", TAKES.len()),
+    ("zoneout", ZONEOUTS.len()),
     ("biases", BIASES.len()),
     ("clip", CLIPS.len()),
     ("mask", 2),
@@ -118,7 +118,7 @@ impl Case {
     /// Everything usual.
     const PLAIN: Self = Self {
         steps: Which::All,
-        take: Take::No,
+        zoneout: Zoneout::No,
         biases: Biases::Both,
         clip: Clip::None,
         mask: false,
@@ -134,7 +134,7 @@ impl Case {
     fn all(strength: usize) -> Vec<Self> {
         let case = |row: Vec<usize>| Self {
             steps: STEPS[row[0]],
-            take: TAKES[row[1]],
+            zoneout: ZONEOUTS[row[1]],
             biases: BIASES[row[2]],
             clip: CLIPS[row[3]],
             mask: row[4] == 1,
@@ -150,7 +150,7 @@ impl Case {
 
     /// The value of each of [`OPTIONS`] in what this case runs with, not in the row it was made from.
     fn values(&self) -> Vec<usize> {
-        let spec = self.spec();
+        let (spec, order) = (self.spec(), self.order());
         let clip = match (spec.clip_gates, spec.clip_state) {
             (None, None) => Clip::None,
             (Some(_), None) => Clip::Gates,
@@ -159,25 +159,25 @@ impl Case {
         };
         vec![
             self.steps as usize,
-            self.take as usize,
+            self.zoneout as usize,
             self.biases as usize,
             clip as usize,
             usize::from(self.mask),
             usize::from(self.projected),
             usize::from(spec.reset == Reset::BeforeMatmul),
             usize::from(spec.update == Update::Takes),
-            usize::from(spec.direction == Direction::Reverse),
-            usize::from(spec.layout == Layout::TimeMajor),
-            usize::from(spec.memory == Memory::Lean),
+            usize::from(order.direction == Direction::Reverse),
+            usize::from(order.layout == Layout::TimeMajor),
+            usize::from(self.lean),
         ]
     }
 
     fn id(&self) -> String {
         let flag = |set, name: &'static str| if set { name } else { "" };
         format!(
-            "{:?}-take{:?}-bias{:?}-clip{:?}{}{}{}{}{}{}{}",
+            "{:?}-zoneout{:?}-bias{:?}-clip{:?}{}{}{}{}{}{}{}",
             self.steps,
-            self.take,
+            self.zoneout,
             self.biases,
             self.clip,
             flag(self.mask, "-mask"),
@@ -207,21 +207,21 @@ impl Case {
             })
             .with_clip_gates(clip_gates)
             .with_clip_state(clip_state)
-            .with_direction(if self.reverse {
+    }
+
+    fn order(&self) -> Order {
+        Order {
+            direction: if self.reverse {
                 Direction::Reverse
             } else {
                 Direction::Forward
-            })
-            .with_layout(if self.time_major {
+            },
+            layout: if self.time_major {
                 Layout::TimeMajor
             } else {
                 Layout::BatchMajor
-            })
-            .with_memory(if self.lean {
-                Memory::Lean
-            } else {
-                Memory::Speed
-            })
+            },
+        }
     }
 
     /// `[outer, inner, features]` from numbers in `[N,T,features]`.
@@ -266,7 +266,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
                 };
                 trials.push(backend.trial(id, move |device| {
                     let expected = run(case, &Device::flex(), DType::F64, stepwise, 0.0)?;
-                    let got = run(case, device, dtype, gru_sequence_with, 0.0)?;
+                    let got = run(case, device, dtype, operator, 0.0)?;
                     got.compare(&expected, tolerance)
                 }));
             }
@@ -281,8 +281,8 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
                     steps,
                     ..Case::PLAIN
                 };
-                let clean = run(case, device, DType::F32, gru_sequence_with, 0.0)?;
-                let poisoned = run(case, device, DType::F32, gru_sequence_with, f64::NAN)?;
+                let clean = run(case, device, DType::F32, operator, 0.0)?;
+                let poisoned = run(case, device, DType::F32, operator, f64::NAN)?;
                 if clean != poisoned {
                     return Err(format!("{steps:?}: what the padding holds has an effect"));
                 }
@@ -308,7 +308,39 @@ fn covers(cases: &[Vec<usize>], strength: usize) -> Result<(), String> {
     ))
 }
 
-type Op = fn(Tensor<3>, &GruWeights, &GruSpec, GruOptions) -> (Tensor<3>, Tensor<2>);
+/// The tensors of a case besides `x` and the weights.
+struct Options {
+    case: Case,
+    h0: Tensor<2>,
+    recurrent_mask: Option<Tensor<2>>,
+    zoneout: Option<Tensor<3>>,
+    /// Valid steps, in the layout of `x`.
+    valid: Tensor<2, Bool>,
+}
+
+type Op = fn(Tensor<3>, &GruWeights, Options) -> (Tensor<3>, Tensor<2>);
+
+fn operator(x: Tensor<3>, weights: &GruWeights, options: Options) -> (Tensor<3>, Tensor<2>) {
+    let case = options.case;
+    let order = case.order();
+    let operator = SequenceOptions::new()
+        .state(options.h0)
+        .layout(order.layout)
+        .direction(order.direction)
+        .checkpointing(if case.lean {
+            Checkpointing::Recompute
+        } else {
+            Checkpointing::KeepGates
+        })
+        .recurrent_mask(options.recurrent_mask)
+        .zoneout(options.zoneout);
+    let operator = match case.steps {
+        Which::All => operator,
+        Which::Lengths => operator.lengths(&LENGTHS),
+        Which::Holes => operator.mask(options.valid),
+    };
+    gru_sequence_with(x, weights, &case.spec(), operator)
+}
 
 /// Runs `op` forward and backward; what does not count in `x` is `padding`.
 fn run(case: Case, device: &Device, dtype: DType, op: Op, padding: f64) -> Result<Outcome, String> {
@@ -346,29 +378,28 @@ fn run(case: Case, device: &Device, dtype: DType, op: Op, padding: f64) -> Resul
     let mask: Vec<f64> = (0..N * H)
         .map(|k| if k % 4 == 0 { 0.0 } else { 0.5 + odd(k) })
         .collect();
-    let take_features = if case.take == Take::PerUnit { H } else { 1 };
-    let take: Vec<f64> = (0..N * T * take_features).map(odd).collect();
-    let (take, take_shape) = case.in_layout(&take, take_features);
+    let zoneout_features = if case.zoneout == Zoneout::PerUnit {
+        H
+    } else {
+        1
+    };
+    let zoneout: Vec<f64> = (0..N * T * zoneout_features).map(odd).collect();
+    let (zoneout, shape) = case.in_layout(&zoneout, zoneout_features);
+    let zoneout = || runs::tensor(&zoneout, shape, device, dtype);
     let as_numbers: Vec<f64> = valid.iter().map(|&v| f64::from(u8::from(v))).collect();
     let (as_numbers, [outer, inner, _]) = case.in_layout(&as_numbers, 1);
     let steps: Vec<bool> = as_numbers.iter().map(|&v| v != 0.0).collect();
     let h0 = matrix(inputs.h0.as_deref().expect("a state is on"), N, H);
-    let options = GruOptions::default()
-        .with_h0(h0.clone())
-        .with_mask(
-            case.mask
-                .then(|| runs::tensor(&mask, [N, H], device, dtype)),
-        )
-        .with_take((case.take != Take::No).then(|| runs::tensor(&take, take_shape, device, dtype)))
-        .with_steps(match case.steps {
-            Which::All => Steps::All,
-            Which::Lengths => Steps::Lengths(LENGTHS.to_vec()),
-            Which::Holes => Steps::Mask(Tensor::from_data(
-                TensorData::new(steps, [outer, inner]),
-                device,
-            )),
-        });
-    let (y, h_t) = op(x.clone(), &weights, &case.spec(), options);
+    let options = Options {
+        case,
+        h0: h0.clone(),
+        recurrent_mask: case
+            .mask
+            .then(|| runs::tensor(&mask, [N, H], device, dtype)),
+        zoneout: (case.zoneout != Zoneout::No).then(zoneout),
+        valid: Tensor::from_data(TensorData::new(steps, [outer, inner]), device),
+    };
+    let (y, h_t) = op(x.clone(), &weights, options);
     let (d_y, _) = case.in_layout(&inputs.d_y, H);
     let gradients = (loss(&y, &d_y) + loss(&h_t, &inputs.d_h_t)).backward();
     let mut named = Tensors::from([

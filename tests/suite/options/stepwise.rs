@@ -2,19 +2,15 @@
 //! by Burn.
 
 use burn::tensor::{Tensor, activation::sigmoid};
-use gru_op::{Direction, GruOptions, GruSpec, GruWeights, Layout, Reset, Steps, Update};
+use gru_op::{Direction, GruWeights, Layout, Reset, Update};
 
-use super::{N, T};
+use super::{Options, T, Which};
 use crate::suite::runs::values;
 
 /// Rows are cut out, not masked: a step that does not count is one that is not there.
-pub fn stepwise(
-    x: Tensor<3>,
-    weights: &GruWeights,
-    spec: &GruSpec,
-    options: GruOptions,
-) -> (Tensor<3>, Tensor<2>) {
-    let time_major = spec.layout == Layout::TimeMajor;
+pub fn stepwise(x: Tensor<3>, weights: &GruWeights, options: Options) -> (Tensor<3>, Tensor<2>) {
+    let (spec, order) = (options.case.spec(), options.case.order());
+    let time_major = order.layout == Layout::TimeMajor;
     let batch_first = |sequence: Tensor<3>| {
         if time_major {
             sequence.swap_dims(0, 1)
@@ -22,31 +18,22 @@ pub fn stepwise(
             sequence
         }
     };
-    let [_, h] = options.h0.as_ref().expect("a state is on").dims();
-    let counts: Vec<Vec<bool>> = match &options.steps {
-        Steps::All => vec![vec![true; T]; N],
-        Steps::Lengths(lengths) => lengths
-            .iter()
-            .map(|&len| (0..T).map(|t| t < len).collect())
-            .collect(),
-        Steps::Mask(mask) => {
-            let mask = if time_major {
-                mask.clone().transpose()
-            } else {
-                mask.clone()
-            };
-            let steps = values(mask.float());
-            let rows = steps.chunks_exact(T);
-            rows.map(|row| row.iter().map(|&v| v != 0.0).collect())
-                .collect()
-        }
-        other => panic!("unknown: {other:?}"),
+    let [_, h] = options.h0.dims();
+    let valid = if time_major {
+        options.valid.transpose()
+    } else {
+        options.valid
     };
-    let past_the_end_is_zero = matches!(options.steps, Steps::Lengths(_));
+    let valid = values(valid.float());
+    let rows = valid.chunks_exact(T);
+    let counts: Vec<Vec<bool>> = rows
+        .map(|row| row.iter().map(|&v| v != 0.0).collect())
+        .collect();
+    let past_the_end_is_zero = options.case.steps == Which::Lengths;
     let place = (x.device(), x.dtype());
     let zeros = || Tensor::<2>::zeros([1, h], (&place.0, place.1));
     let x = batch_first(x);
-    let take = options.take.map(batch_first);
+    let zoneout = options.zoneout.map(batch_first);
     let block = |w: &Tensor<2>, k: usize| w.clone().narrow(1, k * h, h);
     let b_hh = weights.b_hh.clone().map(|b| match b.dims() {
         [len] if len == h => Tensor::cat(vec![zeros().squeeze(), zeros().squeeze(), b], 0),
@@ -64,14 +51,14 @@ pub fn stepwise(
 
     let (mut outputs, mut finals) = (Vec::new(), Vec::new());
     for (n, counts) in counts.iter().enumerate() {
-        let mut state = row_of(options.h0.as_ref().expect("a state is on"), n);
+        let mut state = row_of(&options.h0, n);
         let mut output = zeros();
         let mut row = vec![zeros(); T];
-        let order: Vec<usize> = match spec.direction {
+        let times: Vec<usize> = match order.direction {
             Direction::Forward => (0..T).collect(),
             Direction::Reverse => (0..T).rev().collect(),
         };
-        for t in order {
+        for t in times {
             if counts[t] {
                 let x = at(&x, n, t);
                 let p = |k: usize| {
@@ -81,7 +68,7 @@ pub fn stepwise(
                     };
                     product + bias(&weights.b_ih, k)
                 };
-                let g = match &options.mask {
+                let g = match &options.recurrent_mask {
                     Some(mask) => state.clone() * row_of(mask, n),
                     None => state.clone(),
                 };
@@ -99,10 +86,10 @@ pub fn stepwise(
                 };
                 let new = kept.clone() * state.clone() + (1.0 - kept) * candidate;
                 let new = clip(new, spec.clip_state);
-                state = match &take {
-                    Some(take) => {
-                        let take = at(take, n, t);
-                        take.clone() * new + (1.0 - take) * state
+                state = match &zoneout {
+                    Some(zoneout) => {
+                        let kept = at(zoneout, n, t);
+                        kept.clone() * state + (1.0 - kept) * new
                     }
                     None => new,
                 };

@@ -20,7 +20,7 @@ pub fn changed_by_hand(path: &Path) -> Result<(), String> {
     let mut block = GruBlockConfig::new(I, H)
         .with_num_layers(2)
         .init(&Device::flex());
-    block.layers[1].spec.direction = gru_op::Direction::Reverse;
+    block.layers[1].direction = gru_op::Direction::Reverse;
     match block.save_with_config(path) {
         Err(GruFileError::Block(mismatch)) if mismatch.what == "layers.1.direction" => {}
         other => return Err(format!("{other:?}, expected a mismatch")),

@@ -8,7 +8,7 @@ use burn::{
     tensor::{Device, Distribution, Tensor},
 };
 use gru_op::{
-    Activation, Activations, GruBlock, GruBlockConfig, GruFileError, Memory, Reset, Update,
+    Activation, Activations, Checkpointing, GruBlock, GruBlockConfig, GruFileError, Reset, Update,
 };
 use libtest_mimic::Trial;
 use std::{
@@ -75,7 +75,7 @@ fn kinds() -> Vec<GruBlockConfig> {
         .with_dropout(0.25)
         .with_recurrent_dropout(0.125)
         .with_zoneout(0.1)
-        .with_memory(Memory::Lean)
+        .with_checkpointing(Checkpointing::Recompute)
         .with_batch_first(false);
     let mut apart = vec![config().layer_options(); 4];
     apart[1].reset = Reset::BeforeMatmul;
@@ -243,7 +243,7 @@ fn training_may_differ(path: &Path) -> Result<(), String> {
     let other = config()
         .with_dropout(0.5)
         .with_recurrent_dropout(0.5)
-        .with_memory(Memory::Lean)
+        .with_checkpointing(Checkpointing::Recompute)
         .init(&device.autodiff());
     let loaded = other.load_checked(path).map_err(text)?;
     if loaded.dropout.prob != 0.5 || !loaded.layers[0].w_hh.is_require_grad() {

@@ -15,7 +15,10 @@ use char_model::{
     trainer::Progress,
     vocabulary::Vocabulary,
 };
-use gru_op::{Activation, Activations, GruBlock, GruBlockConfig, Memory, Reset, Update};
+use gru_op::{
+    Activation, Activations, Checkpointing, GruBlock, GruBlockConfig, Reset, SequenceOptions,
+    Update,
+};
 use gru_testkit::close::{Tensors, Tolerance, close};
 use libtest_mimic::Trial;
 use std::{
@@ -84,7 +87,7 @@ fn block(folder: &Path) -> Result<Tensors, String> {
     let numbers: Vec<f64> = (0..24).map(number).collect();
     // Two layers, both directions, time first.
     let x = super::runs::tensor(&numbers, [4, 3, 2], &Device::flex(), DType::F32);
-    let (y, state) = block.forward_lengths(x, &[4, 0, 2], None);
+    let (y, state) = block.forward_with(x, SequenceOptions::new().lengths(&[4, 0, 2]));
     Ok(Tensors::from([
         ("y".into(), values(y)),
         ("state".into(), values(state)),
@@ -178,7 +181,7 @@ pub fn write() -> Result<(), String> {
         .with_batch_first(false)
         .with_dropout(0.25)
         .with_zoneout(0.125)
-        .with_memory(Memory::Lean);
+        .with_checkpointing(Checkpointing::Recompute);
     let mut apart = vec![config.layer_options(); 4];
     apart[1].reset = Reset::BeforeMatmul;
     apart[2].activations = odd;

@@ -2,9 +2,7 @@
 
 use super::{H, I, N, T, Test, equal, input, runs, values};
 use burn::tensor::{DType, Device, Tensor};
-use gru_op::{
-    Direction, GruBlockConfig, GruOptions, GruSpec, GruWeights, Steps, gru_sequence_with,
-};
+use gru_op::{Direction, GruBlockConfig, GruSpec, GruWeights, SequenceOptions, gru_sequence_with};
 use gru_testkit::{
     close::{Tolerance, close},
     inputs::Inputs,
@@ -48,17 +46,17 @@ fn expanded(device: &Device) -> Result<(), String> {
         let w_hh = leaf(&inputs.w_hh, [1, 3 * H], device);
         let b_ih = leaf(&inputs.w_ih, [1], device);
         let mask = leaf(&inputs.w_ih, [1, H], device);
-        let take = leaf(&inputs.w_hh, [1, 1, H], device).abs();
+        let zoneout = leaf(&inputs.w_hh, [1, 1, H], device).abs();
         let (x_, h0_) = (view(&x, [N, T, I], make_copy), view(&h0, [N, H], make_copy));
         let w_ih_ = view(&w_ih, [I, 3 * H], make_copy);
         let w_hh_ = view(&w_hh, [H, 3 * H], make_copy);
         let b_ih_ = view(&b_ih, [3 * H], make_copy);
         let steps = Tensor::<2, burn::tensor::Bool>::full([1, 1], true, device).expand([N, T]);
-        let options = GruOptions::default()
-            .with_h0(h0_.clone())
-            .with_mask(view(&mask, [N, H], make_copy))
-            .with_take(view(&take, [N, T, H], make_copy))
-            .with_steps(Steps::Mask(steps));
+        let options = SequenceOptions::new()
+            .state(h0_.clone())
+            .recurrent_mask(view(&mask, [N, H], make_copy))
+            .zoneout(view(&zoneout, [N, T, H], make_copy))
+            .mask(steps);
         let weights = GruWeights::new(w_ih_.clone(), w_hh_.clone()).with_b_ih(b_ih_.clone());
         let (y, h_t) = gru_sequence_with(x_.clone(), &weights, &GruSpec::default(), options);
         let total = runs::loss(&y, &inputs.d_y) + runs::loss(&h_t, &inputs.d_h_t);
@@ -110,13 +108,16 @@ fn flipped(device: &Device) -> Result<(), String> {
     );
     let run = |flip: bool| -> Result<[Vec<f64>; 3], String> {
         let turn = |tensor: Tensor<3>| if flip { tensor.flip([1]) } else { tensor };
-        let spec = GruSpec::default().with_direction(if flip {
+        let direction = if flip {
             Direction::Forward
         } else {
             Direction::Reverse
-        });
+        };
         let x = input(device).require_grad();
-        let options = GruOptions::default();
+        let (spec, options) = (
+            GruSpec::default(),
+            SequenceOptions::new().direction(direction),
+        );
         let (y, h_t) = gru_sequence_with(turn(x.clone()), &weights, &spec, options);
         let y = turn(y);
         let gradients = runs::loss(&y, &inputs.d_y).backward();

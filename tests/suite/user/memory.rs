@@ -5,7 +5,7 @@ use burn::{
     optim::{GradientsParams, SgdConfig},
     tensor::{Device, Tensor},
 };
-use gru_op::GruBlockConfig;
+use gru_op::{GruBlockConfig, SequenceOptions};
 use libtest_mimic::{Completion, Failed, Trial};
 use std::fs;
 
@@ -43,7 +43,7 @@ pub fn role() -> Result<(), String> {
     })?;
     flat("lengths", 2_000, || {
         let x = Tensor::<3>::ones([n, t, i], &plain);
-        gru.forward_lengths(x, &[3, 1], None);
+        gru.forward_with(x, SequenceOptions::new().lengths(&[3, 1]));
     })?;
     let mut gru = Some(GruBlockConfig::new(i, h).init(&device));
     let sgd = SgdConfig::new();

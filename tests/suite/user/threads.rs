@@ -7,8 +7,8 @@ use burn::{
     tensor::{Device, Tensor},
 };
 use gru_op::{
-    GruBlock, GruBlockConfig, GruGates, GruLayer, GruLayerOptions, GruOptions, GruSpec, GruWeights,
-    Steps, convert::StateDict,
+    GruBlock, GruBlockConfig, GruGates, GruLayer, GruLayerOptions, GruSpec, GruWeights,
+    SequenceOptions, convert::StateDict,
 };
 use gru_testkit::{inputs::Inputs, problem::Problem};
 use std::thread;
@@ -28,10 +28,9 @@ pub fn types() {
     both::<GruGates>();
     both::<GruLayer>();
     both::<GruLayerOptions>();
-    both::<GruOptions>();
+    both::<SequenceOptions<2>>();
     both::<GruSpec>();
     both::<GruWeights>();
-    both::<Steps>();
     both::<StateDict>();
 }
 

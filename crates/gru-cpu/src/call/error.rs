@@ -1,29 +1,30 @@
-//! What does not fit together.
+//! Why a call cannot be made.
 
-use super::Dims;
 use std::{error, fmt};
+
+use crate::spec::Sizes;
 
 /// Why a call cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The spec is one that [`GruSpec::check`](crate::spec::GruSpec::check) refuses.
+    /// [`GruSpec::check`](crate::spec::GruSpec::check) rejects the spec.
     Spec {
-        /// What it says.
+        /// Its reason.
         reason: String,
     },
-    /// No memory holds such sizes.
+    /// The buffers of such sizes do not fit in memory.
     TooLarge {
         /// The sizes.
-        dims: Dims,
+        sizes: Sizes,
     },
-    /// A slice has not the number of elements that the sizes ask for.
+    /// A slice has the wrong number of elements.
     Length {
-        /// Of which tensor.
+        /// The tensor's name.
         tensor: &'static str,
-        /// By the sizes.
+        /// The number that the sizes require.
         expected: usize,
-        /// As given.
+        /// The number given.
         actual: usize,
     },
 }
@@ -32,8 +33,8 @@ impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Spec { reason } => f.write_str(reason),
-            Self::TooLarge { dims } => {
-                let Dims { n, t, i, h } = dims;
+            Self::TooLarge { sizes } => {
+                let Sizes { n, t, i, h } = sizes;
                 write!(f, "no memory holds sizes of n {n}, t {t}, i {i}, h {h}")
             }
             Self::Length {
@@ -49,11 +50,3 @@ impl fmt::Display for CallError {
 }
 
 impl error::Error for CallError {}
-
-/// # Panics
-/// With the operation's name, if there is something to refuse.
-pub(crate) fn or_panic(op: &str, checked: Result<(), CallError>) {
-    if let Err(error) = checked {
-        panic!("{op}: {error}");
-    }
-}

@@ -1,51 +1,163 @@
-//! What a call is given: sizes, slices, where gradients go. All of it is checked here, once.
+//! One GRU over one sequence, and the slices that it reads and writes.
 
-mod dims;
+mod check;
 mod error;
-mod gradients;
-mod inputs;
+mod place;
 
-pub use self::{
-    dims::Dims,
-    error::CallError,
-    gradients::Gradients,
-    inputs::{Inputs, Sequence, Weights},
+pub(crate) use self::check::{
+    check_len, check_sequence, check_sizes, check_weights, features, or_panic,
 };
-pub(crate) use self::{
-    dims::{Place, Time},
-    error::or_panic,
-    gradients::write_bias,
-};
+pub use self::error::CallError;
 
-use crate::spec::GruSpec;
+use self::place::Place;
+use crate::{
+    passes::Element,
+    spec::{self, GruSpec, Order, PerInput, Sizes},
+};
 use num_traits::Float;
 
-/// What both passes ask of a call.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Call<'a, E> {
-    pub(crate) dims: &'a Dims,
-    /// For arithmetic in E.
-    pub(crate) spec: GruSpec,
-    pub(crate) inputs: &'a Inputs<'a, E>,
-    place: Place,
-    time: Time,
+/// Everything that a call reads. Every slice is dense and row-major.
+pub type Inputs<'a, E> = spec::Inputs<&'a [E]>;
+
+/// A sequence, and what belongs to its rows and steps.
+///
+/// ```
+/// use gru_cpu::Sequence;
+///
+/// let (x, h0) = (vec![0.0f32; 2 * 5 * 3], vec![0.0; 2 * 4]); // [N,T,I], [N,H]
+/// let sequence = Sequence { h0: Some(&h0), ..Sequence::new(&x) };
+/// # let _ = sequence;
+/// ```
+pub type Sequence<'a, E> = spec::Sequence<&'a [E]>;
+
+/// The weights of a layer, gates packed `r | z | n` in columns.
+///
+/// ```
+/// use gru_cpu::Weights;
+///
+/// let (i, h) = (3, 4);
+/// let (w_ih, w_hh, b_ih) = (vec![0.1f32; i * 3 * h], vec![0.2; h * 3 * h], vec![0.0; 3 * h]);
+/// let weights = Weights { b_ih: Some(&b_ih), ..Weights::new(Some(&w_ih), &w_hh) };
+/// # let _ = weights;
+/// ```
+pub type Weights<'a, E> = spec::Weights<&'a [E]>;
+
+/// Where gradients are written: only requested ones are computed. Shapes are those of the inputs.
+///
+/// ```
+/// use gru_cpu::Gradients;
+///
+/// let mut d_w_hh = vec![0.0f32; 4 * 3 * 4];
+/// let to = Gradients { w_hh: Some(&mut d_w_hh), ..Default::default() };
+/// # let _ = to;
+/// ```
+pub type Gradients<'a, E> = PerInput<Option<&'a mut [E]>>;
+
+/// One GRU over one sequence: its sizes, the order of the sequence, and what a step computes.
+///
+/// The front page has an example of both passes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Gru {
+    /// The sizes.
+    pub sizes: Sizes,
+    /// Memory layout and time direction.
+    pub order: Order,
+    /// What a step computes.
+    pub spec: GruSpec,
 }
 
-impl<'a, E: Float + Default> Call<'a, E> {
-    pub(crate) fn new(dims: &'a Dims, spec: &GruSpec, inputs: &'a Inputs<'a, E>) -> Self {
+impl Gru {
+    /// Batch-major and forward in time.
+    pub fn new(sizes: Sizes, spec: GruSpec) -> Self {
         Self {
-            dims,
-            spec: spec.for_numbers_up_to(largest::<E>()),
-            inputs,
-            place: dims.place(spec.layout),
-            time: Time::new(dims, spec),
+            sizes,
+            order: Order::default(),
+            spec,
         }
     }
 
-    /// Where row `n` of the batch stands in memory at the `s`-th step walked.
+    /// Writes the state after every step to `states` (`[N,T,H]` or `[T,N,H]`).
+    ///
+    /// With `saved` (`[…,4H]` for reset-after: r, z, n and the candidate's recurrent part q_n;
+    /// `[…,3H]` for reset-before: r, z, n), keeps what [`backward`](Self::backward) needs.
+    ///
+    /// At a skipped step the state is kept, and the saved gates have no meaning.
+    ///
+    /// # Panics
+    /// If the sizes are larger than memory can be, or a slice does not have the required length.
+    pub fn forward<E: Element>(
+        &self,
+        inputs: &Inputs<'_, E>,
+        states: &mut [E],
+        saved: Option<&mut [E]>,
+    ) {
+        check::forward(self, inputs, states, saved.as_deref());
+        if !states.is_empty() {
+            E::forward(self, inputs, states, saved);
+        }
+    }
+
+    /// Writes the requested gradients of `Σ states ⊙ d_states`.
+    ///
+    /// `states` and `saved` are the results of [`forward`](Self::forward). Without `saved` the gates are
+    /// recomputed from the states, some steps at a time: about a third more arithmetic, and no memory that
+    /// grows with T.
+    ///
+    /// At skipped steps `x` and `saved` may hold anything, NaN included.
+    ///
+    /// # Panics
+    /// If the sizes are larger than memory can be, a slice does not have the required length, or a gradient
+    /// is requested for an input that is absent.
+    pub fn backward<E: Element>(
+        &self,
+        inputs: &Inputs<'_, E>,
+        states: &[E],
+        saved: Option<&[E]>,
+        d_states: &[E],
+        to: Gradients<'_, E>,
+    ) {
+        check::backward(self, inputs, states, saved, d_states, &to);
+        if states.is_empty() {
+            let all = to.into_array().into_iter().flatten();
+            all.for_each(|d| d.fill(E::zero()));
+        } else {
+            E::backward(self, inputs, states, saved, d_states, to);
+        }
+    }
+
+    /// Elements that are saved of a row for the backward pass.
+    pub(crate) fn saved_width(&self) -> usize {
+        self.spec.saved_per_unit() * self.sizes.h
+    }
+}
+
+/// A checked call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Call<'a, E> {
+    pub(crate) sizes: &'a Sizes,
+    /// For arithmetic in E.
+    pub(crate) spec: GruSpec,
+    pub(crate) inputs: &'a Inputs<'a, E>,
+    order: Order,
+    place: Place,
+}
+
+impl<'a, E: Float + Default> Call<'a, E> {
+    pub(crate) fn new(gru: &'a Gru, inputs: &'a Inputs<'a, E>) -> Self {
+        Self {
+            sizes: &gru.sizes,
+            spec: gru.spec.for_numbers_up_to(largest::<E>()),
+            inputs,
+            order: gru.order,
+            place: Place::new(&gru.sizes, gru.order.layout),
+        }
+    }
+
+    /// Where row `n` of the batch is in memory at the `s`-th step.
     #[inline(always)]
     pub(crate) fn row(&self, n: usize, s: usize) -> usize {
-        self.place.row(n, self.time.of(s))
+        self.place
+            .row(n, self.order.direction.time(s, self.sizes.t))
     }
 
     /// Rows of memory from one row of the batch to the next, at the same step.
@@ -54,23 +166,23 @@ impl<'a, E: Float + Default> Call<'a, E> {
         self.place.per_n
     }
 
-    /// What a row of memory holds of the sequence.
+    /// The features of a row of memory.
     #[inline(always)]
     pub(crate) fn x(&self, row: usize) -> &'a [E] {
-        let features = self.inputs.weights.features(self.dims);
+        let features = features(&self.inputs.weights, self.sizes);
         &self.inputs.sequence.x[row * features..][..features]
     }
 
-    /// Whether a row of memory stands for a step that does not count.
+    /// Whether a row of memory belongs to a skipped step.
     #[inline(always)]
     pub(crate) fn is_skipped(&self, row: usize) -> bool {
-        let valid = self.inputs.sequence.valid;
+        let valid = self.inputs.sequence.step_mask;
         valid.is_some_and(|valid| valid[row] == E::default())
     }
 
-    /// Elements that are kept of a row for the backward pass.
+    /// Elements that are saved of a row for the backward pass.
     pub(crate) fn saved_width(&self) -> usize {
-        self.spec.saved_per_unit() * self.dims.h
+        self.spec.saved_per_unit() * self.sizes.h
     }
 }
 
@@ -78,66 +190,4 @@ impl<'a, E: Float + Default> Call<'a, E> {
 pub(crate) fn largest<E: Float>() -> f64 {
     let largest = E::max_value().to_f64();
     largest.expect("every float type converts to f64")
-}
-
-/// # Panics
-/// If the sizes overflow, or a slice has not the length that they ask for.
-pub(crate) fn check_forward<E>(
-    dims: &Dims,
-    spec: &GruSpec,
-    inputs: &Inputs<'_, E>,
-    states: &[E],
-    saved: Option<&[E]>,
-) {
-    const OP: &str = "gru_cpu::forward";
-    spec.check();
-    inputs.check(OP, dims);
-    check_len(OP, "states", Some(states), dims.rows() * dims.h);
-    check_len(
-        OP,
-        "saved",
-        saved,
-        dims.rows() * spec.saved_per_unit() * dims.h,
-    );
-}
-
-/// # Panics
-/// If the sizes overflow, a slice has not the length that they ask for, or a gradient is asked for
-/// an input that is absent.
-pub(crate) fn check_backward<E>(
-    dims: &Dims,
-    spec: &GruSpec,
-    inputs: &Inputs<'_, E>,
-    states: &[E],
-    saved: Option<&[E]>,
-    d_states: &[E],
-    to: &Gradients<'_, E>,
-) {
-    const OP: &str = "gru_cpu::backward";
-    spec.check();
-    inputs.check(OP, dims);
-    to.check(OP, dims, inputs);
-    check_len(OP, "states", Some(states), dims.rows() * dims.h);
-    check_len(OP, "d_states", Some(d_states), dims.rows() * dims.h);
-    check_len(
-        OP,
-        "saved",
-        saved,
-        dims.rows() * spec.saved_per_unit() * dims.h,
-    );
-}
-
-pub(crate) fn check_len<E>(op: &str, name: &'static str, slice: Option<&[E]>, expected: usize) {
-    or_panic(op, try_len(name, slice, expected));
-}
-
-fn try_len<E>(tensor: &'static str, slice: Option<&[E]>, expected: usize) -> Result<(), CallError> {
-    match slice.map(<[E]>::len) {
-        Some(actual) if actual != expected => Err(CallError::Length {
-            tensor,
-            expected,
-            actual,
-        }),
-        _ => Ok(()),
-    }
 }

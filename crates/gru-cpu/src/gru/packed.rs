@@ -5,10 +5,10 @@ use super::{
     weights::Weights,
 };
 use crate::{
-    call::{self, Call, Dims, Inputs, Sequence},
+    call::{self, Call, Gru, Inputs, Sequence, features},
     product::{Buffer, Rows},
     simd::{Gates, Lanes, Machine},
-    spec::GruSpec,
+    spec::{GruSpec, Sizes},
 };
 
 /// All that a forward pass needs to know of a layer.
@@ -32,12 +32,12 @@ impl<E: Lanes> Packed<E> {
             sequence: Sequence::new(&[]),
             weights,
         };
-        let dims = Dims { n: 0, t: 0, i, h };
-        let call = Call::new(&dims, spec, inputs);
+        let gru = Gru::new(Sizes { n: 0, t: 0, i, h }, *spec);
+        let call = Call::new(&gru, inputs);
         let weights = Weights::new(&machine, &call, false);
         Self {
             spec: *spec,
-            features: inputs.weights.features(&dims),
+            features: features(&inputs.weights, &gru.sizes),
             h,
             projects: inputs.weights.w_ih.is_some(),
             weights: weights.into_owned(),
@@ -47,9 +47,14 @@ impl<E: Lanes> Packed<E> {
     }
 
     /// The sizes of a call.
-    pub(crate) fn dims(&self, n: usize, t: usize) -> Dims {
+    pub(crate) fn sizes(&self, n: usize, t: usize) -> Sizes {
         let i = if self.projects { self.features } else { 0 };
-        Dims { n, t, i, h: self.h }
+        Sizes { n, t, i, h: self.h }
+    }
+
+    /// One step of `n` rows.
+    fn step(&self, n: usize) -> Gru {
+        Gru::new(self.sizes(n, 1), self.spec)
     }
 
     /// A call's inputs: weights only to say whether there is an input product, since the packed ones
@@ -61,14 +66,8 @@ impl<E: Lanes> Packed<E> {
         }
     }
 
-    /// `spec` is that of the weights, in any layout and direction.
-    pub(crate) fn forward(
-        &self,
-        spec: &GruSpec,
-        dims: &Dims,
-        inputs: &Inputs<'_, E>,
-        states: &mut [E],
-    ) {
+    /// `gru` has the spec and the sizes of the weights.
+    pub(crate) fn forward(&self, gru: &Gru, inputs: &Inputs<'_, E>, states: &mut [E]) {
         let zeros = vec![
             E::zero();
             if inputs.sequence.h0.is_none() {
@@ -77,19 +76,18 @@ impl<E: Lanes> Packed<E> {
                 0
             }
         ];
-        self.pass(spec, dims, inputs, states, &zeros).run();
+        self.pass(gru, inputs, states, &zeros).run();
     }
 
     fn pass<'a>(
         &'a self,
-        spec: &'a GruSpec,
-        dims: &'a Dims,
+        gru: &'a Gru,
         inputs: &'a Inputs<'a, E>,
         states: &'a mut [E],
         zeros: &'a [E],
     ) -> Pass<'a, E> {
         Pass {
-            call: Call::new(dims, spec, inputs),
+            call: Call::new(gru, inputs),
             machine: self.machine,
             weights: &self.weights,
             gates: self.gates,
@@ -114,8 +112,8 @@ impl<E: Lanes> Streams<E> {
     /// `n` rows, all states zero.
     pub(crate) fn new(packed: &Packed<E>, n: usize) -> Self {
         let mut states = [(); 2].map(|()| Buffer::new(n * packed.h));
-        let (dims, inputs) = (packed.dims(n, 1), packed.inputs(Sequence::new(&[])));
-        let pass = packed.pass(&packed.spec, &dims, &inputs, states[0].as_mut(), &[]);
+        let (gru, inputs) = (packed.step(n), packed.inputs(Sequence::new(&[])));
+        let pass = packed.pass(&gru, &inputs, states[0].as_mut(), &[]);
         Self {
             scratch: Scratch::new(&pass, n),
             n,
@@ -140,11 +138,12 @@ impl<E: Lanes> Streams<E> {
             _ => (second.as_ref(), first.as_mut()),
         };
         if !new.is_empty() {
-            let dims = packed.dims(self.n, 1);
-            let inputs = packed.inputs(Sequence::new(x).with_h0(Some(old)));
-            packed
-                .pass(&packed.spec, &dims, &inputs, new, &[])
-                .step(&mut self.scratch);
+            let gru = packed.step(self.n);
+            let inputs = packed.inputs(Sequence {
+                h0: Some(old),
+                ..Sequence::new(x)
+            });
+            packed.pass(&gru, &inputs, new, &[]).step(&mut self.scratch);
         }
         self.now = 1 - self.now;
     }

@@ -1,10 +1,10 @@
 //! The weights of the forward pass, packed, and the product of the input.
 
 use crate::{
-    call::{Call, Dims, Inputs},
+    call::{Call, Inputs},
     product::{Ahead, Buffer, Left, Order, Panels, Product, ROWS, Shape, Sums, pack},
     simd::{Lanes, Machine},
-    spec::Reset,
+    spec::{Reset, Sizes},
     tuning::{CANDIDATE_VECTORS, CUT, PACK_FROM},
 };
 use pulp::Simd;
@@ -25,13 +25,13 @@ pub(super) struct Weights<'a, E> {
 impl<'a, E: Lanes> Weights<'a, E> {
     /// As it pays for one call: packed, or read where they stand.
     pub(super) fn for_call(machine: &Machine, call: &Call<'a, E>) -> Self {
-        let Dims { n, t, .. } = *call.dims;
+        let Sizes { n, t, .. } = *call.sizes;
         let in_place = t * n.div_ceil(machine.tile_rows) < PACK_FROM;
         Self::new(machine, call, in_place)
     }
 
     pub(super) fn new(machine: &Machine, call: &Call<'a, E>, in_place: bool) -> Self {
-        let Dims { i, h, .. } = *call.dims;
+        let Sizes { i, h, .. } = *call.sizes;
         let lanes = machine.lanes;
         let after = call.spec.reset == Reset::AfterMatmul;
         let w_hh = |shape| Panels::new(call.inputs.weights.w_hh, 3 * h, shape, in_place);
@@ -87,7 +87,7 @@ impl<'a, E: Lanes> Weights<'a, E> {
         panel: usize,
         sums: &mut Sums<E, S>,
     ) {
-        let Dims { i, h, .. } = *call.dims;
+        let Sizes { i, h, .. } = *call.sizes;
         let [b_r, b_z, b_n, _] = self.bias(simd, panel);
         sums.iter_mut().for_each(|sums| *sums = [b_r, b_z, b_n]);
         let Some(w_ih) = &self.input else {
@@ -113,7 +113,7 @@ impl<'a, E: Lanes> Weights<'a, E> {
             vectors: 3,
             // Which rows are left over for a small tile depends on the threads. The few rows of a
             // call of one step know no order but the fastest.
-            order: match call.dims.rows() < CUT {
+            order: match call.sizes.rows() < CUT {
                 true => Order::Free,
                 false => Order::Strict,
             },

@@ -3,7 +3,7 @@
 
 use super::{allowed, team::LARGEST};
 use crate::{
-    call::Dims,
+    spec::Sizes,
     tuning::{
         CACHED_WEIGHTS, CUT, PARALLEL_FROM, PATIENCE, PATIENCE_PART, ROWS_PER_GROUP,
         ROWS_PER_LARGE_ROUND, ROWS_PER_LARGE_ROUND_BACK, ROWS_PER_ROUND, ROWS_PER_ROUND_BACK,
@@ -45,33 +45,33 @@ impl Plan {
     /// `panels` is how many parts the hidden units can be split into, `tile` the rows of a tile,
     /// `size` the bytes of an element, `meet_from` one of the numbers in [`tuning`](crate::tuning).
     pub(crate) fn new(
-        dims: &Dims,
+        sizes: &Sizes,
         panels: usize,
         tile: usize,
         size: usize,
         meet_from: usize,
     ) -> Self {
-        Self::with_threads(dims, panels, tile, size, meet_from, allowed())
+        Self::with_threads(sizes, panels, tile, size, meet_from, allowed())
     }
 
     fn with_threads(
-        dims: &Dims,
+        sizes: &Sizes,
         panels: usize,
         tile: usize,
         size: usize,
         meet_from: usize,
         threads: usize,
     ) -> Self {
-        let weights = 3 * dims.h * dims.h;
+        let weights = 3 * sizes.h * sizes.h;
         // What a call multiplies is more than a `usize` may hold, other than what it stores.
-        let threads = if dims.rows().saturating_mul(weights) < PARALLEL_FROM {
+        let threads = if sizes.rows().saturating_mul(weights) < PARALLEL_FROM {
             1
         } else {
             threads
         };
         let sharing = (weights * size).div_ceil(CACHED_WEIGHTS).clamp(1, threads);
-        let groups = (threads / sharing).min(dims.n / ROWS_PER_GROUP).max(1);
-        let per_group = dims.n.div_ceil(groups);
+        let groups = (threads / sharing).min(sizes.n / ROWS_PER_GROUP).max(1);
+        let per_group = sizes.n.div_ceil(groups);
         let members = (threads / groups)
             .min(per_group.saturating_mul(weights) / meet_from)
             .min(panels)
@@ -79,7 +79,7 @@ impl Plan {
         Self {
             groups,
             members,
-            n: dims.n,
+            n: sizes.n,
             tile,
         }
     }
@@ -108,33 +108,33 @@ impl Plan {
     }
 
     /// How long a call of these sizes waits for helpers before it begins.
-    pub(crate) fn patience(dims: &Dims) -> Duration {
-        let weights = 3 * dims.h * (dims.i + dims.h);
-        let work = dims.rows().saturating_mul(weights);
+    pub(crate) fn patience(sizes: &Sizes) -> Duration {
+        let weights = 3 * sizes.h * (sizes.i + sizes.h);
+        let work = sizes.rows().saturating_mul(weights);
         let time = work / WORK_PER_MICROSECOND / PATIENCE_PART;
         Duration::from_micros(time as u64).min(PATIENCE)
     }
 
     /// Steps of a round of the backward pass.
-    pub(crate) fn steps_back(dims: &Dims, size: usize) -> usize {
-        let weights = (dims.i + dims.h) * 3 * dims.h * size;
+    pub(crate) fn steps_back(sizes: &Sizes, size: usize) -> usize {
+        let weights = (sizes.i + sizes.h) * 3 * sizes.h * size;
         let wanted = if weights > CACHED_WEIGHTS {
             ROWS_PER_LARGE_ROUND_BACK
         } else {
             ROWS_PER_ROUND_BACK
         };
-        wanted.div_ceil(dims.n).min(dims.t)
+        wanted.div_ceil(sizes.n).min(sizes.t)
     }
 
     /// Steps of a round for a group of so many rows.
-    pub(crate) fn steps_per_round(dims: &Dims, rows: usize, size: usize) -> usize {
-        let weights = (dims.i + dims.h) * 3 * dims.h * size;
+    pub(crate) fn steps_per_round(sizes: &Sizes, rows: usize, size: usize) -> usize {
+        let weights = (sizes.i + sizes.h) * 3 * sizes.h * size;
         let wanted = if weights > 2 * CACHED_WEIGHTS {
             ROWS_PER_LARGE_ROUND
         } else {
             ROWS_PER_ROUND
         };
-        wanted.div_ceil(rows.max(1)).min(dims.t)
+        wanted.div_ceil(rows.max(1)).min(sizes.t)
     }
 }
 
@@ -189,8 +189,8 @@ mod tests {
     use crate::tuning::MEET_FROM;
 
     fn plan(n: usize, h: usize, threads: usize) -> Plan {
-        let dims = Dims { n, t: 100, i: 8, h };
-        Plan::with_threads(&dims, h.div_ceil(16), 8, 4, MEET_FROM, threads)
+        let sizes = Sizes { n, t: 100, i: 8, h };
+        Plan::with_threads(&sizes, h.div_ceil(16), 8, 4, MEET_FROM, threads)
     }
 
     #[test]
@@ -247,11 +247,11 @@ mod tests {
             (1 << 40, 1 << 14)
         };
         for (n, t) in [(64, rows / 64), (rows, 1)] {
-            let dims = Dims { n, t, i: h, h };
-            assert_eq!(dims.try_check(), Ok(()));
-            let plan = Plan::with_threads(&dims, h / 16, 8, 4, MEET_FROM, 2);
+            let sizes = Sizes { n, t, i: h, h };
+            assert!(sizes.fit_in_memory());
+            let plan = Plan::with_threads(&sizes, h / 16, 8, 4, MEET_FROM, 2);
             assert_eq!((plan.groups, plan.members), (1, LARGEST.min(2)));
-            assert_eq!(Plan::patience(&dims), PATIENCE);
+            assert_eq!(Plan::patience(&sizes), PATIENCE);
         }
     }
 

@@ -2,7 +2,8 @@
 #![allow(dead_code)] // Each test uses a part of it.
 
 use gru_cpu::{
-    Dims, Element, Gradients, Inputs, Sequence, Weights, backward, forward, spec::GruSpec,
+    Element, Gradients, Gru, Inputs, Sequence, Weights,
+    spec::{GruSpec, Sizes},
     testing::Isa,
 };
 use gru_testkit::{
@@ -52,7 +53,16 @@ pub fn run(trials: impl IntoIterator<Item = Vec<Trial>>) {
 
 /// The tensors of a call, in the order of [`Case::tensors`]. The last is the upstream gradient.
 pub const TENSORS: [&str; 10] = [
-    "x", "h0", "w_ih", "w_hh", "b_ih", "b_hh", "mask", "valid", "take", "d_states",
+    "x",
+    "h0",
+    "w_ih",
+    "w_hh",
+    "b_ih",
+    "b_hh",
+    "recurrent_mask",
+    "step_mask",
+    "zoneout",
+    "d_states",
 ];
 
 /// What a call writes, in the order of [`Case::run`].
@@ -65,22 +75,26 @@ enum Passes {
     Oracle,
 }
 
-type Forward<E> = fn(&Dims, &GruSpec, &Inputs<'_, E>, &mut [E], Option<&mut [E]>);
-type Backward<E> = fn(&Dims, &GruSpec, &Inputs<'_, E>, &[E], Option<&[E]>, &[E], Gradients<'_, E>);
+type Forward<E> = fn(&Gru, &Inputs<'_, E>, &mut [E], Option<&mut [E]>);
+type Backward<E> = fn(&Gru, &Inputs<'_, E>, &[E], Option<&[E]>, &[E], Gradients<'_, E>);
 
 /// A call and its tensors, those that are there.
 #[derive(Clone, Debug)]
 pub struct Case<E> {
-    pub dims: Dims,
-    pub spec: GruSpec,
+    pub gru: Gru,
     pub tensors: [Option<Vec<E>>; 10],
 }
 
 impl Case<f64> {
+    /// Batch-major and forward in time.
+    pub fn new(sizes: Sizes, spec: GruSpec, present: &[&str]) -> Self {
+        Self::of(Gru::new(sizes, spec), present)
+    }
+
     /// Values that float32 holds exactly: all within (−1, 1), weights smaller by √H, every third
     /// step or so skipped. Of the tensors that may be absent those of `present` are there.
-    pub fn new(dims: Dims, spec: GruSpec, present: &[&str]) -> Self {
-        let Dims { n, t, i, h } = dims;
+    pub fn of(gru: Gru, present: &[&str]) -> Self {
+        let Sizes { n, t, i, h } = gru.sizes;
         let features = if present.contains(&"w_ih") { i } else { 3 * h };
         let lens = [
             n * t * features,
@@ -107,16 +121,12 @@ impl Case<f64> {
             };
             let noise = noise(lens[k], seed);
             Some(match TENSORS[k] {
-                "valid" => noise.map(|v| f64::from(v > -0.4)).collect(),
-                "take" => noise.map(f64::abs).collect(),
+                "step_mask" => noise.map(|v| f64::from(v > -0.4)).collect(),
+                "zoneout" => noise.map(f64::abs).collect(),
                 _ => noise.map(|v| f64::from((v * scale) as f32)).collect(),
             })
         });
-        Self {
-            dims,
-            spec,
-            tensors,
-        }
+        Self { gru, tensors }
     }
 
     /// The same call in another type.
@@ -124,8 +134,7 @@ impl Case<f64> {
         let number = |&v: &f64| E::from(v).expect("a float");
         let cast = |v: &Vec<f64>| v.iter().map(number).collect();
         Case {
-            dims: self.dims,
-            spec: self.spec,
+            gru: self.gru,
             tensors: self.tensors.each_ref().map(|v| v.as_ref().map(cast)),
         }
     }
@@ -147,12 +156,12 @@ impl Case<f64> {
     pub fn plain_with(&self, error: Round) -> [Vec<f64>; 8] {
         let call = Call {
             gate_error: Some(error),
-            ..passes::call(&self.dims, &self.spec, &self.inputs())
+            ..passes::call(&self.gru, &self.inputs())
         };
         let forward = call.forward();
         let d_states = self.tensors[9].as_ref().expect("every case has d_states");
         let mut d = forward.gradients(d_states, &[]);
-        let saved = passes::saved(&forward, &self.spec, self.dims.h);
+        let saved = passes::saved(&forward, &self.gru);
         let [x, h0, w_ih, w_hh, b_ih, b_hh] = ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh"]
             .map(|name| d.remove(name).unwrap_or_default());
         [forward.y, saved, x, h0, w_ih, w_hh, b_ih, b_hh]
@@ -172,17 +181,31 @@ impl<E: Element> Case<E> {
     }
 
     pub fn inputs(&self) -> Inputs<'_, E> {
-        let [x, h0, w_ih, w_hh, b_ih, b_hh, mask, valid, take, _] =
-            self.tensors.each_ref().map(Option::as_deref);
+        let [
+            x,
+            h0,
+            w_ih,
+            w_hh,
+            b_ih,
+            b_hh,
+            recurrent_mask,
+            step_mask,
+            zoneout,
+            _,
+        ] = self.tensors.each_ref().map(Option::as_deref);
         Inputs {
-            sequence: Sequence::new(x.expect("every case has x"))
-                .with_h0(h0)
-                .with_mask(mask)
-                .with_valid(valid)
-                .with_take(take),
-            weights: Weights::new(w_ih, w_hh.expect("every case has w_hh"))
-                .with_b_ih(b_ih)
-                .with_b_hh(b_hh),
+            sequence: Sequence {
+                h0,
+                recurrent_mask,
+                step_mask,
+                zoneout,
+                ..Sequence::new(x.expect("every case has x"))
+            },
+            weights: Weights {
+                b_ih,
+                b_hh,
+                ..Weights::new(w_ih, w_hh.expect("every case has w_hh"))
+            },
         }
     }
 
@@ -198,26 +221,20 @@ impl<E: Element> Case<E> {
 
     fn run_by(&self, lean: bool, passes: Passes) -> [Vec<E>; 8] {
         let (forward, backward) = match passes {
-            Passes::Kernels => (forward as Forward<E>, backward as Backward<E>),
+            Passes::Kernels => (Gru::forward as Forward<E>, Gru::backward as Backward<E>),
             Passes::Oracle => (
                 passes::forward as Forward<E>,
                 passes::backward as Backward<E>,
             ),
         };
-        let Dims { n, t, i, h } = self.dims;
+        let Sizes { n, t, i, h } = self.gru.sizes;
         let units = n * t * h;
         // Whatever is not written shows.
         let poison = |len: usize| vec![E::nan(); len];
         let mut states = poison(units);
-        let mut gates = poison(units * self.spec.saved_per_unit());
+        let mut gates = poison(units * self.gru.spec.saved_per_unit());
         let inputs = self.inputs();
-        forward(
-            &self.dims,
-            &self.spec,
-            &inputs,
-            &mut states,
-            Some(&mut gates),
-        );
+        forward(&self.gru, &inputs, &mut states, Some(&mut gates));
         let there = [
             true,
             inputs.sequence.h0.is_some(),
@@ -237,16 +254,17 @@ impl<E: Element> Case<E> {
         let mut d: [Vec<E>; 6] =
             std::array::from_fn(|k| poison(if there[k] { lens[k] } else { 0 }));
         let [x, h0, w_ih, w_hh, b_ih, b_hh] = d.each_mut().map(|d| Some(d.as_mut_slice()));
-        let to = Gradients::none()
-            .with_x(x)
-            .with_h0(h0.filter(|_| there[1]))
-            .with_w_ih(w_ih.filter(|_| there[2]))
-            .with_w_hh(w_hh)
-            .with_b_ih(b_ih.filter(|_| there[4]))
-            .with_b_hh(b_hh.filter(|_| there[5]));
+        let to = Gradients {
+            x,
+            h0: h0.filter(|_| there[1]),
+            w_ih: w_ih.filter(|_| there[2]),
+            w_hh,
+            b_ih: b_ih.filter(|_| there[4]),
+            b_hh: b_hh.filter(|_| there[5]),
+        };
         let kept = (!lean).then_some(gates.as_slice());
         let d_states = self.tensors[9].as_ref().expect("every case has d_states");
-        backward(&self.dims, &self.spec, &inputs, &states, kept, d_states, to);
+        backward(&self.gru, &inputs, &states, kept, d_states, to);
         let [x, h0, w_ih, w_hh, b_ih, b_hh] = d;
         [states, gates, x, h0, w_ih, w_hh, b_ih, b_hh]
     }

@@ -9,8 +9,8 @@
 mod support;
 
 use gru_cpu::{
-    Dims, PackedWeights, Sequence, Stream, Weights,
-    spec::{GruSpec, Reset},
+    PackedWeights, Sequence, Stream, Weights,
+    spec::{GruSpec, Reset, Sizes},
 };
 use std::sync::Arc;
 use support::Case;
@@ -38,7 +38,7 @@ pub extern "C" fn agreeing() -> i32 {
         for (n, t, i, h) in [(1, 5, 3, 7), (1, 60, 8, 130), (33, 6, 8, 64)] {
             let spec = GruSpec::default().with_reset(reset);
             let present = ["h0", "w_ih", "b_ih", "b_hh"];
-            let case = Case::new(Dims { n, t, i, h }, spec, &present);
+            let case = Case::new(Sizes { n, t, i, h }, spec, &present);
             let expected = case.plain();
             for lean in [false, true] {
                 for (got, expected) in case.run(lean).iter().zip(&expected) {
@@ -51,11 +51,16 @@ pub extern "C" fn agreeing() -> i32 {
                 &spec,
                 i,
                 h,
-                Weights::new(w_ih, w_hh)
-                    .with_b_ih(inputs.weights.b_ih)
-                    .with_b_hh(inputs.weights.b_hh),
+                Weights {
+                    b_ih: inputs.weights.b_ih,
+                    b_hh: inputs.weights.b_hh,
+                    ..Weights::new(w_ih, w_hh)
+                },
             );
-            let sequence = Sequence::new(inputs.sequence.x).with_h0(inputs.sequence.h0);
+            let sequence = Sequence {
+                h0: inputs.sequence.h0,
+                ..Sequence::new(inputs.sequence.x)
+            };
             let mut states = vec![f64::NAN; n * t * h];
             weights.forward(n, t, sequence, &mut states);
             compare(&states, &expected[0]);

@@ -3,7 +3,7 @@
 use super::{
     gate::gate_slope,
     product::{Product, Team, load_weight, multiply},
-    step::{blend_back, from_end, share, state_before, strides},
+    step::{blend_back, from_end, kept, state_before, strides},
 };
 use crate::rule::Rule;
 use cubecl::prelude::*;
@@ -85,7 +85,7 @@ fn read_step<F: Float>(
     d_states: &[F],
     states: &[F],
     h0: ComptimeOption<&[F]>,
-    valid: ComptimeOption<&[F]>,
+    step_mask: ComptimeOption<&[F]>,
     s: usize,
     n: usize,
     t: usize,
@@ -120,8 +120,9 @@ fn read_step<F: Float>(
             read[comptime!(to + 5)] = f32::cast_from(d_states[row * hidden + j]);
             read[comptime!(to + 6)] = 0.0;
             #[comptime]
-            if let ComptimeOption::Some(valid) = &valid {
-                read[comptime!(to + 6)] = select(f32::cast_from(valid[row]) == 0.0, 1.0f32, 0.0f32);
+            if let ComptimeOption::Some(step_mask) = &step_mask {
+                read[comptime!(to + 6)] =
+                    select(f32::cast_from(step_mask[row]) == 0.0, 1.0f32, 0.0f32);
             }
         }
     }
@@ -140,9 +141,9 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
     states: &[F],
     weight: &[F],
     h0: ComptimeOption<&[F]>,
-    mask: ComptimeOption<&[F]>,
-    valid: ComptimeOption<&[F]>,
-    take: ComptimeOption<&[F]>,
+    recurrent_mask: ComptimeOption<&[F]>,
+    step_mask: ComptimeOption<&[F]>,
+    zoneout: ComptimeOption<&[F]>,
     d_gates: &mut [F],
     d_h0: &mut [F],
     n: u32,
@@ -201,13 +202,13 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
             dh[at] = 0.0;
             m[at] = 1.0;
             #[comptime]
-            if let ComptimeOption::Some(mask) = &mask {
-                m[at] = f32::cast_from(mask[min(row0 + b, n - 1) * hidden + j]);
+            if let ComptimeOption::Some(recurrent_mask) = &recurrent_mask {
+                m[at] = f32::cast_from(recurrent_mask[min(row0 + b, n - 1) * hidden + j]);
             }
         }
     }
 
-    let mut now = read_step::<F>(gates, d_states, states, h0, valid, t - 1, n, t, walk);
+    let mut now = read_step::<F>(gates, d_states, states, h0, step_mask, t - 1, n, t, walk);
     for back in 0..t {
         let s = from_end(back, t);
         let time = if comptime!(rule.reverse) { back } else { s };
@@ -244,8 +245,8 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
                     let before = now[comptime!(from + 4)];
                     let skips = now[comptime!(from + 6)] == 1.0;
                     let d = dh[at] + now[comptime!(from + 5)];
-                    let share = share::<F>(take, row, safe_j, hidden, rule);
-                    let back = blend_back(d, before, z, new, share, skips, rule);
+                    let kept = kept::<F>(zoneout, row, safe_j, hidden, rule);
+                    let back = blend_back(d, before, z, new, kept, skips, rule);
                     dh[at] = back.carry;
                     r_of[at] = r;
                     g_of[at] = m[at] * before;
@@ -291,7 +292,7 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
             d_states,
             states,
             h0,
-            valid,
+            step_mask,
             max(s, 1) - 1,
             n,
             t,

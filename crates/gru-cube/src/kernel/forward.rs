@@ -3,7 +3,7 @@
 use super::{
     gate::{blend, clip, gate_value},
     product::{Product, Team, load_weight, multiply},
-    step::{biases, from_end, share, state_before, strides, taken, window},
+    step::{biases, from_end, kept, state_before, strides, window, zone_out},
 };
 use crate::rule::Rule;
 use cubecl::prelude::*;
@@ -74,9 +74,9 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
     b_ih: ComptimeOption<&[F]>,
     b_hh: ComptimeOption<&[F]>,
     h0: ComptimeOption<&[F]>,
-    mask: ComptimeOption<&[F]>,
-    valid: ComptimeOption<&[F]>,
-    take: ComptimeOption<&[F]>,
+    recurrent_mask: ComptimeOption<&[F]>,
+    step_mask: ComptimeOption<&[F]>,
+    zoneout: ComptimeOption<&[F]>,
     states: &mut [F],
     mut gates: ComptimeOption<&mut [F]>,
     n: u32,
@@ -161,8 +161,8 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
                 h[at] = state_before::<F>(&*states, h0, first_step, row, j, n, t, hidden, rule);
                 m[at] = 1.0;
                 #[comptime]
-                if let ComptimeOption::Some(mask) = mask {
-                    m[at] = f32::cast_from(mask[row * hidden + j]);
+                if let ComptimeOption::Some(recurrent_mask) = recurrent_mask {
+                    m[at] = f32::cast_from(recurrent_mask[row * hidden + j]);
                 }
                 g.insert(w, m[at] * h[at]);
             }
@@ -283,12 +283,12 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
                     let u = clip(blend(h[at], z, new, rule), comptime!(rule.clip_state));
                     let row = min(row0 + b, n - 1) * per_n + time * per_t;
                     let safe_j = min(j, comptime!(hidden - 1));
-                    let share = share::<F>(take, row, safe_j, hidden, rule);
-                    let u = taken(u, h[at], share, rule);
+                    let kept = kept::<F>(zoneout, row, safe_j, hidden, rule);
+                    let u = zone_out(u, h[at], kept, rule);
                     #[comptime]
-                    let next = match valid {
-                        ComptimeOption::Some(valid) => {
-                            select(f32::cast_from(valid[row]) == 0.0, h[at], u)
+                    let next = match step_mask {
+                        ComptimeOption::Some(step_mask) => {
+                            select(f32::cast_from(step_mask[row]) == 0.0, h[at], u)
                         }
                         ComptimeOption::None => u,
                     };

@@ -22,8 +22,8 @@ pub(crate) struct Shift {
 pub(crate) fn gru_recurrent_inputs<F: Float>(
     states: &[F],
     h0: ComptimeOption<&[F]>,
-    mask: ComptimeOption<&[F]>,
-    valid: ComptimeOption<&[F]>,
+    recurrent_mask: ComptimeOption<&[F]>,
+    step_mask: ComptimeOption<&[F]>,
     gates: ComptimeOption<&[F]>,
     g: &mut [F],
     n: u32,
@@ -65,16 +65,16 @@ pub(crate) fn gru_recurrent_inputs<F: Float>(
             x = f32::cast_from(states[before * h + j]);
         }
         #[comptime]
-        if let ComptimeOption::Some(mask) = &mask {
-            x *= f32::cast_from(mask[k * h + j]);
+        if let ComptimeOption::Some(recurrent_mask) = &recurrent_mask {
+            x *= f32::cast_from(recurrent_mask[k * h + j]);
         }
         #[comptime]
         if let ComptimeOption::Some(gates) = &gates {
             x *= f32::cast_from(gates[row * comptime!(shift.saved) * h + j]);
         }
         #[comptime]
-        if let ComptimeOption::Some(valid) = &valid {
-            x = select(f32::cast_from(valid[row]) == 0.0, 0.0f32, x);
+        if let ComptimeOption::Some(step_mask) = &step_mask {
+            x = select(f32::cast_from(step_mask[row]) == 0.0, 0.0f32, x);
         }
         g[ABSOLUTE_POS] = F::cast_from(x);
     }

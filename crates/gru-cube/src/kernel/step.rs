@@ -1,7 +1,7 @@
 //! What the variants share of one step: its element-wise mathematics, and where rows stand.
 
 use super::gate::{blend, gate_slope};
-use crate::rule::{Rule, Share};
+use crate::rule::{Rule, ZoneoutKind};
 use cubecl::prelude::*;
 
 /// Gradients on the near side of the blend.
@@ -15,40 +15,39 @@ pub(crate) struct Blended {
     pub(crate) carry: f32,
 }
 
-/// The share of a new state that is taken, of a row in the order of the states.
+/// The share of the previous state that is kept, of a row in the order of the states.
 #[cube]
-pub(crate) fn share<F: Float>(
-    take: ComptimeOption<&[F]>,
+pub(crate) fn kept<F: Float>(
+    zoneout: ComptimeOption<&[F]>,
     row: usize,
     j: usize,
     #[comptime] hidden: usize,
     #[comptime] rule: Rule,
 ) -> f32 {
     #[comptime]
-    match take {
-        ComptimeOption::Some(take) => {
-            if comptime!(rule.take == Share::OfUnit) {
-                f32::cast_from(take[row * hidden + j])
+    match zoneout {
+        ComptimeOption::Some(zoneout) => {
+            if comptime!(rule.zoneout == ZoneoutKind::OfUnit) {
+                f32::cast_from(zoneout[row * hidden + j])
             } else {
-                f32::cast_from(take[row])
+                f32::cast_from(zoneout[row])
             }
         }
-        ComptimeOption::None => 1.0f32.runtime(),
+        ComptimeOption::None => 0.0f32.runtime(),
     }
 }
 
-/// The state after a step of which a share is taken.
+/// The state after a step that keeps a share of the previous state.
 #[cube]
-pub(crate) fn taken(new: f32, before: f32, share: f32, #[comptime] rule: Rule) -> f32 {
-    if comptime!(rule.take == Share::Whole) {
+pub(crate) fn zone_out(new: f32, before: f32, kept: f32, #[comptime] rule: Rule) -> f32 {
+    if comptime!(rule.zoneout == ZoneoutKind::None) {
         new
     } else {
-        share * new + (1.0 - share) * before
+        (1.0 - kept) * new + kept * before
     }
 }
 
-/// From `d`, the gradient of the state after, through the share that was taken, its clip, the blend and two
-/// activations.
+/// From `d`, the gradient of the state after, through zoneout, its clip, the blend and two activations.
 ///
 /// A skipped step hands `d` on whole; its gates have no meaning and may be NaN, so they are selected
 /// away, not multiplied by zero. A NaN state is not beyond the clip, and hands NaN on.
@@ -59,14 +58,14 @@ pub(crate) fn blend_back(
     before: f32,
     z: f32,
     new: f32,
-    share: f32,
+    kept: f32,
     skipped: bool,
     #[comptime] rule: Rule,
 ) -> Blended {
-    let through = if comptime!(rule.take == Share::Whole) {
+    let through = if comptime!(rule.zoneout == ZoneoutKind::None) {
         d
     } else {
-        d * share
+        d * (1.0 - kept)
     };
     let inner = if comptime!(rule.clip_state.is_some()) {
         let c = f32::new(comptime!(rule.clip_state.unwrap().value()));
@@ -79,10 +78,10 @@ pub(crate) fn blend_back(
     } else {
         (inner * (new - before), inner * z, inner * (1.0 - z))
     };
-    let carry = if comptime!(rule.take == Share::Whole) {
+    let carry = if comptime!(rule.zoneout == ZoneoutKind::None) {
         carry
     } else {
-        carry + d * (1.0 - share)
+        carry + d * kept
     };
     Blended {
         dz: select(skipped, 0.0f32, dz * gate_slope(z, comptime!(rule.z))),

@@ -1,6 +1,6 @@
 //! Launches of the backward pass.
 
-use super::{Call, Take, count_launch, cube_dim, grid::Grid, plan_for_stream, spread, to_u32};
+use super::{Call, Zoneout, count_launch, cube_dim, grid::Grid, plan_for_stream, spread, to_u32};
 use crate::{
     autotune,
     cut::Strategy,
@@ -34,11 +34,11 @@ pub struct BackwardInputs {
     /// Initial state `[N,H]`; zeros if absent.
     pub h0: Option<Handle>,
     /// Recurrent mask `[N,H]`.
-    pub mask: Option<Handle>,
+    pub recurrent_mask: Option<Handle>,
     /// `[N,T]` or `[T,N]`: 0 where a step is skipped.
-    pub valid: Option<Handle>,
-    /// The share of the new state that is taken at the steps that are not skipped; all of it if absent.
-    pub take: Option<Take>,
+    pub step_mask: Option<Handle>,
+    /// The share of the previous state that is kept at valid steps; nothing if absent.
+    pub zoneout: Option<Zoneout>,
 }
 
 /// What the backward pass writes.
@@ -123,7 +123,7 @@ fn allowed(
     strategy: Strategy,
 ) -> Result<(Problem, Plan<BackwardWalk>), PlanError> {
     let mut problem = call.problem(OP, client);
-    problem.rule.take = Take::share(inputs.take.as_ref());
+    problem.rule.zoneout = Zoneout::kind(inputs.zoneout.as_ref());
     let plan = plan_for_stream(client, &mut problem, |problem| {
         plan::backward(strategy, problem)
     })?;
@@ -133,9 +133,9 @@ fn allowed(
     };
     let optional = [
         inputs.h0.is_some(),
-        inputs.mask.is_some(),
-        inputs.valid.is_some(),
-        inputs.take.is_some(),
+        inputs.recurrent_mask.is_some(),
+        inputs.step_mask.is_some(),
+        inputs.zoneout.is_some(),
         outputs.d_gates.is_some(),
     ];
     problem.limits.check_buffers(always, &optional)?;
@@ -198,9 +198,9 @@ fn launch_walk(
             call.arg(OP, "states", inputs.states.clone(), rows * h),
             call.arg(OP, "w_hh", weight, 3 * h * h),
             call.optional(OP, "h0", inputs.h0.as_ref(), n * h),
-            call.optional(OP, "mask", inputs.mask.as_ref(), n * h),
-            call.optional(OP, "valid", inputs.valid.as_ref(), rows),
-            call.take_arg(OP, inputs.take.as_ref()),
+            call.optional(OP, "recurrent_mask", inputs.recurrent_mask.as_ref(), n * h),
+            call.optional(OP, "step_mask", inputs.step_mask.as_ref(), rows),
+            call.zoneout_arg(OP, inputs.zoneout.as_ref()),
             d_gates_arg(call, outputs, gates_len),
             call.arg(OP, "d_h0", outputs.d_h0.clone(), n * h),
             to_u32(OP, "N", n),
@@ -243,9 +243,9 @@ fn launch_steps(
             call.arg(OP, "states", inputs.states.clone(), rows * h),
             call.arg(OP, "w_hh", w_hh_t, 3 * h * h),
             call.optional(OP, "h0", inputs.h0.as_ref(), n * h),
-            call.optional(OP, "mask", inputs.mask.as_ref(), n * h),
-            call.optional(OP, "valid", inputs.valid.as_ref(), rows),
-            call.take_arg(OP, inputs.take.as_ref()),
+            call.optional(OP, "recurrent_mask", inputs.recurrent_mask.as_ref(), n * h),
+            call.optional(OP, "step_mask", inputs.step_mask.as_ref(), rows),
+            call.zoneout_arg(OP, inputs.zoneout.as_ref()),
             d_gates_arg(call, outputs, gates_len),
             BufferArg::from_raw_parts(carry, n * h),
             call.arg(OP, "d_h0", outputs.d_h0.clone(), n * h),

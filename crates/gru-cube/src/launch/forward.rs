@@ -1,6 +1,6 @@
 //! Launches of the forward pass.
 
-use super::{Call, Take, count_launch, cube_dim, grid::Grid, plan_for_stream, spread, to_u32};
+use super::{Call, Zoneout, count_launch, cube_dim, grid::Grid, plan_for_stream, spread, to_u32};
 use crate::{
     autotune,
     cut::Strategy,
@@ -32,11 +32,11 @@ pub struct ForwardInputs {
     /// Initial state `[N,H]`; zeros if absent.
     pub h0: Option<Handle>,
     /// Recurrent mask `[N,H]`.
-    pub mask: Option<Handle>,
+    pub recurrent_mask: Option<Handle>,
     /// `[N,T]` or `[T,N]`: 0 where a step is skipped and the state carried on.
-    pub valid: Option<Handle>,
-    /// The share of the new state that is taken at the steps that are not skipped; all of it if absent.
-    pub take: Option<Take>,
+    pub step_mask: Option<Handle>,
+    /// The share of the previous state that is kept at valid steps; nothing if absent.
+    pub zoneout: Option<Zoneout>,
 }
 
 /// What the forward pass writes.
@@ -114,14 +114,14 @@ fn allowed(
     strategy: Strategy,
 ) -> Result<(Problem, Plan<ForwardWalk>), PlanError> {
     let mut problem = call.problem(OP, client);
-    problem.rule.take = Take::share(inputs.take.as_ref());
+    problem.rule.zoneout = Zoneout::kind(inputs.zoneout.as_ref());
     let optional = [
         inputs.b_ih.is_some(),
         inputs.b_hh.is_some(),
         inputs.h0.is_some(),
-        inputs.mask.is_some(),
-        inputs.valid.is_some(),
-        inputs.take.is_some(),
+        inputs.recurrent_mask.is_some(),
+        inputs.step_mask.is_some(),
+        inputs.zoneout.is_some(),
         outputs.gates.is_some(),
     ];
     let plan = plan_for_stream(client, &mut problem, |problem| {
@@ -162,9 +162,9 @@ fn launch_walk(
             call.optional(OP, "b_ih", inputs.b_ih.as_ref(), 3 * h),
             call.optional(OP, "b_hh", inputs.b_hh.as_ref(), 3 * h),
             call.optional(OP, "h0", inputs.h0.as_ref(), n * h),
-            call.optional(OP, "mask", inputs.mask.as_ref(), n * h),
-            call.optional(OP, "valid", inputs.valid.as_ref(), rows),
-            call.take_arg(OP, inputs.take.as_ref()),
+            call.optional(OP, "recurrent_mask", inputs.recurrent_mask.as_ref(), n * h),
+            call.optional(OP, "step_mask", inputs.step_mask.as_ref(), rows),
+            call.zoneout_arg(OP, inputs.zoneout.as_ref()),
             call.arg(OP, "states", outputs.states.clone(), rows * h),
             call.optional(OP, "gates", outputs.gates.as_ref(), rows * saved * h),
             to_u32(OP, "N", n),
@@ -219,9 +219,9 @@ fn launch_steps(
             call.optional(OP, "b_ih", inputs.b_ih.as_ref(), 3 * h),
             call.optional(OP, "b_hh", inputs.b_hh.as_ref(), 3 * h),
             call.optional(OP, "h0", inputs.h0.as_ref(), n * h),
-            call.optional(OP, "mask", inputs.mask.as_ref(), n * h),
-            call.optional(OP, "valid", inputs.valid.as_ref(), rows),
-            call.take_arg(OP, inputs.take.as_ref()),
+            call.optional(OP, "recurrent_mask", inputs.recurrent_mask.as_ref(), n * h),
+            call.optional(OP, "step_mask", inputs.step_mask.as_ref(), rows),
+            call.zoneout_arg(OP, inputs.zoneout.as_ref()),
             call.arg(OP, "states", outputs.states.clone(), rows * h),
             call.optional(OP, "gates", outputs.gates.as_ref(), rows * saved * h),
             two_rows(&scratch.between).into(),

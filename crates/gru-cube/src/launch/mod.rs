@@ -17,7 +17,7 @@ use crate::{
     kernel::{matrix::Matrices, product::Team},
     limits::Limits,
     plan::{Plan, Problem},
-    rule::{Rule, Share},
+    rule::{Rule, ZoneoutKind},
     tuning,
 };
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +27,7 @@ use cubecl::{
     prelude::*,
     server::Handle,
 };
-use gru_spec::GruSpec;
+use gru_spec::{GruSpec, Order};
 
 static LAUNCHES: AtomicU64 = AtomicU64::new(0);
 
@@ -41,27 +41,27 @@ fn count_launch() {
     LAUNCHES.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The share of a new state that is taken, `h = take·h' + (1 − take)·h₋₁`, as by zoneout.
+/// The share of the previous state that is kept, `h = zoneout·h₋₁ + (1 − zoneout)·h'`.
 #[derive(Debug, Clone)]
-pub enum Take {
+pub enum Zoneout {
     /// One for each row of the batch and step, `[N,T]` or `[T,N]`.
     OfRow(Handle),
     /// One for each hidden unit besides, `[N,T,H]` or `[T,N,H]`.
     OfUnit(Handle),
 }
 
-impl Take {
+impl Zoneout {
     fn handle(&self) -> &Handle {
         match self {
             Self::OfRow(handle) | Self::OfUnit(handle) => handle,
         }
     }
 
-    fn share(take: Option<&Self>) -> Share {
-        match take {
-            None => Share::Whole,
-            Some(Self::OfRow(_)) => Share::OfRow,
-            Some(Self::OfUnit(_)) => Share::OfUnit,
+    fn kind(zoneout: Option<&Self>) -> ZoneoutKind {
+        match zoneout {
+            None => ZoneoutKind::None,
+            Some(Self::OfRow(_)) => ZoneoutKind::OfRow,
+            Some(Self::OfUnit(_)) => ZoneoutKind::OfUnit,
         }
     }
 }
@@ -75,8 +75,10 @@ pub struct Call {
     pub t: usize,
     /// H, hidden units.
     pub h: usize,
-    /// Which GRU; its `memory` is of no account here.
+    /// What a step computes.
     pub spec: GruSpec,
+    /// Memory layout and time direction.
+    pub order: Order,
     /// Type of every buffer: f32, f16 or bf16. Sums and states within a call are float32.
     pub dtype: ElemType,
 }
@@ -98,7 +100,7 @@ impl Call {
         Problem {
             n: self.n,
             hidden: self.h,
-            rule: Rule::new(&self.spec, epsilon),
+            rule: Rule::new(&self.spec, self.order, epsilon),
             limits: Limits::of(client),
             matrices: Matrices::of(client, self.dtype),
             // The table is of float32: in 16 bits the matrix units come in.
@@ -137,12 +139,12 @@ impl Call {
             .map_or(self.dtype, |matrices| matrices.element)
     }
 
-    fn take_arg<T: From<Option<BufferArg>>>(&self, op: &str, take: Option<&Take>) -> T {
-        let len = match Take::share(take) {
-            Share::OfUnit => self.rows() * self.h,
-            Share::OfRow | Share::Whole => self.rows(),
+    fn zoneout_arg<T: From<Option<BufferArg>>>(&self, op: &str, zoneout: Option<&Zoneout>) -> T {
+        let len = match Zoneout::kind(zoneout) {
+            ZoneoutKind::OfUnit => self.rows() * self.h,
+            ZoneoutKind::OfRow | ZoneoutKind::None => self.rows(),
         };
-        self.optional(op, "take", take.map(Take::handle), len)
+        self.optional(op, "zoneout", zoneout.map(Zoneout::handle), len)
     }
 
     /// Whether buffers hold less than float32.
@@ -229,6 +231,7 @@ mod tests {
             t,
             h,
             spec: GruSpec::default(),
+            order: Order::default(),
             dtype: f32::elem_type_native(),
         };
         call.check_sizes("op");

@@ -14,14 +14,14 @@ pub struct RecurrentInputs {
     /// Initial state `[N,H]`; zeros if absent.
     pub h0: Option<Handle>,
     /// Recurrent mask `[N,H]`.
-    pub mask: Option<Handle>,
+    pub recurrent_mask: Option<Handle>,
     /// `[N,T]` or `[T,N]`: 0 where a step is skipped.
-    pub valid: Option<Handle>,
+    pub step_mask: Option<Handle>,
     /// The gates that the forward pass wrote, if r is to be multiplied in.
     pub gates: Option<Handle>,
 }
 
-/// Writes `g = mask ⊙ h₋₁` of every step, or with gates `r ⊙ g`, and 0 at skipped steps, to `g`, in
+/// Writes `g = recurrent_mask ⊙ h₋₁` of every step, or with gates `r ⊙ g`, and 0 at skipped steps, to `g`, in
 /// the shape of the states, in one launch: the left sides of `dw_hh = gᵀ·[dr̄, dz̄, dn̄⊙r]` and, reset
 /// before the product, of `dw_hn = (r⊙g)ᵀ·dn̄`.
 ///
@@ -45,8 +45,8 @@ pub fn recurrent_inputs(client: &Client, call: &Call, inputs: &RecurrentInputs, 
             call.address_type(),
             call.arg(OP, "states", inputs.states.clone(), len),
             call.optional(OP, "h0", inputs.h0.as_ref(), n * h),
-            call.optional(OP, "mask", inputs.mask.as_ref(), n * h),
-            call.optional(OP, "valid", inputs.valid.as_ref(), call.rows()),
+            call.optional(OP, "recurrent_mask", inputs.recurrent_mask.as_ref(), n * h),
+            call.optional(OP, "step_mask", inputs.step_mask.as_ref(), call.rows()),
             call.optional(OP, "gates", inputs.gates.as_ref(), rule.saved() * len),
             call.arg(OP, "g", g.clone(), len),
             super::to_u32(OP, "N", n),

@@ -1,7 +1,7 @@
 use super::*;
 use crate::kernel::product::Team;
 use cubecl::ir::{ElemType, FloatKind};
-use gru_spec::{GruSpec, Reset};
+use gru_spec::{GruSpec, Order, Reset};
 
 /// The fewest that WebGPU promises.
 const WEBGPU: Limits = Limits {
@@ -46,7 +46,7 @@ fn problem(n: usize, hidden: usize, reset: Reset, limits: Limits) -> Problem {
     Problem {
         n,
         hidden,
-        rule: Rule::new(&spec, f32::EPSILON.into()),
+        rule: Rule::new(&spec, Order::default(), f32::EPSILON.into()),
         limits,
         matrices: None,
         measured: None,

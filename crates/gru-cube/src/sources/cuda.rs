@@ -12,7 +12,7 @@ use crate::{
 };
 use cubecl::ir::{ElemType, FloatKind};
 use cubecl_cpp::target::Cuda;
-use gru_spec::{GruSpec, Reset};
+use gru_spec::{GruSpec, Order, Reset};
 use std::{
     io::Write,
     process::{Command, Stdio},
@@ -67,7 +67,7 @@ fn by_matrices(dtype: FloatKind, hidden: usize) -> Vec<Compiled> {
             let problem = Problem {
                 n: 64,
                 hidden,
-                rule: Rule::new(&spec, f32::EPSILON.into()),
+                rule: Rule::new(&spec, Order::default(), f32::EPSILON.into()),
                 limits: Limits {
                     together: 132,
                     ..LIMITS

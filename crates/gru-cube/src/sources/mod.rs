@@ -23,7 +23,7 @@ use crate::{
     },
     limits::Limits,
     plan::{self, Plan, Problem},
-    rule::{Rule, Share},
+    rule::{Rule, ZoneoutKind},
 };
 use cubecl::{
     Compiler, CubeKernel, ExecutionMode,
@@ -44,7 +44,7 @@ use cubecl_cpp::{
     target::CppTarget,
 };
 use cubecl_environment::stream::StreamId;
-use gru_spec::{GruSpec, Reset};
+use gru_spec::{GruSpec, Order, Reset};
 use std::sync::Arc;
 
 /// A compiled kernel and the units of its cubes.
@@ -180,7 +180,7 @@ impl Bench {
             self.optional(given),
             self.optional(given),
             self.optional(given),
-            self.optional(walk.rule.take != Share::Whole),
+            self.optional(walk.rule.zoneout != ZoneoutKind::None),
             self.arg(),
             self.optional(given),
             1,
@@ -212,7 +212,7 @@ impl Bench {
             self.optional(given),
             self.optional(given),
             self.optional(given),
-            self.optional(walk.rule.take != Share::Whole),
+            self.optional(walk.rule.zoneout != ZoneoutKind::None),
             self.arg(),
             self.arg(),
             1,
@@ -242,7 +242,7 @@ impl Bench {
             self.optional(given),
             self.optional(given),
             self.optional(given),
-            self.optional(steps.rule.take != Share::Whole),
+            self.optional(steps.rule.zoneout != ZoneoutKind::None),
             self.arg(),
             self.optional(given),
             self.optional(!steps.rule.reset_after),
@@ -278,7 +278,7 @@ impl Bench {
             self.optional(given),
             self.optional(given),
             self.optional(given),
-            self.optional(steps.rule.take != Share::Whole),
+            self.optional(steps.rule.zoneout != ZoneoutKind::None),
             self.arg(),
             self.arg(),
             self.arg(),
@@ -393,8 +393,12 @@ impl Bench {
         ] {
             let spec = GruSpec::default().with_reset(reset).with_clip_gates(clip);
             let rule = Rule {
-                take: if given { Share::OfUnit } else { Share::Whole },
-                ..Rule::new(&spec, f32::EPSILON.into())
+                zoneout: if given {
+                    ZoneoutKind::OfUnit
+                } else {
+                    ZoneoutKind::None
+                },
+                ..Rule::new(&spec, Order::default(), f32::EPSILON.into())
             };
             let parts: &[Part] = match reset {
                 Reset::AfterMatmul => &[Part::All],

@@ -6,7 +6,7 @@ use cubecl::{client::Client, prelude::*};
 use gru_cube::{
     BackwardInputs, BackwardOutputs, Call, Cut, GatesInputs, Products, Strategy, WalkTile,
 };
-use gru_spec::{Activation, Activations, GruSpec, Update};
+use gru_spec::{Activation, Activations, GruSpec, Order, Update};
 use gru_testkit::{activations::ACTIVATIONS, oracle};
 use libtest_mimic::Trial;
 
@@ -46,6 +46,7 @@ fn call([reset, update, candidate]: [Activation; 3], clip: Option<f64>, rows: us
         t: 1,
         h: 1,
         spec,
+        order: Order::default(),
         dtype: f32::elem_type_native(),
     }
 }
@@ -87,9 +88,9 @@ fn slopes(client: &Client, call: &Call, gate: usize, y: &[f64]) -> Result<Vec<f6
         gates: upload::<f32>(client, &gates),
         w_hh: upload::<f32>(client, &[0.0; 3]),
         h0: Some(of(1.0)),
-        mask: None,
-        valid: None,
-        take: None,
+        recurrent_mask: None,
+        step_mask: None,
+        zoneout: None,
     };
     let outputs = BackwardOutputs {
         d_gates: Some(d_gates.clone()),

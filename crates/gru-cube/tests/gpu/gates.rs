@@ -20,10 +20,10 @@ pub fn trials() -> Vec<Trial> {
 
 /// `g = mask ⊙ h₋₁` of every row.
 fn left(problem: &Problem, states: &[f64]) -> Vec<f64> {
-    let Problem { n, t, h, spec, .. } = *problem;
+    let Problem { n, t, h, order, .. } = *problem;
     let mut g = vec![0.0; n * t * h];
     for (k, time) in (0..n).flat_map(|k| (0..t).map(move |time| (k, time))) {
-        let before = match spec.direction {
+        let before = match order.direction {
             Direction::Forward => time.checked_sub(1),
             Direction::Reverse => Some(time + 1).filter(|&before| before < t),
         };
@@ -32,7 +32,10 @@ fn left(problem: &Problem, states: &[f64]) -> Vec<f64> {
                 Some(before) => states[problem.row(k, before) * h + j],
                 None => problem.h0.as_ref().map_or(0.0, |h0| h0[k * h + j]),
             };
-            let mask = problem.mask.as_ref().map_or(1.0, |mask| mask[k * h + j]);
+            let mask = problem
+                .recurrent_mask
+                .as_ref()
+                .map_or(1.0, |mask| mask[k * h + j]);
             g[problem.row(k, time) * h + j] = mask * state;
         }
     }
@@ -87,10 +90,10 @@ fn gates(problem: &Problem, g: &[f64]) -> Vec<f64> {
 }
 
 fn every_convention() {
-    for (i, spec) in catalogue::conventions().into_iter().enumerate() {
+    for (i, (spec, order)) in catalogue::conventions().into_iter().enumerate() {
         // Gates of skipped steps have no meaning: no step is skipped here.
         let given = [Given::bits(15), Given::NONE][i / 2 % 2];
-        let problem = Problem::new((3, 4, 33), spec, given, i as u64);
+        let problem = Problem::new((3, 4, 33), spec, given, i as u64).with_order(order);
         let (states, expected) = oracle_forward(&problem);
         let got = gates(&problem, &left(&problem, &states));
         if let Err(message) = close("gates", &got, &expected, FORWARD) {

@@ -6,7 +6,7 @@ use super::support::{
     FORWARD, GRADIENT, Given, Problem, Ran, client, oracle, refused, run, tile, trial,
 };
 use gru_cube::{Cut, Strategy, WalkTile};
-use gru_spec::{Activation, Activations, Direction, GruSpec, Layout, Reset, Update};
+use gru_spec::{Activation, Activations, Direction, GruSpec, Layout, Order, Reset, Update};
 use libtest_mimic::Trial;
 
 pub fn trials() -> Vec<Trial> {
@@ -37,7 +37,7 @@ const fn walk(resident: bool) -> Cut {
 const CUTS: [Cut; 3] = [walk(true), walk(false), Cut::Steps(tile(2, 2, 4, 1, 2, 4))];
 
 /// Activations that keep infinities finite, and some that choose by comparison.
-fn specs() -> [GruSpec; 2] {
+fn specs() -> [(GruSpec, Order); 2] {
     let choosing = Activations {
         reset: Activation::HardSigmoid {
             alpha: 0.3,
@@ -47,14 +47,18 @@ fn specs() -> [GruSpec; 2] {
         candidate: Activation::Relu,
     };
     [
-        GruSpec::default(),
-        GruSpec::default()
-            .with_reset(Reset::BeforeMatmul)
-            .with_update(Update::Takes)
-            .with_activations(choosing)
-            .with_direction(Direction::Reverse)
-            .with_layout(Layout::TimeMajor)
-            .with_clip_state(Some(0.9)),
+        (GruSpec::default(), Order::default()),
+        (
+            GruSpec::default()
+                .with_reset(Reset::BeforeMatmul)
+                .with_update(Update::Takes)
+                .with_activations(choosing)
+                .with_clip_state(Some(0.9)),
+            Order {
+                layout: Layout::TimeMajor,
+                direction: Direction::Reverse,
+            },
+        ),
     ]
 }
 
@@ -68,18 +72,21 @@ const PLACES: [Place; 8] = [
     ("last of w_hh", |problem| problem.w_hh.last_mut().unwrap()),
     ("b_ih", |problem| &mut problem.b_ih.as_mut().unwrap()[7]),
     ("b_hh", |problem| &mut problem.b_hh.as_mut().unwrap()[12]),
-    ("mask", |problem| &mut problem.mask.as_mut().unwrap()[6]),
+    ("recurrent_mask", |problem| {
+        &mut problem.recurrent_mask.as_mut().unwrap()[6]
+    }),
     ("d_states", |problem| &mut problem.d_states[8]),
 ];
 
 fn every_input_through_every_cut() -> Ran {
     let client = client();
     let mut wrong = Vec::new();
-    for spec in specs() {
+    for (spec, order) in specs() {
         for cut in CUTS {
             for (place, of) in PLACES {
                 for value in [f64::NAN, f64::NEG_INFINITY] {
-                    let mut problem = Problem::new((3, 4, 5), spec, Given::ALL, 3);
+                    let mut problem =
+                        Problem::new((3, 4, 5), spec, Given::ALL, 3).with_order(order);
                     *of(&mut problem) = value;
                     let strategy = Strategy::Forced(cut);
                     let got = run::<f32>(&client, &problem, (strategy, strategy), false)
@@ -101,12 +108,12 @@ fn every_input_through_every_cut() -> Ran {
 
 fn what_skipped_steps_hold_reaches_nothing() -> Ran {
     let client = client();
-    for spec in specs() {
+    for (spec, order) in specs() {
         for cut in [CUTS[0], CUTS[2]] {
             let strategy = Strategy::Forced(cut);
             let outcome = |padding: f64| {
-                let mut problem = Problem::new((3, 4, 5), spec, Given::ALL, 3);
-                let valid = problem.valid.clone().unwrap();
+                let mut problem = Problem::new((3, 4, 5), spec, Given::ALL, 3).with_order(order);
+                let valid = problem.step_mask.clone().unwrap();
                 for (p, valid) in problem.p.chunks_mut(15).zip(valid) {
                     if valid == 0.0 {
                         p.fill(padding);

@@ -5,7 +5,7 @@ use super::support::{
     poisoned, refused, test, tile, trial, upload,
 };
 use gru_cube::{Cut, ForwardInputs, ForwardOutputs, Strategy, WalkTile};
-use gru_spec::{Direction, GruSpec, Layout, Reset};
+use gru_spec::{Direction, GruSpec, Layout, Order, Reset};
 use gru_testkit::cover::cover;
 use libtest_mimic::Trial;
 use std::ops::Range;
@@ -25,13 +25,10 @@ pub fn trials() -> Vec<Trial> {
 
 /// `p` of some steps, counted in walking order.
 fn p_of(problem: &Problem, steps: &Range<usize>) -> Vec<f64> {
-    let Problem { n, t, h, spec, .. } = *problem;
-    let times = match spec.direction {
-        Direction::Forward => steps.clone(),
-        Direction::Reverse => t - steps.end..t - steps.start,
-    };
+    let Problem { n, t, h, order, .. } = *problem;
+    let times = order.direction.times(steps.clone(), t);
     let row = |row: usize| problem.p[row * 3 * h..][..3 * h].iter().copied();
-    match spec.layout {
+    match order.layout {
         Layout::BatchMajor => (0..n)
             .flat_map(|k| times.clone().map(move |time| k * t + time))
             .flat_map(row)
@@ -82,16 +79,18 @@ fn pieces_make_the_whole() -> Ran {
     };
     let cuts = [Cut::Walk(walk), Cut::Steps(tile(2, 2, 4, 1, 2, 8))];
     for row in cover(&[2; 4], 2) {
-        let spec = GruSpec::default()
-            .with_direction([Direction::Forward, Direction::Reverse][row[0]])
-            .with_layout([Layout::BatchMajor, Layout::TimeMajor][row[1]])
-            .with_reset([Reset::AfterMatmul, Reset::BeforeMatmul][row[2]]);
+        let order = Order {
+            direction: [Direction::Forward, Direction::Reverse][row[0]],
+            layout: [Layout::BatchMajor, Layout::TimeMajor][row[1]],
+        };
+        let reset = [Reset::AfterMatmul, Reset::BeforeMatmul][row[2]];
+        let spec = GruSpec::default().with_reset(reset);
         let cut = cuts[row[3]];
         let strategy = Strategy::Forced(cut);
-        let problem = Problem::new((3, 7, 9), spec, Given::ALL, 5);
+        let problem = Problem::new((3, 7, 9), spec, Given::ALL, 5).with_order(order);
         let whole = forward(&problem, &[0..0, 0..7], strategy)?;
         let parts = forward(&problem, &[0..3, 3..3, 3..4, 4..7], strategy)?;
-        let at = format!("{spec:?} {cut:?}");
+        let at = format!("{spec:?} {order:?} {cut:?}");
         assert_eq!(whole.0, parts.0, "states {at}");
         // Compared as bits: gates are NaN where nothing was written.
         let bits = |x: &[f64]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();

@@ -11,13 +11,13 @@ pub fn trials() -> Vec<Trial> {
 
 fn every_convention() {
     let client = client();
-    for (i, spec) in catalogue::conventions().into_iter().enumerate() {
+    for (i, (spec, order)) in catalogue::conventions().into_iter().enumerate() {
         let (n, t, h) = (3, 4, 5);
         let given = [Given::ALL, Given::NONE][i / 2 % 2];
-        let problem = Problem::new((n, t, h), spec, given, i as u64);
+        let problem = Problem::new((n, t, h), spec, given, i as u64).with_order(order);
         let width = spec.saved_per_unit() * h;
         let states = problem.d_states.clone();
-        let skipped = |row: usize| problem.valid.as_ref().is_some_and(|v| v[row] == 0.0);
+        let skipped = |row: usize| problem.step_mask.as_ref().is_some_and(|v| v[row] == 0.0);
         // What a skipped step kept may be anything.
         let gate = |x: usize| {
             if skipped(x / width) {
@@ -32,20 +32,26 @@ fn every_convention() {
         let inputs = RecurrentInputs {
             states: upload::<f32>(&client, &states),
             h0: problem.h0.as_ref().map(|x| upload::<f32>(&client, x)),
-            mask: problem.mask.as_ref().map(|x| upload::<f32>(&client, x)),
-            valid: problem.valid.as_ref().map(|x| upload::<f32>(&client, x)),
+            recurrent_mask: problem
+                .recurrent_mask
+                .as_ref()
+                .map(|x| upload::<f32>(&client, x)),
+            step_mask: problem
+                .step_mask
+                .as_ref()
+                .map(|x| upload::<f32>(&client, x)),
             gates: times_r.then(|| upload::<f32>(&client, &gates)),
         };
         gru_cube::recurrent_inputs(&client, &problem.call::<f32>(), &inputs, &g);
         let got = download::<f32>(&client, g, n * t * h);
 
-        let row = |k: usize, time: usize| match spec.layout {
+        let row = |k: usize, time: usize| match order.layout {
             Layout::BatchMajor => k * t + time,
             Layout::TimeMajor => time * n + k,
         };
         for k in 0..n {
             for time in 0..t {
-                let before = match spec.direction {
+                let before = match order.direction {
                     Direction::Forward => time.checked_sub(1),
                     Direction::Reverse => Some(time + 1).filter(|&b| b < t),
                 };
@@ -54,7 +60,10 @@ fn every_convention() {
                         Some(before) => states[row(k, before) * h + j],
                         None => problem.h0.as_ref().map_or(0.0, |h0| h0[k * h + j]),
                     };
-                    let mask = problem.mask.as_ref().map_or(1.0, |mask| mask[k * h + j]);
+                    let mask = problem
+                        .recurrent_mask
+                        .as_ref()
+                        .map_or(1.0, |mask| mask[k * h + j]);
                     let r = match times_r {
                         true => gates[row(k, time) * width + j],
                         false => 1.0,

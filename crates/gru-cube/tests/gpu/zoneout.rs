@@ -1,4 +1,4 @@
-//! A unit of whose new state nothing is taken keeps its state, to the bit.
+//! A unit that keeps its whole previous state keeps it to the bit.
 
 use super::support::{Given, Problem, Ran, Zoneout, client, refused, run, tile, trial};
 use gru_cube::{Cut, Strategy, WalkTile};
@@ -23,13 +23,13 @@ pub fn trials() -> Vec<Trial> {
 fn a_unit_keeps_its_state(cut: Cut) -> Ran {
     const KEEPS: usize = 7;
     let given = Given {
-        valid: false,
+        step_mask: false,
         zoneout: Zoneout::PerUnit,
         ..Given::ALL
     };
     let mut problem = Problem::new((5, 4, 33), GruSpec::default(), given, 3);
-    for (k, share) in problem.take.as_mut().unwrap().iter_mut().enumerate() {
-        *share = if k % 33 == KEEPS { 0.0 } else { 1.0 };
+    for (k, share) in problem.zoneout.as_mut().unwrap().iter_mut().enumerate() {
+        *share = if k % 33 == KEEPS { 1.0 } else { 0.0 };
     }
     let strategies = (Strategy::Forced(cut), Strategy::Forced(cut));
     let got = run::<f32>(&client(), &problem, strategies, false).map_err(refused)?;

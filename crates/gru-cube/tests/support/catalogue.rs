@@ -3,7 +3,7 @@
 
 use super::{Given, Mode, Problem, Ran, Upload, Zoneout, compare, tile};
 use gru_cube::{Cut, StepTile, Strategy, WalkTile};
-use gru_spec::{Activation, Activations, Direction, GruSpec, Layout, Reset, Update};
+use gru_spec::{Activations, Direction, GruSpec, Layout, Order, Reset, Update};
 use gru_testkit::{
     activations::ACTIVATIONS,
     cover::{cover, missing},
@@ -17,6 +17,7 @@ pub struct Case {
     /// N, T and H.
     pub size: (usize, usize, usize),
     pub spec: GruSpec,
+    pub order: Order,
     pub given: Given,
     pub strategy: Strategy,
     pub mode: Mode,
@@ -59,31 +60,40 @@ fn spec(row: &[usize]) -> GruSpec {
     let (clip_gates, clip_state) = CLIPS[row[4]];
     GruSpec::default()
         .with_reset([Reset::AfterMatmul, Reset::BeforeMatmul][row[0]])
-        .with_direction([Direction::Forward, Direction::Reverse][row[1]])
-        .with_layout([Layout::BatchMajor, Layout::TimeMajor][row[2]])
         .with_update([Update::Keeps, Update::Takes][row[3]])
         .with_clip_gates(clip_gates)
         .with_clip_state(clip_state)
 }
 
+fn order(row: &[usize]) -> Order {
+    Order {
+        direction: [Direction::Forward, Direction::Reverse][row[1]],
+        layout: [Layout::BatchMajor, Layout::TimeMajor][row[2]],
+    }
+}
+
 /// Which value of each option a case has, read from the case.
 fn options(case: &Case) -> Options {
     let Case {
-        spec, given, mode, ..
+        spec,
+        order,
+        given,
+        mode,
+        ..
     } = case;
     let clips = (spec.clip_gates, spec.clip_state);
     let at = |flag: bool| usize::from(flag);
     [
         at(spec.reset == Reset::BeforeMatmul),
-        at(spec.direction == Direction::Reverse),
-        at(spec.layout == Layout::TimeMajor),
+        at(order.direction == Direction::Reverse),
+        at(order.layout == Layout::TimeMajor),
         at(spec.update == Update::Takes),
         CLIPS.iter().position(|&c| c == clips).unwrap(),
         at(given.b_ih),
         at(given.b_hh),
         at(given.h0),
-        at(given.mask),
-        at(given.valid),
+        at(given.recurrent_mask),
+        at(given.step_mask),
         ZONEOUTS.iter().position(|&z| z == given.zoneout).unwrap(),
         at(mode.in_place),
         at(mode.inference),
@@ -102,12 +112,13 @@ impl Cases {
         let case = |(seed, row): (usize, &Vec<usize>)| Case {
             size: sizes[row[k]],
             spec: spec(row),
+            order: order(row),
             given: Given {
                 b_ih: row[5] == 1,
                 b_hh: row[6] == 1,
                 h0: row[7] == 1,
-                mask: row[8] == 1,
-                valid: row[9] == 1,
+                recurrent_mask: row[8] == 1,
+                step_mask: row[9] == 1,
                 zoneout: ZONEOUTS[row[10]],
             },
             strategy: strategies[row[k + 1]],
@@ -151,7 +162,7 @@ impl Case {
     }
 
     pub fn problem<F: Upload>(&self) -> Problem {
-        Problem::of::<F>(self.size, self.spec, self.given, self.seed)
+        Problem::of::<F>(self.size, self.spec, self.given, self.seed).with_order(self.order)
     }
 
     /// Runs the case and compares it with float64.
@@ -161,8 +172,11 @@ impl Case {
 }
 
 /// The conventions of a sequence, clips included, in pairs.
-pub fn conventions() -> Vec<GruSpec> {
-    cover(&ALL[..5], 2).iter().map(|row| spec(row)).collect()
+pub fn conventions() -> Vec<(GruSpec, Order)> {
+    cover(&ALL[..5], 2)
+        .iter()
+        .map(|row| (spec(row), order(row)))
+        .collect()
 }
 
 /// Every activation as every gate, clipped and not, by either reset and update.
@@ -178,6 +192,7 @@ pub fn activations() -> Vec<Case> {
                 update: of(5),
                 candidate: of(7),
             }),
+            order: Order::default(),
             given: Given::ALL,
             strategy: Strategy::Inferred,
             mode: Mode::default(),
@@ -294,6 +309,7 @@ pub fn large(h: usize, strategy: Strategy) -> [Case; 2] {
     [Reset::AfterMatmul, Reset::BeforeMatmul].map(|reset| Case {
         size: (5, 3, h),
         spec: GruSpec::default().with_reset(reset),
+        order: Order::default(),
         given: Given::ALL,
         strategy,
         mode: Mode::default(),

@@ -10,9 +10,9 @@ use catalogue::Case;
 use cubecl::{client::Client, features::TypeUsage, prelude::*, server::Handle};
 use gru_cube::{
     BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, PlanError, StepTile,
-    Strategy, Take,
+    Strategy,
 };
-use gru_spec::{Direction, GruSpec, Layout, Reset};
+use gru_spec::{GruSpec, Layout, Order, Reset};
 use gru_testkit::{close::share, oracle};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -59,7 +59,7 @@ pub struct Mode {
     pub inference: bool,
 }
 
-/// The share of a new state that is taken.
+/// For what there is a share of the previous state that is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Zoneout {
     None,
@@ -73,8 +73,8 @@ pub struct Given {
     pub b_ih: bool,
     pub b_hh: bool,
     pub h0: bool,
-    pub mask: bool,
-    pub valid: bool,
+    pub recurrent_mask: bool,
+    pub step_mask: bool,
     pub zoneout: Zoneout,
 }
 
@@ -88,8 +88,8 @@ impl Given {
             b_ih: bits & 1 != 0,
             b_hh: bits & 2 != 0,
             h0: bits & 4 != 0,
-            mask: bits & 8 != 0,
-            valid: bits & 16 != 0,
+            recurrent_mask: bits & 8 != 0,
+            step_mask: bits & 16 != 0,
             zoneout: Zoneout::None,
         }
     }
@@ -102,15 +102,16 @@ pub struct Problem {
     pub t: usize,
     pub h: usize,
     pub spec: GruSpec,
+    pub order: Order,
     pub p: Vec<f64>,
     pub w_hh: Vec<f64>,
     pub b_ih: Option<Vec<f64>>,
     pub b_hh: Option<Vec<f64>>,
     pub h0: Option<Vec<f64>>,
-    pub mask: Option<Vec<f64>>,
-    pub valid: Option<Vec<f64>>,
-    /// The share of each new state that is taken, one for each step or each unit.
-    pub take: Option<Vec<f64>>,
+    pub recurrent_mask: Option<Vec<f64>>,
+    pub step_mask: Option<Vec<f64>>,
+    /// The share of the previous state that is kept, one for each step or each unit.
+    pub zoneout: Option<Vec<f64>>,
     pub d_states: Vec<f64>,
 }
 
@@ -141,12 +142,12 @@ impl Problem {
         let b_hh = given.b_hh.then(|| normal(3 * h, 0.3));
         let h0 = given.h0.then(|| normal(n * h, 0.6));
         let d_states = normal(n * t * h, 0.9);
-        let mask = given.mask.then(|| {
+        let mask = given.recurrent_mask.then(|| {
             (0..n * h)
                 .map(|_| [0.0, 1.25][usize::from(rng.random_bool(0.8))])
                 .collect()
         });
-        let valid = given.valid.then(|| {
+        let valid = given.step_mask.then(|| {
             (0..n * t)
                 .map(|_| f64::from(u8::from(rng.random_bool(0.7))))
                 .collect()
@@ -157,36 +158,41 @@ impl Problem {
             Zoneout::PerUnit => Some(h),
         };
         let mut share = || F::narrow(rng.random_range(0.0..1.0)).wide();
-        let take = per_step.map(|per_step| (0..n * t * per_step).map(|_| share()).collect());
+        let zoneout = per_step.map(|per_step| (0..n * t * per_step).map(|_| share()).collect());
         Self {
             n,
             t,
             h,
             spec,
+            order: Order::default(),
             p,
             w_hh,
             b_ih,
             b_hh,
             h0,
-            mask,
-            valid,
-            take,
+            recurrent_mask: mask,
+            step_mask: valid,
+            zoneout,
             d_states,
         }
+    }
+
+    pub fn with_order(self, order: Order) -> Self {
+        Self { order, ..self }
     }
 
     pub fn rows(&self) -> usize {
         self.n * self.t
     }
 
-    /// The shares of new states on the device.
-    fn take<F: Upload>(&self, client: &Client) -> Option<Take> {
-        let take = self.take.as_deref()?;
-        let handle = upload::<F>(client, take);
-        Some(if take.len() == self.rows() {
-            Take::OfRow(handle)
+    /// The kept shares on the device.
+    fn zoneout<F: Upload>(&self, client: &Client) -> Option<gru_cube::Zoneout> {
+        let zoneout = self.zoneout.as_deref()?;
+        let handle = upload::<F>(client, zoneout);
+        Some(if zoneout.len() == self.rows() {
+            gru_cube::Zoneout::OfRow(handle)
         } else {
-            Take::OfUnit(handle)
+            gru_cube::Zoneout::OfUnit(handle)
         })
     }
 
@@ -196,13 +202,14 @@ impl Problem {
             t: self.t,
             h: self.h,
             spec: self.spec,
+            order: self.order,
             dtype: F::elem_type_native(),
         }
     }
 
     /// Row of (row of the batch, step).
     pub fn row(&self, n: usize, t: usize) -> usize {
-        match self.spec.layout {
+        match self.order.layout {
             Layout::BatchMajor => n * self.t + t,
             Layout::TimeMajor => t * self.n + n,
         }
@@ -222,16 +229,24 @@ pub struct Outcome {
 /// The call that a problem is. Initial state and recurrent bias are always there, so that their
 /// gradients are too.
 fn truth(problem: &Problem) -> oracle::Forward {
-    let Problem { n, t, h, spec, .. } = *problem;
+    let Problem {
+        n,
+        t,
+        h,
+        spec,
+        order,
+        ..
+    } = *problem;
     let (p, w_hh) = (problem.p.clone(), problem.w_hh.clone());
     let or_zeros = |tensor: &Option<Vec<f64>>, len| tensor.clone().unwrap_or(vec![0.0; len]);
     let call = oracle::Call {
+        order,
         h0: Some(or_zeros(&problem.h0, n * h)),
         b_ih: problem.b_ih.clone(),
         b_hh: Some(or_zeros(&problem.b_hh, 3 * h)),
-        mask: problem.mask.clone(),
-        take: problem.take.clone(),
-        valid: problem.valid.clone(),
+        recurrent_mask: problem.recurrent_mask.clone(),
+        zoneout: problem.zoneout.clone(),
+        step_mask: problem.step_mask.clone(),
         ..oracle::Call::new(spec, [n, t, h], p, w_hh)
     };
     call.forward()
@@ -323,9 +338,9 @@ pub fn on_device<F: Upload>(client: &Client, problem: &Problem) -> OnDevice {
             b_ih: problem.b_ih.as_ref().map(up),
             b_hh: problem.b_hh.as_ref().map(up),
             h0: problem.h0.as_ref().map(up),
-            mask: problem.mask.as_ref().map(up),
-            valid: problem.valid.as_ref().map(up),
-            take: problem.take::<F>(client),
+            recurrent_mask: problem.recurrent_mask.as_ref().map(up),
+            step_mask: problem.step_mask.as_ref().map(up),
+            zoneout: problem.zoneout::<F>(client),
         },
         d_states: up(&problem.d_states),
     }
@@ -370,9 +385,9 @@ pub fn run<F: Upload>(
             gates,
             w_hh: forward.w_hh,
             h0: forward.h0,
-            mask: forward.mask,
-            valid: forward.valid,
-            take: forward.take,
+            recurrent_mask: forward.recurrent_mask,
+            step_mask: forward.step_mask,
+            zoneout: forward.zoneout,
         },
         &BackwardOutputs {
             d_gates: (!in_place).then(|| d_gates.clone()),
@@ -449,10 +464,7 @@ fn finish(
     let mut d_w_hh = vec![0.0; 3 * h * h];
     let mut d_b_hh = vec![0.0; 3 * h];
     for step in 0..t {
-        let time = |s: usize| match spec.direction {
-            Direction::Forward => s,
-            Direction::Reverse => t - 1 - s,
-        };
+        let time = |s: usize| problem.order.direction.time(s, t);
         for k in 0..n {
             let row = problem.row(k, time(step));
             let d = &d_gates[row * width..][..width];
@@ -461,11 +473,17 @@ fn finish(
                 0 => problem.h0.as_ref().map_or(0.0, |h0| h0[k * h + j]),
                 _ => states[problem.row(k, time(step - 1)) * h + j],
             };
-            let skipped = problem.valid.as_ref().is_some_and(|v| v[row] == 0.0);
+            let skipped = problem.step_mask.as_ref().is_some_and(|v| v[row] == 0.0);
             for j in 0..h {
                 let g = match skipped {
                     true => 0.0,
-                    false => before(j) * problem.mask.as_ref().map_or(1.0, |m| m[k * h + j]),
+                    false => {
+                        before(j)
+                            * problem
+                                .recurrent_mask
+                                .as_ref()
+                                .map_or(1.0, |m| m[k * h + j])
+                    }
                 };
                 let g_n = match spec.reset {
                     Reset::BeforeMatmul if skipped => 0.0,

@@ -11,7 +11,7 @@
 //! | `reset_after` | [`Reset`]: [`config`] tells it from the form of the bias |
 //! | `activation`, `recurrent_activation` | `with_activations`, by [`activations`] and [`activation_names`] |
 //! | `go_backwards` | `with_reverse(true)`; Keras' output is then in processing order: flip ours along time |
-//! | `mask` | [`GruBlock::forward_masked`]; a `Bidirectional` puts out zeros where the mask is false |
+//! | `mask` | the mask of [`GruBlock::forward_with`]; a `Bidirectional` puts out zeros where the mask is false |
 //! | `merge_mode` of a `Bidirectional` | `"concat"`; any other is made of the two halves of our output |
 //! | `recurrent_dropout` | `with_recurrent_dropout`: one mask for all gates, where Keras draws three |
 //! | `return_sequences=False` | the last step of the output; with holes in the mask and no valid step, that is zero, not the state |

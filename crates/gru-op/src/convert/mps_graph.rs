@@ -99,7 +99,7 @@ pub fn config(
     let bias = NAMES[2..read]
         .iter()
         .any(|name| dict.get(&key(name)).is_some());
-    let spec = descriptor.spec(Direction::Forward);
+    let spec = descriptor.spec();
     Ok(GruBlockConfig::new(i, h)
         .with_bidirectional(two)
         .with_reverse(descriptor.reverse && !two)
@@ -162,7 +162,7 @@ pub fn export(block: &GruBlock, prefix: &str) -> Result<(StateDict, GruDescripto
     SYSTEM.check_block(block)?;
     let (first, h) = (block.layers[0].spec, block.d_hidden);
     let descriptor = GruDescriptor {
-        reverse: !block.bidirectional && first.direction == Direction::Reverse,
+        reverse: !block.bidirectional && block.layers[0].direction == Direction::Reverse,
         bidirectional: block.bidirectional,
         reset_after: first.reset == Reset::AfterMatmul,
         update_gate_activation: first.activations.update,

@@ -3,30 +3,26 @@
 /// Implements the operator for a CPU backend by the functions of this module.
 macro_rules! run_on_slices {
     ($backend:ty) => {
-        impl crate::GruBackend for $backend {
+        impl crate::backend::GruBackend for $backend {
             fn gru_states(
-                inputs: crate::GruInputs<Self>,
-                spec: crate::GruSpec,
+                call: crate::backend::GruCall<Self>,
             ) -> burn::backend::tensor::FloatTensor<Self> {
-                crate::cpu::states(inputs, spec)
+                crate::cpu::states(call)
             }
 
             fn gru_states_and_gates(
-                inputs: crate::GruInputs<Self>,
-                spec: crate::GruSpec,
-            ) -> crate::GruForward<Self> {
-                crate::cpu::states_and_gates(inputs, spec)
+                call: crate::backend::GruCall<Self>,
+            ) -> crate::backend::GruSaved<Self> {
+                crate::cpu::states_and_gates(call)
             }
 
             fn gru_gradients(
-                inputs: crate::GruInputs<Self>,
-                states: burn::backend::tensor::FloatTensor<Self>,
-                gates: crate::OptionalTensor<Self>,
+                call: crate::backend::GruCall<Self>,
+                saved: crate::backend::GruSaved<Self>,
                 d_states: burn::backend::tensor::FloatTensor<Self>,
-                spec: crate::GruSpec,
-                wanted: crate::Wanted,
-            ) -> crate::GruGradients<Self> {
-                crate::cpu::gradients(inputs, states, gates, d_states, spec, wanted)
+                wanted: gru_spec::PerInput<bool>,
+            ) -> crate::backend::GruGradients<Self> {
+                crate::cpu::gradients(call, saved, d_states, wanted)
             }
         }
     };

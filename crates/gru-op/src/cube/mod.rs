@@ -7,9 +7,9 @@ mod lean;
 mod pieces;
 
 use crate::{
-    GruBackend, GruForward, GruGradients, GruInputs, OptionalTensor, Wanted, passes,
+    backend::{GruBackend, GruCall, GruGradients, GruSaved},
+    passes,
     primitive::Prim,
-    spec::{GruSpec, Reset},
 };
 use burn::{
     backend::{TensorMetadata, tensor::FloatTensor},
@@ -25,51 +25,46 @@ use cubecl::{
 };
 use gru_cube::{
     BackwardInputs, BackwardOutputs, ForwardInputs, ForwardOutputs, Limits, PlanError,
-    RecurrentInputs, Settings, Strategy, Take,
+    RecurrentInputs, Settings, Strategy, Zoneout,
 };
+use gru_spec::{Inputs, PerInput, Reset};
 
 impl GruBackend for CubeBackend {
-    fn gru_states(inputs: GruInputs<Self>, spec: GruSpec) -> FloatTensor<Self> {
-        match forward(&inputs, &spec, false) {
-            Some(forward) => forward.states,
-            None => passes::states(inputs, &spec),
+    fn gru_states(call: GruCall<Self>) -> FloatTensor<Self> {
+        match forward(&call, false) {
+            Some(saved) => saved.states,
+            None => passes::states(call),
         }
     }
 
-    fn gru_states_and_gates(inputs: GruInputs<Self>, spec: GruSpec) -> GruForward<Self> {
-        match forward(&inputs, &spec, true) {
-            Some(Forward {
-                states,
-                gates: Some(gates),
-            }) => GruForward { states, gates },
-            _ => passes::states_and_gates(inputs, &spec),
-        }
+    fn gru_states_and_gates(call: GruCall<Self>) -> GruSaved<Self> {
+        forward(&call, true).unwrap_or_else(|| passes::states_and_gates(call))
     }
 
     fn gru_gradients(
-        inputs: GruInputs<Self>,
-        states: FloatTensor<Self>,
-        gates: OptionalTensor<Self>,
+        call: GruCall<Self>,
+        saved: GruSaved<Self>,
         d_states: FloatTensor<Self>,
-        spec: GruSpec,
-        wanted: Wanted,
+        wanted: PerInput<bool>,
     ) -> GruGradients<Self> {
-        let Some(element) = element(&inputs) else {
-            return passes::gradients(inputs, states, gates, d_states, &spec, wanted);
+        let Some(element) = element(&call) else {
+            return passes::gradients(call, saved, d_states, wanted);
         };
-        match gates.into_option() {
-            Some(gates) => backward(element, inputs, states, gates, d_states, &spec, wanted),
-            None => lean::gradients(element, inputs, states, d_states, &spec, wanted),
+        let GruSaved { states, gates } = saved;
+        match gates {
+            Some(gates) => backward(element, call, states, gates, d_states, wanted),
+            None => lean::gradients(element, call, states, d_states, wanted),
         }
     }
 }
 
 /// The type of a call that the kernels run.
-fn element(inputs: &GruInputs<CubeBackend>) -> Option<ElemType> {
-    if inputs.x.shape().num_elements() == 0 {
+fn element(call: &GruCall<CubeBackend>) -> Option<ElemType> {
+    let x = &call.inputs.sequence.x;
+    if x.shape().num_elements() == 0 {
         return None;
     }
-    Some(ElemType::Float(match inputs.x.dtype() {
+    Some(ElemType::Float(match x.dtype() {
         DType::F32 => FloatKind::F32,
         DType::F16 => FloatKind::F16,
         DType::BF16 => FloatKind::BF16,
@@ -77,27 +72,22 @@ fn element(inputs: &GruInputs<CubeBackend>) -> Option<ElemType> {
     }))
 }
 
-struct Forward {
-    states: CubeTensor,
-    gates: Option<CubeTensor>,
-}
-
 /// A tensor whose buffer is dense and row-major.
 fn dense(tensor: CubeTensor) -> Handle {
     into_contiguous(tensor).handle
 }
 
-fn optional(tensor: &OptionalTensor<CubeBackend>) -> Option<Handle> {
-    tensor.get().cloned().map(dense)
+fn optional(tensor: &Option<CubeTensor>) -> Option<Handle> {
+    tensor.clone().map(dense)
 }
 
-/// The share of the new state that is taken: `[…,1]` or `[…,H]`.
-fn take(inputs: &GruInputs<CubeBackend>) -> Option<Take> {
-    let take = inputs.take.get()?;
-    let handle = dense(take.clone());
-    Some(match take.shape()[2] {
-        1 => Take::OfRow(handle),
-        _ => Take::OfUnit(handle),
+/// The share of the previous state that is kept: `[…,1]` or `[…,H]`.
+fn zoneout(inputs: &Inputs<CubeTensor>) -> Option<Zoneout> {
+    let zoneout = inputs.sequence.zoneout.as_ref()?;
+    let handle = dense(zoneout.clone());
+    Some(match zoneout.shape()[2] {
+        1 => Zoneout::OfRow(handle),
+        _ => Zoneout::OfUnit(handle),
     })
 }
 
@@ -107,19 +97,21 @@ fn empty(like: &CubeTensor, shape: Shape) -> CubeTensor {
     empty_device_contiguous_dtype(client, device, shape, like.dtype)
 }
 
-fn call(of: &passes::Call<CubeBackend>, spec: &GruSpec, dtype: ElemType) -> gru_cube::Call {
+fn kernel_call(call: &GruCall<CubeBackend>, dtype: ElemType) -> gru_cube::Call {
+    let gru_spec::Sizes { n, t, h, .. } = call.sizes();
     gru_cube::Call {
-        n: of.n,
-        t: of.t,
-        h: of.h,
-        spec: *spec,
+        n,
+        t,
+        h,
+        spec: call.spec,
+        order: call.order,
         dtype,
     }
 }
 
 /// `g = mask ⊙ h₋₁` of every row, or with gates `r ⊙ g`: `[T·N,H]`, beside `like`.
 fn left_sides(
-    inputs: &GruInputs<CubeBackend>,
+    inputs: &Inputs<CubeTensor>,
     states: &Handle,
     gates: Option<Handle>,
     like: &CubeTensor,
@@ -128,9 +120,9 @@ fn left_sides(
     let g = empty(like, Shape::new([call.n * call.t, call.h]));
     let of = RecurrentInputs {
         states: states.clone(),
-        h0: optional(&inputs.h0),
-        mask: optional(&inputs.mask),
-        valid: optional(&inputs.valid),
+        h0: optional(&inputs.sequence.h0),
+        recurrent_mask: optional(&inputs.sequence.recurrent_mask),
+        step_mask: optional(&inputs.sequence.step_mask),
         gates,
     };
     gru_cube::recurrent_inputs(&like.client, call, &of, &g.handle);
@@ -153,11 +145,11 @@ fn is_done(op: &str, done: Result<(), PlanError>, strategy: Strategy) -> bool {
 }
 
 /// None where no kernel runs this call.
-fn forward(inputs: &GruInputs<CubeBackend>, spec: &GruSpec, keep: bool) -> Option<Forward> {
-    let element = element(inputs)?;
-    let sizes = passes::Call::new(inputs.clone(), spec);
+fn forward(of: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBackend>> {
+    let element = element(of)?;
+    let (inputs, sizes) = (&of.inputs, passes::Call::new(of.clone()));
     let states = empty(&sizes.x.0, Shape::new(sizes.sequence_shape(sizes.h)));
-    let width = spec.saved_per_unit() * sizes.h;
+    let width = of.spec.saved_per_unit() * sizes.h;
     let gates = keep.then(|| empty(&states, Shape::new(sizes.sequence_shape(width))));
     let [_, _, features] = sizes.x.dims();
     let per_step = sizes.n * 3 * sizes.h * element.size();
@@ -173,25 +165,25 @@ fn forward(inputs: &GruInputs<CubeBackend>, spec: &GruSpec, keep: bool) -> Optio
         // The backward pass will need as much for the gradients of x and the states.
         (Some(_), true) => least.max(in_and_out),
     };
-    let call = call(&sizes, spec, element);
+    let call = kernel_call(of, element);
     let writes = ForwardOutputs {
         states: states.handle.clone(),
         gates: gates.as_ref().map(|gates| gates.handle.clone()),
     };
-    let w_hh = dense(inputs.w_hh.clone());
+    let w_hh = dense(inputs.weights.w_hh.clone());
     // The kernel adds b_ih: a pass of its own over p is spared.
-    let [b_ih, b_hh, h0, mask, valid] = [
-        &inputs.b_ih,
-        &inputs.b_hh,
-        &inputs.h0,
-        &inputs.mask,
-        &inputs.valid,
+    let [b_ih, b_hh, h0, recurrent_mask, step_mask] = [
+        &inputs.weights.b_ih,
+        &inputs.weights.b_hh,
+        &inputs.sequence.h0,
+        &inputs.sequence.recurrent_mask,
+        &inputs.sequence.step_mask,
     ]
     .map(optional);
-    let take = take(inputs);
+    let zoneout = zoneout(inputs);
     let strategy = Settings::current().forward;
     for steps in pieces::pieces(sizes.t, per_step, limit) {
-        let x = pieces::of_sequence(&sizes.x, &steps, &sizes, spec);
+        let x = pieces::of_sequence(&sizes.x, &steps, &sizes);
         let p = match &sizes.w_ih {
             Some(w_ih) => x
                 .reshape([sizes.n * steps.len(), features])
@@ -205,37 +197,37 @@ fn forward(inputs: &GruInputs<CubeBackend>, spec: &GruSpec, keep: bool) -> Optio
             b_ih: b_ih.clone(),
             b_hh: b_hh.clone(),
             h0: h0.clone(),
-            mask: mask.clone(),
-            valid: valid.clone(),
-            take: take.clone(),
+            recurrent_mask: recurrent_mask.clone(),
+            step_mask: step_mask.clone(),
+            zoneout: zoneout.clone(),
         };
         let done = gru_cube::forward(&states.client, &call, &reads, &writes, strategy);
         if !is_done("gru_forward", done, strategy) {
             return None;
         }
     }
-    Some(Forward { states, gates })
+    Some(GruSaved { states, gates })
 }
 
 fn backward(
     element: ElemType,
-    inputs: GruInputs<CubeBackend>,
+    call: GruCall<CubeBackend>,
     states: CubeTensor,
     gates: CubeTensor,
     d_states: CubeTensor,
-    spec: &GruSpec,
-    wanted: Wanted,
+    wanted: PerInput<bool>,
 ) -> GruGradients<CubeBackend> {
-    let sizes = passes::Call::new(inputs.clone(), spec);
+    let (inputs, spec) = (&call.inputs, call.spec);
+    let sizes = passes::Call::new(call.clone());
     let (h, rows) = (sizes.h, sizes.n * sizes.t);
     let width = spec.saved_per_unit() * h;
     let kept = into_contiguous(gates);
     // Gates that nobody else holds give their memory to their gradients.
     let in_place = kept.can_mut();
     let client = states.client.clone();
-    let of_call = call(&sizes, spec, element);
+    let of_call = kernel_call(&call, element);
     let dense_states = dense(states.clone());
-    let left = |gates| left_sides(&inputs, &dense_states, gates, &states, &of_call);
+    let left = |gates| left_sides(inputs, &dense_states, gates, &states, &of_call);
     // r is read before it is written over.
     let g_n =
         (wanted.w_hh && spec.reset == Reset::BeforeMatmul).then(|| left(Some(kept.handle.clone())));
@@ -249,11 +241,11 @@ fn backward(
         d_states: dense(d_states.clone()),
         states: dense_states.clone(),
         gates: kept.handle.clone(),
-        w_hh: dense(inputs.w_hh.clone()),
-        h0: optional(&inputs.h0),
-        mask: optional(&inputs.mask),
-        valid: optional(&inputs.valid),
-        take: take(&inputs),
+        w_hh: dense(inputs.weights.w_hh.clone()),
+        h0: optional(&inputs.sequence.h0),
+        recurrent_mask: optional(&inputs.sequence.recurrent_mask),
+        step_mask: optional(&inputs.sequence.step_mask),
+        zoneout: zoneout(inputs),
     };
     let writes = BackwardOutputs {
         d_gates: (!in_place).then(|| d_gates.handle.clone()),
@@ -262,8 +254,8 @@ fn backward(
     let strategy = Settings::current().backward;
     let done = gru_cube::backward(&client, &of_call, &reads, &writes, strategy);
     if !is_done("gru_backward", done, strategy) {
-        let gates = OptionalTensor::Given(kept);
-        return passes::gradients(inputs, states, gates, d_states, spec, wanted);
+        let gates = Some(kept);
+        return passes::gradients(call, GruSaved { states, gates }, d_states, wanted);
     }
 
     let d_gates = Prim::<CubeBackend>(d_gates).reshape([rows, width]);
@@ -299,15 +291,15 @@ fn backward(
             .reshape(x_shape),
         None => d_p.clone().reshape(x_shape),
     });
-    let out = |gradient: Option<Prim<CubeBackend>>| OptionalTensor::from(gradient.map(|g| g.0));
-    GruGradients {
-        x: out(x),
-        h0: out(wanted.h0.then_some(Prim(d_h0))),
-        w_ih: out(w_ih),
-        w_hh: out(w_hh),
-        b_ih: out(b_ih),
-        b_hh: out(b_hh),
-    }
+    let gradients = PerInput {
+        x,
+        h0: wanted.h0.then_some(Prim(d_h0)),
+        w_ih,
+        w_hh,
+        b_ih,
+        b_hh,
+    };
+    GruGradients(gradients.map(|gradient| gradient.map(|gradient| gradient.0)))
 }
 
 #[cfg(test)]

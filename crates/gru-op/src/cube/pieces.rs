@@ -1,9 +1,10 @@
 //! Sequences in pieces of time, so that what a call holds for a while does not grow with T.
 
 use super::Prim;
-use crate::{GruInputs, OptionalTensor, passes::Call, spec::GruSpec};
+use crate::{backend::GruCall, passes::Call};
 use burn_cubecl::CubeBackend;
 use gru_cube::Limits;
+use gru_spec::{Inputs, Sequence};
 use std::ops::Range;
 
 /// Bytes of `p` that are never cut: the launches of smaller pieces would cost more than the memory is
@@ -38,37 +39,42 @@ pub(super) fn of_sequence(
     sequence: &Prim<CubeBackend>,
     steps: &Range<usize>,
     call: &Call<CubeBackend>,
-    spec: &GruSpec,
 ) -> Prim<CubeBackend> {
     if *steps == (0..call.t) {
         return sequence.clone();
     }
-    let times = spec.direction.times(steps.clone(), call.t);
+    let times = call.order.direction.times(steps.clone(), call.t);
     sequence.narrow(call.time_dim, times)
 }
 
-/// The inputs of a call that makes these steps alone, from the state before them.
-pub(super) fn of_inputs(
-    inputs: &GruInputs<CubeBackend>,
+/// The call that computes only these steps, from the state before them.
+pub(super) fn of_call(
+    whole: &GruCall<CubeBackend>,
     states: &Prim<CubeBackend>,
     steps: &Range<usize>,
-    call: &Call<CubeBackend>,
-    spec: &GruSpec,
-) -> GruInputs<CubeBackend> {
-    let sequence = |tensor: &Prim<CubeBackend>| of_sequence(tensor, steps, call, spec).0;
+    sizes: &Call<CubeBackend>,
+) -> GruCall<CubeBackend> {
+    let part = |tensor| of_sequence(&Prim(tensor), steps, sizes).0;
+    let sequence = whole.inputs.sequence.clone();
     let h0 = match steps.start {
-        0 => inputs.h0.clone(),
+        0 => sequence.h0,
         first => {
-            let before = of_sequence(states, &(first - 1..first), call, spec);
-            OptionalTensor::Given(before.reshape([call.n, call.h]).0)
+            let before = of_sequence(states, &(first - 1..first), sizes);
+            Some(before.reshape([sizes.n, sizes.h]).0)
         }
     };
-    GruInputs {
-        x: sequence(&call.x),
-        h0,
-        valid: inputs.valid.clone().map(|valid| sequence(&Prim(valid))),
-        take: inputs.take.clone().map(|take| sequence(&Prim(take))),
-        ..inputs.clone()
+    GruCall {
+        inputs: Inputs {
+            sequence: Sequence {
+                x: part(sequence.x),
+                h0,
+                recurrent_mask: sequence.recurrent_mask,
+                step_mask: sequence.step_mask.map(part),
+                zoneout: sequence.zoneout.map(part),
+            },
+            weights: whole.inputs.weights.clone(),
+        },
+        ..whole.clone()
     }
 }
 

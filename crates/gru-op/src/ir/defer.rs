@@ -1,7 +1,7 @@
 //! From a call to its description.
 
-use super::{Arguments, GRADIENTS, NONE, STATES, STATES_AND_GATES, TENSORS, results};
-use crate::{GruForward, GruGradients, GruInputs, OptionalTensor, Wanted, spec::GruSpec};
+use super::{Arguments, GRADIENTS, STATES, STATES_AND_GATES, TENSORS, results};
+use crate::backend::{GruCall, GruGradients, GruSaved, PerInput};
 use burn::backend::{
     Backend,
     ir::{CustomOpIr, OperationOutput, TensorId, TensorIr},
@@ -25,73 +25,52 @@ pub(super) trait Defer: Backend {
     fn register(client: &Self::Client, op: CustomOpIr) -> Vec<FloatTensor<Self>>;
 }
 
-pub(super) fn states<B: Defer>(inputs: GruInputs<B>, spec: GruSpec) -> FloatTensor<B> {
-    defer::<B>(STATES, slots(inputs, [None, None, None]), spec, NONE).output()
+pub(super) fn states<B: Defer>(call: GruCall<B>) -> FloatTensor<B> {
+    defer::<B>(STATES, call, [None, None, None], PerInput::default()).output()
 }
 
-pub(super) fn states_and_gates<B: Defer>(inputs: GruInputs<B>, spec: GruSpec) -> GruForward<B> {
-    let tensors = slots(inputs, [None, None, None]);
-    let [states, gates] = defer::<B>(STATES_AND_GATES, tensors, spec, NONE).outputs();
-    GruForward { states, gates }
-}
-
-pub(super) fn gradients<B: Defer>(
-    inputs: GruInputs<B>,
-    states: FloatTensor<B>,
-    gates: OptionalTensor<B>,
-    d_states: FloatTensor<B>,
-    spec: GruSpec,
-    wanted: Wanted,
-) -> GruGradients<B> {
-    let tensors = slots(inputs, [Some(states), gates.into_option(), Some(d_states)]);
-    let mut made = defer::<B>(GRADIENTS, tensors, spec, wanted).into_iter();
-    let mut next = |wanted: bool| OptionalTensor::from(wanted.then(|| made.next()).flatten());
-    GruGradients {
-        x: next(wanted.x),
-        h0: next(wanted.h0),
-        w_ih: next(wanted.w_ih),
-        w_hh: next(wanted.w_hh),
-        b_ih: next(wanted.b_ih),
-        b_hh: next(wanted.b_hh),
+pub(super) fn states_and_gates<B: Defer>(call: GruCall<B>) -> GruSaved<B> {
+    let others = [None, None, None];
+    let results = defer::<B>(STATES_AND_GATES, call, others, PerInput::default());
+    let [states, gates] = results.outputs();
+    GruSaved {
+        states,
+        gates: Some(gates),
     }
 }
 
-/// The tensors of a call, each in its place.
-fn slots<B: Backend>(
-    inputs: GruInputs<B>,
-    [states, gates, d_states]: [Option<FloatTensor<B>>; 3],
-) -> [Option<FloatTensor<B>>; TENSORS.len()] {
-    [
-        Some(inputs.x),
-        inputs.h0.into_option(),
-        inputs.w_ih.into_option(),
-        Some(inputs.w_hh),
-        inputs.b_ih.into_option(),
-        inputs.b_hh.into_option(),
-        inputs.mask.into_option(),
-        inputs.valid.into_option(),
-        inputs.take.into_option(),
-        states,
-        gates,
-        d_states,
-    ]
+pub(super) fn gradients<B: Defer>(
+    call: GruCall<B>,
+    saved: GruSaved<B>,
+    d_states: FloatTensor<B>,
+    wanted: PerInput<bool>,
+) -> GruGradients<B> {
+    let others = [Some(saved.states), saved.gates, Some(d_states)];
+    let mut results = defer::<B>(GRADIENTS, call, others, wanted).into_iter();
+    let mut next = |wanted: bool| wanted.then(|| results.next()).flatten();
+    GruGradients(wanted.map(&mut next))
 }
 
 /// # Panics
 /// If the tensors do not fit to each other, which no call of the operator lets happen.
 fn defer<B: Defer>(
     id: &'static str,
-    tensors: [Option<FloatTensor<B>>; TENSORS.len()],
-    spec: GruSpec,
-    wanted: Wanted,
+    call: GruCall<B>,
+    others: [Option<FloatTensor<B>>; 3],
+    wanted: PerInput<bool>,
 ) -> Vec<FloatTensor<B>> {
-    let client = B::client(tensors[0].as_ref().expect("every call has x"));
-    let present = (0..TENSORS.len()).filter(|&k| tensors[k].is_some());
-    let arguments = Arguments {
-        spec,
-        present: present.fold(0, |bits, k| bits | 1 << k),
+    let mut arguments = Arguments {
+        spec: call.spec,
+        order: call.order,
+        checkpointing: call.checkpointing,
+        present: 0,
         wanted,
     };
+    let mut slots = call.inputs.into_slots().into_iter().chain(others);
+    let tensors: [_; TENSORS.len()] = std::array::from_fn(|_| slots.next().flatten());
+    let present = (0..TENSORS.len()).filter(|&k| tensors[k].is_some());
+    arguments.present = present.fold(0, |bits, k| bits | 1 << k);
+    let client = B::client(tensors[0].as_ref().expect("every call has x"));
     let tensors = tensors.map(|tensor| tensor.map(B::into_ir));
     let described = tensors.each_ref().map(Option::as_ref);
     let shapes =
@@ -111,28 +90,24 @@ macro_rules! defers {
     ($($implementation:tt)*) => {
         $($implementation)* {
             fn gru_states(
-                inputs: crate::GruInputs<Self>,
-                spec: crate::GruSpec,
+                call: crate::backend::GruCall<Self>,
             ) -> burn::backend::tensor::FloatTensor<Self> {
-                crate::ir::defer::states(inputs, spec)
+                crate::ir::defer::states(call)
             }
 
             fn gru_states_and_gates(
-                inputs: crate::GruInputs<Self>,
-                spec: crate::GruSpec,
-            ) -> crate::GruForward<Self> {
-                crate::ir::defer::states_and_gates(inputs, spec)
+                call: crate::backend::GruCall<Self>,
+            ) -> crate::backend::GruSaved<Self> {
+                crate::ir::defer::states_and_gates(call)
             }
 
             fn gru_gradients(
-                inputs: crate::GruInputs<Self>,
-                states: burn::backend::tensor::FloatTensor<Self>,
-                gates: crate::OptionalTensor<Self>,
+                call: crate::backend::GruCall<Self>,
+                saved: crate::backend::GruSaved<Self>,
                 d_states: burn::backend::tensor::FloatTensor<Self>,
-                spec: crate::GruSpec,
-                wanted: crate::Wanted,
-            ) -> crate::GruGradients<Self> {
-                crate::ir::defer::gradients(inputs, states, gates, d_states, spec, wanted)
+                wanted: crate::backend::PerInput<bool>,
+            ) -> crate::backend::GruGradients<Self> {
+                crate::ir::defer::gradients(call, saved, d_states, wanted)
             }
         }
     };

@@ -4,7 +4,7 @@ use super::{
     defer::{Defer, defers},
     execute,
 };
-use crate::GruBackend;
+use crate::backend::GruBackend;
 use burn::backend::{
     fusion::{
         ExecutionError, Fusion, FusionBackend, FusionRuntime, FusionTensor,

@@ -15,7 +15,7 @@ mod scalars;
 pub(crate) use self::scalars::ENCODING;
 
 use self::scalars::Arguments;
-use crate::{GruBackend, GruForward, GruGradients, GruInputs, Wanted};
+use crate::backend::{GruBackend, GruCall, GruGradients, GruSaved, LayerMemory};
 use burn::{
     backend::{
         TensorMetadata,
@@ -24,6 +24,7 @@ use burn::{
     },
     tensor::{DType, Shape},
 };
+use gru_spec::{Inputs, MissingInput, Sizes};
 
 /// [`GruBackend::gru_states`].
 pub(crate) const STATES: &str = "gru_op::states";
@@ -34,10 +35,33 @@ pub(crate) const GRADIENTS: &str = "gru_op::gradients";
 
 /// The tensors of a call, all of which but x and w_hh may be absent. The last three are those of
 /// [`GRADIENTS`].
-const TENSORS: [&str; 12] = [
-    "x", "h0", "w_ih", "w_hh", "b_ih", "b_hh", "mask", "valid", "take", "states", "gates",
-    "d_states",
-];
+const TENSORS: [&str; 12] = {
+    let [
+        x,
+        h0,
+        w_ih,
+        w_hh,
+        b_ih,
+        b_hh,
+        recurrent_mask,
+        step_mask,
+        zoneout,
+    ] = gru_spec::NAMES;
+    [
+        x,
+        h0,
+        w_ih,
+        w_hh,
+        b_ih,
+        b_hh,
+        recurrent_mask,
+        step_mask,
+        zoneout,
+        "states",
+        "gates",
+        "d_states",
+    ]
+};
 
 /// Why a description is not one of ours.
 #[derive(Debug, thiserror::Error)]
@@ -155,52 +179,38 @@ fn run<B: GruBackend>(
     arguments: &Arguments,
 ) -> Vec<FloatTensor<B>> {
     const THERE: &str = "the tensors of the call were checked";
-    let &Arguments { spec, wanted, .. } = arguments;
-    let [
-        x,
-        h0,
-        w_ih,
-        w_hh,
-        b_ih,
-        b_hh,
-        mask,
-        valid,
-        take,
-        states,
-        gates,
-        d_states,
-    ] = tensors;
-    let inputs = GruInputs {
-        x: x.expect(THERE),
-        h0: h0.into(),
-        w_ih: w_ih.into(),
-        w_hh: w_hh.expect(THERE),
-        b_ih: b_ih.into(),
-        b_hh: b_hh.into(),
-        mask: mask.into(),
-        valid: valid.into(),
-        take: take.into(),
+    let (inputs, [states, gates, d_states]) = split(tensors);
+    let call = GruCall {
+        inputs: inputs.expect(THERE),
+        spec: arguments.spec,
+        order: arguments.order,
+        checkpointing: arguments.checkpointing,
+        memory: LayerMemory::default(),
     };
     match id {
-        STATES => vec![B::gru_states(inputs, spec)],
+        STATES => vec![B::gru_states(call)],
         STATES_AND_GATES => {
-            let GruForward { states, gates } = B::gru_states_and_gates(inputs, spec);
-            vec![states, gates]
+            let GruSaved { states, gates } = B::gru_states_and_gates(call);
+            vec![states, gates.expect("the operation returns gates")]
         }
         _ => {
-            let (states, d_states) = (states.expect(THERE), d_states.expect(THERE));
-            let GruGradients {
-                x,
-                h0,
-                w_ih,
-                w_hh,
-                b_ih,
-                b_hh,
-            } = B::gru_gradients(inputs, states, gates.into(), d_states, spec, wanted);
-            let all = [x, h0, w_ih, w_hh, b_ih, b_hh].into_iter();
-            all.filter_map(|gradient| gradient.into_option()).collect()
+            let states = states.expect(THERE);
+            let saved = GruSaved { states, gates };
+            let d_states = d_states.expect(THERE);
+            let GruGradients(gradients) = B::gru_gradients(call, saved, d_states, arguments.wanted);
+            gradients.into_array().into_iter().flatten().collect()
         }
     }
+}
+
+/// The inputs, and the other tensors: states, gates and d_states.
+fn split<T>(
+    tensors: [Option<T>; TENSORS.len()],
+) -> (Result<Inputs<T>, MissingInput>, [Option<T>; 3]) {
+    let mut tensors = tensors.into_iter();
+    let mut next = || tensors.next().flatten();
+    let inputs = Inputs::from_slots(std::array::from_fn(|_| next()));
+    (inputs, std::array::from_fn(|_| next()))
 }
 
 /// The tensors that came, each in its place.
@@ -234,32 +244,21 @@ fn results(
     tensors: &[Option<&TensorIr>; TENSORS.len()],
     arguments: &Arguments,
 ) -> Result<Vec<Vec<usize>>, Malformed> {
-    let Arguments { spec, wanted, .. } = arguments;
-    let &[
-        x,
-        h0,
-        w_ih,
-        w_hh,
-        b_ih,
-        b_hh,
-        mask,
-        valid,
-        take,
-        states,
-        gates,
-        d_states,
-    ] = tensors;
-    let always = |name, tensor: Option<_>| {
-        tensor.ok_or(Malformed::Absent {
-            name,
-            because: "the call",
-        })
-    };
-    let x = always("x", x)?;
-    let w_hh = always("w_hh", w_hh)?;
+    let Arguments {
+        spec,
+        order,
+        wanted,
+        ..
+    } = arguments;
+    let (inputs, [states, gates, d_states]) = split(*tensors);
+    let inputs = inputs.map_err(|MissingInput(name)| Malformed::Absent {
+        name,
+        because: "the call",
+    })?;
+    let x = inputs.sequence.x;
     let [first, second, features] = dims("x", x)?;
-    let [n, _] = spec.layout.split([first, second]);
-    let [h, _] = dims("w_hh", w_hh)?;
+    let [n, t] = order.layout.split([first, second]);
+    let [h, _] = dims("w_hh", inputs.weights.w_hh)?;
     let saved = spec.saved_per_unit();
     let (gate_units, saved_units) = h
         .checked_mul(3)
@@ -277,57 +276,59 @@ fn results(
             expect_type(name, tensor.dtype, x.dtype)?;
         }
     }
+    let i = features;
+    let shapes = Sizes { n, t, i, h }.shapes(order.layout);
+    for ((name, input), shape) in inputs.named().zip(shapes_of(&inputs, shapes)) {
+        let one_for_all_units = name == "zoneout" && input.shape.last() == Some(&1);
+        let shape = if one_for_all_units {
+            vec![first, second, 1]
+        } else {
+            shape.to_vec()
+        };
+        expect(name, input, shape)?;
+    }
     let sequence = |features| vec![first, second, features];
-    expect("w_hh", w_hh, vec![h, gate_units])?;
-    match w_ih {
-        Some(w_ih) => expect("w_ih", w_ih, vec![features, gate_units])?,
-        None => expect("x without w_ih", x, sequence(gate_units))?,
-    }
-    for (name, rows) in [("h0", h0), ("mask", mask)] {
-        if let Some(rows) = rows {
-            expect(name, rows, vec![n, h])?;
-        }
-    }
-    for (name, bias) in [("b_ih", b_ih), ("b_hh", b_hh)] {
-        if let Some(bias) = bias {
-            expect(name, bias, vec![gate_units])?;
-        }
-    }
-    if let Some(valid) = valid {
-        expect("valid", valid, vec![first, second])?;
-    }
-    if let Some(take) = take {
-        let [_, _, units] = dims("take", take)?;
-        expect("take", take, sequence(if units == 1 { 1 } else { h }))?;
+    if inputs.weights.w_ih.is_none() {
+        expect("x without w_ih", x, sequence(gate_units))?;
     }
     match id {
         STATES => Ok(vec![sequence(h)]),
         STATES_AND_GATES => Ok(vec![sequence(h), sequence(saved_units)]),
         GRADIENTS => {
+            let always = |name, tensor: Option<_>| {
+                tensor.ok_or(Malformed::Absent {
+                    name,
+                    because: "the call",
+                })
+            };
             expect("states", always("states", states)?, sequence(h))?;
             expect("d_states", always("d_states", d_states)?, sequence(h))?;
             if let Some(gates) = gates {
                 expect("gates", gates, sequence(saved_units))?;
             }
-            if wanted.w_ih && w_ih.is_none() {
+            if wanted.w_ih && inputs.weights.w_ih.is_none() {
                 return Err(Malformed::Absent {
                     name: "w_ih",
                     because: "the wish for its gradient",
                 });
             }
-            let gradients = [
-                (wanted.x, sequence(features)),
-                (wanted.h0, vec![n, h]),
-                (wanted.w_ih, vec![features, gate_units]),
-                (wanted.w_hh, vec![h, gate_units]),
-                (wanted.b_ih, vec![gate_units]),
-                (wanted.b_hh, vec![gate_units]),
-            ];
+            let gradients = wanted.zip(shapes.differentiable()).into_array();
             let wanted = gradients.into_iter().filter(|(wanted, _)| *wanted);
-            Ok(wanted.map(|(_, shape)| shape).collect())
+            Ok(wanted
+                .filter_map(|(_, shape)| Some(shape?.to_vec()))
+                .collect())
         }
         other => Err(Malformed::Operation(other.into())),
     }
+}
+
+/// The shapes of the inputs that are present.
+fn shapes_of<T>(inputs: &Inputs<T>, shapes: Inputs<gru_spec::Shape>) -> Vec<gru_spec::Shape> {
+    let present = inputs.as_ref().into_slots().into_iter();
+    let pairs = present.zip(shapes.into_slots());
+    pairs
+        .filter_map(|(input, shape)| input.and(shape))
+        .collect()
 }
 
 fn expect_type(name: &'static str, actual: DType, of_x: DType) -> Result<(), Malformed> {
@@ -362,16 +363,6 @@ fn expect(name: &'static str, tensor: &TensorIr, expected: Vec<usize>) -> Result
         }),
     }
 }
-
-/// No gradient, for the operations that make none.
-const NONE: Wanted = Wanted {
-    x: false,
-    h0: false,
-    w_ih: false,
-    w_hh: false,
-    b_ih: false,
-    b_hh: false,
-};
 
 #[cfg(all(test, feature = "flex"))]
 mod tests;

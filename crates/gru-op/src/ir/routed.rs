@@ -1,7 +1,7 @@
 //! Burn's router: a call is one operation that a remote server runs, or that a capture records.
 
 use super::defer::{Defer, defers};
-use crate::GruBackend;
+use crate::backend::GruBackend;
 use burn::backend::ir::{CustomOpIr, OperationIr, TensorId, TensorIr};
 use burn_router::{BackendRouter, RouterChannel, RouterClient, RouterTensor};
 

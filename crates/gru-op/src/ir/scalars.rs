@@ -4,48 +4,44 @@
 //! client and a server of two releases refuse each other instead of reading one thing as another.
 
 use super::Malformed;
-use crate::{
-    Wanted,
-    spec::{Activation, Activations, Direction, GruSpec, Layout, Memory, Reset, Update},
-};
 use burn::backend::ir::ScalarIr;
+use gru_spec::{
+    Activation, Activations, Checkpointing, Direction, GruSpec, Layout, Order, PerInput, Reset,
+    Update,
+};
 
 /// The version of everything below, of the ids of the operations and of the order of their tensors.
-pub(crate) const ENCODING: u64 = 1;
+pub(crate) const ENCODING: u64 = 2;
 
 /// What a call is besides its tensors.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Arguments {
     pub(crate) spec: GruSpec,
+    pub(crate) order: Order,
+    pub(crate) checkpointing: Checkpointing,
     /// Which tensors were sent: a bit for each, in their order.
     pub(crate) present: u64,
     /// Which gradients are asked for.
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: PerInput<bool>,
 }
 
 impl Arguments {
     pub(crate) fn encode(&self) -> Vec<ScalarIr> {
         let Self {
             spec,
+            order,
+            checkpointing,
             present,
             wanted,
         } = self;
-        let wanted = [
-            wanted.x,
-            wanted.h0,
-            wanted.w_ih,
-            wanted.w_hh,
-            wanted.b_ih,
-            wanted.b_hh,
-        ];
         let mut row = vec![ScalarIr::UInt(ENCODING), ScalarIr::UInt(*present)];
-        row.extend(wanted.map(ScalarIr::Bool));
+        row.extend(wanted.map(ScalarIr::Bool).into_array());
         row.extend([
             ScalarIr::Bool(spec.reset == Reset::BeforeMatmul),
             ScalarIr::Bool(spec.update == Update::Takes),
-            ScalarIr::Bool(spec.layout == Layout::TimeMajor),
-            ScalarIr::Bool(spec.direction == Direction::Reverse),
-            ScalarIr::Bool(spec.memory == Memory::Lean),
+            ScalarIr::Bool(order.layout == Layout::TimeMajor),
+            ScalarIr::Bool(order.direction == Direction::Reverse),
+            ScalarIr::Bool(*checkpointing == Checkpointing::Recompute),
         ]);
         for clip in [spec.clip_gates, spec.clip_state] {
             row.extend([
@@ -91,32 +87,35 @@ impl Arguments {
             version => return Err(Malformed::Version(version)),
         }
         let present = row.unsigned()?;
-        let wanted = Wanted {
-            x: row.bool()?,
-            h0: row.bool()?,
-            w_ih: row.bool()?,
-            w_hh: row.bool()?,
-            b_ih: row.bool()?,
-            b_hh: row.bool()?,
+        let mut wanted = PerInput::<bool>::default();
+        for wanted in wanted.as_mut().into_array() {
+            *wanted = row.bool()?;
+        }
+        let reset = row.either(Reset::AfterMatmul, Reset::BeforeMatmul)?;
+        let update = row.either(Update::Keeps, Update::Takes)?;
+        let order = Order {
+            layout: row.either(Layout::BatchMajor, Layout::TimeMajor)?,
+            direction: row.either(Direction::Forward, Direction::Reverse)?,
         };
-        let spec = GruSpec::default()
-            .with_reset(row.either(Reset::AfterMatmul, Reset::BeforeMatmul)?)
-            .with_update(row.either(Update::Keeps, Update::Takes)?)
-            .with_layout(row.either(Layout::BatchMajor, Layout::TimeMajor)?)
-            .with_direction(row.either(Direction::Forward, Direction::Reverse)?)
-            .with_memory(row.either(Memory::Speed, Memory::Lean)?)
-            .with_clip_gates(row.clip()?)
-            .with_clip_state(row.clip()?)
-            .with_activations(Activations {
+        let checkpointing = row.either(Checkpointing::KeepGates, Checkpointing::Recompute)?;
+        let spec = GruSpec {
+            reset,
+            update,
+            clip_gates: row.clip()?,
+            clip_state: row.clip()?,
+            activations: Activations {
                 reset: row.activation()?,
                 update: row.activation()?,
                 candidate: row.activation()?,
-            });
+            },
+        };
         if row.0.next().is_some() {
             return Err(Malformed::Scalars);
         }
         Ok(Self {
             spec,
+            order,
+            checkpointing,
             present,
             wanted,
         })
@@ -207,16 +206,23 @@ mod tests {
     use super::*;
     use gru_testkit::activations::ACTIVATIONS;
 
-    /// Each choice of a spec on its own, every activation in every place.
-    fn specs() -> Vec<GruSpec> {
+    fn call(spec: GruSpec) -> Arguments {
+        Arguments {
+            spec,
+            order: Order::default(),
+            checkpointing: Checkpointing::default(),
+            present: 0b1001,
+            wanted: PerInput::default(),
+        }
+    }
+
+    /// Each choice on its own, every activation in every place.
+    fn arguments() -> Vec<Arguments> {
         let usual = GruSpec::default();
         let mut specs = vec![
             usual,
             usual.with_reset(Reset::BeforeMatmul),
             usual.with_update(Update::Takes),
-            usual.with_layout(Layout::TimeMajor),
-            usual.with_direction(Direction::Reverse),
-            usual.with_memory(Memory::Lean),
             usual.with_clip_gates(Some(0.7)),
             usual.with_clip_state(Some(f64::INFINITY)),
         ];
@@ -227,25 +233,19 @@ mod tests {
                 specs.push(usual.with_activations(gates));
             }
         }
-        specs
-    }
-
-    fn arguments() -> Vec<Arguments> {
-        let wanted = |bit: usize| Wanted {
-            x: bit == 0,
-            h0: bit == 1,
-            w_ih: bit == 2,
-            w_hh: bit == 3,
-            b_ih: bit == 4,
-            b_hh: bit == 5,
-        };
-        let all = specs().into_iter().enumerate();
-        let all = all.map(|(k, spec)| Arguments {
-            spec,
-            present: 0b1001 + k as u64,
-            wanted: wanted(k % 7),
-        });
-        all.collect()
+        let mut all: Vec<_> = specs.into_iter().map(call).collect();
+        let usual = call(usual);
+        let [mut time_major, mut reverse, mut recompute] = [usual; 3];
+        time_major.order.layout = Layout::TimeMajor;
+        reverse.order.direction = Direction::Reverse;
+        recompute.checkpointing = Checkpointing::Recompute;
+        all.extend([time_major, reverse, recompute]);
+        for (k, arguments) in all.iter_mut().enumerate() {
+            arguments.present += k as u64;
+            let mut bits = 0..;
+            arguments.wanted = PerInput::<bool>::default().map(|_| bits.next() == Some(k % 7));
+        }
+        all
     }
 
     #[test]
@@ -255,18 +255,21 @@ mod tests {
         }
     }
 
-    /// Encoding 1, as it was released: numbers, operations and tensors. Whoever changes one of them counts
-    /// [`ENCODING`] up.
+    /// Numbers, operations and tensors. A change of one of them counts [`ENCODING`] up.
     #[test]
-    fn encoding_1_stays() {
+    fn encoding_2_stays() {
         use crate::ir::{GRADIENTS, STATES, STATES_AND_GATES, TENSORS};
         use ScalarIr::{Bool, Float, UInt};
 
         let (alpha, beta) = (0.25, 0.5);
         let arguments = Arguments {
+            order: Order {
+                direction: Direction::Reverse,
+                ..Order::default()
+            },
+            checkpointing: Checkpointing::KeepGates,
             spec: GruSpec::default()
                 .with_reset(Reset::BeforeMatmul)
-                .with_direction(Direction::Reverse)
                 .with_clip_state(Some(1.5))
                 .with_activations(Activations {
                     reset: Activation::HardSigmoid { alpha, beta },
@@ -274,16 +277,9 @@ mod tests {
                     ..Activations::default()
                 }),
             present: 0b1011,
-            wanted: Wanted {
-                x: true,
-                h0: false,
-                w_ih: true,
-                w_hh: true,
-                b_ih: false,
-                b_hh: false,
-            },
+            wanted: PerInput::from_array([true, false, true, true, false, false]),
         };
-        let mut row = vec![UInt(1), UInt(0b1011)];
+        let mut row = vec![UInt(2), UInt(0b1011)];
         row.extend([true, false, true, true, false, false].map(Bool));
         row.extend([true, false, false, true, false].map(Bool));
         row.extend([Bool(false), Float(0.0), Bool(true), Float(1.5)]);
@@ -317,7 +313,8 @@ mod tests {
                 "gru_op::gradients"
             ]
         );
-        let expected = "x h0 w_ih w_hh b_ih b_hh mask valid take states gates d_states";
+        let expected =
+            "x h0 w_ih w_hh b_ih b_hh recurrent_mask step_mask zoneout states gates d_states";
         assert_eq!(TENSORS.join(" "), expected);
     }
 
@@ -336,7 +333,7 @@ mod tests {
         let error = Arguments::decode(&row).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the call is written in encoding 2 of gru-op, this is encoding 1: use the same \
+            "the call is written in encoding 3 of gru-op, this is encoding 2: use the same \
              release of gru-op on both sides"
         );
     }

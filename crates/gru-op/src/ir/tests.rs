@@ -1,7 +1,6 @@
 //! Descriptions that somebody else wrote: what is not a call of ours must be refused, and do nothing.
 
 use super::*;
-use crate::spec::{Activation, Activations, GruSpec, Reset};
 use burn::{
     backend::{
         Flex,
@@ -11,6 +10,7 @@ use burn::{
     tensor::TensorData,
 };
 use burn_flex::FlexTensor;
+use gru_spec::{Activation, Activations, Checkpointing, GruSpec, Order, PerInput, Reset};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -39,13 +39,10 @@ fn call(rng: &mut StdRng) -> (Handles, CustomOpIr) {
     let spec = GruSpec::default()
         .with_reset(reset)
         .with_activations(activations);
-    let wanted = Wanted {
-        x: flip(),
-        h0: flip(),
-        w_ih: flip(),
+    let wanted = PerInput::<bool>::default().map(|_| flip());
+    let wanted = PerInput {
         w_hh: true,
-        b_ih: flip(),
-        b_hh: flip(),
+        ..wanted
     };
     let id = [STATES, STATES_AND_GATES, GRADIENTS][rng.random_range(0..3)];
     let shapes: [Vec<usize>; TENSORS.len()] = [
@@ -88,6 +85,8 @@ fn call(rng: &mut StdRng) -> (Handles, CustomOpIr) {
     handles.register_int_tensor::<Flex>(&TensorId::new(INTEGERS), integers);
     let arguments = Arguments {
         spec,
+        order: Order::default(),
+        checkpointing: Checkpointing::default(),
         present,
         wanted,
     };

@@ -1,15 +1,12 @@
 //! What fits together.
 
 use super::{GruDescriptor, RecurrentWeight, arguments::Arguments};
-use crate::{
-    shape::{expect, expect_place},
-    spec::Direction,
-};
+use crate::shape::{expect, expect_place};
 use burn::tensor::Tensor;
 
 /// Checks a call; H.
 pub(super) fn check(op: &str, arguments: &Arguments, descriptor: &GruDescriptor) -> usize {
-    descriptor.spec(Direction::Forward).check();
+    descriptor.spec().check();
     let directions = descriptor.directions();
     let x = &arguments.source;
     let [_, n, features] = x.dims();

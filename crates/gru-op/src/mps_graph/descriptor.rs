@@ -3,7 +3,7 @@
 use crate::{
     GruSpec, Reset, Update,
     convert::GateOrder,
-    spec::{Activation, Activations, Direction, Layout},
+    spec::{Activation, Activations},
 };
 
 /// The slope and offset that older pages of Apple's give as the defaults of a hard sigmoid.
@@ -80,7 +80,7 @@ impl GruDescriptor {
         }
     }
 
-    pub(crate) fn spec(&self, direction: Direction) -> GruSpec {
+    pub(crate) fn spec(&self) -> GruSpec {
         GruSpec::default()
             .with_reset(match self.reset_after {
                 true => Reset::AfterMatmul,
@@ -92,7 +92,5 @@ impl GruDescriptor {
                 update: self.update_gate_activation,
                 candidate: self.output_gate_activation,
             })
-            .with_layout(Layout::TimeMajor)
-            .with_direction(direction)
     }
 }

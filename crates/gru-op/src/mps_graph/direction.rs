@@ -1,38 +1,61 @@
 //! One direction of a call, in the terms of the operator.
 
 use super::{GruDescriptor, arguments::Arguments, weights};
-use crate::{GruInputs, GruSpec, GruWeights, OptionalTensor, api::optional, spec::Direction};
+use crate::{
+    api::optional,
+    args::{GruWeights, SequenceOptions},
+    backend::GruCall,
+};
 use burn::{backend::Dispatch, tensor::Tensor};
+use gru_spec::{Direction, GruSpec, Inputs, Layout, Order, Sequence, Weights};
 
 /// One direction of a call, in the terms of the operator.
 pub(super) struct OneDirection {
     pub(super) h: usize,
     pub(super) x: Tensor<3>,
     pub(super) h0: Option<Tensor<2>>,
-    pub(super) mask: Option<Tensor<2>>,
+    pub(super) recurrent_mask: Option<Tensor<2>>,
     pub(super) weights: GruWeights,
     pub(super) spec: GruSpec,
+    pub(super) direction: Direction,
 }
 
 impl OneDirection {
-    pub(super) fn inputs(&self) -> GruInputs<Dispatch> {
+    pub(super) fn call(&self) -> GruCall<Dispatch> {
         let w = self.weights.clone();
-        GruInputs {
-            x: self.x.clone().into_dispatch(),
-            h0: optional(self.h0.clone()),
-            w_ih: optional(w.w_ih),
-            w_hh: w.w_hh.into_dispatch(),
-            b_ih: optional(w.b_ih),
-            b_hh: optional(w.b_hh),
-            mask: optional(self.mask.clone()),
-            valid: OptionalTensor::Absent,
-            take: OptionalTensor::Absent,
+        let inputs = Inputs {
+            sequence: Sequence {
+                h0: optional(self.h0.clone()),
+                recurrent_mask: optional(self.recurrent_mask.clone()),
+                ..Sequence::new(self.x.clone().into_dispatch())
+            },
+            weights: Weights {
+                b_ih: optional(w.b_ih),
+                b_hh: optional(w.b_hh),
+                ..Weights::new(optional(w.w_ih), w.w_hh.into_dispatch())
+            },
+        };
+        GruCall {
+            order: Order {
+                layout: Layout::TimeMajor,
+                direction: self.direction,
+            },
+            ..GruCall::new(inputs, self.spec)
         }
     }
 
-    /// The time index of the last step walked.
+    /// The options of the same call.
+    pub(super) fn options(&self) -> SequenceOptions<2> {
+        SequenceOptions::new()
+            .state(self.h0.clone())
+            .recurrent_mask(self.recurrent_mask.clone())
+            .layout(Layout::TimeMajor)
+            .direction(self.direction)
+    }
+
+    /// The time index of the last step.
     pub(super) fn last_step(&self, t: usize) -> usize {
-        self.spec.direction.time(t - 1, t)
+        self.direction.time(t - 1, t)
     }
 
     /// The recurrent product of the candidate before its reset, `[T,N,H]`, which the z state does
@@ -48,12 +71,12 @@ impl OneDirection {
         };
         // Burn has no empty `narrow`.
         let but_one = |from| (t > 1).then(|| states.clone().narrow(0, from, t - 1));
-        let before: Vec<Tensor<3>> = match self.spec.direction {
+        let before: Vec<Tensor<3>> = match self.direction {
             Direction::Forward => [Some(first), but_one(0)].into_iter().flatten().collect(),
             Direction::Reverse => [but_one(1), Some(first)].into_iter().flatten().collect(),
         };
         let mut g = Tensor::cat(before, 0);
-        if let Some(mask) = &self.mask {
+        if let Some(mask) = &self.recurrent_mask {
             g = g * mask.clone().unsqueeze_dim(0);
         }
         let w_hn = self.weights.w_hh.clone().narrow(1, 2 * h, h);
@@ -90,7 +113,7 @@ pub(super) fn split(arguments: &Arguments, descriptor: &GruDescriptor) -> Vec<On
         OneDirection {
             h,
             h0: states(&arguments.init_state),
-            mask: states(&arguments.mask),
+            recurrent_mask: states(&arguments.mask),
             weights: GruWeights {
                 b_hh: weights.b_hh.map(all_gates),
                 ..weights
@@ -99,7 +122,8 @@ pub(super) fn split(arguments: &Arguments, descriptor: &GruDescriptor) -> Vec<On
                 Some(_) => x,
                 None => order.reorder(x.narrow(2, d * gates, gates), 2, 1),
             },
-            spec: descriptor.spec(direction),
+            spec: descriptor.spec(),
+            direction,
         }
     };
     directions.iter().enumerate().map(one).collect()

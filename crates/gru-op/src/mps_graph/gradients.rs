@@ -1,13 +1,16 @@
 //! What `GRUGradients` returns, gathered direction by direction.
 
 use super::RecurrentWeight;
-use crate::{OptionalTensor, convert::GateOrder};
-use burn::{backend::Dispatch, tensor::Tensor};
+use crate::{backend, convert::GateOrder};
+use burn::{
+    backend::{Dispatch, DispatchTensor},
+    tensor::Tensor,
+};
 
 /// What `GRUGradients` returns, in its order. Each is there exactly if its input was.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct GruGradients {
+pub struct Gradients {
     /// As `source`.
     pub source: Tensor<3>,
     /// As `recurrent_weight`.
@@ -37,13 +40,13 @@ impl Collected {
     /// Adds those of the next direction.
     pub(super) fn take(
         &mut self,
-        d: crate::GruGradients<Dispatch>,
+        backend::GruGradients(d): backend::GruGradients<Dispatch>,
         order: GateOrder,
         h: usize,
         projected: bool,
     ) {
-        fn of<const D: usize>(d: OptionalTensor<Dispatch>) -> Option<Tensor<D>> {
-            d.into_option().map(Tensor::from_dispatch)
+        fn of<const D: usize>(d: Option<DispatchTensor>) -> Option<Tensor<D>> {
+            d.map(Tensor::from_dispatch)
         }
         let rows = |columns: Tensor<2>| order.reorder(columns.transpose(), 0, 1);
         self.source.extend(of::<3>(d.x).map(|x| match projected {
@@ -60,7 +63,7 @@ impl Collected {
     }
 
     /// All of them, one beside the other.
-    pub(super) fn finish(self, projected: bool) -> GruGradients {
+    pub(super) fn finish(self, projected: bool) -> Gradients {
         fn side_by_side<const D: usize>(parts: Vec<Tensor<D>>, dim: usize) -> Option<Tensor<D>> {
             (!parts.is_empty()).then(|| Tensor::cat(parts, dim))
         }
@@ -70,7 +73,7 @@ impl Collected {
             false => self.source.into_iter().reduce(|a, b| a + b),
         };
         let mut recurrent = self.recurrent_weight;
-        GruGradients {
+        Gradients {
             source: source.expect(ALWAYS),
             recurrent_weight: match recurrent.len() {
                 1 => RecurrentWeight::One(recurrent.remove(0)),

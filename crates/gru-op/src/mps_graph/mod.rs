@@ -48,7 +48,7 @@ mod gradients;
 pub use self::{
     arguments::RecurrentWeight,
     descriptor::{GruDescriptor, HARD_SIGMOID, flip_z_of_descriptor_page, flip_z_of_method_pages},
-    gradients::GruGradients,
+    gradients::Gradients,
 };
 
 pub(crate) use self::arguments::weights;
@@ -60,10 +60,11 @@ use self::{
     gradients::Collected,
 };
 use crate::{
-    GruBackend, GruOptions, Wanted,
     api::{optional, sequence_as},
+    backend::{GruBackend, GruSaved},
 };
 use burn::{backend::Dispatch, tensor::Tensor};
+use gru_spec::PerInput;
 
 /// `GRU`: `[h]`, or `[h, z_state]` in training; `h [T,N,D·H]`, `z_state [T,N,D·3H]`.
 ///
@@ -119,19 +120,16 @@ pub fn gru(
         // Where autodiff listens, its node makes the states and keeps gates of its own.
         let autodiff = one.x.device().is_autodiff();
         if descriptor.training {
-            let forward = Dispatch::gru_states_and_gates(one.inputs(), one.spec);
-            let gates = Tensor::<3>::from_dispatch(forward.gates).narrow(2, 0, 3 * one.h);
+            let saved = Dispatch::gru_states_and_gates(one.call());
+            let gates = saved.gates.expect("the operation returns gates");
+            let gates = Tensor::<3>::from_dispatch(gates).narrow(2, 0, 3 * one.h);
             z_states.push(descriptor.order().reorder(gates, 2, 1));
             if !autodiff {
-                states.push(Tensor::from_dispatch(forward.states));
+                states.push(Tensor::from_dispatch(saved.states));
             }
         }
         if !descriptor.training || autodiff {
-            let options = GruOptions {
-                h0: one.h0,
-                mask: one.mask,
-                ..Default::default()
-            };
+            let options = one.options();
             states.push(sequence_as(OP.into(), one.x, options, &one.weights, &one.spec).0);
         }
     }
@@ -187,7 +185,7 @@ pub fn gru_gradients(
     mask: Option<Tensor<2>>,
     secondary_bias: Option<Tensor<1>>,
     descriptor: &GruDescriptor,
-) -> GruGradients {
+) -> Gradients {
     let ignored = secondary_bias.clone().filter(|_| !descriptor.reset_after);
     let arguments = Arguments {
         source,
@@ -228,22 +226,13 @@ pub fn gru_gradients(
             let at_last = d_states.clone().narrow(0, last, 1) + gradient;
             d_states = d_states.slice_assign([last..last + 1, 0..n, 0..h], at_last);
         }
-        let wanted = Wanted {
-            x: true,
-            h0: one.h0.is_some(),
-            w_ih: one.weights.w_ih.is_some(),
-            w_hh: true,
-            b_ih: one.weights.b_ih.is_some(),
-            b_hh: one.weights.b_hh.is_some(),
+        let call = one.call();
+        let wanted: PerInput<bool> = call.inputs.differentiable().map(|input| input.is_some());
+        let saved = GruSaved {
+            states: states.into_dispatch(),
+            gates: optional(Some(gates)),
         };
-        let g = Dispatch::gru_gradients(
-            one.inputs(),
-            states.into_dispatch(),
-            optional(Some(gates)),
-            d_states.into_dispatch(),
-            one.spec,
-            wanted,
-        );
+        let g = Dispatch::gru_gradients(call, saved, d_states.into_dispatch(), wanted);
         all.take(g, order, h, arguments.input_weight.is_none());
         // Nothing reaches the end of an empty sequence but what goes straight to its beginning.
         if let Some(gradient) = &state_gradient
@@ -254,7 +243,7 @@ pub fn gru_gradients(
         }
     }
     let gradients = all.finish(arguments.input_weight.is_none());
-    GruGradients {
+    Gradients {
         secondary_bias: gradients
             .secondary_bias
             .or_else(|| ignored.map(|bias| bias.zeros_like())),

@@ -2,18 +2,14 @@
 
 use super::{GruLayer, layer::Part};
 use crate::{
-    GruGates, GruOptions, GruWeights, Steps,
-    api::{cell_as, gates_as},
+    api::{GruGates, cell_as, gates_as},
+    args::{GruWeights, Padding, SequenceOptions},
     raw,
     shape::{Names, expect, expect_state},
-    spec::{Direction, Layout},
     steps::Shared,
 };
-use burn::{
-    module::Module,
-    nn::Dropout,
-    tensor::{Bool, Tensor},
-};
+use burn::{module::Module, nn::Dropout, tensor::Tensor};
+use gru_spec::{Direction, Layout};
 
 /// Layers of GRUs, in one or both directions, with dropout between them.
 ///
@@ -102,77 +98,57 @@ impl GruBlock {
     /// assert_eq!((y.dims(), state.dims()), ([n, t, 2 * h], [4, n, h]));
     /// ```
     pub fn forward(&self, x: Tensor<3>, state: Option<Tensor<3>>) -> (Tensor<3>, Tensor<3>) {
-        self.run("GruBlock::forward", x, Steps::All, state)
+        self.run("GruBlock::forward", x, Padding::None, state)
     }
 
-    /// [`forward`](Self::forward) where row `n` ends after its first `lengths[n]` steps: PyTorch's
-    /// packed sequences, in any order, lengths of zero included.
+    /// [`forward`](Self::forward) with options: the state, and lengths or a mask.
     ///
-    /// What `x` holds past the end has no effect; the output there is zero; the final state is the
-    /// one at each row's own end (the initial one for a length of zero), where the reverse
+    /// Row `n` ends after its first `lengths[n]` steps, as PyTorch's packed sequences do. Lengths have any
+    /// order, zero included. What `x` holds past the end has no effect, and the output there is zero. The
+    /// final state is the one at each row's own end (the initial one for a length of zero), where the reverse
     /// direction starts.
     ///
+    /// A mask, `[N,T]` or `[T,N]`, is true at valid steps, with holes anywhere, as Keras' mask. At a skipped
+    /// step the state is kept, and the output of every layer repeats the previous one. It is zero before the
+    /// first valid step.
+    ///
     /// # Panics
-    /// As [`forward`](Self::forward); and if there is not one length for every row, or one is
-    /// larger than T.
+    /// As [`forward`](Self::forward). If there is not one length for every row, or one is larger than T. If the
+    /// shape or device of the mask is not that of `x`.
     ///
     /// ```
     /// # use burn::tensor::{Device, Distribution, Tensor};
-    /// # use gru_op::GruBlockConfig;
+    /// use gru_op::{GruBlockConfig, SequenceOptions};
+    ///
     /// # let (n, t, i, h, device) = (3, 5, 3, 4, Device::flex());
     /// # let x = Tensor::<3>::random([n, t, i], Distribution::Default, &device);
     /// let gru = GruBlockConfig::new(i, h).init(&device);
-    /// let (y, _) = gru.forward_lengths(x, &[5, 0, 2], None);
+    /// let (y, _) = gru.forward_with(x, SequenceOptions::new().lengths(&[5, 0, 2]));
     /// let past_the_end = y.slice([2..3, 2..5]).abs().sum();
     /// assert_eq!(past_the_end.into_scalar::<f32>(), 0.0);
-    /// ```
-    pub fn forward_lengths(
-        &self,
-        x: Tensor<3>,
-        lengths: &[usize],
-        state: Option<Tensor<3>>,
-    ) -> (Tensor<3>, Tensor<3>) {
-        let steps = Steps::Lengths(lengths.to_vec());
-        self.run("GruBlock::forward_lengths", x, steps, state)
-    }
-
-    /// [`forward`](Self::forward) over the steps that `mask`, `[N,T]` or `[T,N]`, marks true:
-    /// Keras' mask, with holes anywhere.
     ///
-    /// At the others the state is carried on, and the output of every layer repeats the one
-    /// before, or is zero before the first step that counts.
-    ///
-    /// # Panics
-    /// As [`forward`](Self::forward); and if the shape or device of the mask is not that of `x`.
-    ///
-    /// ```
-    /// # use burn::tensor::{Device, Distribution, Tensor};
-    /// # use gru_op::GruBlockConfig;
-    /// # let (n, t, i, h, device) = (3, 5, 3, 4, Device::flex());
-    /// # let x = Tensor::<3>::random([n, t, i], Distribution::Default, &device);
-    /// # use burn::tensor::Bool;
     /// let gru = GruBlockConfig::new(1, h).init(&device);
     /// let padding = -1.0; // in place of a number
     /// let x = Tensor::<3>::from_floats([[[0.5], [padding], [0.25]]], &device);
     /// let mask = x.clone().not_equal_elem(padding).squeeze_dim::<2>(2);
-    /// let (y, _) = gru.forward_masked(x, mask, None);
+    /// let (y, _) = gru.forward_with(x, SequenceOptions::new().mask(mask));
     /// let [first, second] = [0..1, 1..2].map(|t| y.clone().slice([0..1, t]).into_data());
     /// assert_eq!(first, second);
     /// ```
-    pub fn forward_masked(
+    pub fn forward_with(
         &self,
         x: Tensor<3>,
-        mask: Tensor<2, Bool>,
-        state: Option<Tensor<3>>,
+        options: SequenceOptions<3>,
     ) -> (Tensor<3>, Tensor<3>) {
-        self.run("GruBlock::forward_masked", x, Steps::Mask(mask), state)
+        let SequenceOptions { state, padding, .. } = options;
+        self.run("GruBlock::forward_with", x, padding, state)
     }
 
     fn run(
         &self,
         op: &str,
         x: Tensor<3>,
-        steps: Steps,
+        padding: Padding,
         state: Option<Tensor<3>>,
     ) -> (Tensor<3>, Tensor<3>) {
         let (layout, states) = self.check(op, &x, state);
@@ -191,7 +167,7 @@ impl GruBlock {
                 let h0 = states.as_ref().map(|s| s[k].clone());
                 let part = Part {
                     names: Self::names(op, k),
-                    steps: steps.clone(),
+                    padding: padding.clone(),
                     shared: Shared {
                         skips: &skips,
                         above: l > 0,
@@ -234,14 +210,13 @@ impl GruBlock {
             for direction in layer {
                 let k = all.len();
                 let [first, second, _] = x.dims();
-                let options = GruOptions {
-                    h0: states.as_ref().map(|s| s[k].clone()),
-                    take: direction.take([first, second], (&x.device(), x.dtype()), false),
-                    ..Default::default()
-                };
-                let spec = direction.spec.with_layout(layout);
-                let weights = direction.weights();
-                let gates = gates_as(Self::names(OP, k), x.clone(), options, &weights, &spec);
+                let (state, place) = (
+                    states.as_ref().map(|s| s[k].clone()),
+                    (&x.device(), x.dtype()),
+                );
+                let options = direction.call_options(state, [first, second], place, layout, false);
+                let (names, weights) = (Self::names(OP, k), direction.weights());
+                let gates = gates_as(names, x.clone(), options, &weights, &direction.spec);
                 outputs.push(gates.states.clone());
                 all.push(gates);
             }
@@ -289,7 +264,7 @@ impl GruBlock {
         let mut new = Vec::with_capacity(self.layers.len());
         for (l, layer) in self.layers.iter().enumerate() {
             assert!(
-                layer.spec.direction == Direction::Forward,
+                layer.direction == Direction::Forward,
                 "{OP}: expected layers that walk time forward, got one in reverse, which needs the \
                  whole sequence"
             );
@@ -302,11 +277,11 @@ impl GruBlock {
             if l > 0 && training {
                 x = self.dropout.forward(x);
             }
-            let options = GruOptions {
-                h0: states.as_ref().map(|s| s[l].clone()),
-                take: layer.take([1, n], (&x.device(), x.dtype()), training),
-                ..Default::default()
-            };
+            let (state, place) = (
+                states.as_ref().map(|s| s[l].clone()),
+                (&x.device(), x.dtype()),
+            );
+            let options = layer.call_options(state, [1, n], place, Layout::TimeMajor, training);
             x = cell_as(
                 Self::names(OP, l),
                 x,

@@ -4,7 +4,7 @@ use super::{GruBlock, GruInitializer, GruLayer};
 use crate::{
     GruWeights,
     convert::{ConvertError, expect_shape},
-    spec::{Activation, Activations, Direction, GruSpec, Layout, Memory, Reset, Update},
+    memory::LayerMemory,
 };
 use burn::{
     config::Config,
@@ -12,6 +12,7 @@ use burn::{
     nn::DropoutConfig,
     tensor::{Device, Tensor},
 };
+use gru_spec::{Activation, Activations, Checkpointing, Direction, GruSpec, Reset, Update};
 
 /// Describes a [`GruBlock`]; [`init`](GruBlockConfig::init) makes it.
 ///
@@ -77,8 +78,8 @@ pub struct GruBlockConfig {
     /// Bound of the state.
     pub clip_state: Option<f64>,
     /// What training keeps for backward.
-    #[config(default = "Memory::Speed")]
-    pub memory: Memory,
+    #[config(default = "Checkpointing::KeepGates")]
+    pub checkpointing: Checkpointing,
     /// How the parameters are drawn.
     #[config(default = "GruInitializer::PerGate(Initializer::XavierNormal { gain: 1.0 })")]
     pub initializer: GruInitializer,
@@ -163,6 +164,9 @@ impl GruBlockConfig {
                 recurrent_dropout: self.options_of(k).recurrent_dropout,
                 zoneout: self.options_of(k).zoneout,
                 spec: self.spec_of(k),
+                direction: self.direction_of(k),
+                checkpointing: self.checkpointing,
+                memory: LayerMemory::new(),
             }
         };
         self.assemble((0..self.entries()).map(layer).collect())
@@ -262,6 +266,9 @@ impl GruBlockConfig {
             recurrent_dropout: self.options_of(k).recurrent_dropout,
             zoneout: self.options_of(k).zoneout,
             spec: self.spec_of(k),
+            direction: self.direction_of(k),
+            checkpointing: self.checkpointing,
+            memory: LayerMemory::new(),
         }
     }
 
@@ -365,22 +372,21 @@ impl GruBlockConfig {
 
     pub(crate) fn spec_of(&self, k: usize) -> GruSpec {
         let options = self.options_of(k);
-        let reverse = self.reverse || k % self.directions() == 1;
         GruSpec::default()
             .with_reset(options.reset)
             .with_update(options.update)
             .with_activations(options.activations)
             .with_clip_gates(options.clip_gates)
             .with_clip_state(options.clip_state)
-            .with_layout(match self.batch_first {
-                true => Layout::BatchMajor,
-                false => Layout::TimeMajor,
-            })
-            .with_direction(match reverse {
-                true => Direction::Reverse,
-                false => Direction::Forward,
-            })
-            .with_memory(self.memory)
+    }
+
+    /// The time direction of the `k`-th of [`GruBlock::layers`].
+    pub(crate) fn direction_of(&self, k: usize) -> Direction {
+        if self.reverse || k % self.directions() == 1 {
+            Direction::Reverse
+        } else {
+            Direction::Forward
+        }
     }
 }
 

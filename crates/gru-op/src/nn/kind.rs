@@ -1,7 +1,7 @@
 //! Which GRU a block is: its configuration, told from its layers, and compared with a saved one.
 
 use super::{GruBlock, GruBlockConfig, GruLayerOptions};
-use crate::spec::Direction;
+use gru_spec::Direction;
 use std::fmt::Debug;
 
 /// A saved configuration and a block that are not of the same GRU.
@@ -35,8 +35,8 @@ impl GruBlock {
         };
         let alike = options.iter().all(|other| *other == first);
         config
-            .with_reverse(!self.bidirectional && layer.spec.direction == Direction::Reverse)
-            .with_memory(layer.spec.memory)
+            .with_reverse(!self.bidirectional && layer.direction == Direction::Reverse)
+            .with_checkpointing(layer.checkpointing)
             .with_reset(first.reset)
             .with_update(first.update)
             .with_activations(first.activations)
@@ -52,7 +52,7 @@ impl GruBlock {
     ///
     /// Burn's records hold parameters by name, so those of a block that resets before the product
     /// load into one that resets after it. This compares all that changes a number of inference:
-    /// sizes, directions, reset, update, activations, clips and zoneout. Layout, memory and the
+    /// sizes, directions, reset, update, activations, clips and zoneout. Layout, checkpointing and the
     /// noise of training may differ.
     ///
     /// # Errors
@@ -65,8 +65,7 @@ impl GruBlock {
         for (k, layer) in self.layers.iter().enumerate() {
             let (ours, theirs) = (layer.options(), saved.options_of(k));
             let name = |what| format!("layers.{k}.{what}");
-            let direction = saved.spec_of(k).direction;
-            same(&name("direction"), layer.spec.direction, direction)?;
+            same(&name("direction"), layer.direction, saved.direction_of(k))?;
             same(&name("reset"), ours.reset, theirs.reset)?;
             same(&name("update"), ours.update, theirs.update)?;
             same(&name("activations"), ours.activations, theirs.activations)?;

@@ -2,16 +2,17 @@
 
 use super::GruLayerOptions;
 use crate::{
-    GruOptions, GruWeights, Steps,
     api::layer_as,
+    args::{GruWeights, Padding, SequenceOptions},
+    memory::LayerMemory,
     shape::Names,
-    spec::{GruSpec, Layout},
     steps::Shared,
 };
 use burn::{
     module::{Module, Param},
     tensor::{DType, Device, Distribution, Tensor},
 };
+use gru_spec::{Checkpointing, Direction, GruSpec, Layout, Order};
 
 /// The parameters of one direction of one layer; gates packed `r | z | n` in columns.
 #[derive(Module, Debug)]
@@ -30,15 +31,24 @@ pub struct GruLayer {
     pub recurrent_dropout: f64,
     /// Probability with which a unit keeps its previous state.
     pub zoneout: f64,
-    /// Which GRU this is, and in which direction it walks. The layout is the block's affair.
+    /// What a step computes.
     #[module(skip)]
     pub spec: GruSpec,
+    /// The direction in which time is iterated.
+    #[module(skip)]
+    pub direction: Direction,
+    /// What training keeps.
+    #[module(skip)]
+    pub checkpointing: Checkpointing,
+    /// What the layer keeps between calls.
+    #[module(skip)]
+    pub(super) memory: LayerMemory,
 }
 
-/// What a layer is told of the call that it is a part of.
+/// The call that a layer is a part of.
 pub(super) struct Part<'a> {
     pub(super) names: Names<'a>,
-    pub(super) steps: Steps,
+    pub(super) padding: Padding,
     pub(super) shared: Shared<'a>,
     pub(super) layout: Layout,
     pub(super) training: bool,
@@ -91,23 +101,42 @@ impl GruLayer {
     ) -> (Tensor<3>, Tensor<2>) {
         let Part {
             names,
-            steps,
+            padding,
             shared,
             layout,
             training,
         } = part;
-        let spec = self.spec.with_layout(layout);
-        let options = GruOptions {
-            h0,
-            mask: training.then(|| self.draw_mask(&x, layout)).flatten(),
-            take: self.take(
-                [x.dims()[0], x.dims()[1]],
-                (&x.device(), x.dtype()),
-                training,
-            ),
-            steps,
+        let [first, second, _] = x.dims();
+        let mask = training.then(|| self.draw_mask(&x, layout)).flatten();
+        let place = (&x.device(), x.dtype());
+        let options = SequenceOptions {
+            recurrent_mask: mask,
+            padding,
+            ..self.call_options(h0, [first, second], place, layout, training)
         };
-        layer_as(names, x, options, &self.weights(), &spec, shared)
+        layer_as(names, x, options, &self.weights(), &self.spec, shared)
+    }
+
+    /// The options of a call with these first two dimensions of its sequence.
+    pub(super) fn call_options(
+        &self,
+        state: Option<Tensor<2>>,
+        dims: [usize; 2],
+        place: (&Device, DType),
+        layout: Layout,
+        training: bool,
+    ) -> SequenceOptions<2> {
+        SequenceOptions {
+            state,
+            zoneout: self.draw_zoneout(dims, place, training),
+            order: Order {
+                layout,
+                direction: self.direction,
+            },
+            checkpointing: self.checkpointing,
+            memory: self.memory.clone(),
+            ..SequenceOptions::new()
+        }
     }
 
     /// `[N,H]`: zero where a unit is hidden, else the scale that keeps its expectation.
@@ -123,9 +152,9 @@ impl GruLayer {
         Some(mask * (1.0 / shown))
     }
 
-    /// The share of the new state that zoneout takes: drawn for every step and unit in training,
-    /// its expectation elsewhere.
-    pub(super) fn take(
+    /// The share of the previous state that is kept: drawn for every step and unit in training, its
+    /// expectation elsewhere.
+    fn draw_zoneout(
         &self,
         [first, second]: [usize; 2],
         place: (&Device, DType),
@@ -134,13 +163,11 @@ impl GruLayer {
         if self.zoneout == 0.0 {
             return None;
         }
-        let taken = 1.0 - self.zoneout;
-        Some(match training {
-            true => {
-                let shape = [first, second, self.d_hidden()];
-                Tensor::random(shape, Distribution::Bernoulli(taken), place)
-            }
-            false => Tensor::full([first, second, 1], taken, place),
+        Some(if training {
+            let shape = [first, second, self.d_hidden()];
+            Tensor::random(shape, Distribution::Bernoulli(self.zoneout), place)
+        } else {
+            Tensor::full([first, second, 1], self.zoneout, place)
         })
     }
 }

@@ -8,6 +8,8 @@ mod file;
 mod init;
 mod kind;
 mod layer;
+#[cfg(all(test, feature = "autodiff", any(feature = "flex", feature = "ndarray")))]
+mod memory_tests;
 
 #[cfg(feature = "store")]
 pub use self::file::GruFileError;

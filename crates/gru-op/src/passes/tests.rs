@@ -1,7 +1,7 @@
 use super::*;
-use crate::spec::{Activation, Activations};
 use burn::tensor::{DType, TensorData};
 use burn_flex::{Flex, FlexTensor};
+use gru_spec::{Activation, Activations};
 
 const N: usize = 2;
 const T: usize = 3;
@@ -25,37 +25,26 @@ fn numbers(tensor: FlexTensor) -> Vec<f64> {
 
 /// States, gates and all gradients.
 fn results(spec: &GruSpec, dtype: DType) -> Vec<Vec<f64>> {
-    let given = |shape: &[usize]| OptionalTensor::from(Some(tensor(shape, dtype)));
-    let inputs = GruInputs::<Flex> {
-        x: tensor(&[N, T, I], dtype),
-        h0: given(&[N, H]),
-        w_ih: given(&[I, 3 * H]),
-        w_hh: tensor(&[H, 3 * H], dtype),
-        b_ih: given(&[3 * H]),
-        b_hh: given(&[3 * H]),
-        mask: OptionalTensor::Absent,
-        valid: OptionalTensor::Absent,
-        take: OptionalTensor::Absent,
+    let sizes = Sizes {
+        n: N,
+        t: T,
+        i: I,
+        h: H,
     };
-    let GruForward { states, gates } = states_and_gates(inputs.clone(), spec);
-    let wanted = Wanted {
-        x: true,
-        h0: true,
-        w_ih: true,
-        w_hh: true,
-        b_ih: true,
-        b_hh: true,
-    };
-    let kept = OptionalTensor::from(Some(gates.clone()));
+    let mut inputs = sizes.shapes(Order::default().layout);
+    inputs.sequence.recurrent_mask = None;
+    inputs.sequence.step_mask = None;
+    inputs.sequence.zoneout = None;
+    let call = GruCall::<Flex>::new(inputs.map(|shape| tensor(&shape, dtype)), *spec);
+    let saved = states_and_gates(call.clone());
     let up = tensor(&[N, T, H], dtype);
-    let d = gradients(inputs, states.clone(), kept, up, spec, wanted);
-    let gradients = [d.x, d.h0, d.w_ih, d.w_hh, d.b_ih, d.b_hh];
-    let gradients = gradients
+    let all = PerInput::from_array([true; 6]);
+    let GruGradients(d) = gradients(call, saved.clone(), up, all);
+    let GruSaved { states, gates } = saved;
+    [Some(states), gates]
         .into_iter()
-        .filter_map(OptionalTensor::into_option);
-    [states, gates]
-        .into_iter()
-        .chain(gradients)
+        .chain(d.into_array())
+        .flatten()
         .map(numbers)
         .collect()
 }

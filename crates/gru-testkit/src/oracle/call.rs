@@ -1,6 +1,6 @@
 //! What the oracle is given.
 
-use gru_spec::{Direction, GruSpec, Layout};
+use gru_spec::{GruSpec, Layout, Order};
 
 use super::{Forward, Recorder, Round};
 use crate::{
@@ -24,8 +24,10 @@ pub enum Skipped {
 /// One call with everything that it may be given, flat and row-major.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// The conventions.
+    /// What a step computes.
     pub spec: GruSpec,
+    /// Memory layout and time direction.
+    pub order: Order,
     /// Batch.
     pub n: usize,
     /// Time steps.
@@ -45,13 +47,13 @@ pub struct Call {
     /// `[3H]`, or `[H]` for the candidate only.
     pub b_hh: Option<Vec<f64>>,
     /// Recurrent mask `[N, H]`: multiplies the state on its way into the gates.
-    pub mask: Option<Vec<f64>>,
+    pub recurrent_mask: Option<Vec<f64>>,
     /// `[N, T]` or `[T, N]`: 0 where the step is skipped.
-    pub valid: Option<Vec<f64>>,
+    pub step_mask: Option<Vec<f64>>,
     /// What `y` is where the step is skipped.
     pub skipped: Skipped,
-    /// Zoneout: the share of the new state that is taken, `[N, T, H]` or `[N, T, 1]` (`[T, N, ·]`).
-    pub take: Option<Vec<f64>>,
+    /// The share of the previous state that is kept, `[N, T, H]` or `[N, T, 1]` (`[T, N, ·]`).
+    pub zoneout: Option<Vec<f64>>,
     /// What the result of every operation is rounded by: how far a run in another type is off.
     pub round: Option<Round>,
     /// What becomes of a gate's value: how far activations of limited accuracy are off.
@@ -63,6 +65,7 @@ impl Call {
     pub fn new(spec: GruSpec, [n, t, h]: [usize; 3], x: Vec<f64>, w_hh: Vec<f64>) -> Self {
         Self {
             spec,
+            order: Order::default(),
             n,
             t,
             h,
@@ -72,10 +75,10 @@ impl Call {
             w_hh,
             b_ih: None,
             b_hh: None,
-            mask: None,
-            valid: None,
+            recurrent_mask: None,
+            step_mask: None,
             skipped: Skipped::State,
-            take: None,
+            zoneout: None,
             round: None,
             gate_error: None,
         }
@@ -83,9 +86,17 @@ impl Call {
 
     /// The call that a problem and its inputs are.
     pub fn of(problem: &Problem, inputs: &Inputs) -> Self {
-        let &Problem { n, t, h, spec, .. } = problem;
+        let &Problem {
+            n,
+            t,
+            h,
+            spec,
+            order,
+            ..
+        } = problem;
         let (x, w_hh) = (inputs.x.clone(), inputs.w_hh.clone());
         Self {
+            order,
             h0: inputs.h0.clone(),
             w_ih: Some(inputs.w_ih.clone()),
             b_ih: inputs.b_ih.clone(),
@@ -127,11 +138,8 @@ impl Call {
 
     /// Index, among all rows of a sequence, of a row of the batch at the `step`-th step walked.
     pub(super) fn row(&self, row: usize, step: usize) -> usize {
-        let time = match self.spec.direction {
-            Direction::Forward => step,
-            Direction::Reverse => self.t - 1 - step,
-        };
-        match self.spec.layout {
+        let time = self.order.direction.time(step, self.t);
+        match self.order.layout {
             Layout::BatchMajor => row * self.t + time,
             Layout::TimeMajor => time * self.n + row,
         }

@@ -120,14 +120,14 @@ impl<'a> Recorder<'a> {
             .map(|row| h0.map_or(zeros, |h0| h0.slice(row * h, h)))
             .collect();
         for (row, state) in last.iter_mut().enumerate() {
-            let mask = self.call.mask.as_ref();
+            let mask = self.call.recurrent_mask.as_ref();
             let mask = mask.map(|mask| self.tape.leaf(mask[row * h..][..h].iter().copied()));
             let mut output = zeros;
             for step in 0..t {
                 let at = self.call.row(row, step);
                 if self
                     .call
-                    .valid
+                    .step_mask
                     .as_ref()
                     .is_none_or(|valid| valid[at] != 0.0)
                 {
@@ -202,13 +202,13 @@ impl<'a> Recorder<'a> {
             }
             next = self.tape.clip(next, bound);
         }
-        if let Some(take) = &self.call.take {
-            let share = match take.len() {
-                per_step if per_step == self.call.n * self.call.t => vec![take[at]; h],
-                _ => take[at * h..][..h].to_vec(),
+        if let Some(zoneout) = &self.call.zoneout {
+            let kept = match zoneout.len() {
+                per_step if per_step == self.call.n * self.call.t => vec![zoneout[at]; h],
+                _ => zoneout[at * h..][..h].to_vec(),
             };
-            let share = self.tape.leaf(share);
-            next = self.tape.mix(share, next, state);
+            let kept = self.tape.leaf(kept);
+            next = self.tape.mix(kept, state, next);
         }
         Step {
             r,

@@ -1,6 +1,6 @@
 //! The tape against finite differences of its own forward pass, and what is not finite.
 
-use gru_spec::{Direction, GruSpec, Layout};
+use gru_spec::{Direction, GruSpec, Layout, Order};
 
 use super::*;
 use crate::{
@@ -80,8 +80,8 @@ fn gradients_of_the_catalogue_are_differences() {
 struct Extras {
     skips: bool,
     mask: bool,
-    /// Shares of the new state: none, one for each step, one for each unit.
-    take: usize,
+    /// None, one for each step, one for each unit.
+    zoneout: usize,
     /// An already projected sequence, and a recurrent bias for the candidate only.
     projected: bool,
 }
@@ -92,12 +92,12 @@ fn with_extras(mut call: Call, extras: Extras) -> Call {
         (0..len).map(|k| values[k * k % values.len()]).collect()
     };
     // Row 0 of [1, 1, 0], row 1 of [1, 1, 1, 0, 1] or so, in either layout.
-    call.valid = extras
+    call.step_mask = extras
         .skips
         .then(|| pattern(n * t, &[1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 1.0]));
-    call.mask = extras.mask.then(|| pattern(n * h, &[1.25, 0.0, 0.75]));
+    call.recurrent_mask = extras.mask.then(|| pattern(n * h, &[1.25, 0.0, 0.75]));
     let shares = [0.25, 1.0, 0.0, 0.625, 0.875];
-    call.take = match extras.take {
+    call.zoneout = match extras.zoneout {
         0 => None,
         1 => Some(pattern(n * t, &shares)),
         _ => Some(pattern(n * t * h, &shares)),
@@ -121,20 +121,26 @@ fn gradients_with_skips_masks_and_shares_are_differences() {
         if bit(1) {
             spec.update = Update::Takes;
         }
-        if bit(2) {
-            spec.layout = Layout::TimeMajor;
-            spec.direction = Direction::Reverse;
-        }
-        for take in 0..3 {
+        let order = if bit(2) {
+            Order {
+                layout: Layout::TimeMajor,
+                direction: Direction::Reverse,
+            }
+        } else {
+            Order::default()
+        };
+        for zoneout in 0..3 {
             let extras = Extras {
                 skips: bit(4),
                 mask: bit(5),
-                take,
+                zoneout,
                 projected: bit(6),
             };
             let (n, t, h) = (2, 4, 3);
             let features = if extras.projected { 3 * h } else { 2 };
-            let problem = Problem::new(n, t, features, h).with_spec(spec);
+            let problem = Problem::new(n, t, features, h)
+                .with_spec(spec)
+                .with_order(order);
             let draw = |attempt| {
                 let inputs = Inputs::draw(&problem, attempt);
                 (with_extras(Call::of(&problem, &inputs), extras), inputs)
@@ -234,7 +240,7 @@ fn what_a_skipped_step_holds_goes_nowhere() {
     let problem = Problem::new(2, 3, 2, 4);
     let inputs = Inputs::random(&problem);
     let mut call = Call::of(&problem, &inputs);
-    call.valid = Some(vec![1.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
+    call.step_mask = Some(vec![1.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
     let clean = call.forward();
     for row in [1, 3, 4, 5] {
         call.x[row * 2..][..2].fill(f64::NAN);
@@ -268,7 +274,7 @@ fn options_by_other_means() {
         let problem = Problem::new(n, t, i, h).with_spec(GruSpec::default().with_reset(reset));
         let inputs = Inputs::random(&problem);
         let plain = Call::of(&problem, &inputs);
-        let valid = Some(vec![1.0, 0.0, 1.0, 1.0]);
+        let step_mask = Some(vec![1.0, 0.0, 1.0, 1.0]);
         let mask = vec![1.25, 0.0, 0.5];
         let b_hn = vec![0.25, -0.5, 0.75];
         let scaled_rows = plain.w_hh.chunks(3 * h).zip(&mask);
@@ -284,20 +290,20 @@ fn options_by_other_means() {
         };
         let pairs = [
             (
-                "take of each step",
+                "zoneout of each step",
                 Call {
-                    take: valid.clone(),
+                    zoneout: Some(vec![0.0, 1.0, 0.0, 0.0]),
                     ..plain.clone()
                 },
                 Call {
-                    valid,
+                    step_mask,
                     ..plain.clone()
                 },
             ),
             (
                 "mask",
                 Call {
-                    mask: Some(mask.clone()),
+                    recurrent_mask: Some(mask.clone()),
                     ..plain.clone()
                 },
                 Call {
@@ -331,7 +337,7 @@ fn options_by_other_means() {
         }
         // Row 0 is not taken, row 2 neither: the state, nothing, or what came before.
         let skips = |skipped| Call {
-            valid: Some(vec![0.0, 1.0, 0.0, 1.0]),
+            step_mask: Some(vec![0.0, 1.0, 0.0, 1.0]),
             skipped,
             ..plain.clone()
         };
@@ -358,7 +364,7 @@ fn options_by_other_means() {
         assert_eq!(state.gradients(&of_row_0, &[])["h0"], [1.0; 3]);
         // Half of the new state, half of the old one.
         let of_units = Call {
-            take: Some([vec![0.5; h], vec![1.0; (t - 1) * h]].concat()),
+            zoneout: Some([vec![0.5; h], vec![0.0; (t - 1) * h]].concat()),
             ..plain.clone()
         };
         let h0 = inputs

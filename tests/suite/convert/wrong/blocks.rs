@@ -48,7 +48,7 @@ pub fn wrong() -> Vec<Wrong> {
             "hand-made",
             || {
                 let mut odd = block(config().with_num_layers(2));
-                odd.layers[1].spec.direction = Direction::Reverse;
+                odd.layers[1].direction = Direction::Reverse;
                 pytorch::export(&odd, "").map(|_| ())
             },
             "PyTorch cannot express layers.1.direction Reverse",

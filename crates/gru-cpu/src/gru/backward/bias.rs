@@ -64,7 +64,7 @@ pub(super) struct BiasSums<'a, 'b, E> {
 impl<E: Lanes> BiasSums<'_, '_, E> {
     /// How many vectors there are in all.
     pub(super) fn vectors(pass: &Pass<'_, E>) -> usize {
-        pass.call.spec.saved_per_unit() * pass.call.dims.h.div_ceil(pass.machine.lanes)
+        pass.call.spec.saved_per_unit() * pass.call.sizes.h.div_ceil(pass.machine.lanes)
     }
 }
 
@@ -75,7 +75,7 @@ impl<E: Lanes> WithSimd for BiasSums<'_, '_, E> {
     fn with_simd<S: Simd>(self, simd: S) {
         const BLOCK: usize = 8;
         let Some(bias) = self.pass.bias else { return };
-        let (h, lanes) = (self.pass.call.dims.h, E::lanes::<S>());
+        let (h, lanes) = (self.pass.call.sizes.h, E::lanes::<S>());
         let per_gate = h.div_ceil(lanes);
         for vector in self.vectors {
             let (gate, unit) = (vector / per_gate, vector % per_gate * lanes);
@@ -123,4 +123,21 @@ fn add_exactly<E: Lanes, S: Simd>(simd: S, a: E::V<S>, b: E::V<S>) -> (E::V<S>, 
     let of_a = E::vsub(simd, sum, of_b);
     let lost = E::vadd(simd, E::vsub(simd, a, of_a), E::vsub(simd, b, of_b));
     (sum, lost)
+}
+
+/// Both biases' gradients from the sums of the pre-activations' gradients: `dr̄ | dz̄ | dn̄`, and with
+/// reset-after `dn̄ ⊙ r`, which is the last block for the recurrent bias.
+pub(super) fn write<E: Copy>(
+    sums: &[E],
+    h: usize,
+    d_b_ih: Option<&mut [E]>,
+    d_b_hh: Option<&mut [E]>,
+) {
+    if let Some(d_b_ih) = d_b_ih {
+        d_b_ih.copy_from_slice(&sums[..3 * h]);
+    }
+    if let Some(d_b_hh) = d_b_hh {
+        d_b_hh[..2 * h].copy_from_slice(&sums[..2 * h]);
+        d_b_hh[2 * h..].copy_from_slice(&sums[sums.len() - h..]);
+    }
 }

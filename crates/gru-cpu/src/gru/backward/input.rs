@@ -42,7 +42,7 @@ impl<E: Lanes> InputGradients<'_, '_, E> {
 
     #[inline(always)]
     fn copy<S: Simd>(&self, simd: S, dx: Rows<'_, E>) {
-        let (h, lanes) = (self.pass.call.dims.h, E::lanes::<S>());
+        let (h, lanes) = (self.pass.call.sizes.h, E::lanes::<S>());
         for row in self.rows.clone() {
             for (at, gate) in gate_of_d::PACKED.into_iter().take(3).enumerate() {
                 for unit in (0..h).step_by(lanes) {
@@ -60,7 +60,7 @@ impl<E: Lanes> InputGradients<'_, '_, E> {
 
     #[inline(always)]
     fn multiply<S: Simd>(&self, simd: S, dx: Rows<'_, E>, w_ih: &Panels<'_, E>) {
-        let (i, lanes) = (self.pass.call.dims.i, E::lanes::<S>());
+        let (i, lanes) = (self.pass.call.sizes.i, E::lanes::<S>());
         for panel in 0..w_ih.count() {
             let first = panel * VECTORS_BACK;
             let vectors = (i.div_ceil(lanes) - first).min(VECTORS_BACK);

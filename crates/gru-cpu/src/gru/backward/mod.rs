@@ -30,13 +30,13 @@ use self::{
 };
 use super::weights::Weights;
 use crate::{
-    call::{Call, Dims, Gradients, Inputs, write_bias},
+    call::{Call, Gradients, Gru, Inputs, features},
     product::{
         Ahead, Blocks, Buffer, Columns, Order, Panel, Panels, Product, Rows, Shape, Sums, WIDTH,
         pack,
     },
     simd::{Gates, Lanes, Machine},
-    spec::{GruSpec, Reset},
+    spec::{Reset, Sizes},
     threads::{Member, Plan, Rounds, split, together},
     tuning::{MEET_BACK_FROM, VECTORS_BACK},
 };
@@ -45,8 +45,7 @@ use std::ops::Range;
 
 /// Writes the gradients; without `saved`, the gates are made anew from the states.
 pub(crate) fn backward<E: Lanes>(
-    dims: &Dims,
-    spec: &GruSpec,
+    gru: &Gru,
     inputs: &Inputs<'_, E>,
     states: &[E],
     saved: Option<&[E]>,
@@ -54,13 +53,14 @@ pub(crate) fn backward<E: Lanes>(
     to: Gradients<'_, E>,
 ) {
     let machine = Machine::here::<E>();
-    let call = Call::new(dims, spec, inputs);
-    let Dims { n, t, i, h } = *dims;
-    let (width, after) = (call.saved_width(), spec.reset == Reset::AfterMatmul);
+    let call = Call::new(gru, inputs);
+    let sizes = &gru.sizes;
+    let Sizes { n, t, i, h } = *sizes;
+    let (width, after) = (call.saved_width(), gru.spec.reset == Reset::AfterMatmul);
     let weights = Transposed::new(&machine, &call, to.x.is_some());
     let (panels, size) = (weights.gates.count(), size_of::<E>());
-    let plan = Plan::new(dims, panels, machine.tile_rows, size, MEET_BACK_FROM);
-    let steps = Plan::steps_back(dims, size);
+    let plan = Plan::new(sizes, panels, machine.tile_rows, size, MEET_BACK_FROM);
+    let steps = Plan::steps_back(sizes, size);
     let rows = steps * n;
 
     // Sizes that are not wanted are empty.
@@ -68,12 +68,15 @@ pub(crate) fn backward<E: Lanes>(
     let columns =
         |wanted: bool, len: usize| buffer(wanted, Columns::<E>::size(len, rows, machine.tile_rows));
     let mut own_dh = buffer(to.h0.is_none(), n * h);
-    let mut d = Buffer::new(Blocks::<E>::size(spec.saved_per_unit(), h, rows));
+    let mut d = Buffer::new(Blocks::<E>::size(gru.spec.saved_per_unit(), h, rows));
     let mut ds = buffer(!after, n * h);
     let zeros = buffer(inputs.sequence.h0.is_none(), h);
     let replays = saved.is_none();
     let mut replayed = buffer(replays, rows * width);
-    let mut replayed_g = buffer(replays && inputs.sequence.mask.is_some(), rows * h);
+    let mut replayed_g = buffer(
+        replays && inputs.sequence.recurrent_mask.is_some(),
+        rows * h,
+    );
     let mut replayed_rg = buffer(replays && !after, rows * h);
     let mut x = columns(to.w_ih.is_some(), i);
     let mut g = columns(to.w_hh.is_some(), h);
@@ -99,7 +102,9 @@ pub(crate) fn backward<E: Lanes>(
         saved,
         d_states,
         dh: Rows::new(dh, h),
-        dx: to.x.map(|dx| Rows::new(dx, inputs.weights.features(dims))),
+        dx: to
+            .x
+            .map(|dx| Rows::new(dx, features(&inputs.weights, sizes))),
         dw_ih: to.w_ih.map(|dw| Rows::new(dw, 3 * h)),
         dw_hh: to.w_hh.map(|dw| Rows::new(dw, 3 * h)),
         bias: Bias::new(&mut bias, h),
@@ -119,10 +124,10 @@ pub(crate) fn backward<E: Lanes>(
         },
         call,
     };
-    let (threads, patience) = (pass.plan.threads(), Plan::patience(dims));
+    let (threads, patience) = (pass.plan.threads(), Plan::patience(sizes));
     together(threads, t.div_ceil(steps), patience, &pass);
     if let Some(sums) = bias.totals() {
-        write_bias(sums, h, to.b_ih, to.b_hh);
+        bias::write(sums, h, to.b_ih, to.b_hh);
     }
 }
 
@@ -138,7 +143,7 @@ struct Transposed<'a, E> {
 
 impl<'a, E: Lanes> Transposed<'a, E> {
     fn new(machine: &Machine, call: &Call<'a, E>, of_input: bool) -> Self {
-        let Dims { i, h, .. } = *call.dims;
+        let Sizes { i, h, .. } = *call.sizes;
         let (w_hh, after) = (
             call.inputs.weights.w_hh,
             call.spec.reset == Reset::AfterMatmul,
@@ -220,7 +225,7 @@ struct Pass<'a, E> {
 
 impl<E: Lanes> Rounds for Pass<'_, E> {
     fn round(&self, round: usize, member: &mut Member<'_>) {
-        let Dims { n, t, .. } = *self.call.dims;
+        let Sizes { n, t, .. } = *self.call.sizes;
         let arch = self.machine.arch;
         let steps = t.saturating_sub((round + 1) * self.steps)..t - round * self.steps;
         let rows = steps.len() * n;
@@ -270,14 +275,14 @@ impl<E: Lanes> Pass<'_, E> {
     /// The row of the batch, and the step, of row `row` of a round that begins with step `first`.
     #[inline(always)]
     fn of_round(&self, first: usize, row: usize) -> (usize, usize) {
-        let n = self.call.dims.n;
+        let n = self.call.sizes.n;
         (row % n, first + row / n)
     }
 
     /// The state of a row of the batch before step `s`.
     #[inline(always)]
     fn previous(&self, n: usize, s: usize) -> &[E] {
-        let (call, h) = (&self.call, self.call.dims.h);
+        let (call, h) = (&self.call, self.call.sizes.h);
         match (s, call.inputs.sequence.h0) {
             (0, Some(h0)) => &h0[n * h..][..h],
             (0, None) => self.zeros,
@@ -301,7 +306,7 @@ impl<E: Lanes> Pass<'_, E> {
         panel: Panel<E>,
         ahead: Ahead<'_, E>,
     ) {
-        let h = self.call.dims.h;
+        let h = self.call.sizes.h;
         // Where no block sticks out of a gate they are one.
         let (count, k) = if h.is_multiple_of(WIDTH) {
             (1, gates.len() * h)

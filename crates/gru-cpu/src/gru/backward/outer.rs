@@ -2,9 +2,9 @@
 
 use super::{Pass, gate_of_d};
 use crate::{
-    call::Dims,
     product::{Ahead, Columns, Order, Panel, Product, ROWS, Rows, Sums, WIDTH},
     simd::Lanes,
+    spec::Sizes,
     tuning::VECTORS_BACK,
 };
 use pulp::{Simd, WithSimd};
@@ -33,7 +33,7 @@ impl<'a, E: Lanes> Pass<'a, E> {
     /// The products over rows: `dw_ih = xᵀ·dp`, `dw_hh = gᵀ·dq`.
     pub(super) fn products(&self) -> [Option<OuterProduct<'a, E>>; 3] {
         use gate_of_d::{N, N_TIMES_R, R, Z};
-        let Dims { i, h, .. } = *self.call.dims;
+        let Sizes { i, h, .. } = *self.call.sizes;
         let Sides { x, g, rg } = self.sides;
         let product = |to: Option<Rows<'a, E>>, left, columns, gates| {
             to.map(|to| OuterProduct {
@@ -54,7 +54,7 @@ impl<'a, E: Lanes> Pass<'a, E> {
     /// Packs the left sides of some rows of a round that begins with step `first`; they are this
     /// thread's own until the threads meet. (`r ⊙ g` is packed where it is made.)
     pub(super) fn pack(&self, first: usize, rows: Range<usize>) {
-        let Dims { i, h, .. } = *self.call.dims;
+        let Sizes { i, h, .. } = *self.call.sizes;
         if self.dw_ih.is_none() && self.dw_hh.is_none() {
             return;
         }
@@ -76,7 +76,7 @@ impl<'a, E: Lanes> Pass<'a, E> {
                 if self.dw_ih.is_some() {
                     self.sides.x.write(row, 0, self.call.x(at));
                 }
-                match (self.dw_hh, self.call.inputs.sequence.mask) {
+                match (self.dw_hh, self.call.inputs.sequence.recurrent_mask) {
                     (None, _) => {}
                     (Some(_), None) => self.sides.g.write(row, 0, self.previous(n, s)),
                     (Some(_), Some(mask)) => {
@@ -92,7 +92,7 @@ impl<'a, E: Lanes> Pass<'a, E> {
 impl<E: Lanes> OuterProduct<'_, E> {
     /// Tiles of the product: of all panels, one after the other.
     pub(super) fn tiles(&self, pass: &Pass<'_, E>) -> usize {
-        let per_gate = pass.call.dims.h.div_ceil(pass.machine.lanes);
+        let per_gate = pass.call.sizes.h.div_ceil(pass.machine.lanes);
         (self.gates.len() * per_gate).div_ceil(VECTORS_BACK) * self.tiles_of_panel(pass)
     }
 
@@ -109,7 +109,7 @@ impl<E: Lanes> OuterProduct<'_, E> {
         lanes: usize,
         panel: usize,
     ) -> (Panel<E>, usize, [Range<usize>; VECTORS_BACK]) {
-        let h = pass.call.dims.h;
+        let h = pass.call.sizes.h;
         let per_gate = h.div_ceil(lanes);
         let all = self.gates.len() * per_gate;
         let first = panel * VECTORS_BACK;

@@ -72,8 +72,8 @@ impl<E: Lanes> Replayed<'_, '_, E> {
     /// `m ⊙ h₋₁` of all rows, if there is a mask.
     #[inline(always)]
     fn mask_states(&self) {
-        let h = self.pass.call.dims.h;
-        let Some(mask) = self.pass.call.inputs.sequence.mask else {
+        let h = self.pass.call.sizes.h;
+        let Some(mask) = self.pass.call.inputs.sequence.recurrent_mask else {
             return;
         };
         for row in self.rows.clone() {
@@ -97,7 +97,7 @@ impl<E: Lanes> Replayed<'_, '_, E> {
     /// The left side of the recurrent product.
     #[inline(always)]
     fn source(&self, row: usize) -> *const E {
-        match self.pass.call.inputs.sequence.mask {
+        match self.pass.call.inputs.sequence.recurrent_mask {
             Some(_) => self.replay.g.at(row),
             None => self.previous(row).as_ptr(),
         }
@@ -110,7 +110,7 @@ impl<E: Lanes> Replayed<'_, '_, E> {
     #[inline(always)]
     #[allow(clippy::mut_from_ref)] // `Rows` is what this borrows from, not `self`.
     unsafe fn gate(&self, row: usize, gate: usize, units: &Range<usize>) -> &mut [E] {
-        let start = gate * self.pass.call.dims.h + units.start;
+        let start = gate * self.pass.call.sizes.h + units.start;
         let cells = start..start + units.len();
         // SAFETY: the caller owns them.
         unsafe { self.replay.gates.cells_mut(row, cells) }
@@ -161,7 +161,7 @@ impl<E: Lanes> Replayed<'_, '_, E> {
     ) {
         let product = Product {
             left: &Left::dense(rows),
-            k: self.pass.call.dims.h,
+            k: self.pass.call.sizes.h,
             panel,
             vectors,
             order: Order::Free,
@@ -183,7 +183,7 @@ impl<E: Lanes> Replayed<'_, '_, E> {
         panel: usize,
     ) {
         let gates = &self.pass.gates;
-        let units = units(panel..panel + 1, E::lanes::<S>(), self.pass.call.dims.h);
+        let units = units(panel..panel + 1, E::lanes::<S>(), self.pass.call.sizes.h);
         let [.., b_hn] = self.replay.weights.bias(simd, panel);
         let mut sums = Sums::<E, S>::new();
         sums.clear(simd, size);
@@ -222,7 +222,7 @@ impl<E: Lanes> Replayed<'_, '_, E> {
         panel: usize,
     ) {
         let gates = &self.pass.gates;
-        let units = units(panel..panel + 1, E::lanes::<S>(), self.pass.call.dims.h);
+        let units = units(panel..panel + 1, E::lanes::<S>(), self.pass.call.sizes.h);
         let mut sums = Sums::<E, S>::new();
         sums.clear(simd, size);
         self.project(simd, first, panel, &mut sums);
@@ -255,7 +255,7 @@ impl<E: Lanes> Replayed<'_, '_, E> {
         (first, size): (usize, usize),
         panel: usize,
     ) {
-        let (h, lanes) = (self.pass.call.dims.h, E::lanes::<S>());
+        let (h, lanes) = (self.pass.call.sizes.h, E::lanes::<S>());
         let Some(weights) = &self.replay.weights.candidate else {
             return;
         };

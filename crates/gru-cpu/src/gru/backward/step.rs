@@ -44,14 +44,14 @@ impl<E: Lanes> WithSimd for Walk<'_, '_, '_, E> {
         let units = units(
             panels.clone(),
             VECTORS_BACK * E::lanes::<S>(),
-            pass.call.dims.h,
+            pass.call.sizes.h,
         );
         let tiles = tiles(seat.rows.clone(), pass.machine.tile_rows);
         for s in steps.clone().rev() {
             let step = Step {
                 pass,
                 s,
-                first_row: (s - steps.start) * pass.call.dims.n,
+                first_row: (s - steps.start) * pass.call.sizes.n,
             };
             for n in seat.rows.clone() {
                 // SAFETY: these rows and units are this thread's own.
@@ -127,7 +127,7 @@ impl<E: Lanes> Step<'_, '_, E> {
         lines: &'l mut [*const E; MOST_LINES],
     ) -> &'l [*const E] {
         let (pass, call, s) = (self.pass, &self.pass.call, self.s - 1);
-        let (h, width) = (call.dims.h, call.saved_width());
+        let (h, width) = (call.sizes.h, call.saved_width());
         let mut count = 0;
         let mut push = |line: *const E| {
             lines[count] = line;
@@ -167,7 +167,7 @@ impl<E: Lanes> Step<'_, '_, E> {
         units: &Range<usize>,
     ) {
         let (pass, call) = (self.pass, &self.pass.call);
-        let (h, lanes, place) = (call.dims.h, E::lanes::<S>(), call.row(n, self.s));
+        let (h, lanes, place) = (call.sizes.h, E::lanes::<S>(), call.row(n, self.s));
         let is_skipped = call.is_skipped(place);
         let previous = pass.previous(n, self.s);
         let gates = self.gates(n);
@@ -208,10 +208,10 @@ impl<E: Lanes> Step<'_, '_, E> {
             };
             let change = E::vsub(simd, less, more);
             let (mut d, mut past) = (d, zero);
-            if let Some(take) = call.inputs.sequence.take {
-                let take = E::read(simd, &take[place * h..][some.clone()]);
-                past = E::vmul(simd, d, E::vsub(simd, one, take));
-                d = E::vmul(simd, d, take);
+            if let Some(zoneout) = call.inputs.sequence.zoneout {
+                let kept = E::read(simd, &zoneout[place * h..][some.clone()]);
+                past = E::vmul(simd, d, kept);
+                d = E::vmul(simd, d, E::vsub(simd, one, kept));
             }
             if let Some(c) = call.spec.clip_state {
                 // As the forward pass makes it.
@@ -247,7 +247,7 @@ impl<E: Lanes> Step<'_, '_, E> {
         part: (usize, usize),
     ) {
         let (pass, call, weights) = (self.pass, &self.pass.call, &self.pass.weights.gates);
-        let (h, lanes) = (call.dims.h, E::lanes::<S>());
+        let (h, lanes) = (call.sizes.h, E::lanes::<S>());
         let all = units(panel..panel + 1, VECTORS_BACK * lanes, h);
         let vectors = all.len().div_ceil(lanes);
         let mut lines = [std::ptr::null(); MOST_LINES];
@@ -277,7 +277,7 @@ impl<E: Lanes> Step<'_, '_, E> {
                     let ds = unsafe { pass.ds.cells_mut(n, units.clone()) };
                     sum = E::vadd(simd, sum, E::read(simd, ds));
                 }
-                if let Some(mask) = call.inputs.sequence.mask {
+                if let Some(mask) = call.inputs.sequence.recurrent_mask {
                     let mask = E::read(simd, &mask[n * h..][units.clone()]);
                     sum = E::vmul(simd, sum, mask);
                 }
@@ -301,7 +301,7 @@ impl<E: Lanes> Step<'_, '_, E> {
         (row, size): (usize, usize),
         panel: usize,
     ) {
-        let (pass, h, lanes) = (self.pass, self.pass.call.dims.h, E::lanes::<S>());
+        let (pass, h, lanes) = (self.pass, self.pass.call.sizes.h, E::lanes::<S>());
         let Some(weights) = &pass.weights.candidate else {
             return;
         };
@@ -336,7 +336,7 @@ impl<E: Lanes> Step<'_, '_, E> {
         units: &Range<usize>,
     ) {
         let (pass, call) = (self.pass, &self.pass.call);
-        let (h, lanes, row) = (call.dims.h, E::lanes::<S>(), self.first_row + n);
+        let (h, lanes, row) = (call.sizes.h, E::lanes::<S>(), self.first_row + n);
         let is_skipped = call.is_skipped(call.row(n, self.s));
         let previous = pass.previous(n, self.s);
         let gates = self.gates(n);
@@ -347,7 +347,7 @@ impl<E: Lanes> Step<'_, '_, E> {
             let ds = unsafe { pass.ds.cells_mut(n, some.clone()) };
             let mut r = E::read(simd, &gates[some.clone()]);
             let mut g = E::read(simd, &previous[some.clone()]);
-            if let Some(mask) = call.inputs.sequence.mask {
+            if let Some(mask) = call.inputs.sequence.recurrent_mask {
                 g = E::vmul(simd, g, E::read(simd, &mask[n * h..][some.clone()]));
             }
             let d = E::read(simd, ds);

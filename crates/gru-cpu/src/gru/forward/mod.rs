@@ -6,10 +6,10 @@ mod step;
 use self::{project::Project, step::Steps};
 use super::{units, weights::Weights};
 use crate::{
-    call::{Call, Dims, Inputs},
+    call::{Call, Gru, Inputs},
     product::{Buffer, Rows},
     simd::{Gates, Lanes, Machine},
-    spec::{GruSpec, Reset},
+    spec::Reset,
     threads::{Member, Plan, Rounds, Tiles, alone, beside, tiles, together},
     tuning::MEET_FROM,
 };
@@ -17,23 +17,22 @@ use std::ops::Range;
 
 /// Writes the states, and the gates to `saved` if that is there.
 pub(crate) fn forward<E: Lanes>(
-    dims: &Dims,
-    spec: &GruSpec,
+    gru: &Gru,
     inputs: &Inputs<'_, E>,
     states: &mut [E],
     saved: Option<&mut [E]>,
 ) {
     let machine = Machine::here::<E>();
-    let call = Call::new(dims, spec, inputs);
+    let call = Call::new(gru, inputs);
     Pass {
         weights: &Weights::for_call(&machine, &call),
         gates: Gates::new(&machine, &call.spec),
-        states: Rows::new(states, dims.h),
+        states: Rows::new(states, gru.sizes.h),
         saved: saved.map(|saved| Rows::new(saved, call.saved_width())),
         zeros: &vec![
             E::zero();
             if inputs.sequence.h0.is_none() {
-                dims.h
+                gru.sizes.h
             } else {
                 0
             }
@@ -60,14 +59,14 @@ impl<E: Lanes> Pass<'_, E> {
     /// Walks through time with all threads that the call may use.
     pub(super) fn run(&self) {
         let (panels, size) = (self.weights.state.count(), size_of::<E>());
-        let dims = self.call.dims;
-        let plan = Plan::new(dims, panels, self.machine.tile_rows, size, MEET_FROM);
+        let sizes = self.call.sizes;
+        let plan = Plan::new(sizes, panels, self.machine.tile_rows, size, MEET_FROM);
         let walk = |group: usize| {
             let rows = plan.rows(group);
             let mut scratch = Scratch::new(self, rows.len());
             let group = self.group(&mut scratch, rows);
-            let rounds = dims.t.div_ceil(group.steps);
-            together(plan.members, rounds, Plan::patience(dims), &group);
+            let rounds = sizes.t.div_ceil(group.steps);
+            together(plan.members, rounds, Plan::patience(sizes), &group);
         };
         if plan.groups == 1 {
             return walk(0);
@@ -77,22 +76,22 @@ impl<E: Lanes> Pass<'_, E> {
 
     /// Makes a single step on this thread, without a look at the memory's manager.
     pub(super) fn step(&self, scratch: &mut Scratch<E>) {
-        alone(1, &self.group(scratch, 0..self.call.dims.n));
+        alone(1, &self.group(scratch, 0..self.call.sizes.n));
     }
 
     /// Steps of a round of so many rows.
     fn steps(&self, rows: usize) -> usize {
-        Plan::steps_per_round(self.call.dims, rows, size_of::<E>())
+        Plan::steps_per_round(self.call.sizes, rows, size_of::<E>())
     }
 
     fn group<'a>(&'a self, scratch: &'a mut Scratch<E>, rows: Range<usize>) -> Group<'a, E> {
-        let h = self.call.dims.h;
+        let h = self.call.sizes.h;
         Group {
             pass: self,
             after: self.call.spec.reset == Reset::AfterMatmul,
             is_plain: self.call.spec.clip_state.is_none()
-                && self.call.inputs.sequence.take.is_none()
-                && self.call.inputs.sequence.valid.is_none(),
+                && self.call.inputs.sequence.zoneout.is_none()
+                && self.call.inputs.sequence.step_mask.is_none(),
             tiles: tiles(0..rows.len(), self.machine.tile_rows),
             steps: self.steps(rows.len()),
             p: Rows::new(scratch.p.as_mut(), 3 * self.machine.lanes),
@@ -113,10 +112,10 @@ pub(super) struct Scratch<E> {
 impl<E: Lanes> Scratch<E> {
     pub(super) fn new(pass: &Pass<'_, E>, rows: usize) -> Self {
         let (call, panels) = (&pass.call, pass.weights.state.count());
-        let copies = |count: usize| Buffer::new(count * rows * call.dims.h);
+        let copies = |count: usize| Buffer::new(count * rows * call.sizes.h);
         Self {
             p: Buffer::new(panels * pass.steps(rows) * rows * 3 * pass.machine.lanes),
-            g: copies(if call.inputs.sequence.mask.is_some() {
+            g: copies(if call.inputs.sequence.recurrent_mask.is_some() {
                 2
             } else {
                 0
@@ -154,15 +153,15 @@ impl<E: Lanes> Rounds for Group<'_, E> {
     fn round(&self, round: usize, member: &mut Member<'_>) {
         let Pass { machine, call, .. } = self.pass;
         let first = round * self.steps;
-        let steps = first..(first + self.steps).min(call.dims.t);
+        let steps = first..(first + self.steps).min(call.sizes.t);
         let panels = member.share(self.pass.weights.state.count());
         machine.arch.dispatch(Project {
             group: self,
             steps: steps.clone(),
             panels: panels.clone(),
         });
-        if first == 0 && call.inputs.sequence.mask.is_some() {
-            self.mask_initial(units(panels.clone(), machine.lanes, call.dims.h));
+        if first == 0 && call.inputs.sequence.recurrent_mask.is_some() {
+            self.mask_initial(units(panels.clone(), machine.lanes, call.sizes.h));
             member.meet();
         }
         machine.arch.dispatch(Steps {
@@ -184,8 +183,8 @@ impl<E: Lanes> Group<'_, E> {
     /// `m ⊙ h₀` of some units, which are this thread's own until the threads meet.
     fn mask_initial(&self, units: Range<usize>) {
         let sequence = &self.pass.call.inputs.sequence;
-        let (h0, mask) = (sequence.h0, sequence.mask);
-        let h = self.pass.call.dims.h;
+        let (h0, mask) = (sequence.h0, sequence.recurrent_mask);
+        let h = self.pass.call.sizes.h;
         let Some(mask) = mask else { return };
         for (at, n) in self.rows.clone().enumerate() {
             // SAFETY: nobody else reads or writes these units before the threads meet.

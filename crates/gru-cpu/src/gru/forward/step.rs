@@ -129,7 +129,7 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
     #[inline(always)]
     fn new(group: &'a Group<'b, E>, s: usize, in_round: usize) -> Self {
         let Pass { call, states, .. } = group.pass;
-        let (n, count, h) = (group.rows.start, group.rows.len(), call.dims.h);
+        let (n, count, h) = (group.rows.start, group.rows.len(), call.sizes.h);
         let (place, per_row) = (call.row(n, s), call.per_row());
         let at_step = |rows, s| Strided::of(rows, call.row(n, s), per_row, count);
         let previous = match (s, call.inputs.sequence.h0) {
@@ -139,7 +139,7 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
             _ => at_step(states, s - 1),
         };
         let masked = |s| {
-            let mask = call.inputs.sequence.mask;
+            let mask = call.inputs.sequence.recurrent_mask;
             mask.map(|_| Strided::of(&group.g, s % 2 * count, 1, count))
         };
         Self {
@@ -165,7 +165,7 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
     /// The units of a panel.
     #[inline(always)]
     fn units(&self, panel: usize, lanes: usize) -> Range<usize> {
-        units(panel..panel + 1, lanes, self.group.pass.call.dims.h)
+        units(panel..panel + 1, lanes, self.group.pass.call.sizes.h)
     }
 
     /// One tile, the reset gate acting after the product: from the products to the new states.
@@ -382,7 +382,7 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
         }
         let product = Product {
             left: &Left::dense(rows),
-            k: self.group.pass.call.dims.h,
+            k: self.group.pass.call.sizes.h,
             panel: candidate.panel(panel),
             vectors: vectors.len(),
             order: Order::Free,
@@ -446,7 +446,7 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
         part: (usize, usize),
     ) {
         let Pass { call, weights, .. } = self.group.pass;
-        let (h, lanes) = (call.dims.h, E::lanes::<S>());
+        let (h, lanes) = (call.sizes.h, E::lanes::<S>());
         let mut rows = [std::ptr::null(); ROWS];
         for (row, to) in (row..row + sums.len()).zip(&mut rows) {
             *to = self.source.at(row).cast_const();
@@ -489,7 +489,7 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
             push(self.states.at(row).wrapping_add(unit));
             if let Some(saved) = self.saved {
                 for gate in 0..call.spec.saved_per_unit() {
-                    push(saved.at(row).wrapping_add(gate * call.dims.h + unit));
+                    push(saved.at(row).wrapping_add(gate * call.sizes.h + unit));
                 }
             }
         }
@@ -513,7 +513,7 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
             return;
         };
         for (gate, &v) in (first..).zip(gates) {
-            let start = gate * self.group.pass.call.dims.h + units.start;
+            let start = gate * self.group.pass.call.sizes.h + units.start;
             // SAFETY: the caller owns these units, and a row has so many gates.
             let to = unsafe { saved.cells_mut(row, &(start..start + units.len())) };
             E::write(simd, to, v);
@@ -549,9 +549,9 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
         };
         // SAFETY: these units of this step's state are this thread's own until the threads meet.
         E::write(simd, unsafe { self.states.cells_mut(row, units) }, new);
-        if let (Some(g), Some(mask)) = (self.next_source, call.inputs.sequence.mask) {
+        if let (Some(g), Some(mask)) = (self.next_source, call.inputs.sequence.recurrent_mask) {
             let n = self.group.rows.start + row;
-            let mask = E::read(simd, &mask[n * call.dims.h..][units.clone()]);
+            let mask = E::read(simd, &mask[n * call.sizes.h..][units.clone()]);
             // SAFETY: and so are these of the next step's g.
             let g = unsafe { g.cells_mut(row, units) };
             E::write(simd, g, E::vmul(simd, new, mask));
@@ -573,10 +573,10 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
         if let Some(c) = call.spec.clip_state {
             new = clip::<E, S>(simd, new, c);
         }
-        if let Some(take) = call.inputs.sequence.take {
-            let take = E::read(simd, &take[place * call.dims.h..][units.clone()]);
-            let past = E::vsub(simd, E::real(simd, 1.0), take);
-            new = E::vfma(simd, new, take, E::vmul(simd, old, past));
+        if let Some(zoneout) = call.inputs.sequence.zoneout {
+            let kept = E::read(simd, &zoneout[place * call.sizes.h..][units.clone()]);
+            let taken = E::vsub(simd, E::real(simd, 1.0), kept);
+            new = E::vfma(simd, new, taken, E::vmul(simd, old, kept));
         }
         if call.is_skipped(place) {
             old

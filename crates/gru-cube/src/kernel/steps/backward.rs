@@ -7,7 +7,7 @@ use crate::kernel::{
     matrix::{accumulate_matrices, store_matrices, zero_matrices},
     meeting::{doubt, meet},
     product::{accumulate, load_weight, pair, pairs_of_partials, reduce_to_pairs, zero_sums},
-    step::{blend_back, from_end, share, state_before, strides},
+    step::{blend_back, from_end, kept, state_before, strides},
 };
 use cubecl::prelude::*;
 
@@ -27,9 +27,9 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
     states: &[F],
     w_hh_t: &[F],
     h0: ComptimeOption<&[F]>,
-    mask: ComptimeOption<&[F]>,
-    valid: ComptimeOption<&[F]>,
-    take: ComptimeOption<&[F]>,
+    recurrent_mask: ComptimeOption<&[F]>,
+    step_mask: ComptimeOption<&[F]>,
+    zoneout: ComptimeOption<&[F]>,
     d_gates: &mut [F],
     carry: &mut [f32],
     d_h0: &mut [F],
@@ -250,20 +250,22 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
                         let gate = row * saved + j;
                         let mut m = 1.0f32;
                         #[comptime]
-                        if let ComptimeOption::Some(mask) = &mask {
-                            m = f32::cast_from(mask[at]);
+                        if let ComptimeOption::Some(recurrent_mask) = &recurrent_mask {
+                            m = f32::cast_from(recurrent_mask[at]);
                         }
                         #[comptime]
-                        let skipped = match valid {
-                            ComptimeOption::Some(valid) => f32::cast_from(valid[row]) == 0.0,
+                        let skipped = match step_mask {
+                            ComptimeOption::Some(step_mask) => {
+                                f32::cast_from(step_mask[row]) == 0.0
+                            }
                             ComptimeOption::None => false.runtime(),
                         };
                         // What came through the step after, if there was one that counts.
                         let mut through = m * dg[i];
                         #[comptime]
-                        if let ComptimeOption::Some(valid) = &valid {
+                        if let ComptimeOption::Some(step_mask) = &step_mask {
                             let row_after = k * per_n + time_after * per_t;
-                            let skipped_after = f32::cast_from(valid[row_after]) == 0.0;
+                            let skipped_after = f32::cast_from(step_mask[row_after]) == 0.0;
                             through = select(skipped_after, 0.0f32, through);
                         }
                         let r = read[from];
@@ -283,8 +285,8 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
                             }
                             let z = read[comptime!(from + 1)];
                             let new = read[comptime!(from + 2)];
-                            let share = share::<F>(take, row, j, hidden, rule);
-                            let back = blend_back(d, before, z, new, share, skipped, rule);
+                            let kept = kept::<F>(zoneout, row, j, hidden, rule);
+                            let back = blend_back(d, before, z, new, kept, skipped, rule);
                             carry[at] = back.carry;
                             d_gates[gate + hidden] = F::cast_from(back.dz);
                             d_gates[gate + comptime!(2 * hidden)] = F::cast_from(back.dn);

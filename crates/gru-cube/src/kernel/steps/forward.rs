@@ -7,7 +7,7 @@ use crate::kernel::{
     matrix::{accumulate_matrices, store_matrices, zero_matrices},
     meeting::{doubt, meet},
     product::{accumulate, load_weight, pair, pairs_of_partials, reduce_to_pairs, zero_sums},
-    step::{biases, from_end, share, state_before, strides, taken, window},
+    step::{biases, from_end, kept, state_before, strides, window, zone_out},
 };
 use crate::rule::Rule;
 use cubecl::prelude::*;
@@ -28,9 +28,9 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
     b_ih: ComptimeOption<&[F]>,
     b_hh: ComptimeOption<&[F]>,
     h0: ComptimeOption<&[F]>,
-    mask: ComptimeOption<&[F]>,
-    valid: ComptimeOption<&[F]>,
-    take: ComptimeOption<&[F]>,
+    recurrent_mask: ComptimeOption<&[F]>,
+    step_mask: ComptimeOption<&[F]>,
+    zoneout: ComptimeOption<&[F]>,
     states: &mut [F],
     mut gates: ComptimeOption<&mut [F]>,
     mut between: ComptimeOption<&mut [f32]>,
@@ -113,7 +113,7 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
                 &mut fetched,
                 states,
                 h0,
-                mask,
+                recurrent_mask,
                 &mut between,
                 &mut exact,
                 p_first,
@@ -167,7 +167,7 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
                             &mut left_rows,
                             states,
                             h0,
-                            mask,
+                            recurrent_mask,
                             &mut between,
                             &mut exact,
                             p_first,
@@ -199,7 +199,7 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
                                 &mut left_rows,
                                 states,
                                 h0,
-                                mask,
+                                recurrent_mask,
                                 &mut between,
                                 &mut exact,
                                 p_first,
@@ -242,7 +242,7 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
                                 &mut left_rows,
                                 states,
                                 h0,
-                                mask,
+                                recurrent_mask,
                                 &mut between,
                                 &mut exact,
                                 p_first,
@@ -289,8 +289,8 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
                         if comptime!(half == Half::First) {
                             let mut g = before;
                             #[comptime]
-                            if let ComptimeOption::Some(mask) = &mask {
-                                g *= f32::cast_from(mask[k * hidden + j]);
+                            if let ComptimeOption::Some(recurrent_mask) = &recurrent_mask {
+                                g *= f32::cast_from(recurrent_mask[k * hidden + j]);
                             }
                             #[comptime]
                             if let ComptimeOption::Some(between) = between.as_mut() {
@@ -307,12 +307,12 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
                             };
                             let new = gate_value(a_n, comptime!(rule.n));
                             let u = clip(blend(before, z, new, rule), comptime!(rule.clip_state));
-                            let share = share::<F>(take, row, j, hidden, rule);
-                            let u = taken(u, before, share, rule);
+                            let kept = kept::<F>(zoneout, row, j, hidden, rule);
+                            let u = zone_out(u, before, kept, rule);
                             #[comptime]
-                            let next = match valid {
-                                ComptimeOption::Some(valid) => {
-                                    select(f32::cast_from(valid[row]) == 0.0, before, u)
+                            let next = match step_mask {
+                                ComptimeOption::Some(step_mask) => {
+                                    select(f32::cast_from(step_mask[row]) == 0.0, before, u)
                                 }
                                 ComptimeOption::None => u,
                             };
@@ -360,7 +360,7 @@ fn turn_left<F: Float, M: Float, R: Size>(
     left_rows: &mut Shared<[M]>,
     states: &mut [F],
     h0: ComptimeOption<&[F]>,
-    mask: ComptimeOption<&[F]>,
+    recurrent_mask: ComptimeOption<&[F]>,
     between: &mut ComptimeOption<&mut [f32]>,
     exact: &mut ComptimeOption<&mut [f32]>,
     p_first: u32,
@@ -379,7 +379,20 @@ fn turn_left<F: Float, M: Float, R: Size>(
     let (k0, row0) = next_stage(k0, row0, next_row0, product, team);
     if row0 < n {
         fetch_left::<F>(
-            fetched, states, h0, mask, between, exact, p_first, s, k0, row0, n, t, half, steps,
+            fetched,
+            states,
+            h0,
+            recurrent_mask,
+            between,
+            exact,
+            p_first,
+            s,
+            k0,
+            row0,
+            n,
+            t,
+            half,
+            steps,
         );
     }
 }
@@ -392,7 +405,7 @@ fn fetch_left<F: Float>(
     fetched: &mut Array<f32>,
     states: &mut [F],
     h0: ComptimeOption<&[F]>,
-    mask: ComptimeOption<&[F]>,
+    recurrent_mask: ComptimeOption<&[F]>,
     between: &mut ComptimeOption<&mut [f32]>,
     exact: &mut ComptimeOption<&mut [f32]>,
     p_first: u32,
@@ -412,7 +425,7 @@ fn fetch_left<F: Float>(
         let x = left_number::<F>(
             states,
             h0,
-            mask,
+            recurrent_mask,
             between,
             exact,
             p_first,
@@ -428,14 +441,14 @@ fn fetch_left<F: Float>(
     }
 }
 
-/// A number of a forward product's left side: `g = mask ⊙ h₋₁` of step `s`, or for the second product
+/// A number of a forward product's left side: `g = recurrent_mask ⊙ h₋₁` of step `s`, or for the second product
 /// `r ⊙ g`; of a row of the batch and unit `k`.
 #[cube]
 #[allow(clippy::too_many_arguments)]
 fn left_number<F: Float>(
     states: &mut [F],
     h0: ComptimeOption<&[F]>,
-    mask: ComptimeOption<&[F]>,
+    recurrent_mask: ComptimeOption<&[F]>,
     between: &mut ComptimeOption<&mut [f32]>,
     exact: &mut ComptimeOption<&mut [f32]>,
     p_first: u32,
@@ -457,8 +470,8 @@ fn left_number<F: Float>(
     } else {
         x = exact_before::<F>(states, exact, h0, s, p_first, row, k, n, t, hidden, rule);
         #[comptime]
-        if let ComptimeOption::Some(mask) = &mask {
-            x *= f32::cast_from(mask[row * hidden + k]);
+        if let ComptimeOption::Some(recurrent_mask) = &recurrent_mask {
+            x *= f32::cast_from(recurrent_mask[row * hidden + k]);
         }
     }
     x

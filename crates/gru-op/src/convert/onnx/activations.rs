@@ -1,6 +1,6 @@
 //! Activations by ONNX' names, with their parameters.
 
-use super::{super::ConvertError, Attributes, SYSTEM};
+use super::{super::ConvertError, Attributes};
 use crate::spec::{Activation, Activations};
 
 /// The activations of each direction.

@@ -31,7 +31,7 @@ use super::{
     system::{PLAIN, System},
 };
 use crate::{
-    GruBlock, GruBlockConfig, GruLayer, GruLayerOptions, GruWeights,
+    GruBlock, GruBlockConfig, GruLayer, GruLayerOptions, GruWeights, SequenceOptions,
     spec::{Direction, GruSpec, Reset},
 };
 use burn::tensor::{Device, Tensor};
@@ -253,7 +253,7 @@ fn node(
 ) -> Result<(StateDict, Attributes), ConvertError> {
     let first = &layers[0];
     let mut attributes = Attributes {
-        direction: match (layers.len(), first.spec.direction) {
+        direction: match (layers.len(), first.direction) {
             (1, Direction::Forward) => "forward".into(),
             (1, Direction::Reverse) => "reverse".into(),
             _ => "bidirectional".into(),
@@ -293,7 +293,7 @@ fn node(
 /// | `Y` | `[T,D,N,H]` | `[N,T,D,H]` |
 ///
 /// # Panics
-/// As [`GruBlock::forward_lengths`].
+/// As [`GruBlock::forward_with`].
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};
@@ -317,7 +317,10 @@ pub fn run(
     };
     let state = initial_h.map(directions_first);
     let (y, state) = match sequence_lens {
-        Some(lengths) => block.forward_lengths(x, lengths, state),
+        Some(lengths) => {
+            let options = SequenceOptions::new().state(state).lengths(lengths);
+            block.forward_with(x, options)
+        }
         None => block.forward(x, state),
     };
     let [first, second, _] = y.dims();

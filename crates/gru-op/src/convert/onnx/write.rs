@@ -47,7 +47,7 @@ impl ModelInputs {
 }
 
 /// An ONNX model that computes what [`GruBlock::forward`] does, or
-/// [`forward_lengths`](GruBlock::forward_lengths), in inference: the bytes of a `.onnx` file.
+/// [`forward_with`](GruBlock::forward_with) lengths, in inference: the bytes of a `.onnx` file.
 ///
 /// Its inputs are `x`, `[N,T,I]` or `[T,N,I]` as the block has it, and those that `inputs` ask for;
 /// its outputs `y` and `new_state [L·D,N,H]`, as of the block. N and T are free. There is one GRU

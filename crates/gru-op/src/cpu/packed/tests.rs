@@ -1,12 +1,12 @@
 //! When weights are packed, and for how long they are kept.
 
 use super::*;
-use crate::{GruInputs, OptionalTensor, Reset};
 use burn::{
     backend::ops::FloatTensorOps,
     tensor::{Shape, Slice, TensorData},
 };
 use burn_flex::{Flex, FlexTensor};
+use gru_spec::Reset;
 
 const I: usize = 3;
 const H: usize = 5;
@@ -17,9 +17,10 @@ fn tensor(shape: impl Into<Shape>) -> FlexTensor {
     FlexTensor::from_data(TensorData::new(numbers.collect::<Vec<_>>(), shape))
 }
 
-struct Weights([FlexTensor; 4]);
+/// The weights of a layer, which holds them too.
+struct Layer([FlexTensor; 4]);
 
-impl Weights {
+impl Layer {
     fn new() -> Self {
         Self([
             tensor([I, 3 * H]),
@@ -29,180 +30,150 @@ impl Weights {
         ])
     }
 
-    /// What the cache gives a call over `[n, t]` with them.
-    fn packed(&self, cache: &Cache<f32>, n: usize, t: usize) -> Option<Arc<PackedWeights<f32>>> {
-        let inputs = inputs(self.0.clone(), n, t);
-        cache.weights(&inputs, &GruSpec::default())
+    fn weights(&self) -> Weights<FlexTensor> {
+        let [w_ih, w_hh, b_ih, b_hh] = self.0.clone();
+        Weights {
+            w_ih: Some(w_ih),
+            w_hh,
+            b_ih: Some(b_ih),
+            b_hh: Some(b_hh),
+        }
+    }
+
+    /// What the memory gives a call over `[n, t]`.
+    fn packed(&self, memory: &Memory, n: usize, t: usize) -> Option<Arc<PackedWeights<f32>>> {
+        packed(memory, &self.weights(), &GruSpec::default(), [n, t])
     }
 }
 
-fn inputs([w_ih, w_hh, b_ih, b_hh]: [FlexTensor; 4], n: usize, t: usize) -> GruInputs<Flex> {
-    GruInputs {
-        x: tensor([n, t, I]),
-        h0: OptionalTensor::Absent,
-        w_ih: OptionalTensor::Given(w_ih),
-        w_hh,
-        b_ih: OptionalTensor::Given(b_ih),
-        b_hh: OptionalTensor::Given(b_hh),
-        mask: OptionalTensor::Absent,
-        valid: OptionalTensor::Absent,
-        take: OptionalTensor::Absent,
-    }
+fn packed(
+    memory: &Memory,
+    of: &Weights<FlexTensor>,
+    spec: &GruSpec,
+    [n, t]: [usize; 2],
+) -> Option<Arc<PackedWeights<f32>>> {
+    let sizes = Sizes { n, t, i: I, h: H };
+    weights::<Flex, f32>(memory, of, spec, sizes)
 }
 
-/// Those that are left when the others are freed.
-fn len(cache: &Cache<f32>) -> usize {
-    cache.tidy();
-    cache.with(|entries| entries.values().map(Vec::len).sum())
+/// How many living weights are packed.
+fn len(memory: &Memory) -> usize {
+    let kept = f32::of(memory);
+    kept.packed
+        .iter()
+        .filter(|packed| packed.is_alive())
+        .count()
 }
 
 #[test]
 fn weights_are_packed_once() {
-    let (cache, weights) = (Cache::new(), Weights::new());
-    let first = weights.packed(&cache, 1, 1).expect("few rows");
-    let second = weights.packed(&cache, 2, 4).expect("few rows");
+    let (memory, layer) = (Memory::default(), Layer::new());
+    let first = layer.packed(&memory, 1, 1).expect("few rows");
+    let second = layer.packed(&memory, 2, 4).expect("few rows");
     assert!(Arc::ptr_eq(&first, &second));
-    assert!(weights.packed(&cache, 1, ROWS + 1).is_none());
-    let others = Weights::new();
-    let third = others.packed(&cache, 1, 1).expect("few rows");
+    assert!(layer.packed(&memory, 1, ROWS + 1).is_none());
+    // A clone of the layer with weights of its own shares the memory.
+    let other = Layer::new();
+    let third = other.packed(&memory, 1, 1).expect("few rows");
     assert!(!Arc::ptr_eq(&first, &third));
-    assert_eq!(len(&cache), 2);
-    assert_eq!(cache.release(), 2 * (I + H + 2) * 3 * H * size_of::<f32>());
-    assert_eq!(len(&cache), 0);
+    assert!(Arc::ptr_eq(
+        &first,
+        &layer.packed(&memory, 1, 1).expect("few rows")
+    ));
+    assert_eq!(len(&memory), 2);
+    f32::of(&memory).train();
+    assert_eq!(len(&memory), 0);
+}
+
+#[test]
+fn at_most_four_are_packed() {
+    let memory = Memory::default();
+    let layers: Vec<_> = (0..MOST + 2).map(|_| Layer::new()).collect();
+    for layer in &layers {
+        assert!(layer.packed(&memory, 1, 1).is_some());
+    }
+    assert_eq!(len(&memory), MOST);
 }
 
 #[test]
 fn weights_that_are_gone_are_forgotten() {
-    let (cache, weights) = (Cache::new(), Weights::new());
-    assert!(weights.packed(&cache, 1, 1).is_some());
-    drop(weights);
-    assert_eq!(len(&cache), 0);
+    let (memory, layer) = (Memory::default(), Layer::new());
+    assert!(layer.packed(&memory, 1, 1).is_some());
+    drop(layer);
+    assert_eq!(len(&memory), 0);
+    assert!(Layer::new().packed(&memory, 1, 1).is_some());
+    assert_eq!(f32::of(&memory).packed.len(), 1);
 }
 
 #[test]
 fn each_tensor_counts() {
-    let cache = Cache::new();
-    let mut weights = Weights::new();
-    let mut before = weights.packed(&cache, 1, 1).expect("few rows");
+    let memory = Memory::default();
+    let mut layer = Layer::new();
+    let mut before = layer.packed(&memory, 1, 1).expect("few rows");
     for k in 0..4 {
         // The same numbers elsewhere.
-        weights.0[k] = tensor(weights.0[k].layout().shape().clone());
-        let after = weights.packed(&cache, 1, 1).expect("few rows");
+        layer.0[k] = tensor(layer.0[k].layout().shape().clone());
+        let after = layer.packed(&memory, 1, 1).expect("few rows");
         assert!(!Arc::ptr_eq(&before, &after), "{k}");
         before = after;
     }
-    assert_eq!(len(&cache), 1);
+    assert_eq!(len(&memory), 1);
 }
 
-/// Layout, direction and memory change nothing of what is packed.
-#[test]
-fn one_copy_serves_every_order() {
-    let (cache, weights) = (Cache::<f32>::new(), Weights::new());
-    let usual = GruSpec::default();
-    let of = |spec: GruSpec| {
-        let inputs = inputs(weights.0.clone(), 2, 3);
-        cache.weights(&inputs, &spec).expect("few rows")
-    };
-    let first = of(usual);
-    for spec in [
-        usual.with_layout(Layout::TimeMajor),
-        usual.with_direction(Direction::Reverse),
-        usual.with_memory(Memory::Lean),
-    ] {
-        assert!(Arc::ptr_eq(&first, &of(spec)), "{spec:?}");
-    }
-    assert_eq!(len(&cache), 1);
-}
-
-/// The same weights may be those of two GRUs.
+/// The same weights may belong to two GRUs.
 #[test]
 fn each_spec_counts() {
-    let (cache, weights) = (Cache::<f32>::new(), Weights::new());
-    let of = |spec: GruSpec| {
-        let inputs = inputs(weights.0.clone(), 1, 1);
-        cache.weights(&inputs, &spec).expect("few rows")
-    };
+    let (memory, layer) = (Memory::default(), Layer::new());
+    let of = |spec| packed(&memory, &layer.weights(), &spec, [1, 1]).expect("few rows");
     let after = of(GruSpec::default());
     let before = of(GruSpec::default().with_reset(Reset::BeforeMatmul));
     assert_eq!(before.spec().reset, Reset::BeforeMatmul);
     assert!(Arc::ptr_eq(&after, &of(GruSpec::default())));
-    assert_eq!(len(&cache), 2);
+    assert_eq!(len(&memory), 2);
 }
 
-/// The two ways in which Flex writes to a tensor in its place.
+/// The two ways in which Flex writes to a tensor in place.
 #[test]
-fn what_is_written_to_is_another() {
-    let cache = Cache::new();
-    let mut weights = Weights::new();
-    let before = weights.packed(&cache, 1, 1).expect("few rows");
-    assert!(weights.0[1].is_unique());
-    assert!(weights.0[1].try_storage_mut::<f32>().is_none());
-    weights.0[1].storage_mut::<f32>()[0] += 1.0;
-    let after = weights.packed(&cache, 1, 1).expect("few rows");
+fn changed_weights_are_packed_again() {
+    let memory = Memory::default();
+    let mut layer = Layer::new();
+    let before = layer.packed(&memory, 1, 1).expect("few rows");
+    assert!(layer.0[1].is_unique());
+    assert!(layer.0[1].try_storage_mut::<f32>().is_none());
+    layer.0[1].storage_mut::<f32>()[0] += 1.0;
+    let after = layer.packed(&memory, 1, 1).expect("few rows");
     assert!(!Arc::ptr_eq(&before, &after));
-    let old = std::mem::replace(&mut weights.0[0], tensor([1]));
-    weights.0[0] = Flex::float_mul_scalar(old, 2.0f32.into());
-    let last = weights.packed(&cache, 1, 1).expect("few rows");
+    let old = std::mem::replace(&mut layer.0[0], tensor([1]));
+    layer.0[0] = Flex::float_mul_scalar(old, 2.0f32.into());
+    let last = layer.packed(&memory, 1, 1).expect("few rows");
     assert!(!Arc::ptr_eq(&after, &last));
-    assert_eq!(len(&cache), 1);
-}
-
-/// Weights of lean training are others at the next step. The same block packs them for inference.
-#[test]
-#[cfg(feature = "autodiff")]
-fn training_packs_nothing() {
-    use crate::{GruBlockConfig, cpu::Keep};
-    use burn::{
-        module::Module,
-        tensor::{Device, Tensor},
-    };
-    // A number of units of this test's own.
-    const UNITS: usize = 37;
-    let packed = || {
-        f32::packed().with(|entries| {
-            let mut entries = entries.values().flatten();
-            entries.any(|entry| entry.h == UNITS)
-        })
-    };
-    let device = Device::flex().autodiff();
-    for memory in [Memory::Speed, Memory::Lean] {
-        let config = GruBlockConfig::new(I, UNITS).with_memory(memory);
-        let gru = config.init(&device);
-        let x = Tensor::<3>::ones([2, 3, I], &device);
-        gru.forward(x.clone(), None).0.sum().backward();
-        assert!(!packed(), "{memory:?}: training");
-        gru.valid().forward(x.inner(), None);
-        assert!(packed(), "{memory:?}: inference");
-        drop(gru);
-        f32::packed().tidy();
-        assert!(!packed(), "{memory:?}: gone");
-    }
+    assert_eq!(len(&memory), 1);
 }
 
 #[test]
 fn a_tensor_that_will_not_be_seen_again_is_not_kept() {
-    let cache = Cache::<f32>::new();
-    let inputs = inputs(Weights::new().0, 1, 1);
-    assert!(cache.weights(&inputs, &GruSpec::default()).is_none());
-    assert_eq!(len(&cache), 0);
+    let memory = Memory::default();
+    let weights = Layer::new().weights();
+    assert!(packed(&memory, &weights, &GruSpec::default(), [1, 1]).is_none());
+    assert_eq!(len(&memory), 0);
 }
 
 /// Views of what others hold, as importers of other systems make them.
 #[test]
 fn views_count_by_their_order() {
-    let cache = Cache::new();
-    let mut weights = Weights::new();
-    weights.0[1] = Flex::float_swap_dims(tensor([3 * H, H]), 0, 1);
+    let memory = Memory::default();
+    let mut layer = Layer::new();
+    layer.0[1] = Flex::float_swap_dims(tensor([3 * H, H]), 0, 1);
     let biases = tensor([6 * H]);
     for (k, from) in [(2, 0), (3, 3 * H)] {
         let range = Slice::from(from..from + 3 * H);
-        weights.0[k] = Flex::float_slice(biases.clone(), &[range]);
+        layer.0[k] = Flex::float_slice(biases.clone(), &[range]);
     }
-    let first = weights.packed(&cache, 1, 1).expect("few rows");
-    let second = weights.packed(&cache, 1, 1).expect("few rows");
+    let first = layer.packed(&memory, 1, 1).expect("few rows");
+    let second = layer.packed(&memory, 1, 1).expect("few rows");
     assert!(Arc::ptr_eq(&first, &second));
-    weights.0.swap(2, 3);
-    let third = weights.packed(&cache, 1, 1).expect("few rows");
+    layer.0.swap(2, 3);
+    let third = layer.packed(&memory, 1, 1).expect("few rows");
     assert!(!Arc::ptr_eq(&first, &third));
     // A square has the same shape either way.
     let square = tensor([3, 3]);

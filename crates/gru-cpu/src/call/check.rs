@@ -1,0 +1,157 @@
+//! Every check of a call.
+
+use super::{CallError, Gradients, Gru, Inputs, Sequence, Weights};
+use crate::spec::{Shape, Sizes};
+
+/// Elements of a row of the sequence: I, or 3H without an input weight.
+pub(crate) fn features<E>(weights: &Weights<'_, E>, sizes: &Sizes) -> usize {
+    match weights.w_ih {
+        Some(_) => sizes.i,
+        None => 3 * sizes.h,
+    }
+}
+
+/// # Panics
+/// If the sizes overflow, or a slice does not have the length that they require.
+pub(super) fn forward<E>(gru: &Gru, inputs: &Inputs<'_, E>, states: &[E], saved: Option<&[E]>) {
+    const OP: &str = "gru_cpu::Gru::forward";
+    gru.spec.check();
+    or_panic(OP, check_inputs(gru, inputs));
+    check_len(OP, "states", states, gru.sizes.rows() * gru.sizes.h);
+    check_saved(OP, gru, saved);
+}
+
+/// # Panics
+/// If the sizes overflow, a slice does not have the length that they require, or a gradient is requested
+/// for an input that is absent.
+pub(super) fn backward<E>(
+    gru: &Gru,
+    inputs: &Inputs<'_, E>,
+    states: &[E],
+    saved: Option<&[E]>,
+    d_states: &[E],
+    to: &Gradients<'_, E>,
+) {
+    const OP: &str = "gru_cpu::Gru::backward";
+    gru.spec.check();
+    or_panic(OP, check_inputs(gru, inputs));
+    check_gradients(OP, gru, inputs, to);
+    check_len(OP, "states", states, gru.sizes.rows() * gru.sizes.h);
+    check_len(OP, "d_states", d_states, gru.sizes.rows() * gru.sizes.h);
+    check_saved(OP, gru, saved);
+}
+
+/// After this no buffer's length in bytes overflows. The number of multiplications still may:
+/// [`Plan`](crate::threads::Plan) saturates it.
+pub(crate) fn check_sizes(sizes: &Sizes) -> Result<(), CallError> {
+    if sizes.fit_in_memory() {
+        Ok(())
+    } else {
+        Err(CallError::TooLarge { sizes: *sizes })
+    }
+}
+
+/// Whether every weight and bias has the length that the checked sizes require.
+pub(crate) fn check_weights<E>(weights: &Weights<'_, E>, sizes: &Sizes) -> Result<(), CallError> {
+    let shapes = sizes.shapes(Default::default()).weights;
+    try_len("w_ih", weights.w_ih, shapes.w_ih)?;
+    try_len("w_hh", Some(weights.w_hh), Some(shapes.w_hh))?;
+    try_len("b_ih", weights.b_ih, shapes.b_ih)?;
+    try_len("b_hh", weights.b_hh, shapes.b_hh)
+}
+
+/// Whether every tensor of the sequence has the length that the checked sizes and the number of features
+/// require.
+pub(crate) fn check_sequence<E>(
+    sequence: &Sequence<'_, E>,
+    sizes: &Sizes,
+    features: usize,
+) -> Result<(), CallError> {
+    let shapes = sizes.shapes(Default::default()).sequence;
+    let x = Shape::from([sizes.rows(), features]);
+    try_len("x", Some(sequence.x), Some(x))?;
+    try_len("h0", sequence.h0, shapes.h0)?;
+    try_len(
+        "recurrent_mask",
+        sequence.recurrent_mask,
+        shapes.recurrent_mask,
+    )?;
+    try_len("step_mask", sequence.step_mask, shapes.step_mask)?;
+    try_len("zoneout", sequence.zoneout, shapes.zoneout)
+}
+
+fn check_inputs<E>(gru: &Gru, inputs: &Inputs<'_, E>) -> Result<(), CallError> {
+    check_sizes(&gru.sizes)?;
+    let features = features(&inputs.weights, &gru.sizes);
+    check_sequence(&inputs.sequence, &gru.sizes, features)?;
+    check_weights(&inputs.weights, &gru.sizes)
+}
+
+fn check_gradients<E>(op: &str, gru: &Gru, inputs: &Inputs<'_, E>, to: &Gradients<'_, E>) {
+    const NAMES: [&str; 6] = [
+        "gradient of x",
+        "gradient of h0",
+        "gradient of w_ih",
+        "gradient of w_hh",
+        "gradient of b_ih",
+        "gradient of b_hh",
+    ];
+    let shapes = gru.sizes.shapes(gru.order.layout);
+    let mut lengths = shapes
+        .differentiable()
+        .map(|shape| shape.map(Shape::elements));
+    lengths.x = Some(inputs.sequence.x.len());
+    let all = to.as_ref().zip(lengths).into_array();
+    for (name, (gradient, length)) in NAMES.into_iter().zip(all) {
+        if let (Some(gradient), Some(length)) = (gradient, length) {
+            check_len(op, name, gradient, length);
+        }
+    }
+    assert!(
+        inputs.weights.w_ih.is_some() || to.w_ih.is_none(),
+        "{op}: a gradient of w_ih is requested, but the input is already projected"
+    );
+}
+
+fn check_saved<E>(op: &str, gru: &Gru, saved: Option<&[E]>) {
+    if let Some(saved) = saved {
+        check_len(op, "saved", saved, gru.sizes.rows() * gru.saved_width());
+    }
+}
+
+/// # Panics
+/// If the slice has another number of elements.
+pub(crate) fn check_len<E>(op: &str, tensor: &'static str, slice: &[E], expected: usize) {
+    or_panic(op, length(tensor, slice.len(), expected));
+}
+
+fn try_len<E>(
+    tensor: &'static str,
+    slice: Option<&[E]>,
+    shape: Option<Shape>,
+) -> Result<(), CallError> {
+    match (slice, shape) {
+        (Some(slice), Some(shape)) => length(tensor, slice.len(), shape.elements()),
+        _ => Ok(()),
+    }
+}
+
+fn length(tensor: &'static str, actual: usize, expected: usize) -> Result<(), CallError> {
+    if actual == expected {
+        Ok(())
+    } else {
+        Err(CallError::Length {
+            tensor,
+            expected,
+            actual,
+        })
+    }
+}
+
+/// # Panics
+/// With the operation's name, if the check failed.
+pub(crate) fn or_panic(op: &str, checked: Result<(), CallError>) {
+    if let Err(error) = checked {
+        panic!("{op}: {error}");
+    }
+}

@@ -1,0 +1,37 @@
+//! What a layer keeps between calls.
+
+use std::fmt;
+#[cfg(any(feature = "ndarray", feature = "flex"))]
+use std::sync::Arc;
+
+/// Buffers that a layer reuses from call to call. Clones share them; the last clone frees them.
+///
+/// On the CPU backends they are
+/// - the gates of training. Backward returns their buffer, and the next forward pass for training writes
+///   to it. Without training, 256 calls later it is freed.
+/// - the packed weights of inference over at most 256 rows (N·T), on Flex. They are freed by the next call
+///   for training, or with the weights.
+///
+/// A call without a layer, such as [`gru_sequence`](crate::gru_sequence), keeps nothing, and neither do
+/// other backends. A remote server keeps nothing for its clients.
+#[derive(Clone, Default)]
+pub struct LayerMemory {
+    #[cfg(any(feature = "ndarray", feature = "flex"))]
+    pub(crate) cpu: Option<Arc<crate::cpu::Memory>>,
+}
+
+impl LayerMemory {
+    /// Memory that calls fill. The default keeps nothing.
+    pub(crate) fn new() -> Self {
+        Self {
+            #[cfg(any(feature = "ndarray", feature = "flex"))]
+            cpu: Some(Arc::default()),
+        }
+    }
+}
+
+impl fmt::Debug for LayerMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LayerMemory")
+    }
+}

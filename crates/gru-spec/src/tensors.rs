@@ -1,0 +1,439 @@
+//! The tensors of a call: the one list of inputs, of gradients, and of their shapes.
+
+use std::ops::Deref;
+
+use crate::{order::Layout, sizes::Sizes};
+
+/// A sequence, and what belongs to its rows and steps.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sequence<T> {
+    /// The input, `[N,T,I]` or `[T,N,I]`. Without an input weight it is already projected, with `3H`
+    /// features.
+    pub x: T,
+    /// Initial state `[N,H]`; zeros if absent.
+    pub h0: Option<T>,
+    /// Recurrent mask `[N,H]`, the same at every step: multiplies the state on its way into the gates, not
+    /// the state that the update gate keeps. It has no gradient.
+    pub recurrent_mask: Option<T>,
+    /// `[N,T]` or `[T,N]`: 0 where a step is skipped and the state is kept. It has no gradient.
+    pub step_mask: Option<T>,
+    /// Share of the previous state that is kept at a valid step, `[N,T,H]` or `[N,T,1]` (`[T,N,·]`):
+    /// `h = zoneout ⊙ h₋₁ + (1 − zoneout) ⊙ h'`. It has no gradient.
+    pub zoneout: Option<T>,
+}
+
+/// The weights of one direction of one layer, gates packed `r | z | n` in columns.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Weights<T> {
+    /// Input weight `[I,3H]`. Without it the sequence is already projected.
+    pub w_ih: Option<T>,
+    /// Recurrent weight `[H,3H]`.
+    pub w_hh: T,
+    /// Bias of the input product, `[3H]`.
+    pub b_ih: Option<T>,
+    /// Bias of the recurrent product, `[3H]`.
+    pub b_hh: Option<T>,
+}
+
+/// Everything that a call reads.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Inputs<T> {
+    /// The sequence.
+    pub sequence: Sequence<T>,
+    /// The weights.
+    pub weights: Weights<T>,
+}
+
+/// One value for each input that has a gradient.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[allow(missing_docs)] // The names of the inputs.
+pub struct PerInput<T> {
+    pub x: T,
+    pub h0: T,
+    pub w_ih: T,
+    pub w_hh: T,
+    pub b_ih: T,
+    pub b_hh: T,
+}
+
+impl<T> Sequence<T> {
+    /// An input without anything else.
+    pub fn new(x: T) -> Self {
+        Self {
+            x,
+            h0: None,
+            recurrent_mask: None,
+            step_mask: None,
+            zoneout: None,
+        }
+    }
+}
+
+impl<T> Weights<T> {
+    /// Weights without biases.
+    pub fn new(w_ih: Option<T>, w_hh: T) -> Self {
+        Self {
+            w_ih,
+            w_hh,
+            b_ih: None,
+            b_hh: None,
+        }
+    }
+}
+
+/// What [`Inputs::from_slots`] lacks: the name of an input that every call has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MissingInput(pub &'static str);
+
+impl<T> Inputs<T> {
+    /// How many inputs there are.
+    pub const COUNT: usize = 9;
+
+    /// The inputs in their order, absent ones as `None`.
+    pub fn into_slots(self) -> [Option<T>; 9] {
+        let Sequence {
+            x,
+            h0,
+            recurrent_mask,
+            step_mask,
+            zoneout,
+        } = self.sequence;
+        let Weights {
+            w_ih,
+            w_hh,
+            b_ih,
+            b_hh,
+        } = self.weights;
+        let (x, w_hh) = (Some(x), Some(w_hh));
+        [
+            x,
+            h0,
+            w_ih,
+            w_hh,
+            b_ih,
+            b_hh,
+            recurrent_mask,
+            step_mask,
+            zoneout,
+        ]
+    }
+
+    /// The inverse of [`into_slots`](Self::into_slots).
+    ///
+    /// # Errors
+    /// If `x` or `w_hh` is absent.
+    pub fn from_slots(slots: [Option<T>; 9]) -> Result<Self, MissingInput> {
+        let [
+            x,
+            h0,
+            w_ih,
+            w_hh,
+            b_ih,
+            b_hh,
+            recurrent_mask,
+            step_mask,
+            zoneout,
+        ] = slots;
+        Ok(Self {
+            sequence: Sequence {
+                x: x.ok_or(MissingInput("x"))?,
+                h0,
+                recurrent_mask,
+                step_mask,
+                zoneout,
+            },
+            weights: Weights {
+                w_ih,
+                w_hh: w_hh.ok_or(MissingInput("w_hh"))?,
+                b_ih,
+                b_hh,
+            },
+        })
+    }
+
+    /// Borrows each input.
+    pub fn as_ref(&self) -> Inputs<&T> {
+        Inputs {
+            sequence: self.sequence.as_ref(),
+            weights: self.weights.as_ref(),
+        }
+    }
+
+    /// Applies a function to each input.
+    pub fn map<U>(self, mut f: impl FnMut(T) -> U) -> Inputs<U> {
+        let Self { sequence, weights } = self;
+        Inputs {
+            sequence: sequence.map(&mut f),
+            weights: weights.map(&mut f),
+        }
+    }
+
+    /// The inputs that are present.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.as_ref().into_slots().into_iter().flatten()
+    }
+
+    /// The inputs that are present, with their names.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, &T)> {
+        let slots = NAMES.into_iter().zip(self.as_ref().into_slots());
+        slots.filter_map(|(name, input)| Some((name, input?)))
+    }
+
+    /// The inputs that have a gradient, absent ones as `None`.
+    pub fn differentiable(&self) -> PerInput<Option<&T>> {
+        let Self { sequence, weights } = self;
+        PerInput {
+            x: Some(&sequence.x),
+            h0: sequence.h0.as_ref(),
+            w_ih: weights.w_ih.as_ref(),
+            w_hh: Some(&weights.w_hh),
+            b_ih: weights.b_ih.as_ref(),
+            b_hh: weights.b_hh.as_ref(),
+        }
+    }
+}
+
+impl<T> Sequence<T> {
+    /// Borrows each tensor.
+    pub fn as_ref(&self) -> Sequence<&T> {
+        Sequence {
+            x: &self.x,
+            h0: self.h0.as_ref(),
+            recurrent_mask: self.recurrent_mask.as_ref(),
+            step_mask: self.step_mask.as_ref(),
+            zoneout: self.zoneout.as_ref(),
+        }
+    }
+
+    /// Applies a function to each tensor.
+    pub fn map<U>(self, mut f: impl FnMut(T) -> U) -> Sequence<U> {
+        Sequence {
+            x: f(self.x),
+            h0: self.h0.map(&mut f),
+            recurrent_mask: self.recurrent_mask.map(&mut f),
+            step_mask: self.step_mask.map(&mut f),
+            zoneout: self.zoneout.map(&mut f),
+        }
+    }
+}
+
+impl<T> Weights<T> {
+    /// Borrows each tensor.
+    pub fn as_ref(&self) -> Weights<&T> {
+        Weights {
+            w_ih: self.w_ih.as_ref(),
+            w_hh: &self.w_hh,
+            b_ih: self.b_ih.as_ref(),
+            b_hh: self.b_hh.as_ref(),
+        }
+    }
+
+    /// Applies a function to each tensor.
+    pub fn map<U>(self, mut f: impl FnMut(T) -> U) -> Weights<U> {
+        Weights {
+            w_ih: self.w_ih.map(&mut f),
+            w_hh: f(self.w_hh),
+            b_ih: self.b_ih.map(&mut f),
+            b_hh: self.b_hh.map(&mut f),
+        }
+    }
+}
+
+impl<T> PerInput<T> {
+    /// The values in the order of the inputs.
+    pub fn into_array(self) -> [T; 6] {
+        let Self {
+            x,
+            h0,
+            w_ih,
+            w_hh,
+            b_ih,
+            b_hh,
+        } = self;
+        [x, h0, w_ih, w_hh, b_ih, b_hh]
+    }
+
+    /// The inverse of [`into_array`](Self::into_array).
+    pub fn from_array([x, h0, w_ih, w_hh, b_ih, b_hh]: [T; 6]) -> Self {
+        Self {
+            x,
+            h0,
+            w_ih,
+            w_hh,
+            b_ih,
+            b_hh,
+        }
+    }
+
+    /// Borrows each value.
+    pub fn as_ref(&self) -> PerInput<&T> {
+        let Self {
+            x,
+            h0,
+            w_ih,
+            w_hh,
+            b_ih,
+            b_hh,
+        } = self;
+        PerInput::from_array([x, h0, w_ih, w_hh, b_ih, b_hh])
+    }
+
+    /// Borrows each value to change it.
+    pub fn as_mut(&mut self) -> PerInput<&mut T> {
+        let Self {
+            x,
+            h0,
+            w_ih,
+            w_hh,
+            b_ih,
+            b_hh,
+        } = self;
+        PerInput::from_array([x, h0, w_ih, w_hh, b_ih, b_hh])
+    }
+
+    /// Applies a function to each value.
+    pub fn map<U>(self, f: impl FnMut(T) -> U) -> PerInput<U> {
+        PerInput::from_array(self.into_array().map(f))
+    }
+
+    /// Pairs the values of each input.
+    pub fn zip<U>(self, other: PerInput<U>) -> PerInput<(T, U)> {
+        let mut other = other.into_array().map(Some);
+        let mut others = other.iter_mut();
+        let mut next = || others.next().and_then(Option::take);
+        self.map(|value| (value, next().expect("both have six values")))
+    }
+
+    /// The values, with the names of their inputs.
+    pub fn named(self) -> impl Iterator<Item = (&'static str, T)> {
+        NAMES.into_iter().zip(self.into_array())
+    }
+}
+
+/// The names of the inputs, in the order of [`Inputs::into_slots`]. The first six have a gradient.
+pub const NAMES: [&str; 9] = [
+    "x",
+    "h0",
+    "w_ih",
+    "w_hh",
+    "b_ih",
+    "b_hh",
+    "recurrent_mask",
+    "step_mask",
+    "zoneout",
+];
+
+/// The shape of a tensor of at most three dimensions, without an allocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    rank: usize,
+    sizes: [usize; 3],
+}
+
+impl Shape {
+    /// The number of elements.
+    pub fn elements(&self) -> usize {
+        self.iter().product()
+    }
+}
+
+impl<const D: usize> From<[usize; D]> for Shape {
+    /// # Panics
+    /// If there are more than three sizes.
+    fn from(from: [usize; D]) -> Self {
+        let mut sizes = [1; 3];
+        sizes[..D].copy_from_slice(&from);
+        Self { rank: D, sizes }
+    }
+}
+
+impl Deref for Shape {
+    type Target = [usize];
+
+    fn deref(&self) -> &[usize] {
+        &self.sizes[..self.rank]
+    }
+}
+
+impl Sizes {
+    /// The shape of each input, of a sequence in this layout. An already projected `x` has `3H` features
+    /// instead of I; zoneout may have one instead of H.
+    pub fn shapes(&self, layout: Layout) -> Inputs<Shape> {
+        let Self { n, t, i, h } = *self;
+        let gates = Shape::from([3 * h]);
+        Inputs {
+            sequence: Sequence {
+                x: self.sequence(layout, i),
+                h0: Some(Shape::from([n, h])),
+                recurrent_mask: Some(Shape::from([n, h])),
+                step_mask: Some(Shape::from(layout.split([n, t]))),
+                zoneout: Some(self.sequence(layout, h)),
+            },
+            weights: Weights {
+                w_ih: Some(Shape::from([i, 3 * h])),
+                w_hh: Shape::from([h, 3 * h]),
+                b_ih: Some(gates),
+                b_hh: Some(gates),
+            },
+        }
+    }
+
+    /// The shape of a sequence with this number of features.
+    pub fn sequence(&self, layout: Layout, features: usize) -> Shape {
+        let [first, second] = layout.split([self.n, self.t]);
+        Shape::from([first, second, features])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_have_the_order_of_the_names() {
+        let mut next = 0..;
+        let inputs = Inputs::from_slots([(); 9].map(|()| next.next())).unwrap();
+        let named: Vec<_> = inputs.named().map(|(name, &k)| (k, name)).collect();
+        let expected: Vec<_> = (0..).zip(NAMES).collect();
+        assert_eq!(named, expected);
+        assert_eq!(inputs.sequence.zoneout, Some(8));
+        assert_eq!(inputs.weights.w_hh, 3);
+        let gradients = inputs.differentiable().map(Option::<&i32>::copied);
+        assert_eq!(gradients.into_array(), [0, 1, 2, 3, 4, 5].map(Some));
+        assert_eq!(inputs.map(|k| 2 * k).iter().sum::<i32>(), 72);
+    }
+
+    #[test]
+    fn x_and_w_hh_are_always_there() {
+        let slots = [Some(0); 9];
+        let without = |place: usize| {
+            let mut slots = slots;
+            slots[place] = None;
+            Inputs::from_slots(slots).err()
+        };
+        assert_eq!(without(0), Some(MissingInput("x")));
+        assert_eq!(without(3), Some(MissingInput("w_hh")));
+        assert_eq!(without(1), None);
+    }
+
+    #[test]
+    fn pairs_stay_together() {
+        let a = PerInput::from_array([0, 1, 2, 3, 4, 5]);
+        let pairs = a.zip(a.map(|k| 10 * k));
+        assert!(pairs.into_array().into_iter().all(|(a, b)| b == 10 * a));
+        assert_eq!(pairs.named().nth(2), Some(("w_ih", (2, 20))));
+    }
+
+    #[test]
+    fn shapes_follow_the_layout() {
+        let (n, t, i, h) = (2, 3, 5, 7);
+        let sizes = Sizes { n, t, i, h };
+        let [batch, time] = [Layout::BatchMajor, Layout::TimeMajor].map(|l| sizes.shapes(l));
+        assert_eq!(*batch.sequence.x, [n, t, i]);
+        assert_eq!(*time.sequence.x, [t, n, i]);
+        assert_eq!(*time.sequence.step_mask.unwrap(), [t, n]);
+        assert_eq!(*time.sequence.zoneout.unwrap(), [t, n, h]);
+        assert_eq!(*batch.weights.b_hh.unwrap(), [3 * h]);
+        assert_eq!(batch.weights.w_hh.elements(), 3 * h * h);
+    }
+}
