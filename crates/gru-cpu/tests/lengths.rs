@@ -117,8 +117,8 @@ fn inputs() {
             let mut case = right.clone();
             *case.tensor(name) = v;
             let buffers = || Buffers::of(&right);
-            refused("forward", name, &lengths, || buffers().forward(&case));
-            refused("backward", name, &lengths, || buffers().backward(&case));
+            refused("Gru::forward", name, &lengths, || buffers().forward(&case));
+            refused("Gru::backward", name, &lengths, || buffers().backward(&case));
         }
     }
 }
@@ -134,14 +134,14 @@ fn results() {
         for (v, lengths) in off_by_one(which(&mut Buffers::of(&case))) {
             let mut buffers = Buffers::of(&case);
             *which(&mut buffers) = v;
-            refused("forward", name, &lengths, || buffers.forward(&case));
+            refused("Gru::forward", name, &lengths, || buffers.forward(&case));
         }
     }
     for (name, which) in backward {
         for (v, lengths) in off_by_one(which(&mut Buffers::of(&case))) {
             let mut buffers = Buffers::of(&case);
             *which(&mut buffers) = v;
-            refused("backward", name, &lengths, || buffers.backward(&case));
+            refused("Gru::backward", name, &lengths, || buffers.backward(&case));
         }
     }
     for (at, input) in GRADIENTS.into_iter().enumerate() {
@@ -149,13 +149,13 @@ fn results() {
             let mut buffers = Buffers::of(&case);
             buffers.d[at] = v;
             let name = format!("gradient of {input}");
-            refused("backward", &name, &lengths, || buffers.backward(&case));
+            refused("Gru::backward", &name, &lengths, || buffers.backward(&case));
         }
     }
 }
 
 #[test]
-#[should_panic(expected = "a gradient of w_ih is asked for, but the input is already projected")]
+#[should_panic(expected = "a gradient of w_ih is requested, but the input is already projected")]
 fn a_gradient_of_an_absent_weight() {
     let right = case();
     let mut projected = right.clone();
