@@ -1,7 +1,7 @@
-//! The passes, compiled here once for either float type.
+//! The passes as others call them: checked, and compiled here once for either float type.
 
 use crate::{
-    call::{Gradients, Gru, Inputs, Weights},
+    call::{Gradients, Gru, Inputs, Weights, check_backward, check_forward},
     gru::{self, Packed, Streams},
     simd::Lanes,
     spec::GruSpec,
@@ -11,6 +11,57 @@ use crate::{
 pub trait Element: Lanes + Passes {}
 impl Element for f32 {}
 impl Element for f64 {}
+
+impl Gru {
+    /// Writes the state after every step to `states` (`[N,T,H]` or `[T,N,H]`).
+    ///
+    /// With `saved` (`[…,4H]` for reset-after: r, z, n and the candidate's recurrent part q_n;
+    /// `[…,3H]` for reset-before: r, z, n), keeps what [`backward`](Self::backward) needs.
+    ///
+    /// At a skipped step the state is kept, and the saved gates have no meaning.
+    ///
+    /// # Panics
+    /// If the sizes are larger than memory can be, or a slice does not have the required length.
+    pub fn forward<E: Element>(
+        &self,
+        inputs: &Inputs<'_, E>,
+        states: &mut [E],
+        saved: Option<&mut [E]>,
+    ) {
+        check_forward(self, inputs, states, saved.as_deref());
+        if !states.is_empty() {
+            E::forward(self, inputs, states, saved);
+        }
+    }
+
+    /// Writes the requested gradients of `Σ states ⊙ d_states`.
+    ///
+    /// `states` and `saved` are the results of [`forward`](Self::forward). Without `saved` the gates are
+    /// recomputed from the states, some steps at a time: about a third more arithmetic, and no memory that
+    /// grows with T.
+    ///
+    /// At skipped steps `x` and `saved` may hold anything, NaN included.
+    ///
+    /// # Panics
+    /// If the sizes are larger than memory can be, a slice does not have the required length, or a gradient
+    /// is requested for an input that is absent.
+    pub fn backward<E: Element>(
+        &self,
+        inputs: &Inputs<'_, E>,
+        states: &[E],
+        saved: Option<&[E]>,
+        d_states: &[E],
+        to: Gradients<'_, E>,
+    ) {
+        check_backward(self, inputs, states, saved, d_states, &to);
+        if states.is_empty() {
+            let all = to.into_array().into_iter().flatten();
+            all.for_each(|d| d.fill(E::zero()));
+        } else {
+            E::backward(self, inputs, states, saved, d_states, to);
+        }
+    }
+}
 
 /// The passes of a float type. Compiled in this crate, not in every crate that calls them.
 #[doc(hidden)]

@@ -118,7 +118,9 @@ fn inputs() {
             *case.tensor(name) = v;
             let buffers = || Buffers::of(&right);
             refused("Gru::forward", name, &lengths, || buffers().forward(&case));
-            refused("Gru::backward", name, &lengths, || buffers().backward(&case));
+            refused("Gru::backward", name, &lengths, || {
+                buffers().backward(&case)
+            });
         }
     }
 }

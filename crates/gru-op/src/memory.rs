@@ -1,8 +1,10 @@
 //! What a layer keeps between calls.
 
-use std::fmt;
-#[cfg(any(feature = "ndarray", feature = "flex"))]
-use std::sync::Arc;
+use std::{
+    any::Any,
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 /// Buffers that a layer reuses from call to call. Clones share them; the last clone frees them.
 ///
@@ -15,18 +17,20 @@ use std::sync::Arc;
 /// A call without a layer, such as [`gru_sequence`](crate::gru_sequence), keeps nothing, and neither do
 /// other backends. A remote server keeps nothing for its clients.
 #[derive(Clone, Default)]
-pub struct LayerMemory {
-    #[cfg(any(feature = "ndarray", feature = "flex"))]
-    pub(crate) cpu: Option<Arc<crate::cpu::Memory>>,
-}
+pub struct LayerMemory(Option<Arc<OnceLock<Box<dyn Any + Send + Sync>>>>);
 
 impl LayerMemory {
     /// Memory that calls fill. The default keeps nothing.
     pub(crate) fn new() -> Self {
-        Self {
-            #[cfg(any(feature = "ndarray", feature = "flex"))]
-            cpu: Some(Arc::default()),
-        }
+        Self(Some(Arc::default()))
+    }
+
+    /// What a backend keeps here, empty at first. None if nothing may be kept, or a backend of another kind
+    /// keeps something.
+    #[cfg(any(feature = "ndarray", feature = "flex"))]
+    pub(crate) fn get<T: Any + Default + Send + Sync>(&self) -> Option<&T> {
+        let kept = self.0.as_ref()?.get_or_init(|| Box::new(T::default()));
+        kept.downcast_ref()
     }
 }
 

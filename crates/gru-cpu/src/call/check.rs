@@ -13,7 +13,12 @@ pub(crate) fn features<E>(weights: &Weights<'_, E>, sizes: &Sizes) -> usize {
 
 /// # Panics
 /// If the sizes overflow, or a slice does not have the length that they require.
-pub(super) fn forward<E>(gru: &Gru, inputs: &Inputs<'_, E>, states: &[E], saved: Option<&[E]>) {
+pub(crate) fn check_forward<E>(
+    gru: &Gru,
+    inputs: &Inputs<'_, E>,
+    states: &[E],
+    saved: Option<&[E]>,
+) {
     const OP: &str = "gru_cpu::Gru::forward";
     gru.spec.check();
     or_panic(OP, check_inputs(gru, inputs));
@@ -24,7 +29,7 @@ pub(super) fn forward<E>(gru: &Gru, inputs: &Inputs<'_, E>, states: &[E], saved:
 /// # Panics
 /// If the sizes overflow, a slice does not have the length that they require, or a gradient is requested
 /// for an input that is absent.
-pub(super) fn backward<E>(
+pub(crate) fn check_backward<E>(
     gru: &Gru,
     inputs: &Inputs<'_, E>,
     states: &[E],

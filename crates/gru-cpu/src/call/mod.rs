@@ -5,15 +5,13 @@ mod error;
 mod place;
 
 pub(crate) use self::check::{
-    check_len, check_sequence, check_sizes, check_weights, features, or_panic,
+    check_backward, check_forward, check_len, check_sequence, check_sizes, check_weights, features,
+    or_panic,
 };
 pub use self::error::CallError;
 
 use self::place::Place;
-use crate::{
-    passes::Element,
-    spec::{self, GruSpec, Order, PerInput, Sizes},
-};
+use crate::spec::{self, GruSpec, Order, PerInput, Sizes};
 use num_traits::Float;
 
 /// Everything that a call reads. Every slice is dense and row-major.
@@ -73,55 +71,6 @@ impl Gru {
             sizes,
             order: Order::default(),
             spec,
-        }
-    }
-
-    /// Writes the state after every step to `states` (`[N,T,H]` or `[T,N,H]`).
-    ///
-    /// With `saved` (`[…,4H]` for reset-after: r, z, n and the candidate's recurrent part q_n;
-    /// `[…,3H]` for reset-before: r, z, n), keeps what [`backward`](Self::backward) needs.
-    ///
-    /// At a skipped step the state is kept, and the saved gates have no meaning.
-    ///
-    /// # Panics
-    /// If the sizes are larger than memory can be, or a slice does not have the required length.
-    pub fn forward<E: Element>(
-        &self,
-        inputs: &Inputs<'_, E>,
-        states: &mut [E],
-        saved: Option<&mut [E]>,
-    ) {
-        check::forward(self, inputs, states, saved.as_deref());
-        if !states.is_empty() {
-            E::forward(self, inputs, states, saved);
-        }
-    }
-
-    /// Writes the requested gradients of `Σ states ⊙ d_states`.
-    ///
-    /// `states` and `saved` are the results of [`forward`](Self::forward). Without `saved` the gates are
-    /// recomputed from the states, some steps at a time: about a third more arithmetic, and no memory that
-    /// grows with T.
-    ///
-    /// At skipped steps `x` and `saved` may hold anything, NaN included.
-    ///
-    /// # Panics
-    /// If the sizes are larger than memory can be, a slice does not have the required length, or a gradient
-    /// is requested for an input that is absent.
-    pub fn backward<E: Element>(
-        &self,
-        inputs: &Inputs<'_, E>,
-        states: &[E],
-        saved: Option<&[E]>,
-        d_states: &[E],
-        to: Gradients<'_, E>,
-    ) {
-        check::backward(self, inputs, states, saved, d_states, &to);
-        if states.is_empty() {
-            let all = to.into_array().into_iter().flatten();
-            all.for_each(|d| d.fill(E::zero()));
-        } else {
-            E::backward(self, inputs, states, saved, d_states, to);
         }
     }
 

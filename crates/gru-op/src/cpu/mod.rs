@@ -90,7 +90,7 @@ fn cast<B: Backend>(tensor: FloatTensor<B>, dtype: DType) -> FloatTensor<B> {
 
 /// The states of inference, or of training that recomputes the gates.
 fn infer<B: CpuBackend<E>, E: Keep>(call: GruCall<B>) -> FloatTensor<B> {
-    let Some(memory) = &call.memory.cpu else {
+    let Some(memory) = call.memory.get::<Memory>() else {
         return forward::<B, E>(call, false).states;
     };
     // Each training step changes the weights.
@@ -127,7 +127,7 @@ fn forward<B: CpuBackend<E>, E: Keep>(call: GruCall<B>, keep: bool) -> GruSaved<
     let mut states = gru_cpu::buffer(gru.sizes.rows() * gru.sizes.h);
     let mut gates = keep.then(|| {
         let len = gru.sizes.rows() * width;
-        let kept = memory.cpu.as_ref().and_then(|memory| {
+        let kept = memory.get::<Memory>().and_then(|memory| {
             let mut memory = E::of(memory);
             memory.train();
             memory.take_gates(len)
@@ -166,7 +166,7 @@ fn backward<B: CpuBackend<E>, E: Keep>(
         d_states.as_ref(),
         gradients.as_mut().map(Option::as_deref_mut),
     );
-    if let (Some(gates), Some(memory)) = (gates.and_then(B::into_data), &memory.cpu) {
+    if let (Some(gates), Some(memory)) = (gates.and_then(B::into_data), memory.get::<Memory>()) {
         E::of(memory).give_gates(gates);
     }
     let tensors = gradients.zip(shapes).map(|(data, of)| {

@@ -1,6 +1,6 @@
 //! What a block keeps on the CPU between calls.
 
-use crate::{Checkpointing, GruBlock, GruBlockConfig};
+use crate::{Checkpointing, GruBlock, GruBlockConfig, cpu::Memory};
 use burn::{
     module::Module,
     tensor::{Device, Distribution, Tensor},
@@ -24,10 +24,13 @@ fn block(device: &Device, checkpointing: Checkpointing) -> GruBlock {
     config.init(device)
 }
 
+fn memory(gru: &GruBlock) -> &Memory {
+    gru.layers[0].memory.get().expect("a layer has memory")
+}
+
 /// Lengths of the gate buffers, and the number of packed weights.
 fn kept(gru: &GruBlock) -> (Vec<usize>, usize) {
-    let memory = gru.layers[0].memory.cpu.as_ref();
-    memory.expect("a layer has memory").kept()
+    memory(gru).kept()
 }
 
 #[test]
@@ -92,12 +95,7 @@ fn gates_of_skipped_steps_are_written_too() {
     let gru = block(&device, Checkpointing::KeepGates);
     let mask = Tensor::<2>::zeros([N, T], &device).greater_elem(0.5);
     for _ in 0..2 {
-        let memory = gru.layers[0]
-            .memory
-            .cpu
-            .as_ref()
-            .expect("a layer has memory");
-        memory.give_back(vec![f32::NAN; 4 * N * T * H]);
+        memory(&gru).give_back(vec![f32::NAN; 4 * N * T * H]);
         let options = SequenceOptions {
             memory: gru.layers[0].memory.clone(),
             ..SequenceOptions::new().mask(mask.clone())
