@@ -2,10 +2,12 @@
 //! and keeps the fastest, in memory and on disk, as it does for Burn's own kernels.
 
 use crate::{
-    cut::{Cut, Strategy},
-    error::PlanError,
     launch::{self, BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs},
-    plan::{self, Problem},
+    plan::{
+        self, Problem,
+        cut::{Cut, Strategy},
+        error::PlanError,
+    },
 };
 use cubecl::{
     client::Client,
@@ -178,7 +180,7 @@ impl Pass for Forward {
             outputs,
             ..
         } = task;
-        launch::forward(client, call, inputs, outputs, strategy)
+        launch::forward::forward(client, call, inputs, outputs, strategy)
     }
 }
 
@@ -224,11 +226,11 @@ impl Pass for Backward {
             outputs,
             ..
         } = task;
-        launch::backward(client, call, inputs, outputs, strategy)
+        launch::backward::backward(client, call, inputs, outputs, strategy)
     }
 }
 
-/// [`launch::forward`] by the fastest cut, where one at least is allowed.
+/// [`launch::forward::forward`] by the fastest cut, where one at least is allowed.
 pub(crate) fn forward(
     client: &Client,
     call: &Call,
@@ -246,7 +248,7 @@ pub(crate) fn forward(
     task.execute(&TUNER);
 }
 
-/// [`launch::backward`] by the fastest cut, where one at least is allowed.
+/// [`launch::backward::backward`] by the fastest cut, where one at least is allowed.
 pub(crate) fn backward(
     client: &Client,
     call: &Call,

@@ -62,26 +62,25 @@
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod api;
 mod autotune;
-mod cut;
-mod error;
 #[doc = include_str!("../GLOSSARY.md")]
 pub mod glossary {}
 mod kernel;
 mod launch;
-mod limits;
 mod plan;
-mod rule;
 mod settings;
 #[cfg(test)]
 mod sources;
-mod tuning;
 
-pub use cut::{Cut, StepTile, Strategy, WalkTile};
-pub use error::{CutError, PlanError};
+pub use api::{backward, forward};
 pub use launch::{
     BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, GatesInputs, Products,
-    RecurrentInputs, Zoneout, backward, forward, gates, launches, recurrent_inputs,
+    RecurrentInputs, Zoneout, gates, launches, recurrent_inputs,
 };
-pub use limits::Limits;
+pub use plan::{
+    cut::{Cut, CutError, StepTile, Strategy, WalkTile},
+    error::PlanError,
+    limits::Limits,
+};
 pub use settings::{Settings, SettingsError};

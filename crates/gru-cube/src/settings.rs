@@ -1,9 +1,6 @@
 //! Which cuts a whole program takes, by its own word or by its environment.
 
-use crate::{
-    cut::{Cut, Strategy},
-    error::CutError,
-};
+use crate::plan::cut::{Cut, CutError, Strategy};
 use core::fmt;
 use std::{env, sync::RwLock};
 
@@ -122,7 +119,7 @@ impl core::error::Error for SettingsError {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cut::WalkTile;
+    use crate::plan::cut::WalkTile;
 
     const TEXT: &str = "walk rows=2 width=2 lanes=32 splits=1";
     const WALK: Cut = Cut::Walk(WalkTile {

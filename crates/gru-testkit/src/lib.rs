@@ -19,6 +19,7 @@ pub mod close;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod cover;
+mod draw;
 pub mod inputs;
 pub mod oracle;
 #[cfg(feature = "passes")]

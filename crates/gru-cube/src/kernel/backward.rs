@@ -2,10 +2,11 @@
 
 use super::{
     gate::gate_slope,
-    product::{Product, Team, load_weight, multiply},
+    product::{load_weight, multiply},
     step::{blend_back, from_end, kept, state_before, strides},
+    team::{Product, Team},
 };
-use crate::rule::Rule;
+use crate::kernel::rule::Rule;
 use cubecl::prelude::*;
 
 /// What the backward walk is compiled for.

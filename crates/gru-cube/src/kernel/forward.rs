@@ -2,10 +2,11 @@
 
 use super::{
     gate::{blend, clip, gate_value},
-    product::{Product, Team, load_weight, multiply},
+    product::{load_weight, multiply},
     step::{biases, from_end, kept, state_before, strides, window, zone_out},
+    team::{Product, Team},
 };
-use crate::rule::Rule;
+use crate::kernel::rule::Rule;
 use cubecl::prelude::*;
 
 /// What the forward walk is compiled for.

@@ -6,7 +6,7 @@
 //! NaN stays NaN, in values and slopes, by a test of its bits: `min`, `max` and comparisons may
 //! hand on the other operand, and a compiler may assume that no number is NaN.
 
-use crate::rule::{Gate, Number, Phi, Rule};
+use crate::kernel::rule::{Gate, Number, Phi, Rule};
 use cubecl::prelude::*;
 
 /// `φ(clip(a))`; NaN where `a` is.

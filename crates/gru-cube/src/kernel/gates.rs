@@ -1,7 +1,7 @@
 //! The gates of any number of steps anew, element by element, from their products.
 
 use super::{gate::gate_value, step::biases};
-use crate::rule::Rule;
+use crate::kernel::rule::Rule;
 use cubecl::prelude::*;
 
 /// Which gates.

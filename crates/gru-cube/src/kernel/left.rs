@@ -2,7 +2,7 @@
 //! its numbers of the next stage, or of the next tile of rows, before it multiplies the one that is there, so
 //! that the product hides the way.
 
-use super::product::{Product, Team};
+use super::team::{Product, Team};
 use cubecl::prelude::*;
 
 impl Product {

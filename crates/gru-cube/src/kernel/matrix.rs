@@ -1,72 +1,11 @@
 //! The recurrent product by matrix units (tensor cores, cooperative matrices): the planes of a cube
 //! multiply a left side in shared memory by the weight in global memory, sums in float32.
 
-use super::product::{Product, Team};
+use super::team::{Product, Team};
 use cubecl::{
     cmma::{self, MatrixIdent, MatrixLayout},
-    ir::ElemType,
     prelude::*,
 };
-
-/// The matrices that the units of a plane multiply together: `[m,k]·[k,n]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Matrices {
-    pub(crate) m: usize,
-    pub(crate) n: usize,
-    pub(crate) k: usize,
-    /// Units of a plane.
-    pub(crate) plane: usize,
-    /// Type of the two factors.
-    pub(crate) element: ElemType,
-}
-
-/// Numbers between two rows of the left side beyond a stage, against which neighbouring rows would
-/// stand in one bank of shared memory. 16 bytes of 16-bit numbers: matrices of NVIDIA ask for rows aligned
-/// so.
-const PADDING: usize = 8;
-
-impl Team {
-    fn matrices(&self) -> Matrices {
-        self.matrices.expect("a team of planes")
-    }
-
-    /// Planes of a split, side by side along the columns.
-    fn planes(&self) -> usize {
-        self.lanes / self.matrices().plane
-    }
-
-    /// Matrices of a plane along the columns.
-    fn across(&self) -> usize {
-        self.columns / (self.matrices().n * self.planes())
-    }
-
-    /// Matrices of a plane along the rows.
-    fn down(&self) -> usize {
-        self.rows / self.matrices().m
-    }
-
-    /// Whether rows, columns and H are of whole matrices, and the lanes of whole planes.
-    pub(crate) fn is_of_matrices(&self, hidden: usize) -> bool {
-        let Matrices { m, n, k, plane, .. } = self.matrices();
-        self.rows.is_multiple_of(m)
-            && self.lanes.is_multiple_of(plane)
-            && self.columns.is_multiple_of(n * self.planes())
-            && hidden.is_multiple_of(n)
-            && hidden.is_multiple_of(k)
-    }
-}
-
-impl Product {
-    /// From one row of the left side to the next.
-    pub(crate) fn left_stride(&self, team: &Team) -> usize {
-        self.padded_stage(team) + PADDING
-    }
-
-    /// Numbers of the left side in shared memory.
-    pub(crate) fn left_numbers(&self, team: &Team) -> usize {
-        team.rows * self.left_stride(team)
-    }
-}
 
 /// The sums of a plane before the first stage: `[(across·outs + out)·down + v]`.
 #[cube]

@@ -2,7 +2,9 @@
 //!
 //! - [`gate`]: activations, their derivatives and the blend, on one number.
 //! - [`step`]: one step's gradients on the near side of the product.
-//! - [`product`]: how a cube's units share the recurrent product; [`matrix`]: how its planes do, by
+//! - [`rule`]: a spec as compile-time constants.
+//! - [`team`]: how units share a product, as plain arithmetic.
+//! - [`product`]: the recurrent product by units; [`matrix`]: by planes, with
 //!   matrix units.
 //! - [`forward`], [`backward`]: walks, one launch per sequence.
 //! - [`steps`]: one launch per product, or all steps in one with cubes that meet; and the transpose
@@ -22,6 +24,8 @@ pub(crate) mod left;
 pub(crate) mod matrix;
 pub(crate) mod meeting;
 pub(crate) mod product;
+pub(crate) mod rule;
 pub(crate) mod shift;
 pub(crate) mod step;
 pub(crate) mod steps;
+pub(crate) mod team;

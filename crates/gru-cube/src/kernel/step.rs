@@ -1,7 +1,7 @@
 //! What the variants share of one step: its element-wise mathematics, and where rows stand.
 
 use super::gate::{blend, gate_slope};
-use crate::rule::{Rule, ZoneoutKind};
+use crate::kernel::rule::{Rule, ZoneoutKind};
 use cubecl::prelude::*;
 
 /// Gradients on the near side of the blend.

@@ -2,9 +2,6 @@
 
 use super::{Call, Zoneout, count_launch, cube_dim, grid::Grid, plan_for_stream, spread, to_u32};
 use crate::{
-    autotune,
-    cut::Strategy,
-    error::PlanError,
     kernel::{
         backward::{BackwardWalk, gru_backward_walk},
         steps::{
@@ -13,7 +10,7 @@ use crate::{
             transpose::{TRANSPOSE, gru_transpose},
         },
     },
-    plan::{self, Plan, Problem},
+    plan::{self, Plan, Problem, cut::Strategy, error::PlanError},
 };
 use cubecl::{client::Client, prelude::*, server::Handle};
 use std::ops::Range;
@@ -52,38 +49,18 @@ pub struct BackwardOutputs {
     pub d_h0: Handle,
 }
 
-/// The gradients of `Σ states ⊙ d_states` with respect to `p` and the initial state, and what
-/// the weight gradients are made of.
-///
-/// A walk with the weight in registers is one launch, any other walk is two, the persistent cut is
-/// three, and steps are two more than the products of all steps: beside the recurrence the weight is
-/// transposed, and at the end comes the gradient of the initial state. Nothing waits for the device, but
-/// for whether the cubes of a persistent cut met.
-///
-/// # Errors
-/// If the device does not allow the cut, or cubes waited for each other in vain.
-///
-/// # Panics
-/// If there are no steps, a buffer is too short or the type is not a float of 16 or 32 bits.
-pub fn backward(
+/// [`crate::backward()`] by a strategy that is not tuned.
+pub(crate) fn backward(
     client: &Client,
     call: &Call,
     inputs: &BackwardInputs,
     outputs: &BackwardOutputs,
     strategy: Strategy,
 ) -> Result<(), PlanError> {
-    call.check(OP);
-    assert!(call.t > 0, "{OP}: expected at least one step, got none");
-    if call.n * call.h == 0 {
+    if is_empty(call) {
         return Ok(());
     }
-    let allowed = |strategy| allowed(client, call, inputs, outputs, strategy);
-    if strategy == Strategy::Tuned {
-        allowed(Strategy::Inferred)?;
-        autotune::backward(client, call, inputs, outputs);
-        return Ok(());
-    }
-    let (problem, plan) = allowed(strategy)?;
+    let (problem, plan) = allowed(client, call, inputs, outputs, strategy)?;
     match plan {
         Plan::Walk(walk) => {
             let weight = match walk.transposed {
@@ -114,8 +91,18 @@ pub fn backward(
     Ok(())
 }
 
+/// Whether there is nothing to compute.
+///
+/// # Panics
+/// If the call is not one, or has no steps.
+pub(crate) fn is_empty(call: &Call) -> bool {
+    call.check(OP);
+    assert!(call.t > 0, "{OP}: expected at least one step, got none");
+    call.n * call.h == 0
+}
+
 /// The plan, if the device allows it to a call with these buffers.
-fn allowed(
+pub(crate) fn allowed(
     client: &Client,
     call: &Call,
     inputs: &BackwardInputs,

@@ -2,14 +2,11 @@
 
 use super::{Call, Zoneout, count_launch, cube_dim, grid::Grid, plan_for_stream, spread, to_u32};
 use crate::{
-    autotune,
-    cut::Strategy,
-    error::PlanError,
     kernel::{
         forward::{ForwardWalk, gru_forward_walk},
         steps::{Steps, forward::gru_forward_step},
     },
-    plan::{self, Plan, Problem},
+    plan::{self, Plan, Problem, cut::Strategy, error::PlanError},
 };
 use cubecl::{client::Client, prelude::*, server::Handle};
 use std::ops::Range;
@@ -49,40 +46,18 @@ pub struct ForwardOutputs {
     pub gates: Option<Handle>,
 }
 
-/// The state after every step, and the gates on request; of all steps or, so that `p` takes less
-/// memory, of some, call by call.
-///
-/// One launch if the cut is a walk or persistent, one for each product if it is steps. Nothing waits
-/// for the device, but for whether the cubes of a persistent cut met.
-///
-/// # Errors
-/// If the device does not allow the cut, or cubes waited for each other in vain.
-///
-/// # Panics
-/// If a buffer is too short, the type is not a float of 16 or 32 bits, or there are no such steps.
-pub fn forward(
+/// [`crate::forward()`] by a strategy that is not tuned.
+pub(crate) fn forward(
     client: &Client,
     call: &Call,
     inputs: &ForwardInputs,
     outputs: &ForwardOutputs,
     strategy: Strategy,
 ) -> Result<(), PlanError> {
-    call.check(OP);
-    let (steps, t) = (&inputs.steps, call.t);
-    assert!(
-        steps.start <= steps.end && steps.end <= t,
-        "{OP}: expected steps within 0..{t}, got {steps:?}"
-    );
-    if call.n * steps.len() * call.h == 0 {
+    if is_empty(call, inputs) {
         return Ok(());
     }
-    let allowed = |strategy| allowed(client, call, inputs, outputs, strategy);
-    if strategy == Strategy::Tuned {
-        allowed(Strategy::Inferred)?;
-        autotune::forward(client, call, inputs, outputs);
-        return Ok(());
-    }
-    let (problem, plan) = allowed(strategy)?;
+    let (problem, plan) = allowed(client, call, inputs, outputs, strategy)?;
     match plan {
         Plan::Walk(walk) => launch_walk(client, call, inputs, outputs, walk),
         Plan::Steps(steps) => {
@@ -105,8 +80,22 @@ pub fn forward(
     Ok(())
 }
 
+/// Whether there is nothing to compute.
+///
+/// # Panics
+/// If the call is not one, or there are no such steps.
+pub(crate) fn is_empty(call: &Call, inputs: &ForwardInputs) -> bool {
+    call.check(OP);
+    let (steps, t) = (&inputs.steps, call.t);
+    assert!(
+        steps.start <= steps.end && steps.end <= t,
+        "{OP}: expected steps within 0..{t}, got {steps:?}"
+    );
+    call.n * steps.len() * call.h == 0
+}
+
 /// The plan, if the device allows it to a call with these buffers.
-fn allowed(
+pub(crate) fn allowed(
     client: &Client,
     call: &Call,
     inputs: &ForwardInputs,

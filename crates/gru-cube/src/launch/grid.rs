@@ -2,9 +2,8 @@
 
 use super::{Call, MOST_CUBES, to_u32};
 use crate::{
-    error::PlanError,
     kernel::{meeting::GIVEN_UP, steps::Steps},
-    limits::Limits,
+    plan::{error::PlanError, limits::Limits},
 };
 use cubecl::{client::Client, prelude::*, server::Handle};
 use std::ops::Range;

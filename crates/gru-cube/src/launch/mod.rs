@@ -1,24 +1,23 @@
 //! The host side: checks buffers, plans, launches.
 
-mod backward;
-mod forward;
+pub(crate) mod backward;
+pub(crate) mod forward;
 mod gates;
 mod grid;
 mod shift;
 mod turn;
 
-pub use backward::{BackwardInputs, BackwardOutputs, backward};
-pub use forward::{ForwardInputs, ForwardOutputs, forward};
+pub use backward::{BackwardInputs, BackwardOutputs};
+pub use forward::{ForwardInputs, ForwardOutputs};
 pub use gates::{GatesInputs, Products, gates};
 pub use shift::{RecurrentInputs, recurrent_inputs};
 
 use crate::{
-    error::PlanError,
-    kernel::{matrix::Matrices, product::Team},
-    limits::Limits,
-    plan::{Plan, Problem},
-    rule::{Rule, ZoneoutKind},
-    tuning,
+    kernel::{
+        rule::{Rule, ZoneoutKind},
+        team::{Matrices, Team},
+    },
+    plan::{Plan, Problem, error::PlanError, limits::Limits, tuning},
 };
 use core::sync::atomic::{AtomicU64, Ordering};
 use cubecl::{

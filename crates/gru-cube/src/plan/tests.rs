@@ -1,5 +1,5 @@
 use super::*;
-use crate::kernel::product::Team;
+use crate::kernel::team::Team;
 use cubecl::ir::{ElemType, FloatKind};
 use gru_spec::{GruSpec, Order, Reset};
 

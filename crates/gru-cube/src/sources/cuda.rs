@@ -4,11 +4,12 @@
 
 use super::{Bench, Compiled};
 use crate::{
-    cut::{Cut, StepTile, Strategy},
-    kernel::matrix::Matrices,
-    limits::Limits,
-    plan::Problem,
-    rule::Rule,
+    kernel::{rule::Rule, team::Matrices},
+    plan::{
+        Problem,
+        cut::{Cut, StepTile, Strategy},
+        limits::Limits,
+    },
 };
 use cubecl::ir::{ElemType, FloatKind};
 use cubecl_cpp::target::Cuda;

@@ -1,7 +1,7 @@
 //! Metal's sources: within its limits, and C++ to clang.
 
 use super::{Bench, Compiled};
-use crate::{kernel::matrix::Matrices, limits::Limits};
+use crate::{kernel::team::Matrices, plan::limits::Limits};
 use cubecl::ir::{ElemType, FloatKind};
 use cubecl_cpp::target::Metal;
 use std::{

@@ -6,13 +6,11 @@ mod cuda;
 mod metal;
 
 use crate::{
-    cut::Strategy,
     kernel::{
         backward::{BackwardWalk, gru_backward_walk},
         forward::{ForwardWalk, gru_forward_walk},
         gates::{Part, gru_gates},
-        matrix::Matrices,
-        product::Team,
+        rule::{Rule, ZoneoutKind},
         shift::{Shift, gru_recurrent_inputs},
         steps::{
             Halves, Steps,
@@ -20,10 +18,9 @@ use crate::{
             forward::gru_forward_step,
             transpose::{TRANSPOSE, gru_transpose},
         },
+        team::{Matrices, Team},
     },
-    limits::Limits,
-    plan::{self, Plan, Problem},
-    rule::{Rule, ZoneoutKind},
+    plan::{self, Plan, Problem, cut::Strategy, limits::Limits},
 };
 use cubecl::{
     Compiler, CubeKernel, ExecutionMode,

@@ -6,7 +6,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::packed::Packed;
+use super::packed::Cache;
 
 /// Bytes below which the allocator does well by itself.
 const LARGE: usize = 1 << 20;
@@ -46,7 +46,7 @@ pub(super) struct Kept<E: gru_cpu::Element> {
     most: usize,
     /// Calls for inference since the last call for training.
     idle: usize,
-    pub(super) packed: Vec<Packed<E>>,
+    pub(super) packed: Cache<E>,
 }
 
 impl<E: gru_cpu::Element> Default for Kept<E> {
@@ -56,7 +56,7 @@ impl<E: gru_cpu::Element> Default for Kept<E> {
             given: 0,
             most: 0,
             idle: 0,
-            packed: Vec::new(),
+            packed: Cache::default(),
         }
     }
 }
@@ -121,7 +121,7 @@ impl<E: gru_cpu::Element> Kept<E> {
     /// Frees the packed weights: each training step changes the weights.
     pub(super) fn train(&mut self) {
         self.idle = 0;
-        self.packed = Vec::new();
+        self.packed.clear();
     }
 }
 

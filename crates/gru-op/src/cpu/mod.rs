@@ -98,8 +98,12 @@ fn infer<B: CpuBackend<E>, E: Keep>(call: GruCall<B>) -> FloatTensor<B> {
         E::of(memory).train();
         return forward::<B, E>(call, false).states;
     }
-    E::of(memory).infer();
-    let weights = packed::weights::<B, E>(memory, &call.inputs.weights, &call.spec, call.sizes());
+    let weights = {
+        let mut kept = E::of(memory);
+        kept.infer();
+        let weights = &call.inputs.weights;
+        kept.packed.weights::<B>(weights, &call.spec, call.sizes())
+    };
     match weights {
         Some(weights) => infer_packed::<B, E>(call, &weights),
         None => forward::<B, E>(call, false).states,

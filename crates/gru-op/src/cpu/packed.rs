@@ -18,11 +18,7 @@ use std::{
 use gru_cpu::PackedWeights;
 use gru_spec::{GruSpec, Sizes, Weights};
 
-use super::{
-    CpuBackend,
-    memory::{Keep, Memory},
-    slice,
-};
+use super::{CpuBackend, slice};
 use burn::backend::tensor::FloatTensor;
 
 /// Rows (N·T) of a call up to which packed weights are kept. One row takes twice as long with weights that
@@ -69,8 +65,10 @@ impl Storage {
     }
 }
 
-/// The packed weights of a layer.
-pub(super) struct Packed<E: gru_cpu::Element> {
+/// The packed weights of a layer and its clones.
+pub(super) struct Cache<E: gru_cpu::Element>(Vec<Packed<E>>);
+
+struct Packed<E: gru_cpu::Element> {
     spec: GruSpec,
     i: usize,
     of: Weights<Storage>,
@@ -103,44 +101,58 @@ impl<E: gru_cpu::Element> Packed<E> {
     }
 }
 
-/// The weights of a call for inference, packed now or before. None if the call packs them better on its way,
-/// or the backend cannot tell when they change.
-pub(super) fn weights<B: CpuBackend<E>, E: Keep>(
-    memory: &Memory,
-    weights: &Weights<FloatTensor<B>>,
-    spec: &GruSpec,
-    sizes: Sizes,
-) -> Option<Arc<PackedWeights<E>>> {
-    if sizes.rows() > ROWS {
-        return None;
+impl<E: gru_cpu::Element> Default for Cache<E> {
+    fn default() -> Self {
+        Self(Vec::new())
     }
-    let of = storages::<B, E>(weights)?;
-    let mut kept = E::of(memory);
-    let found = kept
-        .packed
-        .iter()
-        .find(|packed| packed.is_of(spec, sizes.i, &of));
-    if let Some(found) = found {
-        return Some(found.weights.clone());
+}
+
+impl<E: gru_cpu::Element> Cache<E> {
+    /// The weights of a call for inference, packed now or before. None if the call packs them better on its
+    /// way, or the backend cannot tell when they change.
+    pub(super) fn weights<B: CpuBackend<E>>(
+        &mut self,
+        weights: &Weights<FloatTensor<B>>,
+        spec: &GruSpec,
+        sizes: Sizes,
+    ) -> Option<Arc<PackedWeights<E>>> {
+        if sizes.rows() > ROWS {
+            return None;
+        }
+        let of = storages::<B, E>(weights)?;
+        let mut all = self.0.iter();
+        if let Some(found) = all.find(|packed| packed.is_of(spec, sizes.i, &of)) {
+            return Some(found.weights.clone());
+        }
+        self.0.retain(Packed::is_alive);
+        if self.0.len() == MOST {
+            self.0.remove(0);
+        }
+        let dense = weights.clone().map(B::dense);
+        let slices = dense.as_ref().map(slice::<B, E>);
+        let weights = Arc::new(PackedWeights::new(spec, sizes.i, sizes.h, slices));
+        self.0.push(Packed {
+            spec: *spec,
+            i: sizes.i,
+            of,
+            weights: weights.clone(),
+        });
+        Some(weights)
     }
-    kept.packed.retain(Packed::is_alive);
-    if kept.packed.len() == MOST {
-        kept.packed.remove(0);
+
+    pub(super) fn clear(&mut self) {
+        self.0 = Vec::new();
     }
-    let dense = weights.clone().map(B::dense);
-    let slices = dense.as_ref().map(slice::<B, E>);
-    let weights = Arc::new(PackedWeights::new(spec, sizes.i, sizes.h, slices));
-    kept.packed.push(Packed {
-        spec: *spec,
-        i: sizes.i,
-        of,
-        weights: weights.clone(),
-    });
-    Some(weights)
+
+    /// How many living weights are packed.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.iter().filter(|packed| packed.is_alive()).count()
+    }
 }
 
 /// Where the weights are, if the backend can tell of all of them.
-fn storages<B: CpuBackend<E>, E: Keep>(
+fn storages<B: CpuBackend<E>, E: gru_cpu::Element>(
     weights: &Weights<FloatTensor<B>>,
 ) -> Option<Weights<Storage>> {
     let optional = |tensor: &Option<FloatTensor<B>>| match tensor {

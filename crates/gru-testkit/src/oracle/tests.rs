@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     activations::ACTIVATIONS,
     close::{Tolerance, close},
-    inputs::KINK_MARGIN,
+    draw::KINK_MARGIN,
     problem::{self, Biases},
 };
 

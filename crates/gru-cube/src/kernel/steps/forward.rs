@@ -1,6 +1,7 @@
 //! The forward pass in steps.
 
 use super::{Half, Steps};
+use crate::kernel::rule::Rule;
 use crate::kernel::{
     gate::{blend, clip, gate_value},
     left::{fetched_place, next_stage, put},
@@ -9,7 +10,6 @@ use crate::kernel::{
     product::{accumulate, load_weight, pair, pairs_of_partials, reduce_to_pairs, zero_sums},
     step::{biases, from_end, kept, state_before, strides, window, zone_out},
 };
-use crate::rule::Rule;
 use cubecl::prelude::*;
 
 /// Steps `first..last` of [`forward`](crate::forward()): states, and gates on request. With more

@@ -8,8 +8,8 @@ pub(crate) mod backward;
 pub(crate) mod forward;
 pub(crate) mod transpose;
 
-use super::product::{Product, Team};
-use crate::rule::Rule;
+use super::team::{Product, Team};
+use crate::kernel::rule::Rule;
 
 /// What steps are compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -41,127 +41,123 @@ impl Layer {
     }
 
     /// What the memory gives a call over `[n, t]`.
-    fn packed(&self, memory: &Memory, n: usize, t: usize) -> Option<Arc<PackedWeights<f32>>> {
-        packed(memory, &self.weights(), &GruSpec::default(), [n, t])
+    fn packed(
+        &self,
+        cache: &mut Cache<f32>,
+        n: usize,
+        t: usize,
+    ) -> Option<Arc<PackedWeights<f32>>> {
+        packed(cache, &self.weights(), &GruSpec::default(), [n, t])
     }
 }
 
 fn packed(
-    memory: &Memory,
+    cache: &mut Cache<f32>,
     of: &Weights<FlexTensor>,
     spec: &GruSpec,
     [n, t]: [usize; 2],
 ) -> Option<Arc<PackedWeights<f32>>> {
     let sizes = Sizes { n, t, i: I, h: H };
-    weights::<Flex, f32>(memory, of, spec, sizes)
-}
-
-/// How many living weights are packed.
-fn len(memory: &Memory) -> usize {
-    let kept = f32::of(memory);
-    kept.packed
-        .iter()
-        .filter(|packed| packed.is_alive())
-        .count()
+    cache.weights::<Flex>(of, spec, sizes)
 }
 
 #[test]
 fn weights_are_packed_once() {
-    let (memory, layer) = (Memory::default(), Layer::new());
-    let first = layer.packed(&memory, 1, 1).expect("few rows");
-    let second = layer.packed(&memory, 2, 4).expect("few rows");
+    let (mut cache, layer) = (Cache::default(), Layer::new());
+    let first = layer.packed(&mut cache, 1, 1).expect("few rows");
+    let second = layer.packed(&mut cache, 2, 4).expect("few rows");
     assert!(Arc::ptr_eq(&first, &second));
-    assert!(layer.packed(&memory, 1, ROWS + 1).is_none());
+    assert!(layer.packed(&mut cache, 1, ROWS + 1).is_none());
     // A clone of the layer with weights of its own shares the memory.
     let other = Layer::new();
-    let third = other.packed(&memory, 1, 1).expect("few rows");
+    let third = other.packed(&mut cache, 1, 1).expect("few rows");
     assert!(!Arc::ptr_eq(&first, &third));
     assert!(Arc::ptr_eq(
         &first,
-        &layer.packed(&memory, 1, 1).expect("few rows")
+        &layer.packed(&mut cache, 1, 1).expect("few rows")
     ));
-    assert_eq!(len(&memory), 2);
-    f32::of(&memory).train();
-    assert_eq!(len(&memory), 0);
+    assert_eq!(cache.len(), 2);
+    cache.clear();
+    assert_eq!(cache.len(), 0);
 }
 
 #[test]
 fn at_most_four_are_packed() {
-    let memory = Memory::default();
+    let mut cache = Cache::default();
     let layers: Vec<_> = (0..MOST + 2).map(|_| Layer::new()).collect();
     for layer in &layers {
-        assert!(layer.packed(&memory, 1, 1).is_some());
+        assert!(layer.packed(&mut cache, 1, 1).is_some());
     }
-    assert_eq!(len(&memory), MOST);
+    assert_eq!(cache.len(), MOST);
 }
 
 #[test]
 fn weights_that_are_gone_are_forgotten() {
-    let (memory, layer) = (Memory::default(), Layer::new());
-    assert!(layer.packed(&memory, 1, 1).is_some());
+    let (mut cache, layer) = (Cache::default(), Layer::new());
+    assert!(layer.packed(&mut cache, 1, 1).is_some());
     drop(layer);
-    assert_eq!(len(&memory), 0);
-    assert!(Layer::new().packed(&memory, 1, 1).is_some());
-    assert_eq!(f32::of(&memory).packed.len(), 1);
+    assert_eq!(cache.len(), 0);
+    assert!(Layer::new().packed(&mut cache, 1, 1).is_some());
+    assert_eq!(cache.0.len(), 1);
 }
 
 #[test]
 fn each_tensor_counts() {
-    let memory = Memory::default();
+    let mut cache = Cache::default();
     let mut layer = Layer::new();
-    let mut before = layer.packed(&memory, 1, 1).expect("few rows");
+    let mut before = layer.packed(&mut cache, 1, 1).expect("few rows");
     for k in 0..4 {
         // The same numbers elsewhere.
         layer.0[k] = tensor(layer.0[k].layout().shape().clone());
-        let after = layer.packed(&memory, 1, 1).expect("few rows");
+        let after = layer.packed(&mut cache, 1, 1).expect("few rows");
         assert!(!Arc::ptr_eq(&before, &after), "{k}");
         before = after;
     }
-    assert_eq!(len(&memory), 1);
+    assert_eq!(cache.len(), 1);
 }
 
 /// The same weights may belong to two GRUs.
 #[test]
 fn each_spec_counts() {
-    let (memory, layer) = (Memory::default(), Layer::new());
-    let of = |spec| packed(&memory, &layer.weights(), &spec, [1, 1]).expect("few rows");
+    let (mut cache, layer) = (Cache::default(), Layer::new());
+    let mut of = |spec| packed(&mut cache, &layer.weights(), &spec, [1, 1]).expect("few rows");
     let after = of(GruSpec::default());
     let before = of(GruSpec::default().with_reset(Reset::BeforeMatmul));
     assert_eq!(before.spec().reset, Reset::BeforeMatmul);
     assert!(Arc::ptr_eq(&after, &of(GruSpec::default())));
-    assert_eq!(len(&memory), 2);
+    assert_eq!(cache.len(), 2);
 }
 
 /// The two ways in which Flex writes to a tensor in place.
 #[test]
 fn changed_weights_are_packed_again() {
-    let memory = Memory::default();
+    let mut cache = Cache::default();
     let mut layer = Layer::new();
-    let before = layer.packed(&memory, 1, 1).expect("few rows");
+    let before = layer.packed(&mut cache, 1, 1).expect("few rows");
     assert!(layer.0[1].is_unique());
     assert!(layer.0[1].try_storage_mut::<f32>().is_none());
     layer.0[1].storage_mut::<f32>()[0] += 1.0;
-    let after = layer.packed(&memory, 1, 1).expect("few rows");
+    let after = layer.packed(&mut cache, 1, 1).expect("few rows");
     assert!(!Arc::ptr_eq(&before, &after));
     let old = std::mem::replace(&mut layer.0[0], tensor([1]));
     layer.0[0] = Flex::float_mul_scalar(old, 2.0f32.into());
-    let last = layer.packed(&memory, 1, 1).expect("few rows");
+    let last = layer.packed(&mut cache, 1, 1).expect("few rows");
     assert!(!Arc::ptr_eq(&after, &last));
-    assert_eq!(len(&memory), 1);
+    assert_eq!(cache.len(), 1);
 }
 
 #[test]
 fn a_tensor_that_will_not_be_seen_again_is_not_kept() {
-    let memory = Memory::default();
+    let mut cache = Cache::default();
     let weights = Layer::new().weights();
-    assert!(packed(&memory, &weights, &GruSpec::default(), [1, 1]).is_none());
-    assert_eq!(len(&memory), 0);
+    assert!(packed(&mut cache, &weights, &GruSpec::default(), [1, 1]).is_none());
+    assert_eq!(cache.len(), 0);
 }
 
 /// Views of what others hold, as importers of other systems make them.
 #[test]
 fn views_count_by_their_order() {
-    let memory = Memory::default();
+    let mut cache = Cache::default();
     let mut layer = Layer::new();
     layer.0[1] = Flex::float_swap_dims(tensor([3 * H, H]), 0, 1);
     let biases = tensor([6 * H]);
@@ -169,11 +165,11 @@ fn views_count_by_their_order() {
         let range = Slice::from(from..from + 3 * H);
         layer.0[k] = Flex::float_slice(biases.clone(), &[range]);
     }
-    let first = layer.packed(&memory, 1, 1).expect("few rows");
-    let second = layer.packed(&memory, 1, 1).expect("few rows");
+    let first = layer.packed(&mut cache, 1, 1).expect("few rows");
+    let second = layer.packed(&mut cache, 1, 1).expect("few rows");
     assert!(Arc::ptr_eq(&first, &second));
     layer.0.swap(2, 3);
-    let third = layer.packed(&memory, 1, 1).expect("few rows");
+    let third = layer.packed(&mut cache, 1, 1).expect("few rows");
     assert!(!Arc::ptr_eq(&first, &third));
     // A square has the same shape either way.
     let square = tensor([3, 3]);

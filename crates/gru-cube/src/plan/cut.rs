@@ -1,10 +1,5 @@
 //! How a recurrence is cut into cubes: plain data, and its text.
 
-use crate::{
-    error::{CutError, PlanError},
-    kernel::{matrix::Matrices, product::Team},
-    limits::Limits,
-};
 use core::{fmt, str::FromStr};
 
 /// The cut of a walk: one launch, in which every cube takes some rows of the batch through all
@@ -80,62 +75,6 @@ pub enum Strategy {
     Tuned,
     /// This one, or an error if the device does not allow it.
     Forced(Cut),
-}
-
-impl WalkTile {
-    pub(crate) fn team(&self, columns: usize) -> Team {
-        Team {
-            rows: self.rows,
-            width: self.width,
-            lanes: self.lanes,
-            splits: self.splits,
-            columns,
-            matrices: None,
-        }
-    }
-
-    pub(crate) fn check(&self, limits: &Limits) -> Result<(), PlanError> {
-        let well_formed = well_formed(self.rows, self.width, [self.lanes, self.splits]);
-        if !well_formed {
-            return Err(PlanError::Malformed {
-                cut: Cut::Walk(*self),
-            });
-        }
-        limits.check_units(self.lanes * self.splits)
-    }
-}
-
-impl StepTile {
-    /// With the device's matrices, if they make the product.
-    pub(crate) fn team(&self, matrices: Option<Matrices>) -> Team {
-        Team {
-            rows: self.rows,
-            width: self.width,
-            lanes: self.lanes,
-            splits: self.splits,
-            columns: self.lanes * self.per_lane,
-            matrices,
-        }
-    }
-
-    pub(crate) fn check(&self, cut: Cut, limits: &Limits) -> Result<(), PlanError> {
-        let sizes = [self.lanes, self.splits, self.per_lane, self.stage];
-        if !well_formed(self.rows, self.width, sizes) {
-            return Err(PlanError::Malformed { cut });
-        }
-        limits.check_units(self.lanes * self.splits)
-    }
-}
-
-/// Largest size of a cut: far beyond any device, and so small that no product of sizes overflows.
-const MOST: usize = 1 << 12;
-
-fn well_formed<const K: usize>(rows: usize, width: usize, sizes: [usize; K]) -> bool {
-    let fits = |size: usize| (1..=MOST).contains(&size);
-    fits(rows)
-        && matches!(width, 1..=4)
-        && rows.is_multiple_of(width)
-        && sizes.into_iter().all(fits)
 }
 
 /// `inferred`, `persistent`, `tuned`, or the cut that is forced.
@@ -264,6 +203,27 @@ impl<'a> Words<'a> {
         at.map(|at| self.rest.remove(at)).is_some()
     }
 }
+
+/// A text is no cut.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CutError {
+    /// The text.
+    pub text: String,
+    /// What it lacks, or has too much.
+    pub reason: String,
+}
+
+impl fmt::Display for CutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { text, reason } = self;
+        write!(
+            f,
+            "{text:?} is no cut: {reason}; expected one like \"walk rows=4 width=4 lanes=64 splits=2\""
+        )
+    }
+}
+
+impl core::error::Error for CutError {}
 
 #[cfg(test)]
 mod tests {

@@ -1,22 +1,29 @@
 //! A cut made a plan: one that the device allows, forced, measured or inferred from its limits.
 
 use crate::{
-    cut::{Cut, StepTile, Strategy, WalkTile},
-    error::PlanError,
     kernel::{
         backward::BackwardWalk,
         forward::ForwardWalk,
-        matrix::Matrices,
-        product::Product,
+        rule::Rule,
         steps::{Half, Halves, Steps},
+        team::{Matrices, Product},
     },
-    limits::Limits,
-    rule::Rule,
-    tuning::{
-        CPU_COLUMNS, CPU_ROWS, Measured, PERSISTENT_REGISTERS, RESIDENT_REGISTERS, WALK_HIDDEN,
-        WALK_UNITS,
+    plan::{
+        cut::{Cut, StepTile, Strategy, WalkTile},
+        error::PlanError,
+        limits::Limits,
+        tuning::{
+            CPU_COLUMNS, CPU_ROWS, Measured, PERSISTENT_REGISTERS, RESIDENT_REGISTERS, WALK_HIDDEN,
+            WALK_UNITS,
+        },
     },
 };
+
+pub(crate) mod cut;
+pub(crate) mod error;
+pub(crate) mod limits;
+mod tile;
+pub(crate) mod tuning;
 
 /// A pass in the form that the launch wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

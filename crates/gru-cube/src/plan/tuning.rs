@@ -1,6 +1,6 @@
 //! Every number that decides which cut is inferred, with its reason.
 
-use crate::cut::{Cut, StepTile, WalkTile};
+use crate::plan::cut::{Cut, StepTile, WalkTile};
 #[allow(unused_imports)] // What a row of the table may need.
 use words::{matrices, row, tile, walk};
 

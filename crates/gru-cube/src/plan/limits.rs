@@ -1,6 +1,6 @@
 //! What a device allows, as plain data.
 
-use crate::{error::PlanError, kernel::matrix::Matrices};
+use crate::{kernel::team::Matrices, plan::error::PlanError};
 use cubecl::{
     client::Client,
     ir::{ElemType, FloatKind, Type, features::AtomicUsage, features::MmaConfig},

@@ -1,6 +1,6 @@
-//! Why a cut is refused.
+//! Why a device does not allow a cut.
 
-use crate::cut::Cut;
+use crate::plan::cut::Cut;
 use core::fmt;
 
 /// A device or a kernel does not allow a cut.
@@ -116,24 +116,3 @@ impl fmt::Display for PlanError {
 }
 
 impl core::error::Error for PlanError {}
-
-/// A text is no cut.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CutError {
-    /// The text.
-    pub text: String,
-    /// What it lacks, or has too much.
-    pub reason: String,
-}
-
-impl fmt::Display for CutError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { text, reason } = self;
-        write!(
-            f,
-            "{text:?} is no cut: {reason}; expected one like \"walk rows=4 width=4 lanes=64 splits=2\""
-        )
-    }
-}
-
-impl core::error::Error for CutError {}
