@@ -4,6 +4,8 @@
 mod error;
 mod folder;
 #[cfg(feature = "gpu")]
+mod page;
+#[cfg(feature = "gpu")]
 mod part;
 #[cfg(feature = "gpu")]
 mod report;

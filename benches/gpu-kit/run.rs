@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::{
     error::{Error, OUT_OF_TIME},
+    page,
     part::{PARTS, Part},
     report::{End, Entry, Report},
 };
@@ -64,7 +65,7 @@ pub fn run(seconds: u64, out: &Path, names: &[String], also: &[PathBuf]) -> Resu
         let entry = job.run()?;
         println!("{}: {:.0} s, {:?}", job.name(), entry.seconds, entry.end);
         report.parts.push(entry);
-        report.write(out)?;
+        page::write(&report, out)?;
     }
     println!("{}", out.join("page.md").display());
     Ok(())
