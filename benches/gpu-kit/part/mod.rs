@@ -210,9 +210,10 @@ impl Clock {
 
     /// Ends a part whose time is over; `left` says for what there is none.
     fn check(&self, left: impl FnOnce() -> String) -> Result<(), Stop> {
-        match self.is_over() {
-            true => Err(Stop::OutOfTime(left())),
-            false => Ok(()),
+        if self.is_over() {
+            Err(Stop::OutOfTime(left()))
+        } else {
+            Ok(())
         }
     }
 }

@@ -82,9 +82,10 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
             characters: cpu.characters,
         })?;
     }
-    match apart <= APART {
-        true => Ok(()),
-        false => Err(format!("losses are {apart:.2e} apart, expected at most {APART:.0e}").into()),
+    if apart <= APART {
+        Ok(())
+    } else {
+        Err(format!("losses are {apart:.2e} apart, expected at most {APART:.0e}").into())
     }
 }
 

@@ -54,8 +54,9 @@ fn first_parts() -> Result<(), Failed> {
         end == "right" || end.starts_with("refused")
     };
     let right = problems.iter().filter(is_right).count();
-    match right > 0 && right == problems.len() {
-        true => Ok(()),
-        false => Err(format!("{right} of {} problems are right:\n{page}", problems.len()).into()),
+    if right > 0 && right == problems.len() {
+        Ok(())
+    } else {
+        Err(format!("{right} of {} problems are right:\n{page}", problems.len()).into())
     }
 }

@@ -137,9 +137,10 @@ fn time(gru: &Gru, size: f32) -> Times {
     let train = |lean: bool| {
         median(|| {
             let mut states = buffer(n * t * h);
-            let mut saved = match lean {
-                true => None,
-                false => Some(buffer(n * t * h * spec.saved_per_unit())),
+            let mut saved = if lean {
+                None
+            } else {
+                Some(buffer(n * t * h * spec.saved_per_unit()))
             };
             gru.forward(&inputs, &mut states, saved.as_deref_mut());
             let mut d: [Vec<f32>; 6] =

@@ -126,9 +126,10 @@ fn attempt(
         Some(strategy) => launch(strategy),
         None => Err("there are fewer cuts".to_owned()),
     };
-    match is_rehearsal {
-        true => done,
-        false => done.or_else(|_| launch(Strategy::Inferred)),
+    if is_rehearsal {
+        done
+    } else {
+        done.or_else(|_| launch(Strategy::Inferred))
     }
 }
 

@@ -32,8 +32,9 @@ fn units(panels: Range<usize>, width: usize, h: usize) -> Range<usize> {
 /// The panel that is read after `panel`, by whoever walks `panels` again and again.
 #[inline(always)]
 fn next(panel: usize, panels: &Range<usize>) -> usize {
-    match panel + 1 < panels.end {
-        true => panel + 1,
-        false => panels.start,
+    if panel + 1 < panels.end {
+        panel + 1
+    } else {
+        panels.start
     }
 }

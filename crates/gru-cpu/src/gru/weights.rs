@@ -113,9 +113,10 @@ impl<'a, E: Lanes> Weights<'a, E> {
             vectors: 3,
             // Which rows are left over for a small tile depends on the threads. The few rows of a
             // call of one step know no order but the fastest.
-            order: match call.sizes.rows() < CUT {
-                true => Order::Free,
-                false => Order::Strict,
+            order: if call.sizes.rows() < CUT {
+                Order::Free
+            } else {
+                Order::Strict
             },
             ahead: Ahead::NOTHING,
         };

@@ -117,9 +117,10 @@ impl Shape {
 
     /// First column and number of columns of a vector; the rest of it is zero.
     fn columns(&self, panel: usize, vector: usize) -> (usize, usize) {
-        let within = match self.same_units {
-            true => panel * self.per_panel,
-            false => panel * self.per_panel + vector * self.lanes,
+        let within = if self.same_units {
+            panel * self.per_panel
+        } else {
+            panel * self.per_panel + vector * self.lanes
         };
         let count = self.units.saturating_sub(within).min(self.lanes);
         (
@@ -134,9 +135,10 @@ impl<'a, E: Lanes> Panels<'a, E> {
     /// stick out of it are packed.
     pub(crate) fn new(w: &'a [E], stride: usize, shape: Shape, read_in_place: bool) -> Self {
         // Without rows there is nothing to stand in.
-        let in_place = match read_in_place && shape.k > 0 {
-            true => shape.units / shape.per_panel,
-            false => 0,
+        let in_place = if read_in_place && shape.k > 0 {
+            shape.units / shape.per_panel
+        } else {
+            0
         };
         Self::of(w, stride, false, shape, in_place)
     }
@@ -198,9 +200,10 @@ impl<'a, E: Lanes> Panels<'a, E> {
     /// The panels that are to be packed, some of which are packed at a time.
     pub(crate) fn unpacked(&mut self) -> impl Iterator<Item = Unpacked<'_, E>> {
         let (weight, shape, first) = (self.weight, self.shape, self.in_place);
-        let at_a_time = match weight.is_transposed {
-            true => 1,
-            false => PANELS_AT_A_TIME,
+        let at_a_time = if weight.is_transposed {
+            1
+        } else {
+            PANELS_AT_A_TIME
         };
         // Without rows there is nothing to pack.
         let size = (at_a_time * shape.size()).max(1);
@@ -235,9 +238,10 @@ pub(crate) struct Unpacked<'a, E> {
 
 impl<E: Lanes> Unpacked<'_, E> {
     fn pack(self) {
-        match self.weight.is_transposed {
-            true => self.pack_transposed(),
-            false => self.pack_rows(),
+        if self.weight.is_transposed {
+            self.pack_transposed()
+        } else {
+            self.pack_rows()
         }
     }
 

@@ -27,9 +27,10 @@ pub extern "C" fn agreeing() -> i32 {
     let mut compare = |got: &[f64], expected: &[f64]| {
         assert_eq!(got.len(), expected.len());
         for (got, expected) in got.iter().zip(expected) {
-            match (got - expected).abs() <= TOLERANCE {
-                true => good += 1,
-                false => bad += 1,
+            if (got - expected).abs() <= TOLERANCE {
+                good += 1
+            } else {
+                bad += 1
             }
         }
     };

@@ -27,9 +27,10 @@ pub(crate) struct BackwardWalk {
 impl BackwardWalk {
     /// The product with the transpose of `w_hh`'s gates `first..first + gates`.
     fn product(&self, first: usize, gates: usize) -> Product {
-        let (per_k, per_j) = match self.transposed {
-            true => (self.hidden, 1),
-            false => (1, 3 * self.hidden),
+        let (per_k, per_j) = if self.transposed {
+            (self.hidden, 1)
+        } else {
+            (1, 3 * self.hidden)
         };
         Product {
             depth: gates * self.hidden,

@@ -115,9 +115,10 @@ impl Product {
 
     /// Registers of the weight per unit.
     pub(crate) fn registers(&self, team: &Team) -> usize {
-        match self.resident {
-            true => self.stages(team) * self.chunk(team) * self.outs * team.per_lane(),
-            false => 1,
+        if self.resident {
+            self.stages(team) * self.chunk(team) * self.outs * team.per_lane()
+        } else {
+            1
         }
     }
 

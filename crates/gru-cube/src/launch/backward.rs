@@ -63,9 +63,10 @@ pub(crate) fn backward(
     let (problem, plan) = allowed(client, call, inputs, outputs, strategy)?;
     match plan {
         Plan::Walk(walk) => {
-            let weight = match walk.transposed {
-                true => transpose(client, call, &inputs.w_hh),
-                false => inputs.w_hh.clone(),
+            let weight = if walk.transposed {
+                transpose(client, call, &inputs.w_hh)
+            } else {
+                inputs.w_hh.clone()
             };
             launch_walk(client, call, inputs, outputs, walk, weight);
         }

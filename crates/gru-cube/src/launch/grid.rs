@@ -66,9 +66,10 @@ impl Grid {
         };
         let counters = client.read_one_unchecked(met.clone());
         let counters = &u32::from_bytes(&counters)[..self.groups];
-        match counters.iter().all(|&met| met < GIVEN_UP) {
-            true => Ok(()),
-            false => Err(PlanError::GaveUp),
+        if counters.iter().all(|&met| met < GIVEN_UP) {
+            Ok(())
+        } else {
+            Err(PlanError::GaveUp)
         }
     }
 

@@ -103,9 +103,10 @@ impl Call {
             limits: Limits::of(client),
             matrices: Matrices::of(client, self.dtype),
             // The table is of float32: in 16 bits the matrix units come in.
-            measured: match self.is_narrow() {
-                true => None,
-                false => tuning::measured(&client.properties().identity.name, self.n, self.h),
+            measured: if self.is_narrow() {
+                None
+            } else {
+                tuning::measured(&client.properties().identity.name, self.n, self.h)
             },
         }
     }

@@ -71,43 +71,47 @@ impl Limits {
                 .max(1),
             buffers: hardware.max_bindings as usize,
             // One cube fits wherever its units and its shared memory do.
-            together: match meets {
-                true => cpu_cores.or(multiprocessors).unwrap_or(0),
-                false => 0,
+            together: if meets {
+                cpu_cores.or(multiprocessors).unwrap_or(0)
+            } else {
+                0
             },
             cpu: cpu_cores.is_some(),
         }
     }
 
     pub(crate) fn check_units(&self, requested: usize) -> Result<(), PlanError> {
-        match requested > self.units {
-            true => Err(PlanError::TooManyUnits {
+        if requested > self.units {
+            Err(PlanError::TooManyUnits {
                 requested,
                 available: self.units,
-            }),
-            false => Ok(()),
+            })
+        } else {
+            Ok(())
         }
     }
 
     /// `optional` tells which of the optional buffers are given.
     pub(crate) fn check_buffers(&self, always: usize, optional: &[bool]) -> Result<(), PlanError> {
         let requested = always + optional.iter().filter(|&&given| given).count();
-        match requested > self.buffers {
-            true => Err(PlanError::TooManyBuffers {
+        if requested > self.buffers {
+            Err(PlanError::TooManyBuffers {
                 requested,
                 available: self.buffers,
-            }),
-            false => Ok(()),
+            })
+        } else {
+            Ok(())
         }
     }
 
     pub(crate) fn check_together(&self, requested: usize) -> Result<(), PlanError> {
-        match requested > self.together {
-            true => Err(PlanError::TooManyTogether {
+        if requested > self.together {
+            Err(PlanError::TooManyTogether {
                 requested,
                 available: self.together,
-            }),
-            false => Ok(()),
+            })
+        } else {
+            Ok(())
         }
     }
 
@@ -115,12 +119,13 @@ impl Limits {
         // WGSL and MSL give a vector of three the room of four.
         let lanes = if width == 3 { 4 } else { width };
         let requested = vectors * lanes * size_of::<f32>();
-        match requested > self.shared_bytes {
-            true => Err(PlanError::TooMuchSharedMemory {
+        if requested > self.shared_bytes {
+            Err(PlanError::TooMuchSharedMemory {
                 requested,
                 available: self.shared_bytes,
-            }),
-            false => Ok(()),
+            })
+        } else {
+            Ok(())
         }
     }
 }
@@ -149,9 +154,10 @@ fn best_matrices(
         let badness = |c: &MmaConfig| ((c.m, c.n) != (16, 16), c.m, c.n, u32::MAX - c.k);
         offered.clone().filter(fits).min_by_key(badness)
     };
-    let factors: &[ElemType] = match dtype == sums {
-        true => &[sums, ElemType::Float(FloatKind::TF32)],
-        false => &[dtype],
+    let factors: &[ElemType] = if dtype == sums {
+        &[sums, ElemType::Float(FloatKind::TF32)]
+    } else {
+        &[dtype]
     };
     factors.iter().find_map(|&element| {
         let MmaConfig { m, n, k, .. } = of(element)?;

@@ -190,17 +190,19 @@ fn cut_to_plan<P: Pass>(problem: &Problem, cut: Cut) -> Result<Plan<P::Walk>, Pl
                 limits.check_shared(P::walk_vectors(&walk), tile.width)?;
                 Ok(Plan::Walk(walk))
             };
-            match tile.splits == 1 && problem.rule.reset_after {
-                true => walk(2).or_else(|_| walk(1)),
-                false => walk(1),
+            if tile.splits == 1 && problem.rule.reset_after {
+                walk(2).or_else(|_| walk(1))
+            } else {
+                walk(1)
             }
         }
         Cut::Steps(tile) | Cut::Persistent(tile) => {
             let persistent = matches!(cut, Cut::Persistent(_));
             tile.check(cut, limits)?;
-            let matrices = match tile.matrix {
-                true => Some(problem.matrices.ok_or(PlanError::NoMatrices)?),
-                false => None,
+            let matrices = if tile.matrix {
+                Some(problem.matrices.ok_or(PlanError::NoMatrices)?)
+            } else {
+                None
             };
             let team = tile.team(matrices);
             if let Some(Matrices { m, n, k, plane, .. }) = matrices
@@ -215,9 +217,10 @@ fn cut_to_plan<P: Pass>(problem: &Problem, cut: Cut) -> Result<Plan<P::Walk>, Pl
                 hidden: problem.hidden,
                 stage: tile.stage,
                 persistent,
-                halves: match problem.rule.reset_after {
-                    true => Halves::One(Half::Whole),
-                    false => Halves::Both,
+                halves: if problem.rule.reset_after {
+                    Halves::One(Half::Whole)
+                } else {
+                    Halves::Both
                 },
             };
             if persistent {
@@ -240,18 +243,20 @@ fn infer<P: Pass>(problem: &Problem, may_meet: bool) -> Result<Plan<P::Walk>, Pl
         walks.into_iter().map(Cut::Walk),
         steps.into_iter().map(Cut::Steps),
     );
-    let persistent = match may_meet {
-        true => persistent_tiles(problem),
-        false => Vec::new(),
+    let persistent = if may_meet {
+        persistent_tiles(problem)
+    } else {
+        Vec::new()
     };
     let persistent = persistent.into_iter().map(Cut::Persistent);
     let is_resident = |cut: &Cut| matches!(cut, Cut::Walk(tile) if tile.resident);
     let (resident, reading): (Vec<_>, Vec<_>) = walks.partition(is_resident);
     let quick_walk = problem.hidden <= WALK_HIDDEN;
     let cuts = measured.into_iter().chain(resident).chain(persistent);
-    match quick_walk {
-        true => first_allowed::<P>(problem, cuts.chain(reading).chain(steps)),
-        false => first_allowed::<P>(problem, cuts.chain(steps).chain(reading)),
+    if quick_walk {
+        first_allowed::<P>(problem, cuts.chain(reading).chain(steps))
+    } else {
+        first_allowed::<P>(problem, cuts.chain(steps).chain(reading))
     }
 }
 
@@ -282,9 +287,10 @@ fn walk_tiles(problem: &Problem) -> Vec<WalkTile> {
     let most_splits = (limits.units.min(WALK_UNITS) / lanes).clamp(1, 8);
     let fits = |splits| 3 * hidden.div_ceil(splits) * hidden.div_ceil(lanes) <= RESIDENT_REGISTERS;
     // More units shorten a step on a GPU; on a CPU they are walked through one by one.
-    let splits = match limits.cpu {
-        true => (1..=most_splits).find(|&splits| fits(splits)),
-        false => None,
+    let splits = if limits.cpu {
+        (1..=most_splits).find(|&splits| fits(splits))
+    } else {
+        None
     };
     let splits = splits.unwrap_or(most_splits);
     let resident = fits(splits);
@@ -308,9 +314,10 @@ fn walk_tiles(problem: &Problem) -> Vec<WalkTile> {
             .filter(move |&rows| rows <= most.min(rows_for_all))
     };
     let few_rows = rows_for_all < CPU_ROWS && resident;
-    match limits.cpu && !few_rows {
-        true => rows_up_to(16).map(cpu_like).collect(),
-        false => rows_up_to(4).map(gpu_like).collect(),
+    if limits.cpu && !few_rows {
+        rows_up_to(16).map(cpu_like).collect()
+    } else {
+        rows_up_to(4).map(gpu_like).collect()
     }
 }
 
@@ -338,10 +345,11 @@ fn persistent_tiles(problem: &Problem) -> Vec<StepTile> {
     let rows = [4, 2, 1]
         .into_iter()
         .filter(|&rows| rows <= n.next_power_of_two());
-    let registers = match limits.cpu {
-        // It has none for a weight, and launches cost it little.
-        true => &[][..],
-        false => &[PERSISTENT_REGISTERS, RESIDENT_REGISTERS],
+    let registers = if limits.cpu {
+        // A CPU has no registers for a weight, and launches cost it little.
+        &[][..]
+    } else {
+        &[PERSISTENT_REGISTERS, RESIDENT_REGISTERS]
     };
     let columns = registers.iter().filter_map(|&registers| holding(registers));
     columns
@@ -353,9 +361,10 @@ fn persistent_tiles(problem: &Problem) -> Vec<StepTile> {
 fn step_tiles(problem: &Problem) -> Vec<StepTile> {
     let Problem { n, limits, .. } = *problem;
     let by_matrices = matrix_tiles(problem);
-    let (lanes, per_lane, splits) = match limits.cpu {
-        true => (128, CPU_COLUMNS, 1),
-        false => (32, 1, (limits.units / 32).clamp(1, 4)),
+    let (lanes, per_lane, splits) = if limits.cpu {
+        (128, CPU_COLUMNS, 1)
+    } else {
+        (32, 1, (limits.units / 32).clamp(1, 4))
     };
     let most = if limits.cpu { 16 } else { 8 };
     let by_units = [16, 8, 4, 2, 1]

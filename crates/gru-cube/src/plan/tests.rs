@@ -492,9 +492,10 @@ fn inferred_cuts_are_those_of_the_list() {
                 let forward = text(forward, |walk| (walk.team, walk.resident));
                 let backward = text(backward, |walk| (walk.team, walk.resident));
                 list += &format!("{device}, H {hidden}, N {n}: {forward}");
-                list += &match forward == backward {
-                    true => String::from("\n"),
-                    false => format!("; backward {backward}\n"),
+                list += &if forward == backward {
+                    String::from("\n")
+                } else {
+                    format!("; backward {backward}\n")
                 };
             }
         }

@@ -161,9 +161,10 @@ fn values_and_slopes_from_end_to_end() -> Ran {
                     if !is_close(activation, y, expected, a) {
                         wrong.push(format!("{}: {y:e}, expected {expected:e}", at()));
                     }
-                    let expected = match clip.is_some_and(|c| a.abs() >= c) {
-                        true => 0.0,
-                        false => activation.slope(y),
+                    let expected = if clip.is_some_and(|c| a.abs() >= c) {
+                        0.0
+                    } else {
+                        activation.slope(y)
                     };
                     // A slope is a difference of numbers up to 1. What comes within 16 units of the
                     // last place to a clip's end is as good as clipped, and the slope of tanh is

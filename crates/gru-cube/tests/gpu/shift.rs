@@ -64,13 +64,15 @@ fn every_convention() {
                         .recurrent_mask
                         .as_ref()
                         .map_or(1.0, |mask| mask[k * h + j]);
-                    let r = match times_r {
-                        true => gates[row(k, time) * width + j],
-                        false => 1.0,
+                    let r = if times_r {
+                        gates[row(k, time) * width + j]
+                    } else {
+                        1.0
                     };
-                    let expected = match skipped(row(k, time)) {
-                        true => 0.0,
-                        false => (mask * h_before * r) as f32,
+                    let expected = if skipped(row(k, time)) {
+                        0.0
+                    } else {
+                        (mask * h_before * r) as f32
                     };
                     let off = (got[row(k, time) * h + j] - f64::from(expected)).abs();
                     assert!(off <= 1e-6, "{spec:?} n{k} t{time} j{j}: off by {off}");

@@ -371,9 +371,10 @@ pub fn run<F: Upload>(
         strategies.0,
     )?;
     let gates_before = download::<F>(client, gates.clone(), rows * width);
-    let d_gates = match in_place {
-        true => gates.clone(),
-        false => poisoned::<F>(client, rows * width),
+    let d_gates = if in_place {
+        gates.clone()
+    } else {
+        poisoned::<F>(client, rows * width)
     };
     let d_h0 = poisoned::<F>(client, n * h);
     gru_cube::backward(
@@ -475,15 +476,14 @@ fn finish(
             };
             let skipped = problem.step_mask.as_ref().is_some_and(|v| v[row] == 0.0);
             for j in 0..h {
-                let g = match skipped {
-                    true => 0.0,
-                    false => {
-                        before(j)
-                            * problem
-                                .recurrent_mask
-                                .as_ref()
-                                .map_or(1.0, |m| m[k * h + j])
-                    }
+                let g = if skipped {
+                    0.0
+                } else {
+                    before(j)
+                        * problem
+                            .recurrent_mask
+                            .as_ref()
+                            .map_or(1.0, |m| m[k * h + j])
                 };
                 let g_n = match spec.reset {
                     Reset::BeforeMatmul if skipped => 0.0,

@@ -45,9 +45,10 @@ impl<'a, E: Lanes> Pass<'a, E> {
         };
         let input = product(self.dw_ih, x, i, &[(N, 2), (R, 0), (Z, 1)][..]);
         let state = |left, gates| product(self.dw_hh, left, h, gates);
-        match self.after {
-            true => [input, state(g, &[(R, 0), (Z, 1), (N_TIMES_R, 2)]), None],
-            false => [input, state(g, &[(R, 0), (Z, 1)]), state(rg, &[(N, 2)])],
+        if self.after {
+            [input, state(g, &[(R, 0), (Z, 1), (N_TIMES_R, 2)]), None]
+        } else {
+            [input, state(g, &[(R, 0), (Z, 1)]), state(rg, &[(N, 2)])]
         }
     }
 
@@ -215,9 +216,10 @@ impl<E: Lanes> Outer<'_, '_, E> {
             for (columns, &sum) in columns.iter().zip(sums) {
                 // SAFETY: this tile of the gradient is this thread's own.
                 let to = unsafe { product.to.cells_mut(row, columns.clone()) };
-                let sum = match self.is_first {
-                    true => sum,
-                    false => E::vadd(simd, E::read(simd, to), sum),
+                let sum = if self.is_first {
+                    sum
+                } else {
+                    E::vadd(simd, E::read(simd, to), sum)
                 };
                 E::write(simd, to, sum);
             }

@@ -37,9 +37,10 @@ impl<E: Lanes> WithSimd for Replayed<'_, '_, E> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        match self.pass.gates.are_usual() {
-            true => self.run::<S, true>(simd),
-            false => self.run::<S, false>(simd),
+        if self.pass.gates.are_usual() {
+            self.run::<S, true>(simd)
+        } else {
+            self.run::<S, false>(simd)
         }
     }
 }
@@ -54,9 +55,10 @@ impl<E: Lanes> Replayed<'_, '_, E> {
             for tile in tiles.clone() {
                 // SAFETY: these rows are this thread's own.
                 unsafe {
-                    match self.pass.after {
-                        true => self.tile_after::<S, USUAL>(simd, tile, panel),
-                        false => self.tile_before::<S, USUAL>(simd, tile, panel),
+                    if self.pass.after {
+                        self.tile_after::<S, USUAL>(simd, tile, panel)
+                    } else {
+                        self.tile_before::<S, USUAL>(simd, tile, panel)
                     }
                 }
             }

@@ -32,9 +32,12 @@ const NAMES: [&str; 3] = ["σ", "1 − σ", "tanh"];
 
 /// The same by the standard library in float64.
 fn expected(a: f64) -> [f64; 3] {
-    let sigmoid = |a: f64| match a < 0.0 {
-        true => a.exp() / (1.0 + a.exp()),
-        false => 1.0 / (1.0 + (-a).exp()),
+    let sigmoid = |a: f64| {
+        if a < 0.0 {
+            a.exp() / (1.0 + a.exp())
+        } else {
+            1.0 / (1.0 + (-a).exp())
+        }
     };
     [sigmoid(a), sigmoid(-a), a.tanh()]
 }

@@ -74,9 +74,10 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
     #[unroll]
     for i in 0..pairs {
         // Pairs of one column share its biases.
-        let from = comptime!(match team.finishes_its_sums() {
-            true => i / rows * rows,
-            false => i,
+        let from = comptime!(if team.finishes_its_sums() {
+            i / rows * rows
+        } else {
+            i
         });
         if comptime!(from == i) {
             let (_, column) = pair(i, team);

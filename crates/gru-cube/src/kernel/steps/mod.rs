@@ -171,9 +171,10 @@ impl Steps {
 
     /// Partial sums in shared memory.
     fn partial(&self, product: &Product) -> usize {
-        match self.team.finishes_its_sums() {
-            true => 1,
-            false => self.team.splits * product.outs * self.team.rows * self.team.columns,
+        if self.team.finishes_its_sums() {
+            1
+        } else {
+            self.team.splits * product.outs * self.team.rows * self.team.columns
         }
     }
 
