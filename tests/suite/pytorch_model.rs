@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use gru_op::convert::{ConvertError, StateDict, pytorch};
+use gru_convert::{ConvertError, StateDict, pytorch};
 use gru_testkit::close::{Tensors, Tolerance, close};
 use libtest_mimic::Trial;
 

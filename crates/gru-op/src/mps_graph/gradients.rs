@@ -1,7 +1,7 @@
 //! What `GRUGradients` returns, gathered direction by direction.
 
 use super::RecurrentWeight;
-use crate::{OptionalTensor, convert::GateOrder};
+use crate::{GateOrder, OptionalTensor};
 use burn::{backend::Dispatch, tensor::Tensor};
 
 /// What `GRUGradients` returns, in its order. Each is there exactly if its input was.

@@ -65,7 +65,7 @@ impl GruBlock {
         for (k, layer) in self.layers.iter().enumerate() {
             let (ours, theirs) = (layer.options(), saved.options_of(k));
             let name = |what| format!("layers.{k}.{what}");
-            let direction = saved.spec_of(k).direction;
+            let direction = saved.layer_spec(k).direction;
             same(&name("direction"), layer.spec.direction, direction)?;
             same(&name("reset"), ours.reset, theirs.reset)?;
             same(&name("update"), ours.update, theirs.update)?;
