@@ -3,11 +3,9 @@
 use std::{path::Path, sync::Arc, time::Instant};
 
 use burn::tensor::{Device, Tensor};
+use gru_convert::{StateDict, onnx};
 use gru_cpu::{PackedWeights, Stream, Weights};
-use gru_op::{
-    GruBlock,
-    convert::{StateDict, onnx},
-};
+use gru_op::GruBlock;
 
 /// Name, file in DIR, frames in a second of sound: NSNet2's package takes 512 samples at 48 kHz.
 pub const MODELS: [(&str, &str, f64); 5] = [

@@ -4,7 +4,7 @@
 use std::io;
 
 use char_model::error::Error as ModelError;
-use gru_op::convert::ConvertError;
+use gru_convert::ConvertError;
 
 /// An error of the program; `Display` is the whole message.
 #[derive(Debug, thiserror::Error)]

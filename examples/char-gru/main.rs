@@ -19,7 +19,7 @@ use char_model::text::Text;
 use char_model::vocabulary::Vocabulary;
 use char_model::{exchange, file};
 use clap::Parser;
-use gru_op::convert::StateDict;
+use gru_convert::StateDict;
 
 use char_gru::allocator::keep_buffers;
 use char_gru::config::{

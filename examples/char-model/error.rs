@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use gru_op::convert::ConvertError;
+use gru_convert::ConvertError;
 
 /// An error of the model or its text; `Display` is the whole message.
 #[derive(Debug, thiserror::Error)]

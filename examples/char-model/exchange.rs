@@ -6,7 +6,8 @@
 
 use burn::module::Param;
 use burn::tensor::{Device, Tensor, TensorData};
-use gru_op::convert::{ConvertError, StateDict, pytorch};
+use gru_convert::{ConvertError, StateDict, pytorch};
+use gru_op::GruError;
 
 use crate::error::Error;
 use crate::model::{CharGru, CharGruConfig};
@@ -116,28 +117,34 @@ fn parameter<const D: usize>(
     let data = dict.get(name).expect("its shape was just read").clone();
     if !data.dtype().is_float() {
         let (name, actual) = (name.to_string(), data.dtype());
-        return Err(ConvertError::DType { name, actual }.into());
+        return Err(wrong_weights(GruError::DType { name, actual }));
     }
     Ok(Param::from_tensor(Tensor::from_data(data, device)))
 }
 
 fn shape<const D: usize>(dict: &StateDict, name: &str) -> Result<[usize; D], Error> {
-    let missing = || ConvertError::MissingKey { key: name.into() };
+    let missing = || wrong_weights(GruError::MissingKey { key: name.into() });
     let shape = dict.get(name).ok_or_else(missing)?.shape();
-    let rank = |_| ConvertError::Rank {
-        name: name.into(),
-        expected: D,
-        actual: shape.to_vec(),
+    let rank = |_| {
+        wrong_weights(GruError::Rank {
+            name: name.into(),
+            expected: D,
+            actual: shape.to_vec(),
+        })
     };
-    Ok(<[usize; D]>::try_from(shape.as_slice()).map_err(rank)?)
+    <[usize; D]>::try_from(shape.as_slice()).map_err(rank)
 }
 
 fn wrong(name: &str, expected: &[usize], actual: &[usize]) -> Error {
-    Error::Convert(ConvertError::Shape {
+    wrong_weights(GruError::Shape {
         name: name.into(),
         expected: expected.to_vec(),
         actual: actual.to_vec(),
     })
+}
+
+fn wrong_weights(error: GruError) -> Error {
+    ConvertError::from(error).into()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use gru_op::convert::ConvertError;
+use gru_convert::ConvertError;
 
 /// An error of the program; `Display` is the whole message.
 #[derive(Debug, thiserror::Error)]

@@ -7,8 +7,8 @@ use std::path::Path;
 use burn::module::Param;
 use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
 use burn::tensor::{DType, Device, Tensor};
-use gru_op::convert::{ConvertError, StateDict, pytorch};
-use gru_op::{GruBlock, GruBlockConfig};
+use gru_convert::{ConvertError, StateDict, pytorch};
+use gru_op::{GruBlock, GruBlockConfig, GruError};
 use zip::ZipArchive;
 
 use crate::error::Error;
@@ -115,14 +115,13 @@ fn tensor<const D: usize>(
 ) -> Result<Tensor<D>, ConvertError> {
     let data = array(dict, name)?;
     if data.shape().as_slice() != expected {
-        return Err(shape(name, &expected, dict));
+        return Err(shape(name, &expected, dict).into());
     }
-    match data.dtype().is_float() {
-        true => Ok(Tensor::from_data(data.clone(), (device, DType::F32))),
-        false => Err(ConvertError::DType {
-            name: name.into(),
-            actual: data.dtype(),
-        }),
+    if data.dtype().is_float() {
+        Ok(Tensor::from_data(data.clone(), (device, DType::F32)))
+    } else {
+        let (name, actual) = (name.into(), data.dtype());
+        Err(GruError::DType { name, actual }.into())
     }
 }
 
@@ -130,13 +129,13 @@ fn array<'a>(
     dict: &'a StateDict,
     name: &str,
 ) -> Result<&'a burn::tensor::TensorData, ConvertError> {
-    let missing = || ConvertError::MissingKey { key: name.into() };
-    dict.get(name).ok_or_else(missing)
+    let missing = || GruError::MissingKey { key: name.into() };
+    Ok(dict.get(name).ok_or_else(missing)?)
 }
 
-fn shape(name: &str, expected: &[usize], dict: &StateDict) -> ConvertError {
+fn shape(name: &str, expected: &[usize], dict: &StateDict) -> GruError {
     let actual = dict.get(name).map(|data| data.shape().to_vec());
-    ConvertError::Shape {
+    GruError::Shape {
         name: name.into(),
         expected: expected.to_vec(),
         actual: actual.unwrap_or_default(),

@@ -1,13 +1,10 @@
-//! Every importer of gru-op on arrays from a file.
+//! Every importer of gru-convert on arrays from a file.
 
 use burn::tensor::Device;
-use gru_op::{
-    GruBlock, GruBlockConfig, Update,
-    convert::{
-        ConvertError, StateDict, cudnn, keras, mps_graph, onednn, onnx, pytorch, tensorflow,
-    },
-    mps_graph::GruDescriptor,
+use gru_convert::{
+    ConvertError, StateDict, cudnn, keras, mps_graph, onednn, onnx, pytorch, tensorflow,
 };
+use gru_op::{GruBlock, GruBlockConfig, Update, mps_graph::GruDescriptor};
 use std::collections::BTreeSet;
 
 /// Tries all of them on every prefix that the keys have. What one reads, its exporter writes.

@@ -4,8 +4,8 @@
 
 use burn::tensor::{Device, Tensor};
 use char_model::{exchange, vocabulary::Vocabulary};
+use gru_convert::StateDict;
 use gru_fuzz::file::with_file;
-use gru_op::convert::StateDict;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

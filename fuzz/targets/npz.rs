@@ -1,8 +1,8 @@
 //! `.npz` files of NumPy: read or refused, in little memory, and then imported.
 #![no_main]
 
+use gru_convert::StateDict;
 use gru_fuzz::import::import;
-use gru_op::convert::StateDict;
 use libfuzzer_sys::fuzz_target;
 use std::io::Cursor;
 

@@ -3,7 +3,7 @@
 #![no_main]
 
 use burn::tensor::Device;
-use gru_op::convert::onnx::{Model, ModelInputs, model};
+use gru_convert::onnx::{Model, ModelInputs, model};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

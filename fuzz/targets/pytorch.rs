@@ -1,8 +1,8 @@
 //! Files of `torch.save`: read or refused, in little memory, and then imported.
 #![no_main]
 
+use gru_convert::StateDict;
 use gru_fuzz::{file::with_file, import::import};
-use gru_op::convert::StateDict;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

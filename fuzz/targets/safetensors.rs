@@ -1,8 +1,8 @@
 //! Safetensors files: read or refused, then imported; what was read can be written again.
 #![no_main]
 
+use gru_convert::StateDict;
 use gru_fuzz::{file::with_file, import::import};
-use gru_op::convert::StateDict;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -12,7 +12,7 @@ use burn::{
     },
     tensor::{Device, Gradients, Tensor},
 };
-use gru_op::{GruBlock, GruLayer, convert::ConvertError};
+use gru_op::{GruBlock, GruError, GruLayer};
 use gru_testkit::{
     close::{Tolerance, close},
     inputs::Inputs,
@@ -57,7 +57,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     trials.push(Trial::test("burn_gru/unsupported-activation", || {
         let config = GruConfig::new(2, 3, true).with_hidden_activation(ActivationConfig::Gelu);
         match GruBlock::try_from(config.init(&Device::flex())) {
-            Err(ConvertError::Activation {
+            Err(GruError::Activation {
                 gate: "candidate", ..
             }) => Ok(()),
             other => {
@@ -101,7 +101,7 @@ fn what_no_block_has() -> Result<(), String> {
         ),
     ] {
         match result {
-            Err(ConvertError::Config { reason }) if reason.contains(field) => {}
+            Err(GruError::Config { reason }) if reason.contains(field) => {}
             other => return Err(format!("expected an error of {field}, got {other:?}")),
         }
     }

@@ -4,7 +4,7 @@
 use std::{fs, path::PathBuf};
 
 use burn::tensor::{DType, Device, TensorData};
-use gru_op::convert::{ConvertError, StateDict, pytorch};
+use gru_convert::{ConvertError, StateDict, pytorch};
 use libtest_mimic::Trial;
 
 use super::conformance::numbers;

@@ -4,7 +4,7 @@
 use std::{fs, path::PathBuf};
 
 use burn::tensor::{Device, Tensor};
-use gru_op::convert::{ConvertError, StateDict, keras};
+use gru_convert::{ConvertError, StateDict, keras};
 use gru_testkit::close::{Tolerance, close};
 use libtest_mimic::Trial;
 

@@ -9,7 +9,7 @@ use gru_op::{
     Activation, Activations, GruBlockConfig, GruLayer, GruSpec, GruWeights, Layout,
     SequenceOptions, Update, gru_cell, gru_sequence, gru_sequence_with,
     mps_graph::{self, GruDescriptor},
-    tensorflow::{gru_block_cell, gru_block_cell_grad},
+    tensorflow::{self, gru_block_cell, gru_block_cell_grad},
 };
 use libtest_mimic::Trial;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -187,6 +187,43 @@ fn all() -> Vec<Misuse> {
                 zeros([N, H])
             ),
             "gru_block_cell_grad: u [N, H] must be [2, 5], got [1, 5]"
+        ),
+        misuse!(
+            "block-cell-weights-rows",
+            tensorflow::weights(zeros([H, 2 * H]), zeros([H, H]), zeros([2 * H]), zeros([H])),
+            "tensorflow::weights: w_c [I+H, H] must have more rows than columns, got [5, 5]"
+        ),
+        misuse!(
+            "block-cell-weights",
+            tensorflow::weights(
+                zeros([I + H, 2 * H]),
+                zeros([I + H, H]),
+                zeros([H]),
+                zeros([H])
+            ),
+            "tensorflow::weights: b_ru [2H] must be [10], got [5]; w_c is [9, 5]"
+        ),
+        misuse!(
+            "mps-weights-direction",
+            mps_graph::weights(
+                &zeros::<3>([2, 3 * H, H]).into(),
+                None,
+                None,
+                None,
+                &GruDescriptor::new(Update::Keeps)
+            ),
+            "mps_graph::weights: recurrent_weight must be [3H, H] without bidirectional, got [2, 15, 5]"
+        ),
+        misuse!(
+            "mps-weights-input",
+            mps_graph::weights(
+                &zeros::<2>([3 * H, H]).into(),
+                Some(&zeros([H, I])),
+                None,
+                None,
+                &GruDescriptor::new(Update::Keeps)
+            ),
+            "mps_graph::weights: the first dimension of input_weight [D·3H, I] must be [15], got [5]"
         ),
         misuse!(
             "mps-recurrent-weight",

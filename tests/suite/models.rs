@@ -5,9 +5,9 @@
 use std::path::{Path, PathBuf};
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
+use gru_convert::{StateDict, onnx};
 use gru_op::{
     GruBlock, GruWeights,
-    convert::{StateDict, onnx},
     spec::{Activations, Reset, Update},
 };
 use gru_testkit::close::{Tolerance, close};

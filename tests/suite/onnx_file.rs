@@ -4,12 +4,12 @@
 use std::path::PathBuf;
 
 use burn::tensor::{DType, Device, Tensor};
+use gru_convert::{
+    ConvertError, StateDict,
+    onnx::{self, Model, ModelInputs},
+};
 use gru_op::{
     Activation, Activations, GruBlock, GruBlockConfig, GruWeights, Reset, SequenceOptions,
-    convert::{
-        ConvertError, StateDict,
-        onnx::{self, Model, ModelInputs},
-    },
 };
 use gru_testkit::close::{Tensors, Tolerance, close};
 use libtest_mimic::{Completion, Trial};
@@ -241,7 +241,7 @@ impl Written {
                 .with_b_ih(self.config.bias.then_some(b_ih))
                 .with_b_hh(self.config.bias.then_some(b_hh))
         });
-        self.config.init_with(weights.collect())
+        Ok(self.config.init_with(weights.collect())?)
     }
 
     /// The file is, byte by byte, the one that ONNX Runtime ran, and gives what it gave. One that is only

@@ -4,10 +4,8 @@
 use std::path::PathBuf;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use gru_op::{
-    SequenceOptions,
-    convert::{ConvertError, StateDict, pytorch},
-};
+use gru_convert::{ConvertError, StateDict, pytorch};
+use gru_op::SequenceOptions;
 use gru_testkit::close::{Tensors, Tolerance, close};
 use libtest_mimic::Trial;
 

@@ -21,7 +21,7 @@ use burn::{
 use char_model::{
     clip::clip_norm, data::Window, exchange, model::CharGru, step::Learner, vocabulary::Vocabulary,
 };
-use gru_op::convert::StateDict;
+use gru_convert::StateDict;
 use libtest_mimic::Trial;
 use safetensors::SafeTensors;
 use serde_json::Value;

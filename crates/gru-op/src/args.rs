@@ -17,7 +17,6 @@ use crate::memory::LayerMemory;
 /// assert!(weights.b_hh.is_none());
 /// ```
 #[derive(Debug, Clone)]
-#[non_exhaustive]
 pub struct GruWeights {
     /// Input weight `[I,3H]`. Without it the sequence comes already projected: `x` has `3H`
     /// features.

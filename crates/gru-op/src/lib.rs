@@ -56,23 +56,10 @@
 //! | `BiGru` | `.with_bidirectional(true)`, same arguments, same results |
 //! | a loop over `forward` with one step each | [`GruBlock::step`] |
 //!
-//! # From PyTorch
+//! # From other systems
 //!
-//! ```no_run
-//! # #[cfg(all(feature = "store", feature = "flex"))]
-//! # fn run(x: burn::tensor::Tensor<3>) -> Result<(), gru_op::convert::ConvertError> {
-//! use burn::tensor::Device;
-//! use gru_op::{SequenceOptions, convert::{StateDict, pytorch}};
-//!
-//! let dict = StateDict::from_pytorch("model.pt")?;
-//! let config = pytorch::config(&dict, "encoder.")?.with_batch_first(true);
-//! let gru = pytorch::import(&dict, "encoder.", &config, &Device::flex())?;
-//! let options = SequenceOptions::new().lengths(&[7, 9, 1]); // a packed sequence
-//! let (y, state) = gru.forward_with(x, options);
-//! # Ok(()) }
-//! ```
-//!
-//! Keras, ONNX, TensorFlow, MPSGraph, oneDNN and cuDNN: [`convert`].
+//! The crate [`gru-convert`](https://docs.rs/gru-convert) reads and writes the weights of PyTorch, Keras,
+//! ONNX, TensorFlow, MPSGraph, oneDNN and cuDNN.
 //!
 //! # Numbers at the edge
 //!
@@ -90,13 +77,12 @@
 //! - [`GruSpec`]: which GRU is meant.
 //! - [`backend`]: the operator over primitives of a backend, and how a backend joins.
 //! - [`composed`]: the specification, made of Burn's own operations.
-//! - [`convert`]: weights of PyTorch, Keras, ONNX, TensorFlow, MPSGraph, oneDNN and cuDNN, both ways;
-//!   those of Burn's own modules come in.
 //! - [`conventions`]: where GRUs differ, what each system does, and what proves it.
 //! - `gradcheck`: gradients against central differences, for any operator; with `autodiff`.
 //! - [`guide`]: how to write an operator for Burn with its own backward, told on this crate.
 //! - `remote`: the operator on devices of other machines; with `remote`.
 //! - [`tensorflow`], [`mps_graph`]: two operators of other systems under their own signatures.
+//! - [`GateOrder`]: the order in which another system packs its gates.
 //!
 //! # Features
 //!
@@ -104,10 +90,8 @@
 //! `cuda`, `rocm`, `cpu` are CubeCL backends, on the kernels of `gru-cube`. `tch`, LibTorch, runs the
 //! composed default. `remote` sends a call to a server as one operation, `capture` records it as one.
 //! `autodiff` adds training.
-//! `store` reads `.pt` and `.safetensors` files, writes the latter, and saves a block with its
-//! configuration in one file; `npz` reads NumPy's `.npz`, `keras` Keras' `.weights.h5` and `.keras`;
-//! `onnx` reads and writes `.onnx` files. `fusion` must be on exactly when Burn's own `fusion` is, as
-//! it is by default.
+//! `store` saves a block with its configuration in one file. `fusion` must be on exactly when Burn's own
+//! `fusion` is, as it is by default.
 #![deny(missing_docs)]
 // What one set of features leaves unused, another uses: dead code is looked for where all of these are on, as in
 // this project's own tests.
@@ -133,7 +117,6 @@ mod autodiff;
 pub mod backend;
 mod call;
 pub mod composed;
-pub mod convert;
 #[doc = include_str!("../CONVENTIONS.md")]
 pub mod conventions {}
 #[cfg(any(feature = "ndarray", feature = "flex"))]
@@ -157,6 +140,7 @@ mod cube;
 pub mod cuts {
     pub use gru_cube::{Cut, CutError, Settings, SettingsError, StepTile, Strategy, WalkTile};
 }
+mod gate_order;
 #[cfg(feature = "autodiff")]
 pub mod gradcheck;
 pub mod guide;
@@ -183,7 +167,10 @@ pub use self::nn::GruFileError;
 pub use self::{
     api::{GruGates, gru_cell, gru_gates, gru_sequence, gru_sequence_with},
     args::{GruWeights, SequenceOptions},
-    nn::{GruBlock, GruBlockConfig, GruInitializer, GruLayer, GruLayerOptions, GruMismatch},
+    gate_order::GateOrder,
+    nn::{
+        GruBlock, GruBlockConfig, GruError, GruInitializer, GruLayer, GruLayerOptions, GruMismatch,
+    },
 };
 /// Which GRU is meant.
 pub use gru_spec as spec;

@@ -39,7 +39,6 @@ use crate::{
     api::optional,
     args::GruWeights,
     backend::{GruBackend, GruCall, GruGradients, GruSaved},
-    convert::tensorflow::join,
     shape::{expect, expect_place},
 };
 use burn::{
@@ -70,8 +69,7 @@ pub struct WeightGradients {
 ///
 /// All four results can be differentiated: on a device with autodiff the cell is made of Burn's
 /// own operations, elsewhere it is one call of the kernels. To train through a kernel, use
-/// [`gru_cell`](crate::gru_cell) with [`convert::tensorflow`](crate::convert::tensorflow), or
-/// [`gru_block_cell_grad`].
+/// [`gru_cell`](crate::gru_cell) with [`weights`], or [`gru_block_cell_grad`].
 ///
 /// # Panics
 /// If shapes, devices or dtypes do not fit together.
@@ -223,6 +221,53 @@ pub fn gru_block_cell_weight_grad(
         d_w_c: rows(h_prev * r).matmul(d_c_bar.clone()),
         d_b_ru: sums(&d_r_bar_u_bar),
         d_b_c: sums(&d_c_bar),
+    }
+}
+
+/// The weights of the cell in the form that [`gru_cell`](crate::gru_cell) and
+/// [`GruBlockConfig::init_with`](crate::GruBlockConfig::init_with) take. Their GRU resets before the
+/// product: [`Reset::BeforeMatmul`].
+///
+/// # Shapes
+/// Those of [`gru_block_cell`].
+///
+/// # Panics
+/// If shapes do not fit together, or I is zero.
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use gru_op::tensorflow::weights;
+///
+/// let (i, h, device) = (3, 4, Device::flex());
+/// let (w_ru, w_c) = (Tensor::zeros([i + h, 2 * h], &device), Tensor::zeros([i + h, h], &device));
+/// let (b_ru, b_c) = (Tensor::zeros([2 * h], &device), Tensor::zeros([h], &device));
+/// let weights = weights(w_ru, w_c, b_ru, b_c);
+/// assert_eq!(weights.w_hh.dims(), [h, 3 * h]);
+/// ```
+pub fn weights(w_ru: Tensor<2>, w_c: Tensor<2>, b_ru: Tensor<1>, b_c: Tensor<1>) -> GruWeights {
+    const OP: &str = "tensorflow::weights";
+    let [rows, h] = w_c.dims();
+    assert!(
+        rows > h,
+        "{OP}: w_c [I+H, H] must have more rows than columns, got {:?}",
+        w_c.dims()
+    );
+    let because = || format!("w_c is {:?}", w_c.dims());
+    expect(OP, "w_ru [I+H, 2H]", w_ru.dims(), [rows, 2 * h], because);
+    expect(OP, "b_ru [2H]", b_ru.dims(), [2 * h], because);
+    expect(OP, "b_c [H]", b_c.dims(), [h], because);
+    join(w_ru, w_c, b_ru, b_c)
+}
+
+/// [`weights`] of checked shapes.
+fn join(w_ru: Tensor<2>, w_c: Tensor<2>, b_ru: Tensor<1>, b_c: Tensor<1>) -> GruWeights {
+    let [rows, h] = w_c.dims();
+    let w = Tensor::cat(vec![w_ru, w_c], 1);
+    GruWeights {
+        w_ih: Some(w.clone().narrow(0, 0, rows - h)),
+        w_hh: w.narrow(0, rows - h, h),
+        b_ih: Some(Tensor::cat(vec![b_ru, b_c], 0)),
+        b_hh: None,
     }
 }
 

@@ -15,7 +15,7 @@ use burn::tensor::Device;
 use g2p::model::G2p;
 use g2p::symbols::{END, PHONEMES};
 use g2p::weights;
-use gru_op::convert::StateDict;
+use gru_convert::StateDict;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 const WEIGHTS: &str = "G2P_WEIGHTS";

@@ -10,7 +10,7 @@ use char_model::model::{CharGru, CharGruConfig};
 use char_model::sample::{self, Choice};
 use char_model::vocabulary::Vocabulary;
 use char_model::{exchange, file};
-use gru_op::convert::StateDict;
+use gru_convert::StateDict;
 use serde::Serialize;
 use wasm_bindgen::prelude::*;
 

@@ -1,5 +1,5 @@
 //! Which of two sequences has more ones? Learnt by a GRU and a linear layer on the CPU, then written to
-//! a file, read again and run step by step.
+//! a file, read again and run step by step; and written as PyTorch has it.
 
 use burn::{
     module::Module,
@@ -7,6 +7,7 @@ use burn::{
     optim::{AdamConfig, GradientsParams},
     tensor::{Device, Distribution, Tensor},
 };
+use gru_convert::{StateDict, pytorch};
 use gru_op::{GruBlock, GruBlockConfig};
 
 const T: usize = 12;
@@ -76,5 +77,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let difference = difference.into_scalar::<f32>();
     println!("step by step differs by {difference:.1e}");
     assert!(difference < 1e-5);
+
+    // The same weights under PyTorch's names.
+    let path = std::env::temp_dir().join(format!("outside-{}.safetensors", std::process::id()));
+    pytorch::export(&again, "gru.")?.to_safetensors(&path)?;
+    let dict = StateDict::from_safetensors(&path)?;
+    std::fs::remove_file(&path)?;
+    let config = pytorch::config(&dict, "gru.")?.with_batch_first(true);
+    let imported = pytorch::import(&dict, "gru.", &config, &plain)?;
+    let (y, _) = again.forward(x.clone(), None);
+    let (same, _) = imported.forward(x, None);
+    assert_eq!(same.into_data(), y.into_data());
     Ok(())
 }

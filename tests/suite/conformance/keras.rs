@@ -1,7 +1,8 @@
 //! `keras.layers.GRU`: masks with holes, `go_backwards`, the last output alone.
 
 use burn::tensor::{Device, Tensor, TensorData};
-use gru_op::{Reset, SequenceOptions, convert::keras};
+use gru_convert::keras;
+use gru_op::{Reset, SequenceOptions};
 use gru_testkit::{
     close::{Outcome, Tensors},
     conformance::Case,

@@ -12,7 +12,8 @@ mod torch;
 use std::collections::BTreeMap;
 
 use burn::tensor::{DType, Device, Gradients, Tensor, TensorData};
-use gru_op::{GruBlock, GruWeights, convert::StateDict};
+use gru_convert::StateDict;
+use gru_op::{GruBlock, GruWeights};
 use gru_testkit::{
     close::{Outcome, Tensors, Tolerance},
     conformance::{Array, Case, CaseSpec},

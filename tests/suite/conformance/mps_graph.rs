@@ -1,10 +1,9 @@
 //! `MPSGraph.GRU` and `GRUGradients`, with every optional argument and activation.
 
 use burn::tensor::{Device, Tensor};
+use gru_convert::mps_graph;
 use gru_op::{
-    Activation, Layout, SequenceOptions, Update,
-    convert::mps_graph,
-    gru_sequence_with,
+    Activation, Layout, SequenceOptions, Update, gru_sequence_with,
     mps_graph::{Gradients, GruDescriptor, HARD_SIGMOID, RecurrentWeight, gru, gru_gradients},
 };
 use gru_testkit::{

@@ -1,7 +1,7 @@
 //! ONNX' `GRU`, forward only: activations with their parameters, clip, lengths, both layouts.
 
 use burn::tensor::{Device, Tensor};
-use gru_op::convert::onnx::{self, Attributes};
+use gru_convert::onnx::{self, Attributes};
 use gru_testkit::{
     close::{Outcome, Tensors},
     conformance::{Case, CaseSpec},

@@ -1,10 +1,8 @@
 //! `GRUBlockCell` and `GRUBlockCellGrad`, alone and chained over time.
 
 use burn::tensor::{Device, Tensor};
-use gru_op::{
-    convert::tensorflow as weights_of,
-    tensorflow::{gru_block_cell, gru_block_cell_grad, gru_block_cell_weight_grad},
-};
+use gru_convert::tensorflow as weights_of;
+use gru_op::tensorflow::{gru_block_cell, gru_block_cell_grad, gru_block_cell_weight_grad};
 use gru_testkit::{
     close::{Outcome, Tensors, close},
     conformance::{Array, Case},

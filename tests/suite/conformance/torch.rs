@@ -1,10 +1,8 @@
 //! `torch.nn.GRU`, packed sequences included, and `torch.nn.GRUCell`, by their own key names.
 
 use burn::tensor::{Device, Tensor};
-use gru_op::{
-    SequenceOptions,
-    convert::{StateDict, pytorch},
-};
+use gru_convert::{StateDict, pytorch};
+use gru_op::SequenceOptions;
 use gru_testkit::{
     close::{Outcome, Tensors},
     conformance::Case,

@@ -5,12 +5,12 @@ mod layouts;
 mod wrong;
 
 use burn::tensor::{Device, Distribution, Tensor, TensorData};
+use gru_convert::{
+    ConvertError, StateDict, cudnn, keras, mps_graph, onednn, onnx, pytorch, tensorflow,
+};
 use gru_op::{
-    Activation, Activations, Direction, GruBlock, GruBlockConfig, GruWeights, Reset, Update,
-    convert::{
-        ConvertError, GateOrder, StateDict, cudnn, keras, mps_graph, onednn, onnx, pytorch,
-        tensorflow,
-    },
+    Activation, Activations, Direction, GateOrder, GruBlock, GruBlockConfig, GruError, GruWeights,
+    Reset, Update,
     mps_graph::{GruDescriptor, HARD_SIGMOID},
 };
 use gru_testkit::close::{Tolerance, close};

@@ -6,9 +6,10 @@ use burn::{
     optim::GradientsParams,
     tensor::{Device, Tensor},
 };
+use gru_convert::StateDict;
 use gru_op::{
     GruBlock, GruBlockConfig, GruGates, GruLayer, GruLayerOptions, GruSpec, GruWeights,
-    SequenceOptions, convert::StateDict,
+    SequenceOptions,
 };
 use gru_testkit::{inputs::Inputs, problem::Problem};
 use std::thread;

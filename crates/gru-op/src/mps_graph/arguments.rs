@@ -1,6 +1,5 @@
-//! The tensors of a call, and its weights in the terms of the operator.
+//! The tensors of a call.
 
-use crate::{GruWeights, convert::GateOrder};
 use burn::tensor::Tensor;
 
 /// `recurrentWeight`, or its gradient.
@@ -26,7 +25,7 @@ impl From<Tensor<3>> for RecurrentWeight {
 
 impl RecurrentWeight {
     /// `[3H,H]` of one direction.
-    fn direction(&self, d: usize) -> Tensor<2> {
+    pub(super) fn direction(&self, d: usize) -> Tensor<2> {
         match self {
             Self::One(weight) => weight.clone(),
             Self::Two(weights) => weights.clone().narrow(0, d, 1).squeeze_dim(0),
@@ -50,26 +49,4 @@ pub(super) struct Arguments {
     pub(super) mask: Option<Tensor<2>>,
     /// `[D·H]`; none without `reset_after`, where it plays no part.
     pub(super) secondary_bias: Option<Tensor<1>>,
-}
-
-/// The weights of direction `d` as the operator takes them, the secondary bias as `[H]`.
-pub(crate) fn weights(
-    order: GateOrder,
-    d: usize,
-    recurrent: &RecurrentWeight,
-    input: Option<&Tensor<2>>,
-    bias: &Option<Tensor<1>>,
-    secondary: &Option<Tensor<1>>,
-) -> GruWeights {
-    let r = recurrent.direction(d);
-    let [gates, h] = r.dims();
-    let columns = |rows: Tensor<2>| order.reorder(rows, 0, 1).transpose();
-    GruWeights {
-        w_ih: input.map(|w| columns(w.clone().narrow(0, d * gates, gates))),
-        w_hh: columns(r),
-        b_ih: bias
-            .clone()
-            .map(|b| order.reorder(b.narrow(0, d * gates, gates), 0, 1)),
-        b_hh: secondary.clone().map(|b| b.narrow(0, d * h, h)),
-    }
 }

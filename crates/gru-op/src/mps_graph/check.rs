@@ -10,36 +10,13 @@ pub(super) fn check(op: &str, arguments: &Arguments, descriptor: &GruDescriptor)
     let directions = descriptor.directions();
     let x = &arguments.source;
     let [_, n, features] = x.dims();
-    let (gates, h) = match (&arguments.recurrent_weight, descriptor.bidirectional) {
-        (RecurrentWeight::One(weight), false) => {
-            let [gates, h] = weight.dims();
-            expect_place(op, "recurrent_weight", weight, x);
-            (gates, h)
-        }
-        (RecurrentWeight::Two(weights), true) => {
-            let [two, gates, h] = weights.dims();
-            let name = "the first dimension of recurrent_weight [2, 3H, H]";
-            expect(op, name, [two], [2], || {
-                "the descriptor is bidirectional".into()
-            });
-            expect_place(op, "recurrent_weight", weights, x);
-            (gates, h)
-        }
-        (RecurrentWeight::One(weight), true) => panic!(
-            "{op}: recurrent_weight must be [2, 3H, H] with bidirectional, got {:?}",
-            weight.dims()
-        ),
-        (RecurrentWeight::Two(weights), false) => panic!(
-            "{op}: recurrent_weight must be [3H, H] without bidirectional, got {:?}",
-            weights.dims()
-        ),
-    };
-    assert!(
-        h.checked_mul(3) == Some(gates),
-        "{op}: recurrent_weight must have 3H rows and H columns, got {gates} and {h}"
-    );
+    let h = check_recurrent(op, &arguments.recurrent_weight, descriptor);
+    match &arguments.recurrent_weight {
+        RecurrentWeight::One(weight) => expect_place(op, "recurrent_weight", weight, x),
+        RecurrentWeight::Two(weights) => expect_place(op, "recurrent_weight", weights, x),
+    }
     let because = || format!("D is {directions}, H is {h}, the source is {:?}", x.dims());
-    let all_gates = directions * gates;
+    let all_gates = directions * 3 * h;
     match &arguments.input_weight {
         Some(weight) => {
             let name = "input_weight [D·3H, I]";
@@ -75,6 +52,64 @@ pub(super) fn check(op: &str, arguments: &Arguments, descriptor: &GruDescriptor)
         expect_place(op, "secondary_bias", bias, x);
     }
     h
+}
+
+/// Checks the recurrent weight; H.
+fn check_recurrent(op: &str, weight: &RecurrentWeight, descriptor: &GruDescriptor) -> usize {
+    let (gates, h) = match (weight, descriptor.bidirectional) {
+        (RecurrentWeight::One(weight), false) => {
+            let [gates, h] = weight.dims();
+            (gates, h)
+        }
+        (RecurrentWeight::Two(weights), true) => {
+            let [two, gates, h] = weights.dims();
+            let name = "the first dimension of recurrent_weight [2, 3H, H]";
+            expect(op, name, [two], [2], || {
+                "the descriptor is bidirectional".into()
+            });
+            (gates, h)
+        }
+        (RecurrentWeight::One(weight), true) => panic!(
+            "{op}: recurrent_weight must be [2, 3H, H] with bidirectional, got {:?}",
+            weight.dims()
+        ),
+        (RecurrentWeight::Two(weights), false) => panic!(
+            "{op}: recurrent_weight must be [3H, H] without bidirectional, got {:?}",
+            weights.dims()
+        ),
+    };
+    assert!(
+        h.checked_mul(3) == Some(gates),
+        "{op}: recurrent_weight must have 3H rows and H columns, got {gates} and {h}"
+    );
+    h
+}
+
+/// Checks the weights of [`weights`](super::weights).
+pub(super) fn check_weights(
+    recurrent_weight: &RecurrentWeight,
+    input_weight: Option<&Tensor<2>>,
+    bias: Option<&Tensor<1>>,
+    secondary_bias: Option<&Tensor<1>>,
+    descriptor: &GruDescriptor,
+) {
+    const OP: &str = "mps_graph::weights";
+    let h = check_recurrent(OP, recurrent_weight, descriptor);
+    let directions = descriptor.directions();
+    let all_gates = directions * 3 * h;
+    let because = || format!("D is {directions} and H is {h}");
+    if let Some(weight) = input_weight {
+        let [rows, _] = weight.dims();
+        let name = "the first dimension of input_weight [D·3H, I]";
+        expect(OP, name, [rows], [all_gates], because);
+    }
+    if let Some(bias) = bias {
+        expect(OP, "bias [D·3H]", bias.dims(), [all_gates], because);
+    }
+    if let Some(bias) = secondary_bias {
+        let name = "secondary_bias [D·H]";
+        expect(OP, name, bias.dims(), [directions * h], because);
+    }
 }
 
 /// Checks what the gradients take besides: `source_gradient`, `z_state` and `output_fwd`, and the

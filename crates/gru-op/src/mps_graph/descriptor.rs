@@ -1,8 +1,7 @@
 //! Which GRU a call means.
 
 use crate::{
-    GruSpec, Reset, Update,
-    convert::GateOrder,
+    GateOrder, GruSpec, Reset, Update,
     spec::{Activation, Activations},
 };
 
@@ -73,14 +72,16 @@ impl GruDescriptor {
         if self.bidirectional { 2 } else { 1 }
     }
 
-    pub(crate) fn order(&self) -> GateOrder {
+    /// The order of the gates in rows, by [`reset_gate_first`](Self::reset_gate_first).
+    pub fn gate_order(&self) -> GateOrder {
         match self.reset_gate_first {
             true => GateOrder::ResetFirst,
             false => GateOrder::UpdateFirst,
         }
     }
 
-    pub(crate) fn spec(&self) -> GruSpec {
+    /// What a step of the call computes.
+    pub fn spec(&self) -> GruSpec {
         GruSpec::default()
             .with_reset(match self.reset_after {
                 true => Reset::AfterMatmul,

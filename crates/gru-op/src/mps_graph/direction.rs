@@ -1,6 +1,6 @@
 //! One direction of a call, in the terms of the operator.
 
-use super::{GruDescriptor, arguments::Arguments, weights};
+use super::{GruDescriptor, arguments::Arguments, weights::direction_weights};
 use crate::{
     api::optional,
     args::{GruWeights, SequenceOptions},
@@ -90,20 +90,20 @@ impl OneDirection {
 
 /// The directions of a call, which is checked.
 pub(super) fn split(arguments: &Arguments, descriptor: &GruDescriptor) -> Vec<OneDirection> {
-    let order = descriptor.order();
+    let order = descriptor.gate_order();
     let directions: &[Direction] = match (descriptor.bidirectional, descriptor.reverse) {
         (true, _) => &[Direction::Forward, Direction::Reverse],
         (false, false) => &[Direction::Forward],
         (false, true) => &[Direction::Reverse],
     };
     let one = |(d, &direction): (usize, &Direction)| {
-        let weights = weights(
+        let weights = direction_weights(
             order,
             d,
             &arguments.recurrent_weight,
             arguments.input_weight.as_ref(),
-            &arguments.bias,
-            &arguments.secondary_bias,
+            arguments.bias.as_ref(),
+            arguments.secondary_bias.as_ref(),
         );
         let [h, gates] = weights.w_hh.dims();
         let states = |t: &Option<Tensor<2>>| t.clone().map(|t| t.narrow(1, d * h, h));

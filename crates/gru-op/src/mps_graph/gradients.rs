@@ -1,7 +1,7 @@
 //! What `GRUGradients` returns, gathered direction by direction.
 
 use super::RecurrentWeight;
-use crate::{backend, convert::GateOrder};
+use crate::{GateOrder, backend};
 use burn::{
     backend::{Dispatch, DispatchTensor},
     tensor::Tensor,

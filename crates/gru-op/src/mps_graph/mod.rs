@@ -44,14 +44,14 @@ mod check;
 mod descriptor;
 mod direction;
 mod gradients;
+mod weights;
 
 pub use self::{
     arguments::RecurrentWeight,
     descriptor::{GruDescriptor, HARD_SIGMOID, flip_z_of_descriptor_page, flip_z_of_method_pages},
     gradients::Gradients,
+    weights::weights,
 };
-
-pub(crate) use self::arguments::weights;
 
 use self::{
     arguments::Arguments,
@@ -123,7 +123,7 @@ pub fn gru(
             let saved = Dispatch::gru_states_and_gates(one.call());
             let gates = saved.gates.expect("the operation returns gates");
             let gates = Tensor::<3>::from_dispatch(gates).narrow(2, 0, 3 * one.h);
-            z_states.push(descriptor.order().reorder(gates, 2, 1));
+            z_states.push(descriptor.gate_order().reorder(gates, 2, 1));
             if !autodiff {
                 states.push(Tensor::from_dispatch(saved.states));
             }
@@ -208,7 +208,7 @@ pub fn gru_gradients(
         state_gradient.as_ref(),
     );
 
-    let order = descriptor.order();
+    let order = descriptor.gate_order();
     let mut all = Collected::default();
     for (d, one) in split(&arguments, descriptor).into_iter().enumerate() {
         let states = output_fwd.clone().narrow(2, d * h, h);

@@ -13,9 +13,9 @@ use gru_spec::{Direction, Layout};
 
 /// Layers of GRUs, in one or both directions, with dropout between them.
 ///
-/// Made by [`GruBlockConfig`](crate::GruBlockConfig), by an importer of [`convert`](crate::convert),
-/// or from Burn's own modules: `GruBlock::try_from(gru)`. The equations are those at the
-/// [root of the crate](crate).
+/// Made by [`GruBlockConfig`](crate::GruBlockConfig), by an importer of
+/// [`gru-convert`](https://docs.rs/gru-convert), or from Burn's own modules:
+/// `GruBlock::try_from(gru)`. The equations are those at the [root of the crate](crate).
 ///
 /// # Saving
 ///
@@ -294,8 +294,9 @@ impl GruBlock {
         (x, raw::stack(new))
     }
 
-    /// The weights of every layer and direction.
-    pub(crate) fn weights(&self) -> Vec<GruWeights> {
+    /// The weights of every layer and direction, in the order of [`layers`](Self::layers):
+    /// [`GruBlockConfig::init_with`](crate::GruBlockConfig::init_with) makes a block of them.
+    pub fn weights(&self) -> Vec<GruWeights> {
         self.layers.iter().map(GruLayer::weights).collect()
     }
 

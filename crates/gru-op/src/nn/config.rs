@@ -1,11 +1,7 @@
 //! The configuration of a [`GruBlock`].
 
-use super::{GruBlock, GruInitializer, GruLayer};
-use crate::{
-    GruWeights,
-    convert::{ConvertError, expect_shape},
-    memory::LayerMemory,
-};
+use super::{GruBlock, GruError, GruInitializer, GruLayer, error::expect_shape};
+use crate::{GruWeights, memory::LayerMemory};
 use burn::{
     config::Config,
     module::{Initializer, Param},
@@ -27,7 +23,7 @@ use gru_spec::{Activation, Activations, Checkpointing, Direction, GruSpec, Reset
 /// let burns = GruConfig::new(64, 128, false).with_reset_after(false);
 /// assert_eq!(GruBlockConfig::try_from(&burns)?.reset, config.reset);
 /// assert_eq!(config.reset, Reset::BeforeMatmul);
-/// # Ok::<_, gru_op::convert::ConvertError>(())
+/// # Ok::<_, gru_op::GruError>(())
 /// ```
 #[derive(Config, Debug)]
 #[non_exhaustive]
@@ -150,12 +146,12 @@ impl GruBlockConfig {
     /// to walk both in reverse and in both directions, `per_layer` has another number of entries
     /// than there are layers times directions, or [`GruSpec::check`] does.
     pub fn init(&self, device: &Device) -> GruBlock {
-        if let Err(reason) = self.try_check() {
-            panic!("{reason}");
+        if let Err(error) = self.validate() {
+            panic!("{error}");
         }
         let (init, h) = (&self.initializer, self.d_hidden);
         let layer = |k: usize| {
-            let inputs = self.inputs_of(k);
+            let inputs = self.layer_inputs(k);
             GruLayer {
                 w_ih: init.weight(inputs, h, device),
                 w_hh: init.weight(h, h, device),
@@ -163,13 +159,29 @@ impl GruBlockConfig {
                 b_hh: self.bias.then(|| init.bias(h, h, device)),
                 recurrent_dropout: self.options_of(k).recurrent_dropout,
                 zoneout: self.options_of(k).zoneout,
-                spec: self.spec_of(k),
+                spec: self.layer_spec(k),
                 direction: self.direction_of(k),
                 checkpointing: self.checkpointing,
                 memory: LayerMemory::new(),
             }
         };
-        self.assemble((0..self.entries()).map(layer).collect())
+        self.assemble((0..self.layer_count()).map(layer).collect())
+    }
+
+    /// Checks that the configuration makes a block.
+    ///
+    /// # Errors
+    /// [`GruError::Config`] where [`init`](Self::init) would panic.
+    ///
+    /// ```
+    /// use gru_op::GruBlockConfig;
+    ///
+    /// let error = GruBlockConfig::new(3, 4).with_dropout(1.0).validate().unwrap_err();
+    /// assert!(error.to_string().contains("dropout must be a probability"));
+    /// ```
+    pub fn validate(&self) -> Result<(), GruError> {
+        self.try_check()
+            .map_err(|reason| GruError::Config { reason })
     }
 
     /// Makes the module around given weights: layer `l`, direction `d` at `l·D + d`, forward
@@ -188,9 +200,9 @@ impl GruBlockConfig {
     /// let w_hh = Tensor::zeros([h, 3 * h], &device);
     /// let block = GruBlockConfig::new(i, h).init_with(vec![GruWeights::new(w_ih, w_hh)])?;
     /// assert!(block.layers[0].b_ih.is_none());
-    /// # Ok::<_, gru_op::convert::ConvertError>(())
+    /// # Ok::<_, gru_op::GruError>(())
     /// ```
-    pub fn init_with(&self, weights: Vec<GruWeights>) -> Result<GruBlock, ConvertError> {
+    pub fn init_with(&self, weights: Vec<GruWeights>) -> Result<GruBlock, GruError> {
         self.check_weights(&weights)?;
         let layers = weights.into_iter().enumerate();
         let layers = layers.map(|(k, weights)| self.layer_around(k, weights));
@@ -220,14 +232,16 @@ impl GruBlockConfig {
         }
     }
 
-    /// Rejects a configuration that makes no block, and weights that are not those of all its layers.
-    pub(crate) fn check_weights(&self, weights: &[GruWeights]) -> Result<(), ConvertError> {
-        self.try_check()
-            .map_err(|reason| ConvertError::Config { reason })?;
-        if weights.len() != self.entries() {
-            return Err(ConvertError::Count {
+    /// Checks the configuration, and weights for [`init_with`](Self::init_with).
+    ///
+    /// # Errors
+    /// As [`init_with`](Self::init_with).
+    pub fn check_weights(&self, weights: &[GruWeights]) -> Result<(), GruError> {
+        self.validate()?;
+        if weights.len() != self.layer_count() {
+            return Err(GruError::Count {
                 what: "weights of layers times directions",
-                expected: self.entries(),
+                expected: self.layer_count(),
                 actual: weights.len(),
             });
         }
@@ -236,11 +250,11 @@ impl GruBlockConfig {
     }
 
     /// Rejects weights that do not have the shapes of the `k`-th of [`GruBlock::layers`].
-    fn check_layer(&self, k: usize, weights: &GruWeights) -> Result<(), ConvertError> {
-        let (i, h) = (self.inputs_of(k), self.d_hidden);
+    fn check_layer(&self, k: usize, weights: &GruWeights) -> Result<(), GruError> {
+        let (i, h) = (self.layer_inputs(k), self.d_hidden);
         let name = |tensor: &str| format!("layers.{k}.{tensor}");
         let Some(w_ih) = &weights.w_ih else {
-            return Err(ConvertError::MissingKey { key: name("w_ih") });
+            return Err(GruError::MissingKey { key: name("w_ih") });
         };
         expect_shape(&name("w_ih"), &[i, 3 * h], &w_ih.dims())?;
         expect_shape(&name("w_hh"), &[h, 3 * h], &weights.w_hh.dims())?;
@@ -265,7 +279,7 @@ impl GruBlockConfig {
             b_hh: bias(weights.b_hh),
             recurrent_dropout: self.options_of(k).recurrent_dropout,
             zoneout: self.options_of(k).zoneout,
-            spec: self.spec_of(k),
+            spec: self.layer_spec(k),
             direction: self.direction_of(k),
             checkpointing: self.checkpointing,
             memory: LayerMemory::new(),
@@ -273,7 +287,7 @@ impl GruBlockConfig {
     }
 
     /// Why [`init`](Self::init) would panic.
-    pub(crate) fn try_check(&self) -> Result<(), String> {
+    fn try_check(&self) -> Result<(), String> {
         let sizes = [
             ("d_input", self.d_input),
             ("d_hidden", self.d_hidden),
@@ -306,11 +320,11 @@ impl GruBlockConfig {
             return Err("GruBlockConfig: expected reverse or bidirectional, got both".into());
         }
         let given = self.per_layer.len();
-        if given != 0 && given != self.entries() {
+        if given != 0 && given != self.layer_count() {
             return Err(format!(
                 "GruBlockConfig: per_layer must be empty or have one entry for each layer and \
                  direction, expected {}, got {given}",
-                self.entries()
+                self.layer_count()
             ));
         }
         // Without entries of their own, all layers are as the first.
@@ -318,7 +332,7 @@ impl GruBlockConfig {
             let options = self.options_of(k);
             probability("recurrent_dropout", options.recurrent_dropout)?;
             probability("zoneout", options.zoneout)?;
-            self.spec_of(k).try_check()?;
+            self.layer_spec(k).try_check()?;
         }
         Ok(())
     }
@@ -352,13 +366,15 @@ impl GruBlockConfig {
         if self.bidirectional { 2 } else { 1 }
     }
 
-    /// Layers times directions.
-    pub(crate) fn entries(&self) -> usize {
+    /// How many [`GruBlock::layers`] there are: L·D, layers times directions. For a configuration that
+    /// [`validate`](Self::validate) accepts.
+    pub fn layer_count(&self) -> usize {
         self.num_layers * self.directions()
     }
 
-    /// Features that the `k`-th of [`GruBlock::layers`] reads.
-    pub(crate) fn inputs_of(&self, k: usize) -> usize {
+    /// How many features the `k`-th of [`GruBlock::layers`] reads: the rows of its input weight. For a
+    /// configuration that [`validate`](Self::validate) accepts.
+    pub fn layer_inputs(&self, k: usize) -> usize {
         match k / self.directions() {
             0 => self.d_input,
             _ => self.d_hidden * self.directions(),
@@ -370,7 +386,8 @@ impl GruBlockConfig {
         own.unwrap_or_else(|| self.layer_options())
     }
 
-    pub(crate) fn spec_of(&self, k: usize) -> GruSpec {
+    /// Which GRU the `k`-th of [`GruBlock::layers`] is. Its entry of `per_layer` counts, if there is one.
+    pub fn layer_spec(&self, k: usize) -> GruSpec {
         let options = self.options_of(k);
         GruSpec::default()
             .with_reset(options.reset)

@@ -4,8 +4,8 @@
 //! `save_file` writes it, with the configuration among its metadata. Each reads what the other
 //! writes; only a file with the configuration can be checked.
 
-use super::{GruBlock, GruBlockConfig, GruMismatch};
-use crate::{GruWeights, convert::ConvertError};
+use super::{GruBlock, GruBlockConfig, GruError, GruMismatch, error::expect_shape};
+use crate::GruWeights;
 use burn::{
     config::Config,
     module::{Param, ParamId},
@@ -66,7 +66,7 @@ pub enum GruFileError {
         /// Which file.
         path: PathBuf,
         /// What is wrong with them.
-        source: ConvertError,
+        source: GruError,
     },
     /// The layers of the block were changed by hand into what no configuration describes.
     #[error("block cannot be described by a GruBlockConfig: {0}")]
@@ -159,7 +159,7 @@ impl GruBlock {
         let saved = assemble(&self.config(), parameters, &device)
             .map_err(|source| parameters_of(path, source))?;
         if self.layers.len() != saved.layers.len() {
-            let source = ConvertError::Count {
+            let source = GruError::Count {
                 what: "layers times directions of the block",
                 expected: saved.layers.len(),
                 actual: self.layers.len(),
@@ -182,11 +182,11 @@ impl GruBlock {
 }
 
 /// Rejects a parameter that [`assemble`] would not read: of an adapter, or quantized.
-fn check_parameter(parameter: &PackTensor) -> Result<(), ConvertError> {
+fn check_parameter(parameter: &PackTensor) -> Result<(), GruError> {
     let name = parameter.name.strip_prefix("layers.");
     let name = name.and_then(|name| name.split_once('.'));
     if !matches!(name, Some((_, "w_ih" | "w_hh" | "b_ih" | "b_hh"))) {
-        return Err(ConvertError::UnexpectedKey {
+        return Err(GruError::UnexpectedKey {
             key: parameter.name.clone(),
             expected: NAMES,
         });
@@ -194,12 +194,12 @@ fn check_parameter(parameter: &PackTensor) -> Result<(), ConvertError> {
     check_dtype(&parameter.name, parameter.dtype)
 }
 
-fn check_dtype(name: &str, dtype: DType) -> Result<(), ConvertError> {
+fn check_dtype(name: &str, dtype: DType) -> Result<(), GruError> {
     if dtype.is_float() {
         Ok(())
     } else {
         let (name, actual) = (name.into(), dtype);
-        Err(ConvertError::DType { name, actual })
+        Err(GruError::DType { name, actual })
     }
 }
 
@@ -233,7 +233,7 @@ fn read(path: &Path) -> Result<(Option<GruBlockConfig>, Parameters), GruFileErro
 
 fn parse(json: &str) -> Result<GruBlockConfig, String> {
     let config = GruBlockConfig::load_binary(json.as_bytes()).map_err(|e| e.to_string())?;
-    config.try_check()?;
+    config.validate().map_err(|e| e.to_string())?;
     Ok(config)
 }
 
@@ -242,7 +242,7 @@ fn assemble(
     config: &GruBlockConfig,
     mut parameters: Parameters,
     device: &Device,
-) -> Result<GruBlock, ConvertError> {
+) -> Result<GruBlock, GruError> {
     let (mut weights, mut ids) = (Vec::new(), Vec::new());
     // As many layers as there are in the file, whatever the configuration says.
     while parameters.contains_key(&format!("layers.{}.w_hh", weights.len())) {
@@ -264,7 +264,7 @@ fn assemble(
         });
     }
     if let Some(key) = parameters.into_keys().next() {
-        return Err(ConvertError::UnexpectedKey {
+        return Err(GruError::UnexpectedKey {
             key,
             expected: NAMES,
         });
@@ -287,21 +287,21 @@ fn tensor<const D: usize>(
     parameters: &mut Parameters,
     name: &str,
     device: &Device,
-) -> Result<Option<(Tensor<D>, ParamId)>, ConvertError> {
+) -> Result<Option<(Tensor<D>, ParamId)>, GruError> {
     let Some(found) = parameters.remove(name) else {
         return Ok(None);
     };
     let (dtype, shape) = (found.dtype, found.shape.to_vec());
     check_dtype(name, dtype)?;
     if shape.len() != D {
-        return Err(ConvertError::Rank {
+        return Err(GruError::Rank {
             name: name.into(),
             expected: D,
             actual: shape,
         });
     }
     let id = found.param_id.map_or_else(ParamId::new, ParamId::from);
-    let data = bridge::into_data(found).map_err(|e| ConvertError::Read {
+    let data = bridge::into_data(found).map_err(|e| GruError::Read {
         name: name.into(),
         reason: e.to_string(),
     })?;
@@ -318,16 +318,16 @@ fn take_bias(
     name: &str,
     ours: &mut Option<Param<Tensor<1>>>,
     saved: Option<Param<Tensor<1>>>,
-) -> Result<(), ConvertError> {
+) -> Result<(), GruError> {
     match (ours, saved) {
         (None, None) => Ok(()),
         (Some(ours), Some(saved)) => {
-            crate::convert::expect_shape(name, &ours.lazy_shape(), &saved.dims())?;
+            expect_shape(name, &ours.lazy_shape(), &saved.dims())?;
             take(ours, saved);
             Ok(())
         }
-        (Some(_), None) => Err(ConvertError::MissingKey { key: name.into() }),
-        (None, Some(_)) => Err(ConvertError::UnexpectedKey {
+        (Some(_), None) => Err(GruError::MissingKey { key: name.into() }),
+        (None, Some(_)) => Err(GruError::UnexpectedKey {
             key: name.into(),
             expected: "this block has no such bias",
         }),
@@ -341,7 +341,7 @@ fn unreadable(path: &Path, error: impl std::fmt::Display) -> GruFileError {
     }
 }
 
-fn parameters_of(path: &Path, source: ConvertError) -> GruFileError {
+fn parameters_of(path: &Path, source: GruError) -> GruFileError {
     GruFileError::Parameters {
         path: path.into(),
         source,

@@ -3,8 +3,10 @@
 mod block;
 mod config;
 mod display;
+mod error;
 #[cfg(feature = "store")]
 mod file;
+mod from_burn;
 mod init;
 mod kind;
 mod layer;
@@ -16,6 +18,7 @@ pub use self::file::GruFileError;
 pub use self::{
     block::GruBlock,
     config::{GruBlockConfig, GruLayerOptions},
+    error::GruError,
     init::GruInitializer,
     kind::GruMismatch,
     layer::GruLayer,

@@ -89,7 +89,8 @@ pub fn wrong() -> Vec<Wrong> {
             || {
                 let config = config().with_zoneout(1.0);
                 let weights = vec![weights(I, Biases::Both)];
-                config.init_with(weights).map(|_| ())
+                config.init_with(weights)?;
+                Ok(())
             },
             "GruBlockConfig: zoneout must be a probability, expected 0 to below 1, got 1",
         ),
@@ -98,7 +99,8 @@ pub fn wrong() -> Vec<Wrong> {
             || {
                 let mut narrow = weights(I, Biases::Both);
                 narrow.w_ih = Some(random([I + 1, 3 * H]));
-                config().init_with(vec![narrow]).map(|_| ())
+                config().init_with(vec![narrow])?;
+                Ok(())
             },
             "layers.0.w_ih: expected shape [3, 15], got [4, 15]",
         ),

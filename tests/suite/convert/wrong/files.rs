@@ -25,7 +25,9 @@ pub fn wrong() -> Vec<Wrong> {
             "no-file",
             || match StateDict::from_safetensors("/no/such/file.safetensors") {
                 // What the system says of it is its own.
-                Err(ConvertError::File { path, .. }) => Err(ConvertError::MissingKey { key: path }),
+                Err(ConvertError::File { path, .. }) => {
+                    Err(GruError::MissingKey { key: path }.into())
+                }
                 other => other.map(|_| ()),
             },
             "/no/such/file.safetensors: expected a tensor of this name, got none",
@@ -38,9 +40,10 @@ pub fn wrong() -> Vec<Wrong> {
                 let result = StateDict::from_pytorch(&path);
                 std::fs::remove_file(&path).expect("it was just written");
                 match result {
-                    Err(ConvertError::File { .. }) => Err(ConvertError::MissingKey {
-                        key: "not-a.pt".into(),
-                    }),
+                    Err(ConvertError::File { .. }) => {
+                        let key = "not-a.pt".into();
+                        Err(GruError::MissingKey { key }.into())
+                    }
                     other => other.map(|_| ()),
                 }
             },

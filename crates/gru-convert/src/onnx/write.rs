@@ -5,11 +5,9 @@ use super::{
     proto::{self, element, kind},
     tensor,
 };
-use crate::{
-    GruBlock,
-    convert::{ConvertError, bias, system::System},
-};
+use crate::{bias, error::ConvertError, system::System};
 use burn::tensor::{DType, TensorData};
+use gru_op::GruBlock;
 use prost::{Message, bytes::Bytes};
 
 /// Which operators a written model means: the first set whose `Split` takes its parts as an input, and
@@ -55,10 +53,11 @@ impl ModelInputs {
 /// it. Parameters in float64 make a model of float64, all others one of float32.
 ///
 /// ```
-/// # use gru_op::{GruBlockConfig, convert::onnx::{self, ModelInputs}};
+/// # use gru_convert::onnx::{self, ModelInputs};
+/// # use gru_op::GruBlockConfig;
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let device = burn::tensor::Device::flex();
-/// # let dir = std::env::temp_dir().join("gru-op-doc-onnx");
+/// # let dir = std::env::temp_dir().join("gru-convert-doc-onnx");
 /// # std::fs::create_dir_all(&dir)?;
 /// let gru = GruBlockConfig::new(3, 4).with_num_layers(2).init(&device);
 /// let inputs = ModelInputs::default().with_state(true);

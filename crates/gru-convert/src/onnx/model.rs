@@ -5,11 +5,9 @@ use super::{
     proto::{self, kind},
     tensor,
 };
-use crate::{
-    GruBlock, GruBlockConfig, GruLayer,
-    convert::{ConvertError, StateDict},
-};
+use crate::{error::ConvertError, state_dict::StateDict};
 use burn::tensor::{Device, TensorData};
+use gru_op::{GruBlock, GruBlockConfig, GruError};
 use prost::{Message, bytes::Bytes};
 use std::{
     collections::BTreeMap,
@@ -26,8 +24,8 @@ const MAX_FILE: u64 = 1 << 31;
 /// A `.onnx` file: the GRU nodes of its main graph, and its constants by their names.
 ///
 /// ```no_run
-/// # fn main() -> Result<(), gru_op::convert::ConvertError> {
-/// use gru_op::convert::onnx;
+/// # fn main() -> Result<(), gru_convert::ConvertError> {
+/// use gru_convert::onnx;
 /// # let device = burn::tensor::Device::flex();
 /// let model = onnx::Model::open("enhancer.onnx")?;
 /// for gru in model.grus() {
@@ -257,7 +255,7 @@ impl Model {
             match gru.inputs.get(input).filter(|value| !value.is_empty()) {
                 Some(value) => dict.insert(key, self.constant(value)?),
                 None if key == "B" => {}
-                None => return Err(ConvertError::MissingKey { key: key.into() }),
+                None => return Err(GruError::MissingKey { key: key.into() }.into()),
             }
         }
         Ok(dict)
@@ -299,7 +297,7 @@ impl Model {
                     of.d_hidden, of.bidirectional, of.reverse, of.batch_first
                 )
             };
-            let d_input = first.inputs_of(k * first.entries());
+            let d_input = first.layer_inputs(k * first.layer_count());
             let (expected, actual) = (says(first, d_input), says(config, config.d_input));
             if expected != actual {
                 let name = names[k];
@@ -308,10 +306,10 @@ impl Model {
             }
             let block = import(dict, "", config, device)?;
             options.extend(config.per_layer.iter().copied());
-            weights.extend(block.layers.iter().map(GruLayer::weights));
+            weights.extend(block.weights());
         }
         let config = first.clone().with_num_layers(names.len());
-        config.with_per_layer(options).init_with(weights)
+        Ok(config.with_per_layer(options).init_with(weights)?)
     }
 
     /// A GRU as a block of one layer; [`run`](super::run) runs it in ONNX' layouts. An `initial_h`

@@ -19,8 +19,9 @@
 //! Source: <https://keras.io/api/layers/recurrent_layers/gru>.
 //!
 //! ```
-//! # fn main() -> Result<(), gru_op::convert::ConvertError> {
-//! use gru_op::{GruBlockConfig, convert::keras};
+//! # fn main() -> Result<(), gru_convert::ConvertError> {
+//! use gru_convert::keras;
+//! use gru_op::GruBlockConfig;
 //! # let device = burn::tensor::Device::flex();
 //! # let relu = keras::activations("relu", "sigmoid")?;
 //! # let gru = GruBlockConfig::new(8, 16).with_activations(relu).init(&device);
@@ -31,15 +32,16 @@
 //! # Ok(()) }
 //! ```
 
-use super::{
-    ConvertError, GateOrder, StateDict, bias,
+use crate::{
+    bias,
+    error::ConvertError,
+    state_dict::StateDict,
     system::{PLAIN, System},
 };
-use crate::{
-    GruBlock, GruBlockConfig, GruWeights,
-    spec::{Activation, Activations, Reset},
-};
 use burn::tensor::{Device, Tensor};
+use gru_op::{
+    Activation, Activations, GateOrder, GruBlock, GruBlockConfig, GruError, GruWeights, Reset,
+};
 use std::collections::BTreeMap;
 
 const SYSTEM: System = System {
@@ -130,7 +132,8 @@ pub fn import(
             b_hh,
         })
     });
-    config.init_with(weights.collect::<Result<_, ConvertError>>()?)
+    let weights: Vec<GruWeights> = weights.collect::<Result<_, ConvertError>>()?;
+    Ok(config.init_with(weights)?)
 }
 
 /// The arrays of the layer that computes what `block` does; of a block in both directions under
@@ -189,7 +192,7 @@ pub fn activations(
     let named = |gate, name: &str| {
         let found = ACTIVATIONS.iter().find(|(known, _)| *known == name);
         let found = found.map(|(_, activation)| *activation);
-        found.ok_or_else(|| ConvertError::Activation {
+        found.ok_or_else(|| GruError::Activation {
             gate,
             activation: name.into(),
         })
@@ -212,7 +215,7 @@ pub fn activation_names(
     let name = |gate, activation| {
         let found = ACTIVATIONS.iter().find(|(_, known)| *known == activation);
         let found = found.map(|(name, _)| *name);
-        found.ok_or_else(|| ConvertError::Activation {
+        found.ok_or_else(|| GruError::Activation {
             gate,
             activation: format!("{activation:?}"),
         })
@@ -251,9 +254,11 @@ fn layers(
     dict: &StateDict,
     prefix: &str,
 ) -> Result<(Vec<String>, [&'static str; 3]), ConvertError> {
-    let unexpected = |key: &str| ConvertError::UnexpectedKey {
-        key: key.into(),
-        expected: NAMES,
+    let unexpected = |key: &str| {
+        ConvertError::from(GruError::UnexpectedKey {
+            key: key.into(),
+            expected: NAMES,
+        })
     };
     // Each with a key, to be named if there are too many.
     let mut layers = BTreeMap::new();

@@ -2,7 +2,8 @@
 //!
 //! Source: <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>.
 
-use super::{ConvertError, StateDict, archive, failed};
+use super::{failed, limit};
+use crate::{error::ConvertError, state_dict::StateDict};
 use burn::tensor::{Element, TensorData, f16};
 use ndarray_npy::npy::header::{Header, Layout};
 use std::{
@@ -54,7 +55,7 @@ fn read(mut reader: impl Read + Seek) -> Result<StateDict, String> {
         let size = files.by_index(k).map_err(text)?.size();
         claimed = claimed.saturating_add(size);
     }
-    archive::check(held, claimed)?;
+    limit::check(held, claimed)?;
     let mut dict = StateDict::new();
     for k in 0..files.len() {
         let entry = files.by_index(k).map_err(text)?;

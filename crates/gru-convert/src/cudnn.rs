@@ -9,8 +9,9 @@
 //! [`GruBlock::layers`] are, so several make a block by their weights:
 //!
 //! ```
-//! # fn main() -> Result<(), gru_op::convert::ConvertError> {
-//! use gru_op::{GruBlockConfig, convert::cudnn};
+//! # fn main() -> Result<(), gru_convert::ConvertError> {
+//! use gru_convert::cudnn;
+//! use gru_op::GruBlockConfig;
 //! # let device = burn::tensor::Device::flex();
 //! # let one = GruBlockConfig::new(8, 16).init(&device);
 //! # let mut dict = cudnn::export(&one, "0.")?;
@@ -27,12 +28,14 @@
 //! # Ok(()) }
 //! ```
 
-use super::{
-    ConvertError, StateDict, bias,
+use crate::{
+    bias,
+    error::ConvertError,
+    state_dict::StateDict,
     system::{PLAIN, System},
 };
-use crate::{GruBlock, GruBlockConfig, GruWeights, spec::Reset};
 use burn::tensor::{Device, Tensor};
+use gru_op::{GruBlock, GruBlockConfig, GruWeights, Reset};
 
 const SYSTEM: System = System {
     name: "a pseudo-layer of cuDNN",
@@ -89,12 +92,13 @@ pub fn import(
         let gates: Vec<Tensor<1>> = gates.collect::<Result<_, _>>()?;
         Ok(Some(Tensor::cat(gates, 0)))
     };
-    config.init_with(vec![GruWeights {
+    let weights = GruWeights {
         w_ih: Some(matrix(0, found.d_input)?),
         w_hh: matrix(3, h)?,
         b_ih: bias(0)?,
         b_hh: bias(3)?,
-    }])
+    };
+    Ok(config.init_with(vec![weights])?)
 }
 
 /// The arrays of the pseudo-layer that computes what `block` does.

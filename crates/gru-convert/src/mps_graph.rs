@@ -9,15 +9,16 @@
 //! | `secondaryBias` | `[D·H]`, of the candidate | optional; ignored without `resetAfter` |
 //!
 //! Gates are in rows z, r, o, or r, z, o with `resetGateFirst`. The call itself, also for a source
-//! that is projected already and for a mask, is [`crate::mps_graph::gru`], which says where Apple's
+//! that is projected already and for a mask, is [`gru_op::mps_graph::gru`], which says where Apple's
 //! pages leave a choice.
 //!
 //! The descriptor says which GRU it is, and `resetGateFirst` what the rows are, which no
 //! configuration holds: so [`import`] wants it too, and [`export`] hands it out.
 //!
 //! ```
-//! # fn main() -> Result<(), gru_op::convert::ConvertError> {
-//! use gru_op::{GruBlockConfig, Update, convert::mps_graph, mps_graph::GruDescriptor};
+//! # fn main() -> Result<(), gru_convert::ConvertError> {
+//! use gru_convert::mps_graph;
+//! use gru_op::{GruBlockConfig, Update, mps_graph::GruDescriptor};
 //! # let device = burn::tensor::Device::flex();
 //! # let gru = GruBlockConfig::new(8, 16).with_update(Update::Takes).init(&device);
 //! let (dict, descriptor) = mps_graph::export(&gru, "gru.")?;
@@ -27,16 +28,17 @@
 //! # Ok(()) }
 //! ```
 
-use super::{
-    ConvertError, StateDict, bias,
+use crate::{
+    bias,
+    error::ConvertError,
+    state_dict::StateDict,
     system::{PLAIN, System, same},
 };
-use crate::{
-    GruBlock, GruBlockConfig, GruWeights,
-    mps_graph::{GruDescriptor, RecurrentWeight, weights},
-    spec::{Activation, Direction, Reset},
-};
 use burn::tensor::{Device, Tensor};
+use gru_op::{
+    Activation, Direction, GruBlock, GruBlockConfig, GruWeights, Reset,
+    mps_graph::{GruDescriptor, RecurrentWeight, weights},
+};
 
 const SYSTEM: System = System {
     name: "MPSGraph",
@@ -124,12 +126,12 @@ pub fn import(
 ) -> Result<GruBlock, ConvertError> {
     let found = self::config(descriptor, dict, prefix)?;
     SYSTEM.check_config(config, &found)?;
-    let (says, is) = (config.spec_of(0), found.spec_of(0));
+    let (says, is) = (config.layer_spec(0), found.layer_spec(0));
     same("reset", says.reset, is.reset)?;
     same("update", says.update, is.update)?;
     same("activations", says.activations, is.activations)?;
     same("reverse", config.reverse, found.reverse)?;
-    let (d, i, h) = (found.entries(), found.d_input, found.d_hidden);
+    let (d, i, h) = (found.layer_count(), found.d_input, found.d_hidden);
     let key = |name: &str| format!("{prefix}{name}");
     let vector = |name: &str, len: usize| -> Result<Option<Tensor<1>>, ConvertError> {
         let there = dict.get(&key(name)).is_some();
@@ -147,9 +149,14 @@ pub fn import(
         true => vector("secondaryBias", d * h)?,
         false => None,
     };
-    let order = descriptor.order();
-    let weights = (0..d).map(|d| weights(order, d, &recurrent, Some(&input), &bias, &secondary));
-    config.init_with(weights.collect())
+    let weights = weights(
+        &recurrent,
+        Some(&input),
+        bias.as_ref(),
+        secondary.as_ref(),
+        descriptor,
+    );
+    Ok(config.init_with(weights)?)
 }
 
 /// The arrays, gates in Apple's default order, and the descriptor of the GRU that computes what
@@ -161,16 +168,14 @@ pub fn import(
 pub fn export(block: &GruBlock, prefix: &str) -> Result<(StateDict, GruDescriptor), ConvertError> {
     SYSTEM.check_block(block)?;
     let (first, h) = (block.layers[0].spec, block.d_hidden);
-    let descriptor = GruDescriptor {
-        reverse: !block.bidirectional && block.layers[0].direction == Direction::Reverse,
-        bidirectional: block.bidirectional,
-        reset_after: first.reset == Reset::AfterMatmul,
-        update_gate_activation: first.activations.update,
-        reset_gate_activation: first.activations.reset,
-        output_gate_activation: first.activations.candidate,
-        ..GruDescriptor::new(first.update)
-    };
-    let order = descriptor.order();
+    let mut descriptor = GruDescriptor::new(first.update);
+    descriptor.reverse = !block.bidirectional && block.layers[0].direction == Direction::Reverse;
+    descriptor.bidirectional = block.bidirectional;
+    descriptor.reset_after = first.reset == Reset::AfterMatmul;
+    descriptor.update_gate_activation = first.activations.update;
+    descriptor.reset_gate_activation = first.activations.reset;
+    descriptor.output_gate_activation = first.activations.candidate;
+    let order = descriptor.gate_order();
     let rows = |columns: Tensor<2>| order.reorder(columns.transpose(), 0, 1);
     let layers = block.layers.iter();
     let recurrent: Vec<Tensor<2>> = layers.clone().map(|layer| rows(layer.w_hh.val())).collect();

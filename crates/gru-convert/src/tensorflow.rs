@@ -1,13 +1,14 @@
 //! The weights of TensorFlow's `GRUBlockCell`: `w_ru [I+H,2H]`, `w_c [I+H,H]`, `b_ru [2H]`,
 //! `b_c [H]`, with the rows of `x` before those of `h`. The cell itself is
-//! [`crate::tensorflow`].
+//! [`gru_op::tensorflow`].
 //!
 //! Here it is a block of one layer that resets before the product: [`GruBlock::step`] runs it as
 //! TensorFlow does, [`GruBlock::forward`] over a sequence.
 //!
 //! ```
-//! # fn main() -> Result<(), gru_op::convert::ConvertError> {
-//! use gru_op::{GruBlockConfig, Reset, convert::tensorflow};
+//! # fn main() -> Result<(), gru_convert::ConvertError> {
+//! use gru_convert::tensorflow;
+//! use gru_op::{GruBlockConfig, Reset};
 //! # let device = burn::tensor::Device::flex();
 //! # let gru = GruBlockConfig::new(8, 16).with_reset(Reset::BeforeMatmul);
 //! let dict = tensorflow::export(&gru.init(&device), "cell/")?;
@@ -17,12 +18,14 @@
 //! # Ok(()) }
 //! ```
 
-use super::{
-    ConvertError, StateDict, bias,
+use crate::{
+    bias,
+    error::ConvertError,
+    state_dict::StateDict,
     system::{PLAIN, System},
 };
-use crate::{GruBlock, GruBlockConfig, GruWeights, spec::Reset};
 use burn::tensor::{Device, Tensor};
+use gru_op::{GruBlock, GruBlockConfig, Reset, tensorflow::weights};
 
 const SYSTEM: System = System {
     name: "GRUBlockCell",
@@ -67,12 +70,13 @@ pub fn import(
     SYSTEM.check_config(config, &found)?;
     let (rows, h) = (found.d_input + found.d_hidden, found.d_hidden);
     let key = |name: &str| format!("{prefix}{name}");
-    config.init_with(vec![join(
+    let weights = weights(
         dict.tensor(&key("w_ru"), [rows, 2 * h], device)?,
         dict.tensor(&key("w_c"), [rows, h], device)?,
         dict.tensor(&key("b_ru"), [2 * h], device)?,
         dict.tensor(&key("b_c"), [h], device)?,
-    )])
+    );
+    Ok(config.init_with(vec![weights])?)
 }
 
 /// The four arrays of the cell that computes what `block` does. It has one bias, always: a second
@@ -95,16 +99,4 @@ pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError>
     dict.put(key("b_ru"), b.clone().narrow(0, 0, 2 * h))?;
     dict.put(key("b_c"), b.narrow(0, 2 * h, h))?;
     Ok(dict)
-}
-
-/// Weights of the block cell, of right shapes, as the operator takes them.
-pub(crate) fn join(w_ru: Tensor<2>, w_c: Tensor<2>, b_ru: Tensor<1>, b_c: Tensor<1>) -> GruWeights {
-    let [rows, h] = w_c.dims();
-    let w = Tensor::cat(vec![w_ru, w_c], 1);
-    GruWeights {
-        w_ih: Some(w.clone().narrow(0, 0, rows - h)),
-        w_hh: w.narrow(0, rows - h, h),
-        b_ih: Some(Tensor::cat(vec![b_ru, b_c], 0)),
-        b_hh: None,
-    }
 }

@@ -26,15 +26,17 @@ pub use self::{
     write::{ModelInputs, model},
 };
 
-use super::{
-    ConvertError, GateOrder, StateDict, bias, expect_shape,
+use crate::{
+    bias,
+    error::{ConvertError, expect_shape},
+    state_dict::StateDict,
     system::{PLAIN, System},
 };
-use crate::{
-    GruBlock, GruBlockConfig, GruLayer, GruLayerOptions, GruWeights, SequenceOptions,
-    spec::{Direction, GruSpec, Reset},
-};
 use burn::tensor::{Device, Tensor};
+use gru_op::{
+    Direction, GateOrder, GruBlock, GruBlockConfig, GruError, GruLayer, GruSpec, GruWeights, Reset,
+    SequenceOptions,
+};
 
 /// What one node can be.
 const SYSTEM: System = System {
@@ -99,11 +101,12 @@ pub fn config(
     if let Some(hidden_size) = attributes.hidden_size
         && hidden_size != h
     {
-        return Err(ConvertError::Count {
+        let error = GruError::Count {
             what: "hidden_size",
             expected: h,
             actual: hidden_size,
-        });
+        };
+        return Err(error.into());
     }
     let (reverse, bidirectional) = match attributes.direction.as_str() {
         "forward" => (false, false),
@@ -119,7 +122,11 @@ pub fn config(
     };
     let directions = 1 + usize::from(bidirectional);
     let of = |directions| [directions, 3 * h, i];
-    expect_shape(&format!("{prefix}W"), &of(directions), &of(found.entries()))?;
+    expect_shape(
+        &format!("{prefix}W"),
+        &of(directions),
+        &of(found.layer_count()),
+    )?;
     let batch_first = match attributes.layout {
         0 => false,
         1 => true,
@@ -158,9 +165,10 @@ pub fn config(
             actual: reason,
         })?;
     }
-    let options = activations.iter().map(|&activations| GruLayerOptions {
-        activations,
-        ..config.layer_options()
+    let options = activations.iter().map(|&activations| {
+        let mut options = config.layer_options();
+        options.activations = activations;
+        options
     });
     let per_layer = options.collect();
     Ok(config
@@ -182,7 +190,7 @@ pub fn import(
     // Where the reset gate acts is no matter of the initializers.
     let found = sizes(dict, prefix)?.with_reset(config.reset);
     SYSTEM.check_config(config, &found)?;
-    let (d, i, h) = (found.entries(), found.d_input, found.d_hidden);
+    let (d, i, h) = (found.layer_count(), found.d_input, found.d_hidden);
     let key = |name: &str| format!("{prefix}{name}");
     let w = dict.tensor(&key("W"), [d, 3 * h, i], device)?;
     let r = dict.tensor(&key("R"), [d, 3 * h, h], device)?;
@@ -206,7 +214,7 @@ pub fn import(
             b_hh: half(1),
         }
     });
-    config.init_with(weights.collect())
+    Ok(config.init_with(weights.collect())?)
 }
 
 /// What the initializers tell: sizes, directions, whether there is a bias.
@@ -259,7 +267,7 @@ fn node(
             _ => "bidirectional".into(),
         },
         clip: first.spec.clip_gates.map(|c| c as f32),
-        hidden_size: Some(first.d_hidden()),
+        hidden_size: Some(first.w_hh.dims()[0]),
         linear_before_reset: i64::from(first.spec.reset == Reset::AfterMatmul),
         ..Default::default()
     };
@@ -297,7 +305,8 @@ fn node(
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};
-/// use gru_op::{GruBlockConfig, convert::onnx};
+/// use gru_convert::onnx;
+/// use gru_op::GruBlockConfig;
 ///
 /// let (t, n, i, h, device) = (5, 2, 3, 4, Device::flex());
 /// let config = GruBlockConfig::new(i, h).with_bidirectional(true).with_batch_first(false);

@@ -1,22 +1,22 @@
 //! The biases of a layer in the forms that systems have.
 
-use crate::{GruBlock, GruWeights, spec::Reset};
 use burn::tensor::Tensor;
+use gru_op::{GruBlock, GruWeights, Reset};
 
 /// Whether any layer has a bias: then a system with biases has them in all, zeros where there is
 /// none.
-pub(super) fn any(block: &GruBlock) -> bool {
+pub(crate) fn any(block: &GruBlock) -> bool {
     let mut layers = block.layers.iter();
     layers.any(|layer| layer.b_ih.is_some() || layer.b_hh.is_some())
 }
 
 /// Zeros where the weights are.
-pub(super) fn zeros(weights: &GruWeights, len: usize) -> Tensor<1> {
+pub(crate) fn zeros(weights: &GruWeights, len: usize) -> Tensor<1> {
     Tensor::zeros([len], (&weights.w_hh.device(), weights.w_hh.dtype()))
 }
 
 /// Both as `[3H]`, zeros where one is absent.
-pub(super) fn both(weights: &GruWeights) -> (Tensor<1>, Tensor<1>) {
+pub(crate) fn both(weights: &GruWeights) -> (Tensor<1>, Tensor<1>) {
     let [h, gates] = weights.w_hh.dims();
     let zeros = |len| zeros(weights, len);
     let b_ih = weights.b_ih.clone().unwrap_or_else(|| zeros(gates));
@@ -30,7 +30,7 @@ pub(super) fn both(weights: &GruWeights) -> (Tensor<1>, Tensor<1>) {
 
 /// One bias `[3H]` of the gates and, where the reset gate acts after the product, the candidate's
 /// recurrent one `[H]`, which is reset too: all else only adds. Each is there if it need be.
-pub(super) fn joined(weights: &GruWeights, reset: Reset) -> (Option<Tensor<1>>, Option<Tensor<1>>) {
+pub(crate) fn joined(weights: &GruWeights, reset: Reset) -> (Option<Tensor<1>>, Option<Tensor<1>>) {
     let [h, _] = weights.w_hh.dims();
     match (&weights.b_hh, reset) {
         (None, _) => (weights.b_ih.clone(), None),

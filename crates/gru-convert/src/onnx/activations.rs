@@ -1,7 +1,8 @@
 //! Activations by ONNX' names, with their parameters.
 
-use super::{super::ConvertError, Attributes};
-use crate::spec::{Activation, Activations};
+use super::Attributes;
+use crate::error::ConvertError;
+use gru_op::{Activation, Activations, GruError};
 
 /// The activations of each direction.
 pub(super) fn activations(
@@ -17,10 +18,12 @@ pub(super) fn activations(
         true => &default,
         false => &attributes.activations,
     };
-    let count = |what, expected, actual| ConvertError::Count {
-        what,
-        expected,
-        actual,
+    let count = |what, expected, actual| {
+        ConvertError::from(GruError::Count {
+            what,
+            expected,
+            actual,
+        })
     };
     if named.len() != 2 * directions {
         return Err(count("activations", 2 * directions, named.len()));
@@ -98,10 +101,8 @@ impl Parameters<'_> {
                 beta: beta(None)?,
             },
             _ => {
-                return Err(ConvertError::Activation {
-                    gate,
-                    activation: name.into(),
-                });
+                let activation = name.into();
+                return Err(GruError::Activation { gate, activation }.into());
             }
         })
     }

@@ -8,8 +8,9 @@
 //! Source: <https://uxlfoundation.github.io/oneDNN/dev_guide_rnn.html>.
 //!
 //! ```
-//! # fn main() -> Result<(), gru_op::convert::ConvertError> {
-//! use gru_op::{GruBlockConfig, Reset, convert::onednn};
+//! # fn main() -> Result<(), gru_convert::ConvertError> {
+//! use gru_convert::onednn;
+//! use gru_op::{GruBlockConfig, Reset};
 //! # let device = burn::tensor::Device::flex();
 //! # let gru = GruBlockConfig::new(16, 16).with_num_layers(2).init(&device);
 //! let dict = onednn::export(&gru, "")?;
@@ -20,12 +21,14 @@
 //! # Ok(()) }
 //! ```
 
-use super::{
-    ConvertError, GateOrder, StateDict, bias,
+use crate::{
+    bias,
+    error::ConvertError,
+    state_dict::StateDict,
     system::{PLAIN, System},
 };
-use crate::{GruBlock, GruBlockConfig, GruWeights, spec::Reset};
 use burn::tensor::{Device, Tensor};
+use gru_op::{GateOrder, GruBlock, GruBlockConfig, GruWeights, Reset};
 
 const SYSTEM: System = System {
     name: "oneDNN",
@@ -93,7 +96,7 @@ pub fn import(
 ) -> Result<GruBlock, ConvertError> {
     let found = self::config(dict, prefix)?;
     SYSTEM.check_config(config, &found)?;
-    let (entries, i, h) = (found.entries(), found.d_input, found.d_hidden);
+    let (entries, i, h) = (found.layer_count(), found.d_input, found.d_hidden);
     let (l, biases) = (found.num_layers, biases(found.reset));
     let d = entries / l;
     let key = |name: &str| format!("{prefix}{name}");
@@ -121,7 +124,7 @@ pub fn import(
             b_hh: (biases == 4).then(|| bias(3 * h, h)).flatten(),
         }
     });
-    config.init_with(weights.collect())
+    Ok(config.init_with(weights.collect())?)
 }
 
 /// The arrays of the primitive that computes what `block` does. Whatever bias it has no place for

@@ -7,8 +7,8 @@
 //!
 //! ```no_run
 //! # #[cfg(feature = "store")]
-//! # fn main() -> Result<(), gru_op::convert::ConvertError> {
-//! use gru_op::convert::{StateDict, pytorch};
+//! # fn main() -> Result<(), gru_convert::ConvertError> {
+//! use gru_convert::{StateDict, pytorch};
 //! # let device = burn::tensor::Device::flex();
 //! let dict = StateDict::from_pytorch("model.pt")?;
 //! let config = pytorch::config(&dict, "encoder.gru.")?.with_dropout(0.2);
@@ -21,8 +21,9 @@
 //! [`export`] writes the names of an `nn.GRU`; one layer becomes a cell by new names:
 //!
 //! ```
-//! # fn main() -> Result<(), gru_op::convert::ConvertError> {
-//! use gru_op::{GruBlockConfig, convert::pytorch};
+//! # fn main() -> Result<(), gru_convert::ConvertError> {
+//! use gru_convert::pytorch;
+//! use gru_op::GruBlockConfig;
 //! # let device = burn::tensor::Device::flex();
 //! let block = GruBlockConfig::new(8, 16).init(&device);
 //! let cell = pytorch::export(&block, "cell.")?.renamed(|key| key.replace("_l0", ""))?;
@@ -33,12 +34,14 @@
 //! # Ok(()) }
 //! ```
 
-use super::{
-    ConvertError, StateDict, bias, expect_shape,
+use crate::{
+    bias,
+    error::{ConvertError, expect_shape},
+    state_dict::StateDict,
     system::{PLAIN, System},
 };
-use crate::{GruBlock, GruBlockConfig, GruWeights, spec::Reset};
 use burn::tensor::{Device, Tensor};
+use gru_op::{GruBlock, GruBlockConfig, GruError, GruWeights, Reset};
 
 const SYSTEM: System = System {
     name: "PyTorch",
@@ -78,7 +81,7 @@ pub fn import(
     let found = keys.config(dict, prefix)?;
     SYSTEM.check_config(config, &found)?;
     let gates = 3 * found.d_hidden;
-    let weights = (0..config.entries()).map(|k| {
+    let weights = (0..config.layer_count()).map(|k| {
         let suffix = keys.suffix(k);
         let key = |name: &str| format!("{prefix}{name}{suffix}");
         let weight = |name: &str, inputs: usize| -> Result<Tensor<2>, ConvertError> {
@@ -90,13 +93,14 @@ pub fn import(
             bias.transpose()
         };
         Ok(GruWeights {
-            w_ih: Some(weight("weight_ih", found.inputs_of(k))?),
+            w_ih: Some(weight("weight_ih", found.layer_inputs(k))?),
             w_hh: weight("weight_hh", found.d_hidden)?,
             b_ih: bias("bias_ih")?,
             b_hh: bias("bias_hh")?,
         })
     });
-    config.init_with(weights.collect::<Result<_, ConvertError>>()?)
+    let weights: Vec<GruWeights> = weights.collect::<Result<_, ConvertError>>()?;
+    Ok(config.init_with(weights)?)
 }
 
 /// The state dict of the `nn.GRU` that computes what `block` does.
@@ -146,10 +150,11 @@ impl Keys {
             let is = Key::parse(name)
                 .filter(|is| *cell.get_or_insert(is.place.is_none()) == is.place.is_none());
             let Some(is) = is else {
-                return Err(ConvertError::UnexpectedKey {
+                let error = GruError::UnexpectedKey {
                     key: key.into(),
                     expected: if cell == Some(true) { CELL } else { GRU },
-                });
+                };
+                return Err(error.into());
             };
             let layers = is.place.map(|(layer, _)| layer + 1);
             all.layers = all.layers.max(layers);

@@ -1,7 +1,7 @@
 //! The numbers of a file: within it, or in another beside it.
 
 use super::proto::{self, element};
-use crate::convert::ConvertError;
+use crate::error::ConvertError;
 use burn::tensor::{DType, TensorData, bf16, f16};
 use prost::bytes::Bytes;
 use std::{

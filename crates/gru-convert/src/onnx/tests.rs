@@ -4,8 +4,9 @@ use super::{
     Attributes, Model, ModelInputs, model,
     proto::{self, element, kind},
 };
-use crate::{GruBlockConfig, convert::ConvertError};
+use crate::error::ConvertError;
 use burn::tensor::{DType, Device};
+use gru_op::GruBlockConfig;
 use prost::{Message, bytes::Bytes};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::{
@@ -97,7 +98,7 @@ fn refusal(change: impl FnOnce(&mut proto::Node, &mut Vec<proto::Tensor>)) -> St
 }
 
 fn scratch(name: &str) -> PathBuf {
-    let dir = std::env::temp_dir().join(format!("gru-op-onnx-{}-{name}", std::process::id()));
+    let dir = std::env::temp_dir().join(format!("gru-convert-onnx-{}-{name}", std::process::id()));
     fs::create_dir_all(&dir).expect("a folder");
     dir
 }

@@ -1,7 +1,7 @@
 //! Burn's own `Gru` and `BiGru`: three gate controllers of two `Linear`s each.
 
-use super::{ConvertError, expect_shape};
-use crate::{GruBlock, GruBlockConfig, GruWeights, spec::Activation};
+use super::{GruBlock, GruBlockConfig, GruError, error::expect_shape};
+use crate::{GruWeights, spec::Activation};
 use burn::{
     nn::{
         Linear,
@@ -14,9 +14,9 @@ use burn::{
 /// Takes over the weights: `GruBlock::try_from(gru)?` in place of `gru`, then
 /// `forward(x, state)` with a state of `[1,N,H]` instead of `[N,H]`.
 impl TryFrom<Gru> for GruBlock {
-    type Error = ConvertError;
+    type Error = GruError;
 
-    fn try_from(gru: Gru) -> Result<Self, ConvertError> {
+    fn try_from(gru: Gru) -> Result<Self, GruError> {
         let config = config(&gru)?;
         let layers = vec![layer(&gru, "")?];
         config.init_with(layers)
@@ -26,13 +26,13 @@ impl TryFrom<Gru> for GruBlock {
 /// Takes over the weights: `GruBlock::try_from(bi_gru)?` in place of `bi_gru`, same arguments,
 /// same results.
 impl TryFrom<BiGru> for GruBlock {
-    type Error = ConvertError;
+    type Error = GruError;
 
-    fn try_from(gru: BiGru) -> Result<Self, ConvertError> {
+    fn try_from(gru: BiGru) -> Result<Self, GruError> {
         let (forward, reverse) = (config(&gru.forward)?, config(&gru.reverse)?);
         let same = |same: bool, what| match same {
             true => Ok(()),
-            false => Err(ConvertError::Directions { what }),
+            false => Err(GruError::Directions { what }),
         };
         same(forward.d_input == reverse.d_input, "d_input")?;
         same(forward.d_hidden == reverse.d_hidden, "d_hidden")?;
@@ -54,9 +54,9 @@ impl TryFrom<BiGru> for GruBlock {
 /// # Errors
 /// If an activation is none of [`Activation`].
 impl TryFrom<&GruConfig> for GruBlockConfig {
-    type Error = ConvertError;
+    type Error = GruError;
 
-    fn try_from(config: &GruConfig) -> Result<Self, ConvertError> {
+    fn try_from(config: &GruConfig) -> Result<Self, GruError> {
         Ok(Self::new(config.d_input, config.d_hidden)
             .with_bias(config.bias)
             .with_reset_after(config.reset_after)
@@ -72,9 +72,9 @@ impl TryFrom<&GruConfig> for GruBlockConfig {
 /// # Errors
 /// If an activation is none of [`Activation`].
 impl TryFrom<&BiGruConfig> for GruBlockConfig {
-    type Error = ConvertError;
+    type Error = GruError;
 
-    fn try_from(config: &BiGruConfig) -> Result<Self, ConvertError> {
+    fn try_from(config: &BiGruConfig) -> Result<Self, GruError> {
         let one = GruConfig::new(config.d_input, config.d_hidden, config.bias)
             .with_reset_after(config.reset_after)
             .with_gate_activation(config.gate_activation.clone())
@@ -88,7 +88,7 @@ impl TryFrom<&BiGruConfig> for GruBlockConfig {
     }
 }
 
-fn config(gru: &Gru) -> Result<GruBlockConfig, ConvertError> {
+fn config(gru: &Gru) -> Result<GruBlockConfig, GruError> {
     let [d_input, _] = gru.reset_gate.input_transform.weight.dims();
     Ok(GruBlockConfig::new(d_input, gru.d_hidden)
         .with_bias(gru.reset_gate.input_transform.bias.is_some())
@@ -98,7 +98,7 @@ fn config(gru: &Gru) -> Result<GruBlockConfig, ConvertError> {
         .with_clip(gru.clip))
 }
 
-fn layer(gru: &Gru, prefix: &str) -> Result<GruWeights, ConvertError> {
+fn layer(gru: &Gru, prefix: &str) -> Result<GruWeights, GruError> {
     let [i, _] = gru.reset_gate.input_transform.weight.dims();
     let h = gru.d_hidden;
     // r | z | n.
@@ -116,11 +116,7 @@ fn layer(gru: &Gru, prefix: &str) -> Result<GruWeights, ConvertError> {
         .with_b_hh(bias(hidden, hidden_names, h)?))
 }
 
-fn weight(
-    gates: [&Linear; 3],
-    names: [&str; 3],
-    shape: [usize; 2],
-) -> Result<Tensor<2>, ConvertError> {
+fn weight(gates: [&Linear; 3], names: [&str; 3], shape: [usize; 2]) -> Result<Tensor<2>, GruError> {
     let mut parts = Vec::with_capacity(3);
     for (gate, name) in gates.iter().zip(names) {
         expect_shape(&format!("{name}.weight"), &shape, &gate.weight.dims())?;
@@ -129,11 +125,7 @@ fn weight(
     Ok(Tensor::cat(parts, 1))
 }
 
-fn bias(
-    gates: [&Linear; 3],
-    names: [&str; 3],
-    h: usize,
-) -> Result<Option<Tensor<1>>, ConvertError> {
+fn bias(gates: [&Linear; 3], names: [&str; 3], h: usize) -> Result<Option<Tensor<1>>, GruError> {
     if gates.iter().all(|gate| gate.bias.is_none()) {
         return Ok(None);
     }
@@ -141,7 +133,7 @@ fn bias(
     for (gate, name) in gates.iter().zip(names) {
         let name = format!("{name}.bias");
         let Some(bias) = &gate.bias else {
-            return Err(ConvertError::MissingBias { name });
+            return Err(GruError::MissingBias { name });
         };
         expect_shape(&name, &[h], &bias.dims())?;
         parts.push(bias.val());
@@ -171,7 +163,7 @@ macro_rules! activation {
             $burns::ThresholdedRelu(a) if a.alpha >= 0.0 => {
                 Ok(Activation::ThresholdedRelu { alpha: a.alpha })
             }
-            other => Err(ConvertError::Activation {
+            other => Err(GruError::Activation {
                 gate: $gate,
                 activation: format!("{other:?}"),
             }),
@@ -179,11 +171,11 @@ macro_rules! activation {
     };
 }
 
-fn of_module(of: &BurnActivation, gate: &'static str) -> Result<Activation, ConvertError> {
+fn of_module(of: &BurnActivation, gate: &'static str) -> Result<Activation, GruError> {
     activation!(BurnActivation, of, gate)
 }
 
-fn of_config(of: &ActivationConfig, gate: &'static str) -> Result<Activation, ConvertError> {
+fn of_config(of: &ActivationConfig, gate: &'static str) -> Result<Activation, GruError> {
     activation!(ActivationConfig, of, gate)
 }
 

@@ -21,7 +21,7 @@ impl GateOrder {
     ///
     /// ```
     /// use burn::tensor::{Device, Tensor};
-    /// use gru_op::convert::GateOrder;
+    /// use gru_op::GateOrder;
     ///
     /// // The biases of two units, z z r r n n.
     /// let keras = Tensor::<1>::from_floats([3.0, 4.0, 1.0, 2.0, 5.0, 6.0], &Device::flex());

@@ -1,14 +1,11 @@
 //! Which GRUs a system has, and whether a block or a configuration is one of them.
 
-use super::ConvertError;
-use crate::{
-    GruBlock, GruBlockConfig,
-    spec::{Activations, GruSpec, Reset, Update},
-};
+use crate::error::ConvertError;
+use gru_op::{Activations, GruBlock, GruBlockConfig, GruSpec, Reset, Update};
 use std::fmt::Debug;
 
 /// Which GRUs one module of a system can be, sizes aside.
-pub(super) struct System {
+pub(crate) struct System {
     /// Its name in messages.
     pub name: &'static str,
     /// Whether it may have more than one layer.
@@ -31,7 +28,7 @@ pub(super) struct System {
 
 /// One layer, forward in time, with sigmoid gates and a tanh candidate: what all have, from which each
 /// says where it differs.
-pub(super) const PLAIN: System = System {
+pub(crate) const PLAIN: System = System {
     name: "",
     layers: false,
     bidirectional: false,
@@ -66,9 +63,7 @@ impl System {
         config: &GruBlockConfig,
         found: &GruBlockConfig,
     ) -> Result<(), ConvertError> {
-        config
-            .try_check()
-            .map_err(|reason| ConvertError::Config { reason })?;
+        config.validate()?;
         same("d_input", config.d_input, found.d_input)?;
         same("d_hidden", config.d_hidden, found.d_hidden)?;
         same("num_layers", config.num_layers, found.num_layers)?;
@@ -76,7 +71,7 @@ impl System {
         same("bias", config.bias, found.bias)?;
         self.check(config)?;
         match self.reset.is_none() && found.bias {
-            true => same("reset", config.spec_of(0).reset, found.reset),
+            true => same("reset", config.layer_spec(0).reset, found.reset),
             false => Ok(()),
         }
     }
@@ -97,9 +92,9 @@ impl System {
             let activations = (!self.own_activations).then_some(spec.activations);
             (spec.reset, spec.update, spec.clip_gates, activations)
         };
-        let first = kind(&config.spec_of(0));
-        for k in 0..config.entries() {
-            let spec = config.spec_of(k);
+        let first = kind(&config.layer_spec(0));
+        for k in 0..config.layer_count() {
+            let spec = config.layer_spec(k);
             let other_reset = self.reset.is_some_and(|reset| spec.reset != reset);
             let clip = |clip: Option<f64>| clip.filter(|c| c.is_finite());
             let lacking = [
@@ -128,7 +123,7 @@ impl System {
 }
 
 /// Refuses a configuration that says something else than the arrays.
-pub(super) fn same<T: PartialEq + Debug>(
+pub(crate) fn same<T: PartialEq + Debug>(
     what: &'static str,
     config: T,
     found: T,

@@ -1,6 +1,7 @@
 //! Files of Keras 3: `.weights.h5`, which is HDF5, and `.keras`, a zip archive with one inside.
 
-use super::{ConvertError, StateDict, archive, failed};
+use super::{failed, limit};
+use crate::{error::ConvertError, state_dict::StateDict};
 use burn::tensor::{Element, TensorData, f16};
 use hdf5_pure::{DType, Dataset, Datatype, DatatypeByteOrder, File, FloatingPointLayout, Group};
 use std::{fs, io::Cursor, io::Read, path::Path};
@@ -18,7 +19,7 @@ const OBJECTS: usize = 1 << 16;
 impl StateDict {
     /// Reads the arrays of a `.weights.h5` or `.keras` file of Keras 3, under their paths in it: those
     /// of the second GRU of a model are `layers/gru_1/cell/vars/0` to `2`, whatever the layer is called,
-    /// so `layers/gru_1/` is the prefix for [`keras`](super::keras), and `layers/bidirectional/` that
+    /// so `layers/gru_1/` is the prefix for [`keras`](crate::keras), and `layers/bidirectional/` that
     /// of the first `Bidirectional`.
     ///
     /// Numbers keep their type; texts are left out.
@@ -51,7 +52,7 @@ fn inside(bytes: &[u8]) -> Result<Vec<u8>, String> {
     let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(text)?;
     let entry = archive.by_name(WEIGHTS).map_err(|e| of(&e))?;
     let size = entry.size();
-    archive::check(bytes.len() as u64, size)?;
+    limit::check(bytes.len() as u64, size)?;
     let mut weights = Vec::new();
     let mut entry = entry.take(size.saturating_add(1));
     entry.read_to_end(&mut weights).map_err(|e| of(&e))?;
@@ -118,7 +119,7 @@ impl Walk {
         let bytes = sizes.iter().try_fold(element, |n, &m| n.checked_mul(m));
         let bytes = bytes.ok_or_else(|| format!("no memory holds shape {sizes:?}"))?;
         self.claimed = self.claimed.saturating_add(bytes);
-        archive::check(self.held, self.claimed)?;
+        limit::check(self.held, self.claimed)?;
         let sizes: Result<Vec<usize>, _> = sizes.into_iter().map(usize::try_from).collect();
         let shape = sizes.map_err(text)?;
         Ok(Some(match dataset.dtype().map_err(text)? {

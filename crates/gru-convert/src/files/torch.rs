@@ -1,0 +1,143 @@
+//! PyTorch's `.pt` files, and `.safetensors`.
+
+use crate::{error::ConvertError, state_dict::StateDict};
+use burn::tensor::{DType, TensorData};
+use burn_store::{ModuleStore, PytorchStore, SafetensorsStore, bridge, burn_pack::AtomicFile};
+use gru_op::GruError;
+use safetensors::Dtype;
+use std::{borrow::Cow, fs, io::Write, path::Path};
+
+/// How many arrays a number of a file may stand in. Tied weights are one array under two names;
+/// one number that claims to fill gigabytes is no model.
+const SHARED: u128 = 16;
+
+impl StateDict {
+    /// Reads the tensors of a PyTorch file: a state dict that `torch.save` wrote.
+    ///
+    /// # Errors
+    /// If the file cannot be read as one.
+    pub fn from_pytorch(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
+        Self::from_store(pytorch(path.as_ref()), path.as_ref())
+    }
+
+    /// Reads the state dict that stands under `key` of a PyTorch checkpoint, as
+    /// `"model_state_dict"`.
+    ///
+    /// # Errors
+    /// If the file cannot be read as one, or has no such key.
+    pub fn from_pytorch_at(path: impl AsRef<Path>, key: &str) -> Result<Self, ConvertError> {
+        let store = pytorch(path.as_ref()).with_top_level_key(key);
+        Self::from_store(store, path.as_ref())
+    }
+
+    /// Reads the tensors of a safetensors file.
+    ///
+    /// # Errors
+    /// If the file cannot be read as one.
+    pub fn from_safetensors(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
+        Self::from_store(SafetensorsStore::from_file(path.as_ref()), path.as_ref())
+    }
+
+    /// [`from_safetensors`](Self::from_safetensors) from the bytes of a file, which errors call
+    /// `name`.
+    ///
+    /// # Errors
+    /// As [`from_safetensors`](Self::from_safetensors).
+    pub fn from_safetensors_bytes(
+        name: impl AsRef<Path>,
+        bytes: Vec<u8>,
+    ) -> Result<Self, ConvertError> {
+        let held = bytes.len() as u64;
+        Self::read(
+            SafetensorsStore::from_bytes(Some(bytes)),
+            held,
+            name.as_ref(),
+        )
+    }
+
+    /// Writes a safetensors file: the whole of it, or nothing.
+    ///
+    /// # Errors
+    /// If it cannot be written, or holds numbers that are not floating-point ones.
+    pub fn to_safetensors(&self, path: impl AsRef<Path>) -> Result<(), ConvertError> {
+        let path = path.as_ref();
+        let views: Result<Vec<_>, _> = self.tensors.iter().map(View::new).collect();
+        let bytes = safetensors::serialize(views?, None).map_err(|e| failed(path, e))?;
+        let (guard, mut file) = AtomicFile::create(path).map_err(|e| failed(path, e))?;
+        file.write_all(&bytes).map_err(|e| failed(path, e))?;
+        // A late write error is told to this handle only.
+        file.sync_all().map_err(|e| failed(path, e))?;
+        drop(file);
+        guard.commit().map_err(|e| failed(path, e))
+    }
+
+    fn from_store(store: impl ModuleStore, path: &Path) -> Result<Self, ConvertError> {
+        let held = fs::metadata(path).map_err(|e| failed(path, e))?.len();
+        Self::read(store, held, path)
+    }
+
+    /// The tensors of a file of `held` bytes.
+    fn read(mut store: impl ModuleStore, held: u64, path: &Path) -> Result<Self, ConvertError> {
+        let tensors = store.get_all_tensors().map_err(|e| failed(path, e))?;
+        let claimed: u128 = tensors.values().map(|t| t.byte_len() as u128).sum();
+        if claimed > u128::from(held) * SHARED {
+            let reason = format!("it holds {held} bytes, but its arrays claim {claimed}");
+            return Err(failed(path, reason));
+        }
+        let mut dict = Self::new();
+        for (name, tensor) in tensors {
+            let data = bridge::to_data(tensor).map_err(|e| failed(path, e))?;
+            dict.insert(name, data);
+        }
+        Ok(dict)
+    }
+}
+
+/// A file under the names that are in it: Burn would count the layers anew where one is absent.
+fn pytorch(path: &Path) -> PytorchStore {
+    PytorchStore::from_file(path).map_indices_contiguous(false)
+}
+
+fn failed(path: &Path, error: impl std::fmt::Display) -> ConvertError {
+    super::failed(path.display(), error)
+}
+
+/// An array as the safetensors writer reads it.
+struct View<'a> {
+    dtype: Dtype,
+    data: &'a TensorData,
+}
+
+impl<'a> View<'a> {
+    fn new((name, data): (&'a String, &'a TensorData)) -> Result<(&'a str, Self), ConvertError> {
+        let dtype = match data.dtype() {
+            DType::F64 => Dtype::F64,
+            DType::F32 | DType::Flex32 => Dtype::F32,
+            DType::F16 => Dtype::F16,
+            DType::BF16 => Dtype::BF16,
+            actual => {
+                let name = name.clone();
+                return Err(GruError::DType { name, actual }.into());
+            }
+        };
+        Ok((name, Self { dtype, data }))
+    }
+}
+
+impl safetensors::View for View<'_> {
+    fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    fn shape(&self) -> &[usize] {
+        self.data.shape()
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        self.data.as_bytes().into()
+    }
+
+    fn data_len(&self) -> usize {
+        self.data.as_bytes().len()
+    }
+}

@@ -1,0 +1,98 @@
+//! Weights of GRUs from other systems and back, for [`gru_op`]: each system has its own names, gate order
+//! and layout.
+//!
+//! | system | module | weights | gates | biases |
+//! |---|---|---|---|---|
+//! | PyTorch `nn.GRU`, `nn.GRUCell` | [`pytorch`] | `weight_ih [3H,I]`, `weight_hh [3H,H]` | rows r, z, n | two `[3H]` |
+//! | Keras `layers.GRU`, alone or `Bidirectional` | [`keras`] | `kernel [I,3H]`, `recurrent_kernel [H,3H]` | columns z, r, n | `[2,3H]` or `[3H]` |
+//! | ONNX `GRU` | [`onnx`] | `W [D,3H,I]`, `R [D,3H,H]` | rows z, r, n | `B [D,6H]` |
+//! | TensorFlow `GRUBlockCell` | [`tensorflow`] | `w_ru [I+H,2H]`, `w_c [I+H,H]` | columns r, z and n | `[2H]` and `[H]` |
+//! | Apple's `MPSGraph` | [`mps_graph`] | `inputWeight [D·3H,I]`, `recurrentWeight [3H,H]` or `[2,3H,H]` | rows z, r, n or r, z, n | `[D·3H]`, and `[D·H]` |
+//! | oneDNN, vanilla and LBR | [`onednn`] | `[L,D,I,3,H]`, `[L,D,H,3,H]` | z, r, n | `[L,D,3,H]` or `[L,D,4,H]` |
+//! | cuDNN, one pseudo-layer | [`cudnn`] | `[H,I]`, `[H,H]` for each gate | r, z, n | six `[H]` |
+//!
+//! Burn's own modules need no converter: `GruBlock::try_from(gru)`.
+//!
+//! A [`StateDict`] holds arrays under a system's own names, from a file or from the program. Every
+//! module has the same three functions:
+//!
+//! - `config(&dict, prefix)` infers the configuration of the GRU under `prefix` from names and shapes. The
+//!   page of each module says what the arrays do not contain. Set that by `with_…`.
+//! - `import(&dict, prefix, &config, &device)` builds the [`GruBlock`]. If the configuration does not match
+//!   the arrays, it returns an error that names the first difference. Layout, memory, zoneout and training
+//!   noise may differ.
+//! - `export(&block, prefix)` writes the arrays, which `import` reads unchanged. It returns an error if the
+//!   system cannot compute what the block does.
+//!
+//! ONNX and MPSGraph describe the GRU next to the arrays, in [`onnx::Attributes`] and
+//! [`GruDescriptor`](gru_op::mps_graph::GruDescriptor). There `config` takes this description too, and
+//! `export` returns it with the arrays.
+//!
+//! ```
+//! # fn main() -> Result<(), gru_convert::ConvertError> {
+//! use burn::tensor::Device;
+//! use gru_convert::{keras, pytorch};
+//! use gru_op::GruBlockConfig;
+//!
+//! let device = Device::flex();
+//! let dict = pytorch::export(&GruBlockConfig::new(8, 16).init(&device), "gru.")?;
+//!
+//! let config = pytorch::config(&dict, "gru.")?.with_batch_first(true);
+//! let gru = pytorch::import(&dict, "gru.", &config, &device)?;
+//! let for_keras = keras::export(&gru, "gru/gru_cell/")?;
+//!
+//! let weights = gru.layers[0].weights(); // for `gru_sequence` and `gru_cell`
+//! # Ok(()) }
+//! ```
+//!
+//! # From a PyTorch file
+//!
+//! ```no_run
+//! # #[cfg(feature = "store")]
+//! # fn run(x: burn::tensor::Tensor<3>) -> Result<(), gru_convert::ConvertError> {
+//! use burn::tensor::Device;
+//! use gru_convert::{StateDict, pytorch};
+//!
+//! let dict = StateDict::from_pytorch("model.pt")?;
+//! let config = pytorch::config(&dict, "encoder.")?.with_batch_first(true);
+//! let gru = pytorch::import(&dict, "encoder.", &config, &Device::flex())?;
+//! let (y, state) = gru.forward_lengths(x, &[7, 9, 1], None); // a packed sequence
+//! # Ok(()) }
+//! ```
+//!
+//! # Features
+//!
+//! | feature | files |
+//! |---|---|
+//! | `store` | reads `.pt` and `.safetensors`, writes `.safetensors` |
+//! | `npz` | reads NumPy's `.npz` |
+//! | `keras` | reads Keras' `.weights.h5` and `.keras` |
+//! | `onnx` | reads and writes `.onnx` |
+//!
+//! `autodiff`, `flex` and `fusion` are the default, as in gru-op, and turn on its features of the same
+//! names. `fusion` must be on exactly when Burn's own `fusion` is, as it is by default. The other backends
+//! are features of gru-op.
+#![deny(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod bias;
+pub mod cudnn;
+mod error;
+mod files;
+pub mod keras;
+pub mod mps_graph;
+pub mod onednn;
+pub mod onnx;
+pub mod pytorch;
+mod state_dict;
+mod system;
+pub mod tensorflow;
+
+#[cfg(all(doctest, feature = "flex", feature = "store"))]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
+pub use self::{error::ConvertError, state_dict::StateDict};
+
+#[cfg(doc)]
+use gru_op::GruBlock;

@@ -1,0 +1,174 @@
+//! Arrays under the names of another system.
+
+use crate::error::{ConvertError, expect_shape};
+use burn::tensor::{Device, Tensor, TensorData};
+use gru_op::GruError;
+use std::collections::BTreeMap;
+
+/// Arrays by name, as a file of another system holds them.
+///
+/// Numbers are taken over in the float type of the device (its default dtype).
+///
+/// ```
+/// use burn::tensor::{Device, TensorData};
+/// use gru_convert::{StateDict, pytorch};
+///
+/// // An `nn.GRU(3, 4, bias=False)` from arrays that one has.
+/// let mut dict = StateDict::new();
+/// dict.insert("weight_ih_l0", TensorData::zeros::<f32, _>([12, 3]));
+/// dict.insert("weight_hh_l0", TensorData::zeros::<f32, _>([12, 4]));
+/// let config = pytorch::config(&dict, "")?;
+/// let gru = pytorch::import(&dict, "", &config, &Device::flex())?;
+/// # Ok::<_, gru_convert::ConvertError>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct StateDict {
+    pub(crate) tensors: BTreeMap<String, TensorData>,
+}
+
+impl StateDict {
+    /// No arrays.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an array, in place of one of the same name.
+    pub fn insert(&mut self, key: impl Into<String>, data: TensorData) {
+        self.tensors.insert(key.into(), data);
+    }
+
+    /// An array.
+    pub fn get(&self, key: &str) -> Option<&TensorData> {
+        self.tensors.get(key)
+    }
+
+    /// All names, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.tensors.keys().map(String::as_str)
+    }
+
+    /// Adds all arrays of `other`.
+    pub fn extend(&mut self, other: Self) {
+        self.tensors.extend(other.tensors);
+    }
+
+    /// All arrays under new names, as an importer wants them.
+    ///
+    /// ```
+    /// use gru_convert::StateDict;
+    /// # let data = || burn::tensor::TensorData::from([0.0f32]);
+    /// let mut dict = StateDict::new();
+    /// dict.insert("enc_w_ih", data());
+    /// let dict = dict.renamed(|key| key.replace("enc_w_", "enc.weight_"))?;
+    /// assert!(dict.get("enc.weight_ih").is_some());
+    /// # Ok::<(), gru_convert::ConvertError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If two arrays would have the same name.
+    pub fn renamed(self, mut name: impl FnMut(&str) -> String) -> Result<Self, ConvertError> {
+        let mut renamed = Self::new();
+        for (key, data) in self.tensors {
+            let new = name(&key);
+            if renamed.get(&new).is_some() {
+                return Err(ConvertError::SameKey { key: new });
+            }
+            renamed.insert(new, data);
+        }
+        Ok(renamed)
+    }
+
+    /// All keys under `prefix`, each whole and without it, if there are any; `expected` says what
+    /// they should be.
+    pub(crate) fn under(
+        &self,
+        prefix: &str,
+        expected: &'static str,
+    ) -> Result<Vec<(&str, &str)>, ConvertError> {
+        let keys = self
+            .keys()
+            .filter_map(|key| Some((key, key.strip_prefix(prefix)?)));
+        let keys: Vec<_> = keys.collect();
+        match keys.is_empty() {
+            true => Err(ConvertError::Prefix {
+                prefix: prefix.into(),
+                expected,
+            }),
+            false => Ok(keys),
+        }
+    }
+
+    /// Refuses a key under `prefix` that is none of `names`, and a prefix of no key; `expected`
+    /// says what they are.
+    pub(crate) fn expect_only(
+        &self,
+        prefix: &str,
+        names: &[&str],
+        expected: &'static str,
+    ) -> Result<(), ConvertError> {
+        let keys = self.under(prefix, expected)?;
+        match keys.iter().find(|(_, name)| !names.contains(name)) {
+            Some((key, _)) => {
+                let key = (*key).into();
+                Err(GruError::UnexpectedKey { key, expected }.into())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The shape of an array of `D` dimensions.
+    pub(crate) fn shape<const D: usize>(&self, key: &str) -> Result<[usize; D], ConvertError> {
+        let missing = || GruError::MissingKey { key: key.into() };
+        let data = self.get(key).ok_or_else(missing)?;
+        let shape = data.shape();
+        // No GRU has such an array, and beside a zero a size may be any number.
+        if shape.contains(&0) {
+            return Err(ConvertError::Form {
+                name: key.into(),
+                expected: "numbers",
+                actual: shape.to_vec(),
+            });
+        }
+        let rank = |_| GruError::Rank {
+            name: key.into(),
+            expected: D,
+            actual: shape.to_vec(),
+        };
+        Ok(<[usize; D]>::try_from(shape.as_slice()).map_err(rank)?)
+    }
+
+    /// An array of floating-point numbers as a tensor.
+    pub(crate) fn tensor<const D: usize>(
+        &self,
+        key: &str,
+        expected: [usize; D],
+        device: &Device,
+    ) -> Result<Tensor<D>, ConvertError> {
+        expect_shape(key, &expected, &self.shape::<D>(key)?)?;
+        let data = &self.tensors[key];
+        if data.dtype().is_float() {
+            Ok(Tensor::from_data(data.clone(), device))
+        } else {
+            let (name, actual) = (key.into(), data.dtype());
+            Err(GruError::DType { name, actual }.into())
+        }
+    }
+
+    /// Adds a tensor, read back from its device.
+    pub(crate) fn put<const D: usize>(
+        &mut self,
+        key: String,
+        tensor: Tensor<D>,
+    ) -> Result<(), ConvertError> {
+        match tensor.try_into_data() {
+            Ok(data) => {
+                self.insert(key, data);
+                Ok(())
+            }
+            Err(error) => {
+                let (name, reason) = (key, error.to_string());
+                Err(GruError::Read { name, reason }.into())
+            }
+        }
+    }
+}
