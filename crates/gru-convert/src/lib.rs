@@ -52,11 +52,13 @@
 //! # fn run(x: burn::tensor::Tensor<3>) -> Result<(), gru_convert::ConvertError> {
 //! use burn::tensor::Device;
 //! use gru_convert::{StateDict, pytorch};
+//! use gru_op::SequenceOptions;
 //!
 //! let dict = StateDict::from_pytorch("model.pt")?;
 //! let config = pytorch::config(&dict, "encoder.")?.with_batch_first(true);
 //! let gru = pytorch::import(&dict, "encoder.", &config, &Device::flex())?;
-//! let (y, state) = gru.forward_lengths(x, &[7, 9, 1], None); // a packed sequence
+//! let options = SequenceOptions::new().lengths(&[7, 9, 1]); // a packed sequence
+//! let (y, state) = gru.forward_with(x, options);
 //! # Ok(()) }
 //! ```
 //!
