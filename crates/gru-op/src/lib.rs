@@ -109,20 +109,10 @@
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod activation;
-mod api;
-mod args;
-#[cfg(feature = "autodiff")]
-mod autodiff;
 pub mod backend;
-mod call;
-pub mod composed;
+mod block;
 #[doc = include_str!("../CONVENTIONS.md")]
 pub mod conventions {}
-#[cfg(any(feature = "ndarray", feature = "flex"))]
-mod cpu;
-#[cfg(feature = "cube")]
-mod cube;
 /// How the kernels of the CubeCL backends divide a recurrence: by sizes and device, or for a whole program
 /// by its [`Settings`](cuts::Settings).
 ///
@@ -140,36 +130,29 @@ mod cube;
 pub mod cuts {
     pub use gru_cube::{Cut, CutError, Settings, SettingsError, StepTile, Strategy, WalkTile};
 }
-mod gate_order;
+mod foreign;
 #[cfg(feature = "autodiff")]
 pub mod gradcheck;
 pub mod guide;
-#[cfg(any(feature = "fusion", feature = "router"))]
-mod ir;
-mod memory;
-pub mod mps_graph;
-pub mod nn;
-mod passes;
-mod primitive;
-mod raw;
-#[cfg(feature = "remote")]
-pub mod remote;
-mod shape;
-mod steps;
-pub mod tensorflow;
+mod op;
 
 #[cfg(all(doctest, feature = "autodiff", feature = "flex"))]
 #[doc = include_str!("../README.md")]
 mod readme {}
 
+#[cfg(feature = "remote")]
+pub use self::backend::deferred::remote;
 #[cfg(feature = "store")]
-pub use self::nn::GruFileError;
+pub use self::block::GruFileError;
 pub use self::{
-    api::{GruGates, gru_cell, gru_gates, gru_sequence, gru_sequence_with},
-    args::{GruWeights, SequenceOptions},
-    gate_order::GateOrder,
-    nn::{
+    block::{
         GruBlock, GruBlockConfig, GruError, GruInitializer, GruLayer, GruLayerOptions, GruMismatch,
+    },
+    foreign::{gate_order::GateOrder, mps_graph, tensorflow},
+    op::{
+        composed,
+        options::{GruWeights, SequenceOptions},
+        sequence::{GruGates, gru_cell, gru_gates, gru_sequence, gru_sequence_with},
     },
 };
 /// Which GRU is meant.

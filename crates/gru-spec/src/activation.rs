@@ -3,7 +3,7 @@
 /// An element-wise activation `y = φ(a)`.
 ///
 /// Every derivative is a function of the output `y`, so backward needs nothing but the saved
-/// gates. That asks for a monotone `φ`; [`GruSpec::check`] refuses parameters that break it. A NaN
+/// gates. That asks for a monotone `φ`; [`GruSpec::check`](crate::GruSpec::check) refuses parameters that break it. A NaN
 /// has the output NaN and the derivative NaN, whatever the activation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -41,7 +41,7 @@ pub struct ForwardInputs {
 pub struct ForwardOutputs {
     /// State after every step, `[N,T,H]` or `[T,N,H]`.
     pub states: Handle,
-    /// The gates, for [`backward`](super::backward()): `r | z | n | q_n`, `[…,4H]`, for
+    /// The gates, for [`backward`](crate::backward()): `r | z | n | q_n`, `[…,4H]`, for
     /// reset-after; `r | z | n`, `[…,3H]`, for reset-before. Without meaning at skipped steps.
     pub gates: Option<Handle>,
 }

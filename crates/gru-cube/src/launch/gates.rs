@@ -42,7 +42,7 @@ pub struct GatesInputs {
     pub b_hh: Option<Handle>,
 }
 
-/// The gates of all steps of a call, as [`forward`](super::forward()) writes them, from products
+/// The gates of all steps of a call, as [`forward`](crate::forward()) writes them, from products
 /// that were made for all steps at once: for a backward pass whose forward pass kept none. One
 /// launch.
 ///

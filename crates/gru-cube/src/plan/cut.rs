@@ -54,7 +54,7 @@ pub enum Cut {
     /// in their registers, and wait for each other after every product, at a barrier between cubes.
     /// Only where the device runs them all at the same time and shows them each other's writes, and on
     /// one stream at a time. If another program never lets go of the device, a cube that has waited for
-    /// seconds gives up, and the call returns [`PlanError::GaveUp`]; to know, it waits for the device.
+    /// seconds gives up, and the call returns [`PlanError::GaveUp`](super::error::PlanError::GaveUp); to know, it waits for the device.
     Persistent(StepTile),
 }
 

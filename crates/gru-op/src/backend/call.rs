@@ -1,0 +1,160 @@
+//! A call over primitives of a backend, as data.
+
+use burn::backend::{
+    Backend, BackendTensor, Dispatch, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind,
+    ExtensionType, tensor::FloatTensor,
+};
+use gru_spec::{Checkpointing, GruSpec, Inputs, Layout, Order, PerInput, Sizes};
+
+use crate::backend::memory::LayerMemory;
+
+/// One layer over one sequence, in one direction.
+#[derive(Debug, Clone)]
+pub struct GruCall<B: Backend> {
+    /// The tensors.
+    pub inputs: Inputs<FloatTensor<B>>,
+    /// What a step computes.
+    pub spec: GruSpec,
+    /// Memory layout and time direction.
+    pub order: Order,
+    /// What training keeps.
+    pub checkpointing: Checkpointing,
+    /// What the layer keeps between calls.
+    pub memory: LayerMemory,
+}
+
+/// What the forward pass leaves for backward.
+#[derive(Debug, Clone)]
+pub struct GruSaved<B: Backend> {
+    /// The state after every step, `[N,T,H]` or `[T,N,H]`.
+    pub states: FloatTensor<B>,
+    /// The gates: `r | z | n | q_n`, `[…,4H]`, for reset-after; `r | z | n`, `[…,3H]`, for reset-before.
+    /// Backward recomputes absent gates.
+    pub gates: Option<FloatTensor<B>>,
+}
+
+/// The requested gradients, each in the shape of its input.
+#[derive(Debug, Clone)]
+pub struct GruGradients<B: Backend>(pub PerInput<Option<FloatTensor<B>>>);
+
+impl<B: Backend> GruCall<B> {
+    /// A call that computes this spec over inputs, batch-major and forward in time.
+    pub fn new(inputs: Inputs<FloatTensor<B>>, spec: GruSpec) -> Self {
+        Self {
+            inputs,
+            spec,
+            order: Order::default(),
+            checkpointing: Checkpointing::default(),
+            memory: LayerMemory::default(),
+        }
+    }
+
+    /// The same call in this layout.
+    pub(crate) fn with_layout(mut self, layout: Layout) -> Self {
+        self.order.layout = layout;
+        self
+    }
+
+    /// The sizes. Without an input weight I is the number of features of the projected sequence, 3H.
+    pub fn sizes(&self) -> Sizes {
+        use burn::backend::TensorMetadata;
+        let [first, second, i] = self.inputs.sequence.x.shape().dims();
+        let [h, _] = self.inputs.weights.w_hh.shape().dims();
+        let [n, t] = self.order.layout.split([first, second]);
+        Sizes { n, t, i, h }
+    }
+
+    /// Applies a function to each tensor.
+    pub fn map<C: Backend>(self, f: impl FnMut(FloatTensor<B>) -> FloatTensor<C>) -> GruCall<C> {
+        GruCall {
+            inputs: self.inputs.map(f),
+            spec: self.spec,
+            order: self.order,
+            checkpointing: self.checkpointing,
+            memory: self.memory,
+        }
+    }
+
+    fn tensors(&self) -> impl Iterator<Item = &FloatTensor<B>> {
+        self.inputs.iter()
+    }
+}
+
+impl<B: Backend> GruSaved<B> {
+    /// Applies a function to each tensor.
+    pub fn map<C: Backend>(
+        self,
+        mut f: impl FnMut(FloatTensor<B>) -> FloatTensor<C>,
+    ) -> GruSaved<C> {
+        GruSaved {
+            states: f(self.states),
+            gates: self.gates.map(f),
+        }
+    }
+
+    fn tensors(&self) -> impl Iterator<Item = &FloatTensor<B>> {
+        [&self.states].into_iter().chain(&self.gates)
+    }
+}
+
+impl<B: Backend> GruGradients<B> {
+    /// Applies a function to each tensor.
+    pub fn map<C: Backend>(
+        self,
+        mut f: impl FnMut(FloatTensor<B>) -> FloatTensor<C>,
+    ) -> GruGradients<C> {
+        GruGradients(self.0.map(|gradient| gradient.map(&mut f)))
+    }
+
+    fn tensors(&self) -> impl Iterator<Item = &FloatTensor<B>> {
+        self.0.as_ref().into_array().into_iter().flatten()
+    }
+}
+
+/// Passes a type through Burn's dispatch, tensor by tensor. Burn's derive takes neither generic nor optional
+/// tensors.
+macro_rules! extension_type {
+    ($($name:ident),+) => {$(
+        impl<B: Backend> ExtensionType<B> for $name<B> {
+            type Target = $name<Dispatch>;
+
+            fn map_to_dispatch<F>(
+                self,
+                map_kind: F,
+                autodiff: DispatchAutodiffContext,
+            ) -> Self::Target
+            where
+                F: Fn(BackendTensor<B>) -> DispatchTensorKind,
+            {
+                self.map(|tensor| DispatchTensor {
+                    kind: map_kind(BackendTensor::Float(tensor)),
+                    autodiff,
+                })
+            }
+
+            fn map_from_dispatch<F>(target: Self::Target, unwrap_kind: F) -> Self
+            where
+                F: Fn(DispatchTensor) -> BackendTensor<B>,
+            {
+                target.map(|tensor| unwrap_kind(tensor).float())
+            }
+
+            fn routing_tensor(target: &Self::Target) -> Option<&DispatchTensor> {
+                target.tensors().next()
+            }
+
+            fn routing_float_tensor(target: &Self::Target) -> Option<&DispatchTensor> {
+                target.tensors().next()
+            }
+
+            fn autodiff_context(target: &Self::Target) -> DispatchAutodiffContext {
+                target
+                    .tensors()
+                    .fold(DispatchAutodiffContext::Disabled, |context, tensor| {
+                        context.merge(tensor.autodiff)
+                    })
+            }
+        }
+    )+};
+}
+extension_type!(GruCall, GruSaved, GruGradients);

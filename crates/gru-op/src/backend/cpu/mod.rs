@@ -1,0 +1,223 @@
+//! The CPU backends: tensors in, slices through `gru-cpu`, tensors out.
+//!
+//! One code for ndarray and Flex; a backend says how its tensors become slices and back. Half
+//! precision is for storage: states and gates are kept in it, and all arithmetic is in float32.
+
+#[cfg(feature = "flex")]
+mod flex;
+mod memory;
+#[cfg(feature = "ndarray")]
+mod ndarray;
+mod packed;
+mod run;
+
+pub(crate) use self::memory::Memory;
+
+use crate::backend::call::{GruCall, GruGradients, GruSaved};
+use burn::backend::{Backend, TensorMetadata, tensor::FloatTensor};
+use burn::tensor::{DType, Shape};
+use gru_cpu::{Element, Gru, PackedWeights};
+use gru_spec::{Checkpointing, Inputs, PerInput, Sequence, Sizes};
+use memory::Keep;
+use packed::Storage;
+use run::run_on_slices;
+
+/// A backend whose tensors of `E` are slices in the memory of this process.
+trait CpuBackend<E: Element>: Backend {
+    /// A tensor in dense row-major order.
+    type Dense: AsRef<[E]>;
+
+    /// Brings a tensor into dense row-major order, without a copy where it already is.
+    fn dense(tensor: FloatTensor<Self>) -> Self::Dense;
+
+    /// A tensor made of `data`, without a copy.
+    fn tensor(data: Vec<E>, shape: Shape) -> FloatTensor<Self>;
+
+    /// The data of a tensor that has no other holder, without a copy.
+    fn into_data(dense: Self::Dense) -> Option<Vec<E>>;
+
+    /// Where a tensor is, if it has other holders too, and the backend can tell when it changes.
+    fn storage(tensor: &FloatTensor<Self>) -> Option<Storage>;
+}
+
+/// A backend with both kernel types.
+trait CpuKernels: CpuBackend<f32> + CpuBackend<f64> {}
+impl<B: CpuBackend<f32> + CpuBackend<f64>> CpuKernels for B {}
+
+fn states<B: CpuKernels>(call: GruCall<B>) -> FloatTensor<B> {
+    match call.inputs.sequence.x.dtype() {
+        DType::F64 => infer::<B, f64>(call),
+        dtype => {
+            let call = call.map(|tensor| cast::<B>(tensor, DType::F32));
+            cast::<B>(infer::<B, f32>(call), dtype)
+        }
+    }
+}
+
+fn states_and_gates<B: CpuKernels>(call: GruCall<B>) -> GruSaved<B> {
+    match call.inputs.sequence.x.dtype() {
+        DType::F64 => forward::<B, f64>(call, true),
+        dtype => {
+            let call = call.map(|tensor| cast::<B>(tensor, DType::F32));
+            forward::<B, f32>(call, true).map(|tensor| cast::<B>(tensor, dtype))
+        }
+    }
+}
+
+fn gradients<B: CpuKernels>(
+    call: GruCall<B>,
+    saved: GruSaved<B>,
+    d_states: FloatTensor<B>,
+    wanted: PerInput<bool>,
+) -> GruGradients<B> {
+    match call.inputs.sequence.x.dtype() {
+        DType::F64 => backward::<B, f64>(call, saved, d_states, wanted),
+        dtype => {
+            let f32 = |tensor| cast::<B>(tensor, DType::F32);
+            backward::<B, f32>(call.map(f32), saved.map(f32), f32(d_states), wanted)
+                .map(|tensor| cast::<B>(tensor, dtype))
+        }
+    }
+}
+
+/// The tensor in a dtype; itself where it has that already.
+fn cast<B: Backend>(tensor: FloatTensor<B>, dtype: DType) -> FloatTensor<B> {
+    if tensor.dtype() == dtype {
+        return tensor;
+    }
+    B::float_cast(tensor, dtype.into())
+}
+
+/// The states of inference, or of training that recomputes the gates.
+fn infer<B: CpuBackend<E>, E: Keep>(call: GruCall<B>) -> FloatTensor<B> {
+    let Some(memory) = call.memory.get::<Memory>() else {
+        return forward::<B, E>(call, false).states;
+    };
+    // Each training step changes the weights.
+    if call.checkpointing == Checkpointing::Recompute {
+        E::of(memory).train();
+        return forward::<B, E>(call, false).states;
+    }
+    let weights = {
+        let mut kept = E::of(memory);
+        kept.infer();
+        let weights = &call.inputs.weights;
+        kept.packed.weights::<B>(weights, &call.spec, call.sizes())
+    };
+    match weights {
+        Some(weights) => infer_packed::<B, E>(call, &weights),
+        None => forward::<B, E>(call, false).states,
+    }
+}
+
+/// The states with packed weights, instead of the weights of the call.
+fn infer_packed<B: CpuBackend<E>, E: Keep>(
+    call: GruCall<B>,
+    weights: &PackedWeights<E>,
+) -> FloatTensor<B> {
+    let (sizes, order) = (call.sizes(), call.order);
+    let sequence = dense_sequence::<B, E>(call.inputs.sequence, sizes);
+    let Sizes { n, t, h, .. } = sizes;
+    let mut states = gru_cpu::buffer(sizes.rows() * h);
+    let slices = sequence.as_ref().map(slice::<B, E>);
+    weights.forward_in(order, n, t, slices, &mut states);
+    B::tensor(states, shape(sizes.sequence(order.layout, h)))
+}
+
+fn forward<B: CpuBackend<E>, E: Keep>(call: GruCall<B>, keep: bool) -> GruSaved<B> {
+    let (gru, memory) = (gru(&call), call.memory);
+    let width = gru.spec.saved_per_unit() * gru.sizes.h;
+    let inputs = dense::<B, E>(call.inputs, gru.sizes);
+    let mut states = gru_cpu::buffer(gru.sizes.rows() * gru.sizes.h);
+    let mut gates = keep.then(|| {
+        let len = gru.sizes.rows() * width;
+        let kept = memory.get::<Memory>().and_then(|memory| {
+            let mut memory = E::of(memory);
+            memory.train();
+            memory.take_gates(len)
+        });
+        kept.unwrap_or_else(|| gru_cpu::buffer(len))
+    });
+    let slices = inputs.as_ref().map(slice::<B, E>);
+    gru.forward(&slices, &mut states, gates.as_deref_mut());
+    let sequence = |width| shape(gru.sizes.sequence(gru.order.layout, width));
+    GruSaved {
+        states: B::tensor(states, sequence(gru.sizes.h)),
+        gates: gates.map(|gates| B::tensor(gates, sequence(width))),
+    }
+}
+
+fn backward<B: CpuBackend<E>, E: Keep>(
+    call: GruCall<B>,
+    saved: GruSaved<B>,
+    d_states: FloatTensor<B>,
+    wanted: PerInput<bool>,
+) -> GruGradients<B> {
+    let (gru, memory) = (gru(&call), call.memory);
+    let inputs = dense::<B, E>(call.inputs, gru.sizes);
+    let (states, d_states) = (B::dense(saved.states), B::dense(d_states));
+    let gates = saved.gates.map(B::dense);
+    let shapes = gru.sizes.shapes(gru.order.layout);
+    let shapes = wanted.zip(shapes.differentiable()).map(|(wanted, shape)| {
+        let shape = shape.copied();
+        shape.filter(|_| wanted)
+    });
+    let mut gradients = shapes.map(|shape| shape.map(|shape| gru_cpu::buffer(shape.elements())));
+    gru.backward(
+        &inputs.as_ref().map(slice::<B, E>),
+        states.as_ref(),
+        gates.as_ref().map(AsRef::as_ref),
+        d_states.as_ref(),
+        gradients.as_mut().map(Option::as_deref_mut),
+    );
+    if let (Some(gates), Some(memory)) = (gates.and_then(B::into_data), memory.get::<Memory>()) {
+        E::of(memory).give_gates(gates);
+    }
+    let tensors = gradients.zip(shapes).map(|(data, of)| {
+        let (data, of) = data.zip(of)?;
+        Some(B::tensor(data, shape(of)))
+    });
+    GruGradients(tensors)
+}
+
+fn gru<B: Backend>(call: &GruCall<B>) -> Gru {
+    Gru {
+        sizes: call.sizes(),
+        order: call.order,
+        spec: call.spec,
+    }
+}
+
+fn shape(shape: gru_spec::Shape) -> Shape {
+    Shape::from(shape.to_vec())
+}
+
+fn slice<B: CpuBackend<E>, E: Element>(dense: &B::Dense) -> &[E] {
+    dense.as_ref()
+}
+
+/// All inputs in dense order.
+fn dense<B: CpuBackend<E>, E: Element>(
+    inputs: Inputs<FloatTensor<B>>,
+    sizes: Sizes,
+) -> Inputs<B::Dense> {
+    Inputs {
+        sequence: dense_sequence::<B, E>(inputs.sequence, sizes),
+        weights: inputs.weights.map(B::dense),
+    }
+}
+
+fn dense_sequence<B: CpuBackend<E>, E: Element>(
+    sequence: Sequence<FloatTensor<B>>,
+    sizes: Sizes,
+) -> Sequence<B::Dense> {
+    let [first, second, _] = sequence.x.shape().dims();
+    // One share for all units of a row is written out.
+    let expand = |tensor| B::float_expand(tensor, Shape::new([first, second, sizes.h]));
+    let zoneout = sequence.zoneout.map(expand);
+    Sequence {
+        zoneout,
+        ..sequence
+    }
+    .map(B::dense)
+}

@@ -1,0 +1,336 @@
+//! The CubeCL backends: the large products by Burn, the recurrence by the kernels of `gru-cube`.
+//!
+//! What grows with T beside inputs, outputs and kept gates is made in [`pieces`] of time. What has no
+//! kernel takes the composed default: float64, and a device whose limits allow no cut.
+
+mod pieces;
+mod recompute;
+
+use crate::{
+    backend::composed,
+    backend::composed::prim::Prim,
+    backend::{GruBackend, GruCall, GruGradients, GruSaved},
+};
+use burn::{
+    backend::{TensorMetadata, tensor::FloatTensor},
+    tensor::{DType, Shape},
+};
+use burn_cubecl::{
+    CubeBackend, kernel::into_contiguous, ops::numeric::empty_device_contiguous_dtype,
+    tensor::CubeTensor,
+};
+use cubecl::{
+    ir::{ElemType, FloatKind},
+    server::Handle,
+};
+use gru_cube::{
+    BackwardInputs, BackwardOutputs, ForwardInputs, ForwardOutputs, Limits, PlanError,
+    RecurrentInputs, Settings, Strategy, Zoneout,
+};
+use gru_spec::{Inputs, PerInput, Reset};
+
+impl GruBackend for CubeBackend {
+    fn gru_states(call: GruCall<Self>) -> FloatTensor<Self> {
+        match forward(&call, false) {
+            Some(saved) => saved.states,
+            None => composed::states(call),
+        }
+    }
+
+    fn gru_states_and_gates(call: GruCall<Self>) -> GruSaved<Self> {
+        forward(&call, true).unwrap_or_else(|| composed::states_and_gates(call))
+    }
+
+    fn gru_gradients(
+        call: GruCall<Self>,
+        saved: GruSaved<Self>,
+        d_states: FloatTensor<Self>,
+        wanted: PerInput<bool>,
+    ) -> GruGradients<Self> {
+        let Some(element) = element(&call) else {
+            return composed::gradients(call, saved, d_states, wanted);
+        };
+        let GruSaved { states, gates } = saved;
+        match gates {
+            Some(gates) => backward(element, call, states, gates, d_states, wanted),
+            None => recompute::gradients(element, call, states, d_states, wanted),
+        }
+    }
+}
+
+/// The type of a call that the kernels run.
+fn element(call: &GruCall<CubeBackend>) -> Option<ElemType> {
+    let x = &call.inputs.sequence.x;
+    if x.shape().num_elements() == 0 {
+        return None;
+    }
+    Some(ElemType::Float(match x.dtype() {
+        DType::F32 => FloatKind::F32,
+        DType::F16 => FloatKind::F16,
+        DType::BF16 => FloatKind::BF16,
+        _ => return None,
+    }))
+}
+
+/// A tensor whose buffer is dense and row-major.
+fn dense(tensor: CubeTensor) -> Handle {
+    into_contiguous(tensor).handle
+}
+
+fn optional(tensor: &Option<CubeTensor>) -> Option<Handle> {
+    tensor.clone().map(dense)
+}
+
+/// The share of the previous state that is kept: `[…,1]` or `[…,H]`.
+fn zoneout(inputs: &Inputs<CubeTensor>) -> Option<Zoneout> {
+    let zoneout = inputs.sequence.zoneout.as_ref()?;
+    let handle = dense(zoneout.clone());
+    Some(match zoneout.shape()[2] {
+        1 => Zoneout::OfRow(handle),
+        _ => Zoneout::OfUnit(handle),
+    })
+}
+
+/// A new buffer beside `like`.
+fn empty(like: &CubeTensor, shape: Shape) -> CubeTensor {
+    let (client, device) = (like.client.clone(), like.device.clone());
+    empty_device_contiguous_dtype(client, device, shape, like.dtype)
+}
+
+fn kernel_call(call: &GruCall<CubeBackend>, dtype: ElemType) -> gru_cube::Call {
+    let gru_spec::Sizes { n, t, h, .. } = call.sizes();
+    gru_cube::Call {
+        n,
+        t,
+        h,
+        spec: call.spec,
+        order: call.order,
+        dtype,
+    }
+}
+
+/// `g = mask ⊙ h₋₁` of every row, or with gates `r ⊙ g`: `[T·N,H]`, beside `like`.
+fn left_sides(
+    inputs: &Inputs<CubeTensor>,
+    states: &Handle,
+    gates: Option<Handle>,
+    like: &CubeTensor,
+    call: &gru_cube::Call,
+) -> Prim<CubeBackend> {
+    let g = empty(like, Shape::new([call.n * call.t, call.h]));
+    let of = RecurrentInputs {
+        states: states.clone(),
+        h0: optional(&inputs.sequence.h0),
+        recurrent_mask: optional(&inputs.sequence.recurrent_mask),
+        step_mask: optional(&inputs.sequence.step_mask),
+        gates,
+    };
+    gru_cube::recurrent_inputs(&like.client, call, &of, &g.handle);
+    Prim(g)
+}
+
+/// Whether the kernels ran, or the composed default is to take their place.
+///
+/// # Panics
+/// If they did not although somebody forced them to, or gave up in the middle.
+fn is_done(op: &str, done: Result<(), PlanError>, strategy: Strategy) -> bool {
+    match (done, strategy) {
+        (Ok(()), _) => true,
+        (Err(error), Strategy::Forced(cut)) => {
+            panic!("{op}: expected the forced cut {cut} to run, got: {error}")
+        }
+        (Err(error @ PlanError::GaveUp), _) => panic!("{op}: {error}"),
+        (Err(_), _) => false,
+    }
+}
+
+/// None where no kernel runs this call.
+fn forward(of: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBackend>> {
+    let element = element(of)?;
+    let (inputs, sizes) = (&of.inputs, composed::Call::new(of.clone()));
+    let states = empty(&sizes.x.0, Shape::new(sizes.sequence_shape(sizes.h)));
+    let width = of.spec.saved_per_unit() * sizes.h;
+    let gates = keep.then(|| empty(&states, Shape::new(sizes.sequence_shape(width))));
+    let [_, _, features] = sizes.x.dims();
+    let per_step = sizes.n * 3 * sizes.h * element.size();
+    let in_and_out = (features + sizes.h)
+        .saturating_mul(sizes.n * sizes.t)
+        .saturating_mul(element.size());
+    let least = pieces::least(&Limits::of(&states.client));
+    let limit = match (&sizes.w_ih, keep) {
+        // x is p, and there already.
+        (None, _) => usize::MAX,
+        // A sixteenth of what the call returns and reads.
+        (Some(_), false) => least.max(in_and_out / 16),
+        // The backward pass will need as much for the gradients of x and the states.
+        (Some(_), true) => least.max(in_and_out),
+    };
+    let call = kernel_call(of, element);
+    let writes = ForwardOutputs {
+        states: states.handle.clone(),
+        gates: gates.as_ref().map(|gates| gates.handle.clone()),
+    };
+    let w_hh = dense(inputs.weights.w_hh.clone());
+    // The kernel adds b_ih: a pass of its own over p is spared.
+    let [b_ih, b_hh, h0, recurrent_mask, step_mask] = [
+        &inputs.weights.b_ih,
+        &inputs.weights.b_hh,
+        &inputs.sequence.h0,
+        &inputs.sequence.recurrent_mask,
+        &inputs.sequence.step_mask,
+    ]
+    .map(optional);
+    let zoneout = zoneout(inputs);
+    let strategy = Settings::current().forward;
+    for steps in pieces::pieces(sizes.t, per_step, limit) {
+        let x = pieces::of_sequence(&sizes.x, &steps, &sizes);
+        let p = match &sizes.w_ih {
+            Some(w_ih) => x
+                .reshape([sizes.n * steps.len(), features])
+                .matmul(w_ih.clone()),
+            None => x,
+        };
+        let reads = ForwardInputs {
+            steps,
+            p: dense(p.0),
+            w_hh: w_hh.clone(),
+            b_ih: b_ih.clone(),
+            b_hh: b_hh.clone(),
+            h0: h0.clone(),
+            recurrent_mask: recurrent_mask.clone(),
+            step_mask: step_mask.clone(),
+            zoneout: zoneout.clone(),
+        };
+        let done = gru_cube::forward(&states.client, &call, &reads, &writes, strategy);
+        if !is_done("gru_forward", done, strategy) {
+            return None;
+        }
+    }
+    Some(GruSaved { states, gates })
+}
+
+fn backward(
+    element: ElemType,
+    call: GruCall<CubeBackend>,
+    states: CubeTensor,
+    gates: CubeTensor,
+    d_states: CubeTensor,
+    wanted: PerInput<bool>,
+) -> GruGradients<CubeBackend> {
+    let (inputs, spec) = (&call.inputs, call.spec);
+    let sizes = composed::Call::new(call.clone());
+    let (h, rows) = (sizes.h, sizes.n * sizes.t);
+    let width = spec.saved_per_unit() * h;
+    let kept = into_contiguous(gates);
+    // Gates that nobody else holds give their memory to their gradients.
+    let in_place = kept.can_mut();
+    let client = states.client.clone();
+    let of_call = kernel_call(&call, element);
+    let dense_states = dense(states.clone());
+    let left = |gates| left_sides(inputs, &dense_states, gates, &states, &of_call);
+    // r is read before it is written over.
+    let g_n =
+        (wanted.w_hh && spec.reset == Reset::BeforeMatmul).then(|| left(Some(kept.handle.clone())));
+
+    let d_gates = match in_place {
+        true => kept.clone(),
+        false => empty(&kept, Shape::new([rows, width])),
+    };
+    let d_h0 = empty(&kept, Shape::new([sizes.n, h]));
+    let reads = BackwardInputs {
+        d_states: dense(d_states.clone()),
+        states: dense_states.clone(),
+        gates: kept.handle.clone(),
+        w_hh: dense(inputs.weights.w_hh.clone()),
+        h0: optional(&inputs.sequence.h0),
+        recurrent_mask: optional(&inputs.sequence.recurrent_mask),
+        step_mask: optional(&inputs.sequence.step_mask),
+        zoneout: zoneout(inputs),
+    };
+    let writes = BackwardOutputs {
+        d_gates: (!in_place).then(|| d_gates.handle.clone()),
+        d_h0: d_h0.handle.clone(),
+    };
+    let strategy = Settings::current().backward;
+    let done = gru_cube::backward(&client, &of_call, &reads, &writes, strategy);
+    if !is_done("gru_backward", done, strategy) {
+        let gates = Some(kept);
+        return composed::gradients(call, GruSaved { states, gates }, d_states, wanted);
+    }
+
+    let d_gates = Prim::<CubeBackend>(d_gates).reshape([rows, width]);
+    let columns = |from: usize, to: usize| d_gates.narrow(1, from * h..to * h);
+    let d_p = columns(0, 3);
+    let last = spec.saved_per_unit();
+    let d_q_n = columns(last - 1, last);
+    let w_ih = wanted.w_ih.then(|| {
+        let x = sizes.rows(sizes.x.clone());
+        x.transpose().matmul(d_p.clone())
+    });
+    let w_hh = wanted.w_hh.then(|| {
+        let g = left(None);
+        let g_n = g_n.unwrap_or_else(|| g.clone());
+        let rz = g.transpose().matmul(columns(0, 2));
+        Prim::cat(vec![rz, g_n.transpose().matmul(d_q_n.clone())], 1)
+    });
+    // All columns at once: they lie together, and are read once for both biases.
+    let sums = (wanted.b_ih || wanted.b_hh).then(|| d_gates.clone().sum_rows());
+    let of_sums =
+        |from: usize, to: usize| sums.as_ref().map(|sums| sums.narrow(0, from * h..to * h));
+    let b_ih = of_sums(0, 3).filter(|_| wanted.b_ih);
+    let b_hh = match (of_sums(0, 2), of_sums(last - 1, last)) {
+        (Some(rz), Some(n)) if wanted.b_hh => Some(Prim::cat(vec![rz, n], 0)),
+        _ => None,
+    };
+    // Last, when the memory of g is free again.
+    let x_shape = sizes.x.dims::<3>();
+    let x = wanted.x.then(|| match &sizes.w_ih {
+        Some(w_ih) => d_p
+            .clone()
+            .matmul(w_ih.clone().transpose())
+            .reshape(x_shape),
+        None => d_p.clone().reshape(x_shape),
+    });
+    let gradients = PerInput {
+        x,
+        h0: wanted.h0.then_some(Prim(d_h0)),
+        w_ih,
+        w_hh,
+        b_ih,
+        b_hh,
+    };
+    GruGradients(gradients.map(|gradient| gradient.map(|gradient| gradient.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REFUSED: PlanError = PlanError::TooManyUnits {
+        requested: 2,
+        available: 1,
+    };
+
+    #[test]
+    fn what_is_refused_takes_the_default() {
+        assert!(is_done("op", Ok(()), Strategy::Inferred));
+        assert!(!is_done("op", Err(REFUSED), Strategy::Inferred));
+        assert!(!is_done("op", Err(REFUSED), Strategy::Persistent));
+    }
+
+    #[test]
+    #[should_panic(
+        expected = "op: expected the forced cut walk rows=1 width=1 lanes=2 splits=1 to run, \
+                               got: 2 units per cube, the device allows 1"
+    )]
+    fn a_forced_cut_that_is_refused_is_named() {
+        let cut = "walk rows=1 width=1 lanes=2 splits=1".parse();
+        is_done("op", Err(REFUSED), Strategy::Forced(cut.unwrap()));
+    }
+
+    #[test]
+    #[should_panic(expected = "op: cubes of a persistent launch waited for each other in vain")]
+    fn cubes_that_did_not_meet_are_an_error() {
+        is_done("op", Err(PlanError::GaveUp), Strategy::Persistent);
+    }
+}

@@ -1,0 +1,25 @@
+//! The [`GruBlock`] module: layers of GRUs in one or both directions.
+
+mod block;
+mod config;
+mod difference;
+mod display;
+mod error;
+#[cfg(feature = "store")]
+mod file;
+mod from_burn;
+mod init;
+mod layer;
+#[cfg(all(test, feature = "autodiff", any(feature = "flex", feature = "ndarray")))]
+mod memory_tests;
+
+#[cfg(feature = "store")]
+pub use self::file::GruFileError;
+pub use self::{
+    block::GruBlock,
+    config::{GruBlockConfig, GruLayerOptions},
+    difference::GruMismatch,
+    error::GruError,
+    init::GruInitializer,
+    layer::GruLayer,
+};

@@ -1,0 +1,322 @@
+//! TensorFlow's `GRUBlockCell` and `GRUBlockCellGrad`, under their own signatures.
+//!
+//! ```text
+//! [r_bar u_bar] = [x h_prev]·w_ru + b_ru          r = σ(r_bar)    u = σ(u_bar)
+//! c_bar = [x  h_prev ⊙ r]·w_c + b_c               c = tanh(c_bar)
+//! h = (1−u) ⊙ c + u ⊙ h_prev
+//!
+//! d_c_bar = d_h ⊙ (1−u) ⊙ (1−c²)
+//! d_u_bar = d_h ⊙ (h_prev−c) ⊙ u ⊙ (1−u)
+//! [d_x_2  d_h_prevr] = d_c_bar·w_cᵀ
+//! d_r_bar = d_h_prevr ⊙ h_prev ⊙ r ⊙ (1−r)
+//! [d_x_1  d_h_prev_1] = [d_r_bar d_u_bar]·w_ruᵀ
+//! d_x = d_x_1 + d_x_2
+//! d_h_prev = d_h_prev_1 + d_h_prevr ⊙ r + d_h ⊙ u
+//! d_w_ru = [x h_prev]ᵀ·[d_r_bar d_u_bar]          d_b_ru = column sums of [d_r_bar d_u_bar]
+//! d_w_c  = [x h_prev⊙r]ᵀ·d_c_bar                  d_b_c  = column sums of d_c_bar
+//! ```
+//!
+//! # What the published page says otherwise
+//!
+//! The page of `tf.raw_ops.GRUBlockCellGrad` (and its docstring, TensorFlow 2.21) is wrong or
+//! misleading in these lines. The operator itself computes what stands above.
+//!
+//! | the page | right |
+//! |---|---|
+//! | `d_w_ru = x_h_prevr^T * d_c_bar`, `d_w_c = x_h_prev^T * d_r_bar_u_bar` | swapped; as printed, the shapes are wrong |
+//! | `d_h_prev = d_h_prev_component_1 + d_h_prevr \circ r + u` | the last term is `d_h ⊙ u` |
+//! | `d_x_component_1 = d_r_bar * w_r_x^T + d_u_bar * w_r_x^T` | the second factor is `w_u_xᵀ` |
+//! | `d_h_prev_componenet_1 = … + d_u_bar * w_r_h_prev^T` | the second factor is `w_u_h_prevᵀ` |
+//! | `d_u_bar = d_h \circ (h-c) \circ u \circ (1-u)` | `h` is `h_prev`; the operator does not receive the new state |
+//! | `d_r_bar` | used, never defined |
+//! | `w_c = [w_c_x w_c_h_prevr]` | the parts are stacked as rows, not side by side |
+//! | `b_ru = [b_ru_x b_ru_h]`, `b_c = [b_c_x b_c_h]` | `b_ru = [b_r b_u]`; biases have no parts for x and h |
+//!
+//! Source: <https://www.tensorflow.org/api_docs/python/tf/raw_ops/GRUBlockCell>,
+//! `GRUBlockCellGrad` beside it.
+
+use crate::{
+    backend::{GruBackend, GruCall, GruGradients, GruSaved},
+    op::check::{expect, expect_place},
+    op::options::GruWeights,
+    op::sequence::optional,
+};
+use burn::{
+    backend::{Dispatch, DispatchTensor},
+    tensor::{Tensor, activation},
+};
+use gru_spec::{GruSpec, Inputs, Layout, PerInput, Reset, Sequence, Weights};
+
+/// The gradients of `GRUBlockCellGrad`'s caller: what the operator leaves to be worked out.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct WeightGradients {
+    /// `[I+H,2H]`.
+    pub d_w_ru: Tensor<2>,
+    /// `[I+H,H]`.
+    pub d_w_c: Tensor<2>,
+    /// `[2H]`.
+    pub d_b_ru: Tensor<1>,
+    /// `[H]`.
+    pub d_b_c: Tensor<1>,
+}
+
+/// `GRUBlockCell`: one step, `(r, u, c, h)`, each `[N,H]`.
+///
+/// # Shapes
+/// `x [N,I]`, `h_prev [N,H]`; `w_ru [I+H,2H]` with the rows of `x` above those of `h_prev` and the
+/// columns of r before those of u; `w_c [I+H,H]`; `b_ru [2H]`; `b_c [H]`.
+///
+/// All four results can be differentiated: on a device with autodiff the cell is made of Burn's
+/// own operations, elsewhere it is one call of the kernels. To train through a kernel, use
+/// [`gru_cell`](crate::gru_cell) with [`weights`], or [`gru_block_cell_grad`].
+///
+/// # Panics
+/// If shapes, devices or dtypes do not fit together.
+///
+/// ```
+/// use burn::tensor::{Device, Distribution, Tensor};
+/// use gru_op::tensorflow::{gru_block_cell, gru_block_cell_grad, gru_block_cell_weight_grad};
+///
+/// let (n, i, h, device) = (2, 3, 4, Device::flex());
+/// let draw = |shape| Tensor::<2>::random(shape, Distribution::Default, &device);
+/// let (x, h_prev) = (draw([n, i]), draw([n, h]));
+/// let (w_ru, w_c) = (draw([i + h, 2 * h]), draw([i + h, h]));
+/// let (b_ru, b_c) = (Tensor::zeros([2 * h], &device), Tensor::zeros([h], &device));
+///
+/// let (r, u, c, h_new) = gru_block_cell(
+///     x.clone(), h_prev.clone(), w_ru.clone(), w_c.clone(), b_ru.clone(), b_c.clone(),
+/// );
+/// let d_h = h_new.ones_like();
+/// let (d_x, d_h_prev, d_c_bar, d_r_bar_u_bar) = gru_block_cell_grad(
+///     x.clone(), h_prev.clone(), w_ru.clone(), w_c, b_ru, b_c, r.clone(), u, c, d_h,
+/// );
+/// let d = gru_block_cell_weight_grad(x, h_prev, r, d_c_bar, d_r_bar_u_bar);
+/// assert_eq!((d_x.dims(), d_h_prev.dims(), d.d_w_ru.dims()), ([n, i], [n, h], w_ru.dims()));
+/// ```
+pub fn gru_block_cell(
+    x: Tensor<2>,
+    h_prev: Tensor<2>,
+    w_ru: Tensor<2>,
+    w_c: Tensor<2>,
+    b_ru: Tensor<1>,
+    b_c: Tensor<1>,
+) -> (Tensor<2>, Tensor<2>, Tensor<2>, Tensor<2>) {
+    let [_, h] = check("gru_block_cell", &x, &h_prev, &w_ru, &w_c, &b_ru, &b_c);
+    if x.device().is_autodiff() {
+        return composed(x, h_prev, w_ru, w_c, b_ru, b_c);
+    }
+    let weights = join(w_ru, w_c, b_ru, b_c);
+    let saved = Dispatch::gru_states_and_gates(call(Inputs {
+        sequence: Sequence {
+            h0: optional(Some(h_prev)),
+            ..Sequence::new(x.unsqueeze_dim::<3>(0).into_dispatch())
+        },
+        weights: Weights {
+            b_ih: optional(weights.b_ih),
+            ..Weights::new(optional(weights.w_ih), weights.w_hh.into_dispatch())
+        },
+    }));
+    let step = |tensor| Tensor::<3>::from_dispatch(tensor).squeeze_dim::<2>(0);
+    let gates = step(saved.gates.expect("the operation returns gates"));
+    let gate = |k: usize| gates.clone().narrow(1, k * h, h);
+    (gate(0), gate(1), gate(2), step(saved.states))
+}
+
+/// `GRUBlockCellGrad`: `(d_x [N,I], d_h_prev [N,H], d_c_bar [N,H], d_r_bar_u_bar [N,2H])`.
+///
+/// The biases play no part, but are arguments of the operator. The results are constants to
+/// autodiff. An example stands at [`gru_block_cell`].
+///
+/// # Panics
+/// If shapes, devices or dtypes do not fit together; those of the saved r, u and c are checked
+/// too, which TensorFlow once forgot.
+#[allow(clippy::too_many_arguments)] // TensorFlow's signature.
+pub fn gru_block_cell_grad(
+    x: Tensor<2>,
+    h_prev: Tensor<2>,
+    w_ru: Tensor<2>,
+    w_c: Tensor<2>,
+    b_ru: Tensor<1>,
+    b_c: Tensor<1>,
+    r: Tensor<2>,
+    u: Tensor<2>,
+    c: Tensor<2>,
+    d_h: Tensor<2>,
+) -> (Tensor<2>, Tensor<2>, Tensor<2>, Tensor<2>) {
+    const OP: &str = "gru_block_cell_grad";
+    let [i, h] = check(OP, &x, &h_prev, &w_ru, &w_c, &b_ru, &b_c);
+    let [n, _] = x.dims();
+    for (name, tensor) in [("r", &r), ("u", &u), ("c", &c), ("d_h", &d_h)] {
+        expect(
+            OP,
+            format_args!("{name} [N, H]"),
+            tensor.dims(),
+            [n, h],
+            || format!("x is {:?} and w_c [I+H, H] is {:?}", x.dims(), w_c.dims()),
+        );
+        expect_place(OP, name, tensor, &x);
+    }
+    // Without w_ih the gradient of x is the gradient of the pre-activations, which is wanted.
+    let GruWeights { w_ih, w_hh, .. } = join(w_ru, w_c, b_ru, b_c);
+    let gates = Tensor::cat(vec![r, u, c], 1).unsqueeze_dim::<3>(0);
+    let call = call(Inputs {
+        sequence: Sequence {
+            h0: optional(Some(h_prev.clone())),
+            ..Sequence::new(gates.clone().into_dispatch())
+        },
+        weights: Weights::new(None, w_hh.into_dispatch()),
+    });
+    let saved = GruSaved {
+        // Backward does not read the states of a single step.
+        states: h_prev.unsqueeze_dim::<3>(0).into_dispatch(),
+        gates: optional(Some(gates)),
+    };
+    let wanted = PerInput {
+        x: true,
+        h0: true,
+        ..PerInput::default()
+    };
+    let d_states = d_h.unsqueeze_dim::<3>(0).into_dispatch();
+    let GruGradients(d) = Dispatch::gru_gradients(call, saved, d_states, wanted);
+    let wanted = "wanted gradients are returned";
+    let d_bar = Tensor::<3>::from_dispatch(d.x.expect(wanted)).squeeze_dim::<2>(0);
+    let d_h_prev = Tensor::<2>::from_dispatch(d.h0.expect(wanted));
+    let w_ih = w_ih.expect("the block cell has an input weight");
+    debug_assert_eq!(w_ih.dims(), [i, 3 * h]);
+    let d_x = d_bar.clone().matmul(w_ih.detach().transpose());
+    let d_c_bar = d_bar.clone().narrow(1, 2 * h, h);
+    (d_x, d_h_prev, d_c_bar, d_bar.narrow(1, 0, 2 * h))
+}
+
+/// The gradients of the weights and biases from the results of [`gru_block_cell_grad`]. An example
+/// stands at [`gru_block_cell`].
+///
+/// # Panics
+/// If shapes, devices or dtypes do not fit together.
+pub fn gru_block_cell_weight_grad(
+    x: Tensor<2>,
+    h_prev: Tensor<2>,
+    r: Tensor<2>,
+    d_c_bar: Tensor<2>,
+    d_r_bar_u_bar: Tensor<2>,
+) -> WeightGradients {
+    const OP: &str = "gru_block_cell_weight_grad";
+    let ([n, _], [_, h]) = (x.dims(), h_prev.dims());
+    for (name, tensor, width) in [
+        ("h_prev [N, H]", &h_prev, h),
+        ("r [N, H]", &r, h),
+        ("d_c_bar [N, H]", &d_c_bar, h),
+        ("d_r_bar_u_bar [N, 2H]", &d_r_bar_u_bar, 2 * h),
+    ] {
+        expect(OP, name, tensor.dims(), [n, width], || {
+            format!("x is {:?} and h_prev {:?}", x.dims(), h_prev.dims())
+        });
+        expect_place(OP, name, tensor, &x);
+    }
+    let rows = |h: Tensor<2>| Tensor::cat(vec![x.clone(), h], 1).transpose();
+    let sums = |d: &Tensor<2>| d.clone().sum_dim(0).squeeze_dim::<1>(0);
+    WeightGradients {
+        d_w_ru: rows(h_prev.clone()).matmul(d_r_bar_u_bar.clone()),
+        d_w_c: rows(h_prev * r).matmul(d_c_bar.clone()),
+        d_b_ru: sums(&d_r_bar_u_bar),
+        d_b_c: sums(&d_c_bar),
+    }
+}
+
+/// The weights of the cell in the form that [`gru_cell`](crate::gru_cell) and
+/// [`GruBlockConfig::init_with`](crate::GruBlockConfig::init_with) take. Their GRU resets before the
+/// product: [`Reset::BeforeMatmul`].
+///
+/// # Shapes
+/// Those of [`gru_block_cell`].
+///
+/// # Panics
+/// If shapes do not fit together, or I is zero.
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use gru_op::tensorflow::weights;
+///
+/// let (i, h, device) = (3, 4, Device::flex());
+/// let (w_ru, w_c) = (Tensor::zeros([i + h, 2 * h], &device), Tensor::zeros([i + h, h], &device));
+/// let (b_ru, b_c) = (Tensor::zeros([2 * h], &device), Tensor::zeros([h], &device));
+/// let weights = weights(w_ru, w_c, b_ru, b_c);
+/// assert_eq!(weights.w_hh.dims(), [h, 3 * h]);
+/// ```
+pub fn weights(w_ru: Tensor<2>, w_c: Tensor<2>, b_ru: Tensor<1>, b_c: Tensor<1>) -> GruWeights {
+    const OP: &str = "tensorflow::weights";
+    let [rows, h] = w_c.dims();
+    assert!(
+        rows > h,
+        "{OP}: w_c [I+H, H] must have more rows than columns, got {:?}",
+        w_c.dims()
+    );
+    let because = || format!("w_c is {:?}", w_c.dims());
+    expect(OP, "w_ru [I+H, 2H]", w_ru.dims(), [rows, 2 * h], because);
+    expect(OP, "b_ru [2H]", b_ru.dims(), [2 * h], because);
+    expect(OP, "b_c [H]", b_c.dims(), [h], because);
+    join(w_ru, w_c, b_ru, b_c)
+}
+
+/// [`weights`] of checked shapes.
+fn join(w_ru: Tensor<2>, w_c: Tensor<2>, b_ru: Tensor<1>, b_c: Tensor<1>) -> GruWeights {
+    let [rows, h] = w_c.dims();
+    let w = Tensor::cat(vec![w_ru, w_c], 1);
+    GruWeights {
+        w_ih: Some(w.clone().narrow(0, 0, rows - h)),
+        w_hh: w.narrow(0, rows - h, h),
+        b_ih: Some(Tensor::cat(vec![b_ru, b_c], 0)),
+        b_hh: None,
+    }
+}
+
+/// One step, `[1,N,·]`.
+fn call(inputs: Inputs<DispatchTensor>) -> GruCall<Dispatch> {
+    let spec = GruSpec::default().with_reset(Reset::BeforeMatmul);
+    GruCall::new(inputs, spec).with_layout(Layout::TimeMajor)
+}
+
+/// Checks the arguments that both operators have; I and H.
+fn check(
+    op: &str,
+    x: &Tensor<2>,
+    h_prev: &Tensor<2>,
+    w_ru: &Tensor<2>,
+    w_c: &Tensor<2>,
+    b_ru: &Tensor<1>,
+    b_c: &Tensor<1>,
+) -> [usize; 2] {
+    let ([n, i], [_, h]) = (x.dims(), h_prev.dims());
+    let because = || format!("x is {:?} and h_prev {:?}", x.dims(), h_prev.dims());
+    expect(op, "h_prev [N, H]", h_prev.dims(), [n, h], because);
+    expect(op, "w_ru [I+H, 2H]", w_ru.dims(), [i + h, 2 * h], because);
+    expect(op, "w_c [I+H, H]", w_c.dims(), [i + h, h], because);
+    expect(op, "b_ru [2H]", b_ru.dims(), [2 * h], because);
+    expect(op, "b_c [H]", b_c.dims(), [h], because);
+    for (name, matrix) in [("h_prev", h_prev), ("w_ru", w_ru), ("w_c", w_c)] {
+        expect_place(op, name, matrix, x);
+    }
+    expect_place(op, "b_ru", b_ru, x);
+    expect_place(op, "b_c", b_c, x);
+    [i, h]
+}
+
+/// The cell by Burn's own operations.
+fn composed(
+    x: Tensor<2>,
+    h_prev: Tensor<2>,
+    w_ru: Tensor<2>,
+    w_c: Tensor<2>,
+    b_ru: Tensor<1>,
+    b_c: Tensor<1>,
+) -> (Tensor<2>, Tensor<2>, Tensor<2>, Tensor<2>) {
+    let [_, h] = h_prev.dims();
+    let x_h = Tensor::cat(vec![x.clone(), h_prev.clone()], 1);
+    let ru = activation::sigmoid(x_h.matmul(w_ru) + b_ru.unsqueeze());
+    let (r, u) = (ru.clone().narrow(1, 0, h), ru.narrow(1, h, h));
+    let x_hr = Tensor::cat(vec![x, h_prev.clone() * r.clone()], 1);
+    let c = (x_hr.matmul(w_c) + b_c.unsqueeze()).tanh();
+    let new = c.clone() + u.clone() * (h_prev - c.clone());
+    (r, u, c, new)
+}

@@ -1,0 +1,8 @@
+//! The operator over Burn's tensors: arguments, checks, and what surrounds a call of a backend.
+
+pub(crate) mod check;
+pub mod composed;
+pub(crate) mod options;
+pub(crate) mod padding;
+pub(crate) mod sequence;
+pub(crate) mod shape;
