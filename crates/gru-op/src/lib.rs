@@ -92,8 +92,6 @@
 //! - [`convert`]: weights of PyTorch, Keras, ONNX, TensorFlow, MPSGraph, oneDNN and cuDNN, both ways;
 //!   those of Burn's own modules come in.
 //! - [`conventions`]: where GRUs differ, what each system does, and what proves it.
-//! - `gradcheck`: gradients against central differences, for any operator; with `autodiff`.
-//! - [`guide`]: how to write an operator for Burn with its own backward, told on this crate.
 //! - `remote`: the operator on devices of other machines; with `remote`.
 //! - [`tensorflow`], [`mps_graph`]: two operators of other systems under their own signatures.
 //!
@@ -156,9 +154,6 @@ mod cube;
 pub mod cuts {
     pub use gru_cube::{Cut, CutError, Settings, SettingsError, StepTile, Strategy, WalkTile};
 }
-#[cfg(feature = "autodiff")]
-pub mod gradcheck;
-pub mod guide;
 #[cfg(any(feature = "fusion", feature = "router"))]
 mod ir;
 pub mod mps_graph;
