@@ -1,10 +1,10 @@
 """char-gru's training loop in PyTorch: the same parameters, windows and learning rates, so the same
 losses; how fast is each?
 
-    cargo run --release --bin char-gru -- train --plain --text TEXT --out ours --save-init init.bpk \\
+    cargo run --release -p char-gru -- train --plain --text TEXT --out ours --save-init init.bpk \\
         --embed 128 --hidden 512 --layers 2 --batch 64 --seq 128 --dropout 0 --lr 2e-3 \\
         --max-steps 60 --check-every 1000000
-    cargo run --release --bin char-gru -- export init.bpk init.safetensors
+    cargo run --release -p char-gru -- export init.bpk init.safetensors
     python benches/char_gru.py --text TEXT --init init.safetensors --log ours/log.jsonl --threads 2
 
 Needs torch, numpy and safetensors. Follows the log step by step, prints how far the losses are

@@ -78,8 +78,6 @@
 //! - [`backend`]: the operator over primitives of a backend, and how a backend joins.
 //! - [`composed`]: the specification, made of Burn's own operations.
 //! - [`conventions`]: where GRUs differ, what each system does, and what proves it.
-//! - `gradcheck`: gradients against central differences, for any operator; with `autodiff`.
-//! - [`guide`]: how to write an operator for Burn with its own backward, told on this crate.
 //! - `remote`: the operator on devices of other machines; with `remote`.
 //! - [`tensorflow`], [`mps_graph`]: two operators of other systems under their own signatures.
 //! - [`GateOrder`]: the order in which another system packs its gates.
@@ -131,9 +129,6 @@ pub mod cuts {
     pub use gru_cube::{Cut, CutError, Settings, SettingsError, StepTile, Strategy, WalkTile};
 }
 mod foreign;
-#[cfg(feature = "autodiff")]
-pub mod gradcheck;
-pub mod guide;
 mod op;
 
 #[cfg(all(doctest, feature = "autodiff", feature = "flex"))]

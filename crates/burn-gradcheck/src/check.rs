@@ -1,0 +1,271 @@
+//! The check: settings, the passes, the comparison.
+
+use crate::{
+    difference::{self, Slopes, slopes},
+    point::{Gradient, Input, Point},
+    report::{Element, Finding, InputReport, Place, Report},
+};
+use burn::tensor::{DType, Tensor, TensorData};
+
+/// How often the step is divided by 4 before a gradient fails.
+const REFINEMENTS: usize = 3;
+
+/// The inputs of a check, and its step and tolerance.
+#[derive(Debug, Clone)]
+pub struct GradCheck {
+    inputs: Vec<Input>,
+    step: f64,
+    tolerance: f64,
+    directions: Option<Directions>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Directions {
+    count: usize,
+    seed: u64,
+}
+
+impl Default for GradCheck {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl GradCheck {
+    /// A check without inputs, with a step of 2⁻¹⁰ and a tolerance of 1e-8.
+    pub fn new() -> Self {
+        Self {
+            inputs: Vec::new(),
+            step: 1.0 / 1024.0,
+            tolerance: 1e-8,
+            directions: None,
+        }
+    }
+
+    /// Adds an input whose gradient is checked.
+    ///
+    /// Its values are converted to float64, on the same device with autodiff. If that device has gradient
+    /// checkpointing, the function runs with it.
+    ///
+    /// # Panics
+    /// If there is an input of this name, or the device does not have float64.
+    pub fn input<const D: usize>(self, name: &str, values: Tensor<D>) -> Self {
+        self.with(Input::new(name, values, true))
+    }
+
+    /// Adds an input that the function reads, but that must get no gradient.
+    ///
+    /// # Panics
+    /// As [`input`](Self::input).
+    pub fn constant<const D: usize>(self, name: &str, values: Tensor<D>) -> Self {
+        self.with(Input::new(name, values, false))
+    }
+
+    /// How far an input is moved. A power of two moves most values without rounding.
+    ///
+    /// # Panics
+    /// If it is not a positive number.
+    pub fn step(self, step: f64) -> Self {
+        positive("step", step);
+        Self { step, ..self }
+    }
+
+    /// The allowed error of a gradient, relative to the largest difference of its input, or to 1 if that is
+    /// larger.
+    ///
+    /// # Panics
+    /// If it is not a positive number.
+    pub fn tolerance(self, tolerance: f64) -> Self {
+        positive("tolerance", tolerance);
+        Self { tolerance, ..self }
+    }
+
+    /// Moves every input along `count` random directions of length 1, instead of one value at a time.
+    ///
+    /// That takes four calls of the function for each direction, whatever the size of the input.
+    ///
+    /// # Panics
+    /// If `count` is zero.
+    pub fn directions(self, count: usize, seed: u64) -> Self {
+        assert!(
+            count > 0,
+            "GradCheck: directions: expected a count > 0, got 0"
+        );
+        Self {
+            directions: Some(Directions { count, seed }),
+            ..self
+        }
+    }
+
+    /// Compares the gradients of `f`.
+    ///
+    /// `f` must depend only on its inputs. If it draws random numbers, a second call returns another value and
+    /// the check fails.
+    ///
+    /// # Panics
+    /// If there are no inputs, `f` does not return float64, or `f` reads an input that does not exist.
+    pub fn check<const D: usize>(&self, f: impl Fn(&Point) -> Tensor<D>) -> Report {
+        assert!(
+            !self.inputs.is_empty(),
+            "GradCheck: expected at least one input, got none"
+        );
+        let tracked = Point::new(&self.inputs, true);
+        let output = f(&tracked);
+        assert!(
+            output.dtype() == DType::F64,
+            "GradCheck: result of the function: expected float64, got {:?}",
+            output.dtype()
+        );
+        let weights = weights_like(&output);
+        let weighted = |output: Tensor<D>| (output * weights.clone()).sum();
+        let loss = weighted(output);
+        let gradients = loss.is_tracked().then(|| loss.backward());
+
+        let base = Point::new(&self.inputs, false);
+        let value = |at: &Point| number(weighted(f(at)));
+        let here = value(&base);
+        let again = value(&base);
+        let inputs = self.inputs.iter().enumerate().map(|(k, input)| {
+            let gradient = tracked.gradient(k, gradients.as_ref());
+            let moved = |along: &[f64], by: f64| {
+                let values = input.values.iter().zip(along);
+                let values = values.map(|(x, v)| x + by * v).collect();
+                value(&base.with(k, input.leaf(values, false)))
+            };
+            self.judge(input, gradient, here, moved)
+        });
+        Report {
+            inputs: inputs.collect(),
+            value: here,
+            repeats: here == again,
+        }
+    }
+
+    /// Judges one input. `moved` is the function with the input moved along a direction.
+    fn judge(
+        &self,
+        input: &Input,
+        gradient: Option<Gradient>,
+        here: f64,
+        moved: impl Fn(&[f64], f64) -> f64,
+    ) -> InputReport {
+        let (finding, gradient) = match gradient {
+            None if input.tracked => (Finding::Absent, Some(vec![0.0; input.values.len()])),
+            None => (Finding::Constant, None),
+            Some(_) if !input.tracked => (Finding::Unexpected, None),
+            Some((actual, _)) if actual != input.shape => {
+                let expected = input.shape.clone();
+                (Finding::Shape { expected, actual }, None)
+            }
+            Some((_, gradient)) => (Finding::Compared, Some(gradient)),
+        };
+        let mut report = InputReport::new(&input.name, finding);
+        if let Some(gradient) = gradient {
+            self.compare(input, &gradient, here, moved, &mut report);
+        }
+        report
+    }
+
+    fn compare(
+        &self,
+        input: &Input,
+        gradient: &[f64],
+        here: f64,
+        moved: impl Fn(&[f64], f64) -> f64,
+        report: &mut InputReport,
+    ) {
+        let line = |place: &Place| match place {
+            Place::Index(index) => input.unit(index),
+            Place::Direction { seed } => difference::direction(input.values.len(), *seed),
+        };
+        let slopes = |line: &[f64], step: f64| slopes(|by| moved(line, by), here, step);
+        let places = self.places(input);
+        let first: Vec<Slopes> = places
+            .iter()
+            .map(|at| slopes(&line(at), self.step))
+            .collect();
+        let sizes = first.iter().map(|slopes| slopes.central.abs());
+        let largest = sizes.filter(|size| size.is_finite()).fold(1.0, f64::max);
+        report.compared = places.len();
+        report.allowed = self.tolerance * largest;
+
+        for (place, mut found) in places.into_iter().zip(first) {
+            let line = line(&place);
+            // Zero times infinity is NaN.
+            let moved = gradient.iter().zip(&line).filter(|(_, v)| **v != 0.0);
+            let gradient = moved.map(|(g, v)| g * v).sum::<f64>();
+            let mut step = self.step;
+            for _ in 0..REFINEMENTS {
+                if found.agree_with(gradient, report.allowed) {
+                    break;
+                }
+                step /= 4.0;
+                found = slopes(&line, step);
+            }
+            let element = Element {
+                place,
+                gradient,
+                difference: found.central,
+                left: found.left,
+                right: found.right,
+            };
+            if found.agree_with(gradient, report.allowed) {
+                report.worst = Element::worse(report.worst.take(), &element);
+            } else if found.enclose(gradient, report.allowed) {
+                report.kinks.push(element);
+            } else {
+                report.failed.push(element);
+            }
+        }
+        if !report.failed.is_empty() {
+            report.worst = report.failed.iter().fold(None, Element::worse);
+        }
+    }
+
+    /// Where an input is compared: at each of its values, or along directions.
+    fn places(&self, input: &Input) -> Vec<Place> {
+        match self.directions {
+            // An empty input cannot be moved.
+            _ if input.values.is_empty() => Vec::new(),
+            None => input.indices().map(Place::Index).collect(),
+            Some(Directions { count, seed }) => (0..count as u64)
+                .map(|k| Place::Direction {
+                    seed: seed.wrapping_add(k),
+                })
+                .collect(),
+        }
+    }
+
+    fn with(mut self, input: Input) -> Self {
+        assert!(
+            self.inputs.iter().all(|other| other.name != input.name),
+            "GradCheck: expected inputs of different names, got {} twice",
+            input.name
+        );
+        self.inputs.push(input);
+        self
+    }
+}
+
+/// Weights of both signs, none close to zero. A single output gets the weight 1.
+fn weights_like<const D: usize>(output: &Tensor<D>) -> Tensor<D> {
+    let shape = output.dims();
+    let weights = match shape.iter().product() {
+        1 => vec![1.0],
+        len => difference::signed(len, 1),
+    };
+    let data = TensorData::new(weights, shape);
+    Tensor::from_data(data, (&output.device(), DType::F64))
+}
+
+fn number(loss: Tensor<1>) -> f64 {
+    let values = loss.into_data().convert::<f64>().try_into_vec::<f64>();
+    values.expect("the data was just converted")[0]
+}
+
+fn positive(name: &str, value: f64) {
+    assert!(
+        value > 0.0 && value.is_finite(),
+        "GradCheck: {name}: expected a number > 0, got {value}"
+    );
+}

@@ -1,0 +1,249 @@
+//! The commands: what each of them does, what it prints, and its exit code.
+
+use std::f64::consts::LN_2;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Instant;
+
+use burn::module::Module;
+use burn::tensor::{Device, read_sync};
+use burn::train::Interrupter;
+use char_model::data::{Corpus, Streams};
+use char_model::error::Error as ModelError;
+use char_model::evaluate::evaluate;
+use char_model::model::{CharGru, CharGruConfig};
+use char_model::ngram::Reference;
+use char_model::sample::{Choice, Writer, prompt};
+use char_model::text::Text;
+use char_model::vocabulary::Vocabulary;
+use char_model::{exchange, file};
+use gru_convert::StateDict;
+
+use crate::backend::Backend;
+use crate::config::{
+    Cli, Command, EvalArgs, ExportArgs, ImportArgs, SampleArgs, TrainArgs, Writing,
+};
+use crate::dashboard::say;
+use crate::error::Error;
+use crate::train::{Files, train};
+use crate::{chart, devices};
+
+/// Characters of a window where none is asked for: enough that the calls do not count.
+const SEQ: usize = 128;
+/// Windows that the picture of the gates looks at.
+const LOOKED_AT: usize = 32;
+
+/// Runs the command of a command line. Prints an error as one line, and returns the exit code.
+pub fn run(cli: &Cli) -> u8 {
+    let result = match &cli.command {
+        None => devices::guard(&cli.train.devices, || run_train(&cli.train)),
+        Some(Command::Train(args)) => devices::guard(&args.devices, || run_train(args)),
+        Some(Command::Sample(args)) => run_sample(args),
+        Some(Command::Eval(args)) => run_eval(args),
+        Some(Command::Export(args)) => run_export(args),
+        Some(Command::Import(args)) => run_import(args),
+    };
+    match result {
+        Ok(()) => 0,
+        Err(error) => {
+            // Some drivers explain themselves in paragraphs; one line is promised.
+            let message = error.to_string();
+            let line: Vec<&str> = message.split_whitespace().collect();
+            eprintln!("error: {}", line.join(" "));
+            error.exit_code()
+        }
+    }
+}
+
+fn embedded() -> Result<(Text, Vocabulary), Error> {
+    Ok(Text::new(lipsum::LIBER_PRIMUS)?)
+}
+
+fn run_train(args: &TrainArgs) -> Result<(), Error> {
+    if args.tie && args.embed != args.hidden {
+        return Err(Error::CannotTie {
+            embed: args.embed,
+            hidden: args.hidden,
+        });
+    }
+    let (text, vocabulary) = if args.text.is_empty() {
+        embedded()?
+    } else {
+        Text::open(&args.text)?
+    };
+    let corpus = Corpus::new(text, vocabulary, args.validation, args.seq)?;
+    let prompt = prompt(args.writing.prompt.as_deref(), &corpus.vocabulary)?;
+    let files = Files::create(&args.out)?;
+    let devices = devices::open(&args.devices, args.backend)?;
+    let device = &devices[0];
+    let sizes = CharGruConfig::new(
+        corpus.vocabulary.len(),
+        args.embed,
+        args.hidden,
+        args.layers,
+        args.dropout,
+    )
+    .with_tied(args.tie);
+    say(&format!(
+        "{} characters, {} distinct; {} to train on, {} to validate",
+        corpus.validation_range().end,
+        corpus.vocabulary.len(),
+        corpus.train_range().len(),
+        corpus.validation_range().len()
+    ));
+    let reference = Reference::new(&corpus)?;
+    say(&format!("reference   {}", counted(&reference)));
+
+    let stop = Interrupter::new();
+    let on_signal = stop.clone();
+    // A second handler cannot be there; without one, Ctrl-C ends the program as ever.
+    let _ = ctrlc::set_handler(move || on_signal.stop(None));
+    let model = train(args, &sizes, &corpus, &reference, &files, &devices, &stop)?;
+    let judges = corpus.validation_streams(args.batch);
+    let loss = read_sync(evaluate(&model, &judges, args.seq, device))?;
+    let means = chart::gate_means(&model, &judges, args.seq, LOOKED_AT, device)?;
+    chart::gates(&means, &files.gates_chart)?;
+    say(&format!(
+        "{} holds the model ({} parameters, validation {loss:.3} nats, {:.3} bits per character), \
+         its log and its charts",
+        args.out.display(),
+        model.num_params(),
+        loss / LN_2
+    ));
+    say("");
+    write(
+        &model,
+        &corpus.vocabulary,
+        &prompt,
+        &args.writing,
+        args.seed,
+        device,
+    )
+}
+
+fn counted(reference: &Reference) -> String {
+    let one = |name: &str, nats: f64| format!("{name} {nats:.3} nats, {:.3} bits", nats / LN_2);
+    match reference.bigram {
+        Some(bigram) => format!(
+            "{}   {} per character",
+            one("1-gram", reference.unigram),
+            one("2-gram", bigram)
+        ),
+        None => format!("{} per character", one("1-gram", reference.unigram)),
+    }
+}
+
+fn run_sample(args: &SampleArgs) -> Result<(), Error> {
+    let device = args.backend.device()?;
+    let (model, _, vocabulary) = file::load(&args.model, &device)?;
+    let prompt = prompt(args.writing.prompt.as_deref(), &vocabulary)?;
+    write(
+        &model,
+        &vocabulary,
+        &prompt,
+        &args.writing,
+        args.seed,
+        &device,
+    )
+}
+
+/// Writes the prompt and what follows it; how fast, it says beside.
+fn write(
+    model: &CharGru,
+    vocabulary: &Vocabulary,
+    prompt: &[i32],
+    writing: &Writing,
+    seed: u64,
+    device: &Device,
+) -> Result<(), Error> {
+    let choice = Choice {
+        temperature: writing.temperature,
+        top_k: writing.top_k,
+        seed,
+    };
+    let mut out = io::stdout();
+    // As with `say`, a reader that went away is no error of ours.
+    let _ = write!(out, "{}", writing.prompt.as_deref().unwrap_or_default());
+    let mut writer = Writer::new(model, prompt, choice, device);
+    let start = Instant::now();
+    for _ in 0..writing.length {
+        let token = read_sync(writer.write())?;
+        let _ = write!(out, "{}", vocabulary.character(token)).and_then(|()| out.flush());
+    }
+    say("");
+    if writing.length > 0 {
+        let speed = writing.length as f64 / start.elapsed().as_secs_f64().max(1e-9);
+        let _ = writeln!(io::stderr(), "{speed:.0} characters/s");
+    }
+    Ok(())
+}
+
+fn run_eval(args: &EvalArgs) -> Result<(), Error> {
+    let device = args.backend.device()?;
+    let (model, _, vocabulary) = file::load(&args.model, &device)?;
+    let (text, found) = match Text::open(&args.text) {
+        // One distinct character is nothing to learn, but something to judge.
+        Err(ModelError::SingleCharacter(_)) => return Err(ModelError::NothingToJudge.into()),
+        other => other?,
+    };
+    vocabulary.encode(&found.characters())?;
+    if text.characters() < 2 {
+        return Err(ModelError::NothingToJudge.into());
+    }
+    let everything = 0..text.characters();
+    let streams = Streams::judging(&text, &Arc::new(vocabulary), everything, args.batch);
+    let loss = read_sync(evaluate(&model, &streams, SEQ, &device))?;
+    say(&format!(
+        "{:.4} bits per character, {loss:.4} nats, over {} characters",
+        loss / LN_2,
+        streams.characters()
+    ));
+    if let Some(path) = &args.gates {
+        let means = chart::gate_means(&model, &streams, SEQ, LOOKED_AT, &device)?;
+        chart::gates(&means, path)?;
+        say(&format!("{} shows the gates", path.display()));
+    }
+    Ok(())
+}
+
+fn cpu() -> Result<Device, Error> {
+    Backend::Flex
+        .device()
+        .or_else(|_| Backend::Ndarray.device())
+}
+
+fn run_export(args: &ExportArgs) -> Result<(), Error> {
+    let (model, _, vocabulary) = file::load(&args.model, &cpu()?)?;
+    exchange::export(&model, &vocabulary)?.to_safetensors(&args.to)?;
+    say(&format!("{} holds the parameters", args.to.display()));
+    Ok(())
+}
+
+fn run_import(args: &ImportArgs) -> Result<(), Error> {
+    let dict = if args.from.extension().is_some_and(|e| e == "safetensors") {
+        StateDict::from_safetensors(&args.from)?
+    } else {
+        StateDict::from_pytorch(&args.from)?
+    };
+    let vocabulary = match &args.characters {
+        Some(path) => {
+            let failed = |source| ModelError::ReadText {
+                path: path.clone(),
+                source,
+            };
+            let characters = std::fs::read_to_string(path).map_err(failed)?;
+            Vocabulary::new(characters.chars().collect())?
+        }
+        None => match exchange::characters(&dict) {
+            Some(vocabulary) => vocabulary,
+            None => embedded()?.1,
+        },
+    };
+    let (model, sizes) = exchange::import(&dict, &vocabulary, &cpu()?)?;
+    if let Some(folder) = args.to.parent().filter(|f| !f.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).map_err(|e| ModelError::write(folder, e))?;
+    }
+    file::save(&model, &sizes, &vocabulary, &args.to)?;
+    say(&format!("{} holds the model", args.to.display()));
+    Ok(())
+}

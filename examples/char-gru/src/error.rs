@@ -1,0 +1,61 @@
+//! Everything that can go wrong, each as one line for the user.
+
+use char_model::error::Error as ModelError;
+use gru_convert::ConvertError;
+
+/// An error of the program; `Display` is the whole message.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Model(#[from] ModelError),
+
+    #[error("--tie needs --embed and --hidden to be equal, got {embed} and {hidden}")]
+    CannotTie { embed: usize, hidden: usize },
+
+    #[error("the backend {name} is not in this build; add --features {name} to the cargo command")]
+    BackendMissing { name: &'static str },
+
+    #[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
+    #[error("the backend {name} found no usable device: {reason}")]
+    BackendAbsent { name: &'static str, reason: String },
+
+    #[cfg(not(feature = "remote"))]
+    #[error(
+        "this build reaches no servers; rebuild with: cargo run --release -p char-gru --features \
+         remote -- --devices …"
+    )]
+    RemoteMissing,
+
+    #[cfg(feature = "remote")]
+    #[error("cannot use the server {address}: {reason}")]
+    Unreachable { address: String, reason: String },
+
+    #[error("stopped at step {step}; go on with the same arguments and --resume")]
+    Stopped { step: usize },
+}
+
+impl Error {
+    /// 2 for what the user gave (as clap does), 130 for what the user stopped (as shells do), 1 for
+    /// what happened while running.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Model(error) => match error {
+                ModelError::Diverged { .. } | ModelError::Device(_) | ModelError::NotFinite => 1,
+                ModelError::Changed { .. } | ModelError::TextChanged => 1,
+                _ => 2,
+            },
+            Self::Stopped { .. } => 130,
+            #[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
+            Self::BackendAbsent { .. } => 1,
+            #[cfg(feature = "remote")]
+            Self::Unreachable { .. } => 1,
+            _ => 2,
+        }
+    }
+}
+
+impl From<ConvertError> for Error {
+    fn from(error: ConvertError) -> Self {
+        Self::Model(error.into())
+    }
+}

@@ -1,0 +1,59 @@
+//! The program's commands, as a user runs them one after the other, on the CPU.
+#![cfg(feature = "flex")]
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{self, Command},
+};
+
+/// A folder for this process, removed at the end of the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let folder = env::temp_dir().join(format!("char-gru-program-{}", process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs `char-gru` in a folder, and returns what it printed.
+#[track_caller]
+fn run(folder: &Path, arguments: &str) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_char-gru"))
+        .args(arguments.split(' '))
+        .current_dir(folder)
+        // Where Burn reads an optimizer to resume with. By default that may be a GPU that is not there.
+        .env("BURN_DEVICE", "flex")
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "char-gru {arguments}\n{errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn trains_resumes_samples_evaluates_exports_and_imports() {
+    let folder = Folder::new();
+    let run = |arguments: &str| run(&folder.0, arguments);
+
+    run("train --plain --epochs 1 --max-steps 40");
+    let resumed = run("train --plain --epochs 1 --max-steps 60 --resume");
+    assert!(resumed.contains("going on after step 40"), "{resumed}");
+    let sample = run("sample --length 80");
+    assert!(sample.chars().count() >= 80, "{sample}");
+    fs::write(folder.0.join("text.txt"), "et dolorem et dolorem").unwrap();
+    let bits = run("eval text.txt");
+    assert!(bits.contains("bits per character"), "{bits}");
+
+    run("export");
+    run("import char-gru/model.safetensors again/model.bpk");
+    assert_eq!(run("sample again/model.bpk --length 80"), sample);
+}

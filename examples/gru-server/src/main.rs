@@ -1,0 +1,81 @@
+//! Lends this machine's device to programs on others: a server of Burn that runs the GRU operator.
+
+mod error;
+
+use std::io::{self, Write};
+use std::net::TcpListener;
+use std::process::ExitCode;
+
+use burn::backend::ir::BackendIr;
+use burn::server::{CustomOpRegistry, RemoteServer, WebSocketTransport};
+use burn::tensor::Device;
+use clap::Parser;
+
+use char_gru::allocator::keep_buffers;
+use char_gru::backend::Backend;
+#[cfg(not(any(feature = "wgpu", feature = "cuda", feature = "rocm")))]
+use char_gru::error::Error as DeviceError;
+use gru_op::backend::GruBackend;
+
+use crate::error::Error;
+
+/// Lend this machine's device to `char-gru --devices` and other programs of Burn
+#[derive(Parser, Debug)]
+#[command(name = "gru-server", version)]
+struct Cli {
+    /// Where to compute; a GPU needs the Cargo feature of that name
+    #[arg(long, value_name = "NAME", default_value_t = Backend::Flex, value_enum)]
+    backend: Backend,
+
+    /// Address and port; port 0 takes a free one. Whoever reaches it may use the device: the traffic
+    /// is neither encrypted nor checked
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:3000")]
+    listen: String,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    keep_buffers();
+    match run(&cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<(), Error> {
+    let device = cli.backend.device()?;
+    let failed = |source| Error::Listen {
+        address: cli.listen.clone(),
+        source,
+    };
+    let listener = TcpListener::bind(&cli.listen).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let mut out = io::stdout();
+    // It is no error if the reader is gone.
+    let _ = writeln!(out, "ws://{address}").and_then(|()| out.flush());
+    match cli.backend {
+        #[cfg(feature = "flex")]
+        Backend::Flex => serve::<burn::backend::Flex>(device, listener),
+        // Deprecated, but supported until Burn removes it.
+        #[cfg(feature = "ndarray")]
+        #[allow(deprecated)]
+        Backend::Ndarray => serve::<burn::backend::NdArray>(device, listener),
+        #[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
+        _ => serve::<burn::backend::Cube>(device, listener),
+        #[cfg(not(any(feature = "wgpu", feature = "cuda", feature = "rocm")))]
+        other => Err(DeviceError::BackendMissing { name: other.name() }.into()),
+    }
+}
+
+/// Until Ctrl-C.
+fn serve<B: BackendIr + GruBackend>(device: Device, listener: TcpListener) -> Result<(), Error> {
+    let mut operations = CustomOpRegistry::<B>::new();
+    gru_op::remote::register(&mut operations);
+    RemoteServer::new([device])
+        .with_custom_ops(operations)
+        .serve(WebSocketTransport::from_listener(listener))?;
+    Ok(())
+}

@@ -1,0 +1,335 @@
+//! `gru-server` and `char-gru --devices` as processes of their own, on the loopback interface.
+
+use burn::remote::RemoteHost;
+use burn::tensor::{Device, Distribution, Tensor};
+use char_gru::{commands, config::Cli};
+use clap::Parser;
+use gru_op::GruBlockConfig;
+use gru_testkit::proxy::Proxy;
+use std::env;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{self, Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A running `gru-server`; dropped, it is killed.
+struct Server {
+    process: Child,
+    address: SocketAddr,
+}
+
+impl Server {
+    fn start() -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_gru-server"))
+            .args(["--backend", "flex", "--listen", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let out = process.stdout.take().unwrap();
+        BufReader::new(out).read_line(&mut line).unwrap();
+        let address = line.trim_end().strip_prefix("ws://").unwrap();
+        let address = address.parse().unwrap();
+        Self { process, address }
+    }
+
+    fn url(&self) -> String {
+        url(self.address)
+    }
+
+    /// Kilobytes of its memory that are in use.
+    #[cfg(target_os = "linux")]
+    fn memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let kilobytes = line.unwrap().split_whitespace().nth(1);
+        kilobytes.unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn url(address: SocketAddr) -> String {
+    format!("ws://{address}")
+}
+
+/// A folder for a test's runs, gone with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = env::temp_dir().join(format!("char-gru-{name}-{}", process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn run(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Holds the arguments, one a line, if this process is to run `char-gru`.
+const ARGUMENTS: &str = "GRU_SERVER_CHAR_GRU";
+
+/// No test, but the program `char-gru`: only binaries of this package can be started by path.
+#[test]
+#[ignore = "a program that the other tests start"]
+fn char_gru() {
+    let arguments = env::var(ARGUMENTS);
+    let arguments =
+        arguments.unwrap_or_else(|_| panic!("{ARGUMENTS}: expected arguments, got none"));
+    let cli = Cli::parse_from(arguments.lines());
+    process::exit(commands::run(&cli).into());
+}
+
+/// This program again, as one of the programs in it.
+fn child(program: &str) -> Command {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args([program, "--exact", "--ignored", "--nocapture", "--quiet"]);
+    command
+}
+
+/// `char-gru train` of a small model without dropout, which each device would draw for itself.
+fn train(out: &Path, more: &[&str]) -> Command {
+    let model = "char-gru train --plain --embed 12 --hidden 24 --layers 2 --dropout 0 --length 60";
+    let mut arguments: Vec<&str> = model.split(' ').collect();
+    arguments.extend(["--check-every", "5", "--out", out.to_str().unwrap()]);
+    arguments.extend(more);
+    let mut command = child("char_gru");
+    command
+        .env(ARGUMENTS, arguments.join("\n"))
+        // Where Burn reads an optimizer to resume with. By default that may be a GPU that is not there.
+        .env("BURN_DEVICE", "flex");
+    command
+}
+
+fn finish(mut command: Command) -> Output {
+    let output = command.output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    output
+}
+
+/// Every loss, validation loss and gradient norm of a run.
+fn numbers(run: &Path) -> Vec<(String, f64)> {
+    let log = fs::read_to_string(run.join("log.jsonl")).unwrap();
+    let mut numbers = Vec::new();
+    for line in log.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        for name in ["loss", "gradient_norm", "training", "validation"] {
+            if let Some(number) = line[name].as_f64() {
+                numbers.push((format!("{name} of step {}", line["step"]), number));
+            }
+        }
+    }
+    assert!(!numbers.is_empty());
+    numbers
+}
+
+fn assert_alike(run: &Path, other: &Path, tolerance: f64) {
+    let (run, other) = (numbers(run), numbers(other));
+    assert_eq!(run.len(), other.len());
+    for ((name, a), (_, b)) in run.iter().zip(&other) {
+        assert!((a - b).abs() <= tolerance * b.abs(), "{name}: {a} and {b}");
+    }
+}
+
+/// Float32 rounding, through ten steps of training.
+const ROUNDING: f64 = 2e-5;
+
+#[test]
+fn two_servers_learn_what_one_device_learns() {
+    let folder = Folder::new("two");
+    let (one, other) = (Server::start(), Server::start());
+    let devices = format!("{},{}", one.url(), other.url());
+    let steps = ["--max-steps", "10"];
+    let local = finish(train(&folder.run("local"), &steps));
+    let apart = [&steps[..], &["--devices", &devices]].concat();
+    let apart = finish(train(&folder.run("apart"), &apart));
+    assert_alike(&folder.run("apart"), &folder.run("local"), ROUNDING);
+    // The sample too: the last line is what the model wrote.
+    let last = |output: &Output| {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.lines().last().map(str::to_string)
+    };
+    assert_eq!(last(&apart), last(&local));
+}
+
+#[test]
+fn a_run_goes_on_on_other_devices() {
+    let folder = Folder::new("resume");
+    let server = Server::start();
+    let servers = format!("{},local:1", server.url());
+    finish(train(&folder.run("whole"), &["--max-steps", "15"]));
+    let broken = folder.run("broken");
+    finish(train(&broken, &["--max-steps", "5", "--devices", &servers]));
+    finish(train(
+        &broken,
+        &["--max-steps", "10", "--resume", "--devices", "local:3"],
+    ));
+    finish(train(&broken, &["--max-steps", "15", "--resume"]));
+    assert_alike(&broken, &folder.run("whole"), ROUNDING);
+}
+
+#[test]
+fn a_server_that_dies_costs_one_line_and_a_resume() {
+    let folder = Folder::new("killed");
+    // Whichever of them it is.
+    for victim in [0, 1] {
+        let mut servers = vec![Server::start(), Server::start()];
+        let devices = format!("{},{}", servers[0].url(), servers[1].url());
+        let out = folder.run(&victim.to_string());
+        let run = train(&out, &["--epochs", "1000", "--devices", &devices])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let start = Instant::now();
+        while !out.join("checkpoint.bpk").exists() {
+            assert!(start.elapsed() < Duration::from_secs(60), "no checkpoint");
+            thread::sleep(Duration::from_millis(10));
+        }
+        drop(servers.remove(victim));
+        let output = run.wait_with_output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+        assert!(
+            errors.starts_with("error: cannot read the device"),
+            "{errors}"
+        );
+
+        let resumed = ["--epochs", "1000", "--resume", "--max-steps", "100000"];
+        let resumed = train(&out, &resumed).stdout(Stdio::piped()).spawn();
+        let mut resumed = resumed.unwrap();
+        let mut text = BufReader::new(resumed.stdout.take().unwrap()).lines();
+        assert!(text.any(|line| line.unwrap().starts_with("going on after step")));
+        assert!(text.any(|line| line.unwrap().starts_with("step ")));
+        resumed.kill().unwrap();
+        resumed.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named() {
+    let folder = Folder::new("absent");
+    // Bound once and closed: nobody listens there.
+    let address = std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .unwrap();
+    let absent = url(address);
+    let mut run = train(&folder.run("absent"), &["--devices", &absent]);
+    let output = run.output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    let expected = format!("error: cannot use the server {absent}");
+    assert!(errors.starts_with(&expected), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+}
+
+#[test]
+fn latency_changes_times_only() {
+    let folder = Folder::new("latency");
+    let server = Server::start();
+    let run = |milliseconds: u64| {
+        let delay = Duration::from_millis(milliseconds);
+        let proxy = Proxy::start(server.address, delay).unwrap();
+        let devices = url(proxy.address());
+        let out = folder.run(&milliseconds.to_string());
+        finish(train(&out, &["--max-steps", "10", "--devices", &devices]));
+        assert!(proxy.bytes_there() > 0 && proxy.bytes_back() > 0);
+        numbers(&out)
+    };
+    let at_once = run(0);
+    assert_eq!(run(1), at_once);
+    assert_eq!(run(10), at_once);
+}
+
+#[test]
+fn two_clients_do_not_disturb_each_other() {
+    let folder = Folder::new("clients");
+    let server = Server::start();
+    let url = server.url();
+    let run = |seed: &str, name: &str| {
+        let arguments = ["--max-steps", "20", "--seed", seed, "--devices", &url];
+        train(&folder.run(name), &arguments)
+    };
+    finish(run("1", "first alone"));
+    finish(run("2", "second alone"));
+    let both = [run("1", "first"), run("2", "second")]
+        .map(|mut command| command.stdout(Stdio::null()).spawn().unwrap());
+    for mut client in both {
+        assert!(client.wait().unwrap().success());
+    }
+    for name in ["first", "second"] {
+        let alone = numbers(&folder.run(&format!("{name} alone")));
+        assert_eq!(numbers(&folder.run(name)), alone);
+    }
+}
+
+/// Holds the address of a server, if this process is to be a client of it.
+const CLIENT: &str = "GRU_SERVER_CLIENT";
+
+/// The exit code of a client that has done all. That of a test that passes is 0.
+const DONE: i32 = 42;
+
+/// No test, but the program of a client: some megabytes of tensors and a step of training on the server, and
+/// an end without a word.
+#[test]
+#[ignore = "a program that a_hundred_clients_leave_nothing_behind starts"]
+fn client() {
+    let address =
+        env::var(CLIENT).unwrap_or_else(|_| panic!("{CLIENT}: expected an address, got none"));
+    let host = RemoteHost::websocket(&address);
+    let device = Device::remote_options(&host).init().unwrap().autodiff();
+    let gru = GruBlockConfig::new(64, 64).init(&device);
+    let x = Tensor::<3>::random([64, 128, 64], Distribution::Default, &device);
+    let (y, _) = gru.forward(x.clone().require_grad(), None);
+    let gradients = y.mean().backward();
+    let d_w = gru.layers[0].w_hh.grad(&gradients).unwrap();
+    assert!(d_w.abs().sum().into_scalar::<f32>() > 0.0);
+    process::exit(DONE);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_hundred_clients_leave_nothing_behind() {
+    let server = Server::start();
+    let client = || {
+        let status = child("client")
+            .env(CLIENT, server.url())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        assert_eq!(status.unwrap().code(), Some(DONE));
+    };
+    for _ in 0..20 {
+        client();
+    }
+    thread::sleep(Duration::from_millis(500)); // The last one's session ends.
+    let before = server.memory();
+    for _ in 0..100 {
+        client();
+    }
+    thread::sleep(Duration::from_millis(500));
+    let after = server.memory();
+    // One client has 2 MiB of x alone; a hundred that stayed would have hundreds.
+    let limit = before + before / 4 + 16 * 1024;
+    assert!(after <= limit, "{before} kB before, {after} kB after");
+    println!("{before} kB before, {after} kB after");
+}
