@@ -82,12 +82,13 @@ fn main() {
                 let flops = flops(sizes, mode);
                 let gflops = flops / (ours.median * 1e6);
                 let saved = if mode == Mode::Infer { 0 } else { saved(sizes) };
-                let (theirs, factor) = match burn.median.is_nan() {
-                    true => ("–".to_string(), "–".to_string()),
-                    false => (
+                let (theirs, factor) = if burn.median.is_nan() {
+                    ("–".to_string(), "–".to_string())
+                } else {
+                    (
                         format!("{:.4}", burn.median),
                         format!("{:.1}x", burn.median / ours.median),
-                    ),
+                    )
                 };
                 println!(
                     "{shape:10} {:10} {theirs:>10} {:10.4} {factor:>7} {gflops:9.1} {:8.0}% \

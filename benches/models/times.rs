@@ -80,9 +80,10 @@ impl Times {
                     };
                     *best = best.min(ms.unwrap_or(f64::INFINITY));
                 }
-                match theirs.is_finite() && ours.is_finite() {
-                    true => println!(" {:.2} |", theirs / ours),
-                    false => println!(" – |"),
+                if theirs.is_finite() && ours.is_finite() {
+                    println!(" {:.2} |", theirs / ours)
+                } else {
+                    println!(" – |")
                 }
             }
         }

@@ -38,17 +38,21 @@ pub fn sizes(u: &mut Unstructured<'_>) -> Result<Sizes> {
 /// Any spec, also those that are refused.
 fn spec(u: &mut Unstructured<'_>) -> Result<GruSpec> {
     let usual = u.arbitrary()?;
-    let activations = match usual {
-        true => Activations::default(),
-        false => Activations {
+    let activations = if usual {
+        Activations::default()
+    } else {
+        Activations {
             reset: activation(u)?,
             update: activation(u)?,
             candidate: activation(u)?,
-        },
+        }
     };
-    let mut clip = || match usual || u.arbitrary()? {
-        true => Ok(None),
-        false => number(u).map(Some),
+    let mut clip = || {
+        if usual || u.arbitrary()? {
+            Ok(None)
+        } else {
+            number(u).map(Some)
+        }
     };
     let [clip_gates, clip_state] = [clip()?, clip()?];
     Ok(GruSpec::default()
@@ -89,9 +93,10 @@ fn activation(u: &mut Unstructured<'_>) -> Result<Activation> {
 
 /// Most often a parameter that somebody might use.
 fn number(u: &mut Unstructured<'_>) -> Result<f64> {
-    match u.ratio(7, 8)? {
-        true => Ok(u.int_in_range(0..=40)? as f64 / 20.0),
-        false => u.arbitrary(),
+    if u.ratio(7, 8)? {
+        Ok(u.int_in_range(0..=40)? as f64 / 20.0)
+    } else {
+        u.arbitrary()
     }
 }
 
@@ -155,9 +160,10 @@ impl Numbers {
         Ok(Self {
             seed: u.arbitrary()?,
             rarity: *u.choose(&[1, 4, 64, 4096])?,
-            bits: match u.arbitrary()? {
-                true => Vec::new(),
-                false => u.arbitrary()?,
+            bits: if u.arbitrary()? {
+                Vec::new()
+            } else {
+                u.arbitrary()?
             },
         })
     }

@@ -33,9 +33,10 @@ pub fn import(dict: &StateDict) {
                 Some((place, "bias")) => format!("{place}/2"),
                 _ => key.to_owned(),
             };
-            match dict.keys().any(|key| key == format!("{prefix}0")) {
-                true => exported.renamed(number),
-                false => Ok(exported),
+            if dict.keys().any(|key| key == format!("{prefix}0")) {
+                exported.renamed(number)
+            } else {
+                Ok(exported)
             }
         });
         through(

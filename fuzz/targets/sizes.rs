@@ -24,13 +24,13 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 fn draw(u: &mut Unstructured<'_>) -> Result<Case> {
-    let mut size = || match u.arbitrary()? {
-        true => u.int_in_range(0..=4),
-        // Around the powers of two that products wrap at.
-        false => {
-            let power = 1usize << u.int_in_range(0..=63)?;
-            Ok(power.wrapping_add_signed(u.int_in_range(-3..=3)?))
+    let mut size = || {
+        if u.arbitrary()? {
+            return u.int_in_range(0..=4);
         }
+        // Around the powers of two that products wrap at.
+        let power = 1usize << u.int_in_range(0..=63)?;
+        Ok(power.wrapping_add_signed(u.int_in_range(-3..=3)?))
     };
     let sizes = Sizes {
         n: size()?,

@@ -262,9 +262,10 @@ fn dropout_in_training_only(device: &Device, _: Tolerance) -> Result<(), String>
         return Err("training drops nothing".into());
     }
     let one_layer = GruBlockConfig::new(I, H).with_dropout(0.5).init(&training);
-    match run(&one_layer, &training) == run(&one_layer, &training) {
-        true => Ok(()),
-        false => Err("dropout acts behind the last layer".into()),
+    if run(&one_layer, &training) == run(&one_layer, &training) {
+        Ok(())
+    } else {
+        Err("dropout acts behind the last layer".into())
     }
 }
 
@@ -321,9 +322,10 @@ fn display() -> Result<(), String> {
     let expected = "GruBlock {d_input: 5, d_hidden: 9, num_layers: 2, bidirectional: false, \
                     dropout: 0, bias: true, batch_first: true, reset: AfterMatmul, \
                     update: Takes, params: 972}";
-    match text == expected {
-        true => Ok(()),
-        false => Err(format!("{text:?}, expected {expected:?}")),
+    if text == expected {
+        Ok(())
+    } else {
+        Err(format!("{text:?}, expected {expected:?}"))
     }
 }
 
@@ -338,8 +340,9 @@ fn config_file() -> Result<(), String> {
     let loaded = GruBlockConfig::load(&path).map_err(|e| e.to_string());
     std::fs::remove_file(&path).map_err(|e| e.to_string())?;
     let loaded = loaded?;
-    match loaded.to_string() == config.to_string() {
-        true => Ok(()),
-        false => Err(format!("{loaded}, expected {config}")),
+    if loaded.to_string() == config.to_string() {
+        Ok(())
+    } else {
+        Err(format!("{loaded}, expected {config}"))
     }
 }

@@ -128,11 +128,12 @@ fn expect_gradient<const D: usize>(
     value: f64,
 ) -> Result<(), String> {
     let gradient = super::runs::gradient(name, leaf, gradients)?;
-    match gradient.iter().all(|&g| g == value) {
-        true => Ok(()),
-        false => Err(format!(
+    if gradient.iter().all(|&g| g == value) {
+        Ok(())
+    } else {
+        Err(format!(
             "gradient of {name}: {gradient:?}, expected {value}"
-        )),
+        ))
     }
 }
 
@@ -168,10 +169,7 @@ fn run(
         if values(last.clone()) != expected {
             return Err(context("the final state is not the initial one".into()));
         }
-        let loss = match of_y {
-            true => y.sum(),
-            false => last.clone().sum(),
-        };
+        let loss = if of_y { y.sum() } else { last.clone().sum() };
         if !loss.is_tracked() {
             return Err(context("the final state is not tracked".into()));
         }
@@ -315,10 +313,7 @@ fn run_blocks(
             let (y, last) = op(&block, x.clone(), state.clone());
             expect_shape("y", &y, call.shape(H * block.directions()))?;
             expect_shape("the final state", &last, [entries, call.n, H])?;
-            let loss = match of_y {
-                true => y.sum(),
-                false => last.clone().sum(),
-            };
+            let loss = if of_y { y.sum() } else { last.clone().sum() };
             if !loss.is_tracked() {
                 return Err(format!("not tracked: state {with_state}, of y {of_y}"));
             }

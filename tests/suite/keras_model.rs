@@ -64,9 +64,10 @@ fn half() -> Result<(), String> {
     let dict = StateDict::from_keras(path("half.weights.h5")).map_err(text)?;
     let recorded = StateDict::from_npz(path("half.npz")).map_err(text)?;
     let (got, expected) = (numbers(&dict), numbers(&recorded));
-    match got == expected {
-        true => Ok(()),
-        false => Err(format!("{got:?}, expected {expected:?}")),
+    if got == expected {
+        Ok(())
+    } else {
+        Err(format!("{got:?}, expected {expected:?}"))
     }
 }
 

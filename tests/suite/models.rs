@@ -135,11 +135,12 @@ fn trial(id: String, test: impl FnOnce(&Path) -> Result<(), String> + Send + 'st
 
 fn without_files(id: String, reason: String) -> Trial {
     Trial::ignorable_test(id, move || {
-        match std::env::var_os(REQUIRE_MODELS).is_some() {
-            true => Err(Failed::from(format!(
+        if std::env::var_os(REQUIRE_MODELS).is_some() {
+            Err(Failed::from(format!(
                 "{reason}, and {REQUIRE_MODELS} is set"
-            ))),
-            false => Ok(Completion::ignored_with(reason)),
+            )))
+        } else {
+            Ok(Completion::ignored_with(reason))
         }
     })
 }
@@ -317,9 +318,10 @@ impl Files {
             let block = self.import(node, device)?;
             let mut run = self.run(&format!("{node}:file"), device, DType::F32)?;
             let [t, n, i] = run.x.dims();
-            let steps = match backend.samples_modes() {
-                true => FEW_STEPS.min(t),
-                false => t,
+            let steps = if backend.samples_modes() {
+                FEW_STEPS.min(t)
+            } else {
+                t
             };
             let (mut stepped, mut one_step) = (run.initial_h.clone(), run.initial_h);
             let (mut by_step, mut by_forward) = (Vec::new(), Vec::new());

@@ -123,9 +123,10 @@ fn zoneout_in_training(device: &Device) -> Result<(), String> {
             }
         }
     }
-    match (18..=78).contains(&kept) {
-        true => Ok(()),
-        false => Err(format!("{kept} of {} units kept, expected about 48", N * H)),
+    if (18..=78).contains(&kept) {
+        Ok(())
+    } else {
+        Err(format!("{kept} of {} units kept, expected about 48", N * H))
     }
 }
 
@@ -172,8 +173,9 @@ fn frozen(device: &Device) -> Result<(), String> {
         .freeze();
     let x = Tensor::<3>::random([N, T, 3], Distribution::Default, device);
     let run = || values(block.forward(x.clone(), None).0);
-    match run() == run() {
-        true => Ok(()),
-        false => Err("two calls of a frozen block differ".into()),
+    if run() == run() {
+        Ok(())
+    } else {
+        Err("two calls of a frozen block differ".into())
     }
 }

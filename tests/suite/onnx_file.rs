@@ -103,10 +103,7 @@ fn exported(file: &str, device: &Device, tolerance: f64) -> Result<(), String> {
     let recorded = Recorded::of(file)?;
     let batch_first = file.contains("batch_first");
     // The exporters put their own transpose around a node that is time first.
-    let swap = |x: Tensor<3>| match batch_first {
-        true => x.swap_dims(0, 1),
-        false => x,
-    };
+    let swap = |x: Tensor<3>| if batch_first { x.swap_dims(0, 1) } else { x };
     let mut x = swap(recorded.tensor("in.x", device, DType::F32));
     let state: Tensor<3> = recorded.tensor("in.state", device, DType::F32);
     let mut ends = Vec::new();

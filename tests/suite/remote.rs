@@ -131,9 +131,10 @@ fn malformed_calls() -> Result<(), String> {
         device.sync().expect_err("the session has ended");
     }
     let again = values(Tensor::<3>::ones([2, 3, 4], &old) * 2.0);
-    match again == expected && !forward(&old).is_empty() {
-        true => Ok(()),
-        false => Err("an older session was disturbed".into()),
+    if again == expected && !forward(&old).is_empty() {
+        Ok(())
+    } else {
+        Err("an older session was disturbed".into())
     }
 }
 

@@ -150,12 +150,13 @@ pub fn expect_shape<const D: usize>(
     tensor: &Tensor<D>,
     expected: [usize; D],
 ) -> Result<(), String> {
-    match tensor.dims() == expected {
-        true => Ok(()),
-        false => Err(format!(
+    if tensor.dims() == expected {
+        Ok(())
+    } else {
+        Err(format!(
             "{name}: shape {:?}, expected {expected:?}",
             tensor.dims()
-        )),
+        ))
     }
 }
 

@@ -57,9 +57,10 @@ fn biases(device: &Device, checkpointing: Checkpointing) -> Result<(), String> {
         let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), d| (sum + d, size + d.abs()));
         let check = |name: &str, got: f64| {
             let off = (got - sum).abs() / size / f64::from(f32::EPSILON);
-            match off <= 32.0 {
-                true => Ok(()),
-                false => Err(format!("{name}[{column}]: off by {off:.0} ε of its terms")),
+            if off <= 32.0 {
+                Ok(())
+            } else {
+                Err(format!("{name}[{column}]: off by {off:.0} ε of its terms"))
             }
         };
         check("b_ih", d_ih[column])?;

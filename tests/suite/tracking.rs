@@ -31,9 +31,10 @@ const TESTS: &[(&str, Test)] = &[
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let mut trials = Vec::new();
     for &backend in backends {
-        let (dtype, on_cpu) = match backend.float64 {
-            true => (DType::F64, Tolerance::F64),
-            false => (DType::F32, Tolerance::F32),
+        let (dtype, on_cpu) = if backend.float64 {
+            (DType::F64, Tolerance::F64)
+        } else {
+            (DType::F32, Tolerance::F32)
         };
         for &(name, test) in TESTS {
             let id = format!("tracking/{name}/{}", backend.id(dtype));
@@ -67,10 +68,11 @@ fn leaves(
 ) -> Leaves {
     let all = Leaves::new(problem, inputs, device, dtype);
     fn keep<const D: usize>(tracked: bool, tensor: Tensor<D>) -> Tensor<D> {
-        match tracked {
-            true => tensor,
+        if tracked {
+            tensor
+        } else {
             // `detach` would keep it tracked, as a leaf.
-            false => tensor.set_require_grad(false),
+            tensor.set_require_grad(false)
         }
     }
     Leaves {

@@ -21,9 +21,10 @@ struct Model {
 /// On CPUs until the text is learnt; on a GPU a few steps, as long as the loss falls.
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let trial = |backend: &TestBackend| {
-        let (steps, goal) = match backend.float64 {
-            true => (120, 0.05),
-            false => (12, 2.2),
+        let (steps, goal) = if backend.float64 {
+            (120, 0.05)
+        } else {
+            (12, 2.2)
         };
         let id = format!("train/short-text-by-heart/{}", backend.name);
         backend.trial(id, move |device| learn(device, steps, goal))
@@ -66,10 +67,11 @@ fn learn(device: &Device, steps: usize, goal: f64) -> Result<(), String> {
     // A model that knows nothing stands at the logarithm of the number of letters.
     let (first, last) = (losses[0], losses[steps - 1]);
     let ignorant = (kinds as f64).ln();
-    match (first - ignorant).abs() < 1.0 && last < goal {
-        true => Ok(()),
-        false => Err(format!(
+    if (first - ignorant).abs() < 1.0 && last < goal {
+        Ok(())
+    } else {
+        Err(format!(
             "loss from {first} to {last} in {steps} steps, expected from about {ignorant} to {goal}"
-        )),
+        ))
     }
 }

@@ -224,9 +224,10 @@ fn step_words(tile: &StepTile) -> String {
         ..
     } = tile;
     let tile = format!("tile({rows}, {lanes}, {per_lane}, {splits}, {stage})");
-    match matrix {
-        true => format!("matrices({tile})"),
-        false => tile,
+    if matrix {
+        format!("matrices({tile})")
+    } else {
+        tile
     }
 }
 

@@ -81,9 +81,10 @@ pub fn import(
     // All is read before a model of these sizes is made: a small file may claim a large one.
     let gru = pytorch::import(dict, GRU, &config, device)?;
     let embedding = parameter(dict, EMBEDDING, [v, embed], device)?;
-    let head: Option<Param<Tensor<2>>> = match tied {
-        true => None,
-        false => Some(parameter(dict, HEAD, [v, sizes.hidden], device)?),
+    let head: Option<Param<Tensor<2>>> = if tied {
+        None
+    } else {
+        Some(parameter(dict, HEAD, [v, sizes.hidden], device)?)
     };
     let bias = parameter(dict, BIAS, [v], device)?;
     let mut model = sizes.init(device);

@@ -139,15 +139,17 @@ pub fn import(
         vector.transpose()
     };
     let name = key("recurrentWeight");
-    let recurrent: RecurrentWeight = match found.bidirectional {
-        false => dict.tensor(&name, [3 * h, h], device)?.into(),
-        true => dict.tensor(&name, [2, 3 * h, h], device)?.into(),
+    let recurrent: RecurrentWeight = if !found.bidirectional {
+        dict.tensor(&name, [3 * h, h], device)?.into()
+    } else {
+        dict.tensor(&name, [2, 3 * h, h], device)?.into()
     };
     let input = dict.tensor(&key("inputWeight"), [d * 3 * h, i], device)?;
     let bias = vector("bias", d * 3 * h)?;
-    let secondary = match descriptor.reset_after {
-        true => vector("secondaryBias", d * h)?,
-        false => None,
+    let secondary = if descriptor.reset_after {
+        vector("secondaryBias", d * h)?
+    } else {
+        None
     };
     let weights = weights(
         &recurrent,
@@ -188,9 +190,10 @@ pub fn export(block: &GruBlock, prefix: &str) -> Result<(StateDict, GruDescripto
 
     let mut dict = StateDict::new();
     let key = |name: &str| format!("{prefix}{name}");
-    match block.bidirectional {
-        false => dict.put(key("recurrentWeight"), Tensor::cat(recurrent, 0))?,
-        true => dict.put(key("recurrentWeight"), Tensor::stack::<3>(recurrent, 0))?,
+    if !block.bidirectional {
+        dict.put(key("recurrentWeight"), Tensor::cat(recurrent, 0))?
+    } else {
+        dict.put(key("recurrentWeight"), Tensor::stack::<3>(recurrent, 0))?
     }
     dict.put(key("inputWeight"), Tensor::cat(input, 0))?;
     for (name, parts, len) in [

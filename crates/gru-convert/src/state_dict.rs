@@ -89,12 +89,13 @@ impl StateDict {
             .keys()
             .filter_map(|key| Some((key, key.strip_prefix(prefix)?)));
         let keys: Vec<_> = keys.collect();
-        match keys.is_empty() {
-            true => Err(ConvertError::Prefix {
+        if keys.is_empty() {
+            Err(ConvertError::Prefix {
                 prefix: prefix.into(),
                 expected,
-            }),
-            false => Ok(keys),
+            })
+        } else {
+            Ok(keys)
         }
     }
 

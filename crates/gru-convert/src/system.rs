@@ -70,9 +70,10 @@ impl System {
         same("bidirectional", config.bidirectional, found.bidirectional)?;
         same("bias", config.bias, found.bias)?;
         self.check(config)?;
-        match self.reset.is_none() && found.bias {
-            true => same("reset", config.layer_spec(0).reset, found.reset),
-            false => Ok(()),
+        if self.reset.is_none() && found.bias {
+            same("reset", config.layer_spec(0).reset, found.reset)
+        } else {
+            Ok(())
         }
     }
 
@@ -128,12 +129,13 @@ pub(crate) fn same<T: PartialEq + Debug>(
     config: T,
     found: T,
 ) -> Result<(), ConvertError> {
-    match config == found {
-        true => Ok(()),
-        false => Err(ConvertError::Mismatch {
+    if config == found {
+        Ok(())
+    } else {
+        Err(ConvertError::Mismatch {
             what,
             expected: format!("{found:?}"),
             actual: format!("{config:?}"),
-        }),
+        })
     }
 }

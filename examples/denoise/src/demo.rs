@@ -71,9 +71,12 @@ pub fn run(model: &Arc<Model>, folder: &Path) -> Result<String, Error> {
 fn level(sound: &[f32], clean: &[f32], speaks: bool) -> f64 {
     let frames = clean.len() / FRAME;
     let around = |frame: usize| &clean[(frame - 1) * FRAME..(frame + 2) * FRAME];
-    let chosen = (1..frames.saturating_sub(1)).filter(|&frame| match speaks {
-        true => around(frame).iter().filter(|&&x| x == 0.0).count() < FRAME / 10,
-        false => around(frame).iter().all(|&x| x == 0.0),
+    let chosen = (1..frames.saturating_sub(1)).filter(|&frame| {
+        if speaks {
+            around(frame).iter().filter(|&&x| x == 0.0).count() < FRAME / 10
+        } else {
+            around(frame).iter().all(|&x| x == 0.0)
+        }
     });
     let (mut power, mut count) = (0.0, 0);
     for frame in chosen {

@@ -93,9 +93,10 @@ impl Spectrogram {
         let frames_of_last = self.frames - self.width * self.columns.len().saturating_sub(1);
         let last = self.columns.len().saturating_sub(1);
         let column = |(k, column): (usize, &[f32; CELLS])| {
-            let part = match k == last {
-                true => frames_of_last as f64 / self.width as f64,
-                false => 1.0,
+            let part = if k == last {
+                frames_of_last as f64 / self.width as f64
+            } else {
+                1.0
             };
             column.map(|power| 10.0 * (f64::from(power) / part).max(1e-20).log10())
         };

@@ -91,12 +91,11 @@ impl G2p {
         }
         let tokens = TensorData::new(tokens, [rows.len(), longest]);
         let x = self.letters.forward(Tensor::from_data(tokens, device)); // [N, T, E]
-        match lengths.iter().all(|&length| length == longest) {
-            true => self.encoder.forward(x, None).1,
-            false => {
-                let options = SequenceOptions::new().lengths(&lengths);
-                self.encoder.forward_with(x, options).1
-            }
+        if lengths.iter().all(|&length| length == longest) {
+            self.encoder.forward(x, None).1
+        } else {
+            let options = SequenceOptions::new().lengths(&lengths);
+            self.encoder.forward_with(x, options).1
         }
     }
 }

@@ -27,9 +27,10 @@ const SIZE: usize = 256;
 /// # Errors
 /// If the file is neither, or its arrays are not those of the model.
 pub fn load(path: &Path, device: &Device) -> Result<G2p, Error> {
-    let dict = match path.extension().is_some_and(|e| e == "whl" || e == "zip") {
-        true => from_wheel(path)?,
-        false => StateDict::from_npz(path)?,
+    let dict = if path.extension().is_some_and(|e| e == "whl" || e == "zip") {
+        from_wheel(path)?
+    } else {
+        StateDict::from_npz(path)?
     };
     Ok(model(&dict, device)?)
 }

@@ -128,9 +128,10 @@ fn expected_scores() -> Result<(Scored, f64), String> {
     let words: Scored = words
         .map(|word| Ok((word.to_owned(), numbers(word)?)))
         .collect::<Result<_, String>>()?;
-    match words.len() >= 30 && error > 0.0 && error < 1e-4 {
-        true => Ok((words, error)),
-        false => Err(format!("{} words, error {error}", words.len())),
+    if words.len() >= 30 && error > 0.0 && error < 1e-4 {
+        Ok((words, error))
+    } else {
+        Err(format!("{} words, error {error}", words.len()))
     }
 }
 
@@ -146,9 +147,10 @@ fn close(word: &str, got: &[f32], expected: &[f64], allowed: f64) -> Result<f64,
     // A NaN is the largest, and never close.
     let worst = got.iter().zip(expected).map(off).max_by(f64::total_cmp);
     let worst = worst.ok_or(format!("{word}: no scores"))?;
-    match worst <= allowed {
-        true => Ok(worst),
-        false => Err(format!("{word}: off by {worst:.3e}, allowed {allowed:.3e}")),
+    if worst <= allowed {
+        Ok(worst)
+    } else {
+        Err(format!("{word}: off by {worst:.3e}, allowed {allowed:.3e}"))
     }
 }
 
@@ -210,9 +212,10 @@ fn with(weights: &Path, more: &[&str]) -> Vec<OsString> {
 
 fn prints(output: &Output, expected: &str) -> Result<(), String> {
     let text = String::from_utf8_lossy(&output.stdout);
-    match output.status.success() && text == expected {
-        true => Ok(()),
-        false => Err(format!("{output:?}, expected {expected:?}")),
+    if output.status.success() && text == expected {
+        Ok(())
+    } else {
+        Err(format!("{output:?}, expected {expected:?}"))
     }
 }
 
@@ -220,9 +223,10 @@ fn prints(output: &Output, expected: &str) -> Result<(), String> {
 fn refuses(output: &Output, expected: &str) -> Result<(), String> {
     let text = String::from_utf8_lossy(&output.stderr);
     let refused = output.status.code() == Some(1) && output.stdout.is_empty();
-    match refused && text.lines().count() == 1 && text.contains(expected) {
-        true => Ok(()),
-        false => Err(format!("{output:?}, expected {expected:?}")),
+    if refused && text.lines().count() == 1 && text.contains(expected) {
+        Ok(())
+    } else {
+        Err(format!("{output:?}, expected {expected:?}"))
     }
 }
 

@@ -576,10 +576,7 @@ impl Visit {
 }
 
 fn check(holds: bool, otherwise: impl FnOnce() -> String) -> Outcome {
-    match holds {
-        true => Ok(()),
-        false => Err(otherwise()),
-    }
+    if holds { Ok(()) } else { Err(otherwise()) }
 }
 
 fn text(error: impl std::fmt::Display) -> String {

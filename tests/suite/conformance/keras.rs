@@ -33,13 +33,11 @@ pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
         .map_err(text)?
         .with_reverse(backwards)
         .with_activations(activations.map_err(text)?);
-    match config.bias {
-        true if config.reset != reset => {
-            return Err(format!("told {:?}, it is {reset:?}", config.reset));
-        }
-        true => {}
-        // No array tells it.
-        false => config.reset = reset,
+    if !config.bias {
+        // Only the shape of the bias shows the reset.
+        config.reset = reset;
+    } else if config.reset != reset {
+        return Err(format!("inferred {:?}, expected {reset:?}", config.reset));
     }
     let block = keras::import(&dict, "", &config, device).map_err(text)?;
 

@@ -127,9 +127,10 @@ fn every_case_has_a_run(cases: &[CaseSpec]) -> Trial {
         .collect();
     let total: usize = expected.values().sum();
     Trial::test(format!("conformance/{total}-cases"), move || {
-        match counts == expected {
-            true => Ok(()),
-            false => Err(Failed::from(format!("{counts:?}, expected {expected:?}"))),
+        if counts == expected {
+            Ok(())
+        } else {
+            Err(Failed::from(format!("{counts:?}, expected {expected:?}")))
         }
     })
 }

@@ -225,9 +225,10 @@ fn check_z_state(
     let [t, n, features] = z_state.dims();
     let directions = if descriptor.bidirectional { 2 } else { 1 };
     let h = features / (3 * directions);
-    let order = match descriptor.reset_gate_first {
-        true => ["r", "z", "o"],
-        false => ["z", "r", "o"],
+    let order = if descriptor.reset_gate_first {
+        ["r", "z", "o"]
+    } else {
+        ["z", "r", "o"]
     };
     for d in 0..directions {
         for (k, gate) in order.iter().enumerate() {
@@ -307,9 +308,10 @@ fn arguments(case: &Case, device: &Device, track: bool) -> Arguments {
         track: bool,
     ) -> Option<Tensor<D>> {
         let array = case.get(&format!("in.{name}"))?;
-        Some(match track {
-            true => leaf(array, device),
-            false => constant(array, device),
+        Some(if track {
+            leaf(array, device)
+        } else {
+            constant(array, device)
         })
     }
     let recurrent = "recurrentWeight";

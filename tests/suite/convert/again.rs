@@ -241,9 +241,10 @@ fn again((_, config, biases, door): Trip) -> Result<(), String> {
             .map(|key| (key.to_owned(), dict.get(key).cloned()));
         arrays.collect::<Vec<_>>()
     };
-    match bits(&dict_again) == bits(&dict) {
-        true => Ok(()),
-        false => Err("goes out otherwise than before".into()),
+    if bits(&dict_again) == bits(&dict) {
+        Ok(())
+    } else {
+        Err("goes out otherwise than before".into())
     }
 }
 

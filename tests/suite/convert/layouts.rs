@@ -68,9 +68,10 @@ fn gate_order() -> Result<(), String> {
     if gates(GateOrder::UpdateFirst, 1) != one || gates(GateOrder::UpdateFirst, 2) != two {
         return Err("update first".into());
     }
-    match gates(GateOrder::ResetFirst, 2) == kept {
-        true => Ok(()),
-        false => Err("reset first".into()),
+    if gates(GateOrder::ResetFirst, 2) == kept {
+        Ok(())
+    } else {
+        Err("reset first".into())
     }
 }
 
@@ -105,9 +106,10 @@ fn onednn_layout() -> Result<(), String> {
             return Err(format!("bias, gate {there}: {got}, expected {expected}"));
         }
     }
-    match dict["bias"][3 * H + unit] == b_hh[2 * H + unit] {
-        true => Ok(()),
-        false => Err("the fourth bias is not the candidate's recurrent one".into()),
+    if dict["bias"][3 * H + unit] == b_hh[2 * H + unit] {
+        Ok(())
+    } else {
+        Err("the fourth bias is not the candidate's recurrent one".into())
     }
 }
 
@@ -151,8 +153,9 @@ fn mps_graph_secondary_ignored() -> Result<(), String> {
     dict.insert("secondaryBias", zeros([H + 1]));
     let config = mps_graph::config(&descriptor, &dict, "").map_err(text)?;
     let read = mps_graph::import(&descriptor, &dict, "", &config, &device()).map_err(text)?;
-    match config.bias {
-        true => Err("a bias that plays no part".into()),
-        false => same(&read.layers[0].weights(), &block.layers[0].weights()),
+    if config.bias {
+        Err("a bias that plays no part".into())
+    } else {
+        same(&read.layers[0].weights(), &block.layers[0].weights())
     }
 }

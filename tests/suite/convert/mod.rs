@@ -99,9 +99,10 @@ fn same(got: &GruWeights, expected: &GruWeights) -> Result<(), String> {
     ) -> Result<(), String> {
         let data = |tensor: &Option<Tensor<D>>| tensor.clone().map(Tensor::into_data);
         let (got, expected) = (data(got), data(expected));
-        match got == expected {
-            true => Ok(()),
-            false => Err(format!("{name}: {got:?}, expected {expected:?}")),
+        if got == expected {
+            Ok(())
+        } else {
+            Err(format!("{name}: {got:?}, expected {expected:?}"))
         }
     }
     check("w_ih", &got.w_ih, &expected.w_ih)?;

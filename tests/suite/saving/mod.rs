@@ -163,9 +163,10 @@ fn with_burn(path: &Path) -> Result<(), String> {
 
     saved.save_with_config(path).map_err(text)?;
     let loaded = same.init(&device).try_load_file(path).map_err(text)?;
-    match outputs(&loaded) == outputs(&saved) {
-        true => Ok(()),
-        false => Err("Burn reads other parameters from the file".into()),
+    if outputs(&loaded) == outputs(&saved) {
+        Ok(())
+    } else {
+        Err("Burn reads other parameters from the file".into())
     }
 }
 
@@ -229,9 +230,10 @@ fn another_gru_is_refused(path: &Path) -> Result<(), String> {
     let forward = GruBlockConfig::new(I, H).init(&device);
     forward.save_with_config(path).map_err(text)?;
     let refused = refusal(reverse, path)?;
-    match refused.contains("layers.0.direction must be Reverse, as the block has it, got Forward") {
-        true => Ok(()),
-        false => Err(refused),
+    if refused.contains("layers.0.direction must be Reverse, as the block has it, got Forward") {
+        Ok(())
+    } else {
+        Err(refused)
     }
 }
 
@@ -249,9 +251,10 @@ fn training_may_differ(path: &Path) -> Result<(), String> {
     if loaded.dropout.prob != 0.5 || !loaded.layers[0].w_hh.is_require_grad() {
         return Err("loading changed what the block is in training".into());
     }
-    match outputs(&loaded.valid()) == outputs(&saved) {
-        true => Ok(()),
-        false => Err("other outputs".into()),
+    if outputs(&loaded.valid()) == outputs(&saved) {
+        Ok(())
+    } else {
+        Err("other outputs".into())
     }
 }
 
@@ -289,9 +292,10 @@ fn other_parameters_are_refused(path: &Path) -> Result<(), String> {
     let linear = burn::nn::LinearConfig::new(2, 2).init(&device);
     linear.save_file(&file).map_err(text)?;
     let refused = refusal(config().init(&device), path)?;
-    match refused.contains("bias: not expected") {
-        true => Ok(()),
-        false => Err(refused),
+    if refused.contains("bias: not expected") {
+        Ok(())
+    } else {
+        Err(refused)
     }
 }
 

@@ -38,9 +38,10 @@ impl StateDict {
     /// # Errors
     /// As [`from_keras`](Self::from_keras).
     pub fn from_keras_bytes(name: impl Into<String>, bytes: Vec<u8>) -> Result<Self, ConvertError> {
-        let dict = match bytes.starts_with(ZIP) {
-            true => inside(&bytes).and_then(read),
-            false => read(bytes),
+        let dict = if bytes.starts_with(ZIP) {
+            inside(&bytes).and_then(read)
+        } else {
+            read(bytes)
         };
         dict.map_err(|reason| failed(name.into(), reason))
     }
@@ -56,9 +57,10 @@ fn inside(bytes: &[u8]) -> Result<Vec<u8>, String> {
     let mut weights = Vec::new();
     let mut entry = entry.take(size.saturating_add(1));
     entry.read_to_end(&mut weights).map_err(|e| of(&e))?;
-    match weights.len() as u64 == size {
-        true => Ok(weights),
-        false => Err(of(&format!("expected {size} bytes, got {}", weights.len()))),
+    if weights.len() as u64 == size {
+        Ok(weights)
+    } else {
+        Err(of(&format!("expected {size} bytes, got {}", weights.len())))
     }
 }
 
@@ -106,9 +108,10 @@ impl Walk {
 
     fn count(&mut self) -> Result<(), String> {
         self.objects += 1;
-        match self.objects <= OBJECTS {
-            true => Ok(()),
-            false => Err(format!("expected {OBJECTS} groups and arrays at most")),
+        if self.objects <= OBJECTS {
+            Ok(())
+        } else {
+            Err(format!("expected {OBJECTS} groups and arrays at most"))
         }
     }
 
@@ -175,9 +178,10 @@ fn data<E: Element>(
 ) -> Result<TensorData, String> {
     let numbers = numbers.map_err(text)?;
     // Numbers that the file does not store are no weights.
-    match shape.iter().product::<usize>() == numbers.len() {
-        true => Ok(TensorData::new(numbers, shape)),
-        false => Err(format!("shape {shape:?}, but {} numbers", numbers.len())),
+    if shape.iter().product::<usize>() == numbers.len() {
+        Ok(TensorData::new(numbers, shape))
+    } else {
+        Err(format!("shape {shape:?}, but {} numbers", numbers.len()))
     }
 }
 

@@ -9,10 +9,11 @@ const SMALL: u64 = 64 << 20;
 /// Refuses what together claims more bytes than a file of `held` bytes of weights can hold.
 pub(super) fn check(held: u64, claimed: u64) -> Result<(), String> {
     let largest = held.saturating_mul(COMPRESSED).saturating_add(SMALL);
-    match claimed <= largest {
-        true => Ok(()),
-        false => Err(format!(
+    if claimed <= largest {
+        Ok(())
+    } else {
+        Err(format!(
             "it holds {held} bytes, but its arrays claim {claimed}, expected {largest} at most"
-        )),
+        ))
     }
 }

@@ -14,9 +14,10 @@ pub(super) fn activations(
         .into_iter()
         .map(String::from)
         .collect();
-    let named = match attributes.activations.is_empty() {
-        true => &default,
-        false => &attributes.activations,
+    let named = if attributes.activations.is_empty() {
+        &default
+    } else {
+        &attributes.activations
     };
     let count = |what, expected, actual| {
         ConvertError::from(GruError::Count {

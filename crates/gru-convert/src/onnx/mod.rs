@@ -320,9 +320,12 @@ pub fn run(
     sequence_lens: Option<&[usize]>,
     initial_h: Option<Tensor<3>>,
 ) -> (Tensor<4>, Tensor<3>) {
-    let directions_first = |state: Tensor<3>| match block.batch_first {
-        true => state.swap_dims(0, 1),
-        false => state,
+    let directions_first = |state: Tensor<3>| {
+        if block.batch_first {
+            state.swap_dims(0, 1)
+        } else {
+            state
+        }
     };
     let state = initial_h.map(directions_first);
     let (y, state) = match sequence_lens {
@@ -334,9 +337,10 @@ pub fn run(
     };
     let [first, second, _] = y.dims();
     let y = y.reshape([first, second, block.directions(), block.d_hidden]);
-    let y = match block.batch_first {
-        true => y,
-        false => y.swap_dims(1, 2),
+    let y = if block.batch_first {
+        y
+    } else {
+        y.swap_dims(1, 2)
     };
     (y, directions_first(state))
 }

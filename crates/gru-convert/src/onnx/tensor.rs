@@ -44,11 +44,14 @@ pub fn read(
             )));
         }
     };
-    let count = |actual: usize| match actual == len {
-        true => Ok(()),
-        false => Err(broken(format!(
-            "expected {len} numbers, as its shape {dims:?} says, got {actual}"
-        ))),
+    let count = |actual: usize| {
+        if actual == len {
+            Ok(())
+        } else {
+            Err(broken(format!(
+                "expected {len} numbers, as its shape {dims:?} says, got {actual}"
+            )))
+        }
     };
     let raw = match tensor.data_location.unwrap_or_default() {
         0 => tensor.raw_data.clone(),

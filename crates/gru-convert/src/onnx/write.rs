@@ -77,9 +77,10 @@ pub fn model(block: &GruBlock, inputs: ModelInputs) -> Result<Vec<u8>, ConvertEr
     let entries = block.layers.len();
     let mut graph = Builder::default();
 
-    let mut x = match block.batch_first {
-        true => graph.node("Transpose", &["x"], "x.time_first", vec![perm(&[1, 0, 2])]),
-        false => "x".to_owned(),
+    let mut x = if block.batch_first {
+        graph.node("Transpose", &["x"], "x.time_first", vec![perm(&[1, 0, 2])])
+    } else {
+        "x".to_owned()
     };
     // [L·D,N,H] in one piece for each layer.
     let states = inputs.state.then(|| {
@@ -138,17 +139,21 @@ pub fn model(block: &GruBlock, inputs: ModelInputs) -> Result<Vec<u8>, ConvertEr
             vec![],
         );
     }
-    match block.batch_first {
-        true => graph.node("Transpose", &[&x], "y", vec![perm(&[1, 0, 2])]),
-        false => graph.node("Identity", &[&x], "y", vec![]),
+    if block.batch_first {
+        graph.node("Transpose", &[&x], "y", vec![perm(&[1, 0, 2])])
+    } else {
+        graph.node("Identity", &[&x], "y", vec![])
     };
     let ends: Vec<&str> = ends.iter().map(String::as_str).collect();
     graph.node("Concat", &ends, "new_state", vec![int("axis", 0)]);
 
     let (n, t) = (Size::Free("N"), Size::Free("T"));
-    let time_first = |features: usize| match block.batch_first {
-        true => [n, t, Size::Is(features)],
-        false => [t, n, Size::Is(features)],
+    let time_first = |features: usize| {
+        if block.batch_first {
+            [n, t, Size::Is(features)]
+        } else {
+            [t, n, Size::Is(features)]
+        }
     };
     let number = match dtype {
         DType::F64 => element::DOUBLE,

@@ -325,9 +325,10 @@ impl GruBlock {
         state: Option<Tensor<3>>,
     ) -> (Layout, Option<Vec<Tensor<2>>>) {
         let [first, second, features] = x.dims();
-        let layout = match self.batch_first {
-            true => Layout::BatchMajor,
-            false => Layout::TimeMajor,
+        let layout = if self.batch_first {
+            Layout::BatchMajor
+        } else {
+            Layout::TimeMajor
         };
         let [n, _] = layout.split([first, second]);
         self.expect_features(op, features, || format!("x is {:?}", x.dims()));

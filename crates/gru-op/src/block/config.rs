@@ -105,9 +105,10 @@ pub struct GruLayerOptions {
 impl GruBlockConfig {
     /// [`with_reset`](Self::with_reset): whether the reset gate acts after the recurrent product.
     pub fn with_reset_after(self, reset_after: bool) -> Self {
-        self.with_reset(match reset_after {
-            true => Reset::AfterMatmul,
-            false => Reset::BeforeMatmul,
+        self.with_reset(if reset_after {
+            Reset::AfterMatmul
+        } else {
+            Reset::BeforeMatmul
         })
     }
 

@@ -84,12 +84,13 @@ impl GruBlock {
 /// Compares what would be shown, numbers to twelve digits: the last ones may change in JSON.
 fn same<T: Debug>(what: &str, ours: T, saved: T) -> Result<(), GruMismatch> {
     let (expected, actual) = (format!("{ours:.12?}"), format!("{saved:.12?}"));
-    match expected == actual {
-        true => Ok(()),
-        false => Err(GruMismatch {
+    if expected == actual {
+        Ok(())
+    } else {
+        Err(GruMismatch {
             what: what.into(),
             expected,
             actual,
-        }),
+        })
     }
 }

@@ -30,9 +30,12 @@ impl TryFrom<BiGru> for GruBlock {
 
     fn try_from(gru: BiGru) -> Result<Self, GruError> {
         let (forward, reverse) = (config(&gru.forward)?, config(&gru.reverse)?);
-        let same = |same: bool, what| match same {
-            true => Ok(()),
-            false => Err(GruError::Directions { what }),
+        let same = |same: bool, what| {
+            if same {
+                Ok(())
+            } else {
+                Err(GruError::Directions { what })
+            }
         };
         same(forward.d_input == reverse.d_input, "d_input")?;
         same(forward.d_hidden == reverse.d_hidden, "d_hidden")?;

@@ -23,12 +23,11 @@ pub(crate) fn at<const D: usize, const E: usize>(
     index: usize,
 ) -> Tensor<E> {
     let rest = without(tensor.dims(), dim);
-    match is_nothing(rest) {
-        true => reshape(tensor, rest),
-        false => {
-            let one = prim(tensor).narrow(dim, index..index + 1);
-            Tensor::from_dispatch(one.reshape(rest).0)
-        }
+    if is_nothing(rest) {
+        reshape(tensor, rest)
+    } else {
+        let one = prim(tensor).narrow(dim, index..index + 1);
+        Tensor::from_dispatch(one.reshape(rest).0)
     }
 }
 

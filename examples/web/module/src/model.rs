@@ -40,16 +40,15 @@ impl Model {
     /// The model in a file of `char-gru`: a `.safetensors` of its `export`, or its `model.bpk`.
     pub fn read(name: &str, bytes: Vec<u8>) -> Result<Model, JsError> {
         let device = device::cpu();
-        let (model, sizes, vocabulary) = match name.ends_with(".safetensors") {
-            true => {
-                let dict = StateDict::from_safetensors_bytes(name, bytes)?;
-                let characters = exchange::characters(&dict);
-                let none = || JsError::new(&format!("{name} does not say what its characters are"));
-                let vocabulary = characters.ok_or_else(none)?;
-                let (model, sizes) = exchange::import(&dict, &vocabulary, &device)?;
-                (model, sizes, vocabulary)
-            }
-            false => file::from_bytes(bytes, Path::new(name), &device)?,
+        let (model, sizes, vocabulary) = if name.ends_with(".safetensors") {
+            let dict = StateDict::from_safetensors_bytes(name, bytes)?;
+            let characters = exchange::characters(&dict);
+            let none = || JsError::new(&format!("{name} does not say what its characters are"));
+            let vocabulary = characters.ok_or_else(none)?;
+            let (model, sizes) = exchange::import(&dict, &vocabulary, &device)?;
+            (model, sizes, vocabulary)
+        } else {
+            file::from_bytes(bytes, Path::new(name), &device)?
         };
         Ok(Model {
             model,

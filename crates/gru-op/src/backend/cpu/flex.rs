@@ -25,9 +25,10 @@ impl<E: gru_cpu::Element + burn::tensor::Element + Pod> CpuBackend<E> for Flex {
 
     fn dense(tensor: FlexTensor) -> Dense<E> {
         // A part of a larger tensor may be in order where it is.
-        let tensor = match tensor.is_contiguous() {
-            true => tensor,
-            false => tensor.to_contiguous(),
+        let tensor = if tensor.is_contiguous() {
+            tensor
+        } else {
+            tensor.to_contiguous()
         };
         Dense {
             tensor,

@@ -232,9 +232,10 @@ fn backward(
     let g_n =
         (wanted.w_hh && spec.reset == Reset::BeforeMatmul).then(|| left(Some(kept.handle.clone())));
 
-    let d_gates = match in_place {
-        true => kept.clone(),
-        false => empty(&kept, Shape::new([rows, width])),
+    let d_gates = if in_place {
+        kept.clone()
+    } else {
+        empty(&kept, Shape::new([rows, width]))
     };
     let d_h0 = empty(&kept, Shape::new([sizes.n, h]));
     let reads = BackwardInputs {

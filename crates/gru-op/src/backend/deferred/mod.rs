@@ -356,13 +356,14 @@ fn dims<const D: usize>(name: &'static str, tensor: &TensorIr) -> Result<[usize;
 
 fn expect(name: &'static str, tensor: &TensorIr, expected: Vec<usize>) -> Result<(), Malformed> {
     let actual = tensor.shape.to_vec();
-    match actual == expected {
-        true => Ok(()),
-        false => Err(Malformed::Shape {
+    if actual == expected {
+        Ok(())
+    } else {
+        Err(Malformed::Shape {
             name,
             expected,
             actual,
-        }),
+        })
     }
 }
 

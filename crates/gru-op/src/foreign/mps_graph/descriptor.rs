@@ -13,18 +13,12 @@ pub const HARD_SIGMOID: Activation = Activation::HardSigmoid {
 
 /// The update rule that `flipZ` means on the page of `MPSGraphGRUDescriptor`.
 pub fn flip_z_of_descriptor_page(flip_z: bool) -> Update {
-    match flip_z {
-        true => Update::Keeps,
-        false => Update::Takes,
-    }
+    if flip_z { Update::Keeps } else { Update::Takes }
 }
 
 /// The update rule that `flipZ` means on the pages of the GRU methods.
 pub fn flip_z_of_method_pages(flip_z: bool) -> Update {
-    match flip_z {
-        true => Update::Takes,
-        false => Update::Keeps,
-    }
+    if flip_z { Update::Takes } else { Update::Keeps }
 }
 
 /// `MPSGraphGRUDescriptor`. Its `flipZ` is [`update`](Self::update), by name.
@@ -74,18 +68,20 @@ impl GruDescriptor {
 
     /// The order of the gates in rows, by [`reset_gate_first`](Self::reset_gate_first).
     pub fn gate_order(&self) -> GateOrder {
-        match self.reset_gate_first {
-            true => GateOrder::ResetFirst,
-            false => GateOrder::UpdateFirst,
+        if self.reset_gate_first {
+            GateOrder::ResetFirst
+        } else {
+            GateOrder::UpdateFirst
         }
     }
 
     /// What a step of the call computes.
     pub fn spec(&self) -> GruSpec {
         GruSpec::default()
-            .with_reset(match self.reset_after {
-                true => Reset::AfterMatmul,
-                false => Reset::BeforeMatmul,
+            .with_reset(if self.reset_after {
+                Reset::AfterMatmul
+            } else {
+                Reset::BeforeMatmul
             })
             .with_update(self.update)
             .with_activations(Activations {

@@ -49,10 +49,8 @@ impl Collected {
             d.map(Tensor::from_dispatch)
         }
         let rows = |columns: Tensor<2>| order.reorder(columns.transpose(), 0, 1);
-        self.source.extend(of::<3>(d.x).map(|x| match projected {
-            true => order.reorder(x, 2, 1),
-            false => x,
-        }));
+        self.source
+            .extend(of::<3>(d.x).map(|x| if projected { order.reorder(x, 2, 1) } else { x }));
         self.recurrent_weight.extend(of(d.w_hh).map(rows));
         self.input_weight.extend(of(d.w_ih).map(rows));
         self.bias
@@ -68,9 +66,10 @@ impl Collected {
             (!parts.is_empty()).then(|| Tensor::cat(parts, dim))
         }
         const ALWAYS: &str = "the source and the recurrent weight are always there";
-        let source = match projected {
-            true => side_by_side(self.source, 2),
-            false => self.source.into_iter().reduce(|a, b| a + b),
+        let source = if projected {
+            side_by_side(self.source, 2)
+        } else {
+            self.source.into_iter().reduce(|a, b| a + b)
         };
         let mut recurrent = self.recurrent_weight;
         Gradients {
