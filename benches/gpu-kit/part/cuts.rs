@@ -224,7 +224,7 @@ fn step_words(tile: &StepTile) -> String {
         ..
     } = tile;
     let tile = format!("tile({rows}, {lanes}, {per_lane}, {splits}, {stage})");
-    if matrix {
+    if *matrix {
         format!("matrices({tile})")
     } else {
         tile

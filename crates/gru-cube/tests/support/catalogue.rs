@@ -9,8 +9,6 @@ use gru_testkit::{
     cover::{cover, missing},
 };
 
-/// Every activation, with parameters that differ from the usual ones.
-
 /// One problem, and how it runs.
 #[derive(Debug, Clone)]
 pub struct Case {

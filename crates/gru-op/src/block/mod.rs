@@ -1,6 +1,5 @@
 //! The [`GruBlock`] module: layers of GRUs in one or both directions.
 
-mod block;
 mod config;
 mod difference;
 mod display;
@@ -8,6 +7,7 @@ mod error;
 #[cfg(feature = "store")]
 mod file;
 mod from_burn;
+mod gru_block;
 mod init;
 mod layer;
 #[cfg(all(test, feature = "autodiff", any(feature = "flex", feature = "ndarray")))]
@@ -16,10 +16,10 @@ mod memory_tests;
 #[cfg(feature = "store")]
 pub use self::file::GruFileError;
 pub use self::{
-    block::GruBlock,
     config::{GruBlockConfig, GruLayerOptions},
     difference::GruMismatch,
     error::GruError,
+    gru_block::GruBlock,
     init::GruInitializer,
     layer::GruLayer,
 };

@@ -174,7 +174,7 @@ mod tests {
     /// Bytes kept and bytes in use at once, after each of some steps with `gates` buffers each.
     fn steps(gates: usize, lens: impl IntoIterator<Item = usize>) -> Vec<(usize, usize)> {
         let mut kept = Kept::<f32>::default();
-        let mut step = |len: usize| {
+        let step = |len: usize| {
             let buffers =
                 (0..gates).map(|_| kept.take_gates(len).unwrap_or_else(|| vec![0.0; len]));
             let buffers: Vec<_> = buffers.collect();
@@ -183,7 +183,7 @@ mod tests {
                 .for_each(|buffer| kept.give_gates(buffer));
             (kept.gate_lengths().into_iter().sum(), gates * len)
         };
-        lens.into_iter().map(|len| step(len)).collect()
+        lens.into_iter().map(step).collect()
     }
 
     #[test]
