@@ -69,6 +69,12 @@ fn run() -> Result<(), String> {
     compare(Path::new(&root), rounds, &python, csv.as_deref())
 }
 
+/// A pool of so many threads: a call uses the pool in which it is made.
+fn pool(threads: usize) -> rayon::ThreadPool {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+    pool.expect("a pool")
+}
+
 fn compare(root: &Path, rounds: usize, python: &str, csv: Option<&str>) -> Result<(), String> {
     let device = Device::flex();
     let networks = MODELS
@@ -77,6 +83,7 @@ fn compare(root: &Path, rounds: usize, python: &str, csv: Option<&str>) -> Resul
     let mut networks = networks.collect::<Result<Vec<_>, _>>()?;
     let mut theirs = OnnxRuntime::start(python, root)?;
     let mut times = Times::default();
+    let pools = [pool(1), pool(2)];
     for _ in 0..rounds {
         theirs.round(&mut times)?;
         for network in &mut networks {
@@ -88,9 +95,11 @@ fn compare(root: &Path, rounds: usize, python: &str, csv: Option<&str>) -> Resul
             };
             let stream = key("frame", "Stream", 1);
             for threads in [1, 2] {
-                gru_cpu::set_threads(Some(threads));
-                times.add(key("file", "GruBlock", threads), network.time_file());
-                times.add(key("frame", "GruBlock", threads), network.time_steps());
+                let pool = &pools[threads - 1];
+                let file = pool.install(|| network.time_file());
+                times.add(key("file", "GruBlock", threads), file);
+                let frame = pool.install(|| network.time_steps());
+                times.add(key("frame", "GruBlock", threads), frame);
             }
             times.add(stream, network.time_streams());
         }

@@ -8,7 +8,7 @@ use burn::tensor::{Device, Distribution, Tensor, TensorData};
 use gru_cpu::{Gru, Inputs, PackedWeights, Sequence, Stream, Weights, spec::Sizes};
 use gru_op::{GruBlock, GruBlockConfig, GruSpec, GruWeights, gru_cell};
 
-use crate::times::median;
+use crate::{pool, times::median};
 
 const UNITS: [usize; 3] = [256, 400, 600];
 /// Turns, and the calls that one turn times together.
@@ -20,8 +20,7 @@ pub fn run() {
     println!("one step, N = T = 1, I = H, median of {TURNS} turns of {CALLS} calls, µs\n");
     println!("{:64} {:>8} {:>8} {:>8}", "", "H 256", "H 400", "H 600");
     for threads in [1, 2] {
-        gru_cpu::set_threads(Some(threads));
-        let columns = UNITS.map(|h| Step::new(h).measure());
+        let columns = pool(threads).install(|| UNITS.map(|h| Step::new(h).measure()));
         println!("threads: {threads}");
         for (line, (name, _)) in columns[0].iter().enumerate() {
             print!("{name:64}");
@@ -31,7 +30,6 @@ pub fn run() {
             println!();
         }
     }
-    gru_cpu::set_threads(None);
 }
 
 /// What is timed.

@@ -1,15 +1,13 @@
-//! Both passes alone, without a framework: milliseconds, GFLOP/s and the share of the machine's
-//! sgemm rate, which is measured in the same run, on one thread and on all of the pool; and how many
-//! times as long forward and backward take where every input, state and gradient is denormal. For one
-//! row also microseconds of a step by `Stream`, whose weights are packed once.
+//! Both passes without a framework, on one thread and on all threads of the pool: milliseconds, GFLOP/s and the share
+//! of the machine's sgemm rate, which is measured in the same run. It also prints the slowdown of both passes if every
+//! input, state and gradient is subnormal, and for one row the microseconds of a step of `Stream`.
 //!
 //!     cargo bench -p gru-cpu --bench passes [-- SHAPE... --isa V3]
 //!
-//! `--isa` forces an instruction set, a name of `gru_cpu::testing::Isa`. The sgemm takes the best that
-//! the machine has, all the same.
+//! `--isa` forces an instruction set, a name of `gru_cpu::testing::Isa`. It has no effect on sgemm.
 
 use gru_cpu::{
-    Gradients, Gru, Inputs, PackedWeights, Sequence, Stream, Weights, buffer, set_threads,
+    Gradients, Gru, Inputs, PackedWeights, Sequence, Stream, Weights, buffer,
     spec::{GruSpec, Layout, Order, Reset, Sizes},
     testing::Isa,
 };
@@ -24,7 +22,7 @@ const SHAPES: &[(&str, [usize; 4])] = &[
     ("stream", [1, 128, 64, 128]),
     ("audio", [1, 2048, 1, 32]),
     ("cell", [1, 1, 64, 128]),
-    // On request: whether a step of a long sequence takes longer than one of a short.
+    // Only if named: whether a step of a long sequence takes longer than a step of a short one.
     ("long-512", [8, 512, 64, 64]),
     ("long-16k", [8, 16384, 64, 64]),
 ];
@@ -40,64 +38,63 @@ fn main() {
         let isa = Isa::ALL.into_iter().find(|isa| format!("{isa:?}") == name);
         isa.unwrap_or_else(|| panic!("{name} is none of {:?}", Isa::ALL))
     });
-    match isa {
-        Some(isa) => isa.run(|| measure(&chosen)),
-        None => measure(&chosen),
+    let mut counts = vec![1, rayon::current_num_threads()];
+    counts.dedup();
+    for threads in counts {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+        pool.expect("a pool").install(|| match isa {
+            Some(isa) => isa.run(|| measure(threads, &chosen)),
+            None => measure(threads, &chosen),
+        });
     }
 }
 
-fn measure(chosen: &[String]) {
-    let all = rayon::current_num_threads();
-    let mut counts = vec![1, all];
-    counts.dedup();
-    for threads in counts {
-        set_threads(Some(threads));
-        let rate = sgemm_rate(threads);
-        println!("\nthreads {threads}, sgemm {rate:.0} GFLOP/s");
-        println!(
-            "shape     reset   inference ms GFLOP/s share   fwd+bwd ms GFLOP/s share   lean ms   \
+fn measure(threads: usize, chosen: &[String]) {
+    let rate = sgemm_rate(threads);
+    println!("\nthreads {threads}, sgemm {rate:.0} GFLOP/s");
+    println!(
+        "shape     reset   inference ms GFLOP/s share   fwd+bwd ms GFLOP/s share   lean ms   \
              denormal   step us"
-        );
-        for &(name, [n, t, i, h]) in SHAPES {
-            let is_chosen = match chosen {
-                [] => !name.starts_with(ON_REQUEST),
-                names => names.iter().any(|c| c == name),
+    );
+    for &(name, [n, t, i, h]) in SHAPES {
+        let is_chosen = match chosen {
+            [] => !name.starts_with(ON_REQUEST),
+            names => names.iter().any(|c| c == name),
+        };
+        if !is_chosen {
+            continue;
+        }
+        for (reset, label) in [
+            (Reset::AfterMatmul, "after "),
+            (Reset::BeforeMatmul, "before"),
+        ] {
+            let spec = GruSpec::default().with_reset(reset);
+            let gru = Gru {
+                order: Order {
+                    layout: Layout::TimeMajor,
+                    ..Order::default()
+                },
+                ..Gru::new(Sizes { n, t, i, h }, spec)
             };
-            if !is_chosen {
-                continue;
-            }
-            for (reset, label) in [
-                (Reset::AfterMatmul, "after "),
-                (Reset::BeforeMatmul, "before"),
-            ] {
-                let spec = GruSpec::default().with_reset(reset);
-                let gru = Gru {
-                    order: Order {
-                        layout: Layout::TimeMajor,
-                        ..Order::default()
-                    },
-                    ..Gru::new(Sizes { n, t, i, h }, spec)
-                };
-                let times = time(&gru, 1.0);
-                let denormal = time(&gru, 1e-40);
-                let flops = (2 * n * t * (i + h) * 3 * h) as f64;
-                let gflops = |ms: f64, passes: f64| passes * flops / (ms * 1e6);
-                let of = |ms: f64, passes: f64| {
-                    let g = gflops(ms, passes);
-                    format!("{ms:10.3} {g:8.0} {:5.0}%", 100.0 * g / rate)
-                };
-                let step = match n {
-                    1 => format!("{:7.3}", 1e3 * time_step(&gru)),
-                    _ => String::new(),
-                };
-                println!(
-                    "{name:8}  {label}  {}   {}   {:8.3}   {:8.2}   {step}",
-                    of(times.inference, 1.0),
-                    of(times.training, 3.0),
-                    times.lean,
-                    denormal.training / times.training,
-                );
-            }
+            let times = time(&gru, 1.0);
+            let denormal = time(&gru, 1e-40);
+            let flops = (2 * n * t * (i + h) * 3 * h) as f64;
+            let gflops = |ms: f64, passes: f64| passes * flops / (ms * 1e6);
+            let of = |ms: f64, passes: f64| {
+                let g = gflops(ms, passes);
+                format!("{ms:10.3} {g:8.0} {:5.0}%", 100.0 * g / rate)
+            };
+            let step = match n {
+                1 => format!("{:7.3}", 1e3 * time_step(&gru)),
+                _ => String::new(),
+            };
+            println!(
+                "{name:8}  {label}  {}   {}   {:8.3}   {:8.2}   {step}",
+                of(times.inference, 1.0),
+                of(times.training, 3.0),
+                times.lean,
+                denormal.training / times.training,
+            );
         }
     }
 }
@@ -105,13 +102,13 @@ fn measure(chosen: &[String]) {
 /// Milliseconds of one shape.
 struct Times {
     inference: f64,
-    /// Forward and backward, with the gates kept.
+    /// Forward and backward, with kept gates.
     training: f64,
-    /// The same with the gates made anew.
+    /// The same with recomputed gates.
     lean: f64,
 }
 
-/// All inputs but the weights are about as large as `size`, and so are states and gradients.
+/// All inputs except the weights have about the magnitude `size`, and so do states and gradients.
 fn time(gru: &Gru, size: f32) -> Times {
     let (Sizes { n, t, i, h }, spec) = (gru.sizes, gru.spec);
     let scale = 1.0 / (h as f32).sqrt();

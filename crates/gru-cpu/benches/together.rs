@@ -1,5 +1,5 @@
-//! Eight calls at once against the same calls one after the other: milliseconds of a forward and a
-//! backward pass each, and how many times as long all take together.
+//! Eight concurrent calls against the same calls in sequence: milliseconds of a forward and a backward pass each, and
+//! the ratio of the times.
 //!
 //!     cargo bench -p gru-cpu --bench together [-- SHAPE...]
 
@@ -31,7 +31,7 @@ fn main() {
             continue;
         }
         let call = call(Sizes { n, t, i, h });
-        // One after the other in each repeat, so that a slow minute of the machine slows all three.
+        // Interleaved in each repeat, so that a disturbance affects all three.
         let mut times: [Vec<f64>; 3] = Default::default();
         for _ in 0..7 {
             times[0].push(milliseconds(|| (0..CALLS).for_each(|_| call())));

@@ -1,4 +1,4 @@
-//! GRU kernels over slices: forward, and a hand-written backward through time. No framework.
+//! GRU kernels over slices, without a framework: a forward pass, and a hand-written backward pass through time.
 //!
 //! # The mathematics
 //!
@@ -6,14 +6,14 @@
 //! candidate) in columns; all matrices are row-major: `w_ih [I,3H]`, `w_hh [H,3H]`, biases `[3H]`.
 //!
 //! ```text
-//! p = x·w_ih + b_ih                          all steps at once: one large product
+//! p = x·w_ih + b_ih                          one large product for many steps
 //! g = m ⊙ h₋₁                                m: recurrent mask, default ones
 //! q = g·w_hh + b_hh                          one product per step
 //! r = φr(p_r + q_r)    z = φz(p_z + q_z)
 //! n = φn(p_n + r ⊙ q_n)                      reset after the product
-//! n = φn(p_n + (r ⊙ g)·w_hn + b_hn)          reset before it
-//! h = z ⊙ h₋₁ + (1−z) ⊙ n                    the update gate keeps
-//! h = (1−z) ⊙ h₋₁ + z ⊙ n                    the update gate takes
+//! n = φn(p_n + (r ⊙ g)·w_hn + b_hn)          reset before the product
+//! h = z ⊙ h₋₁ + (1−z) ⊙ n                    update gate keeps
+//! h = (1−z) ⊙ h₋₁ + z ⊙ n                    update gate takes
 //! ```
 //!
 //! # Use
@@ -34,55 +34,56 @@
 //! let (mut states, mut saved) = (vec![0.0; n * t * h], vec![0.0; n * t * 4 * h]);
 //! gru.forward(&inputs, &mut states, Some(&mut saved));
 //!
-//! // Of the sum of all states.
+//! // The gradient of the sum of all states.
 //! let (d_states, mut d_w_hh) = (vec![1.0; n * t * h], vec![0.0; h * 3 * h]);
 //! let to = Gradients { w_hh: Some(&mut d_w_hh), ..Default::default() };
 //! gru.backward(&inputs, &states, Some(&saved), &d_states, to);
 //! ```
 //!
-//! Many calls with the same weights: [`PackedWeights`]. Steps as they come:
-//! [`Stream`].
+//! [`PackedWeights`] serve many calls with the same weights. A [`Stream`] runs one step at a time.
 //!
-//! # Numbers at the edge
+//! # Numerical behavior
 //!
-//! - **Not finite.** A NaN or an infinity in any input goes where IEEE 754 sends it, in states, gates
-//!   and gradients; nothing is clamped away. A gate that is NaN has the derivative NaN, whatever its
-//!   activation. What stands at a skipped step has no effect, finite or not.
-//! - **Saturated.** σ and tanh in float32 are within 1.5 and 2 units of the last place (2 where there
-//!   is no fused multiply-add), 0, 1 and −1 exactly where that is the nearest number. `1 − z` is not a
-//!   difference in the forward pass; in the backward pass it is that of the kept z, as in other
-//!   frameworks.
-//! - **Subnormal.** A new state that would be subnormal is 0, and so is a gradient of a state on its way
-//!   to the gates. A state or gradient that fades away would otherwise stay subnormal for the rest of the
-//!   sequence, and many processors take far longer over such numbers. All other arithmetic is that of
-//!   IEEE 754, on every target: no mode of the processor is changed, and subnormal inputs take the time
-//!   that the processor needs for them.
-//! - **Long.** Biases' gradients lose no digit to the number of rows, those of the weights are
-//!   summed in blocks.
-//! - **The same.** Equal calls give equal bits, whatever the number of threads, on one instruction
-//!   set. Training and inference give the same states.
+//! - **NaN and infinity.** They follow IEEE 754 in states, gates and gradients: nothing is clamped. A gate that
+//!   is NaN has the derivative NaN, whatever its activation. Values at a skipped step have no effect, finite or
+//!   not.
+//! - **Saturation.** σ and tanh in float32 are within 1.5 and 2 units of the last place (2 without a fused
+//!   multiply-add). They are exactly 0, 1 or −1 where that is the nearest number. The forward pass computes
+//!   `1 − z` without cancellation. The backward pass subtracts the saved z from 1, as other frameworks do.
+//! - **Subnormals.** A new state that would be subnormal is 0, and so is a state gradient on its way to the
+//!   gates. Otherwise a state or gradient that decays would stay subnormal for the rest of the sequence, and
+//!   many processors are much slower with subnormals. All other arithmetic follows IEEE 754 on every target.
+//!   The crate does not change processor modes, so subnormal inputs take the time that the processor needs.
+//! - **Long sequences.** The accuracy of bias gradients does not depend on the number of rows. Weight gradients
+//!   are summed in blocks.
+//! - **Determinism.** Equal calls return equal bits on one instruction set, whatever the number of threads.
+//!   Training and inference return the same states.
 //!
 //! # Targets
 //!
-//! | target | vectors | threads | where its tests ran |
+//! | target | vectors | threads | where the tests ran |
 //! |---|---|---|---|
-//! | x86-64 | AVX-512, or AVX2 with FMA, or none: as the machine has | rayon's | Linux |
-//! | AArch64 | NEON | rayon's | Linux, emulated by `qemu-user`; those of whole teams of threads, of finite differences and `properties` were not run to their end |
-//! | wasm32 | none, or 128 bits (`simd128`): as the module was built | the caller's | `wasm32-wasip1` in Node 20; of `wasm32-unknown-unknown` the example `smoke`, and a training program in Chromium |
-//! | others | none | rayon's | nowhere |
+//! | x86-64 | AVX-512, AVX2 with FMA, or none, selected at run time | rayon | Linux |
+//! | AArch64 | NEON | rayon | Linux, emulated by `qemu-user`; the tests of thread teams, finite differences and `properties` were not completed |
+//! | wasm32 | none, or 128 bits (`simd128`), selected at build time | the caller's | `wasm32-wasip1` in Node 20; on `wasm32-unknown-unknown` the example `smoke`, and a training program in Chromium |
+//! | others | none | rayon | not tested |
 //!
-//! On WebAssembly a call neither asks for threads nor for the time, which panics in a browser; the
-//! feature `threads` changes nothing there, and rayon is not compiled. Vectors are what the module
-//! was built for, since an engine refuses a module for one instruction that it does not know:
+//! A call uses the threads of the rayon pool in which it is made. To limit them, make the call in a pool with
+//! fewer threads.
+//!
+//! On WebAssembly a call does not use threads, and it does not read the clock, which panics in a browser. The
+//! feature `threads` has no effect there, and rayon is not compiled. The vectors are selected at build time,
+//! because an engine rejects a module with one unknown instruction:
 //!
 //! ```sh
 //! RUSTFLAGS='-C target-feature=+simd128' cargo build --target wasm32-unknown-unknown
 //! ```
 //!
-//! The feature `relaxed-simd` and `+simd128,+relaxed-simd` add the fused multiply-add of engines
-//! that have it.
+//! The feature `relaxed-simd` with `+simd128,+relaxed-simd` adds the fused multiply-add of engines that have it.
 //!
-//! No time was taken on AArch64. Its tests, and those of WebAssembly:
+//! Times were not measured on AArch64. These commands run the tests of both targets; `tools/targets` does the
+//! same on Debian without rustup's targets. On WebAssembly the tests of threads and of panics are ignored: it
+//! has no threads, and a panic ends the module.
 //!
 //! ```sh
 //! rustup target add wasm32-wasip1 aarch64-unknown-linux-gnu
@@ -94,25 +95,22 @@
 //! cargo test -p gru-cpu --target aarch64-unknown-linux-gnu --lib --tests
 //! ```
 //!
-//! or, on Debian without rustup's targets, `.ci/targets`. On WebAssembly tests of threads and of
-//! panics are ignored: there are none, and a panic ends the module.
+//! # Source layout
 //!
-//! # The map
-//!
-//! - [`spec`]: which GRU is meant; the crate `gru-spec`.
-//! - `call`: sizes, slices, where gradients go; all checks.
+//! - [`spec`]: what a GRU computes; the crate `gru-spec`.
+//! - `call`: sizes, slices, gradients, and all checks.
+//! - `element`, `packed`: the public calls.
+//! - `pass`: the forward and the backward pass.
+//! - `product`: register tiles, weights in panels, scratch memory.
 //! - `simd`: vectors, σ and tanh, activations.
-//! - `product`: register tiles, packed weights, scratch memory.
-//! - `threads`: the plan of who does what, the team that meets.
-//! - `gru`: the two passes; `passes`, `stream`: how others call them.
+//! - `threads`: how work is split, and the team with its barrier.
+//! - `memory`: buffers for results, large pages.
 //! - `tuning`: every threshold.
-//! - `memory`, `pages`: buffers for results, large pages.
-//! - [`testing`]: what tests force, and the same passes by plain loops, one product per step, which
-//!   they hold the kernels against.
+//! - [`testing`]: the instruction set that a test forces.
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-/// Which GRU is meant.
+/// What a GRU computes.
 pub use gru_spec as spec;
 
 #[cfg(doctest)]
@@ -120,25 +118,23 @@ pub use gru_spec as spec;
 mod readme {}
 
 mod call;
-mod gru;
+mod element;
 mod memory;
-mod pages;
-mod passes;
+mod packed;
+mod pass;
 mod product;
 mod simd;
-mod stream;
 mod threads;
 mod tuning;
 
 pub use self::{
     call::{CallError, Gradients, Gru, Inputs, Sequence, Weights},
+    element::Element,
     memory::buffer,
-    passes::Element,
-    stream::{PackedWeights, Stream},
-    threads::set_threads,
+    packed::{PackedWeights, Stream},
 };
 
-/// What tests force.
+/// For tests.
 #[doc(hidden)]
 pub mod testing {
     pub use crate::simd::Isa;

@@ -1,101 +1,100 @@
-//! Every threshold, with its reason. All are guesses of what some machine does best; no result
-//! depends on them by more than the order of a sum. That no bit depends on the threads of a call is
-//! the work of [`CUT`].
+//! Every threshold, with its reason. All of them are estimates of what is fastest on some machine. They
+//! change a result by no more than the order of a sum. [`ROW_GRANULE`] makes results independent of the
+//! number of threads.
 
 #![cfg_attr(
     not(all(feature = "threads", not(target_family = "wasm"))),
-    allow(dead_code) // What only teams ask for.
+    allow(dead_code) // Used by teams of threads.
 )]
 
 use pulp::Simd;
 use std::time::Duration;
 
-// Rows and hidden units between threads.
+// How rows and hidden units are split between threads.
 
-/// Multiply-adds below which a call stays on its thread: waking another costs some microseconds,
-/// in which one core does about half a million of them.
+/// Multiply-adds below which a call stays on its thread. Waking another thread costs some microseconds,
+/// and one core does about half a million multiply-adds in that time.
 pub(crate) const PARALLEL_FROM: usize = 1 << 19;
 
-/// Bytes of recurrent weights that one core keeps in its second-level cache, between steps, beside
-/// what else a step touches: 2 MiB on recent servers, less elsewhere. Above, threads share the
-/// hidden units of the same rows, so that each reads a part of the weights only.
+/// Bytes of recurrent weights that one core keeps in its second-level cache between steps, next to the
+/// other data of a step. Recent servers have 2 MiB, other machines less. With more weights the threads
+/// share the hidden units of the same rows, so that each thread reads a part of the weights only.
 pub(crate) const CACHED_WEIGHTS: usize = 1 << 20;
 
-/// Rows at whose multiples a batch, or the rows of a round, are cut between threads. Tiles of 8 and
-/// of 4 rows add up in the same order, smaller ones do not; cut here, a row has the same sums
-/// whoever computes it.
-pub(crate) const CUT: usize = 4;
+/// A batch, or the rows of a round, is split between threads at multiples of this. Tiles of 8 and 4 rows
+/// add in the same order, smaller tiles do not. With splits at these multiples a row has the same sums
+/// in every thread.
+pub(crate) const ROW_GRANULE: usize = 4;
 
-/// Rows below which a group is not split any more: its tiles would wait for weights, not for sums.
-pub(crate) const ROWS_PER_GROUP: usize = CUT;
+/// A group with fewer rows is not split further: its tiles would wait for weights, not for sums.
+pub(crate) const ROWS_PER_GROUP: usize = ROW_GRANULE;
 
-/// Multiply-adds per step and thread for which meeting after each step pays: a meeting costs about
-/// a third of a microsecond. One row of 128 units: 0.27 ms on one thread, 0.23 on two.
-pub(crate) const MEET_FROM: usize = 1 << 14;
+/// Multiply-adds per step and thread from which a barrier after each step pays. A barrier costs about a
+/// third of a microsecond. One row of 128 units takes 0.27 ms on one thread and 0.23 ms on two.
+pub(crate) const BARRIER_FROM: usize = 1 << 14;
 
-/// The same in the backward pass, which also meets to share what follows a round. One row of 128
-/// units: 0.37 ms on one thread, 0.39 on two.
-pub(crate) const MEET_BACK_FROM: usize = 1 << 15;
+/// The same in the backward pass, which has a further barrier at the end of a round. One row of 128 units
+/// takes 0.37 ms on one thread and 0.39 ms on two.
+pub(crate) const BARRIER_BACK_FROM: usize = 1 << 15;
 
 // Steps of a round.
 
-/// Rows of the input product of one round: enough to reuse each panel of `w_ih`, few enough for
-/// the product to stay in the cache until the walk needs it.
+/// Rows of the input product of one round. They are enough to reuse each panel of `w_ih`, and few enough
+/// for the product to stay in the cache until its step.
 pub(crate) const ROWS_PER_ROUND: usize = 64;
 
-/// The same where all weights together leave the cache, so that each round brings `w_ih` anew.
+/// The same where all weights together exceed the cache, so that each round loads `w_ih` again.
 pub(crate) const ROWS_PER_LARGE_ROUND: usize = 256;
 
-/// Rows of one round of the backward pass, all of whose gradients are kept until its end: enough to
-/// read and write the gradients of the weights not too often, few enough to stay in the cache.
+/// Rows of one round of the backward pass, which keeps the gradients of all its steps. They are enough to
+/// read and write the weight gradients rarely, and few enough to stay in the cache.
 pub(crate) const ROWS_PER_ROUND_BACK: usize = 128;
 
-/// The same where the weights leave the cache.
+/// The same where the weights exceed the cache.
 pub(crate) const ROWS_PER_LARGE_ROUND_BACK: usize = 256;
 
-// Meetings.
+// Barriers.
 
-/// Rounds of spinning, some tens of microseconds, before the processor is offered to others: a
-/// partner that shares it with this thread could not come otherwise. To a model checker the second
-/// is an order more to try, and nothing new.
+/// Spins before a waiting thread yields its processor: some tens of microseconds. If two threads share a
+/// processor, the other could not arrive without the yield. One spin is enough for a model checker: a
+/// second one adds an order and no new behaviour.
 pub(crate) const SPINS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 11 };
 
-/// How long the first round waits for helpers at most, and what part of a call's own time: a thread
-/// of a pool that sleeps takes some tens of microseconds to come, and a round without it costs
-/// as much as two.
-pub(crate) const PATIENCE: Duration = Duration::from_micros(40);
-pub(crate) const PATIENCE_PART: usize = 8;
+/// The longest wait for helpers at the start of a call, and the share of the call's own time. A sleeping
+/// pool thread needs some tens of microseconds to start. A round without it takes twice as long.
+pub(crate) const HELPER_WAIT: Duration = Duration::from_micros(40);
+pub(crate) const HELPER_WAIT_SHARE: usize = 8;
 
-/// Multiply-adds of one thread in a microsecond, roughly: what such a part is reckoned from.
+/// Multiply-adds of one thread in a microsecond, roughly: the base of that share.
 pub(crate) const WORK_PER_MICROSECOND: usize = 40_000;
 
-/// Time lost beyond spinning from which a team is judged, and the part of all time that it may
-/// lose: a partner whose processor is given to others again and again costs more than it helps.
-/// Then the leader goes on alone for a while, each time for twice as long: most often the processor
-/// is given back after some milliseconds.
-pub(crate) const LOST_FROM: Duration = Duration::from_millis(2);
-pub(crate) const LOST_PART: u32 = 4;
-pub(crate) const ALONE: Duration = Duration::from_millis(4);
+/// The wait beyond spinning from which a team is judged, and the share of all time that it may wait. A
+/// helper that loses its processor again and again costs more than it helps. Then the leader works
+/// without helpers for a while, each time for twice as long: most often the processor is returned after
+/// some milliseconds.
+pub(crate) const WAITED_FROM: Duration = Duration::from_millis(2);
+pub(crate) const WAITED_SHARE: u32 = 4;
+pub(crate) const SOLO: Duration = Duration::from_millis(4);
 
 // Packing.
 
-/// Rows of weights from which packing pays: tiles times steps, each of which reads all of them.
+/// Reads of all weights (tiles times steps) from which packing them pays.
 pub(crate) const PACK_FROM: usize = 4;
 
-/// Elements from which packing is shared between threads: some tens of microseconds of work.
-pub(crate) const PACK_TOGETHER_FROM: usize = 1 << 17;
+/// Elements from which threads share the packing: some tens of microseconds of work.
+pub(crate) const PACK_IN_PARALLEL_FROM: usize = 1 << 17;
 
-/// Panels that are packed together: as many lines of a row of the weight are read one after the other.
+/// Panels that are packed at the same time: so many cache lines of a weight row are read in sequence.
 pub(crate) const PANELS_AT_A_TIME: usize = 4;
 
-/// Rows of the weight that packing asks for ahead of the one it copies: they lie too far apart for a
-/// machine to guess the next.
+/// Packing prefetches the weight row that is so many rows ahead. The rows are too far apart for a
+/// hardware prefetcher.
 pub(crate) const PACK_AHEAD: usize = 8;
 
 // Tiles.
 
-/// Vector registers of `S`. WebAssembly has as many as one likes, of which an engine keeps what its
-/// machine has: 16 on x86-64. (`pulp` says 32.)
+/// Vector registers of `S`. A WebAssembly engine keeps as many values in registers as its machine has:
+/// 16 on x86-64. (`pulp` states 32.)
 pub(crate) const fn registers<S: Simd>() -> usize {
     if cfg!(target_family = "wasm") {
         16
@@ -104,14 +103,16 @@ pub(crate) const fn registers<S: Simd>() -> usize {
     }
 }
 
-/// Rows of a full tile. With three vectors of weights and one broadcast, 8 rows fill 32 registers
-/// and 4 rows fill 16.
+/// Rows of a full tile. With three vectors of weights and one broadcast, 8 rows fill 32 registers and
+/// 4 rows fill 16.
 ///
-/// On AArch64 a step of 8 rows is 40 instructions, 24 of them multiply-adds that take their row's
-/// element from a lane, and no sum leaves its register; of 4 rows 24, 12 of them.
+/// On AArch64 a step of k is 40 instructions for 8 rows: 24 of them are multiply-adds that take their
+/// row's element from a lane, and every sum stays in its register. For 4 rows it is 24 instructions with
+/// 12 multiply-adds.
 ///
-/// WebAssembly has no multiply-add, so each sum needs a product beside it, and V8 keeps 15 registers
-/// on x86-64: 2 rows took 8% less than 4 in a large batch's forward pass, and 6% in its training.
+/// WebAssembly does not have a multiply-add, so each sum needs a register for its product, and V8 keeps 15
+/// registers on x86-64. Compared with 4 rows, 2 rows took 8% less in a large batch's forward pass and 6%
+/// less in its training.
 pub(crate) const fn tile_rows(registers: usize) -> usize {
     if cfg!(target_family = "wasm") {
         return 2;
@@ -119,36 +120,35 @@ pub(crate) const fn tile_rows(registers: usize) -> usize {
     if registers >= 32 { 8 } else { 4 }
 }
 
-/// Sums side by side of a tile of two rows and three vectors, in free order. On WebAssembly that is a
-/// full tile.
+/// Partial sums of a tile of two rows and three vectors, in free order. On WebAssembly this is a full
+/// tile.
 pub(crate) const SUMS_2X3: usize = if cfg!(target_family = "wasm") { 1 } else { 2 };
 
-/// The same of one row. In V8 three took 30 to 50% longer than two: some went to memory.
+/// The same for one row. In V8 three partial sums took 30 to 50% longer than two: some were spilled.
 pub(crate) const SUMS_1X3: usize = if cfg!(target_family = "wasm") { 2 } else { 4 };
 
-/// Panels of a single row whose gates are made together: a gate is a chain of operations that wait for
-/// each other. With AVX-512 a step of 32 units took 0.58 of the time that it took panel by panel, of
-/// 256 units 0.86.
+/// Panels of a single row whose gates are computed together. A gate is a chain of dependent operations.
+/// With AVX-512 a step of 32 units took 0.58 of the time of one panel after the other, and 256 units
+/// took 0.86.
 pub(crate) const PANELS_OF_A_ROW: usize = 4;
 
-/// Vectors of a panel of the backward pass, the last of which may have fewer: with the rows of a
-/// full tile they make as many sums as there are registers for. With two, 16 sums, a step took 15
-/// to 30% longer.
+/// Vectors of a panel of the backward pass; the last panel may have fewer. With the rows of a full tile
+/// the sums fill the registers. With two vectors, that is 16 sums, a step took 15 to 30% longer.
 pub(crate) const VECTORS_BACK: usize = 3;
 
-/// Vectors of a panel of the candidate's own product, where the reset gate acts before it.
+/// Vectors of a panel of the candidate's product, where the reset gate acts before it.
 pub(crate) const CANDIDATE_VECTORS: usize = 2;
 
-/// Rows from which a tile asks for memory: with fewer it waits for its own weights.
-pub(crate) const ASKS_FROM: usize = 4;
+/// Rows from which a tile prefetches: a smaller tile waits for its own weights.
+pub(crate) const PREFETCH_FROM: usize = 4;
 
-/// Steps of k between two rounds of asking for memory.
-pub(crate) const ASKS_EVERY: usize = 8;
+/// Steps of k between two groups of prefetches.
+pub(crate) const PREFETCH_EVERY: usize = 8;
 
 // Memory.
 
-/// Bytes from which large pages are asked for, for results and for scratch: a few of them. Where weights
-/// are packed into such pages (I = H = 1024), forward took 0.95 of the time on one thread and 0.93 on
-/// two, backward 0.96 and 0.97.
+/// Bytes from which results and scratch request large pages. With weights packed into such pages
+/// (I = H = 1024) the forward pass took 0.95 of the time on one thread and 0.93 on two, the backward pass
+/// 0.96 and 0.97.
 #[cfg(target_os = "linux")]
 pub(crate) const LARGE_PAGES_FROM: usize = 8 << 20;

@@ -1,4 +1,4 @@
-//! Equal calls give equal bits, whatever the number of threads and whoever of them comes in time.
+//! Equal calls return equal bits, whatever the number of threads, and whichever helpers join in time.
 
 mod support;
 
@@ -27,7 +27,7 @@ fn any_number_of_threads_any_number_of_times() {
             Order::default(),
         ),
     ];
-    // Rows split, units split, both; rows, units and inputs that fill no tile and no vector.
+    // Split rows, split units, both; rows, units and inputs that do not fill a tile or a vector.
     let sizes = [
         (33, 9, 8, 64),
         (13, 21, 5, 130),
@@ -66,13 +66,13 @@ fn any_number_of_threads_any_number_of_times() {
     }
 }
 
-/// A bias's gradient loses no digits to the length of the sequence.
+/// The accuracy of a bias gradient does not depend on the length of the sequence.
 #[test]
 fn long_sums() {
     let (n, t, i, h) = (8, 4096, 1, 4);
     for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
         let spec = GruSpec::default().with_reset(reset);
-        // The input is projected, so its gradient is what the bias's is the sum of.
+        // The input is projected, so the bias gradient is the sum of the input gradient.
         let mut case = Case::new(Sizes { n, t, i, h }, spec, &["b_ih"]).cast::<f32>();
         case.tensor("x").fill(0.3);
         case.tensor("d_states").fill(0.7);

@@ -1,5 +1,5 @@
-//! A clip that is not finite in the element type is no clip, and a finite one bounds whatever its
-//! size: kernels of every instruction set, and the oracle.
+//! A clip that is not finite in the element type has no effect, and a finite clip of any size bounds: kernels of
+//! every instruction set, and the oracle.
 
 mod support;
 
@@ -41,7 +41,7 @@ const DIMS: Sizes = Sizes {
     h: 19,
 };
 
-/// Every activation as every gate; also the two whose slope is 0 on the negative side.
+/// Every activation as every gate, and the two whose slope is 0 on the negative side.
 fn specs() -> impl Iterator<Item = GruSpec> {
     let zero = [
         Activation::LeakyRelu { alpha: 0.0 },
@@ -77,7 +77,7 @@ fn with_clips(spec: GruSpec, clip: f64) -> [GruSpec; 3] {
     ]
 }
 
-/// Bits, so that two NaNs are the same.
+/// Bits, so that two NaNs are equal.
 fn bits<E: Element>(results: &[Vec<E>; 8]) -> Vec<Vec<u64>> {
     let bits = |v: &E| v.to_f64().expect("a float").to_bits();
     results
@@ -94,7 +94,7 @@ fn is_none<E: Element>(isa: Isa, clip: f64) {
                 let [got, expected] = [clipped, spec].map(|spec| bits(&run(spec, lean)));
                 for (k, name) in RESULTS.iter().enumerate() {
                     let same = got[k] == expected[k];
-                    assert!(same, "lean {lean}, {clipped:?}: {name} is another");
+                    assert!(same, "lean {lean}, {clipped:?}: {name} differs");
                 }
             }
         }
@@ -127,8 +127,8 @@ fn nor_is_it_one_in_the_plain_passes() {
     }
 }
 
-/// The largest finite ones bound nothing here, so the results are those without a clip, to rounding: the
-/// usual gates have other code where there is a clip.
+/// The largest finite clips do not bound here, so the results are the results without a clip, up to rounding: the
+/// default gates have different code with a clip.
 fn a_large_finite_one_changes_nothing(isa: Isa) {
     for spec in specs().chain([GruSpec::default()]) {
         let expected = case(spec).plain();
@@ -144,7 +144,7 @@ fn a_large_finite_one_changes_nothing(isa: Isa) {
     }
 }
 
-/// With the rule and the factor of `nonfinite`.
+/// The rule and the factor of `nonfinite`.
 fn close<E: Element>(id: &str, got: &[Vec<E>; 8], expected: &[Vec<f64>; 8]) {
     for (name, (got, expected)) in RESULTS.iter().zip(got.iter().zip(expected)) {
         assert_eq!(got.len(), expected.len(), "{id}: {name}");

@@ -1,5 +1,5 @@
-//! The written backward against central differences of the forward pass, in float64, for every
-//! option that the slices offer, with gates kept and made anew.
+//! The hand-written backward pass against central differences of the forward pass, in float64, for every option of
+//! a call, with kept and with recomputed gates.
 
 use gru_cpu::{
     Gradients, Gru, Inputs, Sequence, Weights,
@@ -122,7 +122,7 @@ impl Case {
         let id = format!("{mode} {:?} {:?}", self.gru, self.options);
         let size = self.gru.sizes.rows() * self.gru.sizes.h;
         let up = Noise(99).vec(size);
-        // Poisoned buffers: whatever is not written shows.
+        // Buffers of NaN show every element that is not written.
         let mut states = vec![f64::NAN; size];
         let mut saved = vec![f64::NAN; size * self.gru.spec.saved_per_unit()];
         self.gru
@@ -163,8 +163,8 @@ impl Case {
                     self.tensors[which][k] = at;
                     (numeric - written).abs() / numeric.abs().max(1.0)
                 };
-                // The error of a difference is d² times the third derivative, plus 1e-16/d. The
-                // finer try is for a kink (relu, a clip) that stands within the first step.
+                // The error of a difference is d² times the third derivative, plus 1e-16/d. The finer
+                // difference is for a kink (relu, a clip) within the first step.
                 let (coarse, fine) = (differ(1e-5), differ(1e-7));
                 assert!(
                     coarse < 1e-7 || fine < 1e-6,

@@ -1,5 +1,5 @@
-//! Every instruction set, each forced, against the float64 oracle: states, saved gates and every gradient, from the saved gates and from gates made anew, at sizes
-//! that fill no vector and no tile, in buffers poisoned with NaN.
+//! Every instruction set, each forced, against the float64 oracle: states, saved gates and every gradient, from saved
+//! and from recomputed gates. The sizes do not fill a vector or a tile, and the buffers start as NaN.
 
 mod support;
 
@@ -43,10 +43,10 @@ fn main() {
 
 const NAMES: [&str; 8] = ["states", "saved", "x", "h0", "w_ih", "w_hh", "b_ih", "b_hh"];
 
-/// States, saved gates, and the six gradients from them and without them.
+/// States, saved gates, and the six gradients, with and without saved gates.
 type Results<E> = [[Vec<E>; 8]; 2];
 
-/// Which inputs are there.
+/// Which inputs are present.
 #[derive(Clone, Copy, Debug)]
 struct Options {
     h0: bool,
@@ -66,7 +66,7 @@ const ALL: Options = Options {
     take: false,
 };
 
-/// Values in (−1, 1), the same in either type: exact multiples of 2⁻¹⁶.
+/// Values in (−1, 1), equal in both types: multiples of 2⁻¹⁶.
 fn noise<E: Element>(len: usize, seed: u64) -> Vec<E> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -86,7 +86,7 @@ fn run<E: Element>(gru: &Gru, options: Options) -> Results<E> {
     run_as(gru, options, false)
 }
 
-/// The same in float64 by the oracle.
+/// The same results from the oracle, in float64.
 fn expected(gru: &Gru, options: Options) -> Results<f64> {
     run_as(gru, options, true)
 }
@@ -115,7 +115,7 @@ fn run_as<E: Element>(gru: &Gru, options: Options, by_definition: bool) -> Resul
         })
         .collect();
     if options.valid && !by_definition {
-        // What pads a sequence may be anything.
+        // The padding of a sequence may hold any value.
         for (row, _) in valid.iter().enumerate().filter(|(_, v)| **v == E::zero()) {
             x[row * features..][..features].fill(E::nan());
         }
@@ -153,7 +153,7 @@ fn run_as<E: Element>(gru: &Gru, options: Options, by_definition: bool) -> Resul
     let skipped = valid.iter().enumerate().filter(|(_, v)| **v == E::zero());
     let skipped: Vec<usize> = skipped.map(|(row, _)| row).collect();
     if options.valid && !by_definition {
-        // And so may its gates.
+        // The gates of the padding may hold any value too.
         for row in &skipped {
             saved[row * width..][..width].fill(E::nan());
         }
@@ -198,8 +198,8 @@ fn run_as<E: Element>(gru: &Gru, options: Options, by_definition: bool) -> Resul
     })
 }
 
-/// `|got − expected| ≤ tol · max(1, max |expected|)`: the rule of the recorded cases, with their
-/// 2e-6 for outputs and 5e-6 for gradients in float32; in float64 the same times 1e-7.
+/// `|got − expected| ≤ tol · max(1, max |expected|)`: the rule of the recorded cases. `tol` is 2e-6 for outputs and
+/// 5e-6 for gradients in float32, and 1e-7 times as much in float64.
 fn agree<E: Element>(id: &str, scale: f64, got: &Results<E>, expected: &Results<f64>) {
     let [kept, _] = expected;
     for (k, (got, expected)) in got.iter().flatten().zip(kept.iter().cycle()).enumerate() {
@@ -319,7 +319,7 @@ fn masks_skipped_steps_blends_and_projected_inputs(isa: Isa) {
 }
 
 fn uncommon_activations_and_clips(isa: Isa) {
-    // Each as every gate.
+    // Each activation as every gate.
     let all = ACTIVATIONS;
     let sets = (0..all.len()).map(|k| [0, 4, 8].map(|gate| all[(k + gate) % all.len()]));
     for [reset, update, candidate] in sets {
@@ -361,7 +361,7 @@ fn threads() {
     }
 }
 
-/// More calls at once than the pool has threads: none may wait for a thread that waits for it.
+/// More concurrent calls than the pool has threads. No call may wait for a thread that waits for it.
 fn calls_at_once_share_a_pool() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build();
     let pool = pool.expect("a pool");
@@ -385,7 +385,7 @@ fn calls_at_once_share_a_pool() {
 
 fn long_sequences(isa: Isa) {
     for spec in resets() {
-        // A single row has steps of its own.
+        // A single row has separate code for its steps.
         for n in [1, 2] {
             let sizes = Sizes {
                 n,

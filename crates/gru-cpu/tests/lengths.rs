@@ -1,4 +1,4 @@
-//! A slice that is one element too short or too long is refused by name, before anything is touched.
+//! A slice that is one element too short or too long causes a panic with its name, before anything is written.
 #![cfg_attr(panic = "abort", allow(dead_code))]
 
 mod support;
@@ -29,7 +29,7 @@ const ALL: [&str; 9] = [
 ];
 const GRADIENTS: [&str; 6] = ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh"];
 
-/// What a call writes or reads besides its inputs, one of them of another length.
+/// The slices of a call in addition to its inputs. One of them has another length.
 struct Buffers {
     states: Vec<f32>,
     saved: Vec<f32>,
@@ -78,12 +78,12 @@ impl Buffers {
     }
 }
 
-/// With everything there.
+/// A call with all optional tensors.
 fn case() -> Case<f32> {
     Case::new(DIMS, GruSpec::default(), &ALL).cast()
 }
 
-/// The vector as it is with one element less, and with one more; its length before and after.
+/// The vector with one element less, and with one more, and its lengths before and after.
 fn off_by_one(v: &[f32]) -> [(Vec<f32>, String); 2] {
     [v.len() - 1, v.len() + 1].map(|len| {
         let mut v = v.to_vec();
@@ -176,7 +176,7 @@ fn packed_weights_and_streams() {
     let (i, h) = (DIMS.i, DIMS.h);
     let packed = Arc::new(PackedWeights::new(spec, i, h, weights));
 
-    // A call through them checks what belongs to the sequence, and the states.
+    // A call with packed weights checks the sequence and the states.
     let states = || vec![0.0; DIMS.n * DIMS.t * h];
     for name in ["x", "h0", "recurrent_mask", "step_mask", "zoneout"] {
         let at = TENSORS.iter().position(|tensor| *tensor == name).unwrap();
@@ -200,7 +200,7 @@ fn packed_weights_and_streams() {
         });
     }
 
-    // What was read from a file is an error, not a panic.
+    // Weights from a file return an error instead of a panic.
     let given = [weights.w_ih, Some(weights.w_hh), weights.b_ih, weights.b_hh];
     for (at, tensor) in ["w_ih", "w_hh", "b_ih", "b_hh"].into_iter().enumerate() {
         for (v, _) in off_by_one(given[at].unwrap()) {
@@ -228,7 +228,7 @@ fn packed_weights_and_streams() {
     assert_eq!(error.to_string(), bad.try_check().unwrap_err());
 }
 
-/// What was packed can be asked for.
+/// The getters of packed weights.
 #[test]
 fn packed_weights_tell_their_sizes() {
     let spec = GruSpec::default().with_clip_state(Some(2.0));
@@ -252,7 +252,7 @@ fn packed_weights_tell_their_sizes() {
     ] {
         assert!(text.contains(part), "{part} in {text}");
     }
-    // No features: x is empty, and the states are still those of N rows and T steps.
+    // Without features x is empty, and there are still states of N rows and T steps.
     let mut states = vec![f32::NAN; 2 * 3 * 5];
     let none = PackedWeights::new(&spec, 0, 5, Weights::new(Some(&[]), &w_hh));
     none.forward(2, 3, Sequence::new(&[]), &mut states);

@@ -1,5 +1,5 @@
-//! NaN and infinities: they go where the float64 passes put them, in every result, on every
-//! instruction set, in tiles of every size; and a step that does not count hides what it holds.
+//! NaN and infinities reach the same elements as in the float64 oracle, in every result, on every instruction set and
+//! in tiles of every size. A skipped step hides its values.
 
 mod support;
 
@@ -34,9 +34,9 @@ fn main() {
 
 const PRESENT: [&str; 5] = ["h0", "w_ih", "b_ih", "b_hh", "recurrent_mask"];
 
-/// The usual activations, and sets that hold all others; clips.
+/// The default activations, sets with all other activations, and clips.
 fn specs() -> Vec<GruSpec> {
-    // Three at a time; the last are filled up from the first.
+    // Three at a time. The last set is completed from the first.
     let activations = ACTIVATIONS;
     let sets = (0..activations.len())
         .step_by(3)
@@ -61,7 +61,7 @@ fn specs() -> Vec<GruSpec> {
     all
 }
 
-/// Every number of the same kind as expected; finite ones as close as those of other tests are.
+/// Every number has the expected kind. Finite numbers are as close as in the other tests.
 fn agree<E: Element>(id: &str, got: &[Vec<E>; 8], expected: &[Vec<f64>; 8]) {
     for (name, (got, expected)) in RESULTS.iter().zip(got.iter().zip(expected)) {
         assert_eq!(got.len(), expected.len(), "{id}: {name}");
@@ -80,7 +80,7 @@ fn agree<E: Element>(id: &str, got: &[Vec<E>; 8], expected: &[Vec<f64>; 8]) {
     }
 }
 
-/// The kernels against the float64 passes.
+/// The kernels against the float64 oracle.
 fn check(isa: Isa, id: &str, case: &Case<f64>) {
     let expected = case.plain();
     for lean in [false, true] {
@@ -91,7 +91,7 @@ fn check(isa: Isa, id: &str, case: &Case<f64>) {
     }
 }
 
-/// One bad number in one tensor, somewhere in its middle.
+/// One NaN or infinity in the middle of one tensor.
 fn poison(case: &Case<f64>, name: &str, value: f64) -> Case<f64> {
     let mut case = case.clone();
     let tensor = case.tensor(name);
@@ -114,7 +114,7 @@ fn each_tensor_with_every_spec(isa: Isa) {
         let case = Case::new(sizes, spec, &present);
         let tensors = present.iter().chain(&["x", "w_hh", "d_states"]);
         for (k, name) in tensors.enumerate() {
-            // The usual gates meet all of them, the others take turns.
+            // The default gates run with all of them, the other gates with one each.
             let bad = if spec.activations == Activations::default() {
                 &BAD[..]
             } else {
@@ -160,7 +160,7 @@ fn a_team() {
     });
 }
 
-/// Without an initial state a weight is multiplied by zeros, and shows all the same.
+/// Without an initial state a weight is multiplied by zeros, and a NaN in it still shows.
 fn a_weight_shows_at_the_first_step(isa: Isa) {
     for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
         let (n, t, i, h) = (2, 1, 3, 18);
@@ -178,7 +178,7 @@ fn skipped_steps_hide_what_they_hold() {
         let (n, t, i, h) = (6, 4, 3, 18);
         let present = [&PRESENT[..], &["step_mask"]].concat();
         let mut case = Case::new(Sizes { n, t, i, h }, spec, &present);
-        // One row ends before it begins.
+        // One row has no valid step.
         case.tensor("step_mask")[2 * t..3 * t].fill(0.0);
         let clean = case.clone();
         let valid = case.tensor("step_mask").clone();
@@ -194,7 +194,7 @@ fn skipped_steps_hide_what_they_hold() {
             expected[1].clear();
             agree(&format!("lean {lean} {spec:?}"), &got, &expected);
         }
-        // Not even a bad weight or state reaches a row that has no step.
+        // A NaN in a weight or state does not reach a row without a valid step.
         for name in ["w_ih", "w_hh", "b_hh"] {
             let [states, _, d_x, d_h0, ..] = poison(&clean, name, f64::NAN).run(false);
             let of_row = |v: &[f64], width: usize| v[2 * width..3 * width].to_vec();
@@ -216,7 +216,7 @@ fn skipped_steps_hide_what_they_hold() {
     }
 }
 
-/// A gate that is saturated in float64 is so in float32: what it closes stays closed.
+/// A gate that is saturated in float64 is saturated in float32, and stays closed.
 fn saturated_gates_latch(isa: Isa) {
     for (reset, update) in [
         (Reset::AfterMatmul, Update::Keeps),

@@ -1,4 +1,4 @@
-//! Weights packed once, and steps one by one: the numbers of a whole call, and no allocation.
+//! Packed weights and single steps: the results of a whole call, without allocation.
 
 mod support;
 
@@ -21,7 +21,7 @@ thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: the system's, which it passes on.
+// SAFETY: it forwards to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Memory) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
@@ -30,7 +30,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Memory) {
-        // SAFETY: `at` came from `alloc` above, which is the system's.
+        // SAFETY: `at` came from `alloc` above, that is, from the system's allocator.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -96,7 +96,7 @@ fn packed_weights_give_the_bits_of_a_call() {
     fn check<E: Element + std::fmt::Debug>(case: &Case<E>) {
         let weights = pack(case);
         let Sizes { n, t, h, .. } = case.gru.sizes;
-        // Twice: nothing of a call is left in them.
+        // Twice: a call leaves no trace in the weights.
         for _ in 0..2 {
             let mut got = vec![E::nan(); n * t * h];
             weights.forward_in(case.gru.order, n, t, sequence(case), &mut got);
@@ -238,7 +238,7 @@ fn a_short_weight_is_refused() {
 }
 
 #[test]
-#[should_panic(expected = "gru_cpu::PackedWeights::forward: no memory holds sizes of")]
+#[should_panic(expected = "gru_cpu::PackedWeights::forward: the sizes exceed the address space")]
 fn more_rows_than_memory_can_be_are_refused() {
     let weights = PackedWeights::new(&GruSpec::default(), 0, 1, Weights::new(None, &[0.0f32; 3]));
     weights.forward(usize::MAX, 2, Sequence::new(&[]), &mut []);

@@ -1,8 +1,8 @@
-//! What holds for every GRU, tried on random ones: all conventions, sizes from 0 to 70, values from
-//! zero and denormal to saturating, and not finite.
+//! Properties of every GRU, tested with random cases: all conventions, sizes from 0 to 70, values from zero and
+//! subnormal to saturating, NaN and infinite.
 //!
-//! `PROPTEST_CASES=20000 cargo test --release -p gru-cpu --test properties` tries as many. A case
-//! that fails is kept in `properties.regressions`, and tried first from then on.
+//! `PROPTEST_CASES=20000 cargo test --release -p gru-cpu --test properties` runs so many cases. A failing case is
+//! recorded in `properties.regressions`, and runs first from then on.
 
 mod support;
 
@@ -22,7 +22,7 @@ use support::{Case, RESULTS};
 fn config() -> Config {
     let default = Config::default();
     Config {
-        // One case in sixty is left out by a property that asks for moderate numbers.
+        // A property that requires moderate numbers rejects one case in sixty.
         max_global_rejects: default.cases.max(default.max_global_rejects),
         rng_seed: RngSeed::Fixed(14_061_078),
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
@@ -40,7 +40,7 @@ fn sizes() -> impl Strategy<Value = Sizes> {
     (size(), t, size(), size()).prop_map(|(n, t, i, h)| Sizes { n, t, i, h })
 }
 
-/// Activations whose output is bounded: with the others a state can outgrow float32.
+/// Activations with a bounded output. With the others a state can exceed float32.
 fn bounded() -> impl Strategy<Value = Activation> {
     let (alpha, beta) = (0.3, 0.4);
     select(vec![
@@ -52,7 +52,7 @@ fn bounded() -> impl Strategy<Value = Activation> {
     ])
 }
 
-/// Activations without a kink, on whose two sides the same sum may end by its last bit.
+/// Activations without a kink. At a kink the last bit of a sum may decide the side.
 fn smooth() -> impl Strategy<Value = Activation> {
     let (alpha, beta) = (0.3, 0.4);
     select(vec![
@@ -90,7 +90,7 @@ fn activations(
     prop_oneof![1 => Just(Activations::default()), 1 => any]
 }
 
-/// No clip, a usual one, or one at an end of what a float holds.
+/// No clip, a common clip, or one at an end of the float's range.
 fn clip() -> impl Strategy<Value = Option<f64>> {
     let ends = vec![
         1e-40,
@@ -130,7 +130,7 @@ fn spec(
         })
 }
 
-/// A clip is a kink as well, unless float32 does not hold it.
+/// A clip is a kink too, unless it exceeds float32.
 fn without_kinks(
     spec: impl Strategy<Value = (GruSpec, Order)>,
 ) -> impl Strategy<Value = (GruSpec, Order)> {
@@ -142,16 +142,16 @@ fn without_kinks(
     })
 }
 
-/// How large numbers are.
+/// The magnitude of the numbers.
 #[derive(Clone, Copy, PartialEq)]
 enum Range {
     /// About one, or zero.
     Tame,
-    /// From denormal ones to those that saturate every gate.
+    /// From subnormals to numbers that saturate every gate.
     Wide,
 }
 
-/// What some of a tensor's numbers are replaced by.
+/// A replacement for some numbers of a tensor.
 const ODD: [f64; 6] = [0.0, -0.0, 1e-40, -1e-44, 1.0, -1.0];
 
 fn case(
@@ -175,7 +175,7 @@ fn case(
             numbers.for_each(|v| *v *= scale);
         }
         for (value, tensor, at) in odd {
-            // As float32 has it: a denormal one is not the same number in float64.
+            // Rounded to float32: a subnormal number differs in float64.
             let value = f64::from(value as f32);
             let is_too_small = range == Range::Tame && value.abs() < 1e-37;
             let value = if is_too_small { 0.0 } else { value };
@@ -185,7 +185,7 @@ fn case(
     })
 }
 
-/// Tensors of numbers, not of yes and no.
+/// Tensors of numbers, not of flags.
 const NUMBERS: [&str; 9] = [
     "x",
     "h0",
@@ -198,7 +198,7 @@ const NUMBERS: [&str; 9] = [
     "d_states",
 ];
 
-/// Puts a number somewhere into a tensor, if that is there and has room.
+/// Writes a number to some element of a tensor, if the tensor is present and not empty.
 fn replace(case: &mut Case<f64>, tensor: &str, at: u16, value: f64) {
     if let Some(tensor) = case.get(tensor)
         && !tensor.is_empty()
@@ -218,12 +218,12 @@ const OPTIONAL: &[&str] = &[
     "zoneout",
 ];
 
-/// Whether a case's numbers stay far from float32's largest.
+/// Whether all numbers of a case stay far below the largest float32.
 fn is_tame(of: &[Vec<f32>; 8]) -> bool {
     of.iter().flatten().all(|v| v.abs() < 1e30)
 }
 
-/// What skipped steps keep has no meaning.
+/// The saved gates of skipped steps have no meaning.
 fn without_skipped<E: Element>(case: &Case<f64>, mut of: [Vec<E>; 8]) -> [Vec<E>; 8] {
     let width = case.gru.sizes.h * case.gru.spec.saved_per_unit();
     let valid = case.tensors[7].iter().flatten().enumerate();
@@ -233,7 +233,7 @@ fn without_skipped<E: Element>(case: &Case<f64>, mut of: [Vec<E>; 8]) -> [Vec<E>
     of
 }
 
-/// The same call with every number moved by up to half a unit of its last place, up or down by `draw`.
+/// The same call with every number moved by up to half a unit of its last place. `draw` decides the direction.
 fn jiggled(case: &Case<f64>, draw: u64) -> Case<f64> {
     let mut other = case.clone();
     for (k, name) in NUMBERS.into_iter().enumerate() {
@@ -247,33 +247,33 @@ fn jiggled(case: &Case<f64>, draw: u64) -> Case<f64> {
     other
 }
 
-/// So many draws miss a third of all with a probability of 2 in a million.
+/// So many draws miss a third of all outcomes with a probability of 2 in a million.
 const DRAWS: u64 = 32;
 
-/// Moves a gate by the two units of the last place by which an activation may be off (all float32
-/// arguments are tried in `simd::math`), up or down by its own bits.
+/// Moves a gate by two units of the last place, the largest error of an activation (`simd::math` tests all float32
+/// arguments). The bits of the gate decide the direction.
 fn move_gate(gate: f64) -> f64 {
     let up = gate.to_bits().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1;
     let two = 2.0 * f64::from(f32::EPSILON);
     gate * if up { 1.0 + two } else { 1.0 - two }
 }
 
-/// What the error of a float32 run is measured by.
+/// The measures for the error of a float32 run.
 struct Scale {
-    /// Without one.
+    /// No error.
     exact: [Vec<f64>; 8],
-    /// The oracle in float32: its rounding is what the same sums cost when they are written down.
+    /// The oracle in float32: its rounding errors are those of the same sums in plain code.
     plain: [Vec<f32>; 8],
-    /// What rounding the inputs alone does, once or several times: a walk that magnifies every error
-    /// makes what rounding does a matter of luck.
+    /// The effect of rounding the inputs, once or several times. In a sequence that magnifies every error, the effect
+    /// of one rounding is random.
     moved: Vec<[Vec<f64>; 8]>,
-    /// What the error of the activations does to gradients: the slope of a gate that is nearly
-    /// saturated is a small difference, `1 − y²`, which the last place of y decides.
+    /// The effect of activation errors on gradients. The slope of a nearly saturated gate is a small difference,
+    /// `1 − y²`, and depends on the last place of y.
     gates: [Vec<f64>; 8],
 }
 
-/// Closer to `exact` than some times these errors. The factor is for sums in other orders; the error
-/// of activations is known, and counts twice because its signs are not.
+/// `got` is closer to `exact` than a multiple of these errors. The factor allows for other orders of sums. The error
+/// of activations is known and counts twice, because its signs are unknown.
 fn close(got: &[Vec<f32>; 8], scale: &Scale) -> Result<(), TestCaseError> {
     let Scale {
         exact,
@@ -294,7 +294,7 @@ fn close(got: &[Vec<f32>; 8], scale: &Scale) -> Result<(), TestCaseError> {
             })
             + 4.0 * f64::from(f32::EPSILON) * largest;
         let of_gates = distance(&mut gates[k].iter().copied());
-        // What forward makes does not come from its gates as they were kept.
+        // Forward results do not depend on the saved gates.
         let of_gates = if k < 2 { 0.0 } else { of_gates };
         let (error, allowed) = (single(got), 8.0 * own + 2.0 * of_gates + 1e-36);
         prop_assert!(
@@ -316,15 +316,15 @@ fn same(what: &str, got: &[f64], expected: &[f64]) -> Result<(), TestCaseError> 
     Ok(())
 }
 
-/// Rows of a sequence in another order or number: `rows[k]` says which row of `v`, and which step,
-/// the k-th row of the result is.
+/// Rows of a sequence in another order or number. `rows[k]` is the row of `v`, and the step, of the k-th row of the
+/// result.
 fn pick(v: &[f64], width: usize, rows: &[usize]) -> Vec<f64> {
     rows.iter()
         .flat_map(|row| v[row * width..][..width].to_vec())
         .collect()
 }
 
-/// The case with its batch and time picked: of each tensor the rows given, in that order.
+/// The case with a selection of its batch and time: the given rows of each tensor, in that order.
 fn picked(case: &Case<f64>, batch: &[usize], steps: &[usize]) -> Case<f64> {
     let Sizes { n, t, h, .. } = case.gru.sizes;
     let place = |n_, t_| match case.gru.order.layout {
@@ -363,7 +363,7 @@ fn picked(case: &Case<f64>, batch: &[usize], steps: &[usize]) -> Case<f64> {
     other
 }
 
-/// Elements of a row of x.
+/// The number of elements of a row of x.
 fn features(case: &Case<f64>) -> usize {
     match case.tensors[2] {
         Some(_) => case.gru.sizes.i,
@@ -375,7 +375,7 @@ fn all(count: usize) -> Vec<usize> {
     (0..count).collect()
 }
 
-/// Sizes without a zero, for properties of what is in a tensor.
+/// Sizes without a zero, for properties of tensor contents.
 fn some_dims() -> impl Strategy<Value = Sizes> {
     (1..=13usize, 1..=9usize, 0..=7usize, 1..=20usize).prop_map(|(n, t, i, h)| Sizes { n, t, i, h })
 }
@@ -400,8 +400,8 @@ proptest! {
             for lean in [false, true] {
                 let got = without_skipped(&case, isa.run(|| single.run(lean)));
                 if close(&got, &scale).is_err() && scale.moved.len() == 1 {
-                    // One draw is not yet the spread: in the second case of `properties.regressions`
-                    // a third of all draws is a hundred times as far off as the others, whoever adds.
+                    // One draw does not show the spread. In the second case of `properties.regressions`
+                    // a third of all draws has a hundred times the error of the others, in any order of sums.
                     scale.moved.extend((1..DRAWS).map(moved));
                 }
                 close(&got, &scale)?;
@@ -415,7 +415,7 @@ proptest! {
         isa in select(Isa::ALL.into_iter().filter(|isa| isa.is_available()).collect::<Vec<_>>()),
     ) {
         let expected = without_skipped(&case, case.plain());
-        // A state that doubles at every step magnifies every rounding, too.
+        // A state that doubles at every step also magnifies every rounding.
         prop_assume!(expected.iter().flatten().all(|v| v.abs() < 1e4));
         for lean in [false, true] {
             let got = without_skipped(&case, isa.run(|| case.run(lean)));
@@ -544,7 +544,7 @@ proptest! {
         let Sizes { n, t, h, .. } = case.gru.sizes;
         let mut case = case;
         case.tensors[7].get_or_insert_with(|| vec![1.0; n * t]);
-        // Steps that do not count, behind the others in the direction of the walk.
+        // Skipped steps after the others in time order.
         let padded_steps = match case.gru.order.direction {
             Direction::Forward => [all(t), vec![t - 1; more]].concat(),
             Direction::Reverse => [vec![0; more], all(t)].concat(),

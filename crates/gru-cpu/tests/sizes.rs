@@ -1,4 +1,4 @@
-//! Sizes that overflow, or that no memory holds, are refused before anything is touched.
+//! Sizes that overflow or exceed the address space cause a panic before anything is written.
 
 use gru_cpu::{
     Gradients, Gru, Inputs, Sequence, Weights,
@@ -11,7 +11,7 @@ const HALF: usize = 1 << (usize::BITS - 1);
 fn refused(sizes: Sizes, states: usize) {
     let gru = Gru::new(sizes, GruSpec::default());
     let text =
-        |refusal: Box<dyn std::any::Any + Send>| *refusal.downcast::<String>().expect("text");
+        |message: Box<dyn std::any::Any + Send>| *message.downcast::<String>().expect("text");
     let inputs = Inputs::<f64> {
         sequence: Sequence::new(&[]),
         weights: Weights::new(None, &[0.0; 3]),
@@ -20,27 +20,27 @@ fn refused(sizes: Sizes, states: usize) {
         let mut states = vec![0.0; states];
         gru.forward(&inputs, &mut states, None);
     });
-    let refusal = text(ran.expect_err("these sizes are refused"));
+    let message = text(ran.expect_err("these sizes are refused"));
     assert!(
-        refusal.contains("gru_cpu::Gru::forward: no memory holds"),
-        "{sizes:?}: {refusal}"
+        message.contains("gru_cpu::Gru::forward: the sizes exceed the address space"),
+        "{sizes:?}: {message}"
     );
     let ran = catch_unwind(|| {
         let states = vec![0.0; states];
         let to = Gradients::default();
         gru.backward(&inputs, &states, None, &states, to);
     });
-    let refusal = text(ran.expect_err("these sizes are refused"));
+    let message = text(ran.expect_err("these sizes are refused"));
     assert!(
-        refusal.contains("gru_cpu::Gru::backward: no memory holds"),
-        "{sizes:?}: {refusal}"
+        message.contains("gru_cpu::Gru::backward: the sizes exceed the address space"),
+        "{sizes:?}: {message}"
     );
 }
 
 #[test]
-#[cfg_attr(panic = "abort", ignore = "a refusal is a panic")]
+#[cfg_attr(panic = "abort", ignore = "a message is a panic")]
 fn products_that_wrap_around() {
-    // H·3H wraps around to 3, and T·N·H to 4: without a check these slices would do.
+    // H·3H wraps around to 3, and T·N·H to 4. Without a check these slices would be accepted.
     let (n, t, i, h) = (1, 4, 0, HALF + 1);
     refused(Sizes { n, t, i, h }, 4);
     let (n, t, i, h) = (HALF, 2, 1, 1);

@@ -1,5 +1,5 @@
-//! Subnormal numbers: as inputs they change next to nothing, and a state or gradient that fades away
-//! becomes zero instead of staying among them.
+//! Subnormals: as inputs they have almost no effect, and a state or gradient that decays becomes zero instead of
+//! staying subnormal.
 
 mod support;
 
@@ -36,7 +36,7 @@ fn as_inputs_they_change_next_to_nothing(isa: Isa) {
             for (name, (got, expected)) in RESULTS.iter().zip(got.iter().zip(&expected)) {
                 assert_eq!(got.len(), expected.len(), "{name}");
                 for (got, expected) in got.iter().zip(expected) {
-                    // Gates of nothing are one half; all else is next to nothing.
+                    // Gates of zero inputs are one half; everything else is almost zero.
                     let close = (got - expected).abs() <= 1e-7 * expected.abs() + 1e-36;
                     let id = format!("lean {lean} {spec:?}: {name}");
                     assert!(close, "{id}: {got}, expected {expected}");
@@ -46,8 +46,8 @@ fn as_inputs_they_change_next_to_nothing(isa: Isa) {
     }
 }
 
-/// Steps after which a number that loses a twentieth in each is far below the normal ones. Rounded to
-/// the nearest subnormal it would never become less than ten of the smallest.
+/// Enough steps for a number that loses a twentieth per step to become subnormal. Rounded to the nearest subnormal
+/// it would stay at ten times the smallest one.
 const STEPS: usize = 2200;
 
 /// An update gate of 0.95, a candidate of zero, and a gradient of the last state only.
@@ -81,11 +81,11 @@ fn a_state_fades_to_zero(isa: Isa) {
     each_fading(isa, |case, [states, ..], [plain, ..]| {
         let Sizes { n, t, h, .. } = case.gru.sizes;
         assert_eq!((states.len(), plain.len()), (n * t * h, n * t * h));
-        // The plain passes round as IEEE 754 does.
+        // The oracle rounds as IEEE 754 requires.
         assert!(plain.iter().any(|v| v.is_subnormal()));
         for (got, expected) in states.iter().zip(&plain) {
             assert!(!got.is_subnormal(), "{got:e} in {:?}", case.gru.spec);
-            // In each step z is off by up to a unit of the last place or two, and both passes round.
+            // In each step z has an error of one or two units of the last place, and both passes round.
             let allowed = (4 * STEPS) as f32 * f32::EPSILON * expected.abs() + f32::MIN_POSITIVE;
             let error = (got - expected).abs();
             assert!(error <= allowed, "{got:e}, expected {expected:e}");

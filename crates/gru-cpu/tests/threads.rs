@@ -1,6 +1,5 @@
-//! Calls from many threads at once, and as tasks of a pool: whoever shares the work, whoever is
-//! away, each call gives what it gives alone. Under ThreadSanitizer, which must see the standard
-//! library too:
+//! Concurrent calls from many threads, and as tasks of a pool. Each call returns the results of a single call,
+//! whichever threads share its work. ThreadSanitizer also requires an instrumented standard library:
 //!
 //!     RUSTFLAGS=-Zsanitizer=thread cargo +nightly test -Zbuild-std \
 //!         --target x86_64-unknown-linux-gnu -p gru-cpu --test threads --test bits --lib
@@ -11,10 +10,10 @@ use gru_cpu::{
 };
 use std::thread;
 
-/// Calls at once.
+/// The number of concurrent calls.
 const CALLS: usize = 8;
 
-/// Sizes whose rows are split between threads, whose hidden units are, and that stay on one.
+/// Sizes whose rows are split between threads, whose hidden units are split, and that stay on one thread.
 const SIZES: [[usize; 4]; 4] = [
     [33, 6, 8, 64],
     [1, 40, 8, 130],
@@ -72,7 +71,7 @@ fn agree(got: &Results, alone: &Results) {
     }
 }
 
-/// For all sizes and both places of the reset gate: `calls` makes many at once.
+/// For all sizes and both places of the reset gate. `calls` makes concurrent calls.
 fn check(calls: impl Fn(&(dyn Fn() + Sync))) {
     for [n, t, i, h] in SIZES {
         for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
@@ -111,7 +110,7 @@ fn tasks_of_a_pool() {
     }
 }
 
-/// Threads of their own, and tasks of the pool whose threads these would have for helpers.
+/// Calls from separate threads, and from tasks of the pool that also provides their helpers.
 #[test]
 #[cfg_attr(target_family = "wasm", ignore = "no threads")]
 fn both_at_once() {

@@ -1,9 +1,9 @@
-//! Every check of a call.
+//! All checks of a call.
 
 use super::{CallError, Gradients, Gru, Inputs, Sequence, Weights};
 use crate::spec::{Shape, Sizes};
 
-/// Elements of a row of the sequence: I, or 3H without an input weight.
+/// The number of elements of x per row and step: I, or 3H without an input weight.
 pub(crate) fn features<E>(weights: &Weights<'_, E>, sizes: &Sizes) -> usize {
     match weights.w_ih {
         Some(_) => sizes.i,
@@ -46,7 +46,7 @@ pub(crate) fn check_backward<E>(
     check_saved(OP, gru, saved);
 }
 
-/// After this no buffer's length in bytes overflows. The number of multiplications still may:
+/// After this check the length of a buffer in bytes does not overflow. The number of multiplications may:
 /// [`Plan`](crate::threads::Plan) saturates it.
 pub(crate) fn check_sizes(sizes: &Sizes) -> Result<(), CallError> {
     if sizes.fit_in_memory() {
@@ -56,7 +56,7 @@ pub(crate) fn check_sizes(sizes: &Sizes) -> Result<(), CallError> {
     }
 }
 
-/// Whether every weight and bias has the length that the checked sizes require.
+/// Checks the length of every weight and bias. The sizes are checked already.
 pub(crate) fn check_weights<E>(weights: &Weights<'_, E>, sizes: &Sizes) -> Result<(), CallError> {
     let shapes = sizes.shapes(Default::default()).weights;
     try_len("w_ih", weights.w_ih, shapes.w_ih)?;
@@ -65,8 +65,7 @@ pub(crate) fn check_weights<E>(weights: &Weights<'_, E>, sizes: &Sizes) -> Resul
     try_len("b_hh", weights.b_hh, shapes.b_hh)
 }
 
-/// Whether every tensor of the sequence has the length that the checked sizes and the number of features
-/// require.
+/// Checks the length of every tensor of the sequence. The sizes are checked already.
 pub(crate) fn check_sequence<E>(
     sequence: &Sequence<'_, E>,
     sizes: &Sizes,

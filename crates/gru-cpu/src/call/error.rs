@@ -13,7 +13,7 @@ pub enum CallError {
         /// Its reason.
         reason: String,
     },
-    /// The buffers of such sizes do not fit in memory.
+    /// The buffers of these sizes exceed the address space.
     TooLarge {
         /// The sizes.
         sizes: Sizes,
@@ -35,7 +35,10 @@ impl fmt::Display for CallError {
             Self::Spec { reason } => f.write_str(reason),
             Self::TooLarge { sizes } => {
                 let Sizes { n, t, i, h } = sizes;
-                write!(f, "no memory holds sizes of n {n}, t {t}, i {i}, h {h}")
+                write!(
+                    f,
+                    "the sizes exceed the address space: n {n}, t {t}, i {i}, h {h}"
+                )
             }
             Self::Length {
                 tensor,

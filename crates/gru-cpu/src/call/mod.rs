@@ -1,4 +1,4 @@
-//! One GRU over one sequence, and the slices that it reads and writes.
+//! One GRU over one sequence: sizes, slices, and their checks.
 
 mod check;
 mod error;
@@ -14,10 +14,10 @@ use self::place::Place;
 use crate::spec::{self, GruSpec, Order, PerInput, Sizes};
 use num_traits::Float;
 
-/// Everything that a call reads. Every slice is dense and row-major.
+/// The inputs of a call. Every slice is dense and row-major.
 pub type Inputs<'a, E> = spec::Inputs<&'a [E]>;
 
-/// A sequence, and what belongs to its rows and steps.
+/// A sequence, its initial state and its masks.
 ///
 /// ```
 /// use gru_cpu::Sequence;
@@ -40,7 +40,7 @@ pub type Sequence<'a, E> = spec::Sequence<&'a [E]>;
 /// ```
 pub type Weights<'a, E> = spec::Weights<&'a [E]>;
 
-/// Where gradients are written: only requested ones are computed. Shapes are those of the inputs.
+/// The slices for the gradients, with the shapes of the inputs. Only requested gradients are computed.
 ///
 /// ```
 /// use gru_cpu::Gradients;
@@ -65,7 +65,7 @@ pub struct Gru {
 }
 
 impl Gru {
-    /// Batch-major and forward in time.
+    /// A GRU over a batch-major sequence, forward in time.
     pub fn new(sizes: Sizes, spec: GruSpec) -> Self {
         Self {
             sizes,
@@ -74,7 +74,7 @@ impl Gru {
         }
     }
 
-    /// Elements that are saved of a row for the backward pass.
+    /// The number of elements per row and step that are saved for the backward pass.
     pub(crate) fn saved_width(&self) -> usize {
         self.spec.saved_per_unit() * self.sizes.h
     }
@@ -84,7 +84,7 @@ impl Gru {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call<'a, E> {
     pub(crate) sizes: &'a Sizes,
-    /// For arithmetic in E.
+    /// With clips in the range of `E`.
     pub(crate) spec: GruSpec,
     pub(crate) inputs: &'a Inputs<'a, E>,
     order: Order,
@@ -102,14 +102,14 @@ impl<'a, E: Float + Default> Call<'a, E> {
         }
     }
 
-    /// Where row `n` of the batch is in memory at the `s`-th step.
+    /// The row of memory of batch row `n` at the `s`-th step.
     #[inline(always)]
     pub(crate) fn row(&self, n: usize, s: usize) -> usize {
         self.place
             .row(n, self.order.direction.time(s, self.sizes.t))
     }
 
-    /// Rows of memory from one row of the batch to the next, at the same step.
+    /// Rows of memory from one batch row to the next, at the same step.
     #[inline(always)]
     pub(crate) fn per_row(&self) -> usize {
         self.place.per_n
@@ -129,13 +129,13 @@ impl<'a, E: Float + Default> Call<'a, E> {
         valid.is_some_and(|valid| valid[row] == E::default())
     }
 
-    /// Elements that are saved of a row for the backward pass.
+    /// The number of elements per row and step that are saved for the backward pass.
     pub(crate) fn saved_width(&self) -> usize {
         self.spec.saved_per_unit() * self.sizes.h
     }
 }
 
-/// The largest finite number of a type.
+/// The largest finite number of `E`.
 pub(crate) fn largest<E: Float>() -> f64 {
     let largest = E::max_value().to_f64();
     largest.expect("every float type converts to f64")

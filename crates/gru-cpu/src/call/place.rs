@@ -1,8 +1,8 @@
-//! Where a row of the batch is stored at a step.
+//! The place of a batch row in memory at a step.
 
 use crate::spec::{Layout, Sizes};
 
-/// Row distances of one step in the batch and one step in time.
+/// The distances, in rows of memory, between batch rows and between steps.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     pub(super) per_n: usize,
@@ -10,7 +10,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// In `x` and in the states.
+    /// The distances in `x` and in the states.
     pub(super) fn new(sizes: &Sizes, layout: Layout) -> Self {
         match layout {
             Layout::BatchMajor => Self {

@@ -1,14 +1,14 @@
 //! A matrix that is written by rows, and read both by rows and by columns.
 
-use super::{Left, Rows};
+use super::{Lhs, Rows};
 use crate::simd::Lanes;
 
-/// Columns of a block: a vector of the widest instruction set, or several of another.
+/// Columns of a block: one vector of the widest instruction set, or several of a narrower one.
 pub(crate) const WIDTH: usize = 16;
 
-/// Some gates of some rows, their units in blocks of [`WIDTH`] columns. A block holds one row after
-/// the other: a product over rows reads it from first to last, a product over units reads one line
-/// of each block.
+/// Some gates of some rows, with the units in blocks of [`WIDTH`] columns. A block stores its rows one after the
+/// other. A product over rows reads a block from first to last; a product over units reads one line of each
+/// block.
 pub(crate) struct Blocks<'a, E> {
     cells: Rows<'a, E>,
     /// Rows from one block to the next.
@@ -24,27 +24,28 @@ impl<E> Clone for Blocks<'_, E> {
 }
 impl<E> Copy for Blocks<'_, E> {}
 
-/// Odd, so that the lines of one row in all blocks do not meet in one set of the cache.
+/// Odd, so that the lines of one row in all blocks do not share a cache set.
 fn stride(rows: usize) -> usize {
     rows | 1
 }
 
 impl<'a, E: Lanes> Blocks<'a, E> {
-    /// Elements of so many gates of `h` units.
+    /// The number of elements for so many gates of `h` units.
     pub(crate) fn size(gates: usize, h: usize, rows: usize) -> usize {
         gates * h.div_ceil(WIDTH) * stride(rows) * WIDTH
     }
 
-    pub(crate) fn new(data: &'a mut [E], h: usize, rows: usize) -> Self {
+    /// `cells` are rows of [`WIDTH`] elements.
+    pub(crate) fn new(cells: Rows<'a, E>, h: usize, rows: usize) -> Self {
+        assert_eq!(cells.width(), WIDTH);
         Self {
-            cells: Rows::new(data, WIDTH),
+            cells,
             stride: stride(rows),
             per_gate: h.div_ceil(WIDTH),
         }
     }
 
-    /// The address of a unit of a row; with it lie the rest of its block, and the same block of the
-    /// rows after it.
+    /// The address of a unit of a row. The rest of its block follows, then the same block of the next rows.
     #[inline(always)]
     pub(crate) fn at(&self, gate: usize, unit: usize, row: usize) -> *mut E {
         let block = gate * self.per_gate + unit / WIDTH;
@@ -53,7 +54,7 @@ impl<'a, E: Lanes> Blocks<'a, E> {
             .wrapping_add(unit % WIDTH)
     }
 
-    /// Elements from a unit of one gate to the same of the next.
+    /// Elements from a unit of one gate to the same unit of the next gate.
     #[inline(always)]
     pub(crate) fn gate_distance(&self) -> usize {
         self.per_gate * self.stride * WIDTH
@@ -61,7 +62,7 @@ impl<'a, E: Lanes> Blocks<'a, E> {
 
     /// Rows from `row` on, from the first unit of a gate on.
     #[inline(always)]
-    pub(crate) fn left(&self, gate: usize, row: usize) -> Left<E> {
-        Left::blocks(self.at(gate, 0, row), self.stride * WIDTH)
+    pub(crate) fn lhs(&self, gate: usize, row: usize) -> Lhs<E> {
+        Lhs::blocks(self.at(gate, 0, row), self.stride * WIDTH)
     }
 }

@@ -1,6 +1,6 @@
-//! Scratch memory that starts on a cache line, so that no vector of it straddles two.
+//! Scratch memory that starts on a cache line, so that no vector crosses a line.
 
-use crate::{pages::ask_for_large_pages, simd::Lanes};
+use crate::{memory::request_large_pages, simd::Lanes};
 use std::marker::PhantomData;
 
 /// Bytes of a cache line, and of the widest vectors.
@@ -8,12 +8,12 @@ const LINE: usize = 64;
 
 /// Zeroed elements that start on a cache line.
 ///
-/// Zeros of the system's: nobody writes them, and each page is made by the thread that writes to it
-/// first. Large ones ask for large pages: a panel's rows and those of its left side lie on more
-/// small ones than a core remembers.
+/// The zeros come from the system: no code writes them, and the first thread that writes to a page also causes
+/// its page fault. Large buffers request large pages, because the rows of a panel and of its left side are on
+/// more small pages than a core's page table cache holds.
 pub(crate) struct Buffer<E> {
     words: Vec<u64>,
-    /// Words before the first line.
+    /// Words before the first cache line.
     skip: usize,
     len: usize,
     element: PhantomData<E>,
@@ -26,7 +26,7 @@ impl<E: Lanes> Buffer<E> {
             0 => Vec::new(),
             _ => vec![0; (len * size_of::<E>()).div_ceil(WORD) + LINE / WORD],
         };
-        ask_for_large_pages(&words);
+        request_large_pages(&words);
         let past = words.as_ptr().addr() % LINE;
         Self {
             skip: if len == 0 || past == 0 {
@@ -42,14 +42,14 @@ impl<E: Lanes> Buffer<E> {
 
     pub(crate) fn as_mut(&mut self) -> &mut [E] {
         let words = &mut self.words[self.skip..];
-        // SAFETY: behind what is skipped there is room for `len` elements, on a line that is aligned
-        // for either float type; they are zeros at first by the promise of `Lanes`.
+        // SAFETY: after the skipped words there is room for `len` elements, aligned for both float types. Zero
+        // bits are the number 0, as `Lanes` promises.
         unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), self.len) }
     }
 
     pub(crate) fn as_ref(&self) -> &[E] {
         let words = &self.words[self.skip..];
-        // SAFETY: behind what is skipped there are `len` elements, which are numbers from the start.
+        // SAFETY: after the skipped words there are `len` elements, which are initialized.
         unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), self.len) }
     }
 }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_start_on_lines_and_hold_zeros() {
+    fn buffers_are_aligned_zeros() {
         for len in (0..200).chain([1 << 16]) {
             let mut buffer = Buffer::<f32>::new(len);
             assert!(buffer.as_ref().iter().all(|&v| v == 0.0));

@@ -1,13 +1,13 @@
 //! A matrix that is written by rows, and read by columns.
 
-use super::{Left, ROWS, Rows};
+use super::{Lhs, ROWS, Rows};
 use crate::simd::Lanes;
 
-/// Elements that are made before they are written.
+/// Elements that are computed before they are written.
 const AT_ONCE: usize = 64;
 
-/// Rows cut into columns as wide as a tile has rows, each column from its first row to its last:
-/// the left side of a product over rows. The last column is filled up with zeros.
+/// The left side of a product over rows. Its rows are split into columns as wide as a tile has rows, and each
+/// column is stored from its first row to its last. The last column is padded with zeros.
 pub(crate) struct Columns<'a, E> {
     cells: Rows<'a, E>,
     rows: usize,
@@ -21,12 +21,12 @@ impl<E> Clone for Columns<'_, E> {
 impl<E> Copy for Columns<'_, E> {}
 
 impl<'a, E: Lanes> Columns<'a, E> {
-    /// Elements of so many rows of `len`.
+    /// The number of elements for so many rows of `len`.
     pub(crate) fn size(len: usize, rows: usize, width: usize) -> usize {
         len.div_ceil(width) * rows * width
     }
 
-    /// `data` is zeroed; columns are `width` wide.
+    /// `data` is zero. Columns are `width` wide.
     pub(crate) fn new(data: &'a mut [E], rows: usize, width: usize) -> Self {
         let cells = Rows::new(data, width);
         Self { cells, rows }
@@ -35,7 +35,7 @@ impl<'a, E: Lanes> Columns<'a, E> {
     /// Writes some elements of a row, from element `at` on.
     ///
     /// # Safety
-    /// Nobody else reads or writes them meanwhile.
+    /// No other thread reads or writes these elements at the same time.
     #[inline(always)]
     pub(crate) unsafe fn write(&self, row: usize, at: usize, from: &[E]) {
         let width = self.cells.width();
@@ -45,9 +45,9 @@ impl<'a, E: Lanes> Columns<'a, E> {
             let count = (width - within).min(from.len());
             let (these, rest) = from.split_at(count);
             let cells = within..within + count;
-            // SAFETY: the caller keeps everybody else away from these elements of the row.
+            // SAFETY: no other thread uses these elements.
             let to = unsafe { self.cells.cells_mut(column * self.rows + row, cells) };
-            // Most are whole, and of a size that is known when this is compiled.
+            // Most columns are full, and their size is a constant.
             match count {
                 ROWS => to[..ROWS].copy_from_slice(&these[..ROWS]),
                 _ => to.iter_mut().zip(these).for_each(|(to, &v)| *to = v),
@@ -60,11 +60,11 @@ impl<'a, E: Lanes> Columns<'a, E> {
     /// Writes zeros to a row of `len` elements.
     ///
     /// # Safety
-    /// Nobody else reads or writes the row meanwhile.
+    /// No other thread reads or writes the row at the same time.
     pub(crate) unsafe fn clear(&self, row: usize, len: usize) {
         let zeros = [E::zero(); AT_ONCE];
         for at in (0..len).step_by(AT_ONCE) {
-            // SAFETY: the caller keeps everybody else away from this row.
+            // SAFETY: no other thread uses this row.
             unsafe { self.write(row, at, &zeros[..AT_ONCE.min(len - at)]) };
         }
     }
@@ -72,22 +72,22 @@ impl<'a, E: Lanes> Columns<'a, E> {
     /// Writes `a ⊙ b` to a row.
     ///
     /// # Safety
-    /// Nobody else reads or writes the row meanwhile.
+    /// No other thread reads or writes the row at the same time.
     pub(crate) unsafe fn write_product(&self, row: usize, a: &[E], b: &[E]) {
         let mut products = [E::zero(); AT_ONCE];
         for (k, (a, b)) in a.chunks(AT_ONCE).zip(b.chunks(AT_ONCE)).enumerate() {
             for (to, (&a, &b)) in products.iter_mut().zip(a.iter().zip(b)) {
                 *to = a * b;
             }
-            // SAFETY: the caller keeps everybody else away from this row.
+            // SAFETY: no other thread uses this row.
             unsafe { self.write(row, k * AT_ONCE, &products[..a.len()]) };
         }
     }
 
     /// The elements of column `column`, from the first row on.
     #[inline(always)]
-    pub(crate) fn left(&self, column: usize) -> Left<E> {
+    pub(crate) fn lhs(&self, column: usize) -> Lhs<E> {
         let first = self.cells.at(column * self.rows);
-        Left::columns(first.cast_const(), self.cells.width())
+        Lhs::columns(first.cast_const(), self.cells.width())
     }
 }

@@ -1,18 +1,19 @@
-//! Matrix products: weights in panels, tiles of sums in registers, and the memory of both.
+//! Matrix products: weights in panels, tiles of sums in registers, and their memory.
 
 mod blocks;
 mod buffer;
 mod columns;
+mod microkernel;
 mod panels;
 mod prefetch;
 mod rows;
-mod tile;
 
 pub(crate) use self::{
     blocks::{Blocks, WIDTH},
     buffer::Buffer,
     columns::Columns,
+    microkernel::{Lhs, Order, Product, ROWS, Sums},
     panels::{MOST_VECTORS, Panel, Panels, Shape, pack},
+    prefetch::{Lines, Prefetch},
     rows::{Rows, Strided},
-    tile::{Ahead, Left, Order, Product, ROWS, Sums},
 };

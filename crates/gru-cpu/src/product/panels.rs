@@ -1,10 +1,10 @@
-//! Weights cut into panels: the columns that one tile multiplies, side by side for each k.
+//! Weights in panels: for each k, a panel stores the columns that one tile multiplies.
 
 use super::{Buffer, prefetch};
 use crate::{
     simd::Lanes,
     threads,
-    tuning::{PACK_AHEAD, PACK_TOGETHER_FROM, PANELS_AT_A_TIME},
+    tuning::{PACK_AHEAD, PACK_IN_PARALLEL_FROM, PANELS_AT_A_TIME},
 };
 use std::{ops::Range, sync::Mutex};
 
@@ -15,11 +15,13 @@ pub(crate) struct Panel<E> {
     pub(crate) at: *const E,
     /// Elements from one k to the next.
     pub(crate) per_k: usize,
-    /// Where the vectors of a k stand, from its first on.
-    pub(crate) vectors: [usize; MOST_VECTORS],
+    /// Elements from the first vector of a k to each of its vectors.
+    pub(crate) offsets: [usize; MOST_VECTORS],
+    /// The number of vectors.
+    pub(crate) count: usize,
 }
 
-/// Most vectors of a panel.
+/// The largest number of vectors of a panel.
 pub(crate) const MOST_VECTORS: usize = 3;
 
 impl<E> Panel<E> {
@@ -37,18 +39,19 @@ impl<E> Panel<E> {
 pub(crate) struct Panels<'a, E> {
     weight: Weight<'a, E>,
     shape: Shape,
-    /// Panels, from the first on, that are read where they stand in the weight.
+    /// The number of panels, from the first on, that are read in place in the weight.
     in_place: usize,
-    /// The others, once they are [packed](pack).
+    /// The other panels, after they are [packed](pack).
     packed: Buffer<E>,
 }
 
-/// A row-major matrix, its rows so many elements apart.
+/// A row-major matrix.
 #[derive(Clone, Copy)]
 struct Weight<'a, E> {
     elements: &'a [E],
+    /// Elements from one row to the next.
     stride: usize,
-    /// Whether k walks along its rows.
+    /// Whether k runs along its rows.
     is_transposed: bool,
 }
 
@@ -67,7 +70,7 @@ pub(crate) struct Shape {
     pub(crate) same_units: bool,
     /// Columns from one panel to the next.
     pub(crate) per_panel: usize,
-    /// Units in all; the last panel is filled up with zeros.
+    /// Units in all. The last panel is padded with zeros.
     pub(crate) units: usize,
     /// First column.
     pub(crate) first: usize,
@@ -110,12 +113,23 @@ impl Shape {
         self.vectors * self.lanes
     }
 
+    /// The number of vectors of a panel that hold units.
+    #[inline(always)]
+    fn vectors_of(&self, panel: usize) -> usize {
+        if self.same_units {
+            self.vectors
+        } else {
+            let vectors = self.units.div_ceil(self.lanes) - panel * self.vectors;
+            vectors.min(self.vectors)
+        }
+    }
+
     /// Elements of a packed panel.
     fn size(&self) -> usize {
         self.k * self.width()
     }
 
-    /// First column and number of columns of a vector; the rest of it is zero.
+    /// The first column of a vector and its number of columns. The rest of the vector is zero.
     fn columns(&self, panel: usize, vector: usize) -> (usize, usize) {
         let within = if self.same_units {
             panel * self.per_panel
@@ -131,10 +145,10 @@ impl Shape {
 }
 
 impl<'a, E: Lanes> Panels<'a, E> {
-    /// Of a row-major matrix whose rows are `stride` long; with `read_in_place` only the panels that
-    /// stick out of it are packed.
+    /// Panels of a row-major matrix whose rows are `stride` long. With `read_in_place`, only a panel that exceeds
+    /// the matrix is packed.
     pub(crate) fn new(w: &'a [E], stride: usize, shape: Shape, read_in_place: bool) -> Self {
-        // Without rows there is nothing to stand in.
+        // A matrix without rows has no address to read.
         let in_place = if read_in_place && shape.k > 0 {
             shape.units / shape.per_panel
         } else {
@@ -143,8 +157,8 @@ impl<'a, E: Lanes> Panels<'a, E> {
         Self::of(w, stride, false, shape, in_place)
     }
 
-    /// Of the transpose of a row-major `[units, stride]`: k walks along its rows, from column
-    /// `shape.first` on, and after the last column from the first.
+    /// Panels of the transpose of a row-major `[units, stride]`. k runs along its rows, from column `shape.first`
+    /// to the last column and then from the first.
     pub(crate) fn transposed(w: &'a [E], stride: usize, shape: Shape) -> Self {
         Self::of(w, stride, true, shape, 0)
     }
@@ -162,7 +176,7 @@ impl<'a, E: Lanes> Panels<'a, E> {
         }
     }
 
-    /// The same without the weight, of which no panel is read where it stands.
+    /// The same without the weight. No panel is read in place.
     pub(crate) fn into_owned(self) -> Panels<'static, E> {
         assert_eq!(self.in_place, 0);
         Panels {
@@ -178,26 +192,29 @@ impl<'a, E: Lanes> Panels<'a, E> {
         self.shape.panels()
     }
 
-    /// The panel `p`, of all k rows.
+    /// Panel `p`, from k = 0 on.
     #[inline(always)]
     pub(crate) fn panel(&self, p: usize) -> Panel<E> {
         let Shape { lanes, first, .. } = self.shape;
+        let count = self.shape.vectors_of(p);
         if p < self.in_place {
             let at = self.weight.elements[first + p * self.shape.per_panel..].as_ptr();
             return Panel {
                 at,
                 per_k: self.weight.stride,
-                vectors: multiples(self.shape.per_vector),
+                offsets: multiples(self.shape.per_vector),
+                count,
             };
         }
         Panel {
             at: self.packed.as_ref()[(p - self.in_place) * self.shape.size()..].as_ptr(),
             per_k: self.shape.width(),
-            vectors: multiples(lanes),
+            offsets: multiples(lanes),
+            count,
         }
     }
 
-    /// The panels that are to be packed, some of which are packed at a time.
+    /// The panels that must be packed, in groups that are packed at the same time.
     pub(crate) fn unpacked(&mut self) -> impl Iterator<Item = Unpacked<'_, E>> {
         let (weight, shape, first) = (self.weight, self.shape, self.in_place);
         let at_a_time = if weight.is_transposed {
@@ -226,13 +243,13 @@ fn multiples(distance: usize) -> [usize; MOST_VECTORS] {
     multiples
 }
 
-/// Panels that are to be packed.
+/// Panels that must be packed.
 pub(crate) struct Unpacked<'a, E> {
     weight: Weight<'a, E>,
     shape: Shape,
-    /// The first of them.
+    /// The first of these panels.
     first: usize,
-    /// Zeroed.
+    /// Zeros, to be overwritten.
     to: &'a mut [E],
 }
 
@@ -245,7 +262,7 @@ impl<E: Lanes> Unpacked<'_, E> {
         }
     }
 
-    /// Row by row of the weight, so that neighbours are read together.
+    /// Row by row of the weight, so that adjacent columns are read together.
     fn pack_rows(self) {
         match self.shape.lanes {
             16 => self.pack_rows_of::<16>(),
@@ -255,7 +272,7 @@ impl<E: Lanes> Unpacked<'_, E> {
         }
     }
 
-    /// The same for vectors of `LANES`, or of any if it is 1.
+    /// The same for vectors of `LANES` elements. 1 means any number.
     fn pack_rows_of<const LANES: usize>(self) {
         let Weight {
             elements, stride, ..
@@ -283,8 +300,8 @@ impl<E: Lanes> Unpacked<'_, E> {
     }
 
     fn pack_transposed(self) {
-        /// Columns at a time: every line of the weight is read once, every line of the panel is
-        /// written while it is at hand.
+        /// Columns at a time: each cache line of the weight is read once, and each line of the panel is written
+        /// while it is in the cache.
         const COLUMNS: usize = 16;
         let Weight {
             elements, stride, ..
@@ -310,15 +327,15 @@ impl<E: Lanes> Unpacked<'_, E> {
     }
 }
 
-/// Packs all of them, with the threads that a call may use where that pays.
+/// Packs all of them, with all threads that a call may use if there is enough work.
 pub(crate) fn pack<'a, E: Lanes>(panels: impl Iterator<Item = Unpacked<'a, E>>) {
     let panels: Vec<_> = panels.collect();
     let elements: usize = panels.iter().map(|panel| panel.to.len()).sum();
-    let threads = threads::allowed().min(panels.len());
-    if elements < PACK_TOGETHER_FROM || threads == 1 {
+    let threads = threads::available().min(panels.len());
+    if elements < PACK_IN_PARALLEL_FROM || threads == 1 {
         return panels.into_iter().for_each(Unpacked::pack);
     }
-    // Whoever is there takes the next.
+    // Each thread takes the next panels until none are left.
     let panels = Mutex::new(panels.into_iter());
     let take = || {
         panels
@@ -331,5 +348,5 @@ pub(crate) fn pack<'a, E: Lanes>(panels: impl Iterator<Item = Unpacked<'a, E>>) 
             panel.pack()
         }
     };
-    threads::beside(1..threads, |_| work(), work);
+    threads::with_helpers(1..threads, |_| work(), work);
 }

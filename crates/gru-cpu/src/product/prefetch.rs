@@ -1,8 +1,72 @@
-//! Asking for memory before it is needed. Where there is no such instruction, nothing.
+//! Prefetching. On targets without such an instruction nothing is done.
 
-/// Asks for the line at `at`, to be written.
+use super::Panel;
+
+/// Cache lines to prefetch, at most `N`.
+pub(crate) struct Lines<E, const N: usize> {
+    lines: [*const E; N],
+    count: usize,
+}
+
+impl<E, const N: usize> Lines<E, N> {
+    #[inline(always)]
+    pub(crate) fn new() -> Self {
+        let lines = [std::ptr::null(); N];
+        Self { lines, count: 0 }
+    }
+
+    #[inline(always)]
+    pub(crate) fn push(&mut self, line: *const E) {
+        self.lines[self.count] = line;
+        self.count += 1;
+    }
+}
+
+/// What a tile prefetches while it multiplies, spread over its k: all requests at the same time would fill the
+/// queue through which its own weights arrive.
+#[derive(Clone, Copy)]
+pub(crate) struct Prefetch<'a, E> {
+    /// Weights of the next panel, for the second-level cache: the first line, and the number of lines.
+    pub(super) far: (*const E, usize),
+    /// Lines that are written during the product or directly after it.
+    pub(super) near: &'a [*const E],
+}
+
+impl<'a, E> Prefetch<'a, E> {
+    /// Tile `tile` of `tiles` prefetches its part of a packed panel with so many elements, and `near`.
+    #[inline(always)]
+    pub(crate) fn new<const N: usize>(
+        panel: Panel<E>,
+        elements: usize,
+        (tile, tiles): (usize, usize),
+        near: &'a Lines<E, N>,
+    ) -> Self {
+        let lines = (elements * size_of::<E>()).div_ceil(64).div_ceil(tiles);
+        let at = panel.at.cast::<u8>().wrapping_add(tile * lines * 64);
+        Self {
+            far: (at.cast(), lines),
+            ..Self::near(near)
+        }
+    }
+
+    /// Only `near`.
+    #[inline(always)]
+    pub(crate) fn near<const N: usize>(near: &'a Lines<E, N>) -> Self {
+        Self {
+            near: &near.lines[..near.count],
+            ..Self::NOTHING
+        }
+    }
+
+    pub(crate) const NOTHING: Self = Self {
+        far: (std::ptr::null(), 0),
+        near: &[],
+    };
+}
+
+/// Prefetches the line at `at`, which will be written.
 #[inline(always)]
-pub(crate) fn to_write<E>(at: *const E) {
+pub(super) fn to_write<E>(at: *const E) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
@@ -12,9 +76,9 @@ pub(crate) fn to_write<E>(at: *const E) {
     let _ = at;
 }
 
-/// Asks for the line at `at`, to be read soon.
+/// Prefetches the line at `at`, which will be read soon.
 #[inline(always)]
-pub(crate) fn to_read<E>(at: *const E) {
+pub(super) fn to_read<E>(at: *const E) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -24,9 +88,9 @@ pub(crate) fn to_read<E>(at: *const E) {
     let _ = at;
 }
 
-/// Asks for the line at `at`, to be read later, into the second-level cache.
+/// Prefetches the line at `at` into the second-level cache.
 #[inline(always)]
-pub(crate) fn for_later<E>(at: *const E) {
+pub(super) fn for_later<E>(at: *const E) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};

@@ -1,8 +1,8 @@
-//! A matrix that several threads write, each its own cells.
+//! A matrix that several threads write, each in its own cells.
 
 use std::{marker::PhantomData, ops::Range};
 
-/// Rows of `width` elements, shared between threads that never touch the same cell.
+/// Rows of `width` elements, shared between threads that never use the same cell at the same time.
 pub(crate) struct Rows<'a, E> {
     data: *mut E,
     rows: usize,
@@ -17,11 +17,11 @@ impl<E> Clone for Rows<'_, E> {
 }
 impl<E> Copy for Rows<'_, E> {}
 
-// SAFETY: a `Rows` gives out nothing by itself; its methods ask their callers to keep writers of
-// one cell apart from everybody else.
+// SAFETY: safe methods return addresses only. The callers of the unsafe methods promise that a cell which is
+// written is used by one thread only.
 unsafe impl<E: Send> Send for Rows<'_, E> {}
-// SAFETY: two threads that use one `Rows` reach other cells, by their word, or only read: the first
-// sends elements from thread to thread, the second shares them.
+// SAFETY: by the same promise two threads use different cells, which sends elements between threads, or only
+// read, which shares them.
 unsafe impl<E: Send + Sync> Sync for Rows<'_, E> {}
 
 impl<'a, E> Rows<'a, E> {
@@ -38,7 +38,16 @@ impl<'a, E> Rows<'a, E> {
         self.width
     }
 
-    /// The address of a row: `width` elements within the slice given to `new`.
+    /// The same memory in rows of another width.
+    pub(crate) fn with_width(self, width: usize) -> Self {
+        Self {
+            rows: self.rows * self.width / width,
+            width,
+            ..self
+        }
+    }
+
+    /// The address of a row, which has `width` elements.
     #[inline(always)]
     pub(crate) fn at(&self, row: usize) -> *mut E {
         assert!(row < self.rows, "row {row} of {}", self.rows);
@@ -47,26 +56,26 @@ impl<'a, E> Rows<'a, E> {
     }
 
     /// # Safety
-    /// While the slice lives, nobody writes these cells.
+    /// No thread writes these cells while the slice is in use.
     #[inline(always)]
     pub(crate) unsafe fn cells(&self, row: usize, cols: Range<usize>) -> &'a [E] {
         assert!(cols.start <= cols.end && cols.end <= self.width);
-        // SAFETY: the cells lie within the row; the caller keeps writers away.
+        // SAFETY: the cells are within the row, and no thread writes them.
         unsafe { std::slice::from_raw_parts(self.at(row).add(cols.start), cols.len()) }
     }
 
     /// # Safety
-    /// While the slice lives, nobody else reads or writes these cells.
+    /// No other code reads or writes these cells while the slice is in use.
     #[inline(always)]
-    #[allow(clippy::mut_from_ref)] // That is what this type is for.
+    #[allow(clippy::mut_from_ref)] // The purpose of this type.
     pub(crate) unsafe fn cells_mut(&self, row: usize, cols: Range<usize>) -> &'a mut [E] {
         assert!(cols.start <= cols.end && cols.end <= self.width);
-        // SAFETY: the cells lie within the row; the caller keeps everybody else away.
+        // SAFETY: the cells are within the row, and only the caller uses them.
         unsafe { std::slice::from_raw_parts_mut(self.at(row).add(cols.start), cols.len()) }
     }
 }
 
-/// Rows so many elements apart, of any matrix: addresses that are worked out once for many rows.
+/// Rows of any matrix at a constant distance. The address computation is shared by all of them.
 #[derive(Clone, Copy)]
 pub(crate) struct Strided<E> {
     first: *mut E,
@@ -74,10 +83,10 @@ pub(crate) struct Strided<E> {
 }
 
 impl<E> Strided<E> {
-    /// Rows of `cells`: `count` of them from `first` on, each `per_row` rows after the one before.
+    /// `count` rows of `cells`, from `first` on and `per_row` rows apart.
     #[inline(always)]
     pub(crate) fn of(cells: &Rows<'_, E>, first: usize, per_row: usize, count: usize) -> Self {
-        // All of them are there.
+        // The last row exists.
         cells.at(first + (count - 1) * per_row);
         Self {
             first: cells.at(first),
@@ -85,8 +94,7 @@ impl<E> Strided<E> {
         }
     }
 
-    /// Rows of a slice that is only read, `width` elements each; or always the first, if there is
-    /// one only.
+    /// `count` rows of `width` elements in a slice that is only read. A slice of one row is used for all rows.
     #[inline(always)]
     pub(crate) fn reading(slice: &[E], width: usize, count: usize) -> Self {
         let is_one = slice.len() == width;
@@ -104,20 +112,20 @@ impl<E> Strided<E> {
     }
 
     /// # Safety
-    /// The row is one of those, as wide, and nobody writes these cells meanwhile.
+    /// The row and the cells exist, and no thread writes the cells while the slice is in use.
     #[inline(always)]
     pub(crate) unsafe fn cells<'a>(&self, row: usize, cols: &Range<usize>) -> &'a [E] {
-        // SAFETY: the cells lie within the row; the caller keeps writers away.
+        // SAFETY: the cells are within the row, and no thread writes them.
         unsafe { std::slice::from_raw_parts(self.at(row).add(cols.start), cols.len()) }
     }
 
     /// # Safety
-    /// The row is one of those, as wide, was not made by [`reading`](Self::reading), and nobody else
-    /// reads or writes these cells meanwhile.
+    /// The row and the cells exist, `self` does not come from [`reading`](Self::reading), and no other code reads
+    /// or writes the cells while the slice is in use.
     #[inline(always)]
-    #[allow(clippy::mut_from_ref)] // As of the rows that this stands for.
+    #[allow(clippy::mut_from_ref)] // As for `Rows`.
     pub(crate) unsafe fn cells_mut<'a>(&self, row: usize, cols: &Range<usize>) -> &'a mut [E] {
-        // SAFETY: the cells lie within the row; the caller keeps everybody else away.
+        // SAFETY: the cells are within the row, and only the caller uses them.
         unsafe { std::slice::from_raw_parts_mut(self.at(row).add(cols.start), cols.len()) }
     }
 }

@@ -1,5 +1,5 @@
-//! Every activation on vectors, and its slope from its output: for all instruction sets and both
-//! float types. [`Activation`] says what each is.
+//! Every activation on vectors, and its slope as a function of its output, for all instruction sets and both float
+//! types. [`Activation`] defines them.
 
 use super::{Lanes, Machine, math::ln_1p};
 use crate::spec::{Activation, Activations, GruSpec};
@@ -10,7 +10,7 @@ use pulp::{Simd, WithSimd};
 pub(crate) struct Gates<E> {
     /// In the packed order r, z, n.
     gates: [Gate<E>; 3],
-    usual: bool,
+    is_default: bool,
 }
 
 impl<E: Lanes> Gates<E> {
@@ -25,38 +25,38 @@ impl<E: Lanes> Gates<E> {
                 ends: None,
             };
             let ends = clip.map(|c| {
-                let [a, b] = [-c, c].map(|c| machine.arch.dispatch(Lone(gate, c)));
+                let [a, b] = [-c, c].map(|c| machine.arch.dispatch(OneValue(gate, c)));
                 if a < b { (a, b) } else { (b, a) }
             });
             Gate { ends, ..gate }
         });
         Self {
             gates,
-            usual: a == Activations::default() && clip.is_none(),
+            is_default: a == Activations::default() && clip.is_none(),
         }
     }
 
-    /// Whether they are σ, σ and tanh, without a clip: those stand in the loops of whoever asks for
-    /// them by `USUAL`, the others are called from there.
+    /// Whether they are σ, σ and tanh without a clip. With `DEFAULT` these are inlined into the caller's loop; all
+    /// others are function calls.
     #[inline(always)]
-    pub(crate) fn are_usual(&self) -> bool {
-        self.usual
+    pub(crate) fn are_default(&self) -> bool {
+        self.is_default
     }
 
-    /// r of its pre-activation.
+    /// r from its pre-activation.
     #[inline(always)]
-    pub(crate) fn reset<S: Simd, const USUAL: bool>(&self, simd: S, a: E::V<S>) -> E::V<S> {
-        if USUAL {
+    pub(crate) fn reset<S: Simd, const DEFAULT: bool>(&self, simd: S, a: E::V<S>) -> E::V<S> {
+        if DEFAULT {
             E::vsigmoid(simd, a).0
         } else {
             self.gates[0].called(simd, a)
         }
     }
 
-    /// z and 1 − z.
+    /// z and 1 − z from the pre-activation of z.
     #[inline(always)]
-    pub(crate) fn update<S: Simd, const USUAL: bool>(&self, simd: S, a: E::V<S>) -> [E::V<S>; 2] {
-        if USUAL {
+    pub(crate) fn update<S: Simd, const DEFAULT: bool>(&self, simd: S, a: E::V<S>) -> [E::V<S>; 2] {
+        if DEFAULT {
             let (z, rest) = E::vsigmoid(simd, a);
             return [z, rest];
         }
@@ -64,19 +64,19 @@ impl<E: Lanes> Gates<E> {
         [z, E::vsub(simd, E::real(simd, 1.0), z)]
     }
 
-    /// n.
+    /// n from its pre-activation.
     #[inline(always)]
-    pub(crate) fn candidate<S: Simd, const USUAL: bool>(&self, simd: S, a: E::V<S>) -> E::V<S> {
-        if USUAL {
+    pub(crate) fn candidate<S: Simd, const DEFAULT: bool>(&self, simd: S, a: E::V<S>) -> E::V<S> {
+        if DEFAULT {
             E::vtanh(simd, a)
         } else {
             self.gates[2].called(simd, a)
         }
     }
 
-    /// The slope of gate r, z or n, counted 0, 1, 2, from its output.
+    /// The slope of gate r, z or n (0, 1, 2) from its output.
     #[inline(always)]
-    pub(crate) fn slope<S: Simd, const USUAL: bool>(
+    pub(crate) fn slope<S: Simd, const DEFAULT: bool>(
         &self,
         simd: S,
         gate: usize,
@@ -84,20 +84,20 @@ impl<E: Lanes> Gates<E> {
     ) -> E::V<S> {
         let one = E::real(simd, 1.0);
         match gate {
-            _ if !USUAL => self.gates[gate].slope_called(simd, y),
+            _ if !DEFAULT => self.gates[gate].slope_called(simd, y),
             2 => E::vsub(simd, one, E::vmul(simd, y, y)),
             _ => E::vmul(simd, y, E::vsub(simd, one, y)),
         }
     }
 }
 
-/// One gate's function: the activation behind its optional clip.
+/// The function of one gate: an optional clip, then the activation.
 #[derive(Debug, Clone, Copy)]
 struct Gate<E> {
     activation: Activation,
     clip: Option<f64>,
-    /// The outputs at the two ends of the clip, lower first, made by the same instructions as the
-    /// outputs that are compared with them.
+    /// The outputs at the two ends of the clip, lower first. They come from the same instructions as the outputs
+    /// that are compared with them.
     ends: Option<(E, E)>,
 }
 
@@ -111,7 +111,7 @@ impl<E: Lanes> Gate<E> {
         value::<E, S>(simd, self.activation, a)
     }
 
-    /// `dφ/da` from the output `y = φ(clip(a))`; NaN where that is.
+    /// `dφ/da` from the output `y = φ(clip(a))`; NaN if `y` is NaN.
     #[inline(always)]
     fn slope<S: Simd>(&self, simd: S, y: E::V<S>) -> E::V<S> {
         let mut slope = slope::<E, S>(simd, self.activation, y);
@@ -120,12 +120,12 @@ impl<E: Lanes> Gate<E> {
             slope = E::if_less(simd, (E::splat(simd, low), y), slope, zero);
             slope = E::if_less(simd, (y, E::splat(simd, high)), slope, zero);
         }
-        // Comparisons alone would make it an honest number.
+        // Without this, the comparisons return a number for NaN.
         E::nan_or(simd, y, slope)
     }
 
-    /// [`value`](Self::value) as a function of its own: the activations are long, and the code of
-    /// every caller would hold them all.
+    /// [`value`](Self::value) as a separate function: the code of all activations is long, and would be inlined into
+    /// every caller.
     #[inline(always)]
     fn called<S: Simd>(&self, simd: S, a: E::V<S>) -> E::V<S> {
         let mut v = a;
@@ -133,7 +133,7 @@ impl<E: Lanes> Gate<E> {
         v
     }
 
-    /// [`slope`](Self::slope) as a function of its own.
+    /// [`slope`](Self::slope) as a separate function.
     #[inline(always)]
     fn slope_called<S: Simd>(&self, simd: S, y: E::V<S>) -> E::V<S> {
         let mut v = y;
@@ -142,7 +142,7 @@ impl<E: Lanes> Gate<E> {
     }
 }
 
-/// [`Gate::called`], which gives a vector of the instruction set that it dispatches to.
+/// [`Gate::called`]: the pointer is to a vector of the same instruction set.
 struct Value<'a, E>(&'a Gate<E>, *mut E);
 
 impl<E: Lanes> WithSimd for Value<'_, E> {
@@ -150,13 +150,13 @@ impl<E: Lanes> WithSimd for Value<'_, E> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        // SAFETY: the pointer is to a vector of `S` that nobody else holds.
+        // SAFETY: the pointer is to a vector of `S`, which only this function uses.
         let v = unsafe { &mut *self.1.cast::<E::V<S>>() };
         *v = self.0.value(simd, *v);
     }
 }
 
-/// [`Gate::slope_called`], which gives a vector of the instruction set that it dispatches to.
+/// [`Gate::slope_called`]: the pointer is to a vector of the same instruction set.
 struct Slope<'a, E>(&'a Gate<E>, *mut E);
 
 impl<E: Lanes> WithSimd for Slope<'_, E> {
@@ -164,16 +164,16 @@ impl<E: Lanes> WithSimd for Slope<'_, E> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        // SAFETY: the pointer is to a vector of `S` that nobody else holds.
+        // SAFETY: the pointer is to a vector of `S`, which only this function uses.
         let v = unsafe { &mut *self.1.cast::<E::V<S>>() };
         *v = self.0.slope(simd, *v);
     }
 }
 
-/// A gate of one number.
-struct Lone<E>(Gate<E>, f64);
+/// A gate of a single value.
+struct OneValue<E>(Gate<E>, f64);
 
-impl<E: Lanes> WithSimd for Lone<E> {
+impl<E: Lanes> WithSimd for OneValue<E> {
     type Output = E;
 
     #[inline(always)]

@@ -1,4 +1,4 @@
-//! Which instruction set the kernels run on.
+//! The instruction sets of the kernels.
 
 use super::Lanes;
 #[cfg(target_family = "wasm")]
@@ -9,20 +9,20 @@ use pulp::Arch;
 use pulp::{Simd, WithSimd};
 use std::{cell::Cell, marker::PhantomData};
 
-/// An instruction set to force, for tests: [`Isa::run`].
+/// An instruction set that tests force with [`Isa::run`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Isa {
-    /// No vectors.
+    /// No vector instructions.
     Scalar,
     /// AVX2 with FMA.
     V3,
     /// AVX-512.
     V4,
-    /// 128-bit vectors of ARM.
+    /// The 128-bit vectors of AArch64.
     Neon,
-    /// 128-bit vectors of WebAssembly.
+    /// The 128-bit vectors of WebAssembly.
     Simd128,
-    /// The same with a multiply-add that the engine may fuse.
+    /// [`Simd128`](Self::Simd128) with a multiply-add that the engine may fuse.
     RelaxedSimd,
 }
 
@@ -31,7 +31,7 @@ thread_local! {
 }
 
 impl Isa {
-    /// All, whether this machine has them or not.
+    /// All instruction sets, also those that this machine does not have.
     pub const ALL: [Self; 6] = [
         Self::Scalar,
         Self::V3,
@@ -41,12 +41,12 @@ impl Isa {
         Self::RelaxedSimd,
     ];
 
-    /// Whether this machine, and this build, has it.
+    /// Whether this machine and this build have it.
     pub fn is_available(self) -> bool {
         self.arch().is_some()
     }
 
-    /// Runs `f`; calls that it makes on this thread use this instruction set.
+    /// Runs `f`. Its calls on this thread use this instruction set.
     ///
     /// # Panics
     /// If it is not available.
@@ -84,7 +84,7 @@ impl Isa {
     }
 }
 
-/// The instruction set of a call, and what depends on it outside of vector code.
+/// The instruction set of a call, and the sizes that depend on it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Machine {
     pub(crate) arch: Arch,
@@ -95,10 +95,10 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// The best, or the one that is forced on this thread.
+    /// The best instruction set, or the one that is forced on this thread.
     pub(crate) fn here<E: Lanes>() -> Self {
         let arch = match FORCED.get() {
-            Some(isa) => isa.arch().expect("was available when it was forced"),
+            Some(isa) => isa.arch().expect("it was available when it was forced"),
             None => Arch::new(),
         };
         let (lanes, registers) = arch.dispatch(Sizes::<E>(PhantomData));

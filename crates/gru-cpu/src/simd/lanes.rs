@@ -1,12 +1,11 @@
-//! The vector operations that the kernels are written in, over either float type.
+//! The vector operations of the kernels, for both float types.
 
 use pulp::Simd;
 
-/// A float type with vectors of it. The operations are `pulp`'s, without the type in their names.
+/// A float type and its vectors. The operations are `pulp`'s, without the type in their names.
 ///
 /// # Safety
-/// `V<S>` is `lanes::<S>()` elements of the type, one after the other, and nothing else; all bits
-/// zero are the number 0.
+/// `V<S>` consists of `lanes::<S>()` contiguous elements of the type. Zero bits are the number 0.
 pub unsafe trait Lanes: num_traits::Float + Default + Send + Sync + 'static {
     /// A vector of the instruction set `S`.
     type V<S: Simd>: Copy;
@@ -25,7 +24,7 @@ pub unsafe trait Lanes: num_traits::Float + Default + Send + Sync + 'static {
     unsafe fn store<S: Simd>(simd: S, to: *mut Self, v: Self::V<S>);
     /// The lanes past the end of `from` are zero.
     fn load_part<S: Simd>(simd: S, from: &[Self]) -> Self::V<S>;
-    /// Writes as many lanes as `to` is long.
+    /// Writes the first lanes, as many as `to` has elements.
     fn store_part<S: Simd>(simd: S, to: &mut [Self], v: Self::V<S>);
 
     /// A vector of `from`, zero past its end.
@@ -38,7 +37,7 @@ pub unsafe trait Lanes: num_traits::Float + Default + Send + Sync + 'static {
         Self::load_part(simd, from)
     }
 
-    /// Writes as much of a vector as `to` is long.
+    /// Writes the first elements of a vector, as many as `to` has.
     #[inline(always)]
     fn write<S: Simd>(simd: S, to: &mut [Self], v: Self::V<S>) {
         if to.len() >= Self::lanes::<S>() {
@@ -51,7 +50,7 @@ pub unsafe trait Lanes: num_traits::Float + Default + Send + Sync + 'static {
     /// The first element of a vector.
     #[inline(always)]
     fn first<S: Simd>(v: Self::V<S>) -> Self {
-        // SAFETY: the trait's promise: a vector begins with its first element.
+        // SAFETY: by the promise of this trait a vector begins with its first element.
         unsafe { (&raw const v).cast::<Self>().read_unaligned() }
     }
 
@@ -59,11 +58,11 @@ pub unsafe trait Lanes: num_traits::Float + Default + Send + Sync + 'static {
     fn vsub<S: Simd>(simd: S, a: Self::V<S>, b: Self::V<S>) -> Self::V<S>;
     fn vmul<S: Simd>(simd: S, a: Self::V<S>, b: Self::V<S>) -> Self::V<S>;
     fn vdiv<S: Simd>(simd: S, a: Self::V<S>, b: Self::V<S>) -> Self::V<S>;
-    /// `a·b + c`, in one rounding where the machine has it.
+    /// `a·b + c`, with one rounding if the machine has such an instruction.
     fn vfma<S: Simd>(simd: S, a: Self::V<S>, b: Self::V<S>, c: Self::V<S>) -> Self::V<S>;
-    /// The larger of `v` and `bound`; NaN where `v` is.
+    /// The larger of `v` and `bound`; NaN if `v` is NaN.
     fn at_least<S: Simd>(simd: S, v: Self::V<S>, bound: Self::V<S>) -> Self::V<S>;
-    /// The smaller of `v` and `bound`; NaN where `v` is.
+    /// The smaller of `v` and `bound`; NaN if `v` is NaN.
     fn at_most<S: Simd>(simd: S, v: Self::V<S>, bound: Self::V<S>) -> Self::V<S>;
     fn vabs<S: Simd>(simd: S, a: Self::V<S>) -> Self::V<S>;
     fn vneg<S: Simd>(simd: S, a: Self::V<S>) -> Self::V<S>;
@@ -75,8 +74,8 @@ pub unsafe trait Lanes: num_traits::Float + Default + Send + Sync + 'static {
         otherwise: Self::V<S>,
     ) -> Self::V<S>;
 
-    /// `v`, or 0 where `v` is subnormal. For what a step hands to the next: a number that fades away
-    /// stays subnormal otherwise, and many processors take far longer over those.
+    /// `v`, or 0 where `v` is subnormal. It is used for what a step passes to the next: a number that decays would
+    /// stay subnormal, and many processors are much slower with subnormals.
     #[inline(always)]
     fn without_subnormals<S: Simd>(simd: S, v: Self::V<S>) -> Self::V<S> {
         let least = Self::splat(simd, Self::min_positive_value());
@@ -91,7 +90,7 @@ pub unsafe trait Lanes: num_traits::Float + Default + Send + Sync + 'static {
     fn exp_negative<S: Simd>(simd: S, x: Self::V<S>) -> Self::V<S>;
     /// `e^x − 1` for `x ≤ 0`.
     fn exp_m1_negative<S: Simd>(simd: S, x: Self::V<S>) -> Self::V<S>;
-    /// `σ(a)` and `1 − σ(a)`, which the difference of one and a rounded σ would not be.
+    /// `σ(a)` and `1 − σ(a)`. The second is more accurate than a difference of 1 and the rounded first.
     fn vsigmoid<S: Simd>(simd: S, a: Self::V<S>) -> (Self::V<S>, Self::V<S>);
     /// `tanh a`.
     fn vtanh<S: Simd>(simd: S, a: Self::V<S>) -> Self::V<S>;
@@ -101,7 +100,7 @@ macro_rules! lanes {
     ($t:ty, $v:ident, $count:ident, $partial_load:ident, $partial_store:ident, $splat:ident,
      $add:ident, $sub:ident, $mul:ident, $div:ident, $fma:ident, $min:ident, $max:ident,
      $abs:ident, $neg:ident, $less:ident, $equal:ident, $select:ident, $math:ident) => {
-        // SAFETY: `pulp` promises as much of its vectors; IEEE 754 of zero.
+        // SAFETY: `pulp` promises this layout of its vectors, and IEEE 754 the bits of zero.
         unsafe impl Lanes for $t {
             type V<S: Simd> = S::$v;
 
@@ -119,12 +118,12 @@ macro_rules! lanes {
             }
             #[inline(always)]
             unsafe fn load<S: Simd>(_: S, from: *const Self) -> S::$v {
-                // SAFETY: the caller lets a vector be read, and every bit pattern is one.
+                // SAFETY: a vector can be read there, and every bit pattern is valid.
                 unsafe { from.cast::<S::$v>().read_unaligned() }
             }
             #[inline(always)]
             unsafe fn store<S: Simd>(_: S, to: *mut Self, v: S::$v) {
-                // SAFETY: the caller lets a vector be written there.
+                // SAFETY: a vector can be written there.
                 unsafe { to.cast::<S::$v>().write_unaligned(v) }
             }
             #[inline(always)]
@@ -155,8 +154,8 @@ macro_rules! lanes {
             fn vfma<S: Simd>(simd: S, a: S::$v, b: S::$v, c: S::$v) -> S::$v {
                 simd.$fma(a, b, c)
             }
-            // x86 gives the second operand where one is NaN, other vectors give NaN; but a lone
-            // number gives the one that is not.
+            // If an operand is NaN, x86 vectors return the second operand and other vectors NaN. Scalar minimum and
+            // maximum return the operand that is not NaN.
             #[inline(always)]
             fn at_least<S: Simd>(simd: S, v: S::$v, bound: S::$v) -> S::$v {
                 if S::IS_SCALAR {

@@ -1,7 +1,7 @@
 //! Vectors: instruction sets, operations, σ and tanh, activations.
 //!
-//! An instruction set is an implementation of `pulp::Simd` and a variant of [`Isa`]; a float type is
-//! an implementation of [`Lanes`].
+//! An instruction set is an implementation of `pulp::Simd` and a variant of [`Isa`]. A float type is an
+//! implementation of [`Lanes`].
 
 mod gate;
 mod isa;

@@ -1,8 +1,8 @@
 //! The instruction sets of a WebAssembly module, in place of `pulp::Arch`.
 //!
-//! A module cannot ask: an engine refuses it for one instruction that it does not know, whether that
-//! would ever run or not. So a module has those that it was built for
-//! (`-C target-feature=+simd128`) and no code for others, as `pulp`'s choice would bring along.
+//! A module cannot detect instructions at run time: an engine rejects a module that contains one unknown
+//! instruction, even if it would never run. So a module uses the instruction set that it was built for
+//! (`-C target-feature=+simd128`), and contains no code for others. `pulp::Arch` would contain all of them.
 
 use pulp::{Scalar, Simd, WithSimd};
 
@@ -17,7 +17,7 @@ pub(crate) enum Arch {
 }
 
 impl Arch {
-    /// The best.
+    /// The best instruction set of this build.
     pub(crate) fn new() -> Self {
         #[cfg(all(target_feature = "relaxed-simd", feature = "relaxed-simd"))]
         if let Some(simd) = pulp::wasm::RelaxedSimd::try_new() {
@@ -30,7 +30,7 @@ impl Arch {
         Self::Scalar
     }
 
-    /// Runs `op` on it.
+    /// Runs `op` with this instruction set.
     #[inline(always)]
     pub(crate) fn dispatch<Op: WithSimd>(self, op: Op) -> Op::Output {
         match self {

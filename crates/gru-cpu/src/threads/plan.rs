@@ -1,21 +1,22 @@
-//! Who does what: how rows and hidden units are split between threads, and how many steps make a
-//! round. Plain data, made from the sizes alone.
+//! How rows and hidden units are split between threads, and how many steps a round has. It is plain data,
+//! computed from the sizes.
 
-use super::{allowed, team::LARGEST};
+use super::{available, team::LARGEST};
 use crate::{
     spec::Sizes,
     tuning::{
-        CACHED_WEIGHTS, CUT, PARALLEL_FROM, PATIENCE, PATIENCE_PART, ROWS_PER_GROUP,
+        CACHED_WEIGHTS, HELPER_WAIT, HELPER_WAIT_SHARE, PARALLEL_FROM, ROW_GRANULE, ROWS_PER_GROUP,
         ROWS_PER_LARGE_ROUND, ROWS_PER_LARGE_ROUND_BACK, ROWS_PER_ROUND, ROWS_PER_ROUND_BACK,
         WORK_PER_MICROSECOND,
     },
 };
 use std::{ops::Range, time::Duration};
 
-/// The split of one walk.
+/// How one pass is split.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// Groups of rows: they never meet in the forward pass, and after rounds in the backward pass.
+    /// Groups of rows. They have no common barrier in the forward pass, and one after each round in the backward
+    /// pass.
     pub(crate) groups: usize,
     /// Threads that share the hidden units of a group.
     pub(crate) members: usize,
@@ -24,34 +25,34 @@ pub(crate) struct Plan {
     tile: usize,
 }
 
-/// What one member of a team does of every step.
-pub(crate) struct Seat {
+/// The share of one member of a team in every step.
+pub(crate) struct Share {
     /// Its rows of the batch.
     pub(crate) rows: Range<usize>,
-    /// The members that share these rows, and which of them this one is.
+    /// The members that share these rows, and the position of this member in them.
     pub(crate) peers: Range<usize>,
     at: usize,
 }
 
-impl Seat {
-    /// This one's share of the hidden units of its rows.
-    pub(crate) fn share(&self, count: usize) -> Range<usize> {
+impl Share {
+    /// This member's part of the hidden units of its rows, of `count` in all.
+    pub(crate) fn of_units(&self, count: usize) -> Range<usize> {
         let cut = |k: usize| k * count / self.peers.len();
         cut(self.at)..cut(self.at + 1)
     }
 }
 
 impl Plan {
-    /// `panels` is how many parts the hidden units can be split into, `tile` the rows of a tile,
-    /// `size` the bytes of an element, `meet_from` one of the numbers in [`tuning`](crate::tuning).
+    /// The hidden units can be split into `panels` parts. A tile has `tile` rows, and an element `size` bytes.
+    /// `barrier_from` is one of the numbers in [`tuning`](crate::tuning).
     pub(crate) fn new(
         sizes: &Sizes,
         panels: usize,
         tile: usize,
         size: usize,
-        meet_from: usize,
+        barrier_from: usize,
     ) -> Self {
-        Self::with_threads(sizes, panels, tile, size, meet_from, allowed())
+        Self::with_threads(sizes, panels, tile, size, barrier_from, available())
     }
 
     fn with_threads(
@@ -59,11 +60,11 @@ impl Plan {
         panels: usize,
         tile: usize,
         size: usize,
-        meet_from: usize,
+        barrier_from: usize,
         threads: usize,
     ) -> Self {
         let weights = 3 * sizes.h * sizes.h;
-        // What a call multiplies is more than a `usize` may hold, other than what it stores.
+        // The number of multiply-adds may exceed a `usize`, other than the number of elements.
         let threads = if sizes.rows().saturating_mul(weights) < PARALLEL_FROM {
             1
         } else {
@@ -73,7 +74,7 @@ impl Plan {
         let groups = (threads / sharing).min(sizes.n / ROWS_PER_GROUP).max(1);
         let per_group = sizes.n.div_ceil(groups);
         let members = (threads / groups)
-            .min(per_group.saturating_mul(weights) / meet_from)
+            .min(per_group.saturating_mul(weights) / barrier_from)
             .min(panels)
             .clamp(1, LARGEST);
         Self {
@@ -84,7 +85,7 @@ impl Plan {
         }
     }
 
-    /// Threads that have something to do.
+    /// Threads that have work.
     pub(crate) fn threads(&self) -> usize {
         (self.groups * self.members).min(LARGEST)
     }
@@ -94,59 +95,77 @@ impl Plan {
         split(self.n, self.groups, self.tile, group)
     }
 
-    /// The seat of member `index` of a team, which may be smaller than was planned.
-    pub(crate) fn seat(&self, index: usize, team: usize) -> Seat {
+    /// The share of member `index` of a team, which may be smaller than planned.
+    pub(crate) fn share(&self, index: usize, team: usize) -> Share {
         let groups = self.groups.min(team);
         let group = index * groups / team;
         let first = |group: usize| (group * team).div_ceil(groups);
         let peers = first(group)..first(group + 1);
-        Seat {
+        Share {
             rows: split(self.n, groups, self.tile, group),
             at: index - peers.start,
             peers,
         }
     }
 
-    /// How long a call of these sizes waits for helpers before it begins.
-    pub(crate) fn patience(sizes: &Sizes) -> Duration {
+    /// How long a call of these sizes waits for helpers before it starts.
+    pub(crate) fn helper_wait(sizes: &Sizes) -> Duration {
         let weights = 3 * sizes.h * (sizes.i + sizes.h);
         let work = sizes.rows().saturating_mul(weights);
-        let time = work / WORK_PER_MICROSECOND / PATIENCE_PART;
-        Duration::from_micros(time as u64).min(PATIENCE)
+        let time = work / WORK_PER_MICROSECOND / HELPER_WAIT_SHARE;
+        Duration::from_micros(time as u64).min(HELPER_WAIT)
     }
 
     /// Steps of a round of the backward pass.
     pub(crate) fn steps_back(sizes: &Sizes, size: usize) -> usize {
         let weights = (sizes.i + sizes.h) * 3 * sizes.h * size;
-        let wanted = if weights > CACHED_WEIGHTS {
+        let rows = if weights > CACHED_WEIGHTS {
             ROWS_PER_LARGE_ROUND_BACK
         } else {
             ROWS_PER_ROUND_BACK
         };
-        wanted.div_ceil(sizes.n).min(sizes.t)
+        rows.div_ceil(sizes.n).min(sizes.t)
     }
 
-    /// Steps of a round for a group of so many rows.
-    pub(crate) fn steps_per_round(sizes: &Sizes, rows: usize, size: usize) -> usize {
+    /// Steps of a round for a group of `group` rows.
+    pub(crate) fn steps_per_round(sizes: &Sizes, group: usize, size: usize) -> usize {
         let weights = (sizes.i + sizes.h) * 3 * sizes.h * size;
-        let wanted = if weights > 2 * CACHED_WEIGHTS {
+        let rows = if weights > 2 * CACHED_WEIGHTS {
             ROWS_PER_LARGE_ROUND
         } else {
             ROWS_PER_ROUND
         };
-        wanted.div_ceil(rows.max(1)).min(sizes.t)
+        rows.div_ceil(group.max(1)).min(sizes.t)
     }
 }
 
-/// Part `k` of `n` rows cut into `parts`, in whole tiles where there are enough of them.
+/// Part `k` of `n` rows in `parts`. The parts are whole tiles if there are enough of them.
 pub(crate) fn split(n: usize, parts: usize, tile: usize, k: usize) -> Range<usize> {
-    let unit = if n.div_ceil(tile) >= parts { tile } else { CUT };
+    let unit = if n.div_ceil(tile) >= parts {
+        tile
+    } else {
+        ROW_GRANULE
+    };
     let units = n.div_ceil(unit);
     let at = |k: usize| (k * units / parts * unit).min(n);
     at(k)..at(k + 1)
 }
 
-/// Rows cut into tiles, each a first row and a number of rows: full ones, then by halves.
+/// Some rows that are computed together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tile {
+    pub(crate) first: usize,
+    pub(crate) rows: usize,
+}
+
+impl Tile {
+    #[inline(always)]
+    pub(crate) fn range(self) -> Range<usize> {
+        self.first..self.first + self.rows
+    }
+}
+
+/// Rows split into tiles: full tiles, then halves of the size.
 #[derive(Clone)]
 pub(crate) struct Tiles {
     rows: Range<usize>,
@@ -158,19 +177,19 @@ pub(crate) fn tiles(rows: Range<usize>, full: usize) -> Tiles {
 }
 
 impl Iterator for Tiles {
-    type Item = (usize, usize);
+    type Item = Tile;
 
     #[inline(always)]
-    fn next(&mut self) -> Option<(usize, usize)> {
+    fn next(&mut self) -> Option<Tile> {
         if self.rows.is_empty() {
             return None;
         }
         while self.size > self.rows.len() {
             self.size /= 2;
         }
-        let row = self.rows.start;
-        self.rows.start += self.size;
-        Some((row, self.size))
+        let (first, rows) = (self.rows.start, self.size);
+        self.rows.start += rows;
+        Some(Tile { first, rows })
     }
 
     #[inline(always)]
@@ -186,24 +205,26 @@ impl ExactSizeIterator for Tiles {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tuning::MEET_FROM;
+    use crate::tuning::BARRIER_FROM;
 
     fn plan(n: usize, h: usize, threads: usize) -> Plan {
         let sizes = Sizes { n, t: 100, i: 8, h };
-        Plan::with_threads(&sizes, h.div_ceil(16), 8, 4, MEET_FROM, threads)
+        Plan::with_threads(&sizes, h.div_ceil(16), 8, 4, BARRIER_FROM, threads)
     }
 
     #[test]
-    fn seats_cover_rows_and_units_once_whoever_came() {
+    fn shares_cover_rows_and_units_once_in_a_team_of_any_size() {
         for (n, h, threads) in [(33, 300, 12), (64, 64, 8), (5, 600, 7), (1, 512, 3)] {
             let plan = plan(n, h, threads);
             for team in 1..=plan.threads() {
                 let mut done = vec![0; n * 20];
                 for index in 0..team {
-                    let seat = plan.seat(index, team);
-                    assert!(seat.peers.contains(&index));
-                    for row in seat.rows.clone() {
-                        seat.share(20).for_each(|unit| done[row * 20 + unit] += 1);
+                    let share = plan.share(index, team);
+                    assert!(share.peers.contains(&index));
+                    for row in share.rows.clone() {
+                        for unit in share.of_units(20) {
+                            done[row * 20 + unit] += 1;
+                        }
                     }
                 }
                 assert!(done.iter().all(|&d| d == 1), "{plan:?} {team}");
@@ -238,7 +259,7 @@ mod tests {
         assert_eq!((small.groups, small.members), (1, 1));
     }
 
-    /// Rows times weights are more than a `usize` holds, though a call may have these sizes.
+    /// Rows times weights exceed a `usize` at sizes that a call may have.
     #[test]
     fn sizes_that_a_call_may_have_overflow_nothing() {
         let (rows, h) = if usize::BITS == 32 {
@@ -249,9 +270,9 @@ mod tests {
         for (n, t) in [(64, rows / 64), (rows, 1)] {
             let sizes = Sizes { n, t, i: h, h };
             assert!(sizes.fit_in_memory());
-            let plan = Plan::with_threads(&sizes, h / 16, 8, 4, MEET_FROM, 2);
+            let plan = Plan::with_threads(&sizes, h / 16, 8, 4, BARRIER_FROM, 2);
             assert_eq!((plan.groups, plan.members), (1, LARGEST.min(2)));
-            assert_eq!(Plan::patience(&sizes), PATIENCE);
+            assert_eq!(Plan::helper_wait(&sizes), HELPER_WAIT);
         }
     }
 
@@ -261,9 +282,9 @@ mod tests {
             let mut next = 3;
             let tiles = tiles(3..3 + rows, 8);
             assert_eq!(tiles.len(), tiles.clone().count());
-            for (row, size) in tiles {
-                assert_eq!(row, next);
-                next += size;
+            for tile in tiles {
+                assert_eq!(tile.first, next);
+                next += tile.rows;
             }
             assert_eq!(next, 3 + rows);
         }

@@ -1,19 +1,19 @@
-//! What stands for a pool and a team where there is one thread: nobody is asked, waited for or
-//! timed. (Asking for the time panics on `wasm32-unknown-unknown`.)
+//! The pool and the team of a build with one thread. It does not read the clock, which panics on
+//! `wasm32-unknown-unknown`.
 
 use super::Rounds;
 use std::{marker::PhantomData, ops::Range, time::Duration};
 
-/// Threads of a team.
+/// The largest number of threads of a team.
 pub(super) const LARGEST: usize = 1;
 
-/// The threads a call may use.
-pub(crate) fn allowed() -> usize {
+/// The number of threads that a call may use.
+pub(crate) fn available() -> usize {
     LARGEST
 }
 
-/// Does `own`; there is nobody to help.
-pub(crate) fn beside(helpers: Range<usize>, _: impl Fn(usize) + Sync, own: impl FnOnce()) {
+/// Runs `own`. There are no helpers.
+pub(crate) fn with_helpers(helpers: Range<usize>, _: impl Fn(usize) + Sync, own: impl FnOnce()) {
     assert!(helpers.is_empty(), "no plan has helpers");
     own();
 }
@@ -25,14 +25,14 @@ pub(crate) struct Member<'a> {
     shared: PhantomData<&'a ()>,
 }
 
-/// Does `rounds` of work.
-pub(crate) fn together(threads: usize, rounds: usize, _: Duration, work: &impl Rounds) {
+/// Runs `rounds` of work.
+pub(crate) fn run_team(threads: usize, rounds: usize, _: Duration, work: &impl Rounds) {
     assert_eq!(threads, LARGEST, "no plan has helpers");
-    alone(rounds, work);
+    run_solo(rounds, work);
 }
 
-/// Does `rounds` of work.
-pub(crate) fn alone(rounds: usize, work: &impl Rounds) {
+/// Runs `rounds` of work.
+pub(crate) fn run_solo(rounds: usize, work: &impl Rounds) {
     let mut member = Member {
         index: 0,
         team: LARGEST,
@@ -42,15 +42,15 @@ pub(crate) fn alone(rounds: usize, work: &impl Rounds) {
 }
 
 impl Member<'_> {
-    /// All are here.
+    /// Returns at once.
     #[inline(always)]
-    pub(crate) fn meet(&mut self) {}
+    pub(crate) fn wait(&mut self) {}
 
-    /// All of some are here.
+    /// Returns at once.
     #[inline(always)]
-    pub(crate) fn meet_some(&mut self, _: &Range<usize>) {}
+    pub(crate) fn wait_for(&mut self, _: &Range<usize>) {}
 
-    /// All of `count` things.
+    /// All of `count` items.
     pub(crate) fn share(&self, count: usize) -> Range<usize> {
         0..count
     }

@@ -1,4 +1,4 @@
-//! What a team meets by: the standard library, or its like in a model checker, which tries the
+//! The synchronization primitives of a team: from the standard library, or from a model checker, which tries the
 //! orders of their effects (see `team/model.rs`).
 
 #[cfg(not(any(loom, shuttle)))]
@@ -21,8 +21,8 @@ mod modelled {
         static READS: Cell<u32> = Cell::new(0);
     }
 
-    /// A clock that depends on nothing but how often a thread reads it: a wait that is not over at
-    /// once is long, and being alone ends after a round.
+    /// A clock that depends only on how often a thread reads it. A wait that does not end at once is long, and a
+    /// leader works without helpers for one round.
     #[derive(Clone, Copy, PartialEq, PartialOrd)]
     pub(in crate::threads) struct Instant(Duration);
 

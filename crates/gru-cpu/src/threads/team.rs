@@ -1,169 +1,169 @@
-//! Threads that split the hidden units of the same rows and meet after every step.
+//! Threads that split the hidden units of the same rows, with a barrier after every step.
 //!
-//! A fork and join per step is too slow, so the threads meet at a barrier they spin on. A pool
-//! owes nobody its threads at once: a helper may come late, or not before the work is done, and
-//! two calls that each wait for the other's thread would wait for ever. So nobody is waited for
-//! before having come, but for a few microseconds at first: work is cut into rounds, and each round
-//! is shared by those who are there when it begins. Alone, the leader does everything; and it goes on alone for a while when a
-//! partner is away too often.
+//! A fork and join per step is too slow, so the threads spin at a barrier. Rayon does not guarantee when a task
+//! starts: a helper may join late, or after the work is done, and two calls that wait for each other's threads
+//! would never end. So the leader does not wait for helpers that have not joined, except for some microseconds
+//! at the start. Work is split into rounds, and each round is shared by the threads that have joined when it
+//! starts. The leader can do all work without helpers. It does so for a while if a helper is late too often.
 
 use super::{
-    Rounds, beside,
+    Rounds,
     sync::{
         Instant,
         atomic::{AtomicBool, AtomicUsize, Ordering::*},
         spin_loop, yield_now,
     },
+    with_helpers,
 };
-use crate::tuning::{ALONE, LOST_FROM, LOST_PART, SPINS};
+use crate::tuning::{SOLO, SPINS, WAITED_FROM, WAITED_SHARE};
 use std::{mem::forget, ops::Range, time::Duration};
 
 /// One of the threads of a round.
 pub(crate) struct Member<'a> {
     shared: &'a Shared,
-    /// Which one, the leader being 0.
+    /// Its index. The leader is 0.
     pub(crate) index: usize,
-    /// How many share this round.
+    /// The number of members that share this round.
     pub(crate) team: usize,
-    /// Meetings so far, of all rounds.
-    met: usize,
-    /// Time lost at meetings, beyond spinning.
-    lost: Duration,
+    /// Barriers so far, in all rounds.
+    barriers: usize,
+    /// Time waited at barriers, beyond spinning.
+    waited: Duration,
 }
 
+/// A value with cache lines of its own.
 #[repr(align(128))]
-struct Apart<T>(T);
+struct Aligned<T>(T);
 
 struct Shared {
-    /// Helpers that have come.
-    came: Apart<AtomicUsize>,
-    /// Which round has begun, and how many share it: one word, so that nobody sees one without
-    /// the other.
-    begun: Apart<AtomicUsize>,
-    /// Meetings before the round that has begun.
-    met: AtomicUsize,
-    /// Meetings that each member has come to.
-    at: Vec<Apart<AtomicUsize>>,
-    /// A member has panicked: nobody may wait for it.
-    broken: AtomicBool,
+    /// Helpers that have joined.
+    joined: Aligned<AtomicUsize>,
+    /// The current round and the size of its team, in one word, so that no thread sees one without the other.
+    round: Aligned<AtomicUsize>,
+    /// Barriers before the current round.
+    barriers: AtomicUsize,
+    /// Barriers that each member has reached.
+    reached: Vec<Aligned<AtomicUsize>>,
+    /// A member has panicked, so no other member may wait for it.
+    panicked: AtomicBool,
 }
 
-/// In `begun`: there is no other round to come.
-const OVER: usize = usize::MAX;
+/// In `round`: there are no more rounds.
+const DONE: usize = usize::MAX;
 
-/// Bits of `begun` that count the team.
+/// The bits of `round` that hold the size of the team.
 const TEAM_BITS: u32 = 12;
 
-/// More threads than these bits can count do not share one row's units anyway.
+/// The largest size of a team.
 pub(crate) const LARGEST: usize = (1 << TEAM_BITS) - 1;
 
-/// Does `rounds` of work with up to `threads` threads, this one and others of its pool, for which it
-/// waits no longer than `patience`.
-pub(crate) fn together(threads: usize, rounds: usize, patience: Duration, work: &impl Rounds) {
+/// Runs `rounds` of work with up to `threads` threads: this one, and helpers from its pool. It waits for the
+/// helpers for `helper_wait` at most.
+pub(crate) fn run_team(threads: usize, rounds: usize, helper_wait: Duration, work: &impl Rounds) {
     if threads == 1 {
-        return alone(rounds, work);
+        return run_solo(rounds, work);
     }
     let shared = Shared::new(threads);
     let lead = || {
         let start = Instant::now();
-        while shared.came.0.load(Relaxed) + 1 < threads && start.elapsed() < patience {
+        while shared.joined.0.load(Relaxed) + 1 < threads && start.elapsed() < helper_wait {
             spin_loop();
         }
         shared.lead(rounds, work);
     };
-    beside(1..threads, |_| shared.help(work), lead);
+    with_helpers(1..threads, |_| shared.help(work), lead);
 }
 
-/// Does `rounds` of work with this thread: nothing is allocated, locked or waited for.
-pub(crate) fn alone(rounds: usize, work: &impl Rounds) {
+/// Runs `rounds` of work on this thread. It does not allocate, lock or wait.
+pub(crate) fn run_solo(rounds: usize, work: &impl Rounds) {
     Shared::new(0).lead(rounds, work);
 }
 
 impl Shared {
     fn new(threads: usize) -> Self {
-        let zero = || Apart(AtomicUsize::new(0));
+        let zero = || Aligned(AtomicUsize::new(0));
         Self {
-            came: zero(),
-            begun: zero(),
-            met: AtomicUsize::new(0),
-            at: (0..threads).map(|_| zero()).collect(),
-            broken: AtomicBool::new(false),
+            joined: zero(),
+            round: zero(),
+            barriers: AtomicUsize::new(0),
+            reached: (0..threads).map(|_| zero()).collect(),
+            panicked: AtomicBool::new(false),
         }
     }
 
     fn lead(&self, rounds: usize, work: &impl Rounds) {
-        let guard = Broken(self);
+        let guard = OnPanic(self);
         let mut leader = Member {
             shared: self,
             index: 0,
             team: 1,
-            met: 0,
-            lost: Duration::ZERO,
+            barriers: 0,
+            waited: Duration::ZERO,
         };
-        let mut together_since = Instant::now();
-        let (mut alone_until, mut alone) = (None, ALONE);
+        let mut team_since = Instant::now();
+        let (mut solo_until, mut solo) = (None, SOLO);
         for round in 0..rounds {
-            if let Some(until) = alone_until {
+            if let Some(until) = solo_until {
                 let now = Instant::now();
                 if now < until {
                     leader.team = 1;
                     work.round(round, &mut leader);
                     continue;
                 }
-                (alone_until, together_since, leader.lost) = (None, now, Duration::ZERO);
+                (solo_until, team_since, leader.waited) = (None, now, Duration::ZERO);
             }
-            leader.team = 1 + self.came.0.load(Acquire);
-            self.met.store(leader.met, Relaxed);
-            let begun = (round + 1) << TEAM_BITS | leader.team;
-            self.begun.0.store(begun, Release);
+            leader.team = 1 + self.joined.0.load(Acquire);
+            self.barriers.store(leader.barriers, Relaxed);
+            let word = (round + 1) << TEAM_BITS | leader.team;
+            self.round.0.store(word, Release);
             work.round(round, &mut leader);
-            // Until all are done nothing may be said of the next round.
-            leader.meet();
-            if leader.lost > LOST_FROM && leader.lost > together_since.elapsed() / LOST_PART {
-                alone_until = Some(Instant::now() + alone);
-                alone *= 2;
+            // The next round starts after all members have finished this one.
+            leader.wait();
+            if leader.waited > WAITED_FROM && leader.waited > team_since.elapsed() / WAITED_SHARE {
+                solo_until = Some(Instant::now() + solo);
+                solo *= 2;
             }
         }
-        self.begun.0.store(OVER, Release);
+        self.round.0.store(DONE, Release);
         forget(guard);
     }
 
     fn help(&self, work: &impl Rounds) {
-        if self.begun.0.load(Acquire) == OVER {
+        if self.round.0.load(Acquire) == DONE {
             return;
         }
-        let index = 1 + self.came.0.fetch_add(1, AcqRel);
-        let guard = Broken(self);
+        let index = 1 + self.joined.0.fetch_add(1, AcqRel);
+        let guard = OnPanic(self);
         let mut seen = 0;
         loop {
-            let mut lost = Duration::ZERO;
-            let begun = self.wait(&mut lost, || {
-                let begun = self.begun.0.load(Acquire);
-                (begun != seen).then_some(begun)
+            let mut waited = Duration::ZERO;
+            let word = self.wait_until(&mut waited, || {
+                let word = self.round.0.load(Acquire);
+                (word != seen).then_some(word)
             });
-            if begun == OVER {
+            if word == DONE {
                 return forget(guard);
             }
-            seen = begun;
-            let (round, team) = (begun >> TEAM_BITS, begun & LARGEST);
-            // A round whose leader did not see this helper come goes on without it.
+            seen = word;
+            let (round, team) = (word >> TEAM_BITS, word & LARGEST);
+            // If the leader did not see this helper join, the round runs without it.
             if index < team {
                 let mut member = Member {
                     shared: self,
                     index,
                     team,
-                    met: self.met.load(Relaxed),
-                    lost: Duration::ZERO,
+                    barriers: self.barriers.load(Relaxed),
+                    waited: Duration::ZERO,
                 };
                 work.round(round - 1, &mut member);
-                member.meet();
+                member.wait();
             }
         }
     }
 
-    /// Spins until there is a value, then yields between the tries, and counts that time.
+    /// Spins until there is a value. After [`SPINS`] it yields between the tries, and adds that time to `waited`.
     #[inline(always)]
-    fn wait<T>(&self, lost: &mut Duration, ready: impl Fn() -> Option<T>) -> T {
+    fn wait_until<T>(&self, waited: &mut Duration, ready: impl Fn() -> Option<T>) -> T {
         for _ in 0..SPINS {
             if let Some(value) = ready() {
                 return value;
@@ -173,11 +173,11 @@ impl Shared {
         let start = Instant::now();
         loop {
             if let Some(value) = ready() {
-                *lost += start.elapsed();
+                *waited += start.elapsed();
                 return value;
             }
             assert!(
-                !self.broken.load(Relaxed),
+                !self.panicked.load(Relaxed),
                 "another thread of this GRU has panicked"
             );
             yield_now();
@@ -186,42 +186,44 @@ impl Shared {
 }
 
 impl Member<'_> {
-    /// Waits until every member has come here. What any of them wrote before is seen by all after.
+    /// A barrier: waits until every member has reached it. After it, all members see what any of them wrote before.
     #[inline(always)]
-    pub(crate) fn meet(&mut self) {
-        self.meet_some(&(0..self.team));
+    pub(crate) fn wait(&mut self) {
+        self.wait_for(&(0..self.team));
     }
 
-    /// The same for some of them, who meet nobody else in between that these do not meet too.
+    /// A barrier of some members. Between two barriers of all members, all of them wait at the same number of these.
     #[inline(always)]
-    pub(crate) fn meet_some(&mut self, members: &Range<usize>) {
-        self.met += 1;
-        let (shared, met) = (self.shared, self.met);
+    pub(crate) fn wait_for(&mut self, members: &Range<usize>) {
+        self.barriers += 1;
+        let (shared, barriers) = (self.shared, self.barriers);
         if self.team == 1 {
             return;
         }
-        shared.at[self.index].0.store(met, Release);
+        shared.reached[self.index].0.store(barriers, Release);
         for other in members.clone().filter(|&k| k != self.index) {
-            let at = &shared.at[other].0;
-            shared.wait(&mut self.lost, || (at.load(Acquire) >= met).then_some(()));
+            let reached = &shared.reached[other].0;
+            shared.wait_until(&mut self.waited, || {
+                (reached.load(Acquire) >= barriers).then_some(())
+            });
         }
     }
 
-    /// This member's share of `count` things.
+    /// This member's share of `count` items.
     pub(crate) fn share(&self, count: usize) -> Range<usize> {
         let at = |k: usize| k * count / self.team;
         at(self.index)..at(self.index + 1)
     }
 }
 
-/// Tells the others that a panic has left the work of this thread. Forgotten at the end of the work: the
-/// thread itself may be unwinding all the while, if the call was made by a destructor.
-struct Broken<'a>(&'a Shared);
+/// Reports a panic in the work of this thread to the other members. It is forgotten at the end of the work. (It
+/// does not use `std::thread::panicking`: the thread may already be unwinding, if a destructor made the call.)
+struct OnPanic<'a>(&'a Shared);
 
-impl Drop for Broken<'_> {
+impl Drop for OnPanic<'_> {
     fn drop(&mut self) {
-        self.0.broken.store(true, Relaxed);
-        self.0.begun.0.store(OVER, Release);
+        self.0.panicked.store(true, Relaxed);
+        self.0.round.0.store(DONE, Release);
     }
 }
 

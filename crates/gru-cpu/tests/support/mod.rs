@@ -1,4 +1,4 @@
-//! A call with all its tensors, for tests that change one thing and look at everything.
+//! A call with all its tensors, for tests that change one thing and compare everything.
 #![allow(dead_code)] // Each test uses a part of it.
 
 use gru_cpu::{
@@ -12,10 +12,10 @@ use gru_testkit::{
 };
 use libtest_mimic::{Arguments, Completion, Trial};
 
-/// A name, and a test of an instruction set.
+/// A name, and a test for an instruction set.
 pub type OfIsa = (&'static str, fn(Isa));
 
-/// A trial for each instruction set. What this machine, or this build, does not have is ignored.
+/// A trial for each instruction set. Instruction sets that this machine or build does not have are ignored.
 pub fn with_each_isa(name: &str, test: fn(Isa)) -> Vec<Trial> {
     let trial = |isa: Isa| {
         let missing = (!isa.is_available()).then(|| format!("{isa:?} is not available"));
@@ -24,7 +24,7 @@ pub fn with_each_isa(name: &str, test: fn(Isa)) -> Vec<Trial> {
     Isa::ALL.into_iter().map(trial).collect()
 }
 
-/// A trial of the instruction set that a call takes by itself, or of several.
+/// A trial of the default instruction set, or of several.
 pub fn with_any_isa(name: &str, test: fn()) -> Vec<Trial> {
     vec![ignorable(name.into(), None, test)]
 }
@@ -45,7 +45,7 @@ fn ignorable(name: String, missing: Option<String>, test: impl FnOnce() + Send +
     })
 }
 
-/// The main function of a test that is made of trials.
+/// The main function of a test with trials.
 pub fn run(trials: impl IntoIterator<Item = Vec<Trial>>) {
     let trials = trials.into_iter().flatten().collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
@@ -78,7 +78,7 @@ enum Passes {
 type Forward<E> = fn(&Gru, &Inputs<'_, E>, &mut [E], Option<&mut [E]>);
 type Backward<E> = fn(&Gru, &Inputs<'_, E>, &[E], Option<&[E]>, &[E], Gradients<'_, E>);
 
-/// A call and its tensors, those that are there.
+/// A call and its tensors. Optional tensors may be absent.
 #[derive(Clone, Debug)]
 pub struct Case<E> {
     pub gru: Gru,
@@ -91,8 +91,8 @@ impl Case<f64> {
         Self::of(Gru::new(sizes, spec), present)
     }
 
-    /// Values that float32 holds exactly: all within (−1, 1), weights smaller by √H, every third
-    /// step or so skipped. Of the tensors that may be absent those of `present` are there.
+    /// Values that are exact in float32: all within (−1, 1), weights divided by √H, about every third step skipped.
+    /// `present` selects the optional tensors.
     pub fn of(gru: Gru, present: &[&str]) -> Self {
         let Sizes { n, t, i, h } = gru.sizes;
         let features = if present.contains(&"w_ih") { i } else { 3 * h };
@@ -152,7 +152,7 @@ fn noise(len: usize, seed: u64) -> impl Iterator<Item = f64> {
 }
 
 impl Case<f64> {
-    /// Every result by the oracle with gates that are off by `error`.
+    /// Every result of the oracle, with an error in its gates.
     pub fn plain_with(&self, error: Round) -> [Vec<f64>; 8] {
         let call = Call {
             gate_error: Some(error),
@@ -169,13 +169,13 @@ impl Case<f64> {
 }
 
 impl<E: Element> Case<E> {
-    /// A tensor, if it is there.
+    /// A tensor, if it is present.
     pub fn get(&mut self, name: &str) -> Option<&mut Vec<E>> {
         let at = TENSORS.iter().position(|tensor| *tensor == name);
         self.tensors[at.expect("a tensor's name")].as_mut()
     }
 
-    /// A tensor that is there.
+    /// A tensor that must be present.
     pub fn tensor(&mut self, name: &str) -> &mut Vec<E> {
         self.get(name).expect("the case has this tensor")
     }
@@ -209,12 +209,12 @@ impl<E: Element> Case<E> {
         }
     }
 
-    /// Every result, gradients from kept gates or from gates made anew. Absent ones are empty.
+    /// Every result, with gradients from kept or from recomputed gates. Absent results are empty.
     pub fn run(&self, lean: bool) -> [Vec<E>; 8] {
         self.run_by(lean, Passes::Kernels)
     }
 
-    /// The same by the oracle, in float32 with every operation rounded.
+    /// The same results from the oracle, in float32 with every operation rounded.
     pub fn plain(&self) -> [Vec<E>; 8] {
         self.run_by(false, Passes::Oracle)
     }
@@ -229,7 +229,7 @@ impl<E: Element> Case<E> {
         };
         let Sizes { n, t, i, h } = self.gru.sizes;
         let units = n * t * h;
-        // Whatever is not written shows.
+        // NaN shows every element that is not written.
         let poison = |len: usize| vec![E::nan(); len];
         let mut states = poison(units);
         let mut gates = poison(units * self.gru.spec.saved_per_unit());

@@ -1,5 +1,5 @@
-//! What a page would call: both passes, packed weights and a stream, on a target that has no clock,
-//! no threads and no source of random numbers.
+//! The calls of a web page: both passes, packed weights and a stream, on a target without a clock, threads or a source
+//! of random numbers.
 //!
 //!     cargo build -p gru-cpu --example smoke --target wasm32-unknown-unknown
 //!     node crates/gru-cpu/tests/wasm/smoke.mjs \
@@ -15,12 +15,11 @@ use gru_cpu::{
 use std::sync::Arc;
 use support::Case;
 
-/// In float64 on both sides: what differs is the order of sums of some hundred products of numbers
-/// below one, each rounded to 1e-16.
+/// Both sides use float64. They differ in the order of sums of some hundred products of numbers below one, each
+/// rounded to 1e-16.
 const TOLERANCE: f64 = 1e-12;
 
-/// How many numbers agree with the oracle; a negative number of those that do not. A panic
-/// is a trap.
+/// The count of numbers that agree with the oracle, or the negative count of those that do not. A panic is a trap.
 #[unsafe(no_mangle)]
 pub extern "C" fn agreeing() -> i32 {
     let (mut good, mut bad) = (0, 0);
@@ -35,7 +34,7 @@ pub extern "C" fn agreeing() -> i32 {
         }
     };
     for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
-        // One row alone, one whose work would be shared by threads, and a batch.
+        // A single row, a single row with much work, and a batch.
         for (n, t, i, h) in [(1, 5, 3, 7), (1, 60, 8, 130), (33, 6, 8, 64)] {
             let spec = GruSpec::default().with_reset(reset);
             let present = ["h0", "w_ih", "b_ih", "b_hh"];

@@ -6,7 +6,7 @@ fn here() -> String {
 }
 
 #[test]
-fn what_is_forced_ends_with_its_run() {
+fn a_forced_instruction_set_ends_with_its_run() {
     let before = here();
     for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
         let within = isa.run(here);
@@ -15,7 +15,7 @@ fn what_is_forced_ends_with_its_run() {
             assert!(Isa::Scalar.run(here).contains("Scalar"));
             here()
         });
-        assert_eq!(inner, within, "after a run within it");
+        assert_eq!(inner, within, "after a nested run");
         assert_eq!(here(), before);
         if cfg!(panic = "unwind") {
             assert!(catch_unwind(|| isa.run(|| panic!("within"))).is_err());
@@ -24,11 +24,11 @@ fn what_is_forced_ends_with_its_run() {
     }
 }
 
-/// One that is forgotten would be skipped by every test.
+/// An instruction set that is not detected would be ignored by every test.
 #[test]
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn the_vectors_of_this_processor_are_available() {
-    // Those of x86-64-v3 and -v4.
+    // The features of x86-64-v3 and x86-64-v4.
     let v3 = is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("fma")
         && is_x86_feature_detected!("bmi1")
@@ -45,7 +45,7 @@ fn the_vectors_of_this_processor_are_available() {
     assert!(!Isa::Neon.is_available() && !Isa::Simd128.is_available());
 }
 
-/// What is read of a slice of each length, up to two vectors.
+/// Reads and writes slices of each length up to two vectors.
 struct Parts<E>(PhantomData<E>);
 
 impl<E: Lanes> WithSimd for Parts<E> {

@@ -3,13 +3,13 @@
 use crate::simd::Lanes;
 use pulp::Simd;
 
-/// Adding it rounds to a whole number, which then stands in the low bits: 1.5 · 2⁵².
+/// 1.5 · 2⁵². Adding it rounds to an integer in the low bits.
 const ROUND: f64 = 6_755_399_441_055_744.0;
 
-/// `e^x` for `x ≤ 0`, numbers below the normal ones included.
+/// `e^x` for `x ≤ 0`, subnormal results included.
 #[inline(always)]
 pub(in crate::simd) fn exp_negative<S: Simd>(simd: S, x: S::f64s) -> S::f64s {
-    // Beyond −746 the result rounds to zero. Raised by 2⁶⁴, all others are normal until the end.
+    // Below −746 the result rounds to zero. All other results times 2⁶⁴ are normal.
     const RAISE: i32 = 64;
     let splat = |v: f64| simd.splat_f64s(v);
     let x = f64::at_least(simd, x, splat(-746.0));
@@ -35,8 +35,8 @@ pub(in crate::simd) fn exp_negative<S: Simd>(simd: S, x: S::f64s) -> S::f64s {
     simd.mul_f64s(raised, splat(f64::from(-RAISE).exp2()))
 }
 
-/// `2^k` where `k` stands in the low bits of `shifted`. Vectors of 64-bit integers have no shift
-/// in `pulp`; the loop over their elements becomes one.
+/// `2^k` where `k` is in the low bits of `shifted`. `pulp` does not have a shift of 64-bit integers; the compiler turns
+/// the loop over their elements into one.
 #[inline(always)]
 fn pow2<S: Simd>(simd: S, shifted: S::f64s) -> S::f64s {
     let mut bits = simd.transmute_u64s_f64s(shifted);
@@ -49,7 +49,7 @@ fn pow2<S: Simd>(simd: S, shifted: S::f64s) -> S::f64s {
 
 #[inline(always)]
 fn elements<S: Simd>(v: &mut S::u64s) -> &mut [u64] {
-    // SAFETY: a vector of u64 is `U64_LANES` of them, and at least as aligned.
+    // SAFETY: a vector consists of `U64_LANES` elements of type u64, and its alignment is sufficient.
     unsafe { std::slice::from_raw_parts_mut((v as *mut S::u64s).cast(), S::U64_LANES) }
 }
 
@@ -74,8 +74,7 @@ pub(in crate::simd) fn sigmoid<S: Simd>(simd: S, a: S::f64s) -> (S::f64s, S::f64
     )
 }
 
-/// `tanh a`, as `(1 − e) / (1 + e)` with `e = e^−2|a|`, and where that cancels as a rational
-/// approximation.
+/// `tanh a`, as `(1 − e) / (1 + e)` with `e = e^−2|a|`, or as a rational approximation where this cancels.
 #[inline(always)]
 pub(in crate::simd) fn tanh<S: Simd>(simd: S, a: S::f64s) -> S::f64s {
     let one = simd.splat_f64s(1.0);

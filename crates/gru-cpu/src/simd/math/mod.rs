@@ -1,9 +1,8 @@
 //! σ, tanh and their relatives on vectors of either float type.
 //!
-//! Against the exact value over every float32 (the ignored test), numbers below the normal ones
-//! included: σ and 1 − σ are off by at most 1.5 units of the last place, tanh by at most 2; without
-//! a fused multiply-add all three by at most 2. σ is 0 or 1, and tanh ±1, exactly where that is the
-//! nearest float32. A NaN gives NaN.
+//! Errors against the exact value over every float32, subnormals included (the ignored test): at most 1.5 units of
+//! the last place for σ and 1 − σ, and 2 for tanh; without a fused multiply-add at most 2 for all three. σ is 0
+//! or 1, and tanh ±1, exactly where that is the nearest float32. NaN returns NaN.
 
 pub(super) mod double;
 pub(super) mod single;

@@ -30,7 +30,7 @@ impl<E: Lanes + Default> WithSimd for All<'_, E> {
 
 const NAMES: [&str; 3] = ["σ", "1 − σ", "tanh"];
 
-/// The same by the standard library in float64.
+/// The same values from the standard library in float64.
 fn expected(a: f64) -> [f64; 3] {
     let sigmoid = |a: f64| {
         if a < 0.0 {
@@ -85,7 +85,7 @@ fn check(step: usize) {
         let worst = worst(isa, step);
         println!("{isa:?}: {NAMES:?}: {worst:?} ulp");
         let allowed = match isa {
-            // Without a fused multiply-add, or perhaps without.
+            // No fused multiply-add, or not on every engine.
             Isa::Scalar | Isa::Simd128 | Isa::RelaxedSimd => [2.0; 3],
             Isa::V3 | Isa::V4 | Isa::Neon => [1.5, 1.5, 2.0],
         };
@@ -126,10 +126,10 @@ fn float64_agrees_with_the_standard_library() {
         });
         for (&a, got) in a.iter().zip(&out) {
             for (&got, expected) in got.iter().zip(expected(a)) {
-                // Below the normal numbers a unit of the last place is absolute.
+                // For subnormals a unit of the last place is absolute.
                 let error = (got - expected).abs() / expected.abs().max(f64::MIN_POSITIVE);
                 assert!(error < 1e-15, "{isa:?}: {got} for {expected} at {a}");
-                // Nearer to where it begins, `expected` is itself rounded twice.
+                // Closer to saturation `expected` itself is rounded twice.
                 let saturated = a.abs() > 40.0 && [0.0, 1.0].contains(&expected.abs());
                 assert!(!saturated || got == expected, "{isa:?}: {got} at {a}");
             }

@@ -1,6 +1,6 @@
-//! The meetings of a team under a model checker. Loom tries every order in which two threads go on
-//! and see each other's stores, up to a number of times that one is interrupted; it has no notion of
-//! a fair turn, and so none of three that wait. Shuttle draws orders of more of them.
+//! The barriers of a team under a model checker. Loom tries every order in which two threads run and see each
+//! other's stores, up to a number of interruptions. It does not model fairness, so it cannot run three threads
+//! that wait. Shuttle draws random orders of more threads.
 //!
 //!     RUSTFLAGS='--cfg loom' cargo test -p gru-cpu --lib model -- --nocapture
 //!     RUSTFLAGS='--cfg shuttle' cargo test -p gru-cpu --lib model -- --nocapture
@@ -16,18 +16,18 @@ use std::{
     sync::Mutex,
 };
 
-/// Plain memory to loom, which does not let pass that one thread may write it while another reads.
+/// Plain memory for loom, which reports a thread that writes while another one reads.
 struct Cell(#[cfg(loom)] UnsafeCell<usize>, #[cfg(shuttle)] AtomicUsize);
 
 #[cfg(loom)]
 impl Cell {
     fn get(&self) -> usize {
-        // SAFETY: that nobody writes it is what loom checks.
+        // SAFETY: loom checks that no thread writes it.
         self.0.with(|value| unsafe { *value })
     }
 
     fn set(&self, to: usize) {
-        // SAFETY: that nobody else holds it is what loom checks.
+        // SAFETY: loom checks that no other thread uses it.
         self.0.with_mut(|value| unsafe { *value = to });
     }
 }
@@ -43,16 +43,16 @@ impl Cell {
     }
 }
 
-/// Work that reads in each step what all members wrote in the step before.
+/// Work that reads in each step what all members wrote in the previous step.
 struct Steps {
     cells: [[Cell; 3]; 2],
-    /// Who panics, in the second round.
+    /// The member that panics in the second round.
     panics: Option<usize>,
-    /// How many shared each round.
+    /// The size of the team in each round.
     teams: Mutex<Vec<usize>>,
 }
 
-// SAFETY: the cells are what the checker watches.
+// SAFETY: loom checks the use of the cells.
 #[cfg(loom)]
 unsafe impl Sync for Steps {}
 
@@ -71,13 +71,13 @@ impl Rounds for Steps {
                 cell.set(sum + 1);
             }
             if step == 0 {
-                member.meet();
+                member.wait();
             }
         }
     }
 }
 
-/// Many orders of a leader and so many helpers; how many shared each round in them.
+/// Tries many orders of a leader and so many helpers. Returns the sizes of their teams, round by round.
 fn check(helpers: usize, rounds: usize, panics: Option<usize>) -> BTreeSet<Vec<usize>> {
     let seen = std::sync::Arc::new(Mutex::new((0, BTreeSet::new())));
     let so_far = seen.clone();
@@ -98,7 +98,9 @@ fn check(helpers: usize, rounds: usize, panics: Option<usize>) -> BTreeSet<Vec<u
             .collect();
         let (shared, work) = &*team;
         let led = catch_unwind(AssertUnwindSafe(|| shared.lead(rounds, work))).is_ok();
-        let joined = helpers.into_iter().map(|h| h.join().expect("it catches"));
+        let joined = helpers
+            .into_iter()
+            .map(|h| h.join().expect("the helper catches panics"));
         let helped = joined.fold(true, |all, one| all & one);
         match panics {
             None => {
@@ -107,14 +109,14 @@ fn check(helpers: usize, rounds: usize, panics: Option<usize>) -> BTreeSet<Vec<u
                 assert_eq!(work.cells[0][0].get(), expected);
             }
             Some(0) => assert!(!led),
-            // One that did not come in time does not panic.
+            // A helper that did not join in time does not panic.
             Some(_) => assert_eq!(led, helped),
         }
-        let (orders, teams) = &mut *so_far.lock().expect("nobody else");
+        let (orders, teams) = &mut *so_far.lock().expect("no other user");
         *orders += 1;
-        teams.insert(work.teams.lock().expect("nobody else").clone());
+        teams.insert(work.teams.lock().expect("no other user").clone());
     });
-    let (orders, teams) = seen.lock().expect("nobody else").clone();
+    let (orders, teams) = seen.lock().expect("no other user").clone();
     println!("{orders} orders; teams of the rounds {teams:?}");
     teams
 }
@@ -146,7 +148,7 @@ fn explore(run: impl Fn() + Send + Sync + 'static) {
 #[test]
 fn a_leader_and_a_helper() {
     let teams = check(1, 3, None);
-    // It never comes, comes at once, comes late; and is left alone for a round, being slow.
+    // It never joins, joins at once, joins late, and is left out of a round because it is slow.
     for team in [[1, 1, 1], [2, 2, 2], [1, 1, 2], [2, 1, 2]] {
         assert!(teams.contains(&team[..]), "{team:?}");
     }
@@ -156,7 +158,7 @@ fn a_leader_and_a_helper() {
 #[test]
 fn a_leader_and_two_helpers() {
     let teams = check(2, 4, None);
-    // All come at once, one comes late, and both are left alone.
+    // Both join at once, one joins late, and both are left out of a round.
     for team in [[3, 3, 3, 3], [2, 3, 3, 3], [3, 1, 3, 3]] {
         assert!(teams.contains(&team[..]), "{team:?}");
     }

@@ -7,55 +7,55 @@ use std::{
     thread::sleep,
 };
 
-/// Each round every cell becomes the sum of all cells of the round before, plus one; members
-/// write their share of the cells, and read all.
+/// In each round every cell becomes the sum of all cells of the previous round, plus one. Members write their
+/// share of the cells, and read all of them.
 struct Sums<F> {
     cells: [Vec<AtomicUsize>; 2],
-    /// What a member does besides, before its share of a round.
-    besides: F,
+    /// What a member does in addition, before its share of a round.
+    before: F,
 }
 
 impl<F: Fn(usize, &Member<'_>) + Sync> Rounds for Sums<F> {
     fn round(&self, round: usize, member: &mut Member<'_>) {
-        (self.besides)(round, member);
+        (self.before)(round, member);
         let [from, to] = [round % 2, 1 - round % 2].map(|k| &self.cells[k]);
         let sum: usize = from.iter().map(|cell| cell.load(Relaxed)).sum();
         for k in member.share(to.len()) {
             to[k].store(sum % 1000 + 1, Relaxed);
         }
-        member.meet();
-        // Nobody is a round ahead.
+        member.wait();
+        // No member has started the next round.
         assert!(to.iter().all(|cell| cell.load(Relaxed) == sum % 1000 + 1));
     }
 }
 
-fn check(threads: usize, rounds: usize, besides: impl Fn(usize, &Member<'_>) + Sync) {
+fn check(threads: usize, rounds: usize, before: impl Fn(usize, &Member<'_>) + Sync) {
     let zeros = || (0..7).map(|_| AtomicUsize::new(0)).collect();
     let work = Sums {
         cells: [zeros(), zeros()],
-        besides,
+        before,
     };
-    together(threads, rounds, Duration::from_micros(40), &work);
+    run_team(threads, rounds, Duration::from_micros(40), &work);
     let expected = (0..rounds).fold(0, |cell, _| cell * 7 % 1000 + 1);
     assert_eq!(work.cells[rounds % 2][3].load(Relaxed), expected);
 }
 
-/// Runs `f` in a pool of two threads, the other of which is busy until it is told not to be.
-fn beside_a_busy_thread(f: impl FnOnce(Sender<()>) + Send) {
+/// Runs `f` in a pool of two threads. The other thread is busy until it gets a message.
+fn with_a_busy_thread(f: impl FnOnce(Sender<()>) + Send) {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build();
     pool.expect("a pool").install(|| {
         let ((busy, is_busy), (done, is_done)) = (channel(), channel());
         rayon::spawn(move || {
-            busy.send(()).expect("somebody waits for it");
-            is_done.recv().expect("told before all is over");
+            busy.send(()).expect("the receiver waits");
+            is_done.recv().expect("a message before the end");
         });
-        is_busy.recv().expect("it begins");
+        is_busy.recv().expect("the other thread starts");
         f(done);
     });
 }
 
 #[test]
-fn every_round_is_whole_whoever_comes() {
+fn every_round_is_complete_with_any_helpers() {
     let rounds = if cfg!(miri) { 20 } else { 5000 };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build();
     pool.expect("a pool").install(|| {
@@ -66,56 +66,56 @@ fn every_round_is_whole_whoever_comes() {
 }
 
 #[test]
-fn nobody_waits_for_a_helper_that_never_comes() {
-    beside_a_busy_thread(|done| {
+fn the_leader_does_not_wait_for_a_helper_that_never_joins() {
+    with_a_busy_thread(|done| {
         check(2, 50, |_, member| assert_eq!(member.team, 1));
-        done.send(()).expect("it is still busy");
+        done.send(()).expect("the other thread is still busy");
     });
 }
 
 #[test]
-fn a_helper_that_comes_late_shares_the_rest() {
-    const COMES: usize = 20;
-    beside_a_busy_thread(|done| {
+fn a_helper_that_joins_late_shares_the_rest() {
+    const JOINS: usize = 20;
+    with_a_busy_thread(|done| {
         let done = Mutex::new(done);
         check(2, 50, |round, member| match round {
-            ..COMES => assert_eq!(member.team, 1),
-            COMES => {
-                let done = done.lock().expect("the leader is alone");
-                done.send(()).expect("it is still busy");
-                while member.shared.came.0.load(Acquire) == 0 {
+            ..JOINS => assert_eq!(member.team, 1),
+            JOINS => {
+                let done = done.lock().expect("only the leader uses it");
+                done.send(()).expect("the other thread is still busy");
+                while member.shared.joined.0.load(Acquire) == 0 {
                     sleep(Duration::from_micros(10));
                 }
             }
-            _ if round == COMES + 1 => assert_eq!(member.team, 2),
+            _ if round == JOINS + 1 => assert_eq!(member.team, 2),
             _ => {}
         });
     });
 }
 
 #[test]
-fn a_helper_that_is_away_again_and_again_is_left_alone() {
+fn the_leader_works_without_a_helper_that_is_often_late() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build();
     pool.expect("a pool").install(|| {
-        let alone = AtomicUsize::new(0);
+        let solo = AtomicUsize::new(0);
         check(2, 100, |round, member| match (member.index, member.team) {
-            // Longer than is lost before the team is judged.
-            (1, _) => sleep(2 * LOST_FROM),
+            // Longer than the wait from which a team is judged.
+            (1, _) => sleep(2 * WAITED_FROM),
             (_, 1) if round == 0 => {
-                while member.shared.came.0.load(Acquire) == 0 {
+                while member.shared.joined.0.load(Acquire) == 0 {
                     sleep(Duration::from_micros(10));
                 }
             }
             (_, team) => {
-                alone.fetch_add(usize::from(team == 1), Relaxed);
+                solo.fetch_add(usize::from(team == 1), Relaxed);
                 sleep(Duration::from_micros(100));
             }
         });
-        assert!(alone.into_inner() > 0, "the leader waits in every round");
+        assert!(solo.into_inner() > 0, "the leader waits in every round");
     });
 }
 
-/// Nobody has panicked here: the thread was unwinding before.
+/// No member has panicked: the thread was already unwinding.
 #[test]
 fn a_team_in_a_destructor_while_its_thread_unwinds() {
     struct Calls<'a>(&'a Shared);
@@ -126,7 +126,7 @@ fn a_team_in_a_destructor_while_its_thread_unwinds() {
             let zeros = || (0..7).map(|_| AtomicUsize::new(0)).collect();
             let work = Sums {
                 cells: [zeros(), zeros()],
-                besides: |_, _: &Member<'_>| (),
+                before: |_, _: &Member<'_>| (),
             };
             self.0.lead(3, &work);
         }
@@ -138,14 +138,11 @@ fn a_team_in_a_destructor_while_its_thread_unwinds() {
         panic!("before the call");
     });
     assert!(std::panic::catch_unwind(unwinds).is_err());
-    let broken = shared.broken.load(Relaxed);
-    assert!(
-        !broken,
-        "helpers are told of a panic that is not of the team"
-    );
+    let panicked = shared.panicked.load(Relaxed);
+    assert!(!panicked, "a panic outside of the team was reported");
 }
 
-/// Whose panic is told, and whether the pool is good for other work behind it.
+/// A panic of one member ends the call, and the pool works afterwards.
 fn a_panic_of(who: usize) {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build();
     pool.expect("a pool").install(|| {
@@ -153,7 +150,7 @@ fn a_panic_of(who: usize) {
             let now = round > 10 && member.team == 2 && member.index == who;
             assert!(!now, "by itself");
         };
-        // As many rounds as it takes the helper to come.
+        // Enough rounds for the helper to join.
         let rounds = usize::MAX >> TEAM_BITS;
         let all = std::panic::AssertUnwindSafe(|| check(2, rounds, panics));
         assert!(std::panic::catch_unwind(all).is_err());
@@ -162,11 +159,11 @@ fn a_panic_of(who: usize) {
 }
 
 #[test]
-fn a_panic_of_a_helper_is_a_panic_of_all() {
+fn a_panic_of_a_helper_ends_the_call() {
     a_panic_of(1);
 }
 
 #[test]
-fn a_panic_of_the_leader_is_a_panic_of_all() {
+fn a_panic_of_the_leader_ends_the_call() {
     a_panic_of(0);
 }

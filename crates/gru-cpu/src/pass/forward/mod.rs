@@ -1,21 +1,24 @@
-//! The forward pass: rounds of some steps, each begun by the input product of them all.
+//! The forward pass: rounds of some steps. Each round begins with the input product of all its steps.
 
-mod project;
 mod step;
 
-use self::{project::Project, step::Steps};
-use super::{units, weights::Weights};
+use self::step::Steps;
+use super::{
+    project::{InputProduct, Project, RoundRows},
+    units,
+    weights::Weights,
+};
 use crate::{
     call::{Call, Gru, Inputs},
     product::{Buffer, Rows},
     simd::{Gates, Lanes, Machine},
     spec::Reset,
-    threads::{Member, Plan, Rounds, Tiles, alone, beside, tiles, together},
-    tuning::MEET_FROM,
+    threads::{Member, Plan, Rounds, Tiles, run_solo, run_team, tiles, with_helpers},
+    tuning::BARRIER_FROM,
 };
 use std::ops::Range;
 
-/// Writes the states, and the gates to `saved` if that is there.
+/// Writes the states, and the gates to `saved` if it is there.
 pub(crate) fn forward<E: Lanes>(
     gru: &Gru,
     inputs: &Inputs<'_, E>,
@@ -29,18 +32,21 @@ pub(crate) fn forward<E: Lanes>(
         gates: Gates::new(&machine, &call.spec),
         states: Rows::new(states, gru.sizes.h),
         saved: saved.map(|saved| Rows::new(saved, call.saved_width())),
-        zeros: &vec![
-            E::zero();
-            if inputs.sequence.h0.is_none() {
-                gru.sizes.h
-            } else {
-                0
-            }
-        ],
+        zeros: &initial_zeros(&call),
         machine,
         call,
     }
     .run();
+}
+
+/// The initial state of every row, if the call does not have one.
+pub(super) fn initial_zeros<E: Lanes>(call: &Call<'_, E>) -> Vec<E> {
+    let len = if call.inputs.sequence.h0.is_none() {
+        call.sizes.h
+    } else {
+        0
+    };
+    vec![E::zero(); len]
 }
 
 /// What all threads of a call share.
@@ -51,32 +57,32 @@ pub(super) struct Pass<'a, E> {
     pub(super) gates: Gates<E>,
     pub(super) states: Rows<'a, E>,
     pub(super) saved: Option<Rows<'a, E>>,
-    /// H of them, where there is no initial state.
+    /// H zeros, if there is no initial state.
     pub(super) zeros: &'a [E],
 }
 
 impl<E: Lanes> Pass<'_, E> {
-    /// Walks through time with all threads that the call may use.
+    /// Runs all steps with all threads that the call may use.
     pub(super) fn run(&self) {
         let (panels, size) = (self.weights.state.count(), size_of::<E>());
         let sizes = self.call.sizes;
-        let plan = Plan::new(sizes, panels, self.machine.tile_rows, size, MEET_FROM);
-        let walk = |group: usize| {
+        let plan = Plan::new(sizes, panels, self.machine.tile_rows, size, BARRIER_FROM);
+        let run_group = |group: usize| {
             let rows = plan.rows(group);
             let mut scratch = Scratch::new(self, rows.len());
             let group = self.group(&mut scratch, rows);
             let rounds = sizes.t.div_ceil(group.steps);
-            together(plan.members, rounds, Plan::patience(sizes), &group);
+            run_team(plan.members, rounds, Plan::helper_wait(sizes), &group);
         };
         if plan.groups == 1 {
-            return walk(0);
+            return run_group(0);
         }
-        beside(1..plan.groups, walk, || walk(0));
+        with_helpers(1..plan.groups, run_group, || run_group(0));
     }
 
-    /// Makes a single step on this thread, without a look at the memory's manager.
+    /// Runs a single step on this thread, without any allocation.
     pub(super) fn step(&self, scratch: &mut Scratch<E>) {
-        alone(1, &self.group(scratch, 0..self.call.sizes.n));
+        run_solo(1, &self.group(scratch, 0..self.call.sizes.n));
     }
 
     /// Steps of a round of so many rows.
@@ -86,6 +92,7 @@ impl<E: Lanes> Pass<'_, E> {
 
     fn group<'a>(&'a self, scratch: &'a mut Scratch<E>, rows: Range<usize>) -> Group<'a, E> {
         let h = self.call.sizes.h;
+        let steps = self.steps(rows.len());
         Group {
             pass: self,
             after: self.call.spec.reset == Reset::AfterMatmul,
@@ -93,8 +100,11 @@ impl<E: Lanes> Pass<'_, E> {
                 && self.call.inputs.sequence.zoneout.is_none()
                 && self.call.inputs.sequence.step_mask.is_none(),
             tiles: tiles(0..rows.len(), self.machine.tile_rows),
-            steps: self.steps(rows.len()),
-            p: Rows::new(scratch.p.as_mut(), 3 * self.machine.lanes),
+            p: InputProduct {
+                cells: Rows::new(scratch.p.as_mut(), 3 * self.machine.lanes),
+                per_panel: steps * rows.len(),
+            },
+            steps,
             g: Rows::new(scratch.g.as_mut(), h),
             rg: Rows::new(scratch.rg.as_mut(), h),
             rows,
@@ -129,21 +139,20 @@ impl<E: Lanes> Scratch<E> {
     }
 }
 
-/// The rows that some threads walk together.
+/// Rows of the batch that a team of threads computes together.
 struct Group<'a, E> {
     pass: &'a Pass<'a, E>,
     /// Whether the reset gate acts after the product.
     after: bool,
-    /// Whether a new state is z, h₋₁ and n blended, and nothing else.
+    /// Whether a new state is only the blend of z, h₋₁ and n.
     is_plain: bool,
     rows: Range<usize>,
     /// Its rows, counted from the first, in tiles.
     tiles: Tiles,
     /// Steps of a round.
     steps: usize,
-    /// The input product of a round: for each panel and each row of each step, a vector of r, z, n.
-    p: Rows<'a, E>,
-    /// With a mask: `m ⊙ h₋₁`, of even steps and of odd ones.
+    p: InputProduct<'a, E>,
+    /// With a mask: `m ⊙ h₋₁`, of even steps and of odd steps.
     g: Rows<'a, E>,
     /// Reset before the product: `r ⊙ g`.
     rg: Rows<'a, E>,
@@ -156,13 +165,19 @@ impl<E: Lanes> Rounds for Group<'_, E> {
         let steps = first..(first + self.steps).min(call.sizes.t);
         let panels = member.share(self.pass.weights.state.count());
         machine.arch.dispatch(Project {
-            group: self,
-            steps: steps.clone(),
+            call,
+            weights: self.pass.weights,
+            round: RoundRows {
+                batch: self.rows.clone(),
+                first_step: first,
+            },
+            rows: 0..steps.len() * self.rows.len(),
             panels: panels.clone(),
+            p: self.p,
         });
         if first == 0 && call.inputs.sequence.recurrent_mask.is_some() {
             self.mask_initial(units(panels.clone(), machine.lanes, call.sizes.h));
-            member.meet();
+            member.wait();
         }
         machine.arch.dispatch(Steps {
             group: self,
@@ -174,20 +189,14 @@ impl<E: Lanes> Rounds for Group<'_, E> {
 }
 
 impl<E: Lanes> Group<'_, E> {
-    /// The row of `p` for the group's row `row` at the `s`-th step of a round.
-    #[inline(always)]
-    fn place_in_p(&self, panel: usize, s: usize, row: usize) -> usize {
-        (panel * self.steps + s) * self.rows.len() + row
-    }
-
-    /// `m ⊙ h₀` of some units, which are this thread's own until the threads meet.
+    /// `m ⊙ h₀` of some units. No other thread reads or writes them before the next barrier.
     fn mask_initial(&self, units: Range<usize>) {
         let sequence = &self.pass.call.inputs.sequence;
         let (h0, mask) = (sequence.h0, sequence.recurrent_mask);
         let h = self.pass.call.sizes.h;
         let Some(mask) = mask else { return };
         for (at, n) in self.rows.clone().enumerate() {
-            // SAFETY: nobody else reads or writes these units before the threads meet.
+            // SAFETY: no other thread reads or writes these units before the next barrier.
             let g = unsafe { self.g.cells_mut(at, units.clone()) };
             for (g, unit) in g.iter_mut().zip(units.clone()) {
                 *g = h0.map_or(E::zero(), |h0| h0[n * h + unit]) * mask[n * h + unit];

@@ -1,8 +1,8 @@
-//! The gradient of the input.
+//! The input gradient.
 
-use super::{Pass, gate_of_d};
+use super::{Pass, RoundRows, gate_of_d};
 use crate::{
-    product::{Ahead, Panels, Rows, Sums},
+    product::{Panels, Prefetch, Rows, Sums},
     simd::Lanes,
     threads::tiles,
     tuning::VECTORS_BACK,
@@ -13,9 +13,8 @@ use std::ops::Range;
 /// `dx = dp·w_ihᵀ` of some rows of a round, or `dp` itself where the input is projected.
 pub(super) struct InputGradients<'a, 'b, E> {
     pub(super) pass: &'a Pass<'b, E>,
-    /// First step of the round.
-    pub(super) first: usize,
-    /// This thread's own.
+    pub(super) round: RoundRows,
+    /// The rows of the round that belong to this thread.
     pub(super) rows: Range<usize>,
 }
 
@@ -33,10 +32,10 @@ impl<E: Lanes> WithSimd for InputGradients<'_, '_, E> {
 }
 
 impl<E: Lanes> InputGradients<'_, '_, E> {
-    /// Where a row of the round stands in memory.
+    /// Where a row of the round is in memory.
     #[inline(always)]
     fn place(&self, row: usize) -> usize {
-        let (n, s) = self.pass.of_round(self.first, row);
+        let (n, s) = self.round.place(row);
         self.pass.call.row(n, s)
     }
 
@@ -47,8 +46,8 @@ impl<E: Lanes> InputGradients<'_, '_, E> {
             for (at, gate) in gate_of_d::PACKED.into_iter().take(3).enumerate() {
                 for unit in (0..h).step_by(lanes) {
                     let columns = at * h + unit..at * h + (unit + lanes).min(h);
-                    // SAFETY: a block of `d` is at least a vector wide, and written before the
-                    // threads last met; this row of dx is this thread's own.
+                    // SAFETY: a block of `d` is at least a vector wide, and was written before the last
+                    // barrier; this row of dx belongs to this thread.
                     unsafe {
                         let v = E::load(simd, self.pass.d.at(gate, unit, row));
                         E::write(simd, dx.cells_mut(self.place(row), columns), v);
@@ -62,27 +61,24 @@ impl<E: Lanes> InputGradients<'_, '_, E> {
     fn multiply<S: Simd>(&self, simd: S, dx: Rows<'_, E>, w_ih: &Panels<'_, E>) {
         let (i, lanes) = (self.pass.call.sizes.i, E::lanes::<S>());
         for panel in 0..w_ih.count() {
-            let first = panel * VECTORS_BACK;
-            let vectors = (i.div_ceil(lanes) - first).min(VECTORS_BACK);
-            for (row, size) in tiles(self.rows.clone(), self.pass.machine.tile_rows) {
+            let (first, rhs) = (panel * VECTORS_BACK, w_ih.panel(panel));
+            for tile in tiles(self.rows.clone(), self.pass.machine.tile_rows) {
                 let mut sums = Sums::<E, S>::new();
-                sums.clear(simd, size);
-                let (to, right) = ((&mut sums, vectors), w_ih.panel(panel));
-                // SAFETY: all rows of `d` were written before the threads last met; the panel has
-                // 3H rows.
+                sums.clear(simd, tile.rows);
+                let (at, gates, prefetch) = (tile.first, gate_of_d::DP, Prefetch::NOTHING);
+                // SAFETY: all rows of `d` were written before the last barrier; the panel has 3H rows.
                 unsafe {
-                    let gates = gate_of_d::DP;
                     self.pass
-                        .add_product(simd, to, row, gates, right, Ahead::NOTHING);
-                }
-                for (m, sums) in sums.iter().enumerate() {
-                    let place = self.place(row + m);
-                    // Zero times a weight need not be zero.
+                        .add_product(simd, &mut sums, at, gates, rhs, prefetch)
+                };
+                for (row, sums) in tile.range().zip(sums.iter()) {
+                    let place = self.place(row);
+                    // Zero times a weight may be NaN.
                     let is_skipped = self.pass.call.is_skipped(place);
-                    for (vector, &sum) in (first..).zip(&sums[..vectors]) {
+                    for (vector, &sum) in (first..).zip(&sums[..rhs.count]) {
                         let sum = if is_skipped { E::real(simd, 0.0) } else { sum };
                         let columns = vector * lanes..((vector + 1) * lanes).min(i);
-                        // SAFETY: this row of dx is this thread's own.
+                        // SAFETY: this row of dx belongs to this thread.
                         let to = unsafe { dx.cells_mut(place, columns) };
                         E::write(simd, to, sum);
                     }

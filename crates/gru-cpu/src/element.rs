@@ -1,13 +1,13 @@
-//! The passes as others call them: checked, and compiled here once for either float type.
+//! The public passes: checked, and compiled in this crate for both float types.
 
 use crate::{
     call::{Gradients, Gru, Inputs, Weights, check_backward, check_forward},
-    gru::{self, Packed, Streams},
+    pass::{self, Packed, Streams},
     simd::Lanes,
     spec::GruSpec,
 };
 
-/// A float type that the kernels run in: `f32` or `f64`.
+/// A float type of the kernels: `f32` or `f64`.
 pub trait Element: Lanes + Passes {}
 impl Element for f32 {}
 impl Element for f64 {}
@@ -15,13 +15,13 @@ impl Element for f64 {}
 impl Gru {
     /// Writes the state after every step to `states` (`[N,T,H]` or `[T,N,H]`).
     ///
-    /// With `saved` (`[…,4H]` for reset-after: r, z, n and the candidate's recurrent part q_n;
-    /// `[…,3H]` for reset-before: r, z, n), keeps what [`backward`](Self::backward) needs.
+    /// `saved` receives the gates for [`backward`](Self::backward): `[…,4H]` for reset-after, which holds r, z, n and
+    /// the candidate's recurrent part q_n; `[…,3H]` for reset-before, which holds r, z, n.
     ///
     /// At a skipped step the state is kept, and the saved gates have no meaning.
     ///
     /// # Panics
-    /// If the sizes are larger than memory can be, or a slice does not have the required length.
+    /// If the sizes exceed the address space, or a slice does not have the required length.
     pub fn forward<E: Element>(
         &self,
         inputs: &Inputs<'_, E>,
@@ -36,15 +36,15 @@ impl Gru {
 
     /// Writes the requested gradients of `Σ states ⊙ d_states`.
     ///
-    /// `states` and `saved` are the results of [`forward`](Self::forward). Without `saved` the gates are
-    /// recomputed from the states, some steps at a time: about a third more arithmetic, and no memory that
-    /// grows with T.
+    /// `states` and `saved` are the results of [`forward`](Self::forward). Without `saved` the gates are recomputed
+    /// from the states, some steps at a time. This costs about a third more arithmetic, and no memory that grows
+    /// with T.
     ///
-    /// At skipped steps `x` and `saved` may hold anything, NaN included.
+    /// At skipped steps `x` and `saved` may hold any value, NaN included.
     ///
     /// # Panics
-    /// If the sizes are larger than memory can be, a slice does not have the required length, or a gradient
-    /// is requested for an input that is absent.
+    /// If the sizes exceed the address space, a slice does not have the required length, or a gradient is requested
+    /// for an input that is absent.
     pub fn backward<E: Element>(
         &self,
         inputs: &Inputs<'_, E>,
@@ -63,7 +63,7 @@ impl Gru {
     }
 }
 
-/// The passes of a float type. Compiled in this crate, not in every crate that calls them.
+/// The passes of a float type. They are compiled in this crate, and not in every crate that calls them.
 #[doc(hidden)]
 pub trait Passes: Lanes {
     fn forward(
@@ -105,7 +105,7 @@ macro_rules! passes {
                 states: &mut [Self],
                 saved: Option<&mut [Self]>,
             ) {
-                gru::forward(gru, inputs, states, saved);
+                pass::forward(gru, inputs, states, saved);
             }
 
             fn backward(
@@ -116,7 +116,7 @@ macro_rules! passes {
                 d_states: &[Self],
                 to: Gradients<'_, Self>,
             ) {
-                gru::backward(gru, inputs, states, saved, d_states, to);
+                pass::backward(gru, inputs, states, saved, d_states, to);
             }
 
             fn pack(

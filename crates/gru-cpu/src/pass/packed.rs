@@ -1,7 +1,7 @@
 //! Weights that are packed once for many calls.
 
 use super::{
-    forward::{Pass, Scratch},
+    forward::{Pass, Scratch, initial_zeros},
     weights::Weights,
 };
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     spec::{GruSpec, Sizes},
 };
 
-/// All that a forward pass needs to know of a layer.
+/// What a forward pass needs of a layer.
 pub struct Packed<E: Lanes> {
     pub(crate) spec: GruSpec,
     /// I; without an input weight 3H.
@@ -57,8 +57,8 @@ impl<E: Lanes> Packed<E> {
         Gru::new(self.sizes(n, 1), self.spec)
     }
 
-    /// A call's inputs: weights only to say whether there is an input product, since the packed ones
-    /// are read.
+    /// The inputs of a call. Its weights only state whether there is an input product: the packed weights are
+    /// read.
     pub(crate) fn inputs<'a>(&self, sequence: Sequence<'a, E>) -> Inputs<'a, E> {
         Inputs {
             sequence,
@@ -68,14 +68,7 @@ impl<E: Lanes> Packed<E> {
 
     /// `gru` has the spec and the sizes of the weights.
     pub(crate) fn forward(&self, gru: &Gru, inputs: &Inputs<'_, E>, states: &mut [E]) {
-        let zeros = vec![
-            E::zero();
-            if inputs.sequence.h0.is_none() {
-                self.h
-            } else {
-                0
-            }
-        ];
+        let zeros = initial_zeros(&Call::new(gru, inputs));
         self.pass(gru, inputs, states, &zeros).run();
     }
 
@@ -101,9 +94,9 @@ impl<E: Lanes> Packed<E> {
 /// The states of some rows, and the memory of a step.
 pub struct Streams<E> {
     n: usize,
-    /// One is made from the other, turn by turn.
+    /// Each step computes one of them from the other.
     states: [Buffer<E>; 2],
-    /// Which of them is the state.
+    /// The index of the current state.
     now: usize,
     scratch: Scratch<E>,
 }

@@ -1,20 +1,20 @@
-//! Weights packed once for many calls, and states that are kept from step to step.
+//! Weights that are packed once for many calls, and streams that keep their states between steps.
 
 use crate::{
     call::{
         CallError, Gru, Sequence, Weights, check_len, check_sequence, check_sizes, check_weights,
         or_panic,
     },
-    gru::{Packed, Streams},
-    passes::Element,
+    element::Element,
+    pass::{Packed, Streams},
     spec::{GruSpec, Order, Sizes},
 };
 use std::{fmt, sync::Arc};
 
-/// A layer's weights, packed once for the instruction set of this machine: what a call of
-/// [`Gru::forward`] with the same weights packs again each time.
+/// The weights of a layer, packed once for the instruction set of this machine. ([`Gru::forward`] packs its weights
+/// in each call.)
 ///
-/// They are a copy: what becomes of the slices that they were made of plays no part any more.
+/// They are a copy, and do not change with the original slices.
 ///
 /// ```
 /// use gru_cpu::{PackedWeights, Sequence, Weights, spec::GruSpec};
@@ -30,11 +30,10 @@ use std::{fmt, sync::Arc};
 pub struct PackedWeights<E: Element>(Packed<E>);
 
 impl<E: Element> PackedWeights<E> {
-    /// Packs the weights of a layer with I inputs and H units. Without an input weight `i` plays no
-    /// part.
+    /// Packs the weights of a layer with I inputs and H units. Without an input weight `i` is ignored.
     ///
     /// # Panics
-    /// Where [`try_new`](Self::try_new) returns an error.
+    /// If [`try_new`](Self::try_new) returns an error.
     pub fn new(spec: &GruSpec, i: usize, h: usize, weights: Weights<'_, E>) -> Self {
         match Self::try_new(spec, i, h, weights) {
             Ok(packed) => packed,
@@ -45,8 +44,8 @@ impl<E: Element> PackedWeights<E> {
     /// [`new`](Self::new) for weights that were read from a file.
     ///
     /// # Errors
-    /// If a weight or bias has the wrong number of elements, the sizes are larger than memory can be,
-    /// or the spec is one that [`GruSpec::check`] refuses.
+    /// If a weight or bias has the wrong number of elements, the sizes exceed the address space, or
+    /// [`GruSpec::try_check`] returns an error.
     pub fn try_new(
         spec: &GruSpec,
         i: usize,
@@ -61,26 +60,26 @@ impl<E: Element> PackedWeights<E> {
         Ok(Self(E::pack(spec, i, h, weights)))
     }
 
-    /// Elements that a step reads of each row: I, or 3H without an input weight.
+    /// The number of elements of x per row and step: I, or 3H without an input weight.
     pub fn features(&self) -> usize {
         self.0.features
     }
 
-    /// H, the units of a state.
+    /// H, the number of hidden units.
     pub fn units(&self) -> usize {
         self.0.h
     }
 
-    /// The conventions that they were packed with.
+    /// What a step computes.
     pub fn spec(&self) -> &GruSpec {
         &self.0.spec
     }
 
-    /// Writes the state after every step of N rows and T steps to `states`, `[N,T,H]`, forward in time:
-    /// the same bits as [`Gru::forward`].
+    /// Writes the state after every step of N rows and T steps to `states` `[N,T,H]`, forward in time. The bits are
+    /// those of [`Gru::forward`].
     ///
     /// # Panics
-    /// If the sizes are larger than memory can be, or a slice has the wrong number of elements.
+    /// If the sizes exceed the address space, or a slice has the wrong number of elements.
     pub fn forward(&self, n: usize, t: usize, sequence: Sequence<'_, E>, states: &mut [E]) {
         self.forward_in(Order::default(), n, t, sequence, states);
     }
@@ -123,10 +122,10 @@ impl<E: Element> fmt::Debug for PackedWeights<E> {
     }
 }
 
-/// The states of some rows, and steps of them one by one: for sound, text or control as it comes.
+/// The states of some rows, advanced one step at a time: for sound, text or control signals in real time.
 ///
-/// A [step](Self::step) neither allocates nor locks, and works on its own thread: its time is that of
-/// its arithmetic. Rows are independent; streams may share their weights.
+/// A [step](Self::step) does not allocate or lock, and runs on the caller's thread. Rows are independent. Streams
+/// may share their weights.
 ///
 /// ```
 /// use gru_cpu::{PackedWeights, Stream, Weights, spec::GruSpec};
@@ -149,10 +148,10 @@ pub struct Stream<E: Element> {
 }
 
 impl<E: Element> Stream<E> {
-    /// N rows whose states are zero.
+    /// A stream of N rows whose states are zero.
     ///
     /// # Panics
-    /// If the sizes are larger than memory can be.
+    /// If the sizes exceed the address space.
     pub fn new(weights: Arc<PackedWeights<E>>, n: usize) -> Self {
         or_panic("gru_cpu::Stream::new", check_sizes(&weights.0.sizes(n, 1)));
         Self {
@@ -162,8 +161,8 @@ impl<E: Element> Stream<E> {
         }
     }
 
-    /// Makes one step from `x [N,I]` (`[N,3H]` where the input is already projected), and gives the
-    /// new states `[N,H]`.
+    /// Runs one step with `x [N,I]` (`[N,3H]` if the input is already projected), and returns the new states
+    /// `[N,H]`.
     ///
     /// # Panics
     /// If `x` has the wrong number of elements.
@@ -174,7 +173,7 @@ impl<E: Element> Stream<E> {
         self.state()
     }
 
-    /// N.
+    /// N, the number of rows.
     pub fn rows(&self) -> usize {
         self.n
     }
@@ -184,7 +183,7 @@ impl<E: Element> Stream<E> {
         self.streams.state()
     }
 
-    /// The states `[N,H]`, to be set: to zero where a row begins anew, or to what was kept of it.
+    /// The states `[N,H]`, which the caller may set: to zero for a new sequence, or to a saved state.
     pub fn state_mut(&mut self) -> &mut [E] {
         self.streams.state_mut()
     }

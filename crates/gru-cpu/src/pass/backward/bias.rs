@@ -1,4 +1,4 @@
-//! The gradients of the biases.
+//! The bias gradients.
 
 use super::{Pass, gate_of_d::PACKED};
 use crate::{
@@ -9,60 +9,62 @@ use crate::{
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
-/// For each gate of `d`, in the packed order, the sum over rows and steps, and what its roundings
-/// have lost.
+/// For each gate of `d`, in the order r, z, n: the sum over rows and steps, and its rounding error.
 #[derive(Clone, Copy)]
 pub(super) struct Bias<'a, E> {
     sums: Rows<'a, E>,
-    lost: Rows<'a, E>,
+    errors: Rows<'a, E>,
 }
 
-/// Memory of a [`Bias`]: the sums, and behind them what they have lost; empty if nobody wants them.
+/// Memory of a [`Bias`]: the sums, then their rounding errors. It is empty if no bias gradient is requested.
 pub(super) struct BiasBuffer<E>(Buffer<E>);
 
 impl<'a, E: Lanes> Bias<'a, E> {
-    pub(super) fn buffer(call: &Call<'_, E>, is_wanted: bool) -> BiasBuffer<E> {
-        let size = if is_wanted { 2 * call.saved_width() } else { 0 };
+    pub(super) fn buffer(call: &Call<'_, E>, is_requested: bool) -> BiasBuffer<E> {
+        let size = if is_requested {
+            2 * call.saved_width()
+        } else {
+            0
+        };
         BiasBuffer(Buffer::new(size))
     }
 
     pub(super) fn new(buffer: &'a mut BiasBuffer<E>, h: usize) -> Option<Self> {
         let all = buffer.0.as_mut();
-        let (sums, lost) = all.split_at_mut(all.len() / 2);
+        let (sums, errors) = all.split_at_mut(all.len() / 2);
         (!sums.is_empty()).then(|| Self {
             sums: Rows::new(sums, h),
-            lost: Rows::new(lost, h),
+            errors: Rows::new(errors, h),
         })
     }
 }
 
 impl<E: Lanes> BiasBuffer<E> {
-    /// The sums with what they have lost, if they were wanted.
+    /// The sums corrected by their rounding errors, if they were requested.
     pub(super) fn totals(&mut self) -> Option<&[E]> {
         let all = self.0.as_mut();
-        let (sums, lost) = all.split_at_mut(all.len() / 2);
-        for (sum, &lost) in sums.iter_mut().zip(&*lost) {
-            // An infinite sum has lost nothing that counts.
-            if lost.is_finite() {
-                *sum = *sum + lost;
+        let (sums, errors) = all.split_at_mut(all.len() / 2);
+        for (sum, &error) in sums.iter_mut().zip(&*errors) {
+            // An infinite sum has no finite error.
+            if error.is_finite() {
+                *sum = *sum + error;
             }
         }
         (!sums.is_empty()).then_some(&*sums)
     }
 }
 
-/// Adds some vectors of `d` over the first `rows` rows of a round: blocks of rows in pairs, and block
-/// after block with what each rounding loses, so that the error does not grow with the length of the
-/// sequence.
+/// Adds some vectors of `d` over the first `rows` rows of a round. Rows are added in pairs within a block. Blocks
+/// are added with their rounding errors, so that the error does not grow with the length of the sequence.
 pub(super) struct BiasSums<'a, 'b, E> {
     pub(super) pass: &'a Pass<'b, E>,
     pub(super) rows: usize,
-    /// This thread's own.
+    /// The vectors that belong to this thread.
     pub(super) vectors: Range<usize>,
 }
 
 impl<E: Lanes> BiasSums<'_, '_, E> {
-    /// How many vectors there are in all.
+    /// The number of vectors in all.
     pub(super) fn vectors(pass: &Pass<'_, E>) -> usize {
         pass.call.spec.saved_per_unit() * pass.call.sizes.h.div_ceil(pass.machine.lanes)
     }
@@ -81,23 +83,23 @@ impl<E: Lanes> WithSimd for BiasSums<'_, '_, E> {
             let (gate, unit) = (vector / per_gate, vector % per_gate * lanes);
             let units = unit..(unit + lanes).min(h);
             let from = self.pass.d.at(PACKED[gate], unit, 0);
-            // SAFETY: these units of both are this thread's own.
-            let (sums, lost) = unsafe {
-                let lost = bias.lost.cells_mut(gate, units.clone());
-                (bias.sums.cells_mut(gate, units), lost)
+            // SAFETY: these units of both belong to this thread.
+            let (sums, errors) = unsafe {
+                let errors = bias.errors.cells_mut(gate, units.clone());
+                (bias.sums.cells_mut(gate, units), errors)
             };
             let mut sum = E::read(simd, sums);
-            let mut lost_of_all = E::read(simd, lost);
+            let mut total_error = E::read(simd, errors);
             for first in (0..self.rows).step_by(BLOCK) {
                 let mut block = [E::real(simd, 0.0); BLOCK];
-                // Most are whole: a loop of known length is none.
+                // Most blocks are full, and the compiler unrolls their loop.
                 let count = match self.rows - first {
                     BLOCK.. => BLOCK,
                     rest => rest,
                 };
                 for (row, v) in block[..count].iter_mut().enumerate() {
-                    // SAFETY: a block of `d` is at least a vector wide and has so many rows, all
-                    // written before the threads last met.
+                    // SAFETY: a block of `d` is at least a vector wide and has so many rows, all written before
+                    // the last barrier.
                     *v = unsafe { E::load(simd, from.add((first + row) * WIDTH)) };
                 }
                 for half in [4, 2, 1] {
@@ -105,28 +107,28 @@ impl<E: Lanes> WithSimd for BiasSums<'_, '_, E> {
                         block[k] = E::vadd(simd, block[k], block[k + half]);
                     }
                 }
-                let (new, lost) = add_exactly::<E, S>(simd, sum, block[0]);
+                let (new, error) = add_exactly::<E, S>(simd, sum, block[0]);
                 sum = new;
-                lost_of_all = E::vadd(simd, lost_of_all, lost);
+                total_error = E::vadd(simd, total_error, error);
             }
             E::write(simd, sums, sum);
-            E::write(simd, lost, lost_of_all);
+            E::write(simd, errors, total_error);
         }
     }
 }
 
-/// `a + b` rounded, and what that lost: Knuth's two-sum.
+/// `a + b` rounded, and the rounding error: Knuth's two-sum.
 #[inline(always)]
 fn add_exactly<E: Lanes, S: Simd>(simd: S, a: E::V<S>, b: E::V<S>) -> (E::V<S>, E::V<S>) {
     let sum = E::vadd(simd, a, b);
     let of_b = E::vsub(simd, sum, a);
     let of_a = E::vsub(simd, sum, of_b);
-    let lost = E::vadd(simd, E::vsub(simd, a, of_a), E::vsub(simd, b, of_b));
-    (sum, lost)
+    let error = E::vadd(simd, E::vsub(simd, a, of_a), E::vsub(simd, b, of_b));
+    (sum, error)
 }
 
-/// Both biases' gradients from the sums of the pre-activations' gradients: `dr̄ | dz̄ | dn̄`, and with
-/// reset-after `dn̄ ⊙ r`, which is the last block for the recurrent bias.
+/// The gradients of both biases from the sums of the pre-activation gradients, `dr̄ | dz̄ | dn̄`. With
+/// reset-after, `dn̄ ⊙ r` is a fourth block, and the last block of the recurrent bias gradient.
 pub(super) fn write<E: Copy>(
     sums: &[E],
     h: usize,

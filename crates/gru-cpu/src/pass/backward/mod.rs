@@ -1,5 +1,5 @@
-//! Back-propagation through time, by hand: a walk back in rounds of some steps, each followed by the
-//! products over its rows while they are in the cache.
+//! Back-propagation through time, written by hand. It runs in rounds of some steps, from the last step to
+//! the first. Each round ends with the products over its rows, which are in the cache then.
 //!
 //! With the upstream gradient `dh = d_states[t] + (gradient from the step after)`:
 //!
@@ -18,32 +18,36 @@
 mod bias;
 mod input;
 mod outer;
-mod replay;
+mod recompute;
 mod step;
 
 use self::{
     bias::{Bias, BiasSums},
     input::InputGradients,
-    outer::{Outer, Sides},
-    replay::{Replay, Replayed},
-    step::Walk,
+    outer::{LhsColumns, Outer},
+    recompute::{Recompute, RecomputeRows},
+    step::StepsBack,
 };
-use super::weights::Weights;
+use super::{
+    forward::initial_zeros,
+    project::{InputProduct, RoundRows},
+    weights::Weights,
+};
 use crate::{
     call::{Call, Gradients, Gru, Inputs, features},
     product::{
-        Ahead, Blocks, Buffer, Columns, Order, Panel, Panels, Product, Rows, Shape, Sums, WIDTH,
+        Blocks, Buffer, Columns, Order, Panel, Panels, Prefetch, Product, Rows, Shape, Sums, WIDTH,
         pack,
     },
     simd::{Gates, Lanes, Machine},
     spec::{Reset, Sizes},
-    threads::{Member, Plan, Rounds, split, together},
-    tuning::{MEET_BACK_FROM, VECTORS_BACK},
+    threads::{Member, Plan, Rounds, run_team, split},
+    tuning::{BARRIER_BACK_FROM, VECTORS_BACK},
 };
 use pulp::Simd;
 use std::ops::Range;
 
-/// Writes the gradients; without `saved`, the gates are made anew from the states.
+/// Writes the gradients. Without `saved` the gates are recomputed from the states.
 pub(crate) fn backward<E: Lanes>(
     gru: &Gru,
     inputs: &Inputs<'_, E>,
@@ -59,25 +63,25 @@ pub(crate) fn backward<E: Lanes>(
     let (width, after) = (call.saved_width(), gru.spec.reset == Reset::AfterMatmul);
     let weights = Transposed::new(&machine, &call, to.x.is_some());
     let (panels, size) = (weights.gates.count(), size_of::<E>());
-    let plan = Plan::new(sizes, panels, machine.tile_rows, size, MEET_BACK_FROM);
+    let plan = Plan::new(sizes, panels, machine.tile_rows, size, BARRIER_BACK_FROM);
     let steps = Plan::steps_back(sizes, size);
     let rows = steps * n;
 
-    // Sizes that are not wanted are empty.
-    let buffer = |wanted: bool, size: usize| Buffer::<E>::new(if wanted { size } else { 0 });
+    // A buffer that is not needed is empty.
+    let buffer = |needed: bool, size: usize| Buffer::<E>::new(if needed { size } else { 0 });
     let columns =
-        |wanted: bool, len: usize| buffer(wanted, Columns::<E>::size(len, rows, machine.tile_rows));
+        |needed: bool, len: usize| buffer(needed, Columns::<E>::size(len, rows, machine.tile_rows));
     let mut own_dh = buffer(to.h0.is_none(), n * h);
     let mut d = Buffer::new(Blocks::<E>::size(gru.spec.saved_per_unit(), h, rows));
     let mut ds = buffer(!after, n * h);
-    let zeros = buffer(inputs.sequence.h0.is_none(), h);
-    let replays = saved.is_none();
-    let mut replayed = buffer(replays, rows * width);
-    let mut replayed_g = buffer(
-        replays && inputs.sequence.recurrent_mask.is_some(),
+    let zeros = initial_zeros(&call);
+    let recomputes = saved.is_none();
+    let mut gates = buffer(recomputes, rows * width);
+    let mut masked = buffer(
+        recomputes && inputs.sequence.recurrent_mask.is_some(),
         rows * h,
     );
-    let mut replayed_rg = buffer(replays && !after, rows * h);
+    let mut reset = buffer(recomputes && !after, rows * h);
     let mut x = columns(to.w_ih.is_some(), i);
     let mut g = columns(to.w_hh.is_some(), h);
     let mut rg = columns(to.w_hh.is_some() && !after, h);
@@ -90,7 +94,8 @@ pub(crate) fn backward<E: Lanes>(
         }
         None => own_dh.as_mut(),
     };
-    let side = |data| Columns::new(data, rows, machine.tile_rows);
+    let d = Rows::new(d.as_mut(), WIDTH);
+    let lhs = |data| Columns::new(data, rows, machine.tile_rows);
     let pass = Pass {
         machine,
         weights: &weights,
@@ -108,24 +113,28 @@ pub(crate) fn backward<E: Lanes>(
         dw_ih: to.w_ih.map(|dw| Rows::new(dw, 3 * h)),
         dw_hh: to.w_hh.map(|dw| Rows::new(dw, 3 * h)),
         bias: Bias::new(&mut bias, h),
-        d: Blocks::new(d.as_mut(), h, rows),
+        d: Blocks::new(d, h, rows),
         ds: Rows::new(ds.as_mut(), h),
-        replay: replays.then(|| Replay {
+        recompute: recomputes.then(|| Recompute {
             weights: Weights::for_call(&machine, &call),
-            gates: Rows::new(replayed.as_mut(), width),
-            g: Rows::new(replayed_g.as_mut(), h),
-            rg: Rows::new(replayed_rg.as_mut(), h),
+            gates: Rows::new(gates.as_mut(), width),
+            p: InputProduct {
+                cells: d.with_width(3 * machine.lanes),
+                per_panel: rows,
+            },
+            g: Rows::new(masked.as_mut(), h),
+            rg: Rows::new(reset.as_mut(), h),
         }),
-        zeros: zeros.as_ref(),
-        sides: Sides {
-            x: side(x.as_mut()),
-            g: side(g.as_mut()),
-            rg: side(rg.as_mut()),
+        zeros: &zeros,
+        lhs: LhsColumns {
+            x: lhs(x.as_mut()),
+            g: lhs(g.as_mut()),
+            rg: lhs(rg.as_mut()),
         },
         call,
     };
-    let (threads, patience) = (pass.plan.threads(), Plan::patience(sizes));
-    together(threads, t.div_ceil(steps), patience, &pass);
+    let threads = pass.plan.threads();
+    run_team(threads, t.div_ceil(steps), Plan::helper_wait(sizes), &pass);
     if let Some(sums) = bias.totals() {
         bias::write(sums, h, to.b_ih, to.b_hh);
     }
@@ -133,11 +142,11 @@ pub(crate) fn backward<E: Lanes>(
 
 /// The transposed weights.
 struct Transposed<'a, E> {
-    /// Reset after the product: of all gates. Before it: of r and z.
+    /// Reset after the product: all gates. Before it: r and z.
     gates: Panels<'a, E>,
-    /// Reset before the product: of n.
+    /// Reset before the product: n.
     candidate: Option<Panels<'a, E>>,
-    /// Of the input product, if the gradient of the input is wanted.
+    /// The input weight, if the input gradient is requested.
     input: Option<Panels<'a, E>>,
 }
 
@@ -171,9 +180,8 @@ impl<'a, E: Lanes> Transposed<'a, E> {
     }
 }
 
-/// The gates of `d`, the gradients of the pre-activations: `dn̄`, `dr̄`, `dz̄`, and, where the reset
-/// gate acts after the product, `dn̄ ⊙ r`. In this order those of either product are neighbours,
-/// which it reads one after the other.
+/// The gates of `d`, which holds the gradients of the pre-activations: `dn̄`, `dr̄`, `dz̄`, and `dn̄ ⊙ r` where
+/// the reset gate acts after the product. In this order the gates of each product are adjacent.
 mod gate_of_d {
     use std::ops::Range;
 
@@ -182,12 +190,12 @@ mod gate_of_d {
     pub(super) const Z: usize = 2;
     pub(super) const N_TIMES_R: usize = 3;
 
-    /// Of `dp`, of `dq` where the reset gate acts after the product, and of its first two blocks.
+    /// The gates of `dp`, of `dq` where the reset gate acts after the product, and of `dq` without n.
     pub(super) const DP: Range<usize> = N..Z + 1;
     pub(super) const DQ: Range<usize> = R..N_TIMES_R + 1;
     pub(super) const R_AND_Z: Range<usize> = R..Z + 1;
 
-    /// Those in the order of everything else, where `dn̄ ⊙ r` comes last.
+    /// The gates in the order r, z, n of all other tensors, with `dn̄ ⊙ r` last.
     pub(super) const PACKED: [usize; 4] = [R, Z, N, N_TIMES_R];
 }
 
@@ -205,21 +213,21 @@ struct Pass<'a, E> {
     states: &'a [E],
     saved: Option<&'a [E]>,
     d_states: &'a [E],
-    /// The gradient of the state, `[N,H]`: of the state before the step last walked.
+    /// The gradient `[N,H]` of the state before the step that was computed last.
     dh: Rows<'a, E>,
     dx: Option<Rows<'a, E>>,
     dw_ih: Option<Rows<'a, E>>,
     dw_hh: Option<Rows<'a, E>>,
     bias: Option<Bias<'a, E>>,
-    /// The gradients of the pre-activations of a round: for each step, every row of the batch.
+    /// The pre-activation gradients of a round: for each step, every row of the batch.
     d: Blocks<'a, E>,
     /// Reset before the product: `ds ⊙ r`.
     ds: Rows<'a, E>,
-    /// Where no gates were kept, those of a round.
-    replay: Option<Replay<'a, E>>,
+    /// The gates of a round, if the forward pass did not keep any.
+    recompute: Option<Recompute<'a, E>>,
     /// Left sides of the products over rows.
-    sides: Sides<'a, E>,
-    /// H of them, where there is no initial state.
+    lhs: LhsColumns<'a, E>,
+    /// H zeros, if there is no initial state.
     zeros: &'a [E],
 }
 
@@ -229,26 +237,27 @@ impl<E: Lanes> Rounds for Pass<'_, E> {
         let arch = self.machine.arch;
         let steps = t.saturating_sub((round + 1) * self.steps)..t - round * self.steps;
         let rows = steps.len() * n;
-        let (first, own) = (
-            steps.start,
-            split(rows, member.team, self.machine.tile_rows, member.index),
-        );
-        if let Some(replay) = &self.replay {
-            arch.dispatch(Replayed {
+        let own = split(rows, member.team, self.machine.tile_rows, member.index);
+        let round_rows = RoundRows {
+            batch: 0..n,
+            first_step: steps.start,
+        };
+        if let Some(recompute) = &self.recompute {
+            arch.dispatch(RecomputeRows {
                 pass: self,
-                replay,
-                first,
+                recompute,
+                round: round_rows.clone(),
                 rows: own.clone(),
             });
-            member.meet();
+            member.wait();
         }
-        arch.dispatch(Walk {
+        arch.dispatch(StepsBack {
             pass: self,
             steps,
             member,
         });
-        self.pack(first, own.clone());
-        member.meet();
+        self.pack(&round_rows, own.clone());
+        member.wait();
         for product in self.products().into_iter().flatten() {
             arch.dispatch(Outer {
                 pass: self,
@@ -260,7 +269,7 @@ impl<E: Lanes> Rounds for Pass<'_, E> {
         }
         arch.dispatch(InputGradients {
             pass: self,
-            first,
+            round: round_rows,
             rows: own,
         });
         arch.dispatch(BiasSums {
@@ -272,13 +281,6 @@ impl<E: Lanes> Rounds for Pass<'_, E> {
 }
 
 impl<E: Lanes> Pass<'_, E> {
-    /// The row of the batch, and the step, of row `row` of a round that begins with step `first`.
-    #[inline(always)]
-    fn of_round(&self, first: usize, row: usize) -> (usize, usize) {
-        let n = self.call.sizes.n;
-        (row % n, first + row / n)
-    }
-
     /// The state of a row of the batch before step `s`.
     #[inline(always)]
     fn previous(&self, n: usize, s: usize) -> &[E] {
@@ -290,24 +292,23 @@ impl<E: Lanes> Pass<'_, E> {
         }
     }
 
-    /// Adds `d·b` to the sums: rows of a round from `row` on, the units of some gates one after the
-    /// other.
+    /// Adds `d·panel` to the sums, for rows of a round from `row` on. `k` runs over the units of some gates.
     ///
     /// # Safety
-    /// These rows and gates of `d` were written before the threads last met, nobody writes them
-    /// before they meet again, and the panel has a row for each unit of each gate.
+    /// These rows and gates of `d` were written before the last barrier, no thread writes them before the
+    /// next one, and the panel has a row for each unit of each gate.
     #[inline(always)]
     unsafe fn add_product<S: Simd>(
         &self,
         simd: S,
-        (sums, vectors): (&mut Sums<E, S>, usize),
+        sums: &mut Sums<E, S>,
         row: usize,
         gates: Range<usize>,
         panel: Panel<E>,
-        ahead: Ahead<'_, E>,
+        prefetch: Prefetch<'_, E>,
     ) {
         let h = self.call.sizes.h;
-        // Where no block sticks out of a gate they are one.
+        // If H is a multiple of the block width, the gates are one run of blocks.
         let (count, k) = if h.is_multiple_of(WIDTH) {
             (1, gates.len() * h)
         } else {
@@ -315,15 +316,15 @@ impl<E: Lanes> Pass<'_, E> {
         };
         for at in 0..count {
             let product = Product {
-                left: &self.d.left(gates.start + at, row),
+                lhs: &self.d.lhs(gates.start + at, row),
                 k,
+                vectors: panel.count,
                 panel: panel.skip(at * k),
-                vectors,
                 order: Order::Free,
-                ahead: if at == 0 { ahead } else { Ahead::NOTHING },
+                prefetch: if at == 0 { prefetch } else { Prefetch::NOTHING },
             };
-            // SAFETY: `d` has these rows, which the caller keeps from being written, and the panel
-            // a row for each of their elements.
+            // SAFETY: `d` has these rows, which no thread writes, and the panel has a row for each of their
+            // elements.
             unsafe { product.add_to_small(simd, sums) };
         }
     }

@@ -1,8 +1,8 @@
-//! The gradients of the weights: products over the rows of a round.
+//! The weight gradients: products over the rows of a round.
 
-use super::{Pass, gate_of_d};
+use super::{Pass, RoundRows, gate_of_d};
 use crate::{
-    product::{Ahead, Columns, Order, Panel, Product, ROWS, Rows, Sums, WIDTH},
+    product::{Columns, Lines, Order, Panel, Prefetch, Product, ROWS, Rows, Sums, WIDTH},
     simd::Lanes,
     spec::Sizes,
     tuning::VECTORS_BACK,
@@ -11,7 +11,7 @@ use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
 /// Left sides of the products over the rows of a round.
-pub(super) struct Sides<'a, E> {
+pub(super) struct LhsColumns<'a, E> {
     pub(super) x: Columns<'a, E>,
     /// `m ⊙ h₋₁`.
     pub(super) g: Columns<'a, E>,
@@ -19,12 +19,12 @@ pub(super) struct Sides<'a, E> {
     pub(super) rg: Columns<'a, E>,
 }
 
-/// One block of a weight's gradient: `to += leftᵀ·d`.
+/// One block of a weight gradient: `to += lhsᵀ·d`.
 pub(super) struct OuterProduct<'a, E> {
-    left: Columns<'a, E>,
-    /// Columns of the left side: rows of the gradient.
+    lhs: Columns<'a, E>,
+    /// Columns of the left side, which are rows of the gradient.
     columns: usize,
-    /// Gates of `d`, in its order, and the gate of the gradient's columns that each belongs to.
+    /// Gates of `d`, in its order, each with its gate in the columns of the gradient.
     gates: &'static [(usize, usize)],
     to: Rows<'a, E>,
 }
@@ -34,17 +34,17 @@ impl<'a, E: Lanes> Pass<'a, E> {
     pub(super) fn products(&self) -> [Option<OuterProduct<'a, E>>; 3] {
         use gate_of_d::{N, N_TIMES_R, R, Z};
         let Sizes { i, h, .. } = *self.call.sizes;
-        let Sides { x, g, rg } = self.sides;
-        let product = |to: Option<Rows<'a, E>>, left, columns, gates| {
+        let LhsColumns { x, g, rg } = self.lhs;
+        let product = |to: Option<Rows<'a, E>>, lhs, columns, gates| {
             to.map(|to| OuterProduct {
-                left,
+                lhs,
                 columns,
                 gates,
                 to,
             })
         };
         let input = product(self.dw_ih, x, i, &[(N, 2), (R, 0), (Z, 1)][..]);
-        let state = |left, gates| product(self.dw_hh, left, h, gates);
+        let state = |lhs, gates| product(self.dw_hh, lhs, h, gates);
         if self.after {
             [input, state(g, &[(R, 0), (Z, 1), (N_TIMES_R, 2)]), None]
         } else {
@@ -52,37 +52,37 @@ impl<'a, E: Lanes> Pass<'a, E> {
         }
     }
 
-    /// Packs the left sides of some rows of a round that begins with step `first`; they are this
-    /// thread's own until the threads meet. (`r ⊙ g` is packed where it is made.)
-    pub(super) fn pack(&self, first: usize, rows: Range<usize>) {
+    /// Packs the left sides of some rows of a round, which belong to this thread until the next barrier. (`r ⊙ g`
+    /// is packed where it is computed.)
+    pub(super) fn pack(&self, round: &RoundRows, rows: Range<usize>) {
         let Sizes { i, h, .. } = *self.call.sizes;
         if self.dw_ih.is_none() && self.dw_hh.is_none() {
             return;
         }
         for row in rows {
-            let (n, s) = self.of_round(first, row);
+            let (n, s) = round.place(row);
             let at = self.call.row(n, s);
-            // SAFETY: this row of the left sides is this thread's own.
+            // SAFETY: this row of the left sides belongs to this thread.
             unsafe {
-                // What stands at a skipped step may be anything, and its gradient is zero.
+                // A skipped step may hold any value, and its gradient is zero.
                 if self.call.is_skipped(at) {
                     if self.dw_ih.is_some() {
-                        self.sides.x.clear(row, i);
+                        self.lhs.x.clear(row, i);
                     }
                     if self.dw_hh.is_some() {
-                        self.sides.g.clear(row, h);
+                        self.lhs.g.clear(row, h);
                     }
                     continue;
                 }
                 if self.dw_ih.is_some() {
-                    self.sides.x.write(row, 0, self.call.x(at));
+                    self.lhs.x.write(row, 0, self.call.x(at));
                 }
                 match (self.dw_hh, self.call.inputs.sequence.recurrent_mask) {
                     (None, _) => {}
-                    (Some(_), None) => self.sides.g.write(row, 0, self.previous(n, s)),
+                    (Some(_), None) => self.lhs.g.write(row, 0, self.previous(n, s)),
                     (Some(_), Some(mask)) => {
                         let mask = &mask[n * h..][..h];
-                        self.sides.g.write_product(row, self.previous(n, s), mask);
+                        self.lhs.g.write_product(row, self.previous(n, s), mask);
                     }
                 }
             }
@@ -91,7 +91,7 @@ impl<'a, E: Lanes> Pass<'a, E> {
 }
 
 impl<E: Lanes> OuterProduct<'_, E> {
-    /// Tiles of the product: of all panels, one after the other.
+    /// Tiles of all panels of the product.
     pub(super) fn tiles(&self, pass: &Pass<'_, E>) -> usize {
         let per_gate = pass.call.sizes.h.div_ceil(pass.machine.lanes);
         (self.gates.len() * per_gate).div_ceil(VECTORS_BACK) * self.tiles_of_panel(pass)
@@ -101,15 +101,14 @@ impl<E: Lanes> OuterProduct<'_, E> {
         self.columns.div_ceil(pass.machine.tile_rows)
     }
 
-    /// A panel's vectors of `d`, how many there are, and the columns of the gradient that each
-    /// becomes.
+    /// A panel of `d`, and the columns of the gradient for each of its vectors.
     #[inline(always)]
     fn panel(
         &self,
         pass: &Pass<'_, E>,
         lanes: usize,
         panel: usize,
-    ) -> (Panel<E>, usize, [Range<usize>; VECTORS_BACK]) {
+    ) -> (Panel<E>, [Range<usize>; VECTORS_BACK]) {
         let h = pass.call.sizes.h;
         let per_gate = h.div_ceil(lanes);
         let all = self.gates.len() * per_gate;
@@ -131,23 +130,24 @@ impl<E: Lanes> OuterProduct<'_, E> {
         let panel = Panel {
             at,
             per_k: WIDTH,
-            vectors: offsets,
+            offsets,
+            count,
         };
-        (panel, count, columns)
+        (panel, columns)
     }
 }
 
-/// Lines that a tile asks for: a vector of each row of the gradient.
-const MOST_LINES: usize = ROWS * VECTORS_BACK;
+/// The cache lines that a tile prefetches: the vectors of each row of the gradient.
+type GradientLines<E> = Lines<E, { ROWS * VECTORS_BACK }>;
 
 /// Some tiles of one product over the first `rows` rows of a round.
 pub(super) struct Outer<'a, 'b, E> {
     pub(super) pass: &'a Pass<'b, E>,
     pub(super) product: OuterProduct<'b, E>,
     pub(super) rows: usize,
-    /// Whether the gradient is overwritten.
+    /// Whether this is the first round, which overwrites the gradient.
     pub(super) is_first: bool,
-    /// The tiles, this thread's own.
+    /// The tiles that belong to this thread.
     pub(super) share: Range<usize>,
 }
 
@@ -161,9 +161,9 @@ impl<E: Lanes> WithSimd for Outer<'_, '_, E> {
         while at < self.share.end {
             let panel = at / per_panel;
             let end = ((panel + 1) * per_panel).min(self.share.end);
-            let right = self.product.panel(self.pass, E::lanes::<S>(), panel);
+            let rhs = self.product.panel(self.pass, E::lanes::<S>(), panel);
             for tile in at - panel * per_panel..end - panel * per_panel {
-                self.tile(simd, tile, &right);
+                self.tile(simd, tile, &rhs);
             }
             at = end;
         }
@@ -176,45 +176,38 @@ impl<E: Lanes> Outer<'_, '_, E> {
         &self,
         simd: S,
         tile: usize,
-        (panel, vectors, columns): &(Panel<E>, usize, [Range<usize>; VECTORS_BACK]),
+        (panel, columns): &(Panel<E>, [Range<usize>; VECTORS_BACK]),
     ) {
         let (product, full) = (&self.product, self.pass.machine.tile_rows);
         let rows_of = |tile: usize| {
             (tile * full).min(product.columns)..((tile + 1) * full).min(product.columns)
         };
-        let (to, columns) = (rows_of(tile), &columns[..*vectors]);
-        let mut lines = [std::ptr::null(); MOST_LINES];
-        let mut count = 0;
+        let (to, columns) = (rows_of(tile), &columns[..panel.count]);
+        let mut lines = GradientLines::new();
         for row in rows_of(tile + 1) {
             for columns in columns {
-                lines[count] = product
-                    .to
-                    .at(row)
-                    .wrapping_add(columns.end - 1)
-                    .cast_const();
-                count += 1;
+                lines.push(product.to.at(row).wrapping_add(columns.end - 1));
             }
         }
-        // The left side is filled up with zeros.
+        // The left side is padded with zeros.
         let size = to.len().next_power_of_two();
-        // A round's sum begins at zero: added up row after row, a long sequence would lose a digit
-        // for each tenfold of its rows.
+        // The sum of a round begins at zero. A single sum over all rows would lose a digit for each tenfold
+        // of rows.
         let mut sums = Sums::<E, S>::new();
         sums.clear(simd, size);
         let over_rows = Product {
-            left: &product.left.left(tile),
+            lhs: &product.lhs.lhs(tile),
             k: self.rows,
             panel: *panel,
-            vectors: *vectors,
+            vectors: panel.count,
             order: Order::Free,
-            ahead: Ahead::near(&lines[..count]),
+            prefetch: Prefetch::near(&lines),
         };
-        // SAFETY: the left side and `d` have that many rows, all of them written before the threads
-        // last met.
+        // SAFETY: the left side and `d` have so many rows, all written before the last barrier.
         unsafe { over_rows.add_to(simd, &mut sums) };
         for (row, sums) in to.zip(sums.iter()) {
             for (columns, &sum) in columns.iter().zip(sums) {
-                // SAFETY: this tile of the gradient is this thread's own.
+                // SAFETY: this tile of the gradient belongs to this thread.
                 let to = unsafe { product.to.cells_mut(row, columns.clone()) };
                 let sum = if self.is_first {
                     sum

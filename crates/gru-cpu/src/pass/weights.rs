@@ -1,29 +1,29 @@
-//! The weights of the forward pass, packed, and the product of the input.
+//! The weights of the forward pass in panels, and the input product.
 
 use crate::{
     call::{Call, Inputs},
-    product::{Ahead, Buffer, Left, Order, Panels, Product, ROWS, Shape, Sums, pack},
+    product::{Buffer, Lhs, Order, Panels, Prefetch, Product, ROWS, Shape, Sums, pack},
     simd::{Lanes, Machine},
     spec::{Reset, Sizes},
-    tuning::{CANDIDATE_VECTORS, CUT, PACK_FROM},
+    tuning::{CANDIDATE_VECTORS, PACK_FROM, ROW_GRANULE},
 };
 use pulp::Simd;
 
 /// Panels of every weight.
 pub(super) struct Weights<'a, E> {
-    /// Of the input product, all gates.
+    /// The input weight, all gates.
     input: Option<Panels<'a, E>>,
     /// Reset after the product: all gates. Before it: r and z.
     pub(super) state: Panels<'a, E>,
-    /// Reset before the product: n, of `r ⊙ g`.
+    /// Reset before the product: n, which multiplies `r ⊙ g`.
     pub(super) candidate: Option<Panels<'a, E>>,
-    /// For each panel of `state` four vectors: what is added to the input product of r, z and n,
-    /// and to the candidate's recurrent product.
+    /// Four vectors for each panel of `state`: the biases of the input product of r, z and n, and of the
+    /// candidate's recurrent product.
     bias: Buffer<E>,
 }
 
 impl<'a, E: Lanes> Weights<'a, E> {
-    /// As it pays for one call: packed, or read where they stand.
+    /// For one call: packed, or read in place if the call reads them too rarely.
     pub(super) fn for_call(machine: &Machine, call: &Call<'a, E>) -> Self {
         let Sizes { n, t, .. } = *call.sizes;
         let in_place = t * n.div_ceil(machine.tile_rows) < PACK_FROM;
@@ -35,14 +35,14 @@ impl<'a, E: Lanes> Weights<'a, E> {
         let lanes = machine.lanes;
         let after = call.spec.reset == Reset::AfterMatmul;
         let w_hh = |shape| Panels::new(call.inputs.weights.w_hh, 3 * h, shape, in_place);
-        let of_state = if after { 0..3 } else { 0..2 };
+        let state_gates = if after { 0..3 } else { 0..2 };
         let mut weights = Self {
             input: call
                 .inputs
                 .weights
                 .w_ih
                 .map(|w_ih| Panels::new(w_ih, 3 * h, Shape::gates(i, h, lanes, 0..3), in_place)),
-            state: w_hh(Shape::gates(h, h, lanes, of_state)),
+            state: w_hh(Shape::gates(h, h, lanes, state_gates)),
             candidate: (!after).then(|| w_hh(Shape::units(h, h, lanes, CANDIDATE_VECTORS, 2 * h))),
             bias: bias(h, after, call.inputs, lanes),
         };
@@ -55,7 +55,7 @@ impl<'a, E: Lanes> Weights<'a, E> {
         weights
     }
 
-    /// The same, without what they were packed from.
+    /// The same without the slices that they were packed from.
     pub(super) fn into_owned(self) -> Weights<'static, E> {
         Weights {
             input: self.input.map(Panels::into_owned),
@@ -77,7 +77,7 @@ impl<'a, E: Lanes> Weights<'a, E> {
         vectors
     }
 
-    /// Writes the input product and the biases of some rows of the sequence: r, z and n of a panel.
+    /// Computes the input product with biases of some rows of the sequence: r, z and n of a panel.
     #[inline(always)]
     pub(super) fn project<S: Simd>(
         &self,
@@ -107,20 +107,20 @@ impl<'a, E: Lanes> Weights<'a, E> {
             *row = x.as_ptr();
         }
         let product = Product {
-            left: &Left::dense(rows),
+            lhs: &Lhs::dense(rows),
             k: i,
             panel: w_ih.panel(panel),
             vectors: 3,
-            // Which rows are left over for a small tile depends on the threads. The few rows of a
-            // call of one step know no order but the fastest.
-            order: if call.sizes.rows() < CUT {
+            // The rows of a small tile depend on the number of threads, so the order of their sums must
+            // not. A call with very few rows runs on one thread and uses the fastest order.
+            order: if call.sizes.rows() < ROW_GRANULE {
                 Order::Free
             } else {
                 Order::Strict
             },
-            ahead: Ahead::NOTHING,
+            prefetch: Prefetch::NOTHING,
         };
-        // SAFETY: as many borrowed rows as the sums have, of I elements; the panel has I rows.
+        // SAFETY: each row of the sums has a borrowed row of I elements, and the panel has I rows.
         unsafe { product.add_to(simd, sums) };
     }
 }
@@ -142,7 +142,7 @@ fn bias<E: Lanes>(h: usize, after: bool, inputs: &Inputs<'_, E>, lanes: usize) -
         }
         add(0, b_hh, 0);
         add(1, b_hh, 1);
-        // After the product, r multiplies b_hn too; then it cannot join p.
+        // With reset-after, r multiplies b_hn too, so b_hn cannot be added to p.
         add(if after { 3 } else { 2 }, b_hh, 2);
     }
     bias

@@ -1,0 +1,334 @@
+//! The steps of a round: products, gates, new states.
+//!
+//! Between two barriers a thread reads what was written before the first one. It writes only the units of
+//! its own panels: in the states and gates of this step, in `p` and `rg`, and in `g` of the next step.
+
+use super::{
+    super::{
+        next,
+        project::InputProduct,
+        tile::{GateRows, Part, WriteLines},
+        weights::Weights,
+    },
+    Group, Pass,
+};
+use crate::{
+    product::{Panels, Prefetch, Strided, Sums},
+    simd::{Gates, Lanes, clip},
+    spec::Update,
+    threads::{Member, Tile},
+    tuning::{PANELS_OF_A_ROW, PREFETCH_FROM},
+};
+use pulp::{Simd, WithSimd};
+use std::ops::Range;
+
+/// The steps of a round, for the panels of one thread.
+pub(super) struct Steps<'a, 'b, 'c, E> {
+    pub(super) group: &'a Group<'b, E>,
+    pub(super) steps: Range<usize>,
+    pub(super) panels: Range<usize>,
+    pub(super) member: &'a mut Member<'c>,
+}
+
+impl<E: Lanes> WithSimd for Steps<'_, '_, '_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        if self.group.after && self.group.rows.len() == 1 {
+            self.of_row(simd)
+        } else {
+            self.of_tiles(simd)
+        }
+    }
+}
+
+impl<E: Lanes> Steps<'_, '_, '_, E> {
+    /// The steps of a single row, the reset gate acting after the product.
+    #[inline(always)]
+    fn of_row<S: Simd>(self, simd: S) {
+        let Self {
+            group,
+            steps,
+            panels,
+            member,
+        } = self;
+        for s in steps.clone() {
+            let step = Step::new(group, s, s - steps.start);
+            for first in panels.clone().step_by(PANELS_OF_A_ROW) {
+                let some = first..panels.end.min(first + PANELS_OF_A_ROW);
+                // SAFETY: all previous states were written before the last barrier, and these panels
+                // belong to this thread.
+                unsafe { step.row_after(simd, some, &panels) };
+            }
+            if s + 1 < steps.end {
+                member.wait();
+            }
+        }
+    }
+
+    /// The steps of any other group.
+    #[inline(always)]
+    fn of_tiles<S: Simd>(self, simd: S) {
+        let Self {
+            group,
+            steps,
+            panels,
+            member,
+        } = self;
+        let candidate = group.pass.weights.candidate.as_ref();
+        let candidates = member.share(candidate.map_or(0, Panels::count));
+        let count = group.tiles.len();
+        for s in steps.clone() {
+            let step = Step::new(group, s, s - steps.start);
+            for panel in panels.clone() {
+                for (index, tile) in group.tiles.clone().enumerate() {
+                    let part = Part {
+                        tile,
+                        panel,
+                        next: next(panel, &panels),
+                        index,
+                        count,
+                    };
+                    // SAFETY: all previous states were written before the last barrier, and this panel
+                    // belongs to this thread.
+                    unsafe {
+                        if group.after {
+                            step.tile_after(simd, part)
+                        } else {
+                            step.tile_before(simd, part)
+                        }
+                    }
+                }
+            }
+            if !group.after {
+                member.wait();
+                for panel in candidates.clone() {
+                    for tile in group.tiles.clone() {
+                        // SAFETY: `rg` and the gates of this step were written before the last barrier,
+                        // and this panel of the candidate belongs to this thread.
+                        unsafe { step.tile_of_candidate(simd, tile, panel) };
+                    }
+                }
+            }
+            if s + 1 < steps.end {
+                member.wait();
+            }
+        }
+    }
+}
+
+/// One step of a group. Its rows are counted from the group's first.
+struct Step<'a, 'b, E> {
+    group: &'a Group<'b, E>,
+    /// The row of the round for the group's first row.
+    first_row: usize,
+    /// Where the first row is in memory, and the distance to the next.
+    place: usize,
+    per_row: usize,
+    /// The previous state, and the same with the mask.
+    previous: Strided<E>,
+    source: Strided<E>,
+    /// What this step writes: the state, the same with the mask for the next step, and the gates.
+    states: Strided<E>,
+    next_source: Option<Strided<E>>,
+    saved: Option<Strided<E>>,
+}
+
+impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
+    #[inline(always)]
+    fn new(group: &'a Group<'b, E>, s: usize, in_round: usize) -> Self {
+        let Pass { call, states, .. } = group.pass;
+        let (n, count, h) = (group.rows.start, group.rows.len(), call.sizes.h);
+        let (place, per_row) = (call.row(n, s), call.per_row());
+        let at_step = |rows, s| Strided::of(rows, call.row(n, s), per_row, count);
+        let previous = match (s, call.inputs.sequence.h0) {
+            (0, Some(h0)) => Strided::reading(&h0[n * h..][..count * h], h, count),
+            // Zeros are multiplied like any other state, so that a weight that is not finite shows at
+            // the first step.
+            (0, None) => Strided::reading(group.pass.zeros, h, count),
+            _ => at_step(states, s - 1),
+        };
+        let masked = |s| {
+            let mask = call.inputs.sequence.recurrent_mask;
+            mask.map(|_| Strided::of(&group.g, s % 2 * count, 1, count))
+        };
+        Self {
+            group,
+            first_row: in_round * count,
+            place,
+            per_row,
+            previous,
+            source: masked(s).unwrap_or(previous),
+            states: at_step(states, s),
+            next_source: masked(s + 1),
+            saved: group.pass.saved.as_ref().map(|saved| at_step(saved, s)),
+        }
+    }
+
+    /// Some panels of the only row. All products come before the gates: a gate is a chain of dependent
+    /// operations, and the processor overlaps the chains of several panels.
+    ///
+    /// # Safety
+    /// As for [`GateRows::tile_after`].
+    #[inline(always)]
+    unsafe fn row_after<S: Simd>(&self, simd: S, some: Range<usize>, all: &Range<usize>) {
+        let tile = Tile { first: 0, rows: 1 };
+        let mut sums: [_; PANELS_OF_A_ROW] = [const { Sums::<E, S>::new() }; PANELS_OF_A_ROW];
+        // SAFETY: the caller keeps the same promises.
+        unsafe {
+            for (panel, sums) in some.clone().zip(&mut sums) {
+                let part = Part {
+                    tile,
+                    panel,
+                    next: next(panel, all),
+                    index: 0,
+                    count: 1,
+                };
+                self.sums_after(simd, sums, part);
+            }
+            for (panel, sums) in some.zip(&sums) {
+                self.gates_after(simd, sums, tile, panel);
+            }
+        }
+    }
+
+    /// A new state with the state clip and zoneout. At a skipped step it is the previous state, bit by
+    /// bit.
+    #[inline(always)]
+    fn restrict<S: Simd>(
+        &self,
+        simd: S,
+        mut new: E::V<S>,
+        old: E::V<S>,
+        row: usize,
+        units: &Range<usize>,
+    ) -> E::V<S> {
+        let call = &self.group.pass.call;
+        let place = self.place + row * self.per_row;
+        if let Some(c) = call.spec.clip_state {
+            new = clip::<E, S>(simd, new, c);
+        }
+        if let Some(zoneout) = call.inputs.sequence.zoneout {
+            let kept = E::read(simd, &zoneout[place * call.sizes.h..][units.clone()]);
+            let taken = E::vsub(simd, E::real(simd, 1.0), kept);
+            new = E::vfma(simd, new, taken, E::vmul(simd, old, kept));
+        }
+        if call.is_skipped(place) {
+            old
+        } else {
+            E::without_subnormals(simd, new)
+        }
+    }
+}
+
+// SAFETY: `g` and `rg` are rows of H elements, which `Strided` and `Rows` checked.
+unsafe impl<E: Lanes> GateRows<E> for Step<'_, '_, E> {
+    #[inline(always)]
+    fn weights(&self) -> &Weights<'_, E> {
+        self.group.pass.weights
+    }
+
+    #[inline(always)]
+    fn gates(&self) -> &Gates<E> {
+        &self.group.pass.gates
+    }
+
+    #[inline(always)]
+    fn hidden(&self) -> usize {
+        self.group.pass.call.sizes.h
+    }
+
+    #[inline(always)]
+    fn p(&self) -> (InputProduct<'_, E>, usize) {
+        (self.group.p, self.first_row)
+    }
+
+    #[inline(always)]
+    fn g(&self, row: usize) -> *const E {
+        self.source.at(row)
+    }
+
+    #[inline(always)]
+    fn rg(&self, row: usize) -> *mut E {
+        self.group.rg.at(row)
+    }
+
+    /// The weights of the next panel, and the lines that the tile writes: without the prefetch each store
+    /// waits for its line.
+    #[inline(always)]
+    fn prefetch<'l>(
+        &self,
+        part: Part,
+        vectors: usize,
+        lines: &'l mut WriteLines<E>,
+    ) -> Prefetch<'l, E> {
+        let (h, lanes) = (self.hidden(), self.group.pass.machine.lanes);
+        if part.tile.rows >= PREFETCH_FROM {
+            let unit = (part.panel + 1) * lanes - 1;
+            for row in part.tile.range() {
+                lines.push(self.states.at(row).wrapping_add(unit));
+                if let Some(saved) = self.saved {
+                    for gate in 0..self.group.pass.call.spec.saved_per_unit() {
+                        lines.push(saved.at(row).wrapping_add(gate * h + unit));
+                    }
+                }
+            }
+        }
+        let panel = self.weights().state.panel(part.next);
+        Prefetch::new(panel, h * vectors * lanes, (part.index, part.count), lines)
+    }
+
+    /// The blend is two products, and not `n + z ⊙ (h₋₁ − n)`, which rounds a state that z = 1 keeps.
+    #[inline(always)]
+    unsafe fn new_state<S: Simd>(
+        &self,
+        simd: S,
+        [z, rest]: [E::V<S>; 2],
+        n: E::V<S>,
+        row: usize,
+        units: &Range<usize>,
+    ) {
+        let call = &self.group.pass.call;
+        // SAFETY: the previous state is complete, and no thread writes it again.
+        let old = E::read(simd, unsafe { self.previous.cells(row, units) });
+        let new = match call.spec.update {
+            Update::Keeps => E::vfma(simd, z, old, E::vmul(simd, rest, n)),
+            Update::Takes => E::vfma(simd, z, n, E::vmul(simd, rest, old)),
+        };
+        let new = if self.group.is_plain {
+            E::without_subnormals(simd, new)
+        } else {
+            self.restrict(simd, new, old, row, units)
+        };
+        // SAFETY: these units of this step's state belong to this thread until the next barrier.
+        E::write(simd, unsafe { self.states.cells_mut(row, units) }, new);
+        if let (Some(g), Some(mask)) = (self.next_source, call.inputs.sequence.recurrent_mask) {
+            let n = self.group.rows.start + row;
+            let mask = E::read(simd, &mask[n * call.sizes.h..][units.clone()]);
+            // SAFETY: the same units of the next step's `g` belong to this thread too.
+            let g = unsafe { g.cells_mut(row, units) };
+            E::write(simd, g, E::vmul(simd, new, mask));
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn save<S: Simd>(
+        &self,
+        simd: S,
+        row: usize,
+        units: &Range<usize>,
+        first: usize,
+        gates: &[E::V<S>],
+    ) {
+        let Some(saved) = self.saved else {
+            return;
+        };
+        for (gate, &v) in (first..).zip(gates) {
+            let start = gate * self.hidden() + units.start;
+            // SAFETY: the caller owns these units, and a row has all gates.
+            let to = unsafe { saved.cells_mut(row, &(start..start + units.len())) };
+            E::write(simd, to, v);
+        }
+    }
+}

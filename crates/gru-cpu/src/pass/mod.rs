@@ -1,0 +1,41 @@
+//! The two passes: packed weights, register tiles, and the gates computed while their products are in
+//! registers.
+//!
+//! A matrix library would pack `w_hh` in each of T steps and write `q` to memory. Here `w_hh` is packed
+//! once per call, into panels that hold all gates of the same hidden units. One tile of rows by units sums
+//! its gates in registers and turns them into the new state before it stores anything.
+//!
+//! Vector code begins where a round, or a part of it, is dispatched to an instruction set. All other code
+//! is compiled once for each float type. There is no closure between a dispatch and vector code: a closure
+//! that is not inlined is compiled without the vector instructions, and runs about twenty times slower.
+
+mod backward;
+mod forward;
+mod packed;
+mod project;
+mod tile;
+mod weights;
+
+pub(crate) use self::{
+    backward::backward,
+    forward::forward,
+    packed::{Packed, Streams},
+};
+
+use std::ops::Range;
+
+/// The hidden units of some panels, which are `width` units wide.
+#[inline(always)]
+fn units(panels: Range<usize>, width: usize, h: usize) -> Range<usize> {
+    (panels.start * width).min(h)..(panels.end * width).min(h)
+}
+
+/// The panel that is read after `panel` by a loop over `panels` that starts again at the end.
+#[inline(always)]
+fn next(panel: usize, panels: &Range<usize>) -> usize {
+    if panel + 1 < panels.end {
+        panel + 1
+    } else {
+        panels.start
+    }
+}

@@ -1,0 +1,362 @@
+//! The gate tile: a few rows by the hidden units of one panel, from the input product to the gates. The
+//! forward pass and the recomputation of gates use the same tile.
+//!
+//! In this file "owned" cells are read and written by this thread only until the next barrier, and
+//! "complete" cells were written before the last barrier, or by this thread, and are not written again
+//! before the next one.
+
+use super::{project::InputProduct, units, weights::Weights};
+use crate::{
+    product::{Lhs, Lines, Order, Prefetch, Product, ROWS, Strided, Sums},
+    simd::{Gates, Lanes},
+    threads::Tile,
+    tuning::CANDIDATE_VECTORS,
+};
+use pulp::Simd;
+use std::ops::Range;
+
+/// One tile of a panel, and its place in the loop over panels and tiles.
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    pub(super) tile: Tile,
+    pub(super) panel: usize,
+    /// The panel that is read after this one.
+    pub(super) next: usize,
+    /// Which tile of the panel this is, and how many there are.
+    pub(super) index: usize,
+    pub(super) count: usize,
+}
+
+/// The cache lines that a tile writes: the state and four gates of each row.
+pub(super) type WriteLines<E> = Lines<E, { 5 * ROWS }>;
+
+/// The rows of gate tiles: one step of the forward pass, or rows of any steps whose gates are recomputed.
+///
+/// # Safety
+/// `g` and `rg` return H elements of rows that exist.
+pub(super) unsafe trait GateRows<E: Lanes> {
+    fn weights(&self) -> &Weights<'_, E>;
+
+    fn gates(&self) -> &Gates<E>;
+
+    /// H.
+    fn hidden(&self) -> usize;
+
+    /// `p`, and the row of its round that is row 0 here.
+    fn p(&self) -> (InputProduct<'_, E>, usize);
+
+    /// `g = m ⊙ h₋₁` of a row.
+    fn g(&self, row: usize) -> *const E;
+
+    /// `r ⊙ g` of a row, where the reset gate acts before the product.
+    fn rg(&self, row: usize) -> *mut E;
+
+    /// What the recurrent product of a tile with so many vectors prefetches.
+    fn prefetch<'l>(
+        &self,
+        part: Part,
+        vectors: usize,
+        lines: &'l mut WriteLines<E>,
+    ) -> Prefetch<'l, E>;
+
+    /// Computes some units of a row's new state from `z`, `1 − z` and `n`, if this pass computes states.
+    ///
+    /// # Safety
+    /// The previous state is complete, and these units are owned.
+    unsafe fn new_state<S: Simd>(
+        &self,
+        simd: S,
+        z: [E::V<S>; 2],
+        n: E::V<S>,
+        row: usize,
+        units: &Range<usize>,
+    );
+
+    /// Stores gates of some units, from gate `first` on, if this pass keeps them.
+    ///
+    /// # Safety
+    /// These units are owned.
+    unsafe fn save<S: Simd>(
+        &self,
+        simd: S,
+        row: usize,
+        units: &Range<usize>,
+        first: usize,
+        gates: &[E::V<S>],
+    );
+
+    /// The rows of `p` of a tile.
+    #[inline(always)]
+    fn p_of(&self, panel: usize, tile: Tile) -> Strided<E> {
+        let (p, first) = self.p();
+        Strided::of(&p.cells, p.row(panel, first + tile.first), 1, tile.rows)
+    }
+
+    /// The units of a panel of one vector.
+    #[inline(always)]
+    fn units_of(&self, panel: usize, lanes: usize) -> Range<usize> {
+        units(panel..panel + 1, lanes, self.hidden())
+    }
+
+    /// One tile, the reset gate acting after the product: all gates and the new states.
+    ///
+    /// # Safety
+    /// `g` and `p` are complete, and the units of this panel are owned.
+    #[inline(always)]
+    unsafe fn tile_after<S: Simd>(&self, simd: S, part: Part) {
+        let mut sums = Sums::new();
+        // SAFETY: the caller keeps the same promises.
+        unsafe {
+            self.sums_after(simd, &mut sums, part);
+            self.gates_after(simd, &sums, part.tile, part.panel);
+        }
+    }
+
+    /// The products of a tile: r and z with the input product, and `q_n` with its bias.
+    ///
+    /// # Safety
+    /// As for [`tile_after`](Self::tile_after).
+    #[inline(always)]
+    unsafe fn sums_after<S: Simd>(&self, simd: S, sums: &mut Sums<E, S>, part: Part) {
+        let Part { tile, panel, .. } = part;
+        let [.., b_hn] = self.weights().bias(simd, panel);
+        sums.fill(tile.rows, [b_hn; 3]);
+        // SAFETY: the caller keeps the same promises.
+        unsafe {
+            self.start_with_p(simd, sums, tile, panel);
+            self.add_recurrent_product::<S, 3>(simd, sums, part);
+        }
+    }
+
+    /// Sets the sums of r and z to the input product.
+    ///
+    /// # Safety
+    /// This panel of `p` is complete.
+    #[inline(always)]
+    unsafe fn start_with_p<S: Simd>(
+        &self,
+        simd: S,
+        sums: &mut Sums<E, S>,
+        tile: Tile,
+        panel: usize,
+    ) {
+        let p = self.p_of(panel, tile);
+        for (m, sums) in sums.iter_mut().enumerate() {
+            // SAFETY: the caller keeps the same promise.
+            let [r, z] = [0, 1].map(|slot| unsafe { slot_of::<E, S>(simd, p.at(m), slot) });
+            (sums[0], sums[1]) = (r, z);
+        }
+    }
+
+    /// The gates and new states of a tile, from its products. On WebAssembly this is a separate function:
+    /// inlined into the loop of the products, V8 spills their sums.
+    ///
+    /// # Safety
+    /// As for [`tile_after`](Self::tile_after).
+    #[cfg_attr(target_family = "wasm", inline(never))]
+    #[cfg_attr(not(target_family = "wasm"), inline(always))]
+    unsafe fn gates_after<S: Simd>(&self, simd: S, sums: &Sums<E, S>, tile: Tile, panel: usize) {
+        // SAFETY: the caller keeps the same promises.
+        unsafe {
+            if self.gates().are_default() {
+                self.finish_after::<S, true>(simd, sums, tile, panel)
+            } else {
+                self.finish_after::<S, false>(simd, sums, tile, panel)
+            }
+        }
+    }
+
+    /// From the products of r, z and q_n to the new states.
+    ///
+    /// # Safety
+    /// As for [`tile_after`](Self::tile_after).
+    #[inline(always)]
+    unsafe fn finish_after<S: Simd, const DEFAULT: bool>(
+        &self,
+        simd: S,
+        sums: &Sums<E, S>,
+        tile: Tile,
+        panel: usize,
+    ) {
+        let (gates, units) = (self.gates(), self.units_of(panel, E::lanes::<S>()));
+        let p = self.p_of(panel, tile);
+        for (m, &[r, z, q]) in sums.iter().enumerate() {
+            // SAFETY: this panel of `p` is complete.
+            let p_n = unsafe { slot_of::<E, S>(simd, p.at(m), 2) };
+            let r = gates.reset::<S, DEFAULT>(simd, r);
+            let z = gates.update::<S, DEFAULT>(simd, z);
+            let n = gates.candidate::<S, DEFAULT>(simd, E::vfma(simd, r, q, p_n));
+            // SAFETY: these units are owned.
+            unsafe {
+                self.new_state(simd, z, n, tile.first + m, &units);
+                self.save(simd, tile.first + m, &units, 0, &[r, z[0], n, q]);
+            }
+        }
+    }
+
+    /// One tile, the reset gate acting before the product: r, z and `r ⊙ g`.
+    ///
+    /// # Safety
+    /// `g` and `p` are complete, and the units of this panel are owned, in `p` too.
+    #[inline(always)]
+    unsafe fn tile_before<S: Simd>(&self, simd: S, part: Part) {
+        let Part { tile, panel, .. } = part;
+        let mut sums = Sums::<E, S>::new();
+        sums.clear(simd, tile.rows);
+        // SAFETY: the caller keeps the same promises.
+        unsafe {
+            self.start_with_p(simd, &mut sums, tile, panel);
+            self.add_recurrent_product::<S, 2>(simd, &mut sums, part);
+            if self.gates().are_default() {
+                self.finish_before::<S, true>(simd, &sums, tile, panel)
+            } else {
+                self.finish_before::<S, false>(simd, &sums, tile, panel)
+            }
+        }
+    }
+
+    /// From the products of r and z to `r ⊙ g`.
+    ///
+    /// # Safety
+    /// As for [`tile_before`](Self::tile_before).
+    #[inline(always)]
+    unsafe fn finish_before<S: Simd, const DEFAULT: bool>(
+        &self,
+        simd: S,
+        sums: &Sums<E, S>,
+        tile: Tile,
+        panel: usize,
+    ) {
+        let (gates, lanes) = (self.gates(), E::lanes::<S>());
+        let units = self.units_of(panel, lanes);
+        let p = self.p_of(panel, tile);
+        for (m, &[r, z, _]) in sums.iter().enumerate() {
+            let row = tile.first + m;
+            let r = gates.reset::<S, DEFAULT>(simd, r);
+            let [z, rest] = gates.update::<S, DEFAULT>(simd, z);
+            // SAFETY: `g` is complete; this panel of `p` and these units of `rg` are owned.
+            unsafe {
+                // The input products of r and z are not read again.
+                E::store(simd, p.at(m), rest);
+                E::store(simd, p.at(m).add(lanes), z);
+                let g = self.g(row).add(units.start);
+                let g = E::read(simd, std::slice::from_raw_parts(g, units.len()));
+                let rg = self.rg(row).add(units.start);
+                let rg = std::slice::from_raw_parts_mut(rg, units.len());
+                E::write(simd, rg, E::vmul(simd, r, g));
+                self.save(simd, row, &units, 0, &[r, z]);
+            }
+        }
+    }
+
+    /// Reset before the product, second half: a panel of the candidate, and the new states.
+    ///
+    /// # Safety
+    /// `rg`, r and z of these rows are complete, and the units of this panel are owned.
+    #[inline(always)]
+    unsafe fn tile_of_candidate<S: Simd>(&self, simd: S, tile: Tile, panel: usize) {
+        let Some(candidate) = &self.weights().candidate else {
+            return;
+        };
+        let start = panel * CANDIDATE_VECTORS;
+        let vectors = start..(start + CANDIDATE_VECTORS).min(self.weights().state.count());
+        let mut sums = Sums::<E, S>::new();
+        sums.clear(simd, tile.rows);
+        let mut rows = [std::ptr::null(); ROWS];
+        for (row, to) in tile.range().zip(&mut rows) {
+            *to = self.rg(row).cast_const();
+        }
+        for (at, vector) in vectors.clone().enumerate() {
+            let p = self.p_of(vector, tile);
+            for (m, sums) in sums.iter_mut().enumerate() {
+                // SAFETY: `p` is complete.
+                sums[at] = unsafe { slot_of::<E, S>(simd, p.at(m), 2) };
+            }
+        }
+        let product = Product {
+            lhs: &Lhs::dense(rows),
+            k: self.hidden(),
+            panel: candidate.panel(panel),
+            vectors: vectors.len(),
+            order: Order::Free,
+            prefetch: Prefetch::NOTHING,
+        };
+        // SAFETY: the rows have H complete units each, and the panel has H rows.
+        unsafe { product.add_to_small(simd, &mut sums) };
+        for (at, vector) in vectors.enumerate() {
+            // SAFETY: the caller keeps the same promises.
+            unsafe {
+                if self.gates().are_default() {
+                    self.finish_candidate::<S, true>(simd, &sums, at, tile, vector)
+                } else {
+                    self.finish_candidate::<S, false>(simd, &sums, at, tile, vector)
+                }
+            }
+        }
+    }
+
+    /// From the products of n, in vector `at` of the sums, to the new states.
+    ///
+    /// # Safety
+    /// As for [`tile_of_candidate`](Self::tile_of_candidate).
+    #[inline(always)]
+    unsafe fn finish_candidate<S: Simd, const DEFAULT: bool>(
+        &self,
+        simd: S,
+        sums: &Sums<E, S>,
+        at: usize,
+        tile: Tile,
+        vector: usize,
+    ) {
+        let (gates, units) = (self.gates(), self.units_of(vector, E::lanes::<S>()));
+        let p = self.p_of(vector, tile);
+        for (m, sums) in sums.iter().enumerate() {
+            let row = tile.first + m;
+            let n = gates.candidate::<S, DEFAULT>(simd, sums[at]);
+            // SAFETY: the first half stored 1 − z and z in `p`; these units are owned.
+            unsafe {
+                let z = [1, 0].map(|slot| slot_of::<E, S>(simd, p.at(m), slot));
+                self.new_state(simd, z, n, row, &units);
+                self.save(simd, row, &units, 2, &[n]);
+            }
+        }
+    }
+
+    /// Adds the recurrent product of a tile to the sums.
+    ///
+    /// # Safety
+    /// `g` is complete.
+    #[inline(always)]
+    unsafe fn add_recurrent_product<S: Simd, const VECTORS: usize>(
+        &self,
+        simd: S,
+        sums: &mut Sums<E, S>,
+        part: Part,
+    ) {
+        let mut rows = [std::ptr::null(); ROWS];
+        for (row, to) in part.tile.range().zip(&mut rows) {
+            *to = self.g(row);
+        }
+        let mut lines = WriteLines::new();
+        let product = Product {
+            lhs: &Lhs::dense(rows),
+            k: self.hidden(),
+            panel: self.weights().state.panel(part.panel),
+            vectors: VECTORS,
+            order: Order::Free,
+            prefetch: self.prefetch(part, VECTORS, &mut lines),
+        };
+        // SAFETY: the rows have H complete units each, and the panel has H rows.
+        unsafe { product.add_to_small(simd, sums) };
+    }
+}
+
+/// A vector of a row of `p`: of r, z or n.
+///
+/// # Safety
+/// The row is complete.
+#[inline(always)]
+unsafe fn slot_of<E: Lanes, S: Simd>(simd: S, row: *mut E, slot: usize) -> E::V<S> {
+    // SAFETY: a row of `p` has three vectors, and no thread writes them now.
+    unsafe { E::load(simd, row.add(slot * E::lanes::<S>())) }
+}
