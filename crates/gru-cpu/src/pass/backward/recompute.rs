@@ -44,19 +44,19 @@ impl<E: Lanes> WithSimd for RecomputeRows<'_, '_, E> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Recompute { weights, p, .. } = self.recompute;
-        let panels = weights.state.count();
-        Project {
-            call: &self.pass.call,
-            weights,
-            round: self.round.clone(),
-            rows: self.rows.clone(),
-            panels: 0..panels,
-            p: *p,
-        }
-        .with_simd(simd);
         self.mask_states();
         let tiles = tiles(self.rows.clone(), self.pass.machine.tile_rows);
-        for panel in 0..panels {
+        for panel in 0..weights.state.count() {
+            // One panel of `p` stays in the first-level cache until its tiles read it.
+            Project {
+                call: &self.pass.call,
+                weights,
+                round: self.round.clone(),
+                rows: self.rows.clone(),
+                panels: panel..panel + 1,
+                p: *p,
+            }
+            .with_simd(simd);
             for tile in tiles.clone() {
                 let part = Part {
                     tile,
