@@ -115,7 +115,7 @@ fn child(shape: &str, mode: &str, backend: &str) {
         // The first calls tune the products, on copies.
         run();
         plain.memory_cleanup();
-        let sampler = side_by_side::Sampler::start(cubecl::Device::default().client());
+        let sampler = bench_support::MemorySampler::start(cubecl::Device::default().client());
         run();
         return println!("{}", sampler.peak());
     }

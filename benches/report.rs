@@ -1,6 +1,6 @@
-//! A record of `benches/record` as a Markdown table and a plot.
+//! A record of `benches/results` as a Markdown table and a plot.
 //!
-//!     cargo run --release -p gru-benches --bin report -- benches/record/NAME.csv > table.md
+//!     cargo run --release -p gru-benches --bin report -- benches/results/NAME.csv > table.md
 //!
 //! The plot lands beside the record, as NAME.svg. Every peer stands with its best thread count. The
 //! forward pass in training is in the record only: Burn frees the graph of a forward that nobody goes

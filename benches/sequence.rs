@@ -8,7 +8,7 @@
 //! --shapes char-s,long      which shapes
 //! --modes infer,fwd_bwd     which modes; all by default
 //! --sgemm 2048              size of the product that tells the sgemm rate
-//! --csv FILE                also append rows to this record (see benches/record)
+//! --csv FILE                also append rows to this record (see benches/results)
 //!
 //! Milliseconds are medians of 15 samples or more, of 3 where a call takes a second; "host ms" is
 //! when a call of ours returns, before a GPU is done. "of sgemm" is the share of the rate of a
@@ -17,8 +17,8 @@
 
 use std::{fs::OpenOptions, io::Write, process::Command, time::Duration};
 
+use bench_support::{MODES, Mode, SHAPES, Times, flops, saved, sgemm_rate, side_by_side};
 use burn::tensor::Device;
-use side_by_side::{MODES, Mode, SHAPES, Times, flops, saved, sgemm_rate, side_by_side};
 
 /// How long a shape and mode is measured, or as long as a few calls take.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -128,7 +128,7 @@ fn device(name: &str) -> Device {
     }
 }
 
-/// Rows of `benches/record`.
+/// Rows of `benches/results`.
 struct Record {
     file: std::fs::File,
     machine: String,

@@ -94,7 +94,7 @@
 //! cargo test -p gru-cpu --target aarch64-unknown-linux-gnu --lib --tests
 //! ```
 //!
-//! or, on Debian without rustup's targets, `.ci/targets`. On WebAssembly tests of threads and of
+//! or, on Debian without rustup's targets, `tools/targets`. On WebAssembly tests of threads and of
 //! panics are ignored: there are none, and a panic ends the module.
 //!
 //! # The map

@@ -1,0 +1,42 @@
+//! How much memory a device holds while calls run.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    thread::{JoinHandle, sleep, spawn},
+    time::Duration,
+};
+
+use cubecl::{MemoryScope, client::Client};
+
+/// Asks a device again and again how much it holds.
+pub struct MemorySampler {
+    done: Arc<AtomicBool>,
+    peak: Arc<AtomicU64>,
+    thread: JoinHandle<()>,
+}
+
+impl MemorySampler {
+    /// Asks from now on.
+    pub fn start(client: Client) -> Self {
+        let (done, peak) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let (its_done, its_peak) = (done.clone(), peak.clone());
+        let thread = spawn(move || {
+            while !its_done.load(Relaxed) {
+                let usage = client.memory_report(MemoryScope::Device).usage();
+                its_peak.fetch_max(usage.bytes_in_use, Relaxed);
+                sleep(Duration::from_millis(1));
+            }
+        });
+        Self { done, peak, thread }
+    }
+
+    /// The most that it found, in MiB.
+    pub fn peak(self) -> f64 {
+        self.done.store(true, Relaxed);
+        self.thread.join().expect("the sampler has not panicked");
+        self.peak.load(Relaxed) as f64 / f64::from(1 << 20)
+    }
+}
