@@ -1,4 +1,4 @@
-//! The same numbers, whatever the backend, the layout, or the strides of the inputs.
+//! Results do not depend on the backend, the layout or the strides of the inputs.
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,7 +20,7 @@ use super::{
     runs::{self, SequenceOp},
 };
 
-/// Larger than the catalogue of the gradient suite: sizes beyond one tile, panel or cube.
+/// Sizes beyond one tile, panel or cube: larger than the problems of the gradient suite.
 fn problems() -> Vec<Problem> {
     let before = GruSpec::default()
         .with_reset(Reset::BeforeMatmul)
@@ -43,7 +43,7 @@ fn problems() -> Vec<Problem> {
     ]
 }
 
-/// Backends among each other, both layouts, and views against copies.
+/// Compares backends with each other, both layouts, and views with copies.
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let problems: Vec<_> = problems().into_iter().map(Reference::new).collect();
     let mut trials = Vec::new();
@@ -62,7 +62,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     trials
 }
 
-/// A problem and its truth, computed once for all trials.
+/// A problem and its expected results, computed once for all trials.
 struct Reference {
     problem: Problem,
     inputs: Inputs,
@@ -84,7 +84,7 @@ impl Reference {
     }
 }
 
-/// Float32 on every backend against the one reference, so that all agree with each other.
+/// Compares float32 on each backend with one reference, so that all backends agree with each other.
 fn reference_trial(
     name: &str,
     op: SequenceOp,
@@ -106,7 +106,7 @@ fn reference_trial(
     })
 }
 
-/// The other layout, fed with the same data, gives the same numbers.
+/// The other layout with the same data gives the same results.
 fn layout_trial(reference: &Arc<Reference>, backend: &TestBackend) -> Trial {
     let id = format!(
         "layout/{}/{}",
@@ -137,14 +137,14 @@ fn layout_trial(reference: &Arc<Reference>, backend: &TestBackend) -> Trial {
             expected.outputs.get_mut("y"),
             expected.gradients.get_mut("x"),
         ] {
-            let sequence = sequence.expect("every run has y and the gradient of x");
+            let sequence = sequence.expect("every outcome has y and the gradient of x");
             *sequence = swap(sequence, problem);
         }
         got.compare(&expected, tolerance)
     })
 }
 
-/// A sequence in the layout of `problem`, in the other one.
+/// Transposes a sequence from the layout of `problem` to the other layout.
 fn swap(sequence: &[f64], problem: &Problem) -> Vec<f64> {
     let [outer, inner, _] = problem.sequence_shape(0);
     let features = sequence.len() / (outer * inner);
@@ -155,7 +155,7 @@ fn swap(sequence: &[f64], problem: &Problem) -> Vec<f64> {
         .collect()
 }
 
-/// Views with strange strides give what contiguous copies of them give.
+/// Views with unusual strides give the same results as contiguous copies.
 fn view_trial(reference: &Arc<Reference>, backend: &TestBackend) -> Trial {
     let id = format!(
         "views/{}/{}",
@@ -172,10 +172,10 @@ fn view_trial(reference: &Arc<Reference>, backend: &TestBackend) -> Trial {
     })
 }
 
-/// Columns left and right of a narrowed tensor; they hold NaN.
+/// Columns to the left and right of a narrowed tensor. They contain NaN.
 const MARGIN: [usize; 2] = [2, 3];
 
-/// `rows` with poisoned columns on both sides.
+/// `rows` with NaN columns on both sides.
 fn widened(rows: &[f64], columns: usize) -> Vec<f64> {
     let [left, right] = MARGIN.map(inputs::poisoned::<f64>);
     rows.chunks_exact(columns)
@@ -183,7 +183,7 @@ fn widened(rows: &[f64], columns: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Inverts [`widened`].
+/// Inverse of [`widened`].
 fn narrowed(rows: &[f64], columns: usize) -> Vec<f64> {
     let [left, right] = MARGIN;
     rows.chunks_exact(left + columns + right)
@@ -192,8 +192,8 @@ fn narrowed(rows: &[f64], columns: usize) -> Vec<f64> {
         .collect()
 }
 
-/// [`runs::sequence`] on views: the sequence is stored in the other layout, the weights are
-/// stored transposed, the initial state and the biases are cut out of wider tensors.
+/// [`runs::sequence`] on views. The sequence is stored in the other layout, the weights are stored
+/// transposed, and the initial state and the biases are slices of wider tensors.
 fn strided(problem: &Problem, inputs: &Inputs, device: &Device) -> Result<Outcome, String> {
     let &Problem { n, i, h, .. } = problem;
     let [left, right] = MARGIN;
@@ -228,7 +228,7 @@ fn strided(problem: &Problem, inputs: &Inputs, device: &Device) -> Result<Outcom
     let loss = runs::loss(&y, &inputs.d_y) + runs::loss(&h_t, &inputs.d_h_t);
     let gradients = loss.backward();
 
-    // Back from the shapes of the leaves.
+    // Converts back to the shapes of the leaves.
     let mut stored = *problem;
     stored.order.layout = match problem.order.layout {
         Layout::BatchMajor => Layout::TimeMajor,

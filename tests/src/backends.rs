@@ -1,30 +1,30 @@
-//! The backends that trials run on, and what happens where one is missing.
+//! The backends of the trials, and what happens if a backend is missing.
 
 use burn::tensor::{DType, Device};
 use gru_testkit::close::Tolerance;
 use libtest_mimic::{Completion, Failed, Trial};
 
-/// Set, to anything, where a GPU must be there: a missing one then fails instead of being ignored.
+/// If set to any value, a missing GPU is a failure. Otherwise its trials are ignored.
 const REQUIRE_GPU: &str = "GRU_REQUIRE_GPU";
 
-/// A backend of Burn that trials run on.
+/// A Burn backend for trials.
 #[derive(Debug, Clone, Copy)]
 pub struct TestBackend {
-    /// Its part of a trial's id.
+    /// The backend's part of a trial name.
     pub name: &'static str,
-    /// Whether it computes in float64.
+    /// Whether the backend computes in float64.
     pub float64: bool,
-    /// Whether Burn's own sigmoid does. Its default casts to float32 and back.
+    /// Whether Burn's own sigmoid computes in float64. Burn's default casts to float32 and back.
     pub float64_sigmoid: bool,
-    /// Whether a trial takes a second, mostly to compile shaders, instead of a millisecond.
+    /// Whether a trial takes a second instead of a millisecond, mostly to compile shaders.
     pub slow: bool,
-    /// How much wider the tolerances are than on a CPU.
+    /// The factor by which tolerances are wider than on a CPU.
     tolerance_factor: f64,
-    /// The plain device, or why there is none.
+    /// The plain device, or the reason why there is none.
     device: fn() -> Result<Device, String>,
 }
 
-/// Every backend this build has.
+/// All backends of this build.
 pub fn all() -> Vec<TestBackend> {
     vec![
         TestBackend {
@@ -33,7 +33,7 @@ pub fn all() -> Vec<TestBackend> {
             float64_sigmoid: false,
             slow: false,
             tolerance_factor: 1.0,
-            // Users of the deprecated backend are supported as long as it exists.
+            // Burn deprecates NdArray. Its users are supported as long as it exists.
             #[allow(deprecated)]
             device: || Ok(Device::ndarray()),
         },
@@ -61,7 +61,7 @@ pub fn all() -> Vec<TestBackend> {
             } else {
                 "wgpu"
             },
-            // Shaders have it on some machines only.
+            // Only some machines have float64 in shaders.
             float64: false,
             float64_sigmoid: false,
             slow: true,
@@ -80,7 +80,7 @@ pub fn all() -> Vec<TestBackend> {
     ]
 }
 
-/// A server's Flex, in a process beside this one.
+/// Flex on a server in a child process.
 #[cfg(feature = "remote")]
 fn remote() -> Result<Device, String> {
     use super::server::{Kind, Server};
@@ -96,13 +96,13 @@ fn remote() -> Result<Device, String> {
 fn cuda() -> Result<Device, String> {
     let found = Device::enumerate(burn::tensor::DeviceType::Cuda).into_vec();
     let first = found.into_iter().next();
-    first.ok_or_else(|| "CUDA finds no device".into())
+    first.ok_or_else(|| "CUDA: expected a device, got none".into())
 }
 
-/// wgpu's best adapter. Listing them first, because opening a device that is not there panics.
+/// wgpu's best adapter. Opening a missing device panics, so this lists the adapters first.
 ///
-/// A software driver compiles shaders in one thread for each device, and trials wait for little else. So every second
-/// thread takes a second device of such an adapter.
+/// A software driver compiles shaders in one thread per device, and most of a trial is compilation. So
+/// every second thread uses a second device of such an adapter.
 #[cfg(feature = "gpu")]
 fn wgpu() -> Result<Device, String> {
     use std::sync::{
@@ -116,34 +116,35 @@ fn wgpu() -> Result<Device, String> {
     thread_local! {
         static THREAD: usize = THREADS.fetch_add(1, Ordering::Relaxed);
     }
-    // The best adapter comes first: is it a CPU?
+    // The best adapter comes first. A CPU adapter is a software driver.
     static BEST_IS_CPU: OnceLock<Option<bool>> = OnceLock::new();
     let best_is_cpu = BEST_IS_CPU.get_or_init(|| {
         let adapters = Device::enumerate(DeviceType::Wgpu).into_vec();
         Some(*adapters.first()? == Device::wgpu(DeviceKind::Cpu))
     });
     match best_is_cpu {
-        None => Err("wgpu finds no adapter".into()),
+        None => Err("wgpu: expected an adapter, got none".into()),
         Some(true) if THREAD.with(|thread| thread % 2 == 1) => Ok(Device::wgpu(DeviceKind::Cpu)),
         Some(_) => Ok(Device::wgpu(DeviceKind::DefaultDevice)),
     }
 }
 
 impl TestBackend {
-    /// Float32 everywhere, float64 where the backend has it.
+    /// Float32, and float64 where the backend has it.
     pub fn dtypes(&self) -> Vec<DType> {
         let mut dtypes = vec![DType::F32];
         dtypes.extend(self.float64.then_some(DType::F64));
         dtypes
     }
 
-    /// Whether all but the operator itself is tried on a part of the problems only: where it takes
-    /// long, and behind a server, where it is Burn's own operations of a backend that is here too.
+    /// Whether variants of the operator run only a sample of the problems. True for slow backends, and
+    /// for servers, where the variants are Burn's own operations on a backend that is also tested
+    /// locally.
     pub fn samples_modes(&self) -> bool {
         self.slow || self.name == "remote"
     }
 
-    /// The backend's and the type's part of a trial's id, as `flex-f64`.
+    /// The backend and the type as part of a trial name, such as `flex-f64`.
     pub fn id(&self, dtype: DType) -> String {
         let dtype = match dtype {
             DType::F64 => "f64",
@@ -152,19 +153,19 @@ impl TestBackend {
         format!("{}-{dtype}", self.name)
     }
 
-    /// How much wider than on a CPU.
+    /// The factor by which tolerances are wider than on a CPU.
     pub fn tolerance_factor(&self) -> f64 {
         self.tolerance_factor
     }
 
-    /// A tolerance that holds on a CPU, widened to what holds here.
+    /// A tolerance for CPUs, widened for this backend.
     pub fn tolerance(&self, on_cpu: Tolerance) -> Tolerance {
         on_cpu.times(self.tolerance_factor)
     }
 
     /// A trial on this backend. `test` gets the plain device and fails by an error or a panic.
     ///
-    /// Without the device the trial reports that it was ignored, and why; it never passes.
+    /// Without the device the trial is ignored and reports the reason. It never passes.
     pub fn trial(
         &self,
         id: String,
@@ -173,7 +174,7 @@ impl TestBackend {
         self.ignorable_trial(id, |device| test(device).map(|()| Completion::Completed))
     }
 
-    /// [`trial`](Self::trial) that may find, on the device, that there is nothing to try.
+    /// Like [`trial`](Self::trial), but the test itself may report *ignored*.
     pub fn ignorable_trial(
         &self,
         id: String,

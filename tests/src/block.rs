@@ -1,4 +1,4 @@
-//! The module: streaming, carried state, layouts, initial weights, display, saving and loading.
+//! The block: streaming, carried state, layouts, initial weights, display, saving and loading.
 
 use super::{
     backends::TestBackend,
@@ -27,7 +27,7 @@ const TESTS: &[(&str, Test)] = &[
         "time-major-equals-batch-major",
         time_major_equals_batch_major,
     ),
-    ("lengths-are-rows-alone", lengths_are_rows_alone),
+    ("lengths-equal-separate-rows", lengths_equal_separate_rows),
     ("record-round-trip", record_round_trip),
     ("safetensors-round-trip", safetensors_round_trip),
     ("dropout-in-training-only", dropout_in_training_only),
@@ -95,7 +95,7 @@ fn step_equals_sequence(device: &Device, tolerance: Tolerance) -> Result<(), Str
                 same(&format!("y at {t}"), y_t, expected, tolerance.forward)?;
                 carried = Some(new);
             }
-            let carried = carried.expect("T is not zero");
+            let carried = carried.expect("T is positive");
             same("final state", carried, last, tolerance.forward)?;
         }
     }
@@ -126,9 +126,9 @@ fn time_major_equals_batch_major(device: &Device, tolerance: Tolerance) -> Resul
     same("state", s_2, s_1, tolerance.forward)
 }
 
-/// With lengths, every row is what it is alone and cut to its length, through all layers and back, whatever the
-/// padding holds.
-fn lengths_are_rows_alone(device: &Device, tolerance: Tolerance) -> Result<(), String> {
+/// With lengths, each row gives the results of the row by itself, cut to its length. This holds for all
+/// layers and directions and for any padding.
+fn lengths_equal_separate_rows(device: &Device, tolerance: Tolerance) -> Result<(), String> {
     let device = &device.clone().autodiff();
     let lengths = [4, 0, T];
     let (y, s) = (2 * H, N * H);
@@ -202,7 +202,7 @@ fn lengths_are_rows_alone(device: &Device, tolerance: Tolerance) -> Result<(), S
     Ok(())
 }
 
-/// Two layers in both directions: every kind of parameter.
+/// Two bidirectional layers: every kind of parameter.
 fn to_save(device: &Device) -> (GruBlock, GruBlock) {
     let config = GruBlockConfig::new(I, H)
         .with_num_layers(2)
@@ -221,7 +221,7 @@ fn same_outputs(got: &GruBlock, expected: &GruBlock, device: &Device) -> Result<
 fn record_round_trip(device: &Device, _: Tolerance) -> Result<(), String> {
     let (saved, fresh) = to_save(device);
     if same_outputs(&saved, &fresh, device).is_ok() {
-        return Err("two blocks drawn apart give the same outputs".into());
+        return Err("expected different outputs of two random blocks".into());
     }
     let name = format!(
         "gru-block-{}-{:?}",
@@ -231,7 +231,8 @@ fn record_round_trip(device: &Device, _: Tolerance) -> Result<(), String> {
     let path = std::env::temp_dir().join(name).with_extension("bpk");
     let saved_to = saved.clone().save_file(&path).map_err(|e| e.to_string());
     let loaded = saved_to.and_then(|()| fresh.try_load_file(&path).map_err(|e| e.to_string()));
-    // A loaded tensor may be read from its file on first use, so that outlives the comparison.
+    // A loaded tensor may be read from its file on first use, so the file stays until the comparison is
+    // done.
     let same = loaded.and_then(|loaded| same_outputs(&loaded, &saved, device));
     std::fs::remove_file(&path).map_err(|e| e.to_string())?;
     same
@@ -254,18 +255,18 @@ fn dropout_in_training_only(device: &Device, _: Tolerance) -> Result<(), String>
     let block = config.init(device);
     let run = |block: &GruBlock, device: &Device| values(block.forward(input(device), None).0);
     if run(&block, device) != run(&block, device) {
-        return Err("inference drops elements".into());
+        return Err("inference: expected no dropout".into());
     }
     let training = device.clone().autodiff();
     let block = block.to_device(&training).train();
     if run(&block, &training) == run(&block, &training) {
-        return Err("training drops nothing".into());
+        return Err("training: expected dropout".into());
     }
     let one_layer = GruBlockConfig::new(I, H).with_dropout(0.5).init(&training);
     if run(&one_layer, &training) == run(&one_layer, &training) {
         Ok(())
     } else {
-        Err("dropout acts behind the last layer".into())
+        Err("expected no dropout after the last layer".into())
     }
 }
 
@@ -281,11 +282,12 @@ fn pytorch_initializer(device: &Device, _: Tolerance) -> Result<(), String> {
         ("b_ih", bias(&layer.b_ih)),
         ("b_hh", bias(&layer.b_hh)),
     ] {
-        // 1/√25, whatever the number of inputs; with 75 draws at least, the largest comes close.
+        // The bound is 1/√25 for any number of inputs. With 75 samples or more, the largest value is
+        // close to it.
         let largest = values.iter().fold(0.0f64, |m, v| m.max(v.abs()));
         if !(0.17..=0.2).contains(&largest) {
             return Err(format!(
-                "{name}: largest value {largest}, expected close below 0.2"
+                "{name}: largest value {largest}, expected slightly below 0.2"
             ));
         }
     }
@@ -298,7 +300,7 @@ fn per_gate_initializer(device: &Device, _: Tolerance) -> Result<(), String> {
     let config = GruBlockConfig::new(i, h).with_initializer(GruInitializer::PerGate(xavier));
     let layer = &config.init(device).layers[0];
     for (name, weight, inputs) in [("w_ih", &layer.w_ih, i), ("w_hh", &layer.w_hh, h)] {
-        // √(6 / (fan in + fan out)) of one gate; fused storage would count 3H outputs.
+        // √(6 / (fan in + fan out)) of one gate. A fused weight would count 3H outputs.
         let bound = (6.0 / (inputs + h) as f64).sqrt();
         let gates = [0, 1, 2].map(|gate| values(weight.val().narrow(1, gate * h, h)));
         for gate in &gates {
@@ -308,7 +310,7 @@ fn per_gate_initializer(device: &Device, _: Tolerance) -> Result<(), String> {
             }
         }
         if gates[0] == gates[1] || gates[1] == gates[2] {
-            return Err(format!("{name}: two gates were drawn alike"));
+            return Err(format!("{name}: expected different weights for two gates"));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Burn's own `Gru` and `BiGru`, taken over: same outputs, same gradients.
+//! Conversion of Burn's own `Gru` and `BiGru`: same outputs, same gradients.
 
 use super::{
     backends::TestBackend,
@@ -60,19 +60,21 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
             Err(GruError::Activation {
                 gate: "candidate", ..
             }) => Ok(()),
-            other => {
-                Err(format!("expected the candidate's activation refused, got {other:?}").into())
-            }
+            other => Err(format!(
+                "expected an error about the candidate's activation, got {other:?}"
+            )
+            .into()),
         }
     }));
-    trials.push(Trial::test("burn_gru/what-no-block-has", || {
-        Ok(what_no_block_has()?)
+    trials.push(Trial::test("burn_gru/unsupported-modules", || {
+        Ok(unsupported_modules()?)
     }));
     trials
 }
 
-/// Modules that Burn makes and a block cannot be: an error that names the field, not a panic.
-fn what_no_block_has() -> Result<(), String> {
+/// Burn modules that a block cannot represent: conversion returns an error that names the field and does
+/// not panic.
+fn unsupported_modules() -> Result<(), String> {
     let steep = LeakyReluConfig::new().with_negative_slope(f64::INFINITY);
     let undefined = HardSigmoidConfig::new().with_alpha(f64::NAN);
     let gru = GruConfig::new(2, 3, true);
@@ -102,7 +104,7 @@ fn what_no_block_has() -> Result<(), String> {
     ] {
         match result {
             Err(GruError::Config { reason }) if reason.contains(field) => {}
-            other => return Err(format!("expected an error of {field}, got {other:?}")),
+            other => return Err(format!("expected an error about {field}, got {other:?}")),
         }
     }
     Ok(())
@@ -169,7 +171,7 @@ fn both_directions(batch_first: bool, device: &Device, tolerance: Tolerance) -> 
     Ok(())
 }
 
-/// Burn's six `Linear`s against our two matrices and two biases.
+/// Compares Burn's six `Linear`s with our two matrices and two biases.
 fn same_weights(
     ours: &GruLayer,
     d_ours: &Gradients,
@@ -186,7 +188,11 @@ fn same_weights(
         .into_iter()
         .zip([(&ours.w_ih, &ours.b_ih), (&ours.w_hh, &ours.b_hh)])
     {
-        let expected = linears.map(|l| l.weight.grad(d_theirs).expect("their weight has one"));
+        let expected = linears.map(|l| {
+            l.weight
+                .grad(d_theirs)
+                .expect("Burn's weight has a gradient")
+        });
         let expected = Tensor::cat(expected.to_vec(), 1);
         same_gradient(
             &format!("w_{side}"),
@@ -205,7 +211,11 @@ fn same_weights(
                 same_gradient(&format!("b_{side}"), &b.val(), d_ours, expected, tolerance)?;
             }
             (None, None) => {}
-            _ => return Err(format!("b_{side}: one side has a bias, the other has none")),
+            _ => {
+                return Err(format!(
+                    "b_{side}: expected a bias on both sides or on neither"
+                ));
+            }
         }
     }
     Ok(())
@@ -220,8 +230,10 @@ fn same_gradient<const D: usize>(
 ) -> Result<(), String> {
     let got = leaf
         .grad(gradients)
-        .ok_or(format!("no gradient of {name}"))?;
-    let expected = expected.ok_or(format!("their side has no gradient of {name}"))?;
+        .ok_or(format!("{name}: expected a gradient, got none"))?;
+    let expected = expected.ok_or(format!(
+        "{name}: expected a gradient of Burn's parameter, got none"
+    ))?;
     close(
         &format!("gradient of {name}"),
         &values(got),

@@ -1,5 +1,5 @@
-//! A clip that is not finite in the element type is no clip: outputs and gradients are those without
-//! one, from the kernels, from the composed passes, and from Burn's autodiff of the composed passes.
+//! A clip that is infinite in the element type is the same as no clip: same outputs and same gradients.
+//! This holds for the kernels, for the composed passes, and for Burn's autodiff of the composed passes.
 
 use super::{
     backends::TestBackend,
@@ -10,7 +10,7 @@ use gru_op::{Activation, Activations, Checkpointing, GruSpec, Reset, composed, g
 use gru_testkit::{close::Tolerance, inputs::Inputs, problem::Problem};
 use libtest_mimic::Trial;
 
-/// Activations whose value at an infinite end is NaN: `∞ / (1 + ∞)` and `0 · ∞`.
+/// Activations that are NaN at infinity: `∞ / (1 + ∞)` and `0 · ∞`.
 fn specs() -> [(&'static str, GruSpec); 2] {
     let none = Activation::LeakyRelu { alpha: 0.0 };
     let activations = |reset, update, candidate| Activations {
@@ -31,7 +31,7 @@ fn specs() -> [(&'static str, GruSpec); 2] {
     ]
 }
 
-/// Clips that this type does not hold.
+/// Clips that overflow this type.
 fn clips(dtype: DType) -> &'static [f64] {
     match dtype {
         DType::F64 => &[f64::INFINITY],
@@ -55,7 +55,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
                     });
                     let id = format!("clips/{op_name}/{name}/{}", backend.id(dtype));
                     trials.push(backend.trial(id, move |device| {
-                        // Each reset in one way of training.
+                        // Each reset form with one checkpointing mode.
                         let checkpointing = match spec.reset {
                             Reset::AfterMatmul => Checkpointing::KeepGates,
                             Reset::BeforeMatmul => Checkpointing::Recompute,

@@ -1,5 +1,5 @@
-//! No rows, no steps, or neither, through every door: a batch of nothing is a batch. Shapes are
-//! those of any other call, the state passes through, and every parameter has a gradient of zeros.
+//! N = 0 or T = 0, or both, through every function: an empty batch is valid. Shapes are as for any other
+//! call, the state passes through, and every parameter has a gradient of zeros.
 
 use super::{
     backends::TestBackend,
@@ -37,7 +37,7 @@ const TESTS: &[(&str, Test)] = &[
     ("block-gates", block_gates),
 ];
 
-/// The tests that have one step, of no rows.
+/// The tests with one step and no rows.
 const STEP_TESTS: &[(&str, StepTest)] = &[("cell", cell), ("block-step", block_step)];
 
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
@@ -106,7 +106,7 @@ impl Call {
     }
 }
 
-/// `[1, 2, …]` in a shape, tracked.
+/// `[1, 2, …]` in a shape, as a leaf.
 fn counted<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
     let values = (1..=shape.iter().product())
         .map(|v| v as f64)
@@ -120,7 +120,7 @@ fn weights(device: &Device) -> GruWeights {
         .with_b_hh(counted([3 * H], device))
 }
 
-/// A gradient is there, of its tensor's shape, and is `value` everywhere.
+/// A gradient exists, has the shape of its tensor, and is `value` everywhere.
 fn expect_gradient<const D: usize>(
     name: &str,
     leaf: &Tensor<D>,
@@ -138,18 +138,23 @@ fn expect_gradient<const D: usize>(
 }
 
 fn expect_zero_gradients(weights: &GruWeights, gradients: &Gradients) -> Result<(), String> {
-    let w_ih = weights.w_ih.as_ref().expect("it was given");
+    let w_ih = weights.w_ih.as_ref().expect("the call has one");
     expect_gradient("w_ih", w_ih, gradients, 0.0)?;
     expect_gradient("w_hh", &weights.w_hh, gradients, 0.0)?;
     for (name, bias) in [("b_ih", &weights.b_ih), ("b_hh", &weights.b_hh)] {
-        expect_gradient(name, bias.as_ref().expect("it was given"), gradients, 0.0)?;
+        expect_gradient(
+            name,
+            bias.as_ref().expect("the call has one"),
+            gradients,
+            0.0,
+        )?;
     }
     Ok(())
 }
 
-/// Through each output alone. Not through a sum of both: on wgpu Burn 0.22.1 may fuse what it does
-/// with nothing with what it does with something, and then the latter is wrong. The gradient of `s`
-/// in `nothing.sum() + (s * 1.0).sum()` is, without any operation of ours.
+/// Runs backward once through each output. A sum of both outputs does not work on wgpu: Burn 0.22.1 may
+/// fuse operations on empty and non-empty tensors, and then the latter are wrong. For example, the
+/// gradient of `s` in `nothing.sum() + (s * 1.0).sum()` is wrong without any operation of gru-op.
 fn run(
     call: &Call,
     spec: &GruSpec,
@@ -167,11 +172,13 @@ fn run(
             _ => vec![0.0; call.n * H],
         };
         if values(last.clone()) != expected {
-            return Err(context("the final state is not the initial one".into()));
+            return Err(context(
+                "expected the final state to equal the initial state".into(),
+            ));
         }
         let loss = if of_y { y.sum() } else { last.clone().sum() };
         if !loss.is_tracked() {
-            return Err(context("the final state is not tracked".into()));
+            return Err(context("expected a tracked final state".into()));
         }
         let gradients = loss.backward();
         if of_y || call.t > 0 {
@@ -287,7 +294,7 @@ fn expect_zero_gradients_of(block: &GruBlock, gradients: &Gradients) -> Result<(
     visitor.failed.map_or(Ok(()), Err)
 }
 
-/// One layer, and two in both directions, without noise and with all of it.
+/// One layer, and two bidirectional layers, without noise and with every kind of noise.
 fn blocks(call: &Call) -> Vec<GruBlock> {
     let config = GruBlockConfig::new(I, H).with_batch_first(call.layout == Layout::BatchMajor);
     let deep = config.clone().with_num_layers(2).with_bidirectional(true);
@@ -315,7 +322,9 @@ fn run_blocks(
             expect_shape("the final state", &last, [entries, call.n, H])?;
             let loss = if of_y { y.sum() } else { last.clone().sum() };
             if !loss.is_tracked() {
-                return Err(format!("not tracked: state {with_state}, of y {of_y}"));
+                return Err(format!(
+                    "expected tracked outputs, got state {with_state}, y {of_y}"
+                ));
             }
             let gradients = loss.backward();
             expect_zero_gradients_of(&block, &gradients)?;
@@ -324,7 +333,7 @@ fn run_blocks(
                     expect_gradient("state", &state, &gradients, 1.0)?;
                 }
                 if values(last) != values(state) {
-                    return Err("the final state is not the initial one".into());
+                    return Err("expected the final state to equal the initial state".into());
                 }
             }
         }

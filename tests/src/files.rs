@@ -1,5 +1,5 @@
-//! Files of arrays: those that the fuzzer starts from are read under the names that are in them,
-//! and those that claim what they do not hold are refused.
+//! Array files. The fuzzer's seeds are read with the names in them. Files that claim more than they
+//! contain are errors.
 
 use std::{
     fs,
@@ -10,14 +10,14 @@ use burn::tensor::{DType, Device, TensorData};
 use gru_convert::{ConvertError, StateDict, pytorch};
 use libtest_mimic::Trial;
 
-use super::conformance::numbers;
+use super::conformance::values_by_key;
 
 type Check = fn() -> Result<(), String>;
 
 pub fn trials() -> Vec<Trial> {
     let checks: [(&str, Check); 7] = [
         ("every-format-of-pytorch", every_format_of_pytorch),
-        ("names-as-they-are", names_as_they_are),
+        ("names-are-unchanged", names_are_unchanged),
         ("claims", claims),
         ("every-system", every_system),
         ("arrays-of-numpy", arrays_of_numpy),
@@ -36,9 +36,9 @@ fn seeds(folder: &str) -> PathBuf {
         .join(folder)
 }
 
-/// Every array holds 0.5, 0.375, 0.25 and so on: `numbers` of `fuzz/seeds/make.py`.
-fn holds_what_was_written(dict: &StateDict) -> Result<(), String> {
-    for (key, got) in numbers(dict) {
+/// Every array contains 0.5, 0.375, 0.25 and so on: `numbers` in `fuzz/seeds/make.py`.
+fn contains_the_written_values(dict: &StateDict) -> Result<(), String> {
+    for (key, got) in values_by_key(dict) {
         let written = (0..got.len()).map(|k| 0.5 - k as f64 / 8.0);
         if !written.clone().eq(got.iter().copied()) {
             let written: Vec<f64> = written.collect();
@@ -54,7 +54,7 @@ fn is_read(dict: StateDict, prefix: &str) -> Result<(), String> {
     if keys.len() != 4 {
         return Err(format!("expected four arrays, got {keys:?}"));
     }
-    holds_what_was_written(&dict)?;
+    contains_the_written_values(&dict)?;
     let config = pytorch::config(&dict, prefix).map_err(|e| e.to_string())?;
     let sizes = [config.d_input, config.d_hidden];
     if sizes != [2, 1] {
@@ -77,11 +77,11 @@ fn every_format_of_pytorch() -> Result<(), String> {
         Some(shape) if shape == [3, 2] => {}
         shape => return Err(format!("tar: {shape:?}")),
     }
-    holds_what_was_written(&tar).map_err(|e| format!("tar: {e}"))
+    contains_the_written_values(&tar).map_err(|e| format!("tar: {e}"))
 }
 
-/// Burn's own reader counts layers without a gap.
-fn names_as_they_are() -> Result<(), String> {
+/// Burn's own reader requires layer numbers without gaps.
+fn names_are_unchanged() -> Result<(), String> {
     let dict = StateDict::from_pytorch(seeds("pytorch/zip-sequential"));
     is_read(dict.map_err(|e| e.to_string())?, "2.")
 }
@@ -104,19 +104,27 @@ fn every_system() -> Result<(), String> {
         }
         let bytes = fs::read(&path).map_err(|e| e.to_string())?;
         let in_memory = StateDict::from_safetensors_bytes(&path, bytes.clone());
-        if numbers(&in_memory.map_err(|e| e.to_string())?) != numbers(&dict) {
-            return Err(format!("{}: other numbers from memory", path.display()));
+        if values_by_key(&in_memory.map_err(|e| e.to_string())?) != values_by_key(&dict) {
+            return Err(format!(
+                "{}: expected the same values from memory",
+                path.display()
+            ));
         }
         let cut = bytes[..bytes.len() / 2].to_vec();
         match StateDict::from_safetensors_bytes("half", cut) {
             Err(ConvertError::File { path, .. }) if path == "half" => {}
-            other => return Err(format!("{}: half of it: {other:?}", path.display())),
+            other => {
+                return Err(format!(
+                    "{}: half of the file: expected an error, got {other:?}",
+                    path.display()
+                ));
+            }
         }
     }
     Ok(())
 }
 
-/// Every type, byte order and order of elements; the numbers as another format has them.
+/// Every type, byte order and element order. The values equal the values from another format.
 fn arrays_of_numpy() -> Result<(), String> {
     let models = crate::data().join("models/numpy");
     let expected = StateDict::from_safetensors(models.join("arrays.safetensors"));
@@ -127,17 +135,18 @@ fn arrays_of_numpy() -> Result<(), String> {
             return Err(format!("{file}: {:?}", dict.keys().collect::<Vec<_>>()));
         }
         for key in expected.keys() {
-            let (got, wanted) = (&dict.get(key).expect(key), &expected.get(key).expect(key));
-            if got.shape() != wanted.shape() || got.dtype() != dtype_of(key) {
+            let (got, expected_values) =
+                (&dict.get(key).expect(key), &expected.get(key).expect(key));
+            if got.shape() != expected_values.shape() || got.dtype() != dtype_of(key) {
                 return Err(format!("{file}, {key}: {:?} {got}", got.dtype()));
             }
         }
-        let (got, wanted) = (numbers(&dict), numbers(&expected));
-        for (key, wanted) in &wanted {
+        let (got, expected_values) = (values_by_key(&dict), values_by_key(&expected));
+        for (key, expected_values) in &expected_values {
             let bits = |values: &[f64]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
-            if bits(&got[key]) != bits(wanted) {
+            if bits(&got[key]) != bits(expected_values) {
                 return Err(format!(
-                    "{file}, {key}: {:?}, expected {wanted:?}",
+                    "{file}, {key}: {:?}, expected {expected_values:?}",
                     got[key]
                 ));
             }
@@ -146,7 +155,7 @@ fn arrays_of_numpy() -> Result<(), String> {
     Ok(())
 }
 
-/// What `tests/data/models/numpy/make.py` calls an array says its type.
+/// The type that the name of an array in `tests/data/models/numpy/make.py` indicates.
 fn dtype_of(key: &str) -> DType {
     match key.trim_start_matches(['<', '>']) {
         "f2" => DType::F16,
@@ -179,7 +188,7 @@ fn npz() -> Result<(), String> {
     Ok(())
 }
 
-/// Each says what was expected and what is there; none takes the memory that it claims.
+/// Each error states the expected and the actual value. No reader allocates the claimed memory.
 fn broken_npz() -> Result<(), String> {
     let broken = [
         (
@@ -227,7 +236,10 @@ fn broken_npz() -> Result<(), String> {
     for length in 0..whole.len() {
         let part = std::io::Cursor::new(&whole[..length]);
         if StateDict::from_npz_reader("part", part).is_ok() {
-            return Err(format!("{length} of {} bytes were read", whole.len()));
+            return Err(format!(
+                "{length} of {} bytes: expected an error",
+                whole.len()
+            ));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! `gru_gates`: the states and each gate by name, against the oracle.
+//! `gru_gates`: the states and each gate by name, compared with the oracle.
 
 use burn::tensor::{DType, Device, Tensor};
 use gru_op::{Direction, GruBlockConfig, GruSpec, Layout, Order, Reset, Update, gru_gates};
@@ -67,8 +67,8 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     trials
 }
 
-/// A block with zoneout: its states are those of `forward`, and each follows from its gates and the state
-/// before, `h = (1 − zoneout) (z h₋₁ + (1 − z) n) + zoneout h₋₁`.
+/// A block with zoneout. Its states equal the states of `forward`. Each state follows from its gates and
+/// the previous state: `h = (1 − zoneout) (z h₋₁ + (1 − z) n) + zoneout h₋₁`.
 fn zoneout(batch_first: bool, device: &Device, tolerance: f64) -> Result<(), String> {
     const ZONEOUT: f64 = 0.5;
     let (n, t, i, h) = (3, 5, 4, 7);

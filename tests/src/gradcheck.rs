@@ -1,4 +1,4 @@
-//! Gradients of the module and of the operator by finite differences.
+//! Gradients of the block and of the operator by finite differences.
 
 use super::backends::TestBackend;
 use burn::tensor::{DType, Device, Tensor};
@@ -13,7 +13,7 @@ type Test = fn(&Device) -> Result<(), String>;
 
 const TESTS: &[(&str, Test)] = &[("block", block), ("sequence", sequence)];
 
-/// On the backends that have float64.
+/// On the backends with float64.
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let mut trials = Vec::new();
     for backend in backends.iter().filter(|backend| backend.float64) {
@@ -25,7 +25,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     trials
 }
 
-/// Numbers of either sign, none of them zero.
+/// Positive and negative values, no zeros.
 fn numbers<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
     let number = |k: usize| ((k * 37 + 11) % 17) as f64 / 8.0 - 1.03;
     let values: Vec<f64> = (0..shape.iter().product()).map(number).collect();
@@ -40,7 +40,7 @@ fn passed(report: &Report) -> Result<(), String> {
     }
 }
 
-/// The whole module: layers in both directions with lengths, its input and its state.
+/// A whole block: bidirectional layers with lengths, its input and its state.
 fn block(device: &Device) -> Result<(), String> {
     let (i, h) = (3, 4);
     let config = GruBlockConfig::new(i, h)
@@ -77,7 +77,7 @@ fn block(device: &Device) -> Result<(), String> {
     Ok(())
 }
 
-/// The operator with all that it may be given, a kink among its activations.
+/// The operator with every option, and an activation with a kink.
 fn sequence(device: &Device) -> Result<(), String> {
     let activations = Activations {
         candidate: Activation::Softsign,

@@ -1,4 +1,4 @@
-//! Every output and every gradient of the operator, against the float64 oracle.
+//! Every output and every gradient of the operator, compared with the float64 oracle.
 
 use std::sync::{Arc, OnceLock};
 
@@ -56,7 +56,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     trials
 }
 
-/// A problem with its inputs and, once asked for, its truth: shared by all trials on it.
+/// A problem with its inputs, shared by all its trials. The expected results are computed on first use.
 struct Known {
     problem: Problem,
     truth: OnceLock<(Inputs, Outcome)>,
@@ -79,7 +79,7 @@ impl Known {
     }
 }
 
-/// How close the kernels come to the oracle.
+/// The distance between kernels and oracle.
 fn tolerance(backend: &TestBackend, dtype: DType) -> Tolerance {
     backend.tolerance(match dtype {
         DType::F64 => Tolerance::F64,
@@ -87,11 +87,11 @@ fn tolerance(backend: &TestBackend, dtype: DType) -> Tolerance {
     })
 }
 
-/// How many values each entry of [`row`] has.
+/// The number of values of each entry of [`row`].
 const SIZES: [usize; 9] = [2, 2, 2, 2, 4, 2, 4, 2, 2];
 
-/// The values of all that makes a difference between problems, except sizes. Where not all problems run, those
-/// that do have every pair of them that the catalogue has.
+/// Every property of a problem except its sizes. A backend that runs a sample of the problems still
+/// covers every pair of property values in the catalogue.
 fn row(problem: &Problem) -> Vec<usize> {
     let spec = &problem.spec;
     let flag = |input: bool, hidden: bool| usize::from(input) + 2 * usize::from(hidden);
@@ -108,7 +108,8 @@ fn row(problem: &Problem) -> Vec<usize> {
     ]
 }
 
-/// Fails where the sample lacks a pair that the catalogue has, or the catalogue lacks a clip with a rule.
+/// Returns an error if the sample lacks a pair that the catalogue has, or if the catalogue lacks a clip
+/// with an update rule.
 fn covers(sample: &[Vec<usize>], all: &[Vec<usize>]) -> Result<(), String> {
     let (of_sample, of_all) = (missing(sample, &SIZES, 2), missing(all, &SIZES, 2));
     if let Some(pair) = of_sample.iter().find(|pair| !of_all.contains(pair)) {
@@ -121,14 +122,14 @@ fn covers(sample: &[Vec<usize>], all: &[Vec<usize>]) -> Result<(), String> {
     }
 }
 
-/// A way through the operator that must not change a number.
+/// A variant of the operator that must give the same results.
 struct Mode {
     name: &'static str,
     op: SequenceOp,
     checkpointing: Checkpointing,
-    /// Whether the device has Burn's own switch for it.
+    /// Whether the device uses Burn's own checkpointing.
     on_device: bool,
-    /// Whether Burn's own sigmoid is computed with.
+    /// Whether the variant uses Burn's own sigmoid.
     burn_sigmoid: bool,
 }
 
@@ -147,7 +148,7 @@ static MODES: [Mode; 4] = [
         on_device: false,
         burn_sigmoid: false,
     },
-    // Burn's own switch for the same trade.
+    // Burn's own checkpointing.
     Mode {
         name: "checkpointing",
         op: gru_sequence_with,
@@ -155,7 +156,7 @@ static MODES: [Mode; 4] = [
         on_device: true,
         burn_sigmoid: false,
     },
-    // Differentiated by Burn, so that the specification has no derivative of ours.
+    // Burn differentiates this variant, so our derivative is not involved.
     Mode {
         name: "composed",
         op: composed::gru_sequence_with,
@@ -190,7 +191,7 @@ fn sequence_trial(
     })
 }
 
-/// A sequence of one step through [`gru_cell`]: its output is both `y` and `h_t`.
+/// A sequence of one step through [`gru_cell`]. Its output is both `y` and `h_t`.
 fn cell_trial(known: &Arc<Known>, backend: &TestBackend, dtype: DType) -> Trial {
     let (known, tolerance) = (known.clone(), tolerance(backend, dtype));
     let id = format!("cell/{}/{}", known.problem.id(), backend.id(dtype));

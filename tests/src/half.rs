@@ -7,7 +7,7 @@ use libtest_mimic::Trial;
 
 use super::runs::{self, values};
 
-/// Long ones among them: errors must not add up along the sequence.
+/// Includes long sequences: errors must not accumulate over time.
 fn problems() -> Vec<Problem> {
     let before = GruSpec::default().with_reset(Reset::BeforeMatmul);
     vec![
@@ -35,7 +35,7 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Against float64 from the same rounded numbers.
+/// Compares with float64 on the same rounded inputs.
 fn check(problem: &Problem, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
     let device = Device::flex();
     let inputs = rounded(Inputs::random(problem), &device, dtype);

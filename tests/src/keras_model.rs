@@ -1,5 +1,5 @@
-//! A model that Keras saved: GRUs that reset after and before the product, without biases, in both
-//! directions. `tests/data/models/keras/make.py` made the files and recorded what Keras computes.
+//! A model that Keras saved: GRUs with both reset forms, without biases, and bidirectional.
+//! `tests/data/models/keras/make.py` made the files and recorded Keras' results.
 
 use std::{fs, path::PathBuf};
 
@@ -8,9 +8,9 @@ use gru_convert::{ConvertError, StateDict, keras};
 use gru_testkit::close::{Tolerance, close};
 use libtest_mimic::Trial;
 
-use super::{backends::TestBackend, conformance::numbers, runs::values};
+use super::{backends::TestBackend, conformance::values_by_key, runs::values};
 
-/// The layers in their order: names of their outputs, and where their arrays are.
+/// The layers in order: the name of each output, and the place of the layer's arrays.
 const LAYERS: [(&str, &str); 4] = [
     ("after", "layers/gru/"),
     ("before", "layers/gru_1/"),
@@ -41,11 +41,11 @@ fn text(error: ConvertError) -> String {
     error.to_string()
 }
 
-/// Each layer, given what Keras' layer before it put out.
+/// Each layer gets the output of Keras' previous layer.
 fn as_keras(file: &str, device: &Device, tolerance: Tolerance) -> Result<(), String> {
     let dict = StateDict::from_keras(path(file)).map_err(text)?;
     let recorded = StateDict::from_npz(path("gru.npz")).map_err(text)?;
-    let expected = numbers(&recorded);
+    let expected = values_by_key(&recorded);
     let mut input = "x";
     for (name, prefix) in LAYERS {
         let data = recorded.get(input).ok_or(input)?.clone();
@@ -59,11 +59,11 @@ fn as_keras(file: &str, device: &Device, tolerance: Tolerance) -> Result<(), Str
     Ok(())
 }
 
-/// Float16, which Keras writes under that policy.
+/// Keras writes float16 with the policy of that name.
 fn half() -> Result<(), String> {
     let dict = StateDict::from_keras(path("half.weights.h5")).map_err(text)?;
     let recorded = StateDict::from_npz(path("half.npz")).map_err(text)?;
-    let (got, expected) = (numbers(&dict), numbers(&recorded));
+    let (got, expected) = (values_by_key(&dict), values_by_key(&recorded));
     if got == expected {
         Ok(())
     } else {
@@ -71,7 +71,7 @@ fn half() -> Result<(), String> {
     }
 }
 
-/// Cut off anywhere, and with any byte changed: read or refused, never a panic.
+/// A truncated file, or a file with one changed byte, is read or gives an error. It never panics.
 fn broken() -> Result<(), String> {
     for file in ["gru.keras", "gru.weights.h5"] {
         let whole = fs::read(path(file)).map_err(|e| e.to_string())?;
@@ -79,7 +79,7 @@ fn broken() -> Result<(), String> {
             let part = whole[..length].to_vec();
             if StateDict::from_keras_bytes("part", part).is_ok() {
                 return Err(format!(
-                    "{file}: {length} of {} bytes were read",
+                    "{file}: {length} of {} bytes: expected an error",
                     whole.len()
                 ));
             }
@@ -96,20 +96,20 @@ fn broken() -> Result<(), String> {
 }
 
 fn no_model() -> Result<(), String> {
-    let refused = |file: &str, expected: &str| match StateDict::from_keras(path(file)) {
+    let rejected = |file: &str, expected: &str| match StateDict::from_keras(path(file)) {
         Err(error) if error.to_string().contains(expected) => Ok(()),
         other => Err(format!("{file}: {other:?}, expected {expected}")),
     };
-    refused("no-such.keras", "no-such.keras: ")?;
-    refused("make.py", "make.py: ")?;
-    refused("gru.npz", "gru.npz: model.weights.h5: ")?;
+    rejected("no-such.keras", "no-such.keras: ")?;
+    rejected("make.py", "make.py: ")?;
+    rejected("gru.npz", "gru.npz: model.weights.h5: ")?;
     let dict = StateDict::from_keras(path("gru.keras")).map_err(text)?;
-    let refused = |prefix: &str, expected: &str| match keras::config(&dict, prefix) {
+    let rejected = |prefix: &str, expected: &str| match keras::config(&dict, prefix) {
         Err(error) if error.to_string().contains(expected) => Ok(()),
         other => Err(format!("{prefix}: {other:?}, expected {expected}")),
     };
-    refused("layers/gru_9/", "layers/gru_9/")?;
-    refused(
+    rejected("layers/gru_9/", "layers/gru_9/")?;
+    rejected(
         "layers/",
         "a GRU has kernel, recurrent_kernel and bias, or 0, 1 and 2",
     )

@@ -58,7 +58,7 @@ pub use backends::TestBackend;
 pub use server::serve_if_asked;
 pub use user::{child_if_asked, process_trials};
 
-/// Makes its trials for all backends.
+/// Makes the trials of a suite for all backends.
 type Suite = fn(&[TestBackend]) -> Vec<Trial>;
 
 const SUITES: &[Suite] = &[
@@ -97,7 +97,7 @@ const SUITES: &[Suite] = &[
     remote::trials,
 ];
 
-/// Every trial, on these backends.
+/// All trials on these backends.
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     SUITES.iter().flat_map(|suite| suite(backends)).collect()
 }

@@ -1,5 +1,5 @@
-//! Sequences so long that a GPU keeps them in several pieces of time, with rows that skip steps and
-//! a mask of the state, with and without zoneout: in training, lean or not, and in inference.
+//! Sequences that a GPU splits into several time chunks, with skipped steps and a recurrent mask, with
+//! and without zoneout. Covers training with both checkpointing modes, and inference.
 
 use std::sync::{Arc, OnceLock};
 
@@ -21,11 +21,11 @@ use super::{
     runs::{self, Leaves, values},
 };
 
-/// The trials with a share for each step and unit.
-const SHARES: &str = "before-time-reverse-shares";
+/// The trials with a different zoneout for each step and unit.
+const ZONEOUT: &str = "before-time-reverse-zoneout";
 
-/// The input product of all steps is 5 MiB: two pieces in inference and with gates kept, three
-/// where they are made anew.
+/// The input product of all steps is 5 MiB: two chunks in inference and with kept gates, three chunks
+/// with recomputed gates.
 fn problem(reset: Reset, order: Order) -> Problem {
     let spec = GruSpec::default().with_reset(reset);
     Problem::new(64, 107, 5, 64)
@@ -47,7 +47,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let cases = [
         ("after", after, usual),
         ("before-time-reverse", before, time_reverse),
-        (SHARES, before, time_reverse),
+        (ZONEOUT, before, time_reverse),
         ("after-reverse", after, reverse),
         ("before", before, usual),
     ];
@@ -57,7 +57,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
             Arc::new(Inputs::random(&problem(reset, order))),
             Arc::new(OnceLock::new()),
         );
-        let keeps = name == SHARES;
+        let with_zoneout = name == ZONEOUT;
         for backend in backends {
             for (mode, checkpointing) in [
                 ("speed", Checkpointing::KeepGates),
@@ -69,10 +69,10 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
                 let (inputs, reference) = (inputs.clone(), reference.clone());
                 trials.push(backend.trial(id.to_lowercase(), move |device| {
                     let expected: &Outcome =
-                        reference.get_or_init(|| truth(&problem, keeps, &inputs));
-                    let got = run(&problem, keeps, &inputs, device)?;
+                        reference.get_or_init(|| truth(&problem, with_zoneout, &inputs));
+                    let got = run(&problem, with_zoneout, &inputs, device)?;
                     got.compare(expected, tolerance)?;
-                    infer(&problem, keeps, &inputs, device)?
+                    infer(&problem, with_zoneout, &inputs, device)?
                         .compare(&without_gradients(expected), tolerance)
                 }));
             }
@@ -88,21 +88,21 @@ fn without_gradients(outcome: &Outcome) -> Outcome {
     }
 }
 
-/// Kept shares of the state, the recurrent mask, and 1 at valid steps.
+/// Zoneout, the recurrent mask, and 1 at valid steps.
 fn extras(problem: &Problem) -> [Vec<f64>; 3] {
     let &Problem { n, t, h, .. } = problem;
-    let shares = (0..n * t * h).map(|k| (k * 37 % 101) as f64 / 100.0);
+    let zoneout = (0..n * t * h).map(|k| (k * 37 % 101) as f64 / 100.0);
     let mask = (0..n * h).map(|k| [0.0, 1.25, 1.0][k % 3]);
-    let counts = (0..n * t).map(|k| f64::from(u8::from(k * k % 7 != 2)));
-    [shares.collect(), mask.collect(), counts.collect()]
+    let step_mask = (0..n * t).map(|k| f64::from(u8::from(k * k % 7 != 2)));
+    [zoneout.collect(), mask.collect(), step_mask.collect()]
 }
 
-fn truth(problem: &Problem, keeps: bool, inputs: &Inputs) -> Outcome {
-    let [shares, mask, counts] = extras(problem);
+fn truth(problem: &Problem, with_zoneout: bool, inputs: &Inputs) -> Outcome {
+    let [zoneout, mask, step_mask] = extras(problem);
     let call = Call {
-        zoneout: keeps.then_some(shares),
+        zoneout: with_zoneout.then_some(zoneout),
         recurrent_mask: Some(mask),
-        step_mask: Some(counts),
+        step_mask: Some(step_mask),
         skipped: Skipped::Repeats,
         ..Call::of(problem, inputs)
     };
@@ -111,43 +111,43 @@ fn truth(problem: &Problem, keeps: bool, inputs: &Inputs) -> Outcome {
 
 fn options(
     problem: &Problem,
-    keeps: bool,
+    with_zoneout: bool,
     h0: Option<Tensor<2>>,
     device: &Device,
 ) -> SequenceOptions<2> {
     let &Problem { n, h, .. } = problem;
     let shape = problem.sequence_shape(h);
     let [outer, inner, _] = shape;
-    let [shares, mask, counts] = extras(problem);
-    let counts: Vec<bool> = counts.into_iter().map(|count| count != 0.0).collect();
+    let [zoneout, mask, step_mask] = extras(problem);
+    let step_mask: Vec<bool> = step_mask.into_iter().map(|valid| valid != 0.0).collect();
     let mask = runs::tensor::<2>(&mask, [n, h], device, DType::F32);
-    let zoneout = keeps.then(|| runs::tensor(&shares, shape, device, DType::F32));
-    let counts = TensorData::new(counts, [outer, inner]);
+    let zoneout = with_zoneout.then(|| runs::tensor(&zoneout, shape, device, DType::F32));
+    let step_mask = TensorData::new(step_mask, [outer, inner]);
     runs::options(problem)
         .state(h0)
         .recurrent_mask(mask)
         .zoneout(zoneout)
-        .mask(Tensor::from_data(counts, device))
+        .mask(Tensor::from_data(step_mask, device))
 }
 
 /// Forward and backward.
 fn run(
     problem: &Problem,
-    keeps: bool,
+    with_zoneout: bool,
     inputs: &Inputs,
     device: &Device,
 ) -> Result<Outcome, String> {
     let leaves = Leaves::new(problem, inputs, device, DType::F32);
     let h0 = leaves.h0.clone();
-    let options = options(problem, keeps, h0, &device.clone().autodiff());
+    let options = options(problem, with_zoneout, h0, &device.clone().autodiff());
     let (y, h_t) = gru_sequence_with(leaves.x.clone(), &leaves.weights, &problem.spec, options);
     runs::outcome(&leaves, inputs, y, h_t)
 }
 
-/// Forward alone, nothing tracked.
+/// Forward only, nothing tracked.
 fn infer(
     problem: &Problem,
-    keeps: bool,
+    with_zoneout: bool,
     inputs: &Inputs,
     device: &Device,
 ) -> Result<Outcome, String> {
@@ -158,7 +158,7 @@ fn infer(
     )
     .with_b_ih(leaves.weights.b_ih.map(Tensor::inner))
     .with_b_hh(leaves.weights.b_hh.map(Tensor::inner));
-    let options = options(problem, keeps, leaves.h0.map(Tensor::inner), device);
+    let options = options(problem, with_zoneout, leaves.h0.map(Tensor::inner), device);
     let (y, h_t) = gru_sequence_with(leaves.x.inner(), &weights, &problem.spec, options);
     Ok(Outcome {
         gradients: Tensors::new(),

@@ -1,4 +1,5 @@
-//! Misuse panics at once and says the operation, the expected shape and the actual one.
+//! Invalid calls panic before any work. The panic names the operation, the expected shape and the actual
+//! shape.
 
 use super::backends::TestBackend;
 use burn::{
@@ -19,7 +20,7 @@ const T: usize = 3;
 const I: usize = 4;
 const H: usize = 5;
 
-/// A wrong call, and what its panic must say.
+/// An invalid call, and texts that its panic must contain.
 struct Misuse {
     id: &'static str,
     call: Box<dyn FnOnce() + Send>,
@@ -42,7 +43,7 @@ fn weights() -> GruWeights {
         .with_b_hh(zeros([3 * H]))
 }
 
-/// The arguments of a right call, of which a misuse changes one.
+/// The arguments of a valid call. Each misuse changes one of them.
 struct Call {
     x: Tensor<3>,
     h0: Option<Tensor<2>>,
@@ -61,7 +62,7 @@ fn sequence(change: impl FnOnce(&mut Call)) {
     gru_sequence(call.x, call.h0, &call.w, &call.spec);
 }
 
-/// A right call with one option changed.
+/// A valid call with one changed option.
 fn with(change: impl FnOnce(SequenceOptions<2>) -> SequenceOptions<2>) {
     let options = change(SequenceOptions::new());
     gru_sequence_with(zeros([N, T, I]), &weights(), &GruSpec::default(), options);
@@ -79,7 +80,7 @@ fn all() -> Vec<Misuse> {
     fn block() -> gru_op::GruBlock {
         GruBlockConfig::new(I, H).init(&Device::flex())
     }
-    /// Two layers, of which the second is changed.
+    /// Two layers. `change` modifies the second layer.
     fn changed(change: impl FnOnce(&mut GruLayer)) -> gru_op::GruBlock {
         let config = GruBlockConfig::new(I, H).with_num_layers(2);
         let mut block = config.init(&Device::flex());
@@ -554,18 +555,18 @@ fn all() -> Vec<Misuse> {
     ]
 }
 
-/// The checks run before any backend does, so one backend stands for all.
+/// The checks run before the backend is called, so one backend represents all.
 pub fn trials(_: &[TestBackend]) -> Vec<Trial> {
     let trial = |misuse: Misuse| {
         Trial::test(format!("misuse/{}", misuse.id), move || {
             let panic = catch_unwind(AssertUnwindSafe(misuse.call))
                 .err()
-                .ok_or("the call was accepted")?;
+                .ok_or("expected a panic, got a result")?;
             let text = panic
                 .downcast_ref::<String>()
                 .cloned()
                 .or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()))
-                .ok_or("the panic has no text")?;
+                .ok_or("expected a panic with a text")?;
             match misuse.says.iter().find(|part| !text.contains(**part)) {
                 None => Ok(()),
                 Some(part) => Err(format!("expected {part:?} in {text:?}").into()),

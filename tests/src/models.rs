@@ -1,6 +1,6 @@
-//! Published models: their files read, every GRU node imported, and what ONNX Runtime makes of it on
-//! the inputs that the real networks make. `benches/models/fetch.py` fetches the files and
-//! `benches/models/reference.py` records; `GRU_MODELS` names the folder that both filled.
+//! Published models: reads their files, imports every GRU node, and compares the results with ONNX
+//! Runtime on the inputs of the real networks. `benches/models/fetch.py` downloads the files, and
+//! `benches/models/reference.py` records the results. Both fill the folder that `GRU_MODELS` names.
 
 use std::path::{Path, PathBuf};
 
@@ -17,25 +17,25 @@ use super::{backends::TestBackend, runs::values};
 
 /// The folder of the models. Without it the trials are ignored.
 const MODELS: &str = "GRU_MODELS";
-/// Set, to anything, where the models must be there: missing ones then fail.
+/// If set to any value, missing models are a failure.
 const REQUIRE_MODELS: &str = "GRU_REQUIRE_MODELS";
 
-/// How far from float64 float32 may be, in distances that ONNX Runtime has from it.
+/// The allowed distance of float32 from float64, as a multiple of ONNX Runtime's own distance.
 ///
-/// How much rounding grows on its way through a network depends on its weights, its input and the
-/// number of steps: from 1e-6 to 1e-5 here. ONNX Runtime's float32 has the same of all three, and its
-/// distance, the largest over the 1e5 numbers of a tensor, is the measure. The order of sums is
-/// ours: one that adds term by term rounds 16 times as often as one in 16 parts, which is four times
-/// the error, as errors of either sign add up. The kernels stay below two; a wrong gate, bias or
-/// state is off by 1e-2 and more, a thousand times as far.
+/// Growth of rounding errors depends on the weights, the input and the number of steps: from 1e-6 to
+/// 1e-5 here. ONNX Runtime's float32 has the same weights, input and steps. So its distance, the largest
+/// over the 1e5 values of a tensor, is the unit. Only the order of sums differs. A sum of single terms
+/// rounds 16 times as often as a sum in 16 parts, and its error is four times as large, because errors
+/// of both signs partly cancel. The kernels stay below two. A wrong gate, bias or state gives an error
+/// of 1e-2 or more, a thousand times as large.
 const FROM_FLOAT64: f64 = 4.0;
-/// The same from ONNX Runtime, which is one distance away itself.
+/// The allowed distance from ONNX Runtime, which itself has a distance of one.
 const FROM_ONNX_RUNTIME: f64 = FROM_FLOAT64 + 1.0;
 
-/// ONNX Runtime itself is not farther from float64, or the record is not what it says.
+/// The allowed distance of ONNX Runtime from float64. A larger distance means a wrong record.
 const RECORDED: f64 = 2e-5;
 
-/// Steps that are made one by one where each takes milliseconds.
+/// The number of single steps on backends where each step takes milliseconds.
 const FEW_STEPS: usize = 24;
 
 /// A model: name of its record, file, inputs and units, GRU nodes in the order of the graph.
@@ -122,7 +122,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
 
 fn root() -> Result<PathBuf, String> {
     let dir = std::env::var_os(MODELS).map(PathBuf::from);
-    dir.ok_or(format!("{MODELS} names no folder with the models"))
+    dir.ok_or(format!("{MODELS}: expected a folder with the models"))
 }
 
 /// A trial without a device.
@@ -161,18 +161,18 @@ struct Run {
     y_h: Expected,
 }
 
-/// One output, by ONNX Runtime and by float64.
+/// One output, from ONNX Runtime and in float64.
 struct Expected {
     name: String,
     shape: Vec<usize>,
     onnx_runtime: Vec<f64>,
     float64: Vec<f64>,
-    /// From one to the other.
+    /// The distance between the two.
     distance: f64,
 }
 
 impl Expected {
-    /// The first `len` numbers, with the distance of all.
+    /// Keeps the first `len` values and the distance of all values.
     fn truncate(&mut self, len: usize) {
         self.onnx_runtime.truncate(len);
         self.float64.truncate(len);
@@ -204,12 +204,12 @@ impl Files {
         })
     }
 
-    /// The nodes of the file, by name, and what each one says that it is.
+    /// Checks the names and configurations of the GRU nodes in the file.
     fn nodes(&self) -> Result<(), String> {
         let Published { units, nodes, .. } = *self.published;
         let names: Vec<&str> = self.model.grus().iter().map(|node| node.name()).collect();
         if names != nodes {
-            return Err(format!("GRU nodes {names:?}, expected {nodes:?}"));
+            return Err(format!("GRU nodes: expected {nodes:?}, got {names:?}"));
         }
         for node in self.model.grus() {
             let expected = onnx::Attributes {
@@ -242,7 +242,10 @@ impl Files {
 
     fn data(&self, key: &str) -> Result<TensorData, String> {
         let data = self.recorded.get(key).cloned();
-        data.ok_or(format!("{}: no {key} was recorded", self.published.name))
+        data.ok_or(format!(
+            "{}: expected a record of {key}, got none",
+            self.published.name
+        ))
     }
 
     fn numbers(&self, key: &str) -> Result<Vec<f64>, String> {
@@ -256,7 +259,9 @@ impl Files {
         let distances = onnx_runtime.iter().zip(&float64);
         let distance = distances.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         if !(f64::MIN_POSITIVE..=RECORDED).contains(&distance) {
-            return Err(format!("{key}: ONNX Runtime is {distance:e} from float64"));
+            return Err(format!(
+                "{key}: ONNX Runtime's distance from float64 is {distance:e}"
+            ));
         }
         Ok(Expected {
             name: key.into(),
@@ -267,7 +272,7 @@ impl Files {
         })
     }
 
-    /// A run of `node:case`, its inputs in `dtype`.
+    /// Loads the run `node:case` with inputs in `dtype`.
     fn run(&self, case: &str, device: &Device, dtype: DType) -> Result<Run, String> {
         let place = (device, dtype);
         let tensor = |name: &str| -> Result<Tensor<3>, String> {
@@ -284,7 +289,7 @@ impl Files {
         })
     }
 
-    /// The call of ONNX, at once.
+    /// The ONNX call as one sequence.
     fn at_once(&self, case: &str, backend: &TestBackend, device: &Device) -> Result<(), String> {
         for node in self.published.nodes {
             let block = self.import(node, device)?;
@@ -307,12 +312,12 @@ impl Files {
         self.at_once("file", backend, device)
     }
 
-    /// Two rows of different lengths, one from a state that is not zero.
+    /// Two rows with different lengths. One row has an initial state that is not zero.
     fn rows(&self, backend: &TestBackend, device: &Device) -> Result<(), String> {
         self.at_once("rows", backend, device)
     }
 
-    /// `GruBlock::step`, and `forward` over one step, with the state carried on.
+    /// `GruBlock::step`, and `forward` over one step, with a carried state.
     fn frame_by_frame(&self, backend: &TestBackend, device: &Device) -> Result<(), String> {
         for node in self.published.nodes {
             let block = self.import(node, device)?;
@@ -337,25 +342,24 @@ impl Files {
             run.y.truncate(steps * n * block.d_hidden);
             run.y.compare("by step", &by_step, backend)?;
             run.y
-                .compare("by forward over one step", &by_forward, backend)?;
+                .compare("forward over one step", &by_forward, backend)?;
             if steps == t {
                 run.y_h.compare("by step", &values(stepped), backend)?;
                 let last = values(one_step);
-                run.y_h
-                    .compare("by forward over one step", &last, backend)?;
+                run.y_h.compare("forward over one step", &last, backend)?;
             }
         }
         Ok(())
     }
 
-    /// Nodes that follow one another, as one block of several layers.
+    /// Consecutive nodes as one block of several layers.
     fn stack(&self, backend: &TestBackend, device: &Device) -> Result<(), String> {
         let nodes = self.published.nodes.iter();
         let blocks = nodes.map(|node| self.import(node, device));
         let blocks = blocks.collect::<Result<Vec<_>, _>>()?;
         let first = blocks[0].layers[0].spec;
         if blocks.iter().any(|block| block.layers[0].spec != first) {
-            return Err("layers of different kinds".into());
+            return Err("expected layers with one configuration".into());
         }
         let weights = blocks.iter().map(|block| block.layers[0].weights());
         let config = blocks[0].config().with_num_layers(blocks.len());
@@ -363,11 +367,11 @@ impl Files {
         let block = block.map_err(|e| e.to_string())?;
         let run = self.run("stack:file", device, DType::F32)?;
         let (y, y_h) = block.forward(run.x, Some(run.initial_h));
-        run.y.compare("of all layers", &values(y), backend)?;
-        run.y_h.compare("of all layers", &values(y_h), backend)
+        run.y.compare("all layers", &values(y), backend)?;
+        run.y_h.compare("all layers", &values(y_h), backend)
     }
 
-    /// In float64 nothing is left but the equations and the weights.
+    /// In float64 only the equations and the weights matter.
     fn in_float64(&self, device: &Device) -> Result<(), String> {
         for node in self.published.nodes {
             let imported = self.import(node, device)?;

@@ -1,4 +1,4 @@
-//! The block's three kinds of noise: when they are drawn, and what they do.
+//! The block's three kinds of noise: when they are drawn, and their effect.
 
 use burn::{
     module::{Module, Param},
@@ -32,8 +32,8 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     trials
 }
 
-/// Weights of zeros and given biases: a block whose gates are told by hand.
-fn by_hand(config: GruBlockConfig, device: &Device, r: f64, z: f64, n: f64) -> GruBlock {
+/// Weights of zero and given biases: the biases determine the gates.
+fn with_fixed_gates(config: GruBlockConfig, device: &Device, r: f64, z: f64, n: f64) -> GruBlock {
     let mut block = config.init(device);
     for layer in &mut block.layers {
         let bias = |value: f64| Tensor::<1>::full([H], value, device);
@@ -46,8 +46,8 @@ fn by_hand(config: GruBlockConfig, device: &Device, r: f64, z: f64, n: f64) -> G
     block
 }
 
-/// A candidate that hands the state through, and gates that are open, show the mask: one for all
-/// steps of a row, of two values, another one in the next call.
+/// With gates open and a candidate that passes the state through, the output shows the mask. A row has
+/// one mask for all steps, with two values. The next call draws another mask.
 fn recurrent_dropout(device: &Device) -> Result<(), String> {
     let plain = device;
     let device = &device.clone().autodiff();
@@ -57,7 +57,7 @@ fn recurrent_dropout(device: &Device) -> Result<(), String> {
             candidate: gru_op::Activation::Identity,
             ..Default::default()
         });
-    let mut block = by_hand(config, device, 50.0, -50.0, 0.0);
+    let mut block = with_fixed_gates(config, device, 50.0, -50.0, 0.0);
     let eye = Tensor::<2>::eye(H, device);
     let zeros = Tensor::<2>::zeros([H, 2 * H], device);
     block.layers[0].w_hh = Param::from_tensor(Tensor::cat(vec![zeros, eye], 1));
@@ -67,7 +67,7 @@ fn recurrent_dropout(device: &Device) -> Result<(), String> {
         values(block.forward(x, Some(state)).0)
     };
     let y = run(&block, device);
-    // h_t = (m/0.75)^t, m ∈ {0, 1}: gates at ±50 are open and shut to the last bit of float32.
+    // h_t = (m/0.75)^t, m ∈ {0, 1}. Gates at ±50 saturate exactly in float32.
     let mut hidden = 0;
     for n in 0..N {
         for unit in 0..H {
@@ -80,24 +80,24 @@ fn recurrent_dropout(device: &Device) -> Result<(), String> {
             }
         }
     }
-    // 192 draws at 1/4: 48 ± 6 is one standard deviation, and this is five.
+    // 192 draws at probability 1/4: 48 ± 6 is one standard deviation. The bounds are five.
     if !(18..=78).contains(&hidden) {
         return Err(format!(
-            "{hidden} of {} units hidden, expected about 48",
+            "{hidden} of {} units masked, expected about 48",
             N * H
         ));
     }
     if run(&block, device) == y {
-        return Err("the next call drew the same mask".into());
+        return Err("expected another mask in the next call".into());
     }
     let inference = run(&block.valid(), plain);
     close("inference", &inference, &vec![1.0; N * T * H], 1e-5)
 }
 
-/// Every unit of every step either keeps its state or takes the candidate.
+/// At each step, each unit either keeps its state or updates to the candidate.
 fn zoneout_in_training(device: &Device) -> Result<(), String> {
     let device = &device.clone().autodiff();
-    let block = by_hand(
+    let block = with_fixed_gates(
         GruBlockConfig::new(1, H).with_zoneout(0.25),
         device,
         0.0,
@@ -115,9 +115,9 @@ fn zoneout_in_training(device: &Device) -> Result<(), String> {
             for t in 0..T {
                 let now = y[(n * T + t) * H + unit];
                 if (now - taken).abs() > 1e-5 && now != before {
-                    return Err(format!("{now} is neither {before} nor {taken}"));
+                    return Err(format!("{now}: expected {before} or {taken}"));
                 }
-                // Once taken, the candidate stays: only the first steps tell.
+                // After an update the candidate stays, so only the first steps show zoneout.
                 kept += usize::from(t == 0 && now == 0.0);
                 before = now;
             }
@@ -130,9 +130,9 @@ fn zoneout_in_training(device: &Device) -> Result<(), String> {
     }
 }
 
-/// Elsewhere the expectation, in a sequence and in a stream alike.
+/// Inference uses the expectation, in a sequence and in a stream.
 fn zoneout_expected(device: &Device) -> Result<(), String> {
-    let block = by_hand(
+    let block = with_fixed_gates(
         GruBlockConfig::new(1, H).with_zoneout(0.25),
         device,
         0.0,
@@ -161,7 +161,7 @@ fn zoneout_expected(device: &Device) -> Result<(), String> {
     Ok(())
 }
 
-/// A frozen block on a training device draws nothing.
+/// A frozen block on a training device draws no noise.
 fn frozen(device: &Device) -> Result<(), String> {
     let device = &device.clone().autodiff();
     let block = GruBlockConfig::new(3, H)
@@ -176,6 +176,6 @@ fn frozen(device: &Device) -> Result<(), String> {
     if run() == run() {
         Ok(())
     } else {
-        Err("two calls of a frozen block differ".into())
+        Err("expected equal results of two calls".into())
     }
 }

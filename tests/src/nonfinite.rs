@@ -1,5 +1,5 @@
-//! NaN and infinities through Burn: every number of the kernels' results is of the kind that
-//! the float64 oracle gives, and of the kind that PyTorch gives.
+//! NaN and infinities through Burn. Every result of the kernels has the same kind (NaN, ±∞ or finite) as
+//! the result of the float64 oracle and of PyTorch.
 
 use burn::tensor::{DType, Device};
 use gru_op::{Checkpointing, GruSpec, Reset, gru_sequence_with};
@@ -22,7 +22,8 @@ const MODES: [(&str, Checkpointing); 2] = [
 ];
 const BAD: [f64; 3] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
 
-/// One trial for each tensor that holds a bad number, reset and mode; and PyTorch's runs.
+/// One trial for each tensor with a non-finite value, reset form and checkpointing mode, and PyTorch's
+/// runs.
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let mut trials = Vec::new();
     for backend in backends {
@@ -97,7 +98,7 @@ fn check_pytorch(checkpointing: Checkpointing, device: &Device) -> Result<(), St
                 .map(|b| f32::from_le_bytes(*b).into())
                 .collect())
         };
-        // PyTorch's weights have their gates in rows.
+        // PyTorch's weights have gates as rows.
         let turned = |name: &str, columns| {
             Ok(transposed(&numbers(name)?, 3 * h, columns)) as Result<_, String>
         };
@@ -131,7 +132,8 @@ fn check_pytorch(checkpointing: Checkpointing, device: &Device) -> Result<(), St
     Ok(())
 }
 
-/// Which numbers are NaN, which infinite and of which sign: the values are for other suites.
+/// Compares which values are NaN, and which are infinite with which sign. Other suites compare the
+/// values.
 fn same_kinds(got: &Outcome, expected: &Outcome) -> Result<(), String> {
     compare(&got.outputs, &expected.outputs, same_kind)?;
     compare(&got.gradients, &expected.gradients, same_kind)
@@ -145,8 +147,8 @@ fn same_kind(got: f64, expected: f64) -> bool {
     }
 }
 
-/// The same for outputs. Of a gradient only whether it is finite: where one is infinite, PyTorch's
-/// way to write the blend, `n + z (h − n)`, makes NaN of it, as ∞ − z·∞.
+/// Like [`same_kinds`] for outputs. For gradients, compares only whether they are finite. If one is
+/// infinite, PyTorch's form of the blend, `n + z (h − n)`, gives NaN: ∞ − z·∞.
 fn as_in_pytorch(got: &Outcome, expected: &Outcome) -> Result<(), String> {
     compare(&got.outputs, &expected.outputs, same_kind)?;
     let finite = |got: f64, expected: f64| got.is_finite() == expected.is_finite();

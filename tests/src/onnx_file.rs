@@ -1,5 +1,5 @@
-//! `.onnx` files: those that PyTorch exports, read; blocks, written for ONNX Runtime. What it computes
-//! with each is recorded by `tests/data/models/onnx/make.py`.
+//! `.onnx` files: reads exports of PyTorch, and writes blocks for ONNX Runtime.
+//! `tests/data/models/onnx/make.py` recorded ONNX Runtime's results for each file.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ use super::{
     runs::{tensor, values},
 };
 
-/// Set where the written files are to be made anew.
+/// If set, the test rewrites its files.
 const WRITE: &str = "GRU_WRITE_ONNX";
 
 const EXPORTED: [&str; 3] = ["torch_layers", "torch_batch_first", "torch_no_bias"];
@@ -53,7 +53,7 @@ fn text(error: ConvertError) -> String {
     error.to_string()
 }
 
-/// The arrays that were recorded for a file.
+/// The recorded arrays of a file.
 struct Recorded {
     arrays: StateDict,
     values: Tensors,
@@ -89,7 +89,9 @@ impl Recorded {
         got: Tensor<D>,
         tolerance: f64,
     ) -> Result<(), String> {
-        let (expected, shape) = self.get(name).ok_or(format!("{name} is not recorded"))?;
+        let (expected, shape) = self
+            .get(name)
+            .ok_or(format!("{name}: expected a record, got none"))?;
         if got.dims() != shape {
             return Err(format!("{name}: {:?}, expected {shape:?}", got.dims()));
         }
@@ -97,12 +99,12 @@ impl Recorded {
     }
 }
 
-/// The GRUs of a file, one behind the other, give what the whole of it gives in ONNX Runtime.
+/// The GRUs of a file in sequence give the results of the whole file in ONNX Runtime.
 fn exported(file: &str, device: &Device, tolerance: f64) -> Result<(), String> {
     let model = Model::open(path(file)).map_err(text)?;
     let recorded = Recorded::of(file)?;
     let batch_first = file.contains("batch_first");
-    // The exporters put their own transpose around a node that is time first.
+    // The exporters put their own transpose around a time-major node.
     let swap = |x: Tensor<3>| if batch_first { x.swap_dims(0, 1) } else { x };
     let mut x = swap(recorded.tensor("in.x", device, DType::F32));
     let state: Tensor<3> = recorded.tensor("in.state", device, DType::F32);
@@ -127,11 +129,11 @@ fn exported(file: &str, device: &Device, tolerance: f64) -> Result<(), String> {
     recorded.close("out.new_state", ends, tolerance)
 }
 
-/// GRUs that are no layers of one block are refused.
+/// GRUs that are not layers of one block are an error.
 fn no_layers() -> Result<(), String> {
     let model = Model::open(path("torch_layers_script.onnx")).map_err(text)?;
     let [first, second] = model.grus() else {
-        return Err(format!("two layers expected: {:?}", model.grus()));
+        return Err(format!("expected two layers, got {:?}", model.grus()));
     };
     let says = |names: &[&str]| match model.import_layers(names, &Device::flex()) {
         Ok(_) => "nothing".to_owned(),
@@ -153,7 +155,7 @@ fn no_layers() -> Result<(), String> {
     }
 }
 
-/// A block that is written, with weights of a formula, and what its model takes.
+/// A block with weights from a formula, and its model's inputs.
 struct Written {
     name: &'static str,
     config: GruBlockConfig,
@@ -161,7 +163,7 @@ struct Written {
     inputs: ModelInputs,
 }
 
-/// Blocks that between them use all that a node can say.
+/// Blocks that together use every feature of a node.
 fn written() -> [Written; 4] {
     let gates = Activation::HardSigmoid {
         alpha: 0.25,
@@ -219,7 +221,7 @@ impl Written {
             1 + usize::from(self.config.bidirectional),
         );
         let mut drawn = 0;
-        // Numbers that no two places share.
+        // Values that differ at every place.
         let mut numbers = |len: usize| -> Vec<f64> {
             let from = drawn;
             drawn += len;
@@ -241,8 +243,8 @@ impl Written {
         Ok(self.config.init_with(weights.collect())?)
     }
 
-    /// The file is, byte by byte, the one that ONNX Runtime ran, and gives what it gave. One that is only
-    /// written is not compared, and reports that it was ignored.
+    /// The file equals, byte by byte, the file that ONNX Runtime ran, and gives the same results. If the
+    /// test rewrites the file, it does not compare and reports *ignored*.
     fn check(&self) -> Result<Completion, String> {
         let device = &Device::flex();
         let block = self.block(device).map_err(text)?;
@@ -255,7 +257,7 @@ impl Written {
             )));
         }
         if std::fs::read(path(&file)).map_err(|e| e.to_string())? != bytes {
-            return Err(format!("{file}: other bytes than those that were recorded"));
+            return Err(format!("{file}: expected the recorded bytes"));
         }
         let recorded = Recorded::of(&file)?;
         let x = recorded.tensor("in.x", device, self.dtype);

@@ -1,5 +1,5 @@
-//! The oracle itself, against the recorded vectors of other frameworks: what every other suite
-//! trusts is not only our own reading of the equations.
+//! Compares the oracle itself with recorded vectors of other frameworks. All other suites rely on the
+//! oracle.
 
 use gru_op::{Activation, Activations, Direction, Layout, Reset, Update};
 use gru_testkit::{
@@ -46,14 +46,14 @@ fn check_grad_f64(case: &Case) -> Result<(), String> {
     oracle::outcome(&problem, &inputs).compare(&expected, Tolerance::F64)
 }
 
-/// The `d`-th of `directions` parts of every row of so many rows.
+/// Part `d` of `directions` of every row.
 fn part(data: &[f64], rows: usize, d: usize, directions: usize) -> Vec<f64> {
     let len = data.len() / (rows * directions);
     let parts = data.chunks_exact(len).skip(d).step_by(directions);
     parts.flatten().copied().collect()
 }
 
-/// All of ONNX: activations with their parameters, clip, lengths, both resets, directions and layouts.
+/// All of ONNX: activations with parameters, clip, lengths, both reset forms, directions and layouts.
 fn check_onnx(case: &Case) -> Result<(), String> {
     let spec = &case.spec;
     let direction = spec.option("direction").as_str().unwrap_or("forward");
@@ -74,7 +74,7 @@ fn check_onnx(case: &Case) -> Result<(), String> {
         }
         problem.spec.activations = activations;
         let &Problem { n, t, h, .. } = &problem;
-        // Batch-major ONNX has D behind N, time-major before it; outputs have it behind T too.
+        // Batch-major ONNX has D after N, time-major has D before N. Outputs also have D after T.
         let (state_rows, y_rows) = if batch_major { (n, n * t) } else { (1, t) };
         let of = |name: &str, rows| Some(part(&case.get(name)?.data, rows, d, directions));
         let columns = |rows: &[f64]| vectors::columns(rows, 3 * h, [1, 0, 2]);
@@ -105,8 +105,7 @@ fn check_onnx(case: &Case) -> Result<(), String> {
     Ok(())
 }
 
-/// `f` for r and z, `g` for n, per direction. Parameters are consumed in order by the activations
-/// that have them.
+/// `f` for r and z, `g` for n, per direction. Activations with parameters use them in order.
 fn onnx_activations(spec: &CaseSpec, directions: usize) -> Vec<Activations> {
     let list = |name: &str| spec.option(name).as_array().cloned().unwrap_or_default();
     let numbers = |name: &str| {
@@ -156,8 +155,8 @@ fn onnx_activations(spec: &CaseSpec, directions: usize) -> Vec<Activations> {
     parsed.chunks_exact(2).map(of_direction).collect()
 }
 
-/// Both update rules, one activation per gate, either gate order, reverse, both directions, recurrent
-/// masks, projected sources. The gates are recorded too.
+/// Both update rules, one activation per gate, both gate orders, reverse, bidirectional, recurrent
+/// masks, projected sources. The records include the gates.
 fn check_mps(case: &Case) -> Result<(), String> {
     let spec = &case.spec;
     let flag = |name: &str| spec.flag(name) == Some(true);
@@ -203,7 +202,7 @@ fn check_mps(case: &Case) -> Result<(), String> {
             h0: of("in.initState", n),
             w_ih,
             b_ih: columns("in.bias"),
-            // The second bias belongs to the candidate alone.
+            // The second bias belongs only to the candidate.
             b_hh: of("in.secondaryBias", 1),
             recurrent_mask: of("in.mask", n),
             order: problem.order,

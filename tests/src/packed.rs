@@ -1,5 +1,5 @@
-//! Inference over few rows packs its weights once. Whatever is done to them, a call sees the weights
-//! that are there.
+//! Inference with few rows packs the weights once and keeps the packed weights. A call always uses the
+//! current weights, whatever changes them.
 
 use burn::{
     module::{Module, ModuleMapper, Param},
@@ -21,7 +21,7 @@ const CHANGES: &[(&str, Change)] = &[
     ("nothing", |gru, _| gru),
     ("mapped", |gru, _| gru.map(&mut Add)),
     ("in-place", |mut gru, _| {
-        // Alone in holding it, Burn writes to the tensor itself.
+        // Burn writes in place if no other handle exists.
         let layer = &mut gru.layers[0];
         layer.w_hh = layer.w_hh.clone().map(|w| w + 0.25);
         gru
@@ -51,7 +51,7 @@ const CHANGES: &[(&str, Change)] = &[
         SgdConfig::new().init().step(0.5, gru, gradients).valid()
     }),
     ("another", |_, device| {
-        // In the place, maybe, where the weights before were.
+        // Possibly in the memory of the previous weights.
         GruBlockConfig::new(I, H).init(device)
     }),
 ];
@@ -66,7 +66,6 @@ impl ModuleMapper for Add {
 
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let mut trials = Vec::new();
-    // Where weights are packed, and where they never are.
     for &backend in backends.iter().filter(|backend| !backend.samples_modes()) {
         for &(name, change) in CHANGES {
             let id = format!("packed/{name}/{}", backend.name);
@@ -80,12 +79,14 @@ fn changed(change: Change, device: &Device) -> Result<(), String> {
     let x = Tensor::<2>::random([N, I], Distribution::Default, device);
     let mut gru = GruBlockConfig::new(I, H).init(device);
     for round in 0..4 {
-        // Once to pack, once with what is packed.
+        // The first call packs. The second call uses the packed weights.
         for _ in 0..2 {
             let (got, _) = gru.step(x.clone(), None);
             let (expected, _) = fresh(&gru, device).step(x.clone(), None);
             if values(got) != values(expected) {
-                return Err(format!("round {round}: not of the weights that are there"));
+                return Err(format!(
+                    "round {round}: expected the results of the current weights"
+                ));
             }
         }
         gru = change(gru, device);
@@ -93,7 +94,7 @@ fn changed(change: Change, device: &Device) -> Result<(), String> {
     Ok(())
 }
 
-/// A block of the same numbers in tensors of their own.
+/// A block with equal weights in new tensors.
 fn fresh(gru: &GruBlock, device: &Device) -> GruBlock {
     fn copy<const D: usize>(tensor: &Tensor<D>, device: &Device) -> Tensor<D> {
         Tensor::from_data(tensor.to_data(), device)

@@ -1,7 +1,7 @@
-//! The operator on random problems, in float64: with views, lengths, masks and every other option,
-//! it gives what the oracle gives; and so do Burn's operations that it is composed of elsewhere.
+//! Random problems in float64 with views, lengths, masks and every other option: the operator gives the
+//! results of the oracle. The composed operations that other backends use give these results too.
 //!
-//! `PROPTEST_CASES` sets how many. What holds of the kernels alone is tried in `gru-cpu`.
+//! `PROPTEST_CASES` sets the number of problems. `gru-cpu` has property tests of the kernels.
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use gru_op::{
@@ -49,12 +49,12 @@ struct Problem {
     checkpointing: Checkpointing,
     steps: Which,
     mask: bool,
-    /// None, one share for all units, or one for each.
+    /// None, one value for all units, or one for each unit.
     zoneout: Option<bool>,
     projected: bool,
     h0: bool,
     b_ih: bool,
-    /// None, all gates, or the candidate alone.
+    /// None, all gates, or only the candidate.
     b_hh: Option<bool>,
     views: bool,
     seed: u64,
@@ -68,7 +68,7 @@ enum Which {
 }
 
 fn problem() -> impl Strategy<Value = Problem> {
-    // No rows and no steps have a suite of their own.
+    // The suite `empty` covers N = 0 and T = 0.
     let size = || prop_oneof![4 => 1..=7usize, 1 => 8..=40usize];
     let t = prop_oneof![8 => 1..=6usize, 1 => 7..=20usize];
     let i = prop_oneof![1 => Just(0usize), 8 => size()];
@@ -138,7 +138,7 @@ impl Problem {
         Ok(())
     }
 
-    /// What an operator gives, and the truth.
+    /// The results of an operator, and the expected results.
     fn run(&self, op: Op) -> Result<(Outcome, Outcome), String> {
         let [n, t, i, h] = self.sizes;
         let device = Device::flex().autodiff();
@@ -219,7 +219,7 @@ impl Problem {
         Ok((got, call.outcome(&d_y, &d_h)))
     }
 
-    /// Which steps are valid, for the operator and for the oracle.
+    /// The valid steps, for the operator and for the oracle.
     fn steps(
         &self,
         noise: &mut Noise,
@@ -252,7 +252,7 @@ impl Problem {
         }
     }
 
-    /// The same tensor; a view of it turned twice, if this problem has views.
+    /// The tensor, or a view of it transposed twice if the problem has views.
     fn view<const D: usize>(&self, tensor: Tensor<D>) -> Tensor<D> {
         if !self.views {
             return tensor;
@@ -277,7 +277,7 @@ impl Noise {
         (self.next() % count as u64) as usize
     }
 
-    /// Numbers in (−1, 1).
+    /// Values in (−1, 1).
     fn numbers(&mut self, count: usize) -> Vec<f64> {
         let one = |_| (self.next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
         (0..count).map(one).collect()

@@ -1,5 +1,5 @@
-//! A model that PyTorch saved: two layers, both directions, packed lengths. `tests/data/models/tagger/make.py`
-//! made the files and recorded what PyTorch computes.
+//! A model that PyTorch saved: two bidirectional layers, packed lengths.
+//! `tests/data/models/tagger/make.py` made the files and recorded PyTorch's results.
 
 use std::path::PathBuf;
 
@@ -38,7 +38,9 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
             trials.push(backend.trial(id, move |device| as_pytorch(load, device, tolerance)));
         }
     }
-    trials.push(Trial::test("pytorch_model/out-again", || Ok(out_again()?)));
+    trials.push(Trial::test("pytorch_model/exports-what-it-read", || {
+        Ok(exports_what_it_read()?)
+    }));
     trials
 }
 
@@ -46,7 +48,7 @@ fn path(file: &str) -> PathBuf {
     crate::data().join("models/tagger").join(file)
 }
 
-/// Same outputs, same gradients, by the model's own key names.
+/// Same outputs and gradients with the model's own key names.
 fn as_pytorch(load: Load, device: &Device, tolerance: Tolerance) -> Result<(), String> {
     let device = &device.clone().autodiff();
     let dict = load().map_err(text)?;
@@ -55,7 +57,7 @@ fn as_pytorch(load: Load, device: &Device, tolerance: Tolerance) -> Result<(), S
         .map_err(text)?
         .with_batch_first(true);
     if (config.num_layers, config.bidirectional) != (2, true) {
-        return Err(format!("two layers in both directions expected: {config}"));
+        return Err(format!("expected two bidirectional layers, got {config}"));
     }
     let encoder = pytorch::import(&dict, PREFIX, &config, device).map_err(text)?;
 
@@ -102,20 +104,22 @@ fn as_pytorch(load: Load, device: &Device, tolerance: Tolerance) -> Result<(), S
     let wanted = expected.keys().filter_map(|key| key.strip_prefix("grad."));
     let mut compared = 0;
     for name in wanted {
-        let got = got.get(name).ok_or(format!("no gradient of {name}"))?;
+        let got = got
+            .get(name)
+            .ok_or(format!("{name}: expected a gradient, got none"))?;
         let expected = &expected[&format!("grad.{name}")];
         close(name, got, expected, tolerance.gradient)?;
         compared += 1;
     }
-    // Sixteen of the encoder, three of the rest, the initial state.
+    // Sixteen of the encoder, three of the other layers, and the initial state.
     match compared {
         20 => Ok(()),
         _ => Err(format!("{compared} gradients compared, expected 20")),
     }
 }
 
-/// What was read is written again: the same keys, the same bits.
-fn out_again() -> Result<(), String> {
+/// The export has the keys and bits of the imported file.
+fn exports_what_it_read() -> Result<(), String> {
     let device = &Device::flex();
     let dict = StateDict::from_pytorch(path("tagger.pt")).map_err(text)?;
     let config = pytorch::config(&dict, PREFIX).map_err(text)?;

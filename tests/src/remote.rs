@@ -1,5 +1,5 @@
-//! Devices that hand operations on: what a server must have, what it refuses, how much it is asked
-//! for. That its numbers are right, the other suites say, on the backend `remote`.
+//! Devices that forward operations: server requirements, rejected calls, number of requests. The other
+//! suites check results on the backend `remote`.
 
 use super::{
     backends::TestBackend,
@@ -44,7 +44,7 @@ const TESTS: &[(&str, Test)] = &[
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let trial =
         |&(name, test): &(&str, Test)| Trial::test(format!("remote/{name}"), move || Ok(test()?));
-    // A server of a GPU, where this machine has one.
+    // A GPU server, if this machine has a GPU.
     let on_wgpu = |backend: &&TestBackend| backend.name.starts_with("wgpu");
     let gpu = backends.iter().filter(on_wgpu).map(|backend| {
         let tolerance = backend.tolerance(Tolerance::F32);
@@ -58,24 +58,24 @@ fn start(kind: Kind) -> Result<Server, String> {
     Server::start(kind).map_err(|reason| reason.to_string())
 }
 
-/// A forward, read.
+/// Runs forward and reads the result.
 fn forward(device: &Device) -> Vec<f64> {
     let x = Tensor::<3>::ones([2, 3, 4], device);
     let gru = GruBlockConfig::new(4, 5).init(device);
     values(gru.forward(x, None).0)
 }
 
-/// What the panic of `f` says.
+/// The panic text of `f`.
 fn panic_of<T>(f: impl FnOnce() -> T) -> Result<String, String> {
     match catch_unwind(AssertUnwindSafe(f)) {
-        Ok(_) => Err("it did not panic".into()),
+        Ok(_) => Err("expected a panic, got a result".into()),
         Err(reason) => Ok(reason.downcast_ref::<String>().cloned().unwrap_or_default()),
     }
 }
 
 fn expect(text: &str, parts: &[&str]) -> Result<(), String> {
     match parts.iter().find(|&&part| !text.contains(part)) {
-        Some(part) => Err(format!("{part:?} is not in {text:?}")),
+        Some(part) => Err(format!("expected {part:?} in {text:?}")),
         None => Ok(()),
     }
 }
@@ -107,18 +107,18 @@ fn server_of_another_release() -> Result<(), String> {
     Ok(())
 }
 
-/// Each ends its own session. One that was open before goes on, and new ones open.
+/// Each malformed call ends its own session. An open session continues, and new sessions can be opened.
 fn malformed_calls() -> Result<(), String> {
     let server = start(Kind::Flex)?;
     let old = server.device()?;
     let expected = values(Tensor::<3>::ones([2, 3, 4], &old) * 2.0);
     for k in 0..10 {
-        // Another credential is another session.
+        // Another credential opens another session.
         let host = server.host().with_credential(format!("{k}"));
         let device = Device::remote_options(&host).init();
         let device = device.map_err(|reason| reason.to_string())?;
         let DispatchDevice::Remote(remote) = device.as_dispatch() else {
-            return Err("the device is not remote".into());
+            return Err("expected a remote device".into());
         };
         let client = CustomOpClient::new(remote);
         let uninit = || TensorIr::uninit(client.create_empty_handle(), Shape::new([3]), DType::F32);
@@ -134,7 +134,7 @@ fn malformed_calls() -> Result<(), String> {
     if again == expected && !forward(&old).is_empty() {
         Ok(())
     } else {
-        Err("an older session was disturbed".into())
+        Err("expected the older session to continue".into())
     }
 }
 
@@ -142,7 +142,7 @@ fn on_ndarray() -> Result<(), String> {
     on(Kind::Ndarray, DType::F64, Tolerance::F64)
 }
 
-/// Another backend behind the wire, with all that a call may have.
+/// Another backend on the server, with every option of a call.
 fn on(kind: Kind, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
     let server = start(kind)?;
     let device = server.device()?.autodiff();
@@ -174,8 +174,8 @@ fn on(kind: Kind, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
     Ok(())
 }
 
-/// One operation forward, with two views for the final state, and one backward, whatever T is: in a
-/// recording, which has what a server gets.
+/// Forward is one operation, with two views for the final state. Backward is one operation. Both hold
+/// for any T. The test counts the operations in a recording, which contains what a server receives.
 fn operations_of_a_sequence() -> Result<(), String> {
     let recorded = |t: usize| -> Result<Vec<String>, String> {
         let device = Device::capture();
@@ -188,7 +188,7 @@ fn operations_of_a_sequence() -> Result<(), String> {
             let weights = GruWeights::new(w_ih.clone(), w_hh.clone());
             let spec = GruSpec::default();
             let results = gru_sequence(x.clone(), None, &weights, &spec);
-            // What autodiff calls.
+            // The operation that autodiff calls.
             let call = GruCall::<Dispatch>::new(
                 CallInputs {
                     sequence: Sequence::new(x.into_dispatch()),
@@ -224,8 +224,8 @@ fn operations_of_a_sequence() -> Result<(), String> {
     Ok(())
 }
 
-/// Why `char-gru --devices` gathers gradients by itself: Burn 0.22.1 has no sum over devices on Flex,
-/// nor behind a server. Where this fails, it has one.
+/// Burn 0.22.1 has no all-reduce on Flex or on a server, so `char-gru --devices` gathers gradients
+/// itself. If this test fails, Burn has an all-reduce.
 fn no_collective_on_flex() -> Result<(), String> {
     let sum = |device: &Device| {
         let ones = Tensor::<1>::ones([3], device);

@@ -1,11 +1,12 @@
-//! A training run that PyTorch recorded, made again step by step by the parts of char-gru:
-//! `tests/data/replay/generate.py` says what it is.
+//! Repeats a training run that PyTorch recorded, step by step, with the parts of char-gru.
+//! `tests/data/replay/generate.py` describes the run.
 //!
-//! The bounds are four to five times what two CPUs' kernels were seen to be off: both runs are in float32, each
-//! rounds in an order of its own, and another instruction set may double that. The gradients of the first step
-//! have the tightest bound, because nothing has added up yet. Later, each step of Adam spreads a difference in the last bit
-//! of a small gradient. A replay in float64 differs from the record by 1.3e-7 in the losses and by 2e-6 in the
-//! parameters: that part is PyTorch's own rounding.
+//! The bounds are four to five times the largest difference seen with the kernels of two CPUs. Both runs
+//! are in float32 and round in different orders. Another instruction set may double the difference. The
+//! bound of the first step's gradients is the tightest, because no error has accumulated yet. Later,
+//! each step of Adam spreads a difference in the last bit of a small gradient. A replay in float64
+//! differs from the record by 1.3e-7 in the losses and 2e-6 in the parameters, which is PyTorch's own
+//! rounding.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -28,15 +29,16 @@ use serde_json::Value;
 
 use super::{backends::TestBackend, conformance::numbers, runs::values};
 
-/// Relative, of losses: 1.1e-6 was seen.
+/// Losses, relative. The largest difference seen is 1.1e-6.
 const LOSS: f64 = 5e-6;
-/// Relative, of gradient norms: 4.5e-6 was seen.
+/// Gradient norms, relative. The largest difference seen is 4.5e-6.
 const NORM: f64 = 2e-5;
-/// Of the largest number of each tensor, of the clipped gradients of the first step: 5.5e-7 was seen.
+/// Clipped gradients of the first step, relative to the largest value of each tensor. The largest
+/// difference seen is 5.5e-7.
 const GRADIENT: f64 = 2.5e-6;
-/// Absolute, of the state after all steps: 1.6e-5 was seen.
+/// The state after all steps, absolute. The largest difference seen is 1.6e-5.
 const STATE: f64 = 8e-5;
-/// Absolute, of the parameters after all steps: 2.2e-6 was seen.
+/// The parameters after all steps, absolute. The largest difference seen is 2.2e-6.
 const PARAMETER: f64 = 1e-5;
 
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
@@ -66,7 +68,10 @@ impl Record {
             serde_json::from_str(text).map_err(|e| e.to_string())
         };
         let characters = json("vocab")?;
-        let characters = characters.as_array().ok_or("vocab is no list")?.iter();
+        let characters = characters
+            .as_array()
+            .ok_or("vocab: expected a list")?
+            .iter();
         let characters = characters.filter_map(|c| c.as_str()?.chars().next());
         Ok(Self {
             dict: StateDict::from_safetensors(&path).map_err(|e| e.to_string())?,
@@ -75,7 +80,7 @@ impl Record {
         })
     }
 
-    /// The tensors whose names start with `prefix`, under the rest of their names.
+    /// The tensors whose names start with `prefix`, without the prefix.
     fn part(&self, prefix: &str) -> StateDict {
         let mut part = StateDict::new();
         for key in self.dict.keys() {
@@ -123,14 +128,14 @@ fn replay(device: &Device, factor: f64) -> Result<(), String> {
             let off = (got - expected).abs() / expected;
             if off.is_nan() || off > bound * factor {
                 return Err(format!(
-                    "{name} of step {}: {got}, expected {expected}, {off:.1e} off",
+                    "{name} of step {}: expected {expected}, got {got}, difference {off:.1e}",
                     step + 1
                 ));
             }
         }
     }
 
-    let state = learner.state().expect("there was a step");
+    let state = learner.state().expect("there is at least one step");
     within("state", &values(state), &all["h_final"], STATE * factor)?;
     let learnt = exchange::export(&learner.model, &record.vocabulary).map_err(|e| e.to_string())?;
     all_within(&numbers(&learnt), &numbers(&record.part("final.")), |_| {
@@ -138,7 +143,7 @@ fn replay(device: &Device, factor: f64) -> Result<(), String> {
     })
 }
 
-/// The gradients of the first step, clipped, before Adam has spread anything.
+/// The clipped gradients of the first step, before Adam spreads differences.
 fn first_gradients(
     record: &Record,
     model: &CharGru,
@@ -166,8 +171,8 @@ impl ModuleMapper for InPlaceOfParameters {
     }
 }
 
-/// The tensors of a model: an embedding, two layers of four, a head of two. `bound` is given the largest number
-/// of each.
+/// Compares the tensors of a model: an embedding, two layers with four tensors each, and a head with
+/// two. `bound` gets the largest value of each tensor.
 fn all_within(
     got: &BTreeMap<String, Vec<f64>>,
     expected: &BTreeMap<String, Vec<f64>>,
@@ -195,7 +200,7 @@ fn within(name: &str, got: &[f64], expected: &[f64], bound: f64) -> Result<(), S
         ));
     }
     let off = got.iter().zip(expected).map(|(a, b)| (a - b).abs());
-    // A NaN is the largest of all.
+    // NaN counts as the largest value.
     let worst = off.fold(
         0.0,
         |worst: f64, d| if d > worst || d.is_nan() { d } else { worst },
@@ -204,7 +209,7 @@ fn within(name: &str, got: &[f64], expected: &[f64], bound: f64) -> Result<(), S
         Ok(())
     } else {
         Err(format!(
-            "{name}: {worst:.1e} off, expected at most {bound:.1e}"
+            "{name}: expected a difference of at most {bound:.1e}, got {worst:.1e}"
         ))
     }
 }

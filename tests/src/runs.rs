@@ -1,4 +1,4 @@
-//! From flat numbers to tensors, through an operator and its gradients, and back.
+//! Runs an operator and its gradients on flat arrays.
 
 use burn::tensor::{DType, Device, Gradients, Tensor, TensorData};
 use gru_op::{GruSpec, GruWeights, SequenceOptions};
@@ -20,7 +20,7 @@ pub fn options(problem: &Problem) -> SequenceOptions<2> {
         .checkpointing(problem.checkpointing)
 }
 
-/// A tensor of these numbers.
+/// A tensor with these values.
 pub fn tensor<const D: usize>(
     data: &[f64],
     shape: [usize; D],
@@ -31,7 +31,7 @@ pub fn tensor<const D: usize>(
     Tensor::from_data(data, (device, dtype))
 }
 
-/// A tensor's numbers, whatever its type.
+/// A tensor's values in float64.
 pub fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
     tensor
         .into_data()
@@ -40,13 +40,13 @@ pub fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
         .expect("the data was just converted")
 }
 
-/// `Σ output ⊙ upstream`: the part of a loss that gives `output` the gradient `upstream`.
+/// `Σ output ⊙ upstream`: the loss term that gives `output` the gradient `upstream`.
 pub fn loss<const D: usize>(output: &Tensor<D>, upstream: &[f64]) -> Tensor<1> {
     let upstream = tensor(upstream, output.dims(), &output.device(), output.dtype());
     (output.clone() * upstream).sum()
 }
 
-/// The gradient of a leaf, which must have one of its own shape.
+/// The gradient of a leaf, which must have the shape of the leaf.
 pub fn gradient<const D: usize>(
     name: &str,
     leaf: &Tensor<D>,
@@ -54,17 +54,17 @@ pub fn gradient<const D: usize>(
 ) -> Result<Vec<f64>, String> {
     let gradient = leaf
         .grad(gradients)
-        .ok_or_else(|| format!("gradient of {name}: there is none"))?;
+        .ok_or_else(|| format!("gradient of {name}: expected one, got none"))?;
     if gradient.dims() != leaf.dims() {
         let (got, expected) = (gradient.dims(), leaf.dims());
         return Err(format!(
-            "gradient of {name}: shape {got:?}, expected {expected:?}"
+            "gradient of {name}: expected shape {expected:?}, got {got:?}"
         ));
     }
     Ok(values(gradient))
 }
 
-/// The tracked tensors of a problem, in the shapes of the operator.
+/// The tracked tensors of a problem in the operator's shapes.
 pub struct Leaves {
     pub x: Tensor<3>,
     pub h0: Option<Tensor<2>>,
@@ -72,7 +72,7 @@ pub struct Leaves {
 }
 
 impl Leaves {
-    /// Leaves on `device`, with autodiff if it has none yet.
+    /// Leaves on `device`, or on its autodiff device.
     pub fn new(problem: &Problem, inputs: &Inputs, device: &Device, dtype: DType) -> Self {
         let &Problem { n, i, h, .. } = problem;
         let device = device.clone().autodiff();
@@ -114,7 +114,7 @@ impl Leaves {
     }
 }
 
-/// Runs `op` forward and backward, under the upstream gradients of `inputs`.
+/// Runs `op` forward and backward with the upstream gradients of `inputs`.
 pub fn sequence(
     op: SequenceOp,
     problem: &Problem,
@@ -130,7 +130,7 @@ pub fn sequence(
     outcome(&leaves, inputs, y, h_t)
 }
 
-/// What came out of a run, and the gradients of its leaves under the upstream gradients of `inputs`.
+/// The outputs of a run, and the gradients of its leaves for the upstream gradients of `inputs`.
 pub fn outcome(
     leaves: &Leaves,
     inputs: &Inputs,
@@ -144,7 +144,7 @@ pub fn outcome(
     })
 }
 
-/// Fails where an output has the right numbers in the wrong shape.
+/// Returns an error if an output does not have the expected shape.
 pub fn expect_shape<const D: usize>(
     name: &str,
     tensor: &Tensor<D>,
@@ -160,7 +160,7 @@ pub fn expect_shape<const D: usize>(
     }
 }
 
-/// A path of this process' own for a file that a test writes and removes.
+/// The path of a temporary file that only this process uses.
 pub fn scratch_file(name: &str) -> std::path::PathBuf {
     std::env::temp_dir().join(format!("gru-tests-{}-{name}", std::process::id()))
 }

@@ -1,6 +1,6 @@
-//! A server of Burn that was given the operator, in a process of its own: this program once more.
+//! A Burn server with the operator, in a child process that runs this program.
 
-// Burn deprecates the ndarray backend as a whole; its users are served until it goes.
+// Burn deprecates NdArray. Its users are supported as long as it exists.
 #![allow(deprecated)]
 
 use burn::{
@@ -18,21 +18,21 @@ use std::{
     thread,
 };
 
-/// Set, to the name of a [`Kind`], where this program is to serve instead of testing.
+/// If set to the name of a [`Kind`], this program serves instead of testing.
 const ROLE: &str = "GRU_TESTS_SERVE";
 
-/// What a server has.
+/// The content of a server.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
     /// The operator on Flex.
     Flex,
-    /// The operator on ndarray.
+    /// The operator on NdArray.
     Ndarray,
     /// The operator on wgpu's best adapter.
     Wgpu,
     /// Flex without the operator.
     Bare,
-    /// Flex with an operator of another encoding.
+    /// Flex with the operator in another encoding.
     Newer,
 }
 
@@ -44,15 +44,15 @@ const KINDS: [(&str, Kind); 5] = [
     ("newer", Kind::Newer),
 ];
 
-/// Serves until standard input ends, if this process was started for that.
+/// Serves until standard input ends, if this process was started as a server.
 pub fn serve_if_asked() {
     let Ok(name) = env::var(ROLE) else {
         return;
     };
     let kind = KINDS.iter().find(|kind| kind.0 == name);
     let &(_, kind) = kind.unwrap_or_else(|| panic!("{ROLE}: no server {name:?}"));
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    println!("{}", listener.local_addr().expect("it is bound"));
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port exists");
+    println!("{}", listener.local_addr().expect("the listener is bound"));
     thread::spawn(|| {
         let _ = io::stdin().read_to_end(&mut Vec::new());
         process::exit(0);
@@ -70,11 +70,11 @@ pub fn serve_if_asked() {
             )
         }
         #[cfg(not(feature = "gpu"))]
-        Kind::Wgpu => panic!("wgpu is not in this build"),
+        Kind::Wgpu => panic!("this build does not include wgpu"),
         Kind::Bare => serve::<Flex>(Device::flex(), listener, |_| {}),
         Kind::Newer => serve::<Flex>(Device::flex(), listener, newer),
     };
-    served.expect("the server runs until it is stopped");
+    served.expect("the server runs until standard input ends");
 }
 
 fn serve<B: BackendIr>(
@@ -93,7 +93,7 @@ fn with_operator<B: BackendIr + GruBackend>(registry: &mut CustomOpRegistry<B>) 
     remote::register(registry);
 }
 
-/// The operator of a release to come.
+/// The operator of a later release.
 fn newer(registry: &mut CustomOpRegistry<Flex>) {
     use burn::{backend::ops::IntTensorOps, tensor::TensorData};
     remote::register(registry);
@@ -103,7 +103,7 @@ fn newer(registry: &mut CustomOpRegistry<Flex>) {
     });
 }
 
-/// A running server. It ends with this value, and with this process.
+/// A running server. Dropping the value ends it. It also ends with this process.
 pub struct Server {
     process: Child,
     address: String,
@@ -119,7 +119,7 @@ impl Server {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()?;
-        let out = process.stdout.take().expect("it is piped");
+        let out = process.stdout.take().expect("standard output is piped");
         let mut address = String::new();
         BufReader::new(out).read_line(&mut address)?;
         Ok(Self {
@@ -132,7 +132,7 @@ impl Server {
         RemoteHost::websocket(&format!("ws://{}", self.address))
     }
 
-    /// A device of it, connected.
+    /// A connected device of the server.
     pub fn device(&self) -> Result<Device, String> {
         let options = Device::remote_options(&self.host());
         options.init().map_err(|reason| reason.to_string())

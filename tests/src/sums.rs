@@ -1,5 +1,5 @@
-//! Bias gradients are sums over every row of every step: in float32 they must not drift with their
-//! number.
+//! Bias gradients are sums over all rows and steps. In float32 their error must not grow with the number
+//! of terms.
 
 use burn::tensor::{DType, Device, Tensor};
 use gru_op::{Checkpointing, GruSpec, GruWeights, SequenceOptions, gru_sequence_with};
@@ -16,7 +16,7 @@ const H: usize = 8;
 
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let mut trials = Vec::new();
-    // The kernels of the CPU sum on their own.
+    // The CPU kernels have their own sums.
     for backend in backends.iter().filter(|backend| backend.slow) {
         for (mode, checkpointing) in [
             ("speed", Checkpointing::KeepGates),
@@ -29,8 +29,8 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     trials
 }
 
-/// Rows that are all alike, so that roundings of their sum go one way. Without `w_ih` the gradient
-/// of `x` is what the gradient of `b_ih` sums.
+/// All rows are equal, so the rounding errors of their sum have one direction. Without `w_ih`, the
+/// gradient of `b_ih` is the sum of the gradient of `x`.
 fn biases(device: &Device, checkpointing: Checkpointing) -> Result<(), String> {
     let device = &device.clone().autodiff();
     let number = |k: usize| ((k * 37 + 11) % 17) as f64 / 16.0 - 0.5;
@@ -60,11 +60,13 @@ fn biases(device: &Device, checkpointing: Checkpointing) -> Result<(), String> {
             if off <= 32.0 {
                 Ok(())
             } else {
-                Err(format!("{name}[{column}]: off by {off:.0} ε of its terms"))
+                Err(format!(
+                    "{name}[{column}]: the error is {off:.0} ε of its terms"
+                ))
             }
         };
         check("b_ih", d_ih[column])?;
-        // Of n, b_hh has a gradient of its own.
+        // In columns n, b_hh has a different gradient.
         if column < 2 * H {
             check("b_hh", d_hh[column])?;
         }

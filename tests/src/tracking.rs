@@ -1,5 +1,5 @@
-//! What autodiff tracks: only what is asked for, accumulated where a weight is used twice, the
-//! same with and without checkpointing.
+//! What autodiff tracks: only the requested inputs, with accumulation where a weight is used twice, and
+//! equal with and without checkpointing.
 
 use super::{
     backends::TestBackend,
@@ -18,16 +18,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 type Test = fn(&Device, DType, Tolerance) -> Result<(), String>;
 
 const TESTS: &[(&str, Test)] = &[
-    ("each-parent-alone", each_parent_alone),
+    ("each-parent-by-itself", each_parent_by_itself),
     ("nothing-tracked", nothing_tracked),
-    ("through-one-output-alone", through_one_output_alone),
+    ("through-each-output", through_each_output),
     ("weight-used-twice", weight_used_twice),
     ("second-backward", second_backward),
-    ("lean-and-checkpointing", lean_and_checkpointing),
-    ("constants-beside-tracked", constants_beside_tracked),
+    ("recompute-and-checkpointing", recompute_and_checkpointing),
+    ("constants-next-to-tracked", constants_next_to_tracked),
 ];
 
-/// Every test on every backend, in the widest type that it has.
+/// Every test on every backend, in its widest type.
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let mut trials = Vec::new();
     for &backend in backends {
@@ -55,10 +55,10 @@ fn problems() -> [Problem; 2] {
     [problem, problem.with_spec(before).with_order(time_major)]
 }
 
-/// Names of the inputs that have a gradient, in the operator's order.
+/// Names of the inputs with a gradient, in the operator's order.
 const NAMES: [&str; 6] = ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh"];
 
-/// Leaves of which only those that `track` names are tracked.
+/// Inputs of a problem. Only the inputs in `track` are leaves.
 fn leaves(
     problem: &Problem,
     inputs: &Inputs,
@@ -71,7 +71,7 @@ fn leaves(
         if tracked {
             tensor
         } else {
-            // `detach` would keep it tracked, as a leaf.
+            // `detach` would keep the tensor as a tracked leaf.
             tensor.set_require_grad(false)
         }
     }
@@ -87,19 +87,19 @@ fn leaves(
     }
 }
 
-/// The operator.
+/// Runs the operator.
 fn run(leaves: &Leaves, problem: &Problem) -> (Tensor<3>, Tensor<2>) {
     let options = runs::options(problem).state(leaves.h0.clone());
     gru_sequence_with(leaves.x.clone(), &leaves.weights, &problem.spec, options)
 }
 
-/// Both outputs' part of the loss.
+/// The loss terms of both outputs.
 fn total(leaves: &Leaves, inputs: &Inputs, problem: &Problem) -> Tensor<1> {
     let (y, h_t) = run(leaves, problem);
     loss(&y, &inputs.d_y) + loss(&h_t, &inputs.d_h_t)
 }
 
-/// The gradients that exist, by name.
+/// The existing gradients by name.
 fn found(leaves: &Leaves, gradients: &burn::tensor::Gradients) -> Tensors {
     let weights = &leaves.weights;
     let mut found = Tensors::new();
@@ -148,7 +148,7 @@ fn found(leaves: &Leaves, gradients: &burn::tensor::Gradients) -> Tensors {
 fn same(got: &Tensors, expected: &Tensors, tolerance: f64) -> Result<(), String> {
     if !got.keys().eq(expected.keys()) {
         let (got, expected) = (got.keys(), expected.keys());
-        return Err(format!("gradients of {got:?}, expected {expected:?}"));
+        return Err(format!("expected gradients of {expected:?}, got {got:?}"));
     }
     for (name, expected) in expected {
         close(
@@ -161,8 +161,12 @@ fn same(got: &Tensors, expected: &Tensors, tolerance: f64) -> Result<(), String>
     Ok(())
 }
 
-/// Tracking one input alone gives its gradient and no other.
-fn each_parent_alone(device: &Device, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
+/// With one tracked input, only this input has a gradient.
+fn each_parent_by_itself(
+    device: &Device,
+    dtype: DType,
+    tolerance: Tolerance,
+) -> Result<(), String> {
     for problem in problems() {
         let inputs = Inputs::random(&problem);
         let all = leaves(&problem, &inputs, device, dtype, |_| true);
@@ -177,7 +181,7 @@ fn each_parent_alone(device: &Device, dtype: DType, tolerance: Tolerance) -> Res
     Ok(())
 }
 
-/// On an autodiff device without a tracked input the numbers are those of the plain device, and
+/// On an autodiff device without a tracked input, the results equal the results of the plain device, and
 /// the output is a constant.
 fn nothing_tracked(device: &Device, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
     for problem in problems() {
@@ -195,7 +199,7 @@ fn nothing_tracked(device: &Device, dtype: DType, tolerance: Tolerance) -> Resul
         };
         let (y, h_t) = run(&constant, &problem);
         if y.is_tracked() || h_t.is_tracked() {
-            return Err("an output of constants is tracked".into());
+            return Err("expected an untracked output".into());
         }
         let (plain_y, plain_h_t) = run(&plain, &problem);
         close("y", &values(y), &values(plain_y), tolerance.forward)?;
@@ -204,12 +208,8 @@ fn nothing_tracked(device: &Device, dtype: DType, tolerance: Tolerance) -> Resul
     Ok(())
 }
 
-/// The gradient through both outputs is the sum of the gradients through either.
-fn through_one_output_alone(
-    device: &Device,
-    dtype: DType,
-    tolerance: Tolerance,
-) -> Result<(), String> {
+/// The gradient through both outputs is the sum of the gradients through each output.
+fn through_each_output(device: &Device, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
     for problem in problems() {
         let inputs = Inputs::random(&problem);
         let all = leaves(&problem, &inputs, device, dtype, |_| true);
@@ -222,7 +222,7 @@ fn through_one_output_alone(
     Ok(())
 }
 
-/// Two sequences by one set of weights, the second from where the first ended.
+/// Two sequences with shared weights. The second starts from the final state of the first.
 fn weight_used_twice(device: &Device, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
     for problem in problems() {
         let (h, twice) = (
@@ -259,13 +259,13 @@ fn weight_used_twice(device: &Device, dtype: DType, tolerance: Tolerance) -> Res
     Ok(())
 }
 
-/// Burn takes a graph down as it walks it. A second walk is refused as for its own operations,
-/// never answered with other numbers.
+/// Burn consumes a graph in backward. A second backward fails as for Burn's own operations and never
+/// gives other results.
 fn second_backward(device: &Device, dtype: DType, _: Tolerance) -> Result<(), String> {
     for problem in problems() {
         let inputs = Inputs::random(&problem);
         let all = leaves(&problem, &inputs, device, dtype, |_| true);
-        let refused = |loss: Tensor<1>| {
+        let panic_text = |loss: Tensor<1>| {
             loss.backward();
             let second = catch_unwind(AssertUnwindSafe(|| loss.backward()));
             second
@@ -273,18 +273,20 @@ fn second_backward(device: &Device, dtype: DType, _: Tolerance) -> Result<(), St
                 .and_then(|panic| panic.downcast::<String>().ok())
         };
         let leaf = Tensor::<1>::ones([3], (&all.x.device(), dtype)).require_grad();
-        let theirs = refused((leaf.clone() * leaf).sum()).ok_or("Burn allows a second walk")?;
-        let ours = refused(total(&all, &inputs, &problem)).ok_or("a second walk ran")?;
+        let theirs = panic_text((leaf.clone() * leaf).sum())
+            .ok_or("expected Burn to reject a second backward")?;
+        let ours = panic_text(total(&all, &inputs, &problem))
+            .ok_or("expected an error of the second backward")?;
         let start = theirs.split(" at ").next().unwrap_or(&theirs);
         if !ours.starts_with(start) {
-            return Err(format!("refused by {ours:?}, Burn by {theirs:?}"));
+            return Err(format!("expected Burn's error {theirs:?}, got {ours:?}"));
         }
     }
     Ok(())
 }
 
-/// Keeping nothing for backward changes no number beyond rounding.
-fn lean_and_checkpointing(
+/// Recomputation changes results only by rounding.
+fn recompute_and_checkpointing(
     device: &Device,
     dtype: DType,
     tolerance: Tolerance,
@@ -306,8 +308,8 @@ fn lean_and_checkpointing(
     Ok(())
 }
 
-/// Tensors of the plain device serve as constants beside tracked weights.
-fn constants_beside_tracked(
+/// Plain tensors may be combined with tracked weights and act as constants.
+fn constants_next_to_tracked(
     device: &Device,
     dtype: DType,
     tolerance: Tolerance,
@@ -330,7 +332,7 @@ fn constants_beside_tracked(
             ),
             ("w_hh", weights.w_hh.grad(&gradients)),
         ] {
-            let gradient = gradient.ok_or(format!("no gradient of {name}"))?;
+            let gradient = gradient.ok_or(format!("{name}: expected a gradient, got none"))?;
             close(name, &values(gradient), &expected[name], tolerance.gradient)?;
         }
     }

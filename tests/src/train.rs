@@ -1,4 +1,4 @@
-//! Training: a small model learns a short text by heart.
+//! Training: a small model memorizes a short text.
 
 use super::backends::TestBackend;
 use burn::{
@@ -18,7 +18,7 @@ struct Model {
     head: Linear,
 }
 
-/// On CPUs until the text is learnt; on a GPU a few steps, as long as the loss falls.
+/// CPUs train until the text is memorized. GPUs train a few steps, and the loss must fall.
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let trial = |backend: &TestBackend| {
         let (steps, goal) = if backend.float64 {
@@ -26,7 +26,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
         } else {
             (12, 2.2)
         };
-        let id = format!("train/short-text-by-heart/{}", backend.name);
+        let id = format!("train/short-text/{}", backend.name);
         backend.trial(id, move |device| learn(device, steps, goal))
     };
     backends.iter().map(trial).collect()
@@ -64,14 +64,14 @@ fn learn(device: &Device, steps: usize, goal: f64) -> Result<(), String> {
         let gradients = GradientsParams::from_grads(loss.backward(), &model);
         model = optimizer.step(0.02, model, gradients);
     }
-    // A model that knows nothing stands at the logarithm of the number of letters.
+    // An untrained model has a loss of the logarithm of the number of letters.
     let (first, last) = (losses[0], losses[steps - 1]);
     let ignorant = (kinds as f64).ln();
     if (first - ignorant).abs() < 1.0 && last < goal {
         Ok(())
     } else {
         Err(format!(
-            "loss from {first} to {last} in {steps} steps, expected from about {ignorant} to {goal}"
+            "loss after {steps} steps: expected from about {ignorant} to {goal}, got from {first} to {last}"
         ))
     }
 }

@@ -1,4 +1,4 @@
-//! The recorded vectors, in the terms of a problem.
+//! The recorded vectors as problems.
 
 use std::{
     path::{Path, PathBuf},
@@ -13,7 +13,7 @@ use gru_testkit::{
     problem::Problem,
 };
 
-/// Where the vectors lie.
+/// The folder of the vectors.
 pub fn directory() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| crate::data().join("conformance"))
@@ -26,7 +26,7 @@ pub fn of_kind(kind: &str) -> Vec<CaseSpec> {
     cases
 }
 
-/// The problem of a case's sizes, time-major as nearly all of them.
+/// The problem of a case's sizes, time-major as most cases are.
 pub fn sizes(spec: &CaseSpec) -> Problem {
     let size = |name| spec.number(name).unwrap_or(1);
     Problem::new(size("N"), size("T"), size("I"), size("H")).with_order(Order {
@@ -35,8 +35,8 @@ pub fn sizes(spec: &CaseSpec) -> Problem {
     })
 }
 
-/// A weight or bias recorded as row blocks of gates, `[3H, F]` or `[3H]`, as columns r|z|n.
-/// `order` says which block is r, which z, which n.
+/// Converts a weight or bias with gates as row blocks, `[3H, F]` or `[3H]`, to columns r|z|n. `order`
+/// lists the row blocks of r, z and n.
 pub fn columns(rows: &[f64], gates: usize, order: [usize; 3]) -> Vec<f64> {
     let block = rows.len() / 3;
     let ordered: Vec<f64> = order
@@ -47,8 +47,8 @@ pub fn columns(rows: &[f64], gates: usize, order: [usize; 3]) -> Vec<f64> {
     conformance::transposed(&ordered, gates, rows.len() / gates)
 }
 
-/// A `grad_f64` case with what it expects. `twin` is `".f64"` for the full numbers and empty for
-/// those rounded to float32.
+/// A `grad_f64` case with its expected results. `twin` is `".f64"` for full precision and empty for
+/// values rounded to float32.
 pub fn grad_f64(case: &Case, twin: &str) -> (Problem, Inputs, Outcome) {
     let problem = sizes(&case.spec);
     let reset = match case.spec.option("variant").as_str() {

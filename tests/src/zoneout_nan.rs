@@ -1,5 +1,5 @@
-//! NaN where zoneout keeps nothing of the previous state: through the kernels. WGSL promises nothing of NaN: on a GPU
-//! these are tests of this driver.
+//! NaN where zoneout keeps nothing of the previous state, through the kernels. WGSL gives no guarantees
+//! about NaN, so on a GPU these tests depend on the driver.
 
 use burn::tensor::{DType, Device, Tensor};
 use gru_op::{Activation, Activations, Checkpointing, GruSpec, Reset, gru_sequence_with};
@@ -43,10 +43,10 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     trials
 }
 
-/// NaN in each input shows in every output and in every gradient, but not in rows that it is not of.
-/// Row 2 has no steps: nothing reaches it, and nothing but its own final state knows of it.
+/// NaN in one input appears in every output and gradient, but not in other rows. Row 2 has no valid
+/// steps: no NaN reaches it, and only its final state depends on its initial state.
 fn every_input(device: &Device, spec: GruSpec) -> Result<(), String> {
-    // Each reset in one way of training.
+    // Each reset form with one checkpointing mode.
     let checkpointing = match spec.reset {
         Reset::AfterMatmul => Checkpointing::KeepGates,
         Reset::BeforeMatmul => Checkpointing::Recompute,

@@ -1,4 +1,4 @@
-//! The numbers that README.md and CONVENTIONS.md say of the cases, counted in the files.
+//! Checks the counts of cases in README.md and CONVENTIONS.md against the files.
 
 use std::{fs, path::Path};
 
@@ -6,7 +6,7 @@ use gru_testkit::conformance::CaseSpec;
 
 use super::vectors;
 
-/// How the sources of recorded runs begin: PyTorch, Keras, ONNX Runtime, ONNX' reference evaluator,
+/// First words of the sources of recorded runs: PyTorch, Keras, ONNX Runtime, ONNX' reference evaluator,
 /// TensorFlow.
 const RECORDED: [&str; 5] = [
     "torch.nn.GRU",
@@ -15,13 +15,13 @@ const RECORDED: [&str; 5] = [
     "onnx.reference.",
     "TensorFlow ",
 ];
-/// How those begin that no system computed: from Apple's equations, and from PyTorch's in float64.
+/// First words of the sources of computed cases: Apple's equations, and PyTorch's equations in float64.
 const REFERENCES: [&str; 2] = [
     "written from Apple's documentation",
     "float64 torch autograd",
 ];
 
-/// What the table calls each kind.
+/// The name of each kind in the table.
 const SYSTEMS: [(&str, &str); 6] = [
     ("PyTorch", "torch_gru"),
     ("Keras", "keras_gru"),
@@ -37,8 +37,8 @@ fn read(file: &str) -> Result<String, String> {
     fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// Recorded, from equations, and of a reference: as the files themselves say where their numbers come
-/// from.
+/// Counts recorded runs, cases from equations, and reference cases by the sources in the files, and
+/// checks the sentences that state the counts.
 pub(super) fn sentences(cases: &[CaseSpec]) -> Result<(), String> {
     let (mut recorded, mut references) = ([0; 5], [0; 2]);
     for spec in cases {
@@ -72,13 +72,13 @@ pub(super) fn sentences(cases: &[CaseSpec]) -> Result<(), String> {
     ] {
         let words = read(file)?.split_whitespace().collect::<Vec<_>>().join(" ");
         if !words.contains(&sentence) {
-            return Err(format!("{file} does not say: {sentence}"));
+            return Err(format!("{file}: expected the sentence: {sentence}"));
         }
     }
     Ok(())
 }
 
-/// Each row of the table: so many cases have names like these.
+/// Checks each row of the table: the number of cases with names that match its patterns.
 pub(super) fn table(cases: &[CaseSpec]) -> Result<(), String> {
     let conventions = read("crates/gru-op/CONVENTIONS.md")?;
     let (mut names, mut before, mut rows) = (Vec::new(), 0, 0);
@@ -108,7 +108,7 @@ pub(super) fn table(cases: &[CaseSpec]) -> Result<(), String> {
             let any = |name: &&&str| patterns.iter().any(|p| matches(p, name));
             names.iter().filter(any).count()
         };
-        // Every other part stands between backquotes.
+        // Patterns are between backquotes.
         let patterns: Vec<&str> = match patterns {
             "the others" => Vec::new(),
             patterns => patterns.split('`').skip(1).step_by(2).collect(),
@@ -126,17 +126,19 @@ pub(super) fn table(cases: &[CaseSpec]) -> Result<(), String> {
             }
         };
         if counted != said {
-            return Err(format!("{counted} cases, not as it is said: {line}"));
+            return Err(format!(
+                "{counted} cases, which differs from the table: {line}"
+            ));
         }
         rows += 1;
     }
     match rows {
-        0 => Err("CONVENTIONS.md has no table of cases".into()),
+        0 => Err("CONVENTIONS.md: expected a table of cases, got none".into()),
         _ => Ok(()),
     }
 }
 
-/// Whether a name is like a pattern, in which `*` stands for anything.
+/// Whether a name matches a pattern. `*` matches any text.
 fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,

@@ -1,4 +1,4 @@
-//! `keras.layers.GRU`: masks with holes, `go_backwards`, the last output alone.
+//! `keras.layers.GRU`: masks with gaps, `go_backwards`, only the last output.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use gru_convert::keras;
@@ -8,7 +8,7 @@ use gru_testkit::{
     conformance::Case,
 };
 
-use super::{gradients_of, leaf, numbers, state_dict, text};
+use super::{gradients_of, leaf, state_dict, text, values_by_key};
 use crate::runs::{self, gradient, values};
 
 pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
@@ -34,7 +34,7 @@ pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
         .with_reverse(backwards)
         .with_activations(activations.map_err(text)?);
     if !config.bias {
-        // Only the shape of the bias shows the reset.
+        // Only the shape of the bias shows the reset form.
         config.reset = reset;
     } else if config.reset != reset {
         return Err(format!("inferred {:?}, expected {reset:?}", config.reset));
@@ -52,7 +52,7 @@ pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
         }
         None => block.forward(x.clone(), state),
     };
-    // Keras hands the output out in the order of processing.
+    // Keras returns the output in the order of processing.
     let output = if backwards { reversed(output) } else { output };
     let state = state.squeeze_dim::<2>(0);
     let up = |name: &str| &case.tensor(name).data;
@@ -72,7 +72,7 @@ pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
     };
     let gradients = (loss + runs::loss(&state, up("up.grad_state"))).backward();
     let exported = keras::export(&gradients_of(&block, &gradients)?, "");
-    let mut named = numbers(&exported.map_err(text)?);
+    let mut named = values_by_key(&exported.map_err(text)?);
     named.insert("x".into(), gradient("x", &x, &gradients)?);
     if let Some(initial) = &initial {
         let of_initial = gradient("initial_state", initial, &gradients)?;
@@ -84,8 +84,8 @@ pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
     })
 }
 
-/// The last step first. Not by `flip`: with fusion, Burn 0.22.1 sends that of floats as that of
-/// integers, which ends the session of a remote device.
+/// Reverses the time axis without `flip`. With fusion, Burn 0.22.1 sends the flip of a float tensor as a
+/// flip of an integer tensor, which ends the session of a remote device.
 fn reversed(sequence: Tensor<3>) -> Tensor<3> {
     let [_, t, _] = sequence.dims();
     let steps: Vec<i32> = (0..t as i32).rev().collect();

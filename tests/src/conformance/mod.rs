@@ -1,5 +1,5 @@
-//! Every recorded case of other systems, through the door or importer that its users take, on
-//! every backend.
+//! Every recorded case of other systems, through the operator or importer that users of that system
+//! call, on every backend.
 
 mod counts;
 mod grad_f64;
@@ -22,10 +22,10 @@ use libtest_mimic::{Failed, Trial};
 
 use super::{backends::TestBackend, runs, vectors};
 
-/// What one system's cases do on a device.
+/// Runs one system's cases on a device.
 type Run = fn(&Case, &Device) -> Result<Outcome, String>;
 
-/// Kinds of cases, how many there are, and what runs them in float32.
+/// Kinds of cases, their numbers, and the functions that run them in float32.
 const KINDS: [(&str, usize, Run); 6] = [
     ("grad_f64", 6, grad_f64::run),
     ("torch_gru", 23, torch::run),
@@ -35,7 +35,7 @@ const KINDS: [(&str, usize, Run); 6] = [
     ("mpsgraph_gru", 35, mps_graph::run),
 ];
 
-/// All of them; the float64 references in float64 too, where the backend has it.
+/// All cases. The float64 references also run in float64 where the backend has it.
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let cases = CaseSpec::all(vectors::directory());
     let mut trials = vec![
@@ -49,7 +49,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
             let &(_, _, run) = run.unwrap_or_else(|| panic!("{}: {}", spec.name(), spec.kind()));
             trials.push(trial(spec, backend, run));
             if backend.samples_modes() && spec.kind() != "grad_f64" {
-                // Another way to the same call is the same on every backend.
+                // These paths lead to the same operator call, so only one backend runs them.
                 continue;
             }
             match spec.kind() {
@@ -80,7 +80,7 @@ fn trial(spec: &CaseSpec, backend: &TestBackend, run: Run) -> Trial {
     })
 }
 
-/// Another way to the same numbers.
+/// A second path to the same results.
 fn second(
     way: &str,
     spec: &CaseSpec,
@@ -98,7 +98,7 @@ fn second(
     })
 }
 
-/// A backend without float64 says so, and the case counts as ignored.
+/// Without float64 the case is ignored and reports the reason.
 fn in_float64(spec: &CaseSpec, backend: &TestBackend) -> Trial {
     let id = format!("conformance/{}/{}", spec.name(), backend.id(DType::F64));
     let spec = spec.clone();
@@ -115,7 +115,7 @@ fn in_float64(spec: &CaseSpec, backend: &TestBackend) -> Trial {
     })
 }
 
-/// The table is as long as it should be, and says how long that is.
+/// The table has the expected number of cases, which is part of the trial name.
 fn every_case_has_a_run(cases: &[CaseSpec]) -> Trial {
     let mut counts = BTreeMap::new();
     for case in cases {
@@ -135,7 +135,7 @@ fn every_case_has_a_run(cases: &[CaseSpec]) -> Trial {
     })
 }
 
-/// What the documentation says of the cases is so.
+/// Checks a statement of the documentation about the cases.
 fn said(what: &str, cases: &[CaseSpec], check: fn(&[CaseSpec]) -> Result<(), String>) -> Trial {
     let cases = cases.to_vec();
     Trial::test(format!("conformance/as-documented/{what}"), move || {
@@ -143,7 +143,7 @@ fn said(what: &str, cases: &[CaseSpec], check: fn(&[CaseSpec]) -> Result<(), Str
     })
 }
 
-/// What a float32 case expects, under the names of its file.
+/// The expected results of a float32 case, with the names of its file.
 fn expected(case: &Case) -> Outcome {
     let prefixed = |prefix: &str| -> Tensors {
         case.with_prefix(prefix)
@@ -157,7 +157,7 @@ fn expected(case: &Case) -> Outcome {
     }
 }
 
-/// The inputs of a case that `is_weight`, as a file of its system would hold them.
+/// The inputs of a case that `is_weight` selects, as a weight file of its system.
 fn state_dict(case: &Case, is_weight: impl Fn(&str) -> bool) -> StateDict {
     let mut dict = StateDict::new();
     for (name, array) in case.with_prefix("in.") {
@@ -169,8 +169,8 @@ fn state_dict(case: &Case, is_weight: impl Fn(&str) -> bool) -> StateDict {
     dict
 }
 
-/// The numbers of a state dict by name.
-pub fn numbers(dict: &StateDict) -> Tensors {
+/// The values of a state dict by name.
+pub fn values_by_key(dict: &StateDict) -> Tensors {
     let values = |key: &str| {
         let data = dict.get(key).expect("the key is the dict's own").clone();
         let values = data.convert::<f64>().try_into_vec();
@@ -181,19 +181,19 @@ pub fn numbers(dict: &StateDict) -> Tensors {
         .collect()
 }
 
-/// A leaf of a case's input.
+/// A leaf from a case's input.
 fn leaf<const D: usize>(array: &Array, device: &Device) -> Tensor<D> {
     constant(array, device).require_grad()
 }
 
-/// A tensor of a case's input that nothing is differentiated by.
+/// A constant tensor from a case's input.
 fn constant<const D: usize>(array: &Array, device: &Device) -> Tensor<D> {
     let shape = array.shape[..].try_into().expect("the rank is known");
     runs::tensor(&array.data, shape, device, DType::F32)
 }
 
-/// `block` with the gradients of its parameters in their place: exported like weights, they come
-/// out under the system's names.
+/// `block` with gradients in place of its parameters. An export of it gives the gradients the system's
+/// names.
 pub fn gradients_of(block: &GruBlock, gradients: &Gradients) -> Result<GruBlock, String> {
     fn of<const D: usize>(
         name: &str,
@@ -219,7 +219,7 @@ pub fn gradients_of(block: &GruBlock, gradients: &Gradients) -> Result<GruBlock,
     block.config().init_with(layers).map_err(text)
 }
 
-/// What an error says.
+/// The text of an error.
 pub fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }

@@ -1,4 +1,4 @@
-//! `MPSGraph.GRU` and `GRUGradients`, with every optional argument and activation.
+//! `MPSGraph.GRU` and `GRUGradients` with every optional argument and activation.
 
 use burn::tensor::{Device, Tensor};
 use gru_convert::mps_graph;
@@ -12,7 +12,7 @@ use gru_testkit::{
 };
 use serde_json::Value;
 
-use super::{constant, gradients_of, leaf, numbers, state_dict, text};
+use super::{constant, gradients_of, leaf, state_dict, text, values_by_key};
 use crate::{
     backends::TestBackend,
     runs::{self, gradient, values},
@@ -27,7 +27,7 @@ pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
     };
     let up = |name: &str| case.get(&format!("up.{name}"));
     let d = arguments.gradients(
-        constant(up("sourceGradient").expect("every case has it"), device),
+        constant(up("sourceGradient").expect("every case has one"), device),
         z_state.clone(),
         h.clone(),
         up("stateGradient").map(|d| constant(d, device)),
@@ -56,8 +56,8 @@ pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
     })
 }
 
-/// Burn's autodiff through `gru` gives the same gradients, the state's included; inference gives the
-/// same states, and the z state is what the door says.
+/// Burn's autodiff through `gru` gives the same gradients, including the state's gradient. Inference
+/// gives the same states. The z state has the documented contents.
 pub fn by_autodiff(case: &Case, device: &Device, backend: &TestBackend) -> Result<(), String> {
     let tolerance = backend.tolerance(case.tolerance());
     let descriptor = descriptor(&case.spec);
@@ -113,13 +113,13 @@ pub fn by_autodiff(case: &Case, device: &Device, backend: &TestBackend) -> Resul
     Ok(())
 }
 
-/// A block has an input weight.
+/// Whether the case has an input weight, which a block requires.
 pub fn has_input_weight(spec: &CaseSpec) -> bool {
     spec.flag("inputWeight") != Some(false)
 }
 
-/// The arrays as a [`GruBlock`](gru_op::GruBlock): the recorded states and gradients, these under
-/// Apple's names again, and the arrays handed out again as they came in.
+/// Imports the arrays as a [`GruBlock`](gru_op::GruBlock). The block gives the recorded states and
+/// gradients under Apple's names, and exports the arrays unchanged.
 pub fn by_block(case: &Case, device: &Device, backend: &TestBackend) -> Result<(), String> {
     let tolerance = backend.tolerance(case.tolerance());
     let device = &device.clone().autodiff();
@@ -137,11 +137,13 @@ pub fn by_block(case: &Case, device: &Device, backend: &TestBackend) -> Result<(
     if again_descriptor != descriptor {
         return Err(format!("exported {of_block:?}, imported {descriptor:?}"));
     }
-    let again = in_order_of(&descriptor, numbers(&again));
-    for (name, expected) in numbers(&dict) {
+    let again = in_order_of(&descriptor, values_by_key(&again));
+    for (name, expected) in values_by_key(&dict) {
         let expected: Vec<f64> = expected.iter().map(|&v| f64::from(v as f32)).collect();
         if again.get(&name) != Some(&expected) {
-            return Err(format!("{name}: exported otherwise than imported"));
+            return Err(format!(
+                "{name}: exported array differs from the imported array"
+            ));
         }
     }
 
@@ -160,7 +162,7 @@ pub fn by_block(case: &Case, device: &Device, backend: &TestBackend) -> Result<(
             let each = (0..directions).map(|d| state.clone().narrow(0, d, 1).squeeze_dim(0));
             (h, Tensor::<2>::cat(each.collect(), 1))
         }
-        // A block draws its masks itself: one that is given goes with its weights.
+        // A block draws its own recurrent masks. A given mask is multiplied into the weights.
         Some(mask) => {
             let mask = Some(constant(mask, device));
             let each = block.layers.iter().enumerate().map(|(d, layer)| {
@@ -188,19 +190,21 @@ pub fn by_block(case: &Case, device: &Device, backend: &TestBackend) -> Result<(
     }
     let d = loss.backward();
     let (exported, _) = mps_graph::export(&gradients_of(&block, &d)?, "").map_err(text)?;
-    let mut named = in_order_of(&descriptor, numbers(&exported));
+    let mut named = in_order_of(&descriptor, values_by_key(&exported));
     named.insert("source".into(), gradient("source", &x, &d)?);
     if let Some(h0) = &h0 {
         named.insert("initState".into(), gradient("initState", h0, &d)?);
     }
     for (name, expected) in case.with_prefix("grad.") {
-        let got = named.get(name).ok_or(format!("no gradient of {name}"))?;
+        let got = named
+            .get(name)
+            .ok_or(format!("{name}: expected a gradient, got none"))?;
         close(name, got, &expected.data, tolerance.gradient)?;
     }
     Ok(())
 }
 
-/// Exported arrays, gates z, r, o, in the order of a descriptor.
+/// Exported arrays with gates z, r, o, in the order of a descriptor.
 fn in_order_of(descriptor: &GruDescriptor, mut arrays: Tensors) -> Tensors {
     let directions = if descriptor.bidirectional { 2 } else { 1 };
     for (name, numbers) in &mut arrays {
@@ -215,7 +219,7 @@ fn in_order_of(descriptor: &GruDescriptor, mut arrays: Tensors) -> Tensors {
     arrays
 }
 
-/// The z state holds the gates after their activations, in gate order, as the door's page says.
+/// The z state contains the gates after their activations, in gate order, as documented.
 fn check_z_state(
     case: &Case,
     descriptor: &GruDescriptor,
@@ -248,7 +252,7 @@ fn check_z_state(
     Ok(())
 }
 
-/// What both operators are given.
+/// The arguments of both operators.
 #[derive(Clone)]
 struct Arguments {
     source: Tensor<3>,

@@ -1,4 +1,4 @@
-//! ONNX' `GRU`, forward only: activations with their parameters, clip, lengths, both layouts.
+//! ONNX' `GRU`, forward only: activations with parameters, clip, lengths, both layouts.
 
 use burn::tensor::{Device, Tensor};
 use gru_convert::onnx::{self, Attributes};
@@ -7,7 +7,7 @@ use gru_testkit::{
     conformance::{Case, CaseSpec},
 };
 
-use super::{constant, numbers, state_dict};
+use super::{constant, state_dict, values_by_key};
 use crate::runs::values;
 
 pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
@@ -15,7 +15,7 @@ pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
     let dict = state_dict(case, |name| ["W", "R", "B"].contains(&name));
     let config = onnx::config(&attributes, &dict, "").map_err(|e| e.to_string())?;
     let block = onnx::import(&dict, "", &config, device).map_err(|e| e.to_string())?;
-    // What is handed out again is what came in.
+    // Exported arrays and attributes equal the imported ones.
     let (again, same) = onnx::export(&block, "").map_err(|e| e.to_string())?;
     if onnx::config(&same, &again, "")
         .map_err(|e| e.to_string())?
@@ -30,8 +30,8 @@ pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
         let rounded = values.into_iter().map(|v| f64::from(v as f32)).collect();
         (name, rounded)
     };
-    let imported: Tensors = numbers(&dict).into_iter().map(as_float32).collect();
-    if numbers(&again) != imported {
+    let imported: Tensors = values_by_key(&dict).into_iter().map(as_float32).collect();
+    if values_by_key(&again) != imported {
         return Err("exported initializers differ from imported ones".into());
     }
 
@@ -58,7 +58,7 @@ pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
 
 fn attributes(spec: &CaseSpec) -> Attributes {
     let list = |name: &str| spec.option(name).as_array().cloned().unwrap_or_default();
-    let numbers = |name: &str| -> Vec<f32> {
+    let array = |name: &str| -> Vec<f32> {
         let values = list(name).into_iter().map(|v| v.as_f64());
         values.map(|v| v.expect("a number") as f32).collect()
     };
@@ -68,8 +68,8 @@ fn attributes(spec: &CaseSpec) -> Attributes {
             .iter()
             .map(|name| name.as_str().expect("a name").to_owned())
             .collect(),
-        activation_alpha: numbers("activation_alpha"),
-        activation_beta: numbers("activation_beta"),
+        activation_alpha: array("activation_alpha"),
+        activation_beta: array("activation_beta"),
         clip: spec.option("clip").as_f64().map(|c| c as f32),
         direction: match spec.option("direction").as_str() {
             Some(direction) => direction.into(),

@@ -1,4 +1,4 @@
-//! `GRUBlockCell` and `GRUBlockCellGrad`, alone and chained over time.
+//! `GRUBlockCell` and `GRUBlockCellGrad`, as single cells and chained over time.
 
 use burn::tensor::{Device, Tensor};
 use gru_convert::tensorflow as weights_of;
@@ -8,7 +8,7 @@ use gru_testkit::{
     conformance::{Array, Case},
 };
 
-use super::{constant, gradients_of, numbers, state_dict, text};
+use super::{constant, gradients_of, state_dict, text, values_by_key};
 use crate::{
     backends::TestBackend,
     runs::{self, values},
@@ -94,13 +94,13 @@ pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
         }
         carried = Some(d_h_prev);
     }
-    let d_h_prev = carried.expect("there is a step");
+    let d_h_prev = carried.expect("there is at least one step");
     gradients.insert("d_h_prev".into(), values(d_h_prev));
     Ok(Outcome { outputs, gradients })
 }
 
-/// The two other ways through the same cell: autodiff over the door, and over a block of
-/// the imported weights, whose gradients go out again under TensorFlow's names.
+/// Two other paths through the same cell: autodiff of the cell function, and autodiff of a block with
+/// the imported weights. The block exports its gradients under TensorFlow's names.
 pub fn by_autodiff(case: &Case, device: &Device, backend: &TestBackend) -> Result<(), String> {
     let device = &device.clone().autodiff();
     let tolerance = backend.tolerance(case.tolerance());
@@ -148,7 +148,7 @@ pub fn by_autodiff(case: &Case, device: &Device, backend: &TestBackend) -> Resul
     )?;
     let d = runs::loss(&h, d_h).backward();
     let exported = weights_of::export(&gradients_of(&block, &d)?, "").map_err(text)?;
-    for (name, got) in numbers(&exported) {
+    for (name, got) in values_by_key(&exported) {
         close(
             &name,
             &got,

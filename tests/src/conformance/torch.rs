@@ -1,4 +1,4 @@
-//! `torch.nn.GRU`, packed sequences included, and `torch.nn.GRUCell`, by their own key names.
+//! `torch.nn.GRU`, including packed sequences, and `torch.nn.GRUCell`, with PyTorch's key names.
 
 use burn::tensor::{Device, Tensor};
 use gru_convert::{StateDict, pytorch};
@@ -8,7 +8,7 @@ use gru_testkit::{
     conformance::Case,
 };
 
-use super::{gradients_of, leaf, numbers, state_dict, text};
+use super::{gradients_of, leaf, state_dict, text, values_by_key};
 use crate::runs::{self, gradient, values};
 
 pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
@@ -31,7 +31,7 @@ fn cell(case: &Case, dict: &StateDict, device: &Device) -> Result<Outcome, Strin
     let gradients = runs::loss(&h, &case.tensor("up.grad_h").data).backward();
     let exported = pytorch::export(&gradients_of(&block, &gradients)?, "")
         .and_then(|dict| dict.renamed(|key| key.replace("_l0", "")));
-    let mut named = numbers(&exported.map_err(text)?);
+    let mut named = values_by_key(&exported.map_err(text)?);
     named.insert("x".into(), gradient("x", &x, &gradients)?);
     named.insert("hx".into(), gradient("hx", &hx, &gradients)?);
     Ok(Outcome {
@@ -61,7 +61,7 @@ fn block(case: &Case, dict: &StateDict, device: &Device) -> Result<Outcome, Stri
         + runs::loss(&h_n, &case.tensor("up.grad_h_n").data);
     let gradients = loss.backward();
     let exported = pytorch::export(&gradients_of(&block, &gradients)?, "");
-    let mut named = numbers(&exported.map_err(text)?);
+    let mut named = values_by_key(&exported.map_err(text)?);
     named.insert("x".into(), gradient("x", &x, &gradients)?);
     if let Some(h0) = &h0 {
         named.insert("h0".into(), gradient("h0", h0, &gradients)?);

@@ -1,4 +1,4 @@
-//! Where each system puts what: gates, directions, names.
+//! The order of gates, directions and names of each system.
 
 use super::*;
 
@@ -15,8 +15,8 @@ pub fn trials() -> impl Iterator<Item = Trial> {
     checks.map(check).into_iter()
 }
 
-/// Under the names of Keras' variables: the first half of the output is the forward layer's, the
-/// second that of the layer that goes backwards.
+/// Names of Keras' variables. The first half of the output belongs to the forward layer, the second half
+/// to the backward layer.
 fn keras_bidirectional() -> Result<(), String> {
     let (forward, backward) = (block(config()), block(config().with_reverse(true)));
     let mut dict = keras::export(&forward, "bidirectional/forward_gru/gru_cell/").map_err(text)?;
@@ -34,7 +34,7 @@ fn keras_bidirectional() -> Result<(), String> {
     Ok(())
 }
 
-/// Every name is an activation, and that one has this name.
+/// Each activation name maps to an activation and back to the same name.
 fn keras_names() -> Result<(), String> {
     for name in [
         "linear",
@@ -75,17 +75,17 @@ fn gate_order() -> Result<(), String> {
     }
 }
 
-/// One number of each gate, where oneDNN's page puts it: `ldigo`, gates u, r, o, and u, r, o and
-/// the candidate's recurrent bias.
+/// One value per gate at the place that oneDNN documents: layout `ldigo`, gates u, r, o, and the
+/// candidate's recurrent bias as fourth bias.
 fn onednn_layout() -> Result<(), String> {
     let block = block(config());
-    let dict = numbers(&onednn::export(&block, "").map_err(text)?);
+    let dict = values_by_key(&onednn::export(&block, "").map_err(text)?);
     let w = block.layers[0].weights();
-    let w_ih = values(w.w_ih.expect("it is there"));
-    let b_ih = values(w.b_ih.expect("it is there"));
-    let b_hh = values(w.b_hh.expect("it is there"));
+    let w_ih = values(w.w_ih.expect("the layer has one"));
+    let b_ih = values(w.b_ih.expect("the layer has one"));
+    let b_hh = values(w.b_hh.expect("the layer has one"));
     let (i, unit) = (2, 3);
-    // r, z, n here; u, r, o there.
+    // Order r, z, n in the block. Order u, r, o in oneDNN.
     for (here, there) in [(0, 1), (1, 0), (2, 2)] {
         let got = dict["weights_layer"][(i * 3 + there) * H + unit];
         let expected = w_ih[i * 3 * H + here * H + unit];
@@ -109,15 +109,15 @@ fn onednn_layout() -> Result<(), String> {
     if dict["bias"][3 * H + unit] == b_hh[2 * H + unit] {
         Ok(())
     } else {
-        Err("the fourth bias is not the candidate's recurrent one".into())
+        Err("expected the candidate's recurrent bias as fourth bias".into())
     }
 }
 
-/// `linLayerID` 0 and 3 are the reset gate, 1 and 4 the update gate, 2 and 5 the candidate;
-/// matrices have a row for each unit.
+/// `linLayerID` 0 and 3 are the reset gate, 1 and 4 the update gate, 2 and 5 the candidate. Matrices
+/// have one row per unit.
 fn cudnn_layout() -> Result<(), String> {
     let block = block(config());
-    let dict = numbers(&cudnn::export(&block, "").map_err(text)?);
+    let dict = values_by_key(&cudnn::export(&block, "").map_err(text)?);
     let w_hh = values(block.layers[0].w_hh.val());
     let (row, unit) = (4, 1);
     for gate in 0..3 {
@@ -130,7 +130,7 @@ fn cudnn_layout() -> Result<(), String> {
     Ok(())
 }
 
-/// What only training knows, and the layout, is the user's to add.
+/// The arrays do not determine the layout and the training noise. The user may set them.
 fn noise_is_free() -> Result<(), String> {
     let dict = pytorch::export(&block(config()), "").map_err(text)?;
     let config = pytorch::config(&dict, "")
@@ -145,7 +145,7 @@ fn noise_is_free() -> Result<(), String> {
     }
 }
 
-/// Without `resetAfter` a secondary bias plays no part, as Apple documents it.
+/// Without `resetAfter` a secondary bias is ignored, as Apple documents.
 fn mps_graph_secondary_ignored() -> Result<(), String> {
     let before = config().with_reset(Reset::BeforeMatmul);
     let block = block_with(&before, Biases::None);
@@ -154,7 +154,7 @@ fn mps_graph_secondary_ignored() -> Result<(), String> {
     let config = mps_graph::config(&descriptor, &dict, "").map_err(text)?;
     let read = mps_graph::import(&descriptor, &dict, "", &config, &device()).map_err(text)?;
     if config.bias {
-        Err("a bias that plays no part".into())
+        Err("expected the secondary bias to be ignored".into())
     } else {
         same(&read.layers[0].weights(), &block.layers[0].weights())
     }

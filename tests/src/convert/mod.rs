@@ -1,8 +1,8 @@
-//! Weights out and in again, and every way in which they can be wrong.
+//! Export and import of weights, and every error of the converters.
 
-mod again;
+mod errors;
 mod layouts;
-mod wrong;
+mod round_trips;
 
 use burn::tensor::{Device, Distribution, Tensor, TensorData};
 use gru_convert::{
@@ -17,7 +17,7 @@ use gru_testkit::close::{Tolerance, close};
 use libtest_mimic::Trial;
 
 use super::{
-    conformance::{numbers, text},
+    conformance::{text, values_by_key},
     runs::{self, values},
 };
 
@@ -25,9 +25,9 @@ const I: usize = 3;
 const H: usize = 5;
 
 pub fn trials() -> Vec<Trial> {
-    again::trials()
+    round_trips::trials()
         .chain(layouts::trials())
-        .chain(wrong::trials())
+        .chain(errors::trials())
         .collect()
 }
 
@@ -55,7 +55,7 @@ enum Biases {
     None,
     Input,
     Both,
-    /// That of the input, and the recurrent one of the candidate alone.
+    /// The input bias, and the candidate's recurrent bias.
     Candidate,
 }
 
@@ -115,14 +115,14 @@ fn same(got: &GruWeights, expected: &GruWeights) -> Result<(), String> {
     check("b_hh", &got.b_hh, &expected.b_hh)
 }
 
-/// The output of a block over a sequence, batch first.
+/// The output of a block over a batch-first sequence.
 fn output(block: &GruBlock, x: &Tensor<3>) -> Tensor<3> {
     let mut block = block.clone();
     block.batch_first = true;
     block.forward(x.clone(), None).0
 }
 
-/// Two blocks compute the same: a bias was added to another, which rounds.
+/// Two blocks give equal results up to rounding, because one bias was added to another.
 fn alike(name: &str, got: &GruBlock, expected: &GruBlock) -> Result<(), String> {
     let x = random([2, 4, expected.d_input]);
     let (got, expected) = (output(got, &x), output(expected, &x));

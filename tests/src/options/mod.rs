@@ -1,9 +1,9 @@
-//! What a sequence may be given: lengths, masks of steps, recurrent mask, zoneout, projected
-//! input, the forms of the biases and clips, and every convention. Against the equations written step by
-//! step in float64 and differentiated by Burn.
+//! Options of a sequence: lengths, step masks, recurrent mask, zoneout, projected input, forms of biases
+//! and clips, and every convention. The reference is the equations step by step in float64,
+//! differentiated by Burn.
 //!
-//! All three-way combinations of option values run on the CPU backends, all pairs on the others. The trials
-//! `options/coverage` fail if one is missing.
+//! The CPU backends run all three-way combinations of option values. Other backends run all pairs. The
+//! trials `options/coverage` fail if a combination is missing.
 
 mod stepwise;
 
@@ -31,10 +31,10 @@ const T: usize = 6;
 const I: usize = 3;
 const H: usize = 7;
 
-/// Unsorted, repeated, zero, full.
+/// Unsorted, repeated, zero and full lengths.
 const LENGTHS: [usize; N] = [4, 0, 6, 1, 4];
 
-/// One combination. `true` is the unusual side.
+/// One combination. `true` is the less common value.
 #[derive(Debug, Clone, Copy)]
 struct Case {
     steps: Which,
@@ -90,7 +90,7 @@ const BIASES: [Biases; 4] = [
 ];
 const CLIPS: [Clip; 4] = [Clip::None, Clip::Gates, Clip::State, Clip::Both];
 
-/// Options of a case, and how many values each has.
+/// Options of a case, and the number of values of each.
 const OPTIONS: [(&str, usize); 11] = [
     ("steps", STEPS.len()),
     ("zoneout", ZONEOUTS.len()),
@@ -115,7 +115,7 @@ const SIZES: [usize; 11] = {
 };
 
 impl Case {
-    /// Everything usual.
+    /// Every option at its common value.
     const PLAIN: Self = Self {
         steps: Which::All,
         zoneout: Zoneout::No,
@@ -130,7 +130,7 @@ impl Case {
         lean: false,
     };
 
-    /// Few cases with every combination of values of any `strength` options.
+    /// Few cases that cover every combination of values of any `strength` options.
     fn all(strength: usize) -> Vec<Self> {
         let case = |row: Vec<usize>| Self {
             steps: STEPS[row[0]],
@@ -148,7 +148,8 @@ impl Case {
         cover(&SIZES, strength).into_iter().map(case).collect()
     }
 
-    /// The value of each of [`OPTIONS`] in what this case runs with, not in the row it was made from.
+    /// The value of each of [`OPTIONS`] in the actual run, which may differ from the row that the case
+    /// was made from.
     fn values(&self) -> Vec<usize> {
         let (spec, order) = (self.spec(), self.order());
         let clip = match (spec.clip_gates, spec.clip_state) {
@@ -224,7 +225,7 @@ impl Case {
         }
     }
 
-    /// `[outer, inner, features]` from numbers in `[N,T,features]`.
+    /// `[outer, inner, features]` from values in `[N,T,features]`.
     fn in_layout(&self, data: &[f64], features: usize) -> (Vec<f64>, [usize; 3]) {
         if !self.time_major {
             return (data.to_vec(), [N, T, features]);
@@ -235,12 +236,12 @@ impl Case {
         (data, [T, N, features])
     }
 
-    /// Whether step `t` of row `n` counts.
-    fn counts(&self, n: usize, t: usize) -> bool {
+    /// Whether step `t` of row `n` is valid.
+    fn is_valid(&self, n: usize, t: usize) -> bool {
         match self.steps {
             Which::All => true,
             Which::Lengths => t < LENGTHS[n],
-            // Row 1 has no step at all, row 2 begins and ends with a hole.
+            // Row 1 has no valid step. Row 2 begins and ends with skipped steps.
             Which::Holes => {
                 n != 1 && !(n == 2 && (t == 0 || t == T - 1)) && !(n + 2 * t).is_multiple_of(3)
             }
@@ -284,7 +285,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
                 let clean = run(case, device, DType::F32, operator, 0.0)?;
                 let poisoned = run(case, device, DType::F32, operator, f64::NAN)?;
                 if clean != poisoned {
-                    return Err(format!("{steps:?}: what the padding holds has an effect"));
+                    return Err(format!("{steps:?}: expected the padding to be ignored"));
                 }
             }
             Ok(())
@@ -293,7 +294,8 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     trials
 }
 
-/// Fails where no case has some values of some `strength` options, and says which.
+/// Returns an error that names a missing combination if the cases do not cover all values of any
+/// `strength` options.
 fn covers(cases: &[Vec<usize>], strength: usize) -> Result<(), String> {
     let missing = missing(cases, &SIZES, strength);
     let Some(first) = missing.first() else {
@@ -302,13 +304,13 @@ fn covers(cases: &[Vec<usize>], strength: usize) -> Result<(), String> {
     let first = first.iter().map(|&(k, v)| format!("{}={v}", OPTIONS[k].0));
     let first: Vec<String> = first.collect();
     Err(format!(
-        "no case has {} (nor {} other combinations)",
+        "no case has {} ({} other combinations are missing)",
         first.join(" with "),
         missing.len() - 1
     ))
 }
 
-/// The tensors of a case besides `x` and the weights.
+/// The tensors of a case other than `x` and the weights.
 struct Options {
     case: Case,
     h0: Tensor<2>,
@@ -342,16 +344,16 @@ fn operator(x: Tensor<3>, weights: &GruWeights, options: Options) -> (Tensor<3>,
     gru_sequence_with(x, weights, &case.spec(), operator)
 }
 
-/// Runs `op` forward and backward; what does not count in `x` is `padding`.
+/// Runs `op` forward and backward. `padding` fills the skipped steps of `x`.
 fn run(case: Case, device: &Device, dtype: DType, op: Op, padding: f64) -> Result<Outcome, String> {
     let device = &device.clone().autodiff();
     let features = if case.projected { 3 * H } else { I };
     let inputs = Inputs::random(&Problem::new(N, T, features, H));
     let places = (0..N).flat_map(|n| (0..T).map(move |t| (n, t)));
-    let valid: Vec<bool> = places.map(|(n, t)| case.counts(n, t)).collect();
+    let valid: Vec<bool> = places.map(|(n, t)| case.is_valid(n, t)).collect();
     let rows = inputs.x.chunks_exact(features).zip(&valid);
     let x: Vec<f64> = rows
-        .flat_map(|(row, &counts)| row.iter().map(move |&v| if counts { v } else { padding }))
+        .flat_map(|(row, &is_valid)| row.iter().map(move |&v| if is_valid { v } else { padding }))
         .collect();
     let (x, shape) = case.in_layout(&x, features);
     let x: Tensor<3> = runs::tensor(&x, shape, device, dtype).require_grad();
@@ -373,7 +375,7 @@ fn run(case: Case, device: &Device, dtype: DType, op: Op, padding: f64) -> Resul
         Biases::InputAndCandidate => Some(vector(&b_hh[2 * H..])),
         Biases::Both => Some(vector(b_hh)),
     });
-    // Some numbers of an order of their own, for what gets no gradient.
+    // Fixed values for the tensors without a gradient.
     let odd = |k: usize| ((k * 37 + 11) % 17) as f64 / 16.0;
     let mask: Vec<f64> = (0..N * H)
         .map(|k| if k % 4 == 0 { 0.0 } else { 0.5 + odd(k) })

@@ -1,5 +1,5 @@
-//! The equations of the documentation in Burn's operations, one row and one step at a time, differentiated
-//! by Burn.
+//! The documented equations in Burn's operations, one row and one step at a time, differentiated by
+//! Burn.
 
 use burn::tensor::{Tensor, activation::sigmoid};
 use gru_op::{Direction, GruWeights, Layout, Reset, Update};
@@ -7,7 +7,7 @@ use gru_op::{Direction, GruWeights, Layout, Reset, Update};
 use super::{Options, T, Which};
 use crate::runs::values;
 
-/// Rows are cut out, not masked: a step that does not count is one that is not there.
+/// Rows are sliced, not masked: a skipped step is left out.
 pub fn stepwise(x: Tensor<3>, weights: &GruWeights, options: Options) -> (Tensor<3>, Tensor<2>) {
     let (spec, order) = (options.case.spec(), options.case.order());
     let time_major = order.layout == Layout::TimeMajor;

@@ -1,6 +1,6 @@
-//! A block in one file with its configuration: what comes back, and what is refused.
+//! A block in one file with its configuration: round trips and errors.
 
-mod by_hand;
+mod modified;
 
 use super::{backends::TestBackend, runs::values};
 use burn::{
@@ -24,15 +24,18 @@ type Test = fn(&Path) -> Result<(), String>;
 const TESTS: &[(&str, Test)] = &[
     ("round-trip", round_trip),
     ("with-burn", with_burn),
-    ("another-gru-is-refused", another_gru_is_refused),
+    ("another-gru-is-rejected", another_configuration_is_rejected),
     ("training-may-differ", training_may_differ),
-    ("other-parameters-are-refused", other_parameters_are_refused),
-    ("changed-by-hand", by_hand::changed_by_hand),
-    ("what-is-saved-is-read", by_hand::what_is_saved_is_read),
+    (
+        "other-parameters-are-rejected",
+        other_parameters_are_rejected,
+    ),
+    ("modified-layers", modified::modified_layers),
+    ("saved-blocks-load", modified::saved_blocks_load),
     ("garbled", garbled),
 ];
 
-/// The backend plays no part: Flex stands for all.
+/// The result does not depend on the backend, so only Flex runs.
 pub fn trials(_: &[TestBackend]) -> Vec<Trial> {
     let trial = |&(name, test): &(&'static str, Test)| {
         Trial::test(format!("saving/{name}"), move || {
@@ -53,7 +56,7 @@ fn config() -> GruBlockConfig {
         .with_bidirectional(true)
 }
 
-/// Blocks of every kind of option.
+/// Blocks with every kind of option.
 fn kinds() -> Vec<GruBlockConfig> {
     let odd = Activations {
         reset: Activation::HardSigmoid {
@@ -107,7 +110,7 @@ fn outputs(block: &GruBlock) -> Vec<f64> {
     [values(y), values(state)].concat()
 }
 
-/// A file needs nothing but itself, takes its extension as Burn's do, and may go once it is read.
+/// The file is self-contained, gets Burn's extension, and may be deleted after loading.
 fn round_trip(path: &Path) -> Result<(), String> {
     let device = Device::flex();
     for config in kinds() {
@@ -135,7 +138,7 @@ fn round_trip(path: &Path) -> Result<(), String> {
                 ids.collect()
             };
             if ids(&read) != ids(&block) {
-                return Err("the ids of the parameters changed, which optimizers know".into());
+                return Err("expected the same parameter ids, which optimizers use".into());
             }
             read.check_config(&config).map_err(text)?;
             block.check_config(&read.config()).map_err(text)?;
@@ -144,7 +147,7 @@ fn round_trip(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Burn's records have no configuration: they still load, and only where it is said what they are.
+/// Burn's own records have no configuration. They load only into a given configuration.
 fn with_burn(path: &Path) -> Result<(), String> {
     let device = Device::flex();
     let saved = config().with_reset(Reset::BeforeMatmul).init(&device);
@@ -156,9 +159,9 @@ fn with_burn(path: &Path) -> Result<(), String> {
     let same = config().with_reset(Reset::BeforeMatmul);
     let loaded = same.init(&device).load_checked(path).map_err(text)?;
     if outputs(&loaded) != outputs(&saved) {
-        return Err("a record of Burn gives other outputs".into());
+        return Err("expected the same outputs from Burn's record".into());
     }
-    // This is why there is more than a record: it cannot be refused.
+    // Burn's record loads into a block with another reset form without an error.
     config().init(&device).load_checked(path).map_err(text)?;
 
     saved.save_with_config(path).map_err(text)?;
@@ -166,19 +169,19 @@ fn with_burn(path: &Path) -> Result<(), String> {
     if outputs(&loaded) == outputs(&saved) {
         Ok(())
     } else {
-        Err("Burn reads other parameters from the file".into())
+        Err("expected Burn to read the same parameters from the file".into())
     }
 }
 
-fn refusal(block: GruBlock, path: &Path) -> Result<String, String> {
+fn rejection(block: GruBlock, path: &Path) -> Result<String, String> {
     match block.load_checked(path) {
         Err(error) => Ok(error.to_string()),
-        Ok(_) => Err("it was loaded".into()),
+        Ok(_) => Err("expected an error".into()),
     }
 }
 
-/// Each option on its own, by the name of its layer, with both sides.
-fn another_gru_is_refused(path: &Path) -> Result<(), String> {
+/// Each option by itself: the error names the layer, the expected and the actual value.
+fn another_configuration_is_rejected(path: &Path) -> Result<(), String> {
     let device = Device::flex();
     config()
         .init(&device)
@@ -221,23 +224,23 @@ fn another_gru_is_refused(path: &Path) -> Result<(), String> {
             "bidirectional must be false, as the block has it, got true",
         ),
     ] {
-        let refused = refusal(other.init(&device), path)?;
-        if !refused.contains(says) {
-            return Err(format!("{refused:?}, expected {says:?}"));
+        let rejected = rejection(other.init(&device), path)?;
+        if !rejected.contains(says) {
+            return Err(format!("{rejected:?}, expected {says:?}"));
         }
     }
     let reverse = GruBlockConfig::new(I, H).with_reverse(true).init(&device);
     let forward = GruBlockConfig::new(I, H).init(&device);
     forward.save_with_config(path).map_err(text)?;
-    let refused = refusal(reverse, path)?;
-    if refused.contains("layers.0.direction must be Reverse, as the block has it, got Forward") {
+    let rejected = rejection(reverse, path)?;
+    if rejected.contains("layers.0.direction must be Reverse, as the block has it, got Forward") {
         Ok(())
     } else {
-        Err(refused)
+        Err(rejected)
     }
 }
 
-/// What changes no number of inference may differ.
+/// Options without an effect on inference may differ.
 fn training_may_differ(path: &Path) -> Result<(), String> {
     let device = Device::flex();
     let saved = config().init(&device);
@@ -249,7 +252,7 @@ fn training_may_differ(path: &Path) -> Result<(), String> {
         .init(&device.autodiff());
     let loaded = other.load_checked(path).map_err(text)?;
     if loaded.dropout.prob != 0.5 || !loaded.layers[0].w_hh.is_require_grad() {
-        return Err("loading changed what the block is in training".into());
+        return Err("expected loading to keep the training options".into());
     }
     if outputs(&loaded.valid()) == outputs(&saved) {
         Ok(())
@@ -258,7 +261,7 @@ fn training_may_differ(path: &Path) -> Result<(), String> {
     }
 }
 
-fn other_parameters_are_refused(path: &Path) -> Result<(), String> {
+fn other_parameters_are_rejected(path: &Path) -> Result<(), String> {
     let device = Device::flex();
     let file = path.with_extension("bpk");
     for (saved, ours, says) in [
@@ -284,22 +287,22 @@ fn other_parameters_are_refused(path: &Path) -> Result<(), String> {
         ),
     ] {
         saved.init(&device).save_file(&file).map_err(text)?;
-        let refused = refusal(ours.init(&device), path)?;
-        if !refused.contains(says) {
-            return Err(format!("{refused:?}, expected {says:?}"));
+        let rejected = rejection(ours.init(&device), path)?;
+        if !rejected.contains(says) {
+            return Err(format!("{rejected:?}, expected {says:?}"));
         }
     }
     let linear = burn::nn::LinearConfig::new(2, 2).init(&device);
     linear.save_file(&file).map_err(text)?;
-    let refused = refusal(config().init(&device), path)?;
-    if refused.contains("bias: not expected") {
+    let rejected = rejection(config().init(&device), path)?;
+    if rejected.contains("bias: not expected") {
         Ok(())
     } else {
-        Err(refused)
+        Err(rejected)
     }
 }
 
-/// A file cut short anywhere, or with any byte of its head changed, is an error or a block.
+/// A truncated file, or a file with a changed byte in its header, gives an error or a block.
 fn garbled(path: &Path) -> Result<(), String> {
     let device = Device::flex();
     let block = GruBlockConfig::new(2, 2).init(&device);
@@ -313,30 +316,30 @@ fn garbled(path: &Path) -> Result<(), String> {
             .load_checked(&file)
             .map(|block| outputs_of_two(&block));
         let made = GruBlock::from_file(&file, &device);
-        // Its sizes may be others now.
+        // The block may have other sizes.
         Ok(made.is_ok() || loaded.is_ok())
     };
     for len in 0..bytes.len() {
         if read(&bytes[..len])? {
-            return Err(format!("{len} of {} bytes were accepted", bytes.len()));
+            return Err(format!("{len} of {} bytes: expected an error", bytes.len()));
         }
     }
     let head = bytes.len() - 4 * 36;
-    let mut refused = 0;
+    let mut rejected = 0;
     for at in 0..head {
         for flip in [0x01, 0x20, 0x80, 0xff] {
             let mut garbled = bytes.clone();
             garbled[at] ^= flip;
-            refused += usize::from(!read(&garbled)?);
+            rejected += usize::from(!read(&garbled)?);
         }
     }
     fs::remove_file(&file).map_err(text)?;
-    if refused < head {
-        return Err(format!("{refused} of {} changes were refused", 4 * head));
+    if rejected < head {
+        return Err(format!("{rejected} of {} changes were rejected", 4 * head));
     }
     match GruBlock::from_file(PathBuf::from("no such file"), &device) {
         Err(GruFileError::File { .. }) => Ok(()),
-        other => Err(format!("{other:?}, expected an error of the file")),
+        other => Err(format!("expected a file error, got {other:?}")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Tests that need a process of their own: this program once more.
+//! Tests that need a separate process, which runs this program again.
 
 use super::{golden, killed, learner, memory};
 use std::{
@@ -6,7 +6,7 @@ use std::{
     process::{self, Command},
 };
 
-/// Set, to the name of a role, where this program plays one instead of testing.
+/// If set to the name of a role, this program runs the role instead of testing.
 const ROLE: &str = "GRU_TESTS_CHILD";
 
 type Role = fn() -> Result<(), String>;
@@ -19,7 +19,7 @@ const ROLES: [(&str, Role); 5] = [
     ("writes-golden-files", golden::write),
 ];
 
-/// Plays the role that this process was started for, if any, and ends it.
+/// Runs the role that this process was started for, if any, and exits.
 pub fn child_if_asked() {
     let Ok(name) = env::var(ROLE) else {
         return;
@@ -33,14 +33,14 @@ pub fn child_if_asked() {
     process::exit(0);
 }
 
-/// This program in a role, on Flex where a test leaves the device to Burn.
+/// A command that runs this program in a role. Burn's default device is Flex.
 pub fn command(role: &str) -> io::Result<Command> {
     let mut command = Command::new(env::current_exe()?);
     command.env(ROLE, role).env("BURN_DEVICE", "flex");
     Ok(command)
 }
 
-/// Runs a role to its end; what it printed, if it fails.
+/// Runs a role to its end. On failure, returns its output.
 pub fn run(role: &str) -> Result<(), String> {
     let output = command(role).and_then(|mut command| command.output());
     let output = output.map_err(|e| e.to_string())?;

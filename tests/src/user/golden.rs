@@ -1,5 +1,6 @@
-//! Files that a release wrote, and every later one must read: a block with its configuration, and a model and a
-//! checkpoint of char-gru. `tests/data/models/README.md` says how to write those of a new release.
+//! Files of earlier releases, which every later release must read: a block with its configuration, a
+//! model and a checkpoint of char-gru. `tests/data/models/README.md` describes how to write the files of
+//! a new release.
 
 use super::{child, text, values};
 use burn::{
@@ -29,7 +30,7 @@ use std::{
 const BLOCK: &str = "block.bpk";
 const MODEL: &str = "model.gru";
 const CHECKPOINT: &str = "checkpoint";
-/// What the release computed with them.
+/// The recorded results of the release.
 const NUMBERS: &str = "numbers.json";
 const RUN: &str = "a run";
 
@@ -37,7 +38,7 @@ fn folder() -> PathBuf {
     crate::data().join("models/golden")
 }
 
-/// The folder of each release, by its version.
+/// The folder of each release, by version.
 fn releases() -> Result<Vec<PathBuf>, String> {
     let entries = fs::read_dir(folder()).map_err(text)?;
     let mut releases = entries
@@ -46,7 +47,7 @@ fn releases() -> Result<Vec<PathBuf>, String> {
         .map_err(text)?;
     releases.sort();
     if releases.is_empty() {
-        return Err("there is no release".into());
+        return Err("expected at least one release".into());
     }
     Ok(releases)
 }
@@ -58,7 +59,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// In a process of its own, because Burn reads an optimizer onto its default device.
+/// In a separate process, because Burn loads an optimizer to its default device.
 pub fn checkpoint() -> Result<(), String> {
     child::run("reads-checkpoints")
 }
@@ -67,7 +68,7 @@ pub fn role() -> Result<(), String> {
     each(|folder| losses(&folder.join(CHECKPOINT)))
 }
 
-/// Compares what is computed now with what the release computed.
+/// Compares current results with the recorded results of the release.
 fn each(compute: impl Fn(&Path) -> Result<Tensors, String>) -> Result<(), String> {
     for release in releases()? {
         let expected = fs::read(release.join(NUMBERS)).map_err(text)?;
@@ -75,7 +76,9 @@ fn each(compute: impl Fn(&Path) -> Result<Tensors, String>) -> Result<(), String
         for (name, got) in compute(&release)? {
             let name = format!("{}: {name}", release.display());
             let of = name.rsplit(' ').next().unwrap_or_default();
-            let expected = expected.get(of).ok_or(format!("{name} was not recorded"))?;
+            let expected = expected
+                .get(of)
+                .ok_or(format!("{name}: expected a record, got none"))?;
             close(&name, &got, expected, Tolerance::F32.gradient)?;
         }
     }
@@ -85,7 +88,7 @@ fn each(compute: impl Fn(&Path) -> Result<Tensors, String>) -> Result<(), String
 fn block(folder: &Path) -> Result<Tensors, String> {
     let block = GruBlock::from_file(folder.join(BLOCK), &Device::flex()).map_err(text)?;
     let numbers: Vec<f64> = (0..24).map(number).collect();
-    // Two layers, both directions, time first.
+    // Two bidirectional layers, time-major.
     let x = super::runs::tensor(&numbers, [4, 3, 2], &Device::flex(), DType::F32);
     let (y, state) = block.forward_with(x, SequenceOptions::new().lengths(&[4, 0, 2]));
     Ok(Tensors::from([
@@ -103,7 +106,7 @@ fn model(folder: &Path) -> Result<Tensors, String> {
     Ok(Tensors::from([("logits".into(), values(logits))]))
 }
 
-/// The losses of the two steps that follow, which depend on parameters, moments and state.
+/// The losses of the next two steps, which depend on parameters, moments and state.
 fn losses(checkpoint: &Path) -> Result<Tensors, String> {
     let device = Device::flex().autodiff();
     let model = sizes().init(&device);
@@ -124,7 +127,7 @@ fn learn(learner: &mut Learner, step: usize) -> f64 {
         2,
         6,
     );
-    let outcome = learner.step(&window, 0.05).expect("Flex takes the work");
+    let outcome = learner.step(&window, 0.05).expect("Flex runs the step");
     values(outcome.loss)[0]
 }
 
@@ -132,7 +135,7 @@ fn sizes() -> CharGruConfig {
     CharGruConfig::new(5, 3, 4, 1, 0.0)
 }
 
-/// Numbers of an order of their own, in (−0.7, 0.7).
+/// A fixed value in (−0.7, 0.7).
 fn number(k: usize) -> f64 {
     (k * 37 % 101) as f64 / 72.0 - 0.7
 }
@@ -157,11 +160,11 @@ impl ModuleMapper for Numbered {
     }
 }
 
-/// Writes the files of this release, unless they are there: what a release wrote stays.
+/// Writes the files of this release. Existing files stay.
 pub fn write() -> Result<(), String> {
     let folder = folder().join(env!("CARGO_PKG_VERSION"));
     if folder.exists() {
-        return Err(format!("{} is there already", folder.display()));
+        return Err(format!("{}: expected no such folder", folder.display()));
     }
     fs::create_dir_all(&folder).map_err(text)?;
     let odd = Activations {
@@ -212,7 +215,7 @@ pub fn write() -> Result<(), String> {
     let saved = checkpoint.save(&sizes(), &vocabulary, RUN, &folder.join(CHECKPOINT));
     saved.map_err(text)?;
 
-    // Of what is in memory, not of what was written.
+    // The results of the values in memory, not of the written files.
     let mut numbers = block(&folder)?;
     numbers.append(&mut model(&folder)?);
     let losses = [2, 3].map(|step| learn(&mut learner, step));

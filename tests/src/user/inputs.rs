@@ -1,4 +1,4 @@
-//! Inputs that are views: one row for all (stride 0), and flipped.
+//! Inputs that are views: one row for all rows (stride 0), and flipped sequences.
 
 use super::{H, I, N, T, Test, equal, input, runs, values};
 use burn::tensor::{DType, Device, Tensor};
@@ -15,15 +15,15 @@ pub const TESTS: &[(&str, Test)] = &[
     ("expanded-in-a-block", expanded_in_a_block),
 ];
 
-/// The same numbers, every one with a place of its own.
+/// A contiguous copy.
 fn copy<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     let device = tensor.device();
     let dtype = tensor.dtype();
     Tensor::from_data(tensor.into_data(), (&device, dtype))
 }
 
-/// Everything that a call takes, expanded from one row, one step or one number: outputs as of copies, gradients
-/// summed over what was expanded.
+/// Every argument expanded from one row, one step or one value. Outputs equal the outputs of copies, and
+/// gradients are summed over the expanded axis.
 fn expanded(device: &Device) -> Result<(), String> {
     let device = &device.clone().autodiff();
     let inputs = Inputs::random(&Problem::new(N, T, I, H));
@@ -63,7 +63,7 @@ fn expanded(device: &Device) -> Result<(), String> {
         let gradients = total.backward();
         let mut found = vec![values(y), values(h_t)];
         if make_copy {
-            // The sums over what was expanded, by hand.
+            // The sums over the expanded axes.
             let sum = |gradient: Vec<f64>, kept: usize| -> Vec<f64> {
                 let mut sums = vec![0.0; kept];
                 let at = |k: usize| if kept == 1 { 0 } else { k % kept };
@@ -98,7 +98,7 @@ fn expanded(device: &Device) -> Result<(), String> {
     Ok(())
 }
 
-/// A flipped sequence in the other direction is the sequence, flipped.
+/// A flipped sequence in the other direction equals the flipped result.
 fn flipped(device: &Device) -> Result<(), String> {
     let device = &device.clone().autodiff();
     let inputs = Inputs::random(&Problem::new(N, T, I, H));
@@ -130,7 +130,7 @@ fn flipped(device: &Device) -> Result<(), String> {
     Ok(())
 }
 
-/// One row for all through a block: every row gives what it gives alone.
+/// One expanded row through a block: every row gives the result of the single row.
 fn expanded_in_a_block(device: &Device) -> Result<(), String> {
     let block = GruBlockConfig::new(I, H)
         .with_bidirectional(true)

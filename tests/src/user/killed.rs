@@ -1,4 +1,4 @@
-//! A process that is killed while it saves leaves the old file or the new one.
+//! If a process is killed during a save, the old or the new file remains.
 
 use super::{child, text};
 use burn::{
@@ -15,10 +15,10 @@ use std::{
     time::Duration,
 };
 
-/// Where the other process saves.
+/// The path where the child process saves.
 const PATH: &str = "GRU_TESTS_SAVE_TO";
 const ROUNDS: u32 = 24;
-/// What all parameters of the two blocks are.
+/// The value of all parameters in each of the two blocks.
 const VALUES: [f64; 2] = [0.25, 0.5];
 
 fn config() -> GruBlockConfig {
@@ -33,7 +33,7 @@ impl ModuleMapper for Fill {
     }
 }
 
-/// Saves two blocks in turn until it is killed.
+/// Saves two blocks alternately until the process is killed.
 pub fn role() -> Result<(), String> {
     let path = PathBuf::from(env::var_os(PATH).ok_or("no path")?);
     let blocks = VALUES.map(|value| config().init(&Device::flex()).map(&mut Fill(value)));
@@ -58,13 +58,13 @@ pub fn leaves_a_whole_file() -> Result<(), String> {
         let saves = command.env(PATH, &path).stdout(Stdio::piped()).spawn();
         let mut saves = saves.map_err(text)?;
         let mut line = String::new();
-        let out = saves.stdout.take().expect("it is piped");
+        let out = saves.stdout.take().expect("standard output is piped");
         BufReader::new(out).read_line(&mut line).map_err(text)?;
-        // At another moment of a save each time: a save takes about a millisecond.
+        // Each round stops at another moment of a save. A save takes about a millisecond.
         thread::sleep(Duration::from_micros(u64::from(round) * 437 % 5_000));
         saves.kill().map_err(text)?;
         saves.wait().map_err(text)?;
-        super::expect("the other process", line.trim_end(), "saved")?;
+        super::expect("the child process", line.trim_end(), "saved")?;
         let read = GruBlock::from_file(&path, &Device::flex());
         let read = read.map_err(|e| format!("round {round}: {e}"))?;
         let layer = &read.layers[0];
@@ -77,9 +77,9 @@ pub fn leaves_a_whole_file() -> Result<(), String> {
             .iter()
             .any(|value| numbers.iter().all(|x| x == value))
         {
-            return Err(format!("round {round}: numbers of both files"));
+            return Err(format!("round {round}: expected the values of one block"));
         }
-        // What a save was writing when it was killed is left beside the file.
+        // An interrupted save leaves its temporary file next to the target.
         let files = fs::read_dir(&folder).map_err(text)?.count();
         interrupted += usize::from(files > 1);
         for file in fs::read_dir(&folder).map_err(text)? {

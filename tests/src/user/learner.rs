@@ -1,4 +1,4 @@
-//! burn-train's `Learner`, with batches that several threads make.
+//! burn-train's `Learner` with batches from several threads.
 
 use super::{child, text};
 use burn::{
@@ -29,12 +29,12 @@ const WORKERS: usize = 3;
 const EPOCHS: usize = 12;
 const T: usize = 6;
 
-/// In a process of its own, because a `Learner` prints.
+/// In a separate process, because a `Learner` prints.
 pub fn runs() -> Result<(), String> {
     child::run("learner")
 }
 
-/// Numbers whose sum is asked for.
+/// The values of a sequence. The target is their sum.
 type Item = [f32; T];
 
 #[derive(Debug, Clone)]
@@ -43,7 +43,7 @@ struct Batch {
     sums: Tensor<2>,
 }
 
-/// Who made batches, and of how many items.
+/// Which threads made batches, and the number of items in each.
 #[derive(Clone, Default)]
 struct Sums {
     seen: Arc<Mutex<(BTreeSet<String>, usize)>>,
@@ -100,7 +100,7 @@ impl InferenceStep for Model {
     }
 }
 
-/// The items of a set, drawn from one seed.
+/// The items of a data set, drawn from one seed.
 fn items(mut seed: u64) -> Vec<Item> {
     let mut next = || {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -143,16 +143,18 @@ pub fn role() -> Result<(), String> {
     let after = loss(&learnt);
 
     let seen = batcher.seen.lock().expect("no batch fails");
-    // Training and validation of each epoch, and the losses before and after.
+    // Training and validation in each epoch, and the losses before and after.
     let expected = ITEMS * (2 * EPOCHS + 2);
     super::expect("items", seen.1, expected)?;
     if seen.0.len() < WORKERS {
-        return Err(format!("batches were made by {:?}", seen.0));
+        return Err(format!("unexpected batches: {:?}", seen.0));
     }
-    // The variance of the sums is T/12: what a constant would reach.
+    // The variance of the sums is T/12. The best constant prediction reaches this loss.
     if before > 0.2 && after < 0.02 {
         Ok(())
     } else {
-        Err(format!("the loss went from {before} to {after}"))
+        Err(format!(
+            "expected a smaller loss, got {after} after {before}"
+        ))
     }
 }

@@ -1,4 +1,4 @@
-//! Thousands of steps leave the memory as it is.
+//! Memory use stays constant over thousands of steps.
 
 use super::{child, text};
 use burn::{
@@ -18,20 +18,21 @@ pub fn trial() -> Trial {
             child::run("memory").map_err(Failed::from)?;
             Ok(Completion::Completed)
         } else {
-            Ok(Completion::ignored_with("memory is read from /proc"))
+            Ok(Completion::ignored_with("this test reads /proc"))
         }
     })
 }
 
-/// Bytes of memory that this process has in use, without the pages of its program, which come as they are read.
+/// Bytes of anonymous memory of this process. The pages of the program file are not included, because
+/// the system loads them on demand.
 fn in_use() -> Result<u64, String> {
     let memory = fs::read_to_string("/proc/self/smaps_rollup").map_err(text)?;
     let line = memory.lines().find(|line| line.starts_with("Anonymous:"));
     let kilobytes = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
-    Ok(1024 * kilobytes.ok_or("no line of anonymous memory")?)
+    Ok(1024 * kilobytes.ok_or("expected a line with anonymous memory")?)
 }
 
-/// Each of these is a step of its own kind: streaming; a sequence with lengths; training.
+/// Three kinds of steps: streaming, a sequence with lengths, and training.
 pub fn role() -> Result<(), String> {
     let plain = Device::flex();
     let device = plain.clone().autodiff();
@@ -49,7 +50,7 @@ pub fn role() -> Result<(), String> {
     let sgd = SgdConfig::new();
     let mut optimizer = sgd.init();
     flat("training", 2_000, || {
-        let block = gru.take().expect("it was put back");
+        let block = gru.take().expect("every step puts the block back");
         let x = Tensor::<3>::ones([n, t, i], &device);
         let gradients = block.forward(x, None).0.mean().backward();
         let gradients = GradientsParams::from_grads(gradients, &block);
@@ -57,7 +58,7 @@ pub fn role() -> Result<(), String> {
     })
 }
 
-/// Fails where the second half of the steps takes memory: threads and allocator have settled by then.
+/// Fails if memory grows in the second half of the steps, after threads and allocator have settled.
 fn flat(name: &str, steps: usize, mut step: impl FnMut()) -> Result<(), String> {
     (0..steps / 2).for_each(|_| step());
     let before = in_use()?;
@@ -67,7 +68,7 @@ fn flat(name: &str, steps: usize, mut step: impl FnMut()) -> Result<(), String> 
         Ok(())
     } else {
         Err(format!(
-            "{name}: {more} bytes more in the last half of {steps} steps"
+            "{name}: memory grew by {more} bytes in the second half of {steps} steps"
         ))
     }
 }

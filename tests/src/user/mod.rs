@@ -1,5 +1,5 @@
-//! What users do with a block: as a module of Burn, in training, from several threads, in files that outlive a
-//! release.
+//! Typical uses of a block: as a Burn module, in training, in several threads, and in files that later
+//! releases must read.
 
 mod child;
 mod golden;
@@ -30,7 +30,7 @@ const H: usize = 6;
 
 type Test = fn(&Device) -> Result<(), String>;
 
-/// On the CPU backends: what these try is the same for all.
+/// On the CPU backends. The tested code does not depend on the backend.
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let mut trials = vec![Trial::test("user/send-and-sync", || {
         threads::types();
@@ -55,7 +55,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     trials
 }
 
-/// Those that start this program once more, which must then call [`child_if_asked`].
+/// Trials that start this program again. The program must then call [`child_if_asked`].
 pub fn process_trials() -> Vec<Trial> {
     let trial = |(name, test): (&str, fn() -> Result<(), String>)| {
         Trial::test(format!("user/{name}/flex"), move || Ok(test()?))
@@ -77,7 +77,7 @@ fn input(device: &Device) -> Tensor<3> {
     runs::tensor(&inputs.x, [N, T, I], device, DType::F32)
 }
 
-/// What a block gives for [`input`].
+/// The outputs of a block for [`input`].
 fn outputs(block: &GruBlock, device: &Device) -> Vec<f64> {
     let (y, state) = block.forward(input(device), None);
     [values(y), values(state)].concat()
@@ -91,7 +91,7 @@ fn expect<A: PartialEq + std::fmt::Debug>(what: &str, got: A, expected: A) -> Re
     }
 }
 
-/// Every number is the same.
+/// Compares values exactly.
 fn equal(what: &str, got: &[f64], expected: &[f64]) -> Result<(), String> {
     close(what, got, expected, 0.0)
 }

@@ -1,4 +1,5 @@
-//! What `#[derive(Module)]` gives a block: counts, gradients on and off, forks, other devices, adapters.
+//! What `#[derive(Module)]` adds to a block: counts, gradients on and off, forks, other devices,
+//! adapters.
 
 use super::{H, I, Test, equal, expect, input, outputs};
 use burn::{
@@ -18,7 +19,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("lora", lora),
 ];
 
-/// Two layers with noise, so that training shows.
+/// Two layers with noise, so that training mode is visible.
 fn block(device: &Device) -> GruBlock {
     GruBlockConfig::new(I, H)
         .with_num_layers(2)
@@ -26,9 +27,9 @@ fn block(device: &Device) -> GruBlock {
         .init(device)
 }
 
-/// Parameters that get a gradient, of the eight that there are.
+/// The number of parameters with a gradient, out of eight.
 fn tracked(block: &GruBlock, device: &Device) -> usize {
-    // Of a tracked input, so that there is a backward in any case.
+    // The input is tracked so that backward always runs.
     let y = block.forward(input(device).require_grad(), None).0;
     GradientsParams::from_grads(y.sum().backward(), block).len()
 }
@@ -41,7 +42,7 @@ fn num_params(device: &Device) -> Result<(), String> {
     let config = GruBlockConfig::new(5, 9)
         .with_num_layers(2)
         .with_bidirectional(true);
-    // Weights of each direction: (I + H)·3H, then (2H + H)·3H; and two biases of 3H.
+    // Weights of each direction: (I + H)·3H, then (2H + H)·3H. Two biases of 3H.
     let weights = 2 * ((5 + 9) * 27 + (18 + 9) * 27);
     let biases = 4 * 2 * 27;
     for (bias, expected) in [(true, weights + biases), (false, weights)] {
@@ -53,7 +54,7 @@ fn num_params(device: &Device) -> Result<(), String> {
     Ok(())
 }
 
-/// Gradients go, noise stays.
+/// `no_grad` removes gradients and keeps noise.
 fn no_grad(device: &Device) -> Result<(), String> {
     let device = device.clone().autodiff();
     let block = block(&device);
@@ -65,14 +66,18 @@ fn no_grad(device: &Device) -> Result<(), String> {
     expect("gradients again", tracked(&block, &device), 8)
 }
 
-/// Gradients and noise go, and come back.
+/// `freeze` removes gradients and noise, `unfreeze` restores them.
 fn freeze_and_unfreeze(device: &Device) -> Result<(), String> {
     let device = device.clone().autodiff();
     let block = block(&device).freeze();
     expect("gradients, frozen", tracked(&block, &device), 0)?;
     expect("noise, frozen", is_noisy(&block, &device), false)?;
     let block = block.valid().train();
-    expect("gradients, trained frozen", tracked(&block, &device), 0)?;
+    expect(
+        "gradients of a frozen block in training",
+        tracked(&block, &device),
+        0,
+    )?;
     let block = block.unfreeze();
     expect("gradients, unfrozen", tracked(&block, &device), 8)?;
     expect("noise, unfrozen", is_noisy(&block, &device), true)?;
@@ -100,7 +105,7 @@ fn freeze_group(device: &Device) -> Result<(), String> {
     expect("one more", tracked(&block, &device), 5)
 }
 
-/// A fork gives the same numbers, and learns apart.
+/// A fork gives the same results and trains independently.
 fn fork(device: &Device) -> Result<(), String> {
     let device = device.clone().autodiff();
     let block = GruBlockConfig::new(I, H).with_num_layers(2).init(&device);
@@ -108,7 +113,7 @@ fn fork(device: &Device) -> Result<(), String> {
     let [first, second] = [&block, &forked].map(|block| outputs(block, &device));
     equal("outputs", &second, &first)?;
     expect("gradients of the fork", tracked(&forked, &device), 8)?;
-    // Not initialized before it is forked.
+    // Parameters that are initialized after the fork.
     let fresh = GruBlockConfig::new(I, H).init(&device).fork(&device);
     expect("gradients of a fresh fork", tracked(&fresh, &device), 4)?;
     let plain = GruBlockConfig::new(I, H).init(&device.clone().inner());
@@ -116,16 +121,16 @@ fn fork(device: &Device) -> Result<(), String> {
     expect("gradients of a trained fork", tracked(&forked, &device), 4)
 }
 
-/// To the other CPU backend and back; the other kind of tensors holds the same numbers.
+/// To the other CPU backend and back. The other backend's tensors have equal values.
 fn to_device(device: &Device) -> Result<(), String> {
-    // Burn deprecates the ndarray backend as a whole; its users are served until it goes.
+    // Burn deprecates NdArray. Its users are supported as long as it exists.
     #[allow(deprecated)]
     let others = [Device::flex(), Device::ndarray()];
     let block = block(device);
     let expected = outputs(&block, device);
     for other in others {
         let moved = block.clone().to_device(&other);
-        expect("where it is", moved.devices(), vec![other.clone()])?;
+        expect("device", moved.devices(), vec![other.clone()])?;
         equal("outputs there", &outputs(&moved, &other), &expected)?;
         let back = moved.to_device(device);
         equal("outputs back", &outputs(&back, device), &expected)?;
@@ -133,7 +138,8 @@ fn to_device(device: &Device) -> Result<(), String> {
     Ok(())
 }
 
-/// Adapters change nothing at first, are all that learns, and are folded into the weights.
+/// Adapters have no effect at first, are the only trained parameters, and can be merged into the
+/// weights.
 fn lora(device: &Device) -> Result<(), String> {
     let device = device.clone().autodiff();
     let block = GruBlockConfig::new(I, H).with_num_layers(2).init(&device);
@@ -144,12 +150,12 @@ fn lora(device: &Device) -> Result<(), String> {
     let gradients = GradientsParams::from_grads(y.sum().backward(), &adapted);
     let base = adapted.layers[0].w_hh.id;
     expect(
-        "a gradient of the base",
+        "gradient of the base",
         gradients.get::<2>(base).is_some(),
         false,
     )?;
     if gradients.is_empty() {
-        return Err("the adapters have no gradient".into());
+        return Err("expected gradients of the adapters".into());
     }
     let folded = adapted.valid().materialize();
     equal(

@@ -1,4 +1,4 @@
-//! `quantize_weights`: the GRU of the weights that were kept, in eight bits.
+//! `quantize_weights`: a block whose weights have eight bits.
 
 use super::{H, I, N, Test, equal, expect, input, values};
 use burn::{
@@ -12,8 +12,8 @@ use gru_op::GruBlockConfig;
 
 pub const TESTS: &[(&str, Test)] = &[("quantized", quantized)];
 
-/// Forward, step and gates of a quantized block are those of a block with the weights that it kept, and those
-/// differ from what they were.
+/// Forward, step and gates of a quantized block equal the results of a block with the dequantized
+/// weights, which differ from the original weights.
 fn quantized(device: &Device) -> Result<(), String> {
     let block = GruBlockConfig::new(I, H).with_num_layers(2).init(device);
     let scheme = device.settings().quantization.scheme;
@@ -40,9 +40,9 @@ fn quantized(device: &Device) -> Result<(), String> {
     }
     let off = |(a, b): (&f64, &f64)| (a - b).abs();
     let off = got[0].iter().zip(&exact[0]).map(off).fold(0.0, f64::max);
-    // Weights of at most about 1 in 127 steps, in sums of at most ten.
+    // Weights differ by at most 1/127 of the largest weight, in sums of at most ten terms.
     if off == 0.0 || off > 0.1 {
-        return Err(format!("outputs are {off} off those of the weights before"));
+        return Err(format!("outputs differ by {off} from the original weights"));
     }
     Ok(())
 }

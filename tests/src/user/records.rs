@@ -1,4 +1,4 @@
-//! Parameters of a block without its configuration: parts of records, other names.
+//! Parameters of a block without its configuration: partial records, other names.
 
 use super::{H, I, Test, equal, outputs, text};
 use burn::{
@@ -18,19 +18,20 @@ fn config() -> GruBlockConfig {
     GruBlockConfig::new(I, H)
 }
 
-/// The numbers of a layer's recurrent weight, which is drawn apart in every block.
+/// The values of a layer's recurrent weight, which are random in every block.
 fn w_hh(block: &GruBlock, layer: usize) -> Vec<f64> {
     super::values(block.layers[layer].w_hh.val())
 }
 
-/// The record of one layer in a block of two: refused, unless a part is asked for; then the second layer stays.
+/// A record of one layer for a block of two layers. Loading fails unless partial loading is allowed.
+/// Then the second layer stays unchanged.
 fn partial_record(device: &Device) -> Result<(), String> {
     let saved = config().init(device);
     let block = config().with_num_layers(2).init(device);
     let second = w_hh(&block, 1);
     let record = || saved.clone().into_record();
     if block.clone().try_load_record(record()).is_ok() {
-        return Err("the record of one layer is that of two".into());
+        return Err("expected an error, because the second layer is missing".into());
     }
     let loaded = block.try_load_record(record().allow_partial(true));
     let loaded = loaded.map_err(text)?;
@@ -38,7 +39,7 @@ fn partial_record(device: &Device) -> Result<(), String> {
     equal("second layer", &w_hh(&loaded, 1), &second)
 }
 
-/// The record of two layers in a block of one.
+/// A record of two layers for a block of one layer.
 fn record_with_more(device: &Device) -> Result<(), String> {
     let saved = config().with_num_layers(2).init(device);
     let record = saved.clone().into_record().allow_unused(true);
@@ -48,11 +49,11 @@ fn record_with_more(device: &Device) -> Result<(), String> {
         &w_hh(&loaded.map_err(text)?, 0),
         &w_hh(&saved, 0),
     )?;
-    // Sizes that do not fit are refused whatever is allowed.
+    // Different sizes are an error with every option.
     let other = GruBlockConfig::new(I, H + 1).init(device);
     let record = saved.into_record().allow_unused(true).allow_partial(true);
     match other.try_load_record(record) {
-        Ok(_) => Err("weights of other sizes were loaded".into()),
+        Ok(_) => Err("expected an error about the sizes".into()),
         Err(_) => Ok(()),
     }
 }
@@ -64,7 +65,7 @@ struct Model {
     scale: Param<Tensor<1>>,
 }
 
-/// The block of a model, by its names there, in a block on its own.
+/// Loads the block of a model into a separate block by remapping its names.
 fn key_remapping(device: &Device) -> Result<(), String> {
     let model = Model {
         encoder: config().with_num_layers(2).init(device),
@@ -76,7 +77,7 @@ fn key_remapping(device: &Device) -> Result<(), String> {
     let mut block = config().with_num_layers(2).init(device);
     let mut store = SafetensorsStore::from_bytes(Some(bytes.clone()));
     if block.load_from(&mut store).is_ok() {
-        return Err("names of a model are those of a block".into());
+        return Err("expected an error without remapping".into());
     }
     let mut store = SafetensorsStore::from_bytes(Some(bytes))
         .with_key_remapping("^encoder\\.", "")

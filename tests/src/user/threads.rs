@@ -21,7 +21,7 @@ pub const TESTS: &[(&str, Test)] = &[
 
 const THREADS: usize = 4;
 
-/// Compiles if all of them may go to another thread, and be used by several.
+/// Compiles if all of these types are `Send` and `Sync`.
 pub fn types() {
     fn both<T: Send + Sync>() {}
     both::<GruBlock>();
@@ -35,7 +35,7 @@ pub fn types() {
     both::<StateDict>();
 }
 
-/// What each of some threads finds, all at the same time.
+/// Runs the closure in several threads at once and returns all results.
 fn at_once<R: Send>(run: impl Fn() -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(&run)).collect();
@@ -44,7 +44,7 @@ fn at_once<R: Send>(run: impl Fn() -> R + Sync) -> Vec<R> {
     })
 }
 
-/// Sequences and steps, also of a block whose parameters nobody has used before.
+/// Sequences and steps, including a block with lazily initialized parameters.
 fn threads_infer(device: &Device) -> Result<(), String> {
     let block = GruBlockConfig::new(I, H).with_num_layers(2).init(device);
     let found = at_once(|| {
@@ -54,7 +54,7 @@ fn threads_infer(device: &Device) -> Result<(), String> {
         for _ in 0..50 {
             state = Some(block.step(x.clone(), state).1);
         }
-        [sequence, values(state.expect("there were steps"))]
+        [sequence, values(state.expect("there is at least one step"))]
     });
     for other in &found[1..] {
         equal("outputs of another thread", &other[0], &found[0][0])?;
@@ -67,7 +67,8 @@ fn threads_infer(device: &Device) -> Result<(), String> {
     )
 }
 
-/// Forward and backward of clones, each thread with its own graph; large enough to be cut among kernel threads.
+/// Forward and backward of clones. Each thread has its own graph. The sizes are large enough for several
+/// kernel threads.
 fn threads_learn(device: &Device) -> Result<(), String> {
     let device = device.clone().autodiff();
     let (n, t, i, h) = (16, 40, I, 64);
@@ -81,7 +82,7 @@ fn threads_learn(device: &Device) -> Result<(), String> {
         let gradients = GradientsParams::from_grads(gradients, &block);
         let of = |k: usize| {
             let gradient = gradients.get::<2>(block.layers[k].w_hh.id);
-            values(gradient.expect("it is tracked"))
+            values(gradient.expect("the parameter is tracked"))
         };
         [values(y), of(0), of(1)]
     };

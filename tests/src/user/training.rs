@@ -22,7 +22,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("adamw", adamw),
 ];
 
-/// Mean square of the outputs' distance from targets that a GRU can reach.
+/// Mean squared error of the outputs for targets that a GRU can reach.
 fn loss(block: &GruBlock, x: Tensor<3>) -> Tensor<1> {
     let inputs = Inputs::random(&Problem::new(N, T, I, H));
     let y = block.forward(x, None).0;
@@ -35,16 +35,16 @@ fn gradients(block: &GruBlock, device: &Device) -> GradientsParams {
     GradientsParams::from_grads(loss(block, input(device)).backward(), block)
 }
 
-/// The numbers of each parameter of the only layer, and of its gradient.
+/// The values of each parameter of the only layer, and of its gradient.
 fn numbers(block: &GruBlock, gradients: &GradientsParams) -> Vec<[Vec<f64>; 2]> {
     let layer = &block.layers[0];
     let matrix = |w: &Param<Tensor<2>>| {
-        let gradient = gradients.get::<2>(w.id).expect("it is tracked");
+        let gradient = gradients.get::<2>(w.id).expect("the parameter is tracked");
         [values(w.val()), values(gradient)]
     };
     let vector = |b: &Option<Param<Tensor<1>>>| {
         let b = b.as_ref().expect("a bias is the default");
-        let gradient = gradients.get::<1>(b.id).expect("it is tracked");
+        let gradient = gradients.get::<1>(b.id).expect("the parameter is tracked");
         [values(b.val()), values(gradient)]
     };
     vec![
@@ -55,7 +55,7 @@ fn numbers(block: &GruBlock, gradients: &GradientsParams) -> Vec<[Vec<f64>; 2]> 
     ]
 }
 
-/// One step of an optimizer against `rule`, which makes new numbers from a parameter's and its gradient's.
+/// One optimizer step compared with `rule`, which computes new values from a parameter and its gradient.
 fn one_step(
     device: &Device,
     step: impl FnOnce(GruBlock, GradientsParams) -> GruBlock,
@@ -80,7 +80,8 @@ fn one_step(
     Ok(())
 }
 
-/// The norm of each parameter's gradient, cut at a bound that all exceed or none.
+/// Gradient clipping by norm, with a bound that all gradients exceed, and with a bound that none
+/// exceeds.
 fn clip_by_norm(device: &Device) -> Result<(), String> {
     for bound in [1e-3, 1e3] {
         let clipping = GradientClippingConfig::Norm(bound);
@@ -116,7 +117,8 @@ fn clip_by_value(device: &Device) -> Result<(), String> {
     )
 }
 
-/// The first step of AdamW: both moments are the gradient's own, and the decay is not.
+/// The first step of AdamW. The corrected moments equal the gradient and its square. Weight decay is
+/// decoupled.
 fn adamw(device: &Device) -> Result<(), String> {
     let (rate, decay, epsilon) = (0.01, 0.1, 1e-4);
     let optimizer = AdamWConfig::new()
@@ -134,7 +136,7 @@ fn adamw(device: &Device) -> Result<(), String> {
     )
 }
 
-/// Trials of training in float16 and bfloat16, ignored where the backend does not compute in them.
+/// Trials of training in float16 and bfloat16, ignored on backends that do not compute in these types.
 pub fn half(backend: TestBackend) -> Vec<Trial> {
     let dtypes = [
         ("f16", DType::F16, Tolerance::F16),
@@ -154,8 +156,8 @@ pub fn half(backend: TestBackend) -> Vec<Trial> {
     dtypes.map(trial).into()
 }
 
-/// A block cast to half precision: its first gradients are those of float64 from the same rounded numbers, and
-/// it learns.
+/// A block cast to half precision. Its first gradients equal the float64 gradients of the same rounded
+/// values, and its loss falls.
 fn trains(device: &Device, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
     let device = device.clone().autodiff();
     let block = GruBlockConfig::new(I, H).init(&device);
@@ -188,7 +190,7 @@ fn trains(device: &Device, dtype: DType, tolerance: Tolerance) -> Result<(), Str
     if last < 0.7 * first {
         Ok(())
     } else {
-        Err(format!("the loss went from {first} to {last}"))
+        Err(format!("expected a smaller loss, got {last} after {first}"))
     }
 }
 
@@ -196,7 +198,7 @@ struct Cast(DType);
 
 impl ModuleMapper for Cast {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        // A leaf of its own, not the result of a tracked cast.
+        // A new leaf, not the result of a tracked cast.
         param.map(|tensor| tensor.detach().cast(self.0).detach().require_grad())
     }
 }

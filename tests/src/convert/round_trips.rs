@@ -1,11 +1,11 @@
-//! Out of a block, and in again.
+//! Export from a block and import again.
 
 use super::*;
 
 pub fn trials() -> impl Iterator<Item = Trial> {
     let trips = round_trips().into_iter().map(|trip| {
-        Trial::test(format!("convert/again/{}", trip.0), move || {
-            Ok(again(trip)?)
+        Trial::test(format!("convert/round-trip/{}", trip.0), move || {
+            Ok(round_trip(trip)?)
         })
     });
     let checks: [(&str, Check); 3] = [
@@ -16,21 +16,21 @@ pub fn trials() -> impl Iterator<Item = Trial> {
     trips.chain(checks.map(check))
 }
 
-/// Out of a block, and in again.
-type Door = fn(&GruBlock) -> Result<(StateDict, GruBlock), ConvertError>;
+/// Exports a block and imports the result.
+type RoundTrip = fn(&GruBlock) -> Result<(StateDict, GruBlock), ConvertError>;
 
 fn through_pytorch(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertError> {
     let dict = pytorch::export(block, "a.")?;
     let config = pytorch::config(&dict, "a.")?;
-    let again = pytorch::import(&dict, "a.", &config, &device())?;
-    Ok((dict, again))
+    let imported = pytorch::import(&dict, "a.", &config, &device())?;
+    Ok((dict, imported))
 }
 
 fn through_pytorch_cell(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertError> {
     let dict = pytorch::export(block, "a.")?.renamed(|key| key.replace("_l0", ""))?;
     let config = pytorch::config(&dict, "a.")?;
-    let again = pytorch::import(&dict, "a.", &config, &device())?;
-    Ok((dict, again))
+    let imported = pytorch::import(&dict, "a.", &config, &device())?;
+    Ok((dict, imported))
 }
 
 fn through_keras(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertError> {
@@ -43,22 +43,22 @@ fn through_keras(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertError
     if !config.bias {
         config.reset = spec.reset;
     }
-    let again = keras::import(&dict, "a/", &config, &device())?;
-    Ok((dict, again))
+    let imported = keras::import(&dict, "a/", &config, &device())?;
+    Ok((dict, imported))
 }
 
 fn through_tensorflow(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertError> {
     let dict = tensorflow::export(block, "a/")?;
     let config = tensorflow::config(&dict, "a/")?;
-    let again = tensorflow::import(&dict, "a/", &config, &device())?;
-    Ok((dict, again))
+    let imported = tensorflow::import(&dict, "a/", &config, &device())?;
+    Ok((dict, imported))
 }
 
 fn through_mps_graph(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertError> {
     let (dict, descriptor) = mps_graph::export(block, "a.")?;
     let config = mps_graph::config(&descriptor, &dict, "a.")?;
-    let again = mps_graph::import(&descriptor, &dict, "a.", &config, &device())?;
-    Ok((dict, again))
+    let imported = mps_graph::import(&descriptor, &dict, "a.", &config, &device())?;
+    Ok((dict, imported))
 }
 
 fn through_onednn(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertError> {
@@ -69,25 +69,25 @@ fn through_onednn(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertErro
     if !config.bias {
         config.reset = spec.reset;
     }
-    let again = onednn::import(&dict, "", &config, &device())?;
-    Ok((dict, again))
+    let imported = onednn::import(&dict, "", &config, &device())?;
+    Ok((dict, imported))
 }
 
 fn through_onnx(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertError> {
     let (dict, attributes) = onnx::export(block, "a.")?;
     let config = onnx::config(&attributes, &dict, "a.")?;
-    let again = onnx::import(&dict, "a.", &config, &device())?;
-    Ok((dict, again))
+    let imported = onnx::import(&dict, "a.", &config, &device())?;
+    Ok((dict, imported))
 }
 
 fn through_cudnn(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertError> {
     let dict = cudnn::export(block, "a.")?;
     let config = cudnn::config(&dict, "a.")?;
-    let again = cudnn::import(&dict, "a.", &config, &device())?;
-    Ok((dict, again))
+    let imported = cudnn::import(&dict, "a.", &config, &device())?;
+    Ok((dict, imported))
 }
 
-type Trip = (&'static str, GruBlockConfig, Biases, Door);
+type Trip = (&'static str, GruBlockConfig, Biases, RoundTrip);
 
 fn round_trips() -> Vec<Trip> {
     use Biases::{Both, Candidate, Input, None};
@@ -220,13 +220,13 @@ fn round_trips() -> Vec<Trip> {
     ]
 }
 
-/// What comes in again is the block, bit by bit, and goes out as before.
-fn again((_, config, biases, door): Trip) -> Result<(), String> {
+/// The imported block equals the original bit by bit, and a second export equals the first.
+fn round_trip((_, config, biases, convert): Trip) -> Result<(), String> {
     let block = block_with(&config, biases);
-    let (dict, read) = door(&block).map_err(text)?;
+    let (dict, read) = convert(&block).map_err(text)?;
     block.check_config(&read.config()).map_err(text)?;
     if read.config().bias != !matches!(biases, Biases::None) {
-        return Err("has biases, or none, otherwise than before".into());
+        return Err("expected the biases of the original block".into());
     }
     if read.layers.len() != config.num_layers * read.directions() {
         return Err(format!("{} layers", read.layers.len()));
@@ -234,24 +234,24 @@ fn again((_, config, biases, door): Trip) -> Result<(), String> {
     for (got, expected) in read.layers.iter().zip(&block.layers) {
         same(&got.weights(), &expected.weights())?;
     }
-    let (dict_again, _) = door(&read).map_err(text)?;
+    let (second_dict, _) = convert(&read).map_err(text)?;
     let bits = |dict: &StateDict| {
         let arrays = dict
             .keys()
             .map(|key| (key.to_owned(), dict.get(key).cloned()));
         arrays.collect::<Vec<_>>()
     };
-    if bits(&dict_again) == bits(&dict) {
+    if bits(&second_dict) == bits(&dict) {
         Ok(())
     } else {
-        Err("goes out otherwise than before".into())
+        Err("expected the second export to equal the first".into())
     }
 }
 
-/// A system with one bias where the block has two gets their sum.
+/// A system with one bias gets the sum of the block's two biases.
 fn one_bias_for_two() -> Result<(), String> {
     let before = config().with_reset(Reset::BeforeMatmul);
-    let doors: [(&str, GruBlockConfig, Door); 7] = [
+    let conversions: [(&str, GruBlockConfig, RoundTrip); 7] = [
         ("keras", before.clone(), through_keras),
         ("tensorflow", before.clone(), through_tensorflow),
         ("onednn vanilla", before.clone(), through_onednn),
@@ -260,22 +260,22 @@ fn one_bias_for_two() -> Result<(), String> {
         ("mps_graph after", config(), through_mps_graph),
         ("cudnn", config(), through_cudnn),
     ];
-    for (name, config, door) in doors {
+    for (name, config, convert) in conversions {
         for biases in [Biases::Both, Biases::Candidate, Biases::None] {
             let block = block_with(&config, biases);
-            let (_, read) = door(&block).map_err(text)?;
+            let (_, read) = convert(&block).map_err(text)?;
             alike(name, &read, &block)?;
         }
     }
     Ok(())
 }
 
-/// Where one layer or direction has a bias, the others get zeros: what an exporter wrote is read.
+/// If only some layers or directions have a bias, the importer fills the others with zeros.
 fn some_biases() -> Result<(), String> {
     let both = config().with_bidirectional(true);
     let deep = GruBlockConfig::new(H, H).with_num_layers(2);
     let before = both.clone().with_reset(Reset::BeforeMatmul);
-    let doors: [(&str, GruBlockConfig, Door); 6] = [
+    let conversions: [(&str, GruBlockConfig, RoundTrip); 6] = [
         ("pytorch", both.clone(), through_pytorch),
         ("keras", both.clone(), through_keras),
         ("keras-before", before, through_keras),
@@ -283,23 +283,23 @@ fn some_biases() -> Result<(), String> {
         ("mps_graph", both, through_mps_graph),
         ("onednn", deep, through_onednn),
     ];
-    for (name, config, door) in doors {
+    for (name, config, convert) in conversions {
         let i = config.d_input;
         let one = vec![weights(i, Biases::None), weights(i, Biases::Both)];
         let block = config.init_with(one).map_err(text)?;
-        let (_, read) = door(&block).map_err(text)?;
+        let (_, read) = convert(&block).map_err(text)?;
         alike(name, &read, &block)?;
     }
     Ok(())
 }
 
-/// A secondary bias may be there without the other, and the other way round.
+/// Each of the two biases may be present without the other.
 fn mps_graph_without_secondary() -> Result<(), String> {
     let one = weights(I, Biases::Candidate).with_b_ih(None);
     let block = config().init_with(vec![one]).map_err(text)?;
     let (dict, read) = through_mps_graph(&block).map_err(text)?;
     if dict.get("a.bias").is_some() {
-        return Err("a bias that the block has not".into());
+        return Err("expected no bias".into());
     }
     same(&read.layers[0].weights(), &block.layers[0].weights())
 }

@@ -1,8 +1,8 @@
-//! ONNX: attributes and arrays that are no GRU node.
+//! ONNX: attributes and arrays that are not a GRU node.
 
-use super::{super::*, Wrong};
+use super::{super::*, ErrorCase};
 
-/// A node of zeros, changed.
+/// Changes a node of zeros and imports it.
 fn node(change: impl FnOnce(&mut onnx::Attributes, &mut StateDict)) -> Result<(), ConvertError> {
     let mut dict = StateDict::new();
     dict.insert("W", zeros([1, 3 * H, I]));
@@ -14,7 +14,7 @@ fn node(change: impl FnOnce(&mut onnx::Attributes, &mut StateDict)) -> Result<()
     Ok(())
 }
 
-pub fn wrong() -> Vec<Wrong> {
+pub fn cases() -> Vec<ErrorCase> {
     vec![
         (
             "onnx-unexpected",

@@ -1,8 +1,8 @@
-//! Keras: arrays, names of activations, and layers that it has not.
+//! Keras: arrays, activation names, and layers that Keras does not have.
 
-use super::{super::*, Wrong};
+use super::{super::*, ErrorCase};
 
-/// A block's arrays under Keras' names, changed, and imported with a changed configuration.
+/// Changes the Keras arrays of a block and imports them with a changed configuration.
 fn keras_with(
     of: GruBlockConfig,
     change: impl FnOnce(&mut StateDict),
@@ -14,7 +14,7 @@ fn keras_with(
     keras::import(&dict, "", &config, &device()).map(|_| ())
 }
 
-pub fn wrong() -> Vec<Wrong> {
+pub fn cases() -> Vec<ErrorCase> {
     vec![
         (
             "keras-other-reset",

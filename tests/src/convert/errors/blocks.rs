@@ -1,9 +1,9 @@
-//! Blocks that no such system can express, and blocks that contradict themselves.
+//! Blocks that a system cannot express, and inconsistent blocks.
 
-use super::{super::*, Wrong};
+use super::{super::*, ErrorCase};
 
-/// `block` handed to all exporters but ONNX', which must all refuse it, and say that they lack it.
-fn all_lack(config: GruBlockConfig, what: &str) -> Result<(), ConvertError> {
+/// Every exporter except ONNX' returns an error for `block` that names what the system lacks.
+fn every_exporter_rejects(config: GruBlockConfig, what: &str) -> Result<(), ConvertError> {
     let block = block(config);
     let exports: [(&str, Result<(), ConvertError>); 6] = [
         ("PyTorch", pytorch::export(&block, "").map(|_| ())),
@@ -27,12 +27,12 @@ fn all_lack(config: GruBlockConfig, what: &str) -> Result<(), ConvertError> {
     last
 }
 
-pub fn wrong() -> Vec<Wrong> {
+pub fn cases() -> Vec<ErrorCase> {
     vec![
         (
             "all-zoneout",
             || {
-                all_lack(
+                every_exporter_rejects(
                     config().with_reset(Reset::BeforeMatmul).with_zoneout(0.1),
                     "zoneout",
                 )

@@ -1,8 +1,9 @@
-//! PyTorch: arrays that are no `nn.GRU` or `nn.GRUCell`, and configurations that are not theirs.
+//! PyTorch: arrays that are not an `nn.GRU` or `nn.GRUCell`, and configurations that PyTorch does not
+//! have.
 
-use super::{super::*, Wrong};
+use super::{super::*, ErrorCase};
 
-/// An `nn.GRU(3, 5)` of zeros, changed.
+/// Changes the arrays of an `nn.GRU(3, 5)` of zeros and imports them.
 fn torch(change: impl FnOnce(&mut StateDict)) -> Result<(), ConvertError> {
     let mut dict = StateDict::new();
     dict.insert("weight_ih_l0", zeros([3 * H, I]));
@@ -15,14 +16,14 @@ fn torch(change: impl FnOnce(&mut StateDict)) -> Result<(), ConvertError> {
     Ok(())
 }
 
-/// What a configuration says of arrays that PyTorch wrote.
+/// Imports PyTorch arrays with a changed configuration.
 fn torch_as(configure: impl FnOnce(GruBlockConfig) -> GruBlockConfig) -> Result<(), ConvertError> {
     let dict = pytorch::export(&block(config()), "")?;
     let config = configure(pytorch::config(&dict, "")?);
     pytorch::import(&dict, "", &config, &device()).map(|_| ())
 }
 
-pub fn wrong() -> Vec<Wrong> {
+pub fn cases() -> Vec<ErrorCase> {
     vec![
         (
             "missing",

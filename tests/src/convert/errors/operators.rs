@@ -1,8 +1,8 @@
-//! The operators with arrays of their own: TensorFlow's, oneDNN's, cuDNN's and MPSGraph's.
+//! Systems with their own arrays: TensorFlow, oneDNN, cuDNN and MPSGraph.
 
-use super::{super::*, Wrong};
+use super::{super::*, ErrorCase};
 
-/// A block's arrays of oneDNN, changed, and imported.
+/// Changes the oneDNN arrays of a block and imports them.
 fn onednn_with(
     of: GruBlockConfig,
     change: impl FnOnce(&mut StateDict),
@@ -13,8 +13,7 @@ fn onednn_with(
     onednn::import(&dict, "", &config, &device()).map(|_| ())
 }
 
-/// A block's arrays of MPSGraph and its descriptor, changed, and imported with a changed
-/// configuration.
+/// Changes the MPSGraph arrays and descriptor of a block and imports them with a changed configuration.
 fn mps_graph_with(
     change: impl FnOnce(&mut GruDescriptor, &mut StateDict),
     configure: impl FnOnce(GruBlockConfig) -> GruBlockConfig,
@@ -25,7 +24,7 @@ fn mps_graph_with(
     mps_graph::import(&descriptor, &dict, "", &config, &device()).map(|_| ())
 }
 
-pub fn wrong() -> Vec<Wrong> {
+pub fn cases() -> Vec<ErrorCase> {
     vec![
         (
             "cudnn-reset",

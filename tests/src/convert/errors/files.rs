@@ -1,8 +1,8 @@
-//! Files, and names in them.
+//! Files and the names in them.
 
-use super::{super::*, Wrong};
+use super::{super::*, ErrorCase};
 
-pub fn wrong() -> Vec<Wrong> {
+pub fn cases() -> Vec<ErrorCase> {
     vec![
         (
             "same-name",
@@ -24,7 +24,7 @@ pub fn wrong() -> Vec<Wrong> {
         (
             "no-file",
             || match StateDict::from_safetensors("/no/such/file.safetensors") {
-                // What the system says of it is its own.
+                // The operating system writes the reason.
                 Err(ConvertError::File { path, .. }) => {
                     Err(GruError::MissingKey { key: path }.into())
                 }

@@ -1,4 +1,4 @@
-//! Blocks whose public fields were changed.
+//! Saving blocks with modified public fields.
 
 use super::{H, I, outputs, text};
 use burn::{
@@ -15,8 +15,8 @@ use std::{
     path::Path,
 };
 
-/// Layers may be changed by hand into what no configuration says: then nothing is written.
-pub fn changed_by_hand(path: &Path) -> Result<(), String> {
+/// Modified layers may have no common configuration. Then nothing is written.
+pub fn modified_layers(path: &Path) -> Result<(), String> {
     let mut block = GruBlockConfig::new(I, H)
         .with_num_layers(2)
         .init(&Device::flex());
@@ -26,15 +26,15 @@ pub fn changed_by_hand(path: &Path) -> Result<(), String> {
         other => return Err(format!("{other:?}, expected a mismatch")),
     }
     if path.with_extension("bpk").exists() {
-        Err("a file was written".into())
+        Err("expected no file".into())
     } else {
         Ok(())
     }
 }
 
-/// All fields are public. Whatever is done to them, a block is refused when it is saved, or its file is read.
-/// A file without a configuration is then an error, too.
-pub fn what_is_saved_is_read(path: &Path) -> Result<(), String> {
+/// Whatever the public fields of a block contain, either saving returns an error or the file can be
+/// read. A file without a configuration is an error.
+pub fn saved_blocks_load(path: &Path) -> Result<(), String> {
     let device = Device::flex();
     type Change = (&'static str, fn(&mut GruBlock));
     let changes: [Change; 16] = [
@@ -73,18 +73,20 @@ pub fn what_is_saved_is_read(path: &Path) -> Result<(), String> {
     for (name, change) in changes {
         let mut block = config.init(&device);
         change(&mut block);
-        // No configuration, so nothing but the block says what it is.
+        // Without a configuration, only the block determines what the file contains.
         config.init(&device).save_file(path).map_err(text)?;
         let loaded = catch_unwind(AssertUnwindSafe(|| block.clone().load_checked(path)));
-        let loaded = loaded.map_err(|_| format!("{name}: load_checked panics"))?;
+        let loaded = loaded.map_err(|_| format!("{name}: expected no panic"))?;
         if loaded.is_ok_and(|loaded| loaded.layers.len() != loaded.num_layers) {
-            return Err(format!("{name}: loaded into a block that lacks a layer"));
+            return Err(format!(
+                "{name}: expected an error, because the block lacks a layer"
+            ));
         }
         fs::remove_file(&file).map_err(text)?;
         let reading = |read: Result<GruBlock, GruFileError>| match read {
             Ok(read) if outputs(&read) == outputs(&block) => Ok(()),
-            Ok(_) => Err(format!("{name}: it was saved, and other outputs were read")),
-            Err(error) => Err(format!("{name}: it was saved, and not read: {error}")),
+            Ok(_) => Err(format!("{name}: expected the outputs of the saved block")),
+            Err(error) => Err(format!("{name}: saved, but loading failed: {error}")),
         };
         match block.save_with_config(path) {
             Ok(()) => {
@@ -93,7 +95,9 @@ pub fn what_is_saved_is_read(path: &Path) -> Result<(), String> {
                 reading(block.clone().load_checked(path))?;
                 fs::remove_file(&file).map_err(text)?;
             }
-            Err(_) if file.exists() => return Err(format!("{name}: refused, and written")),
+            Err(_) if file.exists() => {
+                return Err(format!("{name}: expected no file after an error"));
+            }
             Err(_) => {}
         }
     }
