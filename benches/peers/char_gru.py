@@ -1,5 +1,5 @@
-"""char-gru's training loop in PyTorch: the same parameters, windows and learning rates, so the same
-losses; how fast is each?
+"""char-gru's training loop in PyTorch, with the same parameters, windows and learning rates, and so the
+same losses. Compares the speed.
 
     cargo run --release -p char-gru -- train --plain --text TEXT --out ours --save-init init.bpk \\
         --embed 128 --hidden 512 --layers 2 --batch 64 --seq 128 --dropout 0 --lr 2e-3 \\
@@ -7,10 +7,10 @@ losses; how fast is each?
     cargo run --release -p char-gru -- export init.bpk init.safetensors
     python benches/peers/char_gru.py --text TEXT --init init.safetensors --log ours/log.jsonl --threads 2
 
-Needs torch, numpy and safetensors. Follows the log step by step, prints how far the losses are
-apart, and the median characters per second of both: ours from the log, PyTorch's measured here. The
-first steps of both are left out. The whole step counts: embedding, GRU, head, cross-entropy,
-clipping, Adam.
+Requires torch, numpy and safetensors. Follows the log step by step. Prints the largest difference of
+the losses, and the median characters per second of both programs: char-gru's from the log, PyTorch's
+measured by this script. Leaves out the first steps of both. A step includes embedding, GRU, head,
+cross-entropy, clipping and Adam.
 """
 import argparse
 import json
@@ -89,12 +89,12 @@ def main():
     theirs = windows / statistics.median(seconds[a.warm_up :])
     print(f"{len(steps)} steps, {layers} layers, E {e}, H {h}, N {a.batch}, T {a.seq}, "
           f"{a.threads} threads, torch {torch.__version__}")
-    print(f"losses differ by at most {worst:.1e} relative; the last is {value:.4f} in PyTorch, "
-          f"{steps[-1]['loss']:.4f} here")
+    print(f"largest relative difference of losses {worst:.1e}; last loss {value:.4f} in PyTorch, "
+          f"{steps[-1]['loss']:.4f} in char-gru")
     ours = [s["seconds"] for s in steps if "seconds" in s][a.warm_up :]
     ours = windows / statistics.median(ours)
-    print(f"PyTorch {theirs / 1e3:.1f}k characters/s, char-gru {ours / 1e3:.1f}k: "
-          f"{ours / theirs:.2f} times as fast")
+    print(f"PyTorch {theirs / 1e3:.1f}k characters/s, char-gru {ours / 1e3:.1f}k characters/s: "
+          f"char-gru is {ours / theirs:.2f} times as fast")
 
 
 if __name__ == "__main__":

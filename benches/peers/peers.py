@@ -4,12 +4,12 @@
     ONEDNN=./onednn_gru python benches/peers/peers.py ...       # oneDNN too, see benches/peers/onednn_gru.cpp
     python benches/peers/peers.py --device cuda --csv ...       # cuDNN: float32 without TF32
 
-Run it right after `cargo bench -p gru-benches --bench sequence -- --csv benches/results/NAME.csv`, on
-the machine as quiet as it can be made: only times of one run compare. Needs torch.
+Run it directly after `cargo bench -p gru-benches --bench sequence -- --csv benches/results/NAME.csv`, on
+an idle machine: only times of one run can be compared. Requires torch.
 
-  infer      forward, nothing recorded for a gradient
-  train_fwd  forward, everything recorded that backward needs
-  fwd_bwd    forward, Σ y ⊙ r, gradients of x, h0, every weight and bias
+  infer      forward in inference
+  train_fwd  forward in training, which keeps what backward needs
+  fwd_bwd    forward, Σ y ⊙ r, gradients of x, h0, all weights and biases
 """
 import argparse
 import csv
@@ -54,7 +54,7 @@ def machine():
 
 
 def measure(run):
-    """Median and least milliseconds of a call, and how many samples; short calls in batches."""
+    """Median and minimum milliseconds of a call, and the number of samples. Short calls run in batches."""
     start, once = time.perf_counter(), []
     while len(once) < 3 or (time.perf_counter() - start < 0.3 and len(once) < 2000):
         t = time.perf_counter()
@@ -79,7 +79,7 @@ def torch_rows(threads, shapes, device):
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
 
     def done(run):
-        """The call, and on a GPU the wait for it."""
+        """Runs the call and waits for a GPU."""
         if device == "cpu":
             return run
 
@@ -150,7 +150,7 @@ def main():
             out.writerow(FIELDS)
         for threads in map(int, a.threads.split(",")):
             if "," in a.threads:
-                # A process for each thread count: pools are sized once.
+                # Thread pools get their size once, so each count needs a process.
                 file.flush()
                 subprocess.run([sys.executable, __file__, "--threads", str(threads), "--shapes",
                                 a.shapes, "--device", a.device, "--csv", a.csv], check=True)

@@ -1,8 +1,8 @@
-//! `GruBlock` and `burn::nn::gru::Gru` with the same weights on the same device, in turn: the shapes, the
-//! passes and the clock of every measurement of a whole layer.
+//! `GruBlock` and `burn::nn::gru::Gru` with equal weights on one device, interleaved: the shapes, modes
+//! and timing of every benchmark of a whole layer.
 //!
-//! Burn's `Gru` has one layer and one direction: for others it is composed of several. Burn's `BiGru` is not
-//! measured.
+//! Burn's `Gru` has one layer and one direction. For other shapes, several `Gru`s are combined. Burn's
+//! `BiGru` is not measured.
 
 #[cfg(feature = "gpu")]
 mod memory_sampler;
@@ -35,22 +35,22 @@ pub const SHAPES: &[(&str, [usize; 6])] = &[
     ("deep-char", [32, 64, 128, 256, 3, 1]),
 ];
 
-/// All of them.
+/// All modes.
 pub const MODES: [Mode; 3] = [Mode::Infer, Mode::TrainForward, Mode::ForwardBackward];
 
-/// What of a layer is run.
+/// The timed work.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Mode {
-    /// Nothing recorded.
+    /// Inference.
     Infer,
-    /// Everything recorded that backward needs.
+    /// Forward in training, which keeps what backward needs.
     TrainForward,
-    /// Gradients of x, the initial state, every weight and bias.
+    /// Forward and backward: gradients of x, the initial state, all weights and biases.
     ForwardBackward,
 }
 
 impl Mode {
-    /// As the records spell it.
+    /// The mode's name in records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Infer => "infer",
@@ -60,12 +60,12 @@ impl Mode {
     }
 }
 
-/// Inputs of each layer.
+/// The number of inputs of each layer.
 fn layer_inputs([_, _, i, h, layers, directions]: [usize; 6]) -> impl Iterator<Item = usize> {
     (0..layers).map(move |layer| if layer == 0 { i } else { h * directions })
 }
 
-/// Of the products alone: the gates come for free, or should.
+/// Floating-point operations of the matrix products only.
 pub fn flops(sizes: &[usize; 6], mode: Mode) -> f64 {
     let &[n, t, _, h, _, directions] = sizes;
     let forward: usize = layer_inputs(*sizes)
@@ -75,32 +75,33 @@ pub fn flops(sizes: &[usize; 6], mode: Mode) -> f64 {
     (forward * passes) as f64
 }
 
-/// Floats that training keeps beside inputs and states, by the contract; `memory.rs` measures it.
+/// Floats that training keeps in addition to inputs and states, by the memory contract. `memory.rs`
+/// measures it.
 pub fn saved(&[n, t, _, h, layers, directions]: &[usize; 6]) -> usize {
     GruSpec::default().saved_per_unit() * n * t * h * layers * directions
 }
 
-/// What a call takes.
+/// Times of one call.
 #[derive(Clone, Copy)]
 pub struct Times {
     /// Milliseconds.
     pub median: f64,
-    /// The shortest.
+    /// The shortest sample, in milliseconds.
     pub least: f64,
-    /// Median until the call returns.
+    /// The median until the call returns, in milliseconds.
     pub host: f64,
-    /// How many there were.
+    /// The number of samples.
     pub samples: usize,
 }
 
-/// One sample: milliseconds until the call returns, and until its work is done.
+/// One sample: milliseconds until the call returns, and until the device has finished.
 #[derive(Clone, Copy)]
 struct Sample {
     host: f64,
     done: f64,
 }
 
-/// Burn's times and ours, one call of each in turn for `patience` or as long as a few calls take.
+/// Times of Burn's `Gru` and of `GruBlock`, interleaved, for `patience` or at least a few calls.
 pub fn side_by_side(
     sizes: &[usize; 6],
     mode: Mode,
@@ -114,15 +115,15 @@ pub fn side_by_side(
     let case = Case::new(*sizes, &device);
     let burn = || case.burn(mode);
     let ours = || case.ours(mode);
-    // Warm, and how many make a millisecond: short calls in batches, so that the clock does not
-    // count.
+    // Warms up, and chooses a batch of calls of at least a millisecond, so that the clock's resolution
+    // does not matter.
     let batch = |run: &dyn Fn()| {
         time(run, 1, &device);
         let one = time(run, 1, &device).done;
         ((1.0 / one.max(1e-6)).ceil().max(1.0) as usize, one > 1e3)
     };
-    // Burn's graphs that no backward frees are searched by every later backward, for minutes after
-    // some thousands.
+    // Every backward in Burn searches all graphs that no backward has freed. After some thousands of
+    // graphs this takes minutes.
     let with_burn = mode != Mode::TrainForward;
     let (burn_batch, slow) = if with_burn { batch(&burn) } else { (1, false) };
     let (ours_batch, _) = batch(&ours);
@@ -165,7 +166,7 @@ fn times(samples: Vec<Sample>) -> Times {
     }
 }
 
-/// GFLOP/s of the best of some products of square matrices.
+/// GFLOP/s of the fastest of several square matrix products.
 pub fn sgemm_rate(device: &Device, size: usize) -> f64 {
     let matrix = || Tensor::<2>::random([size, size], Distribution::Default, device);
     let (a, b) = (matrix(), matrix());
@@ -176,7 +177,7 @@ pub fn sgemm_rate(device: &Device, size: usize) -> f64 {
 }
 
 struct Case {
-    /// Layer by layer, direction by direction.
+    /// By layer, then by direction.
     burn: Vec<Gru>,
     ours: GruBlock,
     directions: usize,
@@ -200,7 +201,7 @@ impl Case {
             .with_num_layers(layers)
             .with_bidirectional(directions == 2)
             .init_with(weights.collect())
-            .expect("the shapes are those of the configuration");
+            .expect("the shapes match the configuration");
         let noise =
             |shape: [usize; 3]| Tensor::random(shape, Distribution::Default, (device, DType::F32));
         Self {

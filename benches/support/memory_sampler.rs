@@ -1,4 +1,4 @@
-//! How much memory a device holds while calls run.
+//! Samples the memory in use of a device while calls run.
 
 use std::{
     sync::{
@@ -11,7 +11,7 @@ use std::{
 
 use cubecl::{MemoryScope, client::Client};
 
-/// Asks a device again and again how much it holds.
+/// Polls a device for its memory in use.
 pub struct MemorySampler {
     done: Arc<AtomicBool>,
     peak: Arc<AtomicU64>,
@@ -19,7 +19,7 @@ pub struct MemorySampler {
 }
 
 impl MemorySampler {
-    /// Asks from now on.
+    /// Starts polling.
     pub fn start(client: Client) -> Self {
         let (done, peak) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let (its_done, its_peak) = (done.clone(), peak.clone());
@@ -33,7 +33,7 @@ impl MemorySampler {
         Self { done, peak, thread }
     }
 
-    /// The most that it found, in MiB.
+    /// Stops polling and returns the peak in MiB.
     pub fn peak(self) -> f64 {
         self.done.store(true, Relaxed);
         self.thread.join().expect("the sampler has not panicked");

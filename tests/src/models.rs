@@ -25,8 +25,8 @@ const REQUIRE_MODELS: &str = "GRU_REQUIRE_MODELS";
 /// Growth of rounding errors depends on the weights, the input and the number of steps: from 1e-6 to
 /// 1e-5 here. ONNX Runtime's float32 has the same weights, input and steps. So its distance, the largest
 /// over the 1e5 values of a tensor, is the unit. Only the order of sums differs. A sum of single terms
-/// rounds 16 times as often as a sum in 16 parts, and its error is four times as large, because errors
-/// of both signs partly cancel. The kernels stay below two. A wrong gate, bias or state gives an error
+/// rounds 16 times as often as a sum in 16 parts. Its error is four times as large, because errors of
+/// both signs partly cancel. The kernels stay below two. A wrong gate, bias or state gives an error
 /// of 1e-2 or more, a thousand times as large.
 const FROM_FLOAT64: f64 = 4.0;
 /// The allowed distance from ONNX Runtime, which itself has a distance of one.

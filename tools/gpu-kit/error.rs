@@ -1,4 +1,4 @@
-//! What can go wrong outside of a part.
+//! Errors outside of the parts.
 
 use std::{io, path::PathBuf};
 
@@ -7,25 +7,25 @@ use std::{io, path::PathBuf};
 pub enum Error {
     #[error("{path}: {reason}")]
     File { path: PathBuf, reason: io::Error },
-    #[error("no shader language {0:?}, expected one of: {1}")]
+    #[error("unknown shader language {0:?}, expected one of: {1}")]
     Shader(String, String),
     #[error("{0}: {1}")]
     Command(String, String),
-    #[error("the folder has {mib:.1} MiB, more than {most}")]
+    #[error("the folder has {mib:.1} MiB, expected at most {most} MiB")]
     Large { mib: f64, most: u64 },
     #[cfg(feature = "gpu")]
     #[error("{0}")]
     OutOfTime(String),
     #[cfg(feature = "gpu")]
-    #[error("no part {0:?}, expected one of: {1}")]
+    #[error("unknown part {0:?}, expected one of: {1}")]
     Part(String, String),
 }
 
-/// What a part ends with that has not done all because its time was over.
+/// Exit code of a part that stopped because its time was over.
 pub const OUT_OF_TIME: u8 = 3;
 
 impl Error {
-    /// What the process ends with.
+    /// The exit code of the process.
     pub fn exit_code(&self) -> u8 {
         match self {
             #[cfg(feature = "gpu")]
@@ -34,7 +34,7 @@ impl Error {
         }
     }
 
-    /// For `map_err`.
+    /// An argument for `map_err`.
     pub fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         |reason| Self::File { path, reason }

@@ -1,4 +1,4 @@
-//! The folder that is carried: programs, script, recorded files.
+//! The folder for the other machine: programs, script, recorded files.
 
 use std::{
     env, fs,
@@ -12,13 +12,13 @@ use flate2::{Compression, write::GzEncoder};
 
 use crate::error::Error;
 
-/// What fits into a letter to most machines.
+/// A size that can be sent to most machines.
 const MOST_MIB: u64 = 60;
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 const SCRIPT: &str = include_str!("run.sh");
 
-/// Where systems keep the Vulkan loader.
+/// Usual places of the Vulkan loader.
 const LOADERS: [&str; 4] = [
     "/usr/lib/x86_64-linux-gnu/libvulkan.so.1",
     "/usr/lib/aarch64-linux-gnu/libvulkan.so.1",
@@ -36,7 +36,7 @@ pub fn shaders() -> Vec<String> {
     [native, "wgsl"].map(String::from).into()
 }
 
-/// Makes the folder, with a program for each shader language.
+/// Makes the folder with one program per shader language.
 pub fn build(folder: &Path, shaders: &[String]) -> Result<(), Error> {
     let known = self::shaders();
     if let Some(other) = shaders.iter().find(|shader| !known.contains(shader)) {
@@ -55,7 +55,7 @@ pub fn build(folder: &Path, shaders: &[String]) -> Result<(), Error> {
             copy(loader, &folder.join("lib/libvulkan.so.1"))?;
         }
         None if cfg!(target_os = "linux") => {
-            println!("no libvulkan.so.1 here: the other machine needs one of its own");
+            println!("no libvulkan.so.1 found: the other machine must have one");
         }
         _ => {}
     }
@@ -75,11 +75,14 @@ pub fn build(folder: &Path, shaders: &[String]) -> Result<(), Error> {
         });
     }
     println!("{}: {mib:.1} MiB", folder.display());
-    println!("there: {}/run --seconds 500 --out OUT", folder.display());
+    println!(
+        "run on the other machine: {}/run --seconds 500 --out OUT",
+        folder.display()
+    );
     Ok(())
 }
 
-/// One program, stripped and compressed.
+/// Builds, strips and compresses one program.
 fn program(folder: &Path, shader: &str) -> Result<(), Error> {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()));
     let package = env!("CARGO_PKG_NAME");
@@ -99,7 +102,7 @@ fn program(folder: &Path, shader: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Where Cargo builds.
+/// Cargo's target directory.
 fn target() -> PathBuf {
     let here = || Path::new(HERE).join("../../target");
     env::var_os("CARGO_TARGET_DIR").map_or_else(here, PathBuf::from)
@@ -114,7 +117,7 @@ fn execute(command: &mut Command) -> Result<(), Error> {
     Err(Error::Command(format!("{command:?}"), reason))
 }
 
-/// A file, or a folder with all that is in it.
+/// Copies a file, or a folder with its contents.
 fn copy(from: &Path, to: &Path) -> Result<(), Error> {
     if !from.is_dir() {
         let parent = to.parent().expect("a file has a folder");

@@ -1,5 +1,5 @@
-//! What a GPU does with the GRU, from a folder that is carried there: `build` makes the folder, `run` is
-//! what its script starts.
+//! Checks and times the GRU on a GPU of another machine. `build` makes a folder for that machine. The
+//! script in the folder starts `run`.
 
 mod error;
 mod folder;
@@ -17,7 +17,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(about = "What a GPU does with the GRU")]
+#[command(about = "Checks and times the GRU on a GPU of another machine")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -25,42 +25,43 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Makes the folder: programs, script and recorded files, to be carried to a machine with a GPU.
+    /// Makes the folder for a machine with a GPU: programs, script and recorded files
     Build {
-        /// Where it goes. What is there stays, but for the kit's own files.
+        /// Where to make it. Other files in it stay
         folder: PathBuf,
-        /// Shader languages, a program for each: wgsl, and spirv or, on a Mac, metal.
+        /// Shader languages, one program for each: wgsl, and spirv or (on a Mac) metal
         #[arg(long, value_delimiter = ',', default_values_t = folder::shaders())]
         shaders: Vec<String>,
     },
-    /// Every part in turn, until the time is over.
+    /// Runs all parts one after the other until the time is over
     #[cfg(feature = "gpu")]
     Run {
-        /// For all parts together.
+        /// Time for all parts together
         #[arg(long, default_value_t = 500)]
         seconds: u64,
-        /// Where the results go: kit.json, page.md, and what each part printed.
+        /// Folder for the results: kit.json, page.md, and the output of each part
         #[arg(long)]
         out: PathBuf,
-        /// Only these parts.
+        /// Run only these parts
         #[arg(long, value_delimiter = ',')]
         parts: Vec<String>,
-        /// Further programs, of other shader languages, for a second opinion.
+        /// More programs with other shader languages, which repeat some parts
         #[arg(long)]
         also: Vec<PathBuf>,
     },
-    /// One part, here and now, and its page.
+    /// Runs one part and prints its page
     #[cfg(feature = "gpu")]
     Part {
-        /// Its name.
+        /// Name of the part
         name: String,
-        /// When it should have ended by itself.
+        /// Time after which the part should stop by itself
         #[arg(long, default_value_t = 3600)]
         seconds: u64,
-        /// Its rows go to this file instead, a line of JSON each.
+        /// Write rows to this file instead, one line of JSON each
         #[arg(long)]
         rows: Option<PathBuf>,
-        /// What it is to do: of `cuts`, sizes N T H, and words that the cuts must have.
+        /// Arguments of the part. For `cuts`: sizes N T H, and words that a launch configuration must
+        /// contain
         more: Vec<String>,
     },
 }

@@ -1,4 +1,4 @@
-//! The report as files: `kit.json`, and the same for people, `page.md`.
+//! Writes the report as `kit.json`, and as `page.md` for people.
 
 use std::{fs, path::Path};
 
@@ -8,7 +8,7 @@ use crate::{
     report::{End, Entry, Report},
 };
 
-/// Writes both files, so that at no moment there is half of one.
+/// Writes both files atomically.
 pub fn write(report: &Report, out: &Path) -> Result<(), Error> {
     let json = serde_json::to_string_pretty(report).expect("numbers and text");
     for (name, text) in [("kit.json", json), ("page.md", page(report))] {
@@ -30,7 +30,7 @@ fn page(report: &Report) -> String {
         let end = match &entry.end {
             End::Done => "done".to_owned(),
             End::Short(left) => left.clone(),
-            End::Killed => "killed when its time was over".to_owned(),
+            End::Killed => "killed after its time was over".to_owned(),
             End::Died(reason) => format!("**died**: {reason}"),
         };
         let Entry {

@@ -1,31 +1,31 @@
-//! What all parts found.
+//! The results of all parts.
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// All that is known so far.
+/// All results so far.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
-    /// Of this kit.
+    /// The version of the kit.
     pub version: &'static str,
-    /// Seconds that were to be had.
+    /// The time limit in seconds.
     pub seconds: u64,
-    /// Each part that has ended.
+    /// The finished parts.
     pub parts: Vec<Entry>,
 }
 
-/// A part that has ended.
+/// A finished part.
 #[derive(Debug, Clone, Serialize)]
 pub struct Entry {
     /// The part's name.
     pub part: String,
-    /// Which program ran it, by its shader language.
+    /// The shader language of the program.
     pub program: String,
-    /// How long it took.
+    /// Its duration in seconds.
     pub seconds: f64,
     /// How it ended.
     pub end: End,
-    /// What it found.
+    /// Its rows.
     pub rows: Vec<Value>,
 }
 
@@ -33,18 +33,18 @@ pub struct Entry {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum End {
-    /// By itself.
+    /// It finished.
     Done,
-    /// By itself, before it had done all: its time was over.
+    /// It stopped early because its time was over.
     Short(String),
-    /// It took too long and was killed; what it had found is there.
+    /// It exceeded its time and was killed. Rows written before remain.
     Killed,
-    /// It failed or crashed; what it had found is there.
+    /// It failed or crashed. Rows written before remain.
     Died(String),
 }
 
 impl Report {
-    /// The rows of a part, by the first program that ran it.
+    /// The rows of a part, from the first program that ran it.
     pub fn rows(&self, part: &str) -> &[Value] {
         let entry = self.parts.iter().find(|entry| entry.part == part);
         entry.map_or(&[], |entry| &entry.rows)

@@ -1,4 +1,4 @@
-//! Every part in turn, each in a process of its own with a deadline.
+//! Runs the parts one after the other, each in a separate process with a deadline.
 
 use std::{
     env, fs,
@@ -19,26 +19,26 @@ use crate::{
     report::{End, Entry, Report},
 };
 
-/// Of a part's time, what it is told of: the rest is for ending.
+/// The share of its time that a part knows of. The rest is for its end.
 const TOLD: f64 = 0.9;
 
-/// A part gets as much, however small its share, and is not begun with less.
+/// The minimum time of a part. A part is not started with less.
 const LEAST: Duration = Duration::from_secs(5);
 
-/// Runs the parts, or those of these names, in the order of [`PARTS`]: each by this program, and after
-/// all of them those that are worth it by the others.
+/// Runs all parts, or the named parts, in the order of [`PARTS`]. This program runs all of them. Then
+/// the other programs repeat some parts.
 pub fn run(seconds: u64, out: &Path, names: &[String], also: &[PathBuf]) -> Result<(), Error> {
     for name in names {
         Part::find(name)?;
     }
     fs::create_dir_all(out).map_err(Error::file(out))?;
     let here = env::current_exe().map_err(Error::file("this program"))?;
-    let wanted = |part: &&Part| names.is_empty() || names.iter().any(|name| name == part.name);
+    let selected = |part: &&Part| names.is_empty() || names.iter().any(|name| name == part.name);
     let mut plan: Vec<(&Path, &Part)> = Vec::new();
-    plan.extend(PARTS.iter().filter(wanted).map(|part| (&*here, part)));
+    plan.extend(PARTS.iter().filter(selected).map(|part| (&*here, part)));
     for program in also {
         let worth = PARTS.iter().filter(|part| part.second_opinion);
-        plan.extend(worth.filter(wanted).map(|part| (&**program, part)));
+        plan.extend(worth.filter(selected).map(|part| (&**program, part)));
     }
     let end = Instant::now() + Duration::from_secs(seconds);
     let mut report = Report {
@@ -52,7 +52,7 @@ pub fn run(seconds: u64, out: &Path, names: &[String], also: &[PathBuf]) -> Resu
         let share = left.mul_f64(f64::from(part.weight) / f64::from(weights));
         let time = share.max(LEAST);
         if left < time {
-            println!("{}: no time is left", part.name);
+            println!("{}: skipped, the time is over", part.name);
             continue;
         }
         let job = Job {
@@ -71,7 +71,7 @@ pub fn run(seconds: u64, out: &Path, names: &[String], also: &[PathBuf]) -> Resu
     Ok(())
 }
 
-/// A part to be run.
+/// A part and the program that runs it.
 struct Job<'a> {
     program: &'a Path,
     part: &'a str,
@@ -95,7 +95,7 @@ impl Job<'_> {
     fn run(&self) -> Result<Entry, Error> {
         let file = |ending: &str| self.out.join(format!("{}.{ending}", self.name()));
         let (rows, log) = (file("jsonl"), file("log"));
-        // Those of an earlier run.
+        // Rows of an earlier run.
         let _ = fs::remove_file(&rows);
         let output = File::create(&log).map_err(Error::file(&log))?;
         let errors = output.try_clone().map_err(Error::file(&log))?;
@@ -131,7 +131,7 @@ impl Job<'_> {
     }
 }
 
-/// How a process ended, if it did in time; else it is killed.
+/// Waits for a process until its deadline. Then kills it.
 fn wait(mut child: Child, time: Duration) -> Option<ExitStatus> {
     let end = Instant::now() + time;
     loop {
@@ -140,7 +140,7 @@ fn wait(mut child: Child, time: Duration) -> Option<ExitStatus> {
             Ok(None) if Instant::now() < end => thread::sleep(Duration::from_millis(20)),
             _ => {
                 let _ = child.kill();
-                // One that a driver holds fast is left behind: the next part must not wait for it.
+                // A process may hang in its driver. The next part does not wait for it.
                 let gone = Instant::now() + Duration::from_secs(2);
                 while matches!(child.try_wait(), Ok(None)) && Instant::now() < gone {
                     thread::sleep(Duration::from_millis(20));
@@ -151,7 +151,7 @@ fn wait(mut child: Child, time: Duration) -> Option<ExitStatus> {
     }
 }
 
-/// Whole rows: the last one of a process that died may be half.
+/// Complete rows only. A crash can leave an incomplete last row.
 fn read(path: &Path) -> Vec<Value> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let rows = text.lines().map(serde_json::from_str);
@@ -172,7 +172,7 @@ mod tests {
 
     use std::os::unix::fs::PermissionsExt;
 
-    /// A program that writes a row, and then does this.
+    /// A program that writes a row and then runs a shell command.
     fn program(folder: &Path, then: &str) -> PathBuf {
         let path = folder.join("gpu-kit-shell");
         let rows = "while [ $1 != --rows ]; do shift; done; echo '{\"found\":1}' >>\"$2\"";
@@ -181,7 +181,7 @@ mod tests {
         path
     }
 
-    /// Only a failure takes so long, even where other builds run.
+    /// Only a failure takes this long, even while other builds run.
     const LONG: Duration = Duration::from_secs(60);
 
     fn run_then(name: &str, then: &str, time: Duration) -> Entry {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_survives_every_end() {
+    fn rows_survive_every_end() {
         type Expected = fn(&End) -> bool;
         let cases: [(&str, &str, Expected); 5] = [
             ("done", "true", |end| *end == End::Done),
@@ -226,7 +226,7 @@ mod tests {
             assert_eq!(entry.rows.len(), 1, "{name}: {:?}", entry.rows);
             assert_eq!(entry.program, "shell");
         }
-        // The deadline is twice as long each time, until the program was fast enough to write its row.
+        // Each attempt doubles the deadline, until the program has enough time to write its row.
         let mut time = Duration::from_millis(200);
         let entry = loop {
             let entry = run_then("hangs", "exec sleep 600", time);

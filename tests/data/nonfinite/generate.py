@@ -1,10 +1,10 @@
-"""Where PyTorch puts NaN and infinities: one GRU with one bad number in one of its tensors.
+"""PyTorch's results with NaN and infinities: a GRU with one non-finite value in one of its tensors.
 
     pip install torch safetensors
     python tests/data/nonfinite/generate.py
 
-Writes torch.safetensors beside itself: for each case `CASE/in.NAME`, `CASE/out.NAME` and
-`CASE/grad.NAME`, with PyTorch's own shapes and gate order (r, z, n in rows).
+Writes torch.safetensors next to itself: for each case `CASE/in.NAME`, `CASE/out.NAME` and
+`CASE/grad.NAME`, with PyTorch's own shapes and gate order (r, z, n as rows).
 """
 
 import pathlib

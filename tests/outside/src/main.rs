@@ -1,4 +1,4 @@
-//! Trains a GRU and a linear layer on the CPU to tell which of two sequences has more ones. Saves the
+//! Trains a GRU and a linear layer on the CPU to find which of two sequences has more ones. Saves the
 //! model to a file, loads the file, runs the model step by step, and exports the weights in PyTorch's
 //! format.
 

@@ -1,5 +1,5 @@
-//! Every cut that the device allows, timed: what to paste into gru-cube's `tuning.rs`, or to force upon a
-//! program by `GRU_CUBE_FORWARD` and `GRU_CUBE_BACKWARD`.
+//! Times every launch configuration that the device allows. The result can be pasted into gru-cube's
+//! `tuning.rs`, or forced with `GRU_CUBE_FORWARD` and `GRU_CUBE_BACKWARD`.
 
 use std::{
     collections::BTreeMap,
@@ -19,12 +19,12 @@ use serde_json::Value;
 use super::{Clock, Rows, Stop, caught, read, table};
 use crate::report::Report;
 
-/// N, T, H without others on the command line. The N are the `BATCHES` of gru-cube's table.
+/// Default N, T, H. The N are the `BATCHES` of gru-cube's table.
 const HIDDEN: [usize; 5] = [64, 128, 256, 512, 1024];
 const BATCHES: [usize; 3] = [1, 16, 64];
 const T: usize = 64;
 
-/// How much faster a cut must be than the inferred one to get a row in the table.
+/// The minimum speed-up over the inferred configuration for a row in the table.
 const GAIN: f64 = 1.1;
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -36,16 +36,16 @@ struct Row {
     t: usize,
     h: usize,
     cut: String,
-    /// Milliseconds, medians; none where the device refuses the cut.
+    /// Milliseconds, medians. None if the device rejects the configuration.
     forward: Option<f64>,
     backward: Option<f64>,
-    /// Of the first call of each pass, in which its kernels are compiled.
+    /// Milliseconds of the first call of each pass, which compiles its kernels.
     first: [Option<f64>; 2],
-    /// Kernels that each pass launches.
+    /// Kernel launches of each pass.
     launches: [Option<u64>; 2],
 }
 
-/// `more`: nothing; or N, T, H, and words that a cut's text must have.
+/// `more` is empty, or N, T, H and words that a configuration must contain.
 pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> {
     let numbers = more.iter().filter_map(|word| word.parse().ok());
     let numbers: Vec<usize> = numbers.collect();
@@ -63,7 +63,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> 
     };
     let client = cubecl::Device::default().client();
     let single = sizes.iter().map(|&size| (size, f32::elem_type_native()));
-    // Where the product is large enough for matrix units.
+    // Sizes where the product is large enough for matrix units.
     let half = sizes
         .iter()
         .filter(|[n, _, h]| *n >= 16 && *h >= 512)
@@ -88,7 +88,8 @@ pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> 
             (call, cuts)
         })
         .collect();
-    // A cut of each size in turn: whenever the time is over, each has had as many.
+    // One configuration per size in each round, so that all sizes get the same number when the time is
+    // over.
     let rounds = lists.iter().map(|(_, cuts)| cuts.len()).max();
     let rounds = rounds.unwrap_or_default();
     for round in 0..rounds {
@@ -97,7 +98,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> 
                 continue;
             };
             let Call { n, h, .. } = *call;
-            clock.check(|| format!("after {round} of {rounds} cuts of each size"))?;
+            clock.check(|| format!("after {round} of {rounds} configurations of each size"))?;
             let row = caught(|| row(&client, call, strategy))
                 .map_err(|panic| format!("N {n}, H {h}, {strategy}: {panic}"))?;
             println!(
@@ -113,7 +114,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> 
 }
 
 fn ms(time: Option<f64>) -> String {
-    time.map_or("refused".to_owned(), |ms| format!("{ms:.3}"))
+    time.map_or("rejected".to_owned(), |ms| format!("{ms:.3}"))
 }
 
 pub fn page(rows: &[Value], _: &Report) -> String {
@@ -157,11 +158,11 @@ pub fn page(rows: &[Value], _: &Report) -> String {
             told(backward.backward, backward.launches[1], &backward.cut),
         ]);
         let both = [forward, backward].map(|row| row.cut.parse::<Cut>());
-        // The table is of float32.
+        // The table is for float32.
         let is_worth_it = dtype == "f32" && gains.iter().any(|&gain| gain >= GAIN);
         if let ([Ok(forward), Ok(backward)], true) = (both, is_worth_it) {
             paste += &format!(
-                "    // {:.2} and {:.2} times as fast as what was inferred.\n    row({:?}, {n}, {h}, {}, {}),\n",
+                "    // {:.2} and {:.2} times as fast as the inferred configurations.\n    row({:?}, {n}, {h}, {}, {}),\n",
                 gains[0],
                 gains[1],
                 rows[0].device,
@@ -185,7 +186,7 @@ pub fn page(rows: &[Value], _: &Report) -> String {
     text
 }
 
-/// A cut, what it takes, and by how many kernels.
+/// A configuration with its time and number of launches.
 fn told(time: Option<f64>, launches: Option<u64>, cut: &str) -> String {
     let kernels = match launches {
         Some(1) => "1 launch".to_owned(),
@@ -195,7 +196,7 @@ fn told(time: Option<f64>, launches: Option<u64>, cut: &str) -> String {
     format!("{}, {kernels}: {cut}", ms(time))
 }
 
-/// A cut in the words of gru-cube's table.
+/// A configuration in the syntax of gru-cube's table.
 fn words(cut: Cut) -> String {
     match cut {
         Cut::Walk(tile) => {
@@ -231,8 +232,8 @@ fn step_words(tile: &StepTile) -> String {
     }
 }
 
-/// The inferred cut first, then a few of each kind, then cuts around them. Float32 has none by matrix units,
-/// which might round it to TF32.
+/// The inferred configuration first, then a few of each kind, then their neighbours. Float32 does not
+/// use matrix units, which may round to TF32.
 fn candidates(call: &Call) -> Vec<Strategy> {
     let Call { n, h, dtype, .. } = *call;
     let most = n.next_power_of_two();
@@ -261,7 +262,7 @@ fn candidates(call: &Call) -> Vec<Strategy> {
                     resident,
                 })
             };
-            // More terms than this take a driver many seconds to compile.
+            // With more terms, drivers take many seconds to compile.
             if 3 * h.div_ceil(splits) * h.div_ceil(lanes) <= 200 {
                 cuts.push(tile(true));
             }
@@ -332,7 +333,7 @@ fn candidates(call: &Call) -> Vec<Strategy> {
             cuts.extend([Cut::Steps(tile), Cut::Persistent(tile)]);
         }
     }
-    // One of each kind in turn, so that whenever the time is over all kinds have been tried.
+    // One configuration of each kind in each round, so that all kinds are tried when the time is over.
     let kinds = [
         &cuts[..walks],
         &cuts[walks..steps],
@@ -402,7 +403,7 @@ fn buffers(client: &Client, call: &Call) -> Buffers {
 }
 
 fn numbers(client: &Client, dtype: ElemType, len: usize, scale: f32) -> Handle {
-    // A multiplicative congruence: any spread of numbers will do for timing.
+    // A multiplicative congruential generator is good enough for timing.
     let mut x = 1u32;
     let data = (0..len).map(|_| {
         x = x.wrapping_mul(1664525).wrapping_add(1013904223);
@@ -426,7 +427,7 @@ fn row(client: &Client, call: &Call, strategy: Strategy) -> Row {
     let backward = time(client, &wait, || {
         gru_cube::backward(client, call, &backward.0, &backward.1, strategy)
     });
-    // A pass that the device refuses has no times.
+    // A pass has no times if the device rejects it.
     let passes = [forward.ok(), backward.ok()];
     let [forward, backward] = passes
         .each_ref()
@@ -451,13 +452,13 @@ fn row(client: &Client, call: &Call, strategy: Strategy) -> Row {
     }
 }
 
-/// What a pass takes.
+/// Times of a pass.
 struct Timed {
-    /// Milliseconds of the first run, with compilation.
+    /// Milliseconds of the first run, including compilation.
     first: f64,
-    /// Of the others.
+    /// Milliseconds of the other runs.
     median: f64,
-    /// Kernels of one run.
+    /// Kernel launches of one run.
     launches: u64,
 }
 
@@ -469,7 +470,7 @@ fn time(
     let once = || {
         let start = Instant::now();
         run()?;
-        // A read waits for all that was launched before it.
+        // A read waits for all earlier launches.
         client.read_one_unchecked(wait.clone());
         Ok(start.elapsed().as_secs_f64() * 1e3)
     };

@@ -1,4 +1,4 @@
-//! What the device is, and what it offers.
+//! The device: adapters, limits, features.
 
 use std::process::Command;
 
@@ -47,13 +47,13 @@ pub fn run(rows: &mut Rows, _: &Clock, _: &[String]) -> Result<(), Stop> {
         );
         say("adapter", is)?;
     }
-    // The one that is used from here on.
+    // The device of all other parts.
     let client = cubecl::Device::default().client();
     let properties = client.properties();
     say("device", properties.identity.name.clone())?;
     say("runtime", client.name().to_owned())?;
     say(
-        "limits of our kernels",
+        "limits of gru-cube's kernels",
         format!("{:?}", gru_cube::Limits::of(&client)),
     )?;
     say("hardware", format!("{:?}", properties.hardware))?;
@@ -65,7 +65,7 @@ pub fn run(rows: &mut Rows, _: &Clock, _: &[String]) -> Result<(), Stop> {
     )?;
     say("matrix units", format!("{:?}", features.matmul.cmma))?;
     say(
-        "cubes see each other's writes",
+        "device memory scope",
         features.device_memory_scope.to_string(),
     )?;
     Ok(())

@@ -1,4 +1,5 @@
-//! Every kernel and cut against float64, at odd sizes: the problems of gru-cube's own tests.
+//! Compares every kernel and launch configuration with float64 at odd sizes: the problems of gru-cube's
+//! own tests.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use serde_json::Value;
 use super::{Clock, Rows, Stop, caught, read, table};
 use crate::report::Report;
 
-/// Problems, their float64 truth and the tolerances.
+/// Problems, their float64 results and the tolerances.
 #[path = "../../../crates/gru-cube/tests/support/mod.rs"]
 mod support;
 
@@ -21,33 +22,33 @@ use support::{
     client, oracle,
 };
 
-/// Of float16, as gru-cube's tests argue for it.
+/// Tolerance for float16. gru-cube's tests explain the value.
 const HALF: f64 = 10.0 / 2048.0;
 
 #[derive(Serialize, Deserialize)]
 struct Row {
     /// `f32` or `f16`.
     dtype: String,
-    /// The cut's kind.
+    /// The kind of the launch configuration.
     kind: String,
     n: usize,
     t: usize,
     h: usize,
     spec: String,
     cut: String,
-    /// `right`, or what is not.
+    /// `right`, or a description of the error.
     end: String,
-    /// The largest share of a tolerance that a tensor used, if it is right.
+    /// The largest share of the tolerance that a tensor uses, if all tensors are right.
     share: f64,
 }
 
 impl Row {
-    fn is_refused(&self) -> bool {
-        self.end.starts_with("refused")
+    fn is_rejected(&self) -> bool {
+        self.end.starts_with("rejected")
     }
 
     fn is_wrong(&self) -> bool {
-        self.end != "right" && !self.is_refused()
+        self.end != "right" && !self.is_rejected()
     }
 }
 
@@ -58,7 +59,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
         wrong += usize::from(row.is_wrong());
         rows.add(&row)
     };
-    // TF32 has the bits of float16.
+    // TF32 has as many mantissa bits as float16.
     let in_half = (HALF, HALF);
     let cases = single().into_iter().map(|case| (case, (FORWARD, GRADIENT)));
     let by_matrices = matrix_cases().into_iter().map(|case| (case, in_half));
@@ -87,19 +88,19 @@ pub fn page(rows: &[Value], _: &Report) -> String {
         *share = share.max(row.share);
         let column = match row {
             row if row.is_wrong() => 2,
-            row if row.is_refused() => 1,
+            row if row.is_rejected() => 1,
             _ => 0,
         };
         count[column] += 1;
     }
     let lines = counts
         .into_iter()
-        .map(|((kind, dtype), ([right, refused, wrong], share))| {
+        .map(|((kind, dtype), ([right, rejected, wrong], share))| {
             vec![
                 kind.to_owned(),
                 dtype.to_owned(),
                 right.to_string(),
-                refused.to_string(),
+                rejected.to_string(),
                 wrong.to_string(),
                 format!("{share:.3}"),
             ]
@@ -109,7 +110,7 @@ pub fn page(rows: &[Value], _: &Report) -> String {
             "cut",
             "type",
             "right",
-            "refused by the device",
+            "rejected by the device",
             "wrong",
             "share of the tolerance",
         ],
@@ -142,8 +143,8 @@ fn row<F: Upload>(case: &Case, dtype: &str, tolerance: (f64, f64)) -> Row {
                 Ok(share) => ("right".to_owned(), share),
                 Err(wrong) => (wrong, 0.0),
             },
-            Err(PlanError::GaveUp) => ("the cubes did not meet".to_owned(), 0.0),
-            Err(refused) => (format!("refused: {refused}"), 0.0),
+            Err(PlanError::GaveUp) => ("the grid barrier timed out".to_owned(), 0.0),
+            Err(error) => (format!("rejected: {error}"), 0.0),
         }
     });
     let (end, share) = end.unwrap_or_else(|panic| (format!("panicked: {panic}"), 0.0));
@@ -165,7 +166,7 @@ fn row<F: Upload>(case: &Case, dtype: &str, tolerance: (f64, f64)) -> Row {
     }
 }
 
-/// The cases of gru-cube's tests, small sizes first, and what is inferred for larger states.
+/// The cases of gru-cube's tests, small sizes first, and the inferred configurations for larger states.
 fn single() -> Vec<Case> {
     let lists = [
         catalogue::inferred(),

@@ -1,4 +1,4 @@
-//! What the device holds at most while a layer trains, against what the contract adds up to.
+//! Peak memory of a training step on the device, compared with the documented memory contract.
 
 use bench_support::MemorySampler;
 use burn::tensor::{Device, DeviceKind, Distribution, Tensor};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Clock, Rows, Stop, read, table};
 use crate::report::Report;
 
-/// N, T, I, H: some hundreds of MiB.
+/// N, T, I, H: some hundred MiB each.
 const SHAPES: [(&str, [usize; 4]); 2] = [
     ("char-l", [64, 200, 256, 512]),
     ("long", [8, 16_384, 64, 64]),
@@ -21,7 +21,7 @@ struct Row {
     memory: String,
     /// MiB.
     peak: f64,
-    /// x, y, their gradients, the gates if they are kept; the weights and their gradients.
+    /// x, y, their gradients, kept gates if any, the weights and their gradients.
     contract: f64,
 }
 
@@ -45,7 +45,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
                 x.grad(&gradients).ok_or("x has no gradient")?;
                 plain.sync().map_err(|e| e.to_string())
             };
-            // The first call tunes the products, on copies.
+            // The first call tunes the matrix products on copies.
             train()?;
             plain.memory_cleanup();
             let sampler = MemorySampler::start(cubecl::Device::default().client());

@@ -1,5 +1,5 @@
-//! What is asked of a GPU, most important first. Each part is a process of its own: a device that is lost,
-//! or a driver that dies, takes one part with it.
+//! The parts, most important first. Each part is a separate process, so a lost device or a driver crash
+//! ends only one part.
 
 mod cuts;
 mod device;
@@ -25,23 +25,23 @@ use crate::{error::Error, report::Report};
 
 /// A part.
 pub struct Part {
-    /// Its word on the command line, and the names of its files.
+    /// The part's name on the command line and in file names.
     pub name: &'static str,
-    /// Its heading.
+    /// The heading.
     pub title: &'static str,
-    /// Its share of the time that is left, among the parts that are left.
+    /// The part's share of the remaining time.
     pub weight: u32,
-    /// Whether a second shader language is worth asking.
+    /// Whether a second shader language repeats the part.
     pub second_opinion: bool,
-    /// Whether its times count. Elsewhere Burn's products, whose tuning takes seconds for each size, are
-    /// tuned as little as can be.
+    /// Whether the part measures times. The other parts tune Burn's matrix products as little as
+    /// possible, because tuning takes seconds per size.
     pub is_timed: bool,
     run: fn(&mut Rows, &Clock, &[String]) -> Result<(), Stop>,
-    /// Its rows as Markdown.
+    /// Formats its rows as Markdown.
     pub page: fn(&[Value], &Report) -> String,
 }
 
-/// All of them.
+/// All parts.
 pub const PARTS: [Part; 8] = [
     Part {
         name: "device",
@@ -54,7 +54,7 @@ pub const PARTS: [Part; 8] = [
     },
     Part {
         name: "kernels",
-        title: "Every kernel and cut against float64",
+        title: "Every kernel and launch configuration compared with float64",
         weight: 8,
         second_opinion: true,
         is_timed: false,
@@ -63,7 +63,7 @@ pub const PARTS: [Part; 8] = [
     },
     Part {
         name: "operator",
-        title: "The operator: recorded runs of other systems, gradient checks, values at the edge",
+        title: "The operator: recorded runs of other systems, gradient checks, non-finite values",
         weight: 10,
         second_opinion: false,
         is_timed: false,
@@ -72,7 +72,7 @@ pub const PARTS: [Part; 8] = [
     },
     Part {
         name: "speed",
-        title: "GruBlock beside Burn's Gru",
+        title: "GruBlock and Burn's Gru",
         weight: 12,
         second_opinion: true,
         is_timed: true,
@@ -81,7 +81,7 @@ pub const PARTS: [Part; 8] = [
     },
     Part {
         name: "peers",
-        title: "cuDNN, by PyTorch",
+        title: "cuDNN in PyTorch",
         weight: 4,
         second_opinion: false,
         is_timed: false,
@@ -90,7 +90,7 @@ pub const PARTS: [Part; 8] = [
     },
     Part {
         name: "cuts",
-        title: "The cuts that the device allows",
+        title: "The launch configurations that the device allows",
         weight: 16,
         second_opinion: true,
         is_timed: false,
@@ -108,7 +108,7 @@ pub const PARTS: [Part; 8] = [
     },
     Part {
         name: "training",
-        title: "A model that learns, beside the CPU",
+        title: "Training, compared with the CPU",
         weight: 6,
         second_opinion: false,
         is_timed: true,
@@ -118,7 +118,7 @@ pub const PARTS: [Part; 8] = [
 ];
 
 impl Part {
-    /// The part of a name.
+    /// Finds a part by its name.
     pub fn find(name: &str) -> Result<&'static Self, Error> {
         let part = PARTS.iter().find(|part| part.name == name);
         part.ok_or_else(|| {
@@ -128,7 +128,7 @@ impl Part {
     }
 }
 
-/// Runs a part in this process. Its rows go to `rows`, and without it, as a page, to standard output.
+/// Runs a part in this process. Writes its rows to `rows`, or prints its page.
 pub fn run(name: &str, seconds: u64, rows: Option<&Path>, more: &[String]) -> Result<(), Error> {
     let part = Part::find(name)?;
     let to_file = rows.is_some();
@@ -140,16 +140,16 @@ pub fn run(name: &str, seconds: u64, rows: Option<&Path>, more: &[String]) -> Re
         println!("{}", (part.page)(&rows.all, &Report::default()));
     }
     done.map_err(|stop| match stop {
-        Stop::OutOfTime(left) => Error::OutOfTime(format!("no time was left {left}")),
+        Stop::OutOfTime(left) => Error::OutOfTime(format!("the time was over {left}")),
         Stop::Failed(reason) => Error::Command(name.to_owned(), reason),
     })
 }
 
 /// Why a part ends early.
 enum Stop {
-    /// Its clock says so; what it had not come to.
+    /// The time was over. Contains the unfinished work.
     OutOfTime(String),
-    /// Something else, in words.
+    /// Another error.
     Failed(String),
 }
 
@@ -159,7 +159,7 @@ impl From<String> for Stop {
     }
 }
 
-/// What a part has found so far. Each row is in its file before the next is looked for.
+/// The results of a part. Each row is written to the file at once.
 pub struct Rows {
     all: Vec<Value>,
     file: Option<File>,
@@ -187,13 +187,13 @@ impl Rows {
     }
 }
 
-/// Rows as a part wrote them; those of another version of the kit are left out.
+/// Rows of a part. Rows of another version of the kit are left out.
 fn read<T: DeserializeOwned>(rows: &[Value]) -> Vec<T> {
     let read = |row: &Value| serde_json::from_value(row.clone()).ok();
     rows.iter().filter_map(read).collect()
 }
 
-/// When a part should end by itself.
+/// The deadline of a part.
 pub struct Clock {
     end: Instant,
 }
@@ -208,7 +208,7 @@ impl Clock {
         Instant::now() >= self.end
     }
 
-    /// Ends a part whose time is over; `left` says for what there is none.
+    /// Returns an error if the time is over. `left` names the unfinished work.
     fn check(&self, left: impl FnOnce() -> String) -> Result<(), Stop> {
         if self.is_over() {
             Err(Stop::OutOfTime(left()))
@@ -218,7 +218,7 @@ impl Clock {
     }
 }
 
-/// A panic as an error.
+/// Converts a panic to an error.
 fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     panic::catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);

@@ -1,5 +1,5 @@
-//! The trials of `cargo test` on this device: recorded runs of other systems, gradients against float64,
-//! values at the edge, properties, training.
+//! The trials of `cargo test` on this device: recorded runs of other systems, gradients compared with
+//! float64, non-finite values, properties, training.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -11,13 +11,14 @@ use serde_json::Value;
 use super::{Clock, Rows, Stop, read, table};
 use crate::report::Report;
 
-/// What is most worth knowing, first.
+/// The most important suites, first.
 const FIRST: [&str; 5] = ["gradient", "nonfinite", "conformance", "half", "properties"];
 
-/// Every suite gives one trial of so many, then the next: whenever the time is over, there is a sample of all.
+/// Every suite runs one of this many trials in each round, so that all suites are sampled when the time
+/// is over.
 const SAMPLES: usize = 8;
 
-/// Trials that run together. Between them the clock is looked at.
+/// Trials per run. The deadline is checked between runs.
 const TOGETHER: usize = 4;
 
 #[derive(Serialize, Deserialize)]
@@ -37,7 +38,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
     let mut numbered: Vec<_> = trials.into_iter().enumerate().collect();
     numbered.sort_by_key(|(number, trial)| (number % SAMPLES, rank(&suite(trial))));
     let mut trials: Vec<_> = numbered.into_iter().map(|(_, trial)| trial).collect();
-    // What failed is on standard output, by name and with its reason.
+    // Standard output contains the name and the error of each failed trial.
     let arguments = Arguments::default();
     let (mut passed, mut failed) = (0, 0);
     while !trials.is_empty() {
@@ -62,7 +63,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
     outcome(passed, failed).map_err(Stop::from)
 }
 
-/// Trials that were all ignored, or none at all, say nothing of a device.
+/// Fails if no trial ran or all trials were ignored.
 fn outcome(passed: u64, failed: u64) -> Result<(), String> {
     if failed > 0 {
         Err(format!("{failed} trials failed"))
@@ -101,7 +102,7 @@ pub fn page(rows: &[Value], _: &Report) -> String {
     table(&["suite", "passed", "failed", "ignored", "s"], lines)
 }
 
-/// The first word of a trial's name.
+/// The first part of a trial's name.
 fn suite(trial: &Trial) -> String {
     let name = trial.name();
     name.split('/').next().unwrap_or_default().to_owned()
@@ -117,7 +118,7 @@ mod tests {
     use super::outcome;
 
     #[test]
-    fn what_did_not_run_is_no_success() {
+    fn no_trials_is_an_error() {
         assert_eq!(outcome(3, 0), Ok(()));
         assert!(outcome(3, 1).is_err_and(|reason| reason == "1 trials failed"));
         assert!(outcome(0, 0).is_err_and(|reason| reason.ends_with("none ran")));

@@ -1,4 +1,4 @@
-//! cuDNN on the same shapes, where PyTorch with CUDA is: `peers.py` of this folder.
+//! cuDNN on the same shapes, if PyTorch with CUDA is installed. Runs `peers.py` of the folder.
 
 use std::{
     collections::HashMap,
@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{Clock, Rows, Stop, read, speed, table};
 use crate::report::Report;
 
-/// Where the script lies.
+/// Path of the script.
 const SCRIPT: &str = "GPU_KIT_PEERS";
 
 #[derive(Serialize, Deserialize)]
@@ -35,7 +35,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
         .stderr(Stdio::null())
         .status();
     if !has_cuda.is_ok_and(|status| status.success()) {
-        println!("no PyTorch with CUDA here");
+        println!("no PyTorch with CUDA found");
         return Ok(());
     }
     let script = env::var(SCRIPT).map_err(|_| format!("{SCRIPT} is not set"))?;
@@ -83,7 +83,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
 pub fn page(rows: &[Value], report: &Report) -> String {
     let rows = read::<Row>(rows);
     let Some(first) = rows.first() else {
-        return "No PyTorch with CUDA was found, or no time was left.\n".to_owned();
+        return "No PyTorch with CUDA was found, or the time was over.\n".to_owned();
     };
     let ours = read::<speed::Row>(report.rows("speed"));
     let ours: HashMap<_, _> = ours

@@ -1,4 +1,4 @@
-//! `GruBlock` beside `burn::nn::gru::Gru`, with the same weights on this device.
+//! `GruBlock` and `burn::nn::gru::Gru` with equal weights on this device.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{Clock, Rows, Stop, caught, read, table};
 use crate::report::Report;
 
-/// Small ones first, then those of which most depends, and at last those that take longest.
+/// Small shapes first, then the most important shapes, then the slowest.
 const ORDER: [&str; 10] = [
     "cell",
     "stream",
@@ -29,13 +29,13 @@ const ORDER: [&str; 10] = [
 pub struct Row {
     pub shape: String,
     pub mode: String,
-    /// Milliseconds, medians; none if Burn's was not run.
+    /// Milliseconds, medians. None if Burn's `Gru` did not run.
     pub burn: Option<f64>,
     pub ours: f64,
-    /// Until our call returned, before the device was done.
+    /// Milliseconds until the call returned, before the device had finished.
     pub host: f64,
     pub gflops: f64,
-    /// GFLOP/s of a large product here, and its size.
+    /// GFLOP/s of a large matrix product, and its size.
     pub sgemm: f64,
     pub size: usize,
 }
@@ -43,7 +43,7 @@ pub struct Row {
 pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
     let device = Device::wgpu(DeviceKind::DefaultDevice);
     let client = cubecl::Device::default().client();
-    // A CPU would tune for minutes, and is busy with less.
+    // A CPU would tune for minutes, and a smaller size is enough.
     let size = if Limits::of(&client).cpu { 256 } else { 4096 };
     let sgemm = sgemm_rate(&device, size);
     for mode in [Mode::ForwardBackward, Mode::Infer, Mode::TrainForward] {

@@ -1,4 +1,4 @@
-//! A character model that learns the same text from the same numbers on this device and on the CPU.
+//! Trains a character model on this device and on the CPU, with the same text and initial weights.
 
 use std::time::Instant;
 
@@ -18,11 +18,11 @@ use crate::report::Report;
 
 const STEPS: usize = 200;
 
-/// The first of them compile and tune.
+/// The first steps compile and tune.
 const WARM: usize = 20;
 
-/// How far losses may be apart, in nats. Each step begins where the last one ended, so that roundings
-/// grow; a wrong gradient shows at once.
+/// Allowed difference of the losses, in nats. Rounding differences grow because each step continues from
+/// the previous step. A wrong gradient causes a large difference at once.
 const APART: f64 = 1e-3;
 
 #[derive(Serialize, Deserialize)]
@@ -85,7 +85,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
     if apart <= APART {
         Ok(())
     } else {
-        Err(format!("losses are {apart:.2e} apart, expected at most {APART:.0e}").into())
+        Err(format!("losses differ by {apart:.2e}, expected at most {APART:.0e}").into())
     }
 }
 
@@ -95,7 +95,10 @@ pub fn page(rows: &[Value], _: &Report) -> String {
         .iter()
         .map(|row| (row.cpu - row.gpu).abs())
         .fold(0.0, f64::max);
-    let mut intro = format!("{} steps: losses at most {apart:.1e} apart.", rows.len());
+    let mut intro = format!(
+        "{} steps: losses differ by at most {apart:.1e}.",
+        rows.len()
+    );
     if let Some(warm) = rows.get(WARM..).filter(|warm| !warm.is_empty()) {
         let characters: usize = warm.iter().map(|row| row.characters).sum();
         let rate = |seconds: fn(&Row) -> f64| {
@@ -103,7 +106,7 @@ pub fn page(rows: &[Value], _: &Report) -> String {
             characters as f64 / seconds
         };
         intro += &format!(
-            " From step {} on {:.0} characters per second here, {:.0} on the CPU.",
+            " From step {}: {:.0} characters per second on this device, {:.0} on the CPU.",
             WARM + 1,
             rate(|row| row.gpu_seconds),
             rate(|row| row.cpu_seconds)
@@ -120,5 +123,5 @@ pub fn page(rows: &[Value], _: &Report) -> String {
             format!("{:.5}", row.cpu),
         ]
     });
-    intro + &table(&["step", "loss here", "loss on the CPU"], lines)
+    intro + &table(&["step", "loss on this device", "loss on the CPU"], lines)
 }

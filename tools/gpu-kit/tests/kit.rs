@@ -1,4 +1,4 @@
-//! The first parts on whatever adapter there is, as the folder's script starts them.
+//! Runs the first parts on the available adapter, as the folder's script does.
 
 use std::{env, fs, process::Command};
 
@@ -17,7 +17,7 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// Twenty seconds of two parts: both ended, and what they found is in both files.
+/// Runs two parts for twenty seconds. Both finish, and both files contain their results.
 fn first_parts() -> Result<(), Failed> {
     let out = env::temp_dir().join(format!("gpu-kit-test-{}", std::process::id()));
     let output = Command::new(PROGRAM)
@@ -45,13 +45,13 @@ fn first_parts() -> Result<(), Failed> {
     let name = name.clone().find(|row| row["what"] == "device");
     let name = name.and_then(|row| row["is"].as_str()).ok_or("no name")?;
     if !page.contains(name) {
-        return Err(format!("the page lacks {name}:\n{page}").into());
+        return Err(format!("page: expected {name}:\n{page}").into());
     }
-    // As many problems as the time allows, each of them right.
+    // As many problems as the time allows. All of them must be right.
     let problems = kernels["rows"].as_array().ok_or("no rows")?;
     let is_right = |row: &&Value| {
         let end = row["end"].as_str().unwrap_or_default();
-        end == "right" || end.starts_with("refused")
+        end == "right" || end.starts_with("rejected")
     };
     let right = problems.iter().filter(is_right).count();
     if right > 0 && right == problems.len() {

@@ -1,13 +1,13 @@
-"""A model that Keras saved, and what Keras computes with its layers.
+"""A model that Keras saved, and Keras' results for its layers.
 
     pip install keras torch numpy
     KERAS_BACKEND=torch python make.py    # made with keras 3.15.1, h5py 3.16.0, torch 2.9.0
 
-Writes, beside this file:
+Writes next to this file:
 - gru.keras        the model: a zip archive with model.weights.h5
-- gru.weights.h5   its weights alone
+- gru.weights.h5   only its weights
 - gru.npz          the input x [N, T, I] and the output of each layer
-- half.weights.h5  a layer in float16, by Keras, and half.npz, its arrays by NumPy
+- half.weights.h5  a layer in float16, written by Keras, and half.npz, its arrays, written by NumPy
 """
 import pathlib
 
@@ -27,7 +27,7 @@ outputs = [after(x)]
 for layer in [before, plain, both]:
     outputs.append(layer(outputs[-1]))
 model = keras.Model(x, outputs)
-# Biases that are not the zeros they start as.
+# Biases that differ from the initial zeros.
 random = np.random.default_rng(20261122)
 model.set_weights([random.normal(size=w.shape).astype(w.dtype) for w in model.get_weights()])
 numbers = random.normal(size=(N, T, I)).astype(np.float32)

@@ -1,13 +1,13 @@
-"""Arrays as NumPy writes them, and the same numbers in another file format.
+"""Arrays written by NumPy, and the same values in another file format.
 
     pip install numpy safetensors
     python make.py    # made with numpy 2.4.6
 
-Writes, beside this file:
-- arrays.npz             every type of numbers that `StateDict::from_npz` reads, both byte orders,
-                         both orders of elements, by numpy.savez
-- compressed.npz         the same, by numpy.savez_compressed
-- arrays.safetensors     the same numbers as float64, in C's order
+Writes next to this file:
+- arrays.npz             every number type that `StateDict::from_npz` reads, both byte orders, both
+                         element orders, written by numpy.savez
+- compressed.npz         the same arrays, written by numpy.savez_compressed
+- arrays.safetensors     the same values as float64, in C order
 """
 import pathlib
 
@@ -21,7 +21,7 @@ for order in "<>":
     for kind in ["f2", "f4", "f8"]:
         arrays[f"{order}{kind}"] = random.normal(size=(2, 3)).astype(order + kind)
     for kind in ["i2", "i4", "i8", "u2", "u4", "u8"]:
-        # The whole range that float64 holds exactly.
+        # The whole range of integers that float64 represents exactly.
         bits = min(8 * int(kind[1]), 53) - 1
         lowest = -(2**bits) + 1 if kind[0] == "i" else 0
         arrays[f"{order}{kind}"] = random.integers(lowest, 2**bits, (2, 3)).astype(order + kind)
@@ -39,7 +39,7 @@ assert arrays["fortran"].flags.f_contiguous and not arrays["fortran"].flags.c_co
 np.savez(HERE / "arrays.npz", **arrays)
 np.savez_compressed(HERE / "compressed.npz", **arrays)
 exact = {name: np.ascontiguousarray(array, dtype="<f8") for name, array in arrays.items()}
-# ascontiguousarray makes a row of a scalar.
+# ascontiguousarray turns a scalar into a row.
 exact = {name: array.reshape(arrays[name].shape) for name, array in exact.items()}
 assert all((exact[name] == arrays[name]).all() for name in arrays)
 save_file(exact, HERE / "arrays.safetensors")

@@ -1,15 +1,15 @@
-"""ONNX files with GRUs, and what ONNX Runtime computes with them.
+"""ONNX files with GRUs, and ONNX Runtime's results for them.
 
     pip install torch onnx onnxscript onnxruntime numpy safetensors
     GRU_WRITE_ONNX=1 cargo test -p gru-tests --test gru -- onnx_file/written   # writes gru_op_*.onnx
     python make.py                                                          # made with the versions below
 
-Writes, beside this file:
-- torch_*.onnx          modules that PyTorch exports, by its old exporter (`_script`) and by the one
-                        that is the default since 2.9 (`_dynamo`; its weights lie in a file beside it)
-- expected.safetensors  for these and for gru_op_*.onnx: `FILE/in.NAME`, `FILE/out.NAME`, float64,
-                        as ONNX Runtime takes and gives them; for the file of float64, which it does
-                        not run, as ONNX' own reference does
+Writes next to this file:
+- torch_*.onnx          modules that PyTorch exported, by its old exporter (`_script`) and by the default
+                        exporter since 2.9 (`_dynamo`, with weights in a file next to it)
+- expected.safetensors  for these files and gru_op_*.onnx: `FILE/in.NAME`, `FILE/out.NAME` in float64,
+                        inputs and outputs of ONNX Runtime. ONNX Runtime does not run the float64
+                        file, so ONNX' own reference evaluator ran it
 
 Made with torch 2.9.0, onnx 1.23.2, onnxruntime 1.32.0.
 """

@@ -1,12 +1,12 @@
-"""A sequence model of PyTorch's own making, and what PyTorch computes with it.
+"""A sequence model in PyTorch, and PyTorch's results for it.
 
     pip install torch numpy safetensors
     python make.py        # made with torch 2.15.0, CPU
 
-Writes, beside this file:
-- tagger.pt           state dict, by torch.save
-- checkpoint.pt       the same under "model_state_dict" of a training checkpoint, by torch.save
-- tagger.safetensors  the same, by safetensors
+Writes next to this file:
+- tagger.pt           state dict, written by torch.save
+- checkpoint.pt       the same under "model_state_dict" of a training checkpoint, written by torch.save
+- tagger.safetensors  the same, written by safetensors
 - expected.safetensors  inputs `in.*`, upstream gradients `up.*`, outputs `out.*`, gradients
                         `grad.*` under the model's own key names
 """
@@ -41,7 +41,7 @@ torch.manual_seed(20261120)
 torch.set_num_threads(1)
 model = Tagger()
 with torch.no_grad():
-    # Larger than PyTorch's own draw, so that gates leave their linear middle.
+    # Larger than PyTorch's own initial weights, so that the gates leave their linear range.
     for parameter in model.parameters():
         parameter.mul_(2.0)
 tokens = torch.randint(0, VOCABULARY, (N, T))
