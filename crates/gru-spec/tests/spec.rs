@@ -1,4 +1,4 @@
-//! Activations, setters, and what a spec rejects.
+//! Activations, setters, and invalid specs.
 
 use std::ops::Range;
 
@@ -58,7 +58,7 @@ fn large_and_bad_pre_activations_keep_their_kind() {
     }
 }
 
-/// A spec of which no field is the usual one.
+/// A spec that differs from the default in every field.
 fn unusual() -> GruSpec {
     GruSpec {
         reset: Reset::BeforeMatmul,

@@ -1,4 +1,4 @@
-//! A TCP proxy that counts, and that lets everything arrive later: a network, on one machine.
+//! A TCP proxy that counts bytes and delays them: a network within one machine.
 
 use std::{
     io::{self, Read, Write},
@@ -12,14 +12,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What went through since the start, in bytes.
+/// Bytes since the start.
 #[derive(Debug, Default)]
 struct Traffic {
     there: AtomicU64,
     back: AtomicU64,
 }
 
-/// Forwards connections for the life of the process.
+/// Forwards connections as long as the process runs.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -27,8 +27,8 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy on a free port of this machine to `target`. Each byte arrives `delay` late, in both
-    /// directions; how many can be on their way is not bounded.
+    /// A proxy on a free port of this machine to `target`. Each byte arrives with a delay of `delay`, in
+    /// both directions. The number of bytes in flight is not limited.
     ///
     /// # Errors
     /// If there is no free port.
@@ -39,7 +39,7 @@ impl Proxy {
         let counted = traffic.clone();
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                // A target that has gone ends the connection, as without the proxy.
+                // If the target is gone, the connection ends, as without the proxy.
                 if let Ok(server) = TcpStream::connect(target) {
                     let _ = join(client, server, delay, &counted);
                 }
@@ -48,17 +48,17 @@ impl Proxy {
         Ok(Self { address, traffic })
     }
 
-    /// Where it listens.
+    /// The address of the proxy.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Bytes that went to the target.
+    /// Bytes sent to the target.
     pub fn bytes_there(&self) -> u64 {
         self.traffic.there.load(Ordering::Relaxed)
     }
 
-    /// Bytes that came back.
+    /// Bytes received from the target.
     pub fn bytes_back(&self) -> u64 {
         self.traffic.back.load(Ordering::Relaxed)
     }
@@ -84,7 +84,7 @@ fn join(
     Ok(())
 }
 
-/// One direction of a connection: a thread that reads, and one that waits and writes.
+/// One direction of a connection: a thread that reads, and a thread that waits and writes.
 fn forward(
     mut from: TcpStream,
     mut to: TcpStream,
@@ -109,7 +109,7 @@ fn forward(
                 break;
             }
         }
-        // The other side learns that no more will come.
+        // Tells the other side that no more bytes follow.
         let _ = to.shutdown(Shutdown::Both);
     });
 }

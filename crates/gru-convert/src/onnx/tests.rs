@@ -1,4 +1,4 @@
-//! Files that are broken, or lie.
+//! Broken and misleading files.
 
 use super::{
     Attributes, Model, ModelInputs, model,
@@ -87,7 +87,7 @@ fn import(bytes: Vec<u8>, name: &str) -> Result<(), ConvertError> {
         .map(|_| ())
 }
 
-/// What importing `gru` says of a file of one GRU with `w` and `r`, changed.
+/// The error of importing `gru` from a file with one GRU and `w` and `r`, after a change.
 fn refusal(change: impl FnOnce(&mut proto::Node, &mut Vec<proto::Tensor>)) -> String {
     let (mut node, mut tensors) = (gru("gru", &["x", "w", "r"]), vec![w(), r()]);
     change(&mut node, &mut tensors);
@@ -122,7 +122,7 @@ fn weights_are_found_wherever_they_stand() {
         gru("", &["x", "w", "r", "", "", "h0"]),
     ];
     let model = Model::from_bytes(file(nodes, vec![r])).expect("a model");
-    // A node without a name goes by its first output.
+    // A node without a name gets the name of its first output.
     let [gru] = model.grus() else {
         panic!("{:?}", model.grus())
     };
@@ -203,7 +203,7 @@ fn attributes_are_read_by_name() {
         attribute("hidden_size", kind::INT, |a| a.i = Some(2)),
         attribute("layout", kind::INT, |a| a.i = Some(1)),
         attribute("linear_before_reset", kind::INT, |a| a.i = Some(1)),
-        // Of operator set 1: it says nothing of the numbers.
+        // Attribute of operator set 1. It does not affect the results.
         attribute("output_sequence", kind::INT, |a| a.i = Some(1)),
     ];
     let expected = Attributes {
@@ -351,7 +351,7 @@ fn names_in_a_circle_end() {
     assert!(error.to_string().starts_with("w: expected an initializer"));
 }
 
-/// A model whose weights lie in `location`, as `entries` say.
+/// A model whose weights are in `location`, as described by `entries`.
 fn outside(dir: &Path, entries: &[(&str, &str)]) -> Result<(), ConvertError> {
     let entry = |&(key, value): &(&str, &str)| proto::Entry {
         key: Some(key.into()),
@@ -460,8 +460,8 @@ fn a_broken_file_is_refused_whatever_is_broken() {
     );
 }
 
-/// Two bytes of a file may be an empty node, tensor or attribute: millions of them are slices of the
-/// file, not structures of hundreds of bytes.
+/// An empty node, tensor or attribute needs only two bytes of a file. Millions of them must be slices of
+/// the file, not structures of hundreds of bytes.
 #[test]
 fn many_empty_messages_stay_small() {
     const MANY: usize = 2_000_000;

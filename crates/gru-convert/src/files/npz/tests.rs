@@ -25,7 +25,7 @@ fn kinds_of_numbers() {
     }
 }
 
-/// What an array of version 2 begins with, its header being so long.
+/// The first bytes of an array of version 2 with a header of this length.
 fn start_of(length: usize, filled_with: u8) -> Vec<u8> {
     let mut file = b"\x93NUMPY\x02\x00".to_vec();
     file.extend((length as u32).to_le_bytes());
