@@ -1,4 +1,4 @@
-//! Everything that can go wrong, each as one line for the user.
+//! Every error, each as one line for the user.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,15 +7,15 @@ use crate::RATE;
 use crate::wav::{LARGEST, MOST_CHANNELS};
 use crate::weights::{LONGEST, WeightsError};
 
-/// An error of the program; `Display` is the whole message.
+/// An error of the program. `Display` is the whole message.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file that is no WAV, or ends too early.
+    /// A file that is not a WAV, or ends too early.
     #[error("cannot read {} as WAV: {source}", path.display())]
     ReadWav {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: hound::Error,
     },
 
@@ -24,13 +24,13 @@ pub enum Error {
     WriteWav {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: hound::Error,
     },
 
-    /// A rate that the network does not know.
+    /// A sample rate that the network does not support.
     #[error(
-        "{} has {found} samples a second, the network was trained on {RATE}; convert it first, for \
+        "{}: expected {RATE} samples per second, got {found}; convert the file first, for \
          example with: sox {} -r {RATE} converted.wav", path.display(), path.display()
     )]
     Rate {
@@ -41,7 +41,7 @@ pub enum Error {
     },
 
     /// Too many channels.
-    #[error("{} should have 1 to {MOST_CHANNELS} channels, got {found}", path.display())]
+    #[error("{}: expected 1 to {MOST_CHANNELS} channels, got {found}", path.display())]
     Channels {
         /// The file.
         path: PathBuf,
@@ -49,9 +49,9 @@ pub enum Error {
         found: u16,
     },
 
-    /// Samples of another kind.
+    /// Samples of an unsupported kind.
     #[error(
-        "{} should have integers of 16, 24 or 32 bits, or floats of 32, got {bits} bits of {kind}",
+        "{}: expected integers of 16, 24 or 32 bits, or floats of 32 bits, got {bits} bits of {kind}",
         path.display()
     )]
     Format {
@@ -59,13 +59,13 @@ pub enum Error {
         path: PathBuf,
         /// Bits of a sample.
         bits: u16,
-        /// What the bits stand for.
+        /// The kind of the samples.
         kind: &'static str,
     },
 
     /// A sample that is NaN, or so large that the analysis would overflow.
     #[error(
-        "{}: sample {at} of channel {channel} should be a number from -{LARGEST} to {LARGEST}, where 1 \
+        "{}: sample {at} of channel {channel}: expected a number from -{LARGEST} to {LARGEST}, where 1 \
          is full scale, got {found}", path.display()
     )]
     Sample {
@@ -79,8 +79,8 @@ pub enum Error {
         found: f32,
     },
 
-    /// A file without a sample where one is needed.
-    #[error("{} has no samples, there is nothing to compare or to draw", path.display())]
+    /// A file without samples.
+    #[error("{}: expected samples, got none", path.display())]
     Empty {
         /// The file.
         path: PathBuf,
@@ -91,39 +91,39 @@ pub enum Error {
     ReadWeights {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
 
-    /// A file of weights that is too long to be one.
-    #[error("{} should have at most {LONGEST} bytes, as weights of this format have, it has more", path.display())]
+    /// A file that is too long for weights.
+    #[error("{}: expected at most {LONGEST} bytes of weights, got more", path.display())]
     LongWeights {
         /// The file.
         path: PathBuf,
     },
 
-    /// A file of weights that holds something else.
+    /// A file of weights with invalid content.
     #[error("the weights {} cannot be used: {source}", path.display())]
     Weights {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: WeightsError,
     },
 
-    /// nnnoiseless refuses weights that were accepted here.
-    #[error("nnnoiseless refuses the weights {}", path.display())]
+    /// nnnoiseless rejects weights that this program accepts.
+    #[error("nnnoiseless rejects the weights {}", path.display())]
     Peer {
         /// The file.
         path: PathBuf,
     },
 
-    /// Weights with which the states grow without end.
-    #[error("{}: the result after {seconds:.2} s is no number; the weights are not sound", path.display())]
+    /// Weights that make the states grow without bound.
+    #[error("{}: the result after {seconds:.2} s is not finite; the weights are invalid", path.display())]
     NotFinite {
         /// The WAV.
         path: PathBuf,
-        /// Where.
+        /// The time of the first such result, in seconds.
         seconds: f64,
     },
 
@@ -132,7 +132,7 @@ pub enum Error {
     Write {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         reason: String,
     },
 }

@@ -1,38 +1,38 @@
-//! Everything that can go wrong, each as one line for the user.
+//! Every error, each as one line for the user.
 
 use std::io;
 use std::path::PathBuf;
 
 use gru_convert::ConvertError;
 
-/// An error of the program; `Display` is the whole message.
+/// An error of the program. `Display` is the whole message.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file that cannot be opened or read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// Input that is not text.
     #[error("cannot read the words: {0}")]
     Words(io::Error),
-    /// A wheel that is broken, or is not of this package.
+    /// A wheel that is broken or belongs to another package.
     #[error("{}: expected a wheel with {expected}: {reason}", path.display())]
     Wheel {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// The file that should be inside.
+        /// The expected file inside.
         expected: &'static str,
-        /// What was wrong.
+        /// The error.
         reason: String,
     },
-    /// Weights that are no weights of this model.
+    /// Weights that do not belong to this model.
     #[error("{0}")]
     Weights(#[from] ConvertError),
-    /// What the device said instead of its numbers.
+    /// An error of the device.
     #[error("cannot read the device: {0}")]
     Device(String),
     /// Output that cannot be written.

@@ -1,4 +1,4 @@
-//! Trains a `GruBlock` to add up a sequence of numbers, on the CPU.
+//! Trains a `GruBlock` on the CPU to compute the sum of a sequence of numbers.
 
 use burn::{
     module::Module,

@@ -1,4 +1,4 @@
-//! The program learns.
+//! The program learns: its loss falls.
 
 use std::process::Command;
 
