@@ -168,7 +168,7 @@ fn measure(
     }
     thread::sleep(SETTLE + delay);
     count(events);
-    let before = [proxy.bytes_there(), proxy.bytes_back()];
+    let before = [proxy.bytes_sent(), proxy.bytes_received()];
     let mut times = Vec::new();
     for _ in 0..RUNS {
         let start = Instant::now();
@@ -180,8 +180,8 @@ fn measure(
     times.sort_unstable();
     Cost {
         requests: count(events) as f64 / RUNS as f64,
-        there: kilobytes(proxy.bytes_there(), before[0]),
-        back: kilobytes(proxy.bytes_back(), before[1]),
+        there: kilobytes(proxy.bytes_sent(), before[0]),
+        back: kilobytes(proxy.bytes_received(), before[1]),
         milliseconds: times[RUNS / 2].as_secs_f64() * 1e3,
     }
 }

@@ -16,7 +16,7 @@ use libtest_mimic::{Completion, Trial};
 
 use super::{
     backends::TestBackend,
-    conformance::numbers,
+    conformance::values_by_key,
     runs::{tensor, values},
 };
 
@@ -64,7 +64,7 @@ impl Recorded {
     fn of(file: &str) -> Result<Self, String> {
         let arrays = StateDict::from_safetensors(path("expected.safetensors")).map_err(text)?;
         Ok(Self {
-            values: numbers(&arrays),
+            values: values_by_key(&arrays),
             arrays,
             file: file.to_owned(),
         })

@@ -11,7 +11,7 @@ use libtest_mimic::Trial;
 
 use super::{
     backends::TestBackend,
-    conformance::{gradients_of, numbers, text},
+    conformance::{gradients_of, text, values_by_key},
     runs::{self, gradient, loss, values},
 };
 
@@ -61,7 +61,7 @@ fn as_pytorch(load: Load, device: &Device, tolerance: Tolerance) -> Result<(), S
     }
     let encoder = pytorch::import(&dict, PREFIX, &config, device).map_err(text)?;
 
-    let expected = numbers(&recorded);
+    let expected = values_by_key(&recorded);
     let shape = |name: &str| recorded.get(name).expect(name).shape().to_vec();
     let input = |name: &str| TensorData::new(expected[name].clone(), shape(name));
     let leaf = |name: &str| -> Tensor<2> {
@@ -95,7 +95,7 @@ fn as_pytorch(load: Load, device: &Device, tolerance: Tolerance) -> Result<(), S
     forward("out.logits", values(logits))?;
 
     let exported = pytorch::export(&gradients_of(&encoder, &gradients)?, PREFIX);
-    let mut got: Tensors = numbers(&exported.map_err(text)?);
+    let mut got: Tensors = values_by_key(&exported.map_err(text)?);
     got.insert("h0".into(), gradient("h0", &h0, &gradients)?);
     for (name, leaf) in [(GRADIENTS[0], &embedding), (GRADIENTS[1], &head)] {
         got.insert(name.into(), gradient(name, leaf, &gradients)?);

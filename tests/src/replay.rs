@@ -27,7 +27,7 @@ use libtest_mimic::Trial;
 use safetensors::SafeTensors;
 use serde_json::Value;
 
-use super::{backends::TestBackend, conformance::numbers, runs::values};
+use super::{backends::TestBackend, conformance::values_by_key, runs::values};
 
 /// Losses, relative. The largest difference seen is 1.1e-6.
 const LOSS: f64 = 5e-6;
@@ -103,7 +103,7 @@ impl Record {
 fn replay(device: &Device, factor: f64) -> Result<(), String> {
     let device = &device.clone().autodiff();
     let record = Record::read()?;
-    let all = numbers(&record.dict);
+    let all = values_by_key(&record.dict);
     let [n, t, steps] = ["N", "T", "steps"].map(|name| record.size(name));
     let (model, _) = exchange::import(&record.part("init."), &record.vocabulary, device)
         .map_err(|e| e.to_string())?;
@@ -138,9 +138,11 @@ fn replay(device: &Device, factor: f64) -> Result<(), String> {
     let state = learner.state().expect("there is at least one step");
     within("state", &values(state), &all["h_final"], STATE * factor)?;
     let learnt = exchange::export(&learner.model, &record.vocabulary).map_err(|e| e.to_string())?;
-    all_within(&numbers(&learnt), &numbers(&record.part("final.")), |_| {
-        PARAMETER * factor
-    })
+    all_within(
+        &values_by_key(&learnt),
+        &values_by_key(&record.part("final.")),
+        |_| PARAMETER * factor,
+    )
 }
 
 /// The clipped gradients of the first step, before Adam spreads differences.
@@ -158,7 +160,10 @@ fn first_gradients(
     let (gradients, _) = clip_norm(model, gradients, record.number("clip"));
     let in_their_place = model.clone().map(&mut InPlaceOfParameters(gradients));
     let got = exchange::export(&in_their_place, &record.vocabulary).map_err(|e| e.to_string())?;
-    let (got, expected) = (numbers(&got), numbers(&record.part("step0.grad_clipped.")));
+    let (got, expected) = (
+        values_by_key(&got),
+        values_by_key(&record.part("step0.grad_clipped.")),
+    );
     all_within(&got, &expected, |largest| GRADIENT * largest * factor)
 }
 

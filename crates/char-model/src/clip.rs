@@ -83,14 +83,14 @@ mod tests {
     }
 
     #[test]
-    fn a_large_gradient_is_scaled_as_one() {
+    fn large_gradients_are_scaled_together() {
         let (before, after) = norm_after(2.0);
         assert!((before - 26f64.sqrt()).abs() < 1e-5);
         assert!((after - 2.0).abs() < 1e-5);
     }
 
     #[test]
-    fn a_small_gradient_is_left_alone() {
+    fn small_gradients_stay_unchanged() {
         let (before, after) = norm_after(6.0);
         assert_eq!(before, after);
     }

@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn validation_reads_everything_behind_the_split() {
+    fn validation_reads_everything_after_the_split() {
         let corpus = corpus(alphabet(), 0.25, 4).unwrap();
         let streams = corpus.validation_streams(8);
         assert_eq!(streams.count(), 1);

@@ -154,7 +154,7 @@ mod tests {
     use burn::module::Module;
 
     #[test]
-    fn a_model_goes_out_and_comes_back() {
+    fn export_and_import_round_trip() {
         let _alone = crate::drawing();
         let device = Device::flex();
         let vocabulary = Vocabulary::new("abé".chars().collect()).unwrap();
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_file_is_refused() {
+    fn foreign_files_are_errors() {
         let _alone = crate::drawing();
         let device = Device::flex();
         let vocabulary = Vocabulary::new("abé".chars().collect()).unwrap();

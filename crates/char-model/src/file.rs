@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_comes_back_or_is_refused() {
+    fn models_load_or_are_rejected() {
         let _alone = crate::drawing();
         let folder = std::env::temp_dir().join(format!("char-model-save-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_no_model_has_are_refused() {
+    fn impossible_sizes_are_rejected() {
         let _alone = crate::drawing();
         let path = std::env::temp_dir().join(format!("char-model-sizes-{}", std::process::id()));
         let usual = CharGruConfig::new(3, 2, 4, 1, 0.0);

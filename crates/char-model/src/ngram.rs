@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reference_is_that_of_the_split() {
+    fn reference_uses_the_split() {
         // 18 characters for training, 2 for validation.
         let (text, vocabulary) = crate::text::Text::new("abcabcabcabcabcabcab").unwrap();
         let corpus = Corpus::new(text, vocabulary, 0.1, 3).unwrap();

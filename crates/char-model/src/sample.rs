@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_model_is_no_panic() {
+    fn broken_models_do_not_panic() {
         let mut rng = StdRng::seed_from_u64(1);
         assert!(draw(&[f32::NAN; 3], 1.0, None, &mut rng).is_err());
         assert!(draw(&[f32::NAN; 3], 1.0, Some(1), &mut rng).is_err());

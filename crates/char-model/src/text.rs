@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_refused() {
+    fn invalid_texts_are_rejected() {
         let folder = folder("wrong");
         let file = |name: &str, bytes: &[u8]| {
             let path = folder.join(name);

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vocabulary_of_one_predicts_nothing() {
+    fn one_character_is_an_error() {
         assert!(matches!(Vocabulary::new(vec![]), Err(Error::EmptyText)));
         let one = Vocabulary::new(vec!['a']);
         assert!(matches!(one, Err(Error::SingleCharacter('a'))));

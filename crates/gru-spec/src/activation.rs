@@ -106,7 +106,7 @@ impl Activation {
     }
 
     /// Why the derivative is not a function of the output, or `None`.
-    pub(crate) fn objection(&self) -> Option<&'static str> {
+    pub(crate) fn violated_requirement(&self) -> Option<&'static str> {
         let finite = |values: &[f64]| values.iter().all(|v| v.is_finite());
         let (ok, reason) = match *self {
             Self::HardSigmoid { alpha, beta } | Self::Affine { alpha, beta } => {

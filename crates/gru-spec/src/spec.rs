@@ -142,7 +142,7 @@ impl GruSpec {
             ("update", gates.update),
             ("candidate", gates.candidate),
         ] {
-            if let Some(reason) = activation.objection() {
+            if let Some(reason) = activation.violated_requirement() {
                 return Err(format!(
                     "GruSpec: {name} activation {activation:?}: {reason}"
                 ));

@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn x_and_w_hh_are_always_there() {
+    fn x_and_w_hh_are_required() {
         let slots = [Some(0); 9];
         let without = |place: usize| {
             let mut slots = slots;

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_is_that_of_the_worst_number() {
+    fn share_belongs_to_the_worst_value() {
         assert_eq!(
             share("a", &[8.0, 0.5, 0.0], &[8.0, 0.0, 0.25], 0.125),
             Ok(0.5)

@@ -22,16 +22,16 @@ const ATTEMPTS: usize = 8;
 pub fn cover(sizes: &[usize], strength: usize) -> Vec<Vec<usize>> {
     let first = vec![0; sizes.len()];
     let mut left = every(sizes, strength);
-    left.retain(|combination| !holds(&first, combination));
+    left.retain(|combination| !contains(&first, combination));
     let mut rows = vec![first];
     while let Some(start) = left.first() {
         let attempts = (0..ATTEMPTS).map(|attempt| row(sizes, &left, start, rows.len() + attempt));
-        let covered = |row: &Vec<usize>| left.iter().filter(|c| holds(row, c)).count();
+        let covered = |row: &Vec<usize>| left.iter().filter(|c| contains(row, c)).count();
         let best = attempts
             .map(|row| (covered(&row), row))
             .reduce(|best, next| if next.0 > best.0 { next } else { best });
         let (_, best) = best.expect("there is at least one attempt");
-        left.retain(|combination| !holds(&best, combination));
+        left.retain(|combination| !contains(&best, combination));
         rows.push(best);
     }
     rows
@@ -50,7 +50,7 @@ pub fn missing(rows: &[Vec<usize>], sizes: &[usize], strength: usize) -> Vec<Com
         );
     }
     let all = every(sizes, strength).into_iter();
-    all.filter(|combination| !rows.iter().any(|row| holds(row, combination)))
+    all.filter(|combination| !rows.iter().any(|row| contains(row, combination)))
         .collect()
 }
 
@@ -65,16 +65,16 @@ pub fn select(candidates: &[Vec<usize>], sizes: &[usize], strength: usize) -> Ve
     left.retain(|combination| !nowhere.contains(combination));
     let mut selected = BTreeSet::new();
     while !left.is_empty() {
-        let covered = |k: &usize| left.iter().filter(|c| holds(&candidates[*k], c)).count();
+        let covered = |k: &usize| left.iter().filter(|c| contains(&candidates[*k], c)).count();
         let best = (0..candidates.len()).rev().max_by_key(covered);
         let best = best.expect("a candidate contains each remaining combination");
-        left.retain(|combination| !holds(&candidates[best], combination));
+        left.retain(|combination| !contains(&candidates[best], combination));
         selected.insert(best);
     }
     selected.into_iter().collect()
 }
 
-fn holds(row: &[usize], combination: &Combination) -> bool {
+fn contains(row: &[usize], combination: &Combination) -> bool {
     combination
         .iter()
         .all(|&(parameter, value)| row[parameter] == value)
@@ -191,7 +191,11 @@ mod tests {
             let row = rest.remove(removed);
             let missing = missing(&rest, &SIZES, 2);
             assert!(!missing.is_empty(), "row {removed} adds nothing");
-            assert!(missing.iter().all(|combination| holds(&row, combination)));
+            assert!(
+                missing
+                    .iter()
+                    .all(|combination| contains(&row, combination))
+            );
         }
     }
 
@@ -203,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn selected_rows_hold_what_all_hold() {
+    fn selected_rows_keep_all_combinations() {
         // Not all combinations occur: the first two parameters are never both 1.
         let mut all = cover(&[2; 9], 3);
         all.retain(|row| row[..2] != [1, 1]);
@@ -224,7 +228,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "row: expected values below [2, 2], got [0, 2]")]
-    fn values_out_of_range_are_refused() {
+    fn values_out_of_range_are_rejected() {
         missing(&[vec![0, 2]], &[2, 2], 2);
     }
 }

@@ -23,7 +23,7 @@ impl Inputs {
     pub fn random(problem: &Problem) -> Self {
         (0..ATTEMPTS)
             .map(|attempt| Self::draw(problem, attempt))
-            .find(|inputs| is_tame(problem, inputs))
+            .find(|inputs| is_checkable(problem, inputs))
             .unwrap_or_else(|| {
                 panic!(
                     "{}: no draw keeps its distance from the kinks",
@@ -35,7 +35,7 @@ impl Inputs {
 
 /// Whether gradients of this draw can be checked: no value is near a kink, and no value grows without
 /// bound. Some activations allow such growth, and large values would hide all others.
-fn is_tame(problem: &Problem, inputs: &Inputs) -> bool {
+fn is_checkable(problem: &Problem, inputs: &Inputs) -> bool {
     let spec = &problem.spec;
     if spec.activations == Activations::default()
         && spec.clip_gates.is_none()

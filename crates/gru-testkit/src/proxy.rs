@@ -15,8 +15,8 @@ use std::{
 /// Bytes since the start.
 #[derive(Debug, Default)]
 struct Traffic {
-    there: AtomicU64,
-    back: AtomicU64,
+    sent: AtomicU64,
+    received: AtomicU64,
 }
 
 /// Forwards connections as long as the process runs.
@@ -54,13 +54,13 @@ impl Proxy {
     }
 
     /// Bytes sent to the target.
-    pub fn bytes_there(&self) -> u64 {
-        self.traffic.there.load(Ordering::Relaxed)
+    pub fn bytes_sent(&self) -> u64 {
+        self.traffic.sent.load(Ordering::Relaxed)
     }
 
     /// Bytes received from the target.
-    pub fn bytes_back(&self) -> u64 {
-        self.traffic.back.load(Ordering::Relaxed)
+    pub fn bytes_received(&self) -> u64 {
+        self.traffic.received.load(Ordering::Relaxed)
     }
 }
 
@@ -75,11 +75,11 @@ fn join(
     let (to_server, to_client) = (server.try_clone()?, client.try_clone()?);
     let counted = traffic.clone();
     forward(client, to_server, delay, move |bytes| {
-        counted.there.fetch_add(bytes, Ordering::Relaxed);
+        counted.sent.fetch_add(bytes, Ordering::Relaxed);
     });
     let counted = traffic.clone();
     forward(server, to_client, delay, move |bytes| {
-        counted.back.fetch_add(bytes, Ordering::Relaxed);
+        counted.received.fetch_add(bytes, Ordering::Relaxed);
     });
     Ok(())
 }
@@ -137,6 +137,6 @@ mod tests {
         stream.read_to_end(&mut answer).unwrap();
         assert_eq!(answer, b"he");
         assert!(start.elapsed() >= 2 * delay);
-        assert_eq!((proxy.bytes_there(), proxy.bytes_back()), (5, 2));
+        assert_eq!((proxy.bytes_sent(), proxy.bytes_received()), (5, 2));
     }
 }

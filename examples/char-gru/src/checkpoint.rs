@@ -73,18 +73,18 @@ impl Checkpoint {
         optimizer: ModuleOptimizer,
         device: &Device,
     ) -> Result<Self, Error> {
-        let refuse = |reason: &dyn std::fmt::Display| Error::load(path, reason);
+        let rejected = |reason: &dyn std::fmt::Display| Error::load(path, reason);
         let reader = Reader::from_file_exact(path).map_err(|e| unreadable(path, e))?;
         let other = reader.metadata().get(RUN).cloned().unwrap_or_default();
         if other != run {
-            return Err(refuse(&format!(
+            return Err(rejected(&format!(
                 "it belongs to a run with other arguments: {other}"
             )));
         }
         let progress = reader.metadata().get(PROGRESS);
         let progress: Progress = progress
             .and_then(|json| serde_json::from_str(json).ok())
-            .ok_or_else(|| refuse(&"it is not a checkpoint of this program"))?;
+            .ok_or_else(|| rejected(&"it is not a checkpoint of this program"))?;
         let parts = reader.into_tensors().map_err(|e| unreadable(path, e))?;
         let mut parts: BTreeMap<String, PackTensor> = parts
             .into_iter()
@@ -95,20 +95,20 @@ impl Checkpoint {
             part.map_err(|e| unreadable(path, e))
         };
         let mut bytes = |name: &str| -> Result<Bytes, Error> {
-            let missing = || refuse(&format!("it has no {name}"));
+            let missing = || rejected(&format!("it has no {name}"));
             Ok(content(name)?.ok_or_else(missing)?.into_bytes())
         };
-        let record = ModuleRecord::from_bytes(bytes("model")?).map_err(|e| refuse(&e))?;
-        let model = model.try_load_record(record).map_err(|e| refuse(&e))?;
+        let record = ModuleRecord::from_bytes(bytes("model")?).map_err(|e| rejected(&e))?;
+        let model = model.try_load_record(record).map_err(|e| rejected(&e))?;
         let moments = bytes("optimizer")?;
         if !is_of_model(&moments, &model).map_err(|e| unreadable(path, e))? {
-            return Err(refuse(&"its optimizer belongs to another model"));
+            return Err(rejected(&"its optimizer belongs to another model"));
         }
-        open_default_device().map_err(|reason| refuse(&reason))?;
-        let optimizer = optimizer.from_bytes(moments).map_err(|e| refuse(&e))?;
+        open_default_device().map_err(|reason| rejected(&reason))?;
+        let optimizer = optimizer.from_bytes(moments).map_err(|e| rejected(&e))?;
         let state = match content("state")? {
             Some(data) if is_state(&data, &model) => Some(Tensor::from_data(data, device)),
-            Some(_) => return Err(refuse(&"its state belongs to another model")),
+            Some(_) => return Err(rejected(&"its state belongs to another model")),
             None => None,
         };
         Ok(Self {
@@ -195,8 +195,8 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_comes_back_or_is_refused() {
-        if crate::runs_on_flex("checkpoint::tests::a_checkpoint_comes_back_or_is_refused") {
+    fn checkpoints_load_or_are_rejected() {
+        if crate::runs_on_flex("checkpoint::tests::checkpoints_load_or_are_rejected") {
             return;
         }
         let path = std::env::temp_dir().join(format!("char-gru-run-{}", std::process::id()));

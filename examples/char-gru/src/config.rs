@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_numbers_are_refused() {
+    fn invalid_numbers_are_rejected() {
         let bad = [
             ["--hidden", "0"],
             ["--layers", "0"],

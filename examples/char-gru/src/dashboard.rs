@@ -45,7 +45,7 @@ pub enum Dashboard {
     /// burn-train's dashboard on the whole terminal. `q` stops the run.
     Full {
         renderer: Box<dyn MetricsRenderer>,
-        said: Vec<String>,
+        lines: Vec<String>,
         epoch: usize,
     },
     /// A bar, or occasional lines without a terminal.
@@ -89,7 +89,7 @@ impl Dashboard {
             renderer.start_split("train", steps);
             return Self::Full {
                 renderer,
-                said: Vec::new(),
+                lines: Vec::new(),
                 epoch: 0,
             };
         }
@@ -151,9 +151,11 @@ impl Dashboard {
     /// Shows a validation.
     pub fn validation(&mut self, loss: f64, line: String) {
         match self {
-            Self::Full { renderer, said, .. } => {
+            Self::Full {
+                renderer, lines, ..
+            } => {
                 renderer.update_valid(state(LOSS, loss));
-                said.push(line);
+                lines.push(line);
             }
             Self::Plain { bar, .. } => bar.suspend(|| say(&line)),
         }
@@ -163,11 +165,13 @@ impl Dashboard {
     pub fn finish(self) {
         match self {
             Self::Full {
-                mut renderer, said, ..
+                mut renderer,
+                lines,
+                ..
             } => {
                 renderer.end_split();
                 drop(renderer);
-                said.iter().for_each(|line| say(line));
+                lines.iter().for_each(|line| say(line));
             }
             Self::Plain { bar, .. } => bar.finish_and_clear(),
         }

@@ -193,7 +193,7 @@ impl Run<'_> {
         log: &mut Log,
     ) -> Result<(), Error> {
         let mut speed = Speed::new();
-        while trainer.progress.step < self.steps && !self.patience_is_over(&trainer.progress) {
+        while trainer.progress.step < self.steps && !self.is_out_of_patience(&trainer.progress) {
             let start = Instant::now();
             let made = read_sync(trainer.step())?;
             let (step, ends_epoch) = (made.step, made.ends_epoch);
@@ -228,7 +228,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn patience_is_over(&self, at: &Progress) -> bool {
+    fn is_out_of_patience(&self, at: &Progress) -> bool {
         let patience = self.args.patience;
         patience.is_some_and(|patience| at.since_best >= patience)
     }

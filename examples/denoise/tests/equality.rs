@@ -6,10 +6,10 @@
 //!
 //! 1. The table differs from tanh by at most [`OFF`] for all numbers.
 //! 2. To first order, such errors in all activations of all frames change a gain by at most the sum of
-//! `|∂gain/∂activation|` times the error: `sensitivity.rs`.
+//!    `|∂gain/∂activation|` times the error: `sensitivity.rs`.
 //! 3. The float64 twin with the table differs from the twin with tanh by at most this bound. Up to the
-//! rounding of float32, the twin with the table equals nnnoiseless, and the twin with tanh equals this
-//! program.
+//!    rounding of float32, the twin with the table equals nnnoiseless, and the twin with tanh equals this
+//!    program.
 //! 4. So the outputs of both programs differ by at most the difference of the two twins, plus rounding.
 //!
 //! From gains to samples there is no formula as in step 2: the pitch filter compares a gain with a

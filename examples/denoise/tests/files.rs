@@ -159,7 +159,7 @@ fn a_file_may_be_written_over_itself() {
 }
 
 #[test]
-fn what_cannot_be_written_leaves_nothing() {
+fn failed_writes_leave_no_file() {
     let folder = Folder::new();
     let (from, to) = (folder.path("in.wav"), folder.path("out.wav"));
     write(&from, int(16, 1), &noisy(0.1, 5));
@@ -174,7 +174,7 @@ fn what_cannot_be_written_leaves_nothing() {
 }
 
 #[test]
-fn samples_that_are_no_numbers_are_refused_by_their_place() {
+fn invalid_samples_are_reported_with_their_place() {
     for bad in [
         f32::NAN,
         f32::INFINITY,
@@ -216,7 +216,7 @@ fn the_largest_samples_give_numbers() {
 }
 
 #[test]
-fn other_wavs_are_refused_by_what_is_wrong() {
+fn unsupported_wavs_are_errors() {
     let rate = |sample_rate| WavSpec {
         sample_rate,
         ..int(16, 1)
@@ -233,7 +233,7 @@ fn other_wavs_are_refused_by_what_is_wrong() {
 }
 
 #[test]
-fn broken_wavs_are_refused() {
+fn broken_wavs_are_errors() {
     let folder = Folder::new();
     let (from, to) = (folder.path("in.wav"), folder.path("out.wav"));
     write(&from, int(16, 2), &noisy(0.1, 5));
@@ -269,7 +269,7 @@ fn the_published_weights_are_those_of_rnnoise() {
 }
 
 #[test]
-fn weights_may_not_end_early_or_late() {
+fn weights_must_have_the_right_length() {
     for length in (0..PUBLISHED.len())
         .step_by(97)
         .chain(PUBLISHED.len() - 40..PUBLISHED.len())
@@ -291,7 +291,7 @@ fn weights_may_not_end_early_or_late() {
 }
 
 #[test]
-fn garbage_is_no_weights() {
+fn invalid_weights_are_errors() {
     let with = |at: usize, byte: u8| {
         let mut bytes = PUBLISHED.to_vec();
         bytes[at] = byte;
@@ -319,7 +319,7 @@ fn garbage_is_no_weights() {
 }
 
 #[test]
-fn weights_that_let_states_grow_are_found_out() {
+fn unstable_weights_are_reported() {
     // ReLU with the largest recurrent weights: the state grows without bound.
     let mut bytes = PUBLISHED.to_vec();
     let voice_gru = 3 + 42 * 24 + 24;
@@ -338,7 +338,7 @@ fn weights_that_let_states_grow_are_found_out() {
 }
 
 #[test]
-fn the_program_says_one_line_and_leaves_with_1() {
+fn program_prints_one_line_and_exits_with_1() {
     let folder = Folder::new();
     let (from, to) = (folder.path("in.wav"), folder.path("out.wav"));
     let run = |arguments: &[&str]| {

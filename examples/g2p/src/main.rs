@@ -53,31 +53,31 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> Result<(), Error> {
     let model = weights::load(&cli.weights, &Device::flex())?;
-    let mut speaker = Speaker {
+    let mut converter = Converter {
         model,
         waiting: Vec::new(),
         batch: cli.batch.into(),
         out: BufWriter::new(io::stdout().lock()),
-        said: 0,
+        converted: 0,
     };
     let start = Instant::now();
     for word in &cli.words {
-        speaker.line(word)?;
+        converter.line(word)?;
     }
     if let Some(path) = &cli.file {
-        speaker.all(BufReader::new(open(path)?), |source| Error::Read {
+        converter.all(BufReader::new(open(path)?), |source| Error::Read {
             path: path.clone(),
             source,
         })?;
     } else if cli.words.is_empty() {
-        speaker.all(io::stdin().lock(), Error::Words)?;
+        converter.all(io::stdin().lock(), Error::Words)?;
     }
-    speaker.flush()?;
+    converter.flush()?;
     if cli.speed {
-        let rate = speaker.said as f64 / start.elapsed().as_secs_f64().max(1e-9);
+        let rate = converter.converted as f64 / start.elapsed().as_secs_f64().max(1e-9);
         eprintln!(
             "{rate:.0} words/s ({} words, batches of {})",
-            speaker.said, cli.batch
+            converter.converted, cli.batch
         );
     }
     Ok(())
@@ -91,15 +91,15 @@ fn open(path: &Path) -> Result<File, Error> {
 }
 
 /// Collects words until a batch is full.
-struct Speaker<W> {
+struct Converter<W> {
     model: G2p,
     waiting: Vec<String>,
     batch: usize,
     out: W,
-    said: usize,
+    converted: usize,
 }
 
-impl<W: Write> Speaker<W> {
+impl<W: Write> Converter<W> {
     fn all(
         &mut self,
         text: impl BufRead,
@@ -127,7 +127,7 @@ impl<W: Write> Speaker<W> {
         for phonemes in self.model.phonemes(&words)? {
             writeln!(self.out, "{}", phonemes.join(" ")).map_err(Error::Write)?;
         }
-        self.said += self.waiting.len();
+        self.converted += self.waiting.len();
         self.waiting.clear();
         self.out.flush().map_err(Error::Write)
     }

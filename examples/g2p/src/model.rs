@@ -50,10 +50,10 @@ impl G2p {
     /// # Errors
     /// If the device cannot be read.
     pub fn run(&self, words: &[&str]) -> Result<(Vec<Vec<i32>>, Scores), Error> {
-        let mut said = vec![Vec::new(); words.len()];
+        let mut phonemes = vec![Vec::new(); words.len()];
         let mut scores = Scores::new();
         if words.is_empty() {
-            return Ok((said, scores));
+            return Ok((phonemes, scores));
         }
         let device = self.letters.weight.val().device();
         let mut state = self.encode(words, &device);
@@ -69,7 +69,7 @@ impl G2p {
                 last[row] = likeliest(of_row);
                 ended[row] |= last[row] == END;
                 if !ended[row] {
-                    said[row].push(last[row]);
+                    phonemes[row].push(last[row]);
                 }
             }
             scores.push(step);
@@ -77,7 +77,7 @@ impl G2p {
                 break;
             }
         }
-        Ok((said, scores))
+        Ok((phonemes, scores))
     }
 
     /// The encoder's state after the last letter of each word: `[1, N, H]`.

@@ -95,15 +95,15 @@ fn list() -> Result<Vec<(String, String)>, String> {
 fn phonemes(model: &G2p, batch: usize) -> Result<(), String> {
     for part in list()?.chunks(batch) {
         let words: Vec<&str> = part.iter().map(|(word, _)| word.as_str()).collect();
-        let said = model.phonemes(&words).map_err(|e| e.to_string())?;
-        if said.len() != part.len() {
-            return Err(format!("got {} of {} words", said.len(), part.len()));
+        let phonemes = model.phonemes(&words).map_err(|e| e.to_string())?;
+        if phonemes.len() != part.len() {
+            return Err(format!("got {} of {} words", phonemes.len(), part.len()));
         }
-        for (said, (word, expected)) in said.iter().zip(part) {
-            if said.join(" ") != *expected {
+        for (phonemes, (word, expected)) in phonemes.iter().zip(part) {
+            if phonemes.join(" ") != *expected {
                 return Err(format!(
                     "{word:?}: got {}, expected {expected}",
-                    said.join(" ")
+                    phonemes.join(" ")
                 ));
             }
         }
@@ -177,14 +177,14 @@ fn scores(model: &G2p) -> Result<(), String> {
 fn batched_scores(model: &G2p) -> Result<(), String> {
     let (words, error) = expected_scores()?;
     let all: Vec<&str> = words.iter().map(|(word, _)| word.as_str()).collect();
-    let (said, scores) = model.run(&all).map_err(|e| e.to_string())?;
+    let (phonemes, scores) = model.run(&all).map_err(|e| e.to_string())?;
     for (row, (word, expected)) in words.iter().enumerate() {
         let steps = expected.len() / PHONEMES.len();
         let of_row = |step: &Vec<f32>| step[row * PHONEMES.len()..][..PHONEMES.len()].to_vec();
         let got: Vec<f32> = scores.iter().take(steps).flat_map(of_row).collect();
         close(word, &got, expected, TIMES * error)?;
-        if said[row].contains(&END) || said[row].len() + 1 < steps {
-            return Err(format!("{word}: {:?} in {steps} steps", said[row]));
+        if phonemes[row].contains(&END) || phonemes[row].len() + 1 < steps {
+            return Err(format!("{word}: {:?} in {steps} steps", phonemes[row]));
         }
     }
     Ok(())
@@ -225,7 +225,7 @@ fn prints(output: &Output, expected: &str) -> Result<(), String> {
 }
 
 /// The output must be one line with exit code 1 and must contain this text.
-fn refuses(output: &Output, expected: &str) -> Result<(), String> {
+fn fails_with(output: &Output, expected: &str) -> Result<(), String> {
     let text = String::from_utf8_lossy(&output.stderr);
     let refused = output.status.code() == Some(1) && output.stdout.is_empty();
     if refused && text.lines().count() == 1 && text.contains(expected) {
@@ -236,17 +236,17 @@ fn refuses(output: &Output, expected: &str) -> Result<(), String> {
 }
 
 fn words(weights: &Path) -> Result<(), String> {
-    const SAID: &str = "HH EH1 L OW0\nR IH0 K ER1 AH0 N T\n";
+    const EXPECTED: &str = "HH EH1 L OW0\nR IH0 K ER1 AH0 N T\n";
     let given = g2p(&with(weights, &["hello", "recurrent"]), b"")?;
-    prints(&given, SAID)?;
+    prints(&given, EXPECTED)?;
     let piped = g2p(&with(weights, &["--batch", "7"]), b"Hello\n\n \tRECURRENT")?;
-    prints(&piped, SAID)?;
+    prints(&piped, EXPECTED)?;
     let file = env::temp_dir().join(format!("g2p-words-{}", std::process::id()));
     fs::write(&file, "recurrent\r\n").map_err(|e| e.to_string())?;
     let arguments = with(weights, &["hello", "--file", &file.display().to_string()]);
     let both = g2p(&arguments, b"");
     fs::remove_file(&file).map_err(|e| e.to_string())?;
-    prints(&both?, SAID)
+    prints(&both?, EXPECTED)
 }
 
 /// The unusual words of the list, in lower case as the program writes them.
@@ -282,12 +282,12 @@ fn no_text(weights: &Path) -> Result<(), String> {
 
 fn no_weights() -> Result<(), String> {
     let nowhere = Path::new("no/such/checkpoint.npz");
-    refuses(
+    fails_with(
         &g2p(&with(nowhere, &["hello"]), b"")?,
         "error: no/such/checkpoint.npz: ",
     )?;
     let nowhere = Path::new("no/such.whl");
-    refuses(
+    fails_with(
         &g2p(&with(nowhere, &["hello"]), b"")?,
         "error: cannot read no/such.whl: ",
     )
@@ -297,12 +297,12 @@ fn no_weights() -> Result<(), String> {
 fn other_weights() -> Result<(), String> {
     let seeds = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds"));
     let other = g2p(&with(&seeds.join("npz/stored"), &["hello"]), b"")?;
-    refuses(&other, "enc_emb: expected a tensor of this name, got none")?;
+    fails_with(&other, "enc_emb: expected a tensor of this name, got none")?;
     let text = g2p(&with(&seeds.join("make.py"), &["hello"]), b"")?;
-    refuses(&text, "make.py: ")?;
+    fails_with(&text, "make.py: ")?;
     let wheel = env::temp_dir().join(format!("g2p-{}.whl", std::process::id()));
     fs::copy(seeds.join("npz/stored"), &wheel).map_err(|e| e.to_string())?;
     let output = g2p(&with(&wheel, &["hello"]), b"");
     fs::remove_file(&wheel).map_err(|e| e.to_string())?;
-    refuses(&output?, "expected a wheel with g2p_en/checkpoint20.npz: ")
+    fails_with(&output?, "expected a wheel with g2p_en/checkpoint20.npz: ")
 }

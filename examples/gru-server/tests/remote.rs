@@ -172,7 +172,7 @@ fn two_servers_learn_what_one_device_learns() {
 }
 
 #[test]
-fn a_run_goes_on_on_other_devices() {
+fn runs_resume_on_other_devices() {
     let folder = Folder::new("resume");
     let server = Server::start();
     let servers = format!("{},local:1", server.url());
@@ -188,7 +188,7 @@ fn a_run_goes_on_on_other_devices() {
 }
 
 #[test]
-fn a_server_that_dies_costs_one_line_and_a_resume() {
+fn a_dead_server_gives_one_error_and_a_resume() {
     let folder = Folder::new("killed");
     // Either of the two servers.
     for victim in [0, 1] {
@@ -227,7 +227,7 @@ fn a_server_that_dies_costs_one_line_and_a_resume() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_named() {
+fn absent_servers_are_named() {
     let folder = Folder::new("absent");
     // A port that was bound and closed, so no server listens there.
     let address = std::net::TcpListener::bind("127.0.0.1:0")
@@ -253,7 +253,7 @@ fn latency_changes_times_only() {
         let devices = url(proxy.address());
         let out = folder.run(&milliseconds.to_string());
         finish(train(&out, &["--max-steps", "10", "--devices", &devices]));
-        assert!(proxy.bytes_there() > 0 && proxy.bytes_back() > 0);
+        assert!(proxy.bytes_sent() > 0 && proxy.bytes_received() > 0);
         numbers(&out)
     };
     let at_once = run(0);

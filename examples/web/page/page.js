@@ -139,7 +139,7 @@ function writes(is) {
 
 // Messages from the worker
 
-const said = {
+const handlers = {
   opened({ text }) {
     if (!$('text').value) $('text').value = text;
     textSize();
@@ -232,7 +232,7 @@ const said = {
 };
 
 worker.onmessage = ({ data: { type, ...more } }) => {
-  said[type](more);
+  handlers[type](more);
   buttons();
 };
 worker.onerror = ({ message }) => {

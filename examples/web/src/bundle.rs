@@ -91,19 +91,19 @@ pub fn possible() -> Result<(), Error> {
     if read.status.success() {
         Ok(())
     } else {
-        let said = String::from_utf8_lossy(&read.stderr);
-        let error = said.lines().find(|line| line.starts_with("error"));
+        let output = String::from_utf8_lossy(&read.stderr);
+        let error = output.lines().find(|line| line.starts_with("error"));
         Err(Error::Crates(error.unwrap_or_default().to_owned()))
     }
 }
 
 /// Whether a compiler is new enough for this workspace, by its `--version` output.
-pub fn is_recent(said: &str) -> bool {
+pub fn is_recent(output: &str) -> bool {
     let number = |version: &str| -> Option<(u32, u32)> {
         let mut parts = version.split('.');
         Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
     };
-    let version = said.split(' ').nth(1).and_then(number);
+    let version = output.split(' ').nth(1).and_then(number);
     version.is_some() && version >= number(OLDEST)
 }
 
@@ -145,10 +145,10 @@ const WASM_OPT: u32 = 132;
 /// is optimised for speed.
 fn shrink(module: &Path) -> Result<(), Error> {
     let version = Command::new("wasm-opt").arg("--version").output();
-    let version = version.map(|said| String::from_utf8_lossy(&said.stdout).into_owned());
+    let version = version.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
     let version = version
         .ok()
-        .and_then(|said| said.split(' ').find_map(|word| word.parse().ok()));
+        .and_then(|output| output.split(' ').find_map(|word| word.parse().ok()));
     if version.is_none_or(|version: u32| version < WASM_OPT) {
         println!(
             "note: the module for WebGPU is larger without wasm-opt {WASM_OPT} (npm install -g binaryen)"

@@ -80,7 +80,7 @@ fn possible_here() -> Outcome {
 }
 
 fn compiler_is_recent() -> Outcome {
-    for (said, expected) in [
+    for (output, expected) in [
         ("cargo 1.94.1 (29ea6fb6a 2026-03-24)", false),
         ("cargo 1.95.0 (f2d3ce0bd 2026-03-21)", true),
         ("cargo 1.100.0-nightly", true),
@@ -88,7 +88,7 @@ fn compiler_is_recent() -> Outcome {
         ("cargo", false),
         ("cargo 1", false),
     ] {
-        check(is_recent(said) == expected, || said.to_owned())?;
+        check(is_recent(output) == expected, || output.to_owned())?;
     }
     Ok(())
 }
@@ -115,12 +115,12 @@ fn page() -> Outcome {
     for step in [
         first_sight,
         same_losses_as_here,
-        what_is_wrong_is_said,
+        errors_are_shown,
         learns,
-        stops_and_goes_on,
+        stops_and_resumes,
         writes,
-        models_go_out_and_come_in,
-        nothing_from_elsewhere,
+        models_export_and_import,
+        loads_only_its_own_files,
     ] {
         step(&visit, &shots)?;
     }
@@ -213,7 +213,7 @@ fn same_losses(visit: &Visit, on: &str, dropout: f64, steps: usize, apart: f64) 
     Ok(())
 }
 
-fn what_is_wrong_is_said(visit: &Visit, _: &Path) -> Outcome {
+fn errors_are_shown(visit: &Visit, _: &Path) -> Outcome {
     visit.set("text", "short")?;
     visit.click("train")?;
     visit.until("status.includes('too short')")?;
@@ -266,9 +266,9 @@ fn counting(of: String) -> Result<Reference, String> {
     })
 }
 
-fn stops_and_goes_on(visit: &Visit, _: &Path) -> Outcome {
+fn stops_and_resumes(visit: &Visit, _: &Path) -> Outcome {
     visit.click("train")?;
-    visit.until("status.startsWith('Pass')")?;
+    visit.until("status.startsWith('Epoch')")?;
     visit.click("pause")?;
     visit.until("document.getElementById('pause').textContent === 'Resume'")?;
     let stopped = visit.status()?;
@@ -296,7 +296,7 @@ fn writes(visit: &Visit, shots: &Path) -> Outcome {
 }
 
 /// Exports to char-gru's reader and imports after a reload. Also imports an export of char-gru.
-fn models_go_out_and_come_in(visit: &Visit, _: &Path) -> Outcome {
+fn models_export_and_import(visit: &Visit, _: &Path) -> Outcome {
     let saved = visit.downloads.join("model.bpk");
     visit.click("download")?;
     let start = Instant::now();
@@ -340,7 +340,7 @@ fn models_go_out_and_come_in(visit: &Visit, _: &Path) -> Outcome {
     Ok(())
 }
 
-fn nothing_from_elsewhere(visit: &Visit, _: &Path) -> Outcome {
+fn loads_only_its_own_files(visit: &Visit, _: &Path) -> Outcome {
     let loaded = visit.js("performance.getEntriesByType('resource').map((entry) => entry.name)")?;
     let loaded: Vec<String> = serde_json::from_value(loaded).map_err(text)?;
     check(loaded.len() > 3, || format!("{loaded:?}"))?;
@@ -354,7 +354,7 @@ fn without_a_server(visit: &Visit) -> Outcome {
     visit.tab.reload(false, None).map_err(text)?;
     visit.until("status.startsWith('Ready')")?;
     visit.click("train")?;
-    visit.until("status.startsWith('Pass')")
+    visit.until("status.startsWith('Epoch')")
 }
 
 /// The command that serves the page. Dropping it ends the command.
@@ -372,8 +372,8 @@ impl Server {
             .spawn()
             .map_err(text)?;
         let mut line = String::new();
-        let said = program.stdout.take().expect("standard output is piped");
-        BufReader::new(said).read_line(&mut line).map_err(text)?;
+        let output = program.stdout.take().expect("standard output is piped");
+        BufReader::new(output).read_line(&mut line).map_err(text)?;
         let address = line.split_whitespace().next().ok_or("no address")?;
         Ok(Self {
             program,
@@ -461,9 +461,9 @@ impl Visit {
 
     /// The bits per character on the page.
     fn reached(&self) -> Result<f64, String> {
-        let said = self.status()?;
-        let number = said.split_whitespace().find_map(|word| word.parse().ok());
-        number.ok_or(said)
+        let output = self.status()?;
+        let number = output.split_whitespace().find_map(|word| word.parse().ok());
+        number.ok_or(output)
     }
 
     /// Waits until a condition holds, in which `status` is the page's status text. Fails while the page

@@ -67,7 +67,7 @@ fn check(id: &str, call: &Call, d_y: &[f64], d_h_t: &[f64]) {
 }
 
 #[test]
-fn gradients_of_the_catalogue_are_differences() {
+fn gradients_of_the_catalogue_match_differences() {
     for problem in problem::catalogue() {
         let inputs = Inputs::random(&problem);
         let call = Call::of(&problem, &inputs);
@@ -110,7 +110,7 @@ fn with_extras(mut call: Call, extras: Extras) -> Call {
 }
 
 #[test]
-fn gradients_with_skips_masks_and_shares_are_differences() {
+fn gradients_of_options_match_differences() {
     let mut count = 0;
     for bits in 0..128 {
         let bit = |k: usize| bits >> k & 1 == 1;
@@ -235,7 +235,7 @@ fn an_infinite_gradient_keeps_its_sign() {
 }
 
 #[test]
-fn what_a_skipped_step_holds_goes_nowhere() {
+fn skipped_steps_have_no_effect() {
     let problem = Problem::new(2, 3, 2, 4);
     let inputs = Inputs::random(&problem);
     let mut call = Call::of(&problem, &inputs);
@@ -267,7 +267,7 @@ fn what_a_skipped_step_holds_goes_nowhere() {
 
 /// Each option, compared with an equivalent call without it.
 #[test]
-fn options_by_other_means() {
+fn options_equal_calls_without_them() {
     for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
         let (n, t, i, h) = (1, 4, 2, 3);
         let problem = Problem::new(n, t, i, h).with_spec(GruSpec::default().with_reset(reset));

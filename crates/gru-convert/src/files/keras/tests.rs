@@ -104,7 +104,7 @@ fn nested(depth: usize) -> Result<StateDict, String> {
 }
 
 #[test]
-fn groups_are_as_deep_as_is_said() {
+fn group_depth_is_limited() {
     let dict = nested(DEPTH).unwrap();
     assert!(dict.get(&format!("{}a", "g/".repeat(DEPTH))).is_some());
     let error = nested(DEPTH + 1).unwrap_err();
@@ -115,7 +115,7 @@ fn groups_are_as_deep_as_is_said() {
 }
 
 #[test]
-fn objects_are_as_many_as_is_said() {
+fn object_count_is_limited() {
     let mut traversal = Traversal {
         held: 0,
         claimed: 0,
@@ -131,7 +131,7 @@ fn objects_are_as_many_as_is_said() {
 }
 
 #[test]
-fn a_broken_file_is_told_in_the_readers_words() {
+fn broken_files_report_the_error_of_the_reader() {
     let nonsense = b"nonsense".to_vec();
     let words = File::from_bytes(nonsense.clone()).unwrap_err().to_string();
     assert!(!words.is_empty());
