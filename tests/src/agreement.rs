@@ -1,6 +1,6 @@
 //! Results do not depend on the backend, the layout or the strides of the inputs.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use burn::tensor::{DType, Device, Tensor};
 use gru_op::{
@@ -10,15 +10,11 @@ use gru_testkit::{
     close::{Outcome, Tensors, Tolerance},
     conformance::transposed,
     inputs::{self, Inputs},
-    oracle,
     problem::{Biases, Problem},
 };
 use libtest_mimic::Trial;
 
-use super::{
-    backends::TestBackend,
-    runs::{self, SequenceOp},
-};
+use super::{backends::TestBackend, gradient::Known, runs};
 
 /// Sizes beyond one tile, panel or cube: larger than the problems of the gradient suite.
 fn problems() -> Vec<Problem> {
@@ -43,105 +39,65 @@ fn problems() -> Vec<Problem> {
     ]
 }
 
-/// Compares backends with each other, both layouts, and views with copies.
+/// Compares each backend with the oracle: the operator, the composed default, the other layout, and views.
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
-    let problems: Vec<_> = problems().into_iter().map(Reference::new).collect();
+    let problems = problems().into_iter();
+    let problems: Vec<_> = problems.map(|p| Arc::new(Known::new(p))).collect();
+    let runs: [(&str, Run); 4] = [
+        ("agreement/operator", |problem, inputs, device| {
+            runs::sequence(gru_sequence_with, problem, inputs, device, DType::F32)
+        }),
+        ("agreement/composed", |problem, inputs, device| {
+            let op = composed::gru_sequence_with;
+            runs::sequence(op, problem, inputs, device, DType::F32)
+        }),
+        ("layout", other_layout),
+        ("views", strided),
+    ];
     let mut trials = Vec::new();
     for backend in backends {
-        for reference in &problems {
-            for (name, op) in [
-                ("operator", gru_sequence_with as SequenceOp),
-                ("composed", composed::gru_sequence_with as SequenceOp),
-            ] {
-                trials.push(reference_trial(name, op, reference, backend));
+        for known in &problems {
+            for (name, run) in runs {
+                let id = known.problem.id();
+                let id = format!("{name}/{id}/{}", backend.id(DType::F32));
+                let (known, tolerance) = (known.clone(), backend.tolerance(Tolerance::F32));
+                trials.push(backend.trial(id, move |device| {
+                    let (inputs, truth) = known.truth();
+                    run(&known.problem, inputs, device)?.compare(truth, tolerance)
+                }));
             }
-            trials.push(layout_trial(reference, backend));
-            trials.push(view_trial(reference, backend));
         }
     }
     trials
 }
 
-/// A problem and its expected results, computed once for all trials.
-struct Reference {
-    problem: Problem,
-    inputs: Inputs,
-    outcome: OnceLock<Outcome>,
+/// Runs a problem in float32 on a device, and returns the results in the problem's layout.
+type Run = fn(&Problem, &Inputs, &Device) -> Result<Outcome, String>;
+
+/// The problem with its sequences in the other layout.
+fn swapped(problem: &Problem) -> Problem {
+    let mut swapped = *problem;
+    swapped.order.layout = match problem.order.layout {
+        Layout::BatchMajor => Layout::TimeMajor,
+        Layout::TimeMajor => Layout::BatchMajor,
+    };
+    swapped
 }
 
-impl Reference {
-    fn new(problem: Problem) -> Arc<Self> {
-        Arc::new(Self {
-            problem,
-            inputs: Inputs::random(&problem),
-            outcome: OnceLock::new(),
-        })
+/// Runs the operator on the same data in the other layout.
+fn other_layout(problem: &Problem, inputs: &Inputs, device: &Device) -> Result<Outcome, String> {
+    let other = swapped(problem);
+    let inputs = Inputs {
+        x: swap(&inputs.x, problem),
+        d_y: swap(&inputs.d_y, problem),
+        ..inputs.clone()
+    };
+    let mut got = runs::sequence(gru_sequence_with, &other, &inputs, device, DType::F32)?;
+    for sequence in [got.outputs.get_mut("y"), got.gradients.get_mut("x")] {
+        let sequence = sequence.expect("every outcome has y and the gradient of x");
+        *sequence = swap(sequence, &other);
     }
-
-    fn outcome(&self) -> &Outcome {
-        let compute = || oracle::outcome(&self.problem, &self.inputs);
-        self.outcome.get_or_init(compute)
-    }
-}
-
-/// Compares float32 on each backend with one reference, so that all backends agree with each other.
-fn reference_trial(
-    name: &str,
-    op: SequenceOp,
-    reference: &Arc<Reference>,
-    backend: &TestBackend,
-) -> Trial {
-    let id = format!(
-        "agreement/{}/{name}/{}",
-        reference.problem.id(),
-        backend.id(DType::F32)
-    );
-    let (reference, tolerance) = (reference.clone(), backend.tolerance(Tolerance::F32));
-    backend.trial(id, move |device| {
-        let Reference {
-            problem, inputs, ..
-        } = &*reference;
-        let got = runs::sequence(op, problem, inputs, device, DType::F32)?;
-        got.compare(reference.outcome(), tolerance)
-    })
-}
-
-/// The other layout with the same data gives the same results.
-fn layout_trial(reference: &Arc<Reference>, backend: &TestBackend) -> Trial {
-    let id = format!(
-        "layout/{}/{}",
-        reference.problem.id(),
-        backend.id(DType::F32)
-    );
-    let (reference, tolerance) = (reference.clone(), backend.tolerance(Tolerance::F32));
-    backend.trial(id, move |device| {
-        let Reference {
-            problem, inputs, ..
-        } = &*reference;
-        let mut swapped = *problem;
-        swapped.order.layout = match problem.order.layout {
-            Layout::BatchMajor => Layout::TimeMajor,
-            Layout::TimeMajor => Layout::BatchMajor,
-        };
-        let swapped_inputs = Inputs {
-            x: swap(&inputs.x, problem),
-            d_y: swap(&inputs.d_y, problem),
-            ..inputs.clone()
-        };
-        let run = |problem, inputs| {
-            runs::sequence(gru_sequence_with, problem, inputs, device, DType::F32)
-        };
-        let mut expected = run(problem, inputs)?;
-        let got = run(&swapped, &swapped_inputs)?;
-        for sequence in [
-            expected.outputs.get_mut("y"),
-            expected.gradients.get_mut("x"),
-        ] {
-            let sequence = sequence.expect("every outcome has y and the gradient of x");
-            *sequence = swap(sequence, problem);
-        }
-        got.compare(&expected, tolerance)
-    })
+    Ok(got)
 }
 
 /// Transposes a sequence from the layout of `problem` to the other layout.
@@ -153,23 +109,6 @@ fn swap(sequence: &[f64], problem: &Problem) -> Vec<f64> {
         .flat_map(|row| &sequence[row * features..][..features])
         .copied()
         .collect()
-}
-
-/// Views with unusual strides give the same results as contiguous copies.
-fn view_trial(reference: &Arc<Reference>, backend: &TestBackend) -> Trial {
-    let id = format!(
-        "views/{}/{}",
-        reference.problem.id(),
-        backend.id(DType::F32)
-    );
-    let (reference, tolerance) = (reference.clone(), backend.tolerance(Tolerance::F32));
-    backend.trial(id, move |device| {
-        let Reference {
-            problem, inputs, ..
-        } = &*reference;
-        let expected = runs::sequence(gru_sequence_with, problem, inputs, device, DType::F32)?;
-        strided(problem, inputs, device)?.compare(&expected, tolerance)
-    })
 }
 
 /// Columns to the left and right of a narrowed tensor. They contain NaN.
@@ -229,16 +168,11 @@ fn strided(problem: &Problem, inputs: &Inputs, device: &Device) -> Result<Outcom
     let gradients = loss.backward();
 
     // Converts back to the shapes of the leaves.
-    let mut stored = *problem;
-    stored.order.layout = match problem.order.layout {
-        Layout::BatchMajor => Layout::TimeMajor,
-        Layout::TimeMajor => Layout::BatchMajor,
-    };
     let weight = |name: &str, leaf: &Tensor<2>, rows: usize| {
         let gradient = runs::gradient(name, leaf, &gradients)?;
         Ok::<_, String>((name.to_owned(), transposed(&gradient, 3 * h, rows)))
     };
-    let x = swap(&runs::gradient("x", &x, &gradients)?, &stored);
+    let x = swap(&runs::gradient("x", &x, &gradients)?, &swapped(problem));
     let mut named = Tensors::from([
         ("x".into(), x),
         weight("w_ih", &w_ih, i)?,

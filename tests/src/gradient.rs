@@ -57,20 +57,20 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
 }
 
 /// A problem with its inputs, shared by all its trials. The expected results are computed on first use.
-struct Known {
-    problem: Problem,
+pub(super) struct Known {
+    pub problem: Problem,
     truth: OnceLock<(Inputs, Outcome)>,
 }
 
 impl Known {
-    fn new(problem: Problem) -> Self {
+    pub fn new(problem: Problem) -> Self {
         Self {
             problem,
             truth: OnceLock::new(),
         }
     }
 
-    fn truth(&self) -> &(Inputs, Outcome) {
+    pub fn truth(&self) -> &(Inputs, Outcome) {
         self.truth.get_or_init(|| {
             let inputs = Inputs::random(&self.problem);
             let outcome = oracle::outcome(&self.problem, &inputs);
