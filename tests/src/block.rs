@@ -327,7 +327,7 @@ fn display() -> Result<(), String> {
     if text == expected {
         Ok(())
     } else {
-        Err(format!("{text:?}, expected {expected:?}"))
+        Err(format!("expected {expected:?}, got {text:?}"))
     }
 }
 
@@ -345,6 +345,6 @@ fn config_file() -> Result<(), String> {
     if loaded.to_string() == config.to_string() {
         Ok(())
     } else {
-        Err(format!("{loaded}, expected {config}"))
+        Err(format!("expected {config}, got {loaded}"))
     }
 }

@@ -132,7 +132,7 @@ fn expect_gradient<const D: usize>(
         Ok(())
     } else {
         Err(format!(
-            "gradient of {name}: {gradient:?}, expected {value}"
+            "gradient of {name}: expected {value}, got {gradient:?}"
         ))
     }
 }

@@ -228,8 +228,8 @@ fn broken_npz() -> Result<(), String> {
     for (file, expected) in broken {
         match StateDict::from_npz(seeds("npz").join(file)) {
             Err(error) if error.to_string().contains(expected) => {}
-            Err(error) => return Err(format!("{file}: {error}, expected {expected}")),
-            Ok(dict) => return Err(format!("{file}: {dict:?}, expected {expected}")),
+            Err(error) => return Err(format!("{file}: expected {expected}, got {error}")),
+            Ok(dict) => return Err(format!("{file}: expected {expected}, got {dict:?}")),
         }
     }
     let whole = fs::read(seeds("npz").join("deflated")).map_err(|e| e.to_string())?;

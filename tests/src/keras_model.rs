@@ -67,7 +67,7 @@ fn half() -> Result<(), String> {
     if got == expected {
         Ok(())
     } else {
-        Err(format!("{got:?}, expected {expected:?}"))
+        Err(format!("expected {expected:?}, got {got:?}"))
     }
 }
 
@@ -98,7 +98,7 @@ fn broken() -> Result<(), String> {
 fn no_model() -> Result<(), String> {
     let rejected = |file: &str, expected: &str| match StateDict::from_keras(path(file)) {
         Err(error) if error.to_string().contains(expected) => Ok(()),
-        other => Err(format!("{file}: {other:?}, expected {expected}")),
+        other => Err(format!("{file}: expected {expected}, got {other:?}")),
     };
     rejected("no-such.keras", "no-such.keras: ")?;
     rejected("make.py", "make.py: ")?;
@@ -106,7 +106,7 @@ fn no_model() -> Result<(), String> {
     let dict = StateDict::from_keras(path("gru.keras")).map_err(text)?;
     let rejected = |prefix: &str, expected: &str| match keras::config(&dict, prefix) {
         Err(error) if error.to_string().contains(expected) => Ok(()),
-        other => Err(format!("{prefix}: {other:?}, expected {expected}")),
+        other => Err(format!("{prefix}: expected {expected}, got {other:?}")),
     };
     rejected("layers/gru_9/", "layers/gru_9/")?;
     rejected(

@@ -192,9 +192,9 @@ pub fn share(name: &str, got: &[f64], expected: &[f64], tolerance: f64) -> Resul
     let worst = (0..got.len()).max_by(|a, b| distance(*a).total_cmp(&distance(*b)));
     match worst {
         Some(worst) if abs_diff_ne!(distance(worst), 0.0, epsilon = allowed) => Err(format!(
-            "{name}[{worst}]: got {:e}, expected {:e}, difference {:.3e}, allowed {allowed:.3e}",
-            got[worst],
+            "{name}[{worst}]: expected {:e}, got {:e}, difference {:.3e}, allowed {allowed:.3e}",
             expected[worst],
+            got[worst],
             distance(worst),
         )),
         Some(worst) if distance(worst) > 0.0 => Ok(distance(worst) / allowed),
@@ -218,7 +218,7 @@ mod tests {
     fn reports_the_worst_number() {
         let message = close("dx", &[0.0, 3.0, 2.0], &[0.0; 3], 1e-6).unwrap_err();
         assert!(
-            message.starts_with("dx[1]: got 3e0, expected 0e0"),
+            message.starts_with("dx[1]: expected 0e0, got 3e0"),
             "{message}"
         );
     }

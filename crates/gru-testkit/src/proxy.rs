@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_arrives_late_and_is_counted() {
+    fn bytes_arrive_late_and_are_counted() {
         let echo = TcpListener::bind("127.0.0.1:0").unwrap();
         let target = echo.local_addr().unwrap();
         thread::spawn(move || {

@@ -102,7 +102,7 @@ fn phonemes(model: &G2p, batch: usize) -> Result<(), String> {
         for (phonemes, (word, expected)) in phonemes.iter().zip(part) {
             if phonemes.join(" ") != *expected {
                 return Err(format!(
-                    "{word:?}: got {}, expected {expected}",
+                    "{word:?}: expected {expected}, got {}",
                     phonemes.join(" ")
                 ));
             }
@@ -220,7 +220,7 @@ fn prints(output: &Output, expected: &str) -> Result<(), String> {
     if output.status.success() && text == expected {
         Ok(())
     } else {
-        Err(format!("{output:?}, expected {expected:?}"))
+        Err(format!("expected {expected:?}, got {output:?}"))
     }
 }
 
@@ -231,7 +231,7 @@ fn fails_with(output: &Output, expected: &str) -> Result<(), String> {
     if refused && text.lines().count() == 1 && text.contains(expected) {
         Ok(())
     } else {
-        Err(format!("{output:?}, expected {expected:?}"))
+        Err(format!("expected {expected:?}, got {output:?}"))
     }
 }
 

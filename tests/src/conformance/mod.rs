@@ -130,7 +130,9 @@ fn every_case_has_a_run(cases: &[CaseSpec]) -> Trial {
         if counts == expected {
             Ok(())
         } else {
-            Err(Failed::from(format!("{counts:?}, expected {expected:?}")))
+            Err(Failed::from(format!(
+                "expected {expected:?}, got {counts:?}"
+            )))
         }
     })
 }

@@ -91,7 +91,7 @@ fn onednn_layout() -> Result<(), String> {
         let expected = w_ih[i * 3 * H + here * H + unit];
         if got != expected {
             return Err(format!(
-                "weights_layer, gate {there}: {got}, expected {expected}"
+                "weights_layer, gate {there}: expected {expected}, got {got}"
             ));
         }
         let got = dict["bias"][there * H + unit];
@@ -103,7 +103,9 @@ fn onednn_layout() -> Result<(), String> {
             sum
         };
         if (got - expected).abs() > 1e-6 {
-            return Err(format!("bias, gate {there}: {got}, expected {expected}"));
+            return Err(format!(
+                "bias, gate {there}: expected {expected}, got {got}"
+            ));
         }
     }
     if dict["bias"][3 * H + unit] == b_hh[2 * H + unit] {

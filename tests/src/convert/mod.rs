@@ -102,7 +102,7 @@ fn same(got: &GruWeights, expected: &GruWeights) -> Result<(), String> {
         if got == expected {
             Ok(())
         } else {
-            Err(format!("{name}: {got:?}, expected {expected:?}"))
+            Err(format!("{name}: expected {expected:?}, got {got:?}"))
         }
     }
     check("w_ih", &got.w_ih, &expected.w_ih)?;

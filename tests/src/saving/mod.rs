@@ -125,7 +125,7 @@ fn round_trip(path: &Path) -> Result<(), String> {
                 return Err(format!("{config}: other outputs"));
             }
             if read.to_string() != block.to_string() {
-                return Err(format!("{read}, expected {block}"));
+                return Err(format!("expected {block}, got {read}"));
             }
             let ids = |block: &GruBlock| -> Vec<_> {
                 let ids = block.layers.iter().map(|layer| {
@@ -226,7 +226,7 @@ fn another_configuration_is_rejected(path: &Path) -> Result<(), String> {
     ] {
         let rejected = rejection(other.init(&device), path)?;
         if !rejected.contains(says) {
-            return Err(format!("{rejected:?}, expected {says:?}"));
+            return Err(format!("expected {says:?}, got {rejected:?}"));
         }
     }
     let reverse = GruBlockConfig::new(I, H).with_reverse(true).init(&device);
@@ -289,7 +289,7 @@ fn other_parameters_are_rejected(path: &Path) -> Result<(), String> {
         saved.init(&device).save_file(&file).map_err(text)?;
         let rejected = rejection(ours.init(&device), path)?;
         if !rejected.contains(says) {
-            return Err(format!("{rejected:?}, expected {says:?}"));
+            return Err(format!("expected {says:?}, got {rejected:?}"));
         }
     }
     let linear = burn::nn::LinearConfig::new(2, 2).init(&device);

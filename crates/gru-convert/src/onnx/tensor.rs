@@ -50,7 +50,7 @@ pub fn read(
             Ok(())
         } else {
             Err(broken(format!(
-                "expected {len} numbers, as its shape {dims:?} says, got {actual}"
+                "expected {len} numbers for shape {dims:?}, got {actual}"
             )))
         }
     };

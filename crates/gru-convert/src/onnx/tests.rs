@@ -287,7 +287,7 @@ fn errors_name_the_cause() {
     );
     assert_eq!(
         import_error(|_, tensors| tensors[0].dims = vec![1, 6, 2]),
-        "w: expected 12 numbers, as its shape [1, 6, 2] says, got 6"
+        "w: expected 12 numbers for shape [1, 6, 2], got 6"
     );
     assert_eq!(
         import_error(|_, tensors| tensors[0].dims = vec![i64::MAX, i64::MAX, 4]),

@@ -21,7 +21,7 @@ fn every_exporter_rejects(config: GruBlockConfig, what: &str) -> Result<(), Conv
         let says = format!("{system} cannot express {what}");
         match &export {
             Err(error) if error.to_string() == says => last = export,
-            other => panic!("{other:?}, expected {says}"),
+            other => panic!("expected {says}, got {other:?}"),
         }
     }
     last
