@@ -23,50 +23,31 @@ pub const LONGEST: usize = 3 * (3 + 127 * 128) + 3 * (3 + 3 * 127 * 255);
 
 /// An error in a weights file.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[allow(missing_docs)] // The messages describe the variants.
 pub enum WeightsError {
-    /// The file ends within a layer.
     #[error("{layer}: expected {expected} more bytes, got {found}")]
     Truncated {
-        /// The layer.
         layer: &'static str,
-        /// Bytes that the layer's header or its sizes require.
         expected: usize,
-        /// Bytes that remain.
         found: usize,
     },
-    /// The file does not end after the last layer.
     #[error("expected the end of the file after six layers, got at least {0} more bytes")]
     Trailing(usize),
-    /// A size that is zero or negative.
     #[error("{layer}: expected a number of {what} from 1 to 127, got {found}")]
     Size {
-        /// The layer.
         layer: &'static str,
-        /// The size.
         what: &'static str,
-        /// The byte.
         found: i8,
     },
-    /// A size that does not match the other layers.
     #[error("{layer}: expected {expected} {what}, got {found}")]
     Width {
-        /// The layer.
         layer: &'static str,
-        /// The size.
         what: &'static str,
-        /// The size that the other layers require.
         expected: usize,
-        /// The size in the file.
         found: usize,
     },
-    /// An unknown activation.
     #[error("{layer}: expected the activation 0 (tanh), 1 (sigmoid) or 2 (ReLU), got {found}")]
-    Activation {
-        /// The layer.
-        layer: &'static str,
-        /// The byte.
-        found: i8,
-    },
+    Activation { layer: &'static str, found: i8 },
 }
 
 /// `y = φ(x·weight + bias)`.

@@ -7,35 +7,22 @@ use gru_convert::ConvertError;
 
 /// An error of the program. `Display` is the whole message.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages describe the variants.
 pub enum Error {
-    /// A file that cannot be opened or read.
     #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// Input that is not text.
+    Read { path: PathBuf, source: io::Error },
     #[error("cannot read the words: {0}")]
     Words(io::Error),
-    /// A wheel that is broken or belongs to another package.
     #[error("{}: expected a wheel with {expected}: {reason}", path.display())]
     Wheel {
-        /// The file.
         path: PathBuf,
-        /// The expected file inside.
         expected: &'static str,
-        /// The error.
         reason: String,
     },
-    /// Weights that do not belong to this model.
     #[error("{0}")]
     Weights(#[from] ConvertError),
-    /// An error of the device.
     #[error("cannot read the device: {0}")]
     Device(String),
-    /// Output that cannot be written.
     #[error("cannot write: {0}")]
     Write(io::Error),
 }
