@@ -138,13 +138,11 @@ fn work<L: Layer>(layer: L, what: What) -> Work {
     }
 }
 
-/// The cost of one call.
 struct Cost {
     requests: f64,
     /// Sent and received, in kB.
     there: f64,
     back: f64,
-    /// The median.
     milliseconds: f64,
 }
 

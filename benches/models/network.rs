@@ -29,7 +29,6 @@ const SAME: f32 = 5e-5;
 
 /// The GRUs of one model, and the recorded input of the first.
 pub struct Network {
-    /// The name.
     pub name: &'static str,
     /// Seconds of sound in the file.
     seconds: f64,

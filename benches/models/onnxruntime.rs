@@ -15,7 +15,6 @@ pub struct OnnxRuntime {
     child: Child,
     rounds: Option<ChildStdin>,
     lines: Lines<BufReader<ChildStdout>>,
-    /// Its version.
     pub version: String,
 }
 

@@ -35,7 +35,6 @@ pub fn run() {
     gru_cpu::set_threads(None);
 }
 
-/// The timed call.
 type Call<'a> = Box<dyn FnMut() + 'a>;
 
 struct Step {

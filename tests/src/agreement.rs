@@ -122,7 +122,6 @@ fn widened(rows: &[f64], columns: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Inverse of [`widened`].
 fn narrowed(rows: &[f64], columns: usize) -> Vec<f64> {
     let [left, right] = MARGIN;
     rows.chunks_exact(left + columns + right)

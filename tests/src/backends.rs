@@ -19,7 +19,7 @@ pub struct TestBackend {
     /// Whether a trial takes a second instead of a millisecond, mostly to compile shaders.
     pub slow: bool,
     /// The factor by which tolerances are wider than on a CPU.
-    tolerance_factor: f64,
+    pub tolerance_factor: f64,
     /// The plain device, or the reason why there is none.
     device: fn() -> Result<Device, String>,
 }
@@ -151,11 +151,6 @@ impl TestBackend {
             _ => "f32",
         };
         format!("{}-{dtype}", self.name)
-    }
-
-    /// The factor by which tolerances are wider than on a CPU.
-    pub fn tolerance_factor(&self) -> f64 {
-        self.tolerance_factor
     }
 
     /// A tolerance for CPUs, widened for this backend.

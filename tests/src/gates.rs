@@ -41,7 +41,6 @@ fn problems() -> [Problem; 4] {
     ]
 }
 
-/// Every problem on every backend.
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let mut trials = Vec::new();
     for &backend in backends {

@@ -130,7 +130,6 @@ fn options(
         .mask(Tensor::from_data(step_mask, device))
 }
 
-/// Forward and backward.
 fn run(
     problem: &Problem,
     with_zoneout: bool,

@@ -145,14 +145,12 @@ fn without_files(id: String, reason: String) -> Trial {
     })
 }
 
-/// A model and its record.
 struct Files {
     published: &'static Published,
     model: onnx::Model,
     recorded: StateDict,
 }
 
-/// One recorded run.
 struct Run {
     x: Tensor<3>,
     initial_h: Tensor<3>,
@@ -167,7 +165,6 @@ struct Expected {
     shape: Vec<usize>,
     onnx_runtime: Vec<f64>,
     float64: Vec<f64>,
-    /// The distance between the two.
     distance: f64,
 }
 
@@ -179,7 +176,7 @@ impl Expected {
     }
 
     fn compare(&self, how: &str, got: &[f64], backend: &TestBackend) -> Result<(), String> {
-        let unit = self.distance * backend.tolerance_factor();
+        let unit = self.distance * backend.tolerance_factor;
         for (whom, expected, distances) in [
             ("float64", &self.float64, FROM_FLOAT64),
             ("ONNX Runtime", &self.onnx_runtime, FROM_ONNX_RUNTIME),

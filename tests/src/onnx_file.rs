@@ -53,7 +53,6 @@ fn text(error: ConvertError) -> String {
     error.to_string()
 }
 
-/// The recorded arrays of a file.
 struct Recorded {
     arrays: StateDict,
     values: Tensors,

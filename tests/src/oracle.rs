@@ -13,7 +13,6 @@ use serde_json::Value;
 
 use super::{backends::TestBackend, vectors};
 
-/// One trial per case.
 pub fn trials(_: &[TestBackend]) -> Vec<Trial> {
     let of = |kind, check: fn(&Case) -> Result<(), String>| {
         let specs = vectors::of_kind(kind).into_iter();
@@ -40,7 +39,6 @@ fn trial(spec: CaseSpec, check: fn(&Case) -> Result<(), String>) -> Trial {
     })
 }
 
-/// Outputs and gradients.
 fn check_grad_f64(case: &Case) -> Result<(), String> {
     let (problem, inputs, expected) = vectors::grad_f64(case, ".f64");
     oracle::outcome(&problem, &inputs).compare(&expected, Tolerance::F64)

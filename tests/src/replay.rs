@@ -50,7 +50,6 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     backends.iter().map(trial).collect()
 }
 
-/// The recorded run.
 struct Record {
     dict: StateDict,
     run: Value,

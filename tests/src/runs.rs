@@ -8,7 +8,6 @@ use gru_testkit::{
     problem::Problem,
 };
 
-/// An operator over a whole sequence.
 pub type SequenceOp =
     fn(Tensor<3>, &GruWeights, &GruSpec, SequenceOptions<2>) -> (Tensor<3>, Tensor<2>);
 
@@ -92,7 +91,6 @@ impl Leaves {
         }
     }
 
-    /// The gradients of all leaves by name.
     pub fn gradients(&self, gradients: &Gradients) -> Result<Tensors, String> {
         let weights = &self.weights;
         let mut named = Tensors::from([

@@ -87,7 +87,6 @@ fn leaves(
     }
 }
 
-/// Runs the operator.
 fn run(leaves: &Leaves, problem: &Problem) -> (Tensor<3>, Tensor<2>) {
     let options = runs::options(problem).state(leaves.h0.clone());
     gru_sequence_with(leaves.x.clone(), &leaves.weights, &problem.spec, options)
@@ -99,7 +98,6 @@ fn total(leaves: &Leaves, inputs: &Inputs, problem: &Problem) -> Tensor<1> {
     loss(&y, &inputs.d_y) + loss(&h_t, &inputs.d_h_t)
 }
 
-/// The existing gradients by name.
 fn found(leaves: &Leaves, gradients: &burn::tensor::Gradients) -> Tensors {
     let weights = &leaves.weights;
     let mut found = Tensors::new();

@@ -25,7 +25,6 @@ pub enum Error {
 pub const OUT_OF_TIME: u8 = 3;
 
 impl Error {
-    /// The exit code of the process.
     pub fn exit_code(&self) -> u8 {
         match self {
             #[cfg(feature = "gpu")]
@@ -34,7 +33,6 @@ impl Error {
         }
     }
 
-    /// An argument for `map_err`.
     pub fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         |reason| Self::File { path, reason }

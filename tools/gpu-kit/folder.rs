@@ -102,7 +102,6 @@ fn program(folder: &Path, shader: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Cargo's target directory.
 fn target() -> PathBuf {
     let here = || Path::new(HERE).join("../../target");
     env::var_os("CARGO_TARGET_DIR").map_or_else(here, PathBuf::from)

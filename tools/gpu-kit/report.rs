@@ -6,26 +6,21 @@ use serde_json::Value;
 /// All results so far.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
-    /// The version of the kit.
     pub version: &'static str,
     /// The time limit in seconds.
     pub seconds: u64,
-    /// The finished parts.
     pub parts: Vec<Entry>,
 }
 
 /// A finished part.
 #[derive(Debug, Clone, Serialize)]
 pub struct Entry {
-    /// The part's name.
     pub part: String,
     /// The shader language of the program.
     pub program: String,
     /// Its duration in seconds.
     pub seconds: f64,
-    /// How it ended.
     pub end: End,
-    /// Its rows.
     pub rows: Vec<Value>,
 }
 

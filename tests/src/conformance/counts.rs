@@ -31,7 +31,6 @@ const SYSTEMS: [(&str, &str); 6] = [
     ("float64", "grad_f64"),
 ];
 
-/// A file of the repository.
 fn read(file: &str) -> Result<String, String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
     fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))

@@ -183,12 +183,10 @@ pub fn values_by_key(dict: &StateDict) -> Tensors {
         .collect()
 }
 
-/// A leaf from a case's input.
 fn leaf<const D: usize>(array: &Array, device: &Device) -> Tensor<D> {
     constant(array, device).require_grad()
 }
 
-/// A constant tensor from a case's input.
 fn constant<const D: usize>(array: &Array, device: &Device) -> Tensor<D> {
     let shape = array.shape[..].try_into().expect("the rank is known");
     runs::tensor(&array.data, shape, device, DType::F32)
@@ -221,7 +219,6 @@ pub fn gradients_of(block: &GruBlock, gradients: &Gradients) -> Result<GruBlock,
     block.config().init_with(layers).map_err(text)
 }
 
-/// The text of an error.
 pub fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }

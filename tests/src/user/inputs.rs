@@ -15,7 +15,6 @@ pub const TESTS: &[(&str, Test)] = &[
     ("expanded-in-a-block", expanded_in_a_block),
 ];
 
-/// A contiguous copy.
 fn copy<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     let device = tensor.device();
     let dtype = tensor.dtype();

@@ -71,7 +71,6 @@ pub fn process_trials() -> Vec<Trial> {
     trials
 }
 
-/// The input that these tests share.
 fn input(device: &Device) -> Tensor<3> {
     let inputs = Inputs::random(&Problem::new(N, T, I, H));
     runs::tensor(&inputs.x, [N, T, I], device, DType::F32)

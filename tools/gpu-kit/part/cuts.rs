@@ -452,7 +452,6 @@ fn row(client: &Client, call: &Call, strategy: Strategy) -> Row {
     }
 }
 
-/// Times of a pass.
 struct Timed {
     /// Milliseconds of the first run, including compilation.
     first: f64,

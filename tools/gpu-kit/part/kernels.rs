@@ -29,7 +29,6 @@ const HALF: f64 = 10.0 / 2048.0;
 struct Row {
     /// `f32` or `f16`.
     dtype: String,
-    /// The kind of the launch configuration.
     kind: String,
     n: usize,
     t: usize,

@@ -27,7 +27,6 @@ use crate::{error::Error, report::Report};
 pub struct Part {
     /// The part's name on the command line and in file names.
     pub name: &'static str,
-    /// The heading.
     pub title: &'static str,
     /// The part's share of the remaining time.
     pub weight: u32,
@@ -41,7 +40,6 @@ pub struct Part {
     pub page: fn(&[Value], &Report) -> String,
 }
 
-/// All parts.
 pub const PARTS: [Part; 8] = [
     Part {
         name: "device",
@@ -118,7 +116,6 @@ pub const PARTS: [Part; 8] = [
 ];
 
 impl Part {
-    /// Finds a part by its name.
     pub fn find(name: &str) -> Result<&'static Self, Error> {
         let part = PARTS.iter().find(|part| part.name == name);
         part.ok_or_else(|| {
@@ -149,7 +146,6 @@ pub fn run(name: &str, seconds: u64, rows: Option<&Path>, more: &[String]) -> Re
 enum Stop {
     /// The time was over. Contains the unfinished work.
     OutOfTime(String),
-    /// Another error.
     Failed(String),
 }
 
@@ -227,7 +223,6 @@ fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-/// A Markdown table.
 fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     let head: Vec<String> = head.iter().map(|&cell| cell.to_owned()).collect();

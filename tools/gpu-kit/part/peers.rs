@@ -14,7 +14,6 @@ use serde_json::Value;
 use super::{Clock, Rows, Stop, read, speed, table};
 use crate::report::Report;
 
-/// Path of the script.
 const SCRIPT: &str = "GPU_KIT_PEERS";
 
 #[derive(Serialize, Deserialize)]
