@@ -1,4 +1,4 @@
-//! Trains a `GruBlock` on the CPU to compute the sum of a sequence of numbers.
+//! Trains a `GruBlock` to add up a sequence of numbers, on the CPU.
 
 use burn::{
     module::Module,

@@ -1,4 +1,4 @@
-//! The program learns: its loss falls.
+//! The program learns.
 
 use std::process::Command;
 

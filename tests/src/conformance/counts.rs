@@ -1,4 +1,4 @@
-//! Checks the counts of cases in README.md and CONVENTIONS.md against the files.
+//! The numbers that README.md and CONVENTIONS.md say of the cases, counted in the files.
 
 use std::{fs, path::Path};
 
@@ -36,8 +36,8 @@ fn read(file: &str) -> Result<String, String> {
     fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// Counts recorded runs, cases from equations, and reference cases by the sources in the files, and
-/// checks the sentences that state the counts.
+/// Recorded, from equations, and of a reference: as the files themselves say where their numbers come
+/// from.
 pub(super) fn sentences(cases: &[CaseSpec]) -> Result<(), String> {
     let (mut recorded, mut references) = ([0; 5], [0; 2]);
     for spec in cases {
@@ -59,7 +59,7 @@ pub(super) fn sentences(cases: &[CaseSpec]) -> Result<(), String> {
          a float64 reference"
     );
     let conventions = format!(
-        "{all} cases (`tests/data/conformance`). {runs} are recorded runs of real systems: {torch} of \
+        "{all} cases (`tests/conformance`). {runs} are recorded runs of real systems: {torch} of \
          PyTorch 2.15.0, {keras} of Keras 3.15.1, {runtime} of ONNX Runtime 1.31.1, {evaluator} of \
          the reference evaluator of ONNX 1.23.2 (ONNX Runtime refuses `layout = 1`) and {tensorflow} \
          of TensorFlow 2.21.0. {apple}, all of MPSGraph's, are made from the equations that Apple \
@@ -71,7 +71,7 @@ pub(super) fn sentences(cases: &[CaseSpec]) -> Result<(), String> {
     ] {
         let words = read(file)?.split_whitespace().collect::<Vec<_>>().join(" ");
         if !words.contains(&sentence) {
-            return Err(format!("{file}: expected the sentence: {sentence}"));
+            return Err(format!("{file} does not say: {sentence}"));
         }
     }
     Ok(())
