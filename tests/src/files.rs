@@ -10,7 +10,7 @@ use burn::tensor::{DType, Device, TensorData};
 use gru_convert::{ConvertError, StateDict, pytorch};
 use libtest_mimic::Trial;
 
-use super::conformance::values_by_key;
+use super::conformance::{text, values_by_key};
 
 type Check = fn() -> Result<(), String>;
 
@@ -55,24 +55,24 @@ fn is_read(dict: StateDict, prefix: &str) -> Result<(), String> {
         return Err(format!("expected four arrays, got {keys:?}"));
     }
     contains_the_written_values(&dict)?;
-    let config = pytorch::config(&dict, prefix).map_err(|e| e.to_string())?;
+    let config = pytorch::config(&dict, prefix).map_err(text)?;
     let sizes = [config.d_input, config.d_hidden];
     if sizes != [2, 1] {
         return Err(format!("sizes {sizes:?}"));
     }
     let gru = pytorch::import(&dict, prefix, &config, &Device::flex());
-    gru.map(|_| ()).map_err(|e| e.to_string())
+    gru.map(|_| ()).map_err(text)
 }
 
 fn every_format_of_pytorch() -> Result<(), String> {
     for format in ["zip", "legacy"] {
         let path = seeds("pytorch").join(format);
-        let dict = StateDict::from_pytorch(path).map_err(|e| e.to_string())?;
+        let dict = StateDict::from_pytorch(path).map_err(text)?;
         is_read(dict, "").map_err(|e| format!("{format}: {e}"))?;
     }
     let nested = StateDict::from_pytorch_at(seeds("pytorch/zip-nested"), "model");
-    is_read(nested.map_err(|e| e.to_string())?, "")?;
-    let tar = StateDict::from_pytorch(seeds("pytorch/tar")).map_err(|e| e.to_string())?;
+    is_read(nested.map_err(text)?, "")?;
+    let tar = StateDict::from_pytorch(seeds("pytorch/tar")).map_err(text)?;
     match tar.get("weight_ih_l0").map(|data| data.shape().to_vec()) {
         Some(shape) if shape == [3, 2] => {}
         shape => return Err(format!("tar: {shape:?}")),
@@ -83,7 +83,7 @@ fn every_format_of_pytorch() -> Result<(), String> {
 /// Burn's own reader requires layer numbers without gaps.
 fn names_are_unchanged() -> Result<(), String> {
     let dict = StateDict::from_pytorch(seeds("pytorch/zip-sequential"));
-    is_read(dict.map_err(|e| e.to_string())?, "2.")
+    is_read(dict.map_err(text)?, "2.")
 }
 
 fn claims() -> Result<(), String> {
@@ -95,16 +95,16 @@ fn claims() -> Result<(), String> {
 }
 
 fn every_system() -> Result<(), String> {
-    let files = fs::read_dir(seeds("safetensors")).map_err(|e| e.to_string())?;
+    let files = fs::read_dir(seeds("safetensors")).map_err(text)?;
     for file in files {
-        let path = file.map_err(|e| e.to_string())?.path();
-        let dict = StateDict::from_safetensors(&path).map_err(|e| e.to_string())?;
+        let path = file.map_err(text)?.path();
+        let dict = StateDict::from_safetensors(&path).map_err(text)?;
         if dict.keys().count() < 3 {
             return Err(format!("{}: {:?}", path.display(), dict));
         }
-        let bytes = fs::read(&path).map_err(|e| e.to_string())?;
+        let bytes = fs::read(&path).map_err(text)?;
         let in_memory = StateDict::from_safetensors_bytes(&path, bytes.clone());
-        if values_by_key(&in_memory.map_err(|e| e.to_string())?) != values_by_key(&dict) {
+        if values_by_key(&in_memory.map_err(text)?) != values_by_key(&dict) {
             return Err(format!(
                 "{}: expected the same values from memory",
                 path.display()
@@ -128,9 +128,9 @@ fn every_system() -> Result<(), String> {
 fn arrays_of_numpy() -> Result<(), String> {
     let models = crate::data().join("models/numpy");
     let expected = StateDict::from_safetensors(models.join("arrays.safetensors"));
-    let expected = expected.map_err(|e| e.to_string())?;
+    let expected = expected.map_err(text)?;
     for file in ["arrays.npz", "compressed.npz"] {
-        let dict = StateDict::from_npz(models.join(file)).map_err(|e| e.to_string())?;
+        let dict = StateDict::from_npz(models.join(file)).map_err(text)?;
         if !dict.keys().eq(expected.keys()) {
             return Err(format!("{file}: {:?}", dict.keys().collect::<Vec<_>>()));
         }
@@ -175,11 +175,11 @@ fn dtype_of(key: &str) -> DType {
 
 fn npz() -> Result<(), String> {
     for file in ["stored", "deflated"] {
-        let dict = StateDict::from_npz(seeds("npz").join(file)).map_err(|e| e.to_string())?;
+        let dict = StateDict::from_npz(seeds("npz").join(file)).map_err(text)?;
         is_read(dict, "").map_err(|e| format!("{file}: {e}"))?;
     }
     for (file, shape) in [("version-3", &[2, 3][..]), ("big-endian", &[3])] {
-        let dict = StateDict::from_npz(seeds("npz").join(file)).map_err(|e| e.to_string())?;
+        let dict = StateDict::from_npz(seeds("npz").join(file)).map_err(text)?;
         match dict.get("a").map(|data| data.shape().to_vec()) {
             Some(found) if found == shape => {}
             found => return Err(format!("{file}: {found:?}")),
@@ -232,7 +232,7 @@ fn broken_npz() -> Result<(), String> {
             Ok(dict) => return Err(format!("{file}: expected {expected}, got {dict:?}")),
         }
     }
-    let whole = fs::read(seeds("npz").join("deflated")).map_err(|e| e.to_string())?;
+    let whole = fs::read(seeds("npz").join("deflated")).map_err(text)?;
     for length in 0..whole.len() {
         let part = std::io::Cursor::new(&whole[..length]);
         if StateDict::from_npz_reader("part", part).is_ok() {

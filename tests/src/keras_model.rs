@@ -4,11 +4,15 @@
 use std::{fs, path::PathBuf};
 
 use burn::tensor::{Device, Tensor};
-use gru_convert::{ConvertError, StateDict, keras};
+use gru_convert::{StateDict, keras};
 use gru_testkit::close::{Tolerance, close};
 use libtest_mimic::Trial;
 
-use super::{backends::TestBackend, conformance::values_by_key, runs::values};
+use super::{
+    backends::TestBackend,
+    conformance::{text, values_by_key},
+    runs::values,
+};
 
 /// The layers in order: the name of each output, and the place of the layer's arrays.
 const LAYERS: [(&str, &str); 4] = [
@@ -35,10 +39,6 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
 
 fn path(file: &str) -> PathBuf {
     crate::data().join("models/keras").join(file)
-}
-
-fn text(error: ConvertError) -> String {
-    error.to_string()
 }
 
 /// Each layer gets the output of Keras' previous layer.
@@ -74,7 +74,7 @@ fn half() -> Result<(), String> {
 /// A truncated file, or a file with one changed byte, is read or gives an error. It never panics.
 fn broken() -> Result<(), String> {
     for file in ["gru.keras", "gru.weights.h5"] {
-        let whole = fs::read(path(file)).map_err(|e| e.to_string())?;
+        let whole = fs::read(path(file)).map_err(text)?;
         for length in (0..whole.len()).step_by(499) {
             let part = whole[..length].to_vec();
             if StateDict::from_keras_bytes("part", part).is_ok() {

@@ -16,7 +16,7 @@ use libtest_mimic::{Completion, Trial};
 
 use super::{
     backends::TestBackend,
-    conformance::values_by_key,
+    conformance::{text, values_by_key},
     runs::{tensor, values},
 };
 
@@ -47,10 +47,6 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
 
 fn path(file: &str) -> PathBuf {
     crate::data().join("models/onnx").join(file)
-}
-
-fn text(error: ConvertError) -> String {
-    error.to_string()
 }
 
 struct Recorded {
@@ -250,12 +246,12 @@ impl Written {
         let bytes = onnx::model(&block, self.inputs).map_err(text)?;
         let file = format!("gru_op_{}.onnx", self.name);
         if std::env::var_os(WRITE).is_some() {
-            std::fs::write(path(&file), bytes).map_err(|e| e.to_string())?;
+            std::fs::write(path(&file), bytes).map_err(text)?;
             return Ok(Completion::ignored_with(format!(
                 "{WRITE}: {file} is written, not compared"
             )));
         }
-        if std::fs::read(path(&file)).map_err(|e| e.to_string())? != bytes {
+        if std::fs::read(path(&file)).map_err(text)? != bytes {
             return Err(format!("{file}: expected the recorded bytes"));
         }
         let recorded = Recorded::of(&file)?;

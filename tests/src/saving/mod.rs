@@ -2,7 +2,7 @@
 
 mod modified;
 
-use super::{backends::TestBackend, runs::values};
+use super::{backends::TestBackend, conformance::text, runs::values};
 use burn::{
     module::Module,
     tensor::{Device, Distribution, Tensor},
@@ -24,7 +24,10 @@ type Test = fn(&Path) -> Result<(), String>;
 const TESTS: &[(&str, Test)] = &[
     ("round-trip", round_trip),
     ("with-burn", with_burn),
-    ("another-gru-is-rejected", another_configuration_is_rejected),
+    (
+        "another-configuration-is-rejected",
+        another_configuration_is_rejected,
+    ),
     ("training-may-differ", training_may_differ),
     (
         "other-parameters-are-rejected",
@@ -91,10 +94,6 @@ fn kinds() -> Vec<GruBlockConfig> {
         before,
         config().with_per_layer(apart),
     ]
-}
-
-fn text<E: std::fmt::Display>(error: E) -> String {
-    error.to_string()
 }
 
 fn outputs(block: &GruBlock) -> Vec<f64> {

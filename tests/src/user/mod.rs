@@ -13,7 +13,7 @@ mod records;
 mod threads;
 mod training;
 
-use super::backends::TestBackend;
+use super::{backends::TestBackend, conformance::text};
 use burn::tensor::{DType, Device, Tensor};
 use gru_op::GruBlock;
 use gru_testkit::{close::close, inputs::Inputs, problem::Problem};
@@ -93,8 +93,4 @@ fn expect<A: PartialEq + std::fmt::Debug>(what: &str, got: A, expected: A) -> Re
 /// Compares values exactly.
 fn equal(what: &str, got: &[f64], expected: &[f64]) -> Result<(), String> {
     close(what, got, expected, 0.0)
-}
-
-fn text<E: std::fmt::Display>(error: E) -> String {
-    error.to_string()
 }
