@@ -1,7 +1,7 @@
 //! Reads texts from disk in chunks, so a file may be larger than the memory.
 //!
-//! Several files are read as one text. A byte-order mark is skipped, all line ends become `\n`, and a
-//! missing line end at the end of a file is added.
+//! Several files are read as one text. A byte-order mark is skipped, `\r\n` becomes `\n`, and a missing
+//! line end between two files is added.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
