@@ -1,21 +1,21 @@
-//! Peak memory of a training step, measured as the peak of a process, against what the contract
-//! adds up to.
+//! Peak memory of a training step, measured per process and compared with the documented memory
+//! contract.
 //!
 //!     cargo bench -p gru-benches --bench memory
 //!
-//! Linux only (VmHWM). Every line is two processes: one that holds the inputs and the results, one
-//! that also makes them. Their difference is what the operator needs by itself; the contract allows
-//! it the gates (4·T·N·H floats, none in lean mode) and nothing that grows with T besides.
+//! Linux only (VmHWM). Each line compares two processes: the first only holds the inputs and the
+//! results, the second also computes them. The difference is the operator's own memory. The contract
+//! allows the gates (4·T·N·H floats, none with recomputation) and nothing else that grows with T.
 //!
-//! With `--features wgpu`, and `-- --backend wgpu`, the same of a GPU: bytes in use by the allocator
-//! of its stream, asked for again and again while the calls run.
+//! With `--features wgpu` and `-- --backend wgpu`, the benchmark measures a GPU instead: it polls the
+//! bytes in use of the allocator while the calls run.
 
 use std::process::Command;
 
 use burn::tensor::{Device, Distribution, Tensor};
 use gru_op::{Checkpointing, GruBlockConfig};
 
-/// N, T, I, H: each needs 100 MiB or more, so that the process itself does not count.
+/// N, T, I, H. Each shape needs 100 MiB or more, so the process itself hardly matters.
 const SHAPES: [(&str, [usize; 4]); 3] = [
     ("char-l", [64, 200, 256, 512]),
     ("long16k", [8, 16_384, 64, 64]),
@@ -54,15 +54,15 @@ fn main() {
     }
 }
 
-/// MiB at most in use by a process that does this.
+/// The peak memory of a process that runs this mode, in MiB.
 fn peak(shape: &str, mode: &str, backend: &str) -> f64 {
-    let program = std::env::current_exe().expect("a program has a path");
+    let program = std::env::current_exe().expect("the program has a path");
     let output = Command::new(program)
         .args(["--child", shape, mode, "--backend", backend])
-        // Freed buffers go back to the system at once: a peak is what is in use, not what is kept.
+        // Freed buffers return to the system at once, so the peak contains no freed memory.
         .env("MALLOC_MMAP_THRESHOLD_", "65536")
         .output()
-        .expect("the program starts again");
+        .expect("the program can run again");
     let text = String::from_utf8_lossy(&output.stdout);
     text.trim()
         .parse()
@@ -83,12 +83,12 @@ fn child(shape: &str, mode: &str, backend: &str) {
         "flex" => Device::flex(),
         #[cfg(feature = "wgpu")]
         "wgpu" => Device::wgpu(burn::tensor::DeviceKind::DefaultDevice),
-        other => panic!("no backend {other} in this build"),
+        other => panic!("backend {other}: not in this build"),
     };
     let device = plain.clone().autodiff();
     let run = || match mode {
         "nothing" => {
-            // Thread pools and code are there, data is not.
+            // Thread pools and code exist, data does not.
             let gru = GruBlockConfig::new(i.min(8), 8).init(&device);
             let x = Tensor::random([2, 8, i.min(8)], Distribution::Default, &device);
             drop(gru.forward(x, None).0.sum().backward());
@@ -104,7 +104,7 @@ fn child(shape: &str, mode: &str, backend: &str) {
             let gru = config.init(&device);
             let x = Tensor::<3>::random([t, n, i], Distribution::Default, &device).require_grad();
             let (y, _) = gru.forward(x.clone(), None);
-            // The gradient of a sum is one number spread over a tensor of y's size.
+            // The gradient of a sum is one value, expanded to the shape of y.
             let gradients = y.sum().backward();
             assert!(x.grad(&gradients).is_some());
             plain.sync().expect("the calls are done");
@@ -112,10 +112,10 @@ fn child(shape: &str, mode: &str, backend: &str) {
     };
     #[cfg(feature = "wgpu")]
     if backend == "wgpu" {
-        // The first calls tune the products, on copies.
+        // The first calls tune the matrix products on copies.
         run();
         plain.memory_cleanup();
-        let sampler = side_by_side::Sampler::start(cubecl::Device::default().client());
+        let sampler = bench_support::MemorySampler::start(cubecl::Device::default().client());
         run();
         return println!("{}", sampler.peak());
     }

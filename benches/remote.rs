@@ -1,11 +1,12 @@
-//! What a remote device costs: requests, bytes, round trips and time of a sequence and of a training
-//! step, ours and Burn's own `Gru`, over networks of 0, 1 and 10 ms in each direction.
+//! The cost of a remote device: requests, bytes, round trips and time of a sequence and of a training
+//! step, for `GruBlock` and Burn's own `Gru`, over networks with 0, 1 and 10 ms latency in each
+//! direction.
 //!
 //!     cargo bench -p gru-benches --features remote --bench remote
 //!
-//! The server, the network and the client share this machine, so that times hold what computing
-//! takes. A request is what the server is asked to run or to answer: an operation, a graph of
-//! operations, a read. Round trips are what 10 ms of latency add to the time, by 20 ms.
+//! Server, network and client share one machine, so the times include the computation. A request asks
+//! the server to run an operation or a graph of operations, or to return data. Round trips are the added
+//! time with 10 ms latency, divided by 20 ms.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use burn::tensor::{Device, Distribution, Tensor};
 use gru_op::{GruBlock, GruBlockConfig};
 use gru_testkit::proxy::Proxy;
 
-/// Beyond this T, Burn's `Gru` takes tens of seconds, or its session ends.
+/// With a larger T, Burn's `Gru` takes tens of seconds, or its session ends.
 const BURNS_LONGEST: usize = 64;
 /// N, T, I, H.
 const SHAPES: [[usize; 4]; 3] = [[16, 16, 64, 128], [16, 64, 64, 128], [16, 256, 64, 128]];
@@ -31,13 +32,13 @@ const SHAPES: [[usize; 4]; 3] = [[16, 16, 64, 128], [16, 64, 64, 128], [16, 256,
 const LATENCIES: [u64; 3] = [0, 1, 10];
 const WARM_UP: usize = 3;
 const RUNS: usize = 7;
-/// Between two looks at the counts: what is on its way arrives.
+/// Wait time before the requests are counted, so that pending requests arrive.
 const SETTLE: Duration = Duration::from_millis(100);
 
 fn main() {
     let (address, mut events) = serve();
     println!(
-        "shape             what      layer   latency   requests   kB there   kB back       ms   round trips"
+        "shape             what      layer   latency   requests   kB sent   kB read       ms   round trips"
     );
     for shape in SHAPES {
         for what in [What::Sequence, What::Step] {
@@ -74,7 +75,7 @@ fn main() {
     }
 }
 
-/// A server on a thread of this process, and what it says of itself.
+/// Starts a server on a thread of this process, with its telemetry.
 fn serve() -> (SocketAddr, TelemetrySubscription) {
     let (probe, events) = TelemetryProbe::channel(1 << 20);
     let mut operations = CustomOpRegistry::<Flex>::new();
@@ -82,21 +83,21 @@ fn serve() -> (SocketAddr, TelemetrySubscription) {
     let server = RemoteServer::new([Device::flex()])
         .with_custom_ops(operations)
         .with_telemetry(probe);
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let address = listener.local_addr().expect("it is bound");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port exists");
+    let address = listener.local_addr().expect("the listener is bound");
     thread::spawn(move || server.serve(WebSocketTransport::from_listener(listener)));
     (address, events)
 }
 
 #[derive(Debug, Clone, Copy)]
 enum What {
-    /// Forward and backward, and a number of the gradient of x read.
+    /// Forward and backward, and one value of the gradient of x is read.
     Sequence,
-    /// Forward, backward, Adam, and the loss read.
+    /// Forward, backward and Adam, and the loss is read.
     Step,
 }
 
-/// Something done again and again with an input.
+/// Repeated work on an input.
 type Work = Box<dyn FnMut(&Tensor<3>)>;
 
 trait Layer: Module + 'static {
@@ -127,7 +128,7 @@ fn work<L: Layer>(layer: L, what: What) -> Work {
             let mut adam: ModuleOptimizer = AdamConfig::new().init();
             let mut layer = Some(layer);
             Box::new(move |x| {
-                let learnt = layer.take().expect("it is put back");
+                let learnt = layer.take().expect("every step puts the layer back");
                 let loss = learnt.run(x.clone()).square().mean();
                 let gradients = GradientsParams::from_grads(loss.backward(), &learnt);
                 layer = Some(adam.step(1e-3, learnt, gradients));
@@ -137,13 +138,11 @@ fn work<L: Layer>(layer: L, what: What) -> Work {
     }
 }
 
-/// Of one piece of work.
 struct Cost {
     requests: f64,
-    /// To the server and back, in kB.
+    /// Sent and received, in kB.
     there: f64,
     back: f64,
-    /// The median.
     milliseconds: f64,
 }
 
@@ -154,11 +153,11 @@ fn measure(
     [n, t, i, _]: [usize; 4],
     layer_on: &dyn Fn(&Device) -> Work,
 ) -> Cost {
-    let proxy = Proxy::start(server, delay).expect("a port is free");
+    let proxy = Proxy::start(server, delay).expect("a free port exists");
     let host = RemoteHost::websocket(&format!("ws://{}", proxy.address()));
     let device = Device::remote_options(&host)
         .init()
-        .expect("the server is there");
+        .expect("the server accepts connections");
     let device = device.autodiff();
     let x = Tensor::<3>::random([n, t, i], Distribution::Default, &device);
     let mut work = layer_on(&device);
@@ -167,7 +166,7 @@ fn measure(
     }
     thread::sleep(SETTLE + delay);
     count(events);
-    let before = [proxy.bytes_there(), proxy.bytes_back()];
+    let before = [proxy.bytes_sent(), proxy.bytes_received()];
     let mut times = Vec::new();
     for _ in 0..RUNS {
         let start = Instant::now();
@@ -179,13 +178,13 @@ fn measure(
     times.sort_unstable();
     Cost {
         requests: count(events) as f64 / RUNS as f64,
-        there: kilobytes(proxy.bytes_there(), before[0]),
-        back: kilobytes(proxy.bytes_back(), before[1]),
+        there: kilobytes(proxy.bytes_sent(), before[0]),
+        back: kilobytes(proxy.bytes_received(), before[1]),
         milliseconds: times[RUNS / 2].as_secs_f64() * 1e3,
     }
 }
 
-/// Requests since the last count.
+/// Requests since the previous count.
 fn count(events: &mut TelemetrySubscription) -> usize {
     let mut seen: Vec<Arc<TelemetryEvent>> = Vec::new();
     events.drain_into(&mut seen);

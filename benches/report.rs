@@ -1,16 +1,16 @@
-//! A record of `benches/record` as a Markdown table and a plot.
+//! Turns a record of `benches/results` into a Markdown table and a plot.
 //!
-//!     cargo run --release -p gru-benches --bin report -- benches/record/NAME.csv > table.md
+//!     cargo run --release -p gru-benches --bin report -- benches/results/NAME.csv > table.md
 //!
-//! The plot lands beside the record, as NAME.svg. Every peer stands with its best thread count. The
-//! forward pass in training is in the record only: Burn frees the graph of a forward that nobody goes
-//! back through late, so that each one of many writes to memory that was never touched.
+//! The plot is written next to the record, as NAME.svg. Each peer is shown with its best thread count.
+//! The table leaves out the forward pass in training, because Burn frees unused graphs late. Each of
+//! many such passes therefore writes to new memory.
 
 use std::{collections::BTreeMap, error::Error, path::Path};
 
 use plotters::prelude::*;
 
-/// The order of the shapes, and of the columns: the last is ours.
+/// Order of the shapes, and of the columns. gru-op is last.
 const SHAPES: [&str; 10] = [
     "cell",
     "stream",
@@ -30,7 +30,7 @@ const PEERS: [(&str, &str, RGBColor); 4] = [
     ("gru-op-flex", "gru-op", RGBColor(0x1f, 0x6f, 0xb5)),
 ];
 
-/// The best median of a peer, and its share of the rate of the fastest sgemm of that run.
+/// The best median of a peer, and its share of the run's fastest sgemm rate.
 #[derive(Clone, Copy)]
 struct Best {
     ms: f64,
@@ -44,15 +44,15 @@ type Table = BTreeMap<(String, String, String), Best>;
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args()
         .nth(1)
-        .ok_or("which record? give a CSV file")?;
+        .ok_or("expected a CSV file as argument")?;
     let (table, machine) = read(&path)?;
-    println!("Medians in ms, each at its best thread count. {machine}.\n");
+    println!("Medians in ms, each with its best thread count. {machine}.\n");
     for (mode, title) in [("infer", "inference"), ("fwd_bwd", "forward and backward")] {
         print_table(&table, mode, title);
     }
     let plot = Path::new(&path).with_extension("svg");
     draw(&table, &plot)?;
-    eprintln!("{} holds the plot", plot.display());
+    eprintln!("plot: {}", plot.display());
     Ok(())
 }
 
@@ -60,7 +60,7 @@ fn read(path: &str) -> Result<(Table, String), Box<dyn Error>> {
     let rows: Vec<Row> = csv::Reader::from_path(path)?
         .deserialize()
         .collect::<Result<_, _>>()?;
-    // The fastest large product of the run, whosever it is.
+    // The fastest large product of the run, from any peer.
     let mut sgemm = BTreeMap::<usize, f64>::new();
     for row in &rows {
         let rate = sgemm.entry(row.threads).or_default();
@@ -84,7 +84,7 @@ fn read(path: &str) -> Result<(Table, String), Box<dyn Error>> {
     Ok((table, machine))
 }
 
-/// What is read of a row of the record.
+/// The used columns of a record.
 #[derive(serde::Deserialize)]
 struct Row {
     date: String,
@@ -111,7 +111,7 @@ fn print_table(table: &Table, mode: &str, title: &str) {
     println!("**{title}**\n");
     print!("| shape |");
     peers.iter().for_each(|(_, name, _)| print!(" {name} |"));
-    println!(" of sgemm | × the best other | × Burn |");
+    println!(" of sgemm | × best peer | × Burn |");
     println!("|---{}|---|---|---|", "|---".repeat(peers.len()));
     for shape in SHAPES {
         let Some(ours) = get(table, mode, shape, "gru-op-flex") else {
@@ -151,7 +151,7 @@ fn short(ms: f64) -> String {
     }
 }
 
-/// Forward and backward: how many times slower than ours each peer is, on a logarithmic axis.
+/// Forward and backward: the time of each peer divided by gru-op's time, on a logarithmic axis.
 fn draw(table: &Table, path: &Path) -> Result<(), Box<dyn Error>> {
     let mode = "fwd_bwd";
     let shapes: Vec<&str> = SHAPES

@@ -1,26 +1,26 @@
-//! `GruBlock` beside `burn::nn::gru::Gru`: same backend, same process, same weights, turn by turn.
+//! `GruBlock` and `burn::nn::gru::Gru`: same backend, same process, same weights, interleaved.
 //!
 //!     cargo bench -p gru-benches --bench sequence [-- OPTIONS]
 //!
-//! --backends flex,ndarray   which backends; both by default; with the feature wgpu (or vulkan,
-//!                           metal: the same by other shaders) also wgpu, with cuda also cuda
-//! --threads 1,2             one run for each, in a process of its own; all cores by default
-//! --shapes char-s,long      which shapes
-//! --modes infer,fwd_bwd     which modes; all by default
-//! --sgemm 2048              size of the product that tells the sgemm rate
-//! --csv FILE                also append rows to this record (see benches/record)
+//! --backends flex,ndarray   the backends; default: both. The features wgpu, vulkan and metal add wgpu,
+//!                           the feature cuda adds cuda
+//! --threads 1,2             one process for each thread count; default: all cores
+//! --shapes char-s,long      the shapes; default: all
+//! --modes infer,fwd_bwd     the modes; default: all
+//! --sgemm 2048              size of the matrix product that measures the sgemm rate
+//! --csv FILE                also appends rows to this record (see benches/results)
 //!
-//! Milliseconds are medians of 15 samples or more, of 3 where a call takes a second; "host ms" is
-//! when a call of ours returns, before a GPU is done. "of sgemm" is the share of the rate of a
-//! large product by the same backend, measured in the same process. Burn's `Gru` has one layer and
-//! one direction: for others it is composed of several, as its users do.
+//! Milliseconds are medians of at least 15 samples, or of 3 samples if a call takes a second. "host ms"
+//! is the time until `GruBlock` returns, before a GPU has finished. "of sgemm" is the share of the rate
+//! of a large matrix product in the same process on the same backend. Burn's `Gru` has one layer and one
+//! direction. For other shapes, several `Gru`s are combined, as its users do.
 
 use std::{fs::OpenOptions, io::Write, process::Command, time::Duration};
 
+use bench_support::{MODES, Mode, SHAPES, Times, flops, saved, sgemm_rate, side_by_side};
 use burn::tensor::Device;
-use side_by_side::{MODES, Mode, SHAPES, Times, flops, saved, sgemm_rate, side_by_side};
 
-/// How long a shape and mode is measured, or as long as a few calls take.
+/// Time for one shape and mode. A few calls always run, even if they take longer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 fn main() {
@@ -34,9 +34,9 @@ fn main() {
         words.split(',').map(String::from).collect()
     };
     if let Some(threads) = option("--threads").filter(|_| std::env::var("GRU_BENCH").is_err()) {
-        // Thread pools are sized once: a process for each count.
+        // Thread pools get their size once, so each count needs a process.
         for threads in threads.split(',') {
-            let program = std::env::current_exe().expect("a program has a path");
+            let program = std::env::current_exe().expect("the program has a path");
             let status = Command::new(program)
                 .args(&arguments)
                 .env("GRU_BENCH", threads)
@@ -115,20 +115,20 @@ fn main() {
 fn device(name: &str) -> Device {
     match name {
         "flex" => Device::flex(),
-        #[allow(deprecated)] // Its users are served until it goes.
+        #[allow(deprecated)] // Supported as long as it exists.
         "ndarray" => Device::ndarray(),
         #[cfg(feature = "wgpu")]
         "wgpu" => Device::wgpu(burn::tensor::DeviceKind::DefaultDevice),
         #[cfg(feature = "cuda")]
         "cuda" => {
             let found = Device::enumerate(burn::tensor::DeviceType::Cuda).into_vec();
-            found.into_iter().next().expect("there is a CUDA device")
+            found.into_iter().next().expect("a CUDA device exists")
         }
-        other => panic!("this build has no backend {other}"),
+        other => panic!("backend {other}: not in this build"),
     }
 }
 
-/// Rows of `benches/record`.
+/// Rows of `benches/results`.
 struct Record {
     file: std::fs::File,
     machine: String,
@@ -157,7 +157,7 @@ impl Record {
         }
     }
 
-    #[allow(clippy::too_many_arguments)] // A row has so many columns.
+    #[allow(clippy::too_many_arguments)] // One argument per column.
     fn row(
         &mut self,
         peer: &str,

@@ -1,4 +1,4 @@
-//! All tests that need Burn: one process.
+//! All tests that need Burn, in one process.
 
 use libtest_mimic::Arguments;
 

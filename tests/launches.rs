@@ -1,5 +1,5 @@
-//! The operator on a GPU runs the kernels of `gru-cube`, with and without fusion: launches are
-//! counted in a process of their own.
+//! On a GPU, the operator runs the kernels of `gru-cube`, with and without fusion. This is a separate
+//! process because the tests count launches.
 
 use burn::tensor::{Device, DeviceKind, DeviceType, Distribution, Tensor, Tolerance};
 use gru_op::{
@@ -10,20 +10,20 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() {
     let mut arguments = Arguments::from_args();
-    // Launches and settings are those of the whole process.
+    // Launch counts and settings belong to the whole process.
     arguments.test_threads = Some(1);
     let absent = Device::enumerate(DeviceType::Wgpu).is_empty();
     let required = std::env::var_os("GRU_REQUIRE_GPU").is_some();
     let trials = [
         Trial::test("launches/one-for-each-pass/wgpu", one_for_each_pass),
-        Trial::test("launches/as-forced/wgpu", as_forced),
+        Trial::test("launches/forced-schedule/wgpu", forced_schedule),
     ];
     let trials = trials.map(|trial| trial.with_ignored_flag(absent && !required));
     libtest_mimic::run(&arguments, trials.into()).exit();
 }
 
-/// A small state walks through all steps in one launch. Backward: one, one more where the weight is
-/// transposed first, and one for the states before each step.
+/// With a small H, one launch runs all steps. Backward needs one launch, one more if it transposes the
+/// weight first, and one for the previous states.
 fn one_for_each_pass() -> Result<(), Failed> {
     let device = Device::wgpu(DeviceKind::DefaultDevice);
     let config = GruBlockConfig::new(5, 24);
@@ -47,8 +47,8 @@ fn one_for_each_pass() -> Result<(), Failed> {
     }
 }
 
-/// A cut that is forced upon the program is taken, by a launch for each step, and finds the same states.
-fn as_forced() -> Result<(), Failed> {
+/// A forced launch configuration is used: here one launch per step, with equal states.
+fn forced_schedule() -> Result<(), Failed> {
     const T: usize = 20;
     let device = Device::wgpu(DeviceKind::DefaultDevice);
     let gru = GruBlockConfig::new(5, 24).init(&device);

@@ -1,4 +1,4 @@
-"""The GRU nodes of an ONNX graph, and graphs of them alone."""
+"""The GRU nodes of an ONNX graph, and graphs that contain only these nodes."""
 import copy
 import sys
 
@@ -10,7 +10,7 @@ KNOWN = {"hidden_size", "linear_before_reset"}
 
 
 class Network:
-    """A model, its GRU nodes in order, and which of them follow one another directly."""
+    """A model, its GRU nodes in order, and which nodes follow each other directly."""
 
     def __init__(self, path):
         self.model = onnx.load(str(path))
@@ -31,7 +31,7 @@ class Network:
         """The `Squeeze` of the directions before a node."""
         made_by = self.made_by[node.input[0]]
         if made_by.op_type != "Squeeze":
-            sys.exit(f"{node.name}: expected a Squeeze before it, found {made_by.op_type}")
+            sys.exit(f"{node.name}: expected a Squeeze before it, got {made_by.op_type}")
         return made_by
 
     def weights(self, node):
@@ -54,13 +54,13 @@ class Network:
         return model.SerializeToString()
 
     def cut(self, nodes, lengths=False):
-        """A model of these nodes in a row: from `X`, `initial_h` of each and, if asked for,
-        `sequence_lens` to the last `Y` and each `Y_h`."""
+        """A model of consecutive nodes. Inputs: `X`, `initial_h` of each node and, optionally,
+        `sequence_lens`. Outputs: the last `Y` and each `Y_h`."""
         made, initializers, squeezed = [], [], None
         inputs, outputs = [floats("X", [None] * 3)], []
 
         def keep(name):
-            """A constant, in whichever form the model has it."""
+            """A constant in any form that a model may use."""
             if name in self.initializers:
                 initializers.append(self.initializers[name])
             else:
@@ -99,13 +99,13 @@ def floats(name, shape):
 
 
 def inner(grus):
-    """The tensors that enter and leave the nodes."""
+    """The input and output tensors of the nodes."""
     return [name for node in grus for name in (node.input[0], node.input[5], *node.output)]
 
 
 def in_float64(weights, x, h0, lengths=None):
-    """The equations of the operator, reset after the product, in float64: `X [T,N,I]`,
-    `initial_h [1,N,H]` to `Y [T,1,N,H]`, `Y_h [1,N,H]`."""
+    """The equations of the operator with reset after the product, in float64: `X [T,N,I]` and
+    `initial_h [1,N,H]` to `Y [T,1,N,H]` and `Y_h [1,N,H]`."""
     w, r, b = (a[0].astype(np.float64) for a in weights)
     h = h0[0].astype(np.float64)
     units = h.shape[1]

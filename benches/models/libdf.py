@@ -1,4 +1,4 @@
-"""DeepFilterNet's own library, by its C interface."""
+"""DeepFilterNet's own library, through its C interface."""
 import ctypes
 
 import numpy as np
@@ -17,12 +17,12 @@ class LibDf:
         self.lib.df_process_frame.restype = ctypes.c_float
         self.lib.df_process_frame.argtypes = [ctypes.c_void_p, floats, floats]
         archive = str(folder / "DeepFilterNet3_onnx.tar.gz").encode()
-        # 100 dB: no limit on how much noise is taken away.
+        # 100 dB: no limit of the noise reduction.
         self.state = self.lib.df_create(archive, 100.0, None)
         self.hop = self.lib.df_get_frame_length(self.state)
 
     def lsnr(self, x):
-        """The local SNR in dB that the network reads from each frame."""
+        """The local SNR in dB that the network estimates for each frame."""
         out = np.empty(self.hop, np.float32)
         pointer = lambda a: a.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
         hops = [np.ascontiguousarray(x[k:k + self.hop], np.float32)

@@ -1,17 +1,17 @@
-//! The GRUs of published models beside ONNX Runtime: same inputs, turn by turn.
+//! The GRUs of published models in ONNX Runtime and gru-op: same inputs, interleaved.
 //!
 //!     cargo bench -p gru-benches --bench models -- DIR [OPTIONS]
 //!     cargo bench -p gru-benches --bench models -- --step
 //!
-//! DIR is what `models/fetch.py` filled and `models/reference.py` recorded in.
+//! `models/fetch.py` and `models/reference.py` fill DIR.
 //!
-//! --rounds 15         how often each takes its turn
-//! --python python3    a Python that has numpy, onnx, onnxruntime, safetensors
+//! --rounds 15         number of rounds
+//! --python python3    a Python with numpy, onnx, onnxruntime, safetensors
 //! --csv FILE          also append rows to this record
-//! --step              instead: where the time of one step goes; needs no files
+//! --step              measures the parts of one step instead; needs no files
 //!
-//! Milliseconds for one second of sound, medians; GRUs alone, those of one model in a row. `file` is
-//! one call for the whole file, `frame` one call for each frame, with the state carried on.
+//! Milliseconds per second of sound, medians. Only the GRUs run, all GRUs of a model in sequence. `file`
+//! is one call for the whole file. `frame` is one call per frame with a carried state.
 
 mod network;
 mod onnxruntime;
@@ -47,25 +47,25 @@ fn run() -> Result<(), String> {
             return Err(format!("{argument} needs a value"));
         }
         match (argument.as_str(), value) {
-            // cargo says so.
+            // cargo adds this option.
             ("--bench", _) => {}
             ("--step", _) => {
                 step::run();
                 return Ok(());
             }
             ("--rounds", Some(count)) => {
-                let wrong = || format!("--rounds: expected a number, got {count}");
-                rounds = count.parse().map_err(|_| wrong())?;
+                let error = || format!("--rounds: expected a number, got {count}");
+                rounds = count.parse().map_err(|_| error())?;
             }
             ("--python", Some(program)) => python = program,
             ("--csv", value @ Some(_)) => csv = value,
             (option, _) if option.starts_with('-') => {
-                return Err(format!("{option}: no such option"));
+                return Err(format!("unknown option {option}"));
             }
             (dir, _) => root = Some(dir.to_string()),
         }
     }
-    let root = root.ok_or("which models? give the folder that fetch.py filled")?;
+    let root = root.ok_or("expected DIR, the folder that fetch.py filled")?;
     compare(Path::new(&root), rounds, &python, csv.as_deref())
 }
 
@@ -105,7 +105,7 @@ fn compare(root: &Path, rounds: usize, python: &str, csv: Option<&str>) -> Resul
         }
     }
     println!(
-        "ms for a second of sound, medians of {rounds} rounds; onnxruntime {}\n",
+        "ms per second of sound, medians of {rounds} rounds; onnxruntime {}\n",
         theirs.version
     );
     times.print(&MODELS.map(|(name, ..)| name));

@@ -1,4 +1,4 @@
-//! The GRUs of one model in a row, and the three ways to run them.
+//! The GRUs of one model in sequence, and three ways to run them.
 
 use std::{path::Path, sync::Arc, time::Instant};
 
@@ -7,7 +7,7 @@ use gru_convert::{StateDict, onnx};
 use gru_cpu::{PackedWeights, Stream, Weights};
 use gru_op::GruBlock;
 
-/// Name, file in DIR, frames in a second of sound: NSNet2's package takes 512 samples at 48 kHz.
+/// Name, file in DIR, frames per second of sound. NSNet2's package uses frames of 512 samples at 48 kHz.
 pub const MODELS: [(&str, &str, f64); 5] = [
     (
         "nsnet2-20ms-baseline",
@@ -24,18 +24,17 @@ pub const MODELS: [(&str, &str, f64); 5] = [
     ("df_dec", "deepfilternet3/df_dec.onnx", 100.0),
 ];
 
-/// How far from ONNX Runtime is still the same network: both are rounded.
+/// The allowed difference from ONNX Runtime. Both results are rounded.
 const SAME: f32 = 5e-5;
 
 /// The GRUs of one model, and the recorded input of the first.
 pub struct Network {
-    /// Its name.
     pub name: &'static str,
     /// Seconds of sound in the file.
     seconds: f64,
     blocks: Vec<GruBlock>,
     streams: Vec<Stream<f32>>,
-    /// `[T,1,I]`, and one `[1,I]` for each frame.
+    /// `[T,1,I]`, and `[1,I]` for each frame.
     x: Tensor<3>,
     frames: Vec<Tensor<2>>,
     flat: Vec<f32>,
@@ -48,7 +47,7 @@ fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
 }
 
 impl Network {
-    /// Reads a model and what was recorded of it.
+    /// Reads a model and its record.
     pub fn load(
         root: &Path,
         &(name, file, frame_rate): &(&'static str, &str, f64),
@@ -62,7 +61,7 @@ impl Network {
         }
         let path = root.join("recorded").join(format!("{name}.safetensors"));
         let recorded = StateDict::from_safetensors(&path)
-            .map_err(|e| format!("{}: {e}; reference.py records it", path.display()))?;
+            .map_err(|e| format!("{}: {e}; reference.py writes this file", path.display()))?;
         let key = match model.grus() {
             [node] => node.name(),
             _ => "stack",
@@ -70,7 +69,7 @@ impl Network {
         let tensor = |what: &str| {
             let key = format!("{key}:file:{what}");
             let data = recorded.get(&key).cloned();
-            data.ok_or(format!("{}: expected {key}, it has none", path.display()))
+            data.ok_or(format!("{}: expected {key}, got none", path.display()))
         };
         let x = Tensor::<3>::from_data(tensor("X")?, device);
         let [t, _, i] = x.dims();
@@ -90,38 +89,38 @@ impl Network {
             ("GruBlock::step", network.steps()),
             ("Stream", network.streamed()),
         ] {
-            // A NaN is not within.
+            // NaN fails this comparison.
             let near = |(a, b): (&f32, &f32)| (a - b).abs() <= SAME;
             let all = got.iter().zip(&network.expected).all(near);
             if got.len() != network.expected.len() || !all {
                 return Err(format!(
-                    "{name}: {way} gives other numbers than ONNX Runtime did"
+                    "{name}: {way}: expected the results of ONNX Runtime"
                 ));
             }
         }
         Ok(network)
     }
 
-    /// Milliseconds for a second of sound.
+    /// Milliseconds per second of sound.
     fn timed(&self, start: Instant) -> f64 {
         start.elapsed().as_secs_f64() * 1e3 / self.seconds
     }
 
-    /// One call of `GruBlock::forward` for each GRU.
+    /// One call of `GruBlock::forward` per GRU.
     pub fn time_file(&self) -> f64 {
         let start = Instant::now();
         drop(self.file());
         self.timed(start)
     }
 
-    /// One call of `GruBlock::step` for each GRU and frame.
+    /// One call of `GruBlock::step` per GRU and frame.
     pub fn time_steps(&self) -> f64 {
         let start = Instant::now();
         self.each_step(drop);
         self.timed(start)
     }
 
-    /// One call of `Stream::step` for each GRU and frame, weights packed beforehand.
+    /// One call of `Stream::step` per GRU and frame, with weights packed in advance.
     pub fn time_streams(&mut self) -> f64 {
         let start = Instant::now();
         self.each_streamed(|_| ());
@@ -172,7 +171,7 @@ impl Network {
     }
 }
 
-/// A stream of the one layer of a block, from a state of zero.
+/// A stream of a block's only layer, from a zero state.
 fn stream(block: &GruBlock) -> Stream<f32> {
     let layer = &block.layers[0];
     let weights = layer.weights();

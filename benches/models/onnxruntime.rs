@@ -1,4 +1,4 @@
-//! ONNX Runtime in a process of Python beside this one, a round at a time.
+//! ONNX Runtime in a Python process, one round per request.
 
 use std::{
     io::{BufRead, BufReader, Lines, Write},
@@ -10,17 +10,16 @@ use crate::times::{Key, Times};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/models/reference.py");
 
-/// `reference.py --time`, waiting.
+/// A waiting process of `reference.py --time`.
 pub struct OnnxRuntime {
     child: Child,
     rounds: Option<ChildStdin>,
     lines: Lines<BufReader<ChildStdout>>,
-    /// Its version.
     pub version: String,
 }
 
 impl OnnxRuntime {
-    /// Starts it, and waits until its sessions are made and checked.
+    /// Starts the process and waits until its sessions are built and checked.
     pub fn start(python: &str, root: &Path) -> Result<Self, String> {
         let mut child = Command::new(python)
             .args([SCRIPT.as_ref(), root.as_os_str()])
@@ -28,7 +27,7 @@ impl OnnxRuntime {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .map_err(|e| format!("{python}: expected a Python to start, {e}"))?;
+            .map_err(|e| format!("{python}: cannot start Python: {e}"))?;
         let output = child.stdout.take().expect("it was piped");
         let mut started = Self {
             rounds: child.stdin.take(),
@@ -44,12 +43,12 @@ impl OnnxRuntime {
         Ok(started)
     }
 
-    /// Makes one round, and adds what it took.
+    /// Runs one round and adds its times.
     pub fn round(&mut self, times: &mut Times) -> Result<(), String> {
         let ask = self.rounds.as_mut().map(|rounds| rounds.write_all(b"\n"));
         if !matches!(ask, Some(Ok(()))) {
             return Err(format!(
-                "{SCRIPT}: expected it to wait for a round, it ended"
+                "{SCRIPT}: expected a waiting process, but it ended"
             ));
         }
         loop {
@@ -57,19 +56,19 @@ impl OnnxRuntime {
             if line == "." {
                 return Ok(());
             }
-            let wrong = || format!("{SCRIPT}: expected model,what,threads,ms, got {line:?}");
+            let error = || format!("{SCRIPT}: expected model,what,threads,ms, got {line:?}");
             let [model, what, threads, ms]: [&str; 4] = line
                 .split(',')
                 .collect::<Vec<_>>()
                 .try_into()
-                .map_err(|_| wrong())?;
+                .map_err(|_| error())?;
             let key = Key {
                 model: model.into(),
                 what: what.into(),
                 peer: "onnxruntime".into(),
-                threads: threads.parse().map_err(|_| wrong())?,
+                threads: threads.parse().map_err(|_| error())?,
             };
-            times.add(key, ms.parse().map_err(|_| wrong())?);
+            times.add(key, ms.parse().map_err(|_| error())?);
         }
     }
 
@@ -77,14 +76,14 @@ impl OnnxRuntime {
         match self.lines.next() {
             Some(Ok(line)) => Ok(line),
             Some(Err(e)) => Err(format!("{SCRIPT}: {e}")),
-            None => Err(format!("{SCRIPT}: expected times, it ended")),
+            None => Err(format!("{SCRIPT}: expected times, but the process ended")),
         }
     }
 }
 
 impl Drop for OnnxRuntime {
     fn drop(&mut self) {
-        // It ends with its input.
+        // The process ends when its input ends.
         self.rounds = None;
         self.child.wait().ok();
     }

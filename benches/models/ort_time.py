@@ -1,9 +1,9 @@
-"""Times of ONNX Runtime over the recorded inputs, GRUs alone, a round for each line on stdin.
+"""Times of ONNX Runtime for the recorded inputs: only the GRUs, one round per line on stdin.
 
-A round prints `model,what,threads,milliseconds for a second of sound` and ends in a line with a
-dot. `file` is one call for the whole file. `frame` is one call for each frame, its tensors bound
-beforehand so that Python does next to nothing; `call` is the same for a graph that only copies its
-input, a hundred times.
+A round prints lines `model,what,threads,milliseconds per second of sound` and ends with a line that
+contains a dot. `file` is one call for the whole file. `frame` is one call per frame with tensors that
+are bound in advance, so that Python adds little time. `call` runs a graph that only copies its input,
+a hundred times.
 """
 import sys
 import time
@@ -19,10 +19,10 @@ from libdf import LibDf
 from speech import noisy_speech
 
 THREADS = [1, 2]
-# Frames in a second: NSNet2's package takes 512 samples at 48 kHz.
+# Frames per second of sound. NSNet2's package uses frames of 512 samples at 48 kHz.
 FRAME_RATE = {"nsnet2-20ms-48k-baseline": 48000 / 512}
 USUAL_FRAME_RATE = 100.0
-# Time for the threads of ONNX Runtime to stop waiting for more work.
+# Time until the threads of ONNX Runtime stop waiting for work.
 REST = 0.1
 
 
@@ -33,12 +33,12 @@ def session(model, threads):
 
 
 def value(array):
-    """A tensor of its own: one made of an array shares its memory."""
+    """A tensor with its own memory. A tensor made from an array shares the array's memory."""
     return onnxruntime.OrtValue.ortvalue_from_numpy(np.array(array, order="C"))
 
 
 class Grus:
-    """The GRUs of one file in a row, in one session."""
+    """The GRUs of one file as one model in one session."""
 
     def __init__(self, network, recorded, threads):
         self.session = session(network.cut(network.grus), threads)
@@ -47,7 +47,7 @@ class Grus:
         names = [f"initial_h.{k}" for k in range(len(network.grus))]
         self.feeds = {"X": self.x, **{name: initial[k:k + 1] for k, name in enumerate(names)}}
         self.initial = [initial[k:k + 1] for k in range(len(names))]
-        # Two sets of states that take turns: of the step before, and of this one.
+        # Two sets of states, used alternately: previous step and current step.
         states = [[value(h) for h in self.initial] for _ in range(2)]
         self.first = states[0]
         y_name, *h_names = [out.name for out in self.session.get_outputs()]
@@ -66,7 +66,7 @@ class Grus:
         y = np.concatenate([y.numpy() for y in self.out])
         distance = np.abs(y - recorded[f"{key}:file:Y"]).max()
         if distance > 1e-4:
-            sys.exit(f"{key}: frame by frame is {distance:.1e} from the whole file")
+            sys.exit(f"{key}: frame by frame differs by {distance:.1e} from the whole file")
 
     def by_frame(self):
         for value, initial in zip(self.first, self.initial):
@@ -80,7 +80,7 @@ class Grus:
 
 
 def copy_call():
-    """The least that a call takes: one frame copied."""
+    """The minimum time of a call: copying one frame."""
     shape = [1, 1, 256]
     node = helper.make_node("Identity", ["x"], ["y"])
     graph = helper.make_graph([node], "copy", [floats("x", shape)], [floats("y", shape)])
@@ -93,7 +93,7 @@ def copy_call():
 
 
 def serve(root, networks):
-    """Answers lines on stdin until they end."""
+    """Runs one round for each line on stdin."""
     runs = [("copy", "call", 1, 1.0, copy_call())]
     for name, network in networks.items():
         recorded = load_file(root / "recorded" / f"{name}.safetensors")

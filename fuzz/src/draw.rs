@@ -1,4 +1,4 @@
-//! Sizes, options and numbers of a call, drawn from the bytes of a fuzzer.
+//! Draws sizes, options and values of a call from the bytes of a fuzzer.
 
 use arbitrary::{Result, Unstructured};
 use gru_cpu::{
@@ -7,7 +7,7 @@ use gru_cpu::{
     testing::Isa,
 };
 
-/// Multiply-adds of a pass: twice as many as make it share them between threads.
+/// The most multiply-adds of a pass: twice the number from which a pass uses several threads.
 const LARGEST_WORK: usize = 1 << 20;
 
 /// Multiply-adds of a pass.
@@ -15,7 +15,7 @@ pub fn work(sizes: &Sizes) -> usize {
     sizes.n * sizes.t * (sizes.i + sizes.h) * 3 * sizes.h
 }
 
-/// Sizes from zero on, each now and then large, and never much work all together.
+/// Sizes from zero, each of them sometimes large, with a limit of the total work.
 pub fn sizes(u: &mut Unstructured<'_>) -> Result<Sizes> {
     let mut size = || {
         let largest = *u.choose(&[3, 18, 70, 300])?;
@@ -30,12 +30,12 @@ pub fn sizes(u: &mut Unstructured<'_>) -> Result<Sizes> {
     while work(&sizes) > LARGEST_WORK {
         let Sizes { n, t, i, h } = &mut sizes;
         let largest = [n, t, i, h].into_iter().max_by_key(|size| **size);
-        *largest.expect("there are four") /= 2;
+        *largest.expect("the array has four entries") /= 2;
     }
     Ok(sizes)
 }
 
-/// Any spec, also those that are refused.
+/// Any spec, including invalid specs.
 fn spec(u: &mut Unstructured<'_>) -> Result<GruSpec> {
     let usual = u.arbitrary()?;
     let activations = if usual {
@@ -63,7 +63,7 @@ fn spec(u: &mut Unstructured<'_>) -> Result<GruSpec> {
         .with_clip_state(clip_state))
 }
 
-/// A call of these sizes with any spec, in any order.
+/// A call of these sizes with any spec and any order.
 pub fn gru(u: &mut Unstructured<'_>, sizes: Sizes) -> Result<Gru> {
     let spec = spec(u)?;
     let order = Order {
@@ -91,7 +91,7 @@ fn activation(u: &mut Unstructured<'_>) -> Result<Activation> {
     ])?)
 }
 
-/// Most often a parameter that somebody might use.
+/// Usually a parameter that a user might choose.
 fn number(u: &mut Unstructured<'_>) -> Result<f64> {
     if u.ratio(7, 8)? {
         Ok(u.int_in_range(0..=40)? as f64 / 20.0)
@@ -106,12 +106,12 @@ pub fn isa(u: &mut Unstructured<'_>) -> Result<Isa> {
     u.choose(&here).copied()
 }
 
-/// A float type of the kernels, made of bits.
+/// A float type of the kernels, made from bits.
 pub trait Real: Element {
-    /// What no pass writes: a NaN that no arithmetic makes, and that no input holds.
+    /// A NaN that no arithmetic produces and no input contains. It marks unwritten values.
     const UNWRITTEN: Self;
 
-    /// The number with these bits; any NaN is the usual one.
+    /// The value with these bits. Any NaN becomes the usual NaN.
     fn of_bits(bits: u64) -> Self;
 
     /// Whether this is [`UNWRITTEN`](Self::UNWRITTEN).
@@ -144,18 +144,18 @@ impl Real for f64 {
     }
 }
 
-/// A source of numbers.
+/// A source of values.
 #[derive(Debug)]
 pub struct Numbers {
     seed: u64,
-    /// Bits as they come, which stand in for some of the moderate numbers.
+    /// Raw bits, which replace some of the moderate values.
     bits: Vec<u64>,
-    /// One number in how many.
+    /// One in how many values is replaced.
     rarity: u64,
 }
 
 impl Numbers {
-    /// A source.
+    /// Draws a source.
     pub fn draw(u: &mut Unstructured<'_>) -> Result<Self> {
         Ok(Self {
             seed: u.arbitrary()?,
@@ -168,12 +168,12 @@ impl Numbers {
         })
     }
 
-    /// Whether all numbers are finite and small.
+    /// Whether all values are finite and small.
     pub fn are_moderate(&self) -> bool {
         self.bits.is_empty()
     }
 
-    /// The next numbers, the moderate ones evenly from (−1, 1) times `scale`.
+    /// The next values. Moderate values are uniform in (−1, 1) times `scale`.
     pub fn take<E: Real>(&mut self, count: usize, scale: f64) -> Vec<E> {
         let one = |_| {
             let random = self.next();

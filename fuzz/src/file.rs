@@ -1,12 +1,12 @@
-//! What only reads files, fed from memory.
+//! For readers that only read files: writes bytes from memory to a file.
 
 use std::{env, fs, path::Path, process};
 
-/// Writes a file of these bytes, and lets `f` read it.
+/// Writes these bytes to a file and runs `f` on its path.
 pub fn with_file<R>(bytes: &[u8], f: impl FnOnce(&Path) -> R) -> R {
     let path = env::temp_dir().join(format!("gru-fuzz-{}", process::id()));
-    fs::write(&path, bytes).expect("the folder for temporary files takes a file");
+    fs::write(&path, bytes).expect("the temporary folder is writable");
     let result = f(&path);
-    fs::remove_file(&path).expect("nobody else removes it");
+    fs::remove_file(&path).expect("the file still exists");
     result
 }

@@ -1,4 +1,4 @@
-//! Every importer of gru-convert on arrays from a file.
+//! Runs every importer of gru-convert on arrays from a file.
 
 use burn::tensor::Device;
 use gru_convert::{
@@ -7,7 +7,7 @@ use gru_convert::{
 use gru_op::{GruBlock, GruBlockConfig, Update, mps_graph::GruDescriptor};
 use std::collections::BTreeSet;
 
-/// Tries all of them on every prefix that the keys have. What one reads, its exporter writes.
+/// Tries all importers with every prefix of the keys. An exporter must write what its importer read.
 pub fn import(dict: &StateDict) {
     let prefix_of = |key: &str| {
         let end = key.rfind(['.', '/']).map_or(0, |at| at + 1);
@@ -18,7 +18,7 @@ pub fn import(dict: &StateDict) {
         let prefix = prefix.as_str();
         through(dict, prefix, pytorch::config, pytorch::import, |block| {
             let exported = pytorch::export(block, prefix)?;
-            // A block does not know that it was a cell.
+            // A block does not record that it came from a cell.
             match dict.get(&format!("{prefix}weight_hh")) {
                 Some(_) => exported.renamed(|key| key.trim_end_matches("_l0").to_owned()),
                 None => Ok(exported),
@@ -26,7 +26,7 @@ pub fn import(dict: &StateDict) {
         });
         through(dict, prefix, keras::config, keras::import, |block| {
             let exported = keras::export(block, prefix)?;
-            // Arrays are written by name, also those that were read by number.
+            // Arrays are exported by name, including arrays that were imported by number.
             let number = |key: &str| match key.rsplit_once('/') {
                 Some((place, "kernel")) => format!("{place}/0"),
                 Some((place, "recurrent_kernel")) => format!("{place}/1"),
@@ -84,7 +84,7 @@ pub fn import(dict: &StateDict) {
     }
 }
 
-/// What `import` reads by its own `config`, `export` writes.
+/// Whatever `import` reads with the inferred `config`, `export` writes.
 fn through(
     dict: &StateDict,
     prefix: &str,
@@ -99,9 +99,9 @@ fn through(
     }
 }
 
-/// The exported arrays have the names and shapes of the imported ones.
+/// The exported arrays have the names and shapes of the imported arrays.
 fn same(dict: &StateDict, prefix: &str, exported: Result<StateDict, ConvertError>) {
-    let exported = exported.expect("an exporter writes what its importer read");
+    let exported = exported.expect("the exporter accepts what the importer read");
     for key in dict.keys().filter(|key| key.starts_with(prefix)) {
         let shape = |dict: &StateDict| dict.get(key).map(|data| data.shape().to_vec());
         assert_eq!(shape(&exported), shape(dict), "{key}");

@@ -1,4 +1,4 @@
-//! Panics that the documentation announces, told from all others.
+//! Distinguishes documented panics from all others.
 
 use std::{cell::Cell, panic, sync::Once};
 
@@ -6,11 +6,11 @@ thread_local! {
     static ANNOUNCED: Cell<&'static [&'static str]> = const { Cell::new(&[]) };
 }
 
-/// Runs `f`, which may panic with a message that contains one of `announced`; there is no result
-/// then. Any other panic, on any thread, is a crash.
+/// Runs `f`, which may panic with a message that contains one of `announced`. Then there is no result.
+/// Any other panic, on any thread, is a crash.
 pub fn announced<R>(announced: &'static [&'static str], f: impl FnOnce() -> R) -> Option<R> {
     static HOOK: Once = Once::new();
-    // The hook that libFuzzer brings makes every panic a crash: it is asked second.
+    // libFuzzer's hook turns every panic into a crash, so it is called second.
     HOOK.call_once(|| {
         let crash = panic::take_hook();
         panic::set_hook(Box::new(move |info| {

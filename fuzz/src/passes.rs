@@ -1,4 +1,4 @@
-//! Both passes of gru-cpu over slices, and what must hold of their results whatever they read.
+//! Both passes of gru-cpu over slices, and properties of the results that hold for any input.
 
 use crate::{
     draw::{self, Numbers, Real},
@@ -13,7 +13,7 @@ use gru_cpu::{
 use gru_testkit::passes;
 use std::sync::LazyLock;
 
-/// What the checks of sizes and of the spec say.
+/// Messages of the checks of sizes and of the spec.
 pub const REFUSALS: &[&str] = &[
     "GruSpec: ",
     "has the wrong number of elements",
@@ -21,7 +21,7 @@ pub const REFUSALS: &[&str] = &[
     "but the input is already projected",
 ];
 
-/// Multiply-adds that the oracle, a hundred times slower, is asked for too.
+/// The oracle, which is a hundred times slower, also runs up to this many multiply-adds.
 const LARGEST_ORACLE_WORK: usize = 1 << 16;
 
 type Forward<E> = fn(&Gru, &Inputs<'_, E>, &mut [E], Option<&mut [E]>);
@@ -50,11 +50,11 @@ pub struct Case {
     gru: Gru,
     isa: Isa,
     threads: usize,
-    /// Which of h0, w_ih, b_ih, b_hh, mask, valid and take are there.
+    /// Which of h0, w_ih, b_ih, b_hh, mask, valid and zoneout are present.
     there: [bool; 7],
-    /// Which of the six gradients are wanted.
+    /// Which of the six gradients are requested.
     wanted: [bool; 6],
-    /// How far into their allocations the slices begin.
+    /// Offsets of the slices in their allocations.
     from: usize,
     numbers: Numbers,
     wide: bool,
@@ -69,7 +69,7 @@ static POOLS: LazyLock<[rayon::ThreadPool; 3]> = LazyLock::new(|| {
 });
 
 impl Case {
-    /// A case.
+    /// Draws a case.
     pub fn draw(u: &mut Unstructured<'_>) -> Result<Self> {
         let sizes = draw::sizes(u)?;
         Ok(Self {
@@ -100,9 +100,8 @@ impl Case {
         });
     }
 
-    /// The tolerances are of states and of gradients, those of `gru_testkit::close`, where they are
-    /// argued. No case is large or long enough for more: [`LARGEST_PLAIN_WORK`] bounds its sums, and its
-    /// weights contract.
+    /// The tolerances of states and gradients are the tolerances of `gru_testkit::close`, which explains
+    /// them. No case needs more: [`LARGEST_PLAIN_WORK`] limits its sums, and its weights contract.
     fn run_in<E: Real>(mut self, [of_states, of_gradients]: [f64; 2]) {
         let tensors = Tensors::<E>::draw(&self.gru.sizes, &mut self.numbers, self.there[1]);
         let results = Results::of(
@@ -137,7 +136,7 @@ impl Case {
     }
 }
 
-/// Whether states and gradients stay small where all inputs are.
+/// Whether states and gradients stay small if all inputs are small.
 fn is_bounded(spec: &GruSpec) -> bool {
     let gates = spec.activations;
     let small = |values: &[f64]| values.iter().all(|v| v.abs() <= 1.0);
@@ -152,7 +151,7 @@ fn is_bounded(spec: &GruSpec) -> bool {
         && !matches!(gates.update, Activation::Tanh | Activation::Softsign)
 }
 
-/// Whether a rounding error of an input moves no result by more than its like.
+/// Whether a rounding error of an input changes each result by a similar amount only.
 fn is_smooth(spec: &GruSpec) -> bool {
     let gates = spec.activations;
     let kinks = |activation| matches!(activation, Activation::HardSigmoid { .. });
@@ -160,8 +159,8 @@ fn is_smooth(spec: &GruSpec) -> bool {
     kinks == [false; 3] && spec.clip_gates.is_none() && spec.clip_state.is_none()
 }
 
-/// `|got − expected| ≤ tolerance · max(1, max |expected|)`: each number is a sum whose terms are as large
-/// as the largest of its tensor.
+/// `|got − expected| ≤ tolerance · max(1, max |expected|)`. Each value is a sum with terms as large as
+/// the largest value of its tensor.
 fn agree<E: Real>(tolerance: f64, got: &[E], expected: &[f64]) {
     assert_eq!(got.len(), expected.len());
     let largest = expected.iter().fold(1.0f64, |m, v| m.max(v.abs()));
@@ -175,7 +174,7 @@ fn agree<E: Real>(tolerance: f64, got: &[E], expected: &[f64]) {
     }
 }
 
-/// What a case reads.
+/// The inputs of a case.
 struct Tensors<E> {
     x: Vec<E>,
     h0: Vec<E>,
@@ -193,7 +192,7 @@ impl<E: Real> Tensors<E> {
     fn draw(sizes: &Sizes, numbers: &mut Numbers, projected: bool) -> Self {
         let Sizes { n, t, i, h } = *sizes;
         let features = if projected { i } else { 3 * h };
-        // Then the product contracts, and no sequence is long enough for chaos.
+        // Then the recurrence contracts, and no sequence is long enough for chaos.
         let scale = 1.0 / (h.max(1) as f64).sqrt();
         let mut take = |count, scale| numbers.take::<E>(count, scale);
         Self {
@@ -250,7 +249,7 @@ impl<E: Real> Tensors<E> {
 
 struct Results<E> {
     states: Vec<E>,
-    /// With the gates kept, and made anew; empty where not wanted.
+    /// With kept gates, and with recomputed gates. Empty if not requested.
     gradients: [[Vec<E>; 6]; 2],
 }
 
@@ -312,14 +311,14 @@ impl<E: Real> Results<E> {
     }
 }
 
-/// Where a pass writes.
+/// The output buffer of a pass.
 struct Output<E> {
     all: Vec<E>,
     from: usize,
 }
 
 impl<E: Real> Output<E> {
-    /// Nothing written, so far into its allocation.
+    /// An unwritten buffer with an offset in its allocation.
     fn new(len: usize, from: usize) -> Self {
         let all = vec![E::UNWRITTEN; from + len];
         Self { all, from }
@@ -329,7 +328,7 @@ impl<E: Real> Output<E> {
         &mut self.all[self.from..]
     }
 
-    /// What was written, which is all of it, and nothing before it.
+    /// The written values. Checks that all of them are written, and nothing before them.
     fn written(&self) -> Vec<E> {
         let (before, slice) = self.all.split_at(self.from);
         assert!(

@@ -1,5 +1,5 @@
-//! Files of a block and its configuration: read or refused, in little memory; what was read is
-//! written again and makes a step.
+//! Files of a block with its configuration are read or rejected, with little memory. A block that was
+//! read is saved again and runs a step.
 #![no_main]
 
 use burn::tensor::{Device, Tensor};
@@ -19,8 +19,10 @@ fuzz_target!(|bytes: &[u8]| {
                 let x = Tensor::zeros([1, block.d_input], &device);
                 announced(&["must have the dtype of x"], || block.step(x, None));
             }
-            block.save_with_config(path).expect("it was just read");
-            GruBlock::from_file(path, &device).expect("it was just written");
+            block
+                .save_with_config(path)
+                .expect("a loaded block can be saved");
+            GruBlock::from_file(path, &device).expect("a saved block can be loaded");
         }
     });
 });

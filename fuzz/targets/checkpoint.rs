@@ -1,4 +1,4 @@
-//! Checkpoints of char-gru: read into the run that they belong to, or refused; then a step is made.
+//! Checkpoints of char-gru are loaded into their run or rejected. Then one step runs.
 #![no_main]
 
 use burn::{
@@ -20,17 +20,19 @@ fuzz_target!(|bytes: &[u8]| {
     let (model, optimizer) = (model.clone(), optimizer.clone());
     let loaded = with_file(bytes, |path| {
         let reader = Reader::from_file_exact(path).ok()?;
-        // As if the arguments were those of the run.
+        // As if the arguments belonged to the run.
         let run = reader.metadata().get("char-gru.run")?;
         Checkpoint::load(path, run, model, optimizer, &device).ok()
     });
     if let Some(checkpoint) = loaded {
         learner.model = checkpoint.model;
         learner.optimizer = checkpoint.optimizer;
-        // How many rows there are the arguments say, which are not part of this.
+        // The arguments determine the number of rows. This target does not vary them.
         let one_row = |state: &Tensor<3>| state.dims()[1] == 1;
         learner.set_state(checkpoint.state.filter(one_row).map(Tensor::detach));
         let window = Window::new(vec![0, 1], vec![1, 2], 1, 2);
-        learner.step(&window, 0.1).expect("the device is this one");
+        learner
+            .step(&window, 0.1)
+            .expect("the step runs on this device");
     }
 });

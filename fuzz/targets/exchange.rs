@@ -1,4 +1,4 @@
-//! Models under PyTorch's names: read or refused, in little memory; what was read writes a
+//! Models with PyTorch's names are read or rejected, with little memory. A model that was read writes a
 //! character.
 #![no_main]
 

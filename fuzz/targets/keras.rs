@@ -1,4 +1,5 @@
-//! Files of Keras, HDF5 or a zip archive of it: read or refused, in little memory, and then imported.
+//! Keras files, HDF5 or a zip archive of HDF5, are read or rejected, with little memory, and then
+//! imported.
 #![no_main]
 
 use gru_convert::StateDict;

@@ -1,4 +1,5 @@
-//! Model files of char-gru: read or refused, in little memory; what was read writes a character.
+//! Model files of char-gru are read or rejected, with little memory. A model that was read writes a
+//! character.
 #![no_main]
 
 use burn::tensor::{Device, Tensor};
@@ -13,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
             let first = Tensor::from_ints([0], &device);
             let (scores, _) = model.step(first, None);
             assert_eq!(scores.dims(), [1, vocabulary.len()]);
-            let dict = exchange::export(&model, &vocabulary).expect("all is on the CPU");
+            let dict = exchange::export(&model, &vocabulary).expect("all tensors are on the CPU");
             let (_, again) = exchange::import(&dict, &vocabulary, &device).expect("as exported");
             assert_eq!(again.hidden, sizes.hidden);
         }

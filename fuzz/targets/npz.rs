@@ -1,4 +1,4 @@
-//! `.npz` files of NumPy: read or refused, in little memory, and then imported.
+//! `.npz` files of NumPy are read or rejected, with little memory, and then imported.
 #![no_main]
 
 use gru_convert::StateDict;

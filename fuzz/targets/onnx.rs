@@ -1,5 +1,5 @@
-//! ONNX models: read or refused; a GRU of one is imported or refused, and what was imported is written
-//! and read again.
+//! ONNX models are read or rejected. Each GRU of a model is imported or rejected. An imported GRU is
+//! written and read again.
 #![no_main]
 
 use burn::tensor::Device;
@@ -14,8 +14,9 @@ fuzz_target!(|bytes: &[u8]| {
         let Ok(block) = file.import(gru.name(), &Device::flex()) else {
             continue;
         };
-        let written = model(&block, ModelInputs::default()).expect("it came from there");
-        let again = Model::from_bytes(written).expect("it was just written");
+        let written =
+            model(&block, ModelInputs::default()).expect("an imported block can be written");
+        let again = Model::from_bytes(written).expect("a written model can be read");
         let config = again.config("gru.0").expect("one GRU");
         assert_eq!(
             (config.d_input, config.d_hidden),

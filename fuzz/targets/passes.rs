@@ -1,6 +1,6 @@
-//! Forward and backward, gates kept and made anew, on every instruction set, with sizes that fit
-//! their slices: nothing is read or written beyond them, every result is written, and where the
-//! numbers are moderate they are those of the oracle.
+//! Forward and backward with kept and with recomputed gates, on every instruction set, with sizes that
+//! match their slices. No pass reads or writes outside its slices, every result is written, and moderate
+//! inputs give the oracle's results.
 #![no_main]
 
 use arbitrary::Unstructured;

@@ -1,4 +1,4 @@
-//! Files of `torch.save`: read or refused, in little memory, and then imported.
+//! Files of `torch.save` are read or rejected, with little memory, and then imported.
 #![no_main]
 
 use gru_convert::StateDict;

@@ -1,4 +1,4 @@
-//! Safetensors files: read or refused, then imported; what was read can be written again.
+//! Safetensors files are read or rejected, and then imported. A file that was read can be written again.
 #![no_main]
 
 use gru_convert::StateDict;
@@ -10,7 +10,7 @@ fuzz_target!(|bytes: &[u8]| {
         if let Ok(dict) = StateDict::from_safetensors(path) {
             import(&dict);
             if dict.to_safetensors(path).is_ok() {
-                let again = StateDict::from_safetensors(path).expect("it was just written");
+                let again = StateDict::from_safetensors(path).expect("a written file can be read");
                 assert!(again.keys().eq(dict.keys()));
             }
         }

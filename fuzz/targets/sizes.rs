@@ -1,4 +1,4 @@
-//! Any sizes with slices of any lengths: what does not fit is refused, whatever overflows.
+//! Any sizes with slices of any length. A mismatch is an error, even if a product of sizes overflows.
 #![no_main]
 
 use arbitrary::{Result, Unstructured};
@@ -6,14 +6,14 @@ use gru_cpu::{Gradients, Gru, Inputs, Sequence, Weights, spec::Sizes};
 use gru_fuzz::{draw, panics::announced, passes::REFUSALS};
 use libfuzzer_sys::fuzz_target;
 
-/// Elements of a slice, at most.
+/// The maximum length of a slice.
 const LONGEST: usize = 64;
 
 struct Case {
     gru: Gru,
-    /// Which options are there.
+    /// Which options are present.
     there: [bool; 13],
-    /// Lengths of x, h0, w_ih, w_hh, b_ih, b_hh, mask, valid, take, states, saved.
+    /// Lengths of x, h0, w_ih, w_hh, b_ih, b_hh, mask, valid, zoneout, states, saved.
     lengths: [usize; 11],
 }
 
@@ -28,7 +28,7 @@ fn draw(u: &mut Unstructured<'_>) -> Result<Case> {
         if u.arbitrary()? {
             return u.int_in_range(0..=4);
         }
-        // Around the powers of two that products wrap at.
+        // Around the powers of two at which products overflow.
         let power = 1usize << u.int_in_range(0..=63)?;
         Ok(power.wrapping_add_signed(u.int_in_range(-3..=3)?))
     };

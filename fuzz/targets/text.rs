@@ -1,5 +1,5 @@
-//! Texts of several files, a piece at a time, from any place on: what a reader gets is what all of
-//! the bytes say, and all that is not UTF-8 is refused.
+//! Texts of several files, read in chunks from any position. A reader returns the text of all bytes, and
+//! rejects all bytes that are not UTF-8.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -9,7 +9,7 @@ use std::{env, fs, path::PathBuf, process};
 
 #[derive(Arbitrary, Debug)]
 struct Case {
-    /// Bytes of a file, and how often they come: few bytes make more than one piece.
+    /// Bytes of a file, and their number of repetitions, so that few bytes fill more than one chunk.
     files: Vec<(Vec<u8>, u16)>,
     start: u16,
     validation: u8,
@@ -21,7 +21,7 @@ const LARGEST: usize = 50_000;
 
 fuzz_target!(|case: Case| {
     let folder = env::temp_dir().join(format!("gru-fuzz-text-{}", process::id()));
-    fs::create_dir_all(&folder).expect("a folder for temporary files");
+    fs::create_dir_all(&folder).expect("the temporary folder is writable");
     let files = case.files.iter().take(3).enumerate();
     let files: Vec<(PathBuf, Vec<u8>)> = files
         .map(|(k, (bytes, times))| {
@@ -30,10 +30,10 @@ fuzz_target!(|case: Case| {
         })
         .collect();
     for (path, bytes) in &files {
-        fs::write(path, bytes).expect("a file can be written");
+        fs::write(path, bytes).expect("the file can be written");
     }
     read(&case, &files);
-    fs::remove_dir_all(&folder).expect("nobody else removes it");
+    fs::remove_dir_all(&folder).expect("the folder still exists");
 });
 
 fn read(case: &Case, files: &[(PathBuf, Vec<u8>)]) {
@@ -51,9 +51,9 @@ fn read(case: &Case, files: &[(PathBuf, Vec<u8>)]) {
     let start = case.start as usize % (text.characters() + 1);
     let mut reader = text.read_from(start);
     for c in expected.chars().skip(start) {
-        assert_eq!(reader.read().expect("it was read before"), Some(c));
+        assert_eq!(reader.read().expect("reading succeeded before"), Some(c));
     }
-    assert_eq!(reader.read().expect("it was read before"), None);
+    assert_eq!(reader.read().expect("reading succeeded before"), None);
 
     let validation = (case.validation as f64 + 1.0) / 257.0;
     let (seq, batch) = (case.seq as usize + 1, case.batch as usize + 1);
@@ -67,14 +67,14 @@ fn read(case: &Case, files: &[(PathBuf, Vec<u8>)]) {
         streams.read_all(seq),
         corpus.validation_streams(batch).read_all(seq),
     ] {
-        let mut windows = windows.expect("it was read before");
-        while let Some(window) = windows.read().expect("it was read before") {
+        let mut windows = windows.expect("reading succeeded before");
+        while let Some(window) = windows.read().expect("reading succeeded before") {
             assert!(window.len() > 0);
         }
     }
 }
 
-/// All files as one text; none if one of them is not UTF-8.
+/// All files as one text, or none if one file is not UTF-8.
 fn expected(files: &[(PathBuf, Vec<u8>)]) -> Option<String> {
     let mut all = String::new();
     for (k, (_, bytes)) in files.iter().enumerate() {

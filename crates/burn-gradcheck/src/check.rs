@@ -61,7 +61,7 @@ impl GradCheck {
         self.with(Input::new(name, values, false))
     }
 
-    /// How far an input is moved. A power of two moves most values without rounding.
+    /// The distance by which inputs are changed. A power of two changes most values without rounding.
     ///
     /// # Panics
     /// If it is not a positive number.
@@ -80,7 +80,7 @@ impl GradCheck {
         Self { tolerance, ..self }
     }
 
-    /// Moves every input along `count` random directions of length 1, instead of one value at a time.
+    /// Changes every input along `count` random directions of length 1, instead of one value at a time.
     ///
     /// That takes four calls of the function for each direction, whatever the size of the input.
     ///
@@ -141,7 +141,7 @@ impl GradCheck {
         }
     }
 
-    /// Judges one input. `moved` is the function with the input moved along a direction.
+    /// Checks one input. `moved` is the function with the input changed along a direction.
     fn judge(
         &self,
         input: &Input,
@@ -222,10 +222,10 @@ impl GradCheck {
         }
     }
 
-    /// Where an input is compared: at each of its values, or along directions.
+    /// The places of comparison: each value of the input, or random directions.
     fn places(&self, input: &Input) -> Vec<Place> {
         match self.directions {
-            // An empty input cannot be moved.
+            // An empty input cannot be changed.
             _ if input.values.is_empty() => Vec::new(),
             None => input.indices().map(Place::Index).collect(),
             Some(Directions { count, seed }) => (0..count as u64)

@@ -17,7 +17,7 @@
 //! println!("{report}"); // one line for each input, with its largest error
 //! ```
 //!
-//! # How a value is judged
+//! # How a value is checked
 //!
 //! The output may have any shape. It is summed with fixed random weights of both signs. One backward pass then
 //! covers all outputs, and the error of one output cannot cancel the error of another. Call that sum `f`, and

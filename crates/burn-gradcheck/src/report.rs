@@ -8,7 +8,7 @@ use std::fmt;
 pub struct Report {
     /// In the order in which they were added.
     pub inputs: Vec<InputReport>,
-    /// The function at the given inputs, its outputs summed with their weights.
+    /// The value of the function at the given inputs: the sum of its weighted outputs.
     pub value: f64,
     /// Whether a second call returned the same value.
     pub repeats: bool,
@@ -20,13 +20,14 @@ pub struct Report {
 pub struct InputReport {
     /// Its name.
     pub name: String,
-    /// What there was to compare.
+    /// What was compared.
     pub finding: Finding,
-    /// How many values or directions were compared.
+    /// The number of compared values or directions.
     pub compared: usize,
     /// The allowed error.
     pub allowed: f64,
-    /// The element with the largest error: of those that failed, if any did. Elements at a kink do not count.
+    /// The element with the largest error, among the failed elements if there are any. Elements at a
+    /// kink are not included.
     pub worst: Option<Element>,
     /// All elements with a larger error than allowed.
     pub failed: Vec<Element>,
@@ -34,7 +35,7 @@ pub struct InputReport {
     pub kinks: Vec<Element>,
 }
 
-/// What there was to compare.
+/// What was compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Finding {
@@ -59,7 +60,7 @@ pub enum Finding {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Element {
-    /// Where.
+    /// The place.
     pub place: Place,
     /// The gradient by autodiff.
     pub gradient: f64,
@@ -71,7 +72,7 @@ pub struct Element {
     pub right: f64,
 }
 
-/// Which part of a gradient.
+/// A part of a gradient.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Place {
@@ -99,14 +100,14 @@ impl Report {
         assert!(self.passed(), "gradients are wrong:\n{self}");
     }
 
-    /// The result for the input of this name.
+    /// The result for the input with this name.
     pub fn input(&self, name: &str) -> Option<&InputReport> {
         self.inputs.iter().find(|input| input.name == name)
     }
 }
 
 impl InputReport {
-    /// Nothing compared yet.
+    /// An empty result.
     pub(crate) fn new(name: &str, finding: Finding) -> Self {
         Self {
             name: name.into(),

@@ -1,4 +1,4 @@
-//! What the checker accepts and what it finds wrong, on each CPU backend.
+//! Gradients that pass and gradients that fail, on each CPU backend.
 
 use burn::tensor::{DType, Device, Tensor, TensorData, activation::relu};
 use burn_gradcheck::{Finding, GradCheck, Place, Point, Report};
@@ -10,7 +10,7 @@ use std::{
 /// Runs a test on each backend with float64.
 fn on_each(test: impl Fn(&Device)) {
     test(&Device::flex());
-    // Deprecated, but supported until Burn removes it.
+    // Burn deprecates NdArray. It is supported as long as it exists.
     #[allow(deprecated)]
     test(&Device::ndarray());
 }
@@ -19,7 +19,7 @@ fn tensor<const D: usize>(values: Vec<f64>, shape: [usize; D], device: &Device) 
     Tensor::from_data(TensorData::new(values, shape), (device, DType::F64))
 }
 
-/// Numbers of both signs, none of them zero.
+/// Values of both signs, none of them zero.
 fn numbers<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
     let number = |k: usize| ((k * 37 + 11) % 17) as f64 / 8.0 - 1.03;
     let values = (0..shape.iter().product()).map(number).collect();
@@ -36,7 +36,7 @@ fn passed(report: Report) -> Report {
     report
 }
 
-/// The report of a check that must fail, and must print so.
+/// Returns the report of a check that must fail and must print its failure.
 #[track_caller]
 fn failed(report: Report) -> Report {
     let printed = report.to_string().contains("FAILED");
@@ -70,7 +70,7 @@ fn correct_gradients_pass() {
     });
 }
 
-/// `x²`, of which half is hidden from autodiff.
+/// `x²`, with one half hidden from autodiff.
 #[test]
 fn a_wrong_gradient_fails() {
     on_each(|device| {
@@ -78,7 +78,8 @@ fn a_wrong_gradient_fails() {
         let report = failed(check.check(|at| at.get::<1>("x") * at.get::<1>("x").detach()));
         let worst = report.input("x").and_then(|input| input.worst.clone());
         let worst = worst.unwrap();
-        // The output weights are between 1/2 and 1, so it is the second or the third value.
+        // The output weights are between 1/2 and 1, so the largest error is at the second or the third
+        // value.
         assert!(
             matches!(&worst.place, Place::Index(index) if index[0] > 0),
             "{worst:?}"
@@ -89,7 +90,7 @@ fn a_wrong_gradient_fails() {
     });
 }
 
-/// No output weight is small, and the value with the largest error is named.
+/// No output weight is small. The report names the value with the largest error.
 #[test]
 fn one_wrong_output_in_a_thousand_fails() {
     on_each(|device| {
@@ -148,11 +149,11 @@ fn a_gradient_of_a_constant_fails() {
 #[test]
 fn a_nan_fails() {
     on_each(|device| {
-        // At zero the square root has an infinite slope and no left side.
+        // At zero the square root has an infinite slope and no left slope.
         let check = GradCheck::new().input("x", vector(&[0.0, 1.0], device));
         let report = failed(check.check(|at| at.get::<1>("x").sqrt()));
         assert_prints(&report, "x: FAILED: 1 of 2, worst at [0]");
-        // The gradient is NaN, the function is finite.
+        // The gradient is NaN and the function is finite.
         let report = failed(check.check(|at| {
             let x: Tensor<1> = at.get("x");
             x.clone().powi_scalar(2).sqrt() + x * 2.0
@@ -193,7 +194,7 @@ fn a_kink_is_no_failure() {
     });
 }
 
-/// The corner is within reach of the longest step, and out of reach of the shortest.
+/// The longest step reaches the corner, the shortest step does not.
 #[test]
 fn a_shorter_step_avoids_a_kink() {
     on_each(|device| {
@@ -203,7 +204,7 @@ fn a_shorter_step_avoids_a_kink() {
     });
 }
 
-/// At a corner any slope between the left and the right slope passes, and no other.
+/// At a corner, any slope between the left and the right slope passes. Other slopes fail.
 #[test]
 fn a_wrong_gradient_at_a_kink_fails() {
     on_each(|device| {
@@ -218,7 +219,7 @@ fn a_wrong_gradient_at_a_kink_fails() {
     });
 }
 
-/// A direction finds one wrong value among many with few calls, and one seed gives one report.
+/// A direction finds one wrong value among many with few calls. A seed always gives the same report.
 #[test]
 fn directions_find_a_wrong_gradient() {
     on_each(|device| {

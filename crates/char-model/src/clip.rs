@@ -1,18 +1,18 @@
-//! Clipping by the norm of the whole gradient.
+//! Gradient clipping by the global norm.
 //!
-//! Burn's own clipping bounds each parameter by itself, which turns the step away from the
-//! gradient. This scales all parameters alike, as PyTorch's `clip_grad_norm_` does.
+//! Burn's own clipping bounds each parameter separately, which changes the direction of the step. This
+//! function scales all parameters by one factor, as PyTorch's `clip_grad_norm_` does.
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
 
-/// Keeps PyTorch's division by the norm defined, and its results.
+/// Avoids a division by zero, with the value that PyTorch uses.
 const EPSILON: f64 = 1e-6;
 
-/// Scale the gradients of `model` to a norm of at most `max_norm`; also returns the norm before.
+/// Scales the gradients of `model` to a norm of at most `max_norm`. Returns the original norm.
 ///
-/// Nothing is read back: on a GPU the step is queued without waiting.
+/// The function reads nothing back, so a GPU does not wait.
 pub fn clip_norm<M: Module>(
     model: &M,
     mut gradients: GradientsParams,
@@ -74,7 +74,7 @@ mod tests {
         let _alone = crate::drawing();
         let device = Device::flex().autodiff();
         let model = LinearConfig::new(2, 1).init(&device);
-        // dy/dw = x = (3, 4) and dy/db = 1, of norm √26 together.
+        // dy/dw = x = (3, 4) and dy/db = 1 have a global norm of √26.
         let x = Tensor::<2>::from_floats([[3.0, 4.0]], &device);
         let gradients = GradientsParams::from_grads(model.forward(x).backward(), &model);
         let (gradients, before) = clip_norm(&model, gradients, max_norm);
@@ -83,14 +83,14 @@ mod tests {
     }
 
     #[test]
-    fn a_large_gradient_is_scaled_as_one() {
+    fn large_gradients_are_scaled_together() {
         let (before, after) = norm_after(2.0);
         assert!((before - 26f64.sqrt()).abs() < 1e-5);
         assert!((after - 2.0).abs() < 1e-5);
     }
 
     #[test]
-    fn a_small_gradient_is_left_alone() {
+    fn small_gradients_stay_unchanged() {
         let (before, after) = norm_after(6.0);
         assert_eq!(before, after);
     }

@@ -1,4 +1,4 @@
-//! From a text to windows of N parallel streams.
+//! Splits a text into windows of N parallel streams.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use crate::error::Error;
 use crate::text::{Reader, Text};
 use crate::vocabulary::Vocabulary;
 
-/// Validation streams start without context, which costs the model; with this many characters
-/// each, the cost is lost in the average.
+/// Validation streams start without context, which increases the loss. With at least this many
+/// characters per stream, the average hardly changes.
 const SHORTEST_VALIDATION_STREAM: usize = 1024;
 
-/// A text and its split: its beginning to learn from, its end to be judged by.
+/// A text and its split: the beginning for training, the end for validation.
 #[derive(Clone, Debug)]
 pub struct Corpus {
     pub vocabulary: Arc<Vocabulary>,
@@ -22,7 +22,7 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// Split `text`; `seq` characters and their successors must fit into the training part.
+    /// Splits `text`. The training part must contain at least `seq` characters and their successors.
     pub fn new(
         text: Text,
         vocabulary: Vocabulary,
@@ -44,22 +44,22 @@ impl Corpus {
         })
     }
 
-    /// The characters to learn from.
+    /// The characters for training.
     pub fn train_range(&self) -> Range<usize> {
         0..self.train
     }
 
-    /// The characters to be judged by.
+    /// The characters for validation.
     pub fn validation_range(&self) -> Range<usize> {
         self.train..self.text.characters()
     }
 
-    /// Tokens from the `start`-th character on.
+    /// The tokens from character `start`.
     pub fn tokens(&self, start: usize) -> Tokens {
         Tokens::new(&self.text, &self.vocabulary, start)
     }
 
-    /// At most `batch` streams of the training part, fewer where each would not hold a window.
+    /// At most `batch` streams of the training part, or fewer if a stream would not contain a window.
     pub fn train_streams(&self, batch: usize, seq: usize) -> Streams {
         let count = batch.min((self.train - 1) / seq);
         Streams::new(&self.text, &self.vocabulary, self.train_range(), count)
@@ -75,8 +75,7 @@ fn train_length(characters: usize, validation: f64) -> usize {
     (characters as f64 * (1.0 - validation)) as usize
 }
 
-/// The least length that leaves a window and its successor to train on, and one prediction to
-/// validate.
+/// The minimum length with a window and its successor for training, and one prediction for validation.
 fn shortest_text(validation: f64, seq: usize) -> usize {
     let first_guess = (seq as f64 / (1.0 - validation)).max(1.0 / validation) as usize;
     (first_guess..)
@@ -87,7 +86,7 @@ fn shortest_text(validation: f64, seq: usize) -> usize {
         .expect("both parts grow with the text")
 }
 
-/// The tokens of a text, one after the other.
+/// Iterates over the tokens of a text.
 pub struct Tokens {
     reader: Reader,
     vocabulary: Arc<Vocabulary>,
@@ -101,8 +100,8 @@ impl Tokens {
         }
     }
 
-    /// The next token. Asked for beyond the end, or for a character that the vocabulary lacks,
-    /// the text is not the one that was measured.
+    /// The next token. Returns an error beyond the end or for an unknown character, because the text
+    /// changed since it was measured.
     pub fn read(&mut self) -> Result<i32, Error> {
         let character = self.reader.read()?.ok_or(Error::TextChanged)?;
         let unknown = || Error::UnknownCharacters(vec![character]);
@@ -110,8 +109,8 @@ impl Tokens {
     }
 }
 
-/// A text cut into N contiguous streams of equal length, read side by side, so that row `i` of a
-/// window continues row `i` of the window before it and the recurrent state can be carried.
+/// A text split into N contiguous streams of equal length, which are read in parallel. Row `i` of a
+/// window continues row `i` of the previous window, so the recurrent state can be carried.
 #[derive(Clone, Debug)]
 pub struct Streams {
     text: Text,
@@ -128,12 +127,12 @@ impl Streams {
             vocabulary: vocabulary.clone(),
             start: range.start,
             count,
-            // The last character has no successor to be the target.
+            // The last character has no successor and therefore no target.
             length: (range.len() - 1) / count,
         }
     }
 
-    /// At most `batch` streams of `range`, long enough to judge by.
+    /// At most `batch` streams of `range`, each long enough for validation.
     pub fn judging(
         text: &Text,
         vocabulary: &Arc<Vocabulary>,
@@ -149,37 +148,39 @@ impl Streams {
         self.count
     }
 
-    /// How far the first window may be shifted into the streams; shifting it from epoch to epoch
-    /// moves the places where gradients are cut off.
+    /// The largest shift of the first window within the streams. Another shift in each epoch moves the
+    /// places where gradients are cut.
     pub fn slack(&self, seq: usize) -> usize {
         (seq - 1).min(self.length - seq)
     }
 
-    /// How many full windows remain after any shift up to [`slack`](Self::slack).
+    /// The number of full windows after any shift up to [`slack`](Self::slack).
     pub fn full_windows(&self, seq: usize) -> usize {
         (self.length - self.slack(seq)) / seq
     }
 
-    /// Characters in all windows of [`read_all`](Self::read_all).
+    /// The number of characters in all windows of [`read_all`](Self::read_all).
     pub fn characters(&self) -> usize {
         self.count * self.length
     }
 
-    /// Full windows of `seq` characters from the `offset`-th of each stream on: every shape alike.
+    /// Full windows of `seq` characters, from the character `offset` of each stream. All windows have
+    /// the same shape.
     pub fn read(&self, seq: usize, offset: usize) -> Result<Windows, Error> {
         Windows::new(self, seq, offset, (self.length - offset) / seq * seq)
     }
 
-    /// Everything in windows of `seq` characters, the last one maybe shorter.
+    /// All characters in windows of `seq` characters. The last window may be shorter.
     pub fn read_all(&self, seq: usize) -> Result<Windows, Error> {
         Windows::new(self, seq, 0, self.length)
     }
 }
 
-/// The windows of streams, one after the other.
+/// Iterates over the windows of streams.
 pub struct Windows {
     streams: Vec<Tokens>,
-    /// The token of each stream that the next window begins with: the last target so far.
+    /// The first token of the next window in each stream, which is the last target of the previous
+    /// window.
     first: Vec<i32>,
     seq: usize,
     left: usize,
@@ -203,7 +204,7 @@ impl Windows {
         })
     }
 
-    /// The next window; none behind the last.
+    /// The next window, or none after the last window.
     pub fn read(&mut self) -> Result<Option<Window>, Error> {
         let seq = self.seq.min(self.left);
         if seq == 0 {
@@ -228,7 +229,7 @@ impl Windows {
     }
 }
 
-/// Inputs `[N, T]`, row-major, and for each the token that follows it.
+/// Inputs `[N, T]`, row-major, and the next token for each input.
 #[derive(Debug, PartialEq)]
 pub struct Window {
     inputs: Vec<i32>,
@@ -241,7 +242,7 @@ impl Window {
     /// A window of these tokens, row-major.
     ///
     /// # Panics
-    /// If there are not `count·seq` of both.
+    /// If either does not have `count·seq` tokens.
     pub fn new(inputs: Vec<i32>, targets: Vec<i32>, count: usize, seq: usize) -> Self {
         assert_eq!([inputs.len(), targets.len()], [count * seq; 2]);
         Self {
@@ -268,7 +269,7 @@ impl Window {
         }
     }
 
-    /// Predictions asked for: N·T.
+    /// The number of predictions: N·T.
     #[allow(clippy::len_without_is_empty)] // It never is.
     pub fn len(&self) -> usize {
         self.targets.len()
@@ -316,7 +317,7 @@ mod tests {
                 .chain([first.targets[3]])
                 .collect::<Vec<_>>()[..]
         );
-        // Streams of 13 characters: rows begin 13 apart, and go on where they stopped.
+        // Streams of 13 characters: rows begin at a distance of 13 and continue in the next window.
         let token = |c: char| corpus.vocabulary.token(c).unwrap();
         assert_eq!(
             first.inputs,
@@ -335,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn validation_reads_everything_behind_the_split() {
+    fn validation_reads_everything_after_the_split() {
         let corpus = corpus(alphabet(), 0.25, 4).unwrap();
         let streams = corpus.validation_streams(8);
         assert_eq!(streams.count(), 1);

@@ -1,21 +1,21 @@
-//! Everything that can go wrong, each as one line for the user.
+//! Every error, each as one line for the user.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use gru_convert::ConvertError;
 
-/// An error of the model or its text; `Display` is the whole message.
+/// An error of the model or its text. `Display` is the whole message.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("cannot read the text {}: {source}", path.display())]
     ReadText { path: PathBuf, source: io::Error },
 
-    #[error("the folder holds no .txt file")]
+    #[error("expected .txt files in the folder, got none")]
     NoFiles,
 
     #[error(
-        "the text {} is not UTF-8: byte {offset} starts no character; convert it to UTF-8 first",
+        "the text {} is not UTF-8: byte {offset} is not the start of a character; convert the file to UTF-8",
         path.display()
     )]
     NotUtf8 { path: PathBuf, offset: u64 },
@@ -29,10 +29,10 @@ pub enum Error {
     #[error("the text is empty")]
     EmptyText,
 
-    #[error("the text holds one distinct character, {0:?}: there is nothing to predict")]
+    #[error("the text consists of one distinct character, {0:?}; expected at least two")]
     SingleCharacter(char),
 
-    #[error("the text holds {found} distinct characters, more than {largest}: is it a text?")]
+    #[error("the text has {found} distinct characters, expected at most {largest}")]
     TooManyCharacters { found: usize, largest: usize },
 
     #[error(
@@ -45,7 +45,7 @@ pub enum Error {
         needed: usize,
     },
 
-    #[error("the text is too short to judge by: it needs two characters")]
+    #[error("the text is too short for validation: expected at least two characters")]
     NothingToJudge,
 
     #[error("the model does not know these characters: {}", quoted(.0))]
@@ -63,7 +63,7 @@ pub enum Error {
     #[error("the loss is {loss} at step {step}: training diverged; try a smaller learning rate")]
     Diverged { step: usize, loss: f32 },
 
-    #[error("the model gives scores that are no numbers: its parameters are broken")]
+    #[error("the scores of the model are not numbers: its parameters are invalid")]
     NotFinite,
 
     #[error("cannot read the device: {0}")]
@@ -79,7 +79,7 @@ impl Error {
         }
     }
 
-    /// A file that is not what it should be.
+    /// A file with unexpected content.
     pub fn load(path: &Path, reason: impl ToString) -> Self {
         Self::Load {
             path: path.to_path_buf(),

@@ -1,4 +1,4 @@
-//! The loss of a text under a model.
+//! The loss of a model on a text.
 
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::tensor::{Device, Tensor};
@@ -7,7 +7,7 @@ use crate::data::Streams;
 use crate::error::Error;
 use crate::model::CharGru;
 
-/// Mean loss in nats per character; the state is carried through the streams.
+/// Mean loss in nats per character. The state is carried through the streams.
 pub async fn evaluate(
     model: &CharGru,
     streams: &Streams,
@@ -29,7 +29,7 @@ pub async fn evaluate(
     Ok(loss_sum / characters as f64)
 }
 
-/// A number from the device.
+/// Reads a value from the device.
 pub async fn read(scalar: Tensor<1>) -> Result<f32, Error> {
     let read = scalar.try_into_scalar_async().await;
     read.map_err(|reason| Error::Device(reason.to_string()))

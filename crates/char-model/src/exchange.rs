@@ -1,8 +1,7 @@
-//! A model under PyTorch's names: `embedding.weight`, `gru.weight_ih_l0`, …, `head.weight`,
-//! `head.bias`.
+//! A model with PyTorch's names: `embedding.weight`, `gru.weight_ih_l0`, …, `head.weight`, `head.bias`.
 //!
-//! A tied model has no `head.weight`, as a tied PyTorch model has it twice. The characters go along
-//! as `characters`, one code point each, so that a file comes back whole.
+//! A tied model has no `head.weight`. In PyTorch a tied model has the same tensor twice. The array
+//! `characters` contains one code point per character, so that a file is complete.
 
 use burn::module::Param;
 use burn::tensor::{Device, Tensor, TensorData};
@@ -19,7 +18,7 @@ const HEAD: &str = "head.weight";
 const BIAS: &str = "head.bias";
 const CHARACTERS: &str = "characters";
 
-/// The model's parameters.
+/// Exports the model's parameters.
 pub fn export(model: &CharGru, vocabulary: &Vocabulary) -> Result<StateDict, Error> {
     let mut dict = pytorch::export(&model.gru, GRU)?;
     dict.insert(EMBEDDING, data(EMBEDDING, model.embedding.weight.val())?);
@@ -32,7 +31,7 @@ pub fn export(model: &CharGru, vocabulary: &Vocabulary) -> Result<StateDict, Err
     if let Some(bias) = &model.bias {
         dict.insert(BIAS, data(BIAS, bias.val())?);
     }
-    // Every code point is a whole number that float32 holds.
+    // float32 represents every code point exactly.
     let characters: Vec<f32> = vocabulary
         .characters()
         .chars()
@@ -43,7 +42,7 @@ pub fn export(model: &CharGru, vocabulary: &Vocabulary) -> Result<StateDict, Err
     Ok(dict)
 }
 
-/// The characters that an exported file brings along.
+/// The characters in an exported file.
 pub fn characters(dict: &StateDict) -> Option<Vocabulary> {
     let codes: Vec<f32> = dict
         .get(CHARACTERS)?
@@ -55,7 +54,7 @@ pub fn characters(dict: &StateDict) -> Option<Vocabulary> {
     Vocabulary::new(characters?).ok()
 }
 
-/// A model of these parameters, with the sizes that they have.
+/// A model with these parameters and sizes.
 pub fn import(
     dict: &StateDict,
     vocabulary: &Vocabulary,
@@ -78,7 +77,8 @@ pub fn import(
             &[3 * config.d_hidden, config.d_input],
         ));
     }
-    // All is read before a model of these sizes is made: a small file may claim a large one.
+    // Reads all parameters before it makes a model of these sizes, because a small file may claim a
+    // large model.
     let gru = pytorch::import(dict, GRU, &config, device)?;
     let embedding = parameter(dict, EMBEDDING, [v, embed], device)?;
     let head: Option<Param<Tensor<2>>> = if tied {
@@ -115,7 +115,7 @@ fn parameter<const D: usize>(
     if found != expected {
         return Err(wrong(name, &expected, &found));
     }
-    let data = dict.get(name).expect("its shape was just read").clone();
+    let data = dict.get(name).expect("its shape was read before").clone();
     if !data.dtype().is_float() {
         let (name, actual) = (name.to_string(), data.dtype());
         return Err(wrong_weights(GruError::DType { name, actual }));
@@ -154,7 +154,7 @@ mod tests {
     use burn::module::Module;
 
     #[test]
-    fn a_model_goes_out_and_comes_back() {
+    fn export_and_import_round_trip() {
         let _alone = crate::drawing();
         let device = Device::flex();
         let vocabulary = Vocabulary::new("abé".chars().collect()).unwrap();
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_file_is_refused() {
+    fn foreign_files_are_errors() {
         let _alone = crate::drawing();
         let device = Device::flex();
         let vocabulary = Vocabulary::new("abé".chars().collect()).unwrap();
@@ -201,7 +201,7 @@ mod tests {
                 .contains("head.bias: expected shape [3], got [4]"),
             "{error}"
         );
-        // A small file names a large model: it is not made before its parameters are there.
+        // A small file claims a large model. The model is not made, because its parameters are missing.
         dict.insert(
             "gru.weight_hh_l0",
             TensorData::zeros::<f32, _>([1, 1 << 20]),

@@ -1,4 +1,4 @@
-//! A model by itself, for use: a burnpack file with its sizes and characters.
+//! The file of a model: a burnpack file with its sizes and characters.
 
 use std::fs;
 use std::path::Path;
@@ -12,12 +12,12 @@ use crate::error::Error;
 use crate::model::{CharGru, CharGruConfig};
 use crate::vocabulary::Vocabulary;
 
-/// Names of what a file says beside its tensors; a checkpoint says the same.
+/// Names of the metadata in a file. A checkpoint uses the same names.
 pub const SIZES: &str = "char-gru.config";
 pub const CHARACTERS: &str = "char-gru.vocabulary";
 
-/// Writes a model: beside its place and renamed, so that what stands there is the old file or the new
-/// one, whenever the process is killed.
+/// Writes a model to a temporary file next to the target and renames it. Even if the process is killed,
+/// the old or the new file remains.
 pub fn save(
     model: &CharGru,
     sizes: &CharGruConfig,
@@ -31,7 +31,7 @@ pub fn save(
     stored.map_err(|reason| Error::write(path, reason))
 }
 
-/// The file of a model, in memory; `name` is for errors.
+/// The file of a model in memory. `name` is for errors.
 pub fn to_bytes(
     model: &CharGru,
     sizes: &CharGruConfig,
@@ -54,7 +54,7 @@ fn described(
         .metadata(CHARACTERS, vocabulary.characters())
 }
 
-/// A model, its sizes, and the characters that it knows.
+/// A model, its sizes and its characters.
 pub type Loaded = (CharGru, CharGruConfig, Vocabulary);
 
 /// Reads a model.
@@ -67,7 +67,7 @@ pub fn load(path: &Path, device: &Device) -> Result<Loaded, Error> {
     Ok((model, sizes, vocabulary))
 }
 
-/// Reads a model in memory; `name` is for errors.
+/// Reads a model in memory. `name` is for errors.
 pub fn from_bytes(bytes: Vec<u8>, name: &Path, device: &Device) -> Result<Loaded, Error> {
     let held = bytes.len() as u64;
     let bytes = Bytes::from_bytes_vec(bytes);
@@ -78,7 +78,7 @@ pub fn from_bytes(bytes: Vec<u8>, name: &Path, device: &Device) -> Result<Loaded
     Ok((model, sizes, vocabulary))
 }
 
-/// Reads a model that must have these sizes and characters: parameters to start from.
+/// Reads a model that must have these sizes and characters, as initial parameters.
 pub fn load_like(
     path: &Path,
     sizes: &CharGruConfig,
@@ -88,7 +88,7 @@ pub fn load_like(
     let reader = Reader::from_file_exact(path).map_err(|e| unreadable(path, e))?;
     let held = fs::metadata(path).map_err(|e| Error::load(path, e))?.len();
     let (saved, characters) = description(&reader, held, path)?;
-    // Dropout has no parameters: it may differ.
+    // Dropout has no parameters, so it may differ.
     let alike = CharGruConfig {
         dropout: sizes.dropout,
         ..saved.clone()
@@ -102,13 +102,16 @@ pub fn load_like(
         return Err(Error::load(path, reason));
     }
     if characters != *vocabulary {
-        return Err(Error::load(path, "its text has other characters"));
+        return Err(Error::load(
+            path,
+            "it was trained on a text with other characters",
+        ));
     }
     let store = BurnpackStore::from_file(path).auto_extension(false);
     parameters(store, sizes, device, path)
 }
 
-/// A model of these sizes with the parameters in a store.
+/// A model of these sizes with the parameters of a store.
 fn parameters(
     mut store: BurnpackStore,
     sizes: &CharGruConfig,
@@ -121,7 +124,7 @@ fn parameters(
     Ok(model)
 }
 
-/// What a file of `held` bytes says of its model, if that can be.
+/// The description of the model in a file of `held` bytes, if it is possible.
 fn description(
     reader: &Reader,
     held: u64,
@@ -141,12 +144,12 @@ fn description(
     Ok((sizes, vocabulary))
 }
 
-/// Whether there are models of these sizes, and a file of so many bytes can hold one: a small file
-/// may claim a model that no memory holds.
+/// Whether models of these sizes exist and fit in a file of this length. A small file may claim a model
+/// that no memory can hold.
 fn is_possible(sizes: &CharGruConfig, bytes: u64) -> bool {
     let counts = [sizes.vocabulary, sizes.embed, sizes.hidden, sizes.layers];
     let [v, e, h, l] = counts.map(|count| count as f64);
-    // Of the weights alone, each of a byte at least.
+    // Counts only the weights, with at least one byte each.
     let head = if sizes.tied { 0.0 } else { h * v };
     let weights = v * e + 3.0 * h * (e + (2.0 * l - 1.0) * h) + head;
     counts.iter().all(|&count| count > 0)
@@ -155,13 +158,13 @@ fn is_possible(sizes: &CharGruConfig, bytes: u64) -> bool {
         && (!sizes.tied || sizes.embed == sizes.hidden)
 }
 
-/// What Burn found wrong with a file.
+/// Burn's error for a file.
 pub fn unreadable(path: &Path, error: PackError) -> Error {
     match error {
         PackError::IoError(reason) | PackError::ValidationError(reason) => {
             Error::load(path, reason)
         }
-        other => Error::load(path, format!("it is no model file ({other})")),
+        other => Error::load(path, format!("expected a model file ({other})")),
     }
 }
 
@@ -175,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_comes_back_or_is_refused() {
+    fn models_load_or_are_rejected() {
         let _alone = crate::drawing();
         let folder = std::env::temp_dir().join(format!("char-model-save-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
@@ -213,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_no_model_has_are_refused() {
+    fn impossible_sizes_are_rejected() {
         let _alone = crate::drawing();
         let path = std::env::temp_dir().join(format!("char-model-sizes-{}", std::process::id()));
         let usual = CharGruConfig::new(3, 2, 4, 1, 0.0);

@@ -1,9 +1,9 @@
-//! A character-level GRU that learns a text: what the examples `char-gru` and `web` share.
+//! A character-level GRU that learns a text: shared by the examples `char-gru` and `web`.
 //!
-//! No terminal, no clock, no thread. What waits for a device is `async`, since a browser cannot
-//! wait otherwise.
+//! The crate uses no terminal, clock or thread. Functions that wait for a device are `async`, because a
+//! browser cannot block.
 
-// Public for the programs and the tests; nobody else's interface.
+// Public only for the programs and the tests.
 #![allow(missing_docs)]
 
 pub mod clip;
@@ -21,11 +21,12 @@ pub mod text;
 pub mod trainer;
 pub mod vocabulary;
 
-/// Held by each test that draws random numbers: the backend has one generator for all threads.
+/// Each test that draws random numbers holds this lock, because the backend has one generator for all
+/// threads.
 #[cfg(test)]
 fn drawing() -> std::sync::MutexGuard<'static, ()> {
     static DRAWING: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let held = DRAWING.lock();
-    // A test that failed has left nothing behind.
+    // A failed test leaves no state behind.
     held.unwrap_or_else(std::sync::PoisonError::into_inner)
 }

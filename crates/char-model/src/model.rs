@@ -6,7 +6,7 @@ use burn::nn::{Dropout, DropoutConfig, Embedding, EmbeddingConfig, Linear, Linea
 use burn::tensor::{Device, Int, Tensor};
 use gru_op::{GruBlock, GruBlockConfig};
 
-/// The sizes of a [`CharGru`]; saved with its parameters.
+/// The sizes of a [`CharGru`], which are saved with its parameters.
 #[derive(Config, Debug, PartialEq)]
 pub struct CharGruConfig {
     /// V, the number of distinct characters.
@@ -17,27 +17,27 @@ pub struct CharGruConfig {
     pub hidden: usize,
     /// L, the number of layers.
     pub layers: usize,
-    /// Probability of dropping an activation while training.
+    /// Dropout probability in training.
     pub dropout: f64,
-    /// Whether the head is the embedding, transposed; E is H then.
+    /// Whether the head is the transposed embedding. Then E = H.
     #[config(default = false)]
     pub tied: bool,
 }
 
-/// A model of the next character.
+/// A model that predicts the next character.
 #[derive(Module, Debug)]
 pub struct CharGru {
     pub embedding: Embedding,
     pub gru: GruBlock,
     pub dropout: Dropout,
-    /// From the state to the scores of all characters; without it, the embedding's weight.
+    /// From the state to the scores of all characters. Without it, the head is the embedding's weight.
     pub head: Option<Linear>,
-    /// The scores' bias, where the weight is the embedding's.
+    /// The bias of the scores, if the head is tied.
     pub bias: Option<Param<Tensor<1>>>,
 }
 
 impl CharGruConfig {
-    /// A model with fresh parameters.
+    /// A model with random parameters.
     ///
     /// # Panics
     /// If the head is tied and E is not H.
@@ -61,8 +61,8 @@ impl CharGruConfig {
                 .tied
                 .then(|| Param::from_tensor(Tensor::zeros([self.vocabulary], device))),
         };
-        // Burn draws a parameter at its first use. Draw all now, in the order of the fields, so
-        // that the same seed gives the same model whatever is done with it first.
+        // Burn draws a parameter at its first use. This draws all parameters now, in the order of the
+        // fields, so that a seed always gives the same model.
         model.visit(&mut Draw);
         model
     }
@@ -77,7 +77,7 @@ impl ModuleVisitor for Draw {
 }
 
 impl CharGru {
-    /// Tokens `[N, T]` and state `[L, N, H]` to logits `[N·T, V]` and the state after them.
+    /// Tokens `[N, T]` and state `[L, N, H]` to logits `[N·T, V]` and the new state.
     pub fn forward(
         &self,
         tokens: Tensor<2, Int>,
@@ -90,7 +90,7 @@ impl CharGru {
         (self.scores(y.reshape([n * t, h])), state)
     }
 
-    /// One token of each row `[N]` to logits `[N, V]` and the state after it.
+    /// One token per row `[N]` to logits `[N, V]` and the new state.
     pub fn step(&self, tokens: Tensor<1, Int>, state: Option<Tensor<3>>) -> (Tensor<2>, Tensor<3>) {
         let [n] = tokens.dims();
         let x = self.embedding.forward(tokens.reshape([n, 1])); // [N, 1, E]

@@ -1,30 +1,30 @@
-//! What counting achieves: the loss of 1-gram and 2-gram models, as a reference for the GRU.
+//! The loss of 1-gram and 2-gram models, as a reference for the GRU.
 
 use std::collections::HashMap;
 
 use crate::data::Corpus;
 use crate::error::Error;
 
-/// Pseudo-counts tried for the 2-gram model. The one best on the validation text itself is
-/// kept: the reference gets the benefit, so being below it is no luck of smoothing.
+/// Pseudo-counts to try for the 2-gram model. The value with the lowest loss on the validation text is
+/// used. This favours the reference, so a lower loss of the GRU is not an effect of the smoothing.
 const PSEUDO_COUNTS: [f64; 6] = [1.0, 0.3, 0.1, 0.03, 0.01, 0.003];
 
-/// The most characters that are counted and judged: beyond, the numbers do not move any more.
+/// The maximum number of counted characters. More characters do not change the results.
 const COUNTED: usize = 1 << 23;
-/// The most characters for which pairs are counted.
+/// The maximum vocabulary size for which pairs are counted.
 const PAIRED: usize = 4096;
 
-/// Cross-entropies in nats per character over the validation text without its first character,
-/// which are the characters the GRU is asked for.
+/// Cross-entropies in nats per character over the validation text without its first character. The GRU
+/// predicts the same characters.
 #[derive(Clone, Copy, Debug)]
 pub struct Reference {
     pub unigram: f64,
-    /// None for a vocabulary whose pairs are too many to count.
+    /// None if the vocabulary has too many pairs.
     pub bigram: Option<f64>,
 }
 
 impl Reference {
-    /// Count in the training part, judge on the validation part.
+    /// Counts in the training part and evaluates on the validation part.
     pub fn new(corpus: &Corpus) -> Result<Self, Error> {
         let mut read = corpus.tokens(0);
         let train = corpus.train_range().len().min(COUNTED);
@@ -42,11 +42,11 @@ impl Reference {
     }
 }
 
-/// How often each character, and each after each other, occurs.
+/// The count of each character, and of each pair of characters.
 struct Counts {
-    /// All but the last: the contexts of pairs.
+    /// All characters except the last: the contexts of pairs.
     contexts: HashMap<i32, usize>,
-    /// All.
+    /// All characters.
     singles: HashMap<i32, usize>,
     pairs: HashMap<(i32, i32), usize>,
     all: usize,
@@ -80,7 +80,7 @@ impl Counts {
         Ok(counts)
     }
 
-    /// `p(c) = (count(c) + 1) / (all + V)`: Laplace's rule, as every count is large.
+    /// `p(c) = (count(c) + 1) / (all + V)`: Laplace's rule, because every count is large.
     fn unigram(&self, judged: &Self, vocabulary: usize) -> f64 {
         let all = (self.all + vocabulary) as f64;
         let loss = |c: &i32| {
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn unigram_by_hand() {
-        // b and c were each seen once in five: (1 + 1) / (5 + 3).
+        // b and c each occur once among five: (1 + 1) / (5 + 3).
         let expected = -(2.0f64 / 8.0).ln();
         let got = counts(&TRAIN).unigram(&counts(&VALIDATION), 3);
         assert!((got - expected).abs() < 1e-12);
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn bigram_by_hand() {
-        // After a (twice): b once. After b (once): never c.
+        // a occurs twice as context, followed by b once. b occurs once, never followed by c.
         let k = 0.5;
         let after_a = (1.0 + k) / (2.0 + 3.0 * k);
         let after_b = k / (1.0 + 3.0 * k);
@@ -155,12 +155,12 @@ mod tests {
     }
 
     #[test]
-    fn the_reference_is_that_of_the_split() {
-        // 18 characters to learn from, 2 to judge by.
+    fn reference_uses_the_split() {
+        // 18 characters for training, 2 for validation.
         let (text, vocabulary) = crate::text::Text::new("abcabcabcabcabcabcab").unwrap();
         let corpus = Corpus::new(text, vocabulary, 0.1, 3).unwrap();
         let reference = Reference::new(&corpus).unwrap();
-        // "a" then "b": seen 6 times in 18.
+        // "a" then "b" occurs 6 times in 18.
         assert!((reference.unigram + (7.0f64 / 21.0).ln()).abs() < 1e-12);
         assert!(reference.bigram.unwrap() < 0.01);
     }

@@ -1,4 +1,4 @@
-//! Writing: one `step` per character.
+//! Generates text: one `step` per character.
 
 use std::cmp::Ordering;
 
@@ -11,18 +11,18 @@ use crate::error::Error;
 use crate::model::CharGru;
 use crate::vocabulary::Vocabulary;
 
-/// How a character is chosen.
+/// How the next character is chosen.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
-    /// Below 1 the text keeps to the likely, above 1 it dares.
+    /// Below 1, likely characters are preferred. Above 1, unlikely characters become more frequent.
     pub temperature: f64,
-    /// Out of the so many likeliest alone.
+    /// Choose only among this many of the most likely characters.
     pub top_k: Option<usize>,
-    /// The same one draws the same characters.
+    /// Equal seeds give equal characters.
     pub seed: u64,
 }
 
-/// The tokens to continue: those of the prompt, or a line's beginning, or the text's.
+/// The tokens to continue: the prompt, the beginning of a line, or the beginning of the text.
 pub fn prompt(prompt: Option<&str>, vocabulary: &Vocabulary) -> Result<Vec<i32>, Error> {
     match prompt {
         Some(prompt) if !prompt.is_empty() => vocabulary.encode(prompt),
@@ -30,7 +30,7 @@ pub fn prompt(prompt: Option<&str>, vocabulary: &Vocabulary) -> Result<Vec<i32>,
     }
 }
 
-/// A model that writes on.
+/// Generates text with a model.
 pub struct Writer {
     model: CharGru,
     device: Device,
@@ -41,10 +41,10 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Reads `prompt`, the tokens to continue.
+    /// Reads the tokens of `prompt`.
     ///
     /// # Panics
-    /// If there is none.
+    /// If `prompt` is empty.
     pub fn new(model: &CharGru, prompt: &[i32], choice: Choice, device: &Device) -> Self {
         let (&first, rest) = prompt.split_first().expect("a prompt has a character");
         let (mut logits, mut state) = model.step(token(first, device), None);
@@ -61,7 +61,7 @@ impl Writer {
         }
     }
 
-    /// Draws the next token, and reads it.
+    /// Draws the next token and reads it from the device.
     pub async fn write(&mut self) -> Result<usize, Error> {
         let failed = |reason: &dyn std::fmt::Display| Error::Device(reason.to_string());
         let scores = self.logits.clone().into_data_async().await;
@@ -81,8 +81,7 @@ fn token(token: i32, device: &Device) -> Tensor<1, Int> {
     Tensor::from_ints([token], device)
 }
 
-/// Draw an index with probability proportional to `exp(score / temperature)`, out of the `top_k`
-/// best if there are so many.
+/// Draws an index with probability proportional to `exp(score / temperature)` among the `top_k` best.
 fn draw(
     scores: &[f32],
     temperature: f64,
@@ -97,7 +96,7 @@ fn draw(
         }
         _ => f32::NEG_INFINITY,
     };
-    // Relative to the best score, whose weight is then 1: the sum can neither overflow nor vanish.
+    // Relative to the best score, whose weight is 1, so that the sum cannot overflow or vanish.
     let best = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let weight = |&score: &f32| match score.partial_cmp(&bound) {
         Some(Ordering::Less) => 0.0,
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_model_is_no_panic() {
+    fn broken_models_do_not_panic() {
         let mut rng = StdRng::seed_from_u64(1);
         assert!(draw(&[f32::NAN; 3], 1.0, None, &mut rng).is_err());
         assert!(draw(&[f32::NAN; 3], 1.0, Some(1), &mut rng).is_err());

@@ -2,12 +2,12 @@
 
 use std::f64::consts::PI;
 
-/// Adam divides by a running scale of the gradient before it has seen many.
+/// Adam divides by a running scale of the gradient, which is not accurate in the first steps.
 const WARM_UP_STEPS: usize = 50;
-/// The cosine ends here, as a part of the peak: the last epochs still learn something.
+/// The final rate of the cosine, as a share of the peak, so that the last epochs still train.
 const FINAL_RATE: f64 = 0.05;
 
-/// Linear warm-up to `peak`, then half a cosine down, for the step after `step` steps of `steps`.
+/// Linear warm-up to `peak`, then half a cosine down. Returns the rate after `step` of `steps` steps.
 pub fn learning_rate(peak: f64, step: usize, steps: usize) -> f64 {
     let warm_up = ((step + 1) as f64 / WARM_UP_STEPS as f64).min(1.0);
     let cosine = (1.0 + (PI * step as f64 / steps as f64).cos()) / 2.0;

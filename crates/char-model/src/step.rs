@@ -1,7 +1,7 @@
-//! One step of training: forward, backward, clip, Adam.
+//! One training step: forward, backward, clip, Adam.
 //!
-//! On several devices the rows of a window are cut among them. The first one has the parameters and
-//! the optimizer; the others are sent copies, and send gradients.
+//! With several devices, the rows of a window are divided among them. The first device has the
+//! parameters and the optimizer. The other devices get copies and return gradients.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use crate::data::Window;
 use crate::error::Error;
 use crate::model::CharGru;
 
-/// What is learnt, and how.
+/// A model in training.
 pub struct Learner {
     pub model: CharGru,
     pub optimizer: ModuleOptimizer,
@@ -23,29 +23,29 @@ pub struct Learner {
     max_norm: f64,
 }
 
-/// A device, and what stays there from window to window.
+/// A device, and its state from window to window.
 struct Worker {
     device: Device,
     cross_entropy: CrossEntropyLoss,
-    /// The state of its rows behind the last window, without its graph; zeros before the first.
+    /// The state of its rows after the last window, without its graph. Zeros before the first window.
     state: Option<Tensor<3>>,
 }
 
-/// Two numbers of a step, still on the device.
+/// Two results of a step, still on the device.
 pub struct Outcome {
     /// Mean cross-entropy in nats per character.
     pub loss: Tensor<1>,
-    /// Norm of the whole gradient, before it was clipped.
+    /// Global norm of the gradient before clipping.
     pub gradient_norm: Tensor<1>,
 }
 
-/// Adam as everybody has it: betas 0.9 and 0.999, epsilon 1e-8, no weight decay.
+/// Adam with the usual settings: betas 0.9 and 0.999, epsilon 1e-8, no weight decay.
 pub fn adam() -> ModuleOptimizer {
     AdamConfig::new().with_epsilon(1e-8).init()
 }
 
 impl Learner {
-    /// Learns `model`, which is on the first of `devices`; gradients are clipped to `max_norm`.
+    /// Trains `model`, which is on the first of `devices`. Gradients are clipped to `max_norm`.
     pub fn new(model: CharGru, max_norm: f64, devices: &[Device]) -> Self {
         let worker = |device: &Device| Worker {
             device: device.clone(),
@@ -60,11 +60,11 @@ impl Learner {
         }
     }
 
-    /// Learns a window that continues the one before: the state flows on, gradients stop at the
-    /// window's start.
+    /// Trains on a window that continues the previous window: the state is carried, and gradients stop
+    /// at the start of the window.
     ///
     /// # Errors
-    /// If a device does not take the work.
+    /// If a device reports an error.
     pub fn step(&mut self, window: &Window, rate: f64) -> Result<Outcome, Error> {
         let (loss, gradients) = self.gradients(window)?;
         let (gradients, gradient_norm) = clip_norm(&self.model, gradients, self.max_norm);
@@ -75,12 +75,12 @@ impl Learner {
         })
     }
 
-    /// The loss of a window, and its gradient, on the first device.
+    /// The loss of a window and its gradient, on the first device.
     fn gradients(&mut self, window: &Window) -> Result<(Tensor<1>, GradientsParams), Error> {
         let parts = cut(window.count(), self.workers.len());
         let (model, workers) = (&self.model, &mut self.workers);
-        // Each device answers in the order in which it is asked: all copies are asked for before
-        // anything that takes long, and all gradients after it.
+        // Each device answers in order, so all copies are requested before any long work, and all
+        // gradients after it.
         let copies: Vec<CharGru> = workers
             .iter()
             .enumerate()
@@ -114,14 +114,14 @@ impl Learner {
         Ok((loss.expect("a window has rows"), gradients.grads()))
     }
 
-    /// Fixes the random numbers of the next step.
+    /// Seeds the random numbers of the next step.
     pub fn seed(&self, seed: u64) {
         for (k, worker) in (0..).zip(&self.workers) {
             worker.device.seed(seed.wrapping_add(k << 32));
         }
     }
 
-    /// The state of all rows, `[L, N, H]`; none before the first window.
+    /// The state of all rows, `[L, N, H]`, or none before the first window.
     pub fn state(&self) -> Option<Tensor<3>> {
         let states = self
             .workers
@@ -133,7 +133,7 @@ impl Learner {
         (!states.is_empty()).then(|| Tensor::cat(states, 1))
     }
 
-    /// Goes on from the state of all rows, or from none.
+    /// Continues from the state of all rows, or from none.
     pub fn set_state(&mut self, state: Option<Tensor<3>>) {
         let rows = state.as_ref().map_or(0, |state| state.dims()[1]);
         let parts = cut(rows, self.workers.len());
@@ -146,7 +146,7 @@ impl Learner {
 }
 
 impl Worker {
-    /// Its part of the loss of a window, and of the gradient.
+    /// The loss and the gradient of this worker's rows.
     fn learn(
         &mut self,
         model: &CharGru,
@@ -160,14 +160,14 @@ impl Worker {
             .forward(logits, rows.targets(&self.device));
         let loss = if share == 1.0 { loss } else { loss * share };
         let gradients = GradientsParams::from_grads(loss.backward(), model);
-        // Now, not when somebody asks for the result: the devices are to work at the same time.
+        // Starts the work now instead of on the first read, so that the devices work at the same time.
         let flushed = self.device.flush();
         flushed.map_err(|reason| Error::Device(reason.to_string()))?;
         Ok((loss.inner(), gradients))
     }
 }
 
-/// Even parts of the rows; where there are too few, some are empty, but never the first.
+/// Divides the rows into equal parts. With too few rows, some parts are empty, but never the first.
 fn cut(rows: usize, parts: usize) -> Vec<Range<usize>> {
     let start = |part: usize| (part * rows).div_ceil(parts);
     (0..parts).map(|k| start(k)..start(k + 1)).collect()
@@ -184,7 +184,7 @@ mod tests {
     const N: usize = 5;
     const T: usize = 7;
 
-    /// Different tokens in every place.
+    /// A different token in every place.
     fn window(k: usize) -> Window {
         let token = |place: usize| ((place * place + 3 * place + k) % V) as i32;
         let tokens = |from: usize| (from..from + N * T).map(token).collect();
@@ -204,7 +204,7 @@ mod tests {
         }
     }
 
-    /// Of two windows one after the other: losses, gradients, and the state behind them.
+    /// Losses, gradients and the final state of two consecutive windows.
     fn learnt(model: &CharGru, devices: &[Device]) -> Vec<TensorData> {
         let mut learner = Learner::new(model.clone(), 1.0, devices);
         let mut all = Vec::new();
@@ -221,7 +221,7 @@ mod tests {
         all
     }
 
-    /// Also more devices than rows.
+    /// Includes more devices than rows.
     #[test]
     fn several_devices_find_the_gradient_of_one() {
         let _alone = crate::drawing();

@@ -1,8 +1,7 @@
-//! Texts on disk, read piece by piece: a file larger than the memory trains as well as a small
-//! one.
+//! Reads texts from disk in chunks, so a file may be larger than the memory.
 //!
-//! Several files are read as one. A byte-order mark is skipped, lines end in `\n` alone, and a
-//! file that does not end in a new line is given one before the next begins.
+//! Several files are read as one text. A byte-order mark is skipped, `\r\n` becomes `\n`, and a missing
+//! line end between two files is added.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -14,11 +13,11 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::vocabulary::Vocabulary;
 
-/// Bytes read at a time: small, because each of the parallel streams holds as many.
-const PIECE: usize = 16 * 1024;
+/// Bytes per chunk. The chunk is small because each parallel stream holds one.
+const CHUNK: usize = 16 * 1024;
 
-/// A text, with the beginning of every piece in characters, so that any place is found at once. Its
-/// copies share it.
+/// A text with the position of every chunk in characters, which allows random access. Clones share these
+/// data.
 #[derive(Clone, Debug)]
 pub struct Text {
     parts: Arc<[Part]>,
@@ -38,7 +37,7 @@ enum Source {
     File(PathBuf, File),
 }
 
-/// Where a piece begins.
+/// The start of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Mark {
     character: usize,
@@ -56,7 +55,7 @@ impl Text {
         }])
     }
 
-    /// Files, and all `.txt` files in folders, in the order of their names.
+    /// Files, and all `.txt` files in folders, sorted by name.
     pub fn open(paths: &[PathBuf]) -> Result<(Self, Vocabulary), Error> {
         let mut files = Vec::new();
         for path in paths {
@@ -81,7 +80,7 @@ impl Text {
         Self::of(parts)
     }
 
-    /// Reads everything once: is it UTF-8, how long is it, what characters has it?
+    /// Reads everything once to check the encoding, count the characters and find the distinct ones.
     fn of(parts: Vec<Part>) -> Result<(Self, Vocabulary), Error> {
         let mut text = Self {
             parts: parts.into(),
@@ -95,10 +94,10 @@ impl Text {
             byte: 0,
         };
         let mut marks = Vec::new();
-        while let Some(piece) = text.piece(place)? {
+        while let Some(chunk) = text.chunk(place)? {
             marks.push(place);
-            distinct.extend(piece.text.chars());
-            place = piece.next;
+            distinct.extend(chunk.text.chars());
+            place = chunk.next;
         }
         text.characters = place.character;
         text.marks = marks.into();
@@ -106,26 +105,26 @@ impl Text {
         Ok((text, vocabulary))
     }
 
-    /// How many characters there are.
+    /// The number of characters.
     pub fn characters(&self) -> usize {
         self.characters
     }
 
-    /// Reads from the `start`-th character on.
+    /// Reads from character `start`.
     pub fn read_from(&self, start: usize) -> Reader {
         let after = self.marks.partition_point(|mark| mark.character <= start);
         let mark = self.marks[after.saturating_sub(1)];
         Reader {
             text: self.clone(),
             next: mark,
-            piece: String::new(),
+            chunk: String::new(),
             at: 0,
             skip: start - mark.character,
         }
     }
 
-    /// The piece that begins at `mark`; none at the end.
-    fn piece(&self, mut mark: Mark) -> Result<Option<Piece>, Error> {
+    /// The chunk that begins at `mark`, or none at the end.
+    fn chunk(&self, mut mark: Mark) -> Result<Option<Chunk>, Error> {
         loop {
             let Some(part) = self.parts.get(mark.part) else {
                 return Ok(None);
@@ -142,11 +141,12 @@ impl Text {
         let part = &self.parts[mark.part];
         let bytes = part.read(mark.byte)?;
         let ends_part = mark.byte + bytes.len() as u64 >= part.length;
-        // A character or a line end that the piece cuts in two is left to the next one.
+        // A character or line end at the end of the chunk belongs to the next chunk if it is incomplete.
         let whole = match std::str::from_utf8(&bytes) {
             Ok(text) => text,
             Err(error) if error.error_len().is_none() && !ends_part => {
-                std::str::from_utf8(&bytes[..error.valid_up_to()]).expect("it is valid up to there")
+                std::str::from_utf8(&bytes[..error.valid_up_to()])
+                    .expect("these bytes are valid UTF-8")
             }
             Err(error) => return Err(part.not_utf8(mark.byte + error.valid_up_to() as u64)),
         };
@@ -168,19 +168,19 @@ impl Text {
             byte,
             ..mark
         };
-        Ok(Some(Piece { text, next }))
+        Ok(Some(Chunk { text, next }))
     }
 }
 
-struct Piece {
+struct Chunk {
     text: String,
     next: Mark,
 }
 
 impl Part {
-    /// Up to [`PIECE`] bytes from `start` on.
+    /// Up to [`CHUNK`] bytes from `start`.
     fn read(&self, start: u64) -> Result<Vec<u8>, Error> {
-        let length = PIECE.min((self.length - start) as usize);
+        let length = CHUNK.min((self.length - start) as usize);
         match &self.source {
             Source::Memory(text) => {
                 let start = start as usize;
@@ -215,20 +215,20 @@ impl Part {
     }
 }
 
-/// The characters of a text, one after the other.
+/// Iterates over the characters of a text.
 pub struct Reader {
     text: Text,
     next: Mark,
-    piece: String,
+    chunk: String,
     at: usize,
     skip: usize,
 }
 
 impl Reader {
-    /// The next character; none at the end.
+    /// The next character, or none at the end.
     pub fn read(&mut self) -> Result<Option<char>, Error> {
         loop {
-            if let Some(c) = self.piece[self.at..].chars().next() {
+            if let Some(c) = self.chunk[self.at..].chars().next() {
                 self.at += c.len_utf8();
                 if self.skip == 0 {
                     return Ok(Some(c));
@@ -236,10 +236,10 @@ impl Reader {
                 self.skip -= 1;
                 continue;
             }
-            match self.text.piece(self.next)? {
-                Some(piece) => {
-                    self.piece = piece.text;
-                    self.next = piece.next;
+            match self.text.chunk(self.next)? {
+                Some(chunk) => {
+                    self.chunk = chunk.text;
+                    self.next = chunk.next;
                     self.at = 0;
                 }
                 None => return Ok(None),
@@ -248,7 +248,7 @@ impl Reader {
     }
 }
 
-/// A file that was named, or the `.txt` files of a folder.
+/// A named file, or the `.txt` files of a folder.
 fn collect(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> Result<(), Error> {
     let failed = |source| Error::ReadText {
         path: path.to_path_buf(),
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn every_place_of_a_long_text_is_found() {
-        // Characters of one to four bytes, and line ends, over every cut between two pieces.
+        // Characters of one to four bytes, and line ends, across every boundary of two chunks.
         let long: String = (0..9000)
             .map(|i| ["a", "é", "→", "𝄞", "\r\n", "b\r"][((i * 2_654_435_761) >> 7) % 6])
             .collect();
@@ -295,7 +295,7 @@ mod tests {
         let path = folder.join("a.txt");
         fs::write(&path, &long).unwrap();
         let (text, vocabulary) = Text::open(&[path]).unwrap();
-        assert!(text.marks.len() > 1, "one piece proves little");
+        assert!(text.marks.len() > 1, "expected several chunks");
         assert_eq!(text.characters(), expected.len());
         assert_eq!(vocabulary.len(), 7);
         for start in (0..=expected.len()).step_by(613) {
@@ -321,18 +321,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_refused() {
+    fn invalid_texts_are_rejected() {
         let folder = folder("wrong");
         let file = |name: &str, bytes: &[u8]| {
             let path = folder.join(name);
             fs::write(&path, bytes).unwrap();
             Text::open(&[path]).unwrap_err().to_string()
         };
-        assert!(file("latin", b"caf\xe9 au lait").contains("byte 3 starts no character"));
+        assert!(
+            file("latin", b"caf\xe9 au lait").contains("byte 3 is not the start of a character")
+        );
         assert!(file("cut", "caf\u{e9}".as_bytes().split_last().unwrap().1).contains("byte 3"));
-        let mut long = "x".repeat(3 * PIECE).into_bytes();
+        let mut long = "x".repeat(3 * CHUNK).into_bytes();
         long.push(0xff);
-        assert!(file("late", &long).contains(&format!("byte {}", 3 * PIECE)));
+        assert!(file("late", &long).contains(&format!("byte {}", 3 * CHUNK)));
         assert!(file("empty", b"").contains("empty"));
         assert!(file("mark", "\u{feff}".as_bytes()).contains("empty"));
         assert!(file("one", "aaaa".as_bytes()).contains("one distinct character"));

@@ -1,7 +1,7 @@
-//! A training run, step by step: which window, at which rate, with which random numbers.
+//! A training run step by step: windows, learning rates and random numbers.
 //!
-//! What a step draws is a number of the seed and the step alone. So a run that was stopped goes on
-//! as if it had not been, and the same run in another program finds the same losses.
+//! The random numbers of a step depend only on the seed and the step. So a stopped run continues without
+//! any difference, and another program with the same settings gets the same losses.
 
 use burn::module::Module;
 use burn::tensor::Device;
@@ -21,32 +21,32 @@ use crate::step::Learner;
 pub struct Settings {
     /// Passes over the text.
     pub epochs: usize,
-    /// N, the parallel streams that the text is cut into.
+    /// N, the number of parallel streams of the text.
     pub batch: usize,
-    /// T, the characters of a window.
+    /// T, the number of characters per window.
     pub seq: usize,
     /// Peak learning rate.
     pub rate: f64,
-    /// Largest norm of the whole gradient.
+    /// Maximum global norm of the gradient.
     pub clip: f64,
-    /// Fixes dropout and windows.
+    /// Seed of dropout and windows.
     pub seed: u64,
 }
 
-/// Where a run is. The random numbers of a step depend on the seed and the step alone, so these are
-/// their state too.
+/// The position of a run. The random numbers of a step depend only on the seed and the step, so the
+/// position includes their state.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
-    /// Steps made.
+    /// Finished steps.
     pub step: usize,
-    /// Passes over the text that are finished.
+    /// Finished passes over the text.
     pub epoch: usize,
     /// Windows of this pass that were read.
     pub window: usize,
     /// Nats and characters since the last validation.
     pub loss_sum: f64,
     pub characters: usize,
-    /// The best validation so far, and its step.
+    /// The lowest validation loss so far, and its step.
     pub best: Option<(f64, usize)>,
     /// Validations since then.
     pub since_best: usize,
@@ -54,33 +54,33 @@ pub struct Progress {
     pub history: Vec<(usize, f64, f64)>,
 }
 
-/// A step that was made.
+/// A finished step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Step {
-    /// Which one it was, from 1 on.
+    /// Its number, from 1.
     pub step: usize,
-    /// The pass over the text that it belongs to, from 1 on.
+    /// Its pass over the text, from 1.
     pub epoch: usize,
-    /// Whether it was the last one of the pass.
+    /// Whether it was the last step of the pass.
     pub ends_epoch: bool,
-    /// Where the window begins in each stream.
+    /// The start of the window in each stream.
     pub offset: usize,
-    /// Characters learnt from, N·T.
+    /// Characters in the window, N·T.
     pub characters: usize,
     /// Mean cross-entropy in nats per character.
     pub loss: f32,
-    /// Norm of the whole gradient, before it was clipped.
+    /// Global norm of the gradient before clipping.
     pub gradient_norm: f32,
     pub learning_rate: f64,
 }
 
-/// What a validation found, in nats per character.
+/// The result of a validation, in nats per character.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Validation {
-    /// Since the last one.
+    /// Training loss since the last validation.
     pub training: f64,
     pub validation: f64,
-    /// Whether none was better.
+    /// Whether this is the lowest validation loss so far.
     pub best: bool,
 }
 
@@ -91,22 +91,22 @@ pub struct Trainer {
     settings: Settings,
     streams: Streams,
     judges: Streams,
-    /// For inference.
+    /// A copy for inference.
     device: Device,
-    /// What is left of this pass; none before its first step.
+    /// The rest of this pass, or none before its first step.
     pass: Option<Pass>,
 }
 
 /// A pass over the text.
 struct Pass {
     windows: Windows,
-    /// Where its first window begins in each stream.
+    /// The start of its first window in each stream.
     shift: usize,
 }
 
 impl Trainer {
-    /// Trains `model` on `corpus`, whose windows are of `settings.seq` characters. The model is on the
-    /// first of `devices`, which record gradients.
+    /// Trains `model` on `corpus` with windows of `settings.seq` characters. The model is on the first
+    /// of `devices`, which must support autodiff.
     pub fn new(settings: Settings, corpus: &Corpus, model: CharGru, devices: &[Device]) -> Self {
         Self {
             learner: Learner::new(model, settings.clip, devices),
@@ -119,12 +119,12 @@ impl Trainer {
         }
     }
 
-    /// N: fewer than asked for where the text is short.
+    /// N, smaller than requested if the text is short.
     pub fn rows(&self) -> usize {
         self.streams.count()
     }
 
-    /// Steps of the whole run.
+    /// The number of steps of the whole run.
     pub fn steps(&self) -> usize {
         self.settings.epochs * self.windows_of_pass()
     }
@@ -133,7 +133,7 @@ impl Trainer {
         self.streams.full_windows(self.settings.seq)
     }
 
-    /// Learns the next window.
+    /// Trains on the next window.
     pub async fn step(&mut self) -> Result<Step, Error> {
         let Settings {
             seq, seed, rate, ..
@@ -149,7 +149,7 @@ impl Trainer {
         };
         let window = pass.windows.read()?.ok_or(Error::TextChanged)?;
         let offset = pass.shift + at.window * seq;
-        let golden = 0x9e37_79b9_7f4a_7c15; // spreads the steps over all seeds
+        let golden = 0x9e37_79b9_7f4a_7c15; // distributes the steps over all seeds
         self.learner
             .seed(seed ^ (at.step as u64 + 1).wrapping_mul(golden));
         let rate = learning_rate(rate, at.step, self.steps());
@@ -180,12 +180,12 @@ impl Trainer {
             at.epoch += 1;
             at.window = 0;
             self.pass = None;
-            self.learner.set_state(None); // the streams begin anew
+            self.learner.set_state(None); // the streams start again
         }
         Ok(made)
     }
 
-    /// Judges the model by the text that is kept for it.
+    /// Computes the loss on the validation part.
     pub async fn validate(&mut self) -> Result<Validation, Error> {
         let model = self.learner.model.valid();
         let validation = evaluate(&model, &self.judges, self.settings.seq, &self.device).await?;
@@ -207,7 +207,7 @@ impl Trainer {
     }
 }
 
-/// Where the windows of a pass begin: a number of the seed and the pass alone.
+/// The start of a pass's windows. It depends only on the seed and the pass.
 fn shift(seed: u64, epoch: usize, slack: usize) -> usize {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut shift = 0;

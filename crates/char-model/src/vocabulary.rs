@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use crate::error::Error;
 
-/// A model of more characters than this would be an embedding and little else.
+/// A larger vocabulary would make the embedding most of the model.
 const LARGEST: usize = 1 << 16;
 
-/// The distinct characters of a text, in order; a token is an index into them.
+/// The distinct characters of a text in order. A token is an index into them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Vocabulary {
     characters: Vec<char>,
@@ -15,7 +15,7 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// Two or more distinct characters, in order.
+    /// At least two distinct characters, in order.
     pub fn new(characters: Vec<char>) -> Result<Self, Error> {
         match characters[..] {
             [] => return Err(Error::EmptyText),
@@ -43,7 +43,7 @@ impl Vocabulary {
         self.tokens.get(&character).copied()
     }
 
-    /// The tokens of `text`, or the characters of it that have none.
+    /// The tokens of `text`, or its unknown characters.
     pub fn encode(&self, text: &str) -> Result<Vec<i32>, Error> {
         let mut unknown: Vec<char> = text.chars().filter(|&c| self.token(c).is_none()).collect();
         if unknown.is_empty() {
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vocabulary_of_one_predicts_nothing() {
+    fn one_character_is_an_error() {
         assert!(matches!(Vocabulary::new(vec![]), Err(Error::EmptyText)));
         let one = Vocabulary::new(vec!['a']);
         assert!(matches!(one, Err(Error::SingleCharacter('a'))));

@@ -1,21 +1,21 @@
-//! The biases of a layer in the forms that systems have.
+//! The biases of a layer in the forms of other systems.
 
 use burn::tensor::Tensor;
 use gru_op::{GruBlock, GruWeights, Reset};
 
-/// Whether any layer has a bias: then a system with biases has them in all, zeros where there is
-/// none.
+/// Whether any layer has a bias. If so, a system with biases has them in all layers, with zeros where
+/// there is none.
 pub(crate) fn any(block: &GruBlock) -> bool {
     let mut layers = block.layers.iter();
     layers.any(|layer| layer.b_ih.is_some() || layer.b_hh.is_some())
 }
 
-/// Zeros where the weights are.
+/// Zeros with the type and device of the weights.
 pub(crate) fn zeros(weights: &GruWeights, len: usize) -> Tensor<1> {
     Tensor::zeros([len], (&weights.w_hh.device(), weights.w_hh.dtype()))
 }
 
-/// Both as `[3H]`, zeros where one is absent.
+/// Both biases as `[3H]`, zeros if absent.
 pub(crate) fn both(weights: &GruWeights) -> (Tensor<1>, Tensor<1>) {
     let [h, gates] = weights.w_hh.dims();
     let zeros = |len| zeros(weights, len);
@@ -28,8 +28,9 @@ pub(crate) fn both(weights: &GruWeights) -> (Tensor<1>, Tensor<1>) {
     (b_ih, b_hh)
 }
 
-/// One bias `[3H]` of the gates and, where the reset gate acts after the product, the candidate's
-/// recurrent one `[H]`, which is reset too: all else only adds. Each is there if it need be.
+/// One bias `[3H]` of the gates. If the reset gate acts after the product, also the candidate's
+/// recurrent bias `[H]`, which the reset gate multiplies too. All other biases only add. Each is absent
+/// if it is not needed.
 pub(crate) fn joined(weights: &GruWeights, reset: Reset) -> (Option<Tensor<1>>, Option<Tensor<1>>) {
     let [h, _] = weights.w_hh.dims();
     match (&weights.b_hh, reset) {

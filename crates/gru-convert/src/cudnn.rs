@@ -1,12 +1,12 @@
-//! cuDNN's GRU by its `linLayerID`: `w0`, `w1`, `w2` `[H,I]` are the input matrices of r, z, n,
-//! `w3`, `w4`, `w5` `[H,H]` the recurrent ones, `b0` to `b5` `[H]` their biases
-//! (`CUDNN_RNN_DOUBLE_BIAS`), as `cudnnGetRNNWeightParams` hands them out for one pseudo-layer.
+//! cuDNN's GRU by `linLayerID`: `w0`, `w1`, `w2` `[H,I]` are the input matrices of r, z, n, `w3`, `w4`,
+//! `w5` `[H,H]` the recurrent matrices, `b0` to `b5` `[H]` their biases (`CUDNN_RNN_DOUBLE_BIAS`), as
+//! `cudnnGetRNNWeightParams` returns them for one pseudo-layer.
 //!
-//! The reset gate acts after the product, and the order is PyTorch's.
+//! The reset gate acts after the product. The gate order is PyTorch's order.
 //!
-//! A prefix holds one pseudo-layer, one direction of one layer: `linLayerID` does not say how many
-//! there are, and where I is H no shape does. Pseudo-layers are numbered as
-//! [`GruBlock::layers`] are, so several make a block by their weights:
+//! A prefix contains one pseudo-layer: one direction of one layer. `linLayerID` does not contain the
+//! number of pseudo-layers, and with I = H no shape shows it. Pseudo-layers have the order of
+//! [`GruBlock::layers`], so the weights of several pseudo-layers make one block:
 //!
 //! ```
 //! # fn main() -> Result<(), gru_convert::ConvertError> {
@@ -43,11 +43,11 @@ const SYSTEM: System = System {
     ..PLAIN
 };
 
-/// The configuration of the pseudo-layer under `prefix`: sizes and biases. Time comes first, as in
-/// cuDNN's default layout: set it as the model did.
+/// The configuration of the pseudo-layer under `prefix`: sizes and biases. The layout is time-major, as
+/// cuDNN's default. Set it as in the original model.
 ///
 /// # Errors
-/// If a key is missing or unexpected, or an array is no matrix.
+/// If a key is missing or unexpected, or an array is not a matrix.
 pub fn config(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError> {
     dict.expect_only(
         prefix,
@@ -63,11 +63,11 @@ pub fn config(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertE
         .with_batch_first(false))
 }
 
-/// The pseudo-layer under `prefix`, as a block of one layer.
+/// The pseudo-layer under `prefix` as a block with one layer.
 ///
 /// # Errors
-/// If a key is missing or unexpected, an array has not the shape or dtype of such a layer, or
-/// `config` is that of another GRU.
+/// If a key is missing or unexpected, if an array does not have the shape or dtype of such a layer, or
+/// if `config` does not match.
 pub fn import(
     dict: &StateDict,
     prefix: &str,
@@ -101,11 +101,11 @@ pub fn import(
     Ok(config.init_with(vec![weights])?)
 }
 
-/// The arrays of the pseudo-layer that computes what `block` does.
+/// The arrays of a pseudo-layer that computes the same as `block`.
 ///
 /// # Errors
-/// If none does: several layers or directions, another reset placement, update rule, activation, a
-/// clip, zoneout, or a layer in reverse; or if a tensor cannot be read back from its device.
+/// If there is no such pseudo-layer: several layers or directions, another reset form, update rule or
+/// activation, a clip, zoneout, or a reverse layer. Also if a tensor cannot be read from its device.
 pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError> {
     SYSTEM.check_block(block)?;
     let (layer, h) = (&block.layers[0], block.d_hidden);

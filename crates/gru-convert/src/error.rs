@@ -1,94 +1,94 @@
-//! Why weights could not be taken over or handed out.
+//! Errors of import and export.
 
 use gru_op::GruError;
 
-/// Why weights could not be taken over or handed out.
+/// Why weights could not be imported or exported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConvertError {
-    /// The weights or the configuration do not make a GRU: a tensor is missing, unexpected or of
+    /// The weights or the configuration are not a valid GRU: a tensor is missing, unexpected or has
     /// another shape or dtype, an activation is not supported, or a size is wrong.
     #[error(transparent)]
     Gru(#[from] GruError),
-    /// A tensor has a shape that none of its kind has, whatever the sizes.
+    /// A tensor has a shape that is wrong for all sizes.
     #[error("{name}: expected {expected}, got shape {actual:?}")]
     Form {
-        /// Which tensor.
+        /// The name of the tensor.
         name: String,
-        /// What was expected, in letters.
+        /// The expected shape as a text.
         expected: &'static str,
-        /// The shape that was found.
+        /// The actual shape.
         actual: Vec<usize>,
     },
-    /// No tensor has a name under the prefix.
+    /// No tensor name starts with the prefix.
     #[error("expected tensors whose names start with {prefix:?}, got none; {expected}")]
     Prefix {
         /// The prefix.
         prefix: String,
-        /// What names are expected.
+        /// The expected names.
         expected: &'static str,
     },
-    /// Two tensors would have the same name.
+    /// Two tensors have the same name.
     #[error("{key}: expected one tensor of this name, got two")]
     SameKey {
         /// The name.
         key: String,
     },
-    /// A configuration is that of another GRU than the imported one.
+    /// The configuration does not match the imported GRU.
     #[error(
         "{what} of the configuration: expected {expected}, as the imported GRU has it, got {actual}"
     )]
     Mismatch {
-        /// In what they differ.
+        /// The option that differs.
         what: &'static str,
-        /// What the arrays, or the options of the system, say.
+        /// The value from the arrays or the options of the system.
         expected: String,
-        /// What the configuration says.
+        /// The value in the configuration.
         actual: String,
     },
-    /// An option that gru-op does not have, or that makes no sense.
+    /// An option that gru-op does not support, or an invalid option.
     #[error("{option}: expected {expected}, got {actual}")]
     Option {
         /// Its name in the other system.
         option: &'static str,
-        /// What is understood.
+        /// The supported values.
         expected: String,
-        /// What was given.
+        /// The actual value.
         actual: String,
     },
-    /// The other system has no way to say this.
+    /// The other system cannot express the block.
     #[error("{system} cannot express {what}")]
     Inexpressible {
-        /// Which system.
+        /// The system.
         system: &'static str,
         /// What it lacks.
         what: String,
     },
-    /// A model of another system is not as its format has it, or lacks what was asked for.
+    /// A model file of another system does not follow its format, or lacks the requested item.
     #[error("{reason}")]
     Model {
-        /// What was wrong.
+        /// The error.
         reason: String,
     },
-    /// The numbers of a tensor of a model cannot be had.
+    /// The values of a tensor in a model file cannot be read.
     #[error("{name}: {reason}")]
     Tensor {
-        /// Which tensor.
+        /// The name of the tensor.
         name: String,
-        /// What was wrong.
+        /// The error.
         reason: String,
     },
     /// A file could not be read or written.
     #[error("{path}: {reason}")]
     File {
-        /// Which file.
+        /// The path of the file.
         path: String,
-        /// What was wrong.
+        /// The error.
         reason: String,
     },
 }
 
-/// Rejects a tensor of another shape than the expected one.
+/// Returns an error if a tensor does not have the expected shape.
 pub(crate) fn expect_shape(
     name: &str,
     expected: &[usize],

@@ -1,20 +1,20 @@
-//! Keras' `layers.GRU`: `kernel [I,3H]`, `recurrent_kernel [H,3H]` and, if it has one, `bias`,
-//! `[2,3H]` with `reset_after`, else `[3H]`; gates in columns z, r, n. A `Bidirectional` has two
-//! such layers, `forward_…` and `backward_…`, and is one block here.
+//! Keras' `layers.GRU`: `kernel [I,3H]`, `recurrent_kernel [H,3H]` and an optional `bias`, which is
+//! `[2,3H]` with `reset_after` and `[3H]` without. Gates are columns z, r, n. A `Bidirectional` has two
+//! such layers, `forward_…` and `backward_…`, and becomes one block.
 //!
-//! A key is a prefix, the names of what is inside (`gru_cell/`, `forward_gru/gru_cell/`), which are
-//! not looked at, and the array's name: the `path` of a Keras variable. In the files of Keras 3, which
-//! `StateDict::from_keras` reads, the arrays are called `0`, `1` and `2`.
+//! A key consists of a prefix, names in between (`gru_cell/`, `forward_gru/gru_cell/`), which are
+//! ignored, and the array's name. This is the `path` of a Keras variable. In files of Keras 3, which
+//! `StateDict::from_keras` reads, the arrays have the names `0`, `1` and `2`.
 //!
-//! | Keras | here |
+//! | Keras | gru-op |
 //! |---|---|
-//! | `reset_after` | [`Reset`]: [`config`] tells it from the form of the bias |
-//! | `activation`, `recurrent_activation` | `with_activations`, by [`activations`] and [`activation_names`] |
-//! | `go_backwards` | `with_reverse(true)`; Keras' output is then in processing order: flip ours along time |
-//! | `mask` | the mask of [`GruBlock::forward_with`]; a `Bidirectional` puts out zeros where the mask is false |
-//! | `merge_mode` of a `Bidirectional` | `"concat"`; any other is made of the two halves of our output |
-//! | `recurrent_dropout` | `with_recurrent_dropout`: one mask for all gates, where Keras draws three |
-//! | `return_sequences=False` | the last step of the output; with holes in the mask and no valid step, that is zero, not the state |
+//! | `reset_after` | [`Reset`]: [`config`] infers it from the shape of the bias |
+//! | `activation`, `recurrent_activation` | `with_activations`, with [`activations`] and [`activation_names`] |
+//! | `go_backwards` | `with_reverse(true)`. Keras' output is in processing order: flip the block's output along time |
+//! | `mask` | the mask of [`GruBlock::forward_with`]. A `Bidirectional` returns zeros where the mask is false |
+//! | `merge_mode` of a `Bidirectional` | `"concat"`. Compute others from the two halves of the block's output |
+//! | `recurrent_dropout` | `with_recurrent_dropout`: one mask for all gates. Keras draws three |
+//! | `return_sequences=False` | the last step of the output. With gaps in the mask and no valid step, this is zero and not the state |
 //!
 //! Source: <https://keras.io/api/layers/recurrent_layers/gru>.
 //!
@@ -53,20 +53,21 @@ const SYSTEM: System = System {
 };
 const ORDER: GateOrder = GateOrder::UpdateFirst;
 
-/// What an unexpected key should have been.
+/// The expected keys, for the error about an unexpected key.
 const NAMES: &str = "a GRU has kernel, recurrent_kernel and bias, or 0, 1 and 2, a Bidirectional has \
                      them under forward_… and backward_…";
 
-/// The names of a layer's arrays: of its variables, and in a file.
+/// The names of a layer's arrays: as variables, and in a file.
 const ARRAYS: [[&str; 3]; 2] = [["kernel", "recurrent_kernel", "bias"], ["0", "1", "2"]];
 
-/// The configuration of the layer under `prefix`: sizes, directions and biases, told from names and
-/// shapes, and `reset_after` from the form of the bias. Without a bias nothing tells it: then it is
-/// Keras' default, and `with_reset` sets it. Activations and `go_backwards`, which are not among
-/// the arrays, are Keras' defaults too.
+/// The configuration of the layer under `prefix`. Sizes, directions and biases follow from names and
+/// shapes, and `reset_after` from the shape of the bias. Without a bias `reset_after` is Keras' default.
+/// Set it with `with_reset`. The arrays do not contain activations and `go_backwards`, which are Keras'
+/// defaults too.
 ///
 /// # Errors
-/// If a key under `prefix` is missing or none of such a layer's, or an array has not its shape.
+/// If a key under `prefix` is missing or does not belong to such a layer, or if an array has another
+/// shape.
 pub fn config(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError> {
     let (layers, [kernel, recurrent, bias]) = layers(dict, prefix)?;
     let [i, _] = dict.shape(&format!("{}{kernel}", layers[0]))?;
@@ -93,11 +94,11 @@ pub fn config(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertE
         .with_reset(reset))
 }
 
-/// The layer under `prefix`, as a block of `config`.
+/// The layer under `prefix` as a block with `config`.
 ///
 /// # Errors
-/// If a key is missing or unexpected, an array has not the shape or dtype of such a layer, or
-/// `config` is that of another GRU.
+/// If a key is missing or unexpected, if an array does not have the shape or dtype of such a layer, or
+/// if `config` does not match.
 pub fn import(
     dict: &StateDict,
     prefix: &str,
@@ -136,14 +137,14 @@ pub fn import(
     Ok(config.init_with(weights)?)
 }
 
-/// The arrays of the layer that computes what `block` does; of a block in both directions under
-/// `forward_layer/` and `backward_layer/`. Without `reset_after` Keras has one bias: a second is
+/// The arrays of a layer that computes the same as `block`. A bidirectional block uses the names
+/// `forward_layer/` and `backward_layer/`. Without `reset_after` Keras has one bias, so a second bias is
 /// added to it.
 ///
 /// # Errors
-/// If no such layer does: several layers, another update rule, an activation without a name there
-/// or different ones of the reset and the update gate, a clip, or zoneout; or if a tensor cannot be
-/// read back from its device.
+/// If there is no such layer: several layers, another update rule, an activation that Keras lacks,
+/// different activations of the reset and the update gate, a clip, or zoneout. Also if a tensor cannot
+/// be read from its device.
 pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError> {
     SYSTEM.check_block(block)?;
     let mut dict = StateDict::new();
@@ -177,8 +178,8 @@ pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError>
     Ok(dict)
 }
 
-/// The activations of a layer, by Keras' names: `activation` of the candidate,
-/// `recurrent_activation` of the two gates.
+/// The activations of a layer from Keras' names: `activation` of the candidate, `recurrent_activation`
+/// of the two gates.
 ///
 /// Keras 3's `hard_sigmoid` is `clamp(v/6 + 1/2, 0, 1)`.
 ///
@@ -205,10 +206,10 @@ pub fn activations(
     })
 }
 
-/// Keras' names of these: `(activation, recurrent_activation)`.
+/// Keras' names of the activations: `(activation, recurrent_activation)`.
 ///
 /// # Errors
-/// If one has no name there, or those of the reset and the update gate differ.
+/// If Keras lacks an activation, or if the reset and the update gate have different activations.
 pub fn activation_names(
     activations: &Activations,
 ) -> Result<(&'static str, &'static str), ConvertError> {
@@ -229,7 +230,7 @@ pub fn activation_names(
     ))
 }
 
-/// By the names and with the parameters of Keras 3.
+/// Names and parameters of Keras 3.
 const ACTIVATIONS: [(&str, Activation); 9] = [
     ("linear", Activation::Identity),
     ("sigmoid", Activation::Sigmoid),
@@ -248,7 +249,7 @@ const ACTIVATIONS: [(&str, Activation); 9] = [
     ("softplus", Activation::Softplus),
 ];
 
-/// All that stands before the arrays' names, of one layer, or of the forward and the backward one; and
+/// The prefixes of the arrays' names, for one layer, or for the forward and the backward layer, and
 /// these names.
 fn layers(
     dict: &StateDict,
@@ -260,14 +261,14 @@ fn layers(
             expected: NAMES,
         })
     };
-    // Each with a key, to be named if there are too many.
+    // Each prefix has a key, for the error if there are too many.
     let mut layers = BTreeMap::new();
     let mut arrays = None;
     for (key, name) in dict.under(prefix, NAMES)? {
         let at = name.rfind('/').map_or(0, |slash| slash + 1);
         let (layer, array) = name.split_at(at);
         let known = ARRAYS.into_iter().find(|names| names.contains(&array));
-        // One kind of names for all.
+        // All layers must use the same kind of names.
         if known.is_none() || arrays.is_some_and(|arrays| known != Some(arrays)) {
             return Err(unexpected(key));
         }

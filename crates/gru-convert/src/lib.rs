@@ -1,10 +1,10 @@
-//! Weights of GRUs from other systems and back, for [`gru_op`]: each system has its own names, gate order
+//! Converts GRU weights between [`gru_op`] and other systems. Each system has its own names, gate order
 //! and layout.
 //!
 //! | system | module | weights | gates | biases |
 //! |---|---|---|---|---|
 //! | PyTorch `nn.GRU`, `nn.GRUCell` | [`pytorch`] | `weight_ih [3H,I]`, `weight_hh [3H,H]` | rows r, z, n | two `[3H]` |
-//! | Keras `layers.GRU`, alone or `Bidirectional` | [`keras`] | `kernel [I,3H]`, `recurrent_kernel [H,3H]` | columns z, r, n | `[2,3H]` or `[3H]` |
+//! | Keras `layers.GRU`, also in `Bidirectional` | [`keras`] | `kernel [I,3H]`, `recurrent_kernel [H,3H]` | columns z, r, n | `[2,3H]` or `[3H]` |
 //! | ONNX `GRU` | [`onnx`] | `W [D,3H,I]`, `R [D,3H,H]` | rows z, r, n | `B [D,6H]` |
 //! | TensorFlow `GRUBlockCell` | [`tensorflow`] | `w_ru [I+H,2H]`, `w_c [I+H,H]` | columns r, z and n | `[2H]` and `[H]` |
 //! | Apple's `MPSGraph` | [`mps_graph`] | `inputWeight [D·3H,I]`, `recurrentWeight [3H,H]` or `[2,3H,H]` | rows z, r, n or r, z, n | `[D·3H]`, and `[D·H]` |
@@ -13,7 +13,7 @@
 //!
 //! Burn's own modules need no converter: `GruBlock::try_from(gru)`.
 //!
-//! A [`StateDict`] holds arrays under a system's own names, from a file or from the program. Every
+//! A [`StateDict`] contains arrays with a system's own names, from a file or from the program. Every
 //! module has the same three functions:
 //!
 //! - `config(&dict, prefix)` infers the configuration of the GRU under `prefix` from names and shapes. The
@@ -71,9 +71,9 @@
 //! | `keras` | reads Keras' `.weights.h5` and `.keras` |
 //! | `onnx` | reads and writes `.onnx` |
 //!
-//! `autodiff`, `flex` and `fusion` are the default, as in gru-op, and turn on its features of the same
-//! names. `fusion` must be on exactly when Burn's own `fusion` is, as it is by default. The other backends
-//! are features of gru-op.
+//! `autodiff`, `flex` and `fusion` are on by default, as in gru-op, and turn on the features of the same
+//! names in gru-op. `fusion` must be on exactly when Burn's own `fusion` is. This is so by default.
+//! Other backends are features of gru-op.
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

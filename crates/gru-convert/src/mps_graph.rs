@@ -1,19 +1,19 @@
-//! The weights of Apple's `MPSGraph.GRU` under the names of its parameters. D is 2 with
-//! `bidirectional`, else 1:
+//! The weights of Apple's `MPSGraph.GRU` with the names of its parameters. D is 2 with `bidirectional`,
+//! else 1:
 //!
 //! | name | shape | |
 //! |---|---|---|
 //! | `recurrentWeight` | `[3H,H]` or `[2,3H,H]` | |
-//! | `inputWeight` | `[D·3H,I]` | optional there; a block always has one |
+//! | `inputWeight` | `[D·3H,I]` | optional in MPSGraph, required in a block |
 //! | `bias` | `[D·3H]` | optional |
 //! | `secondaryBias` | `[D·H]`, of the candidate | optional; ignored without `resetAfter` |
 //!
-//! Gates are in rows z, r, o, or r, z, o with `resetGateFirst`. The call itself, also for a source
-//! that is projected already and for a mask, is [`gru_op::mps_graph::gru`], which says where Apple's
-//! pages leave a choice.
+//! Gates are rows z, r, o, or r, z, o with `resetGateFirst`. The operator itself is
+//! [`gru_op::mps_graph::gru`], which also supports projected sources and masks. Its documentation lists
+//! the points that Apple's pages leave open.
 //!
-//! The descriptor says which GRU it is, and `resetGateFirst` what the rows are, which no
-//! configuration holds: so [`import`] wants it too, and [`export`] hands it out.
+//! The descriptor contains the conventions of the GRU, and `resetGateFirst` the order of the rows, which
+//! no configuration contains. So [`import`] requires the descriptor too, and [`export`] returns it.
 //!
 //! ```
 //! # fn main() -> Result<(), gru_convert::ConvertError> {
@@ -60,11 +60,11 @@ const SYSTEM: System = System {
     ..PLAIN
 };
 
-/// The configuration of the GRU with this descriptor and the arrays under `prefix`. Time comes
-/// first, as in MPSGraph.
+/// The configuration of the GRU with this descriptor and the arrays under `prefix`. The layout is
+/// time-major, as in MPSGraph.
 ///
 /// # Errors
-/// If a key is missing or unexpected, or an array contradicts the descriptor.
+/// If a key is missing or unexpected, or if an array contradicts the descriptor.
 pub fn config(
     descriptor: &GruDescriptor,
     dict: &StateDict,
@@ -96,7 +96,7 @@ pub fn config(
         (true, _) => dict.shape::<3>(&name)?[2],
     };
     let [_, i] = dict.shape(&key("inputWeight"))?;
-    // The second is ignored without resetAfter.
+    // The secondary bias is ignored without resetAfter.
     let read = if descriptor.reset_after { 4 } else { 3 };
     let bias = NAMES[2..read]
         .iter()
@@ -112,11 +112,11 @@ pub fn config(
         .with_activations(spec.activations))
 }
 
-/// The GRU with this descriptor and the arrays under `prefix`, as a block of `config`.
+/// The GRU with this descriptor and the arrays under `prefix`, as a block with `config`.
 ///
 /// # Errors
-/// If a key is missing or unexpected, an array has not the shape or dtype of such a GRU, or
-/// `config` is that of another GRU.
+/// If a key is missing or unexpected, if an array does not have the shape or dtype of such a GRU, or if
+/// `config` does not match.
 pub fn import(
     descriptor: &GruDescriptor,
     dict: &StateDict,
@@ -161,11 +161,11 @@ pub fn import(
     Ok(config.init_with(weights)?)
 }
 
-/// The arrays, gates in Apple's default order, and the descriptor of the GRU that computes what
-/// `block` does. Whatever bias it has no place for is added to one that it has.
+/// The arrays, in Apple's default gate order, and the descriptor of a GRU that computes the same as
+/// `block`. A bias without a counterpart is added to another bias.
 ///
 /// # Errors
-/// If none does: several layers, a clip, or zoneout; or if a tensor cannot be read back from its
+/// If there is no such GRU: several layers, a clip, or zoneout. Also if a tensor cannot be read from its
 /// device.
 pub fn export(block: &GruBlock, prefix: &str) -> Result<(StateDict, GruDescriptor), ConvertError> {
     SYSTEM.check_block(block)?;

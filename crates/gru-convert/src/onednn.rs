@@ -1,11 +1,11 @@
-//! oneDNN's GRU and LBR-GRU in its plain layout `ldigo`: `weights_layer [L,D,I,3,H]`,
-//! `weights_iter [L,D,H,3,H]` and, if it has one, `bias [L,D,3,H]` or, for LBR (linear before
-//! reset), `[L,D,4,H]` with the candidate's recurrent bias last. Gates u, r, o: z, r, n here.
+//! oneDNN's GRU and LBR-GRU in the plain layout `ldigo`: `weights_layer [L,D,I,3,H]`, `weights_iter
+//! [L,D,H,3,H]` and an optional `bias [L,D,3,H]`. For LBR (linear before reset), the bias is `[L,D,4,H]`
+//! with the candidate's recurrent bias last. oneDNN's gates u, r, o are z, r, n of gru-op.
 //!
-//! oneDNN takes layers above the first only where I = H, and its directions are two stacks that meet
-//! after the last layer, where a [`GruBlock`] joins them after every layer: so several layers go
-//! with one direction only. Other stacks are several primitives there, and blocks of one layer here.
-//! Source: <https://uxlfoundation.github.io/oneDNN/dev_guide_rnn.html>.
+//! In oneDNN, layers above the first require I = H. Its directions are two separate stacks that are
+//! joined after the last layer, but a [`GruBlock`] joins them after every layer. So several layers are
+//! possible only with one direction. Other stacks are several primitives in oneDNN, and several blocks
+//! with one layer in gru-op. Source: <https://uxlfoundation.github.io/oneDNN/dev_guide_rnn.html>.
 //!
 //! ```
 //! # fn main() -> Result<(), gru_convert::ConvertError> {
@@ -40,12 +40,13 @@ const SYSTEM: System = System {
 const ORDER: GateOrder = GateOrder::UpdateFirst;
 
 /// The configuration of the primitive with the arrays under `prefix`: sizes, layers, directions and
-/// biases, and whether it is LBR ([`Reset::AfterMatmul`]) from how many biases there are. Without a
-/// bias nothing tells that: then it is the vanilla GRU ([`Reset::BeforeMatmul`]), and `with_reset`
-/// sets it. Time comes first; `right2left` is `with_reverse(true)`.
+/// biases. The number of biases shows whether the primitive is LBR ([`Reset::AfterMatmul`]). Without a
+/// bias the result is the vanilla GRU ([`Reset::BeforeMatmul`]). Set it with `with_reset`. The layout is
+/// time-major. `right2left` is `with_reverse(true)`.
 ///
 /// # Errors
-/// If a key is missing or unexpected, or an array has not the shape of a primitive that a block is.
+/// If a key is missing or unexpected, or if an array does not have the shape of a primitive that a block
+/// can represent.
 pub fn config(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError> {
     dict.expect_only(
         prefix,
@@ -83,11 +84,11 @@ pub fn config(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertE
         .with_batch_first(false))
 }
 
-/// The primitive with the arrays under `prefix`, as a block of `config`.
+/// The primitive with the arrays under `prefix`, as a block with `config`.
 ///
 /// # Errors
-/// If a key is missing or unexpected, an array has not the shape or dtype of such a primitive, or
-/// `config` is that of another GRU.
+/// If a key is missing or unexpected, if an array does not have the shape or dtype of such a primitive,
+/// or if `config` does not match.
 pub fn import(
     dict: &StateDict,
     prefix: &str,
@@ -100,7 +101,7 @@ pub fn import(
     let (l, biases) = (found.num_layers, biases(found.reset));
     let d = entries / l;
     let key = |name: &str| format!("{prefix}{name}");
-    // Layers and directions are in our order: side by side.
+    // Layers and directions have the order of the block's layers.
     let matrices = |name: &str, rows: usize| -> Result<Tensor<3>, ConvertError> {
         let all: Tensor<5> = dict.tensor(&key(name), [l, d, rows, 3, h], device)?;
         Ok(ORDER.reorder(all.reshape([entries, rows, 3 * h]), 2, 1))
@@ -127,12 +128,12 @@ pub fn import(
     Ok(config.init_with(weights.collect())?)
 }
 
-/// The arrays of the primitive that computes what `block` does. Whatever bias it has no place for
-/// is added to one that it has.
+/// The arrays of a primitive that computes the same as `block`. A bias without a counterpart is added to
+/// another bias.
 ///
 /// # Errors
-/// If no such primitive does: several layers in both directions or with I other than H, another
-/// update rule, activation, a clip, or zoneout; or if a tensor cannot be read back from its device.
+/// If there is no such primitive: several layers in both directions or with I other than H, another
+/// update rule, an activation, a clip, or zoneout. Also if a tensor cannot be read from its device.
 pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError> {
     SYSTEM.check_block(block)?;
     let (l, d, i, h) = (
@@ -175,7 +176,7 @@ pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError>
     Ok(dict)
 }
 
-/// Rows of the bias.
+/// The number of rows of the bias.
 fn biases(reset: Reset) -> usize {
     match reset {
         Reset::AfterMatmul => 4,

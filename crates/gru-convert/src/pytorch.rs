@@ -1,9 +1,9 @@
-//! PyTorch's `nn.GRU` and `nn.GRUCell`, by the key names of their state dicts.
+//! PyTorch's `nn.GRU` and `nn.GRUCell`, with the key names of their state dicts.
 //!
-//! `weight_ih_l{k} [3H,I]`, `weight_hh_l{k} [3H,H]`, `bias_ih_l{k}`, `bias_hh_l{k} [3H]`, gates in
-//! rows r, z, n; suffix `_reverse` for the second direction. A cell has the same names without
-//! `_l{k}`, and is read as a block of one layer: run it by [`GruBlock::step`].
-//! Source: <https://docs.pytorch.org/docs/stable/generated/torch.nn.GRU.html>.
+//! `weight_ih_l{k} [3H,I]`, `weight_hh_l{k} [3H,H]`, `bias_ih_l{k}`, `bias_hh_l{k} [3H]`, gates as rows
+//! r, z, n. The second direction has the suffix `_reverse`. A cell has the same names without `_l{k}`
+//! and becomes a block with one layer, which [`GruBlock::step`] runs. Source:
+//! <https://docs.pytorch.org/docs/stable/generated/torch.nn.GRU.html>.
 //!
 //! ```no_run
 //! # #[cfg(feature = "store")]
@@ -18,7 +18,7 @@
 //! # fn main() {}
 //! ```
 //!
-//! [`export`] writes the names of an `nn.GRU`; one layer becomes a cell by new names:
+//! [`export`] writes the names of an `nn.GRU`. A block with one layer becomes a cell by renaming:
 //!
 //! ```
 //! # fn main() -> Result<(), gru_convert::ConvertError> {
@@ -51,26 +51,26 @@ const SYSTEM: System = System {
     ..PLAIN
 };
 
-/// What an unexpected key should have been.
+/// The expected keys, for the error about an unexpected key.
 const GRU: &str = "an nn.GRU has weight_ih_l{k}, weight_hh_l{k}, bias_ih_l{k}, bias_hh_l{k}, \
                    each also with _reverse";
 const CELL: &str = "an nn.GRUCell has weight_ih, weight_hh, bias_ih and bias_hh";
 
 /// The configuration of the `nn.GRU` or `nn.GRUCell` whose keys start with `prefix`: sizes, layers,
-/// directions and biases, told from names and shapes. Time comes first, as in PyTorch, and the
-/// dropout, which no state dict holds, is zero: set both as the model did.
+/// directions and biases from names and shapes. A state dict does not contain layout and dropout. The
+/// layout is time-major, as PyTorch's default, and dropout is zero. Set both as in the original model.
 ///
 /// # Errors
-/// If a key under `prefix` is missing or none of such a module's, or shapes do not fit together.
+/// If a key under `prefix` is missing or does not belong to such a module, or if shapes do not match.
 pub fn config(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError> {
     Keys::read(dict, prefix)?.config(dict, prefix)
 }
 
-/// The `nn.GRU` or `nn.GRUCell` whose keys start with `prefix`, as a block of `config`.
+/// The `nn.GRU` or `nn.GRUCell` whose keys start with `prefix`, as a block with `config`.
 ///
 /// # Errors
-/// If a key is missing or unexpected, a tensor has not the shape or dtype of such a module, or
-/// `config` is that of another GRU.
+/// If a key is missing or unexpected, if a tensor does not have the shape or dtype of such a module, or
+/// if `config` does not match.
 pub fn import(
     dict: &StateDict,
     prefix: &str,
@@ -103,11 +103,11 @@ pub fn import(
     Ok(config.init_with(weights)?)
 }
 
-/// The state dict of the `nn.GRU` that computes what `block` does.
+/// The state dict of an `nn.GRU` that computes the same as `block`.
 ///
 /// # Errors
-/// If no `nn.GRU` does: another reset placement, update rule, activation, a clip, zoneout, or a
-/// layer in reverse only; or if a tensor cannot be read back from its device.
+/// If there is no such `nn.GRU`: another reset form, update rule or activation, a clip, zoneout, or only
+/// a reverse layer. Also if a tensor cannot be read from its device.
 pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError> {
     SYSTEM.check_block(block)?;
     let keys = Keys {
@@ -130,9 +130,9 @@ pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError>
     Ok(dict)
 }
 
-/// What the keys of a module say.
+/// The content of a module's keys.
 struct Keys {
-    /// None in a cell.
+    /// None for a cell.
     layers: Option<usize>,
     bidirectional: bool,
     bias: bool,
@@ -180,7 +180,7 @@ impl Keys {
             .with_batch_first(false))
     }
 
-    /// What follows the name of a tensor of the `k`-th of layers times directions.
+    /// The suffix of the tensor names for entry `k` of layers times directions.
     fn suffix(&self, k: usize) -> String {
         let directions = 1 + usize::from(self.bidirectional);
         match (self.layers, k % directions) {
@@ -191,15 +191,15 @@ impl Keys {
     }
 }
 
-/// What one key says.
+/// The content of one key.
 struct Key {
     bias: bool,
-    /// Its layer, and whether it is of the second direction; none in a cell.
+    /// Its layer, and whether it belongs to the second direction. None for a cell.
     place: Option<(usize, bool)>,
 }
 
 impl Key {
-    /// The most layers that a key may name: a larger number is a broken file, not a model.
+    /// The maximum layer number in a key. A larger number means a broken file.
     const MAX_LAYERS: usize = 1 << 12;
 
     fn parse(name: &str) -> Option<Self> {
@@ -220,7 +220,7 @@ impl Key {
             None => (place, false),
         };
         let layer: usize = number.parse().ok().filter(|&l| l < Self::MAX_LAYERS)?;
-        // One way to write a number: `01` or `+1` would name a layer twice.
+        // Only one spelling of a number is accepted: `01` or `+1` would name a layer twice.
         (number == layer.to_string()).then_some(Self {
             bias,
             place: Some((layer, reverse)),

@@ -1,19 +1,19 @@
-//! Arrays under the names of another system.
+//! Arrays with the names of another system.
 
 use crate::error::{ConvertError, expect_shape};
 use burn::tensor::{Device, Tensor, TensorData};
 use gru_op::GruError;
 use std::collections::BTreeMap;
 
-/// Arrays by name, as a file of another system holds them.
+/// Arrays by name, as in a file of another system.
 ///
-/// Numbers are taken over in the float type of the device (its default dtype).
+/// Importers convert the values to the default float type of the device.
 ///
 /// ```
 /// use burn::tensor::{Device, TensorData};
 /// use gru_convert::{StateDict, pytorch};
 ///
-/// // An `nn.GRU(3, 4, bias=False)` from arrays that one has.
+/// // An `nn.GRU(3, 4, bias=False)` from existing arrays.
 /// let mut dict = StateDict::new();
 /// dict.insert("weight_ih_l0", TensorData::zeros::<f32, _>([12, 3]));
 /// dict.insert("weight_hh_l0", TensorData::zeros::<f32, _>([12, 4]));
@@ -32,17 +32,17 @@ impl StateDict {
         Self::default()
     }
 
-    /// Adds an array, in place of one of the same name.
+    /// Adds an array and replaces an array with the same name.
     pub fn insert(&mut self, key: impl Into<String>, data: TensorData) {
         self.tensors.insert(key.into(), data);
     }
 
-    /// An array.
+    /// An array by name.
     pub fn get(&self, key: &str) -> Option<&TensorData> {
         self.tensors.get(key)
     }
 
-    /// All names, in order.
+    /// All names in order.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.tensors.keys().map(String::as_str)
     }
@@ -52,7 +52,7 @@ impl StateDict {
         self.tensors.extend(other.tensors);
     }
 
-    /// All arrays under new names, as an importer wants them.
+    /// All arrays with new names, as an importer expects them.
     ///
     /// ```
     /// use gru_convert::StateDict;
@@ -78,8 +78,8 @@ impl StateDict {
         Ok(renamed)
     }
 
-    /// All keys under `prefix`, each whole and without it, if there are any; `expected` says what
-    /// they should be.
+    /// All keys under `prefix`, each with and without the prefix. Returns an error if there are none.
+    /// `expected` describes the expected keys for the error.
     pub(crate) fn under(
         &self,
         prefix: &str,
@@ -99,8 +99,8 @@ impl StateDict {
         }
     }
 
-    /// Refuses a key under `prefix` that is none of `names`, and a prefix of no key; `expected`
-    /// says what they are.
+    /// Returns an error if a key under `prefix` is not in `names`, or if there is no key. `expected`
+    /// describes the expected keys for the error.
     pub(crate) fn expect_only(
         &self,
         prefix: &str,
@@ -117,12 +117,12 @@ impl StateDict {
         }
     }
 
-    /// The shape of an array of `D` dimensions.
+    /// The shape of an array with `D` dimensions.
     pub(crate) fn shape<const D: usize>(&self, key: &str) -> Result<[usize; D], ConvertError> {
         let missing = || GruError::MissingKey { key: key.into() };
         let data = self.get(key).ok_or_else(missing)?;
         let shape = data.shape();
-        // No GRU has such an array, and beside a zero a size may be any number.
+        // No GRU has an empty array, and next to a zero another size may be any number.
         if shape.contains(&0) {
             return Err(ConvertError::Form {
                 name: key.into(),
@@ -155,7 +155,7 @@ impl StateDict {
         }
     }
 
-    /// Adds a tensor, read back from its device.
+    /// Adds a tensor after reading it from its device.
     pub(crate) fn put<const D: usize>(
         &mut self,
         key: String,

@@ -1,33 +1,33 @@
-//! Which GRUs a system has, and whether a block or a configuration is one of them.
+//! The GRUs that a system supports, and checks of blocks and configurations.
 
 use crate::error::ConvertError;
 use gru_op::{Activations, GruBlock, GruBlockConfig, GruSpec, Reset, Update};
 use std::fmt::Debug;
 
-/// Which GRUs one module of a system can be, sizes aside.
+/// The GRUs that one module of a system supports, apart from sizes.
 pub(crate) struct System {
-    /// Its name in messages.
+    /// Its name in error texts.
     pub name: &'static str,
-    /// Whether it may have more than one layer.
+    /// Whether it can have more than one layer.
     pub layers: bool,
-    /// Whether it may walk time in both directions.
+    /// Whether it can be bidirectional.
     pub bidirectional: bool,
-    /// Whether it may walk time in reverse only.
+    /// Whether it can be only reverse.
     pub reverse: bool,
-    /// Where its reset gate acts; either place if absent.
+    /// The place of its reset gate, or none if both are supported.
     pub reset: Option<Reset>,
-    /// Whether its update gate may take the new state, as well as keep the old one.
+    /// Whether it supports both update rules.
     pub takes: bool,
-    /// Which activations it has.
+    /// The activations that it supports.
     pub activations: fn(&Activations) -> bool,
-    /// Whether each direction may have activations of its own.
+    /// Whether each direction can have its own activations.
     pub own_activations: bool,
     /// Whether it bounds pre-activations.
     pub clip_gates: bool,
 }
 
-/// One layer, forward in time, with sigmoid gates and a tanh candidate: what all have, from which each
-/// says where it differs.
+/// One forward layer with sigmoid gates and a tanh candidate. All systems support it, and each lists its
+/// differences.
 pub(crate) const PLAIN: System = System {
     name: "",
     layers: false,
@@ -41,12 +41,12 @@ pub(crate) const PLAIN: System = System {
 };
 
 impl System {
-    /// Refuses a block that this system cannot compute. What only training draws, dropout and
-    /// recurrent dropout, is no matter of arrays.
+    /// Returns an error if this system cannot compute the block. Dropout and recurrent dropout are
+    /// ignored, because they only affect training.
     pub fn check_block(&self, block: &GruBlock) -> Result<(), ConvertError> {
         let config = block.config();
         config.check_weights(&block.weights())?;
-        // The fields of a block are public, and no configuration says all that they can.
+        // The fields of a block are public, so a block may have no configuration.
         block
             .check_config(&config)
             .map_err(|odd| self.lacks(format!("{} {}", odd.what, odd.expected)))?;
@@ -56,8 +56,8 @@ impl System {
         self.check(&config)
     }
 
-    /// Refuses a configuration of another GRU than the arrays' own, `found`. Where a system has
-    /// both placements of the reset gate, the form of the bias tells which.
+    /// Returns an error if the configuration does not match `found`, the configuration of the arrays. If
+    /// a system supports both reset forms, the shape of the bias shows which one is used.
     pub fn check_config(
         &self,
         config: &GruBlockConfig,
@@ -114,7 +114,7 @@ impl System {
         Ok(())
     }
 
-    /// The error of a GRU that this system does not have.
+    /// The error for a GRU that this system does not support.
     pub fn lacks(&self, what: impl Into<String>) -> ConvertError {
         ConvertError::Inexpressible {
             system: self.name,
@@ -123,7 +123,7 @@ impl System {
     }
 }
 
-/// Refuses a configuration that says something else than the arrays.
+/// Returns an error if the configuration differs from the arrays.
 pub(crate) fn same<T: PartialEq + Debug>(
     what: &'static str,
     config: T,

@@ -1,9 +1,8 @@
-//! The weights of TensorFlow's `GRUBlockCell`: `w_ru [I+H,2H]`, `w_c [I+H,H]`, `b_ru [2H]`,
-//! `b_c [H]`, with the rows of `x` before those of `h`. The cell itself is
-//! [`gru_op::tensorflow`].
+//! The weights of TensorFlow's `GRUBlockCell`: `w_ru [I+H,2H]`, `w_c [I+H,H]`, `b_ru [2H]`, `b_c [H]`,
+//! with the rows of `x` before the rows of `h`. The cell itself is [`gru_op::tensorflow`].
 //!
-//! Here it is a block of one layer that resets before the product: [`GruBlock::step`] runs it as
-//! TensorFlow does, [`GruBlock::forward`] over a sequence.
+//! The cell becomes a block with one layer and the reset before the product. [`GruBlock::step`] runs it
+//! as TensorFlow does, and [`GruBlock::forward`] runs it over a sequence.
 //!
 //! ```
 //! # fn main() -> Result<(), gru_convert::ConvertError> {
@@ -33,7 +32,7 @@ const SYSTEM: System = System {
     ..PLAIN
 };
 
-/// The configuration of the cell under `prefix`: its sizes, and that it resets before the product.
+/// The configuration of the cell under `prefix`: its sizes and the reset before the product.
 ///
 /// # Errors
 /// If a key is missing or unexpected, or `w_c` is not `[I+H,H]`.
@@ -55,11 +54,11 @@ pub fn config(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertE
     Ok(GruBlockConfig::new(rows - h, h).with_reset(Reset::BeforeMatmul))
 }
 
-/// The cell under `prefix`, as a block of one layer.
+/// The cell under `prefix` as a block with one layer.
 ///
 /// # Errors
-/// If a key is missing or unexpected, an array has not the shape or dtype of such a cell, or
-/// `config` is that of another GRU.
+/// If a key is missing or unexpected, if an array does not have the shape or dtype of such a cell, or if
+/// `config` does not match.
 pub fn import(
     dict: &StateDict,
     prefix: &str,
@@ -79,13 +78,12 @@ pub fn import(
     Ok(config.init_with(vec![weights])?)
 }
 
-/// The four arrays of the cell that computes what `block` does. It has one bias, always: a second
-/// is added to it, and for none it is zero.
+/// The four arrays of a cell that computes the same as `block`. A cell always has one bias: a second
+/// bias is added to it, and a missing bias becomes zero.
 ///
 /// # Errors
-/// If no such cell does: several layers or directions, another reset placement, update rule,
-/// activation, a clip, zoneout, or a layer in reverse; or if a tensor cannot be read back from its
-/// device.
+/// If there is no such cell: several layers or directions, another reset form, update rule or
+/// activation, a clip, zoneout, or a reverse layer. Also if a tensor cannot be read from its device.
 pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError> {
     SYSTEM.check_block(block)?;
     let (weights, h) = (block.layers[0].weights(), block.d_hidden);

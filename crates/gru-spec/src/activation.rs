@@ -2,9 +2,9 @@
 
 /// An element-wise activation `y = φ(a)`.
 ///
-/// Every derivative is a function of the output `y`, so backward needs nothing but the saved
-/// gates. That asks for a monotone `φ`; [`GruSpec::check`](crate::GruSpec::check) refuses parameters that break it. A NaN
-/// has the output NaN and the derivative NaN, whatever the activation.
+/// Every derivative is a function of the output `y`, so backward requires only the saved gates. This
+/// holds for a monotone `φ`. [`GruSpec::check`](crate::GruSpec::check) rejects parameters without this
+/// property. For a NaN, output and derivative are NaN for every activation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Activation {
@@ -60,7 +60,7 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// `φ(a)` in float64, the definition. NaN where `a` is.
+    /// `φ(a)` in float64, the definition. NaN if `a` is NaN.
     pub fn value(&self, a: f64) -> f64 {
         match *self {
             Self::Sigmoid => 1.0 / (1.0 + (-a).exp()),
@@ -82,7 +82,7 @@ impl Activation {
         }
     }
 
-    /// `dφ/da` from the output `y = φ(a)`, in float64. NaN where `y` is.
+    /// `dφ/da` from the output `y = φ(a)`, in float64. NaN if `y` is NaN.
     pub fn slope(&self, y: f64) -> f64 {
         match *self {
             _ if y.is_nan() => y,
@@ -105,8 +105,8 @@ impl Activation {
         }
     }
 
-    /// Why the derivative cannot be told from the output, if it cannot.
-    pub(crate) fn objection(&self) -> Option<&'static str> {
+    /// Why the derivative is not a function of the output, or `None`.
+    pub(crate) fn violated_requirement(&self) -> Option<&'static str> {
         let finite = |values: &[f64]| values.iter().all(|v| v.is_finite());
         let (ok, reason) = match *self {
             Self::HardSigmoid { alpha, beta } | Self::Affine { alpha, beta } => {

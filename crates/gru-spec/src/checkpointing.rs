@@ -1,6 +1,7 @@
 //! What training keeps for backward.
 
-/// What training keeps for backward, beyond the inputs and the states. Results do not depend on it.
+/// What training keeps for backward in addition to the inputs and the states. Results do not depend on
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Checkpointing {
@@ -8,8 +9,9 @@ pub enum Checkpointing {
     #[default]
     KeepGates,
     /// Nothing. Backward recomputes the gates from the states, some steps at a time, with about a third
-    /// more arithmetic. On the CPU only inputs, states and their gradients then grow with T. On a GPU a
-    /// chunk of `x·w_ih` grows too, up to a sixteenth of inputs and states. Without kernels, where a
-    /// framework's own operations replace them, the gates of all steps are recomputed at once.
+    /// more arithmetic. On the CPU, only inputs, states and their gradients then grow with T. On a GPU,
+    /// a chunk of `x·w_ih` also grows, up to a sixteenth of inputs and states. On backends without
+    /// kernels, which use the framework's own operations, backward recomputes the gates of all steps at
+    /// once.
     Recompute,
 }

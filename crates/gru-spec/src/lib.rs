@@ -1,4 +1,4 @@
-//! Which GRU (gated recurrent unit) is meant: the conventions in which systems differ, as plain data.
+//! The conventions of a GRU (gated recurrent unit), in which systems differ, as plain data.
 //!
 //! ```text
 //! r = φr(p_r + q_r)    z = φz(p_z + q_z)           p = x·w_ih + b_ih    q = h₋₁·w_hh + b_hh
@@ -8,9 +8,9 @@
 //! h = (1−z) ⊙ h₋₁ + z ⊙ n                          Update::Takes
 //! ```
 //!
-//! Systems differ in where the reset gate acts, what the update gate keeps, and which activations and
-//! clips they use. [`GruSpec`] names each choice. [`Order`] says how a sequence is stored and iterated,
-//! [`Inputs`] and [`PerInput`] list the tensors of a call. Gates are packed `r | z | n` in columns everywhere; only
+//! Systems differ in the place of the reset gate, the update rule, the activations and the clips.
+//! [`GruSpec`] names each choice. [`Order`] describes how a sequence is stored and iterated. [`Inputs`]
+//! and [`PerInput`] list the tensors of a call. Gates are always packed as columns `r | z | n`. Only
 //! converters permute them.
 //!
 //! The crate has no dependencies. The feature `serde` makes its types serializable.

@@ -14,8 +14,8 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// N and T from the first two dimensions of a sequence; or the dimensions from N and T, since this is
-    /// its own inverse.
+    /// Converts the first two dimensions of a sequence to N and T. The function is its own inverse, so
+    /// it also converts N and T to the dimensions.
     pub fn split<V>(self, [first, second]: [V; 2]) -> [V; 2] {
         match self {
             Self::BatchMajor => [first, second],
@@ -23,7 +23,7 @@ impl Layout {
         }
     }
 
-    /// Which dimension of a sequence is time.
+    /// The index of the time dimension.
     pub fn time_dim(self) -> usize {
         let [_, time] = self.split([0, 1]);
         time
@@ -47,14 +47,14 @@ pub enum Direction {
     /// From the first step to the last.
     #[default]
     Forward,
-    /// From the last step to the first; output `t` still belongs to input `t`, and the final
-    /// state is the one after step 0.
+    /// From the last step to the first. Output `t` still belongs to input `t`, and the final state is
+    /// the state after step 0.
     Reverse,
 }
 
 impl Direction {
-    /// The time index of the `s`-th of T steps; or the step of time index `s`, since this is its own
-    /// inverse.
+    /// The time index of step `s` of T steps. The function is its own inverse, so it also returns the
+    /// step of time index `s`.
     pub fn time(self, s: usize, t: usize) -> usize {
         match self {
             Self::Forward => s,

@@ -1,32 +1,32 @@
-//! The sizes of a call, and whether memory can hold them.
+//! The sizes of a call, and a check that they fit in memory.
 
 /// The sizes of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Sizes {
-    /// N, rows of the batch.
+    /// N, the batch size.
     pub n: usize,
-    /// T, steps.
+    /// T, the number of steps.
     pub t: usize,
-    /// I, features of the input.
+    /// I, the number of input features.
     pub i: usize,
-    /// H, hidden units.
+    /// H, the number of hidden units.
     pub h: usize,
 }
 
-/// Buffers are padded to at most this: a vector of units, or a tile of rows.
+/// Buffers are padded to at most this size: a vector of units, or a tile of rows.
 const PADDING: usize = 64;
-/// Factor above a product of padded sizes: the bytes of an element, and two matrices in one allocation.
-/// On 32 bits it leaves 2²⁷ elements, half a gigabyte of float32.
+/// A factor for products of padded sizes: the bytes of an element, and two matrices in one allocation.
+/// On 32 bits the limit is 2²⁷ elements, half a gigabyte of float32.
 const MARGIN: usize = 16;
 
 impl Sizes {
-    /// N·T, rows of every matrix that spans the sequence.
+    /// N·T, the rows of every matrix over the sequence.
     pub fn rows(&self) -> usize {
         self.n * self.t
     }
 
-    /// Whether the length in bytes of every buffer of a call fits in memory. The number of multiplications
-    /// may still overflow.
+    /// Whether the length in bytes of every buffer of a call fits in memory. The number of
+    /// multiplications may overflow even so.
     pub fn fit_in_memory(&self) -> bool {
         let Self { n, t, i, h } = *self;
         let padded = |size: usize| size.checked_next_multiple_of(PADDING);
@@ -50,7 +50,7 @@ impl Sizes {
 mod tests {
     use super::*;
 
-    /// On 32 bits too.
+    /// Also on 32 bits.
     #[test]
     fn usual_sizes_fit() {
         for (n, t, i, h) in [

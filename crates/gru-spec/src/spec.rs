@@ -15,9 +15,10 @@ pub enum Reset {
     BeforeMatmul,
 }
 
-/// What the update gate `z` does with the previous state.
+/// The role of the update gate `z` for the previous state.
 ///
-/// The rule is named, never "flipped": Apple's own pages give `flipZ` opposite meanings.
+/// Each rule has a name. The word "flipped" is not used, because Apple's own pages give `flipZ` opposite
+/// meanings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Update {
@@ -43,23 +44,23 @@ pub enum Update {
 pub struct GruSpec {
     /// Where the reset gate acts.
     pub reset: Reset,
-    /// What the update gate does with the previous state.
+    /// The update rule.
     pub update: Update,
     /// Activations of the three gates.
     pub activations: Activations,
-    /// ONNX's clip: pre-activations are bounded to `[−c, c]`. Infinity is no clip.
+    /// ONNX's clip: pre-activations are bounded to `[−c, c]`. Infinity means no clip.
     pub clip_gates: Option<f64>,
-    /// Burn's clip: the new state is bounded to `[−c, c]`. Infinity is no clip.
+    /// Burn's clip: the new state is bounded to `[−c, c]`. Infinity means no clip.
     pub clip_state: Option<f64>,
 }
 
 impl GruSpec {
-    /// Sets where the reset gate acts.
+    /// Sets the place of the reset gate.
     pub fn with_reset(self, reset: Reset) -> Self {
         Self { reset, ..self }
     }
 
-    /// Sets what the update gate does with the previous state.
+    /// Sets the update rule.
     pub fn with_update(self, update: Update) -> Self {
         Self { update, ..self }
     }
@@ -82,12 +83,12 @@ impl GruSpec {
         Self { clip_state, ..self }
     }
 
-    /// This spec for arithmetic in a type whose largest finite number is `largest`: a clip beyond that
-    /// number is no clip.
+    /// This spec for arithmetic in a type whose largest finite number is `largest`: removes a clip
+    /// beyond that number.
     ///
-    /// Such a clip would be infinite in that type. Its ends are then not numbers of which an activation
-    /// has a value: `∞ / (1 + ∞)` and `0 · ∞` are NaN. What counts is the type in which pre-activations
-    /// are bounded, not the type in which they are stored.
+    /// Such a clip would be infinite in that type, and some activations have no value at infinity: `∞ /
+    /// (1 + ∞)` and `0 · ∞` are NaN. `largest` belongs to the type of the arithmetic, not to the storage
+    /// type.
     #[must_use]
     pub fn for_numbers_up_to(self, largest: f64) -> Self {
         let clip = |clip: Option<f64>| clip.filter(|&c| c <= largest);
@@ -98,7 +99,7 @@ impl GruSpec {
         }
     }
 
-    /// Floats saved per hidden unit and step for backward: r, z, n, and q_n where the reset gate
+    /// Floats per hidden unit and step that are saved for backward: r, z, n, and q_n if the reset gate
     /// acts after the product.
     pub fn saved_per_unit(&self) -> usize {
         match self.reset {
@@ -118,7 +119,7 @@ impl GruSpec {
         }
     }
 
-    /// [`check`](Self::check) for a spec that was read from a file.
+    /// [`check`](Self::check) for specs from files.
     ///
     /// # Errors
     /// The text of the panic.
@@ -141,7 +142,7 @@ impl GruSpec {
             ("update", gates.update),
             ("candidate", gates.candidate),
         ] {
-            if let Some(reason) = activation.objection() {
+            if let Some(reason) = activation.violated_requirement() {
                 return Err(format!(
                     "GruSpec: {name} activation {activation:?}: {reason}"
                 ));

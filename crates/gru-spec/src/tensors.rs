@@ -1,10 +1,10 @@
-//! The tensors of a call: the one list of inputs, of gradients, and of their shapes.
+//! The tensors of a call: the only list of inputs, gradients and their shapes.
 
 use std::ops::Deref;
 
 use crate::{order::Layout, sizes::Sizes};
 
-/// A sequence, and what belongs to its rows and steps.
+/// A sequence and the tensors of its rows and steps.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sequence<T> {
     /// The input, `[N,T,I]` or `[T,N,I]`. Without an input weight it is already projected, with `3H`
@@ -12,13 +12,13 @@ pub struct Sequence<T> {
     pub x: T,
     /// Initial state `[N,H]`; zeros if absent.
     pub h0: Option<T>,
-    /// Recurrent mask `[N,H]`, the same at every step: multiplies the state on its way into the gates, not
+    /// Recurrent mask `[N,H]`, equal at every step. It multiplies the state as input of the gates, not
     /// the state that the update gate keeps. It has no gradient.
     pub recurrent_mask: Option<T>,
-    /// `[N,T]` or `[T,N]`: 0 where a step is skipped and the state is kept. It has no gradient.
+    /// `[N,T]` or `[T,N]`: 0 if a step is skipped and the state is kept. It has no gradient.
     pub step_mask: Option<T>,
-    /// Share of the previous state that is kept at a valid step, `[N,T,H]` or `[N,T,1]` (`[T,N,·]`):
-    /// `h = zoneout ⊙ h₋₁ + (1 − zoneout) ⊙ h'`. It has no gradient.
+    /// Share of the previous state that a valid step keeps, `[N,T,H]` or `[N,T,1]` (`[T,N,·]`): `h =
+    /// zoneout ⊙ h₋₁ + (1 − zoneout) ⊙ h'`. It has no gradient.
     pub zoneout: Option<T>,
 }
 
@@ -35,7 +35,7 @@ pub struct Weights<T> {
     pub b_hh: Option<T>,
 }
 
-/// Everything that a call reads.
+/// All inputs of a call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Inputs<T> {
     /// The sequence.
@@ -57,7 +57,7 @@ pub struct PerInput<T> {
 }
 
 impl<T> Sequence<T> {
-    /// An input without anything else.
+    /// A sequence with only its input.
     pub fn new(x: T) -> Self {
         Self {
             x,
@@ -81,15 +81,15 @@ impl<T> Weights<T> {
     }
 }
 
-/// What [`Inputs::from_slots`] lacks: the name of an input that every call has.
+/// The error of [`Inputs::from_slots`]: the name of a missing required input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MissingInput(pub &'static str);
 
 impl<T> Inputs<T> {
-    /// How many inputs there are.
+    /// The number of inputs.
     pub const COUNT: usize = 9;
 
-    /// The inputs in their order, absent ones as `None`.
+    /// The inputs in order. Absent inputs are `None`.
     pub fn into_slots(self) -> [Option<T>; 9] {
         let Sequence {
             x,
@@ -179,7 +179,7 @@ impl<T> Inputs<T> {
         slots.filter_map(|(name, input)| Some((name, input?)))
     }
 
-    /// The inputs that have a gradient, absent ones as `None`.
+    /// The inputs that have a gradient. Absent inputs are `None`.
     pub fn differentiable(&self) -> PerInput<Option<&T>> {
         let Self { sequence, weights } = self;
         PerInput {
@@ -278,7 +278,7 @@ impl<T> PerInput<T> {
         PerInput::from_array([x, h0, w_ih, w_hh, b_ih, b_hh])
     }
 
-    /// Borrows each value to change it.
+    /// Borrows each value mutably.
     pub fn as_mut(&mut self) -> PerInput<&mut T> {
         let Self {
             x,
@@ -323,7 +323,7 @@ pub const NAMES: [&str; 9] = [
     "zoneout",
 ];
 
-/// The shape of a tensor of at most three dimensions, without an allocation.
+/// The shape of a tensor with at most three dimensions, without an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     rank: usize,
@@ -356,8 +356,8 @@ impl Deref for Shape {
 }
 
 impl Sizes {
-    /// The shape of each input, of a sequence in this layout. An already projected `x` has `3H` features
-    /// instead of I; zoneout may have one instead of H.
+    /// The shape of each input for a sequence in this layout. An already projected `x` has `3H` features
+    /// instead of I. Zoneout may have one feature instead of H.
     pub fn shapes(&self, layout: Layout) -> Inputs<Shape> {
         let Self { n, t, i, h } = *self;
         let gates = Shape::from([3 * h]);
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn x_and_w_hh_are_always_there() {
+    fn x_and_w_hh_are_required() {
         let slots = [Some(0); 9];
         let without = |place: usize| {
             let mut slots = slots;

@@ -1,4 +1,4 @@
-//! Activations, setters, and what a spec rejects.
+//! Activations, setters, and invalid specs.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use gru_spec::{Activation, Activations, Direction, GruSpec, Layout, Reset, Updat
 use gru_testkit::activations::ACTIVATIONS;
 
 #[test]
-fn layouts_and_directions_find_their_way_back() {
+fn layouts_and_directions_are_their_own_inverse() {
     for layout in [Layout::BatchMajor, Layout::TimeMajor] {
         let [n, t] = layout.split(layout.split(["n", "t"]));
         assert_eq!([n, t], ["n", "t"]);
@@ -58,8 +58,8 @@ fn large_and_bad_pre_activations_keep_their_kind() {
     }
 }
 
-/// A spec of which no field is the usual one.
-fn unusual() -> GruSpec {
+/// A spec that differs from the default in every field.
+fn non_default() -> GruSpec {
     GruSpec {
         reset: Reset::BeforeMatmul,
         update: Update::Takes,
@@ -75,7 +75,7 @@ fn unusual() -> GruSpec {
 
 #[test]
 fn a_setter_sets_its_field_and_no_other() {
-    let (usual, other) = (GruSpec::default(), unusual());
+    let (usual, other) = (GruSpec::default(), non_default());
     macro_rules! check {
         ($($setter:ident $field:ident),+) => {$(
             for (from, to) in [(usual, other), (other, usual)] {
@@ -93,7 +93,7 @@ fn a_setter_sets_its_field_and_no_other() {
 }
 
 #[test]
-fn parameters_without_a_backward_are_refused_by_name() {
+fn parameters_without_a_backward_are_rejected_by_name() {
     use Activation::*;
     let bad = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
     let mut refused = vec![

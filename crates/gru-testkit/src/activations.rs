@@ -2,7 +2,7 @@
 
 use gru_spec::Activation;
 
-/// One of each, with parameters unlike the usual ones.
+/// One of each, with unusual parameters.
 pub const ACTIVATIONS: [Activation; 12] = [
     Activation::Sigmoid,
     Activation::Tanh,
@@ -31,7 +31,7 @@ pub const ACTIVATIONS: [Activation; 12] = [
 mod tests {
     use super::*;
 
-    /// Does not compile without a variant, and fails where `ACTIVATIONS` is without it.
+    /// Does not compile if a variant is missing here, and fails if it is missing in `ACTIVATIONS`.
     #[test]
     fn all_activations_are_among_all() {
         use Activation::*;

@@ -1,4 +1,4 @@
-//! Named tensors, the one comparison and every tolerance with its reason.
+//! Named tensors, their comparison, and every tolerance with its reason.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use approx::abs_diff_ne;
 /// Flat tensors by name.
 pub type Tensors = BTreeMap<String, Vec<f64>>;
 
-/// The two tolerances of a run. A tensor passes when
-/// `max|got − expected| ≤ tolerance · max(1, max|expected|)`, and every number that is not finite is
-/// expected so: NaN where NaN is, the same infinity where one is.
+/// The two tolerances of a run. A tensor passes if `max|got − expected| ≤ tolerance · max(1,
+/// max|expected|)`. A non-finite value must be equal: NaN for NaN, and the same infinity for an
+/// infinity.
 ///
-/// One scale per tensor, because each number is a sum whose terms are as large as the tensor's
-/// largest: a relative error per number would forbid honest cancellation. Never below 1, because
-/// every problem here has inputs of that size.
+/// Each tensor has one scale, because each value is a sum with terms as large as the tensor's largest
+/// value. A relative error per value would forbid normal cancellation. The scale is never below 1,
+/// because every problem here has inputs of that size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tolerance {
     /// For outputs.
@@ -23,57 +23,57 @@ pub struct Tolerance {
 }
 
 impl Tolerance {
-    /// Float32. Five frameworks, a numpy float32 run and a strictly sequential one stay within
-    /// 4.5e-7 forward and 1.3e-6 gradient of float64 over the conformance vectors: four times
-    /// that allows any order of summation, and no activation with an error near 1e-6.
+    /// Float32. Five frameworks, a numpy float32 run and a strictly sequential run differ from float64
+    /// by at most 4.5e-7 (forward) and 1.3e-6 (gradient) over the conformance vectors. Four times these
+    /// values allow any order of summation, and no activation with an error near 1e-6.
     pub const F32: Self = Self {
         forward: 2e-6,
         gradient: 5e-6,
     };
 
-    /// Float32 where pre-activations reach tens. Their own rounding is then 10 to 100 times
-    /// larger; the same runs stay within 1.7e-6 and 1.4e-6.
+    /// Float32 with pre-activations of tens. Their own rounding is 10 to 100 times larger. The same runs
+    /// differ by at most 1.7e-6 and 1.4e-6.
     pub const F32_SATURATED: Self = Self {
         forward: 1e-5,
         gradient: 2e-5,
     };
 
-    /// Float64 against float64. ε is 2.2e-16 and the longest sum has thousands of terms; numpy
-    /// stays within 2e-15 over 512 steps. The rest is room for other orders and for `exp`
-    /// approximations of a few hundred ulp.
+    /// Float64 compared with float64. ε is 2.2e-16, and the longest sum has thousands of terms. numpy
+    /// differs by at most 2e-15 over 512 steps. The rest allows other orders of summation, and
+    /// approximations of `exp` with errors of a few hundred ulp.
     pub const F64: Self = Self {
         forward: 1e-12,
         gradient: 1e-12,
     };
 
-    /// The oracle against finite differences of itself: forward as [`F64`](Self::F64). The differences round
-    /// at about 1e-11 and truncate 3e-14 times the fifth derivative of the loss, which is below
-    /// 1e4 with the usual activations and comes near 1e6 where unbounded ones make the state a
-    /// polynomial of a high degree. A wrong term of a derivative is of the gradient's own size.
+    /// The oracle compared with finite differences of itself. Forward uses the tolerance of
+    /// [`F64`](Self::F64). The differences have rounding errors of about 1e-11, and truncation errors of
+    /// 3e-14 times the fifth derivative of the loss. The fifth derivative is below 1e4 with the usual
+    /// activations. It comes near 1e6 if unbounded activations make the state a polynomial of a high
+    /// degree. A wrong term of a derivative is as large as the gradient itself.
     pub const F64_DIFFERENCES: Self = Self {
         forward: 1e-12,
         gradient: 1e-8,
     };
 
-    /// Float16 storage of numbers up to 2 or so, half an ulp of which is 2⁻¹¹ = 4.9e-4: one
-    /// rounding of an output; of a gradient also those of the gates, the states and the upstream
-    /// gradient that it is made of.
+    /// Float16 storage of values up to about 2, with half an ulp of 2⁻¹¹ = 4.9e-4. An output is rounded
+    /// once. A gradient also contains the roundings of the gates, the states and the upstream gradient.
     pub const F16: Self = Self {
         forward: 1e-3,
         gradient: 4e-3,
     };
 
-    /// The same for bfloat16, which has three bits less.
+    /// Bfloat16, which has three bits less than float16.
     pub const BF16: Self = Self {
         forward: 8e-3,
         gradient: 3.2e-2,
     };
 
-    /// How much wider the tolerance is on a GPU: shader languages bound `exp` and `tanh` by
-    /// several to tens of ulp instead of one, and fuse and reorder sums as they like.
+    /// The factor for GPUs. Shader languages allow errors of several to tens of ulp for `exp` and `tanh`
+    /// instead of one, and may fuse and reorder sums.
     pub const GPU_FACTOR: f64 = 10.0;
 
-    /// Both tolerances, `factor` times wider.
+    /// Both tolerances, multiplied by `factor`.
     pub fn times(self, factor: f64) -> Self {
         Self {
             forward: self.forward * factor,
@@ -87,12 +87,12 @@ impl Tolerance {
 pub struct Outcome {
     /// Outputs by name.
     pub outputs: Tensors,
-    /// Gradients by the name of the tensor they belong to.
+    /// Gradients by the name of their input.
     pub gradients: Tensors,
 }
 
 impl Outcome {
-    /// Compares every tensor of `self` with its namesake in `expected`.
+    /// Compares every tensor of `self` with the tensor of the same name in `expected`.
     ///
     /// # Errors
     /// One line for every tensor that is missing, unexpected or not close.
@@ -100,12 +100,12 @@ impl Outcome {
         self.share(expected, tolerance).map(|_| ())
     }
 
-    /// [`compare`](Self::compare), and the largest share of a tolerance that a tensor used.
+    /// Like [`compare`](Self::compare). Returns the largest used share of a tolerance.
     ///
     /// # Errors
     /// One line for every tensor that is missing, unexpected or not close.
     pub fn share(&self, expected: &Self, tolerance: Tolerance) -> Result<f64, String> {
-        // A run that names nothing proves nothing.
+        // An empty comparison proves nothing.
         if expected.outputs.is_empty() {
             return Err("nothing was compared".into());
         }
@@ -161,13 +161,13 @@ pub fn close(name: &str, got: &[f64], expected: &[f64], tolerance: f64) -> Resul
     share(name, got, expected, tolerance).map(|_| ())
 }
 
-/// Compares one tensor by the rule of [`Tolerance`], and returns the share of the tolerance that its
-/// worst number used: 0 is exact, 1 is all of it. Where NaN or an infinity is expected, the number
-/// must be NaN or the same infinity; these do not count for the scale.
+/// Compares one tensor by the rule of [`Tolerance`]. Returns the share of the tolerance that the worst
+/// value uses: 0 is exact, 1 is the whole tolerance. If NaN or an infinity is expected, the value must
+/// be NaN or the same infinity. Such values do not affect the scale.
 ///
 /// # Errors
-/// Names the tensor and the worst number: its index, what it is, what it should be, and how far
-/// off it may be. Two lengths are never close.
+/// Names the tensor and the worst value: its index, the actual and the expected value, and the allowed
+/// difference. Tensors of different lengths are never close.
 pub fn share(name: &str, got: &[f64], expected: &[f64], tolerance: f64) -> Result<f64, String> {
     if got.len() != expected.len() {
         return Err(format!(
@@ -192,9 +192,9 @@ pub fn share(name: &str, got: &[f64], expected: &[f64], tolerance: f64) -> Resul
     let worst = (0..got.len()).max_by(|a, b| distance(*a).total_cmp(&distance(*b)));
     match worst {
         Some(worst) if abs_diff_ne!(distance(worst), 0.0, epsilon = allowed) => Err(format!(
-            "{name}[{worst}]: got {:e}, expected {:e}, off by {:.3e}, allowed {allowed:.3e}",
-            got[worst],
+            "{name}[{worst}]: expected {:e}, got {:e}, difference {:.3e}, allowed {allowed:.3e}",
             expected[worst],
+            got[worst],
             distance(worst),
         )),
         Some(worst) if distance(worst) > 0.0 => Ok(distance(worst) / allowed),
@@ -218,7 +218,7 @@ mod tests {
     fn reports_the_worst_number() {
         let message = close("dx", &[0.0, 3.0, 2.0], &[0.0; 3], 1e-6).unwrap_err();
         assert!(
-            message.starts_with("dx[1]: got 3e0, expected 0e0"),
+            message.starts_with("dx[1]: expected 0e0, got 3e0"),
             "{message}"
         );
     }
@@ -237,7 +237,7 @@ mod tests {
         }
     }
 
-    /// An infinity would allow any finite number.
+    /// An infinite scale would allow any finite value.
     #[test]
     fn an_infinity_is_no_scale() {
         assert!(close("a", &[f64::INFINITY, 1.1], &[f64::INFINITY, 1.0], 1e-2).is_err());
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_is_that_of_the_worst_number() {
+    fn share_belongs_to_the_worst_value() {
         assert_eq!(
             share("a", &[8.0, 0.5, 0.0], &[8.0, 0.0, 0.25], 0.125),
             Ok(0.5)

@@ -11,17 +11,17 @@ use serde_json::Value;
 
 use crate::close::Tolerance;
 
-/// A tensor of a case, whatever its type in the file.
+/// A tensor of a case, of any type in the file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Array {
-    /// Sizes.
+    /// The shape.
     pub shape: Vec<usize>,
-    /// Row-major numbers.
+    /// The values, row-major.
     pub data: Vec<f64>,
 }
 
 impl Array {
-    /// The transposed matrix; a vector is its own.
+    /// The transposed matrix. A vector stays unchanged.
     ///
     /// # Panics
     /// If there are more than two dimensions.
@@ -37,7 +37,7 @@ impl Array {
     }
 }
 
-/// The transposed of a row-major matrix.
+/// The transpose of a row-major matrix.
 pub fn transposed(data: &[f64], rows: usize, columns: usize) -> Vec<f64> {
     assert_eq!(data.len(), rows * columns, "transposed: {rows}x{columns}");
     (0..columns)
@@ -45,7 +45,7 @@ pub fn transposed(data: &[f64], rows: usize, columns: usize) -> Vec<f64> {
         .collect()
 }
 
-/// One line of `cases.json`: what a case is, without its tensors.
+/// One line of `cases.json`: the description of a case, without its tensors.
 #[derive(Debug, Clone)]
 pub struct CaseSpec(Value);
 
@@ -62,27 +62,27 @@ impl CaseSpec {
         cases.into_iter().map(Self).collect()
     }
 
-    /// The case's name, and its file's.
+    /// The name of the case and of its file.
     pub fn name(&self) -> &str {
         self.0["name"].as_str().expect("every case has a name")
     }
 
-    /// What made the case, as `torch_gru`.
+    /// The kind of the case, such as `torch_gru`.
     pub fn kind(&self) -> &str {
         self.0["kind"].as_str().expect("every case has a kind")
     }
 
-    /// An option; null where the case does not set it.
+    /// An option, or null if the case does not set it.
     pub fn option(&self, name: &str) -> &Value {
         &self.0[name]
     }
 
-    /// A size or number of something.
+    /// A number, such as a size.
     pub fn number(&self, name: &str) -> Option<usize> {
         Some(usize::try_from(self.0[name].as_u64()?).expect("sizes fit"))
     }
 
-    /// A switch, if set.
+    /// A flag, if set.
     pub fn flag(&self, name: &str) -> Option<bool> {
         self.0[name].as_bool()
     }
@@ -110,7 +110,10 @@ impl CaseSpec {
             .collect();
         let recorded: Value = serde_json::from_str(&metadata["spec"]).unwrap_or_default();
         if recorded != self.0 {
-            fail(format!("made from {recorded}, the table says {}", self.0));
+            fail(format!(
+                "made from {recorded}, but the table has {}",
+                self.0
+            ));
         }
         Case {
             spec: self.clone(),
@@ -120,7 +123,7 @@ impl CaseSpec {
     }
 }
 
-/// Little-endian numbers as float64; none for a type that no case uses.
+/// Little-endian values as float64, or none for an unused type.
 fn numbers(dtype: Dtype, bytes: &[u8]) -> Option<Vec<f64>> {
     let four = |f: fn([u8; 4]) -> f64| bytes.as_chunks().0.iter().map(|b| f(*b)).collect();
     match dtype {
@@ -143,16 +146,16 @@ fn numbers(dtype: Dtype, bytes: &[u8]) -> Option<Vec<f64>> {
 pub struct Case {
     /// The case's line in the table.
     pub spec: CaseSpec,
-    /// The file's own description.
+    /// The metadata of the file.
     pub metadata: HashMap<String, String>,
     tensors: BTreeMap<String, Array>,
 }
 
 impl Case {
-    /// A tensor that the case must have.
+    /// A tensor.
     ///
     /// # Panics
-    /// If it does not.
+    /// If the case does not have it.
     pub fn tensor(&self, name: &str) -> &Array {
         self.get(name)
             .unwrap_or_else(|| panic!("{}: no tensor {name}", self.spec.name()))
@@ -163,7 +166,7 @@ impl Case {
         self.tensors.get(name)
     }
 
-    /// The tensors whose name starts with `prefix`, under the rest of their name.
+    /// The tensors whose names start with `prefix`, without the prefix.
     pub fn with_prefix<'a>(
         &'a self,
         prefix: &'a str,
@@ -176,7 +179,7 @@ impl Case {
     /// The float32 tolerance of the file.
     ///
     /// # Panics
-    /// If it is neither of the two this crate argues for.
+    /// If it is neither of the two tolerances of this crate.
     pub fn tolerance(&self) -> Tolerance {
         let number = |key: &str| self.metadata.get(key).and_then(|v| v.parse::<f64>().ok());
         let (forward, gradient) = (number("tol_forward"), number("tol_gradient"));

@@ -1,20 +1,20 @@
 //! Covering arrays: few rows of options in which every pair, or every triple, of option values occurs.
 //!
-//! Sampling by `k % 3` or `step_by` looks like a spread and is not: two options whose periods have a common
-//! factor never meet in some of their values.
+//! Sampling by `k % 3` or `step_by` does not cover all pairs: if the periods of two options have a
+//! common factor, some of their values never occur together.
 
 use std::collections::BTreeSet;
 
 /// Values of some parameters, as pairs of parameter and value.
 pub type Combination = Vec<(usize, usize)>;
 
-/// Attempts at each row, of which the best is taken.
+/// Candidates for each row. The best candidate is used.
 const ATTEMPTS: usize = 8;
 
-/// Rows of one value for each parameter, in which every combination of values of any `strength` parameters
-/// occurs. `sizes` holds the number of values of each parameter; its values are `0..size`.
+/// Rows with one value per parameter. Every combination of values of any `strength` parameters occurs in
+/// a row. `sizes` contains the number of values of each parameter, whose values are `0..size`.
 ///
-/// Greedy and deterministic: the rows depend on the arguments only. Row 0 is all zeros.
+/// Greedy and deterministic: the rows depend only on the arguments. Row 0 is all zeros.
 ///
 /// # Panics
 ///
@@ -22,22 +22,22 @@ const ATTEMPTS: usize = 8;
 pub fn cover(sizes: &[usize], strength: usize) -> Vec<Vec<usize>> {
     let first = vec![0; sizes.len()];
     let mut left = every(sizes, strength);
-    left.retain(|combination| !holds(&first, combination));
+    left.retain(|combination| !contains(&first, combination));
     let mut rows = vec![first];
     while let Some(start) = left.first() {
         let attempts = (0..ATTEMPTS).map(|attempt| row(sizes, &left, start, rows.len() + attempt));
-        let covered = |row: &Vec<usize>| left.iter().filter(|c| holds(row, c)).count();
+        let covered = |row: &Vec<usize>| left.iter().filter(|c| contains(row, c)).count();
         let best = attempts
             .map(|row| (covered(&row), row))
             .reduce(|best, next| if next.0 > best.0 { next } else { best });
-        let (_, best) = best.expect("there are attempts");
-        left.retain(|combination| !holds(&best, combination));
+        let (_, best) = best.expect("there is at least one attempt");
+        left.retain(|combination| !contains(&best, combination));
         rows.push(best);
     }
     rows
 }
 
-/// The combinations of values of any `strength` parameters that no row holds.
+/// The combinations of values of any `strength` parameters that occur in no row.
 ///
 /// # Panics
 ///
@@ -50,11 +50,11 @@ pub fn missing(rows: &[Vec<usize>], sizes: &[usize], strength: usize) -> Vec<Com
         );
     }
     let all = every(sizes, strength).into_iter();
-    all.filter(|combination| !rows.iter().any(|row| holds(row, combination)))
+    all.filter(|combination| !rows.iter().any(|row| contains(row, combination)))
         .collect()
 }
 
-/// Few of `candidates`, by index and in their order, that hold every combination which any of them holds.
+/// Few of `candidates`, as indices in order, that contain every combination of all candidates.
 ///
 /// # Panics
 ///
@@ -65,22 +65,22 @@ pub fn select(candidates: &[Vec<usize>], sizes: &[usize], strength: usize) -> Ve
     left.retain(|combination| !nowhere.contains(combination));
     let mut selected = BTreeSet::new();
     while !left.is_empty() {
-        let covered = |k: &usize| left.iter().filter(|c| holds(&candidates[*k], c)).count();
+        let covered = |k: &usize| left.iter().filter(|c| contains(&candidates[*k], c)).count();
         let best = (0..candidates.len()).rev().max_by_key(covered);
-        let best = best.expect("a candidate holds what is left");
-        left.retain(|combination| !holds(&candidates[best], combination));
+        let best = best.expect("a candidate contains each remaining combination");
+        left.retain(|combination| !contains(&candidates[best], combination));
         selected.insert(best);
     }
     selected.into_iter().collect()
 }
 
-fn holds(row: &[usize], combination: &Combination) -> bool {
+fn contains(row: &[usize], combination: &Combination) -> bool {
     combination
         .iter()
         .all(|&(parameter, value)| row[parameter] == value)
 }
 
-/// All combinations; of all parameters where there are fewer than `strength`.
+/// All combinations of `strength` parameters, or of all parameters if there are fewer.
 fn every(sizes: &[usize], strength: usize) -> BTreeSet<Combination> {
     assert!(strength > 0, "cover: strength: expected at least 1, got 0");
     assert!(
@@ -106,8 +106,8 @@ fn every(sizes: &[usize], strength: usize) -> BTreeSet<Combination> {
     partial.into_iter().collect()
 }
 
-/// A row that holds `start`; every other parameter in turn, from `seed` on, gets the value that completes the
-/// most of `left`.
+/// A row that contains `start`. The other parameters follow from `seed` on. Each gets the value that
+/// completes the most combinations of `left`.
 fn row(
     sizes: &[usize],
     left: &BTreeSet<Combination>,
@@ -133,7 +133,7 @@ fn row(
                 gains[value] += 1;
             }
         }
-        // Of equal values another one each time, so that rows do not repeat their first values.
+        // Different values win ties in different rows, so that rows do not repeat their first values.
         let size = sizes[parameter];
         let values = (0..size).map(|k| (k + seed + offset) % size);
         row[parameter] = values.max_by_key(|&value| gains[value]);
@@ -149,7 +149,7 @@ mod tests {
 
     const SIZES: [usize; 7] = [3, 2, 4, 2, 3, 2, 2];
 
-    /// Counts what `missing` must find, by other means: all values of the chosen columns.
+    /// Counts what `missing` must find, with another method: the distinct values of the chosen columns.
     fn distinct(rows: &[Vec<usize>], columns: &[usize]) -> usize {
         let values = rows.iter();
         let values = values.map(|row| columns.iter().map(|&c| row[c]).collect::<Vec<_>>());
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(missing(&triples, &SIZES, 3), Vec::<Combination>::new());
     }
 
-    /// No array is smaller than the product of the largest sizes; these come near to it.
+    /// No array can be smaller than the product of the largest sizes. These arrays are almost as small.
     #[test]
     fn rows_are_few() {
         let pairs = cover(&SIZES, 2).len();
@@ -191,7 +191,11 @@ mod tests {
             let row = rest.remove(removed);
             let missing = missing(&rest, &SIZES, 2);
             assert!(!missing.is_empty(), "row {removed} adds nothing");
-            assert!(missing.iter().all(|combination| holds(&row, combination)));
+            assert!(
+                missing
+                    .iter()
+                    .all(|combination| contains(&row, combination))
+            );
         }
     }
 
@@ -203,8 +207,8 @@ mod tests {
     }
 
     #[test]
-    fn selected_rows_hold_what_all_hold() {
-        // Not all combinations: the first two parameters are never 1 together.
+    fn selected_rows_keep_all_combinations() {
+        // Not all combinations occur: the first two parameters are never both 1.
         let mut all = cover(&[2; 9], 3);
         all.retain(|row| row[..2] != [1, 1]);
         let some: Vec<_> = select(&all, &[2; 9], 2)
@@ -224,7 +228,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "row: expected values below [2, 2], got [0, 2]")]
-    fn values_out_of_range_are_refused() {
+    fn values_out_of_range_are_rejected() {
         missing(&[vec![0, 2]], &[2, 2], 2);
     }
 }

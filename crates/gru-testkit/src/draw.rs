@@ -1,10 +1,10 @@
-//! Inputs that keep away from kinks and from growth without bound.
+//! Inputs with a distance from kinks and without unbounded growth.
 
 use gru_spec::Activations;
 
 use crate::{inputs::Inputs, oracle, problem::Problem};
 
-/// Distance that every pre-activation and state keeps from a kink of its function.
+/// Minimum distance of every pre-activation and state from a kink of its function.
 ///
 /// Finite differences move a pre-activation by at most a few steps of 2⁻¹⁰, float32 by 1e-6.
 pub(crate) const KINK_MARGIN: f64 = 4e-3;
@@ -12,31 +12,36 @@ pub(crate) const KINK_MARGIN: f64 = 4e-3;
 /// Bound of the outputs.
 const BOUND: f64 = 4.0;
 
-/// Draws tried before giving up; used up only by a problem with too many kinks for its size.
+/// Maximum number of draws. Only a problem with too many kinks for its size reaches it.
 const ATTEMPTS: u64 = 20_000;
 
 impl Inputs {
-    /// Random inputs, the same for the same problem on every machine.
+    /// Random inputs, equal for a problem on every machine.
     ///
     /// # Panics
     /// If no draw keeps the values away from the kinks of the problem's activations and clips.
     pub fn random(problem: &Problem) -> Self {
         (0..ATTEMPTS)
             .map(|attempt| Self::draw(problem, attempt))
-            .find(|inputs| is_tame(problem, inputs))
-            .unwrap_or_else(|| panic!("{}: no draw is tame", problem.id()))
+            .find(|inputs| is_checkable(problem, inputs))
+            .unwrap_or_else(|| {
+                panic!(
+                    "{}: no draw keeps its distance from the kinks",
+                    problem.id()
+                )
+            })
     }
 }
 
-/// Whether gradients are worth checking here: no value near a kink, and no growth without bound,
-/// which some activations allow and which would hide every number but the largest.
-fn is_tame(problem: &Problem, inputs: &Inputs) -> bool {
+/// Whether gradients of this draw can be checked: no value is near a kink, and no value grows without
+/// bound. Some activations allow such growth, and large values would hide all others.
+fn is_checkable(problem: &Problem, inputs: &Inputs) -> bool {
     let spec = &problem.spec;
     if spec.activations == Activations::default()
         && spec.clip_gates.is_none()
         && spec.clip_state.is_none()
     {
-        // Smooth and bounded by nature; benches need not pay for an oracle.
+        // Smooth and bounded functions need no check, so benchmarks do not run the oracle.
         return true;
     }
     let run = oracle::forward(problem, inputs);

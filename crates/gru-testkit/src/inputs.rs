@@ -1,10 +1,10 @@
-//! Seeded inputs and upstream gradients, and NaN-poisoned buffers.
+//! Seeded inputs and upstream gradients, and buffers of NaN.
 
 use crate::problem::Problem;
 
-/// Everything that goes into one forward and backward run, flat and row-major.
+/// All inputs of one forward and backward run, flat and row-major.
 ///
-/// All numbers are exact in float32, so that a float32 run sees the same problem.
+/// All values are exact in float32, so a float32 run has the same problem.
 #[derive(Debug, Clone)]
 pub struct Inputs {
     /// `[N, T, I]` or `[T, N, I]`.
@@ -26,7 +26,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Random inputs, the same for the same problem and attempt on every machine.
+    /// Random inputs, equal for a problem and an attempt on every machine.
     pub(crate) fn draw(problem: &Problem, attempt: u64) -> Self {
         let &Problem { n, t, i, h, .. } = problem;
         let id = problem.id();
@@ -34,8 +34,8 @@ impl Inputs {
             let mut random = SplitMix64::new(&id, name, attempt);
             (0..len).map(|_| random.uniform(scale)).collect()
         };
-        // Pre-activations of about ±2: far enough from linear that a wrong derivative shows, not
-        // so far that gradients vanish.
+        // Pre-activations of about ±2. They leave the linear range, so a wrong derivative is visible,
+        // and gradients do not vanish.
         let weight = |inputs: usize| 2.0 / (inputs.max(1) as f64).sqrt();
         Self {
             x: uniform("x", n * t * i, 1.5),
@@ -49,7 +49,7 @@ impl Inputs {
         }
     }
 
-    /// The tensors that a loss is differentiated by, with their names; absent ones are left out.
+    /// The differentiable tensors and their names, without absent ones.
     pub fn differentiable_mut(&mut self) -> Vec<(&'static str, &mut Vec<f64>)> {
         [
             ("x", Some(&mut self.x)),
@@ -65,7 +65,7 @@ impl Inputs {
     }
 }
 
-/// A buffer of NaN, for memory that must not be read, or must be overwritten.
+/// A buffer of NaN, for memory that must not be read or must be overwritten.
 pub fn poisoned<E: From<f32> + Clone>(len: usize) -> Vec<E> {
     vec![E::from(f32::NAN); len]
 }
@@ -74,7 +74,7 @@ pub fn poisoned<E: From<f32> + Clone>(len: usize) -> Vec<E> {
 struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// A stream of its own for every tensor of every problem.
+    /// Each tensor of each problem has its own stream.
     fn new(problem: &str, tensor: &str, attempt: u64) -> Self {
         let text = format!("{problem}/{tensor}/{attempt}");
         // FNV-1a, because std's hashes may change between releases.

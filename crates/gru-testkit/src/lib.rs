@@ -1,18 +1,18 @@
-//! What tests and benches of the GRU share: problems, inputs, truth and tolerances.
+//! Shared code of the tests and benchmarks: problems, inputs, expected results and tolerances.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
 //! | [`activations`] | one of each activation |
-//! | [`problem`] | sizes and conventions of one run, and the catalogue that tests walk through |
-//! | [`inputs`] | seeded inputs and upstream gradients, NaN-poisoned buffers |
+//! | [`problem`] | sizes and conventions of one run, and the catalogue of test problems |
+//! | [`inputs`] | seeded inputs and upstream gradients, buffers of NaN |
 //! | [`oracle`] | the equations in float64, on a tape that differentiates them exactly |
-//! | [`close`] | named tensors, the comparison and every tolerance with its reason |
+//! | [`close`] | named tensors, their comparison, and every tolerance with its reason |
 //! | [`cover`] | covering arrays: rows of options with every pair or triple of values |
-//! | `passes` | the oracle over slices, as gru-cpu's passes, with the feature `passes` |
+//! | `passes` | the oracle with the signatures of gru-cpu's passes, with the feature `passes` |
 //! | `conformance` | the recorded vectors of other frameworks, with the feature `conformance` |
-//! | `proxy` | a network on one machine, with the feature `network` |
+//! | `proxy` | a network within one machine, with the feature `network` |
 //!
-//! Nothing here uses Burn or a kernel: all tensors are flat row-major `Vec<f64>`.
+//! This crate uses neither Burn nor a kernel: all tensors are flat row-major `Vec<f64>`.
 
 pub mod activations;
 pub mod close;

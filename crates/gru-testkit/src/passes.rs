@@ -1,5 +1,5 @@
-//! The oracle with the signatures of gru-cpu's passes. In float32 the result of every operation is rounded
-//! to float32.
+//! The oracle with the signatures of gru-cpu's passes. In float32 the result of every operation is
+//! rounded to float32.
 
 use gru_cpu::{Element, Gradients, Gru, Inputs};
 use gru_spec::Sizes;
@@ -12,7 +12,7 @@ pub fn call<E: Element>(gru: &Gru, inputs: &Inputs<'_, E>) -> Call {
     let Inputs { sequence, weights } = inputs;
     let optional = |tensor: Option<&[E]>| tensor.map(wide);
     let is_single = wide_one(E::epsilon()) > f64::EPSILON;
-    // A clip that the type does not hold clips nothing.
+    // A clip beyond the range of the type has no effect.
     let largest = wide_one(E::max_value());
     let finite = |clip: Option<f64>| clip.filter(|clip| *clip <= largest);
     let spec = spec
@@ -62,7 +62,7 @@ pub fn forward<E: Element>(
     }
 }
 
-/// The backward pass, from a forward pass of its own.
+/// The backward pass, which first runs the forward pass.
 pub fn backward<E: Element>(
     gru: &Gru,
     inputs: &Inputs<'_, E>,
@@ -73,7 +73,7 @@ pub fn backward<E: Element>(
 ) {
     let Sizes { n, h, .. } = gru.sizes;
     let mut call = call(gru, inputs);
-    // What is absent is zeros, of which the gradient may be asked for.
+    // Absent inputs are zeros, and their gradient may be requested.
     for (tensor, len) in [
         (&mut call.h0, n * h),
         (&mut call.b_ih, 3 * h),

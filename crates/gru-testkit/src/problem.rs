@@ -1,4 +1,4 @@
-//! Sizes and conventions of one run, and the catalogue that tests walk through.
+//! Sizes and conventions of one run, and the catalogue of test problems.
 
 use std::fmt::Write;
 
@@ -36,23 +36,23 @@ impl Biases {
 /// One GRU run: sizes, optional tensors, conventions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Problem {
-    /// Batch.
+    /// The batch size.
     pub n: usize,
-    /// Time steps.
+    /// The number of time steps.
     pub t: usize,
-    /// Input features.
+    /// The number of input features.
     pub i: usize,
-    /// Hidden units.
+    /// The number of hidden units.
     pub h: usize,
     /// Which biases exist.
     pub biases: Biases,
-    /// Whether an initial state is given; zeros otherwise.
+    /// Whether there is an initial state. Without it the state is zero.
     pub h0: bool,
     /// What a step computes.
     pub spec: GruSpec,
     /// Memory layout and time direction.
     pub order: Order,
-    /// What training keeps.
+    /// What training keeps for backward.
     pub checkpointing: Checkpointing,
 }
 
@@ -82,7 +82,7 @@ impl Problem {
         Self { order, ..self }
     }
 
-    /// Replaces what training keeps.
+    /// Replaces the checkpointing.
     pub fn with_checkpointing(self, checkpointing: Checkpointing) -> Self {
         Self {
             checkpointing,
@@ -95,12 +95,12 @@ impl Problem {
         Self { biases, ..self }
     }
 
-    /// Starts from zeros instead of a given state.
+    /// Starts from zeros instead of an initial state.
     pub fn without_h0(self) -> Self {
         Self { h0: false, ..self }
     }
 
-    /// Sizes, then the two rules, then whatever differs from the default:
+    /// Sizes, then the two rules, then all differences from the default:
     /// `N3-T5-I4-H7-before-takes-time-reverse`.
     pub fn id(&self) -> String {
         let spec = &self.spec;
@@ -149,7 +149,7 @@ impl Problem {
         id
     }
 
-    /// Index, among all rows of a sequence, of batch row `row` at time `time`.
+    /// Index of batch row `row` at time `time` among all rows of a sequence.
     pub fn row(&self, row: usize, time: usize) -> usize {
         match self.order.layout {
             Layout::BatchMajor => row * self.t + time,
@@ -166,16 +166,16 @@ impl Problem {
     }
 }
 
-/// The name of the variant, in small letters.
+/// The name of the variant in lower case.
 fn activation_name(activation: &Activation) -> String {
     let name = format!("{activation:?}").to_lowercase();
     name.split(' ').next().unwrap_or_default().to_owned()
 }
 
-/// Every problem that gradients are checked on.
+/// Every problem of the gradient checks.
 ///
-/// Sizes are small, because finite differences cost four forward passes per number, and odd,
-/// because tile remainders are where kernels go wrong.
+/// Sizes are small, because finite differences need four forward passes per value. They are odd, because
+/// kernels tend to fail at the remainders of tiles.
 pub fn catalogue() -> Vec<Problem> {
     let mut problems = conventions();
     problems.extend(sizes());
@@ -185,7 +185,7 @@ pub fn catalogue() -> Vec<Problem> {
     problems
 }
 
-/// Both resets, both updates, both layouts, both directions, on one size.
+/// Both reset forms, update rules, layouts and directions, with one size.
 fn conventions() -> Vec<Problem> {
     let mut problems = Vec::new();
     for layout in [Layout::BatchMajor, Layout::TimeMajor] {
@@ -211,7 +211,7 @@ fn rules() -> [GruSpec; 4] {
     ]
 }
 
-/// Single rows, steps, features and units, and sizes just beyond a vector or a tile.
+/// Single rows, steps, features and units, and sizes just above a vector or a tile.
 fn sizes() -> Vec<Problem> {
     let mut problems = Vec::new();
     for [n, t, i, h] in [
@@ -250,7 +250,7 @@ fn optional_tensors() -> Vec<Problem> {
                 problems.push(problem.with_biases(biases));
             }
         }
-        // A single step without a state: nothing recurrent may be touched.
+        // A single step without a state must not use the recurrent weight.
         problems.push(
             Problem::new(3, 1, 2, 5)
                 .with_spec(problem.spec)
@@ -260,8 +260,8 @@ fn optional_tensors() -> Vec<Problem> {
     problems
 }
 
-/// Every activation once in every gate. The parameters are far from each activation's default, so
-/// that one that is ignored shows.
+/// Every activation once in every gate. The parameters are far from the defaults, so that ignored
+/// parameters are visible.
 fn activations() -> Vec<Problem> {
     const ALL: [Activation; ACTIVATIONS.len()] = ACTIVATIONS;
     let rules = rules();
@@ -278,7 +278,7 @@ fn activations() -> Vec<Problem> {
         .collect()
 }
 
-/// Each clip alone and both, low enough that some numbers are clipped and some are not.
+/// Each clip by itself and both together, low enough that some values are clipped and some are not.
 fn clips() -> Vec<Problem> {
     let mut problems = Vec::new();
     for rules in rules() {

@@ -1,4 +1,4 @@
-//! A TCP proxy that counts, and that lets everything arrive later: a network, on one machine.
+//! A TCP proxy that counts bytes and delays them: a network within one machine.
 
 use std::{
     io::{self, Read, Write},
@@ -12,14 +12,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What went through since the start, in bytes.
+/// Bytes since the start.
 #[derive(Debug, Default)]
 struct Traffic {
-    there: AtomicU64,
-    back: AtomicU64,
+    sent: AtomicU64,
+    received: AtomicU64,
 }
 
-/// Forwards connections for the life of the process.
+/// Forwards connections as long as the process runs.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -27,8 +27,8 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy on a free port of this machine to `target`. Each byte arrives `delay` late, in both
-    /// directions; how many can be on their way is not bounded.
+    /// A proxy on a free port of this machine to `target`. Each byte arrives with a delay of `delay`, in
+    /// both directions. The number of bytes in flight is not limited.
     ///
     /// # Errors
     /// If there is no free port.
@@ -39,7 +39,7 @@ impl Proxy {
         let counted = traffic.clone();
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                // A target that has gone ends the connection, as without the proxy.
+                // If the target is gone, the connection ends, as without the proxy.
                 if let Ok(server) = TcpStream::connect(target) {
                     let _ = join(client, server, delay, &counted);
                 }
@@ -48,19 +48,19 @@ impl Proxy {
         Ok(Self { address, traffic })
     }
 
-    /// Where it listens.
+    /// The address of the proxy.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Bytes that went to the target.
-    pub fn bytes_there(&self) -> u64 {
-        self.traffic.there.load(Ordering::Relaxed)
+    /// Bytes sent to the target.
+    pub fn bytes_sent(&self) -> u64 {
+        self.traffic.sent.load(Ordering::Relaxed)
     }
 
-    /// Bytes that came back.
-    pub fn bytes_back(&self) -> u64 {
-        self.traffic.back.load(Ordering::Relaxed)
+    /// Bytes received from the target.
+    pub fn bytes_received(&self) -> u64 {
+        self.traffic.received.load(Ordering::Relaxed)
     }
 }
 
@@ -75,16 +75,16 @@ fn join(
     let (to_server, to_client) = (server.try_clone()?, client.try_clone()?);
     let counted = traffic.clone();
     forward(client, to_server, delay, move |bytes| {
-        counted.there.fetch_add(bytes, Ordering::Relaxed);
+        counted.sent.fetch_add(bytes, Ordering::Relaxed);
     });
     let counted = traffic.clone();
     forward(server, to_client, delay, move |bytes| {
-        counted.back.fetch_add(bytes, Ordering::Relaxed);
+        counted.received.fetch_add(bytes, Ordering::Relaxed);
     });
     Ok(())
 }
 
-/// One direction of a connection: a thread that reads, and one that waits and writes.
+/// One direction of a connection: a thread that reads, and a thread that waits and writes.
 fn forward(
     mut from: TcpStream,
     mut to: TcpStream,
@@ -109,7 +109,7 @@ fn forward(
                 break;
             }
         }
-        // The other side learns that no more will come.
+        // Tells the other side that no more bytes follow.
         let _ = to.shutdown(Shutdown::Both);
     });
 }
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_arrives_late_and_is_counted() {
+    fn bytes_arrive_late_and_are_counted() {
         let echo = TcpListener::bind("127.0.0.1:0").unwrap();
         let target = echo.local_addr().unwrap();
         thread::spawn(move || {
@@ -137,6 +137,6 @@ mod tests {
         stream.read_to_end(&mut answer).unwrap();
         assert_eq!(answer, b"he");
         assert!(start.elapsed() >= 2 * delay);
-        assert_eq!((proxy.bytes_there(), proxy.bytes_back()), (5, 2));
+        assert_eq!((proxy.bytes_sent(), proxy.bytes_received()), (5, 2));
     }
 }

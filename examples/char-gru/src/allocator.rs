@@ -1,10 +1,11 @@
-//! How the programs ask for memory.
+//! Settings of the memory allocator.
 
-/// Starts the program again with an allocator that keeps large buffers.
+/// Restarts the program with an allocator that keeps large buffers.
 ///
-/// glibc hands them back to the system whenever one is freed, and every step of training then waits
-/// for the same pages to be given and cleared again: a sixth of its time. The settings are read
-/// from the environment before `main`, and only from there. Where that fails, all is as it was.
+/// glibc returns large buffers to the system when they are freed. Then every training step waits until
+/// the system has mapped and cleared these pages again, a sixth of its time. glibc reads the settings
+/// only from the environment before `main`. If the restart fails, the program continues without the
+/// settings.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub fn keep_buffers() {
     use std::os::unix::process::CommandExt;

@@ -1,12 +1,12 @@
-//! From the name of a backend to its device.
+//! Opens the device of a backend by name.
 
 use burn::tensor::Device;
 use clap::ValueEnum;
 
 use crate::error::Error;
 
-/// Every backend the operator has, whether or not this build holds it: a name that exists
-/// deserves a better answer than "invalid value".
+/// Every backend that the operator supports, including backends that this build does not contain, so
+/// that the error can name the Cargo feature.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
     Flex,
@@ -20,7 +20,7 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// The name on the command line, which is the name of the Cargo feature.
+    /// The name on the command line, which is also the name of the Cargo feature.
     pub fn name(self) -> &'static str {
         match self {
             Self::Flex => "flex",
@@ -34,12 +34,12 @@ impl Backend {
         }
     }
 
-    /// Open the device, or say why it cannot be opened.
+    /// Opens the device, or returns why it cannot be opened.
     pub fn device(self) -> Result<Device, Error> {
         match self {
             #[cfg(feature = "flex")]
             Self::Flex => Ok(Device::flex()),
-            // Deprecated in favour of Flex, and still asked for.
+            // Deprecated in favour of Flex, but supported as long as it exists.
             #[cfg(feature = "ndarray")]
             #[allow(deprecated)]
             Self::Ndarray => Ok(Device::ndarray()),
@@ -55,13 +55,13 @@ impl Backend {
             Self::Cuda => compute(self, burn::tensor::DeviceType::Cuda),
             #[cfg(feature = "rocm")]
             Self::Rocm => compute(self, burn::tensor::DeviceType::Rocm),
-            #[allow(unreachable_patterns)] // reached unless every backend is compiled in
+            #[allow(unreachable_patterns)] // Reachable unless every backend is compiled in.
             _ => Err(Error::BackendMissing { name: self.name() }),
         }
     }
 }
 
-/// Ask for the adapter now: a lazily opened device would panic at the first tensor.
+/// Requests the adapter now. A device that opens on first use would panic at the first tensor.
 #[cfg(feature = "wgpu")]
 fn graphics(backend: Backend, api: burn::tensor::wgpu::WgpuBackend) -> Result<Device, Error> {
     Device::wgpu_options()

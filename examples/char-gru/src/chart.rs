@@ -1,4 +1,4 @@
-//! Charts, as SVG.
+//! Charts as SVG.
 
 use std::f64::consts::LN_2;
 use std::path::Path;
@@ -16,8 +16,8 @@ const TRAINING: RGBColor = RGBColor(0x9a, 0xa5, 0xb1);
 const VALIDATION: RGBColor = RGBColor(0x1f, 0x6f, 0xb5);
 const COUNTING: RGBColor = RGBColor(0xc0, 0x5a, 0x2b);
 
-/// Training and validation loss over the steps, in bits per character, beside what counting pairs
-/// of characters achieves. `history` holds step, training and validation loss in nats.
+/// Draws training and validation loss over the steps in bits per character, with the loss of the 2-gram
+/// model. `history` contains step, training loss and validation loss in nats.
 pub fn losses(
     history: &[(usize, f64, f64)],
     reference: &Reference,
@@ -91,7 +91,7 @@ fn draw_losses(
     Ok(())
 }
 
-/// How open the gates of one layer are, over a text.
+/// The mean gates of one layer over a text.
 pub struct GateMeans {
     /// Mean reset gate of each unit.
     pub reset: Vec<f64>,
@@ -145,8 +145,8 @@ pub fn gate_means(
     .collect()
 }
 
-/// A point for each unit: how far its reset gate is open on average, and how much its update gate
-/// keeps. Units at the right remember, units at the left follow the text.
+/// Draws one point per unit: its mean reset gate, and its mean update gate. Units on the right keep
+/// their state, units on the left follow the text.
 pub fn gates(layers: &[GateMeans], path: &Path) -> Result<(), Error> {
     draw_gates(layers, path).map_err(|e| Error::write(path, e))
 }

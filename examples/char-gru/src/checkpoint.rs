@@ -1,7 +1,7 @@
-//! The whole of a training run, to go on from.
+//! The complete state of a training run, for resuming.
 //!
-//! A burnpack file, written beside its place and renamed: what stands there is the old file or the
-//! new one, whenever the process is killed.
+//! A checkpoint is a burnpack file. It is written next to its target and renamed. Even if the process is
+//! killed, the old or the new file remains.
 
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
@@ -30,7 +30,7 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Write it. `run` tells which arguments it belongs to.
+    /// Writes the checkpoint. `run` identifies the arguments of the run.
     pub fn save(
         &self,
         sizes: &CharGruConfig,
@@ -65,7 +65,7 @@ impl Checkpoint {
             .map_err(|e| failed(&e))
     }
 
-    /// Read it into a fresh `model` and `optimizer` of the same run.
+    /// Reads the checkpoint into a new `model` and `optimizer` of the same run.
     pub fn load(
         path: &Path,
         run: &str,
@@ -73,18 +73,18 @@ impl Checkpoint {
         optimizer: ModuleOptimizer,
         device: &Device,
     ) -> Result<Self, Error> {
-        let refuse = |reason: &dyn std::fmt::Display| Error::load(path, reason);
+        let rejected = |reason: &dyn std::fmt::Display| Error::load(path, reason);
         let reader = Reader::from_file_exact(path).map_err(|e| unreadable(path, e))?;
         let other = reader.metadata().get(RUN).cloned().unwrap_or_default();
         if other != run {
-            return Err(refuse(&format!(
-                "it belongs to a run of other arguments: {other}"
+            return Err(rejected(&format!(
+                "it belongs to a run with other arguments: {other}"
             )));
         }
         let progress = reader.metadata().get(PROGRESS);
         let progress: Progress = progress
             .and_then(|json| serde_json::from_str(json).ok())
-            .ok_or_else(|| refuse(&"it is no checkpoint of this program"))?;
+            .ok_or_else(|| rejected(&"it is not a checkpoint of this program"))?;
         let parts = reader.into_tensors().map_err(|e| unreadable(path, e))?;
         let mut parts: BTreeMap<String, PackTensor> = parts
             .into_iter()
@@ -95,20 +95,20 @@ impl Checkpoint {
             part.map_err(|e| unreadable(path, e))
         };
         let mut bytes = |name: &str| -> Result<Bytes, Error> {
-            let missing = || refuse(&format!("it has no {name}"));
+            let missing = || rejected(&format!("it has no {name}"));
             Ok(content(name)?.ok_or_else(missing)?.into_bytes())
         };
-        let record = ModuleRecord::from_bytes(bytes("model")?).map_err(|e| refuse(&e))?;
-        let model = model.try_load_record(record).map_err(|e| refuse(&e))?;
+        let record = ModuleRecord::from_bytes(bytes("model")?).map_err(|e| rejected(&e))?;
+        let model = model.try_load_record(record).map_err(|e| rejected(&e))?;
         let moments = bytes("optimizer")?;
         if !is_of_model(&moments, &model).map_err(|e| unreadable(path, e))? {
-            return Err(refuse(&"its optimizer is of another model"));
+            return Err(rejected(&"its optimizer belongs to another model"));
         }
-        open_default_device().map_err(|reason| refuse(&reason))?;
-        let optimizer = optimizer.from_bytes(moments).map_err(|e| refuse(&e))?;
+        open_default_device().map_err(|reason| rejected(&reason))?;
+        let optimizer = optimizer.from_bytes(moments).map_err(|e| rejected(&e))?;
         let state = match content("state")? {
             Some(data) if is_state(&data, &model) => Some(Tensor::from_data(data, device)),
-            Some(_) => return Err(refuse(&"its state is of another model")),
+            Some(_) => return Err(rejected(&"its state belongs to another model")),
             None => None,
         };
         Ok(Self {
@@ -120,19 +120,19 @@ impl Checkpoint {
     }
 }
 
-/// Burn reads an optimizer onto its default device, whichever the model is on, and panics where that one is not
-/// there.
+/// Burn loads an optimizer to its default device, whatever the model's device. Burn panics if the
+/// default device does not exist.
 fn open_default_device() -> Result<(), &'static str> {
     catch_unwind(|| Device::default().settings())
         .map(|_| ())
         .map_err(|_| {
-            "Burn reads an optimizer onto its default device, which cannot be opened here; the variable \
+            "Burn loads an optimizer to its default device, which cannot be opened; the variable \
              BURN_DEVICE names another, as in BURN_DEVICE=flex"
         })
 }
 
-/// Whether everything in an optimizer's record is of a parameter of the model, and of its shape:
-/// Burn's optimizer takes for granted that it is.
+/// Whether everything in an optimizer's record belongs to a parameter of the model and has its shape.
+/// Burn's optimizer does not check this.
 fn is_of_model(record: &Bytes, model: &CharGru) -> Result<bool, PackError> {
     let mut shapes = Shapes::default();
     model.visit(&mut shapes);
@@ -160,7 +160,7 @@ fn is_of_model(record: &Bytes, model: &CharGru) -> Result<bool, PackError> {
     Ok(scalars && tensors)
 }
 
-/// The shape of each parameter, by its id as a record writes it.
+/// The shape of each parameter, by its id in records.
 #[derive(Default)]
 struct Shapes(BTreeMap<String, Vec<usize>>);
 
@@ -171,7 +171,7 @@ impl ModuleVisitor for Shapes {
     }
 }
 
-/// Whether these are the states `[L, N, H]` of a model.
+/// Whether the data are states `[L, N, H]` of the model.
 fn is_state(data: &TensorData, model: &CharGru) -> bool {
     let [layers, units] = [model.gru.num_layers, model.gru.d_hidden];
     let right = matches!(data.shape()[..], [l, n, h] if [l, h] == [layers, units] && n > 0);
@@ -195,8 +195,8 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_comes_back_or_is_refused() {
-        if crate::runs_on_flex("checkpoint::tests::a_checkpoint_comes_back_or_is_refused") {
+    fn checkpoints_load_or_are_rejected() {
+        if crate::runs_on_flex("checkpoint::tests::checkpoints_load_or_are_rejected") {
             return;
         }
         let path = std::env::temp_dir().join(format!("char-gru-run-{}", std::process::id()));

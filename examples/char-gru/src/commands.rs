@@ -1,4 +1,4 @@
-//! The commands: what each of them does, what it prints, and its exit code.
+//! The commands, their output and their exit codes.
 
 use std::f64::consts::LN_2;
 use std::io::{self, Write};
@@ -28,9 +28,9 @@ use crate::error::Error;
 use crate::train::{Files, train};
 use crate::{chart, devices};
 
-/// Characters of a window where none is asked for: enough that the calls do not count.
+/// Default number of characters per window, large enough that the time per call does not matter.
 const SEQ: usize = 128;
-/// Windows that the picture of the gates looks at.
+/// The number of windows for the chart of the gates.
 const LOOKED_AT: usize = 32;
 
 /// Runs the command of a command line. Prints an error as one line, and returns the exit code.
@@ -46,7 +46,7 @@ pub fn run(cli: &Cli) -> u8 {
     match result {
         Ok(()) => 0,
         Err(error) => {
-            // Some drivers explain themselves in paragraphs; one line is promised.
+            // Errors of some drivers have several paragraphs. This prints one line.
             let message = error.to_string();
             let line: Vec<&str> = message.split_whitespace().collect();
             eprintln!("error: {}", line.join(" "));
@@ -96,7 +96,7 @@ fn run_train(args: &TrainArgs) -> Result<(), Error> {
 
     let stop = Interrupter::new();
     let on_signal = stop.clone();
-    // A second handler cannot be there; without one, Ctrl-C ends the program as ever.
+    // If another handler exists, Ctrl-C ends the program as usual.
     let _ = ctrlc::set_handler(move || on_signal.stop(None));
     let model = train(args, &sizes, &corpus, &reference, &files, &devices, &stop)?;
     let judges = corpus.validation_streams(args.batch);
@@ -147,7 +147,7 @@ fn run_sample(args: &SampleArgs) -> Result<(), Error> {
     )
 }
 
-/// Writes the prompt and what follows it; how fast, it says beside.
+/// Writes the prompt and the generated text. Prints the speed to standard error.
 fn write(
     model: &CharGru,
     vocabulary: &Vocabulary,
@@ -162,7 +162,7 @@ fn write(
         seed,
     };
     let mut out = io::stdout();
-    // As with `say`, a reader that went away is no error of ours.
+    // As for `say`, a closed reader is not an error.
     let _ = write!(out, "{}", writing.prompt.as_deref().unwrap_or_default());
     let mut writer = Writer::new(model, prompt, choice, device);
     let start = Instant::now();
@@ -182,7 +182,7 @@ fn run_eval(args: &EvalArgs) -> Result<(), Error> {
     let device = args.backend.device()?;
     let (model, _, vocabulary) = file::load(&args.model, &device)?;
     let (text, found) = match Text::open(&args.text) {
-        // One distinct character is nothing to learn, but something to judge.
+        // A text with one distinct character cannot be learned, but can be evaluated.
         Err(ModelError::SingleCharacter(_)) => return Err(ModelError::NothingToJudge.into()),
         other => other?,
     };

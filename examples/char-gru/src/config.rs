@@ -1,4 +1,4 @@
-//! Every command and hyperparameter, once, with its default and the reason for it.
+//! Every command and hyperparameter, with its default and the reason for the default.
 
 use std::path::PathBuf;
 
@@ -8,15 +8,15 @@ use clap::{Args, Parser, Subcommand};
 use crate::backend::Backend;
 use crate::devices::Place;
 
-const AFTER_HELP: &str = "Without arguments it learns Cicero's Latin, which is part of the \
-    program, on the CPU, writes into the folder char-gru, and then lets the model write.";
+const AFTER_HELP: &str = "Without arguments the program trains on Cicero's Latin, which is built in, \
+    on the CPU, saves the model to the folder char-gru, and generates text.";
 
 const DATA: &str = "Data and files";
 const MODEL: &str = "Model";
 const TRAINING: &str = "Training";
 const SAMPLING: &str = "Sampling";
 
-/// Train a character-level GRU on a text, then let it write
+/// Trains a character-level GRU on a text and generates more text
 #[derive(Parser, Clone, Debug)]
 #[command(name = "char-gru", version, after_help = AFTER_HELP)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -29,28 +29,28 @@ pub struct Cli {
 }
 
 #[derive(Subcommand, Clone, Debug)]
-#[allow(clippy::large_enum_variant)] // One of a run, on the stack.
+#[allow(clippy::large_enum_variant)] // One value per run, on the stack.
 pub enum Command {
-    /// Learn a text, and write a sample; this is what happens without a command
+    /// Train on a text, then generate a sample. This is the default command
     Train(TrainArgs),
-    /// Let a model write, one step per character
+    /// Generate text with a model, one step per character
     Sample(SampleArgs),
-    /// Bits per character of a text under a model
+    /// Evaluate a model on a text, in bits per character
     Eval(EvalArgs),
-    /// Write a model's parameters under PyTorch's names, as safetensors
+    /// Export a model's parameters with PyTorch's names, as safetensors
     Export(ExportArgs),
-    /// Make a model of parameters under PyTorch's names
+    /// Import a model from parameters with PyTorch's names
     Import(ImportArgs),
 }
 
 #[derive(Args, Clone, Debug)]
 pub struct TrainArgs {
-    /// UTF-8 text to learn from instead of the built-in one: files, or folders of .txt files, read
-    /// as one; never held in memory as a whole
+    /// UTF-8 text for training instead of the built-in text: files, or folders of .txt files, read as
+    /// one text in chunks
     #[arg(long, value_name = "PATH", num_args = 1.., help_heading = DATA)]
     pub text: Vec<PathBuf>,
 
-    /// Part of the text, its end, kept for validation
+    /// Share of the text, at its end, for validation
     #[arg(long, value_name = "PART", default_value_t = 0.1, value_parser = fraction, help_heading = DATA)]
     pub validation: f64, // the usual 90/10 split
 
@@ -58,30 +58,30 @@ pub struct TrainArgs {
     #[arg(long, value_name = "DIR", default_value = "char-gru", help_heading = DATA)]
     pub out: PathBuf,
 
-    /// Go on from the checkpoint in --out, to the same losses as without the break; all other
+    /// Resume from the checkpoint in --out, with the same losses as without the interruption. All other
     /// arguments must be the same
     #[arg(long, help_heading = DATA)]
     pub resume: bool,
 
-    /// Start from the parameters of this model
+    /// Start with the parameters of this model
     #[arg(long, value_name = "FILE", conflicts_with = "resume", help_heading = DATA)]
     pub init: Option<PathBuf>,
 
-    /// Save the parameters before the first step, to start other runs from
+    /// Save the initial parameters, for other runs
     #[arg(long, value_name = "FILE", conflicts_with = "resume", help_heading = DATA)]
     pub save_init: Option<PathBuf>,
 
-    /// A progress bar or plain lines even on a terminal, instead of the dashboard
+    /// Print a progress bar or plain lines instead of the dashboard
     #[arg(long, help_heading = DATA)]
     pub plain: bool,
 
-    /// Size of a character's embedding
+    /// Size of an embedding
     #[arg(long, value_name = "E", default_value_t = 128, value_parser = size(16_384), help_heading = MODEL)]
-    pub embed: usize, // dropout takes a part of it: 64 validates 0.02 nats worse, 32 0.09
+    pub embed: usize, // dropout removes a part of it: the validation loss is 0.02 nats higher with 64, 0.09 with 32
 
     /// Units in each GRU layer
     #[arg(long, value_name = "H", default_value_t = 192, value_parser = size(16_384), help_heading = MODEL)]
-    pub hidden: usize, // 256 takes half as long again and gains nothing on 44 thousand characters
+    pub hidden: usize, // 256 takes 50% more time, with no better loss on 44 thousand characters
 
     /// GRU layers
     #[arg(long, value_name = "L", default_value_t = 1, value_parser = size(64), help_heading = MODEL)]
@@ -91,52 +91,52 @@ pub struct TrainArgs {
     #[arg(long, value_name = "P", default_value_t = 0.4, value_parser = probability, help_heading = MODEL)]
     pub dropout: f64, // the built-in text is small and read 40 times
 
-    /// Use the embedding as the head too; needs --embed and --hidden to be equal
+    /// Use the embedding also as the head. Requires --embed and --hidden to be equal
     #[arg(long, help_heading = MODEL)]
     pub tie: bool,
 
-    /// Where to compute; a GPU needs the Cargo feature of that name
+    /// Where to compute. A GPU requires the Cargo feature with the same name
     #[arg(long, value_name = "NAME", default_value_t = Backend::Flex, value_enum, help_heading = TRAINING)]
     pub backend: Backend, // the faster of the two CPU backends on this very run
 
-    /// Cut each batch by rows over several devices: ws://HOST:PORT for a gru-server, local:K for K
-    /// times --backend; the first one keeps parameters and optimizer
+    /// Split the rows of each batch over several devices: ws://HOST:PORT for a gru-server, local:K for K
+    /// times --backend. The first device keeps parameters and optimizer
     #[arg(long, value_name = "DEVICE", value_delimiter = ',', help_heading = TRAINING)]
     pub devices: Vec<Place>,
 
     /// Passes over the text
     #[arg(long, value_name = "K", default_value_t = 40, value_parser = size(1_000_000), help_heading = TRAINING)]
-    pub epochs: usize, // about a minute; twice as many gain 0.01 nats
+    pub epochs: usize, // about a minute; 80 epochs lower the loss by 0.01 nats
 
-    /// Stop after this many steps, whatever --epochs says
+    /// Stop after this many steps, regardless of --epochs
     #[arg(long, value_name = "K", value_parser = size(usize::MAX as u64), help_heading = TRAINING)]
     pub max_steps: Option<usize>,
 
-    /// Validate and save a checkpoint every so many steps; once an epoch where none is given
+    /// Validate and save a checkpoint after this many steps. Default: once per epoch
     #[arg(long, value_name = "K", value_parser = size(usize::MAX as u64), help_heading = TRAINING)]
     pub check_every: Option<usize>,
 
-    /// Stop when so many validations in a row brought no improvement
+    /// Stop after this many validations without improvement
     #[arg(long, value_name = "K", value_parser = size(1_000_000), help_heading = TRAINING)]
     pub patience: Option<usize>,
 
-    /// Parallel streams the text is cut into
+    /// Number of parallel streams of the text
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = size(16_384), help_heading = TRAINING)]
-    pub batch: usize, // 32 gives this small text too few steps, 8 too little work for each
+    pub batch: usize, // 32 gives too few steps for this small text, 8 too little work per step
 
-    /// Characters per window: gradients stop at its start, the state flows on
+    /// Characters per window. Gradients stop at its start, the state is carried
     #[arg(long, visible_alias = "steps-per-window", value_name = "T", default_value_t = 64, value_parser = size(65_536), help_heading = TRAINING)]
     pub seq: usize, // a line of the text
 
     /// Peak learning rate of Adam; warm-up and cosine decay around it
     #[arg(long, value_name = "RATE", default_value_t = 4e-3, value_parser = positive, help_heading = TRAINING)]
-    pub lr: f64, // 6e-3 learns no faster
+    pub lr: f64, // 6e-3 is not faster
 
-    /// Largest norm of the whole gradient
+    /// Maximum global norm of the gradient
     #[arg(long, value_name = "NORM", default_value_t = 1.0, value_parser = positive, help_heading = TRAINING)]
-    pub clip: f64, // rarely reached after the first epoch; recurrent gradients do spike
+    pub clip: f64, // rarely reached after the first epoch; recurrent gradients sometimes spike
 
-    /// Fixes parameters, dropout, windows and sample
+    /// Seed of parameters, dropout, windows and sample
     #[arg(long, value_name = "SEED", default_value_t = 1, help_heading = TRAINING)]
     pub seed: u64,
 
@@ -144,29 +144,29 @@ pub struct TrainArgs {
     pub writing: Writing,
 }
 
-/// How a sample is drawn.
+/// Options of generated text.
 #[derive(Args, Clone, Debug)]
 pub struct Writing {
-    /// Characters to write
+    /// Number of characters
     #[arg(long, visible_alias = "sample-length", value_name = "COUNT", default_value_t = 500, help_heading = SAMPLING)]
     pub length: usize,
 
-    /// Below 1 the sample keeps to the likely, above 1 it dares
+    /// Below 1 prefers likely characters, above 1 flattens the distribution
     #[arg(long, value_name = "TEMP", default_value_t = 0.7, value_parser = positive, help_heading = SAMPLING)]
     pub temperature: f64, // few misspellings, little repetition
 
-    /// Draw from the so many likeliest characters only
+    /// Choose only among this many of the most likely characters
     #[arg(long, value_name = "K", value_parser = size(1 << 16), help_heading = SAMPLING)]
     pub top_k: Option<usize>,
 
-    /// Text to continue; a new line where none is given
+    /// Text to continue. Default: a new line
     #[arg(long, value_name = "TEXT", help_heading = SAMPLING)]
     pub prompt: Option<String>,
 }
 
 #[derive(Args, Clone, Debug)]
 pub struct SampleArgs {
-    /// The model
+    /// The model file
     #[arg(value_name = "MODEL", default_value = "char-gru/model.bpk")]
     pub model: PathBuf,
 
@@ -174,7 +174,7 @@ pub struct SampleArgs {
     #[arg(long, value_name = "NAME", default_value_t = Backend::Flex, value_enum)]
     pub backend: Backend,
 
-    /// The same seed draws the same sample
+    /// Equal seeds generate equal text
     #[arg(long, value_name = "SEED", default_value_t = 1, help_heading = SAMPLING)]
     pub seed: u64,
 
@@ -184,11 +184,11 @@ pub struct SampleArgs {
 
 #[derive(Args, Clone, Debug)]
 pub struct EvalArgs {
-    /// UTF-8 text: files, or folders of .txt files, read as one
+    /// UTF-8 text: files, or folders of .txt files, read as one text
     #[arg(required = true, value_name = "PATH")]
     pub text: Vec<PathBuf>,
 
-    /// The model
+    /// The model file
     #[arg(long, value_name = "MODEL", default_value = "char-gru/model.bpk")]
     pub model: PathBuf,
 
@@ -196,43 +196,43 @@ pub struct EvalArgs {
     #[arg(long, value_name = "NAME", default_value_t = Backend::Flex, value_enum)]
     pub backend: Backend,
 
-    /// Parallel streams the text is cut into; 1 reads it as it stands
+    /// Number of parallel streams of the text. 1 reads it in order
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = size(16_384))]
-    pub batch: usize, // the lost context of 16 beginnings is not seen in the third digit
+    pub batch: usize, // 16 starts without context do not change the third digit
 
-    /// Also draw how open the gates of every unit are over the text, as SVG
+    /// Also draw the mean gates of every unit over the text, as SVG
     #[arg(long, value_name = "FILE")]
     pub gates: Option<PathBuf>,
 }
 
 #[derive(Args, Clone, Debug)]
 pub struct ExportArgs {
-    /// The model
+    /// The model file
     #[arg(value_name = "MODEL", default_value = "char-gru/model.bpk")]
     pub model: PathBuf,
 
-    /// Where the parameters go
+    /// The file for the parameters
     #[arg(value_name = "FILE", default_value = "char-gru/model.safetensors")]
     pub to: PathBuf,
 }
 
 #[derive(Args, Clone, Debug)]
 pub struct ImportArgs {
-    /// Parameters: safetensors, or a state dict by torch.save
+    /// Parameters: safetensors, or a state dict written by torch.save
     #[arg(value_name = "FILE")]
     pub from: PathBuf,
 
-    /// Where the model goes
+    /// The file for the model
     #[arg(value_name = "MODEL", default_value = "char-gru/model.bpk")]
     pub to: PathBuf,
 
-    /// UTF-8 file with the model's characters in the order of its tokens; sorted characters of the
-    /// built-in text where none is given, and none are needed for a file of `export`
+    /// UTF-8 file with the model's characters in the order of its tokens. Default: the sorted characters
+    /// of the built-in text. Not needed for a file from `export`
     #[arg(long, value_name = "FILE")]
     pub characters: Option<PathBuf>,
 }
 
-/// A count from 1 to `largest`: an absurd size fails here and not in the allocator.
+/// A count from 1 to `largest`, so that a huge size is an argument error and not an allocation failure.
 fn size(largest: u64) -> impl TypedValueParser<Value = usize> {
     RangedU64ValueParser::<usize>::new().range(1..=largest)
 }
@@ -251,7 +251,7 @@ fn positive(text: &str) -> Result<f64, String> {
 fn fraction(text: &str) -> Result<f64, String> {
     match number(text)? {
         x if x > 0.0 && x < 1.0 => Ok(x),
-        _ => Err("must lie between 0 and 1".to_string()),
+        _ => Err("must be between 0 and 1".to_string()),
     }
 }
 
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_numbers_are_refused() {
+    fn invalid_numbers_are_rejected() {
         let bad = [
             ["--hidden", "0"],
             ["--layers", "0"],

@@ -1,5 +1,5 @@
-//! What one sees: burn-train's dashboard on a terminal, a bar or plain lines elsewhere, and the
-//! log of steps.
+//! Progress output: burn-train's dashboard on a terminal, otherwise a bar or plain lines, and the log of
+//! steps.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -20,35 +20,35 @@ use serde_json::{Value, json};
 use char_model::error::Error;
 use char_model::trainer;
 
-/// Often enough to see that it lives, seldom enough for a log file.
+/// Time between two plain lines.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Print a line. A reader that went away must not end the training, so failure is ignored.
+/// Prints a line. A closed reader must not end the training, so errors are ignored.
 pub fn say(line: &str) {
     if cfg!(test) {
-        println!("{line}"); // which the test harness can hold back
+        println!("{line}"); // The test harness can capture this.
     } else {
         let _ = writeln!(io::stdout(), "{line}");
     }
 }
 
-/// One step of training, and how fast it was.
+/// One training step and its speed.
 pub struct Step {
     pub made: trainer::Step,
     pub seconds: f64,
-    /// Since the last validation.
+    /// Characters per second since the last validation.
     pub characters_per_second: f64,
 }
 
-/// How a training run is shown.
+/// The output of a training run.
 pub enum Dashboard {
-    /// burn-train's, over the whole terminal; `q` stops there.
+    /// burn-train's dashboard on the whole terminal. `q` stops the run.
     Full {
         renderer: Box<dyn MetricsRenderer>,
-        said: Vec<String>,
+        lines: Vec<String>,
         epoch: usize,
     },
-    /// A bar, or a line now and then where there is no terminal.
+    /// A bar, or occasional lines without a terminal.
     Plain {
         bar: ProgressBar,
         last_line: Instant,
@@ -61,8 +61,8 @@ const NORM: &str = "Gradient norm";
 const SPEED: &str = "Characters/s";
 
 impl Dashboard {
-    /// For `steps` steps in `epochs` epochs, of which `done` are made. A stop asked for in the
-    /// dashboard reaches `interrupter`.
+    /// Output for `steps` steps in `epochs` epochs, of which `done` are finished. If the user stops the
+    /// run in the dashboard, `interrupter` is set.
     pub fn new(plain: bool, steps: usize, epochs: usize, done: usize, stop: &Interrupter) -> Self {
         if !plain && io::stdout().is_terminal() && io::stdin().is_terminal() {
             let mut renderer: Box<dyn MetricsRenderer> =
@@ -89,7 +89,7 @@ impl Dashboard {
             renderer.start_split("train", steps);
             return Self::Full {
                 renderer,
-                said: Vec::new(),
+                lines: Vec::new(),
                 epoch: 0,
             };
         }
@@ -104,7 +104,7 @@ impl Dashboard {
         }
     }
 
-    /// One more step was made.
+    /// Shows a finished step.
     pub fn step(&mut self, step: &Step) {
         let of = &step.made;
         match self {
@@ -148,34 +148,38 @@ impl Dashboard {
         }
     }
 
-    /// A validation was made.
+    /// Shows a validation.
     pub fn validation(&mut self, loss: f64, line: String) {
         match self {
-            Self::Full { renderer, said, .. } => {
+            Self::Full {
+                renderer, lines, ..
+            } => {
                 renderer.update_valid(state(LOSS, loss));
-                said.push(line);
+                lines.push(line);
             }
             Self::Plain { bar, .. } => bar.suspend(|| say(&line)),
         }
     }
 
-    /// Gives the terminal back, and says there what the dashboard covered.
+    /// Restores the terminal, and prints there what the dashboard covered.
     pub fn finish(self) {
         match self {
             Self::Full {
-                mut renderer, said, ..
+                mut renderer,
+                lines,
+                ..
             } => {
                 renderer.end_split();
                 drop(renderer);
-                said.iter().for_each(|line| say(line));
+                lines.iter().for_each(|line| say(line));
             }
             Self::Plain { bar, .. } => bar.finish_and_clear(),
         }
     }
 }
 
-/// The dashboard takes every key, Ctrl-C too, and does nothing with that one. This gives it back to
-/// the system, as soon as the dashboard's thread has taken it.
+/// The dashboard captures all keys, and ignores Ctrl-C. This function restores Ctrl-C for the system
+/// once the dashboard's thread has started.
 #[cfg(unix)]
 fn keep_ctrl_c() {
     use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
@@ -193,7 +197,7 @@ fn keep_ctrl_c() {
     }
 }
 
-/// Elsewhere `q` stops.
+/// On other systems `q` stops the run.
 #[cfg(not(unix))]
 fn keep_ctrl_c() {}
 
@@ -214,7 +218,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Start a file at `path`, or go on with one whose lines after `step` are taken back.
+    /// Creates a file at `path`, or continues one and removes the lines after `step`.
     pub fn open(path: &Path, step: usize) -> Result<Self, Error> {
         let failed = |reason: io::Error| Error::write(path, reason);
         let kept = match step {
@@ -238,7 +242,7 @@ impl Log {
         })
     }
 
-    /// Append a step.
+    /// Appends a step.
     pub fn step(&mut self, step: &Step) -> Result<(), Error> {
         let of = &step.made;
         self.line(&json!({
@@ -252,12 +256,12 @@ impl Log {
         }))
     }
 
-    /// Append a validation.
+    /// Appends a validation.
     pub fn validation(&mut self, step: usize, training: f64, loss: f64) -> Result<(), Error> {
         self.line(&json!({"step": step, "training": training, "validation": loss}))
     }
 
-    /// Flushed line by line, so that the file can be followed and survives a kill.
+    /// Flushes each line, so that the file can be followed and survives a kill.
     fn line(&mut self, line: &Value) -> Result<(), Error> {
         writeln!(self.file, "{line}")
             .and_then(|()| self.file.flush())
@@ -294,7 +298,7 @@ mod tests {
         }
         log.validation(5, 0.4, 0.6).unwrap();
         drop(log);
-        // A line that a kill cut off.
+        // A line that a kill truncated.
         let mut text = fs::read_to_string(&path).unwrap();
         text.push_str("{\"step\":6,\"lo");
         fs::write(&path, text).unwrap();

@@ -1,4 +1,4 @@
-//! From a list on the command line to devices, here and elsewhere.
+//! Opens the devices of a list on the command line, on this machine and on others.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::str::FromStr;
@@ -9,15 +9,15 @@ use char_model::error::Error as ModelError;
 use crate::backend::Backend;
 use crate::error::Error;
 
-/// Most devices of one kind: a slip of the finger fails here and not in the scheduler.
+/// Maximum number of devices of one kind, so that a typo is an argument error.
 const MOST: usize = 64;
 
-/// Where a part of each batch is learnt.
+/// A device for a part of each batch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Place {
-    /// So many times the backend of this program.
+    /// This many times the backend of this program.
     Local(usize),
-    /// The server at this address.
+    /// The server with this address.
     Server(String),
 }
 
@@ -31,13 +31,13 @@ impl FromStr for Place {
         let count = text.strip_prefix("local:").and_then(|k| k.parse().ok());
         match count {
             Some(count) if (1..=MOST).contains(&count) => Ok(Self::Local(count)),
-            Some(count) => Err(format!("{count} local devices; 1 to {MOST} are possible")),
-            None => Err("neither ws://HOST:PORT nor local:K".to_string()),
+            Some(count) => Err(format!("expected 1 to {MOST} local devices, got {count}")),
+            None => Err("expected ws://HOST:PORT or local:K".to_string()),
         }
     }
 }
 
-/// Open them all; the one device of `backend` where none is listed.
+/// Opens all devices, or the one device of `backend` if the list is empty.
 pub fn open(places: &[Place], backend: Backend) -> Result<Vec<Device>, Error> {
     if places.is_empty() {
         return Ok(vec![backend.device()?]);
@@ -55,8 +55,8 @@ pub fn open(places: &[Place], backend: Backend) -> Result<Vec<Device>, Error> {
     Ok(devices)
 }
 
-/// What `work` does on these devices. Burn panics where it reads a server that has gone, from a
-/// record for one; that is no bug, but an error like another.
+/// Runs `work` on these devices. Burn panics if a server is gone during a read. This converts the panic
+/// to an error.
 pub fn guard<T>(places: &[Place], work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     if !places.iter().any(|place| matches!(place, Place::Server(_))) {
         return work();
@@ -68,7 +68,7 @@ pub fn guard<T>(places: &[Place], work: impl FnOnce() -> Result<T, Error>) -> Re
     done.unwrap_or_else(|reason| {
         let text = reason.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| reason.downcast_ref::<&str>().copied());
-        let text = text.unwrap_or("it has gone").to_string();
+        let text = text.unwrap_or("the server is gone").to_string();
         Err(ModelError::Device(text).into())
     })
 }

@@ -1,9 +1,9 @@
-//! Everything that can go wrong, each as one line for the user.
+//! Every error, each as one line for the user.
 
 use char_model::error::Error as ModelError;
 use gru_convert::ConvertError;
 
-/// An error of the program; `Display` is the whole message.
+/// An error of the program. `Display` is the whole message.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -21,7 +21,7 @@ pub enum Error {
 
     #[cfg(not(feature = "remote"))]
     #[error(
-        "this build reaches no servers; rebuild with: cargo run --release -p char-gru --features \
+        "this build does not support servers; rebuild with: cargo run --release -p char-gru --features \
          remote -- --devices …"
     )]
     RemoteMissing,
@@ -30,13 +30,13 @@ pub enum Error {
     #[error("cannot use the server {address}: {reason}")]
     Unreachable { address: String, reason: String },
 
-    #[error("stopped at step {step}; go on with the same arguments and --resume")]
+    #[error("stopped at step {step}; resume with the same arguments and --resume")]
     Stopped { step: usize },
 }
 
 impl Error {
-    /// 2 for what the user gave (as clap does), 130 for what the user stopped (as shells do), 1 for
-    /// what happened while running.
+    /// 2 for invalid arguments (as clap), 130 for a run that the user stopped (as shells), 1 for errors
+    /// at run time.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Model(error) => match error {

@@ -1,7 +1,8 @@
-//! The parts of the program `char-gru`: its commands, files, charts and devices. The crate `char-model` holds the model
+//! The parts of the program `char-gru`: its commands, files, charts and devices. The crate `char-model`
+//! contains the model and its training.
 //! and its training.
 
-// Public for the programs and the tests only.
+// Public only for the programs and the tests.
 #![allow(missing_docs)]
 
 pub mod allocator;
@@ -15,20 +16,20 @@ pub mod devices;
 pub mod error;
 pub mod train;
 
-/// Runs a test in a process of its own, unless this is that process. Burn's default device, onto which it reads
-/// optimizers, is Flex there and not a GPU that may be absent; and nobody else draws from its random numbers.
+/// Runs a test in a separate process. There Burn's default device, to which it loads optimizers, is Flex
+/// and not a GPU that may be missing. No other test uses the random numbers of that process.
 #[cfg(all(test, feature = "flex"))]
 fn runs_on_flex(test: &str) -> bool {
     const DEVICE: &str = "BURN_DEVICE";
     if std::env::var_os(DEVICE).is_some_and(|device| device == "flex") {
         return false;
     }
-    let program = std::env::current_exe().expect("a test has a path");
+    let program = std::env::current_exe().expect("the test binary has a path");
     let output = std::process::Command::new(program)
         .args([test, "--exact", "--nocapture"])
         .env(DEVICE, "flex")
         .output()
-        .expect("a test can be started");
+        .expect("the test binary can be started");
     let told = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(told.contains("1 passed"), "{told}{errors}");

@@ -1,4 +1,4 @@
-//! The training loop, top to bottom.
+//! The training loop.
 
 use std::f64::consts::LN_2;
 use std::fs;
@@ -34,7 +34,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Makes the folder if need be: better to fail before hours of training than after.
+    /// Creates the folder if it is missing, so that an error appears before the training.
     pub fn create(folder: &Path) -> Result<Self, Error> {
         fs::create_dir_all(folder).map_err(|e| ModelError::write(folder, e))?;
         let scratch = folder.join(format!("writable-{}", std::process::id()));
@@ -51,8 +51,7 @@ impl Files {
     }
 }
 
-/// Removes the half-written files that a killed run left beside their places. One that resists is
-/// in nobody's way.
+/// Removes temporary files of a killed run. Errors are ignored.
 fn sweep(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -64,7 +63,7 @@ fn sweep(folder: &Path) {
     }
 }
 
-/// The arguments that make a run what it is: a checkpoint goes on with the same ones only.
+/// The arguments that identify a run. A checkpoint can be resumed only with the same arguments.
 fn identity(args: &TrainArgs, sizes: &CharGruConfig, corpus: &Corpus) -> String {
     format!(
         "{sizes} {} characters, validation {}, epochs {}, batch {}, seq {}, lr {}, clip {}, seed {}, \
@@ -81,8 +80,8 @@ fn identity(args: &TrainArgs, sizes: &CharGruConfig, corpus: &Corpus) -> String 
     )
 }
 
-/// Train a model of `sizes` on `corpus`; the model that validated best, for inference on the first
-/// of the devices.
+/// Trains a model of `sizes` on `corpus`. Returns the model with the lowest validation loss, for
+/// inference on the first device.
 pub fn train(
     args: &TrainArgs,
     sizes: &CharGruConfig,
@@ -120,11 +119,11 @@ pub fn train(
         trainer.learner.optimizer = saved.optimizer;
         trainer.learner.set_state(saved.state);
         trainer.progress = saved.progress;
-        say(&format!("going on after step {}", trainer.progress.step));
+        say(&format!("resuming after step {}", trainer.progress.step));
     }
     if trainer.rows() < args.batch {
         say(&format!(
-            "The text is short: {} streams instead of {}.",
+            "The text is short: using {} streams instead of {}.",
             trainer.rows(),
             args.batch
         ));
@@ -144,7 +143,7 @@ pub fn train(
     let result = devices::guard(&args.devices, || {
         run.learn(&mut trainer, &mut dashboard, &mut log)
     });
-    // The terminal is given back before an error is said.
+    // Restores the terminal before it returns an error.
     dashboard.finish();
     let at = &trainer.progress;
     if !at.history.is_empty() {
@@ -154,7 +153,7 @@ pub fn train(
     if at.step < run.steps {
         let tries = at.since_best;
         say(&format!(
-            "no improvement in {tries} validations: stopped at step {}",
+            "stopped at step {}: no improvement in {tries} validations",
             at.step
         ));
     }
@@ -162,8 +161,8 @@ pub fn train(
     Ok(model)
 }
 
-/// A new model on `home`. The clients of a server draw from one generator there, in the order in which
-/// they come: so a model for a server is drawn here, and the same seed gives the same one.
+/// A new model on `home`. The clients of a server share one random generator there, in the order of
+/// their requests. So the model is drawn on this machine, and a seed always gives the same model.
 fn draw(args: &TrainArgs, sizes: &CharGruConfig, home: &Device) -> Result<CharGru, Error> {
     if !matches!(args.devices.first(), Some(Place::Server(_))) {
         return Ok(sizes.init(home));
@@ -173,20 +172,20 @@ fn draw(args: &TrainArgs, sizes: &CharGruConfig, home: &Device) -> Result<CharGr
     Ok(sizes.init(&here).fork(home))
 }
 
-/// A training run: everything about it that does not change.
+/// The constant parts of a training run.
 struct Run<'a> {
     args: &'a TrainArgs,
     sizes: &'a CharGruConfig,
     vocabulary: &'a Vocabulary,
     files: &'a Files,
     identity: String,
-    /// Steps to make of the whole schedule.
+    /// The last step to run of the whole schedule.
     steps: usize,
     stop: &'a Interrupter,
 }
 
 impl Run<'_> {
-    /// All steps that are left.
+    /// Runs all remaining steps.
     fn learn(
         &self,
         trainer: &mut Trainer,
@@ -194,7 +193,7 @@ impl Run<'_> {
         log: &mut Log,
     ) -> Result<(), Error> {
         let mut speed = Speed::new();
-        while trainer.progress.step < self.steps && !self.patience_is_over(&trainer.progress) {
+        while trainer.progress.step < self.steps && !self.is_out_of_patience(&trainer.progress) {
             let start = Instant::now();
             let made = read_sync(trainer.step())?;
             let (step, ends_epoch) = (made.step, made.ends_epoch);
@@ -229,12 +228,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn patience_is_over(&self, at: &Progress) -> bool {
+    fn is_out_of_patience(&self, at: &Progress) -> bool {
         let patience = self.args.patience;
         patience.is_some_and(|patience| at.since_best >= patience)
     }
 
-    /// Validates, and keeps the best model.
+    /// Validates, and saves the best model.
     fn validate(&self, trainer: &mut Trainer) -> Result<Validation, Error> {
         let found = read_sync(trainer.validate())?;
         if found.best {
@@ -244,7 +243,7 @@ impl Run<'_> {
         Ok(found)
     }
 
-    /// Saves everything, to go on from.
+    /// Saves the complete state for resuming.
     fn save(&self, trainer: &Trainer) -> Result<(), Error> {
         let checkpoint = Checkpoint {
             model: trainer.learner.model.clone(),
@@ -274,7 +273,7 @@ impl Run<'_> {
     }
 }
 
-/// Characters per second, since the last validation.
+/// Characters per second since the last validation.
 struct Speed {
     start: Instant,
     characters: usize,
@@ -324,7 +323,7 @@ mod tests {
         Cli::parse_from(all).train
     }
 
-    /// On so many devices; the log without its times.
+    /// Runs on this many devices. Returns the log without times.
     fn run(
         folder: &Path,
         count: usize,
@@ -340,7 +339,7 @@ mod tests {
         let files = Files::create(folder).unwrap();
         let devices = vec![Device::flex(); count];
         let trained = train(&args, &sizes, &corpus, &reference, &files, &devices, stop);
-        // How fast a step was is no part of what it computed.
+        // The log without the speed of each step.
         let log = fs::read_to_string(files.log).unwrap();
         let lines = log.lines().map(|line| {
             let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -350,7 +349,7 @@ mod tests {
         (lines.collect::<Vec<_>>().join("\n"), trained.map(|_| ()))
     }
 
-    /// One test: two runs at once would draw from one generator.
+    /// One test, because two runs at once would share one random generator.
     #[test]
     fn training_learns_repeats_itself_and_resumes_to_the_same_losses() {
         let own = "train::tests::training_learns_repeats_itself_and_resumes_to_the_same_losses";
@@ -373,7 +372,7 @@ mod tests {
         let (again, _) = run(&folder_of("b"), 1, &["--init", start], &go);
         assert_eq!(again, whole);
 
-        // Stopped after every few steps, in the middle of epochs too, and resumed each time.
+        // Stopped after every few steps, also within epochs, and resumed each time.
         let broken = folder_of("c");
         let mut resume: Vec<&str> = vec!["--init", start];
         let mut breaks = 0;

@@ -1,4 +1,4 @@
-//! The program's commands, as a user runs them one after the other, on the CPU.
+//! Runs the program's commands one after the other on the CPU, as a user does.
 #![cfg(feature = "flex")]
 
 use std::{
@@ -7,7 +7,7 @@ use std::{
     process::{self, Command},
 };
 
-/// A folder for this process, removed at the end of the test.
+/// A folder for this process. The end of the test removes it.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -24,13 +24,13 @@ impl Drop for Folder {
     }
 }
 
-/// Runs `char-gru` in a folder, and returns what it printed.
+/// Runs `char-gru` in a folder and returns its output.
 #[track_caller]
 fn run(folder: &Path, arguments: &str) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_char-gru"))
         .args(arguments.split(' '))
         .current_dir(folder)
-        // Where Burn reads an optimizer to resume with. By default that may be a GPU that is not there.
+        // The device to which Burn loads an optimizer. By default this may be a missing GPU.
         .env("BURN_DEVICE", "flex")
         .output()
         .unwrap();
@@ -46,7 +46,7 @@ fn trains_resumes_samples_evaluates_exports_and_imports() {
 
     run("train --plain --epochs 1 --max-steps 40");
     let resumed = run("train --plain --epochs 1 --max-steps 60 --resume");
-    assert!(resumed.contains("going on after step 40"), "{resumed}");
+    assert!(resumed.contains("resuming after step 40"), "{resumed}");
     let sample = run("sample --length 80");
     assert!(sample.chars().count() >= 80, "{sample}");
     fs::write(folder.0.join("text.txt"), "et dolorem et dolorem").unwrap();

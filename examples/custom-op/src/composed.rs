@@ -13,7 +13,7 @@ fn at<B: Backend>(sequence: &FloatTensor<B>, t: usize) -> FloatTensor<B> {
     )
 }
 
-/// The state before step 0, `[N,1,H]`.
+/// The initial state, `[N,1,H]`.
 fn initial<B: Backend>(h0: Given<B>, like: &FloatTensor<B>) -> FloatTensor<B> {
     let [n, _, h] = like.shape().dims();
     let shape = Shape::new([n, 1, h]);

@@ -40,7 +40,9 @@ fn dense<E: Number>(tensor: &mut FlexTensor) -> &[E] {
     if !tensor.is_contiguous() {
         *tensor = tensor.to_contiguous();
     }
-    tensor.as_slice().expect("it is dense and has this dtype")
+    tensor
+        .as_slice()
+        .expect("the tensor is dense and has this dtype")
 }
 
 fn flex_states<E: Number>(mut x: FlexTensor, mut a: FlexTensor, h0: Given<Flex>) -> FlexTensor {

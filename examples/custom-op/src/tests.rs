@@ -79,7 +79,7 @@ fn the_program_learns_the_decay_factors() {
     }
 }
 
-/// Every Rust excerpt in the README is in the source, word for word.
+/// Every Rust excerpt in the README is in the source, character by character.
 #[test]
 fn excerpts_are_in_the_source() {
     let guide = include_str!("../README.md");
@@ -94,7 +94,7 @@ fn excerpts_are_in_the_source() {
     for rest in guide.split("```rust\n").skip(1) {
         let (excerpt, _) = rest.split_once("```").expect("a block ends");
         let found = sources.iter().any(|source| source.contains(excerpt));
-        assert!(found, "not in the source:\n{excerpt}");
+        assert!(found, "expected in the source:\n{excerpt}");
         count += 1;
     }
     assert_eq!(count, 6, "excerpts in the README");

@@ -1,19 +1,19 @@
-//! The 22 bands of the network's gains, about as wide as those of hearing.
+//! The 22 bands of the network's gains, with widths close to the bands of human hearing.
 
 use crate::FRAME;
 
-/// Bands, each with its gain.
+/// The number of bands. Each has a gain.
 pub const BANDS: usize = 22;
-/// Bins of a spectrum, 50 Hz apart: from 0 to 24 kHz.
+/// Bins of a spectrum with a distance of 50 Hz: from 0 to 24 kHz.
 pub const BINS: usize = FRAME + 1;
 
-/// The peak of every band, in bins; bands are triangles that reach to the peaks of their neighbours.
+/// The peak of each band in bins. Bands are triangles that reach to the peaks of their neighbours.
 const PEAKS: [usize; BANDS] = [
     0, 4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 136, 160, 192, 240, 312, 400,
 ];
 
-/// Writes a gain for every bin, on straight lines between the gains of the bands. What is above the
-/// last peak, 20 kHz, has the gain 0.
+/// Writes a gain for each bin by linear interpolation between the bands. Above the last peak, 20 kHz,
+/// the gain is 0.
 pub fn spread(gains: &[f32; BANDS], bins: &mut [f32; BINS]) {
     bins.fill(0.0);
     for (peaks, gains) in PEAKS.windows(2).zip(gains.windows(2)) {

@@ -1,4 +1,4 @@
-//! nnnoiseless beside this program: the same weights, the same sound.
+//! Compares this program with nnnoiseless on the same weights and the same sound.
 
 use std::fmt::Write;
 use std::hint::black_box;
@@ -17,19 +17,19 @@ use crate::stopwatch::{in_turn, median};
 use crate::wav::{Planes, Reader};
 use crate::{FRAME, FULL_SCALE};
 
-/// Frames that are compared: the first minute.
+/// Frames to compare: the first minute.
 const FRAMES: usize = 6000;
-/// Frames that a program runs over before it is the other's turn: a millisecond, which is seldom
-/// interrupted.
+/// Frames per sample. The two programs alternate after each sample. A sample takes about a millisecond
+/// and is rarely interrupted.
 const BLOCK: usize = 8;
-/// Blocks that are timed at least; a short file is gone through again.
+/// Minimum number of samples. A short file repeats.
 const BLOCKS: usize = 500;
 
-/// What a program makes of frames: its output, one frame late, and the probabilities of a voice.
+/// The results of a program: its output, one frame late, and the voice probabilities.
 pub struct Outcome {
-    /// The frames of the output.
+    /// The output frames.
     pub frames: Vec<[f32; FRAME]>,
-    /// The probability of each.
+    /// The voice probability of each frame.
     pub voice: Vec<f32>,
 }
 
@@ -59,7 +59,7 @@ fn collect(
     outcome
 }
 
-/// The features of the frames that are not silent: what the network is given.
+/// The features of all frames that are not silent: the network's input.
 pub fn features(frames: &[[f32; FRAME]]) -> Vec<[f32; FEATURES]> {
     let mut analysis = Box::new(DenoiseFeatures::new());
     let mut of = |frame: &[f32; FRAME]| {
@@ -72,10 +72,10 @@ pub fn features(frames: &[[f32; FRAME]]) -> Vec<[f32; FEATURES]> {
     frames.iter().filter_map(&mut of).collect()
 }
 
-/// Compares on the first channel of a file, and gives the report.
+/// Compares on the first channel of a file and returns the report.
 ///
 /// # Errors
-/// If the file cannot be read or has no samples, or nnnoiseless refuses the weights.
+/// If the file cannot be read or has no samples, or if nnnoiseless rejects the weights.
 pub fn run(weights: &[u8], model: &Arc<Model>, path: &Path) -> Result<String, Error> {
     let frames = read(path)?;
     let own = path.to_path_buf();
@@ -150,7 +150,7 @@ fn times(text: &mut String, model: &Arc<Model>, peer: &RnnModel, frames: &[[f32;
                 }
             },
             &mut |block| {
-                // In silence neither has a network to run.
+                // Neither program runs its network in silence.
                 for k in of_block(block).filter(|_| !features.is_empty()) {
                     black_box(network.frame(&features[k % features.len()], &mut gains));
                 }
@@ -164,17 +164,17 @@ fn times(text: &mut String, model: &Arc<Model>, peer: &RnnModel, frames: &[[f32;
     let pairs = times[1].iter().zip(&times[2]);
     let their_network = per(pairs.map(|(all, rest)| all - rest).collect());
     let [ours, theirs, _, our_network, steps @ ..] = &times[..] else {
-        unreachable!("seven things were timed");
+        unreachable!("there are seven measurements");
     };
     let [ours, theirs, our_network] = [ours, theirs, our_network].map(|t| per(t.clone()));
     let _ = writeln!(
         text,
-        "\nmedian of {blocks:<6} blocks              denoise  nnnoiseless"
+        "\nmedian of {blocks:<6} samples              denoise  nnnoiseless"
     );
     for (name, ours, theirs) in [
         ("a frame, µs", ours, theirs),
-        ("its network alone, µs", our_network, their_network),
-        ("times as fast as the sound", 1e4 / ours, 1e4 / theirs),
+        ("only its network, µs", our_network, their_network),
+        ("times faster than real time", 1e4 / ours, 1e4 / theirs),
     ] {
         let _ = writeln!(text, "{name:28} {ours:14.1}  {theirs:11.1}");
     }
@@ -184,7 +184,7 @@ fn times(text: &mut String, model: &Arc<Model>, peer: &RnnModel, frames: &[[f32;
     }
 }
 
-/// A block of steps, with inputs that change.
+/// Runs the stream for a sample of steps with changing inputs.
 fn steps(stream: &mut Stream<f32>, inputs: usize) {
     let mut x = [0.0; FRAME];
     for step in 0..BLOCK {
@@ -193,8 +193,8 @@ fn steps(stream: &mut Stream<f32>, inputs: usize) {
     }
 }
 
-/// nnnoiseless does not show its network; what a frame takes without it is what a frame takes with
-/// one unit in each layer.
+/// nnnoiseless does not expose its network. The time without the network is the time with one unit in
+/// each layer.
 fn smallest_peer() -> RnnModel {
     let dense = |inputs: u8, outputs: u8| {
         let mut bytes = vec![inputs, outputs, 1];
@@ -215,10 +215,10 @@ fn smallest_peer() -> RnnModel {
         dense(1, BANDS as u8),
         dense(1, 1),
     ];
-    RnnModel::from_bytes(&layers.concat()).expect("six layers that fit")
+    RnnModel::from_bytes(&layers.concat()).expect("six matching layers")
 }
 
-/// The first channel's frames.
+/// The frames of the first channel.
 fn read(path: &Path) -> Result<Vec<[f32; FRAME]>, Error> {
     let mut reader = Reader::open(path)?;
     if reader.is_empty() {

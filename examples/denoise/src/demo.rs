@@ -1,4 +1,4 @@
-//! A demonstration without a recording: the program makes the sound itself.
+//! A demonstration with synthetic sound.
 
 use std::fmt::Write;
 use std::fs;
@@ -17,14 +17,14 @@ use crate::speech::speech;
 use crate::wav::{Planes, Reader, Writer};
 use crate::{FRAME, FULL_SCALE, RATE, picture};
 
-/// Seconds of the demonstration.
+/// Duration in seconds.
 pub const SECONDS: f32 = 8.0;
-/// Of the generator of random numbers.
+/// Seed of the random generator.
 pub const SEED: u64 = 1;
-/// Level of the noise; that of the speech is 0.1. The ratio is 6 dB.
+/// Level of the noise. The speech has a level of 0.1, so the ratio is 6 dB.
 const NOISE: f32 = 0.05;
 
-/// Speech, and the same with noise; full scale is 1.
+/// Speech without and with noise. Full scale is 1.
 pub fn sounds(seconds: f32, seed: u64) -> [Vec<f32>; 2] {
     let mut rng = StdRng::seed_from_u64(seed);
     let clean = speech(seconds, &mut rng);
@@ -33,11 +33,10 @@ pub fn sounds(seconds: f32, seed: u64) -> [Vec<f32>; 2] {
     [clean, noisy]
 }
 
-/// Writes `clean.wav`, `noisy.wav`, `denoised.wav` and `spectrograms.svg`, and gives what to say of
-/// them.
+/// Writes `clean.wav`, `noisy.wav`, `denoised.wav` and `spectrograms.svg`, and returns a report.
 ///
 /// # Errors
-/// If something cannot be written.
+/// If a file cannot be written.
 pub fn run(model: &Arc<Model>, folder: &Path) -> Result<String, Error> {
     fs::create_dir_all(folder).map_err(|reason| write_error(folder, reason))?;
     let [clean, noisy] = sounds(SECONDS, SEED);
@@ -57,7 +56,10 @@ pub fn run(model: &Arc<Model>, folder: &Path) -> Result<String, Error> {
         );
     }
     let spoken = level(&clean, &clean, true);
-    let _ = writeln!(text, "(of full scale; the words alone are {spoken:.1} dB)");
+    let _ = writeln!(
+        text,
+        "(relative to full scale; the clean speech has {spoken:.1} dB)"
+    );
     let _ = writeln!(
         text,
         "{} holds clean.wav, noisy.wav, denoised.wav and spectrograms.svg",
@@ -66,8 +68,8 @@ pub fn run(model: &Arc<Model>, folder: &Path) -> Result<String, Error> {
     Ok(text)
 }
 
-/// The level of the frames in which the clean sound speaks throughout, or of those in which it is
-/// silent, the frame before and after too, in dB of full scale.
+/// The level, in dB of full scale, of the frames with speech or of the silent frames in the clean sound.
+/// A frame counts only if its neighbours have the same kind.
 fn level(sound: &[f32], clean: &[f32], speaks: bool) -> f64 {
     let frames = clean.len() / FRAME;
     let around = |frame: usize| &clean[(frame - 1) * FRAME..(frame + 2) * FRAME];
@@ -87,7 +89,7 @@ fn level(sound: &[f32], clean: &[f32], speaks: bool) -> f64 {
     10.0 * (power / f64::from(count.max(1) as u32)).max(1e-12).log10()
 }
 
-/// Writes one channel of 16 bits.
+/// Writes one channel with 16 bits.
 fn write(path: &Path, sound: &[f32]) -> Result<(), Error> {
     let spec = WavSpec {
         channels: 1,

@@ -1,4 +1,4 @@
-//! One channel of sound, frame by frame.
+//! Denoises one channel of sound, frame by frame.
 
 use nnnoiseless::DenoiseFeatures;
 
@@ -6,18 +6,18 @@ use crate::FRAME;
 use crate::bands::{BANDS, BINS, spread};
 use crate::synthesis::Synthesis;
 
-/// Features of a frame: 22 of the cepstrum, 6 + 6 of its first and second differences, 6 of the
-/// cepstrum of the bands' correlation with the pitch, the pitch, how much the spectrum varies.
+/// Features of a frame: 22 cepstral coefficients, 6 + 6 of their first and second differences, 6 of the
+/// cepstrum of the bands' correlation with the pitch, the pitch, and the variability of the spectrum.
 pub const FEATURES: usize = 42;
 
-/// A gain may fall to this part of what it was a frame before: a reverberation of the gate, 135 ms
-/// for 60 dB, in place of noise that is cut off.
+/// A gain falls at most to this share of its previous value. This gives a decay of 60 dB in 135 ms
+/// instead of abruptly cut noise.
 const LEAST_FALL: f32 = 0.6;
 
-/// What says how much of each band is speech. It carries its state from frame to frame.
+/// Computes the speech share of each band. Carries its state from frame to frame.
 pub trait Gains {
-    /// Writes the gains of the bands of a frame from its features, and gives the probability that
-    /// the frame has a voice in it.
+    /// Writes the gains of a frame's bands from its features. Returns the probability that the frame
+    /// contains a voice.
     fn frame(&mut self, features: &[f32; FEATURES], gains: &mut [f32; BANDS]) -> f32;
 }
 
@@ -40,12 +40,12 @@ impl<G: Gains> Denoiser<G> {
         }
     }
 
-    /// Takes a frame, and writes the one before it without its noise: the sound is one frame late.
-    /// Gives the probability of a voice. Samples are those of 16-bit integers, up to
+    /// Takes a frame and writes the previous frame without noise: the output is one frame late. Returns
+    /// the voice probability. Samples have the scale of 16-bit integers, up to
     /// [`FULL_SCALE`](crate::FULL_SCALE).
     ///
-    /// A frame of digital silence passes unchanged, its probability is 0, and the network does not
-    /// see it.
+    /// A frame of digital silence passes unchanged with a probability of 0, and does not change the
+    /// network's state.
     pub fn frame(&mut self, input: &[f32; FRAME], output: &mut [f32; FRAME]) -> f32 {
         self.analysis.shift_and_filter_input(input);
         let silent = self.analysis.compute_frame_features();

@@ -1,4 +1,4 @@
-//! Everything that can go wrong, each as one line for the user.
+//! Every error, each as one line for the user.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,134 +7,54 @@ use crate::RATE;
 use crate::wav::{LARGEST, MOST_CHANNELS};
 use crate::weights::{LONGEST, WeightsError};
 
-/// An error of the program; `Display` is the whole message.
+/// An error of the program. `Display` is the whole message.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages describe the variants.
 pub enum Error {
-    /// A file that is no WAV, or ends too early.
     #[error("cannot read {} as WAV: {source}", path.display())]
-    ReadWav {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: hound::Error,
-    },
-
-    /// A WAV that cannot be written.
+    ReadWav { path: PathBuf, source: hound::Error },
     #[error("cannot write {}: {source}", path.display())]
-    WriteWav {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: hound::Error,
-    },
-
-    /// A rate that the network does not know.
+    WriteWav { path: PathBuf, source: hound::Error },
     #[error(
-        "{} has {found} samples a second, the network was trained on {RATE}; convert it first, for \
+        "{}: expected {RATE} samples per second, got {found}; convert the file first, for \
          example with: sox {} -r {RATE} converted.wav", path.display(), path.display()
     )]
-    Rate {
-        /// The file.
-        path: PathBuf,
-        /// Its rate.
-        found: u32,
-    },
-
-    /// Too many channels.
-    #[error("{} should have 1 to {MOST_CHANNELS} channels, got {found}", path.display())]
-    Channels {
-        /// The file.
-        path: PathBuf,
-        /// Its channels.
-        found: u16,
-    },
-
-    /// Samples of another kind.
+    Rate { path: PathBuf, found: u32 },
+    #[error("{}: expected 1 to {MOST_CHANNELS} channels, got {found}", path.display())]
+    Channels { path: PathBuf, found: u16 },
     #[error(
-        "{} should have integers of 16, 24 or 32 bits, or floats of 32, got {bits} bits of {kind}",
+        "{}: expected integers of 16, 24 or 32 bits, or floats of 32 bits, got {bits} bits of {kind}",
         path.display()
     )]
     Format {
-        /// The file.
         path: PathBuf,
-        /// Bits of a sample.
         bits: u16,
-        /// What the bits stand for.
         kind: &'static str,
     },
-
-    /// A sample that is NaN, or so large that the analysis would overflow.
     #[error(
-        "{}: sample {at} of channel {channel} should be a number from -{LARGEST} to {LARGEST}, where 1 \
+        "{}: sample {at} of channel {channel}: expected a number from -{LARGEST} to {LARGEST}, where 1 \
          is full scale, got {found}", path.display()
     )]
     Sample {
-        /// The file.
         path: PathBuf,
-        /// The channel, from 1.
         channel: usize,
-        /// The sample within the channel, from 0.
         at: u64,
-        /// Its value.
         found: f32,
     },
-
-    /// A file without a sample where one is needed.
-    #[error("{} has no samples, there is nothing to compare or to draw", path.display())]
-    Empty {
-        /// The file.
-        path: PathBuf,
-    },
-
-    /// A file of weights that cannot be read.
+    #[error("{}: expected samples, got none", path.display())]
+    Empty { path: PathBuf },
     #[error("cannot read the weights {}: {source}", path.display())]
-    ReadWeights {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-
-    /// A file of weights that is too long to be one.
-    #[error("{} should have at most {LONGEST} bytes, as weights of this format have, it has more", path.display())]
-    LongWeights {
-        /// The file.
-        path: PathBuf,
-    },
-
-    /// A file of weights that holds something else.
+    ReadWeights { path: PathBuf, source: io::Error },
+    #[error("{}: expected at most {LONGEST} bytes of weights, got more", path.display())]
+    LongWeights { path: PathBuf },
     #[error("the weights {} cannot be used: {source}", path.display())]
-    Weights {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: WeightsError,
-    },
-
-    /// nnnoiseless refuses weights that were accepted here.
-    #[error("nnnoiseless refuses the weights {}", path.display())]
-    Peer {
-        /// The file.
-        path: PathBuf,
-    },
-
-    /// Weights with which the states grow without end.
-    #[error("{}: the result after {seconds:.2} s is no number; the weights are not sound", path.display())]
-    NotFinite {
-        /// The WAV.
-        path: PathBuf,
-        /// Where.
-        seconds: f64,
-    },
-
-    /// A folder or a picture that cannot be written.
+    Weights { path: PathBuf, source: WeightsError },
+    #[error("nnnoiseless rejects the weights {}", path.display())]
+    Peer { path: PathBuf },
+    #[error("{}: the result after {seconds:.2} s is not finite; the weights are invalid", path.display())]
+    NotFinite { path: PathBuf, seconds: f64 },
     #[error("cannot write {}: {reason}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
+    Write { path: PathBuf, reason: String },
 }
 
 /// The error of writing `path`.

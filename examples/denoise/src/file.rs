@@ -1,4 +1,4 @@
-//! A WAV in, a WAV out: as long, and in step with it.
+//! Denoises a WAV file. The output has the same length and is aligned with the input.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,29 +11,29 @@ use crate::network::Network;
 use crate::spectrogram::Spectrogram;
 use crate::wav::{Planes, Reader, Writer};
 
-/// What was in a file.
+/// The content of a file.
 pub struct Heard {
-    /// Samples of a channel.
+    /// Samples per channel.
     pub samples: u64,
     /// Channels.
     pub channels: usize,
-    /// Part of the frames, of all channels, whose probability of a voice is above one half.
+    /// Share of the frames of all channels with a voice probability above one half.
     pub voiced: f64,
-    /// Of the first channel, as it was.
+    /// Spectrogram of the first channel before.
     pub noisy: Spectrogram,
-    /// Of the first channel, denoised.
+    /// Spectrogram of the first channel after.
     pub denoised: Spectrogram,
 }
 
-/// Writes `from` without its noise to `to`, in the same format, every channel by itself.
+/// Writes a denoised copy of `from` to `to` in the same format. Each channel is processed separately.
 ///
-/// The denoiser is a frame late. Its first frame, which stands for what was before the file, is left
-/// out, and a frame of silence follows the last one, so that output and input are in step and of the
-/// same length. An empty file gives an empty file.
+/// The denoiser is one frame late. Its first output frame belongs to the time before the file and is
+/// dropped. A frame of silence follows the last input frame. So output and input are aligned and have
+/// equal length. An empty file gives an empty file.
 ///
 /// # Errors
-/// If `from` cannot be read or is not what the program takes, or `to` cannot be written, which then
-/// is as it was.
+/// If `from` cannot be read or is not supported, or if `to` cannot be written. Then `to` stays
+/// unchanged.
 pub fn denoise(model: &Arc<Model>, from: &Path, to: &Path) -> Result<Heard, Error> {
     let mut reader = Reader::open(from)?;
     let mut writer = Writer::create(to, reader.spec())?;

@@ -1,4 +1,4 @@
-//! Take the noise out of speech. Commands and exit codes only.
+//! Removes noise from speech. Commands and exit codes.
 
 use std::fs::File;
 use std::io::Read;
@@ -29,15 +29,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// The bytes of the weights, and the network that they make.
+/// Loads the weights: their bytes and the model.
 fn load(args: &WeightsArgs) -> Result<(Vec<u8>, Arc<Model>), Error> {
     let Some(path) = &args.weights else {
-        let model = Model::parse(PUBLISHED).expect("a test reads them");
+        let model = Model::parse(PUBLISHED).expect("a test reads these weights");
         return Ok((PUBLISHED.to_vec(), Arc::new(model)));
     };
     let mut bytes = Vec::new();
     let read = File::open(path)
-        // One byte more than there may be; a device could go on forever.
+        // Reads one byte more than allowed, because a device could be endless.
         .and_then(|file| file.take(LONGEST as u64 + 1).read_to_end(&mut bytes));
     let path = path.clone();
     match read {
@@ -52,14 +52,14 @@ fn load(args: &WeightsArgs) -> Result<(Vec<u8>, Arc<Model>), Error> {
 
 fn run_file(args: &FileArgs) -> Result<(), Error> {
     let (Some(input), Some(output)) = (&args.input, &args.output) else {
-        unreachable!("clap asks for both where there is no command");
+        unreachable!("clap requires both without a command");
     };
     let (_, model) = load(&args.weights)?;
     let start = std::time::Instant::now();
     let heard = file::denoise(&model, input, output)?;
     let seconds = heard.samples as f64 / f64::from(denoise::RATE);
     println!(
-        "{} holds {seconds:.2} s, {}, a voice in {:.0}% of the frames; done in {:.2} s",
+        "wrote {}: {seconds:.2} s, {}, a voice in {:.0}% of the frames; took {:.2} s",
         output.display(),
         match heard.channels {
             1 => "1 channel".to_owned(),
@@ -74,7 +74,7 @@ fn run_file(args: &FileArgs) -> Result<(), Error> {
             return Err(Error::Empty { path });
         }
         picture::draw(&heard.noisy, &heard.denoised, path)?;
-        println!("{} shows it before and after", path.display());
+        println!("wrote {}: spectrograms before and after", path.display());
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Weights made ready for running, shared by all channels.
+//! The model: weights that are ready to run, shared by all channels.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use gru_cpu::spec::{Activations, GruSpec, Reset, Update};
 
 use crate::weights::{Dense, Gru, Weights, WeightsError};
 
-/// The layers of the network, the GRUs' weights packed.
+/// The layers of the network, with packed weights of the GRUs.
 pub struct Model {
     pub(crate) input: Dense,
     pub(crate) voice_gru: Arc<PackedWeights<f32>>,
@@ -15,12 +15,12 @@ pub struct Model {
     pub(crate) gain_gru: Arc<PackedWeights<f32>>,
     pub(crate) gains: Dense,
     pub(crate) voice: Dense,
-    /// Inputs of the noise GRU and of the gain GRU.
+    /// Number of inputs of the noise GRU and of the gain GRU.
     pub(crate) widths: [usize; 2],
 }
 
 impl Model {
-    /// From the bytes of a file of weights.
+    /// Reads the bytes of a weights file.
     ///
     /// # Errors
     /// As [`Weights::parse`].
@@ -37,13 +37,13 @@ impl Model {
         })
     }
 
-    /// The GRUs, in the order in which they run.
+    /// The GRUs in execution order.
     pub fn grus(&self) -> [&Arc<PackedWeights<f32>>; 3] {
         [&self.voice_gru, &self.noise_gru, &self.gain_gru]
     }
 }
 
-/// Which GRU RNNoise's are.
+/// The conventions of RNNoise's GRUs.
 fn spec(gru: &Gru) -> GruSpec {
     GruSpec::default()
         .with_reset(Reset::BeforeMatmul)

@@ -17,20 +17,20 @@ use crate::denoiser::{FEATURES, Gains};
 use crate::model::Model;
 use crate::weights::Dense;
 
-/// The states of one channel, and room for the layers' inputs: a frame allocates nothing.
+/// The states of one channel, and buffers for the layers' inputs. A frame allocates nothing.
 pub struct Network {
     model: Arc<Model>,
     voice_gru: Stream<f32>,
     noise_gru: Stream<f32>,
     gain_gru: Stream<f32>,
-    /// `d | v | features`, of which `d` alone is what the voice GRU takes.
+    /// `d | v | features`. The voice GRU reads only `d`.
     noise_input: Vec<f32>,
     /// `v | n | features`.
     gain_input: Vec<f32>,
 }
 
 impl Network {
-    /// States that are zero.
+    /// A network with zero states.
     pub fn new(model: &Arc<Model>) -> Self {
         let [noise_input, gain_input] = model.widths.map(|width| vec![0.0; width]);
         Self {
@@ -80,7 +80,7 @@ impl Dense {
         }
         match self.activation {
             Activation::Sigmoid => y.iter_mut().for_each(|y| *y = 1.0 / (1.0 + (-*y).exp())),
-            // Unlike `max`, it leaves a NaN one.
+            // Unlike `max`, this keeps a NaN.
             Activation::Relu => y
                 .iter_mut()
                 .for_each(|y| *y = if *y < 0.0 { 0.0 } else { *y }),

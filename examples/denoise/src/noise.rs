@@ -1,4 +1,4 @@
-//! What a microphone hears beside speech: a hiss, the hum of the mains, things that fall.
+//! Typical background noise: a hiss, mains hum, clatter.
 
 use std::f32::consts::TAU;
 
@@ -7,7 +7,7 @@ use rand::rngs::StdRng;
 
 const RATE: f32 = crate::RATE as f32;
 
-/// `samples` of noise with the given level (root of the mean square, full scale 1).
+/// `samples` of noise with the given level (root mean square, full scale 1).
 pub fn noise(samples: usize, level: f32, rng: &mut StdRng) -> Vec<f32> {
     let mut sound: Vec<f32> = (0..samples).map(|_| rng.random_range(-1.0..1.0)).collect();
     hum(&mut sound);
@@ -18,7 +18,7 @@ pub fn noise(samples: usize, level: f32, rng: &mut StdRng) -> Vec<f32> {
     sound
 }
 
-/// 50 Hz and what a transformer makes of it.
+/// 50 Hz and its harmonics, as from a transformer.
 fn hum(sound: &mut [f32]) {
     for (harmonic, level) in [(1.0, 0.3), (2.0, 0.4), (3.0, 0.2), (5.0, 0.15), (7.0, 0.1)] {
         for (k, x) in sound.iter_mut().enumerate() {
@@ -27,7 +27,7 @@ fn hum(sound: &mut [f32]) {
     }
 }
 
-/// About three blows a second, each of some tones between 1.2 and 6 kHz that soon die away.
+/// About three hits per second, each with several decaying tones from 1.2 to 6 kHz.
 fn clatter(sound: &mut [f32], rng: &mut StdRng) {
     let mut at = 0;
     loop {

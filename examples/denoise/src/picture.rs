@@ -1,4 +1,4 @@
-//! Both spectrograms as one SVG.
+//! Draws both spectrograms as one SVG.
 
 use std::path::Path;
 
@@ -11,14 +11,14 @@ use crate::error::{Error, write_error};
 use crate::spectrogram::{CELLS, HERTZ, Spectrogram};
 
 const SIZE: (u32, u32) = (860, 560);
-/// Width of the scale of colours, at the right.
+/// Width of the colour scale at the right.
 const SCALE: u32 = 94;
-/// dB of a sine of full scale, from the darkest colour to the brightest.
+/// Range of the colours, in dB of a sine at full scale.
 const RANGE: (f64, f64) = (-100.0, -20.0);
-/// Colours: 2.5 dB each, so that the picture stays small.
+/// Number of colours. Each covers 2.5 dB, which keeps the file small.
 const COLOURS: u8 = 32;
 
-/// Draws a file as it was above what became of it.
+/// Draws the original spectrogram above the denoised spectrogram.
 ///
 /// # Errors
 /// If the picture cannot be written.
@@ -42,15 +42,17 @@ fn svg(noisy: &Spectrogram, denoised: &Spectrogram) -> Result<String, Failure> {
         images += &scale(&right)?;
         root.present()?;
     }
-    // plotters takes images as pixels of the picture's own; these are coarser, and smaller as files.
-    let end = svg.rfind("</svg>").ok_or("the picture has no end")?;
+    // plotters draws images with the picture's own pixels. These images are coarser and smaller.
+    let end = svg
+        .rfind("</svg>")
+        .ok_or("expected </svg> in the picture")?;
     svg.insert_str(end, &images);
     Ok(svg)
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// Draws the axes, and gives the image that belongs within them.
+/// Draws the axes and returns the image inside them.
 fn panel(area: &Area<'_>, name: &str, of: &Spectrogram) -> Result<String, Failure> {
     let top = CELLS as f64 * HERTZ / 1000.0;
     let mut chart = ChartBuilder::on(area)
@@ -74,7 +76,7 @@ fn panel(area: &Area<'_>, name: &str, of: &Spectrogram) -> Result<String, Failur
     Ok(image(&png, chart.plotting_area().get_pixel_range()))
 }
 
-/// Draws which colour stands for how many dB.
+/// Draws the colour scale with its dB values.
 fn scale(area: &Area<'_>) -> Result<String, Failure> {
     let area = area.margin(150, 150, 0, 20);
     let mut chart = ChartBuilder::on(&area)
@@ -116,7 +118,7 @@ fn png(width: usize, height: usize, pixels: Vec<u8>) -> Result<Vec<u8>, Failure>
     encoder.set_depth(png::BitDepth::Eight);
     encoder.set_palette(colours.collect::<Vec<u8>>());
     encoder.set_compression(png::Compression::High);
-    // Indices are no quantities: differences of them do not compress.
+    // The values are palette indices. A filter by differences would not improve the compression.
     encoder.set_filter(png::Filter::NoFilter);
     encoder.write_header()?.write_image_data(&pixels)?;
     Ok(bytes)

@@ -1,4 +1,4 @@
-//! How loud which pitches are, over time.
+//! Power over time and frequency.
 
 use std::f32::consts::PI;
 use std::sync::Arc;
@@ -8,16 +8,17 @@ use realfft::{RealFftPlanner, RealToComplex};
 
 use crate::{FRAME, FULL_SCALE};
 
-/// Bins, 50 Hz apart, of a cell.
+/// Bins per cell. Bins have a distance of 50 Hz.
 const BINS_OF_CELL: usize = 2;
-/// Cells of a column: what is above 12 kHz is left out, there is little of speech.
+/// Cells per column. Frequencies above 12 kHz are left out, because they contain little speech.
 pub const CELLS: usize = 120;
-/// Hz of a cell.
+/// Hz per cell.
 pub const HERTZ: f64 = 50.0 * BINS_OF_CELL as f64;
-/// Beyond twice that many columns, two become one: the memory does not grow with the file.
+/// If there are twice as many columns, pairs of columns are merged, so the memory does not grow with the
+/// file.
 const COLUMNS: usize = 240;
 
-/// Power over time and pitch. A sine of full scale has 1.
+/// Power over time and frequency. A sine at full scale has a power of 1.
 pub struct Spectrogram {
     transform: Arc<dyn RealToComplex<f32>>,
     scratch: Vec<Complex32>,
@@ -26,14 +27,14 @@ pub struct Spectrogram {
     window: Vec<f32>,
     last: [f32; FRAME],
     columns: Vec<[f32; CELLS]>,
-    /// Frames of a column.
+    /// Frames per column.
     width: usize,
-    /// Frames so far.
+    /// Number of frames.
     frames: usize,
 }
 
 impl Spectrogram {
-    /// Of nothing yet.
+    /// An empty spectrogram.
     pub fn new() -> Self {
         let transform = RealFftPlanner::new().plan_fft_forward(2 * FRAME);
         let window = (0..2 * FRAME).map(|k| 0.5 - 0.5 * (PI * k as f32 / FRAME as f32).cos());
@@ -50,7 +51,7 @@ impl Spectrogram {
         }
     }
 
-    /// Takes a frame.
+    /// Adds a frame.
     pub fn push(&mut self, frame: &[f32; FRAME]) {
         let samples = self.last.iter().chain(frame);
         for ((to, x), w) in self.windowed.iter_mut().zip(samples).zip(&self.window) {
@@ -59,7 +60,7 @@ impl Spectrogram {
         self.last = *frame;
         self.transform
             .process_with_scratch(&mut self.windowed, &mut self.spectrum, &mut self.scratch)
-            .expect("the buffers are the plan's own");
+            .expect("the plan made these buffers");
         if self.frames.is_multiple_of(self.width) {
             if self.columns.len() == 2 * COLUMNS {
                 self.halve();
@@ -67,9 +68,12 @@ impl Spectrogram {
             self.columns.push([0.0; CELLS]);
         }
         self.frames += 1;
-        // A sine's peak is half of the window's sum, which is FRAME.
+        // The peak of a sine is half of the window's sum, which is FRAME.
         let unit = FULL_SCALE * FRAME as f32 / 2.0;
-        let column = self.columns.last_mut().expect("one was pushed");
+        let column = self
+            .columns
+            .last_mut()
+            .expect("there is at least one column");
         for (cell, bins) in column.iter_mut().zip(self.spectrum.chunks(BINS_OF_CELL)) {
             let power = bins.iter().map(|bin| (bin / unit).norm_sqr()).sum::<f32>();
             *cell += power / self.width as f32;
@@ -83,12 +87,12 @@ impl Spectrogram {
         self.width *= 2;
     }
 
-    /// Seconds of all columns.
+    /// Duration of all columns in seconds.
     pub fn seconds(&self) -> f64 {
         (self.columns.len() * self.width) as f64 / 100.0
     }
 
-    /// Mean power of each column's cells, from low to high, in dB of a sine of full scale.
+    /// Mean power of each column's cells, from low to high, in dB of a sine at full scale.
     pub fn decibels(&self) -> Vec<[f64; CELLS]> {
         let frames_of_last = self.frames - self.width * self.columns.len().saturating_sub(1);
         let last = self.columns.len().saturating_sub(1);

@@ -1,5 +1,5 @@
-//! Sound that is built as speech is, by the source and the filter of Fant: pulses of a glottis through
-//! moving formants, hisses between them, pauses between phrases. It says nothing.
+//! Synthetic speech by Fant's source-filter model: glottal pulses through moving formants, hisses
+//! between them, pauses between phrases. It has no meaning.
 
 use std::f32::consts::{PI, TAU};
 
@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 
 const RATE: f32 = crate::RATE as f32;
 
-/// The first three formants of vowels, in Hz: means of men's by Peterson and Barney (1952).
+/// The first three formants of vowels in Hz: means of male speakers by Peterson and Barney (1952).
 const VOWELS: [[f32; 3]; 6] = [
     [730.0, 1090.0, 2440.0],
     [270.0, 2290.0, 3010.0],
@@ -17,11 +17,11 @@ const VOWELS: [[f32; 3]; 6] = [
     [570.0, 840.0, 2410.0],
     [660.0, 1720.0, 2410.0],
 ];
-/// Those above, which hardly move.
+/// Higher formants, which hardly move.
 const UPPER: [f32; 2] = [3500.0, 4500.0];
 const BANDWIDTHS: [f32; 5] = [60.0, 90.0, 120.0, 175.0, 250.0];
 
-/// `seconds` of speech with the level 0.1 while it speaks (root of the mean square, full scale 1).
+/// `seconds` of speech with a level of 0.1 outside the pauses (root mean square, full scale 1).
 pub fn speech(seconds: f32, rng: &mut StdRng) -> Vec<f32> {
     let wanted = samples(seconds);
     let mut voice = Voice::new();
@@ -39,12 +39,12 @@ pub fn speech(seconds: f32, rng: &mut StdRng) -> Vec<f32> {
     sound
 }
 
-/// Samples of some seconds.
+/// The number of samples in some seconds.
 fn samples(seconds: f32) -> usize {
     (seconds * RATE) as usize
 }
 
-/// Some syllables, of which half begin with a hiss. The pitch falls towards the end.
+/// Several syllables. Half of them start with a hiss. The pitch falls towards the end.
 fn phrase(voice: &mut Voice, sound: &mut Vec<f32>, rng: &mut StdRng) {
     let syllables = rng.random_range(4..8);
     for k in 0..syllables {
@@ -56,13 +56,13 @@ fn phrase(voice: &mut Voice, sound: &mut Vec<f32>, rng: &mut StdRng) {
         let pitch = 135.0 - 40.0 * k as f32 / syllables as f32 + 25.0 * stress;
         let length = samples(rng.random_range(0.13..0.28));
         voice.vowel(vowel, pitch, stress, length, sound, rng);
-        // Lips close.
+        // The lips close.
         let gap = samples(rng.random_range(0.0..0.05));
         sound.resize(sound.len() + gap, 0.0);
     }
 }
 
-/// A consonant without voice: noise around 4 to 7 kHz.
+/// An unvoiced consonant: noise around 4 to 7 kHz.
 fn hiss(sound: &mut Vec<f32>, rng: &mut StdRng) {
     let length = samples(rng.random_range(0.05..0.12));
     let mut filter = Resonator::default();
@@ -74,7 +74,7 @@ fn hiss(sound: &mut Vec<f32>, rng: &mut StdRng) {
     }
 }
 
-/// Glottis and mouth.
+/// The state of glottis and vocal tract.
 struct Voice {
     phase: f32,
     flow: f32,
@@ -107,7 +107,7 @@ impl Voice {
         sound: &mut Vec<f32>,
         rng: &mut StdRng,
     ) {
-        // Tongue and cords need about 40 ms to where they want to be.
+        // Formants and pitch reach their targets in about 40 ms.
         let pull = 1.0 / (0.04 * RATE);
         for k in 0..length {
             for (formant, aim) in self.formants.iter_mut().zip(vowel) {
@@ -121,11 +121,11 @@ impl Voice {
             }
             self.phase += self.pitch / RATE;
             if self.phase >= 1.0 {
-                // No two pulses of a voice are equal.
+                // Pulses vary slightly.
                 self.phase -= 1.0 + rng.random_range(-0.01..0.01);
             }
             let flow = glottal_flow(self.phase);
-            // Lips radiate the change of the flow, with a little breath.
+            // The lips radiate the derivative of the flow, with some breath noise.
             let source = flow - self.flow + 0.0005 * rng.random_range(-1.0..1.0);
             self.flow = flow;
             let swell = (PI * k as f32 / length as f32).sin().sqrt();
@@ -135,7 +135,7 @@ impl Voice {
     }
 }
 
-/// Rosenberg's pulse: the cords open for 40% of a period, close in 16%, and stay closed.
+/// Rosenberg's pulse: the glottis opens for 40% of a period, closes in 16%, and then stays closed.
 fn glottal_flow(phase: f32) -> f32 {
     match phase {
         p if p < 0.4 => 0.5 - 0.5 * (PI * p / 0.4).cos(),
@@ -144,7 +144,7 @@ fn glottal_flow(phase: f32) -> f32 {
     }
 }
 
-/// Two poles, with the gain 1 at 0 Hz.
+/// A filter with two poles and a gain of 1 at 0 Hz.
 #[derive(Default, Clone, Copy)]
 struct Resonator {
     a: [f32; 3],

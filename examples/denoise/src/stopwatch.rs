@@ -1,9 +1,9 @@
-//! Times of several things, taken in turn: what disturbs the machine disturbs all of them.
+//! Interleaved timing of several functions, so that a disturbance of the machine affects all of them.
 
 use std::time::Instant;
 
-/// Runs each of `things` with the numbers from 0 to `count`, all of them with one number before any
-/// of them with the next, and gives the seconds of every run, `[thing][number]`.
+/// Runs each of `things` with the arguments from 0 to `count`. All functions run with one argument
+/// before any runs with the next. Returns the seconds of each run, `[function][argument]`.
 pub fn in_turn(count: usize, things: &mut [&mut dyn FnMut(usize)]) -> Vec<Vec<f64>> {
     let mut times = vec![Vec::with_capacity(count); things.len()];
     for k in 0..count {
@@ -16,7 +16,7 @@ pub fn in_turn(count: usize, things: &mut [&mut dyn FnMut(usize)]) -> Vec<Vec<f6
     times
 }
 
-/// The middle one; NaN of none.
+/// The median, or NaN without values.
 pub fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     times.get(times.len() / 2).copied().unwrap_or(f64::NAN)

@@ -1,4 +1,4 @@
-//! From spectra back to sound: inverse transform, window, overlap-add.
+//! Converts spectra back to sound: inverse transform, window, overlap-add.
 
 use std::f64::consts::FRAC_PI_2;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ const WINDOW: usize = 2 * FRAME;
 
 /// Overlap-adds windows of two frames, one frame apart.
 ///
-/// Analysis and synthesis both multiply by the window `w = sin(π/2·sin²(π(k+½)/960))`, the power
-/// complementary one of Vorbis: `w²` of a window and of its neighbour add up to 1, so a spectrum that
-/// nobody changed gives the sound back, one frame late.
+/// Analysis and synthesis both multiply by the window `w = sin(π/2·sin²(π(k+½)/960))`, Vorbis'
+/// power-complementary window. `w²` of a window and of its neighbour add up to 1. So an unchanged
+/// spectrum gives the original sound, one frame late.
 pub struct Synthesis {
     inverse: Arc<dyn ComplexToReal<f32>>,
     scratch: Vec<Complex32>,
     spectrum: Vec<Complex32>,
     samples: Vec<f32>,
     window: Vec<f32>,
-    /// The second half of the last window, which waits for the first half of the next.
+    /// The second half of the last window, to be added to the first half of the next window.
     overlap: [f32; FRAME],
 }
 
@@ -44,10 +44,10 @@ impl Synthesis {
         }
     }
 
-    /// The next frame of sound, from a spectrum and the gain of each of its bins.
+    /// The next frame of sound from a spectrum and the gain of each bin.
     ///
-    /// The analysis divides by the sum of `w²`, which is 480, and the transform here multiplies by
-    /// its length, 960: hence the half.
+    /// The analysis divides by the sum of `w²`, which is 480. The transform here multiplies by its
+    /// length, 960, so the result is halved.
     pub fn frame(
         &mut self,
         spectrum: &[Complex32],
@@ -57,12 +57,12 @@ impl Synthesis {
         for ((bin, &x), gain) in self.spectrum.iter_mut().zip(spectrum).zip(gains) {
             *bin = x * gain;
         }
-        // Those of a real signal; the transform refuses anything else.
+        // The first and last bins of a real signal are real. The transform requires this.
         self.spectrum[0].im = 0.0;
         self.spectrum[BINS - 1].im = 0.0;
         self.inverse
             .process_with_scratch(&mut self.spectrum, &mut self.samples, &mut self.scratch)
-            .expect("the buffers are the plan's own");
+            .expect("the plan made these buffers");
         for (sample, w) in self.samples.iter_mut().zip(&self.window) {
             *sample = *sample / 2.0 * w;
         }

@@ -1,4 +1,4 @@
-//! WAV files, frame by frame: nothing of a file is held but the frame.
+//! WAV files, read and written frame by frame, with only one frame in memory.
 
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter};
@@ -9,10 +9,10 @@ use hound::{SampleFormat, WavReader, WavSpec, WavWriter};
 use crate::error::Error;
 use crate::{FRAME, FULL_SCALE, RATE};
 
-/// More than there are speakers in a room.
+/// The maximum number of channels.
 pub const MOST_CHANNELS: u16 = 8;
-/// Floats may go beyond full scale, but the analysis takes sixth powers of samples (of 16-bit
-/// integers) in float32, and those end at 1e38.
+/// Largest sample. Floats may exceed full scale. The analysis computes sixth powers of samples (in the
+/// scale of 16-bit integers) in float32, which ends at 1e38.
 pub const LARGEST: f32 = 16.0;
 
 /// One frame of each channel.
@@ -26,10 +26,10 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Opens a file, and reads its header.
+    /// Opens a file and reads its header.
     ///
     /// # Errors
-    /// If it is no WAV, or has another rate, other samples or more channels than the program takes.
+    /// If the file is not a WAV, or has an unsupported rate, sample format or number of channels.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let own = || path.to_path_buf();
         let reader = WavReader::open(path).map_err(|source| Error::ReadWav {
@@ -63,12 +63,12 @@ impl Reader {
         })
     }
 
-    /// Channels, and how samples are stored.
+    /// Channels and sample format.
     pub fn spec(&self) -> WavSpec {
         self.reader.spec()
     }
 
-    /// Samples of a channel.
+    /// Samples per channel.
     pub fn len(&self) -> u64 {
         u64::from(self.reader.duration())
     }
@@ -78,10 +78,10 @@ impl Reader {
         self.len() == 0
     }
 
-    /// Reads the next frame of every channel, filled up with silence after the end.
+    /// Reads the next frame of every channel. After the end, frames are filled with silence.
     ///
     /// # Errors
-    /// If the file is shorter than its header says, or a sample is no number or beyond all scale.
+    /// If the file is shorter than its header claims, or if a sample is not a number or too large.
     pub fn frame(&mut self, planes: &mut Planes) -> Result<(), Error> {
         let spec = self.spec();
         planes.resize(spec.channels.into(), [0.0; FRAME]);
@@ -124,7 +124,7 @@ impl Reader {
         for at in 0..whole {
             for plane in planes.iter_mut() {
                 let sample = samples.next().unwrap_or(Err(hound::Error::FormatError(
-                    "it has fewer samples than it says",
+                    "it has fewer samples than its header claims",
                 )));
                 plane[at] = scale(sample.map_err(|source| Error::ReadWav {
                     path: self.path.clone(),
@@ -136,7 +136,7 @@ impl Reader {
     }
 }
 
-/// Writes frames, beside the file's place; only [`finish`](Self::finish) puts it there.
+/// Writes frames to a temporary file. [`finish`](Self::finish) moves it to the target path.
 pub struct Writer {
     path: PathBuf,
     beside: PathBuf,
@@ -144,10 +144,10 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Begins a file.
+    /// Creates a file.
     ///
     /// # Errors
-    /// If it cannot be created.
+    /// If the file cannot be created.
     pub fn create(path: &Path, spec: WavSpec) -> Result<Self, Error> {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".part");
@@ -160,8 +160,8 @@ impl Writer {
         })
     }
 
-    /// Writes the first `whole` samples of a frame of every channel. Integers are rounded, and kept
-    /// within full scale.
+    /// Writes the first `whole` samples of a frame of every channel. Integers are rounded and clamped to
+    /// full scale.
     ///
     /// # Errors
     /// If writing fails.
@@ -186,10 +186,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Completes the file, and puts it in its place.
+    /// Completes the file and moves it to the target path.
     ///
     /// # Errors
-    /// If that fails; then nothing is left beside it.
+    /// If this fails. The temporary file is removed.
     pub fn finish(self) -> Result<(), Error> {
         let Self {
             path,
@@ -204,11 +204,11 @@ impl Writer {
         })
     }
 
-    /// Gives up, and leaves nothing behind.
+    /// Removes the temporary file.
     pub fn abandon(self) {
         let Self { beside, writer, .. } = self;
         drop(writer);
-        // Nobody waits for it: the error that led here is the one to tell.
+        // Ignores errors, because the caller already has an error to report.
         let _ = fs::remove_file(beside);
     }
 }

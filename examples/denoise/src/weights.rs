@@ -1,13 +1,14 @@
-//! The format of nnnoiseless' weights: six layers, one after the other, in bytes.
+//! nnnoiseless' weights format: six consecutive layers in bytes.
 //!
 //! ```text
 //! dense: I, O, activation; weight [I,O]; bias [O]
 //! GRU:   I, H, activation; input weight [I,3H]; recurrent weight [H,3H]; bias [3H]
 //! ```
 //!
-//! Sizes are bytes from 1 to 127, activations 0 tanh, 1 σ, 2 ReLU; the rest are signed bytes that
-//! stand for 256ths. The gates of a GRU are z, r and the candidate; its reset gate acts before the
-//! product, its update gate keeps, and the activation is the candidate's.
+//! Sizes are bytes from 1 to 127. Activations are 0 for tanh, 1 for σ, 2 for ReLU. All other values are
+//! signed bytes in units of 1/256. The gates of a GRU are z, r and the candidate. The reset gate acts
+//! before the product, the update gate keeps the previous state, and the activation belongs to the
+//! candidate.
 
 use gru_cpu::spec::Activation;
 
@@ -17,55 +18,36 @@ use crate::denoiser::FEATURES;
 /// RNNoise's weights, by Jean-Marc Valin and others: `weights/COPYING`.
 pub const PUBLISHED: &[u8] = include_bytes!("../weights/weights.rnn");
 
-/// No file of this format is longer: three dense layers and three GRUs, all sizes 127.
+/// The maximum length of a file: three dense layers and three GRUs, all sizes 127.
 pub const LONGEST: usize = 3 * (3 + 127 * 128) + 3 * (3 + 3 * 127 * 255);
 
-/// What is wrong with a file of weights.
+/// An error in a weights file.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[allow(missing_docs)] // The messages describe the variants.
 pub enum WeightsError {
-    /// The file ends within a layer.
-    #[error("{layer} needs {expected} bytes more, the file has {found}")]
+    #[error("{layer}: expected {expected} more bytes, got {found}")]
     Truncated {
-        /// Which layer.
         layer: &'static str,
-        /// Bytes that the layer's header, or the sizes in it, ask for.
         expected: usize,
-        /// Bytes that are left.
         found: usize,
     },
-    /// The file does not end with the last layer.
-    #[error("the file should end after its six layers, {0} bytes follow or more")]
+    #[error("expected the end of the file after six layers, got at least {0} more bytes")]
     Trailing(usize),
-    /// A size that is zero or negative.
-    #[error("{layer} should have a number of {what} from 1 to 127, got {found}")]
+    #[error("{layer}: expected a number of {what} from 1 to 127, got {found}")]
     Size {
-        /// Which layer.
         layer: &'static str,
-        /// Which size of it.
         what: &'static str,
-        /// The byte.
         found: i8,
     },
-    /// A size that does not fit the layers around.
-    #[error("{layer} should have {expected} {what}, got {found}")]
+    #[error("{layer}: expected {expected} {what}, got {found}")]
     Width {
-        /// Which layer.
         layer: &'static str,
-        /// Which size of it.
         what: &'static str,
-        /// What the layers around it ask for.
         expected: usize,
-        /// What the file says.
         found: usize,
     },
-    /// A byte that names no activation.
-    #[error("{layer} should have the activation 0 (tanh), 1 (sigmoid) or 2 (ReLU), got {found}")]
-    Activation {
-        /// Which layer.
-        layer: &'static str,
-        /// The byte.
-        found: i8,
-    },
+    #[error("{layer}: expected the activation 0 (tanh), 1 (sigmoid) or 2 (ReLU), got {found}")]
+    Activation { layer: &'static str, found: i8 },
 }
 
 /// `y = φ(x·weight + bias)`.
@@ -82,42 +64,42 @@ pub struct Dense {
 /// A GRU, its gates in the order of `gru-cpu`: r, z, n.
 #[derive(Debug)]
 pub struct Gru {
-    /// I, the layer's inputs.
+    /// I, the number of inputs.
     pub inputs: usize,
-    /// H, its units.
+    /// H, the number of units.
     pub units: usize,
     /// `[I,3H]`.
     pub w_ih: Vec<f32>,
     /// `[H,3H]`.
     pub w_hh: Vec<f32>,
-    /// `[3H]`: there is one, for the input and the recurrent product together.
+    /// `[3H]`, one bias for the input and the recurrent product together.
     pub bias: Vec<f32>,
-    /// Of the candidate.
+    /// The activation of the candidate.
     pub activation: Activation,
 }
 
-/// The layers, in the order of the file.
+/// The layers in the order of the file.
 #[derive(Debug)]
 pub struct Weights {
-    /// From the features.
+    /// Input layer: reads the features.
     pub input: Dense,
-    /// Hears voices: from the first layer.
+    /// Voice GRU: reads the input layer.
     pub voice_gru: Gru,
-    /// Knows the noise: from the first layer, the voice and the features.
+    /// Noise GRU: reads the input layer, the voice GRU and the features.
     pub noise_gru: Gru,
-    /// Tells speech from noise: from the voice, the noise and the features.
+    /// Gain GRU: reads the voice GRU, the noise GRU and the features.
     pub gain_gru: Gru,
-    /// From there, the gains of the bands.
+    /// Gain layer: reads the gain GRU.
     pub gains: Dense,
-    /// From the voice, its probability.
+    /// Voice layer: reads the voice GRU and gives the voice probability.
     pub voice: Dense,
 }
 
 impl Weights {
-    /// Reads a file's bytes.
+    /// Reads the bytes of a file.
     ///
     /// # Errors
-    /// If they are not six layers that fit one another, or more than that.
+    /// If the bytes are not exactly six matching layers.
     pub fn parse(bytes: &[u8]) -> Result<Self, WeightsError> {
         let mut bytes = Bytes(bytes);
         let input = bytes.dense("the input layer", Some(FEATURES), None)?;
@@ -143,7 +125,7 @@ impl Weights {
     }
 }
 
-/// What is left of a file.
+/// The remaining bytes of a file.
 struct Bytes<'a>(&'a [u8]);
 
 struct Header {
@@ -154,7 +136,7 @@ struct Header {
 }
 
 impl Bytes<'_> {
-    /// The next `count` bytes as what they stand for.
+    /// The next `count` bytes as signed numbers.
     fn take(&mut self, layer: &'static str, count: usize) -> Result<Vec<i8>, WeightsError> {
         let Some((taken, left)) = self.0.split_at_checked(count) else {
             return Err(WeightsError::Truncated {
@@ -220,7 +202,7 @@ impl Bytes<'_> {
         let mut rows = |rows: usize| -> Result<Vec<f32>, WeightsError> {
             let bytes = self.take(header.layer, rows * 3 * h)?;
             let mut numbers = numbers(&bytes);
-            // z | r | n becomes r | z | n.
+            // Reorders z | r | n to r | z | n.
             numbers
                 .chunks_exact_mut(3 * h)
                 .for_each(|row| row[..2 * h].rotate_left(h));
@@ -237,7 +219,7 @@ impl Bytes<'_> {
     }
 }
 
-/// 256ths: exact in float32, so that scaling a weight is scaling its product.
+/// Converts units of 1/256. The factor is exact in float32, so scaling a weight scales its product.
 fn numbers(bytes: &[i8]) -> Vec<f32> {
     bytes.iter().map(|&b| f32::from(b) / 256.0).collect()
 }

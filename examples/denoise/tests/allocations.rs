@@ -18,7 +18,7 @@ fn a_frame_allocates_nothing() {
     let frames = twin::frames(0.6, 5);
     let features = features(&frames);
     let model = Arc::new(Model::parse(PUBLISHED).unwrap());
-    // It counts.
+    // Checks that the counter works.
     assert_eq!(measure(|| drop(black_box(vec![0u8; 10]))).count_total, 1);
 
     let mut network = Network::new(&model);
@@ -30,7 +30,7 @@ fn a_frame_allocates_nothing() {
     });
     assert_eq!(counted.count_total, 0);
 
-    // The analysis plans its transforms at its first frame.
+    // The analysis plans its transforms in the first frame.
     let mut denoiser = Denoiser::new(Network::new(&model));
     let mut output = [0.0; FRAME];
     denoiser.frame(&frames[0], &mut output);

@@ -1,20 +1,22 @@
-//! The network against its equations, and against nnnoiseless.
+//! Compares the network with its equations and with nnnoiseless.
 //!
-//! nnnoiseless computes tanh, and σ of it, by a table; here they are exact to float32. So the two
-//! differ by design, and what may be expected is found in four steps:
+//! nnnoiseless computes tanh, and σ through tanh, from a table. This program computes them to the
+//! precision of float32. So the two programs differ by design. Four steps determine the expected
+//! difference:
 //!
-//! 1. the table is off by at most [`OFF`], over all numbers;
-//! 2. to first order, errors of that size in all activations of all frames move no gain by more than
-//!    the sum of `|∂gain/∂activation|` times the error: `sensitivity.rs`;
-//! 3. the float64 twin with the table stays within that of the twin with tanh; and it is nnnoiseless,
-//!    the twin with tanh is this program, both to the rounding of float32;
-//! 4. so the outputs of both differ by no more than those of the two twins, and rounding.
+//! 1. The table differs from tanh by at most [`OFF`] for all numbers.
+//! 2. To first order, such errors in all activations of all frames change a gain by at most the sum of
+//!    `|∂gain/∂activation|` times the error: `sensitivity.rs`.
+//! 3. The float64 twin with the table differs from the twin with tanh by at most this bound. Up to the
+//!    rounding of float32, the twin with the table equals nnnoiseless, and the twin with tanh equals this
+//!    program.
+//! 4. So the outputs of both programs differ by at most the difference of the two twins, plus rounding.
 //!
-//! From gains to samples there is no such formula as in 2: the pitch filter compares a gain with a
-//! correlation, and jumps where they cross. Step 4 therefore goes through the signal path itself.
+//! From gains to samples there is no formula as in step 2: the pitch filter compares a gain with a
+//! correlation, and jumps where they cross. Step 4 therefore runs the whole signal path.
 //!
-//! Rounding is measured, too: a twin whose every number is rounded to float32 tells what naive code
-//! loses. Code that sums in another order loses about as much, and is given [`ORDER`] times that.
+//! Rounding is measured too: a twin that rounds every value to float32 shows the loss of naive code.
+//! Code with another order of sums loses about as much, and may lose [`ORDER`] times that.
 
 mod twin;
 
@@ -29,17 +31,17 @@ use nnnoiseless::RnnModel;
 use twin::sensitivity::{Errors, Run};
 use twin::{Arithmetic, EXACT, NAIVE, NAIVE_TABLE, TABLE, Twin, frames};
 
-/// The table's steps are 0.04, so the nearest entry is within 0.02, and what the parabola leaves out
-/// is the cubic term: `0.02³/6·max|tanh'''| = 0.02³/6·2 = 2.7e-6`. Its six decimals add
-/// half of the last, or one where an entry is not the nearest.
+/// The table has steps of 0.04, so the nearest entry is at a distance of at most 0.02. The parabola
+/// leaves out the cubic term: `0.02³/6·max|tanh'''| = 0.02³/6·2 = 2.7e-6`. Rounding to six decimals adds
+/// half of the last decimal, or one if an entry is not the nearest.
 const OFF: f64 = 3.7e-6;
-/// σ(a) is half of tanh(a/2).
+/// σ(a) equals half of tanh(a/2), plus one half.
 const ERRORS: Errors = Errors {
     tanh: OFF,
     sigmoid: OFF / 2.0,
 };
-/// How much more than naive code the other may lose to rounding: it has as many operations, and
-/// where a largest error falls is chance.
+/// The allowed rounding loss as a multiple of naive code. The number of operations is the same, and the
+/// place of the largest error is random.
 const ORDER: f64 = 4.0;
 const SECONDS: f32 = 4.0;
 const SEEDS: [u64; 2] = [3, 4];
@@ -58,7 +60,7 @@ fn wide(features: &[[f32; 42]]) -> Vec<Vec<f64>> {
     features.iter().map(wide).collect()
 }
 
-/// Gains and voice of every frame.
+/// Gains and voice of all frames.
 fn outputs(mut twin: Twin, features: &[Vec<f64>]) -> Vec<f64> {
     let step = |x: &Vec<f64>| {
         let (mut gains, voice) = twin.step(x);
@@ -91,17 +93,20 @@ fn voices(a: &Outcome, b: &Outcome) -> f64 {
 #[track_caller]
 fn within(what: &str, found: f64, bound: f64) {
     println!("{what}: {found:.2e} of {bound:.2e}");
-    // A NaN is within nothing.
+    // NaN fails this comparison.
     assert!(found <= bound, "{what}: {found:e}, more than {bound:e}");
 }
 
 #[test]
 fn the_table_is_off_by_less_than_its_cubic_term() {
-    // Every hundred-thousandth up to where it ends; both sides of zero.
+    // Every hundred-thousandth number up to the end of the table, on both sides of zero.
     let points = (-850_000..=850_000).map(|k| f64::from(k) * 1e-5);
     let error = largest(points.clone().map(twin::table), points.map(f64::tanh));
     within("table", error, OFF);
-    assert!(error > OFF / 2.0, "it is a table: {error:e}");
+    assert!(
+        error > OFF / 2.0,
+        "expected the error of a table, got {error:e}"
+    );
 }
 
 #[test]
@@ -124,7 +129,7 @@ fn our_network_is_the_equations() {
         let exact = outputs(twin(EXACT), &features);
         let naive = outputs(twin(NAIVE), &features);
         assert_eq!(got.len(), exact.len());
-        // It says something: gains near both ends, and voices.
+        // The frames are not trivial: gains near both ends, and voices.
         assert!(exact.iter().any(|&g| g > 0.95) && exact.iter().any(|&g| g < 0.05));
         let rounding = largest(naive, exact.clone());
         within("rounding of naive code", rounding, 5e-6);
@@ -164,7 +169,7 @@ fn our_output_is_that_of_nnnoiseless() {
         let (ours, theirs) = (ours(network(), &frames), theirs(&peer, &frames));
         type Distance = fn(&Outcome, &Outcome) -> f64;
         for (name, distance) in [("voice", voices as Distance), ("samples", samples)] {
-            // Half a unit of the last place of a probability near 1, and of a loud sample.
+            // Half a unit in the last place of a probability near 1, and of a loud sample.
             let last = if name == "voice" { 3e-8 } else { 2e-3 };
             let of_theirs = distance(&theirs, &naive_table);
             within(

@@ -1,4 +1,4 @@
-//! Files: formats, lengths, channels, and what is wrong with them.
+//! Files: formats, lengths, channels, and errors.
 
 mod wavs;
 
@@ -20,13 +20,13 @@ fn model() -> Arc<Model> {
     Arc::new(Model::parse(PUBLISHED).unwrap())
 }
 
-/// Denoises a file of these samples, interleaved; gives what came out.
+/// Denoises a file with these interleaved samples and returns the output.
 fn denoise(spec: WavSpec, samples: &[f32]) -> Result<(Heard, Vec<f32>), Error> {
     let folder = Folder::new();
     let (from, to) = (folder.path("in.wav"), folder.path("out.wav"));
     write(&from, spec, samples);
     let done = file::denoise(&model(), &from, &to);
-    assert_eq!(to.exists(), done.is_ok(), "a failed run leaves nothing");
+    assert_eq!(to.exists(), done.is_ok(), "a failed run leaves no file");
     assert_eq!(folder.files(), 1 + usize::from(done.is_ok()));
     let heard = done?;
     let (written, output) = read(&to);
@@ -41,7 +41,7 @@ fn noisy(seconds: f32, seed: u64) -> Vec<f32> {
 
 #[test]
 fn every_format_gives_the_same_sound() {
-    // Numbers that every format holds: what follows is the same, up to how it is written.
+    // Values that every format represents exactly, so only the output format matters.
     let steps = noisy(1.0, 5).into_iter().map(|x| (x * FULL_SCALE).round());
     let sound: Vec<f32> = steps.map(|x| x / FULL_SCALE).collect();
     let (_, float) = denoise(float(1), &sound).unwrap();
@@ -49,7 +49,7 @@ fn every_format_gives_the_same_sound() {
     for bits in [16, 24, 32] {
         let (_, found) = denoise(int(bits, 1), &sound).unwrap();
         assert_eq!(found.len(), float.len());
-        // Half a step, and this test reads back in float32.
+        // Half a step of the format, because this test reads values as float32.
         let bound = 0.5 / (1u64 << (bits - 1)) as f32 + f32::EPSILON;
         for (found, float) in found.iter().zip(&float) {
             assert!((found - float).abs() <= bound, "{bits}: {found} {float}");
@@ -76,7 +76,7 @@ fn any_length_comes_back() {
     }
 }
 
-/// Lets everything through.
+/// Gains of one for every band.
 struct Open;
 
 impl Gains for Open {
@@ -94,7 +94,7 @@ fn an_open_denoiser_is_one_frame_late_and_nothing_else() {
     for frame in 0..40 {
         let input = std::array::from_fn(|k| tone(frame * FRAME + k));
         denoiser.frame(&input, &mut output);
-        // After the high-pass filter has settled, which turns a tone of ω by about 0.004/ω.
+        // Only after the high-pass filter has settled. It shifts the phase of a tone ω by about 0.004/ω.
         if frame > 20 {
             for (k, y) in output.iter().enumerate() {
                 let x = tone((frame - 1) * FRAME + k);
@@ -121,7 +121,7 @@ fn output_is_in_step_with_input() {
     let best = shifts
         .max_by(|&a, &b| along(a).total_cmp(&along(b)))
         .unwrap();
-    // The high-pass filter turns the lowest tones of the voice a little.
+    // The high-pass filter shifts the phase of the voice's lowest tones slightly.
     assert!(best.abs() <= 3, "{best}");
 }
 
@@ -159,11 +159,11 @@ fn a_file_may_be_written_over_itself() {
 }
 
 #[test]
-fn what_cannot_be_written_leaves_nothing() {
+fn failed_writes_leave_no_file() {
     let folder = Folder::new();
     let (from, to) = (folder.path("in.wav"), folder.path("out.wav"));
     write(&from, int(16, 1), &noisy(0.1, 5));
-    // A folder stands where the file should.
+    // A folder is at the target path.
     fs::create_dir(&to).unwrap();
     let error = file::denoise(&model(), &from, &to).err().unwrap();
     assert!(matches!(error, Error::WriteWav { .. }), "{error}");
@@ -174,7 +174,7 @@ fn what_cannot_be_written_leaves_nothing() {
 }
 
 #[test]
-fn samples_that_are_no_numbers_are_refused_by_their_place() {
+fn invalid_samples_are_reported_with_their_place() {
     for bad in [
         f32::NAN,
         f32::INFINITY,
@@ -209,14 +209,14 @@ fn the_largest_samples_give_numbers() {
         let sound: Vec<f32> = (0..noise.len()).map(shape).collect();
         let (_, output) = denoise(float(1), &sound).unwrap();
         assert!(output.iter().all(|y| y.abs() < 4.0 * LARGEST));
-        // Integers stay within their scale.
+        // Integers are clamped to full scale.
         let sound = sound.iter().map(|x| x.clamp(-1.0, 1.0)).collect::<Vec<_>>();
         denoise(int(16, 1), &sound).unwrap();
     }
 }
 
 #[test]
-fn other_wavs_are_refused_by_what_is_wrong() {
+fn unsupported_wavs_are_errors() {
     let rate = |sample_rate| WavSpec {
         sample_rate,
         ..int(16, 1)
@@ -233,7 +233,7 @@ fn other_wavs_are_refused_by_what_is_wrong() {
 }
 
 #[test]
-fn broken_wavs_are_refused() {
+fn broken_wavs_are_errors() {
     let folder = Folder::new();
     let (from, to) = (folder.path("in.wav"), folder.path("out.wav"));
     write(&from, int(16, 2), &noisy(0.1, 5));
@@ -249,7 +249,7 @@ fn broken_wavs_are_refused() {
             let mut broken = whole.clone();
             broken[at] = byte;
             fs::write(&from, broken).unwrap();
-            // Whatever it is: no panic, and no half of a file.
+            // Any outcome is allowed except a panic or a partial file.
             let done = file::denoise(&model(), &from, &to).is_ok();
             assert_eq!(to.exists(), done);
             let _ = fs::remove_file(&to);
@@ -269,7 +269,7 @@ fn the_published_weights_are_those_of_rnnoise() {
 }
 
 #[test]
-fn weights_may_not_end_early_or_late() {
+fn weights_must_have_the_right_length() {
     for length in (0..PUBLISHED.len())
         .step_by(97)
         .chain(PUBLISHED.len() - 40..PUBLISHED.len())
@@ -291,19 +291,19 @@ fn weights_may_not_end_early_or_late() {
 }
 
 #[test]
-fn garbage_is_no_weights() {
+fn invalid_weights_are_errors() {
     let with = |at: usize, byte: u8| {
         let mut bytes = PUBLISHED.to_vec();
         bytes[at] = byte;
         Weights::parse(&bytes).unwrap_err().to_string()
     };
-    assert!(with(0, 41).contains("the input layer should have 42 inputs, got 41"));
+    assert!(with(0, 41).contains("the input layer: expected 42 inputs, got 41"));
     assert!(with(1, 0).contains("number of units from 1 to 127, got 0"));
     assert!(with(1, 200).contains("number of units from 1 to 127, got -56"));
     assert!(with(2, 3).contains("activation 0 (tanh), 1 (sigmoid) or 2 (ReLU), got 3"));
     let voice_gru = 3 + 42 * 24 + 24;
-    assert!(with(voice_gru, 25).contains("the voice GRU should have 24 inputs, got 25"));
-    // Bytes from nowhere; among so many some headers are right.
+    assert!(with(voice_gru, 25).contains("the voice GRU: expected 24 inputs, got 25"));
+    // Random bytes. Among many, some headers are valid.
     let mut state = 1u32;
     for length in 0..3000 {
         let mut byte = || {
@@ -319,13 +319,13 @@ fn garbage_is_no_weights() {
 }
 
 #[test]
-fn weights_that_let_states_grow_are_found_out() {
-    // ReLU with the largest recurrent weights: a state that grows and grows.
+fn unstable_weights_are_reported() {
+    // ReLU with the largest recurrent weights: the state grows without bound.
     let mut bytes = PUBLISHED.to_vec();
     let voice_gru = 3 + 42 * 24 + 24;
     bytes[voice_gru + 3..][..(24 + 24 + 1) * 72].fill(127);
     for row in bytes[voice_gru + 3..][..(24 + 24 + 1) * 72].chunks_exact_mut(72) {
-        // z keeps nothing.
+        // z keeps nothing of the previous state.
         row[..24].fill(0x80);
     }
     let model = Arc::new(Model::parse(&bytes).unwrap());
@@ -338,7 +338,7 @@ fn weights_that_let_states_grow_are_found_out() {
 }
 
 #[test]
-fn the_program_says_one_line_and_leaves_with_1() {
+fn program_prints_one_line_and_exits_with_1() {
     let folder = Folder::new();
     let (from, to) = (folder.path("in.wav"), folder.path("out.wav"));
     let run = |arguments: &[&str]| {
@@ -362,7 +362,7 @@ fn the_program_says_one_line_and_leaves_with_1() {
     write(&from, float(1), &[0.0, f32::NAN]);
     fails(&[from_, to_], "sample 1 of channel 1");
     write(&from, int(16, 1), &[]);
-    fails(&["compare", from_], "has no samples");
+    fails(&["compare", from_], "expected samples, got none");
     let weights = folder.path("weights.rnn");
     let weights_ = weights.to_str().unwrap();
     fails(
@@ -374,7 +374,7 @@ fn the_program_says_one_line_and_leaves_with_1() {
     fs::write(&weights, [42, 24, 0, 7]).unwrap();
     fails(
         &[from_, to_, "--weights", weights_],
-        "the input layer needs 1008 bytes",
+        "the input layer: expected 1008 more bytes",
     );
 
     write(&from, int(16, 2), &noisy(0.4, 5));
@@ -400,7 +400,7 @@ fn the_program_says_one_line_and_leaves_with_1() {
     for line in [
         "samples, of full scale",
         "a frame",
-        "its network alone",
+        "only its network",
         "one step, I 114, H 96",
     ] {
         assert!(out.contains(line), "{out}");

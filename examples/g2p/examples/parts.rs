@@ -1,4 +1,4 @@
-//! Where the time of a word goes: each part of the model alone, and the kernels without Burn.
+//! The parts of the time of a word: each part of the model by itself, and the kernels without Burn.
 //!
 //!     cargo run --release -p g2p --example parts -- g2p_en-2.1.0-py3-none-any.whl
 
@@ -19,7 +19,7 @@ const TIMES: usize = 2001;
 
 fn main() -> ExitCode {
     let Some(path) = std::env::args().nth(1) else {
-        eprintln!("error: expected the file of weights");
+        eprintln!("error: expected the weights file");
         return ExitCode::FAILURE;
     };
     match run(Path::new(&path)) {
@@ -36,11 +36,11 @@ fn run(path: &Path) -> Result<(), g2p::error::Error> {
     let model = weights::load(path, &device)?;
     let steps = model.run(&[WORD])?.1.len();
     println!(
-        "{WORD:?}, {} letters with the end, {steps} steps of the decoder",
+        "{WORD:?}, {} letters including the end, {steps} steps of the decoder",
         WORD.len() + 1
     );
 
-    // Everything is made beforehand, so that each line is one call.
+    // All inputs are made in advance, so that each line is one call.
     let token = Tensor::from_data(TensorData::new(vec![START], [1, 1]), &device);
     let word = letters(WORD);
     let length = word.len();
@@ -55,7 +55,7 @@ fn run(path: &Path) -> Result<(), g2p::error::Error> {
         model
             .phonemes(&[WORD])
             .map(|_| ())
-            .expect("it was just said")
+            .expect("the model returned these phonemes")
     });
     time("encoder: embedding", || {
         black_box(model.letters.forward(word.clone()));
@@ -63,20 +63,20 @@ fn run(path: &Path) -> Result<(), g2p::error::Error> {
     time("encoder: GruBlock::forward", || {
         black_box(model.encoder.forward(x_all.clone(), None));
     });
-    time("a step: tensor of the token", || {
+    time("step: tensor of the token", || {
         let token = TensorData::new(vec![START], [1, 1]);
         black_box(Tensor::<2, burn::tensor::Int>::from_data(token, &device));
     });
     time("a step: embedding", || {
         black_box(model.phonemes.forward(token.clone()));
     });
-    time("a step: GruBlock::step", || {
+    time("step: GruBlock::step", || {
         black_box(model.decoder.step(x.clone(), Some(state.clone())));
     });
     time("a step: head", || {
         black_box(model.head.forward(h.clone()));
     });
-    time("a step: scores read", || {
+    time("step: reading the scores", || {
         black_box(scores.clone().into_data());
     });
 
@@ -84,11 +84,11 @@ fn run(path: &Path) -> Result<(), g2p::error::Error> {
     let (x_step, x_word) = (numbers(x), numbers(x_all.squeeze_dim(0)));
     let encoder = packed(&model.encoder);
     let mut states = vec![0.0; length * 256];
-    time("kernel alone: the letters, weights packed", || {
+    time("only the kernel: the letters, packed weights", || {
         encoder.forward(1, length, Sequence::new(&x_word), &mut states);
     });
     let mut stream = Stream::new(Arc::new(packed(&model.decoder)), 1);
-    time("kernel alone: a step, weights packed", || {
+    time("only the kernel: a step, packed weights", || {
         black_box(stream.step(&x_step));
     });
     Ok(())
@@ -115,7 +115,7 @@ fn packed(gru: &GruBlock) -> PackedWeights<f32> {
     )
 }
 
-/// The median, in microseconds.
+/// The median in microseconds.
 fn time(name: &str, mut part: impl FnMut()) {
     let mut times: Vec<f64> = (0..TIMES)
         .map(|_| {

@@ -1,4 +1,4 @@
-//! English spelling to phonemes, with the published weights of g2p_en.
+//! Converts English spelling to phonemes with the published weights of g2p_en.
 
 pub mod error;
 pub mod model;

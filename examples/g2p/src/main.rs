@@ -1,4 +1,4 @@
-//! Spelling to phonemes, a line for each word. Arguments, input and output only.
+//! Spelling to phonemes, one line per word. Arguments, input and output.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
@@ -13,26 +13,26 @@ use g2p::error::Error;
 use g2p::model::G2p;
 use g2p::weights;
 
-/// Say English words in phonemes (ARPABET), a line for each word
+/// Converts English words to phonemes (ARPABET), one line per word
 #[derive(Parser, Debug)]
 #[command(name = "g2p", version)]
 struct Cli {
-    /// Words; without any, and without --file, they are read from standard input
+    /// Words. Without words and --file, they are read from standard input
     words: Vec<String>,
 
     /// The wheel of g2p_en 2.1.0, or the checkpoint20.npz in it
     #[arg(long, value_name = "FILE")]
     weights: PathBuf,
 
-    /// A text whose words, parted by white space, are said after those given
+    /// A text with more words, separated by white space
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Words that are said at once
+    /// Words per batch
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     batch: u16,
 
-    /// Print words per second to standard error, without the loading
+    /// Print words per second to standard error, without loading time
     #[arg(long)]
     speed: bool,
 }
@@ -40,7 +40,7 @@ struct Cli {
 fn main() -> ExitCode {
     match run(&Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader went away: nobody is left to be told.
+        // A closed reader is not an error.
         Err(Error::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             let message = error.to_string();
@@ -53,31 +53,31 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> Result<(), Error> {
     let model = weights::load(&cli.weights, &Device::flex())?;
-    let mut speaker = Speaker {
+    let mut converter = Converter {
         model,
         waiting: Vec::new(),
         batch: cli.batch.into(),
         out: BufWriter::new(io::stdout().lock()),
-        said: 0,
+        converted: 0,
     };
     let start = Instant::now();
     for word in &cli.words {
-        speaker.line(word)?;
+        converter.line(word)?;
     }
     if let Some(path) = &cli.file {
-        speaker.all(BufReader::new(open(path)?), |source| Error::Read {
+        converter.all(BufReader::new(open(path)?), |source| Error::Read {
             path: path.clone(),
             source,
         })?;
     } else if cli.words.is_empty() {
-        speaker.all(io::stdin().lock(), Error::Words)?;
+        converter.all(io::stdin().lock(), Error::Words)?;
     }
-    speaker.flush()?;
+    converter.flush()?;
     if cli.speed {
-        let rate = speaker.said as f64 / start.elapsed().as_secs_f64().max(1e-9);
+        let rate = converter.converted as f64 / start.elapsed().as_secs_f64().max(1e-9);
         eprintln!(
-            "{rate:.0} words/s ({} words, {} at once)",
-            speaker.said, cli.batch
+            "{rate:.0} words/s ({} words, batches of {})",
+            converter.converted, cli.batch
         );
     }
     Ok(())
@@ -90,16 +90,16 @@ fn open(path: &Path) -> Result<File, Error> {
     })
 }
 
-/// Gathers words until there are enough to be said at once.
-struct Speaker<W> {
+/// Collects words until a batch is full.
+struct Converter<W> {
     model: G2p,
     waiting: Vec<String>,
     batch: usize,
     out: W,
-    said: usize,
+    converted: usize,
 }
 
-impl<W: Write> Speaker<W> {
+impl<W: Write> Converter<W> {
     fn all(
         &mut self,
         text: impl BufRead,
@@ -111,7 +111,7 @@ impl<W: Write> Speaker<W> {
         Ok(())
     }
 
-    /// The words of a line, in lower case, which is what the model knows.
+    /// Converts the words of a line to lower case, which the model requires.
     fn line(&mut self, line: &str) -> Result<(), Error> {
         for word in line.split_whitespace() {
             self.waiting.push(word.to_lowercase());
@@ -127,7 +127,7 @@ impl<W: Write> Speaker<W> {
         for phonemes in self.model.phonemes(&words)? {
             writeln!(self.out, "{}", phonemes.join(" ")).map_err(Error::Write)?;
         }
-        self.said += self.waiting.len();
+        self.converted += self.waiting.len();
         self.waiting.clear();
         self.out.flush().map_err(Error::Write)
     }

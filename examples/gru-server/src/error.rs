@@ -1,11 +1,11 @@
-//! Everything that can go wrong, each as one line for the user.
+//! Every error, each as one line for the user.
 
 use std::io;
 
 use burn::server::ServeError;
 use char_gru::error::Error as DeviceError;
 
-/// An error of the program; `Display` is the whole message.
+/// An error of the program. `Display` is the whole message.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -19,7 +19,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// 2 if the arguments are wrong, 1 if the server failed.
+    /// 2 for invalid arguments, 1 if the server failed.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Device(error) => error.exit_code(),

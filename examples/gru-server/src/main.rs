@@ -1,4 +1,4 @@
-//! Lends this machine's device to programs on others: a server of Burn that runs the GRU operator.
+//! Makes this machine's device available to other machines: a Burn server that runs the GRU operator.
 
 mod error;
 
@@ -19,16 +19,16 @@ use gru_op::backend::GruBackend;
 
 use crate::error::Error;
 
-/// Lend this machine's device to `char-gru --devices` and other programs of Burn
+/// Makes this machine's device available to `char-gru --devices` and other Burn programs
 #[derive(Parser, Debug)]
 #[command(name = "gru-server", version)]
 struct Cli {
-    /// Where to compute; a GPU needs the Cargo feature of that name
+    /// Where to compute. A GPU requires the Cargo feature with the same name
     #[arg(long, value_name = "NAME", default_value_t = Backend::Flex, value_enum)]
     backend: Backend,
 
-    /// Address and port; port 0 takes a free one. Whoever reaches it may use the device: the traffic
-    /// is neither encrypted nor checked
+    /// Address and port. Port 0 uses a free port. Every program that can connect may use the device: the
+    /// traffic is neither encrypted nor authenticated
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:3000")]
     listen: String,
 }
@@ -54,12 +54,12 @@ fn run(cli: &Cli) -> Result<(), Error> {
     let listener = TcpListener::bind(&cli.listen).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let mut out = io::stdout();
-    // It is no error if the reader is gone.
+    // A closed reader is not an error.
     let _ = writeln!(out, "ws://{address}").and_then(|()| out.flush());
     match cli.backend {
         #[cfg(feature = "flex")]
         Backend::Flex => serve::<burn::backend::Flex>(device, listener),
-        // Deprecated, but supported until Burn removes it.
+        // Deprecated, but supported as long as it exists.
         #[cfg(feature = "ndarray")]
         #[allow(deprecated)]
         Backend::Ndarray => serve::<burn::backend::NdArray>(device, listener),
@@ -70,7 +70,7 @@ fn run(cli: &Cli) -> Result<(), Error> {
     }
 }
 
-/// Until Ctrl-C.
+/// Serves until Ctrl-C.
 fn serve<B: BackendIr + GruBackend>(device: Device, listener: TcpListener) -> Result<(), Error> {
     let mut operations = CustomOpRegistry::<B>::new();
     gru_op::remote::register(&mut operations);

@@ -1,4 +1,4 @@
-//! `gru-server` and `char-gru --devices` as processes of their own, on the loopback interface.
+//! Runs `gru-server` and `char-gru --devices` as separate processes on the loopback interface.
 
 use burn::remote::RemoteHost;
 use burn::tensor::{Device, Distribution, Tensor};
@@ -15,7 +15,7 @@ use std::process::{self, Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A running `gru-server`; dropped, it is killed.
+/// A running `gru-server`. Dropping it kills the process.
 struct Server {
     process: Child,
     address: SocketAddr,
@@ -41,7 +41,7 @@ impl Server {
         url(self.address)
     }
 
-    /// Kilobytes of its memory that are in use.
+    /// Memory in use of the server, in kilobytes.
     #[cfg(target_os = "linux")]
     fn memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
@@ -62,7 +62,7 @@ fn url(address: SocketAddr) -> String {
     format!("ws://{address}")
 }
 
-/// A folder for a test's runs, gone with it.
+/// A folder for the runs of a test. Dropping it removes the folder.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -83,10 +83,10 @@ impl Drop for Folder {
     }
 }
 
-/// Holds the arguments, one a line, if this process is to run `char-gru`.
+/// Contains the arguments, one per line, if this process must run `char-gru`.
 const ARGUMENTS: &str = "GRU_SERVER_CHAR_GRU";
 
-/// No test, but the program `char-gru`: only binaries of this package can be started by path.
+/// Not a test but the program `char-gru`, because a test can only start binaries of its own package.
 #[test]
 #[ignore = "a program that the other tests start"]
 fn char_gru() {
@@ -97,14 +97,14 @@ fn char_gru() {
     process::exit(commands::run(&cli).into());
 }
 
-/// This program again, as one of the programs in it.
+/// This program again, as one of its child programs.
 fn child(program: &str) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args([program, "--exact", "--ignored", "--nocapture", "--quiet"]);
     command
 }
 
-/// `char-gru train` of a small model without dropout, which each device would draw for itself.
+/// `char-gru train` for a small model without dropout, because each device would draw its own dropout.
 fn train(out: &Path, more: &[&str]) -> Command {
     let model = "char-gru train --plain --embed 12 --hidden 24 --layers 2 --dropout 0 --length 60";
     let mut arguments: Vec<&str> = model.split(' ').collect();
@@ -113,7 +113,8 @@ fn train(out: &Path, more: &[&str]) -> Command {
     let mut command = child("char_gru");
     command
         .env(ARGUMENTS, arguments.join("\n"))
-        // Where Burn reads an optimizer to resume with. By default that may be a GPU that is not there.
+        // The device to which Burn loads an optimizer for resuming. By default this may be a missing
+        // GPU.
         .env("BURN_DEVICE", "flex");
     command
 }
@@ -125,7 +126,7 @@ fn finish(mut command: Command) -> Output {
     output
 }
 
-/// Every loss, validation loss and gradient norm of a run.
+/// All losses, validation losses and gradient norms of a run.
 fn numbers(run: &Path) -> Vec<(String, f64)> {
     let log = fs::read_to_string(run.join("log.jsonl")).unwrap();
     let mut numbers = Vec::new();
@@ -149,7 +150,7 @@ fn assert_alike(run: &Path, other: &Path, tolerance: f64) {
     }
 }
 
-/// Float32 rounding, through ten steps of training.
+/// Float32 rounding over ten training steps.
 const ROUNDING: f64 = 2e-5;
 
 #[test]
@@ -162,7 +163,7 @@ fn two_servers_learn_what_one_device_learns() {
     let apart = [&steps[..], &["--devices", &devices]].concat();
     let apart = finish(train(&folder.run("apart"), &apart));
     assert_alike(&folder.run("apart"), &folder.run("local"), ROUNDING);
-    // The sample too: the last line is what the model wrote.
+    // Also the sample: the last line is the generated text.
     let last = |output: &Output| {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         text.lines().last().map(str::to_string)
@@ -171,7 +172,7 @@ fn two_servers_learn_what_one_device_learns() {
 }
 
 #[test]
-fn a_run_goes_on_on_other_devices() {
+fn runs_resume_on_other_devices() {
     let folder = Folder::new("resume");
     let server = Server::start();
     let servers = format!("{},local:1", server.url());
@@ -187,9 +188,9 @@ fn a_run_goes_on_on_other_devices() {
 }
 
 #[test]
-fn a_server_that_dies_costs_one_line_and_a_resume() {
+fn a_dead_server_gives_one_error_and_a_resume() {
     let folder = Folder::new("killed");
-    // Whichever of them it is.
+    // Either of the two servers.
     for victim in [0, 1] {
         let mut servers = vec![Server::start(), Server::start()];
         let devices = format!("{},{}", servers[0].url(), servers[1].url());
@@ -218,7 +219,7 @@ fn a_server_that_dies_costs_one_line_and_a_resume() {
         let resumed = train(&out, &resumed).stdout(Stdio::piped()).spawn();
         let mut resumed = resumed.unwrap();
         let mut text = BufReader::new(resumed.stdout.take().unwrap()).lines();
-        assert!(text.any(|line| line.unwrap().starts_with("going on after step")));
+        assert!(text.any(|line| line.unwrap().starts_with("resuming after step")));
         assert!(text.any(|line| line.unwrap().starts_with("step ")));
         resumed.kill().unwrap();
         resumed.wait().unwrap();
@@ -226,9 +227,9 @@ fn a_server_that_dies_costs_one_line_and_a_resume() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_named() {
+fn absent_servers_are_named() {
     let folder = Folder::new("absent");
-    // Bound once and closed: nobody listens there.
+    // A port that was bound and closed, so no server listens there.
     let address = std::net::TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
         .unwrap();
@@ -252,7 +253,7 @@ fn latency_changes_times_only() {
         let devices = url(proxy.address());
         let out = folder.run(&milliseconds.to_string());
         finish(train(&out, &["--max-steps", "10", "--devices", &devices]));
-        assert!(proxy.bytes_there() > 0 && proxy.bytes_back() > 0);
+        assert!(proxy.bytes_sent() > 0 && proxy.bytes_received() > 0);
         numbers(&out)
     };
     let at_once = run(0);
@@ -282,14 +283,14 @@ fn two_clients_do_not_disturb_each_other() {
     }
 }
 
-/// Holds the address of a server, if this process is to be a client of it.
+/// Contains the address of a server if this process must be its client.
 const CLIENT: &str = "GRU_SERVER_CLIENT";
 
-/// The exit code of a client that has done all. That of a test that passes is 0.
+/// The exit code of a client that finished. A passing test exits with 0.
 const DONE: i32 = 42;
 
-/// No test, but the program of a client: some megabytes of tensors and a step of training on the server, and
-/// an end without a word.
+/// Not a test but a client program: sends some megabytes of tensors, runs a training step on the server,
+/// and exits without closing the session.
 #[test]
 #[ignore = "a program that a_hundred_clients_leave_nothing_behind starts"]
 fn client() {
@@ -321,14 +322,14 @@ fn a_hundred_clients_leave_nothing_behind() {
     for _ in 0..20 {
         client();
     }
-    thread::sleep(Duration::from_millis(500)); // The last one's session ends.
+    thread::sleep(Duration::from_millis(500)); // The session of the last client ends.
     let before = server.memory();
     for _ in 0..100 {
         client();
     }
     thread::sleep(Duration::from_millis(500));
     let after = server.memory();
-    // One client has 2 MiB of x alone; a hundred that stayed would have hundreds.
+    // Each client has 2 MiB of x. A hundred remaining sessions would need hundreds of MiB.
     let limit = before + before / 4 + 16 * 1024;
     assert!(after <= limit, "{before} kB before, {after} kB after");
     println!("{before} kB before, {after} kB after");

@@ -2,7 +2,7 @@
 
 const HEIGHT = 260;
 const MARGIN = { left: 42, right: 10, top: 10, bottom: 26 };
-// Points of a curve: more are not seen.
+// Maximum number of points per curve. More are not visible.
 const POINTS = 300;
 
 const make = (name, attributes, text = '') => {
@@ -16,11 +16,11 @@ export class Chart {
   constructor(svg) {
     this.svg = svg;
     this.begin(1, null);
-    // Drawn anew for each width: scaled, its letters would be too small on a phone.
+    // Redrawn for each width. With scaling, the text would be too small on a phone.
     new ResizeObserver(() => this.draw()).observe(svg);
   }
 
-  // A run of so many steps; `counting` is what counting achieves.
+  // Starts a run of this many steps. `counting` is the loss of the 2-gram model.
   begin(steps, counting) {
     this.steps = steps;
     this.counting = counting;

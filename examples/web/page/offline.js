@@ -1,7 +1,7 @@
-// The newest files where there is a network, those of the last visit where there is none.
+// Serves the newest files, or the files of the last visit without a network.
 
 const CACHE = 'char-web';
-// What the page needs on the CPU; the module for WebGPU is kept once it was used.
+// The files for the CPU. The module for WebGPU is cached after its first use.
 const FILES = [
   './',
   'style.css',

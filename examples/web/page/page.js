@@ -1,4 +1,4 @@
-// What one sees and touches. The model lives in worker.js.
+// The user interface. The model is in worker.js.
 
 import { Chart } from './chart.js';
 
@@ -12,13 +12,13 @@ const ask = (type, more = {}, transfer = []) => worker.postMessage({ type, ...mo
 const chart = new Chart($('chart'));
 
 let device = 'cpu';
-let webgpu = false; // whether it can be chosen
-let facts = null; // of the run
+let webgpu = false; // whether WebGPU is available
+let facts = null; // description of the run
 let running = false;
-let finished = false; // all steps of the run were made
+let finished = false; // all steps of the run are done
 let writing = false;
-let speed = 0; // characters a second
-let validation = null; // the last one, in bits
+let speed = 0; // characters per second
+let validation = null; // last validation loss, in bits
 
 function status(text, wrong = false) {
   $('status').textContent = text;
@@ -27,8 +27,8 @@ function status(text, wrong = false) {
 
 function buttons() {
   $('pause').hidden = !facts || finished;
-  $('pause').textContent = running ? 'Stop' : 'Go on';
-  $('train').textContent = facts ? 'Train anew' : 'Train';
+  $('pause').textContent = running ? 'Stop' : 'Resume';
+  $('train').textContent = facts ? 'Train again' : 'Train';
   $('train').classList.toggle('primary', !running);
   for (const input of document.querySelectorAll('#devices input')) {
     input.disabled = running || (input.value === 'webgpu' && !webgpu);
@@ -75,7 +75,7 @@ $('train').addEventListener('click', () => {
   const wanted = document.querySelector('input[name=device]:checked').value;
   if (wanted !== device) ask('open', { device: wanted });
   device = wanted;
-  status('The text is being read…');
+  status('Reading the text…');
   ask('train', { text: $('text').value, options: chosen, device });
 });
 
@@ -85,7 +85,7 @@ function progress(step) {
   $('progress').value = step.step / facts.steps;
   const judged = validation === null ? '' : `, validation ${validation.toFixed(3)}`;
   status(
-    `Pass ${step.epoch}, step ${number(step.step)} of ${number(facts.steps)}: ` +
+    `Epoch ${step.epoch}, step ${number(step.step)} of ${number(facts.steps)}: ` +
       `${bits(step.loss).toFixed(3)} bits per character${judged}; ` +
       `${number(Math.round(speed))} characters/s`,
   );
@@ -137,9 +137,9 @@ function writes(is) {
   $('write').textContent = is ? 'Stop' : 'Write';
 }
 
-// What the worker says
+// Messages from the worker
 
-const said = {
+const handlers = {
   opened({ text }) {
     if (!$('text').value) $('text').value = text;
     textSize();
@@ -155,7 +155,7 @@ const said = {
     chart.begin(of.steps, bits(of.bigram ?? of.unigram));
     $('samples').replaceChildren();
     writable(false);
-    $('model-facts').textContent = 'The model is being trained.';
+    $('model-facts').textContent = 'Training the model.';
     status(`${number(of.characters)} characters, ${of.distinct} distinct; ${number(of.parameters)} parameters.`);
   },
 
@@ -173,7 +173,7 @@ const said = {
     if (found.best) {
       writable(true);
       $('model-facts').textContent =
-        `The model of step ${number(step)}, which validates best: ${validation.toFixed(3)} bits per character.`;
+        `The model of step ${number(step)}, with the lowest validation loss: ${validation.toFixed(3)} bits per character.`;
     }
   },
 
@@ -199,7 +199,7 @@ const said = {
     running = false;
     finished = true;
     $('progress').value = 1;
-    status(`Done: validation ${validation.toFixed(3)} bits per character. Let it write.`);
+    status(`Done: validation ${validation.toFixed(3)} bits per character. Generate text with it below.`);
   },
 
   model({ name, facts: of }) {
@@ -232,14 +232,14 @@ const said = {
 };
 
 worker.onmessage = ({ data: { type, ...more } }) => {
-  said[type](more);
+  handlers[type](more);
   buttons();
 };
 worker.onerror = ({ message }) => {
-  status(`The module cannot be run here: ${message}`, true);
+  status(`This browser cannot run the module: ${message}`, true);
 };
 
-// Files that are dropped
+// Dropped files
 
 function takes(section, open) {
   for (const type of ['dragenter', 'dragover']) {
@@ -259,23 +259,23 @@ function takes(section, open) {
 takes($('text-section'), openText);
 takes($('write-section'), openModel);
 
-// Where to compute
+// Devices
 
 async function devices() {
   const note = $('device-note');
   const adapter = await navigator.gpu?.requestAdapter().catch(() => null);
   if (!adapter) {
-    note.textContent = 'This browser has no WebGPU: the CPU is used.';
+    note.textContent = 'This browser does not support WebGPU. The CPU is used.';
     return;
   }
   const built = await fetch('char_web_gpu.js', { method: 'HEAD' }).catch(() => null);
   webgpu = Boolean(built?.ok);
-  note.textContent = webgpu ? '' : 'This page was built without WebGPU: the CPU is used.';
+  note.textContent = webgpu ? '' : 'This page was built without WebGPU. The CPU is used.';
   buttons();
 }
 
 buttons();
 ask('open', { device });
 devices();
-// The page works without a network once it was loaded.
+// After the first visit, the page works without a network.
 navigator.serviceWorker?.register('offline.js').catch(() => {});

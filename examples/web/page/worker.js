@@ -1,18 +1,18 @@
-// Where the model lives: trains it, lets it write, reads and saves it, and says what it does. One thing
-// at a time, so that an answer never finds a model in the middle of a step.
+// Owns the model: trains it, generates text, loads and saves it, and reports progress. It does one thing at
+// a time, so a request never finds a model in the middle of a step.
 
-// Time between two looks at what the page asks for, and between two samples.
+// Time between two checks for requests of the page, and between two samples.
 const TURN = 100;
 const SAMPLE = 4000;
 const SAMPLE_LENGTH = 160;
 
-let module; // the CPU's, or that of WebGPU
+let module; // the module for the CPU or for WebGPU
 let training = null;
-let learnt = null; // the model that validated best, or that was opened
+let learnt = null; // the model with the lowest validation loss, or the opened model
 let running = false;
-let queued = false; // whether a turn of learning is
-let steps = 0; // of the run
-let made = 0; // of them
+let queued = false; // whether a training slice is queued
+let steps = 0; // steps of the run
+let made = 0; // finished steps
 let sampled = 0;
 let writing = null;
 let written = 0;
@@ -55,7 +55,7 @@ const asked = {
     const facts = training.facts();
     steps = facts.steps;
     made = 0;
-    sampled = -Infinity; // what it writes knowing nothing is the first
+    sampled = -Infinity; // the first sample comes from the untrained model
     say('started', { facts });
     running = true;
     learn();
@@ -102,7 +102,7 @@ const take = (work) => {
   queue = queue.then(work).catch((error) => {
     running = false;
     written = 0;
-    // A panic of Rust; the console has its words.
+    // A Rust panic. Its message is in the console.
     const broken = error instanceof WebAssembly.RuntimeError;
     const reason = broken ? 'the module broke; please load the page anew' : error.message ?? String(error);
     say('failed', { reason });
@@ -142,7 +142,7 @@ async function sample() {
   try {
     say('sample', { text: await draw(model, '', 0.7, made, SAMPLE_LENGTH), step: made });
   } finally {
-    // Until something was validated, this is what there is to write with.
+    // Before the first validation, the untrained model generates text.
     if (learnt) model.free();
     else keep(model);
   }

@@ -1,4 +1,4 @@
-//! From Rust to a folder of static files.
+//! Builds a folder of static files from the Rust crates.
 
 use std::env;
 use std::fs;
@@ -12,8 +12,8 @@ use wasm_bindgen_cli_support::Bindgen;
 use crate::error::Error;
 
 const TARGET: &str = "wasm32-unknown-unknown";
-/// Burn's GPU side is large, and its shaders do the work: 23 MB so, 57 MB optimised for speed. `wasm-opt`
-/// makes 12 MB of them.
+/// Burn's GPU side is large, and its shaders do the work: 23 MB with these options, 57 MB if optimised
+/// for speed. `wasm-opt` reduces it to 12 MB.
 const WEBGPU: [&str; 10] = [
     "--features",
     "webgpu",
@@ -26,40 +26,40 @@ const WEBGPU: [&str; 10] = [
     "--config",
     "profile.release.package.gru-cpu.opt-level=3",
 ];
-/// The oldest compiler that Burn allows.
+/// The oldest compiler that Burn supports.
 const OLDEST: &str = env!("CARGO_PKG_RUST_VERSION");
-/// Beside this crate.
+/// The package of the module.
 const PACKAGE: &str = "char-web";
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/page");
 
 const DEBIAN_CARGO: &str = "/usr/bin/cargo";
 
-/// What builds the module.
+/// The compiler for the module.
 enum Compiler {
-    /// The one that runs this program has the target.
+    /// The compiler of this program has the target.
     Same,
-    /// Debian's, which builds the standard library too; with this linker.
+    /// Debian's compiler, which also builds the standard library, with this linker.
     Debian(PathBuf),
 }
 
-/// A file of the page, and its size as it is and as servers send it.
+/// A file of the page, with its size and its compressed size.
 pub struct File {
     pub name: String,
     pub bytes: usize,
     pub compressed: usize,
 }
 
-/// Where a build goes that is not told: beside all other builds.
+/// The default folder of a build, in Cargo's target directory.
 pub fn folder() -> PathBuf {
     let here = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(here, PathBuf::from);
     target.join("web")
 }
 
-/// Builds the page into `page`: the module for the CPU, and one for WebGPU if `webgpu` says so.
+/// Builds the page into `page`: the module for the CPU, and a module for WebGPU if `webgpu` is set.
 ///
 /// # Errors
-/// If no compiler here reaches WebAssembly, or one fails.
+/// If there is no compiler for WebAssembly, or if a compiler fails.
 pub fn bundle(page: &Path, webgpu: bool) -> Result<Vec<File>, Error> {
     let compiler = Compiler::find()?;
     fs::create_dir_all(page).map_err(Error::file(page))?;
@@ -76,13 +76,13 @@ pub fn bundle(page: &Path, webgpu: bool) -> Result<Vec<File>, Error> {
     sizes(page)
 }
 
-/// Whether the page can be built here.
+/// Checks whether the page can be built.
 ///
 /// # Errors
-/// If no compiler here reaches WebAssembly, or a crate for it can neither be found nor downloaded.
+/// If there is no compiler for WebAssembly, or if a crate can be neither found nor downloaded.
 pub fn possible() -> Result<(), Error> {
     let mut cargo = Compiler::find()?.cargo();
-    // It reads every package that the build needs.
+    // This command reads every package of the build.
     let read = cargo
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .args(["tree", "-p", PACKAGE, "--target", TARGET])
@@ -91,23 +91,23 @@ pub fn possible() -> Result<(), Error> {
     if read.status.success() {
         Ok(())
     } else {
-        let said = String::from_utf8_lossy(&read.stderr);
-        let error = said.lines().find(|line| line.starts_with("error"));
+        let output = String::from_utf8_lossy(&read.stderr);
+        let error = output.lines().find(|line| line.starts_with("error"));
         Err(Error::Crates(error.unwrap_or_default().to_owned()))
     }
 }
 
-/// Whether a compiler is new enough for this workspace, by what its `--version` prints.
-pub fn is_recent(said: &str) -> bool {
+/// Whether a compiler is new enough for this workspace, by its `--version` output.
+pub fn is_recent(output: &str) -> bool {
     let number = |version: &str| -> Option<(u32, u32)> {
         let mut parts = version.split('.');
         Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
     };
-    let version = said.split(' ').nth(1).and_then(number);
+    let version = output.split(' ').nth(1).and_then(number);
     version.is_some() && version >= number(OLDEST)
 }
 
-/// One module and its JavaScript.
+/// Builds one module and its JavaScript.
 fn module(compiler: &Compiler, page: &Path, name: &str, options: &[&str]) -> Result<(), Error> {
     let target = folder();
     let mut cargo = compiler.cargo();
@@ -116,9 +116,9 @@ fn module(compiler: &Compiler, page: &Path, name: &str, options: &[&str]) -> Res
         .args(["rustc", "--release", "-p", PACKAGE, "--lib"])
         .args(["--crate-type", "cdylib", "--target", TARGET])
         .args(options)
-        // Nobody unwinds there.
+        // WebAssembly does not unwind.
         .args(["--config", "profile.release.panic='abort'"])
-        // All browsers have vectors of 128 bits since 2023.
+        // All browsers support 128-bit vectors since 2023.
         .env("RUSTFLAGS", "-Ctarget-feature=+simd128")
         .env("CARGO_TARGET_DIR", &target);
     let done = cargo.status().map_err(|e| Error::Cargo(e.to_string()))?;
@@ -138,19 +138,20 @@ fn module(compiler: &Compiler, page: &Path, name: &str, options: &[&str]) -> Res
     bound(&mut Bindgen::new()).map_err(|reason| Error::Bind(format!("{reason:#}")))
 }
 
-/// The oldest Binaryen that was seen to work here. That of Debian 12, 108, exports the wrong table.
+/// The oldest Binaryen that is known to work. Version 108 of Debian 12 exports the wrong table.
 const WASM_OPT: u32 = 132;
 
-/// Makes a module smaller by Binaryen's `wasm-opt`, if it is here. Not the CPU's, which is to be fast.
+/// Shrinks a module with Binaryen's `wasm-opt`, if it is installed. Not used for the CPU module, which
+/// is optimised for speed.
 fn shrink(module: &Path) -> Result<(), Error> {
     let version = Command::new("wasm-opt").arg("--version").output();
-    let version = version.map(|said| String::from_utf8_lossy(&said.stdout).into_owned());
+    let version = version.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
     let version = version
         .ok()
-        .and_then(|said| said.split(' ').find_map(|word| word.parse().ok()));
+        .and_then(|output| output.split(' ').find_map(|word| word.parse().ok()));
     if version.is_none_or(|version: u32| version < WASM_OPT) {
         println!(
-            "without wasm-opt {WASM_OPT} (npm install -g binaryen) the module for WebGPU is larger"
+            "note: the module for WebGPU is larger without wasm-opt {WASM_OPT} (npm install -g binaryen)"
         );
         return Ok(());
     }
@@ -216,11 +217,11 @@ impl Compiler {
                     .args(["-Z", "build-std=std,panic_abort"])
                     .env(
                         "PATH",
-                        env::join_paths(first.chain(path)).expect("as it was"),
+                        env::join_paths(first.chain(path)).expect("the paths are valid"),
                     )
                     .env("RUSTC_BOOTSTRAP", "1")
                     .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker);
-                // What another cargo told this program is not for this one.
+                // Variables from the outer cargo do not apply to this one.
                 for variable in [
                     "CARGO",
                     "RUSTC",

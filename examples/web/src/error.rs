@@ -1,13 +1,13 @@
-//! What can go wrong, each as one line for the user.
+//! Every error, each as one line for the user.
 
 use std::io;
 use std::path::PathBuf;
 
-/// An error of the program; `Display` is the whole message.
+/// An error of the program. `Display` is the whole message.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(
-        "no compiler here reaches {target}; with rustup: rustup target add {target}; on Debian: \
+        "no compiler found for {target}; with rustup: rustup target add {target}; on Debian: \
          apt-get install rustc-web cargo-web rust-web-src lld-22"
     )]
     NoCompiler { target: &'static str },
@@ -15,13 +15,13 @@ pub enum Error {
     #[error("/usr/bin/cargo: expected {} or later, got {version}", env!("CARGO_PKG_RUST_VERSION"))]
     OldCompiler { version: String },
 
-    #[error("no crates for WebAssembly: {0}")]
+    #[error("cannot find the crates for WebAssembly: {0}")]
     Crates(String),
 
-    #[error("the module was not built: {0} failed")]
+    #[error("cannot build the module: {0} failed")]
     Cargo(String),
 
-    #[error("the module was not bound: {0}")]
+    #[error("cannot create the JavaScript of the module: {0}")]
     Bind(String),
 
     #[error("{}: {source}", path.display())]

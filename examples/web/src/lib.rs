@@ -1,6 +1,6 @@
-//! The page on which a character-level GRU learns: how it is built, and how it is served.
+//! Builds and serves the web page that trains a character-level GRU.
 
-// Public for the program and the test; nobody else's interface.
+// Public only for the program and the test.
 #![allow(missing_docs)]
 
 pub mod bundle;

@@ -1,4 +1,4 @@
-//! Build the page and serve it. Commands and exit codes only.
+//! Builds and serves the page. Commands and exit codes.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,27 +8,27 @@ use web::bundle::{bundle, folder};
 use web::error::Error;
 use web::serve::Site;
 
-/// The page on which a character-level GRU learns
+/// A web page that trains a character-level GRU
 #[derive(Parser)]
 #[command(name = "web", version)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 
-    /// Folder of the page; in Cargo's target directory where none is given
+    /// Folder of the page. Default: in Cargo's target directory
     #[arg(long, value_name = "DIR", global = true)]
     page: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Compile the module and lay the page together
+    /// Compile the module and build the page
     Build {
-        /// Also the module for WebGPU
+        /// Also build the module for WebGPU
         #[arg(long)]
         webgpu: bool,
     },
-    /// Serve the page, to this machine alone
+    /// Serve the page, only to this machine
     Serve {
         #[arg(long, default_value_t = 8000)]
         port: u16,
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
                     file.name
                 );
             }
-            println!("{}: {all} bytes compressed in all", page.display());
+            println!("{}: {all} bytes compressed in total", page.display());
         }),
         Command::Serve { port } => serve(&page, port),
     };
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
 
 fn serve(page: &std::path::Path, port: u16) -> Result<(), Error> {
     let site = Site::open(page, port)?;
-    println!("http://{} — Ctrl-C ends it", site.address());
+    println!("http://{} (stop with Ctrl-C)", site.address());
     site.serve();
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A server of static files, for this machine alone.
+//! A server of static files, only for this machine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,14 +9,14 @@ use tiny_http::{Header, Response, Server};
 
 use crate::error::Error;
 
-/// The files of a page, at an address.
+/// The files of a page and their address.
 pub struct Site {
     server: Server,
     files: BTreeMap<String, PathBuf>,
 }
 
 impl Site {
-    /// Opens the port, or any free one for 0. What is served is what lies in the folder now.
+    /// Opens the port, or a free port for 0. Serves the files that are in the folder now.
     pub fn open(page: &Path, port: u16) -> Result<Self, Error> {
         let mut files = BTreeMap::new();
         for entry in fs::read_dir(page).map_err(Error::file(page))? {
@@ -37,10 +37,10 @@ impl Site {
 
     pub fn address(&self) -> SocketAddr {
         let address = self.server.server_addr().to_ip();
-        address.expect("it was opened at one")
+        address.expect("the server has an address")
     }
 
-    /// Answers as long as the program runs.
+    /// Answers requests as long as the program runs.
     pub fn serve(&self) {
         for request in self.server.incoming_requests() {
             let path = request.url().split(['?', '#']).next().unwrap_or_default();
@@ -51,18 +51,18 @@ impl Site {
             let answer = match content {
                 Some((content, kind)) => Response::from_data(content)
                     .with_header(header("Content-Type", kind))
-                    // A new build is to be seen.
+                    // A new build must be visible at once.
                     .with_header(header("Cache-Control", "no-cache")),
                 None => Response::from_string("not found").with_status_code(404),
             };
-            // A reader that went away is no error of ours.
+            // A closed reader is not an error.
             let _ = request.respond(answer);
         }
     }
 }
 
 fn header(name: &str, value: &str) -> Header {
-    Header::from_bytes(name, value).expect("both are ASCII")
+    Header::from_bytes(name, value).expect("name and value are ASCII")
 }
 
 fn kind(file: &Path) -> &'static str {

@@ -1,8 +1,8 @@
-//! The page in a real browser: built, served, and used as somebody would.
+//! Tests the page in a real browser: builds it, serves it, and uses it as a visitor does.
 //!
-//! Needs Chromium (or Chrome, Edge), a compiler that reaches WebAssembly, and the crates for it. Where one
-//! is missing, the page's trials are reported as ignored, or fail if `GRU_REQUIRE_BROWSER` is set.
-//! Screenshots go into the folder `screenshots` beside the page.
+//! Requires Chromium (or Chrome, Edge), a compiler for WebAssembly, and its crates. If one is missing,
+//! the page's trials are ignored, or fail if `GRU_REQUIRE_BROWSER` is set. Screenshots are written to
+//! the folder `screenshots` next to the page.
 
 use std::env;
 use std::f64::consts::LN_2;
@@ -33,9 +33,9 @@ use serde_json::Value;
 use web::bundle::{bundle, folder, is_recent, possible};
 
 const REQUIRE: &str = "GRU_REQUIRE_BROWSER";
-/// Nothing takes longer, even where other builds run.
+/// A time limit that suffices even while other builds run.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Bytes, compressed.
+/// Compressed bytes.
 const LARGEST_DOWNLOAD: usize = 5_000_000;
 
 type Outcome = Result<(), String>;
@@ -45,13 +45,14 @@ fn main() {
     let trials = vec![
         Trial::test("compiler", || Ok(compiler_is_recent()?)),
         trial("page", page),
-        // Builds Burn's GPU side for WebAssembly, for half an hour: for those who ask for it.
+        // Building Burn's GPU side for WebAssembly takes half an hour, so this trial runs only on
+        // request.
         trial("webgpu", webgpu).with_ignored_flag(true),
     ];
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// Ignored, with the reason, where no browser starts or the page cannot be built.
+/// Ignored with the reason if no browser starts or the page cannot be built.
 fn trial(name: &str, test: fn() -> Outcome) -> Trial {
     Trial::ignorable_test(name, move || match possible_here() {
         Ok(()) => {
@@ -65,12 +66,12 @@ fn trial(name: &str, test: fn() -> Outcome) -> Trial {
     })
 }
 
-/// Whether a browser starts, and the page can be built.
+/// Checks that a browser starts and that the page can be built.
 fn possible_here() -> Outcome {
     default_executable().map_err(|_| "no Chromium")?;
     possible().map_err(text)?;
     let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
-    // With a port of ours a start is tried once, and takes 30 seconds at most. The first one may be slow.
+    // With a fixed port, one start is tried for at most 30 seconds. The first start may be slow.
     let port = Some(free.map_err(text)?.port());
     let started = start(&[], port).or_else(|_| start(&[], port));
     started
@@ -79,7 +80,7 @@ fn possible_here() -> Outcome {
 }
 
 fn compiler_is_recent() -> Outcome {
-    for (said, expected) in [
+    for (output, expected) in [
         ("cargo 1.94.1 (29ea6fb6a 2026-03-24)", false),
         ("cargo 1.95.0 (f2d3ce0bd 2026-03-21)", true),
         ("cargo 1.100.0-nightly", true),
@@ -87,12 +88,12 @@ fn compiler_is_recent() -> Outcome {
         ("cargo", false),
         ("cargo 1", false),
     ] {
-        check(is_recent(said) == expected, || said.to_owned())?;
+        check(is_recent(output) == expected, || output.to_owned())?;
     }
     Ok(())
 }
 
-/// The page, which is no large download: a visit that stays on the CPU does not ask for the other module.
+/// Builds the page. The download must be small: a visit on the CPU does not load the other module.
 fn build(name: &str, webgpu: bool) -> Result<PathBuf, String> {
     let page = folder().join(name);
     let files = bundle(&page, webgpu).map_err(text)?;
@@ -104,7 +105,7 @@ fn build(name: &str, webgpu: bool) -> Result<PathBuf, String> {
     Ok(page)
 }
 
-/// One browser for all: it is the story of a visit.
+/// One browser for all trials, in the order of a visit.
 fn page() -> Outcome {
     let shots = folder().join("screenshots");
     let _ = fs::remove_dir_all(&shots);
@@ -114,12 +115,12 @@ fn page() -> Outcome {
     for step in [
         first_sight,
         same_losses_as_here,
-        what_is_wrong_is_said,
+        errors_are_shown,
         learns,
-        stops_and_goes_on,
+        stops_and_resumes,
         writes,
-        models_go_out_and_come_in,
-        nothing_from_elsewhere,
+        models_export_and_import,
+        loads_only_its_own_files,
     ] {
         step(&visit, &shots)?;
     }
@@ -128,7 +129,7 @@ fn page() -> Outcome {
     without_a_server(&visit)
 }
 
-/// Training on Chromium's own adapter, which computes on the CPU: slow, and the same shaders.
+/// Training on Chromium's own adapter, which runs on the CPU. It is slow but runs the same shaders.
 fn webgpu() -> Outcome {
     let server = Server::start(&build("page-webgpu", true)?)?;
     let visit = Visit::new(
@@ -140,7 +141,7 @@ fn webgpu() -> Outcome {
         ],
     )?;
     visit.until("status.startsWith('Ready')")?;
-    // Dropout is drawn by the device, and a GPU draws other numbers.
+    // The device draws dropout, and a GPU draws other values.
     same_losses(&visit, "webgpu", 0.0, 30, 1e-3)?;
     let switch = "document.querySelector('input[value=webgpu]')";
     visit.until(&format!("!{switch}.disabled"))?;
@@ -161,12 +162,12 @@ fn first_sight(visit: &Visit, shots: &Path) -> Outcome {
     visit.screenshots(shots, "first")
 }
 
-/// The same seed, in the browser and in this program.
+/// The same seed in the browser and in this program.
 fn same_losses_as_here(visit: &Visit, _: &Path) -> Outcome {
     same_losses(visit, "cpu", 0.25, 60, 1e-4)
 }
 
-/// As many steps there as here, of the same seed.
+/// The same seed and number of steps in the browser and in this program.
 fn same_losses(visit: &Visit, on: &str, dropout: f64, steps: usize, apart: f64) -> Outcome {
     let short: String = lipsum::LIBER_PRIMUS.chars().take(9000).collect();
     let options = format!(
@@ -212,7 +213,7 @@ fn same_losses(visit: &Visit, on: &str, dropout: f64, steps: usize, apart: f64) 
     Ok(())
 }
 
-fn what_is_wrong_is_said(visit: &Visit, _: &Path) -> Outcome {
+fn errors_are_shown(visit: &Visit, _: &Path) -> Outcome {
     visit.set("text", "short")?;
     visit.click("train")?;
     visit.until("status.includes('too short')")?;
@@ -220,10 +221,12 @@ fn what_is_wrong_is_said(visit: &Visit, _: &Path) -> Outcome {
     fs::write(&foreign, b"no model at all").map_err(text)?;
     visit.choose("model-file", &foreign)?;
     visit.until("status.includes('Cannot load foreign.bpk')")?;
-    check(visit.is_disabled("write")?, || "nothing can write".into())
+    check(visit.is_disabled("write")?, || {
+        "expected the button to be disabled without a model".into()
+    })
 }
 
-/// Below what counting pairs of characters achieves.
+/// The loss falls below the loss of the 2-gram model.
 fn learns(visit: &Visit, shots: &Path) -> Outcome {
     let some: String = lipsum::LIBER_PRIMUS.chars().take(20_000).collect();
     visit.set("text", &some)?;
@@ -234,12 +237,12 @@ fn learns(visit: &Visit, shots: &Path) -> Outcome {
         ("lr", "0.01"),
     ])?;
     visit.click("train")?;
-    visit.until("status.startsWith('Pass 2')")?;
+    visit.until("status.startsWith('Epoch 2')")?;
     visit.screenshots(shots, "learning")?;
     visit.until("status.startsWith('Done')")?;
     let goes_on = visit.js("!document.getElementById('pause').hidden")?;
     check(goes_on == Value::Bool(false), || {
-        "it goes on after the end".into()
+        "expected no step after the end".into()
     })?;
     let samples = visit.js("document.querySelectorAll('#samples li').length")?;
     check(samples.as_u64() > Some(0), || "no sample was shown".into())?;
@@ -247,12 +250,12 @@ fn learns(visit: &Visit, shots: &Path) -> Outcome {
     let (reached, counting) = (visit.reached()?, counting(some)?);
     let pairs = counting.bigram.expect("few characters");
     check(reached < pairs, || {
-        format!("{reached} bits per character; counting pairs has {pairs}")
+        format!("{reached} bits per character, expected less than {pairs} of the 2-gram model")
     })?;
     visit.screenshots(shots, "done")
 }
 
-/// What counting achieves on the last tenth of a text, in bits per character.
+/// The loss of the 1-gram and 2-gram models on the last tenth of a text, in bits per character.
 fn counting(of: String) -> Result<Reference, String> {
     let (read, vocabulary) = Text::new(of).map_err(text)?;
     let corpus = Corpus::new(read, vocabulary, 0.1, 64).map_err(text)?;
@@ -263,18 +266,20 @@ fn counting(of: String) -> Result<Reference, String> {
     })
 }
 
-fn stops_and_goes_on(visit: &Visit, _: &Path) -> Outcome {
+fn stops_and_resumes(visit: &Visit, _: &Path) -> Outcome {
     visit.click("train")?;
-    visit.until("status.startsWith('Pass')")?;
+    visit.until("status.startsWith('Epoch')")?;
     visit.click("pause")?;
-    visit.until("document.getElementById('pause').textContent === 'Go on'")?;
+    visit.until("document.getElementById('pause').textContent === 'Resume'")?;
     let stopped = visit.status()?;
     thread::sleep(Duration::from_millis(500));
-    check(visit.status()? == stopped, || "it does not stop".into())?;
+    check(visit.status()? == stopped, || {
+        "expected the run to stop".into()
+    })?;
     visit.click("pause")?;
     visit.until("document.getElementById('pause').textContent === 'Stop'")?;
     visit.until(&format!("status !== {stopped:?}"))?;
-    // Until there is a model again.
+    // Waits until there is a model again.
     visit.until("!document.getElementById('write').disabled")?;
     visit.click("pause")
 }
@@ -290,12 +295,12 @@ fn writes(visit: &Visit, shots: &Path) -> Outcome {
     visit.until("status.includes('does not know these characters')")
 }
 
-/// To char-gru's reader and back, after a reload; and an export of char-gru.
-fn models_go_out_and_come_in(visit: &Visit, _: &Path) -> Outcome {
+/// Exports to char-gru's reader and imports after a reload. Also imports an export of char-gru.
+fn models_export_and_import(visit: &Visit, _: &Path) -> Outcome {
     let saved = visit.downloads.join("model.bpk");
     visit.click("download")?;
     let start = Instant::now();
-    // An empty file of that name may stand there before the whole one.
+    // An empty file with this name may exist before the complete file.
     while fs::metadata(&saved).map_or(0, |file| file.len()) == 0 {
         check(start.elapsed() < PATIENCE, || "no download".into())?;
         thread::sleep(Duration::from_millis(50));
@@ -335,7 +340,7 @@ fn models_go_out_and_come_in(visit: &Visit, _: &Path) -> Outcome {
     Ok(())
 }
 
-fn nothing_from_elsewhere(visit: &Visit, _: &Path) -> Outcome {
+fn loads_only_its_own_files(visit: &Visit, _: &Path) -> Outcome {
     let loaded = visit.js("performance.getEntriesByType('resource').map((entry) => entry.name)")?;
     let loaded: Vec<String> = serde_json::from_value(loaded).map_err(text)?;
     check(loaded.len() > 3, || format!("{loaded:?}"))?;
@@ -345,14 +350,14 @@ fn nothing_from_elsewhere(visit: &Visit, _: &Path) -> Outcome {
 
 fn without_a_server(visit: &Visit) -> Outcome {
     let gone = visit.js("fetch('page.js', {cache: 'no-store', method: 'HEAD'})");
-    check(gone.is_err(), || "the server is still there".into())?;
+    check(gone.is_err(), || "expected no server".into())?;
     visit.tab.reload(false, None).map_err(text)?;
     visit.until("status.startsWith('Ready')")?;
     visit.click("train")?;
-    visit.until("status.startsWith('Pass')")
+    visit.until("status.startsWith('Epoch')")
 }
 
-/// The command that serves the page, until this is dropped.
+/// The command that serves the page. Dropping it ends the command.
 struct Server {
     program: Child,
     address: String,
@@ -367,8 +372,8 @@ impl Server {
             .spawn()
             .map_err(text)?;
         let mut line = String::new();
-        let said = program.stdout.take().expect("it is piped");
-        BufReader::new(said).read_line(&mut line).map_err(text)?;
+        let output = program.stdout.take().expect("standard output is piped");
+        BufReader::new(output).read_line(&mut line).map_err(text)?;
         let address = line.split_whitespace().next().ok_or("no address")?;
         Ok(Self {
             program,
@@ -393,7 +398,7 @@ fn start(more: &[&str], port: Option<u16>) -> Result<Browser, String> {
         "--disable-sync",
     ];
     let options = LaunchOptions {
-        // Root, which tests in containers are, has none.
+        // Chromium has no sandbox for root, and tests in containers run as root.
         sandbox: false,
         port,
         idle_browser_timeout: PATIENCE,
@@ -403,7 +408,7 @@ fn start(more: &[&str], port: Option<u16>) -> Result<Browser, String> {
     Browser::new(options).map_err(text)
 }
 
-/// A browser that looks at the page.
+/// A browser with the page.
 struct Visit {
     address: String,
     tab: Arc<Tab>,
@@ -434,7 +439,7 @@ impl Visit {
         })
     }
 
-    /// What an expression comes to.
+    /// Evaluates an expression.
     fn js(&self, expression: &str) -> Result<Value, String> {
         let whole = format!(
             "(async () => JSON.stringify(await ({expression}) ?? null))()
@@ -454,15 +459,15 @@ impl Visit {
         Ok(status.as_str().unwrap_or_default().to_string())
     }
 
-    /// The number that the page says: bits per character.
+    /// The bits per character on the page.
     fn reached(&self) -> Result<f64, String> {
-        let said = self.status()?;
-        let number = said.split_whitespace().find_map(|word| word.parse().ok());
-        number.ok_or(said)
+        let output = self.status()?;
+        let number = output.split_whitespace().find_map(|word| word.parse().ok());
+        number.ok_or(output)
     }
 
-    /// Waits until a condition holds, in which `status` is what the page says. A page that is being loaded
-    /// cannot be asked.
+    /// Waits until a condition holds, in which `status` is the page's status text. Fails while the page
+    /// loads.
     fn until(&self, condition: &str) -> Outcome {
         let start = Instant::now();
         let whole = format!(
@@ -490,7 +495,7 @@ impl Visit {
         .map(|_| ())
     }
 
-    /// Of the form, by their names.
+    /// Sets fields of the form by name.
     fn settings(&self, settings: &[(&str, &str)]) -> Outcome {
         for (name, value) in settings {
             self.js(&format!(
@@ -500,7 +505,7 @@ impl Visit {
         Ok(())
     }
 
-    /// As the keyboard does it.
+    /// Clicks by keyboard.
     fn click(&self, id: &str) -> Outcome {
         let button = self.tab.find_element(&format!("#{id}")).map_err(text)?;
         button.focus().map_err(text)?;
@@ -520,7 +525,7 @@ impl Visit {
         Ok(())
     }
 
-    /// Light and dark, wide and narrow; nothing is wider than the window.
+    /// Screenshots in light and dark, wide and narrow. Nothing may be wider than the window.
     fn screenshots(&self, folder: &Path, name: &str) -> Outcome {
         for (width, size) in [(1280, "wide"), (375, "narrow")] {
             self.window(width, 900)?;
@@ -569,7 +574,7 @@ impl Visit {
                 device_posture: None,
             })
             .map_err(text)?;
-        // Until it is drawn.
+        // Waits until the page is drawn.
         self.js("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(() => drawn(0))))")?;
         Ok(())
     }

@@ -1,5 +1,6 @@
-//! Which of two sequences has more ones? Learnt by a GRU and a linear layer on the CPU, then written to
-//! a file, read again and run step by step; and written as PyTorch has it.
+//! Trains a GRU and a linear layer on the CPU to find which of two sequences has more ones. Saves the
+//! model to a file, loads the file, runs the model step by step, and exports the weights in PyTorch's
+//! format.
 
 use burn::{
     module::Module,
@@ -56,11 +57,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let gradients = GradientsParams::from_grads(loss.backward(), &model);
         model = adam.step(0.01, model, gradients);
     }
-    let first = first.expect("steps were made");
-    println!("loss {first:.4} at first, {last:.4} at last");
-    assert!(last < 0.1 * first, "it did not learn");
+    let first = first.expect("there is at least one step");
+    println!("loss: first {first:.4}, last {last:.4}");
+    assert!(last < 0.1 * first, "expected the loss to fall below a tenth, got {last} after {first}");
 
-    // What is written is read again, and gives the same step by step.
+    // The loaded model gives the same results step by step.
     let plain = Device::flex();
     let path = std::env::temp_dir().join(format!("outside-{}.gru", std::process::id()));
     model.gru.save_with_config(&path)?;
@@ -73,9 +74,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let x_t = x.clone().narrow(1, t, 1).squeeze_dim::<2>(1);
         state = Some(again.step(x_t, state).1);
     }
-    let difference = (state.expect("steps were made") - expected).abs().max();
+    let difference = (state.expect("there is at least one step") - expected).abs().max();
     let difference = difference.into_scalar::<f32>();
-    println!("step by step differs by {difference:.1e}");
+    println!("step by step: largest difference {difference:.1e}");
     assert!(difference < 1e-5);
 
     // The same weights under PyTorch's names.

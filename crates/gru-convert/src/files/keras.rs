@@ -1,4 +1,5 @@
-//! Files of Keras 3: `.weights.h5`, which is HDF5, and `.keras`, a zip archive with one inside.
+//! Files of Keras 3: `.weights.h5`, which is HDF5, and `.keras`, a zip archive that contains such a
+//! file.
 
 use super::{failed, limit};
 use crate::{error::ConvertError, state_dict::StateDict};
@@ -7,33 +8,33 @@ use hdf5_pure::{DType, Dataset, Datatype, DatatypeByteOrder, File, FloatingPoint
 use std::{fs, io::Cursor, io::Read, path::Path};
 use zip::ZipArchive;
 
-/// What a `.keras` file calls its weights.
+/// The name of the weights in a `.keras` file.
 const WEIGHTS: &str = "model.weights.h5";
-/// What a zip archive begins with.
+/// The first bytes of a zip archive.
 const ZIP: &[u8] = b"PK";
-/// The deepest group: models nest layers in layers, not hundreds of times.
+/// The maximum depth of groups. Models nest layers in layers, but not hundreds of times.
 const DEPTH: usize = 64;
-/// The most groups and arrays. Groups may contain each other, and then there is no end.
+/// The maximum number of groups and arrays. Groups can contain each other, which would never end.
 const OBJECTS: usize = 1 << 16;
 
 impl StateDict {
-    /// Reads the arrays of a `.weights.h5` or `.keras` file of Keras 3, under their paths in it: those
-    /// of the second GRU of a model are `layers/gru_1/cell/vars/0` to `2`, whatever the layer is called,
-    /// so `layers/gru_1/` is the prefix for [`keras`](crate::keras), and `layers/bidirectional/` that
-    /// of the first `Bidirectional`.
+    /// Reads the arrays of a `.weights.h5` or `.keras` file of Keras 3, with their paths in the file as
+    /// names. For example, the arrays of a model's second GRU are `layers/gru_1/cell/vars/0` to `2`,
+    /// whatever the layer's name. So `layers/gru_1/` is the prefix for [`keras`](crate::keras), and
+    /// `layers/bidirectional/` is the prefix of the first `Bidirectional`.
     ///
-    /// Numbers keep their type; texts are left out.
+    /// Numbers keep their type. Texts are skipped.
     ///
     /// # Errors
-    /// If the file cannot be read as one: it is broken, is compressed, or holds arrays that claim to
-    /// be larger than such a file can hold.
+    /// If the file is invalid or compressed, or if its arrays claim to be larger than such a file can
+    /// be.
     pub fn from_keras(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
         let path = path.as_ref();
         let bytes = fs::read(path).map_err(|e| failed(path.display(), e))?;
         Self::from_keras_bytes(path.display().to_string(), bytes)
     }
 
-    /// [`from_keras`](Self::from_keras) from the bytes of a file, which errors call `name`.
+    /// [`from_keras`](Self::from_keras) for the bytes of a file. Errors use `name` as its path.
     ///
     /// # Errors
     /// As [`from_keras`](Self::from_keras).
@@ -65,26 +66,26 @@ fn inside(bytes: &[u8]) -> Result<Vec<u8>, String> {
 }
 
 fn read(bytes: Vec<u8>) -> Result<StateDict, String> {
-    let mut walk = Walk {
+    let mut traversal = Traversal {
         held: bytes.len() as u64,
         claimed: 0,
         objects: 0,
         dict: StateDict::new(),
     };
     let file = File::from_bytes(bytes).map_err(text)?;
-    walk.group(&file.root(), "", 0)?;
-    Ok(walk.dict)
+    traversal.group(&file.root(), "", 0)?;
+    Ok(traversal.dict)
 }
 
-/// What was met so far.
-struct Walk {
+/// The state of the traversal.
+struct Traversal {
     held: u64,
     claimed: u64,
     objects: usize,
     dict: StateDict,
 }
 
-impl Walk {
+impl Traversal {
     fn group(&mut self, group: &Group, path: &str, depth: usize) -> Result<(), String> {
         if depth > DEPTH {
             return Err(format!("expected groups {DEPTH} deep at most, got {path}"));
@@ -115,7 +116,7 @@ impl Walk {
         }
     }
 
-    /// The numbers of a dataset; none if it holds something else.
+    /// The values of a dataset, or none if it does not contain numbers.
     fn array(&mut self, dataset: &Dataset) -> Result<Option<TensorData>, String> {
         let sizes = dataset.shape().map_err(text)?;
         let element = dataset.element_size().map_err(text)?;
@@ -151,7 +152,7 @@ impl Walk {
     }
 }
 
-/// The byte order of IEEE 754's half precision, which the reader has no name for.
+/// The byte order of IEEE 754's half precision, for which the reader has no name.
 fn half(kind: &Datatype) -> Option<DatatypeByteOrder> {
     const HALF: FloatingPointLayout = FloatingPointLayout {
         bit_offset: 0,
@@ -177,7 +178,7 @@ fn data<E: Element>(
     numbers: Result<Vec<E>, hdf5_pure::Error>,
 ) -> Result<TensorData, String> {
     let numbers = numbers.map_err(text)?;
-    // Numbers that the file does not store are no weights.
+    // Values that the file does not store cannot be weights.
     if shape.iter().product::<usize>() == numbers.len() {
         Ok(TensorData::new(numbers, shape))
     } else {

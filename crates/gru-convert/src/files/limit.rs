@@ -1,12 +1,12 @@
-//! How much a compressed file may claim to hold.
+//! A limit for the claimed size of compressed files.
 
-/// How many times the file's size its arrays may be together, beyond [`SMALL`]. Trained weights
-/// hardly compress; zeros do, a thousand times.
+/// The arrays of a file may be this many times as large as the file, in addition to [`SMALL`]. Trained
+/// weights hardly compress. Zeros compress a thousand times.
 const COMPRESSED: u64 = 16;
-/// What the arrays of any file may be together, in bytes.
+/// The size in bytes that arrays of any file may have.
 const SMALL: u64 = 64 << 20;
 
-/// Refuses what together claims more bytes than a file of `held` bytes of weights can hold.
+/// Returns an error if the arrays claim more bytes than a file of `held` bytes can contain.
 pub(super) fn check(held: u64, claimed: u64) -> Result<(), String> {
     let largest = held.saturating_mul(COMPRESSED).saturating_add(SMALL);
     if claimed <= largest {

@@ -1,4 +1,4 @@
-//! Arrays of files: one file for each format, one feature for each.
+//! Arrays from files: one module and one feature per format.
 
 #[cfg(feature = "keras")]
 mod keras;

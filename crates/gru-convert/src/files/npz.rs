@@ -1,4 +1,4 @@
-//! NumPy's `.npz`: a zip archive of `.npy` files, one for each array.
+//! NumPy's `.npz`: a zip archive with one `.npy` file per array.
 //!
 //! Source: <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>.
 
@@ -13,29 +13,30 @@ use std::{
 };
 use zip::ZipArchive;
 
-/// The longest header of an array: NumPy's own limit.
+/// The maximum length of an array's header: NumPy's own limit.
 const HEADER: usize = 10_000;
-/// The most brackets in a header. Plain numbers have two pairs; the parser calls itself for each.
+/// The maximum number of brackets in a header. Plain numbers have two pairs. The parser recurses for
+/// each pair.
 const BRACKETS: usize = 16;
-/// How much is set aside for an array before its numbers are there.
+/// The maximum allocation for an array before its values are read.
 const AHEAD: usize = 1 << 20;
 
 impl StateDict {
-    /// Reads the arrays of an `.npz` file that `numpy.savez` or `savez_compressed` wrote: floating
-    /// point numbers of 16, 32 and 64 bits, integers and booleans, in either byte order, in C's or
-    /// Fortran's order of elements.
+    /// Reads the arrays of an `.npz` file that `numpy.savez` or `savez_compressed` wrote: floating-point
+    /// numbers of 16, 32 and 64 bits, integers and booleans, in either byte order, in C or Fortran
+    /// order.
     ///
     /// # Errors
-    /// If the file cannot be read as one: it is broken, holds something besides arrays of numbers,
-    /// or arrays that claim to be larger than they are or than such a file can hold.
+    /// If the file is invalid or contains anything except arrays of numbers, or if its arrays claim to
+    /// be larger than they are or than such a file can be.
     pub fn from_npz(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
         let path = path.as_ref();
         let file = File::open(path).map_err(|e| failed(path.display(), e))?;
         Self::from_npz_reader(path.display().to_string(), BufReader::new(file))
     }
 
-    /// [`from_npz`](Self::from_npz) from anything that is read, as bytes in a
-    /// [`Cursor`](std::io::Cursor); errors call it `name`.
+    /// [`from_npz`](Self::from_npz) for any reader, such as a [`Cursor`](std::io::Cursor) over bytes.
+    /// Errors use `name` as its path.
     ///
     /// # Errors
     /// As [`from_npz`](Self::from_npz).
@@ -70,7 +71,7 @@ fn read(mut reader: impl Read + Seek) -> Result<StateDict, String> {
     Ok(dict)
 }
 
-/// One `.npy` file of `size` bytes.
+/// Reads one `.npy` file of `size` bytes.
 fn array(mut file: impl Read, size: u64) -> Result<TensorData, String> {
     let start = start(&mut file)?;
     let header = Header::from_reader(&mut &start[..]).map_err(text)?;
@@ -89,7 +90,7 @@ fn array(mut file: impl Read, size: u64) -> Result<TensorData, String> {
             "shape {shape:?} of {width}-byte numbers does not fit the {there} bytes that it holds"
         ));
     }
-    // Only what is there takes memory, and the end must be met: the archive checks its sum there.
+    // Allocates only for existing bytes, and reads to the end, where the archive checks its checksum.
     let mut data = Vec::with_capacity(AHEAD.min(there as usize));
     let mut numbers = file.take(there.saturating_add(1));
     numbers.read_to_end(&mut data).map_err(text)?;
@@ -105,7 +106,7 @@ fn array(mut file: impl Read, size: u64) -> Result<TensorData, String> {
     kind.numbers(&data, shape, header.layout)
 }
 
-/// Everything before the numbers, if it is short enough to be parsed.
+/// Reads everything before the values, if it is short enough.
 fn start(file: &mut impl Read) -> Result<Vec<u8>, String> {
     let mut first = [0; 10];
     file.read_exact(&mut first).map_err(text)?;
@@ -133,7 +134,7 @@ fn start(file: &mut impl Read) -> Result<Vec<u8>, String> {
     }
 }
 
-/// A type of numbers: `<f4`, as NumPy writes it.
+/// A number type such as `<f4`, as NumPy writes it.
 struct Kind {
     big_endian: bool,
     letter: char,
@@ -158,7 +159,7 @@ impl Kind {
             'b' => width == 1,
             _ => false,
         };
-        // One byte has no order.
+        // A single byte has no order.
         let ordered = matches!(order, '<' | '>') || (order == '|' && width == 1);
         (known && ordered).then_some(Self {
             big_endian: order == '>',
@@ -210,7 +211,7 @@ impl Kind {
     }
 }
 
-/// The array of these numbers, the last dimension made the one that runs fastest.
+/// The array with these values, in row-major order.
 fn in_order<E: Element>(
     numbers: impl Iterator<Item = E>,
     shape: Vec<usize>,

@@ -7,24 +7,23 @@ use gru_op::GruError;
 use safetensors::Dtype;
 use std::{borrow::Cow, fs, io::Write, path::Path};
 
-/// How many arrays a number of a file may stand in. Tied weights are one array under two names;
-/// one number that claims to fill gigabytes is no model.
+/// How many arrays may share a value of a file. Tied weights are one array with two names. A single
+/// value that claims to fill gigabytes is not a model.
 const SHARED: u128 = 16;
 
 impl StateDict {
     /// Reads the tensors of a PyTorch file: a state dict that `torch.save` wrote.
     ///
     /// # Errors
-    /// If the file cannot be read as one.
+    /// If the file cannot be read as a state dict.
     pub fn from_pytorch(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
         Self::from_store(pytorch(path.as_ref()), path.as_ref())
     }
 
-    /// Reads the state dict that stands under `key` of a PyTorch checkpoint, as
-    /// `"model_state_dict"`.
+    /// Reads the state dict under `key` of a PyTorch checkpoint, for example `"model_state_dict"`.
     ///
     /// # Errors
-    /// If the file cannot be read as one, or has no such key.
+    /// If the file cannot be read as a checkpoint, or has no such key.
     pub fn from_pytorch_at(path: impl AsRef<Path>, key: &str) -> Result<Self, ConvertError> {
         let store = pytorch(path.as_ref()).with_top_level_key(key);
         Self::from_store(store, path.as_ref())
@@ -33,13 +32,13 @@ impl StateDict {
     /// Reads the tensors of a safetensors file.
     ///
     /// # Errors
-    /// If the file cannot be read as one.
+    /// If the file cannot be read as a safetensors file.
     pub fn from_safetensors(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
         Self::from_store(SafetensorsStore::from_file(path.as_ref()), path.as_ref())
     }
 
-    /// [`from_safetensors`](Self::from_safetensors) from the bytes of a file, which errors call
-    /// `name`.
+    /// [`from_safetensors`](Self::from_safetensors) for the bytes of a file. Errors use `name` as its
+    /// path.
     ///
     /// # Errors
     /// As [`from_safetensors`](Self::from_safetensors).
@@ -55,17 +54,17 @@ impl StateDict {
         )
     }
 
-    /// Writes a safetensors file: the whole of it, or nothing.
+    /// Writes a safetensors file, completely or not at all.
     ///
     /// # Errors
-    /// If it cannot be written, or holds numbers that are not floating-point ones.
+    /// If the file cannot be written, or if an array does not contain floating-point numbers.
     pub fn to_safetensors(&self, path: impl AsRef<Path>) -> Result<(), ConvertError> {
         let path = path.as_ref();
         let views: Result<Vec<_>, _> = self.tensors.iter().map(View::new).collect();
         let bytes = safetensors::serialize(views?, None).map_err(|e| failed(path, e))?;
         let (guard, mut file) = AtomicFile::create(path).map_err(|e| failed(path, e))?;
         file.write_all(&bytes).map_err(|e| failed(path, e))?;
-        // A late write error is told to this handle only.
+        // Only this handle reports late write errors.
         file.sync_all().map_err(|e| failed(path, e))?;
         drop(file);
         guard.commit().map_err(|e| failed(path, e))
@@ -93,7 +92,7 @@ impl StateDict {
     }
 }
 
-/// A file under the names that are in it: Burn would count the layers anew where one is absent.
+/// A store that keeps the names of the file. By default Burn renumbers layers if a number is missing.
 fn pytorch(path: &Path) -> PytorchStore {
     PytorchStore::from_file(path).map_indices_contiguous(false)
 }
@@ -102,7 +101,7 @@ fn failed(path: &Path, error: impl std::fmt::Display) -> ConvertError {
     super::failed(path.display(), error)
 }
 
-/// An array as the safetensors writer reads it.
+/// An array for the safetensors writer.
 struct View<'a> {
     dtype: Dtype,
     data: &'a TensorData,

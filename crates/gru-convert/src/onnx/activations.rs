@@ -1,4 +1,4 @@
-//! Activations by ONNX' names, with their parameters.
+//! Activations with ONNX' names and parameters.
 
 use super::Attributes;
 use crate::error::ConvertError;
@@ -52,7 +52,7 @@ pub(super) fn activations(
     Ok(all)
 }
 
-/// The parameters that no activation has taken yet.
+/// The parameters that are not yet assigned to an activation.
 struct Parameters<'a> {
     alpha: &'a [f32],
     beta: &'a [f32],
@@ -60,7 +60,7 @@ struct Parameters<'a> {
 
 impl Parameters<'_> {
     fn activation(&mut self, gate: &'static str, name: &str) -> Result<Activation, ConvertError> {
-        // None: the operator that the activation is named after has no default either.
+        // None: the ONNX operator of the same name has no default either.
         let next = |left: &mut &[f32], option, default: Option<f32>| match left.split_first() {
             Some((&value, rest)) => {
                 *left = rest;
@@ -123,7 +123,7 @@ pub(super) fn name(attributes: &mut Attributes, activation: Activation) {
         Activation::HardSigmoid { alpha, beta } => ("HardSigmoid", Some(alpha), Some(beta)),
         Activation::Affine { alpha, beta } => ("Affine", Some(alpha), Some(beta)),
         Activation::ScaledTanh { alpha, beta } => ("ScaledTanh", Some(alpha), Some(beta)),
-        // ONNX has no identity, but this is one.
+        // ONNX has no identity, but this activation is one.
         Activation::Identity => ("Affine", Some(1.0), Some(0.0)),
     };
     attributes.activations.push(name.into());

@@ -1,12 +1,12 @@
-//! ONNX' `GRU` operator: its initializers `W [D,3H,I]`, `R [D,3H,H]`, `B [D,6H]` (gates in rows z,
-//! r, n; `B` = both biases side by side), its attributes, its layouts.
+//! ONNX' `GRU` operator: its initializers `W [D,3H,I]`, `R [D,3H,H]`, `B [D,6H]` (gates as rows z, r, n,
+//! and `B` with both biases), its attributes, its layouts.
 //!
-//! The reset gate acts before the product by default; with `linear_before_reset = 1` after it.
+//! The reset gate acts before the product by default, and after it with `linear_before_reset = 1`.
 //! Source: <https://onnx.ai/onnx/operators/onnx__GRU.html>.
 //!
-//! ONNX Runtime 1.32 differs from this crate in two points: a row of length zero gets a final state of
-//! zero there, the initial state here; and `Affine` and `ScaledTanh` without parameters are
-//! constant zero there, an error here.
+//! ONNX Runtime 1.32 differs from this crate in two points. In ONNX Runtime, a row of length zero gets a
+//! final state of zero. Here it gets the initial state. In ONNX Runtime, `Affine` and `ScaledTanh`
+//! without parameters are constant zero. Here they are an error.
 
 mod activations;
 #[cfg(feature = "onnx")]
@@ -38,7 +38,7 @@ use gru_op::{
     SequenceOptions,
 };
 
-/// What one node can be.
+/// What one node can express.
 const SYSTEM: System = System {
     name: "ONNX",
     bidirectional: true,
@@ -50,25 +50,24 @@ const SYSTEM: System = System {
 };
 const ORDER: GateOrder = GateOrder::UpdateFirst;
 
-/// The attributes of a `GRU` node, by their names. The default is the operator's.
+/// The attributes of a `GRU` node. The default values are the operator's.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attributes {
-    /// Names of f (gates) and g (candidate), for one direction or for both; sigmoid and tanh if
-    /// empty.
+    /// Names of f (gates) and g (candidate) for one or both directions. If empty, sigmoid and tanh.
     pub activations: Vec<String>,
-    /// Parameters of those activations that have an alpha, in their order.
+    /// Parameters of the activations with an alpha, in order.
     pub activation_alpha: Vec<f32>,
-    /// Parameters of those activations that have a beta, in their order.
+    /// Parameters of the activations with a beta, in order.
     pub activation_beta: Vec<f32>,
     /// Bound of the pre-activations.
     pub clip: Option<f32>,
     /// `forward`, `reverse` or `bidirectional`.
     pub direction: String,
-    /// H, if the node says it.
+    /// H, if the node specifies it.
     pub hidden_size: Option<usize>,
-    /// 0: time first; 1: batch first.
+    /// 0: time-major. 1: batch-major.
     pub layout: i64,
-    /// Not 0: the reset gate acts after the product.
+    /// If not 0, the reset gate acts after the product.
     pub linear_before_reset: i64,
 }
 
@@ -87,10 +86,10 @@ impl Default for Attributes {
     }
 }
 
-/// The configuration of the node with these attributes, and its initializers under `prefix`.
+/// The configuration of the node with these attributes and the initializers under `prefix`.
 ///
 /// # Errors
-/// If an attribute is not one of ONNX', or contradicts a shape.
+/// If an attribute is invalid or contradicts a shape.
 pub fn config(
     attributes: &Attributes,
     dict: &StateDict,
@@ -176,18 +175,18 @@ pub fn config(
         .with_per_layer(per_layer))
 }
 
-/// The initializers `W`, `R` and, if it has one, `B` under `prefix`, as a block of one layer.
+/// The initializers `W`, `R` and the optional `B` under `prefix`, as a block with one layer.
 ///
 /// # Errors
-/// If an initializer is missing, unexpected, or has another shape or dtype than `config` asks for.
-///
+/// If an initializer is missing or unexpected, or if it does not have the shape or dtype that `config`
+/// requires.
 pub fn import(
     dict: &StateDict,
     prefix: &str,
     config: &GruBlockConfig,
     device: &Device,
 ) -> Result<GruBlock, ConvertError> {
-    // Where the reset gate acts is no matter of the initializers.
+    // The initializers do not depend on the reset form.
     let found = sizes(dict, prefix)?.with_reset(config.reset);
     SYSTEM.check_config(config, &found)?;
     let (d, i, h) = (found.layer_count(), found.d_input, found.d_hidden);
@@ -217,7 +216,7 @@ pub fn import(
     Ok(config.init_with(weights.collect())?)
 }
 
-/// What the initializers tell: sizes, directions, whether there is a bias.
+/// The configuration from the initializers: sizes, directions, bias.
 fn sizes(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError> {
     dict.expect_only(prefix, &["W", "R", "B"], "a GRU has W, R and B")?;
     let key = |name: &str| format!("{prefix}{name}");
@@ -235,12 +234,12 @@ fn sizes(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError>
         .with_bias(dict.get(&key("B")).is_some()))
 }
 
-/// The initializers and attributes of the node that computes what `block` does. A direction without
-/// a bias gets zeros where the other has one.
+/// The initializers and attributes of a node that computes the same as `block`. If only one direction
+/// has a bias, the other gets zeros.
 ///
 /// # Errors
-/// If none does: several layers, another update rule, a reset and an update gate with different
-/// activations, a clip of the state, zoneout; or if a tensor cannot be read back from its device.
+/// If there is no such node: several layers, another update rule, different activations of the reset and
+/// the update gate, a clip of the state, or zoneout. Also if a tensor cannot be read from its device.
 pub fn export(block: &GruBlock, prefix: &str) -> Result<(StateDict, Attributes), ConvertError> {
     SYSTEM.check_block(block)?;
     let (dict, attributes) = node(&block.layers, bias::any(block), prefix)?;
@@ -252,8 +251,8 @@ pub fn export(block: &GruBlock, prefix: &str) -> Result<(StateDict, Attributes),
     Ok((dict, attributes))
 }
 
-/// The initializers and attributes, for time first, of the directions of one layer, which are
-/// checked.
+/// The initializers and time-major attributes for the directions of one layer. The caller has checked
+/// them.
 fn node(
     layers: &[GruLayer],
     has_bias: bool,
@@ -291,8 +290,8 @@ fn node(
     Ok((dict, attributes))
 }
 
-/// Runs `block` as the node: `X` and `initial_h` in, `Y` and `Y_h` out, all in the layouts of
-/// ONNX.
+/// Runs `block` as the node does: `X` and `initial_h` as inputs, `Y` and `Y_h` as outputs, all in the
+/// layouts of ONNX.
 ///
 /// | | `layout = 0` | `layout = 1` |
 /// |---|---|---|

@@ -1,4 +1,4 @@
-//! GRUs of a `.onnx` file.
+//! The GRUs of a `.onnx` file.
 
 use super::{
     Attributes, config, import,
@@ -18,10 +18,10 @@ use std::{
 const NO_CONSTANT: &str = "expected an initializer or a Constant node, got neither; an exporter \
                            that folds constants makes one of what is computed from them";
 
-/// What one file of protocol buffers can hold.
+/// The maximum size of a protocol-buffer file.
 const MAX_FILE: u64 = 1 << 31;
 
-/// A `.onnx` file: the GRU nodes of its main graph, and its constants by their names.
+/// A `.onnx` file: the GRU nodes of its main graph, and its constants by name.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), gru_convert::ConvertError> {
@@ -38,16 +38,16 @@ const MAX_FILE: u64 = 1 << 31;
 pub struct Model {
     grus: Vec<Node>,
     constants: BTreeMap<String, Constant>,
-    /// Where tensors lie that are no part of the file.
+    /// The folder of tensors outside of the file.
     dir: Option<PathBuf>,
 }
 
-/// Where the numbers of a name come from.
+/// The source of a name's values.
 #[derive(Debug, Clone)]
 enum Constant {
-    /// A tensor that stands in the file.
+    /// A tensor in the file.
     Tensor(Bytes),
-    /// Another name for the same: an `Identity` node.
+    /// Another name for the same tensor: an `Identity` node.
     Same(String),
 }
 
@@ -61,18 +61,18 @@ pub struct Node {
 }
 
 impl Node {
-    /// Its name; if it has none, that of its first output.
+    /// Its name, or the name of its first output if it has none.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The names of `X`, `W`, `R`, `B`, `sequence_lens` and `initial_h`; empty or missing where it
-    /// has none.
+    /// The names of `X`, `W`, `R`, `B`, `sequence_lens` and `initial_h`. Absent inputs are empty or
+    /// missing.
     pub fn inputs(&self) -> &[String] {
         &self.inputs
     }
 
-    /// The names of `Y` and `Y_h`; empty or missing where it has none.
+    /// The names of `Y` and `Y_h`. Absent outputs are empty or missing.
     pub fn outputs(&self) -> &[String] {
         &self.outputs
     }
@@ -99,11 +99,11 @@ impl Node {
 }
 
 impl Model {
-    /// Reads a file. Tensors that lie in files beside it are read when they are asked for.
+    /// Opens a file. Tensors in separate files are read on request.
     ///
     /// # Errors
-    /// If the file cannot be read as a model, or a GRU of it has an attribute that is none of the
-    /// operator's, or of another type.
+    /// If the file is not a valid model, or if a GRU has an unknown attribute or an attribute with
+    /// another type.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
         let path = path.as_ref();
         let failed = |reason: String| ConvertError::File {
@@ -127,7 +127,7 @@ impl Model {
         })
     }
 
-    /// Reads a model that is no file; all its tensors must stand within it.
+    /// Reads a model from memory. It must contain all its tensors.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -184,16 +184,15 @@ impl Model {
         })
     }
 
-    /// The GRU nodes of the main graph, in its order. Bodies of loops, branches and functions are
-    /// not searched.
+    /// The GRU nodes of the main graph, in order. Loop bodies, branches and functions are not searched.
     pub fn grus(&self) -> &[Node] {
         &self.grus
     }
 
-    /// The GRU of this name; or, where a name stands more than once, of this output.
+    /// The GRU with this name. If several GRUs share a name, use the name of an output.
     ///
     /// # Errors
-    /// If there is none, or more than one.
+    /// If there is no such GRU, or more than one.
     pub fn gru(&self, name: &str) -> Result<&Node, ConvertError> {
         let mut named = self.grus.iter().filter(|gru| gru.name == name);
         let by_output = || {
@@ -214,16 +213,16 @@ impl Model {
         }
     }
 
-    /// The numbers of a name: of an initializer, a `Constant` node, or one of these by another name
-    /// (`Identity`). Also those of other layers than GRUs.
+    /// The values of a constant: an initializer, a `Constant` node, or an `Identity` of one. It may
+    /// belong to a layer that is not a GRU.
     ///
     /// # Errors
-    /// If the name is none of a constant; if the tensor is not of floating-point numbers, or not as
-    /// large as its shape; if it lies in another file that cannot be read, or not in the folder of
-    /// the model.
+    /// If the name is not a constant, if the tensor does not contain floating-point numbers or its size
+    /// does not match its shape, or if it is in another file that cannot be read or is outside of the
+    /// model's folder.
     pub fn constant(&self, name: &str) -> Result<TensorData, ConvertError> {
         let mut at = name;
-        // One step for each constant there is: a longer way runs in a circle.
+        // At most one step per constant, so a cycle ends.
         for _ in 0..=self.constants.len() {
             match self.constants.get(at) {
                 Some(Constant::Tensor(bytes)) => {
@@ -244,10 +243,10 @@ impl Model {
         })
     }
 
-    /// `W`, `R` and, if it has one, `B` of a GRU.
+    /// `W`, `R` and the optional `B` of a GRU.
     ///
     /// # Errors
-    /// If there is no such GRU, or its weights are no constants that can be read.
+    /// If there is no such GRU, or if its weights are not readable constants.
     pub fn weights(&self, name: &str) -> Result<StateDict, ConvertError> {
         let gru = self.gru(name)?;
         let mut dict = StateDict::new();
@@ -275,11 +274,12 @@ impl Model {
         Ok((config, dict))
     }
 
-    /// GRUs that follow each other, first to last, as the layers of one block: what an exporter made
-    /// of a GRU of several layers. All have H units, and the same layout and directions.
+    /// Imports consecutive GRUs, first to last, as the layers of one block, as exporters write a GRU
+    /// with several layers. All must have the same H, layout and directions.
     ///
     /// # Errors
-    /// As [`import`](Self::import); if there are no names, or the GRUs are no layers of one block.
+    /// As [`import`](Self::import). Also if there are no names, or if the GRUs are not layers of one
+    /// block.
     pub fn import_layers(&self, names: &[&str], device: &Device) -> Result<GruBlock, ConvertError> {
         let grus: Result<Vec<_>, _> = names.iter().map(|name| self.read_gru(name)).collect();
         let grus = grus?;
@@ -290,7 +290,8 @@ impl Model {
         };
         let (mut options, mut weights) = (Vec::new(), Vec::new());
         for (k, (config, dict)) in grus.iter().enumerate() {
-            // What the layers of one block have in common, and the features that this one reads.
+            // The common properties of the layers, and the number of input features that this layer must
+            // have.
             let says = |of: &GruBlockConfig, d_input: usize| {
                 format!(
                     "d_input {d_input}, d_hidden {}, bidirectional {}, reverse {}, batch_first {}",
@@ -312,9 +313,9 @@ impl Model {
         Ok(config.with_per_layer(options).init_with(weights)?)
     }
 
-    /// A GRU as a block of one layer; [`run`](super::run) runs it in ONNX' layouts. An `initial_h`
-    /// is an argument of the block, not a part of it: [`constant`](Self::constant) reads one that
-    /// stands in the file.
+    /// Imports a GRU as a block with one layer. [`run`](super::run) runs the block in ONNX' layouts.
+    /// `initial_h` is an argument of the block and not a part of it. [`constant`](Self::constant) reads
+    /// an `initial_h` in the file.
     ///
     /// # Errors
     /// As [`weights`](Self::weights) and [`import`].
@@ -324,7 +325,7 @@ impl Model {
     }
 }
 
-/// The attributes of a GRU, each of the type that the operator gives it.
+/// The attributes of a GRU, each with the type that the operator defines.
 fn attributes(node: &str, list: &[Bytes]) -> Result<Attributes, ConvertError> {
     let broken = |reason: String| ConvertError::Model {
         reason: format!("GRU {node:?}: {reason}"),
@@ -386,7 +387,7 @@ fn attributes(node: &str, list: &[Bytes]) -> Result<Attributes, ConvertError> {
                 typed(kind::INT)?;
                 attributes.linear_before_reset = attribute.i();
             }
-            // Of operator set 1, where an output was left out so.
+            // Attribute of operator set 1, which turned off an output.
             "output_sequence" => typed(kind::INT)?,
             _ => {
                 return Err(broken(format!(

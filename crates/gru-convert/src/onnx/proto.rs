@@ -1,8 +1,8 @@
-//! The messages of an ONNX file, as far as a GRU needs them; the numbers are those of
+//! The messages of an ONNX file, as far as a GRU needs them. The field numbers are from
 //! [`onnx.proto`](https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3).
 //!
-//! What stands in long lists (nodes, tensors, attributes) stays bytes, slices of the file, until it is
-//! wanted: a list of millions of empty messages, two bytes each, costs no more than those slices.
+//! Entries of long lists (nodes, tensors, attributes) remain bytes, slices of the file, until they are
+//! used. So a list of millions of empty messages, two bytes each, needs only memory for the slices.
 
 use prost::{Message, bytes::Bytes};
 
@@ -19,7 +19,7 @@ pub struct Model {
     pub opset_import: Vec<OperatorSet>,
 }
 
-/// Which version of which operators a file means.
+/// The operator set and its version.
 #[derive(Clone, PartialEq, Message)]
 pub struct OperatorSet {
     #[prost(string, optional, tag = "1")]
@@ -28,7 +28,7 @@ pub struct OperatorSet {
     pub version: Option<i64>,
 }
 
-/// A graph; its lists as bytes.
+/// A graph. Its lists are bytes.
 #[derive(Clone, PartialEq, Message)]
 pub struct Graph {
     /// [`Node`]s.
@@ -47,7 +47,7 @@ pub struct Graph {
     pub output: Vec<Bytes>,
 }
 
-/// What a [`Node`] computes, without the rest of it.
+/// Only the operator name of a [`Node`].
 #[derive(Clone, PartialEq, Message)]
 pub struct NodeKind {
     #[prost(string, optional, tag = "4")]
@@ -97,7 +97,7 @@ pub struct Attribute {
     pub r#type: Option<i32>,
 }
 
-/// What an [`Attribute`] holds.
+/// The type of an [`Attribute`]'s value.
 pub mod kind {
     pub const FLOAT: i32 = 1;
     pub const INT: i32 = 2;
@@ -107,14 +107,14 @@ pub mod kind {
     pub const STRINGS: i32 = 8;
 }
 
-/// The name of a [`Tensor`], without the rest of it.
+/// Only the name of a [`Tensor`].
 #[derive(Clone, PartialEq, Message)]
 pub struct TensorName {
     #[prost(string, optional, tag = "8")]
     pub name: Option<String>,
 }
 
-/// Numbers.
+/// A tensor.
 #[derive(Clone, PartialEq, Message)]
 pub struct Tensor {
     #[prost(int64, repeated, packed = "false", tag = "1")]
@@ -124,7 +124,7 @@ pub struct Tensor {
     pub data_type: Option<i32>,
     #[prost(float, repeated, tag = "4")]
     pub float_data: Vec<f32>,
-    /// The bits of 16-bit floats stand here, one in each.
+    /// The bits of 16-bit floats, one value per entry.
     #[prost(int32, repeated, tag = "5")]
     pub int32_data: Vec<i32>,
     #[prost(int64, repeated, tag = "7")]
@@ -142,7 +142,7 @@ pub struct Tensor {
     pub data_location: Option<i32>,
 }
 
-/// What the numbers of a [`Tensor`] are.
+/// The element type of a [`Tensor`].
 pub mod element {
     pub const FLOAT: i32 = 1;
     pub const INT32: i32 = 6;
@@ -194,7 +194,7 @@ pub struct Shape {
     pub dim: Vec<Dim>,
 }
 
-/// A dimension: a size, or the name of one that is told later.
+/// A dimension: a size, or a name for a size that each call defines.
 #[derive(Clone, PartialEq, Message)]
 pub struct Dim {
     #[prost(int64, optional, tag = "1")]

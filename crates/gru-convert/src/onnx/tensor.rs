@@ -1,4 +1,4 @@
-//! The numbers of a file: within it, or in another beside it.
+//! The values of a tensor: in the model file, or in a file next to it.
 
 use super::proto::{self, element};
 use crate::error::ConvertError;
@@ -10,9 +10,10 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// The numbers of a tensor, known under `name`; `dir` is where the model lies, if it is a file.
+/// The values of a tensor with the name `name`. `dir` is the folder of the model, if the model is a
+/// file.
 ///
-/// Nothing is allocated that the file does not hold.
+/// The function allocates only as much as the file contains.
 pub fn read(
     name: &str,
     tensor: &proto::Tensor,
@@ -49,7 +50,7 @@ pub fn read(
             Ok(())
         } else {
             Err(broken(format!(
-                "expected {len} numbers, as its shape {dims:?} says, got {actual}"
+                "expected {len} numbers for shape {dims:?}, got {actual}"
             )))
         }
     };
@@ -72,7 +73,7 @@ pub fn read(
         count(raw.len() / size)?;
         return Ok(from_little_endian(&raw, dims, dtype));
     }
-    // Without raw bytes the numbers stand in the list of their type.
+    // Without raw bytes, the values are in the list of their type.
     let bits = || tensor.int32_data.iter().map(|&bits| bits as u16);
     match dtype {
         DType::F32 => {
@@ -96,7 +97,8 @@ pub fn read(
     }
 }
 
-/// Numbers as a tensor of a file; float64 as such, all others as float32, which holds them.
+/// Converts values to a tensor of a file: float64 unchanged, all others as float32, which represents
+/// them exactly.
 pub fn write(name: &str, data: &TensorData) -> proto::Tensor {
     let dims = data.shape().iter().map(|&d| d as i64).collect();
     let (data_type, raw): (_, Vec<u8>) = match data.dtype() {
@@ -118,7 +120,7 @@ pub fn write(name: &str, data: &TensorData) -> proto::Tensor {
     }
 }
 
-/// Raw data of ONNX is little-endian everywhere.
+/// Raw data of ONNX is always little-endian.
 fn from_little_endian(raw: &[u8], dims: Vec<usize>, dtype: DType) -> TensorData {
     fn values<const B: usize, E>(raw: &[u8], from: fn([u8; B]) -> E) -> Vec<E> {
         let (chunks, _) = raw.as_chunks::<B>();
@@ -132,7 +134,7 @@ fn from_little_endian(raw: &[u8], dims: Vec<usize>, dtype: DType) -> TensorData 
     }
 }
 
-/// Where the bytes of a tensor lie outside of its model.
+/// The place of a tensor's bytes outside of the model.
 struct External<'a> {
     entries: &'a [proto::Entry],
 }
@@ -147,7 +149,7 @@ impl<'a> External<'a> {
         found.and_then(|e| e.value.as_deref())
     }
 
-    /// The `expected` bytes, from a file in `dir` or below it: a model must not read others.
+    /// The `expected` bytes from a file in `dir` or below. A model must not read other files.
     fn read(
         &self,
         expected: u64,
@@ -197,7 +199,7 @@ impl<'a> External<'a> {
     }
 }
 
-/// `location` below `dir`, links resolved; none if it leads elsewhere.
+/// `location` below `dir` with resolved links, or none if it leads elsewhere.
 fn within(dir: &Path, location: &str) -> Option<PathBuf> {
     let relative = Path::new(location);
     let plain = |c: Component| matches!(c, Component::Normal(_) | Component::CurDir);
@@ -207,7 +209,7 @@ fn within(dir: &Path, location: &str) -> Option<PathBuf> {
     let path = dir.join(relative);
     match (dir.canonicalize(), path.canonicalize()) {
         (Ok(dir), Ok(resolved)) => resolved.starts_with(dir).then_some(resolved),
-        // Not there: opening it says so.
+        // A missing file is reported when it is opened.
         _ => Some(path),
     }
 }

@@ -1,4 +1,4 @@
-//! Files that are broken, or lie.
+//! Broken and misleading files.
 
 use super::{
     Attributes, Model, ModelInputs, model,
@@ -87,8 +87,8 @@ fn import(bytes: Vec<u8>, name: &str) -> Result<(), ConvertError> {
         .map(|_| ())
 }
 
-/// What importing `gru` says of a file of one GRU with `w` and `r`, changed.
-fn refusal(change: impl FnOnce(&mut proto::Node, &mut Vec<proto::Tensor>)) -> String {
+/// The error of importing `gru` from a file with one GRU and `w` and `r`, after a change.
+fn import_error(change: impl FnOnce(&mut proto::Node, &mut Vec<proto::Tensor>)) -> String {
     let (mut node, mut tensors) = (gru("gru", &["x", "w", "r"]), vec![w(), r()]);
     change(&mut node, &mut tensors);
     match import(file(vec![node], tensors), "gru") {
@@ -104,7 +104,7 @@ fn scratch(name: &str) -> PathBuf {
 }
 
 #[test]
-fn weights_are_found_wherever_they_stand() {
+fn weights_are_found_everywhere() {
     let r = proto::Tensor {
         raw_data: Some(
             r().float_data
@@ -122,7 +122,7 @@ fn weights_are_found_wherever_they_stand() {
         gru("", &["x", "w", "r", "", "", "h0"]),
     ];
     let model = Model::from_bytes(file(nodes, vec![r])).expect("a model");
-    // A node without a name goes by its first output.
+    // A node without a name gets the name of its first output.
     let [gru] = model.grus() else {
         panic!("{:?}", model.grus())
     };
@@ -203,7 +203,7 @@ fn attributes_are_read_by_name() {
         attribute("hidden_size", kind::INT, |a| a.i = Some(2)),
         attribute("layout", kind::INT, |a| a.i = Some(1)),
         attribute("linear_before_reset", kind::INT, |a| a.i = Some(1)),
-        // Of operator set 1: it says nothing of the numbers.
+        // Attribute of operator set 1. It does not affect the results.
         attribute("output_sequence", kind::INT, |a| a.i = Some(1)),
     ];
     let expected = Attributes {
@@ -241,7 +241,7 @@ fn attributes_are_read_by_name() {
         assert!(error.starts_with(&says), "{error}");
     }
     let named = |names: Vec<&'static str>, direction: &'static str| {
-        refusal(|node, tensors| {
+        import_error(|node, tensors| {
             for tensor in tensors {
                 tensor.dims[0] = 2;
                 tensor.float_data = tensor.float_data.repeat(2);
@@ -262,7 +262,7 @@ fn attributes_are_read_by_name() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_the_cause() {
     let attribute = |name: &str, r#type, i| {
         encoded(proto::Attribute {
             name: Some(name.into()),
@@ -271,64 +271,64 @@ fn what_is_wrong_is_named() {
             ..Default::default()
         })
     };
-    assert_eq!(refusal(|_, _| {}), "nothing");
+    assert_eq!(import_error(|_, _| {}), "nothing");
     assert_eq!(
-        refusal(|node, _| node.input.truncate(2)),
+        import_error(|node, _| node.input.truncate(2)),
         "R: expected a tensor of this name, got none"
     );
     assert_eq!(
-        refusal(|node, _| node.input[1] = String::new()),
+        import_error(|node, _| node.input[1] = String::new()),
         "W: expected a tensor of this name, got none"
     );
     assert_eq!(
-        refusal(|node, _| node.input[1] = "x".into()),
+        import_error(|node, _| node.input[1] = "x".into()),
         "x: expected an initializer or a Constant node, got neither; an exporter that folds \
          constants makes one of what is computed from them"
     );
     assert_eq!(
-        refusal(|_, tensors| tensors[0].dims = vec![1, 6, 2]),
-        "w: expected 12 numbers, as its shape [1, 6, 2] says, got 6"
+        import_error(|_, tensors| tensors[0].dims = vec![1, 6, 2]),
+        "w: expected 12 numbers for shape [1, 6, 2], got 6"
     );
     assert_eq!(
-        refusal(|_, tensors| tensors[0].dims = vec![i64::MAX, i64::MAX, 4]),
+        import_error(|_, tensors| tensors[0].dims = vec![i64::MAX, i64::MAX, 4]),
         "w: expected sizes that fit in memory, got [9223372036854775807, 9223372036854775807, 4]"
     );
     assert_eq!(
-        refusal(|_, tensors| tensors[0].dims = vec![-1, 6, 1]),
+        import_error(|_, tensors| tensors[0].dims = vec![-1, 6, 1]),
         "w: expected sizes that fit in memory, got [-1, 6, 1]"
     );
     assert_eq!(
-        refusal(|_, tensors| tensors[0].data_type = Some(element::INT64)),
+        import_error(|_, tensors| tensors[0].data_type = Some(element::INT64)),
         "w: expected element type 1 (float), 10 (float16), 11 (double) or 16 (bfloat16), got 7"
     );
     assert_eq!(
-        refusal(|_, tensors| tensors[0].raw_data = Some(vec![0; 7].into())),
+        import_error(|_, tensors| tensors[0].raw_data = Some(vec![0; 7].into())),
         "w: expected numbers of 4 bytes, got 7 bytes"
     );
     assert_eq!(
-        refusal(|_, tensors| tensors[1].dims = vec![1, 4, 3]),
+        import_error(|_, tensors| tensors[1].dims = vec![1, 4, 3]),
         "W: expected shape [1, 9, 1], got [1, 6, 1]"
     );
     assert_eq!(
-        refusal(|node, _| node.attribute = vec![attribute("hidden_size", kind::INT, 7)]),
+        import_error(|node, _| node.attribute = vec![attribute("hidden_size", kind::INT, 7)]),
         "hidden_size: expected 2, got 7"
     );
     assert_eq!(
-        refusal(|node, _| node.attribute = vec![attribute("hidden_size", kind::INT, -2)]),
+        import_error(|node, _| node.attribute = vec![attribute("hidden_size", kind::INT, -2)]),
         "GRU \"gru\": hidden_size: expected a positive number, got -2"
     );
     assert_eq!(
-        refusal(|node, _| node.attribute = vec![attribute("layout", kind::FLOAT, 0)]),
+        import_error(|node, _| node.attribute = vec![attribute("layout", kind::FLOAT, 0)]),
         "GRU \"gru\": attribute layout: expected type 2, got 1"
     );
     assert!(
-        refusal(|node, _| node.attribute = vec![attribute("input_forget", kind::INT, 0)])
+        import_error(|node, _| node.attribute = vec![attribute("input_forget", kind::INT, 0)])
             .starts_with("GRU \"gru\": attribute input_forget: expected one of the operator's")
     );
 }
 
 #[test]
-fn a_name_must_say_which() {
+fn ambiguous_names_are_errors() {
     let (first, mut second) = (gru("a", &["x", "w", "r"]), gru("a", &["x", "w", "r"]));
     second.output = vec!["y2".into()];
     let bytes = file(vec![first, second], vec![w(), r()]);
@@ -341,7 +341,7 @@ fn a_name_must_say_which() {
 }
 
 #[test]
-fn names_in_a_circle_end() {
+fn cyclic_names_are_errors() {
     let nodes = vec![
         identity("a", "w"),
         identity("w", "a"),
@@ -351,7 +351,7 @@ fn names_in_a_circle_end() {
     assert!(error.to_string().starts_with("w: expected an initializer"));
 }
 
-/// A model whose weights lie in `location`, as `entries` say.
+/// A model whose weights are in `location`, as described by `entries`.
 fn outside(dir: &Path, entries: &[(&str, &str)]) -> Result<(), ConvertError> {
     let entry = |&(key, value): &(&str, &str)| proto::Entry {
         key: Some(key.into()),
@@ -372,7 +372,7 @@ fn outside(dir: &Path, entries: &[(&str, &str)]) -> Result<(), ConvertError> {
 }
 
 #[test]
-fn other_files_are_read_below_the_model_only() {
+fn external_files_must_be_below_the_model() {
     let dir = scratch("outside");
     let inner = dir.join("model");
     fs::create_dir_all(inner.join("weights")).expect("a folder");
@@ -423,7 +423,7 @@ fn other_files_are_read_below_the_model_only() {
 }
 
 #[test]
-fn a_broken_file_is_refused_whatever_is_broken() {
+fn broken_files_are_errors() {
     let block = GruBlockConfig::new(2, 3)
         .with_num_layers(2)
         .with_bidirectional(true);
@@ -460,8 +460,8 @@ fn a_broken_file_is_refused_whatever_is_broken() {
     );
 }
 
-/// Two bytes of a file may be an empty node, tensor or attribute: millions of them are slices of the
-/// file, not structures of hundreds of bytes.
+/// An empty node, tensor or attribute needs only two bytes of a file. Millions of them must be slices of
+/// the file, not structures of hundreds of bytes.
 #[test]
 fn many_empty_messages_stay_small() {
     const MANY: usize = 2_000_000;

@@ -1,4 +1,4 @@
-//! A block as a `.onnx` file.
+//! Writes a block as a `.onnx` file.
 
 use super::{
     Attributes, SYSTEM, node,
@@ -10,47 +10,47 @@ use burn::tensor::{DType, TensorData};
 use gru_op::GruBlock;
 use prost::{Message, bytes::Bytes};
 
-/// Which operators a written model means: the first set whose `Split` takes its parts as an input, and
-/// one that every runtime of the last years has.
+/// The operator set of a written model: the first whose `Split` takes its parts as an input. Runtimes of
+/// the last years support it.
 const OPSET: i64 = 13;
-/// The version of the format that belongs to it.
+/// The version of the format for this operator set.
 const IR_VERSION: i64 = 7;
 
-/// What a file can hold: one node behind the other.
+/// What a file can express: a sequence of nodes.
 const FILE: System = System {
     layers: true,
     ..SYSTEM
 };
 
-/// What a [model](model) takes beside `x`.
+/// The inputs of a [model](model) in addition to `x`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ModelInputs {
-    /// An initial state `state [L·D,N,H]`; zeros otherwise.
+    /// An initial state `state [L·D,N,H]`. Without it the state is zero.
     pub state: bool,
-    /// The steps of each row that count, `lengths [N]`, int32; all otherwise.
+    /// The number of valid steps of each row, `lengths [N]`, int32. Without it all steps are valid.
     pub lengths: bool,
 }
 
 impl ModelInputs {
-    /// Sets whether there is an initial state.
+    /// Sets whether the model has an initial state.
     pub fn with_state(self, state: bool) -> Self {
         Self { state, ..self }
     }
 
-    /// Sets whether there are lengths.
+    /// Sets whether the model has lengths.
     pub fn with_lengths(self, lengths: bool) -> Self {
         Self { lengths, ..self }
     }
 }
 
-/// An ONNX model that computes what [`GruBlock::forward`] does, or
-/// [`forward_with`](GruBlock::forward_with) lengths, in inference: the bytes of a `.onnx` file.
+/// An ONNX model that computes the same as [`GruBlock::forward`], or
+/// [`forward_with`](GruBlock::forward_with) lengths, in inference. Returns the bytes of a `.onnx` file.
 ///
-/// Its inputs are `x`, `[N,T,I]` or `[T,N,I]` as the block has it, and those that `inputs` ask for;
-/// its outputs `y` and `new_state [L·D,N,H]`, as of the block. N and T are free. There is one GRU
-/// node for each layer, with `layout = 0`, which every runtime has, and Burn's dropout is none of
-/// it. Parameters in float64 make a model of float64, all others one of float32.
+/// Its inputs are `x`, `[N,T,I]` or `[T,N,I]` as in the block, and the inputs that `inputs` selects. Its
+/// outputs are `y` and `new_state [L·D,N,H]`, as in the block. N and T are free. There is one GRU node
+/// per layer, with `layout = 0`, which every runtime supports. Dropout is left out. Float64 parameters
+/// give a float64 model, all others a float32 model.
 ///
 /// ```
 /// # use gru_convert::onnx::{self, ModelInputs};
@@ -68,8 +68,8 @@ impl ModelInputs {
 /// ```
 ///
 /// # Errors
-/// If ONNX cannot express a layer, as in [`export`](super::export), or a parameter cannot be read
-/// back from its device.
+/// If ONNX cannot express a layer (see [`export`](super::export)), or if a parameter cannot be read from
+/// its device.
 pub fn model(block: &GruBlock, inputs: ModelInputs) -> Result<Vec<u8>, ConvertError> {
     FILE.check_block(block)?;
     let (directions, h) = (block.directions(), block.d_hidden);
@@ -82,7 +82,7 @@ pub fn model(block: &GruBlock, inputs: ModelInputs) -> Result<Vec<u8>, ConvertEr
     } else {
         "x".to_owned()
     };
-    // [L·D,N,H] in one piece for each layer.
+    // [L·D,N,H] as one tensor per layer.
     let states = inputs.state.then(|| {
         let names: Vec<String> = (0..block.num_layers)
             .map(|k| format!("state.{k}"))
@@ -174,7 +174,7 @@ pub fn model(block: &GruBlock, inputs: ModelInputs) -> Result<Vec<u8>, ConvertEr
     Ok(graph.finish(takes, gives).encode_to_vec())
 }
 
-/// The nodes and constants of a graph, as they come.
+/// The nodes and constants of a graph, in order.
 #[derive(Default)]
 struct Builder {
     nodes: Vec<proto::Node>,
@@ -182,7 +182,7 @@ struct Builder {
 }
 
 impl Builder {
-    /// Adds a node of one output, whose name is returned.
+    /// Adds a node with one output and returns the output's name.
     fn node(&mut self, op: &str, input: &[&str], output: &str, attribute: Vec<Bytes>) -> String {
         self.nodes.push(proto::Node {
             input: input.iter().map(|&name| name.to_owned()).collect(),
@@ -200,7 +200,7 @@ impl Builder {
         name.to_owned()
     }
 
-    /// Whole numbers, of which ONNX' shapes are.
+    /// Adds integers, the type of shapes in ONNX.
     fn shape(&mut self, name: &str, values: &[i64]) -> String {
         let tensor = proto::Tensor {
             dims: vec![values.len() as i64],
@@ -237,7 +237,7 @@ impl Builder {
 #[derive(Clone, Copy)]
 enum Size {
     Is(usize),
-    /// Told by each call.
+    /// A size that each call defines.
     Free(&'static str),
 }
 
@@ -267,7 +267,7 @@ fn value(name: &str, elem_type: i32, sizes: &[Size]) -> Bytes {
     info.encode_to_vec().into()
 }
 
-/// The attributes of a GRU node, those that are not the operator's defaults.
+/// The attributes of a GRU node that differ from the operator's defaults.
 fn described(attributes: &Attributes) -> Vec<Bytes> {
     let default = Attributes::default();
     let mut list = Vec::new();

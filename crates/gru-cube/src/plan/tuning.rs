@@ -29,7 +29,7 @@ pub(crate) const CPU_COLUMNS: usize = 4;
 /// is loaded once for all of them.
 pub(crate) const CPU_ROWS: usize = 8;
 
-/// The fastest cuts for some sizes on a device, as `benches/gpu-kit` prints them.
+/// The fastest cuts for some sizes on a device, as `tools/gpu-kit` prints them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Measured {
     /// A part of the device's name.

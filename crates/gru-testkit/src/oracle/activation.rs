@@ -1,15 +1,16 @@
-//! Activations, their slopes as functions of the input, and where they are not smooth.
+//! Activations, their slopes as functions of the input, and their kinks.
 
 use gru_spec::Activation;
 
 use super::tape;
 
-/// `φ(clip(a))` and its derivative by `a`: 0 where `a` is clipped, NaN where the value is.
+/// `φ(clip(a))` and its derivative by `a`: 0 if `a` is clipped, NaN if the value is NaN.
 pub fn gate(activation: &Activation, bound: Option<f64>, a: f64) -> (f64, f64) {
     inexact_gate(activation, bound, a, |y| y)
 }
 
-/// [`gate`] of which the value is what `error` makes of it, and the slope that of this value.
+/// [`gate`] with a modified value: `error` changes the value, and the slope belongs to the changed
+/// value.
 pub fn inexact_gate(
     activation: &Activation,
     bound: Option<f64>,
@@ -29,7 +30,7 @@ pub fn inexact_gate(
     }
 }
 
-/// `φ(a)`, for an `a` that is not NaN.
+/// `φ(a)` for an `a` that is not NaN.
 fn value(activation: &Activation, a: f64) -> f64 {
     match *activation {
         Activation::Sigmoid => 1.0 / (1.0 + (-a).exp()),
@@ -43,13 +44,13 @@ fn value(activation: &Activation, a: f64) -> f64 {
         Activation::ScaledTanh { alpha, beta } => alpha * (beta * a).tanh(),
         Activation::Elu { alpha } => pieces(a > 0.0, a, alpha * a.exp_m1()),
         Activation::Softsign => a / (1.0 + a.abs()),
-        // ln(1 + e^a) without an overflow.
+        // ln(1 + e^a) without overflow.
         Activation::Softplus => a.max(0.0) + (-a.abs()).exp().ln_1p(),
     }
 }
 
-/// `dφ/da` at `a`, of which the value is `y`. Where the value is saturated, the slope is exactly 0, and
-/// NaN times an infinity.
+/// `dφ/da` at `a`, with `y = φ(a)`. The slope of a saturated value is exactly 0, and NaN times an
+/// infinity.
 fn slope(activation: &Activation, a: f64, y: f64) -> f64 {
     match *activation {
         Activation::Sigmoid => y * (1.0 - y),
@@ -71,9 +72,10 @@ fn pieces(is_first: bool, first: f64, second: f64) -> f64 {
     if is_first { first } else { second }
 }
 
-/// Where an activation is not smooth; infinite where there is nothing to name.
+/// The points where an activation is not smooth, infinite if there are none.
 ///
-/// Softsign and ELU have a first derivative everywhere, but not the five that differences need.
+/// Softsign and ELU have a first derivative everywhere, but not the five derivatives that the
+/// differences need.
 fn kinks(activation: &Activation) -> [f64; 2] {
     const NONE: f64 = f64::INFINITY;
     match *activation {
@@ -92,13 +94,13 @@ fn kinks(activation: &Activation) -> [f64; 2] {
     }
 }
 
-/// Watches on which side of every kink the values lie, and how far from it.
+/// Records on which side of each kink all values are, and their distance from it.
 #[derive(Debug)]
 pub struct Kinks {
-    /// How near any value came to a kink.
+    /// The smallest distance of a value from a kink.
     pub distance: f64,
-    /// Hash of the smooth pieces all values lay on: equal pieces, one smooth function. Only
-    /// differences ask.
+    /// Hash of the sides of all kinks: equal hashes mean the same smooth function. Only the differences
+    /// use it.
     pub pieces: u64,
 }
 
@@ -110,13 +112,13 @@ impl Kinks {
         }
     }
 
-    /// A pre-activation, before its clip.
+    /// Records a pre-activation before its clip.
     pub fn visit_gate(&mut self, activation: &Activation, bound: Option<f64>, a: f64) {
         let clipped = bound.map_or(a, |bound| self.visit_clip(bound, a));
         self.visit(clipped, kinks(activation));
     }
 
-    /// A value before its clip; returns the clipped value.
+    /// Records a value before its clip, and returns the clipped value.
     pub fn visit_clip(&mut self, bound: f64, value: f64) -> f64 {
         self.visit(value, [-bound, bound]);
         tape::clip(value, bound)
@@ -125,7 +127,7 @@ impl Kinks {
     fn visit(&mut self, value: f64, kinks: [f64; 2]) {
         for kink in kinks {
             self.distance = self.distance.min((value - kink).abs());
-            // FNV-1a over the sides: the order of the values counts too.
+            // FNV-1a over the sides, so that the order of the values matters too.
             self.pieces =
                 (self.pieces ^ (2 + u64::from(value > kink))).wrapping_mul(0x0100_0000_01b3);
         }

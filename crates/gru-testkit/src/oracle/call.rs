@@ -1,4 +1,4 @@
-//! What the oracle is given.
+//! The inputs of the oracle.
 
 use gru_spec::{GruSpec, Layout, Order};
 
@@ -9,34 +9,34 @@ use crate::{
     problem::Problem,
 };
 
-/// What `y` is at a skipped step. The state is kept in any case.
+/// The value of `y` at a skipped step. The state is kept in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Skipped {
-    /// The state: the meaning of `gru_cpu`'s call.
+    /// The state, as in `gru_cpu`'s calls.
     #[default]
     State,
-    /// Zero: PyTorch's and ONNX' lengths.
+    /// Zero, as for PyTorch's and ONNX' lengths.
     Zero,
-    /// The output before, and zero before the first step that is not skipped: Keras' masks.
+    /// The previous output, and zero before the first valid step, as for Keras' masks.
     Repeats,
 }
 
-/// One call with everything that it may be given, flat and row-major.
+/// One call with all possible inputs, flat and row-major.
 #[derive(Debug, Clone)]
 pub struct Call {
     /// What a step computes.
     pub spec: GruSpec,
     /// Memory layout and time direction.
     pub order: Order,
-    /// Batch.
+    /// The batch size.
     pub n: usize,
     /// Time steps.
     pub t: usize,
     /// Hidden units.
     pub h: usize,
-    /// `[N, T, I]` or `[T, N, I]`; already projected without `w_ih`, with `3H` features.
+    /// `[N, T, I]` or `[T, N, I]`. Without `w_ih` it is already projected, with `3H` features.
     pub x: Vec<f64>,
-    /// Initial state `[N, H]`; zeros if absent.
+    /// Initial state `[N, H]`, zeros if absent.
     pub h0: Option<Vec<f64>>,
     /// `[I, 3H]`, columns r|z|n.
     pub w_ih: Option<Vec<f64>>,
@@ -44,24 +44,24 @@ pub struct Call {
     pub w_hh: Vec<f64>,
     /// `[3H]`.
     pub b_ih: Option<Vec<f64>>,
-    /// `[3H]`, or `[H]` for the candidate only.
+    /// `[3H]`, or `[H]` for only the candidate.
     pub b_hh: Option<Vec<f64>>,
-    /// Recurrent mask `[N, H]`: multiplies the state on its way into the gates.
+    /// Recurrent mask `[N, H]`: multiplies the state as input of the gates.
     pub recurrent_mask: Option<Vec<f64>>,
-    /// `[N, T]` or `[T, N]`: 0 where the step is skipped.
+    /// `[N, T]` or `[T, N]`: 0 if the step is skipped.
     pub step_mask: Option<Vec<f64>>,
-    /// What `y` is where the step is skipped.
+    /// The value of `y` at a skipped step.
     pub skipped: Skipped,
     /// The share of the previous state that is kept, `[N, T, H]` or `[N, T, 1]` (`[T, N, ·]`).
     pub zoneout: Option<Vec<f64>>,
-    /// What the result of every operation is rounded by: how far a run in another type is off.
+    /// Rounds the result of every operation. Shows the error of a run in another type.
     pub round: Option<Round>,
-    /// What becomes of a gate's value: how far activations of limited accuracy are off.
+    /// Changes the value of each gate. Shows the effect of inexact activations.
     pub gate_error: Option<Round>,
 }
 
 impl Call {
-    /// An already projected sequence, a recurrent weight and nothing else.
+    /// An already projected sequence and a recurrent weight, nothing else.
     pub fn new(spec: GruSpec, [n, t, h]: [usize; 3], x: Vec<f64>, w_hh: Vec<f64>) -> Self {
         Self {
             spec,
@@ -84,7 +84,7 @@ impl Call {
         }
     }
 
-    /// The call that a problem and its inputs are.
+    /// The call of a problem and its inputs.
     pub fn of(problem: &Problem, inputs: &Inputs) -> Self {
         let &Problem {
             n,
@@ -105,7 +105,7 @@ impl Call {
         }
     }
 
-    /// The tensors that a loss is differentiated by, with their names; absent ones are left out.
+    /// The differentiable tensors and their names, without absent ones.
     pub fn differentiable(&self) -> Vec<(&'static str, &Vec<f64>)> {
         let all = [
             ("x", Some(&self.x)),
@@ -124,8 +124,7 @@ impl Call {
         Recorder::new(self).run()
     }
 
-    /// Outputs `y` and `h_t`, and the gradient of `Σ y ⊙ d_y + Σ h_t ⊙ d_h_t` by every input, under their
-    /// names.
+    /// Outputs `y` and `h_t`, and the gradient of `Σ y ⊙ d_y + Σ h_t ⊙ d_h_t` by every input, by name.
     pub fn outcome(&self, d_y: &[f64], d_h_t: &[f64]) -> Outcome {
         let forward = self.forward();
         let gradients = forward.gradients(d_y, d_h_t);
@@ -136,7 +135,7 @@ impl Call {
         }
     }
 
-    /// Index, among all rows of a sequence, of a row of the batch at the `step`-th step walked.
+    /// Index of a batch row among all rows of a sequence, at step `step` in the order of iteration.
     pub(super) fn row(&self, row: usize, step: usize) -> usize {
         let time = self.order.direction.time(step, self.t);
         match self.order.layout {

@@ -1,7 +1,7 @@
-//! The float64 truth: the equations, recorded on a tape that differentiates them exactly.
+//! The float64 oracle: the equations, recorded on a tape that differentiates them exactly.
 //!
-//! Written from the equations alone. It shares no code with a kernel, and reads no more of the spec
-//! than its enums. The recurrence is written once, and no derivative of it by hand.
+//! It is written from the equations. It shares no code with a kernel, and uses only the enums of the
+//! spec. The recurrence is written once, and no derivative of it is written by hand.
 
 mod activation;
 mod call;
@@ -25,36 +25,35 @@ pub use self::{
     tape::Round,
 };
 
-/// What a forward pass yields, and the tape that it was recorded on.
+/// The results of a forward pass, and the tape that recorded it.
 #[derive(Debug)]
 pub struct Forward {
     /// The state after every step, `[N, T, H]` or `[T, N, H]`.
     pub y: Vec<f64>,
-    /// The state after the last step walked, `[N, H]`.
+    /// The state after the last step in the order of iteration, `[N, H]`.
     pub h_t: Vec<f64>,
-    /// The reset gate, the update gate and the candidate, each of the shape of `y`. NaN at skipped
+    /// The reset gate, the update gate and the candidate, each with the shape of `y`. NaN at skipped
     /// steps, which have no gates.
     pub gates: [Vec<f64>; 3],
-    /// `h·w_hn + b_hn`, which the reset gate multiplies, of the shape of `y`; where the reset gate acts
+    /// `h·w_hn + b_hn`, which the reset gate multiplies, with the shape of `y`. If the reset gate acts
     /// before the product, the product of the reset state.
     pub q_n: Vec<f64>,
-    /// The sides of all kinks that the values lay on.
+    /// The sides of all kinks on which the values are.
     kinks: Kinks,
     tape: Tape,
     leaves: Vec<(&'static str, Vector)>,
-    /// What each row of `y` is, and the state of each row of the batch at the end.
+    /// Each row of `y`, and the final state of each batch row.
     states: Vec<Vector>,
     last: Vec<Vector>,
 }
 
 impl Forward {
-    /// How near any value came to a kink of the function applied to it.
+    /// The smallest distance of a value from a kink of its function.
     pub fn kink_distance(&self) -> f64 {
         self.kinks.distance
     }
 
-    /// The gradient of `Σ y ⊙ d_y + Σ h_t ⊙ d_h_t` by every input, under its name. An empty `d_h_t` is
-    /// none.
+    /// The gradient of `Σ y ⊙ d_y + Σ h_t ⊙ d_h_t` by every input, by name. An empty `d_h_t` means none.
     pub fn gradients(&self, d_y: &[f64], d_h_t: &[f64]) -> Tensors {
         assert_eq!(d_y.len(), self.y.len(), "gradient of y");
         assert!(d_h_t.is_empty() || d_h_t.len() == self.h_t.len());
@@ -73,7 +72,7 @@ fn seeds<'a>(states: &'a [Vector], d: &'a [f64]) -> impl Iterator<Item = (Vector
     states.iter().copied().zip(rows)
 }
 
-/// The recurrence, while it is recorded.
+/// The recurrence during recording.
 struct Recorder<'a> {
     call: &'a Call,
     tape: Tape,
@@ -81,7 +80,7 @@ struct Recorder<'a> {
     leaves: Vec<(&'static str, Vector)>,
 }
 
-/// Where the numbers of one step are.
+/// The places of the values of one step.
 struct Step {
     r: Vector,
     z: Vector,
@@ -168,7 +167,7 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// One step of one row: `at` is its index among all rows of the sequence.
+    /// One step of one row. `at` is its index among all rows of the sequence.
     fn step(&mut self, at: usize, state: Vector, mask: Option<Vector>) -> Step {
         let h = self.call.h;
         let spec = self.call.spec;
@@ -219,7 +218,7 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// `x·w_ih + b_ih` of a row of the sequence, or the row itself if it is already projected.
+    /// `x·w_ih + b_ih` for a row of the sequence, or the row itself if it is already projected.
     fn projected(&mut self, at: usize) -> Vector {
         let h = self.call.h;
         let x = self.leaf("x").expect("every call has a sequence");
@@ -237,7 +236,7 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// `state·w_hh + b_hh` of one gate: r, z, n are 0, 1, 2.
+    /// `state·w_hh + b_hh` for one gate: r, z, n are 0, 1, 2.
     fn recurrent(&mut self, state: Vector, gate: usize) -> Vector {
         let h = self.call.h;
         let w_hh = self
@@ -259,7 +258,7 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// What the activation of the reset or update gate is applied to.
+    /// The input of the activation of the reset or update gate.
     fn pre_activation(&mut self, p: Vector, g: Vector, gate: usize) -> Vector {
         let h = self.call.h;
         let q = self.recurrent(g, gate);

@@ -1,12 +1,12 @@
-//! Reverse-mode differentiation: a Wengert list in float64, each entry a rule for whole vectors.
+//! Reverse-mode differentiation: a Wengert list in float64. Each entry is a rule for whole vectors.
 //!
-//! A tape yields all gradients in one sweep. Dual numbers need one pass for each number that is
-//! differentiated by, and weights have thousands.
+//! A tape gives all gradients in one sweep. Dual numbers would need one pass per differentiated value,
+//! and weights have thousands of values.
 //!
-//! NaN and infinities follow IEEE 754: every derivative is multiplied, including by zero. Only a
-//! clip selects: nothing flows through a clipped value.
+//! NaN and infinities follow IEEE 754: every derivative is multiplied, including by zero. Only a clip
+//! selects: a clipped value has no gradient.
 
-/// A range of the tape's numbers.
+/// A range of the tape's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Vector {
     start: usize,
@@ -14,7 +14,7 @@ pub struct Vector {
 }
 
 impl Vector {
-    /// `len` numbers from index `from`.
+    /// `len` values from index `from`.
     pub fn slice(self, from: usize, len: usize) -> Self {
         assert!(from + len <= self.len, "slice {from}+{len} of {self:?}");
         Self {
@@ -28,7 +28,7 @@ impl Vector {
     }
 }
 
-/// How the numbers of an entry follow from earlier ones, element by element.
+/// How the values of an entry follow from earlier values, element by element.
 #[derive(Debug)]
 enum Rule {
     /// `a + b`.
@@ -41,7 +41,8 @@ enum Rule {
     Map(Vector, Vec<f64>),
     /// `clamp(a, −c, c)`.
     Clip(Vector, f64),
-    /// `row · matrix`: `row.len` rows, `stride` numbers apart, of as many columns as the entry has.
+    /// `row · matrix`: `row.len` rows with a distance of `stride` values, and as many columns as the
+    /// entry has values.
     Product {
         row: Vector,
         matrix: Vector,
@@ -55,7 +56,7 @@ struct Entry {
     rule: Rule,
 }
 
-/// The numbers of a computation, in the order in which they were made, and the rule of each.
+/// The values of a computation in the order of their computation, and the rule of each entry.
 #[derive(Debug)]
 pub struct Tape {
     values: Vec<f64>,
@@ -63,7 +64,7 @@ pub struct Tape {
     round: Option<Round>,
 }
 
-/// What the result of every operation is rounded by.
+/// Rounds the result of every operation.
 pub type Round = fn(f64) -> f64;
 
 fn rounded(round: Option<Round>, value: f64) -> f64 {
@@ -74,7 +75,7 @@ fn rounded(round: Option<Round>, value: f64) -> f64 {
 }
 
 impl Tape {
-    /// An empty tape, in float64 or in what `round` makes of it.
+    /// An empty tape in float64, or with every result rounded by `round`.
     pub fn new(round: Option<Round>) -> Self {
         Self {
             values: Vec::new(),
@@ -83,12 +84,12 @@ impl Tape {
         }
     }
 
-    /// The numbers of a vector.
+    /// The values of a vector.
     pub fn get(&self, vector: Vector) -> &[f64] {
         &self.values[vector.start..][..vector.len]
     }
 
-    /// A vector that follows from nothing: an input or a constant.
+    /// A vector without a rule: an input or a constant.
     pub fn leaf(&mut self, values: impl IntoIterator<Item = f64>) -> Vector {
         let start = self.values.len();
         self.values.extend(values);
@@ -106,8 +107,8 @@ impl Tape {
         self.push(a.len, Rule::Mul(a, b), |v, k| v[a.at(k)] * v[b.at(k)])
     }
 
-    /// `z · a + (1 − z) · b`. One rule, so that `z` gets `d · (a − b)`: as two products it would get
-    /// `d · a − d · b`, which is NaN where `d` is infinite.
+    /// `z · a + (1 − z) · b` as one rule, so that `z` gets `d · (a − b)`. Two products would give `d · a
+    /// − d · b`, which is NaN for an infinite `d`.
     pub fn mix(&mut self, z: Vector, a: Vector, b: Vector) -> Vector {
         assert!(z.len == a.len && a.len == b.len, "{z:?}, {a:?}, {b:?}");
         self.push(z.len, Rule::Mix(z, a, b), |v, k| {
@@ -123,12 +124,12 @@ impl Tape {
         self.push(a.len, Rule::Map(a, slopes), |_, k| values[k])
     }
 
-    /// `clamp(a, −bound, bound)`, NaN where `a` is.
+    /// `clamp(a, −bound, bound)`, NaN if `a` is NaN.
     pub fn clip(&mut self, a: Vector, bound: f64) -> Vector {
         self.push(a.len, Rule::Clip(a, bound), |v, k| clip(v[a.at(k)], bound))
     }
 
-    /// `row · matrix`, for `columns` columns of a row-major matrix whose rows are `stride` apart;
+    /// `row · matrix` for `columns` columns of a row-major matrix with a row distance of `stride`.
     /// `matrix` starts at the first of these columns.
     pub fn product(
         &mut self,
@@ -167,7 +168,7 @@ impl Tape {
         out
     }
 
-    /// The gradient of `Σ seed · value` by every number of the tape, given seeds for some vectors.
+    /// The gradient of `Σ seed · value` by every value of the tape, for given seeds of some vectors.
     pub fn sweep<'a>(&self, seeds: impl IntoIterator<Item = (Vector, &'a [f64])>) -> Gradients {
         let mut d = vec![0.0; self.values.len()];
         for (vector, seed) in seeds {
@@ -182,7 +183,7 @@ impl Tape {
         Gradients(d)
     }
 
-    /// Adds what an entry's gradient means for the numbers that it follows from.
+    /// Adds the gradient of an entry to the gradients of its inputs.
     fn back(&self, out: Vector, rule: &Rule, d: &mut [f64]) {
         let (value, round) = (&self.values, self.round);
         let add = |to: &mut f64, term: f64| *to = rounded(round, *to + rounded(round, term));
@@ -233,7 +234,7 @@ impl Tape {
     }
 }
 
-/// `clamp(a, −bound, bound)`, NaN where `a` is.
+/// `clamp(a, −bound, bound)`, NaN if `a` is NaN.
 pub fn clip(a: f64, bound: f64) -> f64 {
     if a.abs() > bound {
         bound.copysign(a)
@@ -242,7 +243,7 @@ pub fn clip(a: f64, bound: f64) -> f64 {
     }
 }
 
-/// What [`Tape::sweep`] yields.
+/// The result of [`Tape::sweep`].
 #[derive(Debug)]
 pub struct Gradients(Vec<f64>);
 

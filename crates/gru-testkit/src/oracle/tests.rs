@@ -1,4 +1,4 @@
-//! The tape against finite differences of its own forward pass, and what is not finite.
+//! Compares the tape with finite differences of its own forward pass, and tests non-finite values.
 
 use gru_spec::{Direction, GruSpec, Layout, Order};
 
@@ -12,8 +12,8 @@ use crate::{
 
 /// Step of the differences: a power of two, so that a float32 input plus a few steps is exact.
 ///
-/// The 4th-order formula truncates `STEP⁴/30 · f⁽⁵⁾` ≈ 3e-14 f⁽⁵⁾ and rounds about
-/// `1.5 · ε·|loss| / STEP` ≈ 1e-12; both are balanced near 2⁻¹⁰.
+/// The formula of fourth order has a truncation error of `STEP⁴/30 · f⁽⁵⁾` ≈ 3e-14 f⁽⁵⁾ and a rounding
+/// error of about `1.5 · ε·|loss| / STEP` ≈ 1e-12. They are balanced near 2⁻¹⁰.
 const STEP: f64 = 1.0 / 1024.0;
 
 fn tensor<'a>(call: &'a mut Call, name: &str) -> &'a mut Vec<f64> {
@@ -28,7 +28,7 @@ fn tensor<'a>(call: &'a mut Call, name: &str) -> &'a mut Vec<f64> {
     tensor.expect("the call has this tensor")
 }
 
-/// The gradient of the loss by every input, by 4th-order central differences.
+/// The gradient of the loss by every input, from central differences of fourth order.
 fn differences(call: &Call, d_y: &[f64], d_h_t: &[f64]) -> Tensors {
     let pieces = call.forward().kinks.pieces;
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
@@ -67,7 +67,7 @@ fn check(id: &str, call: &Call, d_y: &[f64], d_h_t: &[f64]) {
 }
 
 #[test]
-fn gradients_of_the_catalogue_are_differences() {
+fn gradients_of_the_catalogue_match_differences() {
     for problem in problem::catalogue() {
         let inputs = Inputs::random(&problem);
         let call = Call::of(&problem, &inputs);
@@ -75,14 +75,14 @@ fn gradients_of_the_catalogue_are_differences() {
     }
 }
 
-/// What a call may have that a [`Problem`] does not.
+/// Options of a call that a [`Problem`] does not have.
 #[derive(Debug, Clone, Copy)]
 struct Extras {
     skips: bool,
     mask: bool,
-    /// None, one for each step, one for each unit.
+    /// None, one value for each step, or one value for each unit.
     zoneout: usize,
-    /// An already projected sequence, and a recurrent bias for the candidate only.
+    /// An already projected sequence, and a recurrent bias for only the candidate.
     projected: bool,
 }
 
@@ -91,7 +91,7 @@ fn with_extras(mut call: Call, extras: Extras) -> Call {
     let pattern = |len: usize, values: &[f64]| -> Vec<f64> {
         (0..len).map(|k| values[k * k % values.len()]).collect()
     };
-    // Row 0 of [1, 1, 0], row 1 of [1, 1, 1, 0, 1] or so, in either layout.
+    // For example row 0 of [1, 1, 0] and row 1 of [1, 1, 1, 0, 1], in either layout.
     call.step_mask = extras
         .skips
         .then(|| pattern(n * t, &[1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 1.0]));
@@ -110,7 +110,7 @@ fn with_extras(mut call: Call, extras: Extras) -> Call {
 }
 
 #[test]
-fn gradients_with_skips_masks_and_shares_are_differences() {
+fn gradients_of_options_match_differences() {
     let mut count = 0;
     for bits in 0..128 {
         let bit = |k: usize| bits >> k & 1 == 1;
@@ -204,7 +204,7 @@ fn a_clipped_pre_activation_has_no_slope() {
     }
 }
 
-/// The gate is closed, so that the candidate, which is NaN, is multiplied by 0: it shows all the same.
+/// The gate is closed, so the candidate, which is NaN, is multiplied by 0. The result is still NaN.
 #[test]
 fn zero_times_nan_is_nan() {
     let problem = Problem::new(1, 2, 1, 1).with_biases(Biases::InputOnly);
@@ -215,8 +215,7 @@ fn zero_times_nan_is_nan() {
     assert!(gradients.values().flatten().all(|d| d.is_nan()));
 }
 
-/// An infinite gradient goes through the blend with the sign of `h − n`: as ∞ · h − ∞ · n it would be
-/// NaN.
+/// An infinite gradient of the blend has the sign of `h − n`. The form ∞ · h − ∞ · n would give NaN.
 #[test]
 fn an_infinite_gradient_keeps_its_sign() {
     let problem = Problem::new(1, 1, 1, 3).with_biases(Biases::InputOnly);
@@ -236,7 +235,7 @@ fn an_infinite_gradient_keeps_its_sign() {
 }
 
 #[test]
-fn what_a_skipped_step_holds_goes_nowhere() {
+fn skipped_steps_have_no_effect() {
     let problem = Problem::new(2, 3, 2, 4);
     let inputs = Inputs::random(&problem);
     let mut call = Call::of(&problem, &inputs);
@@ -245,7 +244,7 @@ fn what_a_skipped_step_holds_goes_nowhere() {
     for row in [1, 3, 4, 5] {
         call.x[row * 2..][..2].fill(f64::NAN);
     }
-    // Row 1 never takes a step: not even a bad weight reaches it.
+    // Row 1 has no valid step, so even a non-finite weight does not affect it.
     let padded = call.forward();
     assert_eq!(padded.y, clean.y);
     let d = padded.gradients(&inputs.d_y, &inputs.d_h_t);
@@ -266,9 +265,9 @@ fn what_a_skipped_step_holds_goes_nowhere() {
     assert!(d["h0"][4..].iter().all(|d| d.is_finite()));
 }
 
-/// What each option means, written as a call without it.
+/// Each option, compared with an equivalent call without it.
 #[test]
-fn options_by_other_means() {
+fn options_equal_calls_without_them() {
     for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
         let (n, t, i, h) = (1, 4, 2, 3);
         let problem = Problem::new(n, t, i, h).with_spec(GruSpec::default().with_reset(reset));
@@ -279,7 +278,7 @@ fn options_by_other_means() {
         let b_hn = vec![0.25, -0.5, 0.75];
         let scaled_rows = plain.w_hh.chunks(3 * h).zip(&mask);
         let scaled_rows = scaled_rows.flat_map(|(row, m)| row.iter().map(move |w| m * w));
-        // 1 at the diagonal of the first rows.
+        // 1 on the diagonal of the first rows.
         let identity: Vec<f64> = (0..9 * h * h)
             .map(|k| f64::from(u8::from(k % (3 * h + 1) == 0)))
             .collect();
@@ -335,7 +334,7 @@ fn options_by_other_means() {
             let (with, without) = (with.forward().y, without.forward().y);
             close(name, &with, &without, 1e-15).expect(name);
         }
-        // Row 0 is not taken, row 2 neither: the state, nothing, or what came before.
+        // Rows 0 and 2 are skipped: `y` is the state, zero, or the previous output.
         let skips = |skipped| Call {
             step_mask: Some(vec![0.0, 1.0, 0.0, 1.0]),
             skipped,
@@ -354,7 +353,7 @@ fn options_by_other_means() {
             assert_eq!([&rows[1], &rows[3]], [&kept[1], &kept[3]]);
             assert_eq!(run.h_t, state.h_t);
         }
-        // The gradient of nothing goes nowhere.
+        // The upstream gradient of a zero output has no effect.
         let mut of_row_0 = vec![0.0; t * h];
         of_row_0[..h].fill(1.0);
         for run in [&zero, &repeats] {
@@ -362,7 +361,7 @@ fn options_by_other_means() {
             assert!(d.values().flatten().all(|d| *d == 0.0));
         }
         assert_eq!(state.gradients(&of_row_0, &[])["h0"], [1.0; 3]);
-        // Half of the new state, half of the old one.
+        // Half of the new state, half of the previous state.
         let of_units = Call {
             zoneout: Some([vec![0.5; h], vec![0.0; (t - 1) * h]].concat()),
             ..plain.clone()

@@ -1,4 +1,4 @@
-//! RNNoise's network in float64 and plain loops, from the bytes of the file: independent of the
+//! RNNoise's network in float64 with simple loops, from the bytes of the file. It is independent of the
 //! program's parser, kernels and gate order.
 
 #![allow(dead_code)]
@@ -8,8 +8,8 @@ pub mod sensitivity;
 use denoise::bands::BANDS;
 use denoise::denoiser::{FEATURES, Gains};
 
-/// What the twin takes for tanh, of which its σ is made, and what becomes of every number that it
-/// computes: nothing, or the nearest of float32.
+/// The function that the twin uses for tanh (and for σ through tanh), and the rounding of every value:
+/// none, or to float32.
 #[derive(Clone, Copy)]
 pub struct Arithmetic {
     pub tanh: fn(f64) -> f64,
@@ -20,8 +20,8 @@ pub const EXACT: Arithmetic = Arithmetic {
     tanh: f64::tanh,
     round: |x| x,
 };
-/// In float32, sums from the first term to the last: naive code. (A product or sum of float32 that is
-/// made in float64 and rounded once is that of float32.)
+/// In float32, with sums from the first term to the last: naive code. (A product or sum of two float32
+/// values, computed in float64 and rounded once, equals the float32 result.)
 pub const NAIVE: Arithmetic = Arithmetic {
     tanh: f64::tanh,
     round: |x| f64::from(x as f32),
@@ -31,7 +31,7 @@ pub const TABLE: Arithmetic = Arithmetic {
     tanh: table,
     ..EXACT
 };
-/// With the table, and in float32: what nnnoiseless does.
+/// With the table and in float32, as nnnoiseless computes.
 pub const NAIVE_TABLE: Arithmetic = Arithmetic {
     tanh: |x| f64::from(table_single(x as f32)),
     ..NAIVE
@@ -48,8 +48,8 @@ impl Arithmetic {
     }
 }
 
-/// nnnoiseless' tanh: a table in steps of 0.04 with six decimals, and a parabola from the nearest
-/// entry; ±1 beyond 8.
+/// nnnoiseless' tanh: a table with steps of 0.04 and six decimals, a parabola from the nearest entry,
+/// and ±1 beyond 8.
 pub fn table(x: f64) -> f64 {
     if x.abs() >= 8.0 {
         return x.signum();
@@ -63,7 +63,7 @@ pub fn table(x: f64) -> f64 {
 
 fn table_entry(entry: f64) -> f64 {
     match entry as u32 {
-        // Those that it has otherwise than rounding gives them.
+        // Entries of nnnoiseless' table that differ from the rounded value.
         70 => 0.992_631,
         170 => 0.999_997,
         190 => 1.0,
@@ -71,7 +71,8 @@ fn table_entry(entry: f64) -> f64 {
     }
 }
 
-/// The same in float32. Near the middle between two entries rounding decides which one is the nearest.
+/// The same in float32. Near the middle between two entries, rounding decides which entry is the
+/// nearest.
 fn table_single(x: f32) -> f32 {
     if x.abs() >= 8.0 {
         return x.signum();
@@ -83,7 +84,7 @@ fn table_single(x: f32) -> f32 {
     (y + d * (1.0 - y * y) * (1.0 - y * d)).copysign(x)
 }
 
-/// One layer: `weight [rows][columns]`, the gates of a GRU side by side as z, r, candidate.
+/// One layer: `weight [rows][columns]`, with a GRU's gates z, r and candidate in adjacent columns.
 pub struct Layer {
     pub inputs: usize,
     pub units: usize,
@@ -117,7 +118,7 @@ impl Layer {
         }
     }
 
-    /// `start + x·column k` of some rows.
+    /// `start + x·column k` over some rows.
     fn dot(&self, rows: &[Vec<f64>], k: usize, x: &[f64], start: f64, by: Arithmetic) -> f64 {
         assert_eq!(x.len(), rows.len());
         by.sum(start, x.iter().zip(rows).map(|(x, row)| x * row[k]))
@@ -181,7 +182,7 @@ impl Twin {
         }
     }
 
-    /// Gains and the probability of a voice.
+    /// Gains and the voice probability.
     pub fn step(&mut self, features: &[f64]) -> (Vec<f64>, f64) {
         let [input, voice_gru, noise_gru, gain_gru, gains, voice] = &self.layers;
         let [v, n, g] = &mut self.states;
@@ -204,7 +205,7 @@ impl Gains for Twin {
     }
 }
 
-/// Noisy speech as frames, samples as those of 16-bit integers.
+/// Noisy speech as frames with the scale of 16-bit integers.
 pub fn frames(seconds: f32, seed: u64) -> Vec<[f32; denoise::FRAME]> {
     let [_, noisy] = denoise::demo::sounds(seconds, seed);
     let whole = noisy.chunks_exact(denoise::FRAME);

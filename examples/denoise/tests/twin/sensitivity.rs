@@ -1,8 +1,8 @@
-//! How far the errors of activations can move a gain: to first order, over all errors at once.
+//! The maximum effect of activation errors on a gain: to first order, over all errors at once.
 
 use super::{EXACT, Layer, Twin};
 
-/// What the steps of one run of the exact twin passed through.
+/// The values of all steps in one run of the exact twin.
 pub struct Run {
     twin: Twin,
     steps: Vec<Step>,
@@ -45,9 +45,9 @@ impl Run {
         Self { twin, steps }
     }
 
-    /// How far any errors within `errors`, at every step up to `t`, can move the gains and the voice
-    /// of step `t`: the sum over all activations of `|∂output/∂activation|` times its error, by the
-    /// chain rule backwards from the output.
+    /// The maximum change of the gains and the voice of step `t`, for any errors within `errors` at
+    /// every step up to `t`. It is the sum over all activations of `|∂output/∂activation|` times its
+    /// error, computed by the chain rule backwards from the output.
     pub fn bound(&self, t: usize, errors: Errors) -> f64 {
         let [.., gains, voice] = &self.twin.layers;
         let after = |gru: usize| {
@@ -70,7 +70,7 @@ impl Run {
         all.chain([from(0, voice, 0)]).fold(0.0, f64::max)
     }
 
-    /// From the derivatives by the states after step `t` back to the first step.
+    /// Propagates the derivatives by the states after step `t` back to the first step.
     fn back(&self, t: usize, mut d: [Vec<f64>; 3], errors: Errors) -> f64 {
         let mut total = 0.0;
         for step in self.steps[..=t].iter().rev() {
@@ -91,8 +91,8 @@ impl Run {
         total
     }
 
-    /// Through one step of one GRU: `d` goes from the state after it to the state before it; gives
-    /// the derivatives by the inputs.
+    /// One step of one GRU: `d` changes from the derivative by the new state to the derivative by the
+    /// previous state. Returns the derivatives by the inputs.
     fn gru(
         &self,
         k: usize,
@@ -105,13 +105,13 @@ impl Run {
         let Gru { before: h, gates } = &step.grus[k];
         let [z, r, c] = gates;
         let units = layer.units;
-        // z | r | candidate, of the sums within the activations.
+        // z | r | candidate, derivatives by the sums inside the activations.
         let mut d_sum = vec![0.0; 3 * units];
         for j in 0..units {
             let d_z = (h[j] - c[j]) * d[j];
             *total += errors.sigmoid * d_z.abs();
             d_sum[j] = z[j] * (1.0 - z[j]) * d_z;
-            // ReLU, which has no table.
+            // ReLU has no table.
             d_sum[2 * units + j] = if c[j] > 0.0 { (1.0 - z[j]) * d[j] } else { 0.0 };
             d[j] *= z[j];
         }

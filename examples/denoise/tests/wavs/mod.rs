@@ -1,4 +1,4 @@
-//! WAVs of tests, written and read by hound alone.
+//! WAV files of tests, written and read only by hound.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hound::{SampleFormat, WavReader, WavSpec, WavWriter};
 
-/// A folder of its own, gone with the value.
+/// A temporary folder. Dropping the value removes it.
 pub struct Folder(PathBuf);
 
 impl Folder {

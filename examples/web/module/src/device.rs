@@ -1,9 +1,9 @@
-//! Where to compute.
+//! Opens devices.
 
 use burn::tensor::Device;
 use wasm_bindgen::JsError;
 
-/// The device of this name: `cpu`, or `webgpu` in a module that was built with it.
+/// The device with this name: `cpu`, or `webgpu` in a module with this feature.
 pub async fn open(name: &str) -> Result<Device, JsError> {
     match name {
         "cpu" => Ok(cpu()),
@@ -14,13 +14,15 @@ pub async fn open(name: &str) -> Result<Device, JsError> {
             options
                 .init_async()
                 .await
-                .map_err(|reason| JsError::new(&format!("WebGPU cannot be used here: {reason}")))
+                .map_err(|reason| JsError::new(&format!("WebGPU is not available: {reason}")))
         }
-        other => Err(JsError::new(&format!("this module has no device {other}"))),
+        other => Err(JsError::new(&format!(
+            "device: expected cpu or webgpu, got {other}"
+        ))),
     }
 }
 
-/// Where files are read and written.
+/// The device for reading and writing files.
 pub fn cpu() -> Device {
     Device::flex()
 }

@@ -1,7 +1,7 @@
-//! `char-model` for a page: models that are trained, read, saved, and write.
+//! `char-model` for the web page: trains, loads and saves models and generates text.
 //!
-//! What waits for a device is a promise. Objects of JavaScript are described by the types that
-//! `serde` reads and writes: `training::Options`, `training::Facts` and those of `char-model`.
+//! Functions that wait for a device return promises. JavaScript objects correspond to types that `serde`
+//! reads and writes: `training::Options`, `training::Facts` and types of `char-model`.
 
 use serde::Serialize;
 use wasm_bindgen::prelude::*;
@@ -19,7 +19,7 @@ fn start() {
     console_error_panic_hook::set_once();
 }
 
-/// The text that `char-gru` learns where none is given.
+/// The default text of `char-gru`.
 #[wasm_bindgen(js_name = builtInText)]
 pub fn built_in_text() -> String {
     lipsum::LIBER_PRIMUS.to_string()

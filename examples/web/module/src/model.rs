@@ -1,4 +1,4 @@
-//! A model of the page: from a run or a file.
+//! A model of the page, from a training run or from a file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use wasm_bindgen::prelude::*;
 
 use crate::{device, to_js};
 
-/// What a model is.
+/// The description of a model.
 #[derive(Serialize)]
 struct Facts {
     hidden: usize,
@@ -26,8 +26,8 @@ struct Facts {
     parameters: usize,
 }
 
-/// A model that writes, on the CPU: one character after the other, a GPU would mostly wait, and a file is
-/// written at once.
+/// A model that generates text on the CPU. It generates one character at a time, and a GPU would mostly
+/// wait. The CPU also writes files without waiting.
 #[wasm_bindgen]
 pub struct Model {
     model: CharGru,
@@ -37,13 +37,17 @@ pub struct Model {
 
 #[wasm_bindgen]
 impl Model {
-    /// The model in a file of `char-gru`: a `.safetensors` of its `export`, or its `model.bpk`.
+    /// Reads the model in a file of `char-gru`: a `.safetensors` file from `export`, or `model.bpk`.
     pub fn read(name: &str, bytes: Vec<u8>) -> Result<Model, JsError> {
         let device = device::cpu();
         let (model, sizes, vocabulary) = if name.ends_with(".safetensors") {
             let dict = StateDict::from_safetensors_bytes(name, bytes)?;
             let characters = exchange::characters(&dict);
-            let none = || JsError::new(&format!("{name} does not say what its characters are"));
+            let none = || {
+                JsError::new(&format!(
+                    "{name}: expected the characters of the model, got none"
+                ))
+            };
             let vocabulary = characters.ok_or_else(none)?;
             let (model, sizes) = exchange::import(&dict, &vocabulary, &device)?;
             (model, sizes, vocabulary)
@@ -57,7 +61,7 @@ impl Model {
         })
     }
 
-    /// Its sizes.
+    /// Its description.
     pub fn facts(&self) -> Result<JsValue, JsError> {
         to_js(&Facts {
             hidden: self.sizes.hidden,
@@ -68,14 +72,14 @@ impl Model {
         })
     }
 
-    /// The file `model.bpk` of `char-gru`.
+    /// Writes `model.bpk`, a file that `char-gru` reads.
     pub fn save(&self) -> Result<Vec<u8>, JsError> {
         let name = Path::new("model.bpk");
         let bytes = file::to_bytes(&self.model, &self.sizes, &self.vocabulary, name)?;
         Ok(bytes.to_vec())
     }
 
-    /// Begins to write after `prompt`.
+    /// Starts generating text after `prompt`.
     pub fn write(&self, prompt: &str, temperature: f64, seed: u32) -> Result<Writing, JsError> {
         let choice = Choice {
             temperature,
@@ -91,7 +95,7 @@ impl Model {
 }
 
 impl Model {
-    /// A copy of a model of any device. The numbers of a GPU are waited for, as a browser wants it.
+    /// Copies a model from any device. Reading a GPU is asynchronous, as a browser requires.
     pub(crate) async fn of(
         model: CharGru,
         sizes: CharGruConfig,
@@ -113,7 +117,7 @@ impl Model {
     }
 }
 
-/// All parameters, flat, in the order of the module.
+/// All parameters, flattened, in the order of the module.
 struct Parameters(Vec<Tensor<1>>);
 
 impl ModuleVisitor for Parameters {
@@ -122,17 +126,17 @@ impl ModuleVisitor for Parameters {
     }
 }
 
-/// Numbers for all parameters, in the same order, and where they go.
+/// Values for all parameters in the same order, and their new device.
 struct Put(std::vec::IntoIter<TensorData>, Device);
 
 impl ModuleMapper for Put {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let data = self.0.next().expect("one of each parameter");
+        let data = self.0.next().expect("one value for each parameter");
         param.map(|old| Tensor::<1>::from_data(data, &self.1).reshape(old.dims()))
     }
 }
 
-/// A model that is writing.
+/// A model that generates text.
 #[wasm_bindgen]
 pub struct Writing {
     writer: sample::Writer,

@@ -12,10 +12,10 @@ use wasm_bindgen::prelude::*;
 use crate::model::Model;
 use crate::{device, to_js};
 
-/// The most of everything: a page asks for no more than a browser holds.
+/// The maximum of every size, so that a run fits in a browser's memory.
 const LARGEST: usize = 4096;
 
-/// What the page asks for, under the names of char-gru's arguments.
+/// The options of the page, with the names of char-gru's arguments.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Options {
@@ -32,7 +32,7 @@ pub struct Options {
     seed: u64,
 }
 
-/// What a run is about, before its first step.
+/// The description of a run before its first step.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Facts {
@@ -40,7 +40,7 @@ pub struct Facts {
     distinct: usize,
     parameters: usize,
     steps: usize,
-    /// Nats per character of counting characters, and pairs of them.
+    /// Nats per character of the 1-gram and the 2-gram model.
     unigram: f64,
     bigram: Option<f64>,
 }
@@ -55,7 +55,7 @@ pub struct Training {
 
 #[wasm_bindgen]
 impl Training {
-    /// A run on `text`, on the device of this name. `options` are `Options`.
+    /// Starts a run on `text` on the device with this name. `options` has the type `Options`.
     pub async fn start(text: String, options: JsValue, on: String) -> Result<Training, JsError> {
         let options: Options = serde_wasm_bindgen::from_value(options)?;
         options.check()?;
@@ -69,7 +69,7 @@ impl Training {
             options.dropout,
         );
         let device = device::open(&on).await?.autodiff();
-        // Drawn on the CPU, so that a seed is the same model everywhere.
+        // Drawn on the CPU, so that a seed gives the same model on every device.
         let cpu = device::cpu().autodiff();
         for device in [&cpu, &device] {
             device.seed(options.seed);
@@ -90,7 +90,7 @@ impl Training {
         })
     }
 
-    /// What it is about, before its first step: `Facts`.
+    /// The description of the run before its first step: `Facts`.
     pub fn facts(&self) -> Result<JsValue, JsError> {
         let reference = Reference::new(&self.corpus)?;
         to_js(&Facts {
@@ -103,17 +103,17 @@ impl Training {
         })
     }
 
-    /// Learns the next window; a [`Step`](char_model::trainer::Step).
+    /// Trains on the next window. Returns a [`Step`](char_model::trainer::Step).
     pub async fn step(&mut self) -> Result<JsValue, JsError> {
         to_js(&self.trainer.step().await?)
     }
 
-    /// Judges the model; a [`Validation`](char_model::trainer::Validation).
+    /// Validates the model. Returns a [`Validation`](char_model::trainer::Validation).
     pub async fn validate(&mut self) -> Result<JsValue, JsError> {
         to_js(&self.trainer.validate().await?)
     }
 
-    /// The model as it is now.
+    /// The current model.
     pub async fn model(&self) -> Result<Model, JsError> {
         let model = self.trainer.learner.model.valid();
         let (sizes, vocabulary) = (self.sizes.clone(), self.corpus.vocabulary.clone());
@@ -122,7 +122,7 @@ impl Training {
 }
 
 impl Options {
-    /// As char-gru's arguments are checked.
+    /// Checks the options as char-gru checks its arguments.
     fn check(&self) -> Result<(), JsError> {
         let counts = [
             ("embed", self.embed),
@@ -134,7 +134,7 @@ impl Options {
         ];
         for (name, count) in counts {
             if !(1..=LARGEST).contains(&count) {
-                let reason = format!("{name} is {count}; 1 to {LARGEST} are possible");
+                let reason = format!("{name}: expected 1 to {LARGEST}, got {count}");
                 return Err(JsError::new(&reason));
             }
         }

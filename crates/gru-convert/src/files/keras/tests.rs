@@ -64,7 +64,7 @@ fn half_precision_in_both_orders_and_no_other_of_16_bits() {
         let dict = float_of_two_bytes(order, 5, 10, bytes).unwrap();
         assert_eq!(dict.get("a"), Some(&expected), "{order:?}");
     }
-    // bfloat16 has these sizes.
+    // bfloat16 has the same size.
     let error = float_of_two_bytes(LittleEndian, 8, 7, [0, 0]).unwrap_err();
     assert!(
         error.starts_with("a: expected numbers of a usual type, got "),
@@ -89,7 +89,7 @@ fn texts_are_left_out() {
     assert!(dict.get("number").is_some());
 }
 
-/// A number so many groups deep.
+/// A number within this many groups.
 fn nested(depth: usize) -> Result<StateDict, String> {
     read_of(|file| {
         let mut group = file.create_group("g");
@@ -104,7 +104,7 @@ fn nested(depth: usize) -> Result<StateDict, String> {
 }
 
 #[test]
-fn groups_are_as_deep_as_is_said() {
+fn group_depth_is_limited() {
     let dict = nested(DEPTH).unwrap();
     assert!(dict.get(&format!("{}a", "g/".repeat(DEPTH))).is_some());
     let error = nested(DEPTH + 1).unwrap_err();
@@ -115,15 +115,15 @@ fn groups_are_as_deep_as_is_said() {
 }
 
 #[test]
-fn objects_are_as_many_as_is_said() {
-    let mut walk = Walk {
+fn object_count_is_limited() {
+    let mut traversal = Traversal {
         held: 0,
         claimed: 0,
         objects: OBJECTS - 1,
         dict: StateDict::new(),
     };
-    assert_eq!(walk.count(), Ok(()));
-    let error = walk.count().unwrap_err();
+    assert_eq!(traversal.count(), Ok(()));
+    let error = traversal.count().unwrap_err();
     assert_eq!(
         error,
         format!("expected {OBJECTS} groups and arrays at most")
@@ -131,7 +131,7 @@ fn objects_are_as_many_as_is_said() {
 }
 
 #[test]
-fn a_broken_file_is_told_in_the_readers_words() {
+fn broken_files_report_the_error_of_the_reader() {
     let nonsense = b"nonsense".to_vec();
     let words = File::from_bytes(nonsense.clone()).unwrap_err().to_string();
     assert!(!words.is_empty());

@@ -25,7 +25,7 @@ fn kinds_of_numbers() {
     }
 }
 
-/// What an array of version 2 begins with, its header being so long.
+/// The first bytes of an array of version 2 with a header of this length.
 fn start_of(length: usize, filled_with: u8) -> Vec<u8> {
     let mut file = b"\x93NUMPY\x02\x00".to_vec();
     file.extend((length as u32).to_le_bytes());
@@ -34,7 +34,7 @@ fn start_of(length: usize, filled_with: u8) -> Vec<u8> {
 }
 
 #[test]
-fn headers_are_as_long_as_is_said() {
+fn header_length_is_limited() {
     let longest = start_of(HEADER, b' ');
     assert_eq!(start(&mut &longest[..]).as_ref(), Ok(&longest));
     let error = start(&mut &start_of(HEADER + 1, b' ')[..]).unwrap_err();
@@ -42,7 +42,7 @@ fn headers_are_as_long_as_is_said() {
 }
 
 #[test]
-fn headers_have_as_many_brackets_as_is_said() {
+fn bracket_count_is_limited() {
     for bracket in *b"([{" {
         let most = start_of(BRACKETS, bracket);
         assert_eq!(start(&mut &most[..]).as_ref(), Ok(&most));

@@ -1,0 +1,350 @@
+//! The block: streaming, carried state, layouts, initial weights, display, saving and loading.
+
+use super::{
+    backends::TestBackend,
+    runs::{tensor, values},
+};
+use burn::{
+    config::Config,
+    module::{Initializer, Module},
+    tensor::{DType, Device, Tensor},
+};
+use burn_store::{ModuleSnapshot, SafetensorsStore};
+use gru_op::{GruBlock, GruBlockConfig, GruInitializer, Reset, SequenceOptions, Update};
+use gru_testkit::{
+    close::{Tolerance, close},
+    inputs::Inputs,
+    problem::Problem,
+};
+use libtest_mimic::Trial;
+
+type Test = fn(&Device, Tolerance) -> Result<(), String>;
+
+const TESTS: &[(&str, Test)] = &[
+    ("step-equals-sequence", step_equals_sequence),
+    ("state-carries-over", state_carries_over),
+    (
+        "time-major-equals-batch-major",
+        time_major_equals_batch_major,
+    ),
+    ("lengths-equal-separate-rows", lengths_equal_separate_rows),
+    ("record-round-trip", record_round_trip),
+    ("safetensors-round-trip", safetensors_round_trip),
+    ("dropout-in-training-only", dropout_in_training_only),
+    ("pytorch-initializer", pytorch_initializer),
+    ("per-gate-initializer", per_gate_initializer),
+];
+
+const N: usize = 3;
+const T: usize = 7;
+const I: usize = 5;
+const H: usize = 9;
+
+pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for &backend in backends {
+        for &(name, test) in TESTS {
+            let tolerance = backend.tolerance(Tolerance::F32);
+            let id = format!("block/{name}/{}", backend.name);
+            trials.push(backend.trial(id, move |device| test(device, tolerance)));
+        }
+    }
+    trials.push(Trial::test("block/display", || Ok(display()?)));
+    trials.push(Trial::test("block/config-file", || Ok(config_file()?)));
+    trials
+}
+
+fn input(device: &Device) -> Tensor<3> {
+    let inputs = Inputs::random(&Problem::new(N, T, I, H));
+    tensor(&inputs.x, [N, T, I], device, DType::F32)
+}
+
+fn state(layers: usize, device: &Device) -> Tensor<3> {
+    let inputs = Inputs::random(&Problem::new(layers * N, 1, 1, H));
+    let h0 = inputs.h0.expect("the problem has an initial state");
+    tensor(&h0, [layers, N, H], device, DType::F32)
+}
+
+fn same<const D: usize>(
+    name: &str,
+    got: Tensor<D>,
+    expected: Tensor<D>,
+    tolerance: f64,
+) -> Result<(), String> {
+    if got.dims() != expected.dims() {
+        let (got, expected) = (got.dims(), expected.dims());
+        return Err(format!("{name}: shape {got:?}, expected {expected:?}"));
+    }
+    close(name, &values(got), &values(expected), tolerance)
+}
+
+fn step_equals_sequence(device: &Device, tolerance: Tolerance) -> Result<(), String> {
+    for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+        let config = GruBlockConfig::new(I, H)
+            .with_num_layers(2)
+            .with_reset(reset);
+        let block = config.init(device);
+        for initial in [None, Some(state(2, device))] {
+            let x = input(device);
+            let (y, last) = block.forward(x.clone(), initial.clone());
+            let mut carried = initial;
+            for t in 0..T {
+                let x_t = x.clone().narrow(1, t, 1).reshape([N, I]);
+                let (y_t, new) = block.step(x_t, carried);
+                let expected = y.clone().narrow(1, t, 1).reshape([N, H]);
+                same(&format!("y at {t}"), y_t, expected, tolerance.forward)?;
+                carried = Some(new);
+            }
+            let carried = carried.expect("T is positive");
+            same("final state", carried, last, tolerance.forward)?;
+        }
+    }
+    Ok(())
+}
+
+fn state_carries_over(device: &Device, tolerance: Tolerance) -> Result<(), String> {
+    let block = GruBlockConfig::new(I, H).with_num_layers(2).init(device);
+    let x = input(device);
+    let (y, last) = block.forward(x.clone(), None);
+    let (y_1, carried) = block.forward(x.clone().narrow(1, 0, 3), None);
+    let (y_2, end) = block.forward(x.narrow(1, 3, T - 3), Some(carried));
+    same("y", Tensor::cat(vec![y_1, y_2], 1), y, tolerance.forward)?;
+    same("final state", end, last, tolerance.forward)
+}
+
+fn time_major_equals_batch_major(device: &Device, tolerance: Tolerance) -> Result<(), String> {
+    let config = GruBlockConfig::new(I, H)
+        .with_num_layers(2)
+        .with_bidirectional(true);
+    let batch = config.init(device);
+    let mut time = config.with_batch_first(false).init(device);
+    time.layers = batch.layers.clone();
+    let (x, h0) = (input(device), state(4, device));
+    let (y_1, s_1) = batch.forward(x.clone(), Some(h0.clone()));
+    let (y_2, s_2) = time.forward(x.swap_dims(0, 1), Some(h0));
+    same("y", y_2.swap_dims(0, 1), y_1, tolerance.forward)?;
+    same("state", s_2, s_1, tolerance.forward)
+}
+
+/// With lengths, each row gives the results of the row by itself, cut to its length. This holds for all
+/// layers and directions and for any padding.
+fn lengths_equal_separate_rows(device: &Device, tolerance: Tolerance) -> Result<(), String> {
+    let device = &device.clone().autodiff();
+    let lengths = [4, 0, T];
+    let (y, s) = (2 * H, N * H);
+    let upstream = Inputs::random(&Problem::new(N, T, I, y));
+    let d_y = tensor(&upstream.d_y, [N, T, y], device, DType::F32);
+    let d_s = tensor(&upstream.d_y[..4 * s], [4, N, H], device, DType::F32);
+    for batch_first in [true, false] {
+        let config = GruBlockConfig::new(I, H)
+            .with_num_layers(2)
+            .with_bidirectional(true)
+            .with_batch_first(batch_first);
+        let block = config.init(device);
+        let turn = |tensor: Tensor<3>| {
+            if batch_first {
+                tensor
+            } else {
+                tensor.swap_dims(0, 1)
+            }
+        };
+        let weights = || {
+            let layers = block.layers.iter();
+            layers.map(|layer| [layer.w_ih.val(), layer.w_hh.val()])
+        };
+
+        let (x, h0) = (input(device), state(4, device));
+        let mut padded = x.clone();
+        for (n, &len) in lengths.iter().enumerate().filter(|(_, len)| **len < T) {
+            let nan = Tensor::full([1, T - len, I], f32::NAN, device);
+            padded = padded.slice_assign([n..n + 1, len..T, 0..I], nan);
+        }
+        let (got_y, got_s) = block.forward_with(
+            turn(padded),
+            SequenceOptions::new().state(h0.clone()).lengths(&lengths),
+        );
+        let loss = (turn(got_y.clone()) * d_y.clone()).sum() + (got_s.clone() * d_s.clone()).sum();
+        let gradients = loss.backward();
+        let got_d: Vec<_> = weights().flatten().map(|w| w.grad(&gradients)).collect();
+
+        let (mut ys, mut finals) = (Vec::new(), Vec::new());
+        for (n, &len) in lengths.iter().enumerate() {
+            let padding = Tensor::<3>::zeros([1, T - len, 2 * H], device);
+            let h0 = h0.clone().narrow(1, n, 1);
+            if len == 0 {
+                ys.push(padding);
+                finals.push(h0);
+                continue;
+            }
+            let row = x.clone().narrow(0, n, 1).narrow(1, 0, len);
+            let (y, s) = block.forward(turn(row), Some(h0));
+            let y = turn(y);
+            ys.push(if len < T {
+                Tensor::cat(vec![y, padding], 1)
+            } else {
+                y
+            });
+            finals.push(s);
+        }
+        let (y, s) = (Tensor::cat(ys, 0), Tensor::cat(finals, 1));
+        let loss = (y.clone() * d_y.clone()).sum() + (s.clone() * d_s.clone()).sum();
+        let gradients = loss.backward();
+        let expected_d = weights().flatten().map(|w| w.grad(&gradients));
+
+        same("y", turn(got_y), y, tolerance.forward)?;
+        same("state", got_s, s, tolerance.forward)?;
+        for (k, (got, expected)) in got_d.into_iter().zip(expected_d).enumerate() {
+            let (got, expected) = got.zip(expected).ok_or(format!("no gradient {k}"))?;
+            let name = format!("gradient of weight {k}");
+            same(&name, got, expected, tolerance.gradient)?;
+        }
+    }
+    Ok(())
+}
+
+/// Two bidirectional layers: every kind of parameter.
+fn to_save(device: &Device) -> (GruBlock, GruBlock) {
+    let config = GruBlockConfig::new(I, H)
+        .with_num_layers(2)
+        .with_bidirectional(true);
+    (config.init(device), config.init(device))
+}
+
+fn same_outputs(got: &GruBlock, expected: &GruBlock, device: &Device) -> Result<(), String> {
+    let (x, h0) = (input(device), state(4, device));
+    let (y_1, s_1) = got.forward(x.clone(), Some(h0.clone()));
+    let (y_2, s_2) = expected.forward(x, Some(h0));
+    same("y", y_1, y_2, 0.0)?;
+    same("state", s_1, s_2, 0.0)
+}
+
+fn record_round_trip(device: &Device, _: Tolerance) -> Result<(), String> {
+    let (saved, fresh) = to_save(device);
+    if same_outputs(&saved, &fresh, device).is_ok() {
+        return Err("expected different outputs of two random blocks".into());
+    }
+    let name = format!(
+        "gru-block-{}-{:?}",
+        std::process::id(),
+        std::thread::current().id()
+    );
+    let path = std::env::temp_dir().join(name).with_extension("bpk");
+    let saved_to = saved.clone().save_file(&path).map_err(|e| e.to_string());
+    let loaded = saved_to.and_then(|()| fresh.try_load_file(&path).map_err(|e| e.to_string()));
+    // A loaded tensor may be read from its file on first use, so the file stays until the comparison is
+    // done.
+    let same = loaded.and_then(|loaded| same_outputs(&loaded, &saved, device));
+    std::fs::remove_file(&path).map_err(|e| e.to_string())?;
+    same
+}
+
+fn safetensors_round_trip(device: &Device, _: Tolerance) -> Result<(), String> {
+    let (saved, mut fresh) = to_save(device);
+    let mut store = SafetensorsStore::from_bytes(None);
+    saved.save_into(&mut store).map_err(|e| e.to_string())?;
+    let bytes = store.get_bytes().map_err(|e| e.to_string())?;
+    let mut store = SafetensorsStore::from_bytes(Some(bytes));
+    fresh.load_from(&mut store).map_err(|e| e.to_string())?;
+    same_outputs(&fresh, &saved, device)
+}
+
+fn dropout_in_training_only(device: &Device, _: Tolerance) -> Result<(), String> {
+    let config = GruBlockConfig::new(I, H)
+        .with_num_layers(2)
+        .with_dropout(0.5);
+    let block = config.init(device);
+    let run = |block: &GruBlock, device: &Device| values(block.forward(input(device), None).0);
+    if run(&block, device) != run(&block, device) {
+        return Err("inference: expected no dropout".into());
+    }
+    let training = device.clone().autodiff();
+    let block = block.to_device(&training).train();
+    if run(&block, &training) == run(&block, &training) {
+        return Err("training: expected dropout".into());
+    }
+    let one_layer = GruBlockConfig::new(I, H).with_dropout(0.5).init(&training);
+    if run(&one_layer, &training) == run(&one_layer, &training) {
+        Ok(())
+    } else {
+        Err("expected no dropout after the last layer".into())
+    }
+}
+
+fn pytorch_initializer(device: &Device, _: Tolerance) -> Result<(), String> {
+    let config = GruBlockConfig::new(40, 25).with_initializer(GruInitializer::PyTorch);
+    let layer = &config.init(device).layers[0];
+    let bias = |bias: &Option<burn::module::Param<Tensor<1>>>| {
+        values(bias.as_ref().expect("a bias is the default").val())
+    };
+    for (name, values) in [
+        ("w_ih", values(layer.w_ih.val())),
+        ("w_hh", values(layer.w_hh.val())),
+        ("b_ih", bias(&layer.b_ih)),
+        ("b_hh", bias(&layer.b_hh)),
+    ] {
+        // The bound is 1/√25 for any number of inputs. With 75 samples or more, the largest value is
+        // close to it.
+        let largest = values.iter().fold(0.0f64, |m, v| m.max(v.abs()));
+        if !(0.17..=0.2).contains(&largest) {
+            return Err(format!(
+                "{name}: largest value {largest}, expected slightly below 0.2"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn per_gate_initializer(device: &Device, _: Tolerance) -> Result<(), String> {
+    let (i, h) = (300, 100);
+    let xavier = Initializer::XavierUniform { gain: 1.0 };
+    let config = GruBlockConfig::new(i, h).with_initializer(GruInitializer::PerGate(xavier));
+    let layer = &config.init(device).layers[0];
+    for (name, weight, inputs) in [("w_ih", &layer.w_ih, i), ("w_hh", &layer.w_hh, h)] {
+        // √(6 / (fan in + fan out)) of one gate. A fused weight would count 3H outputs.
+        let bound = (6.0 / (inputs + h) as f64).sqrt();
+        let gates = [0, 1, 2].map(|gate| values(weight.val().narrow(1, gate * h, h)));
+        for gate in &gates {
+            let largest = gate.iter().fold(0.0f64, |m, v| m.max(v.abs()));
+            if !(0.99 * bound..=1.0001 * bound).contains(&largest) {
+                return Err(format!("{name}: largest value {largest}, expected {bound}"));
+            }
+        }
+        if gates[0] == gates[1] || gates[1] == gates[2] {
+            return Err(format!("{name}: expected different weights for two gates"));
+        }
+    }
+    Ok(())
+}
+
+fn display() -> Result<(), String> {
+    let config = GruBlockConfig::new(I, H)
+        .with_num_layers(2)
+        .with_update(Update::Takes);
+    let text = config.init(&Device::flex()).to_string();
+    let expected = "GruBlock {d_input: 5, d_hidden: 9, num_layers: 2, bidirectional: false, \
+                    dropout: 0, bias: true, batch_first: true, reset: AfterMatmul, \
+                    update: Takes, params: 972}";
+    if text == expected {
+        Ok(())
+    } else {
+        Err(format!("expected {expected:?}, got {text:?}"))
+    }
+}
+
+fn config_file() -> Result<(), String> {
+    let config = GruBlockConfig::new(I, H)
+        .with_num_layers(3)
+        .with_reset(Reset::BeforeMatmul)
+        .with_clip_state(Some(2.5))
+        .with_initializer(GruInitializer::PyTorch);
+    let path = std::env::temp_dir().join(format!("gru-block-{}.json", std::process::id()));
+    config.save(&path).map_err(|e| e.to_string())?;
+    let loaded = GruBlockConfig::load(&path).map_err(|e| e.to_string());
+    std::fs::remove_file(&path).map_err(|e| e.to_string())?;
+    let loaded = loaded?;
+    if loaded.to_string() == config.to_string() {
+        Ok(())
+    } else {
+        Err(format!("expected {config}, got {loaded}"))
+    }
+}

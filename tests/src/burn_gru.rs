@@ -1,0 +1,243 @@
+//! Conversion of Burn's own `Gru` and `BiGru`: same outputs, same gradients.
+
+use super::{
+    backends::TestBackend,
+    runs::{loss, values},
+};
+use burn::{
+    nn::{
+        LeakyReluConfig, Linear,
+        activation::{ActivationConfig, HardSigmoidConfig},
+        gru::{BiGruConfig, Gru, GruConfig},
+    },
+    tensor::{Device, Gradients, Tensor},
+};
+use gru_op::{GruBlock, GruError, GruLayer};
+use gru_testkit::{
+    close::{Tolerance, close},
+    inputs::Inputs,
+    problem::Problem,
+};
+use libtest_mimic::Trial;
+
+const PROBLEM: (usize, usize, usize, usize) = (3, 5, 4, 6);
+
+pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
+    let (_, _, i, h) = PROBLEM;
+    let plain = |bias, reset_after| GruConfig::new(i, h, bias).with_reset_after(reset_after);
+    let configs = [
+        ("after", plain(true, true)),
+        ("before", plain(true, false)),
+        ("after-nobias", plain(false, true)),
+        ("before-nobias", plain(false, false)),
+        ("clip", plain(true, true).with_clip(Some(0.3))),
+        (
+            "activations",
+            plain(true, false)
+                .with_gate_activation(ActivationConfig::HardSigmoid(HardSigmoidConfig::new()))
+                .with_hidden_activation(ActivationConfig::Softsign),
+        ),
+    ];
+    let mut trials = Vec::new();
+    for &backend in backends {
+        let tolerance = backend.tolerance(Tolerance::F32);
+        for (name, config) in &configs {
+            let config = config.clone();
+            let id = format!("burn_gru/{name}/{}", backend.name);
+            trials.push(backend.trial(id, move |device| one_direction(config, device, tolerance)));
+        }
+        for batch_first in [true, false] {
+            let order = if batch_first { "batch" } else { "time" };
+            let id = format!("burn_gru/bidirectional-{order}/{}", backend.name);
+            trials.push(backend.trial(id, move |device| {
+                both_directions(batch_first, device, tolerance)
+            }));
+        }
+    }
+    trials.push(Trial::test("burn_gru/unsupported-activation", || {
+        let config = GruConfig::new(2, 3, true).with_hidden_activation(ActivationConfig::Gelu);
+        match GruBlock::try_from(config.init(&Device::flex())) {
+            Err(GruError::Activation {
+                gate: "candidate", ..
+            }) => Ok(()),
+            other => Err(format!(
+                "expected an error about the candidate's activation, got {other:?}"
+            )
+            .into()),
+        }
+    }));
+    trials.push(Trial::test("burn_gru/unsupported-modules", || {
+        Ok(unsupported_modules()?)
+    }));
+    trials
+}
+
+/// Burn modules that a block cannot represent: conversion returns an error that names the field and does
+/// not panic.
+fn unsupported_modules() -> Result<(), String> {
+    let steep = LeakyReluConfig::new().with_negative_slope(f64::INFINITY);
+    let undefined = HardSigmoidConfig::new().with_alpha(f64::NAN);
+    let gru = GruConfig::new(2, 3, true);
+    let bi = BiGruConfig::new(2, 3, true);
+    let device = Device::flex();
+    for (field, result) in [
+        (
+            "clip_state",
+            GruBlock::try_from(gru.clone().with_clip(Some(0.0)).init(&device)),
+        ),
+        (
+            "candidate activation",
+            GruBlock::try_from(
+                gru.clone()
+                    .with_hidden_activation(steep.into())
+                    .init(&device),
+            ),
+        ),
+        (
+            "reset activation",
+            GruBlock::try_from(gru.with_gate_activation(undefined.into()).init(&device)),
+        ),
+        (
+            "clip_state",
+            GruBlock::try_from(bi.with_clip(Some(-1.0)).init(&device)),
+        ),
+    ] {
+        match result {
+            Err(GruError::Config { reason }) if reason.contains(field) => {}
+            other => return Err(format!("expected an error about {field}, got {other:?}")),
+        }
+    }
+    Ok(())
+}
+
+fn one_direction(config: GruConfig, device: &Device, tolerance: Tolerance) -> Result<(), String> {
+    let (n, t, i, h) = PROBLEM;
+    let device = device.clone().autodiff();
+    let inputs = Inputs::random(&Problem::new(n, t, i, h));
+    let theirs = config.init(&device);
+    let ours = GruBlock::try_from(theirs.clone()).map_err(|e| e.to_string())?;
+    let leaf = || super::runs::tensor(&inputs.x, [n, t, i], &device, burn::tensor::DType::F32);
+    let h0 = inputs
+        .h0
+        .as_ref()
+        .expect("the problem has an initial state");
+    let h0 = || super::runs::tensor(h0, [n, h], &device, burn::tensor::DType::F32);
+
+    let (x_1, h0_1) = (leaf().require_grad(), h0().require_grad());
+    let y_1 = theirs.forward(x_1.clone(), Some(h0_1.clone()));
+    let d_1 = loss(&y_1, &inputs.d_y).backward();
+
+    let (x_2, h0_2) = (leaf().require_grad(), h0().require_grad());
+    let (y_2, last) = ours.forward(x_2.clone(), Some(h0_2.clone().unsqueeze_dim(0)));
+    let d_2 = loss(&y_2, &inputs.d_y).backward();
+
+    close("y", &values(y_2), &values(y_1.clone()), tolerance.forward)?;
+    let last_1 = values(y_1.narrow(1, t - 1, 1));
+    close("final state", &values(last), &last_1, tolerance.forward)?;
+    same_gradient("x", &x_2, &d_2, x_1.grad(&d_1), tolerance)?;
+    same_gradient("h0", &h0_2, &d_2, h0_1.grad(&d_1), tolerance)?;
+    same_weights(&ours.layers[0], &d_2, &theirs, &d_1, tolerance)
+}
+
+fn both_directions(batch_first: bool, device: &Device, tolerance: Tolerance) -> Result<(), String> {
+    let (n, t, i, h) = PROBLEM;
+    let device = device.clone().autodiff();
+    let inputs = Inputs::random(&Problem::new(n, t, i, 2 * h));
+    let theirs = BiGruConfig::new(i, h, true)
+        .with_batch_first(batch_first)
+        .init(&device);
+    let ours = GruBlock::try_from(theirs.clone()).map_err(|e| e.to_string())?;
+    let shape = if batch_first { [n, t, i] } else { [t, n, i] };
+    let dtype = burn::tensor::DType::F32;
+    let x = super::runs::tensor(&inputs.x, shape, &device, dtype);
+    let h0 = inputs
+        .h0
+        .as_ref()
+        .expect("the problem has an initial state");
+    let h0 = super::runs::tensor(h0, [2, n, h], &device, dtype);
+
+    let (x_1, x_2) = (x.clone().require_grad(), x.require_grad());
+    let (y_1, s_1) = theirs.forward(x_1.clone(), Some(h0.clone()));
+    let d_1 = (loss(&y_1, &inputs.d_y) + loss(&s_1, &inputs.d_h_t)).backward();
+    let (y_2, s_2) = ours.forward(x_2.clone(), Some(h0));
+    let d_2 = (loss(&y_2, &inputs.d_y) + loss(&s_2, &inputs.d_h_t)).backward();
+
+    close("y", &values(y_2), &values(y_1), tolerance.forward)?;
+    close("state", &values(s_2), &values(s_1), tolerance.forward)?;
+    same_gradient("x", &x_2, &d_2, x_1.grad(&d_1), tolerance)?;
+    for (layer, gru) in ours.layers.iter().zip([&theirs.forward, &theirs.reverse]) {
+        same_weights(layer, &d_2, gru, &d_1, tolerance)?;
+    }
+    Ok(())
+}
+
+/// Compares Burn's six `Linear`s with our two matrices and two biases.
+fn same_weights(
+    ours: &GruLayer,
+    d_ours: &Gradients,
+    theirs: &Gru,
+    d_theirs: &Gradients,
+    tolerance: Tolerance,
+) -> Result<(), String> {
+    let gates = [&theirs.reset_gate, &theirs.update_gate, &theirs.new_gate];
+    let sides: [(&str, [&Linear; 3]); 2] = [
+        ("ih", gates.map(|gate| &gate.input_transform)),
+        ("hh", gates.map(|gate| &gate.hidden_transform)),
+    ];
+    for ((side, linears), (w, b)) in sides
+        .into_iter()
+        .zip([(&ours.w_ih, &ours.b_ih), (&ours.w_hh, &ours.b_hh)])
+    {
+        let expected = linears.map(|l| {
+            l.weight
+                .grad(d_theirs)
+                .expect("Burn's weight has a gradient")
+        });
+        let expected = Tensor::cat(expected.to_vec(), 1);
+        same_gradient(
+            &format!("w_{side}"),
+            &w.val(),
+            d_ours,
+            Some(expected),
+            tolerance,
+        )?;
+        let biases: Option<Vec<Tensor<1>>> = linears
+            .iter()
+            .map(|l| l.bias.as_ref()?.grad(d_theirs))
+            .collect();
+        match (b, biases) {
+            (Some(b), Some(biases)) => {
+                let expected = Some(Tensor::cat(biases, 0));
+                same_gradient(&format!("b_{side}"), &b.val(), d_ours, expected, tolerance)?;
+            }
+            (None, None) => {}
+            _ => {
+                return Err(format!(
+                    "b_{side}: expected a bias on both sides or on neither"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn same_gradient<const D: usize>(
+    name: &str,
+    leaf: &Tensor<D>,
+    gradients: &Gradients,
+    expected: Option<Tensor<D>>,
+    tolerance: Tolerance,
+) -> Result<(), String> {
+    let got = leaf
+        .grad(gradients)
+        .ok_or(format!("{name}: expected a gradient, got none"))?;
+    let expected = expected.ok_or(format!(
+        "{name}: expected a gradient of Burn's parameter, got none"
+    ))?;
+    close(
+        &format!("gradient of {name}"),
+        &values(got),
+        &values(expected),
+        tolerance.gradient,
+    )
+}

@@ -1,0 +1,224 @@
+//! Every recorded case of other systems, through the operator or importer that users of that system
+//! call, on every backend.
+
+mod counts;
+mod grad_f64;
+mod keras;
+mod mps_graph;
+mod onnx;
+mod tensorflow;
+mod torch;
+
+use std::collections::BTreeMap;
+
+use burn::tensor::{DType, Device, Gradients, Tensor, TensorData};
+use gru_convert::StateDict;
+use gru_op::{GruBlock, GruWeights};
+use gru_testkit::{
+    close::{Outcome, Tensors, Tolerance},
+    conformance::{Array, Case, CaseSpec},
+};
+use libtest_mimic::{Failed, Trial};
+
+use super::{backends::TestBackend, runs, vectors};
+
+/// Runs one system's cases on a device.
+type Run = fn(&Case, &Device) -> Result<Outcome, String>;
+
+/// Kinds of cases, their numbers, and the functions that run them in float32.
+const KINDS: [(&str, usize, Run); 6] = [
+    ("grad_f64", 6, grad_f64::run),
+    ("torch_gru", 23, torch::run),
+    ("keras_gru", 24, keras::run),
+    ("onnx_gru", 46, onnx::run),
+    ("tf_block_cell", 7, tensorflow::run),
+    ("mpsgraph_gru", 35, mps_graph::run),
+];
+
+/// All cases. The float64 references also run in float64 where the backend has it.
+pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
+    let cases = CaseSpec::all(vectors::directory());
+    let mut trials = vec![
+        every_case_has_a_run(&cases),
+        said("readme", &cases, counts::sentences),
+        said("table", &cases, counts::table),
+    ];
+    for backend in backends {
+        for spec in &cases {
+            let run = KINDS.iter().find(|(kind, ..)| *kind == spec.kind());
+            let &(_, _, run) = run.unwrap_or_else(|| panic!("{}: {}", spec.name(), spec.kind()));
+            trials.push(trial(spec, backend, run));
+            if backend.samples_modes() && spec.kind() != "grad_f64" {
+                // These paths lead to the same operator call, so only one backend runs them.
+                continue;
+            }
+            match spec.kind() {
+                "grad_f64" => trials.push(in_float64(spec, backend)),
+                "mpsgraph_gru" => {
+                    trials.push(second("autodiff", spec, backend, mps_graph::by_autodiff));
+                    if mps_graph::has_input_weight(spec) {
+                        trials.push(second("block", spec, backend, mps_graph::by_block));
+                    }
+                }
+                "tf_block_cell" if spec.number("T").is_none() => {
+                    trials.push(second("autodiff", spec, backend, tensorflow::by_autodiff));
+                }
+                _ => {}
+            }
+        }
+    }
+    trials
+}
+
+fn trial(spec: &CaseSpec, backend: &TestBackend, run: Run) -> Trial {
+    let id = format!("conformance/{}/{}", spec.name(), backend.id(DType::F32));
+    let (spec, backend_of) = (spec.clone(), *backend);
+    backend.trial(id, move |device| {
+        let case = spec.load(vectors::directory());
+        let got = run(&case, device)?;
+        got.compare(&expected(&case), backend_of.tolerance(case.tolerance()))
+    })
+}
+
+/// A second path to the same results.
+fn second(
+    way: &str,
+    spec: &CaseSpec,
+    backend: &TestBackend,
+    run: fn(&Case, &Device, &TestBackend) -> Result<(), String>,
+) -> Trial {
+    let id = format!(
+        "conformance/{}/{way}/{}",
+        spec.name(),
+        backend.id(DType::F32)
+    );
+    let (spec, backend_of) = (spec.clone(), *backend);
+    backend.trial(id, move |device| {
+        run(&spec.load(vectors::directory()), device, &backend_of)
+    })
+}
+
+/// Without float64 the case is ignored and reports the reason.
+fn in_float64(spec: &CaseSpec, backend: &TestBackend) -> Trial {
+    let id = format!("conformance/{}/{}", spec.name(), backend.id(DType::F64));
+    let spec = spec.clone();
+    if !backend.float64 {
+        let reason = format!("{} has no float64 on every device", backend.name);
+        return Trial::ignorable_test(id, move || {
+            Ok(libtest_mimic::Completion::ignored_with(reason))
+        });
+    }
+    backend.trial(id, move |device| {
+        let case = spec.load(vectors::directory());
+        let (got, expected) = grad_f64::run_in_float64(&case, device)?;
+        got.compare(&expected, Tolerance::F64)
+    })
+}
+
+/// The table has the expected number of cases, which is part of the trial name.
+fn every_case_has_a_run(cases: &[CaseSpec]) -> Trial {
+    let mut counts = BTreeMap::new();
+    for case in cases {
+        *counts.entry(case.kind().to_owned()).or_insert(0) += 1;
+    }
+    let expected: BTreeMap<String, usize> = KINDS
+        .iter()
+        .map(|&(kind, count, _)| (kind.to_owned(), count))
+        .collect();
+    let total: usize = expected.values().sum();
+    Trial::test(format!("conformance/{total}-cases"), move || {
+        if counts == expected {
+            Ok(())
+        } else {
+            Err(Failed::from(format!(
+                "expected {expected:?}, got {counts:?}"
+            )))
+        }
+    })
+}
+
+/// Checks a statement of the documentation about the cases.
+fn said(what: &str, cases: &[CaseSpec], check: fn(&[CaseSpec]) -> Result<(), String>) -> Trial {
+    let cases = cases.to_vec();
+    Trial::test(format!("conformance/as-documented/{what}"), move || {
+        Ok(check(&cases)?)
+    })
+}
+
+/// The expected results of a float32 case, with the names of its file.
+fn expected(case: &Case) -> Outcome {
+    let prefixed = |prefix: &str| -> Tensors {
+        case.with_prefix(prefix)
+            .filter(|(name, _)| !name.ends_with(".f64"))
+            .map(|(name, array)| (name.to_owned(), array.data.clone()))
+            .collect()
+    };
+    Outcome {
+        outputs: prefixed("out."),
+        gradients: prefixed("grad."),
+    }
+}
+
+/// The inputs of a case that `is_weight` selects, as a weight file of its system.
+fn state_dict(case: &Case, is_weight: impl Fn(&str) -> bool) -> StateDict {
+    let mut dict = StateDict::new();
+    for (name, array) in case.with_prefix("in.") {
+        if is_weight(name) {
+            let data = TensorData::new(array.data.clone(), array.shape.clone());
+            dict.insert(name, data);
+        }
+    }
+    dict
+}
+
+/// The values of a state dict by name.
+pub fn values_by_key(dict: &StateDict) -> Tensors {
+    let values = |key: &str| {
+        let data = dict.get(key).expect("the key is the dict's own").clone();
+        let values = data.convert::<f64>().try_into_vec();
+        values.expect("the data was just converted")
+    };
+    dict.keys()
+        .map(|key| (key.to_owned(), values(key)))
+        .collect()
+}
+
+fn leaf<const D: usize>(array: &Array, device: &Device) -> Tensor<D> {
+    constant(array, device).require_grad()
+}
+
+fn constant<const D: usize>(array: &Array, device: &Device) -> Tensor<D> {
+    let shape = array.shape[..].try_into().expect("the rank is known");
+    runs::tensor(&array.data, shape, device, DType::F32)
+}
+
+/// `block` with gradients in place of its parameters. An export of it gives the gradients the system's
+/// names.
+pub fn gradients_of(block: &GruBlock, gradients: &Gradients) -> Result<GruBlock, String> {
+    fn of<const D: usize>(
+        name: &str,
+        leaf: &Tensor<D>,
+        gradients: &Gradients,
+    ) -> Result<Tensor<D>, String> {
+        let gradient = leaf.grad(gradients);
+        gradient.ok_or_else(|| format!("gradient of {name}: there is none"))
+    }
+    let layers = block.layers.iter().map(|layer| {
+        let optional = |name: &str, bias: &Option<Tensor<1>>| {
+            bias.as_ref().map(|b| of(name, b, gradients)).transpose()
+        };
+        let weights = layer.weights();
+        Ok(GruWeights::new(
+            of("w_ih", &layer.w_ih.val(), gradients)?,
+            of("w_hh", &weights.w_hh, gradients)?,
+        )
+        .with_b_ih(optional("b_ih", &weights.b_ih)?)
+        .with_b_hh(optional("b_hh", &weights.b_hh)?))
+    });
+    let layers: Vec<GruWeights> = layers.collect::<Result<_, String>>()?;
+    block.config().init_with(layers).map_err(text)
+}
+
+pub fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}

@@ -1,0 +1,305 @@
+//! Export from a block and import again.
+
+use super::*;
+
+pub fn trials() -> impl Iterator<Item = Trial> {
+    let trips = round_trips().into_iter().map(|trip| {
+        Trial::test(format!("convert/round-trip/{}", trip.0), move || {
+            Ok(round_trip(trip)?)
+        })
+    });
+    let checks: [(&str, Check); 3] = [
+        ("one-bias-for-two", one_bias_for_two),
+        ("some-biases", some_biases),
+        ("mps-graph-without-secondary", mps_graph_without_secondary),
+    ];
+    trips.chain(checks.map(check))
+}
+
+/// Exports a block and imports the result.
+type RoundTrip = fn(&GruBlock) -> Result<(StateDict, GruBlock), ConvertError>;
+
+fn through_pytorch(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertError> {
+    let dict = pytorch::export(block, "a.")?;
+    let config = pytorch::config(&dict, "a.")?;
+    let imported = pytorch::import(&dict, "a.", &config, &device())?;
+    Ok((dict, imported))
+}
+
+fn through_pytorch_cell(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertError> {
+    let dict = pytorch::export(block, "a.")?.renamed(|key| key.replace("_l0", ""))?;
+    let config = pytorch::config(&dict, "a.")?;
+    let imported = pytorch::import(&dict, "a.", &config, &device())?;
+    Ok((dict, imported))
+}
+
+fn through_keras(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertError> {
+    let spec = block.layers[0].spec;
+    let dict = keras::export(block, "a/")?;
+    let (activation, gates) = keras::activation_names(&spec.activations)?;
+    let mut config = keras::config(&dict, "a/")?
+        .with_activations(keras::activations(activation, gates)?)
+        .with_reverse(block.layers[0].direction == Direction::Reverse);
+    if !config.bias {
+        config.reset = spec.reset;
+    }
+    let imported = keras::import(&dict, "a/", &config, &device())?;
+    Ok((dict, imported))
+}
+
+fn through_tensorflow(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertError> {
+    let dict = tensorflow::export(block, "a/")?;
+    let config = tensorflow::config(&dict, "a/")?;
+    let imported = tensorflow::import(&dict, "a/", &config, &device())?;
+    Ok((dict, imported))
+}
+
+fn through_mps_graph(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertError> {
+    let (dict, descriptor) = mps_graph::export(block, "a.")?;
+    let config = mps_graph::config(&descriptor, &dict, "a.")?;
+    let imported = mps_graph::import(&descriptor, &dict, "a.", &config, &device())?;
+    Ok((dict, imported))
+}
+
+fn through_onednn(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertError> {
+    let spec = block.layers[0].spec;
+    let dict = onednn::export(block, "")?;
+    let mut config = onednn::config(&dict, "")?
+        .with_reverse(block.layers[0].direction == Direction::Reverse && !block.bidirectional);
+    if !config.bias {
+        config.reset = spec.reset;
+    }
+    let imported = onednn::import(&dict, "", &config, &device())?;
+    Ok((dict, imported))
+}
+
+fn through_onnx(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertError> {
+    let (dict, attributes) = onnx::export(block, "a.")?;
+    let config = onnx::config(&attributes, &dict, "a.")?;
+    let imported = onnx::import(&dict, "a.", &config, &device())?;
+    Ok((dict, imported))
+}
+
+fn through_cudnn(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertError> {
+    let dict = cudnn::export(block, "a.")?;
+    let config = cudnn::config(&dict, "a.")?;
+    let imported = cudnn::import(&dict, "a.", &config, &device())?;
+    Ok((dict, imported))
+}
+
+type Trip = (&'static str, GruBlockConfig, Biases, RoundTrip);
+
+fn round_trips() -> Vec<Trip> {
+    use Biases::{Both, Candidate, Input, None};
+    let before = || config().with_reset(Reset::BeforeMatmul);
+    let stack = || GruBlockConfig::new(H, H).with_num_layers(2);
+    let relu = Activations {
+        reset: Activation::Sigmoid,
+        update: Activation::Sigmoid,
+        candidate: Activation::Relu,
+    };
+    let three = Activations {
+        reset: Activation::Tanh,
+        update: Activation::Sigmoid,
+        candidate: HARD_SIGMOID,
+    };
+    let deep = config().with_num_layers(3).with_bidirectional(true);
+    vec![
+        ("pytorch", config(), Both, through_pytorch),
+        ("pytorch-deep", deep.clone(), Both, through_pytorch),
+        ("pytorch-deep-no-bias", deep, None, through_pytorch),
+        ("pytorch-cell", config(), Both, through_pytorch_cell),
+        ("pytorch-cell-no-bias", config(), None, through_pytorch_cell),
+        ("keras-after", config(), Both, through_keras),
+        ("keras-before", before(), Input, through_keras),
+        ("keras-no-bias", before(), None, through_keras),
+        (
+            "keras-relu",
+            config().with_activations(relu),
+            Both,
+            through_keras,
+        ),
+        (
+            "keras-reverse",
+            before().with_reverse(true),
+            Input,
+            through_keras,
+        ),
+        (
+            "keras-both",
+            config().with_bidirectional(true),
+            Both,
+            through_keras,
+        ),
+        (
+            "keras-both-before",
+            before().with_bidirectional(true),
+            Input,
+            through_keras,
+        ),
+        ("tensorflow", before(), Input, through_tensorflow),
+        ("mps-graph-after", config(), Candidate, through_mps_graph),
+        ("mps-graph-after-no-b2", config(), Input, through_mps_graph),
+        ("mps-graph-before", before(), Input, through_mps_graph),
+        ("mps-graph-no-bias", config(), None, through_mps_graph),
+        (
+            "mps-graph-takes",
+            config().with_update(Update::Takes),
+            Candidate,
+            through_mps_graph,
+        ),
+        (
+            "mps-graph-reverse",
+            config().with_reverse(true),
+            Candidate,
+            through_mps_graph,
+        ),
+        (
+            "mps-graph-activations",
+            before().with_activations(three),
+            Input,
+            through_mps_graph,
+        ),
+        (
+            "mps-graph-both",
+            config().with_bidirectional(true),
+            Candidate,
+            through_mps_graph,
+        ),
+        (
+            "mps-graph-both-before",
+            before().with_bidirectional(true),
+            Input,
+            through_mps_graph,
+        ),
+        ("onednn-lbr", config(), Candidate, through_onednn),
+        ("onednn-lbr-deep", stack(), Candidate, through_onednn),
+        (
+            "onednn-lbr-both",
+            config().with_bidirectional(true),
+            Candidate,
+            through_onednn,
+        ),
+        ("onednn-vanilla", before(), Input, through_onednn),
+        (
+            "onednn-vanilla-reverse",
+            before().with_reverse(true),
+            Input,
+            through_onednn,
+        ),
+        (
+            "onednn-vanilla-deep",
+            stack().with_reset(Reset::BeforeMatmul),
+            Input,
+            through_onednn,
+        ),
+        ("onednn-no-bias", config(), None, through_onednn),
+        ("cudnn", config(), Both, through_cudnn),
+        ("cudnn-no-bias", config(), None, through_cudnn),
+        ("onnx-after", config(), Both, through_onnx),
+        ("onnx-before", before(), Both, through_onnx),
+        ("onnx-no-bias", config(), None, through_onnx),
+        (
+            "onnx-batch-first",
+            config().with_batch_first(true),
+            Both,
+            through_onnx,
+        ),
+        (
+            "onnx-reverse",
+            config().with_reverse(true).with_activations(relu),
+            Both,
+            through_onnx,
+        ),
+        (
+            "onnx-both",
+            before().with_bidirectional(true).with_clip_gates(Some(2.5)),
+            Both,
+            through_onnx,
+        ),
+    ]
+}
+
+/// The imported block equals the original bit by bit, and a second export equals the first.
+fn round_trip((_, config, biases, convert): Trip) -> Result<(), String> {
+    let block = block_with(&config, biases);
+    let (dict, read) = convert(&block).map_err(text)?;
+    block.check_config(&read.config()).map_err(text)?;
+    if read.config().bias != !matches!(biases, Biases::None) {
+        return Err("expected the biases of the original block".into());
+    }
+    if read.layers.len() != config.num_layers * read.directions() {
+        return Err(format!("{} layers", read.layers.len()));
+    }
+    for (got, expected) in read.layers.iter().zip(&block.layers) {
+        same(&got.weights(), &expected.weights())?;
+    }
+    let (second_dict, _) = convert(&read).map_err(text)?;
+    let bits = |dict: &StateDict| {
+        let arrays = dict
+            .keys()
+            .map(|key| (key.to_owned(), dict.get(key).cloned()));
+        arrays.collect::<Vec<_>>()
+    };
+    if bits(&second_dict) == bits(&dict) {
+        Ok(())
+    } else {
+        Err("expected the second export to equal the first".into())
+    }
+}
+
+/// A system with one bias gets the sum of the block's two biases.
+fn one_bias_for_two() -> Result<(), String> {
+    let before = config().with_reset(Reset::BeforeMatmul);
+    let conversions: [(&str, GruBlockConfig, RoundTrip); 7] = [
+        ("keras", before.clone(), through_keras),
+        ("tensorflow", before.clone(), through_tensorflow),
+        ("onednn vanilla", before.clone(), through_onednn),
+        ("onednn lbr", config(), through_onednn),
+        ("mps_graph before", before, through_mps_graph),
+        ("mps_graph after", config(), through_mps_graph),
+        ("cudnn", config(), through_cudnn),
+    ];
+    for (name, config, convert) in conversions {
+        for biases in [Biases::Both, Biases::Candidate, Biases::None] {
+            let block = block_with(&config, biases);
+            let (_, read) = convert(&block).map_err(text)?;
+            alike(name, &read, &block)?;
+        }
+    }
+    Ok(())
+}
+
+/// If only some layers or directions have a bias, the importer fills the others with zeros.
+fn some_biases() -> Result<(), String> {
+    let both = config().with_bidirectional(true);
+    let deep = GruBlockConfig::new(H, H).with_num_layers(2);
+    let before = both.clone().with_reset(Reset::BeforeMatmul);
+    let conversions: [(&str, GruBlockConfig, RoundTrip); 6] = [
+        ("pytorch", both.clone(), through_pytorch),
+        ("keras", both.clone(), through_keras),
+        ("keras-before", before, through_keras),
+        ("onnx", both.clone(), through_onnx),
+        ("mps_graph", both, through_mps_graph),
+        ("onednn", deep, through_onednn),
+    ];
+    for (name, config, convert) in conversions {
+        let i = config.d_input;
+        let one = vec![weights(i, Biases::None), weights(i, Biases::Both)];
+        let block = config.init_with(one).map_err(text)?;
+        let (_, read) = convert(&block).map_err(text)?;
+        alike(name, &read, &block)?;
+    }
+    Ok(())
+}
+
+/// Each of the two biases may be present without the other.
+fn mps_graph_without_secondary() -> Result<(), String> {
+    let one = weights(I, Biases::Candidate).with_b_ih(None);
+    let block = config().init_with(vec![one]).map_err(text)?;
+    let (dict, read) = through_mps_graph(&block).map_err(text)?;
+    if dict.get("a.bias").is_some() {
+        return Err("expected no bias".into());
+    }
+    same(&read.layers[0].weights(), &block.layers[0].weights())
+}

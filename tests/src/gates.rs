@@ -1,0 +1,123 @@
+//! `gru_gates`: the states and each gate by name, compared with the oracle.
+
+use burn::tensor::{DType, Device, Tensor};
+use gru_op::{Direction, GruBlockConfig, GruSpec, Layout, Order, Reset, Update, gru_gates};
+use gru_testkit::{
+    close::{Tolerance, close},
+    inputs::Inputs,
+    oracle,
+    problem::{Biases, Problem},
+};
+use libtest_mimic::Trial;
+
+use super::{
+    backends::TestBackend,
+    runs::{self, Leaves, expect_shape, values},
+};
+
+/// Every convention at least once.
+fn problems() -> [Problem; 4] {
+    let before = GruSpec::default().with_reset(Reset::BeforeMatmul);
+    let time_major = Order {
+        layout: Layout::TimeMajor,
+        ..Order::default()
+    };
+    let takes = GruSpec::default().with_update(Update::Takes);
+    let reverse = Order {
+        direction: Direction::Reverse,
+        ..Order::default()
+    };
+    [
+        Problem::new(3, 5, 4, 7),
+        Problem::new(3, 5, 4, 7)
+            .with_spec(before)
+            .with_order(time_major),
+        Problem::new(2, 4, 3, 17)
+            .with_spec(takes)
+            .with_order(reverse),
+        Problem::new(2, 4, 3, 5)
+            .with_biases(Biases::None)
+            .without_h0(),
+    ]
+}
+
+pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for &backend in backends {
+        for dtype in backend.dtypes() {
+            for problem in problems() {
+                let tolerance = backend.tolerance(match dtype {
+                    DType::F64 => Tolerance::F64,
+                    _ => Tolerance::F32,
+                });
+                let id = format!("gates/{}/{}", problem.id(), backend.id(dtype));
+                trials.push(backend.trial(id, move |device| {
+                    check(&problem, device, dtype, tolerance.forward)
+                }));
+            }
+        }
+        for batch_first in [true, false] {
+            let order = if batch_first { "batch" } else { "time" };
+            let id = format!("gates/zoneout-{order}/{}", backend.name);
+            let tolerance = backend.tolerance(Tolerance::F32).forward;
+            trials.push(backend.trial(id, move |device| zoneout(batch_first, device, tolerance)));
+        }
+    }
+    trials
+}
+
+/// A block with zoneout. Its states equal the states of `forward`. Each state follows from its gates and
+/// the previous state: `h = (1 − zoneout) (z h₋₁ + (1 − z) n) + zoneout h₋₁`.
+fn zoneout(batch_first: bool, device: &Device, tolerance: f64) -> Result<(), String> {
+    const ZONEOUT: f64 = 0.5;
+    let (n, t, i, h) = (3, 5, 4, 7);
+    let block = GruBlockConfig::new(i, h)
+        .with_num_layers(2)
+        .with_batch_first(batch_first)
+        .with_zoneout(ZONEOUT)
+        .init(device);
+    let inputs = Inputs::random(&Problem::new(n, t, i, h));
+    let [time_dim, first, second] = if batch_first { [1, n, t] } else { [0, t, n] };
+    let x: Tensor<3> = super::runs::tensor(&inputs.x, [first, second, i], device, DType::F32);
+    let gates = block.gates(x.clone(), None);
+    let y = block.forward(x, None).0;
+    close(
+        "states",
+        &values(gates[1].states.clone()),
+        &values(y),
+        tolerance,
+    )?;
+    for (k, gates) in gates.into_iter().enumerate() {
+        let at = |gate: &Tensor<3>, t| values(gate.clone().narrow(time_dim, t, 1));
+        let mut state = vec![0.0; n * h];
+        for t in 0..t {
+            let (z, candidate) = (at(&gates.update, t), at(&gates.candidate, t));
+            for (u, state) in state.iter_mut().enumerate() {
+                let new = z[u] * *state + (1.0 - z[u]) * candidate[u];
+                *state = (1.0 - ZONEOUT) * new + ZONEOUT * *state;
+            }
+            let name = format!("layer {k}, state at {t}");
+            close(&name, &at(&gates.states, t), &state, tolerance)?;
+        }
+    }
+    Ok(())
+}
+
+fn check(problem: &Problem, device: &Device, dtype: DType, tolerance: f64) -> Result<(), String> {
+    let inputs = Inputs::random(problem);
+    let expected = oracle::forward(problem, &inputs);
+    let Leaves { x, h0, weights } = Leaves::new(problem, &inputs, device, dtype);
+    let options = runs::options(problem).state(h0);
+    let got = gru_gates(x, &weights, &problem.spec, options);
+    let [reset, update, candidate] = &expected.gates;
+    for (name, got, expected) in [
+        ("states", got.states, &expected.y),
+        ("reset", got.reset, reset),
+        ("update", got.update, update),
+        ("candidate", got.candidate, candidate),
+    ] {
+        expect_shape(name, &got, problem.sequence_shape(problem.h))?;
+        close(name, &values(got), expected, tolerance)?;
+    }
+    Ok(())
+}

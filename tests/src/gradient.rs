@@ -1,0 +1,211 @@
+//! Every output and every gradient of the operator, compared with the float64 oracle.
+
+use std::sync::{Arc, OnceLock};
+
+use burn::tensor::DType;
+use gru_op::{
+    Activations, Checkpointing, Direction, Layout, Reset, Update, composed, gru_cell,
+    gru_sequence_with,
+};
+use gru_testkit::{
+    close::{Outcome, Tensors, Tolerance},
+    cover::{missing, select},
+    inputs::Inputs,
+    oracle,
+    problem::{self, Problem},
+};
+use libtest_mimic::Trial;
+
+use super::{
+    backends::TestBackend,
+    runs::{self, Leaves, SequenceOp},
+};
+
+/// The problems on every backend, through the operator, the composed default and the cell.
+pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
+    let known: Vec<Arc<Known>> = problem::catalogue()
+        .into_iter()
+        .map(|problem| Arc::new(Known::new(problem)))
+        .collect();
+    let rows: Vec<Vec<usize>> = known.iter().map(|known| row(&known.problem)).collect();
+    let sample = select(&rows, &SIZES, 2);
+    let mut trials = Vec::new();
+    for backend in backends {
+        if backend.samples_modes() {
+            let (all, sample) = (rows.clone(), sample.iter().map(|&k| rows[k].clone()));
+            let sample: Vec<Vec<usize>> = sample.collect();
+            let id = format!("gradient/coverage/{}", backend.name);
+            trials.push(Trial::test(id, move || Ok(covers(&sample, &all)?)));
+        }
+        for dtype in backend.dtypes() {
+            for (index, known) in known.iter().enumerate() {
+                let modes = if backend.samples_modes() && !sample.contains(&index) {
+                    &MODES[..1]
+                } else {
+                    &MODES[..]
+                };
+                for mode in modes {
+                    trials.push(sequence_trial(mode, known, backend, dtype));
+                }
+                if known.problem.t == 1 {
+                    trials.push(cell_trial(known, backend, dtype));
+                }
+            }
+        }
+    }
+    trials
+}
+
+/// A problem with its inputs, shared by all its trials. The expected results are computed on first use.
+pub(super) struct Known {
+    pub problem: Problem,
+    truth: OnceLock<(Inputs, Outcome)>,
+}
+
+impl Known {
+    pub fn new(problem: Problem) -> Self {
+        Self {
+            problem,
+            truth: OnceLock::new(),
+        }
+    }
+
+    pub fn truth(&self) -> &(Inputs, Outcome) {
+        self.truth.get_or_init(|| {
+            let inputs = Inputs::random(&self.problem);
+            let outcome = oracle::outcome(&self.problem, &inputs);
+            (inputs, outcome)
+        })
+    }
+}
+
+/// The distance between kernels and oracle.
+fn tolerance(backend: &TestBackend, dtype: DType) -> Tolerance {
+    backend.tolerance(match dtype {
+        DType::F64 => Tolerance::F64,
+        _ => Tolerance::F32,
+    })
+}
+
+/// The number of values of each entry of [`row`].
+const SIZES: [usize; 9] = [2, 2, 2, 2, 4, 2, 4, 2, 2];
+
+/// Every property of a problem except its sizes. A backend that runs a sample of the problems still
+/// covers every pair of property values in the catalogue.
+fn row(problem: &Problem) -> Vec<usize> {
+    let spec = &problem.spec;
+    let flag = |input: bool, hidden: bool| usize::from(input) + 2 * usize::from(hidden);
+    vec![
+        usize::from(spec.reset == Reset::BeforeMatmul),
+        usize::from(spec.update == Update::Takes),
+        usize::from(problem.order.layout == Layout::TimeMajor),
+        usize::from(problem.order.direction == Direction::Reverse),
+        flag(problem.biases.input(), problem.biases.hidden()),
+        usize::from(problem.h0),
+        flag(spec.clip_gates.is_some(), spec.clip_state.is_some()),
+        usize::from(spec.activations != Activations::default()),
+        usize::from(problem.t == 1),
+    ]
+}
+
+/// Returns an error if the sample lacks a pair that the catalogue has, or if the catalogue lacks a clip
+/// with an update rule.
+fn covers(sample: &[Vec<usize>], all: &[Vec<usize>]) -> Result<(), String> {
+    let (of_sample, of_all) = (missing(sample, &SIZES, 2), missing(all, &SIZES, 2));
+    if let Some(pair) = of_sample.iter().find(|pair| !of_all.contains(pair)) {
+        return Err(format!("the sample lacks {pair:?}"));
+    }
+    let rules_by_clip = |pair: &&Vec<(usize, usize)>| pair[0].0 < 2 && pair[1].0 == 6;
+    match of_all.iter().find(rules_by_clip) {
+        Some(pair) => Err(format!("the catalogue lacks {pair:?}")),
+        None => Ok(()),
+    }
+}
+
+/// A variant of the operator that must give the same results.
+struct Mode {
+    name: &'static str,
+    op: SequenceOp,
+    checkpointing: Checkpointing,
+    /// Whether the device uses Burn's own checkpointing.
+    on_device: bool,
+    /// Whether the variant uses Burn's own sigmoid.
+    burn_sigmoid: bool,
+}
+
+static MODES: [Mode; 4] = [
+    Mode {
+        name: "gradient",
+        op: gru_sequence_with,
+        checkpointing: Checkpointing::KeepGates,
+        on_device: false,
+        burn_sigmoid: false,
+    },
+    Mode {
+        name: "lean",
+        op: gru_sequence_with,
+        checkpointing: Checkpointing::Recompute,
+        on_device: false,
+        burn_sigmoid: false,
+    },
+    // Burn's own checkpointing.
+    Mode {
+        name: "checkpointing",
+        op: gru_sequence_with,
+        checkpointing: Checkpointing::KeepGates,
+        on_device: true,
+        burn_sigmoid: false,
+    },
+    // Burn differentiates this variant, so our derivative is not involved.
+    Mode {
+        name: "composed",
+        op: composed::gru_sequence_with,
+        checkpointing: Checkpointing::KeepGates,
+        on_device: false,
+        burn_sigmoid: true,
+    },
+];
+
+fn sequence_trial(
+    mode: &'static Mode,
+    known: &Arc<Known>,
+    backend: &TestBackend,
+    dtype: DType,
+) -> Trial {
+    let known = known.clone();
+    let tolerance = if mode.burn_sigmoid && !backend.float64_sigmoid {
+        backend.tolerance(Tolerance::F32)
+    } else {
+        tolerance(backend, dtype)
+    };
+    let id = format!("{}/{}/{}", mode.name, known.problem.id(), backend.id(dtype));
+    backend.trial(id, move |device| {
+        let (inputs, truth) = known.truth();
+        let problem = known.problem.with_checkpointing(mode.checkpointing);
+        let mut device = device.clone().autodiff();
+        if mode.on_device {
+            device = device.gradient_checkpointing();
+        }
+        let got = runs::sequence(mode.op, &problem, inputs, &device, dtype)?;
+        got.compare(truth, tolerance)
+    })
+}
+
+/// A sequence of one step through [`gru_cell`]. Its output is both `y` and `h_t`.
+fn cell_trial(known: &Arc<Known>, backend: &TestBackend, dtype: DType) -> Trial {
+    let (known, tolerance) = (known.clone(), tolerance(backend, dtype));
+    let id = format!("cell/{}/{}", known.problem.id(), backend.id(dtype));
+    backend.trial(id, move |device| {
+        let (inputs, truth) = known.truth();
+        let problem = &known.problem;
+        let leaves = Leaves::new(problem, inputs, device, dtype);
+        let x = leaves.x.clone().reshape([problem.n, problem.i]);
+        let h = gru_cell(x, leaves.h0.clone(), &leaves.weights, &problem.spec);
+        runs::expect_shape("h", &h, [problem.n, problem.h])?;
+        let loss = runs::loss(&h, &inputs.d_y) + runs::loss(&h, &inputs.d_h_t);
+        let gradients = leaves.gradients(&loss.backward())?;
+        let h = runs::values(h);
+        let outputs = Tensors::from([("y".into(), h.clone()), ("h_t".into(), h)]);
+        Outcome { outputs, gradients }.compare(truth, tolerance)
+    })
+}

@@ -1,0 +1,112 @@
+//! All tests that need Burn, as one list of trials. Each combination of a problem and a backend has one
+//! name. The test program `gru` runs the list. `tools/gpu-kit` runs the list on machines without a
+//! checkout.
+
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+mod readme {}
+
+mod agreement;
+pub mod backends;
+mod block;
+mod burn_gru;
+mod clips;
+mod conformance;
+mod convert;
+mod empty;
+mod files;
+mod gates;
+mod gradcheck;
+mod gradient;
+mod half;
+mod keras_model;
+mod long;
+mod misuse;
+mod models;
+mod noise;
+mod nonfinite;
+mod onnx_file;
+mod options;
+mod oracle;
+mod packed;
+mod properties;
+mod pytorch_model;
+#[cfg(feature = "remote")]
+mod remote;
+mod replay;
+mod runs;
+mod saving;
+#[cfg(feature = "remote")]
+mod server;
+mod sums;
+mod tracking;
+mod train;
+mod user;
+mod vectors;
+mod zoneout_nan;
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+use libtest_mimic::Trial;
+
+pub use backends::TestBackend;
+#[cfg(feature = "remote")]
+pub use server::serve_if_asked;
+pub use user::{child_if_asked, process_trials};
+
+/// Makes the trials of a suite for all backends.
+type Suite = fn(&[TestBackend]) -> Vec<Trial>;
+
+const SUITES: &[Suite] = &[
+    oracle::trials,
+    gradient::trials,
+    gates::trials,
+    clips::trials,
+    empty::trials,
+    agreement::trials,
+    |_| half::trials(),
+    conformance::trials,
+    options::trials,
+    long::trials,
+    sums::trials,
+    zoneout_nan::trials,
+    pytorch_model::trials,
+    models::trials,
+    keras_model::trials,
+    |_| convert::trials(),
+    |_| files::trials(),
+    onnx_file::trials,
+    noise::trials,
+    nonfinite::trials,
+    properties::trials,
+    tracking::trials,
+    block::trials,
+    packed::trials,
+    saving::trials,
+    gradcheck::trials,
+    burn_gru::trials,
+    misuse::trials,
+    train::trials,
+    replay::trials,
+    user::trials,
+    #[cfg(feature = "remote")]
+    remote::trials,
+];
+
+/// All trials on these backends.
+pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
+    SUITES.iter().flat_map(|suite| suite(backends)).collect()
+}
+
+/// The folder of recorded files: `data` of this crate, or a copy that `GRU_TESTS` names.
+fn data() -> &'static Path {
+    static DATA: OnceLock<PathBuf> = OnceLock::new();
+    DATA.get_or_init(|| {
+        let copy = env::var_os("GRU_TESTS").map(PathBuf::from);
+        copy.unwrap_or_else(|| concat!(env!("CARGO_MANIFEST_DIR"), "/data").into())
+    })
+}

@@ -1,0 +1,394 @@
+//! Published models: reads their files, imports every GRU node, and compares the results with ONNX
+//! Runtime on the inputs of the real networks. `benches/models/fetch.py` downloads the files, and
+//! `benches/models/reference.py` records the results. Both fill the folder that `GRU_MODELS` names.
+
+use std::path::{Path, PathBuf};
+
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use gru_convert::{StateDict, onnx};
+use gru_op::{
+    GruBlock, GruWeights,
+    spec::{Activations, Reset, Update},
+};
+use gru_testkit::close::{Tolerance, close};
+use libtest_mimic::{Completion, Failed, Trial};
+
+use super::{backends::TestBackend, runs::values};
+
+/// The folder of the models. Without it the trials are ignored.
+const MODELS: &str = "GRU_MODELS";
+/// If set to any value, missing models are a failure.
+const REQUIRE_MODELS: &str = "GRU_REQUIRE_MODELS";
+
+/// The allowed distance of float32 from float64, as a multiple of ONNX Runtime's own distance.
+///
+/// Growth of rounding errors depends on the weights, the input and the number of steps: from 1e-6 to
+/// 1e-5 here. ONNX Runtime's float32 has the same weights, input and steps. So its distance, the largest
+/// over the 1e5 values of a tensor, is the unit. Only the order of sums differs. A sum of single terms
+/// rounds 16 times as often as a sum in 16 parts. Its error is four times as large, because errors of
+/// both signs partly cancel. The kernels stay below two. A wrong gate, bias or state gives an error
+/// of 1e-2 or more, a thousand times as large.
+const FROM_FLOAT64: f64 = 4.0;
+/// The allowed distance from ONNX Runtime, which itself has a distance of one.
+const FROM_ONNX_RUNTIME: f64 = FROM_FLOAT64 + 1.0;
+
+/// The allowed distance of ONNX Runtime from float64. A larger distance means a wrong record.
+const RECORDED: f64 = 2e-5;
+
+/// The number of single steps on backends where each step takes milliseconds.
+const FEW_STEPS: usize = 24;
+
+/// A model: name of its record, file, inputs and units, GRU nodes in the order of the graph.
+struct Published {
+    name: &'static str,
+    file: &'static str,
+    units: usize,
+    nodes: &'static [&'static str],
+}
+
+const PUBLISHED: [Published; 5] = [
+    Published {
+        name: "nsnet2-20ms-baseline",
+        file: "nsnet2/nsnet2-20ms-baseline.onnx",
+        units: 400,
+        nodes: &["GRU_14", "GRU_20"],
+    },
+    Published {
+        name: "nsnet2-20ms-48k-baseline",
+        file: "nsnet2/nsnet2-20ms-48k-baseline.onnx",
+        units: 600,
+        nodes: &["GRU_15", "GRU_22"],
+    },
+    Published {
+        name: "enc",
+        file: "deepfilternet3/enc.onnx",
+        units: 256,
+        nodes: &["/emb_gru/GRU"],
+    },
+    Published {
+        name: "erb_dec",
+        file: "deepfilternet3/erb_dec.onnx",
+        units: 256,
+        nodes: &["/emb_gru/GRU", "/emb_gru/GRU_1"],
+    },
+    Published {
+        name: "df_dec",
+        file: "deepfilternet3/df_dec.onnx",
+        units: 256,
+        nodes: &["/df_gru/gru/GRU", "/df_gru/gru/GRU_1"],
+    },
+];
+
+type Test = fn(&Files, &TestBackend, &Device) -> Result<(), String>;
+
+pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
+    let mut trials: Vec<Trial> = Vec::new();
+    for published in &PUBLISHED {
+        trials.push(trial(format!("models/{}/nodes", published.name), |root| {
+            Files::open(published, root)?.nodes()
+        }));
+        let tests: [(&str, Test); 4] = [
+            ("file", Files::whole_file),
+            ("rows", Files::rows),
+            ("frames", Files::frame_by_frame),
+            ("stack", Files::stack),
+        ];
+        for (test, run) in tests {
+            if test == "stack" && published.nodes.len() == 1 {
+                continue;
+            }
+            for &backend in backends {
+                let id = format!("models/{}/{test}/{}", published.name, backend.name);
+                trials.push(match root() {
+                    Ok(root) => backend.trial(id, move |device| {
+                        run(&Files::open(published, &root)?, &backend, device)
+                    }),
+                    Err(reason) => without_files(id, reason),
+                });
+            }
+        }
+        for backend in backends.iter().filter(|backend| backend.float64) {
+            let id = format!("models/{}/file/{}", published.name, backend.id(DType::F64));
+            trials.push(match root() {
+                Ok(root) => backend.trial(id, move |device| {
+                    Files::open(published, &root)?.in_float64(device)
+                }),
+                Err(reason) => without_files(id, reason),
+            });
+        }
+    }
+    trials
+}
+
+fn root() -> Result<PathBuf, String> {
+    let dir = std::env::var_os(MODELS).map(PathBuf::from);
+    dir.ok_or(format!("{MODELS}: expected a folder with the models"))
+}
+
+/// A trial without a device.
+fn trial(id: String, test: impl FnOnce(&Path) -> Result<(), String> + Send + 'static) -> Trial {
+    match root() {
+        Ok(root) => Trial::test(id, move || Ok(test(&root)?)),
+        Err(reason) => without_files(id, reason),
+    }
+}
+
+fn without_files(id: String, reason: String) -> Trial {
+    Trial::ignorable_test(id, move || {
+        if std::env::var_os(REQUIRE_MODELS).is_some() {
+            Err(Failed::from(format!(
+                "{reason}, and {REQUIRE_MODELS} is set"
+            )))
+        } else {
+            Ok(Completion::ignored_with(reason))
+        }
+    })
+}
+
+struct Files {
+    published: &'static Published,
+    model: onnx::Model,
+    recorded: StateDict,
+}
+
+struct Run {
+    x: Tensor<3>,
+    initial_h: Tensor<3>,
+    lengths: Option<Vec<usize>>,
+    y: Expected,
+    y_h: Expected,
+}
+
+/// One output, from ONNX Runtime and in float64.
+struct Expected {
+    name: String,
+    shape: Vec<usize>,
+    onnx_runtime: Vec<f64>,
+    float64: Vec<f64>,
+    distance: f64,
+}
+
+impl Expected {
+    /// Keeps the first `len` values and the distance of all values.
+    fn truncate(&mut self, len: usize) {
+        self.onnx_runtime.truncate(len);
+        self.float64.truncate(len);
+    }
+
+    fn compare(&self, how: &str, got: &[f64], backend: &TestBackend) -> Result<(), String> {
+        let unit = self.distance * backend.tolerance_factor;
+        for (whom, expected, distances) in [
+            ("float64", &self.float64, FROM_FLOAT64),
+            ("ONNX Runtime", &self.onnx_runtime, FROM_ONNX_RUNTIME),
+        ] {
+            let name = format!("{} {how} from {whom}", self.name);
+            close(&name, got, expected, distances * unit)?;
+        }
+        Ok(())
+    }
+}
+
+impl Files {
+    fn open(published: &'static Published, root: &Path) -> Result<Self, String> {
+        let path = root.join(published.file);
+        let model = onnx::Model::open(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let record = root.join("recorded");
+        let record = record.join(format!("{}.safetensors", published.name));
+        Ok(Self {
+            published,
+            model,
+            recorded: StateDict::from_safetensors(&record).map_err(|e| e.to_string())?,
+        })
+    }
+
+    /// Checks the names and configurations of the GRU nodes in the file.
+    fn nodes(&self) -> Result<(), String> {
+        let Published { units, nodes, .. } = *self.published;
+        let names: Vec<&str> = self.model.grus().iter().map(|node| node.name()).collect();
+        if names != nodes {
+            return Err(format!("GRU nodes: expected {nodes:?}, got {names:?}"));
+        }
+        for node in self.model.grus() {
+            let expected = onnx::Attributes {
+                hidden_size: Some(units),
+                linear_before_reset: 1,
+                ..Default::default()
+            };
+            if *node.attributes() != expected {
+                let got = node.attributes();
+                return Err(format!("{}: {got:?}, expected {expected:?}", node.name()));
+            }
+            let config = self.model.config(node.name()).map_err(|e| e.to_string())?;
+            let sizes = (config.d_input, config.d_hidden, config.num_layers);
+            let options = config.layer_options();
+            let kind = (options.reset, options.update, options.activations);
+            let usual = (Reset::AfterMatmul, Update::Keeps, Activations::default());
+            let walks = (config.bidirectional, config.reverse, config.batch_first);
+            if (sizes, kind, walks, config.bias)
+                != ((units, units, 1), usual, (false, false, false), true)
+            {
+                return Err(format!("{}: {config}", node.name()));
+            }
+        }
+        Ok(())
+    }
+
+    fn import(&self, node: &str, device: &Device) -> Result<GruBlock, String> {
+        self.model.import(node, device).map_err(|e| e.to_string())
+    }
+
+    fn data(&self, key: &str) -> Result<TensorData, String> {
+        let data = self.recorded.get(key).cloned();
+        data.ok_or(format!(
+            "{}: expected a record of {key}, got none",
+            self.published.name
+        ))
+    }
+
+    fn numbers(&self, key: &str) -> Result<Vec<f64>, String> {
+        let data = self.data(key)?.convert::<f64>();
+        data.try_into_vec().map_err(|e| format!("{key}: {e:?}"))
+    }
+
+    fn expected(&self, key: &str) -> Result<Expected, String> {
+        let onnx_runtime = self.numbers(key)?;
+        let float64 = self.numbers(&format!("{key}.f64"))?;
+        let distances = onnx_runtime.iter().zip(&float64);
+        let distance = distances.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        if !(f64::MIN_POSITIVE..=RECORDED).contains(&distance) {
+            return Err(format!(
+                "{key}: ONNX Runtime's distance from float64 is {distance:e}"
+            ));
+        }
+        Ok(Expected {
+            name: key.into(),
+            shape: self.data(key)?.shape().to_vec(),
+            onnx_runtime,
+            float64,
+            distance,
+        })
+    }
+
+    /// Loads the run `node:case` with inputs in `dtype`.
+    fn run(&self, case: &str, device: &Device, dtype: DType) -> Result<Run, String> {
+        let place = (device, dtype);
+        let tensor = |name: &str| -> Result<Tensor<3>, String> {
+            let data = self.data(&format!("{case}:{name}"))?;
+            Ok(Tensor::from_data(data.convert_dtype(dtype), place))
+        };
+        let lengths = self.numbers(&format!("{case}:sequence_lens")).ok();
+        Ok(Run {
+            x: tensor("X")?,
+            initial_h: tensor("initial_h")?,
+            lengths: lengths.map(|all| all.into_iter().map(|len| len as usize).collect()),
+            y: self.expected(&format!("{case}:Y"))?,
+            y_h: self.expected(&format!("{case}:Y_h"))?,
+        })
+    }
+
+    /// The ONNX call as one sequence.
+    fn at_once(&self, case: &str, backend: &TestBackend, device: &Device) -> Result<(), String> {
+        for node in self.published.nodes {
+            let block = self.import(node, device)?;
+            let run = self.run(&format!("{node}:{case}"), device, DType::F32)?;
+            let lengths = run.lengths.as_deref();
+            let (y, y_h) = onnx::run(&block, run.x, lengths, Some(run.initial_h));
+            for (expected, got) in [(&run.y, &y.dims()[..]), (&run.y_h, &y_h.dims()[..])] {
+                if got != expected.shape {
+                    let Expected { name, shape, .. } = expected;
+                    return Err(format!("{name}: shape {got:?}, expected {shape:?}"));
+                }
+            }
+            run.y.compare("at once", &values(y), backend)?;
+            run.y_h.compare("at once", &values(y_h), backend)?;
+        }
+        Ok(())
+    }
+
+    fn whole_file(&self, backend: &TestBackend, device: &Device) -> Result<(), String> {
+        self.at_once("file", backend, device)
+    }
+
+    /// Two rows with different lengths. One row has an initial state that is not zero.
+    fn rows(&self, backend: &TestBackend, device: &Device) -> Result<(), String> {
+        self.at_once("rows", backend, device)
+    }
+
+    /// `GruBlock::step`, and `forward` over one step, with a carried state.
+    fn frame_by_frame(&self, backend: &TestBackend, device: &Device) -> Result<(), String> {
+        for node in self.published.nodes {
+            let block = self.import(node, device)?;
+            let mut run = self.run(&format!("{node}:file"), device, DType::F32)?;
+            let [t, n, i] = run.x.dims();
+            let steps = if backend.samples_modes() {
+                FEW_STEPS.min(t)
+            } else {
+                t
+            };
+            let (mut stepped, mut one_step) = (run.initial_h.clone(), run.initial_h);
+            let (mut by_step, mut by_forward) = (Vec::new(), Vec::new());
+            for t in 0..steps {
+                let frame = run.x.clone().narrow(0, t, 1);
+                let (y, state) = block.forward(frame.clone(), Some(one_step));
+                by_forward.extend(values(y));
+                one_step = state;
+                let (y, state) = block.step(frame.reshape([n, i]), Some(stepped));
+                by_step.extend(values(y));
+                stepped = state;
+            }
+            run.y.truncate(steps * n * block.d_hidden);
+            run.y.compare("by step", &by_step, backend)?;
+            run.y
+                .compare("forward over one step", &by_forward, backend)?;
+            if steps == t {
+                run.y_h.compare("by step", &values(stepped), backend)?;
+                let last = values(one_step);
+                run.y_h.compare("forward over one step", &last, backend)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Consecutive nodes as one block of several layers.
+    fn stack(&self, backend: &TestBackend, device: &Device) -> Result<(), String> {
+        let nodes = self.published.nodes.iter();
+        let blocks = nodes.map(|node| self.import(node, device));
+        let blocks = blocks.collect::<Result<Vec<_>, _>>()?;
+        let first = blocks[0].layers[0].spec;
+        if blocks.iter().any(|block| block.layers[0].spec != first) {
+            return Err("expected layers with one configuration".into());
+        }
+        let weights = blocks.iter().map(|block| block.layers[0].weights());
+        let config = blocks[0].config().with_num_layers(blocks.len());
+        let block = config.init_with(weights.collect());
+        let block = block.map_err(|e| e.to_string())?;
+        let run = self.run("stack:file", device, DType::F32)?;
+        let (y, y_h) = block.forward(run.x, Some(run.initial_h));
+        run.y.compare("all layers", &values(y), backend)?;
+        run.y_h.compare("all layers", &values(y_h), backend)
+    }
+
+    /// In float64 only the equations and the weights matter.
+    fn in_float64(&self, device: &Device) -> Result<(), String> {
+        for node in self.published.nodes {
+            let imported = self.import(node, device)?;
+            let weights = imported.layers[0].weights();
+            let double = |w: Tensor<1>| w.cast(DType::F64);
+            let weights = GruWeights::new(
+                weights.w_ih.map(|w| w.cast(DType::F64)),
+                weights.w_hh.cast(DType::F64),
+            )
+            .with_b_ih(weights.b_ih.map(double))
+            .with_b_hh(weights.b_hh.map(double));
+            let block = imported.config().init_with(vec![weights]);
+            let block = block.map_err(|e| e.to_string())?;
+            let run = self.run(&format!("{node}:file"), device, DType::F64)?;
+            let (y, y_h) = onnx::run(&block, run.x, None, Some(run.initial_h));
+            for (expected, got) in [(&run.y, values(y)), (&run.y_h, values(y_h))] {
+                let name = format!("{} in float64", expected.name);
+                close(&name, &got, &expected.float64, Tolerance::F64.forward)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,179 @@
+//! NaN and infinities through Burn. Every result of the kernels has the same kind (NaN, ±∞ or finite) as
+//! the result of the float64 oracle and of PyTorch.
+
+use burn::tensor::{DType, Device};
+use gru_op::{Checkpointing, GruSpec, Reset, gru_sequence_with};
+use gru_testkit::{
+    close::{Outcome, Tensors},
+    conformance::transposed,
+    inputs::Inputs,
+    oracle,
+    problem::Problem,
+};
+use libtest_mimic::Trial;
+use safetensors::SafeTensors;
+
+use super::{backends::TestBackend, runs};
+
+const TENSORS: [&str; 7] = ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh", "d_y"];
+const MODES: [(&str, Checkpointing); 2] = [
+    ("speed", Checkpointing::KeepGates),
+    ("lean", Checkpointing::Recompute),
+];
+const BAD: [f64; 3] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
+
+/// One trial for each tensor with a non-finite value, reset form and checkpointing mode, and PyTorch's
+/// runs.
+pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for backend in backends {
+        for (mode, checkpointing) in MODES {
+            let id = format!("nonfinite/pytorch-{mode}/{}", backend.id(DType::F32));
+            trials.push(backend.trial(id, move |device| check_pytorch(checkpointing, device)));
+        }
+        for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+            for (mode, checkpointing) in MODES {
+                for name in TENSORS {
+                    let id = format!("nonfinite/{reset:?}-{mode}-{name}").to_lowercase();
+                    let id = format!("{id}/{}", backend.id(DType::F32));
+                    let spec = GruSpec::default().with_reset(reset);
+                    let problem = Problem::new(3, 4, 2, 18)
+                        .with_spec(spec)
+                        .with_checkpointing(checkpointing);
+                    trials.push(backend.trial(id, move |device| {
+                        BAD.into_iter()
+                            .try_for_each(|bad| check(name, bad, &problem, device))
+                    }));
+                }
+            }
+        }
+    }
+    trials
+}
+
+fn check(name: &str, bad: f64, problem: &Problem, device: &Device) -> Result<(), String> {
+    let mut inputs = Inputs::random(problem);
+    let tensor = match name {
+        "x" => Some(&mut inputs.x),
+        "h0" => inputs.h0.as_mut(),
+        "w_ih" => Some(&mut inputs.w_ih),
+        "w_hh" => Some(&mut inputs.w_hh),
+        "b_ih" => inputs.b_ih.as_mut(),
+        "b_hh" => inputs.b_hh.as_mut(),
+        _ => Some(&mut inputs.d_y),
+    };
+    let tensor = tensor.expect("the problem has every tensor");
+    let middle = tensor.len() * 5 / 9;
+    tensor[middle] = bad;
+    let expected = oracle::outcome(problem, &inputs);
+    let got = runs::sequence(gru_sequence_with, problem, &inputs, device, DType::F32)?;
+    same_kinds(&got, &expected).map_err(|e| format!("{bad} in {name}: {e}"))
+}
+
+/// Every run that `tests/data/nonfinite/generate.py` recorded.
+fn check_pytorch(checkpointing: Checkpointing, device: &Device) -> Result<(), String> {
+    let path = crate::data().join("nonfinite/torch.safetensors");
+    let bytes = std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|e| e.to_string())?;
+    let problem = Problem::new(3, 4, 2, 5).with_checkpointing(checkpointing);
+    let &Problem { n, i, h, .. } = &problem;
+    let mut cases: Vec<&str> = file
+        .names()
+        .iter()
+        .filter_map(|name| name.split('/').next())
+        .collect();
+    cases.sort_unstable();
+    cases.dedup();
+    if cases.len() != TENSORS.len() * BAD.len() {
+        return Err(format!("{} cases", cases.len()));
+    }
+    for case in cases {
+        let numbers = |name: &str| -> Result<Vec<f64>, String> {
+            let tensor = file
+                .tensor(&format!("{case}/{name}"))
+                .map_err(|e| e.to_string())?;
+            let (numbers, _) = tensor.data().as_chunks();
+            Ok(numbers
+                .iter()
+                .map(|b| f32::from_le_bytes(*b).into())
+                .collect())
+        };
+        // PyTorch's weights have gates as rows.
+        let turned = |name: &str, columns| {
+            Ok(transposed(&numbers(name)?, 3 * h, columns)) as Result<_, String>
+        };
+        let inputs = Inputs {
+            x: numbers("in.x")?,
+            h0: Some(numbers("in.h0")?),
+            w_ih: turned("in.w_ih", i)?,
+            w_hh: turned("in.w_hh", h)?,
+            b_ih: Some(numbers("in.b_ih")?),
+            b_hh: Some(numbers("in.b_hh")?),
+            d_y: numbers("in.d_y")?,
+            d_h_t: vec![0.0; n * h],
+        };
+        let mut expected = Outcome::default();
+        for name in ["y", "h_t"] {
+            expected
+                .outputs
+                .insert(name.into(), numbers(&format!("out.{name}"))?);
+        }
+        expected.gradients = Tensors::from([
+            ("x".into(), numbers("grad.x")?),
+            ("h0".into(), numbers("grad.h0")?),
+            ("w_ih".into(), turned("grad.w_ih", i)?),
+            ("w_hh".into(), turned("grad.w_hh", h)?),
+            ("b_ih".into(), numbers("grad.b_ih")?),
+            ("b_hh".into(), numbers("grad.b_hh")?),
+        ]);
+        let got = runs::sequence(gru_sequence_with, &problem, &inputs, device, DType::F32)?;
+        as_in_pytorch(&got, &expected).map_err(|e| format!("{case}: {e}"))?;
+    }
+    Ok(())
+}
+
+/// Compares which values are NaN, and which are infinite with which sign. Other suites compare the
+/// values.
+fn same_kinds(got: &Outcome, expected: &Outcome) -> Result<(), String> {
+    compare(&got.outputs, &expected.outputs, same_kind)?;
+    compare(&got.gradients, &expected.gradients, same_kind)
+}
+
+fn same_kind(got: f64, expected: f64) -> bool {
+    if expected.is_finite() {
+        got.is_finite()
+    } else {
+        got == expected || got.is_nan() && expected.is_nan()
+    }
+}
+
+/// Like [`same_kinds`] for outputs. For gradients, compares only whether they are finite. If one is
+/// infinite, PyTorch's form of the blend, `n + z (h − n)`, gives NaN: ∞ − z·∞.
+fn as_in_pytorch(got: &Outcome, expected: &Outcome) -> Result<(), String> {
+    compare(&got.outputs, &expected.outputs, same_kind)?;
+    let finite = |got: f64, expected: f64| got.is_finite() == expected.is_finite();
+    compare(&got.gradients, &expected.gradients, finite)
+}
+
+fn compare(
+    got: &Tensors,
+    expected: &Tensors,
+    same: impl Fn(f64, f64) -> bool,
+) -> Result<(), String> {
+    if !got.keys().eq(expected.keys()) {
+        let (got, expected) = (got.keys(), expected.keys());
+        return Err(format!("tensors {got:?}, expected {expected:?}"));
+    }
+    for ((name, got), expected) in got.iter().zip(expected.values()) {
+        if got.len() != expected.len() {
+            let (got, expected) = (got.len(), expected.len());
+            return Err(format!("{name}: {got} numbers, expected {expected}"));
+        }
+        for (at, (&got, &expected)) in got.iter().zip(expected).enumerate() {
+            if !same(got, expected) {
+                return Err(format!("{name}[{at}] = {got}, expected {expected}"));
+            }
+        }
+    }
+    Ok(())
+}

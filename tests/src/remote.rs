@@ -1,0 +1,240 @@
+//! Devices that forward operations: server requirements, rejected calls, number of requests. The other
+//! suites check results on the backend `remote`.
+
+use super::{
+    backends::TestBackend,
+    runs::{self, Leaves, loss, values},
+    server::{Kind, Server},
+};
+use burn::{
+    backend::{
+        Dispatch, DispatchDevice,
+        ir::{BaseOperationIr, CustomOpIr, OperationIr, ScalarIr, TensorIr},
+    },
+    remote::CustomOpClient,
+    tensor::{
+        DType, Device, Shape, Tensor,
+        distributed::{ReduceOperation, all_reduce},
+    },
+};
+use gru_op::{
+    Checkpointing, Direction, GruBlockConfig, GruSpec, GruWeights, Layout, Order, Reset,
+    backend::{GruBackend, GruCall, GruSaved, Inputs as CallInputs, Sequence, Weights},
+    gru_sequence, gru_sequence_with,
+};
+use gru_testkit::{
+    close::{Tolerance, close},
+    inputs::Inputs,
+    problem::Problem,
+};
+use libtest_mimic::Trial;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+type Test = fn() -> Result<(), String>;
+
+const TESTS: &[(&str, Test)] = &[
+    ("server-without-operator", server_without_operator),
+    ("server-of-another-release", server_of_another_release),
+    ("malformed-calls", malformed_calls),
+    ("ndarray", on_ndarray),
+    ("operations-of-a-sequence", operations_of_a_sequence),
+    ("no-collective-on-flex", no_collective_on_flex),
+];
+
+pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
+    let trial =
+        |&(name, test): &(&str, Test)| Trial::test(format!("remote/{name}"), move || Ok(test()?));
+    // A GPU server, if this machine has a GPU.
+    let on_wgpu = |backend: &&TestBackend| backend.name.starts_with("wgpu");
+    let gpu = backends.iter().filter(on_wgpu).map(|backend| {
+        let tolerance = backend.tolerance(Tolerance::F32);
+        let id = format!("remote/{}", backend.name);
+        backend.trial(id, move |_| on(Kind::Wgpu, DType::F32, tolerance))
+    });
+    TESTS.iter().map(trial).chain(gpu).collect()
+}
+
+fn start(kind: Kind) -> Result<Server, String> {
+    Server::start(kind).map_err(|reason| reason.to_string())
+}
+
+/// Runs forward and reads the result.
+fn forward(device: &Device) -> Vec<f64> {
+    let x = Tensor::<3>::ones([2, 3, 4], device);
+    let gru = GruBlockConfig::new(4, 5).init(device);
+    values(gru.forward(x, None).0)
+}
+
+/// The panic text of `f`.
+fn panic_of<T>(f: impl FnOnce() -> T) -> Result<String, String> {
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(_) => Err("expected a panic, got a result".into()),
+        Err(reason) => Ok(reason.downcast_ref::<String>().cloned().unwrap_or_default()),
+    }
+}
+
+fn expect(text: &str, parts: &[&str]) -> Result<(), String> {
+    match parts.iter().find(|&&part| !text.contains(part)) {
+        Some(part) => Err(format!("expected {part:?} in {text:?}")),
+        None => Ok(()),
+    }
+}
+
+fn server_without_operator() -> Result<(), String> {
+    let server = start(Kind::Bare)?;
+    let device = server.device()?;
+    let text = panic_of(|| forward(&device))?;
+    expect(
+        &text,
+        &[
+            "GruBlock::forward",
+            "does not run this operator",
+            "gru_op::remote::register",
+        ],
+    )
+}
+
+fn server_of_another_release() -> Result<(), String> {
+    let server = start(Kind::Newer)?;
+    let device = server.device()?;
+    for _ in 0..2 {
+        let text = panic_of(|| forward(&device))?;
+        expect(
+            &text,
+            &["GruBlock::forward", "encoding 1000", "same release"],
+        )?;
+    }
+    Ok(())
+}
+
+/// Each malformed call ends its own session. An open session continues, and new sessions can be opened.
+fn malformed_calls() -> Result<(), String> {
+    let server = start(Kind::Flex)?;
+    let old = server.device()?;
+    let expected = values(Tensor::<3>::ones([2, 3, 4], &old) * 2.0);
+    for k in 0..10 {
+        // Another credential opens another session.
+        let host = server.host().with_credential(format!("{k}"));
+        let device = Device::remote_options(&host).init();
+        let device = device.map_err(|reason| reason.to_string())?;
+        let DispatchDevice::Remote(remote) = device.as_dispatch() else {
+            return Err("expected a remote device".into());
+        };
+        let client = CustomOpClient::new(remote);
+        let uninit = || TensorIr::uninit(client.create_empty_handle(), Shape::new([3]), DType::F32);
+        let scalars = vec![ScalarIr::UInt(1); k];
+        let inputs: Vec<_> = (0..k % 3).map(|_| uninit()).collect();
+        let outputs = vec![uninit()];
+        let id = ["gru_op::states", "gru_op::gradients"][k % 2];
+        let results = client.register(CustomOpIr::with_scalars(id, &inputs, &outputs, scalars));
+        drop(results);
+        device.sync().expect_err("the session has ended");
+    }
+    let again = values(Tensor::<3>::ones([2, 3, 4], &old) * 2.0);
+    if again == expected && !forward(&old).is_empty() {
+        Ok(())
+    } else {
+        Err("expected the older session to continue".into())
+    }
+}
+
+fn on_ndarray() -> Result<(), String> {
+    on(Kind::Ndarray, DType::F64, Tolerance::F64)
+}
+
+/// Another backend on the server, with every option of a call.
+fn on(kind: Kind, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
+    let server = start(kind)?;
+    let device = server.device()?.autodiff();
+    let usual = Problem::new(3, 5, 4, 6);
+    let other = usual
+        .with_spec(GruSpec::default().with_reset(Reset::BeforeMatmul))
+        .with_order(Order {
+            layout: Layout::TimeMajor,
+            direction: Direction::Reverse,
+        })
+        .with_checkpointing(Checkpointing::Recompute);
+    for problem in [usual, other] {
+        let inputs = Inputs::random(&problem);
+        let run = |device: &Device, dtype: DType| {
+            let leaves = Leaves::new(&problem, &inputs, device, dtype);
+            let options = runs::options(&problem)
+                .state(leaves.h0.clone())
+                .lengths(&[5, 0, 3]);
+            let (y, last) =
+                gru_sequence_with(leaves.x.clone(), &leaves.weights, &problem.spec, options);
+            let loss = loss(&y, &inputs.d_y) + loss(&last, &inputs.d_h_t);
+            leaves.gradients(&loss.backward())
+        };
+        let local = run(&Device::flex().autodiff(), DType::F64)?;
+        for (name, got) in run(&device, dtype)? {
+            close(&name, &got, &local[&name], tolerance.gradient)?;
+        }
+    }
+    Ok(())
+}
+
+/// Forward is one operation, with two views for the final state. Backward is one operation. Both hold
+/// for any T. The test counts the operations in a recording, which contains what a server receives.
+fn operations_of_a_sequence() -> Result<(), String> {
+    let recorded = |t: usize| -> Result<Vec<String>, String> {
+        let device = Device::capture();
+        let scope = device.capture_scope(|scope| {
+            let x = Tensor::<3>::zeros([2, t, 4], &device);
+            let w_ih = Tensor::<2>::zeros([4, 15], &device);
+            let w_hh = Tensor::<2>::zeros([5, 15], &device);
+            let states = Tensor::<3>::zeros([2, t, 5], &device);
+            let gates = Tensor::<3>::zeros([2, t, 20], &device);
+            let weights = GruWeights::new(w_ih.clone(), w_hh.clone());
+            let spec = GruSpec::default();
+            let results = gru_sequence(x.clone(), None, &weights, &spec);
+            // The operation that autodiff calls.
+            let call = GruCall::<Dispatch>::new(
+                CallInputs {
+                    sequence: Sequence::new(x.into_dispatch()),
+                    weights: Weights::new(Some(w_ih.into_dispatch()), w_hh.into_dispatch()),
+                },
+                spec,
+            );
+            let wanted = call.inputs.differentiable().map(|input| input.is_some());
+            let saved = GruSaved {
+                states: states.clone().into_dispatch(),
+                gates: Some(gates.into_dispatch()),
+            };
+            let d = Dispatch::gru_gradients(call, saved, states.into_dispatch(), wanted);
+            drop((results, d));
+            scope.complete([], [])
+        });
+        let graph = scope.map_err(|reason| format!("{reason:?}"))?.graph;
+        let names = graph.operations.iter().map(|operation| match operation {
+            OperationIr::Custom(op) => op.id.clone(),
+            OperationIr::BaseFloat(BaseOperationIr::Zeros(_)) => "zeros".into(),
+            OperationIr::BaseFloat(BaseOperationIr::Slice(_)) => "slice".into(),
+            OperationIr::BaseFloat(BaseOperationIr::Reshape(_)) => "reshape".into(),
+            other => format!("{other:?}"),
+        });
+        Ok(names.filter(|name| name != "zeros").collect())
+    };
+    for t in [1, 2, 500] {
+        let operations = recorded(t)?;
+        if operations != ["gru_op::states", "slice", "reshape", "gru_op::gradients"] {
+            return Err(format!("T {t}: {operations:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Burn 0.22.1 has no all-reduce on Flex or on a server, so `char-gru --devices` gathers gradients
+/// itself. If this test fails, Burn has an all-reduce.
+fn no_collective_on_flex() -> Result<(), String> {
+    let sum = |device: &Device| {
+        let ones = Tensor::<1>::ones([3], device);
+        let sum = all_reduce(ones, ReduceOperation::Sum, vec![device.clone()]);
+        values(sum.resolve())
+    };
+    panic_of(|| sum(&Device::flex()))?;
+    let server = start(Kind::Flex)?;
+    let device = server.device()?;
+    panic_of(|| sum(&device))?;
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! Runs an operator and its gradients on flat arrays.
+
+use burn::tensor::{DType, Device, Gradients, Tensor, TensorData};
+use gru_op::{GruSpec, GruWeights, SequenceOptions};
+use gru_testkit::{
+    close::{Outcome, Tensors},
+    inputs::Inputs,
+    problem::Problem,
+};
+
+pub type SequenceOp =
+    fn(Tensor<3>, &GruWeights, &GruSpec, SequenceOptions<2>) -> (Tensor<3>, Tensor<2>);
+
+/// The order and the checkpointing of a problem.
+pub fn options(problem: &Problem) -> SequenceOptions<2> {
+    SequenceOptions::new()
+        .layout(problem.order.layout)
+        .direction(problem.order.direction)
+        .checkpointing(problem.checkpointing)
+}
+
+/// A tensor with these values.
+pub fn tensor<const D: usize>(
+    data: &[f64],
+    shape: [usize; D],
+    device: &Device,
+    dtype: DType,
+) -> Tensor<D> {
+    let data = TensorData::new(data.to_vec(), shape).convert_dtype(dtype);
+    Tensor::from_data(data, (device, dtype))
+}
+
+/// A tensor's values in float64.
+pub fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
+    tensor
+        .into_data()
+        .convert::<f64>()
+        .try_into_vec()
+        .expect("the data was just converted")
+}
+
+/// `Σ output ⊙ upstream`: the loss term that gives `output` the gradient `upstream`.
+pub fn loss<const D: usize>(output: &Tensor<D>, upstream: &[f64]) -> Tensor<1> {
+    let upstream = tensor(upstream, output.dims(), &output.device(), output.dtype());
+    (output.clone() * upstream).sum()
+}
+
+/// The gradient of a leaf, which must have the shape of the leaf.
+pub fn gradient<const D: usize>(
+    name: &str,
+    leaf: &Tensor<D>,
+    gradients: &Gradients,
+) -> Result<Vec<f64>, String> {
+    let gradient = leaf
+        .grad(gradients)
+        .ok_or_else(|| format!("gradient of {name}: expected one, got none"))?;
+    if gradient.dims() != leaf.dims() {
+        let (got, expected) = (gradient.dims(), leaf.dims());
+        return Err(format!(
+            "gradient of {name}: expected shape {expected:?}, got {got:?}"
+        ));
+    }
+    Ok(values(gradient))
+}
+
+/// The tracked tensors of a problem in the operator's shapes.
+pub struct Leaves {
+    pub x: Tensor<3>,
+    pub h0: Option<Tensor<2>>,
+    pub weights: GruWeights,
+}
+
+impl Leaves {
+    /// Leaves on `device`, or on its autodiff device.
+    pub fn new(problem: &Problem, inputs: &Inputs, device: &Device, dtype: DType) -> Self {
+        let &Problem { n, i, h, .. } = problem;
+        let device = device.clone().autodiff();
+        let vector = |data: &Vec<f64>| tensor(data, [3 * h], &device, dtype).require_grad();
+        let matrix = |data: &[f64], rows, columns| {
+            tensor(data, [rows, columns], &device, dtype).require_grad()
+        };
+        Self {
+            x: tensor(&inputs.x, problem.sequence_shape(i), &device, dtype).require_grad(),
+            h0: inputs.h0.as_ref().map(|h0| matrix(h0, n, h)),
+            weights: GruWeights::new(
+                matrix(&inputs.w_ih, i, 3 * h),
+                matrix(&inputs.w_hh, h, 3 * h),
+            )
+            .with_b_ih(inputs.b_ih.as_ref().map(vector))
+            .with_b_hh(inputs.b_hh.as_ref().map(vector)),
+        }
+    }
+
+    pub fn gradients(&self, gradients: &Gradients) -> Result<Tensors, String> {
+        let weights = &self.weights;
+        let mut named = Tensors::from([
+            ("x".into(), gradient("x", &self.x, gradients)?),
+            ("w_hh".into(), gradient("w_hh", &weights.w_hh, gradients)?),
+        ]);
+        if let Some(w_ih) = &weights.w_ih {
+            named.insert("w_ih".into(), gradient("w_ih", w_ih, gradients)?);
+        }
+        if let Some(h0) = &self.h0 {
+            named.insert("h0".into(), gradient("h0", h0, gradients)?);
+        }
+        for (name, bias) in [("b_ih", &weights.b_ih), ("b_hh", &weights.b_hh)] {
+            if let Some(bias) = bias {
+                named.insert(name.into(), gradient(name, bias, gradients)?);
+            }
+        }
+        Ok(named)
+    }
+}
+
+/// Runs `op` forward and backward with the upstream gradients of `inputs`.
+pub fn sequence(
+    op: SequenceOp,
+    problem: &Problem,
+    inputs: &Inputs,
+    device: &Device,
+    dtype: DType,
+) -> Result<Outcome, String> {
+    let leaves = Leaves::new(problem, inputs, device, dtype);
+    let options = options(problem).state(leaves.h0.clone());
+    let (y, h_t) = op(leaves.x.clone(), &leaves.weights, &problem.spec, options);
+    expect_shape("y", &y, problem.sequence_shape(problem.h))?;
+    expect_shape("h_t", &h_t, [problem.n, problem.h])?;
+    outcome(&leaves, inputs, y, h_t)
+}
+
+/// The outputs of a run, and the gradients of its leaves for the upstream gradients of `inputs`.
+pub fn outcome(
+    leaves: &Leaves,
+    inputs: &Inputs,
+    y: Tensor<3>,
+    h_t: Tensor<2>,
+) -> Result<Outcome, String> {
+    let gradients = (loss(&y, &inputs.d_y) + loss(&h_t, &inputs.d_h_t)).backward();
+    Ok(Outcome {
+        gradients: leaves.gradients(&gradients)?,
+        outputs: Tensors::from([("y".into(), values(y)), ("h_t".into(), values(h_t))]),
+    })
+}
+
+/// Returns an error if an output does not have the expected shape.
+pub fn expect_shape<const D: usize>(
+    name: &str,
+    tensor: &Tensor<D>,
+    expected: [usize; D],
+) -> Result<(), String> {
+    if tensor.dims() == expected {
+        Ok(())
+    } else {
+        Err(format!(
+            "{name}: shape {:?}, expected {expected:?}",
+            tensor.dims()
+        ))
+    }
+}
+
+/// The path of a temporary file that only this process uses.
+pub fn scratch_file(name: &str) -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("gru-tests-{}-{name}", std::process::id()))
+}

@@ -1,0 +1,348 @@
+//! A block in one file with its configuration: round trips and errors.
+
+mod modified;
+
+use super::{backends::TestBackend, conformance::text, runs::values};
+use burn::{
+    module::Module,
+    tensor::{Device, Distribution, Tensor},
+};
+use gru_op::{
+    Activation, Activations, Checkpointing, GruBlock, GruBlockConfig, GruFileError, Reset, Update,
+};
+use libtest_mimic::Trial;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+const I: usize = 3;
+const H: usize = 4;
+
+type Test = fn(&Path) -> Result<(), String>;
+
+const TESTS: &[(&str, Test)] = &[
+    ("round-trip", round_trip),
+    ("with-burn", with_burn),
+    (
+        "another-configuration-is-rejected",
+        another_configuration_is_rejected,
+    ),
+    ("training-may-differ", training_may_differ),
+    (
+        "other-parameters-are-rejected",
+        other_parameters_are_rejected,
+    ),
+    ("modified-layers", modified::modified_layers),
+    ("saved-blocks-load", modified::saved_blocks_load),
+    ("garbled", garbled),
+];
+
+/// The result does not depend on the backend, so only Flex runs.
+pub fn trials(_: &[TestBackend]) -> Vec<Trial> {
+    let trial = |&(name, test): &(&'static str, Test)| {
+        Trial::test(format!("saving/{name}"), move || {
+            let folder = format!("gru-op-saving-{}-{name}", std::process::id());
+            let folder = std::env::temp_dir().join(folder);
+            fs::create_dir_all(&folder)?;
+            let result = test(&folder.join("block"));
+            fs::remove_dir_all(&folder)?;
+            Ok(result?)
+        })
+    };
+    TESTS.iter().map(trial).collect()
+}
+
+fn config() -> GruBlockConfig {
+    GruBlockConfig::new(I, H)
+        .with_num_layers(2)
+        .with_bidirectional(true)
+}
+
+/// Blocks with every kind of option.
+fn kinds() -> Vec<GruBlockConfig> {
+    let odd = Activations {
+        reset: Activation::HardSigmoid {
+            alpha: 1.0 / 3.0,
+            beta: 0.1 + 0.2,
+        },
+        update: Activation::Softsign,
+        candidate: Activation::ScaledTanh {
+            alpha: 1.7159,
+            beta: 2.0 / 3.0,
+        },
+    };
+    let before = config()
+        .with_reset(Reset::BeforeMatmul)
+        .with_update(Update::Takes)
+        .with_activations(odd)
+        .with_clip_gates(Some(5.0))
+        .with_clip_state(Some(f64::INFINITY))
+        .with_dropout(0.25)
+        .with_recurrent_dropout(0.125)
+        .with_zoneout(0.1)
+        .with_checkpointing(Checkpointing::Recompute)
+        .with_batch_first(false);
+    let mut apart = vec![config().layer_options(); 4];
+    apart[1].reset = Reset::BeforeMatmul;
+    apart[3].clip_state = Some(0.5);
+    vec![
+        GruBlockConfig::new(I, H),
+        GruBlockConfig::new(I, H)
+            .with_reverse(true)
+            .with_bias(false),
+        before,
+        config().with_per_layer(apart),
+    ]
+}
+
+fn outputs(block: &GruBlock) -> Vec<f64> {
+    let numbers = (0..6 * I).map(|k| ((k * 7 + 3) % 11) as f64 / 11.0 - 0.5);
+    let numbers: Vec<f64> = numbers.collect();
+    let x = super::runs::tensor(
+        &numbers,
+        [2, 3, I],
+        &Device::flex(),
+        burn::tensor::DType::F32,
+    );
+    let (y, state) = block.forward(x, None);
+    [values(y), values(state)].concat()
+}
+
+/// The file is self-contained, gets Burn's extension, and may be deleted after loading.
+fn round_trip(path: &Path) -> Result<(), String> {
+    let device = Device::flex();
+    for config in kinds() {
+        let block = config.init(&device);
+        block.save_with_config(path).map_err(text)?;
+        let file = path.with_extension("bpk");
+        let made = GruBlock::from_file(path, &device).map_err(text)?;
+        let loaded = config.init(&device).load_checked(path).map_err(text)?;
+        fs::remove_file(file).map_err(text)?;
+        for read in [made, loaded] {
+            if outputs(&read) != outputs(&block) {
+                return Err(format!("{config}: other outputs"));
+            }
+            if read.to_string() != block.to_string() {
+                return Err(format!("expected {block}, got {read}"));
+            }
+            let ids = |block: &GruBlock| -> Vec<_> {
+                let ids = block.layers.iter().map(|layer| {
+                    let bias = |bias: &Option<_>| {
+                        bias.as_ref().map(|b: &burn::module::Param<Tensor<1>>| b.id)
+                    };
+                    let biases = (bias(&layer.b_ih), bias(&layer.b_hh));
+                    (layer.w_ih.id, layer.w_hh.id, biases)
+                });
+                ids.collect()
+            };
+            if ids(&read) != ids(&block) {
+                return Err("expected the same parameter ids, which optimizers use".into());
+            }
+            read.check_config(&config).map_err(text)?;
+            block.check_config(&read.config()).map_err(text)?;
+        }
+    }
+    Ok(())
+}
+
+/// Burn's own records have no configuration. They load only into a given configuration.
+fn with_burn(path: &Path) -> Result<(), String> {
+    let device = Device::flex();
+    let saved = config().with_reset(Reset::BeforeMatmul).init(&device);
+    saved.clone().save_file(path).map_err(text)?;
+    match GruBlock::from_file(path, &device) {
+        Err(GruFileError::NoConfig { .. }) => {}
+        other => return Err(format!("{other:?}, expected NoConfig")),
+    }
+    let same = config().with_reset(Reset::BeforeMatmul);
+    let loaded = same.init(&device).load_checked(path).map_err(text)?;
+    if outputs(&loaded) != outputs(&saved) {
+        return Err("expected the same outputs from Burn's record".into());
+    }
+    // Burn's record loads into a block with another reset form without an error.
+    config().init(&device).load_checked(path).map_err(text)?;
+
+    saved.save_with_config(path).map_err(text)?;
+    let loaded = same.init(&device).try_load_file(path).map_err(text)?;
+    if outputs(&loaded) == outputs(&saved) {
+        Ok(())
+    } else {
+        Err("expected Burn to read the same parameters from the file".into())
+    }
+}
+
+fn rejection(block: GruBlock, path: &Path) -> Result<String, String> {
+    match block.load_checked(path) {
+        Err(error) => Ok(error.to_string()),
+        Ok(_) => Err("expected an error".into()),
+    }
+}
+
+/// Each option by itself: the error names the layer, the expected and the actual value.
+fn another_configuration_is_rejected(path: &Path) -> Result<(), String> {
+    let device = Device::flex();
+    config()
+        .init(&device)
+        .save_with_config(path)
+        .map_err(text)?;
+    let mut apart = vec![config().layer_options(); 4];
+    apart[2].zoneout = 0.5;
+    let relu = Activations {
+        candidate: Activation::Relu,
+        ..Activations::default()
+    };
+    for (other, says) in [
+        (
+            config().with_reset(Reset::BeforeMatmul),
+            "layers.0.reset must be BeforeMatmul, as the block has it, got AfterMatmul",
+        ),
+        (
+            config().with_update(Update::Takes),
+            "layers.0.update must be Takes, as the block has it, got Keeps",
+        ),
+        (config().with_activations(relu), "layers.0.activations must"),
+        (
+            config().with_clip_gates(Some(2.0)),
+            "layers.0.clip_gates must be Some(2.000000000000), as the block has it, got None",
+        ),
+        (
+            config().with_clip_state(Some(2.0)),
+            "layers.0.clip_state must",
+        ),
+        (
+            config().with_per_layer(apart),
+            "layers.2.zoneout must be 0.500000000000, as the block has it, got 0.000000000000",
+        ),
+        (
+            config().with_bidirectional(false).with_num_layers(4),
+            "num_layers must be 4, as the block has it, got 2",
+        ),
+        (
+            config().with_bidirectional(false),
+            "bidirectional must be false, as the block has it, got true",
+        ),
+    ] {
+        let rejected = rejection(other.init(&device), path)?;
+        if !rejected.contains(says) {
+            return Err(format!("expected {says:?}, got {rejected:?}"));
+        }
+    }
+    let reverse = GruBlockConfig::new(I, H).with_reverse(true).init(&device);
+    let forward = GruBlockConfig::new(I, H).init(&device);
+    forward.save_with_config(path).map_err(text)?;
+    let rejected = rejection(reverse, path)?;
+    if rejected.contains("layers.0.direction must be Reverse, as the block has it, got Forward") {
+        Ok(())
+    } else {
+        Err(rejected)
+    }
+}
+
+/// Options without an effect on inference may differ.
+fn training_may_differ(path: &Path) -> Result<(), String> {
+    let device = Device::flex();
+    let saved = config().init(&device);
+    saved.save_with_config(path).map_err(text)?;
+    let other = config()
+        .with_dropout(0.5)
+        .with_recurrent_dropout(0.5)
+        .with_checkpointing(Checkpointing::Recompute)
+        .init(&device.autodiff());
+    let loaded = other.load_checked(path).map_err(text)?;
+    if loaded.dropout.prob != 0.5 || !loaded.layers[0].w_hh.is_require_grad() {
+        return Err("expected loading to keep the training options".into());
+    }
+    if outputs(&loaded.valid()) == outputs(&saved) {
+        Ok(())
+    } else {
+        Err("other outputs".into())
+    }
+}
+
+fn other_parameters_are_rejected(path: &Path) -> Result<(), String> {
+    let device = Device::flex();
+    let file = path.with_extension("bpk");
+    for (saved, ours, says) in [
+        (
+            GruBlockConfig::new(I, H),
+            GruBlockConfig::new(I + 1, H),
+            "layers.0.w_ih: expected shape [4, 12], got [3, 12]",
+        ),
+        (
+            GruBlockConfig::new(I, H).with_num_layers(2),
+            GruBlockConfig::new(I, H),
+            "weights of layers times directions: expected 1, got 2",
+        ),
+        (
+            GruBlockConfig::new(I, H).with_bias(false),
+            GruBlockConfig::new(I, H),
+            "layers.0.b_ih: expected a tensor of this name, got none",
+        ),
+        (
+            GruBlockConfig::new(I, H),
+            GruBlockConfig::new(I, H).with_bias(false),
+            "layers.0.b_ih: not expected",
+        ),
+    ] {
+        saved.init(&device).save_file(&file).map_err(text)?;
+        let rejected = rejection(ours.init(&device), path)?;
+        if !rejected.contains(says) {
+            return Err(format!("expected {says:?}, got {rejected:?}"));
+        }
+    }
+    let linear = burn::nn::LinearConfig::new(2, 2).init(&device);
+    linear.save_file(&file).map_err(text)?;
+    let rejected = rejection(config().init(&device), path)?;
+    if rejected.contains("bias: not expected") {
+        Ok(())
+    } else {
+        Err(rejected)
+    }
+}
+
+/// A truncated file, or a file with a changed byte in its header, gives an error or a block.
+fn garbled(path: &Path) -> Result<(), String> {
+    let device = Device::flex();
+    let block = GruBlockConfig::new(2, 2).init(&device);
+    block.save_with_config(path).map_err(text)?;
+    let file = path.with_extension("bpk");
+    let bytes = fs::read(&file).map_err(text)?;
+    let read = |bytes: &[u8]| -> Result<bool, String> {
+        fs::write(&file, bytes).map_err(text)?;
+        let fresh = GruBlockConfig::new(2, 2).init(&device);
+        let loaded = fresh
+            .load_checked(&file)
+            .map(|block| outputs_of_two(&block));
+        let made = GruBlock::from_file(&file, &device);
+        // The block may have other sizes.
+        Ok(made.is_ok() || loaded.is_ok())
+    };
+    for len in 0..bytes.len() {
+        if read(&bytes[..len])? {
+            return Err(format!("{len} of {} bytes: expected an error", bytes.len()));
+        }
+    }
+    let head = bytes.len() - 4 * 36;
+    let mut rejected = 0;
+    for at in 0..head {
+        for flip in [0x01, 0x20, 0x80, 0xff] {
+            let mut garbled = bytes.clone();
+            garbled[at] ^= flip;
+            rejected += usize::from(!read(&garbled)?);
+        }
+    }
+    fs::remove_file(&file).map_err(text)?;
+    if rejected < head {
+        return Err(format!("{rejected} of {} changes were rejected", 4 * head));
+    }
+    match GruBlock::from_file(PathBuf::from("no such file"), &device) {
+        Err(GruFileError::File { .. }) => Ok(()),
+        other => Err(format!("expected a file error, got {other:?}")),
+    }
+}
+
+fn outputs_of_two(block: &GruBlock) -> Vec<f64> {
+    let x = Tensor::<3>::random([1, 2, 2], Distribution::Default, &Device::flex());
+    values(block.forward(x, None).0)
+}

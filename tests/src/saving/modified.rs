@@ -1,0 +1,109 @@
+//! Saving blocks with modified public fields.
+
+use super::{H, I, outputs, text};
+use burn::{
+    module::{Lora, Module, Quantizer},
+    tensor::{
+        Device,
+        quantization::{Calibration, QuantValue},
+    },
+};
+use gru_op::{Activation, GruBlock, GruBlockConfig, GruFileError};
+use std::{
+    fs,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+};
+
+/// Modified layers may have no common configuration. Then nothing is written.
+pub fn modified_layers(path: &Path) -> Result<(), String> {
+    let mut block = GruBlockConfig::new(I, H)
+        .with_num_layers(2)
+        .init(&Device::flex());
+    block.layers[1].direction = gru_op::Direction::Reverse;
+    match block.save_with_config(path) {
+        Err(GruFileError::Block(mismatch)) if mismatch.what == "layers.1.direction" => {}
+        other => return Err(format!("{other:?}, expected a mismatch")),
+    }
+    if path.with_extension("bpk").exists() {
+        Err("expected no file".into())
+    } else {
+        Ok(())
+    }
+}
+
+/// Whatever the public fields of a block contain, either saving returns an error or the file can be
+/// read. A file without a configuration is an error.
+pub fn saved_blocks_load(path: &Path) -> Result<(), String> {
+    let device = Device::flex();
+    type Change = (&'static str, fn(&mut GruBlock));
+    let changes: [Change; 16] = [
+        ("nothing", |_| {}),
+        ("zoneout 1", |b| b.layers[0].zoneout = 1.0),
+        ("zoneout NaN", |b| b.layers[1].zoneout = f64::NAN),
+        ("recurrent dropout 1", |b| {
+            b.layers[1].recurrent_dropout = 1.0
+        }),
+        ("dropout 1", |b| b.dropout.prob = 1.0),
+        ("clip 0", |b| b.layers[0].spec.clip_gates = Some(0.0)),
+        ("clip NaN", |b| b.layers[1].spec.clip_state = Some(f64::NAN)),
+        ("activation", |b| {
+            let alpha = f64::NAN;
+            b.layers[0].spec.activations.update = Activation::Elu { alpha };
+        }),
+        ("d_input", |b| b.d_input = 9),
+        ("d_hidden", |b| b.d_hidden = 9),
+        ("a layer less", |b| drop(b.layers.pop())),
+        ("a layer more", |b| b.layers.push(b.layers[1].clone())),
+        ("another weight", |b| {
+            b.layers[1].w_hh = b.layers[1].w_hh.clone().map(|w| w.narrow(0, 0, 2))
+        }),
+        ("a bias less", |b| b.layers[1].b_hh = None),
+        ("quantized", |b| {
+            let scheme = Device::flex().settings().quantization.scheme;
+            let scheme = scheme.with_value(QuantValue::Q8S);
+            let mut quantizer = Quantizer::new(Calibration::MinMax, scheme);
+            *b = b.clone().quantize_weights(&mut quantizer);
+        }),
+        ("adapters", |b| *b = b.clone().apply_lora(Lora::new(2, 4.0))),
+    ];
+    let config = GruBlockConfig::new(I, H).with_num_layers(2);
+    let file = path.with_extension("bpk");
+    let mut saved = Vec::new();
+    for (name, change) in changes {
+        let mut block = config.init(&device);
+        change(&mut block);
+        // Without a configuration, only the block determines what the file contains.
+        config.init(&device).save_file(path).map_err(text)?;
+        let loaded = catch_unwind(AssertUnwindSafe(|| block.clone().load_checked(path)));
+        let loaded = loaded.map_err(|_| format!("{name}: expected no panic"))?;
+        if loaded.is_ok_and(|loaded| loaded.layers.len() != loaded.num_layers) {
+            return Err(format!(
+                "{name}: expected an error, because the block lacks a layer"
+            ));
+        }
+        fs::remove_file(&file).map_err(text)?;
+        let reading = |read: Result<GruBlock, GruFileError>| match read {
+            Ok(read) if outputs(&read) == outputs(&block) => Ok(()),
+            Ok(_) => Err(format!("{name}: expected the outputs of the saved block")),
+            Err(error) => Err(format!("{name}: saved, but loading failed: {error}")),
+        };
+        match block.save_with_config(path) {
+            Ok(()) => {
+                saved.push(name);
+                reading(GruBlock::from_file(path, &device))?;
+                reading(block.clone().load_checked(path))?;
+                fs::remove_file(&file).map_err(text)?;
+            }
+            Err(_) if file.exists() => {
+                return Err(format!("{name}: expected no file after an error"));
+            }
+            Err(_) => {}
+        }
+    }
+    if saved == ["nothing", "a bias less"] {
+        Ok(())
+    } else {
+        Err(format!("saved: {saved:?}"))
+    }
+}

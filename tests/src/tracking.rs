@@ -1,0 +1,346 @@
+//! What autodiff tracks: only the requested inputs, with accumulation where a weight is used twice, and
+//! equal with and without checkpointing.
+
+use super::{
+    backends::TestBackend,
+    runs::{self, Leaves, loss, values},
+};
+use burn::tensor::{DType, Device, Tensor};
+use gru_op::{Checkpointing, GruSpec, GruWeights, Layout, Order, Reset, gru_sequence_with};
+use gru_testkit::{
+    close::{Tensors, Tolerance, close},
+    inputs::Inputs,
+    problem::Problem,
+};
+use libtest_mimic::Trial;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+type Test = fn(&Device, DType, Tolerance) -> Result<(), String>;
+
+const TESTS: &[(&str, Test)] = &[
+    ("each-parent-by-itself", each_parent_by_itself),
+    ("nothing-tracked", nothing_tracked),
+    ("through-each-output", through_each_output),
+    ("weight-used-twice", weight_used_twice),
+    ("second-backward", second_backward),
+    ("recompute-and-checkpointing", recompute_and_checkpointing),
+    ("constants-next-to-tracked", constants_next_to_tracked),
+];
+
+/// Every test on every backend, in its widest type.
+pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for &backend in backends {
+        let (dtype, on_cpu) = if backend.float64 {
+            (DType::F64, Tolerance::F64)
+        } else {
+            (DType::F32, Tolerance::F32)
+        };
+        for &(name, test) in TESTS {
+            let id = format!("tracking/{name}/{}", backend.id(dtype));
+            let tolerance = backend.tolerance(on_cpu);
+            trials.push(backend.trial(id, move |device| test(device, dtype, tolerance)));
+        }
+    }
+    trials
+}
+
+fn problems() -> [Problem; 2] {
+    let problem = Problem::new(3, 5, 4, 6);
+    let before = GruSpec::default().with_reset(Reset::BeforeMatmul);
+    let time_major = Order {
+        layout: Layout::TimeMajor,
+        ..Order::default()
+    };
+    [problem, problem.with_spec(before).with_order(time_major)]
+}
+
+/// Names of the inputs with a gradient, in the operator's order.
+const NAMES: [&str; 6] = ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh"];
+
+/// Inputs of a problem. Only the inputs in `track` are leaves.
+fn leaves(
+    problem: &Problem,
+    inputs: &Inputs,
+    device: &Device,
+    dtype: DType,
+    track: impl Fn(&str) -> bool,
+) -> Leaves {
+    let all = Leaves::new(problem, inputs, device, dtype);
+    fn keep<const D: usize>(tracked: bool, tensor: Tensor<D>) -> Tensor<D> {
+        if tracked {
+            tensor
+        } else {
+            // `detach` would keep the tensor as a tracked leaf.
+            tensor.set_require_grad(false)
+        }
+    }
+    Leaves {
+        x: keep(track("x"), all.x),
+        h0: all.h0.map(|h0| keep(track("h0"), h0)),
+        weights: GruWeights::new(
+            all.weights.w_ih.map(|w| keep(track("w_ih"), w)),
+            keep(track("w_hh"), all.weights.w_hh),
+        )
+        .with_b_ih(all.weights.b_ih.map(|b| keep(track("b_ih"), b)))
+        .with_b_hh(all.weights.b_hh.map(|b| keep(track("b_hh"), b))),
+    }
+}
+
+fn run(leaves: &Leaves, problem: &Problem) -> (Tensor<3>, Tensor<2>) {
+    let options = runs::options(problem).state(leaves.h0.clone());
+    gru_sequence_with(leaves.x.clone(), &leaves.weights, &problem.spec, options)
+}
+
+/// The loss terms of both outputs.
+fn total(leaves: &Leaves, inputs: &Inputs, problem: &Problem) -> Tensor<1> {
+    let (y, h_t) = run(leaves, problem);
+    loss(&y, &inputs.d_y) + loss(&h_t, &inputs.d_h_t)
+}
+
+fn found(leaves: &Leaves, gradients: &burn::tensor::Gradients) -> Tensors {
+    let weights = &leaves.weights;
+    let mut found = Tensors::new();
+    let mut put = |name: &str, gradient: Option<Vec<f64>>| {
+        if let Some(gradient) = gradient {
+            found.insert(name.into(), gradient);
+        }
+    };
+    put("x", leaves.x.grad(gradients).map(values));
+    put(
+        "h0",
+        leaves
+            .h0
+            .as_ref()
+            .and_then(|h| h.grad(gradients))
+            .map(values),
+    );
+    put(
+        "w_ih",
+        weights
+            .w_ih
+            .as_ref()
+            .and_then(|w| w.grad(gradients))
+            .map(values),
+    );
+    put("w_hh", weights.w_hh.grad(gradients).map(values));
+    put(
+        "b_ih",
+        weights
+            .b_ih
+            .as_ref()
+            .and_then(|b| b.grad(gradients))
+            .map(values),
+    );
+    put(
+        "b_hh",
+        weights
+            .b_hh
+            .as_ref()
+            .and_then(|b| b.grad(gradients))
+            .map(values),
+    );
+    found
+}
+
+fn same(got: &Tensors, expected: &Tensors, tolerance: f64) -> Result<(), String> {
+    if !got.keys().eq(expected.keys()) {
+        let (got, expected) = (got.keys(), expected.keys());
+        return Err(format!("expected gradients of {expected:?}, got {got:?}"));
+    }
+    for (name, expected) in expected {
+        close(
+            &format!("gradient of {name}"),
+            &got[name],
+            expected,
+            tolerance,
+        )?;
+    }
+    Ok(())
+}
+
+/// With one tracked input, only this input has a gradient.
+fn each_parent_by_itself(
+    device: &Device,
+    dtype: DType,
+    tolerance: Tolerance,
+) -> Result<(), String> {
+    for problem in problems() {
+        let inputs = Inputs::random(&problem);
+        let all = leaves(&problem, &inputs, device, dtype, |_| true);
+        let expected = found(&all, &total(&all, &inputs, &problem).backward());
+        for name in NAMES {
+            let one = leaves(&problem, &inputs, device, dtype, |n| n == name);
+            let got = found(&one, &total(&one, &inputs, &problem).backward());
+            let only = Tensors::from([(name.into(), expected[name].clone())]);
+            same(&got, &only, tolerance.gradient)?;
+        }
+    }
+    Ok(())
+}
+
+/// On an autodiff device without a tracked input, the results equal the results of the plain device, and
+/// the output is a constant.
+fn nothing_tracked(device: &Device, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
+    for problem in problems() {
+        let inputs = Inputs::random(&problem);
+        let constant = leaves(&problem, &inputs, device, dtype, |_| false);
+        let plain = Leaves {
+            x: constant.x.clone().inner(),
+            h0: constant.h0.clone().map(Tensor::inner),
+            weights: GruWeights::new(
+                constant.weights.w_ih.clone().map(Tensor::inner),
+                constant.weights.w_hh.clone().inner(),
+            )
+            .with_b_ih(constant.weights.b_ih.clone().map(Tensor::inner))
+            .with_b_hh(constant.weights.b_hh.clone().map(Tensor::inner)),
+        };
+        let (y, h_t) = run(&constant, &problem);
+        if y.is_tracked() || h_t.is_tracked() {
+            return Err("expected an untracked output".into());
+        }
+        let (plain_y, plain_h_t) = run(&plain, &problem);
+        close("y", &values(y), &values(plain_y), tolerance.forward)?;
+        close("h_t", &values(h_t), &values(plain_h_t), tolerance.forward)?;
+    }
+    Ok(())
+}
+
+/// The gradient through both outputs is the sum of the gradients through each output.
+fn through_each_output(device: &Device, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
+    for problem in problems() {
+        let inputs = Inputs::random(&problem);
+        let all = leaves(&problem, &inputs, device, dtype, |_| true);
+        let outputs = || run(&all, &problem);
+        let both = found(&all, &total(&all, &inputs, &problem).backward());
+        let y = found(&all, &loss(&outputs().0, &inputs.d_y).backward());
+        let h_t = found(&all, &loss(&outputs().1, &inputs.d_h_t).backward());
+        same(&sum(&y, &h_t), &both, tolerance.gradient)?;
+    }
+    Ok(())
+}
+
+/// Two sequences with shared weights. The second starts from the final state of the first.
+fn weight_used_twice(device: &Device, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
+    for problem in problems() {
+        let (h, twice) = (
+            problem.h,
+            Problem {
+                t: 2 * problem.t,
+                ..problem
+            },
+        );
+        let inputs = Inputs::random(&twice);
+        let all = leaves(&twice, &inputs, device, dtype, |_| true);
+        let expected = found(&all, &total(&all, &inputs, &twice).backward());
+
+        let time_dim = twice.order.layout.time_dim();
+        let halves = |tensor: &Tensor<3>| {
+            [0, problem.t].map(|at| tensor.clone().narrow(time_dim, at, problem.t))
+        };
+        let [first, second] = halves(&all.x);
+        let part = |x, state| {
+            let options = runs::options(&twice).state(state);
+            gru_sequence_with(x, &all.weights, &twice.spec, options)
+        };
+        let (y_1, carried) = part(first, all.h0.clone());
+        let (y_2, h_t) = part(second, Some(carried));
+        let d_y = runs::tensor(&inputs.d_y, twice.sequence_shape(h), device, dtype);
+        let [d_1, d_2] = halves(&d_y).map(values);
+        let total = loss(&y_1, &d_1) + loss(&y_2, &d_2) + loss(&h_t, &inputs.d_h_t);
+        same(
+            &found(&all, &total.backward()),
+            &expected,
+            tolerance.gradient,
+        )?;
+    }
+    Ok(())
+}
+
+/// Burn consumes a graph in backward. A second backward fails as for Burn's own operations and never
+/// gives other results.
+fn second_backward(device: &Device, dtype: DType, _: Tolerance) -> Result<(), String> {
+    for problem in problems() {
+        let inputs = Inputs::random(&problem);
+        let all = leaves(&problem, &inputs, device, dtype, |_| true);
+        let panic_text = |loss: Tensor<1>| {
+            loss.backward();
+            let second = catch_unwind(AssertUnwindSafe(|| loss.backward()));
+            second
+                .err()
+                .and_then(|panic| panic.downcast::<String>().ok())
+        };
+        let leaf = Tensor::<1>::ones([3], (&all.x.device(), dtype)).require_grad();
+        let theirs = panic_text((leaf.clone() * leaf).sum())
+            .ok_or("expected Burn to reject a second backward")?;
+        let ours = panic_text(total(&all, &inputs, &problem))
+            .ok_or("expected an error of the second backward")?;
+        let start = theirs.split(" at ").next().unwrap_or(&theirs);
+        if !ours.starts_with(start) {
+            return Err(format!("expected Burn's error {theirs:?}, got {ours:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Recomputation changes results only by rounding.
+fn recompute_and_checkpointing(
+    device: &Device,
+    dtype: DType,
+    tolerance: Tolerance,
+) -> Result<(), String> {
+    for problem in problems() {
+        let inputs = Inputs::random(&problem);
+        let gradients = |device: &Device, checkpointing| {
+            let all = leaves(&problem, &inputs, device, dtype, |_| true);
+            let problem = problem.with_checkpointing(checkpointing);
+            found(&all, &total(&all, &inputs, &problem).backward())
+        };
+        let autodiff = device.clone().autodiff();
+        let speed = gradients(&autodiff, Checkpointing::KeepGates);
+        let lean = gradients(&autodiff, Checkpointing::Recompute);
+        let checkpointing = gradients(&autodiff.gradient_checkpointing(), Checkpointing::KeepGates);
+        same(&lean, &speed, tolerance.gradient)?;
+        same(&checkpointing, &speed, tolerance.gradient)?;
+    }
+    Ok(())
+}
+
+/// Plain tensors may be combined with tracked weights and act as constants.
+fn constants_next_to_tracked(
+    device: &Device,
+    dtype: DType,
+    tolerance: Tolerance,
+) -> Result<(), String> {
+    for problem in problems() {
+        let inputs = Inputs::random(&problem);
+        let all = leaves(&problem, &inputs, device, dtype, |_| true);
+        let expected = found(&all, &total(&all, &inputs, &problem).backward());
+        let mixed = Leaves {
+            x: all.x.clone().inner(),
+            h0: all.h0.clone().map(Tensor::inner),
+            weights: all.weights.clone(),
+        };
+        let gradients = total(&mixed, &inputs, &problem).backward();
+        let weights = &mixed.weights;
+        for (name, gradient) in [
+            (
+                "w_ih",
+                weights.w_ih.as_ref().and_then(|w| w.grad(&gradients)),
+            ),
+            ("w_hh", weights.w_hh.grad(&gradients)),
+        ] {
+            let gradient = gradient.ok_or(format!("{name}: expected a gradient, got none"))?;
+            close(name, &values(gradient), &expected[name], tolerance.gradient)?;
+        }
+    }
+    Ok(())
+}
+
+fn sum(a: &Tensors, b: &Tensors) -> Tensors {
+    let add = |(name, a): (&String, &Vec<f64>)| {
+        let sum = a.iter().zip(&b[name]).map(|(a, b)| a + b).collect();
+        (name.clone(), sum)
+    };
+    a.iter().map(add).collect()
+}

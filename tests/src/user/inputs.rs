@@ -1,0 +1,161 @@
+//! Inputs that are views: one row for all rows (stride 0), and flipped sequences.
+
+use super::{H, I, N, T, Test, equal, input, runs, values};
+use burn::tensor::{DType, Device, Tensor};
+use gru_op::{Direction, GruBlockConfig, GruSpec, GruWeights, SequenceOptions, gru_sequence_with};
+use gru_testkit::{
+    close::{Tolerance, close},
+    inputs::Inputs,
+    problem::Problem,
+};
+
+pub const TESTS: &[(&str, Test)] = &[
+    ("expanded", expanded),
+    ("flipped", flipped),
+    ("expanded-in-a-block", expanded_in_a_block),
+];
+
+fn copy<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
+    let device = tensor.device();
+    let dtype = tensor.dtype();
+    Tensor::from_data(tensor.into_data(), (&device, dtype))
+}
+
+/// Every argument expanded from one row, one step or one value. Outputs equal the outputs of copies, and
+/// gradients are summed over the expanded axis.
+fn expanded(device: &Device) -> Result<(), String> {
+    let device = &device.clone().autodiff();
+    let inputs = Inputs::random(&Problem::new(N, T, I, H));
+    fn leaf<const D: usize>(numbers: &[f64], shape: [usize; D], device: &Device) -> Tensor<D> {
+        let len = shape.iter().product();
+        runs::tensor(&numbers[..len], shape, device, DType::F32).require_grad()
+    }
+    let run = |make_copy: bool| -> Result<Vec<Vec<f64>>, String> {
+        fn view<const D: usize>(leaf: &Tensor<D>, shape: [usize; D], copied: bool) -> Tensor<D> {
+            let view = leaf.clone().expand(shape);
+            if copied {
+                copy(view).require_grad()
+            } else {
+                view
+            }
+        }
+        let x = leaf(&inputs.x, [1, T, I], device);
+        let h0 = leaf(&inputs.w_hh, [1, 1], device);
+        let w_ih = leaf(&inputs.w_ih, [1, 3 * H], device);
+        let w_hh = leaf(&inputs.w_hh, [1, 3 * H], device);
+        let b_ih = leaf(&inputs.w_ih, [1], device);
+        let mask = leaf(&inputs.w_ih, [1, H], device);
+        let zoneout = leaf(&inputs.w_hh, [1, 1, H], device).abs();
+        let (x_, h0_) = (view(&x, [N, T, I], make_copy), view(&h0, [N, H], make_copy));
+        let w_ih_ = view(&w_ih, [I, 3 * H], make_copy);
+        let w_hh_ = view(&w_hh, [H, 3 * H], make_copy);
+        let b_ih_ = view(&b_ih, [3 * H], make_copy);
+        let steps = Tensor::<2, burn::tensor::Bool>::full([1, 1], true, device).expand([N, T]);
+        let options = SequenceOptions::new()
+            .state(h0_.clone())
+            .recurrent_mask(view(&mask, [N, H], make_copy))
+            .zoneout(view(&zoneout, [N, T, H], make_copy))
+            .mask(steps);
+        let weights = GruWeights::new(w_ih_.clone(), w_hh_.clone()).with_b_ih(b_ih_.clone());
+        let (y, h_t) = gru_sequence_with(x_.clone(), &weights, &GruSpec::default(), options);
+        let total = runs::loss(&y, &inputs.d_y) + runs::loss(&h_t, &inputs.d_h_t);
+        let gradients = total.backward();
+        let mut found = vec![values(y), values(h_t)];
+        if make_copy {
+            // The sums over the expanded axes.
+            let sum = |gradient: Vec<f64>, kept: usize| -> Vec<f64> {
+                let mut sums = vec![0.0; kept];
+                let at = |k: usize| if kept == 1 { 0 } else { k % kept };
+                gradient
+                    .iter()
+                    .enumerate()
+                    .for_each(|(k, g)| sums[at(k)] += g);
+                sums
+            };
+            found.extend([
+                sum(runs::gradient("x", &x_, &gradients)?, T * I),
+                sum(runs::gradient("h0", &h0_, &gradients)?, 1),
+                sum(runs::gradient("w_ih", &w_ih_, &gradients)?, 3 * H),
+                sum(runs::gradient("w_hh", &w_hh_, &gradients)?, 3 * H),
+                sum(runs::gradient("b_ih", &b_ih_, &gradients)?, 1),
+            ]);
+        } else {
+            found.extend([
+                runs::gradient("x", &x, &gradients)?,
+                runs::gradient("h0", &h0, &gradients)?,
+                runs::gradient("w_ih", &w_ih, &gradients)?,
+                runs::gradient("w_hh", &w_hh, &gradients)?,
+                runs::gradient("b_ih", &b_ih, &gradients)?,
+            ]);
+        }
+        Ok(found)
+    };
+    let names = ["y", "h_t", "d_x", "d_h0", "d_w_ih", "d_w_hh", "d_b_ih"];
+    for ((name, got), expected) in names.iter().zip(run(false)?).zip(run(true)?) {
+        close(name, &got, &expected, Tolerance::F32.gradient)?;
+    }
+    Ok(())
+}
+
+/// A flipped sequence in the other direction equals the flipped result.
+fn flipped(device: &Device) -> Result<(), String> {
+    let device = &device.clone().autodiff();
+    let inputs = Inputs::random(&Problem::new(N, T, I, H));
+    let weights = GruWeights::new(
+        runs::tensor(&inputs.w_ih, [I, 3 * H], device, DType::F32),
+        runs::tensor(&inputs.w_hh, [H, 3 * H], device, DType::F32),
+    );
+    let run = |flip: bool| -> Result<[Vec<f64>; 3], String> {
+        let turn = |tensor: Tensor<3>| if flip { tensor.flip([1]) } else { tensor };
+        let direction = if flip {
+            Direction::Forward
+        } else {
+            Direction::Reverse
+        };
+        let x = input(device).require_grad();
+        let (spec, options) = (
+            GruSpec::default(),
+            SequenceOptions::new().direction(direction),
+        );
+        let (y, h_t) = gru_sequence_with(turn(x.clone()), &weights, &spec, options);
+        let y = turn(y);
+        let gradients = runs::loss(&y, &inputs.d_y).backward();
+        let d_x = runs::gradient("x", &x, &gradients)?;
+        Ok([values(y), values(h_t), d_x])
+    };
+    for ((name, got), expected) in ["y", "h_t", "d_x"].iter().zip(run(true)?).zip(run(false)?) {
+        close(name, &got, &expected, Tolerance::F32.gradient)?;
+    }
+    Ok(())
+}
+
+/// One expanded row through a block: every row gives the result of the single row.
+fn expanded_in_a_block(device: &Device) -> Result<(), String> {
+    let block = GruBlockConfig::new(I, H)
+        .with_bidirectional(true)
+        .init(device);
+    let row = input(device).narrow(0, 0, 1);
+    let state = Tensor::<3>::full([2, 1, 1], 0.25, device);
+    let run = |n: usize, copied: bool| {
+        let (x, state) = (
+            row.clone().expand([n, T, I]),
+            state.clone().expand([2, n, H]),
+        );
+        let (x, state) = if copied {
+            (copy(x), copy(state))
+        } else {
+            (x, state)
+        };
+        let (y, last) = block.forward(x, Some(state));
+        [values(y), values(last)]
+    };
+    let (of_all, copied, alone) = (run(N, false), run(N, true), run(1, true));
+    equal("outputs", &of_all[0], &copied[0])?;
+    equal("states", &of_all[1], &copied[1])?;
+    close(
+        "a row",
+        &of_all[0],
+        &alone[0].repeat(N),
+        Tolerance::F32.forward,
+    )
+}

@@ -1,0 +1,160 @@
+//! burn-train's `Learner` with batches from several threads.
+
+use super::{child, text};
+use burn::{
+    data::{
+        dataloader::{DataLoaderBuilder, batcher::Batcher},
+        dataset::InMemDataset,
+    },
+    module::Module,
+    nn::{Linear, LinearConfig},
+    optim::AdamConfig,
+    tensor::{Device, Tensor, TensorData},
+    train::{
+        InferenceStep, Learner, RegressionOutput, SupervisedTraining, TrainOutput, TrainStep,
+        metric::LossMetric,
+    },
+};
+use gru_op::{GruBlock, GruBlockConfig};
+use std::{
+    collections::BTreeSet,
+    env, fs,
+    sync::{Arc, Mutex},
+    thread::{self, ThreadId},
+};
+
+const ITEMS: usize = 256;
+const BATCH: usize = 16;
+const WORKERS: usize = 3;
+const EPOCHS: usize = 12;
+const T: usize = 6;
+
+/// In a separate process, because a `Learner` prints.
+pub fn runs() -> Result<(), String> {
+    child::run("learner")
+}
+
+/// The values of a sequence. The target is their sum.
+type Item = [f32; T];
+
+#[derive(Debug, Clone)]
+struct Batch {
+    x: Tensor<3>,
+    sums: Tensor<2>,
+}
+
+/// Which threads made batches, and the number of items in each.
+#[derive(Clone, Default)]
+struct Sums {
+    seen: Arc<Mutex<(BTreeSet<String>, usize)>>,
+}
+
+impl Batcher<Item, Batch> for Sums {
+    fn batch(&self, items: Vec<Item>, device: &Device) -> Batch {
+        let worker: ThreadId = thread::current().id();
+        let mut seen = self.seen.lock().expect("no batch fails");
+        seen.0.insert(format!("{worker:?}"));
+        seen.1 += items.len();
+        drop(seen);
+        let sums = items.iter().map(|item| item.iter().sum());
+        let sums = TensorData::new(sums.collect::<Vec<f32>>(), [items.len(), 1]);
+        let x = TensorData::new(items.concat(), [items.len(), T, 1]);
+        Batch {
+            x: Tensor::from_data(x, device),
+            sums: Tensor::from_data(sums, device),
+        }
+    }
+}
+
+#[derive(Module, Debug)]
+struct Model {
+    gru: GruBlock,
+    head: Linear,
+}
+
+impl Model {
+    fn run(&self, batch: Batch) -> RegressionOutput {
+        let (_, state) = self.gru.forward(batch.x, None);
+        let output = self.head.forward(state.squeeze_dim::<2>(0));
+        let loss = (output.clone() - batch.sums.clone()).square().mean();
+        RegressionOutput::new(loss, output, batch.sums)
+    }
+}
+
+impl TrainStep for Model {
+    type Input = Batch;
+    type Output = RegressionOutput;
+
+    fn step(&self, batch: Batch) -> TrainOutput<RegressionOutput> {
+        let output = self.run(batch);
+        TrainOutput::new(self, output.loss.backward(), output)
+    }
+}
+
+impl InferenceStep for Model {
+    type Input = Batch;
+    type Output = RegressionOutput;
+
+    fn step(&self, batch: Batch) -> RegressionOutput {
+        self.run(batch)
+    }
+}
+
+/// The items of a data set, drawn from one seed.
+fn items(mut seed: u64) -> Vec<Item> {
+    let mut next = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 40) as f32 / (1u64 << 24) as f32 - 0.5
+    };
+    (0..ITEMS).map(|_| [(); T].map(|()| next())).collect()
+}
+
+pub fn role() -> Result<(), String> {
+    let device = Device::flex().autodiff();
+    let model = Model {
+        gru: GruBlockConfig::new(1, 16).init(&device),
+        head: LinearConfig::new(16, 1).init(&device),
+    };
+    let batcher = Sums::default();
+    let loader = |seed, device: &Device| {
+        DataLoaderBuilder::new(batcher.clone())
+            .batch_size(BATCH)
+            .shuffle(seed)
+            .num_workers(WORKERS)
+            .set_device(device.clone())
+            .build(InMemDataset::new(items(seed)))
+    };
+    let valid = loader(2, &device.clone().inner());
+    let loss = |model: &Model| {
+        let losses = valid
+            .iter()
+            .map(|batch| super::values(model.run(batch.expect("items are in memory")).loss)[0]);
+        losses.sum::<f64>() / (ITEMS / BATCH) as f64
+    };
+    let before = loss(&model.valid());
+    let folder = env::temp_dir().join(format!("gru-tests-learner-{}", std::process::id()));
+    let training = SupervisedTraining::new(&folder, loader(1, &device), valid.clone())
+        .metrics((LossMetric::new(),))
+        .with_application_logger(None)
+        .num_epochs(EPOCHS);
+    let learner = Learner::new(model, AdamConfig::new().init(), 0.01);
+    let learnt = training.launch(learner).model;
+    fs::remove_dir_all(&folder).map_err(text)?;
+    let after = loss(&learnt);
+
+    let seen = batcher.seen.lock().expect("no batch fails");
+    // Training and validation in each epoch, and the losses before and after.
+    let expected = ITEMS * (2 * EPOCHS + 2);
+    super::expect("items", seen.1, expected)?;
+    if seen.0.len() < WORKERS {
+        return Err(format!("unexpected batches: {:?}", seen.0));
+    }
+    // The variance of the sums is T/12. The best constant prediction reaches this loss.
+    if before > 0.2 && after < 0.02 {
+        Ok(())
+    } else {
+        Err(format!(
+            "expected a smaller loss, got {after} after {before}"
+        ))
+    }
+}

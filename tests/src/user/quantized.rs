@@ -1,0 +1,56 @@
+//! `quantize_weights`: a block whose weights have eight bits.
+
+use super::{H, I, N, Test, equal, expect, input, values};
+use burn::{
+    module::{Module, ModuleMapper, Param, Quantizer},
+    tensor::{
+        DType, Device, Tensor,
+        quantization::{Calibration, QuantValue},
+    },
+};
+use gru_op::GruBlockConfig;
+
+pub const TESTS: &[(&str, Test)] = &[("quantized", quantized)];
+
+/// Forward, step and gates of a quantized block equal the results of a block with the dequantized
+/// weights, which differ from the original weights.
+fn quantized(device: &Device) -> Result<(), String> {
+    let block = GruBlockConfig::new(I, H).with_num_layers(2).init(device);
+    let scheme = device.settings().quantization.scheme;
+    let scheme = scheme.with_value(QuantValue::Q8S);
+    let mut quantizer = Quantizer::new(Calibration::MinMax, scheme);
+    let quantized = block.clone().quantize_weights(&mut quantizer);
+    let dtype = quantized.layers[0].w_hh.val().dtype();
+    expect("quantized", matches!(dtype, DType::QFloat(_)), true)?;
+    let kept = quantized.clone().map(&mut Dequantize);
+
+    let x = input(device);
+    let run = |block: &gru_op::GruBlock| {
+        let (y, state) = block.forward(x.clone(), None);
+        let (step, _) = block.step(x.clone().narrow(1, 0, 1).reshape([N, I]), None);
+        let reset = block.gates(x.clone(), None).remove(1).reset;
+        [values(y), values(state), values(step), values(reset)]
+    };
+    let (got, expected, exact) = (run(&quantized), run(&kept), run(&block));
+    for (name, (got, expected)) in ["y", "state", "step", "reset"]
+        .into_iter()
+        .zip(got.iter().zip(&expected))
+    {
+        equal(name, got, expected)?;
+    }
+    let off = |(a, b): (&f64, &f64)| (a - b).abs();
+    let off = got[0].iter().zip(&exact[0]).map(off).fold(0.0, f64::max);
+    // Weights differ by at most 1/127 of the largest weight, in sums of at most ten terms.
+    if off == 0.0 || off > 0.1 {
+        return Err(format!("outputs differ by {off} from the original weights"));
+    }
+    Ok(())
+}
+
+struct Dequantize;
+
+impl ModuleMapper for Dequantize {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        param.map(Tensor::dequantize)
+    }
+}

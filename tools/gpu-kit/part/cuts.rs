@@ -1,0 +1,490 @@
+//! Times every launch configuration that the device allows. The result can be pasted into gru-cube's
+//! `tuning.rs`, or forced with `GRU_CUBE_FORWARD` and `GRU_CUBE_BACKWARD`.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use cubecl::{client::Client, features::TypeUsage, ir::ElemType, prelude::*, server::Handle};
+use gru_cube::{
+    BackwardInputs, BackwardOutputs, Call, Cut, ForwardInputs, ForwardOutputs, PlanError, StepTile,
+    Strategy, WalkTile,
+};
+use gru_spec::{GruSpec, Order};
+use half::f16;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Clock, Rows, Stop, caught, read, table};
+use crate::report::Report;
+
+/// Default N, T, H. The N are the `BATCHES` of gru-cube's table.
+const HIDDEN: [usize; 5] = [64, 128, 256, 512, 1024];
+const BATCHES: [usize; 3] = [1, 16, 64];
+const T: usize = 64;
+
+/// The minimum speed-up over the inferred configuration for a row in the table.
+const GAIN: f64 = 1.1;
+
+#[derive(Clone, Serialize, Deserialize)]
+struct Row {
+    device: String,
+    /// `f32` or `f16`.
+    dtype: String,
+    n: usize,
+    t: usize,
+    h: usize,
+    cut: String,
+    /// Milliseconds, medians. None if the device rejects the configuration.
+    forward: Option<f64>,
+    backward: Option<f64>,
+    /// Milliseconds of the first call of each pass, which compiles its kernels.
+    first: [Option<f64>; 2],
+    /// Kernel launches of each pass.
+    launches: [Option<u64>; 2],
+}
+
+/// `more` is empty, or N, T, H and words that a configuration must contain.
+pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> {
+    let numbers = more.iter().filter_map(|word| word.parse().ok());
+    let numbers: Vec<usize> = numbers.collect();
+    let words: Vec<&String> = more
+        .iter()
+        .filter(|word| word.parse::<usize>().is_err())
+        .collect();
+    let sizes: Vec<[usize; 3]> = match numbers[..] {
+        [] => {
+            let of = |h| BATCHES.map(|n| [n, T, h]);
+            HIDDEN.into_iter().flat_map(of).collect()
+        }
+        [n, t, h] => vec![[n, t, h]],
+        _ => return Err(format!("expected N T H, got {numbers:?}").into()),
+    };
+    let client = cubecl::Device::default().client();
+    let single = sizes.iter().map(|&size| (size, f32::elem_type_native()));
+    // Sizes where the product is large enough for matrix units.
+    let half = sizes
+        .iter()
+        .filter(|[n, _, h]| *n >= 16 && *h >= 512)
+        .map(|&size| (size, f16::elem_type_native()))
+        .filter(|_| f16::supported_uses(&client).contains(TypeUsage::Buffer));
+    let lists: Vec<_> = single
+        .chain(half)
+        .map(|([n, t, h], dtype)| {
+            let call = Call {
+                n,
+                t,
+                h,
+                spec: GruSpec::default(),
+                order: Order::default(),
+                dtype,
+            };
+            let mut cuts = candidates(&call);
+            cuts.retain(|cut| {
+                let text = cut.to_string();
+                words.iter().all(|word| text.contains(*word))
+            });
+            (call, cuts)
+        })
+        .collect();
+    // One configuration per size in each round, so that all sizes get the same number when the time is
+    // over.
+    let rounds = lists.iter().map(|(_, cuts)| cuts.len()).max();
+    let rounds = rounds.unwrap_or_default();
+    for round in 0..rounds {
+        for (call, cuts) in &lists {
+            let Some(&strategy) = cuts.get(round) else {
+                continue;
+            };
+            let Call { n, h, .. } = *call;
+            clock.check(|| format!("after {round} of {rounds} configurations of each size"))?;
+            let row = caught(|| row(&client, call, strategy))
+                .map_err(|panic| format!("N {n}, H {h}, {strategy}: {panic}"))?;
+            println!(
+                "{}  N {n:3}  H {h:5}  {:>9} {:>9}  {strategy}",
+                row.dtype,
+                ms(row.forward),
+                ms(row.backward)
+            );
+            rows.add(&row)?;
+        }
+    }
+    Ok(())
+}
+
+fn ms(time: Option<f64>) -> String {
+    time.map_or("rejected".to_owned(), |ms| format!("{ms:.3}"))
+}
+
+pub fn page(rows: &[Value], _: &Report) -> String {
+    let mut sizes = BTreeMap::<(String, [usize; 3]), Vec<Row>>::new();
+    for row in read::<Row>(rows) {
+        let key = (row.dtype.clone(), [row.h, row.n, row.t]);
+        sizes.entry(key).or_default().push(row);
+    }
+    let (mut lines, mut paste) = (Vec::new(), String::new());
+    for ((dtype, [h, n, t]), rows) in sizes {
+        let inferred = rows
+            .iter()
+            .find(|row| row.cut == Strategy::Inferred.to_string());
+        let best = |time: fn(&Row) -> Option<f64>| {
+            let cuts = rows.iter().filter(|row| time(row).is_some());
+            cuts.min_by(|a, b| time(a).unwrap().total_cmp(&time(b).unwrap()))
+        };
+        let passes = [
+            (
+                best(|row| row.forward),
+                inferred.and_then(|row| row.forward),
+            ),
+            (
+                best(|row| row.backward),
+                inferred.and_then(|row| row.backward),
+            ),
+        ];
+        let [Some(forward), Some(backward)] = passes.map(|(best, _)| best) else {
+            continue;
+        };
+        let gains = [
+            passes[0].1.unwrap_or(f64::NAN) / forward.forward.unwrap_or(f64::NAN),
+            passes[1].1.unwrap_or(f64::NAN) / backward.backward.unwrap_or(f64::NAN),
+        ];
+        lines.push(vec![
+            format!("{dtype}, {n}, {t}, {h}"),
+            rows.len().to_string(),
+            ms(passes[0].1),
+            told(forward.forward, forward.launches[0], &forward.cut),
+            ms(passes[1].1),
+            told(backward.backward, backward.launches[1], &backward.cut),
+        ]);
+        let both = [forward, backward].map(|row| row.cut.parse::<Cut>());
+        // The table is for float32.
+        let is_worth_it = dtype == "f32" && gains.iter().any(|&gain| gain >= GAIN);
+        if let ([Ok(forward), Ok(backward)], true) = (both, is_worth_it) {
+            paste += &format!(
+                "    // {:.2} and {:.2} times as fast as the inferred configurations.\n    row({:?}, {n}, {h}, {}, {}),\n",
+                gains[0],
+                gains[1],
+                rows[0].device,
+                words(forward),
+                words(backward)
+            );
+        }
+    }
+    let head = [
+        "type, N, T, H",
+        "cuts",
+        "inferred forward ms",
+        "best",
+        "inferred backward ms",
+        "best",
+    ];
+    let mut text = table(&head, lines);
+    if !paste.is_empty() {
+        text += &format!("\nFor gru-cube's `tuning.rs`:\n\n```rust\n{paste}```\n");
+    }
+    text
+}
+
+/// A configuration with its time and number of launches.
+fn told(time: Option<f64>, launches: Option<u64>, cut: &str) -> String {
+    let kernels = match launches {
+        Some(1) => "1 launch".to_owned(),
+        Some(count) => format!("{count} launches"),
+        None => "launches unknown".to_owned(),
+    };
+    format!("{}, {kernels}: {cut}", ms(time))
+}
+
+/// A configuration in the syntax of gru-cube's table.
+fn words(cut: Cut) -> String {
+    match cut {
+        Cut::Walk(tile) => {
+            let WalkTile {
+                rows,
+                lanes,
+                splits,
+                resident,
+                ..
+            } = tile;
+            format!("walk({rows}, {lanes}, {splits}, {resident})")
+        }
+        Cut::Steps(tile) => format!("Cut::Steps({})", step_words(&tile)),
+        Cut::Persistent(tile) => format!("Cut::Persistent({})", step_words(&tile)),
+    }
+}
+
+fn step_words(tile: &StepTile) -> String {
+    let StepTile {
+        rows,
+        lanes,
+        per_lane,
+        splits,
+        stage,
+        matrix,
+        ..
+    } = tile;
+    let tile = format!("tile({rows}, {lanes}, {per_lane}, {splits}, {stage})");
+    if *matrix {
+        format!("matrices({tile})")
+    } else {
+        tile
+    }
+}
+
+/// The inferred configuration first, then a few of each kind, then their neighbours. Float32 does not
+/// use matrix units, which may round to TF32.
+fn candidates(call: &Call) -> Vec<Strategy> {
+    let Call { n, h, dtype, .. } = *call;
+    let most = n.next_power_of_two();
+    let rows_up_to = |limit: usize| {
+        let rows = [4, 8, 1, 2, 16, 32, 64];
+        rows.into_iter()
+            .filter(move |&rows| rows <= limit.min(most))
+    };
+    let mut cuts = Vec::new();
+    for rows in rows_up_to(16) {
+        let shapes = [
+            (h, 1),
+            (h, 2),
+            (h, 4),
+            (h.div_ceil(2), 1),
+            (h.div_ceil(4), 1),
+            (64, 2),
+        ];
+        for (lanes, splits) in shapes {
+            let tile = |resident| {
+                Cut::Walk(WalkTile {
+                    rows,
+                    width: rows.min(4),
+                    lanes,
+                    splits,
+                    resident,
+                })
+            };
+            // With more terms, drivers take many seconds to compile.
+            if 3 * h.div_ceil(splits) * h.div_ceil(lanes) <= 200 {
+                cuts.push(tile(true));
+            }
+            cuts.push(tile(false));
+        }
+    }
+    let walks = cuts.len();
+    for rows in rows_up_to(64) {
+        for (lanes, per_lane, splits, stage) in [
+            (32, 1, 4, 128),
+            (64, 4, 1, 128),
+            (32, 1, 8, 128),
+            (128, 4, 1, 256),
+            (64, 2, 1, 128),
+            (64, 4, 1, 256),
+            (32, 8, 1, 256),
+            (32, 16, 1, 64),
+            (64, 8, 1, 64),
+            (16, 8, 1, 64),
+            (8, 16, 1, 64),
+        ] {
+            cuts.push(Cut::Steps(StepTile {
+                rows,
+                width: rows.min(4),
+                lanes,
+                per_lane,
+                splits,
+                stage,
+                matrix: false,
+            }));
+        }
+    }
+    let steps = cuts.len();
+    for rows in rows_up_to(8) {
+        for (lanes, splits) in [(16, 32), (32, 16), (8, 64), (16, 16), (32, 8), (64, 8)] {
+            if 3 * h.div_ceil(splits) <= 200 {
+                cuts.push(Cut::Persistent(StepTile {
+                    rows,
+                    width: rows.min(4),
+                    lanes,
+                    per_lane: 1,
+                    splits,
+                    stage: 512,
+                    matrix: false,
+                }));
+            }
+        }
+    }
+    let persistent = cuts.len();
+    if dtype != f32::elem_type_native() {
+        for (rows, lanes, per_lane, splits, stage) in [
+            (16, 32, 1, 4, 128),
+            (16, 32, 1, 2, 128),
+            (32, 32, 1, 2, 128),
+            (16, 64, 1, 2, 128),
+            (16, 32, 1, 4, 256),
+            (32, 32, 1, 1, 256),
+        ] {
+            let tile = StepTile {
+                rows,
+                width: 1,
+                lanes,
+                per_lane,
+                splits,
+                stage,
+                matrix: true,
+            };
+            cuts.extend([Cut::Steps(tile), Cut::Persistent(tile)]);
+        }
+    }
+    // One configuration of each kind in each round, so that all kinds are tried when the time is over.
+    let kinds = [
+        &cuts[..walks],
+        &cuts[walks..steps],
+        &cuts[steps..persistent],
+        &cuts[persistent..],
+    ];
+    let rounds = kinds
+        .iter()
+        .map(|kind| kind.len())
+        .max()
+        .unwrap_or_default();
+    let mut all = vec![Strategy::Inferred];
+    for round in 0..rounds {
+        let cuts = kinds.iter().filter_map(|kind| kind.get(round));
+        all.extend(cuts.map(|cut| Strategy::Forced(*cut)));
+    }
+    all
+}
+
+struct Buffers {
+    forward: (ForwardInputs, ForwardOutputs),
+    backward: (BackwardInputs, BackwardOutputs),
+}
+
+fn buffers(client: &Client, call: &Call) -> Buffers {
+    let Call { n, t, h, dtype, .. } = *call;
+    let width = call.spec.saved_per_unit() * h;
+    let empty = |len: usize| client.empty(len * dtype.size());
+    let numbers = |len, scale| numbers(client, dtype, len, scale);
+    let w_hh = numbers(3 * h * h, 1.0 / (h as f32).sqrt());
+    let (states, gates) = (empty(n * t * h), empty(n * t * width));
+    Buffers {
+        forward: (
+            ForwardInputs {
+                steps: 0..t,
+                p: numbers(n * t * 3 * h, 1.0),
+                w_hh: w_hh.clone(),
+                b_ih: None,
+                b_hh: Some(numbers(3 * h, 0.1)),
+                h0: None,
+                recurrent_mask: None,
+                step_mask: None,
+                zoneout: None,
+            },
+            ForwardOutputs {
+                states: states.clone(),
+                gates: Some(gates.clone()),
+            },
+        ),
+        backward: (
+            BackwardInputs {
+                d_states: numbers(n * t * h, 1.0),
+                states,
+                gates,
+                w_hh,
+                h0: None,
+                recurrent_mask: None,
+                step_mask: None,
+                zoneout: None,
+            },
+            BackwardOutputs {
+                d_gates: Some(empty(n * t * width)),
+                d_h0: empty(n * h),
+            },
+        ),
+    }
+}
+
+fn numbers(client: &Client, dtype: ElemType, len: usize, scale: f32) -> Handle {
+    // A multiplicative congruential generator is good enough for timing.
+    let mut x = 1u32;
+    let data = (0..len).map(|_| {
+        x = x.wrapping_mul(1664525).wrapping_add(1013904223);
+        ((x >> 8) as f32 / (1 << 23) as f32 - 1.0) * scale
+    });
+    if dtype == f32::elem_type_native() {
+        let data: Vec<f32> = data.collect();
+        client.create_from_slice(f32::as_bytes(&data))
+    } else {
+        let data: Vec<f16> = data.map(f16::from_f32).collect();
+        client.create_from_slice(f16::as_bytes(&data))
+    }
+}
+
+fn row(client: &Client, call: &Call, strategy: Strategy) -> Row {
+    let Buffers { forward, backward } = buffers(client, call);
+    let wait = numbers(client, call.dtype, 1, 1.0);
+    let forward = time(client, &wait, || {
+        gru_cube::forward(client, call, &forward.0, &forward.1, strategy)
+    });
+    let backward = time(client, &wait, || {
+        gru_cube::backward(client, call, &backward.0, &backward.1, strategy)
+    });
+    // A pass has no times if the device rejects it.
+    let passes = [forward.ok(), backward.ok()];
+    let [forward, backward] = passes
+        .each_ref()
+        .map(|pass| pass.as_ref().map(|p| p.median));
+    Row {
+        device: client.properties().identity.name.clone(),
+        dtype: if call.dtype == f32::elem_type_native() {
+            "f32".to_owned()
+        } else {
+            "f16".to_owned()
+        },
+        n: call.n,
+        t: call.t,
+        h: call.h,
+        cut: strategy.to_string(),
+        forward,
+        backward,
+        first: passes.each_ref().map(|pass| pass.as_ref().map(|p| p.first)),
+        launches: passes
+            .each_ref()
+            .map(|pass| pass.as_ref().map(|p| p.launches)),
+    }
+}
+
+struct Timed {
+    /// Milliseconds of the first run, including compilation.
+    first: f64,
+    /// Milliseconds of the other runs.
+    median: f64,
+    /// Kernel launches of one run.
+    launches: u64,
+}
+
+fn time(
+    client: &Client,
+    wait: &Handle,
+    run: impl Fn() -> Result<(), PlanError>,
+) -> Result<Timed, PlanError> {
+    let once = || {
+        let start = Instant::now();
+        run()?;
+        // A read waits for all earlier launches.
+        client.read_one_unchecked(wait.clone());
+        Ok(start.elapsed().as_secs_f64() * 1e3)
+    };
+    let before = gru_cube::launches();
+    let first = once()?;
+    let launches = gru_cube::launches() - before;
+    let mut times = Vec::new();
+    let begin = Instant::now();
+    while times.len() < 3 || (times.len() < 15 && begin.elapsed() < Duration::from_millis(100)) {
+        times.push(once()?);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(Timed {
+        first,
+        median: times[times.len() / 2],
+        launches,
+    })
+}

@@ -1,0 +1,241 @@
+//! Runs the parts one after the other, each in a separate process with a deadline.
+
+use std::{
+    env, fs,
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use crate::{
+    error::{Error, OUT_OF_TIME},
+    page,
+    part::{PARTS, Part},
+    report::{End, Entry, Report},
+};
+
+/// The share of its time that a part knows of. The rest is for its end.
+const TOLD: f64 = 0.9;
+
+/// The minimum time of a part. A part is not started with less.
+const LEAST: Duration = Duration::from_secs(5);
+
+/// Runs all parts, or the named parts, in the order of [`PARTS`]. This program runs all of them. Then
+/// the other programs repeat some parts.
+pub fn run(seconds: u64, out: &Path, names: &[String], also: &[PathBuf]) -> Result<(), Error> {
+    for name in names {
+        Part::find(name)?;
+    }
+    fs::create_dir_all(out).map_err(Error::file(out))?;
+    let here = env::current_exe().map_err(Error::file("this program"))?;
+    let selected = |part: &&Part| names.is_empty() || names.iter().any(|name| name == part.name);
+    let mut plan: Vec<(&Path, &Part)> = Vec::new();
+    plan.extend(PARTS.iter().filter(selected).map(|part| (&*here, part)));
+    for program in also {
+        let worth = PARTS.iter().filter(|part| part.second_opinion);
+        plan.extend(worth.filter(selected).map(|part| (&**program, part)));
+    }
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let mut report = Report {
+        version: env!("CARGO_PKG_VERSION"),
+        seconds,
+        parts: Vec::new(),
+    };
+    for (index, &(program, part)) in plan.iter().enumerate() {
+        let left = end.saturating_duration_since(Instant::now());
+        let weights: u32 = plan[index..].iter().map(|(_, part)| part.weight).sum();
+        let share = left.mul_f64(f64::from(part.weight) / f64::from(weights));
+        let time = share.max(LEAST);
+        if left < time {
+            println!("{}: skipped, the time is over", part.name);
+            continue;
+        }
+        let job = Job {
+            program,
+            part: part.name,
+            is_timed: part.is_timed,
+            time,
+            out,
+        };
+        let entry = job.run()?;
+        println!("{}: {:.0} s, {:?}", job.name(), entry.seconds, entry.end);
+        report.parts.push(entry);
+        page::write(&report, out)?;
+    }
+    println!("{}", out.join("page.md").display());
+    Ok(())
+}
+
+/// A part and the program that runs it.
+struct Job<'a> {
+    program: &'a Path,
+    part: &'a str,
+    is_timed: bool,
+    time: Duration,
+    out: &'a Path,
+}
+
+impl Job<'_> {
+    /// The shader language is the last word of a program's name.
+    fn language(&self) -> String {
+        let stem = self.program.file_stem().unwrap_or_default();
+        let stem = stem.to_string_lossy();
+        stem.rsplit('-').next().unwrap_or_default().to_owned()
+    }
+
+    fn name(&self) -> String {
+        format!("{}-{}", self.part, self.language())
+    }
+
+    fn run(&self) -> Result<Entry, Error> {
+        let file = |ending: &str| self.out.join(format!("{}.{ending}", self.name()));
+        let (rows, log) = (file("jsonl"), file("log"));
+        // Rows of an earlier run.
+        let _ = fs::remove_file(&rows);
+        let output = File::create(&log).map_err(Error::file(&log))?;
+        let errors = output.try_clone().map_err(Error::file(&log))?;
+        let seconds = (self.time.as_secs_f64() * TOLD) as u64;
+        let start = Instant::now();
+        let mut command = Command::new(self.program);
+        if !self.is_timed {
+            command.env("CUBECL_AUTOTUNE_LEVEL", "minimal");
+        }
+        let child = command
+            .args(["part", self.part, "--seconds", &seconds.to_string()])
+            .arg("--rows")
+            .arg(&rows)
+            .stdout(output)
+            .stderr(errors)
+            .spawn()
+            .map_err(Error::file(self.program))?;
+        let end = match wait(child, self.time) {
+            Some(status) if status.success() => End::Done,
+            Some(status) if status.code() == Some(OUT_OF_TIME.into()) => {
+                End::Short(last_line(&log).replace("gpu-kit: ", ""))
+            }
+            Some(status) => End::Died(format!("{status}: {}", last_line(&log))),
+            None => End::Killed,
+        };
+        Ok(Entry {
+            part: self.part.to_owned(),
+            program: self.language(),
+            seconds: start.elapsed().as_secs_f64(),
+            end,
+            rows: read(&rows),
+        })
+    }
+}
+
+/// Waits for a process until its deadline. Then kills it.
+fn wait(mut child: Child, time: Duration) -> Option<ExitStatus> {
+    let end = Instant::now() + time;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status),
+            Ok(None) if Instant::now() < end => thread::sleep(Duration::from_millis(20)),
+            _ => {
+                let _ = child.kill();
+                // A process may hang in its driver. The next part does not wait for it.
+                let gone = Instant::now() + Duration::from_secs(2);
+                while matches!(child.try_wait(), Ok(None)) && Instant::now() < gone {
+                    thread::sleep(Duration::from_millis(20));
+                }
+                return None;
+            }
+        }
+    }
+}
+
+/// Complete rows only. A crash can leave an incomplete last row.
+fn read(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let rows = text.lines().map(serde_json::from_str);
+    rows.filter_map(Result::ok).collect()
+}
+
+fn last_line(log: &Path) -> String {
+    let mut bytes = Vec::new();
+    let _ = File::open(log).and_then(|mut file| file.read_to_end(&mut bytes));
+    let text = String::from_utf8_lossy(&bytes);
+    let last = text.lines().rfind(|line| !line.trim().is_empty());
+    last.unwrap_or_default().trim().to_owned()
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A program that writes a row and then runs a shell command.
+    fn program(folder: &Path, then: &str) -> PathBuf {
+        let path = folder.join("gpu-kit-shell");
+        let rows = "while [ $1 != --rows ]; do shift; done; echo '{\"found\":1}' >>\"$2\"";
+        fs::write(&path, format!("#!/bin/sh\n{rows}\n{then}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    /// Only a failure takes this long, even while other builds run.
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn run_then(name: &str, then: &str, time: Duration) -> Entry {
+        let out = env::temp_dir().join(format!("gpu-kit-{name}-{}", std::process::id()));
+        fs::create_dir_all(&out).unwrap();
+        let program = program(&out, then);
+        let job = Job {
+            program: &program,
+            part: "device",
+            is_timed: false,
+            time,
+            out: &out,
+        };
+        let entry = job.run().unwrap();
+        fs::remove_dir_all(&out).unwrap();
+        entry
+    }
+
+    #[test]
+    fn rows_survive_every_end() {
+        type Expected = fn(&End) -> bool;
+        let cases: [(&str, &str, Expected); 5] = [
+            ("done", "true", |end| *end == End::Done),
+            ("short", "echo gpu-kit: none left >&2; exit 3", |end| {
+                *end == End::Short("none left".to_owned())
+            }),
+            (
+                "fails",
+                "echo the reason >&2; exit 7",
+                |end| matches!(end, End::Died(reason) if reason.ends_with("the reason")),
+            ),
+            ("crashes", "kill -SEGV $$", |end| {
+                matches!(end, End::Died(_))
+            }),
+            ("half", "printf '{\"fou' >>\"$2\"; kill -KILL $$", |end| {
+                matches!(end, End::Died(_))
+            }),
+        ];
+        for (name, then, expected) in cases {
+            let entry = run_then(name, then, LONG);
+            assert!(expected(&entry.end), "{name}: {:?}", entry.end);
+            assert_eq!(entry.rows.len(), 1, "{name}: {:?}", entry.rows);
+            assert_eq!(entry.program, "shell");
+        }
+        // Each attempt doubles the deadline, until the program has enough time to write its row.
+        let mut time = Duration::from_millis(200);
+        let entry = loop {
+            let entry = run_then("hangs", "exec sleep 600", time);
+            assert_eq!(entry.end, End::Killed, "after {time:?}");
+            if !entry.rows.is_empty() || time > LONG {
+                break entry;
+            }
+            time *= 2;
+        };
+        assert_eq!(entry.rows.len(), 1, "after {time:?}");
+    }
+}
