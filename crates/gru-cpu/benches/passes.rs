@@ -150,6 +150,7 @@ fn time(gru: &Gru, size: f32) -> Times {
                 w_hh: Some(w_hh),
                 b_ih: Some(b_ih),
                 b_hh: Some(b_hh),
+                start_state: None,
             };
             gru.backward(&inputs, &states, saved.as_deref(), &up, to);
         })

@@ -7,6 +7,7 @@
 //!
 //! ```text
 //! p = x·w_ih + b_ih                          one large product for many steps
+//! h₋₁ = start state                          where the row starts a new sequence, default zeros
 //! g = m ⊙ h₋₁                                m: recurrent mask, default ones
 //! q = g·w_hh + b_hh                          one product per step
 //! r = φr(p_r + q_r)    z = φz(p_z + q_z)

@@ -188,6 +188,20 @@ impl<E: Element> Stream<E> {
         self.streams.state_mut()
     }
 
+    /// Sets the state of a row to zero, for a new sequence.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn restart(&mut self, row: usize) {
+        assert!(
+            row < self.n,
+            "gru_cpu::Stream::restart: row, expected less than {}, got {row}",
+            self.n
+        );
+        let h = self.weights.units();
+        self.state_mut()[row * h..][..h].fill(E::zero());
+    }
+
     /// The weights.
     pub fn weights(&self) -> &Arc<PackedWeights<E>> {
         &self.weights

@@ -9,7 +9,7 @@ use gru_cpu::{
     testing::Isa,
 };
 use gru_testkit::activations::ACTIVATIONS;
-use support::{Case, OfIsa, RESULTS, with_any_isa, with_each_isa};
+use support::{Case, OfIsa, RESULTS, Results, with_any_isa, with_each_isa};
 
 fn main() {
     let of_isas: [OfIsa; 3] = [
@@ -78,7 +78,7 @@ fn with_clips(spec: GruSpec, clip: f64) -> [GruSpec; 3] {
 }
 
 /// Bits, so that two NaNs are equal.
-fn bits<E: Element>(results: &[Vec<E>; 8]) -> Vec<Vec<u64>> {
+fn bits<E: Element>(results: &Results<E>) -> Vec<Vec<u64>> {
     let bits = |v: &E| v.to_f64().expect("a float").to_bits();
     results
         .iter()
@@ -145,7 +145,7 @@ fn a_large_finite_one_changes_nothing(isa: Isa) {
 }
 
 /// The rule and the factor of `nonfinite`.
-fn close<E: Element>(id: &str, got: &[Vec<E>; 8], expected: &[Vec<f64>; 8]) {
+fn close<E: Element>(id: &str, got: &Results<E>, expected: &Results<f64>) {
     for (name, (got, expected)) in RESULTS.iter().zip(got.iter().zip(expected)) {
         assert_eq!(got.len(), expected.len(), "{id}: {name}");
         let largest = expected.iter().fold(1.0f64, |m, v| m.max(v.abs()));

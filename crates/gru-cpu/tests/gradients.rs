@@ -32,6 +32,7 @@ struct Options {
     mask: bool,
     valid: bool,
     take: bool,
+    starts: bool,
 }
 
 const ALL: Options = Options {
@@ -42,16 +43,17 @@ const ALL: Options = Options {
     mask: false,
     valid: false,
     take: false,
+    starts: false,
 };
 
-/// Owned inputs: x, h0, w_ih, w_hh, b_ih, b_hh, mask, valid, take.
+/// Owned inputs: x, h0, w_ih, w_hh, b_ih, b_hh, start state, mask, valid, take, starts.
 struct Case {
     gru: Gru,
     options: Options,
-    tensors: [Vec<f64>; 9],
+    tensors: [Vec<f64>; 11],
 }
 
-const NAMES: [&str; 6] = ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh"];
+const NAMES: [&str; 7] = ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh", "start_state"];
 
 impl Case {
     fn new(sizes: Sizes, spec: GruSpec, options: Options) -> Self {
@@ -70,15 +72,18 @@ impl Case {
             3 * h,
             3 * h,
             n * h,
+            n * h,
             n * t,
             n * t * h,
+            n * t,
         ]
         .map(|len| noise.vec(len));
-        tensors[6].iter_mut().for_each(|m| *m = m.abs() * 2.0);
-        tensors[7]
-            .iter_mut()
-            .for_each(|v| *v = f64::from(*v > -0.4));
-        tensors[8].iter_mut().for_each(|v| *v = v.abs());
+        tensors[7].iter_mut().for_each(|m| *m = m.abs() * 2.0);
+        for flags in [8, 10] {
+            let flags = tensors[flags].iter_mut();
+            flags.for_each(|v| *v = f64::from(*v > -0.4));
+        }
+        tensors[9].iter_mut().for_each(|v| *v = v.abs());
         Self {
             gru,
             options,
@@ -87,7 +92,19 @@ impl Case {
     }
 
     fn inputs(&self) -> Inputs<'_, f64> {
-        let [x, h0, w_ih, w_hh, b_ih, b_hh, mask, valid, take] = &self.tensors;
+        let [
+            x,
+            h0,
+            w_ih,
+            w_hh,
+            b_ih,
+            b_hh,
+            start_state,
+            mask,
+            valid,
+            take,
+            starts,
+        ] = &self.tensors;
         let o = self.options;
         Inputs {
             sequence: Sequence {
@@ -95,6 +112,8 @@ impl Case {
                 recurrent_mask: o.mask.then_some(mask),
                 step_mask: o.valid.then_some(valid),
                 zoneout: o.take.then_some(take),
+                starts: o.starts.then_some(starts),
+                start_state: o.starts.then_some(start_state),
                 ..Sequence::new(x)
             },
             weights: Weights {
@@ -127,7 +146,7 @@ impl Case {
         let mut saved = vec![f64::NAN; size * self.gru.spec.saved_per_unit()];
         self.gru
             .forward(&self.inputs(), &mut states, Some(&mut saved));
-        let mut grads: [Vec<f64>; 6] =
+        let mut grads: [Vec<f64>; 7] =
             std::array::from_fn(|k| vec![f64::NAN; self.tensors[k].len()]);
         let present = [
             true,
@@ -136,9 +155,10 @@ impl Case {
             true,
             self.options.b_ih,
             self.options.b_hh,
+            self.options.starts,
         ];
         {
-            let [x, h0, w_ih, w_hh, b_ih, b_hh] = &mut grads;
+            let [x, h0, w_ih, w_hh, b_ih, b_hh, start_state] = &mut grads;
             let to = Gradients {
                 x: Some(x),
                 h0: self.options.h0.then_some(h0.as_mut_slice()),
@@ -146,6 +166,7 @@ impl Case {
                 w_hh: Some(w_hh),
                 b_ih: self.options.b_ih.then_some(b_ih.as_mut_slice()),
                 b_hh: self.options.b_hh.then_some(b_hh.as_mut_slice()),
+                start_state: self.options.starts.then_some(start_state.as_mut_slice()),
             };
             self.gru
                 .backward(&self.inputs(), &states, (!lean).then_some(&saved), &up, to);
@@ -215,7 +236,7 @@ fn one_step_one_row_one_unit() {
 
 #[test]
 fn every_option_absent_or_present() {
-    for bits in 0..128 {
+    for bits in 0..256 {
         let bit = |k: u32| bits >> k & 1 == 1;
         let options = Options {
             h0: bit(0),
@@ -225,6 +246,7 @@ fn every_option_absent_or_present() {
             mask: bit(4),
             valid: bit(5),
             take: bit(6),
+            starts: bit(7),
         };
         for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
             let spec = GruSpec::default().with_reset(reset);

@@ -20,8 +20,8 @@ fn main() {
             every_rule_layout_and_direction,
         ),
         (
-            "masks_skipped_steps_blends_and_projected_inputs",
-            masks_skipped_steps_blends_and_projected_inputs,
+            "masks_skipped_steps_zoneout_starts_and_projected_inputs",
+            masks_skipped_steps_zoneout_starts_and_projected_inputs,
         ),
         (
             "uncommon_activations_and_clips",
@@ -41,10 +41,20 @@ fn main() {
     support::run(of_isas.into_iter().chain(others));
 }
 
-const NAMES: [&str; 8] = ["states", "saved", "x", "h0", "w_ih", "w_hh", "b_ih", "b_hh"];
+const NAMES: [&str; 9] = [
+    "states",
+    "saved",
+    "x",
+    "h0",
+    "w_ih",
+    "w_hh",
+    "b_ih",
+    "b_hh",
+    "start_state",
+];
 
-/// States, saved gates, and the six gradients, with and without saved gates.
-type Results<E> = [[Vec<E>; 8]; 2];
+/// States, saved gates, and the seven gradients, with and without saved gates.
+type Results<E> = [[Vec<E>; 9]; 2];
 
 /// Which inputs are present.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +65,8 @@ struct Options {
     mask: bool,
     valid: bool,
     take: bool,
+    starts: bool,
+    start_state: bool,
 }
 
 const ALL: Options = Options {
@@ -64,6 +76,8 @@ const ALL: Options = Options {
     mask: false,
     valid: false,
     take: false,
+    starts: false,
+    start_state: false,
 };
 
 /// Values in (−1, 1), equal in both types: multiples of 2⁻¹⁶.
@@ -103,6 +117,17 @@ fn run_as<E: Element>(gru: &Gru, options: Options, by_definition: bool) -> Resul
     let (w_ih, w_hh) = (weights(i * 3 * h, 3), weights(h * 3 * h, 4));
     let (b_ih, b_hh) = (weights(3 * h, 5), weights(3 * h, 6));
     let mask = noise::<E>(n * h, 8);
+    let starts = noise::<E>(n * t, 11)
+        .into_iter()
+        .map(|v| {
+            if v > scale / (E::one() + E::one()) {
+                E::one()
+            } else {
+                E::zero()
+            }
+        })
+        .collect::<Vec<E>>();
+    let start_state = noise::<E>(n * h, 12);
     let take: Vec<E> = noise::<E>(n * t * h, 10).into_iter().map(E::abs).collect();
     let valid: Vec<E> = noise::<E>(n * t, 9)
         .into_iter()
@@ -126,6 +151,8 @@ fn run_as<E: Element>(gru: &Gru, options: Options, by_definition: bool) -> Resul
             recurrent_mask: options.mask.then_some(&mask),
             step_mask: options.valid.then_some(&valid),
             zoneout: options.take.then_some(&take),
+            starts: options.starts.then_some(&starts),
+            start_state: options.start_state.then_some(&start_state),
             ..Sequence::new(&x)
         },
         weights: Weights {
@@ -160,8 +187,9 @@ fn run_as<E: Element>(gru: &Gru, options: Options, by_definition: bool) -> Resul
     }
     let up = noise::<E>(n * t * h, 7);
     let gradients = |saved: Option<&[E]>| {
-        let mut d = [x.len(), n * h, i * 3 * h, h * 3 * h, 3 * h, 3 * h].map(nan);
-        let [dx, dh0, dw_ih, dw_hh, db_ih, db_hh] = &mut d;
+        let lens = [x.len(), n * h, i * 3 * h, h * 3 * h, 3 * h, 3 * h, n * h];
+        let mut d = lens.map(nan);
+        let [dx, dh0, dw_ih, dw_hh, db_ih, db_hh, d_start] = &mut d;
         let to = Gradients {
             x: Some(dx),
             h0: options.h0.then_some(dh0.as_mut_slice()),
@@ -169,6 +197,7 @@ fn run_as<E: Element>(gru: &Gru, options: Options, by_definition: bool) -> Resul
             w_hh: Some(dw_hh),
             b_ih: options.biases.then_some(db_ih.as_mut_slice()),
             b_hh: options.biases.then_some(db_hh.as_mut_slice()),
+            start_state: options.start_state.then_some(d_start.as_mut_slice()),
         };
         backward(gru, &inputs, &states, saved, &up, to);
         let there = [
@@ -178,6 +207,7 @@ fn run_as<E: Element>(gru: &Gru, options: Options, by_definition: bool) -> Resul
             true,
             options.biases,
             options.biases,
+            options.start_state,
         ];
         for (d, there) in d.iter_mut().zip(there) {
             if !there {
@@ -193,8 +223,9 @@ fn run_as<E: Element>(gru: &Gru, options: Options, by_definition: bool) -> Resul
             saved[row * width..][..width].fill(E::zero());
         }
     }
-    [kept, lean].map(|[x, h0, w_ih, w_hh, b_ih, b_hh]| {
-        [states.clone(), saved.clone(), x, h0, w_ih, w_hh, b_ih, b_hh]
+    [kept, lean].map(|[x, h0, w_ih, w_hh, b_ih, b_hh, start_state]| {
+        let (states, saved) = (states.clone(), saved.clone());
+        [states, saved, x, h0, w_ih, w_hh, b_ih, b_hh, start_state]
     })
 }
 
@@ -295,7 +326,7 @@ fn every_rule_layout_and_direction(isa: Isa) {
     }
 }
 
-fn masks_skipped_steps_blends_and_projected_inputs(isa: Isa) {
+fn masks_skipped_steps_zoneout_starts_and_projected_inputs(isa: Isa) {
     let sizes = Sizes {
         n: 6,
         t: 5,
@@ -303,13 +334,19 @@ fn masks_skipped_steps_blends_and_projected_inputs(isa: Isa) {
         h: 21,
     };
     for (spec, order) in rules() {
-        for bits in 0..32 {
+        for bits in 0..128 {
+            let (starts, start_state) = (bits & 32 == 0, bits & 64 == 0);
+            if start_state && !starts {
+                continue;
+            }
             let options = Options {
                 h0: bits & 1 == 0,
                 w_ih: bits & 2 == 0,
                 mask: bits & 4 == 0,
                 valid: bits & 8 == 0,
                 take: bits & 16 == 0,
+                starts,
+                start_state,
                 ..ALL
             };
             let gru = Gru { sizes, order, spec };
@@ -386,14 +423,20 @@ fn calls_at_once_share_a_pool() {
 fn long_sequences(isa: Isa) {
     for spec in resets() {
         // A single row has separate code for its steps.
-        for n in [1, 2] {
+        for (n, starts) in [(1, false), (2, false), (1, true), (2, true)] {
+            let start_state = starts;
+            let options = Options {
+                starts,
+                start_state,
+                ..ALL
+            };
             let sizes = Sizes {
                 n,
                 t: 700,
                 i: 3,
                 h: 20,
             };
-            compare(isa, sizes, spec, ALL);
+            compare(isa, sizes, spec, options);
         }
     }
 }

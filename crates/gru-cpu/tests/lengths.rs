@@ -16,7 +16,7 @@ const DIMS: Sizes = Sizes {
     i: 4,
     h: 5,
 };
-const ALL: [&str; 9] = [
+const ALL: [&str; 11] = [
     "x",
     "h0",
     "w_ih",
@@ -26,15 +26,17 @@ const ALL: [&str; 9] = [
     "recurrent_mask",
     "step_mask",
     "zoneout",
+    "starts",
+    "start_state",
 ];
-const GRADIENTS: [&str; 6] = ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh"];
+const GRADIENTS: [&str; 7] = ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh", "start_state"];
 
 /// The slices of a call in addition to its inputs. One of them has another length.
 struct Buffers {
     states: Vec<f32>,
     saved: Vec<f32>,
     d_states: Vec<f32>,
-    d: [Vec<f32>; 6],
+    d: [Vec<f32>; 7],
 }
 
 impl Buffers {
@@ -53,6 +55,7 @@ impl Buffers {
                 zeros(Some(weights.w_hh)),
                 zeros(weights.b_ih),
                 zeros(weights.b_hh),
+                zeros(sequence.start_state),
             ],
         }
     }
@@ -63,7 +66,8 @@ impl Buffers {
     }
 
     fn backward(mut self, case: &Case<f32>) {
-        let [x, h0, w_ih, w_hh, b_ih, b_hh] = self.d.each_mut().map(|d| Some(d.as_mut_slice()));
+        let [x, h0, w_ih, w_hh, b_ih, b_hh, start_state] =
+            self.d.each_mut().map(|d| Some(d.as_mut_slice()));
         let to = Gradients {
             x,
             h0,
@@ -71,6 +75,7 @@ impl Buffers {
             w_hh,
             b_ih,
             b_hh,
+            start_state,
         };
         let (saved, inputs) = (Some(self.saved.as_slice()), case.inputs());
         let (states, d_states) = (&self.states, &self.d_states);
@@ -178,7 +183,16 @@ fn packed_weights_and_streams() {
 
     // A call with packed weights checks the sequence and the states.
     let states = || vec![0.0; DIMS.n * DIMS.t * h];
-    for name in ["x", "h0", "recurrent_mask", "step_mask", "zoneout"] {
+    let of_sequence = [
+        "x",
+        "h0",
+        "recurrent_mask",
+        "step_mask",
+        "zoneout",
+        "starts",
+        "start_state",
+    ];
+    for name in of_sequence {
         let at = TENSORS.iter().position(|tensor| *tensor == name).unwrap();
         for (v, lengths) in off_by_one(case.tensors[at].as_ref().unwrap()) {
             let mut case = case.clone();

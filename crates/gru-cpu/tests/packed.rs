@@ -39,31 +39,12 @@ unsafe impl GlobalAlloc for Counting {
 static COUNTING: Counting = Counting;
 
 fn pack<E: Element>(case: &Case<E>) -> PackedWeights<E> {
-    let spec = &case.gru.spec;
-    let inputs = case.inputs();
     let Sizes { i, h, .. } = case.gru.sizes;
-    let (w_ih, w_hh) = (inputs.weights.w_ih, inputs.weights.w_hh);
-    PackedWeights::new(
-        spec,
-        i,
-        h,
-        Weights {
-            b_ih: inputs.weights.b_ih,
-            b_hh: inputs.weights.b_hh,
-            ..Weights::new(w_ih, w_hh)
-        },
-    )
+    PackedWeights::new(&case.gru.spec, i, h, case.inputs().weights)
 }
 
 fn sequence<E: Element>(case: &Case<E>) -> Sequence<'_, E> {
-    let inputs = case.inputs();
-    Sequence {
-        h0: inputs.sequence.h0,
-        recurrent_mask: inputs.sequence.recurrent_mask,
-        step_mask: inputs.sequence.step_mask,
-        zoneout: inputs.sequence.zoneout,
-        ..Sequence::new(inputs.sequence.x)
-    }
+    case.inputs().sequence
 }
 
 fn specs() -> Vec<(GruSpec, Order)> {
@@ -116,6 +97,8 @@ fn packed_weights_give_the_bits_of_a_call() {
         "recurrent_mask",
         "step_mask",
         "zoneout",
+        "starts",
+        "start_state",
     ];
     for (n, t, i, h) in [(1, 1, 3, 5), (2, 9, 0, 33), (13, 4, 7, 40), (33, 3, 20, 70)] {
         for (spec, order) in specs() {

@@ -17,7 +17,7 @@ use proptest::{
     sample::{select, subsequence},
     test_runner::{Config, FileFailurePersistence, RngSeed},
 };
-use support::{Case, RESULTS};
+use support::{Case, RESULTS, Results};
 
 fn config() -> Config {
     let default = Config::default();
@@ -170,7 +170,7 @@ fn case(
         let (spec, order) = spec;
         let gru = Gru { sizes, order, spec };
         let mut case = Case::of(gru, &present);
-        for name in ["x", "h0", "b_ih", "d_states"] {
+        for name in ["x", "h0", "b_ih", "start_state", "d_states"] {
             let numbers = case.get(name).into_iter().flatten();
             numbers.for_each(|v| *v *= scale);
         }
@@ -186,7 +186,7 @@ fn case(
 }
 
 /// Tensors of numbers, not of flags.
-const NUMBERS: [&str; 9] = [
+const NUMBERS: [&str; 10] = [
     "x",
     "h0",
     "w_ih",
@@ -195,6 +195,7 @@ const NUMBERS: [&str; 9] = [
     "b_hh",
     "recurrent_mask",
     "zoneout",
+    "start_state",
     "d_states",
 ];
 
@@ -216,15 +217,17 @@ const OPTIONAL: &[&str] = &[
     "recurrent_mask",
     "step_mask",
     "zoneout",
+    "starts",
+    "start_state",
 ];
 
 /// Whether all numbers of a case stay far below the largest float32.
-fn is_tame(of: &[Vec<f32>; 8]) -> bool {
+fn is_tame(of: &Results<f32>) -> bool {
     of.iter().flatten().all(|v| v.abs() < 1e30)
 }
 
 /// The saved gates of skipped steps have no meaning.
-fn without_skipped<E: Element>(case: &Case<f64>, mut of: [Vec<E>; 8]) -> [Vec<E>; 8] {
+fn without_skipped<E: Element>(case: &Case<f64>, mut of: Results<E>) -> Results<E> {
     let width = case.gru.sizes.h * case.gru.spec.saved_per_unit();
     let valid = case.tensors[7].iter().flatten().enumerate();
     for (row, _) in valid.filter(|(_, v)| **v == 0.0) {
@@ -261,20 +264,20 @@ fn move_gate(gate: f64) -> f64 {
 /// The measures for the error of a float32 run.
 struct Scale {
     /// No error.
-    exact: [Vec<f64>; 8],
+    exact: Results<f64>,
     /// The oracle in float32: its rounding errors are those of the same sums in plain code.
-    plain: [Vec<f32>; 8],
+    plain: Results<f32>,
     /// The effect of rounding the inputs, once or several times. In a sequence that magnifies every error, the effect
     /// of one rounding is random.
-    moved: Vec<[Vec<f64>; 8]>,
+    moved: Vec<Results<f64>>,
     /// The effect of activation errors on gradients. The slope of a nearly saturated gate is a small difference,
     /// `1 − y²`, and depends on the last place of y.
-    gates: [Vec<f64>; 8],
+    gates: Results<f64>,
 }
 
 /// `got` is closer to `exact` than a multiple of these errors. The factor allows for other orders of sums. The error
 /// of activations is known and counts twice, because its signs are unknown.
-fn close(got: &[Vec<f32>; 8], scale: &Scale) -> Result<(), TestCaseError> {
+fn close(got: &Results<f32>, scale: &Scale) -> Result<(), TestCaseError> {
     let Scale {
         exact,
         plain,
@@ -287,7 +290,7 @@ fn close(got: &[Vec<f32>; 8], scale: &Scale) -> Result<(), TestCaseError> {
         let distance = |of: &mut dyn Iterator<Item = f64>| {
             of.zip(exact).fold(0.0f64, |m, (v, e)| m.max((v - e).abs()))
         };
-        let single = |of: &[Vec<f32>; 8]| distance(&mut of[k].iter().map(|&v| f64::from(v)));
+        let single = |of: &Results<f32>| distance(&mut of[k].iter().map(|&v| f64::from(v)));
         let own = single(plain)
             + moved.iter().fold(0.0f64, |worst, moved| {
                 worst.max(distance(&mut moved[k].iter().copied()))
@@ -348,6 +351,7 @@ fn picked(case: &Case<f64>, batch: &[usize], steps: &[usize]) -> Case<f64> {
     for (name, width) in [
         ("x", features),
         ("step_mask", 1),
+        ("starts", 1),
         ("zoneout", h),
         ("d_states", h),
     ] {
@@ -355,7 +359,7 @@ fn picked(case: &Case<f64>, batch: &[usize], steps: &[usize]) -> Case<f64> {
             *v = pick(v, width, &sequence);
         }
     }
-    for name in ["h0", "recurrent_mask"] {
+    for name in ["h0", "recurrent_mask", "start_state"] {
         if let Some(v) = other.get(name) {
             *v = pick(v, h, batch);
         }
@@ -464,6 +468,19 @@ proptest! {
             Direction::Forward => (early, late),
             Direction::Reverse => (late, early),
         };
+        // In reverse, a start at the cut is not part of either half.
+        let mut case = case;
+        if case.gru.order.direction == Direction::Reverse && cut < t {
+            for row in 0..n {
+                let at = match case.gru.order.layout {
+                    Layout::BatchMajor => row * t + cut,
+                    Layout::TimeMajor => cut * n + row,
+                };
+                if let Some(starts) = case.get("starts") {
+                    starts[at] = 0.0;
+                }
+            }
+        }
         let [whole, ..] = case.run(false);
         let one = picked(&case, &all(n), first);
         let [states, ..] = one.run(false);
@@ -491,12 +508,31 @@ proptest! {
     fn reverse_is_forward_of_the_reversed(
         case in case(some_dims(), spec(activations(bounded().boxed())), OPTIONAL, Range::Wide),
     ) {
-        let backwards: Vec<usize> = all(case.gru.sizes.t).into_iter().rev().collect();
+        let Sizes { n, t, .. } = case.gru.sizes;
+        let mut case = case;
+        let place = |row: usize, time: usize| match case.gru.order.layout {
+            Layout::BatchMajor => row * t + time,
+            Layout::TimeMajor => time * n + row,
+        };
+        let mut turned_starts = vec![0.0; n * t];
+        if let Some(starts) = case.tensors[9].as_mut() {
+            for row in 0..n {
+                // In reverse no step crosses the boundary before time 0.
+                starts[place(row, 0)] = 0.0;
+                for time in 1..t {
+                    turned_starts[place(row, time)] = starts[place(row, t - time)];
+                }
+            }
+        }
+        let backwards: Vec<usize> = all(t).into_iter().rev().collect();
         let mut other = picked(&case, &all(case.gru.sizes.n), &backwards);
         other.gru.order.direction = match case.gru.order.direction {
             Direction::Forward => Direction::Reverse,
             Direction::Reverse => Direction::Forward,
         };
+        if let Some(starts) = other.get("starts") {
+            *starts = turned_starts;
+        }
         let (got, expected) = (other.run(false), case.run(false));
         let mut turned = case.clone();
         *turned.tensor("d_states") = expected[0].clone();
@@ -568,7 +604,7 @@ proptest! {
         }
         for lean in [false, true] {
             let (got, expected) = (padded.run(lean), case.run(lean));
-            for k in 3..8 {
+            for k in 3..9 {
                 same(RESULTS[k], &got[k], &expected[k])?;
             }
         }
@@ -587,7 +623,7 @@ proptest! {
         let pairs = both.tensor("d_states").iter_mut().zip(&*d_states);
         pairs.for_each(|(a, b)| *a += factor * b);
         let (of_case, of_other, of_both) = (case.run(false), other.run(false), both.run(false));
-        for k in 2..8 {
+        for k in 2..9 {
             let pairs = of_case[k].iter().zip(&of_other[k]);
             let sum: Vec<f64> = pairs.map(|(a, b)| a + factor * b).collect();
             same(RESULTS[k], &of_both[k], &sum)?;

@@ -60,6 +60,7 @@ fn run(sizes: Sizes, layout: Layout, spec: GruSpec, options: bool) {
             w_hh: Some(dw_hh),
             b_ih: Some(db_ih),
             b_hh: Some(db_hh),
+            start_state: None,
         };
         gru.backward(&inputs, &states, saved, &up, to);
         d

@@ -7,7 +7,7 @@ use gru_cpu::{
     spec::{GruSpec, Reset, Sizes, Update},
     testing::Isa,
 };
-use support::{Case, OfIsa, RESULTS, with_each_isa};
+use support::{Case, OfIsa, RESULTS, Results, with_each_isa};
 
 fn main() {
     let of_isas: [OfIsa; 3] = [
@@ -66,7 +66,7 @@ fn fading(reset: Reset, update: Update) -> Case<f32> {
     case.cast()
 }
 
-fn each_fading(isa: Isa, check: impl Fn(&Case<f32>, [Vec<f32>; 8], [Vec<f32>; 8])) {
+fn each_fading(isa: Isa, check: impl Fn(&Case<f32>, Results<f32>, Results<f32>)) {
     for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
         for update in [Update::Keeps, Update::Takes] {
             for lean in [false, true] {

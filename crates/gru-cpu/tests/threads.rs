@@ -58,6 +58,7 @@ fn run(gru: &Gru) -> Results {
         w_hh: Some(w_hh),
         b_ih: Some(b_ih),
         b_hh: Some(b_hh),
+        start_state: None,
     };
     gru.backward(&inputs, &states, Some(&saved), &up, to);
     let [x, h0, w_ih, w_hh, b_ih, b_hh] = d;

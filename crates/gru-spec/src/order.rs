@@ -62,6 +62,16 @@ impl Direction {
         }
     }
 
+    /// The time index whose start belongs to step `s` of T steps: a start is the boundary before its time. The
+    /// first step in reverse has no boundary before it.
+    pub fn boundary(self, s: usize, t: usize) -> Option<usize> {
+        match self {
+            Self::Forward => Some(s),
+            Self::Reverse if s == 0 => None,
+            Self::Reverse => Some(t - s),
+        }
+    }
+
     /// The time indices of some of T steps, from the lowest to the highest.
     pub fn times(self, steps: Range<usize>, t: usize) -> Range<usize> {
         match self {

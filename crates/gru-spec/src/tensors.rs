@@ -20,6 +20,12 @@ pub struct Sequence<T> {
     /// Share of the previous state that a valid step keeps, `[N,T,H]` or `[N,T,1]` (`[T,N,·]`): `h =
     /// zoneout ⊙ h₋₁ + (1 − zoneout) ⊙ h'`. It has no gradient.
     pub zoneout: Option<T>,
+    /// Starts `[N,T]` or `[T,N]`: nonzero if the row starts a new sequence at this time. The step that
+    /// crosses the boundary before this time, in either direction, begins with `start_state` instead of
+    /// the previous state. It has no gradient.
+    pub starts: Option<T>,
+    /// The state with which a row starts, `[N,H]`; zeros if absent. It requires `starts`.
+    pub start_state: Option<T>,
 }
 
 /// The weights of one direction of one layer, gates packed `r | z | n` in columns.
@@ -54,6 +60,7 @@ pub struct PerInput<T> {
     pub w_hh: T,
     pub b_ih: T,
     pub b_hh: T,
+    pub start_state: T,
 }
 
 impl<T> Sequence<T> {
@@ -65,6 +72,8 @@ impl<T> Sequence<T> {
             recurrent_mask: None,
             step_mask: None,
             zoneout: None,
+            starts: None,
+            start_state: None,
         }
     }
 }
@@ -87,16 +96,18 @@ pub struct MissingInput(pub &'static str);
 
 impl<T> Inputs<T> {
     /// The number of inputs.
-    pub const COUNT: usize = 9;
+    pub const COUNT: usize = 11;
 
     /// The inputs in order. Absent inputs are `None`.
-    pub fn into_slots(self) -> [Option<T>; 9] {
+    pub fn into_slots(self) -> [Option<T>; 11] {
         let Sequence {
             x,
             h0,
             recurrent_mask,
             step_mask,
             zoneout,
+            starts,
+            start_state,
         } = self.sequence;
         let Weights {
             w_ih,
@@ -112,9 +123,11 @@ impl<T> Inputs<T> {
             w_hh,
             b_ih,
             b_hh,
+            start_state,
             recurrent_mask,
             step_mask,
             zoneout,
+            starts,
         ]
     }
 
@@ -122,7 +135,7 @@ impl<T> Inputs<T> {
     ///
     /// # Errors
     /// If `x` or `w_hh` is absent.
-    pub fn from_slots(slots: [Option<T>; 9]) -> Result<Self, MissingInput> {
+    pub fn from_slots(slots: [Option<T>; 11]) -> Result<Self, MissingInput> {
         let [
             x,
             h0,
@@ -130,9 +143,11 @@ impl<T> Inputs<T> {
             w_hh,
             b_ih,
             b_hh,
+            start_state,
             recurrent_mask,
             step_mask,
             zoneout,
+            starts,
         ] = slots;
         Ok(Self {
             sequence: Sequence {
@@ -141,6 +156,8 @@ impl<T> Inputs<T> {
                 recurrent_mask,
                 step_mask,
                 zoneout,
+                starts,
+                start_state,
             },
             weights: Weights {
                 w_ih,
@@ -189,6 +206,7 @@ impl<T> Inputs<T> {
             w_hh: Some(&weights.w_hh),
             b_ih: weights.b_ih.as_ref(),
             b_hh: weights.b_hh.as_ref(),
+            start_state: sequence.start_state.as_ref(),
         }
     }
 }
@@ -202,6 +220,8 @@ impl<T> Sequence<T> {
             recurrent_mask: self.recurrent_mask.as_ref(),
             step_mask: self.step_mask.as_ref(),
             zoneout: self.zoneout.as_ref(),
+            starts: self.starts.as_ref(),
+            start_state: self.start_state.as_ref(),
         }
     }
 
@@ -213,6 +233,8 @@ impl<T> Sequence<T> {
             recurrent_mask: self.recurrent_mask.map(&mut f),
             step_mask: self.step_mask.map(&mut f),
             zoneout: self.zoneout.map(&mut f),
+            starts: self.starts.map(&mut f),
+            start_state: self.start_state.map(&mut f),
         }
     }
 }
@@ -241,7 +263,7 @@ impl<T> Weights<T> {
 
 impl<T> PerInput<T> {
     /// The values in the order of the inputs.
-    pub fn into_array(self) -> [T; 6] {
+    pub fn into_array(self) -> [T; 7] {
         let Self {
             x,
             h0,
@@ -249,12 +271,13 @@ impl<T> PerInput<T> {
             w_hh,
             b_ih,
             b_hh,
+            start_state,
         } = self;
-        [x, h0, w_ih, w_hh, b_ih, b_hh]
+        [x, h0, w_ih, w_hh, b_ih, b_hh, start_state]
     }
 
     /// The inverse of [`into_array`](Self::into_array).
-    pub fn from_array([x, h0, w_ih, w_hh, b_ih, b_hh]: [T; 6]) -> Self {
+    pub fn from_array([x, h0, w_ih, w_hh, b_ih, b_hh, start_state]: [T; 7]) -> Self {
         Self {
             x,
             h0,
@@ -262,6 +285,7 @@ impl<T> PerInput<T> {
             w_hh,
             b_ih,
             b_hh,
+            start_state,
         }
     }
 
@@ -274,8 +298,9 @@ impl<T> PerInput<T> {
             w_hh,
             b_ih,
             b_hh,
+            start_state,
         } = self;
-        PerInput::from_array([x, h0, w_ih, w_hh, b_ih, b_hh])
+        PerInput::from_array([x, h0, w_ih, w_hh, b_ih, b_hh, start_state])
     }
 
     /// Borrows each value mutably.
@@ -287,8 +312,9 @@ impl<T> PerInput<T> {
             w_hh,
             b_ih,
             b_hh,
+            start_state,
         } = self;
-        PerInput::from_array([x, h0, w_ih, w_hh, b_ih, b_hh])
+        PerInput::from_array([x, h0, w_ih, w_hh, b_ih, b_hh, start_state])
     }
 
     /// Applies a function to each value.
@@ -301,7 +327,7 @@ impl<T> PerInput<T> {
         let mut other = other.into_array().map(Some);
         let mut others = other.iter_mut();
         let mut next = || others.next().and_then(Option::take);
-        self.map(|value| (value, next().expect("both have six values")))
+        self.map(|value| (value, next().expect("both have seven values")))
     }
 
     /// The values, with the names of their inputs.
@@ -310,17 +336,19 @@ impl<T> PerInput<T> {
     }
 }
 
-/// The names of the inputs, in the order of [`Inputs::into_slots`]. The first six have a gradient.
-pub const NAMES: [&str; 9] = [
+/// The names of the inputs, in the order of [`Inputs::into_slots`]. The first seven have a gradient.
+pub const NAMES: [&str; 11] = [
     "x",
     "h0",
     "w_ih",
     "w_hh",
     "b_ih",
     "b_hh",
+    "start_state",
     "recurrent_mask",
     "step_mask",
     "zoneout",
+    "starts",
 ];
 
 /// The shape of a tensor with at most three dimensions, without an allocation.
@@ -368,6 +396,8 @@ impl Sizes {
                 recurrent_mask: Some(Shape::from([n, h])),
                 step_mask: Some(Shape::from(layout.split([n, t]))),
                 zoneout: Some(self.sequence(layout, h)),
+                starts: Some(Shape::from(layout.split([n, t]))),
+                start_state: Some(Shape::from([n, h])),
             },
             weights: Weights {
                 w_ih: Some(Shape::from([i, 3 * h])),
@@ -392,20 +422,20 @@ mod tests {
     #[test]
     fn slots_have_the_order_of_the_names() {
         let mut next = 0..;
-        let inputs = Inputs::from_slots([(); 9].map(|()| next.next())).unwrap();
+        let inputs = Inputs::from_slots([(); 11].map(|()| next.next())).unwrap();
         let named: Vec<_> = inputs.named().map(|(name, &k)| (k, name)).collect();
         let expected: Vec<_> = (0..).zip(NAMES).collect();
         assert_eq!(named, expected);
-        assert_eq!(inputs.sequence.zoneout, Some(8));
+        assert_eq!(inputs.sequence.starts, Some(10));
         assert_eq!(inputs.weights.w_hh, 3);
         let gradients = inputs.differentiable().map(Option::<&i32>::copied);
-        assert_eq!(gradients.into_array(), [0, 1, 2, 3, 4, 5].map(Some));
-        assert_eq!(inputs.map(|k| 2 * k).iter().sum::<i32>(), 72);
+        assert_eq!(gradients.into_array(), [0, 1, 2, 3, 4, 5, 6].map(Some));
+        assert_eq!(inputs.map(|k| 2 * k).iter().sum::<i32>(), 110);
     }
 
     #[test]
     fn x_and_w_hh_are_required() {
-        let slots = [Some(0); 9];
+        let slots = [Some(0); 11];
         let without = |place: usize| {
             let mut slots = slots;
             slots[place] = None;
@@ -418,7 +448,7 @@ mod tests {
 
     #[test]
     fn pairs_stay_together() {
-        let a = PerInput::from_array([0, 1, 2, 3, 4, 5]);
+        let a = PerInput::from_array([0, 1, 2, 3, 4, 5, 6]);
         let pairs = a.zip(a.map(|k| 10 * k));
         assert!(pairs.into_array().into_iter().all(|(a, b)| b == 10 * a));
         assert_eq!(pairs.named().nth(2), Some(("w_ih", (2, 20))));

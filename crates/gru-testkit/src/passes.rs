@@ -27,6 +27,8 @@ pub fn call<E: Element>(gru: &Gru, inputs: &Inputs<'_, E>) -> Call {
         recurrent_mask: optional(sequence.recurrent_mask),
         step_mask: optional(sequence.step_mask),
         zoneout: optional(sequence.zoneout),
+        starts: optional(sequence.starts),
+        start_state: optional(sequence.start_state),
         round: is_single.then_some(|v| f64::from(v as f32)),
         ..Call::new(spec, [n, t, h], wide(sequence.x), wide(weights.w_hh))
     }
@@ -78,6 +80,7 @@ pub fn backward<E: Element>(
         (&mut call.h0, n * h),
         (&mut call.b_ih, 3 * h),
         (&mut call.b_hh, 3 * h),
+        (&mut call.start_state, n * h),
     ] {
         tensor.get_or_insert_with(|| vec![0.0; len]);
     }

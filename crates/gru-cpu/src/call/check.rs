@@ -81,7 +81,9 @@ pub(crate) fn check_sequence<E>(
         shapes.recurrent_mask,
     )?;
     try_len("step_mask", sequence.step_mask, shapes.step_mask)?;
-    try_len("zoneout", sequence.zoneout, shapes.zoneout)
+    try_len("zoneout", sequence.zoneout, shapes.zoneout)?;
+    try_len("starts", sequence.starts, shapes.starts)?;
+    try_len("start_state", sequence.start_state, shapes.start_state)
 }
 
 fn check_inputs<E>(gru: &Gru, inputs: &Inputs<'_, E>) -> Result<(), CallError> {
@@ -92,13 +94,14 @@ fn check_inputs<E>(gru: &Gru, inputs: &Inputs<'_, E>) -> Result<(), CallError> {
 }
 
 fn check_gradients<E>(op: &str, gru: &Gru, inputs: &Inputs<'_, E>, to: &Gradients<'_, E>) {
-    const NAMES: [&str; 6] = [
+    const NAMES: [&str; 7] = [
         "gradient of x",
         "gradient of h0",
         "gradient of w_ih",
         "gradient of w_hh",
         "gradient of b_ih",
         "gradient of b_hh",
+        "gradient of start_state",
     ];
     let shapes = gru.sizes.shapes(gru.order.layout);
     let mut lengths = shapes

@@ -129,6 +129,18 @@ impl<'a, E: Float + Default> Call<'a, E> {
         valid.is_some_and(|valid| valid[row] == E::default())
     }
 
+    /// Whether row `n` of the batch starts a new sequence before the `s`-th step.
+    #[inline(always)]
+    pub(crate) fn starts(&self, n: usize, s: usize) -> bool {
+        match self.inputs.sequence.starts {
+            None => false,
+            Some(starts) => {
+                let time = self.order.direction.boundary(s, self.sizes.t);
+                time.is_some_and(|t| starts[self.place.row(n, t)] != E::default())
+            }
+        }
+    }
+
     /// The number of elements per row and step that are saved for the backward pass.
     pub(crate) fn saved_width(&self) -> usize {
         self.spec.saved_per_unit() * self.sizes.h

@@ -52,7 +52,7 @@ pub fn run(trials: impl IntoIterator<Item = Vec<Trial>>) {
 }
 
 /// The tensors of a call, in the order of [`Case::tensors`]. The last is the upstream gradient.
-pub const TENSORS: [&str; 10] = [
+pub const TENSORS: [&str; 12] = [
     "x",
     "h0",
     "w_ih",
@@ -62,13 +62,26 @@ pub const TENSORS: [&str; 10] = [
     "recurrent_mask",
     "step_mask",
     "zoneout",
+    "starts",
+    "start_state",
     "d_states",
 ];
 
 /// What a call writes, in the order of [`Case::run`].
-pub const RESULTS: [&str; 8] = [
-    "states", "gates", "d_x", "d_h0", "d_w_ih", "d_w_hh", "d_b_ih", "d_b_hh",
+pub const RESULTS: [&str; 9] = [
+    "states",
+    "gates",
+    "d_x",
+    "d_h0",
+    "d_w_ih",
+    "d_w_hh",
+    "d_b_ih",
+    "d_b_hh",
+    "d_start_state",
 ];
+
+/// Every result of a call, in the order of [`RESULTS`].
+pub type Results<E> = [Vec<E>; 9];
 
 enum Passes {
     Kernels,
@@ -82,7 +95,7 @@ type Backward<E> = fn(&Gru, &Inputs<'_, E>, &[E], Option<&[E]>, &[E], Gradients<
 #[derive(Clone, Debug)]
 pub struct Case<E> {
     pub gru: Gru,
-    pub tensors: [Option<Vec<E>>; 10],
+    pub tensors: [Option<Vec<E>>; 12],
 }
 
 impl Case<f64> {
@@ -106,6 +119,8 @@ impl Case<f64> {
             n * h,
             n * t,
             n * t * h,
+            n * t,
+            n * h,
             n * t * h,
         ];
         let mut seed = 0;
@@ -122,6 +137,7 @@ impl Case<f64> {
             let noise = noise(lens[k], seed);
             Some(match TENSORS[k] {
                 "step_mask" => noise.map(|v| f64::from(v > -0.4)).collect(),
+                "starts" => noise.map(|v| f64::from(v > 0.3)).collect(),
                 "zoneout" => noise.map(f64::abs).collect(),
                 _ => noise.map(|v| f64::from((v * scale) as f32)).collect(),
             })
@@ -153,18 +169,19 @@ fn noise(len: usize, seed: u64) -> impl Iterator<Item = f64> {
 
 impl Case<f64> {
     /// Every result of the oracle, with an error in its gates.
-    pub fn plain_with(&self, error: Round) -> [Vec<f64>; 8] {
+    pub fn plain_with(&self, error: Round) -> Results<f64> {
         let call = Call {
             gate_error: Some(error),
             ..passes::call(&self.gru, &self.inputs())
         };
         let forward = call.forward();
-        let d_states = self.tensors[9].as_ref().expect("every case has d_states");
+        let d_states = self.d_states();
         let mut d = forward.gradients(d_states, &[]);
         let saved = passes::saved(&forward, &self.gru);
-        let [x, h0, w_ih, w_hh, b_ih, b_hh] = ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh"]
-            .map(|name| d.remove(name).unwrap_or_default());
-        [forward.y, saved, x, h0, w_ih, w_hh, b_ih, b_hh]
+        let [x, h0, w_ih, w_hh, b_ih, b_hh, start_state] =
+            ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh", "start_state"]
+                .map(|name| d.remove(name).unwrap_or_default());
+        [forward.y, saved, x, h0, w_ih, w_hh, b_ih, b_hh, start_state]
     }
 }
 
@@ -180,6 +197,11 @@ impl<E: Element> Case<E> {
         self.get(name).expect("the case has this tensor")
     }
 
+    fn d_states(&self) -> &[E] {
+        let d_states = self.tensors[11].as_ref();
+        d_states.expect("every case has d_states")
+    }
+
     pub fn inputs(&self) -> Inputs<'_, E> {
         let [
             x,
@@ -191,6 +213,8 @@ impl<E: Element> Case<E> {
             recurrent_mask,
             step_mask,
             zoneout,
+            starts,
+            start_state,
             _,
         ] = self.tensors.each_ref().map(Option::as_deref);
         Inputs {
@@ -199,6 +223,8 @@ impl<E: Element> Case<E> {
                 recurrent_mask,
                 step_mask,
                 zoneout,
+                starts,
+                start_state,
                 ..Sequence::new(x.expect("every case has x"))
             },
             weights: Weights {
@@ -210,16 +236,16 @@ impl<E: Element> Case<E> {
     }
 
     /// Every result, with gradients from kept or from recomputed gates. Absent results are empty.
-    pub fn run(&self, lean: bool) -> [Vec<E>; 8] {
+    pub fn run(&self, lean: bool) -> Results<E> {
         self.run_by(lean, Passes::Kernels)
     }
 
     /// The same results from the oracle, in float32 with every operation rounded.
-    pub fn plain(&self) -> [Vec<E>; 8] {
+    pub fn plain(&self) -> Results<E> {
         self.run_by(false, Passes::Oracle)
     }
 
-    fn run_by(&self, lean: bool, passes: Passes) -> [Vec<E>; 8] {
+    fn run_by(&self, lean: bool, passes: Passes) -> Results<E> {
         let (forward, backward) = match passes {
             Passes::Kernels => (Gru::forward as Forward<E>, Gru::backward as Backward<E>),
             Passes::Oracle => (
@@ -242,6 +268,7 @@ impl<E: Element> Case<E> {
             true,
             inputs.weights.b_ih.is_some(),
             inputs.weights.b_hh.is_some(),
+            inputs.sequence.start_state.is_some(),
         ];
         let lens = [
             inputs.sequence.x.len(),
@@ -250,10 +277,12 @@ impl<E: Element> Case<E> {
             h * 3 * h,
             3 * h,
             3 * h,
+            n * h,
         ];
-        let mut d: [Vec<E>; 6] =
+        let mut d: [Vec<E>; 7] =
             std::array::from_fn(|k| poison(if there[k] { lens[k] } else { 0 }));
-        let [x, h0, w_ih, w_hh, b_ih, b_hh] = d.each_mut().map(|d| Some(d.as_mut_slice()));
+        let [x, h0, w_ih, w_hh, b_ih, b_hh, start_state] =
+            d.each_mut().map(|d| Some(d.as_mut_slice()));
         let to = Gradients {
             x,
             h0: h0.filter(|_| there[1]),
@@ -261,11 +290,12 @@ impl<E: Element> Case<E> {
             w_hh,
             b_ih: b_ih.filter(|_| there[4]),
             b_hh: b_hh.filter(|_| there[5]),
+            start_state: start_state.filter(|_| there[6]),
         };
         let kept = (!lean).then_some(gates.as_slice());
-        let d_states = self.tensors[9].as_ref().expect("every case has d_states");
+        let d_states = self.d_states();
         backward(&self.gru, &inputs, &states, kept, d_states, to);
-        let [x, h0, w_ih, w_hh, b_ih, b_hh] = d;
-        [states, gates, x, h0, w_ih, w_hh, b_ih, b_hh]
+        let [x, h0, w_ih, w_hh, b_ih, b_hh, start_state] = d;
+        [states, gates, x, h0, w_ih, w_hh, b_ih, b_hh, start_state]
     }
 }

@@ -1,6 +1,6 @@
 //! The inputs of the oracle.
 
-use gru_spec::{GruSpec, Layout, Order};
+use gru_spec::{Direction, GruSpec, Layout, Order};
 
 use super::{Forward, Recorder, Round};
 use crate::{
@@ -54,6 +54,10 @@ pub struct Call {
     pub skipped: Skipped,
     /// The share of the previous state that is kept, `[N, T, H]` or `[N, T, 1]` (`[T, N, ·]`).
     pub zoneout: Option<Vec<f64>>,
+    /// `[N, T]` or `[T, N]`: nonzero if the row starts a new sequence before this time.
+    pub starts: Option<Vec<f64>>,
+    /// The state with which a row starts, `[N, H]`, zeros if absent.
+    pub start_state: Option<Vec<f64>>,
     /// Rounds the result of every operation. Shows the error of a run in another type.
     pub round: Option<Round>,
     /// Changes the value of each gate. Shows the effect of inexact activations.
@@ -79,6 +83,8 @@ impl Call {
             step_mask: None,
             skipped: Skipped::State,
             zoneout: None,
+            starts: None,
+            start_state: None,
             round: None,
             gate_error: None,
         }
@@ -114,6 +120,7 @@ impl Call {
             ("w_hh", Some(&self.w_hh)),
             ("b_ih", self.b_ih.as_ref()),
             ("b_hh", self.b_hh.as_ref()),
+            ("start_state", self.start_state.as_ref()),
         ];
         let given = |(name, tensor)| Some((name, tensor?));
         all.into_iter().filter_map(given).collect()
@@ -135,9 +142,24 @@ impl Call {
         }
     }
 
+    /// Whether a batch row starts a new sequence before step `step` in the order of iteration: between the times
+    /// of that step and of the step before it.
+    pub(super) fn starts(&self, row: usize, step: usize) -> bool {
+        let time = self.order.direction.time(step, self.t);
+        let boundary = match self.order.direction {
+            Direction::Forward => time,
+            Direction::Reverse => time + 1,
+        };
+        let starts = self.starts.as_ref().filter(|_| boundary < self.t);
+        starts.is_some_and(|starts| starts[self.at(row, boundary)] != 0.0)
+    }
+
     /// Index of a batch row among all rows of a sequence, at step `step` in the order of iteration.
     pub(super) fn row(&self, row: usize, step: usize) -> usize {
-        let time = self.order.direction.time(step, self.t);
+        self.at(row, self.order.direction.time(step, self.t))
+    }
+
+    fn at(&self, row: usize, time: usize) -> usize {
         match self.order.layout {
             Layout::BatchMajor => row * self.t + time,
             Layout::TimeMajor => time * self.n + row,

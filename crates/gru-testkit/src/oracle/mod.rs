@@ -114,7 +114,7 @@ impl<'a> Recorder<'a> {
         let [mut r, mut z, mut candidate, mut q_n] = [(); 4].map(|()| vec![f64::NAN; len]);
         let zeros = self.tape.leaf(vec![0.0; h]);
         let mut states = vec![zeros; n * t];
-        let h0 = self.leaf("h0");
+        let [h0, start] = ["h0", "start_state"].map(|name| self.leaf(name));
         let mut last: Vec<Vector> = (0..n)
             .map(|row| h0.map_or(zeros, |h0| h0.slice(row * h, h)))
             .collect();
@@ -123,6 +123,9 @@ impl<'a> Recorder<'a> {
             let mask = mask.map(|mask| self.tape.leaf(mask[row * h..][..h].iter().copied()));
             let mut output = zeros;
             for step in 0..t {
+                if self.call.starts(row, step) {
+                    *state = start.map_or(zeros, |start| start.slice(row * h, h));
+                }
                 let at = self.call.row(row, step);
                 if self
                     .call

@@ -107,6 +107,10 @@ pub(crate) fn backward<E: Lanes>(
         saved,
         d_states,
         dh: Rows::new(dh, h),
+        d_start: to.start_state.map(|d_start| {
+            d_start.fill(E::zero());
+            Rows::new(d_start, h)
+        }),
         dx: to
             .x
             .map(|dx| Rows::new(dx, features(&inputs.weights, sizes))),
@@ -215,6 +219,8 @@ struct Pass<'a, E> {
     d_states: &'a [E],
     /// The gradient `[N,H]` of the state before the step that was computed last.
     dh: Rows<'a, E>,
+    /// The gradient `[N,H]` of the start state.
+    d_start: Option<Rows<'a, E>>,
     dx: Option<Rows<'a, E>>,
     dw_ih: Option<Rows<'a, E>>,
     dw_hh: Option<Rows<'a, E>>,
@@ -227,7 +233,7 @@ struct Pass<'a, E> {
     recompute: Option<Recompute<'a, E>>,
     /// Left sides of the products over rows.
     lhs: LhsColumns<'a, E>,
-    /// H zeros, if there is no initial state.
+    /// H zeros, if there is no initial state or no start state.
     zeros: &'a [E],
 }
 
@@ -281,14 +287,21 @@ impl<E: Lanes> Rounds for Pass<'_, E> {
 }
 
 impl<E: Lanes> Pass<'_, E> {
-    /// The state of a row of the batch before step `s`.
+    /// The state of a row of the batch before step `s`: the start state if the row starts there.
     #[inline(always)]
     fn previous(&self, n: usize, s: usize) -> &[E] {
         let (call, h) = (&self.call, self.call.sizes.h);
-        match (s, call.inputs.sequence.h0) {
-            (0, Some(h0)) => &h0[n * h..][..h],
-            (0, None) => self.zeros,
-            _ => &self.states[call.row(n, s - 1) * h..][..h],
+        let sequence = &call.inputs.sequence;
+        let given = if call.starts(n, s) {
+            sequence.start_state
+        } else if s == 0 {
+            sequence.h0
+        } else {
+            return &self.states[call.row(n, s - 1) * h..][..h];
+        };
+        match given {
+            Some(states) => &states[n * h..][..h],
+            None => self.zeros,
         }
     }
 

@@ -92,6 +92,12 @@ impl<E: Lanes> WithSimd for StepsBack<'_, '_, '_, E> {
                     unsafe { step.through_product(simd, tile, panel, next, (at, tiles.len())) };
                 }
             }
+            if pass.call.inputs.sequence.starts.is_some() {
+                for n in share.rows.clone() {
+                    // SAFETY: these rows and units belong to this thread.
+                    unsafe { step.through_start(simd, n, &units) };
+                }
+            }
         }
     }
 }
@@ -225,6 +231,29 @@ impl<E: Lanes> Step<'_, '_, E> {
                 write(R, dr);
                 write(N_TIMES_R, E::vmul(simd, dn, r));
             }
+        }
+    }
+
+    /// One row through its start, for some units: the gradient of a row that starts here goes to the start state.
+    ///
+    /// # Safety
+    /// These units of the row belong to this thread until the next barrier.
+    #[inline(always)]
+    unsafe fn through_start<S: Simd>(&self, simd: S, n: usize, units: &Range<usize>) {
+        if !self.pass.call.starts(n, self.s) {
+            return;
+        }
+        for start in units.clone().step_by(E::lanes::<S>()) {
+            let some = start..(start + E::lanes::<S>()).min(units.end);
+            // SAFETY: these units belong to this thread.
+            let dh = unsafe { self.pass.dh.cells_mut(n, some.clone()) };
+            if let Some(d_start) = self.pass.d_start {
+                // SAFETY: the same units of the start state's gradient belong to this thread too.
+                let d_start = unsafe { d_start.cells_mut(n, some) };
+                let sum = E::vadd(simd, E::read(simd, d_start), E::read(simd, dh));
+                E::write(simd, d_start, sum);
+            }
+            dh.fill(E::zero());
         }
     }
 

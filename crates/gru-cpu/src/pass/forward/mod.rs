@@ -9,7 +9,7 @@ use super::{
     weights::Weights,
 };
 use crate::{
-    call::{Call, Gru, Inputs},
+    call::{Call, Gru, Inputs, Sequence},
     product::{Buffer, Rows},
     simd::{Gates, Lanes, Machine},
     spec::Reset,
@@ -39,9 +39,10 @@ pub(crate) fn forward<E: Lanes>(
     .run();
 }
 
-/// The initial state of every row, if the call does not have one.
+/// The initial state of every row and the state of a start, if the call does not have them.
 pub(super) fn initial_zeros<E: Lanes>(call: &Call<'_, E>) -> Vec<E> {
-    let len = if call.inputs.sequence.h0.is_none() {
+    let sequence = &call.inputs.sequence;
+    let len = if sequence.h0.is_none() || sequence.start_state.is_none() {
         call.sizes.h
     } else {
         0
@@ -57,7 +58,7 @@ pub(super) struct Pass<'a, E> {
     pub(super) gates: Gates<E>,
     pub(super) states: Rows<'a, E>,
     pub(super) saved: Option<Rows<'a, E>>,
-    /// H zeros, if there is no initial state.
+    /// H zeros, if there is no initial state or no start state.
     pub(super) zeros: &'a [E],
 }
 
@@ -125,10 +126,13 @@ impl<E: Lanes> Scratch<E> {
         let copies = |count: usize| Buffer::new(count * rows * call.sizes.h);
         Self {
             p: Buffer::new(panels * pass.steps(rows) * rows * 3 * pass.machine.lanes),
-            g: copies(if call.inputs.sequence.recurrent_mask.is_some() {
-                2
-            } else {
-                0
+            g: copies(match call.inputs.sequence {
+                Sequence {
+                    recurrent_mask: None,
+                    ..
+                } => 0,
+                Sequence { starts: None, .. } => 2,
+                _ => 3,
             }),
             rg: copies(if call.spec.reset == Reset::AfterMatmul {
                 0
@@ -152,7 +156,7 @@ struct Group<'a, E> {
     /// Steps of a round.
     steps: usize,
     p: InputProduct<'a, E>,
-    /// With a mask: `m ⊙ h₋₁`, of even steps and of odd steps.
+    /// With a mask: `m ⊙ h₋₁` of even steps and of odd steps, and with starts `m ⊙` the start state.
     g: Rows<'a, E>,
     /// Reset before the product: `r ⊙ g`.
     rg: Rows<'a, E>,
@@ -189,17 +193,24 @@ impl<E: Lanes> Rounds for Group<'_, E> {
 }
 
 impl<E: Lanes> Group<'_, E> {
-    /// `m ⊙ h₀` of some units. No other thread reads or writes them before the next barrier.
+    /// `m ⊙ h₀` of some units, and with starts `m ⊙` the start state. No other thread reads or writes them
+    /// before the next barrier.
     fn mask_initial(&self, units: Range<usize>) {
         let sequence = &self.pass.call.inputs.sequence;
-        let (h0, mask) = (sequence.h0, sequence.recurrent_mask);
         let h = self.pass.call.sizes.h;
-        let Some(mask) = mask else { return };
-        for (at, n) in self.rows.clone().enumerate() {
-            // SAFETY: no other thread reads or writes these units before the next barrier.
-            let g = unsafe { self.g.cells_mut(at, units.clone()) };
-            for (g, unit) in g.iter_mut().zip(units.clone()) {
-                *g = h0.map_or(E::zero(), |h0| h0[n * h + unit]) * mask[n * h + unit];
+        let Some(mask) = sequence.recurrent_mask else {
+            return;
+        };
+        let start_state = sequence.starts.map(|_| (2, sequence.start_state));
+        for (slot, state) in [Some((0, sequence.h0)), start_state].into_iter().flatten() {
+            for (at, n) in self.rows.clone().enumerate() {
+                let row = slot * self.rows.len() + at;
+                // SAFETY: no other thread reads or writes these units before the next barrier.
+                let g = unsafe { self.g.cells_mut(row, units.clone()) };
+                for (g, unit) in g.iter_mut().zip(units.clone()) {
+                    let state = state.map_or(E::zero(), |state| state[n * h + unit]);
+                    *g = state * mask[n * h + unit];
+                }
             }
         }
     }

@@ -121,6 +121,8 @@ impl<E: Lanes> Steps<'_, '_, '_, E> {
 /// One step of a group. Its rows are counted from the group's first.
 struct Step<'a, 'b, E> {
     group: &'a Group<'b, E>,
+    /// The step, counted from the first of the sequence.
+    s: usize,
     /// The row of the round for the group's first row.
     first_row: usize,
     /// Where the first row is in memory, and the distance to the next.
@@ -129,6 +131,8 @@ struct Step<'a, 'b, E> {
     /// The previous state, and the same with the mask.
     previous: Strided<E>,
     source: Strided<E>,
+    /// The same pair for a row that starts here, if the call has starts.
+    start: Option<[Strided<E>; 2]>,
     /// What this step writes: the state, the same with the mask for the next step, and the gates.
     states: Strided<E>,
     next_source: Option<Strided<E>>,
@@ -149,21 +153,39 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
             (0, None) => Strided::reading(group.pass.zeros, h, count),
             _ => at_step(states, s - 1),
         };
-        let masked = |s| {
-            let mask = call.inputs.sequence.recurrent_mask;
-            mask.map(|_| Strided::of(&group.g, s % 2 * count, 1, count))
+        let sequence = &call.inputs.sequence;
+        let masked_slot = |slot| {
+            let mask = sequence.recurrent_mask;
+            mask.map(|_| Strided::of(&group.g, slot * count, 1, count))
         };
+        let masked = |s| masked_slot(s % 2);
+        let start = sequence.starts.map(|_| {
+            let state = match sequence.start_state {
+                Some(state) => Strided::reading(&state[n * h..][..count * h], h, count),
+                None => Strided::reading(group.pass.zeros, h, count),
+            };
+            [state, masked_slot(2).unwrap_or(state)]
+        });
         Self {
             group,
+            s,
             first_row: in_round * count,
             place,
             per_row,
             previous,
             source: masked(s).unwrap_or(previous),
+            start,
             states: at_step(states, s),
             next_source: masked(s + 1),
             saved: group.pass.saved.as_ref().map(|saved| at_step(saved, s)),
         }
+    }
+
+    /// Whether a row starts here.
+    #[inline(always)]
+    fn starts(&self, row: usize) -> bool {
+        let n = self.group.rows.start + row;
+        self.group.pass.call.starts(n, self.s)
     }
 
     /// Some panels of the only row. All products come before the gates: a gate is a chain of dependent
@@ -246,7 +268,10 @@ unsafe impl<E: Lanes> GateRows<E> for Step<'_, '_, E> {
 
     #[inline(always)]
     fn g(&self, row: usize) -> *const E {
-        self.source.at(row)
+        match &self.start {
+            Some([_, source]) if self.starts(row) => source.at(row),
+            _ => self.source.at(row),
+        }
     }
 
     #[inline(always)]
@@ -290,8 +315,12 @@ unsafe impl<E: Lanes> GateRows<E> for Step<'_, '_, E> {
         units: &Range<usize>,
     ) {
         let call = &self.group.pass.call;
+        let previous = match &self.start {
+            Some([previous, _]) if self.starts(row) => previous,
+            _ => &self.previous,
+        };
         // SAFETY: the previous state is complete, and no thread writes it again.
-        let old = E::read(simd, unsafe { self.previous.cells(row, units) });
+        let old = E::read(simd, unsafe { previous.cells(row, units) });
         let new = match call.spec.update {
             Update::Keeps => E::vfma(simd, z, old, E::vmul(simd, rest, n)),
             Update::Takes => E::vfma(simd, z, n, E::vmul(simd, rest, old)),

@@ -1,0 +1,263 @@
+//! Starts: a row that starts a new sequence forgets its state. Episodes apart equal the row, nothing crosses a
+//! boundary, and flags that are one step late or early do not pass these tests.
+
+mod support;
+
+use gru_cpu::{
+    Gru, PackedWeights, Stream,
+    spec::{Direction, GruSpec, Layout, Order, Reset, Sizes, Update},
+};
+use std::{ops::Range, sync::Arc};
+use support::Case;
+
+const OPTIONAL: [&str; 9] = [
+    "h0",
+    "w_ih",
+    "b_ih",
+    "b_hh",
+    "recurrent_mask",
+    "step_mask",
+    "zoneout",
+    "starts",
+    "start_state",
+];
+const SIZES: Sizes = Sizes {
+    n: 5,
+    t: 9,
+    i: 3,
+    h: 19,
+};
+
+fn each_case(mut check: impl FnMut(Case<f64>)) {
+    for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+        for direction in [Direction::Forward, Direction::Reverse] {
+            for layout in [Layout::BatchMajor, Layout::TimeMajor] {
+                for update in [Update::Keeps, Update::Takes] {
+                    for optional in [&OPTIONAL[..], &["w_ih", "starts"], &["h0", "starts"]] {
+                        let spec = GruSpec::default().with_reset(reset).with_update(update);
+                        let order = Order { layout, direction };
+                        let sizes = SIZES;
+                        check(Case::of(Gru { sizes, order, spec }, optional));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The row of memory of a batch row and a time.
+fn place(gru: &Gru, n: usize, t: usize) -> usize {
+    match gru.order.layout {
+        Layout::BatchMajor => n * gru.sizes.t + t,
+        Layout::TimeMajor => t * gru.sizes.n + n,
+    }
+}
+
+/// The times between two starts of a row, in the order of iteration.
+fn episodes(case: &mut Case<f64>, n: usize) -> Vec<Range<usize>> {
+    let gru = case.gru;
+    let starts = case.tensor("starts");
+    let mut bounds = vec![0];
+    bounds.extend((1..gru.sizes.t).filter(|&t| starts[place(&gru, n, t)] != 0.0));
+    bounds.push(gru.sizes.t);
+    let mut all: Vec<_> = bounds.windows(2).map(|pair| pair[0]..pair[1]).collect();
+    if gru.order.direction == Direction::Reverse {
+        all.reverse();
+    }
+    all
+}
+
+/// One row of a case at some times, without starts. `state` is its initial state.
+fn episode(case: &Case<f64>, n: usize, times: &Range<usize>, state: Option<Vec<f64>>) -> Case<f64> {
+    let (gru, mut case) = (case.gru, case.clone());
+    let h = gru.sizes.h;
+    let rows: Vec<usize> = times.clone().map(|t| place(&gru, n, t)).collect();
+    for name in ["x", "step_mask", "zoneout", "d_states"] {
+        if let Some(values) = case.get(name) {
+            let width = values.len() / gru.sizes.rows();
+            let picked = rows.iter().flat_map(|row| &values[row * width..][..width]);
+            *values = picked.copied().collect();
+        }
+    }
+    if let Some(mask) = case.get("recurrent_mask") {
+        *mask = mask[n * h..][..h].to_vec();
+    }
+    case.tensors[1] = state;
+    (case.tensors[9], case.tensors[10]) = (None, None);
+    case.gru.sizes = Sizes {
+        n: 1,
+        t: rows.len(),
+        ..gru.sizes
+    };
+    case
+}
+
+/// The largest difference of the states and of every gradient from those of the episodes apart.
+fn distance_from_episodes(case: &mut Case<f64>, flags: &mut Case<f64>, lean: bool) -> f64 {
+    let (gru, h) = (case.gru, case.gru.sizes.h);
+    let whole = case.run(lean);
+    let features = whole[2].len() / gru.sizes.rows();
+    let [_, _, _, mut d_h0, .., mut d_start] = whole.clone().map(|v| vec![0.0; v.len()]);
+    let mut sums = whole.clone().map(|v| vec![0.0; v.len()]);
+    let mut largest = 0.0f64;
+    let mut compare = |got: &[f64], expected: &[f64]| {
+        for (got, expected) in got.iter().zip(expected) {
+            largest = largest.max((got - expected).abs());
+        }
+    };
+    for n in 0..gru.sizes.n {
+        let row = |values: &Option<Vec<f64>>| values.as_ref().map(|v| v[n * h..][..h].to_vec());
+        let first_starts = gru.order.direction == Direction::Forward
+            && flags.tensor("starts")[place(&gru, n, 0)] != 0.0;
+        for (k, times) in episodes(flags, n).into_iter().enumerate() {
+            let is_first = k == 0 && !first_starts;
+            let state = row(&case.tensors[if is_first { 1 } else { 10 }]);
+            let apart = episode(case, n, &times, state).run(lean);
+            for (at, t) in times.enumerate() {
+                let row = place(&gru, n, t);
+                compare(&whole[0][row * h..][..h], &apart[0][at * h..][..h]);
+                let (from, to) = (row * features, at * features);
+                compare(&whole[2][from..][..features], &apart[2][to..][..features]);
+            }
+            let d_state = if is_first { &mut d_h0 } else { &mut d_start };
+            let d_state = d_state.iter_mut().skip(n * h);
+            d_state.zip(&apart[3]).for_each(|(sum, d)| *sum += d);
+            for k in 4..8 {
+                let pairs = sums[k].iter_mut().zip(&apart[k]);
+                pairs.for_each(|(sum, d)| *sum += d);
+            }
+        }
+    }
+    compare(&whole[3], &d_h0);
+    compare(&whole[8], &d_start);
+    for k in 4..8 {
+        compare(&whole[k], &sums[k]);
+    }
+    largest
+}
+
+#[test]
+fn episodes_apart_equal_the_row() {
+    each_case(|mut case| {
+        for lean in [false, true] {
+            let mut flags = case.clone();
+            let distance = distance_from_episodes(&mut case, &mut flags, lean);
+            assert!(distance < 1e-12, "{:?}: {distance}", case.gru);
+        }
+    });
+}
+
+/// A flag that is one step late or early is seen.
+#[test]
+fn shifted_flags_are_other_episodes() {
+    each_case(|mut case| {
+        for late in [false, true] {
+            let mut shifted = case.clone();
+            let gru = case.gru;
+            for n in 0..gru.sizes.n {
+                for t in 1..gru.sizes.t {
+                    let from = if late { t - 1 } else { t + 1 };
+                    let starts = case.tensor("starts");
+                    let flag = (from < gru.sizes.t).then(|| starts[place(&gru, n, from)]);
+                    shifted.tensor("starts")[place(&gru, n, t)] = flag.unwrap_or(0.0);
+                }
+            }
+            let distance = distance_from_episodes(&mut case, &mut shifted, false);
+            assert!(distance > 1e-3, "{gru:?}: {distance}");
+        }
+    });
+}
+
+/// NaN before a boundary does not change a bit after it, and no gradient crosses it.
+#[test]
+fn nothing_crosses_a_boundary() {
+    const BOUNDARY: usize = 4;
+    each_case(|mut case| {
+        let (gru, Sizes { n, t, h, .. }) = (case.gru, case.gru.sizes);
+        for row in 0..n {
+            case.tensor("starts")[place(&gru, row, BOUNDARY)] = 1.0;
+        }
+        let is_before = |time: usize| match gru.order.direction {
+            Direction::Forward => time < BOUNDARY,
+            Direction::Reverse => time >= BOUNDARY,
+        };
+        // No step is skipped, so that the NaN reaches every state of its episode.
+        if let Some(mask) = case.get("step_mask") {
+            mask.fill(1.0);
+        }
+        let mut poisoned = case.clone();
+        let features = case.tensor("x").len() / (n * t);
+        for row in 0..n {
+            for time in (0..t).filter(|&time| is_before(time)) {
+                let at = place(&gru, row, time);
+                poisoned.tensor("x")[at * features..][..features].fill(f64::NAN);
+                case.tensor("d_states")[at * h..][..h].fill(0.0);
+            }
+        }
+        let ([clean, ..], [states, ..]) = (case.run(false), poisoned.run(false));
+        for lean in [false, true] {
+            let [_, _, d_x, d_h0, ..] = case.run(lean);
+            assert!(d_h0.iter().all(|&d| d == 0.0), "{gru:?}");
+            for row in 0..n {
+                for time in 0..t {
+                    let at = place(&gru, row, time);
+                    if is_before(time) {
+                        let d_x = &d_x[at * features..][..features];
+                        assert!(d_x.iter().all(|&d| d == 0.0), "{gru:?}");
+                        assert!(states[at * h..][..h].iter().all(|v| v.is_nan()));
+                    } else {
+                        assert_eq!(states[at * h..][..h], clean[at * h..][..h], "{gru:?}");
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// If all rows start at the same step, the bits are those of two calls.
+#[test]
+fn a_start_of_all_rows_is_another_call() {
+    let (n, t, i, h) = (13, 8, 6, 40);
+    for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+        let spec = GruSpec::default().with_reset(reset);
+        let order = Order {
+            layout: Layout::TimeMajor,
+            ..Order::default()
+        };
+        let sizes = Sizes { n, t, i, h };
+        let mut case = Case::of(
+            Gru { sizes, order, spec },
+            &["w_ih", "b_ih", "b_hh", "starts"],
+        );
+        case.tensor("starts").fill(0.0);
+        case.tensor("starts")[3 * n..][..n].fill(1.0);
+        let [whole, ..] = case.cast::<f32>().run(false);
+        for times in [0..3, 3..8] {
+            let mut part = case.clone();
+            part.gru.sizes.t = times.len();
+            for name in ["x", "starts", "d_states"] {
+                let values = part.tensor(name);
+                let width = values.len() / t;
+                *values = values[times.start * width..times.end * width].to_vec();
+            }
+            part.tensors[9] = None;
+            let [states, ..] = part.cast::<f32>().run(false);
+            assert_eq!(whole[times.start * n * h..times.end * n * h], states);
+        }
+    }
+}
+
+#[test]
+fn a_stream_restarts_a_row() {
+    let (n, i, h) = (3, 4, 10);
+    let case = Case::new(Sizes { n, t: 2, i, h }, GruSpec::default(), &["w_ih"]);
+    let weights = PackedWeights::new(&case.gru.spec, i, h, case.inputs().weights);
+    let mut stream = Stream::new(Arc::new(weights), n);
+    let x = case.inputs().sequence.x;
+    let fresh = stream.step(&x[..n * i]).to_vec();
+    stream.restart(1);
+    let state = stream.step(&x[..n * i]).to_vec();
+    assert_eq!(state[h..2 * h], fresh[h..2 * h]);
+    assert_ne!(state[..h], fresh[..h]);
+    assert_ne!(state[2 * h..], fresh[2 * h..]);
+}
