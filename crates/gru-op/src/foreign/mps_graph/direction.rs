@@ -1,22 +1,18 @@
-//! One direction of a call, in the terms of the operator.
+//! One direction of a call, as a call of the operator.
 
-use super::{GruDescriptor, arguments::Arguments, weights::direction_weights};
-use crate::{
-    backend::GruCall,
-    op::options::{GruWeights, SequenceOptions},
-    op::sequence::optional,
-};
+use super::{GruDescriptor, arguments::Arguments};
+use crate::{backend::GruCall, op::options::GruWeights, op::sequence::optional};
 use burn::{backend::Dispatch, tensor::Tensor};
 use gru_spec::{Direction, GruSpec, Inputs, Layout, Order, Sequence, Weights};
 
-/// One direction of a call, in the terms of the operator.
+/// One direction of a call.
 pub(super) struct OneDirection {
     pub(super) h: usize,
-    pub(super) x: Tensor<3>,
-    pub(super) h0: Option<Tensor<2>>,
-    pub(super) recurrent_mask: Option<Tensor<2>>,
-    pub(super) weights: GruWeights,
-    pub(super) spec: GruSpec,
+    x: Tensor<3>,
+    h0: Option<Tensor<2>>,
+    recurrent_mask: Option<Tensor<2>>,
+    weights: GruWeights,
+    spec: GruSpec,
     pub(super) direction: Direction,
 }
 
@@ -44,38 +40,29 @@ impl OneDirection {
         }
     }
 
-    /// The options of the same call.
-    pub(super) fn options(&self) -> SequenceOptions<2> {
-        SequenceOptions::new()
-            .state(self.h0.clone())
-            .recurrent_mask(self.recurrent_mask.clone())
-            .layout(Layout::TimeMajor)
-            .direction(self.direction)
-    }
-
-    /// The time index of the last step.
-    pub(super) fn last_step(&self, t: usize) -> usize {
-        self.direction.time(t - 1, t)
-    }
-
-    /// The recurrent product of the candidate before its reset, `[T,N,H]`, which the z state does
-    /// not hold: one large product.
+    /// The recurrent product of the candidate before its reset, `[T,N,H]`. The z state does not contain it.
     pub(super) fn q_n(&self, states: &Tensor<3>) -> Tensor<3> {
         let ([t, n, _], h) = (states.dims(), self.h);
         if t == 0 || n == 0 {
-            return states.clone(); // as empty
+            return states.clone(); // empty, too
         }
         let first = match &self.h0 {
             Some(h0) => h0.clone().unsqueeze_dim(0),
             None => Tensor::zeros([1, n, h], (&states.device(), states.dtype())),
         };
         // Burn has no empty `narrow`.
-        let but_one = |from| (t > 1).then(|| states.clone().narrow(0, from, t - 1));
-        let before: Vec<Tensor<3>> = match self.direction {
-            Direction::Forward => [Some(first), but_one(0)].into_iter().flatten().collect(),
-            Direction::Reverse => [but_one(1), Some(first)].into_iter().flatten().collect(),
+        let all_but_one = |from| (t > 1).then(|| states.clone().narrow(0, from, t - 1));
+        let previous: Vec<Tensor<3>> = match self.direction {
+            Direction::Forward => [Some(first), all_but_one(0)]
+                .into_iter()
+                .flatten()
+                .collect(),
+            Direction::Reverse => [all_but_one(1), Some(first)]
+                .into_iter()
+                .flatten()
+                .collect(),
         };
-        let mut g = Tensor::cat(before, 0);
+        let mut g = Tensor::cat(previous, 0);
         if let Some(mask) = &self.recurrent_mask {
             g = g * mask.clone().unsqueeze_dim(0);
         }
@@ -88,7 +75,7 @@ impl OneDirection {
     }
 }
 
-/// The directions of a call, which is checked.
+/// The directions of a checked call.
 pub(super) fn split(arguments: &Arguments, descriptor: &GruDescriptor) -> Vec<OneDirection> {
     let order = descriptor.gate_order();
     let directions: &[Direction] = match (descriptor.bidirectional, descriptor.reverse) {
@@ -97,31 +84,24 @@ pub(super) fn split(arguments: &Arguments, descriptor: &GruDescriptor) -> Vec<On
         (false, true) => &[Direction::Reverse],
     };
     let one = |(d, &direction): (usize, &Direction)| {
-        let weights = direction_weights(
-            order,
-            d,
-            &arguments.recurrent_weight,
-            arguments.input_weight.as_ref(),
-            arguments.bias.as_ref(),
-            arguments.secondary_bias.as_ref(),
-        );
+        let mut weights = arguments.parameters.weights(order, d);
         let [h, gates] = weights.w_hh.dims();
         let states = |t: &Option<Tensor<2>>| t.clone().map(|t| t.narrow(1, d * h, h));
         let x = arguments.source.clone();
-        let none = |len| Tensor::zeros([len], (&x.device(), x.dtype()));
-        let all_gates = |b: Tensor<1>| Tensor::cat(vec![none(2 * h), b], 0);
+        weights.b_hh = weights.b_hh.map(|of_candidate| {
+            let zeros = Tensor::zeros([2 * h], (&x.device(), x.dtype()));
+            Tensor::cat(vec![zeros, of_candidate], 0)
+        });
+        let x = match weights.w_ih {
+            Some(_) => x,
+            None => order.reorder(x.narrow(2, d * gates, gates), 2, 1),
+        };
         OneDirection {
             h,
+            x,
             h0: states(&arguments.init_state),
             recurrent_mask: states(&arguments.mask),
-            weights: GruWeights {
-                b_hh: weights.b_hh.map(all_gates),
-                ..weights
-            },
-            x: match arguments.input_weight {
-                Some(_) => x,
-                None => order.reorder(x.narrow(2, d * gates, gates), 2, 1),
-            },
+            weights,
             spec: descriptor.spec(),
             direction,
         }
