@@ -17,7 +17,11 @@ use std::{
 /// Other backends keep nothing. A call without a layer, such as [`gru_sequence`](crate::gru_sequence), keeps
 /// nothing, and a remote server keeps nothing for its clients.
 #[derive(Clone, Default)]
-pub struct LayerMemory(Option<Arc<OnceLock<Box<dyn Any + Send + Sync>>>>);
+pub struct LayerMemory(
+    // Only the CPU backends read it.
+    #[cfg_attr(not(any(feature = "ndarray", feature = "flex")), allow(dead_code))]
+    Option<Arc<OnceLock<Box<dyn Any + Send + Sync>>>>,
+);
 
 impl LayerMemory {
     /// Memory that keeps something. The default keeps nothing.

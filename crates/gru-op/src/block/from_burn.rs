@@ -215,29 +215,30 @@ mod tests {
         ];
         // Every activation with every combination of the other options.
         for k in 0..all.len() * 16 {
-            let (k, options) = (k / 16, [1, 2, 4, 8].map(|bit| k & bit != 0));
-            let [bias, reset_after, clip, batch_first] = options;
+            let (k, [bias, reset_after, clip, batch_first]) =
+                (k / 16, [1, 2, 4, 8].map(|bit| k & bit != 0));
+            let clip = clip.then_some(0.5);
             let (gate, hidden) = (&all[k], &all[(k + 3) % all.len()]);
-            let config = GruConfig::new(3, 5, bias)
+            let one = GruConfig::new(3, 5, bias)
                 .with_reset_after(reset_after)
                 .with_gate_activation(gate.clone())
                 .with_hidden_activation(hidden.clone())
-                .with_clip(clip.then_some(0.5));
-            let block = GruBlock::try_from(config.init(&device)).unwrap();
-            let converted = GruBlockConfig::try_from(&config).unwrap();
-            block.check_config(&converted).unwrap();
-            assert_eq!(block.config().bias, converted.bias);
-
-            let config = BiGruConfig::new(3, 5, bias)
+                .with_clip(clip);
+            let two = BiGruConfig::new(3, 5, bias)
                 .with_reset_after(reset_after)
                 .with_batch_first(batch_first)
                 .with_gate_activation(gate.clone())
                 .with_hidden_activation(hidden.clone())
-                .with_clip(clip.then_some(0.5));
-            let block = GruBlock::try_from(config.init(&device)).unwrap();
-            let converted = GruBlockConfig::try_from(&config).unwrap();
-            block.check_config(&converted).unwrap();
-            assert_eq!(block.batch_first, converted.batch_first);
+                .with_clip(clip);
+            for (block, config) in [
+                (one.init(&device).try_into(), GruBlockConfig::try_from(&one)),
+                (two.init(&device).try_into(), GruBlockConfig::try_from(&two)),
+            ] {
+                let (block, config): (GruBlock, _) = (block.unwrap(), config.unwrap());
+                block.check_config(&config).unwrap();
+                assert_eq!(block.config().bias, config.bias);
+                assert_eq!(block.batch_first, config.batch_first);
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! The module: its forward passes.
 
-use super::{GruLayer, layer::Place};
+use super::GruLayer;
 use crate::{
     op::check::Check,
     op::options::{GruWeights, Padding, SequenceOptions},
@@ -147,7 +147,8 @@ impl GruBlock {
         state: Option<Tensor<3>>,
     ) -> (Tensor<3>, Tensor<3>) {
         let states = self.check_sequence(op, &x, &padding, state.as_ref());
-        let padding = PreparedPadding::new(&padding, self.layout(), &x);
+        let layout = self.layout();
+        let padding = PreparedPadding::new(&padding, layout, &x);
         let training = self.training(&x);
         let mut finals = Vec::with_capacity(self.layers.len());
         let y = self.each_layer(x, training, |k, layer, x| {
@@ -156,8 +157,8 @@ impl GruBlock {
                 Some(padding) if padding.repeats || k < self.directions() => padding.input(x),
                 _ => x,
             };
-            let (weights, place) = (layer.weights(), self.place(&x, training));
-            let operation = layer.operation((op, k), &weights, states(k), &place);
+            let weights = layer.weights();
+            let operation = layer.operation((op, k), &weights, states(k), &x, layout, training);
             let (y, last) = operation.states_in_block(x, padding.as_ref());
             finals.push(last);
             y
@@ -184,12 +185,11 @@ impl GruBlock {
     pub fn gates(&self, x: Tensor<3>, state: Option<Tensor<3>>) -> Vec<GruGates> {
         const OP: &str = "GruBlock::gates";
         let states = self.check_sequence(OP, &x, &Padding::None, state.as_ref());
-        let mut all = Vec::with_capacity(self.layers.len());
+        let (layout, mut all) = (self.layout(), Vec::with_capacity(self.layers.len()));
         self.each_layer(x, false, |k, layer, x| {
-            let (weights, place) = (layer.weights(), self.place(&x, false));
-            let gates = layer
-                .operation((OP, k), &weights, states(k), &place)
-                .gates(x);
+            let weights = layer.weights();
+            let operation = layer.operation((OP, k), &weights, states(k), &x, layout, false);
+            let gates = operation.gates(x);
             let y = gates.states.clone();
             all.push(gates);
             y
@@ -249,11 +249,12 @@ impl GruBlock {
     /// ```
     pub fn step(&self, x: Tensor<2>, state: Option<Tensor<3>>) -> (Tensor<2>, Tensor<3>) {
         const OP: &str = "GruBlock::step";
-        let because = || format!("x is {:?}, and {}", x.dims(), self.sizes());
+        let [n, features] = x.dims();
+        let because = || format!("x is {:?}, and {}", [n, features], self.sizes());
         let mut check = Check::new(OP.into(), ("x", &x), &because);
-        let states = self.check(&mut check, &x, x.dims()[0], state.as_ref());
+        let states = self.check(&mut check, &x, n, state.as_ref());
         let training = self.training(&x);
-        let mut x = x;
+        let mut x = shape::reshape(x, [1, n, features]);
         let mut new = Vec::with_capacity(self.layers.len());
         for (k, layer) in self.layers.iter().enumerate() {
             assert!(
@@ -270,20 +271,14 @@ impl GruBlock {
             if k > 0 && training {
                 x = self.dropout.forward(x);
             }
-            let weights = layer.weights();
-            let place = Place {
-                layout: Layout::TimeMajor,
-                dims: [1, x.dims()[0]],
-                device: x.device(),
-                dtype: x.dtype(),
-                training,
-            };
-            x = layer
-                .operation((OP, k), &weights, states(k), &place)
-                .step(x);
-            new.push(x.clone());
+            let (weights, layout) = (layer.weights(), Layout::TimeMajor);
+            let operation = layer.operation((OP, k), &weights, states(k), &x, layout, training);
+            let (y, last) = operation.states(x);
+            x = y;
+            new.push(last);
         }
-        (x, shape::stack(new))
+        let y = new.last().expect("a block has a layer").clone();
+        (y, shape::stack(new))
     }
 
     /// The weights of every layer and direction, in the order of [`layers`](Self::layers).
@@ -303,17 +298,6 @@ impl GruBlock {
             Layout::BatchMajor
         } else {
             Layout::TimeMajor
-        }
-    }
-
-    fn place(&self, x: &Tensor<3>, training: bool) -> Place {
-        let [first, second, _] = x.dims();
-        Place {
-            layout: self.layout(),
-            dims: [first, second],
-            device: x.device(),
-            dtype: x.dtype(),
-            training,
         }
     }
 
@@ -344,7 +328,7 @@ impl GruBlock {
     ) -> impl Fn(usize) -> Option<Tensor<2>> + use<'a, X> {
         check.features("x", x.dims()[X - 1], self.d_input);
         let expected = [self.layers.len(), n, self.d_hidden];
-        check.argument("state", "[L·D, N, H]", state, &expected);
+        check.argument("state", "[L·D, N, H]", state, expected);
         move |k| Some(shape::at(state?.clone(), 0, k))
     }
 

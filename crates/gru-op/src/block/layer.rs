@@ -9,7 +9,7 @@ use crate::{
 };
 use burn::{
     module::{Module, Param},
-    tensor::{DType, Device, Distribution, Tensor},
+    tensor::{DType, Distribution, Tensor},
 };
 use gru_spec::{Checkpointing, Direction, GruSpec, Layout, Order};
 
@@ -44,15 +44,6 @@ pub struct GruLayer {
     pub(super) memory: LayerMemory,
 }
 
-/// The input of a call: its first two dimensions, where it is, and whether this is training.
-pub(super) struct Place {
-    pub(super) layout: Layout,
-    pub(super) dims: [usize; 2],
-    pub(super) device: Device,
-    pub(super) dtype: DType,
-    pub(super) training: bool,
-}
-
 fn float<const D: usize>(parameter: &Param<Tensor<D>>) -> Tensor<D> {
     let tensor = parameter.val();
     match tensor.dtype() {
@@ -85,15 +76,17 @@ impl GruLayer {
         }
     }
 
-    /// The operation of this layer, the `k`-th of a block. Draws its noise.
+    /// The operation of this layer, the `k`-th of a block, on `x`. Draws its noise.
     pub(super) fn operation<'a>(
         &'a self,
         (op, k): (&'a str, usize),
         weights: &'a GruWeights,
         state: Option<Tensor<2>>,
-        place: &Place,
+        x: &Tensor<3>,
+        layout: Layout,
+        training: bool,
     ) -> Operation<'a> {
-        let (layout, direction) = (place.layout, self.direction);
+        let direction = self.direction;
         Operation {
             names: OpNames {
                 op,
@@ -106,8 +99,8 @@ impl GruLayer {
                 state,
                 order: Order { layout, direction },
                 checkpointing: self.checkpointing,
-                recurrent_mask: self.draw_mask(place),
-                zoneout: self.draw_zoneout(place),
+                recurrent_mask: training.then(|| self.draw_mask(x, layout)).flatten(),
+                zoneout: self.draw_zoneout(x, training),
                 memory: self.memory.clone(),
                 ..SequenceOptions::new()
             },
@@ -115,31 +108,30 @@ impl GruLayer {
     }
 
     /// The recurrent mask `[N,H]` of training: zero for a dropped unit, else the scale that keeps the mean.
-    fn draw_mask(&self, place: &Place) -> Option<Tensor<2>> {
-        if self.recurrent_dropout == 0.0 || !place.training {
+    fn draw_mask(&self, x: &Tensor<3>, layout: Layout) -> Option<Tensor<2>> {
+        if self.recurrent_dropout == 0.0 {
             return None;
         }
-        let [n, _] = place.layout.split(place.dims);
-        let [h, _] = self.w_hh.dims();
+        let ([first, second, _], [h, _]) = (x.dims(), self.w_hh.dims());
+        let [n, _] = layout.split([first, second]);
         let kept = 1.0 - self.recurrent_dropout;
         let draw = Distribution::Bernoulli(kept);
-        let mask = Tensor::random([n, h], draw, (&place.device, place.dtype));
-        Some(mask * (1.0 / kept))
+        Some(Tensor::random([n, h], draw, (&x.device(), x.dtype())) * (1.0 / kept))
     }
 
     /// The share of the previous state that is kept: drawn for every step and unit in training, the mean
     /// otherwise.
-    fn draw_zoneout(&self, place: &Place) -> Option<Tensor<3>> {
+    fn draw_zoneout(&self, x: &Tensor<3>, training: bool) -> Option<Tensor<3>> {
         if self.zoneout == 0.0 {
             return None;
         }
-        let ([first, second], options) = (place.dims, (&place.device, place.dtype));
-        Some(if place.training {
-            let [h, _] = self.w_hh.dims();
+        let ([first, second, _], [h, _]) = (x.dims(), self.w_hh.dims());
+        let place = (&x.device(), x.dtype());
+        Some(if training {
             let draw = Distribution::Bernoulli(self.zoneout);
-            Tensor::random([first, second, h], draw, options)
+            Tensor::random([first, second, h], draw, place)
         } else {
-            Tensor::full([first, second, 1], self.zoneout, options)
+            Tensor::full([first, second, 1], self.zoneout, place)
         })
     }
 }

@@ -36,14 +36,14 @@
 //! <https://www.tensorflow.org/api_docs/python/tf/raw_ops/GRUBlockCellGrad>
 
 use crate::{
-    backend::{GruBackend, GruCall, GruGradients, GruSaved},
+    backend::{GruBackend, GruCall, GruGradients, GruSaved, composed},
     op::check::Check,
     op::options::GruWeights,
     op::sequence::optional,
 };
 use burn::{
     backend::{Dispatch, DispatchTensor},
-    tensor::{Tensor, activation},
+    tensor::Tensor,
 };
 use gru_spec::{GruSpec, Inputs, Layout, PerInput, Reset, Sequence, Weights};
 
@@ -104,19 +104,19 @@ pub fn gru_block_cell(
     b_c: Tensor<1>,
 ) -> (Tensor<2>, Tensor<2>, Tensor<2>, Tensor<2>) {
     let h = check("gru_block_cell", &x, &h_prev, &w_ru, &w_c, &b_ru, &b_c);
-    if x.device().is_autodiff() {
-        return composed(x, h_prev, w_ru, w_c, b_ru, b_c);
-    }
+    // The results of the kernels are constants under autodiff.
+    let run = if x.device().is_autodiff() {
+        composed::states_and_gates::<Dispatch>
+    } else {
+        Dispatch::gru_states_and_gates
+    };
     let weights = join(w_ru, w_c, b_ru, b_c);
-    let saved = Dispatch::gru_states_and_gates(call(Inputs {
+    let saved = run(call(Inputs {
         sequence: Sequence {
             h0: optional(Some(h_prev)),
             ..Sequence::new(x.unsqueeze_dim::<3>(0).into_dispatch())
         },
-        weights: Weights {
-            b_ih: optional(weights.b_ih),
-            ..Weights::new(optional(weights.w_ih), weights.w_hh.into_dispatch())
-        },
+        weights: weights.to_dispatch(),
     }));
     let step = |tensor| Tensor::<3>::from_dispatch(tensor).squeeze_dim::<2>(0);
     let gates = step(saved.gates.expect("the operation returns gates"));
@@ -150,7 +150,7 @@ pub fn gru_block_cell_grad(
     let because = || format!("x is {:?} and h_prev {:?}", x.dims(), h_prev.dims());
     let mut check = Check::new(OP.into(), ("x", &x), &because);
     for (name, tensor) in [("r", &r), ("u", &u), ("c", &c), ("d_h", &d_h)] {
-        check.argument(name, "[N, H]", Some(tensor), &[n, h]);
+        check.argument(name, "[N, H]", Some(tensor), [n, h]);
     }
     // Without w_ih, the gradient of x is the gradient of the pre-activations.
     let GruWeights { w_ih, w_hh, .. } = join(w_ru, w_c, b_ru, b_c);
@@ -199,15 +199,10 @@ pub fn gru_block_cell_weight_grad(
     let ([n, _], [_, h]) = (x.dims(), h_prev.dims());
     let because = || format!("x is {:?} and h_prev {:?}", x.dims(), h_prev.dims());
     let mut check = Check::new(OP.into(), ("x", &x), &because);
-    check.argument("h_prev", "[N, H]", Some(&h_prev), &[n, h]);
-    check.argument("r", "[N, H]", Some(&r), &[n, h]);
-    check.argument("d_c_bar", "[N, H]", Some(&d_c_bar), &[n, h]);
-    check.argument(
-        "d_r_bar_u_bar",
-        "[N, 2H]",
-        Some(&d_r_bar_u_bar),
-        &[n, 2 * h],
-    );
+    check.argument("h_prev", "[N, H]", Some(&h_prev), [n, h]);
+    check.argument("r", "[N, H]", Some(&r), [n, h]);
+    check.argument("d_c_bar", "[N, H]", Some(&d_c_bar), [n, h]);
+    check.argument("d_r_bar_u_bar", "[N, 2H]", Some(&d_r_bar_u_bar), [n, 2 * h]);
     let rows = |h: Tensor<2>| Tensor::cat(vec![x.clone(), h], 1).transpose();
     let sums = |d: &Tensor<2>| d.clone().sum_dim(0).squeeze_dim::<1>(0);
     WeightGradients {
@@ -247,9 +242,9 @@ pub fn weights(w_ru: Tensor<2>, w_c: Tensor<2>, b_ru: Tensor<1>, b_c: Tensor<1>)
     );
     let because = || format!("w_c is {:?}", w_c.dims());
     let mut check = Check::new(OP.into(), ("w_c", &w_c), &because);
-    check.argument("w_ru", "[I+H, 2H]", Some(&w_ru), &[rows, 2 * h]);
-    check.argument("b_ru", "[2H]", Some(&b_ru), &[2 * h]);
-    check.argument("b_c", "[H]", Some(&b_c), &[h]);
+    check.argument("w_ru", "[I+H, 2H]", Some(&w_ru), [rows, 2 * h]);
+    check.argument("b_ru", "[2H]", Some(&b_ru), [2 * h]);
+    check.argument("b_c", "[H]", Some(&b_c), [h]);
     join(w_ru, w_c, b_ru, b_c)
 }
 
@@ -286,29 +281,10 @@ fn check(
     let ([n, i], [_, h]) = (x.dims(), h_prev.dims());
     let because = || format!("x is {:?} and h_prev {:?}", x.dims(), h_prev.dims());
     let mut check = Check::new(op.into(), ("x", x), &because);
-    check.argument("h_prev", "[N, H]", Some(h_prev), &[n, h]);
-    check.argument("w_ru", "[I+H, 2H]", Some(w_ru), &[i + h, 2 * h]);
-    check.argument("w_c", "[I+H, H]", Some(w_c), &[i + h, h]);
-    check.argument("b_ru", "[2H]", Some(b_ru), &[2 * h]);
-    check.argument("b_c", "[H]", Some(b_c), &[h]);
+    check.argument("h_prev", "[N, H]", Some(h_prev), [n, h]);
+    check.argument("w_ru", "[I+H, 2H]", Some(w_ru), [i + h, 2 * h]);
+    check.argument("w_c", "[I+H, H]", Some(w_c), [i + h, h]);
+    check.argument("b_ru", "[2H]", Some(b_ru), [2 * h]);
+    check.argument("b_c", "[H]", Some(b_c), [h]);
     h
-}
-
-/// The cell in Burn's operations.
-fn composed(
-    x: Tensor<2>,
-    h_prev: Tensor<2>,
-    w_ru: Tensor<2>,
-    w_c: Tensor<2>,
-    b_ru: Tensor<1>,
-    b_c: Tensor<1>,
-) -> (Tensor<2>, Tensor<2>, Tensor<2>, Tensor<2>) {
-    let [_, h] = h_prev.dims();
-    let x_h = Tensor::cat(vec![x.clone(), h_prev.clone()], 1);
-    let ru = activation::sigmoid(x_h.matmul(w_ru) + b_ru.unsqueeze());
-    let (r, u) = (ru.clone().narrow(1, 0, h), ru.narrow(1, h, h));
-    let x_hr = Tensor::cat(vec![x, h_prev.clone() * r.clone()], 1);
-    let c = (x_hr.matmul(w_c) + b_c.unsqueeze()).tanh();
-    let new = c.clone() + u.clone() * (h_prev - c.clone());
-    (r, u, c, new)
 }

@@ -4,7 +4,7 @@ use crate::backend::is_addressable;
 use crate::op::options::{GruWeights, Padding, SequenceOptions};
 #[cfg(feature = "autodiff")]
 use burn::tensor::GradientCheckpointingStrategy as Strategy;
-use burn::tensor::{Bool, DType, Device, Tensor};
+use burn::tensor::{DType, Device, Tensor, kind::Autodiff};
 use gru_spec::{GruSpec, Layout};
 use std::fmt::{self, Display};
 
@@ -34,9 +34,15 @@ impl<'a> From<&'a str> for OpNames<'a> {
 
 /// The name of an argument: `w_hh`, or `layers.1.w_hh`.
 #[derive(Debug, Clone, Copy)]
-struct Name<'a> {
+pub(crate) struct Name<'a> {
     layer: Option<usize>,
     name: &'a str,
+}
+
+impl<'a> From<&'a str> for Name<'a> {
+    fn from(name: &'a str) -> Self {
+        Self { layer: None, name }
+    }
 }
 
 impl Display for Name<'_> {
@@ -48,50 +54,12 @@ impl Display for Name<'_> {
     }
 }
 
-/// A tensor of any rank.
-pub(crate) trait Argument {
-    fn shape(&self) -> Vec<usize>;
-    fn has_shape(&self, expected: &[usize]) -> bool;
-    fn device(&self) -> Device;
-    /// `None` for a mask.
-    fn dtype(&self) -> Option<DType>;
-    /// The gradient checkpointing strategy. `None` without autodiff.
-    fn strategy(&self) -> Option<Strategy>;
-}
-
-macro_rules! argument {
-    ($tensor:ty, $dtype:expr) => {
-        fn shape(&self) -> Vec<usize> {
-            self.dims().to_vec()
-        }
-
-        fn has_shape(&self, expected: &[usize]) -> bool {
-            self.dims() == *expected
-        }
-
-        fn device(&self) -> Device {
-            <$tensor>::device(self)
-        }
-
-        fn dtype(&self) -> Option<DType> {
-            $dtype(self)
-        }
-
-        fn strategy(&self) -> Option<Strategy> {
-            #[cfg(feature = "autodiff")]
-            return self.gradient_checkpointing_strategy();
-            #[cfg(not(feature = "autodiff"))]
-            None
-        }
-    };
-}
-
-impl<const D: usize> Argument for Tensor<D> {
-    argument!(Tensor<D>, |tensor: &Tensor<D>| Some(tensor.dtype()));
-}
-
-impl Argument for Tensor<2, Bool> {
-    argument!(Tensor<2, Bool>, |_| None);
+/// The gradient checkpointing strategy of a tensor. `None` without autodiff.
+fn strategy<const D: usize, K: Autodiff>(_tensor: &Tensor<D, K>) -> Option<Strategy> {
+    #[cfg(feature = "autodiff")]
+    return _tensor.gradient_checkpointing_strategy();
+    #[cfg(not(feature = "autodiff"))]
+    None
 }
 
 /// Compares the arguments of an operation with the first one.
@@ -100,7 +68,7 @@ pub(crate) struct Check<'a> {
     /// The name of the first argument.
     first: &'a str,
     device: Device,
-    dtype: Option<DType>,
+    dtype: DType,
     /// Explains the expected shapes.
     because: &'a dyn Fn() -> String,
     /// The first argument under autodiff. The others must have the same strategy. Burn checks this too, but
@@ -109,72 +77,49 @@ pub(crate) struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    pub(crate) fn new(
+    pub(crate) fn new<const D: usize>(
         names: OpNames<'a>,
-        (first, x): (&'a str, &impl Argument),
+        (first, x): (&'a str, &Tensor<D>),
         because: &'a dyn Fn() -> String,
     ) -> Self {
-        let name = Name {
-            layer: None,
-            name: first,
-        };
         Self {
             names,
             first,
             device: x.device(),
             dtype: x.dtype(),
             because,
-            tracked: x.strategy().map(|strategy| (name, strategy)),
+            tracked: strategy(x).map(|strategy| (first.into(), strategy)),
         }
     }
 
     /// Panics unless the argument has this shape, and the device, dtype and gradient checkpointing of the first.
-    pub(crate) fn argument(
+    pub(crate) fn argument<const D: usize, K: Autodiff>(
         &mut self,
-        name: &'a str,
+        name: impl Into<Name<'a>>,
         dims: &str,
-        tensor: Option<&impl Argument>,
-        expected: &[usize],
-    ) {
-        self.check(Name { layer: None, name }, dims, tensor, expected);
-    }
-
-    fn weight(
-        &mut self,
-        name: &'a str,
-        dims: &str,
-        tensor: Option<&impl Argument>,
-        expected: &[usize],
-    ) {
-        let layer = self.names.layer;
-        self.check(Name { layer, name }, dims, tensor, expected);
-    }
-
-    fn check(
-        &mut self,
-        name: Name<'a>,
-        dims: &str,
-        tensor: Option<&impl Argument>,
-        expected: &[usize],
+        tensor: Option<&Tensor<D, K>>,
+        expected: [usize; D],
     ) {
         let Some(tensor) = tensor else { return };
+        let name = name.into();
         let (op, first) = (self.names.op, self.first);
-        if !tensor.has_shape(expected) {
-            let (actual, because) = (tensor.shape(), (self.because)());
-            panic!("{op}: {name} {dims} must be {expected:?}, got {actual:?}; {because}");
-        }
+        let actual = tensor.dims();
+        assert!(
+            actual == expected,
+            "{op}: {name} {dims} must be {expected:?}, got {actual:?}; {}",
+            (self.because)()
+        );
         let (expected, actual) = (&self.device, tensor.device());
         assert!(
             actual == *expected,
             "{op}: {name} must be on the device of {first}, expected {expected:?}, got {actual:?}"
         );
-        if let (Some(expected), Some(actual)) = (self.dtype, tensor.dtype()) {
-            assert!(
-                actual == expected,
-                "{op}: {name} must have the dtype of {first}, expected {expected:?}, got {actual:?}"
-            );
-        }
-        if let Some(actual) = tensor.strategy() {
+        let (expected, actual) = (self.dtype, tensor.dtype());
+        assert!(
+            actual == expected || matches!(actual, DType::Bool(_)),
+            "{op}: {name} must have the dtype of {first}, expected {expected:?}, got {actual:?}"
+        );
+        if let Some(actual) = strategy(tensor) {
             let (first, expected) = self.tracked.get_or_insert((name, actual));
             assert!(
                 actual == *expected,
@@ -214,7 +159,7 @@ impl<'a> Check<'a> {
             }
             Padding::Mask(mask) => {
                 let [dims, ..] = labels(layout);
-                self.argument("mask", dims, Some(mask), &layout.split([n, t]));
+                self.argument("mask", dims, Some(mask), layout.split([n, t]));
             }
         }
     }
@@ -252,10 +197,9 @@ pub(crate) fn check_sequence(
     let layout = options.order.layout;
     let [n, t] = layout.split([first, second]);
     let [_, of_x, of_zoneout] = labels(layout);
-    let w_hh = Name {
-        layer: names.layer,
-        name: "w_hh",
-    };
+    let layer = names.layer;
+    let weight = |name| Name { layer, name };
+    let w_hh = weight("w_hh");
     let [h, gates] = weights.w_hh.dims();
     assert!(
         h.checked_mul(3) == Some(gates),
@@ -271,25 +215,30 @@ pub(crate) fn check_sequence(
     if weights.w_ih.is_none() {
         check.features("x, 3H without w_ih,", features, gates);
     }
-    check.weight("w_ih", "[I, 3H]", weights.w_ih.as_ref(), &[features, gates]);
-    check.weight("w_hh", "[H, 3H]", Some(&weights.w_hh), &[h, gates]);
-    check.weight("b_ih", "[3H]", weights.b_ih.as_ref(), &[gates]);
+    check.argument(
+        weight("w_ih"),
+        "[I, 3H]",
+        weights.w_ih.as_ref(),
+        [features, gates],
+    );
+    check.argument(weight("w_hh"), "[H, 3H]", Some(&weights.w_hh), [h, gates]);
+    check.argument(weight("b_ih"), "[3H]", weights.b_ih.as_ref(), [gates]);
     let b_hh = weights.b_hh.as_ref();
     let of_candidate = b_hh.is_some_and(|b_hh| b_hh.dims() == [h]);
     let units = if of_candidate { h } else { gates };
-    check.weight("b_hh", "[3H] or [H]", b_hh, &[units]);
-    check.argument(names.h0, "[N, H]", options.state.as_ref(), &[n, h]);
+    check.argument(weight("b_hh"), "[3H] or [H]", b_hh, [units]);
+    check.argument(names.h0, "[N, H]", options.state.as_ref(), [n, h]);
     let mask = options.recurrent_mask.as_ref();
-    check.argument("recurrent_mask", "[N, H]", mask, &[n, h]);
+    check.argument("recurrent_mask", "[N, H]", mask, [n, h]);
     let zoneout = options.zoneout.as_ref();
     let per_row = zoneout.is_some_and(|zoneout| zoneout.dims()[2] == 1);
     let units = if per_row { 1 } else { h };
-    check.argument("zoneout", of_zoneout, zoneout, &[first, second, units]);
+    check.argument("zoneout", of_zoneout, zoneout, [first, second, units]);
     check.padding(&options.padding, layout, [n, t]);
     let largest = [n, t, features.max(4 * h)];
     assert!(
         is_addressable(&largest),
-        "{op}: a buffer of {largest:?} elements is larger than memory can be addressed"
+        "{op}: a buffer of {largest:?} elements does not fit in memory"
     );
     #[cfg(feature = "remote")]
     crate::backend::deferred::remote::expect_operator(op, &x.device());

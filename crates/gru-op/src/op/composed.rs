@@ -1,7 +1,7 @@
 //! The operator without kernels, for comparison: both passes in Burn's operations, on any backend.
 //!
-//! Burn's autodiff differentiates [`gru_sequence`] step by step. It is slow, with dozens of operations per
-//! step. The kernels compute the same. The [front page](crate) lists the equations.
+//! Burn's autodiff differentiates it step by step. It is slow, with dozens of operations per step. The kernels
+//! compute the same. The [front page](crate) lists the equations.
 //!
 //! # NaN and infinities
 //!
@@ -14,39 +14,27 @@ use crate::{GruWeights, SequenceOptions, backend::composed, op::sequence::Operat
 use burn::{backend::Dispatch, tensor::Tensor};
 use gru_spec::GruSpec;
 
-/// [`gru_sequence`](crate::gru_sequence) without kernels and without the hand-written backward. Arguments,
-/// results and panics are the same.
+/// [`gru_sequence_with`](crate::gru_sequence_with) without kernels and without the hand-written backward.
+/// Arguments, results and panics are the same.
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};
-/// use gru_op::{GruSpec, GruWeights, composed, gru_sequence};
+/// use gru_op::{GruSpec, GruWeights, SequenceOptions, composed, gru_sequence};
 ///
 /// let (n, t, i, h, device) = (2, 5, 3, 4, Device::flex());
 /// let x = Tensor::<3>::random([n, t, i], Distribution::Default, &device);
 /// let draw = |rows| Tensor::random([rows, 3 * h], Distribution::Default, &device);
 /// let (weights, spec) = (GruWeights::new(draw(i), draw(h)), GruSpec::default());
 /// let (kernels, _) = gru_sequence(x.clone(), None, &weights, &spec);
-/// let (composed, _) = composed::gru_sequence(x, None, &weights, &spec);
+/// let (composed, _) = composed::gru_sequence_with(x, &weights, &spec, SequenceOptions::new());
 /// assert!((kernels - composed).abs().max().into_scalar::<f32>() < 1e-5);
 /// ```
-pub fn gru_sequence(
-    x: Tensor<3>,
-    h0: Option<Tensor<2>>,
-    weights: &GruWeights,
-    spec: &GruSpec,
-) -> (Tensor<3>, Tensor<2>) {
-    let options = SequenceOptions::new().state(h0);
-    gru_sequence_with(x, weights, spec, options)
-}
-
-/// [`gru_sequence_with`](crate::gru_sequence_with) without kernels and without the hand-written backward.
-/// Arguments, results and panics are the same.
 pub fn gru_sequence_with(
     x: Tensor<3>,
     weights: &GruWeights,
     spec: &GruSpec,
     options: SequenceOptions<2>,
 ) -> (Tensor<3>, Tensor<2>) {
-    let operation = Operation::new("composed::gru_sequence", weights, spec, options);
+    let operation = Operation::new("composed::gru_sequence_with", weights, spec, options);
     operation.run(x, composed::states::<Dispatch>)
 }

@@ -1,8 +1,11 @@
 //! The operator's arguments: weights and options.
 
 use crate::backend::LayerMemory;
-use burn::tensor::{Bool, Tensor};
-use gru_spec::{Checkpointing, Direction, Layout, Order};
+use burn::{
+    backend::DispatchTensor,
+    tensor::{Bool, Tensor},
+};
+use gru_spec::{Checkpointing, Direction, Layout, Order, Weights};
 
 /// The weights of one direction of one layer, gates packed `r | z | n` in columns.
 ///
@@ -50,6 +53,25 @@ impl GruWeights {
     pub fn with_b_hh(mut self, b_hh: impl Into<Option<Tensor<1>>>) -> Self {
         self.b_hh = b_hh.into();
         self
+    }
+
+    /// The weights as inputs of a call, with `b_hh [3H]`.
+    pub(crate) fn to_dispatch(&self) -> Weights<DispatchTensor> {
+        let h = self.w_hh.dims()[0];
+        let b_hh = self.b_hh.clone().map(|b| match b.dims() {
+            // If H is zero, both forms are the same.
+            [len] if len == h && h > 0 => {
+                let zeros = Tensor::zeros([2 * h], (&b.device(), b.dtype()));
+                Tensor::cat(vec![zeros, b], 0)
+            }
+            _ => b,
+        });
+        Weights {
+            w_ih: self.w_ih.clone().map(Tensor::into_dispatch),
+            w_hh: self.w_hh.clone().into_dispatch(),
+            b_ih: self.b_ih.clone().map(Tensor::into_dispatch),
+            b_hh: b_hh.map(Tensor::into_dispatch),
+        }
     }
 }
 

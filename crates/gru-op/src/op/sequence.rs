@@ -11,7 +11,7 @@ use burn::{
     backend::{Dispatch, DispatchTensor},
     tensor::Tensor,
 };
-use gru_spec::{Checkpointing, GruSpec, Inputs, Layout, Order, Sequence, Weights};
+use gru_spec::{Checkpointing, GruSpec, Inputs, Layout, Order, Sequence};
 
 /// Runs a GRU over a sequence.
 ///
@@ -227,13 +227,7 @@ impl<'a> Operation<'a> {
         mut run: impl FnMut(GruCall<Dispatch>) -> DispatchTensor,
     ) -> (Tensor<3>, Tensor<2>) {
         let (weights, order, options) = (self.weights, self.options.order, self.options);
-        let b_hh = weights.b_hh.clone().map(|b| of_all_gates(b, sizes.h));
-        let weights = Weights {
-            w_ih: optional(weights.w_ih.clone()),
-            w_hh: weights.w_hh.clone().into_dispatch(),
-            b_ih: optional(weights.b_ih.clone()),
-            b_hh: optional(b_hh),
-        };
+        let weights = weights.to_dispatch();
         let call = |sequence| GruCall {
             inputs: Inputs {
                 sequence,
@@ -283,18 +277,6 @@ impl<'a> Operation<'a> {
 
 pub(crate) fn optional<const D: usize>(tensor: Option<Tensor<D>>) -> Option<DispatchTensor> {
     tensor.map(Tensor::into_dispatch)
-}
-
-/// The recurrent bias of all gates, from the bias of all gates or of the candidate.
-fn of_all_gates(b_hh: Tensor<1>, h: usize) -> Tensor<1> {
-    match b_hh.dims() {
-        // If H is zero, both forms are the same.
-        [len] if len == h && h > 0 => {
-            let zeros = Tensor::zeros([2 * h], (&b_hh.device(), b_hh.dtype()));
-            Tensor::cat(vec![zeros, b_hh], 0)
-        }
-        _ => b_hh,
-    }
 }
 
 /// The state after the last step, `[N,H]`.

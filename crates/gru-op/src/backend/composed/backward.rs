@@ -72,6 +72,17 @@ pub(crate) fn gradients<B: Backend>(
     GruGradients(gradients.map(|gradient| gradient.map(|gradient| gradient.0)))
 }
 
+/// `q_n` of all steps, a sequence, from the states.
+pub(crate) fn q_n<B: Backend>(call: GruCall<B>, states: FloatTensor<B>) -> FloatTensor<B> {
+    let call = Call::new(call);
+    if call.sizes.rows() == 0 {
+        return states; // empty, too
+    }
+    let g = call.masked_rows(call.previous(&Prim(states)));
+    let q_n = call.recurrent(g, 2, 3);
+    q_n.reshape(call.sequence_shape(call.sizes.h)).0
+}
+
 /// The gradient of `w_hh`, from both left sides of the recurrent product and the gradients of its results.
 pub(crate) fn d_w_hh<B: Backend>(
     g: Prim<B>,

@@ -6,7 +6,7 @@ pub(crate) mod prim;
 
 #[cfg(feature = "cube")]
 pub(crate) use self::backward::d_w_hh;
-pub(crate) use self::backward::gradients;
+pub(crate) use self::backward::{gradients, q_n};
 
 use crate::{
     backend::call::{GruCall, GruSaved},

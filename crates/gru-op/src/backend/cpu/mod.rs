@@ -8,6 +8,8 @@ mod flex;
 mod memory;
 #[cfg(feature = "ndarray")]
 mod ndarray;
+// On ndarray nothing is packed.
+#[cfg_attr(not(feature = "flex"), allow(dead_code))]
 mod packed;
 
 pub(crate) use self::memory::Memory;

@@ -1,8 +1,8 @@
 //! Packed weights for inference, kept while the weights do not change.
 //!
 //! The kernels read packed weights. A call over many rows packs them as a part of its work. For one step of
-//! one row, packing takes longer than the step, and reading the weights in place doubles the time of the
-//! step. A transposed view, as importers create it, would also be copied at every call.
+//! one row, packing does not pay off, and reading the weights in place doubles the time of the step. A
+//! transposed view, as importers create it, would also be copied at every call.
 //!
 //! Each entry has a weak reference to the storage of its weights. While a weak reference exists, nothing can
 //! write to that storage: `Arc::get_mut` fails, and `Arc::make_mut` moves the contents first. The address

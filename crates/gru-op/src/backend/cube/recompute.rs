@@ -31,7 +31,7 @@ pub(super) fn gradients(
     let mut d_x = (wanted.x && all.len() > 1)
         .then(|| Prim::<CubeBackend>(empty(&x.0, Shape::new(x.dims::<3>()))));
     // The other gradients: the state before the latest chunk, and sums over chunks.
-    let mut sums = PerInput::default();
+    let mut sums = PerInput::<Option<Prim<CubeBackend>>>::default();
     for steps in all.rev() {
         let chunk = chunks::of_call(&call, &states, &steps, &whole);
         let of = |sequence| chunks::of_sequence(sequence, &steps, &whole);

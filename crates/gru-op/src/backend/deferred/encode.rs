@@ -1,4 +1,4 @@
-//! A call without its tensors as a row of scalars, and back.
+//! A call without its tensors as a row of scalars.
 //!
 //! The row starts with [`ENCODING`]. Increment it with every change of the row, so that a client and a server
 //! of different releases detect it.
@@ -65,99 +65,6 @@ impl Arguments {
         }
         row
     }
-
-    /// # Errors
-    /// If the row is not a result of [`encode`](Self::encode) in this version, or the spec is invalid.
-    pub(super) fn decode(row: &[ScalarIr]) -> Result<Self, String> {
-        let mut row = Row(row.iter());
-        let version = row.unsigned()?;
-        if version != ENCODING {
-            return Err(format!(
-                "the call uses encoding {version} of gru-op, this program uses encoding {ENCODING}; use the same \
-                 release of gru-op on both sides"
-            ));
-        }
-        let present = row.unsigned()?;
-        let mut wanted = PerInput::<bool>::default();
-        for wanted in wanted.as_mut().into_array() {
-            *wanted = row.bool()?;
-        }
-        let reset = row.either(Reset::AfterMatmul, Reset::BeforeMatmul)?;
-        let update = row.either(Update::Keeps, Update::Takes)?;
-        let order = Order {
-            layout: row.either(Layout::BatchMajor, Layout::TimeMajor)?,
-            direction: row.either(Direction::Forward, Direction::Reverse)?,
-        };
-        let checkpointing = row.either(Checkpointing::KeepGates, Checkpointing::Recompute)?;
-        let (clip_gates, clip_state) = (row.clip()?, row.clip()?);
-        let activations = Activations {
-            reset: row.activation()?,
-            update: row.activation()?,
-            candidate: row.activation()?,
-        };
-        let spec = GruSpec {
-            reset,
-            update,
-            activations,
-            clip_gates,
-            clip_state,
-        };
-        if row.0.next().is_some() {
-            return Err(SCALARS.into());
-        }
-        spec.try_check()?;
-        Ok(Self {
-            spec,
-            order,
-            checkpointing,
-            present,
-            wanted,
-        })
-    }
-}
-
-const SCALARS: &str = "the scalars are not a call of gru-op";
-
-/// The rest of a row.
-struct Row<'a>(std::slice::Iter<'a, ScalarIr>);
-
-impl Row<'_> {
-    fn unsigned(&mut self) -> Result<u64, String> {
-        match self.0.next() {
-            Some(&UInt(value)) => Ok(value),
-            _ => Err(SCALARS.into()),
-        }
-    }
-
-    fn bool(&mut self) -> Result<bool, String> {
-        match self.0.next() {
-            Some(&Bool(value)) => Ok(value),
-            _ => Err(SCALARS.into()),
-        }
-    }
-
-    fn float(&mut self) -> Result<f64, String> {
-        match self.0.next() {
-            Some(&Float(value)) => Ok(value),
-            _ => Err(SCALARS.into()),
-        }
-    }
-
-    fn either<T>(&mut self, no: T, yes: T) -> Result<T, String> {
-        Ok(if self.bool()? { yes } else { no })
-    }
-
-    fn clip(&mut self) -> Result<Option<f64>, String> {
-        let given = self.bool()?;
-        let bound = self.float()?;
-        Ok(given.then_some(bound))
-    }
-
-    fn activation(&mut self) -> Result<Activation, String> {
-        let kind = self.unsigned()?;
-        let parameters = [self.float()?, self.float()?];
-        activation(kind, parameters).ok_or_else(|| format!("there is no activation {kind}"))
-    }
 }
 
 /// The number of an activation on the wire, and its parameters, or zeros.
@@ -178,73 +85,41 @@ fn numbered(activation: Activation) -> (u64, [f64; 2]) {
     }
 }
 
-/// The activation of a number on the wire.
-fn activation(kind: u64, [alpha, beta]: [f64; 2]) -> Option<Activation> {
-    Some(match kind {
-        0 => Activation::Sigmoid,
-        1 => Activation::Tanh,
-        2 => Activation::Relu,
-        3 => Activation::HardSigmoid { alpha, beta },
-        4 => Activation::Identity,
-        5 => Activation::Affine { alpha, beta },
-        6 => Activation::LeakyRelu { alpha },
-        7 => Activation::ThresholdedRelu { alpha },
-        8 => Activation::ScaledTanh { alpha, beta },
-        9 => Activation::Elu { alpha },
-        10 => Activation::Softsign,
-        11 => Activation::Softplus,
-        _ => return None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use gru_testkit::activations::ACTIVATIONS;
 
-    fn arguments_of(spec: GruSpec) -> Arguments {
+    /// Every combination of the options, with every activation in every place.
+    fn example(k: usize) -> Arguments {
+        let bit = |bit: usize| k >> bit & 1;
+        let activation = |place: usize| ACTIVATIONS[(k + place) % ACTIVATIONS.len()];
+        let mut place = 0..;
         Arguments {
-            spec,
-            order: Order::default(),
-            checkpointing: Checkpointing::default(),
-            present: 0b1001,
-            wanted: PerInput::default(),
+            spec: GruSpec {
+                reset: [Reset::AfterMatmul, Reset::BeforeMatmul][bit(0)],
+                update: [Update::Keeps, Update::Takes][bit(1)],
+                activations: Activations {
+                    reset: activation(0),
+                    update: activation(1),
+                    candidate: activation(2),
+                },
+                clip_gates: [None, Some(0.7)][bit(2)],
+                clip_state: [None, Some(f64::INFINITY)][bit(3)],
+            },
+            order: Order {
+                layout: [Layout::BatchMajor, Layout::TimeMajor][bit(4)],
+                direction: [Direction::Forward, Direction::Reverse][bit(5)],
+            },
+            checkpointing: [Checkpointing::KeepGates, Checkpointing::Recompute][bit(6)],
+            present: k as u64,
+            wanted: PerInput::<bool>::default().map(|_| place.next() == Some(k % 7)),
         }
-    }
-
-    /// Each option by itself, and every activation in every place.
-    fn arguments() -> Vec<Arguments> {
-        let spec = GruSpec::default();
-        let mut specs = vec![
-            spec,
-            spec.with_reset(Reset::BeforeMatmul),
-            spec.with_update(Update::Takes),
-            spec.with_clip_gates(Some(0.7)),
-            spec.with_clip_state(Some(f64::INFINITY)),
-        ];
-        for activation in ACTIVATIONS {
-            for place in 0..3 {
-                let mut gates = Activations::default();
-                *[&mut gates.reset, &mut gates.update, &mut gates.candidate][place] = activation;
-                specs.push(spec.with_activations(gates));
-            }
-        }
-        let mut all: Vec<_> = specs.into_iter().map(arguments_of).collect();
-        let [mut time_major, mut reverse, mut recompute] = [arguments_of(spec); 3];
-        time_major.order.layout = Layout::TimeMajor;
-        reverse.order.direction = Direction::Reverse;
-        recompute.checkpointing = Checkpointing::Recompute;
-        all.extend([time_major, reverse, recompute]);
-        for (k, arguments) in all.iter_mut().enumerate() {
-            let mut bits = 0..;
-            arguments.wanted = PerInput::<bool>::default().map(|_| bits.next() == Some(k % 7));
-        }
-        all
     }
 
     #[test]
     fn decode_is_the_inverse_of_encode() {
-        for arguments in arguments() {
+        for arguments in (0..128).map(example) {
             assert_eq!(Arguments::decode(&arguments.encode()).unwrap(), arguments);
         }
     }
@@ -252,7 +127,9 @@ mod tests {
     /// The row, the operations and the tensors. Increment [`ENCODING`] with every change here.
     #[test]
     fn encoding_2() {
-        use crate::backend::deferred::{GRADIENTS, STATES, STATES_AND_GATES, TENSORS};
+        use crate::backend::deferred::{
+            GRADIENTS, STATES, STATES_AND_GATES, TENSORS, decode::activation,
+        };
 
         let (alpha, beta) = (0.25, 0.5);
         let arguments = Arguments {
@@ -308,7 +185,7 @@ mod tests {
 
     #[test]
     fn another_encoding_is_an_error() {
-        let mut row = arguments()[0].encode();
+        let mut row = example(0).encode();
         row[0] = ScalarIr::UInt(ENCODING + 1);
         let error = Arguments::decode(&row).unwrap_err();
         assert!(error.contains("encoding 3"), "{error}");
@@ -317,7 +194,7 @@ mod tests {
     /// A row of another length, or with a scalar of another type.
     #[test]
     fn an_invalid_row_is_an_error() {
-        let row = arguments()[0].encode();
+        let row = example(0).encode();
         for len in 0..row.len() {
             assert!(Arguments::decode(&row[..len]).is_err(), "{len}");
         }
@@ -336,7 +213,7 @@ mod tests {
 
     #[test]
     fn an_invalid_spec_is_an_error() {
-        let mut arguments = arguments()[0];
+        let mut arguments = example(0);
         arguments.spec.clip_state = Some(-1.0);
         let error = Arguments::decode(&arguments.encode()).unwrap_err();
         assert!(error.contains("clip_state must be positive"), "{error}");

@@ -4,6 +4,8 @@
 //! All of them use the same description of a call: the tensors that are present, in the order of [`TENSORS`],
 //! and a row of scalars. Descriptions may come from the network, so [`execute`] validates them completely.
 
+#[cfg(any(feature = "fusion", feature = "remote", test))]
+mod decode;
 mod defer;
 mod encode;
 #[cfg(any(feature = "fusion", feature = "remote", test))]

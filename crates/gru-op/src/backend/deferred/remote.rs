@@ -64,6 +64,7 @@ pub fn register<B: BackendIr + GruBackend>(registry: &mut CustomOpRegistry<B>) {
 
 /// Panics if `device` is remote and its server does not run the operator. Checks each device once per process,
 /// and never in a browser, which cannot wait for the answer.
+#[allow(irrefutable_let_patterns)] // There may be no other backend.
 pub(crate) fn expect_operator(op: &str, device: &Device) {
     static CHECKED: Mutex<Vec<RemoteDevice>> = Mutex::new(Vec::new());
     let plain = device.clone().inner();

@@ -95,18 +95,18 @@ impl Parameters {
         const RECURRENT: &str = "recurrent_weight";
         match &self.recurrent {
             RecurrentWeight::One(weight) => {
-                check.argument(RECURRENT, "[3H, H]", Some(weight), &[3 * h, h]);
+                check.argument(RECURRENT, "[3H, H]", Some(weight), [3 * h, h]);
             }
             RecurrentWeight::Two(weights) => {
-                check.argument(RECURRENT, "[2, 3H, H]", Some(weights), &[2, 3 * h, h]);
+                check.argument(RECURRENT, "[2, 3H, H]", Some(weights), [2, 3 * h, h]);
             }
         }
         let gates = directions * 3 * h;
         let (input, bias) = (self.input.as_ref(), self.bias.as_ref());
-        check.argument("input_weight", "[D·3H, I]", input, &[gates, features]);
-        check.argument("bias", "[D·3H]", bias, &[gates]);
+        check.argument("input_weight", "[D·3H, I]", input, [gates, features]);
+        check.argument("bias", "[D·3H]", bias, [gates]);
         let secondary = self.secondary_bias.as_ref();
-        check.argument("secondary_bias", "[D·H]", secondary, &[directions * h]);
+        check.argument("secondary_bias", "[D·H]", secondary, [directions * h]);
     }
 
     /// The weights of direction `d`.
@@ -170,20 +170,20 @@ impl Arguments {
         }
         self.parameters.check(&mut check, features, directions, h);
         let (units, state, mask) = (directions * h, self.init_state.as_ref(), self.mask.as_ref());
-        check.argument("init_state", "[N, D·H]", state, &[n, units]);
-        check.argument("mask", "[N, D·H]", mask, &[n, units]);
+        check.argument("init_state", "[N, D·H]", state, [n, units]);
+        check.argument("mask", "[N, D·H]", mask, [n, units]);
         if let Some(up) = upstream {
             let (d_source, output) = (Some(&up.source_gradient), Some(&up.output_fwd));
-            check.argument("source_gradient", "[T, N, D·H]", d_source, &[t, n, units]);
+            check.argument("source_gradient", "[T, N, D·H]", d_source, [t, n, units]);
             check.argument(
                 "z_state",
                 "[T, N, D·3H]",
                 Some(&up.z_state),
-                &[t, n, 3 * units],
+                [t, n, 3 * units],
             );
-            check.argument("output_fwd", "[T, N, D·H]", output, &[t, n, units]);
+            check.argument("output_fwd", "[T, N, D·H]", output, [t, n, units]);
             let d_state = up.state_gradient.as_ref();
-            check.argument("state_gradient", "[N, D·H]", d_state, &[n, units]);
+            check.argument("state_gradient", "[N, D·H]", d_state, [n, units]);
         }
         #[cfg(feature = "remote")]
         crate::backend::deferred::remote::expect_operator(op, &self.source.device());

@@ -52,10 +52,10 @@ pub use self::{
 
 use self::{
     arguments::{Arguments, Parameters, Upstream},
-    direction::split,
+    direction::calls,
 };
 use crate::{
-    backend::{GruBackend, GruSaved},
+    backend::{GruBackend, GruSaved, composed},
     op::sequence::optional,
 };
 use burn::{backend::Dispatch, tensor::Tensor};
@@ -106,22 +106,22 @@ pub fn gru(
         init_state,
         mask,
     };
-    arguments.check("mps_graph::gru", descriptor, None);
     let (mut states, mut z_states) = (Vec::new(), Vec::new());
-    for one in split(&arguments, descriptor) {
+    let h = arguments.check("mps_graph::gru", descriptor, None);
+    for call in calls(&arguments, descriptor) {
         // Under autodiff the results of `gru_states_and_gates` are constants.
         let autodiff = arguments.source.device().is_autodiff();
         if descriptor.training {
-            let saved = Dispatch::gru_states_and_gates(one.call());
+            let saved = Dispatch::gru_states_and_gates(call.clone());
             let gates = saved.gates.expect("the operation returns gates");
-            let gates = Tensor::<3>::from_dispatch(gates).narrow(2, 0, 3 * one.h);
+            let gates = Tensor::<3>::from_dispatch(gates).narrow(2, 0, 3 * h);
             z_states.push(descriptor.gate_order().reorder(gates, 2, 1));
             if !autodiff {
                 states.push(Tensor::from_dispatch(saved.states));
             }
         }
         if !descriptor.training || autodiff {
-            states.push(Tensor::from_dispatch(Dispatch::gru_states(one.call())));
+            states.push(Tensor::from_dispatch(Dispatch::gru_states(call)));
         }
     }
     let mut results = vec![Tensor::cat(states, 2)];
@@ -193,12 +193,14 @@ pub fn gru_gradients(
     let [t, n, _] = arguments.source.dims();
     let order = descriptor.gate_order();
     let mut both = None;
-    for (d, one) in split(&arguments, descriptor).into_iter().enumerate() {
+    for (d, call) in calls(&arguments, descriptor).into_iter().enumerate() {
         let states = upstream.output_fwd.clone().narrow(2, d * h, h);
         let z_state = upstream.z_state.clone().narrow(2, d * 3 * h, 3 * h);
         let mut gates = order.reorder(z_state, 2, 1);
         if descriptor.reset_after {
-            gates = Tensor::cat(vec![gates, one.q_n(&states)], 2);
+            // The z state does not contain q_n.
+            let q_n = composed::q_n(call.clone(), states.clone().into_dispatch());
+            gates = Tensor::cat(vec![gates, Tensor::from_dispatch(q_n)], 2);
         }
         let mut d_states = upstream.source_gradient.clone().narrow(2, d * h, h);
         let d_last = upstream.state_gradient.clone();
@@ -206,11 +208,10 @@ pub fn gru_gradients(
         if let Some(gradient) = &d_last
             && t > 0
         {
-            let last = one.direction.time(t - 1, t);
+            let last = call.order.direction.time(t - 1, t);
             let sum = d_states.clone().narrow(0, last, 1) + gradient.clone().unsqueeze_dim::<3>(0);
             d_states = d_states.slice_assign([last..last + 1, 0..n, 0..h], sum);
         }
-        let call = one.call();
         let wanted: PerInput<bool> = call.inputs.differentiable().map(|input| input.is_some());
         let saved = GruSaved {
             states: states.into_dispatch(),
