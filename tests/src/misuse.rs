@@ -101,7 +101,7 @@ fn all() -> Vec<Misuse> {
         misuse!(
             "steps-shape",
             with(|o| o.mask(zeros([T, N]).greater_elem(1))),
-            "gru_sequence_with: mask must be [2, 3], got [3, 2]"
+            "gru_sequence_with: mask [N, T] must be [2, 3], got [3, 2]"
         ),
         misuse!(
             "mask-shape",
@@ -111,8 +111,7 @@ fn all() -> Vec<Misuse> {
         misuse!(
             "zoneout-shape",
             with(|o| o.zoneout(zeros([N, T, 2]))),
-            "gru_sequence_with: zoneout, of the layout of x with H features or 1, must be [2, 3, 5], \
-             got [2, 3, 2]"
+            "gru_sequence_with: zoneout [N, T, H] or [N, T, 1] must be [2, 3, 5], got [2, 3, 2]"
         ),
         misuse!(
             "mask-dtype",
@@ -224,7 +223,7 @@ fn all() -> Vec<Misuse> {
                 None,
                 &GruDescriptor::new(Update::Keeps)
             ),
-            "mps_graph::weights: the first dimension of input_weight [D·3H, I] must be [15], got [5]"
+            "mps_graph::weights: input_weight [D·3H, I] must be [15, 4], got [5, 4]"
         ),
         misuse!(
             "mps-recurrent-weight",
@@ -337,7 +336,7 @@ fn all() -> Vec<Misuse> {
                 c.w.w_ih = Some(zeros([1, 3 * H]));
             }),
             "gru_sequence: a buffer of",
-            "larger than memory can be addressed"
+            "does not fit in memory"
         ),
         misuse!(
             "cell-batch",
@@ -535,7 +534,7 @@ fn all() -> Vec<Misuse> {
                 let config = GruBlockConfig::new(I, H).with_bidirectional(true);
                 config.init(&Device::flex()).step(zeros([N, I]), None);
             },
-            "GruBlock::step: expected layers that walk time forward, got one in reverse"
+            "GruBlock::step: expected the forward direction in every layer, got reverse"
         ),
         misuse!(
             "no-hidden-units",

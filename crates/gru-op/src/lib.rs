@@ -1,25 +1,5 @@
-//! A GRU (gated recurrent unit) for [Burn](https://burn.dev): a cell and a sequence operator with
-//! a hand-written backward and kernels of their own, and the [`GruBlock`] module.
-//!
-//! # The mathematics
-//!
-//! N rows (batch), T steps, I inputs, H hidden units. Gates are packed `r | z | n` (reset, update,
-//! candidate) in columns: `w_ih [I,3H]`, `w_hh [H,3H]`, biases `[3H]`. ⊙ is element-wise.
-//!
-//! ```text
-//! p = x·w_ih + b_ih                  all steps at once: one large product
-//! q = h₋₁·w_hh + b_hh                one product per step
-//! r = φr(p_r + q_r)    z = φz(p_z + q_z)
-//! n = φn(p_n + r ⊙ q_n)                       Reset::AfterMatmul
-//! n = φn(p_n + (r ⊙ h₋₁)·w_hn + b_hn)         Reset::BeforeMatmul
-//! h = z ⊙ h₋₁ + (1−z) ⊙ n                     Update::Keeps
-//! h = (1−z) ⊙ h₋₁ + z ⊙ n                     Update::Takes
-//! ```
-//!
-//! Source: Cho et al. 2014, <https://arxiv.org/abs/1406.1078> (v3 resets before the product, v1
-//! after it).
-//!
-//! # A program that trains
+//! GRU (gated recurrent unit) for [Burn](https://burn.dev): an operator with a hand-written backward and its own
+//! kernels for CPUs and GPUs, and the [`GruBlock`] module.
 //!
 //! ```
 //! # #[cfg(all(feature = "autodiff", feature = "flex"))] {
@@ -33,97 +13,81 @@
 //! let mut gru = GruBlockConfig::new(3, 16).init(&device);
 //! let mut adam = AdamConfig::new().init();
 //! let x = Tensor::<3>::random([8, 20, 3], Distribution::Default, &device); // [N,T,I]
-//! let mut losses = Vec::new();
+//! # let mut losses = Vec::new();
 //! for _ in 0..30 {
-//!     // The sum of what was seen so far, by the first unit.
 //!     let (y, _state) = gru.forward(x.clone(), None); // [N,T,H], [L,N,H]
-//!     let loss = (y.narrow(2, 0, 1) - x.clone().narrow(2, 0, 1)).powf_scalar(2.0).mean();
+//!     let loss = (y.narrow(2, 0, 3) - x.clone()).powf_scalar(2.0).mean();
 //!     let gradients = GradientsParams::from_grads(loss.backward(), &gru);
 //!     gru = adam.step(0.01, gru, gradients);
-//!     losses.push(loss.into_scalar::<f32>());
+//! #   losses.push(loss.into_scalar::<f32>());
 //! }
-//! assert!(losses[29] < losses[0]);
+//! # assert!(losses[29] < losses[0]);
 //! # }
 //! ```
 //!
-//! # From Burn's own `Gru`
+//! # Equations
 //!
-//! | `burn::nn::gru` | here |
-//! |---|---|
-//! | `GruConfig::new(i, h, bias)` | `GruBlockConfig::new(i, h).with_bias(bias)`; the other methods have the same names |
-//! | a configuration, a module | `GruBlockConfig::try_from(&config)?`, `GruBlock::try_from(gru)?`, with the weights |
-//! | `gru.forward(x, state)`, `[N,T,H]` with a state of `[N,H]` | `gru.forward(x, state)`, `([N,T,H], [L,N,H])` with states of `[L,N,H]` |
-//! | `BiGru` | `.with_bidirectional(true)`, same arguments, same results |
-//! | a loop over `forward` with one step each | [`GruBlock::step`] |
+//! N rows (batch), T steps, I inputs, H hidden units. The columns of the weights are the gates `r | z | n` (reset,
+//! update, candidate): `w_ih [I,3H]`, `w_hh [H,3H]`, biases `[3H]`. ⊙ is element-wise.
 //!
-//! # From other systems
+//! ```text
+//! p = x·w_ih + b_ih                  all steps at once: one large product
+//! q = h₋₁·w_hh + b_hh                one product per step
+//! r = φr(p_r + q_r)    z = φz(p_z + q_z)
+//! n = φn(p_n + r ⊙ q_n)                       Reset::AfterMatmul
+//! n = φn(p_n + (r ⊙ h₋₁)·w_hn + b_hn)         Reset::BeforeMatmul
+//! h = z ⊙ h₋₁ + (1−z) ⊙ n                     Update::Keeps
+//! h = (1−z) ⊙ h₋₁ + z ⊙ n                     Update::Takes
+//! ```
 //!
-//! The crate [`gru-convert`](https://docs.rs/gru-convert) reads and writes the weights of PyTorch, Keras,
-//! ONNX, TensorFlow, MPSGraph, oneDNN and cuDNN.
+//! Source: Cho et al. 2014, <https://arxiv.org/abs/1406.1078> (v3 resets before the product, v1 after it).
 //!
-//! # Numbers at the edge
+//! # Items
 //!
-//! A NaN in any input shows in the states, the loss and the gradients; an infinity becomes a NaN or a
-//! saturated gate, as IEEE 754 has it. None is clamped away, and steps that do not count hide theirs. On
-//! the CPU that is as in PyTorch; on a GPU as far as its language goes (the front page of `gru-cube`
-//! says where it stands; WGSL lets a compiler assume that there are none). On the CPU, too, saturated gates are exactly 0, 1 and −1, equal calls
-//! give equal bits whatever the number of threads, and a subnormal state becomes zero. N and T may be
-//! zero.
-//!
-//! # The map
-//!
-//! - [`GruBlock`], [`GruBlockConfig`]: layers, directions, dropout, state; what most users want.
-//! - [`gru_sequence`], [`gru_cell`]: the operator over [`Tensor`](burn::tensor::Tensor).
-//! - [`GruSpec`]: which GRU is meant.
-//! - [`backend`]: the operator over primitives of a backend, and how a backend joins.
-//! - [`composed`]: the specification, made of Burn's own operations.
-//! - [`conventions`]: where GRUs differ, what each system does, and what proves it.
-//! - `remote`: the operator on devices of other machines; with `remote`.
-//! - [`tensorflow`], [`mps_graph`]: two operators of other systems under their own signatures.
-//! - [`GateOrder`]: the order in which another system packs its gates.
+//! - [`GruBlock`], [`GruBlockConfig`]: layers, directions, dropout, state. Start here.
+//! - [`gru_sequence`], [`gru_cell`]: the operator on [`Tensor`](burn::tensor::Tensor).
+//! - [`GruSpec`]: what a step computes.
+//! - [`backend`]: the operator on a backend's tensors, and how to add a backend.
+//! - [`composed`]: the operator in Burn's operations, for comparison.
+//! - [`conventions`]: how GRUs of different systems differ, and which tests prove each convention.
+//! - `remote`: the operator on devices of other machines, with the feature `remote`.
+//! - [`tensorflow`], [`mps_graph`], [`GateOrder`]: operators of other systems with their own signatures.
 //!
 //! # Features
 //!
-//! `flex` and `ndarray` run on the CPU by the same kernels. `wgpu`, `vulkan`, `metal`, `webgpu`,
-//! `cuda`, `rocm`, `cpu` are CubeCL backends, on the kernels of `gru-cube`. `tch`, LibTorch, runs the
-//! composed default. `remote` sends a call to a server as one operation, `capture` records it as one.
-//! `autodiff` adds training.
-//! `store` saves a block with its configuration in one file. `fusion` must be on exactly when Burn's own
-//! `fusion` is, as it is by default.
+//! - `flex`, `ndarray`: CPU backends, with the kernels of `gru-cpu`.
+//! - `wgpu`, `vulkan`, `metal`, `webgpu`, `cuda`, `rocm`, `cpu`: CubeCL backends, with the kernels of `gru-cube`.
+//! - `tch`: LibTorch, in Burn's operations.
+//! - `autodiff`: training.
+//! - `store`: a block and its configuration in one file.
+//! - `remote`, `capture`: a call is one operation on a server, or in a recorded graph.
+//! - `fusion`: set it if and only if Burn's own `fusion` is set. Both are set by default.
+//!
+//! # More
+//!
+//! The book in `docs/src` of the repository has chapters on these subjects: `getting-started.md`, `migrating.md`
+//! (from Burn's `Gru` and other systems), `cookbook.md`, `backends.md`, `numerics.md`, `performance.md`,
+//! `troubleshooting.md`. The crate [`gru-convert`](https://docs.rs/gru-convert) reads and writes the weights of
+//! PyTorch, Keras, ONNX, TensorFlow, MPSGraph, oneDNN and cuDNN.
 #![deny(missing_docs)]
-// What one set of features leaves unused, another uses: dead code is looked for where all of these are on, as in
-// this project's own tests.
-#![cfg_attr(
-    not(all(
-        feature = "autodiff",
-        feature = "capture",
-        feature = "cube",
-        feature = "flex",
-        feature = "fusion",
-        feature = "ndarray",
-        feature = "remote"
-    )),
-    allow(dead_code, unused_variables, irrefutable_let_patterns)
-)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod backend;
 mod block;
 #[doc = include_str!("../CONVENTIONS.md")]
 pub mod conventions {}
-/// How the kernels of the CubeCL backends divide a recurrence: by sizes and device, or for a whole program
-/// by its [`Settings`](cuts::Settings).
+/// The launch configurations of the CubeCL backends: inferred from sizes and device, or set by
+/// [`Settings`](cuts::Settings) for the whole program.
 ///
 /// ```
 /// use gru_op::cuts::{Settings, Strategy};
 ///
-/// // The fastest of several for each size, timed at its first call, as Burn tunes its own kernels.
+/// // Times several for each size at its first call, like Burn's autotune.
 /// let settings = Settings { forward: Strategy::Tuned, backward: Strategy::Tuned };
 /// settings.set();
 /// ```
 ///
-/// Without a line of code: `GRU_CUBE_STRATEGY=tuned` in the environment of the program, or one cut for all
-/// calls, `GRU_CUBE_FORWARD='walk rows=4 width=4 lanes=64 splits=2'`.
+/// The environment variable `GRU_CUBE_STRATEGY=tuned` has the same effect.
 #[cfg(feature = "cube")]
 pub mod cuts {
     pub use gru_cube::{Cut, CutError, Settings, SettingsError, StepTile, Strategy, WalkTile};
@@ -150,7 +114,7 @@ pub use self::{
         sequence::{GruGates, gru_cell, gru_gates, gru_sequence, gru_sequence_with},
     },
 };
-/// Which GRU is meant.
+/// What a step computes, and in which order.
 pub use gru_spec as spec;
 pub use gru_spec::{
     Activation, Activations, Checkpointing, Direction, GruSpec, Layout, Order, Reset, Update,

@@ -1,4 +1,4 @@
-//! The hand-written backward: one node for a whole sequence.
+//! The hand-written backward: one node of the graph for a whole sequence.
 
 use crate::backend::{GruBackend, GruCall, GruGradients, GruSaved};
 use burn::backend::{AutodiffBackend, Backend, tensor::FloatTensor};
@@ -20,7 +20,7 @@ type Tensor<B, C> = FloatTensor<Autodiff<B, C>>;
 #[derive(Debug)]
 struct GruBackward;
 
-/// What backward reads. The tensors are shared with the graph, not copied.
+/// What backward reads. The graph shares the tensors.
 #[derive(Debug, Clone)]
 struct State<B: Backend> {
     call: GruCall<B>,
@@ -53,7 +53,7 @@ impl<B: GruBackend, C: CheckpointStrategy> GruBackend for Autodiff<B, C> {
     fn gru_states(call: GruCall<Self>) -> FloatTensor<Self> {
         let nodes = parents(&call);
         let mut call = inner(call);
-        // A device with gradient checkpointing asks for memory rather than speed.
+        // The user of a device with gradient checkpointing prefers less memory to speed.
         if TypeId::of::<C>() == TypeId::of::<BalancedCheckpointing>() {
             call.checkpointing = Checkpointing::Recompute;
         }
@@ -92,12 +92,12 @@ impl<B: GruBackend, C: CheckpointStrategy> GruBackend for Autodiff<B, C> {
     }
 }
 
-/// A tensor outside of any graph.
+/// A tensor without a graph.
 fn constant<B: Backend, C: CheckpointStrategy>(tensor: FloatTensor<B>) -> Tensor<B, C> {
     Autodiff::<B, C>::from_inner(tensor)
 }
 
-/// The nodes of the inputs that have a gradient. An absent input is a constant: a second handle on `x`.
+/// The nodes of the inputs that have a gradient. An absent input is a constant, another handle of `x`.
 fn parents<B: Backend, C: CheckpointStrategy>(call: &GruCall<Autodiff<B, C>>) -> [NodeGuard; 6] {
     let node = |tensor: Option<&Tensor<B, C>>| match tensor {
         Some(tensor) => tensor.node(),

@@ -1,12 +1,11 @@
-//! A call over primitives of a backend, as data.
+//! A call of the operator on a backend's tensors.
 
+use crate::backend::memory::LayerMemory;
 use burn::backend::{
     Backend, BackendTensor, Dispatch, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind,
     ExtensionType, tensor::FloatTensor,
 };
-use gru_spec::{Checkpointing, GruSpec, Inputs, Layout, Order, PerInput, Sizes};
-
-use crate::backend::memory::LayerMemory;
+use gru_spec::{Checkpointing, GruSpec, Inputs, Order, PerInput, Sizes};
 
 /// One layer over one sequence, in one direction.
 #[derive(Debug, Clone)]
@@ -23,13 +22,13 @@ pub struct GruCall<B: Backend> {
     pub memory: LayerMemory,
 }
 
-/// What the forward pass leaves for backward.
+/// What forward saves for backward.
 #[derive(Debug, Clone)]
 pub struct GruSaved<B: Backend> {
     /// The state after every step, `[N,T,H]` or `[T,N,H]`.
     pub states: FloatTensor<B>,
-    /// The gates: `r | z | n | q_n`, `[…,4H]`, for reset-after; `r | z | n`, `[…,3H]`, for reset-before.
-    /// Backward recomputes absent gates.
+    /// The gates: `r | z | n | q_n`, `[…,4H]`, for reset-after, and `r | z | n`, `[…,3H]`, for reset-before.
+    /// If absent, backward recomputes them.
     pub gates: Option<FloatTensor<B>>,
 }
 
@@ -38,7 +37,7 @@ pub struct GruSaved<B: Backend> {
 pub struct GruGradients<B: Backend>(pub PerInput<Option<FloatTensor<B>>>);
 
 impl<B: Backend> GruCall<B> {
-    /// A call that computes this spec over inputs, batch-major and forward in time.
+    /// A call in batch-major layout and forward in time.
     pub fn new(inputs: Inputs<FloatTensor<B>>, spec: GruSpec) -> Self {
         Self {
             inputs,
@@ -49,13 +48,7 @@ impl<B: Backend> GruCall<B> {
         }
     }
 
-    /// The same call in this layout.
-    pub(crate) fn with_layout(mut self, layout: Layout) -> Self {
-        self.order.layout = layout;
-        self
-    }
-
-    /// The sizes. Without an input weight I is the number of features of the projected sequence, 3H.
+    /// The sizes. Without an input weight, I is the number of features of the projected sequence, 3H.
     pub fn sizes(&self) -> Sizes {
         use burn::backend::TensorMetadata;
         let [first, second, i] = self.inputs.sequence.x.shape().dims();
@@ -78,6 +71,14 @@ impl<B: Backend> GruCall<B> {
     fn tensors(&self) -> impl Iterator<Item = &FloatTensor<B>> {
         self.inputs.iter()
     }
+}
+
+/// Whether a buffer of these sizes can be addressed, at eight bytes an element.
+pub(crate) fn is_addressable(sizes: &[usize]) -> bool {
+    let bytes = sizes
+        .iter()
+        .try_fold(8usize, |all, &size| all.checked_mul(size));
+    bytes.is_some_and(|bytes| isize::try_from(bytes).is_ok())
 }
 
 impl<B: Backend> GruSaved<B> {
@@ -111,7 +112,7 @@ impl<B: Backend> GruGradients<B> {
     }
 }
 
-/// Passes a type through Burn's dispatch, tensor by tensor. Burn's derive takes neither generic nor optional
+/// Passes a type through Burn's dispatch, tensor by tensor. Burn's derive supports neither generic nor optional
 /// tensors.
 macro_rules! extension_type {
     ($($name:ident),+) => {$(

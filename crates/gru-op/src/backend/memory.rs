@@ -6,27 +6,31 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// Buffers that a layer reuses from call to call. Clones share them; the last clone frees them.
+/// Buffers that a layer reuses from call to call. Clones share them, and the last clone frees them.
 ///
-/// On the CPU backends they are
-/// - the gates of training. Backward returns their buffer, and the next forward pass for training writes
-///   to it. Without training, 256 calls later it is freed.
-/// - the packed weights of inference over at most 256 rows (N·T), on Flex. They are freed by the next call
+/// The CPU backends keep
+/// - the gate buffer of training. Backward returns it, and the next forward pass for training writes to it.
+///   It is freed after 256 calls without training.
+/// - on Flex, the packed weights of inference over at most 256 rows (N·T). They are freed by the next call
 ///   for training, or with the weights.
 ///
-/// A call without a layer, such as [`gru_sequence`](crate::gru_sequence), keeps nothing, and neither do
-/// other backends. A remote server keeps nothing for its clients.
+/// Other backends keep nothing. A call without a layer, such as [`gru_sequence`](crate::gru_sequence), keeps
+/// nothing, and a remote server keeps nothing for its clients.
 #[derive(Clone, Default)]
-pub struct LayerMemory(Option<Arc<OnceLock<Box<dyn Any + Send + Sync>>>>);
+pub struct LayerMemory(
+    // Only the CPU backends read it.
+    #[cfg_attr(not(any(feature = "ndarray", feature = "flex")), allow(dead_code))]
+    Option<Arc<OnceLock<Box<dyn Any + Send + Sync>>>>,
+);
 
 impl LayerMemory {
-    /// Memory that calls fill. The default keeps nothing.
+    /// Memory that keeps something. The default keeps nothing.
     pub(crate) fn new() -> Self {
         Self(Some(Arc::default()))
     }
 
-    /// What a backend keeps here, empty at first. None if nothing may be kept, or a backend of another kind
-    /// keeps something.
+    /// What a backend keeps here, empty at first. `None` if nothing may be kept, or another backend keeps
+    /// something.
     #[cfg(any(feature = "ndarray", feature = "flex"))]
     pub(crate) fn get<T: Any + Default + Send + Sync>(&self) -> Option<&T> {
         let kept = self.0.as_ref()?.get_or_init(|| Box::new(T::default()));

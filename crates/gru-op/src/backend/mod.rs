@@ -1,11 +1,10 @@
-//! The operator as a Burn backend extension: the trait, and a call as data.
+//! The operator as a Burn backend extension.
 //!
-//! Every method has a default body made of Burn's own primitives, so a backend without kernels needs an empty
-//! `impl`. The output is one tensor that holds the state after every step. The final state is a view of it,
-//! so autodiff needs one node for a whole sequence. Fusion, a remote device and a capture treat a call as
-//! one operation.
+//! Every method has a default body in Burn's operations, so a backend without kernels needs an empty `impl`.
+//! The output is one tensor, the state after every step. The final state is a view of it, so autodiff needs
+//! one node for a whole sequence. Fusion, a remote device and a capture treat a call as one operation.
 
-// Burn deprecates the ndarray backend as a whole. It is supported until Burn removes it.
+// Burn deprecates the ndarray backend. It is supported until Burn removes it.
 #![allow(deprecated)]
 
 #[cfg(feature = "autodiff")]
@@ -20,6 +19,7 @@ mod cube;
 pub(crate) mod deferred;
 mod memory;
 
+pub(crate) use self::call::is_addressable;
 pub use self::{
     call::{GruCall, GruGradients, GruSaved},
     memory::LayerMemory,
@@ -28,18 +28,17 @@ pub use gru_spec::{Inputs, PerInput, Sequence, Sizes, Weights};
 
 use burn::backend::{Backend, backend_extension, tensor::FloatTensor};
 
-/// The GRU over a whole sequence, on primitives of a backend.
+/// The GRU over a whole sequence, on a backend's tensors.
 ///
-/// Shapes are not checked here: [`gru_sequence`](crate::gru_sequence) does that first.
+/// Shapes are not checked here. [`gru_sequence`](crate::gru_sequence) checks them first.
 ///
-/// # Another backend
+/// # Other backends
 ///
-/// All backends that Burn's `Device` knows have an implementation here. A backend of your own gets one
-/// by `impl GruBackend for MyBackend {}`, which is what LibTorch has. The orphan rule asks for the crate
-/// that defines `MyBackend`. Its calls are then `MyBackend::gru_states(..)` on primitives, and
-/// `Autodiff::<MyBackend>::gru_states(..)` with the hand-written backward. `GruBlock` and the functions
-/// over `Tensor` go through Burn's `Device`, whose list is closed: they reach it behind a server
-/// (module `remote`).
+/// All backends of Burn's `Device` implement this trait here. For another one, write
+/// `impl GruBackend for MyBackend {}` in the crate that defines `MyBackend`. Then call
+/// `MyBackend::gru_states(..)`, or `Autodiff::<MyBackend>::gru_states(..)` for the hand-written backward.
+/// [`GruBlock`](crate::GruBlock) and the functions on `Tensor` use Burn's `Device`, whose list is closed. They
+/// run on `MyBackend` behind a server (module `remote`).
 #[backend_extension(
     NdArray: cfg(feature = "ndarray"),
     Flex: cfg(feature = "flex"),
@@ -50,25 +49,25 @@ use burn::backend::{Backend, backend_extension, tensor::FloatTensor};
     Autodiff: cfg(feature = "autodiff")
 )]
 pub trait GruBackend: Backend {
-    /// The state after every step, `[N,T,H]` or `[T,N,H]`. Keeps nothing for a backward, unless
-    /// autodiff tracks an input.
+    /// The state after every step, `[N,T,H]` or `[T,N,H]`. Saves nothing for backward, unless autodiff tracks
+    /// an input.
     ///
-    /// Below autodiff, [`Checkpointing::Recompute`](crate::Checkpointing::Recompute) announces that
-    /// [`gru_gradients`](Self::gru_gradients) follows: the weights will soon change.
+    /// Below autodiff, [`Checkpointing::Recompute`](crate::Checkpointing::Recompute) means that
+    /// [`gru_gradients`](Self::gru_gradients) follows, and that the weights will soon change.
     fn gru_states(#[extension_type] call: GruCall<Self>) -> FloatTensor<Self> {
         composed::states::<Self>(call)
     }
 
     /// The same states, and the gates that [`gru_gradients`](Self::gru_gradients) requires.
     ///
-    /// Under autodiff both results are constants, even where an input is tracked: no gradient flows through
-    /// this method. [`gru_states`](Self::gru_states) is the one that is differentiated.
+    /// Under autodiff both results are constants, even where an input is tracked. Use
+    /// [`gru_states`](Self::gru_states) to differentiate.
     fn gru_states_and_gates(#[extension_type] call: GruCall<Self>) -> GruSaved<Self> {
         composed::states_and_gates::<Self>(call)
     }
 
-    /// The requested gradients of `Σ states ⊙ d_states`. First order only: under autodiff the results are
-    /// constants.
+    /// The requested gradients of `Σ states ⊙ d_states`. They are constants under autodiff: there are no
+    /// second derivatives.
     fn gru_gradients(
         #[extension_type] call: GruCall<Self>,
         #[extension_type] saved: GruSaved<Self>,
@@ -79,6 +78,47 @@ pub trait GruBackend: Backend {
     }
 }
 
-/// By Burn's own operations.
+// In Burn's operations.
 #[cfg(feature = "tch")]
 impl GruBackend for burn::backend::LibTorch {}
+
+/// Implements the operator for a backend by three functions of a module.
+#[cfg(any(
+    feature = "ndarray",
+    feature = "flex",
+    feature = "fusion",
+    feature = "router"
+))]
+macro_rules! implement {
+    ($($module:ident)::+: $($header:tt)+) => {
+        $($header)+ {
+            fn gru_states(
+                call: crate::backend::GruCall<Self>,
+            ) -> burn::backend::tensor::FloatTensor<Self> {
+                crate::backend::$($module)::+::states(call)
+            }
+
+            fn gru_states_and_gates(
+                call: crate::backend::GruCall<Self>,
+            ) -> crate::backend::GruSaved<Self> {
+                crate::backend::$($module)::+::states_and_gates(call)
+            }
+
+            fn gru_gradients(
+                call: crate::backend::GruCall<Self>,
+                saved: crate::backend::GruSaved<Self>,
+                d_states: burn::backend::tensor::FloatTensor<Self>,
+                wanted: gru_spec::PerInput<bool>,
+            ) -> crate::backend::GruGradients<Self> {
+                crate::backend::$($module)::+::gradients(call, saved, d_states, wanted)
+            }
+        }
+    };
+}
+#[cfg(any(
+    feature = "ndarray",
+    feature = "flex",
+    feature = "fusion",
+    feature = "router"
+))]
+pub(crate) use implement;

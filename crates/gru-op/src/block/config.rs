@@ -1,7 +1,10 @@
 //! The configuration of a [`GruBlock`].
 
 use super::{GruBlock, GruError, GruInitializer, GruLayer, error::expect_shape};
-use crate::{GruWeights, backend::LayerMemory};
+use crate::{
+    GruWeights,
+    backend::{LayerMemory, is_addressable},
+};
 use burn::{
     config::Config,
     module::{Initializer, Param},
@@ -10,18 +13,18 @@ use burn::{
 };
 use gru_spec::{Activation, Activations, Checkpointing, Direction, GruSpec, Reset, Update};
 
-/// Describes a [`GruBlock`]; [`init`](GruBlockConfig::init) makes it.
+/// Describes a [`GruBlock`]. [`init`](GruBlockConfig::init) creates it.
 ///
-/// The defaults are those of Burn's own `GruConfig`, whose methods it has too, and which becomes one by
-/// [`try_from`](GruBlockConfig::try_from):
+/// Methods and defaults are the ones of Burn's `GruConfig`. [`try_from`](GruBlockConfig::try_from) converts it:
 ///
 /// ```
 /// use burn::nn::gru::GruConfig;
 /// use gru_op::{GruBlockConfig, Reset};
 ///
+/// let config = GruConfig::new(64, 128, false).with_reset_after(false);
+/// assert_eq!(GruBlockConfig::try_from(&config)?.reset, Reset::BeforeMatmul);
+///
 /// let config = GruBlockConfig::new(64, 128).with_bias(false).with_reset_after(false);
-/// let burns = GruConfig::new(64, 128, false).with_reset_after(false);
-/// assert_eq!(GruBlockConfig::try_from(&burns)?.reset, config.reset);
 /// assert_eq!(config.reset, Reset::BeforeMatmul);
 /// # Ok::<_, gru_op::GruError>(())
 /// ```
@@ -32,26 +35,25 @@ pub struct GruBlockConfig {
     pub d_input: usize,
     /// H, hidden units of every layer and direction.
     pub d_hidden: usize,
-    /// L, layers; each reads the output of the one before.
+    /// L, layers. Each reads the output of the previous layer.
     #[config(default = 1)]
     pub num_layers: usize,
-    /// Whether every layer also walks time backwards; its output is then `[…,2H]`, forward first.
+    /// Whether every layer also has a reverse direction. Its output is then `[…,2H]`, forward first.
     #[config(default = false)]
     pub bidirectional: bool,
-    /// Whether every layer walks time backwards only: ONNX' `reverse`, Keras' `go_backwards`.
+    /// Whether every layer has the reverse direction only: ONNX' `reverse`, Keras' `go_backwards`.
     #[config(default = false)]
     pub reverse: bool,
-    /// Probability with which an element between two layers is dropped in training.
+    /// Probability that dropout between layers sets an element to zero, in training.
     #[config(default = 0.0)]
     pub dropout: f64,
-    /// Probability with which a unit of the state is hidden from the gates, in training: drawn
-    /// once per row and sequence, the same for all gates and steps (Gal and Ghahramani 2016,
-    /// <https://arxiv.org/abs/1512.05287>, tied weights). Keras draws one such mask for each gate.
+    /// Probability that the gates do not see a unit of the state, in training. Drawn once per row and
+    /// sequence, for all gates and steps (Gal and Ghahramani 2016, <https://arxiv.org/abs/1512.05287>, tied
+    /// weights). Keras draws one mask per gate.
     #[config(default = 0.0)]
     pub recurrent_dropout: f64,
-    /// Probability with which a unit keeps its previous state: drawn for every step and unit in
-    /// training, its expectation elsewhere (Krueger et al. 2017,
-    /// <https://arxiv.org/abs/1606.01305>).
+    /// Probability that a unit keeps its previous state. Drawn for every step and unit in training, and replaced
+    /// by its mean otherwise (Krueger et al. 2017, <https://arxiv.org/abs/1606.01305>).
     #[config(default = 0.0)]
     pub zoneout: f64,
     /// Whether both products have a bias.
@@ -79,18 +81,16 @@ pub struct GruBlockConfig {
     /// How the parameters are drawn.
     #[config(default = "GruInitializer::PerGate(Initializer::XavierNormal { gain: 1.0 })")]
     pub initializer: GruInitializer,
-    /// Options that differ between layers or directions: none, or one for each of
-    /// [`GruBlock::layers`]. They take the place of the fields of the same names; start from
-    /// [`layer_options`](GruBlockConfig::layer_options).
+    /// Options of each layer and direction, in the order of [`GruBlock::layers`], or none. They replace the
+    /// fields with the same names. Start from [`layer_options`](GruBlockConfig::layer_options).
     #[config(default = "Vec::new()")]
     pub per_layer: Vec<GruLayerOptions>,
 }
 
-/// What one direction of one layer may have for itself. The fields are those of
-/// [`GruBlockConfig`].
+/// Options of one direction of one layer. [`GruBlockConfig`] explains the fields.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
-#[allow(missing_docs)] // The names are those of the configuration.
+#[allow(missing_docs)] // The configuration explains them.
 pub struct GruLayerOptions {
     pub reset: Reset,
     pub update: Update,
@@ -103,7 +103,7 @@ pub struct GruLayerOptions {
 
 /// The names of Burn's `GruConfig`.
 impl GruBlockConfig {
-    /// [`with_reset`](Self::with_reset): whether the reset gate acts after the recurrent product.
+    /// Sets [`reset`](Self::reset): whether the reset gate acts after the recurrent product.
     pub fn with_reset_after(self, reset_after: bool) -> Self {
         self.with_reset(if reset_after {
             Reset::AfterMatmul
@@ -112,40 +112,35 @@ impl GruBlockConfig {
         })
     }
 
-    /// [`with_activations`](Self::with_activations): that of the reset and the update gate.
-    pub fn with_gate_activation(self, gate: Activation) -> Self {
-        let activations = Activations {
-            reset: gate,
-            update: gate,
-            ..self.activations
-        };
-        self.with_activations(activations)
+    /// Sets the activation of the reset gate and the update gate.
+    pub fn with_gate_activation(mut self, gate: Activation) -> Self {
+        self.activations.reset = gate;
+        self.activations.update = gate;
+        self
     }
 
-    /// [`with_activations`](Self::with_activations): that of the candidate.
-    pub fn with_hidden_activation(self, candidate: Activation) -> Self {
-        let activations = Activations {
-            candidate,
-            ..self.activations
-        };
-        self.with_activations(activations)
+    /// Sets the activation of the candidate.
+    pub fn with_hidden_activation(mut self, candidate: Activation) -> Self {
+        self.activations.candidate = candidate;
+        self
     }
 
-    /// [`with_clip_state`](Self::with_clip_state): Burn's clip is that of the state, ONNX' clip
-    /// that of the gates.
+    /// Sets [`clip_state`](Self::clip_state). Burn's clip bounds the state, ONNX' clip bounds the gates.
     pub fn with_clip(self, clip: Option<f64>) -> Self {
         self.with_clip_state(clip)
     }
 }
 
 impl GruBlockConfig {
-    /// Makes the module, with fresh parameters.
+    /// Creates a block with random parameters.
     ///
     /// # Panics
-    /// If a size or the number of layers is zero, the parameters are more than memory can address,
-    /// a probability is not in `[0, 1)`, the block is
-    /// to walk both in reverse and in both directions, `per_layer` has another number of entries
-    /// than there are layers times directions, or [`GruSpec::check`] does.
+    /// If the configuration is not valid:
+    /// - a size or the number of layers is zero, or the parameters do not fit in memory,
+    /// - a probability is not in `[0, 1)`,
+    /// - both `reverse` and `bidirectional` are set,
+    /// - `per_layer` is not empty and does not have one entry per layer and direction,
+    /// - [`GruSpec::check`] panics.
     pub fn init(&self, device: &Device) -> GruBlock {
         if let Err(error) = self.validate() {
             panic!("{error}");
@@ -153,23 +148,14 @@ impl GruBlockConfig {
         let (init, h) = (&self.initializer, self.d_hidden);
         let layer = |k: usize| {
             let inputs = self.layer_inputs(k);
-            GruLayer {
-                w_ih: init.weight(inputs, h, device),
-                w_hh: init.weight(h, h, device),
-                b_ih: self.bias.then(|| init.bias(inputs, h, device)),
-                b_hh: self.bias.then(|| init.bias(h, h, device)),
-                recurrent_dropout: self.options_of(k).recurrent_dropout,
-                zoneout: self.options_of(k).zoneout,
-                spec: self.layer_spec(k),
-                direction: self.direction_of(k),
-                checkpointing: self.checkpointing,
-                memory: LayerMemory::new(),
-            }
+            let weights = [init.weight(inputs, h, device), init.weight(h, h, device)];
+            let bias = |inputs| self.bias.then(|| init.bias(inputs, h, device));
+            self.layer(k, weights, [bias(inputs), bias(h)])
         };
         self.assemble((0..self.layer_count()).map(layer).collect())
     }
 
-    /// Checks that the configuration makes a block.
+    /// Checks the configuration.
     ///
     /// # Errors
     /// [`GruError::Config`] where [`init`](Self::init) would panic.
@@ -185,12 +171,11 @@ impl GruBlockConfig {
             .map_err(|reason| GruError::Config { reason })
     }
 
-    /// Makes the module around given weights: layer `l`, direction `d` at `l·D + d`, forward
-    /// before reverse. The `bias` and `initializer` of the configuration play no part.
+    /// Builds a block from weights, in the order of [`GruBlock::layers`]. `bias` and `initializer` are ignored.
     ///
     /// # Errors
-    /// Where [`init`](Self::init) would panic; if there are more or fewer weights than layers times
-    /// directions, or one does not have the shape that the configuration requires.
+    /// If the configuration is not valid, as for [`init`](Self::init), or the number of weights or a shape
+    /// does not match it.
     ///
     /// ```
     /// # use burn::tensor::{Device, Tensor};
@@ -205,12 +190,16 @@ impl GruBlockConfig {
     /// ```
     pub fn init_with(&self, weights: Vec<GruWeights>) -> Result<GruBlock, GruError> {
         self.check_weights(&weights)?;
-        let layers = weights.into_iter().enumerate();
-        let layers = layers.map(|(k, weights)| self.layer_around(k, weights));
-        Ok(self.assemble(layers.collect()))
+        let bias = |bias: Option<Tensor<1>>| bias.map(|b| Param::from_tensor(b.detach()));
+        let layer = |(k, from): (usize, GruWeights)| {
+            let w_ih = from.w_ih.expect("every layer has an input weight");
+            let weights = [weight(w_ih), weight(from.w_hh)];
+            self.layer(k, weights, [bias(from.b_ih), bias(from.b_hh)])
+        };
+        Ok(self.assemble(weights.into_iter().enumerate().map(layer).collect()))
     }
 
-    /// The options that all layers have by the fields of this configuration.
+    /// The options that the fields of this configuration set for all layers.
     ///
     /// ```
     /// use gru_op::{GruBlockConfig, Reset};
@@ -246,40 +235,40 @@ impl GruBlockConfig {
                 actual: weights.len(),
             });
         }
-        let mut layers = weights.iter().enumerate();
-        layers.try_for_each(|(k, weights)| self.check_layer(k, weights))
-    }
-
-    /// Rejects weights that do not have the shapes of the `k`-th of [`GruBlock::layers`].
-    fn check_layer(&self, k: usize, weights: &GruWeights) -> Result<(), GruError> {
-        let (i, h) = (self.layer_inputs(k), self.d_hidden);
-        let name = |tensor: &str| format!("layers.{k}.{tensor}");
-        let Some(w_ih) = &weights.w_ih else {
-            return Err(GruError::MissingKey { key: name("w_ih") });
-        };
-        expect_shape(&name("w_ih"), &[i, 3 * h], &w_ih.dims())?;
-        expect_shape(&name("w_hh"), &[h, 3 * h], &weights.w_hh.dims())?;
-        if let Some(b_ih) = &weights.b_ih {
-            expect_shape(&name("b_ih"), &[3 * h], &b_ih.dims())?;
-        }
-        if let Some(b_hh) = &weights.b_hh
-            && b_hh.dims() != [h]
-        {
-            expect_shape(&name("b_hh"), &[3 * h], &b_hh.dims())?;
+        for (k, weights) in weights.iter().enumerate() {
+            let (i, h) = (self.layer_inputs(k), self.d_hidden);
+            let name = |tensor: &str| format!("layers.{k}.{tensor}");
+            let Some(w_ih) = &weights.w_ih else {
+                return Err(GruError::MissingKey { key: name("w_ih") });
+            };
+            expect_shape(&name("w_ih"), &[i, 3 * h], &w_ih.dims())?;
+            expect_shape(&name("w_hh"), &[h, 3 * h], &weights.w_hh.dims())?;
+            for (bias, b) in [("b_ih", &weights.b_ih), ("b_hh", &weights.b_hh)] {
+                let Some(b) = b else { continue };
+                let of_candidate = bias == "b_hh" && b.dims() == [h];
+                if !of_candidate {
+                    expect_shape(&name(bias), &[3 * h], &b.dims())?;
+                }
+            }
         }
         Ok(())
     }
 
-    /// The weights were checked.
-    fn layer_around(&self, k: usize, weights: GruWeights) -> GruLayer {
-        let bias = |bias: Option<Tensor<1>>| bias.map(|b| Param::from_tensor(b.detach()));
+    /// The `k`-th of [`GruBlock::layers`] with these parameters.
+    fn layer(
+        &self,
+        k: usize,
+        [w_ih, w_hh]: [Param<Tensor<2>>; 2],
+        [b_ih, b_hh]: [Option<Param<Tensor<1>>>; 2],
+    ) -> GruLayer {
+        let options = self.options_of(k);
         GruLayer {
-            w_ih: weight(weights.w_ih.expect("every layer has an input weight")),
-            w_hh: weight(weights.w_hh),
-            b_ih: bias(weights.b_ih),
-            b_hh: bias(weights.b_hh),
-            recurrent_dropout: self.options_of(k).recurrent_dropout,
-            zoneout: self.options_of(k).zoneout,
+            w_ih,
+            w_hh,
+            b_ih,
+            b_hh,
+            recurrent_dropout: options.recurrent_dropout,
+            zoneout: options.zoneout,
             spec: self.layer_spec(k),
             direction: self.direction_of(k),
             checkpointing: self.checkpointing,
@@ -289,22 +278,17 @@ impl GruBlockConfig {
 
     /// Why [`init`](Self::init) would panic.
     fn try_check(&self) -> Result<(), String> {
-        let sizes = [
-            ("d_input", self.d_input),
-            ("d_hidden", self.d_hidden),
-            ("num_layers", self.num_layers),
-        ];
+        let (i, h, layers) = (self.d_input, self.d_hidden, self.num_layers);
+        let sizes = [("d_input", i), ("d_hidden", h), ("num_layers", layers)];
         if let Some((name, _)) = sizes.iter().find(|(_, size)| *size == 0) {
             return Err(format!(
                 "GruBlockConfig: {name} must be positive, expected > 0, got 0"
             ));
         }
-        if self.bytes().is_none() {
-            let got = sizes
-                .map(|(name, size)| format!("{name} {size}"))
-                .join(", ");
+        if !self.fits_in_memory() {
             return Err(format!(
-                "GruBlockConfig: expected parameters that memory can address, got {got}"
+                "GruBlockConfig: expected parameters that memory can address, got d_input {i}, d_hidden {h}, num_layers \
+                 {layers}"
             ));
         }
         let probability = |name: &str, p: f64| {
@@ -328,7 +312,7 @@ impl GruBlockConfig {
                 self.layer_count()
             ));
         }
-        // Without entries of their own, all layers are as the first.
+        // Without entries, all layers have the options of the first.
         for k in 0..given.max(1) {
             let options = self.options_of(k);
             probability("recurrent_dropout", options.recurrent_dropout)?;
@@ -338,17 +322,14 @@ impl GruBlockConfig {
         Ok(())
     }
 
-    /// The bytes of all parameters in float64, if memory can address them: no product of sizes
-    /// overflows after that.
-    fn bytes(&self) -> Option<usize> {
+    /// Whether memory can hold all parameters in float64. After this, no product of sizes overflows.
+    fn fits_in_memory(&self) -> bool {
         let (d, h) = (self.directions(), self.d_hidden);
-        let gates = h.checked_mul(3)?;
-        // Both weights and both biases of a layer that reads so many features.
-        let layer = |inputs: usize| inputs.checked_add(h)?.checked_add(2)?.checked_mul(gates);
-        let above = layer(h.checked_mul(d)?)?.checked_mul(self.num_layers - 1)?;
-        let numbers = layer(self.d_input)?.checked_add(above)?.checked_mul(d)?;
-        let bytes = numbers.checked_mul(8)?;
-        (bytes <= isize::MAX as usize).then_some(bytes)
+        // The rows of two weights and two biases.
+        let rows = |inputs: usize| inputs.saturating_add(h).saturating_add(2);
+        let above = rows(h.saturating_mul(d)).saturating_mul(self.num_layers - 1);
+        let all = rows(self.d_input).saturating_add(above);
+        is_addressable(&[all, d, h.saturating_mul(3)])
     }
 
     fn assemble(&self, layers: Vec<GruLayer>) -> GruBlock {
@@ -367,14 +348,13 @@ impl GruBlockConfig {
         if self.bidirectional { 2 } else { 1 }
     }
 
-    /// How many [`GruBlock::layers`] there are: L·D, layers times directions. For a configuration that
-    /// [`validate`](Self::validate) accepts.
+    /// The number of [`GruBlock::layers`], L·D, of a [valid](Self::validate) configuration.
     pub fn layer_count(&self) -> usize {
         self.num_layers * self.directions()
     }
 
-    /// How many features the `k`-th of [`GruBlock::layers`] reads: the rows of its input weight. For a
-    /// configuration that [`validate`](Self::validate) accepts.
+    /// The number of input features of the `k`-th of [`GruBlock::layers`], for a [valid](Self::validate)
+    /// configuration.
     pub fn layer_inputs(&self, k: usize) -> usize {
         match k / self.directions() {
             0 => self.d_input,
@@ -387,19 +367,20 @@ impl GruBlockConfig {
         own.unwrap_or_else(|| self.layer_options())
     }
 
-    /// Which GRU the `k`-th of [`GruBlock::layers`] is. Its entry of `per_layer` counts, if there is one.
+    /// What a step of the `k`-th of [`GruBlock::layers`] computes.
     pub fn layer_spec(&self, k: usize) -> GruSpec {
         let options = self.options_of(k);
-        GruSpec::default()
-            .with_reset(options.reset)
-            .with_update(options.update)
-            .with_activations(options.activations)
-            .with_clip_gates(options.clip_gates)
-            .with_clip_state(options.clip_state)
+        GruSpec {
+            reset: options.reset,
+            update: options.update,
+            activations: options.activations,
+            clip_gates: options.clip_gates,
+            clip_state: options.clip_state,
+        }
     }
 
-    /// The time direction of the `k`-th of [`GruBlock::layers`].
-    pub(crate) fn direction_of(&self, k: usize) -> Direction {
+    /// The direction of time of the `k`-th of [`GruBlock::layers`].
+    pub(super) fn direction_of(&self, k: usize) -> Direction {
         if self.reverse || k % self.directions() == 1 {
             Direction::Reverse
         } else {
@@ -408,8 +389,7 @@ impl GruBlockConfig {
     }
 }
 
-/// A weight as a parameter, row by row in memory: a view, as a transposed tensor of another system,
-/// would be copied at every call.
+/// A contiguous parameter. A transposed view of another system would be copied at every call.
 fn weight(weight: Tensor<2>) -> Param<Tensor<2>> {
     let dims = weight.dims();
     let rows: Tensor<1> = weight.reshape([dims[0] * dims[1]]);

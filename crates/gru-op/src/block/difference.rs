@@ -1,27 +1,26 @@
-//! Which GRU a block is: its configuration, told from its layers, and compared with a saved one.
+//! The configuration of a block, and its differences from a saved one.
 
 use super::{GruBlock, GruBlockConfig, GruLayerOptions};
 use gru_spec::Direction;
 use std::fmt::Debug;
 
-/// A saved configuration and a block that are not of the same GRU.
+/// A saved configuration belongs to another GRU than the block.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} must be {expected}, as the block has it, got {actual}")]
 pub struct GruMismatch {
-    /// In what they differ, as `layers.1.reset`.
+    /// The first difference, such as `layers.1.reset`.
     pub what: String,
-    /// What the block has.
+    /// The value in the block.
     pub expected: String,
-    /// What was saved.
+    /// The saved value.
     pub actual: String,
 }
 
 impl GruBlock {
-    /// A configuration that makes a block like this one. Its initializer is the default: how
-    /// parameters were drawn is not known afterwards.
+    /// A configuration that creates a block like this one. Its initializer is the default.
     ///
-    /// To be saved beside the block's record, by [`Config::save`](burn::config::Config::save): a
-    /// record does not say which GRU its parameters belong to.
+    /// Save it with [`Config::save`](burn::config::Config::save) next to the block's record, which does not
+    /// store which GRU the parameters belong to.
     pub fn config(&self) -> GruBlockConfig {
         let config = GruBlockConfig::new(self.d_input, self.d_hidden)
             .with_num_layers(self.num_layers)
@@ -33,7 +32,7 @@ impl GruBlock {
         let Some((layer, first)) = self.layers.first().zip(options.first().copied()) else {
             return config;
         };
-        let alike = options.iter().all(|other| *other == first);
+        let all_equal = options.iter().all(|other| *other == first);
         config
             .with_reverse(!self.bidirectional && layer.direction == Direction::Reverse)
             .with_checkpointing(layer.checkpointing)
@@ -44,53 +43,57 @@ impl GruBlock {
             .with_clip_state(first.clip_state)
             .with_recurrent_dropout(first.recurrent_dropout)
             .with_zoneout(first.zoneout)
-            .with_per_layer(if alike { Vec::new() } else { options })
+            .with_per_layer(if all_equal { Vec::new() } else { options })
     }
 
-    /// Refuses the configuration of another GRU than this block's: one whose parameters would
-    /// mean something else here.
+    /// Checks that parameters saved with this configuration mean the same in this block.
     ///
-    /// Burn's records hold parameters by name, so those of a block that resets before the product
-    /// load into one that resets after it. This compares all that changes a number of inference:
-    /// sizes, directions, reset, update, activations, clips and zoneout. Layout, checkpointing and the
-    /// noise of training may differ.
+    /// Burn's records store parameters by name, so parameters of a reset-before GRU load into a reset-after
+    /// GRU. This function compares everything that changes the results of inference: sizes, directions, reset,
+    /// update, activations, clips and zoneout. Layout, checkpointing and dropout may differ.
     ///
     /// # Errors
-    /// Names the first difference: the layer, what this block has, what was saved.
+    /// The first difference.
     pub fn check_config(&self, saved: &GruBlockConfig) -> Result<(), GruMismatch> {
         same("d_input", self.d_input, saved.d_input)?;
         same("d_hidden", self.d_hidden, saved.d_hidden)?;
         same("num_layers", self.num_layers, saved.num_layers)?;
         same("bidirectional", self.bidirectional, saved.bidirectional)?;
+        // JSON has no infinity, and an infinite bound is the same as none.
+        let bound = |clip: Option<f64>| clip.filter(|c| c.is_finite());
         for (k, layer) in self.layers.iter().enumerate() {
-            let (ours, theirs) = (layer.options(), saved.options_of(k));
+            let (own, other) = (layer.options(), saved.options_of(k));
             let name = |what| format!("layers.{k}.{what}");
             same(&name("direction"), layer.direction, saved.direction_of(k))?;
-            same(&name("reset"), ours.reset, theirs.reset)?;
-            same(&name("update"), ours.update, theirs.update)?;
-            same(&name("activations"), ours.activations, theirs.activations)?;
-            // A bound that is infinite is none, and JSON has no infinity.
-            let finite = |clip: Option<f64>| clip.filter(|c| c.is_finite());
-            let (clip, saved) = (finite(ours.clip_gates), finite(theirs.clip_gates));
-            same(&name("clip_gates"), clip, saved)?;
-            let (clip, saved) = (finite(ours.clip_state), finite(theirs.clip_state));
-            same(&name("clip_state"), clip, saved)?;
-            same(&name("zoneout"), ours.zoneout, theirs.zoneout)?;
+            same(&name("reset"), own.reset, other.reset)?;
+            same(&name("update"), own.update, other.update)?;
+            same(&name("activations"), own.activations, other.activations)?;
+            same(
+                &name("clip_gates"),
+                bound(own.clip_gates),
+                bound(other.clip_gates),
+            )?;
+            same(
+                &name("clip_state"),
+                bound(own.clip_state),
+                bound(other.clip_state),
+            )?;
+            same(&name("zoneout"), own.zoneout, other.zoneout)?;
         }
         Ok(())
     }
 }
 
-/// Compares what would be shown, numbers to twelve digits: the last ones may change in JSON.
-fn same<T: Debug>(what: &str, ours: T, saved: T) -> Result<(), GruMismatch> {
-    let (expected, actual) = (format!("{ours:.12?}"), format!("{saved:.12?}"));
+/// Compares the printed values, with numbers to twelve digits. JSON may change the last digits.
+fn same<T: Debug>(what: &str, own: T, saved: T) -> Result<(), GruMismatch> {
+    let (expected, actual) = (format!("{own:.12?}"), format!("{saved:.12?}"));
     if expected == actual {
-        Ok(())
-    } else {
-        Err(GruMismatch {
-            what: what.into(),
-            expected,
-            actual,
-        })
+        return Ok(());
     }
+    let what = what.into();
+    Err(GruMismatch {
+        what,
+        expected,
+        actual,
+    })
 }

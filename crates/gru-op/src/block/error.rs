@@ -1,45 +1,45 @@
-//! Why a block could not be made.
+//! Errors of configurations and weights.
 
 use burn::tensor::DType;
 
-/// Why weights or a configuration do not make a GRU.
+/// Weights or a configuration that do not describe a GRU.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GruError {
-    /// An activation that has no kernel here or no name in another system.
+    /// An activation that has no kernel here, or no name in another system.
     #[error("{gate} gate: activation {activation} is not supported")]
     Activation {
-        /// Which gates.
+        /// The gates.
         gate: &'static str,
-        /// The activation's name.
+        /// The name of the activation.
         activation: String,
     },
-    /// A tensor does not have the expected shape.
+    /// A tensor has a wrong shape.
     #[error("{name}: expected shape {expected:?}, got {actual:?}")]
     Shape {
-        /// Which tensor.
+        /// The tensor.
         name: String,
-        /// The shape that was expected.
+        /// The expected shape.
         expected: Vec<usize>,
-        /// The shape that was found.
+        /// The actual shape.
         actual: Vec<usize>,
     },
-    /// A tensor has another number of dimensions.
+    /// A tensor has a wrong number of dimensions.
     #[error("{name}: expected a tensor of rank {expected}, got shape {actual:?}")]
     Rank {
-        /// Which tensor.
+        /// The tensor.
         name: String,
-        /// How many were expected.
+        /// The expected rank.
         expected: usize,
-        /// The shape that was found.
+        /// The actual shape.
         actual: Vec<usize>,
     },
-    /// A tensor does not hold floating-point numbers.
+    /// A tensor is not floating-point.
     #[error("{name}: expected floating-point numbers, got {actual:?}")]
     DType {
-        /// Which tensor.
+        /// The tensor.
         name: String,
-        /// What it holds.
+        /// The actual dtype.
         actual: DType,
     },
     /// A tensor is missing.
@@ -48,65 +48,52 @@ pub enum GruError {
         /// Its name.
         key: String,
     },
-    /// A tensor is there that such a GRU does not have.
+    /// A tensor that the GRU does not have.
     #[error("{key}: not expected; {expected}")]
     UnexpectedKey {
         /// Its name.
         key: String,
-        /// What names are expected.
+        /// The expected names.
         expected: &'static str,
     },
-    /// Some gates have a bias and some have none.
-    #[error("{name}: expected a bias, as the other gates have one, got none")]
-    MissingBias {
-        /// Which bias.
-        name: String,
-    },
-    /// A configuration that makes no block.
+    /// An invalid configuration.
     #[error("{reason}")]
     Config {
-        /// Why not.
+        /// What is invalid.
         reason: String,
     },
-    /// The two directions of a module are configured differently.
-    #[error("forward and reverse differ in {what}")]
-    Directions {
-        /// In what.
-        what: &'static str,
-    },
-    /// Too many or too few of something.
+    /// A wrong number of something.
     #[error("{what}: expected {expected}, got {actual}")]
     Count {
-        /// Of what.
+        /// What was counted.
         what: &'static str,
-        /// How many were expected.
+        /// The expected number.
         expected: usize,
-        /// How many there are.
+        /// The actual number.
         actual: usize,
     },
-    /// A tensor could not be read back from its device, or from its file.
+    /// A tensor could not be read from its device or its file.
     #[error("{name}: {reason}")]
     Read {
-        /// Which tensor.
+        /// The tensor.
         name: String,
-        /// What was wrong.
+        /// What failed.
         reason: String,
     },
 }
 
-/// Rejects a tensor of another shape than the expected one.
+/// Returns an error if a tensor has another shape.
 pub(super) fn expect_shape(
     name: &str,
     expected: &[usize],
     actual: &[usize],
 ) -> Result<(), GruError> {
     if expected == actual {
-        Ok(())
-    } else {
-        Err(GruError::Shape {
-            name: name.to_owned(),
-            expected: expected.to_vec(),
-            actual: actual.to_vec(),
-        })
+        return Ok(());
     }
+    Err(GruError::Shape {
+        name: name.to_owned(),
+        expected: expected.to_vec(),
+        actual: actual.to_vec(),
+    })
 }

@@ -1,7 +1,7 @@
-//! Burn's own `Gru` and `BiGru`: three gate controllers of two `Linear`s each.
+//! Conversions from Burn's `Gru` and `BiGru`, whose three gates have two `Linear` modules each.
 
 use super::{GruBlock, GruBlockConfig, GruError, error::expect_shape};
-use crate::{GruWeights, spec::Activation};
+use crate::GruWeights;
 use burn::{
     nn::{
         Linear,
@@ -10,52 +10,50 @@ use burn::{
     },
     tensor::Tensor,
 };
+use gru_spec::Activation;
 
-/// Takes over the weights: `GruBlock::try_from(gru)?` in place of `gru`, then
-/// `forward(x, state)` with a state of `[1,N,H]` instead of `[N,H]`.
+/// Converts the weights. Use `GruBlock::try_from(gru)?` in place of `gru`, and a state `[1,N,H]` in place of
+/// `[N,H]`.
 impl TryFrom<Gru> for GruBlock {
     type Error = GruError;
 
     fn try_from(gru: Gru) -> Result<Self, GruError> {
-        let config = config(&gru)?;
-        let layers = vec![layer(&gru, "")?];
-        config.init_with(layers)
+        config(&gru)?.init_with(vec![weights(&gru, "")?])
     }
 }
 
-/// Takes over the weights: `GruBlock::try_from(bi_gru)?` in place of `bi_gru`, same arguments,
-/// same results.
+/// Converts the weights. Arguments and results of `forward` are the same.
 impl TryFrom<BiGru> for GruBlock {
     type Error = GruError;
 
     fn try_from(gru: BiGru) -> Result<Self, GruError> {
         let (forward, reverse) = (config(&gru.forward)?, config(&gru.reverse)?);
-        let same = |same: bool, what| {
-            if same {
-                Ok(())
-            } else {
-                Err(GruError::Directions { what })
+        for (what, same) in [
+            ("d_input", forward.d_input == reverse.d_input),
+            ("d_hidden", forward.d_hidden == reverse.d_hidden),
+            ("reset_after", forward.reset == reverse.reset),
+            ("activations", forward.activations == reverse.activations),
+            ("clip", forward.clip_state == reverse.clip_state),
+        ] {
+            if !same {
+                let reason = format!("{what}: expected the same in both directions");
+                return Err(GruError::Config { reason });
             }
-        };
-        same(forward.d_input == reverse.d_input, "d_input")?;
-        same(forward.d_hidden == reverse.d_hidden, "d_hidden")?;
-        same(forward.reset == reverse.reset, "reset_after")?;
-        same(forward.activations == reverse.activations, "activations")?;
-        same(forward.clip_state == reverse.clip_state, "clip")?;
+        }
         let config = forward
             .with_bidirectional(true)
             .with_batch_first(gru.batch_first);
         config.init_with(vec![
-            layer(&gru.forward, "forward.")?,
-            layer(&gru.reverse, "reverse.")?,
+            weights(&gru.forward, "forward.")?,
+            weights(&gru.reverse, "reverse.")?,
         ])
     }
 }
 
-/// The same GRU, drawn in the same way.
+/// The same GRU with the same initializer.
 ///
 /// # Errors
-/// If an activation is none of [`Activation`].
+/// If there is no such [`Activation`].
 impl TryFrom<&GruConfig> for GruBlockConfig {
     type Error = GruError;
 
@@ -70,10 +68,10 @@ impl TryFrom<&GruConfig> for GruBlockConfig {
     }
 }
 
-/// The same GRU, drawn in the same way.
+/// The same GRU with the same initializer.
 ///
 /// # Errors
-/// If an activation is none of [`Activation`].
+/// If there is no such [`Activation`].
 impl TryFrom<&BiGruConfig> for GruBlockConfig {
     type Error = GruError;
 
@@ -101,51 +99,58 @@ fn config(gru: &Gru) -> Result<GruBlockConfig, GruError> {
         .with_clip(gru.clip))
 }
 
-fn layer(gru: &Gru, prefix: &str) -> Result<GruWeights, GruError> {
+fn weights(gru: &Gru, prefix: &str) -> Result<GruWeights, GruError> {
     let [i, _] = gru.reset_gate.input_transform.weight.dims();
     let h = gru.d_hidden;
-    // r | z | n.
-    let gates = [&gru.reset_gate, &gru.update_gate, &gru.new_gate];
-    let names = ["reset_gate", "update_gate", "new_gate"].map(|gate| {
-        [".input_transform", ".hidden_transform"].map(|t| format!("{prefix}{gate}{t}"))
+    let gates = [
+        ("reset_gate", &gru.reset_gate),
+        ("update_gate", &gru.update_gate),
+        ("new_gate", &gru.new_gate),
+    ];
+    let input = gates.map(|(name, gate)| {
+        let name = format!("{prefix}{name}.input_transform");
+        (name, &gate.input_transform)
     });
-    let input = gates.map(|gate| &gate.input_transform);
-    let hidden = gates.map(|gate| &gate.hidden_transform);
-    let [input_names, hidden_names] = [0, 1].map(|k| names.each_ref().map(|n| &*n[k]));
-    let w_ih = weight(input, input_names, [i, h])?;
-    let w_hh = weight(hidden, hidden_names, [h, h])?;
-    Ok(GruWeights::new(w_ih, w_hh)
-        .with_b_ih(bias(input, input_names, h)?)
-        .with_b_hh(bias(hidden, hidden_names, h)?))
+    let hidden = gates.map(|(name, gate)| {
+        let name = format!("{prefix}{name}.hidden_transform");
+        (name, &gate.hidden_transform)
+    });
+    Ok(
+        GruWeights::new(weight(&input, [i, h])?, weight(&hidden, [h, h])?)
+            .with_b_ih(bias(&input, h)?)
+            .with_b_hh(bias(&hidden, h)?),
+    )
 }
 
-fn weight(gates: [&Linear; 3], names: [&str; 3], shape: [usize; 2]) -> Result<Tensor<2>, GruError> {
+/// The modules of the three gates r, z, n, with their names.
+type Gates<'a> = [(String, &'a Linear); 3];
+
+fn weight(gates: &Gates, shape: [usize; 2]) -> Result<Tensor<2>, GruError> {
     let mut parts = Vec::with_capacity(3);
-    for (gate, name) in gates.iter().zip(names) {
+    for (name, gate) in gates {
         expect_shape(&format!("{name}.weight"), &shape, &gate.weight.dims())?;
         parts.push(gate.weight.val());
     }
     Ok(Tensor::cat(parts, 1))
 }
 
-fn bias(gates: [&Linear; 3], names: [&str; 3], h: usize) -> Result<Option<Tensor<1>>, GruError> {
-    if gates.iter().all(|gate| gate.bias.is_none()) {
+fn bias(gates: &Gates, h: usize) -> Result<Option<Tensor<1>>, GruError> {
+    if gates.iter().all(|(_, gate)| gate.bias.is_none()) {
         return Ok(None);
     }
     let mut parts = Vec::with_capacity(3);
-    for (gate, name) in gates.iter().zip(names) {
-        let name = format!("{name}.bias");
+    for (name, gate) in gates {
+        let key = format!("{name}.bias");
         let Some(bias) = &gate.bias else {
-            return Err(GruError::MissingBias { name });
+            return Err(GruError::MissingKey { key });
         };
-        expect_shape(&name, &[h], &bias.dims())?;
+        expect_shape(&key, &[h], &bias.dims())?;
         parts.push(bias.val());
     }
     Ok(Some(Tensor::cat(parts, 0)))
 }
 
-/// The activation that one of Burn's modules or configurations stands for: their variants have the same
-/// names and the same parameters.
+/// The activation of one of Burn's modules or configurations. Both enums have the same variants and parameters.
 macro_rules! activation {
     ($burns:ident, $of:expr, $gate:expr) => {
         match $of {
@@ -192,7 +197,7 @@ mod tests {
         tensor::Device,
     };
 
-    /// A configuration says of a module what the module says of itself.
+    /// The configuration from Burn's configuration, and the configuration of the block from Burn's module.
     #[test]
     fn configurations_and_modules_agree() {
         let device = Device::flex();
@@ -208,39 +213,40 @@ mod tests {
             EluConfig::new().with_alpha(0.7).into(),
             ThresholdedReluConfig::new().with_alpha(0.3).into(),
         ];
-        // Every gate's activation with every combination of the rest.
+        // Every activation with every combination of the other options.
         for k in 0..all.len() * 16 {
-            let (k, options) = (k / 16, [1, 2, 4, 8].map(|bit| k & bit != 0));
-            let [bias, reset_after, clip, batch_first] = options;
+            let (k, [bias, reset_after, clip, batch_first]) =
+                (k / 16, [1, 2, 4, 8].map(|bit| k & bit != 0));
+            let clip = clip.then_some(0.5);
             let (gate, hidden) = (&all[k], &all[(k + 3) % all.len()]);
-            let config = GruConfig::new(3, 5, bias)
+            let one = GruConfig::new(3, 5, bias)
                 .with_reset_after(reset_after)
                 .with_gate_activation(gate.clone())
                 .with_hidden_activation(hidden.clone())
-                .with_clip(clip.then_some(0.5));
-            let block = GruBlock::try_from(config.init(&device)).unwrap();
-            let says = GruBlockConfig::try_from(&config).unwrap();
-            block.check_config(&says).unwrap();
-            assert_eq!(block.config().bias, says.bias);
-
-            let config = BiGruConfig::new(3, 5, bias)
+                .with_clip(clip);
+            let two = BiGruConfig::new(3, 5, bias)
                 .with_reset_after(reset_after)
                 .with_batch_first(batch_first)
                 .with_gate_activation(gate.clone())
                 .with_hidden_activation(hidden.clone())
-                .with_clip(clip.then_some(0.5));
-            let block = GruBlock::try_from(config.init(&device)).unwrap();
-            let says = GruBlockConfig::try_from(&config).unwrap();
-            block.check_config(&says).unwrap();
-            assert_eq!(block.batch_first, says.batch_first);
+                .with_clip(clip);
+            for (block, config) in [
+                (one.init(&device).try_into(), GruBlockConfig::try_from(&one)),
+                (two.init(&device).try_into(), GruBlockConfig::try_from(&two)),
+            ] {
+                let (block, config): (GruBlock, _) = (block.unwrap(), config.unwrap());
+                block.check_config(&config).unwrap();
+                assert_eq!(block.config().bias, config.bias);
+                assert_eq!(block.batch_first, config.batch_first);
+            }
         }
     }
 
     #[test]
-    fn what_there_is_no_kernel_for_is_refused() {
+    fn an_activation_without_a_kernel_is_an_error() {
         let config = GruConfig::new(3, 5, true).with_hidden_activation(ActivationConfig::Gelu);
-        let refusal = GruBlockConfig::try_from(&config).unwrap_err().to_string();
-        assert_eq!(refusal, "candidate gate: activation Gelu is not supported");
+        let error = GruBlockConfig::try_from(&config).unwrap_err().to_string();
+        assert_eq!(error, "candidate gate: activation Gelu is not supported");
         let slope = LeakyReluConfig::new().with_negative_slope(-0.1);
         let config = GruConfig::new(3, 5, true).with_gate_activation(slope.into());
         assert!(GruBlockConfig::try_from(&config).is_err());

@@ -1,44 +1,41 @@
-//! The module: layers, forward and streaming.
+//! The module: its forward passes.
 
-use super::{GruLayer, layer::Part};
+use super::GruLayer;
 use crate::{
-    op::check::{Names, expect, expect_state},
+    op::check::Check,
     op::options::{GruWeights, Padding, SequenceOptions},
-    op::padding::Shared,
-    op::sequence::{GruGates, cell_as, gates_as},
+    op::padding::PreparedPadding,
+    op::sequence::GruGates,
     op::shape,
 };
 use burn::{module::Module, nn::Dropout, tensor::Tensor};
 use gru_spec::{Direction, Layout};
 
-/// Layers of GRUs, in one or both directions, with dropout between them.
+/// Layers of GRUs in one or both directions, with dropout between layers.
 ///
-/// Made by [`GruBlockConfig`](crate::GruBlockConfig), by an importer of
-/// [`gru-convert`](https://docs.rs/gru-convert), or from Burn's own modules:
-/// `GruBlock::try_from(gru)`. The equations are those at the [root of the crate](crate).
+/// Create it by [`GruBlockConfig`](crate::GruBlockConfig), from Burn's modules (`GruBlock::try_from(gru)`), or
+/// with an importer of the crate [`gru-convert`](https://docs.rs/gru-convert). The [front page](crate) lists
+/// the equations.
 ///
 /// # Saving
 ///
-/// Burn's records hold parameters by name, and do not say which GRU they belong to: those of a
-/// block that resets before the product load into one that resets after it, and give other
-/// numbers. Save the configuration with them: with the feature `store`, `save_with_config` writes
-/// one file for both, `from_file` makes the block of it, and `load_checked` refuses parameters of
-/// another GRU.
-///
-/// A block inside a larger model is saved by the model: keep its [`config`](Self::config) beside
-/// the record, and hand it to [`check_config`](Self::check_config) when that is loaded.
+/// A Burn record stores parameters by name, but not which GRU they belong to. Parameters of a reset-before GRU
+/// load into a reset-after GRU, which then returns other numbers. So save the configuration too:
+/// - With the feature `store`, `save_with_config` writes both to one file, and `from_file` rebuilds the block.
+/// - If the block is part of a larger model, save its [`config`](Self::config) next to the record, and pass it
+///   to [`check_config`](Self::check_config) when you load the record.
 ///
 /// # Training
 ///
-/// It behaves as in training where its input is on a device with autodiff and the block is not
-/// frozen, as Burn's own dropout; then the three kinds of noise are drawn: dropout between layers
-/// for every element, recurrent dropout once per sequence, zoneout for every step and unit.
+/// The block draws noise if its input is on an autodiff device and the block is not frozen, like Burn's
+/// dropout. There are three kinds: dropout between layers for every element, recurrent dropout once per
+/// sequence, zoneout for every step and unit.
 ///
 /// # Quantization
 ///
-/// `quantize_weights` makes the stored parameters smaller. There are no kernels for quantized weights: every
-/// call dequantizes them first, so results are those of the dequantized weights, a call takes longer, and
-/// `save_with_config` rejects the block. Quantize for storage, and dequantize before use where speed counts.
+/// `quantize_weights` makes the stored parameters smaller. There are no kernels for quantized weights. Every
+/// call dequantizes them first, which takes longer, and `save_with_config` rejects the block. Dequantize
+/// before use if speed matters.
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};
@@ -55,9 +52,9 @@ use gru_spec::{Direction, Layout};
 #[non_exhaustive]
 #[module(custom_display)]
 pub struct GruBlock {
-    /// Layer `l`, direction `d` stands at `l·D + d`, forward before reverse.
+    /// Layer `l`, direction `d` is at `l·D + d`. Forward precedes reverse.
     pub layers: Vec<GruLayer>,
-    /// Between two layers, in training.
+    /// Dropout between layers, in training.
     pub dropout: Dropout,
     /// I, features of the input.
     pub d_input: usize,
@@ -65,7 +62,7 @@ pub struct GruBlock {
     pub d_hidden: usize,
     /// L, layers.
     pub num_layers: usize,
-    /// Whether every layer walks time in both directions.
+    /// Whether every layer has both directions.
     pub bidirectional: bool,
     /// Whether sequences are `[N,T,·]` or `[T,N,·]`.
     pub batch_first: bool,
@@ -82,11 +79,11 @@ impl GruBlock {
     /// # Shapes
     /// - `x`: `[N,T,I]`, or `[T,N,I]` without `batch_first`.
     /// - `state`: `[L·D,N,H]`; zeros if absent.
-    /// - returns the last layer's output `[N,T,D·H]` or `[T,N,D·H]`, forward before reverse, and
-    ///   the final state of every layer and direction, `[L·D,N,H]`.
+    /// - returns the output of the last layer, `[N,T,D·H]` or `[T,N,D·H]` (forward, then reverse), and the
+    ///   final state of every layer and direction, `[L·D,N,H]`.
     ///
     /// # Panics
-    /// If shapes, devices or dtypes do not fit together.
+    /// If shapes, devices or dtypes do not match.
     ///
     /// ```
     /// # use burn::tensor::{Device, Distribution, Tensor};
@@ -103,18 +100,16 @@ impl GruBlock {
 
     /// [`forward`](Self::forward) with options: the state, and lengths or a mask.
     ///
-    /// Row `n` ends after its first `lengths[n]` steps, as PyTorch's packed sequences do. Lengths have any
-    /// order, zero included. What `x` holds past the end has no effect, and the output there is zero. The
-    /// final state is the one at each row's own end (the initial one for a length of zero), where the reverse
-    /// direction starts.
+    /// [`lengths`](SequenceOptions::lengths): row `n` ends after its first `lengths[n]` steps. Past the end, `x`
+    /// is ignored and the output is zero. The final state is the state at the end of each row, or the initial
+    /// state if the length is zero. The reverse direction starts there.
     ///
-    /// A mask, `[N,T]` or `[T,N]`, is true at valid steps, with holes anywhere, as Keras' mask. At a skipped
-    /// step the state is kept, and the output of every layer repeats the previous one. It is zero before the
-    /// first valid step.
+    /// [`mask`](SequenceOptions::mask): a skipped step keeps the state, and the output of every layer repeats its
+    /// previous output. It is zero before the first valid step.
     ///
     /// # Panics
-    /// As [`forward`](Self::forward). If there is not one length for every row, or one is larger than T. If the
-    /// shape or device of the mask is not that of `x`.
+    /// As [`forward`](Self::forward), and if there is not one length for every row, a length is larger than T,
+    /// or the shape or device of the mask does not match `x`.
     ///
     /// ```
     /// # use burn::tensor::{Device, Distribution, Tensor};
@@ -128,7 +123,7 @@ impl GruBlock {
     /// assert_eq!(past_the_end.into_scalar::<f32>(), 0.0);
     ///
     /// let gru = GruBlockConfig::new(1, h).init(&device);
-    /// let padding = -1.0; // in place of a number
+    /// let padding = -1.0;
     /// let x = Tensor::<3>::from_floats([[[0.5], [padding], [0.25]]], &device);
     /// let mask = x.clone().not_equal_elem(padding).squeeze_dim::<2>(2);
     /// let (y, _) = gru.forward_with(x, SequenceOptions::new().mask(mask));
@@ -151,42 +146,29 @@ impl GruBlock {
         padding: Padding,
         state: Option<Tensor<3>>,
     ) -> (Tensor<3>, Tensor<3>) {
-        let (layout, states) = self.check(op, &x, state);
+        let states = self.check_sequence(op, &x, &padding, state.as_ref());
+        let layout = self.layout();
+        let padding = PreparedPadding::new(&padding, layout, &x);
         let training = self.training(&x);
-
-        let mut x = x;
-        let skips = Default::default();
         let mut finals = Vec::with_capacity(self.layers.len());
-        for (l, layer) in self.layers.chunks_exact(self.directions()).enumerate() {
-            if l > 0 && training {
-                x = self.dropout.forward(x);
-            }
-            let mut outputs = Vec::with_capacity(layer.len());
-            for direction in layer {
-                let k = finals.len();
-                let h0 = states.as_ref().map(|s| s[k].clone());
-                let part = Part {
-                    names: Self::names(op, k),
-                    padding: padding.clone(),
-                    shared: Shared {
-                        skips: &skips,
-                        above: l > 0,
-                    },
-                    layout,
-                    training,
-                };
-                let (y, last) = direction.forward(x.clone(), h0, part);
-                outputs.push(y);
-                finals.push(last);
-            }
-            x = shape::cat(outputs, 2);
-        }
-        (x, shape::stack(finals))
+        let y = self.each_layer(x, training, |k, layer, x| {
+            // With lengths, the output of the previous layer is zero at skipped steps.
+            let x = match &padding {
+                Some(padding) if padding.repeats || k < self.directions() => padding.input(x),
+                _ => x,
+            };
+            let weights = layer.weights();
+            let operation = layer.operation((op, k), &weights, states(k), &x, layout, training);
+            let (y, last) = operation.states_in_block(x, padding.as_ref());
+            finals.push(last);
+            y
+        });
+        (y, shape::stack(finals))
     }
 
-    /// What happens inside while [`forward`](Self::forward) runs without noise: the states and
-    /// gates of every layer and direction, in the order of [`layers`](Self::layers). To look at:
-    /// constants to autodiff. The states contain the expectation of zoneout, as those of `forward` do.
+    /// The states and gates of every layer and direction, in the order of [`layers`](Self::layers), for
+    /// inspection. They are constants under autodiff. Nothing is random: dropout is off, and zoneout uses its
+    /// mean, as in inference.
     ///
     /// # Panics
     /// As [`forward`](Self::forward).
@@ -202,41 +184,52 @@ impl GruBlock {
     /// ```
     pub fn gates(&self, x: Tensor<3>, state: Option<Tensor<3>>) -> Vec<GruGates> {
         const OP: &str = "GruBlock::gates";
-        let (layout, states) = self.check(OP, &x, state);
-        let mut x = x;
-        let mut all = Vec::with_capacity(self.layers.len());
-        for layer in self.layers.chunks_exact(self.directions()) {
-            let mut outputs = Vec::with_capacity(layer.len());
-            for direction in layer {
-                let k = all.len();
-                let [first, second, _] = x.dims();
-                let (state, place) = (
-                    states.as_ref().map(|s| s[k].clone()),
-                    (&x.device(), x.dtype()),
-                );
-                let options = direction.call_options(state, [first, second], place, layout, false);
-                let (names, weights) = (Self::names(OP, k), direction.weights());
-                let gates = gates_as(names, x.clone(), options, &weights, &direction.spec);
-                outputs.push(gates.states.clone());
-                all.push(gates);
-            }
-            x = shape::cat(outputs, 2);
-        }
+        let states = self.check_sequence(OP, &x, &Padding::None, state.as_ref());
+        let (layout, mut all) = (self.layout(), Vec::with_capacity(self.layers.len()));
+        self.each_layer(x, false, |k, layer, x| {
+            let weights = layer.weights();
+            let operation = layer.operation((OP, k), &weights, states(k), &x, layout, false);
+            let gates = operation.gates(x);
+            let y = gates.states.clone();
+            all.push(gates);
+            y
+        });
         all
     }
 
-    /// Runs every layer over one step, for streaming: as one step of [`forward`](Self::forward),
-    /// to the rounding of its dtype.
+    /// Runs every direction of every layer, and returns the output of the last layer.
+    fn each_layer(
+        &self,
+        mut x: Tensor<3>,
+        training: bool,
+        mut run: impl FnMut(usize, &GruLayer, Tensor<3>) -> Tensor<3>,
+    ) -> Tensor<3> {
+        let mut k = 0;
+        for layer in self.layers.chunks_exact(self.directions()) {
+            if k > 0 && training {
+                x = self.dropout.forward(x);
+            }
+            let mut outputs = Vec::with_capacity(layer.len());
+            for direction in layer {
+                outputs.push(run(k, direction, x.clone()));
+                k += 1;
+            }
+            x = shape::cat(outputs, 2);
+        }
+        x
+    }
+
+    /// Runs every layer over one step, for streaming. The result is one step of [`forward`](Self::forward), up
+    /// to rounding.
     ///
     /// # Shapes
     /// - `x`: `[N,I]`.
-    /// - `state`: `[L,N,H]`, what the step before returned; zeros if absent.
-    /// - returns the last layer's output `[N,H]` and the new state `[L,N,H]`.
+    /// - `state`: `[L,N,H]`, the result of the previous step; zeros if absent.
+    /// - returns the output of the last layer `[N,H]` and the new state `[L,N,H]`.
     ///
     /// # Panics
-    /// If shapes, devices or dtypes do not fit together; if a layer walks time in reverse, which
-    /// needs the whole sequence; or in training with recurrent dropout, which is drawn once per
-    /// sequence.
+    /// If shapes, devices or dtypes do not match. If a layer has the reverse direction, which requires the whole
+    /// sequence. In training with recurrent dropout, which is drawn once per sequence.
     ///
     /// ```
     /// # use burn::tensor::{Device, Distribution, Tensor};
@@ -257,113 +250,91 @@ impl GruBlock {
     pub fn step(&self, x: Tensor<2>, state: Option<Tensor<3>>) -> (Tensor<2>, Tensor<3>) {
         const OP: &str = "GruBlock::step";
         let [n, features] = x.dims();
-        self.expect_features(OP, features, || format!("x is {:?}", x.dims()));
-        let states = self.split_state(OP, &x, n, state);
+        let because = || format!("x is {:?}, and {}", [n, features], self.sizes());
+        let mut check = Check::new(OP.into(), ("x", &x), &because);
+        let states = self.check(&mut check, &x, n, state.as_ref());
         let training = self.training(&x);
-        let mut x = x;
+        let mut x = shape::reshape(x, [1, n, features]);
         let mut new = Vec::with_capacity(self.layers.len());
-        for (l, layer) in self.layers.iter().enumerate() {
+        for (k, layer) in self.layers.iter().enumerate() {
             assert!(
                 layer.direction == Direction::Forward,
-                "{OP}: expected layers that walk time forward, got one in reverse, which needs the \
-                 whole sequence"
+                "{OP}: expected the forward direction in every layer, got reverse, which requires the whole \
+                 sequence"
             );
             assert!(
                 !training || layer.recurrent_dropout == 0.0,
-                "{OP}: recurrent dropout is drawn once per sequence, expected 0 in training, got \
-                 {}; run `forward`, or the module's `valid()`",
+                "{OP}: recurrent dropout is drawn once per sequence, expected 0 in training, got {}; run \
+                 `forward`, or the module's `valid()`",
                 layer.recurrent_dropout
             );
-            if l > 0 && training {
+            if k > 0 && training {
                 x = self.dropout.forward(x);
             }
-            let (state, place) = (
-                states.as_ref().map(|s| s[l].clone()),
-                (&x.device(), x.dtype()),
-            );
-            let options = layer.call_options(state, [1, n], place, Layout::TimeMajor, training);
-            x = cell_as(
-                Self::names(OP, l),
-                x,
-                options,
-                &layer.weights(),
-                &layer.spec,
-            );
-            new.push(x.clone());
+            let (weights, layout) = (layer.weights(), Layout::TimeMajor);
+            let operation = layer.operation((OP, k), &weights, states(k), &x, layout, training);
+            let (y, last) = operation.states(x);
+            x = y;
+            new.push(last);
         }
-        (x, shape::stack(new))
+        let y = new.last().expect("a block has a layer").clone();
+        (y, shape::stack(new))
     }
 
-    /// The weights of every layer and direction, in the order of [`layers`](Self::layers):
-    /// [`GruBlockConfig::init_with`](crate::GruBlockConfig::init_with) makes a block of them.
+    /// The weights of every layer and direction, in the order of [`layers`](Self::layers).
+    /// [`GruBlockConfig::init_with`](crate::GruBlockConfig::init_with) builds a block from them.
     pub fn weights(&self) -> Vec<GruWeights> {
         self.layers.iter().map(GruLayer::weights).collect()
     }
 
-    /// What the panics of a layer are to say.
-    fn names(op: &str, layer: usize) -> Names<'_> {
-        Names {
-            op,
-            h0: "state",
-            layer: Some(layer),
-        }
-    }
-
-    /// The rule of Burn's dropout: a backward is possible, and this module takes part in it. Where
-    /// there is nothing, there is no noise to draw either.
+    /// Whether to draw noise, by the rule of Burn's dropout. Not for an empty input.
     fn training<const D: usize>(&self, x: &Tensor<D>) -> bool {
-        let nothing = x.dims().contains(&0);
-        !nothing && self.dropout.training.is_enabled() && x.device().is_autodiff()
+        let is_empty = x.dims().contains(&0);
+        !is_empty && self.dropout.training.is_enabled() && x.device().is_autodiff()
     }
 
-    /// Checks the arguments of a sequence; its layout, and the initial state of each layer and
-    /// direction.
-    fn check(
-        &self,
-        op: &str,
-        x: &Tensor<3>,
-        state: Option<Tensor<3>>,
-    ) -> (Layout, Option<Vec<Tensor<2>>>) {
-        let [first, second, features] = x.dims();
-        let layout = if self.batch_first {
+    fn layout(&self) -> Layout {
+        if self.batch_first {
             Layout::BatchMajor
         } else {
             Layout::TimeMajor
-        };
-        let [n, _] = layout.split([first, second]);
-        self.expect_features(op, features, || format!("x is {:?}", x.dims()));
-        (layout, self.split_state(op, x, n, state))
+        }
     }
 
-    fn expect_features(&self, op: &str, features: usize, x: impl Fn() -> String) {
-        expect(
-            op,
-            "the last dimension of x",
-            [features],
-            [self.d_input],
-            || format!("{} and the block reads d_input features", x()),
-        );
-    }
-
-    /// `[L·D,N,H]` to one `[N,H]` for each layer and direction.
-    fn split_state<const X: usize>(
+    /// Checks the arguments of a sequence. Returns the initial state of the `k`-th layer.
+    fn check_sequence<'a>(
         &self,
         op: &str,
+        x: &Tensor<3>,
+        padding: &Padding,
+        state: Option<&'a Tensor<3>>,
+    ) -> impl Fn(usize) -> Option<Tensor<2>> + use<'a> {
+        let ([first, second, _], layout) = (x.dims(), self.layout());
+        let because = || format!("x is {:?}, and {}", x.dims(), self.sizes());
+        let mut check = Check::new(op.into(), ("x", x), &because);
+        let [n, t] = layout.split([first, second]);
+        let states = self.check(&mut check, x, n, state);
+        check.padding(padding, layout, [n, t]);
+        states
+    }
+
+    /// Checks the features and the state. Returns the initial state of the `k`-th layer.
+    fn check<'a, const X: usize>(
+        &self,
+        check: &mut Check,
         x: &Tensor<X>,
         n: usize,
-        state: Option<Tensor<3>>,
-    ) -> Option<Vec<Tensor<2>>> {
-        let state = state?;
-        let (layers, h) = (self.layers.len(), self.d_hidden);
-        expect(
-            op,
-            "state [L·D, N, H]",
-            state.dims(),
-            [layers, n, h],
-            || format!("N is {n}, the block has {layers} layers times directions and H is {h}"),
-        );
-        expect_state(op, &state, x);
-        let split = |k| shape::at(state.clone(), 0, k);
-        Some((0..layers).map(split).collect())
+        state: Option<&'a Tensor<3>>,
+    ) -> impl Fn(usize) -> Option<Tensor<2>> + use<'a, X> {
+        check.features("x", x.dims()[X - 1], self.d_input);
+        let expected = [self.layers.len(), n, self.d_hidden];
+        check.argument("state", "[L·D, N, H]", state, expected);
+        move |k| Some(shape::at(state?.clone(), 0, k))
+    }
+
+    /// Explains the shapes that a call requires.
+    fn sizes(&self) -> String {
+        let (i, h, layers) = (self.d_input, self.d_hidden, self.layers.len());
+        format!("the block has d_input {i}, d_hidden {h} and {layers} layers times directions")
     }
 }

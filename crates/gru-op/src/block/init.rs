@@ -1,5 +1,5 @@
-//! Initial weights. The three gates stand in one matrix, but each is drawn as a matrix of its
-//! own: fused storage must not change anybody's fan-out.
+//! Initial weights. The gates share one matrix, but each gate is drawn as its own matrix, so that fan-out is H
+//! and not 3H.
 
 use burn::{
     module::{Initializer, Param},
@@ -8,13 +8,13 @@ use burn::{
 
 /// How the parameters of a [`GruBlock`](crate::GruBlock) are drawn.
 ///
-/// A Burn initializer is one for each gate: `config.with_initializer(Initializer::Zeros.into())`.
+/// A Burn initializer converts: `config.with_initializer(Initializer::Zeros.into())`.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub enum GruInitializer {
     /// PyTorch's: every weight and bias uniform in `[−1/√H, 1/√H]`.
     PyTorch,
-    /// A Burn initializer for each gate on its own: fan-in I or H, fan-out H.
+    /// A Burn initializer for each gate, with fan-in I or H and fan-out H.
     PerGate(Initializer),
 }
 
@@ -27,34 +27,32 @@ impl From<Initializer> for GruInitializer {
 impl GruInitializer {
     /// Input or recurrent weight, `[rows,3H]`.
     pub(super) fn weight(&self, rows: usize, h: usize, device: &Device) -> Param<Tensor<2>> {
-        let gate = || {
-            let gate = self
-                .gate(h)
-                .init_with([rows, h], Some(rows), Some(h), device);
-            gate.into_value()
-        };
-        Param::from_tensor(Tensor::cat(vec![gate(), gate(), gate()], 1).detach())
+        self.gates([rows, h], 1, rows, h, device)
     }
 
     /// Bias of a product with `rows` inputs, `[3H]`.
     pub(super) fn bias(&self, rows: usize, h: usize, device: &Device) -> Param<Tensor<1>> {
-        let gate = || {
-            let gate = self.gate(h).init_with([h], Some(rows), Some(h), device);
-            gate.into_value()
-        };
-        Param::from_tensor(Tensor::cat(vec![gate(), gate(), gate()], 0).detach())
+        self.gates([h], 0, rows, h, device)
     }
 
-    fn gate(&self, h: usize) -> Initializer {
-        match self {
-            Self::PyTorch => {
-                let bound = 1.0 / (h as f64).sqrt();
-                Initializer::Uniform {
-                    min: -bound,
-                    max: bound,
-                }
-            }
-            Self::PerGate(initializer) => initializer.clone(),
-        }
+    fn gates<const D: usize>(
+        &self,
+        shape: [usize; D],
+        dim: usize,
+        rows: usize,
+        h: usize,
+        device: &Device,
+    ) -> Param<Tensor<D>> {
+        let bound = 1.0 / (h as f64).sqrt();
+        let (min, max) = (-bound, bound);
+        let initializer = match self {
+            Self::PyTorch => &Initializer::Uniform { min, max },
+            Self::PerGate(initializer) => initializer,
+        };
+        let gate = |_| {
+            let gate = initializer.init_with(shape, Some(rows), Some(h), device);
+            gate.into_value()
+        };
+        Param::from_tensor(Tensor::cat((0..3).map(gate).collect(), dim).detach())
     }
 }

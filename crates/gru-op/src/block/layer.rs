@@ -1,20 +1,19 @@
-//! One direction of one layer: its parameters, its kind of GRU, its noise.
+//! One direction of one layer.
 
 use super::GruLayerOptions;
 use crate::{
     backend::LayerMemory,
-    op::check::Names,
-    op::options::{GruWeights, Padding, SequenceOptions},
-    op::padding::Shared,
-    op::sequence::layer_as,
+    op::check::OpNames,
+    op::options::{GruWeights, SequenceOptions},
+    op::sequence::Operation,
 };
 use burn::{
     module::{Module, Param},
-    tensor::{DType, Device, Distribution, Tensor},
+    tensor::{DType, Distribution, Tensor},
 };
 use gru_spec::{Checkpointing, Direction, GruSpec, Layout, Order};
 
-/// The parameters of one direction of one layer; gates packed `r | z | n` in columns.
+/// One direction of one layer: its parameters, with gates packed `r | z | n` in columns, and its options.
 #[derive(Module, Debug)]
 #[non_exhaustive]
 pub struct GruLayer {
@@ -24,17 +23,17 @@ pub struct GruLayer {
     pub w_hh: Param<Tensor<2>>,
     /// Bias of the input product `[3H]`.
     pub b_ih: Option<Param<Tensor<1>>>,
-    /// Bias of the recurrent product `[3H]`, or `[H]` for the candidate alone.
+    /// Bias of the recurrent product `[3H]`, or `[H]` for the candidate only.
     pub b_hh: Option<Param<Tensor<1>>>,
-    /// Probability with which a unit of the state is hidden from the gates, in training. Drawn
-    /// once per row and sequence.
+    /// Probability that the gates do not see a unit of the state, in training. Drawn once per row and
+    /// sequence.
     pub recurrent_dropout: f64,
-    /// Probability with which a unit keeps its previous state.
+    /// Probability that a unit keeps its previous state.
     pub zoneout: f64,
     /// What a step computes.
     #[module(skip)]
     pub spec: GruSpec,
-    /// The direction in which time is iterated.
+    /// The direction of time.
     #[module(skip)]
     pub direction: Direction,
     /// What training keeps.
@@ -43,15 +42,6 @@ pub struct GruLayer {
     /// What the layer keeps between calls.
     #[module(skip)]
     pub(super) memory: LayerMemory,
-}
-
-/// The call that a layer is a part of.
-pub(super) struct Part<'a> {
-    pub(super) names: Names<'a>,
-    pub(super) padding: Padding,
-    pub(super) shared: Shared<'a>,
-    pub(super) layout: Layout,
-    pub(super) training: bool,
 }
 
 fn float<const D: usize>(parameter: &Param<Tensor<D>>) -> Tensor<D> {
@@ -63,8 +53,8 @@ fn float<const D: usize>(parameter: &Param<Tensor<D>>) -> Tensor<D> {
 }
 
 impl GruLayer {
-    /// The parameters as the operator takes them: for [`gru_sequence`](crate::gru_sequence) and
-    /// [`gru_cell`](crate::gru_cell), with [`spec`](Self::spec). Quantized parameters are dequantized.
+    /// The parameters as arguments of [`gru_sequence`](crate::gru_sequence) and
+    /// [`gru_cell`](crate::gru_cell), for use with [`spec`](Self::spec). Quantized parameters are dequantized.
     pub fn weights(&self) -> GruWeights {
         GruWeights {
             w_ih: Some(float(&self.w_ih)),
@@ -74,12 +64,6 @@ impl GruLayer {
         }
     }
 
-    /// H, hidden units.
-    pub(crate) fn d_hidden(&self) -> usize {
-        self.w_hh.dims()[0]
-    }
-
-    /// What this layer may have for itself.
     pub(super) fn options(&self) -> GruLayerOptions {
         GruLayerOptions {
             reset: self.spec.reset,
@@ -92,80 +76,60 @@ impl GruLayer {
         }
     }
 
-    /// Runs over a sequence as a part of a call.
-    pub(super) fn forward(
-        &self,
-        x: Tensor<3>,
-        h0: Option<Tensor<2>>,
-        part: Part,
-    ) -> (Tensor<3>, Tensor<2>) {
-        let Part {
-            names,
-            padding,
-            shared,
-            layout,
-            training,
-        } = part;
-        let [first, second, _] = x.dims();
-        let mask = training.then(|| self.draw_mask(&x, layout)).flatten();
-        let place = (&x.device(), x.dtype());
-        let options = SequenceOptions {
-            recurrent_mask: mask,
-            padding,
-            ..self.call_options(h0, [first, second], place, layout, training)
-        };
-        layer_as(names, x, options, &self.weights(), &self.spec, shared)
-    }
-
-    /// The options of a call with these first two dimensions of its sequence.
-    pub(super) fn call_options(
-        &self,
+    /// The operation of this layer, the `k`-th of a block, on `x`. Draws its noise.
+    pub(super) fn operation<'a>(
+        &'a self,
+        (op, k): (&'a str, usize),
+        weights: &'a GruWeights,
         state: Option<Tensor<2>>,
-        dims: [usize; 2],
-        place: (&Device, DType),
+        x: &Tensor<3>,
         layout: Layout,
         training: bool,
-    ) -> SequenceOptions<2> {
-        SequenceOptions {
-            state,
-            zoneout: self.draw_zoneout(dims, place, training),
-            order: Order {
-                layout,
-                direction: self.direction,
+    ) -> Operation<'a> {
+        let direction = self.direction;
+        Operation {
+            names: OpNames {
+                op,
+                h0: "state",
+                layer: Some(k),
             },
-            checkpointing: self.checkpointing,
-            memory: self.memory.clone(),
-            ..SequenceOptions::new()
+            weights,
+            spec: &self.spec,
+            options: SequenceOptions {
+                state,
+                order: Order { layout, direction },
+                checkpointing: self.checkpointing,
+                recurrent_mask: training.then(|| self.draw_mask(x, layout)).flatten(),
+                zoneout: self.draw_zoneout(x, training),
+                memory: self.memory.clone(),
+                ..SequenceOptions::new()
+            },
         }
     }
 
-    /// `[N,H]`: zero where a unit is hidden, else the scale that keeps its expectation.
+    /// The recurrent mask `[N,H]` of training: zero for a dropped unit, else the scale that keeps the mean.
     fn draw_mask(&self, x: &Tensor<3>, layout: Layout) -> Option<Tensor<2>> {
         if self.recurrent_dropout == 0.0 {
             return None;
         }
-        let [first, second, _] = x.dims();
+        let ([first, second, _], [h, _]) = (x.dims(), self.w_hh.dims());
         let [n, _] = layout.split([first, second]);
-        let shown = 1.0 - self.recurrent_dropout;
-        let draw = Distribution::Bernoulli(shown);
-        let mask = Tensor::random([n, self.d_hidden()], draw, (&x.device(), x.dtype()));
-        Some(mask * (1.0 / shown))
+        let kept = 1.0 - self.recurrent_dropout;
+        let draw = Distribution::Bernoulli(kept);
+        Some(Tensor::random([n, h], draw, (&x.device(), x.dtype())) * (1.0 / kept))
     }
 
-    /// The share of the previous state that is kept: drawn for every step and unit in training, its
-    /// expectation elsewhere.
-    fn draw_zoneout(
-        &self,
-        [first, second]: [usize; 2],
-        place: (&Device, DType),
-        training: bool,
-    ) -> Option<Tensor<3>> {
+    /// The share of the previous state that is kept: drawn for every step and unit in training, the mean
+    /// otherwise.
+    fn draw_zoneout(&self, x: &Tensor<3>, training: bool) -> Option<Tensor<3>> {
         if self.zoneout == 0.0 {
             return None;
         }
+        let ([first, second, _], [h, _]) = (x.dims(), self.w_hh.dims());
+        let place = (&x.device(), x.dtype());
         Some(if training {
-            let shape = [first, second, self.d_hidden()];
-            Tensor::random(shape, Distribution::Bernoulli(self.zoneout), place)
+            let draw = Distribution::Bernoulli(self.zoneout);
+            Tensor::random([first, second, h], draw, place)
         } else {
             Tensor::full([first, second, 1], self.zoneout, place)
         })

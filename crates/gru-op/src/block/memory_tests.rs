@@ -1,6 +1,8 @@
-//! What a block keeps on the CPU between calls.
+//! What a block keeps between calls on the CPU.
 
-use crate::{Checkpointing, GruBlock, GruBlockConfig, backend::cpu::Memory};
+use crate::{
+    Checkpointing, GruBlock, GruBlockConfig, SequenceOptions, backend::cpu::Memory, gru_gates,
+};
 use burn::{
     module::Module,
     tensor::{Device, Distribution, Tensor},
@@ -28,7 +30,7 @@ fn memory(gru: &GruBlock) -> &Memory {
     gru.layers[0].memory.get().expect("a layer has memory")
 }
 
-/// Lengths of the gate buffers, and the number of packed weights.
+/// The lengths of the gate buffers, and the number of packed weights.
 fn kept(gru: &GruBlock) -> (Vec<usize>, usize) {
     memory(gru).kept()
 }
@@ -37,7 +39,6 @@ fn kept(gru: &GruBlock) -> (Vec<usize>, usize) {
 fn training_keeps_its_gates_for_the_next_step() {
     #[allow(deprecated)]
     for device in [
-        #[cfg(feature = "flex")]
         Device::flex(),
         #[cfg(feature = "ndarray")]
         Device::ndarray(),
@@ -48,59 +49,50 @@ fn training_keeps_its_gates_for_the_next_step() {
             train(&gru, &device);
             assert_eq!(kept(&gru), (vec![4 * N * T * H], 0));
         }
-        // Clones share it, and so does the block of an optimizer's next step.
+        // Clones share the memory, and so does the block after an optimizer's step.
         assert_eq!(kept(&gru.clone().valid()).0.len(), 1);
     }
 }
 
 #[test]
-#[cfg(feature = "flex")]
 fn recomputation_keeps_no_gates() {
     let device = Device::flex().autodiff();
-    let checkpointing = device.clone().gradient_checkpointing();
-    for (device, memory) in [
+    let balanced = device.clone().gradient_checkpointing();
+    for (device, checkpointing) in [
         (&device, Checkpointing::Recompute),
-        (&checkpointing, Checkpointing::KeepGates),
-        (&checkpointing, Checkpointing::Recompute),
+        (&balanced, Checkpointing::KeepGates),
+        (&balanced, Checkpointing::Recompute),
     ] {
-        let gru = block(device, memory);
+        let gru = block(device, checkpointing);
         train(&gru, device);
         assert_eq!(kept(&gru), (vec![], 0));
     }
 }
 
 #[test]
-#[cfg(feature = "flex")]
 fn only_inference_packs_weights() {
     let device = Device::flex().autodiff();
-    for memory in [Checkpointing::KeepGates, Checkpointing::Recompute] {
-        let gru = block(&device, memory);
-        train(&gru, &device);
-        assert_eq!(kept(&gru).1, 0, "{memory:?}");
+    for checkpointing in [Checkpointing::KeepGates, Checkpointing::Recompute] {
+        let gru = block(&device, checkpointing);
         let x = Tensor::<3>::ones([2, 3, I], &device.clone().inner());
         gru.valid().forward(x, None);
-        assert_eq!(kept(&gru).1, 1, "{memory:?}");
+        assert_eq!(kept(&gru).1, 1, "{checkpointing:?}");
         train(&gru, &device);
-        assert_eq!(kept(&gru).1, 0, "{memory:?}");
+        assert_eq!(kept(&gru).1, 0, "{checkpointing:?}");
     }
 }
 
-/// A reused buffer has old numbers in it.
+/// A reused buffer has old contents.
 #[test]
-#[cfg(feature = "flex")]
 fn gates_of_skipped_steps_are_written_too() {
-    use crate::{SequenceOptions, gru_gates};
-
     let device = Device::flex();
     let gru = block(&device, Checkpointing::KeepGates);
+    let layer = &gru.layers[0];
     let mask = Tensor::<2>::zeros([N, T], &device).greater_elem(0.5);
     for _ in 0..2 {
         memory(&gru).give_back(vec![f32::NAN; 4 * N * T * H]);
-        let options = SequenceOptions {
-            memory: gru.layers[0].memory.clone(),
-            ..SequenceOptions::new().mask(mask.clone())
-        };
-        let layer = &gru.layers[0];
+        let mut options = SequenceOptions::new().mask(mask.clone());
+        options.memory = layer.memory.clone();
         let gates = gru_gates(input(&device), &layer.weights(), &layer.spec, options);
         for gate in [gates.reset, gates.update, gates.candidate] {
             assert!(!gate.is_nan().any().into_scalar::<bool>());

@@ -1,4 +1,4 @@
-//! The [`GruBlock`] module: layers of GRUs in one or both directions.
+//! The [`GruBlock`] module.
 
 mod config;
 mod difference;
@@ -10,7 +10,7 @@ mod from_burn;
 mod gru_block;
 mod init;
 mod layer;
-#[cfg(all(test, feature = "autodiff", any(feature = "flex", feature = "ndarray")))]
+#[cfg(all(test, feature = "autodiff", feature = "flex"))]
 mod memory_tests;
 
 #[cfg(feature = "store")]

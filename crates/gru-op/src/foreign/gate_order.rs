@@ -1,8 +1,8 @@
-//! In which order systems pack the three gates.
+//! The order of the three gates in packed weights.
 
 use burn::tensor::Tensor;
 
-/// The order in which a system packs the blocks of its gates. The candidate is last everywhere.
+/// The order of the gates in a system's packed weights. The candidate is always last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GateOrder {
     /// Reset, update, candidate: this crate, PyTorch, cuDNN, TensorFlow's block cell, MPSGraph
@@ -13,8 +13,8 @@ pub enum GateOrder {
 }
 
 impl GateOrder {
-    /// Blocks along `dim` from this order to r, z, n, or from r, z, n to this order: each order is
-    /// its own inverse. `dim` may hold several sets of three blocks.
+    /// Reorders blocks along `dim` from this order to r, z, n, or back: each order is its own inverse. `dim` may
+    /// contain several sets of three blocks.
     ///
     /// # Panics
     /// If `dim` is not divisible by three times `sets`.
@@ -32,7 +32,7 @@ impl GateOrder {
         let size = tensor.dims()[dim];
         assert!(
             sets > 0 && size.is_multiple_of(3 * sets),
-            "GateOrder::reorder: dimension {dim} must hold {sets} sets of three gates, expected a \
+            "GateOrder::reorder: dimension {dim} must contain {sets} sets of three gates, expected a \
              multiple of {}, got {size}",
             3 * sets
         );

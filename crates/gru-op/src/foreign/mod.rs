@@ -1,4 +1,4 @@
-//! Two operators of other systems under their own signatures.
+//! Operators of other systems, with their own signatures.
 
 pub(crate) mod gate_order;
 pub mod mps_graph;

@@ -16,12 +16,12 @@
 //! d_w_c  = [x h_prev⊙r]ᵀ·d_c_bar                  d_b_c  = column sums of d_c_bar
 //! ```
 //!
-//! # What the published page says otherwise
+//! # Errors in the published page
 //!
-//! The page of `tf.raw_ops.GRUBlockCellGrad` (and its docstring, TensorFlow 2.21) is wrong or
-//! misleading in these lines. The operator itself computes what stands above.
+//! The page of `tf.raw_ops.GRUBlockCellGrad` (TensorFlow 2.21) differs in these lines. The operator computes the
+//! equations above.
 //!
-//! | the page | right |
+//! | the page | correct |
 //! |---|---|
 //! | `d_w_ru = x_h_prevr^T * d_c_bar`, `d_w_c = x_h_prev^T * d_r_bar_u_bar` | swapped; as printed, the shapes are wrong |
 //! | `d_h_prev = d_h_prev_component_1 + d_h_prevr \circ r + u` | the last term is `d_h ⊙ u` |
@@ -32,22 +32,22 @@
 //! | `w_c = [w_c_x w_c_h_prevr]` | the parts are stacked as rows, not side by side |
 //! | `b_ru = [b_ru_x b_ru_h]`, `b_c = [b_c_x b_c_h]` | `b_ru = [b_r b_u]`; biases have no parts for x and h |
 //!
-//! Source: <https://www.tensorflow.org/api_docs/python/tf/raw_ops/GRUBlockCell>,
-//! `GRUBlockCellGrad` beside it.
+//! Sources: <https://www.tensorflow.org/api_docs/python/tf/raw_ops/GRUBlockCell> and
+//! <https://www.tensorflow.org/api_docs/python/tf/raw_ops/GRUBlockCellGrad>
 
 use crate::{
-    backend::{GruBackend, GruCall, GruGradients, GruSaved},
-    op::check::{expect, expect_place},
+    backend::{GruBackend, GruCall, GruGradients, GruSaved, composed},
+    op::check::Check,
     op::options::GruWeights,
     op::sequence::optional,
 };
 use burn::{
     backend::{Dispatch, DispatchTensor},
-    tensor::{Tensor, activation},
+    tensor::Tensor,
 };
 use gru_spec::{GruSpec, Inputs, Layout, PerInput, Reset, Sequence, Weights};
 
-/// The gradients of `GRUBlockCellGrad`'s caller: what the operator leaves to be worked out.
+/// The gradients that the caller of `GRUBlockCellGrad` computes itself.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct WeightGradients {
@@ -64,15 +64,16 @@ pub struct WeightGradients {
 /// `GRUBlockCell`: one step, `(r, u, c, h)`, each `[N,H]`.
 ///
 /// # Shapes
-/// `x [N,I]`, `h_prev [N,H]`; `w_ru [I+H,2H]` with the rows of `x` above those of `h_prev` and the
-/// columns of r before those of u; `w_c [I+H,H]`; `b_ru [2H]`; `b_c [H]`.
+/// - `x`: `[N,I]`; `h_prev`: `[N,H]`.
+/// - `w_ru`: `[I+H,2H]`, rows for `x` before rows for `h_prev`, columns for r before columns for u.
+/// - `w_c`: `[I+H,H]`; `b_ru`: `[2H]`; `b_c`: `[H]`.
 ///
-/// All four results can be differentiated: on a device with autodiff the cell is made of Burn's
-/// own operations, elsewhere it is one call of the kernels. To train through a kernel, use
-/// [`gru_cell`](crate::gru_cell) with [`weights`], or [`gru_block_cell_grad`].
+/// All four results are differentiable. On an autodiff device the cell runs in Burn's operations, otherwise it
+/// is one call of the kernels. To train with kernels, use [`gru_cell`](crate::gru_cell) with [`weights()`], or
+/// [`gru_block_cell_grad`].
 ///
 /// # Panics
-/// If shapes, devices or dtypes do not fit together.
+/// If shapes, devices or dtypes do not match.
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};
@@ -102,20 +103,20 @@ pub fn gru_block_cell(
     b_ru: Tensor<1>,
     b_c: Tensor<1>,
 ) -> (Tensor<2>, Tensor<2>, Tensor<2>, Tensor<2>) {
-    let [_, h] = check("gru_block_cell", &x, &h_prev, &w_ru, &w_c, &b_ru, &b_c);
-    if x.device().is_autodiff() {
-        return composed(x, h_prev, w_ru, w_c, b_ru, b_c);
-    }
+    let h = check("gru_block_cell", &x, &h_prev, &w_ru, &w_c, &b_ru, &b_c);
+    // The results of the kernels are constants under autodiff.
+    let run = if x.device().is_autodiff() {
+        composed::states_and_gates::<Dispatch>
+    } else {
+        Dispatch::gru_states_and_gates
+    };
     let weights = join(w_ru, w_c, b_ru, b_c);
-    let saved = Dispatch::gru_states_and_gates(call(Inputs {
+    let saved = run(call(Inputs {
         sequence: Sequence {
             h0: optional(Some(h_prev)),
             ..Sequence::new(x.unsqueeze_dim::<3>(0).into_dispatch())
         },
-        weights: Weights {
-            b_ih: optional(weights.b_ih),
-            ..Weights::new(optional(weights.w_ih), weights.w_hh.into_dispatch())
-        },
+        weights: weights.to_dispatch(),
     }));
     let step = |tensor| Tensor::<3>::from_dispatch(tensor).squeeze_dim::<2>(0);
     let gates = step(saved.gates.expect("the operation returns gates"));
@@ -125,12 +126,11 @@ pub fn gru_block_cell(
 
 /// `GRUBlockCellGrad`: `(d_x [N,I], d_h_prev [N,H], d_c_bar [N,H], d_r_bar_u_bar [N,2H])`.
 ///
-/// The biases play no part, but are arguments of the operator. The results are constants to
-/// autodiff. An example stands at [`gru_block_cell`].
+/// The operator has bias arguments, but ignores their values. The results are constants under autodiff.
+/// [`gru_block_cell`] has an example.
 ///
 /// # Panics
-/// If shapes, devices or dtypes do not fit together; those of the saved r, u and c are checked
-/// too, which TensorFlow once forgot.
+/// If shapes, devices or dtypes do not match.
 #[allow(clippy::too_many_arguments)] // TensorFlow's signature.
 pub fn gru_block_cell_grad(
     x: Tensor<2>,
@@ -145,19 +145,14 @@ pub fn gru_block_cell_grad(
     d_h: Tensor<2>,
 ) -> (Tensor<2>, Tensor<2>, Tensor<2>, Tensor<2>) {
     const OP: &str = "gru_block_cell_grad";
-    let [i, h] = check(OP, &x, &h_prev, &w_ru, &w_c, &b_ru, &b_c);
+    let h = check(OP, &x, &h_prev, &w_ru, &w_c, &b_ru, &b_c);
     let [n, _] = x.dims();
+    let because = || format!("x is {:?} and h_prev {:?}", x.dims(), h_prev.dims());
+    let mut check = Check::new(OP.into(), ("x", &x), &because);
     for (name, tensor) in [("r", &r), ("u", &u), ("c", &c), ("d_h", &d_h)] {
-        expect(
-            OP,
-            format_args!("{name} [N, H]"),
-            tensor.dims(),
-            [n, h],
-            || format!("x is {:?} and w_c [I+H, H] is {:?}", x.dims(), w_c.dims()),
-        );
-        expect_place(OP, name, tensor, &x);
+        check.argument(name, "[N, H]", Some(tensor), [n, h]);
     }
-    // Without w_ih the gradient of x is the gradient of the pre-activations, which is wanted.
+    // Without w_ih, the gradient of x is the gradient of the pre-activations.
     let GruWeights { w_ih, w_hh, .. } = join(w_ru, w_c, b_ru, b_c);
     let gates = Tensor::cat(vec![r, u, c], 1).unsqueeze_dim::<3>(0);
     let call = call(Inputs {
@@ -168,7 +163,7 @@ pub fn gru_block_cell_grad(
         weights: Weights::new(None, w_hh.into_dispatch()),
     });
     let saved = GruSaved {
-        // Backward does not read the states of a single step.
+        // Backward does not read the state after a single step.
         states: h_prev.unsqueeze_dim::<3>(0).into_dispatch(),
         gates: optional(Some(gates)),
     };
@@ -179,21 +174,20 @@ pub fn gru_block_cell_grad(
     };
     let d_states = d_h.unsqueeze_dim::<3>(0).into_dispatch();
     let GruGradients(d) = Dispatch::gru_gradients(call, saved, d_states, wanted);
-    let wanted = "wanted gradients are returned";
-    let d_bar = Tensor::<3>::from_dispatch(d.x.expect(wanted)).squeeze_dim::<2>(0);
-    let d_h_prev = Tensor::<2>::from_dispatch(d.h0.expect(wanted));
+    const REQUESTED: &str = "this gradient was requested";
+    let d_bar = Tensor::<3>::from_dispatch(d.x.expect(REQUESTED)).squeeze_dim::<2>(0);
+    let d_h_prev = Tensor::<2>::from_dispatch(d.h0.expect(REQUESTED));
     let w_ih = w_ih.expect("the block cell has an input weight");
-    debug_assert_eq!(w_ih.dims(), [i, 3 * h]);
     let d_x = d_bar.clone().matmul(w_ih.detach().transpose());
     let d_c_bar = d_bar.clone().narrow(1, 2 * h, h);
     (d_x, d_h_prev, d_c_bar, d_bar.narrow(1, 0, 2 * h))
 }
 
-/// The gradients of the weights and biases from the results of [`gru_block_cell_grad`]. An example
-/// stands at [`gru_block_cell`].
+/// The gradients of weights and biases, from the results of [`gru_block_cell_grad`]. [`gru_block_cell`] has an
+/// example.
 ///
 /// # Panics
-/// If shapes, devices or dtypes do not fit together.
+/// If shapes, devices or dtypes do not match.
 pub fn gru_block_cell_weight_grad(
     x: Tensor<2>,
     h_prev: Tensor<2>,
@@ -203,17 +197,12 @@ pub fn gru_block_cell_weight_grad(
 ) -> WeightGradients {
     const OP: &str = "gru_block_cell_weight_grad";
     let ([n, _], [_, h]) = (x.dims(), h_prev.dims());
-    for (name, tensor, width) in [
-        ("h_prev [N, H]", &h_prev, h),
-        ("r [N, H]", &r, h),
-        ("d_c_bar [N, H]", &d_c_bar, h),
-        ("d_r_bar_u_bar [N, 2H]", &d_r_bar_u_bar, 2 * h),
-    ] {
-        expect(OP, name, tensor.dims(), [n, width], || {
-            format!("x is {:?} and h_prev {:?}", x.dims(), h_prev.dims())
-        });
-        expect_place(OP, name, tensor, &x);
-    }
+    let because = || format!("x is {:?} and h_prev {:?}", x.dims(), h_prev.dims());
+    let mut check = Check::new(OP.into(), ("x", &x), &because);
+    check.argument("h_prev", "[N, H]", Some(&h_prev), [n, h]);
+    check.argument("r", "[N, H]", Some(&r), [n, h]);
+    check.argument("d_c_bar", "[N, H]", Some(&d_c_bar), [n, h]);
+    check.argument("d_r_bar_u_bar", "[N, 2H]", Some(&d_r_bar_u_bar), [n, 2 * h]);
     let rows = |h: Tensor<2>| Tensor::cat(vec![x.clone(), h], 1).transpose();
     let sums = |d: &Tensor<2>| d.clone().sum_dim(0).squeeze_dim::<1>(0);
     WeightGradients {
@@ -224,15 +213,14 @@ pub fn gru_block_cell_weight_grad(
     }
 }
 
-/// The weights of the cell in the form that [`gru_cell`](crate::gru_cell) and
-/// [`GruBlockConfig::init_with`](crate::GruBlockConfig::init_with) take. Their GRU resets before the
-/// product: [`Reset::BeforeMatmul`].
+/// The weights for [`gru_cell`](crate::gru_cell) and
+/// [`GruBlockConfig::init_with`](crate::GruBlockConfig::init_with), with [`Reset::BeforeMatmul`].
 ///
 /// # Shapes
-/// Those of [`gru_block_cell`].
+/// As for [`gru_block_cell`].
 ///
 /// # Panics
-/// If shapes do not fit together, or I is zero.
+/// If shapes, devices or dtypes do not match, or I is zero.
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
@@ -253,13 +241,14 @@ pub fn weights(w_ru: Tensor<2>, w_c: Tensor<2>, b_ru: Tensor<1>, b_c: Tensor<1>)
         w_c.dims()
     );
     let because = || format!("w_c is {:?}", w_c.dims());
-    expect(OP, "w_ru [I+H, 2H]", w_ru.dims(), [rows, 2 * h], because);
-    expect(OP, "b_ru [2H]", b_ru.dims(), [2 * h], because);
-    expect(OP, "b_c [H]", b_c.dims(), [h], because);
+    let mut check = Check::new(OP.into(), ("w_c", &w_c), &because);
+    check.argument("w_ru", "[I+H, 2H]", Some(&w_ru), [rows, 2 * h]);
+    check.argument("b_ru", "[2H]", Some(&b_ru), [2 * h]);
+    check.argument("b_c", "[H]", Some(&b_c), [h]);
     join(w_ru, w_c, b_ru, b_c)
 }
 
-/// [`weights`] of checked shapes.
+/// [`weights()`] without checks.
 fn join(w_ru: Tensor<2>, w_c: Tensor<2>, b_ru: Tensor<1>, b_c: Tensor<1>) -> GruWeights {
     let [rows, h] = w_c.dims();
     let w = Tensor::cat(vec![w_ru, w_c], 1);
@@ -274,10 +263,12 @@ fn join(w_ru: Tensor<2>, w_c: Tensor<2>, b_ru: Tensor<1>, b_c: Tensor<1>) -> Gru
 /// One step, `[1,N,·]`.
 fn call(inputs: Inputs<DispatchTensor>) -> GruCall<Dispatch> {
     let spec = GruSpec::default().with_reset(Reset::BeforeMatmul);
-    GruCall::new(inputs, spec).with_layout(Layout::TimeMajor)
+    let mut call = GruCall::new(inputs, spec);
+    call.order.layout = Layout::TimeMajor;
+    call
 }
 
-/// Checks the arguments that both operators have; I and H.
+/// Checks the common arguments of both operators and returns H.
 fn check(
     op: &str,
     x: &Tensor<2>,
@@ -286,37 +277,14 @@ fn check(
     w_c: &Tensor<2>,
     b_ru: &Tensor<1>,
     b_c: &Tensor<1>,
-) -> [usize; 2] {
+) -> usize {
     let ([n, i], [_, h]) = (x.dims(), h_prev.dims());
     let because = || format!("x is {:?} and h_prev {:?}", x.dims(), h_prev.dims());
-    expect(op, "h_prev [N, H]", h_prev.dims(), [n, h], because);
-    expect(op, "w_ru [I+H, 2H]", w_ru.dims(), [i + h, 2 * h], because);
-    expect(op, "w_c [I+H, H]", w_c.dims(), [i + h, h], because);
-    expect(op, "b_ru [2H]", b_ru.dims(), [2 * h], because);
-    expect(op, "b_c [H]", b_c.dims(), [h], because);
-    for (name, matrix) in [("h_prev", h_prev), ("w_ru", w_ru), ("w_c", w_c)] {
-        expect_place(op, name, matrix, x);
-    }
-    expect_place(op, "b_ru", b_ru, x);
-    expect_place(op, "b_c", b_c, x);
-    [i, h]
-}
-
-/// The cell by Burn's own operations.
-fn composed(
-    x: Tensor<2>,
-    h_prev: Tensor<2>,
-    w_ru: Tensor<2>,
-    w_c: Tensor<2>,
-    b_ru: Tensor<1>,
-    b_c: Tensor<1>,
-) -> (Tensor<2>, Tensor<2>, Tensor<2>, Tensor<2>) {
-    let [_, h] = h_prev.dims();
-    let x_h = Tensor::cat(vec![x.clone(), h_prev.clone()], 1);
-    let ru = activation::sigmoid(x_h.matmul(w_ru) + b_ru.unsqueeze());
-    let (r, u) = (ru.clone().narrow(1, 0, h), ru.narrow(1, h, h));
-    let x_hr = Tensor::cat(vec![x, h_prev.clone() * r.clone()], 1);
-    let c = (x_hr.matmul(w_c) + b_c.unsqueeze()).tanh();
-    let new = c.clone() + u.clone() * (h_prev - c.clone());
-    (r, u, c, new)
+    let mut check = Check::new(op.into(), ("x", x), &because);
+    check.argument("h_prev", "[N, H]", Some(h_prev), [n, h]);
+    check.argument("w_ru", "[I+H, 2H]", Some(w_ru), [i + h, 2 * h]);
+    check.argument("w_c", "[I+H, H]", Some(w_c), [i + h, h]);
+    check.argument("b_ru", "[2H]", Some(b_ru), [2 * h]);
+    check.argument("b_c", "[H]", Some(b_c), [h]);
+    h
 }

@@ -1,4 +1,4 @@
-//! The operator over Burn's tensors: arguments, checks, and what surrounds a call of a backend.
+//! The operator on Burn's tensors: arguments, checks, padding, and the call of a backend.
 
 pub(crate) mod check;
 pub mod composed;

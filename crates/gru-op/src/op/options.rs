@@ -1,9 +1,11 @@
 //! The operator's arguments: weights and options.
 
-use burn::tensor::{Bool, Tensor};
-use gru_spec::{Checkpointing, Direction, Layout, Order};
-
 use crate::backend::LayerMemory;
+use burn::{
+    backend::DispatchTensor,
+    tensor::{Bool, Tensor},
+};
+use gru_spec::{Checkpointing, Direction, Layout, Order, Weights};
 
 /// The weights of one direction of one layer, gates packed `r | z | n` in columns.
 ///
@@ -18,22 +20,20 @@ use crate::backend::LayerMemory;
 /// ```
 #[derive(Debug, Clone)]
 pub struct GruWeights {
-    /// Input weight `[I,3H]`. Without it the sequence comes already projected: `x` has `3H`
-    /// features.
+    /// Input weight `[I,3H]`. Without it the sequence is already projected, and `x` has `3H` features.
     pub w_ih: Option<Tensor<2>>,
     /// Recurrent weight `[H,3H]`.
     pub w_hh: Tensor<2>,
     /// Bias of the input product `[3H]`.
     pub b_ih: Option<Tensor<1>>,
-    /// Bias of the recurrent product: `[3H]`, or `[H]` for the candidate alone (MPSGraph's
-    /// secondary bias, the fourth of oneDNN's). Where the reset gate acts after the product, the
-    /// candidate's is reset too; all else only adds to `b_ih`.
+    /// Bias of the recurrent product: `[3H]`, or `[H]` for the candidate only (the secondary bias of
+    /// MPSGraph, the fourth bias of oneDNN). If the reset gate acts after the product, it also resets the
+    /// candidate's part of this bias. The rest could be added to `b_ih`.
     pub b_hh: Option<Tensor<1>>,
 }
 
 impl GruWeights {
-    /// Weights without biases. `None` in place of the input weight: the sequence comes already
-    /// projected.
+    /// Weights without biases. The input weight may be `None`.
     pub fn new(w_ih: impl Into<Option<Tensor<2>>>, w_hh: Tensor<2>) -> Self {
         Self {
             w_ih: w_ih.into(),
@@ -44,23 +44,42 @@ impl GruWeights {
     }
 
     /// Sets the bias of the input product.
-    pub fn with_b_ih(self, b_ih: impl Into<Option<Tensor<1>>>) -> Self {
-        let b_ih = b_ih.into();
-        Self { b_ih, ..self }
+    pub fn with_b_ih(mut self, b_ih: impl Into<Option<Tensor<1>>>) -> Self {
+        self.b_ih = b_ih.into();
+        self
     }
 
     /// Sets the bias of the recurrent product.
-    pub fn with_b_hh(self, b_hh: impl Into<Option<Tensor<1>>>) -> Self {
-        let b_hh = b_hh.into();
-        Self { b_hh, ..self }
+    pub fn with_b_hh(mut self, b_hh: impl Into<Option<Tensor<1>>>) -> Self {
+        self.b_hh = b_hh.into();
+        self
+    }
+
+    /// The weights as inputs of a call, with `b_hh [3H]`.
+    pub(crate) fn to_dispatch(&self) -> Weights<DispatchTensor> {
+        let h = self.w_hh.dims()[0];
+        let b_hh = self.b_hh.clone().map(|b| match b.dims() {
+            // If H is zero, both forms are the same.
+            [len] if len == h && h > 0 => {
+                let zeros = Tensor::zeros([2 * h], (&b.device(), b.dtype()));
+                Tensor::cat(vec![zeros, b], 0)
+            }
+            _ => b,
+        });
+        Weights {
+            w_ih: self.w_ih.clone().map(Tensor::into_dispatch),
+            w_hh: self.w_hh.clone().into_dispatch(),
+            b_ih: self.b_ih.clone().map(Tensor::into_dispatch),
+            b_hh: b_hh.map(Tensor::into_dispatch),
+        }
     }
 }
 
-/// What a sequence may have besides its input and weights. Everything is absent by default.
+/// Options of a call. All of them are absent by default.
 ///
 /// D is the rank of the state: 2 for [`gru_sequence_with`](crate::gru_sequence_with), 3 for
-/// [`GruBlock::forward_with`](crate::GruBlock::forward_with). A block draws its own masks and has an order of
-/// its own, so only the operator has options for them.
+/// [`GruBlock::forward_with`](crate::GruBlock::forward_with). A block draws masks and zoneout itself, and its
+/// configuration sets layout, direction and checkpointing. So these options exist for D = 2 only.
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};
@@ -86,31 +105,31 @@ pub struct SequenceOptions<const D: usize> {
 }
 
 impl<const D: usize> SequenceOptions<D> {
-    /// Nothing but the input and the weights.
+    /// No options.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the initial state: `[N,H]` for the operator, `[L·D,N,H]` for a block. Zeros if absent.
-    pub fn state(self, state: impl Into<Option<Tensor<D>>>) -> Self {
-        let state = state.into();
-        Self { state, ..self }
+    /// Sets the initial state: `[N,H]` for the operator, `[L·D,N,H]` for a block. The default is zeros.
+    pub fn state(mut self, state: impl Into<Option<Tensor<D>>>) -> Self {
+        self.state = state.into();
+        self
     }
 
-    /// Row `n` ends after its first `lengths[n]` steps, in any order, 0 included: PyTorch's packed
-    /// sequences, ONNX' `sequence_lens`. [`Direction::Reverse`](crate::Direction::Reverse) starts at each
-    /// row's own end. The output past the end is zero. Replaces a mask.
-    pub fn lengths(self, lengths: &[usize]) -> Self {
-        let padding = Padding::Lengths(lengths.to_vec());
-        Self { padding, ..self }
+    /// Row `n` ends after its first `lengths[n]` steps, like PyTorch's packed sequences and ONNX'
+    /// `sequence_lens`. Lengths may be in any order, and may be 0. [`Direction::Reverse`] starts at the end of
+    /// each row. The output past the end is zero. Replaces a mask.
+    pub fn lengths(mut self, lengths: &[usize]) -> Self {
+        self.padding = Padding::Lengths(lengths.to_vec());
+        self
     }
 
-    /// `[N,T]` or `[T,N]`, true at valid steps, with holes anywhere: Keras' mask. At a skipped step the
-    /// output repeats the previous one (in the direction of time), and is zero before the first valid step.
-    /// Replaces lengths.
-    pub fn mask(self, mask: Tensor<2, Bool>) -> Self {
-        let padding = Padding::Mask(mask);
-        Self { padding, ..self }
+    /// A mask `[N,T]` or `[T,N]`, true at valid steps, like Keras' mask. Skipped steps may be anywhere. The
+    /// output of a skipped step repeats the previous output (in the direction of time), and is zero before the
+    /// first valid step. Replaces lengths.
+    pub fn mask(mut self, mask: Tensor<2, Bool>) -> Self {
+        self.padding = Padding::Mask(mask);
+        self
     }
 }
 
@@ -128,40 +147,34 @@ impl SequenceOptions<2> {
     }
 
     /// Sets what training keeps.
-    pub fn checkpointing(self, checkpointing: Checkpointing) -> Self {
-        Self {
-            checkpointing,
-            ..self
-        }
+    pub fn checkpointing(mut self, checkpointing: Checkpointing) -> Self {
+        self.checkpointing = checkpointing;
+        self
     }
 
-    /// Sets the recurrent mask `[N,H]`, the same at every step: multiplies the state on its way into the
-    /// gates, not the state that the update gate keeps. A constant without a gradient.
-    pub fn recurrent_mask(self, mask: impl Into<Option<Tensor<2>>>) -> Self {
-        let recurrent_mask = mask.into();
-        Self {
-            recurrent_mask,
-            ..self
-        }
+    /// Sets the recurrent mask `[N,H]`, the same at every step. The gates read the state times this mask. The
+    /// update gate keeps the state itself. The mask has no gradient.
+    pub fn recurrent_mask(mut self, mask: impl Into<Option<Tensor<2>>>) -> Self {
+        self.recurrent_mask = mask.into();
+        self
     }
 
     /// Sets the share of the previous state that is kept, `[N,T,H]` or `[N,T,1]` (`[T,N,·]`):
-    /// `h = zoneout ⊙ h₋₁ + (1 − zoneout) ⊙ h'`. A constant without a gradient.
-    pub fn zoneout(self, zoneout: impl Into<Option<Tensor<3>>>) -> Self {
-        let zoneout = zoneout.into();
-        Self { zoneout, ..self }
+    /// `h = zoneout ⊙ h₋₁ + (1 − zoneout) ⊙ h'`. It has no gradient.
+    pub fn zoneout(mut self, zoneout: impl Into<Option<Tensor<3>>>) -> Self {
+        self.zoneout = zoneout.into();
+        self
     }
 }
 
 /// Which steps of which rows are skipped.
 #[derive(Debug, Clone, Default)]
-#[allow(clippy::large_enum_variant)] // One of a call, on the stack; a tensor is what it is.
+#[allow(clippy::large_enum_variant)] // There is one in a call, on the stack.
 pub(crate) enum Padding {
-    /// None.
     #[default]
     None,
-    /// Steps past each row's length.
+    /// Steps past the length of each row.
     Lengths(Vec<usize>),
-    /// Steps that are false.
+    /// Steps whose mask is false.
     Mask(Tensor<2, Bool>),
 }

@@ -1,44 +1,30 @@
-//! Which steps of which rows count: lengths, and masks with holes.
+//! Skipped steps: from lengths, or from a mask with holes.
 
-use crate::{op::check::Checked, op::options::Padding};
+use crate::op::options::Padding;
 use burn::tensor::{Bool, Int, Tensor, TensorData};
-use gru_spec::{Direction, Order};
-use std::cell::OnceCell;
+use gru_spec::{Direction, Layout, Order};
 
-/// What the layers of a block share in a call.
-#[derive(Clone, Copy)]
-pub(crate) struct Shared<'a> {
-    /// Made by the first of them, after its checks.
-    pub(crate) skips: &'a OnceCell<Option<Skips>>,
-    /// Whether this is not the first layer, and its sequence therefore an output of another one.
-    pub(crate) above: bool,
-}
-
-/// What skipped steps ask of a call.
-pub(crate) struct Skips {
-    /// 1 where the step counts, 0 elsewhere; `[N,T]` or `[T,N]`.
+/// Lengths or a mask as tensors, prepared once per call of a block.
+pub(crate) struct PreparedPadding {
+    /// 1 at valid steps, 0 at skipped ones, `[N,T]` or `[T,N]`.
     pub(crate) step_mask: Tensor<2>,
-    /// Where it does not.
     skipped: Tensor<2, Bool>,
-    /// Whether a step that does not count repeats the output before, or is zero: a mask, or lengths.
-    repeats: bool,
+    /// Whether the output of a skipped step repeats the previous output, for a mask. It is zero for lengths.
+    pub(crate) repeats: bool,
 }
 
-impl Skips {
-    /// None where every step counts, or there is none.
-    pub(crate) fn new(
-        padding: &Padding,
-        sizes: &Checked,
-        order: Order,
-        x: &Tensor<3>,
-    ) -> Option<Self> {
-        if sizes.n == 0 || sizes.t == 0 {
+impl PreparedPadding {
+    /// `None` if no step is skipped. The arguments were checked.
+    pub(crate) fn new(padding: &Padding, layout: Layout, x: &Tensor<3>) -> Option<Self> {
+        let [first, second, _] = x.dims();
+        let [n, t] = layout.split([first, second]);
+        if n == 0 || t == 0 {
             return None;
         }
         let (skipped, repeats) = match padding {
             Padding::None => return None,
-            Padding::Lengths(lengths) if lengths.iter().all(|&len| len == sizes.t) => return None,
-            Padding::Lengths(lengths) => (past_the_end(lengths, sizes, order, x), false),
+            Padding::Lengths(lengths) if lengths.iter().all(|&len| len == t) => return None,
+            Padding::Lengths(lengths) => (past_the_end(lengths, layout, x), false),
             Padding::Mask(mask) => (mask.clone().bool_not(), true),
         };
         let step_mask = skipped.clone().bool_not().float().cast(x.dtype());
@@ -49,15 +35,9 @@ impl Skips {
         })
     }
 
-    /// A sequence with zeros at the steps that do not count. Padding may hold anything, and
-    /// nothing times zero is not always nothing. An output of the layer below is zero there already, if
-    /// lengths say which steps count.
-    pub(crate) fn silence(&self, x: Tensor<3>, above: bool) -> Tensor<3> {
-        if above && !self.repeats {
-            x
-        } else {
-            without(x, self.skipped.clone())
-        }
+    /// The input with zeros at skipped steps. It may be NaN there, so a product with 0 does not mask it.
+    pub(crate) fn input(&self, x: Tensor<3>) -> Tensor<3> {
+        zeroed(x, self.skipped.clone())
     }
 
     /// The output for these states.
@@ -67,36 +47,33 @@ impl Skips {
         } else {
             self.skipped.clone()
         };
-        without(states, zero)
+        zeroed(states, zero)
     }
 }
 
 /// The sequence with zeros at these steps.
-fn without(sequence: Tensor<3>, steps: Tensor<2, Bool>) -> Tensor<3> {
+fn zeroed(sequence: Tensor<3>, steps: Tensor<2, Bool>) -> Tensor<3> {
     match sequence.dims() {
-        // Nothing to fill, and Burn expands to no feature at all by a panic.
+        // Burn panics when it expands to zero features.
         [_, _, 0] => sequence,
         shape => sequence.mask_fill(steps.unsqueeze_dim::<3>(2).expand(shape), 0),
     }
 }
 
-fn past_the_end(
-    lengths: &[usize],
-    sizes: &Checked,
-    order: Order,
-    x: &Tensor<3>,
-) -> Tensor<2, Bool> {
-    let (n, t) = (sizes.n, sizes.t);
-    let shape = order.layout.split([n, t]);
-    let places = (0..shape[0]).flat_map(|first| (0..shape[1]).map(move |second| [first, second]));
+fn past_the_end(lengths: &[usize], layout: Layout, x: &Tensor<3>) -> Tensor<2, Bool> {
+    let [first, second, _] = x.dims();
+    let places = (0..first).flat_map(|first| (0..second).map(move |second| [first, second]));
     let past = places.map(|place| {
-        let [n, t] = order.layout.split(place);
+        let [n, t] = layout.split(place);
         t >= lengths[n]
     });
-    Tensor::from_data(TensorData::new(past.collect(), shape), &x.device())
+    Tensor::from_data(
+        TensorData::new(past.collect(), [first, second]),
+        &x.device(),
+    )
 }
 
-/// Where no step counted yet, in the direction of the walk.
+/// The steps before the first valid step, in the direction of time.
 fn before_the_first(mask: Tensor<2, Bool>, order: Order) -> Tensor<2, Bool> {
     let dim = order.layout.time_dim();
     let count = |steps: Tensor<2, Int>| steps.cumsum(dim);

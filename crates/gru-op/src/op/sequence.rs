@@ -1,35 +1,33 @@
-//! The operator over Burn's tensors.
+//! The operator on Burn's tensors.
 
 use crate::{
     backend::{GruBackend, GruCall},
-    op::check::{self, Names},
+    op::check::{self, Checked, OpNames},
     op::options::{GruWeights, SequenceOptions},
-    op::padding::{Shared, Skips},
+    op::padding::PreparedPadding,
     op::shape,
 };
 use burn::{
     backend::{Dispatch, DispatchTensor},
     tensor::Tensor,
 };
-use gru_spec::{Checkpointing, GruSpec, Inputs, Layout, Order, Sequence, Weights};
+use gru_spec::{Checkpointing, GruSpec, Inputs, Layout, Order, Sequence};
 
 /// Runs a GRU over a sequence.
 ///
-/// The equations are those at the [root of the crate](crate). One node of Burn's autodiff graph
-/// stands for the whole sequence; its backward is written by hand, computes the gradients of
-/// tracked inputs only, and first-order ones only. Nothing is kept when nothing is tracked. Otherwise the
-/// gates are kept, or what [`Checkpointing`](crate::Checkpointing) says.
+/// The [front page](crate) lists the equations. A whole sequence is one node of the autodiff graph. Its
+/// hand-written backward computes first-order gradients of tracked inputs. If an input is tracked, the gates
+/// are kept for it, or recomputed with [`Checkpointing::Recompute`]. Otherwise nothing is kept.
 ///
 /// # Shapes
-/// - `x`: `[N,T,I]`; `3H` features without `w_ih`.
+/// - `x`: `[N,T,I]`, or `[N,T,3H]` without `w_ih`.
 /// - `h0`: `[N,H]`; zeros if absent.
 /// - returns the states after every step, `[N,T,H]`, and the final state `[N,H]`.
 ///
-/// N and T may be zero; with no step the final state is the initial one.
+/// N and T may be zero. If T is zero, the final state is the initial state.
 ///
 /// # Panics
-/// If shapes, devices or dtypes do not fit together, before any work; and if
-/// [`GruSpec::check`] does.
+/// If shapes, devices or dtypes do not match, before any work, or if [`GruSpec::check`] panics.
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};
@@ -49,20 +47,20 @@ pub fn gru_sequence(
     spec: &GruSpec,
 ) -> (Tensor<3>, Tensor<2>) {
     let options = SequenceOptions::new().state(h0);
-    sequence_as("gru_sequence".into(), x, options, weights, spec)
+    Operation::new("gru_sequence", weights, spec, options).states(x)
 }
 
 /// [`gru_sequence`] with options: layout, direction, lengths or a mask, recurrent mask, zoneout.
 /// [`SequenceOptions`] has an example.
 ///
 /// # Shapes
-/// - `x`: `[N,T,I]`, or `[T,N,I]` with [`Layout::TimeMajor`]. No layout is copied into the other.
+/// - `x`: `[N,T,I]`, or `[T,N,I]` with [`Layout::TimeMajor`]. Neither layout is copied into the other.
 /// - returns the states `[N,T,H]` or `[T,N,H]`, and the final state `[N,H]`. In
 ///   [`Direction::Reverse`](crate::Direction::Reverse) the final state is the one after step 0.
 ///
-/// At a skipped step the state is kept and its gradient passes whole. `x` has no effect there, even if it is
-/// not finite, and its gradient is zero. The final state is the one after the last valid step, or the initial
-/// state without any.
+/// A skipped step keeps the state and passes its whole gradient on. `x` is ignored there, even if it is not
+/// finite, and its gradient is zero. The final state is the state after the last valid step, or the initial
+/// state if there is none.
 ///
 /// # Panics
 /// As [`gru_sequence`].
@@ -72,37 +70,13 @@ pub fn gru_sequence_with(
     spec: &GruSpec,
     options: SequenceOptions<2>,
 ) -> (Tensor<3>, Tensor<2>) {
-    sequence_as("gru_sequence_with".into(), x, options, weights, spec)
-}
-
-/// [`gru_sequence_with`] under the names that its panics are to say.
-pub(crate) fn sequence_as(
-    names: Names,
-    x: Tensor<3>,
-    options: SequenceOptions<2>,
-    weights: &GruWeights,
-    spec: &GruSpec,
-) -> (Tensor<3>, Tensor<2>) {
-    sequence_by(names, x, options, weights, spec, Dispatch::gru_states)
-}
-
-/// [`sequence_as`] for one of the layers of a block.
-pub(crate) fn layer_as(
-    names: Names,
-    x: Tensor<3>,
-    options: SequenceOptions<2>,
-    weights: &GruWeights,
-    spec: &GruSpec,
-    shared: Shared,
-) -> (Tensor<3>, Tensor<2>) {
-    let run = Dispatch::gru_states;
-    sequence_sharing(names, x, options, weights, spec, shared, run)
+    Operation::new("gru_sequence_with", weights, spec, options).states(x)
 }
 
 /// The states and the three gates after their activations, each `[N,T,H]` or `[T,N,H]`.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-#[allow(missing_docs)] // The names are those of the gates.
+#[allow(missing_docs)] // Each field is named after its gate.
 pub struct GruGates {
     pub states: Tensor<3>,
     pub reset: Tensor<3>,
@@ -110,8 +84,8 @@ pub struct GruGates {
     pub candidate: Tensor<3>,
 }
 
-/// [`gru_sequence_with`] with its gates, to look at: all results are constants to autodiff. At skipped steps
-/// gates have no meaning.
+/// [`gru_sequence_with`] and its gates, for inspection. All results are constants under autodiff. Gates have
+/// no meaning at skipped steps.
 ///
 /// # Panics
 /// As [`gru_sequence`].
@@ -133,36 +107,10 @@ pub fn gru_gates(
     spec: &GruSpec,
     options: SequenceOptions<2>,
 ) -> GruGates {
-    gates_as("gru_gates".into(), x, options, weights, spec)
+    Operation::new("gru_gates", weights, spec, options).gates(x)
 }
 
-/// [`gru_gates`] under the names that its panics are to say.
-pub(crate) fn gates_as(
-    names: Names,
-    x: Tensor<3>,
-    options: SequenceOptions<2>,
-    weights: &GruWeights,
-    spec: &GruSpec,
-) -> GruGates {
-    let mut gates = None;
-    let run = |call| {
-        let saved = Dispatch::gru_states_and_gates(call);
-        gates = saved.gates.map(Tensor::<3>::from_dispatch);
-        saved.states
-    };
-    let (states, _) = sequence_by(names, x, options, weights, spec, run);
-    let gates = gates.expect("the sequence was run");
-    let [_, _, h] = states.dims();
-    let gate = |k: usize| gates.clone().narrow(2, k * h, h);
-    GruGates {
-        states,
-        reset: gate(0),
-        update: gate(1),
-        candidate: gate(2),
-    }
-}
-
-/// Runs one step of a GRU: `x [N,I]` and `h [N,H]` (zeros if absent) to the new state `[N,H]`.
+/// Runs one step of a GRU: from `x [N,I]` and `h [N,H]` (zeros if absent) to the new state `[N,H]`.
 ///
 /// # Panics
 /// As [`gru_sequence`].
@@ -184,138 +132,157 @@ pub fn gru_cell(
     spec: &GruSpec,
 ) -> Tensor<2> {
     let options = SequenceOptions::new().state(h);
-    let names = Names {
-        h0: "h",
-        ..Names::from("gru_cell")
-    };
-    cell_as(names, x, options, weights, spec)
+    let mut operation = Operation::new("gru_cell", weights, spec, options);
+    operation.names.h0 = "h";
+    operation.step(x)
 }
 
-/// One step with options, whose zoneout is `[1,N,·]`.
-pub(crate) fn cell_as(
-    names: Names,
-    x: Tensor<2>,
-    options: SequenceOptions<2>,
-    weights: &GruWeights,
-    spec: &GruSpec,
-) -> Tensor<2> {
-    let options = options.layout(Layout::TimeMajor);
-    let [n, features] = x.dims();
-    let x = shape::reshape(x, [1, n, features]);
-    sequence_by(names, x, options, weights, spec, Dispatch::gru_states).1
+/// The arguments of a call, except the sequence.
+pub(crate) struct Operation<'a> {
+    pub(crate) names: OpNames<'a>,
+    pub(crate) weights: &'a GruWeights,
+    pub(crate) spec: &'a GruSpec,
+    pub(crate) options: SequenceOptions<2>,
 }
 
-/// Checks, runs and takes the final state, whatever makes the states.
-pub(crate) fn sequence_by(
-    names: Names,
-    x: Tensor<3>,
-    options: SequenceOptions<2>,
-    weights: &GruWeights,
-    spec: &GruSpec,
-    run: impl FnMut(GruCall<Dispatch>) -> DispatchTensor,
-) -> (Tensor<3>, Tensor<2>) {
-    let shared = Shared {
-        skips: &Default::default(),
-        above: false,
-    };
-    sequence_sharing(names, x, options, weights, spec, shared, run)
-}
+impl<'a> Operation<'a> {
+    pub(crate) fn new(
+        op: &'a str,
+        weights: &'a GruWeights,
+        spec: &'a GruSpec,
+        options: SequenceOptions<2>,
+    ) -> Self {
+        Self {
+            names: op.into(),
+            weights,
+            spec,
+            options,
+        }
+    }
 
-fn sequence_sharing(
-    names: Names,
-    x: Tensor<3>,
-    options: SequenceOptions<2>,
-    weights: &GruWeights,
-    spec: &GruSpec,
-    shared: Shared,
-    mut run: impl FnMut(GruCall<Dispatch>) -> DispatchTensor,
-) -> (Tensor<3>, Tensor<2>) {
-    let sizes = check::check_sequence(names, &x, &options, weights, spec);
-    let SequenceOptions {
-        state,
-        padding,
-        order,
-        checkpointing,
-        recurrent_mask,
-        zoneout,
-        memory,
-    } = options;
-    // Without autodiff there is no backward that could save memory.
-    let checkpointing = if sizes.autodiff {
-        checkpointing
-    } else {
-        Checkpointing::KeepGates
-    };
-    let skips = || Skips::new(&padding, &sizes, order, &x);
-    let skips = shared.skips.get_or_init(skips).as_ref();
-    let x = match skips {
-        Some(skips) => skips.silence(x, shared.above),
-        None => x,
-    };
-    let mut states = |x: Tensor<3>, recurrent_mask, step_mask, zoneout| {
-        let sequence = Sequence {
-            x: x.into_dispatch(),
-            h0: optional(state.clone()),
-            recurrent_mask: optional::<2>(recurrent_mask),
-            step_mask: optional::<2>(step_mask),
-            zoneout: optional::<3>(zoneout),
+    /// The output and the final state.
+    pub(crate) fn states(self, x: Tensor<3>) -> (Tensor<3>, Tensor<2>) {
+        self.run(x, Dispatch::gru_states)
+    }
+
+    /// One step. Zoneout is `[1,N,·]`.
+    pub(crate) fn step(mut self, x: Tensor<2>) -> Tensor<2> {
+        self.options = self.options.layout(Layout::TimeMajor);
+        let [n, features] = x.dims();
+        self.states(shape::reshape(x, [1, n, features])).1
+    }
+
+    pub(crate) fn gates(self, x: Tensor<3>) -> GruGates {
+        let mut gates = None;
+        let (states, _) = self.run(x, |call| {
+            let saved = Dispatch::gru_states_and_gates(call);
+            gates = saved.gates.map(Tensor::<3>::from_dispatch);
+            saved.states
+        });
+        let gates = gates.expect("the sequence was run");
+        let [_, _, h] = states.dims();
+        let gate = |k: usize| gates.clone().narrow(2, k * h, h);
+        GruGates {
+            states,
+            reset: gate(0),
+            update: gate(1),
+            candidate: gate(2),
+        }
+    }
+
+    /// The output and the final state. `run` computes the states.
+    pub(crate) fn run(
+        self,
+        x: Tensor<3>,
+        run: impl FnMut(GruCall<Dispatch>) -> DispatchTensor,
+    ) -> (Tensor<3>, Tensor<2>) {
+        let sizes = self.check(&x);
+        let padding = PreparedPadding::new(&self.options.padding, self.options.order.layout, &x);
+        let x = match &padding {
+            Some(padding) => padding.input(x),
+            None => x,
         };
-        let b_hh = weights.b_hh.clone().map(|b| of_all_gates(b, sizes.h));
-        let weights = Weights {
-            w_ih: optional(weights.w_ih.clone()),
-            w_hh: weights.w_hh.clone().into_dispatch(),
-            b_ih: optional(weights.b_ih.clone()),
-            b_hh: optional(b_hh),
-        };
-        Tensor::<3>::from_dispatch(run(GruCall {
-            inputs: Inputs { sequence, weights },
-            spec: *spec,
+        self.run_checked(x, sizes, padding.as_ref(), run)
+    }
+
+    /// [`states`](Self::states) in a block, which prepares the padding for its layers, and the input.
+    pub(crate) fn states_in_block(
+        self,
+        x: Tensor<3>,
+        padding: Option<&PreparedPadding>,
+    ) -> (Tensor<3>, Tensor<2>) {
+        let sizes = self.check(&x);
+        self.run_checked(x, sizes, padding, Dispatch::gru_states)
+    }
+
+    fn check(&self, x: &Tensor<3>) -> Checked {
+        check::check_sequence(self.names, x, &self.options, self.weights, self.spec)
+    }
+
+    fn run_checked(
+        self,
+        x: Tensor<3>,
+        sizes: Checked,
+        padding: Option<&PreparedPadding>,
+        mut run: impl FnMut(GruCall<Dispatch>) -> DispatchTensor,
+    ) -> (Tensor<3>, Tensor<2>) {
+        let (weights, order, options) = (self.weights, self.options.order, self.options);
+        let weights = weights.to_dispatch();
+        let call = |sequence| GruCall {
+            inputs: Inputs {
+                sequence,
+                weights: weights.clone(),
+            },
+            spec: *self.spec,
             order,
-            checkpointing,
-            memory: memory.clone(),
-        }))
-    };
-    // The state after no step is that after a skipped step: it has the gradients of any other, zeros for the
-    // weights.
-    let no_step = (sizes.t == 0 && sizes.n * sizes.h > 0).then(|| {
-        let [_, _, features] = x.dims();
-        let place = (&x.device(), x.dtype());
-        let [first, second] = order.layout.split([sizes.n, 1]);
-        let x = Tensor::zeros([first, second, features], place);
-        let skipped = Tensor::zeros([first, second], place);
-        last_state(states(x, None, Some(skipped), None), order)
-    });
-    let step_mask = skips.map(|skips| skips.step_mask.clone());
-    let states = states(x, recurrent_mask, step_mask, zoneout);
-    let last = no_step.unwrap_or_else(|| last_state(states.clone(), order));
-    let y = match skips {
-        Some(skips) => skips.output(states, order),
-        None => states,
-    };
-    (y, last)
+            // Without autodiff there is no backward that could recompute gates.
+            checkpointing: if sizes.autodiff {
+                options.checkpointing
+            } else {
+                Checkpointing::KeepGates
+            },
+            memory: options.memory.clone(),
+        };
+        let h0 = optional(options.state);
+        // If T is zero, the final state is the state after a skipped step. So it has gradients, which are
+        // zero for the weights.
+        let no_step = (sizes.t == 0 && sizes.n * sizes.h > 0).then(|| {
+            let [_, _, features] = x.dims();
+            let place = (&x.device(), x.dtype());
+            let [first, second] = order.layout.split([sizes.n, 1]);
+            let x = Tensor::<3>::zeros([first, second, features], place);
+            let step_mask = Tensor::<2>::zeros([first, second], place);
+            let states = run(call(Sequence {
+                h0: h0.clone(),
+                step_mask: optional(Some(step_mask)),
+                ..Sequence::new(x.into_dispatch())
+            }));
+            last_state(Tensor::from_dispatch(states), order)
+        });
+        let states = Tensor::<3>::from_dispatch(run(call(Sequence {
+            x: x.into_dispatch(),
+            h0,
+            recurrent_mask: optional(options.recurrent_mask),
+            step_mask: optional(padding.map(|padding| padding.step_mask.clone())),
+            zoneout: optional(options.zoneout),
+        })));
+        let last = no_step.unwrap_or_else(|| last_state(states.clone(), order));
+        let y = match padding {
+            Some(padding) => padding.output(states, order),
+            None => states,
+        };
+        (y, last)
+    }
 }
 
 pub(crate) fn optional<const D: usize>(tensor: Option<Tensor<D>>) -> Option<DispatchTensor> {
     tensor.map(Tensor::into_dispatch)
 }
 
-/// The recurrent bias of all gates, from one that may be the candidate's alone.
-fn of_all_gates(b_hh: Tensor<1>, h: usize) -> Tensor<1> {
-    match b_hh.dims() {
-        // No units, no biases: both forms are the same.
-        [len] if len == h && h > 0 => {
-            let none = Tensor::zeros([2 * h], (&b_hh.device(), b_hh.dtype()));
-            Tensor::cat(vec![none, b_hh], 0)
-        }
-        _ => b_hh,
-    }
-}
-
 /// The state after the last step, `[N,H]`.
 fn last_state(states: Tensor<3>, order: Order) -> Tensor<2> {
     let time_dim = order.layout.time_dim();
     let last = match states.dims()[time_dim] {
-        // No rows or no units: there is nothing to take.
         0 => 0,
         t => order.direction.time(t - 1, t),
     };

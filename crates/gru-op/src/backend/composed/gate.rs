@@ -1,19 +1,17 @@
-//! Every activation and its derivative on Burn primitives; see `gru_cpu` for the same on slices.
+//! Activations and their derivatives in Burn's operations.
 
-use crate::{
-    backend::composed::prim::Prim,
-    spec::{Activation, GruSpec},
-};
+use crate::backend::composed::prim::Prim;
 use burn::{backend::Backend, tensor::DType};
+use gru_spec::{Activation, GruSpec};
 
-/// One gate's function: the activation behind its optional clip.
+/// The function of one gate: an optional clip, then the activation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Gate {
     activation: Activation,
     clip: Option<f64>,
 }
 
-/// The three gates of a spec for arithmetic in the tensors' element type, in the packed order r, z, n.
+/// The gates r, z, n of a spec whose clips fit the element type.
 pub(crate) fn gates(spec: &GruSpec) -> [Gate; 3] {
     let a = spec.activations;
     [a.reset, a.update, a.candidate].map(|activation| Gate {
@@ -23,23 +21,20 @@ pub(crate) fn gates(spec: &GruSpec) -> [Gate; 3] {
 }
 
 impl Gate {
-    /// `φ(clip(a))`; NaN where `a` is, as Burn's own clamp and ReLU keep it.
+    /// `φ(clip(a))`. NaN stays NaN.
     pub(crate) fn apply<B: Backend>(&self, a: Prim<B>) -> Prim<B> {
-        value(
-            self.activation,
-            match self.clip {
-                Some(c) => a.clamp(-c, c),
-                None => a,
-            },
-        )
+        let clipped = match self.clip {
+            Some(c) => a.clamp(-c, c),
+            None => a,
+        };
+        value(self.activation, clipped)
     }
 
-    /// `dφ/da` from the output `y = φ(clip(a))`; NaN where `y` is.
+    /// `dφ/da` from the output `y = φ(clip(a))`. NaN stays NaN.
     ///
-    /// An output at an end of the clip's range came from a clipped pre-activation, whose
-    /// derivative is zero. A backend may round the same value differently in different places of
-    /// a tensor, so "at" allows for some units of the last place; what truly lies that close
-    /// inside is as good as clipped.
+    /// An output at an end of the clip's range is from a clipped pre-activation, whose derivative is zero. A
+    /// backend may round one value differently in different places of a tensor. So outputs within a few
+    /// units in the last place of an end count as clipped.
     pub(crate) fn slope<B: Backend>(&self, y: Prim<B>) -> Prim<B> {
         let slope = slope(self.activation, y.clone());
         let slope = match self.clip {
@@ -49,7 +44,7 @@ impl Gate {
                 let (low, high) = (ends[0].min(ends[1]), ends[0].max(ends[1]));
                 let margin = |end: f64| 4.0 * epsilon(y.dtype()) * end.abs();
                 let beyond = y.at_most(low + margin(low));
-                slope.silenced(beyond.or(y.at_least(high - margin(high))))
+                slope.zeroed(beyond.or(y.at_least(high - margin(high))))
             }
         };
         slope.replaced(y.is_nan(), y)
@@ -82,11 +77,11 @@ fn value<B: Backend>(activation: Activation, a: Prim<B>) -> Prim<B> {
         }
         Activation::ThresholdedRelu { alpha } => {
             let below = a.at_most(alpha);
-            a.silenced(below)
+            a.zeroed(below)
         }
         Activation::ScaledTanh { alpha, beta } => a.times(beta).tanh().times(alpha),
         Activation::Elu { alpha } => {
-            // exp sees no positive argument, so neither side overflows.
+            // The argument of exp is not positive, so exp does not overflow.
             let negative = a.clone().times(-1.0).relu().times(-1.0);
             a.relu() + negative.exp().plus(-1.0).times(alpha)
         }
@@ -105,7 +100,7 @@ fn slope<B: Backend>(activation: Activation, y: Prim<B>) -> Prim<B> {
         }
         Activation::HardSigmoid { alpha, .. } => {
             let outside = y.at_most(0.0).or(y.at_least(1.0));
-            filled(alpha).silenced(outside)
+            filled(alpha).zeroed(outside)
         }
         Activation::Identity => filled(1.0),
         Activation::Affine { alpha, .. } => filled(alpha),
@@ -134,7 +129,7 @@ mod tests {
     use burn_flex::Flex;
     use gru_testkit::activations::ACTIVATIONS;
 
-    /// Every activation, and those whose slope of zero is an edge.
+    /// Every activation, and parameters that make the slope zero below zero.
     fn all() -> impl Iterator<Item = Activation> {
         let edges = [
             Activation::LeakyRelu { alpha: 0.0 },
@@ -152,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn nan_stays_nan_and_infinities_go_by_the_definition() {
+    fn nan_stays_nan_and_infinities_follow_the_definition() {
         let a = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -2.0, -0.0, 0.5];
         for activation in all() {
             for clip in [None, Some(0.75)] {
@@ -180,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn slopes_at_zero_are_those_of_the_negative_side() {
+    fn slopes_at_zero_are_the_slopes_below_zero() {
         for alpha in [0.0, 0.2] {
             for activation in [Activation::LeakyRelu { alpha }, Activation::Elu { alpha }] {
                 let clip = None;

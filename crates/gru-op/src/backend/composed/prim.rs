@@ -1,8 +1,8 @@
-//! A backend's float tensor with operators, so that the composed passes read like their equations.
+//! Float tensors of a backend with operators, so that the passes read like their equations.
 
 use burn::backend::{
     Backend, BoolDType, TensorMetadata, get_or_init_device_settings,
-    tensor::{BoolTensor, Device, FloatTensor},
+    tensor::{BoolTensor, FloatTensor},
 };
 use burn::tensor::{DType, Shape, Slice};
 use std::ops::{Add, Div, Mul, Range, Sub};
@@ -11,7 +11,7 @@ use std::ops::{Add, Div, Mul, Range, Sub};
 #[derive(Debug)]
 pub(crate) struct Prim<B: Backend>(pub(crate) FloatTensor<B>);
 
-/// Most rows that are summed at a time.
+/// The largest number of rows in one sum.
 const BLOCK: usize = 64;
 
 impl<B: Backend> Clone for Prim<B> {
@@ -39,28 +39,20 @@ impl<B: Backend> Prim<B> {
         self.0.dtype()
     }
 
-    pub(crate) fn device(&self) -> Device<B> {
-        self.0.device()
-    }
-
     pub(crate) fn reshape(self, shape: impl Into<Shape>) -> Self {
         Self(B::float_reshape(self.0, shape.into()))
-    }
-
-    pub(crate) fn transpose(self) -> Self {
-        Self(B::float_transpose(self.0))
     }
 
     pub(crate) fn matmul(self, rhs: Self) -> Self {
         Self(B::float_matmul(self.0, rhs.0))
     }
 
-    /// The given range of one dimension, all of the others.
+    /// A range of one dimension.
     pub(crate) fn narrow(&self, dim: usize, range: Range<usize>) -> Self {
         Self(B::float_slice(self.0.clone(), &self.slices(dim, range)))
     }
 
-    /// With the given range of one dimension replaced; in place if nobody else holds the tensor.
+    /// Replaces a range of one dimension. In place if this is the only handle on the tensor.
     #[cfg(feature = "cube")]
     pub(crate) fn with(self, dim: usize, range: Range<usize>, part: Self) -> Self {
         let slices = self.slices(dim, range);
@@ -83,8 +75,8 @@ impl<B: Backend> Prim<B> {
         Self(B::float_mask_where(self.0, mask.0, other.0))
     }
 
-    /// 0 where the mask is set, whatever stands there.
-    pub(crate) fn silenced(self, mask: Mask<B>) -> Self {
+    /// 0 where the mask is set, even in place of NaN.
+    pub(crate) fn zeroed(self, mask: Mask<B>) -> Self {
         self.with_value(mask, 0.0)
     }
 
@@ -93,16 +85,15 @@ impl<B: Backend> Prim<B> {
         Self(B::float_mask_fill(self.0, mask.0, value.into()))
     }
 
-    /// Sum over a dimension, which stays with a size of 1.
+    /// Sum over a dimension, whose size becomes 1.
     fn sum_dim(self, dim: usize) -> Self {
         Self(B::float_sum_dim(self.0, dim))
     }
 
-    /// Sum over the rows of a matrix: `[R,C]` to `[C]`.
+    /// Sum over the rows of a matrix, `[R,C]` to `[C]`.
     ///
-    /// Block by block: a backend may add one row after the other, and over thousands of rows the
-    /// roundings of like terms add up. Blocks that divide R need no copy of the rows; where there
-    /// are none, one row is left for the end.
+    /// A backend may add thousands of rows one by one, and their rounding errors add up. So this sums blocks
+    /// of rows first. Block sizes that divide R need no copy. Without one, the last row is added at the end.
     pub(crate) fn sum_rows(self) -> Self {
         let [rows, columns] = self.dims();
         if rows <= BLOCK {
@@ -139,83 +130,70 @@ impl<B: Backend> Prim<B> {
         Self(B::float_clamp(self.0, low.into(), high.into()))
     }
 
-    pub(crate) fn sigmoid(self) -> Self {
-        Self(B::sigmoid(self.0))
-    }
-
-    pub(crate) fn tanh(self) -> Self {
-        Self(B::float_tanh(self.0))
-    }
-
-    pub(crate) fn exp(self) -> Self {
-        Self(B::float_exp(self.0))
-    }
-
-    pub(crate) fn log1p(self) -> Self {
-        Self(B::float_log1p(self.0))
-    }
-
-    pub(crate) fn abs(self) -> Self {
-        Self(B::float_abs(self.0))
-    }
-
-    /// NaN stays NaN.
-    pub(crate) fn relu(self) -> Self {
-        Self(B::relu(self.0))
-    }
-
-    /// Where `self > value`; never at NaN, as no comparison is.
-    pub(crate) fn above(&self, value: f64) -> Mask<B> {
-        let tensor = self.0.clone();
-        Mask(B::float_greater_elem(
-            tensor,
-            value.into(),
-            self.bool_dtype(),
-        ))
-    }
-
-    /// Where `self ≥ value`.
-    pub(crate) fn at_least(&self, value: f64) -> Mask<B> {
-        let tensor = self.0.clone();
-        Mask(B::float_greater_equal_elem(
-            tensor,
-            value.into(),
-            self.bool_dtype(),
-        ))
-    }
-
-    /// Where `self < value`.
-    pub(crate) fn below(&self, value: f64) -> Mask<B> {
-        let tensor = self.0.clone();
-        Mask(B::float_lower_elem(tensor, value.into(), self.bool_dtype()))
-    }
-
-    /// Where `self ≤ value`.
-    pub(crate) fn at_most(&self, value: f64) -> Mask<B> {
-        let tensor = self.0.clone();
-        Mask(B::float_lower_equal_elem(
-            tensor,
-            value.into(),
-            self.bool_dtype(),
-        ))
-    }
-
-    /// Where `self` is 0.
-    pub(crate) fn is_zero(&self) -> Mask<B> {
-        let tensor = self.0.clone();
-        Mask(B::float_equal_elem(tensor, 0.0.into(), self.bool_dtype()))
-    }
-
     pub(crate) fn is_nan(&self) -> Mask<B> {
         Mask(B::float_is_nan(self.0.clone(), self.bool_dtype()))
     }
 
+    /// Where `self` is 0.
+    pub(crate) fn is_zero(&self) -> Mask<B> {
+        let dtype = self.bool_dtype();
+        Mask(B::float_equal_elem(self.0.clone(), 0.0.into(), dtype))
+    }
+
     fn bool_dtype(&self) -> BoolDType {
-        get_or_init_device_settings::<B>(&self.device()).bool_dtype
+        get_or_init_device_settings::<B>(&self.0.device()).bool_dtype
     }
 }
 
-/// Some places of a tensor.
+/// Burn's functions of one tensor. `relu` keeps NaN.
+macro_rules! functions {
+    ($($name:ident => $burn:ident),+) => {
+        impl<B: Backend> Prim<B> {$(
+            pub(crate) fn $name(self) -> Self {
+                Self(B::$burn(self.0))
+            }
+        )+}
+    };
+}
+functions!(
+    abs => float_abs, exp => float_exp, log1p => float_log1p, relu => relu, sigmoid => sigmoid,
+    tanh => float_tanh, transpose => float_transpose
+);
+
+/// Comparisons with a number. They are false at NaN.
+macro_rules! comparisons {
+    ($($name:ident => $burn:ident),+) => {
+        impl<B: Backend> Prim<B> {$(
+            pub(crate) fn $name(&self, value: f64) -> Mask<B> {
+                let dtype = self.bool_dtype();
+                Mask(B::$burn(self.0.clone(), value.into(), dtype))
+            }
+        )+}
+    };
+}
+comparisons!(
+    above => float_greater_elem, at_least => float_greater_equal_elem,
+    below => float_lower_elem, at_most => float_lower_equal_elem
+);
+
+macro_rules! operators {
+    ($($trait:ident, $method:ident => $burn:ident;)+) => {$(
+        impl<B: Backend> $trait for Prim<B> {
+            type Output = Self;
+            fn $method(self, rhs: Self) -> Self {
+                Self(B::$burn(self.0, rhs.0))
+            }
+        }
+    )+};
+}
+operators! {
+    Add, add => float_add;
+    Sub, sub => float_sub;
+    Mul, mul => float_mul;
+    Div, div => float_div;
+}
+
+/// Marked elements of a tensor.
 #[derive(Debug)]
 pub(crate) struct Mask<B: Backend>(BoolTensor<B>);
 
@@ -235,43 +213,15 @@ impl<B: Backend> Mask<B> {
     }
 }
 
-impl<B: Backend> Add for Prim<B> {
-    type Output = Self;
-    fn add(self, rhs: Self) -> Self {
-        Self(B::float_add(self.0, rhs.0))
-    }
-}
-
-impl<B: Backend> Sub for Prim<B> {
-    type Output = Self;
-    fn sub(self, rhs: Self) -> Self {
-        Self(B::float_sub(self.0, rhs.0))
-    }
-}
-
-impl<B: Backend> Mul for Prim<B> {
-    type Output = Self;
-    fn mul(self, rhs: Self) -> Self {
-        Self(B::float_mul(self.0, rhs.0))
-    }
-}
-
-impl<B: Backend> Div for Prim<B> {
-    type Output = Self;
-    fn div(self, rhs: Self) -> Self {
-        Self(B::float_div(self.0, rhs.0))
-    }
-}
-
 #[cfg(all(test, feature = "flex"))]
 mod tests {
     use super::*;
     use burn::tensor::TensorData;
     use burn_flex::Flex;
 
-    /// Powers of two, a prime, twice a prime; each term takes as many bits as a float32 has.
+    /// Powers of two, a prime, twice a prime. Each term uses all bits of a float32.
     #[test]
-    fn sums_of_many_like_rows_do_not_drift() {
+    fn sums_of_many_equal_rows_do_not_drift() {
         for rows in [0, 1, 64, 65, 127, 128, 32_768, 32_771, 65_542] {
             let data = TensorData::new(vec![1.0f32 / 3.0; rows * 2], [rows, 2]);
             let matrix = Prim::<Flex>(burn_flex::FlexTensor::from_data(data));

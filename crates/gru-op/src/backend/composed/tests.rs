@@ -1,7 +1,8 @@
 use super::*;
+use crate::backend::call::GruGradients;
 use burn::tensor::{DType, TensorData};
 use burn_flex::{Flex, FlexTensor};
-use gru_spec::{Activation, Activations};
+use gru_spec::{Activation, Activations, PerInput};
 
 const N: usize = 2;
 const T: usize = 3;
@@ -25,13 +26,8 @@ fn numbers(tensor: FlexTensor) -> Vec<f64> {
 
 /// States, gates and all gradients.
 fn results(spec: &GruSpec, dtype: DType) -> Vec<Vec<f64>> {
-    let sizes = Sizes {
-        n: N,
-        t: T,
-        i: I,
-        h: H,
-    };
-    let mut inputs = sizes.shapes(Order::default().layout);
+    let [n, t, i, h] = [N, T, I, H];
+    let mut inputs = Sizes { n, t, i, h }.shapes(Order::default().layout);
     inputs.sequence.recurrent_mask = None;
     inputs.sequence.step_mask = None;
     inputs.sequence.zoneout = None;
@@ -40,18 +36,14 @@ fn results(spec: &GruSpec, dtype: DType) -> Vec<Vec<f64>> {
     let up = tensor(&[N, T, H], dtype);
     let all = PerInput::from_array([true; 6]);
     let GruGradients(d) = gradients(call, saved.clone(), up, all);
-    let GruSaved { states, gates } = saved;
-    [Some(states), gates]
-        .into_iter()
-        .chain(d.into_array())
-        .flatten()
-        .map(numbers)
-        .collect()
+    let tensors = [Some(saved.states), saved.gates].into_iter();
+    let tensors = tensors.chain(d.into_array()).flatten();
+    tensors.map(numbers).collect()
 }
 
 #[test]
-fn a_clip_that_the_type_does_not_hold_is_none() {
-    // The value at an infinite end of each but the first is NaN.
+fn a_clip_above_the_largest_number_is_none() {
+    // At an infinite bound, the value of the last two is NaN.
     let activations = Activations {
         reset: Activation::Sigmoid,
         update: Activation::Softsign,

@@ -1,6 +1,7 @@
-//! Flex: byte storage behind a reference count, with a layout.
+//! Flex tensors: shared bytes with a layout.
 
-use super::{CpuBackend, Storage, run_on_slices};
+use super::{CpuBackend, Storage};
+use crate::backend::implement;
 use burn::tensor::{Shape, TensorData};
 use burn_flex::{Flex, FlexTensor};
 use bytemuck::Pod;
@@ -24,7 +25,6 @@ impl<E: gru_cpu::Element + burn::tensor::Element + Pod> CpuBackend<E> for Flex {
     type Dense = Dense<E>;
 
     fn dense(tensor: FlexTensor) -> Dense<E> {
-        // A part of a larger tensor may be in order where it is.
         let tensor = if tensor.is_contiguous() {
             tensor
         } else {
@@ -47,9 +47,9 @@ impl<E: gru_cpu::Element + burn::tensor::Element + Pod> CpuBackend<E> for Flex {
 
     fn storage(tensor: &FlexTensor) -> Option<Storage> {
         let (bytes, layout) = (tensor.data_arc(), tensor.layout());
-        // Known to this tensor and to this function.
+        // This function and this tensor hold one reference each.
         Storage::of(&bytes, layout.start_offset(), layout.strides(), 2)
     }
 }
 
-run_on_slices!(Flex);
+implement!(cpu: impl crate::backend::GruBackend for Flex);

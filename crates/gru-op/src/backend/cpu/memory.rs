@@ -1,20 +1,19 @@
-//! What a layer keeps between calls on the CPU: gate buffers, and packed weights.
+//! What a layer keeps between calls on the CPU: gate buffers and packed weights.
 //!
-//! A training step needs as much memory as the step before it. Memory returned to the system costs each
-//! step of N 64, T 100, H 512 a seventeenth of its time at best, and up to a third where a virtual machine
-//! hands freed memory to its host.
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
+//! A training step needs as much memory as the previous step. If the allocator returned it to the system, a
+//! step with N 64, T 100, H 512 would take at least 6% longer. On virtual machines that give freed memory to their
+//! host, it would take up to a third longer.
 
 use super::packed::Cache;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Bytes below which the allocator does well by itself.
+/// Smaller buffers, in bytes, are left to the allocator.
 const LARGE: usize = 1 << 20;
 
-/// Calls for inference after which gate buffers are freed: training is over.
-const PATIENCE: usize = 256;
+/// Gate buffers are freed after this many calls for inference without a call for training.
+const MAX_IDLE: usize = 256;
 
-/// Of both float types.
+/// What a layer keeps, for both float types.
 #[derive(Default)]
 pub(crate) struct Memory {
     f32: Mutex<Kept<f32>>,
@@ -36,14 +35,14 @@ impl Memory {
     }
 }
 
-/// Of one float type.
+/// What a layer keeps for one float type.
 pub(super) struct Kept<E: gru_cpu::Element> {
     /// Gate buffers that no call uses, the oldest first.
     gates: Vec<Vec<E>>,
-    /// Bytes given back since one was last taken.
-    given: usize,
-    /// The most that was ever given back so. All of it was in use at once.
-    most: usize,
+    /// Bytes returned since a buffer was last taken.
+    returned: usize,
+    /// The largest `returned` so far. These bytes were in use at the same time.
+    peak: usize,
     /// Calls for inference since the last call for training.
     idle: usize,
     pub(super) packed: Cache<E>,
@@ -53,15 +52,15 @@ impl<E: gru_cpu::Element> Default for Kept<E> {
     fn default() -> Self {
         Self {
             gates: Vec::new(),
-            given: 0,
-            most: 0,
+            returned: 0,
+            peak: 0,
             idle: 0,
             packed: Cache::default(),
         }
     }
 }
 
-/// A float type that has its place in [`Memory`].
+/// A float type that [`Memory`] has a field for.
 pub(super) trait Keep: gru_cpu::Element {
     fn of(memory: &Memory) -> MutexGuard<'_, Kept<Self>>;
 }
@@ -70,7 +69,7 @@ macro_rules! keep {
     ($name:ident) => {
         impl Keep for $name {
             fn of(memory: &Memory) -> MutexGuard<'_, Kept<Self>> {
-                // Every method leaves it complete.
+                // Every method leaves it in a valid state.
                 memory.$name.lock().unwrap_or_else(PoisonError::into_inner)
             }
         }
@@ -80,10 +79,10 @@ keep!(f32);
 keep!(f64);
 
 impl<E: gru_cpu::Element> Kept<E> {
-    /// A gate buffer of any contents: the smallest of at least this and at most twice this length.
-    /// Without one all smaller buffers are freed, because the layer has outgrown them.
+    /// A gate buffer with arbitrary contents: the smallest one whose capacity is between `len` and
+    /// `2 · len`. If there is none, all smaller buffers are freed.
     pub(super) fn take_gates(&mut self, len: usize) -> Option<Vec<E>> {
-        self.given = 0;
+        self.returned = 0;
         let fits = |capacity: usize| capacity >= len && capacity / 2 <= len;
         let sizes = self.gates.iter().map(Vec::capacity).zip(0..);
         let Some((_, at)) = sizes.filter(|&(capacity, _)| fits(capacity)).min() else {
@@ -95,17 +94,17 @@ impl<E: gru_cpu::Element> Kept<E> {
         Some(buffer)
     }
 
-    /// Keeps a gate buffer for a later forward pass. At most twice the bytes that were in use at once are
-    /// kept; the oldest buffers beyond that are freed.
+    /// Keeps a gate buffer for a later forward pass. Frees the oldest buffers while there is more than twice
+    /// the peak.
     pub(super) fn give_gates(&mut self, buffer: Vec<E>) {
         let bytes = |buffer: &Vec<E>| buffer.capacity() * size_of::<E>();
         if bytes(&buffer) < LARGE {
             return;
         }
-        self.given += bytes(&buffer);
-        self.most = self.most.max(self.given);
+        self.returned += bytes(&buffer);
+        self.peak = self.peak.max(self.returned);
         self.gates.push(buffer);
-        while self.gates.iter().map(bytes).sum::<usize>() > 2 * self.most {
+        while self.gates.iter().map(bytes).sum::<usize>() > 2 * self.peak {
             self.gates.remove(0);
         }
     }
@@ -113,12 +112,12 @@ impl<E: gru_cpu::Element> Kept<E> {
     /// Counts a call for inference.
     pub(super) fn infer(&mut self) {
         self.idle += 1;
-        if self.idle >= PATIENCE {
+        if self.idle >= MAX_IDLE {
             self.gates = Vec::new();
         }
     }
 
-    /// Frees the packed weights: each training step changes the weights.
+    /// Frees the packed weights, because each training step changes the weights.
     pub(super) fn train(&mut self) {
         self.idle = 0;
         self.packed.clear();
@@ -150,25 +149,24 @@ mod tests {
             assert_eq!((buffer.len(), buffer.as_ptr()), (len, at));
             kept.give_gates(buffer);
         }
-        // What the layer has outgrown is freed.
+        // A longer one frees it.
         assert!(kept.take_gates(LEN + 9).is_none());
         assert!(kept.gate_lengths().is_empty());
     }
 
     #[test]
-    fn sizes_that_come_back_find_their_buffers() {
+    fn alternating_sizes_find_their_buffers() {
         let mut kept = Kept::<f32>::default();
-        // Two lengths in turn, far apart.
         for len in [LEN, 4 * LEN, LEN, 4 * LEN, LEN, 4 * LEN] {
             let buffer = kept.take_gates(len).unwrap_or_else(|| vec![0.0; len]);
             kept.give_gates(buffer);
         }
-        // The larger freed the smaller once. From then on both were there.
+        // The larger freed the smaller once. Both are kept after that.
         assert_eq!(kept.gate_lengths(), [LEN, 4 * LEN]);
         assert_eq!(kept.take_gates(LEN).map(|buffer| buffer.len()), Some(LEN));
         assert_eq!(kept.gate_lengths(), [4 * LEN]);
         kept.give_gates(vec![0.0; LEN / 2]);
-        assert_eq!(kept.gate_lengths(), [4 * LEN], "a small one");
+        assert_eq!(kept.gate_lengths(), [4 * LEN], "a small buffer");
     }
 
     /// Bytes kept and bytes in use at once, after each of some steps with `gates` buffers each.
@@ -211,10 +209,10 @@ mod tests {
     fn gates_are_freed_when_training_is_over() {
         let mut kept = Kept::<f32>::default();
         kept.give_gates(vec![0.0; LEN]);
-        (1..PATIENCE).for_each(|_| kept.infer());
+        (1..MAX_IDLE).for_each(|_| kept.infer());
         assert_eq!(kept.gate_lengths(), [LEN]);
         kept.train();
-        (1..PATIENCE).for_each(|_| kept.infer());
+        (1..MAX_IDLE).for_each(|_| kept.infer());
         assert_eq!(kept.gate_lengths(), [LEN]);
         kept.infer();
         assert!(kept.gate_lengths().is_empty());

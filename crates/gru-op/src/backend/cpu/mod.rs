@@ -1,15 +1,16 @@
-//! The CPU backends: tensors in, slices through `gru-cpu`, tensors out.
+//! The CPU backends: from tensors to slices for `gru-cpu`, and back.
 //!
-//! One code for ndarray and Flex; a backend says how its tensors become slices and back. Half
-//! precision is for storage: states and gates are kept in it, and all arithmetic is in float32.
+//! ndarray and Flex share this code, and implement how their tensors become slices. Half precision is a
+//! storage type: states and gates are stored in it, and arithmetic is in float32.
 
 #[cfg(feature = "flex")]
 mod flex;
 mod memory;
 #[cfg(feature = "ndarray")]
 mod ndarray;
+// On ndarray nothing is packed.
+#[cfg_attr(not(feature = "flex"), allow(dead_code))]
 mod packed;
-mod run;
 
 pub(crate) use self::memory::Memory;
 
@@ -20,27 +21,26 @@ use gru_cpu::{Element, Gru, PackedWeights};
 use gru_spec::{Checkpointing, Inputs, PerInput, Sequence, Sizes};
 use memory::Keep;
 use packed::Storage;
-use run::run_on_slices;
 
-/// A backend whose tensors of `E` are slices in the memory of this process.
+/// A backend whose tensors of `E` are slices in this process.
 trait CpuBackend<E: Element>: Backend {
     /// A tensor in dense row-major order.
     type Dense: AsRef<[E]>;
 
-    /// Brings a tensor into dense row-major order, without a copy where it already is.
+    /// Makes a tensor dense and row-major. Copies it only if it is not.
     fn dense(tensor: FloatTensor<Self>) -> Self::Dense;
 
-    /// A tensor made of `data`, without a copy.
+    /// A tensor that owns `data`.
     fn tensor(data: Vec<E>, shape: Shape) -> FloatTensor<Self>;
 
-    /// The data of a tensor that has no other holder, without a copy.
+    /// The data of a tensor without other handles. Does not copy.
     fn into_data(dense: Self::Dense) -> Option<Vec<E>>;
 
-    /// Where a tensor is, if it has other holders too, and the backend can tell when it changes.
+    /// The storage of a tensor, if other handles share it, and the backend can detect a change.
     fn storage(tensor: &FloatTensor<Self>) -> Option<Storage>;
 }
 
-/// A backend with both kernel types.
+/// A backend with both element types of the kernels.
 trait CpuKernels: CpuBackend<f32> + CpuBackend<f64> {}
 impl<B: CpuBackend<f32> + CpuBackend<f64>> CpuKernels for B {}
 
@@ -80,7 +80,6 @@ fn gradients<B: CpuKernels>(
     }
 }
 
-/// The tensor in a dtype; itself where it has that already.
 fn cast<B: Backend>(tensor: FloatTensor<B>, dtype: DType) -> FloatTensor<B> {
     if tensor.dtype() == dtype {
         return tensor;
@@ -93,7 +92,7 @@ fn infer<B: CpuBackend<E>, E: Keep>(call: GruCall<B>) -> FloatTensor<B> {
     let Some(memory) = call.memory.get::<Memory>() else {
         return forward::<B, E>(call, false).states;
     };
-    // Each training step changes the weights.
+    // Each training step changes the weights, so they are not packed.
     if call.checkpointing == Checkpointing::Recompute {
         E::of(memory).train();
         return forward::<B, E>(call, false).states;
@@ -110,7 +109,7 @@ fn infer<B: CpuBackend<E>, E: Keep>(call: GruCall<B>) -> FloatTensor<B> {
     }
 }
 
-/// The states with packed weights, instead of the weights of the call.
+/// The states, from packed weights instead of the weights of the call.
 fn infer_packed<B: CpuBackend<E>, E: Keep>(
     call: GruCall<B>,
     weights: &PackedWeights<E>,
@@ -196,7 +195,7 @@ fn slice<B: CpuBackend<E>, E: Element>(dense: &B::Dense) -> &[E] {
     dense.as_ref()
 }
 
-/// All inputs in dense order.
+/// All inputs, dense.
 fn dense<B: CpuBackend<E>, E: Element>(
     inputs: Inputs<FloatTensor<B>>,
     sizes: Sizes,
@@ -212,7 +211,7 @@ fn dense_sequence<B: CpuBackend<E>, E: Element>(
     sizes: Sizes,
 ) -> Sequence<B::Dense> {
     let [first, second, _] = sequence.x.shape().dims();
-    // One share for all units of a row is written out.
+    // The kernels read one share for each unit.
     let expand = |tensor| B::float_expand(tensor, Shape::new([first, second, sizes.h]));
     let zoneout = sequence.zoneout.map(expand);
     Sequence {

@@ -1,9 +1,7 @@
-//! ndarray: shared arrays, one enum variant per dtype.
+//! ndarray tensors: shared arrays, one variant of an enum per dtype.
 
-// Burn deprecates the backend as a whole; its users are served until it goes.
-#![allow(deprecated)]
-
-use super::{CpuBackend, Storage, run_on_slices};
+use super::{CpuBackend, Storage};
+use crate::backend::implement;
 use burn::backend::NdArray;
 use burn::tensor::Shape;
 use burn_ndarray::{NdArrayTensor, SharedArray};
@@ -57,7 +55,7 @@ macro_rules! cpu_backend {
             }
 
             fn storage(_: &NdArrayTensor) -> Option<Storage> {
-                // A shared array gives no weak reference: it could change unseen.
+                // There is no weak reference to a shared array, so a change cannot be detected.
                 None
             }
         }
@@ -67,4 +65,4 @@ macro_rules! cpu_backend {
 cpu_backend!(f32, F32);
 cpu_backend!(f64, F64);
 
-run_on_slices!(NdArray);
+implement!(cpu: impl crate::backend::GruBackend for NdArray);

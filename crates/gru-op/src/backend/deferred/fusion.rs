@@ -1,10 +1,7 @@
-//! Fusion: a call is queued as one operation, and the backend below runs it in its turn.
+//! Fusion: queues a call as one operation, which the inner backend runs.
 
-use super::{
-    defer::{Defer, defers},
-    execute,
-};
-use crate::backend::GruBackend;
+use super::{defer::Defer, execute::execute};
+use crate::backend::{GruBackend, implement};
 use burn::backend::{
     fusion::{
         ExecutionError, Fusion, FusionBackend, FusionRuntime, FusionTensor,
@@ -17,7 +14,7 @@ use std::{fmt, marker::PhantomData};
 
 struct Queued<B> {
     op: CustomOpIr,
-    below: PhantomData<B>,
+    inner: PhantomData<B>,
 }
 
 impl<B> fmt::Debug for Queued<B> {
@@ -31,8 +28,8 @@ impl<B: FusionBackend + GruBackend> Operation<B::FusionRuntime> for Queued<B> {
         &self,
         handles: &mut HandleContainer<<B::FusionRuntime as FusionRuntime>::FusionHandle>,
     ) -> Result<(), ExecutionError> {
-        let refused = |reason| ExecutionError::with_context(format!("{}: {reason}", self.op.id));
-        execute::<B>(handles, &self.op).map_err(refused)
+        let error = |error| ExecutionError::with_context(format!("{}: {error}", self.op.id));
+        execute::<B>(handles, &self.op).map_err(error)
     }
 }
 
@@ -54,10 +51,10 @@ impl<B: FusionBackend + GruBackend> Defer for Fusion<B> {
     fn register(client: &Self::Client, op: CustomOpIr) -> Vec<FusionTensor<B::FusionRuntime>> {
         let queued = Queued::<B> {
             op: op.clone(),
-            below: PhantomData,
+            inner: PhantomData,
         };
         client.register(StreamId::current(), OperationIr::Custom(op), queued)
     }
 }
 
-defers!(impl<B: FusionBackend + GruBackend> GruBackend for Fusion<B>);
+implement!(deferred::defer: impl<B: FusionBackend + GruBackend> GruBackend for Fusion<B>);

@@ -1,8 +1,8 @@
 //! The operator on devices of other machines.
 //!
-//! A call on a remote device of Burn is one operation for its server, however many steps the
-//! sequence has: the spec travels with it, the gates stay there for the backward, and autodiff stays
-//! with the client. The server must have been given the operator:
+//! A call on a remote device of Burn is one operation on its server, for any number of steps. The spec travels
+//! with the call. The gates stay on the server for backward, and autodiff stays on the client. Register the
+//! operator on the server:
 //!
 //! ```rust,ignore
 //! use burn::{
@@ -18,17 +18,19 @@
 //!     .serve(WebSocketTransport::new(3000))?;
 //! ```
 //!
-//! The first call of a client on a device asks for that, and panics if the server has not got it or
-//! writes calls in another way; a release of this crate that changes the way says so. A call that is
-//! none (shapes that do not fit, numbers that nobody writes) ends its session, with a line in the
-//! server's log, and disturbs no other. How much memory a client asks for is not bounded, here as in
-//! Burn's own operations.
+//! # Panics
+//! The first call on a device panics if the server does not have the operator, or uses another encoding. The
+//! changelog lists releases that change the encoding.
 //!
-//! A backend of someone else, too, is within reach of [`GruBlock`](crate::GruBlock) in this way:
-//! implement [`GruBackend`] for it, which may be an empty `impl`, and serve it with
-//! `burn_remote::server::BackendServer`.
+//! An invalid call (wrong shapes, unknown encoding) is logged and ends its session. Other sessions are
+//! unaffected. Requests for memory are not limited, as for Burn's own operations.
+//!
+//! # Other backends
+//! [`GruBlock`](crate::GruBlock) runs on any backend behind a server. Implement [`GruBackend`] for it (the
+//! `impl` may be empty), and serve it with `burn_remote::server::BackendServer`.
 
-use crate::{backend::GruBackend, backend::deferred};
+use super::{GRADIENTS, STATES, STATES_AND_GATES, encode, execute::execute};
+use crate::backend::GruBackend;
 use burn::{
     backend::{
         DispatchDevice, Remote, RemoteDevice,
@@ -41,53 +43,48 @@ use burn::{
 use burn_router::CustomOpRegistry;
 use std::sync::{Mutex, PoisonError};
 
-/// Which encoding a server reads, as one int32.
+/// The operation that returns the encoding of a server, one int32.
 const ENCODING: &str = "gru_op::encoding";
 
-/// Gives a server of backend `B` the operator. It runs what `B` runs anywhere: its kernels, where
-/// it has them.
+/// Registers the operator on a server of backend `B`. It runs the kernels of `B`, if there are any.
 pub fn register<B: BackendIr + GruBackend>(registry: &mut CustomOpRegistry<B>) {
     registry.register(ENCODING, |handles, op, device| {
         let ([], [answer]) = op.as_fixed();
-        let encoding = TensorData::from([deferred::ENCODING as i32]);
+        let encoding = TensorData::from([encode::ENCODING as i32]);
         let encoding = B::int_from_data(encoding, device);
         handles.register_int_tensor::<B>(&answer.id, encoding);
     });
-    for id in [
-        deferred::STATES,
-        deferred::STATES_AND_GATES,
-        deferred::GRADIENTS,
-    ] {
+    for id in [STATES, STATES_AND_GATES, GRADIENTS] {
         registry.register(id, |handles, op, _| {
-            // Burn ends the session of an operation that panics, and no other one.
-            deferred::execute::<B>(handles, op)
-                .unwrap_or_else(|reason| panic!("{}: {reason}", op.id));
+            // Burn ends the session of an operation that panics, and no other session.
+            execute::<B>(handles, op).unwrap_or_else(|error| panic!("{}: {error}", op.id));
         });
     }
 }
 
-/// Panics unless the server of `device` runs the operator, if it is the device of a server. Asks
-/// once in the life of a process; in a browser, which cannot wait for an answer, never.
+/// Panics if `device` is remote and its server does not run the operator. Checks each device once per process,
+/// and never in a browser, which cannot wait for the answer.
+#[allow(irrefutable_let_patterns)] // There may be no other backend.
 pub(crate) fn expect_operator(op: &str, device: &Device) {
-    static HAVE_IT: Mutex<Vec<RemoteDevice>> = Mutex::new(Vec::new());
+    static CHECKED: Mutex<Vec<RemoteDevice>> = Mutex::new(Vec::new());
     let plain = device.clone().inner();
     let DispatchDevice::Remote(remote) = plain.as_dispatch() else {
         return;
     };
-    let have_it = || HAVE_IT.lock().unwrap_or_else(PoisonError::into_inner);
-    if cfg!(target_family = "wasm") || have_it().contains(remote) {
+    let checked = || CHECKED.lock().unwrap_or_else(PoisonError::into_inner);
+    if cfg!(target_family = "wasm") || checked().contains(remote) {
         return;
     }
     match encoding_of(remote) {
-        Ok(deferred::ENCODING) => have_it().push(remote.clone()),
-        Ok(theirs) => panic!(
-            "{op}: the server of {device:?} reads encoding {theirs} of gru-op, this is encoding \
-             {}: use the same release of gru-op on both sides",
-            deferred::ENCODING
+        Ok(encode::ENCODING) => checked().push(remote.clone()),
+        Ok(other) => panic!(
+            "{op}: the server of {device:?} uses encoding {other} of gru-op, this program uses encoding {}; \
+             use the same release of gru-op on both sides",
+            encode::ENCODING
         ),
         Err(reason) => panic!(
-            "{op}: the server of {device:?} does not run this operator: it must be started with \
-             gru_op::remote::register (asking it failed: {reason})"
+            "{op}: the server of {device:?} does not run this operator ({reason}); start it with \
+             gru_op::remote::register"
         ),
     }
 }
@@ -97,7 +94,8 @@ fn encoding_of(device: &RemoteDevice) -> Result<u64, String> {
     let answer = TensorIr::uninit(client.create_empty_handle(), Shape::new([1]), DType::I32);
     let question = CustomOpIr::new(ENCODING, &[], &[answer]);
     let answer = client.register(question).remove(0);
-    let answer = try_read_sync(Remote::int_into_data(answer)).ok_or("it cannot be waited for")?;
+    let answer =
+        try_read_sync(Remote::int_into_data(answer)).ok_or("cannot wait for the answer")?;
     let answer = answer.map_err(|reason| reason.to_string())?;
     let encoding = answer.iter::<i64>().next().ok_or("the answer is empty")?;
     u64::try_from(encoding).map_err(|_| format!("the answer is {encoding}"))

@@ -1,7 +1,7 @@
-//! Burn's router: a call is one operation that a remote server runs, or that a capture records.
+//! Burn's router: a remote server runs a call as one operation, and a capture records it as one.
 
-use super::defer::{Defer, defers};
-use crate::backend::GruBackend;
+use super::defer::Defer;
+use crate::backend::{GruBackend, implement};
 use burn::backend::ir::{CustomOpIr, OperationIr, TensorId, TensorIr};
 use burn_router::{BackendRouter, RouterChannel, RouterClient, RouterTensor};
 
@@ -25,4 +25,4 @@ impl<C: RouterChannel> Defer for BackendRouter<C> {
     }
 }
 
-defers!(impl<C: RouterChannel> GruBackend for BackendRouter<C>);
+implement!(deferred::defer: impl<C: RouterChannel> GruBackend for BackendRouter<C>);

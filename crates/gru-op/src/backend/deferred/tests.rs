@@ -1,10 +1,10 @@
-//! Descriptions that somebody else wrote: what is not a call of ours must be refused, and do nothing.
+//! Descriptions from another program: an invalid one is an error, and nothing is run.
 
-use super::*;
+use super::{execute::execute, *};
 use burn::{
     backend::{
-        Flex,
-        ir::{HandleKind, ScalarIr, TensorId},
+        Flex, TensorMetadata,
+        ir::{CustomOpIr, HandleContainer, HandleKind, ScalarIr, TensorId, TensorStatus},
         ops::IntTensorOps,
     },
     tensor::TensorData,
@@ -18,12 +18,13 @@ type Handles = HandleContainer<HandleKind<Flex>>;
 
 /// The first id of a result.
 const RESULTS: u64 = 1_000;
-/// A tensor of whole numbers, and one that does not exist.
+/// The id of an integer tensor.
 const INTEGERS: u64 = 100;
-const NOWHERE: u64 = 101;
+/// An id without a tensor.
+const UNKNOWN: u64 = 101;
 
-/// A right call: its tensors and its description.
-fn call(rng: &mut StdRng) -> (Handles, CustomOpIr) {
+/// The tensors and the description of a valid call.
+fn valid_call(rng: &mut StdRng) -> (Handles, CustomOpIr) {
     let mut size = |most| rng.random_range(1..=most);
     let [n, t, i, h] = [size(4), size(5), size(6), size(7)];
     let mut flip = || rng.random::<bool>();
@@ -63,13 +64,13 @@ fn call(rng: &mut StdRng) -> (Handles, CustomOpIr) {
     let mut inputs = Vec::new();
     let mut present = 0;
     for (k, shape) in shapes.iter().enumerate() {
-        let there = match TENSORS[k] {
+        let is_present = match TENSORS[k] {
             "x" | "w_hh" | "w_ih" => true,
             "states" | "d_states" => id == GRADIENTS,
             "gates" => id == GRADIENTS && rng.random(),
             _ => rng.random(),
         };
-        if there {
+        if is_present {
             present |= 1 << k;
             let count = shape.iter().product();
             let numbers = (0..count).map(|_| rng.random_range(-1.0..1.0f32)).collect();
@@ -77,7 +78,7 @@ fn call(rng: &mut StdRng) -> (Handles, CustomOpIr) {
             handles.register_float_tensor::<Flex>(&TensorId::new(k as u64), tensor);
             let mut tensor =
                 TensorIr::uninit(TensorId::new(k as u64), shape.clone().into(), DType::F32);
-            tensor.status = burn::backend::ir::TensorStatus::ReadOnly;
+            tensor.status = TensorStatus::ReadOnly;
             inputs.push(tensor);
         }
     }
@@ -90,7 +91,8 @@ fn call(rng: &mut StdRng) -> (Handles, CustomOpIr) {
         present,
         wanted,
     };
-    let described = slots(&inputs, present).unwrap();
+    let id_of = |k: usize| TensorId::new(k as u64);
+    let described = std::array::from_fn(|k| inputs.iter().find(|tensor| tensor.id == id_of(k)));
     let shapes = results(id, &described, &arguments).unwrap();
     let outputs: Vec<_> = (RESULTS..)
         .zip(shapes)
@@ -100,8 +102,8 @@ fn call(rng: &mut StdRng) -> (Handles, CustomOpIr) {
     (handles, op)
 }
 
-/// Changes one thing.
-fn spoil(op: &mut CustomOpIr, rng: &mut StdRng) {
+/// Makes one random change.
+fn change(op: &mut CustomOpIr, rng: &mut StdRng) {
     let numbers = [0, 1, 2, 3, 7, 100, 1 << 31, usize::MAX / 3, usize::MAX];
     let number = |rng: &mut StdRng| numbers[rng.random_range(0..numbers.len())];
     let inputs = op.inputs.len();
@@ -142,7 +144,7 @@ fn spoil(op: &mut CustomOpIr, rng: &mut StdRng) {
             let shape: Vec<usize> = (0..rank).map(|_| number(rng)).collect();
             op.inputs[input].shape = shape.into();
         }
-        8 => op.inputs[input].id = TensorId::new([INTEGERS, NOWHERE][rng.random_range(0..2)]),
+        8 => op.inputs[input].id = TensorId::new([INTEGERS, UNKNOWN][rng.random_range(0..2)]),
         9 => op.inputs[input].dtype = [DType::F64, DType::I32][rng.random_range(0..2)],
         10 => {
             op.outputs.pop();
@@ -156,30 +158,30 @@ fn spoil(op: &mut CustomOpIr, rng: &mut StdRng) {
 }
 
 #[test]
-fn right_calls_run() {
+fn valid_calls_run() {
     let mut rng = StdRng::seed_from_u64(1);
     for _ in 0..300 {
-        let (mut handles, op) = call(&mut rng);
+        let (mut handles, op) = valid_call(&mut rng);
         execute::<Flex>(&mut handles, &op).unwrap();
         for output in &op.outputs {
             let mut output = output.clone();
-            output.status = burn::backend::ir::TensorStatus::ReadOnly;
+            output.status = TensorStatus::ReadOnly;
             let result = handles.get_float_tensor::<Flex>(&output);
             assert_eq!(result.shape(), output.shape);
         }
     }
 }
 
-/// What was changed either makes another right call, with results of the shapes that it names, or is
-/// refused; then nothing was made. A panic is Burn's own, which knows no tensor by that id.
+/// A changed call is an error without results, or another valid call with results of the declared shapes. Burn
+/// itself panics at an unknown id.
 #[test]
-fn spoilt_calls_are_refused_or_right() {
+fn changed_calls_are_errors_or_valid() {
     let mut rng = StdRng::seed_from_u64(2);
-    let [mut ran, mut refused, mut unknown] = [0, 0, 0];
+    let [mut ran, mut errors, mut panics] = [0, 0, 0];
     for _ in 0..20_000 {
-        let (mut handles, mut op) = call(&mut rng);
+        let (mut handles, mut op) = valid_call(&mut rng);
         for _ in 0..rng.random_range(1..3) {
-            spoil(&mut op, &mut rng);
+            change(&mut op, &mut rng);
             if op.inputs.is_empty() || op.scalars.is_empty() || op.outputs.is_empty() {
                 break;
             }
@@ -191,17 +193,17 @@ fn spoilt_calls_are_refused_or_right() {
                 for output in &op.outputs {
                     let result = handles.get_handle_ref(&output.id);
                     let Some(HandleKind::Float(result)) = result else {
-                        panic!("{op:?} made no {output:?}")
+                        panic!("{op:?} has no result {output:?}")
                     };
                     assert_eq!(result.shape(), output.shape);
                 }
             }
             Ok(Err(_)) => {
-                refused += 1;
+                errors += 1;
                 assert_eq!(handles.num_handles(), before);
             }
             Err(reason) => {
-                unknown += 1;
+                panics += 1;
                 let text = reason.downcast_ref::<String>().cloned().unwrap_or_default();
                 let known = ["Should have handle", "Expected float handle"];
                 assert!(known.iter().any(|known| text.contains(known)), "{text}");
@@ -209,7 +211,7 @@ fn spoilt_calls_are_refused_or_right() {
         }
     }
     assert!(
-        ran > 100 && refused > 10_000 && unknown > 100,
-        "{ran} {refused} {unknown}"
+        ran > 100 && errors > 10_000 && panics > 100,
+        "{ran} {errors} {panics}"
     );
 }

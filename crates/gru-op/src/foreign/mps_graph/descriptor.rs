@@ -1,35 +1,35 @@
-//! Which GRU a call means.
+//! Which GRU a call computes.
 
 use crate::{
     GateOrder, GruSpec, Reset, Update,
     spec::{Activation, Activations},
 };
 
-/// The slope and offset that older pages of Apple's give as the defaults of a hard sigmoid.
+/// The hard sigmoid with slope and offset from older pages of Apple's documentation.
 pub const HARD_SIGMOID: Activation = Activation::HardSigmoid {
     alpha: 0.2,
     beta: 0.5,
 };
 
-/// The update rule that `flipZ` means on the page of `MPSGraphGRUDescriptor`.
+/// The meaning of `flipZ` on the page of `MPSGraphGRUDescriptor`.
 pub fn flip_z_of_descriptor_page(flip_z: bool) -> Update {
     if flip_z { Update::Keeps } else { Update::Takes }
 }
 
-/// The update rule that `flipZ` means on the pages of the GRU methods.
+/// The meaning of `flipZ` on the pages of the GRU methods.
 pub fn flip_z_of_method_pages(flip_z: bool) -> Update {
     if flip_z { Update::Takes } else { Update::Keeps }
 }
 
-/// `MPSGraphGRUDescriptor`. Its `flipZ` is [`update`](Self::update), by name.
+/// `MPSGraphGRUDescriptor`, with [`update`](Self::update) in place of `flipZ`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct GruDescriptor {
-    /// Whether time is walked from the last step to the first. No effect with `bidirectional`.
+    /// Whether time runs from the last step to the first. Ignored with `bidirectional`.
     pub reverse: bool,
-    /// Whether time is walked in both directions, with weights of its own for each.
+    /// Whether there are two directions, each with its own weights.
     pub bidirectional: bool,
-    /// Whether the forward also returns the z state, which the gradients need.
+    /// Whether forward also returns the z state, which the gradients require.
     pub training: bool,
     /// Whether gates are packed r, z, o instead of z, r, o.
     pub reset_gate_first: bool,
@@ -46,7 +46,7 @@ pub struct GruDescriptor {
 }
 
 impl GruDescriptor {
-    /// Apple's defaults, but for the update rule, on which its pages disagree.
+    /// Apple's defaults, except for the update rule, on which Apple's pages disagree.
     pub fn new(update: Update) -> Self {
         Self {
             reverse: false,
@@ -61,7 +61,7 @@ impl GruDescriptor {
         }
     }
 
-    /// D.
+    /// D, directions: 1 or 2.
     pub(super) fn directions(&self) -> usize {
         if self.bidirectional { 2 } else { 1 }
     }
@@ -77,17 +77,19 @@ impl GruDescriptor {
 
     /// What a step of the call computes.
     pub fn spec(&self) -> GruSpec {
-        GruSpec::default()
-            .with_reset(if self.reset_after {
+        GruSpec {
+            reset: if self.reset_after {
                 Reset::AfterMatmul
             } else {
                 Reset::BeforeMatmul
-            })
-            .with_update(self.update)
-            .with_activations(Activations {
+            },
+            update: self.update,
+            activations: Activations {
                 reset: self.reset_gate_activation,
                 update: self.update_gate_activation,
                 candidate: self.output_gate_activation,
-            })
+            },
+            ..GruSpec::default()
+        }
     }
 }

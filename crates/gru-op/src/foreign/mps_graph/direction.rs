@@ -1,130 +1,42 @@
-//! One direction of a call, in the terms of the operator.
+//! The directions of a call, as calls of the operator.
 
-use super::{GruDescriptor, arguments::Arguments, weights::direction_weights};
-use crate::{
-    backend::GruCall,
-    op::options::{GruWeights, SequenceOptions},
-    op::sequence::optional,
-};
+use super::{GruDescriptor, arguments::Arguments};
+use crate::{backend::GruCall, op::sequence::optional};
 use burn::{backend::Dispatch, tensor::Tensor};
-use gru_spec::{Direction, GruSpec, Inputs, Layout, Order, Sequence, Weights};
+use gru_spec::{Direction, Inputs, Layout, Order, Sequence};
 
-/// One direction of a call, in the terms of the operator.
-pub(super) struct OneDirection {
-    pub(super) h: usize,
-    pub(super) x: Tensor<3>,
-    pub(super) h0: Option<Tensor<2>>,
-    pub(super) recurrent_mask: Option<Tensor<2>>,
-    pub(super) weights: GruWeights,
-    pub(super) spec: GruSpec,
-    pub(super) direction: Direction,
-}
-
-impl OneDirection {
-    pub(super) fn call(&self) -> GruCall<Dispatch> {
-        let w = self.weights.clone();
-        let inputs = Inputs {
-            sequence: Sequence {
-                h0: optional(self.h0.clone()),
-                recurrent_mask: optional(self.recurrent_mask.clone()),
-                ..Sequence::new(self.x.clone().into_dispatch())
-            },
-            weights: Weights {
-                b_ih: optional(w.b_ih),
-                b_hh: optional(w.b_hh),
-                ..Weights::new(optional(w.w_ih), w.w_hh.into_dispatch())
-            },
-        };
-        GruCall {
-            order: Order {
-                layout: Layout::TimeMajor,
-                direction: self.direction,
-            },
-            ..GruCall::new(inputs, self.spec)
-        }
-    }
-
-    /// The options of the same call.
-    pub(super) fn options(&self) -> SequenceOptions<2> {
-        SequenceOptions::new()
-            .state(self.h0.clone())
-            .recurrent_mask(self.recurrent_mask.clone())
-            .layout(Layout::TimeMajor)
-            .direction(self.direction)
-    }
-
-    /// The time index of the last step.
-    pub(super) fn last_step(&self, t: usize) -> usize {
-        self.direction.time(t - 1, t)
-    }
-
-    /// The recurrent product of the candidate before its reset, `[T,N,H]`, which the z state does
-    /// not hold: one large product.
-    pub(super) fn q_n(&self, states: &Tensor<3>) -> Tensor<3> {
-        let ([t, n, _], h) = (states.dims(), self.h);
-        if t == 0 || n == 0 {
-            return states.clone(); // as empty
-        }
-        let first = match &self.h0 {
-            Some(h0) => h0.clone().unsqueeze_dim(0),
-            None => Tensor::zeros([1, n, h], (&states.device(), states.dtype())),
-        };
-        // Burn has no empty `narrow`.
-        let but_one = |from| (t > 1).then(|| states.clone().narrow(0, from, t - 1));
-        let before: Vec<Tensor<3>> = match self.direction {
-            Direction::Forward => [Some(first), but_one(0)].into_iter().flatten().collect(),
-            Direction::Reverse => [but_one(1), Some(first)].into_iter().flatten().collect(),
-        };
-        let mut g = Tensor::cat(before, 0);
-        if let Some(mask) = &self.recurrent_mask {
-            g = g * mask.clone().unsqueeze_dim(0);
-        }
-        let w_hn = self.weights.w_hh.clone().narrow(1, 2 * h, h);
-        let q_n = g.reshape([t * n, h]).matmul(w_hn).reshape([t, n, h]);
-        match &self.weights.b_hh {
-            Some(b_hh) => q_n + b_hh.clone().narrow(0, 2 * h, h).unsqueeze(),
-            None => q_n,
-        }
-    }
-}
-
-/// The directions of a call, which is checked.
-pub(super) fn split(arguments: &Arguments, descriptor: &GruDescriptor) -> Vec<OneDirection> {
+/// A call of the operator for each direction. The arguments were checked.
+pub(super) fn calls(arguments: &Arguments, descriptor: &GruDescriptor) -> Vec<GruCall<Dispatch>> {
     let order = descriptor.gate_order();
     let directions: &[Direction] = match (descriptor.bidirectional, descriptor.reverse) {
         (true, _) => &[Direction::Forward, Direction::Reverse],
         (false, false) => &[Direction::Forward],
         (false, true) => &[Direction::Reverse],
     };
-    let one = |(d, &direction): (usize, &Direction)| {
-        let weights = direction_weights(
-            order,
-            d,
-            &arguments.recurrent_weight,
-            arguments.input_weight.as_ref(),
-            arguments.bias.as_ref(),
-            arguments.secondary_bias.as_ref(),
-        );
+    let call = |(d, &direction): (usize, &Direction)| {
+        let weights = arguments.parameters.weights(order, d);
         let [h, gates] = weights.w_hh.dims();
-        let states = |t: &Option<Tensor<2>>| t.clone().map(|t| t.narrow(1, d * h, h));
         let x = arguments.source.clone();
-        let none = |len| Tensor::zeros([len], (&x.device(), x.dtype()));
-        let all_gates = |b: Tensor<1>| Tensor::cat(vec![none(2 * h), b], 0);
-        OneDirection {
-            h,
-            h0: states(&arguments.init_state),
-            recurrent_mask: states(&arguments.mask),
-            weights: GruWeights {
-                b_hh: weights.b_hh.map(all_gates),
-                ..weights
+        let x = match weights.w_ih {
+            Some(_) => x,
+            None => order.reorder(x.narrow(2, d * gates, gates), 2, 1),
+        };
+        let rows = |t: &Option<Tensor<2>>| optional(t.clone().map(|t| t.narrow(1, d * h, h)));
+        let inputs = Inputs {
+            sequence: Sequence {
+                h0: rows(&arguments.init_state),
+                recurrent_mask: rows(&arguments.mask),
+                ..Sequence::new(x.into_dispatch())
             },
-            x: match arguments.input_weight {
-                Some(_) => x,
-                None => order.reorder(x.narrow(2, d * gates, gates), 2, 1),
+            weights: weights.to_dispatch(),
+        };
+        GruCall {
+            order: Order {
+                layout: Layout::TimeMajor,
+                direction,
             },
-            spec: descriptor.spec(),
-            direction,
+            ..GruCall::new(inputs, descriptor.spec())
         }
     };
-    directions.iter().enumerate().map(one).collect()
+    directions.iter().enumerate().map(call).collect()
 }

@@ -1,87 +1,80 @@
-//! What `GRUGradients` returns, gathered direction by direction.
+//! The results of `GRUGradients`.
 
 use super::RecurrentWeight;
-use crate::{GateOrder, backend};
+use crate::{GateOrder, backend::GruGradients};
 use burn::{
     backend::{Dispatch, DispatchTensor},
     tensor::Tensor,
 };
 
-/// What `GRUGradients` returns, in its order. Each is there exactly if its input was.
+/// The results of `GRUGradients`, in Apple's order. Each is present if its input was.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Gradients {
-    /// As `source`.
+    /// In the shape of `source`.
     pub source: Tensor<3>,
-    /// As `recurrent_weight`.
+    /// In the shape of `recurrent_weight`.
     pub recurrent_weight: RecurrentWeight,
-    /// As `input_weight`.
+    /// In the shape of `input_weight`.
     pub input_weight: Option<Tensor<2>>,
-    /// As `bias`.
+    /// In the shape of `bias`.
     pub bias: Option<Tensor<1>>,
-    /// As `init_state`.
+    /// In the shape of `init_state`.
     pub init_state: Option<Tensor<2>>,
-    /// As `secondary_bias`.
+    /// In the shape of `secondary_bias`.
     pub secondary_bias: Option<Tensor<1>>,
 }
 
-/// The gradients of each direction, in Apple's layouts.
-#[derive(Default)]
-pub(super) struct Collected {
-    source: Vec<Tensor<3>>,
-    recurrent_weight: Vec<Tensor<2>>,
-    input_weight: Vec<Tensor<2>>,
-    bias: Vec<Tensor<1>>,
-    pub(super) init_state: Vec<Tensor<2>>,
-    secondary_bias: Vec<Tensor<1>>,
-}
-
-impl Collected {
-    /// Adds those of the next direction.
-    pub(super) fn take(
-        &mut self,
-        backend::GruGradients(d): backend::GruGradients<Dispatch>,
+impl Gradients {
+    /// The gradients of one direction. `projected`: there is no input weight.
+    pub(super) fn of_direction(
+        GruGradients(d): GruGradients<Dispatch>,
         order: GateOrder,
         h: usize,
         projected: bool,
-    ) {
+    ) -> Self {
         fn of<const D: usize>(d: Option<DispatchTensor>) -> Option<Tensor<D>> {
             d.map(Tensor::from_dispatch)
         }
+        const ALWAYS: &str = "these inputs are always present";
         let rows = |columns: Tensor<2>| order.reorder(columns.transpose(), 0, 1);
-        self.source
-            .extend(of::<3>(d.x).map(|x| if projected { order.reorder(x, 2, 1) } else { x }));
-        self.recurrent_weight.extend(of(d.w_hh).map(rows));
-        self.input_weight.extend(of(d.w_ih).map(rows));
-        self.bias
-            .extend(of::<1>(d.b_ih).map(|b| order.reorder(b, 0, 1)));
-        self.init_state.extend(of::<2>(d.h0));
-        let candidate = |b: Tensor<1>| b.narrow(0, 2 * h, h);
-        self.secondary_bias.extend(of(d.b_hh).map(candidate));
+        let source = of::<3>(d.x).expect(ALWAYS);
+        Self {
+            source: if projected {
+                order.reorder(source, 2, 1)
+            } else {
+                source
+            },
+            recurrent_weight: rows(of(d.w_hh).expect(ALWAYS)).into(),
+            input_weight: of(d.w_ih).map(rows),
+            bias: of::<1>(d.b_ih).map(|bias| order.reorder(bias, 0, 1)),
+            init_state: of(d.h0),
+            secondary_bias: of::<1>(d.b_hh).map(|bias| bias.narrow(0, 2 * h, h)),
+        }
     }
 
-    /// All of them, one beside the other.
-    pub(super) fn finish(self, projected: bool) -> Gradients {
-        fn side_by_side<const D: usize>(parts: Vec<Tensor<D>>, dim: usize) -> Option<Tensor<D>> {
-            (!parts.is_empty()).then(|| Tensor::cat(parts, dim))
+    /// The gradients of both directions.
+    pub(super) fn join(self, reverse: Self, projected: bool) -> Self {
+        fn cat<const D: usize>(
+            forward: Option<Tensor<D>>,
+            reverse: Option<Tensor<D>>,
+            dim: usize,
+        ) -> Option<Tensor<D>> {
+            Some(Tensor::cat(vec![forward?, reverse?], dim))
         }
-        const ALWAYS: &str = "the source and the recurrent weight are always there";
-        let source = if projected {
-            side_by_side(self.source, 2)
-        } else {
-            self.source.into_iter().reduce(|a, b| a + b)
-        };
-        let mut recurrent = self.recurrent_weight;
-        Gradients {
-            source: source.expect(ALWAYS),
-            recurrent_weight: match recurrent.len() {
-                1 => RecurrentWeight::One(recurrent.remove(0)),
-                _ => RecurrentWeight::Two(Tensor::stack(recurrent, 0)),
+        let recurrent = [self.recurrent_weight, reverse.recurrent_weight];
+        let recurrent = recurrent.map(|weight| weight.direction(0));
+        Self {
+            source: if projected {
+                Tensor::cat(vec![self.source, reverse.source], 2)
+            } else {
+                self.source + reverse.source
             },
-            input_weight: side_by_side(self.input_weight, 0),
-            bias: side_by_side(self.bias, 0),
-            init_state: side_by_side(self.init_state, 1),
-            secondary_bias: side_by_side(self.secondary_bias, 0),
+            recurrent_weight: Tensor::stack::<3>(recurrent.into(), 0).into(),
+            input_weight: cat(self.input_weight, reverse.input_weight, 0),
+            bias: cat(self.bias, reverse.bias, 0),
+            init_state: cat(self.init_state, reverse.init_state, 1),
+            secondary_bias: cat(self.secondary_bias, reverse.secondary_bias, 0),
         }
     }
 }

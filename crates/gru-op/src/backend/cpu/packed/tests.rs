@@ -1,4 +1,4 @@
-//! When weights are packed, and for how long they are kept.
+//! When weights are packed, and how long they are kept.
 
 use super::*;
 use burn::{
@@ -17,17 +17,13 @@ fn tensor(shape: impl Into<Shape>) -> FlexTensor {
     FlexTensor::from_data(TensorData::new(numbers.collect::<Vec<_>>(), shape))
 }
 
-/// The weights of a layer, which holds them too.
+/// The weights of a layer, with handles of their own.
 struct Layer([FlexTensor; 4]);
 
 impl Layer {
     fn new() -> Self {
-        Self([
-            tensor([I, 3 * H]),
-            tensor([H, 3 * H]),
-            tensor([3 * H]),
-            tensor([3 * H]),
-        ])
+        let [b_ih, b_hh] = [tensor([3 * H]), tensor([3 * H])];
+        Self([tensor([I, 3 * H]), tensor([H, 3 * H]), b_ih, b_hh])
     }
 
     fn weights(&self) -> Weights<FlexTensor> {
@@ -40,14 +36,10 @@ impl Layer {
         }
     }
 
-    /// What the memory gives a call over `[n, t]`.
-    fn packed(
-        &self,
-        cache: &mut Cache<f32>,
-        n: usize,
-        t: usize,
-    ) -> Option<Arc<PackedWeights<f32>>> {
-        packed(cache, &self.weights(), &GruSpec::default(), [n, t])
+    /// The packed weights of a call with few rows.
+    fn packed(&self, cache: &mut Cache<f32>) -> Arc<PackedWeights<f32>> {
+        let packed = packed(cache, &self.weights(), &GruSpec::default(), [1, 1]);
+        packed.expect("few rows")
     }
 }
 
@@ -64,19 +56,14 @@ fn packed(
 #[test]
 fn weights_are_packed_once() {
     let (mut cache, layer) = (Cache::default(), Layer::new());
-    let first = layer.packed(&mut cache, 1, 1).expect("few rows");
-    let second = layer.packed(&mut cache, 2, 4).expect("few rows");
-    assert!(Arc::ptr_eq(&first, &second));
-    assert!(layer.packed(&mut cache, 1, ROWS + 1).is_none());
+    let first = layer.packed(&mut cache);
+    let mut of = |n, t| packed(&mut cache, &layer.weights(), &GruSpec::default(), [n, t]);
+    assert!(Arc::ptr_eq(&first, &of(2, 4).expect("few rows")));
+    assert!(of(1, MAX_ROWS + 1).is_none());
     // A clone of the layer with weights of its own shares the memory.
-    let other = Layer::new();
-    let third = other.packed(&mut cache, 1, 1).expect("few rows");
-    assert!(!Arc::ptr_eq(&first, &third));
-    assert!(Arc::ptr_eq(
-        &first,
-        &layer.packed(&mut cache, 1, 1).expect("few rows")
-    ));
-    assert_eq!(cache.len(), 2);
+    assert!(!Arc::ptr_eq(&first, &Layer::new().packed(&mut cache)));
+    assert!(Arc::ptr_eq(&first, &layer.packed(&mut cache)));
+    assert_eq!(cache.0.len(), 2);
     cache.clear();
     assert_eq!(cache.len(), 0);
 }
@@ -84,41 +71,26 @@ fn weights_are_packed_once() {
 #[test]
 fn at_most_four_are_packed() {
     let mut cache = Cache::default();
-    let layers: Vec<_> = (0..MOST + 2).map(|_| Layer::new()).collect();
+    let layers: Vec<_> = (0..MAX_ENTRIES + 2).map(|_| Layer::new()).collect();
     for layer in &layers {
-        assert!(layer.packed(&mut cache, 1, 1).is_some());
+        layer.packed(&mut cache);
     }
-    assert_eq!(cache.len(), MOST);
+    assert_eq!(cache.len(), MAX_ENTRIES);
 }
 
 #[test]
-fn weights_that_are_gone_are_forgotten() {
+fn freed_weights_are_removed() {
     let (mut cache, layer) = (Cache::default(), Layer::new());
-    assert!(layer.packed(&mut cache, 1, 1).is_some());
+    layer.packed(&mut cache);
     drop(layer);
     assert_eq!(cache.len(), 0);
-    assert!(Layer::new().packed(&mut cache, 1, 1).is_some());
+    Layer::new().packed(&mut cache);
     assert_eq!(cache.0.len(), 1);
 }
 
+/// Two specs may have the same weights.
 #[test]
-fn each_tensor_counts() {
-    let mut cache = Cache::default();
-    let mut layer = Layer::new();
-    let mut before = layer.packed(&mut cache, 1, 1).expect("few rows");
-    for k in 0..4 {
-        // The same numbers elsewhere.
-        layer.0[k] = tensor(layer.0[k].layout().shape().clone());
-        let after = layer.packed(&mut cache, 1, 1).expect("few rows");
-        assert!(!Arc::ptr_eq(&before, &after), "{k}");
-        before = after;
-    }
-    assert_eq!(cache.len(), 1);
-}
-
-/// The same weights may belong to two GRUs.
-#[test]
-fn each_spec_counts() {
+fn the_spec_is_compared() {
     let (mut cache, layer) = (Cache::default(), Layer::new());
     let mut of = |spec| packed(&mut cache, &layer.weights(), &spec, [1, 1]).expect("few rows");
     let after = of(GruSpec::default());
@@ -133,30 +105,30 @@ fn each_spec_counts() {
 fn changed_weights_are_packed_again() {
     let mut cache = Cache::default();
     let mut layer = Layer::new();
-    let before = layer.packed(&mut cache, 1, 1).expect("few rows");
+    let before = layer.packed(&mut cache);
     assert!(layer.0[1].is_unique());
     assert!(layer.0[1].try_storage_mut::<f32>().is_none());
     layer.0[1].storage_mut::<f32>()[0] += 1.0;
-    let after = layer.packed(&mut cache, 1, 1).expect("few rows");
+    let after = layer.packed(&mut cache);
     assert!(!Arc::ptr_eq(&before, &after));
     let old = std::mem::replace(&mut layer.0[0], tensor([1]));
     layer.0[0] = Flex::float_mul_scalar(old, 2.0f32.into());
-    let last = layer.packed(&mut cache, 1, 1).expect("few rows");
+    let last = layer.packed(&mut cache);
     assert!(!Arc::ptr_eq(&after, &last));
     assert_eq!(cache.len(), 1);
 }
 
 #[test]
-fn a_tensor_that_will_not_be_seen_again_is_not_kept() {
+fn a_tensor_without_other_handles_is_not_kept() {
     let mut cache = Cache::default();
     let weights = Layer::new().weights();
     assert!(packed(&mut cache, &weights, &GruSpec::default(), [1, 1]).is_none());
     assert_eq!(cache.len(), 0);
 }
 
-/// Views of what others hold, as importers of other systems make them.
+/// Views of shared tensors, as importers create them.
 #[test]
-fn views_count_by_their_order() {
+fn the_layout_of_views_is_compared() {
     let mut cache = Cache::default();
     let mut layer = Layer::new();
     layer.0[1] = Flex::float_swap_dims(tensor([3 * H, H]), 0, 1);
@@ -165,16 +137,16 @@ fn views_count_by_their_order() {
         let range = Slice::from(from..from + 3 * H);
         layer.0[k] = Flex::float_slice(biases.clone(), &[range]);
     }
-    let first = layer.packed(&mut cache, 1, 1).expect("few rows");
-    let second = layer.packed(&mut cache, 1, 1).expect("few rows");
+    let first = layer.packed(&mut cache);
+    let second = layer.packed(&mut cache);
     assert!(Arc::ptr_eq(&first, &second));
     layer.0.swap(2, 3);
-    let third = layer.packed(&mut cache, 1, 1).expect("few rows");
+    let third = layer.packed(&mut cache);
     assert!(!Arc::ptr_eq(&first, &third));
-    // A square has the same shape either way.
+    // The transpose of a square has the same shape.
     let square = tensor([3, 3]);
-    let turned = Flex::float_swap_dims(square.clone(), 0, 1);
+    let transposed = Flex::float_swap_dims(square.clone(), 0, 1);
     let storage = |tensor| <Flex as CpuBackend<f32>>::storage(tensor).expect("it is shared");
-    assert!(!storage(&square).is(&storage(&turned)));
-    assert!(storage(&square).is(&storage(&square.clone())));
+    assert!(storage(&square) != storage(&transposed));
+    assert!(storage(&square) == storage(&square.clone()));
 }

@@ -1,4 +1,4 @@
-//! Sequences in pieces of time, so that what a call holds for a while does not grow with T.
+//! Chunks of time, so that temporary memory does not grow with T.
 
 use super::Prim;
 use crate::{backend::GruCall, backend::composed::Call};
@@ -7,22 +7,20 @@ use gru_cube::Limits;
 use gru_spec::{Inputs, Sequence};
 use std::ops::Range;
 
-/// Bytes of `p` that are never cut: the launches of smaller pieces would cost more than the memory is
-/// worth.
-const LEAST: usize = 4 << 20;
+/// The least bytes of `p` in a chunk. Smaller chunks save little memory, and need more launches.
+const MIN_BYTES: usize = 4 << 20;
 
-/// The same for each multiprocessor: two of its tiles of 128 × 128 sums, so that the product of a piece
-/// fills the device.
-const LEAST_PER_CUBE: usize = 128 << 10;
+/// The least bytes per multiprocessor: two tiles of 128 × 128 sums, so that the product fills the device.
+const MIN_BYTES_PER_CUBE: usize = 128 << 10;
 
-/// Bytes of `p` that a device would rather not have cut.
-pub(super) fn least(limits: &Limits) -> usize {
-    LEAST.max(limits.cubes.saturating_mul(LEAST_PER_CUBE))
+/// The least bytes of `p` in a chunk on a device.
+pub(super) fn min_bytes(limits: &Limits) -> usize {
+    MIN_BYTES.max(limits.cubes.saturating_mul(MIN_BYTES_PER_CUBE))
 }
 
-/// Steps `0..t`, in pieces of nearly the same length of which each takes at most `limit` bytes, if
-/// a step takes `per_step`.
-pub(super) fn pieces(
+/// Steps `0..t` in chunks of nearly equal length. Each has at most `limit` bytes, or one step, if a step has
+/// `per_step` bytes.
+pub(super) fn chunks(
     t: usize,
     per_step: usize,
     limit: usize,
@@ -34,33 +32,33 @@ pub(super) fn pieces(
     (0..count).map(move |k| start(k)..start(k + 1))
 }
 
-/// A sequence's steps, counted in walking order.
+/// Some steps of a sequence, counted in the direction of time.
 pub(super) fn of_sequence(
     sequence: &Prim<CubeBackend>,
     steps: &Range<usize>,
     call: &Call<CubeBackend>,
 ) -> Prim<CubeBackend> {
-    if *steps == (0..call.t) {
+    if *steps == (0..call.sizes.t) {
         return sequence.clone();
     }
-    let times = call.order.direction.times(steps.clone(), call.t);
-    sequence.narrow(call.time_dim, times)
+    let times = call.order.direction.times(steps.clone(), call.sizes.t);
+    sequence.narrow(call.time_dim(), times)
 }
 
-/// The call that computes only these steps, from the state before them.
+/// The call that computes these steps only, from the state before them.
 pub(super) fn of_call(
     whole: &GruCall<CubeBackend>,
     states: &Prim<CubeBackend>,
     steps: &Range<usize>,
-    sizes: &Call<CubeBackend>,
+    of_whole: &Call<CubeBackend>,
 ) -> GruCall<CubeBackend> {
-    let part = |tensor| of_sequence(&Prim(tensor), steps, sizes).0;
+    let part = |tensor| of_sequence(&Prim(tensor), steps, of_whole).0;
     let sequence = whole.inputs.sequence.clone();
     let h0 = match steps.start {
         0 => sequence.h0,
         first => {
-            let before = of_sequence(states, &(first - 1..first), sizes);
-            Some(before.reshape([sizes.n, sizes.h]).0)
+            let before = of_sequence(states, &(first - 1..first), of_whole);
+            Some(before.reshape([of_whole.sizes.n, of_whole.sizes.h]).0)
         }
     };
     GruCall {
@@ -80,10 +78,10 @@ pub(super) fn of_call(
 
 #[cfg(test)]
 mod tests {
-    use super::{Limits, least, pieces};
+    use super::{Limits, chunks, min_bytes};
 
     #[test]
-    fn a_large_device_has_large_pieces() {
+    fn a_large_device_has_large_chunks() {
         let device = |cubes| Limits {
             units: 1024,
             shared_bytes: 48 << 10,
@@ -92,26 +90,26 @@ mod tests {
             together: 0,
             cpu: false,
         };
-        assert_eq!(least(&device(2)), 4 << 20);
-        assert_eq!(least(&device(132)), (132 * 128) << 10);
-        assert_eq!(least(&device(usize::MAX)), usize::MAX);
+        assert_eq!(min_bytes(&device(2)), 4 << 20);
+        assert_eq!(min_bytes(&device(132)), (132 * 128) << 10);
+        assert_eq!(min_bytes(&device(usize::MAX)), usize::MAX);
     }
 
     #[test]
-    fn pieces_are_in_order_and_within_the_limit() {
+    fn chunks_are_in_order_and_within_the_limit() {
         for t in [0, 1, 2, 7, 64, 1000] {
             for limit in [0, 1, 8, 24, 100, usize::MAX] {
                 let mut next = 0;
-                for piece in pieces(t, 8, limit) {
-                    assert_eq!(piece.start, next);
-                    assert!(piece.len() == 1 || piece.len() * 8 <= limit, "{t} {limit}");
-                    assert!(!piece.is_empty());
-                    next = piece.end;
+                for chunk in chunks(t, 8, limit) {
+                    assert_eq!(chunk.start, next);
+                    assert!(chunk.len() == 1 || chunk.len() * 8 <= limit, "{t} {limit}");
+                    assert!(!chunk.is_empty());
+                    next = chunk.end;
                 }
                 assert_eq!(next, t);
             }
         }
-        assert_eq!(pieces(10, 8, 80).len(), 1);
-        assert_eq!(pieces(10, 8, 79).len(), 2);
+        assert_eq!(chunks(10, 8, 80).len(), 1);
+        assert_eq!(chunks(10, 8, 79).len(), 2);
     }
 }

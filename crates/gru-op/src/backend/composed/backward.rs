@@ -1,0 +1,241 @@
+//! The backward pass. The backward of `gru-cpu` lists its equations.
+
+use super::{
+    Call,
+    gate::gates,
+    prim::{Mask, Prim},
+};
+use crate::backend::call::{GruCall, GruGradients, GruSaved};
+use burn::backend::{Backend, tensor::FloatTensor};
+use gru_spec::{PerInput, Reset, Update};
+
+/// See [`GruBackend::gru_gradients`](crate::backend::GruBackend::gru_gradients).
+pub(crate) fn gradients<B: Backend>(
+    call: GruCall<B>,
+    saved: GruSaved<B>,
+    d_states: FloatTensor<B>,
+    wanted: PerInput<bool>,
+) -> GruGradients<B> {
+    let call = Call::new(call);
+    if call.sizes.rows() == 0 {
+        let shapes = call.sizes.shapes(call.order.layout);
+        let zeros = |(wanted, shape): (bool, Option<&gru_spec::Shape>)| {
+            let shape = shape.filter(|_| wanted)?;
+            Some(Prim::zeros(shape.to_vec(), &call.inputs.weights.w_hh).0)
+        };
+        return GruGradients(wanted.zip(shapes.differentiable()).map(zeros));
+    }
+    let previous = call.previous(&Prim(saved.states));
+    let gates = match saved.gates {
+        Some(gates) => Prim(gates),
+        None => call.recompute(previous.clone()),
+    };
+
+    let mut dh = Prim::zeros([call.sizes.n, call.sizes.h], &previous);
+    let (mut dps, mut dq_ns) = (Vec::new(), Vec::new());
+    for &t in call.times.iter().rev() {
+        dh = dh + call.at(&Prim(d_states.clone()), t);
+        let step = Step::new(&call, &gates, &previous, t);
+        let (dp, dq_n, before) = step.backward(dh);
+        dh = before;
+        dps.push(dp);
+        dq_ns.push(dq_n);
+    }
+    dps.reverse();
+    dq_ns.reverse();
+    let dp = call.rows(call.sequence(dps));
+    let dq_n = call.rows(call.sequence(dq_ns));
+
+    let w_hh = wanted.w_hh.then(|| {
+        let g = call.without_skipped(call.masked_rows(previous));
+        let g_n = match call.spec.reset {
+            Reset::AfterMatmul => g.clone(),
+            Reset::BeforeMatmul => {
+                let r = call.columns(&call.rows(gates), 0, 1);
+                call.without_skipped(r * g.clone())
+            }
+        };
+        d_w_hh(g, g_n, call.columns(&dp, 0, 2), dq_n.clone())
+    });
+    let b_hh = wanted.b_hh.then(|| {
+        let rz = call.columns(&dp, 0, 2).sum_rows();
+        Prim::cat(vec![rz, dq_n.sum_rows()], 0)
+    });
+    let gradients = PerInput {
+        x: wanted.x.then(|| call.d_x(dp.clone())),
+        h0: wanted.h0.then_some(dh),
+        w_ih: wanted.w_ih.then(|| call.d_w_ih(dp.clone())),
+        w_hh,
+        b_ih: wanted.b_ih.then(|| dp.sum_rows()),
+        b_hh,
+    };
+    GruGradients(gradients.map(|gradient| gradient.map(|gradient| gradient.0)))
+}
+
+/// `q_n` of all steps, a sequence, from the states.
+pub(crate) fn q_n<B: Backend>(call: GruCall<B>, states: FloatTensor<B>) -> FloatTensor<B> {
+    let call = Call::new(call);
+    if call.sizes.rows() == 0 {
+        return states; // empty, too
+    }
+    let g = call.masked_rows(call.previous(&Prim(states)));
+    let q_n = call.recurrent(g, 2, 3);
+    q_n.reshape(call.sequence_shape(call.sizes.h)).0
+}
+
+/// The gradient of `w_hh`, from both left sides of the recurrent product and the gradients of its results.
+pub(crate) fn d_w_hh<B: Backend>(
+    g: Prim<B>,
+    g_n: Prim<B>,
+    d_rz: Prim<B>,
+    dq_n: Prim<B>,
+) -> Prim<B> {
+    let rz = g.transpose().matmul(d_rz);
+    Prim::cat(vec![rz, g_n.transpose().matmul(dq_n)], 1)
+}
+
+impl<B: Backend> Call<B> {
+    /// The gradient of `x` from the gradient of all pre-activations, `[T·N,3H]`.
+    pub(crate) fn d_x(&self, dp: Prim<B>) -> Prim<B> {
+        let dx = match &self.inputs.weights.w_ih {
+            Some(w_ih) => dp.matmul(w_ih.clone().transpose()),
+            None => dp,
+        };
+        dx.reshape(self.inputs.sequence.x.dims::<3>())
+    }
+
+    /// The gradient of `w_ih`.
+    pub(crate) fn d_w_ih(&self, dp: Prim<B>) -> Prim<B> {
+        let x = self.rows(self.inputs.sequence.x.clone());
+        x.transpose().matmul(dp)
+    }
+
+    /// The state before every step, a sequence.
+    fn previous(&self, states: &Prim<B>) -> Prim<B> {
+        let last = self.times.len() - 1;
+        let before = self.times[..last].iter().map(|&t| self.at(states, t));
+        self.sequence([self.initial()].into_iter().chain(before).collect())
+    }
+
+    /// `g` of every row, `[T·N,H]`, from the state before every step.
+    fn masked_rows(&self, previous: Prim<B>) -> Prim<B> {
+        let shape = self.step_shape(self.sizes.h);
+        self.rows(match &self.inputs.sequence.recurrent_mask {
+            Some(mask) => previous * mask.clone().reshape(shape),
+            None => previous,
+        })
+    }
+
+    /// Rows `[T·N,H]` with 0 at skipped steps.
+    fn without_skipped(&self, rows: Prim<B>) -> Prim<B> {
+        let (count, h) = (self.sizes.rows(), self.sizes.h);
+        match &self.inputs.sequence.step_mask {
+            Some(step_mask) => {
+                let skipped = step_mask.clone().reshape([count, 1]).is_zero();
+                rows.zeroed(skipped.expand([count, h]))
+            }
+            None => rows,
+        }
+    }
+
+    /// The gates of all steps, a sequence, from the state before every step.
+    fn recompute(&self, previous: Prim<B>) -> Prim<B> {
+        let gates = self.gates(&self.rows(self.project()), self.masked_rows(previous));
+        let width = gates.len() * self.sizes.h;
+        Prim::cat(gates, 1).reshape(self.sequence_shape(width))
+    }
+}
+
+/// What backward reads at one step.
+struct Step<'a, B: Backend> {
+    call: &'a Call<B>,
+    /// The gates, `[N,3H]` or `[N,4H]`.
+    gates: Prim<B>,
+    /// The state before the step.
+    before: Prim<B>,
+    skipped: Option<Mask<B>>,
+    zoneout: Option<Prim<B>>,
+}
+
+impl<'a, B: Backend> Step<'a, B> {
+    fn new(call: &'a Call<B>, gates: &Prim<B>, previous: &Prim<B>, t: usize) -> Self {
+        Self {
+            call,
+            gates: call.at(gates, t),
+            before: call.at(previous, t),
+            skipped: call.skipped_at(t),
+            zoneout: call.zoneout_at(t),
+        }
+    }
+
+    fn gate(&self, k: usize) -> Prim<B> {
+        self.call.columns(&self.gates, k, k + 1)
+    }
+
+    fn zeroed(&self, d: Prim<B>) -> Prim<B> {
+        match &self.skipped {
+            Some(skipped) => d.zeroed(skipped.clone()),
+            None => d,
+        }
+    }
+
+    /// From the gradient of the state after the step: the gradients of the pre-activations `[N,3H]`, of
+    /// `q_n [N,H]`, and of the state before the step.
+    fn backward(self, dh: Prim<B>) -> (Prim<B>, Prim<B>, Prim<B>) {
+        let (call, before) = (self.call, self.before.clone());
+        let [gate_r, gate_z, gate_n] = gates(&call.spec);
+        let [r, z, n] = [0, 1, 2].map(|k| self.gate(k));
+        let w_hh_t = |from, to| {
+            call.columns(&call.inputs.weights.w_hh, from, to)
+                .transpose()
+        };
+
+        // The kept share of zoneout and skipped steps go directly to the state before. A clipped state has
+        // no gradient.
+        let mut d = match &self.zoneout {
+            Some(kept) => dh.clone() * kept.clone().complement(),
+            None => dh.clone(),
+        };
+        if let Some(c) = call.spec.clip_state {
+            let new = call.blend(&before, &z, &n);
+            d = d.zeroed(new.above(c).or(new.below(-c)));
+        }
+        let (dz, dn, carry) = match call.spec.update {
+            Update::Keeps => (
+                d.clone() * (before.clone() - n.clone()),
+                d.clone() * z.clone().complement(),
+                d * z.clone(),
+            ),
+            Update::Takes => (
+                d.clone() * (n.clone() - before.clone()),
+                d.clone() * z.clone(),
+                d * z.clone().complement(),
+            ),
+        };
+        let dz = self.zeroed(dz * gate_z.slope(z));
+        let dn = self.zeroed(dn * gate_n.slope(n));
+        let (dr, dq_n, dg) = match call.spec.reset {
+            Reset::AfterMatmul => {
+                let q_n = self.gate(3);
+                let dr = self.zeroed(dn.clone() * q_n * gate_r.slope(r.clone()));
+                let dq_n = self.zeroed(dn.clone() * r);
+                let dq = Prim::cat(vec![dr.clone(), dz.clone(), dq_n.clone()], 1);
+                (dr, dq_n, dq.matmul(w_hh_t(0, 3)))
+            }
+            Reset::BeforeMatmul => {
+                let ds = dn.clone().matmul(w_hh_t(2, 3));
+                let dr = self.zeroed(ds.clone() * call.masked(before) * gate_r.slope(r.clone()));
+                let d_rz = Prim::cat(vec![dr.clone(), dz.clone()], 1);
+                (dr, dn.clone(), d_rz.matmul(w_hh_t(0, 2)) + ds * r)
+            }
+        };
+        let mut d_before = carry + call.masked(dg);
+        if let Some(kept) = self.zoneout {
+            d_before = d_before + dh.clone() * kept;
+        }
+        if let Some(skipped) = self.skipped {
+            d_before = d_before.replaced(skipped, dh);
+        }
+        (Prim::cat(vec![dr, dz, dn], 1), dq_n, d_before)
+    }
+}

@@ -1,0 +1,123 @@
+//! From a row of scalars to a call.
+
+use super::encode::{Arguments, ENCODING};
+use ScalarIr::{Bool, Float, UInt};
+use burn::backend::ir::ScalarIr;
+use gru_spec::{
+    Activation, Activations, Checkpointing, Direction, GruSpec, Layout, Order, PerInput, Reset,
+    Update,
+};
+
+impl Arguments {
+    /// # Errors
+    /// If the row is not a result of [`encode`](Self::encode) in this version, or the spec is invalid.
+    pub(super) fn decode(row: &[ScalarIr]) -> Result<Self, String> {
+        let mut row = Row(row.iter());
+        let version = row.unsigned()?;
+        if version != ENCODING {
+            return Err(format!(
+                "the call uses encoding {version} of gru-op, this program uses encoding {ENCODING}; use the same \
+                 release of gru-op on both sides"
+            ));
+        }
+        let present = row.unsigned()?;
+        let mut wanted = PerInput::<bool>::default();
+        for wanted in wanted.as_mut().into_array() {
+            *wanted = row.bool()?;
+        }
+        let reset = row.either(Reset::AfterMatmul, Reset::BeforeMatmul)?;
+        let update = row.either(Update::Keeps, Update::Takes)?;
+        let order = Order {
+            layout: row.either(Layout::BatchMajor, Layout::TimeMajor)?,
+            direction: row.either(Direction::Forward, Direction::Reverse)?,
+        };
+        let checkpointing = row.either(Checkpointing::KeepGates, Checkpointing::Recompute)?;
+        let (clip_gates, clip_state) = (row.clip()?, row.clip()?);
+        let activations = Activations {
+            reset: row.activation()?,
+            update: row.activation()?,
+            candidate: row.activation()?,
+        };
+        let spec = GruSpec {
+            reset,
+            update,
+            activations,
+            clip_gates,
+            clip_state,
+        };
+        if row.0.next().is_some() {
+            return Err(SCALARS.into());
+        }
+        spec.try_check()?;
+        Ok(Self {
+            spec,
+            order,
+            checkpointing,
+            present,
+            wanted,
+        })
+    }
+}
+
+const SCALARS: &str = "the scalars are not a call of gru-op";
+
+/// The rest of a row.
+struct Row<'a>(std::slice::Iter<'a, ScalarIr>);
+
+impl Row<'_> {
+    fn unsigned(&mut self) -> Result<u64, String> {
+        match self.0.next() {
+            Some(&UInt(value)) => Ok(value),
+            _ => Err(SCALARS.into()),
+        }
+    }
+
+    fn bool(&mut self) -> Result<bool, String> {
+        match self.0.next() {
+            Some(&Bool(value)) => Ok(value),
+            _ => Err(SCALARS.into()),
+        }
+    }
+
+    fn float(&mut self) -> Result<f64, String> {
+        match self.0.next() {
+            Some(&Float(value)) => Ok(value),
+            _ => Err(SCALARS.into()),
+        }
+    }
+
+    fn either<T>(&mut self, no: T, yes: T) -> Result<T, String> {
+        Ok(if self.bool()? { yes } else { no })
+    }
+
+    fn clip(&mut self) -> Result<Option<f64>, String> {
+        let given = self.bool()?;
+        let bound = self.float()?;
+        Ok(given.then_some(bound))
+    }
+
+    fn activation(&mut self) -> Result<Activation, String> {
+        let kind = self.unsigned()?;
+        let parameters = [self.float()?, self.float()?];
+        activation(kind, parameters).ok_or_else(|| format!("there is no activation {kind}"))
+    }
+}
+
+/// The activation of a number on the wire.
+pub(super) fn activation(kind: u64, [alpha, beta]: [f64; 2]) -> Option<Activation> {
+    Some(match kind {
+        0 => Activation::Sigmoid,
+        1 => Activation::Tanh,
+        2 => Activation::Relu,
+        3 => Activation::HardSigmoid { alpha, beta },
+        4 => Activation::Identity,
+        5 => Activation::Affine { alpha, beta },
+        6 => Activation::LeakyRelu { alpha },
+        7 => Activation::ThresholdedRelu { alpha },
+        8 => Activation::ScaledTanh { alpha, beta },
+        9 => Activation::Elu { alpha },
+        10 => Activation::Softsign,
+        11 => Activation::Softplus,
+        _ => return None,
+    })
+}
