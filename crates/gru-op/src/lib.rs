@@ -112,6 +112,7 @@ pub use self::{
         composed,
         options::{GruWeights, SequenceOptions},
         sequence::{GruGates, gru_cell, gru_gates, gru_sequence, gru_sequence_with},
+        starts::{restart, starts_after},
     },
 };
 /// What a step computes, and in which order.

@@ -27,12 +27,12 @@ struct State<B: Backend> {
     saved: GruSaved<B>,
 }
 
-impl<B: GruBackend> Backward<B, 6> for GruBackward {
+impl<B: GruBackend> Backward<B, 7> for GruBackward {
     type State = State<B>;
 
     fn backward(
         self,
-        ops: Ops<Self::State, 6>,
+        ops: Ops<Self::State, 7>,
         grads: &mut Gradients,
         _checkpointer: &mut Checkpointer,
     ) {
@@ -98,7 +98,7 @@ fn constant<B: Backend, C: CheckpointStrategy>(tensor: FloatTensor<B>) -> Tensor
 }
 
 /// The nodes of the inputs that have a gradient. An absent input is a constant, another handle of `x`.
-fn parents<B: Backend, C: CheckpointStrategy>(call: &GruCall<Autodiff<B, C>>) -> [NodeGuard; 6] {
+fn parents<B: Backend, C: CheckpointStrategy>(call: &GruCall<Autodiff<B, C>>) -> [NodeGuard; 7] {
     let node = |tensor: Option<&Tensor<B, C>>| match tensor {
         Some(tensor) => tensor.node(),
         None => constant::<B, C>(call.inputs.sequence.x.primitive().clone()).node(),

@@ -3,7 +3,7 @@
 use super::GruLayer;
 use crate::{
     op::check::Check,
-    op::options::{GruWeights, Padding, SequenceOptions},
+    op::options::{GruWeights, SequenceOptions, Starts},
     op::padding::PreparedPadding,
     op::sequence::GruGates,
     op::shape,
@@ -95,10 +95,10 @@ impl GruBlock {
     /// assert_eq!((y.dims(), state.dims()), ([n, t, 2 * h], [4, n, h]));
     /// ```
     pub fn forward(&self, x: Tensor<3>, state: Option<Tensor<3>>) -> (Tensor<3>, Tensor<3>) {
-        self.run("GruBlock::forward", x, Padding::None, state)
+        self.run("GruBlock::forward", x, SequenceOptions::new().state(state))
     }
 
-    /// [`forward`](Self::forward) with options: the state, and lengths or a mask.
+    /// [`forward`](Self::forward) with options: the state, lengths or a mask, and starts.
     ///
     /// [`lengths`](SequenceOptions::lengths): row `n` ends after its first `lengths[n]` steps. Past the end, `x`
     /// is ignored and the output is zero. The final state is the state at the end of each row, or the initial
@@ -107,9 +107,12 @@ impl GruBlock {
     /// [`mask`](SequenceOptions::mask): a skipped step keeps the state, and the output of every layer repeats its
     /// previous output. It is zero before the first valid step.
     ///
+    /// [`starts`](SequenceOptions::starts): every layer and direction restarts with its own
+    /// [`start_state`](SequenceOptions::start_state).
+    ///
     /// # Panics
     /// As [`forward`](Self::forward), and if there is not one length for every row, a length is larger than T,
-    /// or the shape or device of the mask does not match `x`.
+    /// or the shape or device of the mask or the starts does not match `x`.
     ///
     /// ```
     /// # use burn::tensor::{Device, Distribution, Tensor};
@@ -135,20 +138,21 @@ impl GruBlock {
         x: Tensor<3>,
         options: SequenceOptions<3>,
     ) -> (Tensor<3>, Tensor<3>) {
-        let SequenceOptions { state, padding, .. } = options;
-        self.run("GruBlock::forward_with", x, padding, state)
+        self.run("GruBlock::forward_with", x, options)
     }
 
     fn run(
         &self,
         op: &str,
         x: Tensor<3>,
-        padding: Padding,
-        state: Option<Tensor<3>>,
+        mut options: SequenceOptions<3>,
     ) -> (Tensor<3>, Tensor<3>) {
-        let states = self.check_sequence(op, &x, &padding, state.as_ref());
+        self.check_sequence(op, &x, &options);
         let layout = self.layout();
-        let padding = PreparedPadding::new(&padding, layout, &x);
+        let padding = PreparedPadding::new(&options.padding, layout, &x);
+        if let Some(padding) = &padding {
+            padding.drop_starts(&mut options.starts);
+        }
         let training = self.training(&x);
         let mut finals = Vec::with_capacity(self.layers.len());
         let y = self.each_layer(x, training, |k, layer, x| {
@@ -158,7 +162,8 @@ impl GruBlock {
                 _ => x,
             };
             let weights = layer.weights();
-            let operation = layer.operation((op, k), &weights, states(k), &x, layout, training);
+            let options = of_layer(&options, k);
+            let operation = layer.operation((op, k), &weights, options, &x, layout, training);
             let (y, last) = operation.states_in_block(x, padding.as_ref());
             finals.push(last);
             y
@@ -184,11 +189,13 @@ impl GruBlock {
     /// ```
     pub fn gates(&self, x: Tensor<3>, state: Option<Tensor<3>>) -> Vec<GruGates> {
         const OP: &str = "GruBlock::gates";
-        let states = self.check_sequence(OP, &x, &Padding::None, state.as_ref());
+        let options = SequenceOptions::new().state(state);
+        self.check_sequence(OP, &x, &options);
         let (layout, mut all) = (self.layout(), Vec::with_capacity(self.layers.len()));
         self.each_layer(x, false, |k, layer, x| {
             let weights = layer.weights();
-            let operation = layer.operation((OP, k), &weights, states(k), &x, layout, false);
+            let options = of_layer(&options, k);
+            let operation = layer.operation((OP, k), &weights, options, &x, layout, false);
             let gates = operation.gates(x);
             let y = gates.states.clone();
             all.push(gates);
@@ -252,7 +259,8 @@ impl GruBlock {
         let [n, features] = x.dims();
         let because = || format!("x is {:?}, and {}", [n, features], self.sizes());
         let mut check = Check::new(OP.into(), ("x", &x), &because);
-        let states = self.check(&mut check, &x, n, state.as_ref());
+        self.check(&mut check, &x, n, state.as_ref());
+        let options = SequenceOptions::new().state(state);
         let training = self.training(&x);
         let mut x = shape::reshape(x, [1, n, features]);
         let mut new = Vec::with_capacity(self.layers.len());
@@ -272,7 +280,8 @@ impl GruBlock {
                 x = self.dropout.forward(x);
             }
             let (weights, layout) = (layer.weights(), Layout::TimeMajor);
-            let operation = layer.operation((OP, k), &weights, states(k), &x, layout, training);
+            let options = of_layer(&options, k);
+            let operation = layer.operation((OP, k), &weights, options, &x, layout, training);
             let (y, last) = operation.states(x);
             x = y;
             new.push(last);
@@ -301,40 +310,48 @@ impl GruBlock {
         }
     }
 
-    /// Checks the arguments of a sequence. Returns the initial state of the `k`-th layer.
-    fn check_sequence<'a>(
-        &self,
-        op: &str,
-        x: &Tensor<3>,
-        padding: &Padding,
-        state: Option<&'a Tensor<3>>,
-    ) -> impl Fn(usize) -> Option<Tensor<2>> + use<'a> {
+    /// Checks the arguments of a sequence.
+    fn check_sequence(&self, op: &str, x: &Tensor<3>, options: &SequenceOptions<3>) {
         let ([first, second, _], layout) = (x.dims(), self.layout());
         let because = || format!("x is {:?}, and {}", x.dims(), self.sizes());
         let mut check = Check::new(op.into(), ("x", x), &because);
         let [n, t] = layout.split([first, second]);
-        let states = self.check(&mut check, x, n, state);
-        check.padding(padding, layout, [n, t]);
-        states
+        self.check(&mut check, x, n, options.state.as_ref());
+        check.padding(&options.padding, layout, [n, t]);
+        let state = [self.layers.len(), n, self.d_hidden];
+        let state = ("[L·D, N, H] or [L·D, 1, H]", state);
+        check.starts(&options.starts, layout, [n, t], state);
     }
 
-    /// Checks the features and the state. Returns the initial state of the `k`-th layer.
-    fn check<'a, const X: usize>(
+    /// Checks the features and the state.
+    fn check<const X: usize>(
         &self,
         check: &mut Check,
         x: &Tensor<X>,
         n: usize,
-        state: Option<&'a Tensor<3>>,
-    ) -> impl Fn(usize) -> Option<Tensor<2>> + use<'a, X> {
+        state: Option<&Tensor<3>>,
+    ) {
         check.features("x", x.dims()[X - 1], self.d_input);
         let expected = [self.layers.len(), n, self.d_hidden];
         check.argument("state", "[L·D, N, H]", state, expected);
-        move |k| Some(shape::at(state?.clone(), 0, k))
     }
 
     /// Explains the shapes that a call requires.
     fn sizes(&self) -> String {
         let (i, h, layers) = (self.d_input, self.d_hidden, self.layers.len());
         format!("the block has d_input {i}, d_hidden {h} and {layers} layers times directions")
+    }
+}
+
+/// The state and the starts of the `k`-th layer.
+fn of_layer(options: &SequenceOptions<3>, k: usize) -> SequenceOptions<2> {
+    let of_layer = |states: &Option<Tensor<3>>| Some(shape::at(states.clone()?, 0, k));
+    SequenceOptions {
+        state: of_layer(&options.state),
+        starts: Starts {
+            flags: options.starts.flags.clone(),
+            state: of_layer(&options.starts.state),
+        },
+        ..SequenceOptions::new()
     }
 }

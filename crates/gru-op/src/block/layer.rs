@@ -76,12 +76,13 @@ impl GruLayer {
         }
     }
 
-    /// The operation of this layer, the `k`-th of a block, on `x`. Draws its noise.
+    /// The operation of this layer, the `k`-th of a block, on `x`. Draws its noise. `options` has the state and
+    /// the starts.
     pub(super) fn operation<'a>(
         &'a self,
         (op, k): (&'a str, usize),
         weights: &'a GruWeights,
-        state: Option<Tensor<2>>,
+        options: SequenceOptions<2>,
         x: &Tensor<3>,
         layout: Layout,
         training: bool,
@@ -96,13 +97,12 @@ impl GruLayer {
             weights,
             spec: &self.spec,
             options: SequenceOptions {
-                state,
                 order: Order { layout, direction },
                 checkpointing: self.checkpointing,
                 recurrent_mask: training.then(|| self.draw_mask(x, layout)).flatten(),
                 zoneout: self.draw_zoneout(x, training),
                 memory: self.memory.clone(),
-                ..SequenceOptions::new()
+                ..options
             },
         }
     }

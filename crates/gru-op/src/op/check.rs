@@ -1,7 +1,7 @@
 //! Checks of shapes, devices and dtypes, which run before any work, and the texts of their panics.
 
 use crate::backend::is_addressable;
-use crate::op::options::{GruWeights, Padding, SequenceOptions};
+use crate::op::options::{GruWeights, Padding, SequenceOptions, Starts};
 #[cfg(feature = "autodiff")]
 use burn::tensor::GradientCheckpointingStrategy as Strategy;
 use burn::tensor::{DType, Device, Tensor, kind::Autodiff};
@@ -139,6 +139,33 @@ impl<'a> Check<'a> {
         );
     }
 
+    /// Checks starts and their state `[…,N,H]` of a sequence in this layout.
+    pub(crate) fn starts<const D: usize>(
+        &mut self,
+        starts: &Starts<D>,
+        layout: Layout,
+        [n, t]: [usize; 2],
+        (dims, mut state): (&str, [usize; D]),
+    ) {
+        let Starts {
+            flags,
+            state: given,
+        } = starts;
+        let [of_flags, ..] = labels(layout);
+        self.argument("starts", of_flags, flags.as_ref(), layout.split([n, t]));
+        if let Some(given) = given {
+            assert!(
+                flags.is_some(),
+                "{}: start_state requires starts, expected a tensor, got none",
+                self.names.op
+            );
+            if given.dims()[D - 2] == 1 {
+                state[D - 2] = 1;
+            }
+        }
+        self.argument("start_state", dims, given.as_ref(), state);
+    }
+
     /// Checks lengths or a mask of a sequence in this layout.
     pub(crate) fn padding(&mut self, padding: &Padding, layout: Layout, [n, t]: [usize; 2]) {
         match padding {
@@ -235,6 +262,8 @@ pub(crate) fn check_sequence(
     let units = if per_row { 1 } else { h };
     check.argument("zoneout", of_zoneout, zoneout, [first, second, units]);
     check.padding(&options.padding, layout, [n, t]);
+    let state = ("[N, H] or [1, H]", [n, h]);
+    check.starts(&options.starts, layout, [n, t], state);
     let largest = [n, t, features.max(4 * h)];
     assert!(
         is_addressable(&largest),

@@ -6,3 +6,4 @@ pub(crate) mod options;
 pub(crate) mod padding;
 pub(crate) mod sequence;
 pub(crate) mod shape;
+pub(crate) mod starts;

@@ -97,6 +97,7 @@ impl GruWeights {
 pub struct SequenceOptions<const D: usize> {
     pub(crate) state: Option<Tensor<D>>,
     pub(crate) padding: Padding,
+    pub(crate) starts: Starts<D>,
     pub(crate) order: Order,
     pub(crate) checkpointing: Checkpointing,
     pub(crate) recurrent_mask: Option<Tensor<2>>,
@@ -129,6 +130,24 @@ impl<const D: usize> SequenceOptions<D> {
     /// first valid step. Replaces lengths.
     pub fn mask(mut self, mask: Tensor<2, Bool>) -> Self {
         self.padding = Padding::Mask(mask);
+        self
+    }
+
+    /// Starts of new sequences, `[N,T]` or `[T,N]`: true if row `n` starts a new sequence at time `t`, for
+    /// example a new episode. The row then forgets its state: the step at `t` begins with the
+    /// [start state](Self::start_state). In reverse, the step at `t − 1` does. Gradients do not cross a start.
+    /// A start at time 0 hides the initial state. Starts past the end of a row have no effect.
+    ///
+    /// [`starts_after`](crate::starts_after) converts flags that mark the ends of sequences.
+    pub fn starts(mut self, starts: impl Into<Option<Tensor<2, Bool>>>) -> Self {
+        self.starts.flags = starts.into();
+        self
+    }
+
+    /// Sets the state with which a row starts, for example a learned one: `[N,H]` or `[1,H]` for the operator,
+    /// `[L·D,N,H]` or `[L·D,1,H]` for a block. The default is zeros. It requires [`starts`](Self::starts).
+    pub fn start_state(mut self, state: impl Into<Option<Tensor<D>>>) -> Self {
+        self.starts.state = state.into();
         self
     }
 }
@@ -165,6 +184,13 @@ impl SequenceOptions<2> {
         self.zoneout = zoneout.into();
         self
     }
+}
+
+/// Where rows start new sequences, and with which state.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Starts<const D: usize> {
+    pub(crate) flags: Option<Tensor<2, Bool>>,
+    pub(crate) state: Option<Tensor<D>>,
 }
 
 /// Which steps of which rows are skipped.

@@ -1,6 +1,6 @@
 //! Skipped steps: from lengths, or from a mask with holes.
 
-use crate::op::options::Padding;
+use crate::op::options::{Padding, Starts};
 use burn::tensor::{Bool, Int, Tensor, TensorData};
 use gru_spec::{Direction, Layout, Order};
 
@@ -40,10 +40,24 @@ impl PreparedPadding {
         zeroed(x, self.skipped.clone())
     }
 
+    /// Removes the starts past the end of a row. A mask keeps its starts: the row restarts, and then skips.
+    pub(crate) fn drop_starts<const D: usize>(&self, starts: &mut Starts<D>) {
+        if !self.repeats {
+            let flags = starts.flags.take();
+            let valid = || self.skipped.clone().bool_not();
+            starts.flags = flags.map(|flags| flags.bool_and(valid()));
+        }
+    }
+
     /// The output for these states.
-    pub(crate) fn output(&self, states: Tensor<3>, order: Order) -> Tensor<3> {
+    pub(crate) fn output(
+        &self,
+        states: Tensor<3>,
+        order: Order,
+        starts: Option<Tensor<2, Bool>>,
+    ) -> Tensor<3> {
         let zero = if self.repeats {
-            before_the_first(self.skipped.clone().bool_not(), order)
+            before_the_first(self.skipped.clone().bool_not(), starts, order)
         } else {
             self.skipped.clone()
         };
@@ -73,13 +87,36 @@ fn past_the_end(lengths: &[usize], layout: Layout, x: &Tensor<3>) -> Tensor<2, B
     )
 }
 
-/// The steps before the first valid step, in the direction of time.
-fn before_the_first(mask: Tensor<2, Bool>, order: Order) -> Tensor<2, Bool> {
+/// The steps before the first valid step of each sequence, in the direction of time.
+fn before_the_first(
+    mask: Tensor<2, Bool>,
+    starts: Option<Tensor<2, Bool>>,
+    order: Order,
+) -> Tensor<2, Bool> {
     let dim = order.layout.time_dim();
-    let count = |steps: Tensor<2, Int>| steps.cumsum(dim);
-    let counted = match order.direction {
-        Direction::Forward => count(mask.int()),
-        Direction::Reverse => count(mask.int().flip([dim])).flip([dim]),
+    let in_order = |steps: Tensor<2, Int>| match order.direction {
+        Direction::Forward => steps,
+        Direction::Reverse => steps.flip([dim]),
     };
-    counted.equal_elem(0)
+    let valid = in_order(mask.int());
+    let count = valid.clone().cumsum(dim);
+    let count = match starts {
+        None => count,
+        Some(starts) => {
+            let starts = match order.direction {
+                Direction::Forward => starts.int(),
+                // The start at time t lies before the step at t − 1.
+                Direction::Reverse => {
+                    let t = starts.dims()[dim];
+                    let all = starts.int().flip([dim]);
+                    let none = all.clone().narrow(dim, 0, 1).zeros_like();
+                    Tensor::cat(vec![none, all.narrow(dim, 0, t - 1)], dim)
+                }
+            };
+            // The valid steps before the latest start.
+            let earlier = ((count.clone() - valid) * starts).cummax(dim);
+            count - earlier
+        }
+    };
+    in_order(count).equal_elem(0)
 }

@@ -192,12 +192,16 @@ impl<'a> Operation<'a> {
 
     /// The output and the final state. `run` computes the states.
     pub(crate) fn run(
-        self,
+        mut self,
         x: Tensor<3>,
         run: impl FnMut(GruCall<Dispatch>) -> DispatchTensor,
     ) -> (Tensor<3>, Tensor<2>) {
         let sizes = self.check(&x);
-        let padding = PreparedPadding::new(&self.options.padding, self.options.order.layout, &x);
+        let layout = self.options.order.layout;
+        let padding = PreparedPadding::new(&self.options.padding, layout, &x);
+        if let Some(padding) = &padding {
+            padding.drop_starts(&mut self.options.starts);
+        }
         let x = match &padding {
             Some(padding) => padding.input(x),
             None => x,
@@ -243,6 +247,17 @@ impl<'a> Operation<'a> {
             },
             memory: options.memory.clone(),
         };
+        let dtype = x.dtype();
+        let starts = options.starts.flags;
+        let flags = starts.clone().map(|starts| starts.float().cast(dtype));
+        let start_state = options.starts.state.map(|state| {
+            let [rows, _] = state.dims();
+            if rows == sizes.n {
+                state
+            } else {
+                state.expand([sizes.n, sizes.h])
+            }
+        });
         let h0 = optional(options.state);
         // If T is zero, the final state is the state after a skipped step. So it has gradients, which are
         // zero for the weights.
@@ -265,10 +280,12 @@ impl<'a> Operation<'a> {
             recurrent_mask: optional(options.recurrent_mask),
             step_mask: optional(padding.map(|padding| padding.step_mask.clone())),
             zoneout: optional(options.zoneout),
+            starts: optional(flags),
+            start_state: optional(start_state),
         })));
         let last = no_step.unwrap_or_else(|| last_state(states.clone(), order));
         let y = match padding {
-            Some(padding) => padding.output(states, order),
+            Some(padding) => padding.output(states, order, starts),
             None => states,
         };
         (y, last)

@@ -31,13 +31,18 @@ pub(crate) fn gradients<B: Backend>(
         None => call.recompute(previous.clone()),
     };
 
-    let mut dh = Prim::zeros([call.sizes.n, call.sizes.h], &previous);
+    let zeros = Prim::zeros([call.sizes.n, call.sizes.h], &previous);
+    let (mut dh, mut d_start) = (zeros.clone(), zeros.clone());
     let (mut dps, mut dq_ns) = (Vec::new(), Vec::new());
     for &t in call.times.iter().rev() {
         dh = dh + call.at(&Prim(d_states.clone()), t);
         let step = Step::new(&call, &gates, &previous, t);
         let (dp, dq_n, before) = step.backward(dh);
         dh = before;
+        if let Some(starts) = call.starts_at(t) {
+            d_start = d_start + zeros.clone().replaced(starts.clone(), dh.clone());
+            dh = dh.zeroed(starts);
+        }
         dps.push(dp);
         dq_ns.push(dq_n);
     }
@@ -68,6 +73,7 @@ pub(crate) fn gradients<B: Backend>(
         w_hh,
         b_ih: wanted.b_ih.then(|| dp.sum_rows()),
         b_hh,
+        start_state: wanted.start_state.then_some(d_start),
     };
     GruGradients(gradients.map(|gradient| gradient.map(|gradient| gradient.0)))
 }
@@ -114,7 +120,8 @@ impl<B: Backend> Call<B> {
     fn previous(&self, states: &Prim<B>) -> Prim<B> {
         let last = self.times.len() - 1;
         let before = self.times[..last].iter().map(|&t| self.at(states, t));
-        self.sequence([self.initial()].into_iter().chain(before).collect())
+        let previous = [self.initial()].into_iter().chain(before).zip(&self.times);
+        self.sequence(previous.map(|(h, &t)| self.started(h, t)).collect())
     }
 
     /// `g` of every row, `[T·N,H]`, from the state before every step.

@@ -93,6 +93,27 @@ impl<B: Backend> Call<B> {
         Some(step.reshape([n, 1]).is_zero().expand([n, h]))
     }
 
+    /// The rows that start a new sequence before the step at time `t`, `[N,H]`.
+    fn starts_at(&self, t: usize) -> Option<Mask<B>> {
+        let Sizes { n, h, t: steps, .. } = self.sizes;
+        let starts = self.inputs.sequence.starts.as_ref()?;
+        let direction = self.order.direction;
+        let boundary = direction.boundary(direction.time(t, steps), steps)?;
+        let starts = starts.narrow(self.time_dim(), boundary..boundary + 1);
+        Some(starts.reshape([n, 1]).is_not_zero().expand([n, h]))
+    }
+
+    /// The state `[N,H]` before the step at time `t`: the start state of the rows that start there.
+    fn started(&self, h: Prim<B>, t: usize) -> Prim<B> {
+        let Some(starts) = self.starts_at(t) else {
+            return h;
+        };
+        match &self.inputs.sequence.start_state {
+            Some(start_state) => h.replaced(starts, start_state.clone()),
+            None => h.zeroed(starts),
+        }
+    }
+
     /// The share of the previous state that is kept, `[N,H]` or `[N,1]`.
     fn zoneout_at(&self, t: usize) -> Option<Prim<B>> {
         Some(self.at(self.inputs.sequence.zoneout.as_ref()?, t))
@@ -183,6 +204,7 @@ impl<B: Backend> Call<B> {
         let mut h = self.initial();
         let mut states = Vec::with_capacity(self.sizes.t);
         for &t in &self.times {
+            h = self.started(h, t);
             let gates = self.gates(&self.at(&p, t), self.masked(h.clone()));
             let mut new = self.blend(&h, &gates[1], &gates[2]);
             if let Some(c) = self.spec.clip_state {

@@ -140,6 +140,12 @@ impl<B: Backend> Prim<B> {
         Mask(B::float_equal_elem(self.0.clone(), 0.0.into(), dtype))
     }
 
+    /// Where `self` is not 0.
+    pub(crate) fn is_not_zero(&self) -> Mask<B> {
+        let dtype = self.bool_dtype();
+        Mask(B::float_not_equal_elem(self.0.clone(), 0.0.into(), dtype))
+    }
+
     fn bool_dtype(&self) -> BoolDType {
         get_or_init_device_settings::<B>(&self.0.device()).bool_dtype
     }

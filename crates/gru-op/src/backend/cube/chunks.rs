@@ -69,6 +69,9 @@ pub(super) fn of_call(
                 recurrent_mask: sequence.recurrent_mask,
                 step_mask: sequence.step_mask.map(part),
                 zoneout: sequence.zoneout.map(part),
+                // The kernels do not support starts.
+                starts: None,
+                start_state: None,
             },
             weights: whole.inputs.weights.clone(),
         },

@@ -1,7 +1,7 @@
 //! The CubeCL backends: Burn computes the large products, and the kernels of `gru-cube` the recurrence.
 //!
 //! Temporary buffers that grow with T are computed in [`chunks`] of time. Calls without a kernel run the
-//! composed passes: float64, and a device whose limits no kernel fits.
+//! composed passes: float64, starts, and a device whose limits no kernel fits.
 
 mod chunks;
 mod recompute;
@@ -61,7 +61,7 @@ impl GruBackend for CubeBackend {
 /// The element type of a call, if the kernels support it.
 fn element(call: &GruCall<CubeBackend>) -> Option<ElemType> {
     let x = &call.inputs.sequence.x;
-    if x.shape().num_elements() == 0 {
+    if x.shape().num_elements() == 0 || call.inputs.sequence.starts.is_some() {
         return None;
     }
     Some(ElemType::Float(match x.dtype() {
@@ -288,6 +288,10 @@ fn backward(
         w_hh,
         b_ih,
         b_hh,
+        // Without starts it has no effect.
+        start_state: wanted
+            .start_state
+            .then(|| Prim::zeros([sizes.sizes.n, h], &sizes.inputs.weights.w_hh)),
     };
     GruGradients(gradients.map(|gradient| gradient.map(|gradient| gradient.0)))
 }

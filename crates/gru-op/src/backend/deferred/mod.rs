@@ -30,9 +30,11 @@ const STATES_AND_GATES: &str = "gru_op::states_and_gates";
 const GRADIENTS: &str = "gru_op::gradients";
 
 /// The tensors of a call: its inputs, and three more for [`GRADIENTS`].
-const TENSORS: [&str; 12] = {
-    let [a, b, c, d, e, f, g, h, i] = gru_spec::NAMES;
-    [a, b, c, d, e, f, g, h, i, "states", "gates", "d_states"]
+const TENSORS: [&str; 14] = {
+    let [a, b, c, d, e, f, g, h, i, j, k] = gru_spec::NAMES;
+    [
+        a, b, c, d, e, f, g, h, i, j, k, "states", "gates", "d_states",
+    ]
 };
 
 /// A value for each of [`TENSORS`], if the tensor is present.
