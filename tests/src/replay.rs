@@ -43,7 +43,7 @@ const PARAMETER: f64 = 1e-5;
 
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let trial = |backend: &TestBackend| {
-        let factor = backend.tolerance_factor();
+        let factor = backend.tolerance_factor;
         let id = format!("replay/60-steps-of-pytorch/{}", backend.name);
         backend.trial(id, move |device| replay(device, factor))
     };

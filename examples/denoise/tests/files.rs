@@ -222,8 +222,8 @@ fn unsupported_wavs_are_errors() {
         ..int(16, 1)
     };
     for (spec, expected) in [
-        (rate(44_100), "44100 samples a second"),
-        (rate(16_000), "16000 samples a second"),
+        (rate(44_100), "got 44100 a second"),
+        (rate(16_000), "48000 samples per second, got 16000"),
         (int(8, 1), "8 bits of integers"),
         (int(16, 9), "1 to 8 channels, got 9"),
     ] {
