@@ -1,5 +1,5 @@
-//! Options of a sequence: lengths, step masks, recurrent mask, zoneout, projected input, forms of biases
-//! and clips, and every convention. The reference is the equations step by step in float64,
+//! Options of a sequence: lengths, step masks, starts, recurrent mask, zoneout, projected input, forms of
+//! biases and clips, and every convention. The reference is the equations step by step in float64,
 //! differentiated by Burn.
 //!
 //! The CPU backends run all three-way combinations of option values. Other backends run all pairs. The
@@ -41,6 +41,7 @@ struct Case {
     zoneout: Zoneout,
     biases: Biases,
     clip: Clip,
+    starts: Starts,
     mask: bool,
     projected: bool,
     before: bool,
@@ -62,6 +63,18 @@ enum Zoneout {
     No,
     PerStep,
     PerUnit,
+}
+
+/// Starts, and their state.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Starts {
+    No,
+    /// With zeros.
+    Zeros,
+    /// With a state for each row.
+    PerRow,
+    /// With one state for all rows.
+    Shared,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -89,13 +102,15 @@ const BIASES: [Biases; 4] = [
     Biases::Both,
 ];
 const CLIPS: [Clip; 4] = [Clip::None, Clip::Gates, Clip::State, Clip::Both];
+const STARTS: [Starts; 4] = [Starts::No, Starts::Zeros, Starts::PerRow, Starts::Shared];
 
 /// Options of a case, and the number of values of each.
-const OPTIONS: [(&str, usize); 11] = [
+const OPTIONS: [(&str, usize); 12] = [
     ("steps", STEPS.len()),
     ("zoneout", ZONEOUTS.len()),
     ("biases", BIASES.len()),
     ("clip", CLIPS.len()),
+    ("starts", STARTS.len()),
     ("mask", 2),
     ("projected", 2),
     ("before", 2),
@@ -104,8 +119,8 @@ const OPTIONS: [(&str, usize); 11] = [
     ("time_major", 2),
     ("lean", 2),
 ];
-const SIZES: [usize; 11] = {
-    let mut sizes = [0; 11];
+const SIZES: [usize; 12] = {
+    let mut sizes = [0; 12];
     let mut k = 0;
     while k < sizes.len() {
         sizes[k] = OPTIONS[k].1;
@@ -121,6 +136,7 @@ impl Case {
         zoneout: Zoneout::No,
         biases: Biases::Both,
         clip: Clip::None,
+        starts: Starts::No,
         mask: false,
         projected: false,
         before: false,
@@ -137,13 +153,14 @@ impl Case {
             zoneout: ZONEOUTS[row[1]],
             biases: BIASES[row[2]],
             clip: CLIPS[row[3]],
-            mask: row[4] == 1,
-            projected: row[5] == 1,
-            before: row[6] == 1,
-            takes: row[7] == 1,
-            reverse: row[8] == 1,
-            time_major: row[9] == 1,
-            lean: row[10] == 1,
+            starts: STARTS[row[4]],
+            mask: row[5] == 1,
+            projected: row[6] == 1,
+            before: row[7] == 1,
+            takes: row[8] == 1,
+            reverse: row[9] == 1,
+            time_major: row[10] == 1,
+            lean: row[11] == 1,
         };
         cover(&SIZES, strength).into_iter().map(case).collect()
     }
@@ -163,6 +180,7 @@ impl Case {
             self.zoneout as usize,
             self.biases as usize,
             clip as usize,
+            self.starts as usize,
             usize::from(self.mask),
             usize::from(self.projected),
             usize::from(spec.reset == Reset::BeforeMatmul),
@@ -176,11 +194,12 @@ impl Case {
     fn id(&self) -> String {
         let flag = |set, name: &'static str| if set { name } else { "" };
         format!(
-            "{:?}-zoneout{:?}-bias{:?}-clip{:?}{}{}{}{}{}{}{}",
+            "{:?}-zoneout{:?}-bias{:?}-clip{:?}-starts{:?}{}{}{}{}{}{}{}",
             self.steps,
             self.zoneout,
             self.biases,
             self.clip,
+            self.starts,
             flag(self.mask, "-mask"),
             flag(self.projected, "-projected"),
             flag(self.before, "-before"),
@@ -247,6 +266,11 @@ impl Case {
             }
         }
     }
+}
+
+/// Whether row `n` starts a new sequence at time `t`. Row 0 starts at time 0, row 3 twice in a row.
+fn is_start(n: usize, t: usize) -> bool {
+    (n == 0 && t == 0) || (n == 3 && t == 2) || (n + t).is_multiple_of(4) && t > 0
 }
 
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
@@ -318,6 +342,10 @@ struct Options {
     zoneout: Option<Tensor<3>>,
     /// Valid steps, in the layout of `x`.
     valid: Tensor<2, Bool>,
+    /// Starts, in the layout of `x`.
+    starts: Option<Tensor<2, Bool>>,
+    /// `[N,H]` or `[1,H]`.
+    start_state: Option<Tensor<2>>,
 }
 
 type Op = fn(Tensor<3>, &GruWeights, Options) -> (Tensor<3>, Tensor<2>);
@@ -335,7 +363,9 @@ fn operator(x: Tensor<3>, weights: &GruWeights, options: Options) -> (Tensor<3>,
             Checkpointing::KeepGates
         })
         .recurrent_mask(options.recurrent_mask)
-        .zoneout(options.zoneout);
+        .zoneout(options.zoneout)
+        .starts(options.starts)
+        .start_state(options.start_state);
     let operator = match case.steps {
         Which::All => operator,
         Which::Lengths => operator.lengths(&LENGTHS),
@@ -349,8 +379,9 @@ fn run(case: Case, device: &Device, dtype: DType, op: Op, padding: f64) -> Resul
     let device = &device.clone().autodiff();
     let features = if case.projected { 3 * H } else { I };
     let inputs = Inputs::random(&Problem::new(N, T, features, H));
-    let places = (0..N).flat_map(|n| (0..T).map(move |t| (n, t)));
-    let valid: Vec<bool> = places.map(|(n, t)| case.is_valid(n, t)).collect();
+    let places = || (0..N).flat_map(|n| (0..T).map(move |t| (n, t)));
+    let valid: Vec<bool> = places().map(|(n, t)| case.is_valid(n, t)).collect();
+    let starts: Vec<bool> = places().map(|(n, t)| is_start(n, t)).collect();
     let rows = inputs.x.chunks_exact(features).zip(&valid);
     let x: Vec<f64> = rows
         .flat_map(|(row, &is_valid)| row.iter().map(move |&v| if is_valid { v } else { padding }))
@@ -388,9 +419,21 @@ fn run(case: Case, device: &Device, dtype: DType, op: Op, padding: f64) -> Resul
     let zoneout: Vec<f64> = (0..N * T * zoneout_features).map(odd).collect();
     let (zoneout, shape) = case.in_layout(&zoneout, zoneout_features);
     let zoneout = || runs::tensor(&zoneout, shape, device, dtype);
-    let as_numbers: Vec<f64> = valid.iter().map(|&v| f64::from(u8::from(v))).collect();
-    let (as_numbers, [outer, inner, _]) = case.in_layout(&as_numbers, 1);
-    let steps: Vec<bool> = as_numbers.iter().map(|&v| v != 0.0).collect();
+    let flags = |flags: &[bool]| -> Tensor<2, Bool> {
+        let numbers: Vec<f64> = flags.iter().map(|&v| f64::from(u8::from(v))).collect();
+        let (numbers, [outer, inner, _]) = case.in_layout(&numbers, 1);
+        let flags: Vec<bool> = numbers.iter().map(|&v| v != 0.0).collect();
+        Tensor::from_data(TensorData::new(flags, [outer, inner]), device)
+    };
+    let start_rows = match case.starts {
+        Starts::No | Starts::Zeros => None,
+        Starts::PerRow => Some(N),
+        Starts::Shared => Some(1),
+    };
+    let start_state = start_rows.map(|rows| {
+        let numbers: Vec<f64> = (0..rows * H).map(|k| odd(k + 5) - 0.5).collect();
+        matrix(&numbers, rows, H)
+    });
     let h0 = matrix(inputs.h0.as_deref().expect("a state is on"), N, H);
     let options = Options {
         case,
@@ -399,7 +442,9 @@ fn run(case: Case, device: &Device, dtype: DType, op: Op, padding: f64) -> Resul
             .mask
             .then(|| runs::tensor(&mask, [N, H], device, dtype)),
         zoneout: (case.zoneout != Zoneout::No).then(zoneout),
-        valid: Tensor::from_data(TensorData::new(steps, [outer, inner]), device),
+        valid: flags(&valid),
+        starts: (case.starts != Starts::No).then(|| flags(&starts)),
+        start_state: start_state.clone(),
     };
     let (y, h_t) = op(x.clone(), &weights, options);
     let (d_y, _) = case.in_layout(&inputs.d_y, H);
@@ -409,6 +454,11 @@ fn run(case: Case, device: &Device, dtype: DType, op: Op, padding: f64) -> Resul
         ("h0".into(), gradient("h0", &h0, &gradients)?),
         ("w_hh".into(), gradient("w_hh", &weights.w_hh, &gradients)?),
     ]);
+    if let Some(start_state) = &start_state {
+        let name = "start_state";
+        let gradient = gradient(name, start_state, &gradients)?;
+        named.insert(name.into(), gradient);
+    }
     if let Some(w_ih) = &weights.w_ih {
         named.insert("w_ih".into(), gradient("w_ih", w_ih, &gradients)?);
     }

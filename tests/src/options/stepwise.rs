@@ -7,7 +7,7 @@ use gru_op::{Direction, GruWeights, Layout, Reset, Update};
 use super::{Options, T, Which};
 use crate::runs::values;
 
-/// Rows are sliced, not masked: a skipped step is left out.
+/// Rows are sliced, not masked: a skipped step is left out, and a start replaces the state.
 pub fn stepwise(x: Tensor<3>, weights: &GruWeights, options: Options) -> (Tensor<3>, Tensor<2>) {
     let (spec, order) = (options.case.spec(), options.case.order());
     let time_major = order.layout == Layout::TimeMajor;
@@ -29,6 +29,14 @@ pub fn stepwise(x: Tensor<3>, weights: &GruWeights, options: Options) -> (Tensor
     let counts: Vec<Vec<bool>> = rows
         .map(|row| row.iter().map(|&v| v != 0.0).collect())
         .collect();
+    let starts = options.starts.map(|starts| {
+        let starts = if time_major {
+            starts.transpose()
+        } else {
+            starts
+        };
+        values(starts.float())
+    });
     let past_the_end_is_zero = options.case.steps == Which::Lengths;
     let place = (x.device(), x.dtype());
     let zeros = || Tensor::<2>::zeros([1, h], (&place.0, place.1));
@@ -59,6 +67,23 @@ pub fn stepwise(x: Tensor<3>, weights: &GruWeights, options: Options) -> (Tensor
             Direction::Reverse => (0..T).rev().collect(),
         };
         for t in times {
+            // In reverse, the boundary before time t + 1 is crossed on the way to t.
+            let boundary = match order.direction {
+                Direction::Forward => t,
+                Direction::Reverse => t + 1,
+            };
+            let is_start = starts
+                .as_ref()
+                .is_some_and(|starts| boundary < T && starts[n * T + boundary] != 0.0);
+            // With lengths, a start past the end has no effect.
+            if is_start && (!past_the_end_is_zero || counts[boundary]) {
+                state = match &options.start_state {
+                    Some(state) if state.dims()[0] == 1 => state.clone(),
+                    Some(state) => row_of(state, n),
+                    None => zeros(),
+                };
+                output = zeros();
+            }
             if counts[t] {
                 let x = at(&x, n, t);
                 let p = |k: usize| {

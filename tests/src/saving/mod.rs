@@ -202,7 +202,11 @@ fn another_configuration(_: &Path) -> Result<(), String> {
     let reverse = one.clone().with_reverse(true).init(&device);
     match reverse.check_config(&one) {
         Err(mismatch) if mismatch.what == "layers.0.direction" => {}
-        other => return Err(format!("expected a mismatch of the direction, got {other:?}")),
+        other => {
+            return Err(format!(
+                "expected a mismatch of the direction, got {other:?}"
+            ));
+        }
     }
     let training = config()
         .with_dropout(0.5)
@@ -224,7 +228,10 @@ fn garbled(path: &Path) -> Result<(), String> {
     };
     for len in 0..bytes.len() {
         if read(&bytes[..len])? {
-            return Err(format!("expected an error for {len} of {} bytes", bytes.len()));
+            return Err(format!(
+                "expected an error for {len} of {} bytes",
+                bytes.len()
+            ));
         }
     }
     let head = bytes.len() - 4 * 36;
@@ -238,7 +245,10 @@ fn garbled(path: &Path) -> Result<(), String> {
     }
     fs::remove_file(&file).map_err(text)?;
     if errors < head {
-        return Err(format!("expected errors for most changes, got {errors} of {}", 4 * head));
+        return Err(format!(
+            "expected errors for most changes, got {errors} of {}",
+            4 * head
+        ));
     }
     match GruBlock::from_file(PathBuf::from("no such file"), &device) {
         Err(GruFileError::File { .. }) => Ok(()),

@@ -150,7 +150,7 @@ mod tests {
             wanted: PerInput::from_array([true, false, true, true, false, false, true]),
         };
         let mut row = vec![UInt(3), UInt(0b1011)];
-        row.extend([true, false, true, true, false, false].map(Bool));
+        row.extend([true, false, true, true, false, false, true].map(Bool));
         row.extend([true, false, false, true, false].map(Bool));
         row.extend([Bool(false), Float(0.0), Bool(true), Float(1.5)]);
         row.extend([UInt(3), Float(0.25), Float(0.5)]);
