@@ -7,10 +7,12 @@ use super::{
 use burn::{
     config::Config,
     module::{Initializer, Module},
-    tensor::{DType, Device, Tensor},
+    tensor::{Bool, DType, Device, Tensor, TensorData},
 };
 use burn_store::{ModuleSnapshot, SafetensorsStore};
-use gru_op::{GruBlock, GruBlockConfig, GruInitializer, Reset, SequenceOptions, Update};
+use gru_op::{
+    GruBlock, GruBlockConfig, GruInitializer, Reset, SequenceOptions, Update, restart, starts_after,
+};
 use gru_testkit::{
     close::{Tolerance, close},
     inputs::Inputs,
@@ -28,6 +30,8 @@ const TESTS: &[(&str, Test)] = &[
         time_major_equals_batch_major,
     ),
     ("lengths-equal-separate-rows", lengths_equal_separate_rows),
+    ("episodes-equal-the-row", episodes_equal_the_row),
+    ("acting-equals-replay", acting_equals_replay),
     ("record-round-trip", record_round_trip),
     ("safetensors-round-trip", safetensors_round_trip),
     ("dropout-in-training-only", dropout_in_training_only),
@@ -216,6 +220,94 @@ fn same_outputs(got: &GruBlock, expected: &GruBlock, device: &Device) -> Result<
     let (y_2, s_2) = expected.forward(x, Some(h0));
     same("y", y_1, y_2, 0.0)?;
     same("state", s_1, s_2, 0.0)
+}
+
+/// The last steps of episodes, `[N,T]`: row 0 ends at a step in the middle and at the last one, row 1 twice in
+/// succession, row 2 never.
+const DONES: [[bool; T]; N] = [
+    [false, false, true, false, false, false, true],
+    [true, true, false, false, false, false, false],
+    [false; T],
+];
+
+fn flags<const D: usize>(flags: &[bool], shape: [usize; D], device: &Device) -> Tensor<D, Bool> {
+    Tensor::from_data(TensorData::new(flags.to_vec(), shape), device)
+}
+
+fn starts(device: &Device) -> Tensor<2, Bool> {
+    let first = flags(&[true, false, false], [N], device);
+    starts_after(flags(DONES.as_flattened(), [N, T], device), first)
+}
+
+/// Two layers in both directions: every episode by itself, from the start state or the initial state.
+fn episodes_equal_the_row(device: &Device, tolerance: Tolerance) -> Result<(), String> {
+    let config = GruBlockConfig::new(I, H).with_num_layers(2);
+    let gru = config.with_bidirectional(true).init(device);
+    let (x, initial) = (input(device), state(4, device));
+    let start_state = state(8, device).narrow(0, 4, 4);
+    let options = SequenceOptions::new()
+        .state(initial.clone())
+        .starts(starts(device))
+        .start_state(start_state.clone());
+    let (y, last) = gru.forward_with(x.clone(), options);
+    for (n, dones) in DONES.iter().enumerate() {
+        let mut bounds = vec![0];
+        bounds.extend((1..T).filter(|&t| dones[t - 1]));
+        bounds.push(T);
+        let episodes: Vec<_> = bounds.windows(2).map(|pair| pair[0]..pair[1]).collect();
+        let row = |states: &Tensor<3>, k: usize| states.clone().slice([k..k + 1, n..n + 1]);
+        for times in &episodes {
+            // Row 0 starts at time 0. Layers alternate between forward and reverse.
+            let carries = [times.start == 0 && n != 0, times.end == T];
+            let states = (0..4).map(|k| {
+                let states = if carries[k % 2] {
+                    &initial
+                } else {
+                    &start_state
+                };
+                row(states, k)
+            });
+            let states = Tensor::cat(states.collect(), 0);
+            let x = x.clone().slice([n..n + 1, times.clone()]);
+            let (expected, finals) = gru.forward(x, Some(states));
+            let got = y.clone().slice([n..n + 1, times.clone()]);
+            same("y", got, expected, tolerance.forward)?;
+            for (k, is_last) in [times.end == T, times.start == 0].into_iter().enumerate() {
+                for k in [k, k + 2].into_iter().filter(|_| is_last) {
+                    let expected = finals.clone().slice([k..k + 1]);
+                    same("state", row(&last, k), expected, tolerance.forward)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Steps with `restart` between them equal one sequence with starts.
+fn acting_equals_replay(device: &Device, tolerance: Tolerance) -> Result<(), String> {
+    let gru = GruBlockConfig::new(I, H).with_num_layers(2).init(device);
+    let (x, initial) = (input(device), state(2, device));
+    let start_state = state(4, device).slice([2..4, 0..1]);
+    for learned in [false, true] {
+        let start_state = learned.then(|| start_state.clone());
+        let options = SequenceOptions::new()
+            .state(initial.clone())
+            .starts(starts(device))
+            .start_state(start_state.clone());
+        let (replayed, last) = gru.forward_with(x.clone(), options);
+        let mut state = initial.clone();
+        for t in 0..T {
+            let starts = starts(device).narrow(1, t, 1).squeeze_dim(1);
+            let before = restart(state, starts, start_state.clone());
+            let x = x.clone().narrow(1, t, 1).squeeze_dim::<2>(1);
+            let (acted, after) = gru.step(x, Some(before));
+            state = after;
+            let replayed = replayed.clone().narrow(1, t, 1).squeeze_dim::<2>(1);
+            same("acted", acted, replayed, tolerance.forward)?;
+        }
+        same("state", state, last, tolerance.forward)?;
+    }
+    Ok(())
 }
 
 fn record_round_trip(device: &Device, _: Tolerance) -> Result<(), String> {

@@ -114,6 +114,46 @@ fn all() -> Vec<Misuse> {
             "gru_sequence_with: zoneout [N, T, H] or [N, T, 1] must be [2, 3, 5], got [2, 3, 2]"
         ),
         misuse!(
+            "starts-shape",
+            with(|o| o.starts(zeros([T, N]).greater_elem(1))),
+            "gru_sequence_with: starts [N, T] must be [2, 3], got [3, 2]"
+        ),
+        misuse!(
+            "start-state-without-starts",
+            with(|o| o.start_state(zeros([N, H]))),
+            "gru_sequence_with: start_state requires starts, expected a tensor, got none"
+        ),
+        misuse!(
+            "start-state-shape",
+            with(|o| o
+                .starts(zeros([N, T]).greater_elem(1))
+                .start_state(zeros([3, H]))),
+            "gru_sequence_with: start_state [N, H] or [1, H] must be [2, 5], got [3, 5]"
+        ),
+        misuse!(
+            "block-start-state-shape",
+            block().forward_with(
+                zeros([N, T, I]),
+                SequenceOptions::new()
+                    .starts(zeros([N, T]).greater_elem(1))
+                    .start_state(zeros([2, 1, H]))
+            ),
+            "GruBlock::forward_with: start_state [L·D, N, H] or [L·D, 1, H] must be [1, 1, 5], got [2, 1, 5]"
+        ),
+        misuse!(
+            "starts-after",
+            gru_op::starts_after(
+                zeros([N, T]).greater_elem(1),
+                zeros([N + 1]).greater_elem(1)
+            ),
+            "starts_after: first [N] must be [2], got [3]; dones [N, T] is [2, 3]"
+        ),
+        misuse!(
+            "restart",
+            gru_op::restart(zeros([1, N, H]), zeros([T]).greater_elem(1), None),
+            "restart: starts [N] must be [2], got [3]; state [L·D, N, H] is [1, 2, 5]"
+        ),
+        misuse!(
             "mask-dtype",
             with(|o| o.recurrent_mask(zeros([N, H]).cast(DType::F64))),
             "gru_sequence_with: recurrent_mask must have the dtype of x, expected F32, got F64"
