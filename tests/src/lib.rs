@@ -3,6 +3,8 @@
 //! checkout.
 
 #[cfg(doctest)]
+mod book;
+#[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 mod readme {}
 

@@ -21,9 +21,6 @@
 //!   where a device promises that they run at the same time and see each other's writes: CUDA and
 //!   ROCm, not WebGPU.
 //!
-//! The [`glossary`] has these and all other words, the GPU's own names for them, and a map of the
-//! files.
-//!
 //! In f16 and bf16, steps are multiplied by matrix units where the device has them: states and gradients
 //! are rounded to the type on their way into the product, sums and what is handed from step to step stay
 //! float32. Float32 is left alone; who forces a cut with the word `matrix` upon it gets TF32
@@ -64,8 +61,6 @@
 
 mod api;
 mod autotune;
-#[doc = include_str!("../GLOSSARY.md")]
-pub mod glossary {}
 mod kernel;
 mod launch;
 mod plan;

@@ -40,7 +40,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let cases = CaseSpec::all(vectors::directory());
     let mut trials = vec![
         every_case_has_a_run(&cases),
-        said("readme", &cases, counts::sentences),
+        said("sentences", &cases, counts::sentences),
         said("table", &cases, counts::table),
     ];
     for backend in backends {

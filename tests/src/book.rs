@@ -1,0 +1,72 @@
+//! The code of the book, compiled as documentation tests, and the messages that the book quotes.
+
+macro_rules! chapters {
+    ($($name:ident: $file:literal,)*) => {$(
+        #[doc = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/src/", $file, ".md"))]
+        mod $name {}
+    )*};
+}
+
+chapters! {
+    introduction: "introduction",
+    getting_started: "getting-started",
+    migrating: "migrating",
+    cookbook: "cookbook",
+    backends: "backends",
+    troubleshooting: "troubleshooting",
+    status: "status",
+    performance: "performance",
+    numerics: "numerics",
+    models: "models",
+    compatibility: "compatibility",
+    comparison: "comparison",
+    architecture: "architecture",
+    custom_operator: "custom-operator",
+    checks: "checks",
+    glossary: "glossary",
+}
+
+/// Messages that the chapter on troubleshooting quotes. A panic is quoted up to its explanation, if it has one.
+///
+/// ```
+/// use burn::{
+///     nn::{activation::ActivationConfig, gru::GruConfig},
+///     tensor::{DType, Device, Distribution, Tensor},
+/// };
+/// use gru_convert::{StateDict, pytorch};
+/// use gru_op::{GruBlockConfig, Reset, SequenceOptions};
+/// use std::panic::{AssertUnwindSafe, catch_unwind};
+///
+/// let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/src/troubleshooting.md"));
+/// let quoted = |message: &str| assert!(page.contains(message), "not quoted: {message}");
+/// let panics = |work: &dyn Fn()| {
+///     let panic = catch_unwind(AssertUnwindSafe(work)).expect_err("expected a panic");
+///     let message = panic.downcast::<String>().expect("a panic has a message");
+///     quoted(message.split_once("; ").map_or(message.as_str(), |(first, _)| first));
+/// };
+///
+/// let device = Device::flex();
+/// let random = |shape| Tensor::<3>::random(shape, Distribution::Default, &device);
+/// let (x, config) = (random([3, 9, 8]), GruBlockConfig::new(8, 16));
+/// let gru = config.init(&device);
+/// panics(&|| drop(gru.forward(x.clone(), Some(random([2, 3, 16])))));
+/// panics(&|| drop(gru.forward(random([3, 9, 7]), None)));
+/// panics(&|| drop(gru.forward_with(x.clone(), SequenceOptions::new().lengths(&[10, 9, 1]))));
+/// panics(&|| drop(gru.forward(x.clone().cast(DType::BF16), None)));
+/// let training = device.clone().autodiff();
+/// let noisy = config.clone().with_recurrent_dropout(0.2).init(&training);
+/// panics(&|| drop(noisy.step(Tensor::zeros([3, 8], &training), None)));
+///
+/// quoted(&config.clone().with_dropout(1.0).validate().unwrap_err().to_string());
+/// quoted(&GruBlockConfig::new(8, 0).validate().unwrap_err().to_string());
+/// let gelu = GruConfig::new(3, 5, true).with_hidden_activation(ActivationConfig::Gelu);
+/// quoted(&GruBlockConfig::try_from(&gelu).unwrap_err().to_string());
+///
+/// let before = config.clone().with_reset(Reset::BeforeMatmul);
+/// quoted(&gru.check_config(&before).unwrap_err().to_string());
+/// quoted(&pytorch::export(&before.init(&device), "").unwrap_err().to_string());
+/// let mut dict = StateDict::new();
+/// dict.insert("gru.weight_ih_l0", x.into_data());
+/// quoted(&pytorch::config(&dict, "encoder.").unwrap_err().to_string());
+/// ```
+mod messages {}
