@@ -122,10 +122,8 @@ fn round_trip(path: &Path) -> Result<(), String> {
         }
         let ids = |block: &GruBlock| -> Vec<_> {
             let ids = block.layers.iter().map(|layer| {
-                let bias = |bias: &Option<_>| {
-                    bias.as_ref()
-                        .map(|b: &burn::module::Param<Tensor<1>>| b.id)
-                };
+                let bias =
+                    |bias: &Option<_>| bias.as_ref().map(|b: &burn::module::Param<Tensor<1>>| b.id);
                 let biases = (bias(&layer.b_ih), bias(&layer.b_hh));
                 (layer.w_ih.id, layer.w_hh.id, biases)
             });
@@ -214,10 +212,7 @@ fn another_gru(_: &Path) -> Result<(), String> {
         .with_dropout(0.5)
         .with_recurrent_dropout(0.5)
         .with_checkpointing(Checkpointing::Recompute);
-    training
-        .init(&device)
-        .check_config(&config())
-        .map_err(text)
+    training.init(&device).check_config(&config()).map_err(text)
 }
 
 /// A file cut short anywhere, or with any byte of its head changed, is an error or a block.
