@@ -4,7 +4,7 @@
 use burn::tensor::{Device, DeviceKind, DeviceType, Distribution, Tensor, Tolerance};
 use gru_op::{
     GruBlockConfig,
-    cuts::{Cut, Settings, Strategy},
+    gpu::{Schedule, Settings, Strategy},
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -22,8 +22,8 @@ fn main() {
     libtest_mimic::run(&arguments, trials.into()).exit();
 }
 
-/// A small state walks through all steps in one launch. Backward: one, one more where the weight is
-/// transposed first, and one for the states before each step.
+/// For a small state the forward pass is one launch. The backward pass has one, perhaps one for the
+/// transpose of the weight, and one for the previous states.
 fn one_for_each_pass() -> Result<(), Failed> {
     let device = Device::wgpu(DeviceKind::DefaultDevice);
     let config = GruBlockConfig::new(5, 24);
@@ -47,7 +47,7 @@ fn one_for_each_pass() -> Result<(), Failed> {
     }
 }
 
-/// A cut that is forced upon the program is taken, by a launch for each step, and finds the same states.
+/// A forced schedule is used, with one launch for each step, and computes the same states.
 fn as_forced() -> Result<(), Failed> {
     const T: usize = 20;
     let device = Device::wgpu(DeviceKind::DefaultDevice);
@@ -56,9 +56,10 @@ fn as_forced() -> Result<(), Failed> {
     let states = || gru.forward(x.clone(), None).0.into_data();
     let inferred = states();
 
-    let cut: Cut = "steps rows=2 width=2 lanes=8 per_lane=2 splits=2 stage=16".parse()?;
+    let text = "steps rows=2 width=2 n_threads=8 n_per_thread=2 k_splits=2 block_k=16";
+    let schedule: Schedule = text.parse()?;
     let settings = Settings {
-        forward: Strategy::Forced(cut),
+        forward: Strategy::Forced(schedule),
         ..Settings::default()
     };
     settings.set();

@@ -111,22 +111,24 @@ pub mod backend;
 mod block;
 #[doc = include_str!("../CONVENTIONS.md")]
 pub mod conventions {}
-/// How the kernels of the CubeCL backends divide a recurrence: by sizes and device, or for a whole program
-/// by its [`Settings`](cuts::Settings).
+/// Launch configurations of the CubeCL backends: inferred from sizes and device, or set for a whole program
+/// by [`Settings`](gpu::Settings).
 ///
 /// ```
-/// use gru_op::cuts::{Settings, Strategy};
+/// use gru_op::gpu::{Settings, Strategy};
 ///
-/// // The fastest of several for each size, timed at its first call, as Burn tunes its own kernels.
+/// // Measures several schedules at the first call of a size, as Burn tunes its own kernels.
 /// let settings = Settings { forward: Strategy::Tuned, backward: Strategy::Tuned };
 /// settings.set();
 /// ```
 ///
-/// Without a line of code: `GRU_CUBE_STRATEGY=tuned` in the environment of the program, or one cut for all
-/// calls, `GRU_CUBE_FORWARD='walk rows=4 width=4 lanes=64 splits=2'`.
+/// Environment variables do the same: `GRU_CUBE_STRATEGY=tuned`, or one schedule for all calls,
+/// `GRU_CUBE_FORWARD='walk rows=4 width=4 n_threads=64 k_splits=2'`.
 #[cfg(feature = "cube")]
-pub mod cuts {
-    pub use gru_cube::{Cut, CutError, Settings, SettingsError, StepTile, Strategy, WalkTile};
+pub mod gpu {
+    pub use gru_cube::{
+        Schedule, ScheduleError, Settings, SettingsError, StepTile, Strategy, WalkTile,
+    };
 }
 mod foreign;
 mod op;

@@ -129,17 +129,17 @@ fn left_sides(
     Prim(g)
 }
 
-/// Whether the kernels ran, or the composed default is to take their place.
+/// Whether the kernels ran. If not, the composed operator takes their place.
 ///
 /// # Panics
-/// If they did not although somebody forced them to, or gave up in the middle.
+/// If a forced schedule is not allowed, or a persistent kernel timed out.
 fn is_done(op: &str, done: Result<(), PlanError>, strategy: Strategy) -> bool {
     match (done, strategy) {
         (Ok(()), _) => true,
-        (Err(error), Strategy::Forced(cut)) => {
-            panic!("{op}: expected the forced cut {cut} to run, got: {error}")
+        (Err(error), Strategy::Forced(schedule)) => {
+            panic!("{op}: expected the forced schedule {schedule} to run, got: {error}")
         }
-        (Err(error @ PlanError::GaveUp), _) => panic!("{op}: {error}"),
+        (Err(error @ PlanError::TimedOut), _) => panic!("{op}: {error}"),
         (Err(_), _) => false,
     }
 }
@@ -307,31 +307,32 @@ fn backward(
 mod tests {
     use super::*;
 
-    const REFUSED: PlanError = PlanError::TooManyUnits {
+    const NOT_ALLOWED: PlanError = PlanError::BeyondLimit {
+        resource: gru_cube::Resource::Units,
         requested: 2,
         available: 1,
     };
 
     #[test]
-    fn what_is_refused_takes_the_default() {
+    fn other_errors_use_the_composed_operator() {
         assert!(is_done("op", Ok(()), Strategy::Inferred));
-        assert!(!is_done("op", Err(REFUSED), Strategy::Inferred));
-        assert!(!is_done("op", Err(REFUSED), Strategy::Persistent));
+        assert!(!is_done("op", Err(NOT_ALLOWED), Strategy::Inferred));
+        assert!(!is_done("op", Err(NOT_ALLOWED), Strategy::Persistent));
     }
 
     #[test]
     #[should_panic(
-        expected = "op: expected the forced cut walk rows=1 width=1 lanes=2 splits=1 to run, \
-                               got: 2 units per cube, the device allows 1"
+        expected = "op: expected the forced schedule walk rows=1 width=1 n_threads=2 k_splits=1 to run, \
+                               got: units per cube: expected at most 1, got 2"
     )]
-    fn a_forced_cut_that_is_refused_is_named() {
-        let cut = "walk rows=1 width=1 lanes=2 splits=1".parse();
-        is_done("op", Err(REFUSED), Strategy::Forced(cut.unwrap()));
+    fn an_error_names_the_forced_schedule() {
+        let schedule = "walk rows=1 width=1 n_threads=2 k_splits=1".parse();
+        is_done("op", Err(NOT_ALLOWED), Strategy::Forced(schedule.unwrap()));
     }
 
     #[test]
-    #[should_panic(expected = "op: cubes of a persistent launch waited for each other in vain")]
-    fn cubes_that_did_not_meet_are_an_error() {
-        is_done("op", Err(PlanError::GaveUp), Strategy::Persistent);
+    #[should_panic(expected = "op: the grid barrier of a persistent kernel timed out")]
+    fn a_time_out_panics() {
+        is_done("op", Err(PlanError::TimedOut), Strategy::Persistent);
     }
 }
