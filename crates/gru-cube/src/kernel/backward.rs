@@ -43,7 +43,7 @@ struct Step {
 )]
 #[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
 pub(crate) fn gru_backward_walk<F: Float, R: Size>(
-    mut args: Backward<F>,
+    args: &mut Backward<F>,
     #[comptime] walk: Walk,
     #[define(F)] _dtype: ElemType,
 ) {
@@ -65,8 +65,8 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
     zero_vectors::<R>(&mut lhs_n, lhs_n_vectors, threads);
     sync_cube();
 
-    let mut owned = load_owned::<F>(&args, walk);
-    let mut now = read_step::<F>(&args, args.t - 1, walk);
+    let mut owned = load_owned::<F>(&*args, walk);
+    let mut now = read_step::<F>(&*args, args.t - 1, walk);
     for back in 0..args.t {
         let s = from_end(back, args.t);
         let time = if comptime!(rule.reverse) { back } else { s };
@@ -76,13 +76,13 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
             0usize.runtime()
         };
         let step = through_blend::<F, R>(
-            &mut args, &mut owned, &now, &mut lhs, &mut lhs_n, to, time, walk,
+            args, &mut owned, &now, &mut lhs, &mut lhs_n, to, time, walk,
         );
         sync_cube();
 
         // Loaded before the products, which hide their latency. If `d_gates` replace the gates, these are
         // steps that are not written yet. After step 0 the values are not used.
-        let next = read_step::<F>(&args, max(s, 1) - 1, walk);
+        let next = read_step::<F>(&*args, max(s, 1) - 1, walk);
 
         if comptime!(!rule.reset_after) {
             // dr̄ needs the product of the candidate.
@@ -96,7 +96,7 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
                 candidate,
                 threads,
             );
-            through_candidate::<F, R>(&mut args, &mut owned, &step, &ds, &mut lhs, time, walk);
+            through_candidate::<F, R>(args, &mut owned, &step, &ds, &mut lhs, time, walk);
             sync_cube();
         }
 

@@ -32,7 +32,7 @@ struct Owned {
 )]
 #[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
 pub(crate) fn gru_forward_walk<F: Float, R: Size>(
-    mut args: Forward<F>,
+    args: &mut Forward<F>,
     #[comptime] walk: Walk,
     #[define(F)] _dtype: ElemType,
 ) {
@@ -54,7 +54,7 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
         zero_vectors::<R>(&mut lhs_n, lhs_vectors, threads);
     }
     sync_cube();
-    let mut owned = load_owned::<F, R>(&args, &mut lhs, walk);
+    let mut owned = load_owned::<F, R>(&*args, &mut lhs, walk);
     sync_cube();
 
     let first_step = args.first;
@@ -72,7 +72,7 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
         };
 
         // Loaded before the product, which hides their latency.
-        let a = load_p::<F>(&args, &owned, time, walk);
+        let a = load_p::<F>(&*args, &owned, time, walk);
         let q = multiply::<F, R>(&lhs, from, args.w_hh, &weight, &mut partial, first, threads);
         if comptime!(walk.buffers == 1 && threads.k_splits == 1 && rule.reset_after) {
             sync_cube();
@@ -95,7 +95,7 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
             )
         };
         let gates = Gates::<R> { a, r, z, q_n };
-        store_step::<F, R>(&mut args, &mut owned, &gates, &mut lhs, to, time, walk);
+        store_step::<F, R>(args, &mut owned, &gates, &mut lhs, to, time, walk);
         sync_cube();
     }
 }

@@ -28,7 +28,7 @@ use cubecl::prelude::*;
 #[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
-    mut args: Backward<F>,
+    args: &mut Backward<F>,
     barriers: ComptimeOption<&[Atomic<u32>]>,
     first: u32,
     last: u32,
@@ -82,7 +82,7 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
                     row0,
                     k0: 0usize.runtime(),
                 };
-                prefetch_lhs::<F>(&mut prefetched, &args, start, phase, steps);
+                prefetch_lhs::<F>(&mut prefetched, &*args, start, phase, steps);
             }
             while row0 < args.n {
                 let next_row0 = row0 + CUBE_COUNT_Y as usize * threads.rows;
@@ -93,7 +93,7 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
                     j0,
                 };
                 // Loaded before the product, which hides their latency.
-                let read = read_pairs::<F>(&mut args, tile, times.now, has_product, end, steps);
+                let read = read_pairs::<F>(args, tile, times.now, has_product, end, steps);
                 let mut dg = Array::<f32>::new(comptime!(threads.pairs()));
                 #[unroll]
                 for i in 0..comptime!(threads.pairs()) {
@@ -101,7 +101,7 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
                 }
                 if has_product {
                     let product = multiply_tile::<F, M, R>(
-                        &args,
+                        &*args,
                         &mut prefetched,
                         &mut memory,
                         weights.index(index),
@@ -116,7 +116,7 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
                     }
                 }
                 let variant = comptime!(Variant { phase, end, steps });
-                store_pairs::<F>(&mut args, &read, &dg, &timed_out, tile, times, variant);
+                store_pairs::<F>(args, &read, &dg, &timed_out, tile, times, variant);
                 row0 = next_row0;
             }
             #[comptime]

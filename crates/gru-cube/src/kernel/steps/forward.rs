@@ -26,7 +26,7 @@ use cubecl::prelude::*;
 )]
 #[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
 pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
-    mut args: Forward<F>,
+    args: &mut Forward<F>,
     barriers: ComptimeOption<&[Atomic<u32>]>,
     first: u32,
     last: u32,
@@ -43,7 +43,7 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
     weights.push(load_weight::<F>(args.w_hh, j0, first_product, threads));
     weights.push(load_weight::<F>(args.w_hh, j0, second_product, threads));
     let mut timed_out = no_time_out(steps);
-    let bias = pair_biases::<F>(&args, j0, steps);
+    let bias = pair_biases::<F>(&*args, j0, steps);
 
     for s in first as usize..last as usize {
         let time = time_of(s, args.t, rule);
@@ -54,7 +54,7 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
             let mut prefetched = Array::<f32>::new(len);
             let mut row0 = CUBE_POS_Y as usize * threads.rows;
             let start = place_at(s, row0, 0usize.runtime());
-            prefetch_lhs::<F>(&mut prefetched, &mut args, start, phase, steps);
+            prefetch_lhs::<F>(&mut prefetched, args, start, phase, steps);
             while row0 < args.n {
                 let next_row0 = row0 + CUBE_COUNT_Y as usize * threads.rows;
                 let tile = Tile {
@@ -64,9 +64,9 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
                     j0,
                 };
                 // Loaded before the product, which hides their latency.
-                let read = read_pairs::<F>(&mut args, &bias, tile, time, phase, steps);
+                let read = read_pairs::<F>(args, &bias, tile, time, phase, steps);
                 let q = multiply_tile::<F, M, R>(
-                    &mut args,
+                    args,
                     &mut prefetched,
                     &mut memory,
                     weights.index(index),
@@ -74,7 +74,7 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
                     phase,
                     steps,
                 );
-                store_pairs::<F>(&mut args, &read, &q, &timed_out, tile, time, phase, steps);
+                store_pairs::<F>(args, &read, &q, &timed_out, tile, time, phase, steps);
                 row0 = next_row0;
             }
             #[comptime]
