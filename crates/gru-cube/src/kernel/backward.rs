@@ -5,8 +5,8 @@ use super::{
     product::{load_weight, multiply},
     rule::Pass,
     sequence::{
-        Backward, from_end, is_skipped, kept_share, mask_of, place_at, previous_state, strides,
-        time_of,
+        Backward, from_end, kept_share, mask_of, place_at, previous_state, strides, time_of,
+        unless_skipped,
     },
     step::blend_back,
     walk::{Walk, zero_vectors},
@@ -75,9 +75,8 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
         } else {
             0usize.runtime()
         };
-        let step = through_blend::<F, R>(
-            args, &mut owned, &now, &mut lhs, &mut lhs_n, to, time, walk,
-        );
+        let step =
+            through_blend::<F, R>(args, &mut owned, &now, &mut lhs, &mut lhs_n, to, time, walk);
         sync_cube();
 
         // Loaded before the products, which hide their latency. If `d_gates` replace the gates, these are
@@ -186,8 +185,8 @@ fn read_step<F: Float>(args: &Backward<F>, s: usize, #[comptime] walk: Walk) -> 
             read[comptime!(to + 4)] =
                 previous_state::<F>(args.states, args.h0, place, args.n, args.t, rule);
             read[comptime!(to + 5)] = f32::cast_from(args.d_states[row * hidden + j]);
-            let skipped = is_skipped::<F>(args.step_mask, row);
-            read[comptime!(to + 6)] = select(skipped, 1.0f32, 0.0f32);
+            let (valid, skipped) = (0.0f32.runtime(), 1.0f32.runtime());
+            read[comptime!(to + 6)] = unless_skipped::<F>(args.step_mask, row, valid, skipped);
         }
     }
     read

@@ -5,8 +5,8 @@ use super::{
     product::{load_weight, multiply},
     rule::Pass,
     sequence::{
-        Forward, biases, is_skipped, kept_share, mask_of, place_at, previous_state, strides,
-        time_of, window,
+        Forward, biases, kept_share, mask_of, place_at, previous_state, strides, time_of,
+        unless_skipped, window,
     },
     step::{candidate, next_state},
     walk::{Walk, zero_vectors},
@@ -292,8 +292,7 @@ fn store_step<F: Float, R: Size>(
                 let safe_j = min(j, comptime!(hidden - 1));
                 let kept = kept_share::<F>(args.zoneout, row, safe_j, rule);
                 let next = next_state(owned.state[at], z, new, kept, rule);
-                let skipped = is_skipped::<F>(args.step_mask, row);
-                let next = select(skipped, owned.state[at], next);
+                let next = unless_skipped::<F>(args.step_mask, row, next, owned.state[at]);
                 owned.state[at] = next;
                 g.insert(w, owned.mask[at] * next);
                 if j < hidden && row0 + b < args.n {

@@ -169,6 +169,33 @@ pub(crate) fn is_skipped<F: Float>(step_mask: ComptimeOption<&[F]>, row: usize) 
     }
 }
 
+/// `value`, or `otherwise` if a step of a row is skipped.
+#[cube]
+pub(crate) fn unless_skipped<F: Float>(
+    step_mask: ComptimeOption<&[F]>,
+    row: usize,
+    value: f32,
+    otherwise: f32,
+) -> f32 {
+    #[comptime]
+    match step_mask {
+        ComptimeOption::Some(step_mask) => {
+            select(f32::cast_from(step_mask[row]) == 0.0, otherwise, value)
+        }
+        ComptimeOption::None => value,
+    }
+}
+
+/// A state times the recurrent mask, if there is one.
+#[cube]
+pub(crate) fn masked<F: Float>(state: f32, recurrent_mask: ComptimeOption<&[F]>, at: usize) -> f32 {
+    #[comptime]
+    match recurrent_mask {
+        ComptimeOption::Some(recurrent_mask) => state * f32::cast_from(recurrent_mask[at]),
+        ComptimeOption::None => state,
+    }
+}
+
 /// The recurrent mask of a row and hidden unit, or 1.
 #[cube]
 pub(crate) fn mask_of<F: Float>(recurrent_mask: ComptimeOption<&[F]>, at: usize) -> f32 {

@@ -12,6 +12,7 @@ use crate::kernel::{
     rule::{Pass, Rule},
     sequence::{
         Backward, is_skipped, kept_share, mask_of, place_at, previous_state, strides, time_of,
+        unless_skipped,
     },
     step::blend_back,
 };
@@ -268,8 +269,8 @@ fn store_pairs<F: Float>(
             let skipped = is_skipped::<F>(args.step_mask, row);
             // The gradient through the following step, unless that step is skipped.
             let row_after = k * n_stride + times.after * t_stride;
-            let skipped_after = is_skipped::<F>(args.step_mask, row_after);
-            let through = select(skipped_after, 0.0f32, mask * dg[i]);
+            let zero = 0.0f32.runtime();
+            let through = unless_skipped::<F>(args.step_mask, row_after, mask * dg[i], zero);
             let r = read[from];
             let previous = read[comptime!(from + 4)];
             let carried = read[comptime!(from + 6)];

@@ -11,8 +11,8 @@ use crate::kernel::{
     product::{Block, load_weight, pair},
     rule::{Pass, Rule},
     sequence::{
-        Forward, Place, biases, is_skipped, kept_share, mask_of, place_at, previous_state, strides,
-        time_of, window,
+        Forward, Place, biases, kept_share, masked, place_at, previous_state, strides, time_of,
+        unless_skipped, window,
     },
     step::{candidate, next_state},
 };
@@ -260,7 +260,7 @@ fn store_pairs<F: Float>(
                 }
             }
             if comptime!(phase == Phase::First) {
-                let g = previous * mask_of::<F>(args.recurrent_mask, k * hidden + j);
+                let g = masked::<F>(previous, args.recurrent_mask, k * hidden + j);
                 #[comptime]
                 if let ComptimeOption::Some(rz_scratch) = args.rz_scratch.as_mut() {
                     rz_scratch[k * comptime!(2 * hidden) + j] = r * g;
@@ -272,8 +272,7 @@ fn store_pairs<F: Float>(
                 let new = candidate(read.a[last_out], q_n, r, rule);
                 let kept = kept_share::<F>(args.zoneout, row, j, rule);
                 let next = next_state(previous, z, new, kept, rule);
-                let skipped = is_skipped::<F>(args.step_mask, row);
-                let next = select(skipped, previous, next);
+                let next = unless_skipped::<F>(args.step_mask, row, next, previous);
                 let next = if comptime!(steps.persistent) {
                     next + poison(timed_out[0])
                 } else {
@@ -336,11 +335,9 @@ fn lhs_value<F: Float>(
             x = rz_scratch[place.row * comptime!(2 * rule.hidden) + place.j];
         }
     } else {
-        x = previous_state_f32::<F>(args, place, rule)
-            * mask_of::<F>(
-                args.recurrent_mask,
-                place.row * comptime!(rule.hidden) + place.j,
-            );
+        let state = previous_state_f32::<F>(args, place, rule);
+        let at = place.row * comptime!(rule.hidden) + place.j;
+        x = masked::<F>(state, args.recurrent_mask, at);
     }
     x
 }
