@@ -4,7 +4,7 @@
 use burn::tensor::{Device, DeviceKind, DeviceType, Distribution, Tensor, Tolerance};
 use gru_op::{
     GruBlockConfig,
-    cuts::{Cut, Settings, Strategy},
+    gpu::{Schedule, Settings, Strategy},
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -47,7 +47,7 @@ fn one_for_each_pass() -> Result<(), Failed> {
     }
 }
 
-/// A forced launch configuration is used: here one launch per step, with equal states.
+/// A forced schedule is used: here one launch per step, with equal states.
 fn forced_schedule() -> Result<(), Failed> {
     const T: usize = 20;
     let device = Device::wgpu(DeviceKind::DefaultDevice);
@@ -56,9 +56,10 @@ fn forced_schedule() -> Result<(), Failed> {
     let states = || gru.forward(x.clone(), None).0.into_data();
     let inferred = states();
 
-    let cut: Cut = "steps rows=2 width=2 lanes=8 per_lane=2 splits=2 stage=16".parse()?;
+    let text = "steps rows=2 width=2 n_threads=8 n_per_thread=2 k_splits=2 block_k=16";
+    let schedule: Schedule = text.parse()?;
     let settings = Settings {
-        forward: Strategy::Forced(cut),
+        forward: Strategy::Forced(schedule),
         ..Settings::default()
     };
     settings.set();

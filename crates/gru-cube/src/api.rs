@@ -1,23 +1,23 @@
-//! The two passes as others call them: by a plan, or by the fastest of several.
+//! The two passes, by a plan or by the fastest of several.
 
 use crate::{
-    autotune,
+    autotune::{self, Buffers},
     launch::{self, BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs},
-    plan::{cut::Strategy, error::PlanError},
+    plan::{error::PlanError, schedule::Strategy},
 };
 use cubecl::client::Client;
 
-/// The state after every step, and the gates on request; of all steps or, so that `p` takes less
-/// memory, of some, call by call.
+/// Computes the state after every step, and the gates if an output for them is given. The call may compute
+/// some steps only, so that a caller can compute `p` in chunks of time.
 ///
-/// One launch if the cut is a walk or persistent, one for each product if it is steps. Nothing waits
-/// for the device, but for whether the cubes of a persistent cut met.
+/// Sequence kernels and persistent kernels are one launch, step kernels one launch for each product. The
+/// function only waits for the device to check the grid barrier of a persistent kernel.
 ///
 /// # Errors
-/// If the device does not allow the cut, or cubes waited for each other in vain.
+/// If the device does not allow the schedule or a tensor, or a grid barrier times out.
 ///
 /// # Panics
-/// If a buffer is too short, the type is not a float of 16 or 32 bits, or there are no such steps.
+/// If a buffer is too short, the type is not a float of 16 or 32 bits, or the steps do not exist.
 pub fn forward(
     client: &Client,
     call: &Call,
@@ -30,21 +30,22 @@ pub fn forward(
     }
     if !launch::forward::is_empty(call, inputs) {
         launch::forward::allowed(client, call, inputs, outputs, Strategy::Inferred)?;
-        autotune::forward(client, call, inputs, outputs);
+        let buffers = Buffers::Forward(inputs.clone(), outputs.clone());
+        autotune::run(client, call, buffers);
     }
     Ok(())
 }
 
-/// The gradients of `Σ states ⊙ d_states` with respect to `p` and the initial state, and what
-/// the weight gradients are made of.
+/// Computes the gradients of `Σ states ⊙ d_states` with respect to `p` and the initial state, and the rhs
+/// operands of the weight gradients.
 ///
-/// A walk with the weight in registers is one launch, any other walk is two, the persistent cut is
-/// three, and steps are two more than the products of all steps: beside the recurrence the weight is
-/// transposed, and at the end comes the gradient of the initial state. Nothing waits for the device, but
-/// for whether the cubes of a persistent cut met.
+/// A sequence kernel is one launch with a resident weight, otherwise two. A persistent kernel is three
+/// launches. Step kernels need one launch for each product and two more. The additional launches transpose the weight and compute
+/// the gradient of the initial state. The function only waits for the device to check the grid barrier of a
+/// persistent kernel.
 ///
 /// # Errors
-/// If the device does not allow the cut, or cubes waited for each other in vain.
+/// If the device does not allow the schedule or a tensor, or a grid barrier times out.
 ///
 /// # Panics
 /// If there are no steps, a buffer is too short or the type is not a float of 16 or 32 bits.
@@ -60,7 +61,8 @@ pub fn backward(
     }
     if !launch::backward::is_empty(call) {
         launch::backward::allowed(client, call, inputs, outputs, Strategy::Inferred)?;
-        autotune::backward(client, call, inputs, outputs);
+        let buffers = Buffers::Backward(inputs.clone(), outputs.clone());
+        autotune::run(client, call, buffers);
     }
     Ok(())
 }

@@ -1,13 +1,10 @@
-//! [`Strategy::Tuned`]: CubeCL's autotune times the cuts that a device allows at the first call of a size,
-//! and keeps the fastest, in memory and on disk, as it does for Burn's own kernels.
+//! [`Strategy::Tuned`]: CubeCL's autotune measures the schedules that a device allows at the first call of a
+//! size. It stores the fastest in memory and on disk, as for Burn's own kernels.
 
 use crate::{
+    kernel::rule::Pass,
     launch::{self, BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs},
-    plan::{
-        self, Problem,
-        cut::{Cut, Strategy},
-        error::PlanError,
-    },
+    plan::{self, Problem, error::PlanError, schedule::Strategy},
 };
 use cubecl::{
     client::Client,
@@ -15,63 +12,73 @@ use cubecl::{
     tune::{LocalTuner, Tunable, TunableSet, local_tuner},
 };
 
-/// Cuts that are timed: each is compiled first, which takes longer.
+/// Schedules that are measured. Compiling each takes longer than its measurement.
 const CANDIDATES: usize = 10;
 
-/// Changes with [`plan::forward_candidates`] and its like: what was kept on disk then means another cut.
+/// Must change with [`plan::candidates`], because results on disk then mean other schedules.
 const REVISION: usize = 2;
 
-/// A pass, as far as tuning knows it.
-trait Pass: Clone + Send + Sync + 'static {
-    const NAME: &'static str;
-    type Inputs: Clone + Send + Sync + 'static;
-    type Outputs: Clone + Send + Sync + 'static;
-    /// Which of the optional buffers that decide what is allowed or fast are given.
-    fn given(inputs: &Self::Inputs, outputs: &Self::Outputs) -> Vec<bool>;
-    /// New buffers to write to, where nobody reads.
-    fn scratch(client: &Client, inputs: &Self::Inputs, outputs: &Self::Outputs) -> Self::Outputs;
-    fn cuts(problem: &Problem) -> Vec<Cut>;
-    fn launch(task: &Task<Self>, strategy: Strategy) -> Result<(), PlanError>;
+/// The buffers of a call.
+#[derive(Clone)]
+pub(crate) enum Buffers {
+    Forward(ForwardInputs, ForwardOutputs),
+    Backward(BackwardInputs, BackwardOutputs),
 }
 
-/// A call of a pass with all that it reads and writes.
+/// Runs a call by the fastest schedule. At least the inferred one must be allowed.
+pub(crate) fn run(client: &Client, call: &Call, buffers: Buffers) {
+    static FORWARD: LocalTuner<String, String> = local_tuner!("forward");
+    static BACKWARD: LocalTuner<String, String> = local_tuner!("backward");
+    let tuner = match buffers {
+        Buffers::Forward(..) => &FORWARD,
+        Buffers::Backward(..) => &BACKWARD,
+    };
+    let identity = &client.properties().identity;
+    // With another compiler a device may have another fastest schedule.
+    let device = format!(
+        "{} {} {}",
+        identity.name,
+        identity.fingerprint,
+        client.name()
+    );
+    let task = Task {
+        client: client.clone(),
+        call: *call,
+        buffers,
+        is_trial: false,
+    };
+    let set = tuner.init(&device, Task::set);
+    tuner.execute(&device, client, set, task);
+}
+
 #[derive(Clone)]
-struct Task<P: Pass> {
+struct Task {
     client: Client,
     call: Call,
-    inputs: P::Inputs,
-    outputs: P::Outputs,
-    /// It is timed, and its results are thrown away.
-    is_rehearsal: bool,
+    buffers: Buffers,
+    /// The call is measured, and its results are not used.
+    is_trial: bool,
 }
 
-impl<P: Pass> Task<P> {
-    /// Runs by the fastest cut.
-    fn execute(self, tuner: &'static LocalTuner<String, String>) {
-        let client = self.client.clone();
-        let identity = &client.properties().identity;
-        // One card by two compilers has two fastest cuts.
-        let device = format!(
-            "{} {} {}",
-            identity.name,
-            identity.fingerprint,
-            client.name()
-        );
-        let set = tuner.init(&device, Self::set);
-        tuner.execute(&device, &client, set, self);
-    }
-
+impl Task {
     fn set() -> TunableSet<String, Self, ()> {
         let key = |task: &Self| task.key();
-        let rehearsal = |_: &String, task: &Self| task.rehearsal();
-        (0..CANDIDATES).fold(TunableSet::new(key, rehearsal), |set, index| {
+        let trial = |_: &String, task: &Self| task.trial();
+        (0..CANDIDATES).fold(TunableSet::new(key, trial), |set, index| {
             let run = move |task: Self| task.run(index);
-            set.with(Tunable::new(&format!("cut-{REVISION}-{index}"), run))
+            set.with(Tunable::new(&format!("schedule-{REVISION}-{index}"), run))
         })
     }
 
-    /// Pass, sizes and conventions: calls of one key have the same cuts to choose from, and one fastest. From
-    /// some steps on T decides nothing.
+    fn pass(&self) -> (Pass, &'static str) {
+        match self.buffers {
+            Buffers::Forward(..) => (Pass::Forward, "gru_cube::forward"),
+            Buffers::Backward(..) => (Pass::Backward, "gru_cube::backward"),
+        }
+    }
+
+    /// Pass, sizes and conventions. Calls with the same key have the same candidates, and one of them is the
+    /// fastest for all. T only matters up to 64.
     fn key(&self) -> String {
         let Call {
             n,
@@ -82,230 +89,150 @@ impl<P: Pass> Task<P> {
             order: _,
         } = self.call;
         let (n, t) = (batch(n), t.min(64).next_power_of_two());
-        let given = P::given(&self.inputs, &self.outputs);
-        let name = P::NAME;
+        let given = match &self.buffers {
+            Buffers::Forward(inputs, outputs) => vec![
+                outputs.gates.is_some(),
+                inputs.b_ih.is_some(),
+                inputs.b_hh.is_some(),
+                inputs.h0.is_some(),
+                inputs.recurrent_mask.is_some(),
+                inputs.step_mask.is_some(),
+                inputs.zoneout.is_some(),
+            ],
+            // A trial always has a buffer for `d_gates`.
+            Buffers::Backward(inputs, _) => vec![
+                inputs.h0.is_some(),
+                inputs.recurrent_mask.is_some(),
+                inputs.step_mask.is_some(),
+                inputs.zoneout.is_some(),
+            ],
+        };
+        let name = self.pass().1;
         format!("{name} N{n} T{t} H{h} {:?} {dtype:?} {given:?}", spec.reset)
     }
 
-    fn rehearsal(&self) -> Self {
+    /// The same call with new output buffers.
+    fn trial(&self) -> Self {
+        let like = |buffer: &Handle| self.client.empty(buffer.size_in_used() as usize);
+        let buffers = match &self.buffers {
+            Buffers::Forward(inputs, outputs) => {
+                let outputs = ForwardOutputs {
+                    states: like(&outputs.states),
+                    gates: outputs.gates.as_ref().map(like),
+                };
+                Buffers::Forward(inputs.clone(), outputs)
+            }
+            Buffers::Backward(inputs, outputs) => {
+                let outputs = BackwardOutputs {
+                    // Gradients must not overwrite the gates that the next trial reads.
+                    d_gates: Some(like(&inputs.gates)),
+                    d_h0: like(&outputs.d_h0),
+                };
+                Buffers::Backward(inputs.clone(), outputs)
+            }
+        };
         Self {
-            outputs: P::scratch(&self.client, &self.inputs, &self.outputs),
-            is_rehearsal: true,
+            buffers,
+            is_trial: true,
             ..self.clone()
         }
     }
 
-    /// By the cut of this number.
+    /// Runs the candidate of this number.
     fn run(self, index: usize) -> Result<(), String> {
-        let launch = |strategy| P::launch(&self, strategy);
-        attempt(self.candidate(index), self.is_rehearsal, launch)
+        attempt(self.candidate(index), self.is_trial, |strategy| {
+            let Self { client, call, .. } = &self;
+            match &self.buffers {
+                Buffers::Forward(inputs, outputs) => {
+                    launch::forward::forward(client, call, inputs, outputs, strategy)
+                }
+                Buffers::Backward(inputs, outputs) => {
+                    launch::backward::backward(client, call, inputs, outputs, strategy)
+                }
+            }
+        })
     }
 
-    /// The inferred cut first, then the others.
+    /// The inferred schedule first, then the others.
     fn candidate(&self, index: usize) -> Option<Strategy> {
         let Some(index) = index.checked_sub(1) else {
             return Some(Strategy::Inferred);
         };
+        let (pass, name) = self.pass();
         let problem = Problem {
             n: batch(self.call.n),
-            ..self.call.problem(P::NAME, &self.client)
+            ..self.call.problem(name, &self.client)
         };
-        P::cuts(&problem).get(index).copied().map(Strategy::Forced)
+        let schedules = plan::candidates(pass, &problem);
+        schedules.get(index).copied().map(Strategy::Forced)
     }
 }
 
-/// Launches a candidate. Where that fails a rehearsal fails, and a call runs by the inferred cut: what was
-/// kept on disk may be of another driver, which allowed more.
+/// Launches a candidate. If that fails, a trial fails and a call uses the inferred schedule: the results on
+/// disk may come from another driver, which allowed more.
 fn attempt(
     candidate: Option<Strategy>,
-    is_rehearsal: bool,
+    is_trial: bool,
     launch: impl Fn(Strategy) -> Result<(), PlanError>,
 ) -> Result<(), String> {
-    let launch = |strategy| launch(strategy).map_err(|refused| refused.to_string());
+    let launch = |strategy| launch(strategy).map_err(|error| error.to_string());
     let done = match candidate {
         Some(strategy) => launch(strategy),
-        None => Err("there are fewer cuts".to_owned()),
+        None => Err("there are fewer candidates".to_owned()),
     };
-    if is_rehearsal {
+    if is_trial {
         done
     } else {
         done.or_else(|_| launch(Strategy::Inferred))
     }
 }
 
-/// N as the keys have it: calls of one key have the same candidates.
+/// N in the keys. Calls with the same key have the same candidates.
 fn batch(n: usize) -> usize {
     n.checked_next_power_of_two().unwrap_or(n)
-}
-
-fn like(client: &Client, buffer: &Handle) -> Handle {
-    client.empty(buffer.size_in_used() as usize)
-}
-
-#[derive(Clone)]
-struct Forward;
-
-impl Pass for Forward {
-    const NAME: &'static str = "gru_cube::forward";
-    type Inputs = ForwardInputs;
-    type Outputs = ForwardOutputs;
-
-    fn given(inputs: &ForwardInputs, outputs: &ForwardOutputs) -> Vec<bool> {
-        vec![
-            outputs.gates.is_some(),
-            inputs.b_ih.is_some(),
-            inputs.b_hh.is_some(),
-            inputs.h0.is_some(),
-            inputs.recurrent_mask.is_some(),
-            inputs.step_mask.is_some(),
-            inputs.zoneout.is_some(),
-        ]
-    }
-
-    fn scratch(client: &Client, _: &ForwardInputs, outputs: &ForwardOutputs) -> ForwardOutputs {
-        ForwardOutputs {
-            states: like(client, &outputs.states),
-            gates: outputs.gates.as_ref().map(|gates| like(client, gates)),
-        }
-    }
-
-    fn cuts(problem: &Problem) -> Vec<Cut> {
-        plan::forward_candidates(problem)
-    }
-
-    fn launch(task: &Task<Self>, strategy: Strategy) -> Result<(), PlanError> {
-        let Task {
-            client,
-            call,
-            inputs,
-            outputs,
-            ..
-        } = task;
-        launch::forward::forward(client, call, inputs, outputs, strategy)
-    }
-}
-
-#[derive(Clone)]
-struct Backward;
-
-impl Pass for Backward {
-    const NAME: &'static str = "gru_cube::backward";
-    type Inputs = BackwardInputs;
-    type Outputs = BackwardOutputs;
-
-    /// A rehearsal is not in place, and has a buffer more: that is not asked for.
-    fn given(inputs: &BackwardInputs, _: &BackwardOutputs) -> Vec<bool> {
-        vec![
-            inputs.h0.is_some(),
-            inputs.recurrent_mask.is_some(),
-            inputs.step_mask.is_some(),
-            inputs.zoneout.is_some(),
-        ]
-    }
-
-    fn scratch(
-        client: &Client,
-        inputs: &BackwardInputs,
-        outputs: &BackwardOutputs,
-    ) -> BackwardOutputs {
-        BackwardOutputs {
-            // In place it would write over what the next cut reads.
-            d_gates: Some(like(client, &inputs.gates)),
-            d_h0: like(client, &outputs.d_h0),
-        }
-    }
-
-    fn cuts(problem: &Problem) -> Vec<Cut> {
-        plan::backward_candidates(problem)
-    }
-
-    fn launch(task: &Task<Self>, strategy: Strategy) -> Result<(), PlanError> {
-        let Task {
-            client,
-            call,
-            inputs,
-            outputs,
-            ..
-        } = task;
-        launch::backward::backward(client, call, inputs, outputs, strategy)
-    }
-}
-
-/// [`launch::forward::forward`] by the fastest cut, where one at least is allowed.
-pub(crate) fn forward(
-    client: &Client,
-    call: &Call,
-    inputs: &ForwardInputs,
-    outputs: &ForwardOutputs,
-) {
-    static TUNER: LocalTuner<String, String> = local_tuner!("forward");
-    let task = Task::<Forward> {
-        client: client.clone(),
-        call: *call,
-        inputs: inputs.clone(),
-        outputs: outputs.clone(),
-        is_rehearsal: false,
-    };
-    task.execute(&TUNER);
-}
-
-/// [`launch::backward::backward`] by the fastest cut, where one at least is allowed.
-pub(crate) fn backward(
-    client: &Client,
-    call: &Call,
-    inputs: &BackwardInputs,
-    outputs: &BackwardOutputs,
-) {
-    static TUNER: LocalTuner<String, String> = local_tuner!("backward");
-    let task = Task::<Backward> {
-        client: client.clone(),
-        call: *call,
-        inputs: inputs.clone(),
-        outputs: outputs.clone(),
-        is_rehearsal: false,
-    };
-    task.execute(&TUNER);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::error::Resource;
     use std::cell::RefCell;
 
-    const REFUSED: PlanError = PlanError::TooManyUnits {
+    const NOT_ALLOWED: PlanError = PlanError::BeyondLimit {
+        resource: Resource::Units,
         requested: 2,
         available: 1,
     };
 
-    /// What became of a candidate where only the inferred cut runs, and what was launched.
+    /// Result and launches of a candidate if only the inferred schedule runs.
     fn attempted(
         candidate: Option<Strategy>,
-        is_rehearsal: bool,
+        is_trial: bool,
     ) -> (Result<(), String>, Vec<Strategy>) {
         let launched = RefCell::new(Vec::new());
         let launch = |strategy| {
             launched.borrow_mut().push(strategy);
             match strategy {
                 Strategy::Inferred => Ok(()),
-                _ => Err(REFUSED),
+                _ => Err(NOT_ALLOWED),
             }
         };
-        let done = attempt(candidate, is_rehearsal, launch);
+        let done = attempt(candidate, is_trial, launch);
         (done, launched.into_inner())
     }
 
     #[test]
-    fn a_call_whose_cut_is_refused_runs_by_the_inferred_one() {
-        let cut = "walk rows=1 width=1 lanes=2 splits=1".parse();
-        let forced = Strategy::Forced(cut.unwrap());
+    fn a_call_whose_schedule_fails_uses_the_inferred_one() {
+        let schedule = "walk rows=1 width=1 n_threads=2 k_splits=1".parse();
+        let forced = Strategy::Forced(schedule.unwrap());
         let inferred = Strategy::Inferred;
         assert_eq!(
             attempted(Some(forced), false),
             (Ok(()), vec![forced, inferred])
         );
         assert_eq!(attempted(None, false), (Ok(()), vec![inferred]));
-        let refused = Err(REFUSED.to_string());
-        assert_eq!(attempted(Some(forced), true), (refused, vec![forced]));
+        let failed = Err(NOT_ALLOWED.to_string());
+        assert_eq!(attempted(Some(forced), true), (failed, vec![forced]));
         let (none, launched) = attempted(None, true);
         assert!(none.is_err() && launched.is_empty());
     }

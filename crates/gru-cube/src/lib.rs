@@ -1,61 +1,70 @@
-//! The recurrences of a GRU, forward and backward through time, as CubeCL kernels: one source for
-//! Metal, Vulkan, WebGPU, CUDA and ROCm.
+//! GRU recurrence, forward and backward through time, as CubeCL kernels: one source for Metal, Vulkan,
+//! WebGPU, CUDA and ROCm.
 //!
-//! N rows (batch), T steps, H hidden units; gates packed `r | z | n` in columns; sequences
-//! `[N,T,·]` or `[T,N,·]`. The equations are in [`gru_spec`]. The large products over all
-//! steps are not made here: [`forward()`] starts from `p = x·w_ih`, [`backward()`] and
-//! [`recurrent_inputs()`] end with the operands of the weight gradients, and [`gates()`] joins the
-//! products of a forward pass that kept nothing.
+//! N is the batch size, T the number of steps, H the number of hidden units. Gates are packed `r | z | n` in
+//! columns. Sequences are `[N,T,·]` or `[T,N,·]`. [`gru_spec`] has the equations. The caller computes the
+//! large products over all steps: [`forward()`] starts from `p = x·w_ih`; [`backward()`] and
+//! [`recurrent_inputs()`] return the operands of the weight gradients; [`gates()`] recomputes gates that
+//! the forward pass did not save.
 //!
-//! A pass is cut into launches and cubes (thread blocks) in one of three ways, plain data in a
-//! [`Cut`]:
+//! # Launch configurations
 //!
-//! - [`Cut::Walk`], a fused recurrent kernel: one launch. A cube takes a few rows of the batch
-//!   through all steps, their state in registers and shared memory. It needs nothing from any other
-//!   cube, so it is valid wherever there are barriers. Where `w_hh` is small it stays in the registers
-//!   of every cube.
-//! - [`Cut::Steps`]: one launch per product (one per step, or two with the reset before it), over a
-//!   grid of row tiles by column tiles.
-//! - [`Cut::Persistent`], a persistent kernel: the same grid in one launch. The cubes of the same rows
-//!   together hold the weight in their registers, and wait for each other after each product. Only
-//!   where a device promises that they run at the same time and see each other's writes: CUDA and
-//!   ROCm, not WebGPU.
+//! A [`Schedule`] divides a pass into launches and cubes (thread blocks) of units (threads):
 //!
-//! In f16 and bf16, steps are multiplied by matrix units where the device has them: states and gradients
-//! are rounded to the type on their way into the product, sums and what is handed from step to step stay
-//! float32. Float32 is left alone; who forces a cut with the word `matrix` upon it gets TF32
-//! ([`StepTile::matrix`]).
+//! - [`Schedule::Walk`] is a fused sequence kernel: one launch. Each cube computes all steps of a few rows of
+//!   the batch, with their state in registers and shared memory. Cubes are independent, so it runs on
+//!   every device with barriers. A small `w_hh` stays in the registers of every cube.
+//! - [`Schedule::Steps`] is one launch per product: one per step, or two with the reset before the product.
+//!   The grid is row tiles by column tiles.
+//! - [`Schedule::Persistent`] is a persistent kernel: the same grid in one launch. The cubes of the same rows
+//!   keep the weight in their registers and synchronize with a grid barrier after each product. The device
+//!   must run them at the same time and make their writes visible to each other. CUDA and ROCm do; WebGPU
+//!   does not.
 //!
-//! "In registers" is what the kernels ask for, by an array of each unit whose indices are all known. Of
-//! CUDA's sources for sm_80 and sm_90 the registers and the stack were read (`src/sources/cuda.rs`); that other
-//! drivers' compilers grant it was not looked at.
+//! [`Strategy::Inferred`] chooses a schedule from the sizes and the [`Limits`] of the device, never a
+//! persistent kernel. It takes the first of these that the device allows:
 //!
-//! [`Strategy::Inferred`] chooses by what was measured, the sizes and the [`Limits`] of the device, and
-//! never the last of the three; [`Settings`] force a cut upon a whole program. Sums run in a fixed order,
-//! without atomics: the same inputs by the same cut give the same bits. (Where persistent cuts are asked
-//! for, the cut depends on whether another stream has its turn; a tuned one on the clock.) Buffers hold f32, f16 or bf16; sums, and
-//! states within a call, are f32.
+//! 1. a sequence kernel with a resident weight, up to H 64 with 256 units per cube (the smallest limit of WebGPU), and
+//!    up to H 128 with 1024;
+//! 2. with [`Strategy::Persistent`], a persistent kernel, up to H 1024 with 132 multiprocessors;
+//! 3. up to H 256 a sequence kernel that reads the weight at every step, else step kernels. Step kernels of
+//!    16-bit types use matrix units if the device has them.
+//!
+//! [`Settings`] force a schedule for a whole program. A CPU that runs GPU programs has its own tiles.
+//!
+//! # Precision
+//!
+//! Buffers are f32, f16 or bf16. Sums, and states within a call, are f32. In f16 and bf16, matrix units
+//! compute the products of step kernels if the device has them: states and gradients are rounded to the type
+//! before the product. Float32 uses matrix units only if a forced schedule has the word `matrix`; they then
+//! compute in TF32 ([`StepTile::matrix`]).
+//!
+//! Sums have a fixed order, without atomics. The same inputs with the same schedule give the same bits. The
+//! schedule that [`Strategy::Tuned`] chooses depends on measured times.
+//!
+//! Arrays whose indices are all constant request registers. For CUDA, the registers and the stack of
+//! sm_80 and sm_90 were read from the compiled sources (`src/sources/cuda.rs`). Compilers of other drivers
+//! were not examined.
 //!
 //! # NaN and infinities
 //!
-//! A NaN pre-activation makes a NaN gate, and a NaN gate a NaN slope, for every activation, clipped or
-//! not; a clip hands NaN on, in the state as in its gradient. So a NaN input shows in the states and
-//! gradients that depend on it, and in the loss. An infinity goes where IEEE 754 sends it: into a
-//! saturated gate, or as 0·∞ and ∞ − ∞ into NaN. What skipped steps hold reaches nothing, and no row
-//! of the batch reaches another's states.
+//! A NaN pre-activation gives a NaN gate, and a NaN gate a NaN slope, for every activation, clipped or not.
+//! A clip propagates NaN in the state and in its gradient. So a NaN input shows in the states and gradients
+//! that depend on it, and in the loss. Infinities follow IEEE 754: they saturate a gate, or become NaN as
+//! 0·∞ or ∞ − ∞. Values at skipped steps have no effect, and no row of the batch affects another row's
+//! states.
 //!
-//! How much of this a device promises depends on its language:
+//! What a device guarantees depends on its shader language:
 //!
-//! - CUDA and ROCm: all of it. CubeCL compiles without fast math.
-//! - Metal by CubeCL's own runtime: all of it, in its safe math mode. Metal by wgpu, from Metal's source
-//!   or from WGSL: its default, fast math, lets the compiler assume that there is neither.
-//! - SPIR-V: nothing, because CubeCL does not ask for `SignedZeroInfNanPreserve`.
-//! - WGSL: nothing. An implementation may assume that there is neither.
+//! - CUDA and ROCm: all of this. CubeCL compiles without fast math.
+//! - Metal with CubeCL's own runtime: all of this, in its safe math mode. Metal with wgpu, from Metal or WGSL
+//!   sources, uses fast math by default. The compiler may then assume that there are no NaN and infinities.
+//! - SPIR-V: nothing, because CubeCL does not request `SignedZeroInfNanPreserve`.
+//! - WGSL: nothing. An implementation may assume that there are no NaN and infinities.
 //!
-//! Where nothing is promised, it holds all the same on the driver that was tried, Mesa's lavapipe from
-//! WGSL: gates, slopes and clips test the bits of a number, which a compiler cannot fold away as it can
-//! a comparison with NaN, and sums and products are left as they are. The tests are of whichever device
-//! runs them.
+//! Gates, slopes and clips test the bits of a value, because a compiler may remove a comparison with NaN.
+//! Mesa's lavapipe from WGSL guarantees nothing but passes the NaN tests. The tests run on the device of the
+//! machine.
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -64,7 +73,6 @@ mod autotune;
 mod kernel;
 mod launch;
 mod plan;
-mod settings;
 #[cfg(test)]
 mod sources;
 
@@ -74,8 +82,8 @@ pub use launch::{
     RecurrentInputs, Zoneout, gates, launches, recurrent_inputs,
 };
 pub use plan::{
-    cut::{Cut, CutError, StepTile, Strategy, WalkTile},
-    error::PlanError,
+    error::{PlanError, Resource},
     limits::Limits,
+    schedule::{Schedule, ScheduleError, StepTile, Strategy, WalkTile},
+    settings::{Settings, SettingsError},
 };
-pub use settings::{Settings, SettingsError};

@@ -1,5 +1,5 @@
-//! How many kernels a pass launches, and how many a tuned one. A process of its own with one thread, because the
-//! counter is the process's.
+//! Counts the launches of a pass, and of a tuned pass. This is a separate process with one thread, because the
+//! counter is per process.
 
 mod support;
 
@@ -7,8 +7,8 @@ use gru_cube::{BackwardInputs, BackwardOutputs, ForwardOutputs, Limits, Strategy
 use gru_spec::{GruSpec, Reset};
 use libtest_mimic::Arguments;
 use support::{
-    FORWARD, GRADIENT, Given, Ignored, OnDevice, Problem, Ran, client, on_device, oracle, poisoned,
-    refused, run, trial,
+    FORWARD, GRADIENT, Given, Ignored, OnDevice, Problem, Ran, client, not_allowed, on_device,
+    oracle, poisoned, run, trial,
 };
 
 fn main() {
@@ -17,7 +17,10 @@ fn main() {
     let trials = vec![
         trial("launches/walk".to_owned(), a_walk_is_one_launch),
         trial("launches/steps".to_owned(), products_are_one_each),
-        trial("launches/tuned".to_owned(), the_fastest_cut_is_found_once),
+        trial(
+            "launches/tuned".to_owned(),
+            the_fastest_schedule_is_found_once,
+        ),
     ];
     libtest_mimic::run(&arguments, trials).exit();
 }
@@ -34,7 +37,8 @@ fn count((n, t, h): (usize, usize, usize), spec: GruSpec) -> Result<(u64, u64), 
         gates: Some(poisoned::<f32>(&client, n * t * width)),
     };
     let start = launches();
-    gru_cube::forward(&client, &call, &forward, &outputs, Strategy::Inferred).map_err(refused)?;
+    gru_cube::forward(&client, &call, &forward, &outputs, Strategy::Inferred)
+        .map_err(not_allowed)?;
     let middle = launches();
     let inputs = BackwardInputs {
         d_states,
@@ -50,7 +54,8 @@ fn count((n, t, h): (usize, usize, usize), spec: GruSpec) -> Result<(u64, u64), 
         d_gates: None,
         d_h0: poisoned::<f32>(&client, n * h),
     };
-    gru_cube::backward(&client, &call, &inputs, &outputs, Strategy::Inferred).map_err(refused)?;
+    gru_cube::backward(&client, &call, &inputs, &outputs, Strategy::Inferred)
+        .map_err(not_allowed)?;
     Ok((middle - start, launches() - middle))
 }
 
@@ -60,17 +65,17 @@ fn a_walk_is_one_launch() -> Ran {
         assert_eq!(count((5, t, 16), GruSpec::default())?, (1, 1), "T{t}");
         assert_eq!(count((5, t, 64), before)?, (1, 1), "T{t}");
         assert_eq!(count((5, t, 128), GruSpec::default())?, (1, 1), "T{t}");
-        // The weight is read again at every step, and backward needs it transposed.
+        // The weight is read at every step, and the backward pass needs it transposed.
         assert_eq!(count((5, t, 256), GruSpec::default())?, (1, 2), "T{t}");
     }
     Ok(())
 }
 
-/// Where the device holds the weight in 38 cubes of 16 columns, all steps are one launch.
+/// If the device stores the weight in 38 cubes of 16 columns, all steps are one launch.
 fn products_are_one_each() -> Ran {
     let before = GruSpec::default().with_reset(Reset::BeforeMatmul);
     let limits = Limits::of(&client());
-    let one_launch = !limits.cpu && limits.together >= 38;
+    let one_launch = !limits.cpu && limits.coresident_cubes >= 38;
     for t in [3, 5] {
         for (spec, products) in [(GruSpec::default(), t as u64), (before, 2 * t as u64)] {
             let expected = if one_launch {
@@ -84,21 +89,21 @@ fn products_are_one_each() -> Ran {
     Ok(())
 }
 
-fn the_fastest_cut_is_found_once() -> Ran {
+fn the_fastest_schedule_is_found_once() -> Ran {
     let strategies = (Strategy::Tuned, Strategy::Tuned);
     let launches = |n: usize, in_place: bool| -> Result<u64, Ignored> {
         let spec = GruSpec::default().with_reset(Reset::BeforeMatmul);
         let problem = Problem::new((n, 6, 40), spec, Given::ALL, n as u64);
         let before = gru_cube::launches();
-        let got = run::<f32>(&client(), &problem, strategies, in_place).map_err(refused)?;
+        let got = run::<f32>(&client(), &problem, strategies, in_place).map_err(not_allowed)?;
         if let Err(message) = got.compare(&oracle(&problem), (FORWARD, GRADIENT)) {
             panic!("N{n}: {message}");
         }
         Ok(gru_cube::launches() - before)
     };
     launches(5, true)?;
-    // Of the same key: nothing is timed again. A forward and a backward pass, of 6 steps with two products and what
-    // is around them at most.
+    // The same key, so nothing is measured again. At most a forward and a backward pass of 6 steps with two
+    // products and two more launches.
     let again = launches(7, false)?;
     assert!(again <= 2 * 2 * (6 + 2), "{again} launches");
     Ok(())

@@ -76,21 +76,24 @@ pub mod backend;
 mod block;
 #[doc = include_str!("../CONVENTIONS.md")]
 pub mod conventions {}
-/// The launch configurations of the CubeCL backends: inferred from sizes and device, or set by
-/// [`Settings`](cuts::Settings) for the whole program.
+/// The schedules (launch configurations) of the CubeCL backends: inferred from sizes and device, or set by
+/// [`Settings`](gpu::Settings) for the whole program.
 ///
 /// ```
-/// use gru_op::cuts::{Settings, Strategy};
+/// use gru_op::gpu::{Settings, Strategy};
 ///
-/// // Times several for each size at its first call, like Burn's autotune.
+/// // Measures several for each size at its first call, like Burn's autotune.
 /// let settings = Settings { forward: Strategy::Tuned, backward: Strategy::Tuned };
 /// settings.set();
 /// ```
 ///
-/// The environment variable `GRU_CUBE_STRATEGY=tuned` has the same effect.
+/// Environment variables do the same: `GRU_CUBE_STRATEGY=tuned`, or one schedule for all calls,
+/// `GRU_CUBE_FORWARD='walk rows=4 width=4 n_threads=64 k_splits=2'`.
 #[cfg(feature = "cube")]
-pub mod cuts {
-    pub use gru_cube::{Cut, CutError, Settings, SettingsError, StepTile, Strategy, WalkTile};
+pub mod gpu {
+    pub use gru_cube::{
+        Schedule, ScheduleError, Settings, SettingsError, StepTile, Strategy, WalkTile,
+    };
 }
 mod foreign;
 mod op;

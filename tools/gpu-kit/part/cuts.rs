@@ -1,5 +1,5 @@
-//! Times every launch configuration that the device allows. The result can be pasted into gru-cube's
-//! `tuning.rs`, or forced with `GRU_CUBE_FORWARD` and `GRU_CUBE_BACKWARD`.
+//! Measures every schedule that the device allows. `GRU_CUBE_FORWARD` and `GRU_CUBE_BACKWARD` force the
+//! fastest one for a program.
 
 use std::{
     collections::BTreeMap,
@@ -8,8 +8,8 @@ use std::{
 
 use cubecl::{client::Client, features::TypeUsage, ir::ElemType, prelude::*, server::Handle};
 use gru_cube::{
-    BackwardInputs, BackwardOutputs, Call, Cut, ForwardInputs, ForwardOutputs, PlanError, StepTile,
-    Strategy, WalkTile,
+    BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, PlanError, Schedule,
+    StepTile, Strategy, WalkTile,
 };
 use gru_spec::{GruSpec, Order};
 use half::f16;
@@ -19,13 +19,10 @@ use serde_json::Value;
 use super::{Clock, Rows, Stop, caught, read, table};
 use crate::report::Report;
 
-/// Default N, T, H. The N are the `BATCHES` of gru-cube's table.
+/// Default N, T, H.
 const HIDDEN: [usize; 5] = [64, 128, 256, 512, 1024];
 const BATCHES: [usize; 3] = [1, 16, 64];
 const T: usize = 64;
-
-/// The minimum speed-up over the inferred configuration for a row in the table.
-const GAIN: f64 = 1.1;
 
 #[derive(Clone, Serialize, Deserialize)]
 struct Row {
@@ -123,7 +120,7 @@ pub fn page(rows: &[Value], _: &Report) -> String {
         let key = (row.dtype.clone(), [row.h, row.n, row.t]);
         sizes.entry(key).or_default().push(row);
     }
-    let (mut lines, mut paste) = (Vec::new(), String::new());
+    let mut lines = Vec::new();
     for ((dtype, [h, n, t]), rows) in sizes {
         let inferred = rows
             .iter()
@@ -145,10 +142,6 @@ pub fn page(rows: &[Value], _: &Report) -> String {
         let [Some(forward), Some(backward)] = passes.map(|(best, _)| best) else {
             continue;
         };
-        let gains = [
-            passes[0].1.unwrap_or(f64::NAN) / forward.forward.unwrap_or(f64::NAN),
-            passes[1].1.unwrap_or(f64::NAN) / backward.backward.unwrap_or(f64::NAN),
-        ];
         lines.push(vec![
             format!("{dtype}, {n}, {t}, {h}"),
             rows.len().to_string(),
@@ -157,19 +150,6 @@ pub fn page(rows: &[Value], _: &Report) -> String {
             ms(passes[1].1),
             told(backward.backward, backward.launches[1], &backward.cut),
         ]);
-        let both = [forward, backward].map(|row| row.cut.parse::<Cut>());
-        // The table is for float32.
-        let is_worth_it = dtype == "f32" && gains.iter().any(|&gain| gain >= GAIN);
-        if let ([Ok(forward), Ok(backward)], true) = (both, is_worth_it) {
-            paste += &format!(
-                "    // {:.2} and {:.2} times as fast as the inferred configurations.\n    row({:?}, {n}, {h}, {}, {}),\n",
-                gains[0],
-                gains[1],
-                rows[0].device,
-                words(forward),
-                words(backward)
-            );
-        }
     }
     let head = [
         "type, N, T, H",
@@ -179,11 +159,7 @@ pub fn page(rows: &[Value], _: &Report) -> String {
         "inferred backward ms",
         "best",
     ];
-    let mut text = table(&head, lines);
-    if !paste.is_empty() {
-        text += &format!("\nFor gru-cube's `tuning.rs`:\n\n```rust\n{paste}```\n");
-    }
-    text
+    table(&head, lines)
 }
 
 /// A configuration with its time and number of launches.
@@ -196,44 +172,8 @@ fn told(time: Option<f64>, launches: Option<u64>, cut: &str) -> String {
     format!("{}, {kernels}: {cut}", ms(time))
 }
 
-/// A configuration in the syntax of gru-cube's table.
-fn words(cut: Cut) -> String {
-    match cut {
-        Cut::Walk(tile) => {
-            let WalkTile {
-                rows,
-                lanes,
-                splits,
-                resident,
-                ..
-            } = tile;
-            format!("walk({rows}, {lanes}, {splits}, {resident})")
-        }
-        Cut::Steps(tile) => format!("Cut::Steps({})", step_words(&tile)),
-        Cut::Persistent(tile) => format!("Cut::Persistent({})", step_words(&tile)),
-    }
-}
-
-fn step_words(tile: &StepTile) -> String {
-    let StepTile {
-        rows,
-        lanes,
-        per_lane,
-        splits,
-        stage,
-        matrix,
-        ..
-    } = tile;
-    let tile = format!("tile({rows}, {lanes}, {per_lane}, {splits}, {stage})");
-    if *matrix {
-        format!("matrices({tile})")
-    } else {
-        tile
-    }
-}
-
-/// The inferred configuration first, then a few of each kind, then their neighbours. Float32 does not
-/// use matrix units, which may round to TF32.
+/// The inferred schedule first, then a few of each kind, then their neighbours. Float32 does not use matrix
+/// units, which may round to TF32.
 fn candidates(call: &Call) -> Vec<Strategy> {
     let Call { n, h, dtype, .. } = *call;
     let most = n.next_power_of_two();
@@ -252,18 +192,18 @@ fn candidates(call: &Call) -> Vec<Strategy> {
             (h.div_ceil(4), 1),
             (64, 2),
         ];
-        for (lanes, splits) in shapes {
+        for (n_threads, k_splits) in shapes {
             let tile = |resident| {
-                Cut::Walk(WalkTile {
+                Schedule::Walk(WalkTile {
                     rows,
                     width: rows.min(4),
-                    lanes,
-                    splits,
+                    n_threads,
+                    k_splits,
                     resident,
                 })
             };
             // With more terms, drivers take many seconds to compile.
-            if 3 * h.div_ceil(splits) * h.div_ceil(lanes) <= 200 {
+            if 3 * h.div_ceil(k_splits) * h.div_ceil(n_threads) <= 200 {
                 cuts.push(tile(true));
             }
             cuts.push(tile(false));
@@ -271,7 +211,7 @@ fn candidates(call: &Call) -> Vec<Strategy> {
     }
     let walks = cuts.len();
     for rows in rows_up_to(64) {
-        for (lanes, per_lane, splits, stage) in [
+        for (n_threads, n_per_thread, k_splits, block_k) in [
             (32, 1, 4, 128),
             (64, 4, 1, 128),
             (32, 1, 8, 128),
@@ -284,28 +224,28 @@ fn candidates(call: &Call) -> Vec<Strategy> {
             (16, 8, 1, 64),
             (8, 16, 1, 64),
         ] {
-            cuts.push(Cut::Steps(StepTile {
+            cuts.push(Schedule::Steps(StepTile {
                 rows,
                 width: rows.min(4),
-                lanes,
-                per_lane,
-                splits,
-                stage,
+                n_threads,
+                n_per_thread,
+                k_splits,
+                block_k,
                 matrix: false,
             }));
         }
     }
     let steps = cuts.len();
     for rows in rows_up_to(8) {
-        for (lanes, splits) in [(16, 32), (32, 16), (8, 64), (16, 16), (32, 8), (64, 8)] {
-            if 3 * h.div_ceil(splits) <= 200 {
-                cuts.push(Cut::Persistent(StepTile {
+        for (n_threads, k_splits) in [(16, 32), (32, 16), (8, 64), (16, 16), (32, 8), (64, 8)] {
+            if 3 * h.div_ceil(k_splits) <= 200 {
+                cuts.push(Schedule::Persistent(StepTile {
                     rows,
                     width: rows.min(4),
-                    lanes,
-                    per_lane: 1,
-                    splits,
-                    stage: 512,
+                    n_threads,
+                    n_per_thread: 1,
+                    k_splits,
+                    block_k: 512,
                     matrix: false,
                 }));
             }
@@ -313,7 +253,7 @@ fn candidates(call: &Call) -> Vec<Strategy> {
     }
     let persistent = cuts.len();
     if dtype != f32::elem_type_native() {
-        for (rows, lanes, per_lane, splits, stage) in [
+        for (rows, n_threads, n_per_thread, k_splits, block_k) in [
             (16, 32, 1, 4, 128),
             (16, 32, 1, 2, 128),
             (32, 32, 1, 2, 128),
@@ -324,13 +264,13 @@ fn candidates(call: &Call) -> Vec<Strategy> {
             let tile = StepTile {
                 rows,
                 width: 1,
-                lanes,
-                per_lane,
-                splits,
-                stage,
+                n_threads,
+                n_per_thread,
+                k_splits,
+                block_k,
                 matrix: true,
             };
-            cuts.extend([Cut::Steps(tile), Cut::Persistent(tile)]);
+            cuts.extend([Schedule::Steps(tile), Schedule::Persistent(tile)]);
         }
     }
     // One configuration of each kind in each round, so that all kinds are tried when the time is over.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use cubecl::{features::TypeUsage, prelude::*};
-use gru_cube::{Cut, PlanError, Strategy};
+use gru_cube::{PlanError, Schedule, Strategy};
 use half::f16;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -142,7 +142,7 @@ fn row<F: Upload>(case: &Case, dtype: &str, tolerance: (f64, f64)) -> Row {
                 Ok(share) => ("right".to_owned(), share),
                 Err(wrong) => (wrong, 0.0),
             },
-            Err(PlanError::GaveUp) => ("the grid barrier timed out".to_owned(), 0.0),
+            Err(PlanError::TimedOut) => ("the grid barrier timed out".to_owned(), 0.0),
             Err(error) => (format!("rejected: {error}"), 0.0),
         }
     });
@@ -184,7 +184,7 @@ fn single() -> Vec<Case> {
 }
 
 fn matrix_cases() -> Vec<Case> {
-    let steps = catalogue::matrices("steps", Cut::Steps);
-    let persistent = catalogue::matrices("persistent", Cut::Persistent);
+    let steps = catalogue::matrices("steps", Schedule::Steps);
+    let persistent = catalogue::matrices("persistent", Schedule::Persistent);
     [steps.cases, persistent.cases].concat()
 }

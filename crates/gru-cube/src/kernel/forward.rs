@@ -1,66 +1,28 @@
-//! The forward walk: one launch for a whole sequence.
+//! The forward sequence kernel: one launch computes all steps.
 
 use super::{
-    gate::{blend, clip, gate_value},
+    gate::gate_value,
     product::{load_weight, multiply},
-    step::{biases, from_end, kept, state_before, strides, window, zone_out},
-    team::{Product, Team},
+    rule::Pass,
+    sequence::{
+        Forward, biases, kept_share, mask_of, place_at, previous_state, strides, time_of,
+        unless_skipped, window,
+    },
+    step::{candidate, next_state},
+    walk::{Walk, zero_vectors},
 };
-use crate::kernel::rule::Rule;
 use cubecl::prelude::*;
 
-/// What the forward walk is compiled for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct ForwardWalk {
-    pub(crate) rule: Rule,
-    pub(crate) team: Team,
-    /// H.
-    pub(crate) hidden: usize,
-    /// The weight stays in registers.
-    pub(crate) resident: bool,
-    /// Buffers of the left side. With one split, and the reset gate after the product, a second
-    /// one keeps a fast unit's new state apart from the old one that a slow unit still reads;
-    /// with a single one a step has one more barrier.
-    pub(crate) buffers: usize,
-}
-
-impl ForwardWalk {
-    /// The product with `w_hh`'s gates `first..first + outs`.
-    fn product(&self, first: usize, outs: usize) -> Product {
-        Product {
-            depth: self.hidden,
-            outs,
-            base: first * self.hidden,
-            per_k: 3 * self.hidden,
-            per_out: self.hidden,
-            per_j: 1,
-            columns: self.hidden,
-            stage: self.hidden,
-            resident: self.resident,
-        }
-    }
-
-    /// The first product of a step: all gates, or r and z where r changes the left side of n's.
-    pub(crate) fn first(&self) -> Product {
-        self.product(0, if self.rule.reset_after { 3 } else { 2 })
-    }
-
-    /// The product of the candidate, where it stands alone.
-    pub(crate) fn second(&self) -> Product {
-        self.product(2, 1)
-    }
-
-    /// Vectors of one buffer of the left side.
-    fn left_vectors(&self) -> usize {
-        self.first().padded_stage(&self.team) * self.team.vectors()
-    }
-
-    /// Vectors of shared memory: left sides and partial sums.
-    pub(crate) fn shared_vectors(&self) -> usize {
-        let lefts = self.buffers + usize::from(!self.rule.reset_after);
-        let partial = self.team.partial_vectors(self.first().outs).max(1);
-        lefts * self.left_vectors() + partial
-    }
+/// Values that a unit keeps for the columns it owns.
+#[derive(CubeType)]
+struct Owned {
+    /// State and recurrent mask: `[c·rows + b]`.
+    state: Array<f32>,
+    mask: Array<f32>,
+    /// Added to `p`: `[c·3 + gate]`.
+    bias: Array<f32>,
+    /// Added to the recurrent product of the candidate: `[c]`.
+    bias_n: Array<f32>,
 }
 
 /// See [`forward`](crate::forward()).
@@ -70,82 +32,98 @@ impl ForwardWalk {
 )]
 #[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
 pub(crate) fn gru_forward_walk<F: Float, R: Size>(
-    p: &[F],
-    w_hh: &[F],
-    b_ih: ComptimeOption<&[F]>,
-    b_hh: ComptimeOption<&[F]>,
-    h0: ComptimeOption<&[F]>,
-    recurrent_mask: ComptimeOption<&[F]>,
-    step_mask: ComptimeOption<&[F]>,
-    zoneout: ComptimeOption<&[F]>,
-    states: &mut [F],
-    mut gates: ComptimeOption<&mut [F]>,
-    n: u32,
-    t: u32,
-    first_step: u32,
-    last_step: u32,
-    #[comptime] walk: ForwardWalk,
+    args: &mut Forward<F>,
+    #[comptime] walk: Walk,
     #[define(F)] _dtype: ElemType,
 ) {
-    let (rule, team, hidden) = comptime!((walk.rule, walk.team, walk.hidden));
-    let (rows, width, vectors, owned) =
-        comptime!((team.rows, team.width, team.vectors(), team.owned()));
-    let (first, second) = comptime!((walk.first(), walk.second()));
-    let outs = comptime!(first.outs);
-    let left_vectors = comptime!(walk.left_vectors());
-    let saved = comptime!(rule.saved());
-    let (n, t) = (n as usize, t as usize);
-    let (per_n, per_t) = strides(n, t, rule);
-    let (first_step, last_step) = (first_step as usize, last_step as usize);
-    let (p_from, p_steps) = window(t, first_step, last_step, rule);
-    let (p_per_n, p_per_t) = strides(n, p_steps, rule);
-    let unit = UNIT_POS as usize;
-    let row0 = CUBE_POS * rows;
+    let (rule, threads) = comptime!((walk.rule, walk.threads));
+    let (first, second) = comptime!(walk.products(Pass::Forward));
+    let lhs_vectors = comptime!(walk.lhs_vectors(Pass::Forward));
 
-    let mut left = Shared::<[Vector<f32, R>]>::new_slice(comptime!(walk.buffers * left_vectors));
-    let mut left_n = Shared::<[Vector<f32, R>]>::new_slice(comptime!(if rule.reset_after {
-        1
-    } else {
-        left_vectors
-    }));
+    let mut lhs = Shared::<[Vector<f32, R>]>::new_slice(comptime!(walk.buffers * lhs_vectors));
+    let mut lhs_n =
+        Shared::<[Vector<f32, R>]>::new_slice(comptime!(walk.lhs_n_vectors(Pass::Forward)));
     let mut partial =
-        Shared::<[Vector<f32, R>]>::new_slice(comptime!(team.partial_vectors(outs).max(1)));
+        Shared::<[Vector<f32, R>]>::new_slice(comptime!(walk.partial_vectors(Pass::Forward)));
+    let weight = load_weight::<F>(args.w_hh, 0usize.runtime(), first, threads);
+    let weight_n = load_weight::<F>(args.w_hh, 0usize.runtime(), second, threads);
 
-    let weight = load_weight::<F>(w_hh, 0usize.runtime(), first, team);
-    let weight_n = load_weight::<F>(
-        w_hh,
-        0usize.runtime(),
-        comptime!(Product {
-            resident: second.resident && !rule.reset_after,
-            ..second
-        }),
-        team,
-    );
-
-    // Rows of the left side past H stay zero for the whole walk.
-    let mut i = unit;
-    while i < comptime!(walk.buffers * left_vectors) {
-        left[i] = Vector::new(0.0);
-        i += comptime!(team.units());
-    }
+    // Rows of the lhs from H on stay zero.
+    zero_vectors::<R>(&mut lhs, comptime!(walk.buffers * lhs_vectors), threads);
     if comptime!(!rule.reset_after) {
-        let mut i = unit;
-        while i < left_vectors {
-            left_n[i] = Vector::new(0.0);
-            i += comptime!(team.units());
-        }
+        zero_vectors::<R>(&mut lhs_n, lhs_vectors, threads);
     }
     sync_cube();
+    let mut owned = load_owned::<F, R>(&*args, &mut lhs, walk);
+    sync_cube();
 
-    // What a unit keeps of the columns it owns.
-    let mut h = Array::<f32>::new(comptime!(owned * rows));
-    let mut m = Array::<f32>::new(comptime!(owned * rows));
-    let mut bias = Array::<f32>::new(comptime!(owned * 3));
-    let mut bias_n = Array::<f32>::new(owned);
+    let first_step = args.first;
+    for s in first_step..args.last {
+        let time = time_of(s, args.t, rule);
+        let from = if comptime!(walk.buffers == 2) {
+            ((s - first_step) % 2) * lhs_vectors
+        } else {
+            0usize.runtime()
+        };
+        let to = if comptime!(walk.buffers == 2) {
+            lhs_vectors - from
+        } else {
+            0usize.runtime()
+        };
+
+        // Loaded before the product, which hides their latency.
+        let a = load_p::<F>(&*args, &owned, time, walk);
+        let q = multiply::<F, R>(&lhs, from, args.w_hh, &weight, &mut partial, first, threads);
+        if comptime!(walk.buffers == 1 && threads.k_splits == 1 && rule.reset_after) {
+            sync_cube();
+        }
+
+        let (r, z) = reset_and_update::<R>(&a, &q, &owned, &mut lhs_n, walk);
+        let q_n = if comptime!(rule.reset_after) {
+            candidate_sums::<R>(&q, walk)
+        } else {
+            sync_cube();
+            let zero = 0usize.runtime();
+            multiply::<F, R>(
+                &lhs_n,
+                zero,
+                args.w_hh,
+                &weight_n,
+                &mut partial,
+                second,
+                threads,
+            )
+        };
+        let gates = Gates::<R> { a, r, z, q_n };
+        store_step::<F, R>(args, &mut owned, &gates, &mut lhs, to, time, walk);
+        sync_cube();
+    }
+}
+
+/// Loads mask, biases and the state before the first step, and stores their lhs.
+#[cube]
+fn load_owned<F: Float, R: Size>(
+    args: &Forward<F>,
+    lhs: &mut Shared<[Vector<f32, R>]>,
+    #[comptime] walk: Walk,
+) -> Owned {
+    let (rule, threads, hidden) = comptime!((walk.rule, walk.threads, walk.rule.hidden));
+    let (rows, width, vectors, columns) = comptime!((
+        threads.rows,
+        threads.width,
+        threads.vectors(),
+        threads.owned()
+    ));
+    let unit = UNIT_POS as usize;
+    let row0 = CUBE_POS * rows;
+    let mut state = Array::<f32>::new(comptime!(columns * rows));
+    let mut mask = Array::<f32>::new(comptime!(columns * rows));
+    let mut bias = Array::<f32>::new(comptime!(columns * 3));
+    let mut bias_n = Array::<f32>::new(columns);
     #[unroll]
-    for c in 0..owned {
-        let j = min(unit + c * comptime!(team.units()), comptime!(hidden - 1));
-        let of_column = biases::<F>(b_ih, b_hh, j, hidden, rule);
+    for c in 0..columns {
+        let j = min(unit + c * comptime!(threads.units()), comptime!(hidden - 1));
+        let of_column = biases::<F>(args.b_ih, args.b_hh, j, rule);
         #[unroll]
         for gate in 0..3usize {
             bias[comptime!(c * 3 + gate)] = of_column[gate];
@@ -158,162 +136,182 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
             for w in 0..width {
                 let b = comptime!(v * width + w);
                 let at = comptime!(c * rows + b);
-                let row = min(row0 + b, n - 1);
-                h[at] = state_before::<F>(&*states, h0, first_step, row, j, n, t, hidden, rule);
-                m[at] = 1.0;
-                #[comptime]
-                if let ComptimeOption::Some(recurrent_mask) = recurrent_mask {
-                    m[at] = f32::cast_from(recurrent_mask[row * hidden + j]);
-                }
-                g.insert(w, m[at] * h[at]);
+                let row = min(row0 + b, args.n - 1);
+                let place = place_at(args.first, row, j);
+                state[at] =
+                    previous_state::<F>(&*args.states, args.h0, place, args.n, args.t, rule);
+                mask[at] = mask_of::<F>(args.recurrent_mask, row * hidden + j);
+                g.insert(w, mask[at] * state[at]);
             }
-            if unit + c * comptime!(team.units()) < hidden {
-                left[j * vectors + v] = g;
+            if unit + c * comptime!(threads.units()) < hidden {
+                lhs[j * vectors + v] = g;
             }
         }
     }
-    sync_cube();
+    Owned {
+        state,
+        mask,
+        bias,
+        bias_n,
+    }
+}
 
-    for s in first_step..last_step {
-        let time = if comptime!(rule.reverse) {
-            from_end(s, t)
-        } else {
-            s
-        };
-        let from = if comptime!(walk.buffers == 2) {
-            ((s - first_step) % 2) * left_vectors
-        } else {
-            0usize.runtime()
-        };
-        let to = if comptime!(walk.buffers == 2) {
-            left_vectors - from
-        } else {
-            0usize.runtime()
-        };
-
-        // Asked for before the product, so that the product hides the way from memory.
-        let mut a = Array::<f32>::new(comptime!(owned * rows * 3));
+/// `p + b` of a step: `[(c·rows + b)·3 + gate]`.
+#[cube]
+fn load_p<F: Float>(
+    args: &Forward<F>,
+    owned: &Owned,
+    time: usize,
+    #[comptime] walk: Walk,
+) -> Array<f32> {
+    let (rule, threads, hidden) = comptime!((walk.rule, walk.threads, walk.rule.hidden));
+    let (rows, columns) = comptime!((threads.rows, threads.owned()));
+    let (p_from, p_steps) = window(args.t, args.first, args.last, rule);
+    let (n_stride, t_stride) = strides(args.n, p_steps, rule);
+    let mut a = Array::<f32>::new(comptime!(columns * rows * 3));
+    #[unroll]
+    for c in 0..columns {
+        let j = min(
+            UNIT_POS as usize + c * comptime!(threads.units()),
+            comptime!(hidden - 1),
+        );
         #[unroll]
-        for c in 0..owned {
-            let j = min(unit + c * comptime!(team.units()), comptime!(hidden - 1));
+        for b in 0..rows {
+            let row = min(CUBE_POS * rows + b, args.n - 1) * n_stride + (time - p_from) * t_stride;
             #[unroll]
-            for b in 0..rows {
-                let row = min(row0 + b, n - 1) * p_per_n + (time - p_from) * p_per_t;
-                #[unroll]
-                for gate in 0..3usize {
-                    a[comptime!((c * rows + b) * 3 + gate)] =
-                        f32::cast_from(p[row * comptime!(3 * hidden) + gate * hidden + j])
-                            + bias[comptime!(c * 3 + gate)];
+            for gate in 0..3usize {
+                a[comptime!((c * rows + b) * 3 + gate)] =
+                    f32::cast_from(args.p[row * comptime!(3 * hidden) + gate * hidden + j])
+                        + owned.bias[comptime!(c * 3 + gate)];
+            }
+        }
+    }
+    a
+}
+
+/// What a step computes before the candidate.
+#[derive(CubeType)]
+struct Gates<R: Size> {
+    /// `p + b`: `[(c·rows + b)·3 + gate]`.
+    a: Array<f32>,
+    /// `[c·rows + b]`.
+    r: Array<f32>,
+    z: Array<f32>,
+    /// Recurrent product of the candidate: `[c·vectors + v]`.
+    q_n: Array<Vector<f32, R>>,
+}
+
+/// The gates r and z: `[c·rows + b]`. If the reset comes before the product, also stores `r ⊙ g`, the lhs
+/// of the candidate's product.
+#[cube]
+fn reset_and_update<R: Size>(
+    a: &Array<f32>,
+    q: &Array<Vector<f32, R>>,
+    owned: &Owned,
+    lhs_n: &mut Shared<[Vector<f32, R>]>,
+    #[comptime] walk: Walk,
+) -> (Array<f32>, Array<f32>) {
+    let (rule, threads) = comptime!((walk.rule, walk.threads));
+    let (rows, width, vectors) = comptime!((threads.rows, threads.width, threads.vectors()));
+    let (columns, outputs) = comptime!((threads.owned(), walk.products(Pass::Forward).0.outputs));
+    let mut z_of = Array::<f32>::new(comptime!(columns * rows));
+    let mut r_of = Array::<f32>::new(comptime!(columns * rows));
+    #[unroll]
+    for c in 0..columns {
+        let j = UNIT_POS as usize + c * comptime!(threads.units());
+        #[unroll]
+        for v in 0..vectors {
+            let mut rg = Vector::<f32, R>::new(0.0);
+            #[unroll]
+            for w in 0..width {
+                let at = comptime!(c * rows + v * width + w);
+                let q_r = q[comptime!((c * outputs) * vectors + v)].extract(w);
+                let q_z = q[comptime!((c * outputs + 1) * vectors + v)].extract(w);
+                let r = gate_value(a[comptime!(at * 3)] + q_r, comptime!(rule.r));
+                z_of[at] = gate_value(a[comptime!(at * 3 + 1)] + q_z, comptime!(rule.z));
+                r_of[at] = r;
+                rg.insert(w, r * owned.mask[at] * owned.state[at]);
+            }
+            if comptime!(!rule.reset_after) {
+                if j < comptime!(rule.hidden) {
+                    lhs_n[j * vectors + v] = rg;
                 }
             }
         }
+    }
+    (r_of, z_of)
+}
 
-        let q = multiply::<F, R>(&left, from, w_hh, &weight, &mut partial, first, team);
-        if comptime!(walk.buffers == 1 && team.splits == 1 && rule.reset_after) {
-            sync_cube();
-        }
-
-        // Reset before the product: r changes the left side of the candidate's product.
-        let mut z_of = Array::<f32>::new(comptime!(owned * rows));
-        let mut r_of = Array::<f32>::new(comptime!(owned * rows));
+/// The candidate's part of the product of all gates.
+#[cube]
+fn candidate_sums<R: Size>(
+    q: &Array<Vector<f32, R>>,
+    #[comptime] walk: Walk,
+) -> Array<Vector<f32, R>> {
+    let (vectors, columns) = comptime!((walk.threads.vectors(), walk.threads.owned()));
+    let mut q_n = Array::<Vector<f32, R>>::new(comptime!(columns * vectors));
+    #[unroll]
+    for c in 0..columns {
         #[unroll]
-        for c in 0..owned {
-            let j = unit + c * comptime!(team.units());
-            #[unroll]
-            for v in 0..vectors {
-                let mut rg = Vector::<f32, R>::new(0.0);
-                #[unroll]
-                for w in 0..width {
-                    let b = comptime!(v * width + w);
-                    let at = comptime!(c * rows + b);
-                    let q_r = q[comptime!((c * outs) * vectors + v)].extract(w);
-                    let q_z = q[comptime!((c * outs + 1) * vectors + v)].extract(w);
-                    let r = gate_value(a[comptime!(at * 3)] + q_r, comptime!(rule.r));
-                    z_of[at] = gate_value(a[comptime!(at * 3 + 1)] + q_z, comptime!(rule.z));
-                    r_of[at] = r;
-                    rg.insert(w, r * m[at] * h[at]);
-                }
-                if comptime!(!rule.reset_after) {
-                    if j < hidden {
-                        left_n[j * vectors + v] = rg;
-                    }
-                }
-            }
+        for v in 0..vectors {
+            q_n[comptime!(c * vectors + v)] = q[comptime!((c * 3 + 2) * vectors + v)];
         }
-        let q_n = if comptime!(rule.reset_after) {
-            let mut q_n = Array::<Vector<f32, R>>::new(comptime!(owned * vectors));
-            #[unroll]
-            for c in 0..owned {
-                #[unroll]
-                for v in 0..vectors {
-                    q_n[comptime!(c * vectors + v)] = q[comptime!((c * outs + 2) * vectors + v)];
-                }
-            }
-            q_n
-        } else {
-            sync_cube();
-            multiply::<F, R>(
-                &left_n,
-                0usize.runtime(),
-                w_hh,
-                &weight_n,
-                &mut partial,
-                second,
-                team,
-            )
-        };
+    }
+    q_n
+}
 
+/// Computes candidate and state, and stores gates, state and the lhs of the next step.
+#[cube]
+fn store_step<F: Float, R: Size>(
+    args: &mut Forward<F>,
+    owned: &mut Owned,
+    gates: &Gates<R>,
+    lhs: &mut Shared<[Vector<f32, R>]>,
+    to: usize,
+    time: usize,
+    #[comptime] walk: Walk,
+) {
+    let (rule, threads, hidden) = comptime!((walk.rule, walk.threads, walk.rule.hidden));
+    let (rows, width, vectors) = comptime!((threads.rows, threads.width, threads.vectors()));
+    let (n_stride, t_stride) = strides(args.n, args.t, rule);
+    let row0 = CUBE_POS * rows;
+    #[unroll]
+    for c in 0..comptime!(threads.owned()) {
+        let j = UNIT_POS as usize + c * comptime!(threads.units());
         #[unroll]
-        for c in 0..owned {
-            let j = unit + c * comptime!(team.units());
+        for v in 0..vectors {
+            let mut g = Vector::<f32, R>::new(0.0);
             #[unroll]
-            for v in 0..vectors {
-                let mut g = Vector::<f32, R>::new(0.0);
-                #[unroll]
-                for w in 0..width {
-                    let b = comptime!(v * width + w);
-                    let at = comptime!(c * rows + b);
-                    let q = q_n[comptime!(c * vectors + v)].extract(w) + bias_n[c];
-                    let (r, z) = (r_of[at], z_of[at]);
-                    let a_n = if comptime!(rule.reset_after) {
-                        a[comptime!(at * 3 + 2)] + r * q
-                    } else {
-                        a[comptime!(at * 3 + 2)] + q
-                    };
-                    let new = gate_value(a_n, comptime!(rule.n));
-                    let u = clip(blend(h[at], z, new, rule), comptime!(rule.clip_state));
-                    let row = min(row0 + b, n - 1) * per_n + time * per_t;
-                    let safe_j = min(j, comptime!(hidden - 1));
-                    let kept = kept::<F>(zoneout, row, safe_j, hidden, rule);
-                    let u = zone_out(u, h[at], kept, rule);
+            for w in 0..width {
+                let b = comptime!(v * width + w);
+                let at = comptime!(c * rows + b);
+                let q_n = gates.q_n[comptime!(c * vectors + v)].extract(w) + owned.bias_n[c];
+                let (r, z) = (gates.r[at], gates.z[at]);
+                let new = candidate(gates.a[comptime!(at * 3 + 2)], q_n, r, rule);
+                let row = min(row0 + b, args.n - 1) * n_stride + time * t_stride;
+                let safe_j = min(j, comptime!(hidden - 1));
+                let kept = kept_share::<F>(args.zoneout, row, safe_j, rule);
+                let next = next_state(owned.state[at], z, new, kept, rule);
+                let next = unless_skipped::<F>(args.step_mask, row, next, owned.state[at]);
+                owned.state[at] = next;
+                g.insert(w, owned.mask[at] * next);
+                if j < hidden && row0 + b < args.n {
+                    args.states[row * hidden + j] = F::cast_from(next);
                     #[comptime]
-                    let next = match step_mask {
-                        ComptimeOption::Some(step_mask) => {
-                            select(f32::cast_from(step_mask[row]) == 0.0, h[at], u)
-                        }
-                        ComptimeOption::None => u,
-                    };
-                    h[at] = next;
-                    g.insert(w, m[at] * next);
-                    if j < hidden && row0 + b < n {
-                        states[row * hidden + j] = F::cast_from(next);
-                        #[comptime]
-                        if let ComptimeOption::Some(gates) = gates.as_mut() {
-                            let at = row * comptime!(saved * hidden) + j;
-                            gates[at] = F::cast_from(r);
-                            gates[at + hidden] = F::cast_from(z);
-                            gates[at + comptime!(2 * hidden)] = F::cast_from(new);
-                            if comptime!(rule.reset_after) {
-                                gates[at + comptime!(3 * hidden)] = F::cast_from(q);
-                            }
+                    if let ComptimeOption::Some(gates) = args.gates.as_mut() {
+                        let at = row * comptime!(rule.saved() * hidden) + j;
+                        gates[at] = F::cast_from(r);
+                        gates[at + hidden] = F::cast_from(z);
+                        gates[at + comptime!(2 * hidden)] = F::cast_from(new);
+                        if comptime!(rule.reset_after) {
+                            gates[at + comptime!(3 * hidden)] = F::cast_from(q_n);
                         }
                     }
                 }
-                if j < hidden {
-                    left[to + j * vectors + v] = g;
-                }
+            }
+            if j < hidden {
+                lhs[to + j * vectors + v] = g;
             }
         }
-        sync_cube();
     }
 }

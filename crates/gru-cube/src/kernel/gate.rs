@@ -1,15 +1,15 @@
-//! The gates' mathematics on one number: activations, their derivatives, the blend.
+//! Gate mathematics on one value: activations, their derivatives, the blend.
 //!
-//! Derivatives are written from the output, so that backward needs the saved gates only. Every
-//! exponential has an argument that is not positive, so nothing overflows.
+//! Derivatives are computed from the output, so the backward pass needs only the saved gates. No
+//! exponential has a positive argument, so none overflows.
 //!
-//! NaN stays NaN, in values and slopes, by a test of its bits: `min`, `max` and comparisons may
-//! hand on the other operand, and a compiler may assume that no number is NaN.
+//! NaN stays NaN in values and slopes. The code tests its bits, because `min`, `max` and comparisons may
+//! return the other operand, and a compiler may assume that no value is NaN.
 
 use crate::kernel::rule::{Gate, Number, Phi, Rule};
 use cubecl::prelude::*;
 
-/// `φ(clip(a))`; NaN where `a` is.
+/// `φ(clip(a))`; NaN if `a` is NaN.
 #[cube]
 pub(crate) fn gate_value(a: f32, #[comptime] gate: Gate) -> f32 {
     let x = clip(a, comptime!(gate.clip));
@@ -41,7 +41,7 @@ pub(crate) fn gate_value(a: f32, #[comptime] gate: Gate) -> f32 {
     select(is_nan(a), a, y)
 }
 
-/// `dφ/da` from the output `y = φ(clip(a))`; NaN where `y` is.
+/// `dφ/da` from the output `y = φ(clip(a))`; NaN if `y` is NaN.
 #[cube]
 pub(crate) fn gate_slope(y: f32, #[comptime] gate: Gate) -> f32 {
     let slope = match comptime!(gate.phi) {
@@ -69,7 +69,7 @@ pub(crate) fn gate_slope(y: f32, #[comptime] gate: Gate) -> f32 {
     select(is_nan(y), y, slope)
 }
 
-/// `clamp(a, −c, c)`, if there is a `c`.
+/// `clamp(a, −c, c)`, or `a` without a `c`.
 #[cube]
 pub(crate) fn clip(a: f32, #[comptime] c: Option<Number>) -> f32 {
     if comptime!(c.is_some()) {
@@ -90,8 +90,8 @@ pub(crate) fn blend(h: f32, z: f32, n: f32, #[comptime] rule: Rule) -> f32 {
     }
 }
 
-/// `1 − e` for `e = e^−x` with `x ≥ 0`. The difference has few digits where `e` is close to 1:
-/// there the first terms of the series, the next of which is below `2⁻²⁶` of the sum.
+/// `1 − e` for `e = e^−x` with `x ≥ 0`. If `e` is close to 1 the difference has few digits. Then the
+/// function sums the series; the first omitted term is below `2⁻²⁶` of the sum.
 #[cube]
 fn rise(x: f32, e: f32) -> f32 {
     let mut series = f32::new(comptime!(-1.0 / 40320.0));
@@ -103,8 +103,8 @@ fn rise(x: f32, e: f32) -> f32 {
     select(x < 0.5f32, series * x, 1.0f32 - e)
 }
 
-/// `ln(1 + e)` for `e` within 0 and 1. A small `e` would be lost in the sum: with `s = e/(2 + e)` it
-/// is `2·(s + s³/3 + s⁵/5 + …)`, whose next term is below `2⁻²⁶` of the sum.
+/// `ln(1 + e)` for `e` from 0 to 1. The sum `1 + e` would lose a small `e`, so the function sums the series
+/// `2·(s + s³/3 + s⁵/5 + …)` with `s = e/(2 + e)`. The first omitted term is below `2⁻²⁶` of the sum.
 #[cube]
 fn ln_above_1(e: f32) -> f32 {
     let s = e / (2.0f32 + e);
@@ -117,13 +117,13 @@ fn ln_above_1(e: f32) -> f32 {
     2.0f32 * s * series
 }
 
-/// `clamp(x, low, high)`; NaN where `x` is.
+/// `clamp(x, low, high)`; NaN if `x` is NaN.
 #[cube]
 fn bound(x: f32, low: f32, high: f32) -> f32 {
     select(is_nan(x), x, min(max(x, low), high))
 }
 
-/// By its bits: a comparison of floats may be left out by a compiler that assumes no NaN.
+/// Tests bits: a compiler that assumes no NaN may remove a comparison of floats.
 #[cube]
 fn is_nan(x: f32) -> bool {
     u32::reinterpret(x) & 0x7fff_ffffu32 > 0x7f80_0000u32

@@ -1,22 +1,27 @@
-//! The recurrent product by matrix units (tensor cores, cooperative matrices): the planes of a cube
-//! multiply a left side in shared memory by the weight in global memory, sums in float32.
+//! The recurrent product by matrix units (tensor cores, cooperative matrices). The planes of a cube
+//! multiply the lhs in shared memory by the weight in global memory. Sums are float32.
 
-use super::team::{Product, Team};
+use super::threads::{Product, Threads};
 use cubecl::{
     cmma::{self, MatrixIdent, MatrixLayout},
     prelude::*,
 };
 
-/// The sums of a plane before the first stage: `[(across·outs + out)·down + v]`.
+/// The sums of a plane before the first block: `[(across·outputs + out)·down + v]`. Empty without matrix
+/// units.
 #[cube]
 pub(crate) fn zero_matrices(
     #[comptime] product: Product,
-    #[comptime] team: Team,
+    #[comptime] threads: Threads,
 ) -> Sequence<cmma::Matrix<f32>> {
-    let of = comptime!(team.matrices());
+    let count = comptime!(match threads.matrices {
+        Some(_) => threads.across() * product.outputs * threads.down(),
+        None => 0,
+    });
     let mut sums = Sequence::<cmma::Matrix<f32>>::new();
     #[unroll]
-    for _ in 0..comptime!(team.across() * product.outs * team.down()) {
+    for _ in 0..count {
+        let of = comptime!(threads.matrices());
         sums.push(cmma::Matrix::<f32>::from_value(
             MatrixIdent::Accumulator,
             comptime!(of.m),
@@ -29,51 +34,50 @@ pub(crate) fn zero_matrices(
     sums
 }
 
-/// Adds one stage to the sums of a plane: terms `k0..k0 + stage` of columns from `j0` on. The left side
-/// has its rows along memory.
+/// Adds one block to the sums of a plane: the terms from `k0` on of the columns from `j0` on.
 #[cube]
 pub(crate) fn accumulate_matrices<F: Float, M: Float>(
     sums: &Sequence<cmma::Matrix<f32>>,
-    left: &Shared<[M]>,
-    right: &[F],
+    lhs: &Shared<[M]>,
+    rhs: &[F],
     k0: usize,
     j0: usize,
     #[comptime] product: Product,
-    #[comptime] team: Team,
+    #[comptime] threads: Threads,
 ) {
-    let of = comptime!(team.matrices());
-    let (down, outs) = comptime!((team.down(), product.outs));
-    let (plane, split) = place(team);
-    let chunk = comptime!(product.chunk(&team));
-    let stride = comptime!(product.left_stride(&team));
-    for block in 0..comptime!(chunk / of.k) {
-        let in_stage = split * chunk + block * comptime!(of.k);
-        let term = k0 + in_stage;
-        // The depth is of whole matrices.
-        if term < comptime!(product.depth) {
+    let of = comptime!(threads.matrices());
+    let (down, outputs) = comptime!((threads.down(), product.outputs));
+    let (plane, split) = place(threads);
+    let k_per_split = comptime!(product.k_per_split(&threads));
+    let stride = comptime!(product.lhs_stride(&threads));
+    for block in 0..comptime!(k_per_split / of.k) {
+        let in_block = split * k_per_split + block * comptime!(of.k);
+        let term = k0 + in_block;
+        // K is a multiple of the matrix.
+        if term < comptime!(product.k) {
             let mut rows = Sequence::<cmma::Matrix<M>>::new();
             #[unroll]
             for v in 0..down {
-                let from = comptime!(v * of.m * stride) + in_stage;
+                let from = comptime!(v * of.m * stride) + in_block;
                 rows.push(cmma::Matrix::<M>::from_slice(
                     MatrixIdent::A,
                     comptime!(of.m),
                     comptime!(of.n),
                     comptime!(of.k),
                     MatrixLayout::RowMajor,
-                    &left[from..comptime!(product.left_numbers(&team))],
+                    &lhs[from..comptime!(product.lhs_len(&threads))],
                     comptime!(stride as u32),
                 ));
             }
             #[unroll]
-            for c in 0..comptime!(team.across()) {
-                let column = (plane + comptime!(c * team.planes())) * comptime!(of.n);
-                // Beyond the last column it is made again, and nobody reads it.
+            for c in 0..comptime!(threads.across()) {
+                let column = (plane + comptime!(c * threads.planes())) * comptime!(of.n);
+                // Columns beyond the last one repeat it. Their results are not used.
                 let j = min(j0 + column, comptime!(product.columns - of.n));
                 #[unroll]
-                for out in 0..outs {
-                    let at = comptime!(product.base + out * product.per_out)
-                        + term * comptime!(product.per_k)
+                for out in 0..outputs {
+                    let at = comptime!(product.base + out * product.out_stride)
+                        + term * comptime!(product.k_stride)
                         + j;
                     // SAFETY: the next line loads it.
                     let mut weight = unsafe {
@@ -87,12 +91,12 @@ pub(crate) fn accumulate_matrices<F: Float, M: Float>(
                     };
                     cmma::load(
                         &mut weight,
-                        &right[at..right.len()],
-                        comptime!(product.per_k as u32),
+                        &rhs[at..rhs.len()],
+                        comptime!(product.k_stride as u32),
                     );
                     #[unroll]
                     for v in 0..down {
-                        let sum = sums.index(comptime!((c * outs + out) * down + v));
+                        let sum = sums.index(comptime!((c * outputs + out) * down + v));
                         cmma::execute(rows.index(v), &weight, sum, sum);
                     }
                 }
@@ -101,30 +105,33 @@ pub(crate) fn accumulate_matrices<F: Float, M: Float>(
     }
 }
 
-/// Hands a plane's sums on: `[(split·outs + out)·rows·columns + row·columns + column]`.
+/// Stores the sums of a plane: `[(split·outputs + out)·rows·columns + row·columns + column]`.
 #[cube]
 pub(crate) fn store_matrices(
     sums: &Sequence<cmma::Matrix<f32>>,
     partial: &mut Shared<[f32]>,
     #[comptime] product: Product,
-    #[comptime] team: Team,
+    #[comptime] threads: Threads,
 ) {
-    let of = comptime!(team.matrices());
-    let (down, outs) = comptime!((team.down(), product.outs));
-    let (plane, split) = place(team);
+    let of = comptime!(threads.matrices());
+    let (down, outputs) = comptime!((threads.down(), product.outputs));
+    let (plane, split) = place(threads);
     #[unroll]
-    for c in 0..comptime!(team.across()) {
-        let column = (plane + comptime!(c * team.planes())) * comptime!(of.n);
+    for c in 0..comptime!(threads.across()) {
+        let column = (plane + comptime!(c * threads.planes())) * comptime!(of.n);
         #[unroll]
-        for out in 0..outs {
+        for out in 0..outputs {
             #[unroll]
             for v in 0..down {
-                let of_rows = (split * outs + out) * comptime!(team.rows) + comptime!(v * of.m);
-                let at = of_rows * comptime!(team.columns) + column;
+                let of_rows =
+                    (split * outputs + out) * comptime!(threads.rows) + comptime!(v * of.m);
+                let at = of_rows * comptime!(threads.columns) + column;
                 cmma::store(
-                    &mut partial[at..comptime!(team.splits * outs * team.rows * team.columns)],
-                    sums.index(comptime!((c * outs + out) * down + v)),
-                    comptime!(team.columns as u32),
+                    &mut partial[at..comptime!(
+                        threads.k_splits * outputs * threads.rows * threads.columns
+                    )],
+                    sums.index(comptime!((c * outputs + out) * down + v)),
+                    comptime!(threads.columns as u32),
                     MatrixLayout::RowMajor,
                 );
             }
@@ -132,12 +139,12 @@ pub(crate) fn store_matrices(
     }
 }
 
-/// A unit's plane, within its split, and the split.
+/// The plane of a unit within its k-split, and the k-split.
 #[cube]
-fn place(#[comptime] team: Team) -> (usize, usize) {
+fn place(#[comptime] threads: Threads) -> (usize, usize) {
     let plane = PLANE_POS as usize;
     (
-        plane % comptime!(team.planes()),
-        plane / comptime!(team.planes()),
+        plane % comptime!(threads.planes()),
+        plane / comptime!(threads.planes()),
     )
 }

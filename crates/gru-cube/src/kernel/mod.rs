@@ -1,31 +1,33 @@
-//! The kernels. Every product accumulates in float32, whatever the buffers hold.
+//! The kernels. Every product accumulates in float32, whatever type the buffers have.
 //!
-//! - [`gate`]: activations, their derivatives and the blend, on one number.
-//! - [`step`]: one step's gradients on the near side of the product.
+//! - [`gate`]: activations, their derivatives and the blend, on one value.
+//! - [`step`]: element-wise mathematics of a step.
 //! - [`rule`]: a spec as compile-time constants.
-//! - [`team`]: how units share a product, as plain arithmetic.
-//! - [`product`]: the recurrent product by units; [`matrix`]: by planes, with
-//!   matrix units.
-//! - [`forward`], [`backward`]: walks, one launch per sequence.
-//! - [`steps`]: one launch per product, or all steps in one with cubes that meet; and the transpose
-//!   that backward wants. [`meeting`]: how they meet.
-//! - [`shift`]: the left sides of the weight gradients.
-//! - [`gates`]: the gates anew, where the forward pass kept none.
+//! - [`sequence`]: tensors of a sequence and their indices.
+//! - [`threads`]: how units share a product, as arithmetic on sizes.
+//! - [`product`]: the recurrent product by units; [`matrix`]: by matrix units.
+//! - [`walk`], [`forward`], [`backward`]: one launch per sequence.
+//! - [`steps`]: one launch per product, or a persistent kernel with a [`grid_barrier`]; and the transpose
+//!   of the weight. [`lhs`]: loads of their lhs.
+//! - [`operands`]: lhs operands of the weight gradients.
+//! - [`recompute`]: gates that the forward pass did not save.
 
-// A condition that is known when the kernel is compiled stays an `if` of its own: joined to
-// another it would be asked on the device.
+// A compile-time condition stays an `if` of its own. Merged with a runtime condition it would be
+// evaluated on the device.
 #![allow(clippy::collapsible_if)]
 
 pub(crate) mod backward;
 pub(crate) mod forward;
 pub(crate) mod gate;
-pub(crate) mod gates;
-pub(crate) mod left;
+pub(crate) mod grid_barrier;
+pub(crate) mod lhs;
 pub(crate) mod matrix;
-pub(crate) mod meeting;
+pub(crate) mod operands;
 pub(crate) mod product;
+pub(crate) mod recompute;
 pub(crate) mod rule;
-pub(crate) mod shift;
+pub(crate) mod sequence;
 pub(crate) mod step;
 pub(crate) mod steps;
-pub(crate) mod team;
+pub(crate) mod threads;
+pub(crate) mod walk;

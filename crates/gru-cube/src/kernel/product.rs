@@ -1,42 +1,39 @@
-//! The recurrent product inside a cube: a few rows on the left in shared memory, the weight on
-//! the right in registers or in global memory.
+//! The recurrent product of a cube by units: the lhs, a few rows, is in shared memory. The rhs, the weight,
+//! is in registers or in global memory.
 
-use super::team::{Product, Team};
+use super::threads::{Product, Threads};
 use cubecl::prelude::*;
 
-/// Loads a unit's part of the weight, of columns from `j0` on, into registers, if it is to stay
-/// there: `[((stage·per_lane + c)·chunk + i)·outs + out]`.
+/// Loads a unit's part of the weight for the columns from `j0` on into registers, if it is resident:
+/// `[((block·n_per_thread + c)·k_per_split + i)·outputs + out]`.
 #[cube]
 pub(crate) fn load_weight<F: Float>(
-    right: &[F],
+    rhs: &[F],
     j0: usize,
     #[comptime] product: Product,
-    #[comptime] team: Team,
+    #[comptime] threads: Threads,
 ) -> Array<f32> {
-    let chunk = comptime!(product.chunk(&team));
-    let mut registers = Array::<f32>::new(comptime!(product.registers(&team)));
+    let k_per_split = comptime!(product.k_per_split(&threads));
+    let mut registers = Array::<f32>::new(comptime!(product.registers(&threads)));
     if comptime!(product.resident) {
-        let (lane, start) = (lane(team), split(team) * chunk);
+        let start = k_split(threads) * k_per_split;
         #[unroll]
-        for stage in 0..comptime!(product.stages(&team)) {
+        for block in 0..comptime!(product.blocks(&threads)) {
             #[unroll]
-            for c in 0..comptime!(team.per_lane()) {
-                let j = min(
-                    j0 + lane + c * comptime!(team.lanes),
-                    comptime!(product.columns - 1),
-                );
+            for c in 0..comptime!(threads.n_per_thread()) {
+                let j = column(j0, c, product, threads);
                 #[unroll]
-                for i in 0..chunk {
-                    let term = start + comptime!(stage * product.padded_stage(&team) + i);
-                    let k = min(term, comptime!(product.depth - 1));
+                for i in 0..k_per_split {
+                    let k = start + comptime!(block * product.padded_block(&threads) + i);
+                    let safe_k = min(k, comptime!(product.k - 1));
                     #[unroll]
-                    for out in 0..comptime!(product.outs) {
-                        let at = comptime!(product.base + out * product.per_out)
-                            + k * comptime!(product.per_k)
-                            + j * comptime!(product.per_j);
-                        let to = comptime!((stage * team.per_lane() + c) * chunk + i);
-                        registers[comptime!(to * product.outs + out)] =
-                            within_depth(f32::cast_from(right[at]), term, product, team);
+                    for out in 0..comptime!(product.outputs) {
+                        let at = comptime!(product.base + out * product.out_stride)
+                            + safe_k * comptime!(product.k_stride)
+                            + j * comptime!(product.j_stride);
+                        let to = comptime!((block * threads.n_per_thread() + c) * k_per_split + i);
+                        registers[comptime!(to * product.outputs + out)] =
+                            zero_from_k(f32::cast_from(rhs[at]), k, product, threads);
                     }
                 }
             }
@@ -46,63 +43,79 @@ pub(crate) fn load_weight<F: Float>(
 }
 
 #[cube]
-pub(crate) fn lane(#[comptime] team: Team) -> usize {
-    UNIT_POS as usize % comptime!(team.lanes)
+pub(crate) fn n_thread(#[comptime] threads: Threads) -> usize {
+    UNIT_POS as usize % comptime!(threads.n_threads)
 }
 
 #[cube]
-pub(crate) fn split(#[comptime] team: Team) -> usize {
-    UNIT_POS as usize / comptime!(team.lanes)
+pub(crate) fn k_split(#[comptime] threads: Threads) -> usize {
+    UNIT_POS as usize / comptime!(threads.n_threads)
 }
 
-/// The weight of a term, or 0 for a term past `depth`: its left side is 0, but 0 times the infinity
-/// of another term would be NaN.
+/// Column `c` of an n-thread, at most the last one.
 #[cube]
-fn within_depth(
-    weight: f32,
-    term: usize,
+fn column(
+    j0: usize,
+    #[comptime] c: usize,
     #[comptime] product: Product,
-    #[comptime] team: Team,
+    #[comptime] threads: Threads,
+) -> usize {
+    min(
+        j0 + n_thread(threads) + c * comptime!(threads.n_threads),
+        comptime!(product.columns - 1),
+    )
+}
+
+/// The weight of term `k`, or 0 if the term does not exist. Its lhs is 0 as well, but 0 times an infinite
+/// weight of another term would be NaN.
+#[cube]
+fn zero_from_k(
+    weight: f32,
+    k: usize,
+    #[comptime] product: Product,
+    #[comptime] threads: Threads,
 ) -> f32 {
-    if comptime!(product.is_padded(&team)) {
-        select(term < comptime!(product.depth), weight, 0.0f32)
+    if comptime!(product.is_padded(&threads)) {
+        select(k < comptime!(product.k), weight, 0.0f32)
     } else {
         weight
     }
 }
 
-/// A product whose left side is in shared memory as a whole:
-/// `sums[(owned·outs + out)·vectors + v]` for the columns a unit owns.
+/// A product whose complete lhs is in shared memory from vector `from` on. Returns
+/// `sums[(owned·outputs + out)·vectors + v]` for the columns that a unit owns.
 ///
-/// `left[from + k·vectors + v]` must be visible to the whole cube. With several splits there
-/// is a barrier inside, after which nobody reads `left` any more; `partial` may be written again
-/// after the next barrier.
+/// The whole cube must see `lhs[from + k·vectors + v]`. With several k-splits there is a barrier inside,
+/// after which no unit reads `lhs`; `partial` may be overwritten after the next barrier.
 #[cube]
-#[allow(clippy::too_many_arguments)]
 pub(crate) fn multiply<F: Float, R: Size>(
-    left: &Shared<[Vector<f32, R>]>,
+    lhs: &Shared<[Vector<f32, R>]>,
     from: usize,
-    right: &[F],
+    rhs: &[F],
     registers: &Array<f32>,
     partial: &mut Shared<[Vector<f32, R>]>,
     #[comptime] product: Product,
-    #[comptime] team: Team,
+    #[comptime] threads: Threads,
 ) -> Array<Vector<f32, R>> {
-    let mut sums = zero_sums::<R>(product, team);
+    let mut sums = zero_sums::<R>(product, threads);
     let zero = 0usize.runtime();
-    accumulate::<F, R>(
-        &mut sums, left, from, right, registers, zero, zero, 0usize, product, team,
-    );
-    reduce::<R>(sums, partial, product, team)
+    let block = Block {
+        index: zero,
+        k0: zero,
+        j0: zero,
+        from,
+    };
+    accumulate::<F, R>(&mut sums, lhs, rhs, registers, block, product, threads);
+    reduce::<R>(sums, partial, product, threads)
 }
 
-/// The sums of a unit's lane, before the first stage: `[(c·outs + out)·vectors + v]`.
+/// The sums of an n-thread before the first block: `[(c·outputs + out)·vectors + v]`.
 #[cube]
 pub(crate) fn zero_sums<R: Size>(
     #[comptime] product: Product,
-    #[comptime] team: Team,
+    #[comptime] threads: Threads,
 ) -> Array<Vector<f32, R>> {
-    let len = comptime!(team.per_lane() * product.outs * team.vectors());
+    let len = comptime!(threads.n_per_thread() * product.outputs * threads.vectors());
     let mut sums = Array::<Vector<f32, R>>::new(len);
     #[unroll]
     for i in 0..len {
@@ -111,76 +124,87 @@ pub(crate) fn zero_sums<R: Size>(
     sums
 }
 
-/// Adds one stage to the sums of a unit's lane: terms `k0..k0 + stage` of columns from `j0` on.
-/// `stage` says which, for a weight in registers.
+/// A block of a product.
+#[derive(CubeType, Clone, Copy)]
+#[expand(derive(Clone, Copy))]
+pub(crate) struct Block {
+    /// Number of the block, a constant if the weight is resident.
+    pub(crate) index: usize,
+    /// First term.
+    pub(crate) k0: usize,
+    /// First column of the cube.
+    pub(crate) j0: usize,
+    /// First vector of the lhs.
+    pub(crate) from: usize,
+}
+
+/// Adds one block to the sums of an n-thread.
 #[cube]
-#[allow(clippy::too_many_arguments)]
 pub(crate) fn accumulate<F: Float, R: Size>(
     sums: &mut Array<Vector<f32, R>>,
-    left: &Shared<[Vector<f32, R>]>,
-    from: usize,
-    right: &[F],
+    lhs: &Shared<[Vector<f32, R>]>,
+    rhs: &[F],
     registers: &Array<f32>,
-    k0: usize,
-    j0: usize,
-    #[comptime] stage: usize,
+    block: Block,
     #[comptime] product: Product,
-    #[comptime] team: Team,
+    #[comptime] threads: Threads,
 ) {
-    let vectors = comptime!(team.vectors());
-    let (outs, per_lane) = comptime!((product.outs, team.per_lane()));
-    let chunk = comptime!(product.chunk(&team));
-    let lane = lane(team);
-    let start = split(team) * chunk;
+    let vectors = comptime!(threads.vectors());
+    let (outputs, n_per_thread) = comptime!((product.outputs, threads.n_per_thread()));
+    let k_per_split = comptime!(product.k_per_split(&threads));
+    let Block {
+        index,
+        k0,
+        j0,
+        from,
+    } = block;
+    let start = k_split(threads) * k_per_split;
     if comptime!(product.resident) {
         #[unroll]
-        for i in 0..chunk {
+        for i in 0..k_per_split {
             #[unroll]
             for v in 0..vectors {
-                let l = left[from + (start + i) * vectors + v];
+                let l = lhs[from + (start + i) * vectors + v];
                 #[unroll]
-                for c in 0..per_lane {
+                for c in 0..n_per_thread {
                     #[unroll]
-                    for out in 0..outs {
-                        let term = comptime!((stage * per_lane + c) * chunk + i);
-                        let w = registers[comptime!(term * outs + out)];
-                        let at = comptime!((c * outs + out) * vectors + v);
+                    for out in 0..outputs {
+                        let term = (index * n_per_thread + c) * k_per_split + i;
+                        let w = registers[term * outputs + out];
+                        let at = comptime!((c * outputs + out) * vectors + v);
                         sums[at] = fma(l, Vector::new(w), sums[at]);
                     }
                 }
             }
         }
     } else {
-        let unroll = comptime!(product.unroll(&team));
-        for block in 0..comptime!(chunk / unroll) {
+        let unroll = comptime!(product.unroll(&threads));
+        for part in 0..comptime!(k_per_split / unroll) {
             #[unroll]
             for i in 0..unroll {
-                let in_stage = start + block * unroll + i;
-                let k = if comptime!(product.is_padded(&team)) {
-                    min(k0 + in_stage, comptime!(product.depth - 1))
+                let in_block = start + part * unroll + i;
+                let k = if comptime!(product.is_padded(&threads)) {
+                    min(k0 + in_block, comptime!(product.k - 1))
                 } else {
-                    k0 + in_stage
+                    k0 + in_block
                 };
-                let mut w = Array::<f32>::new(comptime!(per_lane * outs));
+                let mut w = Array::<f32>::new(comptime!(n_per_thread * outputs));
                 #[unroll]
-                for c in 0..per_lane {
-                    let j = min(
-                        j0 + lane + c * comptime!(team.lanes),
-                        comptime!(product.columns - 1),
-                    );
-                    let row = k * comptime!(product.per_k) + j * comptime!(product.per_j);
+                for c in 0..n_per_thread {
+                    let j = column(j0, c, product, threads);
+                    let row = k * comptime!(product.k_stride) + j * comptime!(product.j_stride);
                     #[unroll]
-                    for out in 0..outs {
-                        let at = comptime!(product.base + out * product.per_out) + row;
-                        w[comptime!(c * outs + out)] =
-                            within_depth(f32::cast_from(right[at]), k0 + in_stage, product, team);
+                    for out in 0..outputs {
+                        let at = comptime!(product.base + out * product.out_stride) + row;
+                        w[comptime!(c * outputs + out)] =
+                            zero_from_k(f32::cast_from(rhs[at]), k0 + in_block, product, threads);
                     }
                 }
                 #[unroll]
                 for v in 0..vectors {
-                    let l = left[from + in_stage * vectors + v];
+                    let l = lhs[from + in_block * vectors + v];
                     #[unroll]
-                    for out in 0..comptime!(per_lane * outs) {
+                    for out in 0..comptime!(n_per_thread * outputs) {
                         let at = comptime!(out * vectors + v);
                         sums[at] = fma(l, Vector::new(w[out]), sums[at]);
                     }
@@ -190,25 +214,25 @@ pub(crate) fn accumulate<F: Float, R: Size>(
     }
 }
 
-/// Adds up the splits' parts: from the sums of a unit's lane to those of the columns it owns.
+/// Reduces the sums of all k-splits to the sums of the columns that a unit owns.
 ///
-/// With several splits there is one barrier inside.
+/// With several k-splits there is one barrier inside.
 #[cube]
 pub(crate) fn reduce<R: Size>(
     sums: Array<Vector<f32, R>>,
     partial: &mut Shared<[Vector<f32, R>]>,
     #[comptime] product: Product,
-    #[comptime] team: Team,
+    #[comptime] threads: Threads,
 ) -> Array<Vector<f32, R>> {
-    if comptime!(team.splits == 1) {
+    if comptime!(threads.k_splits == 1) {
         sums
     } else {
-        let per_column = comptime!(product.outs * team.vectors());
-        let stride = comptime!(team.per_lane() * team.lanes);
-        let (lane, split) = (lane(team), split(team));
+        let per_column = comptime!(product.outputs * threads.vectors());
+        let stride = comptime!(threads.n_per_thread() * threads.n_threads);
+        let (n, split) = (n_thread(threads), k_split(threads));
         #[unroll]
-        for c in 0..comptime!(team.per_lane()) {
-            let j = lane + c * comptime!(team.lanes);
+        for c in 0..comptime!(threads.n_per_thread()) {
+            let j = n + c * comptime!(threads.n_threads);
             #[unroll]
             for i in 0..per_column {
                 partial[(split * per_column + i) * stride + j] =
@@ -217,15 +241,15 @@ pub(crate) fn reduce<R: Size>(
         }
         sync_cube();
         let unit = UNIT_POS as usize;
-        let mut owned = Array::<Vector<f32, R>>::new(comptime!(team.owned() * per_column));
+        let mut owned = Array::<Vector<f32, R>>::new(comptime!(threads.owned() * per_column));
         #[unroll]
-        for c in 0..comptime!(team.owned()) {
-            let j = min(unit + c * comptime!(team.units()), comptime!(stride - 1));
+        for c in 0..comptime!(threads.owned()) {
+            let j = min(unit + c * comptime!(threads.units()), comptime!(stride - 1));
             #[unroll]
             for i in 0..per_column {
                 let mut sum = partial[i * stride + j];
                 #[unroll]
-                for s in 1..comptime!(team.splits) {
+                for s in 1..comptime!(threads.k_splits) {
                     sum += partial[(s * per_column + i) * stride + j];
                 }
                 owned[comptime!(c * per_column + i)] = sum;
@@ -235,100 +259,103 @@ pub(crate) fn reduce<R: Size>(
     }
 }
 
-/// Row and column in the tile of pair `i` of a unit. Rows past the tile's are nobody's.
+/// Row and column in the tile of pair `i` of a unit. The row may be outside of the tile.
 ///
-/// Where units do not finish their own sums, pairs are dealt out to all of them, neighbours to neighbours,
-/// because few columns would keep few units at work.
+/// If units do not own their sums, the pairs are distributed over all units. Few columns would otherwise
+/// use few units.
 #[cube]
-pub(crate) fn pair(#[comptime] i: usize, #[comptime] team: Team) -> (usize, usize) {
+pub(crate) fn pair(#[comptime] i: usize, #[comptime] threads: Threads) -> (usize, usize) {
     let unit = UNIT_POS as usize;
-    if comptime!(team.finishes_its_sums()) {
-        let row = comptime!(i % team.rows).runtime();
-        (row, unit + comptime!(i / team.rows * team.lanes))
+    if comptime!(threads.owns_its_sums()) {
+        let row = comptime!(i % threads.rows).runtime();
+        (row, unit + comptime!(i / threads.rows * threads.n_threads))
     } else {
-        let item = unit + comptime!(i * team.units());
+        let item = unit + comptime!(i * threads.units());
         (
-            item / comptime!(team.columns),
-            item % comptime!(team.columns),
+            item / comptime!(threads.columns),
+            item % comptime!(threads.columns),
         )
     }
 }
 
-/// Adds up the splits' parts: from the sums of a unit's lane to `[i·outs + out]` of its pairs.
+/// Reduces the sums of all k-splits to `[i·outputs + out]` of the pairs that a unit owns.
 ///
-/// With several splits there is one barrier inside; `partial` may be written again after the next.
+/// With several k-splits there is one barrier inside; `partial` may be overwritten after the next barrier.
 #[cube]
 pub(crate) fn reduce_to_pairs<R: Size>(
     sums: &Array<Vector<f32, R>>,
     partial: &mut Shared<[f32]>,
     #[comptime] product: Product,
-    #[comptime] team: Team,
+    #[comptime] threads: Threads,
 ) -> Array<f32> {
-    let (rows, width, vectors) = comptime!((team.rows, team.width, team.vectors()));
-    let outs = comptime!(product.outs);
-    if comptime!(team.finishes_its_sums()) {
-        let mut results = Array::<f32>::new(comptime!(team.pairs() * outs));
+    let (rows, width, vectors) = comptime!((threads.rows, threads.width, threads.vectors()));
+    let outputs = comptime!(product.outputs);
+    if comptime!(threads.owns_its_sums()) {
+        let mut results = Array::<f32>::new(comptime!(threads.pairs() * outputs));
         #[unroll]
-        for i in 0..comptime!(team.pairs()) {
+        for i in 0..comptime!(threads.pairs()) {
             let (c, v, w) = comptime!((i / rows, i % rows / width, i % rows % width));
             #[unroll]
-            for out in 0..outs {
-                let at = comptime!((c * outs + out) * vectors + v);
-                results[comptime!(i * outs + out)] = sums[at].extract(w);
+            for out in 0..outputs {
+                let at = comptime!((c * outputs + out) * vectors + v);
+                results[comptime!(i * outputs + out)] = sums[at].extract(w);
             }
         }
         results
     } else {
-        let (lane, split) = (lane(team), split(team));
+        let (n, split) = (n_thread(threads), k_split(threads));
         #[unroll]
-        for c in 0..comptime!(team.per_lane()) {
+        for c in 0..comptime!(threads.n_per_thread()) {
             #[unroll]
-            for out in 0..outs {
+            for out in 0..outputs {
                 #[unroll]
                 for b in 0..rows {
-                    let column = lane + c * comptime!(team.lanes);
-                    let row = (split * outs + out) * rows + b;
-                    let sum = sums[comptime!((c * outs + out) * vectors + b / width)];
-                    partial[row * comptime!(team.columns) + column] =
+                    let column = n + c * comptime!(threads.n_threads);
+                    let row = (split * outputs + out) * rows + b;
+                    let sum = sums[comptime!((c * outputs + out) * vectors + b / width)];
+                    partial[row * comptime!(threads.columns) + column] =
                         sum.extract(comptime!(b % width));
                 }
             }
         }
         sync_cube();
-        pairs_of_partials(partial, product, team)
+        pairs_of_partials(partial, product, threads)
     }
 }
 
-/// `[i·outs + out]` of a unit's pairs, from the parts of all splits:
-/// `[(split·outs + out)·rows·columns + row·columns + column]`.
+/// `[i·outputs + out]` of a unit's pairs, from the partial sums of all k-splits:
+/// `[(split·outputs + out)·rows·columns + row·columns + column]`.
 ///
-/// Where there are several units to a pair, they first add up the parts of some splits each; then there is one
-/// barrier inside.
+/// If a pair has several units, each first reduces the sums of some k-splits. Then there is one barrier
+/// inside.
 #[cube]
 pub(crate) fn pairs_of_partials(
     partial: &mut Shared<[f32]>,
     #[comptime] product: Product,
-    #[comptime] team: Team,
+    #[comptime] threads: Threads,
 ) -> Array<f32> {
-    let (outs, per_out) = comptime!((product.outs, team.rows * team.columns));
-    let helpers = comptime!(team.sums_per_pair());
-    if comptime!(helpers < team.splits) {
-        let (helper, item) = (UNIT_POS as usize / per_out, UNIT_POS as usize % per_out);
+    let (outputs, out_stride) = comptime!((product.outputs, threads.rows * threads.columns));
+    let helpers = comptime!(threads.sums_per_pair());
+    if comptime!(helpers < threads.k_splits) {
+        let (helper, item) = (
+            UNIT_POS as usize / out_stride,
+            UNIT_POS as usize % out_stride,
+        );
         if helper < helpers {
-            // A helper writes to no place that another one reads.
+            // No other helper reads what this helper writes.
             #[unroll]
-            for out in 0..outs {
-                let to = (helper * outs + out) * per_out + item;
+            for out in 0..outputs {
+                let to = (helper * outputs + out) * out_stride + item;
                 let mut sum = partial[to];
                 #[unroll]
-                for turn in 1..comptime!(team.splits / helpers) {
-                    let split = helper + comptime!(turn * helpers);
-                    sum += partial[(split * outs + out) * per_out + item];
+                for round in 1..comptime!(threads.k_splits / helpers) {
+                    let split = helper + comptime!(round * helpers);
+                    sum += partial[(split * outputs + out) * out_stride + item];
                 }
-                if comptime!(!team.splits.is_multiple_of(helpers)) {
-                    let split = helper + comptime!(team.splits / helpers * helpers);
-                    if split < comptime!(team.splits) {
-                        sum += partial[(split * outs + out) * per_out + item];
+                if comptime!(!threads.k_splits.is_multiple_of(helpers)) {
+                    let split = helper + comptime!(threads.k_splits / helpers * helpers);
+                    if split < comptime!(threads.k_splits) {
+                        sum += partial[(split * outputs + out) * out_stride + item];
                     }
                 }
                 partial[to] = sum;
@@ -336,22 +363,21 @@ pub(crate) fn pairs_of_partials(
         }
         sync_cube();
     }
-    let mut results = Array::<f32>::new(comptime!(team.pairs() * outs));
+    let mut results = Array::<f32>::new(comptime!(threads.pairs() * outputs));
     #[unroll]
-    for i in 0..comptime!(team.pairs()) {
-        let item = UNIT_POS as usize + comptime!(i * team.units());
-        let item = min(item, comptime!(per_out - 1));
+    for i in 0..comptime!(threads.pairs()) {
+        let item = UNIT_POS as usize + comptime!(i * threads.units());
+        let item = min(item, comptime!(out_stride - 1));
         #[unroll]
-        for out in 0..outs {
-            results[comptime!(i * outs + out)] = partial[out * per_out + item];
+        for out in 0..outputs {
+            results[comptime!(i * outputs + out)] = partial[out * out_stride + item];
         }
-        // Not unrolled: a compiler would load everything first, and drive the weight from its
-        // registers.
+        // Not unrolled: a compiler would issue all loads first, and spill the weight registers.
         for s in 1..comptime!(helpers as u32) {
             #[unroll]
-            for out in 0..outs {
-                let at = (s as usize * outs + out) * per_out + item;
-                results[comptime!(i * outs + out)] += partial[at];
+            for out in 0..outputs {
+                let at = (s as usize * outputs + out) * out_stride + item;
+                results[comptime!(i * outputs + out)] += partial[at];
             }
         }
     }

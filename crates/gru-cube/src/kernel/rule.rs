@@ -1,8 +1,15 @@
-//! A [`GruSpec`] in the form that a kernel is compiled for.
+//! A [`GruSpec`] as compile-time constants of a kernel.
 //!
-//! A kernel is compiled once per rule, so a rule must be hashable: numbers are kept as their bits.
+//! Each rule compiles its own kernel. A rule must be hashable, so it stores floats as their bits.
 
 use gru_spec::{Activation, Direction, GruSpec, Layout, Order, Reset, Update};
+
+/// A pass through the sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Pass {
+    Forward,
+    Backward,
+}
 
 /// A float32 that is part of a kernel's identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -56,23 +63,23 @@ impl Phi {
     }
 }
 
-/// One gate's function: the activation behind its optional clip.
+/// The function of a gate: an optional clip, then the activation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Gate {
     pub(crate) phi: Phi,
     /// Pre-activations are bounded to `[−clip, clip]`.
     pub(crate) clip: Option<Number>,
-    /// Outputs at or beyond these two, lower first, came from a clipped pre-activation, whose
-    /// derivative is zero.
+    /// Lower and upper end of the outputs. An output at or beyond an end came from a clipped
+    /// pre-activation, so its derivative is zero.
     ///
-    /// Each end is moved inwards by the rounding error of the device's own `φ` there and of the
-    /// storage type: forward and backward are compiled apart, and a compiler may round `φ(clip)`
-    /// differently in each. By no more: next to an end at 0 every output counts, as a ReLU's.
+    /// Each end is moved inwards by the rounding errors of `φ` on the device and of the storage type:
+    /// forward and backward kernels are compiled separately and may round `φ(clip)` differently. The
+    /// margin is relative: at an end of 0, as for a ReLU, every output matters.
     pub(crate) ends: Option<(Number, Number)>,
 }
 
 impl Gate {
-    /// `epsilon` is that of the type in which gates are stored.
+    /// `epsilon` is the rounding error of the type in which gates are stored.
     fn new(activation: Activation, clip: Option<f64>, epsilon: f64) -> Self {
         let ends = clip.map(|c| {
             let (a, b) = (activation.value(-c), activation.value(c));
@@ -91,10 +98,10 @@ impl Gate {
     }
 }
 
-/// For what there is a share of the previous state that is kept.
+/// Shape of the zoneout tensor, which holds the share of the previous state that is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum ZoneoutKind {
-    /// Nothing is kept.
+    /// No zoneout.
     None,
     /// A share for each row and step.
     OfRow,
@@ -102,9 +109,11 @@ pub(crate) enum ZoneoutKind {
     OfUnit,
 }
 
-/// Everything in which two compiled recurrences differ, sizes apart.
+/// A recurrence as compile-time constants: H and everything of the [`GruSpec`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Rule {
+    /// H.
+    pub(crate) hidden: usize,
     /// The reset gate acts after the product.
     pub(crate) reset_after: bool,
     /// The update gate keeps the previous state.
@@ -116,18 +125,19 @@ pub(crate) struct Rule {
     pub(crate) clip_state: Option<Number>,
     /// `[T,N,·]` instead of `[N,T,·]`.
     pub(crate) time_major: bool,
-    /// Time is walked from the last step to the first.
+    /// Steps are computed from the last in time to the first.
     pub(crate) reverse: bool,
     pub(crate) zoneout: ZoneoutKind,
 }
 
 impl Rule {
-    /// `epsilon` is that of the type in which gates are stored. Arithmetic is in float32 whatever that
-    /// type is, so a clip is one up to the largest float32.
-    pub(crate) fn new(spec: &GruSpec, order: Order, epsilon: f64) -> Self {
+    /// `epsilon` is the rounding error of the type in which gates are stored. Arithmetic is always
+    /// float32, so a clip may be as large as the largest float32.
+    pub(crate) fn new(spec: &GruSpec, order: Order, hidden: usize, epsilon: f64) -> Self {
         let spec = &spec.for_numbers_up_to(f32::MAX.into());
         let gate = |activation| Gate::new(activation, spec.clip_gates, epsilon);
         Self {
+            hidden,
             reset_after: spec.reset == Reset::AfterMatmul,
             update_keeps: spec.update == Update::Keeps,
             r: gate(spec.activations.reset),
@@ -161,7 +171,7 @@ mod tests {
         let spec = GruSpec::default().with_activations(activations);
         let rule = |clip| {
             let spec = spec.with_clip_gates(clip).with_clip_state(clip);
-            Rule::new(&spec, Order::default(), f32::EPSILON.into())
+            Rule::new(&spec, Order::default(), 3, f32::EPSILON.into())
         };
         for clip in [f64::INFINITY, f64::MAX, 1e39] {
             assert_eq!(rule(Some(clip)), rule(None), "{clip}");

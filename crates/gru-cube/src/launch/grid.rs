@@ -1,52 +1,59 @@
-//! The grid of steps: hidden units by rows of the batch.
+//! The grid of a step kernel: hidden units by rows of the batch.
 
-use super::{Call, MOST_CUBES, to_u32};
+use super::{Call, MAX_GRID_CUBES, to_u32};
 use crate::{
-    kernel::{meeting::GIVEN_UP, steps::Steps},
+    kernel::{grid_barrier::TIMED_OUT, steps::Steps},
     plan::{error::PlanError, limits::Limits},
 };
 use cubecl::{client::Client, prelude::*, server::Handle};
-use std::ops::Range;
+use std::{
+    ops::Range,
+    sync::{Mutex, MutexGuard},
+};
 
-/// Most steps of a launch: the counter at which cubes meet counts each of them at every step, and
-/// has room for so many steps with the cubes of any device.
-const MOST_STEPS: usize = 1 << 20;
+/// Largest number of steps in a launch. The counter of the grid barrier counts every cube at every step,
+/// and does not overflow with the cubes of any device.
+const MAX_STEPS: usize = 1 << 20;
 
-/// The grid of a launch, and where its cubes meet.
+/// Held during the launch of a persistent kernel. Two of them at a time could each occupy places on the
+/// device that the other waits for.
+static PERSISTENT: Mutex<()> = Mutex::new(());
+
+/// The grid of a launch, and the counters of its barriers.
 pub(super) struct Grid {
     /// Cubes along the hidden units.
     columns: usize,
-    /// Cubes along the rows of the batch; each of them may take several tiles.
+    /// Cubes along the rows of the batch. Each computes one or more tiles.
     groups: usize,
-    /// A counter for each group.
-    met: Option<Handle>,
+    /// A counter for each group of a persistent kernel.
+    barriers: Option<Handle>,
 }
 
 impl Grid {
     pub(super) fn new(client: &Client, steps: &Steps, call: &Call, limits: &Limits) -> Self {
         let columns = steps.cubes_per_row();
-        let tiles = call.n.div_ceil(steps.team.rows);
+        let tiles = call.n.div_ceil(steps.threads.rows);
         if !steps.persistent {
             return Self {
                 columns,
-                groups: tiles.min(MOST_CUBES),
-                met: None,
+                groups: tiles.min(MAX_GRID_CUBES),
+                barriers: None,
             };
         }
-        let groups = tiles.min(limits.together / columns);
+        let groups = tiles.min(limits.coresident_cubes / columns);
         Self {
             columns,
             groups,
-            met: Some(client.create_from_slice(u32::as_bytes(&vec![0; groups]))),
+            barriers: Some(client.create_from_slice(u32::as_bytes(&vec![0; groups]))),
         }
     }
 
-    /// Steps cut into launches.
-    pub(super) fn parts(
+    /// The steps of each launch.
+    pub(super) fn launches(
         steps: &Steps,
         all: Range<usize>,
     ) -> impl DoubleEndedIterator<Item = Range<usize>> + use<> {
-        let per_launch = if steps.persistent { MOST_STEPS } else { 1 };
+        let per_launch = if steps.persistent { MAX_STEPS } else { 1 };
         let launches = all.len().div_ceil(per_launch);
         (0..launches).map(move |k| {
             let first = all.start + k * per_launch;
@@ -59,24 +66,30 @@ impl Grid {
         CubeCount::Static(columns, groups, 1)
     }
 
-    /// Waits for the launch, if its cubes met, and tells whether one gave up.
-    pub(super) fn check_met(&self, client: &Client) -> Result<(), PlanError> {
-        let Some(met) = &self.met else {
+    /// Runs `launch`. For a persistent kernel, excludes others of this process and waits for its end.
+    pub(super) fn run(&self, client: &Client, launch: impl FnOnce()) -> Result<(), PlanError> {
+        let Some(barriers) = &self.barriers else {
+            launch();
             return Ok(());
         };
-        let counters = client.read_one_unchecked(met.clone());
+        let _exclusive: MutexGuard<'_, ()> = PERSISTENT
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        launch();
+        let counters = client.read_one_unchecked(barriers.clone());
         let counters = &u32::from_bytes(&counters)[..self.groups];
-        if counters.iter().all(|&met| met < GIVEN_UP) {
+        if counters.iter().all(|&counter| counter < TIMED_OUT) {
             Ok(())
         } else {
-            Err(PlanError::GaveUp)
+            Err(PlanError::TimedOut)
         }
     }
 
     /// The counters as a kernel's argument.
-    pub(super) fn counters<T: From<Option<BufferArg>>>(&self) -> T {
-        // SAFETY: the buffer was made for so many counters.
-        let arg = |met: &Handle| unsafe { BufferArg::from_raw_parts(met.clone(), self.groups) };
-        self.met.as_ref().map(arg).into()
+    pub(super) fn barriers<T: From<Option<BufferArg>>>(&self) -> T {
+        // SAFETY: the buffer has this number of counters.
+        let arg =
+            |counters: &Handle| unsafe { BufferArg::from_raw_parts(counters.clone(), self.groups) };
+        self.barriers.as_ref().map(arg).into()
     }
 }

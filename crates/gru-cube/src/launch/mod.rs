@@ -1,23 +1,22 @@
-//! The host side: checks buffers, plans, launches.
+//! The host code: checks buffers and launches the kernels of a plan.
 
 pub(crate) mod backward;
 pub(crate) mod forward;
-mod gates;
 mod grid;
-mod shift;
-mod turn;
+mod operands;
+mod recompute;
 
 pub use backward::{BackwardInputs, BackwardOutputs};
 pub use forward::{ForwardInputs, ForwardOutputs};
-pub use gates::{GatesInputs, Products, gates};
-pub use shift::{RecurrentInputs, recurrent_inputs};
+pub use operands::{RecurrentInputs, recurrent_inputs};
+pub use recompute::{GatesInputs, Products, gates};
 
 use crate::{
     kernel::{
         rule::{Rule, ZoneoutKind},
-        team::{Matrices, Team},
+        threads::{Matrices, Threads},
     },
-    plan::{Plan, Problem, error::PlanError, limits::Limits, tuning},
+    plan::{Problem, Tensor, check_tensors, limits::Limits},
 };
 use core::sync::atomic::{AtomicU64, Ordering};
 use cubecl::{
@@ -35,7 +34,7 @@ pub fn launches() -> u64 {
     LAUNCHES.load(Ordering::Relaxed)
 }
 
-/// Counts a launch; stands beside every one.
+/// Counts a launch. Every launch calls it.
 fn count_launch() {
     LAUNCHES.fetch_add(1, Ordering::Relaxed);
 }
@@ -43,9 +42,9 @@ fn count_launch() {
 /// The share of the previous state that is kept, `h = zoneout·h₋₁ + (1 − zoneout)·h'`.
 #[derive(Debug, Clone)]
 pub enum Zoneout {
-    /// One for each row of the batch and step, `[N,T]` or `[T,N]`.
+    /// A share for each row of the batch and step, `[N,T]` or `[T,N]`.
     OfRow(Handle),
-    /// One for each hidden unit besides, `[N,T,H]` or `[T,N,H]`.
+    /// A share for each row of the batch, step and hidden unit, `[N,T,H]` or `[T,N,H]`.
     OfUnit(Handle),
 }
 
@@ -65,7 +64,7 @@ impl Zoneout {
     }
 }
 
-/// What is the same for both passes of a call.
+/// What both passes of a call have in common.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Call {
     /// N, rows of the batch.
@@ -98,30 +97,23 @@ impl Call {
         };
         Problem {
             n: self.n,
-            hidden: self.h,
-            rule: Rule::new(&self.spec, self.order, epsilon),
+            rule: Rule::new(&self.spec, self.order, self.h, epsilon),
             limits: Limits::of(client),
             matrices: Matrices::of(client, self.dtype),
-            // The table is of float32: in 16 bits the matrix units come in.
-            measured: if self.is_narrow() {
-                None
-            } else {
-                tuning::measured(&client.properties().identity.name, self.n, self.h)
-            },
         }
     }
 
-    /// Nothing that is computed of sizes from here on overflows.
+    /// Checks that no later computation with sizes overflows.
     ///
     /// # Panics
-    /// If the largest tensor, of the gates or the weight, has more bytes than there are addresses,
-    /// or a size is none of u32, in which the kernels take it.
+    /// If the gates or the weight have more bytes than a `usize` can count, or a size is not a `u32`, the
+    /// type of the kernels' arguments.
     fn check_sizes(&self, op: &str) {
         let Self { n, t, h, .. } = *self;
         for (name, size) in [("N", n), ("T", t), ("H", h)] {
             to_u32(op, name, size);
         }
-        // Float32, because some of what is computed on the way is.
+        // Float32, because scratch buffers are.
         let bytes = |sizes: [usize; 3]| {
             let all = sizes.into_iter().chain([4, size_of::<f32>()]);
             all.map(|size| size.max(1))
@@ -129,25 +121,19 @@ impl Call {
         };
         assert!(
             bytes([n, t, h]).is_some() && bytes([1, h, h]).is_some(),
-            "{op}: N {n}, T {t}, H {h}: the gates or w_hh have more bytes than there are addresses"
+            "{op}: N {n}, T {t}, H {h}: expected gates and w_hh of less than 2^{} bytes",
+            usize::BITS
         );
     }
 
-    /// The type of what matrix units multiply; without them that of the call.
-    fn factors(&self, team: &Team) -> ElemType {
-        team.matrices
+    /// The type of the factors of matrix units; without them the type of the call.
+    fn factors(&self, threads: &Threads) -> ElemType {
+        threads
+            .matrices
             .map_or(self.dtype, |matrices| matrices.element)
     }
 
-    fn zoneout_arg<T: From<Option<BufferArg>>>(&self, op: &str, zoneout: Option<&Zoneout>) -> T {
-        let len = match Zoneout::kind(zoneout) {
-            ZoneoutKind::OfUnit => self.rows() * self.h,
-            ZoneoutKind::OfRow | ZoneoutKind::None => self.rows(),
-        };
-        self.optional(op, "zoneout", zoneout.map(Zoneout::handle), len)
-    }
-
-    /// Whether buffers hold less than float32.
+    /// Whether the type has 16 bits.
     fn is_narrow(&self) -> bool {
         self.dtype.size() < size_of::<f32>()
     }
@@ -157,68 +143,99 @@ impl Call {
         self.n * self.t
     }
 
-    /// Indices reach four column blocks of every row, and the weight.
+    /// For the indices of the largest tensors: four gates of every row, or the weight.
     fn address_type(&self) -> AddressType {
         AddressType::from_len((4 * self.rows() * self.h).max(3 * self.h * self.h))
     }
 
-    /// A buffer of `len` elements as a kernel's argument.
-    ///
-    /// # Panics
-    /// If the buffer is shorter, so that no kernel reads or writes past its end.
-    fn arg(&self, op: &str, name: &str, handle: Handle, len: usize) -> BufferArg {
-        let (got, expected) = (handle.size_in_used(), (len * self.dtype.size()) as u64);
-        assert!(
-            got >= expected,
-            "{op}: {name} has {got} bytes, expected {expected}"
-        );
-        // SAFETY: the buffer holds at least `len` elements of the type, as just checked.
-        unsafe { BufferArg::from_raw_parts(handle, len) }
+    /// A tensor of `len` elements of the call's type.
+    fn tensor<'a>(
+        &self,
+        name: &'static str,
+        handle: impl Into<Option<&'a Handle>>,
+        elements: usize,
+    ) -> Tensor<'a> {
+        let handle = handle.into();
+        Tensor {
+            name,
+            handle,
+            bound: handle.is_some(),
+            elements,
+            size: self.dtype.size(),
+        }
     }
 
-    /// [`arg`](Self::arg) of a tensor that may be absent.
-    fn optional<T: From<Option<BufferArg>>>(
-        &self,
-        op: &str,
-        name: &str,
-        handle: Option<&Handle>,
-        len: usize,
-    ) -> T {
-        handle
-            .map(|handle| self.arg(op, name, handle.clone(), len))
-            .into()
+    fn zoneout<'a>(&self, zoneout: &'a Option<Zoneout>) -> Tensor<'a> {
+        let len = match Zoneout::kind(zoneout.as_ref()) {
+            ZoneoutKind::OfUnit => self.rows() * self.h,
+            ZoneoutKind::OfRow | ZoneoutKind::None => self.rows(),
+        };
+        self.tensor("zoneout", zoneout.as_ref().map(Zoneout::handle), len)
     }
 }
 
-/// A plan that the device allows to the current stream.
-fn plan_for_stream<W>(
-    client: &Client,
-    problem: &mut Problem,
-    plan: impl Fn(&Problem) -> Result<Plan<W>, PlanError>,
-) -> Result<Plan<W>, PlanError> {
-    let first = plan(problem)?;
-    if !first.meets() || turn::is_ours(client) {
-        return Ok(first);
+impl Tensor<'_> {
+    /// A buffer of 32-bit values that will be created if the kernel binds it.
+    fn scratch(name: &'static str, elements: usize, bound: bool) -> Self {
+        Self {
+            name,
+            handle: None,
+            bound,
+            elements,
+            size: 4,
+        }
     }
-    problem.limits.together = 0;
-    plan(problem)
+
+    /// The tensor as a kernel's argument, if it is given.
+    ///
+    /// # Panics
+    /// If its buffer is too short. A kernel would access memory after its end.
+    fn optional<T: From<Option<BufferArg>>>(&self, op: &str) -> T {
+        let arg = |handle: &Handle| {
+            let (got, expected) = (handle.size_in_used(), (self.elements * self.size) as u64);
+            let name = self.name;
+            assert!(
+                got >= expected,
+                "{op}: {name} has {got} bytes, expected {expected}"
+            );
+            // SAFETY: the buffer has at least this number of elements, as just checked.
+            unsafe { BufferArg::from_raw_parts(handle.clone(), self.elements) }
+        };
+        self.handle.map(arg).into()
+    }
+
+    /// The tensor as a kernel's argument.
+    fn arg(&self, op: &str) -> BufferArg {
+        let arg: Option<BufferArg> = self.optional(op);
+        arg.expect("the tensor is not optional")
+    }
+}
+
+/// Checks the tensors of a kernel.
+///
+/// # Panics
+/// If one is too large for the device.
+fn require(op: &str, limits: &Limits, tensors: &[Tensor<'_>]) {
+    if let Err(error) = check_tensors(limits, tensors) {
+        panic!("{op}: {error}");
+    }
 }
 
 fn to_u32(op: &str, name: &str, size: usize) -> u32 {
     u32::try_from(size).unwrap_or_else(|_| panic!("{op}: {name} is {size}, expected a u32"))
 }
 
-/// Cubes along one dimension of a grid that WebGPU promises, and CUDA beyond the first.
-const MOST_CUBES: usize = 65_535;
+/// Cubes along one dimension of a grid: the limit of WebGPU, and of CUDA beyond the first dimension.
+const MAX_GRID_CUBES: usize = 65_535;
 
-/// So many cubes, or a few more, which find nothing to do.
+/// A grid with this number of cubes, or a few more that have nothing to do.
 fn spread(cubes: usize) -> CubeCount {
-    let second = cubes.div_ceil(MOST_CUBES).max(1);
+    let second = cubes.div_ceil(MAX_GRID_CUBES).max(1);
     CubeCount::Static(cubes.div_ceil(second) as u32, second as u32, 1)
 }
 
-fn cube_dim(team: &Team) -> CubeDim {
-    CubeDim::new_1d(team.units() as u32)
+fn cube_dim(threads: &Threads) -> CubeDim {
+    CubeDim::new_1d(threads.units() as u32)
 }
 
 #[cfg(test)]
@@ -245,31 +262,31 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "op: N 1048576, T 1048576, H 1048576: the gates or w_hh have more")]
-    fn gates_beyond_all_addresses_are_refused() {
+    #[should_panic(expected = "op: N 1048576, T 1048576, H 1048576: expected gates and w_hh of")]
+    fn gates_beyond_all_addresses_are_an_error() {
         check(1 << 20, 1 << 20, 1 << 20);
     }
 
     #[test]
-    #[should_panic(expected = "op: N 0, T 1, H 4294967295: the gates or w_hh have more bytes")]
-    fn a_weight_beyond_all_addresses_is_refused() {
+    #[should_panic(expected = "op: N 0, T 1, H 4294967295: expected gates and w_hh of less")]
+    fn a_weight_beyond_all_addresses_is_an_error() {
         check(0, 1, u32::MAX as usize);
     }
 
     #[test]
     #[should_panic(expected = "op: T is 4294967296, expected a u32")]
-    fn a_size_beyond_u32_is_refused() {
+    fn a_size_beyond_u32_is_an_error() {
         check(1, 1 << 32, 1);
     }
 
     #[test]
     fn many_cubes_spread_over_two_dimensions() {
-        for cubes in [1, 2, MOST_CUBES, MOST_CUBES + 1, 1 << 24, 1 << 31] {
+        for cubes in [1, 2, MAX_GRID_CUBES, MAX_GRID_CUBES + 1, 1 << 24, 1 << 31] {
             let CubeCount::Static(x, y, z) = spread(cubes) else {
                 panic!("a static grid");
             };
             let (x, y) = (x as usize, y as usize);
-            assert!(z == 1 && x.max(y) <= MOST_CUBES, "{cubes}: {x} by {y}");
+            assert!(z == 1 && x.max(y) <= MAX_GRID_CUBES, "{cubes}: {x} by {y}");
             assert!((cubes..cubes + y).contains(&(x * y)), "{cubes}: {x} by {y}");
         }
     }

@@ -1,115 +1,115 @@
-//! Why a device does not allow a cut.
+//! Why a device does not allow a schedule.
 
-use crate::plan::cut::Cut;
+use super::schedule::Schedule;
 use core::fmt;
 
-/// A device or a kernel does not allow a cut.
+/// A device or a kernel does not allow a schedule or a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// A size is zero or above 4096, `width` does not divide `rows`, or `width` exceeds 4.
+    /// A size is zero or above 4096, or `width` is not 1, 2 or 4, or does not divide `rows`.
     Malformed {
-        /// The cut.
-        cut: Cut,
+        /// The schedule.
+        schedule: Schedule,
     },
-    /// A cube would have more units than the device allows.
-    TooManyUnits {
-        /// By the tile.
+    /// The schedule or the call needs more of a resource than the device allows.
+    BeyondLimit {
+        /// The resource.
+        resource: Resource,
+        /// How much is needed.
         requested: usize,
-        /// On the device.
-        available: usize,
-    },
-    /// A cube would use more shared memory than the device has.
-    TooMuchSharedMemory {
-        /// Bytes by the tile.
-        requested: usize,
-        /// Bytes on the device.
-        available: usize,
-    },
-    /// A kernel would bind more buffers than the device allows: leave out optional tensors, or add
-    /// `b_ih` to `p` beforehand.
-    TooManyBuffers {
-        /// By the call.
-        requested: usize,
-        /// On the device.
-        available: usize,
-    },
-    /// Cubes would wait for each other that the device does not run at the same time, or whose
-    /// writes it does not show to each other; or another stream may do so now.
-    TooManyTogether {
-        /// By the tile.
-        requested: usize,
-        /// On the device.
+        /// How much the device allows.
         available: usize,
     },
     /// The device has no matrix units for the type of the call.
     NoMatrices,
-    /// The device's matrices, `[m,k]·[k,n]` by the units of a plane, do not fit: `rows` must be a multiple of
-    /// m, `lanes` of the plane, `lanes · per_lane` of n in each of its planes, H of n and k.
+    /// The device's matrices, `[m,k]·[k,n]` per plane, do not divide the tile: `rows` must be a multiple of
+    /// m, `n_threads` of the plane, the columns of each plane of n, and H of n and k.
     NotOfMatrices {
-        /// The cut.
-        cut: Cut,
+        /// The schedule.
+        schedule: Schedule,
         /// m, n and k.
         shape: [usize; 3],
         /// Units of a plane.
         plane: usize,
     },
-    /// Cubes of a persistent launch waited for each other in vain: the device did not run them all at
-    /// the same time. What the call wrote is of no use.
-    GaveUp,
+    /// The grid barrier of a persistent kernel timed out, because the device did not run all cubes at the
+    /// same time. The outputs of the call are not valid.
+    TimedOut,
+}
+
+/// A limited resource of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Resource {
+    /// Units of a cube.
+    Units,
+    /// Bytes of shared memory of a cube.
+    SharedBytes,
+    /// Buffers that a kernel binds. A caller can leave out optional tensors, or add `b_ih` to `p`.
+    Buffers,
+    /// Bytes of the tensor with this name.
+    Bytes(&'static str),
+    /// Elements of the tensor with this name, which a kernel must be able to index.
+    Elements(&'static str),
+    /// Cubes of a persistent kernel, which must run at the same time and see each other's writes.
+    CoresidentCubes,
+}
+
+impl Resource {
+    /// Checks the need for the resource.
+    pub(crate) fn check(self, requested: usize, available: usize) -> Result<(), PlanError> {
+        if requested <= available {
+            Ok(())
+        } else {
+            Err(PlanError::BeyondLimit {
+                resource: self,
+                requested,
+                available,
+            })
+        }
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Units => f.write_str("units per cube"),
+            Self::SharedBytes => f.write_str("bytes of shared memory per cube"),
+            Self::Buffers => f.write_str("buffers of a kernel"),
+            Self::Bytes(tensor) => write!(f, "bytes of {tensor}"),
+            Self::Elements(tensor) => write!(f, "elements of {tensor}"),
+            Self::CoresidentCubes => f.write_str("cubes that run at the same time"),
+        }
+    }
 }
 
 impl fmt::Display for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Malformed { cut } => write!(
+            Self::Malformed { schedule } => write!(
                 f,
-                "expected sizes of 1 to 4096, width a divisor of rows and at most 4, got {cut:?}"
+                "schedule: expected sizes from 1 to 4096, and a width of 1, 2 or 4 that divides rows, got \
+                 {schedule}"
             ),
-            Self::TooManyUnits {
+            Self::BeyondLimit {
+                resource,
                 requested,
                 available,
-            } => write!(
-                f,
-                "{requested} units per cube, the device allows {available}"
-            ),
-            Self::TooMuchSharedMemory {
-                requested,
-                available,
-            } => write!(
-                f,
-                "{requested} bytes of shared memory per cube, the device has {available}"
-            ),
-            Self::TooManyBuffers {
-                requested,
-                available,
-            } => write!(
-                f,
-                "{requested} buffers of a kernel, the device allows {available}"
-            ),
-            Self::TooManyTogether {
-                requested,
-                available,
-            } => write!(
-                f,
-                "{requested} cubes that wait for each other, the device runs {available} together"
-            ),
-            Self::NoMatrices => {
-                f.write_str("the device has no matrix units for the type of the call")
-            }
+            } => write!(f, "{resource}: expected at most {available}, got {requested}"),
+            Self::NoMatrices => f.write_str("the device has no matrix units for the type of the call"),
             Self::NotOfMatrices {
-                cut,
+                schedule,
                 shape: [m, n, k],
                 plane,
             } => write!(
                 f,
-                "expected rows, columns and H of whole matrices, [{m},{k}]·[{k},{n}] by planes of {plane}, \
-                 got {cut}"
+                "schedule: expected rows, columns and H to be multiples of the matrices [{m},{k}]·[{k},{n}] \
+                 and n_threads of the plane size {plane}, got {schedule}"
             ),
-            Self::GaveUp => write!(
-                f,
-                "cubes of a persistent launch waited for each other in vain: the device did not run \
-                 them all at the same time"
+            Self::TimedOut => f.write_str(
+                "the grid barrier of a persistent kernel timed out: the device did not run all cubes at the \
+                 same time",
             ),
         }
     }

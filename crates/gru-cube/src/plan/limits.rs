@@ -1,46 +1,51 @@
 //! What a device allows, as plain data.
 
-use crate::{kernel::team::Matrices, plan::error::PlanError};
+use crate::kernel::threads::Matrices;
 use cubecl::{
     client::Client,
-    ir::{ElemType, FloatKind, Type, features::AtomicUsage, features::MmaConfig},
+    ir::{AddressType, ElemType, FloatKind, Type, features::AtomicUsage, features::MmaConfig},
     prelude::*,
 };
 
-/// What a device allows to one cube, and how many cubes it wants.
+/// What a device allows for a cube and a kernel, and how many cubes use it fully.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Units of a cube.
     pub units: usize,
     /// Bytes of shared memory of a cube.
     pub shared_bytes: usize,
-    /// Cubes that run side by side.
+    /// Cubes that use the whole device: its multiprocessors.
     pub cubes: usize,
     /// Buffers of a kernel.
     pub buffers: usize,
-    /// Cubes that see each other's writes, and run at the same time if nobody else uses the device:
-    /// one for each multiprocessor. 0 where writes do not show, or multiprocessors are not counted.
-    pub together: usize,
-    /// The device is a CPU: its units are the lanes of vectors, a barrier walks through all of
-    /// them, and a load that differs between units is made unit by unit.
+    /// Bytes of a buffer.
+    pub buffer_bytes: usize,
+    /// Elements of a buffer that a kernel can index.
+    pub elements: usize,
+    /// Cubes of a persistent kernel: they run at the same time if no other program uses the device, and
+    /// their writes are visible to each other. One for each multiprocessor. 0 if writes are not visible, or
+    /// the number of multiprocessors is unknown.
+    pub coresident_cubes: usize,
+    /// The device is a CPU. Its units are lanes of SIMD vectors, a barrier iterates over all units, and
+    /// different addresses are loaded unit by unit.
     pub cpu: bool,
 }
 
-/// Cubes for a GPU that does not tell its number of multiprocessors, as wgpu's: between a
-/// laptop's 10 and a workstation's 100.
+/// Cubes for a GPU whose number of multiprocessors is unknown, such as with wgpu: between the 10 of a
+/// laptop and the 100 of a workstation.
 const UNKNOWN_CUBES: usize = 32;
 
-/// Planes up to this size are a CPU's vectors where no card is behind the device. (Those of some cards,
-/// such as Mali's older ones, are as narrow.)
+/// A device without a physical GPU and with planes up to this size is a CPU. (Some GPUs have planes as
+/// narrow, such as older ones of Mali.)
 const CPU_PLANE: u32 = 8;
 
-/// Whether a device that does not count its cores is a program on a CPU.
-fn is_software(has_card: bool, widest_plane: u32) -> bool {
-    !has_card && widest_plane <= CPU_PLANE
+/// Whether a device with an unknown number of CPU cores is a driver that runs on the CPU.
+fn is_software(is_physical: bool, widest_plane: u32) -> bool {
+    !is_physical && widest_plane <= CPU_PLANE
 }
 
 impl Limits {
-    /// Those of a client's device.
+    /// The limits of a client's device.
     pub fn of(client: &Client) -> Self {
         let properties = client.properties();
         let hardware = &properties.hardware;
@@ -57,7 +62,7 @@ impl Limits {
         };
         let multiprocessors = hardware.num_streaming_multiprocessors.map(|m| m as usize);
         let counters = Type::atomic(u32::elem_type_native());
-        let meets = client.properties().features.device_memory_scope
+        let has_grid_barrier = client.properties().features.device_memory_scope
             && client
                 .properties()
                 .atomic_type_usage(counters)
@@ -70,8 +75,14 @@ impl Limits {
                 .unwrap_or(UNKNOWN_CUBES)
                 .max(1),
             buffers: hardware.max_bindings as usize,
-            // One cube fits wherever its units and its shared memory do.
-            together: if meets {
+            buffer_bytes: usize::try_from(properties.memory.max_page_size).unwrap_or(usize::MAX),
+            elements: if properties.supports_address(AddressType::U64) {
+                usize::MAX
+            } else {
+                u32::MAX as usize
+            },
+            // A multiprocessor runs at least one cube that is within its limits.
+            coresident_cubes: if has_grid_barrier {
                 cpu_cores.or(multiprocessors).unwrap_or(0)
             } else {
                 0
@@ -79,63 +90,14 @@ impl Limits {
             cpu: cpu_cores.is_some(),
         }
     }
-
-    pub(crate) fn check_units(&self, requested: usize) -> Result<(), PlanError> {
-        if requested > self.units {
-            Err(PlanError::TooManyUnits {
-                requested,
-                available: self.units,
-            })
-        } else {
-            Ok(())
-        }
-    }
-
-    /// `optional` tells which of the optional buffers are given.
-    pub(crate) fn check_buffers(&self, always: usize, optional: &[bool]) -> Result<(), PlanError> {
-        let requested = always + optional.iter().filter(|&&given| given).count();
-        if requested > self.buffers {
-            Err(PlanError::TooManyBuffers {
-                requested,
-                available: self.buffers,
-            })
-        } else {
-            Ok(())
-        }
-    }
-
-    pub(crate) fn check_together(&self, requested: usize) -> Result<(), PlanError> {
-        if requested > self.together {
-            Err(PlanError::TooManyTogether {
-                requested,
-                available: self.together,
-            })
-        } else {
-            Ok(())
-        }
-    }
-
-    pub(crate) fn check_shared(&self, vectors: usize, width: usize) -> Result<(), PlanError> {
-        // WGSL and MSL give a vector of three the room of four.
-        let lanes = if width == 3 { 4 } else { width };
-        let requested = vectors * lanes * size_of::<f32>();
-        if requested > self.shared_bytes {
-            Err(PlanError::TooMuchSharedMemory {
-                requested,
-                available: self.shared_bytes,
-            })
-        } else {
-            Ok(())
-        }
-    }
 }
 
 impl Matrices {
-    /// Those that a device multiplies for calls of a type.
+    /// The matrices that a device multiplies for calls of a type.
     pub(crate) fn of(client: &Client, dtype: ElemType) -> Option<Self> {
         let properties = client.properties();
         let hardware = &properties.hardware;
-        // A kernel has to know how many planes its cubes have.
+        // A kernel must know the number of planes in its cubes.
         let is_known = hardware.plane_size_min == hardware.plane_size_max;
         let offered = properties.features.matmul.cmma.iter().copied();
         is_known.then(|| best_matrices(offered, hardware.plane_size_max as usize, dtype))?
@@ -150,7 +112,7 @@ fn best_matrices(
     let sums = ElemType::Float(FloatKind::F32);
     let of = |element: ElemType| {
         let fits = |c: &MmaConfig| (c.a_type, c.b_type, c.cd_type) == (element, element, sums);
-        // Batches are small: no more rows than are usual. The deepest of them reads least often.
+        // Batches are small, so 16 rows are enough. The largest k needs the fewest reads.
         let badness = |c: &MmaConfig| ((c.m, c.n) != (16, 16), c.m, c.n, u32::MAX - c.k);
         offered.clone().filter(fits).min_by_key(badness)
     };
@@ -188,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn matrices_are_of_the_type_of_the_call() {
+    fn matrices_have_the_type_of_the_call() {
         use FloatKind::{BF16, F16, F32, TF32};
 
         let offered = [
@@ -210,31 +172,10 @@ mod tests {
     }
 
     #[test]
-    fn narrow_planes_of_a_card_are_no_cpu() {
+    fn narrow_planes_of_a_gpu_are_not_a_cpu() {
         assert!(is_software(false, 8));
         assert!(!is_software(true, 8), "Mali");
         assert!(!is_software(true, 32));
-        assert!(!is_software(false, 128), "a browser, which tells nothing");
-    }
-
-    #[test]
-    fn buffers_beyond_the_limit_are_refused() {
-        let limits = Limits {
-            units: 256,
-            shared_bytes: 16 * 1024,
-            cubes: 32,
-            buffers: 7,
-            together: 0,
-            cpu: false,
-        };
-        assert_eq!(limits.check_buffers(5, &[true, false, true]), Ok(()));
-        let (requested, available) = (8, 7);
-        assert_eq!(
-            limits.check_buffers(5, &[true; 3]),
-            Err(PlanError::TooManyBuffers {
-                requested,
-                available
-            })
-        );
+        assert!(!is_software(false, 128), "a browser reports no planes");
     }
 }

@@ -1,14 +1,14 @@
-//! CUDA's sources: within a cube's limits, and compiled by NVRTC and ptxas, which need no card.
+//! CUDA sources: within the limits of a cube, and compiled by NVRTC and ptxas, which need no GPU.
 //!
-//! Burn's default on CUDA is CubeCL's LLVM compiler; this is the other one, CUDA C++.
+//! These are the sources of CubeCL's CUDA C++ compiler. Burn's default on CUDA is its LLVM compiler.
 
 use super::{Bench, Compiled};
 use crate::{
-    kernel::{rule::Rule, team::Matrices},
+    kernel::{rule::Rule, threads::Matrices},
     plan::{
         Problem,
-        cut::{Cut, StepTile, Strategy},
         limits::Limits,
+        schedule::{Schedule, StepTile, Strategy},
     },
 };
 use cubecl::ir::{ElemType, FloatKind};
@@ -19,17 +19,19 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Those of an A100 or an H100, but for their number of multiprocessors.
+/// The limits of an A100 or an H100, except their number of multiprocessors.
 const LIMITS: Limits = Limits {
     units: 1024,
     shared_bytes: 48 * 1024,
     cubes: 32,
     buffers: 30,
-    together: 0,
+    buffer_bytes: 1 << 30,
+    elements: u32::MAX as usize,
+    coresident_cubes: 0,
     cpu: false,
 };
 
-/// The matrices that CubeCL offers from sm_80 on, as `Matrices::of` chooses among them.
+/// The matrices that `Matrices::of` chooses from those that CubeCL offers from sm_80 on.
 fn matrices(dtype: FloatKind) -> Matrices {
     let (element, k) = match dtype {
         FloatKind::F32 => (FloatKind::TF32, 8),
@@ -44,39 +46,37 @@ fn matrices(dtype: FloatKind) -> Matrices {
     }
 }
 
-/// Every kernel of a type, as inferred.
+/// Every kernel of a type, with inferred schedules.
 fn inferred(dtype: FloatKind) -> Vec<Compiled> {
     Bench::new::<Cuda>(dtype, Some(matrices(dtype))).every_variant(LIMITS)
 }
 
-/// Steps by matrix units, a launch each and in one launch; of float32 as TF32.
+/// Step kernels and persistent kernels by matrix units; float32 as TF32.
 fn by_matrices(dtype: FloatKind, hidden: usize) -> Vec<Compiled> {
     let bench = Bench::new::<Cuda>(dtype, Some(matrices(dtype)));
     let tile = StepTile {
         rows: 16,
         width: 1,
-        lanes: 32,
-        per_lane: 1,
-        splits: 4,
-        stage: 128,
+        n_threads: 32,
+        n_per_thread: 1,
+        k_splits: 4,
+        block_k: 128,
         matrix: true,
     };
     let mut all = Vec::new();
-    for cut in [Cut::Steps(tile), Cut::Persistent(tile)] {
+    for schedule in [Schedule::Steps(tile), Schedule::Persistent(tile)] {
         for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
             let spec = GruSpec::default().with_reset(reset);
             let problem = Problem {
                 n: 64,
-                hidden,
-                rule: Rule::new(&spec, Order::default(), f32::EPSILON.into()),
+                rule: Rule::new(&spec, Order::default(), hidden, f32::EPSILON.into()),
                 limits: Limits {
-                    together: 132,
+                    coresident_cubes: 132,
                     ..LIMITS
                 },
                 matrices: bench.matrices,
-                measured: None,
             };
-            all.extend(bench.both_passes(Strategy::Forced(cut), &problem, true));
+            all.extend(bench.both_passes(Strategy::Forced(schedule), &problem, true));
         }
     }
     all
@@ -84,7 +84,7 @@ fn by_matrices(dtype: FloatKind, hidden: usize) -> Vec<Compiled> {
 
 #[test]
 fn sources_are_within_the_limits_of_cuda() {
-    // One type: those of 16 bits differ by a name, and float32 by what Metal's test sees, too.
+    // One 16-bit type, because both differ only in a name. Metal's test covers float32.
     let all: Vec<_> = inferred(FloatKind::F16)
         .into_iter()
         .chain(by_matrices(FloatKind::F32, 512))
@@ -118,13 +118,13 @@ fn sources_are_within_the_limits_of_cuda() {
         assert_eq!(
             source.contains("mma_sync"),
             name.contains("matrix"),
-            "{name}: matrices are multiplied where they are asked for"
+            "{name}: matrix units where the schedule requests them"
         );
     }
 }
 
-/// `GRU_NVRTC` is a command that compiles what it reads, such as
-/// `python3 crates/gru-cube/src/sources/nvrtc.py sm_90`; its last line, registers and stack, is printed.
+/// `GRU_NVRTC` is a command that compiles its input, such as
+/// `python3 crates/gru-cube/src/sources/nvrtc.py sm_90`. The test prints its output, registers and stack.
 #[test]
 #[ignore = "needs NVRTC: GRU_NVRTC=... cargo test -- --ignored --nocapture"]
 fn sources_compile_by_nvrtc() {

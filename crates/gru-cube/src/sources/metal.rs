@@ -1,7 +1,7 @@
-//! Metal's sources: within its limits, and C++ to clang.
+//! Metal sources: within the limits of Metal, and valid C++ for clang.
 
 use super::{Bench, Compiled};
-use crate::{kernel::team::Matrices, plan::limits::Limits};
+use crate::{kernel::threads::Matrices, plan::limits::Limits};
 use cubecl::ir::{ElemType, FloatKind};
 use cubecl_cpp::target::Metal;
 use std::{
@@ -9,17 +9,19 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Those of every Apple GPU that runs Metal 3.
+/// The limits of every Apple GPU with Metal 3.
 const LIMITS: Limits = Limits {
     units: 1024,
     shared_bytes: 32 * 1024,
     cubes: 32,
     buffers: 30,
-    together: 0,
+    buffer_bytes: 1 << 30,
+    elements: u32::MAX as usize,
+    coresident_cubes: 0,
     cpu: false,
 };
 
-/// The matrices of float16 that CubeCL offers there.
+/// The float16 matrices that CubeCL offers with Metal.
 const MATRICES: Matrices = Matrices {
     m: 8,
     n: 8,
@@ -66,12 +68,12 @@ fn sources_are_within_the_limits_of_metal() {
         assert!(*units <= 1024, "{name}: {units} units");
         let buffers = source.matches("[[buffer(").count();
         assert_eq!(buffers, kernel.buffers.len(), "{name}: buffers");
-        // One more holds the sizes.
+        // One more buffer has the sizes.
         assert!(buffers < 31, "{name}: {buffers} buffers");
         assert_eq!(
             source.contains("threadgroup char"),
             shared > 0,
-            "{name}: shared memory is declared where it is counted"
+            "{name}: shared memory is declared if it is counted"
         );
     }
 }

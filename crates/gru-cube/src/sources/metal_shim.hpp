@@ -1,5 +1,5 @@
-// As much of Metal's standard library as the kernels use, so that clang can parse them as C++:
-// types and declarations only. Address spaces vanish.
+// The part of Metal's standard library that the kernels use, so that clang can parse them as C++: types and
+// declarations only. Address spaces are removed.
 #define device
 #define constant const
 #define threadgroup

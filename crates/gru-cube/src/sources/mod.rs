@@ -1,26 +1,28 @@
-//! Metal without a Mac, CUDA without a card: every kernel goes through CubeCL's own compilers, and its
-//! source is held against the limits of such a device, and compiled as far as that can be done without one.
-//! This is no run on Apple's or NVIDIA's hardware.
+//! Sources for Metal and CUDA without such a device: CubeCL generates the source of every kernel. Tests
+//! compare its resources with the limits of a device, and compile it as far as possible on this machine. No
+//! test here runs on hardware of Apple or NVIDIA.
 
 mod cuda;
 mod metal;
 
 use crate::{
     kernel::{
-        backward::{BackwardWalk, gru_backward_walk},
-        forward::{ForwardWalk, gru_forward_walk},
-        gates::{Part, gru_gates},
-        rule::{Rule, ZoneoutKind},
-        shift::{Shift, gru_recurrent_inputs},
+        backward::gru_backward_walk,
+        forward::gru_forward_walk,
+        operands::{OperandRule, gru_recurrent_inputs},
+        recompute::{Part, gru_gates},
+        rule::{Pass, Rule, ZoneoutKind},
+        sequence::{BackwardLaunch, ForwardLaunch},
         steps::{
-            Halves, Steps,
+            Phases, Steps,
             backward::gru_backward_step,
             forward::gru_forward_step,
             transpose::{TRANSPOSE, gru_transpose},
         },
-        team::{Matrices, Team},
+        threads::{Matrices, Threads},
+        walk::Walk,
     },
-    plan::{self, Plan, Problem, cut::Strategy, limits::Limits},
+    plan::{self, Plan, Problem, limits::Limits, schedule::Strategy},
 };
 use cubecl::{
     Compiler, CubeKernel, ExecutionMode,
@@ -51,7 +53,7 @@ struct Compiled {
     units: u32,
 }
 
-/// Of a card that is not there. What a kernel may use of it is what the plan was told, not this.
+/// Hardware of an imaginary device. The plan uses its own limits instead.
 const HARDWARE: HardwareProperties = HardwareProperties {
     load_width: 128,
     vector_register_count: None,
@@ -71,15 +73,29 @@ const HARDWARE: HardwareProperties = HardwareProperties {
     cube_mma_reserved_shared_memory: 0,
 };
 
-/// Where kernels are defined: a device's properties, and a buffer to stand for every argument.
+/// Defines kernels: properties of a device, and one buffer for all arguments.
 struct Bench {
     properties: Arc<DeviceProperties>,
     target: Arc<TargetProperties>,
     buffer: Handle,
     dtype: ElemType,
-    /// What its matrix units multiply.
+    /// The matrices of its matrix units.
     matrices: Option<Matrices>,
     compile: fn(KernelDefinition) -> ComputeKernel,
+}
+
+/// Defines a kernel, from its cube and arguments.
+macro_rules! kernel {
+    ($bench:expr, $name:ident, $cube_dim:expr, $($argument:expr),+ $(,)?) => {
+        $name::create_dummy_kernel(
+            $bench.properties.clone(),
+            $bench.target.clone(),
+            CubeCount::Static(1, 1, 1),
+            $cube_dim,
+            AddressType::U32,
+            $($argument),+
+        )
+    };
 }
 
 impl Bench {
@@ -130,24 +146,28 @@ impl Bench {
         given.then(|| self.arg()).into()
     }
 
-    /// What of a cut decides about its registers.
-    fn tile(&self, rule: &Rule, team: &Team, hidden: usize) -> String {
-        let Team {
+    /// The numbers of a schedule on which its registers depend.
+    fn tile(&self, rule: &Rule, threads: &Threads) -> String {
+        let Threads {
             rows,
-            lanes,
-            splits,
+            n_threads,
+            k_splits,
             columns,
             ..
-        } = team;
-        let reset = if rule.reset_after { "after" } else { "before" };
+        } = threads;
+        let (hidden, reset) = (
+            rule.hidden,
+            if rule.reset_after { "after" } else { "before" },
+        );
         format!(
-            "{:?} H{hidden} reset {reset} rows={rows} columns={columns} lanes={lanes} splits={splits}",
+            "{:?} H{hidden} reset {reset} rows={rows} columns={columns} n_threads={n_threads} \
+             k_splits={k_splits}",
             self.dtype
         )
     }
 
     fn factors(&self, steps: &Steps) -> ElemType {
-        let matrices = steps.team.matrices;
+        let matrices = steps.threads.matrices;
         matrices.map_or(self.dtype, |matrices| matrices.element)
     }
 
@@ -162,14 +182,9 @@ impl Bench {
         }
     }
 
-    fn forward_walk(&self, walk: ForwardWalk, given: bool) -> Compiled {
-        let kernel = gru_forward_walk::create_dummy_kernel(
-            self.properties.clone(),
-            self.target.clone(),
-            CubeCount::Static(1, 1, 1),
-            cube_dim(&walk.team),
-            AddressType::U32,
-            walk.team.width,
+    /// Arguments of a forward kernel, whose optional tensors are all `given` or all absent.
+    fn forward<F: Float>(&self, rule: &Rule, is_step: bool, given: bool) -> ForwardLaunch<F> {
+        ForwardLaunch::new(
             self.arg(),
             self.arg(),
             self.optional(given),
@@ -177,31 +192,20 @@ impl Bench {
             self.optional(given),
             self.optional(given),
             self.optional(given),
-            self.optional(walk.rule.zoneout != ZoneoutKind::None),
+            self.optional(rule.zoneout != ZoneoutKind::None),
             self.arg(),
             self.optional(given),
+            self.optional(is_step && !rule.reset_after),
+            self.optional(is_step && self.dtype.size() < 4),
             1,
             1,
             0,
             1,
-            walk,
-            self.dtype,
-        );
-        let name = format!(
-            "forward walk, {}",
-            self.tile(&walk.rule, &walk.team, walk.hidden)
-        );
-        self.compile(&name, kernel)
+        )
     }
 
-    fn backward_walk(&self, walk: BackwardWalk, given: bool) -> Compiled {
-        let kernel = gru_backward_walk::create_dummy_kernel(
-            self.properties.clone(),
-            self.target.clone(),
-            CubeCount::Static(1, 1, 1),
-            cube_dim(&walk.team),
-            AddressType::U32,
-            walk.team.width,
+    fn backward<F: Float>(&self, rule: &Rule, is_step: bool, given: bool) -> BackwardLaunch<F> {
+        BackwardLaunch::new(
             self.arg(),
             self.arg(),
             self.arg(),
@@ -209,79 +213,74 @@ impl Bench {
             self.optional(given),
             self.optional(given),
             self.optional(given),
-            self.optional(walk.rule.zoneout != ZoneoutKind::None),
+            self.optional(rule.zoneout != ZoneoutKind::None),
             self.arg(),
+            self.optional(is_step),
             self.arg(),
             1,
             1,
-            walk,
-            self.dtype,
-        );
-        let name = format!(
-            "backward walk, {}",
-            self.tile(&walk.rule, &walk.team, walk.hidden)
-        );
-        self.compile(&name, kernel)
+        )
+    }
+
+    fn walk(&self, pass: Pass, walk: Walk, given: bool) -> Compiled {
+        let Walk { rule, threads, .. } = walk;
+        let tile = self.tile(&rule, &threads);
+        let dim = cube_dim(&threads);
+        match pass {
+            Pass::Forward => {
+                let kernel = kernel!(
+                    self,
+                    gru_forward_walk,
+                    dim,
+                    threads.width,
+                    self.forward(&rule, false, given),
+                    walk,
+                    self.dtype,
+                );
+                self.compile(&format!("forward walk, {tile}"), kernel)
+            }
+            Pass::Backward => {
+                let kernel = kernel!(
+                    self,
+                    gru_backward_walk,
+                    dim,
+                    threads.width,
+                    self.backward(&rule, false, given),
+                    walk,
+                    self.dtype,
+                );
+                self.compile(&format!("backward walk, {tile}"), kernel)
+            }
+        }
     }
 
     fn forward_step(&self, steps: Steps, given: bool) -> Compiled {
-        let kernel = gru_forward_step::create_dummy_kernel(
-            self.properties.clone(),
-            self.target.clone(),
-            CubeCount::Static(1, 1, 1),
-            cube_dim(&steps.team),
-            AddressType::U32,
-            steps.team.width,
-            self.arg(),
-            self.arg(),
-            self.optional(given),
-            self.optional(given),
-            self.optional(given),
-            self.optional(given),
-            self.optional(given),
-            self.optional(steps.rule.zoneout != ZoneoutKind::None),
-            self.arg(),
-            self.optional(given),
-            self.optional(!steps.rule.reset_after),
-            self.optional(self.dtype.size() < 4),
+        let kernel = kernel!(
+            self,
+            gru_forward_step,
+            cube_dim(&steps.threads),
+            steps.threads.width,
+            self.forward(&steps.rule, true, given),
             self.optional(steps.persistent),
-            1,
-            1,
-            0,
-            1,
             0,
             1,
             steps,
             self.dtype,
             self.factors(&steps),
         );
-        let tile = self.tile(&steps.rule, &steps.team, steps.hidden);
-        let name = format!("{}forward step, {tile} {:?}", launch(&steps), steps.halves);
+        let tile = self.tile(&steps.rule, &steps.threads);
+        let name = format!("{}forward step, {tile} {:?}", launch(&steps), steps.phases);
         self.compile(&name, kernel)
     }
 
     fn backward_step(&self, steps: Steps, given: bool, end: bool) -> Compiled {
-        let kernel = gru_backward_step::create_dummy_kernel(
-            self.properties.clone(),
-            self.target.clone(),
-            CubeCount::Static(1, 1, 1),
-            cube_dim(&steps.team),
-            AddressType::U32,
-            steps.team.width,
-            self.arg(),
-            self.arg(),
-            self.arg(),
-            self.arg(),
-            self.optional(given),
-            self.optional(given),
-            self.optional(given),
-            self.optional(steps.rule.zoneout != ZoneoutKind::None),
-            self.arg(),
-            self.arg(),
-            self.arg(),
+        let kernel = kernel!(
+            self,
+            gru_backward_step,
+            cube_dim(&steps.threads),
+            steps.threads.width,
+            self.backward(&steps.rule, true, given),
             self.optional(steps.persistent),
-            1,
-            1,
             0,
             1,
             steps,
@@ -289,23 +288,21 @@ impl Bench {
             self.dtype,
             self.factors(&steps),
         );
-        let tile = self.tile(&steps.rule, &steps.team, steps.hidden);
-        let halves = if end {
+        let tile = self.tile(&steps.rule, &steps.threads);
+        let phases = if end {
             "d_h0".into()
         } else {
-            format!("{:?}", steps.halves)
+            format!("{:?}", steps.phases)
         };
-        let name = format!("{}backward step, {tile} {halves}", launch(&steps));
+        let name = format!("{}backward step, {tile} {phases}", launch(&steps));
         self.compile(&name, kernel)
     }
 
     fn transpose(&self) -> Compiled {
-        let kernel = gru_transpose::create_dummy_kernel(
-            self.properties.clone(),
-            self.target.clone(),
-            CubeCount::Static(1, 1, 1),
+        let kernel = kernel!(
+            self,
+            gru_transpose,
             CubeDim::new_2d(TRANSPOSE, TRANSPOSE),
-            AddressType::U32,
             self.arg(),
             self.arg(),
             1,
@@ -314,13 +311,11 @@ impl Bench {
         self.compile("transpose", kernel)
     }
 
-    fn gates(&self, hidden: usize, rule: Rule, part: Part, given: bool) -> Compiled {
-        let kernel = gru_gates::create_dummy_kernel(
-            self.properties.clone(),
-            self.target.clone(),
-            CubeCount::Static(1, 1, 1),
+    fn gates(&self, rule: Rule, part: Part, given: bool) -> Compiled {
+        let kernel = kernel!(
+            self,
+            gru_gates,
             CubeDim::new_1d(256),
-            AddressType::U32,
             self.arg(),
             self.arg(),
             self.optional(given),
@@ -328,7 +323,6 @@ impl Bench {
             self.optional(part == Part::ResetAndUpdate),
             self.arg(),
             1,
-            hidden,
             rule,
             part,
             self.dtype,
@@ -337,17 +331,15 @@ impl Bench {
     }
 
     fn recurrent_inputs(&self, given: bool) -> Compiled {
-        let shift = Shift {
+        let rule = OperandRule {
             saved: 3,
             time_major: given,
             reverse: given,
         };
-        let kernel = gru_recurrent_inputs::create_dummy_kernel(
-            self.properties.clone(),
-            self.target.clone(),
-            CubeCount::Static(1, 1, 1),
+        let kernel = kernel!(
+            self,
+            gru_recurrent_inputs,
             CubeDim::new_1d(256),
-            AddressType::U32,
             self.arg(),
             self.optional(given),
             self.optional(given),
@@ -357,7 +349,7 @@ impl Bench {
             1,
             1,
             1,
-            shift,
+            rule,
             self.dtype,
         );
         self.compile("recurrent inputs", kernel)
@@ -365,7 +357,7 @@ impl Bench {
 }
 
 fn launch(steps: &Steps) -> &'static str {
-    match (steps.persistent, steps.team.matrices) {
+    match (steps.persistent, steps.threads.matrices) {
         (true, Some(_)) => "persistent matrix ",
         (true, None) => "persistent ",
         (false, Some(_)) => "matrix ",
@@ -373,14 +365,13 @@ fn launch(steps: &Steps) -> &'static str {
     }
 }
 
-fn cube_dim(team: &Team) -> CubeDim {
-    CubeDim::new_1d(team.units() as u32)
+fn cube_dim(threads: &Threads) -> CubeDim {
+    CubeDim::new_1d(threads.units() as u32)
 }
 
 impl Bench {
-    /// Every kernel of a device in the form that the inference chooses there, over sizes that reach walks
-    /// with the weight in registers, walks without, and steps; these also in one launch, as if the device
-    /// told how many cubes it runs at a time.
+    /// Every kernel in the form that is inferred for a device. The sizes lead to sequence kernels with and
+    /// without a resident weight, to step kernels, and to persistent kernels as if the device had multiprocessors.
     fn every_variant(&self, limits: Limits) -> Vec<Compiled> {
         let mut all = Vec::new();
         for (reset, given, clip) in [
@@ -395,16 +386,16 @@ impl Bench {
                 } else {
                     ZoneoutKind::None
                 },
-                ..Rule::new(&spec, Order::default(), f32::EPSILON.into())
+                ..Rule::new(&spec, Order::default(), 33, f32::EPSILON.into())
             };
             let parts: &[Part] = match reset {
                 Reset::AfterMatmul => &[Part::All],
                 Reset::BeforeMatmul => &[Part::ResetAndUpdate, Part::Candidate],
             };
             for &part in parts {
-                all.push(self.gates(33, rule, part, given));
+                all.push(self.gates(rule, part, given));
             }
-            for (n, hidden, together) in [
+            for (n, hidden, coresident_cubes) in [
                 (1, 33, 0),
                 (256, 64, 0),
                 (64, 128, 0),
@@ -415,11 +406,12 @@ impl Bench {
             ] {
                 let problem = Problem {
                     n,
-                    hidden,
-                    rule,
-                    limits: Limits { together, ..limits },
+                    rule: Rule { hidden, ..rule },
+                    limits: Limits {
+                        coresident_cubes,
+                        ..limits
+                    },
                     matrices: self.matrices,
-                    measured: None,
                 };
                 all.extend(self.both_passes(Strategy::Persistent, &problem, given));
             }
@@ -432,21 +424,25 @@ impl Bench {
 
     fn both_passes(&self, strategy: Strategy, problem: &Problem, given: bool) -> Vec<Compiled> {
         let mut all = Vec::new();
-        match plan::forward(strategy, problem).unwrap() {
-            Plan::Walk(walk) => all.push(self.forward_walk(walk, given)),
-            Plan::Steps(steps) => {
-                let launches = steps.launches();
-                all.extend(launches.map(|steps| self.forward_step(steps, given)));
-            }
-        }
-        match plan::backward(strategy, problem).unwrap() {
-            Plan::Walk(walk) => all.push(self.backward_walk(walk, given)),
-            Plan::Steps(steps) => {
-                let launches = steps.launches();
-                all.extend(launches.map(|steps| self.backward_step(steps, given, false)));
-                let halves = Halves::One(steps.half(0));
-                let end = Steps { halves, ..steps };
-                all.push(self.backward_step(end, given, true));
+        for pass in [Pass::Forward, Pass::Backward] {
+            let steps = match plan::plan(pass, strategy, problem).unwrap() {
+                Plan::Walk(walk) => {
+                    all.push(self.walk(pass, walk, given));
+                    continue;
+                }
+                Plan::Steps(steps) => steps,
+            };
+            let launches = steps.launches();
+            match pass {
+                Pass::Forward => all.extend(launches.map(|steps| self.forward_step(steps, given))),
+                Pass::Backward => {
+                    all.extend(launches.map(|steps| self.backward_step(steps, given, false)));
+                    let end = Steps {
+                        phases: Phases::One(steps.phase(0)),
+                        ..steps
+                    };
+                    all.push(self.backward_step(end, given, true));
+                }
             }
         }
         all

@@ -1,11 +1,11 @@
-"""Compiles CUDA C++ from standard input for one architecture, and tells a unit's registers and its bytes of
-stack, where what finds no register stands.
+"""Compiles CUDA C++ from standard input for one architecture. Prints the registers of a thread and its bytes of
+stack, to which the compiler spills registers.
 
     pip install nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12 nvidia-cuda-nvcc-cu12
     python3 nvrtc.py sm_90 [UNITS]
 
-NVRTC makes PTX with the options that CubeCL gives it; ptxas, as the driver would, machine code. No card is
-needed. With UNITS, a cube of so many must fit into a multiprocessor's 65 536 registers.
+NVRTC compiles to PTX with the options of CubeCL, and ptxas to machine code, as the driver would. No GPU is
+needed. With UNITS, that many threads must fit into the 65 536 registers of a multiprocessor.
 """
 
 import ctypes

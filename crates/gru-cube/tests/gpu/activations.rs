@@ -1,10 +1,10 @@
-//! Every activation and its slope on one number, from one end of float32 to the other, against
-//! float64. The tests see one driver's rounding; the bounds are those that WGSL gives.
+//! Every activation and its slope over the range of float32, compared with float64, within the error
+//! bounds of WGSL.
 
-use super::support::{Ignored, Ran, client, download, poisoned, refused, trial, upload};
+use super::support::{Ignored, Ran, client, download, not_allowed, poisoned, trial, upload};
 use cubecl::{client::Client, prelude::*};
 use gru_cube::{
-    BackwardInputs, BackwardOutputs, Call, Cut, GatesInputs, Products, Strategy, WalkTile,
+    BackwardInputs, BackwardOutputs, Call, GatesInputs, Products, Schedule, Strategy, WalkTile,
 };
 use gru_spec::{Activation, Activations, GruSpec, Order, Update};
 use gru_testkit::{activations::ACTIVATIONS, oracle};
@@ -17,8 +17,7 @@ pub fn trials() -> Vec<Trial> {
     )]
 }
 
-/// The usual ones, and parameters at the edge of what is allowed; three at a time, as the gates
-/// r, z and n.
+/// Common activations, and extreme parameters; three at a time, for the gates r, z and n.
 fn activations() -> Vec<[Activation; 3]> {
     let mut all = ACTIVATIONS.to_vec();
     all.extend([
@@ -31,7 +30,7 @@ fn activations() -> Vec<[Activation; 3]> {
         .collect()
 }
 
-/// One hidden unit, each row a number of its own.
+/// One hidden unit, one value per row.
 fn call([reset, update, candidate]: [Activation; 3], clip: Option<f64>, rows: usize) -> Call {
     let spec = GruSpec::default()
         .with_activations(Activations {
@@ -51,7 +50,7 @@ fn call([reset, update, candidate]: [Activation; 3], clip: Option<f64>, rows: us
     }
 }
 
-/// A gate's `φ` of every number, on the device.
+/// The `φ` of a gate for every value, on the device.
 fn values(client: &Client, call: &Call, gate: usize, a: &[f64]) -> Vec<f64> {
     let row = |&a: &f64| [0, 1, 2].map(|k| if k == gate { a } else { 0.0 });
     let p: Vec<f64> = a.iter().flat_map(row).collect();
@@ -69,11 +68,10 @@ fn values(client: &Client, call: &Call, gate: usize, a: &[f64]) -> Vec<f64> {
     gates.chunks(4).map(|gates| gates[gate]).collect()
 }
 
-/// The slope of a gate at every output, read off a step that starts at 1 with an upstream gradient
-/// of 1.
+/// The slope of a gate at every output, from a step with initial state 1 and upstream gradient 1.
 fn slopes(client: &Client, call: &Call, gate: usize, y: &[f64]) -> Result<Vec<f64>, Ignored> {
-    // r, z, n and q_n of which the slope is a factor: of dr̄ = dn̄·q_n·φr', of dz̄ = (1 − n)·φz', or
-    // of dn̄ = (1 − z)·φn'.
+    // Values of r, z, n and q_n for which a gradient is the slope times a known factor: dr̄ = dn̄·q_n·φr',
+    // dz̄ = (1 − n)·φz' or dn̄ = (1 − z)·φn'.
     let row = |&y: &f64| match gate {
         0 => [y, 0.0, 0.5, 1.0],
         1 => [0.0, y, 0.0, 0.0],
@@ -96,20 +94,20 @@ fn slopes(client: &Client, call: &Call, gate: usize, y: &[f64]) -> Result<Vec<f6
         d_gates: Some(d_gates.clone()),
         d_h0: of(f64::NAN),
     };
-    let walk = Strategy::Forced(Cut::Walk(WalkTile {
+    let walk = Strategy::Forced(Schedule::Walk(WalkTile {
         rows: 4,
         width: 4,
-        lanes: 8,
-        splits: 1,
+        n_threads: 8,
+        k_splits: 1,
         resident: true,
     }));
-    gru_cube::backward(client, call, &inputs, &outputs, walk).map_err(refused)?;
+    gru_cube::backward(client, call, &inputs, &outputs, walk).map_err(not_allowed)?;
     let d_gates = download::<f32>(client, d_gates, gates.len());
     let slope = |d: &[f64]| if gate == 0 { d[0] / d[2] } else { d[gate] };
     Ok(d_gates.chunks(4).map(slope).collect())
 }
 
-/// From −200 to 200, closer and closer around 0, what lies beyond, and NaN.
+/// From −200 to 200, denser around 0, larger values, and NaN.
 fn arguments() -> Vec<f64> {
     let mut positive: Vec<f64> = (1..=800).map(|k| f64::from(k) / 4.0).collect();
     positive.extend((1..=60).map(|k| 1.3 * 0.5f64.powi(k)));
@@ -121,8 +119,8 @@ fn arguments() -> Vec<f64> {
     all.map(|a| f64::from(a as f32)).collect()
 }
 
-/// WGSL lets `exp(x)` be wrong by 3 + 2|x| units of the last place, a division by 2.5, and a number
-/// below 2⁻¹²⁶ be 0. What is exactly 0, 1 or −1 in float32 stays so.
+/// WGSL allows `exp(x)` an error of 3 + 2|x| ulp, a division an error of 2.5 ulp, and to flush subnormals to
+/// 0. Results that are exactly 0, 1 or −1 in float32 must be exact.
 fn is_close(activation: Activation, got: f64, expected: f64, a: f64) -> bool {
     use Activation::{Affine, HardSigmoid};
     let of_a_sum = matches!(activation, Affine { .. } | HardSigmoid { .. });
@@ -130,9 +128,9 @@ fn is_close(activation: Activation, got: f64, expected: f64, a: f64) -> bool {
     let exponent = a.abs().min(110.0);
     let relative = (16.0 + 2.0 * exponent) * f64::from(f32::EPSILON);
     match expected {
-        // 0·∞, of which a compiler may make 0.
+        // A compiler may turn 0·∞ into 0.
         _ if activation == (Activation::LeakyRelu { alpha: 0.0 }) && a == f64::NEG_INFINITY => true,
-        // A sum may cancel.
+        // Terms may cancel.
         _ if of_a_sum && (got - expected).abs() <= f64::from(f32::EPSILON) => true,
         _ if rounded.is_nan() => got.is_nan(),
         _ if rounded == 0.0 || rounded.abs() == 1.0 || rounded.is_infinite() => got == rounded,
@@ -146,7 +144,7 @@ fn values_and_slopes_from_end_to_end() -> Ran {
     let mut wrong = Vec::new();
     for activations in activations() {
         let mut clips = vec![None, Some(0.7)];
-        // One far out, for two that saturate before it and one that never does.
+        // A large clip, beyond the saturation of two of the activations.
         if activations.contains(&Activation::Relu) {
             clips.push(Some(1e4));
         }
@@ -166,9 +164,8 @@ fn values_and_slopes_from_end_to_end() -> Ran {
                     } else {
                         activation.slope(y)
                     };
-                    // A slope is a difference of numbers up to 1. What comes within 16 units of the
-                    // last place to a clip's end is as good as clipped, and the slope of tanh is
-                    // twice as far from 0.
+                    // A slope is a difference of values up to 1. Within 16 ulp of the end of a clip an
+                    // output may count as clipped, and the slope of tanh is twice as far from 0.
                     let off = (slope - expected).abs();
                     let is_close = off <= 40.0 * f64::from(f32::EPSILON);
                     if !(is_close || slope.is_nan() && expected.is_nan()) {

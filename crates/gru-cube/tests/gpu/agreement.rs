@@ -1,11 +1,11 @@
-//! States and gradients of every kind of launch configuration, against float64.
+//! States and gradients of every kind of schedule, compared with float64.
 
 use super::support::{
     FORWARD, GRADIENT, Ran, cases,
     catalogue::{Case, activations, inferred, large, matrices, steps, walks},
     trial,
 };
-use gru_cube::{Cut, Strategy};
+use gru_cube::{Schedule, Strategy};
 use half::f16;
 use libtest_mimic::Trial;
 
@@ -23,14 +23,20 @@ pub fn trials() -> Vec<Trial> {
         cases(walks(), in_f32),
         cases(steps(), in_f32),
         activations().into_iter().map(of("activations")).collect(),
-        // Too large for a walk.
+        // Too large for one cube.
         large(513, Strategy::Inferred)
             .into_iter()
             .map(of("large"))
             .collect(),
-        cases(matrices("f16-matrices", Cut::Steps), by_matrices::<f16>),
-        // TF32 has the bits of f16; matrices of float32, where a device has them, are better.
-        cases(matrices("f32-matrices", Cut::Steps), by_matrices::<f32>),
+        cases(
+            matrices("f16-matrices", Schedule::Steps),
+            by_matrices::<f16>,
+        ),
+        // TF32 has the mantissa of f16. A device with float32 matrices is more precise.
+        cases(
+            matrices("f32-matrices", Schedule::Steps),
+            by_matrices::<f32>,
+        ),
     ]
     .into_iter()
     .flatten()
@@ -41,7 +47,7 @@ fn in_f32(case: &Case) -> Ran {
     case.check::<f32>((FORWARD, GRADIENT))
 }
 
-/// Ten roundings of the factors, of the largest number, as for 16-bit storage.
+/// Ten roundings of the largest factor, as for 16-bit storage.
 fn by_matrices<F: super::support::Upload>(case: &Case) -> Ran {
     const TOLERANCE: f64 = 10.0 / 2048.0;
     case.check::<F>((TOLERANCE, TOLERANCE))

@@ -1,6 +1,6 @@
 //! The same inputs give the same bits.
 
-use super::support::{Given, Problem, Ran, client, refused, run, trial};
+use super::support::{Given, Problem, Ran, client, not_allowed, run, trial};
 use gru_cube::Strategy;
 use gru_spec::{GruSpec, Reset};
 use libtest_mimic::Trial;
@@ -21,10 +21,10 @@ fn twice_the_same_bits() -> Ran {
     ] {
         let problem = Problem::new(size, spec, Given::ALL, 3);
         let strategies = (Strategy::Inferred, Strategy::Inferred);
-        let first = run::<f32>(&client(), &problem, strategies, false).map_err(refused)?;
-        let second = run::<f32>(&client(), &problem, strategies, false).map_err(refused)?;
-        // Every number is finite (the oracle tests see to that), so equal numbers are equal bits
-        // but for the sign of zero.
+        let first = run::<f32>(&client(), &problem, strategies, false).map_err(not_allowed)?;
+        let second = run::<f32>(&client(), &problem, strategies, false).map_err(not_allowed)?;
+        // Every value is finite (the oracle tests check that), so equal values have equal bits, except for
+        // the sign of zero.
         assert_eq!(first, second, "{size:?}");
         assert!(first.states.iter().any(|&x| x != 0.0));
     }

@@ -1,8 +1,8 @@
-//! The gates anew, from products made here in float64, against those of the float64 forward pass.
+//! Recomputed gates, from float64 products, compared with the gates of the float64 forward pass.
 
 use super::support::{
-    FORWARD, Given, Problem, catalogue, client, close, download, is_refused, oracle_forward,
-    poisoned, test, upload,
+    FORWARD, Given, Problem, catalogue, client, close, download, oracle_forward, panics, poisoned,
+    test, upload,
 };
 use gru_cube::{GatesInputs, Products};
 use gru_spec::{Direction, GruSpec, Reset};
@@ -12,14 +12,14 @@ pub fn trials() -> Vec<Trial> {
     vec![
         test("gates/every-convention", every_convention),
         test(
-            "gates/products-of-the-other-reset-are-refused",
-            products_of_the_other_reset_are_refused,
+            "gates/products-of-the-other-reset-panic",
+            products_of_the_other_reset_panic,
         ),
     ]
 }
 
 /// `g = mask ⊙ h₋₁` of every row.
-fn left(problem: &Problem, states: &[f64]) -> Vec<f64> {
+fn lhs(problem: &Problem, states: &[f64]) -> Vec<f64> {
     let Problem { n, t, h, order, .. } = *problem;
     let mut g = vec![0.0; n * t * h];
     for (k, time) in (0..n).flat_map(|k| (0..t).map(move |time| (k, time))) {
@@ -42,10 +42,10 @@ fn left(problem: &Problem, states: &[f64]) -> Vec<f64> {
     g
 }
 
-/// `left · w_hh` of the gates `from..to`.
-fn product(problem: &Problem, left: &[f64], from: usize, to: usize) -> Vec<f64> {
+/// `lhs · w_hh` of the gates `from..to`.
+fn product(problem: &Problem, lhs: &[f64], from: usize, to: usize) -> Vec<f64> {
     let h = problem.h;
-    left.chunks(h)
+    lhs.chunks(h)
         .flat_map(|g| {
             (from * h..to * h).map(move |c| {
                 let column = (0..h).map(|k| problem.w_hh[k * 3 * h + c]);
@@ -91,18 +91,18 @@ fn gates(problem: &Problem, g: &[f64]) -> Vec<f64> {
 
 fn every_convention() {
     for (i, (spec, order)) in catalogue::conventions().into_iter().enumerate() {
-        // Gates of skipped steps have no meaning: no step is skipped here.
+        // Gates of skipped steps are undefined, so no step is skipped here.
         let given = [Given::bits(15), Given::NONE][i / 2 % 2];
         let problem = Problem::new((3, 4, 33), spec, given, i as u64).with_order(order);
         let (states, expected) = oracle_forward(&problem);
-        let got = gates(&problem, &left(&problem, &states));
+        let got = gates(&problem, &lhs(&problem, &states));
         if let Err(message) = close("gates", &got, &expected, FORWARD) {
             panic!("{spec:?}: {message}");
         }
     }
 }
 
-fn products_of_the_other_reset_are_refused() {
+fn products_of_the_other_reset_panic() {
     let spec = GruSpec::default().with_reset(Reset::BeforeMatmul);
     let problem = Problem::new((1, 1, 3), spec, Given::NONE, 1);
     let client = client();
@@ -113,7 +113,7 @@ fn products_of_the_other_reset_are_refused() {
         b_ih: None,
         b_hh: None,
     };
-    is_refused(
+    panics(
         || gru_cube::gates(&client, &problem.call::<f32>(), &inputs, &buffer),
         "gru_cube::gates: expected the products of reset BeforeMatmul, got All",
     );

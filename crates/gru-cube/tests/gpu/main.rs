@@ -1,31 +1,31 @@
-//! Every kernel against float64, as one process: one trial for each case.
+//! Compares every kernel with float64: one process, one trial for each case.
 
 #[path = "../support/mod.rs"]
 mod support;
 
 mod activations;
 mod agreement;
+mod chunks;
 mod determinism;
 mod gates;
 mod half;
 mod nonfinite;
-mod pieces;
+mod operands;
 mod rows;
-mod shift;
 mod zoneout;
 
 fn main() {
     support::run_trials(
         [
             agreement::trials(),
+            chunks::trials(),
             activations::trials(),
             determinism::trials(),
             gates::trials(),
             half::trials(),
             nonfinite::trials(),
-            pieces::trials(),
+            operands::trials(),
             rows::trials(),
-            shift::trials(),
             zoneout::trials(),
         ]
         .into_iter()

@@ -1,42 +1,47 @@
-//! NaN and infinities in every input, through every cut, against float64.
+//! NaN and infinities in every input, with every kind of schedule, compared with float64.
 //!
-//! WGSL lets a compiler assume that there are none: there these are tests of this driver.
+//! WGSL allows a compiler to assume that there are none. With WGSL these tests only show what this driver
+//! does.
 
 use super::support::{
-    FORWARD, GRADIENT, Given, Problem, Ran, client, oracle, refused, run, tile, trial,
+    FORWARD, GRADIENT, Given, Problem, Ran, client, not_allowed, oracle, run, tile, trial,
 };
-use gru_cube::{Cut, Strategy, WalkTile};
+use gru_cube::{Schedule, Strategy, WalkTile};
 use gru_spec::{Activation, Activations, Direction, GruSpec, Layout, Order, Reset, Update};
 use libtest_mimic::Trial;
 
 pub fn trials() -> Vec<Trial> {
     vec![
         trial(
-            "nonfinite/every-input-through-every-cut".to_owned(),
-            every_input_through_every_cut,
+            "nonfinite/every-input-with-every-schedule".to_owned(),
+            every_input_with_every_schedule,
         ),
         trial(
-            "nonfinite/what-skipped-steps-hold-reaches-nothing".to_owned(),
-            what_skipped_steps_hold_reaches_nothing,
+            "nonfinite/values-at-skipped-steps-have-no-effect".to_owned(),
+            values_at_skipped_steps_have_no_effect,
         ),
     ]
 }
 
-const fn walk(resident: bool) -> Cut {
-    Cut::Walk(WalkTile {
+const fn walk(resident: bool) -> Schedule {
+    Schedule::Walk(WalkTile {
         rows: 2,
         width: 2,
-        lanes: 4,
-        splits: 2,
+        n_threads: 4,
+        k_splits: 2,
         resident,
     })
 }
 
-/// Five terms in parts of three and of two: the sixth, which is none, must not bring the infinity of
-/// another.
-const CUTS: [Cut; 3] = [walk(true), walk(false), Cut::Steps(tile(2, 2, 4, 1, 2, 4))];
+/// Five terms in two k-splits of three: the sixth term does not exist and must not add the infinity of
+/// another term.
+const SCHEDULES: [Schedule; 3] = [
+    walk(true),
+    walk(false),
+    Schedule::Steps(tile(2, 2, 4, 1, 2, 4)),
+];
 
-/// Activations that keep infinities finite, and some that choose by comparison.
+/// Activations that map infinities to finite values, and some that compare.
 fn specs() -> [(GruSpec, Order); 2] {
     let choosing = Activations {
         reset: Activation::HardSigmoid {
@@ -62,7 +67,7 @@ fn specs() -> [(GruSpec, Order); 2] {
     ]
 }
 
-/// One number of each input.
+/// One value of each input.
 type Place = (&'static str, fn(&mut Problem) -> &mut f64);
 
 const PLACES: [Place; 8] = [
@@ -78,23 +83,23 @@ const PLACES: [Place; 8] = [
     ("d_states", |problem| &mut problem.d_states[8]),
 ];
 
-fn every_input_through_every_cut() -> Ran {
+fn every_input_with_every_schedule() -> Ran {
     let client = client();
     let mut wrong = Vec::new();
     for (spec, order) in specs() {
-        for cut in CUTS {
+        for schedule in SCHEDULES {
             for (place, of) in PLACES {
                 for value in [f64::NAN, f64::NEG_INFINITY] {
                     let mut problem =
                         Problem::new((3, 4, 5), spec, Given::ALL, 3).with_order(order);
                     *of(&mut problem) = value;
-                    let strategy = Strategy::Forced(cut);
+                    let strategy = Strategy::Forced(schedule);
                     let got = run::<f32>(&client, &problem, (strategy, strategy), false)
-                        .map_err(refused)?;
+                        .map_err(not_allowed)?;
                     let expected = oracle(&problem);
                     if let Err(message) = got.compare(&expected, (FORWARD, GRADIENT)) {
                         wrong.push(format!(
-                            "{value} in {place}, {:?}, {cut:?}: {message}",
+                            "{value} in {place}, {:?}, {schedule:?}: {message}",
                             spec.reset
                         ));
                     }
@@ -106,11 +111,11 @@ fn every_input_through_every_cut() -> Ran {
     Ok(())
 }
 
-fn what_skipped_steps_hold_reaches_nothing() -> Ran {
+fn values_at_skipped_steps_have_no_effect() -> Ran {
     let client = client();
     for (spec, order) in specs() {
-        for cut in [CUTS[0], CUTS[2]] {
-            let strategy = Strategy::Forced(cut);
+        for schedule in [SCHEDULES[0], SCHEDULES[2]] {
+            let strategy = Strategy::Forced(schedule);
             let outcome = |padding: f64| {
                 let mut problem = Problem::new((3, 4, 5), spec, Given::ALL, 3).with_order(order);
                 let valid = problem.step_mask.clone().unwrap();
@@ -119,13 +124,13 @@ fn what_skipped_steps_hold_reaches_nothing() -> Ran {
                         p.fill(padding);
                     }
                 }
-                run::<f32>(&client, &problem, (strategy, strategy), true).map_err(refused)
+                run::<f32>(&client, &problem, (strategy, strategy), true).map_err(not_allowed)
             };
             let clean = outcome(0.0)?;
             for padding in [f64::NAN, f64::INFINITY] {
                 assert!(
                     clean == outcome(padding)?,
-                    "{padding}, {:?}, {cut:?}",
+                    "{padding}, {:?}, {schedule:?}",
                     spec.reset
                 );
             }

@@ -1,26 +1,28 @@
-//! A unit that keeps its whole previous state keeps it to the bit.
+//! A hidden unit that keeps all of its previous state keeps every bit.
 
-use super::support::{Given, Problem, Ran, Zoneout, client, refused, run, tile, trial};
-use gru_cube::{Cut, Strategy, WalkTile};
+use super::support::{Given, Problem, Ran, Zoneout, client, not_allowed, run, tile, trial};
+use gru_cube::{Schedule, Strategy, WalkTile};
 use gru_spec::GruSpec;
 use libtest_mimic::Trial;
 
 pub fn trials() -> Vec<Trial> {
-    let walk = Cut::Walk(WalkTile {
+    let walk = Schedule::Walk(WalkTile {
         rows: 2,
         width: 2,
-        lanes: 32,
-        splits: 1,
+        n_threads: 32,
+        k_splits: 1,
         resident: false,
     });
-    let of = |cut: Cut| {
-        let name = format!("zoneout/a-unit-keeps-its-state/{cut}").replace(' ', "-");
-        trial(name, move || a_unit_keeps_its_state(cut))
+    let of = |schedule: Schedule| {
+        let name = format!("zoneout/a-unit-keeps-its-state/{schedule}").replace(' ', "-");
+        trial(name, move || a_unit_keeps_its_state(schedule))
     };
-    [walk, Cut::Steps(tile(4, 4, 16, 2, 2, 16))].map(of).into()
+    [walk, Schedule::Steps(tile(4, 4, 16, 2, 2, 16))]
+        .map(of)
+        .into()
 }
 
-fn a_unit_keeps_its_state(cut: Cut) -> Ran {
+fn a_unit_keeps_its_state(schedule: Schedule) -> Ran {
     const KEEPS: usize = 7;
     let given = Given {
         step_mask: false,
@@ -31,8 +33,8 @@ fn a_unit_keeps_its_state(cut: Cut) -> Ran {
     for (k, share) in problem.zoneout.as_mut().unwrap().iter_mut().enumerate() {
         *share = if k % 33 == KEEPS { 1.0 } else { 0.0 };
     }
-    let strategies = (Strategy::Forced(cut), Strategy::Forced(cut));
-    let got = run::<f32>(&client(), &problem, strategies, false).map_err(refused)?;
+    let strategies = (Strategy::Forced(schedule), Strategy::Forced(schedule));
+    let got = run::<f32>(&client(), &problem, strategies, false).map_err(not_allowed)?;
     let h0 = problem.h0.as_ref().unwrap();
     for (row, state) in got.states.chunks(33).enumerate() {
         let before = &h0[row / problem.t * 33..][..33];

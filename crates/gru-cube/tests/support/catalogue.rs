@@ -1,8 +1,7 @@
-//! The cases that the tests run: conventions, sizes, optional tensors and launch configurations, in covering
-//! arrays of pairs.
+//! The test cases: conventions, sizes, optional tensors and schedules, in covering arrays of pairs.
 
 use super::{Given, Mode, Problem, Ran, Upload, Zoneout, compare, tile};
-use gru_cube::{Cut, StepTile, Strategy, WalkTile};
+use gru_cube::{Schedule, StepTile, Strategy, WalkTile};
 use gru_spec::{Activations, Direction, GruSpec, Layout, Order, Reset, Update};
 use gru_testkit::{
     activations::ACTIVATIONS,
@@ -37,8 +36,7 @@ pub type Options = [usize; 13];
 /// All values of all options.
 pub const ALL: Options = [2, 2, 2, 2, 4, 2, 2, 2, 2, 2, 3, 2, 2];
 
-/// The same without clips. They cut a gradient off where a number is at the clip, which a rounding to 16 bits
-/// decides.
+/// All values except clips. At a clip the gradient is discontinuous, and rounding to 16 bits decides.
 pub const WITHOUT_CLIPS: Options = {
     let mut options = ALL;
     options[4] = 1;
@@ -200,7 +198,7 @@ pub fn activations() -> Vec<Case> {
     rows.iter().enumerate().map(case).collect()
 }
 
-/// What is inferred for small and odd sizes.
+/// Inferred schedules for small and odd sizes.
 pub fn inferred() -> Cases {
     let sizes = [
         (1, 1, 3),
@@ -215,14 +213,14 @@ pub fn inferred() -> Cases {
     Cases::new("inferred", &sizes, vec![Strategy::Inferred], ALL)
 }
 
-/// Forced walks: remainders on every side, one split and several, the weight in registers and read.
+/// Forced sequence kernels: sizes with remainders, one k-split and several, with and without a resident weight.
 pub fn walks() -> Cases {
-    let walk = |(rows, width, lanes, splits), resident| {
-        Strategy::Forced(Cut::Walk(WalkTile {
+    let walk = |(rows, width, n_threads, k_splits), resident| {
+        Strategy::Forced(Schedule::Walk(WalkTile {
             rows,
             width,
-            lanes,
-            splits,
+            n_threads,
+            k_splits,
             resident,
         }))
     };
@@ -234,12 +232,12 @@ pub fn walks() -> Cases {
         walk((4, 4, 64, 2), true),
         walk((4, 2, 40, 2), false),
         walk((8, 4, 16, 4), true),
-        walk((3, 3, 16, 2), false),
+        walk((3, 1, 16, 2), false),
     ];
     Cases::new("walk", &[(5, 3, 33), (1, 4, 7)], strategies, ALL)
 }
 
-/// Forced steps: several cubes for each row and one, one stage of the sum and several.
+/// Forced step kernels: one cube per row and several, one block of K and several.
 pub fn steps() -> Cases {
     let tiles = [
         tile(1, 1, 32, 1, 4, 64),
@@ -249,12 +247,12 @@ pub fn steps() -> Cases {
         tile(4, 2, 64, 1, 1, 256),
     ];
     let sizes = [(1, 1, 1), (3, 2, 3), (13, 2, 16), (1, 7, 65), (5, 4, 33)];
-    let strategies = tiles.map(|tile| Strategy::Forced(Cut::Steps(tile)));
+    let strategies = tiles.map(|tile| Strategy::Forced(Schedule::Steps(tile)));
     Cases::new("steps", &sizes, strategies.to_vec(), ALL)
 }
 
-/// All steps in one launch: several cubes for each row of the batch, and one; sums in one stage and in several;
-/// rows in one tile and in several; fewer units than pairs, and more.
+/// Persistent kernels: one cube per row and several; one block of K and several; one tile of rows and
+/// several; fewer units than pairs and more.
 pub fn persistent() -> Cases {
     let tiles = [
         tile(4, 4, 17, 1, 3, 64),
@@ -263,14 +261,14 @@ pub fn persistent() -> Cases {
         tile(4, 2, 9, 2, 4, 20),
         tile(2, 2, 9, 1, 5, 20),
     ];
-    let strategies = tiles.map(|tile| Strategy::Forced(Cut::Persistent(tile)));
+    let strategies = tiles.map(|tile| Strategy::Forced(Schedule::Persistent(tile)));
     let sizes = [(5, 7, 33), (6, 150, 33)];
     Cases::new("persistent", &sizes, strategies.to_vec(), ALL)
 }
 
-/// Rows and columns of one matrix and of several, a plane and several, one split and several; a stage that is the
-/// whole depth, and one that leaves a rest. For matrices of 8 and of 16, planes of 8 and of 32.
-pub fn matrices(name: &'static str, cut: fn(StepTile) -> Cut) -> Cases {
+/// One matrix and several along rows and columns, one plane and several, one k-split and several; blocks of K
+/// with and without a remainder. For matrices of 8 and 16, planes of 8 and 32.
+pub fn matrices(name: &'static str, schedule: fn(StepTile) -> Schedule) -> Cases {
     let tiles = [
         tile(16, 1, 32, 2, 1, 128),
         tile(32, 1, 32, 1, 2, 32),
@@ -278,7 +276,7 @@ pub fn matrices(name: &'static str, cut: fn(StepTile) -> Cut) -> Cases {
         tile(48, 1, 32, 1, 1, 16),
     ];
     let forced = |tile| {
-        Strategy::Forced(cut(StepTile {
+        Strategy::Forced(schedule(StepTile {
             matrix: true,
             ..tile
         }))
@@ -294,15 +292,15 @@ pub fn matrices(name: &'static str, cut: fn(StepTile) -> Cut) -> Cases {
     Cases::new(name, &sizes, strategies, WITHOUT_CLIPS)
 }
 
-/// Sixteen bits, by walks and by steps.
+/// 16-bit types, by sequence kernels and step kernels.
 pub fn sixteen_bits() -> Cases {
-    let steps = Cut::Steps(tile(4, 4, 16, 2, 2, 16));
+    let steps = Schedule::Steps(tile(4, 4, 16, 2, 2, 16));
     let strategies = vec![Strategy::Inferred, Strategy::Forced(steps)];
     let sizes = [(3, 5, 7), (5, 4, 33)];
     Cases::new("sixteen-bits", &sizes, strategies, WITHOUT_CLIPS)
 }
 
-/// A state of H units, by either reset.
+/// A state of H units, with both resets.
 pub fn large(h: usize, strategy: Strategy) -> [Case; 2] {
     [Reset::AfterMatmul, Reset::BeforeMatmul].map(|reset| Case {
         size: (5, 3, h),

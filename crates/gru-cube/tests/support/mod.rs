@@ -1,4 +1,4 @@
-//! Seeded problems, the kernels run on them, and the float64 truth.
+//! Seeded problems, the kernels that run on them, and the float64 oracle.
 #![allow(dead_code)] // Every test binary uses its own part.
 
 pub mod catalogue;
@@ -25,41 +25,41 @@ pub const FORWARD: f64 = 2e-5;
 pub const GRADIENT: f64 = 5e-5;
 
 /// Panics unless `call` panics with a message that begins like this.
-pub fn is_refused(call: impl FnOnce(), message: &str) {
-    let panic = catch_unwind(AssertUnwindSafe(call)).expect_err("nothing was refused");
-    let told = panic.downcast_ref::<String>().expect("panics with words");
-    assert!(told.starts_with(message), "{told}");
+pub fn panics(call: impl FnOnce(), message: &str) {
+    let panic = catch_unwind(AssertUnwindSafe(call)).expect_err("expected a panic");
+    let text = panic.downcast_ref::<String>().expect("a text");
+    assert!(text.starts_with(message), "{text}");
 }
 
 pub const fn tile(
     rows: usize,
     width: usize,
-    lanes: usize,
-    per_lane: usize,
-    splits: usize,
-    stage: usize,
+    n_threads: usize,
+    n_per_thread: usize,
+    k_splits: usize,
+    block_k: usize,
 ) -> StepTile {
     StepTile {
         rows,
         width,
-        lanes,
-        per_lane,
-        splits,
-        stage,
+        n_threads,
+        n_per_thread,
+        k_splits,
+        block_k,
         matrix: false,
     }
 }
 
-/// What a case does besides a training step whose gradients have a buffer of their own.
+/// What a case does in addition to a training step with a separate buffer for gradients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Mode {
-    /// Gradients of the gates take the place of the gates.
+    /// Gradients of the gates overwrite the gates.
     pub in_place: bool,
-    /// A pass that keeps no gates finds the same states.
+    /// A pass that saves no gates must compute the same states.
     pub inference: bool,
 }
 
-/// For what there is a share of the previous state that is kept.
+/// Shape of the zoneout tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Zoneout {
     None,
@@ -79,7 +79,7 @@ pub struct Given {
 }
 
 impl Given {
-    /// All but zoneout.
+    /// All except zoneout.
     pub const ALL: Self = Self::bits(31);
     pub const NONE: Self = Self::bits(0);
 
@@ -95,7 +95,7 @@ impl Given {
     }
 }
 
-/// A problem in float64, every number of which is a number of the type it was made for.
+/// A problem in float64. Every value is exact in the type of its test.
 #[derive(Debug, Clone)]
 pub struct Problem {
     pub n: usize,
@@ -110,7 +110,7 @@ pub struct Problem {
     pub h0: Option<Vec<f64>>,
     pub recurrent_mask: Option<Vec<f64>>,
     pub step_mask: Option<Vec<f64>>,
-    /// The share of the previous state that is kept, one for each step or each unit.
+    /// The share of the previous state that is kept, for each step or each unit.
     pub zoneout: Option<Vec<f64>>,
     pub d_states: Vec<f64>,
 }
@@ -120,7 +120,7 @@ impl Problem {
         Self::of::<f32>(size, spec, given, seed)
     }
 
-    /// A problem whose numbers are exact in `F`.
+    /// A problem whose values are exact in `F`.
     pub fn of<F: Upload>(
         (n, t, h): (usize, usize, usize),
         spec: GruSpec,
@@ -207,7 +207,7 @@ impl Problem {
         }
     }
 
-    /// Row of (row of the batch, step).
+    /// Row in the order of the states, of a row of the batch and a step.
     pub fn row(&self, n: usize, t: usize) -> usize {
         match self.order.layout {
             Layout::BatchMajor => n * self.t + t,
@@ -216,7 +216,7 @@ impl Problem {
     }
 }
 
-/// Everything a run yields, by name. Gates at skipped steps are left out of account.
+/// The results of a run. Gates at skipped steps are ignored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     pub states: Vec<f64>,
@@ -226,8 +226,7 @@ pub struct Outcome {
     pub d_b_hh: Vec<f64>,
 }
 
-/// The call that a problem is. Initial state and recurrent bias are always there, so that their
-/// gradients are too.
+/// Runs the oracle. Initial state and recurrent bias are always given, so that their gradients exist.
 fn truth(problem: &Problem) -> oracle::Forward {
     let Problem {
         n,
@@ -252,7 +251,7 @@ fn truth(problem: &Problem) -> oracle::Forward {
     call.forward()
 }
 
-/// States of the float64 truth, and gates as the kernels keep them.
+/// States of the float64 oracle, and gates as the kernels save them.
 pub fn oracle_forward(problem: &Problem) -> (Vec<f64>, Vec<f64>) {
     let h = problem.h;
     let oracle::Forward { y, gates, q_n, .. } = truth(problem);
@@ -266,7 +265,7 @@ pub fn oracle_forward(problem: &Problem) -> (Vec<f64>, Vec<f64>) {
     (y, gates)
 }
 
-/// The float64 truth.
+/// The results of the float64 oracle.
 pub fn oracle(problem: &Problem) -> Outcome {
     let forward = truth(problem);
     let mut gradients = forward.gradients(&problem.d_states, &[]);
@@ -309,7 +308,7 @@ pub fn upload<F: Upload>(client: &Client, data: &[f64]) -> Handle {
     client.create_from_slice(F::as_bytes(&data))
 }
 
-/// A buffer full of NaN, so that what a kernel forgets to write shows.
+/// A buffer full of NaN, which shows values that a kernel does not write.
 pub fn poisoned<F: Upload>(client: &Client, len: usize) -> Handle {
     upload::<F>(client, &vec![f64::NAN; len])
 }
@@ -346,7 +345,7 @@ pub fn on_device<F: Upload>(client: &Client, problem: &Problem) -> OnDevice {
     }
 }
 
-/// Forward and backward on the device; the weight gradients are finished here in float64.
+/// Forward and backward on the device. Weight gradients are computed here in float64.
 pub fn run<F: Upload>(
     client: &Client,
     problem: &Problem,
@@ -402,7 +401,7 @@ pub fn run<F: Upload>(
     Ok(finish(problem, &gates_before, &d_gates, states, d_h0))
 }
 
-/// The states of a pass that keeps no gates.
+/// The states of a pass that saves no gates.
 pub fn inference<F: Upload>(
     client: &Client,
     problem: &Problem,
@@ -427,30 +426,26 @@ pub fn compare<F: Upload>(case: &Case, tolerance: (f64, f64)) -> Ran {
     }
     let problem = case.problem::<F>();
     let strategies = (case.strategy, case.strategy);
-    let got = run::<F>(&client(), &problem, strategies, case.mode.in_place).map_err(refused)?;
+    let got = run::<F>(&client(), &problem, strategies, case.mode.in_place).map_err(not_allowed)?;
     if let Err(message) = got.compare(&oracle(&problem), tolerance) {
         panic!("{case:?}: {message}");
     }
     if case.mode.inference {
-        let states = inference::<F>(&client(), &problem, case.strategy).map_err(refused)?;
+        let states = inference::<F>(&client(), &problem, case.strategy).map_err(not_allowed)?;
         assert_eq!(states, got.states, "{case:?}: states without gates");
     }
     Ok(())
 }
 
-/// What the device does not allow; any other error is a failure.
-pub fn refused(error: PlanError) -> Ignored {
+/// Ignores what the device does not allow. Any other error is a failure.
+pub fn not_allowed(error: PlanError) -> Ignored {
     match error {
-        PlanError::TooManyUnits { .. }
-        | PlanError::TooMuchSharedMemory { .. }
-        | PlanError::TooManyBuffers { .. }
-        | PlanError::TooManyTogether { .. }
-        | PlanError::NoMatrices => Ignored(error.to_string()),
+        PlanError::BeyondLimit { .. } | PlanError::NoMatrices => Ignored(error.to_string()),
         other => panic!("{other}"),
     }
 }
 
-/// The products that Burn does outside, in float64.
+/// The products that the caller computes, in float64.
 fn finish(
     problem: &Problem,
     gates: &[f64],
@@ -514,7 +509,7 @@ fn finish(
 }
 
 impl Outcome {
-    /// Compares forward and gradients by their tolerances; the largest share of one that was used.
+    /// Compares states and gradients with their tolerances. Returns the largest share of a tolerance.
     pub fn compare(&self, expected: &Self, tolerance: (f64, f64)) -> Result<f64, String> {
         let states = share("states", &self.states, &expected.states, tolerance.0)?;
         let gradients = [

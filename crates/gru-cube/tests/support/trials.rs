@@ -1,4 +1,4 @@
-//! Trials, which can be ignored with a reason, and the device of each.
+//! Trials that can be ignored with a reason, and the device of each.
 
 use super::catalogue::{Case, Cases};
 use cubecl::{
@@ -20,7 +20,7 @@ pub struct Ignored(pub String);
 /// How a trial ends, unless it panics.
 pub type Ran = Result<(), Ignored>;
 
-/// A trial that is ignored where there is no adapter, or where `test` says why it cannot run on this one. With
+/// A trial that is ignored without an adapter, or if `test` returns why it cannot run on this adapter. With
 /// `GRU_REQUIRE_GPU` a missing adapter is a failure.
 pub fn trial(name: String, test: impl FnOnce() -> Ran + Send + 'static) -> Trial {
     static ADAPTERS: OnceLock<usize> = OnceLock::new();
@@ -39,7 +39,7 @@ pub fn trial(name: String, test: impl FnOnce() -> Ran + Send + 'static) -> Trial
     })
 }
 
-/// The same, for a test that runs on every adapter.
+/// A trial that runs on every adapter.
 pub fn test(name: &str, test: fn()) -> Trial {
     trial(name.to_owned(), move || {
         test();
@@ -47,7 +47,7 @@ pub fn test(name: &str, test: fn()) -> Trial {
     })
 }
 
-/// One trial for each case, and one that holds that the cases cover all pairs of their options.
+/// One trial for each case, and one that checks that the cases cover all pairs of their options.
 pub fn cases(cases: Cases, check: fn(&Case) -> Ran) -> Vec<Trial> {
     let of = |case: &Case| {
         let case = case.clone();
@@ -69,10 +69,10 @@ pub fn run_trials(trials: Vec<Trial>) {
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
-/// The client of a test: of a thread, always the same one.
+/// The client of a test. A thread always has the same client.
 ///
-/// A software driver compiles in one thread for each device, and tests wait for little else. So they share two
-/// devices of such an adapter, each taking the one with fewer tests.
+/// A software driver compiles in one thread for each device, and most of a test's time is compilation. So the
+/// threads share two devices of such an adapter.
 pub fn client() -> Client {
     thread_local! {
         static PLACE: Place = Place::new();

@@ -1,185 +1,279 @@
-//! Steps on a grid of row tiles by column tiles: a recurrent product with the gates as its
-//! epilogue. For weights that no cube can read alone in good time. Either every product is a launch,
-//! or all are one, in which the weight stays in registers and the cubes of the same rows meet
-//! after each product. A step has one product with the reset after it; before it two, of which the
-//! second waits for the first.
+//! Step kernels: a grid of cubes computes one recurrent product, rows of the batch by hidden units, and
+//! then the gates. They serve weights that are too large for one cube. Each product is a launch, or a
+//! persistent kernel computes all of them in one launch: it keeps the weight in registers and has a grid
+//! barrier after each product. A step has one product with the reset after it, and two with the reset
+//! before it.
 
 pub(crate) mod backward;
 pub(crate) mod forward;
 pub(crate) mod transpose;
 
-use super::team::{Product, Team};
-use crate::kernel::rule::Rule;
+use super::{
+    lhs::Lhs,
+    matrix::{accumulate_matrices, store_matrices, zero_matrices},
+    product::{Block, accumulate, pairs_of_partials, reduce_to_pairs, zero_sums},
+    rule::{Pass, Rule},
+    threads::{Product, Threads},
+};
+use cubecl::{cmma, prelude::*};
 
-/// What steps are compiled for.
+/// What step kernels are compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Steps {
     pub(crate) rule: Rule,
-    pub(crate) team: Team,
-    /// H.
-    pub(crate) hidden: usize,
-    /// Terms of the sum whose left sides are in shared memory at a time.
-    pub(crate) stage: usize,
+    pub(crate) threads: Threads,
+    /// Terms of the sum whose lhs is in shared memory at the same time.
+    pub(crate) block_k: usize,
     /// All steps are one launch.
     pub(crate) persistent: bool,
-    pub(crate) halves: Halves,
+    pub(crate) phases: Phases,
 }
 
-/// Which products of a step a launch makes.
+/// The products of a step that a launch computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Halves {
-    One(Half),
+pub(crate) enum Phases {
+    One(Phase),
     /// First and second, one after the other.
     Both,
 }
 
-/// A product of a step and what follows from it.
+/// A product of a step with the gates that follow it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Half {
-    /// The only one, reset after the product.
+pub(crate) enum Phase {
+    /// The only one, if the reset comes after the product.
     Whole,
-    /// Reset before the product, forward: r and z. Backward: through r and z of the step after,
-    /// then through the blend.
+    /// Reset before the product. Forward: r and z. Backward: r and z of the following step, then the
+    /// blend.
     First,
-    /// Reset before the product: the candidate's, forward and backward.
+    /// Reset before the product: the candidate.
     Second,
 }
 
 impl Steps {
     /// Products of a step in a launch.
     pub(crate) fn count(&self) -> usize {
-        match self.halves {
-            Halves::One(_) => 1,
-            Halves::Both => 2,
+        match self.phases {
+            Phases::One(_) => 1,
+            Phases::Both => 2,
         }
     }
 
-    /// The product of a step that comes as `index`.
-    pub(crate) fn half(&self, index: usize) -> Half {
-        match (self.halves, index) {
-            (Halves::One(half), _) => half,
-            (Halves::Both, 0) => Half::First,
-            (Halves::Both, _) => Half::Second,
+    /// The phase with this index in a launch.
+    pub(crate) fn phase(&self, index: usize) -> Phase {
+        match (self.phases, index) {
+            (Phases::One(phase), _) => phase,
+            (Phases::Both, 0) => Phase::First,
+            (Phases::Both, _) => Phase::Second,
         }
     }
 
-    /// The launches of one step, in their order, which is that of both passes.
+    /// The launches of one step in their order, for both passes.
     pub(crate) fn launches(self) -> impl Iterator<Item = Self> {
-        let halves = match (self.persistent, self.halves) {
-            (false, Halves::Both) => vec![Halves::One(Half::First), Halves::One(Half::Second)],
-            (_, halves) => vec![halves],
+        let phases = match (self.persistent, self.phases) {
+            (false, Phases::Both) => vec![Phases::One(Phase::First), Phases::One(Phase::Second)],
+            (_, phases) => vec![phases],
         };
-        halves
+        phases
             .into_iter()
-            .map(move |halves| Self { halves, ..self })
+            .map(move |phases| Self { phases, ..self })
     }
 
-    /// `q = g·w_hh`, or its gates r and z, or `(r⊙g)·w_hn`.
-    pub(crate) fn forward(&self, half: Half) -> Product {
-        let (first_gate, outs) = match half {
-            Half::Whole => (0, 3),
-            Half::First => (0, 2),
-            Half::Second => (2, 1),
+    /// Forward `q = g·w_hh`, or only its gates r and z, or `(r⊙g)·w_hn`. Backward `dg = dq·w_hhᵀ`, or only
+    /// the part of the gates r and z, or `ds = dn̄·w_hnᵀ`, with the weight as `[3H,H]`.
+    pub(crate) fn product(&self, pass: Pass, phase: Phase) -> Product {
+        let hidden = self.rule.hidden;
+        let (first_gate, gates) = match phase {
+            Phase::Whole => (0, 3),
+            Phase::First => (0, 2),
+            Phase::Second => (2, 1),
         };
-        Product {
-            depth: self.hidden,
-            outs,
-            base: first_gate * self.hidden,
-            per_k: 3 * self.hidden,
-            per_out: self.hidden,
-            per_j: 1,
-            columns: self.hidden,
-            stage: self.even_stage(self.hidden),
-            resident: self.keeps_weight(),
-        }
-    }
-
-    /// `dg = dq·w_hhᵀ`, or its part of the gates r and z, or `ds = dn̄·w_hnᵀ`; with the weight as
-    /// `[3H,H]`.
-    pub(crate) fn backward(&self, half: Half) -> Product {
-        let (first_gate, gates) = match half {
-            Half::Whole => (0, 3),
-            Half::First => (0, 2),
-            Half::Second => (2, 1),
-        };
-        Product {
-            depth: gates * self.hidden,
-            outs: 1,
-            base: first_gate * self.hidden * self.hidden,
-            per_k: self.hidden,
-            per_out: 0,
-            per_j: 1,
-            columns: self.hidden,
-            stage: self.even_stage(gates * self.hidden),
-            resident: self.keeps_weight(),
+        let resident = self.keeps_weight();
+        match pass {
+            Pass::Forward => Product {
+                k: hidden,
+                outputs: gates,
+                base: first_gate * hidden,
+                k_stride: 3 * hidden,
+                out_stride: hidden,
+                j_stride: 1,
+                columns: hidden,
+                block_k: self.even_block(hidden),
+                resident,
+            },
+            Pass::Backward => Product {
+                k: gates * hidden,
+                outputs: 1,
+                base: first_gate * hidden * hidden,
+                k_stride: hidden,
+                out_stride: 0,
+                j_stride: 1,
+                columns: hidden,
+                block_k: self.even_block(gates * hidden),
+                resident,
+            },
         }
     }
 
     /// Whether the weight stays in registers. Matrix units read it at every step, from a cache.
     fn keeps_weight(&self) -> bool {
-        self.persistent && self.team.matrices.is_none()
+        self.persistent && self.threads.matrices.is_none()
     }
 
-    /// Terms per stage, such that all stages have nearly as many: those past the depth are work for
-    /// nothing, and registers for nothing.
-    fn even_stage(&self, depth: usize) -> usize {
-        depth.div_ceil(depth.div_ceil(self.stage))
+    /// Terms per block, with about the same number in each block. Terms from `k` on would waste work and
+    /// registers.
+    fn even_block(&self, k: usize) -> usize {
+        k.div_ceil(k.div_ceil(self.block_k))
     }
 
-    /// The products of a launch, forward. The first needs the most of shared memory; if it is the
-    /// only one, the second has no registers.
-    pub(crate) fn forward_products(&self) -> (Product, Product) {
-        let [first, second] = [0, 1].map(|index| self.forward(self.half(index)));
-        (first, self.only_if_both(second))
-    }
-
-    /// The same, backward.
-    pub(crate) fn backward_products(&self) -> (Product, Product) {
-        let [first, second] = [0, 1].map(|index| self.backward(self.half(index)));
-        (first, self.only_if_both(second))
-    }
-
-    fn only_if_both(&self, second: Product) -> Product {
-        Product {
-            resident: second.resident && self.halves == Halves::Both,
+    /// The products of a launch. The first needs the most shared memory. If it is the only one, the second
+    /// has no registers.
+    pub(crate) fn products(&self, pass: Pass) -> (Product, Product) {
+        let [first, second] = [0, 1].map(|index| self.product(pass, self.phase(index)));
+        let second = Product {
+            resident: second.resident && self.phases == Phases::Both,
             ..second
-        }
+        };
+        (first, second)
     }
 
-    /// Vectors of shared memory for a launch's first product: a stage of the left side, partial
-    /// sums, and whether a meeting was lost. (A left side for matrix units may take half of it.)
-    pub(crate) fn shared_vectors(&self, product: &Product) -> usize {
-        let numbers = self.left_numbers(product) + self.partial(product);
-        self.left_vectors(product) + numbers.div_ceil(self.team.width) + 1
+    /// Vectors of shared memory for the first product of a launch: a block of the lhs, partial sums, and
+    /// whether a grid barrier timed out. The lhs for matrix units may need only half of its share.
+    pub(crate) fn shared_vectors(&self, pass: Pass) -> usize {
+        let product = &self.products(pass).0;
+        let values = self.lhs_len(product) + self.partial(product);
+        self.lhs_vectors(product) + values.div_ceil(self.threads.width) + 1
     }
 
-    /// Vectors of a stage of the left side; one where it is for matrix units.
-    fn left_vectors(&self, product: &Product) -> usize {
-        match self.team.matrices {
+    /// Vectors of a block of the lhs; one for matrix units.
+    fn lhs_vectors(&self, product: &Product) -> usize {
+        match self.threads.matrices {
             Some(_) => 1,
-            None => product.padded_stage(&self.team) * self.team.vectors(),
+            None => product.padded_block(&self.threads) * self.threads.vectors(),
         }
     }
 
-    /// Numbers of a stage of the left side for matrix units; one where it is not.
-    fn left_numbers(&self, product: &Product) -> usize {
-        match self.team.matrices {
-            Some(_) => product.left_numbers(&self.team),
+    /// Values of a block of the lhs for matrix units; one without them.
+    fn lhs_len(&self, product: &Product) -> usize {
+        match self.threads.matrices {
+            Some(_) => product.lhs_len(&self.threads),
             None => 1,
         }
     }
 
     /// Partial sums in shared memory.
     fn partial(&self, product: &Product) -> usize {
-        if self.team.finishes_its_sums() {
+        if self.threads.owns_its_sums() {
             1
         } else {
-            self.team.splits * product.outs * self.team.rows * self.team.columns
+            self.threads.k_splits * product.outputs * self.threads.rows * self.threads.columns
         }
     }
 
-    /// Cubes that stand side by side along the hidden units.
+    /// Cubes side by side along the hidden units.
     pub(crate) fn cubes_per_row(&self) -> usize {
-        self.hidden.div_ceil(self.team.columns)
+        self.rule.hidden.div_ceil(self.threads.columns)
+    }
+}
+
+/// Rows of the batch that a cube multiplies at step `s`.
+#[derive(CubeType, Clone, Copy)]
+#[expand(derive(Clone, Copy))]
+pub(crate) struct Tile {
+    pub(crate) s: usize,
+    /// First row.
+    pub(crate) row0: usize,
+    /// First row of the cube's next tile.
+    pub(crate) next_row0: usize,
+    /// First column.
+    pub(crate) j0: usize,
+}
+
+/// Shared memory of a step kernel.
+#[derive(CubeType)]
+pub(crate) struct StepMemory<M: Float, R: Size> {
+    pub(crate) lhs: Lhs<M, R>,
+    pub(crate) partial: Shared<[f32]>,
+}
+
+#[cube]
+pub(crate) fn step_memory<M: Float, R: Size>(
+    #[comptime] product: Product,
+    #[comptime] steps: Steps,
+) -> StepMemory<M, R> {
+    let vectors = Shared::<[Vector<f32, R>]>::new_slice(comptime!(steps.lhs_vectors(&product)));
+    let rows = Shared::<[M]>::new_slice(comptime!(steps.lhs_len(&product)));
+    let partial = Shared::<[f32]>::new_slice(comptime!(steps.partial(&product)));
+    StepMemory::<M, R> {
+        lhs: Lhs::<M, R> { vectors, rows },
+        partial,
+    }
+}
+
+/// Whether a grid barrier has timed out: not yet.
+#[cube]
+pub(crate) fn no_time_out(#[comptime] steps: Steps) -> Shared<[u32]> {
+    let mut timed_out = Shared::<[u32]>::new_slice(1usize);
+    if comptime!(steps.persistent) {
+        if UNIT_POS == 0 {
+            timed_out[0] = 0u32;
+        }
+        // A step without a product has no other barrier before it reads this.
+        sync_cube();
+    }
+    timed_out
+}
+
+/// Sums of a tile: by units, or by the matrix units of a plane.
+#[derive(CubeType)]
+pub(crate) struct Sums<R: Size> {
+    units: Array<Vector<f32, R>>,
+    matrices: Sequence<cmma::Matrix<f32>>,
+}
+
+#[cube]
+pub(crate) fn tile_sums<R: Size>(
+    #[comptime] product: Product,
+    #[comptime] threads: Threads,
+) -> Sums<R> {
+    Sums::<R> {
+        units: zero_sums::<R>(product, threads),
+        matrices: zero_matrices(product, threads),
+    }
+}
+
+/// Adds the block whose lhs is in shared memory.
+#[cube]
+pub(crate) fn accumulate_block<F: Float, M: Float, R: Size>(
+    sums: &mut Sums<R>,
+    lhs: &Lhs<M, R>,
+    rhs: &[F],
+    registers: &Array<f32>,
+    block: Block,
+    #[comptime] product: Product,
+    #[comptime] threads: Threads,
+) {
+    if comptime!(threads.matrices.is_some()) {
+        let Block { k0, j0, .. } = block;
+        accumulate_matrices::<F, M>(&sums.matrices, &lhs.rows, rhs, k0, j0, product, threads);
+    } else {
+        let units = &mut sums.units;
+        accumulate::<F, R>(units, &lhs.vectors, rhs, registers, block, product, threads);
+    }
+}
+
+/// The results of a tile for the pairs that a unit owns: `[i·outputs + out]`.
+#[cube]
+pub(crate) fn tile_results<R: Size>(
+    sums: &Sums<R>,
+    partial: &mut Shared<[f32]>,
+    #[comptime] product: Product,
+    #[comptime] threads: Threads,
+) -> Array<f32> {
+    if comptime!(threads.matrices.is_some()) {
+        store_matrices(&sums.matrices, partial, product, threads);
+        sync_cube();
+        pairs_of_partials(partial, product, threads)
+    } else {
+        reduce_to_pairs::<R>(&sums.units, partial, product, threads)
     }
 }

@@ -1,9 +1,9 @@
-//! The weight that backward steps and walks read.
+//! Transposes the weight for the backward pass.
 
 use cubecl::prelude::*;
 
-/// `w_hh_t [3H,H]` from `w_hh [H,3H]`, through a tile of shared memory, so that reads and writes
-/// both run along memory. Cubes of `TRANSPOSE × TRANSPOSE` units.
+/// `w_hh_t [3H,H]` from `w_hh [H,3H]`, through a tile of shared memory, so that both reads and writes
+/// coalesce. Cubes have `TRANSPOSE × TRANSPOSE` units.
 #[cfg_attr(
     test,
     cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")
@@ -16,7 +16,7 @@ pub(crate) fn gru_transpose<F: Float>(
     #[define(F)] _dtype: ElemType,
 ) {
     let side = comptime!(TRANSPOSE as usize);
-    // One column of padding keeps a column of the tile out of a single bank.
+    // One column of padding distributes a column of the tile over the banks.
     let mut tile = Shared::<[F]>::new_slice(comptime!(side * (side + 1)));
     let (rows, columns) = (hidden as usize, hidden as usize * 3);
     let (x, y) = (UNIT_POS_X as usize, UNIT_POS_Y as usize);
@@ -30,5 +30,5 @@ pub(crate) fn gru_transpose<F: Float>(
     }
 }
 
-/// Side of a transposed tile; its square is the fewest units that WebGPU promises.
+/// Side of a tile. Its square is 256, the smallest limit of units per cube in WebGPU.
 pub(crate) const TRANSPOSE: u32 = 16;

@@ -90,7 +90,9 @@ mod tests {
             shared_bytes: 48 << 10,
             cubes,
             buffers: 16,
-            together: 0,
+            buffer_bytes: usize::MAX,
+            elements: usize::MAX,
+            coresident_cubes: 0,
             cpu: false,
         };
         assert_eq!(min_bytes(&device(2)), 4 << 20);

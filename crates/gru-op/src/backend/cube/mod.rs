@@ -132,14 +132,14 @@ fn lhs(
 /// Whether the kernels ran. If not, the composed passes run instead.
 ///
 /// # Panics
-/// If the strategy was forced and did not run, or a kernel gave up.
+/// If a forced schedule is not allowed, or a persistent kernel timed out.
 fn is_done(op: &str, done: Result<(), PlanError>, strategy: Strategy) -> bool {
     match (done, strategy) {
         (Ok(()), _) => true,
-        (Err(error), Strategy::Forced(cut)) => {
-            panic!("{op}: expected the forced cut {cut} to run, got: {error}")
+        (Err(error), Strategy::Forced(schedule)) => {
+            panic!("{op}: expected the forced schedule {schedule} to run, got: {error}")
         }
-        (Err(error @ PlanError::GaveUp), _) => panic!("{op}: {error}"),
+        (Err(error @ PlanError::TimedOut), _) => panic!("{op}: {error}"),
         (Err(_), _) => false,
     }
 }
@@ -300,28 +300,32 @@ fn backward(
 mod tests {
     use super::*;
 
-    const NO_PLAN: PlanError = PlanError::TooManyUnits {
+    const NOT_ALLOWED: PlanError = PlanError::BeyondLimit {
+        resource: gru_cube::Resource::Units,
         requested: 2,
         available: 1,
     };
 
     #[test]
-    fn without_a_plan_the_composed_passes_run() {
+    fn after_other_errors_the_composed_passes_run() {
         assert!(is_done("op", Ok(()), Strategy::Inferred));
-        assert!(!is_done("op", Err(NO_PLAN), Strategy::Inferred));
-        assert!(!is_done("op", Err(NO_PLAN), Strategy::Persistent));
+        assert!(!is_done("op", Err(NOT_ALLOWED), Strategy::Inferred));
+        assert!(!is_done("op", Err(NOT_ALLOWED), Strategy::Persistent));
     }
 
     #[test]
-    #[should_panic(expected = "op: expected the forced")]
-    fn a_forced_plan_that_does_not_run_is_an_error() {
-        let cut = "walk rows=1 width=1 lanes=2 splits=1".parse();
-        is_done("op", Err(NO_PLAN), Strategy::Forced(cut.unwrap()));
+    #[should_panic(
+        expected = "op: expected the forced schedule walk rows=1 width=1 n_threads=2 k_splits=1 to run, \
+                               got: units per cube: expected at most 1, got 2"
+    )]
+    fn an_error_names_the_forced_schedule() {
+        let schedule = "walk rows=1 width=1 n_threads=2 k_splits=1".parse();
+        is_done("op", Err(NOT_ALLOWED), Strategy::Forced(schedule.unwrap()));
     }
 
     #[test]
-    #[should_panic(expected = "op: ")]
-    fn a_kernel_that_gave_up_is_an_error() {
-        is_done("op", Err(PlanError::GaveUp), Strategy::Persistent);
+    #[should_panic(expected = "op: the grid barrier of a persistent kernel timed out")]
+    fn a_time_out_panics() {
+        is_done("op", Err(PlanError::TimedOut), Strategy::Persistent);
     }
 }

@@ -1,15 +1,15 @@
-//! The left sides of the weight gradients, element by element.
+//! The lhs operands of the weight gradients, element by element.
 
 use cubecl::prelude::*;
 
-/// What the shift is compiled for.
+/// What the kernel is compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Shift {
+pub(crate) struct OperandRule {
     /// Columns of the gates, counted in H.
     pub(crate) saved: usize,
     /// `[T,N,·]` instead of `[N,T,·]`.
     pub(crate) time_major: bool,
-    /// Time is walked from the last step to the first.
+    /// Steps are computed from the last in time to the first.
     pub(crate) reverse: bool,
 }
 
@@ -29,23 +29,23 @@ pub(crate) fn gru_recurrent_inputs<F: Float>(
     n: u32,
     t: u32,
     h: u32,
-    #[comptime] shift: Shift,
+    #[comptime] rule: OperandRule,
     #[define(F)] _dtype: ElemType,
 ) {
     let (n, t, h) = (n as usize, t as usize, h as usize);
     if ABSOLUTE_POS < n * t * h {
         let (row, j) = (ABSOLUTE_POS / h, ABSOLUTE_POS % h);
-        let (k, time) = if comptime!(shift.time_major) {
+        let (k, time) = if comptime!(rule.time_major) {
             (row % n, row / n)
         } else {
             (row / t, row % t)
         };
-        let per_t = if comptime!(shift.time_major) {
+        let per_t = if comptime!(rule.time_major) {
             n
         } else {
             1usize.runtime()
         };
-        let first = if comptime!(shift.reverse) {
+        let first = if comptime!(rule.reverse) {
             t - 1
         } else {
             0usize.runtime()
@@ -57,7 +57,7 @@ pub(crate) fn gru_recurrent_inputs<F: Float>(
                 x = f32::cast_from(h0[k * h + j]);
             }
         } else {
-            let before = if comptime!(shift.reverse) {
+            let before = if comptime!(rule.reverse) {
                 row + per_t
             } else {
                 row - per_t
@@ -70,7 +70,7 @@ pub(crate) fn gru_recurrent_inputs<F: Float>(
         }
         #[comptime]
         if let ComptimeOption::Some(gates) = &gates {
-            x *= f32::cast_from(gates[row * comptime!(shift.saved) * h + j]);
+            x *= f32::cast_from(gates[row * comptime!(rule.saved) * h + j]);
         }
         #[comptime]
         if let ComptimeOption::Some(step_mask) = &step_mask {

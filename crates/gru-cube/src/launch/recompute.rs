@@ -1,12 +1,12 @@
-//! Launch of the gates anew.
+//! Launch of the recomputation of gates.
 
-use super::{Call, count_launch, to_u32};
-use crate::kernel::gates::{Part, gru_gates};
+use super::{Call, count_launch, require, to_u32};
+use crate::kernel::recompute::{Part, gru_gates};
 use cubecl::{calculate_cube_count_elemwise, client::Client, prelude::*, server::Handle};
 
 const OP: &str = "gru_cube::gates";
 
-/// The recurrent product from which gates are made.
+/// The recurrent product from which gates are recomputed.
 #[derive(Debug, Clone)]
 pub enum Products {
     /// Reset after the product: `g·w_hh`, `[…,3H]`. Gives all gates.
@@ -14,12 +14,12 @@ pub enum Products {
         /// The product.
         q: Handle,
     },
-    /// Reset before the product: `g·w_hh` of the gates r and z, `[…,2H]`. Gives r and z, and makes
-    /// `r ⊙ g` of `g`.
+    /// Reset before the product: `g·w_hh` of the gates r and z, `[…,2H]`. Gives r and z, and multiplies
+    /// `g` by r.
     ResetAndUpdate {
         /// The product.
         q: Handle,
-        /// `g`, `[…,H]`; written over.
+        /// `g`, `[…,H]`; becomes `r ⊙ g`.
         g: Handle,
     },
     /// Reset before the product: `(r ⊙ g)·w_hn`, `[…,H]`. Gives n.
@@ -29,7 +29,7 @@ pub enum Products {
     },
 }
 
-/// What gates are made of. Every buffer is dense, row-major, of the type of the call.
+/// What [`gates`] reads. Every buffer is contiguous, row-major, of the type of the call.
 #[derive(Debug, Clone)]
 pub struct GatesInputs {
     /// `x·w_ih`, `[…,3H]`.
@@ -42,15 +42,15 @@ pub struct GatesInputs {
     pub b_hh: Option<Handle>,
 }
 
-/// The gates of all steps of a call, as [`forward`](crate::forward()) writes them, from products
-/// that were made for all steps at once: for a backward pass whose forward pass kept none. One
-/// launch.
+/// Recomputes the gates of all steps, as [`forward`](crate::forward()) writes them, from products over all
+/// steps. For a backward pass whose forward pass did not save the gates. One launch.
 ///
 /// # Panics
-/// If a buffer is too short, the type is not a float of 16 or 32 bits, or the products are those of
-/// the other reset.
+/// If a buffer is too short or too large for the device, or the products belong to the other reset. If the
+/// type is not a float of 16 or 32 bits.
 pub fn gates(client: &Client, call: &Call, inputs: &GatesInputs, gates: &Handle) {
-    let rule = call.problem(OP, client).rule;
+    let problem = call.problem(OP, client);
+    let rule = problem.rule;
     let (part, q, g) = match &inputs.products {
         Products::All { q } => (Part::All, q, None),
         Products::ResetAndUpdate { q, g } => (Part::ResetAndUpdate, q, Some(g)),
@@ -66,23 +66,32 @@ pub fn gates(client: &Client, call: &Call, inputs: &GatesInputs, gates: &Handle)
     if len == 0 {
         return;
     }
+    let tensors = [
+        call.tensor("p", &inputs.p, 3 * len),
+        call.tensor("q", q, part.products() * len),
+        call.tensor("b_ih", inputs.b_ih.as_ref(), 3 * h),
+        call.tensor("b_hh", inputs.b_hh.as_ref(), 3 * h),
+        call.tensor("g", g, len),
+        call.tensor("gates", gates, rule.saved() * len),
+    ];
+    require(OP, &problem.limits, &tensors);
+    let [p, q, b_ih, b_hh, g, gates] = tensors;
     let cube_dim = CubeDim::new(client, len);
     count_launch();
-    // SAFETY: the kernel stops at T·N·H, and `arg` checks the buffers against the same sizes.
+    // SAFETY: the kernel stops at T·N·H, and the tensors check the buffers against the same sizes.
     unsafe {
         gru_gates::launch_unchecked(
             client,
             calculate_cube_count_elemwise(client, len, cube_dim),
             cube_dim,
             call.address_type(),
-            call.arg(OP, "p", inputs.p.clone(), 3 * len),
-            call.arg(OP, "q", q.clone(), part.products() * len),
-            call.optional(OP, "b_ih", inputs.b_ih.as_ref(), 3 * h),
-            call.optional(OP, "b_hh", inputs.b_hh.as_ref(), 3 * h),
-            call.optional(OP, "g", g, len),
-            call.arg(OP, "gates", gates.clone(), rule.saved() * len),
+            p.arg(OP),
+            q.arg(OP),
+            b_ih.optional(OP),
+            b_hh.optional(OP),
+            g.optional(OP),
+            gates.arg(OP),
             to_u32(OP, "T·N", rows),
-            h,
             rule,
             part,
             call.dtype,

@@ -1,18 +1,17 @@
-//! The gates of any number of steps anew, element by element, from their products.
+//! Recomputes the gates of any number of steps, element by element, from their products.
 
-use super::{gate::gate_value, step::biases};
-use crate::kernel::rule::Rule;
+use super::{gate::gate_value, rule::Rule, sequence::biases};
 use cubecl::prelude::*;
 
-/// Which gates.
+/// Which gates are recomputed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Part {
-    /// r, z, n, q_n of reset-after, from `q` of three gates.
+    /// Reset after the product: r, z, n and q_n, from `q` of three gates.
     All,
-    /// r and z of reset-before, from `q` of two gates; and `r ⊙ g`, of which the candidate's
-    /// product is made.
+    /// Reset before the product: r and z from `q` of two gates, and `r ⊙ g`, the lhs of the candidate's
+    /// product.
     ResetAndUpdate,
-    /// n of reset-before, from that product.
+    /// Reset before the product: n, from the candidate's product.
     Candidate,
 }
 
@@ -41,14 +40,14 @@ pub(crate) fn gru_gates<F: Float>(
     mut g: ComptimeOption<&mut [F]>,
     gates: &mut [F],
     rows: u32,
-    #[comptime] hidden: usize,
     #[comptime] rule: Rule,
     #[comptime] part: Part,
     #[define(F)] _dtype: ElemType,
 ) {
+    let hidden = comptime!(rule.hidden);
     if ABSOLUTE_POS < rows as usize * hidden {
         let (row, j) = (ABSOLUTE_POS / hidden, ABSOLUTE_POS % hidden);
-        let bias = biases::<F>(b_ih, b_hh, j, hidden, rule);
+        let bias = biases::<F>(b_ih, b_hh, j, rule);
         let p_at = row * comptime!(3 * hidden) + j;
         let q_at = row * comptime!(part.products() * hidden) + j;
         let at = row * comptime!(rule.saved() * hidden) + j;

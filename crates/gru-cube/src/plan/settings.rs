@@ -1,21 +1,21 @@
-//! Which cuts a whole program takes, by its own word or by its environment.
+//! The strategies of a whole program, set by the program or by its environment.
 
-use crate::plan::cut::{Cut, CutError, Strategy};
+use super::schedule::{Schedule, ScheduleError, Strategy};
 use core::fmt;
 use std::{env, sync::RwLock};
 
-/// The strategy of each pass, for those who call these kernels through a backend.
+/// The strategy of each pass, for programs that call these kernels through a backend.
 ///
-/// A program's own are set by [`Settings::set`]. Until then they come from its environment:
+/// [`Settings::set`] sets them. Before that they come from environment variables:
 ///
-/// - `GRU_CUBE_FORWARD` and `GRU_CUBE_BACKWARD` force a cut, such as
-///   `walk rows=4 width=4 lanes=128 splits=2` (the text of a [`Cut`]);
-/// - `GRU_CUBE_STRATEGY` is what is not forced: `inferred`, `persistent` or `tuned`.
+/// - `GRU_CUBE_FORWARD` and `GRU_CUBE_BACKWARD` force a [`Schedule`], such as
+///   `walk rows=4 width=4 n_threads=128 k_splits=2`;
+/// - `GRU_CUBE_STRATEGY` is the strategy of the other passes: `inferred`, `persistent` or `tuned`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Settings {
-    /// Of the forward pass.
+    /// Strategy of the forward pass.
     pub forward: Strategy,
-    /// Of the backward pass.
+    /// Strategy of the backward pass.
     pub backward: Strategy,
 }
 
@@ -26,29 +26,29 @@ const STRATEGY: &str = "GRU_CUBE_STRATEGY";
 static CURRENT: RwLock<Option<Settings>> = RwLock::new(None);
 
 impl Settings {
-    /// Those of this program.
+    /// The settings of this program.
     ///
     /// # Panics
-    /// If they come from the environment, which is [malformed](SettingsError).
+    /// If they come from the environment and it is [malformed](SettingsError).
     pub fn current() -> Self {
         let read = *CURRENT.read().unwrap_or_else(|broken| broken.into_inner());
         read.unwrap_or_else(|| {
             let settings = Self::from_env().unwrap_or_else(|error| panic!("{error}"));
             let mut current = CURRENT.write().unwrap_or_else(|broken| broken.into_inner());
-            // Unless somebody has set others meanwhile.
+            // Unless another thread has set them in the meantime.
             *current.get_or_insert(settings)
         })
     }
 
-    /// From now on these are this program's.
+    /// Makes these the settings of this program.
     pub fn set(self) {
         *CURRENT.write().unwrap_or_else(|broken| broken.into_inner()) = Some(self);
     }
 
-    /// Those that the environment asks for.
+    /// The settings of the environment.
     ///
     /// # Errors
-    /// If a variable is set to what is no cut, or no switch.
+    /// If a variable is neither a schedule nor a strategy.
     pub fn from_env() -> Result<Self, SettingsError> {
         Self::from_variables(|name| Some(env::var_os(name)?.to_string_lossy().into_owned()))
     }
@@ -67,9 +67,9 @@ impl Settings {
         };
         let strategy = |name: &'static str| match variable(name).as_deref() {
             None | Some("") => Ok(otherwise),
-            Some(text) => match text.parse::<Cut>() {
-                Ok(cut) => Ok(Strategy::Forced(cut)),
-                Err(reason) => Err(SettingsError::Cut {
+            Some(text) => match text.parse::<Schedule>() {
+                Ok(schedule) => Ok(Strategy::Forced(schedule)),
+                Err(reason) => Err(SettingsError::Schedule {
                     variable: name,
                     reason,
                 }),
@@ -86,18 +86,18 @@ impl Settings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// It should be a cut.
-    Cut {
-        /// Its name.
+    /// The variable is not a schedule.
+    Schedule {
+        /// Name of the variable.
         variable: &'static str,
-        /// What is wrong with it.
-        reason: CutError,
+        /// What is wrong.
+        reason: ScheduleError,
     },
-    /// It should be a strategy.
+    /// The variable is not a strategy.
     Strategy {
-        /// Its name.
+        /// Name of the variable.
         variable: &'static str,
-        /// What it is.
+        /// Its value.
         text: String,
     },
 }
@@ -105,7 +105,7 @@ pub enum SettingsError {
 impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Cut { variable, reason } => write!(f, "{variable}: {reason}"),
+            Self::Schedule { variable, reason } => write!(f, "{variable}: {reason}"),
             Self::Strategy { variable, text } => write!(
                 f,
                 "{variable}: expected inferred, persistent or tuned, got {text:?}"
@@ -119,14 +119,14 @@ impl core::error::Error for SettingsError {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::cut::WalkTile;
+    use crate::plan::schedule::WalkTile;
 
-    const TEXT: &str = "walk rows=2 width=2 lanes=32 splits=1";
-    const WALK: Cut = Cut::Walk(WalkTile {
+    const TEXT: &str = "walk rows=2 width=2 n_threads=32 k_splits=1";
+    const WALK: Schedule = Schedule::Walk(WalkTile {
         rows: 2,
         width: 2,
-        lanes: 32,
-        splits: 1,
+        n_threads: 32,
+        k_splits: 1,
         resident: false,
     });
 
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn each_pass_has_its_own() {
+    fn passes_have_separate_settings() {
         let (forward, backward) = (Strategy::Forced(WALK), Strategy::Persistent);
         let settings = from(&[(FORWARD, TEXT), (STRATEGY, "persistent")]);
         assert_eq!(settings, Ok(Settings { forward, backward }));
@@ -167,8 +167,8 @@ mod tests {
         );
         assert_eq!(
             message(BACKWARD, "jump"),
-            "GRU_CUBE_BACKWARD: \"jump\" is no cut: a cut is a walk, steps or persistent; expected one \
-             like \"walk rows=4 width=4 lanes=64 splits=2\""
+            "GRU_CUBE_BACKWARD: schedule \"jump\": expected walk, steps or persistent, got \"jump\"; an \
+             example is \"walk rows=4 width=4 n_threads=64 k_splits=2\""
         );
     }
 }

@@ -1,10 +1,10 @@
-//! A forward pass in pieces of time, each with its own `p`, against float64 and against the whole.
+//! A forward pass in chunks of time, each with its own `p`, compared with float64 and with one call.
 
 use super::support::{
-    FORWARD, Given, Ignored, Problem, Ran, client, close, download, is_refused, on_device, oracle,
-    poisoned, refused, test, tile, trial, upload,
+    FORWARD, Given, Ignored, Problem, Ran, client, close, download, not_allowed, on_device, oracle,
+    panics, poisoned, test, tile, trial, upload,
 };
-use gru_cube::{Cut, ForwardInputs, ForwardOutputs, Strategy, WalkTile};
+use gru_cube::{ForwardInputs, ForwardOutputs, Schedule, Strategy, WalkTile};
 use gru_spec::{Direction, GruSpec, Layout, Order, Reset};
 use gru_testkit::cover::cover;
 use libtest_mimic::Trial;
@@ -13,17 +13,14 @@ use std::ops::Range;
 pub fn trials() -> Vec<Trial> {
     vec![
         trial(
-            "pieces/pieces-make-the-whole".to_owned(),
-            pieces_make_the_whole,
+            "chunks/chunks-equal-one-call".to_owned(),
+            chunks_equal_one_call,
         ),
-        test(
-            "pieces/steps-past-the-end-are-refused",
-            steps_past_the_end_are_refused,
-        ),
+        test("chunks/steps-past-the-end-panic", steps_past_the_end_panic),
     ]
 }
 
-/// `p` of some steps, counted in walking order.
+/// `p` of some steps, in the order of computation.
 fn p_of(problem: &Problem, steps: &Range<usize>) -> Vec<f64> {
     let Problem { n, t, h, order, .. } = *problem;
     let times = order.direction.times(steps.clone(), t);
@@ -40,10 +37,10 @@ fn p_of(problem: &Problem, steps: &Range<usize>) -> Vec<f64> {
     }
 }
 
-/// States and gates after the given pieces.
+/// States and gates after the given chunks.
 fn forward(
     problem: &Problem,
-    pieces: &[Range<usize>],
+    chunks: &[Range<usize>],
     strategy: Strategy,
 ) -> Result<(Vec<f64>, Vec<f64>), Ignored> {
     let client = client();
@@ -54,14 +51,14 @@ fn forward(
         gates: Some(poisoned::<f32>(&client, gates_len)),
     };
     let all = on_device::<f32>(&client, problem).forward;
-    for steps in pieces {
+    for steps in chunks {
         let inputs = ForwardInputs {
             steps: steps.clone(),
             p: upload::<f32>(&client, &p_of(problem, steps)),
             ..all.clone()
         };
         let call = problem.call::<f32>();
-        gru_cube::forward(&client, &call, &inputs, &outputs, strategy).map_err(refused)?;
+        gru_cube::forward(&client, &call, &inputs, &outputs, strategy).map_err(not_allowed)?;
     }
     Ok((
         download::<f32>(&client, outputs.states, states_len),
@@ -69,15 +66,18 @@ fn forward(
     ))
 }
 
-fn pieces_make_the_whole() -> Ran {
+fn chunks_equal_one_call() -> Ran {
     let walk = WalkTile {
         rows: 2,
         width: 2,
-        lanes: 8,
-        splits: 1,
+        n_threads: 8,
+        k_splits: 1,
         resident: false,
     };
-    let cuts = [Cut::Walk(walk), Cut::Steps(tile(2, 2, 4, 1, 2, 8))];
+    let schedules = [
+        Schedule::Walk(walk),
+        Schedule::Steps(tile(2, 2, 4, 1, 2, 8)),
+    ];
     for row in cover(&[2; 4], 2) {
         let order = Order {
             direction: [Direction::Forward, Direction::Reverse][row[0]],
@@ -85,14 +85,14 @@ fn pieces_make_the_whole() -> Ran {
         };
         let reset = [Reset::AfterMatmul, Reset::BeforeMatmul][row[2]];
         let spec = GruSpec::default().with_reset(reset);
-        let cut = cuts[row[3]];
-        let strategy = Strategy::Forced(cut);
+        let schedule = schedules[row[3]];
+        let strategy = Strategy::Forced(schedule);
         let problem = Problem::new((3, 7, 9), spec, Given::ALL, 5).with_order(order);
         let whole = forward(&problem, &[0..0, 0..7], strategy)?;
         let parts = forward(&problem, &[0..3, 3..3, 3..4, 4..7], strategy)?;
-        let at = format!("{spec:?} {order:?} {cut:?}");
+        let at = format!("{spec:?} {order:?} {schedule:?}");
         assert_eq!(whole.0, parts.0, "states {at}");
-        // Compared as bits: gates are NaN where nothing was written.
+        // Compared as bits, because gates are NaN where nothing was written.
         let bits = |x: &[f64]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&whole.1), bits(&parts.1), "gates {at}");
         if let Err(message) = close("states", &parts.0, &oracle(&problem).states, FORWARD) {
@@ -102,7 +102,7 @@ fn pieces_make_the_whole() -> Ran {
     Ok(())
 }
 
-fn steps_past_the_end_are_refused() {
+fn steps_past_the_end_panic() {
     let problem = Problem::new((1, 4, 3), GruSpec::default(), Given::NONE, 1);
     let client = client();
     let inputs = ForwardInputs {
@@ -114,7 +114,7 @@ fn steps_past_the_end_are_refused() {
         gates: None,
     };
     let call = problem.call::<f32>();
-    is_refused(
+    panics(
         || {
             drop(gru_cube::forward(
                 &client,

@@ -1,4 +1,4 @@
-//! The left sides of the weight gradients, number by number.
+//! The lhs operands of the weight gradients, value by value.
 
 use super::support::{Given, Problem, catalogue, client, download, poisoned, test, upload};
 use gru_cube::RecurrentInputs;
@@ -6,7 +6,7 @@ use gru_spec::{Direction, Layout, Reset};
 use libtest_mimic::Trial;
 
 pub fn trials() -> Vec<Trial> {
-    vec![test("shift/every-convention", every_convention)]
+    vec![test("operands/every-convention", every_convention)]
 }
 
 fn every_convention() {
@@ -18,7 +18,7 @@ fn every_convention() {
         let width = spec.saved_per_unit() * h;
         let states = problem.d_states.clone();
         let skipped = |row: usize| problem.step_mask.as_ref().is_some_and(|v| v[row] == 0.0);
-        // What a skipped step kept may be anything.
+        // Gates of skipped steps are undefined.
         let gate = |x: usize| {
             if skipped(x / width) {
                 f64::NAN

@@ -1,0 +1,40 @@
+//! A barrier between the cubes of a persistent kernel that work on the same rows of the batch.
+//!
+//! The barrier requires that one cube's writes are visible to the others within a launch, and that all
+//! cubes run at the same time. The plan checks both as far as a device reports them. If the device does
+//! not run all cubes, the barrier times out: results become NaN and the call returns an error.
+
+use cubecl::prelude::*;
+
+/// Reads of the counter before a cube times out.
+const SPIN_LIMIT: u32 = 1 << 24;
+
+/// Bit of a counter that is set when a cube times out. Larger than any count.
+pub(crate) const TIMED_OUT: u32 = 1 << 31;
+
+/// Waits until `counter`, which starts at zero, has counted `expected` cubes. Afterwards this cube sees
+/// all earlier writes of the others. Sets `timed_out[0]` to 1 if any of the cubes timed out, else to 0.
+#[cube]
+pub(crate) fn grid_barrier(counter: &Atomic<u32>, expected: u32, timed_out: &mut Shared<[u32]>) {
+    // Release: this cube's writes become visible before it is counted.
+    sync_storage();
+    if UNIT_POS == 0 {
+        counter.fetch_add(1u32);
+        let mut spins = 0u32.runtime();
+        while counter.load() < expected && spins < SPIN_LIMIT {
+            spins += 1;
+        }
+        if spins == SPIN_LIMIT {
+            counter.fetch_or(TIMED_OUT);
+        }
+        timed_out[0] = counter.load() / TIMED_OUT;
+    }
+    // Acquire: the writes of the other cubes, for every unit.
+    sync_storage();
+}
+
+/// NaN if the barrier timed out, else 0. Every later result adds it.
+#[cube]
+pub(crate) fn poison(timed_out: u32) -> f32 {
+    f32::reinterpret(timed_out * 0x7fc0_0000u32)
+}

@@ -1,0 +1,102 @@
+//! Moves the lhs of a step's product from global to shared memory, one block of K at a time. Each unit
+//! prefetches its values of the next block into registers before it multiplies the current block. The
+//! product then hides the latency of the loads.
+
+use super::threads::{Product, Threads};
+use cubecl::prelude::*;
+
+/// The lhs in shared memory.
+#[derive(CubeType)]
+pub(crate) struct Lhs<M: Float, R: Size> {
+    /// For products by units: vectors of rows, `[k·vectors + v]`.
+    pub(crate) vectors: Shared<[Vector<f32, R>]>,
+    /// For matrix units: row by row.
+    pub(crate) rows: Shared<[M]>,
+}
+
+impl Product {
+    /// Values of a block that a unit prefetches.
+    pub(crate) fn prefetch_len(&self, threads: &Threads) -> usize {
+        let block = self.padded_block(threads);
+        match threads.matrices {
+            Some(_) => (threads.rows * block).div_ceil(threads.units()),
+            None => threads.rows * block.div_ceil(threads.units()),
+        }
+    }
+}
+
+/// Row of the tile and index in the block of the value that a unit prefetches as number `i`. Both may be
+/// outside of the tile; such values are not stored.
+///
+/// Neighbouring units load neighbours in K for matrix units, otherwise they load the rows of one k.
+#[cube]
+pub(crate) fn prefetch_position(
+    #[comptime] i: usize,
+    #[comptime] product: Product,
+    #[comptime] threads: Threads,
+) -> (usize, usize) {
+    if comptime!(threads.matrices.is_some()) {
+        let block = comptime!(product.padded_block(&threads));
+        let item = UNIT_POS as usize + comptime!(i * threads.units());
+        (item / block, item % block)
+    } else {
+        let first = comptime!(i / threads.rows * threads.units());
+        (
+            comptime!(i % threads.rows).runtime(),
+            UNIT_POS as usize + first,
+        )
+    }
+}
+
+/// First k and first row of the block after the one that starts at `k0` and `row0`: the next block of the
+/// same rows, or the first block of the next rows.
+#[cube]
+pub(crate) fn next_block(
+    k0: usize,
+    row0: usize,
+    next_row0: usize,
+    #[comptime] product: Product,
+    #[comptime] threads: Threads,
+) -> (usize, usize) {
+    let next = k0 + comptime!(product.padded_block(&threads));
+    let exists = next < comptime!(product.k);
+    (
+        select(exists, next, 0usize),
+        select(exists, row0, next_row0),
+    )
+}
+
+/// Stores the prefetched values in shared memory.
+#[cube]
+pub(crate) fn store_tile<M: Float, R: Size>(
+    prefetched: &Array<f32>,
+    lhs: &mut Lhs<M, R>,
+    #[comptime] product: Product,
+    #[comptime] threads: Threads,
+) {
+    let block = comptime!(product.padded_block(&threads));
+    if comptime!(threads.matrices.is_some()) {
+        #[unroll]
+        for i in 0..comptime!(product.prefetch_len(&threads)) {
+            let (row, k) = prefetch_position(i, product, threads);
+            if row < comptime!(threads.rows) {
+                lhs.rows[row * comptime!(product.lhs_stride(&threads)) + k] =
+                    M::cast_from(prefetched[i]);
+            }
+        }
+    } else {
+        let (width, vectors) = comptime!((threads.width, threads.vectors()));
+        #[unroll]
+        for i in 0..comptime!(product.prefetch_len(&threads) / width) {
+            let (_, k) = prefetch_position(comptime!(i * width), product, threads);
+            if k < block {
+                let mut rows = Vector::<f32, R>::new(0.0);
+                #[unroll]
+                for w in 0..width {
+                    rows.insert(w, prefetched[comptime!(i * width + w)]);
+                }
+                lhs.vectors[k * vectors + comptime!(i % vectors)] = rows;
+            }
+        }
+    }
+}

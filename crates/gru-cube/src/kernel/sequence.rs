@@ -1,0 +1,240 @@
+//! The tensors of a sequence, and where a kernel reads and writes them.
+
+use super::rule::{Rule, ZoneoutKind};
+use cubecl::prelude::*;
+
+/// Tensors and sizes of a forward pass. `H` is in the [`Rule`].
+#[derive(CubeType, CubeLaunch)]
+pub(crate) struct Forward<F: Float> {
+    /// `x·w_ih` of the steps `first..last`.
+    pub(crate) p: &'static [F],
+    pub(crate) w_hh: &'static [F],
+    pub(crate) b_ih: ComptimeOption<&'static [F]>,
+    pub(crate) b_hh: ComptimeOption<&'static [F]>,
+    pub(crate) h0: ComptimeOption<&'static [F]>,
+    pub(crate) recurrent_mask: ComptimeOption<&'static [F]>,
+    pub(crate) step_mask: ComptimeOption<&'static [F]>,
+    pub(crate) zoneout: ComptimeOption<&'static [F]>,
+    pub(crate) states: &'static mut [F],
+    pub(crate) gates: ComptimeOption<&'static mut [F]>,
+    /// Step kernels with the reset before the product: `r ⊙ g | z` of each row, `[N,2H]`.
+    pub(crate) rz_scratch: ComptimeOption<&'static mut [f32]>,
+    /// Step kernels with 16-bit states: the state before and after the step in float32, `[2,N,H]`.
+    pub(crate) state_f32: ComptimeOption<&'static mut [f32]>,
+    pub(crate) n: usize,
+    pub(crate) t: usize,
+    /// First step of the call, in the order of computation.
+    pub(crate) first: usize,
+    pub(crate) last: usize,
+}
+
+/// Tensors and sizes of a backward pass.
+#[derive(CubeType, CubeLaunch)]
+pub(crate) struct Backward<F: Float> {
+    /// The first buffer, because `d_gates` may be an alias of buffer 0.
+    pub(crate) gates: &'static [F],
+    pub(crate) d_states: &'static [F],
+    pub(crate) states: &'static [F],
+    /// `w_hh`, transposed to `[3H,H]` if the kernel requires it.
+    pub(crate) weight: &'static [F],
+    pub(crate) h0: ComptimeOption<&'static [F]>,
+    pub(crate) recurrent_mask: ComptimeOption<&'static [F]>,
+    pub(crate) step_mask: ComptimeOption<&'static [F]>,
+    pub(crate) zoneout: ComptimeOption<&'static [F]>,
+    pub(crate) d_gates: &'static mut [F],
+    /// Step kernels: the gradient of the previous state as far as it does not need the next product,
+    /// `[N,H]`.
+    pub(crate) dh: ComptimeOption<&'static mut [f32]>,
+    pub(crate) d_h0: &'static mut [F],
+    pub(crate) n: usize,
+    pub(crate) t: usize,
+}
+
+/// Distance between two rows of the batch, and between two steps.
+#[cube]
+pub(crate) fn strides(n: usize, t: usize, #[comptime] rule: Rule) -> (usize, usize) {
+    if comptime!(rule.time_major) {
+        (1usize.runtime(), n)
+    } else {
+        (t, 1usize.runtime())
+    }
+}
+
+/// Index in time of step `s` in the order of computation.
+#[cube]
+pub(crate) fn time_of(s: usize, t: usize, #[comptime] rule: Rule) -> usize {
+    if comptime!(rule.reverse) {
+        from_end(s, t)
+    } else {
+        s
+    }
+}
+
+/// `t − 1 − s`, or 0 for s = t. No step has s = t, but a CPU driver may run one more iteration of a loop
+/// with all units disabled, and then still reads at this index.
+#[cube]
+pub(crate) fn from_end(s: usize, t: usize) -> usize {
+    max(t - 1, s) - s
+}
+
+/// First index in time of the steps `first..last`, and their number.
+#[cube]
+pub(crate) fn window(
+    t: usize,
+    first: usize,
+    last: usize,
+    #[comptime] rule: Rule,
+) -> (usize, usize) {
+    let from = if comptime!(rule.reverse) {
+        t - last
+    } else {
+        first
+    };
+    (from, last - first)
+}
+
+/// A hidden unit of a row of the batch at step `s`.
+#[derive(CubeType, Clone, Copy)]
+#[expand(derive(Clone, Copy))]
+pub(crate) struct Place {
+    pub(crate) s: usize,
+    pub(crate) row: usize,
+    pub(crate) j: usize,
+}
+
+#[cube]
+pub(crate) fn place_at(s: usize, row: usize, j: usize) -> Place {
+    Place { s, row, j }
+}
+
+/// The state before step `s`.
+#[cube]
+pub(crate) fn previous_state<F: Float>(
+    states: &[F],
+    h0: ComptimeOption<&[F]>,
+    place: Place,
+    n: usize,
+    t: usize,
+    #[comptime] rule: Rule,
+) -> f32 {
+    let Place { s, row, j } = place;
+    let (n_stride, t_stride) = strides(n, t, rule);
+    let mut previous = 0.0f32;
+    if s > 0 {
+        let time = if comptime!(rule.reverse) {
+            t - s
+        } else {
+            s - 1
+        };
+        let at = (row * n_stride + time * t_stride) * comptime!(rule.hidden) + j;
+        previous = f32::cast_from(states[at]);
+    } else {
+        #[comptime]
+        if let ComptimeOption::Some(h0) = &h0 {
+            previous = f32::cast_from(h0[row * comptime!(rule.hidden) + j]);
+        }
+    }
+    previous
+}
+
+/// The share of the previous state that is kept. `row` counts batch rows and steps in the order of the
+/// states.
+#[cube]
+pub(crate) fn kept_share<F: Float>(
+    zoneout: ComptimeOption<&[F]>,
+    row: usize,
+    j: usize,
+    #[comptime] rule: Rule,
+) -> f32 {
+    #[comptime]
+    match zoneout {
+        ComptimeOption::Some(zoneout) => {
+            if comptime!(rule.zoneout == ZoneoutKind::OfUnit) {
+                f32::cast_from(zoneout[row * comptime!(rule.hidden) + j])
+            } else {
+                f32::cast_from(zoneout[row])
+            }
+        }
+        ComptimeOption::None => 0.0f32.runtime(),
+    }
+}
+
+/// Whether a step of a row is skipped.
+#[cube]
+pub(crate) fn is_skipped<F: Float>(step_mask: ComptimeOption<&[F]>, row: usize) -> bool {
+    #[comptime]
+    match step_mask {
+        ComptimeOption::Some(step_mask) => f32::cast_from(step_mask[row]) == 0.0,
+        ComptimeOption::None => false.runtime(),
+    }
+}
+
+/// `value`, or `otherwise` if a step of a row is skipped.
+#[cube]
+pub(crate) fn unless_skipped<F: Float>(
+    step_mask: ComptimeOption<&[F]>,
+    row: usize,
+    value: f32,
+    otherwise: f32,
+) -> f32 {
+    #[comptime]
+    match step_mask {
+        ComptimeOption::Some(step_mask) => {
+            select(f32::cast_from(step_mask[row]) == 0.0, otherwise, value)
+        }
+        ComptimeOption::None => value,
+    }
+}
+
+/// A state times the recurrent mask, if there is one.
+#[cube]
+pub(crate) fn masked<F: Float>(state: f32, recurrent_mask: ComptimeOption<&[F]>, at: usize) -> f32 {
+    #[comptime]
+    match recurrent_mask {
+        ComptimeOption::Some(recurrent_mask) => state * f32::cast_from(recurrent_mask[at]),
+        ComptimeOption::None => state,
+    }
+}
+
+/// The recurrent mask of a row and hidden unit, or 1.
+#[cube]
+pub(crate) fn mask_of<F: Float>(recurrent_mask: ComptimeOption<&[F]>, at: usize) -> f32 {
+    #[comptime]
+    match recurrent_mask {
+        ComptimeOption::Some(recurrent_mask) => f32::cast_from(recurrent_mask[at]),
+        ComptimeOption::None => 1.0f32.runtime(),
+    }
+}
+
+/// The biases of a hidden unit: what is added to `p` for each gate, and for the reset after the product
+/// the part of the candidate's bias that r multiplies.
+#[cube]
+pub(crate) fn biases<F: Float>(
+    b_ih: ComptimeOption<&[F]>,
+    b_hh: ComptimeOption<&[F]>,
+    j: usize,
+    #[comptime] rule: Rule,
+) -> Array<f32> {
+    let mut bias = Array::<f32>::new(4usize);
+    #[unroll]
+    for gate in 0..4usize {
+        bias[gate] = 0.0;
+    }
+    #[unroll]
+    for gate in 0..3usize {
+        #[comptime]
+        if let ComptimeOption::Some(b_ih) = &b_ih {
+            bias[gate] += f32::cast_from(b_ih[gate * comptime!(rule.hidden) + j]);
+        }
+        #[comptime]
+        if let ComptimeOption::Some(b_hh) = &b_hh {
+            let to = comptime!(if rule.reset_after && gate == 2 {
+                3
+            } else {
+                gate
+            });
+            bias[to] += f32::cast_from(b_hh[gate * comptime!(rule.hidden) + j]);
+        }
+    }
+    bias
+}

@@ -1,0 +1,222 @@
+//! Which schedules suit a problem, the best first.
+
+use super::{
+    Plan, Problem, allowed,
+    error::PlanError,
+    schedule::{Schedule, StepTile, WalkTile},
+    tuning::{
+        CPU_COLUMNS, CPU_ROWS, PERSISTENT_REGISTERS, RESIDENT_REGISTERS, WALK_HIDDEN, WALK_UNITS,
+    },
+};
+use crate::kernel::{rule::Pass, threads::Matrices};
+
+/// Allowed schedules that are worth measuring, without the inferred one.
+pub(crate) fn candidates(pass: Pass, problem: &Problem) -> Vec<Schedule> {
+    let walks = walk_tiles(problem);
+    let reading = walks
+        .iter()
+        .filter(|tile| tile.resident)
+        .map(|&tile| WalkTile {
+            resident: false,
+            ..tile
+        });
+    let walks: Vec<_> = walks
+        .iter()
+        .copied()
+        .chain(reading)
+        .map(Schedule::Walk)
+        .collect();
+    let mut steps: Vec<_> = step_tiles(problem)
+        .into_iter()
+        .map(Schedule::Steps)
+        .collect();
+    steps.dedup();
+    let inferred = infer(pass, problem, false).ok();
+    // The kinds alternate, so that the first two candidates are of both kinds.
+    let rounds = 0..walks.len().max(steps.len());
+    rounds
+        .flat_map(|round| [walks.get(round), steps.get(round)])
+        .flatten()
+        .copied()
+        .filter(|&schedule| {
+            allowed(pass, problem, schedule).is_ok_and(|plan| Some(plan) != inferred)
+        })
+        .collect()
+}
+
+/// The first of these that the device allows: a sequence kernel with a resident weight; a persistent kernel,
+/// if `persistent`; a sequence kernel that reads the weight at every step; step kernels. The last two change
+/// places above [`WALK_HIDDEN`].
+pub(super) fn infer(pass: Pass, problem: &Problem, persistent: bool) -> Result<Plan, PlanError> {
+    let walks = walk_tiles(problem).into_iter();
+    let (resident, reading): (Vec<_>, Vec<_>) = walks.partition(|tile| tile.resident);
+    let [resident, reading] =
+        [resident, reading].map(|tiles| tiles.into_iter().map(Schedule::Walk));
+    let persistent = if persistent {
+        persistent_tiles(problem)
+    } else {
+        Vec::new()
+    };
+    let schedules = resident.chain(persistent.into_iter().map(Schedule::Persistent));
+    let steps = step_tiles(problem).into_iter().map(Schedule::Steps);
+    if problem.rule.hidden <= WALK_HIDDEN {
+        first_allowed(pass, problem, schedules.chain(reading).chain(steps))
+    } else {
+        first_allowed(pass, problem, schedules.chain(steps).chain(reading))
+    }
+}
+
+fn first_allowed(
+    pass: Pass,
+    problem: &Problem,
+    schedules: impl Iterator<Item = Schedule>,
+) -> Result<Plan, PlanError> {
+    let mut first_error = None;
+    for schedule in schedules {
+        match allowed(pass, problem, schedule) {
+            Ok(plan) => return Ok(plan),
+            // The error of the smallest sequence kernel says most about the device.
+            Err(error) if first_error.is_none() || matches!(schedule, Schedule::Walk(_)) => {
+                first_error = Some(error);
+            }
+            Err(_) => {}
+        }
+    }
+    Err(first_error.expect("every list has a sequence kernel"))
+}
+
+/// Sequence kernels for a problem, the best first.
+pub(super) fn walk_tiles(problem: &Problem) -> Vec<WalkTile> {
+    let Problem {
+        n, limits, rule, ..
+    } = *problem;
+    let hidden = rule.hidden;
+    // Using all cubes is more important than many rows per cube.
+    let rows_for_all = n.div_ceil(limits.cubes).next_power_of_two();
+    let n_threads = hidden.next_multiple_of(32).min(limits.units);
+    let most_splits = (limits.units.min(WALK_UNITS) / n_threads).clamp(1, 8);
+    let fits =
+        |k_splits| 3 * hidden.div_ceil(k_splits) * hidden.div_ceil(n_threads) <= RESIDENT_REGISTERS;
+    // More units shorten a step on a GPU. A CPU iterates over them.
+    let k_splits = if limits.cpu {
+        (1..=most_splits).find(|&k_splits| fits(k_splits))
+    } else {
+        None
+    };
+    let k_splits = k_splits.unwrap_or(most_splits);
+    let resident = fits(k_splits);
+    let gpu_like = |rows: usize| WalkTile {
+        rows,
+        width: rows.min(4),
+        n_threads,
+        k_splits,
+        resident,
+    };
+    let cpu_like = |rows: usize| WalkTile {
+        rows,
+        width: rows.min(4),
+        n_threads: hidden.div_ceil(CPU_COLUMNS).next_multiple_of(8).max(32),
+        k_splits: 1,
+        resident: false,
+    };
+    let rows_up_to = |most: usize| {
+        [16, 8, 4, 2, 1]
+            .into_iter()
+            .filter(move |&rows| rows <= most.min(rows_for_all))
+    };
+    let few_rows = rows_for_all < CPU_ROWS && resident;
+    if limits.cpu && !few_rows {
+        rows_up_to(16).map(cpu_like).collect()
+    } else {
+        rows_up_to(4).map(gpu_like).collect()
+    }
+}
+
+/// Persistent kernels for a problem, the best first: as few cubes per row of the batch as can store the
+/// weight, so that as many rows as possible run in parallel. If too many cubes would be needed, units use
+/// more registers.
+fn persistent_tiles(problem: &Problem) -> Vec<StepTile> {
+    let Problem {
+        n, limits, rule, ..
+    } = *problem;
+    let hidden = rule.hidden;
+    let units = limits.units.min(WALK_UNITS);
+    let tile = |columns: usize, rows: usize| StepTile {
+        rows,
+        width: rows,
+        n_threads: columns,
+        n_per_thread: 1,
+        k_splits: units / columns,
+        block_k: 512,
+        matrix: false,
+    };
+    let holding = |registers: usize| {
+        let holds = |columns: &usize| 3 * hidden.div_ceil(units / columns) <= registers;
+        [64, 32, 16, 8].into_iter().find(holds)
+    };
+    let rows = [4, 2, 1]
+        .into_iter()
+        .filter(|&rows| rows <= n.next_power_of_two());
+    let registers = if limits.cpu {
+        // A CPU lacks the registers for a weight, and its launches are cheap.
+        &[][..]
+    } else {
+        &[PERSISTENT_REGISTERS, RESIDENT_REGISTERS]
+    };
+    let columns = registers.iter().filter_map(|&registers| holding(registers));
+    columns
+        .flat_map(|columns| rows.clone().map(move |rows| tile(columns, rows)))
+        .collect()
+}
+
+/// Step kernels for a problem, the best first.
+fn step_tiles(problem: &Problem) -> Vec<StepTile> {
+    let Problem { n, limits, .. } = *problem;
+    let by_matrices = matrix_tiles(problem);
+    let (n_threads, n_per_thread, k_splits) = if limits.cpu {
+        (128, CPU_COLUMNS, 1)
+    } else {
+        (32, 1, (limits.units / 32).clamp(1, 4))
+    };
+    let most = if limits.cpu { 16 } else { 8 };
+    let by_units = [16, 8, 4, 2, 1]
+        .into_iter()
+        .filter(|&rows| rows <= most)
+        .map(|rows: usize| rows.min(n.next_power_of_two()))
+        .map(|rows| StepTile {
+            rows,
+            width: rows.min(4),
+            n_threads,
+            n_per_thread,
+            k_splits,
+            block_k: 128,
+            matrix: false,
+        });
+    by_matrices.into_iter().chain(by_units).collect()
+}
+
+/// Step kernels by matrix units for 16-bit types, if the batch has at least half of the rows of a matrix. A
+/// CPU emulates matrix units.
+fn matrix_tiles(problem: &Problem) -> Vec<StepTile> {
+    let Problem { n, limits, .. } = *problem;
+    let useful = |matrices: &Matrices| {
+        matrices.element.size() < size_of::<f32>() && !limits.cpu && 2 * n >= matrices.m
+    };
+    let Some(matrices) = problem.matrices.filter(useful) else {
+        return Vec::new();
+    };
+    let n_threads = matrices.plane;
+    let most = (limits.units / n_threads).clamp(1, 4);
+    [most, 1]
+        .into_iter()
+        .map(|k_splits| StepTile {
+            rows: matrices.m,
+            width: 1,
+            n_threads,
+            n_per_thread: matrices.n.div_ceil(n_threads),
+            k_splits,
+            block_k: 128,
+            matrix: true,
+        })
+        .collect()
+}
