@@ -1,0 +1,239 @@
+//! The CUDA kernels on CPU threads, under sanitizers: no GPU, no CUDA.
+//!
+//! The design, in the order of a launch:
+//!
+//! 1. [`device`] is a CubeCL device like any other. So the launches are the crate's own: its buffers, scalars, numbers
+//!    of cubes and launch configurations, and the cases are those of the GPU tests.
+//! 2. A launch compiles its kernel with CubeCL's CUDA C++ compiler. The text goes to g++ with `cuda.hpp`, in which a
+//!    unit is a thread and a barrier is a `std::barrier`. Each program is built with one of two sanitizers:
+//!    ThreadSanitizer, or AddressSanitizer with UndefinedBehaviorSanitizer.
+//! 3. The program reads the launch from a file, runs all units, and writes the buffers to a file. A report of a
+//!    sanitizer makes these buffers unreadable, and the test fails with the report.
+//! 4. What the buffers hold is compared with the float64 oracle.
+//!
+//! ThreadSanitizer reports two accesses that no barrier, fence or atomic orders, also when they did not collide in this
+//! run. It sees only what the run did. It does not see a race between two cubes that the same threads ran one
+//! after the other, nor one between two planes' matrix operations that a barrier of the same cube orders.
+//!
+//! `cargo test` runs a few cases of each kind. All kinds, and then every case:
+//!
+//! ```sh
+//! GRU_THREADS=full cargo test -p gru-cube --test threads
+//! GRU_THREADS=long cargo test -p gru-cube --test threads
+//! ```
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod device;
+mod faults;
+#[path = "../gpu/gates.rs"]
+mod gates;
+#[path = "../gpu/shift.rs"]
+mod shift;
+
+use cubecl_environment::stream::StreamId;
+use device::Sanitizer;
+use gru_cube::{Cut, Strategy};
+use gru_spec::Reset;
+use gru_testkit::close::Tolerance;
+use half::{bf16, f16};
+use libtest_mimic::{Arguments, Completion, Trial};
+use std::{
+    env, fs,
+    sync::atomic::{AtomicU16, Ordering},
+};
+use support::{
+    Ignored,
+    catalogue::{self, Case},
+};
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let extent = Extent::from_environment();
+    let mut trials = faults::trials();
+    for (name, cases) in families(extent) {
+        for case in cases {
+            trials.extend(of_case(name, case));
+        }
+    }
+    if extent > Extent::Quick {
+        trials.extend(on_each("gates", &Sanitizer::ALL, gates::every_convention));
+        trials.extend(on_each(
+            "recurrent-inputs",
+            &Sanitizer::ALL,
+            shift::every_convention,
+        ));
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if !conclusion.has_failed() {
+        // A report names the text of its kernel.
+        let _ = fs::remove_dir_all(device::directory());
+    }
+    conclusion.exit();
+}
+
+/// How many cases run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Extent {
+    /// One launch configuration of each kind, by either reset.
+    Quick,
+    /// Every launch configuration, by either reset.
+    Full,
+    /// Every case of the GPU tests.
+    Long,
+}
+
+impl Extent {
+    fn from_environment() -> Self {
+        match env::var("GRU_THREADS").as_deref() {
+            Err(_) => Self::Quick,
+            Ok("full") => Self::Full,
+            Ok("long") => Self::Long,
+            Ok(other) => panic!("GRU_THREADS: expected `full` or `long`, got `{other}`"),
+        }
+    }
+
+    fn of(self, cases: Vec<Case>) -> Vec<Case> {
+        if self == Self::Long {
+            return cases;
+        }
+        let mut chosen: Vec<Case> = Vec::new();
+        for case in cases {
+            let is_alike = |other: &Case| {
+                other.spec.reset == case.spec.reset
+                    && (self == Self::Quick || other.strategy == case.strategy)
+            };
+            if !chosen.iter().any(is_alike) {
+                let (n, t, h) = case.size;
+                chosen.push(Case {
+                    // Enough for two turns of everything that alternates.
+                    size: (n, t.min(5), h),
+                    ..case
+                });
+            }
+        }
+        chosen
+    }
+}
+
+/// The type of a case's buffers, and whether matrix units multiply.
+#[derive(Debug, Clone, Copy)]
+enum Type {
+    F32,
+    F16,
+    Bf16,
+    Tf32,
+}
+
+/// Kinds of kernels, and their cases in the types in which they run.
+fn families(extent: Extent) -> Vec<(&'static str, Vec<(Type, Case)>)> {
+    let all = [Type::F32, Type::F16, Type::Bf16];
+    let by_matrices = [Type::F16, Type::Bf16, Type::Tf32];
+    let in_types = |types: [Type; 3], cases: Vec<Case>| {
+        let cases = extent.of(cases).into_iter().enumerate();
+        // Each type by either reset.
+        let of = |(i, case): (usize, Case)| (types[i / 2 % 3], case);
+        cases.map(of).collect::<Vec<_>>()
+    };
+    let persistent = |tile| Cut::Persistent(tile);
+    vec![
+        ("walk", in_types(all, catalogue::walks().cases)),
+        ("inferred", in_types(all, catalogue::inferred().cases)),
+        ("steps", in_types(all, catalogue::steps().cases)),
+        ("persistent", in_types(all, catalogue::persistent().cases)),
+        (
+            "matrices",
+            in_types(by_matrices, catalogue::matrices("", Cut::Steps).cases),
+        ),
+        (
+            "persistent-matrices",
+            in_types(by_matrices, catalogue::matrices("", persistent).cases),
+        ),
+        // What CUDA infers in 16 bits for a large state: steps by matrix units.
+        (
+            "inferred-matrices",
+            [Reset::AfterMatmul, Reset::BeforeMatmul]
+                .into_iter()
+                .zip([Type::F16, Type::Bf16])
+                .map(|(reset, dtype)| (dtype, large(reset)))
+                .collect(),
+        ),
+    ]
+}
+
+fn large(reset: Reset) -> Case {
+    let [after, before] = catalogue::large(272, Strategy::Inferred);
+    let case = if reset == Reset::AfterMatmul {
+        after
+    } else {
+        before
+    };
+    Case {
+        size: (9, 2, 272),
+        ..case
+    }
+}
+
+fn of_case(name: &str, (dtype, case): (Type, Case)) -> Vec<Trial> {
+    let case = match dtype {
+        Type::F32 => case,
+        // A clip cuts a gradient off where a number is at the clip, which a rounding to fewer bits decides.
+        _ => Case {
+            spec: case.spec.with_clip_gates(None).with_clip_state(None),
+            ..case
+        },
+    };
+    let reset = if case.spec.reset == Reset::AfterMatmul {
+        "after"
+    } else {
+        "before"
+    };
+    let name = format!("{name}/{dtype:?}-{reset}-{}", case.id());
+    on_each(&name, &Sanitizer::ALL, move || {
+        let ran = match dtype {
+            Type::F32 => case.check::<f32>(pair(Tolerance::F32)),
+            Type::F16 => case.check::<f16>(pair(Tolerance::F16)),
+            Type::Bf16 => case.check::<bf16>(pair(Tolerance::BF16)),
+            // Products of 11 bits, like float16's.
+            Type::Tf32 => case.check::<f32>(pair(Tolerance::F16)),
+        };
+        ran.unwrap_or_else(|Ignored(reason)| panic!("{reason}"));
+    })
+}
+
+fn pair(tolerance: Tolerance) -> (f64, f64) {
+    (tolerance.forward, tolerance.gradient)
+}
+
+/// The test with each of these sanitizers, ignored where there is no g++.
+fn on_each(
+    name: &str,
+    sanitizers: &[Sanitizer],
+    test: impl Fn() + Clone + Send + 'static,
+) -> Vec<Trial> {
+    let on = |&sanitizer| {
+        let test = test.clone();
+        Trial::ignorable_test(format!("{name}/{sanitizer:?}"), move || {
+            if !device::has_compiler() {
+                return Ok(Completion::ignored_with("no g++"));
+            }
+            on_threads(sanitizer, test);
+            Ok(Completion::Completed)
+        })
+    };
+    sanitizers.iter().map(on).collect()
+}
+
+/// Runs a test on a device that belongs to this thread.
+fn on_threads(sanitizer: Sanitizer, test: impl FnOnce()) {
+    thread_local! {
+        static INDEX: u16 = {
+            static NEXT: AtomicU16 = AtomicU16::new(0);
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        };
+    }
+    let client = device::client(sanitizer, INDEX.with(|&index| index));
+    // One stream of a device launches persistent kernels, and these devices count as one.
+    StreamId { value: u64::MAX }.executes(|| support::on(client, test));
+}
