@@ -5,7 +5,6 @@ use cubecl::{
     Compiler, CubeKernel, MemoryAllocationMode,
     client::Client,
     dry_run::LaunchMode,
-    environment::{backtrace::BackTrace, bytes::Bytes, future::DynFut, stream::StreamId},
     ir::{
         DeviceIdentity, DeviceProperties, ElemType, FloatKind, HardwareProperties,
         MemoryDeviceProperties, TargetProperties, Type, UIntKind, features::AtomicUsage,
@@ -26,6 +25,9 @@ use cubecl_cpp::{
     register_supported_types,
     shared::{CompilationOptions, CppCompiler, CppSupportedFeatures, register_wmma_features},
     target::Cuda,
+};
+use cubecl_environment::{
+    backtrace::BackTrace, bytes::Bytes, future::DynFut, stream::StreamId,
 };
 use cubecl_runtime::{
     id::KernelId,

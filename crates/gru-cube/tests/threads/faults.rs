@@ -69,7 +69,9 @@ fn multiply(input: &[f16], output: &mut [f32], #[comptime] fault: Fault) {
     let mut first = Shared::<[f32]>::new_aligned_slice(1usize, alignment);
     let mut matrix = Shared::<[f16]>::new_aligned_slice(256usize, alignment);
     let unit = UNIT_POS as usize;
-    first[0] = 1.0;
+    if unit == 0 {
+        first[0] = 1.0;
+    }
     for i in 0..8usize {
         matrix[unit * 8 + i] = input[unit * 8 + i];
     }
@@ -147,14 +149,14 @@ pub fn trials() -> Vec<Trial> {
         (Fault::Barrier, Sanitizer::Thread, "data race"),
         (
             Fault::Divergence,
-            Sanitizer::Thread,
+            Sanitizer::Address,
             "wait at different barriers",
         ),
         (Fault::Bounds, Sanitizer::Address, "heap-buffer-overflow"),
         (
             Fault::Alignment,
             Sanitizer::Address,
-            "4 bytes past a multiple of 32",
+            "bytes past a multiple of 32",
         ),
         (Fault::Fence, Sanitizer::Thread, "data race"),
     ] {

@@ -18,8 +18,8 @@
 //! `cargo test` runs a few cases of each kind. All kinds, and then every case:
 //!
 //! ```sh
-//! GRU_THREADS=full cargo test -p gru-cube --test threads
-//! GRU_THREADS=long cargo test -p gru-cube --test threads
+//! GRU_THREADS=full cargo test -p gru-cube --test cuda-threads
+//! GRU_THREADS=long cargo test -p gru-cube --test cuda-threads
 //! ```
 
 #[path = "../support/mod.rs"]
@@ -27,8 +27,10 @@ mod support;
 
 mod device;
 mod faults;
+#[allow(dead_code)] // The GPU tests use all of both.
 #[path = "../gpu/gates.rs"]
 mod gates;
+#[allow(dead_code)]
 #[path = "../gpu/shift.rs"]
 mod shift;
 
