@@ -2,7 +2,7 @@
 //! its numbers of the next stage, or of the next tile of rows, before it multiplies the one that is there, so
 //! that the product hides the way.
 
-use super::team::{Product, Team};
+use super::team::{ALIGNMENT, Product, Team};
 use cubecl::prelude::*;
 
 impl Product {
@@ -13,6 +13,38 @@ impl Product {
             Some(_) => (team.rows * stage).div_ceil(team.units()),
             None => team.rows * stage.div_ceil(team.units()),
         }
+    }
+}
+
+/// A stage of the left side in vectors of rows, `[k·vectors + v]`; none for matrix units.
+#[cube]
+pub(crate) fn shared_vectors<R: Size>(
+    #[comptime] len: usize,
+) -> ComptimeOption<Shared<[Vector<f32, R>]>> {
+    if comptime!(len > 0) {
+        ComptimeOption::new_Some(Shared::<[Vector<f32, R>]>::new_slice(len))
+    } else {
+        ComptimeOption::new_None()
+    }
+}
+
+/// A stage of the left side row after row, for matrix units; none without them.
+#[cube]
+pub(crate) fn shared_rows<M: Float>(#[comptime] len: usize) -> ComptimeOption<Shared<[M]>> {
+    if comptime!(len > 0) {
+        ComptimeOption::new_Some(Shared::<[M]>::new_aligned_slice(len, ALIGNMENT))
+    } else {
+        ComptimeOption::new_None()
+    }
+}
+
+/// Partial sums, to which matrix units may write.
+#[cube]
+pub(crate) fn shared_partial(#[comptime] len: usize, #[comptime] team: Team) -> Shared<[f32]> {
+    if comptime!(team.matrices.is_some()) {
+        Shared::<[f32]>::new_aligned_slice(len, ALIGNMENT)
+    } else {
+        Shared::<[f32]>::new_slice(len)
     }
 }
 
@@ -59,13 +91,14 @@ pub(crate) fn next_stage(
 #[cube]
 pub(crate) fn put<M: Float, R: Size>(
     fetched: &Array<f32>,
-    left: &mut Shared<[Vector<f32, R>]>,
-    left_rows: &mut Shared<[M]>,
+    left: &mut ComptimeOption<Shared<[Vector<f32, R>]>>,
+    left_rows: &mut ComptimeOption<Shared<[M]>>,
     #[comptime] product: Product,
     #[comptime] team: Team,
 ) {
     let stage = comptime!(product.padded_stage(&team));
-    if comptime!(team.matrices.is_some()) {
+    #[comptime]
+    if let ComptimeOption::Some(left_rows) = left_rows.as_mut() {
         #[unroll]
         for i in 0..comptime!(product.fetched(&team)) {
             let (row, k) = fetched_place(i, product, team);
@@ -74,7 +107,9 @@ pub(crate) fn put<M: Float, R: Size>(
                     M::cast_from(fetched[i]);
             }
         }
-    } else {
+    }
+    #[comptime]
+    if let ComptimeOption::Some(left) = left.as_mut() {
         let (width, vectors) = comptime!((team.width, team.vectors()));
         #[unroll]
         for i in 0..comptime!(product.fetched(&team) / width) {

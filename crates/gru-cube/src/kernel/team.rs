@@ -149,10 +149,8 @@ pub(crate) struct Matrices {
     pub(crate) element: ElemType,
 }
 
-/// Numbers between two rows of the left side beyond a stage, against which neighbouring rows would
-/// stand in one bank of shared memory. 16 bytes of 16-bit numbers: matrices of NVIDIA ask for rows aligned
-/// so.
-const PADDING: usize = 8;
+/// Bytes to which CUDA requires matrices in memory to be aligned, and to which the rows of one are.
+pub(crate) const ALIGNMENT: usize = 32;
 
 impl Team {
     pub(crate) fn matrices(&self) -> Matrices {
@@ -186,9 +184,11 @@ impl Team {
 }
 
 impl Product {
-    /// From one row of the left side to the next.
+    /// Numbers from one row of the left side to the next. A row is longer than a stage, because rows of 128 bytes or a
+    /// multiple of it would all begin in one bank of shared memory.
     pub(crate) fn left_stride(&self, team: &Team) -> usize {
-        self.padded_stage(team) + PADDING
+        let unit = ALIGNMENT / team.matrices().element.size();
+        self.padded_stage(team).next_multiple_of(unit) + unit
     }
 
     /// Numbers of the left side in shared memory.

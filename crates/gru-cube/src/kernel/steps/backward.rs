@@ -3,7 +3,7 @@
 use super::{Half, Steps};
 use crate::kernel::{
     gate::gate_slope,
-    left::{fetched_place, next_stage, put},
+    left::{fetched_place, next_stage, put, shared_partial, shared_rows, shared_vectors},
     matrix::{accumulate_matrices, store_matrices, zero_matrices},
     meeting::{doubt, meet},
     product::{accumulate, load_weight, pair, pairs_of_partials, reduce_to_pairs, zero_sums},
@@ -51,10 +51,9 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
     let (per_n, per_t) = strides(n, t, rule);
     let j0 = CUBE_POS_X as usize * comptime!(team.columns);
 
-    let mut left =
-        Shared::<[Vector<f32, R>]>::new_slice(comptime!(steps.left_vectors(&first_product)));
-    let mut left_rows = Shared::<[M]>::new_slice(comptime!(steps.left_numbers(&first_product)));
-    let mut partial = Shared::<[f32]>::new_slice(comptime!(steps.partial(&first_product)));
+    let mut left = shared_vectors::<R>(comptime!(steps.left_vectors(&first_product)));
+    let mut left_rows = shared_rows::<M>(comptime!(steps.left_numbers(&first_product)));
+    let mut partial = shared_partial(comptime!(steps.partial(&first_product)), team);
     let registers = load_weight::<F>(w_hh_t, j0, first_product, team);
     let registers_second = load_weight::<F>(w_hh_t, j0, second_product, team);
     let mut lost = Shared::<[u32]>::new_slice(1usize);
@@ -160,7 +159,13 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
                                 steps,
                             );
                             accumulate_matrices::<F, M>(
-                                &sums, &left_rows, w_hh_t, k0, j0, product, team,
+                                &sums,
+                                left_rows.as_ref().unwrap(),
+                                w_hh_t,
+                                k0,
+                                j0,
+                                product,
+                                team,
                             );
                             sync_cube();
                         }
@@ -192,13 +197,21 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
                                 );
                                 if comptime!(index == 0) {
                                     accumulate::<F, R>(
-                                        &mut sums, &left, zero, w_hh_t, &registers, k0, j0, block,
-                                        product, team,
+                                        &mut sums,
+                                        left.as_ref().unwrap(),
+                                        zero,
+                                        w_hh_t,
+                                        &registers,
+                                        k0,
+                                        j0,
+                                        block,
+                                        product,
+                                        team,
                                     );
                                 } else {
                                     accumulate::<F, R>(
                                         &mut sums,
-                                        &left,
+                                        left.as_ref().unwrap(),
                                         zero,
                                         w_hh_t,
                                         &registers_second,
@@ -229,8 +242,16 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
                                     steps,
                                 );
                                 accumulate::<F, R>(
-                                    &mut sums, &left, zero, w_hh_t, &registers, k0, j0, 0usize,
-                                    product, team,
+                                    &mut sums,
+                                    left.as_ref().unwrap(),
+                                    zero,
+                                    w_hh_t,
+                                    &registers,
+                                    k0,
+                                    j0,
+                                    0usize,
+                                    product,
+                                    team,
                                 );
                                 sync_cube();
                             }
@@ -324,8 +345,8 @@ const READ: usize = 7;
 #[allow(clippy::too_many_arguments)]
 fn turn_gradients<F: Float, M: Float, R: Size>(
     fetched: &mut Array<f32>,
-    left: &mut Shared<[Vector<f32, R>]>,
-    left_rows: &mut Shared<[M]>,
+    left: &mut ComptimeOption<Shared<[Vector<f32, R>]>>,
+    left_rows: &mut ComptimeOption<Shared<[M]>>,
     d_gates: &mut [F],
     time: usize,
     k0: usize,

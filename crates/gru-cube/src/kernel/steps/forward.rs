@@ -4,7 +4,7 @@ use super::{Half, Steps};
 use crate::kernel::rule::Rule;
 use crate::kernel::{
     gate::{blend, clip, gate_value},
-    left::{fetched_place, next_stage, put},
+    left::{fetched_place, next_stage, put, shared_partial, shared_rows, shared_vectors},
     matrix::{accumulate_matrices, store_matrices, zero_matrices},
     meeting::{doubt, meet},
     product::{accumulate, load_weight, pair, pairs_of_partials, reduce_to_pairs, zero_sums},
@@ -56,10 +56,9 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
     let (p_per_n, p_per_t) = strides(n, p_steps, rule);
     let j0 = CUBE_POS_X as usize * comptime!(team.columns);
 
-    let mut left =
-        Shared::<[Vector<f32, R>]>::new_slice(comptime!(steps.left_vectors(&first_product)));
-    let mut left_rows = Shared::<[M]>::new_slice(comptime!(steps.left_numbers(&first_product)));
-    let mut partial = Shared::<[f32]>::new_slice(comptime!(steps.partial(&first_product)));
+    let mut left = shared_vectors::<R>(comptime!(steps.left_vectors(&first_product)));
+    let mut left_rows = shared_rows::<M>(comptime!(steps.left_numbers(&first_product)));
+    let mut partial = shared_partial(comptime!(steps.partial(&first_product)), team);
     let registers = load_weight::<F>(w_hh, j0, first_product, team);
     let registers_second = load_weight::<F>(w_hh, j0, second_product, team);
     let mut lost = Shared::<[u32]>::new_slice(1usize);
@@ -181,7 +180,15 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
                             half,
                             steps,
                         );
-                        accumulate_matrices::<F, M>(&sums, &left_rows, w_hh, k0, j0, product, team);
+                        accumulate_matrices::<F, M>(
+                            &sums,
+                            left_rows.as_ref().unwrap(),
+                            w_hh,
+                            k0,
+                            j0,
+                            product,
+                            team,
+                        );
                         sync_cube();
                     }
                     store_matrices(&sums, &mut partial, product, team);
@@ -215,13 +222,21 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
                             );
                             if comptime!(index == 0) {
                                 accumulate::<F, R>(
-                                    &mut sums, &left, zero, w_hh, &registers, k0, j0, block,
-                                    product, team,
+                                    &mut sums,
+                                    left.as_ref().unwrap(),
+                                    zero,
+                                    w_hh,
+                                    &registers,
+                                    k0,
+                                    j0,
+                                    block,
+                                    product,
+                                    team,
                                 );
                             } else {
                                 accumulate::<F, R>(
                                     &mut sums,
-                                    &left,
+                                    left.as_ref().unwrap(),
                                     zero,
                                     w_hh,
                                     &registers_second,
@@ -257,7 +272,15 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
                                 steps,
                             );
                             accumulate::<F, R>(
-                                &mut sums, &left, zero, w_hh, &registers, k0, j0, 0usize, product,
+                                &mut sums,
+                                left.as_ref().unwrap(),
+                                zero,
+                                w_hh,
+                                &registers,
+                                k0,
+                                j0,
+                                0usize,
+                                product,
                                 team,
                             );
                             sync_cube();
@@ -357,8 +380,8 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
 #[allow(clippy::too_many_arguments)]
 fn turn_left<F: Float, M: Float, R: Size>(
     fetched: &mut Array<f32>,
-    left: &mut Shared<[Vector<f32, R>]>,
-    left_rows: &mut Shared<[M]>,
+    left: &mut ComptimeOption<Shared<[Vector<f32, R>]>>,
+    left_rows: &mut ComptimeOption<Shared<[M]>>,
     states: &mut [F],
     h0: ComptimeOption<&[F]>,
     recurrent_mask: ComptimeOption<&[F]>,

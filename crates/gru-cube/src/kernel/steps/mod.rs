@@ -153,19 +153,19 @@ impl Steps {
         self.left_vectors(product) + numbers.div_ceil(self.team.width) + 1
     }
 
-    /// Vectors of a stage of the left side; one where it is for matrix units.
+    /// Vectors of a stage of the left side; none where it is for matrix units.
     fn left_vectors(&self, product: &Product) -> usize {
         match self.team.matrices {
-            Some(_) => 1,
+            Some(_) => 0,
             None => product.padded_stage(&self.team) * self.team.vectors(),
         }
     }
 
-    /// Numbers of a stage of the left side for matrix units; one where it is not.
+    /// Numbers of a stage of the left side for matrix units; none where it is not.
     fn left_numbers(&self, product: &Product) -> usize {
         match self.team.matrices {
             Some(_) => product.left_numbers(&self.team),
-            None => 1,
+            None => 0,
         }
     }
 
