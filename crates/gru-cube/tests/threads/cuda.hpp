@@ -10,6 +10,10 @@
 // - Each thread of a plane (CUDA: warp) loads and multiplies whole matrices, and stores its part of the result.
 //   Loads and stores check what CUDA requires: pointers aligned to 256 bits, rows at multiples of 16 bytes.
 //
+// - Kernels read ahead, also for units that have no row or column, and drop what these read. Such a read may race with
+//   a write, and nothing depends on it. So a read that ThreadSanitizer reports is repeated: the launch runs once more,
+//   and the read yields NaN. If the result changes by a bit, the race is an error. Two racing writes always are.
+//
 // A function of CUDA that is not here does not compile: add it when a kernel needs it.
 #pragma once
 
@@ -22,12 +26,16 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <compare>
 #include <cstring>
+#include <dlfcn.h>
 #include <fstream>
 #include <limits>
 #include <math.h>
 #include <memory>
+#include <set>
 #include <source_location>
+#include <sys/syscall.h>
 #include <thread>
 #include <type_traits>
 #include <unistd.h>
@@ -115,6 +123,38 @@ struct Cube {
 
 inline thread_local Cube* cube;
 inline thread_local unsigned unit;
+
+// A read of a thread, and from where in the kernel.
+struct Read {
+    unsigned thread;
+    const void* at;
+    const char* caller;
+    auto operator<=>(const Read&) const = default;
+};
+
+// Number of this thread in the launch.
+inline thread_local unsigned number;
+// What the system calls each of them. (An array, because a sanitizer reads it in the middle of a report.)
+constexpr unsigned MOST_THREADS = 1 << 13;
+inline unsigned long system_ids[MOST_THREADS];
+// Reads that yield NaN.
+inline std::set<Read> poisoned;
+// Reads that raced, as ThreadSanitizer tells them, and whether there were races without a read.
+constexpr unsigned MOST_RACES = 1 << 16;
+inline Read raced[MOST_RACES];
+inline unsigned races;
+inline bool writes_raced;
+
+// All reads of a kernel.
+template <class T>
+__attribute__((noinline)) T load(const T* at) {
+    T value = *at;
+    if (!poisoned.empty()) {
+        const auto* caller = static_cast<const char*>(__builtin_return_address(0));
+        if (poisoned.contains({number, at, caller})) std::memset(static_cast<void*>(&value), 0xff, sizeof value);
+    }
+    return value;
+}
 inline thread_local std::uint64_t random_state;
 
 inline unsigned random_below(unsigned end) {
@@ -369,6 +409,82 @@ struct Launch {
     }
 };
 
+#ifdef __SANITIZE_THREAD__
+extern "C" int __tsan_get_report_mop(void*, unsigned long, int*, void**, int*, int*, int*, void**, unsigned long);
+extern "C" int __tsan_get_report_thread(void*, unsigned long, int*, unsigned long*, int*, const char**, int*, void**,
+                                        unsigned long);
+
+// ThreadSanitizer calls this, one report at a time.
+extern "C" __attribute__((no_sanitize("thread"))) void __tsan_on_report(void* report) {
+    for (unsigned long access = 0; access < 2; ++access) {
+        int thread = 0, size = 0, writes = 0, is_atomic = 0, running = 0, parent = 0;
+        void *at = nullptr, *trace[2] = {};
+        __tsan_get_report_mop(report, access, &thread, &at, &size, &writes, &is_atomic, trace, 2);
+        if (writes || is_atomic || !trace[1]) continue;
+        for (unsigned long i = 0; i < 2; ++i) {
+            int other = 0;
+            unsigned long id = 0;
+            const char* name = nullptr;
+            void* created[2];
+            __tsan_get_report_thread(report, i, &other, &id, &running, &name, &parent, created, 2);
+            if (other != thread) continue;
+            for (unsigned j = 0; j < MOST_THREADS; ++j)
+                if (system_ids[j] == id && races < MOST_RACES) {
+                    raced[races].thread = j;
+                    raced[races].at = at;
+                    raced[races].caller = static_cast<const char*>(trace[1]);
+                    ++races;
+                    return;
+                }
+        }
+    }
+    writes_raced = true;
+}
+#endif
+
+// Runs a launch until no read races that is not poisoned yet, and checks that poison changes nothing.
+template <class F>
+void run_with_poison(Launch& launch, F once) {
+    const auto copy = [&] {
+        std::vector<std::vector<char>> all;
+        for (std::size_t i = 0; i < launch.sizes.size(); ++i)
+            all.emplace_back(launch.buffers[i].get(), launch.buffers[i].get() + launch.sizes[i]);
+        return all;
+    };
+    const auto before = copy();
+    once();
+    const auto after = copy();
+    const auto changes = [&](std::set<Read> reads) {
+        poisoned = std::move(reads);
+        for (std::size_t i = 0; i < before.size(); ++i)
+            std::copy(before[i].begin(), before[i].end(), launch.buffers[i].get());
+        races = 0;
+        once();
+        return copy() != after;
+    };
+    std::set<Read> all;
+    for (int round = 0; round < 4 && races > 0; ++round) {
+        if (writes_raced) fail("two writes race, or a write and an atomic");
+        const auto known = all.size();
+        all.insert(raced, raced + races);
+        if (all.size() == known) break;
+        if (!changes(all)) continue;
+        std::set<const char*> callers;
+        for (const auto& read : all) callers.insert(read.caller);
+        for (const auto* caller : callers) {
+            std::set<Read> of_caller;
+            for (const auto& read : all)
+                if (read.caller == caller) of_caller.insert(read);
+            Dl_info program{};
+            dladdr(caller, &program);
+            if (changes(of_caller))
+                fail("the result depends on a read that races: pc %td", caller - static_cast<char*>(program.dli_fbase));
+        }
+        fail("the result depends on reads that race");
+    }
+    if (writes_raced) fail("two writes race, or a write and an atomic");
+}
+
 template <class... A>
 int run(void (*kernel)(A...), Dim block, std::size_t shared_size, std::size_t alignment, char** paths) {
     alarm(TIME_OUT);
@@ -392,25 +508,32 @@ int run(void (*kernel)(A...), Dim block, std::size_t shared_size, std::size_t al
     };
     const unsigned cubes = launch.grid.count(), together = std::min(cubes, launch.together);
     std::vector<std::unique_ptr<Cube>> teams;
-    std::vector<std::thread> threads;
     for (unsigned team = 0; team < together; ++team)
         teams.push_back(std::make_unique<Cube>(block.count(), shared_size, alignment));
-    for (unsigned team = 0; team < together; ++team)
-        for (unsigned i = 0; i < block.count(); ++i)
-            threads.emplace_back([&, team, i] {
-                cube = teams[team].get();
-                unit = i;
-                random_state = launch.seed ^ (std::uint64_t{team} << 32 | i) * 0x9e3779b97f4a7c15u;
-                threadIdx = {i % block.x, i / block.x % block.y, i / block.x / block.y};
-                for (unsigned at = team; at < cubes; at += together) {
-                    blockIdx = {at % gridDim.x, at / gridDim.x % gridDim.y, at / gridDim.x / gridDim.y};
-                    if (unit == 0) std::memset(cube->shared, 0xff, cube->shared_size);
-                    wait(BEGINS);
-                    call(std::index_sequence_for<A...>());
-                    wait(RETURNED);
-                }
-            });
-    for (auto& thread : threads) thread.join();
+    const auto once = [&] {
+        std::vector<std::thread> threads;
+        for (unsigned team = 0; team < together; ++team)
+            for (unsigned i = 0; i < block.count(); ++i)
+                threads.emplace_back([&, team, i] {
+                    cube = teams[team].get();
+                    unit = i;
+                    number = team * block.count() + i;
+                    system_ids[number] = static_cast<unsigned long>(syscall(SYS_gettid));
+                    random_state = launch.seed ^ (std::uint64_t{number} + 1) * 0x9e3779b97f4a7c15u;
+                    threadIdx = {i % block.x, i / block.x % block.y, i / block.x / block.y};
+                    for (unsigned at = team; at < cubes; at += together) {
+                        blockIdx = {at % gridDim.x, at / gridDim.x % gridDim.y, at / gridDim.x / gridDim.y};
+                        if (unit == 0) std::memset(cube->shared, 0xff, cube->shared_size);
+                        wait(BEGINS);
+                        call(std::index_sequence_for<A...>());
+                        wait(RETURNED);
+                    }
+                });
+        for (auto& thread : threads) thread.join();
+        ++launch.seed;
+    };
+    if (together * block.count() > MOST_THREADS) fail("%u cubes of %u units", together, block.count());
+    run_with_poison(launch, once);
     launch.write(paths[2]);
     return 0;
 }

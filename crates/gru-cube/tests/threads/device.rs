@@ -26,9 +26,7 @@ use cubecl_cpp::{
     shared::{CompilationOptions, CppCompiler, CppSupportedFeatures, register_wmma_features},
     target::Cuda,
 };
-use cubecl_environment::{
-    backtrace::BackTrace, bytes::Bytes, future::DynFut, stream::StreamId,
-};
+use cubecl_environment::{backtrace::BackTrace, bytes::Bytes, future::DynFut, stream::StreamId};
 use cubecl_runtime::{
     id::KernelId,
     memory_management::{ManagedMemoryHandle, ManagedMemoryId, StreamMemoryReport},
@@ -94,7 +92,7 @@ const MULTIPROCESSORS: u32 = 8;
 const MOST_THREADS: u32 = 256;
 
 /// Lines of a program's error output that a failed launch reports.
-const REPORTED: usize = 80;
+const REPORTED: usize = 40;
 
 #[derive(Debug)]
 pub struct Threads {
@@ -168,7 +166,7 @@ impl Threads {
         if path.exists() {
             return Ok(path);
         }
-        let source = directory().join(format!("{}.cpp", self.name));
+        let source = path.with_extension("cpp");
         let built = directory().join(format!("{}.exe", self.name));
         write(&source, text.as_bytes())?;
         let header = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/threads/cuda.hpp");
@@ -185,14 +183,10 @@ impl Threads {
         .args([&built, &source]);
         let output = gcc.output().map_err(|error| format!("g++: {error}"))?;
         if !output.status.success() {
-            let kept = path.with_extension("cpp");
-            write(&kept, text.as_bytes())?;
-            let errors = first_lines(&output.stderr);
-            return Err(format!("{} does not compile:\n{errors}", kept.display()));
+            let errors = first_lines(&String::from_utf8_lossy(&output.stderr));
+            return Err(format!("{} does not compile:\n{errors}", source.display()));
         }
-        fs::rename(&source, path.with_extension("cpp"))
-            .and_then(|()| fs::rename(&built, &path))
-            .map_err(|error| format!("{}: {error}", path.display()))?;
+        fs::rename(&built, &path).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(path)
     }
 
@@ -240,20 +234,38 @@ impl Threads {
             ["in", "out"].map(|kind| directory().join(format!("{}.{kind}", self.name)));
         write(&input, &bytes)?;
         self.launch += 1;
-        let ran = Command::new(&program.path)
-            .args([&input, &output])
-            .env("TSAN_OPTIONS", "halt_on_error=1")
-            .output()
-            .map_err(|error| format!("{}: {error}", program.path.display()))?;
-        if !ran.status.success() {
-            let source = program.path.with_extension("cpp");
-            let (source, status) = (source.display(), ran.status);
-            let errors = first_lines(&ran.stderr);
-            return Err(format!(
-                "{}: {x}·{y}·{z} cubes of {} units, {source}, {status}:\n{errors}",
-                kernel.name(),
-                program.units
-            ));
+        let run = |options: &str| {
+            let mut command = Command::new(&program.path);
+            command.args([&input, &output]).env("TSAN_OPTIONS", options);
+            let ran = command.output().expect("a program that was just built");
+            (
+                ran.status,
+                String::from_utf8_lossy(&ran.stderr).into_owned(),
+            )
+        };
+        // The program itself decides which races are errors.
+        let (status, errors) = run("exitcode=0 symbolize=0 history_size=7 \
+             suppress_equal_stacks=0 suppress_equal_addresses=0");
+        if !status.success() {
+            let (kernel, source) = (kernel.name(), program.path.with_extension("cpp"));
+            let mut report = format!(
+                "{kernel}: {x}·{y}·{z} cubes of {} units, {}, {status}:\n",
+                program.units,
+                source.display()
+            );
+            if self.sanitizer == Sanitizer::Thread {
+                for line in errors
+                    .lines()
+                    .filter(|line| line.starts_with("kernel error"))
+                {
+                    report += &format!("{line} {}\n", line_of(line, &program.path));
+                }
+                report += "The first race:\n";
+                report += &first_lines(&run("halt_on_error=1 history_size=7").1);
+            } else {
+                report += &first_lines(&errors);
+            }
+            return Err(report);
         }
         let mut written = &fs::read(&output).map_err(|error| error.to_string())?[..];
         for binding in buffers {
@@ -282,10 +294,27 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
     fs::write(path, bytes).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn first_lines(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    let lines: Vec<_> = text.lines().take(REPORTED).collect();
-    lines.join("\n")
+/// The first lines of a report, without the frames below the kernel.
+fn first_lines(text: &str) -> String {
+    let is_below = |line: &&str| line.contains(" std::") || line.contains("cuda::run<");
+    let lines = text.lines().filter(|line| !is_below(line));
+    lines.take(REPORTED).collect::<Vec<_>>().join("\n")
+}
+
+/// Where the program counter at the end of a line is in the source.
+fn line_of(error: &str, program: &Path) -> String {
+    let Some((_, at)) = error.split_once(": pc ") else {
+        return String::new();
+    };
+    // The call is before the address to which it returns.
+    let call = at.parse::<u64>().expect("a number") - 1;
+    let mut command = Command::new("addr2line");
+    command.arg("-e").arg(program).arg(format!("{call:#x}"));
+    let output = command.output().map(|output| output.stdout);
+    output.map_or_else(
+        |error| error.to_string(),
+        |bytes| String::from_utf8_lossy(&bytes).trim().to_owned(),
+    )
 }
 
 /// CUDA C++ in which what g++ does not know is a function of `cuda.hpp`.
@@ -318,6 +347,16 @@ impl Translated {
             alignment = declared.to_owned();
             text = format!("{before}char* const {block} = cuda::shared_memory();{after}");
         }
+
+        // `T const x = *pointer;`
+        let lines = text.lines().map(|line| match line.split_once(" = *") {
+            Some((to, from)) if to.contains(" const v") && from.starts_with('v') => {
+                let pointer = from.strip_suffix(';').expect("a statement on a line");
+                format!("{to} = cuda::load({pointer});")
+            }
+            _ => line.to_owned(),
+        });
+        let mut text = lines.collect::<Vec<_>>().join("\n");
 
         // An atomic load, and an atomic addition as PTX.
         let volatile = "volatile uint32_t const* tmp = reinterpret_cast<volatile uint32_t const*>(";

@@ -146,7 +146,11 @@ fn nothing_is_reported() {
 pub fn trials() -> Vec<Trial> {
     let mut trials = on_each("faults/None", &Sanitizer::ALL, nothing_is_reported);
     for (fault, sanitizer, report) in [
-        (Fault::Barrier, Sanitizer::Thread, "data race"),
+        (
+            Fault::Barrier,
+            Sanitizer::Thread,
+            "depends on a read that races",
+        ),
         (
             Fault::Divergence,
             Sanitizer::Address,
@@ -158,7 +162,11 @@ pub fn trials() -> Vec<Trial> {
             Sanitizer::Address,
             "bytes past a multiple of 32",
         ),
-        (Fault::Fence, Sanitizer::Thread, "data race"),
+        (
+            Fault::Fence,
+            Sanitizer::Thread,
+            "depends on a read that races",
+        ),
     ] {
         let name = format!("faults/{fault:?}");
         trials.extend(on_each(&name, &[sanitizer], move || {
