@@ -4,15 +4,13 @@
 // - `__threadfence` is CUDA's `fence.sc`: fences have one order, and each synchronizes with all later ones. Here a fence
 //   is an atomic addition to one variable. ThreadSanitizer understands it, and it does not understand
 //   `std::atomic_thread_fence`. Atomics are relaxed, as in the generated text.
-// - Cubes run at the same time, as many as the launch asks for. A cube keeps its threads for several cubes only
-//   when it is not required that all cubes run together.
+// - Cubes run at the same time: all of them if they wait for each other, otherwise as many as the launch says.
 // - Every cube has its own shared memory, full of NaN, and aligned to what the kernel declares and no further.
 // - Each thread of a plane (CUDA: warp) loads and multiplies whole matrices, and stores its part of the result.
 //   Loads and stores check what CUDA requires: pointers aligned to 256 bits, rows at multiples of 16 bytes.
-//
-// - Kernels read ahead, also for units that have no row or column, and drop what these read. Such a read may race with
-//   a write, and nothing depends on it. So a read that ThreadSanitizer reports is repeated: the launch runs once more,
-//   and the read yields NaN. If the result changes by a bit, the race is an error. Two racing writes always are.
+// - Kernels prefetch, also in units that have no row or column, which then ignore what they read. Such a read may race
+//   with a write, and no result depends on it. So after a race the launch runs again, and the read that raced yields
+//   NaN. If a bit of the results changes, the race is an error. A race without a read is always an error.
 //
 // A function of CUDA that is not here does not compile: add it when a kernel needs it.
 #pragma once
@@ -22,11 +20,11 @@
 #include <barrier>
 #include <bit>
 #include <cmath>
+#include <compare>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <compare>
 #include <cstring>
 #include <dlfcn.h>
 #include <fstream>

@@ -1,25 +1,26 @@
-//! The CUDA kernels on CPU threads, under sanitizers: no GPU, no CUDA.
+//! The CUDA kernels on CPU threads, under sanitizers, without a GPU and without CUDA.
 //!
-//! The design, in the order of a launch:
+//! How a test runs:
 //!
-//! 1. [`device`] is a CubeCL device like any other. So the launches are the crate's own: its buffers, scalars, numbers
-//!    of cubes and launch configurations, and the cases are those of the GPU tests.
+//! 1. [`device`] is a CubeCL device like any other. The launches are the launches of the crate: its buffers, scalars,
+//!    numbers of cubes and launch configurations. The cases are the cases of the GPU tests.
 //! 2. A launch compiles its kernel with CubeCL's CUDA C++ compiler. The text goes to g++ with `cuda.hpp`, in which a
 //!    unit is a thread and a barrier is a `std::barrier`. Each program is built with one of two sanitizers:
 //!    ThreadSanitizer, or AddressSanitizer with UndefinedBehaviorSanitizer.
-//! 3. The program reads the launch from a file, runs all units, and writes the buffers to a file. A report of a
-//!    sanitizer makes these buffers unreadable, and the test fails with the report.
-//! 4. What the buffers hold is compared with the float64 oracle.
+//! 3. The program reads the launch from a file, runs all units, and writes the buffers to a file. After a report the
+//!    buffers cannot be read, and the test fails with the report.
+//! 4. The results are compared with the float64 oracle.
 //!
-//! ThreadSanitizer reports two accesses that no barrier, fence or atomic orders, also when they did not collide in this
-//! run. It sees only what the run did. It does not see a race between two cubes that the same threads ran one
-//! after the other, nor one between two planes' matrix operations that a barrier of the same cube orders.
+//! ThreadSanitizer reports two accesses that no barrier, fence or atomic orders, even if they did not collide in this
+//! run. `cuda.hpp` explains which races are errors. Three things stay unseen: code that no case runs, a race between two
+//! cubes that the same threads ran one after the other, and what CUDA's own compiler does.
 //!
-//! `cargo test` runs a few cases of each kind. All kinds, and then every case:
+//! Where g++ is missing, the tests are ignored. The environment variable `GRU_THREADS` chooses the cases. Unset, one
+//! launch configuration of each kind runs. With `full` every launch configuration runs, with `long` every case of the
+//! GPU tests:
 //!
 //! ```sh
 //! GRU_THREADS=full cargo test -p gru-cube --test cuda-threads
-//! GRU_THREADS=long cargo test -p gru-cube --test cuda-threads
 //! ```
 
 #[path = "../support/mod.rs"]
