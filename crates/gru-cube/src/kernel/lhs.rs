@@ -2,16 +2,51 @@
 //! prefetches its values of the next block into registers before it multiplies the current block. The
 //! product then hides the latency of the loads.
 
-use super::threads::{Product, Threads};
+use super::threads::{ALIGNMENT, Product, Threads};
 use cubecl::prelude::*;
 
 /// The lhs in shared memory.
 #[derive(CubeType)]
 pub(crate) struct Lhs<M: Float, R: Size> {
     /// For products by units: vectors of rows, `[k·vectors + v]`.
-    pub(crate) vectors: Shared<[Vector<f32, R>]>,
+    pub(crate) vectors: ComptimeOption<Shared<[Vector<f32, R>]>>,
     /// For matrix units: row by row.
-    pub(crate) rows: Shared<[M]>,
+    pub(crate) rows: ComptimeOption<Shared<[M]>>,
+}
+
+/// The lhs of a product by units, of so many vectors; none for matrix units.
+#[cube]
+pub(crate) fn shared_vectors<R: Size>(
+    #[comptime] len: usize,
+) -> ComptimeOption<Shared<[Vector<f32, R>]>> {
+    if comptime!(len > 0) {
+        ComptimeOption::new_Some(Shared::<[Vector<f32, R>]>::new_slice(len))
+    } else {
+        ComptimeOption::new_None()
+    }
+}
+
+/// The lhs of a product by matrix units, of so many values; none for units.
+#[cube]
+pub(crate) fn shared_rows<M: Float>(#[comptime] len: usize) -> ComptimeOption<Shared<[M]>> {
+    if comptime!(len > 0) {
+        ComptimeOption::new_Some(Shared::<[M]>::new_aligned_slice(len, ALIGNMENT))
+    } else {
+        ComptimeOption::new_None()
+    }
+}
+
+/// Partial sums. Matrix units may write them.
+#[cube]
+pub(crate) fn shared_partial(
+    #[comptime] len: usize,
+    #[comptime] threads: Threads,
+) -> Shared<[f32]> {
+    if comptime!(threads.matrices.is_some()) {
+        Shared::<[f32]>::new_aligned_slice(len, ALIGNMENT)
+    } else {
+        Shared::<[f32]>::new_slice(len)
+    }
 }
 
 impl Product {
@@ -75,16 +110,19 @@ pub(crate) fn store_tile<M: Float, R: Size>(
     #[comptime] threads: Threads,
 ) {
     let block = comptime!(product.padded_block(&threads));
-    if comptime!(threads.matrices.is_some()) {
+    #[comptime]
+    if let ComptimeOption::Some(lhs_rows) = lhs.rows.as_mut() {
         #[unroll]
         for i in 0..comptime!(product.prefetch_len(&threads)) {
             let (row, k) = prefetch_position(i, product, threads);
             if row < comptime!(threads.rows) {
-                lhs.rows[row * comptime!(product.lhs_stride(&threads)) + k] =
+                lhs_rows[row * comptime!(product.lhs_stride(&threads)) + k] =
                     M::cast_from(prefetched[i]);
             }
         }
-    } else {
+    }
+    #[comptime]
+    if let ComptimeOption::Some(lhs_vectors) = lhs.vectors.as_mut() {
         let (width, vectors) = comptime!((threads.width, threads.vectors()));
         #[unroll]
         for i in 0..comptime!(product.prefetch_len(&threads) / width) {
@@ -95,7 +133,7 @@ pub(crate) fn store_tile<M: Float, R: Size>(
                 for w in 0..width {
                     rows.insert(w, prefetched[comptime!(i * width + w)]);
                 }
-                lhs.vectors[k * vectors + comptime!(i % vectors)] = rows;
+                lhs_vectors[k * vectors + comptime!(i % vectors)] = rows;
             }
         }
     }

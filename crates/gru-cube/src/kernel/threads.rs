@@ -150,9 +150,8 @@ pub(crate) struct Matrices {
     pub(crate) element: ElemType,
 }
 
-/// Padding between two rows of the lhs in shared memory. Without it neighbouring rows would start in the
-/// same bank. 8 values of 16 bits are 16 bytes, the row alignment that NVIDIA's matrix units require.
-const PADDING: usize = 8;
+/// Alignment in bytes that CUDA requires of matrices in memory and of their rows.
+pub(crate) const ALIGNMENT: usize = 32;
 
 impl Threads {
     pub(crate) fn matrices(&self) -> Matrices {
@@ -186,9 +185,11 @@ impl Threads {
 }
 
 impl Product {
-    /// Distance between two rows of the lhs for matrix units.
+    /// Distance between two rows of the lhs for matrix units. A row is longer than a block: rows of a multiple of 128
+    /// bytes would all start in the same bank of shared memory.
     pub(crate) fn lhs_stride(&self, threads: &Threads) -> usize {
-        self.padded_block(threads) + PADDING
+        let unit = ALIGNMENT / threads.matrices().element.size();
+        self.padded_block(threads).next_multiple_of(unit) + unit
     }
 
     /// Values of the lhs for matrix units in shared memory.

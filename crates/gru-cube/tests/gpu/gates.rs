@@ -89,7 +89,7 @@ fn gates(problem: &Problem, g: &[f64]) -> Vec<f64> {
     download::<f32>(&client, gates, len)
 }
 
-fn every_convention() {
+pub fn every_convention() {
     for (i, (spec, order)) in catalogue::conventions().into_iter().enumerate() {
         // Gates of skipped steps are undefined, so no step is skipped here.
         let given = [Given::bits(15), Given::NONE][i / 2 % 2];

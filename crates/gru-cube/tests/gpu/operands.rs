@@ -9,7 +9,7 @@ pub fn trials() -> Vec<Trial> {
     vec![test("operands/every-convention", every_convention)]
 }
 
-fn every_convention() {
+pub fn every_convention() {
     let client = client();
     for (i, (spec, order)) in catalogue::conventions().into_iter().enumerate() {
         let (n, t, h) = (3, 4, 5);

@@ -303,6 +303,15 @@ impl Upload for half::f16 {
     }
 }
 
+impl Upload for half::bf16 {
+    fn narrow(x: f64) -> Self {
+        Self::from_f64(x)
+    }
+    fn wide(self) -> f64 {
+        self.into()
+    }
+}
+
 pub fn upload<F: Upload>(client: &Client, data: &[f64]) -> Handle {
     let data: Vec<F> = data.iter().map(|&x| F::narrow(x)).collect();
     client.create_from_slice(F::as_bytes(&data))

@@ -9,6 +9,7 @@ use cubecl::{
 use gru_cube::Limits;
 use libtest_mimic::{Arguments, Completion, Trial};
 use std::{
+    cell::RefCell,
     env,
     sync::{Mutex, OnceLock},
 };
@@ -77,7 +78,20 @@ pub fn client() -> Client {
     thread_local! {
         static PLACE: Place = Place::new();
     }
-    PLACE.with(|place| place.client.clone())
+    let other = OTHER.with_borrow(Clone::clone);
+    other.unwrap_or_else(|| PLACE.with(|place| place.client.clone()))
+}
+
+thread_local! {
+    /// The device of [`on`].
+    static OTHER: RefCell<Option<Client>> = const { RefCell::new(None) };
+}
+
+/// Runs a test on a device that is not an adapter.
+pub fn on(client: Client, test: impl FnOnce()) {
+    OTHER.set(Some(client));
+    test();
+    OTHER.set(None);
 }
 
 struct Place {

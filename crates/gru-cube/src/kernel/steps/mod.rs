@@ -9,7 +9,7 @@ pub(crate) mod forward;
 pub(crate) mod transpose;
 
 use super::{
-    lhs::Lhs,
+    lhs::{Lhs, shared_partial, shared_rows, shared_vectors},
     matrix::{accumulate_matrices, store_matrices, zero_matrices},
     product::{Block, accumulate, pairs_of_partials, reduce_to_pairs, zero_sums},
     rule::{Pass, Rule},
@@ -144,19 +144,19 @@ impl Steps {
         self.lhs_vectors(product) + values.div_ceil(self.threads.width) + 1
     }
 
-    /// Vectors of a block of the lhs; one for matrix units.
+    /// Vectors of a block of the lhs; none for matrix units.
     fn lhs_vectors(&self, product: &Product) -> usize {
         match self.threads.matrices {
-            Some(_) => 1,
+            Some(_) => 0,
             None => product.padded_block(&self.threads) * self.threads.vectors(),
         }
     }
 
-    /// Values of a block of the lhs for matrix units; one without them.
+    /// Values of a block of the lhs for matrix units; none without them.
     fn lhs_len(&self, product: &Product) -> usize {
         match self.threads.matrices {
             Some(_) => product.lhs_len(&self.threads),
-            None => 1,
+            None => 0,
         }
     }
 
@@ -200,9 +200,9 @@ pub(crate) fn step_memory<M: Float, R: Size>(
     #[comptime] product: Product,
     #[comptime] steps: Steps,
 ) -> StepMemory<M, R> {
-    let vectors = Shared::<[Vector<f32, R>]>::new_slice(comptime!(steps.lhs_vectors(&product)));
-    let rows = Shared::<[M]>::new_slice(comptime!(steps.lhs_len(&product)));
-    let partial = Shared::<[f32]>::new_slice(comptime!(steps.partial(&product)));
+    let vectors = shared_vectors::<R>(comptime!(steps.lhs_vectors(&product)));
+    let rows = shared_rows::<M>(comptime!(steps.lhs_len(&product)));
+    let partial = shared_partial(comptime!(steps.partial(&product)), steps.threads);
     StepMemory::<M, R> {
         lhs: Lhs::<M, R> { vectors, rows },
         partial,
@@ -254,10 +254,26 @@ pub(crate) fn accumulate_block<F: Float, M: Float, R: Size>(
 ) {
     if comptime!(threads.matrices.is_some()) {
         let Block { k0, j0, .. } = block;
-        accumulate_matrices::<F, M>(&sums.matrices, &lhs.rows, rhs, k0, j0, product, threads);
+        accumulate_matrices::<F, M>(
+            &sums.matrices,
+            lhs.rows.as_ref().unwrap(),
+            rhs,
+            k0,
+            j0,
+            product,
+            threads,
+        );
     } else {
         let units = &mut sums.units;
-        accumulate::<F, R>(units, &lhs.vectors, rhs, registers, block, product, threads);
+        accumulate::<F, R>(
+            units,
+            lhs.vectors.as_ref().unwrap(),
+            rhs,
+            registers,
+            block,
+            product,
+            threads,
+        );
     }
 }
 

@@ -1,0 +1,636 @@
+//! A CubeCL device that is a set of CPU threads: each kernel is compiled to CUDA C++, built with g++ and a sanitizer,
+//! and run as a process of its own for each launch.
+
+use cubecl::{
+    Compiler, CubeKernel, MemoryAllocationMode,
+    client::Client,
+    dry_run::LaunchMode,
+    ir::{
+        DeviceIdentity, DeviceProperties, ElemType, FloatKind, HardwareProperties,
+        MemoryDeviceProperties, TargetProperties, Type, UIntKind, features::AtomicUsage,
+    },
+    logging::ServerLogger,
+    prelude::*,
+    profile::{ProfileDuration, TimingMethod},
+    server::{
+        BufferBinding, CopyDescriptor, Handle, IoError, KernelArguments, MemoryLayout,
+        MemoryLayoutDescriptor, MemoryLayoutPolicy, ProfileError, ProfilingToken, Server,
+        ServerCommunication, ServerError, ServerStorage, ServerUtilities,
+    },
+    zspace::Strides,
+};
+use cubecl_common::device::{DeviceId, DeviceService, ServerUtilitiesHandle, ServiceId};
+use cubecl_cpp::{
+    cuda::{arch::CudaArchitecture, mma::CudaCmmaCompiler},
+    register_supported_types,
+    shared::{CompilationOptions, CppCompiler, CppSupportedFeatures, register_wmma_features},
+    target::Cuda,
+};
+use cubecl_environment::{backtrace::BackTrace, bytes::Bytes, future::DynFut, stream::StreamId};
+use cubecl_runtime::{
+    id::KernelId,
+    memory_management::{ManagedMemoryHandle, ManagedMemoryId, StreamMemoryReport},
+    storage::{ComputeStorage, ManagedResource, StorageHandle, StorageId},
+};
+use std::{
+    collections::{HashMap, hash_map::DefaultHasher},
+    fs,
+    hash::{Hash, Hasher},
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Arc, OnceLock},
+};
+
+/// What watches the threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sanitizer {
+    /// Races.
+    Thread,
+    /// Reads and writes outside of buffers, alignment, and undefined behavior.
+    Address,
+}
+
+impl Sanitizer {
+    pub const ALL: [Self; 2] = [Self::Thread, Self::Address];
+
+    fn flag(self) -> &'static str {
+        match self {
+            Self::Thread => "-fsanitize=thread",
+            Self::Address => "-fsanitize=address,undefined",
+        }
+    }
+}
+
+/// The device `index` whose kernels are built with a sanitizer.
+pub fn client(sanitizer: Sanitizer, index: u16) -> Client {
+    Client::load::<Threads>(DeviceId {
+        type_id: sanitizer as u16,
+        index_id: index,
+    })
+}
+
+/// Whether g++ can be run.
+pub fn has_compiler() -> bool {
+    Command::new("g++").arg("--version").output().is_ok()
+}
+
+/// Where programs and launches are files, of this process.
+pub fn directory() -> &'static Path {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    DIRECTORY.get_or_init(|| {
+        let name = format!("cuda-threads-{}", std::process::id());
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::create_dir_all(&directory).expect("the directory of tests can be written");
+        directory
+    })
+}
+
+/// Cubes that run at the same time, as many as the device says it has multiprocessors.
+const MULTIPROCESSORS: u32 = 8;
+
+/// Threads of a launch whose cubes need not run together.
+const MOST_THREADS: u32 = 256;
+
+/// Lines of a program's error output that a failed launch reports.
+const REPORTED: usize = 40;
+
+#[derive(Debug)]
+pub struct Threads {
+    utilities: Arc<ServerUtilities>,
+    sanitizer: Sanitizer,
+    /// The bytes of each buffer, or why a launch did not write them.
+    buffers: HashMap<ManagedMemoryId, Result<Vec<u8>, String>>,
+    programs: HashMap<KernelId, Program>,
+    /// Number of the next launch, and the seed of its schedule.
+    launch: u64,
+    /// Name of this device's files.
+    name: String,
+}
+
+/// A kernel that was built.
+#[derive(Debug, Clone)]
+struct Program {
+    path: PathBuf,
+    /// Units of a cube.
+    units: u32,
+    /// Its cubes wait for each other.
+    synchronizes_cubes: bool,
+}
+
+impl Threads {
+    fn program(&mut self, kernel: &dyn CubeKernel) -> Result<Program, String> {
+        let id = kernel.id();
+        if let Some(program) = self.programs.get(&id) {
+            return Ok(program.clone());
+        }
+        let definition = cubecl::define_kernel(kernel).map_err(|error| error.to_string())?;
+        let [x, y, z] = {
+            let dim = &definition.settings.cube_dim;
+            [dim.x, dim.y, dim.z]
+        };
+        // What CubeCL's CUDA runtime sets on sm_90.
+        let options = CompilationOptions {
+            supports_features: CppSupportedFeatures {
+                grid_constants: true,
+                clusters: true,
+                fast_math: true,
+                fast_tanh: true,
+                elect_sync: true,
+                dp4a: true,
+            },
+            ..Default::default()
+        };
+        let compiled = CppCompiler::<Cuda>::default()
+            .compile(definition, &options)
+            .map_err(|error| error.to_string())?;
+        let translated = Translated::new(&compiled.source);
+        let text = format!(
+            "namespace kernel {{\n{}\n}}\nint main(int, char** paths) {{\n    \
+             return cuda::run(kernel::{}, {{{x}, {y}, {z}}}, {}, {}, paths);\n}}\n",
+            translated.text, translated.name, compiled.shared_memory_size, translated.alignment
+        );
+        let program = Program {
+            path: self.build(&text)?,
+            units: x * y * z,
+            synchronizes_cubes: text.contains("atom_add"),
+        };
+        self.programs.insert(id, program.clone());
+        Ok(program)
+    }
+
+    /// Compiles a program, unless another device has done so.
+    fn build(&self, text: &str) -> Result<PathBuf, String> {
+        let mut hasher = DefaultHasher::new();
+        (text, self.sanitizer.flag()).hash(&mut hasher);
+        let path = directory().join(format!("{:016x}", hasher.finish()));
+        if path.exists() {
+            return Ok(path);
+        }
+        let source = path.with_extension("cpp");
+        let built = directory().join(format!("{}.exe", self.name));
+        write(&source, text.as_bytes())?;
+        let header = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/threads/cuda.hpp");
+        let mut gcc = Command::new("g++");
+        gcc.args([
+            "-std=c++20",
+            "-O1",
+            "-g1",
+            "-pthread",
+            "-fno-strict-aliasing",
+        ])
+        .args(["-w", "-fno-sanitize-recover=all", self.sanitizer.flag()])
+        .args(["-include", header, "-o"])
+        .args([&built, &source]);
+        let output = gcc.output().map_err(|error| format!("g++: {error}"))?;
+        if !output.status.success() {
+            let errors = first_lines(&String::from_utf8_lossy(&output.stderr));
+            return Err(format!("{} does not compile:\n{errors}", source.display()));
+        }
+        fs::rename(&built, &path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(path)
+    }
+
+    /// Runs a launch; its buffers then hold what it wrote.
+    fn run(
+        &mut self,
+        kernel: &dyn CubeKernel,
+        count: &CubeCount,
+        arguments: &KernelArguments,
+    ) -> Result<(), String> {
+        let program = self.program(kernel)?;
+        let CubeCount::Static(x, y, z) = *count else {
+            return Err("expected a static number of cubes".into());
+        };
+        let info = &arguments.info;
+        if info.dynamic_metadata_offset != info.data.len() {
+            return Err("expected no metadata of tensors".into());
+        }
+        let together = if program.synchronizes_cubes {
+            u32::MAX
+        } else {
+            (MOST_THREADS / program.units).max(1)
+        };
+        // A buffer that is several arguments is there once.
+        let mut buffers: Vec<&BufferBinding> = Vec::new();
+        let mut places = Vec::new();
+        for binding in arguments.buffers() {
+            let is_same = |other: &&BufferBinding| other.claim_key() == binding.claim_key();
+            let place = buffers.iter().position(is_same);
+            places.push(place.unwrap_or(buffers.len()) as u64);
+            if place.is_none() {
+                buffers.push(binding);
+            }
+        }
+        let mut words = vec![x.into(), y.into(), z.into(), together.into(), self.launch];
+        words.extend([buffers.len(), places.len(), info.data.len()].map(|len| len as u64));
+        words.extend(buffers.iter().map(|binding| binding.size_in_used()));
+        words.extend(places);
+        words.extend(&info.data);
+        let mut bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+        for binding in &buffers {
+            bytes.extend(self.bytes(binding)?);
+        }
+        let [input, output] =
+            ["in", "out"].map(|kind| directory().join(format!("{}.{kind}", self.name)));
+        write(&input, &bytes)?;
+        self.launch += 1;
+        let run = |options: &str| {
+            let mut command = Command::new(&program.path);
+            command.args([&input, &output]).env("TSAN_OPTIONS", options);
+            let ran = command.output().expect("a program that was just built");
+            (
+                ran.status,
+                String::from_utf8_lossy(&ran.stderr).into_owned(),
+            )
+        };
+        // The program itself decides which races are errors.
+        let (status, errors) = run("exitcode=0 symbolize=0 history_size=7 \
+             suppress_equal_stacks=0 suppress_equal_addresses=0");
+        if !status.success() {
+            let (kernel, source) = (kernel.name(), program.path.with_extension("cpp"));
+            let mut report = format!(
+                "{kernel}: {x}·{y}·{z} cubes of {} units, {}, {status}:\n",
+                program.units,
+                source.display()
+            );
+            if self.sanitizer == Sanitizer::Thread {
+                for line in errors
+                    .lines()
+                    .filter(|line| line.starts_with("kernel error"))
+                {
+                    report += &format!("{line} {}\n", line_of(line, &program.path));
+                }
+                report += "The first race:\n";
+                report += &first_lines(&run("halt_on_error=1 history_size=7").1);
+            } else {
+                report += &first_lines(&errors);
+            }
+            return Err(report);
+        }
+        let mut written = &fs::read(&output).map_err(|error| error.to_string())?[..];
+        for binding in buffers {
+            let (own, rest) = written.split_at(binding.size_in_used() as usize);
+            written = rest;
+            if let Some(Ok(bytes)) = self.buffers.get_mut(&binding.memory.id()) {
+                let range = binding.range();
+                bytes[range.start as usize..range.end as usize].copy_from_slice(own);
+            }
+        }
+        Ok(())
+    }
+
+    fn bytes(&self, binding: &BufferBinding) -> Result<&[u8], String> {
+        let range = binding.range();
+        let bytes = self
+            .buffers
+            .get(&binding.memory.id())
+            .ok_or("no such buffer")?;
+        let bytes = bytes.as_ref().map_err(Clone::clone)?;
+        Ok(&bytes[range.start as usize..range.end as usize])
+    }
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
+    fs::write(path, bytes).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// The first lines of a report, without the frames below the kernel.
+fn first_lines(text: &str) -> String {
+    let is_below = |line: &&str| line.contains(" std::") || line.contains("cuda::run<");
+    let lines = text.lines().filter(|line| !is_below(line));
+    lines.take(REPORTED).collect::<Vec<_>>().join("\n")
+}
+
+/// Where the program counter at the end of a line is in the source.
+fn line_of(error: &str, program: &Path) -> String {
+    let Some((_, at)) = error.split_once(": pc ") else {
+        return String::new();
+    };
+    // The call is before the address to which it returns.
+    let call = at.parse::<u64>().expect("a number") - 1;
+    let mut command = Command::new("addr2line");
+    command.arg("-e").arg(program).arg(format!("{call:#x}"));
+    let output = command.output().map(|output| output.stdout);
+    output.map_or_else(
+        |error| error.to_string(),
+        |bytes| String::from_utf8_lossy(&bytes).trim().to_owned(),
+    )
+}
+
+/// CUDA C++ in which what g++ does not know is a function of `cuda.hpp`.
+struct Translated {
+    text: String,
+    /// The kernel's name.
+    name: String,
+    /// Alignment of its shared memory.
+    alignment: String,
+}
+
+impl Translated {
+    fn new(source: &str) -> Self {
+        let lines = source.lines();
+        let text: Vec<_> = lines.filter(|line| !line.starts_with("#include")).collect();
+        let mut text = text.join("\n");
+        let (_, rest) = text
+            .split_once("extern \"C\" __global__")
+            .expect("a kernel");
+        let (_, rest) = rest.split_once(')').expect("launch bounds");
+        let (name, _) = rest.split_once('(').expect("parameters");
+        let name = name.trim().to_owned();
+
+        let mut alignment = "16".to_owned();
+        const SHARED: &str = "extern __shared__ __align__(";
+        if let Some((before, rest)) = text.split_once(SHARED) {
+            let (declared, rest) = rest.split_once(") char ").expect("an array of bytes");
+            let (block, after) = rest.split_once("[];").expect("an array of no size");
+            assert!(!after.contains(SHARED), "one block of shared memory");
+            alignment = declared.to_owned();
+            text = format!("{before}char* const {block} = cuda::shared_memory();{after}");
+        }
+
+        // `T const x = *pointer;`
+        let lines = text.lines().map(|line| match line.split_once(" = *") {
+            Some((to, from)) if to.contains(" const v") && from.starts_with('v') => {
+                let pointer = from.strip_suffix(';').expect("a statement on a line");
+                format!("{to} = cuda::load({pointer});")
+            }
+            _ => line.to_owned(),
+        });
+        let mut text = lines.collect::<Vec<_>>().join("\n");
+
+        // An atomic load, and an atomic addition as PTX.
+        let volatile = "volatile uint32_t const* tmp = reinterpret_cast<volatile uint32_t const*>(";
+        text = text.replace(volatile, "auto const tmp = cuda::relaxed(");
+        const ADD: &str =
+            "asm volatile(\"atom.relaxed.add.u32 %0, [%1], %2;\" : \"=r\"(result) : \"l\"(";
+        while let Some((before, rest)) = text.split_once(ADD) {
+            let (at, rest) = rest.split_once("), \"r\"(").expect("an address");
+            let (value, rest) = rest.split_once(')').expect("a value");
+            let (_, after) = rest.split_once(");").expect("the end of the operands");
+            text = format!("{before}cuda::atom_add(result, {at}, {value});{after}");
+        }
+        assert!(
+            !text.contains("asm "),
+            "PTX that is not translated:\n{text}"
+        );
+        Self {
+            text,
+            name,
+            alignment,
+        }
+    }
+}
+
+fn error(reason: String) -> ServerError {
+    ServerError::Generic {
+        reason,
+        backtrace: BackTrace::default(),
+    }
+}
+
+/// Dense rows, one allocation after another.
+struct Dense;
+
+impl MemoryLayoutPolicy for Dense {
+    fn apply(
+        &self,
+        service: ServiceId,
+        stream: StreamId,
+        descriptors: &[MemoryLayoutDescriptor],
+    ) -> (Handle, Vec<MemoryLayout>) {
+        let size = |of: &MemoryLayoutDescriptor| {
+            (of.shape.iter().product::<usize>() * of.elem_size) as u64
+        };
+        let total = descriptors.iter().map(size).sum();
+        let whole = Handle::new(service, stream, total);
+        let mut start = 0;
+        let layouts = descriptors.iter().map(|of| {
+            let end = start + size(of);
+            let part = whole.clone().offset_start(start).offset_end(total - end);
+            start = end;
+            let mut strides = vec![1; of.shape.len()];
+            for i in (1..strides.len()).rev() {
+                strides[i - 1] = strides[i] * of.shape[i];
+            }
+            MemoryLayout::new(part, Strides::new(&strides))
+        });
+        let layouts = layouts.collect();
+        (whole, layouts)
+    }
+}
+
+impl DeviceService for Threads {
+    fn init(device: DeviceId) -> Self {
+        let hardware = HardwareProperties {
+            load_width: 128,
+            vector_register_count: None,
+            plane_size_min: 32,
+            plane_size_max: 32,
+            max_bindings: 31,
+            max_shared_memory_size: 48 << 10,
+            max_cube_count: (u32::MAX, 0xffff, 0xffff),
+            max_units_per_cube: 1024,
+            max_cube_dim: (1024, 1024, 64),
+            num_streaming_multiprocessors: Some(MULTIPROCESSORS),
+            num_cpu_cores: None,
+            last_level_cache_size: None,
+            num_tensor_cores: None,
+            min_tensor_cores_dim: Some(8),
+            max_vector_size: 4,
+            cube_mma_reserved_shared_memory: 0,
+        };
+        let mut properties = DeviceProperties::new(
+            Default::default(),
+            MemoryDeviceProperties::new(1 << 30, 256),
+            hardware,
+            TimingMethod::System,
+            DeviceIdentity::default(),
+        );
+        // As CubeCL's CUDA runtime has them on sm_90, as far as kernels here ask for them.
+        register_supported_types(&mut properties);
+        properties.register_type_usage(
+            ElemType::Float(FloatKind::TF32),
+            cubecl::features::TypeUsage::Conversion,
+        );
+        let counters = Type::atomic(ElemType::UInt(UIntKind::U32));
+        properties.register_atomic_type_usage(counters, AtomicUsage::all());
+        properties.features.alignment = true;
+        properties.features.device_memory_scope = true;
+        properties.features.memory_reinterpret = true;
+        let sm_90 = CudaArchitecture {
+            version: 90,
+            tensor_cores: true,
+        };
+        let offered = CudaCmmaCompiler::Cpp.supported_cmma_combinations(&sm_90);
+        register_wmma_features(offered, &mut properties);
+        let (utilities, _) = ServerUtilities::init(
+            ServiceId::of::<Self>(device),
+            "cuda-threads",
+            properties,
+            TargetProperties::default(),
+            Arc::new(ServerLogger::default()),
+            Dense,
+        );
+        Self {
+            utilities: Arc::new(utilities),
+            sanitizer: Sanitizer::ALL[usize::from(device.type_id)],
+            buffers: HashMap::new(),
+            programs: HashMap::new(),
+            launch: 0,
+            name: format!("{}-{}", device.type_id, device.index_id),
+        }
+    }
+
+    fn utilities(&self) -> ServerUtilitiesHandle {
+        self.utilities.clone()
+    }
+}
+
+impl ServerCommunication for Threads {}
+
+impl Server for Threads {
+    fn initialize_memory(
+        &mut self,
+        memory: ManagedMemoryHandle,
+        size: u64,
+        _stream: StreamId,
+    ) -> Result<(), ServerError> {
+        // NaN in every type.
+        let bytes = vec![0xff; size as usize];
+        self.buffers.insert(memory.descriptor().id, Ok(bytes));
+        Ok(())
+    }
+
+    fn logger(&self) -> Arc<ServerLogger> {
+        self.utilities.logger.clone()
+    }
+
+    fn utilities(&self) -> Arc<ServerUtilities> {
+        self.utilities.clone()
+    }
+
+    fn read(
+        &mut self,
+        descriptors: Vec<CopyDescriptor>,
+        _stream: StreamId,
+    ) -> DynFut<Result<Vec<Bytes>, ServerError>> {
+        let read = |of: &CopyDescriptor| {
+            let bytes = self.bytes(&of.handle).map_err(error)?;
+            let len = of.shape.iter().product::<usize>() * of.elem_size;
+            Ok(Bytes::from_bytes_vec(bytes[..len].to_vec()))
+        };
+        let all = descriptors.iter().map(read).collect();
+        Box::pin(async move { all })
+    }
+
+    fn write(&mut self, descriptors: Vec<(CopyDescriptor, Bytes)>, _stream: StreamId) {
+        for (to, data) in descriptors {
+            let start = to.handle.range().start as usize;
+            if let Some(Ok(bytes)) = self.buffers.get_mut(&to.handle.memory.id()) {
+                bytes[start..start + data.len()].copy_from_slice(&data);
+            }
+        }
+    }
+
+    fn sync(
+        &mut self,
+        handles: Vec<BufferBinding>,
+        stream: StreamId,
+    ) -> DynFut<Result<(), ServerError>> {
+        let checked = self.check(handles, stream);
+        Box::pin(async move { checked })
+    }
+
+    fn check(&mut self, handles: Vec<BufferBinding>, _stream: StreamId) -> Result<(), ServerError> {
+        let mut all = handles.iter().map(|handle| self.bytes(handle));
+        all.try_for_each(|bytes| bytes.map(|_| ()).map_err(error))
+    }
+
+    unsafe fn launch(
+        &mut self,
+        kernel: Box<dyn CubeKernel>,
+        count: CubeCount,
+        arguments: KernelArguments,
+        _stream: StreamId,
+        _mode: LaunchMode,
+    ) {
+        if let Err(report) = self.run(&*kernel, &count, &arguments) {
+            for id in arguments.memory_ids() {
+                self.buffers.insert(id, Err(report.clone()));
+            }
+        }
+    }
+
+    fn flush(&mut self, _stream: StreamId) -> Result<(), ServerError> {
+        Ok(())
+    }
+
+    fn memory_report(&mut self, _stream: StreamId) -> Option<StreamMemoryReport> {
+        None
+    }
+
+    fn memory_cleanup(&mut self, _stream: StreamId) -> Result<(), ServerError> {
+        Ok(())
+    }
+
+    fn start_profile(&mut self, _stream: StreamId) -> Result<ProfilingToken, ServerError> {
+        Err(error("threads are not timed".into()))
+    }
+
+    fn end_profile(
+        &mut self,
+        _stream: StreamId,
+        _token: ProfilingToken,
+    ) -> Result<ProfileDuration, ProfileError> {
+        Err(ProfileError::NotRegistered {
+            backtrace: BackTrace::default(),
+        })
+    }
+
+    fn allocation_mode(&mut self, _mode: MemoryAllocationMode, _stream: StreamId) {}
+}
+
+/// CubeCL requires a type of storage. Nothing here hands out resources of one.
+pub struct NoStorage;
+
+impl ServerStorage for Threads {
+    type Storage = NoStorage;
+
+    fn get_resource(
+        &mut self,
+        _binding: BufferBinding,
+        _stream: StreamId,
+    ) -> Result<ManagedResource<()>, ServerError> {
+        Err(no_storage().into())
+    }
+}
+
+fn no_storage() -> IoError {
+    IoError::UnsupportedIoOperation {
+        backtrace: BackTrace::default(),
+    }
+}
+
+impl ComputeStorage for NoStorage {
+    type Resource = ();
+
+    fn alignment(&self) -> usize {
+        256
+    }
+
+    fn get(&mut self, _handle: &StorageHandle) -> Result<(), IoError> {
+        Err(no_storage())
+    }
+
+    fn alloc(&mut self, _size: u64) -> Result<StorageHandle, IoError> {
+        Err(no_storage())
+    }
+
+    fn dealloc(&mut self, _id: StorageId) {}
+
+    fn flush(&mut self) {}
+
+    fn bytes_allocated(&self) -> u64 {
+        0
+    }
+}
