@@ -34,7 +34,7 @@ chapters! {
 ///     tensor::{DType, Device, Distribution, Tensor},
 /// };
 /// use gru_convert::{StateDict, pytorch};
-/// use gru_op::{GruBlockConfig, Reset, SequenceOptions};
+/// use gru_op::{GruBlock, GruBlockConfig, Reset, SequenceOptions};
 /// use std::panic::{AssertUnwindSafe, catch_unwind};
 ///
 /// let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/src/troubleshooting.md"));
@@ -57,6 +57,9 @@ chapters! {
 /// let noisy = config.clone().with_recurrent_dropout(0.2).init(&training);
 /// panics(&|| drop(noisy.step(Tensor::zeros([3, 8], &training), None)));
 ///
+/// let both = config.clone().with_bidirectional(true).init(&device);
+/// panics(&|| drop(both.step(Tensor::zeros([3, 8], &device), None)));
+///
 /// quoted(&config.clone().with_dropout(1.0).validate().unwrap_err().to_string());
 /// quoted(&GruBlockConfig::new(8, 0).validate().unwrap_err().to_string());
 /// let gelu = GruConfig::new(3, 5, true).with_hidden_activation(ActivationConfig::Gelu);
@@ -68,5 +71,12 @@ chapters! {
 /// let mut dict = StateDict::new();
 /// dict.insert("gru.weight_ih_l0", x.into_data());
 /// quoted(&pytorch::config(&dict, "encoder.").unwrap_err().to_string());
+///
+/// // The page calls each file model.bpk.
+/// let path = std::env::temp_dir().join(format!("gru-op-book-{}.bpk", std::process::id()));
+/// burn::module::Module::save_file(gru, &path).unwrap();
+/// let error = GruBlock::from_file(&path, &device).unwrap_err().to_string();
+/// std::fs::remove_file(&path).unwrap();
+/// quoted(&error.replace(&path.display().to_string(), "model.bpk"));
 /// ```
 mod messages {}
