@@ -274,7 +274,7 @@ fn episodes_equal_the_row(device: &Device, tolerance: Tolerance) -> Result<(), S
             same("y", got, expected, tolerance.forward)?;
             for (k, is_last) in [times.end == T, times.start == 0].into_iter().enumerate() {
                 for k in [k, k + 2].into_iter().filter(|_| is_last) {
-                    let expected = finals.clone().slice([k..k + 1]);
+                    let expected = finals.clone().narrow(0, k, 1);
                     same("state", row(&last, k), expected, tolerance.forward)?;
                 }
             }
