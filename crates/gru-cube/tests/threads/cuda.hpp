@@ -143,7 +143,7 @@ inline Read raced[MOST_RACES];
 inline unsigned races;
 inline bool writes_raced;
 
-// All reads of a kernel.
+// All reads of a kernel from memory that threads share.
 template <class T>
 __attribute__((noinline)) T load(const T* at) {
     T value = *at;
@@ -418,7 +418,9 @@ extern "C" __attribute__((no_sanitize("thread"))) void __tsan_on_report(void* re
         int thread = 0, size = 0, writes = 0, is_atomic = 0, running = 0, parent = 0;
         void *at = nullptr, *trace[2] = {};
         __tsan_get_report_mop(report, access, &thread, &at, &size, &writes, &is_atomic, trace, 2);
-        if (writes || is_atomic || !trace[1]) continue;
+        if (writes || is_atomic) continue;
+        // Too long ago: ThreadSanitizer no longer knows where. Most accesses are found when they are younger.
+        if (!trace[1]) return;
         for (unsigned long i = 0; i < 2; ++i) {
             int other = 0;
             unsigned long id = 0;

@@ -33,7 +33,7 @@ use cubecl_runtime::{
     storage::{ComputeStorage, ManagedResource, StorageHandle, StorageId},
 };
 use std::{
-    collections::{HashMap, hash_map::DefaultHasher},
+    collections::{HashMap, HashSet, hash_map::DefaultHasher},
     fs,
     hash::{Hash, Hasher},
     path::{Path, PathBuf},
@@ -348,15 +348,30 @@ impl Translated {
             text = format!("{before}char* const {block} = cuda::shared_memory();{after}");
         }
 
-        // `T const x = *pointer;`
-        let lines = text.lines().map(|line| match line.split_once(" = *") {
-            Some((to, from)) if to.contains(" const v") && from.starts_with('v') => {
-                let pointer = from.strip_suffix(';').expect("a statement on a line");
-                format!("{to} = cuda::load({pointer});")
+        // Reads, `T const x = *pointer;`, except from variables of a unit: those named `pointer_store`, and their
+        // elements.
+        let mut own = HashSet::new();
+        let mut lines = Vec::new();
+        for line in text.lines() {
+            let (to, from) = line.split_once(" = ").unwrap_or((line, ""));
+            let name = to.split_whitespace().last().unwrap_or("");
+            let array = from.strip_prefix("&(*").and_then(|of| of.split(')').next());
+            if from.starts_with(&format!("&{name}_store;"))
+                || array.is_some_and(|of| own.contains(of))
+            {
+                own.insert(name.to_owned());
             }
-            _ => line.to_owned(),
-        });
-        let mut text = lines.collect::<Vec<_>>().join("\n");
+            let pointer = from.strip_prefix('*').and_then(|of| of.strip_suffix(';'));
+            lines.push(
+                match pointer.filter(|of| of.starts_with('v') && !own.contains(*of)) {
+                    Some(pointer) if to.contains(" const v") => {
+                        format!("{to} = cuda::load({pointer});")
+                    }
+                    _ => line.to_owned(),
+                },
+            );
+        }
+        let mut text = lines.join("\n");
 
         // An atomic load, and an atomic addition as PTX.
         let volatile = "volatile uint32_t const* tmp = reinterpret_cast<volatile uint32_t const*>(";
