@@ -91,7 +91,7 @@ fn sizes_that_matrices_do_not_divide_are_errors() -> Ran {
         let strategy = Strategy::Forced(Schedule::Steps(tile));
         let error = run::<f16>(&client(), &problem, (strategy, strategy), false);
         assert!(
-            matches!(not_allowed, Err(PlanError::NotOfMatrices { .. })),
+            matches!(error, Err(PlanError::NotOfMatrices { .. })),
             "H{h} {tile:?}: {error:?}"
         );
     }
