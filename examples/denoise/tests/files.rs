@@ -222,7 +222,7 @@ fn unsupported_wavs_are_errors() {
         ..int(16, 1)
     };
     for (spec, expected) in [
-        (rate(44_100), "got 44100 a second"),
+        (rate(44_100), "48000 samples per second, got 44100"),
         (rate(16_000), "48000 samples per second, got 16000"),
         (int(8, 1), "8 bits of integers"),
         (int(16, 9), "1 to 8 channels, got 9"),

@@ -15,12 +15,12 @@
 //! run. `cuda.hpp` explains which races are errors. Three things stay unseen: code that no case runs, a race between two
 //! cubes that the same threads ran one after the other, and what CUDA's own compiler does.
 //!
-//! Where g++ is missing, the tests are ignored. The environment variable `GRU_THREADS` chooses the cases. Unset, one
-//! launch configuration of each kind runs. With `full` every launch configuration runs, with `long` every case of the
-//! GPU tests:
+//! The environment variable `GRU_THREADS` chooses the cases: `quick` is one launch configuration of each kind, `full` is
+//! every launch configuration, `long` is every case of the GPU tests. Without the variable, and without g++, the tests
+//! are ignored.
 //!
 //! ```sh
-//! GRU_THREADS=full cargo test -p gru-cube --test cuda-threads
+//! GRU_THREADS=quick cargo test -p gru-cube --test cuda-threads
 //! ```
 
 #[path = "../support/mod.rs"]
@@ -90,10 +90,10 @@ enum Extent {
 impl Extent {
     fn from_environment() -> Self {
         match env::var("GRU_THREADS").as_deref() {
-            Err(_) => Self::Quick,
+            Err(_) | Ok("quick") => Self::Quick,
             Ok("full") => Self::Full,
             Ok("long") => Self::Long,
-            Ok(other) => panic!("GRU_THREADS: expected `full` or `long`, got `{other}`"),
+            Ok(other) => panic!("GRU_THREADS: expected `quick`, `full` or `long`, got `{other}`"),
         }
     }
 
@@ -209,7 +209,7 @@ fn pair(tolerance: Tolerance) -> (f64, f64) {
     (tolerance.forward, tolerance.gradient)
 }
 
-/// The test with each of these sanitizers, ignored where there is no g++.
+/// The test with each of these sanitizers. It is ignored without `GRU_THREADS` or without g++.
 fn on_each(
     name: &str,
     sanitizers: &[Sanitizer],
@@ -218,6 +218,9 @@ fn on_each(
     let on = |&sanitizer| {
         let test = test.clone();
         Trial::ignorable_test(format!("{name}/{sanitizer:?}"), move || {
+            if env::var_os("GRU_THREADS").is_none() {
+                return Ok(Completion::ignored_with("set GRU_THREADS"));
+            }
             if !device::has_compiler() {
                 return Ok(Completion::ignored_with("no g++"));
             }
