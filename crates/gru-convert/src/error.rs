@@ -21,10 +21,12 @@ pub enum ConvertError {
         actual: Vec<usize>,
     },
     /// No tensor name starts with the prefix.
-    #[error("expected tensors whose names start with {prefix:?}, got none; {expected}")]
+    #[error("expected tensors whose names start with {prefix:?}, got {actual}; {expected}")]
     Prefix {
         /// The prefix.
         prefix: String,
+        /// The first names that exist.
+        actual: String,
         /// The expected names.
         expected: &'static str,
     },

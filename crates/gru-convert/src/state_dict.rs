@@ -92,10 +92,23 @@ impl StateDict {
         if keys.is_empty() {
             Err(ConvertError::Prefix {
                 prefix: prefix.into(),
+                actual: self.first_names(),
                 expected,
             })
         } else {
             Ok(keys)
+        }
+    }
+
+    /// The first names for an error.
+    fn first_names(&self) -> String {
+        const SHOWN: usize = 3;
+        let names = self.keys().take(SHOWN).map(|key| format!("{key:?}"));
+        let names = names.collect::<Vec<_>>().join(", ");
+        match self.tensors.len() {
+            0 => "none".into(),
+            ..=SHOWN => names,
+            count => format!("{names} and {} more", count - SHOWN),
         }
     }
 

@@ -74,6 +74,18 @@ pub fn cases() -> Vec<ErrorCase> {
              weight_hh_l{k}, bias_ih_l{k}, bias_hh_l{k}, each also with _reverse",
         ),
         (
+            "another-prefix",
+            || {
+                let mut dict = StateDict::new();
+                for name in ["rnn.a", "rnn.b", "rnn.c", "rnn.d"] {
+                    dict.insert(name, zeros([1]));
+                }
+                pytorch::config(&dict, "gru.").map(|_| ())
+            },
+            "expected tensors whose names start with \"gru.\", got \"rnn.a\", \"rnn.b\", \"rnn.c\" and 1 more; an \
+             nn.GRU has weight_ih_l{k}, weight_hh_l{k}, bias_ih_l{k}, bias_hh_l{k}, each also with _reverse",
+        ),
+        (
             "other-hidden",
             || {
                 torch_as(|mut config| {
