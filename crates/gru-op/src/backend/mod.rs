@@ -6,6 +6,18 @@
 
 // Burn deprecates the ndarray backend. It is supported until Burn removes it.
 #![allow(deprecated)]
+// Without a backend, Burn's dispatch does not use the arguments.
+#![cfg_attr(
+    not(any(
+        feature = "ndarray",
+        feature = "flex",
+        feature = "cube",
+        feature = "tch",
+        feature = "remote",
+        feature = "capture"
+    )),
+    allow(unused_variables)
+)]
 
 #[cfg(feature = "autodiff")]
 mod autodiff;

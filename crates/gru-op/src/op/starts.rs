@@ -17,8 +17,8 @@ use burn::tensor::{Bool, Tensor};
 /// use burn::tensor::{Bool, Device, Tensor};
 ///
 /// let device = Device::flex();
-/// let dones = Tensor::<2, Bool>::from_bool([[false, true, false, false]].into(), &device);
-/// let first = Tensor::<1, Bool>::from_bool([true].into(), &device);
+/// let dones = Tensor::<2, Bool>::from_bool([[false, true, false, false]], &device);
+/// let first = Tensor::<1, Bool>::from_bool([true], &device);
 /// let starts = gru_op::starts_after(dones, first).into_data();
 /// assert_eq!(starts.try_into_vec::<bool>().unwrap(), [true, false, true, false]);
 /// ```
@@ -52,7 +52,7 @@ pub fn starts_after(dones: Tensor<2, Bool>, first: Tensor<1, Bool>) -> Tensor<2,
 ///
 /// let device = Device::flex();
 /// let state = Tensor::<3>::ones([1, 2, 3], &device);
-/// let starts = Tensor::<1, Bool>::from_bool([true, false].into(), &device);
+/// let starts = Tensor::<1, Bool>::from_bool([true, false], &device);
 /// let state = gru_op::restart(state, starts, None);
 /// assert_eq!(state.into_data().try_into_vec::<f32>().unwrap(), [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]);
 /// ```
