@@ -107,7 +107,7 @@ impl StateDict {
         let names = names.collect::<Vec<_>>().join(", ");
         match self.tensors.len() {
             0 => "none".into(),
-            ..=SHOWN => names,
+            1..=SHOWN => names,
             count => format!("{names} and {} more", count - SHOWN),
         }
     }
