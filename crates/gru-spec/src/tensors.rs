@@ -198,16 +198,8 @@ impl<T> Inputs<T> {
 
     /// The inputs that have a gradient. Absent inputs are `None`.
     pub fn differentiable(&self) -> PerInput<Option<&T>> {
-        let Self { sequence, weights } = self;
-        PerInput {
-            x: Some(&sequence.x),
-            h0: sequence.h0.as_ref(),
-            w_ih: weights.w_ih.as_ref(),
-            w_hh: Some(&weights.w_hh),
-            b_ih: weights.b_ih.as_ref(),
-            b_hh: weights.b_hh.as_ref(),
-            start_state: sequence.start_state.as_ref(),
-        }
+        let mut slots = self.as_ref().into_slots().into_iter();
+        PerInput::from_array(std::array::from_fn(|_| slots.next().flatten()))
     }
 }
 
@@ -261,62 +253,37 @@ impl<T> Weights<T> {
     }
 }
 
-impl<T> PerInput<T> {
-    /// The values in the order of the inputs.
-    pub fn into_array(self) -> [T; 7] {
-        let Self {
-            x,
-            h0,
-            w_ih,
-            w_hh,
-            b_ih,
-            b_hh,
-            start_state,
-        } = self;
-        [x, h0, w_ih, w_hh, b_ih, b_hh, start_state]
-    }
+macro_rules! per_input {
+    ($($name:ident),+) => {
+        impl<T> PerInput<T> {
+            /// The values in the order of the inputs.
+            pub fn into_array(self) -> [T; 7] {
+                let Self { $($name),+ } = self;
+                [$($name),+]
+            }
 
-    /// The inverse of [`into_array`](Self::into_array).
-    pub fn from_array([x, h0, w_ih, w_hh, b_ih, b_hh, start_state]: [T; 7]) -> Self {
-        Self {
-            x,
-            h0,
-            w_ih,
-            w_hh,
-            b_ih,
-            b_hh,
-            start_state,
+            /// The inverse of [`into_array`](Self::into_array).
+            pub fn from_array([$($name),+]: [T; 7]) -> Self {
+                Self { $($name),+ }
+            }
+
+            /// Borrows each value.
+            pub fn as_ref(&self) -> PerInput<&T> {
+                let Self { $($name),+ } = self;
+                PerInput { $($name),+ }
+            }
+
+            /// Borrows each value mutably.
+            pub fn as_mut(&mut self) -> PerInput<&mut T> {
+                let Self { $($name),+ } = self;
+                PerInput { $($name),+ }
+            }
         }
-    }
+    };
+}
+per_input!(x, h0, w_ih, w_hh, b_ih, b_hh, start_state);
 
-    /// Borrows each value.
-    pub fn as_ref(&self) -> PerInput<&T> {
-        let Self {
-            x,
-            h0,
-            w_ih,
-            w_hh,
-            b_ih,
-            b_hh,
-            start_state,
-        } = self;
-        PerInput::from_array([x, h0, w_ih, w_hh, b_ih, b_hh, start_state])
-    }
-
-    /// Borrows each value mutably.
-    pub fn as_mut(&mut self) -> PerInput<&mut T> {
-        let Self {
-            x,
-            h0,
-            w_ih,
-            w_hh,
-            b_ih,
-            b_hh,
-            start_state,
-        } = self;
-        PerInput::from_array([x, h0, w_ih, w_hh, b_ih, b_hh, start_state])
-    }
-
+impl<T> PerInput<T> {
     /// Applies a function to each value.
     pub fn map<U>(self, f: impl FnMut(T) -> U) -> PerInput<U> {
         PerInput::from_array(self.into_array().map(f))
@@ -416,54 +383,4 @@ impl Sizes {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slots_have_the_order_of_the_names() {
-        let mut next = 0..;
-        let inputs = Inputs::from_slots([(); 11].map(|()| next.next())).unwrap();
-        let named: Vec<_> = inputs.named().map(|(name, &k)| (k, name)).collect();
-        let expected: Vec<_> = (0..).zip(NAMES).collect();
-        assert_eq!(named, expected);
-        assert_eq!(inputs.sequence.starts, Some(10));
-        assert_eq!(inputs.weights.w_hh, 3);
-        let gradients = inputs.differentiable().map(Option::<&i32>::copied);
-        assert_eq!(gradients.into_array(), [0, 1, 2, 3, 4, 5, 6].map(Some));
-        assert_eq!(inputs.map(|k| 2 * k).iter().sum::<i32>(), 110);
-    }
-
-    #[test]
-    fn x_and_w_hh_are_required() {
-        let slots = [Some(0); 11];
-        let without = |place: usize| {
-            let mut slots = slots;
-            slots[place] = None;
-            Inputs::from_slots(slots).err()
-        };
-        assert_eq!(without(0), Some(MissingInput("x")));
-        assert_eq!(without(3), Some(MissingInput("w_hh")));
-        assert_eq!(without(1), None);
-    }
-
-    #[test]
-    fn pairs_stay_together() {
-        let a = PerInput::from_array([0, 1, 2, 3, 4, 5, 6]);
-        let pairs = a.zip(a.map(|k| 10 * k));
-        assert!(pairs.into_array().into_iter().all(|(a, b)| b == 10 * a));
-        assert_eq!(pairs.named().nth(2), Some(("w_ih", (2, 20))));
-    }
-
-    #[test]
-    fn shapes_follow_the_layout() {
-        let (n, t, i, h) = (2, 3, 5, 7);
-        let sizes = Sizes { n, t, i, h };
-        let [batch, time] = [Layout::BatchMajor, Layout::TimeMajor].map(|l| sizes.shapes(l));
-        assert_eq!(*batch.sequence.x, [n, t, i]);
-        assert_eq!(*time.sequence.x, [t, n, i]);
-        assert_eq!(*time.sequence.step_mask.unwrap(), [t, n]);
-        assert_eq!(*time.sequence.zoneout.unwrap(), [t, n, h]);
-        assert_eq!(*batch.weights.b_hh.unwrap(), [3 * h]);
-        assert_eq!(batch.weights.w_hh.elements(), 3 * h * h);
-    }
-}
+mod tests;
