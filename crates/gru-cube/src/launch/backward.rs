@@ -86,8 +86,8 @@ pub(crate) fn backward(
             count_launch();
             // SAFETY: every index of the kernel is below the length of its buffer: rows and columns are
             // clamped to the sizes, and the tensors check the buffers against the same sizes. If gradients
-            // overwrite the gates, a unit reads its gates before it writes them, and no other unit reads
-            // them.
+            // overwrite the gates, a unit reads its gates before it writes them. Units without a row or
+            // column read the last ones, which another unit may write, and do not use the values.
             unsafe {
                 gru_backward_walk::launch_unchecked(
                     client,
