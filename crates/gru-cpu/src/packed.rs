@@ -75,8 +75,8 @@ impl<E: Element> PackedWeights<E> {
         &self.0.spec
     }
 
-    /// Writes the state after every step of N rows and T steps to `states` `[N,T,H]`, forward in time. The bits are
-    /// those of [`Gru::forward`].
+    /// Writes the state after every step of N rows and T steps to `states` `[N,T,H]`, forward in time. [`Gru::forward`]
+    /// returns the same bits.
     ///
     /// # Panics
     /// If the sizes exceed the address space, or a slice has the wrong number of elements.

@@ -265,7 +265,7 @@ fn move_gate(gate: f64) -> f64 {
 struct Scale {
     /// No error.
     exact: Results<f64>,
-    /// The oracle in float32: its rounding errors are those of the same sums in plain code.
+    /// The oracle in float32: plain code with the same sums has the same rounding errors.
     plain: Results<f32>,
     /// The effect of rounding the inputs, once or several times. In a sequence that magnifies every error, the effect
     /// of one rounding is random.

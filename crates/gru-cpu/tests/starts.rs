@@ -92,7 +92,7 @@ fn episode(case: &Case<f64>, n: usize, times: &Range<usize>, state: Option<Vec<f
     case
 }
 
-/// The largest difference of the states and of every gradient from those of the episodes apart.
+/// Runs every episode as a separate call. Returns the largest difference of the states and of every gradient.
 fn distance_from_episodes(case: &mut Case<f64>, flags: &mut Case<f64>, lean: bool) -> f64 {
     let (gru, h) = (case.gru, case.gru.sizes.h);
     let whole = case.run(lean);
@@ -214,7 +214,7 @@ fn nothing_crosses_a_boundary() {
     });
 }
 
-/// If all rows start at the same step, the bits are those of two calls.
+/// If all rows start at the same step, the bits equal two calls.
 #[test]
 fn a_start_of_all_rows_is_another_call() {
     let (n, t, i, h) = (13, 8, 6, 40);

@@ -461,7 +461,7 @@ impl DeviceService for Threads {
             TimingMethod::System,
             DeviceIdentity::default(),
         );
-        // As CubeCL's CUDA runtime has them on sm_90, as far as kernels here ask for them.
+        // As CubeCL's CUDA runtime has them on sm_90, as far as the kernels here use them.
         register_supported_types(&mut properties);
         properties.register_type_usage(
             ElemType::Float(FloatKind::TF32),

@@ -117,7 +117,7 @@ fn run(fault: Fault, multiplies: bool) -> Result<Vec<f32>, String> {
     let len = if multiplies { 256 } else { 128 };
     let output = client.empty(len * size_of::<f32>());
     let cubes = |cubes| CubeCount::Static(cubes, 1, 1);
-    // SAFETY: the lengths are those of the buffers. A fault stays within a process that the launch starts.
+    // SAFETY: the lengths match the buffers. A fault stays within a process that the launch starts.
     unsafe {
         let out = BufferArg::from_raw_parts(output.clone(), len);
         if multiplies {

@@ -26,7 +26,8 @@ pub(crate) fn at<const D: usize, const E: usize>(
 ) -> Tensor<E> {
     let shape = tensor.dims();
     let rest: [usize; E] = std::array::from_fn(|d| shape[d + usize::from(d >= dim)]);
-    if rest.contains(&0) {
+    // The only index of a dimension needs no slice.
+    if rest.contains(&0) || shape[dim] == 1 {
         reshape(tensor, rest)
     } else {
         let one = prim(tensor).narrow(dim, index..index + 1);
