@@ -217,7 +217,14 @@ fn operations_of_a_sequence() -> Result<(), String> {
     };
     for t in [1, 2, 500] {
         let operations = recorded(t)?;
-        if operations != ["gru_op::states", "slice", "reshape", "gru_op::gradients"] {
+        // The state after the only step needs no slice.
+        let last_state = if t == 1 {
+            &["reshape"][..]
+        } else {
+            &["slice", "reshape"]
+        };
+        let expected = [&["gru_op::states"], last_state, &["gru_op::gradients"]].concat();
+        if operations != expected {
             return Err(format!("T {t}: {operations:?}"));
         }
     }
