@@ -105,6 +105,44 @@ impl Activation {
         }
     }
 
+    /// The number of this activation in stored and sent data, which never changes, and its parameters
+    /// alpha and beta, zero if absent.
+    pub fn numbered(&self) -> (u64, [f64; 2]) {
+        match *self {
+            Self::Sigmoid => (0, [0.0; 2]),
+            Self::Tanh => (1, [0.0; 2]),
+            Self::Relu => (2, [0.0; 2]),
+            Self::HardSigmoid { alpha, beta } => (3, [alpha, beta]),
+            Self::Identity => (4, [0.0; 2]),
+            Self::Affine { alpha, beta } => (5, [alpha, beta]),
+            Self::LeakyRelu { alpha } => (6, [alpha, 0.0]),
+            Self::ThresholdedRelu { alpha } => (7, [alpha, 0.0]),
+            Self::ScaledTanh { alpha, beta } => (8, [alpha, beta]),
+            Self::Elu { alpha } => (9, [alpha, 0.0]),
+            Self::Softsign => (10, [0.0; 2]),
+            Self::Softplus => (11, [0.0; 2]),
+        }
+    }
+
+    /// The activation with this number, or `None`. The inverse of [`numbered`](Self::numbered).
+    pub fn from_number(number: u64, [alpha, beta]: [f64; 2]) -> Option<Self> {
+        Some(match number {
+            0 => Self::Sigmoid,
+            1 => Self::Tanh,
+            2 => Self::Relu,
+            3 => Self::HardSigmoid { alpha, beta },
+            4 => Self::Identity,
+            5 => Self::Affine { alpha, beta },
+            6 => Self::LeakyRelu { alpha },
+            7 => Self::ThresholdedRelu { alpha },
+            8 => Self::ScaledTanh { alpha, beta },
+            9 => Self::Elu { alpha },
+            10 => Self::Softsign,
+            11 => Self::Softplus,
+            _ => return None,
+        })
+    }
+
     /// Why the derivative is not a function of the output, or `None`.
     pub(crate) fn violated_requirement(&self) -> Option<&'static str> {
         let finite = |values: &[f64]| values.iter().all(|v| v.is_finite());

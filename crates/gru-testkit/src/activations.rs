@@ -31,24 +31,22 @@ pub const ACTIVATIONS: [Activation; 12] = [
 mod tests {
     use super::*;
 
-    /// Does not compile if a variant is missing here, and fails if it is missing in `ACTIVATIONS`.
+    /// Every number is one activation of the list, in order.
     #[test]
-    fn all_activations_are_among_all() {
-        use Activation::*;
-        let place = |activation: Activation| match activation {
-            Sigmoid => 0,
-            Tanh => 1,
-            Relu => 2,
-            HardSigmoid { .. } => 3,
-            Identity => 4,
-            Affine { .. } => 5,
-            LeakyRelu { .. } => 6,
-            ThresholdedRelu { .. } => 7,
-            ScaledTanh { .. } => 8,
-            Elu { .. } => 9,
-            Softsign => 10,
-            Softplus => 11,
-        };
-        assert!(ACTIVATIONS.into_iter().map(place).eq(0..12));
+    fn all_activations_are_in_the_list() {
+        for (number, activation) in (0..).zip(ACTIVATIONS) {
+            let (found, parameters) = activation.numbered();
+            assert_eq!(found, number, "{activation:?}");
+            assert_eq!(
+                Activation::from_number(number, parameters),
+                Some(activation)
+            );
+        }
+        let next = ACTIVATIONS.len() as u64;
+        assert_eq!(
+            Activation::from_number(next, [0.5; 2]),
+            None,
+            "add it to ACTIVATIONS"
+        );
     }
 }

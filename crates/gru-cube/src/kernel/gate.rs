@@ -1,64 +1,26 @@
-//! Gate mathematics on one value: activations, their derivatives, the blend.
-//!
-//! Derivatives are computed from the output, so the backward pass needs only the saved gates. No
-//! exponential has a positive argument, so none overflows.
+//! Gate mathematics on one value: the clip, the activation and its derivative, the blend.
 //!
 //! NaN stays NaN in values and slopes. The code tests its bits, because `min`, `max` and comparisons may
 //! return the other operand, and a compiler may assume that no value is NaN.
 
-use crate::kernel::rule::{Gate, Number, Phi, Rule};
+use crate::kernel::{
+    activation::{Number, bound, is_nan, number, phi_slope, phi_value},
+    rule::{Gate, Rule},
+};
 use cubecl::prelude::*;
 
 /// `φ(clip(a))`; NaN if `a` is NaN.
 #[cube]
 pub(crate) fn gate_value(a: f32, #[comptime] gate: Gate) -> f32 {
     let x = clip(a, comptime!(gate.clip));
-    let y = match comptime!(gate.phi) {
-        Phi::Sigmoid => {
-            let e = (-x.abs()).exp();
-            let s = 1.0f32 / (1.0f32 + e);
-            select(x < 0.0f32, e * s, s)
-        }
-        Phi::ScaledTanh(alpha, beta) => {
-            let b = x * number(beta);
-            let twice = b.abs() * 2.0f32;
-            let e = (-twice).exp();
-            let t = rise(twice, e) / (1.0f32 + e);
-            number(alpha) * select(b < 0.0f32, -t, t)
-        }
-        Phi::Relu => select(x > 0.0f32, x, 0.0f32),
-        Phi::HardSigmoid(alpha, beta) => bound(number(alpha) * x + number(beta), 0.0f32, 1.0f32),
-        Phi::Affine(alpha, beta) => number(alpha) * x + number(beta),
-        Phi::LeakyRelu(alpha) => select(x > 0.0f32, x, number(alpha) * x),
-        Phi::ThresholdedRelu(alpha) => select(x > number(alpha), x, 0.0f32),
-        Phi::Elu(alpha) => {
-            let below = rise(x.abs(), (-x.abs()).exp()) * number(alpha);
-            select(x > 0.0f32, x, -below)
-        }
-        Phi::Softsign => x / (1.0f32 + x.abs()),
-        Phi::Softplus => select(x > 0.0f32, x, 0.0f32) + ln_above_1((-x.abs()).exp()),
-    };
+    let y = phi_value(x, comptime!(gate.phi));
     select(is_nan(a), a, y)
 }
 
 /// `dφ/da` from the output `y = φ(clip(a))`; NaN if `y` is NaN.
 #[cube]
 pub(crate) fn gate_slope(y: f32, #[comptime] gate: Gate) -> f32 {
-    let slope = match comptime!(gate.phi) {
-        Phi::Sigmoid => y * (1.0f32 - y),
-        Phi::ScaledTanh(alpha, beta) => {
-            // β(α − y²/α), exactly 0 at ±α.
-            let factor = f32::new(comptime!(beta.value() / alpha.value()));
-            factor * ((number(alpha) - y) * (number(alpha) + y))
-        }
-        Phi::Relu | Phi::ThresholdedRelu(_) => select(y > 0.0f32, 1.0f32, 0.0f32),
-        Phi::HardSigmoid(alpha, _) => select(y > 0.0f32 && y < 1.0f32, number(alpha), 0.0f32),
-        Phi::Affine(alpha, _) => number(alpha),
-        Phi::LeakyRelu(alpha) => select(y > 0.0f32, 1.0f32, number(alpha)),
-        Phi::Elu(alpha) => select(y > 0.0f32, 1.0f32, y + number(alpha)),
-        Phi::Softsign => (1.0f32 - y.abs()) * (1.0f32 - y.abs()),
-        Phi::Softplus => rise(y, (-y).exp()),
-    };
+    let slope = phi_slope(y, comptime!(gate.phi));
     let slope = if comptime!(gate.ends.is_some()) {
         let low = number(comptime!(gate.ends.unwrap().0));
         let high = number(comptime!(gate.ends.unwrap().1));
@@ -88,48 +50,4 @@ pub(crate) fn blend(h: f32, z: f32, n: f32, #[comptime] rule: Rule) -> f32 {
     } else {
         (1.0f32 - z) * h + z * n
     }
-}
-
-/// `1 − e` for `e = e^−x` with `x ≥ 0`. If `e` is close to 1 the difference has few digits. Then the
-/// function sums the series; the first omitted term is below `2⁻²⁶` of the sum.
-#[cube]
-fn rise(x: f32, e: f32) -> f32 {
-    let mut series = f32::new(comptime!(-1.0 / 40320.0));
-    #[unroll]
-    for k in 0..7u32 {
-        let term = comptime!([5040.0, -720.0, 120.0, -24.0, 6.0, -2.0, 1.0f32][k as usize]);
-        series = series * x + f32::new(comptime!(1.0 / term));
-    }
-    select(x < 0.5f32, series * x, 1.0f32 - e)
-}
-
-/// `ln(1 + e)` for `e` from 0 to 1. The sum `1 + e` would lose a small `e`, so the function sums the series
-/// `2·(s + s³/3 + s⁵/5 + …)` with `s = e/(2 + e)`. The first omitted term is below `2⁻²⁶` of the sum.
-#[cube]
-fn ln_above_1(e: f32) -> f32 {
-    let s = e / (2.0f32 + e);
-    let square = s * s;
-    let mut series = f32::new(comptime!(1.0 / 13.0));
-    #[unroll]
-    for k in 0..6u32 {
-        series = series * square + f32::new(comptime!(1.0 / (11.0 - 2.0 * k as f32)));
-    }
-    2.0f32 * s * series
-}
-
-/// `clamp(x, low, high)`; NaN if `x` is NaN.
-#[cube]
-fn bound(x: f32, low: f32, high: f32) -> f32 {
-    select(is_nan(x), x, min(max(x, low), high))
-}
-
-/// Tests bits: a compiler that assumes no NaN may remove a comparison of floats.
-#[cube]
-fn is_nan(x: f32) -> bool {
-    u32::reinterpret(x) & 0x7fff_ffffu32 > 0x7f80_0000u32
-}
-
-#[cube]
-fn number(#[comptime] number: Number) -> f32 {
-    f32::new(comptime!(number.value()))
 }

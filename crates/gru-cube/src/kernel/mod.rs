@@ -1,6 +1,7 @@
 //! The kernels. Every product accumulates in float32, whatever type the buffers have.
 //!
-//! - [`gate`]: activations, their derivatives and the blend, on one value.
+//! - [`activation`]: activations and their derivatives, on one value.
+//! - [`gate`]: the clip, the activation, the blend.
 //! - [`step`]: element-wise mathematics of a step.
 //! - [`rule`]: a spec as compile-time constants.
 //! - [`sequence`]: tensors of a sequence and their indices.
@@ -16,6 +17,7 @@
 // evaluated on the device.
 #![allow(clippy::collapsible_if)]
 
+pub(crate) mod activation;
 pub(crate) mod backward;
 pub(crate) mod forward;
 pub(crate) mod gate;

@@ -2,6 +2,7 @@
 //!
 //! Each rule compiles its own kernel. A rule must be hashable, so it stores floats as their bits.
 
+use crate::kernel::activation::{Number, Phi};
 use gru_spec::{Activation, Direction, GruSpec, Layout, Order, Reset, Update};
 
 /// A pass through the sequence.
@@ -9,58 +10,6 @@ use gru_spec::{Activation, Direction, GruSpec, Layout, Order, Reset, Update};
 pub(crate) enum Pass {
     Forward,
     Backward,
-}
-
-/// A float32 that is part of a kernel's identity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Number(u32);
-
-impl Number {
-    pub(crate) fn new(value: f64) -> Self {
-        Self((value as f32).to_bits())
-    }
-
-    pub(crate) fn value(self) -> f32 {
-        f32::from_bits(self.0)
-    }
-}
-
-/// An activation, as [`Activation`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Phi {
-    Sigmoid,
-    /// `alpha·tanh(beta·a)`, alpha first.
-    ScaledTanh(Number, Number),
-    Relu,
-    /// `clamp(alpha·a + beta, 0, 1)`, alpha first.
-    HardSigmoid(Number, Number),
-    /// `alpha·a + beta`, alpha first.
-    Affine(Number, Number),
-    LeakyRelu(Number),
-    ThresholdedRelu(Number),
-    Elu(Number),
-    Softsign,
-    Softplus,
-}
-
-impl Phi {
-    fn new(activation: Activation) -> Self {
-        let n = Number::new;
-        match activation {
-            Activation::Sigmoid => Self::Sigmoid,
-            Activation::Tanh => Self::ScaledTanh(n(1.0), n(1.0)),
-            Activation::Relu => Self::Relu,
-            Activation::HardSigmoid { alpha, beta } => Self::HardSigmoid(n(alpha), n(beta)),
-            Activation::Identity => Self::Affine(n(1.0), n(0.0)),
-            Activation::Affine { alpha, beta } => Self::Affine(n(alpha), n(beta)),
-            Activation::LeakyRelu { alpha } => Self::LeakyRelu(n(alpha)),
-            Activation::ThresholdedRelu { alpha } => Self::ThresholdedRelu(n(alpha)),
-            Activation::ScaledTanh { alpha, beta } => Self::ScaledTanh(n(alpha), n(beta)),
-            Activation::Elu { alpha } => Self::Elu(n(alpha)),
-            Activation::Softsign => Self::Softsign,
-            Activation::Softplus => Self::Softplus,
-        }
-    }
 }
 
 /// The function of a gate: an optional clip, then the activation.

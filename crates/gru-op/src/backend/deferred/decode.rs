@@ -97,27 +97,9 @@ impl Row<'_> {
     }
 
     fn activation(&mut self) -> Result<Activation, String> {
-        let kind = self.unsigned()?;
+        let number = self.unsigned()?;
         let parameters = [self.float()?, self.float()?];
-        activation(kind, parameters).ok_or_else(|| format!("there is no activation {kind}"))
+        let activation = Activation::from_number(number, parameters);
+        activation.ok_or_else(|| format!("there is no activation {number}"))
     }
-}
-
-/// The activation of a number on the wire.
-pub(super) fn activation(kind: u64, [alpha, beta]: [f64; 2]) -> Option<Activation> {
-    Some(match kind {
-        0 => Activation::Sigmoid,
-        1 => Activation::Tanh,
-        2 => Activation::Relu,
-        3 => Activation::HardSigmoid { alpha, beta },
-        4 => Activation::Identity,
-        5 => Activation::Affine { alpha, beta },
-        6 => Activation::LeakyRelu { alpha },
-        7 => Activation::ThresholdedRelu { alpha },
-        8 => Activation::ScaledTanh { alpha, beta },
-        9 => Activation::Elu { alpha },
-        10 => Activation::Softsign,
-        11 => Activation::Softplus,
-        _ => return None,
-    })
 }
