@@ -98,7 +98,7 @@ fn sequence(device: &Device) -> Result<(), String> {
             .input("w_ih", numbers([i, 3 * h], device) * 0.5)
             .input("w_hh", numbers([h, 3 * h], device) * 0.5)
             .input("b_ih", numbers([3 * h], device))
-            .input("b_hh", numbers([h], device))
+            .input("b_hh", numbers([3 * h], device))
             .constant("mask", numbers([n, h], device).abs())
             .constant("zoneout", numbers([n, t, 1], device).abs())
             .check(|at| {

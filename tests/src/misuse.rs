@@ -351,7 +351,7 @@ fn all() -> Vec<Misuse> {
         misuse!(
             "b_hh",
             sequence(|c| c.w.b_hh = Some(zeros([3 * H + 1]))),
-            "gru_sequence: b_hh [3H] or [H] must be [15], got [16]"
+            "gru_sequence: b_hh [3H] must be [15], got [16]"
         ),
         misuse!(
             "dtype",

@@ -200,8 +200,8 @@ fn check_mps(case: &Case) -> Result<(), String> {
             h0: of("in.initState", n),
             w_ih,
             b_ih: columns("in.bias"),
-            // The second bias belongs only to the candidate.
-            b_hh: of("in.secondaryBias", 1),
+            // The secondary bias is of the candidate.
+            b_hh: of("in.secondaryBias", 1).map(|b| [vec![0.0; 2 * h], b].concat()),
             recurrent_mask: of("in.mask", n),
             order: problem.order,
             ..Call::new(problem.spec, [n, t, h], x, w_hh)

@@ -54,8 +54,7 @@ struct Problem {
     projected: bool,
     h0: bool,
     b_ih: bool,
-    /// None, all gates, or only the candidate.
-    b_hh: Option<bool>,
+    b_hh: bool,
     views: bool,
     seed: u64,
 }
@@ -90,7 +89,7 @@ fn problem() -> impl Strategy<Value = Problem> {
         any::<bool>(),
         any::<bool>(),
     );
-    let biases = (any::<bool>(), any::<Option<bool>>());
+    let biases = (any::<bool>(), any::<bool>());
     (
         (size(), t, i, size()),
         spec,
@@ -156,10 +155,9 @@ impl Problem {
         let b_ih = self
             .b_ih
             .then(|| noise.leaf([3 * h], &device).require_grad());
-        let b_hh = self.b_hh.map(|all| {
-            let len = if all { 3 * h } else { h };
-            noise.leaf([len], &device).require_grad()
-        });
+        let b_hh = self
+            .b_hh
+            .then(|| noise.leaf([3 * h], &device).require_grad());
         let mask = self.mask.then(|| noise.leaf([n, h], &device));
         let zoneout = self.zoneout.map(|per_unit| {
             let units = if per_unit { h } else { 1 };

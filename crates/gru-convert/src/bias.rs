@@ -17,15 +17,9 @@ pub(crate) fn zeros(weights: &GruWeights, len: usize) -> Tensor<1> {
 
 /// Both biases as `[3H]`, zeros if absent.
 pub(crate) fn both(weights: &GruWeights) -> (Tensor<1>, Tensor<1>) {
-    let [h, gates] = weights.w_hh.dims();
-    let zeros = |len| zeros(weights, len);
-    let b_ih = weights.b_ih.clone().unwrap_or_else(|| zeros(gates));
-    let b_hh = match &weights.b_hh {
-        Some(b) if b.dims() == [h] => Tensor::cat(vec![zeros(2 * h), b.clone()], 0),
-        Some(b) => b.clone(),
-        None => zeros(gates),
-    };
-    (b_ih, b_hh)
+    let [_, gates] = weights.w_hh.dims();
+    let or_zeros = |b: &Option<Tensor<1>>| b.clone().unwrap_or_else(|| zeros(weights, gates));
+    (or_zeros(&weights.b_ih), or_zeros(&weights.b_hh))
 }
 
 /// One bias `[3H]` of the gates. If the reset gate acts after the product, also the candidate's
@@ -35,9 +29,6 @@ pub(crate) fn joined(weights: &GruWeights, reset: Reset) -> (Option<Tensor<1>>, 
     let [h, _] = weights.w_hh.dims();
     match (&weights.b_hh, reset) {
         (None, _) => (weights.b_ih.clone(), None),
-        (Some(b_n), Reset::AfterMatmul) if b_n.dims() == [h] => {
-            (weights.b_ih.clone(), Some(b_n.clone()))
-        }
         (Some(b_hh), Reset::AfterMatmul) => {
             let (b_ih, _) = both(weights);
             let gates = Tensor::cat(vec![b_hh.clone().narrow(0, 0, 2 * h), zeros(weights, h)], 0);

@@ -112,6 +112,10 @@ pub fn import(
         .then(|| dict.tensor(&key("bias"), [l, d, biases, h], device))
         .transpose()?;
     let bias = bias.map(|bias| bias.reshape([entries, biases * h]));
+    let of_candidate = |b: Tensor<1>| {
+        let of_gates = Tensor::zeros([2 * h], (&b.device(), b.dtype()));
+        Tensor::cat(vec![of_gates, b], 0)
+    };
     let weights = (0..entries).map(|k| {
         let one = |all: &Tensor<3>| all.clone().narrow(0, k, 1).squeeze_dim::<2>(0);
         let bias = |from, len| -> Option<Tensor<1>> {
@@ -122,7 +126,10 @@ pub fn import(
             w_ih: Some(one(&w_layer)),
             w_hh: one(&w_iter),
             b_ih: bias(0, 3 * h).map(|b| ORDER.reorder(b, 0, 1)),
-            b_hh: (biases == 4).then(|| bias(3 * h, h)).flatten(),
+            b_hh: (biases == 4)
+                .then(|| bias(3 * h, h))
+                .flatten()
+                .map(of_candidate),
         }
     });
     Ok(config.init_with(weights.collect())?)

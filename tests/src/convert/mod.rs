@@ -68,7 +68,10 @@ fn weights(i: usize, biases: Biases) -> GruWeights {
         .with_b_hh(match biases {
             Biases::None | Biases::Input => None,
             Biases::Both => Some(random([3 * H])),
-            Biases::Candidate => Some(random([H])),
+            Biases::Candidate => {
+                let of_gates = Tensor::zeros([2 * H], &device());
+                Some(Tensor::cat(vec![of_gates, random([H])], 0))
+            }
         })
 }
 

@@ -8,10 +8,9 @@ pub fn trials() -> impl Iterator<Item = Trial> {
             Ok(round_trip(trip)?)
         })
     });
-    let checks: [(&str, Check); 3] = [
+    let checks: [(&str, Check); 2] = [
         ("one-bias-for-two", one_bias_for_two),
         ("some-biases", some_biases),
-        ("mps-graph-without-secondary", mps_graph_without_secondary),
     ];
     trips.chain(checks.map(check))
 }
@@ -291,15 +290,4 @@ fn some_biases() -> Result<(), String> {
         alike(name, &read, &block)?;
     }
     Ok(())
-}
-
-/// Each of the two biases may be present without the other.
-fn mps_graph_without_secondary() -> Result<(), String> {
-    let one = weights(I, Biases::Candidate).with_b_ih(None);
-    let block = config().init_with(vec![one]).map_err(text)?;
-    let (dict, read) = through_mps_graph(&block).map_err(text)?;
-    if dict.get("a.bias").is_some() {
-        return Err("expected no bias".into());
-    }
-    same(&read.layers[0].weights(), &block.layers[0].weights())
 }

@@ -81,7 +81,7 @@ enum Starts {
 enum Biases {
     None,
     Input,
-    InputAndCandidate,
+    Recurrent,
     Both,
 }
 
@@ -95,12 +95,7 @@ enum Clip {
 
 const STEPS: [Which; 3] = [Which::All, Which::Lengths, Which::Holes];
 const ZONEOUTS: [Zoneout; 3] = [Zoneout::No, Zoneout::PerStep, Zoneout::PerUnit];
-const BIASES: [Biases; 4] = [
-    Biases::None,
-    Biases::Input,
-    Biases::InputAndCandidate,
-    Biases::Both,
-];
+const BIASES: [Biases; 4] = [Biases::None, Biases::Input, Biases::Recurrent, Biases::Both];
 const CLIPS: [Clip; 4] = [Clip::None, Clip::Gates, Clip::State, Clip::Both];
 const STARTS: [Starts; 4] = [Starts::No, Starts::Zeros, Starts::PerRow, Starts::Shared];
 
@@ -400,12 +395,8 @@ fn run(case: Case, device: &Device, dtype: DType, op: Op, padding: f64) -> Resul
         (!case.projected).then(|| matrix(&inputs.w_ih, I, 3 * H)),
         matrix(&inputs.w_hh, H, 3 * H),
     )
-    .with_b_ih((case.biases != Biases::None).then(|| vector(b_ih)))
-    .with_b_hh(match case.biases {
-        Biases::None | Biases::Input => None,
-        Biases::InputAndCandidate => Some(vector(&b_hh[2 * H..])),
-        Biases::Both => Some(vector(b_hh)),
-    });
+    .with_b_ih(matches!(case.biases, Biases::Input | Biases::Both).then(|| vector(b_ih)))
+    .with_b_hh(matches!(case.biases, Biases::Recurrent | Biases::Both).then(|| vector(b_hh)));
     // Fixed values for the tensors without a gradient.
     let odd = |k: usize| ((k * 37 + 11) % 17) as f64 / 16.0;
     let mask: Vec<f64> = (0..N * H)

@@ -244,9 +244,7 @@ impl GruBlockConfig {
             expect_shape(&name("w_ih"), &[i, 3 * h], &w_ih.dims())?;
             expect_shape(&name("w_hh"), &[h, 3 * h], &weights.w_hh.dims())?;
             for (bias, b) in [("b_ih", &weights.b_ih), ("b_hh", &weights.b_hh)] {
-                let Some(b) = b else { continue };
-                let of_candidate = bias == "b_hh" && b.dims() == [h];
-                if !of_candidate {
+                if let Some(b) = b {
                     expect_shape(&name(bias), &[3 * h], &b.dims())?;
                 }
             }

@@ -23,7 +23,7 @@ pub struct GruLayer {
     pub w_hh: Param<Tensor<2>>,
     /// Bias of the input product `[3H]`.
     pub b_ih: Option<Param<Tensor<1>>>,
-    /// Bias of the recurrent product `[3H]`, or `[H]` for the candidate only.
+    /// Bias of the recurrent product `[3H]`.
     pub b_hh: Option<Param<Tensor<1>>>,
     /// Probability that the gates do not see a unit of the state, in training. Drawn once per row and
     /// sequence.

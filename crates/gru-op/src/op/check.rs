@@ -250,10 +250,7 @@ pub(crate) fn check_sequence(
     );
     check.argument(weight("w_hh"), "[H, 3H]", Some(&weights.w_hh), [h, gates]);
     check.argument(weight("b_ih"), "[3H]", weights.b_ih.as_ref(), [gates]);
-    let b_hh = weights.b_hh.as_ref();
-    let of_candidate = b_hh.is_some_and(|b_hh| b_hh.dims() == [h]);
-    let units = if of_candidate { h } else { gates };
-    check.argument(weight("b_hh"), "[3H] or [H]", b_hh, [units]);
+    check.argument(weight("b_hh"), "[3H]", weights.b_hh.as_ref(), [gates]);
     check.argument(names.h0, "[N, H]", options.state.as_ref(), [n, h]);
     let mask = options.recurrent_mask.as_ref();
     check.argument("recurrent_mask", "[N, H]", mask, [n, h]);

@@ -26,8 +26,7 @@ pub struct GruWeights {
     pub w_hh: Tensor<2>,
     /// Bias of the input product `[3H]`.
     pub b_ih: Option<Tensor<1>>,
-    /// Bias of the recurrent product: `[3H]`, or `[H]` for the candidate only (the secondary bias of
-    /// MPSGraph, the fourth bias of oneDNN). If the reset gate acts after the product, it also resets the
+    /// Bias of the recurrent product `[3H]`. If the reset gate acts after the product, it also resets the
     /// candidate's part of this bias. The rest could be added to `b_ih`.
     pub b_hh: Option<Tensor<1>>,
 }
@@ -55,22 +54,13 @@ impl GruWeights {
         self
     }
 
-    /// The weights as inputs of a call, with `b_hh [3H]`.
+    /// The weights as inputs of a call.
     pub(crate) fn to_dispatch(&self) -> Weights<DispatchTensor> {
-        let h = self.w_hh.dims()[0];
-        let b_hh = self.b_hh.clone().map(|b| match b.dims() {
-            // If H is zero, both forms are the same.
-            [len] if len == h && h > 0 => {
-                let zeros = Tensor::zeros([2 * h], (&b.device(), b.dtype()));
-                Tensor::cat(vec![zeros, b], 0)
-            }
-            _ => b,
-        });
         Weights {
             w_ih: self.w_ih.clone().map(Tensor::into_dispatch),
             w_hh: self.w_hh.clone().into_dispatch(),
             b_ih: self.b_ih.clone().map(Tensor::into_dispatch),
-            b_hh: b_hh.map(Tensor::into_dispatch),
+            b_hh: self.b_hh.clone().map(Tensor::into_dispatch),
         }
     }
 }

@@ -44,7 +44,7 @@ pub struct Call {
     pub w_hh: Vec<f64>,
     /// `[3H]`.
     pub b_ih: Option<Vec<f64>>,
-    /// `[3H]`, or `[H]` for only the candidate.
+    /// `[3H]`.
     pub b_hh: Option<Vec<f64>>,
     /// Recurrent mask `[N, H]`: multiplies the state as input of the gates.
     pub recurrent_mask: Option<Vec<f64>>,

@@ -247,16 +247,8 @@ impl<'a> Recorder<'a> {
             .expect("every call has a recurrent weight");
         let from = w_hh.slice(gate * h, self.tape.get(w_hh).len() - gate * h);
         let q = self.tape.product(state, from, h, 3 * h);
-        let b_hh = self.leaf("b_hh").and_then(|b_hh| {
-            let is_of_candidate = self.tape.get(b_hh).len() == h;
-            match (is_of_candidate, gate) {
-                (false, _) => Some(b_hh.slice(gate * h, h)),
-                (true, 2) => Some(b_hh),
-                (true, _) => None,
-            }
-        });
-        match b_hh {
-            Some(b_hh) => self.tape.add(q, b_hh),
+        match self.leaf("b_hh") {
+            Some(b_hh) => self.tape.add(q, b_hh.slice(gate * h, h)),
             None => q,
         }
     }

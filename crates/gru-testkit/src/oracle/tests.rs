@@ -104,7 +104,6 @@ fn with_extras(mut call: Call, extras: Extras) -> Call {
     };
     if extras.projected {
         call.w_ih = None;
-        call.b_hh = call.b_hh.map(|b_hh| b_hh[2 * h..].to_vec());
     }
     call
 }
@@ -275,7 +274,6 @@ fn options_equal_calls_without_them() {
         let plain = Call::of(&problem, &inputs);
         let step_mask = Some(vec![1.0, 0.0, 1.0, 1.0]);
         let mask = vec![1.25, 0.0, 0.5];
-        let b_hn = vec![0.25, -0.5, 0.75];
         let scaled_rows = plain.w_hh.chunks(3 * h).zip(&mask);
         let scaled_rows = scaled_rows.flat_map(|(row, m)| row.iter().map(move |w| m * w));
         // 1 on the diagonal of the first rows.
@@ -307,17 +305,6 @@ fn options_equal_calls_without_them() {
                 },
                 Call {
                     w_hh: scaled_rows.collect(),
-                    ..plain.clone()
-                },
-            ),
-            (
-                "bias of the candidate",
-                Call {
-                    b_hh: Some(b_hn.clone()),
-                    ..plain.clone()
-                },
-                Call {
-                    b_hh: Some([vec![0.0; 2 * h], b_hn].concat()),
                     ..plain.clone()
                 },
             ),

@@ -116,11 +116,15 @@ impl Parameters {
         let columns = |rows: Tensor<2>| order.reorder(rows, 0, 1).transpose();
         let (input, bias) = (self.input.clone(), self.bias.clone());
         let secondary = self.secondary_bias.clone();
+        let of_candidate = |b: Tensor<1>| {
+            let of_gates = Tensor::zeros([2 * h], (&b.device(), b.dtype()));
+            Tensor::cat(vec![of_gates, b], 0)
+        };
         GruWeights {
             w_ih: input.map(|w| columns(w.narrow(0, d * gates, gates))),
             w_hh: columns(recurrent),
             b_ih: bias.map(|b| order.reorder(b.narrow(0, d * gates, gates), 0, 1)),
-            b_hh: secondary.map(|b| b.narrow(0, d * h, h)),
+            b_hh: secondary.map(|b| of_candidate(b.narrow(0, d * h, h))),
         }
     }
 }
@@ -193,7 +197,7 @@ impl Arguments {
 
 /// The weights of each direction, forward before reverse, for [`gru_sequence`](crate::gru_sequence) and, if there
 /// is an input weight, for [`GruBlockConfig::init_with`](crate::GruBlockConfig::init_with). The secondary bias
-/// becomes `b_hh [H]`. It is ignored without `reset_after`.
+/// becomes the candidate's part of `b_hh`. It is ignored without `reset_after`.
 ///
 /// # Shapes
 /// As for [`gru`](super::gru).
