@@ -1,6 +1,5 @@
 //! Buffers for results, and large pages.
 
-use crate::Element;
 #[cfg(all(target_os = "linux", not(miri)))]
 use crate::tuning::LARGE_PAGES_FROM;
 
@@ -8,8 +7,8 @@ use crate::tuning::LARGE_PAGES_FROM;
 ///
 /// A large buffer is new memory from the system, and its first writes wait for page faults. On Linux a
 /// buffer of 8 MiB or more requests pages of 2 MiB, which reduces the number of faults.
-pub fn buffer<E: Element>(len: usize) -> Vec<E> {
-    let buffer = vec![E::zero(); len];
+pub fn buffer<E: Clone + Default>(len: usize) -> Vec<E> {
+    let buffer = vec![E::default(); len];
     request_large_pages(&buffer);
     buffer
 }

@@ -2,8 +2,8 @@
 
 use super::{GruBlock, GruError, GruInitializer, GruLayer, error::expect_shape};
 use crate::{
-    GruWeights,
     backend::{LayerMemory, is_addressable},
+    op::options::GruWeights,
 };
 use burn::{
     config::Config,

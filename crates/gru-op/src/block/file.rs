@@ -4,7 +4,7 @@
 //! metadata. Burn's `load_file` reads the parameters.
 
 use super::{GruBlock, GruBlockConfig, GruError, GruMismatch};
-use crate::GruWeights;
+use crate::op::options::GruWeights;
 use burn::{
     config::Config,
     module::ParamId,

@@ -1,7 +1,7 @@
 //! Conversions from Burn's `Gru` and `BiGru`, whose three gates have two `Linear` modules each.
 
 use super::{GruBlock, GruBlockConfig, GruError, error::expect_shape};
-use crate::GruWeights;
+use crate::op::options::GruWeights;
 use burn::{
     nn::{
         Linear,

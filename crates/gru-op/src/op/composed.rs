@@ -10,7 +10,13 @@
 //! requires that clamp, ReLU and `is_nan` of the backend handle NaN. Burn's backends do. The front page of
 //! `gru-cube` lists what each GPU language guarantees.
 
-use crate::{GruWeights, SequenceOptions, backend::composed, op::sequence::Operation};
+use crate::{
+    backend::composed,
+    op::{
+        options::{GruWeights, SequenceOptions},
+        sequence::Operation,
+    },
+};
 use burn::{backend::Dispatch, tensor::Tensor};
 use gru_spec::GruSpec;
 

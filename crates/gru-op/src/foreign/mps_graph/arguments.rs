@@ -1,7 +1,10 @@
 //! The tensors of a call, and their checks.
 
 use super::GruDescriptor;
-use crate::{GateOrder, GruWeights, op::check::Check};
+use crate::{
+    foreign::gate_order::GateOrder,
+    op::{check::Check, options::GruWeights},
+};
 use burn::tensor::Tensor;
 
 /// `recurrentWeight`, or its gradient.

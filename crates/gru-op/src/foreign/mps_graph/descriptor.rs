@@ -1,9 +1,7 @@
 //! Which GRU a call computes.
 
-use crate::{
-    GateOrder, GruSpec, Reset, Update,
-    spec::{Activation, Activations},
-};
+use crate::foreign::gate_order::GateOrder;
+use gru_spec::{Activation, Activations, GruSpec, Reset, Update};
 
 /// The hard sigmoid with slope and offset from older pages of Apple's documentation.
 pub const HARD_SIGMOID: Activation = Activation::HardSigmoid {

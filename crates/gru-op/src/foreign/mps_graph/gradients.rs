@@ -1,7 +1,7 @@
 //! The results of `GRUGradients`.
 
 use super::RecurrentWeight;
-use crate::{GateOrder, backend::GruGradients};
+use crate::{backend::GruGradients, foreign::gate_order::GateOrder};
 use burn::{
     backend::{Dispatch, DispatchTensor},
     tensor::Tensor,
