@@ -1,6 +1,6 @@
 //! Named tensors, their comparison, and every tolerance with its reason.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, env, fs::OpenOptions, io::Write, panic::Location};
 
 use approx::abs_diff_ne;
 
@@ -96,6 +96,7 @@ impl Outcome {
     ///
     /// # Errors
     /// One line for every tensor that is missing, unexpected or not close.
+    #[track_caller]
     pub fn compare(&self, expected: &Self, tolerance: Tolerance) -> Result<(), String> {
         self.share(expected, tolerance).map(|_| ())
     }
@@ -104,6 +105,7 @@ impl Outcome {
     ///
     /// # Errors
     /// One line for every tensor that is missing, unexpected or not close.
+    #[track_caller]
     pub fn share(&self, expected: &Self, tolerance: Tolerance) -> Result<f64, String> {
         // An empty comparison proves nothing.
         if expected.outputs.is_empty() {
@@ -133,6 +135,7 @@ impl Outcome {
     }
 }
 
+#[track_caller]
 fn share_of_all(
     prefix: &str,
     got: &Tensors,
@@ -143,10 +146,11 @@ fn share_of_all(
         .keys()
         .filter(|name| !expected.contains_key(*name))
         .map(|name| Err(format!("{prefix}{name}: not expected")));
+    let place = Location::caller();
     let compared = expected.iter().map(|(name, expected)| {
         let name_in_full = format!("{prefix}{name}");
         match got.get(name) {
-            Some(got) => share(&name_in_full, got, expected, tolerance),
+            Some(got) => share_at(place, &name_in_full, got, expected, tolerance),
             None => Err(format!("{name_in_full}: missing")),
         }
     });
@@ -157,6 +161,7 @@ fn share_of_all(
 ///
 /// # Errors
 /// As [`share`].
+#[track_caller]
 pub fn close(name: &str, got: &[f64], expected: &[f64], tolerance: f64) -> Result<(), String> {
     share(name, got, expected, tolerance).map(|_| ())
 }
@@ -168,7 +173,18 @@ pub fn close(name: &str, got: &[f64], expected: &[f64], tolerance: f64) -> Resul
 /// # Errors
 /// Names the tensor and the worst value: its index, the actual and the expected value, and the allowed
 /// difference. Tensors of different lengths are never close.
+#[track_caller]
 pub fn share(name: &str, got: &[f64], expected: &[f64], tolerance: f64) -> Result<f64, String> {
+    share_at(Location::caller(), name, got, expected, tolerance)
+}
+
+fn share_at(
+    place: &Location,
+    name: &str,
+    got: &[f64],
+    expected: &[f64],
+    tolerance: f64,
+) -> Result<f64, String> {
     if got.len() != expected.len() {
         return Err(format!(
             "{name}: {} numbers, expected {}",
@@ -190,6 +206,7 @@ pub fn share(name: &str, got: &[f64], expected: &[f64], tolerance: f64) -> Resul
         }
     };
     let worst = (0..got.len()).max_by(|a, b| distance(*a).total_cmp(&distance(*b)));
+    record(place, name, worst.map_or(0.0, distance) / scale, tolerance);
     match worst {
         Some(worst) if abs_diff_ne!(distance(worst), 0.0, epsilon = allowed) => Err(format!(
             "{name}[{worst}]: expected {:e}, got {:e}, difference {:.3e}, allowed {allowed:.3e}",
@@ -200,6 +217,18 @@ pub fn share(name: &str, got: &[f64], expected: &[f64], tolerance: f64) -> Resul
         Some(worst) if distance(worst) > 0.0 => Ok(distance(worst) / allowed),
         _ => Ok(0.0),
     }
+}
+
+/// Appends a comparison to the file of the environment variable `GRU_TOLERANCES`: its place in the code, the
+/// tensor, the largest relative difference and the tolerance, separated by tabs.
+fn record(place: &Location, name: &str, worst: f64, tolerance: f64) {
+    let Some(path) = env::var_os("GRU_TOLERANCES") else {
+        return;
+    };
+    let line = format!("{place}\t{name}\t{worst:e}\t{tolerance:e}\n");
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+    written.expect("GRU_TOLERANCES names a file that can be written");
 }
 
 #[cfg(test)]
