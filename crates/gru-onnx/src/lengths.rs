@@ -56,24 +56,27 @@ pub enum Error {
 /// If the file cannot be read, is not an ONNX model, or cannot be written. Also if the weights of a GRU are
 /// outside of the file.
 pub fn with_lengths(model: impl AsRef<Path>) -> Result<String, Error> {
-    let model = model.as_ref();
-    let folder = PathBuf::from(env::var_os("OUT_DIR").ok_or(Error::OutDir)?).join("gru-onnx");
+    let out = env::var_os("OUT_DIR").ok_or(Error::OutDir)?;
+    copy(model.as_ref(), &PathBuf::from(out).join("gru-onnx"))
+}
+
+/// Writes the copy to a folder.
+pub(crate) fn copy(model: &Path, folder: &Path) -> Result<String, Error> {
     let file = |path: &Path, reason: String| Error::File {
         path: path.display().to_string(),
         reason,
     };
     let bytes = fs::read(model).map_err(|e| file(model, e.to_string()))?;
-    let mut proto = ModelProto::parse_from_bytes(&bytes)
-        .map_err(|e| file(model, format!("expected an ONNX model, got {e}")))?;
-    if let Some(graph) = proto.graph.as_mut() {
-        mark(graph)?;
-    }
-    let name = model.file_name().unwrap_or_default();
-    let copy = folder.join(name);
+    let proto = ModelProto::parse_from_bytes(&bytes).map_err(|e| e.to_string());
+    let no_model = |reason: &str| file(model, format!("expected an ONNX model, got {reason}"));
+    let mut proto = proto.map_err(|reason| no_model(&reason))?;
+    let graph = proto.graph.as_mut();
+    mark(graph.ok_or_else(|| no_model("one without a graph"))?)?;
+    let copy = folder.join(model.file_name().unwrap_or_default());
     let written = proto
         .write_to_bytes()
         .map_err(|e| file(&copy, e.to_string()))?;
-    fs::create_dir_all(&folder).map_err(|e| file(&folder, e.to_string()))?;
+    fs::create_dir_all(folder).map_err(|e| file(folder, e.to_string()))?;
     fs::write(&copy, written).map_err(|e| file(&copy, e.to_string()))?;
     Ok(copy.display().to_string())
 }

@@ -35,6 +35,8 @@
 mod code;
 mod gru;
 mod lengths;
+#[cfg(test)]
+mod tests;
 mod weights;
 
 pub use self::lengths::{Error, with_lengths};
