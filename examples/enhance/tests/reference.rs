@@ -37,7 +37,11 @@ fn whole_file() -> Result<(), String> {
     let (samples, expected) = (tensor("in.samples")?, tensor("out.samples")?);
     let (got, seconds) = enhance::enhance(&samples);
     if got.len() != expected.len() || seconds.len() != samples.len().div_ceil(enhance::HOP) + 1 {
-        return Err(format!("{} samples, expected {}", got.len(), expected.len()));
+        return Err(format!(
+            "{} samples, expected {}",
+            got.len(),
+            expected.len()
+        ));
     }
     let distances = got.iter().zip(&expected).map(|(a, b)| (a - b).abs());
     // `max` of floats would hide NaN.

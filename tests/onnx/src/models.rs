@@ -5,7 +5,7 @@ use gru_testkit::close::close;
 use safetensors::SafeTensors;
 use std::{fs, path::Path};
 
-/// Largest allowed difference from ONNX Runtime, relative to `max(1, largest value)`. ONNX Runtime 1.30 differs
+/// Largest allowed difference from ONNX Runtime, relative to `max(1, largest value)`. ONNX Runtime 1.32 differs
 /// from itself by up to 1.6e-6 between its optimized and its unoptimized graph (`record.py --noise`), after 63
 /// frames of GTCRN. Six times this value allows other orders of summation in all layers, and no approximation.
 const TOLERANCE: f64 = 1e-5;

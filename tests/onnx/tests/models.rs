@@ -1,5 +1,5 @@
-//! Published models compared with ONNX Runtime. The trials report *ignored* without the wheels of
-//! `GRU_ONNX_MODELS`; `GRU_REQUIRE_MODELS=1` makes that a failure.
+//! Published models compared with ONNX Runtime. The trials report *ignored* without the folder
+//! `GRU_MODELS`; `GRU_REQUIRE_MODELS=1` makes that a failure.
 
 use libtest_mimic::{Arguments, Trial};
 use std::{env, process::ExitCode};
@@ -10,7 +10,7 @@ fn main() -> ExitCode {
     let required = env::var_os("GRU_REQUIRE_MODELS").is_some_and(|value| value == "1");
     let trial = |name: &str, run: Option<fn() -> Outcome>| match run {
         Some(run) => Trial::test(name, move || Ok(run()?)),
-        None => Trial::test(name, || Err("the wheel is not in GRU_ONNX_MODELS".into()))
+        None => Trial::test(name, || Err("the model is not in GRU_MODELS".into()))
             .with_ignored_flag(!required),
     };
     let trials = vec![
