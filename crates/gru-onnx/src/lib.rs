@@ -39,6 +39,10 @@ mod lengths;
 mod tests;
 mod weights;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 pub use self::lengths::{Error, with_lengths};
 
 use self::gru::{Gru, sequence_dtype};

@@ -1,6 +1,6 @@
 //! Generated code and error messages. `tests/onnx` compiles and runs the code of many more models.
 
-use crate::{Error, GruOverride, lengths, with_lengths};
+use crate::{Error, GruOverride, lengths, weights, with_lengths};
 use burn_onnx::ModelGen;
 use gru_testkit::onnx_file::{Attribute, GruModel, Value};
 use std::{
@@ -279,4 +279,31 @@ fn files_that_cannot_be_copied() {
     fs::remove_dir_all(&folder).unwrap();
     // A test is not a build script.
     assert!(matches!(with_lengths(&model), Err(Error::OutDir)));
+}
+
+/// ONNX: row `gate · H + unit` of direction d, gates z, r, n. A block: column `gate · H + unit`, gates r, z, n.
+#[test]
+fn gates_are_reordered_and_transposed() {
+    let w = value("W", &[2, 3 * H, I]);
+    let floats: Vec<f32> = w.data.iter().map(|&x| x as f32).collect();
+    let data = burn_onnx::ext::TensorData::new(floats, w.shape.clone());
+    let bytes = weights::columns(&data, 1, H, I);
+    let (columns, _) = bytes.as_chunks();
+    let columns: Vec<f32> = columns
+        .iter()
+        .map(|&bytes| f32::from_ne_bytes(bytes))
+        .collect();
+    for (gate, of_onnx) in [("r", 1), ("z", 0), ("n", 2)] {
+        let of_block = ["r", "z", "n"]
+            .iter()
+            .position(|&name| name == gate)
+            .unwrap();
+        for (unit, feature) in (0..H).flat_map(|unit| (0..I).map(move |feature| (unit, feature))) {
+            let row = 3 * H + of_onnx * H + unit;
+            let expected = (row * I + feature) as f32;
+            let got = columns[feature * 3 * H + of_block * H + unit];
+            assert_eq!(got, expected, "{gate}, unit {unit}, feature {feature}");
+        }
+    }
+    assert_eq!(columns.len(), 3 * H * I);
 }

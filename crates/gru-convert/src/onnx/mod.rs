@@ -260,7 +260,7 @@ pub fn run(
 /// The results are the ones of [`run`], but a length above T acts as T, and a negative length as 0.
 ///
 /// # Panics
-/// As [`GruBlock::forward_with`].
+/// If `sequence_lens` does not have one length for every row, and as [`GruBlock::forward_with`].
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Int, Tensor};
@@ -283,8 +283,17 @@ pub fn run_with_lengths(
 ) -> (Tensor<4>, Tensor<3>) {
     let (rows, steps) = if block.batch_first { (0, 1) } else { (1, 0) };
     let [n, t] = [rows, steps].map(|dim| x.dims()[dim]);
+    let got = sequence_lens.dims();
+    assert!(
+        got == [n],
+        "onnx::run_with_lengths: sequence_lens: expected shape [{n}], got {got:?}"
+    );
+    if n == 0 || t == 0 {
+        return run(block, x, None, initial_h);
+    }
+    let options = (&x.device(), sequence_lens.dtype());
+    let time = Tensor::<1, Int>::arange(0..t as i64, options).unsqueeze_dim::<2>(rows);
     let lengths: Tensor<2, Int> = sequence_lens.unsqueeze_dim(steps);
-    let time = Tensor::<1, Int>::arange(0..t as i64, &x.device()).unsqueeze_dim(rows);
     let mut shape = [n; 2];
     shape[steps] = t;
     let valid = time.expand(shape).lower(lengths.expand(shape));
