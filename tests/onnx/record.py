@@ -17,6 +17,9 @@ import numpy as np
 import onnxruntime as ort
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, f"{HERE}/../../benches/models")
+from speech import noisy_speech  # noqa: E402
+
 EXAMPLE = f"{HERE}/../../examples/enhance/tests"
 FRAMES = {"gtcrn": 63, "nsnet2": 20, "df": 6}
 FILES = {"gtcrn": "gtcrn/gtcrn_simple.onnx", "nsnet2": "nsnet2/nsnet2-20ms-48k-baseline.onnx",
@@ -37,12 +40,7 @@ def run(model, inputs):
 
 
 def sound(rate, seconds):
-    """A voice-like sum of harmonics that starts and stops, in noise."""
-    rng = np.random.Generator(np.random.PCG64(7))
-    t = np.arange(int(rate * seconds)) / rate
-    voice = sum(np.sin(2 * np.pi * 140 * k * t + k) / k for k in range(1, 20))
-    voice *= (np.sin(2 * np.pi * 2.5 * t) > 0) * 0.1
-    return (voice + 0.03 * rng.standard_normal(len(t))).astype(np.float32)
+    return noisy_speech(rate, seconds).astype(np.float32)
 
 
 def spectrum(samples, size, hop, frames):

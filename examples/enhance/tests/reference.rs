@@ -23,7 +23,7 @@ fn whole_file() -> Result<(), String> {
 #[cfg(gtcrn)]
 fn whole_file() -> Result<(), String> {
     /// Two float32 transforms of nine stages, each with a rounding error of 2⁻²⁴: 1.1e-6 of full scale. ONNX
-    /// Runtime differs from itself by 7e-8 (`record.py --noise`).
+    /// Runtime differs from itself by 6e-8 (`record.py --noise`).
     const TOLERANCE: f32 = 1.1e-6;
 
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/enhance.safetensors");

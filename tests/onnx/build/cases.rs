@@ -72,9 +72,9 @@ fn model(case: &Case, outputs: &[&str], constant_nodes: bool) -> GruModel {
         None => String::new(),
     });
     let all = |names: &[&str]| names.iter().filter_map(|name| value("in", name)).collect();
-    let output = |name: &str| match outputs.contains(&name) {
-        true => name.to_owned(),
-        false => String::new(),
+    let output = |name: &str| {
+        let present = outputs.contains(&name);
+        if present { name.into() } else { String::new() }
     };
     GruModel {
         attributes: attributes(case),
@@ -132,9 +132,9 @@ fn entry(code: &mut String, way: &str, model: &GruModel, name: &str, outputs: &[
     let inputs: Vec<String> = model
         .inputs
         .iter()
-        .map(|input| match input.is_int {
-            true => format!("lengths(case, {:?}, device)", input.name),
-            false => format!("floats(case, {:?}, device)", input.name),
+        .map(|input| {
+            let read = if input.is_int { "lengths" } else { "floats" };
+            format!("{read}(case, {:?}, device)", input.name)
         })
         .collect();
     let inputs = inputs.join(", ");
