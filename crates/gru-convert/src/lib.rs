@@ -95,6 +95,8 @@ pub mod tensorflow;
 mod readme {}
 
 pub use self::{error::ConvertError, state_dict::StateDict};
+/// The crate of [`GruBlock`], for code that depends on this crate only.
+pub use gru_op;
 
 #[cfg(doc)]
 use gru_op::GruBlock;

@@ -19,6 +19,7 @@
 
 mod activation;
 mod checkpointing;
+pub mod onnx;
 mod order;
 mod sizes;
 mod spec;

@@ -8,6 +8,7 @@
 //! | [`oracle`] | the equations in float64, on a tape that differentiates them exactly |
 //! | [`close`] | named tensors, their comparison, and every tolerance with its reason |
 //! | [`cover`] | covering arrays: rows of options with every pair or triple of values |
+//! | [`onnx_file`] | writes `.onnx` files with one GRU |
 //! | `passes` | the oracle with the signatures of gru-cpu's passes, with the feature `passes` |
 //! | `conformance` | the recorded vectors of other frameworks, with the feature `conformance` |
 //! | `proxy` | a network within one machine, with the feature `network` |
@@ -21,6 +22,7 @@ pub mod conformance;
 pub mod cover;
 mod draw;
 pub mod inputs;
+pub mod onnx_file;
 pub mod oracle;
 #[cfg(feature = "passes")]
 pub mod passes;

@@ -8,7 +8,6 @@
 //! final state of zero. Here it gets the initial state. In ONNX Runtime, `Affine` and `ScaledTanh`
 //! without parameters are constant zero. Here they are an error.
 
-mod activations;
 #[cfg(feature = "onnx")]
 mod model;
 #[cfg(feature = "onnx")]
@@ -26,15 +25,17 @@ pub use self::{
     write::{ModelInputs, model},
 };
 
+pub use gru_op::spec::onnx::{AttributeError, Attributes};
+
 use crate::{
     bias,
     error::{ConvertError, expect_shape},
     state_dict::StateDict,
     system::{PLAIN, System},
 };
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, Int, Tensor};
 use gru_op::{
-    Direction, GateOrder, GruBlock, GruBlockConfig, GruError, GruLayer, GruSpec, GruWeights, Reset,
+    Direction, GateOrder, GruBlock, GruBlockConfig, GruError, GruLayer, GruWeights, Layout, Reset,
     SequenceOptions,
 };
 
@@ -49,42 +50,6 @@ const SYSTEM: System = System {
     ..PLAIN
 };
 const ORDER: GateOrder = GateOrder::UpdateFirst;
-
-/// The attributes of a `GRU` node. The default values are the operator's.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Attributes {
-    /// Names of f (gates) and g (candidate) for one or both directions. If empty, sigmoid and tanh.
-    pub activations: Vec<String>,
-    /// Parameters of the activations with an alpha, in order.
-    pub activation_alpha: Vec<f32>,
-    /// Parameters of the activations with a beta, in order.
-    pub activation_beta: Vec<f32>,
-    /// Bound of the pre-activations.
-    pub clip: Option<f32>,
-    /// `forward`, `reverse` or `bidirectional`.
-    pub direction: String,
-    /// H, if the node specifies it.
-    pub hidden_size: Option<usize>,
-    /// 0: time-major. 1: batch-major.
-    pub layout: i64,
-    /// If not 0, the reset gate acts after the product.
-    pub linear_before_reset: i64,
-}
-
-impl Default for Attributes {
-    fn default() -> Self {
-        Self {
-            activations: Vec::new(),
-            activation_alpha: Vec::new(),
-            activation_beta: Vec::new(),
-            clip: None,
-            direction: "forward".into(),
-            hidden_size: None,
-            layout: 0,
-            linear_before_reset: 0,
-        }
-    }
-}
 
 /// The configuration of the node with these attributes and the initializers under `prefix`.
 ///
@@ -107,71 +72,30 @@ pub fn config(
         };
         return Err(error.into());
     }
-    let (reverse, bidirectional) = match attributes.direction.as_str() {
-        "forward" => (false, false),
-        "reverse" => (true, false),
-        "bidirectional" => (false, true),
-        other => {
-            return Err(ConvertError::Option {
-                option: "direction",
-                expected: "forward, reverse or bidirectional".into(),
-                actual: other.into(),
-            });
-        }
-    };
-    let directions = 1 + usize::from(bidirectional);
+    let directions = attributes.directions()?;
     let of = |directions| [directions, 3 * h, i];
     expect_shape(
         &format!("{prefix}W"),
-        &of(directions),
+        &of(directions.len()),
         &of(found.layer_count()),
     )?;
-    let batch_first = match attributes.layout {
-        0 => false,
-        1 => true,
-        other => {
-            return Err(ConvertError::Option {
-                option: "layout",
-                expected: "0 or 1".into(),
-                actual: other.to_string(),
-            });
-        }
-    };
-    let clip = attributes.clip.filter(|&c| c != 0.0).map(f64::from);
-    if clip.is_some_and(|c| c.is_nan() || c < 0.0) {
-        return Err(ConvertError::Option {
-            option: "clip",
-            expected: "a positive number".into(),
-            actual: format!("{clip:?}"),
-        });
-    }
+    let specs = attributes.specs()?;
+    let spec = specs[0];
     let config = GruBlockConfig::new(i, h)
-        .with_reverse(reverse)
-        .with_bidirectional(bidirectional)
-        .with_batch_first(batch_first)
+        .with_reverse(directions == [Direction::Reverse])
+        .with_bidirectional(directions.len() == 2)
+        .with_batch_first(attributes.layout()? == Layout::BatchMajor)
         .with_bias(found.bias)
-        .with_clip_gates(clip)
-        .with_reset(match attributes.linear_before_reset {
-            0 => Reset::BeforeMatmul,
-            _ => Reset::AfterMatmul,
-        });
-    let activations = activations::activations(attributes, directions)?;
-    for &activations in &activations {
-        let spec = GruSpec::default().with_activations(activations);
-        spec.try_check().map_err(|reason| ConvertError::Option {
-            option: "activations",
-            expected: "parameters that this crate has kernels for".into(),
-            actual: reason,
-        })?;
-    }
-    let options = activations.iter().map(|&activations| {
+        .with_clip_gates(spec.clip_gates)
+        .with_reset(spec.reset);
+    let options = specs.iter().map(|spec| {
         let mut options = config.layer_options();
-        options.activations = activations;
+        options.activations = spec.activations;
         options
     });
     let per_layer = options.collect();
     Ok(config
-        .with_activations(activations[0])
+        .with_activations(spec.activations)
         .with_per_layer(per_layer))
 }
 
@@ -273,8 +197,8 @@ fn node(
     let (mut w, mut r, mut b) = (Vec::new(), Vec::new(), Vec::new());
     for layer in layers {
         let gates = layer.spec.activations;
-        activations::name(&mut attributes, gates.update);
-        activations::name(&mut attributes, gates.candidate);
+        attributes.push(gates.update);
+        attributes.push(gates.candidate);
         let rows = |columns: Tensor<2>| ORDER.reorder(columns.transpose(), 0, 1);
         w.push(rows(layer.w_ih.val()));
         r.push(rows(layer.w_hh.val()));
@@ -319,14 +243,7 @@ pub fn run(
     sequence_lens: Option<&[usize]>,
     initial_h: Option<Tensor<3>>,
 ) -> (Tensor<4>, Tensor<3>) {
-    let directions_first = |state: Tensor<3>| {
-        if block.batch_first {
-            state.swap_dims(0, 1)
-        } else {
-            state
-        }
-    };
-    let state = initial_h.map(directions_first);
+    let state = initial_h.map(|state| swap_directions(block, state));
     let (y, state) = match sequence_lens {
         Some(lengths) => {
             let options = SequenceOptions::new().state(state).lengths(lengths);
@@ -334,6 +251,71 @@ pub fn run(
         }
         None => block.forward(x, state),
     };
+    outputs(block, y, state)
+}
+
+/// [`run`] with `sequence_lens [N]` on the device. It is not read back: the lengths become a mask on the
+/// device, so a call neither waits for the device nor fails if it only records operations.
+///
+/// The results are the ones of [`run`], but a length above T acts as T, and a negative length as 0.
+///
+/// # Panics
+/// If `sequence_lens` does not have one length for every row, and as [`GruBlock::forward_with`].
+///
+/// ```
+/// use burn::tensor::{Device, Distribution, Int, Tensor};
+/// use gru_convert::onnx;
+/// use gru_op::GruBlockConfig;
+///
+/// let (t, n, i, h, device) = (5, 2, 3, 4, Device::flex());
+/// let gru = GruBlockConfig::new(i, h).with_batch_first(false).init(&device);
+/// let x = Tensor::random([t, n, i], Distribution::Default, &device);
+/// let lengths = Tensor::<1, Int>::from_ints([5, 3], &device);
+/// let (y, _) = onnx::run_with_lengths(&gru, x, lengths, None);
+/// let past_the_end = y.slice([3..5, 0..1, 1..2]).abs().sum();
+/// assert_eq!(past_the_end.into_scalar::<f32>(), 0.0);
+/// ```
+pub fn run_with_lengths(
+    block: &GruBlock,
+    x: Tensor<3>,
+    sequence_lens: Tensor<1, Int>,
+    initial_h: Option<Tensor<3>>,
+) -> (Tensor<4>, Tensor<3>) {
+    let (rows, steps) = if block.batch_first { (0, 1) } else { (1, 0) };
+    let [n, t] = [rows, steps].map(|dim| x.dims()[dim]);
+    let got = sequence_lens.dims();
+    assert!(
+        got == [n],
+        "onnx::run_with_lengths: sequence_lens: expected shape [{n}], got {got:?}"
+    );
+    if n == 0 || t == 0 {
+        return run(block, x, None, initial_h);
+    }
+    let options = (&x.device(), sequence_lens.dtype());
+    let time = Tensor::<1, Int>::arange(0..t as i64, options).unsqueeze_dim::<2>(rows);
+    let lengths: Tensor<2, Int> = sequence_lens.unsqueeze_dim(steps);
+    let mut shape = [n; 2];
+    shape[steps] = t;
+    let valid = time.expand(shape).lower(lengths.expand(shape));
+    let state = initial_h.map(|state| swap_directions(block, state));
+    let options = SequenceOptions::new().state(state).mask(valid.clone());
+    let (y, state) = block.forward_with(x, options);
+    // A mask repeats the last output. Lengths end the sequence.
+    let past = valid.bool_not().unsqueeze_dim::<3>(2).expand(y.shape());
+    outputs(block, y.mask_fill(past, 0), state)
+}
+
+/// The states in ONNX' layout, from a block's layout, and back.
+fn swap_directions(block: &GruBlock, state: Tensor<3>) -> Tensor<3> {
+    if block.batch_first {
+        state.swap_dims(0, 1)
+    } else {
+        state
+    }
+}
+
+/// `Y` and `Y_h` from the results of a block.
+fn outputs(block: &GruBlock, y: Tensor<3>, state: Tensor<3>) -> (Tensor<4>, Tensor<3>) {
     let [first, second, _] = y.dims();
     let y = y.reshape([first, second, block.directions(), block.d_hidden]);
     let y = if block.batch_first {
@@ -341,5 +323,5 @@ pub fn run(
     } else {
         y.swap_dims(1, 2)
     };
-    (y, directions_first(state))
+    (y, swap_directions(block, state))
 }

@@ -1,0 +1,123 @@
+//! A copy of a model whose GRUs the parser does not check.
+
+use crate::gru::WEIGHTS;
+use onnx_ir::{
+    AttributeProto, AttributeType, GraphProto, Message, ModelProto, NodeProto, TensorProto,
+};
+use std::{
+    collections::HashMap,
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+/// The domain of marked nodes.
+pub(crate) const DOMAIN: &str = "gru-op";
+
+/// Why [`with_lengths`] failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file could not be read or written.
+    #[error("{path}: {reason}")]
+    File {
+        /// The path of the file.
+        path: String,
+        /// The error.
+        reason: String,
+    },
+    /// The weights of a GRU are in another file, next to the model.
+    #[error(
+        "GRU {node:?}: {key}: expected a tensor inside the model file, got one in another file"
+    )]
+    External {
+        /// The name of the node in the model.
+        node: String,
+        /// `W`, `R` or `B`.
+        key: &'static str,
+    },
+    /// The program is not a build script.
+    #[error(
+        "with_lengths: expected the variable OUT_DIR, which Cargo sets for a build script, got none"
+    )]
+    OutDir,
+}
+
+/// Writes a copy of a model to `OUT_DIR`, and returns its path for `ModelGen::input`. In the copy, GRU nodes
+/// are operators of the domain `gru-op`, for `register_custom_op(GruOverride)`.
+///
+/// The parser of burn-onnx rejects some GRUs before an override sees them. In the copy it accepts:
+/// - GRUs with `sequence_lens`,
+/// - bidirectional GRUs whose directions have different activations,
+/// - GRUs without the attribute `hidden_size`.
+///
+/// Loop bodies and branches are not changed.
+///
+/// # Errors
+/// If the file cannot be read, is not an ONNX model, or cannot be written. Also if the weights of a GRU are
+/// outside of the file.
+pub fn with_lengths(model: impl AsRef<Path>) -> Result<String, Error> {
+    let out = env::var_os("OUT_DIR").ok_or(Error::OutDir)?;
+    copy(model.as_ref(), &PathBuf::from(out).join("gru-onnx"))
+}
+
+/// Writes the copy to a folder.
+pub(crate) fn copy(model: &Path, folder: &Path) -> Result<String, Error> {
+    let file = |path: &Path, reason: String| Error::File {
+        path: path.display().to_string(),
+        reason,
+    };
+    let bytes = fs::read(model).map_err(|e| file(model, e.to_string()))?;
+    let proto = ModelProto::parse_from_bytes(&bytes).map_err(|e| e.to_string());
+    let no_model = |reason: &str| file(model, format!("expected an ONNX model, got {reason}"));
+    let mut proto = proto.map_err(|reason| no_model(&reason))?;
+    let graph = proto.graph.as_mut();
+    mark(graph.ok_or_else(|| no_model("one without a graph"))?)?;
+    let copy = folder.join(model.file_name().unwrap_or_default());
+    let written = proto
+        .write_to_bytes()
+        .map_err(|e| file(&copy, e.to_string()))?;
+    fs::create_dir_all(folder).map_err(|e| file(folder, e.to_string()))?;
+    fs::write(&copy, written).map_err(|e| file(&copy, e.to_string()))?;
+    Ok(copy.display().to_string())
+}
+
+/// Marks the GRU nodes, and moves their weights into attributes. As inputs, the generated model would store
+/// them a second time, because the parser does not remove constant inputs of operators that it does not know.
+fn mark(graph: &mut GraphProto) -> Result<(), Error> {
+    let mut constants: HashMap<String, TensorProto> = HashMap::new();
+    for tensor in &graph.initializer {
+        constants.insert(tensor.name.clone(), tensor.clone());
+    }
+    for node in graph.node.iter().filter(|node| node.op_type == "Constant") {
+        let value = node.attribute.iter().find(|a| a.name == "value");
+        if let (Some(value), Some(name)) = (value.and_then(|a| a.t.as_ref()), node.output.first()) {
+            constants.insert(name.clone(), value.clone());
+        }
+    }
+    for node in &mut graph.node {
+        if node.op_type == "GRU" && matches!(node.domain.as_str(), "" | "ai.onnx") {
+            mark_node(node, &constants)?;
+        }
+    }
+    Ok(())
+}
+
+fn mark_node(node: &mut NodeProto, constants: &HashMap<String, TensorProto>) -> Result<(), Error> {
+    for (key, at) in WEIGHTS {
+        let Some(tensor) = node.input.get(at).and_then(|name| constants.get(name)) else {
+            continue; // Absent, or computed. Code generation reports computed weights.
+        };
+        if !tensor.external_data.is_empty() {
+            let node = node.name.clone();
+            return Err(Error::External { node, key });
+        }
+        let mut attribute = AttributeProto::new();
+        attribute.name = key.into();
+        attribute.type_ = AttributeType::TENSOR.into();
+        attribute.t = Some(tensor.clone()).into();
+        node.attribute.push(attribute);
+        node.input[at].clear();
+    }
+    node.domain = DOMAIN.into();
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! Whole ONNX models in [Burn](https://burn.dev): every GRU of the code that
+//! [burn-onnx](https://docs.rs/burn-onnx) generates becomes a `GruBlock` of
+//! [gru-op](https://docs.rs/gru-op).
+//!
+//! In `build.rs`:
+//!
+//! ```no_run
+//! use burn_onnx::ModelGen;
+//! use gru_onnx::GruOverride;
+//!
+//! ModelGen::new()
+//!     .input("model.onnx")
+//!     .out_dir("model/")
+//!     .register_op_override(GruOverride)
+//!     .run_from_script();
+//! ```
+//!
+//! The generated code calls `gru_convert::onnx::run`, so the program needs the crate `gru-convert`. This
+//! crate does not depend on gru-op.
+//!
+//! # Supported
+//!
+//! - all attributes of the operator: `activations` with their parameters, `clip`, `direction`,
+//!   `hidden_size`, `layout`, `linear_before_reset`
+//! - `B`, `initial_h`, and the outputs `Y` and `Y_h`, each present or absent
+//! - weights that are initializers, `Constant` nodes, or expressions of them that the parser folds
+//! - `sequence_lens`, by [`with_lengths`]
+//!
+//! Everything else is a panic of the build script that names the node and the reason: weights that the
+//! model computes or reads at run time, activation parameters without a kernel, and GRUs in the body of a
+//! loop or branch.
+#![deny(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod code;
+mod gru;
+mod lengths;
+#[cfg(test)]
+mod tests;
+mod weights;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
+pub use self::lengths::{Error, with_lengths};
+
+use self::gru::{Gru, sequence_dtype};
+use burn_onnx::ext::{
+    ArgType, CodegenContext, CustomNode, CustomOp, Field, Node, NodeType, OpOverride, PackTensor,
+    ProcessError, TensorType, proc_macro2::TokenStream,
+};
+
+/// Generates a `GruBlock` for a GRU.
+///
+/// Register it by `register_op_override` for a model file, by `register_custom_op` for a copy of
+/// [`with_lengths`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct GruOverride;
+
+impl OpOverride for GruOverride {
+    fn target(&self) -> NodeType {
+        NodeType::Gru
+    }
+
+    fn forward(
+        &self,
+        node: &Node,
+        ctx: &mut CodegenContext<'_, '_>,
+    ) -> Result<TokenStream, ProcessError> {
+        code::call(&Gru::built_in(node)?, ctx)
+    }
+
+    fn field(&self, node: &Node) -> Result<Option<Field>, ProcessError> {
+        Ok(Some(code::field(&Gru::built_in(node)?)))
+    }
+
+    fn collect_tensors(&self, node: &Node, field: &str) -> Result<Vec<PackTensor>, ProcessError> {
+        Ok(weights::tensors(&Gru::built_in(node)?, field))
+    }
+}
+
+impl CustomOp for GruOverride {
+    fn op_type(&self) -> &str {
+        "GRU"
+    }
+
+    fn domain(&self) -> &str {
+        lengths::DOMAIN
+    }
+
+    fn infer_output_types(&self, node: &CustomNode) -> Result<Vec<ArgType>, ProcessError> {
+        let dtype = sequence_dtype(&node.inputs)?;
+        let ranks = [4, 3]; // Y and Y_h
+        let tensor = |rank| ArgType::Tensor(TensorType::new(dtype, rank, None));
+        Ok(ranks.map(tensor)[..node.outputs.len().min(2)].to_vec())
+    }
+
+    fn forward(
+        &self,
+        node: &CustomNode,
+        ctx: &mut CodegenContext<'_, '_>,
+    ) -> Result<TokenStream, ProcessError> {
+        code::call(&Gru::marked(node)?, ctx)
+    }
+
+    fn field(&self, node: &CustomNode) -> Result<Option<Field>, ProcessError> {
+        Ok(Some(code::field(&Gru::marked(node)?)))
+    }
+
+    fn collect_tensors(
+        &self,
+        node: &CustomNode,
+        field: &str,
+    ) -> Result<Vec<PackTensor>, ProcessError> {
+        Ok(weights::tensors(&Gru::marked(node)?, field))
+    }
+}

@@ -1,0 +1,152 @@
+//! The recorded cases of ONNX Runtime as models with one GRU, generated in two ways: with the override, and as
+//! a copy of `with_lengths`.
+
+use burn_onnx::{LoadStrategy, ModelGen};
+use gru_onnx::{GruOverride, with_lengths};
+use gru_testkit::{
+    conformance::{Case, CaseSpec},
+    onnx_file::{Attribute, GruModel, Value},
+};
+use std::{fmt::Write, fs, path::Path};
+
+pub fn generate(out: &Path) {
+    let folder = Path::new("../data/conformance");
+    println!("cargo::rerun-if-changed={}", folder.display());
+    let specs = CaseSpec::all(folder);
+    let cases: Vec<Case> = specs
+        .iter()
+        .filter(|spec| spec.kind() == "onnx_gru")
+        .map(|spec| spec.load(folder))
+        .collect();
+    let (mut modules, mut list) = (String::new(), String::new());
+    fs::create_dir_all(out.join("files")).expect("a folder");
+    for (k, case) in cases.iter().enumerate() {
+        let name = case.spec.name();
+        // Each way reads weights of both kinds, and all three combinations of outputs.
+        for (w, way) in ["built_in", "marked"].into_iter().enumerate() {
+            if way == "built_in" && !parser_accepts(case) {
+                continue;
+            }
+            let outputs = [&["Y", "Y_h"][..], &["Y"], &["Y_h"]][(k + w) % 3];
+            let model = model(case, outputs, (k + w) % 2 == 0);
+            let path = out.join(format!("files/{name}.onnx"));
+            fs::write(&path, model.to_bytes()).expect("a file");
+            let path = path.display().to_string();
+            let mut generator = ModelGen::new();
+            generator.out_dir(way).load_strategy(LoadStrategy::Embedded);
+            if way == "built_in" {
+                generator.input(&path).register_op_override(GruOverride);
+            } else {
+                let copy = with_lengths(&path).expect("the copy is written");
+                generator.input(&copy).register_custom_op(GruOverride);
+            }
+            generator.run_from_script();
+            module(&mut modules, way, name);
+            entry(&mut list, way, &model, name, outputs);
+        }
+    }
+    let code = format!("{modules}\npub const CASES: &[(&str, &str, Run)] = &[\n{list}];\n");
+    fs::write(out.join("cases.rs"), code).expect("a file");
+}
+
+/// Whether onnx-ir 0.22.0 reads the GRU without marks.
+fn parser_accepts(case: &Case) -> bool {
+    let activations = case.spec.option("activations").as_array();
+    let same = |all: &Vec<_>| all.len() < 4 || all[..2] == all[2..];
+    case.get("in.sequence_lens").is_none() && activations.is_none_or(same)
+}
+
+fn model(case: &Case, outputs: &[&str], constant_nodes: bool) -> GruModel {
+    let value = |key: &str, name: &str| {
+        let array = case.get(&format!("{key}.{name}"))?;
+        Some(Value {
+            name: name.into(),
+            shape: array.shape.clone(),
+            is_int: name == "sequence_lens",
+            data: array.data.clone(),
+        })
+    };
+    let names = ["X", "W", "R", "B", "sequence_lens", "initial_h"];
+    let node_inputs = names.map(|name| match value("in", name) {
+        Some(_) => name.to_owned(),
+        None => String::new(),
+    });
+    let all = |names: &[&str]| names.iter().filter_map(|name| value("in", name)).collect();
+    let output = |name: &str| {
+        let present = outputs.contains(&name);
+        if present { name.into() } else { String::new() }
+    };
+    GruModel {
+        attributes: attributes(case),
+        node_inputs: node_inputs.into(),
+        node_outputs: vec![output("Y"), output("Y_h")],
+        inputs: all(&["X", "sequence_lens", "initial_h"]),
+        outputs: outputs
+            .iter()
+            .filter_map(|name| value("out", name))
+            .collect(),
+        constants: all(&["W", "R", "B"]),
+        constant_nodes,
+    }
+}
+
+fn attributes(case: &Case) -> Vec<(String, Attribute)> {
+    let spec = &case.spec;
+    let numbers = |name: &str| -> Option<Attribute> {
+        let values = spec.option(name).as_array()?.iter().map(|v| v.as_f64());
+        let values = values.map(|v| v.expect("a number") as f32);
+        Some(Attribute::Floats(values.collect()))
+    };
+    let texts = |name: &str| -> Option<Attribute> {
+        let values = spec.option(name).as_array()?.iter().map(|v| v.as_str());
+        let values = values.map(|v| v.expect("a text").to_owned());
+        Some(Attribute::Texts(values.collect()))
+    };
+    let int = |name: &str| spec.option(name).as_i64().map(Attribute::Int);
+    let direction = spec.option("direction").as_str();
+    let clip = spec.option("clip").as_f64();
+    let all = [
+        ("hidden_size", spec.option("H").as_i64().map(Attribute::Int)),
+        ("linear_before_reset", int("linear_before_reset")),
+        ("layout", int("layout")),
+        ("direction", direction.map(|d| Attribute::Text(d.into()))),
+        ("clip", clip.map(|c| Attribute::Float(c as f32))),
+        ("activations", texts("activations")),
+        ("activation_alpha", numbers("activation_alpha")),
+        ("activation_beta", numbers("activation_beta")),
+    ];
+    let present = |(name, value): (&str, Option<_>)| Some((name.to_owned(), value?));
+    all.into_iter().filter_map(present).collect()
+}
+
+fn module(code: &mut String, way: &str, name: &str) {
+    writeln!(
+        code,
+        "mod {way}_{name} {{ include!(concat!(env!(\"OUT_DIR\"), \"/{way}/{name}.rs\")); }}"
+    )
+    .expect("a string");
+}
+
+/// Calls `forward` with the inputs of the case, and names the outputs.
+fn entry(code: &mut String, way: &str, model: &GruModel, name: &str, outputs: &[&str]) {
+    let inputs: Vec<String> = model
+        .inputs
+        .iter()
+        .map(|input| {
+            let read = if input.is_int { "lengths" } else { "floats" };
+            format!("{read}(case, {:?}, device)", input.name)
+        })
+        .collect();
+    let inputs = inputs.join(", ");
+    let (pattern, results) = match outputs {
+        ["Y", "Y_h"] => ("(y, y_h)", "result(\"Y\", y), result(\"Y_h\", y_h)"),
+        ["Y"] => ("y", "result(\"Y\", y)"),
+        _ => ("y_h", "result(\"Y_h\", y_h)"),
+    };
+    writeln!(
+        code,
+        "({way:?}, {name:?}, |case, device| {{ let model = {way}_{name}::Model::from_embedded(device); \
+         let {pattern} = model.forward({inputs}); vec![{results}] }}),"
+    )
+    .expect("a string");
+}
