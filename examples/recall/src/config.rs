@@ -32,7 +32,7 @@ pub struct Cli {
 
     /// Updates of each agent, 4096 steps each
     #[arg(long, value_name = "K", default_value_t = 500, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
-    pub updates: usize, // twice as many as an agent with restarts needs for 95%
+    pub updates: usize, // an agent with restarts needs 100 for 95%
 
     /// Seed of parameters, environments and actions
     #[arg(long, value_name = "SEED", default_value_t = 1)]
@@ -42,8 +42,8 @@ pub struct Cli {
     #[arg(long, value_name = "DIR", default_value = "recall")]
     pub out: PathBuf,
 
-    /// Resume from the checkpoints in --out, with the same numbers as without the interruption. Seed and agent
-    /// must be the same
+    /// Resume from the checkpoints in --out, with the same numbers as without the interruption. The seed must be
+    /// the same. An agent without a checkpoint begins
     #[arg(long)]
     pub resume: bool,
 

@@ -50,14 +50,11 @@ fn run(cli: &Cli) -> Result<(), Error> {
     for (agent, kind) in cli.agents() {
         let folder = cli.out.join(format!("{}-{}", name(&agent), name(&kind)));
         let points = train::train(cli, (agent, kind), &folder, &device, &stop)?;
-        if let Some((steps, share)) = points.last() {
-            say(&format!(
-                "{share:.3} right after {:.2} million steps",
-                *steps as f64 / 1e6
-            ));
-        }
         curves.push(Curve {
-            label: format!("{}, {}", agent.label(), name(&kind)),
+            label: match cli.gru[..] {
+                [_] => agent.label().to_string(),
+                _ => format!("{} ({})", agent.label(), name(&kind)),
+            },
             colour: curves.len(),
             points,
         });

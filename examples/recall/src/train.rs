@@ -25,6 +25,8 @@ use crate::rollout::Window;
 
 /// Updates between two points of the chart, whose share is the mean of these updates.
 const POINT: usize = 10;
+/// Points in the mean that is printed at the end.
+const LAST: usize = 10;
 /// Updates between two checkpoints and two lines.
 const REPORT: usize = 50;
 
@@ -224,10 +226,16 @@ pub fn train(
     // Restores the terminal before it returns an error.
     dashboard.finish();
     result?;
-    if speed.updates > 0 {
-        say(&format!("{arguments}: {}", speed.text(&trainer.settings)));
+    let points = trainer.progress.points;
+    if let Some(last) = points.rchunks(LAST).next() {
+        let share = last.iter().map(|(_, share)| share).sum::<f64>() / last.len() as f64;
+        say(&format!(
+            "{arguments}: {share:.3} right in the last {} updates{}",
+            last.len() * POINT,
+            speed.text(&trainer.settings)
+        ));
     }
-    Ok(trainer.progress.points)
+    Ok(points)
 }
 
 fn save(trainer: &Trainer, path: &Path, run: Run) -> Result<(), Error> {
@@ -280,10 +288,14 @@ impl Speed {
         steps as f64 / (self.acting + self.learning).as_secs_f64()
     }
 
+    /// The continuation of a line. Empty if this process made no update.
     fn text(&self, settings: &Settings) -> String {
+        if self.updates == 0 {
+            return String::new();
+        }
         let minibatches = self.updates * settings.epochs * settings.minibatches;
         format!(
-            "{:.0}k steps/s; {:.2} ms to learn from a minibatch; {:.0} µs to act one step in {} environments",
+            "; {:.0}k steps/s, {:.2} ms per minibatch, {:.0} µs per acted step of {} environments",
             self.steps_per_second(settings) / 1e3,
             self.learning.as_secs_f64() * 1e3 / minibatches as f64,
             self.acting.as_secs_f64() * 1e6 / (self.updates * settings.steps) as f64,
