@@ -162,8 +162,8 @@ fn advantages_are_discounted_sums_of_errors() {
     }
 }
 
-/// A short seeded run. A point of the curve is the share of 40,000 answers in 1250 episodes. If all answers of an
-/// episode were equal, its standard deviation would be √(0.25·0.75/1250) = 0.012. Allowed are four.
+/// A short seeded run, and 80,000 answers in 2500 episodes. If all answers of an episode were equal, the standard
+/// deviation of their share would be √(0.25·0.75/2500) = 0.0087. Allowed are four.
 #[test]
 fn an_agent_with_restarts_learns_and_one_without_memory_does_not() {
     let share = |agent| {
@@ -171,10 +171,10 @@ fn an_agent_with_restarts_learns_and_one_without_memory_does_not() {
         for _ in 0..50 {
             trainer.update().unwrap();
         }
-        trainer.progress.points.last().unwrap().1
+        trainer.evaluate(20).unwrap()
     };
     let memoryless = share(Agent::Memoryless);
-    assert!((memoryless - MEMORYLESS).abs() < 0.05, "{memoryless}");
+    assert!((memoryless - MEMORYLESS).abs() < 0.035, "{memoryless}");
     let restarts = share(Agent::Restarts);
-    assert!(restarts > NEVER_RESTARTED + 0.05, "{restarts}");
+    assert!(restarts > NEVER_RESTARTED + 0.035, "{restarts}");
 }
