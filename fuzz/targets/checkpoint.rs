@@ -5,7 +5,7 @@ use burn::{
     store::burn_pack::Reader,
     tensor::{Device, Tensor},
 };
-use char_gru::checkpoint::Checkpoint;
+use char_gru::checkpoint;
 use char_model::{data::Window, model::CharGruConfig, step::Learner};
 use gru_fuzz::file::with_file;
 use libfuzzer_sys::fuzz_target;
@@ -22,7 +22,7 @@ fuzz_target!(|bytes: &[u8]| {
         let reader = Reader::from_file_exact(path).ok()?;
         // As if the arguments belonged to the run.
         let run = reader.metadata().get("char-gru.run")?;
-        Checkpoint::load(path, run, model, optimizer, &device).ok()
+        checkpoint::load(path, run, model, optimizer, &device).ok()
     });
     if let Some(checkpoint) = loaded {
         learner.model = checkpoint.model;

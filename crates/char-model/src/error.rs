@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use gru_convert::ConvertError;
+use training_kit::error::Error as RunError;
 
 /// An error of the model or its text. `Display` is the whole message.
 #[derive(Debug, thiserror::Error)]
@@ -51,12 +52,6 @@ pub enum Error {
     #[error("the model does not know these characters: {}", quoted(.0))]
     UnknownCharacters(Vec<char>),
 
-    #[error("cannot write {}: {reason}", path.display())]
-    Write { path: PathBuf, reason: String },
-
-    #[error("cannot load {}: {reason}", path.display())]
-    Load { path: PathBuf, reason: String },
-
     #[error("{0}")]
     Convert(#[from] ConvertError),
 
@@ -66,25 +61,25 @@ pub enum Error {
     #[error("the scores of the model are not numbers: its parameters are invalid")]
     NotFinite,
 
-    #[error("cannot read the device: {0}")]
-    Device(String),
+    /// An error of a file or a device.
+    #[error(transparent)]
+    Run(#[from] RunError),
 }
 
 impl Error {
     /// A file that cannot be written.
     pub fn write(path: &Path, reason: impl ToString) -> Self {
-        Self::Write {
-            path: path.to_path_buf(),
-            reason: reason.to_string(),
-        }
+        RunError::write(path, reason).into()
     }
 
     /// A file with unexpected content.
     pub fn load(path: &Path, reason: impl ToString) -> Self {
-        Self::Load {
-            path: path.to_path_buf(),
-            reason: reason.to_string(),
-        }
+        RunError::load(path, reason).into()
+    }
+
+    /// A device that returned an error for a read.
+    pub fn device(reason: impl ToString) -> Self {
+        RunError::device(reason).into()
     }
 }
 

@@ -32,5 +32,5 @@ pub async fn evaluate(
 /// Reads a value from the device.
 pub async fn read(scalar: Tensor<1>) -> Result<f32, Error> {
     let read = scalar.try_into_scalar_async().await;
-    read.map_err(|reason| Error::Device(reason.to_string()))
+    read.map_err(Error::device)
 }

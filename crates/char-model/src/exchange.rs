@@ -102,7 +102,7 @@ pub fn import(
 
 fn data<const D: usize>(name: &str, tensor: Tensor<D>) -> Result<TensorData, Error> {
     let read = tensor.try_into_data();
-    read.map_err(|reason| Error::Device(format!("{name}: {reason}")))
+    read.map_err(|reason| Error::device(format!("{name}: {reason}")))
 }
 
 fn parameter<const D: usize>(

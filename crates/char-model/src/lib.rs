@@ -6,7 +6,6 @@
 // Public only for the programs and the tests.
 #![allow(missing_docs)]
 
-pub mod clip;
 pub mod data;
 pub mod error;
 pub mod evaluate;
@@ -20,6 +19,8 @@ pub mod step;
 pub mod text;
 pub mod trainer;
 pub mod vocabulary;
+
+pub use training_kit::clip;
 
 /// Each test that draws random numbers holds this lock, because the backend has one generator for all
 /// threads.

@@ -63,7 +63,7 @@ impl Writer {
 
     /// Draws the next token and reads it from the device.
     pub async fn write(&mut self) -> Result<usize, Error> {
-        let failed = |reason: &dyn std::fmt::Display| Error::Device(reason.to_string());
+        let failed = |reason: &dyn std::fmt::Display| Error::device(reason);
         let scores = self.logits.clone().into_data_async().await;
         let scores = scores.map_err(|e| failed(&e))?;
         let scores = scores.try_into_vec::<f32>().map_err(|e| failed(&e))?;

@@ -162,7 +162,7 @@ impl Worker {
         let gradients = GradientsParams::from_grads(loss.backward(), model);
         // Starts the work now instead of on the first read, so that the devices work at the same time.
         let flushed = self.device.flush();
-        flushed.map_err(|reason| Error::Device(reason.to_string()))?;
+        flushed.map_err(Error::device)?;
         Ok((loss.inner(), gradients))
     }
 }

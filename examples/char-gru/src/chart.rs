@@ -133,7 +133,7 @@ pub fn gate_means(
     let numbers = |sum: Tensor<1>| -> Result<Vec<f64>, Error> {
         let mean = sum / rows.max(1) as f64;
         let values = mean.try_into_vec_as::<f64>();
-        values.map_err(|reason| Error::Device(reason.to_string()))
+        values.map_err(Error::device)
     };
     let sums = sums.into_iter().flatten();
     sums.map(|[reset, update]| {

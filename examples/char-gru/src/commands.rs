@@ -18,12 +18,12 @@ use char_model::text::Text;
 use char_model::vocabulary::Vocabulary;
 use char_model::{exchange, file};
 use gru_convert::StateDict;
+use training_kit::dashboard::say;
 
 use crate::backend::Backend;
 use crate::config::{
     Cli, Command, EvalArgs, ExportArgs, ImportArgs, SampleArgs, TrainArgs, Writing,
 };
-use crate::dashboard::say;
 use crate::error::Error;
 use crate::train::{Files, train};
 use crate::{chart, devices};

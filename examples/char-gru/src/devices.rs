@@ -69,7 +69,7 @@ pub fn guard<T>(places: &[Place], work: impl FnOnce() -> Result<T, Error>) -> Re
         let text = reason.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| reason.downcast_ref::<&str>().copied());
         let text = text.unwrap_or("the server is gone").to_string();
-        Err(ModelError::Device(text).into())
+        Err(ModelError::device(text).into())
     })
 }
 

@@ -2,6 +2,7 @@
 
 use char_model::error::Error as ModelError;
 use gru_convert::ConvertError;
+use training_kit::error::Error as RunError;
 
 /// An error of the program. `Display` is the whole message.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +41,8 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Model(error) => match error {
-                ModelError::Diverged { .. } | ModelError::Device(_) | ModelError::NotFinite => 1,
+                ModelError::Diverged { .. } | ModelError::NotFinite => 1,
+                ModelError::Run(RunError::Device(_)) => 1,
                 ModelError::Changed { .. } | ModelError::TextChanged => 1,
                 _ => 2,
             },
@@ -51,6 +53,12 @@ impl Error {
             Self::Unreachable { .. } => 1,
             _ => 2,
         }
+    }
+}
+
+impl From<RunError> for Error {
+    fn from(error: RunError) -> Self {
+        Self::Model(error.into())
     }
 }
 

@@ -1,11 +1,9 @@
 //! The parts of the program `char-gru`: its commands, files, charts and devices. The crate `char-model`
 //! contains the model and its training.
-//! and its training.
 
 // Public only for the programs and the tests.
 #![allow(missing_docs)]
 
-pub mod allocator;
 pub mod backend;
 pub mod chart;
 pub mod checkpoint;

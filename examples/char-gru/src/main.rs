@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
-use char_gru::{allocator::keep_buffers, commands, config::Cli};
+use char_gru::{commands, config::Cli};
 use clap::Parser;
+use training_kit::allocator::keep_buffers;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();

@@ -16,11 +16,14 @@ use char_model::ngram::Reference;
 use char_model::step::adam;
 use char_model::trainer::{self, Progress, Settings, Trainer, Validation};
 use char_model::vocabulary::Vocabulary;
+use serde_json::json;
+use training_kit::dashboard::{Dashboard, Length, say};
+use training_kit::log::Log;
 
 use crate::chart;
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{self, Checkpoint};
 use crate::config::TrainArgs;
-use crate::dashboard::{Dashboard, Log, Step, say};
+use crate::dashboard::{LOSS, METRICS, Step};
 use crate::devices::{self, Place};
 use crate::error::Error;
 
@@ -114,7 +117,7 @@ pub fn train(
     let mut trainer = Trainer::new(settings, corpus, fresh, &training);
     if args.resume {
         let model = trainer.learner.model.clone();
-        let saved = Checkpoint::load(&files.checkpoint, &identity, model, adam(), home)?;
+        let saved = checkpoint::load(&files.checkpoint, &identity, model, adam(), home)?;
         trainer.learner.model = saved.model;
         trainer.learner.optimizer = saved.optimizer;
         trainer.learner.set_state(saved.state);
@@ -139,7 +142,12 @@ pub fn train(
     };
     let done = trainer.progress.step;
     let mut log = Log::open(&files.log, done)?;
-    let mut dashboard = Dashboard::new(args.plain, run.steps, args.epochs, done, stop);
+    let length = Length {
+        epochs: args.epochs,
+        steps: run.steps,
+        done,
+    };
+    let mut dashboard = Dashboard::new("char-gru", METRICS, &length, args.plain, stop);
     let result = devices::guard(&args.devices, || {
         run.learn(&mut trainer, &mut dashboard, &mut log)
     });
@@ -198,8 +206,8 @@ impl Run<'_> {
             let made = read_sync(trainer.step())?;
             let (step, ends_epoch) = (made.step, made.ends_epoch);
             let made = speed.of(made, start.elapsed());
-            dashboard.step(&made);
-            log.step(&made)?;
+            dashboard.step((made.made.epoch, step), &made.values(), &made.text());
+            log.line(&made.line())?;
 
             let validate = step == self.steps
                 || match self.args.check_every {
@@ -214,8 +222,14 @@ impl Run<'_> {
                     self.line(&trainer.progress, &found),
                     speed.text()
                 );
-                dashboard.validation(found.validation, line);
-                log.validation(step, found.training, found.validation)?;
+                dashboard.validation(LOSS, found.validation);
+                dashboard.line(line);
+                let Validation {
+                    training,
+                    validation,
+                    ..
+                } = found;
+                log.line(&json!({"step": step, "training": training, "validation": validation}))?;
                 speed = Speed::new();
             }
             if validate || stopping {
@@ -252,7 +266,14 @@ impl Run<'_> {
             progress: trainer.progress.clone(),
         };
         let path = &self.files.checkpoint;
-        Ok(checkpoint.save(self.sizes, self.vocabulary, &self.identity, path)?)
+        let (sizes, vocabulary) = (self.sizes, self.vocabulary);
+        Ok(checkpoint::save(
+            &checkpoint,
+            sizes,
+            vocabulary,
+            &self.identity,
+            path,
+        )?)
     }
 
     fn line(&self, at: &Progress, found: &Validation) -> String {

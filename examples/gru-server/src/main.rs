@@ -11,11 +11,11 @@ use burn::server::{CustomOpRegistry, RemoteServer, WebSocketTransport};
 use burn::tensor::Device;
 use clap::Parser;
 
-use char_gru::allocator::keep_buffers;
 use char_gru::backend::Backend;
 #[cfg(not(any(feature = "wgpu", feature = "cuda", feature = "rocm")))]
 use char_gru::error::Error as DeviceError;
 use gru_op::backend::GruBackend;
+use training_kit::allocator::keep_buffers;
 
 use crate::error::Error;
 

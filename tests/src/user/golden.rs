@@ -7,7 +7,7 @@ use burn::{
     module::{Module, ModuleMapper, Param},
     tensor::{DType, Device, Tensor},
 };
-use char_gru::checkpoint::Checkpoint;
+use char_gru::checkpoint::{self, Checkpoint};
 use char_model::{
     data::Window,
     file,
@@ -107,10 +107,10 @@ fn model(folder: &Path) -> Result<Tensors, String> {
 }
 
 /// The losses of the next two steps, which depend on parameters, moments and state.
-fn losses(checkpoint: &Path) -> Result<Tensors, String> {
+fn losses(path: &Path) -> Result<Tensors, String> {
     let device = Device::flex().autodiff();
     let model = sizes().init(&device);
-    let found = Checkpoint::load(checkpoint, RUN, model, adam(), &device).map_err(text)?;
+    let found = checkpoint::load(path, RUN, model, adam(), &device).map_err(text)?;
     super::expect("steps", found.progress.step, 2)?;
     let mut learner = Learner::new(found.model, 1.0, std::slice::from_ref(&device));
     learner.optimizer = found.optimizer;
@@ -212,7 +212,7 @@ pub fn write() -> Result<(), String> {
             ..Progress::default()
         },
     };
-    let saved = checkpoint.save(&sizes(), &vocabulary, RUN, &folder.join(CHECKPOINT));
+    let saved = checkpoint::save(&checkpoint, &sizes(), &vocabulary, RUN, &folder.join(CHECKPOINT));
     saved.map_err(text)?;
 
     // The results of the values in memory, not of the written files.

@@ -106,7 +106,7 @@ impl Model {
         let mut read = Vec::with_capacity(parameters.0.len());
         for flat in parameters.0 {
             let data = flat.into_data_async().await;
-            read.push(data.map_err(|reason| Error::Device(reason.to_string()))?);
+            read.push(data.map_err(Error::device)?);
         }
         let mut put = Put(read.into_iter(), device::cpu());
         Ok(Model {

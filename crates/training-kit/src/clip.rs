@@ -71,7 +71,6 @@ mod tests {
     use burn::tensor::Device;
 
     fn norm_after(max_norm: f64) -> (f64, f64) {
-        let _alone = crate::drawing();
         let device = Device::flex().autodiff();
         let model = LinearConfig::new(2, 1).init(&device);
         // dy/dw = x = (3, 4) and dy/db = 1 have a global norm of √26.

@@ -1,0 +1,66 @@
+//! Trains agents on a task of memory with recurrent PPO, and shows what wrong starts of episodes do.
+
+// Public only for the modules of this program.
+#![allow(missing_docs)]
+
+mod agent;
+mod chart;
+mod config;
+mod env;
+mod error;
+mod model;
+mod ppo;
+mod rollout;
+#[cfg(test)]
+mod tests;
+mod train;
+
+use std::process::ExitCode;
+
+use burn::tensor::Device;
+use burn::train::Interrupter;
+use clap::Parser;
+use training_kit::allocator::keep_buffers;
+use training_kit::dashboard::say;
+
+use crate::chart::Curve;
+use crate::config::{Cli, name};
+use crate::error::Error;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    keep_buffers();
+    match run(&cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// Trains the agents one after the other, and draws their curves.
+fn run(cli: &Cli) -> Result<(), Error> {
+    let stop = Interrupter::new();
+    let on_signal = stop.clone();
+    // If another handler exists, Ctrl-C ends the program as usual.
+    let _ = ctrlc::set_handler(move || on_signal.stop(None));
+    let device = Device::flex().autodiff();
+    let mut curves = vec![];
+    for (agent, kind) in cli.agents() {
+        let folder = cli.out.join(format!("{}-{}", name(&agent), name(&kind)));
+        let points = train::train(cli, (agent, kind), &folder, &device, &stop)?;
+        curves.push(Curve {
+            label: match cli.gru[..] {
+                [_] => agent.label().to_string(),
+                _ => format!("{} ({})", agent.label(), name(&kind)),
+            },
+            colour: curves.len(),
+            points,
+        });
+    }
+    let path = cli.out.join("recall.svg");
+    chart::draw(&curves, &path)?;
+    say(&format!("{} shows the curves", path.display()));
+    Ok(())
+}

@@ -1,0 +1,326 @@
+//! The training of one agent.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use burn::train::Interrupter;
+use rand::{SeedableRng, rngs::StdRng};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use training_kit::checkpoint::{Checkpoint, Run};
+use training_kit::dashboard::{Dashboard, Length, Metric, say};
+use training_kit::error::Error as RunError;
+use training_kit::log::Log;
+
+use crate::agent::Agent;
+use crate::config::{Cli, Settings, name};
+use crate::env::Environments;
+use crate::error::Error;
+use crate::model::{Kind, Network};
+use crate::ppo::{Learned, Learner, adam};
+use crate::rollout::Window;
+
+/// Updates between two points of the chart, whose share is the mean of these updates.
+const POINT: usize = 10;
+/// Windows of the evaluation at the end.
+const EVALUATED: usize = 100;
+/// Updates between two checkpoints and two lines.
+const REPORT: usize = 50;
+
+const METRICS: &[Metric] = &[
+    metric("Right answers", true),
+    metric("Entropy", false),
+    metric("Loss", false),
+    metric("Steps/s", true),
+];
+
+const fn metric(name: &'static str, higher_is_better: bool) -> Metric {
+    Metric {
+        name,
+        unit: None,
+        higher_is_better,
+    }
+}
+
+/// The position of a run. The random numbers of an update depend only on the seed and the update.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Finished updates.
+    pub update: usize,
+    pub environments: Environments,
+    /// Right answers and all answers since the last point.
+    pub right: f64,
+    pub counted: f64,
+    /// Steps in all environments, and the share of right answers since the previous point.
+    pub points: Vec<(usize, f64)>,
+}
+
+/// An agent, its environments and its position.
+pub struct Trainer {
+    pub agent: Agent,
+    pub settings: Settings,
+    pub learner: Learner,
+    /// The state after the last window, `[1,N,H]`.
+    pub state: Tensor<3>,
+    pub progress: Progress,
+    seed: u64,
+    device: Device,
+}
+
+/// A finished update.
+pub struct Update {
+    pub learned: Learned,
+    /// Share of right answers in the window.
+    pub share: f64,
+    pub entropy: f64,
+    pub acting: Duration,
+    pub learning: Duration,
+}
+
+impl Trainer {
+    /// An agent with random parameters on `device`, which supports autodiff.
+    pub fn new(agent: Agent, kind: Kind, settings: Settings, seed: u64, device: &Device) -> Self {
+        device.seed(seed);
+        let (n, h) = (settings.environments, settings.hidden);
+        Self {
+            agent,
+            learner: Learner {
+                network: Network::new(h, kind, device),
+                optimizer: adam(),
+            },
+            state: Tensor::zeros([1, n, h], &device.clone().inner()),
+            progress: Progress {
+                update: 0,
+                environments: Environments::new(n, &mut generator(seed, 0)),
+                right: 0.0,
+                counted: 0.0,
+                points: vec![],
+            },
+            settings,
+            seed,
+            device: device.clone(),
+        }
+    }
+
+    /// Acts for a window.
+    pub fn act(&mut self, rng: &mut StdRng) -> Result<Window, Error> {
+        let network = self.learner.network.valid();
+        let environments = &mut self.progress.environments;
+        let (state, t) = (self.state.clone(), self.settings.steps);
+        let (window, state) = Window::act(&network, self.agent, environments, state, t, rng)?;
+        self.state = state;
+        Ok(window)
+    }
+
+    /// Acts for a window and learns from it.
+    pub fn update(&mut self) -> Result<Update, Error> {
+        let mut rng = generator(self.seed, self.progress.update + 1);
+        let start = Instant::now();
+        let window = self.act(&mut rng)?;
+        let acting = start.elapsed();
+        let (agent, settings, device) = (self.agent, &self.settings, &self.device);
+        let learned = self
+            .learner
+            .learn(&window, agent, settings, device, &mut rng)?;
+        let learning = start.elapsed() - acting;
+
+        let at = &mut self.progress;
+        at.update += 1;
+        if !learned.loss.is_finite() {
+            let (update, loss) = (at.update, learned.loss);
+            return Err(Error::Diverged { update, loss });
+        }
+        at.right += window.right;
+        at.counted += window.counted;
+        if at.update.is_multiple_of(POINT) {
+            let steps = at.update * settings.environments * settings.steps;
+            at.points.push((steps, at.right / at.counted));
+            (at.right, at.counted) = (0.0, 0.0);
+        }
+        Ok(Update {
+            learned,
+            share: window.right / window.counted.max(1.0),
+            entropy: window.entropy,
+            acting,
+            learning,
+        })
+    }
+
+    /// The share of right answers with fixed parameters in new environments, over this many windows.
+    ///
+    /// In training the share is a little higher, even without memory: the parameters have learned the first
+    /// symbols of the episodes that continue.
+    pub fn evaluate(&self, windows: usize) -> Result<f64, Error> {
+        let mut rng = StdRng::seed_from_u64(!self.seed);
+        let n = self.settings.environments;
+        let mut environments = Environments::new(n, &mut rng);
+        let network = self.learner.network.valid();
+        let mut state = self.state.zeros_like();
+        let (mut right, mut counted) = (0.0, 0.0);
+        // The first window does not count, because all its episodes start together.
+        for k in 0..=windows {
+            let t = self.settings.steps;
+            let acted = Window::act(&network, self.agent, &mut environments, state, t, &mut rng);
+            let (window, next) = acted?;
+            state = next;
+            if k > 0 {
+                right += window.right;
+                counted += window.counted;
+            }
+        }
+        Ok(right / counted)
+    }
+}
+
+/// The random numbers of an update.
+fn generator(seed: u64, update: usize) -> StdRng {
+    let golden = 0x9e37_79b9_7f4a_7c15; // distributes the updates over all seeds
+    StdRng::seed_from_u64(seed ^ (update as u64 + 1).wrapping_mul(golden))
+}
+
+/// Trains an agent in its own folder, and returns the points of its curve.
+pub fn train(
+    cli: &Cli,
+    (agent, kind): (Agent, Kind),
+    folder: &Path,
+    device: &Device,
+    stop: &Interrupter,
+) -> Result<Vec<(usize, f64)>, Error> {
+    fs::create_dir_all(folder).map_err(|e| RunError::write(folder, e))?;
+    let checkpoint = folder.join("checkpoint.bpk");
+    let arguments = format!("{} {} seed {}", name(&agent), name(&kind), cli.seed);
+    let run = Run {
+        program: "recall",
+        arguments: &arguments,
+    };
+    let mut trainer = Trainer::new(agent, kind, Settings::default(), cli.seed, device);
+    if cli.resume && checkpoint.exists() {
+        resume(&mut trainer, &checkpoint, run)?;
+        say(&format!(
+            "{arguments}: resuming after update {}",
+            trainer.progress.update
+        ));
+    }
+    let done = trainer.progress.update;
+    let mut log = Log::open(&folder.join("log.jsonl"), done)?;
+    let length = Length {
+        epochs: 1,
+        steps: cli.updates,
+        done,
+    };
+    let mut dashboard = Dashboard::new("recall", METRICS, &length, cli.plain, stop);
+    let mut speed = Speed::default();
+    let result = (|| {
+        while trainer.progress.update < cli.updates {
+            let made = trainer.update()?;
+            let update = trainer.progress.update;
+            speed.add(&made);
+            let Learned { loss, first_ratio } = made.learned;
+            let steps_per_second = speed.steps_per_second(&trainer.settings);
+            let text = format!(
+                "{arguments}: {:.3} right  entropy {:.2}  {:.1}k steps/s",
+                made.share,
+                made.entropy,
+                steps_per_second / 1000.0
+            );
+            let values = [made.share, made.entropy, loss, steps_per_second];
+            dashboard.step((1, update), &values, &text);
+            log.line(&json!({
+                "step": update,
+                "right": made.share,
+                "entropy": made.entropy,
+                "loss": loss,
+                "first_ratio": first_ratio,
+                "acting_seconds": made.acting.as_secs_f64(),
+                "learning_seconds": made.learning.as_secs_f64(),
+            }))?;
+            let stopping = stop.should_stop() && update < cli.updates;
+            if update.is_multiple_of(REPORT) || update == cli.updates || stopping {
+                dashboard.line(format!("update {update:>5}  {text}"));
+                save(&trainer, &checkpoint, run)?;
+            }
+            if stopping {
+                return Err(Error::Stopped { update });
+            }
+        }
+        Ok(())
+    })();
+    // Restores the terminal before it returns an error.
+    dashboard.finish();
+    result?;
+    let share = trainer.evaluate(EVALUATED)?;
+    say(&format!(
+        "{arguments}: {share:.3} right with fixed parameters{}",
+        speed.text(&trainer.settings)
+    ));
+    Ok(trainer.progress.points)
+}
+
+fn save(trainer: &Trainer, path: &Path, run: Run) -> Result<(), Error> {
+    let checkpoint = Checkpoint {
+        model: trainer.learner.network.clone(),
+        optimizer: trainer.learner.optimizer.clone(),
+        state: Some(trainer.state.clone()),
+        progress: trainer.progress.clone(),
+    };
+    Ok(checkpoint.save(run, &[], path)?)
+}
+
+fn resume(trainer: &mut Trainer, path: &Path, run: Run) -> Result<(), Error> {
+    let (network, optimizer) = (trainer.learner.network.clone(), adam());
+    let device = trainer.state.device();
+    let sizes = [1, trainer.settings.hidden];
+    let saved = Checkpoint::<_, Progress>::load(path, run, network, optimizer, sizes, &device)?;
+    let n = trainer.settings.environments;
+    let state = saved.state.filter(|state| state.dims()[1] == n);
+    let fits = saved.progress.environments.is_valid(n);
+    trainer.state = match state {
+        Some(state) if fits => state,
+        _ => return Err(RunError::load(path, format!("expected {n} environments")).into()),
+    };
+    trainer.learner = Learner {
+        network: saved.model,
+        optimizer: saved.optimizer,
+    };
+    trainer.progress = saved.progress;
+    Ok(())
+}
+
+/// The time of this process.
+#[derive(Default)]
+struct Speed {
+    updates: usize,
+    acting: Duration,
+    learning: Duration,
+}
+
+impl Speed {
+    fn add(&mut self, update: &Update) {
+        self.updates += 1;
+        self.acting += update.acting;
+        self.learning += update.learning;
+    }
+
+    fn steps_per_second(&self, settings: &Settings) -> f64 {
+        let steps = self.updates * settings.environments * settings.steps;
+        steps as f64 / (self.acting + self.learning).as_secs_f64()
+    }
+
+    /// The continuation of a line. Empty if this process made no update.
+    fn text(&self, settings: &Settings) -> String {
+        if self.updates == 0 {
+            return String::new();
+        }
+        let minibatches = self.updates * settings.epochs * settings.minibatches;
+        format!(
+            "; {:.0}k steps/s, {:.2} ms per minibatch, {:.0} µs per acted step of {} environments",
+            self.steps_per_second(settings) / 1e3,
+            self.learning.as_secs_f64() * 1e3 / minibatches as f64,
+            self.acting.as_secs_f64() * 1e6 / (self.updates * settings.steps) as f64,
+            settings.environments
+        )
+    }
+}
