@@ -77,6 +77,7 @@ mod plan;
 mod sources;
 
 pub use api::{backward, forward};
+pub use kernel::rule::Starts;
 pub use launch::{
     BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, GatesInputs, Products,
     RecurrentInputs, Zoneout, gates, launches, recurrent_inputs,
