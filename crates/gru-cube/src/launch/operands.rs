@@ -22,13 +22,14 @@ pub struct RecurrentInputs {
 }
 
 /// Writes `g = recurrent_mask ⊙ h₋₁` of every step to `g`, in the shape of the states, or `r ⊙ g` if gates
-/// are given, and 0 at skipped steps. One launch.
+/// are given, and 0 at skipped steps. Where a row starts, `h₋₁` is its start state. One launch.
 ///
 /// These are the lhs operands of `dw_hh = gᵀ·[dr̄, dz̄, dn̄⊙r]` and, with the reset before the product,
 /// of `dw_hn = (r⊙g)ᵀ·dn̄`.
 ///
 /// # Panics
-/// If a buffer is too short or too large for the device, or the type is not a float of 16 or 32 bits.
+/// If a buffer is too short or too large for the device, starts lack a tensor, or the type is not a float of 16 or 32
+/// bits.
 pub fn recurrent_inputs(client: &Client, call: &Call, inputs: &RecurrentInputs, g: &Handle) {
     let problem = call.problem(OP, client);
     let rule = problem.rule;
