@@ -17,7 +17,8 @@ use cubecl::client::Client;
 /// If the device does not allow the schedule or a tensor, or a grid barrier times out.
 ///
 /// # Panics
-/// If a buffer is too short, the type is not a float of 16 or 32 bits, or the steps do not exist.
+/// If a buffer is too short, starts lack a tensor, the type is not a float of 16 or 32 bits, or the steps do not
+/// exist.
 pub fn forward(
     client: &Client,
     call: &Call,
@@ -48,7 +49,7 @@ pub fn forward(
 /// If the device does not allow the schedule or a tensor, or a grid barrier times out.
 ///
 /// # Panics
-/// If there are no steps, a buffer is too short or the type is not a float of 16 or 32 bits.
+/// If there are no steps, a buffer is too short, starts lack a tensor, or the type is not a float of 16 or 32 bits.
 pub fn backward(
     client: &Client,
     call: &Call,

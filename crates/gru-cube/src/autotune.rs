@@ -85,6 +85,7 @@ impl Task {
             t,
             h,
             spec,
+            starts,
             dtype,
             order: _,
         } = self.call;
@@ -108,7 +109,8 @@ impl Task {
             ],
         };
         let name = self.pass().1;
-        format!("{name} N{n} T{t} H{h} {:?} {dtype:?} {given:?}", spec.reset)
+        let reset = spec.reset;
+        format!("{name} N{n} T{t} H{h} {reset:?} {starts:?} {dtype:?} {given:?}")
     }
 
     /// The same call with new output buffers.

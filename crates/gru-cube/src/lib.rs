@@ -32,6 +32,13 @@
 //!
 //! [`Settings`] force a schedule for a whole program. A CPU that runs GPU programs has its own tiles.
 //!
+//! # Starts
+//!
+//! A row of the batch may contain several sequences. With [`Starts`], a row forgets its state before some of its
+//! steps and continues from zeros or from a state of its own, which then has a gradient. Starts need no further
+//! buffer: they are codes in the step mask, and the start state is behind the initial state. They are compiled in:
+//! without starts the kernels have no instruction for them.
+//!
 //! # Precision
 //!
 //! Buffers are f32, f16 or bf16. Sums, and states within a call, are f32. In f16 and bf16, matrix units
@@ -77,6 +84,7 @@ mod plan;
 mod sources;
 
 pub use api::{backward, forward};
+pub use kernel::rule::Starts;
 pub use launch::{
     BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, GatesInputs, Products,
     RecurrentInputs, Zoneout, gates, launches, recurrent_inputs,

@@ -9,7 +9,7 @@ use std::{
 use cubecl::{client::Client, features::TypeUsage, ir::ElemType, prelude::*, server::Handle};
 use gru_cube::{
     BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, PlanError, Schedule,
-    StepTile, Strategy, WalkTile,
+    Starts, StepTile, Strategy, WalkTile,
 };
 use gru_spec::{GruSpec, Order};
 use half::f16;
@@ -75,6 +75,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> 
                 h,
                 spec: GruSpec::default(),
                 order: Order::default(),
+                starts: Starts::None,
                 dtype,
             };
             let mut cuts = candidates(&call);

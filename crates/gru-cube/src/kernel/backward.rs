@@ -3,10 +3,10 @@
 use super::{
     gate::gate_slope,
     product::{load_weight, multiply},
-    rule::Pass,
+    rule::{Pass, Rule, Starts},
     sequence::{
-        Backward, from_end, kept_share, mask_of, place_at, previous_state, strides, time_of,
-        unless_skipped,
+        Backward, from_end, kept_share, mask_of, place_at, previous_state, starts, strides,
+        time_of, unless_skipped,
     },
     step::blend_back,
     walk::{Walk, zero_vectors},
@@ -14,7 +14,7 @@ use super::{
 use cubecl::prelude::*;
 
 /// Values that a step reads for each row and hidden unit: r, z, n, q_n, the previous state, the upstream
-/// gradient, and 1 if the step is skipped.
+/// gradient, and the [mark](mark_of).
 const READ: usize = 7;
 
 /// Values that a unit keeps for the columns it owns: `[c·rows + b]`.
@@ -22,6 +22,8 @@ const READ: usize = 7;
 struct Owned {
     /// Gradient of the state.
     dh: Array<f32>,
+    /// Gradient of the start state, if there is one.
+    d_start: ComptimeOption<Array<f32>>,
     /// Recurrent mask.
     mask: Array<f32>,
 }
@@ -32,8 +34,8 @@ struct Step {
     r: Array<f32>,
     /// The masked previous state.
     g: Array<f32>,
-    /// 1 if the step is skipped.
-    skipped: Array<f32>,
+    /// See [`mark_of`].
+    mark: Array<f32>,
 }
 
 /// See [`backward`](crate::backward()).
@@ -107,7 +109,15 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
                 let at = comptime!(c * rows + b);
                 let (v, w) = comptime!((b / threads.width, b % threads.width));
                 let through = owned.mask[at] * dg[comptime!(c * threads.vectors() + v)].extract(w);
-                owned.dh[at] += select(step.skipped[at] == 1.0, 0.0f32, through);
+                owned.dh[at] += select(is_mark_of_skip(step.mark[at], rule), 0.0f32, through);
+                if comptime!(rule.starts != Starts::None) {
+                    let starts = step.mark[at] >= 2.0;
+                    #[comptime]
+                    if let ComptimeOption::Some(d_start) = owned.d_start.as_mut() {
+                        d_start[at] += select(starts, owned.dh[at], 0.0f32);
+                    }
+                    owned.dh[at] = select(starts, 0.0f32, owned.dh[at]);
+                }
             }
         }
         #[unroll]
@@ -129,6 +139,11 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
             if j < comptime!(rule.hidden) && row < args.n {
                 args.d_h0[row * comptime!(rule.hidden) + j] =
                     F::cast_from(owned.dh[comptime!(c * rows + b)]);
+                #[comptime]
+                if let ComptimeOption::Some(d_start) = &owned.d_start {
+                    args.d_h0[(args.n + row) * comptime!(rule.hidden) + j] =
+                        F::cast_from(d_start[comptime!(c * rows + b)]);
+                }
             }
         }
     }
@@ -154,7 +169,48 @@ fn load_owned<F: Float>(args: &Backward<F>, #[comptime] walk: Walk) -> Owned {
             mask[at] = mask_of::<F>(args.recurrent_mask, row * hidden + j);
         }
     }
-    Owned { dh, mask }
+    let d_start = zeros_of_start(comptime!(columns * rows), comptime!(walk.rule.starts));
+    Owned { dh, d_start, mask }
+}
+
+/// A gradient of the start state of so many values, if there is a start state.
+#[cube]
+fn zeros_of_start(
+    #[comptime] len: usize,
+    #[comptime] starts: Starts,
+) -> ComptimeOption<Array<f32>> {
+    if comptime!(starts == Starts::FromState) {
+        let mut zeros = Array::<f32>::new(len);
+        #[unroll]
+        for i in 0..len {
+            zeros[i] = 0.0;
+        }
+        ComptimeOption::new_Some(zeros)
+    } else {
+        ComptimeOption::new_None()
+    }
+}
+
+/// 1 if a step of a row is skipped, else 0, and 2 more if the row starts before the step.
+#[cube]
+fn mark_of<F: Float>(step_mask: ComptimeOption<&[F]>, row: usize, #[comptime] rule: Rule) -> f32 {
+    let (valid, skipped) = (0.0f32.runtime(), 1.0f32.runtime());
+    let mark = unless_skipped::<F>(step_mask, row, valid, skipped, rule);
+    if comptime!(rule.starts == Starts::None) {
+        mark
+    } else {
+        mark + select(starts::<F>(step_mask, row), 2.0f32, 0.0f32)
+    }
+}
+
+/// Whether this is the [mark](mark_of) of a skipped step.
+#[cube]
+fn is_mark_of_skip(mark: f32, #[comptime] rule: Rule) -> bool {
+    if comptime!(rule.starts == Starts::None) {
+        mark == 1.0
+    } else {
+        mark == 1.0 || mark == 3.0
+    }
 }
 
 /// Reads what step `s` needs: `[(c·rows + b)·READ + …]` for the columns `c` that a unit owns.
@@ -182,11 +238,17 @@ fn read_step<F: Float>(args: &Backward<F>, s: usize, #[comptime] walk: Walk) -> 
                 read[comptime!(to + gate)] = f32::cast_from(args.gates[at]);
             }
             let place = place_at(s, of_batch, j);
-            read[comptime!(to + 4)] =
-                previous_state::<F>(args.states, args.h0, place, args.n, args.t, rule);
+            read[comptime!(to + 4)] = previous_state::<F>(
+                args.states,
+                args.h0,
+                args.step_mask,
+                place,
+                args.n,
+                args.t,
+                rule,
+            );
             read[comptime!(to + 5)] = f32::cast_from(args.d_states[row * hidden + j]);
-            let (valid, skipped) = (0.0f32.runtime(), 1.0f32.runtime());
-            read[comptime!(to + 6)] = unless_skipped::<F>(args.step_mask, row, valid, skipped);
+            read[comptime!(to + 6)] = mark_of::<F>(args.step_mask, row, rule);
         }
     }
     read
@@ -213,7 +275,7 @@ fn through_blend<F: Float, R: Size>(
     let row0 = CUBE_POS * rows;
     let mut r_of = Array::<f32>::new(comptime!(columns * rows));
     let mut g_of = Array::<f32>::new(comptime!(columns * rows));
-    let mut skipped = Array::<f32>::new(comptime!(columns * rows));
+    let mut mark = Array::<f32>::new(comptime!(columns * rows));
     #[unroll]
     for c in 0..columns {
         let j = UNIT_POS as usize + c * comptime!(threads.units());
@@ -234,14 +296,14 @@ fn through_blend<F: Float, R: Size>(
                 let z = now[comptime!(from + 1)];
                 let new = now[comptime!(from + 2)];
                 let previous = now[comptime!(from + 4)];
-                let skips = now[comptime!(from + 6)] == 1.0;
+                let skips = is_mark_of_skip(now[comptime!(from + 6)], rule);
                 let d = owned.dh[at] + now[comptime!(from + 5)];
                 let kept = kept_share::<F>(args.zoneout, row, safe_j, rule);
                 let back = blend_back(d, previous, z, new, kept, skips, rule);
                 owned.dh[at] = back.dh;
                 r_of[at] = r;
                 g_of[at] = owned.mask[at] * previous;
-                skipped[at] = now[comptime!(from + 6)];
+                mark[at] = now[comptime!(from + 6)];
                 let inside = j < hidden && row0 + b < args.n;
                 if inside {
                     args.d_gates[gate + hidden] = F::cast_from(back.dz);
@@ -277,7 +339,7 @@ fn through_blend<F: Float, R: Size>(
     Step {
         r: r_of,
         g: g_of,
-        skipped,
+        mark,
     }
 }
 
@@ -309,7 +371,7 @@ fn through_candidate<F: Float, R: Size>(
                 let r = step.r[at];
                 let ds = ds[comptime!(c * vectors + v)].extract(w);
                 let dr = ds * step.g[at] * gate_slope(r, comptime!(rule.r));
-                let skips = step.skipped[at] == 1.0;
+                let skips = is_mark_of_skip(step.mark[at], rule);
                 let dr = select(skips, 0.0f32, dr);
                 let through = select(skips, 0.0f32, ds * r);
                 owned.dh[at] += owned.mask[at] * through;

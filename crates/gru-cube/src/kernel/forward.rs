@@ -3,10 +3,10 @@
 use super::{
     gate::gate_value,
     product::{load_weight, multiply},
-    rule::Pass,
+    rule::{Pass, Starts},
     sequence::{
-        Forward, biases, kept_share, mask_of, place_at, previous_state, strides, time_of,
-        unless_skipped, window,
+        Forward, after_start, biases, kept_share, mask_of, place_at, previous_state, strides,
+        time_of, unless_skipped, window,
     },
     step::{candidate, next_state},
     walk::{Walk, zero_vectors},
@@ -95,7 +95,8 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
             )
         };
         let gates = Gates::<R> { a, r, z, q_n };
-        store_step::<F, R>(args, &mut owned, &gates, &mut lhs, to, time, walk);
+        let now = Now { s, time, to };
+        store_step::<F, R>(args, &mut owned, &gates, &mut lhs, now, walk);
         sync_cube();
     }
 }
@@ -138,8 +139,15 @@ fn load_owned<F: Float, R: Size>(
                 let at = comptime!(c * rows + b);
                 let row = min(row0 + b, args.n - 1);
                 let place = place_at(args.first, row, j);
-                state[at] =
-                    previous_state::<F>(&*args.states, args.h0, place, args.n, args.t, rule);
+                state[at] = previous_state::<F>(
+                    &*args.states,
+                    args.h0,
+                    args.step_mask,
+                    place,
+                    args.n,
+                    args.t,
+                    rule,
+                );
                 mask[at] = mask_of::<F>(args.recurrent_mask, row * hidden + j);
                 g.insert(w, mask[at] * state[at]);
             }
@@ -260,6 +268,15 @@ fn candidate_sums<R: Size>(
     q_n
 }
 
+/// A step, its index in time, and where in shared memory the lhs of the next step is stored.
+#[derive(CubeType, Clone, Copy)]
+#[expand(derive(Clone, Copy))]
+struct Now {
+    s: usize,
+    time: usize,
+    to: usize,
+}
+
 /// Computes candidate and state, and stores gates, state and the lhs of the next step.
 #[cube]
 fn store_step<F: Float, R: Size>(
@@ -267,10 +284,10 @@ fn store_step<F: Float, R: Size>(
     owned: &mut Owned,
     gates: &Gates<R>,
     lhs: &mut Shared<[Vector<f32, R>]>,
-    to: usize,
-    time: usize,
+    now: Now,
     #[comptime] walk: Walk,
 ) {
+    let Now { s, time, to } = now;
     let (rule, threads, hidden) = comptime!((walk.rule, walk.threads, walk.rule.hidden));
     let (rows, width, vectors) = comptime!((threads.rows, threads.width, threads.vectors()));
     let (n_stride, t_stride) = strides(args.n, args.t, rule);
@@ -292,9 +309,17 @@ fn store_step<F: Float, R: Size>(
                 let safe_j = min(j, comptime!(hidden - 1));
                 let kept = kept_share::<F>(args.zoneout, row, safe_j, rule);
                 let next = next_state(owned.state[at], z, new, kept, rule);
-                let next = unless_skipped::<F>(args.step_mask, row, next, owned.state[at]);
-                owned.state[at] = next;
-                g.insert(w, owned.mask[at] * next);
+                let next = unless_skipped::<F>(args.step_mask, row, next, owned.state[at], rule);
+                let carried = if comptime!(rule.starts == Starts::None) {
+                    next
+                } else {
+                    // After the last step the value is not used.
+                    let after = min(s + 1, args.t - 1);
+                    let place = place_at(after, min(row0 + b, args.n - 1), safe_j);
+                    after_start::<F>(next, args.h0, args.step_mask, place, args.n, args.t, rule)
+                };
+                owned.state[at] = carried;
+                g.insert(w, owned.mask[at] * carried);
                 if j < hidden && row0 + b < args.n {
                     args.states[row * hidden + j] = F::cast_from(next);
                     #[comptime]

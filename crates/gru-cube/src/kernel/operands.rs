@@ -1,5 +1,9 @@
 //! The lhs operands of the weight gradients, element by element.
 
+use super::{
+    rule::Starts,
+    sequence::{skips, starts},
+};
 use cubecl::prelude::*;
 
 /// What the kernel is compiled for.
@@ -11,6 +15,7 @@ pub(crate) struct OperandRule {
     pub(crate) time_major: bool,
     /// Steps are computed from the last in time to the first.
     pub(crate) reverse: bool,
+    pub(crate) starts: Starts,
 }
 
 /// See [`recurrent_inputs`](crate::recurrent_inputs()).
@@ -64,6 +69,17 @@ pub(crate) fn gru_recurrent_inputs<F: Float>(
             };
             x = f32::cast_from(states[before * h + j]);
         }
+        if comptime!(rule.starts != Starts::None) {
+            if starts::<F>(step_mask, row) {
+                x = 0.0;
+                if comptime!(rule.starts == Starts::FromState) {
+                    #[comptime]
+                    if let ComptimeOption::Some(h0) = &h0 {
+                        x = f32::cast_from(h0[(n + k) * h + j]);
+                    }
+                }
+            }
+        }
         #[comptime]
         if let ComptimeOption::Some(recurrent_mask) = &recurrent_mask {
             x *= f32::cast_from(recurrent_mask[k * h + j]);
@@ -74,7 +90,8 @@ pub(crate) fn gru_recurrent_inputs<F: Float>(
         }
         #[comptime]
         if let ComptimeOption::Some(step_mask) = &step_mask {
-            x = select(f32::cast_from(step_mask[row]) == 0.0, 0.0f32, x);
+            let skipped = skips(f32::cast_from(step_mask[row]), rule.starts);
+            x = select(skipped, 0.0f32, x);
         }
         g[ABSOLUTE_POS] = F::cast_from(x);
     }

@@ -58,6 +58,23 @@ pub(crate) enum ZoneoutKind {
     OfUnit,
 }
 
+/// Starts of new sequences within a row of the batch.
+///
+/// With starts, the values of `step_mask` are codes: 0 for a skipped step and 1 for a valid step, as without
+/// starts, and 2 more if the row starts a new sequence before the step, in the order of computation. The row
+/// then forgets its state and continues from its start state. Gradients do not cross a start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Starts {
+    /// No starts.
+    #[default]
+    None,
+    /// Rows start with zeros.
+    FromZeros,
+    /// Rows start with a state of their own: rows N..2N of `h0`, which then is `[2N,H]`. Their gradient is rows N..2N
+    /// of `d_h0`.
+    FromState,
+}
+
 /// A recurrence as compile-time constants: H and everything of the [`GruSpec`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Rule {
@@ -77,6 +94,7 @@ pub(crate) struct Rule {
     /// Steps are computed from the last in time to the first.
     pub(crate) reverse: bool,
     pub(crate) zoneout: ZoneoutKind,
+    pub(crate) starts: Starts,
 }
 
 impl Rule {
@@ -96,6 +114,7 @@ impl Rule {
             time_major: order.layout == Layout::TimeMajor,
             reverse: order.direction == Direction::Reverse,
             zoneout: ZoneoutKind::None,
+            starts: Starts::None,
         }
     }
 

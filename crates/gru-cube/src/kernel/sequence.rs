@@ -1,6 +1,6 @@
 //! The tensors of a sequence, and where a kernel reads and writes them.
 
-use super::rule::{Rule, ZoneoutKind};
+use super::rule::{Rule, Starts, ZoneoutKind};
 use cubecl::prelude::*;
 
 /// Tensors and sizes of a forward pass. `H` is in the [`Rule`].
@@ -43,7 +43,7 @@ pub(crate) struct Backward<F: Float> {
     pub(crate) zoneout: ComptimeOption<&'static [F]>,
     pub(crate) d_gates: &'static mut [F],
     /// Step kernels: the gradient of the previous state as far as it does not need the next product,
-    /// `[N,H]`.
+    /// `[N,H]`. Rows N..2N: the gradient of the start state, if there is one.
     pub(crate) dh: ComptimeOption<&'static mut [f32]>,
     pub(crate) d_h0: &'static mut [F],
     pub(crate) n: usize,
@@ -107,9 +107,24 @@ pub(crate) fn place_at(s: usize, row: usize, j: usize) -> Place {
     Place { s, row, j }
 }
 
-/// The state before step `s`.
+/// The state before step `s`: the start state if the row starts there.
 #[cube]
 pub(crate) fn previous_state<F: Float>(
+    states: &[F],
+    h0: ComptimeOption<&[F]>,
+    step_mask: ComptimeOption<&[F]>,
+    place: Place,
+    n: usize,
+    t: usize,
+    #[comptime] rule: Rule,
+) -> f32 {
+    let stored = stored_state::<F>(states, h0, place, n, t, rule);
+    after_start::<F>(stored, h0, step_mask, place, n, t, rule)
+}
+
+/// The state that the step before `s` has stored, or the initial state.
+#[cube]
+pub(crate) fn stored_state<F: Float>(
     states: &[F],
     h0: ComptimeOption<&[F]>,
     place: Place,
@@ -137,6 +152,57 @@ pub(crate) fn previous_state<F: Float>(
     previous
 }
 
+/// `state`, or the start state if the row starts before step `s`. A branch, not a product: NaN does not cross.
+#[cube]
+pub(crate) fn after_start<F: Float>(
+    state: f32,
+    h0: ComptimeOption<&[F]>,
+    step_mask: ComptimeOption<&[F]>,
+    place: Place,
+    n: usize,
+    t: usize,
+    #[comptime] rule: Rule,
+) -> f32 {
+    if comptime!(rule.starts == Starts::None) {
+        state
+    } else {
+        let (n_stride, t_stride) = strides(n, t, rule);
+        let at = place.row * n_stride + time_of(place.s, t, rule) * t_stride;
+        let mut after = state;
+        if starts::<F>(step_mask, at) {
+            after = 0.0;
+            if comptime!(rule.starts == Starts::FromState) {
+                #[comptime]
+                if let ComptimeOption::Some(h0) = &h0 {
+                    let of_start = (n + place.row) * comptime!(rule.hidden) + place.j;
+                    after = f32::cast_from(h0[of_start]);
+                }
+            }
+        }
+        after
+    }
+}
+
+/// Whether a row starts before a step. See [`Starts`] for the codes of a step.
+#[cube]
+pub(crate) fn starts<F: Float>(step_mask: ComptimeOption<&[F]>, row: usize) -> bool {
+    #[comptime]
+    match step_mask {
+        ComptimeOption::Some(step_mask) => f32::cast_from(step_mask[row]) >= 2.0,
+        ComptimeOption::None => false.runtime(),
+    }
+}
+
+/// Whether this is the code of a skipped step.
+#[cube]
+pub(crate) fn skips(code: f32, #[comptime] starts: Starts) -> bool {
+    if comptime!(starts == Starts::None) {
+        code == 0.0
+    } else {
+        code == 0.0 || code == 2.0
+    }
+}
+
 /// The share of the previous state that is kept. `row` counts batch rows and steps in the order of the
 /// states.
 #[cube]
@@ -161,10 +227,14 @@ pub(crate) fn kept_share<F: Float>(
 
 /// Whether a step of a row is skipped.
 #[cube]
-pub(crate) fn is_skipped<F: Float>(step_mask: ComptimeOption<&[F]>, row: usize) -> bool {
+pub(crate) fn is_skipped<F: Float>(
+    step_mask: ComptimeOption<&[F]>,
+    row: usize,
+    #[comptime] rule: Rule,
+) -> bool {
     #[comptime]
     match step_mask {
-        ComptimeOption::Some(step_mask) => f32::cast_from(step_mask[row]) == 0.0,
+        ComptimeOption::Some(step_mask) => skips(f32::cast_from(step_mask[row]), rule.starts),
         ComptimeOption::None => false.runtime(),
     }
 }
@@ -176,11 +246,13 @@ pub(crate) fn unless_skipped<F: Float>(
     row: usize,
     value: f32,
     otherwise: f32,
+    #[comptime] rule: Rule,
 ) -> f32 {
     #[comptime]
     match step_mask {
         ComptimeOption::Some(step_mask) => {
-            select(f32::cast_from(step_mask[row]) == 0.0, otherwise, value)
+            let skipped = skips(f32::cast_from(step_mask[row]), rule.starts);
+            select(skipped, otherwise, value)
         }
         ComptimeOption::None => value,
     }

@@ -29,11 +29,11 @@ pub struct BackwardInputs {
     pub gates: Handle,
     /// Recurrent weight `[H,3H]`.
     pub w_hh: Handle,
-    /// Initial state `[N,H]`; zeros if absent.
+    /// Initial state `[N,H]`; zeros if absent. `[2N,H]` with a start state.
     pub h0: Option<Handle>,
     /// Recurrent mask `[N,H]`.
     pub recurrent_mask: Option<Handle>,
-    /// `[N,T]` or `[T,N]`: 0 for skipped steps.
+    /// `[N,T]` or `[T,N]`: 0 for skipped steps. With [`Starts`](crate::Starts), the codes of the steps.
     pub step_mask: Option<Handle>,
     /// The share of the previous state that is kept at valid steps; nothing if absent.
     pub zoneout: Option<Zoneout>,
@@ -46,7 +46,7 @@ pub struct BackwardOutputs {
     /// `dr̄ | dz̄ | dn̄`; zeros at skipped steps. Columns `0..3H` are the gradient of `p`. If absent, they
     /// overwrite the gates. Then no other code may read the gates.
     pub d_gates: Option<Handle>,
-    /// Gradient of the initial state `[N,H]`.
+    /// Gradient of the initial state `[N,H]`. `[2N,H]` with a start state, whose gradient is rows N..2N.
     pub d_h0: Handle,
 }
 
@@ -72,8 +72,8 @@ pub(crate) fn backward(
         inputs.w_hh.clone()
     };
     // Float32 for every type of the call, because it is a sum over all steps.
-    let dh =
-        matches!(plan, Plan::Steps(_)).then(|| client.empty(call.n * call.h * size_of::<f32>()));
+    let dh = matches!(plan, Plan::Steps(_))
+        .then(|| client.empty(call.state_rows() * call.h * size_of::<f32>()));
     let buffers = Buffers {
         inputs,
         outputs,
@@ -163,12 +163,13 @@ pub(crate) fn allowed(
     outputs: &BackwardOutputs,
     strategy: Strategy,
 ) -> Result<(Problem, Plan), PlanError> {
+    call.check_starts(OP, inputs.h0.as_ref(), inputs.step_mask.as_ref());
     let mut problem = call.problem(OP, client);
     problem.rule.zoneout = Zoneout::kind(inputs.zoneout.as_ref());
     let plan = plan(Pass::Backward, strategy, &problem)?;
     let is_steps = matches!(plan, Plan::Steps(_));
     let scratch = [
-        Tensor::scratch("dh", call.n * call.h, is_steps),
+        Tensor::scratch("dh", call.state_rows() * call.h, is_steps),
         Tensor::scratch("barriers", 1, plan.is_persistent()),
     ];
     let tensors = tensors(call, inputs, outputs, &inputs.w_hh, problem.rule.saved());
@@ -191,12 +192,12 @@ fn tensors<'a>(
         call.tensor("d_states", &inputs.d_states, rows * h),
         call.tensor("states", &inputs.states, rows * h),
         call.tensor("w_hh", weight, 3 * h * h),
-        call.tensor("h0", inputs.h0.as_ref(), n * h),
+        call.tensor("h0", inputs.h0.as_ref(), call.state_rows() * h),
         call.tensor("recurrent_mask", inputs.recurrent_mask.as_ref(), n * h),
         call.tensor("step_mask", inputs.step_mask.as_ref(), rows),
         call.zoneout(&inputs.zoneout),
         call.tensor("d_gates", outputs.d_gates.as_ref(), gates_len),
-        call.tensor("d_h0", &outputs.d_h0, n * h),
+        call.tensor("d_h0", &outputs.d_h0, call.state_rows() * h),
     ]
 }
 
@@ -250,8 +251,9 @@ fn arguments<F: Float>(call: &Call, buffers: &Buffers<'_>, saved: usize) -> Back
         d_gates,
         d_h0,
     ] = tensors(call, inputs, outputs, weight, saved);
-    // SAFETY: the buffer has N·H values of float32.
-    let dh = dh.map(|dh| unsafe { BufferArg::from_raw_parts(dh.clone(), call.n * call.h) });
+    let dh_len = call.state_rows() * call.h;
+    // SAFETY: the buffer was created with this number of float32 values.
+    let dh = dh.map(|dh| unsafe { BufferArg::from_raw_parts(dh.clone(), dh_len) });
     BackwardLaunch::new(
         gates.arg(OP),
         d_states.arg(OP),

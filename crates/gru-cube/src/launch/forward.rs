@@ -27,11 +27,12 @@ pub struct ForwardInputs {
     pub b_ih: Option<Handle>,
     /// Bias of the recurrent product `[3H]`.
     pub b_hh: Option<Handle>,
-    /// Initial state `[N,H]`; zeros if absent.
+    /// Initial state `[N,H]`; zeros if absent. `[2N,H]` with a start state.
     pub h0: Option<Handle>,
     /// Recurrent mask `[N,H]`.
     pub recurrent_mask: Option<Handle>,
-    /// `[N,T]` or `[T,N]`: 0 for steps that are skipped and keep the state.
+    /// `[N,T]` or `[T,N]`: 0 for steps that are skipped and keep the state. With [`Starts`](crate::Starts), the
+    /// codes of the steps.
     pub step_mask: Option<Handle>,
     /// The share of the previous state that is kept at valid steps; nothing if absent.
     pub zoneout: Option<Zoneout>,
@@ -132,6 +133,7 @@ pub(crate) fn allowed(
     outputs: &ForwardOutputs,
     strategy: Strategy,
 ) -> Result<(Problem, Plan), PlanError> {
+    call.check_starts(OP, inputs.h0.as_ref(), inputs.step_mask.as_ref());
     let mut problem = call.problem(OP, client);
     problem.rule.zoneout = Zoneout::kind(inputs.zoneout.as_ref());
     let plan = plan(Pass::Forward, strategy, &problem)?;
@@ -161,7 +163,7 @@ fn tensors<'a>(
         call.tensor("w_hh", &inputs.w_hh, 3 * h * h),
         call.tensor("b_ih", inputs.b_ih.as_ref(), 3 * h),
         call.tensor("b_hh", inputs.b_hh.as_ref(), 3 * h),
-        call.tensor("h0", inputs.h0.as_ref(), n * h),
+        call.tensor("h0", inputs.h0.as_ref(), call.state_rows() * h),
         call.tensor("recurrent_mask", inputs.recurrent_mask.as_ref(), n * h),
         call.tensor("step_mask", inputs.step_mask.as_ref(), rows),
         call.zoneout(&inputs.zoneout),

@@ -13,7 +13,7 @@ pub use recompute::{GatesInputs, Products, gates};
 
 use crate::{
     kernel::{
-        rule::{Rule, ZoneoutKind},
+        rule::{Rule, Starts, ZoneoutKind},
         threads::{Matrices, Threads},
     },
     plan::{Problem, Tensor, check_tensors, limits::Limits},
@@ -77,6 +77,8 @@ pub struct Call {
     pub spec: GruSpec,
     /// Memory layout and time direction.
     pub order: Order,
+    /// Starts of new sequences within a row. They require a `step_mask`.
+    pub starts: Starts,
     /// Type of every buffer: f32, f16 or bf16. Sums and states within a call are float32.
     pub dtype: ElemType,
 }
@@ -97,7 +99,10 @@ impl Call {
         };
         Problem {
             n: self.n,
-            rule: Rule::new(&self.spec, self.order, self.h, epsilon),
+            rule: Rule {
+                starts: self.starts,
+                ..Rule::new(&self.spec, self.order, self.h, epsilon)
+            },
             limits: Limits::of(client),
             matrices: Matrices::of(client, self.dtype),
         }
@@ -136,6 +141,30 @@ impl Call {
     /// Whether the type has 16 bits.
     fn is_narrow(&self) -> bool {
         self.dtype.size() < size_of::<f32>()
+    }
+
+    /// Rows of `h0`, of its gradient, and of the carried gradient: N, and N more for a start state.
+    fn state_rows(&self) -> usize {
+        match self.starts {
+            Starts::None | Starts::FromZeros => self.n,
+            Starts::FromState => 2 * self.n,
+        }
+    }
+
+    /// Checks the tensors that starts require.
+    ///
+    /// # Panics
+    /// If one is absent.
+    fn check_starts(&self, op: &str, h0: Option<&Handle>, step_mask: Option<&Handle>) {
+        let starts = self.starts;
+        assert!(
+            starts == Starts::None || step_mask.is_some(),
+            "{op}: starts {starts:?}: expected a step_mask, got none"
+        );
+        assert!(
+            starts != Starts::FromState || h0.is_some(),
+            "{op}: starts {starts:?}: expected h0 with the start state behind it, got none"
+        );
     }
 
     /// T·N.
@@ -249,6 +278,7 @@ mod tests {
             h,
             spec: GruSpec::default(),
             order: Order::default(),
+            starts: Starts::None,
             dtype: f32::elem_type_native(),
         };
         call.check_sizes("op");

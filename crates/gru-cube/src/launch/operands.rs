@@ -11,24 +11,25 @@ const OP: &str = "gru_cube::recurrent_inputs";
 pub struct RecurrentInputs {
     /// The states that the forward pass wrote, `[N,T,H]` or `[T,N,H]`.
     pub states: Handle,
-    /// Initial state `[N,H]`; zeros if absent.
+    /// Initial state `[N,H]`; zeros if absent. `[2N,H]` with a start state.
     pub h0: Option<Handle>,
     /// Recurrent mask `[N,H]`.
     pub recurrent_mask: Option<Handle>,
-    /// `[N,T]` or `[T,N]`: 0 for skipped steps.
+    /// `[N,T]` or `[T,N]`: 0 for skipped steps. With [`Starts`](crate::Starts), the codes of the steps.
     pub step_mask: Option<Handle>,
     /// The gates that the forward pass wrote, if the result includes the factor r.
     pub gates: Option<Handle>,
 }
 
 /// Writes `g = recurrent_mask ⊙ h₋₁` of every step to `g`, in the shape of the states, or `r ⊙ g` if gates
-/// are given, and 0 at skipped steps. One launch.
+/// are given, and 0 at skipped steps. Where a row starts, `h₋₁` is its start state. One launch.
 ///
 /// These are the lhs operands of `dw_hh = gᵀ·[dr̄, dz̄, dn̄⊙r]` and, with the reset before the product,
 /// of `dw_hn = (r⊙g)ᵀ·dn̄`.
 ///
 /// # Panics
-/// If a buffer is too short or too large for the device, or the type is not a float of 16 or 32 bits.
+/// If a buffer is too short or too large for the device, starts lack a tensor, or the type is not a float of 16 or 32
+/// bits.
 pub fn recurrent_inputs(client: &Client, call: &Call, inputs: &RecurrentInputs, g: &Handle) {
     let problem = call.problem(OP, client);
     let rule = problem.rule;
@@ -39,9 +40,10 @@ pub fn recurrent_inputs(client: &Client, call: &Call, inputs: &RecurrentInputs, 
     }
     let (h0, gates) = (inputs.h0.as_ref(), inputs.gates.as_ref());
     let (recurrent_mask, step_mask) = (inputs.recurrent_mask.as_ref(), inputs.step_mask.as_ref());
+    call.check_starts(OP, h0, step_mask);
     let tensors = [
         call.tensor("states", &inputs.states, len),
-        call.tensor("h0", h0, n * h),
+        call.tensor("h0", h0, call.state_rows() * h),
         call.tensor("recurrent_mask", recurrent_mask, n * h),
         call.tensor("step_mask", step_mask, call.rows()),
         call.tensor("gates", gates, rule.saved() * len),
@@ -71,6 +73,7 @@ pub fn recurrent_inputs(client: &Client, call: &Call, inputs: &RecurrentInputs, 
                 saved: rule.saved(),
                 time_major: rule.time_major,
                 reverse: rule.reverse,
+                starts: rule.starts,
             },
             call.dtype,
         );

@@ -11,7 +11,7 @@ use crate::{
         forward::gru_forward_walk,
         operands::{OperandRule, gru_recurrent_inputs},
         recompute::{Part, gru_gates},
-        rule::{Pass, Rule, ZoneoutKind},
+        rule::{Pass, Rule, Starts, ZoneoutKind},
         sequence::{BackwardLaunch, ForwardLaunch},
         steps::{
             Phases, Steps,
@@ -330,11 +330,12 @@ impl Bench {
         self.compile(&format!("gates, {part:?} {:?}", self.dtype), kernel)
     }
 
-    fn recurrent_inputs(&self, given: bool) -> Compiled {
+    fn recurrent_inputs(&self, given: bool, starts: Starts) -> Compiled {
         let rule = OperandRule {
             saved: 3,
             time_major: given,
             reverse: given,
+            starts,
         };
         let kernel = kernel!(
             self,
@@ -374,10 +375,12 @@ impl Bench {
     /// without a resident weight, to step kernels, and to persistent kernels as if the device had multiprocessors.
     fn every_variant(&self, limits: Limits) -> Vec<Compiled> {
         let mut all = Vec::new();
-        for (reset, given, clip) in [
-            (Reset::AfterMatmul, true, Some(0.5)),
-            (Reset::AfterMatmul, false, None),
-            (Reset::BeforeMatmul, true, Some(0.5)),
+        for (reset, given, clip, starts) in [
+            (Reset::AfterMatmul, true, Some(0.5), Starts::None),
+            (Reset::AfterMatmul, false, None, Starts::None),
+            (Reset::BeforeMatmul, true, Some(0.5), Starts::None),
+            (Reset::AfterMatmul, true, None, Starts::FromState),
+            (Reset::BeforeMatmul, true, None, Starts::FromZeros),
         ] {
             let spec = GruSpec::default().with_reset(reset).with_clip_gates(clip);
             let rule = Rule {
@@ -386,6 +389,7 @@ impl Bench {
                 } else {
                     ZoneoutKind::None
                 },
+                starts,
                 ..Rule::new(&spec, Order::default(), 33, f32::EPSILON.into())
             };
             let parts: &[Part] = match reset {
@@ -417,8 +421,9 @@ impl Bench {
             }
         }
         all.push(self.transpose());
-        all.push(self.recurrent_inputs(true));
-        all.push(self.recurrent_inputs(false));
+        all.push(self.recurrent_inputs(true, Starts::None));
+        all.push(self.recurrent_inputs(false, Starts::None));
+        all.push(self.recurrent_inputs(true, Starts::FromState));
         all
     }
 

@@ -4,7 +4,8 @@
 use super::support::{Ignored, Ran, client, download, not_allowed, poisoned, trial, upload};
 use cubecl::{client::Client, prelude::*};
 use gru_cube::{
-    BackwardInputs, BackwardOutputs, Call, GatesInputs, Products, Schedule, Strategy, WalkTile,
+    BackwardInputs, BackwardOutputs, Call, GatesInputs, Products, Schedule, Starts, Strategy,
+    WalkTile,
 };
 use gru_spec::{Activation, Activations, GruSpec, Order, Update};
 use gru_testkit::{activations::ACTIVATIONS, oracle};
@@ -46,6 +47,7 @@ fn call([reset, update, candidate]: [Activation; 3], clip: Option<f64>, rows: us
         h: 1,
         spec,
         order: Order::default(),
+        starts: Starts::None,
         dtype: f32::elem_type_native(),
     }
 }

@@ -4,7 +4,7 @@ use super::support::{
     FORWARD, Given, Ignored, Problem, Ran, client, close, download, not_allowed, on_device, oracle,
     panics, poisoned, test, tile, trial, upload,
 };
-use gru_cube::{ForwardInputs, ForwardOutputs, Schedule, Strategy, WalkTile};
+use gru_cube::{ForwardInputs, ForwardOutputs, Schedule, Starts, Strategy, WalkTile};
 use gru_spec::{Direction, GruSpec, Layout, Order, Reset};
 use gru_testkit::cover::cover;
 use libtest_mimic::Trial;
@@ -87,7 +87,11 @@ fn chunks_equal_one_call() -> Ran {
         let spec = GruSpec::default().with_reset(reset);
         let schedule = schedules[row[3]];
         let strategy = Strategy::Forced(schedule);
-        let problem = Problem::new((3, 7, 9), spec, Given::ALL, 5).with_order(order);
+        let given = Given {
+            starts: Starts::FromState,
+            ..Given::ALL
+        };
+        let problem = Problem::new((3, 7, 9), spec, given, 5).with_order(order);
         let whole = forward(&problem, &[0..0, 0..7], strategy)?;
         let parts = forward(&problem, &[0..3, 3..3, 3..4, 4..7], strategy)?;
         let at = format!("{spec:?} {order:?} {schedule:?}");

@@ -5,7 +5,7 @@ use super::support::{
     test, upload,
 };
 use gru_cube::{GatesInputs, Products};
-use gru_spec::{Direction, GruSpec, Reset};
+use gru_spec::{GruSpec, Reset};
 use libtest_mimic::Trial;
 
 pub fn trials() -> Vec<Trial> {
@@ -22,16 +22,10 @@ pub fn trials() -> Vec<Trial> {
 fn lhs(problem: &Problem, states: &[f64]) -> Vec<f64> {
     let Problem { n, t, h, order, .. } = *problem;
     let mut g = vec![0.0; n * t * h];
-    for (k, time) in (0..n).flat_map(|k| (0..t).map(move |time| (k, time))) {
-        let before = match order.direction {
-            Direction::Forward => time.checked_sub(1),
-            Direction::Reverse => Some(time + 1).filter(|&before| before < t),
-        };
+    for (k, step) in (0..n).flat_map(|k| (0..t).map(move |step| (k, step))) {
+        let time = order.direction.time(step, t);
         for j in 0..h {
-            let state = match before {
-                Some(before) => states[problem.row(k, before) * h + j],
-                None => problem.h0.as_ref().map_or(0.0, |h0| h0[k * h + j]),
-            };
+            let state = problem.before(states, k, step, j);
             let mask = problem
                 .recurrent_mask
                 .as_ref()

@@ -4,9 +4,10 @@
 //! does.
 
 use super::support::{
-    FORWARD, GRADIENT, Given, Problem, Ran, client, not_allowed, oracle, run, tile, trial,
+    FORWARD, GRADIENT, Given, Ignored, Outcome, Problem, Ran, client, not_allowed, oracle, run,
+    tile, trial,
 };
-use gru_cube::{Schedule, Strategy, WalkTile};
+use gru_cube::{Schedule, Starts, Strategy, WalkTile};
 use gru_spec::{Activation, Activations, Direction, GruSpec, Layout, Order, Reset, Update};
 use libtest_mimic::Trial;
 
@@ -19,6 +20,10 @@ pub fn trials() -> Vec<Trial> {
         trial(
             "nonfinite/values-at-skipped-steps-have-no-effect".to_owned(),
             values_at_skipped_steps_have_no_effect,
+        ),
+        trial(
+            "nonfinite/nothing-crosses-a-start".to_owned(),
+            nothing_crosses_a_start,
         ),
     ]
 }
@@ -137,4 +142,75 @@ fn values_at_skipped_steps_have_no_effect() -> Ran {
         }
     }
     Ok(())
+}
+
+/// Row 1 starts before step 2, in either direction. NaN before it must not reach later states, and gradients from
+/// after it must be exactly 0. With the start one step earlier or later, both must cross.
+fn nothing_crosses_a_start() -> Ran {
+    for (spec, order) in specs() {
+        for schedule in SCHEDULES {
+            for (time, is_right) in [(1, false), (2, true), (3, false)] {
+                let crossed = crosses(spec, order, schedule, time)?;
+                let at = format!("{:?}, {schedule}, a start at {time}", spec.reset);
+                assert_eq!(crossed, [!is_right; 2], "{at}: states and gradients cross");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether NaN of row 1 from steps 0 and 1 reaches the later states or the gradient of the start state, and whether a
+/// gradient from steps 2 and 3 reaches `p` of steps 0 and 1 or the initial state. Row 1 starts at `time`.
+fn crosses(
+    spec: GruSpec,
+    order: Order,
+    schedule: Schedule,
+    time: usize,
+) -> Result<[bool; 2], Ignored> {
+    const ROW: usize = 1;
+    let (n, t, h) = (3, 4, 5);
+    let given = Given {
+        step_mask: false,
+        starts: Starts::FromState,
+        ..Given::ALL
+    };
+    let mut problem = Problem::new((n, t, h), spec, given, 3).with_order(order);
+    let place = |step: usize| problem.row(ROW, order.direction.time(step, t));
+    let (early, late) = ([place(0), place(1)], [place(2), place(3)]);
+    let of = |rows: [usize; 2], width: usize| {
+        rows.into_iter()
+            .flat_map(move |row| row * width..(row + 1) * width)
+    };
+    let start = problem.row(ROW, time);
+    let starts = problem.starts.as_mut().unwrap();
+    starts.fill(0.0);
+    starts[start] = 1.0;
+    for k in of(early, h) {
+        problem.d_states[k] = 0.0;
+    }
+    let strategy = Strategy::Forced(schedule);
+    let outcome = |problem: &Problem| {
+        run::<f32>(&client(), problem, (strategy, strategy), false).map_err(not_allowed)
+    };
+    let clean = outcome(&problem)?;
+    for k in of(early, 3 * h) {
+        problem.p[k] = f64::NAN;
+    }
+    problem.h0.as_mut().unwrap()[ROW * h..][..h].fill(f64::NAN);
+    let poisoned = outcome(&problem)?;
+
+    let rows = |from: &[f64]| from[ROW * h..][..h].to_vec();
+    let after = |of_run: &Outcome| -> Vec<u64> {
+        let states = of(late, h).map(|k| of_run.states[k]);
+        let d_p = of(late, 3 * h).map(|k| of_run.d_p[k]);
+        let all = states.chain(d_p).chain(rows(&of_run.d_start));
+        all.map(f64::to_bits).collect()
+    };
+    let mut before = of(early, 3 * h)
+        .map(|k| clean.d_p[k])
+        .chain(rows(&clean.d_h0));
+    // The other rows do not start.
+    assert!(clean.d_start.iter().any(|&d| d != 0.0));
+    assert!(of(late, 3 * h).any(|k| clean.d_p[k] != 0.0));
+    Ok([after(&clean) != after(&poisoned), before.any(|d| d != 0.0)])
 }

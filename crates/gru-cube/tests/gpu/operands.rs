@@ -1,8 +1,8 @@
 //! The lhs operands of the weight gradients, value by value.
 
 use super::support::{Given, Problem, catalogue, client, download, poisoned, test, upload};
-use gru_cube::RecurrentInputs;
-use gru_spec::{Direction, Layout, Reset};
+use gru_cube::{RecurrentInputs, Starts};
+use gru_spec::Reset;
 use libtest_mimic::Trial;
 
 pub fn trials() -> Vec<Trial> {
@@ -13,7 +13,10 @@ pub fn every_convention() {
     let client = client();
     for (i, (spec, order)) in catalogue::conventions().into_iter().enumerate() {
         let (n, t, h) = (3, 4, 5);
-        let given = [Given::ALL, Given::NONE][i / 2 % 2];
+        let given = Given {
+            starts: [Starts::None, Starts::FromZeros, Starts::FromState][i % 3],
+            ..[Given::ALL, Given::NONE][i / 2 % 2]
+        };
         let problem = Problem::new((n, t, h), spec, given, i as u64).with_order(order);
         let width = spec.saved_per_unit() * h;
         let states = problem.d_states.clone();
@@ -31,51 +34,37 @@ pub fn every_convention() {
         let g = poisoned::<f32>(&client, n * t * h);
         let inputs = RecurrentInputs {
             states: upload::<f32>(&client, &states),
-            h0: problem.h0.as_ref().map(|x| upload::<f32>(&client, x)),
+            h0: problem
+                .h0_and_start()
+                .as_ref()
+                .map(|x| upload::<f32>(&client, x)),
             recurrent_mask: problem
                 .recurrent_mask
                 .as_ref()
                 .map(|x| upload::<f32>(&client, x)),
-            step_mask: problem
-                .step_mask
-                .as_ref()
-                .map(|x| upload::<f32>(&client, x)),
+            step_mask: problem.codes().as_ref().map(|x| upload::<f32>(&client, x)),
             gates: times_r.then(|| upload::<f32>(&client, &gates)),
         };
         gru_cube::recurrent_inputs(&client, &problem.call::<f32>(), &inputs, &g);
         let got = download::<f32>(&client, g, n * t * h);
 
-        let row = |k: usize, time: usize| match order.layout {
-            Layout::BatchMajor => k * t + time,
-            Layout::TimeMajor => time * n + k,
-        };
         for k in 0..n {
-            for time in 0..t {
-                let before = match order.direction {
-                    Direction::Forward => time.checked_sub(1),
-                    Direction::Reverse => Some(time + 1).filter(|&b| b < t),
-                };
+            for step in 0..t {
+                let row = problem.row(k, order.direction.time(step, t));
                 for j in 0..h {
-                    let h_before = match before {
-                        Some(before) => states[row(k, before) * h + j],
-                        None => problem.h0.as_ref().map_or(0.0, |h0| h0[k * h + j]),
-                    };
+                    let h_before = problem.before(&states, k, step, j);
                     let mask = problem
                         .recurrent_mask
                         .as_ref()
                         .map_or(1.0, |mask| mask[k * h + j]);
-                    let r = if times_r {
-                        gates[row(k, time) * width + j]
-                    } else {
-                        1.0
-                    };
-                    let expected = if skipped(row(k, time)) {
+                    let r = if times_r { gates[row * width + j] } else { 1.0 };
+                    let expected = if skipped(row) {
                         0.0
                     } else {
                         (mask * h_before * r) as f32
                     };
-                    let off = (got[row(k, time) * h + j] - f64::from(expected)).abs();
-                    assert!(off <= 1e-6, "{spec:?} n{k} t{time} j{j}: off by {off}");
+                    let off = (got[row * h + j] - f64::from(expected)).abs();
+                    assert!(off <= 1e-6, "{spec:?} n{k} step {step} j{j}: off by {off}");
                 }
             }
         }

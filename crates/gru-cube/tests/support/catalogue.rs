@@ -1,7 +1,7 @@
 //! The test cases: conventions, sizes, optional tensors and schedules, in covering arrays of pairs.
 
 use super::{Given, Mode, Problem, Ran, Upload, Zoneout, compare, tile};
-use gru_cube::{Schedule, StepTile, Strategy, WalkTile};
+use gru_cube::{Schedule, Starts, StepTile, Strategy, WalkTile};
 use gru_spec::{Activations, Direction, GruSpec, Layout, Order, Reset, Update};
 use gru_testkit::{
     activations::ACTIVATIONS,
@@ -31,10 +31,10 @@ pub struct Cases {
 }
 
 /// How many values each option of a case may take, in the order of [`options`].
-pub type Options = [usize; 13];
+pub type Options = [usize; 14];
 
 /// All values of all options.
-pub const ALL: Options = [2, 2, 2, 2, 4, 2, 2, 2, 2, 2, 3, 2, 2];
+pub const ALL: Options = [2, 2, 2, 2, 4, 2, 2, 2, 2, 2, 3, 2, 2, 3];
 
 /// All values except clips. At a clip the gradient is discontinuous, and rounding to 16 bits decides.
 pub const WITHOUT_CLIPS: Options = {
@@ -51,6 +51,8 @@ const CLIPS: [(Option<f64>, Option<f64>); 4] = [
 ];
 
 const ZONEOUTS: [Zoneout; 3] = [Zoneout::None, Zoneout::PerStep, Zoneout::PerUnit];
+
+const STARTS: [Starts; 3] = [Starts::None, Starts::FromZeros, Starts::FromState];
 
 fn spec(row: &[usize]) -> GruSpec {
     let (clip_gates, clip_state) = CLIPS[row[4]];
@@ -93,6 +95,7 @@ fn options(case: &Case) -> Options {
         ZONEOUTS.iter().position(|&z| z == given.zoneout).unwrap(),
         at(mode.in_place),
         at(mode.inference),
+        STARTS.iter().position(|&s| s == given.starts).unwrap(),
     ]
 }
 
@@ -116,6 +119,7 @@ impl Cases {
                 recurrent_mask: row[8] == 1,
                 step_mask: row[9] == 1,
                 zoneout: ZONEOUTS[row[10]],
+                starts: STARTS[row[13]],
             },
             strategy: strategies[row[k + 1]],
             mode: Mode {

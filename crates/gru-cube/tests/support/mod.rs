@@ -9,10 +9,10 @@ pub use trials::*;
 use catalogue::Case;
 use cubecl::{client::Client, features::TypeUsage, prelude::*, server::Handle};
 use gru_cube::{
-    BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, PlanError, StepTile,
-    Strategy,
+    BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, PlanError, Starts,
+    StepTile, Strategy,
 };
-use gru_spec::{GruSpec, Layout, Order, Reset};
+use gru_spec::{Direction, GruSpec, Layout, Order, Reset};
 use gru_testkit::{close::share, oracle};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -76,10 +76,11 @@ pub struct Given {
     pub recurrent_mask: bool,
     pub step_mask: bool,
     pub zoneout: Zoneout,
+    pub starts: Starts,
 }
 
 impl Given {
-    /// All except zoneout.
+    /// All except zoneout and starts.
     pub const ALL: Self = Self::bits(31);
     pub const NONE: Self = Self::bits(0);
 
@@ -91,6 +92,7 @@ impl Given {
             recurrent_mask: bits & 8 != 0,
             step_mask: bits & 16 != 0,
             zoneout: Zoneout::None,
+            starts: Starts::None,
         }
     }
 }
@@ -112,6 +114,9 @@ pub struct Problem {
     pub step_mask: Option<Vec<f64>>,
     /// The share of the previous state that is kept, for each step or each unit.
     pub zoneout: Option<Vec<f64>>,
+    /// 1 if the row starts at this time.
+    pub starts: Option<Vec<f64>>,
+    pub start_state: Option<Vec<f64>>,
     pub d_states: Vec<f64>,
 }
 
@@ -159,6 +164,14 @@ impl Problem {
         };
         let mut share = || F::narrow(rng.random_range(0.0..1.0)).wide();
         let zoneout = per_step.map(|per_step| (0..n * t * per_step).map(|_| share()).collect());
+        let starts = (given.starts != Starts::None).then(|| {
+            (0..n * t)
+                .map(|_| f64::from(u8::from(rng.random_bool(0.4))))
+                .collect()
+        });
+        let mut normal = || F::narrow(rng.random_range(-1.0..1.0)).wide();
+        let start_state =
+            (given.starts == Starts::FromState).then(|| (0..n * h).map(|_| normal()).collect());
         Self {
             n,
             t,
@@ -173,6 +186,8 @@ impl Problem {
             recurrent_mask: mask,
             step_mask: valid,
             zoneout,
+            starts,
+            start_state,
             d_states,
         }
     }
@@ -203,8 +218,66 @@ impl Problem {
             h: self.h,
             spec: self.spec,
             order: self.order,
+            starts: match (&self.starts, &self.start_state) {
+                (None, _) => Starts::None,
+                (Some(_), None) => Starts::FromZeros,
+                (Some(_), Some(_)) => Starts::FromState,
+            },
             dtype: F::elem_type_native(),
         }
+    }
+
+    /// Whether a row starts before this step, in the order of computation. The start at time t is between t − 1 and
+    /// t, so in reverse the step at t − 1 comes after it.
+    pub fn starts(&self, n: usize, step: usize) -> bool {
+        let boundary = match self.order.direction {
+            Direction::Forward => step,
+            Direction::Reverse if step == 0 => return false,
+            Direction::Reverse => self.t - step,
+        };
+        let starts = self.starts.as_ref();
+        starts.is_some_and(|starts| starts[self.row(n, boundary)] != 0.0)
+    }
+
+    /// The state before a step, in the order of computation.
+    pub fn before(&self, states: &[f64], n: usize, step: usize, j: usize) -> f64 {
+        let initial = |state: &Option<Vec<f64>>| {
+            let state = state.as_ref();
+            state.map_or(0.0, |state| state[n * self.h + j])
+        };
+        if self.starts(n, step) {
+            return initial(&self.start_state);
+        }
+        match step {
+            0 => initial(&self.h0),
+            _ => {
+                let time = self.order.direction.time(step - 1, self.t);
+                states[self.row(n, time) * self.h + j]
+            }
+        }
+    }
+
+    /// The step mask of the kernels.
+    pub fn codes(&self) -> Option<Vec<f64>> {
+        if self.starts.is_none() {
+            return self.step_mask.clone();
+        }
+        let mut codes = self.step_mask.clone().unwrap_or(vec![1.0; self.rows()]);
+        for (n, step) in (0..self.n).flat_map(|n| (0..self.t).map(move |step| (n, step))) {
+            if self.starts(n, step) {
+                codes[self.row(n, self.order.direction.time(step, self.t))] += 2.0;
+            }
+        }
+        Some(codes)
+    }
+
+    /// The initial state of the kernels, with the start state behind it.
+    pub fn h0_and_start(&self) -> Option<Vec<f64>> {
+        let Some(start_state) = &self.start_state else {
+            return self.h0.clone();
+        };
+        let h0 = self.h0.clone().unwrap_or(vec![0.0; self.n * self.h]);
+        Some([h0, start_state.clone()].concat())
     }
 
     /// Row in the order of the states, of a row of the batch and a step.
@@ -222,6 +295,8 @@ pub struct Outcome {
     pub states: Vec<f64>,
     pub d_p: Vec<f64>,
     pub d_h0: Vec<f64>,
+    /// Empty without a start state.
+    pub d_start: Vec<f64>,
     pub d_w_hh: Vec<f64>,
     pub d_b_hh: Vec<f64>,
 }
@@ -246,6 +321,8 @@ fn truth(problem: &Problem) -> oracle::Forward {
         recurrent_mask: problem.recurrent_mask.clone(),
         zoneout: problem.zoneout.clone(),
         step_mask: problem.step_mask.clone(),
+        starts: problem.starts.clone(),
+        start_state: problem.start_state.clone(),
         ..oracle::Call::new(spec, [n, t, h], p, w_hh)
     };
     call.forward()
@@ -273,6 +350,10 @@ pub fn oracle(problem: &Problem) -> Outcome {
     Outcome {
         d_p: of("x"),
         d_h0: of("h0"),
+        d_start: match problem.start_state {
+            Some(_) => of("start_state"),
+            None => Vec::new(),
+        },
         d_w_hh: of("w_hh"),
         d_b_hh: of("b_hh"),
         states: forward.y,
@@ -345,9 +426,9 @@ pub fn on_device<F: Upload>(client: &Client, problem: &Problem) -> OnDevice {
             w_hh: up(&problem.w_hh),
             b_ih: problem.b_ih.as_ref().map(up),
             b_hh: problem.b_hh.as_ref().map(up),
-            h0: problem.h0.as_ref().map(up),
+            h0: problem.h0_and_start().as_ref().map(up),
             recurrent_mask: problem.recurrent_mask.as_ref().map(up),
-            step_mask: problem.step_mask.as_ref().map(up),
+            step_mask: problem.codes().as_ref().map(up),
             zoneout: problem.zoneout::<F>(client),
         },
         d_states: up(&problem.d_states),
@@ -384,7 +465,11 @@ pub fn run<F: Upload>(
     } else {
         poisoned::<F>(client, rows * width)
     };
-    let d_h0 = poisoned::<F>(client, n * h);
+    let state_len = match problem.start_state {
+        Some(_) => 2 * n * h,
+        None => n * h,
+    };
+    let d_h0 = poisoned::<F>(client, state_len);
     gru_cube::backward(
         client,
         &call,
@@ -406,7 +491,7 @@ pub fn run<F: Upload>(
     )?;
     let states = download::<F>(client, states, rows * h);
     let d_gates = download::<F>(client, d_gates, rows * width);
-    let d_h0 = download::<F>(client, d_h0, n * h);
+    let d_h0 = download::<F>(client, d_h0, state_len);
     Ok(finish(problem, &gates_before, &d_gates, states, d_h0))
 }
 
@@ -460,8 +545,9 @@ fn finish(
     gates: &[f64],
     d_gates: &[f64],
     states: Vec<f64>,
-    d_h0: Vec<f64>,
+    mut d_h0: Vec<f64>,
 ) -> Outcome {
+    let d_start = d_h0.split_off(problem.n * problem.h);
     let Problem { n, t, h, spec, .. } = *problem;
     let width = spec.saved_per_unit() * h;
     let rows = problem.rows();
@@ -474,10 +560,7 @@ fn finish(
             let row = problem.row(k, time(step));
             let d = &d_gates[row * width..][..width];
             d_p[row * 3 * h..][..3 * h].copy_from_slice(&d[..3 * h]);
-            let before = |j: usize| match step {
-                0 => problem.h0.as_ref().map_or(0.0, |h0| h0[k * h + j]),
-                _ => states[problem.row(k, time(step - 1)) * h + j],
-            };
+            let before = |j: usize| problem.before(&states, k, step, j);
             let skipped = problem.step_mask.as_ref().is_some_and(|v| v[row] == 0.0);
             for j in 0..h {
                 let g = if skipped {
@@ -512,6 +595,7 @@ fn finish(
         states,
         d_p,
         d_h0,
+        d_start,
         d_w_hh,
         d_b_hh,
     }
@@ -524,6 +608,7 @@ impl Outcome {
         let gradients = [
             ("d_p", &self.d_p, &expected.d_p),
             ("d_h0", &self.d_h0, &expected.d_h0),
+            ("d_start", &self.d_start, &expected.d_start),
             ("d_w_hh", &self.d_w_hh, &expected.d_w_hh),
             ("d_b_hh", &self.d_b_hh, &expected.d_b_hh),
         ];

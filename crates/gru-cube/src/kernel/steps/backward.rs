@@ -9,10 +9,10 @@ use crate::kernel::{
     grid_barrier::{grid_barrier, poison},
     lhs::{next_block, prefetch_position, store_tile},
     product::{Block, load_weight, pair},
-    rule::{Pass, Rule},
+    rule::{Pass, Rule, Starts},
     sequence::{
-        Backward, is_skipped, kept_share, mask_of, place_at, previous_state, strides, time_of,
-        unless_skipped,
+        Backward, is_skipped, kept_share, mask_of, place_at, previous_state, starts, strides,
+        time_of, unless_skipped,
     },
     step::blend_back,
 };
@@ -184,8 +184,15 @@ fn read_pairs<F: Float>(
                 read[comptime!(to + gate)] = f32::cast_from(args.gates[at]);
             }
             let place = place_at(tile.s, k, j);
-            read[comptime!(to + 4)] =
-                previous_state::<F>(args.states, args.h0, place, args.n, args.t, rule);
+            read[comptime!(to + 4)] = previous_state::<F>(
+                args.states,
+                args.h0,
+                args.step_mask,
+                place,
+                args.n,
+                args.t,
+                rule,
+            );
             read[comptime!(to + 5)] = f32::cast_from(args.d_states[row * hidden + j]);
         }
     }
@@ -266,14 +273,26 @@ fn store_pairs<F: Float>(
             let row = k * n_stride + times.now * t_stride;
             let gate = row * comptime!(rule.saved() * hidden) + j;
             let mask = mask_of::<F>(args.recurrent_mask, at);
-            let skipped = is_skipped::<F>(args.step_mask, row);
+            let skipped = is_skipped::<F>(args.step_mask, row, rule);
             // The gradient through the following step, unless that step is skipped.
             let row_after = k * n_stride + times.after * t_stride;
             let zero = 0.0f32.runtime();
-            let through = unless_skipped::<F>(args.step_mask, row_after, mask * dg[i], zero);
+            let through = unless_skipped::<F>(args.step_mask, row_after, mask * dg[i], zero, rule);
             let r = read[from];
             let previous = read[comptime!(from + 4)];
             let carried = read[comptime!(from + 6)];
+            let (carried, through) =
+                if comptime!(rule.starts == Starts::None || phase == Phase::Second) {
+                    (carried, through)
+                } else {
+                    // The gradient does not cross a start before the following step.
+                    let cuts = starts::<F>(args.step_mask, row_after);
+                    let d_start = select(cuts, carried + through, 0.0f32);
+                    if comptime!(rule.starts == Starts::FromState) {
+                        add_to_start::<F>(args, tile.s, at, d_start, variant);
+                    }
+                    (select(cuts, 0.0f32, carried), select(cuts, 0.0f32, through))
+                };
             if comptime!(end) {
                 args.d_h0[at] = F::cast_from(carried + through);
             } else if comptime!(phase == Phase::Second) {
@@ -302,6 +321,29 @@ fn store_pairs<F: Float>(
                         F::cast_from(select(skipped, 0.0f32, back.dn * r));
                 }
             }
+        }
+    }
+}
+
+/// Adds to the gradient of the start state, which begins as zero at the last step, and stores it as a result at
+/// the end.
+#[cube]
+fn add_to_start<F: Float>(
+    args: &mut Backward<F>,
+    s: usize,
+    at: usize,
+    value: f32,
+    #[comptime] variant: Variant,
+) {
+    let at = args.n * comptime!(variant.steps.rule.hidden) + at;
+    let is_last = s + 1 == args.t;
+    #[comptime]
+    if let ComptimeOption::Some(dh) = args.dh.as_mut() {
+        if comptime!(variant.end) {
+            args.d_h0[at] = F::cast_from(dh[at] + value);
+        } else {
+            let sum = select(is_last, 0.0f32, dh[at] + value);
+            dh[at] = sum;
         }
     }
 }

@@ -11,8 +11,8 @@ use crate::kernel::{
     product::{Block, load_weight, pair},
     rule::{Pass, Rule},
     sequence::{
-        Forward, Place, biases, kept_share, masked, place_at, previous_state, strides, time_of,
-        unless_skipped, window,
+        Forward, Place, after_start, biases, kept_share, masked, place_at, previous_state,
+        stored_state, strides, time_of, unless_skipped, window,
     },
     step::{candidate, next_state},
 };
@@ -272,7 +272,7 @@ fn store_pairs<F: Float>(
                 let new = candidate(read.a[last_out], q_n, r, rule);
                 let kept = kept_share::<F>(args.zoneout, row, j, rule);
                 let next = next_state(previous, z, new, kept, rule);
-                let next = unless_skipped::<F>(args.step_mask, row, next, previous);
+                let next = unless_skipped::<F>(args.step_mask, row, next, previous, rule);
                 let next = if comptime!(steps.persistent) {
                     next + poison(timed_out[0])
                 } else {
@@ -349,7 +349,7 @@ fn previous_state_f32<F: Float>(
     place: Place,
     #[comptime] rule: Rule,
 ) -> f32 {
-    let (n, t, h0) = (args.n, args.t, args.h0);
+    let (n, t, h0, step_mask) = (args.n, args.t, args.h0, args.step_mask);
     let is_computed = place.s > args.first;
     let stored = (place.s % 2 * n + place.row) * comptime!(rule.hidden) + place.j;
     #[comptime]
@@ -360,10 +360,12 @@ fn previous_state_f32<F: Float>(
                 previous = state_f32[stored];
             }
             if !is_computed {
-                previous = previous_state::<F>(&*args.states, h0, place, n, t, rule);
+                previous = stored_state::<F>(&*args.states, h0, place, n, t, rule);
             }
-            previous
+            after_start::<F>(previous, h0, step_mask, place, n, t, rule)
         }
-        ComptimeOption::None => previous_state::<F>(&*args.states, h0, place, n, t, rule),
+        ComptimeOption::None => {
+            previous_state::<F>(&*args.states, h0, step_mask, place, n, t, rule)
+        }
     }
 }

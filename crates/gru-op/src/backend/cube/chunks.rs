@@ -1,6 +1,6 @@
 //! Chunks of time, so that temporary memory does not grow with T.
 
-use super::Prim;
+use super::{KernelCall, Prim};
 use crate::{backend::GruCall, backend::composed::Call};
 use burn_cubecl::CubeBackend;
 use gru_cube::Limits;
@@ -47,35 +47,35 @@ pub(super) fn of_sequence(
 
 /// The call that computes these steps only, from the state before them.
 pub(super) fn of_call(
-    whole: &GruCall<CubeBackend>,
+    whole: &KernelCall,
     states: &Prim<CubeBackend>,
     steps: &Range<usize>,
     of_whole: &Call<CubeBackend>,
-) -> GruCall<CubeBackend> {
+) -> KernelCall {
     let part = |tensor| of_sequence(&Prim(tensor), steps, of_whole).0;
-    let sequence = whole.inputs.sequence.clone();
+    let sequence = whole.of.inputs.sequence.clone();
     let h0 = match steps.start {
         0 => sequence.h0,
         first => {
             let before = of_sequence(states, &(first - 1..first), of_whole);
-            Some(before.reshape([of_whole.sizes.n, of_whole.sizes.h]).0)
+            Some(whole.initial(before.reshape([of_whole.sizes.n, of_whole.sizes.h])))
         }
     };
-    GruCall {
-        inputs: Inputs {
-            sequence: Sequence {
-                x: part(sequence.x),
-                h0,
-                recurrent_mask: sequence.recurrent_mask,
-                step_mask: sequence.step_mask.map(part),
-                zoneout: sequence.zoneout.map(part),
-                // The kernels do not support starts.
-                starts: None,
-                start_state: None,
+    KernelCall {
+        of: GruCall {
+            inputs: Inputs {
+                sequence: Sequence {
+                    x: part(sequence.x),
+                    h0,
+                    step_mask: sequence.step_mask.map(part),
+                    zoneout: sequence.zoneout.map(part),
+                    ..sequence
+                },
+                weights: whole.of.inputs.weights.clone(),
             },
-            weights: whole.inputs.weights.clone(),
+            ..whole.of.clone()
         },
-        ..whole.clone()
+        ..*whole
     }
 }
 

@@ -1,10 +1,13 @@
 //! The CubeCL backends: Burn computes the large products, and the kernels of `gru-cube` the recurrence.
 //!
 //! Temporary buffers that grow with T are computed in [`chunks`] of time. Calls without a kernel run the
-//! composed passes: float64, starts, and a device whose limits no kernel fits.
+//! composed passes: float64, and a device whose limits no kernel fits.
 
+mod call;
 mod chunks;
 mod recompute;
+
+use call::KernelCall;
 
 use crate::{
     backend::composed,
@@ -13,19 +16,16 @@ use crate::{
 };
 use burn::{
     backend::{TensorMetadata, tensor::FloatTensor},
-    tensor::{DType, Shape},
+    tensor::Shape,
 };
 use burn_cubecl::{
     CubeBackend, kernel::into_contiguous, ops::numeric::empty_device_contiguous_dtype,
     tensor::CubeTensor,
 };
-use cubecl::{
-    ir::{ElemType, FloatKind},
-    server::Handle,
-};
+use cubecl::server::Handle;
 use gru_cube::{
     BackwardInputs, BackwardOutputs, ForwardInputs, ForwardOutputs, Limits, PlanError,
-    RecurrentInputs, Settings, Strategy, Zoneout,
+    RecurrentInputs, Settings, Starts, Strategy, Zoneout,
 };
 use gru_spec::{Inputs, PerInput, Reset, Sizes};
 
@@ -47,29 +47,18 @@ impl GruBackend for CubeBackend {
         d_states: FloatTensor<Self>,
         wanted: PerInput<bool>,
     ) -> GruGradients<Self> {
-        let Some(element) = element(&call) else {
+        let Some(kernel_call) = KernelCall::new(&call) else {
             return composed::gradients(call, saved, d_states, wanted);
         };
         let GruSaved { states, gates } = saved;
-        match gates {
-            Some(gates) => backward(element, call, states, gates, d_states, wanted),
-            None => recompute::gradients(element, call, states, d_states, wanted),
-        }
+        let done = match gates {
+            Some(gates) => backward(&kernel_call, &states, gates, &d_states, wanted),
+            None => recompute::gradients(&kernel_call, &states, &d_states, wanted),
+        };
+        done.unwrap_or_else(|gates| {
+            composed::gradients(call, GruSaved { states, gates }, d_states, wanted)
+        })
     }
-}
-
-/// The element type of a call, if the kernels support it.
-fn element(call: &GruCall<CubeBackend>) -> Option<ElemType> {
-    let x = &call.inputs.sequence.x;
-    if x.shape().num_elements() == 0 || call.inputs.sequence.starts.is_some() {
-        return None;
-    }
-    Some(ElemType::Float(match x.dtype() {
-        DType::F32 => FloatKind::F32,
-        DType::F16 => FloatKind::F16,
-        DType::BF16 => FloatKind::BF16,
-        _ => return None,
-    }))
 }
 
 /// The buffer of a tensor, dense and row-major.
@@ -97,26 +86,14 @@ fn empty(like: &CubeTensor, shape: Shape) -> CubeTensor {
     empty_device_contiguous_dtype(client, device, shape, like.dtype)
 }
 
-fn kernel_call(call: &GruCall<CubeBackend>, dtype: ElemType) -> gru_cube::Call {
-    let Sizes { n, t, h, .. } = call.sizes();
-    gru_cube::Call {
-        n,
-        t,
-        h,
-        spec: call.spec,
-        order: call.order,
-        dtype,
-    }
-}
-
 /// The left side of the recurrent product, `[T·N,H]`: `g = mask ⊙ h₋₁`, or `r ⊙ g` with gates.
 fn lhs(
-    inputs: &Inputs<CubeTensor>,
+    call: &KernelCall,
     states: &Handle,
     gates: Option<Handle>,
     like: &CubeTensor,
-    call: &gru_cube::Call,
 ) -> Prim<CubeBackend> {
+    let (inputs, call) = (&call.of.inputs, &call.sizes());
     let g = empty(like, Shape::new([call.n * call.t, call.h]));
     let of = RecurrentInputs {
         states: states.clone(),
@@ -145,8 +122,9 @@ fn is_done(op: &str, done: Result<(), PlanError>, strategy: Strategy) -> bool {
 }
 
 /// `None` if no kernel runs this call.
-fn forward(of: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBackend>> {
-    let element = element(of)?;
+fn forward(call: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBackend>> {
+    let call = KernelCall::new(call)?;
+    let (of, element) = (&call.of, call.element);
     let (inputs, sizes) = (&of.inputs, composed::Call::new(of.clone()));
     let (whole, w_ih) = (&sizes.inputs.sequence.x, &sizes.inputs.weights.w_ih);
     let Sizes { n, t, h, .. } = sizes.sizes;
@@ -167,7 +145,7 @@ fn forward(of: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBackend
         // The backward pass needs as much for the gradients of x and the states.
         (Some(_), true) => least.max(in_and_out),
     };
-    let call = kernel_call(of, element);
+    let call = call.sizes();
     let writes = ForwardOutputs {
         states: states.handle.clone(),
         gates: gates.as_ref().map(|gates| gates.handle.clone()),
@@ -209,25 +187,26 @@ fn forward(of: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBackend
     Some(GruSaved { states, gates })
 }
 
+/// The gates, as they were saved, if no kernel runs this call.
+type NotDone = Option<CubeTensor>;
+
 fn backward(
-    element: ElemType,
-    call: GruCall<CubeBackend>,
-    states: CubeTensor,
+    call: &KernelCall,
+    states: &CubeTensor,
     gates: CubeTensor,
-    d_states: CubeTensor,
+    d_states: &CubeTensor,
     wanted: PerInput<bool>,
-) -> GruGradients<CubeBackend> {
-    let (inputs, spec) = (&call.inputs, call.spec);
-    let sizes = composed::Call::new(call.clone());
+) -> Result<GruGradients<CubeBackend>, NotDone> {
+    let (inputs, spec) = (&call.of.inputs, call.of.spec);
+    let sizes = composed::Call::new(call.of.clone());
     let (h, rows) = (sizes.sizes.h, sizes.sizes.rows());
     let width = spec.saved_per_unit() * h;
     let kept = into_contiguous(gates);
     // If this is the only handle of the gates, their gradients replace them.
     let in_place = kept.can_mut();
     let client = states.client.clone();
-    let of_call = kernel_call(&call, element);
     let dense_states = dense(states.clone());
-    let lhs_of = |gates| lhs(inputs, &dense_states, gates, &states, &of_call);
+    let lhs_of = |gates| lhs(call, &dense_states, gates, states);
     // The gates are read before their gradients replace them.
     let g_n = (wanted.w_hh && spec.reset == Reset::BeforeMatmul)
         .then(|| lhs_of(Some(kept.handle.clone())));
@@ -237,7 +216,10 @@ fn backward(
     } else {
         empty(&kept, Shape::new([rows, width]))
     };
-    let d_h0 = empty(&kept, Shape::new([sizes.sizes.n, h]));
+    let n = sizes.sizes.n;
+    let has_start_state = call.starts == Starts::FromState;
+    let state_rows = if has_start_state { 2 * n } else { n };
+    let d_h0 = empty(&kept, Shape::new([state_rows, h]));
     let reads = BackwardInputs {
         d_states: dense(d_states.clone()),
         states: dense_states.clone(),
@@ -253,10 +235,9 @@ fn backward(
         d_h0: d_h0.handle.clone(),
     };
     let strategy = Settings::current().backward;
-    let done = gru_cube::backward(&client, &of_call, &reads, &writes, strategy);
+    let done = gru_cube::backward(&client, &call.sizes(), &reads, &writes, strategy);
     if !is_done("gru_backward", done, strategy) {
-        let gates = Some(kept);
-        return composed::gradients(call, GruSaved { states, gates }, d_states, wanted);
+        return Err(Some(kept));
     }
 
     let d_gates = Prim::<CubeBackend>(d_gates).reshape([rows, width]);
@@ -281,19 +262,34 @@ fn backward(
     };
     // Last, after the memory of g is free.
     let x = wanted.x.then(|| sizes.d_x(d_p));
+    let d_h0 = Prim::<CubeBackend>(d_h0);
+    let start_state = wanted.start_state.then(|| {
+        if has_start_state {
+            d_h0.narrow(0, n..2 * n)
+        } else {
+            // Without starts it has no effect.
+            Prim::zeros([n, h], &sizes.inputs.weights.w_hh)
+        }
+    });
+    let h0 = wanted.h0.then(|| {
+        if has_start_state {
+            d_h0.narrow(0, 0..n)
+        } else {
+            d_h0
+        }
+    });
     let gradients = PerInput {
         x,
-        h0: wanted.h0.then_some(Prim(d_h0)),
+        h0,
         w_ih,
         w_hh,
         b_ih,
         b_hh,
-        // Without starts it has no effect.
-        start_state: wanted
-            .start_state
-            .then(|| Prim::zeros([sizes.sizes.n, h], &sizes.inputs.weights.w_hh)),
+        start_state,
     };
-    GruGradients(gradients.map(|gradient| gradient.map(|gradient| gradient.0)))
+    Ok(GruGradients(
+        gradients.map(|gradient| gradient.map(|gradient| gradient.0)),
+    ))
 }
 
 #[cfg(test)]

@@ -1,28 +1,23 @@
 //! Backward without saved gates: chunks of time from the last to the first. The gates of each chunk are
 //! recomputed, so that memory for the gates of all steps is not needed.
 
-use super::{Prim, backward, chunks, dense, empty, kernel_call, lhs, optional};
-use crate::{
-    backend::composed::Call,
-    backend::{GruCall, GruGradients},
-};
+use super::{KernelCall, NotDone, Prim, backward, chunks, dense, empty, lhs, optional};
+use crate::{backend::GruGradients, backend::composed::Call};
 use burn::tensor::Shape;
 use burn_cubecl::{CubeBackend, tensor::CubeTensor};
-use cubecl::ir::ElemType;
 use gru_cube::{GatesInputs, Limits, Products};
 use gru_spec::{PerInput, Reset};
 
 /// See [`GruBackend::gru_gradients`](crate::backend::GruBackend::gru_gradients).
 pub(super) fn gradients(
-    element: ElemType,
-    call: GruCall<CubeBackend>,
-    states: CubeTensor,
-    d_states: CubeTensor,
+    call: &KernelCall,
+    states: &CubeTensor,
+    d_states: &CubeTensor,
     wanted: PerInput<bool>,
-) -> GruGradients<CubeBackend> {
-    let whole = Call::new(call.clone());
-    let (states, d_states) = (Prim::<CubeBackend>(states), Prim::<CubeBackend>(d_states));
-    let per_step = whole.sizes.n * 3 * whole.sizes.h * element.size();
+) -> Result<GruGradients<CubeBackend>, NotDone> {
+    let whole = Call::new(call.of.clone());
+    let [states, d_states] = [states, d_states].map(|tensor| Prim::<CubeBackend>(tensor.clone()));
+    let per_step = whole.sizes.n * 3 * whole.sizes.h * call.element.size();
     // A chunk needs p, q, g and its gates at the same time, several times the bytes of p.
     let limit = chunks::min_bytes(&Limits::of(&states.0.client)) / 2;
     let all = chunks::chunks(whole.sizes.t, per_step, limit);
@@ -33,16 +28,18 @@ pub(super) fn gradients(
     // The other gradients: the state before the latest chunk, and sums over chunks.
     let mut sums = PerInput::<Option<Prim<CubeBackend>>>::default();
     for steps in all.rev() {
-        let chunk = chunks::of_call(&call, &states, &steps, &whole);
+        let chunk = chunks::of_call(call, &states, &steps, &whole);
         let of = |sequence| chunks::of_sequence(sequence, &steps, &whole);
         let d_chunk = match sums.h0.take() {
             Some(d_after) => add_to_last(of(&d_states), d_after, &whole),
             None => of(&d_states),
         };
         let states = of(&states);
-        let gates = gates(element, &chunk, &states);
+        let gates = gates(&chunk, &states);
         let wanted = PerInput { h0: true, ..wanted };
-        let GruGradients(gradients) = backward(element, chunk, states.0, gates, d_chunk.0, wanted);
+        let done = backward(&chunk, &states.0, gates, &d_chunk.0, wanted);
+        // The gates of a chunk are not the gates of the call.
+        let GruGradients(gradients) = done.map_err(|_| None)?;
         let mut gradients = gradients.map(|gradient| gradient.map(Prim));
         if let Some(all) = d_x.take() {
             let times = whole.order.direction.times(steps, whole.sizes.t);
@@ -58,22 +55,24 @@ pub(super) fn gradients(
     }
     sums.x = d_x.or(sums.x);
     let gradients = wanted.zip(sums).map(|(wanted, sum)| sum.filter(|_| wanted));
-    GruGradients(gradients.map(|gradient| gradient.map(|gradient| gradient.0)))
+    Ok(GruGradients(
+        gradients.map(|gradient| gradient.map(|gradient| gradient.0)),
+    ))
 }
 
 /// The gates of all steps of a call, from the states.
-fn gates(element: ElemType, of: &GruCall<CubeBackend>, states: &Prim<CubeBackend>) -> CubeTensor {
-    let (inputs, spec) = (&of.inputs, of.spec);
-    let mut without_bias = of.clone();
+fn gates(of: &KernelCall, states: &Prim<CubeBackend>) -> CubeTensor {
+    let (inputs, spec) = (&of.of.inputs, of.of.spec);
+    let mut without_bias = of.of.clone();
     without_bias.inputs.weights.b_ih = None;
     let sizes = Call::new(without_bias);
     let p = dense(sizes.project().0);
     let client = states.0.client.clone();
-    let call = kernel_call(of, element);
+    let call = of.sizes();
     let h = sizes.sizes.h;
     let width = spec.saved_per_unit() * h;
     let gates = empty(&states.0, Shape::new(sizes.sequence_shape(width)));
-    let g = lhs(inputs, &dense(states.0.clone()), None, &states.0, &call);
+    let g = lhs(of, &dense(states.0.clone()), None, &states.0);
     let w_hh = Prim::<CubeBackend>(inputs.weights.w_hh.clone());
     let columns = |from: usize, to: usize| w_hh.narrow(1, from * h..to * h);
     let make = |products: Products| {

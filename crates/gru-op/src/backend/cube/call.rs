@@ -1,0 +1,110 @@
+//! A call as the kernels read it.
+
+use super::Prim;
+use crate::backend::GruCall;
+use burn::{backend::TensorMetadata, tensor::DType};
+use burn_cubecl::{CubeBackend, tensor::CubeTensor};
+use cubecl::ir::{ElemType, FloatKind};
+use gru_cube::Starts;
+use gru_spec::{Direction, Order, Sizes};
+
+/// A call whose starts are in the form of [`Starts`].
+pub(super) struct KernelCall {
+    /// The step mask has the codes of the starts. The start state is behind `h0`. So the call has no tensors for both.
+    pub(super) of: GruCall<CubeBackend>,
+    pub(super) starts: Starts,
+    pub(super) element: ElemType,
+}
+
+impl KernelCall {
+    /// `None` if the kernels do not support the element type, or nothing is computed.
+    pub(super) fn new(call: &GruCall<CubeBackend>) -> Option<Self> {
+        let x = &call.inputs.sequence.x;
+        if x.shape().num_elements() == 0 {
+            return None;
+        }
+        let element = ElemType::Float(match x.dtype() {
+            DType::F32 => FloatKind::F32,
+            DType::F16 => FloatKind::F16,
+            DType::BF16 => FloatKind::BF16,
+            _ => return None,
+        });
+        let Sizes { n, h, .. } = call.sizes();
+        let mut of = call.clone();
+        let sequence = &mut of.inputs.sequence;
+        let start_state = sequence.start_state.take();
+        let starts = match (sequence.starts.take(), start_state) {
+            (None, _) => Starts::None,
+            (Some(starts), start_state) => {
+                sequence.step_mask = Some(codes(sequence.step_mask.take(), starts, call.order));
+                match start_state {
+                    None => Starts::FromZeros,
+                    Some(state) => {
+                        let state = Prim(state);
+                        let h0 = sequence.h0.take().map(Prim);
+                        let h0 = h0.unwrap_or_else(|| Prim::zeros([n, h], &state));
+                        sequence.h0 = Some(Prim::<CubeBackend>::cat(vec![h0, state], 0).0);
+                        Starts::FromState
+                    }
+                }
+            }
+        };
+        Some(Self {
+            of,
+            starts,
+            element,
+        })
+    }
+
+    /// The same call with `state` `[N,H]` as initial state.
+    pub(super) fn initial(&self, state: Prim<CubeBackend>) -> CubeTensor {
+        let Sizes { n, .. } = self.of.sizes();
+        match (self.starts, &self.of.inputs.sequence.h0) {
+            (Starts::FromState, Some(h0)) => {
+                let start_state = Prim::<CubeBackend>(h0.clone()).narrow(0, n..2 * n);
+                Prim::cat(vec![state, start_state], 0).0
+            }
+            _ => state.0,
+        }
+    }
+
+    /// Sizes and conventions.
+    pub(super) fn sizes(&self) -> gru_cube::Call {
+        let Sizes { n, t, h, .. } = self.of.sizes();
+        gru_cube::Call {
+            n,
+            t,
+            h,
+            spec: self.of.spec,
+            order: self.of.order,
+            starts: self.starts,
+            dtype: self.element,
+        }
+    }
+}
+
+/// The codes of the steps, in the shape of `starts`: 1 for a valid step, plus 2 if the row starts before the step.
+fn codes(step_mask: Option<CubeTensor>, starts: CubeTensor, order: Order) -> CubeTensor {
+    let starts = Prim::<CubeBackend>(starts);
+    let zeros = Prim::filled(0.0, &starts);
+    // In reverse, the step at time t − 1 comes after the start at time t.
+    let before = match order.direction {
+        Direction::Forward => starts,
+        Direction::Reverse => {
+            let time = order.layout.time_dim();
+            let t = starts.dims::<2>()[time];
+            let none = zeros.narrow(time, t - 1..t);
+            match t {
+                1 => none,
+                _ => Prim::cat(vec![starts.narrow(time, 1..t), none], time),
+            }
+        }
+    };
+    let valid = match step_mask {
+        Some(step_mask) => zeros
+            .clone()
+            .with_value(Prim::<CubeBackend>(step_mask).is_not_zero(), 1.0),
+        None => zeros.clone().plus(1.0),
+    };
+    (valid + zeros.with_value(before.is_not_zero(), 2.0)).0
+}
