@@ -6,6 +6,7 @@ mod infer;
 pub(crate) mod limits;
 pub(crate) mod schedule;
 pub(crate) mod settings;
+mod time;
 pub(crate) mod tuning;
 
 pub(crate) use infer::candidates;

@@ -234,6 +234,8 @@ impl Bench {
                     dim,
                     threads.width,
                     self.forward(&rule, false, given),
+                    0,
+                    1,
                     walk,
                     self.dtype,
                 );
@@ -246,6 +248,8 @@ impl Bench {
                     dim,
                     threads.width,
                     self.backward(&rule, false, given),
+                    0,
+                    1,
                     walk,
                     self.dtype,
                 );
