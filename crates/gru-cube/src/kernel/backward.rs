@@ -3,10 +3,10 @@
 use super::{
     gate::gate_slope,
     product::{load_weight, multiply},
-    rule::{Pass, Rule, Starts},
+    rule::{Pass, Starts},
     sequence::{
-        Backward, from_end, kept_share, mask_of, place_at, previous_state, starts, strides,
-        time_of, unless_skipped,
+        Backward, from_end, is_mark_of_skip, kept_share, mark_of, mask_of, place_at,
+        previous_state, strides, time_of,
     },
     step::blend_back,
     walk::{Walk, zero_vectors},
@@ -14,7 +14,7 @@ use super::{
 use cubecl::prelude::*;
 
 /// Values that a step reads for each row and hidden unit: r, z, n, q_n, the previous state, the upstream
-/// gradient, and the [mark](mark_of).
+/// gradient, and the mark ([`mark_of`]).
 const READ: usize = 7;
 
 /// Values that a unit keeps for the columns it owns: `[c·rows + b]`.
@@ -221,28 +221,6 @@ fn handed_over<F: Float>(args: &Backward<F>, at: usize, last: usize) -> f32 {
     select(last < args.t, f32::cast_from(args.d_h0[at]), 0.0f32)
 }
 
-/// 1 if a step of a row is skipped, else 0, and 2 more if the row starts before the step.
-#[cube]
-fn mark_of<F: Float>(step_mask: ComptimeOption<&[F]>, row: usize, #[comptime] rule: Rule) -> f32 {
-    let (valid, skipped) = (0.0f32.runtime(), 1.0f32.runtime());
-    let mark = unless_skipped::<F>(step_mask, row, valid, skipped, rule);
-    if comptime!(rule.starts == Starts::None) {
-        mark
-    } else {
-        mark + select(starts::<F>(step_mask, row), 2.0f32, 0.0f32)
-    }
-}
-
-/// Whether this is the [mark](mark_of) of a skipped step.
-#[cube]
-fn is_mark_of_skip(mark: f32, #[comptime] rule: Rule) -> bool {
-    if comptime!(rule.starts == Starts::None) {
-        mark == 1.0
-    } else {
-        mark == 1.0 || mark == 3.0
-    }
-}
-
 /// Reads what step `s` needs: `[(c·rows + b)·READ + …]` for the columns `c` that a unit owns.
 #[cube]
 fn read_step<F: Float>(args: &Backward<F>, s: usize, #[comptime] walk: Walk) -> Array<f32> {
@@ -268,15 +246,9 @@ fn read_step<F: Float>(args: &Backward<F>, s: usize, #[comptime] walk: Walk) -> 
                 read[comptime!(to + gate)] = f32::cast_from(args.gates[at]);
             }
             let place = place_at(s, of_batch, j);
-            read[comptime!(to + 4)] = previous_state::<F>(
-                args.states,
-                args.h0,
-                args.step_mask,
-                place,
-                args.n,
-                args.t,
-                rule,
-            );
+            let (states, h0, step_mask) = (args.states, args.h0, args.step_mask);
+            read[comptime!(to + 4)] =
+                previous_state::<F>(states, h0, step_mask, place, args.n, args.t, rule);
             read[comptime!(to + 5)] = f32::cast_from(args.d_states[row * hidden + j]);
             read[comptime!(to + 6)] = mark_of::<F>(args.step_mask, row, rule);
         }

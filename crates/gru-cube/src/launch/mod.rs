@@ -82,7 +82,7 @@ pub struct Call {
     pub order: Order,
     /// Starts of new sequences within a row. They require a `step_mask`.
     pub starts: Starts,
-    /// Type of every buffer: f32, f16 or bf16. Sums and states within a call are float32.
+    /// Type of every buffer: f32, f16 or bf16. Sums and states within a launch are float32.
     pub dtype: ElemType,
 }
 
