@@ -31,3 +31,56 @@ impl Plan {
         (LAUNCH_NANOSECONDS / rounds.saturating_mul(of_round).max(1)).max(1)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        kernel::rule::{Pass, Rule},
+        plan::{limits::Limits, plan, schedule::Strategy},
+    };
+    use gru_spec::{GruSpec, Order};
+
+    fn steps_of_launch(n: usize, hidden: usize, coresident_cubes: usize) -> usize {
+        let problem = Problem {
+            n,
+            rule: Rule::new(&GruSpec::default(), Order::default(), hidden, 1e-7),
+            limits: Limits {
+                units: 256,
+                shared_bytes: 32 << 10,
+                cubes: 32,
+                buffers: 8,
+                buffer_bytes: usize::MAX,
+                elements: usize::MAX,
+                coresident_cubes,
+                cpu: false,
+            },
+            matrices: None,
+        };
+        let plan = plan(Pass::Forward, Strategy::Persistent, &problem).unwrap();
+        plan.steps_per_launch(&problem)
+    }
+
+    #[test]
+    fn the_more_work_a_step_is_the_fewer_steps_has_a_launch() {
+        // A step takes 5 µs and more, so that a launch has at most 20 000.
+        let sizes = [
+            (1, 1),
+            (1, 64),
+            (32, 64),
+            (4096, 64),
+            (4096, 256),
+            (1 << 20, 256),
+        ];
+        let steps = sizes.map(|(n, hidden)| steps_of_launch(n, hidden, 0));
+        assert_eq!(steps[0], 20_000);
+        assert!(steps.is_sorted_by(|more, fewer| more >= fewer), "{steps:?}");
+        assert!(steps[5] < steps[4] && steps[4] < steps[3] && steps[5] >= 1);
+    }
+
+    #[test]
+    fn a_step_kernel_has_one_step_and_a_persistent_kernel_several() {
+        assert_eq!(steps_of_launch(4, 1024, 0), 1);
+        assert!((2..20_000).contains(&steps_of_launch(4, 1024, 132)));
+    }
+}
