@@ -74,8 +74,8 @@ fn a_walk_is_one_launch() -> Ran {
     Ok(())
 }
 
-/// Each launch is bounded in time. Their results are those of one launch: the state and both gradients of states are
-/// handed on.
+/// Each launch is bounded in time. Launches hand on the state and the gradients of the previous state and the start
+/// state, so the results are as from one launch.
 fn a_long_walk_is_several_launches() -> Ran {
     const STEPS: usize = 45_000;
     assert_eq!(count((1, STEPS, 1), GruSpec::default())?, (3, 3));
