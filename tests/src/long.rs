@@ -1,5 +1,5 @@
 //! Sequences that a GPU splits into several time chunks, with skipped steps and a recurrent mask, with
-//! and without zoneout. Covers training with both checkpointing modes, and inference.
+//! and without zoneout and starts. Covers training with both checkpointing modes, and inference.
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,11 +18,11 @@ use libtest_mimic::Trial;
 
 use super::{
     backends::TestBackend,
-    runs::{self, Leaves, values},
+    runs::{self, Leaves, gradient, loss, values},
 };
 
-/// The trials with a different zoneout for each step and unit.
-const ZONEOUT: &str = "before-time-reverse-zoneout";
+/// The trials with a different zoneout for each step and unit, starts, and a start state.
+const ALL: &str = "before-time-reverse-zoneout-starts";
 
 /// The input product of all steps is 5 MiB: two chunks in inference and with kept gates, three chunks
 /// with recomputed gates.
@@ -47,7 +47,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let cases = [
         ("after", after, usual),
         ("before-time-reverse", before, time_reverse),
-        (ZONEOUT, before, time_reverse),
+        (ALL, before, time_reverse),
         ("after-reverse", after, reverse),
         ("before", before, usual),
     ];
@@ -57,7 +57,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
             Arc::new(Inputs::random(&problem(reset, order))),
             Arc::new(OnceLock::new()),
         );
-        let with_zoneout = name == ZONEOUT;
+        let with_all = name == ALL;
         for backend in backends {
             for (mode, checkpointing) in [
                 ("speed", Checkpointing::KeepGates),
@@ -69,10 +69,10 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
                 let (inputs, reference) = (inputs.clone(), reference.clone());
                 trials.push(backend.trial(id.to_lowercase(), move |device| {
                     let expected: &Outcome =
-                        reference.get_or_init(|| truth(&problem, with_zoneout, &inputs));
-                    let got = run(&problem, with_zoneout, &inputs, device)?;
+                        reference.get_or_init(|| truth(&problem, with_all, &inputs));
+                    let got = run(&problem, with_all, &inputs, device)?;
                     got.compare(expected, tolerance)?;
-                    infer(&problem, with_zoneout, &inputs, device)?
+                    infer(&problem, with_all, &inputs, device)?
                         .compare(&without_gradients(expected), tolerance)
                 }));
             }
@@ -88,19 +88,29 @@ fn without_gradients(outcome: &Outcome) -> Outcome {
     }
 }
 
-/// Zoneout, the recurrent mask, and 1 at valid steps.
-fn extras(problem: &Problem) -> [Vec<f64>; 3] {
+/// Zoneout, the recurrent mask, 1 at valid steps, 1 at starts, and the start state.
+fn extras(problem: &Problem) -> [Vec<f64>; 5] {
     let &Problem { n, t, h, .. } = problem;
     let zoneout = (0..n * t * h).map(|k| (k * 37 % 101) as f64 / 100.0);
     let mask = (0..n * h).map(|k| [0.0, 1.25, 1.0][k % 3]);
     let step_mask = (0..n * t).map(|k| f64::from(u8::from(k * k % 7 != 2)));
-    [zoneout.collect(), mask.collect(), step_mask.collect()]
+    let starts = (0..n * t).map(|k| f64::from(u8::from(k % 23 == 5)));
+    let start_state = (0..n * h).map(|k| (k * 29 % 97) as f64 / 97.0 - 0.5);
+    [
+        zoneout.collect(),
+        mask.collect(),
+        step_mask.collect(),
+        starts.collect(),
+        start_state.collect(),
+    ]
 }
 
-fn truth(problem: &Problem, with_zoneout: bool, inputs: &Inputs) -> Outcome {
-    let [zoneout, mask, step_mask] = extras(problem);
+fn truth(problem: &Problem, with_all: bool, inputs: &Inputs) -> Outcome {
+    let [zoneout, mask, step_mask, starts, start_state] = extras(problem);
     let call = Call {
-        zoneout: with_zoneout.then_some(zoneout),
+        zoneout: with_all.then_some(zoneout),
+        starts: with_all.then_some(starts),
+        start_state: with_all.then_some(start_state),
         recurrent_mask: Some(mask),
         step_mask: Some(step_mask),
         skipped: Skipped::Repeats,
@@ -111,42 +121,64 @@ fn truth(problem: &Problem, with_zoneout: bool, inputs: &Inputs) -> Outcome {
 
 fn options(
     problem: &Problem,
-    with_zoneout: bool,
-    h0: Option<Tensor<2>>,
+    with_all: bool,
+    [h0, start_state]: [Option<Tensor<2>>; 2],
     device: &Device,
 ) -> SequenceOptions<2> {
     let &Problem { n, h, .. } = problem;
     let shape = problem.sequence_shape(h);
     let [outer, inner, _] = shape;
-    let [zoneout, mask, step_mask] = extras(problem);
-    let step_mask: Vec<bool> = step_mask.into_iter().map(|valid| valid != 0.0).collect();
+    let [zoneout, mask, step_mask, starts, _] = extras(problem);
+    let flags = |flags: Vec<f64>| {
+        let flags: Vec<bool> = flags.into_iter().map(|flag| flag != 0.0).collect();
+        Tensor::from_data(TensorData::new(flags, [outer, inner]), device)
+    };
     let mask = runs::tensor::<2>(&mask, [n, h], device, DType::F32);
-    let zoneout = with_zoneout.then(|| runs::tensor(&zoneout, shape, device, DType::F32));
-    let step_mask = TensorData::new(step_mask, [outer, inner]);
+    let zoneout = with_all.then(|| runs::tensor(&zoneout, shape, device, DType::F32));
     runs::options(problem)
         .state(h0)
         .recurrent_mask(mask)
         .zoneout(zoneout)
-        .mask(Tensor::from_data(step_mask, device))
+        .starts(start_state.is_some().then(|| flags(starts)))
+        .start_state(start_state)
+        .mask(flags(step_mask))
+}
+
+/// The start state, if the trial has one.
+fn start_state(problem: &Problem, with_all: bool, device: &Device) -> Option<Tensor<2>> {
+    let &Problem { n, h, .. } = problem;
+    let [.., start_state] = extras(problem);
+    with_all.then(|| runs::tensor(&start_state, [n, h], device, DType::F32))
 }
 
 fn run(
     problem: &Problem,
-    with_zoneout: bool,
+    with_all: bool,
     inputs: &Inputs,
     device: &Device,
 ) -> Result<Outcome, String> {
     let leaves = Leaves::new(problem, inputs, device, DType::F32);
-    let h0 = leaves.h0.clone();
-    let options = options(problem, with_zoneout, h0, &device.clone().autodiff());
+    let device = &device.clone().autodiff();
+    let start_state = start_state(problem, with_all, device).map(Tensor::require_grad);
+    let states = [leaves.h0.clone(), start_state.clone()];
+    let options = options(problem, with_all, states, device);
     let (y, h_t) = gru_sequence_with(leaves.x.clone(), &leaves.weights, &problem.spec, options);
-    runs::outcome(&leaves, inputs, y, h_t)
+    let gradients = (loss(&y, &inputs.d_y) + loss(&h_t, &inputs.d_h_t)).backward();
+    let mut named = leaves.gradients(&gradients)?;
+    if let Some(start_state) = &start_state {
+        let name = "start_state";
+        named.insert(name.into(), gradient(name, start_state, &gradients)?);
+    }
+    Ok(Outcome {
+        gradients: named,
+        outputs: Tensors::from([("y".into(), values(y)), ("h_t".into(), values(h_t))]),
+    })
 }
 
 /// Forward only, nothing tracked.
 fn infer(
     problem: &Problem,
-    with_zoneout: bool,
+    with_all: bool,
     inputs: &Inputs,
     device: &Device,
 ) -> Result<Outcome, String> {
@@ -157,7 +189,9 @@ fn infer(
     )
     .with_b_ih(leaves.weights.b_ih.map(Tensor::inner))
     .with_b_hh(leaves.weights.b_hh.map(Tensor::inner));
-    let options = options(problem, with_zoneout, leaves.h0.map(Tensor::inner), device);
+    let start_state = start_state(problem, with_all, device);
+    let states = [leaves.h0.map(Tensor::inner), start_state];
+    let options = options(problem, with_all, states, device);
     let (y, h_t) = gru_sequence_with(leaves.x.inner(), &weights, &problem.spec, options);
     Ok(Outcome {
         gradients: Tensors::new(),

@@ -10,7 +10,8 @@ use cubecl::client::Client;
 /// Computes the state after every step, and the gates if an output for them is given. The call may compute
 /// some steps only, so that a caller can compute `p` in chunks of time.
 ///
-/// Sequence kernels and persistent kernels are one launch, step kernels one launch for each product. The
+/// Sequence kernels and persistent kernels are one launch, or a few if the sequence is long. Step kernels are one launch
+/// for each product. The
 /// function only waits for the device to check the grid barrier of a persistent kernel.
 ///
 /// # Errors
@@ -41,7 +42,7 @@ pub fn forward(
 /// operands of the weight gradients.
 ///
 /// A sequence kernel is one launch with a resident weight, otherwise two. A persistent kernel is three
-/// launches. Step kernels need one launch for each product and two more. The additional launches transpose the weight and compute
+/// launches. Both have a few more if the sequence is long. Step kernels need one launch for each product and two more. The additional launches transpose the weight and compute
 /// the gradient of the initial state. The function only waits for the device to check the grid barrier of a
 /// persistent kernel.
 ///

@@ -30,6 +30,9 @@
 //! 3. up to H 256 a sequence kernel that reads the weight at every step, else step kernels. Step kernels of
 //!    16-bit types use matrix units if the device has them.
 //!
+//! A launch of a sequence kernel or a persistent kernel is bounded in time: by an estimate for a slow device, it takes
+//! at most 100 ms. A longer sequence is several launches, so that no watchdog of a driver or a browser ends it.
+//!
 //! [`Settings`] force a schedule for a whole program. A CPU that runs GPU programs has its own tiles.
 //!
 //! # Starts
@@ -41,7 +44,7 @@
 //!
 //! # Precision
 //!
-//! Buffers are f32, f16 or bf16. Sums, and states within a call, are f32. In f16 and bf16, matrix units
+//! Buffers are f32, f16 or bf16. Sums are f32, and so are states within a call of step kernels or within a launch. In f16 and bf16, matrix units
 //! compute the products of step kernels if the device has them: states and gradients are rounded to the type
 //! before the product. Float32 uses matrix units only if a forced schedule has the word `matrix`; they then
 //! compute in TF32 ([`StepTile::matrix`]).

@@ -3,8 +3,10 @@
 
 mod support;
 
-use gru_cube::{BackwardInputs, BackwardOutputs, ForwardOutputs, Limits, Strategy, launches};
-use gru_spec::{GruSpec, Reset};
+use gru_cube::{
+    BackwardInputs, BackwardOutputs, ForwardOutputs, Limits, Starts, Strategy, launches,
+};
+use gru_spec::{Direction, GruSpec, Order, Reset};
 use libtest_mimic::Arguments;
 use support::{
     FORWARD, GRADIENT, Given, Ignored, OnDevice, Problem, Ran, client, not_allowed, on_device,
@@ -17,6 +19,7 @@ fn main() {
     let trials = vec![
         trial("launches/walk".to_owned(), a_walk_is_one_launch),
         trial("launches/steps".to_owned(), products_are_one_each),
+        trial("launches/long".to_owned(), a_long_walk_is_several_launches),
         trial(
             "launches/tuned".to_owned(),
             the_fastest_schedule_is_found_once,
@@ -67,6 +70,36 @@ fn a_walk_is_one_launch() -> Ran {
         assert_eq!(count((5, t, 128), GruSpec::default())?, (1, 1), "T{t}");
         // The weight is read at every step, and the backward pass needs it transposed.
         assert_eq!(count((5, t, 256), GruSpec::default())?, (1, 2), "T{t}");
+    }
+    Ok(())
+}
+
+/// Each launch is bounded in time. Launches hand on the state and the gradients of the previous state and the start
+/// state, so the results are as from one launch.
+fn a_long_walk_is_several_launches() -> Ran {
+    const STEPS: usize = 45_000;
+    assert_eq!(count((1, STEPS, 1), GruSpec::default())?, (3, 3));
+    let strategies = (Strategy::Inferred, Strategy::Inferred);
+    let given = Given {
+        starts: Starts::FromState,
+        ..Given::ALL
+    };
+    for (reset, direction) in [
+        (Reset::AfterMatmul, Direction::Forward),
+        (Reset::BeforeMatmul, Direction::Reverse),
+    ] {
+        let spec = GruSpec::default().with_reset(reset);
+        let order = Order {
+            direction,
+            ..Order::default()
+        };
+        let mut problem = Problem::new((2, STEPS, 3), spec, given, 1).with_order(order);
+        // Row 0 never starts, so its state and gradient cross from launch to launch.
+        problem.starts.as_mut().unwrap()[..STEPS].fill(0.0);
+        let got = run::<f32>(&client(), &problem, strategies, true).map_err(not_allowed)?;
+        if let Err(message) = got.compare(&oracle(&problem), (FORWARD, GRADIENT)) {
+            panic!("{reset:?}: {message}");
+        }
     }
     Ok(())
 }

@@ -3,10 +3,10 @@
 use super::{
     gate::gate_slope,
     product::{load_weight, multiply},
-    rule::{Pass, Rule, Starts},
+    rule::{Pass, Starts},
     sequence::{
-        Backward, from_end, kept_share, mask_of, place_at, previous_state, starts, strides,
-        time_of, unless_skipped,
+        Backward, from_end, is_mark_of_skip, kept_share, mark_of, mask_of, place_at,
+        previous_state, strides, time_of,
     },
     step::blend_back,
     walk::{Walk, zero_vectors},
@@ -14,7 +14,7 @@ use super::{
 use cubecl::prelude::*;
 
 /// Values that a step reads for each row and hidden unit: r, z, n, q_n, the previous state, the upstream
-/// gradient, and the [mark](mark_of).
+/// gradient, and the mark ([`mark_of`]).
 const READ: usize = 7;
 
 /// Values that a unit keeps for the columns it owns: `[c·rows + b]`.
@@ -38,7 +38,8 @@ struct Step {
     mark: Array<f32>,
 }
 
-/// See [`backward`](crate::backward()).
+/// Steps `first..last` of [`backward`](crate::backward()), from the last to the first. `d_h0` hands the gradient of the
+/// state before step `first`, and the gradient of the start state, from one launch to the next.
 #[cfg_attr(
     test,
     cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")
@@ -46,12 +47,14 @@ struct Step {
 #[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
 pub(crate) fn gru_backward_walk<F: Float, R: Size>(
     args: &mut Backward<F>,
+    first: u32,
+    last: u32,
     #[comptime] walk: Walk,
     #[define(F)] _dtype: ElemType,
 ) {
     let (rule, threads) = comptime!((walk.rule, walk.threads));
     let (rows, owned_columns) = comptime!((threads.rows, threads.owned()));
-    let (last, candidate) = comptime!(walk.products(Pass::Backward));
+    let (gates_product, candidate) = comptime!(walk.products(Pass::Backward));
     let lhs_vectors = comptime!(walk.lhs_vectors(Pass::Backward));
     let lhs_n_vectors = comptime!(walk.lhs_n_vectors(Pass::Backward));
 
@@ -59,7 +62,7 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
     let mut lhs_n = Shared::<[Vector<f32, R>]>::new_slice(lhs_n_vectors);
     let mut partial =
         Shared::<[Vector<f32, R>]>::new_slice(comptime!(walk.partial_vectors(Pass::Backward)));
-    let weight = load_weight::<F>(args.weight, 0usize.runtime(), last, threads);
+    let weight = load_weight::<F>(args.weight, 0usize.runtime(), gates_product, threads);
     let weight_n = load_weight::<F>(args.weight, 0usize.runtime(), candidate, threads);
 
     // Rows of the lhs from K on stay zero.
@@ -67,9 +70,10 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
     zero_vectors::<R>(&mut lhs_n, lhs_n_vectors, threads);
     sync_cube();
 
-    let mut owned = load_owned::<F>(&*args, walk);
-    let mut now = read_step::<F>(&*args, args.t - 1, walk);
-    for back in 0..args.t {
+    let (first, last) = (first as usize, last as usize);
+    let mut owned = load_owned::<F>(&*args, last, walk);
+    let mut now = read_step::<F>(&*args, last - 1, walk);
+    for back in args.t - last..args.t - first {
         let s = from_end(back, args.t);
         let time = if comptime!(rule.reverse) { back } else { s };
         let to = if comptime!(walk.buffers == 2) {
@@ -82,7 +86,7 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
         sync_cube();
 
         // Loaded before the products, which hide their latency. If `d_gates` replace the gates, these are
-        // steps that are not written yet. After step 0 the values are not used.
+        // steps that are not written yet. After step `first` the values are not used.
         let next = read_step::<F>(&*args, max(s, 1) - 1, walk);
 
         if comptime!(!rule.reset_after) {
@@ -101,7 +105,15 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
             sync_cube();
         }
 
-        let dg = multiply::<F, R>(&lhs, to, args.weight, &weight, &mut partial, last, threads);
+        let dg = multiply::<F, R>(
+            &lhs,
+            to,
+            args.weight,
+            &weight,
+            &mut partial,
+            gates_product,
+            threads,
+        );
         #[unroll]
         for c in 0..owned_columns {
             #[unroll]
@@ -149,8 +161,9 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
     }
 }
 
+/// Loads the mask, and what the launch of the steps from `last` on has handed over.
 #[cube]
-fn load_owned<F: Float>(args: &Backward<F>, #[comptime] walk: Walk) -> Owned {
+fn load_owned<F: Float>(args: &Backward<F>, last: usize, #[comptime] walk: Walk) -> Owned {
     let (threads, hidden) = comptime!((walk.threads, walk.rule.hidden));
     let (rows, columns) = comptime!((threads.rows, threads.owned()));
     let mut dh = Array::<f32>::new(comptime!(columns * rows));
@@ -165,52 +178,47 @@ fn load_owned<F: Float>(args: &Backward<F>, #[comptime] walk: Walk) -> Owned {
         for b in 0..rows {
             let at = comptime!(c * rows + b);
             let row = min(CUBE_POS * rows + b, args.n - 1);
-            dh[at] = 0.0;
+            dh[at] = handed_over::<F>(args, row * hidden + j, last);
             mask[at] = mask_of::<F>(args.recurrent_mask, row * hidden + j);
         }
     }
-    let d_start = zeros_of_start(comptime!(columns * rows), comptime!(walk.rule.starts));
+    let d_start = load_start::<F>(args, last, walk);
     Owned { dh, d_start, mask }
 }
 
-/// A gradient of the start state of so many values, if there is a start state.
+/// The gradient of the start state, if there is one.
 #[cube]
-fn zeros_of_start(
-    #[comptime] len: usize,
-    #[comptime] starts: Starts,
+fn load_start<F: Float>(
+    args: &Backward<F>,
+    last: usize,
+    #[comptime] walk: Walk,
 ) -> ComptimeOption<Array<f32>> {
-    if comptime!(starts == Starts::FromState) {
-        let mut zeros = Array::<f32>::new(len);
+    let (threads, hidden) = comptime!((walk.threads, walk.rule.hidden));
+    let (rows, columns) = comptime!((threads.rows, threads.owned()));
+    if comptime!(walk.rule.starts == Starts::FromState) {
+        let mut d_start = Array::<f32>::new(comptime!(columns * rows));
         #[unroll]
-        for i in 0..len {
-            zeros[i] = 0.0;
+        for c in 0..columns {
+            let j = min(
+                UNIT_POS as usize + c * comptime!(threads.units()),
+                comptime!(hidden - 1),
+            );
+            #[unroll]
+            for b in 0..rows {
+                let row = args.n + min(CUBE_POS * rows + b, args.n - 1);
+                d_start[comptime!(c * rows + b)] = handed_over::<F>(args, row * hidden + j, last);
+            }
         }
-        ComptimeOption::new_Some(zeros)
+        ComptimeOption::new_Some(d_start)
     } else {
         ComptimeOption::new_None()
     }
 }
 
-/// 1 if a step of a row is skipped, else 0, and 2 more if the row starts before the step.
+/// A value of `d_h0` that another launch has written: 0 before the last step.
 #[cube]
-fn mark_of<F: Float>(step_mask: ComptimeOption<&[F]>, row: usize, #[comptime] rule: Rule) -> f32 {
-    let (valid, skipped) = (0.0f32.runtime(), 1.0f32.runtime());
-    let mark = unless_skipped::<F>(step_mask, row, valid, skipped, rule);
-    if comptime!(rule.starts == Starts::None) {
-        mark
-    } else {
-        mark + select(starts::<F>(step_mask, row), 2.0f32, 0.0f32)
-    }
-}
-
-/// Whether this is the [mark](mark_of) of a skipped step.
-#[cube]
-fn is_mark_of_skip(mark: f32, #[comptime] rule: Rule) -> bool {
-    if comptime!(rule.starts == Starts::None) {
-        mark == 1.0
-    } else {
-        mark == 1.0 || mark == 3.0
-    }
+fn handed_over<F: Float>(args: &Backward<F>, at: usize, last: usize) -> f32 {
+    select(last < args.t, f32::cast_from(args.d_h0[at]), 0.0f32)
 }
 
 /// Reads what step `s` needs: `[(c·rows + b)·READ + …]` for the columns `c` that a unit owns.
@@ -238,15 +246,9 @@ fn read_step<F: Float>(args: &Backward<F>, s: usize, #[comptime] walk: Walk) -> 
                 read[comptime!(to + gate)] = f32::cast_from(args.gates[at]);
             }
             let place = place_at(s, of_batch, j);
-            read[comptime!(to + 4)] = previous_state::<F>(
-                args.states,
-                args.h0,
-                args.step_mask,
-                place,
-                args.n,
-                args.t,
-                rule,
-            );
+            let (states, h0, step_mask) = (args.states, args.h0, args.step_mask);
+            read[comptime!(to + 4)] =
+                previous_state::<F>(states, h0, step_mask, place, args.n, args.t, rule);
             read[comptime!(to + 5)] = f32::cast_from(args.d_states[row * hidden + j]);
             read[comptime!(to + 6)] = mark_of::<F>(args.step_mask, row, rule);
         }

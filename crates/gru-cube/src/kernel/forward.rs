@@ -25,7 +25,7 @@ struct Owned {
     bias_n: Array<f32>,
 }
 
-/// See [`forward`](crate::forward()).
+/// Steps `first..last` of [`forward`](crate::forward()).
 #[cfg_attr(
     test,
     cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")
@@ -33,11 +33,13 @@ struct Owned {
 #[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
 pub(crate) fn gru_forward_walk<F: Float, R: Size>(
     args: &mut Forward<F>,
+    first: u32,
+    last: u32,
     #[comptime] walk: Walk,
     #[define(F)] _dtype: ElemType,
 ) {
     let (rule, threads) = comptime!((walk.rule, walk.threads));
-    let (first, second) = comptime!(walk.products(Pass::Forward));
+    let (gates_product, candidate_product) = comptime!(walk.products(Pass::Forward));
     let lhs_vectors = comptime!(walk.lhs_vectors(Pass::Forward));
 
     let mut lhs = Shared::<[Vector<f32, R>]>::new_slice(comptime!(walk.buffers * lhs_vectors));
@@ -45,8 +47,8 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
         Shared::<[Vector<f32, R>]>::new_slice(comptime!(walk.lhs_n_vectors(Pass::Forward)));
     let mut partial =
         Shared::<[Vector<f32, R>]>::new_slice(comptime!(walk.partial_vectors(Pass::Forward)));
-    let weight = load_weight::<F>(args.w_hh, 0usize.runtime(), first, threads);
-    let weight_n = load_weight::<F>(args.w_hh, 0usize.runtime(), second, threads);
+    let weight = load_weight::<F>(args.w_hh, 0usize.runtime(), gates_product, threads);
+    let weight_n = load_weight::<F>(args.w_hh, 0usize.runtime(), candidate_product, threads);
 
     // Rows of the lhs from H on stay zero.
     zero_vectors::<R>(&mut lhs, comptime!(walk.buffers * lhs_vectors), threads);
@@ -54,11 +56,11 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
         zero_vectors::<R>(&mut lhs_n, lhs_vectors, threads);
     }
     sync_cube();
-    let mut owned = load_owned::<F, R>(&*args, &mut lhs, walk);
+    let first_step = first as usize;
+    let mut owned = load_owned::<F, R>(&*args, &mut lhs, first_step, walk);
     sync_cube();
 
-    let first_step = args.first;
-    for s in first_step..args.last {
+    for s in first_step..last as usize {
         let time = time_of(s, args.t, rule);
         let from = if comptime!(walk.buffers == 2) {
             ((s - first_step) % 2) * lhs_vectors
@@ -73,7 +75,15 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
 
         // Loaded before the product, which hides their latency.
         let a = load_p::<F>(&*args, &owned, time, walk);
-        let q = multiply::<F, R>(&lhs, from, args.w_hh, &weight, &mut partial, first, threads);
+        let q = multiply::<F, R>(
+            &lhs,
+            from,
+            args.w_hh,
+            &weight,
+            &mut partial,
+            gates_product,
+            threads,
+        );
         if comptime!(walk.buffers == 1 && threads.k_splits == 1 && rule.reset_after) {
             sync_cube();
         }
@@ -90,7 +100,7 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
                 args.w_hh,
                 &weight_n,
                 &mut partial,
-                second,
+                candidate_product,
                 threads,
             )
         };
@@ -101,11 +111,12 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
     }
 }
 
-/// Loads mask, biases and the state before the first step, and stores their lhs.
+/// Loads mask, biases and the state before step `first`, and stores their lhs.
 #[cube]
 fn load_owned<F: Float, R: Size>(
     args: &Forward<F>,
     lhs: &mut Shared<[Vector<f32, R>]>,
+    first: usize,
     #[comptime] walk: Walk,
 ) -> Owned {
     let (rule, threads, hidden) = comptime!((walk.rule, walk.threads, walk.rule.hidden));
@@ -138,7 +149,7 @@ fn load_owned<F: Float, R: Size>(
                 let b = comptime!(v * width + w);
                 let at = comptime!(c * rows + b);
                 let row = min(row0 + b, args.n - 1);
-                let place = place_at(args.first, row, j);
+                let place = place_at(first, row, j);
                 state[at] = previous_state::<F>(
                     &*args.states,
                     args.h0,

@@ -60,9 +60,9 @@ pub(crate) enum ZoneoutKind {
 
 /// Starts of new sequences within a row of the batch.
 ///
-/// With starts, the values of `step_mask` are codes: 0 for a skipped step and 1 for a valid step, as without
-/// starts, and 2 more if the row starts a new sequence before the step, in the order of computation. The row
-/// then forgets its state and continues from its start state. Gradients do not cross a start.
+/// With starts, the values of `step_mask` are codes. As without starts, 0 is a skipped step and 1 a valid step. 2 is
+/// added if the row starts a new sequence before the step, in the order of computation. The row then forgets its
+/// state and continues from its start state. Gradients do not cross a start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Starts {
     /// No starts.

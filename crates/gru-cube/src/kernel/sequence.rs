@@ -258,6 +258,32 @@ pub(crate) fn unless_skipped<F: Float>(
     }
 }
 
+/// 1 if a step of a row is skipped, else 0, and 2 more if the row starts before the step.
+#[cube]
+pub(crate) fn mark_of<F: Float>(
+    step_mask: ComptimeOption<&[F]>,
+    row: usize,
+    #[comptime] rule: Rule,
+) -> f32 {
+    let (valid, skipped) = (0.0f32.runtime(), 1.0f32.runtime());
+    let mark = unless_skipped::<F>(step_mask, row, valid, skipped, rule);
+    if comptime!(rule.starts == Starts::None) {
+        mark
+    } else {
+        mark + select(starts::<F>(step_mask, row), 2.0f32, 0.0f32)
+    }
+}
+
+/// Whether this is the [mark](mark_of) of a skipped step.
+#[cube]
+pub(crate) fn is_mark_of_skip(mark: f32, #[comptime] rule: Rule) -> bool {
+    if comptime!(rule.starts == Starts::None) {
+        mark == 1.0
+    } else {
+        mark == 1.0 || mark == 3.0
+    }
+}
+
 /// A state times the recurrent mask, if there is one.
 #[cube]
 pub(crate) fn masked<F: Float>(state: f32, recurrent_mask: ComptimeOption<&[F]>, at: usize) -> f32 {

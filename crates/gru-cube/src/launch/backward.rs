@@ -1,6 +1,6 @@
 //! Launches of the backward pass.
 
-use super::{Call, Zoneout, count_launch, cube_dim, grid::Grid, spread, to_u32};
+use super::{Call, Zoneout, count_launch, cube_dim, grid::Grid, ranges, spread, to_u32};
 use crate::{
     kernel::{
         backward::gru_backward_walk,
@@ -81,24 +81,29 @@ pub(crate) fn backward(
         dh: dh.as_ref(),
     };
     let saved = problem.rule.saved();
+    let launches = ranges(0..call.t, plan.steps_per_launch(&problem)).rev();
     match plan {
         Plan::Walk(walk) => {
-            count_launch();
-            // SAFETY: every index of the kernel is below the length of its buffer: rows and columns are
-            // clamped to the sizes, and the tensors check the buffers against the same sizes. If gradients
-            // overwrite the gates, a unit reads its gates before it writes them. Units without a row or
-            // column read the last ones, which another unit may write, and do not use the values.
-            unsafe {
-                gru_backward_walk::launch_unchecked(
-                    client,
-                    spread(call.n.div_ceil(walk.threads.rows)),
-                    cube_dim(&walk.threads),
-                    call.address_type(),
-                    walk.threads.width,
-                    arguments(call, &buffers, saved),
-                    walk,
-                    call.dtype,
-                );
+            for range in launches {
+                count_launch();
+                // SAFETY: every index of the kernel is below the length of its buffer: rows and columns are
+                // clamped to the sizes, and the tensors check the buffers against the same sizes. If gradients
+                // overwrite the gates, a unit reads its gates before it writes them. Units without a row or
+                // column read the last ones, which another unit may write, and do not use the values.
+                unsafe {
+                    gru_backward_walk::launch_unchecked(
+                        client,
+                        spread(call.n.div_ceil(walk.threads.rows)),
+                        cube_dim(&walk.threads),
+                        call.address_type(),
+                        walk.threads.width,
+                        arguments(call, &buffers, saved),
+                        to_u32(OP, "T", range.start),
+                        to_u32(OP, "T", range.end),
+                        walk,
+                        call.dtype,
+                    );
+                }
             }
         }
         Plan::Steps(all) => {
@@ -125,7 +130,7 @@ pub(crate) fn backward(
                     );
                 }
             };
-            for range in Grid::launches(&all, 0..call.t).rev() {
+            for range in launches {
                 for steps in all.launches() {
                     let grid = Grid::new(client, &steps, call, &problem.limits);
                     grid.run(client, || {

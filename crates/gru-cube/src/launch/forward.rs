@@ -1,6 +1,6 @@
 //! Launches of the forward pass.
 
-use super::{Call, Zoneout, count_launch, cube_dim, grid::Grid, spread, to_u32};
+use super::{Call, Zoneout, count_launch, cube_dim, grid::Grid, ranges, spread, to_u32};
 use crate::{
     kernel::{
         forward::gru_forward_walk, rule::Pass, sequence::ForwardLaunch,
@@ -62,26 +62,31 @@ pub(crate) fn forward(
     let (problem, plan) = allowed(client, call, inputs, outputs, strategy)?;
     let scratch = Scratch::new(client, call, &plan);
     let saved = problem.rule.saved();
+    let launches = ranges(inputs.steps.clone(), plan.steps_per_launch(&problem));
     match plan {
         Plan::Walk(walk) => {
-            count_launch();
-            // SAFETY: every index of the kernel is below the length of its buffer: rows and columns are
-            // clamped to the sizes, and the tensors check the buffers against the same sizes.
-            unsafe {
-                gru_forward_walk::launch_unchecked(
-                    client,
-                    spread(call.n.div_ceil(walk.threads.rows)),
-                    cube_dim(&walk.threads),
-                    call.address_type(),
-                    walk.threads.width,
-                    arguments(call, inputs, outputs, &scratch, saved),
-                    walk,
-                    call.dtype,
-                );
+            for range in launches {
+                count_launch();
+                // SAFETY: every index of the kernel is below the length of its buffer: rows and columns are
+                // clamped to the sizes, and the tensors check the buffers against the same sizes.
+                unsafe {
+                    gru_forward_walk::launch_unchecked(
+                        client,
+                        spread(call.n.div_ceil(walk.threads.rows)),
+                        cube_dim(&walk.threads),
+                        call.address_type(),
+                        walk.threads.width,
+                        arguments(call, inputs, outputs, &scratch, saved),
+                        to_u32(OP, "T", range.start),
+                        to_u32(OP, "T", range.end),
+                        walk,
+                        call.dtype,
+                    );
+                }
             }
         }
         Plan::Steps(all) => {
-            for range in Grid::launches(&all, inputs.steps.clone()) {
+            for range in launches {
                 for steps in all.launches() {
                     let grid = Grid::new(client, &steps, call, &problem.limits);
                     // SAFETY: as above. A step does not write rows of `states` and `state_f32` that

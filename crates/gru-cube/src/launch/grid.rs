@@ -6,14 +6,7 @@ use crate::{
     plan::{error::PlanError, limits::Limits},
 };
 use cubecl::{client::Client, prelude::*, server::Handle};
-use std::{
-    ops::Range,
-    sync::{Mutex, MutexGuard},
-};
-
-/// Largest number of steps in a launch. The counter of the grid barrier counts every cube at every step,
-/// and does not overflow with the cubes of any device.
-const MAX_STEPS: usize = 1 << 20;
+use std::sync::{Mutex, MutexGuard};
 
 /// Held during the launch of a persistent kernel. Two of them at a time could each occupy places on the
 /// device that the other waits for.
@@ -46,19 +39,6 @@ impl Grid {
             groups,
             barriers: Some(client.create_from_slice(u32::as_bytes(&vec![0; groups]))),
         }
-    }
-
-    /// The steps of each launch.
-    pub(super) fn launches(
-        steps: &Steps,
-        all: Range<usize>,
-    ) -> impl DoubleEndedIterator<Item = Range<usize>> + use<> {
-        let per_launch = if steps.persistent { MAX_STEPS } else { 1 };
-        let launches = all.len().div_ceil(per_launch);
-        (0..launches).map(move |k| {
-            let first = all.start + k * per_launch;
-            first..(first + per_launch).min(all.end)
-        })
     }
 
     pub(super) fn count(&self, op: &str) -> CubeCount {

@@ -18,7 +18,10 @@ use crate::{
     },
     plan::{Problem, Tensor, check_tensors, limits::Limits},
 };
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::{
+    ops::Range,
+    sync::atomic::{AtomicU64, Ordering},
+};
 use cubecl::{
     client::Client,
     ir::{AddressType, ElemType, FloatKind},
@@ -79,7 +82,7 @@ pub struct Call {
     pub order: Order,
     /// Starts of new sequences within a row. They require a `step_mask`.
     pub starts: Starts,
-    /// Type of every buffer: f32, f16 or bf16. Sums and states within a call are float32.
+    /// Type of every buffer: f32, f16 or bf16. Sums and states within a launch are float32.
     pub dtype: ElemType,
 }
 
@@ -256,6 +259,15 @@ fn to_u32(op: &str, name: &str, size: usize) -> u32 {
 
 /// Cubes along one dimension of a grid: the limit of WebGPU, and of CUDA beyond the first dimension.
 const MAX_GRID_CUBES: usize = 65_535;
+
+/// Steps in ranges of at most `most`.
+fn ranges(all: Range<usize>, most: usize) -> impl DoubleEndedIterator<Item = Range<usize>> {
+    let Range { start, end } = all;
+    (0..(end - start).div_ceil(most)).map(move |k| {
+        let first = start + k * most;
+        first..(first + most).min(end)
+    })
+}
 
 /// A grid with this number of cubes, or a few more that have nothing to do.
 fn spread(cubes: usize) -> CubeCount {

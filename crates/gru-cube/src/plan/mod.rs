@@ -6,11 +6,13 @@ mod infer;
 pub(crate) mod limits;
 pub(crate) mod schedule;
 pub(crate) mod settings;
+mod time;
 pub(crate) mod tuning;
 
 pub(crate) use infer::candidates;
 
 use crate::kernel::{
+    grid_barrier::{CPU_SPIN_LIMIT, SPIN_LIMIT},
     rule::{Pass, Rule},
     steps::{Phase, Phases, Steps},
     threads::{Matrices, Threads},
@@ -128,6 +130,11 @@ fn steps(
         threads,
         block_k: tile.block_k,
         persistent: matches!(schedule, Schedule::Persistent(_)),
+        spin_limit: if limits.cpu {
+            CPU_SPIN_LIMIT
+        } else {
+            SPIN_LIMIT
+        },
         phases: if rule.reset_after {
             Phases::One(Phase::Whole)
         } else {

@@ -17,6 +17,18 @@ pub(crate) const WALK_HIDDEN: usize = 256;
 /// Largest number of units of a cube. With more units a barrier costs more than the units gain.
 pub(crate) const WALK_UNITS: usize = 512;
 
+/// Longest estimated time of a launch. Watchdogs of Windows, macOS and browsers end launches that take seconds, and
+/// the display waits for a launch.
+pub(crate) const LAUNCH_NANOSECONDS: usize = 100_000_000;
+
+/// Multiplications with addition that a multiprocessor does in a nanosecond, for the estimate. Low on purpose: slower
+/// than the cores of integrated GPUs, so that an estimate is seldom exceeded. A fast device gets launches of a few
+/// milliseconds, each of which costs it microseconds.
+pub(crate) const MULTIPLICATIONS_PER_NANOSECOND: usize = 8;
+
+/// Time of a step without its multiplications, for the estimate: barriers, and the latency of loads.
+pub(crate) const STEP_NANOSECONDS: usize = 5_000;
+
 /// Columns per unit on a CPU, which loads a value of the lhs once for all of them. Measured on lavapipe,
 /// with [`CPU_ROWS`].
 pub(crate) const CPU_COLUMNS: usize = 4;

@@ -11,7 +11,7 @@ use crate::{
         schedule::{Schedule, StepTile, Strategy},
     },
 };
-use cubecl::ir::{ElemType, FloatKind};
+use cubecl::ir::{AddressType, ElemType, FloatKind};
 use cubecl_cpp::target::Cuda;
 use gru_spec::{GruSpec, Order, Reset};
 use std::{
@@ -120,6 +120,34 @@ fn sources_are_within_the_limits_of_cuda() {
             name.contains("matrix"),
             "{name}: matrix units where the schedule requests them"
         );
+    }
+}
+
+/// For tensors of 2³² elements or more. A test does not have the memory to run one.
+#[test]
+fn sources_have_indices_of_64_bits() {
+    for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+        let spec = GruSpec::default().with_reset(reset);
+        for hidden in [33, 512] {
+            for (address, expected) in [(AddressType::U32, false), (AddressType::U64, true)] {
+                let bench = Bench {
+                    address,
+                    ..Bench::new::<Cuda>(FloatKind::F32, None)
+                };
+                let problem = Problem {
+                    n: 2,
+                    rule: Rule::new(&spec, Order::default(), hidden, f32::EPSILON.into()),
+                    limits: LIMITS,
+                    matrices: None,
+                };
+                for Compiled { name, kernel, .. } in
+                    bench.both_passes(Strategy::Inferred, &problem, true)
+                {
+                    let is_long = kernel.source.contains("uint64_t const v");
+                    assert_eq!(is_long, expected, "{name}: {address:?}");
+                }
+            }
+        }
     }
 }
 

@@ -79,6 +79,8 @@ struct Bench {
     target: Arc<TargetProperties>,
     buffer: Handle,
     dtype: ElemType,
+    /// Type of indices.
+    address: AddressType,
     /// The matrices of its matrix units.
     matrices: Option<Matrices>,
     compile: fn(KernelDefinition) -> ComputeKernel,
@@ -92,7 +94,7 @@ macro_rules! kernel {
             $bench.target.clone(),
             CubeCount::Static(1, 1, 1),
             $cube_dim,
-            AddressType::U32,
+            $bench.address,
             $($argument),+
         )
     };
@@ -128,6 +130,7 @@ impl Bench {
             target: Arc::default(),
             buffer: Handle::new(nowhere, StreamId::current(), 4),
             dtype: ElemType::Float(dtype),
+            address: AddressType::U32,
             matrices,
             compile: |definition| {
                 CppCompiler::<T>::default()
@@ -234,6 +237,8 @@ impl Bench {
                     dim,
                     threads.width,
                     self.forward(&rule, false, given),
+                    0,
+                    1,
                     walk,
                     self.dtype,
                 );
@@ -246,6 +251,8 @@ impl Bench {
                     dim,
                     threads.width,
                     self.backward(&rule, false, given),
+                    0,
+                    1,
                     walk,
                     self.dtype,
                 );

@@ -159,8 +159,8 @@ fn nothing_crosses_a_start() -> Ran {
     Ok(())
 }
 
-/// Whether NaN of row 1 from steps 0 and 1 reaches the later states or the gradient of the start state, and whether a
-/// gradient from steps 2 and 3 reaches `p` of steps 0 and 1 or the initial state. Row 1 starts at `time`.
+/// Two answers about row 1, which starts at `time`. Whether NaN from steps 0 and 1 reaches later states, or the gradient
+/// of the start state. Whether a gradient from steps 2 and 3 reaches `p` of steps 0 and 1, or the initial state.
 fn crosses(
     spec: GruSpec,
     order: Order,

@@ -37,7 +37,7 @@ mod operands;
 
 use cubecl_environment::stream::StreamId;
 use device::Sanitizer;
-use gru_cube::{Schedule, Strategy};
+use gru_cube::{Schedule, Starts, Strategy};
 use gru_spec::Reset;
 use gru_testkit::close::Tolerance;
 use half::{bf16, f16};
@@ -47,7 +47,7 @@ use std::{
     sync::atomic::{AtomicU16, Ordering},
 };
 use support::{
-    Ignored,
+    Given, Ignored,
     catalogue::{self, Case},
 };
 
@@ -112,6 +112,11 @@ impl Extent {
                 chosen.push(Case {
                     // Enough for two turns of everything that alternates.
                     size: (n, t.min(5), h),
+                    // With starts a kernel has the most code.
+                    given: Given {
+                        starts: Starts::FromState,
+                        ..case.given
+                    },
                     ..case
                 });
             }

@@ -17,7 +17,7 @@ pub enum Skipped {
     State,
     /// Zero, as for PyTorch's and ONNX' lengths.
     Zero,
-    /// The previous output, and zero before the first valid step, as for Keras' masks.
+    /// The previous output, and zero before the first valid step of a sequence, as for Keras' masks.
     Repeats,
 }
 

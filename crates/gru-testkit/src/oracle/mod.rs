@@ -125,6 +125,7 @@ impl<'a> Recorder<'a> {
             for step in 0..t {
                 if self.call.starts(row, step) {
                     *state = start.map_or(zeros, |start| start.slice(row * h, h));
+                    output = zeros;
                 }
                 let at = self.call.row(row, step);
                 if self

@@ -126,7 +126,8 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
                 let done = (back as u32 - first) * per_step + comptime!(index as u32 + 1);
                 if done < (last - first) * per_step {
                     let counter = &barriers[CUBE_POS_Y as usize];
-                    grid_barrier(counter, CUBE_COUNT_X * done, &mut timed_out);
+                    let expected = CUBE_COUNT_X * done;
+                    grid_barrier(counter, expected, &mut timed_out, steps.spin_limit);
                 }
             }
         }
@@ -184,15 +185,9 @@ fn read_pairs<F: Float>(
                 read[comptime!(to + gate)] = f32::cast_from(args.gates[at]);
             }
             let place = place_at(tile.s, k, j);
-            read[comptime!(to + 4)] = previous_state::<F>(
-                args.states,
-                args.h0,
-                args.step_mask,
-                place,
-                args.n,
-                args.t,
-                rule,
-            );
+            let (states, h0, step_mask) = (args.states, args.h0, args.step_mask);
+            read[comptime!(to + 4)] =
+                previous_state::<F>(states, h0, step_mask, place, args.n, args.t, rule);
             read[comptime!(to + 5)] = f32::cast_from(args.d_states[row * hidden + j]);
         }
     }
@@ -342,8 +337,7 @@ fn add_to_start<F: Float>(
         if comptime!(variant.end) {
             args.d_h0[at] = F::cast_from(dh[at] + value);
         } else {
-            let sum = select(is_last, 0.0f32, dh[at] + value);
-            dh[at] = sum;
+            dh[at] = select(is_last, 0.0f32, dh[at] + value);
         }
     }
 }

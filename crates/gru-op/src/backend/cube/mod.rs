@@ -106,7 +106,7 @@ fn lhs(
     Prim(g)
 }
 
-/// Whether the kernels ran. If not, the composed passes run instead.
+/// Whether the kernels ran. If not, the composed passes run instead, and the log has a warning.
 ///
 /// # Panics
 /// If a forced schedule is not allowed, or a persistent kernel timed out.
@@ -117,7 +117,12 @@ fn is_done(op: &str, done: Result<(), PlanError>, strategy: Strategy) -> bool {
             panic!("{op}: expected the forced schedule {schedule} to run, got: {error}")
         }
         (Err(error @ PlanError::TimedOut), _) => panic!("{op}: {error}"),
-        (Err(_), _) => false,
+        (Err(error), _) => {
+            log::warn!(
+                "{op}: no GPU kernel runs this call, so Burn's operations run step by step: {error}"
+            );
+            false
+        }
     }
 }
 
