@@ -51,7 +51,7 @@ fn run(arguments: &str) -> Run<'_> {
 #[cfg(all(test, feature = "flex"))]
 mod tests {
     use super::*;
-    use burn::tensor::TensorData;
+    use burn::tensor::{Tensor, TensorData};
     use char_model::data::Window;
     use char_model::step::{Learner, adam};
     use std::fs;

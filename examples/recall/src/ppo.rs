@@ -91,8 +91,8 @@ impl Minibatch {
         }
     }
 
-    /// The loss to minimize: `−min(ρ·a, clip(ρ)·a) + ½·c_v·(v − return)² − c_e·entropy`, with advantages `a` of
-    /// mean 0 and deviation 1.
+    /// The loss to minimize: `−min(ρ·a, clip(ρ)·a) + ½·c_v·(v − return)² − c_e·entropy`. The advantages `a` of the
+    /// minibatch are shifted and scaled to mean 0 and deviation 1.
     fn loss(&self, replay: Replay, settings: &Settings) -> Tensor<1> {
         let advantages = self.advantages.clone();
         let centred = advantages.clone() - advantages.mean();

@@ -151,8 +151,8 @@ impl Trainer {
 
     /// The share of right answers with fixed parameters in new environments, over this many windows.
     ///
-    /// In training the share is a little higher, even without memory: the parameters have learned the first
-    /// symbols of the episodes that continue.
+    /// In training, episodes continue while the parameters change. So even without memory, an answer may depend
+    /// on the first symbol.
     pub fn evaluate(&self, windows: usize) -> Result<f64, Error> {
         let mut rng = StdRng::seed_from_u64(!self.seed);
         let n = self.settings.environments;

@@ -212,7 +212,13 @@ pub fn write() -> Result<(), String> {
             ..Progress::default()
         },
     };
-    let saved = checkpoint::save(&checkpoint, &sizes(), &vocabulary, RUN, &folder.join(CHECKPOINT));
+    let saved = checkpoint::save(
+        &checkpoint,
+        &sizes(),
+        &vocabulary,
+        RUN,
+        &folder.join(CHECKPOINT),
+    );
     saved.map_err(text)?;
 
     // The results of the values in memory, not of the written files.
