@@ -19,6 +19,7 @@
 
 mod activation;
 mod checkpointing;
+mod lengths;
 mod order;
 mod sizes;
 mod spec;
@@ -27,6 +28,7 @@ mod tensors;
 pub use self::{
     activation::{Activation, Activations},
     checkpointing::Checkpointing,
+    lengths::{Lengths, LengthsError},
     order::{Direction, Layout, Order},
     sizes::Sizes,
     spec::{GruSpec, Reset, Update},

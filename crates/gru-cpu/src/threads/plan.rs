@@ -85,6 +85,12 @@ impl Plan {
         }
     }
 
+    /// The plan for the first `n` rows of the batch, with the same threads.
+    pub(crate) fn for_rows(&self, n: usize) -> Self {
+        let groups = self.groups.min(n / ROWS_PER_GROUP).max(1);
+        Self { groups, n, ..*self }
+    }
+
     /// Threads that have work.
     pub(crate) fn threads(&self) -> usize {
         (self.groups * self.members).min(LARGEST)
