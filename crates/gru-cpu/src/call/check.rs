@@ -92,11 +92,7 @@ pub(crate) fn check_sequence<E>(
     try_len("start_state", sequence.start_state, shapes.start_state)
 }
 
-fn check_inputs<E>(
-    gru: &Gru,
-    lengths: &Lengths,
-    inputs: &Inputs<'_, E>,
-) -> Result<(), CallError> {
+fn check_inputs<E>(gru: &Gru, lengths: &Lengths, inputs: &Inputs<'_, E>) -> Result<(), CallError> {
     check_sizes(&gru.sizes)?;
     let features = features(&inputs.weights, &gru.sizes);
     check_sequence(&inputs.sequence, &gru.sizes, lengths, features)?;

@@ -10,9 +10,9 @@
 use crate::{
     call::{Inputs, Sequence},
     spec::{Direction, Layout, Lengths, Order, Sizes},
-    tuning::ROW_GRANULE,
+    tuning::{ROW_GRANULE, UNEVEN_SHARE},
 };
-use std::ops::Range;
+use std::{cmp::Reverse, iter::repeat_n, ops::Range};
 
 /// The rows of a call, in slots.
 #[derive(Debug)]
@@ -39,13 +39,9 @@ pub(crate) struct LiveRows {
 }
 
 impl Ragged {
-    /// Deals the rows to `groups` groups. The lengths were checked.
+    /// Deals the rows to at most `groups` groups. The lengths were checked.
     pub(crate) fn new(sizes: &Sizes, order: Order, lengths: &Lengths, groups: usize) -> Self {
         let of_rows = lengths.of_rows().expect("rows of different lengths");
-        let per_time = match (lengths, order.layout) {
-            (Lengths::Padded(_), Layout::TimeMajor) => sizes.n,
-            _ => 1,
-        };
         let mut next = 0;
         let begin = |n: usize| match (lengths, order.layout) {
             (Lengths::Packed(_), _) => {
@@ -56,14 +52,15 @@ impl Ragged {
             (_, Layout::TimeMajor) => n,
         };
         let begin: Vec<usize> = (0..sizes.n).map(begin).collect();
-        let mut sorted: Vec<usize> = (0..sizes.n).collect();
-        sorted.sort_by_key(|&n| std::cmp::Reverse(of_rows[n]));
+        let per_time = match (lengths, order.layout) {
+            (Lengths::Padded(_), Layout::TimeMajor) => sizes.n,
+            _ => 1,
+        };
         let (mut rows, mut all) = (Vec::with_capacity(sizes.n), Vec::with_capacity(groups));
-        for group in 0..groups {
-            let start = rows.len();
-            rows.extend(deal(&sorted, groups, group));
-            let slots = start..rows.len();
-            all.push(LiveRows::new(&rows, slots, of_rows));
+        for group in deal(of_rows, groups) {
+            let slots = rows.len()..rows.len() + group.len();
+            all.push(LiveRows::new(slots, group.iter().map(|&n| of_rows[n])));
+            rows.extend(group);
         }
         let (first, per_step) = match order.direction {
             Direction::Forward => (rows.iter().map(|&n| begin[n]).collect(), per_time),
@@ -81,8 +78,9 @@ impl Ragged {
         }
     }
 
-    pub(crate) fn group(&self, group: usize) -> &LiveRows {
-        &self.groups[group]
+    /// The groups, of which there are one or more.
+    pub(crate) fn groups(&self) -> &[LiveRows] {
+        &self.groups
     }
 
     /// The row of memory of a slot at step `s`, which is live there.
@@ -123,39 +121,52 @@ impl Ragged {
     }
 }
 
-/// The rows of a group, sorted by length. Blocks of [`ROW_GRANULE`] rows are dealt back and forth, so that all groups
-/// have about the same number of steps. A row is in a tile of the same size for every number of groups: its block
-/// decides it.
-fn deal(sorted: &[usize], groups: usize, group: usize) -> impl Iterator<Item = usize> {
-    let blocks = sorted.chunks(ROW_GRANULE).enumerate();
-    let own = blocks.filter(move |(block, _)| {
-        let at = block % (2 * groups);
-        at == group || at == 2 * groups - 1 - group
-    });
-    own.flat_map(|(_, block)| block.iter().copied())
+/// The rows of each group, sorted by length. Blocks of [`ROW_GRANULE`] rows are dealt, the longest first, each to the
+/// group that has the fewest steps. If one group would still have many more steps than the others, there are fewer
+/// groups, with more threads each.
+///
+/// A row is in a tile of the same size for every number of groups, because its block decides it. So its sums do not
+/// depend on the number of threads.
+fn deal(lengths: &[usize], groups: usize) -> Vec<Vec<usize>> {
+    let mut sorted: Vec<usize> = (0..lengths.len()).collect();
+    sorted.sort_by_key(|&n| Reverse(lengths[n]));
+    let mut count = groups;
+    loop {
+        let mut dealt = vec![(0, Vec::new()); count];
+        for block in sorted.chunks(ROW_GRANULE) {
+            let fewest = dealt.iter_mut().min_by_key(|(steps, _)| *steps);
+            let (steps, rows) = fewest.expect("there is a group");
+            *steps += lengths[block[0]];
+            rows.extend(block);
+        }
+        let most = dealt.iter().map(|(steps, _)| steps).max();
+        let all: usize = dealt.iter().map(|(steps, _)| steps).sum();
+        if count == 1 || most.is_some_and(|most| most * count <= all + all / UNEVEN_SHARE) {
+            return dealt.into_iter().map(|(_, rows)| rows).collect();
+        }
+        count /= 2;
+    }
 }
 
 impl LiveRows {
-    fn new(rows: &[usize], slots: Range<usize>, lengths: &[usize]) -> Self {
-        let of_slots: Vec<usize> = rows[slots.clone()].iter().map(|&n| lengths[n]).collect();
-        let longest = of_slots.first().copied().unwrap_or(0);
+    fn new(slots: Range<usize>, lengths: impl Iterator<Item = usize>) -> Self {
+        let lengths: Vec<usize> = lengths.collect();
+        let longest = lengths.first().copied().unwrap_or(0);
         let mut before = Vec::with_capacity(longest + 1);
-        let (mut sum, mut live) = (0, of_slots.len());
+        let (mut sum, mut live) = (0, lengths.len());
         for s in 0..longest {
             before.push(sum);
-            while of_slots[live - 1] <= s {
+            while lengths[live - 1] <= s {
                 live -= 1;
             }
             sum += live;
         }
         before.push(sum);
-        let live = |s: usize| before[s + 1] - before[s];
-        let steps = (0..longest).flat_map(|s| std::iter::repeat_n(s, live(s)));
-        let steps = steps.collect();
+        let of_step = |s: usize| repeat_n(s, before[s + 1] - before[s]);
         Self {
             slots,
+            steps: (0..longest).flat_map(of_step).collect(),
             before,
-            steps,
         }
     }
 
@@ -231,67 +242,95 @@ impl<E: Copy> Sorted<E> {
 mod tests {
     use super::*;
 
-    fn ragged(lengths: &[usize], groups: usize) -> Ragged {
+    fn ragged(lengths: &[usize], order: Order, groups: usize) -> Ragged {
         let (n, t) = (lengths.len(), 9);
         let sizes = Sizes { n, t, i: 1, h: 1 };
-        let lengths = Lengths::Padded(lengths.into());
-        Ragged::new(&sizes, Order::default(), &lengths, groups)
+        Ragged::new(&sizes, order, &Lengths::Padded(lengths.into()), groups)
+    }
+
+    /// The steps at which each row of memory is visited, by rounds of at most `most` rows.
+    fn visits(ragged: &Ragged, most: usize) -> Vec<Vec<usize>> {
+        let mut visits = vec![Vec::new(); ragged.places()];
+        for group in ragged.groups() {
+            let (mut next, mut last) = (0, usize::MAX);
+            for steps in group.rounds(most) {
+                assert!(steps.start == next && !steps.is_empty());
+                assert!(group.rows(&steps) <= most);
+                next = steps.end;
+                for row in 0..group.rows(&steps) {
+                    let (slot, s) = group.place(steps.start, row);
+                    assert!(steps.contains(&s) && slot < group.live(s));
+                    visits[ragged.place(group.slots.start + slot, s)].push(s);
+                }
+                assert!(group.live(steps.start) <= last);
+                last = group.live(steps.start);
+            }
+        }
+        visits
     }
 
     #[test]
-    fn every_valid_step_once_for_any_number_of_groups() {
+    fn rounds_visit_every_valid_step_once_and_no_padding() {
         let lengths: Vec<usize> = (0..23).map(|n| n * 7 % 10).collect();
-        for groups in 1..=5 {
-            let ragged = ragged(&lengths, groups);
-            let mut count = vec![0; lengths.len() * 9];
-            for group in (0..groups).map(|group| ragged.group(group)) {
-                for most in [1, 8, 30, 1000].map(|most| most.max(group.slots.len())) {
-                    let (mut next, mut last) = (0, usize::MAX);
-                    for steps in group.rounds(most) {
-                        assert_eq!(steps.start, next);
-                        assert!(!steps.is_empty() && group.rows(&steps) <= most);
-                        next = steps.end;
-                        for row in 0..group.rows(&steps) {
-                            let (slot, s) = group.place(steps.start, row);
-                            assert!(steps.contains(&s) && slot < group.live(s));
-                            count[ragged.place(group.slots.start + slot, s)] += 1;
+        for layout in [Layout::BatchMajor, Layout::TimeMajor] {
+            for direction in [Direction::Forward, Direction::Reverse] {
+                for (groups, most) in [(1, 23), (1, 1000), (2, 23), (3, 30), (5, 25)] {
+                    let order = Order { layout, direction };
+                    let visits = visits(&ragged(&lengths, order, groups), most);
+                    for (n, &len) in lengths.iter().enumerate() {
+                        for time in 0..9 {
+                            let [first, second] = layout.split([n, time]);
+                            let [_, inner] = layout.split([23, 9]);
+                            let expected = if time < len {
+                                vec![direction.time(time, len)]
+                            } else {
+                                Vec::new()
+                            };
+                            assert_eq!(visits[first * inner + second], expected, "{n} {time}");
                         }
-                        assert!(group.live(steps.start) <= last);
-                        last = group.live(steps.start);
                     }
-                    assert_eq!(next, group.before.len() - 1);
                 }
             }
-            for (n, &len) in lengths.iter().enumerate() {
-                let (valid, padding) = count[n * 9..][..9].split_at(len);
-                assert!(valid.iter().all(|&count| count == 4), "{groups} {n}");
-                assert!(padding.iter().all(|&count| count == 0), "{groups} {n}");
-            }
+        }
+    }
+
+    /// The blocks of rows that are computed together decide how sums are ordered.
+    #[test]
+    fn blocks_do_not_depend_on_the_number_of_groups() {
+        let lengths: Vec<usize> = (0..39).map(|n| n * 7 % 10).collect();
+        let blocks = |groups: usize| {
+            let groups = deal(&lengths, groups);
+            let blocks = groups.iter().flat_map(|rows| rows.chunks(ROW_GRANULE));
+            let mut blocks: Vec<_> = blocks.map(<[usize]>::to_vec).collect();
+            blocks.sort();
+            (groups.len(), blocks)
+        };
+        let (_, expected) = blocks(1);
+        for groups in 2..=4 {
+            assert_eq!(blocks(groups), (groups, expected.clone()));
         }
     }
 
     #[test]
-    fn a_row_has_the_same_block_in_any_number_of_groups() {
-        let lengths: Vec<usize> = (0..23).map(|n| n * 7 % 10).collect();
-        let blocks = |groups: usize| {
-            let ragged = ragged(&lengths, groups);
-            let of_group = |group: usize| {
-                let slots = ragged.group(group).slots.clone();
-                let blocks = ragged.rows[slots].chunks(ROW_GRANULE);
-                blocks.map(<[usize]>::to_vec).collect::<Vec<_>>()
-            };
-            let mut blocks: Vec<_> = (0..groups).flat_map(of_group).collect();
-            blocks.sort();
-            blocks
-        };
-        for groups in 2..=5 {
-            assert_eq!(blocks(groups), blocks(1), "{groups}");
-        }
+    fn one_long_row_is_shared_by_all_threads() {
+        let mut lengths = vec![1; 32];
+        lengths[5] = 90;
+        assert_eq!(deal(&lengths, 4).len(), 1);
+        assert_eq!(deal(&[3; 32], 4).len(), 4);
+        assert_eq!(deal(&[0; 8], 2).len(), 2);
+    }
+
+    #[test]
+    fn the_last_row_has_its_own_rounds() {
+        let ragged = ragged(&[2, 9, 4], Order::default(), 1);
+        let group = &ragged.groups()[0];
+        assert_eq!(group.rounds(100), [0..4, 4..9]);
+        assert_eq!(group.rounds(4), [0..1, 1..2, 2..4, 4..8, 8..9]);
     }
 
     #[test]
     fn sorting_rows_and_back() {
-        let ragged = ragged(&[3, 0, 9, 9, 1], 1);
+        let ragged = ragged(&[3, 0, 9, 9, 1], Order::default(), 1);
         let rows: Vec<usize> = (0..10).collect();
         let sorted = ragged.sorted(&rows, 2);
         assert_eq!(sorted, [4, 5, 6, 7, 0, 1, 8, 9, 2, 3]);

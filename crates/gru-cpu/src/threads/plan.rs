@@ -85,6 +85,16 @@ impl Plan {
         }
     }
 
+    /// A plan with this number of groups or fewer, and as many threads.
+    pub(crate) fn with_groups(&self, groups: usize, panels: usize) -> Self {
+        let members = (self.members * self.groups / groups).min(panels);
+        Self {
+            groups,
+            members: members.clamp(1, LARGEST),
+            ..*self
+        }
+    }
+
     /// The plan for the first `n` rows of the batch, with the same threads.
     pub(crate) fn for_rows(&self, n: usize) -> Self {
         let groups = self.groups.min(n / ROWS_PER_GROUP).max(1);

@@ -73,7 +73,7 @@ pub(crate) fn backward<E: Lanes>(
         start_state: d_start.as_deref_mut(),
         ..to
     };
-    let live = Some(ragged.group(0));
+    let live = Some(&ragged.groups()[0]);
     gradients(call, live, states, saved, d_states, in_slots);
     for (to, sorted) in [(to.h0, d_h0), (to.start_state, d_start)] {
         if let (Some(to), Some(sorted)) = (to, sorted) {

@@ -73,6 +73,7 @@ impl<E: Lanes> Pass<'_, E> {
             return self.run_groups(&plan, None);
         }
         let ragged = Ragged::new(sizes, self.call.order(), lengths, plan.groups);
+        let plan = plan.with_groups(ragged.groups().len(), panels);
         let sorted = Sorted::new(&ragged, self.call.inputs, sizes.h);
         let inputs = &sorted.inputs(self.call.inputs);
         let call = self.call.with_rows(&ragged, inputs);
@@ -82,7 +83,7 @@ impl<E: Lanes> Pass<'_, E> {
     fn run_groups(&self, plan: &Plan, ragged: Option<&Ragged>) {
         let sizes = self.call.sizes;
         let run_group = |group: usize| {
-            let live = ragged.map(|ragged| ragged.group(group));
+            let live = ragged.map(|ragged| &ragged.groups()[group]);
             let rows = live.map_or_else(|| plan.rows(group), |live| live.slots.clone());
             let mut scratch = Scratch::new(self, rows.len());
             let steps = self.steps(rows.len());
