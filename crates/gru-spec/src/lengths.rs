@@ -16,7 +16,7 @@ pub enum Lengths {
     /// Row `n` has `lengths[n]` of T steps. The steps after them are padding.
     Padded(Arc<[usize]>),
     /// Row `n` has `lengths[n]` steps. The rows follow each other without padding: M = Σ lengths, and
-    /// every sequence is `[1,M,·]`. The layout is [`Layout::BatchMajor`].
+    /// every sequence is `[1,M,·]`, or `[M,1,·]` with [`Layout::TimeMajor`].
     Packed(Arc<[usize]>),
 }
 
@@ -89,6 +89,17 @@ impl Lengths {
         }
     }
 
+    /// N and T of sequences with these first two dimensions in memory. T of packed rows is the largest length.
+    pub fn batch(&self, layout: Layout, in_memory: [usize; 2]) -> [usize; 2] {
+        match self {
+            Self::All | Self::Padded(_) => layout.split(in_memory),
+            Self::Packed(lengths) => {
+                let longest = lengths.iter().max();
+                [lengths.len(), longest.copied().unwrap_or(0)]
+            }
+        }
+    }
+
     /// The sizes of every sequence in memory: `[1,M,·]` if the rows are packed.
     pub fn in_memory(&self, sizes: Sizes) -> Sizes {
         match self {
@@ -157,5 +168,7 @@ mod tests {
         assert_eq!(*shapes.sequence.x, [5, 3, 2]);
         let huge = Lengths::Packed([usize::MAX, 2].into());
         assert_eq!(huge.in_memory(SIZES).t, usize::MAX);
+        assert_eq!(packed.batch(Layout::BatchMajor, [1, 7]), [3, 5]);
+        assert_eq!(padded.batch(Layout::TimeMajor, [5, 3]), [3, 5]);
     }
 }

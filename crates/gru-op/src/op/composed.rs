@@ -10,7 +10,11 @@
 //! requires that clamp, ReLU and `is_nan` of the backend handle NaN. Burn's backends do. The front page of
 //! `gru-cube` lists what each GPU language guarantees.
 
-use crate::{GruWeights, SequenceOptions, backend::composed, op::sequence::Operation};
+use crate::{
+    GruWeights, SequenceOptions,
+    backend::{composed, padded},
+    op::sequence::Operation,
+};
 use burn::{backend::Dispatch, tensor::Tensor};
 use gru_spec::GruSpec;
 
@@ -36,5 +40,5 @@ pub fn gru_sequence_with(
     options: SequenceOptions<2>,
 ) -> (Tensor<3>, Tensor<2>) {
     let operation = Operation::new("composed::gru_sequence_with", weights, spec, options);
-    operation.run(x, composed::states::<Dispatch>)
+    operation.run(x, |call| padded::states(call, composed::states::<Dispatch>))
 }

@@ -9,6 +9,7 @@ mod recompute;
 use crate::{
     backend::composed,
     backend::composed::prim::Prim,
+    backend::padded,
     backend::{GruBackend, GruCall, GruGradients, GruSaved},
 };
 use burn::{
@@ -31,14 +32,16 @@ use gru_spec::{Inputs, PerInput, Reset, Sizes};
 
 impl GruBackend for CubeBackend {
     fn gru_states(call: GruCall<Self>) -> FloatTensor<Self> {
-        match forward(&call, false) {
+        padded::states(call, |call| match forward(&call, false) {
             Some(saved) => saved.states,
             None => composed::states(call),
-        }
+        })
     }
 
     fn gru_states_and_gates(call: GruCall<Self>) -> GruSaved<Self> {
-        forward(&call, true).unwrap_or_else(|| composed::states_and_gates(call))
+        padded::states_and_gates(call, |call| {
+            forward(&call, true).unwrap_or_else(|| composed::states_and_gates(call))
+        })
     }
 
     fn gru_gradients(
@@ -47,14 +50,23 @@ impl GruBackend for CubeBackend {
         d_states: FloatTensor<Self>,
         wanted: PerInput<bool>,
     ) -> GruGradients<Self> {
-        let Some(element) = element(&call) else {
-            return composed::gradients(call, saved, d_states, wanted);
-        };
-        let GruSaved { states, gates } = saved;
-        match gates {
-            Some(gates) => backward(element, call, states, gates, d_states, wanted),
-            None => recompute::gradients(element, call, states, d_states, wanted),
-        }
+        padded::gradients(call, saved, d_states, wanted, gradients)
+    }
+}
+
+fn gradients(
+    call: GruCall<CubeBackend>,
+    saved: GruSaved<CubeBackend>,
+    d_states: CubeTensor,
+    wanted: PerInput<bool>,
+) -> GruGradients<CubeBackend> {
+    let Some(element) = element(&call) else {
+        return composed::gradients(call, saved, d_states, wanted);
+    };
+    let GruSaved { states, gates } = saved;
+    match gates {
+        Some(gates) => backward(element, call, states, gates, d_states, wanted),
+        None => recompute::gradients(element, call, states, d_states, wanted),
     }
 }
 

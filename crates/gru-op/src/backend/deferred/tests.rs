@@ -10,7 +10,9 @@ use burn::{
     tensor::TensorData,
 };
 use burn_flex::FlexTensor;
-use gru_spec::{Activation, Activations, Checkpointing, GruSpec, Order, PerInput, Reset};
+use gru_spec::{
+    Activation, Activations, Checkpointing, GruSpec, Lengths, Order, PerInput, Reset, Sizes,
+};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -46,15 +48,23 @@ fn valid_call(rng: &mut StdRng) -> (Handles, CustomOpIr) {
         ..wanted
     };
     let id = [STATES, STATES_AND_GATES, GRADIENTS][rng.random_range(0..3)];
+    let of_rows: Vec<usize> = (0..n).map(|_| rng.random_range(0..=t)).collect();
+    let lengths = match rng.random_range(0..3) {
+        0 => Lengths::All,
+        1 => Lengths::Padded(of_rows.into()),
+        _ => Lengths::Packed(of_rows.into()),
+    };
+    let rows = n;
+    let Sizes { n, t, .. } = lengths.in_memory(Sizes { n, t, i, h });
     let shapes: [Vec<usize>; TENSORS.len()] = [
         vec![n, t, i],
-        vec![n, h],
+        vec![rows, h],
         vec![i, 3 * h],
         vec![h, 3 * h],
         vec![3 * h],
         vec![3 * h],
-        vec![n, h],
-        vec![n, h],
+        vec![rows, h],
+        vec![rows, h],
         vec![n, t],
         vec![n, t, 1],
         vec![n, t],
@@ -90,6 +100,7 @@ fn valid_call(rng: &mut StdRng) -> (Handles, CustomOpIr) {
         spec,
         order: Order::default(),
         checkpointing: Checkpointing::default(),
+        lengths,
         present,
         wanted,
     };
