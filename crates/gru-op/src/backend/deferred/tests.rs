@@ -185,6 +185,49 @@ fn valid_calls_run() {
     }
 }
 
+/// Lengths of another batch, and lengths beyond the sequence.
+#[test]
+fn spoilt_lengths_are_errors_with_their_name() {
+    let mut rng = StdRng::seed_from_u64(3);
+    let [mut padded, mut packed] = [0, 0];
+    while padded < 20 || packed < 20 {
+        let (mut handles, op) = valid_call(&mut rng);
+        let mut arguments = Arguments::decode(&op.scalars).unwrap();
+        let before = handles.num_handles();
+        let given = arguments.lengths.clone();
+        let mut refusal = |lengths: Lengths| {
+            arguments.lengths = lengths;
+            let mut op = op.clone();
+            op.scalars = arguments.encode();
+            let error = execute::<Flex>(&mut handles, &op).unwrap_err();
+            assert_eq!(handles.num_handles(), before);
+            error
+        };
+        match given {
+            Lengths::All => {}
+            Lengths::Padded(of_rows) => {
+                padded += 1;
+                let error = refusal(Lengths::Padded(of_rows[1..].into()));
+                assert!(error.starts_with("lengths [N] must be ["), "{error}");
+                let mut long = of_rows.to_vec();
+                long[0] = 6;
+                let error = refusal(Lengths::Padded(long.into()));
+                assert!(error.starts_with("lengths[0] must be at most T"), "{error}");
+            }
+            Lengths::Packed(of_rows) => {
+                packed += 1;
+                let mut long = of_rows.to_vec();
+                long[0] += 1;
+                let error = refusal(Lengths::Packed(long.as_slice().into()));
+                assert!(error.starts_with("x: expected shape"), "{error}");
+                long[0] = usize::MAX;
+                let error = refusal(Lengths::Packed(long.into()));
+                assert_eq!(error, "the sizes do not fit in memory");
+            }
+        }
+    }
+}
+
 /// A changed call is an error without results, or another valid call with results of the declared shapes. Burn
 /// itself panics at an unknown id.
 #[test]
