@@ -46,6 +46,7 @@
 //!
 //! - [`GruBlock`], [`GruBlockConfig`]: layers, directions, dropout, state. Start here.
 //! - [`gru_sequence`], [`gru_cell`]: the operator on [`Tensor`](burn::tensor::Tensor).
+//! - [`gru_packed`], [`pack`], [`unpack`]: rows of different lengths without padding.
 //! - [`GruSpec`]: what a step computes.
 //! - [`backend`]: the operator on a backend's tensors, and how to add a backend.
 //! - [`composed`]: the operator in Burn's operations, for comparison.

@@ -120,6 +120,8 @@ impl<const D: usize> SequenceOptions<D> {
     /// Row `n` ends after its first `lengths[n]` steps, like PyTorch's packed sequences and ONNX'
     /// `sequence_lens`. Lengths may be in any order, and may be 0. [`Direction::Reverse`] starts at the end of
     /// each row. The output past the end is zero. Replaces a mask.
+    ///
+    /// The CPU backends neither read nor multiply what is past the end of a row.
     pub fn lengths(mut self, lengths: &[usize]) -> Self {
         self.padding = Padding::Lengths(Lengths::Padded(lengths.into()));
         self
