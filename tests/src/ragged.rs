@@ -1,4 +1,4 @@
-//! Packed batches: equal to the padded batch with lengths, values and every gradient; conversions; refused arguments.
+//! Packed batches: equal to the padded batch with lengths, values and every gradient; conversions; errors.
 //! The padded batch is compared with the float64 equations in `options` and `properties`.
 
 use super::{
