@@ -33,6 +33,7 @@ mod oracle;
 mod packed;
 mod properties;
 mod pytorch_model;
+mod ragged;
 #[cfg(feature = "remote")]
 mod remote;
 mod replay;
@@ -88,6 +89,7 @@ const SUITES: &[Suite] = &[
     tracking::trials,
     block::trials,
     packed::trials,
+    ragged::trials,
     saving::trials,
     gradcheck::trials,
     burn_gru::trials,

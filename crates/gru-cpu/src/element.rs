@@ -4,7 +4,7 @@ use crate::{
     call::{Gradients, Gru, Inputs, Weights, check_backward, check_forward},
     pass::{self, Packed, Streams},
     simd::Lanes,
-    spec::GruSpec,
+    spec::{GruSpec, Lengths},
 };
 
 /// A float type of the kernels: `f32` or `f64`.
@@ -28,9 +28,45 @@ impl Gru {
         states: &mut [E],
         saved: Option<&mut [E]>,
     ) {
-        check_forward(self, inputs, states, saved.as_deref());
+        self.forward_ragged(&Lengths::All, inputs, states, saved);
+    }
+
+    /// [`forward`](Self::forward) for rows of different lengths.
+    ///
+    /// What is past the end of a row is neither read nor written. So pass zeros for states that are zero there. If
+    /// the rows are [packed](Lengths::Packed), `x` is `[M,I]`, the states are `[M,H]`, and so on, with M = Σ lengths.
+    /// T is at least the largest length. The reverse direction starts at the end of each row. The final state of a
+    /// row is the state of its last step (in reverse of its first), or its initial state if the row has no steps.
+    ///
+    /// The time is nearly proportional to the sum of the lengths.
+    ///
+    /// # Panics
+    /// As [`forward`](Self::forward), and if there is not one length for each row, or a length is larger than T.
+    ///
+    /// ```
+    /// use gru_cpu::{Gru, Inputs, Sequence, Weights, spec::{GruSpec, Lengths, Sizes}};
+    ///
+    /// let (n, t, i, h) = (2, 5, 3, 4);
+    /// let gru = Gru::new(Sizes { n, t, i, h }, GruSpec::default());
+    /// let (w_ih, w_hh) = (vec![0.1f32; i * 3 * h], vec![0.2; h * 3 * h]);
+    /// let weights = Weights::new(Some(&w_ih), &w_hh);
+    ///
+    /// let x = vec![1.0; (5 + 2) * i]; // the rows have 5 and 2 steps
+    /// let inputs = Inputs { sequence: Sequence::new(&x), weights };
+    /// let mut states = vec![0.0; (5 + 2) * h];
+    /// gru.forward_ragged(&Lengths::Packed([5, 2].into()), &inputs, &mut states, None);
+    /// assert_eq!(states[..2 * h], states[5 * h..]);
+    /// ```
+    pub fn forward_ragged<E: Element>(
+        &self,
+        lengths: &Lengths,
+        inputs: &Inputs<'_, E>,
+        states: &mut [E],
+        saved: Option<&mut [E]>,
+    ) {
+        check_forward(self, lengths, inputs, states, saved.as_deref());
         if !states.is_empty() {
-            E::forward(self, inputs, states, saved);
+            E::forward(self, lengths, inputs, states, saved);
         }
     }
 
@@ -53,12 +89,32 @@ impl Gru {
         d_states: &[E],
         to: Gradients<'_, E>,
     ) {
-        check_backward(self, inputs, states, saved, d_states, &to);
-        if states.is_empty() {
-            let all = to.into_array().into_iter().flatten();
+        self.backward_ragged(&Lengths::All, inputs, states, saved, d_states, to);
+    }
+
+    /// [`backward`](Self::backward) for rows of different lengths, after [`forward_ragged`](Self::forward_ragged).
+    ///
+    /// What is past the end of a row is not read in any tensor, and not written in the gradient of x.
+    ///
+    /// # Panics
+    /// As [`backward`](Self::backward), and if there is not one length for each row, or a length is larger than T.
+    pub fn backward_ragged<E: Element>(
+        &self,
+        lengths: &Lengths,
+        inputs: &Inputs<'_, E>,
+        states: &[E],
+        saved: Option<&[E]>,
+        d_states: &[E],
+        to: Gradients<'_, E>,
+    ) {
+        check_backward(self, lengths, inputs, states, saved, d_states, &to);
+        let no_steps = |lengths: &[usize]| lengths.iter().all(|&len| len == 0);
+        if states.is_empty() || lengths.of_rows().is_some_and(no_steps) {
+            let x = to.x.filter(|_| lengths.of_rows().is_none());
+            let all = Gradients { x, ..to }.into_array().into_iter().flatten();
             all.for_each(|d| d.fill(E::zero()));
         } else {
-            E::backward(self, inputs, states, saved, d_states, to);
+            E::backward(self, lengths, inputs, states, saved, d_states, to);
         }
     }
 }
@@ -68,6 +124,7 @@ impl Gru {
 pub trait Passes: Lanes {
     fn forward(
         gru: &Gru,
+        lengths: &Lengths,
         inputs: &Inputs<'_, Self>,
         states: &mut [Self],
         saved: Option<&mut [Self]>,
@@ -75,6 +132,7 @@ pub trait Passes: Lanes {
 
     fn backward(
         gru: &Gru,
+        lengths: &Lengths,
         inputs: &Inputs<'_, Self>,
         states: &[Self],
         saved: Option<&[Self]>,
@@ -87,6 +145,7 @@ pub trait Passes: Lanes {
     fn forward_packed(
         packed: &Packed<Self>,
         gru: &Gru,
+        lengths: &Lengths,
         inputs: &Inputs<'_, Self>,
         states: &mut [Self],
     );
@@ -101,22 +160,24 @@ macro_rules! passes {
         impl Passes for $t {
             fn forward(
                 gru: &Gru,
+                lengths: &Lengths,
                 inputs: &Inputs<'_, Self>,
                 states: &mut [Self],
                 saved: Option<&mut [Self]>,
             ) {
-                pass::forward(gru, inputs, states, saved);
+                pass::forward(gru, lengths, inputs, states, saved);
             }
 
             fn backward(
                 gru: &Gru,
+                lengths: &Lengths,
                 inputs: &Inputs<'_, Self>,
                 states: &[Self],
                 saved: Option<&[Self]>,
                 d_states: &[Self],
                 to: Gradients<'_, Self>,
             ) {
-                pass::backward(gru, inputs, states, saved, d_states, to);
+                pass::backward(gru, lengths, inputs, states, saved, d_states, to);
             }
 
             fn pack(
@@ -131,10 +192,11 @@ macro_rules! passes {
             fn forward_packed(
                 packed: &Packed<Self>,
                 gru: &Gru,
+                lengths: &Lengths,
                 inputs: &Inputs<'_, Self>,
                 states: &mut [Self],
             ) {
-                packed.forward(gru, inputs, states);
+                packed.forward(gru, lengths, inputs, states);
             }
 
             fn streams(packed: &Packed<Self>, n: usize) -> Streams<Self> {

@@ -41,7 +41,7 @@
 //! gru.backward(&inputs, &states, Some(&saved), &d_states, to);
 //! ```
 //!
-//! [`PackedWeights`] serve many calls with the same weights. A [`Stream`] runs one step at a time.
+//! [`Gru::forward_ragged`] takes rows of different lengths. [`PackedWeights`] serve many calls with the same weights. A [`Stream`] runs one step at a time.
 //!
 //! # Numerical behavior
 //!

@@ -7,7 +7,7 @@ use crate::{
     },
     element::Element,
     pass::{Packed, Streams},
-    spec::{GruSpec, Order, Sizes},
+    spec::{GruSpec, Lengths, Order, Sizes},
 };
 use std::{fmt, sync::Arc};
 
@@ -81,30 +81,34 @@ impl<E: Element> PackedWeights<E> {
     /// # Panics
     /// If the sizes exceed the address space, or a slice has the wrong number of elements.
     pub fn forward(&self, n: usize, t: usize, sequence: Sequence<'_, E>, states: &mut [E]) {
-        self.forward_in(Order::default(), n, t, sequence, states);
+        self.forward_in(Order::default(), n, t, &Lengths::All, sequence, states);
     }
 
-    /// [`forward`](Self::forward) in any order: `states` is `[N,T,H]` or `[T,N,H]`.
+    /// [`forward`](Self::forward) in any order, and for rows of different lengths: see [`Gru::forward_ragged`].
     ///
     /// # Panics
-    /// As [`forward`](Self::forward).
+    /// As [`Gru::forward_ragged`].
     pub fn forward_in(
         &self,
         order: Order,
         n: usize,
         t: usize,
+        lengths: &Lengths,
         sequence: Sequence<'_, E>,
         states: &mut [E],
     ) {
         const OP: &str = "gru_cpu::PackedWeights::forward";
         let sizes = self.0.sizes(n, t);
         or_panic(OP, check_sizes(&sizes));
-        or_panic(OP, check_sequence(&sequence, &sizes, self.0.features));
-        check_len(OP, "states", states, sizes.rows() * sizes.h);
+        let checked = check_sequence(&sequence, &sizes, lengths, self.0.features);
+        or_panic(OP, checked);
+        let places = lengths.in_memory(sizes).rows();
+        check_len(OP, "states", states, places * sizes.h);
         if !states.is_empty() {
             let spec = self.0.spec;
             let gru = Gru { sizes, order, spec };
-            E::forward_packed(&self.0, &gru, &self.0.inputs(sequence), states);
+            let inputs = self.0.inputs(sequence);
+            E::forward_packed(&self.0, &gru, lengths, &inputs, states);
         }
     }
 }

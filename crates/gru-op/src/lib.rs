@@ -46,6 +46,7 @@
 //!
 //! - [`GruBlock`], [`GruBlockConfig`]: layers, directions, dropout, state. Start here.
 //! - [`gru_sequence`], [`gru_cell`]: the operator on [`Tensor`](burn::tensor::Tensor).
+//! - [`gru_packed`], [`pack`], [`unpack`]: rows of different lengths without padding.
 //! - [`GruSpec`]: what a step computes.
 //! - [`backend`]: the operator on a backend's tensors, and how to add a backend.
 //! - [`composed`]: the operator in Burn's operations, for comparison.
@@ -114,6 +115,7 @@ pub use self::{
     op::{
         composed,
         options::{GruWeights, SequenceOptions},
+        packed::{PackedSteps, gru_packed, pack, unpack},
         sequence::{GruGates, gru_cell, gru_gates, gru_sequence, gru_sequence_with},
         starts::{restart, starts_after},
     },

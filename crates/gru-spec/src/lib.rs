@@ -19,6 +19,7 @@
 
 mod activation;
 mod checkpointing;
+mod lengths;
 pub mod onnx;
 mod order;
 mod sizes;
@@ -28,6 +29,7 @@ mod tensors;
 pub use self::{
     activation::{Activation, Activations},
     checkpointing::Checkpointing,
+    lengths::{Lengths, LengthsError},
     order::{Direction, Layout, Order},
     sizes::Sizes,
     spec::{GruSpec, Reset, Update},

@@ -1,7 +1,7 @@
 //! All checks of a call.
 
 use super::{CallError, Gradients, Gru, Inputs, Sequence, Weights};
-use crate::spec::{Shape, Sizes};
+use crate::spec::{Lengths, Shape, Sizes};
 
 /// The number of elements of x per row and step: I, or 3H without an input weight.
 pub(crate) fn features<E>(weights: &Weights<'_, E>, sizes: &Sizes) -> usize {
@@ -15,15 +15,17 @@ pub(crate) fn features<E>(weights: &Weights<'_, E>, sizes: &Sizes) -> usize {
 /// If the sizes overflow, or a slice does not have the length that they require.
 pub(crate) fn check_forward<E>(
     gru: &Gru,
+    lengths: &Lengths,
     inputs: &Inputs<'_, E>,
     states: &[E],
     saved: Option<&[E]>,
 ) {
     const OP: &str = "gru_cpu::Gru::forward";
     gru.spec.check();
-    or_panic(OP, check_inputs(gru, inputs));
-    check_len(OP, "states", states, gru.sizes.rows() * gru.sizes.h);
-    check_saved(OP, gru, saved);
+    or_panic(OP, check_inputs(gru, lengths, inputs));
+    let places = lengths.in_memory(gru.sizes).rows();
+    check_len(OP, "states", states, places * gru.sizes.h);
+    check_saved(OP, gru, places, saved);
 }
 
 /// # Panics
@@ -31,6 +33,7 @@ pub(crate) fn check_forward<E>(
 /// for an input that is absent.
 pub(crate) fn check_backward<E>(
     gru: &Gru,
+    lengths: &Lengths,
     inputs: &Inputs<'_, E>,
     states: &[E],
     saved: Option<&[E]>,
@@ -39,11 +42,12 @@ pub(crate) fn check_backward<E>(
 ) {
     const OP: &str = "gru_cpu::Gru::backward";
     gru.spec.check();
-    or_panic(OP, check_inputs(gru, inputs));
+    or_panic(OP, check_inputs(gru, lengths, inputs));
     check_gradients(OP, gru, inputs, to);
-    check_len(OP, "states", states, gru.sizes.rows() * gru.sizes.h);
-    check_len(OP, "d_states", d_states, gru.sizes.rows() * gru.sizes.h);
-    check_saved(OP, gru, saved);
+    let places = lengths.in_memory(gru.sizes).rows();
+    check_len(OP, "states", states, places * gru.sizes.h);
+    check_len(OP, "d_states", d_states, places * gru.sizes.h);
+    check_saved(OP, gru, places, saved);
 }
 
 /// After this check the length of a buffer in bytes does not overflow. The number of multiplications may:
@@ -69,10 +73,12 @@ pub(crate) fn check_weights<E>(weights: &Weights<'_, E>, sizes: &Sizes) -> Resul
 pub(crate) fn check_sequence<E>(
     sequence: &Sequence<'_, E>,
     sizes: &Sizes,
+    lengths: &Lengths,
     features: usize,
 ) -> Result<(), CallError> {
-    let shapes = sizes.shapes(Default::default()).sequence;
-    let x = Shape::from([sizes.rows(), features]);
+    lengths.check(sizes).map_err(CallError::Lengths)?;
+    let shapes = lengths.shapes(*sizes, Default::default()).sequence;
+    let x = Shape::from([lengths.in_memory(*sizes).rows(), features]);
     try_len("x", Some(sequence.x), Some(x))?;
     try_len("h0", sequence.h0, shapes.h0)?;
     try_len(
@@ -86,10 +92,10 @@ pub(crate) fn check_sequence<E>(
     try_len("start_state", sequence.start_state, shapes.start_state)
 }
 
-fn check_inputs<E>(gru: &Gru, inputs: &Inputs<'_, E>) -> Result<(), CallError> {
+fn check_inputs<E>(gru: &Gru, lengths: &Lengths, inputs: &Inputs<'_, E>) -> Result<(), CallError> {
     check_sizes(&gru.sizes)?;
     let features = features(&inputs.weights, &gru.sizes);
-    check_sequence(&inputs.sequence, &gru.sizes, features)?;
+    check_sequence(&inputs.sequence, &gru.sizes, lengths, features)?;
     check_weights(&inputs.weights, &gru.sizes)
 }
 
@@ -120,9 +126,9 @@ fn check_gradients<E>(op: &str, gru: &Gru, inputs: &Inputs<'_, E>, to: &Gradient
     );
 }
 
-fn check_saved<E>(op: &str, gru: &Gru, saved: Option<&[E]>) {
+fn check_saved<E>(op: &str, gru: &Gru, places: usize, saved: Option<&[E]>) {
     if let Some(saved) = saved {
-        check_len(op, "saved", saved, gru.sizes.rows() * gru.saved_width());
+        check_len(op, "saved", saved, places * gru.saved_width());
     }
 }
 

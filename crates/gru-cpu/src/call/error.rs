@@ -2,7 +2,7 @@
 
 use std::{error, fmt};
 
-use crate::spec::Sizes;
+use crate::spec::{LengthsError, Sizes};
 
 /// Why a call cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub enum CallError {
         /// The number given.
         actual: usize,
     },
+    /// The lengths of the rows do not fit the sizes.
+    Lengths(LengthsError),
 }
 
 impl fmt::Display for CallError {
@@ -48,6 +50,7 @@ impl fmt::Display for CallError {
                 f,
                 "{tensor} has the wrong number of elements, expected {expected}, got {actual}"
             ),
+            Self::Lengths(error) => error.fmt(f),
         }
     }
 }

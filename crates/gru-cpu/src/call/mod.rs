@@ -3,16 +3,22 @@
 mod check;
 mod error;
 mod place;
+mod ragged;
 
 pub(crate) use self::check::{
     check_backward, check_forward, check_len, check_sequence, check_sizes, check_weights, features,
     or_panic,
 };
 pub use self::error::CallError;
+pub(crate) use self::ragged::{LiveRows, Ragged, Sorted};
 
 use self::place::Place;
-use crate::spec::{self, GruSpec, Order, PerInput, Sizes};
+use crate::{
+    product::{Rows, Strided},
+    spec::{self, Direction, GruSpec, Order, PerInput, Sizes},
+};
 use num_traits::Float;
+use std::ops::Range;
 
 /// The inputs of a call. Every slice is dense and row-major.
 pub type Inputs<'a, E> = spec::Inputs<&'a [E]>;
@@ -89,6 +95,8 @@ pub(crate) struct Call<'a, E> {
     pub(crate) inputs: &'a Inputs<'a, E>,
     order: Order,
     place: Place,
+    /// Rows of different lengths. `n` is a slot then.
+    ragged: Option<&'a Ragged>,
 }
 
 impl<'a, E: Float + Default> Call<'a, E> {
@@ -99,20 +107,54 @@ impl<'a, E: Float + Default> Call<'a, E> {
             inputs,
             order: gru.order,
             place: Place::new(&gru.sizes, gru.order.layout),
+            ragged: None,
         }
+    }
+
+    /// The same call over rows of different lengths.
+    pub(crate) fn with_rows(self, ragged: &'a Ragged, inputs: &'a Inputs<'a, E>) -> Self {
+        Self {
+            inputs,
+            ragged: Some(ragged),
+            ..self
+        }
+    }
+
+    pub(crate) fn order(&self) -> Order {
+        self.order
     }
 
     /// The row of memory of batch row `n` at the `s`-th step.
     #[inline(always)]
     pub(crate) fn row(&self, n: usize, s: usize) -> usize {
-        self.place
-            .row(n, self.order.direction.time(s, self.sizes.t))
+        match self.ragged {
+            None => self
+                .place
+                .row(n, self.order.direction.time(s, self.sizes.t)),
+            Some(ragged) => ragged.place(n, s),
+        }
     }
 
-    /// Rows of memory from one batch row to the next, at the same step.
+    /// The rows of `cells` that belong to some rows of the batch at the `s`-th step.
     #[inline(always)]
-    pub(crate) fn per_row(&self) -> usize {
-        self.place.per_n
+    pub(crate) fn at_step(
+        &self,
+        cells: &Rows<'a, E>,
+        batch: Range<usize>,
+        s: usize,
+    ) -> Strided<'a, E> {
+        match self.ragged {
+            None => {
+                let first = self.row(batch.start, s);
+                Strided::of(cells, first, self.place.per_n, batch.len())
+            }
+            Some(ragged) => Strided::listed(
+                cells,
+                ragged.places(),
+                ragged.offset(s),
+                ragged.first(batch),
+            ),
+        }
     }
 
     /// The features of a row of memory.
@@ -135,8 +177,12 @@ impl<'a, E: Float + Default> Call<'a, E> {
         match self.inputs.sequence.starts {
             None => false,
             Some(starts) => {
-                let time = self.order.direction.boundary(s, self.sizes.t);
-                time.is_some_and(|t| starts[self.place.row(n, t)] != E::default())
+                // The boundary before a step belongs to the later time of the two.
+                let of = match self.order.direction {
+                    Direction::Forward => Some(s),
+                    Direction::Reverse => s.checked_sub(1),
+                };
+                of.is_some_and(|s| starts[self.row(n, s)] != E::default())
             }
         }
     }

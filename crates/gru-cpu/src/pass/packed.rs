@@ -8,7 +8,7 @@ use crate::{
     call::{self, Call, Gru, Inputs, Sequence, features},
     product::{Buffer, Rows},
     simd::{Gates, Lanes, Machine},
-    spec::{GruSpec, Sizes},
+    spec::{GruSpec, Lengths, Sizes},
 };
 
 /// What a forward pass needs of a layer.
@@ -67,9 +67,15 @@ impl<E: Lanes> Packed<E> {
     }
 
     /// `gru` has the spec and the sizes of the weights.
-    pub(crate) fn forward(&self, gru: &Gru, inputs: &Inputs<'_, E>, states: &mut [E]) {
+    pub(crate) fn forward(
+        &self,
+        gru: &Gru,
+        lengths: &Lengths,
+        inputs: &Inputs<'_, E>,
+        states: &mut [E],
+    ) {
         let zeros = initial_zeros(&Call::new(gru, inputs));
-        self.pass(gru, inputs, states, &zeros).run();
+        self.pass(gru, inputs, states, &zeros).run(lengths);
     }
 
     fn pass<'a>(

@@ -2,7 +2,7 @@
 
 use super::weights::Weights;
 use crate::{
-    call::Call,
+    call::{Call, LiveRows},
     product::{ROWS, Rows, Sums},
     simd::Lanes,
     tuning::{registers, tile_rows},
@@ -12,22 +12,45 @@ use std::ops::Range;
 
 /// Some rows of the batch at some steps. They are numbered step by step.
 #[derive(Clone)]
-pub(super) struct RoundRows {
+pub(super) struct RoundRows<'a> {
     /// Rows of the batch.
     pub(super) batch: Range<usize>,
     /// The first step.
     pub(super) first_step: usize,
+    /// If rows have different lengths: the rows that are live at a step.
+    pub(super) live: Option<&'a LiveRows>,
 }
 
-impl RoundRows {
+impl RoundRows<'_> {
+    /// The number of rows in the first steps, up to `end`.
+    #[inline(always)]
+    pub(super) fn before(&self, end: usize) -> usize {
+        match self.live {
+            None => (end - self.first_step) * self.batch.len(),
+            Some(live) => live.rows(&(self.first_step..end)),
+        }
+    }
+
+    /// The number of rows at a step: the first of the batch.
+    #[inline(always)]
+    pub(super) fn at(&self, s: usize) -> usize {
+        match self.live {
+            None => self.batch.len(),
+            Some(live) => live.live(s),
+        }
+    }
+
     /// The row of the batch, and the step, of a row of the round.
     #[inline(always)]
     pub(super) fn place(&self, row: usize) -> (usize, usize) {
-        let per_step = self.batch.len();
-        (
-            self.batch.start + row % per_step,
-            self.first_step + row / per_step,
-        )
+        let (at, s) = match self.live {
+            None => {
+                let per_step = self.batch.len();
+                (row % per_step, self.first_step + row / per_step)
+            }
+            Some(live) => live.place(self.first_step, row),
+        };
+        (self.batch.start + at, s)
     }
 }
 
@@ -53,7 +76,7 @@ impl<E> InputProduct<'_, E> {
 pub(super) struct Project<'a, E> {
     pub(super) call: &'a Call<'a, E>,
     pub(super) weights: &'a Weights<'a, E>,
-    pub(super) round: RoundRows,
+    pub(super) round: RoundRows<'a>,
     pub(super) rows: Range<usize>,
     pub(super) panels: Range<usize>,
     pub(super) p: InputProduct<'a, E>,
@@ -89,7 +112,7 @@ impl<E: Lanes> Project<'_, E> {
         for x in &mut x[..rows.len()] {
             *x = self.call.x(self.call.row(n, s));
             n += 1;
-            if n == self.round.batch.end {
+            if n == self.round.batch.start + self.round.at(s) {
                 (n, s) = (self.round.batch.start, s + 1);
             }
         }

@@ -87,7 +87,7 @@ pub(super) unsafe trait GateRows<E: Lanes> {
 
     /// The rows of `p` of a tile.
     #[inline(always)]
-    fn p_of(&self, panel: usize, tile: Tile) -> Strided<E> {
+    fn p_of(&self, panel: usize, tile: Tile) -> Strided<'_, E> {
         let (p, first) = self.p();
         Strided::of(&p.cells, p.row(panel, first + tile.first), 1, tile.rows)
     }

@@ -75,46 +75,70 @@ impl<'a, E> Rows<'a, E> {
     }
 }
 
-/// Rows of any matrix at a constant distance. The address computation is shared by all of them.
+/// Rows of any matrix: at a constant distance, whose address computation is shared by all of them, or listed.
 #[derive(Clone, Copy)]
-pub(crate) struct Strided<E> {
+pub(crate) struct Strided<'a, E> {
     first: *mut E,
     stride: usize,
+    /// The index of each row, in strides; the row itself if absent.
+    list: Option<&'a [usize]>,
 }
 
-impl<E> Strided<E> {
+impl<'a, E> Strided<'a, E> {
     /// `count` rows of `cells`, from `first` on and `per_row` rows apart.
     #[inline(always)]
-    pub(crate) fn of(cells: &Rows<'_, E>, first: usize, per_row: usize, count: usize) -> Self {
+    pub(crate) fn of(cells: &Rows<'a, E>, first: usize, per_row: usize, count: usize) -> Self {
         // The last row exists.
         cells.at(first + (count - 1) * per_row);
         Self {
             first: cells.at(first),
             stride: per_row * cells.width,
+            list: None,
+        }
+    }
+
+    /// The rows `offset + list[·]` of `cells`, which has `rows` rows. The sum may wrap around.
+    #[inline(always)]
+    pub(crate) fn listed(
+        cells: &Rows<'a, E>,
+        rows: usize,
+        offset: usize,
+        list: &'a [usize],
+    ) -> Self {
+        assert!(rows == cells.rows, "{rows} rows of {}", cells.rows);
+        Self {
+            first: cells.data.wrapping_add(offset.wrapping_mul(cells.width)),
+            stride: cells.width,
+            list: Some(list),
         }
     }
 
     /// `count` rows of `width` elements in a slice that is only read. A slice of one row is used for all rows.
     #[inline(always)]
-    pub(crate) fn reading(slice: &[E], width: usize, count: usize) -> Self {
+    pub(crate) fn reading(slice: &'a [E], width: usize, count: usize) -> Self {
         let is_one = slice.len() == width;
         assert!(is_one || count * width <= slice.len());
         Self {
             first: slice.as_ptr().cast_mut(),
             stride: if is_one { 0 } else { width },
+            list: None,
         }
     }
 
     /// The address of a row.
     #[inline(always)]
     pub(crate) fn at(&self, row: usize) -> *mut E {
-        self.first.wrapping_add(row * self.stride)
+        let index = match self.list {
+            None => row,
+            Some(list) => list[row],
+        };
+        self.first.wrapping_add(index.wrapping_mul(self.stride))
     }
 
     /// # Safety
     /// The row and the cells exist, and no thread writes the cells while the slice is in use.
     #[inline(always)]
-    pub(crate) unsafe fn cells<'a>(&self, row: usize, cols: &Range<usize>) -> &'a [E] {
+    pub(crate) unsafe fn cells<'c>(&self, row: usize, cols: &Range<usize>) -> &'c [E] {
         // SAFETY: the cells are within the row, and no thread writes them.
         unsafe { std::slice::from_raw_parts(self.at(row).add(cols.start), cols.len()) }
     }
@@ -124,7 +148,7 @@ impl<E> Strided<E> {
     /// or writes the cells while the slice is in use.
     #[inline(always)]
     #[allow(clippy::mut_from_ref)] // As for `Rows`.
-    pub(crate) unsafe fn cells_mut<'a>(&self, row: usize, cols: &Range<usize>) -> &'a mut [E] {
+    pub(crate) unsafe fn cells_mut<'c>(&self, row: usize, cols: &Range<usize>) -> &'c mut [E] {
         // SAFETY: the cells are within the row, and only the caller uses them.
         unsafe { std::slice::from_raw_parts_mut(self.at(row).add(cols.start), cols.len()) }
     }

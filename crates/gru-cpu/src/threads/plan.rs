@@ -85,6 +85,22 @@ impl Plan {
         }
     }
 
+    /// A plan with this number of groups or fewer, and as many threads.
+    pub(crate) fn with_groups(&self, groups: usize, panels: usize) -> Self {
+        let members = (self.members * self.groups / groups).min(panels);
+        Self {
+            groups,
+            members: members.clamp(1, LARGEST),
+            ..*self
+        }
+    }
+
+    /// The plan for the first `n` rows of the batch, with the same threads.
+    pub(crate) fn for_rows(&self, n: usize) -> Self {
+        let groups = self.groups.min(n / ROWS_PER_GROUP).max(1);
+        Self { groups, n, ..*self }
+    }
+
     /// Threads that have work.
     pub(crate) fn threads(&self) -> usize {
         (self.groups * self.members).min(LARGEST)

@@ -5,7 +5,7 @@ use burn::backend::{
     Backend, BackendTensor, Dispatch, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind,
     ExtensionType, tensor::FloatTensor,
 };
-use gru_spec::{Checkpointing, GruSpec, Inputs, Order, PerInput, Sizes};
+use gru_spec::{Checkpointing, GruSpec, Inputs, Lengths, Order, PerInput, Sizes};
 
 /// One layer over one sequence, in one direction.
 #[derive(Debug, Clone)]
@@ -18,6 +18,9 @@ pub struct GruCall<B: Backend> {
     pub order: Order,
     /// What training keeps.
     pub checkpointing: Checkpointing,
+    /// The length of each row. Past the end of a row nothing is read: not `x`, not the gradient of the states. The
+    /// states and the gradient of `x` are zero there, and gates have no meaning.
+    pub lengths: Lengths,
     /// What the layer keeps between calls.
     pub memory: LayerMemory,
 }
@@ -44,6 +47,7 @@ impl<B: Backend> GruCall<B> {
             spec,
             order: Order::default(),
             checkpointing: Checkpointing::default(),
+            lengths: Lengths::All,
             memory: LayerMemory::default(),
         }
     }
@@ -53,7 +57,7 @@ impl<B: Backend> GruCall<B> {
         use burn::backend::TensorMetadata;
         let [first, second, i] = self.inputs.sequence.x.shape().dims();
         let [h, _] = self.inputs.weights.w_hh.shape().dims();
-        let [n, t] = self.order.layout.split([first, second]);
+        let [n, t] = self.lengths.batch(self.order.layout, [first, second]);
         Sizes { n, t, i, h }
     }
 
@@ -64,6 +68,7 @@ impl<B: Backend> GruCall<B> {
             spec: self.spec,
             order: self.order,
             checkpointing: self.checkpointing,
+            lengths: self.lengths,
             memory: self.memory,
         }
     }

@@ -30,13 +30,14 @@ mod cube;
 #[cfg(any(feature = "fusion", feature = "router"))]
 pub(crate) mod deferred;
 mod memory;
+pub(crate) mod padded;
 
 pub(crate) use self::call::is_addressable;
 pub use self::{
     call::{GruCall, GruGradients, GruSaved},
     memory::LayerMemory,
 };
-pub use gru_spec::{Inputs, PerInput, Sequence, Sizes, Weights};
+pub use gru_spec::{Inputs, Lengths, PerInput, Sequence, Sizes, Weights};
 
 use burn::backend::{Backend, backend_extension, tensor::FloatTensor};
 
@@ -67,7 +68,7 @@ pub trait GruBackend: Backend {
     /// Below autodiff, [`Checkpointing::Recompute`](crate::Checkpointing::Recompute) means that
     /// [`gru_gradients`](Self::gru_gradients) follows, and that the weights will soon change.
     fn gru_states(#[extension_type] call: GruCall<Self>) -> FloatTensor<Self> {
-        composed::states::<Self>(call)
+        padded::states(call, composed::states::<Self>)
     }
 
     /// The same states, and the gates that [`gru_gradients`](Self::gru_gradients) requires.
@@ -75,7 +76,7 @@ pub trait GruBackend: Backend {
     /// Under autodiff both results are constants, even where an input is tracked. Use
     /// [`gru_states`](Self::gru_states) to differentiate.
     fn gru_states_and_gates(#[extension_type] call: GruCall<Self>) -> GruSaved<Self> {
-        composed::states_and_gates::<Self>(call)
+        padded::states_and_gates(call, composed::states_and_gates::<Self>)
     }
 
     /// The requested gradients of `Σ states ⊙ d_states`. They are constants under autodiff: there are no
@@ -86,7 +87,7 @@ pub trait GruBackend: Backend {
         d_states: FloatTensor<Self>,
         wanted: PerInput<bool>,
     ) -> GruGradients<Self> {
-        composed::gradients::<Self>(call, saved, d_states, wanted)
+        padded::gradients(call, saved, d_states, wanted, composed::gradients::<Self>)
     }
 }
 

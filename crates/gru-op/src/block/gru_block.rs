@@ -3,8 +3,9 @@
 use super::GruLayer;
 use crate::{
     op::check::Check,
-    op::options::{GruWeights, SequenceOptions, Starts},
-    op::padding::PreparedPadding,
+    op::options::{GruWeights, Padding, SequenceOptions, Starts},
+    op::packed,
+    op::padding::PreparedMask,
     op::sequence::GruGates,
     op::shape,
 };
@@ -95,7 +96,8 @@ impl GruBlock {
     /// assert_eq!((y.dims(), state.dims()), ([n, t, 2 * h], [4, n, h]));
     /// ```
     pub fn forward(&self, x: Tensor<3>, state: Option<Tensor<3>>) -> (Tensor<3>, Tensor<3>) {
-        self.run("GruBlock::forward", x, SequenceOptions::new().state(state))
+        let options = SequenceOptions::new().state(state);
+        self.run("GruBlock::forward", x, self.layout(), options)
     }
 
     /// [`forward`](Self::forward) with options: the state, lengths or a mask, and starts.
@@ -138,33 +140,65 @@ impl GruBlock {
         x: Tensor<3>,
         options: SequenceOptions<3>,
     ) -> (Tensor<3>, Tensor<3>) {
-        self.run("GruBlock::forward_with", x, options)
+        self.run("GruBlock::forward_with", x, self.layout(), options)
+    }
+
+    /// Runs every layer over a packed batch: row `n` has `lengths[n]` steps, and the rows follow each other without
+    /// padding. [`pack`](crate::pack) and [`unpack`](crate::unpack) convert padded batches.
+    ///
+    /// Zoneout and dropout are drawn for the packed steps, recurrent dropout for each row.
+    ///
+    /// # Shapes
+    /// - `x`: `[M,I]`, whether or not the block is `batch_first`. M is the sum of the lengths, N their number.
+    /// - `state`: `[L·D,N,H]`; zeros if absent.
+    /// - returns the output of the last layer `[M,D·H]`, and the final states `[L·D,N,H]`.
+    ///
+    /// # Panics
+    /// As [`forward`](Self::forward), and if M is not the sum of the lengths.
+    ///
+    /// ```
+    /// # use burn::tensor::{Device, Distribution, Tensor};
+    /// # use gru_op::GruBlockConfig;
+    /// # let (i, h, device) = (3, 4, Device::flex());
+    /// let gru = GruBlockConfig::new(i, h).with_bidirectional(true).init(&device);
+    /// let x = Tensor::<2>::random([5 + 2, i], Distribution::Default, &device);
+    /// let (y, state) = gru.forward_packed(x, &[5, 2], None);
+    /// assert_eq!((y.dims(), state.dims()), ([7, 2 * h], [2, 2, h]));
+    /// ```
+    pub fn forward_packed(
+        &self,
+        x: Tensor<2>,
+        lengths: &[usize],
+        state: Option<Tensor<3>>,
+    ) -> (Tensor<2>, Tensor<3>) {
+        const OP: &str = "GruBlock::forward_packed";
+        let mut options = SequenceOptions::new().state(state);
+        options.padding = packed::packed(OP, &x, lengths);
+        let x = packed::as_sequence(x);
+        let (y, state) = self.run(OP, x, Layout::BatchMajor, options);
+        (packed::as_rows(y), state)
     }
 
     fn run(
         &self,
         op: &str,
         x: Tensor<3>,
-        mut options: SequenceOptions<3>,
+        layout: Layout,
+        options: SequenceOptions<3>,
     ) -> (Tensor<3>, Tensor<3>) {
-        self.check_sequence(op, &x, &options);
-        let layout = self.layout();
-        let padding = PreparedPadding::new(&options.padding, layout, &x);
-        if let Some(padding) = &padding {
-            padding.drop_starts(&mut options.starts);
-        }
+        self.check_sequence(op, &x, layout, &options);
+        let mask = PreparedMask::new(&options.padding, &x);
         let training = self.training(&x);
         let mut finals = Vec::with_capacity(self.layers.len());
         let y = self.each_layer(x, training, |k, layer, x| {
-            // With lengths, the output of the previous layer is zero at skipped steps.
-            let x = match &padding {
-                Some(padding) if padding.repeats || k < self.directions() => padding.input(x),
-                _ => x,
+            let x = match &mask {
+                Some(mask) => mask.input(x),
+                None => x,
             };
             let weights = layer.weights();
             let options = of_layer(&options, k);
             let operation = layer.operation((op, k), &weights, options, &x, layout, training);
-            let (y, last) = operation.states_in_block(x, padding.as_ref());
+            let (y, last) = operation.states_in_block(x, mask.as_ref());
             finals.push(last);
             y
         });
@@ -190,8 +224,8 @@ impl GruBlock {
     pub fn gates(&self, x: Tensor<3>, state: Option<Tensor<3>>) -> Vec<GruGates> {
         const OP: &str = "GruBlock::gates";
         let options = SequenceOptions::new().state(state);
-        self.check_sequence(OP, &x, &options);
         let (layout, mut all) = (self.layout(), Vec::with_capacity(self.layers.len()));
+        self.check_sequence(OP, &x, layout, &options);
         self.each_layer(x, false, |k, layer, x| {
             let weights = layer.weights();
             let options = of_layer(&options, k);
@@ -311,11 +345,17 @@ impl GruBlock {
     }
 
     /// Checks the arguments of a sequence.
-    fn check_sequence(&self, op: &str, x: &Tensor<3>, options: &SequenceOptions<3>) {
-        let ([first, second, _], layout) = (x.dims(), self.layout());
+    fn check_sequence(
+        &self,
+        op: &str,
+        x: &Tensor<3>,
+        layout: Layout,
+        options: &SequenceOptions<3>,
+    ) {
+        let [first, second, _] = x.dims();
         let because = || format!("x is {:?}, and {}", x.dims(), self.sizes());
         let mut check = Check::new(op.into(), ("x", x), &because);
-        let [n, t] = layout.split([first, second]);
+        let [n, t] = options.padding.batch(layout, [first, second]);
         self.check(&mut check, x, n, options.state.as_ref());
         check.padding(&options.padding, layout, [n, t]);
         let state = [self.layers.len(), n, self.d_hidden];
@@ -343,11 +383,15 @@ impl GruBlock {
     }
 }
 
-/// The state and the starts of the `k`-th layer.
+/// The state, the lengths and the starts of the `k`-th layer. The block prepares a mask.
 fn of_layer(options: &SequenceOptions<3>, k: usize) -> SequenceOptions<2> {
     let of_layer = |states: &Option<Tensor<3>>| Some(shape::at(states.clone()?, 0, k));
     SequenceOptions {
         state: of_layer(&options.state),
+        padding: match &options.padding {
+            Padding::Lengths(lengths) => Padding::Lengths(lengths.clone()),
+            Padding::None | Padding::Mask(_) => Padding::None,
+        },
         starts: Starts {
             flags: options.starts.flags.clone(),
             state: of_layer(&options.starts.state),

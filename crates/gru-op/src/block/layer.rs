@@ -76,8 +76,8 @@ impl GruLayer {
         }
     }
 
-    /// The operation of this layer, the `k`-th of a block, on `x`. Draws its noise. `options` has the state and
-    /// the starts.
+    /// The operation of this layer, the `k`-th of a block, on `x`. Draws its noise. `options` has the state,
+    /// the lengths and the starts.
     pub(super) fn operation<'a>(
         &'a self,
         (op, k): (&'a str, usize),
@@ -87,7 +87,8 @@ impl GruLayer {
         layout: Layout,
         training: bool,
     ) -> Operation<'a> {
-        let direction = self.direction;
+        let ([first, second, _], direction) = (x.dims(), self.direction);
+        let [n, _] = options.padding.batch(layout, [first, second]);
         Operation {
             names: OpNames {
                 op,
@@ -99,7 +100,7 @@ impl GruLayer {
             options: SequenceOptions {
                 order: Order { layout, direction },
                 checkpointing: self.checkpointing,
-                recurrent_mask: training.then(|| self.draw_mask(x, layout)).flatten(),
+                recurrent_mask: training.then(|| self.draw_mask(x, n)).flatten(),
                 zoneout: self.draw_zoneout(x, training),
                 memory: self.memory.clone(),
                 ..options
@@ -108,12 +109,11 @@ impl GruLayer {
     }
 
     /// The recurrent mask `[N,H]` of training: zero for a dropped unit, else the scale that keeps the mean.
-    fn draw_mask(&self, x: &Tensor<3>, layout: Layout) -> Option<Tensor<2>> {
+    fn draw_mask(&self, x: &Tensor<3>, n: usize) -> Option<Tensor<2>> {
         if self.recurrent_dropout == 0.0 {
             return None;
         }
-        let ([first, second, _], [h, _]) = (x.dims(), self.w_hh.dims());
-        let [n, _] = layout.split([first, second]);
+        let [h, _] = self.w_hh.dims();
         let kept = 1.0 - self.recurrent_dropout;
         let draw = Distribution::Bernoulli(kept);
         Some(Tensor::random([n, h], draw, (&x.device(), x.dtype())) * (1.0 / kept))

@@ -5,7 +5,7 @@ use crate::op::options::{GruWeights, Padding, SequenceOptions, Starts};
 #[cfg(feature = "autodiff")]
 use burn::tensor::GradientCheckpointingStrategy as Strategy;
 use burn::tensor::{DType, Device, Tensor, kind::Autodiff};
-use gru_spec::{GruSpec, Layout};
+use gru_spec::{GruSpec, Layout, LengthsError, Sizes};
 use std::fmt::{self, Display};
 
 /// Without autodiff no tensor has a strategy.
@@ -171,17 +171,14 @@ impl<'a> Check<'a> {
         match padding {
             Padding::None => {}
             Padding::Lengths(lengths) => {
-                let (op, count) = (self.names.op, lengths.len());
-                assert!(
-                    count == n,
-                    "{op}: lengths [N] must be [{n}], got [{count}]; {}",
-                    (self.because)()
-                );
-                for (row, &len) in lengths.iter().enumerate() {
-                    assert!(
-                        len <= t,
-                        "{op}: lengths[{row}] must be at most T, expected 0 to {t}, got {len}"
-                    );
+                let sizes = Sizes { n, t, i: 0, h: 0 };
+                let op = self.names.op;
+                match lengths.check(&sizes) {
+                    Err(error @ LengthsError::Count { .. }) => {
+                        panic!("{op}: {error}; {}", (self.because)())
+                    }
+                    Err(error) => panic!("{op}: {error}"),
+                    Ok(()) => {}
                 }
             }
             Padding::Mask(mask) => {
@@ -222,7 +219,7 @@ pub(crate) fn check_sequence(
     let op = names.op;
     let [first, second, features] = x.dims();
     let layout = options.order.layout;
-    let [n, t] = layout.split([first, second]);
+    let [n, t] = options.padding.batch(layout, [first, second]);
     let [_, of_x, of_zoneout] = labels(layout);
     let layer = names.layer;
     let weight = |name| Name { layer, name };
@@ -261,7 +258,9 @@ pub(crate) fn check_sequence(
     check.padding(&options.padding, layout, [n, t]);
     let state = ("[N, H] or [1, H]", [n, h]);
     check.starts(&options.starts, layout, [n, t], state);
-    let largest = [n, t, features.max(4 * h)];
+    let lengths = options.padding.lengths(t);
+    let places = lengths.in_memory(Sizes { n, t, i: 0, h: 0 });
+    let largest = [places.n, places.t, features.max(4 * h)];
     assert!(
         is_addressable(&largest),
         "{op}: a buffer of {largest:?} elements does not fit in memory"

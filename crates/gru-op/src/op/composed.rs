@@ -11,7 +11,7 @@
 //! `gru-cube` lists what each GPU language guarantees.
 
 use crate::{
-    backend::composed,
+    backend::{composed, padded},
     op::{
         options::{GruWeights, SequenceOptions},
         sequence::Operation,
@@ -42,5 +42,5 @@ pub fn gru_sequence_with(
     options: SequenceOptions<2>,
 ) -> (Tensor<3>, Tensor<2>) {
     let operation = Operation::new("composed::gru_sequence_with", weights, spec, options);
-    operation.run(x, composed::states::<Dispatch>)
+    operation.run(x, |call| padded::states(call, composed::states::<Dispatch>))
 }

@@ -3,6 +3,7 @@
 pub(crate) mod check;
 pub mod composed;
 pub(crate) mod options;
+pub(crate) mod packed;
 pub(crate) mod padding;
 pub(crate) mod sequence;
 pub(crate) mod shape;

@@ -5,7 +5,7 @@ use burn::{
     backend::DispatchTensor,
     tensor::{Bool, Tensor},
 };
-use gru_spec::{Checkpointing, Direction, Layout, Order, Weights};
+use gru_spec::{Checkpointing, Direction, Layout, Lengths, Order, Weights};
 
 /// The weights of one direction of one layer, gates packed `r | z | n` in columns.
 ///
@@ -110,8 +110,10 @@ impl<const D: usize> SequenceOptions<D> {
     /// Row `n` ends after its first `lengths[n]` steps, like PyTorch's packed sequences and ONNX'
     /// `sequence_lens`. Lengths may be in any order, and may be 0. [`Direction::Reverse`] starts at the end of
     /// each row. The output past the end is zero. Replaces a mask.
+    ///
+    /// The CPU backends neither read nor multiply what is past the end of a row.
     pub fn lengths(mut self, lengths: &[usize]) -> Self {
-        self.padding = Padding::Lengths(lengths.to_vec());
+        self.padding = Padding::Lengths(Lengths::Padded(lengths.into()));
         self
     }
 
@@ -176,6 +178,27 @@ impl SequenceOptions<2> {
     }
 }
 
+impl Padding {
+    /// The lengths of rows of at most `t` steps.
+    pub(crate) fn lengths(&self, t: usize) -> Lengths {
+        match self {
+            Self::Lengths(Lengths::Padded(lengths)) if lengths.iter().all(|&len| len == t) => {
+                Lengths::All
+            }
+            Self::Lengths(lengths) => lengths.clone(),
+            Self::None | Self::Mask(_) => Lengths::All,
+        }
+    }
+
+    /// N and T of a sequence with these first two dimensions.
+    pub(crate) fn batch(&self, layout: Layout, dims: [usize; 2]) -> [usize; 2] {
+        match self {
+            Self::Lengths(lengths) => lengths.batch(layout, dims),
+            Self::None | Self::Mask(_) => layout.split(dims),
+        }
+    }
+}
+
 /// Where rows start new sequences, and with which state.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Starts<const D: usize> {
@@ -189,8 +212,8 @@ pub(crate) struct Starts<const D: usize> {
 pub(crate) enum Padding {
     #[default]
     None,
-    /// Steps past the length of each row.
-    Lengths(Vec<usize>),
+    /// Steps past the length of each row, or rows without padding.
+    Lengths(Lengths),
     /// Steps whose mask is false.
     Mask(Tensor<2, Bool>),
 }

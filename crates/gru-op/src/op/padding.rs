@@ -1,37 +1,29 @@
-//! Skipped steps: from lengths, or from a mask with holes.
+//! Skipped steps of a mask with holes, and the final state of rows of different lengths.
 
-use crate::op::options::{Padding, Starts};
+use crate::op::options::Padding;
 use burn::tensor::{Bool, Int, Tensor, TensorData};
-use gru_spec::{Direction, Layout, Order};
+use gru_spec::{Direction, Layout, Lengths, Order};
 
-/// Lengths or a mask as tensors, prepared once per call of a block.
-pub(crate) struct PreparedPadding {
+/// A mask as tensors, prepared once per call of a block. Backends handle lengths themselves.
+pub(crate) struct PreparedMask {
     /// 1 at valid steps, 0 at skipped ones, `[N,T]` or `[T,N]`.
     pub(crate) step_mask: Tensor<2>,
     skipped: Tensor<2, Bool>,
-    /// Whether the output of a skipped step repeats the previous output, for a mask. It is zero for lengths.
-    pub(crate) repeats: bool,
 }
 
-impl PreparedPadding {
+impl PreparedMask {
     /// `None` if no step is skipped. The arguments were checked.
-    pub(crate) fn new(padding: &Padding, layout: Layout, x: &Tensor<3>) -> Option<Self> {
+    pub(crate) fn new(padding: &Padding, x: &Tensor<3>) -> Option<Self> {
         let [first, second, _] = x.dims();
-        let [n, t] = layout.split([first, second]);
-        if n == 0 || t == 0 {
+        let Padding::Mask(mask) = padding else {
+            return None;
+        };
+        if first == 0 || second == 0 {
             return None;
         }
-        let (skipped, repeats) = match padding {
-            Padding::None => return None,
-            Padding::Lengths(lengths) if lengths.iter().all(|&len| len == t) => return None,
-            Padding::Lengths(lengths) => (past_the_end(lengths, layout, x), false),
-            Padding::Mask(mask) => (mask.clone().bool_not(), true),
-        };
-        let step_mask = skipped.clone().bool_not().float().cast(x.dtype());
         Some(Self {
-            step_mask,
-            skipped,
-            repeats,
+            step_mask: mask.clone().float().cast(x.dtype()),
+            skipped: mask.clone().bool_not(),
         })
     }
 
@@ -40,28 +32,58 @@ impl PreparedPadding {
         zeroed(x, self.skipped.clone())
     }
 
-    /// Removes the starts past the end of a row. A mask keeps its starts: the row restarts, and then skips.
-    pub(crate) fn drop_starts<const D: usize>(&self, starts: &mut Starts<D>) {
-        if !self.repeats {
-            let flags = starts.flags.take();
-            let valid = || self.skipped.clone().bool_not();
-            starts.flags = flags.map(|flags| flags.bool_and(valid()));
-        }
-    }
-
-    /// The output for these states.
+    /// The output for these states: a skipped step repeats the previous output, which is zero at first.
     pub(crate) fn output(
         &self,
         states: Tensor<3>,
         order: Order,
         starts: Option<Tensor<2, Bool>>,
     ) -> Tensor<3> {
-        let zero = if self.repeats {
-            before_the_first(self.skipped.clone().bool_not(), starts, order)
-        } else {
-            self.skipped.clone()
+        let valid = self.skipped.clone().bool_not();
+        zeroed(states, before_the_first(valid, starts, order))
+    }
+}
+
+/// The state `[N,H]` after the last step of each row of at most `t` steps, or its initial state if it has no steps.
+pub(crate) fn state_at_the_end(
+    states: &Tensor<3>,
+    lengths: &Lengths,
+    t: usize,
+    order: Order,
+    h0: Option<Tensor<2>>,
+) -> Tensor<2> {
+    let ([first, second, h], device) = (states.dims(), states.device());
+    let of_rows = lengths.of_rows().unwrap_or_default();
+    let n = of_rows.len();
+    if first * second * h == 0 {
+        return h0.unwrap_or_else(|| Tensor::zeros([n, h], (&device, states.dtype())));
+    }
+    let mut begin = 0;
+    let mut last = Vec::with_capacity(n);
+    for (row, &len) in of_rows.iter().enumerate() {
+        let time = match len {
+            0 => 0,
+            len => order.direction.time(len - 1, len),
         };
-        zeroed(states, zero)
+        last.push(match (lengths, order.layout) {
+            // A row without steps may be behind the last row of memory. Its state is replaced below.
+            (Lengths::Packed(_), _) => (begin + time).min(first * second - 1),
+            (_, Layout::BatchMajor) => row * t + time,
+            (_, Layout::TimeMajor) => time * n + row,
+        } as i64);
+        begin += len;
+    }
+    let rows = states.clone().reshape([first * second, h]);
+    let last = rows.select(0, Tensor::from_data(TensorData::new(last, [n]), &device));
+    if of_rows.iter().all(|&len| len > 0) {
+        return last;
+    }
+    let is_empty: Vec<bool> = of_rows.iter().map(|&len| len == 0).collect();
+    let is_empty = Tensor::<2, Bool>::from_data(TensorData::new(is_empty, [n, 1]), &device);
+    let is_empty = is_empty.expand([n, h]);
+    match h0 {
+        Some(h0) => last.mask_where(is_empty, h0),
+        None => last.mask_fill(is_empty, 0),
     }
 }
 
@@ -72,19 +94,6 @@ fn zeroed(sequence: Tensor<3>, steps: Tensor<2, Bool>) -> Tensor<3> {
         [_, _, 0] => sequence,
         shape => sequence.mask_fill(steps.unsqueeze_dim::<3>(2).expand(shape), 0),
     }
-}
-
-fn past_the_end(lengths: &[usize], layout: Layout, x: &Tensor<3>) -> Tensor<2, Bool> {
-    let [first, second, _] = x.dims();
-    let places = (0..first).flat_map(|first| (0..second).map(move |second| [first, second]));
-    let past = places.map(|place| {
-        let [n, t] = layout.split(place);
-        t >= lengths[n]
-    });
-    Tensor::from_data(
-        TensorData::new(past.collect(), [first, second]),
-        &x.device(),
-    )
 }
 
 /// The steps before the first valid step of each sequence, in the direction of time.

@@ -4,14 +4,14 @@ use crate::{
     backend::{GruBackend, GruCall},
     op::check::{self, Checked, OpNames},
     op::options::{GruWeights, SequenceOptions},
-    op::padding::PreparedPadding,
+    op::padding::{PreparedMask, state_at_the_end},
     op::shape,
 };
 use burn::{
     backend::{Dispatch, DispatchTensor},
     tensor::Tensor,
 };
-use gru_spec::{Checkpointing, GruSpec, Inputs, Layout, Order, Sequence};
+use gru_spec::{Checkpointing, GruSpec, Inputs, Layout, Lengths, Order, Sequence};
 
 /// Runs a GRU over a sequence.
 ///
@@ -192,31 +192,27 @@ impl<'a> Operation<'a> {
 
     /// The output and the final state. `run` computes the states.
     pub(crate) fn run(
-        mut self,
+        self,
         x: Tensor<3>,
         run: impl FnMut(GruCall<Dispatch>) -> DispatchTensor,
     ) -> (Tensor<3>, Tensor<2>) {
         let sizes = self.check(&x);
-        let layout = self.options.order.layout;
-        let padding = PreparedPadding::new(&self.options.padding, layout, &x);
-        if let Some(padding) = &padding {
-            padding.drop_starts(&mut self.options.starts);
-        }
-        let x = match &padding {
-            Some(padding) => padding.input(x),
+        let mask = PreparedMask::new(&self.options.padding, &x);
+        let x = match &mask {
+            Some(mask) => mask.input(x),
             None => x,
         };
-        self.run_checked(x, sizes, padding.as_ref(), run)
+        self.run_checked(x, sizes, mask.as_ref(), run)
     }
 
-    /// [`states`](Self::states) in a block, which prepares the padding for its layers, and the input.
+    /// [`states`](Self::states) in a block, which prepares the mask for its layers, and the input.
     pub(crate) fn states_in_block(
         self,
         x: Tensor<3>,
-        padding: Option<&PreparedPadding>,
+        mask: Option<&PreparedMask>,
     ) -> (Tensor<3>, Tensor<2>) {
         let sizes = self.check(&x);
-        self.run_checked(x, sizes, padding, Dispatch::gru_states)
+        self.run_checked(x, sizes, mask, Dispatch::gru_states)
     }
 
     fn check(&self, x: &Tensor<3>) -> Checked {
@@ -227,12 +223,13 @@ impl<'a> Operation<'a> {
         self,
         x: Tensor<3>,
         sizes: Checked,
-        padding: Option<&PreparedPadding>,
+        mask: Option<&PreparedMask>,
         mut run: impl FnMut(GruCall<Dispatch>) -> DispatchTensor,
     ) -> (Tensor<3>, Tensor<2>) {
         let (weights, order, options) = (self.weights, self.options.order, self.options);
         let weights = weights.to_dispatch();
-        let call = |sequence| GruCall {
+        let lengths = options.padding.lengths(sizes.t);
+        let call = |sequence, lengths| GruCall {
             inputs: Inputs {
                 sequence,
                 weights: weights.clone(),
@@ -245,6 +242,7 @@ impl<'a> Operation<'a> {
             } else {
                 Checkpointing::KeepGates
             },
+            lengths,
             memory: options.memory.clone(),
         };
         let dtype = x.dtype();
@@ -258,34 +256,40 @@ impl<'a> Operation<'a> {
                 state.expand([sizes.n, sizes.h])
             }
         });
-        let h0 = optional(options.state);
+        let h0 = optional(options.state.clone());
         // If T is zero, the final state is the state after a skipped step. So it has gradients, which are
         // zero for the weights.
-        let no_step = (sizes.t == 0 && sizes.n * sizes.h > 0).then(|| {
+        let is_empty = lengths.of_rows().is_none() && sizes.t == 0 && sizes.n * sizes.h > 0;
+        let no_step = is_empty.then(|| {
             let [_, _, features] = x.dims();
             let place = (&x.device(), x.dtype());
             let [first, second] = order.layout.split([sizes.n, 1]);
             let x = Tensor::<3>::zeros([first, second, features], place);
             let step_mask = Tensor::<2>::zeros([first, second], place);
-            let states = run(call(Sequence {
+            let sequence = Sequence {
                 h0: h0.clone(),
                 step_mask: optional(Some(step_mask)),
                 ..Sequence::new(x.into_dispatch())
-            }));
+            };
+            let states = run(call(sequence, Lengths::All));
             last_state(Tensor::from_dispatch(states), order)
         });
-        let states = Tensor::<3>::from_dispatch(run(call(Sequence {
+        let sequence = Sequence {
             x: x.into_dispatch(),
             h0,
             recurrent_mask: optional(options.recurrent_mask),
-            step_mask: optional(padding.map(|padding| padding.step_mask.clone())),
+            step_mask: optional(mask.map(|mask| mask.step_mask.clone())),
             zoneout: optional(options.zoneout),
             starts: optional(flags),
             start_state: optional(start_state),
-        })));
-        let last = no_step.unwrap_or_else(|| last_state(states.clone(), order));
-        let y = match padding {
-            Some(padding) => padding.output(states, order, starts),
+        };
+        let states = Tensor::<3>::from_dispatch(run(call(sequence, lengths.clone())));
+        let last = match lengths.of_rows() {
+            None => no_step.unwrap_or_else(|| last_state(states.clone(), order)),
+            Some(_) => state_at_the_end(&states, &lengths, sizes.t, order, options.state),
+        };
+        let y = match mask {
+            Some(mask) => mask.output(states, order, starts),
             None => states,
         };
         (y, last)

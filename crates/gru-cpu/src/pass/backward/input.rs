@@ -13,7 +13,7 @@ use std::ops::Range;
 /// `dx = dp·w_ihᵀ` of some rows of a round, or `dp` itself where the input is projected.
 pub(super) struct InputGradients<'a, 'b, E> {
     pub(super) pass: &'a Pass<'b, E>,
-    pub(super) round: RoundRows,
+    pub(super) round: RoundRows<'b>,
     /// The rows of the round that belong to this thread.
     pub(super) rows: Range<usize>,
 }

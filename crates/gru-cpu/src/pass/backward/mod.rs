@@ -34,13 +34,13 @@ use super::{
     weights::Weights,
 };
 use crate::{
-    call::{Call, Gradients, Gru, Inputs, features},
+    call::{Call, Gradients, Gru, Inputs, LiveRows, Ragged, Sorted, features},
     product::{
         Blocks, Buffer, Columns, Order, Panel, Panels, Prefetch, Product, Rows, Shape, Sums, WIDTH,
         pack,
     },
     simd::{Gates, Lanes, Machine},
-    spec::{Reset, Sizes},
+    spec::{Lengths, Reset, Sizes},
     threads::{Member, Plan, Rounds, run_team, split},
     tuning::{BARRIER_BACK_FROM, VECTORS_BACK},
 };
@@ -50,29 +50,65 @@ use std::ops::Range;
 /// Writes the gradients. Without `saved` the gates are recomputed from the states.
 pub(crate) fn backward<E: Lanes>(
     gru: &Gru,
+    lengths: &Lengths,
     inputs: &Inputs<'_, E>,
     states: &[E],
     saved: Option<&[E]>,
     d_states: &[E],
     to: Gradients<'_, E>,
 ) {
-    let machine = Machine::here::<E>();
     let call = Call::new(gru, inputs);
-    let sizes = &gru.sizes;
+    if lengths.of_rows().is_none() {
+        return gradients(call, None, states, saved, d_states, to);
+    }
+    let h = gru.sizes.h;
+    let ragged = Ragged::new(&gru.sizes, gru.order, lengths, 1);
+    let sorted = Sorted::new(&ragged, inputs, h);
+    let inputs = &sorted.inputs(inputs);
+    let call = call.with_rows(&ragged, inputs);
+    let buffer = |to: &Option<&mut [E]>| to.as_ref().map(|to| vec![E::zero(); to.len()]);
+    let (mut d_h0, mut d_start) = (buffer(&to.h0), buffer(&to.start_state));
+    let in_slots = Gradients {
+        h0: d_h0.as_deref_mut(),
+        start_state: d_start.as_deref_mut(),
+        ..to
+    };
+    let live = Some(&ragged.groups()[0]);
+    gradients(call, live, states, saved, d_states, in_slots);
+    for (to, sorted) in [(to.h0, d_h0), (to.start_state, d_start)] {
+        if let (Some(to), Some(sorted)) = (to, sorted) {
+            ragged.unsorted(&sorted, to, h);
+        }
+    }
+}
+
+/// The gradients of a call. If its rows have different lengths, `live` lists the live rows of each step.
+fn gradients<E: Lanes>(
+    call: Call<'_, E>,
+    live: Option<&LiveRows>,
+    states: &[E],
+    saved: Option<&[E]>,
+    d_states: &[E],
+    to: Gradients<'_, E>,
+) {
+    let machine = Machine::here::<E>();
+    let (sizes, inputs) = (call.sizes, call.inputs);
     let Sizes { n, t, i, h } = *sizes;
-    let (width, after) = (call.saved_width(), gru.spec.reset == Reset::AfterMatmul);
+    let (width, after) = (call.saved_width(), call.spec.reset == Reset::AfterMatmul);
     let weights = Transposed::new(&machine, &call, to.x.is_some());
     let (panels, size) = (weights.gates.count(), size_of::<E>());
     let plan = Plan::new(sizes, panels, machine.tile_rows, size, BARRIER_BACK_FROM);
     let steps = Plan::steps_back(sizes, size);
     let rows = steps * n;
+    let all = live.map(|live| live.rounds(rows));
+    let count = all.as_ref().map_or(t.div_ceil(steps), Vec::len);
 
     // A buffer that is not needed is empty.
     let buffer = |needed: bool, size: usize| Buffer::<E>::new(if needed { size } else { 0 });
     let columns =
         |needed: bool, len: usize| buffer(needed, Columns::<E>::size(len, rows, machine.tile_rows));
     let mut own_dh = buffer(to.h0.is_none(), n * h);
-    let mut d = Buffer::new(Blocks::<E>::size(gru.spec.saved_per_unit(), h, rows));
+    let mut d = Buffer::new(Blocks::<E>::size(call.spec.saved_per_unit(), h, rows));
     let mut ds = buffer(!after, n * h);
     let zeros = initial_zeros(&call);
     let recomputes = saved.is_none();
@@ -102,6 +138,7 @@ pub(crate) fn backward<E: Lanes>(
         gates: Gates::new(&machine, &call.spec),
         plan,
         steps,
+        live: live.zip(all.as_deref()),
         after,
         states,
         saved,
@@ -138,7 +175,7 @@ pub(crate) fn backward<E: Lanes>(
         call,
     };
     let threads = pass.plan.threads();
-    run_team(threads, t.div_ceil(steps), Plan::helper_wait(sizes), &pass);
+    run_team(threads, count, Plan::helper_wait(sizes), &pass);
     if let Some(sums) = bias.totals() {
         bias::write(sums, h, to.b_ih, to.b_hh);
     }
@@ -212,6 +249,8 @@ struct Pass<'a, E> {
     plan: Plan,
     /// Steps of a round.
     steps: usize,
+    /// If rows have different lengths: the live rows of each step, and the steps of each round.
+    live: Option<(&'a LiveRows, &'a [Range<usize>])>,
     /// Whether the reset gate acts after the product.
     after: bool,
     states: &'a [E],
@@ -241,13 +280,17 @@ impl<E: Lanes> Rounds for Pass<'_, E> {
     fn round(&self, round: usize, member: &mut Member<'_>) {
         let Sizes { n, t, .. } = *self.call.sizes;
         let arch = self.machine.arch;
-        let steps = t.saturating_sub((round + 1) * self.steps)..t - round * self.steps;
-        let rows = steps.len() * n;
-        let own = split(rows, member.team, self.machine.tile_rows, member.index);
+        let steps = match self.live {
+            None => t.saturating_sub((round + 1) * self.steps)..t - round * self.steps,
+            Some((_, rounds)) => rounds[rounds.len() - 1 - round].clone(),
+        };
         let round_rows = RoundRows {
             batch: 0..n,
             first_step: steps.start,
+            live: self.live.map(|(live, _)| live),
         };
+        let rows = round_rows.before(steps.end);
+        let own = split(rows, member.team, self.machine.tile_rows, member.index);
         if let Some(recompute) = &self.recompute {
             arch.dispatch(RecomputeRows {
                 pass: self,
@@ -259,6 +302,7 @@ impl<E: Lanes> Rounds for Pass<'_, E> {
         }
         arch.dispatch(StepsBack {
             pass: self,
+            round: &round_rows,
             steps,
             member,
         });

@@ -54,7 +54,7 @@ impl<'a, E: Lanes> Pass<'a, E> {
 
     /// Packs the left sides of some rows of a round, which belong to this thread until the next barrier. (`r ⊙ g`
     /// is packed where it is computed.)
-    pub(super) fn pack(&self, round: &RoundRows, rows: Range<usize>) {
+    pub(super) fn pack(&self, round: &RoundRows<'_>, rows: Range<usize>) {
         let Sizes { i, h, .. } = *self.call.sizes;
         if self.dw_ih.is_none() && self.dw_hh.is_none() {
             return;

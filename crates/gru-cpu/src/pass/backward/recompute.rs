@@ -34,7 +34,7 @@ pub(super) struct Recompute<'a, E> {
 pub(super) struct RecomputeRows<'a, 'b, E> {
     pub(super) pass: &'a Pass<'b, E>,
     pub(super) recompute: &'a Recompute<'b, E>,
-    pub(super) round: RoundRows,
+    pub(super) round: RoundRows<'b>,
     pub(super) rows: Range<usize>,
 }
 

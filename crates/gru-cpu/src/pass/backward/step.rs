@@ -5,7 +5,7 @@
 
 use super::{
     super::{next, units},
-    Pass,
+    Pass, RoundRows,
     gate_of_d::{DQ, N, N_TIMES_R, R, R_AND_Z, Z},
 };
 use crate::{
@@ -25,6 +25,7 @@ type NextLines<E> = Lines<E, { 6 * VECTORS_BACK * ROWS }>;
 /// Computes the pre-activation gradients of a round's steps.
 pub(super) struct StepsBack<'a, 'b, 'c, E> {
     pub(super) pass: &'a Pass<'b, E>,
+    pub(super) round: &'a RoundRows<'b>,
     pub(super) steps: Range<usize>,
     pub(super) member: &'a mut Member<'c>,
 }
@@ -36,24 +37,32 @@ impl<E: Lanes> WithSimd for StepsBack<'_, '_, '_, E> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Self {
             pass,
+            round,
             steps,
             member,
         } = self;
-        let share = pass.plan.share(member.index, member.team);
+        let plan = pass.plan.for_rows(round.at(steps.start));
+        let share = plan.share(member.index, member.team);
         let panels = share.of_units(pass.weights.gates.count());
         let units = units(
             panels.clone(),
             VECTORS_BACK * E::lanes::<S>(),
             pass.call.sizes.h,
         );
-        let tiles = tiles(share.rows.clone(), pass.machine.tile_rows);
+        let (mut rows, full) = (share.rows.clone(), pass.machine.tile_rows);
+        let mut all = tiles(rows.clone(), full);
         for s in steps.clone().rev() {
             let step = Step {
                 pass,
                 s,
-                first_row: (s - steps.start) * pass.call.sizes.n,
+                first_row: round.before(s),
             };
-            for n in share.rows.clone() {
+            if let Some(live) = round.live {
+                let end = |row: usize| row.min(live.live(s));
+                rows = end(share.rows.start)..end(share.rows.end);
+                all = tiles(rows.clone(), full);
+            }
+            for n in rows.clone() {
                 // SAFETY: these rows and units belong to this thread.
                 unsafe {
                     if pass.gates.are_default() {
@@ -66,13 +75,13 @@ impl<E: Lanes> WithSimd for StepsBack<'_, '_, '_, E> {
             member.wait_for(&share.peers);
             if !pass.after {
                 for panel in panels.clone() {
-                    for tile in tiles.clone() {
+                    for tile in all.clone() {
                         // SAFETY: these rows and units belong to this thread, and all units of dn̄ were
                         // written before the last barrier.
                         unsafe { step.through_candidate(simd, tile, panel) };
                     }
                 }
-                for n in share.rows.clone() {
+                for n in rows.clone() {
                     // SAFETY: these rows and units belong to this thread.
                     unsafe {
                         if pass.gates.are_default() {
@@ -86,14 +95,14 @@ impl<E: Lanes> WithSimd for StepsBack<'_, '_, '_, E> {
             }
             for panel in panels.clone() {
                 let next = next(panel, &panels);
-                for (at, tile) in tiles.clone().enumerate() {
+                for (at, tile) in all.clone().enumerate() {
                     // SAFETY: these rows and units belong to this thread, and all units of `d` were written
                     // before the last barrier.
-                    unsafe { step.through_product(simd, tile, panel, next, (at, tiles.len())) };
+                    unsafe { step.through_product(simd, tile, panel, next, (at, all.len())) };
                 }
             }
             if pass.call.inputs.sequence.starts.is_some() {
-                for n in share.rows.clone() {
+                for n in rows.clone() {
                     // SAFETY: these rows and units belong to this thread.
                     unsafe { step.through_start(simd, n, &units) };
                 }

@@ -9,10 +9,10 @@ use super::{
     weights::Weights,
 };
 use crate::{
-    call::{Call, Gru, Inputs, Sequence},
+    call::{Call, Gru, Inputs, LiveRows, Ragged, Sequence, Sorted},
     product::{Buffer, Rows},
     simd::{Gates, Lanes, Machine},
-    spec::Reset,
+    spec::{Lengths, Reset},
     threads::{Member, Plan, Rounds, Tiles, run_solo, run_team, tiles, with_helpers},
     tuning::BARRIER_FROM,
 };
@@ -21,6 +21,7 @@ use std::ops::Range;
 /// Writes the states, and the gates to `saved` if it is there.
 pub(crate) fn forward<E: Lanes>(
     gru: &Gru,
+    lengths: &Lengths,
     inputs: &Inputs<'_, E>,
     states: &mut [E],
     saved: Option<&mut [E]>,
@@ -36,7 +37,7 @@ pub(crate) fn forward<E: Lanes>(
         machine,
         call,
     }
-    .run();
+    .run(lengths);
 }
 
 /// The initial state of every row and the state of a start, if the call does not have them.
@@ -63,17 +64,36 @@ pub(super) struct Pass<'a, E> {
 }
 
 impl<E: Lanes> Pass<'_, E> {
-    /// Runs all steps with all threads that the call may use.
-    pub(super) fn run(&self) {
+    /// Runs all steps of rows of these lengths with all threads that the call may use.
+    pub(super) fn run(&self, lengths: &Lengths) {
         let (panels, size) = (self.weights.state.count(), size_of::<E>());
         let sizes = self.call.sizes;
         let plan = Plan::new(sizes, panels, self.machine.tile_rows, size, BARRIER_FROM);
+        if lengths.of_rows().is_none() {
+            return self.run_groups(&plan, None);
+        }
+        let ragged = Ragged::new(sizes, self.call.order(), lengths, plan.groups);
+        let plan = plan.with_groups(ragged.groups().len(), panels);
+        let sorted = Sorted::new(&ragged, self.call.inputs, sizes.h);
+        let inputs = &sorted.inputs(self.call.inputs);
+        let call = self.call.with_rows(&ragged, inputs);
+        Pass { call, ..*self }.run_groups(&plan, Some(&ragged));
+    }
+
+    fn run_groups(&self, plan: &Plan, ragged: Option<&Ragged>) {
+        let sizes = self.call.sizes;
         let run_group = |group: usize| {
-            let rows = plan.rows(group);
+            let live = ragged.map(|ragged| &ragged.groups()[group]);
+            let rows = live.map_or_else(|| plan.rows(group), |live| live.slots.clone());
             let mut scratch = Scratch::new(self, rows.len());
-            let group = self.group(&mut scratch, rows);
-            let rounds = sizes.t.div_ceil(group.steps);
-            run_team(plan.members, rounds, Plan::helper_wait(sizes), &group);
+            let steps = self.steps(rows.len());
+            let all = live.map(|live| live.rounds(steps * rows.len()));
+            let count = all.as_ref().map_or(sizes.t.div_ceil(steps), Vec::len);
+            let group = Group {
+                live: live.zip(all.as_deref()),
+                ..self.group(&mut scratch, rows)
+            };
+            run_team(plan.members, count, Plan::helper_wait(sizes), &group);
         };
         if plan.groups == 1 {
             return run_group(0);
@@ -109,6 +129,7 @@ impl<E: Lanes> Pass<'_, E> {
             g: Rows::new(scratch.g.as_mut(), h),
             rg: Rows::new(scratch.rg.as_mut(), h),
             rows,
+            live: None,
         }
     }
 }
@@ -151,6 +172,8 @@ struct Group<'a, E> {
     /// Whether a new state is only the blend of z, h₋₁ and n.
     is_plain: bool,
     rows: Range<usize>,
+    /// If rows have different lengths: the live rows of each step, and the steps of each round.
+    live: Option<(&'a LiveRows, &'a [Range<usize>])>,
     /// Its rows, counted from the first, in tiles.
     tiles: Tiles,
     /// Steps of a round.
@@ -165,26 +188,34 @@ struct Group<'a, E> {
 impl<E: Lanes> Rounds for Group<'_, E> {
     fn round(&self, round: usize, member: &mut Member<'_>) {
         let Pass { machine, call, .. } = self.pass;
-        let first = round * self.steps;
-        let steps = first..(first + self.steps).min(call.sizes.t);
+        let steps = match self.live {
+            None => {
+                let first = round * self.steps;
+                first..(first + self.steps).min(call.sizes.t)
+            }
+            Some((_, rounds)) => rounds[round].clone(),
+        };
+        let round = RoundRows {
+            batch: self.rows.clone(),
+            first_step: steps.start,
+            live: self.live.map(|(live, _)| live),
+        };
         let panels = member.share(self.pass.weights.state.count());
         machine.arch.dispatch(Project {
             call,
             weights: self.pass.weights,
-            round: RoundRows {
-                batch: self.rows.clone(),
-                first_step: first,
-            },
-            rows: 0..steps.len() * self.rows.len(),
+            round: round.clone(),
+            rows: 0..round.before(steps.end),
             panels: panels.clone(),
             p: self.p,
         });
-        if first == 0 && call.inputs.sequence.recurrent_mask.is_some() {
+        if steps.start == 0 && call.inputs.sequence.recurrent_mask.is_some() {
             self.mask_initial(units(panels.clone(), machine.lanes, call.sizes.h));
             member.wait();
         }
         machine.arch.dispatch(Steps {
             group: self,
+            round: &round,
             steps,
             panels,
             member,

@@ -6,7 +6,7 @@
 use super::{
     super::{
         next,
-        project::InputProduct,
+        project::{InputProduct, RoundRows},
         tile::{GateRows, Part, WriteLines},
         weights::Weights,
     },
@@ -16,7 +16,7 @@ use crate::{
     product::{Panels, Prefetch, Strided, Sums},
     simd::{Gates, Lanes, clip},
     spec::Update,
-    threads::{Member, Tile},
+    threads::{Member, Tile, tiles},
     tuning::{PANELS_OF_A_ROW, PREFETCH_FROM},
 };
 use pulp::{Simd, WithSimd};
@@ -25,6 +25,7 @@ use std::ops::Range;
 /// The steps of a round, for the panels of one thread.
 pub(super) struct Steps<'a, 'b, 'c, E> {
     pub(super) group: &'a Group<'b, E>,
+    pub(super) round: &'a RoundRows<'b>,
     pub(super) steps: Range<usize>,
     pub(super) panels: Range<usize>,
     pub(super) member: &'a mut Member<'c>,
@@ -35,7 +36,7 @@ impl<E: Lanes> WithSimd for Steps<'_, '_, '_, E> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        if self.group.after && self.group.rows.len() == 1 {
+        if self.group.after && self.round.at(self.steps.start) == 1 {
             self.of_row(simd)
         } else {
             self.of_tiles(simd)
@@ -49,12 +50,13 @@ impl<E: Lanes> Steps<'_, '_, '_, E> {
     fn of_row<S: Simd>(self, simd: S) {
         let Self {
             group,
+            round,
             steps,
             panels,
             member,
         } = self;
         for s in steps.clone() {
-            let step = Step::new(group, s, s - steps.start);
+            let step = Step::new(group, round, s);
             for first in panels.clone().step_by(PANELS_OF_A_ROW) {
                 let some = first..panels.end.min(first + PANELS_OF_A_ROW);
                 // SAFETY: all previous states were written before the last barrier, and these panels
@@ -72,17 +74,22 @@ impl<E: Lanes> Steps<'_, '_, '_, E> {
     fn of_tiles<S: Simd>(self, simd: S) {
         let Self {
             group,
+            round,
             steps,
             panels,
             member,
         } = self;
         let candidate = group.pass.weights.candidate.as_ref();
         let candidates = member.share(candidate.map_or(0, Panels::count));
-        let count = group.tiles.len();
+        let (mut all, mut count) = (group.tiles.clone(), group.tiles.len());
         for s in steps.clone() {
-            let step = Step::new(group, s, s - steps.start);
+            let step = Step::new(group, round, s);
+            if let Some(live) = round.live {
+                all = tiles(0..live.live(s), group.pass.machine.tile_rows);
+                count = all.len();
+            }
             for panel in panels.clone() {
-                for (index, tile) in group.tiles.clone().enumerate() {
+                for (index, tile) in all.clone().enumerate() {
                     let part = Part {
                         tile,
                         panel,
@@ -104,7 +111,7 @@ impl<E: Lanes> Steps<'_, '_, '_, E> {
             if !group.after {
                 member.wait();
                 for panel in candidates.clone() {
-                    for tile in group.tiles.clone() {
+                    for tile in all.clone() {
                         // SAFETY: `rg` and the gates of this step were written before the last barrier,
                         // and this panel of the candidate belongs to this thread.
                         unsafe { step.tile_of_candidate(simd, tile, panel) };
@@ -125,27 +132,23 @@ struct Step<'a, 'b, E> {
     s: usize,
     /// The row of the round for the group's first row.
     first_row: usize,
-    /// Where the first row is in memory, and the distance to the next.
-    place: usize,
-    per_row: usize,
     /// The previous state, and the same with the mask.
-    previous: Strided<E>,
-    source: Strided<E>,
+    previous: Strided<'b, E>,
+    source: Strided<'b, E>,
     /// The same pair for a row that starts here, if the call has starts.
-    start: Option<[Strided<E>; 2]>,
+    start: Option<[Strided<'b, E>; 2]>,
     /// What this step writes: the state, the same with the mask for the next step, and the gates.
-    states: Strided<E>,
-    next_source: Option<Strided<E>>,
-    saved: Option<Strided<E>>,
+    states: Strided<'b, E>,
+    next_source: Option<Strided<'b, E>>,
+    saved: Option<Strided<'b, E>>,
 }
 
 impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
     #[inline(always)]
-    fn new(group: &'a Group<'b, E>, s: usize, in_round: usize) -> Self {
+    fn new(group: &'a Group<'b, E>, round: &RoundRows<'_>, s: usize) -> Self {
         let Pass { call, states, .. } = group.pass;
         let (n, count, h) = (group.rows.start, group.rows.len(), call.sizes.h);
-        let (place, per_row) = (call.row(n, s), call.per_row());
-        let at_step = |rows, s| Strided::of(rows, call.row(n, s), per_row, count);
+        let at_step = |rows, s| call.at_step(rows, group.rows.clone(), s);
         let previous = match (s, call.inputs.sequence.h0) {
             (0, Some(h0)) => Strided::reading(&h0[n * h..][..count * h], h, count),
             // Zeros are multiplied like any other state, so that a weight that is not finite shows at
@@ -169,9 +172,7 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
         Self {
             group,
             s,
-            first_row: in_round * count,
-            place,
-            per_row,
+            first_row: round.before(s),
             previous,
             source: masked(s).unwrap_or(previous),
             start,
@@ -227,7 +228,7 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
         units: &Range<usize>,
     ) -> E::V<S> {
         let call = &self.group.pass.call;
-        let place = self.place + row * self.per_row;
+        let place = call.row(self.group.rows.start + row, self.s);
         if let Some(c) = call.spec.clip_state {
             new = clip::<E, S>(simd, new, c);
         }

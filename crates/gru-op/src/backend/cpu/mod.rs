@@ -114,22 +114,24 @@ fn infer_packed<B: CpuBackend<E>, E: Keep>(
     call: GruCall<B>,
     weights: &PackedWeights<E>,
 ) -> FloatTensor<B> {
-    let (sizes, order) = (call.sizes(), call.order);
+    let (sizes, order, lengths) = (call.sizes(), call.order, call.lengths);
     let sequence = dense_sequence::<B, E>(call.inputs.sequence, sizes);
     let Sizes { n, t, h, .. } = sizes;
-    let mut states = gru_cpu::buffer(sizes.rows() * h);
+    let places = lengths.in_memory(sizes);
+    let mut states = gru_cpu::buffer(places.rows() * h);
     let slices = sequence.as_ref().map(slice::<B, E>);
-    weights.forward_in(order, n, t, slices, &mut states);
-    B::tensor(states, shape(sizes.sequence(order.layout, h)))
+    weights.forward_in(order, n, t, &lengths, slices, &mut states);
+    B::tensor(states, shape(places.sequence(order.layout, h)))
 }
 
 fn forward<B: CpuBackend<E>, E: Keep>(call: GruCall<B>, keep: bool) -> GruSaved<B> {
-    let (gru, memory) = (gru(&call), call.memory);
+    let (gru, memory, lengths) = (gru(&call), call.memory, call.lengths);
+    let places = lengths.in_memory(gru.sizes);
     let width = gru.spec.saved_per_unit() * gru.sizes.h;
     let inputs = dense::<B, E>(call.inputs, gru.sizes);
-    let mut states = gru_cpu::buffer(gru.sizes.rows() * gru.sizes.h);
+    let mut states = gru_cpu::buffer(places.rows() * gru.sizes.h);
     let mut gates = keep.then(|| {
-        let len = gru.sizes.rows() * width;
+        let len = places.rows() * width;
         let kept = memory.get::<Memory>().and_then(|memory| {
             let mut memory = E::of(memory);
             memory.train();
@@ -138,8 +140,8 @@ fn forward<B: CpuBackend<E>, E: Keep>(call: GruCall<B>, keep: bool) -> GruSaved<
         kept.unwrap_or_else(|| gru_cpu::buffer(len))
     });
     let slices = inputs.as_ref().map(slice::<B, E>);
-    gru.forward(&slices, &mut states, gates.as_deref_mut());
-    let sequence = |width| shape(gru.sizes.sequence(gru.order.layout, width));
+    gru.forward_ragged(&lengths, &slices, &mut states, gates.as_deref_mut());
+    let sequence = |width| shape(places.sequence(gru.order.layout, width));
     GruSaved {
         states: B::tensor(states, sequence(gru.sizes.h)),
         gates: gates.map(|gates| B::tensor(gates, sequence(width))),
@@ -152,17 +154,18 @@ fn backward<B: CpuBackend<E>, E: Keep>(
     d_states: FloatTensor<B>,
     wanted: PerInput<bool>,
 ) -> GruGradients<B> {
-    let (gru, memory) = (gru(&call), call.memory);
+    let (gru, memory, lengths) = (gru(&call), call.memory, call.lengths);
     let inputs = dense::<B, E>(call.inputs, gru.sizes);
     let (states, d_states) = (B::dense(saved.states), B::dense(d_states));
     let gates = saved.gates.map(B::dense);
-    let shapes = gru.sizes.shapes(gru.order.layout);
+    let shapes = lengths.shapes(gru.sizes, gru.order.layout);
     let shapes = wanted.zip(shapes.differentiable()).map(|(wanted, shape)| {
         let shape = shape.copied();
         shape.filter(|_| wanted)
     });
     let mut gradients = shapes.map(|shape| shape.map(|shape| gru_cpu::buffer(shape.elements())));
-    gru.backward(
+    gru.backward_ragged(
+        &lengths,
         &inputs.as_ref().map(slice::<B, E>),
         states.as_ref(),
         gates.as_ref().map(AsRef::as_ref),

@@ -12,6 +12,7 @@ use call::KernelCall;
 use crate::{
     backend::composed,
     backend::composed::prim::Prim,
+    backend::padded,
     backend::{GruBackend, GruCall, GruGradients, GruSaved},
 };
 use burn::{
@@ -31,14 +32,16 @@ use gru_spec::{Inputs, PerInput, Reset, Sizes};
 
 impl GruBackend for CubeBackend {
     fn gru_states(call: GruCall<Self>) -> FloatTensor<Self> {
-        match forward(&call, false) {
+        padded::states(call, |call| match forward(&call, false) {
             Some(saved) => saved.states,
             None => composed::states(call),
-        }
+        })
     }
 
     fn gru_states_and_gates(call: GruCall<Self>) -> GruSaved<Self> {
-        forward(&call, true).unwrap_or_else(|| composed::states_and_gates(call))
+        padded::states_and_gates(call, |call| {
+            forward(&call, true).unwrap_or_else(|| composed::states_and_gates(call))
+        })
     }
 
     fn gru_gradients(
@@ -47,18 +50,27 @@ impl GruBackend for CubeBackend {
         d_states: FloatTensor<Self>,
         wanted: PerInput<bool>,
     ) -> GruGradients<Self> {
-        let Some(kernel_call) = KernelCall::new(&call) else {
-            return composed::gradients(call, saved, d_states, wanted);
-        };
-        let GruSaved { states, gates } = saved;
-        let done = match gates {
-            Some(gates) => backward(&kernel_call, &states, gates, &d_states, wanted),
-            None => recompute::gradients(&kernel_call, &states, &d_states, wanted),
-        };
-        done.unwrap_or_else(|gates| {
-            composed::gradients(call, GruSaved { states, gates }, d_states, wanted)
-        })
+        padded::gradients(call, saved, d_states, wanted, gradients)
     }
+}
+
+fn gradients(
+    call: GruCall<CubeBackend>,
+    saved: GruSaved<CubeBackend>,
+    d_states: CubeTensor,
+    wanted: PerInput<bool>,
+) -> GruGradients<CubeBackend> {
+    let Some(kernel_call) = KernelCall::new(&call) else {
+        return composed::gradients(call, saved, d_states, wanted);
+    };
+    let GruSaved { states, gates } = saved;
+    let done = match gates {
+        Some(gates) => backward(&kernel_call, &states, gates, &d_states, wanted),
+        None => recompute::gradients(&kernel_call, &states, &d_states, wanted),
+    };
+    done.unwrap_or_else(|gates| {
+        composed::gradients(call, GruSaved { states, gates }, d_states, wanted)
+    })
 }
 
 /// The buffer of a tensor, dense and row-major.

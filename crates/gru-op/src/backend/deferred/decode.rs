@@ -4,8 +4,8 @@ use super::encode::{Arguments, ENCODING};
 use ScalarIr::{Bool, Float, UInt};
 use burn::backend::ir::ScalarIr;
 use gru_spec::{
-    Activation, Activations, Checkpointing, Direction, GruSpec, Layout, Order, PerInput, Reset,
-    Update,
+    Activation, Activations, Checkpointing, Direction, GruSpec, Layout, Lengths, Order, PerInput,
+    Reset, Update,
 };
 
 impl Arguments {
@@ -45,6 +45,7 @@ impl Arguments {
             clip_gates,
             clip_state,
         };
+        let lengths = row.lengths()?;
         if row.0.next().is_some() {
             return Err(SCALARS.into());
         }
@@ -53,6 +54,7 @@ impl Arguments {
             spec,
             order,
             checkpointing,
+            lengths,
             present,
             wanted,
         })
@@ -94,6 +96,22 @@ impl Row<'_> {
         let given = self.bool()?;
         let bound = self.float()?;
         Ok(given.then_some(bound))
+    }
+
+    /// The rest of the row.
+    fn lengths(&mut self) -> Result<Lengths, String> {
+        let form = self.unsigned()?;
+        let of_rows = match form {
+            0 => return Ok(Lengths::All),
+            1 => Lengths::Padded,
+            2 => Lengths::Packed,
+            form => return Err(format!("there is no form of lengths {form}")),
+        };
+        let mut lengths = Vec::with_capacity(self.0.len());
+        while self.0.len() > 0 {
+            lengths.push(usize::try_from(self.unsigned()?).map_err(|error| error.to_string())?);
+        }
+        Ok(of_rows(lengths.into()))
     }
 
     fn activation(&mut self) -> Result<Activation, String> {

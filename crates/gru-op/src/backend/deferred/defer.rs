@@ -60,6 +60,7 @@ fn defer<B: Defer>(
     wanted: PerInput<bool>,
 ) -> Vec<FloatTensor<B>> {
     let (spec, order, checkpointing) = (call.spec, call.order, call.checkpointing);
+    let lengths = call.lengths;
     let mut tensors = call.inputs.into_slots().into_iter().chain(others);
     let tensors: Slots<_> = std::array::from_fn(|_| tensors.next().flatten());
     let present = (0..TENSORS.len()).filter(|&k| tensors[k].is_some());
@@ -67,6 +68,7 @@ fn defer<B: Defer>(
         spec,
         order,
         checkpointing,
+        lengths,
         present: present.fold(0, |bits, k| bits | 1 << k),
         wanted,
     };

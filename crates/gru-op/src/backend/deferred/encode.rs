@@ -6,18 +6,19 @@
 use ScalarIr::{Bool, Float, UInt};
 use burn::backend::ir::ScalarIr;
 use gru_spec::{
-    Activations, Checkpointing, Direction, GruSpec, Layout, Order, PerInput, Reset, Update,
+    Activations, Checkpointing, Direction, GruSpec, Layout, Lengths, Order, PerInput, Reset, Update,
 };
 
 /// The version of the row, of the operation ids, and of the order of the tensors.
-pub(super) const ENCODING: u64 = 3;
+pub(super) const ENCODING: u64 = 4;
 
 /// A call without its tensors.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Arguments {
     pub(super) spec: GruSpec,
     pub(super) order: Order,
     pub(super) checkpointing: Checkpointing,
+    pub(super) lengths: Lengths,
     /// One bit for each tensor: whether it is present.
     pub(super) present: u64,
     /// The requested gradients.
@@ -30,6 +31,7 @@ impl Arguments {
             spec,
             order,
             checkpointing,
+            lengths,
             present,
             wanted,
         } = self;
@@ -62,6 +64,13 @@ impl Arguments {
             let (number, [alpha, beta]) = activation.numbered();
             row.extend([UInt(number), Float(alpha), Float(beta)]);
         }
+        row.push(UInt(match lengths {
+            Lengths::All => 0,
+            Lengths::Padded(_) => 1,
+            Lengths::Packed(_) => 2,
+        }));
+        let of_rows = lengths.of_rows().unwrap_or_default();
+        row.extend(of_rows.iter().map(|&len| UInt(len as u64)));
         row
     }
 }
@@ -94,6 +103,11 @@ mod tests {
                 direction: [Direction::Forward, Direction::Reverse][bit(5)],
             },
             checkpointing: [Checkpointing::KeepGates, Checkpointing::Recompute][bit(6)],
+            lengths: match k % 3 {
+                0 => Lengths::All,
+                1 => Lengths::Padded([3, 0, k].into()),
+                _ => Lengths::Packed([k].into()),
+            },
             present: k as u64,
             wanted: PerInput::<bool>::default().map(|_| place.next() == Some(k % 8)),
         }
@@ -108,7 +122,7 @@ mod tests {
 
     /// The row, the operations and the tensors. Increment [`ENCODING`] with every change here.
     #[test]
-    fn encoding_3() {
+    fn encoding_4() {
         use crate::backend::deferred::{GRADIENTS, STATES, STATES_AND_GATES, TENSORS};
 
         let (alpha, beta) = (0.25, 0.5);
@@ -118,6 +132,7 @@ mod tests {
                 ..Order::default()
             },
             checkpointing: Checkpointing::KeepGates,
+            lengths: Lengths::Packed([2, 0, 5].into()),
             spec: GruSpec::default()
                 .with_reset(Reset::BeforeMatmul)
                 .with_clip_state(Some(1.5))
@@ -129,13 +144,14 @@ mod tests {
             present: 0b1011,
             wanted: PerInput::from_array([true, false, true, true, false, false, true]),
         };
-        let mut row = vec![UInt(3), UInt(0b1011)];
+        let mut row = vec![UInt(4), UInt(0b1011)];
         row.extend([true, false, true, true, false, false, true].map(Bool));
         row.extend([true, false, false, true, false].map(Bool));
         row.extend([Bool(false), Float(0.0), Bool(true), Float(1.5)]);
         row.extend([UInt(3), Float(0.25), Float(0.5)]);
         row.extend([UInt(0), Float(0.0), Float(0.0)]);
         row.extend([UInt(9), Float(0.25), Float(0.0)]);
+        row.extend([2, 2, 0, 5].map(UInt));
         assert_eq!(arguments.encode(), row);
         assert_eq!(Arguments::decode(&row).unwrap(), arguments);
 
@@ -152,7 +168,7 @@ mod tests {
         let mut row = example(0).encode();
         row[0] = ScalarIr::UInt(ENCODING + 1);
         let error = Arguments::decode(&row).unwrap_err();
-        assert!(error.contains("encoding 4"), "{error}");
+        assert!(error.contains("encoding 5"), "{error}");
     }
 
     /// A row of another length, or with a scalar of another type.
@@ -162,6 +178,7 @@ mod tests {
         for len in 0..row.len() {
             assert!(Arguments::decode(&row[..len]).is_err(), "{len}");
         }
+        // Rows of T steps have no lengths.
         let longer = [row.as_slice(), &[ScalarIr::UInt(0)]].concat();
         assert!(Arguments::decode(&longer).is_err());
         for place in 0..row.len() {
@@ -170,9 +187,13 @@ mod tests {
             assert!(Arguments::decode(&row).is_err(), "{place}");
         }
         let mut unknown = row.clone();
-        unknown[row.len() - 3] = ScalarIr::UInt(12);
+        unknown[row.len() - 4] = ScalarIr::UInt(12);
         let error = Arguments::decode(&unknown).unwrap_err();
         assert_eq!(error, "there is no activation 12");
+        let mut unknown = row.clone();
+        unknown[row.len() - 1] = ScalarIr::UInt(3);
+        let error = Arguments::decode(&unknown).unwrap_err();
+        assert_eq!(error, "there is no form of lengths 3");
     }
 
     #[test]

@@ -65,6 +65,7 @@ fn run<B: GruBackend>(
         spec: arguments.spec,
         order: arguments.order,
         checkpointing: arguments.checkpointing,
+        lengths: arguments.lengths.clone(),
         memory: LayerMemory::default(),
     };
     match id {

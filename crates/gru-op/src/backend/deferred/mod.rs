@@ -63,9 +63,14 @@ fn results(
     let [first, second, i] = dims("x", x)?;
     let [h, _] = dims("w_hh", w_hh)?;
     let layout = arguments.order.layout;
-    let [n, t] = layout.split([first, second]);
+    let lengths = &arguments.lengths;
+    let [n, t] = lengths.batch(layout, [first, second]);
     let gate_units = h.checked_mul(4);
-    if !gate_units.is_some_and(|units| is_addressable(&[n, t, i.max(units)])) {
+    let fits = |units: usize| {
+        let widest = i.max(units);
+        is_addressable(&[n, t, widest]) && is_addressable(&[first, second, widest])
+    };
+    if !gate_units.is_some_and(fits) {
         return Err("the sizes do not fit in memory".into());
     }
     for (name, tensor) in TENSORS.iter().zip(tensors) {
@@ -74,7 +79,9 @@ fn results(
         }
     }
     let sequence = |features| [first, second, features];
-    let shapes = Sizes { n, t, i, h }.shapes(layout);
+    let sizes = Sizes { n, t, i, h };
+    lengths.check(&sizes).map_err(|error| error.to_string())?;
+    let shapes = lengths.shapes(sizes, layout);
     // The other three tensors have no shape here.
     for ((name, tensor), shape) in TENSORS.iter().zip(tensors).zip(shapes.into_slots()) {
         let (Some(tensor), Some(shape)) = (tensor, shape) else {

@@ -10,7 +10,9 @@ use burn::{
     tensor::TensorData,
 };
 use burn_flex::FlexTensor;
-use gru_spec::{Activation, Activations, Checkpointing, GruSpec, Order, PerInput, Reset};
+use gru_spec::{
+    Activation, Activations, Checkpointing, GruSpec, Lengths, Order, PerInput, Reset, Sizes,
+};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -46,15 +48,23 @@ fn valid_call(rng: &mut StdRng) -> (Handles, CustomOpIr) {
         ..wanted
     };
     let id = [STATES, STATES_AND_GATES, GRADIENTS][rng.random_range(0..3)];
+    let of_rows: Vec<usize> = (0..n).map(|_| rng.random_range(0..=t)).collect();
+    let lengths = match rng.random_range(0..3) {
+        0 => Lengths::All,
+        1 => Lengths::Padded(of_rows.into()),
+        _ => Lengths::Packed(of_rows.into()),
+    };
+    let rows = n;
+    let Sizes { n, t, .. } = lengths.in_memory(Sizes { n, t, i, h });
     let shapes: [Vec<usize>; TENSORS.len()] = [
         vec![n, t, i],
-        vec![n, h],
+        vec![rows, h],
         vec![i, 3 * h],
         vec![h, 3 * h],
         vec![3 * h],
         vec![3 * h],
-        vec![n, h],
-        vec![n, h],
+        vec![rows, h],
+        vec![rows, h],
         vec![n, t],
         vec![n, t, 1],
         vec![n, t],
@@ -90,6 +100,7 @@ fn valid_call(rng: &mut StdRng) -> (Handles, CustomOpIr) {
         spec,
         order: Order::default(),
         checkpointing: Checkpointing::default(),
+        lengths,
         present,
         wanted,
     };
@@ -170,6 +181,49 @@ fn valid_calls_run() {
             output.status = TensorStatus::ReadOnly;
             let result = handles.get_float_tensor::<Flex>(&output);
             assert_eq!(result.shape(), output.shape);
+        }
+    }
+}
+
+/// Lengths of another batch, and lengths beyond the sequence.
+#[test]
+fn spoilt_lengths_are_errors_with_their_name() {
+    let mut rng = StdRng::seed_from_u64(3);
+    let [mut padded, mut packed] = [0, 0];
+    while padded < 20 || packed < 20 {
+        let (mut handles, op) = valid_call(&mut rng);
+        let mut arguments = Arguments::decode(&op.scalars).unwrap();
+        let before = handles.num_handles();
+        let given = arguments.lengths.clone();
+        let mut refusal = |lengths: Lengths| {
+            arguments.lengths = lengths;
+            let mut op = op.clone();
+            op.scalars = arguments.encode();
+            let error = execute::<Flex>(&mut handles, &op).unwrap_err();
+            assert_eq!(handles.num_handles(), before);
+            error
+        };
+        match given {
+            Lengths::All => {}
+            Lengths::Padded(of_rows) => {
+                padded += 1;
+                let error = refusal(Lengths::Padded(of_rows[1..].into()));
+                assert!(error.starts_with("lengths [N] must be ["), "{error}");
+                let mut long = of_rows.to_vec();
+                long[0] = 6;
+                let error = refusal(Lengths::Padded(long.into()));
+                assert!(error.starts_with("lengths[0] must be at most T"), "{error}");
+            }
+            Lengths::Packed(of_rows) => {
+                packed += 1;
+                let mut long = of_rows.to_vec();
+                long[0] += 1;
+                let error = refusal(Lengths::Packed(long.as_slice().into()));
+                assert!(error.starts_with("x: expected shape"), "{error}");
+                long[0] = usize::MAX;
+                let error = refusal(Lengths::Packed(long.into()));
+                assert_eq!(error, "the sizes do not fit in memory");
+            }
         }
     }
 }

@@ -1,0 +1,364 @@
+//! Rows of different lengths, padded and packed: each row equals the oracle's row by itself, values and every gradient.
+//! What is past the end of a row is neither read nor written. No bit depends on the number of threads.
+
+mod support;
+
+use gru_cpu::{
+    Gradients, Gru, PackedWeights,
+    spec::{Direction, GruSpec, Layout, Lengths, Order, Reset, Sizes, Update},
+};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use support::{Case, RESULTS, Results, TENSORS};
+
+const OPTIONAL: [&str; 9] = [
+    "h0",
+    "w_ih",
+    "b_ih",
+    "b_hh",
+    "recurrent_mask",
+    "step_mask",
+    "zoneout",
+    "starts",
+    "start_state",
+];
+/// Tensors with a value for each row and step.
+const SEQUENCES: [&str; 5] = ["x", "step_mask", "zoneout", "starts", "d_states"];
+/// Tensors with a value for each row.
+const OF_ROWS: [&str; 3] = ["h0", "recurrent_mask", "start_state"];
+const SIZES: Sizes = Sizes {
+    n: 11,
+    t: 9,
+    i: 3,
+    h: 19,
+};
+/// Unsorted, repeated, zero and full.
+const LENGTHS: [usize; 11] = [4, 0, 9, 1, 4, 7, 9, 2, 8, 5, 3];
+/// What no pass writes.
+const CANARY: f64 = 777.0;
+
+fn each_case(mut check: impl FnMut(&Case<f64>)) {
+    for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+        for direction in [Direction::Forward, Direction::Reverse] {
+            for layout in [Layout::BatchMajor, Layout::TimeMajor] {
+                for update in [Update::Keeps, Update::Takes] {
+                    for optional in [
+                        &OPTIONAL[..],
+                        &["w_ih", "starts"],
+                        &["h0", "b_ih", "recurrent_mask"],
+                        &["w_ih", "b_hh", "zoneout"],
+                    ] {
+                        let spec = GruSpec::default().with_reset(reset).with_update(update);
+                        let order = Order { layout, direction };
+                        let sizes = SIZES;
+                        check(&Case::of(Gru { sizes, order, spec }, optional));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The row of memory of a row and a time in a padded call.
+fn padded(gru: &Gru, n: usize, t: usize) -> usize {
+    match gru.order.layout {
+        Layout::BatchMajor => n * gru.sizes.t + t,
+        Layout::TimeMajor => t * gru.sizes.n + n,
+    }
+}
+
+/// The call with the valid rows of memory that `places` lists, each with its row and time.
+fn with_places(case: &Case<f64>, places: &[(usize, usize)]) -> Case<f64> {
+    let (mut new, rows) = (case.clone(), SIZES.rows());
+    for name in SEQUENCES {
+        let Some(values) = new.get(name) else {
+            continue;
+        };
+        let width = values.len() / rows;
+        let of = |&(n, t): &(usize, usize)| padded(&case.gru, n, t) * width;
+        *values = places
+            .iter()
+            .flat_map(|place| values[of(place)..][..width].to_vec())
+            .collect();
+    }
+    new
+}
+
+/// One row by itself.
+fn alone(case: &Case<f64>, n: usize) -> Case<f64> {
+    let places: Vec<_> = (0..LENGTHS[n]).map(|t| (n, t)).collect();
+    let mut row = with_places(case, &places);
+    for name in OF_ROWS {
+        if let Some(values) = row.get(name) {
+            *values = values[n * SIZES.h..][..SIZES.h].to_vec();
+        }
+    }
+    (row.gru.sizes.n, row.gru.sizes.t) = (1, LENGTHS[n]);
+    row
+}
+
+/// Every result of a call. Results start as the canary.
+fn run(case: &Case<f64>, lengths: &Lengths, lean: bool) -> Results<f64> {
+    let (gru, inputs) = (&case.gru, case.inputs());
+    let Sizes { n, i, h, .. } = gru.sizes;
+    let d_states = case.tensors[11].as_ref().expect("every case has it");
+    let places = d_states.len() / h;
+    let canary = |len: usize| vec![CANARY; len];
+    let mut states = canary(places * h);
+    let mut gates = canary(places * h * gru.spec.saved_per_unit());
+    gru.forward_ragged(lengths, &inputs, &mut states, Some(&mut gates));
+    let lens = [
+        inputs.sequence.x.len(),
+        n * h,
+        i * 3 * h,
+        h * 3 * h,
+        3 * h,
+        3 * h,
+        n * h,
+    ];
+    let given = [
+        true,
+        inputs.sequence.h0.is_some(),
+        inputs.weights.w_ih.is_some(),
+        true,
+        inputs.weights.b_ih.is_some(),
+        inputs.weights.b_hh.is_some(),
+        inputs.sequence.start_state.is_some(),
+    ];
+    let mut d: [Vec<f64>; 7] = std::array::from_fn(|k| canary(if given[k] { lens[k] } else { 0 }));
+    let mut all = d
+        .each_mut()
+        .map(|d| Some(d.as_mut_slice()).filter(|d| !d.is_empty()));
+    let [x, h0, w_ih, w_hh, b_ih, b_hh, start_state] = std::array::from_fn(|k| all[k].take());
+    let to = Gradients {
+        x,
+        h0,
+        w_ih,
+        w_hh,
+        b_ih,
+        b_hh,
+        start_state,
+    };
+    let kept = (!lean).then_some(gates.as_slice());
+    gru.backward_ragged(lengths, &inputs, &states, kept, d_states, to);
+    let [x, h0, w_ih, w_hh, b_ih, b_hh, start_state] = d;
+    [states, gates, x, h0, w_ih, w_hh, b_ih, b_hh, start_state]
+}
+
+/// The tolerance of `kernels` for float64: sums of at most a hundred terms below 1.
+fn close(id: &str, got: &[f64], expected: &[f64]) {
+    assert_eq!(got.len(), expected.len(), "{id}");
+    for (got, expected) in got.iter().zip(expected) {
+        let off = (got - expected).abs();
+        assert!(
+            off <= 1e-12 * expected.abs().max(1.0),
+            "{id}: {got}, expected {expected}"
+        );
+    }
+}
+
+/// Compares a call, whose rows of memory are listed in order, with the oracle's rows.
+fn equals_the_rows(case: &Case<f64>, got: &Results<f64>, place: impl Fn(usize, usize) -> usize) {
+    let mut sums: Vec<Vec<f64>> = got[4..8].iter().map(|d| vec![0.0; d.len()]).collect();
+    let mut written = vec![false; got[0].len() / SIZES.h];
+    for n in 0..SIZES.n {
+        let row = alone(case, n);
+        let id = |name: &str| format!("{name} of row {n}, {:?}", case.gru);
+        if LENGTHS[n] == 0 {
+            for (k, name) in [(3, "d_h0"), (8, "d_start_state")] {
+                let none = got[k].get(n * SIZES.h..(n + 1) * SIZES.h);
+                assert!(
+                    none.is_none_or(|d| d.iter().all(|&d| d == 0.0)),
+                    "{}",
+                    id(name)
+                );
+            }
+            continue;
+        }
+        let expected = row.plain();
+        for t in 0..LENGTHS[n] {
+            written[place(n, t)] = true;
+            for k in [0, 2] {
+                let width = expected[k].len() / LENGTHS[n];
+                let got = &got[k][place(n, t) * width..][..width];
+                close(&id(RESULTS[k]), got, &expected[k][t * width..][..width]);
+            }
+        }
+        for k in [3, 8] {
+            if !got[k].is_empty() {
+                close(
+                    &id(RESULTS[k]),
+                    &got[k][n * SIZES.h..][..SIZES.h],
+                    &expected[k],
+                );
+            }
+        }
+        for (sum, expected) in sums.iter_mut().zip(&expected[4..8]) {
+            sum.iter_mut().zip(expected).for_each(|(sum, d)| *sum += d);
+        }
+    }
+    for (k, sum) in (4..8).zip(&sums) {
+        close(&format!("{} {:?}", RESULTS[k], case.gru), &got[k], sum);
+    }
+    for (at, _) in written.iter().enumerate().filter(|(_, written)| !**written) {
+        for k in [0, 1, 2] {
+            let width = got[k].len() / written.len();
+            let padding = &got[k][at * width..][..width];
+            assert!(
+                padding.iter().all(|&v| v == CANARY),
+                "{} {:?}",
+                RESULTS[k],
+                case.gru
+            );
+        }
+    }
+}
+
+#[test]
+fn padded_rows_equal_the_rows_alone() {
+    each_case(|case| {
+        let mut poisoned = case.clone();
+        for name in SEQUENCES {
+            let Some(values) = poisoned.get(name) else {
+                continue;
+            };
+            let width = values.len() / SIZES.rows();
+            for n in 0..SIZES.n {
+                for t in LENGTHS[n]..SIZES.t {
+                    values[padded(&case.gru, n, t) * width..][..width].fill(f64::NAN);
+                }
+            }
+        }
+        let lengths = Lengths::Padded(LENGTHS.into());
+        for lean in [false, true] {
+            let got = run(&poisoned, &lengths, lean);
+            equals_the_rows(case, &got, |n, t| padded(&case.gru, n, t));
+        }
+    });
+}
+
+#[test]
+fn packed_rows_equal_the_rows_alone() {
+    each_case(|case| {
+        if case.gru.order.layout == Layout::TimeMajor {
+            return;
+        }
+        let places: Vec<_> = (0..SIZES.n)
+            .flat_map(|n| (0..LENGTHS[n]).map(move |t| (n, t)))
+            .collect();
+        let packed = with_places(case, &places);
+        let first = |n: usize| LENGTHS[..n].iter().sum::<usize>();
+        let lengths = Lengths::Packed(LENGTHS.into());
+        for lean in [false, true] {
+            let got = run(&packed, &lengths, lean);
+            equals_the_rows(case, &got, |n, t| first(n) + t);
+        }
+    });
+}
+
+/// Rows, units and rounds that do not fill a tile, and lengths that groups cannot share evenly.
+#[test]
+#[cfg_attr(target_family = "wasm", ignore = "no threads")]
+fn bits_do_not_depend_on_the_number_of_threads() {
+    let uneven: Vec<usize> = (0..37)
+        .map(|n| if n == 5 { 20 } else { 1 + n % 3 })
+        .collect();
+    let mixed: Vec<usize> = (0..37).map(|n| n * 7 % 21).collect();
+    for lengths in [uneven, mixed] {
+        for (reset, direction) in [
+            (Reset::AfterMatmul, Direction::Forward),
+            (Reset::BeforeMatmul, Direction::Reverse),
+        ] {
+            let order = Order {
+                direction,
+                ..Order::default()
+            };
+            let (n, t, i, h) = (37, 20, 8, 130);
+            let spec = GruSpec::default().with_reset(reset);
+            let sizes = Sizes { n, t, i, h };
+            let present = ["h0", "w_ih", "b_ih", "b_hh", "recurrent_mask"];
+            let case = Case::of(Gru { sizes, order, spec }, &present);
+            let lengths = Lengths::Padded(lengths.as_slice().into());
+            let run = |threads: usize| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+                pool.expect("a pool")
+                    .install(|| [false, true].map(|lean| run(&case, &lengths, lean)))
+            };
+            let expected = run(1);
+            for threads in [2, 3, 3, 5, 8] {
+                for (got, expected) in run(threads).iter().flatten().zip(expected.iter().flatten())
+                {
+                    let mut bits = got.iter().zip(expected);
+                    assert!(bits.all(|(a, b)| a.to_bits() == b.to_bits()), "{threads}");
+                }
+            }
+        }
+    }
+}
+
+/// Rows of T steps have the bits of a call without lengths, if every tile is full.
+#[test]
+fn full_rows_are_the_dense_call() {
+    let (n, t, i, h) = (16, 5, 6, 40);
+    let sizes = Sizes { n, t, i, h };
+    let present = ["h0", "w_ih", "b_ih", "b_hh"];
+    let case = Case::new(sizes, GruSpec::default(), &present);
+    let lengths = Lengths::Padded(vec![t; n].into());
+    assert_eq!(run(&case, &lengths, false), case.run(false));
+}
+
+#[test]
+fn packed_weights_give_the_same_bits() {
+    let case = Case::new(SIZES, GruSpec::default(), &["h0", "w_ih", "b_ih", "b_hh"]);
+    let (inputs, lengths) = (case.inputs(), Lengths::Padded(LENGTHS.into()));
+    let weights = PackedWeights::new(&case.gru.spec, SIZES.i, SIZES.h, inputs.weights);
+    let mut states = vec![CANARY; SIZES.rows() * SIZES.h];
+    let (n, t) = (SIZES.n, SIZES.t);
+    weights.forward_in(case.gru.order, n, t, &lengths, inputs.sequence, &mut states);
+    let [expected, ..] = run(&case, &lengths, false);
+    assert_eq!(states, expected);
+}
+
+#[test]
+fn rows_without_steps_have_zero_gradients() {
+    let case = Case::new(SIZES, GruSpec::default(), &OPTIONAL);
+    let lengths = Lengths::Padded([0; SIZES.n].into());
+    let [states, gates, d_x, others @ ..] = run(&case, &lengths, false);
+    for untouched in [states, gates, d_x] {
+        assert!(untouched.iter().all(|&v| v == CANARY));
+    }
+    assert!(others.iter().flatten().all(|&d| d == 0.0));
+    assert_eq!(others.iter().filter(|d| !d.is_empty()).count(), 6);
+}
+
+#[test]
+#[cfg_attr(panic = "abort", ignore = "a refusal is a panic")]
+fn spoilt_lengths_are_refused_by_name() {
+    let case = Case::new(SIZES, GruSpec::default(), &["w_ih"]);
+    let x_at = TENSORS.iter().position(|name| *name == "x").expect("x");
+    let refusal = |lengths: Lengths| {
+        let call = AssertUnwindSafe(|| run(&case, &lengths, false));
+        let refusal = catch_unwind(call).expect_err("the lengths are taken");
+        *refusal.downcast::<String>().expect("text")
+    };
+    let op = "gru_cpu::Gru::forward";
+    for of in [Lengths::Padded, Lengths::Packed] {
+        let refusal = refusal(of([3; 10].into()));
+        assert_eq!(refusal, format!("{op}: lengths [N] must be [11], got [10]"));
+    }
+    let mut long = LENGTHS;
+    long[3] = 10;
+    let expected = "lengths[3] must be at most T, expected 0 to 9, got 10";
+    assert_eq!(
+        refusal(Lengths::Padded(long.into())),
+        format!("{op}: {expected}")
+    );
+    let (sum, given) = (
+        LENGTHS.iter().sum::<usize>(),
+        case.tensors[x_at].as_ref().map(Vec::len),
+    );
+    let (expected, given) = (sum * SIZES.i, given.expect("x"));
+    assert_eq!(
+        refusal(Lengths::Packed(LENGTHS.into())),
+        format!("{op}: x has the wrong number of elements, expected {expected}, got {given}")
+    );
+}

@@ -1,0 +1,305 @@
+//! Packed batches: equal to the padded batch with lengths, values and every gradient; conversions; errors.
+//! The padded batch is compared with the float64 equations in `options` and `properties`.
+
+use super::{
+    backends::TestBackend,
+    runs::{gradient, loss, tensor, values},
+};
+use burn::tensor::{DType, Device, Tensor};
+use gru_op::{
+    Direction, GruBlock, GruBlockConfig, GruSpec, GruWeights, PackedSteps, Reset, SequenceOptions,
+    gru_packed, gru_sequence_with, pack, unpack,
+};
+use gru_testkit::{
+    close::{Outcome, Tensors, Tolerance},
+    inputs::Inputs,
+    problem::Problem,
+};
+use libtest_mimic::Trial;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+const I: usize = 3;
+const H: usize = 7;
+/// Unsorted, repeated and zero, first and last.
+const LENGTHS: [usize; 6] = [0, 4, 6, 1, 4, 0];
+const N: usize = LENGTHS.len();
+const T: usize = 6;
+const M: usize = 15;
+
+pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for &backend in backends {
+        let tolerance = backend.tolerance(Tolerance::F32);
+        let id = |name: &str| format!("ragged/{name}/{}", backend.name);
+        trials.push(backend.trial(id("operator"), move |device| operator(device, tolerance)));
+        trials.push(backend.trial(id("block"), move |device| block(device, tolerance)));
+        trials.push(backend.trial(id("conversions"), conversions));
+    }
+    trials.push(Trial::test("ragged/errors", || Ok(errors()?)));
+    trials
+}
+
+/// `[N,T,features]` values, and the same without padding.
+fn both(seed: usize, features: usize, device: &Device) -> [Tensor<2>; 2] {
+    let all = Inputs::random(&Problem::new(N, T, seed + features, 1)).x;
+    let rows: Vec<f64> = all
+        .chunks_exact(seed + features)
+        .flat_map(|row| &row[seed..])
+        .copied()
+        .collect();
+    let places = (0..N).flat_map(|n| (0..LENGTHS[n]).map(move |t| n * T + t));
+    let packed: Vec<f64> = places
+        .flat_map(|at| rows[at * features..][..features].to_vec())
+        .collect();
+    [
+        tensor(&rows, [N * T, features], device, DType::F32),
+        tensor(&packed, [M, features], device, DType::F32),
+    ]
+}
+
+/// The valid rows of `[N,T,features]` values.
+fn valid(rows: &[f64]) -> Vec<f64> {
+    let features = rows.len() / (N * T);
+    let places = (0..N).flat_map(|n| (0..LENGTHS[n]).map(move |t| n * T + t));
+    places
+        .flat_map(|at| rows[at * features..][..features].to_vec())
+        .collect()
+}
+
+fn operator(device: &Device, tolerance: Tolerance) -> Result<(), String> {
+    let device = &device.clone().autodiff();
+    for (reset, direction, h0) in [
+        (Reset::AfterMatmul, Direction::Forward, true),
+        (Reset::BeforeMatmul, Direction::Reverse, true),
+        (Reset::AfterMatmul, Direction::Reverse, false),
+    ] {
+        let inputs = Inputs::random(&Problem::new(N, T, I, H));
+        let leaf = |data: &[f64], shape: [usize; 2]| -> Tensor<2> {
+            tensor(data, shape, device, DType::F32).require_grad()
+        };
+        let run = |is_packed: bool| -> Result<Outcome, String> {
+            let weights = GruWeights::new(
+                leaf(&inputs.w_ih, [I, 3 * H]),
+                leaf(&inputs.w_hh, [H, 3 * H]),
+            );
+            let state = leaf(inputs.h0.as_deref().expect("a state is on"), [N, H]);
+            let spec = GruSpec::default().with_reset(reset);
+            let options = SequenceOptions::new()
+                .state(h0.then(|| state.clone()))
+                .direction(direction);
+            let ([x, x_packed], [d_y, _]) = (both(0, I, device), both(2, H, device));
+            let x = if is_packed { x_packed } else { x }.require_grad();
+            let (y, last) = if is_packed {
+                gru_packed(x.clone(), &LENGTHS, &weights, &spec, options)
+            } else {
+                let options = options.lengths(&LENGTHS);
+                let x = x.clone().reshape([N, T, I]);
+                let (y, last) = gru_sequence_with(x, &weights, &spec, options);
+                (y.reshape([N * T, H]), last)
+            };
+            let d_y = values(d_y);
+            let d_y = if is_packed { valid(&d_y) } else { d_y };
+            let gradients = (loss(&y, &d_y) + loss(&last, &inputs.d_h_t)).backward();
+            let packed = |all: Vec<f64>| if is_packed { all } else { valid(&all) };
+            let mut named = Tensors::from([
+                ("x".into(), packed(gradient("x", &x, &gradients)?)),
+                ("w_hh".into(), gradient("w_hh", &weights.w_hh, &gradients)?),
+            ]);
+            let w_ih = weights.w_ih.as_ref().expect("it was given");
+            named.insert("w_ih".into(), gradient("w_ih", w_ih, &gradients)?);
+            if h0 {
+                named.insert("h0".into(), gradient("h0", &state, &gradients)?);
+            }
+            let outputs = [
+                ("y".into(), packed(values(y))),
+                ("h_t".into(), values(last)),
+            ];
+            Ok(Outcome {
+                gradients: named,
+                outputs: Tensors::from(outputs),
+            })
+        };
+        run(true)?.compare(&run(false)?, tolerance)?;
+    }
+    Ok(())
+}
+
+fn block(device: &Device, tolerance: Tolerance) -> Result<(), String> {
+    let device = &device.clone().autodiff();
+    let block: GruBlock = GruBlockConfig::new(I, H)
+        .with_num_layers(2)
+        .with_bidirectional(true)
+        .init(device);
+    let ([x, x_packed], [d_y, _]) = (both(0, I, device), both(1, 2 * H, device));
+    let d_y = values(d_y);
+    let numbers = Inputs::random(&Problem::new(4 * N, 1, 1, H));
+    let h0 = numbers.h0.as_deref().expect("a state is on");
+    let run = |is_packed: bool| -> Result<Outcome, String> {
+        let state: Tensor<3> = tensor(h0, [4, N, H], device, DType::F32).require_grad();
+        let x = if is_packed { &x_packed } else { &x }
+            .clone()
+            .require_grad();
+        let (y, last) = if is_packed {
+            block.forward_packed(x.clone(), &LENGTHS, Some(state.clone()))
+        } else {
+            let options = SequenceOptions::new()
+                .state(state.clone())
+                .lengths(&LENGTHS);
+            let (y, last) = block.forward_with(x.clone().reshape([N, T, I]), options);
+            (y.reshape([N * T, 2 * H]), last)
+        };
+        let d_y = if is_packed { valid(&d_y) } else { d_y.clone() };
+        let gradients = (loss(&y, &d_y) + loss(&last, &numbers.d_h_t)).backward();
+        let packed = |all: Vec<f64>| if is_packed { all } else { valid(&all) };
+        let mut named = Tensors::from([
+            ("x".into(), packed(gradient("x", &x, &gradients)?)),
+            ("h0".into(), gradient("state", &state, &gradients)?),
+        ]);
+        for (k, layer) in block.layers.iter().enumerate() {
+            for (name, weight) in [("w_ih", &layer.w_ih), ("w_hh", &layer.w_hh)] {
+                let d = gradient(name, &weight.val(), &gradients)?;
+                named.insert(format!("{name} of layer {k}"), d);
+            }
+            for (name, bias) in [("b_ih", &layer.b_ih), ("b_hh", &layer.b_hh)] {
+                let bias = bias.as_ref().ok_or("the block has biases")?;
+                let d = gradient(name, &bias.val(), &gradients)?;
+                named.insert(format!("{name} of layer {k}"), d);
+            }
+        }
+        let outputs = [
+            ("y".into(), packed(values(y))),
+            ("h_t".into(), values(last)),
+        ];
+        Ok(Outcome {
+            gradients: named,
+            outputs: Tensors::from(outputs),
+        })
+    };
+    run(true)?.compare(&run(false)?, tolerance)
+}
+
+/// The numbers are `10·row + step`.
+fn conversions(device: &Device) -> Result<(), String> {
+    let expect = |name: &str, got: Vec<f64>, expected: &[f64]| {
+        if got == expected {
+            Ok(())
+        } else {
+            Err(format!("{name}: expected {expected:?}, got {got:?}"))
+        }
+    };
+    let numbers =
+        |numbers: &[f64]| -> Tensor<2> { tensor(numbers, [numbers.len(), 1], device, DType::F32) };
+    let rows = [0.0, 1.0, 10.0, 11.0, 12.0, 20.0];
+    let lengths = [2, 3, 1];
+    let padded = unpack(numbers(&rows), &lengths);
+    let expected = [0.0, 1.0, 0.0, 10.0, 11.0, 12.0, 20.0, 0.0, 0.0];
+    expect("unpack", values(padded.clone()), &expected)?;
+    let nan = padded.clone() / padded; // NaN in the padding, and at step 0 of row 0
+    let packed = values(pack(nan, &lengths));
+    expect("pack", packed[1..].to_vec(), &[1.0; 5])?;
+
+    // torch.nn.utils.rnn.pack_padded_sequence(x, [2, 3, 1], batch_first=True, enforce_sorted=False)
+    let steps = PackedSteps::from_packed(numbers(&rows), &lengths);
+    let by_step = [10.0, 0.0, 20.0, 11.0, 1.0, 12.0];
+    expect("data", values(steps.data.clone()), &by_step)?;
+    if steps.batch_sizes != [3, 2, 1] || steps.sorted_indices != Some(vec![1, 0, 2]) {
+        return Err(format!("expected [3, 2, 1] and [1, 0, 2], got {steps:?}"));
+    }
+    let (packed, back) = steps.into_packed();
+    expect("into_packed", values(packed), &rows)?;
+    if back != lengths {
+        return Err(format!("expected lengths {lengths:?}, got {back:?}"));
+    }
+    let empty = unpack(numbers(&[]), &[0, 0]);
+    if empty.dims() != [2, 0, 1] || pack(empty, &[0, 0]).dims() != [0, 1] {
+        return Err("expected empty rows".into());
+    }
+    Ok(())
+}
+
+fn errors() -> Result<(), String> {
+    let device = Device::flex();
+    let zeros = |rows: usize, columns: usize| Tensor::<2>::zeros([rows, columns], &device);
+    let weights = || GruWeights::new(zeros(I, 3 * H), zeros(H, 3 * H));
+    let options = SequenceOptions::<2>::new;
+    let run = |lengths: &[usize], options: SequenceOptions<2>| {
+        gru_packed(
+            zeros(5, I),
+            lengths,
+            &weights(),
+            &GruSpec::default(),
+            options,
+        );
+    };
+    let block = GruBlockConfig::new(I, H).init(&device);
+    let steps = |batch_sizes: &[usize], sorted: &[usize]| PackedSteps {
+        data: zeros(3, 1),
+        batch_sizes: batch_sizes.to_vec(),
+        sorted_indices: Some(sorted.to_vec()),
+    };
+    let refused = |expected: &str, call: &dyn Fn()| {
+        let Err(panic) = catch_unwind(AssertUnwindSafe(call)) else {
+            return Err(format!("expected {expected:?}, got a result"));
+        };
+        let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
+        if text.starts_with(expected) {
+            Ok(())
+        } else {
+            Err(format!("expected {expected:?}, got {text:?}"))
+        }
+    };
+    refused(
+        "gru_packed: the sum of lengths must be M = 5, got 4; x [M, I] is [5, 3]",
+        &|| {
+            run(&[3, 1], options());
+        },
+    )?;
+    refused(
+        "gru_packed: the sum of lengths must be M = 5, got more than a usize",
+        &|| {
+            run(&[usize::MAX, 2], options());
+        },
+    )?;
+    refused("gru_packed: h0 [N, H] must be [2, 7], got [3, 7]", &|| {
+        run(&[3, 2], options().state(zeros(3, H)));
+    })?;
+    refused(
+        "gru_packed: lengths, mask, starts and zoneout require padded rows",
+        &|| {
+            run(&[3, 2], options().lengths(&[3, 2]));
+        },
+    )?;
+    refused(
+        "GruBlock::forward_packed: the sum of lengths must be M = 5, got 6",
+        &|| {
+            block.forward_packed(zeros(5, I), &[6], None);
+        },
+    )?;
+    refused(
+        "pack: lengths[1] must be at most T, expected 0 to 3, got 4",
+        &|| {
+            pack(Tensor::zeros([2, 3, 1], &device), &[1, 4]);
+        },
+    )?;
+    refused("unpack: the sum of lengths must be M = 5, got 4", &|| {
+        unpack(zeros(5, 1), &[4]);
+    })?;
+    refused(
+        "PackedSteps::from_packed: lengths[1] must be positive, got 0",
+        &|| {
+            PackedSteps::from_packed(zeros(3, 1), &[3, 0]);
+        },
+    )?;
+    refused(
+        "PackedSteps::into_packed: batch_sizes must not grow",
+        &|| {
+            steps(&[1, 2], &[0]).into_packed();
+        },
+    )?;
+    refused(
+        "PackedSteps::into_packed: sorted_indices must be a permutation of 2 rows",
+        &|| {
+            steps(&[2, 1], &[0, 0]).into_packed();
+        },
+    )
+}
