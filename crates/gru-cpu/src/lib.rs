@@ -102,6 +102,8 @@
 //! - `call`: sizes, slices, gradients, and all checks.
 //! - `element`, `packed`: the public calls.
 //! - `pass`: the forward and the backward pass.
+//! - `quantized`: weights of 16 and 8 bits.
+//! - `stack`: layers prepared for inference.
 //! - `product`: register tiles, weights in panels, scratch memory.
 //! - `simd`: vectors, σ and tanh, activations.
 //! - `threads`: how work is split, and the team with its barrier.
@@ -124,7 +126,9 @@ mod memory;
 mod packed;
 mod pass;
 mod product;
+mod quantized;
 mod simd;
+mod stack;
 mod threads;
 mod tuning;
 
@@ -133,6 +137,7 @@ pub use self::{
     element::Element,
     memory::buffer,
     packed::{PackedWeights, Stream},
+    stack::{Rounding, Stack, StackInputs, StackLayer, StackStream},
 };
 
 /// For tests.

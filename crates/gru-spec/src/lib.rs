@@ -20,6 +20,7 @@
 mod activation;
 mod checkpointing;
 mod order;
+mod precision;
 mod sizes;
 mod spec;
 mod tensors;
@@ -28,6 +29,7 @@ pub use self::{
     activation::{Activation, Activations},
     checkpointing::Checkpointing,
     order::{Direction, Layout, Order},
+    precision::Precision,
     sizes::Sizes,
     spec::{GruSpec, Reset, Update},
     tensors::{Inputs, MissingInput, NAMES, PerInput, Sequence, Shape, Weights},
