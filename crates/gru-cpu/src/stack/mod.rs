@@ -299,7 +299,8 @@ impl Stack {
     /// call allocates memory for its layers, and uses the threads of the rayon pool in which it is made.
     ///
     /// # Panics
-    /// If the sizes exceed the address space, or a slice has the wrong number of elements.
+    /// If the sizes exceed the address space, a slice has the wrong number of elements, or there is a start state
+    /// without starts.
     pub fn forward(
         &self,
         layout: Layout,
@@ -327,6 +328,10 @@ impl Stack {
                 check_len(OP, name, states, all);
             }
         }
+        assert!(
+            inputs.starts.is_some() || inputs.start_state.is_none(),
+            "{OP}: start_state requires starts, expected flags, got none"
+        );
         let of_layer = |states: Option<_>, k: usize| {
             let states: Option<&[f32]> = states;
             states.map(|states| &states[k * n * h..][..n * h])
