@@ -31,6 +31,7 @@ mod onnx_file;
 mod options;
 mod oracle;
 mod packed;
+mod prepared;
 mod properties;
 mod pytorch_model;
 #[cfg(feature = "remote")]
@@ -88,6 +89,7 @@ const SUITES: &[Suite] = &[
     tracking::trials,
     block::trials,
     packed::trials,
+    prepared::trials,
     saving::trials,
     gradcheck::trials,
     burn_gru::trials,
