@@ -41,7 +41,8 @@
 //! gru.backward(&inputs, &states, Some(&saved), &d_states, to);
 //! ```
 //!
-//! [`PackedWeights`] serve many calls with the same weights. A [`Stream`] runs one step at a time.
+//! [`PackedWeights`] serve many calls with the same weights. A [`Stream`] runs one step at a time. A [`Stack`] holds
+//! all layers, in float32 or with weights of 16 or 8 bits, and a [`StackStream`] runs them one step at a time.
 //!
 //! # Numerical behavior
 //!

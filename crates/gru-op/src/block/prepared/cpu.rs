@@ -6,8 +6,8 @@ use crate::{
     op::options::{Padding, SequenceOptions},
 };
 use burn::tensor::{Bool, DType, Tensor, TensorData};
-use gru_cpu::{Stack, StackInputs, StackLayer, Weights};
-use gru_spec::{Direction, Layout, Precision};
+use gru_cpu::{Stack, StackInputs, StackLayer};
+use gru_spec::{Direction, Layout, Precision, Weights};
 
 /// Packs the weights of a block.
 pub(super) fn stack(block: &GruBlock, precision: Precision) -> Result<Stack, GruError> {
