@@ -403,7 +403,9 @@ impl Files {
             eprintln!("{}: {precision:?}: {db:.1} dB", self.published.name);
             // NaN is not enough.
             if !(db >= least) {
-                return Err(format!("{precision:?}: expected at least {least} dB, got {db:.1}"));
+                return Err(format!(
+                    "{precision:?}: expected at least {least} dB, got {db:.1}"
+                ));
             }
         }
         Ok(())

@@ -339,16 +339,12 @@ fn sequences_are_steps_one_by_one() {
                 let pairs = got.iter().flatten().zip(expected.iter().flatten());
                 pairs.for_each(|(got, expected)| assert!((got - expected).abs() < 2e-6));
             } else {
-                each_isa_of(&problem, precision, &expected);
+                // The steps ran on the same, best instruction set.
+                let got = problem.run(&problem.stack(precision));
+                assert_eq!(got, expected, "{precision:?}, {:?}", problem.sizes);
             }
         }
     }
-}
-
-/// The steps above ran on the best instruction set, and so does this.
-fn each_isa_of(problem: &Problem, precision: Precision, expected: &[Vec<f32>; 2]) {
-    let got = problem.run(&problem.stack(precision));
-    assert_eq!(&got, expected, "{precision:?}, {:?}", problem.sizes);
 }
 
 #[test]
@@ -412,13 +408,15 @@ fn nan_reaches_its_row_only_and_no_skipped_step() {
         problem.x[(2 * 4 + 3) * 5 + 4] = f32::INFINITY;
         let [y, _] = problem.run(&problem.stack(precision));
         for (at, state) in y.chunks_exact(34).enumerate() {
-            let finite = state.iter().all(|v| v.is_finite());
-            let expected = at != 2 * 4 + 3 || precision == Precision::Full;
-            // In float32 an infinite input saturates the gates.
-            assert!(
-                finite == expected || precision == Precision::Bf16,
-                "{precision:?}, step {at}"
-            );
+            if at != 2 * 4 + 3 {
+                assert!(
+                    state.iter().all(|v| v.is_finite()),
+                    "{precision:?}, step {at}"
+                );
+            } else if precision == Precision::Int8 {
+                // In float32 an infinite input may saturate the gates.
+                assert!(state.iter().all(|v| v.is_nan()), "step {at}");
+            }
         }
     }
 }

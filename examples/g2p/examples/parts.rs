@@ -87,7 +87,13 @@ fn run(path: &Path) -> Result<(), g2p::error::Error> {
         let (mut states, mut last) = (vec![0.0; length * 256], vec![0.0; 256]);
         time(&format!("only the kernel: the letters, {name}"), || {
             let inputs = StackInputs::new(&x_word);
-            encoder.forward(Layout::BatchMajor, [1, length], inputs, &mut states, &mut last);
+            encoder.forward(
+                Layout::BatchMajor,
+                [1, length],
+                inputs,
+                &mut states,
+                &mut last,
+            );
         });
         let mut stream = model.decoder.stream(1);
         time(&format!("only the kernel: a step, {name}"), || {

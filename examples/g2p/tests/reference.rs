@@ -127,14 +127,18 @@ fn rounded(path: &Path, precision: Precision) -> Result<(), String> {
         let words: Vec<&str> = part.iter().map(|(word, _)| word.as_str()).collect();
         let phonemes = model.phonemes(&words).map_err(|e| e.to_string())?;
         let pairs = phonemes.iter().zip(part);
-        same += pairs.filter(|(got, (_, expected))| got.join(" ") == *expected).count();
+        same += pairs
+            .filter(|(got, (_, expected))| got.join(" ") == *expected)
+            .count();
     }
     let all = list.len();
     eprintln!("{precision:?}: {same} of {all} words have the phonemes of float32");
     if same * 1000 >= all * SAME_WORDS {
         Ok(())
     } else {
-        Err(format!("{precision:?}: only {same} of {all} words have the phonemes of float32"))
+        Err(format!(
+            "{precision:?}: only {same} of {all} words have the phonemes of float32"
+        ))
     }
 }
 
@@ -266,7 +270,10 @@ fn words(weights: &Path) -> Result<(), String> {
     const EXPECTED: &str = "HH EH1 L OW0\nR IH0 K ER1 AH0 N T\n";
     let given = g2p(&with(weights, &["hello", "recurrent"]), b"")?;
     prints(&given, EXPECTED)?;
-    prints(&g2p(&with(weights, &["hello", "recurrent", "--int8"]), b"")?, EXPECTED)?;
+    prints(
+        &g2p(&with(weights, &["hello", "recurrent", "--int8"]), b"")?,
+        EXPECTED,
+    )?;
     let piped = g2p(&with(weights, &["--batch", "7"]), b"Hello\n\n \tRECURRENT")?;
     prints(&piped, EXPECTED)?;
     let file = env::temp_dir().join(format!("g2p-words-{}", std::process::id()));

@@ -1,17 +1,15 @@
 //! Layers that are prepared for inference.
 
+mod sequence;
 mod stream;
 
 pub use self::stream::StackStream;
 
 use crate::{
     PackedWeights,
-    call::{
-        CallError, Gru, Inputs, Sequence, Weights, check_len, check_sequence, check_sizes,
-        check_weights, or_panic,
-    },
+    call::{CallError, Weights, check_sizes, check_weights},
     quantized,
-    spec::{Direction, GruSpec, Layout, Order, Precision, Sizes},
+    spec::{Direction, GruSpec, Precision, Sizes},
 };
 use std::fmt;
 
@@ -290,145 +288,6 @@ impl Stack {
             }
         }
         all
-    }
-
-    /// Writes the output of the last layer after every step to `y`, `[N,T,D·H]` or `[T,N,D·H]` (forward, then
-    /// reverse), and the final state of every layer and direction to `last`, `[L·D,N,H]`.
-    ///
-    /// At a skipped step the output is the state, which is kept. Values of `x` at skipped steps are ignored. A
-    /// call allocates memory for its layers, and uses the threads of the rayon pool in which it is made.
-    ///
-    /// # Panics
-    /// If the sizes exceed the address space, a slice has the wrong number of elements, or there is a start state
-    /// without starts.
-    pub fn forward(
-        &self,
-        layout: Layout,
-        [n, t]: [usize; 2],
-        inputs: StackInputs<'_>,
-        y: &mut [f32],
-        last: &mut [f32],
-    ) {
-        const OP: &str = "gru_cpu::Stack::forward";
-        let (h, d) = (self.h, self.directions);
-        let sizes = Sizes {
-            n,
-            t,
-            i: self.i,
-            h: d * h,
-        };
-        or_panic(OP, check_sizes(&sizes));
-        let (rows, width) = (sizes.rows(), d * h);
-        let all = self.layers.len() * n * h;
-        check_len(OP, "x", inputs.x, rows * self.i);
-        check_len(OP, "y", y, rows * width);
-        check_len(OP, "last", last, all);
-        for (name, states) in [("state", inputs.state), ("start_state", inputs.start_state)] {
-            if let Some(states) = states {
-                check_len(OP, name, states, all);
-            }
-        }
-        assert!(
-            inputs.starts.is_some() || inputs.start_state.is_none(),
-            "{OP}: start_state requires starts, expected flags, got none"
-        );
-        let of_layer = |states: Option<_>, k: usize| {
-            let states: Option<&[f32]> = states;
-            states.map(|states| &states[k * n * h..][..n * h])
-        };
-        let mut x = Vec::new();
-        for (k, layer) in self.layers.iter().enumerate() {
-            let (of, direction) = (k / d, k % d);
-            if of > 0 && direction == 0 {
-                x.clear();
-                x.extend_from_slice(y);
-            }
-            let sequence = Sequence {
-                h0: of_layer(inputs.state, k),
-                step_mask: inputs.step_mask,
-                starts: inputs.starts,
-                start_state: of_layer(inputs.start_state, k),
-                ..Sequence::new(if of == 0 { inputs.x } else { &x })
-            };
-            let order = Order {
-                layout,
-                direction: layer.direction,
-            };
-            let place = |n, t| match layout {
-                Layout::BatchMajor => n * sizes.t + t,
-                Layout::TimeMajor => t * sizes.n + n,
-            };
-            let last = &mut last[k * n * h..][..n * h];
-            let mut finish = |states: &[f32]| match t {
-                0 => match sequence.h0 {
-                    Some(h0) => last.copy_from_slice(h0),
-                    None => last.fill(0.0),
-                },
-                _ => {
-                    let end = layer.direction.time(t - 1, t);
-                    for (row, last) in last.chunks_exact_mut(h.max(1)).enumerate() {
-                        last.copy_from_slice(&states[place(row, end) * h..][..h]);
-                    }
-                }
-            };
-            if d == 1 {
-                layer.forward(OP, order, [n, t], h, sequence, y);
-                finish(y);
-                continue;
-            }
-            let mut states = vec![0.0; rows * h];
-            layer.forward(OP, order, [n, t], h, sequence, &mut states);
-            finish(&states);
-            let y = y.chunks_exact_mut(width.max(1));
-            for (y, state) in y.zip(states.chunks_exact(h.max(1))) {
-                y[direction * h..][..h].copy_from_slice(state);
-            }
-        }
-    }
-}
-
-impl Layer {
-    /// The states after every step.
-    fn forward(
-        &self,
-        op: &str,
-        order: Order,
-        [n, t]: [usize; 2],
-        h: usize,
-        sequence: Sequence<'_, f32>,
-        states: &mut [f32],
-    ) {
-        match &self.kernel {
-            Kernel::Full(weights) => {
-                let zoneout = (self.zoneout > 0.0).then(|| vec![self.zoneout; n * t * h]);
-                let sequence = Sequence {
-                    zoneout: zoneout.as_deref(),
-                    ..sequence
-                };
-                weights.forward_in(order, n, t, sequence, states)
-            }
-            Kernel::Quantized(layer) => {
-                let sizes = Sizes {
-                    n,
-                    t,
-                    i: self.features,
-                    h,
-                };
-                or_panic(op, check_sizes(&sizes));
-                or_panic(op, check_sequence(&sequence, &sizes, self.features));
-                let gru = Gru {
-                    sizes,
-                    order,
-                    spec: self.spec,
-                };
-                // The weights of the call only state that there is an input product.
-                let inputs = Inputs {
-                    sequence,
-                    weights: Weights::new(Some(&[]), &[]),
-                };
-                layer.forward(&gru, &inputs, states);
-            }
-        }
     }
 }
 
