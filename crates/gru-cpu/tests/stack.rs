@@ -442,8 +442,8 @@ fn bytes_and_rounding_are_stated() {
         assert!((1.0..1.03).contains(&share), "{stack:?}: {share}");
     }
     assert!(full.rounding().is_empty());
-    // Uniform weights: for bf16 the error is uniform in steps of 2⁻⁸ to 2⁻⁷ of the weight, for int8 in steps of
-    // 1/127 of the largest, whose square is 3 times the mean.
+    // The weights are uniform. The error of bf16 is uniform in steps of 2⁻⁸ to 2⁻⁷ of the weight. The error of
+    // int8 is uniform in steps of 1/127 of the largest weight, whose square is 3 times the mean.
     let int8_db = 10.0 * (12.0 * 127f64.powi(2) / 3.0).log10();
     for (stack, low, high) in [(&bf16, 54.0, 60.0), (&int8, int8_db - 1.0, int8_db + 1.0)] {
         let names: Vec<_> = stack

@@ -4,7 +4,7 @@
 ///
 /// | | bits per weight | error of a product, compared with its size |
 /// |---|---|---|
-/// | `Full` | 32 | that of float32 |
+/// | `Full` | 32 | the rounding of float32 |
 /// | `Bf16` | 16 | about −59 dB |
 /// | `Int8` | 8.5 | about −39 dB |
 ///

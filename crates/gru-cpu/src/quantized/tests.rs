@@ -216,8 +216,8 @@ fn the_error_of_int8_is_within_its_bound() {
                     }
                 }
                 let error = (f64::from(got[row * case.columns + column]) - exact).abs();
-                // The steps and the sums of groups are rounded to float32, and a step that is too small by half
-                // an ulp makes an error of 127/2 ulp at the largest integer: 2⁻¹⁸ of the size.
+                // The sums of groups are rounded to float32, and so are the steps. Half an ulp of a step is
+                // 127/2 ulp at the largest integer: 2⁻¹⁸ of the size.
                 let rounding = size * 2f64.powi(-18);
                 assert!(
                     error <= bound + rounding,

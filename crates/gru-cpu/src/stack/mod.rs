@@ -151,8 +151,9 @@ impl Stack {
     /// [`GruSpec::try_check`] returns an error.
     ///
     /// # Panics
-    /// If there is not one direction or two, the number of layers is not a positive multiple of the number of
-    /// directions, an input weight is missing, or zoneout is not between 0 and 1.
+    /// - If there is not one direction or two.
+    /// - If the number of layers is not a positive multiple of the number of directions.
+    /// - If an input weight is missing, or zoneout is not between 0 and 1.
     pub fn try_new(
         precision: Precision,
         [i, h]: [usize; 2],
