@@ -21,7 +21,7 @@ mod times;
 use std::{path::Path, process::ExitCode};
 
 use burn::tensor::Device;
-use network::{MODELS, Network};
+use network::{MODELS, Network, STREAMS};
 use onnxruntime::OnnxRuntime;
 use times::{Key, Times};
 
@@ -93,7 +93,6 @@ fn compare(root: &Path, rounds: usize, python: &str, csv: Option<&str>) -> Resul
                 peer: peer.into(),
                 threads,
             };
-            let stream = key("frame", "Stream", 1);
             for threads in [1, 2] {
                 let pool = &pools[threads - 1];
                 let file = pool.install(|| network.time_file());
@@ -101,7 +100,9 @@ fn compare(root: &Path, rounds: usize, python: &str, csv: Option<&str>) -> Resul
                 let frame = pool.install(|| network.time_steps());
                 times.add(key("frame", "GruBlock", threads), frame);
             }
-            times.add(stream, network.time_streams());
+            for (which, (peer, _)) in STREAMS.iter().enumerate() {
+                times.add(key("frame", peer, 1), network.time_streams(which));
+            }
         }
     }
     println!(

@@ -1,11 +1,10 @@
-//! The GRUs of one model in sequence, and three ways to run them.
+//! The GRUs of one model in sequence, and the ways to run them.
 
-use std::{path::Path, sync::Arc, time::Instant};
+use std::{path::Path, time::Instant};
 
 use burn::tensor::{Device, Tensor};
 use gru_convert::{StateDict, onnx};
-use gru_cpu::{PackedWeights, Stream, Weights};
-use gru_op::GruBlock;
+use gru_op::{GruBlock, Precision, StackStream};
 
 /// Name, file in DIR, frames per second of sound. NSNet2's package uses frames of 512 samples at 48 kHz.
 pub const MODELS: [(&str, &str, f64); 5] = [
@@ -24,6 +23,13 @@ pub const MODELS: [(&str, &str, f64); 5] = [
     ("df_dec", "deepfilternet3/df_dec.onnx", 100.0),
 ];
 
+/// The streams, by the precision of their weights.
+pub const STREAMS: [(&str, Precision); 3] = [
+    ("Stream", Precision::Full),
+    ("Bf16", Precision::Bf16),
+    ("Int8", Precision::Int8),
+];
+
 /// The allowed difference from ONNX Runtime. Both results are rounded.
 const SAME: f32 = 5e-5;
 
@@ -33,7 +39,8 @@ pub struct Network {
     /// Seconds of sound in the file.
     seconds: f64,
     blocks: Vec<GruBlock>,
-    streams: Vec<Stream<f32>>,
+    /// For each of [`STREAMS`], the streams of all GRUs.
+    streams: [Vec<StackStream>; 3],
     /// `[T,1,I]`, and `[1,I]` for each frame.
     x: Tensor<3>,
     frames: Vec<Tensor<2>>,
@@ -77,7 +84,10 @@ impl Network {
         let mut network = Self {
             name,
             seconds: t as f64 / frame_rate,
-            streams: blocks.iter().map(stream).collect(),
+            streams: STREAMS.map(|(_, precision)| {
+                let stream = |block: &GruBlock| block.prepare(precision).stream(1);
+                blocks.iter().map(stream).collect()
+            }),
             blocks,
             frames: (0..t).map(frame).collect(),
             flat: floats(x.clone()),
@@ -87,7 +97,7 @@ impl Network {
         for (way, got) in [
             ("GruBlock::forward", floats(network.file())),
             ("GruBlock::step", network.steps()),
-            ("Stream", network.streamed()),
+            ("PreparedGru::stream", network.streamed(0)),
         ] {
             // NaN fails this comparison.
             let near = |(a, b): (&f32, &f32)| (a - b).abs() <= SAME;
@@ -120,10 +130,10 @@ impl Network {
         self.timed(start)
     }
 
-    /// One call of `Stream::step` per GRU and frame, with weights packed in advance.
-    pub fn time_streams(&mut self) -> f64 {
+    /// One call of `StackStream::step` per GRU and frame, with weights prepared in advance: one of [`STREAMS`].
+    pub fn time_streams(&mut self, which: usize) -> f64 {
         let start = Instant::now();
-        self.each_streamed(|_| ());
+        self.each_streamed(which, |_| ());
         self.timed(start)
     }
 
@@ -144,14 +154,15 @@ impl Network {
         }
     }
 
-    fn each_streamed(&mut self, mut take: impl FnMut(&[f32])) {
-        for stream in &mut self.streams {
+    fn each_streamed(&mut self, which: usize, mut take: impl FnMut(&[f32])) {
+        let streams = &mut self.streams[which];
+        for stream in streams.iter_mut() {
             stream.state_mut().fill(0.0);
         }
         let i = self.flat.len() / self.frames.len();
         for frame in self.flat.chunks_exact(i) {
             let mut x = frame;
-            for stream in &mut self.streams {
+            for stream in streams.iter_mut() {
                 x = stream.step(x);
             }
             take(x);
@@ -164,30 +175,9 @@ impl Network {
         all
     }
 
-    fn streamed(&mut self) -> Vec<f32> {
+    fn streamed(&mut self, which: usize) -> Vec<f32> {
         let mut all = Vec::new();
-        self.each_streamed(|y| all.extend_from_slice(y));
+        self.each_streamed(which, |y| all.extend_from_slice(y));
         all
     }
-}
-
-/// A stream of a block's only layer, from a zero state.
-fn stream(block: &GruBlock) -> Stream<f32> {
-    let layer = &block.layers[0];
-    let weights = layer.weights();
-    let matrix = |w: Tensor<2>| floats(w);
-    let bias = |b: Option<Tensor<1>>| b.map(floats);
-    let (w_ih, w_hh) = (weights.w_ih.map(matrix), matrix(weights.w_hh));
-    let (b_ih, b_hh) = (bias(weights.b_ih), bias(weights.b_hh));
-    let packed = PackedWeights::new(
-        &layer.spec,
-        block.d_input,
-        block.d_hidden,
-        Weights {
-            b_ih: b_ih.as_deref(),
-            b_hh: b_hh.as_deref(),
-            ..Weights::new(w_ih.as_deref(), &w_hh)
-        },
-    );
-    Stream::new(Arc::new(packed), 1)
 }

@@ -15,7 +15,7 @@ pub struct Key {
     pub model: String,
     /// `file`: one call for all frames. `frame`: one call for each.
     pub what: String,
-    /// `onnxruntime`, `GruBlock`, `Stream`.
+    /// `onnxruntime`, `GruBlock`, or a stream: `Stream` (float32), `Bf16`, `Int8`.
     pub peer: String,
     /// The number of threads.
     pub threads: usize,
@@ -26,12 +26,14 @@ pub struct Key {
 pub struct Times(BTreeMap<Key, Vec<f64>>);
 
 /// Columns of the table: peer, threads, head.
-const COLUMNS: [(&str, usize, &str); 5] = [
+const COLUMNS: [(&str, usize, &str); 7] = [
     ("onnxruntime", 1, "ORT, 1 thread"),
     ("onnxruntime", 2, "ORT, 2 threads"),
     ("GruBlock", 1, "GruBlock, 1 thread"),
     ("GruBlock", 2, "GruBlock, 2 threads"),
     ("Stream", 1, "Stream"),
+    ("Bf16", 1, "Stream, 16 bits"),
+    ("Int8", 1, "Stream, 8 bits"),
 ];
 /// The three models of one network.
 const PARTS: [&str; 3] = ["enc", "erb_dec", "df_dec"];
@@ -58,7 +60,7 @@ impl Times {
     }
 
     /// Prints a Markdown table of the models in this order. The last column is the speed-up over ONNX
-    /// Runtime, each with its best thread count.
+    /// Runtime in float32, each with its best thread count.
     pub fn print(&self, models: &[&str]) {
         print!("| model | call |");
         COLUMNS.iter().for_each(|(.., head)| print!(" {head} |"));
@@ -76,6 +78,8 @@ impl Times {
                     }
                     let best = match peer {
                         "onnxruntime" => &mut theirs,
+                        // Rounded weights are no faster way to the same numbers.
+                        "Bf16" | "Int8" => continue,
                         _ => &mut ours,
                     };
                     *best = best.min(ms.unwrap_or(f64::INFINITY));

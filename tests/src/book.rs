@@ -12,6 +12,7 @@ chapters! {
     getting_started: "getting-started",
     migrating: "migrating",
     cookbook: "cookbook",
+    inference: "inference",
     backends: "backends",
     troubleshooting: "troubleshooting",
     status: "status",

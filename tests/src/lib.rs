@@ -31,6 +31,7 @@ mod onnx_file;
 mod options;
 mod oracle;
 mod packed;
+mod prepared;
 mod properties;
 mod pytorch_model;
 mod ragged;
@@ -89,6 +90,7 @@ const SUITES: &[Suite] = &[
     tracking::trials,
     block::trials,
     packed::trials,
+    prepared::trials,
     ragged::trials,
     saving::trials,
     gradcheck::trials,

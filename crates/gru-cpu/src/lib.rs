@@ -41,7 +41,9 @@
 //! gru.backward(&inputs, &states, Some(&saved), &d_states, to);
 //! ```
 //!
-//! [`Gru::forward_ragged`] takes rows of different lengths. [`PackedWeights`] serve many calls with the same weights. A [`Stream`] runs one step at a time.
+//! [`Gru::forward_ragged`] takes rows of different lengths. [`PackedWeights`] serve many calls with the same weights.
+//! A [`Stream`] runs one step at a time. A [`Stack`] holds all layers, in float32 or with weights of 16 or 8 bits, and
+//! a [`StackStream`] runs them one step at a time.
 //!
 //! # Numerical behavior
 //!
@@ -102,6 +104,8 @@
 //! - `call`: sizes, slices, gradients, and all checks.
 //! - `element`, `packed`: the public calls.
 //! - `pass`: the forward and the backward pass.
+//! - `quantized`: weights of 16 and 8 bits.
+//! - `stack`: layers prepared for inference.
 //! - `product`: register tiles, weights in panels, scratch memory.
 //! - `simd`: vectors, σ and tanh, activations.
 //! - `threads`: how work is split, and the team with its barrier.
@@ -124,7 +128,9 @@ mod memory;
 mod packed;
 mod pass;
 mod product;
+mod quantized;
 mod simd;
+mod stack;
 mod threads;
 mod tuning;
 
@@ -133,6 +139,7 @@ pub use self::{
     element::Element,
     memory::buffer,
     packed::{PackedWeights, Stream},
+    stack::{Rounding, Stack, StackInputs, StackLayer, StackStream},
 };
 
 /// For tests.

@@ -6,7 +6,7 @@ use crate::{
         or_panic,
     },
     element::Element,
-    pass::{Packed, Streams},
+    pass::{Packed, StepScratch, Streams},
     spec::{GruSpec, Lengths, Order, Sizes},
 };
 use std::{fmt, sync::Arc};
@@ -70,6 +70,11 @@ impl<E: Element> PackedWeights<E> {
         self.0.h
     }
 
+    /// Bytes of the packed weights and biases, with their padding.
+    pub fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
     /// What a step computes.
     pub fn spec(&self) -> &GruSpec {
         &self.0.spec
@@ -110,6 +115,31 @@ impl<E: Element> PackedWeights<E> {
             let inputs = self.0.inputs(sequence);
             E::forward_packed(&self.0, &gru, lengths, &inputs, states);
         }
+    }
+}
+
+impl PackedWeights<f32> {
+    /// The memory of [`step`](Self::step).
+    pub(crate) fn step_scratch(&self, n: usize) -> StepScratch<f32> {
+        StepScratch::new(&self.0, n)
+    }
+
+    /// One step of `n` rows on this thread, without any allocation: from `x` and the states `h` to the new
+    /// states. The lengths were checked.
+    pub(crate) fn step(
+        &self,
+        n: usize,
+        [x, h]: [&[f32]; 2],
+        zoneout: Option<&[f32]>,
+        new: &mut [f32],
+        scratch: &mut StepScratch<f32>,
+    ) {
+        let sequence = Sequence {
+            h0: Some(h),
+            zoneout,
+            ..Sequence::new(x)
+        };
+        self.0.advance(n, sequence, new, scratch);
     }
 }
 

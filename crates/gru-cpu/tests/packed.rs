@@ -3,8 +3,8 @@
 mod support;
 
 use gru_cpu::{
-    Element, Gru, PackedWeights, Sequence, Stream, Weights,
-    spec::{Direction, GruSpec, Layout, Lengths, Order, Reset, Sizes, Update},
+    Element, Gru, PackedWeights, Sequence, Stack, StackLayer, StackStream, Stream, Weights,
+    spec::{Direction, GruSpec, Layout, Lengths, Order, Precision, Reset, Sizes, Update},
     testing::Isa,
 };
 use std::{
@@ -160,6 +160,35 @@ fn a_step_does_not_allocate() {
             stream.step(x);
         }
         assert_eq!(ALLOCATIONS.get() - before, 0, "{spec:?}");
+    }
+}
+
+#[test]
+fn a_step_of_a_stack_does_not_allocate() {
+    for precision in [Precision::Full, Precision::Bf16, Precision::Int8] {
+        for (spec, _) in specs() {
+            let sizes = Sizes {
+                n: 3,
+                t: 1,
+                i: 50,
+                h: 50,
+            };
+            let case = Case::new(sizes, spec, &["w_ih", "b_ih", "b_hh"]).cast::<f32>();
+            let layer = StackLayer {
+                spec,
+                direction: Direction::Forward,
+                zoneout: 0.25,
+                weights: case.inputs().weights,
+            };
+            let stack = Stack::new(precision, [50, 50], 1, &[layer, layer]);
+            let mut stream = StackStream::new(Arc::new(stack), 3);
+            let x = case.inputs().sequence.x;
+            let before = ALLOCATIONS.get();
+            for _ in 0..5 {
+                stream.step(x);
+            }
+            assert_eq!(ALLOCATIONS.get() - before, 0, "{precision:?}, {spec:?}");
+        }
     }
 }
 

@@ -47,6 +47,7 @@
 //! - [`GruBlock`], [`GruBlockConfig`]: layers, directions, dropout, state. Start here.
 //! - [`gru_sequence`], [`gru_cell`]: the operator on [`Tensor`](burn::tensor::Tensor).
 //! - [`gru_packed`], [`pack`], [`unpack`]: rows of different lengths without padding.
+//! - [`PreparedGru`]: a block prepared for inference, with weights of 32, 16 or 8 bits.
 //! - [`GruSpec`]: what a step computes.
 //! - [`backend`]: the operator on a backend's tensors, and how to add a backend.
 //! - [`composed`]: the operator in Burn's operations, for comparison.
@@ -110,6 +111,7 @@ pub use self::block::GruFileError;
 pub use self::{
     block::{
         GruBlock, GruBlockConfig, GruError, GruInitializer, GruLayer, GruLayerOptions, GruMismatch,
+        PreparedGru,
     },
     foreign::{gate_order::GateOrder, mps_graph, tensorflow},
     op::{
@@ -120,8 +122,12 @@ pub use self::{
         starts::{restart, starts_after},
     },
 };
+/// A stream of a [`PreparedGru`], its weights without Burn, and their rounding.
+#[cfg(any(feature = "ndarray", feature = "flex"))]
+pub use gru_cpu::{Rounding, Stack, StackStream};
 /// What a step computes, and in which order.
 pub use gru_spec as spec;
 pub use gru_spec::{
-    Activation, Activations, Checkpointing, Direction, GruSpec, Layout, Order, Reset, Update,
+    Activation, Activations, Checkpointing, Direction, GruSpec, Layout, Order, Precision, Reset,
+    Update,
 };

@@ -22,6 +22,7 @@ mod checkpointing;
 mod lengths;
 pub mod onnx;
 mod order;
+mod precision;
 mod sizes;
 mod spec;
 mod tensors;
@@ -31,6 +32,7 @@ pub use self::{
     checkpointing::Checkpointing,
     lengths::{Lengths, LengthsError},
     order::{Direction, Layout, Order},
+    precision::Precision,
     sizes::Sizes,
     spec::{GruSpec, Reset, Update},
     tensors::{Inputs, MissingInput, NAMES, PerInput, Sequence, Shape, Weights},

@@ -5,14 +5,13 @@
 use std::hint::black_box;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Instant;
 
 use burn::tensor::{Device, Tensor, TensorData};
 use g2p::symbols::{START, letters};
 use g2p::weights;
-use gru_cpu::{PackedWeights, Sequence, Stream, Weights, spec::GruSpec};
-use gru_op::GruBlock;
+use gru_cpu::{StackInputs, spec::Layout};
+use gru_op::Precision;
 
 const WORD: &str = "recurrent";
 const TIMES: usize = 2001;
@@ -33,7 +32,8 @@ fn main() -> ExitCode {
 
 fn run(path: &Path) -> Result<(), g2p::error::Error> {
     let device = Device::flex();
-    let model = weights::load(path, &device)?;
+    let model = weights::load(path, &device, Precision::Full)?;
+    let int8 = weights::load(path, &device, Precision::Int8)?;
     let steps = model.run(&[WORD])?.1.len();
     println!(
         "{WORD:?}, {} letters including the end, {steps} steps of the decoder",
@@ -60,7 +60,7 @@ fn run(path: &Path) -> Result<(), g2p::error::Error> {
     time("encoder: embedding", || {
         black_box(model.letters.forward(word.clone()));
     });
-    time("encoder: GruBlock::forward", || {
+    time("encoder: PreparedGru::forward", || {
         black_box(model.encoder.forward(x_all.clone(), None));
     });
     time("step: tensor of the token", || {
@@ -70,7 +70,7 @@ fn run(path: &Path) -> Result<(), g2p::error::Error> {
     time("a step: embedding", || {
         black_box(model.phonemes.forward(token.clone()));
     });
-    time("step: GruBlock::step", || {
+    time("step: PreparedGru::step", || {
         black_box(model.decoder.step(x.clone(), Some(state.clone())));
     });
     time("a step: head", || {
@@ -82,37 +82,25 @@ fn run(path: &Path) -> Result<(), g2p::error::Error> {
 
     let numbers = |x: Tensor<2>| x.into_data().try_into_vec::<f32>().expect("float32");
     let (x_step, x_word) = (numbers(x), numbers(x_all.squeeze_dim(0)));
-    let encoder = packed(&model.encoder);
-    let mut states = vec![0.0; length * 256];
-    time("only the kernel: the letters, packed weights", || {
-        encoder.forward(1, length, Sequence::new(&x_word), &mut states);
-    });
-    let mut stream = Stream::new(Arc::new(packed(&model.decoder)), 1);
-    time("only the kernel: a step, packed weights", || {
-        black_box(stream.step(&x_step));
-    });
+    for (name, model) in [("float32", &model), ("int8", &int8)] {
+        let encoder = model.encoder.stack().expect("Flex has one");
+        let (mut states, mut last) = (vec![0.0; length * 256], vec![0.0; 256]);
+        time(&format!("only the kernel: the letters, {name}"), || {
+            let inputs = StackInputs::new(&x_word);
+            encoder.forward(
+                Layout::BatchMajor,
+                [1, length],
+                inputs,
+                &mut states,
+                &mut last,
+            );
+        });
+        let mut stream = model.decoder.stream(1);
+        time(&format!("only the kernel: a step, {name}"), || {
+            black_box(stream.step(&x_step));
+        });
+    }
     Ok(())
-}
-
-fn packed(gru: &GruBlock) -> PackedWeights<f32> {
-    let weights = gru.layers[0].weights();
-    let numbers = |data: TensorData| data.try_into_vec::<f32>().expect("float32");
-    let matrix = |w: Tensor<2>| numbers(w.into_data());
-    let bias = |b: Option<Tensor<1>>| b.map(|b| numbers(b.into_data()));
-    let (w_ih, w_hh) = (weights.w_ih.map(matrix), matrix(weights.w_hh));
-    let (b_ih, b_hh) = (bias(weights.b_ih), bias(weights.b_hh));
-    let (i, h) = (gru.d_input, gru.d_hidden);
-    let (w_ih, b_ih, b_hh) = (w_ih.as_deref(), b_ih.as_deref(), b_hh.as_deref());
-    PackedWeights::new(
-        &GruSpec::default(),
-        i,
-        h,
-        Weights {
-            b_ih,
-            b_hh,
-            ..Weights::new(w_ih, &w_hh)
-        },
-    )
 }
 
 /// The median in microseconds.

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use burn::tensor::Device;
 use clap::Parser;
+use gru_op::Precision;
 
 use g2p::error::Error;
 use g2p::model::G2p;
@@ -32,6 +33,10 @@ struct Cli {
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     batch: u16,
 
+    /// Round the weights of the GRUs to 8 bits: a quarter of the memory, and faster
+    #[arg(long)]
+    int8: bool,
+
     /// Print words per second to standard error, without loading time
     #[arg(long)]
     speed: bool,
@@ -52,7 +57,12 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<(), Error> {
-    let model = weights::load(&cli.weights, &Device::flex())?;
+    let precision = if cli.int8 {
+        Precision::Int8
+    } else {
+        Precision::Full
+    };
+    let model = weights::load(&cli.weights, &Device::flex(), precision)?;
     let mut converter = Converter {
         model,
         waiting: Vec::new(),

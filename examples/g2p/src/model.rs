@@ -2,7 +2,7 @@
 
 use burn::nn::{Embedding, Linear};
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use gru_op::{GruBlock, SequenceOptions};
+use gru_op::{PreparedGru, SequenceOptions};
 
 use crate::error::Error;
 use crate::symbols::{END, END_OF_LETTERS, PHONEMES, START, letters};
@@ -17,11 +17,11 @@ pub struct G2p {
     /// Letters to `[E]`.
     pub letters: Embedding,
     /// Reads the letters. Its final state represents the word.
-    pub encoder: GruBlock,
+    pub encoder: PreparedGru,
     /// Phonemes to `[E]`.
     pub phonemes: Embedding,
     /// Generates the phonemes from that state.
-    pub decoder: GruBlock,
+    pub decoder: PreparedGru,
     /// From the state to the scores of all phonemes.
     pub head: Linear,
 }

@@ -8,7 +8,7 @@ use burn::module::Param;
 use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
 use burn::tensor::{DType, Device, Tensor};
 use gru_convert::{ConvertError, StateDict, pytorch};
-use gru_op::{GruBlock, GruBlockConfig, GruError};
+use gru_op::{GruBlockConfig, GruError, Precision, PreparedGru};
 use zip::ZipArchive;
 
 use crate::error::Error;
@@ -22,17 +22,17 @@ const LARGEST: u64 = 64 << 20;
 /// E and H of the trained model.
 const SIZE: usize = 256;
 
-/// Reads the model from `checkpoint20.npz`, or from a wheel of g2p_en.
+/// Reads the model from `checkpoint20.npz`, or from a wheel of g2p_en, and prepares its GRUs.
 ///
 /// # Errors
 /// If the file is neither, or if its arrays do not match the model.
-pub fn load(path: &Path, device: &Device) -> Result<G2p, Error> {
+pub fn load(path: &Path, device: &Device, precision: Precision) -> Result<G2p, Error> {
     let dict = if path.extension().is_some_and(|e| e == "whl" || e == "zip") {
         from_wheel(path)?
     } else {
         StateDict::from_npz(path)?
     };
-    Ok(model(&dict, device)?)
+    Ok(model(&dict, device, precision)?)
 }
 
 fn from_wheel(path: &Path) -> Result<StateDict, Error> {
@@ -61,18 +61,23 @@ fn entry(wheel: impl Read + Seek) -> Result<Vec<u8>, String> {
     }
 }
 
-fn model(dict: &StateDict, device: &Device) -> Result<G2p, ConvertError> {
+fn model(dict: &StateDict, device: &Device, precision: Precision) -> Result<G2p, ConvertError> {
     Ok(G2p {
         letters: embedding(dict, "enc_emb", LETTERS, device)?,
-        encoder: gru(dict, "enc_", device)?,
+        encoder: gru(dict, "enc_", device, precision)?,
         phonemes: embedding(dict, "dec_emb", PHONEMES.len(), device)?,
-        decoder: gru(dict, "dec_", device)?,
+        decoder: gru(dict, "dec_", device, precision)?,
         head: head(dict, device)?,
     })
 }
 
 /// A cell of PyTorch with the package's own array names: `enc_w_ih`, `enc_b_ih`, ….
-fn gru(dict: &StateDict, part: &str, device: &Device) -> Result<GruBlock, ConvertError> {
+fn gru(
+    dict: &StateDict,
+    part: &str,
+    device: &Device,
+    precision: Precision,
+) -> Result<PreparedGru, ConvertError> {
     let mut cell = StateDict::new();
     for key in ["w_ih", "w_hh", "b_ih", "b_hh"] {
         let name = key.replace("w_", "weight_").replace("b_", "bias_");
@@ -80,7 +85,7 @@ fn gru(dict: &StateDict, part: &str, device: &Device) -> Result<GruBlock, Conver
     }
     // If the file has other sizes, import returns an error.
     let config = GruBlockConfig::new(SIZE, SIZE).with_batch_first(true);
-    pytorch::import(&cell, "", &config, device)
+    Ok(pytorch::import(&cell, "", &config, device)?.try_prepare(precision)?)
 }
 
 fn embedding(

@@ -16,6 +16,7 @@ use g2p::model::G2p;
 use g2p::symbols::{END, PHONEMES};
 use g2p::weights;
 use gru_convert::StateDict;
+use gru_op::Precision;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 const WEIGHTS: &str = "G2P_WEIGHTS";
@@ -43,6 +44,8 @@ fn main() {
         model("scores", scores),
         model("scores/batched", batched_scores),
         model("no-words", no_words),
+        program("phonemes/bf16", |path| rounded(path, Precision::Bf16)),
+        program("phonemes/int8", |path| rounded(path, Precision::Int8)),
         program("program/words", words),
         program("program/odd-text", odd_text),
         program("program/no-text", no_text),
@@ -69,7 +72,8 @@ fn loaded() -> Result<&'static G2p, String> {
     static MODEL: OnceLock<Result<G2p, String>> = OnceLock::new();
     let load = || {
         let path = env::var_os(WEIGHTS).expect("the variable is set");
-        weights::load(Path::new(&path), &Device::flex()).map_err(|e| e.to_string())
+        let model = weights::load(Path::new(&path), &Device::flex(), Precision::Full);
+        model.map_err(|e| e.to_string())
     };
     MODEL.get_or_init(load).as_ref().map_err(Clone::clone)
 }
@@ -109,6 +113,33 @@ fn phonemes(model: &G2p, batch: usize) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The share of words that must keep their phonemes with rounded weights, in thousandths.
+const SAME_WORDS: usize = 995;
+
+/// Most words have the same phonemes with rounded weights.
+fn rounded(path: &Path, precision: Precision) -> Result<(), String> {
+    let model = weights::load(path, &Device::flex(), precision).map_err(|e| e.to_string())?;
+    let list = list()?;
+    let mut same = 0;
+    for part in list.chunks(BATCH) {
+        let words: Vec<&str> = part.iter().map(|(word, _)| word.as_str()).collect();
+        let phonemes = model.phonemes(&words).map_err(|e| e.to_string())?;
+        let pairs = phonemes.iter().zip(part);
+        same += pairs
+            .filter(|(got, (_, expected))| got.join(" ") == *expected)
+            .count();
+    }
+    let all = list.len();
+    eprintln!("{precision:?}: {same} of {all} words have the phonemes of float32");
+    if same * 1000 >= all * SAME_WORDS {
+        Ok(())
+    } else {
+        Err(format!(
+            "{precision:?}: only {same} of {all} words have the phonemes of float32"
+        ))
+    }
 }
 
 /// Words with their float64 scores.
@@ -239,6 +270,10 @@ fn words(weights: &Path) -> Result<(), String> {
     const EXPECTED: &str = "HH EH1 L OW0\nR IH0 K ER1 AH0 N T\n";
     let given = g2p(&with(weights, &["hello", "recurrent"]), b"")?;
     prints(&given, EXPECTED)?;
+    prints(
+        &g2p(&with(weights, &["hello", "recurrent", "--int8"]), b"")?,
+        EXPECTED,
+    )?;
     let piped = g2p(&with(weights, &["--batch", "7"]), b"Hello\n\n \tRECURRENT")?;
     prints(&piped, EXPECTED)?;
     let file = env::temp_dir().join(format!("g2p-words-{}", std::process::id()));

@@ -19,7 +19,7 @@ mod weights;
 pub(crate) use self::{
     backward::backward,
     forward::forward,
-    packed::{Packed, Streams},
+    packed::{Packed, StepScratch, Streams},
 };
 
 use std::ops::Range;

@@ -46,6 +46,11 @@ impl<E: Lanes> Packed<E> {
         }
     }
 
+    /// Bytes of the panels and biases.
+    pub(crate) fn bytes(&self) -> usize {
+        self.weights.bytes()
+    }
+
     /// The sizes of a call.
     pub(crate) fn sizes(&self, n: usize, t: usize) -> Sizes {
         let i = if self.projects { self.features } else { 0 };
@@ -97,6 +102,35 @@ impl<E: Lanes> Packed<E> {
     }
 }
 
+/// The memory of a step.
+pub(crate) struct StepScratch<E>(Scratch<E>);
+
+impl<E: Lanes> StepScratch<E> {
+    /// For steps of `n` rows.
+    pub(crate) fn new(packed: &Packed<E>, n: usize) -> Self {
+        let (gru, inputs) = (packed.step(n), packed.inputs(Sequence::new(&[])));
+        let pass = packed.pass(&gru, &inputs, &mut [], &[]);
+        Self(Scratch::new(&pass, n))
+    }
+}
+
+impl<E: Lanes> Packed<E> {
+    /// One step of `n` rows on this thread, without any allocation. The sequence has an initial state, and no
+    /// mask and no starts.
+    pub(crate) fn advance(
+        &self,
+        n: usize,
+        sequence: Sequence<'_, E>,
+        new: &mut [E],
+        scratch: &mut StepScratch<E>,
+    ) {
+        if !new.is_empty() {
+            let (gru, inputs) = (self.step(n), self.inputs(sequence));
+            self.pass(&gru, &inputs, new, &[]).step(&mut scratch.0);
+        }
+    }
+}
+
 /// The states of some rows, and the memory of a step.
 pub struct Streams<E> {
     n: usize,
@@ -104,19 +138,16 @@ pub struct Streams<E> {
     states: [Buffer<E>; 2],
     /// The index of the current state.
     now: usize,
-    scratch: Scratch<E>,
+    scratch: StepScratch<E>,
 }
 
 impl<E: Lanes> Streams<E> {
     /// `n` rows, all states zero.
     pub(crate) fn new(packed: &Packed<E>, n: usize) -> Self {
-        let mut states = [(); 2].map(|()| Buffer::new(n * packed.h));
-        let (gru, inputs) = (packed.step(n), packed.inputs(Sequence::new(&[])));
-        let pass = packed.pass(&gru, &inputs, states[0].as_mut(), &[]);
         Self {
-            scratch: Scratch::new(&pass, n),
+            scratch: StepScratch::new(packed, n),
             n,
-            states,
+            states: [(); 2].map(|()| Buffer::new(n * packed.h)),
             now: 0,
         }
     }
@@ -136,14 +167,11 @@ impl<E: Lanes> Streams<E> {
             0 => (first.as_ref(), second.as_mut()),
             _ => (second.as_ref(), first.as_mut()),
         };
-        if !new.is_empty() {
-            let gru = packed.step(self.n);
-            let inputs = packed.inputs(Sequence {
-                h0: Some(old),
-                ..Sequence::new(x)
-            });
-            packed.pass(&gru, &inputs, new, &[]).step(&mut self.scratch);
-        }
+        let sequence = Sequence {
+            h0: Some(old),
+            ..Sequence::new(x)
+        };
+        packed.advance(self.n, sequence, new, &mut self.scratch);
         self.now = 1 - self.now;
     }
 }

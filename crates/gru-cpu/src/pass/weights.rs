@@ -65,6 +65,17 @@ impl<'a, E: Lanes> Weights<'a, E> {
         }
     }
 
+    /// Bytes of the packed panels and biases.
+    pub(super) fn bytes(&self) -> usize {
+        let panels = [
+            self.input.as_ref(),
+            Some(&self.state),
+            self.candidate.as_ref(),
+        ];
+        let panels: usize = panels.into_iter().flatten().map(Panels::bytes).sum();
+        panels + size_of_val(self.bias.as_ref())
+    }
+
     /// The four bias vectors of a panel.
     #[inline(always)]
     pub(super) fn bias<S: Simd>(&self, simd: S, panel: usize) -> [E::V<S>; 4] {

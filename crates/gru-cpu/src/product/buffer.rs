@@ -54,6 +54,22 @@ impl<E: Lanes> Buffer<E> {
     }
 }
 
+impl Buffer<f32> {
+    /// The elements as words of 32 bits, which may hold anything.
+    pub(crate) fn words(&self) -> &[u32] {
+        let floats = self.as_ref();
+        // SAFETY: both types have the same size and alignment, and every bit pattern is valid.
+        unsafe { std::slice::from_raw_parts(floats.as_ptr().cast(), floats.len()) }
+    }
+
+    /// [`words`](Self::words), to be written.
+    pub(crate) fn words_mut(&mut self) -> &mut [u32] {
+        let floats = self.as_mut();
+        // SAFETY: both types have the same size and alignment, and every bit pattern is valid.
+        unsafe { std::slice::from_raw_parts_mut(floats.as_mut_ptr().cast(), floats.len()) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -192,6 +192,11 @@ impl<'a, E: Lanes> Panels<'a, E> {
         self.shape.panels()
     }
 
+    /// Bytes of the packed panels.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(self.packed.as_ref())
+    }
+
     /// Panel `p`, from k = 0 on.
     #[inline(always)]
     pub(crate) fn panel(&self, p: usize) -> Panel<E> {

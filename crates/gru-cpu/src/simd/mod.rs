@@ -11,6 +11,8 @@ mod math;
 mod wasm;
 
 pub use self::isa::Isa;
+#[cfg(target_family = "wasm")]
+pub(crate) use self::wasm::Arch;
 pub(crate) use self::{
     gate::{Gates, clip},
     isa::Machine,

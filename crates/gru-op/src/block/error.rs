@@ -56,6 +56,17 @@ pub enum GruError {
         /// The expected names.
         expected: &'static str,
     },
+    /// A backend does not support this precision of prepared weights.
+    #[error(
+        "expected Precision::Full on {device}, got {precision:?}; weights of 16 and 8 bits require the backend \
+         flex or ndarray"
+    )]
+    Precision {
+        /// The precision.
+        precision: gru_spec::Precision,
+        /// The device.
+        device: String,
+    },
     /// An invalid configuration.
     #[error("{reason}")]
     Config {

@@ -35,8 +35,8 @@ use gru_spec::{Direction, Layout};
 /// # Quantization
 ///
 /// `quantize_weights` makes the stored parameters smaller. There are no kernels for quantized weights. Every
-/// call dequantizes them first, which takes longer, and `save_with_config` rejects the block. Dequantize
-/// before use if speed matters.
+/// call dequantizes them first, which takes longer, and `save_with_config` rejects the block. For inference with
+/// small weights, [`prepare`](Self::prepare) a block with its own 8-bit weights instead.
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};

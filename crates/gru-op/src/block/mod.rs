@@ -12,6 +12,7 @@ mod init;
 mod layer;
 #[cfg(all(test, feature = "autodiff", feature = "flex"))]
 mod memory_tests;
+mod prepared;
 
 #[cfg(feature = "store")]
 pub use self::file::GruFileError;
@@ -22,4 +23,5 @@ pub use self::{
     gru_block::GruBlock,
     init::GruInitializer,
     layer::GruLayer,
+    prepared::PreparedGru,
 };

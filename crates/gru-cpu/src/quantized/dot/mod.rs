@@ -1,0 +1,327 @@
+//! The product of int8: dot products of four bytes.
+//!
+//! Each instruction set implements [`Dot`], and compiles [`product`] in a function with its target features.
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+mod scalar;
+#[cfg(all(target_family = "wasm", target_feature = "simd128"))]
+mod wasm;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use super::{
+    matrix::{Shape, VECTORS},
+    rows::Rows,
+};
+#[cfg(target_family = "wasm")]
+use crate::simd::Arch;
+#[cfg(not(target_family = "wasm"))]
+use pulp::Arch;
+
+/// Inputs that share a scale.
+pub(super) const GROUP: usize = 64;
+
+/// Bytes of a word: inputs that one instruction multiplies.
+pub(super) const BYTES: usize = 4;
+
+/// Words of a full group.
+pub(super) const GROUP_WORDS: usize = GROUP / BYTES;
+
+/// An instruction set for dot products of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(dead_code)] // Each target has some of them.
+pub(super) enum Dots {
+    /// No vector instructions.
+    Scalar,
+    /// AVX2.
+    Avx2,
+    /// AVX2 with AVX-VNNI.
+    AvxVnni,
+    /// AVX-512 with VNNI.
+    Avx512Vnni,
+    /// AArch64 without the extension `dotprod`.
+    Neon,
+    /// AArch64 with the extension `dotprod`.
+    NeonDotprod,
+    /// The 128-bit vectors of WebAssembly.
+    Simd128,
+}
+
+/// How an instruction set stores weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Storage {
+    /// 32-bit words of a vector.
+    pub(super) lanes: usize,
+    /// Whether a weight q is stored as the unsigned byte q + 128.
+    pub(super) is_biased: bool,
+    pub(super) order: ByteOrder,
+}
+
+/// The order of the bytes of a vector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ByteOrder {
+    /// Word by word.
+    Words,
+    /// The first two bytes of all words, then the last two.
+    Pairs,
+    /// The first bytes of all words, then the second, and so on.
+    Planes,
+}
+
+impl Dots {
+    /// All of them, also those that this machine does not have.
+    #[cfg(test)]
+    pub(super) const ALL: [Self; 7] = [
+        Self::Scalar,
+        Self::Avx2,
+        Self::AvxVnni,
+        Self::Avx512Vnni,
+        Self::Neon,
+        Self::NeonDotprod,
+        Self::Simd128,
+    ];
+
+    /// The best one for a machine that uses `arch`.
+    pub(super) fn of(arch: Arch) -> Self {
+        let best: &[Self] = match arch {
+            Arch::Scalar => &[],
+            #[cfg(target_arch = "x86_64")]
+            Arch::V3(_) => &[Self::AvxVnni, Self::Avx2],
+            #[cfg(target_arch = "x86_64")]
+            Arch::V4(_) => &[Self::Avx512Vnni, Self::AvxVnni, Self::Avx2],
+            #[cfg(target_arch = "aarch64")]
+            Arch::Neon(_) => &[Self::NeonDotprod, Self::Neon],
+            #[allow(unreachable_patterns)] // Other vectors of other targets.
+            _ => &[Self::Simd128],
+        };
+        let found = best.iter().copied().find(|dots| dots.is_available());
+        found.unwrap_or(Self::Scalar)
+    }
+
+    /// Whether this machine and this build have it.
+    pub(super) fn is_available(self) -> bool {
+        match self {
+            Self::Scalar => true,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => is_x86_feature_detected!("avx2"),
+            #[cfg(target_arch = "x86_64")]
+            Self::AvxVnni => {
+                is_x86_feature_detected!("avx2") && is_x86_feature_detected!("avxvnni")
+            }
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512Vnni => {
+                is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni")
+            }
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => std::arch::is_aarch64_feature_detected!("neon"),
+            #[cfg(target_arch = "aarch64")]
+            Self::NeonDotprod => std::arch::is_aarch64_feature_detected!("dotprod"),
+            Self::Simd128 => cfg!(all(target_family = "wasm", target_feature = "simd128")),
+            #[allow(unreachable_patterns)] // Each target has some of them.
+            _ => false,
+        }
+    }
+
+    /// How it stores weights.
+    pub(super) fn storage(self) -> Storage {
+        let (lanes, is_biased, order) = match self {
+            Self::Scalar => (8, false, ByteOrder::Planes),
+            Self::Avx2 => (8, false, ByteOrder::Words),
+            Self::AvxVnni => (8, true, ByteOrder::Words),
+            Self::Avx512Vnni => (16, true, ByteOrder::Words),
+            Self::NeonDotprod => (4, false, ByteOrder::Words),
+            Self::Neon | Self::Simd128 => (4, false, ByteOrder::Pairs),
+        };
+        Storage {
+            lanes,
+            is_biased,
+            order,
+        }
+    }
+
+    /// Writes the product of every row with the whole matrix.
+    pub(super) fn product(self, call: Call<'_>) {
+        assert!(self.is_available(), "{self:?} is not available");
+        call.check(self.storage().lanes);
+        match self {
+            // SAFETY: the lengths were checked for this number of lanes.
+            Self::Scalar => unsafe { product(scalar::Scalar, call) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above, and the instructions are available.
+            Self::Avx2 => unsafe { x86::avx2(call) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above, and the instructions are available.
+            Self::AvxVnni => unsafe { x86::avx_vnni(call) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above, and the instructions are available.
+            Self::Avx512Vnni => unsafe { x86::avx512_vnni(call) },
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: as above, and the instructions are available.
+            Self::Neon => unsafe { aarch64::neon(call) },
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: as above, and the instructions are available.
+            Self::NeonDotprod => unsafe { aarch64::dotprod(call) },
+            #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
+            // SAFETY: as above, and the build has the instructions.
+            Self::Simd128 => unsafe { product(wasm::Simd128, call) },
+            #[allow(unreachable_patterns)] // Each target has some of them.
+            _ => unreachable!("it is available"),
+        }
+    }
+}
+
+/// One product: the panels of a matrix, encoded rows, and where the results go.
+pub(super) struct Call<'a> {
+    pub(super) shape: Shape,
+    /// The panels.
+    pub(super) weights: &'a [u32],
+    /// Encoded rows.
+    pub(super) rows: Rows<'a>,
+    /// A row of results for each row, with `shape.columns()` elements.
+    pub(super) to: &'a mut [f32],
+}
+
+impl Call<'_> {
+    /// # Panics
+    /// If a slice is too short for vectors of so many lanes.
+    fn check(&self, lanes: usize) {
+        let Self { shape, rows, .. } = self;
+        assert_eq!(shape.lanes, lanes);
+        assert!(shape.words.is_multiple_of(2));
+        assert!(self.weights.len() >= shape.panels * shape.panel_words());
+        assert!(rows.stride >= shape.row_words() && rows.words.len() >= rows.count * rows.stride);
+        assert!(self.to.len() >= rows.count * shape.columns());
+    }
+}
+
+/// The vector operations of a product.
+///
+/// # Safety
+/// All functions require the instruction set. Pointers are valid for a vector, and need no alignment.
+pub(super) trait Dot: Copy {
+    /// Words of a vector.
+    const LANES: usize;
+    /// A vector of integers.
+    type Ints: Copy;
+    /// A vector of floats.
+    type Floats: Copy;
+    /// A word of the left side, in the form that [`dot`](Self::dot) reads.
+    type Lhs: Copy;
+
+    unsafe fn ints(self, v: i32) -> Self::Ints;
+    unsafe fn add(self, a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    unsafe fn load(self, from: *const u32) -> Self::Ints;
+    /// Four bytes of the left side for every lane.
+    unsafe fn lhs(self, word: u32) -> Self::Lhs;
+    /// `sums` plus the dot products of the four bytes in each lane.
+    unsafe fn dot(self, sums: Self::Ints, w: Self::Ints, x: Self::Lhs) -> Self::Ints;
+    unsafe fn floats(self, v: f32) -> Self::Floats;
+    /// `sums + ints · scales`, with the scales at `scales`, each operation rounded.
+    unsafe fn add_scaled(
+        self,
+        sums: Self::Floats,
+        ints: Self::Ints,
+        scales: *const u32,
+    ) -> Self::Floats;
+    /// Stores `sums · scale`.
+    unsafe fn store(self, to: *mut f32, sums: Self::Floats, scale: f32);
+}
+
+/// All rows times all panels. A panel stays in the first-level cache while the rows read it.
+///
+/// # Safety
+/// The instruction set is available, and `call` was checked for its number of lanes.
+#[inline(always)]
+unsafe fn product<D: Dot>(dot: D, call: Call<'_>) {
+    let Call {
+        shape,
+        weights,
+        rows,
+        to,
+    } = call;
+    let columns = shape.columns();
+    for panel in 0..shape.panels {
+        let weights = weights.as_ptr().wrapping_add(panel * shape.panel_words());
+        let to = to.as_mut_ptr().wrapping_add(panel * shape.panel_columns());
+        let mut row = 0;
+        while row < rows.count {
+            let from = rows.words.as_ptr().wrapping_add(row * rows.stride);
+            let to = to.wrapping_add(row * columns);
+            // SAFETY: by the check of the call, this panel, these rows and their results exist.
+            unsafe {
+                row += match rows.count - row {
+                    4.. => tile::<D, 4, 1>(dot, &shape, weights, (from, rows.stride), to),
+                    2.. => tile::<D, 2, 1>(dot, &shape, weights, (from, rows.stride), to),
+                    _ => tile::<D, 1, 2>(dot, &shape, weights, (from, rows.stride), to),
+                };
+            }
+        }
+    }
+}
+
+/// `R` rows times a panel. The sums of successive words go to `U` registers each. Returns `R`.
+///
+/// # Safety
+/// The instruction set is available. The panel, `R` rows from `from` on and their results at `to` exist.
+#[inline(always)]
+unsafe fn tile<D: Dot, const R: usize, const U: usize>(
+    dot: D,
+    shape: &Shape,
+    weights: *const u32,
+    (from, stride): (*const u32, usize),
+    to: *mut f32,
+) -> usize {
+    let mut w = weights;
+    // The scale of the row comes first.
+    let mut at = 1;
+    let row = |r: usize, at: usize| from.wrapping_add(r * stride + at);
+    // SAFETY: the loops read `shape.words` words with their scales from the panel, and as many words with the
+    // first sum of each group from each row. The caller promises that they exist.
+    unsafe {
+        let mut sums = [[dot.floats(0.0); VECTORS]; R];
+        let mut left = shape.words;
+        while left > 0 {
+            let words = left.min(GROUP_WORDS);
+            left -= words;
+            let mut ints = [[[dot.ints(0); VECTORS]; R]; U];
+            for (r, ints) in ints[0].iter_mut().enumerate() {
+                *ints = [dot.ints(row(r, at).read() as i32); VECTORS];
+            }
+            at += 1;
+            for word in (0..words).step_by(U) {
+                for (u, ints) in ints.iter_mut().enumerate() {
+                    let mut vectors = [dot.ints(0); VECTORS];
+                    for (v, vector) in vectors.iter_mut().enumerate() {
+                        *vector = dot.load(w.add(v * D::LANES));
+                    }
+                    w = w.add(VECTORS * D::LANES);
+                    for (r, ints) in ints.iter_mut().enumerate() {
+                        let x = dot.lhs(row(r, at + word + u).read());
+                        for (sum, &w) in ints.iter_mut().zip(&vectors) {
+                            *sum = dot.dot(*sum, w, x);
+                        }
+                    }
+                }
+            }
+            at += words;
+            for (r, sums) in sums.iter_mut().enumerate() {
+                for (v, sum) in sums.iter_mut().enumerate() {
+                    let first = ints[0][r][v];
+                    let all = ints[1..]
+                        .iter()
+                        .fold(first, |all, ints| dot.add(all, ints[r][v]));
+                    *sum = dot.add_scaled(*sum, all, w.add(v * D::LANES));
+                }
+            }
+            w = w.add(VECTORS * D::LANES);
+        }
+        for (r, sums) in sums.iter().enumerate() {
+            let scale = f32::from_bits(row(r, 0).read());
+            for (v, &sum) in sums.iter().enumerate() {
+                dot.store(to.add(r * shape.columns() + v * D::LANES), sum, scale);
+            }
+        }
+    }
+    R
+}

@@ -1,0 +1,303 @@
+//! Steps and sequences of a layer with weights of 16 or 8 bits.
+
+use super::{
+    gates::{After, Before, Candidate, Cell},
+    matrix::{Columns, Energy, Matrix},
+};
+use crate::{
+    call::{self, Call, Gru},
+    product::{Buffer, Rows},
+    simd::{Gates, Machine},
+    spec::{GruSpec, Precision, Reset, Sizes},
+    threads::{self, with_helpers},
+    tuning::{PARALLEL_FROM, ROWS_PER_GROUP, ROWS_PER_ROUND},
+};
+use std::{ops::Range, sync::Mutex};
+
+/// The most rows of the batch that a thread advances together: they share the panels in its first-level cache.
+const ROWS_AT_A_TIME: usize = 32;
+
+/// The weights of a layer.
+pub(crate) struct Layer {
+    machine: Machine,
+    spec: GruSpec,
+    gates: Gates<f32>,
+    /// I; without an input weight 3H.
+    features: usize,
+    h: usize,
+    input: Option<Matrix>,
+    /// Reset after the product: all gates. Before it: r and z.
+    state: Matrix,
+    /// Reset before the product: n.
+    candidate: Option<Matrix>,
+    /// See [`Cell::bias`].
+    bias: Vec<f32>,
+    /// The share of the previous state that is kept.
+    zoneout: f32,
+}
+
+impl Layer {
+    /// The weights have the right sizes.
+    pub(crate) fn new(
+        precision: Precision,
+        spec: &GruSpec,
+        [i, h]: [usize; 2],
+        weights: &call::Weights<'_, f32>,
+        zoneout: f32,
+    ) -> Self {
+        let machine = Machine::here::<f32>();
+        let spec = spec.for_numbers_up_to(f32::MAX.into());
+        let matrix = |elements, k, gates: Range<usize>| {
+            let columns = Columns {
+                elements,
+                stride: 3 * h,
+                first: gates.start * h,
+                count: gates.len() * h,
+                k,
+            };
+            Matrix::new(machine, precision, columns)
+        };
+        let after = spec.reset == Reset::AfterMatmul;
+        Self {
+            gates: Gates::new(&machine, &spec),
+            features: if weights.w_ih.is_some() { i } else { 3 * h },
+            h,
+            input: weights.w_ih.map(|w_ih| matrix(w_ih, i, 0..3)),
+            state: matrix(weights.w_hh, h, if after { 0..3 } else { 0..2 }),
+            candidate: (!after).then(|| matrix(weights.w_hh, h, 2..3)),
+            bias: bias(h, after, weights),
+            zoneout,
+            machine,
+            spec,
+        }
+    }
+
+    /// Bytes of weights and biases.
+    pub(crate) fn bytes(&self) -> usize {
+        let matrices = [
+            self.input.as_ref(),
+            Some(&self.state),
+            self.candidate.as_ref(),
+        ];
+        let weights: usize = matrices.into_iter().flatten().map(Matrix::bytes).sum();
+        weights + size_of_val(&self.bias[..])
+    }
+
+    /// The rounding of `w_ih`, if there is one, and of `w_hh`.
+    pub(crate) fn energies(&self) -> [Option<Energy>; 2] {
+        let mut state = self.state.energy;
+        if let Some(candidate) = &self.candidate {
+            state.weights += candidate.energy.weights;
+            state.errors += candidate.energy.errors;
+        }
+        [self.input.as_ref().map(|input| input.energy), Some(state)]
+    }
+
+    /// One step of some rows on this thread, without any allocation: from `x` and `h` to a new `h`.
+    pub(crate) fn step(&self, x: &[f32], h: &mut [f32], scratch: &mut Scratch) {
+        if h.is_empty() {
+            return;
+        }
+        let (rows, features) = (h.len() / self.h, self.features);
+        self.project(rows, |row| &x[row * features..][..features], scratch);
+        self.advance(0, h, |_| false, scratch);
+    }
+
+    /// Writes the state after every step. The call was checked.
+    pub(crate) fn forward(&self, gru: &Gru, inputs: &call::Inputs<'_, f32>, states: &mut [f32]) {
+        let Sizes { n, t, h, .. } = gru.sizes;
+        if n * t * h == 0 {
+            return;
+        }
+        let call = Call::new(gru, inputs);
+        let states = Rows::new(states, h);
+        let work = (n * t).saturating_mul(3 * h * h);
+        let threads = if work < PARALLEL_FROM {
+            1
+        } else {
+            threads::available().min(n / ROWS_PER_GROUP).max(1)
+        };
+        let per_group = n.div_ceil(threads).min(ROWS_AT_A_TIME);
+        // Each thread takes the next rows until none are left.
+        let groups = Mutex::new((0..n).step_by(per_group));
+        let take = || groups.lock().expect("no thread panics here").next();
+        let run = || {
+            while let Some(first) = take() {
+                self.rows_of(&call, first..n.min(first + per_group), states);
+            }
+        };
+        with_helpers(1..threads, |_| run(), run);
+    }
+
+    /// Some rows of a call. Only this thread writes them.
+    fn rows_of(&self, call: &Call<'_, f32>, rows: Range<usize>, states: Rows<'_, f32>) {
+        let (t, h, sequence) = (call.sizes.t, self.h, &call.inputs.sequence);
+        let at_once = (ROWS_PER_ROUND / rows.len()).clamp(1, t);
+        let mut scratch = Scratch::new(self, rows.len(), at_once);
+        let given = |from: Option<&[f32]>, row: usize, to: &mut [f32]| match from {
+            Some(from) => to.copy_from_slice(&from[(rows.start + row) * h..][..h]),
+            None => to.fill(0.0),
+        };
+        let mut state = vec![0.0; rows.len() * h];
+        for (row, state) in state.chunks_exact_mut(h).enumerate() {
+            given(sequence.h0, row, state);
+        }
+        for first in (0..t).step_by(at_once) {
+            let steps = first..t.min(first + at_once);
+            let x = |at: usize| {
+                let (row, step) = (at % rows.len(), at / rows.len());
+                call.x(call.row(rows.start + row, first + step))
+            };
+            self.project(steps.len() * rows.len(), x, &mut scratch);
+            for s in steps {
+                for (row, state) in state.chunks_exact_mut(h).enumerate() {
+                    if call.starts(rows.start + row, s) {
+                        given(sequence.start_state, row, state);
+                    }
+                }
+                let is_skipped = |row: usize| call.is_skipped(call.row(rows.start + row, s));
+                let first = (s - first) * rows.len();
+                self.advance(first, &mut state, is_skipped, &mut scratch);
+                for (row, state) in state.chunks_exact(h).enumerate() {
+                    let at = call.row(rows.start + row, s);
+                    // SAFETY: only this thread uses these rows.
+                    unsafe { states.cells_mut(at, 0..h) }.copy_from_slice(state);
+                }
+            }
+        }
+    }
+
+    /// The input products of some rows, to `scratch.p`.
+    fn project<'x>(&self, rows: usize, x: impl Fn(usize) -> &'x [f32], scratch: &mut Scratch) {
+        let width = self.p_width();
+        let p = &mut scratch.p.as_mut()[..rows * width];
+        let Some(input) = &self.input else {
+            for (row, p) in p.chunks_exact_mut(width).enumerate() {
+                p.copy_from_slice(x(row));
+            }
+            return;
+        };
+        let words = input.row_words();
+        let encoded = &mut scratch.x.words_mut()[..rows * words];
+        for row in 0..rows {
+            input.encode(x(row), &mut encoded[row * words..][..words]);
+        }
+        input.product(encoded, p);
+    }
+
+    /// Floats of a row of `scratch.p`.
+    fn p_width(&self) -> usize {
+        self.input.as_ref().map_or(3 * self.h, Matrix::columns)
+    }
+
+    /// One step of some rows, from H states each to new ones. Their input products are in `scratch.p`, from
+    /// row `first` on.
+    fn advance(
+        &self,
+        first: usize,
+        h: &mut [f32],
+        is_skipped: impl Fn(usize) -> bool,
+        scratch: &mut Scratch,
+    ) {
+        let (arch, units) = (self.machine.arch, self.h);
+        let cell = Cell {
+            spec: &self.spec,
+            gates: &self.gates,
+            bias: &self.bias,
+            h: units,
+            zoneout: self.zoneout,
+        };
+        let (width, words) = (self.p_width(), self.state.row_words());
+        let rows = h.len() / units;
+        let p = &mut scratch.p.as_mut()[first * width..][..rows * width];
+        let encoded = &mut scratch.encoded.words_mut()[..rows * words];
+        for (row, h) in h.chunks_exact(units).enumerate() {
+            self.state.encode(h, &mut encoded[row * words..][..words]);
+        }
+        let q_width = self.state.columns();
+        let q = &mut scratch.q.as_mut()[..rows * q_width];
+        self.state.product(encoded, q);
+        let Some(candidate) = &self.candidate else {
+            for (row, h) in h.chunks_exact_mut(units).enumerate() {
+                if !is_skipped(row) {
+                    arch.dispatch(After {
+                        cell,
+                        p: &p[row * width..][..width],
+                        q: &q[row * q_width..][..q_width],
+                        h,
+                    });
+                }
+            }
+            return;
+        };
+        let rh = scratch.rh.as_mut();
+        for (row, h) in h.chunks_exact(units).enumerate() {
+            arch.dispatch(Before {
+                cell,
+                p: &mut p[row * width..][..width],
+                q: &q[row * q_width..][..q_width],
+                h,
+                rh,
+            });
+            candidate.encode(rh, &mut encoded[row * words..][..words]);
+        }
+        let q_width = candidate.columns();
+        let q = &mut scratch.q.as_mut()[..rows * q_width];
+        candidate.product(encoded, q);
+        for (row, h) in h.chunks_exact_mut(units).enumerate() {
+            if !is_skipped(row) {
+                arch.dispatch(Candidate {
+                    cell,
+                    p: &p[row * width..][..width],
+                    q: &q[row * q_width..][..q_width],
+                    h,
+                });
+            }
+        }
+    }
+}
+
+/// The memory of some rows.
+pub(crate) struct Scratch {
+    /// Encoded inputs, and their products, of some steps.
+    x: Buffer<f32>,
+    p: Buffer<f32>,
+    /// Encoded states, or `r ⊙ h`, and their products, of one step.
+    encoded: Buffer<f32>,
+    q: Buffer<f32>,
+    /// Reset before the product: `r ⊙ h` of a row.
+    rh: Buffer<f32>,
+}
+
+impl Scratch {
+    /// For `steps` input products and one step of `rows` rows.
+    pub(crate) fn new(layer: &Layer, rows: usize, steps: usize) -> Self {
+        let x = layer.input.as_ref().map_or(0, Matrix::row_words);
+        let candidate = layer.candidate.as_ref().map_or(0, Matrix::columns);
+        Self {
+            x: Buffer::new(steps * rows * x),
+            p: Buffer::new(steps * rows * layer.p_width()),
+            encoded: Buffer::new(rows * layer.state.row_words()),
+            q: Buffer::new(rows * layer.state.columns().max(candidate)),
+            rh: Buffer::new(if candidate == 0 { 0 } else { layer.h }),
+        }
+    }
+}
+
+/// See [`Cell::bias`].
+fn bias(h: usize, after: bool, weights: &call::Weights<'_, f32>) -> Vec<f32> {
+    let mut bias = vec![0.0; 4 * h];
+    let mut add = |slot: usize, from: Option<&[f32]>, gate: usize| {
+        let Some(from) = from else { return };
+        let to = bias[slot * h..][..h].iter_mut();
+        to.zip(&from[gate * h..][..h]).for_each(|(to, b)| *to += b);
+    };
+    for gate in 0..3 {
+        add(gate, weights.b_ih, gate);
+    }
+    add(0, weights.b_hh, 0);
+    add(1, weights.b_hh, 1);
+    // With reset-after, r multiplies b_hn too, so b_hn cannot be added to p.
+    add(if after { 3 } else { 2 }, weights.b_hh, 2);
+    bias
+}

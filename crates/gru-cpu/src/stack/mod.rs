@@ -1,0 +1,305 @@
+//! Layers that are prepared for inference.
+
+mod sequence;
+mod stream;
+
+pub use self::stream::StackStream;
+
+use crate::{
+    PackedWeights,
+    call::{CallError, Weights, check_sizes, check_weights},
+    quantized,
+    spec::{Direction, GruSpec, Precision, Sizes},
+};
+use std::fmt;
+
+/// One direction of one layer of a [`Stack`].
+#[derive(Debug, Clone, Copy)]
+pub struct StackLayer<'a> {
+    /// What a step computes.
+    pub spec: GruSpec,
+    /// The direction of time.
+    pub direction: Direction,
+    /// The share of the previous state that a step keeps: 0, or the mean of zoneout.
+    pub zoneout: f32,
+    /// The weights. `w_ih` is required.
+    pub weights: Weights<'a, f32>,
+}
+
+/// The layers of a GRU with their weights prepared for inference, in float32 or with 16 or 8 bits. States, biases
+/// and gates are float32.
+///
+/// The weights are a copy, and never change. Threads may share a stack.
+///
+/// ```
+/// use gru_cpu::{
+///     Stack, StackInputs, StackLayer, StackStream, Weights,
+///     spec::{Direction, GruSpec, Layout, Precision},
+/// };
+/// use std::sync::Arc;
+///
+/// let (i, h) = (3, 4);
+/// let (w_ih, w_hh) = (vec![0.1f32; i * 3 * h], vec![0.2; h * 3 * h]);
+/// let layer = StackLayer {
+///     spec: GruSpec::default(),
+///     direction: Direction::Forward,
+///     zoneout: 0.0,
+///     weights: Weights::new(Some(&w_ih), &w_hh),
+/// };
+/// let stack = Stack::new(Precision::Int8, [i, h], 1, &[layer]);
+///
+/// // A sequence of two rows and five steps.
+/// let (n, t) = (2, 5);
+/// let x = vec![1.0; n * t * i];
+/// let (mut y, mut last) = (vec![0.0; n * t * h], vec![0.0; n * h]);
+/// stack.forward(Layout::BatchMajor, [n, t], StackInputs::new(&x), &mut y, &mut last);
+///
+/// // The same numbers step by step.
+/// let mut stream = StackStream::new(Arc::new(stack), n);
+/// for _ in 0..t {
+///     stream.step(&[1.0; 2 * 3]);
+/// }
+/// assert_eq!(stream.state(), last);
+/// ```
+pub struct Stack {
+    precision: Precision,
+    i: usize,
+    h: usize,
+    /// 1 or 2.
+    directions: usize,
+    /// Layer `l`, direction `d` is at `l·D + d`.
+    layers: Vec<Layer>,
+}
+
+/// A layer of a [`Stack`].
+struct Layer {
+    kernel: Kernel,
+    spec: GruSpec,
+    direction: Direction,
+    zoneout: f32,
+    /// Features of its input.
+    features: usize,
+}
+
+enum Kernel {
+    Full(PackedWeights<f32>),
+    Quantized(quantized::Layer),
+}
+
+/// The inputs of [`Stack::forward`].
+#[derive(Debug, Clone, Copy)]
+pub struct StackInputs<'a> {
+    /// `[N,T,I]` or `[T,N,I]`.
+    pub x: &'a [f32],
+    /// Initial states `[L·D,N,H]`; zeros if absent.
+    pub state: Option<&'a [f32]>,
+    /// `[N,T]` or `[T,N]`: 0 if a step is skipped and the state is kept.
+    pub step_mask: Option<&'a [f32]>,
+    /// `[N,T]` or `[T,N]`: nonzero if the row starts a new sequence at this time.
+    pub starts: Option<&'a [f32]>,
+    /// The states with which a row starts, `[L·D,N,H]`; zeros if absent. They require `starts`.
+    pub start_state: Option<&'a [f32]>,
+}
+
+impl<'a> StackInputs<'a> {
+    /// A sequence with only its input.
+    pub fn new(x: &'a [f32]) -> Self {
+        Self {
+            x,
+            state: None,
+            step_mask: None,
+            starts: None,
+            start_state: None,
+        }
+    }
+}
+
+/// How much the weights of a matrix were rounded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rounding {
+    /// The layer and direction, at `l·D + d`.
+    pub layer: usize,
+    /// `w_ih` or `w_hh`.
+    pub matrix: &'static str,
+    /// `10·log₁₀ Σw² / Σ(w − ŵ)²`: the size of the weights compared with their rounding errors, in dB. Infinite
+    /// if no weight was rounded.
+    pub db: f64,
+}
+
+impl Stack {
+    /// Prepares the weights of L layers in D directions, with I inputs and H hidden units. Layer `l`, direction
+    /// `d` is at `l·D + d`. A layer above the first has D·H inputs.
+    ///
+    /// # Panics
+    /// If [`try_new`](Self::try_new) returns an error.
+    pub fn new(
+        precision: Precision,
+        sizes: [usize; 2],
+        directions: usize,
+        layers: &[StackLayer<'_>],
+    ) -> Self {
+        match Self::try_new(precision, sizes, directions, layers) {
+            Ok(stack) => stack,
+            Err(error) => panic!("gru_cpu::Stack::new: {error}"),
+        }
+    }
+
+    /// [`new`](Self::new) for weights that were read from a file.
+    ///
+    /// # Errors
+    /// If a weight or bias has the wrong number of elements, the sizes exceed the address space, or
+    /// [`GruSpec::try_check`] returns an error.
+    ///
+    /// # Panics
+    /// - If there is not one direction or two.
+    /// - If the number of layers is not a positive multiple of the number of directions.
+    /// - If an input weight is missing, or zoneout is not between 0 and 1.
+    pub fn try_new(
+        precision: Precision,
+        [i, h]: [usize; 2],
+        directions: usize,
+        layers: &[StackLayer<'_>],
+    ) -> Result<Self, CallError> {
+        const OP: &str = "gru_cpu::Stack::try_new";
+        assert!(
+            matches!(directions, 1 | 2),
+            "{OP}: directions, expected 1 or 2, got {directions}"
+        );
+        let count = layers.len();
+        assert!(
+            count > 0 && count.is_multiple_of(directions),
+            "{OP}: layers times directions, expected a positive multiple of {directions}, got {count}"
+        );
+        let prepare = |(k, layer): (usize, &StackLayer<'_>)| {
+            let (spec, weights) = (layer.spec, layer.weights);
+            let features = if k < directions { i } else { directions * h };
+            assert!(
+                weights.w_ih.is_some(),
+                "{OP}: w_ih of layer {k}, expected a weight, got none"
+            );
+            assert!(
+                (0.0..=1.0).contains(&layer.zoneout),
+                "{OP}: zoneout of layer {k}, expected 0 to 1, got {}",
+                layer.zoneout
+            );
+            let kernel = match precision {
+                Precision::Full => {
+                    Kernel::Full(PackedWeights::try_new(&spec, features, h, weights)?)
+                }
+                _ => {
+                    let checked = spec.try_check();
+                    checked.map_err(|reason| CallError::Spec { reason })?;
+                    let sizes = Sizes {
+                        n: 1,
+                        t: 1,
+                        i: features,
+                        h,
+                    };
+                    check_sizes(&sizes)?;
+                    check_weights(&weights, &sizes)?;
+                    let layer = quantized::Layer::new(
+                        precision,
+                        &spec,
+                        [features, h],
+                        &weights,
+                        layer.zoneout,
+                    );
+                    Kernel::Quantized(layer)
+                }
+            };
+            Ok(Layer {
+                kernel,
+                spec,
+                direction: layer.direction,
+                zoneout: layer.zoneout,
+                features,
+            })
+        };
+        Ok(Self {
+            precision,
+            i,
+            h,
+            directions,
+            layers: layers
+                .iter()
+                .enumerate()
+                .map(prepare)
+                .collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// I, features of the input.
+    pub fn features(&self) -> usize {
+        self.i
+    }
+
+    /// H, hidden units of each layer and direction.
+    pub fn units(&self) -> usize {
+        self.h
+    }
+
+    /// L·D, layers times directions.
+    pub fn layer_count(&self) -> usize {
+        self.layers.len()
+    }
+
+    /// D, directions: 1 or 2.
+    pub fn directions(&self) -> usize {
+        self.directions
+    }
+
+    /// The direction of time of a layer and direction.
+    pub fn direction(&self, layer: usize) -> Direction {
+        self.layers[layer].direction
+    }
+
+    /// The precision of the weights.
+    pub fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    /// Bytes of the prepared weights and biases, with their padding.
+    pub fn bytes(&self) -> usize {
+        let bytes = |layer: &Layer| match &layer.kernel {
+            Kernel::Full(weights) => weights.bytes(),
+            Kernel::Quantized(layer) => layer.bytes(),
+        };
+        self.layers.iter().map(bytes).sum()
+    }
+
+    /// How much each matrix was rounded. Empty for [`Precision::Full`].
+    pub fn rounding(&self) -> Vec<Rounding> {
+        let mut all = Vec::new();
+        for (layer, of) in self.layers.iter().enumerate() {
+            let Kernel::Quantized(kernel) = &of.kernel else {
+                continue;
+            };
+            for (matrix, energy) in ["w_ih", "w_hh"].into_iter().zip(kernel.energies()) {
+                let Some(energy) = energy else { continue };
+                let db = 10.0 * (energy.weights / energy.errors).log10();
+                all.push(Rounding {
+                    layer,
+                    matrix,
+                    db: if energy.errors == 0.0 {
+                        f64::INFINITY
+                    } else {
+                        db
+                    },
+                });
+            }
+        }
+        all
+    }
+}
+
+impl fmt::Debug for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stack")
+            .field("precision", &self.precision)
+            .field("i", &self.i)
+            .field("h", &self.h)
+            .field("directions", &self.directions)
+            .field("layers", &self.layers.len())
+            .finish_non_exhaustive()
+    }
+}

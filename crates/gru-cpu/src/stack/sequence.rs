@@ -1,0 +1,155 @@
+//! Sequences through all layers of a stack.
+
+use super::{Kernel, Layer, Stack, StackInputs};
+use crate::{
+    call::{Gru, Inputs, Sequence, Weights, check_len, check_sizes, or_panic},
+    spec::{Layout, Order, Sizes},
+};
+
+const OP: &str = "gru_cpu::Stack::forward";
+
+impl Stack {
+    /// Writes the output of the last layer after every step to `y`, `[N,T,D·H]` or `[T,N,D·H]` (forward, then
+    /// reverse), and the final state of every layer and direction to `last`, `[L·D,N,H]`.
+    ///
+    /// At a skipped step the output is the state, which is kept. Values of `x` at skipped steps are ignored. A
+    /// call allocates memory for its layers, and uses the threads of the rayon pool in which it is made.
+    ///
+    /// # Panics
+    /// If the sizes exceed the address space, a slice has the wrong number of elements, or there is a start state
+    /// without starts.
+    pub fn forward<'a>(
+        &self,
+        layout: Layout,
+        [n, t]: [usize; 2],
+        inputs: StackInputs<'a>,
+        y: &mut [f32],
+        last: &mut [f32],
+    ) {
+        let (h, d, units) = (self.h, self.directions, n * self.h);
+        self.check([n, t], &inputs, y, last);
+        // The input of the layers above the first.
+        let mut x = Vec::new();
+        for (k, layer) in self.layers.iter().enumerate() {
+            if k > 0 && k.is_multiple_of(d) {
+                x.clear();
+                x.extend_from_slice(y);
+            }
+            let of_layer = |states: Option<&'a [f32]>| Some(&states?[k * units..][..units]);
+            let sequence = Sequence {
+                h0: of_layer(inputs.state),
+                step_mask: inputs.step_mask,
+                starts: inputs.starts,
+                start_state: of_layer(inputs.start_state),
+                ..Sequence::new(if k < d { inputs.x } else { &x })
+            };
+            let order = Order {
+                layout,
+                direction: layer.direction,
+            };
+            let last = &mut last[k * units..][..units];
+            if d == 1 {
+                layer.forward(order, [n, t, h], sequence, y);
+                layer.last_state(order, [n, t, h], (sequence.h0, y), last);
+                continue;
+            }
+            let mut states = vec![0.0; t * units];
+            layer.forward(order, [n, t, h], sequence, &mut states);
+            layer.last_state(order, [n, t, h], (sequence.h0, &states), last);
+            // Without units there is nothing to copy.
+            let rows = y.chunks_exact_mut((d * h).max(1));
+            for (y, state) in rows.zip(states.chunks_exact(h.max(1))) {
+                y[k % d * h..][..h].copy_from_slice(state);
+            }
+        }
+    }
+
+    fn check(&self, [n, t]: [usize; 2], inputs: &StackInputs<'_>, y: &[f32], last: &[f32]) {
+        let sizes = Sizes {
+            n,
+            t,
+            i: self.i,
+            h: self.directions * self.h,
+        };
+        or_panic(OP, check_sizes(&sizes));
+        let states = self.layers.len() * n * self.h;
+        check_len(OP, "x", inputs.x, sizes.rows() * self.i);
+        check_len(OP, "y", y, sizes.rows() * sizes.h);
+        check_len(OP, "last", last, states);
+        for (name, given) in [("state", inputs.state), ("start_state", inputs.start_state)] {
+            if let Some(given) = given {
+                check_len(OP, name, given, states);
+            }
+        }
+        for (name, flags) in [("step_mask", inputs.step_mask), ("starts", inputs.starts)] {
+            if let Some(flags) = flags {
+                check_len(OP, name, flags, sizes.rows());
+            }
+        }
+        assert!(
+            inputs.starts.is_some() || inputs.start_state.is_none(),
+            "{OP}: start_state requires starts, expected flags, got none"
+        );
+    }
+}
+
+impl Layer {
+    /// The states after every step. The slices were checked.
+    fn forward(
+        &self,
+        order: Order,
+        [n, t, h]: [usize; 3],
+        sequence: Sequence<'_, f32>,
+        states: &mut [f32],
+    ) {
+        match &self.kernel {
+            Kernel::Full(weights) => {
+                let zoneout = (self.zoneout > 0.0).then(|| vec![self.zoneout; n * t * h]);
+                let sequence = Sequence {
+                    zoneout: zoneout.as_deref(),
+                    ..sequence
+                };
+                weights.forward_in(order, n, t, sequence, states)
+            }
+            Kernel::Quantized(layer) => {
+                let i = self.features;
+                let gru = Gru {
+                    sizes: Sizes { n, t, i, h },
+                    order,
+                    spec: self.spec,
+                };
+                // The weights of the call only state that there is an input product.
+                let inputs = Inputs {
+                    sequence,
+                    weights: Weights::new(Some(&[]), &[]),
+                };
+                layer.forward(&gru, &inputs, states);
+            }
+        }
+    }
+
+    /// The state of every row after its last step: the initial state if there is no step.
+    fn last_state(
+        &self,
+        order: Order,
+        [n, t, h]: [usize; 3],
+        (h0, states): (Option<&[f32]>, &[f32]),
+        last: &mut [f32],
+    ) {
+        if t == 0 {
+            match h0 {
+                Some(h0) => last.copy_from_slice(h0),
+                None => last.fill(0.0),
+            }
+            return;
+        }
+        let end = order.direction.time(t - 1, t);
+        for row in 0..n {
+            let at = match order.layout {
+                Layout::BatchMajor => row * t + end,
+                Layout::TimeMajor => end * n + row,
+            };
+            last[row * h..][..h].copy_from_slice(&states[at * h..][..h]);
+        }
+    }
+}

@@ -1,0 +1,585 @@
+//! Stacks of layers in every precision: compared with the oracle, and with other ways to compute the same.
+
+use gru_cpu::{
+    Gru, PackedWeights, Sequence, Stack, StackInputs, StackLayer, StackStream, Weights,
+    spec::{Direction, GruSpec, Layout, Order, Precision, Reset, Sizes, Update},
+    testing::Isa,
+};
+use gru_testkit::{
+    close::{Outcome, Tolerance},
+    passes,
+};
+use std::sync::Arc;
+
+const ALL: [Precision; 3] = [Precision::Full, Precision::Bf16, Precision::Int8];
+
+/// The weights of a layer and direction.
+struct Owned {
+    spec: GruSpec,
+    direction: Direction,
+    zoneout: f32,
+    w_ih: Vec<f32>,
+    w_hh: Vec<f32>,
+    biases: Option<[Vec<f32>; 2]>,
+}
+
+impl Owned {
+    fn layer(&self) -> StackLayer<'_> {
+        let bias = |k: usize| self.biases.as_ref().map(|biases| &biases[k][..]);
+        StackLayer {
+            spec: self.spec,
+            direction: self.direction,
+            zoneout: self.zoneout,
+            weights: Weights {
+                b_ih: bias(0),
+                b_hh: bias(1),
+                ..Weights::new(Some(&self.w_ih), &self.w_hh)
+            },
+        }
+    }
+}
+
+/// L layers in D directions, and the inputs of a sequence.
+struct Problem {
+    sizes: Sizes,
+    directions: usize,
+    layout: Layout,
+    layers: Vec<Owned>,
+    x: Vec<f32>,
+    state: Option<Vec<f32>>,
+    step_mask: Option<Vec<f32>>,
+    starts: Option<Vec<f32>>,
+    start_state: Option<Vec<f32>>,
+}
+
+impl Problem {
+    fn new(
+        sizes: Sizes,
+        layers: usize,
+        directions: usize,
+        specs: &[GruSpec],
+        options: bool,
+    ) -> Self {
+        let Sizes { n, t, i, h } = sizes;
+        let mut seed = 1u64;
+        let mut draw = |len: usize| -> Vec<f32> {
+            let next = |_| {
+                seed = seed
+                    .wrapping_mul(6364136223846793005)
+                    .wrapping_add(1442695040888963407);
+                (seed >> 40) as f32 / (1 << 23) as f32 - 1.0
+            };
+            (0..len).map(next).collect()
+        };
+        let all = layers * directions;
+        let owned = (0..all)
+            .map(|k| {
+                let inputs = if k < directions { i } else { directions * h };
+                let scale = 1.0 / (h as f32).sqrt().floor();
+                let mut weight = |len| draw(len).into_iter().map(|w| w * scale).collect();
+                Owned {
+                    spec: specs[k % specs.len()],
+                    direction: if k % directions == 1 {
+                        Direction::Reverse
+                    } else {
+                        Direction::Forward
+                    },
+                    zoneout: if options && k == 0 { 0.25 } else { 0.0 },
+                    w_ih: weight(inputs * 3 * h),
+                    w_hh: weight(h * 3 * h),
+                    biases: (k % 3 < 2).then(|| [(); 2].map(|()| draw(3 * h))),
+                }
+            })
+            .collect();
+        let mut optional = |len: usize| options.then(|| draw(len));
+        let flag = |v: Option<Vec<f32>>, from: f32| {
+            v.map(|v| v.into_iter().map(|v| f32::from(v > from)).collect())
+        };
+        Self {
+            sizes,
+            directions,
+            layout: if options {
+                Layout::TimeMajor
+            } else {
+                Layout::BatchMajor
+            },
+            layers: owned,
+            state: optional(all * n * h),
+            step_mask: flag(optional(n * t), -0.4),
+            starts: flag(optional(n * t), 0.3),
+            start_state: optional(all * n * h),
+            x: draw(n * t * i),
+        }
+    }
+
+    fn stack(&self, precision: Precision) -> Stack {
+        let layers: Vec<_> = self.layers.iter().map(Owned::layer).collect();
+        Stack::new(
+            precision,
+            [self.sizes.i, self.sizes.h],
+            self.directions,
+            &layers,
+        )
+    }
+
+    fn inputs(&self) -> StackInputs<'_> {
+        StackInputs {
+            x: &self.x,
+            state: self.state.as_deref(),
+            step_mask: self.step_mask.as_deref(),
+            starts: self.starts.as_deref(),
+            start_state: self.start_state.as_deref(),
+        }
+    }
+
+    /// Outputs and final states.
+    fn run(&self, stack: &Stack) -> [Vec<f32>; 2] {
+        let Sizes { n, t, h, .. } = self.sizes;
+        let mut y = vec![f32::NAN; n * t * self.directions * h];
+        let mut last = vec![f32::NAN; self.layers.len() * n * h];
+        stack.forward(self.layout, [n, t], self.inputs(), &mut y, &mut last);
+        [y, last]
+    }
+
+    /// The same from a function that runs a layer: outputs are concatenated, and the last states found.
+    fn by(&self, mut run: impl FnMut(&Owned, Gru, Sequence<'_, f32>) -> Vec<f32>) -> [Vec<f32>; 2] {
+        let Sizes { n, t, h, i } = self.sizes;
+        let (mut x, mut features, mut lasts) = (self.x.clone(), i, Vec::new());
+        for (l, layer) in self.layers.chunks(self.directions).enumerate() {
+            let mut states = Vec::new();
+            for (d, owned) in layer.iter().enumerate() {
+                let k = l * self.directions + d;
+                let of = |all: &'_ Option<Vec<f32>>| {
+                    all.as_ref().map(|all| all[k * n * h..][..n * h].to_vec())
+                };
+                let (h0, start_state) = (of(&self.state), of(&self.start_state));
+                let zoneout = vec![owned.zoneout; n * t * h];
+                let gru = Gru {
+                    order: Order {
+                        layout: self.layout,
+                        direction: owned.direction,
+                    },
+                    ..Gru::new(
+                        Sizes {
+                            n,
+                            t,
+                            i: features,
+                            h,
+                        },
+                        owned.spec,
+                    )
+                };
+                let sequence = Sequence {
+                    h0: h0.as_deref(),
+                    step_mask: self.step_mask.as_deref(),
+                    zoneout: (owned.zoneout > 0.0).then_some(&zoneout),
+                    starts: self.starts.as_deref(),
+                    start_state: start_state.as_deref(),
+                    ..Sequence::new(&x)
+                };
+                let y = run(owned, gru, sequence);
+                let end = owned.direction.time(t - 1, t);
+                for row in 0..n {
+                    let at = match self.layout {
+                        Layout::BatchMajor => row * t + end,
+                        Layout::TimeMajor => end * n + row,
+                    };
+                    lasts.extend_from_slice(&y[at * h..][..h]);
+                }
+                states.push(y);
+            }
+            x = (0..n * t)
+                .flat_map(|at| states.iter().flat_map(move |y| y[at * h..][..h].to_vec()))
+                .collect();
+            features = self.directions * h;
+        }
+        [x, lasts]
+    }
+}
+
+fn specs() -> Vec<GruSpec> {
+    let after = GruSpec::default();
+    let before = after.with_reset(Reset::BeforeMatmul);
+    vec![
+        after,
+        before.with_update(Update::Takes).with_clip_gates(Some(0.7)),
+        after.with_clip_state(Some(0.4)),
+    ]
+}
+
+/// Sizes with every kind of tile, panel and group; more rows than a thread advances together; T > 1.
+fn problems() -> Vec<Problem> {
+    let mut all = Vec::new();
+    for (n, t, i, h) in [
+        (1, 1, 1, 5),
+        (1, 9, 70, 33),
+        (3, 4, 5, 65),
+        (37, 3, 9, 17),
+        (6, 40, 3, 50),
+    ] {
+        let sizes = Sizes { n, t, i, h };
+        for (layers, directions) in [(1, 1), (3, 1), (2, 2)] {
+            for options in [false, true] {
+                all.push(Problem::new(sizes, layers, directions, &specs(), options));
+            }
+        }
+    }
+    all
+}
+
+fn each_isa(run: impl Fn()) {
+    for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+        isa.run(&run);
+    }
+}
+
+#[test]
+fn full_precision_gives_the_bits_of_packed_weights() {
+    for problem in problems() {
+        each_isa(|| {
+            let expected = problem.by(|owned, gru, sequence| {
+                let Sizes { n, t, i, h } = gru.sizes;
+                let weights = PackedWeights::new(&gru.spec, i, h, owned.layer().weights);
+                let mut states = vec![f32::NAN; n * t * h];
+                weights.forward_in(gru.order, n, t, sequence, &mut states);
+                states
+            });
+            assert_eq!(problem.run(&problem.stack(Precision::Full)), expected);
+        });
+    }
+}
+
+/// The nearest bfloat16, from its definition in float64.
+fn bf16(v: f32) -> f32 {
+    let step = 2f64.powi(f64::from(v).abs().log2().floor() as i32 - 7);
+    if v == 0.0 {
+        0.0
+    } else {
+        ((f64::from(v) / step).round_ties_even() * step) as f32
+    }
+}
+
+#[test]
+fn bf16_is_the_oracle_with_rounded_weights() {
+    for problem in problems() {
+        let expected = problem.by(|owned, gru, sequence| {
+            let round = |w: &[f32]| w.iter().copied().map(bf16).collect::<Vec<_>>();
+            let (w_ih, w_hh) = (round(&owned.w_ih), round(&owned.w_hh));
+            let weights = Weights {
+                w_ih: Some(&w_ih[..]),
+                w_hh: &w_hh,
+                ..owned.layer().weights
+            };
+            let inputs = gru_cpu::Inputs { sequence, weights };
+            let y = passes::call(&gru, &inputs).forward().y;
+            y.into_iter().map(|v| v as f32).collect()
+        });
+        each_isa(|| {
+            let got = problem.run(&problem.stack(Precision::Bf16));
+            let outcome = |[y, last]: &[Vec<f32>; 2]| {
+                let wide = |v: &[f32]| v.iter().copied().map(f64::from).collect();
+                Outcome {
+                    outputs: [("y".into(), wide(y)), ("last".into(), wide(last))].into(),
+                    ..Outcome::default()
+                }
+            };
+            let compared = outcome(&got).compare(&outcome(&expected), Tolerance::F32);
+            compared.unwrap_or_else(|error| panic!("{:?}: {error}", problem.sizes));
+        });
+    }
+}
+
+/// A sequence is its steps: skipped steps are left out, starts set the state, reverse runs backwards. A step of
+/// int8 is compared with its definition in the crate.
+#[test]
+fn sequences_are_steps_one_by_one() {
+    for precision in ALL {
+        for problem in problems() {
+            let expected = problem.by(|owned, gru, sequence| {
+                let Sizes { n, t, i, h } = gru.sizes;
+                let layer = StackLayer {
+                    direction: Direction::Forward,
+                    ..owned.layer()
+                };
+                let stack = Arc::new(Stack::new(precision, [i, h], 1, &[layer]));
+                let mut y = vec![f32::NAN; n * t * h];
+                for row in 0..n {
+                    let at = |time: usize| match gru.order.layout {
+                        Layout::BatchMajor => row * t + time,
+                        Layout::TimeMajor => time * n + row,
+                    };
+                    let state = |from: Option<&[f32]>| match from {
+                        Some(from) => from[row * h..][..h].to_vec(),
+                        None => vec![0.0; h],
+                    };
+                    let mut stream = StackStream::new(stack.clone(), 1);
+                    stream.state_mut().copy_from_slice(&state(sequence.h0));
+                    for s in 0..t {
+                        let time = gru.order.direction.time(s, t);
+                        let starts = gru.order.direction.boundary(s, t);
+                        let is_set = |flags: Option<&[f32]>, time: usize, default: bool| {
+                            flags.map_or(default, |flags| flags[at(time)] != 0.0)
+                        };
+                        if starts.is_some_and(|time| is_set(sequence.starts, time, false)) {
+                            stream
+                                .state_mut()
+                                .copy_from_slice(&state(sequence.start_state));
+                        }
+                        if is_set(sequence.step_mask, time, true) {
+                            stream.step(&sequence.x[at(time) * i..][..i]);
+                        }
+                        y[at(time) * h..][..h].copy_from_slice(stream.state());
+                    }
+                }
+                y
+            });
+            // float32 adds in an order that depends on the number of rows and steps.
+            if precision == Precision::Full {
+                let got = problem.run(&problem.stack(precision));
+                let pairs = got.iter().flatten().zip(expected.iter().flatten());
+                pairs.for_each(|(got, expected)| assert!((got - expected).abs() < 2e-6));
+            } else {
+                // The steps ran on the same, best instruction set.
+                let got = problem.run(&problem.stack(precision));
+                assert_eq!(got, expected, "{precision:?}, {:?}", problem.sizes);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_stream_runs_all_layers() {
+    for precision in ALL {
+        let sizes = Sizes {
+            n: 3,
+            t: 7,
+            i: 5,
+            h: 34,
+        };
+        let mut problem = Problem::new(sizes, 3, 1, &specs(), false);
+        problem.layers[1].zoneout = 0.3;
+        problem.layout = Layout::TimeMajor;
+        let stack = Arc::new(problem.stack(precision));
+        let [y, last] = problem.run(&stack);
+        let mut stream = StackStream::new(stack, 3);
+        let mut got = Vec::new();
+        for x in problem.x.chunks_exact(3 * 5) {
+            got.extend_from_slice(stream.step(x));
+        }
+        let close = |a: &[f32], b: &[f32]| {
+            assert_eq!(a.len(), b.len());
+            // See above: float32 adds in another order.
+            let most = if precision == Precision::Full {
+                2e-6
+            } else {
+                0.0
+            };
+            a.iter()
+                .zip(b)
+                .for_each(|(a, b)| assert!((a - b).abs() <= most, "{precision:?}"));
+        };
+        close(&got, &y);
+        close(stream.state(), &last);
+        // Row 1 starts again, the others go on.
+        stream.restart(1);
+        for (at, state) in stream.state().chunks_exact(34).enumerate() {
+            assert_eq!(
+                state.iter().all(|&v| v == 0.0),
+                at % 3 == 1,
+                "{precision:?}, row {at}"
+            );
+        }
+    }
+}
+
+#[test]
+fn nan_reaches_its_row_only_and_no_skipped_step() {
+    for precision in ALL {
+        let sizes = Sizes {
+            n: 3,
+            t: 4,
+            i: 5,
+            h: 34,
+        };
+        let mut problem = Problem::new(sizes, 1, 1, &specs(), false);
+        // Step 2 of row 1 is skipped, step 3 of row 2 is not.
+        problem.step_mask = Some((0..12).map(|at| f32::from(at != 4 + 2)).collect());
+        problem.x[(4 + 2) * 5] = f32::NAN;
+        problem.x[(2 * 4 + 3) * 5 + 4] = f32::INFINITY;
+        let [y, _] = problem.run(&problem.stack(precision));
+        for (at, state) in y.chunks_exact(34).enumerate() {
+            if at != 2 * 4 + 3 {
+                assert!(
+                    state.iter().all(|v| v.is_finite()),
+                    "{precision:?}, step {at}"
+                );
+            } else if precision == Precision::Int8 {
+                // In float32 an infinite input may saturate the gates.
+                assert!(state.iter().all(|v| v.is_nan()), "step {at}");
+            }
+        }
+    }
+}
+
+#[test]
+fn bytes_and_rounding_are_stated() {
+    let problem = Problem::new(
+        Sizes {
+            n: 1,
+            t: 1,
+            i: 128,
+            h: 128,
+        },
+        2,
+        1,
+        &specs()[..1],
+        false,
+    );
+    let [full, bf16, int8] = ALL.map(|precision| problem.stack(precision));
+    let weights = 4 * 3 * 128 * 128;
+    for (stack, bytes) in [(&full, 4.0), (&bf16, 2.0), (&int8, 1.0625)] {
+        let share = stack.bytes() as f64 / (f64::from(weights) * bytes);
+        assert!((1.0..1.03).contains(&share), "{stack:?}: {share}");
+    }
+    assert!(full.rounding().is_empty());
+    // The weights are uniform. The error of bf16 is uniform in steps of 2⁻⁸ to 2⁻⁷ of the weight. The error of
+    // int8 is uniform in steps of 1/127 of the largest weight, whose square is 3 times the mean.
+    let int8_db = 10.0 * (12.0 * 127f64.powi(2) / 3.0).log10();
+    for (stack, low, high) in [(&bf16, 54.0, 60.0), (&int8, int8_db - 1.0, int8_db + 1.0)] {
+        let names: Vec<_> = stack
+            .rounding()
+            .iter()
+            .map(|r| (r.layer, r.matrix))
+            .collect();
+        assert_eq!(names, [(0, "w_ih"), (0, "w_hh"), (1, "w_ih"), (1, "w_hh")]);
+        for rounding in stack.rounding() {
+            assert!((low..high).contains(&rounding.db), "{rounding:?}");
+        }
+    }
+    let (w_ih, w_hh) = (vec![0.5; 3 * 4 * 3], vec![-0.25; 4 * 3 * 4]);
+    let layer = StackLayer {
+        weights: Weights::new(Some(&w_ih), &w_hh),
+        ..problem.layers[0].layer()
+    };
+    for precision in [Precision::Bf16, Precision::Int8] {
+        let exact = Stack::new(precision, [3, 4], 1, &[layer]);
+        let bf16_is_exact = exact.rounding().iter().all(|r| r.db > 150.0);
+        assert!(bf16_is_exact, "{:?}", exact.rounding());
+    }
+}
+
+#[test]
+fn nothing_is_asked_of_no_rows_no_steps_and_no_inputs() {
+    for precision in ALL {
+        let problem = Problem::new(
+            Sizes {
+                n: 2,
+                t: 3,
+                i: 0,
+                h: 9,
+            },
+            2,
+            1,
+            &specs(),
+            false,
+        );
+        let stack = problem.stack(precision);
+        let [y, _] = problem.run(&stack);
+        assert!(y.iter().all(|v| v.is_finite()));
+        let (mut y, mut last) = ([], [f32::NAN; 2 * 2 * 9]);
+        stack.forward(
+            Layout::BatchMajor,
+            [2, 0],
+            StackInputs::new(&[]),
+            &mut y,
+            &mut last,
+        );
+        assert_eq!(last, [0.0; 36]);
+        stack.forward(
+            Layout::BatchMajor,
+            [0, 3],
+            StackInputs::new(&[]),
+            &mut y,
+            &mut [],
+        );
+        assert!(StackStream::new(Arc::new(stack), 0).step(&[]).is_empty());
+    }
+}
+
+#[test]
+#[should_panic(
+    expected = "gru_cpu::StackStream::new: expected the forward direction in every layer, got reverse"
+)]
+fn a_reverse_layer_has_no_stream() {
+    let problem = Problem::new(
+        Sizes {
+            n: 1,
+            t: 1,
+            i: 3,
+            h: 4,
+        },
+        1,
+        2,
+        &specs(),
+        false,
+    );
+    StackStream::new(Arc::new(problem.stack(Precision::Int8)), 1);
+}
+
+#[test]
+#[should_panic(
+    expected = "gru_cpu::Stack::new: w_hh has the wrong number of elements, expected 48, got 47"
+)]
+fn a_short_weight_is_refused() {
+    let mut problem = Problem::new(
+        Sizes {
+            n: 1,
+            t: 1,
+            i: 3,
+            h: 4,
+        },
+        1,
+        1,
+        &specs(),
+        false,
+    );
+    problem.layers[0].w_hh.pop();
+    problem.stack(Precision::Int8);
+}
+
+#[test]
+#[should_panic(expected = "gru_cpu::Stack::forward: start_state requires starts")]
+fn a_start_state_without_starts_is_refused() {
+    let mut problem = Problem::new(
+        Sizes {
+            n: 1,
+            t: 1,
+            i: 3,
+            h: 4,
+        },
+        1,
+        1,
+        &specs(),
+        true,
+    );
+    problem.starts = None;
+    problem.run(&problem.stack(Precision::Int8));
+}
+
+#[test]
+#[should_panic(expected = "gru_cpu::StackStream::step: x has the wrong number of elements")]
+fn a_short_row_is_refused() {
+    let problem = Problem::new(
+        Sizes {
+            n: 1,
+            t: 1,
+            i: 3,
+            h: 4,
+        },
+        1,
+        1,
+        &specs(),
+        false,
+    );
+    StackStream::new(Arc::new(problem.stack(Precision::Bf16)), 2).step(&[0.0; 3]);
+}

@@ -1,0 +1,315 @@
+//! A block that is prepared for inference.
+
+#[cfg(any(feature = "ndarray", feature = "flex"))]
+mod cpu;
+
+use super::{GruBlock, GruBlockConfig, GruError};
+use crate::{op::check::Check, op::options::SequenceOptions};
+use burn::{
+    backend::DispatchDevice,
+    module::Module,
+    tensor::{DType, Device, Tensor},
+};
+use gru_spec::{Direction, Layout, Precision};
+use std::sync::Arc;
+
+impl GruBlock {
+    /// Prepares the weights for inference, in float32 or with 16 or 8 bits.
+    ///
+    /// # Panics
+    /// If [`try_prepare`](Self::try_prepare) returns an error.
+    ///
+    /// ```
+    /// # use burn::tensor::{Device, Distribution, Tensor};
+    /// use gru_op::{GruBlockConfig, Precision};
+    ///
+    /// # let (n, t, i, h, device) = (3, 5, 3, 4, Device::flex());
+    /// # let x = Tensor::<3>::random([n, t, i], Distribution::Default, &device);
+    /// let gru = GruBlockConfig::new(i, h).init(&device);
+    /// let prepared = gru.prepare(Precision::Int8);
+    /// let (y, _) = prepared.forward(x.clone(), None);
+    /// let (exact, _) = gru.forward(x, None);
+    /// assert!((y - exact).abs().max().into_scalar::<f32>() < 0.05);
+    /// ```
+    pub fn prepare(&self, precision: Precision) -> PreparedGru {
+        match self.try_prepare(precision) {
+            Ok(prepared) => prepared,
+            Err(error) => panic!("GruBlock::prepare: {error}"),
+        }
+    }
+
+    /// [`prepare`](Self::prepare) with an error for a backend or a dtype that does not support it.
+    ///
+    /// The result is a snapshot: it does not change when the block is trained, loads a record or is dropped. So
+    /// load a record first, then prepare. Quantized parameters are dequantized first. Zoneout uses its mean, and
+    /// nothing is random. The block may be on an autodiff device. The prepared block is on the device below it.
+    ///
+    /// # Errors
+    /// - [`GruError::Precision`] for weights of 16 or 8 bits on another backend than Flex and ndarray.
+    /// - [`GruError::DType`] for float64 parameters on Flex and ndarray, which would lose precision.
+    /// - [`GruError::Shape`], [`GruError::Count`] or [`GruError::Config`] if the fields of the block were changed
+    ///   and no longer match.
+    pub fn try_prepare(&self, precision: Precision) -> Result<PreparedGru, GruError> {
+        let config = self.config();
+        config.check_weights(&self.weights())?;
+        let first = self.layers[0].w_hh.val();
+        let device = first.device().inner();
+        let is_on_cpu = is_on_cpu(&device);
+        if precision != Precision::Full && !is_on_cpu {
+            return Err(GruError::Precision {
+                precision,
+                device: format!("{device:?}"),
+            });
+        }
+        #[cfg(any(feature = "ndarray", feature = "flex"))]
+        if is_on_cpu {
+            return Ok(PreparedGru {
+                kind: Kind::Stack(Arc::new(cpu::stack(self, precision)?)),
+                dtype: cpu::dtype(self),
+                config,
+                device,
+            });
+        }
+        Ok(PreparedGru {
+            dtype: self.weights()[0].w_hh.dtype(),
+            kind: Kind::Block(Arc::new(self.valid())),
+            config,
+            device,
+        })
+    }
+}
+
+/// Whether the kernels of `gru-cpu` run on this device.
+fn is_on_cpu(device: &Device) -> bool {
+    match device.as_dispatch() {
+        #[cfg(feature = "flex")]
+        DispatchDevice::Flex(_) => true,
+        #[cfg(feature = "ndarray")]
+        DispatchDevice::NdArray(_) => true,
+        #[allow(unreachable_patterns)] // Without other backends.
+        _ => false,
+    }
+}
+
+/// A [`GruBlock`] that is prepared for inference by [`GruBlock::prepare`].
+///
+/// It is immutable, and clones share the weights. Threads may share it. It is not a module: it has no parameters,
+/// no record and no gradients. On Flex and ndarray the weights are packed for the kernels of `gru-cpu`, in the
+/// chosen [`Precision`]. On other backends it is the block itself, in full precision.
+///
+/// The results are the results of the block for [`Precision::Full`]. [`rounding`](Self::rounding) states how much
+/// other precisions round the weights.
+///
+/// For real time, [`stream`](Self::stream) runs steps over slices, without tensors.
+#[derive(Debug, Clone)]
+pub struct PreparedGru {
+    kind: Kind,
+    config: GruBlockConfig,
+    device: Device,
+    /// Of inputs and results.
+    dtype: DType,
+}
+
+#[derive(Debug, Clone)]
+enum Kind {
+    #[cfg(any(feature = "ndarray", feature = "flex"))]
+    Stack(Arc<gru_cpu::Stack>),
+    /// Of another backend.
+    Block(Arc<GruBlock>),
+}
+
+impl PreparedGru {
+    /// Runs every layer over a sequence, as [`GruBlock::forward`].
+    ///
+    /// # Panics
+    /// As [`GruBlock::forward`], and if `x` is on an autodiff device.
+    pub fn forward(&self, x: Tensor<3>, state: Option<Tensor<3>>) -> (Tensor<3>, Tensor<3>) {
+        self.run(
+            "PreparedGru::forward",
+            x,
+            SequenceOptions::new().state(state),
+        )
+    }
+
+    /// Runs every layer over a sequence with lengths, a mask or starts, as [`GruBlock::forward_with`].
+    ///
+    /// # Panics
+    /// As [`GruBlock::forward_with`], and if `x` is on an autodiff device.
+    pub fn forward_with(
+        &self,
+        x: Tensor<3>,
+        options: SequenceOptions<3>,
+    ) -> (Tensor<3>, Tensor<3>) {
+        self.run("PreparedGru::forward_with", x, options)
+    }
+
+    /// Runs every layer over one step, as [`GruBlock::step`]: from `x [N,I]` and `state [L,N,H]` to the output of
+    /// the last layer `[N,H]` and the new state.
+    ///
+    /// # Panics
+    /// As [`GruBlock::step`], and if `x` is on an autodiff device.
+    pub fn step(&self, x: Tensor<2>, state: Option<Tensor<3>>) -> (Tensor<2>, Tensor<3>) {
+        const OP: &str = "PreparedGru::step";
+        let [n, features] = x.dims();
+        let because = || format!("x is {:?}, and {}", [n, features], self.sizes());
+        let mut check = Check::new(OP.into(), ("x", &x), &because);
+        self.check(OP, &mut check, &x, n, state.as_ref());
+        match &self.kind {
+            #[cfg(any(feature = "ndarray", feature = "flex"))]
+            Kind::Stack(stack) => {
+                self.expect_forward(OP);
+                cpu::step(self, stack, x, state)
+            }
+            Kind::Block(block) => block.step(x, state),
+        }
+    }
+
+    fn run(&self, op: &str, x: Tensor<3>, options: SequenceOptions<3>) -> (Tensor<3>, Tensor<3>) {
+        let ([first, second, _], layout) = (x.dims(), self.layout());
+        let because = || format!("x is {:?}, and {}", x.dims(), self.sizes());
+        let mut check = Check::new(op.into(), ("x", &x), &because);
+        let [n, t] = layout.split([first, second]);
+        self.check(op, &mut check, &x, n, options.state.as_ref());
+        check.padding(&options.padding, layout, [n, t]);
+        let state = [self.config.layer_count(), n, self.config.d_hidden];
+        let state = ("[L·D, N, H] or [L·D, 1, H]", state);
+        check.starts(&options.starts, layout, [n, t], state);
+        match &self.kind {
+            #[cfg(any(feature = "ndarray", feature = "flex"))]
+            Kind::Stack(stack) => cpu::forward(self, stack, x, options),
+            Kind::Block(block) => block.forward_with(x, options),
+        }
+    }
+
+    /// A stream of N rows whose states are zero, for real time: it runs every layer over one step, from a slice to
+    /// a slice. A step does not allocate or lock, and runs on the caller's thread.
+    ///
+    /// # Panics
+    /// On another backend than Flex and ndarray, or if a layer has the reverse direction, which requires the whole
+    /// sequence.
+    ///
+    /// ```
+    /// # use burn::tensor::Device;
+    /// use gru_op::{GruBlockConfig, Precision};
+    ///
+    /// let gru = GruBlockConfig::new(2, 4).with_num_layers(2).init(&Device::flex());
+    /// let mut stream = gru.prepare(Precision::Bf16).stream(1);
+    /// for frame in [[0.5, -0.25], [0.125, 1.0]] {
+    ///     let y: &[f32] = stream.step(&frame);
+    ///     assert_eq!(y.len(), 4);
+    /// }
+    /// ```
+    #[cfg(any(feature = "ndarray", feature = "flex"))]
+    pub fn stream(&self, rows: usize) -> gru_cpu::StackStream {
+        const OP: &str = "PreparedGru::stream";
+        self.expect_forward(OP);
+        match self.stack() {
+            Some(stack) => gru_cpu::StackStream::new(stack.clone(), rows),
+            None => panic!(
+                "{OP}: expected the backend flex or ndarray, got {:?}",
+                self.device
+            ),
+        }
+    }
+
+    /// The weights for use without Burn, on Flex and ndarray.
+    #[cfg(any(feature = "ndarray", feature = "flex"))]
+    pub fn stack(&self) -> Option<&Arc<gru_cpu::Stack>> {
+        match &self.kind {
+            Kind::Stack(stack) => Some(stack),
+            Kind::Block(_) => None,
+        }
+    }
+
+    /// How much each matrix was rounded. Empty for [`Precision::Full`].
+    #[cfg(any(feature = "ndarray", feature = "flex"))]
+    pub fn rounding(&self) -> Vec<gru_cpu::Rounding> {
+        self.stack().map_or(Vec::new(), |stack| stack.rounding())
+    }
+
+    /// Bytes of the weights and biases.
+    pub fn bytes(&self) -> usize {
+        match &self.kind {
+            #[cfg(any(feature = "ndarray", feature = "flex"))]
+            Kind::Stack(stack) => stack.bytes(),
+            Kind::Block(block) => block.num_params() * self.dtype.size(),
+        }
+    }
+
+    /// The configuration of the block.
+    pub fn config(&self) -> &GruBlockConfig {
+        &self.config
+    }
+
+    /// The precision of the weights.
+    pub fn precision(&self) -> Precision {
+        match &self.kind {
+            #[cfg(any(feature = "ndarray", feature = "flex"))]
+            Kind::Stack(stack) => stack.precision(),
+            Kind::Block(_) => Precision::Full,
+        }
+    }
+
+    /// The device of inputs and results.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn layout(&self) -> Layout {
+        if self.config.batch_first {
+            Layout::BatchMajor
+        } else {
+            Layout::TimeMajor
+        }
+    }
+
+    /// Checks the device, the dtype, the features and the state.
+    fn check<const X: usize>(
+        &self,
+        op: &str,
+        check: &mut Check,
+        x: &Tensor<X>,
+        n: usize,
+        state: Option<&Tensor<3>>,
+    ) {
+        let device = x.device();
+        assert!(
+            !device.is_autodiff(),
+            "{op}: x must be on a device without autodiff, because a prepared block has no gradients, got \
+             {device:?}; pass x.inner()"
+        );
+        assert!(
+            device == self.device,
+            "{op}: x must be on the device of the prepared block, expected {:?}, got {device:?}",
+            self.device
+        );
+        assert!(
+            x.dtype() == self.dtype,
+            "{op}: x must have the dtype of the prepared block, expected {:?}, got {:?}",
+            self.dtype,
+            x.dtype()
+        );
+        check.features("x", x.dims()[X - 1], self.config.d_input);
+        let expected = [self.config.layer_count(), n, self.config.d_hidden];
+        check.argument("state", "[L·D, N, H]", state, expected);
+    }
+
+    fn expect_forward(&self, op: &str) {
+        let is_forward = |k| self.config.direction_of(k) == Direction::Forward;
+        assert!(
+            (0..self.config.layer_count()).all(is_forward),
+            "{op}: expected the forward direction in every layer, got reverse, which requires the whole sequence"
+        );
+    }
+
+    /// Explains the shapes that a call requires.
+    fn sizes(&self) -> String {
+        let GruBlockConfig {
+            d_input, d_hidden, ..
+        } = self.config;
+        let layers = self.config.layer_count();
+        format!(
+            "the block has d_input {d_input}, d_hidden {d_hidden} and {layers} layers times directions"
+        )
+    }
+}

@@ -1,0 +1,485 @@
+//! Blocks prepared for inference: the results of the block, of a block with rounded weights, or of steps.
+
+use super::{
+    backends::TestBackend,
+    runs::{tensor, values},
+};
+use burn::{
+    module::{Module, ModuleMapper, Param, Quantizer},
+    tensor::{
+        DType, Device, Distribution, Tensor,
+        quantization::{Calibration, QuantValue},
+    },
+};
+use gru_op::{
+    GruBlock, GruBlockConfig, GruError, Precision, PreparedGru, Reset, SequenceOptions, Update,
+};
+use gru_testkit::close::Tolerance;
+use libtest_mimic::Trial;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+const N: usize = 3;
+const T: usize = 6;
+const I: usize = 5;
+const H: usize = 37;
+
+type Test = fn(&Device) -> Result<(), String>;
+
+/// Tests of the CPU backends.
+const ON_CPU: &[(&str, Test)] = &[
+    ("bf16", bf16),
+    ("int8", int8),
+    ("stream", stream),
+    ("snapshot", snapshot),
+    ("quantized", quantized),
+    ("autodiff", autodiff),
+    ("half", half),
+    ("float64", float64),
+    ("threads", threads),
+    ("misuse", misuse),
+];
+
+pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for &backend in backends {
+        let id = |test: &str| format!("prepared/{test}/{}", backend.name);
+        trials.push(backend.trial(id("full"), full));
+        if ["flex", "ndarray"].contains(&backend.name) {
+            for &(test, run) in ON_CPU {
+                trials.push(backend.trial(id(test), run));
+            }
+        } else {
+            trials.push(backend.trial(id("refused"), refused));
+        }
+    }
+    trials
+}
+
+/// Every convention that a block has.
+fn configs() -> Vec<GruBlockConfig> {
+    let config = GruBlockConfig::new(I, H);
+    let mut other = config.layer_options();
+    other.reset = Reset::BeforeMatmul;
+    other.update = Update::Takes;
+    other.zoneout = 0.25;
+    other.clip_gates = Some(0.8);
+    vec![
+        config.clone(),
+        config
+            .clone()
+            .with_num_layers(2)
+            .with_per_layer(vec![config.layer_options(), other])
+            .with_dropout(0.5)
+            .with_recurrent_dropout(0.5)
+            .with_batch_first(false),
+        config.clone().with_num_layers(2).with_bidirectional(true),
+        config.with_reverse(true).with_bias(false),
+    ]
+}
+
+/// A sequence, states, and options with each kind of padding.
+fn calls(config: &GruBlockConfig, device: &Device) -> (Tensor<3>, Vec<SequenceOptions<3>>) {
+    let layers = config.layer_count();
+    let random = |shape| Tensor::<3>::random(shape, Distribution::Uniform(-1.0, 1.0), device);
+    let (first, second) = if config.batch_first { (N, T) } else { (T, N) };
+    let flags = |from: f64| {
+        let random = Tensor::<2>::random([first, second], Distribution::Default, device);
+        random.lower_elem(from)
+    };
+    let options = SequenceOptions::new;
+    let all = vec![
+        options(),
+        options().state(random([layers, N, H])),
+        options().lengths(&[T, 0, 2]).starts(flags(0.4)),
+        options().mask(flags(0.6)),
+        options()
+            .mask(flags(0.6))
+            .starts(flags(0.3))
+            .state(random([layers, N, H]))
+            .start_state(random([layers, 1, H])),
+    ];
+    (random([first, second, I]), all)
+}
+
+fn close(
+    what: &str,
+    got: (Tensor<3>, Tensor<3>),
+    expected: (Tensor<3>, Tensor<3>),
+    most: f64,
+) -> Result<f64, String> {
+    let mut largest = 0.0f64;
+    for (name, got, expected) in [("y", got.0, expected.0), ("state", got.1, expected.1)] {
+        if got.dims() != expected.dims() {
+            return Err(format!(
+                "{what}, {name}: {:?}, not {:?}",
+                got.dims(),
+                expected.dims()
+            ));
+        }
+        let pairs = values(got).into_iter().zip(values(expected));
+        let off = pairs.map(|(a, b)| if a == b { 0.0 } else { (a - b).abs() });
+        // NaN is not close.
+        let off = off.fold(0.0, |most: f64, v| if v <= most { most } else { v });
+        if !(off <= most) {
+            return Err(format!(
+                "{what}, {name}: {off} from the expected result, at most {most}"
+            ));
+        }
+        largest = largest.max(off);
+    }
+    Ok(largest)
+}
+
+/// Compares all calls of a prepared block with a block. Returns the largest difference.
+fn compare(
+    prepared: &PreparedGru,
+    block: &GruBlock,
+    config: &GruBlockConfig,
+    device: &Device,
+    most: f64,
+) -> Result<f64, String> {
+    let (x, calls) = calls(config, device);
+    let mut largest = close(
+        "forward",
+        prepared.forward(x.clone(), None),
+        block.forward(x.clone(), None),
+        most,
+    )?;
+    for (k, options) in calls.into_iter().enumerate() {
+        let got = prepared.forward_with(x.clone(), options.clone());
+        let expected = block.forward_with(x.clone(), options);
+        largest = largest.max(close(&format!("call {k}"), got, expected, most)?);
+    }
+    if !config.bidirectional && !config.reverse {
+        let x = Tensor::<2>::random([N, I], Distribution::Default, device);
+        let mut states = [None, None];
+        for _ in 0..3 {
+            let (y, state) = prepared.step(x.clone(), states[0].take());
+            let (expected_y, expected) = block.step(x.clone(), states[1].take());
+            let got = (y.unsqueeze(), state.clone());
+            let difference = close(
+                "step",
+                got,
+                (expected_y.unsqueeze(), expected.clone()),
+                most,
+            )?;
+            largest = largest.max(difference);
+            states = [Some(state), Some(expected)];
+        }
+    }
+    Ok(largest)
+}
+
+/// The bits of the block, except that Burn stores the share of zoneout as a tensor.
+fn full(device: &Device) -> Result<(), String> {
+    for config in configs() {
+        let block = config.init(device);
+        let prepared = block.prepare(Precision::Full);
+        compare(&prepared, &block, &config, device, 0.0)?;
+        if prepared.bytes() < 4 * block.num_params() {
+            return Err(format!(
+                "expected 4 bytes for each parameter, got {}",
+                prepared.bytes()
+            ));
+        }
+    }
+    Ok(())
+}
+
+struct Rounded;
+
+impl ModuleMapper for Rounded {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        // Biases stay float32.
+        if D == 1 {
+            return param;
+        }
+        param.map(|tensor| tensor.cast(DType::BF16).cast(DType::F32))
+    }
+}
+
+fn bf16(device: &Device) -> Result<(), String> {
+    for config in configs() {
+        let block = config.init(device);
+        let prepared = block.prepare(Precision::Bf16);
+        let rounded = block.clone().map(&mut Rounded);
+        compare(&prepared, &rounded, &config, device, Tolerance::F32.forward)?;
+        let off = compare(&prepared, &block, &config, device, 0.05)?;
+        if off < 1e-4 {
+            return Err(format!(
+                "expected rounded weights, got results within {off}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The products are tested in gru-cpu. Here: the results are near the block's, and neither equal nor as near as
+/// with 16 bits.
+fn int8(device: &Device) -> Result<(), String> {
+    for config in configs() {
+        let block = config.init(device);
+        let prepared = block.prepare(Precision::Int8);
+        let off = compare(&prepared, &block, &config, device, 0.1)?;
+        if off < 1e-3 {
+            return Err(format!(
+                "expected rounded weights, got results within {off}"
+            ));
+        }
+        // Panels are padded to whole vectors of units.
+        if prepared.bytes() > 2 * block.num_params() {
+            return Err(format!("expected few bytes, got {}", prepared.bytes()));
+        }
+        let rounding = prepared.rounding();
+        let expected = 2 * config.layer_count();
+        if rounding.len() != expected || rounding.iter().any(|r| !(30.0..60.0).contains(&r.db)) {
+            return Err(format!(
+                "expected {expected} matrices near 40 dB, got {rounding:?}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A stream gives the numbers of a sequence.
+fn stream(device: &Device) -> Result<(), String> {
+    let config = GruBlockConfig::new(I, H).with_num_layers(2);
+    let config = config.with_batch_first(false).with_zoneout(0.1);
+    for precision in [Precision::Full, Precision::Bf16, Precision::Int8] {
+        let prepared = config.init(device).prepare(precision);
+        let (x, _) = calls(&config, device);
+        let (y, _) = prepared.forward(x.clone(), None);
+        let x: Vec<f32> = values(x).into_iter().map(|v| v as f32).collect();
+        let mut stream = prepared.stream(N);
+        let got: Vec<f64> = x
+            .chunks_exact(N * I)
+            .flat_map(|x| {
+                stream
+                    .step(x)
+                    .iter()
+                    .copied()
+                    .map(f64::from)
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        let most = Tolerance::F32.forward;
+        for (got, expected) in got.iter().zip(values(y)) {
+            if (got - expected).abs() > most {
+                return Err(format!("{precision:?}: expected {expected}, got {got}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The prepared block does not follow the block.
+fn snapshot(device: &Device) -> Result<(), String> {
+    let config = &configs()[0];
+    let block = config.init(device);
+    for precision in [Precision::Full, Precision::Bf16, Precision::Int8] {
+        let prepared = block.prepare(precision);
+        let (x, _) = calls(config, device);
+        let before = prepared.forward(x.clone(), None);
+        let changed = config
+            .init(device)
+            .load_record(config.init(device).into_record());
+        drop(block.clone().map(&mut Double));
+        close(
+            "after",
+            prepared.forward(x.clone(), None),
+            before.clone(),
+            0.0,
+        )?;
+        let other = changed.prepare(precision).forward(x, None);
+        if close("another block", other, before, 1e-3).is_ok() {
+            return Err("expected other results of other weights".into());
+        }
+    }
+    Ok(())
+}
+
+struct Double;
+
+impl ModuleMapper for Double {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        param.map(|tensor| tensor * 2.0)
+    }
+}
+
+struct Dequantize;
+
+impl ModuleMapper for Dequantize {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        param.map(Tensor::dequantize)
+    }
+}
+
+/// Burn's own quantized parameters are dequantized.
+fn quantized(device: &Device) -> Result<(), String> {
+    let config = &configs()[0];
+    let block = config.init(device);
+    let scheme = device.settings().quantization.scheme;
+    let scheme = scheme.with_value(QuantValue::Q8S);
+    let mut quantizer = Quantizer::new(Calibration::MinMax, scheme);
+    let quantized = block.clone().quantize_weights(&mut quantizer);
+    let dequantized = quantized.clone().map(&mut Dequantize);
+    let prepared = quantized.prepare(Precision::Full);
+    compare(&prepared, &dequantized, config, device, 0.0)?;
+    let off = compare(&prepared, &block, config, device, 0.1)?;
+    if off == 0.0 {
+        return Err("expected quantized weights, got the original ones".into());
+    }
+    Ok(())
+}
+
+/// A block in training is prepared for the device below. Its inputs may not be under autodiff.
+fn autodiff(device: &Device) -> Result<(), String> {
+    let config = &configs()[1];
+    let autodiff = device.clone().autodiff();
+    let block = config.init(&autodiff);
+    let prepared = block.prepare(Precision::Full);
+    compare(&prepared, &block.valid(), config, device, 0.0)?;
+    let x = calls(config, &autodiff).0;
+    panics(
+        || prepared.forward(x, None),
+        "x must be on a device without autodiff",
+    )?;
+    let x = Tensor::<2>::zeros([N, I], &autodiff);
+    panics(|| prepared.step(x, None), "pass x.inner()")
+}
+
+fn panics<R>(call: impl FnOnce() -> R, says: &str) -> Result<(), String> {
+    let Err(panic) = catch_unwind(AssertUnwindSafe(call)) else {
+        return Err(format!("expected a panic that says {says:?}"));
+    };
+    let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
+    if text.contains(says) {
+        Ok(())
+    } else {
+        Err(format!("expected a panic that says {says:?}, got {text:?}"))
+    }
+}
+
+/// Half precision is a storage type: outputs are rounded to it.
+fn half(device: &Device) -> Result<(), String> {
+    struct Half;
+    impl ModuleMapper for Half {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+            param.map(|tensor| tensor.cast(DType::F16))
+        }
+    }
+    let config = &configs()[0];
+    let block = config.init(device).map(&mut Half);
+    let prepared = block.prepare(Precision::Full);
+    let x = calls(config, device).0.cast(DType::F16);
+    let (y, state) = prepared.forward(x.clone(), None);
+    if [y.dtype(), state.dtype()] != [DType::F16; 2] {
+        return Err(format!("expected float16, got {:?}", y.dtype()));
+    }
+    let expected = block.forward(x, None);
+    close("half", (y, state), expected, Tolerance::F16.forward).map(drop)
+}
+
+fn float64(device: &Device) -> Result<(), String> {
+    struct Wide;
+    impl ModuleMapper for Wide {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+            param.map(|tensor| tensor.cast(DType::F64))
+        }
+    }
+    let block = configs()[0].init(device).map(&mut Wide);
+    match block.try_prepare(Precision::Full) {
+        Err(
+            error @ GruError::DType {
+                actual: DType::F64, ..
+            },
+        ) => {
+            let text = error.to_string();
+            let says = "layers.0.w_ih of a prepared block, which computes in float32";
+            if text.contains(says) {
+                Ok(())
+            } else {
+                Err(text)
+            }
+        }
+        other => Err(format!("expected an error about float64, got {other:?}")),
+    }
+}
+
+/// Threads share the weights.
+fn threads(device: &Device) -> Result<(), String> {
+    fn shared<S: Send + Sync>(_: &S) {}
+    let config = &configs()[0];
+    let prepared = config.init(device).prepare(Precision::Int8);
+    shared(&prepared);
+    let x = calls(config, device).0;
+    let expected = prepared.forward(x.clone(), None);
+    std::thread::scope(|scope| {
+        let run = || {
+            close(
+                "thread",
+                prepared.forward(x.clone(), None),
+                expected.clone(),
+                0.0,
+            )
+        };
+        let threads = [(); 4].map(|()| scope.spawn(run));
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().expect("no panic").map(drop))
+    })
+}
+
+fn misuse(device: &Device) -> Result<(), String> {
+    let [config, .., reverse] = &configs()[..] else {
+        return Err("expected several configurations".into());
+    };
+    let prepared = config.init(device).prepare(Precision::Int8);
+    let x = || tensor(&vec![0.0; N * T * I], [N, T, I], device, DType::F32);
+    let says = format!("state [L·D, N, H] must be [1, {N}, {H}], got [2, {N}, {H}]");
+    let state = Tensor::zeros([2, N, H], device);
+    panics(|| prepared.forward(x(), Some(state)), &says)?;
+    let says = format!("the last dimension of x must be [{I}], got [{}]", I - 1);
+    let short = Tensor::zeros([N, T, I - 1], device);
+    panics(|| prepared.forward(short, None), &says)?;
+    let says = "x must have the dtype of the prepared block, expected F32, got F64";
+    panics(|| prepared.forward(x().cast(DType::F64), None), says)?;
+    let options = SequenceOptions::new().lengths(&[1]);
+    panics(
+        || prepared.forward_with(x(), options),
+        "lengths [N] must be [3], got [1]",
+    )?;
+    let reverse = reverse.init(device).prepare(Precision::Bf16);
+    let says = "expected the forward direction in every layer, got reverse";
+    let one = || Tensor::zeros([N, I], device);
+    panics(
+        || reverse.step(one(), None),
+        &format!("PreparedGru::step: {says}"),
+    )?;
+    panics(
+        || reverse.stream(1),
+        &format!("PreparedGru::stream: {says}"),
+    )
+}
+
+/// Other backends have full precision only, and no stream.
+fn refused(device: &Device) -> Result<(), String> {
+    let block = configs()[0].init(device);
+    for precision in [Precision::Bf16, Precision::Int8] {
+        match block.try_prepare(precision) {
+            Err(error @ GruError::Precision { .. }) => {
+                let says = [format!("got {precision:?}"), format!("{device:?}")];
+                let text = error.to_string();
+                if !says.iter().all(|says| text.contains(says)) {
+                    return Err(text);
+                }
+            }
+            other => return Err(format!("expected an error, got {other:?}")),
+        }
+    }
+    let prepared = block.prepare(Precision::Full);
+    panics(
+        || prepared.stream(1),
+        "PreparedGru::stream: expected the backend flex or ndarray",
+    )
+}
