@@ -2,7 +2,7 @@
 
 use gru_cpu::{
     Gru, PackedWeights, Sequence, Stack, StackInputs, StackLayer, StackStream, Weights,
-    spec::{Direction, GruSpec, Layout, Order, Precision, Reset, Sizes, Update},
+    spec::{Direction, GruSpec, Layout, Lengths, Order, Precision, Reset, Sizes, Update},
     testing::Isa,
 };
 use gru_testkit::{
@@ -241,7 +241,7 @@ fn full_precision_gives_the_bits_of_packed_weights() {
                 let Sizes { n, t, i, h } = gru.sizes;
                 let weights = PackedWeights::new(&gru.spec, i, h, owned.layer().weights);
                 let mut states = vec![f32::NAN; n * t * h];
-                weights.forward_in(gru.order, n, t, sequence, &mut states);
+                weights.forward_in(gru.order, n, t, &Lengths::All, sequence, &mut states);
                 states
             });
             assert_eq!(problem.run(&problem.stack(Precision::Full)), expected);

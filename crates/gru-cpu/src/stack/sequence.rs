@@ -3,7 +3,7 @@
 use super::{Kernel, Layer, Stack, StackInputs};
 use crate::{
     call::{Gru, Inputs, Sequence, Weights, check_len, check_sizes, or_panic},
-    spec::{Layout, Order, Sizes},
+    spec::{Layout, Lengths, Order, Sizes},
 };
 
 const OP: &str = "gru_cpu::Stack::forward";
@@ -109,7 +109,7 @@ impl Layer {
                     zoneout: zoneout.as_deref(),
                     ..sequence
                 };
-                weights.forward_in(order, n, t, sequence, states)
+                weights.forward_in(order, n, t, &Lengths::All, sequence, states)
             }
             Kernel::Quantized(layer) => {
                 let i = self.features;

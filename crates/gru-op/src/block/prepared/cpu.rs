@@ -16,20 +16,13 @@ pub(super) fn stack(block: &GruBlock, precision: Precision) -> Result<Stack, Gru
     for (k, weights) in block.weights().into_iter().enumerate() {
         let name = |name: &str| format!("layers.{k}.{name}");
         let b_hh = weights.b_hh.map(|b_hh| parameter(&name("b_hh"), b_hh));
-        let b_hh = b_hh.transpose()?.map(|mut b_hh| {
-            // [H] is the bias of the candidate only.
-            if b_hh.len() == h {
-                b_hh.splice(0..0, std::iter::repeat_n(0.0, 2 * h));
-            }
-            b_hh
-        });
         let w_ih = weights.w_ih.map(|w_ih| parameter(&name("w_ih"), w_ih));
         let b_ih = weights.b_ih.map(|b_ih| parameter(&name("b_ih"), b_ih));
         floats.push(Weights {
             w_ih: w_ih.transpose()?,
             w_hh: parameter(&name("w_hh"), weights.w_hh)?,
             b_ih: b_ih.transpose()?,
-            b_hh,
+            b_hh: b_hh.transpose()?,
         });
     }
     let layers = block.layers.iter().zip(&floats);
@@ -193,6 +186,7 @@ impl Place {
         match padding {
             Padding::None => None,
             Padding::Lengths(lengths) => {
+                let lengths = lengths.of_rows()?;
                 let mut valid = vec![false; self.n * self.t];
                 for (row, &len) in lengths.iter().enumerate() {
                     (0..len).for_each(|time| valid[self.at(row, time)] = true);
