@@ -25,7 +25,7 @@ use crate::rollout::Window;
 
 /// Updates between two points of the chart, whose share is the mean of these updates.
 const POINT: usize = 10;
-/// Windows of the evaluation at the end.
+/// Windows of the evaluation at the end, or fewer if a run has fewer updates.
 const EVALUATED: usize = 100;
 /// Updates between two checkpoints and two lines.
 const REPORT: usize = 50;
@@ -251,7 +251,7 @@ pub fn train(
     // Restores the terminal before it returns an error.
     dashboard.finish();
     result?;
-    let share = trainer.evaluate(EVALUATED)?;
+    let share = trainer.evaluate(cli.updates.min(EVALUATED))?;
     say(&format!(
         "{arguments}: {share:.3} right with fixed parameters{}",
         speed.text(&trainer.settings)
