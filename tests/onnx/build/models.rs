@@ -37,7 +37,7 @@ pub fn generate(out: &Path) {
         ours.input(&input).out_dir("gru_op");
         ours.register_op_override(GruOverride).run_from_script();
         let mut burn = ModelGen::new();
-        burn.input(&input).out_dir("burn").run_from_script();
+        burn.input(&input).out_dir("burn_gru").run_from_script();
         let mut rest = ModelGen::new();
         rest.input(&input).out_dir("rest");
         rest.register_op_override(NoGru).run_from_script();

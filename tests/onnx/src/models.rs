@@ -64,16 +64,33 @@ macro_rules! generated {
         #[cfg($name)]
         #[allow(clippy::all, missing_docs, unused)]
         pub mod $name {
-            pub mod gru_op {
-                include!(concat!(env!("OUT_DIR"), "/gru_op/", stringify!($name), ".rs"));
-            }
-            pub mod burn_gru {
-                include!(concat!(env!("OUT_DIR"), "/burn/", stringify!($name), ".rs"));
-            }
-            pub mod rest {
-                include!(concat!(env!("OUT_DIR"), "/rest/", stringify!($name), ".rs"));
-            }
+            form!($name, gru_op);
+            form!($name, burn_gru);
+            form!($name, rest);
         }
     )*};
 }
+
+/// One form, and its weights. `Model::default` would use Burn's default device.
+#[allow(unused_macros)]
+macro_rules! form {
+    ($name:ident, $form:ident) => {
+        pub mod $form {
+            include!(concat!(
+                env!("OUT_DIR"),
+                "/",
+                stringify!($form),
+                "/",
+                stringify!($name),
+                ".rs"
+            ));
+
+            pub fn load(device: &Device) -> Model {
+                let folder = concat!(env!("OUT_DIR"), "/", stringify!($form), "/");
+                Model::from_file(format!("{folder}{}.bpk", stringify!($name)), device)
+            }
+        }
+    };
+}
+
 generated!(gtcrn, nsnet2, df_enc, df_erb_dec, df_dec);

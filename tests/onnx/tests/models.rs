@@ -37,7 +37,7 @@ fn gtcrn() -> Option<fn() -> Outcome> {
 fn gtcrn() -> Option<fn() -> Outcome> {
     Some(|| {
         let (device, recorded) = (Device::flex(), Recorded::open("gtcrn"));
-        let model = models::gtcrn::gru_op::Model::default();
+        let model = models::gtcrn::gru_op::load(&device);
         let mix: Tensor<3> = recorded.tensor("in.mix", &device);
         let mut conv = Tensor::zeros([2, 1, 16, 16, 33], &device);
         let mut tra = Tensor::zeros([2, 3, 1, 1, 16], &device);
@@ -65,7 +65,7 @@ fn nsnet2() -> Option<fn() -> Outcome> {
 fn nsnet2() -> Option<fn() -> Outcome> {
     Some(|| {
         let (device, recorded) = (Device::flex(), Recorded::open("nsnet2"));
-        let model = models::nsnet2::gru_op::Model::default();
+        let model = models::nsnet2::gru_op::load(&device);
         let input: Tensor<3> = recorded.tensor("in.input", &device);
         recorded.compare("output", model.forward(input))
     })
@@ -81,9 +81,9 @@ fn deep_filter_net() -> Option<fn() -> Outcome> {
 fn deep_filter_net() -> Option<fn() -> Outcome> {
     Some(|| {
         let (device, recorded) = (Device::flex(), Recorded::open("deep_filter_net"));
-        let enc = models::df_enc::gru_op::Model::default();
-        let erb_dec = models::df_erb_dec::gru_op::Model::default();
-        let df_dec = models::df_dec::gru_op::Model::default();
+        let enc = models::df_enc::gru_op::load(&device);
+        let erb_dec = models::df_erb_dec::gru_op::load(&device);
+        let df_dec = models::df_dec::gru_op::load(&device);
         let erb: Tensor<4> = recorded.tensor("in.feat_erb", &device);
         let spec: Tensor<4> = recorded.tensor("in.feat_spec", &device);
         let (e0, e1, e2, e3, emb, c0, lsnr) = enc.forward(erb, spec);

@@ -41,12 +41,13 @@ fn main() {
         );
     }
 
+    let device = Device::flex();
     /// Measures one call.
     macro_rules! model {
         ($name:ident, |$model:ident| $call:expr) => {{
-            let ours = models::$name::gru_op::Model::default();
-            let burn = models::$name::burn_gru::Model::default();
-            let rest = models::$name::rest::Model::default();
+            let ours = models::$name::gru_op::load(&device);
+            let burn = models::$name::burn_gru::load(&device);
+            let rest = models::$name::rest::load(&device);
             measure(
                 stringify!($name),
                 [
@@ -73,7 +74,6 @@ fn main() {
         }};
     }
 
-    let device = Device::flex();
     let recorded = Recorded::open("gtcrn");
     let mix: Tensor<3> = recorded.tensor("in.mix", &device);
     let frame = mix.narrow(0, 0, 1).reshape([1, 257, 1, 2]);
