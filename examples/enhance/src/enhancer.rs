@@ -88,7 +88,7 @@ impl Enhancer {
             self.model.forward(mix, states.0, states.1, states.2);
         let values = enhanced
             .into_data()
-            .into_vec::<f32>()
+            .try_into_vec::<f32>()
             .expect("the model has float32");
         std::array::from_fn(|k| Complex32::new(values[2 * k], values[2 * k + 1]))
     }

@@ -3,7 +3,7 @@
 use burn::tensor::{Device, Tensor};
 use gru_convert::onnx::{self, Attributes};
 use gru_testkit::{
-    close::{Outcome, Tensors},
+    close::{Outcome, Tensors, close},
     conformance::{Case, CaseSpec},
 };
 
@@ -41,7 +41,16 @@ pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
         let lengths = lengths.data.iter().map(|&len| len as usize);
         lengths.collect::<Vec<_>>()
     });
-    let (y, y_h) = onnx::run(&block, x, lengths.as_deref(), initial_h);
+    let (y, y_h) = onnx::run(&block, x.clone(), lengths.as_deref(), initial_h.clone());
+    if let Some(lengths) = lengths {
+        // The same lengths on the device.
+        let lengths: Vec<i32> = lengths.into_iter().map(|length| length as i32).collect();
+        let lengths = Tensor::from_ints(&lengths[..], device);
+        let (on_device, last) = onnx::run_with_lengths(&block, x, lengths, initial_h);
+        let tolerance = case.tolerance().forward;
+        close("Y", &values(on_device), &values(y.clone()), tolerance)?;
+        close("Y_h", &values(last), &values(y_h.clone()), tolerance)?;
+    }
     for (name, got, file) in [
         ("Y", &y.dims()[..], case.tensor("out.Y")),
         ("Y_h", &y_h.dims()[..], case.tensor("out.Y_h")),
