@@ -42,6 +42,12 @@ pub enum GruError {
         /// The actual dtype.
         actual: DType,
     },
+    /// A parameter is float64, and a prepared block computes in float32.
+    #[error("{name}: expected float32 or half precision in a prepared block, got float64")]
+    Float64 {
+        /// The parameter.
+        name: String,
+    },
     /// A tensor is missing.
     #[error("{key}: expected a tensor of this name, got none")]
     MissingKey {

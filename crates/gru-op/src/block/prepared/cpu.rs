@@ -48,9 +48,8 @@ pub(super) fn dtype(block: &GruBlock) -> DType {
 /// The numbers of a parameter in float32. Half precision is a storage type.
 fn parameter<const D: usize>(name: &str, tensor: Tensor<D>) -> Result<Vec<f32>, GruError> {
     if tensor.dtype() == DType::F64 {
-        return Err(GruError::DType {
-            name: format!("{name} of a prepared block, which computes in float32"),
-            actual: DType::F64,
+        return Err(GruError::Float64 {
+            name: name.to_owned(),
         });
     }
     let data = tensor.try_into_data();

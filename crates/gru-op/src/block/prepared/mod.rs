@@ -46,7 +46,7 @@ impl GruBlock {
     ///
     /// # Errors
     /// - [`GruError::Precision`] for weights of 16 or 8 bits on another backend than Flex and ndarray.
-    /// - [`GruError::DType`] for float64 parameters on Flex and ndarray, which would lose precision.
+    /// - [`GruError::Float64`] for float64 parameters on Flex and ndarray, which would lose precision.
     /// - [`GruError::Shape`], [`GruError::Count`] or [`GruError::Config`] if the fields of the block were changed
     ///   and no longer match.
     pub fn try_prepare(&self, precision: Precision) -> Result<PreparedGru, GruError> {
