@@ -174,8 +174,7 @@ impl GruBlock {
         const OP: &str = "GruBlock::forward_packed";
         let mut options = SequenceOptions::new().state(state);
         options.padding = packed::packed(OP, &x, lengths);
-        let x = packed::as_sequence(x);
-        let (y, state) = self.run(OP, x, Layout::BatchMajor, options);
+        let (y, state) = self.run(OP, packed::as_sequence(x), Layout::BatchMajor, options);
         (packed::as_rows(y), state)
     }
 
