@@ -372,12 +372,12 @@ fn attributes(node: &str, list: &[Bytes]) -> Result<Attributes, ConvertError> {
             "hidden_size" => {
                 typed(kind::INT)?;
                 let size = attribute.i();
-                let size = usize::try_from(size).map_err(|_| {
+                let positive = usize::try_from(size);
+                attributes.hidden_size = Some(positive.map_err(|_| {
                     broken(format!(
                         "hidden_size: expected a positive number, got {size}"
                     ))
-                })?;
-                attributes.hidden_size = Some(size);
+                })?);
             }
             "layout" => {
                 typed(kind::INT)?;

@@ -6,12 +6,8 @@
 
 use cubecl::prelude::*;
 
-/// Reads of the counter before a cube times out, on a GPU: a second at a microsecond each. A launch is estimated to take
-/// at most a tenth of that, and a watchdog waits for two.
-pub(crate) const SPIN_LIMIT: u32 = 1 << 20;
-
-/// The same on a CPU, which reads in nanoseconds and may run other threads in between.
-pub(crate) const CPU_SPIN_LIMIT: u32 = 1 << 28;
+/// Reads of the counter before a cube times out.
+const SPIN_LIMIT: u32 = 1 << 24;
 
 /// Bit of a counter that is set when a cube times out. Larger than any count.
 pub(crate) const TIMED_OUT: u32 = 1 << 31;
@@ -19,21 +15,16 @@ pub(crate) const TIMED_OUT: u32 = 1 << 31;
 /// Waits until `counter`, which starts at zero, has counted `expected` cubes. Afterwards this cube sees
 /// all earlier writes of the others. Sets `timed_out[0]` to 1 if any of the cubes timed out, else to 0.
 #[cube]
-pub(crate) fn grid_barrier(
-    counter: &Atomic<u32>,
-    expected: u32,
-    timed_out: &mut Shared<[u32]>,
-    #[comptime] spin_limit: u32,
-) {
+pub(crate) fn grid_barrier(counter: &Atomic<u32>, expected: u32, timed_out: &mut Shared<[u32]>) {
     // Release: this cube's writes become visible before it is counted.
     sync_storage();
     if UNIT_POS == 0 {
         counter.fetch_add(1u32);
         let mut spins = 0u32.runtime();
-        while counter.load() < expected && spins < spin_limit {
+        while counter.load() < expected && spins < SPIN_LIMIT {
             spins += 1;
         }
-        if spins == spin_limit {
+        if spins == SPIN_LIMIT {
             counter.fetch_or(TIMED_OUT);
         }
         timed_out[0] = counter.load() / TIMED_OUT;

@@ -12,7 +12,6 @@ pub(crate) mod tuning;
 pub(crate) use infer::candidates;
 
 use crate::kernel::{
-    grid_barrier::{CPU_SPIN_LIMIT, SPIN_LIMIT},
     rule::{Pass, Rule},
     steps::{Phase, Phases, Steps},
     threads::{Matrices, Threads},
@@ -130,11 +129,6 @@ fn steps(
         threads,
         block_k: tile.block_k,
         persistent: matches!(schedule, Schedule::Persistent(_)),
-        spin_limit: if limits.cpu {
-            CPU_SPIN_LIMIT
-        } else {
-            SPIN_LIMIT
-        },
         phases: if rule.reset_after {
             Phases::One(Phase::Whole)
         } else {

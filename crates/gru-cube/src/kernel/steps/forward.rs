@@ -83,8 +83,7 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
                 let done = (s as u32 - first) * per_step + comptime!(index as u32 + 1);
                 if done < (last - first) * per_step {
                     let counter = &barriers[CUBE_POS_Y as usize];
-                    let expected = CUBE_COUNT_X * done;
-                    grid_barrier(counter, expected, &mut timed_out, steps.spin_limit);
+                    grid_barrier(counter, CUBE_COUNT_X * done, &mut timed_out);
                 }
             }
         }

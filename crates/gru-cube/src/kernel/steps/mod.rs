@@ -26,8 +26,6 @@ pub(crate) struct Steps {
     pub(crate) block_k: usize,
     /// All steps are one launch.
     pub(crate) persistent: bool,
-    /// Of a [grid barrier](super::grid_barrier).
-    pub(crate) spin_limit: u32,
     pub(crate) phases: Phases,
 }
 

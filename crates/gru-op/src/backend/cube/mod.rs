@@ -69,6 +69,7 @@ fn gradients(
         None => recompute::gradients(&kernel_call, &states, &d_states, wanted),
     };
     done.unwrap_or_else(|gates| {
+        let gates = gates.map(|gates| *gates);
         composed::gradients(call, GruSaved { states, gates }, d_states, wanted)
     })
 }
@@ -205,7 +206,7 @@ fn forward(call: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBacke
 }
 
 /// The gates, as they were saved, if no kernel runs this call.
-type NotDone = Option<CubeTensor>;
+type NotDone = Option<Box<CubeTensor>>;
 
 fn backward(
     call: &KernelCall,
@@ -254,7 +255,7 @@ fn backward(
     let strategy = Settings::current().backward;
     let done = gru_cube::backward(&client, &call.sizes(), &reads, &writes, strategy);
     if !is_done("gru_backward", done, strategy) {
-        return Err(Some(kept));
+        return Err(Some(Box::new(kept)));
     }
 
     let d_gates = Prim::<CubeBackend>(d_gates).reshape([rows, width]);
