@@ -401,8 +401,7 @@ impl Files {
             }
             let db = 10.0 * (signal / noise).log10();
             eprintln!("{}: {precision:?}: {db:.1} dB", self.published.name);
-            // NaN is not enough.
-            if !(db >= least) {
+            if db.is_nan() || db < least {
                 return Err(format!(
                     "{precision:?}: expected at least {least} dB, got {db:.1}"
                 ));

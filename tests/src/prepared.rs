@@ -121,9 +121,12 @@ fn close(
         }
         let pairs = values(got).into_iter().zip(values(expected));
         let off = pairs.map(|(a, b)| if a == b { 0.0 } else { (a - b).abs() });
-        // NaN is not close.
-        let off = off.fold(0.0, |most: f64, v| if v <= most { most } else { v });
-        if !(off <= most) {
+        // A NaN stays.
+        let off = off.fold(
+            0.0,
+            |most: f64, v| if v.is_nan() || v > most { v } else { most },
+        );
+        if off.is_nan() || off > most {
             return Err(format!(
                 "{what}, {name}: {off} from the expected result, at most {most}"
             ));

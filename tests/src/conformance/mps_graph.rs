@@ -194,7 +194,7 @@ pub fn by_block(case: &Case, device: &Device, backend: &TestBackend) -> Result<(
         // MPSGraph has one bias of r and z. The export would add the gradients of both biases of a layer.
         let of_candidate = |b: Tensor<1>| {
             let [gates] = b.dims();
-            b.slice_fill([0..gates / 3 * 2], 0)
+            b.slice_fill(0..gates / 3 * 2, 0)
         };
         layer.b_hh = layer.b_hh.take().map(|b| b.map(of_candidate));
     }

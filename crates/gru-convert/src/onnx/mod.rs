@@ -9,6 +9,8 @@
 //! without parameters are constant zero. Here they are an error.
 
 #[cfg(feature = "onnx")]
+mod attributes;
+#[cfg(feature = "onnx")]
 mod model;
 #[cfg(feature = "onnx")]
 mod proto;

@@ -95,17 +95,17 @@ impl Tile {
         let mut sums = [[[simd.splat_f32s(0.0); VECTORS]; 2]; R];
         let mut w = self.weights;
         for word in 0..self.words {
-            let mut halves = [[simd.splat_f32s(0.0); VECTORS]; 2];
-            for v in 0..VECTORS {
+            let [mut even, mut odd] = [[simd.splat_f32s(0.0); VECTORS]; 2];
+            for (even, odd) in even.iter_mut().zip(&mut odd) {
                 // SAFETY: the caller promises that the panel exists.
                 let both = unsafe { w.cast::<S::u32s>().read_unaligned() };
                 w = w.wrapping_add(S::F32_LANES);
                 let low = simd.wrapping_dyn_shl_u32s(both, half);
-                halves[0][v] = simd.transmute_f32s_u32s(low);
-                halves[1][v] = simd.transmute_f32s_u32s(simd.and_u32s(both, high));
+                *even = simd.transmute_f32s_u32s(low);
+                *odd = simd.transmute_f32s_u32s(simd.and_u32s(both, high));
             }
             for (r, sums) in sums.iter_mut().enumerate() {
-                for (k, (sums, halves)) in sums.iter_mut().zip(&halves).enumerate() {
+                for (k, (sums, halves)) in sums.iter_mut().zip([&even, &odd]).enumerate() {
                     let at = from.wrapping_add(r * self.stride + 2 * word + k);
                     // SAFETY: the caller promises that the rows exist.
                     let x = simd.splat_f32s(f32::from_bits(unsafe { at.read() }));
