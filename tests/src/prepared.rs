@@ -24,6 +24,10 @@ const I: usize = 5;
 const H: usize = 37;
 
 type Test = fn(&Device) -> Result<(), String>;
+type Call = (&'static str, SequenceOptions<3>);
+
+/// The name of the call with lengths.
+const LENGTHS: &str = "lengths";
 
 /// Tests of the CPU backends.
 const ON_CPU: &[(&str, Test)] = &[
@@ -80,8 +84,8 @@ fn configs() -> Vec<GruBlockConfig> {
     ]
 }
 
-/// A sequence, states, and options with each kind of padding.
-fn calls(config: &GruBlockConfig, device: &Device) -> (Tensor<3>, Vec<SequenceOptions<3>>) {
+/// A sequence, and named options with each kind of padding.
+fn calls(config: &GruBlockConfig, device: &Device) -> (Tensor<3>, Vec<Call>) {
     let layers = config.layer_count();
     let random = |shape| Tensor::<3>::random(shape, Distribution::Uniform(-1.0, 1.0), device);
     let (first, second) = if config.batch_first { (N, T) } else { (T, N) };
@@ -91,15 +95,18 @@ fn calls(config: &GruBlockConfig, device: &Device) -> (Tensor<3>, Vec<SequenceOp
     };
     let options = SequenceOptions::new;
     let all = vec![
-        options(),
-        options().state(random([layers, N, H])),
-        options().lengths(&[T, 0, 2]).starts(flags(0.4)),
-        options().mask(flags(0.6)),
-        options()
-            .mask(flags(0.6))
-            .starts(flags(0.3))
-            .state(random([layers, N, H]))
-            .start_state(random([layers, 1, H])),
+        ("plain", options()),
+        ("state", options().state(random([layers, N, H]))),
+        (LENGTHS, options().lengths(&[T, 0, 2]).starts(flags(0.4))),
+        ("mask", options().mask(flags(0.6))),
+        (
+            "starts",
+            options()
+                .mask(flags(0.6))
+                .starts(flags(0.3))
+                .state(random([layers, N, H]))
+                .start_state(random([layers, 1, H])),
+        ),
     ];
     (random([first, second, I]), all)
 }
@@ -151,10 +158,17 @@ fn compare(
         block.forward(x.clone(), None),
         most,
     )?;
-    for (k, options) in calls.into_iter().enumerate() {
+    for (name, options) in calls {
         let got = prepared.forward_with(x.clone(), options.clone());
         let expected = block.forward_with(x.clone(), options);
-        largest = largest.max(close(&format!("call {k}"), got, expected, most)?);
+        // With lengths, a block adds products in another order than a prepared block.
+        let rounding = if name == LENGTHS {
+            Tolerance::F32.forward
+        } else {
+            0.0
+        };
+        let difference = close(name, got, expected, most.max(rounding))?;
+        largest = largest.max(difference);
     }
     if !config.bidirectional && !config.reverse {
         let x = Tensor::<2>::random([N, I], Distribution::Default, device);
@@ -176,7 +190,7 @@ fn compare(
     Ok(largest)
 }
 
-/// The bits of the block, except that Burn stores the share of zoneout as a tensor.
+/// The bits of the block, except for lengths.
 fn full(device: &Device) -> Result<(), String> {
     for config in configs() {
         let block = config.init(device);

@@ -58,7 +58,10 @@ pub(crate) fn gradients<B: Backend>(
     let d_states = padded.zeroed(padded.unpack(Prim(d_states))).0;
     let GruGradients(gradients) = run(call, saved, d_states, wanted);
     GruGradients(PerInput {
-        x: gradients.x.map(|d_x| padded.pack(Prim(d_x)).0),
+        // A weight that is NaN would make the gradient of the padding NaN.
+        x: gradients
+            .x
+            .map(|d_x| padded.pack(padded.zeroed(Prim(d_x))).0),
         ..gradients
     })
 }
