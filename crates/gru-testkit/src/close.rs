@@ -39,11 +39,11 @@ impl Tolerance {
     };
 
     /// Float64 compared with float64. ε is 2.2e-16, and the longest sum has thousands of terms. numpy
-    /// differs by at most 2e-15 over 512 steps. The rest allows other orders of summation, and
-    /// approximations of `exp` with errors of a few hundred ulp.
+    /// differs by at most 2e-15 over 512 steps, and gru-op by at most 3.4e-15 in 20,000 comparisons. The rest
+    /// allows other orders of summation, and approximations of `exp` with errors of tens of ulp.
     pub const F64: Self = Self {
-        forward: 1e-12,
-        gradient: 1e-12,
+        forward: 1e-13,
+        gradient: 1e-13,
     };
 
     /// The oracle compared with finite differences of itself. Forward uses the tolerance of
