@@ -97,7 +97,7 @@ fn is_on_cpu(device: &Device) -> bool {
 /// no record and no gradients. On Flex and ndarray the weights are packed for the kernels of `gru-cpu`, in the
 /// chosen [`Precision`]. On other backends it is the block itself, in full precision.
 ///
-/// For [`Precision::Full`] the results are those of the block, with lengths up to rounding.
+/// For [`Precision::Full`] the results equal the results of the block, with lengths up to rounding.
 /// [`rounding`](Self::rounding) states how much other precisions round the weights.
 ///
 /// For real time, [`stream`](Self::stream) runs steps over slices, without tensors.
