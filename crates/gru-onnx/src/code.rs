@@ -6,28 +6,44 @@ use burn_onnx::ext::{
     proc_macro2::{Ident, Literal, Span, TokenStream},
     quote::{ToTokens, quote},
 };
-use gru_spec::{Activation, Activations, Direction, Layout, Reset};
+use gru_spec::{Activation, Activations, Direction, Layout, Precision, Reset};
 
 /// The block as a field of the model. `init` is a whole statement.
-pub(crate) fn field(gru: &Gru<'_>) -> Field {
+pub(crate) fn field(gru: &Gru<'_>, precision: Option<Precision>) -> Field {
     let name = Ident::new(gru.name, Span::call_site());
+    let block = block(gru);
+    let Some(precision) = precision else {
+        let init = quote! { let #name = #block; };
+        return Field::new(gru.name, quote! { gru_convert::gru_op::GruBlock }, init);
+    };
+    let precision = variant(precision);
+    let init = quote! {
+        let #name = gru_convert::onnx::PreparedBlock::new(
+            #block,
+            gru_convert::gru_op::Precision::#precision,
+        );
+    };
+    Field::new(gru.name, quote! { gru_convert::onnx::PreparedBlock }, init)
+}
+
+/// An expression for the block.
+fn block(gru: &Gru<'_>) -> TokenStream {
     let config = config(gru);
-    let init = match &gru.specs[..] {
+    match &gru.specs[..] {
         [forward, reverse] if forward.activations != reverse.activations => {
             let activations = activations(reverse.activations);
             quote! {
-                let #name = {
+                {
                     let config = #config;
                     let mut reverse = config.layer_options();
                     reverse.activations = #activations;
                     let per_layer = vec![config.layer_options(), reverse];
                     config.with_per_layer(per_layer).init(device)
-                };
+                }
             }
         }
-        _ => quote! { let #name = #config.init(device); },
-    };
-    Field::new(gru.name, quote! { gru_convert::gru_op::GruBlock }, init)
+        _ => quote! { #config.init(device) },
+    }
 }
 
 /// The configuration, without the options that have their default value.
@@ -69,9 +85,13 @@ fn activations(all: Activations) -> TokenStream {
 }
 
 fn activation(activation: Activation) -> TokenStream {
-    // `Debug` prints a variant as Rust writes it, and floats so that they read back unchanged.
-    let variant: TokenStream = format!("{activation:?}").parse().expect("a variant");
+    let variant = variant(activation);
     quote! { gru_convert::gru_op::Activation::#variant }
+}
+
+/// `Debug` prints a variant as Rust writes it, and floats so that they read back unchanged.
+fn variant(value: impl std::fmt::Debug) -> TokenStream {
+    format!("{value:?}").parse().expect("a variant")
 }
 
 /// The call in `forward`.

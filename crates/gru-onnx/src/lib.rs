@@ -11,7 +11,7 @@
 //! ModelGen::new()
 //!     .input("model.onnx")
 //!     .out_dir("model/")
-//!     .register_op_override(GruOverride)
+//!     .register_op_override(GruOverride::new())
 //!     .run_from_script();
 //! ```
 //!
@@ -44,6 +44,7 @@ mod weights;
 mod readme {}
 
 pub use self::lengths::{Error, with_lengths};
+pub use gru_spec::Precision;
 
 use self::gru::{Gru, sequence_dtype};
 use burn_onnx::ext::{
@@ -56,7 +57,31 @@ use burn_onnx::ext::{
 /// Register it by `register_op_override` for a model file, by `register_custom_op` for a copy of
 /// [`with_lengths`].
 #[derive(Debug, Clone, Copy, Default)]
-pub struct GruOverride;
+pub struct GruOverride {
+    precision: Option<Precision>,
+}
+
+impl GruOverride {
+    /// Generates blocks that can be trained.
+    pub const fn new() -> Self {
+        Self { precision: None }
+    }
+
+    /// Generates `gru_convert::onnx::PreparedBlock`, which is for inference: the first call prepares the weights with
+    /// this precision. Other precisions than [`Precision::Full`] require Flex or ndarray.
+    pub const fn prepared(precision: Precision) -> Self {
+        Self {
+            precision: Some(precision),
+        }
+    }
+
+    fn tensors(&self, gru: &Gru<'_>, field: &str) -> Vec<PackTensor> {
+        match self.precision {
+            Some(_) => weights::tensors(gru, &format!("{field}.block")),
+            None => weights::tensors(gru, field),
+        }
+    }
+}
 
 impl OpOverride for GruOverride {
     fn target(&self) -> NodeType {
@@ -72,11 +97,11 @@ impl OpOverride for GruOverride {
     }
 
     fn field(&self, node: &Node) -> Result<Option<Field>, ProcessError> {
-        Ok(Some(code::field(&Gru::built_in(node)?)))
+        Ok(Some(code::field(&Gru::built_in(node)?, self.precision)))
     }
 
     fn collect_tensors(&self, node: &Node, field: &str) -> Result<Vec<PackTensor>, ProcessError> {
-        Ok(weights::tensors(&Gru::built_in(node)?, field))
+        Ok(self.tensors(&Gru::built_in(node)?, field))
     }
 }
 
@@ -105,7 +130,7 @@ impl CustomOp for GruOverride {
     }
 
     fn field(&self, node: &CustomNode) -> Result<Option<Field>, ProcessError> {
-        Ok(Some(code::field(&Gru::marked(node)?)))
+        Ok(Some(code::field(&Gru::marked(node)?, self.precision)))
     }
 
     fn collect_tensors(
@@ -113,6 +138,6 @@ impl CustomOp for GruOverride {
         node: &CustomNode,
         field: &str,
     ) -> Result<Vec<PackTensor>, ProcessError> {
-        Ok(weights::tensors(&Gru::marked(node)?, field))
+        Ok(self.tensors(&Gru::marked(node)?, field))
     }
 }

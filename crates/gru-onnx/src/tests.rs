@@ -1,6 +1,6 @@
 //! Generated code and error messages. `tests/onnx` compiles and runs the code of many more models.
 
-use crate::{Error, GruOverride, lengths, weights, with_lengths};
+use crate::{Error, GruOverride, Precision, lengths, weights, with_lengths};
 use burn_onnx::ModelGen;
 use gru_testkit::onnx_file::{Attribute, GruModel, Value};
 use std::{
@@ -58,6 +58,15 @@ fn folder(test: &str) -> PathBuf {
 
 /// The generated code, or the panic of the build script.
 fn generate(test: &str, model: &GruModel, marked: bool) -> Result<String, String> {
+    generate_with(GruOverride::new(), test, model, marked)
+}
+
+fn generate_with(
+    gru: GruOverride,
+    test: &str,
+    model: &GruModel,
+    marked: bool,
+) -> Result<String, String> {
     let folder = folder(test);
     let path = folder.join("model.onnx");
     fs::write(&path, model.to_bytes()).unwrap();
@@ -67,11 +76,11 @@ fn generate(test: &str, model: &GruModel, marked: bool) -> Result<String, String
         generator.out_dir(out.to_str().unwrap());
         if marked {
             let copy = lengths::copy(&path, &folder.join("copy")).unwrap();
-            generator.input(&copy).register_custom_op(GruOverride);
+            generator.input(&copy).register_custom_op(gru);
         } else {
             generator
                 .input(path.to_str().unwrap())
-                .register_op_override(GruOverride);
+                .register_op_override(gru);
         }
         generator.run_from_cli();
         fs::read_to_string(out.join("model.rs")).unwrap()
@@ -85,12 +94,16 @@ fn generate(test: &str, model: &GruModel, marked: bool) -> Result<String, String
 
 #[track_caller]
 fn expect_code(test: &str, model: &GruModel, marked: bool, expected: &[&str]) {
+    expect_in(&generate(test, model, marked).unwrap(), expected);
+}
+
+#[track_caller]
+fn expect_in(code: &str, expected: &[&str]) {
     // The formatter's choices do not matter.
     let dense = |text: &str| text.split_whitespace().collect::<String>();
     let dense = |text: &str| dense(text).replace(",)", ")").replace(",}", "}");
-    let code = generate(test, model, marked).unwrap();
     for expected in expected {
-        let found = dense(&code).contains(&dense(expected));
+        let found = dense(code).contains(&dense(expected));
         assert!(found, "expected {expected} in\n{code}");
     }
 }
@@ -113,6 +126,25 @@ fn default_options_are_not_written() {
             format!("gru_convert::onnx::run(&self.{name}, x, None, Some(initial_h));"),
         ];
         expect_code(name, &model(), marked, &code.each_ref().map(String::as_str));
+    }
+}
+
+#[test]
+fn prepared_blocks() {
+    for (name, marked) in [("gru1", false), ("custom1", true)] {
+        let gru = GruOverride::prepared(Precision::Int8);
+        let code = generate_with(gru, &format!("prepared-{name}"), &model(), marked).unwrap();
+        let expected = [
+            format!("{name}: gru_convert::onnx::PreparedBlock"),
+            format!(
+                "let {name} = gru_convert::onnx::PreparedBlock::new(
+                gru_convert::gru_op::GruBlockConfig::new(4, 5).with_batch_first(false)
+                .with_reset(gru_convert::gru_op::Reset::BeforeMatmul).init(device),
+                gru_convert::gru_op::Precision::Int8);"
+            ),
+            format!("gru_convert::onnx::run(&self.{name}, x, None, Some(initial_h));"),
+        ];
+        expect_in(&code, &expected.each_ref().map(String::as_str));
     }
 }
 

@@ -1,8 +1,8 @@
-//! The recorded cases of ONNX Runtime as models with one GRU, generated in two ways: with the override, and as
-//! a copy of `with_lengths`.
+//! The recorded cases of ONNX Runtime as models with one GRU, generated in three ways: with the override, as a copy
+//! of `with_lengths`, and prepared in full precision.
 
 use burn_onnx::{LoadStrategy, ModelGen};
-use gru_onnx::{GruOverride, with_lengths};
+use gru_onnx::{GruOverride, Precision, with_lengths};
 use gru_testkit::{
     conformance::{Case, CaseSpec},
     onnx_file::{Attribute, GruModel, Value},
@@ -23,7 +23,7 @@ pub fn generate(out: &Path) {
     for (k, case) in cases.iter().enumerate() {
         let name = case.spec.name();
         // Each way reads weights of both kinds, and all three combinations of outputs.
-        for (w, way) in ["built_in", "marked"].into_iter().enumerate() {
+        for (w, way) in ["built_in", "marked", "prepared"].into_iter().enumerate() {
             if way == "built_in" && !parser_accepts(case) {
                 continue;
             }
@@ -35,10 +35,17 @@ pub fn generate(out: &Path) {
             let mut generator = ModelGen::new();
             generator.out_dir(way).load_strategy(LoadStrategy::Embedded);
             if way == "built_in" {
-                generator.input(&path).register_op_override(GruOverride);
+                generator
+                    .input(&path)
+                    .register_op_override(GruOverride::new());
             } else {
                 let copy = with_lengths(&path).expect("the copy is written");
-                generator.input(&copy).register_custom_op(GruOverride);
+                let gru = if way == "prepared" {
+                    GruOverride::prepared(Precision::Full)
+                } else {
+                    GruOverride::new()
+                };
+                generator.input(&copy).register_custom_op(gru);
             }
             generator.run_from_script();
             module(&mut modules, way, name);

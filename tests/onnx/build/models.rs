@@ -1,9 +1,9 @@
 //! Published models from the folder `GRU_MODELS` of `benches/models/fetch.py`. Each is generated with `GruBlock`,
-//! with Burn's own GRU, and without GRUs. A missing model is left out.
+//! prepared with 8 bits, with Burn's own GRU, and without GRUs. A missing model is left out.
 
 use crate::no_gru::NoGru;
 use burn_onnx::ModelGen;
-use gru_onnx::GruOverride;
+use gru_onnx::{GruOverride, Precision};
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -35,7 +35,12 @@ pub fn generate(out: &Path) {
         let input = input.display().to_string();
         let mut ours = ModelGen::new();
         ours.input(&input).out_dir("gru_op");
-        ours.register_op_override(GruOverride).run_from_script();
+        ours.register_op_override(GruOverride::new())
+            .run_from_script();
+        let mut int8 = ModelGen::new();
+        int8.input(&input).out_dir("int8");
+        int8.register_op_override(GruOverride::prepared(Precision::Int8))
+            .run_from_script();
         let mut burn = ModelGen::new();
         burn.input(&input).out_dir("burn_gru").run_from_script();
         let mut rest = ModelGen::new();

@@ -58,13 +58,14 @@ impl Recorded {
     }
 }
 
-/// The generated forms of a model: `gru_op`, `burn_gru`, and `rest`, whose GRUs return zeros.
+/// The generated forms of a model: `gru_op`, `int8`, `burn_gru`, and `rest`, whose GRUs return zeros.
 macro_rules! generated {
     ($($name:ident),*) => {$(
         #[cfg($name)]
         #[allow(clippy::all, missing_docs, unused)]
         pub mod $name {
             form!($name, gru_op);
+            form!($name, int8);
             form!($name, burn_gru);
             form!($name, rest);
         }

@@ -12,6 +12,7 @@
 mod attributes;
 #[cfg(feature = "onnx")]
 mod model;
+mod prepared;
 #[cfg(feature = "onnx")]
 mod proto;
 #[cfg(feature = "onnx")]
@@ -27,6 +28,7 @@ pub use self::{
     write::{ModelInputs, model},
 };
 
+pub use self::prepared::{Gru, PreparedBlock};
 pub use gru_op::spec::onnx::{AttributeError, Attributes};
 
 use crate::{
@@ -216,7 +218,7 @@ fn node(
     Ok((dict, attributes))
 }
 
-/// Runs `block` as the node does: `X` and `initial_h` as inputs, `Y` and `Y_h` as outputs, all in the
+/// Runs `gru` as the node does: `X` and `initial_h` as inputs, `Y` and `Y_h` as outputs, all in the
 /// layouts of ONNX.
 ///
 /// | | `layout = 0` | `layout = 1` |
@@ -226,7 +228,7 @@ fn node(
 /// | `Y` | `[T,D,N,H]` | `[N,T,D,H]` |
 ///
 /// # Panics
-/// As [`GruBlock::forward_with`].
+/// As [`Gru::forward_with`].
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};
@@ -240,20 +242,18 @@ fn node(
 /// assert_eq!((y.dims(), y_h.dims()), ([t, 2, n, h], [2, n, h]));
 /// ```
 pub fn run(
-    block: &GruBlock,
+    gru: &impl Gru,
     x: Tensor<3>,
     sequence_lens: Option<&[usize]>,
     initial_h: Option<Tensor<3>>,
 ) -> (Tensor<4>, Tensor<3>) {
-    let state = initial_h.map(|state| swap_directions(block, state));
-    let (y, state) = match sequence_lens {
-        Some(lengths) => {
-            let options = SequenceOptions::new().state(state).lengths(lengths);
-            block.forward_with(x, options)
-        }
-        None => block.forward(x, state),
-    };
-    outputs(block, y, state)
+    let state = initial_h.map(|state| swap_directions(gru, state));
+    let mut options = SequenceOptions::new().state(state);
+    if let Some(lengths) = sequence_lens {
+        options = options.lengths(lengths);
+    }
+    let (y, state) = gru.forward_with(x, options);
+    outputs(gru, y, state)
 }
 
 /// [`run`] with `sequence_lens [N]` on the device. It is not read back: the lengths become a mask on the
@@ -262,7 +262,7 @@ pub fn run(
 /// The results are the ones of [`run`], but a length above T acts as T, and a negative length as 0.
 ///
 /// # Panics
-/// If `sequence_lens` does not have one length for every row, and as [`GruBlock::forward_with`].
+/// If `sequence_lens` does not have one length for every row, and as [`Gru::forward_with`].
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Int, Tensor};
@@ -278,12 +278,12 @@ pub fn run(
 /// assert_eq!(past_the_end.into_scalar::<f32>(), 0.0);
 /// ```
 pub fn run_with_lengths(
-    block: &GruBlock,
+    gru: &impl Gru,
     x: Tensor<3>,
     sequence_lens: Tensor<1, Int>,
     initial_h: Option<Tensor<3>>,
 ) -> (Tensor<4>, Tensor<3>) {
-    let (rows, steps) = if block.batch_first { (0, 1) } else { (1, 0) };
+    let (rows, steps) = if gru.batch_first() { (0, 1) } else { (1, 0) };
     let [n, t] = [rows, steps].map(|dim| x.dims()[dim]);
     let got = sequence_lens.dims();
     assert!(
@@ -291,7 +291,7 @@ pub fn run_with_lengths(
         "onnx::run_with_lengths: sequence_lens: expected shape [{n}], got {got:?}"
     );
     if n == 0 || t == 0 {
-        return run(block, x, None, initial_h);
+        return run(gru, x, None, initial_h);
     }
     let options = (&x.device(), sequence_lens.dtype());
     let time = Tensor::<1, Int>::arange(0..t as i64, options).unsqueeze_dim::<2>(rows);
@@ -299,31 +299,31 @@ pub fn run_with_lengths(
     let mut shape = [n; 2];
     shape[steps] = t;
     let valid = time.expand(shape).lower(lengths.expand(shape));
-    let state = initial_h.map(|state| swap_directions(block, state));
+    let state = initial_h.map(|state| swap_directions(gru, state));
     let options = SequenceOptions::new().state(state).mask(valid.clone());
-    let (y, state) = block.forward_with(x, options);
+    let (y, state) = gru.forward_with(x, options);
     // A mask repeats the last output. Lengths end the sequence.
     let past = valid.bool_not().unsqueeze_dim::<3>(2).expand(y.shape());
-    outputs(block, y.mask_fill(past, 0), state)
+    outputs(gru, y.mask_fill(past, 0), state)
 }
 
-/// The states in ONNX' layout, from a block's layout, and back.
-fn swap_directions(block: &GruBlock, state: Tensor<3>) -> Tensor<3> {
-    if block.batch_first {
+/// The states in ONNX' layout, from the layout of `gru`, and back.
+fn swap_directions(gru: &impl Gru, state: Tensor<3>) -> Tensor<3> {
+    if gru.batch_first() {
         state.swap_dims(0, 1)
     } else {
         state
     }
 }
 
-/// `Y` and `Y_h` from the results of a block.
-fn outputs(block: &GruBlock, y: Tensor<3>, state: Tensor<3>) -> (Tensor<4>, Tensor<3>) {
-    let [first, second, _] = y.dims();
-    let y = y.reshape([first, second, block.directions(), block.d_hidden]);
-    let y = if block.batch_first {
+/// `Y` and `Y_h` from the results of `gru`.
+fn outputs(gru: &impl Gru, y: Tensor<3>, state: Tensor<3>) -> (Tensor<4>, Tensor<3>) {
+    let [first, second, width] = y.dims();
+    let y = y.reshape([first, second, gru.directions(), width / gru.directions()]);
+    let y = if gru.batch_first() {
         y
     } else {
         y.swap_dims(1, 2)
     };
-    (y, swap_directions(block, state))
+    (y, swap_directions(gru, state))
 }
