@@ -6,10 +6,11 @@ use gru_testkit::conformance::CaseSpec;
 
 use super::vectors;
 
-/// First words of the sources of recorded runs: PyTorch, Keras, ONNX Runtime, ONNX' reference evaluator,
-/// TensorFlow.
-const RECORDED: [&str; 5] = [
+/// First words of the sources of recorded runs: PyTorch, TorchRL, Keras, ONNX Runtime, ONNX' reference
+/// evaluator, TensorFlow.
+const RECORDED: [&str; 6] = [
     "torch.nn.GRU",
+    "torchrl.modules.GRUModule,",
     "keras.layers.GRU,",
     "onnxruntime ",
     "onnx.reference.",
@@ -22,8 +23,9 @@ const REFERENCES: [&str; 2] = [
 ];
 
 /// The name of each kind in the table.
-const SYSTEMS: [(&str, &str); 6] = [
+const SYSTEMS: [(&str, &str); 7] = [
     ("PyTorch", "torch_gru"),
+    ("TorchRL", "torchrl_gru"),
     ("Keras", "keras_gru"),
     ("ONNX", "onnx_gru"),
     ("TensorFlow", "tf_block_cell"),
@@ -38,7 +40,7 @@ fn read(file: &str) -> Result<String, String> {
 
 /// The sentences that count the cases by their source. Each file contains its source.
 pub(super) fn sentences(cases: &[CaseSpec]) -> Result<(), String> {
-    let (mut recorded, mut references) = ([0; 5], [0; 2]);
+    let (mut recorded, mut references) = ([0; 6], [0; 2]);
     for spec in cases {
         let case = spec.load(vectors::directory());
         let source = &case.metadata["source"];
@@ -50,12 +52,13 @@ pub(super) fn sentences(cases: &[CaseSpec]) -> Result<(), String> {
         }
     }
     let (all, runs) = (cases.len(), recorded.iter().sum::<usize>());
-    let ([torch, keras, runtime, evaluator, tensorflow], [apple, float64]) = (recorded, references);
+    let ([torch, torchrl, keras, runtime, evaluator, tensorflow], [apple, float64]) =
+        (recorded, references);
     let sentence = format!(
         "{all} cases in `tests/data/conformance` test the numbers. {runs} are recorded runs of other \
-         systems: {torch} of PyTorch 2.15.0, {keras} of Keras 3.15.1, {runtime} of ONNX Runtime 1.31.1, \
-         {evaluator} of the reference evaluator of ONNX 1.23.2, and {tensorflow} of TensorFlow 2.21.0. The \
-         other cases are computed in float64: {apple} from the equations in Apple's documentation of \
+         systems: {torch} of PyTorch 2.15.0, {torchrl} of TorchRL 0.14.1, {keras} of Keras 3.15.1, {runtime} of \
+         ONNX Runtime 1.31.1, {evaluator} of the reference evaluator of ONNX 1.23.2, and {tensorflow} of \
+         TensorFlow 2.21.0. The other cases are computed in float64: {apple} from the equations in Apple's documentation of \
          MPSGraph, and {float64} from the equations of gru-op."
     );
     let file = "crates/gru-op/CONVENTIONS.md";

@@ -26,9 +26,10 @@ use super::{backends::TestBackend, runs, vectors};
 type Run = fn(&Case, &Device) -> Result<Outcome, String>;
 
 /// Kinds of cases, their numbers, and the functions that run them in float32.
-const KINDS: [(&str, usize, Run); 6] = [
+const KINDS: [(&str, usize, Run); 7] = [
     ("grad_f64", 6, grad_f64::run),
     ("torch_gru", 23, torch::run),
+    ("torchrl_gru", 6, torch::run_with_starts),
     ("keras_gru", 24, keras::run),
     ("onnx_gru", 46, onnx::run),
     ("tf_block_cell", 7, tensorflow::run),

@@ -1,6 +1,7 @@
-//! `torch.nn.GRU`, including packed sequences, and `torch.nn.GRUCell`, with PyTorch's key names.
+//! `torch.nn.GRU`, including packed sequences, `torch.nn.GRUCell`, and TorchRL's `GRUModule` with starts, all with
+//! PyTorch's key names.
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, Int, Tensor, TensorData};
 use gru_convert::{StateDict, pytorch};
 use gru_op::SequenceOptions;
 use gru_testkit::{
@@ -41,30 +42,73 @@ fn cell(case: &Case, dict: &StateDict, device: &Device) -> Result<Outcome, Strin
 }
 
 fn block(case: &Case, dict: &StateDict, device: &Device) -> Result<Outcome, String> {
+    let batch_first = case.spec.flag("batch_first").unwrap_or(false);
+    let mut options = SequenceOptions::new();
+    if let Some(lengths) = case.get("in.lengths") {
+        let lengths: Vec<usize> = lengths.data.iter().map(|&len| len as usize).collect();
+        options = options.lengths(&lengths);
+    }
+    sequence(case, dict, batch_first, options, device)
+}
+
+/// TorchRL's `GRUModule` over several steps.
+pub fn run_with_starts(case: &Case, device: &Device) -> Result<Outcome, String> {
+    let device = &device.clone().autodiff();
+    let dict = state_dict(case, |name| {
+        name.starts_with("weight_") || name.starts_with("bias_")
+    });
+    let starts = case.tensor("in.starts");
+    let starts: Tensor<2, Int> = Tensor::from_data(
+        TensorData::new(
+            starts
+                .data
+                .iter()
+                .map(|&start| start as i32)
+                .collect::<Vec<_>>(),
+            starts.shape.clone(),
+        ),
+        device,
+    );
+    let options = SequenceOptions::new().starts(starts.equal_elem(1));
+    sequence(case, &dict, true, options, device)
+}
+
+/// The outputs and gradients of a block, from `h0` and, at starts, from `start_state`.
+fn sequence(
+    case: &Case,
+    dict: &StateDict,
+    batch_first: bool,
+    mut options: SequenceOptions<3>,
+    device: &Device,
+) -> Result<Outcome, String> {
     let config = pytorch::config(dict, "")
         .map_err(text)?
-        .with_batch_first(case.spec.flag("batch_first").unwrap_or(false));
+        .with_batch_first(batch_first);
     let block = pytorch::import(dict, "", &config, device).map_err(text)?;
     let x: Tensor<3> = leaf(case.tensor("in.x"), device);
-    let h0: Option<Tensor<3>> = case.get("in.h0").map(|h0| leaf(h0, device));
-    let (output, h_n) = match case.get("in.lengths") {
-        Some(lengths) => {
-            let lengths: Vec<usize> = lengths.data.iter().map(|&len| len as usize).collect();
-            {
-                let options = SequenceOptions::new().state(h0.clone()).lengths(&lengths);
-                block.forward_with(x.clone(), options)
-            }
-        }
-        None => block.forward(x.clone(), h0.clone()),
+    let state = |name: &str| {
+        case.get(&format!("in.{name}"))
+            .map(|state| leaf(state, device))
     };
+    let (h0, start_state): (Option<Tensor<3>>, Option<Tensor<3>>) =
+        (state("h0"), state("start_state"));
+    if let Some(state) = &start_state {
+        options = options.start_state(state.clone());
+    }
+    let (output, h_n) = block.forward_with(x.clone(), options.state(h0.clone()));
     let loss = runs::loss(&output, &case.tensor("up.grad_output").data)
         + runs::loss(&h_n, &case.tensor("up.grad_h_n").data);
     let gradients = loss.backward();
     let exported = pytorch::export(&gradients_of(&block, &gradients)?, "");
     let mut named = values_by_key(&exported.map_err(text)?);
-    named.insert("x".into(), gradient("x", &x, &gradients)?);
-    if let Some(h0) = &h0 {
-        named.insert("h0".into(), gradient("h0", h0, &gradients)?);
+    for (name, input) in [
+        ("x", Some(&x)),
+        ("h0", h0.as_ref()),
+        ("start_state", start_state.as_ref()),
+    ] {
+        if let Some(input) = input {
+            named.insert(name.into(), gradient(name, input, &gradients)?);
+        }
     }
     Ok(Outcome {
         outputs: Tensors::from([
