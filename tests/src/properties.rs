@@ -1,12 +1,12 @@
-//! Random problems in float64 with views, lengths, masks and every other option: the operator gives the
-//! results of the oracle. The composed operations that other backends use give these results too.
+//! Random problems in float64 with views, lengths, masks, starts, packed rows and every other option: the operator
+//! gives the results of the oracle. The composed operations that other backends use give these results too.
 //!
 //! `PROPTEST_CASES` sets the number of problems. `gru-cpu` has property tests of the kernels.
 
-use burn::tensor::{DType, Device, Tensor, TensorData};
+use burn::tensor::{Bool, DType, Device, Tensor, TensorData};
 use gru_op::{
     Checkpointing, Direction, GruSpec, GruWeights, Layout, Order, Reset, SequenceOptions, Update,
-    composed, gru_sequence_with,
+    composed, gru_packed, gru_sequence_with, pack, unpack,
 };
 use gru_testkit::{
     close::{Outcome, Tensors, Tolerance},
@@ -48,6 +48,8 @@ struct Problem {
     order: Order,
     checkpointing: Checkpointing,
     steps: Which,
+    /// None, or starts, with a state if true.
+    starts: Option<bool>,
     mask: bool,
     /// None, one value for all units, or one for each unit.
     zoneout: Option<bool>,
@@ -63,6 +65,8 @@ struct Problem {
 enum Which {
     All,
     Lengths,
+    /// Lengths without padding.
+    Packed,
     Holes,
 }
 
@@ -82,7 +86,13 @@ fn problem() -> impl Strategy<Value = Problem> {
         let spec = GruSpec::default().with_reset(reset).with_update(update);
         (spec, Order { layout, direction }, checkpointing)
     });
-    let steps = select(vec![Which::All, Which::Lengths, Which::Holes]);
+    let steps = select(vec![
+        Which::All,
+        Which::Lengths,
+        Which::Packed,
+        Which::Holes,
+    ]);
+    let starts = any::<Option<bool>>();
     let options = (
         any::<bool>(),
         any::<Option<bool>>(),
@@ -93,7 +103,7 @@ fn problem() -> impl Strategy<Value = Problem> {
     (
         (size(), t, i, size()),
         spec,
-        steps,
+        (steps, starts),
         options,
         biases,
         any::<bool>(),
@@ -101,32 +111,62 @@ fn problem() -> impl Strategy<Value = Problem> {
     )
         .prop_map(
             |(
-                (n, t, i, h),
-                (spec, order, checkpointing),
-                steps,
-                (mask, zoneout, projected, h0),
+                (n, t, mut i, h),
+                (spec, mut order, checkpointing),
+                (steps, mut starts),
+                (mask, mut zoneout, projected, h0),
                 (b_ih, b_hh),
                 views,
                 seed,
-            )| Problem {
-                sizes: [n, t, i, h],
-                spec,
-                order,
-                checkpointing,
-                steps,
-                mask,
-                zoneout,
-                projected,
-                h0,
-                b_ih,
-                b_hh,
-                views,
-                seed,
+            )| {
+                if t == 1 && order.direction == Direction::Reverse {
+                    // A single step has no start before it, so Burn's graph has no gradient of its state.
+                    starts = starts.map(|_| false);
+                }
+                if matches!(steps, Which::Packed) {
+                    // These require padding.
+                    order.layout = Layout::BatchMajor;
+                    (starts, zoneout) = (None, None);
+                    // `pack` of no numbers has no gradient.
+                    i = i.max(1);
+                }
+                Problem {
+                    sizes: [n, t, i, h],
+                    spec,
+                    order,
+                    checkpointing,
+                    steps,
+                    starts,
+                    mask,
+                    zoneout,
+                    projected,
+                    h0,
+                    b_ih,
+                    b_hh,
+                    views,
+                    seed,
+                }
             },
         )
 }
 
 type Op = fn(Tensor<3>, &GruWeights, &GruSpec, SequenceOptions<2>) -> (Tensor<3>, Tensor<2>);
+
+/// `gru_packed` as an operator over padded rows.
+fn packed(
+    x: Tensor<3>,
+    lengths: &[usize],
+    weights: &GruWeights,
+    spec: &GruSpec,
+    options: SequenceOptions<2>,
+) -> (Tensor<3>, Tensor<2>) {
+    let [n, t, _] = x.dims();
+    let (y, state) = gru_packed(pack(x, lengths), lengths, weights, spec, options);
+    let y = unpack(y, lengths);
+    let [_, longest, h] = y.dims();
+    let end = Tensor::zeros([n, t - longest, h], (&y.device(), y.dtype()));
+    (Tensor::cat(vec![y, end], 1), state)
+}
 
 impl Problem {
     fn check(&self) -> Result<(), String> {
@@ -165,10 +205,22 @@ impl Problem {
         });
         let d_y = noise.numbers(n * t * h);
         let d_h = noise.numbers(n * h);
-        let (padded, step_mask, skipped) = self.steps(&mut noise, &device);
+        let (padded, lengths, step_mask, skipped) = self.steps(&mut noise, &device);
+        let starts = self.starts.map(|_| noise.flags(n * t));
+        let start_state =
+            (self.starts == Some(true)).then(|| noise.leaf([n, h], &device).require_grad());
         fn optional<const D: usize>(tensor: &Option<Tensor<D>>) -> Option<Vec<f64>> {
             tensor.clone().map(values)
         }
+        // Starts past the end of a row have no effect.
+        let effective = starts.clone().map(|starts| match (self.steps, &step_mask) {
+            (Which::Lengths, Some(valid)) => starts
+                .iter()
+                .zip(valid)
+                .map(|(&start, &valid)| f64::from(start) * valid)
+                .collect(),
+            _ => numbers(&starts),
+        });
         let call = Call {
             h0: optional(&h0),
             w_ih: optional(&w_ih),
@@ -179,6 +231,8 @@ impl Problem {
             zoneout: optional(&zoneout),
             step_mask,
             skipped,
+            starts: effective,
+            start_state: optional(&start_state),
             ..Call::new(
                 self.spec,
                 [n, t, h],
@@ -192,15 +246,26 @@ impl Problem {
             .direction(self.order.direction)
             .checkpointing(self.checkpointing)
             .recurrent_mask(mask)
-            .zoneout(zoneout);
+            .zoneout(zoneout)
+            .starts(starts.map(|starts| self.flags(starts, &device)))
+            .start_state(start_state.clone());
         let weights = GruWeights::new(w_ih.clone().map(|w| self.view(w)), self.view(w_hh.clone()))
             .with_b_ih(b_ih.clone())
             .with_b_hh(b_hh.clone());
-        let (y, h_t) = op(self.view(x.clone()), &weights, &self.spec, options);
+        let (y, h_t) = match self.steps {
+            Which::Packed => packed(
+                self.view(x.clone()),
+                &lengths,
+                &weights,
+                &self.spec,
+                options,
+            ),
+            _ => op(self.view(x.clone()), &weights, &self.spec, options),
+        };
         let gradients = (loss(&y, &d_y) + loss(&h_t, &d_h)).backward();
         let mut named = Tensors::from([("x".into(), gradient("x", &x, &gradients)?)]);
         named.insert("w_hh".into(), gradient("w_hh", &w_hh, &gradients)?);
-        for (name, leaf) in [("h0", h0), ("w_ih", w_ih)] {
+        for (name, leaf) in [("h0", h0), ("start_state", start_state), ("w_ih", w_ih)] {
             if let Some(leaf) = leaf {
                 named.insert(name.into(), gradient(name, &leaf, &gradients)?);
             }
@@ -222,32 +287,42 @@ impl Problem {
         &self,
         noise: &mut Noise,
         device: &Device,
-    ) -> (SequenceOptions<2>, Option<Vec<f64>>, Skipped) {
+    ) -> (SequenceOptions<2>, Vec<usize>, Option<Vec<f64>>, Skipped) {
         let options = SequenceOptions::new();
         let [n, t, ..] = self.sizes;
-        let shape = match self.order.layout {
-            Layout::BatchMajor => [n, t],
-            Layout::TimeMajor => [t, n],
-        };
-        let numbers = |counts: &[bool]| Some(counts.iter().map(|&v| f64::from(v)).collect());
         match self.steps {
-            Which::All => (options, None, Skipped::State),
-            Which::Lengths => {
-                let lengths: Vec<usize> = (0..n).map(|_| noise.below(t + 1)).collect();
+            Which::All => (options, vec![], None, Skipped::State),
+            Which::Lengths | Which::Packed => {
+                let mut lengths: Vec<usize> = (0..n).map(|_| noise.below(t + 1)).collect();
+                lengths[n / 2] = lengths[n / 2].max(1);
                 let counts = |at: usize| match self.order.layout {
                     Layout::BatchMajor => at % t < lengths[at / t],
                     Layout::TimeMajor => at / n < lengths[at % n],
                 };
                 let valid = numbers(&(0..n * t).map(counts).collect::<Vec<_>>());
-                (options.lengths(&lengths), valid, Skipped::Zero)
+                let options = match self.steps {
+                    Which::Packed => options,
+                    _ => options.lengths(&lengths),
+                };
+                (options, lengths, Some(valid), Skipped::Zero)
             }
             Which::Holes => {
-                let counts: Vec<bool> = (0..n * t).map(|_| noise.below(3) > 0).collect();
+                let counts = noise.flags(n * t);
                 let valid = numbers(&counts);
-                let mask = Tensor::from_data(TensorData::new(counts, shape), device);
-                (options.mask(mask), valid, Skipped::Repeats)
+                let options = options.mask(self.flags(counts, device));
+                (options, vec![], Some(valid), Skipped::Repeats)
             }
         }
+    }
+
+    /// Flags in the layout of the call.
+    fn flags(&self, flags: Vec<bool>, device: &Device) -> Tensor<2, Bool> {
+        let [n, t, ..] = self.sizes;
+        let shape = match self.order.layout {
+            Layout::BatchMajor => [n, t],
+            Layout::TimeMajor => [t, n],
+        };
+        Tensor::from_data(TensorData::new(flags, shape), device)
     }
 
     /// The tensor, or a view of it transposed twice if the problem has views.
@@ -258,6 +333,10 @@ impl Problem {
         let copy = tensor.swap_dims(0, D - 1) * 1.0;
         copy.swap_dims(0, D - 1)
     }
+}
+
+fn numbers(flags: &[bool]) -> Vec<f64> {
+    flags.iter().map(|&flag| f64::from(flag)).collect()
 }
 
 /// Steele, Lea and Flood's splitmix64.
@@ -273,6 +352,11 @@ impl Noise {
 
     fn below(&mut self, count: usize) -> usize {
         (self.next() % count as u64) as usize
+    }
+
+    /// Two of three are true.
+    fn flags(&mut self, count: usize) -> Vec<bool> {
+        (0..count).map(|_| self.below(3) > 0).collect()
     }
 
     /// Values in (−1, 1).

@@ -25,6 +25,7 @@
 //! - `B`, `initial_h`, and the outputs `Y` and `Y_h`, each present or absent
 //! - weights that are initializers, `Constant` nodes, or expressions of them that the parser folds
 //! - `sequence_lens`, by [`with_lengths`]
+//! - weights of 16 or 8 bits for inference, by [`GruOverride::prepared`]
 //!
 //! Everything else is a panic of the build script that names the node and the reason: weights that the
 //! model computes or reads at run time, activation parameters without a kernel, and GRUs in the body of a

@@ -77,8 +77,8 @@ fn nsnet2_int8() -> Option<fn() -> Outcome> {
     None
 }
 
-/// Weights of 8 bits. The bar is the one that a listener would hear: the spectrum after the gains, compared with the
-/// spectrum after ONNX Runtime's gains, in dB. 30 dB is the least that codecs are tuned for.
+/// Weights of 8 bits: the spectrum after the gains, compared with the spectrum after ONNX Runtime's gains. The bar of
+/// 30 dB was chosen before the first measurement, which was 30.8 dB.
 #[cfg(nsnet2)]
 fn nsnet2_int8() -> Option<fn() -> Outcome> {
     Some(|| {
@@ -92,8 +92,11 @@ fn nsnet2_int8() -> Option<fn() -> Outcome> {
         let error = model.forward(input) * spectrum - expected.clone();
         let energy = |x: Tensor<3>| x.powi_scalar(2).sum().into_scalar::<f32>();
         let ratio = 10.0 * (energy(expected) / energy(error)).log10();
-        println!("{ratio} dB");
-        Ok(())
+        if ratio >= 30.0 {
+            Ok(())
+        } else {
+            Err(format!("expected at least 30 dB, got {ratio:.1} dB"))
+        }
     })
 }
 

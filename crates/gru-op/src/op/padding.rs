@@ -119,7 +119,7 @@ fn before_the_first(
                     let t = starts.dims()[dim];
                     let all = starts.int().flip([dim]);
                     let none = all.clone().narrow(dim, 0, 1).zeros_like();
-                    Tensor::cat(vec![none, all.narrow(dim, 0, t - 1)], dim)
+                    Tensor::cat(vec![none, all], dim).narrow(dim, 0, t)
                 }
             };
             // The valid steps before the latest start.

@@ -1,5 +1,5 @@
-//! Times of the published models: generated with `GruBlock`, with Burn's own GRU, and with GRUs that return zeros.
-//! Interleaved, median of 60 calls each after 10 others.
+//! Times of the published models: generated with `GruBlock`, prepared with 8 bits, with Burn's own GRU,
+//! and with GRUs that return zeros. Interleaved, median of 60 calls each after 10 others.
 //!
 //!     GRU_MODELS=DIR RAYON_NUM_THREADS=1 cargo run --release --bin speed
 
@@ -18,8 +18,8 @@ fn main() {
     const SAMPLES: usize = 60;
 
     /// Runs the forms of a model in turns, and prints the median of each.
-    fn measure(name: &str, forms: [&dyn Fn(); 3]) {
-        let mut times = [(); 3].map(|()| Vec::new());
+    fn measure(name: &str, forms: [&dyn Fn(); 4]) {
+        let mut times = [(); 4].map(|()| Vec::new());
         for sample in 0..WARM_UP + SAMPLES {
             for (form, times) in forms.iter().zip(&mut times) {
                 let start = std::time::Instant::now();
@@ -29,14 +29,15 @@ fn main() {
                 }
             }
         }
-        let [ours, burn, rest] = times.map(|mut times| {
+        let [ours, int8, burn, rest] = times.map(|mut times| {
             times.sort_by(f64::total_cmp);
             times[SAMPLES / 2]
         });
         let share = |whole: f64| 100.0 * (whole - rest) / whole;
         println!(
-            "{name:12} gru-op {ours:7.3} ms (GRUs {:2.0}%)   Burn {burn:7.3} ms (GRUs {:2.0}%)   rest {rest:7.3} ms",
+            "{name:12} gru-op {ours:7.3} ms (GRUs {:2.0}%)   int8 {int8:7.3} ms (GRUs {:2.0}%)   Burn {burn:7.3} ms (GRUs {:2.0}%)   rest {rest:7.3} ms",
             share(ours),
+            share(int8),
             share(burn)
         );
     }
@@ -46,6 +47,7 @@ fn main() {
     macro_rules! model {
         ($name:ident, |$model:ident| $call:expr) => {{
             let ours = models::$name::gru_op::load(&device);
+            let int8 = models::$name::int8::load(&device);
             let burn = models::$name::burn_gru::load(&device);
             let rest = models::$name::rest::load(&device);
             measure(
@@ -54,6 +56,12 @@ fn main() {
                     &|| {
                         drop({
                             let $model = &ours;
+                            $call
+                        })
+                    },
+                    &|| {
+                        drop({
+                            let $model = &int8;
                             $call
                         })
                     },
