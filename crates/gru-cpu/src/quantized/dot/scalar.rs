@@ -39,13 +39,14 @@ impl Dot for Scalar {
     unsafe fn dot(self, sums: [i32; LANES], w: [i32; LANES], x: [i16; 4]) -> [i32; LANES] {
         // SAFETY: both types have the same size, and every bit pattern is valid.
         let w = unsafe { std::mem::transmute::<[i32; LANES], [[i8; LANES]; 4]>(w) };
-        let w = w.map(|plane| plane.map(i16::from));
-        std::array::from_fn(|k| {
+        let mut sums = sums;
+        for k in 0..LANES {
             // A sum of two products is at most 2·127², which fits in 16 bits.
-            let first = w[0][k] * x[0] + w[1][k] * x[1];
-            let last = w[2][k] * x[2] + w[3][k] * x[3];
-            sums[k] + i32::from(first) + i32::from(last)
-        })
+            let first = i16::from(w[0][k]) * x[0] + i16::from(w[1][k]) * x[1];
+            let last = i16::from(w[2][k]) * x[2] + i16::from(w[3][k]) * x[3];
+            sums[k] += i32::from(first) + i32::from(last);
+        }
+        sums
     }
 
     #[inline(always)]
