@@ -63,7 +63,11 @@ pub(crate) const ROWS_PER_LARGE_ROUND_BACK: usize = 256;
 /// Spins before a waiting thread yields its processor: some tens of microseconds. If two threads share a
 /// processor, the other could not arrive without the yield. One spin is enough for a model checker: a
 /// second one adds an order and no new behaviour.
-pub(crate) const SPINS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 11 };
+pub(crate) const SPINS: usize = if cfg!(all(test, any(loom, shuttle))) {
+    1
+} else {
+    1 << 11
+};
 
 /// The longest wait for helpers at the start of a call, and the share of the call's own time. A sleeping
 /// pool thread needs some tens of microseconds to start. A round without it takes twice as long.

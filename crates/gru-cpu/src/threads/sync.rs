@@ -1,13 +1,13 @@
 //! The synchronization primitives of a team: from the standard library, or from a model checker, which tries the
-//! orders of their effects (see `team/model.rs`).
+//! orders of their effects (see `team/model.rs`). The checker is a dependency of tests only.
 
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(all(test, any(loom, shuttle))))]
 pub(super) use std::{hint::spin_loop, sync::atomic, thread::yield_now, time::Instant};
 
-#[cfg(any(loom, shuttle))]
+#[cfg(all(test, any(loom, shuttle)))]
 pub(super) use self::modelled::*;
 
-#[cfg(any(loom, shuttle))]
+#[cfg(all(test, any(loom, shuttle)))]
 mod modelled {
     #[cfg(loom)]
     use loom as model;

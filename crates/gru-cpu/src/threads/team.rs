@@ -20,7 +20,8 @@ use std::{mem::forget, ops::Range, time::Duration};
 
 /// One of the threads of a round.
 pub(crate) struct Member<'a> {
-    shared: &'a Shared,
+    /// `None` if there is only this thread.
+    shared: Option<&'a Shared>,
     /// Its index. The leader is 0.
     pub(crate) index: usize,
     /// The number of members that share this round.
@@ -74,9 +75,10 @@ pub(crate) fn run_team(threads: usize, rounds: usize, helper_wait: Duration, wor
     with_helpers(1..threads, |_| shared.help(work), lead);
 }
 
-/// Runs `rounds` of work on this thread. It does not allocate, lock or wait.
+/// Runs `rounds` of work on this thread. It does not allocate, lock, wait or read the clock.
 pub(crate) fn run_solo(rounds: usize, work: &impl Rounds) {
-    Shared::new(0).lead(rounds, work);
+    let mut member = Member::new(None, 0, 1);
+    (0..rounds).for_each(|round| work.round(round, &mut member));
 }
 
 impl Shared {
@@ -93,13 +95,7 @@ impl Shared {
 
     fn lead(&self, rounds: usize, work: &impl Rounds) {
         let guard = OnPanic(self);
-        let mut leader = Member {
-            shared: self,
-            index: 0,
-            team: 1,
-            barriers: 0,
-            waited: Duration::ZERO,
-        };
+        let mut leader = Member::new(Some(self), 0, 1);
         let mut team_since = Instant::now();
         let (mut solo_until, mut solo) = (None, SOLO);
         for round in 0..rounds {
@@ -148,13 +144,8 @@ impl Shared {
             let (round, team) = (word >> TEAM_BITS, word & LARGEST);
             // If the leader did not see this helper join, the round runs without it.
             if index < team {
-                let mut member = Member {
-                    shared: self,
-                    index,
-                    team,
-                    barriers: self.barriers.load(Relaxed),
-                    waited: Duration::ZERO,
-                };
+                let mut member = Member::new(Some(self), index, team);
+                member.barriers = self.barriers.load(Relaxed);
                 work.round(round - 1, &mut member);
                 member.wait();
             }
@@ -185,7 +176,17 @@ impl Shared {
     }
 }
 
-impl Member<'_> {
+impl<'a> Member<'a> {
+    fn new(shared: Option<&'a Shared>, index: usize, team: usize) -> Self {
+        Self {
+            shared,
+            index,
+            team,
+            barriers: 0,
+            waited: Duration::ZERO,
+        }
+    }
+
     /// A barrier: waits until every member has reached it. After it, all members see what any of them wrote before.
     #[inline(always)]
     pub(crate) fn wait(&mut self) {
@@ -196,10 +197,10 @@ impl Member<'_> {
     #[inline(always)]
     pub(crate) fn wait_for(&mut self, members: &Range<usize>) {
         self.barriers += 1;
-        let (shared, barriers) = (self.shared, self.barriers);
-        if self.team == 1 {
+        let (Some(shared), 2..) = (self.shared, self.team) else {
             return;
-        }
+        };
+        let barriers = self.barriers;
         shared.reached[self.index].0.store(barriers, Release);
         for other in members.clone().filter(|&k| k != self.index) {
             let reached = &shared.reached[other].0;

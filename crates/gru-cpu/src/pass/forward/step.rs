@@ -197,7 +197,8 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
     #[inline(always)]
     unsafe fn row_after<S: Simd>(&self, simd: S, some: Range<usize>, all: &Range<usize>) {
         let tile = Tile { first: 0, rows: 1 };
-        let mut sums: [_; PANELS_OF_A_ROW] = [const { Sums::<E, S>::new() }; PANELS_OF_A_ROW];
+        // Not a constant: the compiler would set all of its bytes to zero.
+        let mut sums: [_; PANELS_OF_A_ROW] = std::array::from_fn(|_| Sums::<E, S>::new());
         // SAFETY: the caller keeps the same promises.
         unsafe {
             for (panel, sums) in some.clone().zip(&mut sums) {

@@ -83,7 +83,7 @@ fn a_helper_that_joins_late_shares_the_rest() {
             JOINS => {
                 let done = done.lock().expect("only the leader uses it");
                 done.send(()).expect("the other thread is still busy");
-                while member.shared.joined.0.load(Acquire) == 0 {
+                while member.shared.unwrap().joined.0.load(Acquire) == 0 {
                     sleep(Duration::from_micros(10));
                 }
             }
@@ -102,7 +102,7 @@ fn the_leader_works_without_a_helper_that_is_often_late() {
             // Longer than the wait from which a team is judged.
             (1, _) => sleep(2 * WAITED_FROM),
             (_, 1) if round == 0 => {
-                while member.shared.joined.0.load(Acquire) == 0 {
+                while member.shared.unwrap().joined.0.load(Acquire) == 0 {
                     sleep(Duration::from_micros(10));
                 }
             }
