@@ -71,7 +71,7 @@ fn concatenate(parts: &[&[f32]], mut to: &mut [f32]) {
 
 impl Dense {
     /// `y = φ(x·weight + bias)`.
-    fn apply(&self, x: &[f32], y: &mut [f32]) {
+    pub(crate) fn apply(&self, x: &[f32], y: &mut [f32]) {
         y.copy_from_slice(&self.bias);
         for (row, x) in self.weight.chunks_exact(y.len()).zip(x) {
             for (y, w) in y.iter_mut().zip(row) {
