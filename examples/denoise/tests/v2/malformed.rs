@@ -16,7 +16,7 @@ pub fn plain() -> [(&'static str, fn()); 4] {
 type Array = (String, Vec<u8>);
 
 /// All arrays of a network whose GRUs have no blocks of weights.
-fn arrays() -> Vec<Array> {
+pub fn arrays() -> Vec<Array> {
     let mut all = Vec::new();
     let mut add = |name: String, bytes: usize| all.push((name, vec![0; bytes]));
     for (name, inputs, outputs) in [
@@ -40,7 +40,7 @@ fn arrays() -> Vec<Array> {
     all
 }
 
-fn blob(arrays: &[Array]) -> Vec<u8> {
+pub fn blob(arrays: &[Array]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (name, data) in arrays {
         let padded = data.len().next_multiple_of(64);

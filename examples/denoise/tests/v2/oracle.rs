@@ -18,18 +18,13 @@ const EDGES: [usize; 34] = [
 
 /// The first 64 features of each frame. The pitch, an integer, is the recorded one.
 pub fn features_of(frames: &[Recorded]) -> Vec<Vec<f64>> {
-    let mut memory = [0.0; 2];
     let mut kept = vec![0.0; KEPT];
     let mut all = Vec::new();
-    for frame in frames {
+    let sound = frames.iter().flat_map(|frame| frame.sound.map(f64::from));
+    let filtered = high_pass(sound, |y| y, |y| y);
+    for (frame, filtered) in frames.iter().zip(filtered.chunks_exact(FRAME)) {
         kept.drain(..FRAME);
-        for x in frame.sound.map(f64::from) {
-            // Coefficients in float32, as in RNNoise.
-            let y = x + memory[0];
-            memory[0] = memory[1] - 2.0 * x + f64::from(1.99599f32) * y;
-            memory[1] = x - f64::from(0.996f32) * y;
-            kept.push(y);
-        }
+        kept.extend_from_slice(filtered);
         let pitch = (100.0 * f64::from(frame.features[64]) + 300.0).round() as usize;
         // In silence the features are zero, and nothing compares them.
         let pitch = pitch.min(768);
@@ -53,6 +48,23 @@ pub fn features_of(frames: &[Recorded]) -> Vec<Vec<f64>> {
         all.push(features);
     }
     all
+}
+
+/// RNNoise's high-pass filter with two roundings: of its output before the feedback, and of its memory.
+pub fn high_pass(
+    sound: impl Iterator<Item = f64>,
+    of_output: fn(f64) -> f64,
+    of_memory: fn(f64) -> f64,
+) -> Vec<f64> {
+    let mut memory = [0.0; 2];
+    let step = |x: f64| {
+        // Coefficients in float32, as in RNNoise.
+        let y = of_output(x + memory[0]);
+        let next = memory[1] - 2.0 * x + f64::from(1.99599f32) * y;
+        memory = [of_memory(next), of_memory(x - f64::from(0.996f32) * y)];
+        y
+    };
+    sound.map(step).collect()
 }
 
 fn spectrum(samples: &[f64]) -> Vec<[f64; 2]> {
