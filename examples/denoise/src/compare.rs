@@ -209,49 +209,47 @@ pub fn precisions(
 
     let mut channels = vec![model.channel()];
     channels.extend(models.iter().map(|model| model.channel()));
-    let mut networks = models.each_ref().map(v2::network::Network::new);
-    let (mut output, mut gains) = ([0.0; FRAME], [0.0; v2::bands::BANDS]);
-    let mut frame = |channel: &mut dyn Channel, block: usize| {
-        for k in block * BLOCK..(block + 1) * BLOCK {
-            black_box(channel.frame(&frames[k % frames.len()], &mut output));
-        }
-    };
-    let mut step = |network: &mut v2::network::Network, block: usize| {
-        for k in (block * BLOCK..(block + 1) * BLOCK).filter(|_| !features.is_empty()) {
-            black_box(network.frame(&features[k % features.len()], &mut gains));
-        }
-    };
-    // One function after another, so that a disturbance of the machine affects all of them.
-    let mut times = vec![Vec::new(); channels.len() + networks.len()];
-    let blocks = (frames.len() / BLOCK).max(BLOCKS);
-    for block in 0..blocks {
-        let (of_frames, of_networks) = times.split_at_mut(channels.len());
-        for (channel, times) in channels.iter_mut().zip(of_frames) {
-            times.extend(in_turn(1, &mut [&mut |_| frame(&mut **channel, block)]).concat());
-        }
-        for (network, times) in networks.iter_mut().zip(of_networks) {
-            times.extend(in_turn(1, &mut [&mut |_| step(network, block)]).concat());
-        }
+    let of_block = |block: usize| block * BLOCK..(block + 1) * BLOCK;
+    let mut runs: Vec<Box<dyn FnMut(usize)>> = Vec::new();
+    for mut channel in channels {
+        let (frames, mut output) = (&frames, [0.0; FRAME]);
+        runs.push(Box::new(move |block| {
+            for k in of_block(block) {
+                black_box(channel.frame(&frames[k % frames.len()], &mut output));
+            }
+        }));
     }
-    let mut times = times
-        .into_iter()
-        .map(|times| 1e6 * median(times) / BLOCK as f64);
-    let (first, rest): (f64, Vec<f64>) = (times.next().unwrap_or(f64::NAN), times.collect());
+    for model in models {
+        let (mut network, mut gains) = (v2::network::Network::new(model), [0.0; v2::bands::BANDS]);
+        let features = &features;
+        runs.push(Box::new(move |block| {
+            for k in of_block(block).filter(|_| !features.is_empty()) {
+                black_box(network.frame(&features[k % features.len()], &mut gains));
+            }
+        }));
+    }
+    let mut runs: Vec<&mut dyn FnMut(usize)> = runs.iter_mut().map(|run| &mut **run as _).collect();
+    let blocks = (frames.len() / BLOCK).max(BLOCKS);
+    let times = in_turn(blocks, &mut runs).into_iter();
+    let times: Vec<f64> = times
+        .map(|times| 1e6 * median(times) / BLOCK as f64)
+        .collect();
     let mut text = format!(
         "{}: {:.2} s of its first channel, medians of {blocks} samples\n\n\
          RNNoise   GRUs   bytes of GRUs   a frame, µs   network, µs   SI-SDR from full, dB\n\
-         0.1       full   {:13}   {first:11.1}             –                      –\n",
+         0.1       full   {:13}   {:11.1}             –                      –\n",
         path.display(),
         frames.len() as f64 / 100.0,
         model.grus().map(|gru| gru.bytes()).iter().sum::<usize>(),
+        times[0],
     );
     for (k, (name, model)) in ["full", "bf16", "int8"].iter().zip(models).enumerate() {
         let _ = writeln!(
             text,
             "0.2       {name}   {:13}   {:11.1}   {:11.1}   {:>20.1}",
             model.grus().bytes(),
-            rest[k],
-            rest[models.len() + k],
+            times[1 + k],
+            times[1 + models.len() + k],
             ratio(model),
         );
     }
