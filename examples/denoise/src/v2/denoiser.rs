@@ -31,7 +31,7 @@ struct Spectra {
 
 /// Computes the features of frames.
 pub struct Analysis {
-    /// The spectra and the pitch are those of RNNoise 0.1.
+    /// Computes the spectra and the pitch, which RNNoise 0.2 did not change.
     analysis: Box<DenoiseFeatures>,
     current: Spectra,
     previous: Spectra,

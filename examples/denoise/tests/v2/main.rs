@@ -185,7 +185,7 @@ impl Gains<FEATURES, BANDS> for Replay<'_> {
     }
 }
 
-/// With the gains of the library the sound is that of the library, except for rounding:
+/// With the gains of the library the sound equals the sound of the library, except for rounding:
 /// - The library rounds the output of the high-pass filter to float32 before the feedback, nnnoiseless does not. The
 ///   filter amplifies the difference. Gains do not, and the windows of two frames overlap.
 /// - Two transforms round log₂ 960 ≈ 10 times each, by at most 2⁻²⁴ of the loudest sample.
