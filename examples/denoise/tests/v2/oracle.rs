@@ -143,9 +143,9 @@ impl Linear {
             for first in (0..outputs).step_by(8) {
                 for _ in 0..index.next().unwrap() {
                     let at = index.next().unwrap();
-                    for input in at..at + 4 {
-                        (first..first + 8)
-                            .for_each(|output| weight[output][input] = w.next().unwrap());
+                    let row = |input| (first..first + 8).map(move |output| (output, input));
+                    for (output, input) in (at..at + 4).flat_map(row) {
+                        weight[output][input] = w.next().unwrap();
                     }
                 }
             }
