@@ -9,11 +9,14 @@ use gru_cpu::Stream;
 use nnnoiseless::{DenoiseFeatures, DenoiseState, RnnModel};
 
 use crate::bands::BANDS;
-use crate::denoiser::{Denoiser, FEATURES, Gains};
+use crate::demo::si_sdr;
+use crate::denoiser::{Channel, Denoiser, FEATURES, Gains};
 use crate::error::Error;
 use crate::model::Model;
 use crate::network::Network;
 use crate::stopwatch::{in_turn, median};
+use crate::suppressor::Suppressor;
+use crate::v2;
 use crate::wav::{Planes, Reader};
 use crate::{FRAME, FULL_SCALE};
 
@@ -182,6 +185,75 @@ fn times(text: &mut String, model: &Arc<Model>, peer: &RnnModel, frames: &[[f32;
         let name = format!("one step, I {i}, H {h}, µs");
         let _ = writeln!(text, "{name:28} {:14.2}", per(times.clone()));
     }
+}
+
+/// Compares RNNoise 0.1 and RNNoise 0.2 in each precision, float32 first, on the first channel of a file, and
+/// returns the report.
+///
+/// # Errors
+/// If the file cannot be read or has no samples.
+pub fn precisions(
+    model: &Arc<Model>,
+    models: &[Arc<v2::model::Model>; 3],
+    path: &Path,
+) -> Result<String, Error> {
+    let frames = read(path)?;
+    let sound = |model: &Arc<v2::model::Model>| {
+        let mut channel = model.channel();
+        collect(&frames, |x, y| channel.frame(x, y)).frames.concat()
+    };
+    let full = sound(&models[0]);
+    let ratio = |model| si_sdr(&sound(model), &full);
+    let mut analysis = v2::denoiser::Analysis::new();
+    let features: Vec<_> = frames.iter().filter_map(|x| analysis.frame(x)).collect();
+
+    let mut channels = vec![model.channel()];
+    channels.extend(models.iter().map(|model| model.channel()));
+    let of_block = |block: usize| block * BLOCK..(block + 1) * BLOCK;
+    let mut runs: Vec<Box<dyn FnMut(usize)>> = Vec::new();
+    for mut channel in channels {
+        let (frames, mut output) = (&frames, [0.0; FRAME]);
+        runs.push(Box::new(move |block| {
+            for k in of_block(block) {
+                black_box(channel.frame(&frames[k % frames.len()], &mut output));
+            }
+        }));
+    }
+    for model in models {
+        let (mut network, mut gains) = (v2::network::Network::new(model), [0.0; v2::bands::BANDS]);
+        let features = &features;
+        runs.push(Box::new(move |block| {
+            for k in of_block(block).filter(|_| !features.is_empty()) {
+                black_box(network.frame(&features[k % features.len()], &mut gains));
+            }
+        }));
+    }
+    let mut runs: Vec<&mut dyn FnMut(usize)> = runs.iter_mut().map(|run| &mut **run as _).collect();
+    let blocks = (frames.len() / BLOCK).max(BLOCKS);
+    let times = in_turn(blocks, &mut runs).into_iter();
+    let times: Vec<f64> = times
+        .map(|times| 1e6 * median(times) / BLOCK as f64)
+        .collect();
+    let mut text = format!(
+        "{}: {:.2} s of its first channel, medians of {blocks} samples\n\n\
+         RNNoise   GRUs   bytes of GRUs   a frame, µs   network, µs   SI-SDR from full, dB\n\
+         0.1       full   {:13}   {:11.1}             –                      –\n",
+        path.display(),
+        frames.len() as f64 / 100.0,
+        model.grus().map(|gru| gru.bytes()).iter().sum::<usize>(),
+        times[0],
+    );
+    for (k, (name, model)) in ["full", "bf16", "int8"].iter().zip(models).enumerate() {
+        let _ = writeln!(
+            text,
+            "0.2       {name}   {:13}   {:11.1}   {:11.1}   {:>20.1}",
+            model.grus().bytes(),
+            times[1 + k],
+            times[1 + models.len() + k],
+            ratio(model),
+        );
+    }
+    Ok(text)
 }
 
 /// Runs the stream for a sample of steps with changing inputs.

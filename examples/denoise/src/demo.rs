@@ -3,7 +3,6 @@
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
 use hound::{SampleFormat, WavSpec};
 use rand::SeedableRng;
@@ -11,9 +10,9 @@ use rand::rngs::StdRng;
 
 use crate::error::{Error, write_error};
 use crate::file::denoise;
-use crate::model::Model;
 use crate::noise::noise;
 use crate::speech::speech;
+use crate::suppressor::Suppressor;
 use crate::wav::{Planes, Reader, Writer};
 use crate::{FRAME, FULL_SCALE, RATE, picture};
 
@@ -37,7 +36,7 @@ pub fn sounds(seconds: f32, seed: u64) -> [Vec<f32>; 2] {
 ///
 /// # Errors
 /// If a file cannot be written.
-pub fn run(model: &Arc<Model>, folder: &Path) -> Result<String, Error> {
+pub fn run(model: &dyn Suppressor, folder: &Path) -> Result<String, Error> {
     fs::create_dir_all(folder).map_err(|reason| write_error(folder, reason))?;
     let [clean, noisy] = sounds(SECONDS, SEED);
     let path = |name: &str| folder.join(name);
@@ -59,6 +58,11 @@ pub fn run(model: &Arc<Model>, folder: &Path) -> Result<String, Error> {
     let _ = writeln!(
         text,
         "(relative to full scale; the clean speech has {spoken:.1} dB)"
+    );
+    let [before, after] = [&noisy, &denoised].map(|sound| si_sdr(sound, &clean));
+    let _ = writeln!(
+        text,
+        "SI-SDR {before:6.1} dB before, {after:6.1} dB after (of the clean speech)"
     );
     let _ = writeln!(
         text,
@@ -87,6 +91,21 @@ fn level(sound: &[f32], clean: &[f32], speaks: bool) -> f64 {
         count += FRAME;
     }
     10.0 * (power / f64::from(count.max(1) as u32)).max(1e-12).log10()
+}
+
+/// The scale-invariant ratio of signal and distortion in dB, by Le Roux et al. 2019
+/// (<https://arxiv.org/abs/1811.02508>): `‖αr‖²/‖αr − s‖²` with the sound `s`, the reference `r` and
+/// `α = ⟨s,r⟩/‖r‖²`.
+pub fn si_sdr(sound: &[f32], reference: &[f32]) -> f64 {
+    let dot = |a: &[f32], b: &[f32]| -> f64 {
+        let products = a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b));
+        products.sum()
+    };
+    let scale = dot(sound, reference) / dot(reference, reference);
+    let signal = scale * scale * dot(reference, reference);
+    let errors = sound.iter().zip(reference);
+    let errors = errors.map(|(&s, &r)| (scale * f64::from(r) - f64::from(s)).powi(2));
+    10.0 * (signal / errors.sum::<f64>()).log10()
 }
 
 /// Writes one channel with 16 bits.

@@ -3,7 +3,7 @@
 use nnnoiseless::DenoiseFeatures;
 
 use crate::FRAME;
-use crate::bands::{BANDS, BINS, spread};
+use crate::bands::{BANDS, BINS, PEAKS, spread};
 use crate::synthesis::Synthesis;
 
 /// Features of a frame: 22 cepstral coefficients, 6 + 6 of their first and second differences, 6 of the
@@ -12,13 +12,20 @@ pub const FEATURES: usize = 42;
 
 /// A gain falls at most to this share of its previous value. This gives a decay of 60 dB in 135 ms
 /// instead of abruptly cut noise.
-const LEAST_FALL: f32 = 0.6;
+pub(crate) const LEAST_FALL: f32 = 0.6;
 
 /// Computes the speech share of each band. Carries its state from frame to frame.
-pub trait Gains {
+pub trait Gains<const F: usize = FEATURES, const B: usize = BANDS> {
     /// Writes the gains of a frame's bands from its features. Returns the probability that the frame
     /// contains a voice.
-    fn frame(&mut self, features: &[f32; FEATURES], gains: &mut [f32; BANDS]) -> f32;
+    fn frame(&mut self, features: &[f32; F], gains: &mut [f32; B]) -> f32;
+}
+
+/// One channel of sound.
+pub trait Channel {
+    /// Takes a frame and writes an earlier one without noise. Returns the voice probability. Samples have the scale
+    /// of 16-bit integers, up to [`FULL_SCALE`](crate::FULL_SCALE).
+    fn frame(&mut self, input: &[f32; FRAME], output: &mut [f32; FRAME]) -> f32;
 }
 
 /// The states of one channel.
@@ -39,14 +46,14 @@ impl<G: Gains> Denoiser<G> {
             synthesis: Synthesis::new(),
         }
     }
+}
 
-    /// Takes a frame and writes the previous frame without noise: the output is one frame late. Returns
-    /// the voice probability. Samples have the scale of 16-bit integers, up to
-    /// [`FULL_SCALE`](crate::FULL_SCALE).
+impl<G: Gains> Channel for Denoiser<G> {
+    /// Takes a frame and writes the previous frame without noise: the output is one frame late.
     ///
     /// A frame of digital silence passes unchanged with a probability of 0, and does not change the
     /// network's state.
-    pub fn frame(&mut self, input: &[f32; FRAME], output: &mut [f32; FRAME]) -> f32 {
+    fn frame(&mut self, input: &[f32; FRAME], output: &mut [f32; FRAME]) -> f32 {
         self.analysis.shift_and_filter_input(input);
         let silent = self.analysis.compute_frame_features();
         let (mut voice, mut of_bins) = (0.0, [1.0; BINS]);
@@ -60,7 +67,7 @@ impl<G: Gains> Denoiser<G> {
                 *gain = gain.max(LEAST_FALL * *last);
                 *last = *gain;
             }
-            spread(&gains, &mut of_bins);
+            spread(&PEAKS, &gains, &mut of_bins);
         }
         self.synthesis.frame(&self.analysis.x, &of_bins, output);
         voice

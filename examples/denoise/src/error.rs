@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::RATE;
+use crate::v2::arrays::{self, ArraysError};
 use crate::wav::{LARGEST, MOST_CHANNELS};
 use crate::weights::{LONGEST, WeightsError};
 
@@ -49,6 +50,10 @@ pub enum Error {
     LongWeights { path: PathBuf },
     #[error("the weights {} cannot be used: {source}", path.display())]
     Weights { path: PathBuf, source: WeightsError },
+    #[error("{}: expected at most {} bytes of a model, got more", path.display(), arrays::LONGEST)]
+    LongModel { path: PathBuf },
+    #[error("the model {} cannot be used: {source}", path.display())]
+    Model { path: PathBuf, source: ArraysError },
     #[error("nnnoiseless rejects the weights {}", path.display())]
     Peer { path: PathBuf },
     #[error("{}: the result after {seconds:.2} s is not finite; the weights are invalid", path.display())]

@@ -1,14 +1,11 @@
 //! Denoises a WAV file. The output has the same length and is aligned with the input.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use crate::FRAME;
-use crate::denoiser::Denoiser;
 use crate::error::Error;
-use crate::model::Model;
-use crate::network::Network;
 use crate::spectrogram::Spectrogram;
+use crate::suppressor::Suppressor;
 use crate::wav::{Planes, Reader, Writer};
 
 /// The content of a file.
@@ -27,14 +24,14 @@ pub struct Heard {
 
 /// Writes a denoised copy of `from` to `to` in the same format. Each channel is processed separately.
 ///
-/// The denoiser is one frame late. Its first output frame belongs to the time before the file and is
-/// dropped. A frame of silence follows the last input frame. So output and input are aligned and have
+/// The denoiser is some frames late. Its first output frames belong to the time before the file and are
+/// dropped. Frames of silence follow the last input frame. So output and input are aligned and have
 /// equal length. An empty file gives an empty file.
 ///
 /// # Errors
 /// If `from` cannot be read or is not supported, or if `to` cannot be written. Then `to` stays
 /// unchanged.
-pub fn denoise(model: &Arc<Model>, from: &Path, to: &Path) -> Result<Heard, Error> {
+pub fn denoise(model: &dyn Suppressor, from: &Path, to: &Path) -> Result<Heard, Error> {
     let mut reader = Reader::open(from)?;
     let mut writer = Writer::create(to, reader.spec())?;
     match frames(model, from, &mut reader, &mut writer) {
@@ -47,14 +44,14 @@ pub fn denoise(model: &Arc<Model>, from: &Path, to: &Path) -> Result<Heard, Erro
 }
 
 fn frames(
-    model: &Arc<Model>,
+    model: &dyn Suppressor,
     from: &Path,
     reader: &mut Reader,
     writer: &mut Writer,
 ) -> Result<Heard, Error> {
     let channels = usize::from(reader.spec().channels);
-    let denoiser = |_| Denoiser::new(Network::new(model));
-    let mut denoisers: Vec<_> = (0..channels).map(denoiser).collect();
+    let mut denoisers: Vec<_> = (0..channels).map(|_| model.channel()).collect();
+    let delay = model.delay();
     let silence = || -> Planes { vec![[0.0; FRAME]; channels] };
     let (mut noisy, mut denoised) = (silence(), silence());
     let samples = reader.len();
@@ -66,7 +63,7 @@ fn frames(
         denoised: Spectrogram::new(),
     };
     let frames = samples.div_ceil(FRAME as u64);
-    for frame in 0..=frames {
+    for frame in 0..frames + delay {
         if frames == 0 {
             break;
         }
@@ -84,8 +81,8 @@ fn frames(
         if frame < frames {
             heard.noisy.push(&noisy[0]);
         }
-        if frame > 0 {
-            let written = (frame - 1) * FRAME as u64;
+        if frame >= delay {
+            let written = (frame - delay) * FRAME as u64;
             let whole = (samples - written).min(FRAME as u64) as usize;
             denoised.iter_mut().for_each(|y| y[whole..].fill(0.0));
             writer.frame(&denoised, whole)?;

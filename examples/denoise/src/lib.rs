@@ -19,7 +19,9 @@ pub mod picture;
 pub mod spectrogram;
 pub mod speech;
 pub mod stopwatch;
+pub mod suppressor;
 pub mod synthesis;
+pub mod v2;
 pub mod wav;
 pub mod weights;
 

@@ -2,16 +2,20 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
+use gru_cpu::spec::Precision;
 
 use denoise::config::{Cli, Command, CompareArgs, DemoArgs, FileArgs, WeightsArgs};
 use denoise::error::Error;
 use denoise::model::Model;
+use denoise::suppressor::Suppressor;
+use denoise::v2::arrays::{self, Arrays};
 use denoise::weights::{LONGEST, PUBLISHED};
-use denoise::{compare, demo, file, picture};
+use denoise::{compare, demo, file, picture, v2};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -29,24 +33,66 @@ fn main() -> ExitCode {
     }
 }
 
-/// Loads the weights: their bytes and the model.
-fn load(args: &WeightsArgs) -> Result<(Vec<u8>, Arc<Model>), Error> {
+/// The bytes of a file, or `long` if there are more than `longest`.
+fn read(path: &Path, longest: usize, long: Error) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    let read = File::open(path)
+        // Reads one byte more than allowed, because a device could be endless.
+        .and_then(|file| file.take(longest as u64 + 1).read_to_end(&mut bytes));
+    match read {
+        Err(source) => Err(Error::ReadWeights {
+            path: path.to_path_buf(),
+            source,
+        }),
+        Ok(read) if read > longest => Err(long),
+        Ok(_) => Ok(bytes),
+    }
+}
+
+/// Loads RNNoise 0.1: the bytes of the weights and the model.
+fn load_v1(args: &WeightsArgs) -> Result<(Vec<u8>, Arc<Model>), Error> {
     let Some(path) = &args.weights else {
         let model = Model::parse(PUBLISHED).expect("a test reads these weights");
         return Ok((PUBLISHED.to_vec(), Arc::new(model)));
     };
-    let mut bytes = Vec::new();
-    let read = File::open(path)
-        // Reads one byte more than allowed, because a device could be endless.
-        .and_then(|file| file.take(LONGEST as u64 + 1).read_to_end(&mut bytes));
     let path = path.clone();
-    match read {
-        Err(source) => Err(Error::ReadWeights { path, source }),
-        Ok(read) if read > LONGEST => Err(Error::LongWeights { path }),
-        Ok(_) => match Model::parse(&bytes) {
-            Ok(model) => Ok((bytes, Arc::new(model))),
-            Err(source) => Err(Error::Weights { path, source }),
-        },
+    let bytes = read(&path, LONGEST, Error::LongWeights { path: path.clone() })?;
+    match Model::parse(&bytes) {
+        Ok(model) => Ok((bytes, Arc::new(model))),
+        Err(source) => Err(Error::Weights { path, source }),
+    }
+}
+
+/// Loads RNNoise 0.2 in some precisions.
+fn load_v2<const N: usize>(
+    path: &Path,
+    precisions: [Precision; N],
+) -> Result<[Arc<v2::model::Model>; N], Error> {
+    let path = path.to_path_buf();
+    let long = Error::LongModel { path: path.clone() };
+    let bytes = read(&path, arrays::LONGEST, long)?;
+    let models = || {
+        let bytes = arrays::unpack(bytes)?;
+        let arrays = Arrays::parse(&bytes)?;
+        let mut models = Vec::with_capacity(N);
+        for precision in precisions {
+            models.push(Arc::new(v2::model::Model::new(&arrays, precision)?));
+        }
+        Ok(models
+            .try_into()
+            .ok()
+            .expect("one model for each precision"))
+    };
+    models().map_err(|source| Error::Model { path, source })
+}
+
+fn load(args: &WeightsArgs) -> Result<Box<dyn Suppressor>, Error> {
+    match &args.model {
+        Some(path) => {
+            let [model] = load_v2(path, [args.precision.into()])?;
+            Ok(Box::new(model))
+        }
+        None => Ok(Box::new(load_v1(args)?.1)),
     }
 }
 
@@ -54,9 +100,9 @@ fn run_file(args: &FileArgs) -> Result<(), Error> {
     let (Some(input), Some(output)) = (&args.input, &args.output) else {
         unreachable!("clap requires both without a command");
     };
-    let (_, model) = load(&args.weights)?;
+    let model = load(&args.weights)?;
     let start = std::time::Instant::now();
-    let heard = file::denoise(&model, input, output)?;
+    let heard = file::denoise(&*model, input, output)?;
     let seconds = heard.samples as f64 / f64::from(denoise::RATE);
     println!(
         "wrote {}: {seconds:.2} s, {}, a voice in {:.0}% of the frames; took {:.2} s",
@@ -80,13 +126,20 @@ fn run_file(args: &FileArgs) -> Result<(), Error> {
 }
 
 fn run_demo(args: &DemoArgs) -> Result<(), Error> {
-    let (_, model) = load(&args.weights)?;
-    print!("{}", demo::run(&model, &args.folder)?);
+    let model = load(&args.weights)?;
+    print!("{}", demo::run(&*model, &args.folder)?);
     Ok(())
 }
 
 fn run_compare(args: &CompareArgs) -> Result<(), Error> {
-    let (bytes, model) = load(&args.weights)?;
-    print!("{}", compare::run(&bytes, &model, &args.input)?);
+    let (bytes, model) = load_v1(&args.weights)?;
+    let text = match &args.weights.model {
+        Some(path) => {
+            let precisions = [Precision::Full, Precision::Bf16, Precision::Int8];
+            compare::precisions(&model, &load_v2(path, precisions)?, &args.input)?
+        }
+        None => compare::run(&bytes, &model, &args.input)?,
+    };
+    print!("{text}");
     Ok(())
 }

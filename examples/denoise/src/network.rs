@@ -71,9 +71,21 @@ fn concatenate(parts: &[&[f32]], mut to: &mut [f32]) {
 
 impl Dense {
     /// `y = φ(x·weight + bias)`.
-    fn apply(&self, x: &[f32], y: &mut [f32]) {
+    pub(crate) fn apply(&self, x: &[f32], y: &mut [f32]) {
+        let n = y.len();
         y.copy_from_slice(&self.bias);
-        for (row, x) in self.weight.chunks_exact(y.len()).zip(x) {
+        // Four inputs at once, because y is loaded and stored for each pass.
+        let (fours, rest) = x.as_chunks();
+        let (rows, last) = self.weight.split_at(4 * n * fours.len());
+        for (rows, [a, b, c, d]) in rows.chunks_exact(4 * n).zip(fours) {
+            let (ab, cd) = rows.split_at(2 * n);
+            let ((wa, wb), (wc, wd)) = (ab.split_at(n), cd.split_at(n));
+            let weights = wa.iter().zip(wb).zip(wc.iter().zip(wd));
+            for (y, ((wa, wb), (wc, wd))) in y.iter_mut().zip(weights) {
+                *y += (a * wa + b * wb) + (c * wc + d * wd);
+            }
+        }
+        for (row, x) in last.chunks_exact(n).zip(rest) {
             for (y, w) in y.iter_mut().zip(row) {
                 *y += x * w;
             }

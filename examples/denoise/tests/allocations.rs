@@ -8,7 +8,7 @@ use std::sync::Arc;
 use allocation_counter::measure;
 use denoise::FRAME;
 use denoise::compare::features;
-use denoise::denoiser::{Denoiser, Gains};
+use denoise::denoiser::{Channel, Denoiser, Gains};
 use denoise::model::Model;
 use denoise::network::Network;
 use denoise::weights::PUBLISHED;

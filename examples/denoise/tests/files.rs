@@ -6,7 +6,7 @@ use std::fs;
 use std::process::Command;
 use std::sync::Arc;
 
-use denoise::denoiser::{Denoiser, FEATURES, Gains};
+use denoise::denoiser::{Channel, Denoiser, FEATURES, Gains};
 use denoise::error::Error;
 use denoise::file::{self, Heard};
 use denoise::model::Model;

@@ -42,7 +42,7 @@ impl Arithmetic {
         (self.round)(0.5 + 0.5 * (self.tanh)(0.5 * a))
     }
 
-    fn sum(self, first: f64, terms: impl Iterator<Item = f64>) -> f64 {
+    pub fn sum(self, first: f64, terms: impl Iterator<Item = f64>) -> f64 {
         let round = self.round;
         terms.fold(first, |sum, term| round(sum + round(term)))
     }
