@@ -16,15 +16,26 @@ impl Outputs {
     ///
     /// # Errors
     /// If the file does not contain the named tensors.
-    pub fn read(peer: &str, names: &[String], path: &Path, problem: &Problem) -> Result<Self, String> {
+    pub fn read(
+        peer: &str,
+        names: &[String],
+        path: &Path,
+        problem: &Problem,
+    ) -> Result<Self, String> {
         let bytes = fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        let mut floats = bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+        let mut floats = bytes
+            .chunks_exact(4)
+            .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
         let mut tensors = BTreeMap::new();
         for name in names {
-            let size = size(name, problem).ok_or_else(|| format!("{peer}: unknown output {name}"))?;
+            let size =
+                size(name, problem).ok_or_else(|| format!("{peer}: unknown output {name}"))?;
             let mut tensor: Vec<f32> = floats.by_ref().take(size).collect();
             if tensor.len() < size {
-                return Err(format!("{peer}: {name}: expected {size} numbers, got {}", tensor.len()));
+                return Err(format!(
+                    "{peer}: {name}: expected {size} numbers, got {}",
+                    tensor.len()
+                ));
             }
             if let (Some(lengths), "y") = (problem.lengths(), name.as_str()) {
                 let width = size / lengths.len();
@@ -36,7 +47,10 @@ impl Outputs {
             tensors.insert(name.clone(), tensor);
         }
         match floats.count() {
-            0 => Ok(Self { peer: peer.to_owned(), tensors }),
+            0 => Ok(Self {
+                peer: peer.to_owned(),
+                tensors,
+            }),
             more => Err(format!("{peer}: {more} numbers more than named")),
         }
     }
@@ -76,7 +90,10 @@ pub fn check(outputs: &[Outputs], problem: &Problem) -> Result<BTreeMap<String, 
         return Ok(differences);
     };
     if others.is_empty() {
-        println!("{:16} is not compared, because no other peer computes this row", reference.peer);
+        println!(
+            "{:16} is not compared, because no other peer computes this row",
+            reference.peer
+        );
     }
     for other in others {
         if !other.tensors.contains_key("y") || !reference.tensors.contains_key("y") {
@@ -99,16 +116,28 @@ pub fn check(outputs: &[Outputs], problem: &Problem) -> Result<BTreeMap<String, 
         differences.insert(other.peer.clone(), worst);
     }
     let worst = differences.values().copied().fold(0.0, f64::max);
-    println!("{} peers agree: {worst:.1e} of {allowed:.1e}", outputs.len());
+    println!(
+        "{} peers agree: {worst:.1e} of {allowed:.1e}",
+        outputs.len()
+    );
     Ok(differences)
 }
 
 /// The largest difference, relative to the largest expected value. NaN if a number is not finite.
 fn difference(got: &[f32], expected: &[f32]) -> f64 {
-    let largest = expected.iter().fold(f32::MIN_POSITIVE, |most, e| most.max(e.abs()));
-    let errors = got.iter().zip(expected).map(|(g, e)| f64::from(g - e).abs());
+    let largest = expected
+        .iter()
+        .fold(f32::MIN_POSITIVE, |most, e| most.max(e.abs()));
+    let errors = got
+        .iter()
+        .zip(expected)
+        .map(|(g, e)| f64::from(g - e).abs());
     let worst = errors.fold(0.0, |most: f64, error| {
-        if error.is_nan() || most.is_nan() { f64::NAN } else { most.max(error) }
+        if error.is_nan() || most.is_nan() {
+            f64::NAN
+        } else {
+            most.max(error)
+        }
     });
     worst / f64::from(largest)
 }

@@ -3,10 +3,26 @@
 use crate::tables::{Best, sizes};
 
 const SHAPES: [&str; 10] = [
-    "cell", "stream", "audio", "long", "char-s", "char-l", "speech", "big", "bi-char", "deep-char",
+    "cell",
+    "stream",
+    "audio",
+    "long",
+    "char-s",
+    "char-l",
+    "speech",
+    "big",
+    "bi-char",
+    "deep-char",
 ];
-const PEERS: [(&str, &str); 3] = [("onednn", "oneDNN"), ("torch", "PyTorch"), ("burn-flex", "Burn Gru")];
-const MODES: [(&str, &str); 2] = [("infer", "Inference"), ("fwd_bwd", "Training (forward and backward)")];
+const PEERS: [(&str, &str); 3] = [
+    ("onednn", "oneDNN"),
+    ("torch", "PyTorch"),
+    ("burn-flex", "Burn Gru"),
+];
+const MODES: [(&str, &str); 2] = [
+    ("infer", "Inference"),
+    ("fwd_bwd", "Training (forward and backward)"),
+];
 const OURS: &str = "gru-op-flex";
 const LEFT: f64 = 250.0;
 const PANEL: f64 = 290.0;
@@ -48,7 +64,10 @@ pub fn draw(best: &Best) -> Result<String, String> {
     let bottom = TOP + ROW * SHAPES.len() as f64;
     let (width, height) = (LEFT + 2.0 * PANEL + GAP + 20.0, bottom + 44.0);
     let first = get("infer", "cell", OURS)?;
-    let title = format!("Time relative to gru-op on two cores, {}, {}", first.machine, first.date);
+    let title = format!(
+        "Time relative to gru-op on two cores, {}, {}",
+        first.machine, first.date
+    );
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
          height=\"{height}\" role=\"img\" aria-label=\"{title}\">\n<title>{title}</title>\n<style>{STYLE}</style>\n\
@@ -60,7 +79,13 @@ pub fn draw(best: &Best) -> Result<String, String> {
         out += &format!("<text x=\"{}\" y=\"46\">{name}</text>\n", x + 16.0);
         x += 90.0;
     }
-    out += &text("small", x, 46.0, "start", "right of the line is slower than gru-op; logarithmic scale");
+    out += &text(
+        "small",
+        x,
+        46.0,
+        "start",
+        "right of the line is slower than gru-op; logarithmic scale",
+    );
     for (row, shape) in SHAPES.into_iter().enumerate() {
         let y = TOP + ROW * (row as f64 + 0.5) + 4.0;
         out += &format!("<text x=\"12\" y=\"{y}\">{shape}</text>\n");
@@ -73,9 +98,16 @@ pub fn draw(best: &Best) -> Result<String, String> {
         let at = |times: f64| left + PANEL * (times / lowest).ln() / (highest / lowest).ln();
         out += &format!("<text x=\"{left}\" y=\"{}\">{name}</text>\n", TOP - 12.0);
         for tick in TICKS {
-            let (line, label) = if tick == 1.0 { ("one", "one-text") } else { ("grid", "small") };
+            let (line, label) = if tick == 1.0 {
+                ("one", "one-text")
+            } else {
+                ("grid", "small")
+            };
             let x = at(tick);
-            out += &format!("<path class=\"{line}\" d=\"M{x:.1} {TOP}V{}\"/>\n", bottom + 4.0);
+            out += &format!(
+                "<path class=\"{line}\" d=\"M{x:.1} {TOP}V{}\"/>\n",
+                bottom + 4.0
+            );
             out += &text(label, x, bottom + 20.0, "middle", &format!("{tick}×"));
         }
         out += &text("one-text", at(1.0), bottom + 36.0, "middle", "gru-op");
@@ -91,7 +123,9 @@ pub fn draw(best: &Best) -> Result<String, String> {
 }
 
 fn text(class: &str, x: f64, y: f64, anchor: &str, text: &str) -> String {
-    format!("<text class=\"{class}\" x=\"{x:.1}\" y=\"{y}\" text-anchor=\"{anchor}\">{text}</text>\n")
+    format!(
+        "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y}\" text-anchor=\"{anchor}\">{text}</text>\n"
+    )
 }
 
 /// A circle, a square or a diamond, so that the chart does not rely on colours.

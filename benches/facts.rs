@@ -8,7 +8,9 @@ pub fn cores() -> Vec<usize> {
     {
         use rustix::thread::{CpuSet, sched_getaffinity};
         if let Ok(set) = sched_getaffinity(None) {
-            return (0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect();
+            return (0..CpuSet::MAX_CPU)
+                .filter(|&core| set.is_set(core))
+                .collect();
         }
     }
     (0..std::thread::available_parallelism().map_or(1, usize::from)).collect()
@@ -62,8 +64,13 @@ pub fn date() -> String {
 
 /// The output of a command in the checkout, or nothing.
 fn output(program: &str, arguments: &[&str]) -> String {
-    let run = Command::new(program).args(arguments).current_dir(crate::root()).output();
-    run.map_or(String::new(), |o| String::from_utf8_lossy(&o.stdout).trim().to_owned())
+    let run = Command::new(program)
+        .args(arguments)
+        .current_dir(crate::root())
+        .output();
+    run.map_or(String::new(), |o| {
+        String::from_utf8_lossy(&o.stdout).trim().to_owned()
+    })
 }
 
 /// All facts that must be equal for the rows of a record, one on each line.
@@ -78,9 +85,9 @@ pub fn machine() -> String {
         prefixes.iter().any(|prefix| flag.starts_with(prefix))
     });
     let sets = sets.collect::<Vec<_>>().join(" ");
-    let cpu = Path::new("/sys/devices/system/cpu/cpu0");
+    let core = Path::new("/sys/devices/system/cpu/cpu0");
     let caches = (0..4).filter_map(|k| {
-        let cache = cpu.join(format!("cache/index{k}"));
+        let cache = core.join(format!("cache/index{k}"));
         let part = |name: &str| fs::read_to_string(cache.join(name)).ok();
         let (level, kind, size) = (part("level")?, part("type")?, part("size")?);
         Some(format!("L{} {} {}", level.trim(), kind.trim(), size.trim()))
@@ -92,25 +99,35 @@ pub fn machine() -> String {
         ("CPU", cpu()),
         ("family, model, stepping", {
             let parts = ["cpu family", "model\t", "stepping"].map(cpu_line);
-            parts.map(|part| part.unwrap_or_else(|| "unknown".into())).join(", ")
+            parts
+                .map(|part| part.unwrap_or_else(|| "unknown".into()))
+                .join(", ")
         }),
         ("cores", cores_of_machine()),
         ("instruction sets", sets),
         ("caches of a core", caches),
         ("governor", governor),
         ("kernel", read("/proc/sys/kernel/osrelease")),
-        ("large pages", read("/sys/kernel/mm/transparent_hugepage/enabled")),
+        (
+            "large pages",
+            read("/sys/kernel/mm/transparent_hugepage/enabled"),
+        ),
         ("rustc", output("rustc", &["-V"])),
         ("RUSTFLAGS", target.unwrap_or("").to_owned()),
         ("optimised", (!cfg!(debug_assertions)).to_string()),
     ];
-    facts.map(|(key, value)| format!("{key}: {value}\n")).concat()
+    facts
+        .map(|(key, value)| format!("{key}: {value}\n"))
+        .concat()
 }
 
 /// The number of cores. The affinity of this process may be narrower.
 fn cores_of_machine() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    text.lines().filter(|line| line.starts_with("processor")).count().to_string()
+    text.lines()
+        .filter(|line| line.starts_with("processor"))
+        .count()
+        .to_string()
 }
 
 /// Time of all cores, in ticks.
@@ -123,7 +140,10 @@ pub struct Ticks {
 pub fn steal() -> Ticks {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let first = text.lines().next().unwrap_or_default();
-    let ticks: Vec<f64> = first.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let ticks: Vec<f64> = first
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect();
     Ticks {
         steal: ticks.get(7).copied().unwrap_or(f64::NAN),
         all: ticks.iter().take(8).sum(),

@@ -1,6 +1,10 @@
 //! Prepares the peers that are not part of this workspace.
 
-use std::{env, fs, path::{Path, PathBuf}, process::Command};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 const REQUIREMENTS: &str = include_str!("peers/requirements.txt");
 const ONEDNN: &str = include_str!("peers/onednn_peer.cpp");
@@ -9,7 +13,9 @@ const ONEDNN: &str = include_str!("peers/onednn_peer.cpp");
 pub fn default_folder() -> Result<PathBuf, String> {
     let program = env::current_exe().map_err(|e| e.to_string())?;
     let target = program.ancestors().nth(2);
-    Ok(target.ok_or("this program is not in a target folder")?.join("peers"))
+    Ok(target
+        .ok_or("this program is not in a target folder")?
+        .join("peers"))
 }
 
 /// The command of a peer, installed in `folder` if it is not in this workspace.
@@ -49,12 +55,23 @@ fn python(folder: &Path) -> Result<PathBuf, String> {
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == REQUIREMENTS) {
         return Ok(environment);
     }
-    println!("installing Python packages in {} (several GB)", environment.display());
+    println!(
+        "installing Python packages in {} (several GB)",
+        environment.display()
+    );
     fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    execute(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
+    execute(
+        Command::new("python3")
+            .args(["-m", "venv"])
+            .arg(&environment),
+    )?;
     let requirements = crate::root().join("benches/peers/requirements.txt");
     let pip = environment.join("bin/pip");
-    execute(Command::new(pip).args(["install", "--quiet", "-r"]).arg(requirements))?;
+    execute(
+        Command::new(pip)
+            .args(["install", "--quiet", "-r"])
+            .arg(requirements),
+    )?;
     fs::write(&stamp, REQUIREMENTS).map_err(|e| format!("{}: {e}", stamp.display()))?;
     Ok(environment)
 }
@@ -68,10 +85,17 @@ fn onednn(folder: &Path) -> Result<PathBuf, String> {
     }
     let library = environment.join("lib");
     let mut compiler = Command::new("g++");
-    compiler.args(["-O2", "-std=c++17", "-fopenmp", "-o"]).arg(&program);
+    compiler
+        .args(["-O2", "-std=c++17", "-fopenmp", "-o"])
+        .arg(&program);
     compiler.arg("-I").arg(environment.join("include"));
-    compiler.arg(crate::root().join("benches/peers/onednn_peer.cpp")).arg("-L").arg(&library);
-    compiler.arg(format!("-Wl,-rpath,{}", library.display())).arg("-ldnnl");
+    compiler
+        .arg(crate::root().join("benches/peers/onednn_peer.cpp"))
+        .arg("-L")
+        .arg(&library);
+    compiler
+        .arg(format!("-Wl,-rpath,{}", library.display()))
+        .arg("-ldnnl");
     execute(&mut compiler)?;
     fs::write(&stamp, ONEDNN).map_err(|e| format!("{}: {e}", stamp.display()))?;
     Ok(program)
@@ -84,6 +108,9 @@ fn execute(command: &mut Command) -> Result<(), String> {
         return Ok(());
     }
     let text = String::from_utf8_lossy(&output.stderr);
-    let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+    let last = text
+        .lines()
+        .rfind(|line| !line.trim().is_empty())
+        .unwrap_or_default();
     Err(format!("{name}: {}: {last}", output.status))
 }

@@ -82,7 +82,12 @@ pub fn factor(row: &Row, ours: &Row) -> Factor {
 impl fmt::Display for Factor {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let digits = if self.value < 9.995 { 2 } else { 0 };
-        write!(f, "{:.digits$}{}", self.value, if self.is_level { " (level)" } else { "" })
+        write!(
+            f,
+            "{:.digits$}{}",
+            self.value,
+            if self.is_level { " (level)" } else { "" }
+        )
     }
 }
 
@@ -111,7 +116,10 @@ pub fn interval(samples: &[f64]) -> (f64, f64) {
 pub fn read(path: &Path) -> Result<Vec<Row>, String> {
     let error = |e| format!("{}: {e}", path.display());
     let mut reader = csv::Reader::from_path(path).map_err(error)?;
-    reader.deserialize().collect::<Result<_, _>>().map_err(error)
+    reader
+        .deserialize()
+        .collect::<Result<_, _>>()
+        .map_err(error)
 }
 
 /// A record that grows.
@@ -139,7 +147,9 @@ impl Record {
         for line in actual.lines() {
             if !expected.lines().any(|known| known == line) {
                 let path = facts.display();
-                return Err(format!("{path}: expected this line of another record, got `{line}`"));
+                return Err(format!(
+                    "{path}: expected this line of another record, got `{line}`"
+                ));
             }
         }
         Ok(Self {
@@ -163,7 +173,10 @@ impl Record {
         }
         let error = |e: csv::Error| format!("{}: {e}", self.path.display());
         let mut writer = csv::Writer::from_path(&self.path).map_err(error)?;
-        self.rows.iter().try_for_each(|row| writer.serialize(row)).map_err(error)?;
+        self.rows
+            .iter()
+            .try_for_each(|row| writer.serialize(row))
+            .map_err(error)?;
         writer.flush().map_err(|e| error(e.into()))
     }
 }

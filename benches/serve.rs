@@ -20,16 +20,27 @@ pub fn serve(peer: &str) {
         Ok(device) => device,
         Err(reason) => return say(&format!("no\t{reason}")),
     };
-    say(&format!("ready\t{}", if is_burn { burn_version() } else { env!("CARGO_PKG_VERSION") }));
+    say(&format!(
+        "ready\t{}",
+        if is_burn {
+            burn_version()
+        } else {
+            env!("CARGO_PKG_VERSION")
+        }
+    ));
     let mut layer = None;
     for line in io::stdin().lock().lines() {
         let line = line.expect("the driver writes text");
         match line.split('\t').collect::<Vec<_>>()[..] {
             ["prepare", problem, mode, out] => {
-                layer = None;
+                drop(layer.take());
                 let mode = Mode::find(mode).expect("the driver knows the modes");
-                let name = Path::new(problem).file_stem().and_then(|name| name.to_str());
-                let shape = name.and_then(Shape::find).expect("a file is named after its shape");
+                let name = Path::new(problem)
+                    .file_stem()
+                    .and_then(|name| name.to_str());
+                let shape = name
+                    .and_then(Shape::find)
+                    .expect("a file is named after its shape");
                 let prepared = Layer::new(&Problem::new(shape), is_burn, mode, &device);
                 let (mut names, mut bytes) = (Vec::new(), Vec::new());
                 for (name, floats) in prepared.outputs() {
@@ -66,7 +77,10 @@ fn device(backend: &str) -> Result<Device, String> {
         #[cfg(feature = "cuda")]
         "cuda" => {
             let found = Device::enumerate(burn::tensor::DeviceType::Cuda).into_vec();
-            found.into_iter().next().ok_or_else(|| "there is no CUDA device".into())
+            found
+                .into_iter()
+                .next()
+                .ok_or_else(|| "there is no CUDA device".into())
         }
         other => Err(format!("backend {other}: not in this build")),
     }
@@ -76,5 +90,7 @@ fn device(backend: &str) -> Result<Device, String> {
 fn burn_version() -> &'static str {
     let lock = include_str!("../Cargo.lock");
     let entry = lock.split("name = \"burn\"\nversion = \"").nth(1);
-    entry.and_then(|entry| entry.split('"').next()).unwrap_or("unknown")
+    entry
+        .and_then(|entry| entry.split('"').next())
+        .unwrap_or("unknown")
 }

@@ -49,7 +49,9 @@ pub fn check(root: &Path, write: bool) -> Result<(), String> {
         return Ok(());
     }
     let names = differences.join(", ");
-    Err(format!("not as generated from their records: {names}. Run `gru-benches tables --write`"))
+    Err(format!(
+        "not as generated from their records: {names}. Run `gru-benches tables --write`"
+    ))
 }
 
 fn read(path: &Path) -> Result<String, String> {
@@ -63,7 +65,9 @@ fn best(root: &Path, name: &str) -> Result<Best, String> {
     let mut best = Best::new();
     for row in record::read(&root.join("benches/results").join(name))? {
         let key = (row.mode.clone(), row.shape.clone(), row.peer.clone());
-        let known = best.get(&key).map_or(f64::INFINITY, |known: &Row| known.median_ms);
+        let known = best
+            .get(&key)
+            .map_or(f64::INFINITY, |known: &Row| known.median_ms);
         if row.median_ms < known {
             best.insert(key, row);
         }
@@ -78,14 +82,18 @@ fn fill(root: &Path, text: &str) -> Result<String, String> {
     while let Some(line) = lines.next() {
         filled += line;
         filled += "\n";
-        let Some(words) = line.strip_prefix("<!-- table ").and_then(|l| l.strip_suffix(" -->")) else {
+        let Some(words) = line
+            .strip_prefix("<!-- table ")
+            .and_then(|l| l.strip_suffix(" -->"))
+        else {
             continue;
         };
         let words: Vec<&str> = words.split(' ').collect();
         let &[record, mode, shapes, peers] = &words[..] else {
             return Err(format!("{line}: expected RECORD MODE SHAPES PEERS"));
         };
-        filled += &table(&best(root, record)?, mode, shapes, peers).map_err(|e| format!("{line}: {e}"))?;
+        filled += &table(&best(root, record)?, mode, shapes, peers)
+            .map_err(|e| format!("{line}: {e}"))?;
         if !lines.any(|line| line == END) {
             return Err(format!("{line}: expected {END} below"));
         }
@@ -115,14 +123,25 @@ fn table(best: &Best, mode: &str, shapes: &str, peers: &str) -> Result<String, S
             let get = |peer: &str| best.get(&(mode.to_string(), shape.into(), peer.into()));
             let rows: Vec<Option<&Row>> = peers.iter().map(|peer| get(peer)).collect();
             let ours = rows.last().copied().flatten();
-            let ours = ours.ok_or_else(|| format!("no row of {shape}, {mode}, {}", peers[peers.len() - 1]))?;
+            let ours = ours
+                .ok_or_else(|| format!("no row of {shape}, {mode}, {}", peers[peers.len() - 1]))?;
             let others = rows[..rows.len() - 1].iter().flatten();
             let rival = others.min_by(|a, b| a.median_ms.total_cmp(&b.median_ms));
             let factor = rival.map(|rival| record::factor(rival, ours));
             for (cell, (row, peer)) in cells.iter_mut().zip(rows.iter().zip(&peers)) {
                 let is_best = match (&factor, row) {
-                    (Some(Factor { is_level: false, value }), Some(row)) => {
-                        let winner = if *value > 1.0 { ours } else { rival.expect("a rival") };
+                    (
+                        Some(Factor {
+                            is_level: false,
+                            value,
+                        }),
+                        Some(row),
+                    ) => {
+                        let winner = if *value > 1.0 {
+                            ours
+                        } else {
+                            rival.expect("a rival")
+                        };
                         row.peer == winner.peer && *peer == winner.peer
                     }
                     _ => false,

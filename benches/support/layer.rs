@@ -220,12 +220,12 @@ impl Layer {
         outputs.push(("d_x".into(), floats(padded(d_x))));
         outputs.push(("d_h0".into(), floats(d_h0)));
         for (k, gates) in self.parameters().into_iter().enumerate() {
-            let matrix = |of: fn(&Gate) -> &Param<Tensor<2>>| {
+            let matrix = |of: for<'a, 'b> fn(&'a Gate<'b>) -> &'b Param<Tensor<2>>| {
                 let each = gates.iter().map(|gate| of(gate).val().grad(&gradients));
                 each.flat_map(|d| floats(d.expect("a parameter").transpose()))
                     .collect()
             };
-            let bias = |of: fn(&Gate) -> &Param<Tensor<1>>| {
+            let bias = |of: for<'a, 'b> fn(&'a Gate<'b>) -> &'b Param<Tensor<1>>| {
                 let each = gates.iter().map(|gate| of(gate).val().grad(&gradients));
                 each.flat_map(|d| floats(d.expect("a parameter"))).collect()
             };

@@ -78,7 +78,8 @@ impl Peer {
         let words = self.answer("ok")?;
         self.pause();
         let nanoseconds = words.first().and_then(|word| word.parse::<f64>().ok());
-        let nanoseconds = nanoseconds.ok_or_else(|| format!("{}: answered {words:?}", self.name))?;
+        let nanoseconds =
+            nanoseconds.ok_or_else(|| format!("{}: answered {words:?}", self.name))?;
         Ok(nanoseconds / 1e6 / calls as f64)
     }
 
@@ -98,7 +99,11 @@ impl Peer {
                 self.pause();
                 Err(words.collect::<Vec<_>>().join(" "))
             }
-            _ => Err(format!("{}: expected `{expected}`, got `{}`", self.name, line.trim_end())),
+            _ => Err(format!(
+                "{}: expected `{expected}`, got `{}`",
+                self.name,
+                line.trim_end()
+            )),
         }
     }
 

@@ -46,11 +46,19 @@ pub const SHAPES: &[Shape] = &[
     shape("rl", [128, 128, 64, 256, 1, 1], Kind::Dense),
     shape("rl-starts", [128, 128, 64, 256, 1, 1], Kind::Starts(3)),
     shape("torchrl-cpu", [64, 32, 32, 128, 1, 1], Kind::Dense),
-    shape("torchrl-cpu-starts", [64, 32, 32, 128, 1, 1], Kind::Starts(3)),
+    shape(
+        "torchrl-cpu-starts",
+        [64, 32, 32, 128, 1, 1],
+        Kind::Starts(3),
+    ),
     shape("rltools", [32, 64, 32, 64, 1, 1], Kind::Dense),
     shape("ragged", [32, 400, 80, 512, 1, 1], Kind::Lengths(30)),
     shape("documents", [64, 63, 128, 256, 1, 1], Kind::Packed),
-    shape("documents-starts", [16, 128, 128, 256, 1, 1], Kind::Documents),
+    shape(
+        "documents-starts",
+        [16, 128, 128, 256, 1, 1],
+        Kind::Documents,
+    ),
     shape("medaka", [100, 1000, 10, 128, 2, 2], Kind::Dense),
     shape("ocr", [100, 256, 256, 256, 1, 2], Kind::Dense),
     shape("subband", [33, 1, 8, 8, 1, 1], Kind::Dense),
@@ -185,7 +193,10 @@ impl Problem {
             bytes.extend(number.to_le_bytes());
         }
         let weights = self.weights.iter().flatten();
-        for floats in [&self.x, &self.h0, &self.upstream].into_iter().chain(weights) {
+        for floats in [&self.x, &self.h0, &self.upstream]
+            .into_iter()
+            .chain(weights)
+        {
             bytes.extend(floats.iter().flat_map(|float| float.to_le_bytes()));
         }
         fs::write(path, bytes)
