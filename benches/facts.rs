@@ -50,9 +50,18 @@ fn cpu_line(key: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// The commit of the checkout, with `+` if files differ from it.
+/// The commit of the checkout, with `+` if the code differs from it.
 pub fn commit() -> String {
-    let changed = output("git", &["status", "--porcelain", "--untracked-files=no"]);
+    let code = [
+        "crates",
+        "Cargo.toml",
+        "Cargo.lock",
+        "benches/*.rs",
+        "benches/support",
+        "benches/peers",
+    ];
+    let status = ["status", "--porcelain", "--untracked-files=no", "--"];
+    let changed = output("git", &[&status[..], &code].concat());
     let commit = output("git", &["rev-parse", "--short", "HEAD"]);
     commit + if changed.is_empty() { "" } else { "+" }
 }
