@@ -141,3 +141,46 @@ fn difference(got: &[f32], expected: &[f32]) -> f64 {
     });
     worst / f64::from(largest)
 }
+
+#[cfg(test)]
+mod tests {
+    use bench_support::Shape;
+
+    use super::*;
+
+    fn outputs(peer: &str, problem: &Problem, change: impl Fn(&mut [f32])) -> Outputs {
+        let mut y: Vec<f32> = (0..problem.upstream.len())
+            .map(|k| k as f32 / 1e4)
+            .collect();
+        change(&mut y);
+        let bytes: Vec<u8> = y.iter().flat_map(|float| float.to_le_bytes()).collect();
+        let path = std::env::temp_dir().join(format!("agree-{peer}-{}", std::process::id()));
+        fs::write(&path, bytes).expect("the file can be written");
+        let read = Outputs::read(peer, &["y".to_owned()], &path, problem);
+        fs::remove_file(&path).expect("the file exists");
+        read.expect("the file has all numbers")
+    }
+
+    #[test]
+    fn a_wrong_number_is_an_error_and_padding_is_not() {
+        let problem = Problem::new(Shape::find("documents").expect("a shape"));
+        let lengths = problem.lengths().expect("the rows have lengths");
+        assert_eq!(lengths.iter().sum::<usize>(), 2048);
+        let length = lengths[0];
+        let [_, t, _, h, ..] = problem.shape.sizes;
+        let same = |name: &str| outputs(name, &problem, |_| {});
+        let against = |other: Outputs| check(&[other, same("last")], &problem);
+        assert_eq!(against(same("first")).expect("they agree")["first"], 0.0);
+        let padding = |y: &mut [f32]| y[length * h..t * h].fill(9.0);
+        assert_eq!(
+            against(outputs("padding", &problem, padding)).expect("they agree")["padding"],
+            0.0
+        );
+        let largest = (problem.upstream.len() - 1) as f32 / 1e4;
+        let wrong = |y: &mut [f32]| y[length * h - 1] += 1e-4 * largest;
+        let message = against(outputs("wrong", &problem, wrong)).expect_err("they differ");
+        assert!(message.contains("wrong differs from last"), "{message}");
+        let nan = |y: &mut [f32]| y[0] = f32::NAN;
+        assert!(against(outputs("nan", &problem, nan)).is_err());
+    }
+}

@@ -188,11 +188,15 @@ fn start(options: &Options, threads: usize) -> Vec<Peer> {
     peers
 }
 
+/// Other peers use the caches between two samples. Calls below this time are measured warm.
+const SHORT_MS: f64 = 10.0;
+
 /// A peer that computes a row.
 struct Runner<'a> {
     peer: &'a mut Peer,
     note: String,
     difference: Option<f64>,
+    is_short: bool,
     /// Calls of a sample.
     batch: usize,
     samples: Vec<f64>,
@@ -232,6 +236,7 @@ fn compare_row(
                     peer,
                     note,
                     difference: None,
+                    is_short: false,
                     batch: 1,
                     samples: Vec::new(),
                     spent: 0.0,
@@ -244,10 +249,11 @@ fn compare_row(
     drop(outputs);
     for runner in &mut runners {
         runner.difference = differences.get(&runner.peer.name).copied();
-        let mut one = f64::INFINITY;
-        for _ in 0..3 {
+        let mut one = runner.peer.sample(1)?;
+        if one < SHORT_MS {
             one = one.min(runner.peer.sample(1)?);
         }
+        runner.is_short = one < SHORT_MS;
         runner.batch = (1.0 / one.max(1e-6)).ceil().max(1.0) as usize;
     }
     let before = facts::steal();
@@ -286,8 +292,7 @@ fn compare_row(
 
 impl Runner<'_> {
     fn take_sample(&mut self) -> Result<(), String> {
-        // Other peers have used the caches. Short calls are measured warm.
-        if self.spent < 10.0 * self.samples.len().max(1) as f64 {
+        if self.is_short {
             self.peer.sample(1)?;
         }
         let ms = self.peer.sample(self.batch)?;

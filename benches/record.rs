@@ -180,3 +180,40 @@ impl Record {
         writer.flush().map_err(|e| error(e.into()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_contains_the_median_and_ignores_one_outlier() {
+        let mut samples: Vec<f64> = (0..31).map(|k| 10.0 + 0.1 * f64::from(k)).collect();
+        samples[30] = 1000.0;
+        let (low, high) = interval(&samples);
+        assert!(
+            10.5 < low && low < 11.5 && 11.5 < high && high < 12.5,
+            "{low} {high}"
+        );
+        assert_eq!(interval(&[2.0; 5]), (2.0, 2.0));
+    }
+
+    #[test]
+    fn rows_are_level_if_their_intervals_allow_equal_times() {
+        let row = |median_ms, low, high| Row {
+            median_ms,
+            low_ms: Some(low),
+            high_ms: Some(high),
+            ..read(&crate::root().join("benches/results/epyc-zen4-2-cores.csv")).expect("a record")
+                [0]
+            .clone()
+        };
+        let ours = row(10.0, 9.0, 11.0);
+        assert!(factor(&row(11.5, 10.9, 12.0), &ours).is_level);
+        assert_eq!(
+            factor(&row(11.5, 10.9, 12.0), &ours).to_string(),
+            "1.15 (level)"
+        );
+        assert_eq!(factor(&row(12.0, 11.1, 13.0), &ours).to_string(), "1.20");
+        assert_eq!(factor(&row(8.0, 7.5, 8.9), &ours).to_string(), "0.80");
+    }
+}
