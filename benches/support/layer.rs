@@ -26,7 +26,7 @@ enum Layers {
 
 enum BurnLayer {
     One(Gru),
-    Both(BiGru),
+    Both(Box<BiGru>),
 }
 
 /// A layer with its inputs on a device.
@@ -308,7 +308,7 @@ fn burn_layer(weights: &[GruWeights], device: &Device) -> BurnLayer {
     let mut gru: BiGru = config.init(device);
     fill(&mut gru.forward, &weights[0]);
     fill(&mut gru.reverse, &weights[1]);
-    BurnLayer::Both(gru)
+    BurnLayer::Both(Box::new(gru))
 }
 
 fn fill(gru: &mut Gru, weights: &GruWeights) {
