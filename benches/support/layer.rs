@@ -25,7 +25,7 @@ enum Layers {
 }
 
 enum BurnLayer {
-    One(Gru),
+    One(Box<Gru>),
     Both(Box<BiGru>),
 }
 
@@ -302,7 +302,7 @@ fn burn_layer(weights: &[GruWeights], device: &Device) -> BurnLayer {
     if let [weights] = weights {
         let mut gru = GruConfig::new(i, h, true).init(device);
         fill(&mut gru, weights);
-        return BurnLayer::One(gru);
+        return BurnLayer::One(Box::new(gru));
     }
     let config = BiGruConfig::new(i, h, true).with_batch_first(true);
     let mut gru: BiGru = config.init(device);
