@@ -54,11 +54,12 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
             let one = peer.sample(1)?.max(1e-3);
             let calls = (1.0 / one).ceil() as usize;
             let samples = (0..SAMPLES).map(|_| peer.sample(calls));
+            let samples = samples.collect::<Result<_, _>>()?;
             rows.add(&Row {
                 version: peer.version.clone(),
                 shape: name.to_owned(),
                 mode: mode.name().to_owned(),
-                median: median(samples.collect::<Result<_, _>>()?),
+                median: median(samples),
             })?;
         }
     }
