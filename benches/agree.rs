@@ -74,7 +74,7 @@ fn size(name: &str, problem: &Problem) -> Option<usize> {
 /// Compares every peer with the last one, which is not of this workspace if there is one. Returns the largest difference
 /// of each peer, relative to the largest value of the tensor.
 ///
-/// A float32 sum of K terms in any order has an error near √K·2⁻²⁴ times its largest terms. The longest sums are those of
+/// A float32 sum of K terms in any order has an error near √K·2⁻²⁴ times its largest terms. The longest sums are
 /// the weight gradients, over N·T steps, of errors that themselves come from sums over I + H numbers in each of L·D layers.
 /// The factor 8 allows the two peers to differ in opposite directions, and the approximations of σ and tanh in both. A
 /// wrong gate, weight, start or length changes values by a tenth or more.

@@ -1,4 +1,4 @@
-//! The tables and the chart of the documents, made from records. A document contains
+//! The tables and the chart of the documents, generated from records. A document contains
 //!
 //! ```text
 //! <!-- table RECORD both|infer|fwd_bwd SHAPES PEERS -->
