@@ -48,8 +48,8 @@ pub fn build(folder: &Path, shaders: &[String]) -> Result<(), Error> {
     }
     let checkout = Path::new(HERE).join("../..");
     copy(&checkout.join("tests/data"), &folder.join("data"))?;
-    let peers = checkout.join("benches/peers/peers.py");
-    copy(&peers, &folder.join("peers.py"))?;
+    let peers = checkout.join("benches/peers/torch_peer.py");
+    copy(&peers, &folder.join("torch_peer.py"))?;
     match LOADERS.iter().map(Path::new).find(|path| path.exists()) {
         Some(loader) if cfg!(target_os = "linux") => {
             copy(loader, &folder.join("lib/libvulkan.so.1"))?;

@@ -38,6 +38,6 @@ fi
 out=
 for word in "$@"; do case $word in --out | --out=*) out=given ;; esac; done
 [ -n "$out" ] || set -- "$@" --out OUT
-export GRU_TESTS="$kit/data" GPU_KIT_PEERS="$kit/peers.py"
+export GRU_TESTS="$kit/data" GPU_KIT_PEERS="$kit/torch_peer.py"
 # shellcheck disable=SC2086
 "$first" run "$@" $also

@@ -1,13 +1,12 @@
-//! cuDNN on the same shapes, if PyTorch with CUDA is installed. Runs `peers.py` of the folder.
+//! cuDNN on the same shapes, if PyTorch with CUDA is installed. Runs `torch_peer.py` of the folder.
 
 use std::{
     collections::HashMap,
     env, fs,
     process::{Command, Stdio},
-    thread,
-    time::Duration,
 };
 
+use bench_support::{MODES, Peer, Problem, Shape, median};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -15,6 +14,7 @@ use super::{Clock, Rows, Stop, read, speed, table};
 use crate::report::Report;
 
 const SCRIPT: &str = "GPU_KIT_PEERS";
+const SAMPLES: usize = 15;
 
 #[derive(Serialize, Deserialize)]
 struct Row {
@@ -26,6 +26,7 @@ struct Row {
 }
 
 pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
+    let script = env::var(SCRIPT).map_err(|_| format!("{SCRIPT} is not set"))?;
     let has_cuda = Command::new("python3")
         .args([
             "-c",
@@ -37,46 +38,33 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
         println!("no PyTorch with CUDA found");
         return Ok(());
     }
-    let script = env::var(SCRIPT).map_err(|_| format!("{SCRIPT} is not set"))?;
-    let csv = env::temp_dir().join(format!("gpu-kit-peers-{}.csv", std::process::id()));
-    let mut python = Command::new("python3")
-        .args([&script, "--device", "cuda", "--threads", "1", "--csv"])
-        .arg(&csv)
-        .spawn()
-        .map_err(|e| e.to_string())?;
-    let ended = loop {
-        match python.try_wait().map_err(|e| e.to_string())? {
-            Some(status) => break Some(status),
-            None if clock.is_over() => {
-                let _ = python.kill();
-                let _ = python.wait();
-                break None;
-            }
-            None => thread::sleep(Duration::from_millis(50)),
-        }
-    };
-    let text = fs::read_to_string(&csv).unwrap_or_default();
-    let _ = fs::remove_file(&csv);
-    // date, machine, peer, version, shape, mode, threads, median, …
-    for line in text.lines().skip(1) {
-        let cells: Vec<&str> = line.split(',').collect();
-        if let [_, _, _, version, shape, mode, _, median, ..] = cells[..]
-            && let Ok(median) = median.parse()
-        {
-            let [version, shape, mode] = [version, shape, mode].map(str::to_owned);
+    let mut command = Command::new("python3");
+    command.args([&script, "torch", "cuda"]);
+    let mut peer = Peer::start("cuDNN", command.env("OMP_NUM_THREADS", "1"))?;
+    let folder = env::temp_dir();
+    let process = std::process::id();
+    let [file, out] = ["bin", "out"].map(|end| folder.join(format!("gpu-kit-{process}.{end}")));
+    for name in speed::ORDER {
+        let shape = Shape::find(name).expect("a shape");
+        let problem = Problem::new(shape).write(&file);
+        problem.map_err(|e| format!("{}: {e}", file.display()))?;
+        for mode in MODES {
+            clock.check(|| format!("for {name} {}", mode.name()))?;
+            peer.prepare(&file, mode, &out)?;
+            let one = peer.sample(1)?.max(1e-3);
+            let calls = (1.0 / one).ceil() as usize;
+            let samples = (0..SAMPLES).map(|_| peer.sample(calls));
+            let samples = samples.collect::<Result<_, _>>()?;
             rows.add(&Row {
-                version,
-                shape,
-                mode,
-                median,
+                version: peer.version.clone(),
+                shape: name.to_owned(),
+                mode: mode.name().to_owned(),
+                median: median(samples),
             })?;
         }
     }
-    match ended {
-        Some(status) if status.success() => Ok(()),
-        Some(status) => Err(format!("{script}: {status}").into()),
-        None => Err(Stop::OutOfTime("for all shapes".to_owned())),
-    }
+    let _ = [file, out].map(fs::remove_file);
+    Ok(())
 }
 
 pub fn page(rows: &[Value], report: &Report) -> String {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bench_support::{Mode, SHAPES, flops, sgemm_rate, side_by_side};
+use bench_support::{Mode, Shape, sgemm_rate, side_by_side};
 use burn::tensor::{Device, DeviceKind};
 use gru_cube::Limits;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use super::{Clock, Rows, Stop, caught, read, table};
 use crate::report::Report;
 
 /// Small shapes first, then the most important shapes, then the slowest.
-const ORDER: [&str; 10] = [
+pub const ORDER: [&str; 10] = [
     "cell",
     "stream",
     "char-s",
@@ -46,25 +46,22 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
     // A CPU would tune for minutes, and a smaller size is enough.
     let size = if Limits::of(&client).cpu { 256 } else { 4096 };
     let sgemm = sgemm_rate(&device, size);
-    for mode in [Mode::ForwardBackward, Mode::Infer, Mode::TrainForward] {
+    for mode in [Mode::ForwardBackward, Mode::Infer] {
         for name in ORDER {
             clock.check(|| format!("for {name} {}", mode.name()))?;
-            let (_, sizes) = SHAPES
-                .iter()
-                .find(|shape| shape.0 == name)
-                .expect("a shape");
+            let shape = Shape::find(name).expect("a shape");
             let patience = Duration::from_millis(500);
-            let (burn, ours) = match caught(|| side_by_side(sizes, mode, &device, patience)) {
+            let (burn, ours) = match caught(|| side_by_side(shape, mode, &device, patience)) {
                 Ok(times) => times,
                 Err(panic) => return Err(format!("{name} {}: {panic}", mode.name()).into()),
             };
             rows.add(&Row {
                 shape: name.to_owned(),
                 mode: mode.name().to_owned(),
-                burn: Some(burn.median).filter(|ms| ms.is_finite()),
-                ours: ours.median,
+                burn: Some(burn.done),
+                ours: ours.done,
                 host: ours.host,
-                gflops: flops(sizes, mode) / (ours.median * 1e6),
+                gflops: shape.flops(mode) / (ours.done * 1e6),
                 sgemm,
                 size,
             })?;

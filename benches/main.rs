@@ -1,0 +1,328 @@
+//! Compares gru-op, Burn's own `Gru`, PyTorch and oneDNN on the CPU, and makes the tables of the documents.
+//!
+//!     cargo run --release -p gru-benches -- [OPTIONS]
+//!     cargo run --release -p gru-benches -- tables [--write]
+//!
+//! --peers gru-op-flex,torch   the peers; default: all but the ones of ndarray. The features wgpu, vulkan, metal and cuda
+//!                             add gru-op-wgpu, burn-wgpu, gru-op-cuda, burn-cuda, torch-cuda
+//! --shapes char-s,rl          the shapes; default: all
+//! --modes infer,fwd_bwd       the modes; default: both
+//! --threads 1,2               the thread counts; default: all cores
+//! --samples 31                samples of each peer
+//! --seconds 20                time of each peer and row; a slower peer has fewer samples, at least 3
+//! --csv FILE                  adds the rows to this record, and replaces older rows
+//! --folder FOLDER             Python environment and oneDNN; default: `peers` in the target folder
+//!
+//! Before anything is timed, all peers of a row compute it, and their numbers are compared. Samples are interleaved: a
+//! sample of each peer, then the next sample of each peer. Calls below a millisecond are timed in batches.
+//!
+//! `tables` compares the generated tables and the chart of the documents with their records. `--write` updates them.
+
+mod agree;
+mod chart;
+mod facts;
+mod install;
+mod record;
+mod serve;
+mod tables;
+
+use std::{
+    collections::BTreeMap,
+    env,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+use bench_support::{MODES, Mode, Peer, Problem, SHAPES, Shape, median};
+
+use crate::record::{Record, Row};
+
+const PEERS: &str = "gru-op-flex,burn-flex,torch,torch-cell,torch-split,torchrl,onednn";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match words[..] {
+        ["serve", peer] => {
+            serve::serve(peer);
+            Ok(())
+        }
+        ["tables"] => tables::check(&root(), false),
+        ["tables", "--write"] => tables::check(&root(), true),
+        _ => Options::parse(&words).and_then(|options| compare(&options)),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("{reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The root of the repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+struct Options {
+    peers: Vec<String>,
+    shapes: Vec<&'static Shape>,
+    modes: Vec<Mode>,
+    threads: Vec<usize>,
+    samples: usize,
+    time: Duration,
+    csv: Option<PathBuf>,
+    folder: PathBuf,
+}
+
+impl Options {
+    fn parse(words: &[&str]) -> Result<Self, String> {
+        let mut given = BTreeMap::new();
+        for pair in words.chunks(2) {
+            match pair {
+                [name, value] if name.starts_with("--") => given.insert(*name, *value),
+                _ => {
+                    return Err(format!(
+                        "expected an option and its value, got `{}`",
+                        pair[0]
+                    ));
+                }
+            };
+        }
+        let cores = facts::cores().len().to_string();
+        let mut take = |name: &str, default: &str| given.remove(name).unwrap_or(default).to_owned();
+        let all = SHAPES
+            .iter()
+            .map(|shape| shape.name)
+            .collect::<Vec<_>>()
+            .join(",");
+        let number = |text: String| {
+            let parsed = text.parse::<usize>().ok().filter(|&number| number > 0);
+            parsed.ok_or_else(|| format!("expected a positive integer, got `{text}`"))
+        };
+        let names = take("--shapes", &all);
+        let shapes = names.split(',').map(|name| {
+            Shape::find(name).ok_or_else(|| format!("shape: expected one of {all}, got `{name}`"))
+        });
+        let shapes = shapes.collect::<Result<_, _>>()?;
+        let names = take("--modes", "infer,fwd_bwd");
+        let modes = names.split(',').map(|name| {
+            let all = MODES.map(Mode::name).join(", ");
+            Mode::find(name).ok_or_else(|| format!("mode: expected one of {all}, got `{name}`"))
+        });
+        let modes = modes.collect::<Result<_, _>>()?;
+        let threads = take("--threads", &cores);
+        let options = Self {
+            peers: take("--peers", PEERS)
+                .split(',')
+                .map(String::from)
+                .collect(),
+            shapes,
+            modes,
+            threads: threads
+                .split(',')
+                .map(|n| number(n.to_owned()))
+                .collect::<Result<_, _>>()?,
+            samples: number(take("--samples", "31"))?,
+            time: Duration::from_secs(number(take("--seconds", "20"))? as u64),
+            csv: Some(take("--csv", ""))
+                .filter(|path| !path.is_empty())
+                .map(PathBuf::from),
+            folder: match take("--folder", "") {
+                default if default.is_empty() => install::default_folder()?,
+                folder => folder.into(),
+            },
+        };
+        match given.keys().next() {
+            Some(unknown) => Err(format!("unknown option {unknown}")),
+            None => Ok(options),
+        }
+    }
+}
+
+fn compare(options: &Options) -> Result<(), String> {
+    let mut record = match &options.csv {
+        Some(path) => Some(Record::open(path)?),
+        None => None,
+    };
+    let scratch = env::temp_dir().join(format!("gru-benches-{}", std::process::id()));
+    std::fs::create_dir_all(&scratch).map_err(|e| format!("{}: {e}", scratch.display()))?;
+    let result = options.threads.iter().try_for_each(|&threads| {
+        let pinned = facts::pin(threads);
+        println!("{threads} threads, {pinned}");
+        let mut peers = start(options, threads);
+        for shape in &options.shapes {
+            for &mode in &options.modes {
+                let rows = compare_row(options, shape, mode, threads, &mut peers, &scratch)?;
+                if let Some(record) = &mut record {
+                    record.add(rows, &pinned)?;
+                }
+            }
+        }
+        Ok(())
+    });
+    let _ = std::fs::remove_dir_all(&scratch);
+    result
+}
+
+/// Starts all peers. A missing one is reported.
+fn start(options: &Options, threads: usize) -> Vec<Peer> {
+    let mut peers = Vec::new();
+    for name in &options.peers {
+        let peer = install::command(name, &options.folder).and_then(|mut command| {
+            for pool in ["RAYON", "MATMUL", "OMP", "MKL"] {
+                command.env(format!("{pool}_NUM_THREADS"), threads.to_string());
+            }
+            Peer::start(name, &mut command)
+        });
+        match peer {
+            Ok(peer) => {
+                println!("{name}: {}", peer.version);
+                peers.push(peer);
+            }
+            Err(reason) => println!("{name}: missing, {reason}"),
+        }
+    }
+    peers
+}
+
+/// Other peers use the caches between two samples. Calls below this time are measured warm.
+const SHORT_MS: f64 = 10.0;
+
+/// A peer that computes a row.
+struct Runner<'a> {
+    peer: &'a mut Peer,
+    note: String,
+    difference: Option<f64>,
+    is_short: bool,
+    /// Calls of a sample.
+    batch: usize,
+    samples: Vec<f64>,
+    /// Milliseconds of all samples.
+    spent: f64,
+}
+
+fn compare_row(
+    options: &Options,
+    shape: &'static Shape,
+    mode: Mode,
+    threads: usize,
+    peers: &mut [Peer],
+    scratch: &Path,
+) -> Result<Vec<Row>, String> {
+    println!(
+        "\n{} {:?} {} {threads} threads",
+        shape.name,
+        shape.sizes,
+        mode.name()
+    );
+    let problem = Problem::new(shape);
+    let file = scratch.join(shape.name).with_extension("bin");
+    problem
+        .write(&file)
+        .map_err(|e| format!("{}: {e}", file.display()))?;
+    let mut runners = Vec::new();
+    let mut outputs = Vec::new();
+    for peer in peers {
+        let out = scratch.join(format!("{}.out", peer.name));
+        match peer.prepare(&file, mode, &out) {
+            Ok((names, note)) => {
+                if !names.is_empty() {
+                    outputs.push(agree::Outputs::read(&peer.name, &names, &out, &problem)?);
+                }
+                runners.push(Runner {
+                    peer,
+                    note,
+                    difference: None,
+                    is_short: false,
+                    batch: 1,
+                    samples: Vec::new(),
+                    spent: 0.0,
+                });
+            }
+            Err(reason) => println!("{:16} {reason}", peer.name),
+        }
+    }
+    let differences = agree::check(&outputs, &problem)?;
+    drop(outputs);
+    for runner in &mut runners {
+        runner.difference = differences.get(&runner.peer.name).copied();
+        let mut one = runner.peer.sample(1)?;
+        if one < SHORT_MS {
+            one = one.min(runner.peer.sample(1)?);
+        }
+        runner.is_short = one < SHORT_MS;
+        runner.batch = (1.0 / one.max(1e-6)).ceil().max(1.0) as usize;
+    }
+    let before = facts::steal();
+    let limit = options.time.as_secs_f64() * 1e3;
+    let mut active = true;
+    while active {
+        active = false;
+        for runner in &mut runners {
+            let is_over = runner.spent > limit && runner.samples.len() >= 3;
+            if runner.samples.len() < options.samples && !is_over {
+                active = true;
+                runner.take_sample()?;
+            }
+        }
+    }
+    let steal = before.percent_until(&facts::steal());
+    let rows: Vec<Row> = runners
+        .into_iter()
+        .map(|runner| runner.row(shape, mode, threads, steal))
+        .collect();
+    let ours = rows.iter().find(|row| row.peer.starts_with("gru-op"));
+    for row in &rows {
+        let factor = ours.map_or(String::new(), |ours| record::factor(row, ours).to_string());
+        println!(
+            "{:16} {:10.4} ms ({:.4} to {:.4}, {} samples) {factor:>6} {}",
+            row.peer,
+            row.median_ms,
+            row.low_ms(),
+            row.high_ms(),
+            row.samples,
+            row.note
+        );
+    }
+    Ok(rows)
+}
+
+impl Runner<'_> {
+    fn take_sample(&mut self) -> Result<(), String> {
+        if self.is_short {
+            self.peer.sample(1)?;
+        }
+        let ms = self.peer.sample(self.batch)?;
+        self.spent += ms * self.batch as f64;
+        self.samples.push(ms);
+        Ok(())
+    }
+
+    fn row(self, shape: &Shape, mode: Mode, threads: usize, steal: f64) -> Row {
+        let (low, high) = record::interval(&self.samples);
+        let median = median(self.samples.clone());
+        Row {
+            date: facts::date(),
+            commit: facts::commit(),
+            machine: facts::cpu(),
+            peer: self.peer.name.clone(),
+            version: self.peer.version.clone(),
+            shape: shape.name.to_owned(),
+            mode: mode.name().to_owned(),
+            threads,
+            median_ms: median,
+            low_ms: Some(low),
+            high_ms: Some(high),
+            min_ms: self.samples.iter().copied().fold(f64::INFINITY, f64::min),
+            samples: self.samples.len(),
+            batch: Some(self.batch),
+            gflops: shape.flops(mode) / (median * 1e6),
+            difference: self.difference,
+            steal_percent: Some(steal),
+            note: self.note,
+        }
+    }
+}

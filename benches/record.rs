@@ -1,0 +1,219 @@
+//! Records: rows in a CSV file, and facts about the machine next to it, in a file that ends in `.txt`.
+
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+};
+
+use bench_support::median;
+use serde::{Deserialize, Serialize};
+
+use crate::facts;
+
+/// The time of a call. Records of before 2026-11-25 have no interval.
+#[derive(Serialize, Deserialize, Clone)]
+pub struct Row {
+    pub date: String,
+    #[serde(default)]
+    pub commit: String,
+    pub machine: String,
+    pub peer: String,
+    pub version: String,
+    pub shape: String,
+    pub mode: String,
+    pub threads: usize,
+    pub median_ms: f64,
+    /// Bounds of the 95% interval of the median.
+    #[serde(default)]
+    pub low_ms: Option<f64>,
+    #[serde(default)]
+    pub high_ms: Option<f64>,
+    pub min_ms: f64,
+    pub samples: usize,
+    /// Calls of a sample.
+    #[serde(default)]
+    pub batch: Option<usize>,
+    /// Of the matrix products of the valid steps.
+    pub gflops: f64,
+    /// Of the outputs and gradients from another peer, relative to the largest value.
+    #[serde(default)]
+    pub difference: Option<f64>,
+    #[serde(default)]
+    pub steal_percent: Option<f64>,
+    #[serde(default)]
+    pub note: String,
+}
+
+impl Row {
+    pub fn low_ms(&self) -> f64 {
+        self.low_ms.unwrap_or(self.median_ms)
+    }
+
+    pub fn high_ms(&self) -> f64 {
+        self.high_ms.unwrap_or(self.median_ms)
+    }
+
+    fn key(&self) -> (&str, &str, &str, usize) {
+        (&self.peer, &self.shape, &self.mode, self.threads)
+    }
+}
+
+/// How many times as long one row takes as another.
+pub struct Factor {
+    pub value: f64,
+    /// Whether the interval of the factor includes 1.
+    pub is_level: bool,
+}
+
+/// The time of `row` divided by the time of `ours`. The interval is the widest that both intervals allow. Without
+/// intervals, factors between 0.87 and 1.15 are level, the noise that CONTRIBUTING.md states.
+pub fn factor(row: &Row, ours: &Row) -> Factor {
+    let value = row.median_ms / ours.median_ms;
+    let (low, high) = match (row.low_ms, ours.low_ms) {
+        (Some(_), Some(_)) => (row.low_ms() / ours.high_ms(), row.high_ms() / ours.low_ms()),
+        _ => (value * 0.87, value * 1.15),
+    };
+    Factor {
+        value,
+        is_level: low <= 1.0 && 1.0 <= high,
+    }
+}
+
+impl fmt::Display for Factor {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let digits = if self.value < 9.995 { 2 } else { 0 };
+        write!(
+            f,
+            "{:.digits$}{}",
+            self.value,
+            if self.is_level { " (level)" } else { "" }
+        )
+    }
+}
+
+/// The 95% bootstrap interval of the median.
+pub fn interval(samples: &[f64]) -> (f64, f64) {
+    const DRAWS: usize = 2000;
+    let mut state = 1u64;
+    let mut draw = || {
+        // xorshift64*
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % samples.len()
+    };
+    let mut medians: Vec<f64> = (0..DRAWS)
+        .map(|_| median((0..samples.len()).map(|_| samples[draw()]).collect()))
+        .collect();
+    medians.sort_by(f64::total_cmp);
+    (medians[DRAWS / 40], medians[DRAWS - 1 - DRAWS / 40])
+}
+
+/// Reads the rows of a record.
+///
+/// # Errors
+/// If the file is not a record.
+pub fn read(path: &Path) -> Result<Vec<Row>, String> {
+    let error = |e| format!("{}: {e}", path.display());
+    let mut reader = csv::Reader::from_path(path).map_err(error)?;
+    reader
+        .deserialize()
+        .collect::<Result<_, _>>()
+        .map_err(error)
+}
+
+/// A record that grows.
+pub struct Record {
+    path: PathBuf,
+    rows: Vec<Row>,
+}
+
+impl Record {
+    /// Opens or starts a record.
+    ///
+    /// # Errors
+    /// If the record is of another machine or compiler.
+    pub fn open(path: &Path) -> Result<Self, String> {
+        let facts = path.with_extension("txt");
+        let actual = facts::machine();
+        if !path.exists() {
+            fs::write(&facts, actual).map_err(|e| format!("{}: {e}", facts.display()))?;
+            return Ok(Self {
+                path: path.to_owned(),
+                rows: Vec::new(),
+            });
+        }
+        let expected = fs::read_to_string(&facts).unwrap_or_default();
+        for line in actual.lines() {
+            if !expected.lines().any(|known| known == line) {
+                let path = facts.display();
+                return Err(format!(
+                    "{path}: expected this line of another record, got `{line}`"
+                ));
+            }
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            rows: read(path)?,
+        })
+    }
+
+    /// Adds rows, replaces rows of the same peer, shape, mode and threads, and saves the record. `pinned` says on which
+    /// cores they ran.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn add(&mut self, rows: Vec<Row>, pinned: &str) -> Result<(), String> {
+        for mut row in rows {
+            if pinned.starts_with("not") {
+                row.note = [row.note.as_str(), pinned].join(" ").trim().to_owned();
+            }
+            self.rows.retain(|old| old.key() != row.key());
+            self.rows.push(row);
+        }
+        let error = |e: csv::Error| format!("{}: {e}", self.path.display());
+        let mut writer = csv::Writer::from_path(&self.path).map_err(error)?;
+        self.rows
+            .iter()
+            .try_for_each(|row| writer.serialize(row))
+            .map_err(error)?;
+        writer.flush().map_err(|e| error(e.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_contains_the_median_and_ignores_one_outlier() {
+        let mut samples: Vec<f64> = (0..31).map(|k| 10.0 + 0.1 * f64::from(k)).collect();
+        samples[30] = 1000.0;
+        let (low, high) = interval(&samples);
+        assert!(
+            10.5 < low && low < 11.5 && 11.5 < high && high < 12.5,
+            "{low} {high}"
+        );
+        assert_eq!(interval(&[2.0; 5]), (2.0, 2.0));
+    }
+
+    #[test]
+    fn rows_are_level_if_their_intervals_allow_equal_times() {
+        let row = |median_ms, low, high| Row {
+            median_ms,
+            low_ms: Some(low),
+            high_ms: Some(high),
+            ..read(&crate::root().join("benches/results/epyc-zen4-2-cores.csv")).expect("a record")
+                [0]
+            .clone()
+        };
+        let ours = row(10.0, 9.0, 11.0);
+        assert!(factor(&row(11.5, 10.9, 12.0), &ours).is_level);
+        assert_eq!(
+            factor(&row(11.5, 10.9, 12.0), &ours).to_string(),
+            "1.15 (level)"
+        );
+        assert_eq!(factor(&row(12.0, 11.1, 13.0), &ours).to_string(), "1.20");
+        assert_eq!(factor(&row(8.0, 7.5, 8.9), &ours).to_string(), "0.80");
+    }
+}

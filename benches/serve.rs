@@ -1,0 +1,96 @@
+//! This program as a peer: `GruBlock` or Burn's own `Gru` on a backend. The protocol is described in
+//! `bench_support::peer`.
+
+use std::{
+    fs,
+    io::{self, BufRead, Write},
+    path::Path,
+};
+
+use bench_support::{Layer, Mode, Problem, Shape, time};
+use burn::tensor::Device;
+
+/// Answers the requests of standard input. `peer` is `gru-op-` or `burn-` and a backend.
+pub fn serve(peer: &str) {
+    let (is_burn, backend) = match peer.strip_prefix("burn-") {
+        Some(backend) => (true, backend),
+        None => (false, peer.strip_prefix("gru-op-").unwrap_or(peer)),
+    };
+    let device = match device(backend) {
+        Ok(device) => device,
+        Err(reason) => return say(&format!("no\t{reason}")),
+    };
+    say(&format!(
+        "ready\t{}",
+        if is_burn {
+            burn_version()
+        } else {
+            env!("CARGO_PKG_VERSION")
+        }
+    ));
+    let mut layer = None;
+    for line in io::stdin().lock().lines() {
+        let line = line.expect("the driver writes text");
+        match line.split('\t').collect::<Vec<_>>()[..] {
+            ["prepare", problem, mode, out] => {
+                drop(layer.take());
+                let mode = Mode::find(mode).expect("the driver knows the modes");
+                let name = Path::new(problem)
+                    .file_stem()
+                    .and_then(|name| name.to_str());
+                let shape = name
+                    .and_then(Shape::find)
+                    .expect("a file is named after its shape");
+                let prepared = Layer::new(&Problem::new(shape), is_burn, mode, &device);
+                let (mut names, mut bytes) = (Vec::new(), Vec::new());
+                for (name, floats) in prepared.outputs() {
+                    names.push(name);
+                    bytes.extend(floats.iter().flat_map(|float| float.to_le_bytes()));
+                }
+                fs::write(out, bytes).expect("the output file can be written");
+                say(&format!("ok\t{}\t{}", names.join(" "), prepared.note()));
+                layer = Some(prepared);
+            }
+            ["sample", calls] => {
+                let layer: &Layer = layer.as_ref().expect("a problem is prepared");
+                let calls = calls.parse().expect("the driver sends a number");
+                let ms = time(&|| layer.call(), calls, layer.device()).done;
+                say(&format!("ok\t{:.0}", ms * 1e6 * calls as f64));
+            }
+            _ => say(&format!("no\tunknown request {line}")),
+        }
+    }
+}
+
+fn say(line: &str) {
+    println!("{line}");
+    io::stdout().flush().expect("the driver reads");
+}
+
+fn device(backend: &str) -> Result<Device, String> {
+    match backend {
+        "flex" => Ok(Device::flex()),
+        #[allow(deprecated)] // Supported as long as it exists.
+        "ndarray" => Ok(Device::ndarray()),
+        #[cfg(feature = "wgpu")]
+        "wgpu" => Ok(Device::wgpu(burn::tensor::DeviceKind::DefaultDevice)),
+        #[cfg(feature = "cuda")]
+        "cuda" => {
+            let found = Device::enumerate(burn::tensor::DeviceType::Cuda).into_vec();
+            found
+                .into_iter()
+                .next()
+                .ok_or_else(|| "there is no CUDA device".into())
+        }
+        other => Err(format!("backend {other}: not in this build")),
+    }
+}
+
+/// The version in Cargo.lock.
+fn burn_version() -> &'static str {
+    let lock = include_str!("../Cargo.lock");
+    let entry = lock.split("name = \"burn\"\nversion = \"").nth(1);
+    entry
+        .and_then(|entry| entry.split('"').next())
+        .unwrap_or("unknown")
+}

@@ -1,0 +1,330 @@
+//! `GruBlock` and `burn::nn::gru::Gru` on a problem.
+
+use burn::{
+    module::Param,
+    nn::{
+        Linear,
+        gru::{BiGru, BiGruConfig, Gru, GruConfig},
+    },
+    tensor::{Bool, Device, Gradients, Tensor, TensorData},
+};
+use gru_op::{GruBlock, GruBlockConfig, GruWeights, SequenceOptions, pack, unpack};
+
+use crate::{
+    Mode,
+    problem::{Kind, Problem, Shape},
+};
+
+/// Tensors by name, in the order of [`crate::peer`].
+pub type Outputs = Vec<(String, Vec<f32>)>;
+
+enum Layers {
+    Block(GruBlock),
+    /// A layer each.
+    Burn(Vec<BurnLayer>),
+}
+
+enum BurnLayer {
+    One(Box<Gru>),
+    Both(Box<BiGru>),
+}
+
+/// A layer with its inputs on a device.
+pub struct Layer {
+    layers: Layers,
+    shape: &'static Shape,
+    lengths: Option<Vec<usize>>,
+    starts: Option<Tensor<2, Bool>>,
+    x: Tensor<3>,
+    h0: Tensor<3>,
+    upstream: Tensor<3>,
+    is_packed: bool,
+    mode: Mode,
+    device: Device,
+}
+
+/// The results of a call.
+struct Results {
+    y: Tensor<3>,
+    /// None if the final states are those after the padding.
+    state: Option<Tensor<3>>,
+    inputs: [Tensor<3>; 2],
+    gradients: Option<Gradients>,
+}
+
+impl Layer {
+    /// Burn's `Gru` or `BiGru` if `is_burn`, otherwise a `GruBlock`.
+    pub fn new(problem: &Problem, is_burn: bool, mode: Mode, device: &Device) -> Self {
+        let device = match mode {
+            Mode::Infer => device.clone(),
+            Mode::ForwardBackward => device.clone().autodiff(),
+        };
+        let shape = problem.shape;
+        let [n, t, i, h, layers, directions] = shape.sizes;
+        let tensor = |floats: &[f32], dims: [usize; 3]| {
+            Tensor::<3>::from_data(TensorData::new(floats.to_vec(), dims), &device)
+        };
+        let mut x = tensor(&problem.x, [n, t, i]);
+        let mut upstream = tensor(&problem.upstream, [n, t, directions * h]);
+        let lengths = problem.lengths();
+        let is_packed = shape.kind == Kind::Packed && !is_burn;
+        if let Some(lengths) = lengths.as_ref().filter(|_| is_packed) {
+            x = pack(x, lengths).unsqueeze();
+            upstream = pack(upstream, lengths).unsqueeze();
+        }
+        let starts = matches!(shape.kind, Kind::Starts(_) | Kind::Documents).then(|| {
+            let flags: Vec<bool> = problem.marks.iter().map(|&mark| mark == 1).collect();
+            Tensor::from_data(TensorData::new(flags, [n, t]), &device)
+        });
+        let weights: Vec<GruWeights> = problem
+            .weights
+            .iter()
+            .map(|[w_ih, w_hh, b_ih, b_hh]| {
+                let weight = |floats: &[f32]| {
+                    let inputs = floats.len() / (3 * h);
+                    let columns = (0..floats.len())
+                        .map(|k| floats[k % (3 * h) * inputs + k / (3 * h)])
+                        .collect();
+                    let data = TensorData::new::<f32, _>(columns, [inputs, 3 * h]);
+                    Tensor::<2>::from_data(data, &device)
+                };
+                let bias = |floats: &[f32]| Tensor::<1>::from_floats(floats, &device);
+                GruWeights::new(weight(w_ih), weight(w_hh))
+                    .with_b_ih(bias(b_ih))
+                    .with_b_hh(bias(b_hh))
+            })
+            .collect();
+        let layers_and_directions = layers * directions;
+        let layers = if is_burn {
+            let layers = weights.chunks(directions);
+            Layers::Burn(layers.map(|of| burn_layer(of, &device)).collect())
+        } else {
+            let block = GruBlockConfig::new(i, h)
+                .with_num_layers(layers)
+                .with_bidirectional(directions == 2)
+                .init_with(weights);
+            Layers::Block(block.expect("the shapes match the configuration"))
+        };
+        Self {
+            layers,
+            shape,
+            lengths,
+            starts,
+            x,
+            h0: tensor(&problem.h0, [layers_and_directions, n, h]),
+            upstream,
+            is_packed,
+            mode,
+            device,
+        }
+    }
+
+    /// One call.
+    pub fn call(&self) {
+        std::hint::black_box(self.run());
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// What a reader of the times must know.
+    pub fn note(&self) -> &'static str {
+        match (&self.layers, self.shape.kind) {
+            (Layers::Block(_), _) | (_, Kind::Dense) => "",
+            (_, Kind::Starts(_) | Kind::Documents) => "a call per step",
+            (_, Kind::Lengths(_) | Kind::Packed) => "dense and padded",
+        }
+    }
+
+    fn run(&self) -> Results {
+        let (mut x, mut h0) = (self.x.clone(), self.h0.clone());
+        if self.mode == Mode::ForwardBackward {
+            (x, h0) = (x.require_grad(), h0.require_grad());
+        }
+        let inputs = [x.clone(), h0.clone()];
+        let (y, state) = match &self.layers {
+            Layers::Block(block) => {
+                let (y, state) = self.block(block, x, h0);
+                (y, Some(state))
+            }
+            Layers::Burn(layers) => self.burn(layers, x, h0),
+        };
+        let gradients = (self.mode == Mode::ForwardBackward)
+            .then(|| (y.clone() * self.upstream.clone()).sum().backward());
+        Results {
+            y,
+            state,
+            inputs,
+            gradients,
+        }
+    }
+
+    fn block(&self, block: &GruBlock, x: Tensor<3>, h0: Tensor<3>) -> (Tensor<3>, Tensor<3>) {
+        let options = SequenceOptions::new().state(h0.clone());
+        match (&self.lengths, &self.starts) {
+            (Some(lengths), _) if self.is_packed => {
+                let (y, state) = block.forward_packed(x.squeeze_dim(0), lengths, Some(h0));
+                (y.unsqueeze(), state)
+            }
+            (Some(lengths), _) => block.forward_with(x, options.lengths(lengths)),
+            (None, Some(starts)) => block.forward_with(x, options.starts(starts.clone())),
+            (None, None) => block.forward(x, Some(h0)),
+        }
+    }
+
+    fn burn(
+        &self,
+        layers: &[BurnLayer],
+        mut x: Tensor<3>,
+        h0: Tensor<3>,
+    ) -> (Tensor<3>, Option<Tensor<3>>) {
+        let mut states = Vec::with_capacity(layers.len());
+        for (l, layer) in layers.iter().enumerate() {
+            let (y, state) = match (layer, &self.starts) {
+                (BurnLayer::Both(gru), _) => gru.forward(x, Some(h0.clone().narrow(0, 2 * l, 2))),
+                (BurnLayer::One(gru), starts) => {
+                    let state = h0.clone().narrow(0, l, 1);
+                    let y = match starts {
+                        None => gru.forward(x, Some(state.squeeze_dim(0))),
+                        Some(starts) => each_step(gru, x, state.squeeze_dim(0), starts),
+                    };
+                    let last = y.clone().narrow(1, y.dims()[1] - 1, 1);
+                    (y, last.swap_dims(0, 1))
+                }
+            };
+            states.push(state);
+            x = y;
+        }
+        let state = self.lengths.is_none().then(|| Tensor::cat(states, 0));
+        (x, state)
+    }
+
+    /// The numbers of one call, padded, with weights in PyTorch's layout.
+    pub fn outputs(&self) -> Outputs {
+        let results = self.run();
+        let padded = |x: Tensor<3>| match &self.lengths {
+            Some(lengths) if self.is_packed => unpack(x.squeeze_dim(0), lengths),
+            _ => x,
+        };
+        let mut outputs = vec![("y".to_owned(), floats(padded(results.y)))];
+        outputs.extend(results.state.map(|h| ("h_n".to_owned(), floats(h))));
+        let Some(gradients) = results.gradients else {
+            return outputs;
+        };
+        let [d_x, d_h0] = results.inputs.map(|input| {
+            let zeros = input.clone().inner().zeros_like();
+            input.grad(&gradients).unwrap_or(zeros)
+        });
+        outputs.push(("d_x".into(), floats(padded(d_x))));
+        outputs.push(("d_h0".into(), floats(d_h0)));
+        for (k, gates) in self.parameters().into_iter().enumerate() {
+            let matrix = |of: for<'a, 'b> fn(&'a Gate<'b>) -> &'b Param<Tensor<2>>| {
+                let each = gates.iter().map(|gate| of(gate).val().grad(&gradients));
+                each.flat_map(|d| floats(d.expect("a parameter").transpose()))
+                    .collect()
+            };
+            let bias = |of: for<'a, 'b> fn(&'a Gate<'b>) -> &'b Param<Tensor<1>>| {
+                let each = gates.iter().map(|gate| of(gate).val().grad(&gradients));
+                each.flat_map(|d| floats(d.expect("a parameter"))).collect()
+            };
+            outputs.push((format!("d_w_ih.{k}"), matrix(|gate| gate.0)));
+            outputs.push((format!("d_w_hh.{k}"), matrix(|gate| gate.1)));
+            outputs.push((format!("d_b_ih.{k}"), bias(|gate| gate.2)));
+            outputs.push((format!("d_b_hh.{k}"), bias(|gate| gate.3)));
+        }
+        outputs
+    }
+
+    /// The parameters of each direction of each layer: one entry with all gates, or an entry for each of r, z, n.
+    fn parameters(&self) -> Vec<Vec<Gate<'_>>> {
+        const BIAS: &str = "the layer has biases";
+        fn gates(gru: &Gru) -> Vec<Gate<'_>> {
+            let gates = [&gru.reset_gate, &gru.update_gate, &gru.new_gate];
+            let parameters = gates.map(|gate| {
+                let (input, hidden) = (&gate.input_transform, &gate.hidden_transform);
+                let biases = [input, hidden].map(|linear| linear.bias.as_ref().expect(BIAS));
+                (&input.weight, &hidden.weight, biases[0], biases[1])
+            });
+            parameters.into()
+        }
+        match &self.layers {
+            Layers::Block(block) => {
+                let layers = block.layers.iter().map(|layer| {
+                    let biases = [&layer.b_ih, &layer.b_hh].map(|b| b.as_ref().expect(BIAS));
+                    vec![(&layer.w_ih, &layer.w_hh, biases[0], biases[1])]
+                });
+                layers.collect()
+            }
+            Layers::Burn(layers) => {
+                let layers = layers.iter().flat_map(|layer| match layer {
+                    BurnLayer::One(gru) => vec![gates(gru)],
+                    BurnLayer::Both(gru) => vec![gates(&gru.forward), gates(&gru.reverse)],
+                });
+                layers.collect()
+            }
+        }
+    }
+}
+
+/// `w_ih`, `w_hh`, `b_ih`, `b_hh`.
+type Gate<'a> = (
+    &'a Param<Tensor<2>>,
+    &'a Param<Tensor<2>>,
+    &'a Param<Tensor<1>>,
+    &'a Param<Tensor<1>>,
+);
+
+fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    let data = tensor.into_data();
+    data.try_into_vec().expect("the tensor is float32")
+}
+
+/// `gru`, one call for each step, because it cannot forget a state within a call.
+fn each_step(gru: &Gru, x: Tensor<3>, h0: Tensor<2>, starts: &Tensor<2, Bool>) -> Tensor<3> {
+    let [_, t, _] = x.dims();
+    let mut state = h0;
+    let steps = (0..t).map(|time| {
+        let starts = starts.clone().narrow(1, time, 1).expand(state.dims());
+        let fresh = state.clone().mask_fill(starts, 0);
+        let y = gru.forward(x.clone().narrow(1, time, 1), Some(fresh));
+        state = y.clone().squeeze_dim(1);
+        y
+    });
+    Tensor::cat(steps.collect(), 1)
+}
+
+/// Burn's layer with the weights of one or two directions.
+fn burn_layer(weights: &[GruWeights], device: &Device) -> BurnLayer {
+    let [i, _] = weights[0].w_ih.as_ref().expect("an input").dims();
+    let [h, _] = weights[0].w_hh.dims();
+    if let [weights] = weights {
+        let mut gru = GruConfig::new(i, h, true).init(device);
+        fill(&mut gru, weights);
+        return BurnLayer::One(Box::new(gru));
+    }
+    let config = BiGruConfig::new(i, h, true).with_batch_first(true);
+    let mut gru: BiGru = config.init(device);
+    fill(&mut gru.forward, &weights[0]);
+    fill(&mut gru.reverse, &weights[1]);
+    BurnLayer::Both(Box::new(gru))
+}
+
+fn fill(gru: &mut Gru, weights: &GruWeights) {
+    let h = gru.d_hidden;
+    let w_ih = weights.w_ih.as_ref().expect("an input");
+    let [b_ih, b_hh] = [&weights.b_ih, &weights.b_hh].map(|b| b.as_ref().expect("a bias"));
+    let gates = [&mut gru.reset_gate, &mut gru.update_gate, &mut gru.new_gate];
+    for (gate, controller) in gates.into_iter().enumerate() {
+        let set = |linear: &mut Linear, weight: &Tensor<2>, bias: &Tensor<1>| {
+            // Copies, so that no gate is a view.
+            let weight = weight.clone().narrow(1, gate * h, h).into_data();
+            let bias = bias.clone().narrow(0, gate * h, h).into_data();
+            linear.weight = Param::from_data(weight, &linear.weight.val().device());
+            linear.bias = Some(Param::from_data(bias, &linear.weight.val().device()));
+        };
+        set(&mut controller.input_transform, w_ih, b_ih);
+        set(&mut controller.hidden_transform, &weights.w_hh, b_hh);
+    }
+}

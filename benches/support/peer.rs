@@ -1,0 +1,130 @@
+//! A compared program: a process that answers one line to each line.
+//!
+//! | request, words separated by tabs | answer |
+//! |---|---|
+//! | (start) | `ready`, version; or `no`, reason |
+//! | `prepare`, problem file, mode, output file | `ok`, names of the outputs, note; or `no`, reason |
+//! | `sample`, number of calls | nanoseconds of all calls |
+//!
+//! `prepare` reads the problem, makes one call and writes the outputs as `f32`, one after the other: `y`, `h_n`, and with
+//! backward `d_x`, `d_h0`, and `d_w_ih.0`, `d_w_hh.0`, `d_b_ih.0`, `d_b_hh.0` for each direction of each layer.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+};
+
+use crate::Mode;
+
+/// A running peer. It is stopped except while it answers, so threads that wait actively do not slow the others.
+pub struct Peer {
+    /// The name in records.
+    pub name: String,
+    /// The version that the peer reported.
+    pub version: String,
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Peer {
+    /// Starts the process.
+    ///
+    /// # Errors
+    /// The reason why there is no such peer.
+    pub fn start(name: &str, command: &mut Command) -> Result<Self, String> {
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(|e| format!("{command:?}: {e}"))?;
+        let input = child.stdin.take().expect("the pipe was requested");
+        let output = child.stdout.take().expect("the pipe was requested");
+        let mut peer = Self {
+            name: name.to_owned(),
+            version: String::new(),
+            child,
+            input,
+            output: BufReader::new(output),
+        };
+        peer.version = peer.answer("ready")?.join(" ");
+        peer.pause();
+        Ok(peer)
+    }
+
+    /// Loads a problem and makes the first call. Returns the names of the outputs and a note.
+    ///
+    /// # Errors
+    /// The reason why the peer does not compute the problem.
+    pub fn prepare(
+        &mut self,
+        problem: &Path,
+        mode: Mode,
+        out: &Path,
+    ) -> Result<(Vec<String>, String), String> {
+        let (problem, out) = (problem.display(), out.display());
+        self.ask(&format!("prepare\t{problem}\t{}\t{out}", mode.name()))?;
+        let words = self.answer("ok")?;
+        self.pause();
+        let names = words.first().map_or("", String::as_str).split_whitespace();
+        let note = words.get(1).cloned().unwrap_or_default();
+        Ok((names.map(String::from).collect(), note))
+    }
+
+    /// Milliseconds of one call, measured over `calls` calls.
+    ///
+    /// # Errors
+    /// If the peer ended.
+    pub fn sample(&mut self, calls: usize) -> Result<f64, String> {
+        self.ask(&format!("sample\t{calls}"))?;
+        let words = self.answer("ok")?;
+        self.pause();
+        let nanoseconds = words.first().and_then(|word| word.parse::<f64>().ok());
+        let nanoseconds =
+            nanoseconds.ok_or_else(|| format!("{}: answered {words:?}", self.name))?;
+        Ok(nanoseconds / 1e6 / calls as f64)
+    }
+
+    fn ask(&mut self, line: &str) -> Result<(), String> {
+        self.signal(true);
+        writeln!(self.input, "{line}").map_err(|e| format!("{}: {e}", self.name))
+    }
+
+    /// The words after the first word, which must be `expected`.
+    fn answer(&mut self, expected: &str) -> Result<Vec<String>, String> {
+        let mut line = String::new();
+        let read = self.output.read_line(&mut line);
+        let mut words = line.trim_end().split('\t').map(String::from);
+        match (read, words.next()) {
+            (Ok(count), Some(first)) if count > 0 && first == expected => Ok(words.collect()),
+            (Ok(count), Some(first)) if count > 0 && first == "no" => {
+                self.pause();
+                Err(words.collect::<Vec<_>>().join(" "))
+            }
+            _ => Err(format!(
+                "{}: expected `{expected}`, got `{}`",
+                self.name,
+                line.trim_end()
+            )),
+        }
+    }
+
+    fn pause(&self) {
+        self.signal(false);
+    }
+
+    #[cfg(unix)]
+    fn signal(&self, run: bool) {
+        use rustix::process::{Pid, Signal, kill_process};
+        let signal = if run { Signal::CONT } else { Signal::STOP };
+        let _ = kill_process(Pid::from_child(&self.child), signal);
+    }
+
+    #[cfg(not(unix))]
+    fn signal(&self, _: bool) {}
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,211 @@
+//! The tables and the chart of the documents, generated from records. A document contains
+//!
+//! ```text
+//! <!-- table RECORD both|infer|fwd_bwd SHAPES PEERS -->
+//! …
+//! <!-- end -->
+//! ```
+//!
+//! with a file of `benches/results` and lists separated by commas. The last peer is the one that the others are compared
+//! with, `gru-op`. Every peer has its best thread count.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use bench_support::Shape;
+
+use crate::{
+    chart,
+    record::{self, Factor, Row},
+};
+
+const DOCUMENTS: [&str; 2] = ["README.md", "docs/src/performance.md"];
+const CHART: &str = "docs/speed.svg";
+/// The record of the chart.
+const RECORD: &str = "sapphire-rapids-2-cores.csv";
+const END: &str = "<!-- end -->";
+
+/// Compares documents and chart with the records, or writes them.
+///
+/// # Errors
+/// If a document differs, or a record does not have a named row.
+pub fn check(root: &Path, write: bool) -> Result<(), String> {
+    let mut differences = Vec::new();
+    let mut files = vec![(CHART, chart::draw(&best(root, RECORD)?)?)];
+    for document in DOCUMENTS {
+        files.push((document, fill(root, &read(&root.join(document))?)?));
+    }
+    for (name, text) in files {
+        let path = root.join(name);
+        if fs::read_to_string(&path).is_ok_and(|old| old == text) {
+            continue;
+        }
+        if write {
+            fs::write(&path, text).map_err(|e| format!("{name}: {e}"))?;
+        } else {
+            differences.push(name);
+        }
+    }
+    if differences.is_empty() {
+        return Ok(());
+    }
+    let names = differences.join(", ");
+    Err(format!(
+        "not as generated from their records: {names}. Run `gru-benches tables --write`"
+    ))
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// By mode, shape and peer: the row of the best thread count.
+pub type Best = BTreeMap<(String, String, String), Row>;
+
+fn best(root: &Path, name: &str) -> Result<Best, String> {
+    let mut best = Best::new();
+    for row in record::read(&root.join("benches/results").join(name))? {
+        let key = (row.mode.clone(), row.shape.clone(), row.peer.clone());
+        let known = best
+            .get(&key)
+            .map_or(f64::INFINITY, |known: &Row| known.median_ms);
+        if row.median_ms < known {
+            best.insert(key, row);
+        }
+    }
+    Ok(best)
+}
+
+/// The document with all its tables generated.
+fn fill(root: &Path, text: &str) -> Result<String, String> {
+    let mut filled = String::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        filled += line;
+        filled += "\n";
+        let Some(words) = line
+            .strip_prefix("<!-- table ")
+            .and_then(|l| l.strip_suffix(" -->"))
+        else {
+            continue;
+        };
+        let words: Vec<&str> = words.split(' ').collect();
+        let &[record, mode, shapes, peers] = &words[..] else {
+            return Err(format!("{line}: expected RECORD MODE SHAPES PEERS"));
+        };
+        filled += &table(&best(root, record)?, mode, shapes, peers)
+            .map_err(|e| format!("{line}: {e}"))?;
+        if !lines.any(|line| line == END) {
+            return Err(format!("{line}: expected {END} below"));
+        }
+        filled = filled + END + "\n";
+    }
+    Ok(filled)
+}
+
+fn table(best: &Best, mode: &str, shapes: &str, peers: &str) -> Result<String, String> {
+    let peers: Vec<&str> = peers.split(',').collect();
+    let modes = match mode {
+        "both" => vec!["infer", "fwd_bwd"],
+        one => vec![one],
+    };
+    let mut lines = vec!["| shape | N, T, I, H |".to_owned(), "|---|---|".to_owned()];
+    for peer in &peers {
+        lines[0] += &format!(" {} |", title(peer)?);
+        lines[1] += "---|";
+    }
+    lines[0] += " factor |";
+    lines[1] += "---|";
+    for shape in shapes.split(',') {
+        let mut line = format!("| `{shape}` | {} |", sizes(shape)?);
+        let mut cells = vec![Vec::new(); peers.len()];
+        let mut factors = Vec::new();
+        for mode in &modes {
+            let get = |peer: &str| best.get(&(mode.to_string(), shape.into(), peer.into()));
+            let rows: Vec<Option<&Row>> = peers.iter().map(|peer| get(peer)).collect();
+            let ours = rows.last().copied().flatten();
+            let ours = ours
+                .ok_or_else(|| format!("no row of {shape}, {mode}, {}", peers[peers.len() - 1]))?;
+            let others = rows[..rows.len() - 1].iter().flatten();
+            let rival = others.min_by(|a, b| a.median_ms.total_cmp(&b.median_ms));
+            let factor = rival.map(|rival| record::factor(rival, ours));
+            for (cell, (row, peer)) in cells.iter_mut().zip(rows.iter().zip(&peers)) {
+                let is_best = match (&factor, row) {
+                    (
+                        Some(Factor {
+                            is_level: false,
+                            value,
+                        }),
+                        Some(row),
+                    ) => {
+                        let winner = if *value > 1.0 {
+                            ours
+                        } else {
+                            rival.expect("a rival")
+                        };
+                        row.peer == winner.peer && *peer == winner.peer
+                    }
+                    _ => false,
+                };
+                cell.push(match (row, is_best) {
+                    (Some(row), true) => format!("**{}**", short(row.median_ms)),
+                    (Some(row), false) => short(row.median_ms),
+                    (None, _) => "–".to_owned(),
+                });
+            }
+            factors.push(factor.map_or("–".to_owned(), |factor| factor.to_string()));
+        }
+        for cell in cells {
+            line += &format!(" {} |", cell.join(" / "));
+        }
+        lines.push(line + &format!(" {} |", factors.join(" / ")));
+    }
+    Ok(lines.join("\n") + "\n")
+}
+
+fn title(peer: &str) -> Result<&'static str, String> {
+    Ok(match peer {
+        "burn-flex" | "burn-wgpu" => "Burn `Gru`",
+        "torch" => "PyTorch",
+        "torch-cell" => "PyTorch, cells",
+        "torch-split" => "PyTorch, split",
+        "torchrl" => "TorchRL",
+        "onednn" => "oneDNN",
+        "gru-op-flex" | "gru-op-wgpu" => "gru-op",
+        other => return Err(format!("no title for {other}")),
+    })
+}
+
+/// The sizes of a shape, as text.
+pub fn sizes(name: &str) -> Result<String, String> {
+    let shape = Shape::find(name).ok_or_else(|| format!("unknown shape {name}"))?;
+    let [n, t, i, h, layers, directions] = shape.sizes;
+    let mut text = format!("{n}, {t}, {i}, {h}");
+    if layers > 1 {
+        text += &format!(", {layers} layers");
+    }
+    if directions == 2 {
+        text += ", bidirectional";
+    }
+    Ok(text)
+}
+
+/// Three digits.
+fn short(ms: f64) -> String {
+    match ms {
+        ms if ms < 0.01 => format!("{ms:.5}"),
+        ms if ms < 0.1 => format!("{ms:.4}"),
+        ms if ms < 1.0 => format!("{ms:.3}"),
+        ms if ms < 10.0 => format!("{ms:.2}"),
+        ms if ms < 100.0 => format!("{ms:.1}"),
+        ms if ms < 1000.0 => format!("{ms:.0}"),
+        ms => format!("{:.0}", (ms / 10.0).round() * 10.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn documents_are_as_generated_from_their_records() {
+        super::check(&crate::root(), false).unwrap_or_else(|difference| panic!("{difference}"));
+    }
+}
