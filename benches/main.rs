@@ -188,16 +188,21 @@ fn start(options: &Options, threads: usize) -> Vec<Peer> {
     peers
 }
 
-/// Other peers use the caches between two samples. Calls below this time are measured warm.
-const SHORT_MS: f64 = 10.0;
+/// A sample begins with untimed calls of this time, and at least one: other peers used the caches, and threads that
+/// slept may share a core for some milliseconds until the system moves one of them. Without it, two threads of gru-op
+/// took 2.6 ms instead of 1.3 ms for `torchrl-cpu`.
+const WARM_UP_MS: f64 = 20.0;
+
+/// Calls that take longer are not preceded by another one.
+const LONG_MS: f64 = 200.0;
 
 /// A peer that computes a row.
 struct Runner<'a> {
     peer: &'a mut Peer,
     note: String,
     difference: Option<f64>,
-    is_short: bool,
-    /// Calls of a sample.
+    /// Untimed and timed calls of a sample.
+    warm_up: usize,
     batch: usize,
     samples: Vec<f64>,
     /// Milliseconds of all samples.
@@ -236,7 +241,7 @@ fn compare_row(
                     peer,
                     note,
                     difference: None,
-                    is_short: false,
+                    warm_up: 0,
                     batch: 1,
                     samples: Vec::new(),
                     spent: 0.0,
@@ -249,12 +254,13 @@ fn compare_row(
     drop(outputs);
     for runner in &mut runners {
         runner.difference = differences.get(&runner.peer.name).copied();
-        let mut one = runner.peer.sample(1)?;
-        if one < SHORT_MS {
-            one = one.min(runner.peer.sample(1)?);
+        let mut one = runner.peer.sample(0, 1)?;
+        if one < LONG_MS {
+            one = one.min(runner.peer.sample(1, 1)?);
         }
-        runner.is_short = one < SHORT_MS;
-        runner.batch = (1.0 / one.max(1e-6)).ceil().max(1.0) as usize;
+        let calls = |ms: f64| (ms / one.max(1e-6)).ceil().max(1.0) as usize;
+        runner.warm_up = if one < LONG_MS { calls(WARM_UP_MS) } else { 0 };
+        runner.batch = calls(1.0);
     }
     let before = facts::steal();
     let limit = options.time.as_secs_f64() * 1e3;
@@ -292,10 +298,7 @@ fn compare_row(
 
 impl Runner<'_> {
     fn take_sample(&mut self) -> Result<(), String> {
-        if self.is_short {
-            self.peer.sample(1)?;
-        }
-        let ms = self.peer.sample(self.batch)?;
+        let ms = self.peer.sample(self.warm_up, self.batch)?;
         self.spent += ms * self.batch as f64;
         self.samples.push(ms);
         Ok(())

@@ -51,9 +51,13 @@ pub fn serve(peer: &str) {
                 say(&format!("ok\t{}\t{}", names.join(" "), prepared.note()));
                 layer = Some(prepared);
             }
-            ["sample", calls] => {
+            ["sample", warm_up, calls] => {
                 let layer: &Layer = layer.as_ref().expect("a problem is prepared");
-                let calls = calls.parse().expect("the driver sends a number");
+                let [warm_up, calls] =
+                    [warm_up, calls].map(|count| count.parse().expect("the driver sends numbers"));
+                if warm_up > 0 {
+                    time(&|| layer.call(), warm_up, layer.device());
+                }
                 let ms = time(&|| layer.call(), calls, layer.device()).done;
                 say(&format!("ok\t{:.0}", ms * 1e6 * calls as f64));
             }

@@ -158,9 +158,12 @@ def main():
             floats.tofile(out)
             print("ok", " ".join(names), "", sep="\t", flush=True)
         else:
+            warm_up, calls = map(int, words)
+            for _ in range(warm_up):
+                case.call()
             wait()
             begin = time.perf_counter_ns()
-            for _ in range(int(words[0])):
+            for _ in range(calls):
                 case.call()
             wait()
             print("ok", time.perf_counter_ns() - begin, sep="\t", flush=True)

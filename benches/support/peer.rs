@@ -4,7 +4,7 @@
 //! |---|---|
 //! | (start) | `ready`, version; or `no`, reason |
 //! | `prepare`, problem file, mode, output file | `ok`, names of the outputs, note; or `no`, reason |
-//! | `sample`, number of calls | nanoseconds of all calls |
+//! | `sample`, numbers of untimed and of timed calls | nanoseconds of all timed calls |
 //!
 //! `prepare` reads the problem, makes one call and writes the outputs as `f32`, one after the other: `y`, `h_n`, and with
 //! backward `d_x`, `d_h0`, and `d_w_ih.0`, `d_w_hh.0`, `d_b_ih.0`, `d_b_hh.0` for each direction of each layer.
@@ -69,12 +69,12 @@ impl Peer {
         Ok((names.map(String::from).collect(), note))
     }
 
-    /// Milliseconds of one call, measured over `calls` calls.
+    /// Milliseconds of one call, measured over `calls` calls after `warm_up` others.
     ///
     /// # Errors
     /// If the peer ended.
-    pub fn sample(&mut self, calls: usize) -> Result<f64, String> {
-        self.ask(&format!("sample\t{calls}"))?;
+    pub fn sample(&mut self, warm_up: usize, calls: usize) -> Result<f64, String> {
+        self.ask(&format!("sample\t{warm_up}\t{calls}"))?;
         let words = self.answer("ok")?;
         self.pause();
         let nanoseconds = words.first().and_then(|word| word.parse::<f64>().ok());

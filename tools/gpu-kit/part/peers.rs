@@ -51,9 +51,9 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
         for mode in MODES {
             clock.check(|| format!("for {name} {}", mode.name()))?;
             peer.prepare(&file, mode, &out)?;
-            let one = peer.sample(1)?.max(1e-3);
+            let one = peer.sample(0, 1)?.max(1e-3);
             let calls = (1.0 / one).ceil() as usize;
-            let samples = (0..SAMPLES).map(|_| peer.sample(calls));
+            let samples = (0..SAMPLES).map(|_| peer.sample(0, calls));
             let samples = samples.collect::<Result<_, _>>()?;
             rows.add(&Row {
                 version: peer.version.clone(),
