@@ -4,7 +4,8 @@
 //!     cargo run --release -p gru-benches -- tables [--write]
 //!
 //! --peers gru-op-flex,torch   the peers; default: all but the ones of ndarray. The features wgpu, vulkan, metal and cuda
-//!                             add gru-op-wgpu, burn-wgpu, gru-op-cuda, burn-cuda, torch-cuda
+//!                             add gru-op-wgpu, burn-wgpu, gru-op-cuda, burn-cuda, torch-cuda. prepared-flex is
+//!                             `GruBlock::prepare`
 //! --shapes char-s,rl          the shapes; default: all
 //! --modes infer,fwd_bwd       the modes; default: both
 //! --threads 1,2               the thread counts; default: all cores
@@ -38,7 +39,8 @@ use bench_support::{MODES, Mode, Peer, Problem, SHAPES, Shape, median};
 
 use crate::record::{Record, Row};
 
-const PEERS: &str = "gru-op-flex,burn-flex,torch,torch-cell,torch-split,torchrl,onednn";
+const PEERS: &str =
+    "gru-op-flex,prepared-flex,burn-flex,torch,torch-cell,torch-split,torchrl,onednn";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();

@@ -1,4 +1,4 @@
-//! This program as a peer: `GruBlock` or Burn's own `Gru` on a backend. The protocol is described in
+//! This program as a peer: `GruBlock`, a prepared `GruBlock` or Burn's own `Gru` on a backend. The protocol is described in
 //! `bench_support::peer`.
 
 use std::{
@@ -7,14 +7,21 @@ use std::{
     path::Path,
 };
 
-use bench_support::{Layer, Mode, Problem, Shape, time};
+use bench_support::{Layer, Mode, Problem, Program, Shape, time};
 use burn::tensor::Device;
 
-/// Answers the requests of standard input. `peer` is `gru-op-` or `burn-` and a backend.
+/// Answers the requests of standard input. `peer` is `gru-op-`, `prepared-` or `burn-` and a backend.
 pub fn serve(peer: &str) {
-    let (is_burn, backend) = match peer.strip_prefix("burn-") {
-        Some(backend) => (true, backend),
-        None => (false, peer.strip_prefix("gru-op-").unwrap_or(peer)),
+    let programs = [
+        ("gru-op-", Program::Block),
+        ("prepared-", Program::Prepared),
+        ("burn-", Program::Burn),
+    ];
+    let found = programs
+        .iter()
+        .find_map(|&(prefix, program)| Some((program, peer.strip_prefix(prefix)?)));
+    let Some((program, backend)) = found else {
+        return say(&format!("no\t{peer}: no such peer"));
     };
     let device = match device(backend) {
         Ok(device) => device,
@@ -22,7 +29,7 @@ pub fn serve(peer: &str) {
     };
     say(&format!(
         "ready\t{}",
-        if is_burn {
+        if program == Program::Burn {
             burn_version()
         } else {
             env!("CARGO_PKG_VERSION")
@@ -41,7 +48,11 @@ pub fn serve(peer: &str) {
                 let shape = name
                     .and_then(Shape::find)
                     .expect("a file is named after its shape");
-                let prepared = Layer::new(&Problem::new(shape), is_burn, mode, &device);
+                if !program.has(shape, mode) {
+                    say("no\tonly inference of padded rows");
+                    continue;
+                }
+                let prepared = Layer::new(&Problem::new(shape), program, mode, &device);
                 let (mut names, mut bytes) = (Vec::new(), Vec::new());
                 for (name, floats) in prepared.outputs() {
                     names.push(name);

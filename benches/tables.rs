@@ -171,6 +171,7 @@ fn title(peer: &str) -> Result<&'static str, String> {
         "torchrl" => "TorchRL",
         "onednn" => "oneDNN",
         "gru-op-flex" | "gru-op-wgpu" => "gru-op",
+        "prepared-flex" => "gru-op, prepared",
         other => return Err(format!("no title for {other}")),
     })
 }

@@ -8,7 +8,9 @@ use burn::{
     },
     tensor::{Bool, Device, Gradients, Tensor, TensorData},
 };
-use gru_op::{GruBlock, GruBlockConfig, GruWeights, SequenceOptions, pack, unpack};
+use gru_op::{
+    GruBlock, GruBlockConfig, GruWeights, Precision, PreparedGru, SequenceOptions, pack, unpack,
+};
 
 use crate::{
     Mode,
@@ -18,8 +20,27 @@ use crate::{
 /// Tensors by name, in the order of [`crate::peer`].
 pub type Outputs = Vec<(String, Vec<f32>)>;
 
+/// What computes a problem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    /// `GruBlock`.
+    Block,
+    /// `GruBlock::prepare` in full precision, for inference without packed rows.
+    Prepared,
+    /// Burn's `Gru` or `BiGru`.
+    Burn,
+}
+
+impl Program {
+    /// Whether it computes this row.
+    pub fn has(self, shape: &Shape, mode: Mode) -> bool {
+        self != Self::Prepared || (mode == Mode::Infer && shape.kind != Kind::Packed)
+    }
+}
+
 enum Layers {
     Block(GruBlock),
+    Prepared(PreparedGru),
     /// A layer each.
     Burn(Vec<BurnLayer>),
 }
@@ -53,8 +74,8 @@ struct Results {
 }
 
 impl Layer {
-    /// Burn's `Gru` or `BiGru` if `is_burn`, otherwise a `GruBlock`.
-    pub fn new(problem: &Problem, is_burn: bool, mode: Mode, device: &Device) -> Self {
+    /// A program that [has](Program::has) this row.
+    pub fn new(problem: &Problem, program: Program, mode: Mode, device: &Device) -> Self {
         let device = match mode {
             Mode::Infer => device.clone(),
             Mode::ForwardBackward => device.clone().autodiff(),
@@ -67,7 +88,7 @@ impl Layer {
         let mut x = tensor(&problem.x, [n, t, i]);
         let mut upstream = tensor(&problem.upstream, [n, t, directions * h]);
         let lengths = problem.lengths();
-        let is_packed = shape.kind == Kind::Packed && !is_burn;
+        let is_packed = shape.kind == Kind::Packed && program == Program::Block;
         if let Some(lengths) = lengths.as_ref().filter(|_| is_packed) {
             x = pack(x, lengths).unsqueeze();
             upstream = pack(upstream, lengths).unsqueeze();
@@ -95,7 +116,7 @@ impl Layer {
             })
             .collect();
         let layers_and_directions = layers * directions;
-        let layers = if is_burn {
+        let layers = if program == Program::Burn {
             let layers = weights.chunks(directions);
             Layers::Burn(layers.map(|of| burn_layer(of, &device)).collect())
         } else {
@@ -103,7 +124,12 @@ impl Layer {
                 .with_num_layers(layers)
                 .with_bidirectional(directions == 2)
                 .init_with(weights);
-            Layers::Block(block.expect("the shapes match the configuration"))
+            let block = block.expect("the shapes match the configuration");
+            if program == Program::Prepared {
+                Layers::Prepared(block.prepare(Precision::Full))
+            } else {
+                Layers::Block(block)
+            }
         };
         Self {
             layers,
@@ -132,7 +158,7 @@ impl Layer {
     /// What a reader of the times must know.
     pub fn note(&self) -> &'static str {
         match (&self.layers, self.shape.kind) {
-            (Layers::Block(_), _) | (_, Kind::Dense) => "",
+            (Layers::Block(_) | Layers::Prepared(_), _) | (_, Kind::Dense) => "",
             (_, Kind::Starts(_) | Kind::Documents) => "a call per step",
             (_, Kind::Lengths(_) | Kind::Packed) => "dense and padded",
         }
@@ -149,6 +175,10 @@ impl Layer {
                 let (y, state) = self.block(block, x, h0);
                 (y, Some(state))
             }
+            Layers::Prepared(gru) => {
+                let (y, state) = gru.forward_with(x, self.options(h0));
+                (y, Some(state))
+            }
             Layers::Burn(layers) => self.burn(layers, x, h0),
         };
         let gradients = (self.mode == Mode::ForwardBackward)
@@ -162,15 +192,20 @@ impl Layer {
     }
 
     fn block(&self, block: &GruBlock, x: Tensor<3>, h0: Tensor<3>) -> (Tensor<3>, Tensor<3>) {
-        let options = SequenceOptions::new().state(h0.clone());
-        match (&self.lengths, &self.starts) {
-            (Some(lengths), _) if self.is_packed => {
+        match &self.lengths {
+            Some(lengths) if self.is_packed => {
                 let (y, state) = block.forward_packed(x.squeeze_dim(0), lengths, Some(h0));
                 (y.unsqueeze(), state)
             }
-            (Some(lengths), _) => block.forward_with(x, options.lengths(lengths)),
-            (None, Some(starts)) => block.forward_with(x, options.starts(starts.clone())),
-            (None, None) => block.forward(x, Some(h0)),
+            _ => block.forward_with(x, self.options(h0)),
+        }
+    }
+
+    fn options(&self, h0: Tensor<3>) -> SequenceOptions<3> {
+        let options = SequenceOptions::new().state(h0);
+        match &self.lengths {
+            Some(lengths) => options.lengths(lengths),
+            None => options.starts(self.starts.clone()),
         }
     }
 
@@ -257,6 +292,7 @@ impl Layer {
                 });
                 layers.collect()
             }
+            Layers::Prepared(_) => Vec::new(),
             Layers::Burn(layers) => {
                 let layers = layers.iter().flat_map(|layer| match layer {
                     BurnLayer::One(gru) => vec![gates(gru)],

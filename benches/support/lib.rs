@@ -14,7 +14,7 @@ use std::{
 
 use burn::tensor::{Device, Distribution, Tensor};
 
-pub use layer::Layer;
+pub use layer::{Layer, Program};
 #[cfg(feature = "gpu")]
 pub use memory_sampler::MemorySampler;
 pub use peer::Peer;
@@ -64,7 +64,8 @@ pub fn side_by_side(
     patience: Duration,
 ) -> (Times, Times) {
     let problem = Problem::new(shape);
-    let layers = [true, false].map(|is_burn| Layer::new(&problem, is_burn, mode, device));
+    let layers =
+        [Program::Burn, Program::Block].map(|program| Layer::new(&problem, program, mode, device));
     let batches = layers.each_ref().map(|layer| {
         time(&|| layer.call(), 1, device);
         let one = time(&|| layer.call(), 1, device).done;
