@@ -40,7 +40,7 @@ impl Program {
 
 enum Layers {
     Block(GruBlock),
-    Prepared(PreparedGru),
+    Prepared(Box<PreparedGru>),
     /// A layer each.
     Burn(Vec<BurnLayer>),
 }
@@ -126,7 +126,7 @@ impl Layer {
                 .init_with(weights);
             let block = block.expect("the shapes match the configuration");
             if program == Program::Prepared {
-                Layers::Prepared(block.prepare(Precision::Full))
+                Layers::Prepared(Box::new(block.prepare(Precision::Full)))
             } else {
                 Layers::Block(block)
             }
