@@ -11,7 +11,7 @@
 //! ModelGen::new()
 //!     .input("model.onnx")
 //!     .out_dir("model/")
-//!     .register_op_override(GruOverride::new())
+//!     .register_op_override(GruOverride)
 //!     .run_from_script();
 //! ```
 //!
@@ -58,87 +58,112 @@ use burn_onnx::ext::{
 /// Register it by `register_op_override` for a model file, by `register_custom_op` for a copy of
 /// [`with_lengths`].
 #[derive(Debug, Clone, Copy, Default)]
-pub struct GruOverride {
-    precision: Option<Precision>,
-}
+pub struct GruOverride;
 
 impl GruOverride {
-    /// Generates blocks that can be trained.
-    pub const fn new() -> Self {
-        Self { precision: None }
+    /// An override for inference.
+    pub const fn prepared(precision: Precision) -> PreparedOverride {
+        PreparedOverride { precision }
     }
 
-    /// Generates `gru_convert::onnx::PreparedBlock`, which is for inference: the first call prepares the weights with
-    /// this precision. Other precisions than [`Precision::Full`] require Flex or ndarray.
-    pub const fn prepared(precision: Precision) -> Self {
-        Self {
-            precision: Some(precision),
-        }
-    }
-
-    fn tensors(&self, gru: &Gru<'_>, field: &str) -> Vec<PackTensor> {
-        match self.precision {
-            Some(_) => weights::tensors(gru, &format!("{field}.block")),
-            None => weights::tensors(gru, field),
-        }
+    fn precision(&self) -> Option<Precision> {
+        None
     }
 }
 
-impl OpOverride for GruOverride {
-    fn target(&self) -> NodeType {
-        NodeType::Gru
-    }
+/// Generates `gru_convert::onnx::PreparedBlock`: the first call prepares the weights with this precision. Other
+/// precisions than [`Precision::Full`] require Flex or ndarray. It is registered as [`GruOverride`], whose function
+/// [`prepared`](GruOverride::prepared) makes it.
+#[derive(Debug, Clone, Copy)]
+pub struct PreparedOverride {
+    precision: Precision,
+}
 
-    fn forward(
-        &self,
-        node: &Node,
-        ctx: &mut CodegenContext<'_, '_>,
-    ) -> Result<TokenStream, ProcessError> {
-        code::call(&Gru::built_in(node)?, ctx)
-    }
-
-    fn field(&self, node: &Node) -> Result<Option<Field>, ProcessError> {
-        Ok(Some(code::field(&Gru::built_in(node)?, self.precision)))
-    }
-
-    fn collect_tensors(&self, node: &Node, field: &str) -> Result<Vec<PackTensor>, ProcessError> {
-        Ok(self.tensors(&Gru::built_in(node)?, field))
+impl PreparedOverride {
+    fn precision(&self) -> Option<Precision> {
+        Some(self.precision)
     }
 }
 
-impl CustomOp for GruOverride {
-    fn op_type(&self) -> &str {
-        "GRU"
-    }
+/// Both kinds of registration.
+macro_rules! registered {
+    ($name:ident) => {
+        impl OpOverride for $name {
+            fn target(&self) -> NodeType {
+                NodeType::Gru
+            }
 
-    fn domain(&self) -> &str {
-        lengths::DOMAIN
-    }
+            fn forward(
+                &self,
+                node: &Node,
+                ctx: &mut CodegenContext<'_, '_>,
+            ) -> Result<TokenStream, ProcessError> {
+                code::call(&Gru::built_in(node)?, ctx)
+            }
 
-    fn infer_output_types(&self, node: &CustomNode) -> Result<Vec<ArgType>, ProcessError> {
-        let dtype = sequence_dtype(&node.inputs)?;
-        let ranks = [4, 3]; // Y and Y_h
-        let tensor = |rank| ArgType::Tensor(TensorType::new(dtype, rank, None));
-        Ok(ranks.map(tensor)[..node.outputs.len().min(2)].to_vec())
-    }
+            fn field(&self, node: &Node) -> Result<Option<Field>, ProcessError> {
+                Ok(Some(code::field(&Gru::built_in(node)?, self.precision())))
+            }
 
-    fn forward(
-        &self,
-        node: &CustomNode,
-        ctx: &mut CodegenContext<'_, '_>,
-    ) -> Result<TokenStream, ProcessError> {
-        code::call(&Gru::marked(node)?, ctx)
-    }
+            fn collect_tensors(
+                &self,
+                node: &Node,
+                field: &str,
+            ) -> Result<Vec<PackTensor>, ProcessError> {
+                Ok(weights::tensors(
+                    &Gru::built_in(node)?,
+                    field,
+                    self.precision(),
+                ))
+            }
+        }
 
-    fn field(&self, node: &CustomNode) -> Result<Option<Field>, ProcessError> {
-        Ok(Some(code::field(&Gru::marked(node)?, self.precision)))
-    }
+        impl CustomOp for $name {
+            fn op_type(&self) -> &str {
+                "GRU"
+            }
 
-    fn collect_tensors(
-        &self,
-        node: &CustomNode,
-        field: &str,
-    ) -> Result<Vec<PackTensor>, ProcessError> {
-        Ok(self.tensors(&Gru::marked(node)?, field))
-    }
+            fn domain(&self) -> &str {
+                lengths::DOMAIN
+            }
+
+            fn infer_output_types(&self, node: &CustomNode) -> Result<Vec<ArgType>, ProcessError> {
+                output_types(node)
+            }
+
+            fn forward(
+                &self,
+                node: &CustomNode,
+                ctx: &mut CodegenContext<'_, '_>,
+            ) -> Result<TokenStream, ProcessError> {
+                code::call(&Gru::marked(node)?, ctx)
+            }
+
+            fn field(&self, node: &CustomNode) -> Result<Option<Field>, ProcessError> {
+                Ok(Some(code::field(&Gru::marked(node)?, self.precision())))
+            }
+
+            fn collect_tensors(
+                &self,
+                node: &CustomNode,
+                field: &str,
+            ) -> Result<Vec<PackTensor>, ProcessError> {
+                Ok(weights::tensors(
+                    &Gru::marked(node)?,
+                    field,
+                    self.precision(),
+                ))
+            }
+        }
+    };
+}
+
+registered!(GruOverride);
+registered!(PreparedOverride);
+
+/// `Y` and `Y_h`.
+fn output_types(node: &CustomNode) -> Result<Vec<ArgType>, ProcessError> {
+    let dtype = sequence_dtype(&node.inputs)?;
+    let tensor = |rank| ArgType::Tensor(TensorType::new(dtype, rank, None));
+    Ok([4, 3].map(tensor)[..node.outputs.len().min(2)].to_vec())
 }

@@ -1,7 +1,10 @@
 //! Generated code and error messages. `tests/onnx` compiles and runs the code of many more models.
 
 use crate::{Error, GruOverride, Precision, lengths, weights, with_lengths};
-use burn_onnx::ModelGen;
+use burn_onnx::{
+    ModelGen,
+    ext::{CustomOp, OpOverride},
+};
 use gru_testkit::onnx_file::{Attribute, GruModel, Value};
 use std::{
     fs,
@@ -58,11 +61,11 @@ fn folder(test: &str) -> PathBuf {
 
 /// The generated code, or the panic of the build script.
 fn generate(test: &str, model: &GruModel, marked: bool) -> Result<String, String> {
-    generate_with(GruOverride::new(), test, model, marked)
+    generate_with(GruOverride, test, model, marked)
 }
 
 fn generate_with(
-    gru: GruOverride,
+    gru: impl OpOverride + CustomOp + 'static,
     test: &str,
     model: &GruModel,
     marked: bool,

@@ -1,13 +1,14 @@
 //! The weights in the layout of a `GruBlock`.
 
-use crate::gru::Gru;
+use crate::{Precision, gru::Gru};
 use burn_onnx::ext::{PackTensor, TensorData, bridge};
 
 /// ONNX' gates are z, r, n. A block's gates are r, z, n.
 const GATES: [usize; 3] = [1, 0, 2];
 
-/// The parameters of the block in the field `field`.
-pub(crate) fn tensors(gru: &Gru<'_>, field: &str) -> Vec<PackTensor> {
+/// The parameters of the block in the field `field`. A prepared block is a field of this field.
+pub(crate) fn tensors(gru: &Gru<'_>, field: &str, precision: Option<Precision>) -> Vec<PackTensor> {
+    let block = if precision.is_some() { ".block" } else { "" };
     let (i, h) = (gru.d_input, gru.d_hidden);
     let mut all = Vec::new();
     for d in 0..gru.directions.len() {
@@ -15,7 +16,7 @@ pub(crate) fn tensors(gru: &Gru<'_>, field: &str) -> Vec<PackTensor> {
             let data = TensorData::from_bytes_vec(bytes, shape, like.dtype());
             all.push(bridge::from_data(
                 data,
-                format!("{field}.layers.{d}.{name}"),
+                format!("{field}{block}.layers.{d}.{name}"),
                 None,
             ));
         };

@@ -35,17 +35,15 @@ pub fn generate(out: &Path) {
             let mut generator = ModelGen::new();
             generator.out_dir(way).load_strategy(LoadStrategy::Embedded);
             if way == "built_in" {
-                generator
-                    .input(&path)
-                    .register_op_override(GruOverride::new());
+                generator.input(&path).register_op_override(GruOverride);
             } else {
                 let copy = with_lengths(&path).expect("the copy is written");
-                let gru = if way == "prepared" {
-                    GruOverride::prepared(Precision::Full)
+                generator.input(&copy);
+                if way == "prepared" {
+                    generator.register_custom_op(GruOverride::prepared(Precision::Full));
                 } else {
-                    GruOverride::new()
-                };
-                generator.input(&copy).register_custom_op(gru);
+                    generator.register_custom_op(GruOverride);
+                }
             }
             generator.run_from_script();
             module(&mut modules, way, name);
