@@ -43,7 +43,16 @@ fn main() {
     }
 
     let device = Device::flex();
-    /// Measures one call.
+    /// One call of a form.
+    macro_rules! timed {
+        ($form:ident, $model:ident, $call:expr) => {
+            &|| {
+                let $model = &$form;
+                drop($call)
+            }
+        };
+    }
+    /// Measures one call of each form.
     macro_rules! model {
         ($name:ident, |$model:ident| $call:expr) => {{
             let ours = models::$name::gru_op::load(&device);
@@ -53,30 +62,10 @@ fn main() {
             measure(
                 stringify!($name),
                 [
-                    &|| {
-                        drop({
-                            let $model = &ours;
-                            $call
-                        })
-                    },
-                    &|| {
-                        drop({
-                            let $model = &int8;
-                            $call
-                        })
-                    },
-                    &|| {
-                        drop({
-                            let $model = &burn;
-                            $call
-                        })
-                    },
-                    &|| {
-                        drop({
-                            let $model = &rest;
-                            $call
-                        })
-                    },
+                    timed!(ours, $model, $call),
+                    timed!(int8, $model, $call),
+                    timed!(burn, $model, $call),
+                    timed!(rest, $model, $call),
                 ],
             );
         }};
