@@ -12,7 +12,7 @@ use crate::{
 use std::{fmt, sync::Arc};
 
 /// The weights of a layer, packed once for the instruction set of this machine. ([`Gru::forward`] packs its weights
-/// in each call.)
+/// in each call, or reads them in place if the call is short.)
 ///
 /// They are a copy, and do not change with the original slices.
 ///
@@ -80,8 +80,8 @@ impl<E: Element> PackedWeights<E> {
         &self.0.spec
     }
 
-    /// Writes the state after every step of N rows and T steps to `states` `[N,T,H]`, forward in time. [`Gru::forward`]
-    /// returns the same bits.
+    /// Writes the state after every step of N rows and T steps to `states` `[N,T,H]`, forward in time. A short call of
+    /// [`Gru::forward`] adds in another order, so its last bits may differ.
     ///
     /// # Panics
     /// If the sizes exceed the address space, or a slice has the wrong number of elements.

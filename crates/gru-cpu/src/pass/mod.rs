@@ -22,7 +22,26 @@ pub(crate) use self::{
     packed::{Packed, StepScratch, Streams},
 };
 
+use crate::{
+    product::{Lines, ROWS},
+    threads::Tile,
+};
 use std::ops::Range;
+
+/// One tile of a panel, and its place in the loop over panels and tiles.
+#[derive(Clone, Copy)]
+struct Part {
+    tile: Tile,
+    panel: usize,
+    /// The panel that is read after this one.
+    next: usize,
+    /// Which tile of the panel this is, and how many there are.
+    index: usize,
+    count: usize,
+}
+
+/// The cache lines that a tile writes: the state and four gates of each row.
+type WriteLines<E> = Lines<E, { 5 * ROWS }>;
 
 /// The hidden units of some panels, which are `width` units wide.
 #[inline(always)]

@@ -34,7 +34,7 @@ impl<E: Lanes> Packed<E> {
         };
         let gru = Gru::new(Sizes { n: 0, t: 0, i, h }, *spec);
         let call = Call::new(&gru, inputs);
-        let weights = Weights::new(&machine, &call, false);
+        let weights = Weights::packed(&machine, &call);
         Self {
             spec: *spec,
             features: features(&inputs.weights, &gru.sizes),

@@ -1,10 +1,14 @@
 //! The input product of a round.
 
-use super::weights::Weights;
+use super::{
+    units,
+    weights::{Matrices, Weights},
+};
 use crate::{
     call::{Call, LiveRows},
-    product::{ROWS, Rows, Sums},
+    product::{ROWS, Rows, Sums, WeightRows},
     simd::Lanes,
+    threads::tiles,
     tuning::{registers, tile_rows},
 };
 use pulp::{Simd, WithSimd};
@@ -80,6 +84,8 @@ pub(super) struct Project<'a, E> {
     pub(super) rows: Range<usize>,
     pub(super) panels: Range<usize>,
     pub(super) p: InputProduct<'a, E>,
+    /// Rows of products `[3H]`, if the weights are read in place.
+    pub(super) products: Rows<'a, E>,
 }
 
 impl<E: Lanes> WithSimd for Project<'_, E> {
@@ -87,6 +93,12 @@ impl<E: Lanes> WithSimd for Project<'_, E> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
+        if let Matrices::InPlace {
+            w_ih: Some(w_ih), ..
+        } = &self.weights.matrices
+        {
+            return self.in_place(simd, w_ih);
+        }
         for panel in self.panels.clone() {
             let mut row = self.rows.start;
             while row < self.rows.end {
@@ -97,7 +109,10 @@ impl<E: Lanes> WithSimd for Project<'_, E> {
                     2.. => 2,
                     _ => 1,
                 };
-                self.tile(simd, row..row + size, panel);
+                let rows = row..row + size;
+                let x = self.x(rows.clone());
+                // SAFETY: these are rows of x.
+                unsafe { self.tile(simd, rows, &x, panel) };
                 row += size;
             }
         }
@@ -105,20 +120,67 @@ impl<E: Lanes> WithSimd for Project<'_, E> {
 }
 
 impl<E: Lanes> Project<'_, E> {
+    /// The products of some rows with the whole weight, then their panels.
     #[inline(always)]
-    fn tile<S: Simd>(&self, simd: S, rows: Range<usize>, panel: usize) {
-        let mut x: [&[E]; ROWS] = [&[]; ROWS];
+    fn in_place<S: Simd>(&self, simd: S, w_ih: &WeightRows<'_, E>) {
+        let h = self.call.sizes.h;
+        let units = units(self.panels.clone(), E::lanes::<S>(), h);
+        for first in self.rows.clone().step_by(ROWS) {
+            let rows = first..(first + ROWS).min(self.rows.end);
+            let x = self.x(rows.clone());
+            let mut products = [std::ptr::null_mut(); ROWS];
+            for (at, product) in products[..rows.len()].iter_mut().enumerate() {
+                *product = self.products.at(at);
+            }
+            // SAFETY: x has these rows, and the units of these panels belong to this thread.
+            unsafe { w_ih.multiply_gates(simd, &x[..rows.len()], 0..3, &units, &products) };
+            let tiles = tiles(0..rows.len(), ROWS);
+            for panel in self.panels.clone() {
+                for tile in tiles.clone() {
+                    let mut some = [std::ptr::null(); ROWS];
+                    for (to, from) in some.iter_mut().zip(&products[tile.range()]) {
+                        *to = from.cast_const();
+                    }
+                    let rows = rows.start + tile.first..rows.start + tile.first + tile.rows;
+                    // SAFETY: this thread has written these units of the products.
+                    unsafe { self.tile(simd, rows, &some, panel) };
+                }
+            }
+        }
+    }
+
+    /// The first rows of x of some rows of the round.
+    #[inline(always)]
+    fn x(&self, rows: Range<usize>) -> [*const E; ROWS] {
+        let mut x = [std::ptr::null(); ROWS];
         let (mut n, mut s) = self.round.place(rows.start);
         for x in &mut x[..rows.len()] {
-            *x = self.call.x(self.call.row(n, s));
+            let row = self.call.x(self.call.row(n, s));
+            *x = row.as_ptr();
             n += 1;
             if n == self.round.batch.start + self.round.at(s) {
                 (n, s) = (self.round.batch.start, s + 1);
             }
         }
+        x
+    }
+
+    /// One tile of [`Weights::project`].
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    unsafe fn tile<S: Simd>(
+        &self,
+        simd: S,
+        rows: Range<usize>,
+        x: &[*const E; ROWS],
+        panel: usize,
+    ) {
         let mut sums = Sums::<E, S>::new();
         sums.clear(simd, rows.len());
-        self.weights.project(simd, self.call, &x, panel, &mut sums);
+        // SAFETY: the caller keeps the same promise.
+        unsafe { self.weights.project(simd, self.call, x, panel, &mut sums) };
         for (row, sums) in rows.zip(sums.iter()) {
             let p = self.p.cells.at(self.p.row(panel, row));
             for (gate, &sum) in sums.iter().enumerate() {

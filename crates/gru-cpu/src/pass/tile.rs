@@ -5,9 +5,14 @@
 //! "complete" cells were written before the last barrier, or by this thread, and are not written again
 //! before the next one.
 
-use super::{project::InputProduct, units, weights::Weights};
+use super::{
+    Part, WriteLines,
+    project::InputProduct,
+    units,
+    weights::{Matrices, Weights, add_gates},
+};
 use crate::{
-    product::{Lhs, Lines, Order, Prefetch, Product, ROWS, Strided, Sums},
+    product::{Lhs, Order, Prefetch, Product, ROWS, Strided, Sums},
     simd::{Gates, Lanes},
     threads::Tile,
     tuning::CANDIDATE_VECTORS,
@@ -15,25 +20,10 @@ use crate::{
 use pulp::Simd;
 use std::ops::Range;
 
-/// One tile of a panel, and its place in the loop over panels and tiles.
-#[derive(Clone, Copy)]
-pub(super) struct Part {
-    pub(super) tile: Tile,
-    pub(super) panel: usize,
-    /// The panel that is read after this one.
-    pub(super) next: usize,
-    /// Which tile of the panel this is, and how many there are.
-    pub(super) index: usize,
-    pub(super) count: usize,
-}
-
-/// The cache lines that a tile writes: the state and four gates of each row.
-pub(super) type WriteLines<E> = Lines<E, { 5 * ROWS }>;
-
 /// The rows of gate tiles: one step of the forward pass, or rows of any steps whose gates are recomputed.
 ///
 /// # Safety
-/// `g` and `rg` return H elements of rows that exist.
+/// `g` and `rg` return H elements of rows that exist, and `product` 3H.
 pub(super) unsafe trait GateRows<E: Lanes> {
     fn weights(&self) -> &Weights<'_, E>;
 
@@ -50,6 +40,9 @@ pub(super) unsafe trait GateRows<E: Lanes> {
 
     /// `r ⊙ g` of a row, where the reset gate acts before the product.
     fn rg(&self, row: usize) -> *mut E;
+
+    /// The recurrent product `[3H]` of a row, if the weights are read in place.
+    fn product(&self, row: usize) -> *const E;
 
     /// What the recurrent product of a tile with so many vectors prefetches.
     fn prefetch<'l>(
@@ -255,17 +248,10 @@ pub(super) unsafe trait GateRows<E: Lanes> {
     /// `rg`, r and z of these rows are complete, and the units of this panel are owned.
     #[inline(always)]
     unsafe fn tile_of_candidate<S: Simd>(&self, simd: S, tile: Tile, panel: usize) {
-        let Some(candidate) = &self.weights().candidate else {
-            return;
-        };
-        let start = panel * CANDIDATE_VECTORS;
-        let vectors = start..(start + CANDIDATE_VECTORS).min(self.weights().state.count());
+        let (h, lanes) = (self.hidden(), E::lanes::<S>());
+        let vectors = units(panel..panel + 1, CANDIDATE_VECTORS, self.weights().panels());
         let mut sums = Sums::<E, S>::new();
         sums.clear(simd, tile.rows);
-        let mut rows = [std::ptr::null(); ROWS];
-        for (row, to) in tile.range().zip(&mut rows) {
-            *to = self.rg(row).cast_const();
-        }
         for (at, vector) in vectors.clone().enumerate() {
             let p = self.p_of(vector, tile);
             for (m, sums) in sums.iter_mut().enumerate() {
@@ -273,23 +259,58 @@ pub(super) unsafe trait GateRows<E: Lanes> {
                 sums[at] = unsafe { slot_of::<E, S>(simd, p.at(m), 2) };
             }
         }
+        let Matrices::Packed(packed) = &self.weights().matrices else {
+            for (row, sums) in tile.range().zip(sums.iter_mut()) {
+                for (vector, sum) in vectors.clone().zip(sums) {
+                    let (sum, units) = (std::slice::from_mut(sum), self.units_of(vector, lanes));
+                    // SAFETY: the product with n is complete.
+                    unsafe { add_gates::<E, S>(simd, sum, self.product(row), 2, h, &units) };
+                }
+            }
+            // SAFETY: the caller keeps the same promises.
+            return unsafe { self.finish_candidates(simd, &sums, tile, vectors) };
+        };
+        let Some(candidate) = &packed.candidate else {
+            return;
+        };
+        let mut rows = [std::ptr::null(); ROWS];
+        for (row, to) in tile.range().zip(&mut rows) {
+            *to = self.rg(row).cast_const();
+        }
         let product = Product {
             lhs: &Lhs::dense(rows),
-            k: self.hidden(),
+            k: h,
             panel: candidate.panel(panel),
             vectors: vectors.len(),
             order: Order::Free,
             prefetch: Prefetch::NOTHING,
         };
         // SAFETY: the rows have H complete units each, and the panel has H rows.
-        unsafe { product.add_to_small(simd, &mut sums) };
+        unsafe {
+            product.add_to_small(simd, &mut sums);
+            self.finish_candidates(simd, &sums, tile, vectors);
+        }
+    }
+
+    /// From the products of n of some vectors to the new states.
+    ///
+    /// # Safety
+    /// As for [`tile_of_candidate`](Self::tile_of_candidate).
+    #[inline(always)]
+    unsafe fn finish_candidates<S: Simd>(
+        &self,
+        simd: S,
+        sums: &Sums<E, S>,
+        tile: Tile,
+        vectors: Range<usize>,
+    ) {
         for (at, vector) in vectors.enumerate() {
             // SAFETY: the caller keeps the same promises.
             unsafe {
                 if self.gates().are_default() {
-                    self.finish_candidate::<S, true>(simd, &sums, at, tile, vector)
+                    self.finish_candidate::<S, true>(simd, sums, at, tile, vector)
                 } else {
-                    self.finish_candidate::<S, false>(simd, &sums, at, tile, vector)
+                    self.finish_candidate::<S, false>(simd, sums, at, tile, vector)
                 }
             }
         }
@@ -333,6 +354,23 @@ pub(super) unsafe trait GateRows<E: Lanes> {
         sums: &mut Sums<E, S>,
         part: Part,
     ) {
+        let Matrices::Packed(packed) = &self.weights().matrices else {
+            let units = self.units_of(part.panel, E::lanes::<S>());
+            for (row, sums) in part.tile.range().zip(sums.iter_mut()) {
+                // SAFETY: these units of the product are complete.
+                unsafe {
+                    add_gates::<E, S>(
+                        simd,
+                        &mut sums[..VECTORS],
+                        self.product(row),
+                        0,
+                        self.hidden(),
+                        &units,
+                    );
+                }
+            }
+            return;
+        };
         let mut rows = [std::ptr::null(); ROWS];
         for (row, to) in part.tile.range().zip(&mut rows) {
             *to = self.g(row);
@@ -341,7 +379,7 @@ pub(super) unsafe trait GateRows<E: Lanes> {
         let product = Product {
             lhs: &Lhs::dense(rows),
             k: self.hidden(),
-            panel: self.weights().state.panel(part.panel),
+            panel: packed.state.panel(part.panel),
             vectors: VECTORS,
             order: Order::Free,
             prefetch: self.prefetch(part, VECTORS, &mut lines),

@@ -2,77 +2,138 @@
 
 use crate::{
     call::{Call, Inputs},
-    product::{Buffer, Lhs, Order, Panels, Prefetch, Product, ROWS, Shape, Sums, pack},
+    product::{Buffer, Lhs, Order, Panels, Prefetch, Product, ROWS, Shape, Sums, WeightRows, pack},
     simd::{Lanes, Machine},
     spec::{Reset, Sizes},
     tuning::{CANDIDATE_VECTORS, PACK_FROM, ROW_GRANULE},
 };
 use pulp::Simd;
+use std::ops::Range;
 
-/// Panels of every weight.
+/// The weights of a call.
 pub(super) struct Weights<'a, E> {
+    pub(super) matrices: Matrices<'a, E>,
+    /// Four vectors for each panel: the biases of the input product of r, z and n, and of the candidate's recurrent
+    /// product.
+    bias: Buffer<E>,
+    /// Vectors of H units.
+    panels: usize,
+}
+
+/// How the products read the weights.
+#[allow(clippy::large_enum_variant)] // A call has one of them.
+pub(super) enum Matrices<'a, E> {
+    Packed(PackedMatrices<'a, E>),
+    InPlace {
+        w_ih: Option<WeightRows<'a, E>>,
+        w_hh: WeightRows<'a, E>,
+    },
+}
+
+pub(super) struct PackedMatrices<'a, E> {
     /// The input weight, all gates.
     input: Option<Panels<'a, E>>,
     /// Reset after the product: all gates. Before it: r and z.
     pub(super) state: Panels<'a, E>,
     /// Reset before the product: n, which multiplies `r ⊙ g`.
     pub(super) candidate: Option<Panels<'a, E>>,
-    /// Four vectors for each panel of `state`: the biases of the input product of r, z and n, and of the
-    /// candidate's recurrent product.
-    bias: Buffer<E>,
 }
 
 impl<'a, E: Lanes> Weights<'a, E> {
-    /// For one call: packed, or read in place if the call reads them too rarely.
+    /// For one forward pass: packed, or read in place if the call reads them too rarely.
     pub(super) fn for_call(machine: &Machine, call: &Call<'a, E>) -> Self {
-        let Sizes { n, t, .. } = *call.sizes;
-        let in_place = t * n.div_ceil(machine.tile_rows) < PACK_FROM;
-        Self::new(machine, call, in_place)
+        let Sizes { n, t, h, .. } = *call.sizes;
+        if t * n.div_ceil(machine.tile_rows) >= PACK_FROM {
+            return Self::packed(machine, call);
+        }
+        let weights = &call.inputs.weights;
+        let matrices = Matrices::InPlace {
+            w_ih: weights.w_ih.map(|w_ih| WeightRows::new(w_ih, h)),
+            w_hh: WeightRows::new(weights.w_hh, h),
+        };
+        Self::new(machine, call, matrices)
     }
 
-    pub(super) fn new(machine: &Machine, call: &Call<'a, E>, in_place: bool) -> Self {
+    pub(super) fn packed(machine: &Machine, call: &Call<'a, E>) -> Self {
         let Sizes { i, h, .. } = *call.sizes;
         let lanes = machine.lanes;
         let after = call.spec.reset == Reset::AfterMatmul;
-        let w_hh = |shape| Panels::new(call.inputs.weights.w_hh, 3 * h, shape, in_place);
+        let weights = &call.inputs.weights;
+        let w_hh = |shape| Panels::new(weights.w_hh, 3 * h, shape);
         let state_gates = if after { 0..3 } else { 0..2 };
-        let mut weights = Self {
-            input: call
-                .inputs
-                .weights
+        let mut matrices = PackedMatrices {
+            input: weights
                 .w_ih
-                .map(|w_ih| Panels::new(w_ih, 3 * h, Shape::gates(i, h, lanes, 0..3), in_place)),
+                .map(|w_ih| Panels::new(w_ih, 3 * h, Shape::gates(i, h, lanes, 0..3))),
             state: w_hh(Shape::gates(h, h, lanes, state_gates)),
             candidate: (!after).then(|| w_hh(Shape::units(h, h, lanes, CANDIDATE_VECTORS, 2 * h))),
-            bias: bias(h, after, call.inputs, lanes),
         };
         let all = [
-            weights.input.as_mut(),
-            Some(&mut weights.state),
-            weights.candidate.as_mut(),
+            matrices.input.as_mut(),
+            Some(&mut matrices.state),
+            matrices.candidate.as_mut(),
         ];
         pack(all.into_iter().flatten().flat_map(Panels::unpacked));
-        weights
+        Self::new(machine, call, Matrices::Packed(matrices))
     }
 
-    /// The same without the slices that they were packed from.
+    fn new(machine: &Machine, call: &Call<'a, E>, matrices: Matrices<'a, E>) -> Self {
+        let (h, lanes) = (call.sizes.h, machine.lanes);
+        let after = call.spec.reset == Reset::AfterMatmul;
+        Self {
+            matrices,
+            bias: bias(h, after, call.inputs, lanes),
+            panels: h.div_ceil(lanes),
+        }
+    }
+
+    /// Panels of one vector of units.
+    pub(super) fn panels(&self) -> usize {
+        self.panels
+    }
+
+    /// Panels of the candidate's product.
+    pub(super) fn candidates(&self, after: bool) -> usize {
+        if after {
+            0
+        } else {
+            self.panels.div_ceil(CANDIDATE_VECTORS)
+        }
+    }
+
+    /// Packed weights without the slices that they were packed from.
     pub(super) fn into_owned(self) -> Weights<'static, E> {
+        let Matrices::Packed(PackedMatrices {
+            input,
+            state,
+            candidate,
+        }) = self.matrices
+        else {
+            unreachable!("these weights are packed")
+        };
         Weights {
-            input: self.input.map(Panels::into_owned),
-            state: self.state.into_owned(),
-            candidate: self.candidate.map(Panels::into_owned),
-            bias: self.bias,
+            matrices: Matrices::Packed(PackedMatrices {
+                input: input.map(Panels::into_owned),
+                state: state.into_owned(),
+                candidate: candidate.map(Panels::into_owned),
+            }),
+            ..self
         }
     }
 
     /// Bytes of the packed panels and biases.
     pub(super) fn bytes(&self) -> usize {
-        let panels = [
-            self.input.as_ref(),
-            Some(&self.state),
-            self.candidate.as_ref(),
-        ];
-        let panels: usize = panels.into_iter().flatten().map(Panels::bytes).sum();
+        let panels: usize = match &self.matrices {
+            Matrices::Packed(PackedMatrices {
+                input,
+                state,
+                candidate,
+            }) => {
+                let panels = [input.as_ref(), Some(state), candidate.as_ref()];
+                panels.into_iter().flatten().map(Panels::bytes).sum()
+            }
+            Matrices::InPlace { .. } => 0,
+        };
         panels + size_of_val(self.bias.as_ref())
     }
 
@@ -88,37 +149,36 @@ impl<'a, E: Lanes> Weights<'a, E> {
         vectors
     }
 
-    /// Computes the input product with biases of some rows of the sequence: r, z and n of a panel.
+    /// Computes the input product with biases of some rows: r, z and n of a panel. `x` are rows of I elements. If
+    /// the weights are not packed or there is no input weight, they are rows of the product `[3H]`.
+    ///
+    /// # Safety
+    /// The rows can be read, and no thread writes them.
     #[inline(always)]
-    pub(super) fn project<S: Simd>(
+    pub(super) unsafe fn project<S: Simd>(
         &self,
         simd: S,
         call: &Call<'_, E>,
-        x: &[&[E]; ROWS],
+        x: &[*const E; ROWS],
         panel: usize,
         sums: &mut Sums<E, S>,
     ) {
         let Sizes { i, h, .. } = *call.sizes;
         let [b_r, b_z, b_n, _] = self.bias(simd, panel);
         sums.iter_mut().for_each(|sums| *sums = [b_r, b_z, b_n]);
-        let Some(w_ih) = &self.input else {
-            let lanes = E::lanes::<S>();
-            let units = super::units(panel..panel + 1, lanes, h);
-            for (sums, x) in sums.iter_mut().zip(x) {
-                for (gate, sum) in sums.iter_mut().enumerate() {
-                    let x = E::read(simd, &x[gate * h..][units.clone()]);
-                    *sum = E::vadd(simd, *sum, x);
-                }
+        let Matrices::Packed(PackedMatrices {
+            input: Some(w_ih), ..
+        }) = &self.matrices
+        else {
+            let units = super::units(panel..panel + 1, E::lanes::<S>(), h);
+            for (sums, &x) in sums.iter_mut().zip(x) {
+                // SAFETY: the caller promises a row of the product.
+                unsafe { add_gates::<E, S>(simd, sums, x, 0, h, &units) };
             }
             return;
         };
-        let mut rows = [std::ptr::null(); ROWS];
-        for (row, x) in rows.iter_mut().zip(&x[..sums.len()]) {
-            assert!(x.len() >= i);
-            *row = x.as_ptr();
-        }
         let product = Product {
-            lhs: &Lhs::dense(rows),
+            lhs: &Lhs::dense(*x),
             k: i,
             panel: w_ih.panel(panel),
             vectors: 3,
@@ -131,8 +191,31 @@ impl<'a, E: Lanes> Weights<'a, E> {
             },
             prefetch: Prefetch::NOTHING,
         };
-        // SAFETY: each row of the sums has a borrowed row of I elements, and the panel has I rows.
+        // SAFETY: the caller promises rows of I elements, and the panel has I rows.
         unsafe { product.add_to(simd, sums) };
+    }
+}
+
+/// Adds some units of a row `[3H]` to the sums of gates from `first` on.
+///
+/// # Safety
+/// These units can be read, and no thread writes them.
+#[inline(always)]
+pub(super) unsafe fn add_gates<E: Lanes, S: Simd>(
+    simd: S,
+    sums: &mut [E::V<S>],
+    row: *const E,
+    first: usize,
+    h: usize,
+    units: &Range<usize>,
+) {
+    for (gate, sum) in (first..).zip(sums) {
+        // SAFETY: the caller keeps this promise.
+        let units = unsafe {
+            let from = row.add(gate * h + units.start);
+            std::slice::from_raw_parts(from, units.len())
+        };
+        *sum = E::vadd(simd, *sum, E::read(simd, units));
     }
 }
 

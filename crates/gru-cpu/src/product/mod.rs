@@ -3,6 +3,7 @@
 mod blocks;
 mod buffer;
 mod columns;
+mod in_place;
 mod microkernel;
 mod panels;
 mod prefetch;
@@ -12,6 +13,7 @@ pub(crate) use self::{
     blocks::{Blocks, WIDTH},
     buffer::Buffer,
     columns::Columns,
+    in_place::WeightRows,
     microkernel::{Lhs, Order, Product, ROWS, Sums},
     panels::{MOST_VECTORS, Panel, Panels, Shape, pack},
     prefetch::{Lines, Prefetch},

@@ -39,9 +39,7 @@ impl<E> Panel<E> {
 pub(crate) struct Panels<'a, E> {
     weight: Weight<'a, E>,
     shape: Shape,
-    /// The number of panels, from the first on, that are read in place in the weight.
-    in_place: usize,
-    /// The other panels, after they are [packed](pack).
+    /// The panels, after they are [packed](pack).
     packed: Buffer<E>,
 }
 
@@ -145,40 +143,31 @@ impl Shape {
 }
 
 impl<'a, E: Lanes> Panels<'a, E> {
-    /// Panels of a row-major matrix whose rows are `stride` long. With `read_in_place`, only a panel that exceeds
-    /// the matrix is packed.
-    pub(crate) fn new(w: &'a [E], stride: usize, shape: Shape, read_in_place: bool) -> Self {
-        // A matrix without rows has no address to read.
-        let in_place = if read_in_place && shape.k > 0 {
-            shape.units / shape.per_panel
-        } else {
-            0
-        };
-        Self::of(w, stride, false, shape, in_place)
+    /// Panels of a row-major matrix whose rows are `stride` long.
+    pub(crate) fn new(w: &'a [E], stride: usize, shape: Shape) -> Self {
+        Self::of(w, stride, false, shape)
     }
 
     /// Panels of the transpose of a row-major `[units, stride]`. k runs along its rows, from column `shape.first`
     /// to the last column and then from the first.
     pub(crate) fn transposed(w: &'a [E], stride: usize, shape: Shape) -> Self {
-        Self::of(w, stride, true, shape, 0)
+        Self::of(w, stride, true, shape)
     }
 
-    fn of(w: &'a [E], stride: usize, is_transposed: bool, shape: Shape, in_place: usize) -> Self {
+    fn of(w: &'a [E], stride: usize, is_transposed: bool, shape: Shape) -> Self {
         Self {
             weight: Weight {
                 elements: w,
                 stride,
                 is_transposed,
             },
-            in_place,
-            packed: Buffer::new((shape.panels() - in_place) * shape.size()),
+            packed: Buffer::new(shape.panels() * shape.size()),
             shape,
         }
     }
 
-    /// The same without the weight. No panel is read in place.
+    /// The same without the weight.
     pub(crate) fn into_owned(self) -> Panels<'static, E> {
-        assert_eq!(self.in_place, 0);
         Panels {
             weight: Weight {
                 elements: &[],
@@ -188,8 +177,9 @@ impl<'a, E: Lanes> Panels<'a, E> {
         }
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.shape.panels()
+    /// Rows of the product's right side.
+    pub(crate) fn k(&self) -> usize {
+        self.shape.k
     }
 
     /// Bytes of the packed panels.
@@ -200,28 +190,17 @@ impl<'a, E: Lanes> Panels<'a, E> {
     /// Panel `p`, from k = 0 on.
     #[inline(always)]
     pub(crate) fn panel(&self, p: usize) -> Panel<E> {
-        let Shape { lanes, first, .. } = self.shape;
-        let count = self.shape.vectors_of(p);
-        if p < self.in_place {
-            let at = self.weight.elements[first + p * self.shape.per_panel..].as_ptr();
-            return Panel {
-                at,
-                per_k: self.weight.stride,
-                offsets: multiples(self.shape.per_vector),
-                count,
-            };
-        }
         Panel {
-            at: self.packed.as_ref()[(p - self.in_place) * self.shape.size()..].as_ptr(),
+            at: self.packed.as_ref()[p * self.shape.size()..].as_ptr(),
             per_k: self.shape.width(),
-            offsets: multiples(lanes),
-            count,
+            offsets: multiples(self.shape.lanes),
+            count: self.shape.vectors_of(p),
         }
     }
 
     /// The panels that must be packed, in groups that are packed at the same time.
     pub(crate) fn unpacked(&mut self) -> impl Iterator<Item = Unpacked<'_, E>> {
-        let (weight, shape, first) = (self.weight, self.shape, self.in_place);
+        let (weight, shape) = (self.weight, self.shape);
         let at_a_time = if weight.is_transposed {
             1
         } else {
@@ -233,7 +212,7 @@ impl<'a, E: Lanes> Panels<'a, E> {
         panels.map(move |(at, to)| Unpacked {
             weight,
             shape,
-            first: first + at * at_a_time,
+            first: at * at_a_time,
             to,
         })
     }

@@ -54,6 +54,8 @@ pub unsafe trait Lanes: num_traits::Float + Default + Send + Sync + 'static {
         unsafe { (&raw const v).cast::<Self>().read_unaligned() }
     }
 
+    /// The sum of all lanes.
+    fn sum<S: Simd>(simd: S, v: Self::V<S>) -> Self;
     fn vadd<S: Simd>(simd: S, a: Self::V<S>, b: Self::V<S>) -> Self::V<S>;
     fn vsub<S: Simd>(simd: S, a: Self::V<S>, b: Self::V<S>) -> Self::V<S>;
     fn vmul<S: Simd>(simd: S, a: Self::V<S>, b: Self::V<S>) -> Self::V<S>;
@@ -98,7 +100,7 @@ pub unsafe trait Lanes: num_traits::Float + Default + Send + Sync + 'static {
 
 macro_rules! lanes {
     ($t:ty, $v:ident, $count:ident, $partial_load:ident, $partial_store:ident, $splat:ident,
-     $add:ident, $sub:ident, $mul:ident, $div:ident, $fma:ident, $min:ident, $max:ident,
+     $sum:ident, $add:ident, $sub:ident, $mul:ident, $div:ident, $fma:ident, $min:ident, $max:ident,
      $abs:ident, $neg:ident, $less:ident, $equal:ident, $select:ident, $math:ident) => {
         // SAFETY: `pulp` promises this layout of its vectors, and IEEE 754 the bits of zero.
         unsafe impl Lanes for $t {
@@ -133,6 +135,10 @@ macro_rules! lanes {
             #[inline(always)]
             fn store_part<S: Simd>(simd: S, to: &mut [Self], v: S::$v) {
                 simd.$partial_store(to, v);
+            }
+            #[inline(always)]
+            fn sum<S: Simd>(simd: S, v: S::$v) -> $t {
+                simd.$sum(v)
             }
             #[inline(always)]
             fn vadd<S: Simd>(simd: S, a: S::$v, b: S::$v) -> S::$v {
@@ -220,6 +226,7 @@ lanes!(
     partial_load_f32s,
     partial_store_f32s,
     splat_f32s,
+    reduce_sum_f32s,
     add_f32s,
     sub_f32s,
     mul_f32s,
@@ -242,6 +249,7 @@ lanes!(
     partial_load_f64s,
     partial_store_f64s,
     splat_f64s,
+    reduce_sum_f64s,
     add_f64s,
     sub_f64s,
     mul_f64s,

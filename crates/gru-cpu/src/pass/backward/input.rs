@@ -1,11 +1,10 @@
 //! The input gradient.
 
-use super::{Pass, RoundRows, gate_of_d};
+use super::{Pass, RoundRows, gate_of_d, weights::Rhs};
 use crate::{
-    product::{Panels, Prefetch, Rows, Sums},
+    product::{Prefetch, Rows, Sums},
     simd::Lanes,
     threads::tiles,
-    tuning::VECTORS_BACK,
 };
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
@@ -58,26 +57,23 @@ impl<E: Lanes> InputGradients<'_, '_, E> {
     }
 
     #[inline(always)]
-    fn multiply<S: Simd>(&self, simd: S, dx: Rows<'_, E>, w_ih: &Panels<'_, E>) {
-        let (i, lanes) = (self.pass.call.sizes.i, E::lanes::<S>());
-        for panel in 0..w_ih.count() {
-            let (first, rhs) = (panel * VECTORS_BACK, w_ih.panel(panel));
+    fn multiply<S: Simd>(&self, simd: S, dx: Rows<'_, E>, w_ih: &Rhs<'_, E>) {
+        let lanes = E::lanes::<S>();
+        for panel in 0..w_ih.count(lanes) {
+            let units = w_ih.of_panel(panel, lanes);
             for tile in tiles(self.rows.clone(), self.pass.machine.tile_rows) {
                 let mut sums = Sums::<E, S>::new();
                 sums.clear(simd, tile.rows);
-                let (at, gates, prefetch) = (tile.first, gate_of_d::DP, Prefetch::NOTHING);
-                // SAFETY: all rows of `d` were written before the last barrier; the panel has 3H rows.
-                unsafe {
-                    self.pass
-                        .add_product(simd, &mut sums, at, gates, rhs, prefetch)
-                };
+                let rows = (&self.pass.d, tile.first);
+                // SAFETY: all rows of `d` were written before the last barrier.
+                unsafe { w_ih.multiply(simd, rows, panel, Prefetch::NOTHING, &mut sums) };
                 for (row, sums) in tile.range().zip(sums.iter()) {
                     let place = self.place(row);
                     // Zero times a weight may be NaN.
                     let is_skipped = self.pass.call.is_skipped(place);
-                    for (vector, &sum) in (first..).zip(&sums[..rhs.count]) {
+                    for (first, &sum) in units.clone().step_by(lanes).zip(sums) {
                         let sum = if is_skipped { E::real(simd, 0.0) } else { sum };
-                        let columns = vector * lanes..((vector + 1) * lanes).min(i);
+                        let columns = first..(first + lanes).min(units.end);
                         // SAFETY: this row of dx belongs to this thread.
                         let to = unsafe { dx.cells_mut(place, columns) };
                         E::write(simd, to, sum);

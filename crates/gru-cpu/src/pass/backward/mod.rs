@@ -20,6 +20,7 @@ mod input;
 mod outer;
 mod recompute;
 mod step;
+mod weights;
 
 use self::{
     bias::{Bias, BiasSums},
@@ -27,6 +28,7 @@ use self::{
     outer::{LhsColumns, Outer},
     recompute::{Recompute, RecomputeRows},
     step::StepsBack,
+    weights::Transposed,
 };
 use super::{
     forward::initial_zeros,
@@ -35,16 +37,12 @@ use super::{
 };
 use crate::{
     call::{Call, Gradients, Gru, Inputs, LiveRows, Ragged, Sorted, features},
-    product::{
-        Blocks, Buffer, Columns, Order, Panel, Panels, Prefetch, Product, Rows, Shape, Sums, WIDTH,
-        pack,
-    },
+    product::{Blocks, Buffer, Columns, Rows, WIDTH},
     simd::{Gates, Lanes, Machine},
     spec::{Lengths, Reset, Sizes},
     threads::{Member, Plan, Rounds, run_team, split},
-    tuning::{BARRIER_BACK_FROM, VECTORS_BACK},
+    tuning::BARRIER_BACK_FROM,
 };
-use pulp::Simd;
 use std::ops::Range;
 
 /// Writes the gradients. Without `saved` the gates are recomputed from the states.
@@ -96,7 +94,7 @@ fn gradients<E: Lanes>(
     let Sizes { n, t, i, h } = *sizes;
     let (width, after) = (call.saved_width(), call.spec.reset == Reset::AfterMatmul);
     let weights = Transposed::new(&machine, &call, to.x.is_some());
-    let (panels, size) = (weights.gates.count(), size_of::<E>());
+    let (panels, size) = (weights.gates.count(machine.lanes), size_of::<E>());
     let plan = Plan::new(sizes, panels, machine.tile_rows, size, BARRIER_BACK_FROM);
     let steps = Plan::steps_back(sizes, size);
     let rows = steps * n;
@@ -123,6 +121,7 @@ fn gradients<E: Lanes>(
     let mut rg = columns(to.w_hh.is_some() && !after, h);
     let mut bias = Bias::buffer(&call, to.b_ih.is_some() || to.b_hh.is_some());
 
+    let needs_first = to.h0.is_some() || to.start_state.is_some();
     let dh = match to.h0 {
         Some(dh) => {
             dh.fill(E::zero());
@@ -157,7 +156,7 @@ fn gradients<E: Lanes>(
         d: Blocks::new(d, h, rows),
         ds: Rows::new(ds.as_mut(), h),
         recompute: recomputes.then(|| Recompute {
-            weights: Weights::for_call(&machine, &call),
+            weights: Weights::packed(&machine, &call),
             gates: Rows::new(gates.as_mut(), width),
             p: InputProduct {
                 cells: d.with_width(3 * machine.lanes),
@@ -166,6 +165,7 @@ fn gradients<E: Lanes>(
             g: Rows::new(masked.as_mut(), h),
             rg: Rows::new(reset.as_mut(), h),
         }),
+        needs_first,
         zeros: &zeros,
         lhs: LhsColumns {
             x: lhs(x.as_mut()),
@@ -181,60 +181,20 @@ fn gradients<E: Lanes>(
     }
 }
 
-/// The transposed weights.
-struct Transposed<'a, E> {
-    /// Reset after the product: all gates. Before it: r and z.
-    gates: Panels<'a, E>,
-    /// Reset before the product: n.
-    candidate: Option<Panels<'a, E>>,
-    /// The input weight, if the input gradient is requested.
-    input: Option<Panels<'a, E>>,
-}
-
-impl<'a, E: Lanes> Transposed<'a, E> {
-    fn new(machine: &Machine, call: &Call<'a, E>, of_input: bool) -> Self {
-        let Sizes { i, h, .. } = *call.sizes;
-        let (w_hh, after) = (
-            call.inputs.weights.w_hh,
-            call.spec.reset == Reset::AfterMatmul,
-        );
-        let transposed = |w: &'a [E], first: usize, k: usize, units: usize| {
-            let shape = Shape::units(k, units, machine.lanes, VECTORS_BACK, first);
-            Panels::transposed(w, 3 * h, shape)
-        };
-        let mut weights = Self {
-            gates: transposed(w_hh, 0, if after { 3 * h } else { 2 * h }, h),
-            candidate: (!after).then(|| transposed(w_hh, 2 * h, h, h)),
-            input: match call.inputs.weights.w_ih {
-                // In the order of `dp`.
-                Some(w_ih) if of_input => Some(transposed(w_ih, 2 * h, 3 * h, i)),
-                _ => None,
-            },
-        };
-        let all = [
-            Some(&mut weights.gates),
-            weights.candidate.as_mut(),
-            weights.input.as_mut(),
-        ];
-        pack(all.into_iter().flatten().flat_map(Panels::unpacked));
-        weights
-    }
-}
-
 /// The gates of `d`, which holds the gradients of the pre-activations: `dn̄`, `dr̄`, `dz̄`, and `dn̄ ⊙ r` where
 /// the reset gate acts after the product. In this order the gates of each product are adjacent.
 mod gate_of_d {
-    use std::ops::Range;
-
     pub(super) const N: usize = 0;
     pub(super) const R: usize = 1;
     pub(super) const Z: usize = 2;
     pub(super) const N_TIMES_R: usize = 3;
 
-    /// The gates of `dp`, of `dq` where the reset gate acts after the product, and of `dq` without n.
-    pub(super) const DP: Range<usize> = N..Z + 1;
-    pub(super) const DQ: Range<usize> = R..N_TIMES_R + 1;
-    pub(super) const R_AND_Z: Range<usize> = R..Z + 1;
+    /// The gates of `dp`, of `dq` where the reset gate acts after the product, and of the two parts of `dq` where it
+    /// acts before. Each has its gate in the columns of a weight, whose order is r, z, n.
+    pub(super) const DP: &[(usize, usize)] = &[(N, 2), (R, 0), (Z, 1)];
+    pub(super) const DQ: &[(usize, usize)] = &[(R, 0), (Z, 1), (N_TIMES_R, 2)];
+    pub(super) const R_AND_Z: &[(usize, usize)] = &[(R, 0), (Z, 1)];
+    pub(super) const CANDIDATE: &[(usize, usize)] = &[(N, 2)];
 
     /// The gates in the order r, z, n of all other tensors, with `dn̄ ⊙ r` last.
     pub(super) const PACKED: [usize; 4] = [R, Z, N, N_TIMES_R];
@@ -272,6 +232,8 @@ struct Pass<'a, E> {
     recompute: Option<Recompute<'a, E>>,
     /// Left sides of the products over rows.
     lhs: LhsColumns<'a, E>,
+    /// Whether the gradient of the state before the first step is requested.
+    needs_first: bool,
     /// H zeros, if there is no initial state or no start state.
     zeros: &'a [E],
 }
@@ -346,43 +308,6 @@ impl<E: Lanes> Pass<'_, E> {
         match given {
             Some(states) => &states[n * h..][..h],
             None => self.zeros,
-        }
-    }
-
-    /// Adds `d·panel` to the sums, for rows of a round from `row` on. `k` runs over the units of some gates.
-    ///
-    /// # Safety
-    /// These rows and gates of `d` were written before the last barrier, no thread writes them before the
-    /// next one, and the panel has a row for each unit of each gate.
-    #[inline(always)]
-    unsafe fn add_product<S: Simd>(
-        &self,
-        simd: S,
-        sums: &mut Sums<E, S>,
-        row: usize,
-        gates: Range<usize>,
-        panel: Panel<E>,
-        prefetch: Prefetch<'_, E>,
-    ) {
-        let h = self.call.sizes.h;
-        // If H is a multiple of the block width, the gates are one run of blocks.
-        let (count, k) = if h.is_multiple_of(WIDTH) {
-            (1, gates.len() * h)
-        } else {
-            (gates.len(), h)
-        };
-        for at in 0..count {
-            let product = Product {
-                lhs: &self.d.lhs(gates.start + at, row),
-                k,
-                vectors: panel.count,
-                panel: panel.skip(at * k),
-                order: Order::Free,
-                prefetch: if at == 0 { prefetch } else { Prefetch::NOTHING },
-            };
-            // SAFETY: `d` has these rows, which no thread writes, and the panel has a row for each of their
-            // elements.
-            unsafe { product.add_to_small(simd, sums) };
         }
     }
 }

@@ -32,7 +32,7 @@ pub(super) struct OuterProduct<'a, E> {
 impl<'a, E: Lanes> Pass<'a, E> {
     /// The products over rows: `dw_ih = xᵀ·dp`, `dw_hh = gᵀ·dq`.
     pub(super) fn products(&self) -> [Option<OuterProduct<'a, E>>; 3] {
-        use gate_of_d::{N, N_TIMES_R, R, Z};
+        use gate_of_d::{CANDIDATE, DP, DQ, R_AND_Z};
         let Sizes { i, h, .. } = *self.call.sizes;
         let LhsColumns { x, g, rg } = self.lhs;
         let product = |to: Option<Rows<'a, E>>, lhs, columns, gates| {
@@ -43,12 +43,12 @@ impl<'a, E: Lanes> Pass<'a, E> {
                 to,
             })
         };
-        let input = product(self.dw_ih, x, i, &[(N, 2), (R, 0), (Z, 1)][..]);
+        let input = product(self.dw_ih, x, i, DP);
         let state = |lhs, gates| product(self.dw_hh, lhs, h, gates);
         if self.after {
-            [input, state(g, &[(R, 0), (Z, 1), (N_TIMES_R, 2)]), None]
+            [input, state(g, DQ), None]
         } else {
-            [input, state(g, &[(R, 0), (Z, 1)]), state(rg, &[(N, 2)])]
+            [input, state(g, R_AND_Z), state(rg, CANDIDATE)]
         }
     }
 

@@ -3,13 +3,14 @@
 
 use super::{
     super::{
+        Part, WriteLines,
         project::{InputProduct, Project, RoundRows},
-        tile::{GateRows, Part, WriteLines},
+        tile::GateRows,
     },
     Pass, Weights,
 };
 use crate::{
-    product::{Panels, Prefetch, Rows},
+    product::{Prefetch, Rows},
     simd::{Gates, Lanes},
     threads::tiles,
 };
@@ -46,9 +47,10 @@ impl<E: Lanes> WithSimd for RecomputeRows<'_, '_, E> {
         let Recompute { weights, p, .. } = self.recompute;
         self.mask_states();
         let tiles = tiles(self.rows.clone(), self.pass.machine.tile_rows);
-        for panel in 0..weights.state.count() {
+        for panel in 0..weights.panels() {
             // One panel of `p` stays in the first-level cache until its tiles read it.
             Project {
+                products: Rows::new(&mut [], 1),
                 call: &self.pass.call,
                 weights,
                 round: self.round.clone(),
@@ -75,7 +77,7 @@ impl<E: Lanes> WithSimd for RecomputeRows<'_, '_, E> {
                 }
             }
         }
-        for panel in 0..weights.candidate.as_ref().map_or(0, Panels::count) {
+        for panel in 0..weights.candidates(self.pass.after) {
             for tile in tiles.clone() {
                 // SAFETY: these rows belong to this thread, which has written their `r ⊙ g`.
                 unsafe { self.tile_of_candidate(simd, tile, panel) };
@@ -144,6 +146,12 @@ unsafe impl<E: Lanes> GateRows<E> for RecomputeRows<'_, '_, E> {
     #[inline(always)]
     fn rg(&self, row: usize) -> *mut E {
         self.recompute.rg.at(row)
+    }
+
+    /// These weights are packed.
+    #[inline(always)]
+    fn product(&self, _: usize) -> *const E {
+        unreachable!("the weights are packed")
     }
 
     #[inline(always)]

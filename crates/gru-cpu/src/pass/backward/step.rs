@@ -6,7 +6,7 @@
 use super::{
     super::{next, units},
     Pass, RoundRows,
-    gate_of_d::{DQ, N, N_TIMES_R, R, R_AND_Z, Z},
+    gate_of_d::{N, N_TIMES_R, R, Z},
 };
 use crate::{
     product::{Lines, Prefetch, ROWS, Sums, WIDTH},
@@ -43,7 +43,7 @@ impl<E: Lanes> WithSimd for StepsBack<'_, '_, '_, E> {
         } = self;
         let plan = pass.plan.for_rows(round.at(steps.start));
         let share = plan.share(member.index, member.team);
-        let panels = share.of_units(pass.weights.gates.count());
+        let panels = share.of_units(pass.weights.gates.count(E::lanes::<S>()));
         let units = units(
             panels.clone(),
             VECTORS_BACK * E::lanes::<S>(),
@@ -93,7 +93,12 @@ impl<E: Lanes> WithSimd for StepsBack<'_, '_, '_, E> {
                 }
                 member.wait_for(&share.peers);
             }
-            for panel in panels.clone() {
+            let multiplied = if s > 0 || pass.needs_first {
+                panels.clone()
+            } else {
+                0..0
+            };
+            for panel in multiplied {
                 let next = next(panel, &panels);
                 for (at, tile) in all.clone().enumerate() {
                     // SAFETY: these rows and units belong to this thread, and all units of `d` were written
@@ -282,19 +287,17 @@ impl<E: Lanes> Step<'_, '_, E> {
     ) {
         let (pass, call, weights) = (self.pass, &self.pass.call, &self.pass.weights.gates);
         let (h, lanes) = (call.sizes.h, E::lanes::<S>());
-        let all = units(panel..panel + 1, VECTORS_BACK * lanes, h);
+        let all = weights.of_panel(panel, lanes);
         let mut lines = NextLines::new();
         if self.s > 0 && tile.rows >= PREFETCH_FROM {
             self.next_lines(tile.range(), &all, lanes, &mut lines);
         }
-        let k = if pass.after { 3 * h } else { 2 * h };
-        let prefetch = Prefetch::new(weights.panel(next), k * VECTORS_BACK * lanes, part, &lines);
+        let prefetch = weights.prefetch(next, part, lanes, &lines);
         let mut sums = Sums::<E, S>::new();
         sums.clear(simd, tile.rows);
-        let (at, panel) = (self.first_row + tile.first, weights.panel(panel));
-        let gates = if pass.after { DQ } else { R_AND_Z };
-        // SAFETY: `d` is complete, and the panel has H rows for each of these gates.
-        unsafe { pass.add_product(simd, &mut sums, at, gates, panel, prefetch) };
+        let rows = (&pass.d, self.first_row + tile.first);
+        // SAFETY: `d` is complete.
+        unsafe { weights.multiply(simd, rows, panel, prefetch, &mut sums) };
         for (n, sums) in tile.range().zip(sums.iter()) {
             // The gradients are zero, but zero times a weight may be NaN.
             if call.is_skipped(call.row(n, self.s)) {
@@ -331,12 +334,12 @@ impl<E: Lanes> Step<'_, '_, E> {
         let Some(weights) = &pass.weights.candidate else {
             return;
         };
-        let all = units(panel..panel + 1, VECTORS_BACK * lanes, h);
-        let (at, panel) = (self.first_row + tile.first, weights.panel(panel));
+        let all = weights.of_panel(panel, lanes);
         let mut sums = Sums::<E, S>::new();
         sums.clear(simd, tile.rows);
-        // SAFETY: dn̄ is complete, and the panel has H rows.
-        unsafe { pass.add_product(simd, &mut sums, at, N..N + 1, panel, Prefetch::NOTHING) };
+        let rows = (&pass.d, self.first_row + tile.first);
+        // SAFETY: dn̄ is complete.
+        unsafe { weights.multiply(simd, rows, panel, Prefetch::NOTHING, &mut sums) };
         for (n, sums) in tile.range().zip(sums.iter()) {
             for (start, &sum) in all.clone().step_by(lanes).zip(sums) {
                 // SAFETY: these units belong to this thread.

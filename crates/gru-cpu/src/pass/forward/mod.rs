@@ -1,16 +1,17 @@
 //! The forward pass: rounds of some steps. Each round begins with the input product of all its steps.
 
 mod step;
+mod steps;
 
-use self::step::Steps;
+use self::steps::Steps;
 use super::{
     project::{InputProduct, Project, RoundRows},
     units,
-    weights::Weights,
+    weights::{Matrices, Weights},
 };
 use crate::{
     call::{Call, Gru, Inputs, LiveRows, Ragged, Sequence, Sorted},
-    product::{Buffer, Rows},
+    product::{Buffer, ROWS, Rows},
     simd::{Gates, Lanes, Machine},
     spec::{Lengths, Reset},
     threads::{Member, Plan, Rounds, Tiles, run_solo, run_team, tiles, with_helpers},
@@ -66,7 +67,7 @@ pub(super) struct Pass<'a, E> {
 impl<E: Lanes> Pass<'_, E> {
     /// Runs all steps of rows of these lengths with all threads that the call may use.
     pub(super) fn run(&self, lengths: &Lengths) {
-        let (panels, size) = (self.weights.state.count(), size_of::<E>());
+        let (panels, size) = (self.weights.panels(), size_of::<E>());
         let sizes = self.call.sizes;
         let plan = Plan::new(sizes, panels, self.machine.tile_rows, size, BARRIER_FROM);
         if lengths.of_rows().is_none() {
@@ -128,6 +129,7 @@ impl<E: Lanes> Pass<'_, E> {
             steps,
             g: Rows::new(scratch.g.as_mut(), h),
             rg: Rows::new(scratch.rg.as_mut(), h),
+            products: Rows::new(scratch.products.as_mut(), 3 * h),
             rows,
             live: None,
         }
@@ -139,11 +141,12 @@ pub(super) struct Scratch<E> {
     p: Buffer<E>,
     g: Buffer<E>,
     rg: Buffer<E>,
+    products: Buffer<E>,
 }
 
 impl<E: Lanes> Scratch<E> {
     pub(super) fn new(pass: &Pass<'_, E>, rows: usize) -> Self {
-        let (call, panels) = (&pass.call, pass.weights.state.count());
+        let (call, panels) = (&pass.call, pass.weights.panels());
         let copies = |count: usize| Buffer::new(count * rows * call.sizes.h);
         Self {
             p: Buffer::new(panels * pass.steps(rows) * rows * 3 * pass.machine.lanes),
@@ -159,6 +162,10 @@ impl<E: Lanes> Scratch<E> {
                 0
             } else {
                 1
+            }),
+            products: Buffer::new(match pass.weights.matrices {
+                Matrices::Packed(_) => 0,
+                Matrices::InPlace { .. } => rows.max(ROWS) * 3 * call.sizes.h,
             }),
         }
     }
@@ -183,6 +190,8 @@ struct Group<'a, E> {
     g: Rows<'a, E>,
     /// Reset before the product: `r ⊙ g`.
     rg: Rows<'a, E>,
+    /// If the weights are read in place: the recurrent products `[3H]`, and before a round some input products.
+    products: Rows<'a, E>,
 }
 
 impl<E: Lanes> Rounds for Group<'_, E> {
@@ -200,7 +209,7 @@ impl<E: Lanes> Rounds for Group<'_, E> {
             first_step: steps.start,
             live: self.live.map(|(live, _)| live),
         };
-        let panels = member.share(self.pass.weights.state.count());
+        let panels = member.share(self.pass.weights.panels());
         machine.arch.dispatch(Project {
             call,
             weights: self.pass.weights,
@@ -208,6 +217,7 @@ impl<E: Lanes> Rounds for Group<'_, E> {
             rows: 0..round.before(steps.end),
             panels: panels.clone(),
             p: self.p,
+            products: self.products,
         });
         if steps.start == 0 && call.inputs.sequence.recurrent_mask.is_some() {
             self.mask_initial(units(panels.clone(), machine.lanes, call.sizes.h));

@@ -1,132 +1,26 @@
-//! The steps of a round: products, gates, new states.
-//!
-//! Between two barriers a thread reads what was written before the first one. It writes only the units of
-//! its own panels: in the states and gates of this step, in `p` and `rg`, and in `g` of the next step.
+//! One step: products, gates, new states.
 
 use super::{
     super::{
-        next,
+        Part, WriteLines, next,
         project::{InputProduct, RoundRows},
-        tile::{GateRows, Part, WriteLines},
-        weights::Weights,
+        tile::GateRows,
+        weights::{Matrices, Weights},
     },
     Group, Pass,
 };
 use crate::{
-    product::{Panels, Prefetch, Strided, Sums},
+    product::{Prefetch, ROWS, Strided, Sums},
     simd::{Gates, Lanes, clip},
     spec::Update,
-    threads::{Member, Tile, tiles},
+    threads::Tile,
     tuning::{PANELS_OF_A_ROW, PREFETCH_FROM},
 };
-use pulp::{Simd, WithSimd};
+use pulp::Simd;
 use std::ops::Range;
 
-/// The steps of a round, for the panels of one thread.
-pub(super) struct Steps<'a, 'b, 'c, E> {
-    pub(super) group: &'a Group<'b, E>,
-    pub(super) round: &'a RoundRows<'b>,
-    pub(super) steps: Range<usize>,
-    pub(super) panels: Range<usize>,
-    pub(super) member: &'a mut Member<'c>,
-}
-
-impl<E: Lanes> WithSimd for Steps<'_, '_, '_, E> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        if self.group.after && self.round.at(self.steps.start) == 1 {
-            self.of_row(simd)
-        } else {
-            self.of_tiles(simd)
-        }
-    }
-}
-
-impl<E: Lanes> Steps<'_, '_, '_, E> {
-    /// The steps of a single row, the reset gate acting after the product.
-    #[inline(always)]
-    fn of_row<S: Simd>(self, simd: S) {
-        let Self {
-            group,
-            round,
-            steps,
-            panels,
-            member,
-        } = self;
-        for s in steps.clone() {
-            let step = Step::new(group, round, s);
-            for first in panels.clone().step_by(PANELS_OF_A_ROW) {
-                let some = first..panels.end.min(first + PANELS_OF_A_ROW);
-                // SAFETY: all previous states were written before the last barrier, and these panels
-                // belong to this thread.
-                unsafe { step.row_after(simd, some, &panels) };
-            }
-            if s + 1 < steps.end {
-                member.wait();
-            }
-        }
-    }
-
-    /// The steps of any other group.
-    #[inline(always)]
-    fn of_tiles<S: Simd>(self, simd: S) {
-        let Self {
-            group,
-            round,
-            steps,
-            panels,
-            member,
-        } = self;
-        let candidate = group.pass.weights.candidate.as_ref();
-        let candidates = member.share(candidate.map_or(0, Panels::count));
-        let (mut all, mut count) = (group.tiles.clone(), group.tiles.len());
-        for s in steps.clone() {
-            let step = Step::new(group, round, s);
-            if let Some(live) = round.live {
-                all = tiles(0..live.live(s), group.pass.machine.tile_rows);
-                count = all.len();
-            }
-            for panel in panels.clone() {
-                for (index, tile) in all.clone().enumerate() {
-                    let part = Part {
-                        tile,
-                        panel,
-                        next: next(panel, &panels),
-                        index,
-                        count,
-                    };
-                    // SAFETY: all previous states were written before the last barrier, and this panel
-                    // belongs to this thread.
-                    unsafe {
-                        if group.after {
-                            step.tile_after(simd, part)
-                        } else {
-                            step.tile_before(simd, part)
-                        }
-                    }
-                }
-            }
-            if !group.after {
-                member.wait();
-                for panel in candidates.clone() {
-                    for tile in all.clone() {
-                        // SAFETY: `rg` and the gates of this step were written before the last barrier,
-                        // and this panel of the candidate belongs to this thread.
-                        unsafe { step.tile_of_candidate(simd, tile, panel) };
-                    }
-                }
-            }
-            if s + 1 < steps.end {
-                member.wait();
-            }
-        }
-    }
-}
-
 /// One step of a group. Its rows are counted from the group's first.
-struct Step<'a, 'b, E> {
+pub(super) struct Step<'a, 'b, E> {
     group: &'a Group<'b, E>,
     /// The step, counted from the first of the sequence.
     s: usize,
@@ -145,7 +39,7 @@ struct Step<'a, 'b, E> {
 
 impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
     #[inline(always)]
-    fn new(group: &'a Group<'b, E>, round: &RoundRows<'_>, s: usize) -> Self {
+    pub(super) fn new(group: &'a Group<'b, E>, round: &RoundRows<'_>, s: usize) -> Self {
         let Pass { call, states, .. } = group.pass;
         let (n, count, h) = (group.rows.start, group.rows.len(), call.sizes.h);
         let at_step = |rows, s| call.at_step(rows, group.rows.clone(), s);
@@ -189,13 +83,55 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
         self.group.pass.call.starts(n, self.s)
     }
 
+    /// If the weights are read in place: the products of `g`, or of `r ⊙ g` with n, for some units.
+    ///
+    /// # Safety
+    /// `g`, or `rg`, is complete, and these units belong to this thread.
+    #[inline(always)]
+    pub(super) unsafe fn multiply_in_place<S: Simd>(
+        &self,
+        simd: S,
+        rows: usize,
+        of_candidate: bool,
+        units: &Range<usize>,
+    ) {
+        let group = self.group;
+        let Matrices::InPlace { w_hh, .. } = &group.pass.weights.matrices else {
+            return;
+        };
+        let gates = match (group.after, of_candidate) {
+            (true, _) => 0..3,
+            (false, false) => 0..2,
+            (false, true) => 2..3,
+        };
+        for first in (0..rows).step_by(ROWS) {
+            let rows = first..(first + ROWS).min(rows);
+            let (mut lhs, mut to) = ([std::ptr::null(); ROWS], [std::ptr::null_mut(); ROWS]);
+            for (at, row) in rows.clone().enumerate() {
+                lhs[at] = if of_candidate {
+                    self.rg(row).cast_const()
+                } else {
+                    self.g(row)
+                };
+                to[at] = group.products.at(row);
+            }
+            // SAFETY: the caller keeps the same promises.
+            unsafe { w_hh.multiply_gates(simd, &lhs[..rows.len()], gates.clone(), units, &to) };
+        }
+    }
+
     /// Some panels of the only row. All products come before the gates: a gate is a chain of dependent
     /// operations, and the processor overlaps the chains of several panels.
     ///
     /// # Safety
     /// As for [`GateRows::tile_after`].
     #[inline(always)]
-    unsafe fn row_after<S: Simd>(&self, simd: S, some: Range<usize>, all: &Range<usize>) {
+    pub(super) unsafe fn row_after<S: Simd>(
+        &self,
+        simd: S,
+        some: Range<usize>,
+        all: &Range<usize>,
+    ) {
         let tile = Tile { first: 0, rows: 1 };
         // Not a constant: the compiler would set all of its bytes to zero.
         let mut sums: [_; PANELS_OF_A_ROW] = std::array::from_fn(|_| Sums::<E, S>::new());
@@ -281,6 +217,11 @@ unsafe impl<E: Lanes> GateRows<E> for Step<'_, '_, E> {
         self.group.rg.at(row)
     }
 
+    #[inline(always)]
+    fn product(&self, row: usize) -> *const E {
+        self.group.products.at(row)
+    }
+
     /// The weights of the next panel, and the lines that the tile writes: without the prefetch each store
     /// waits for its line.
     #[inline(always)]
@@ -302,8 +243,13 @@ unsafe impl<E: Lanes> GateRows<E> for Step<'_, '_, E> {
                 }
             }
         }
-        let panel = self.weights().state.panel(part.next);
-        Prefetch::new(panel, h * vectors * lanes, (part.index, part.count), lines)
+        match &self.weights().matrices {
+            Matrices::Packed(packed) => {
+                let panel = packed.state.panel(part.next);
+                Prefetch::new(panel, h * vectors * lanes, (part.index, part.count), lines)
+            }
+            Matrices::InPlace { .. } => Prefetch::NOTHING,
+        }
     }
 
     /// The blend is two products, and not `n + z ⊙ (h₋₁ − n)`, which rounds a state that z = 1 keeps.
