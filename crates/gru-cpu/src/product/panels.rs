@@ -219,6 +219,12 @@ impl<'a, E: Lanes> Panels<'a, E> {
         }
     }
 
+    /// All panels of a matrix of which none is read in place.
+    #[inline(always)]
+    pub(crate) fn packed(&self) -> &[E] {
+        self.packed.as_ref()
+    }
+
     /// The panels that must be packed, in groups that are packed at the same time.
     pub(crate) fn unpacked(&mut self) -> impl Iterator<Item = Unpacked<'_, E>> {
         let (weight, shape, first) = (self.weight, self.shape, self.in_place);
