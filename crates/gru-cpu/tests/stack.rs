@@ -213,7 +213,6 @@ fn problems() -> Vec<Problem> {
     for (n, t, i, h) in [
         (1, 1, 1, 5),
         (1, 9, 70, 33),
-        (1, 9, 5, 7),
         (3, 4, 5, 65),
         (37, 3, 9, 17),
         (6, 40, 3, 50),
@@ -224,6 +223,18 @@ fn problems() -> Vec<Problem> {
                 all.push(Problem::new(sizes, layers, directions, &specs(), options));
             }
         }
+    }
+    // One row of small layers, whose directions are computed together.
+    let after = GruSpec::default();
+    let specs = [after, after.with_update(Update::Takes)];
+    for (t, h) in [(1, 7), (9, 7), (9, 8), (9, 20)] {
+        let sizes = Sizes { n: 1, t, i: 5, h };
+        all.push(Problem::new(sizes, 2, 2, &specs, false));
+        let state = Some(vec![0.25; 4 * h]);
+        all.push(Problem {
+            state,
+            ..Problem::new(sizes, 2, 2, &specs, false)
+        });
     }
     all
 }
