@@ -14,13 +14,18 @@ def frames(x, size, hop):
 
 def nsnet2(x, rate):
     """log10 of the power of 20 ms frames, `[1,T,bins]`: 161 at 16 kHz, 513 at 48 kHz."""
+    power = np.abs(nsnet2_spectrum(x, rate)[0]) ** 2
+    return np.log10(np.maximum(power, 1e-12)).astype(np.float32)[None]
+
+
+def nsnet2_spectrum(x, rate):
+    """The spectra `[T,bins]` of 20 ms frames, their window, and the samples from one frame to the next."""
     size = rate // 50
     fft, hop = (320, 160) if rate == 16000 else (1024, 512)
     # The package uses a symmetric window at 16 kHz and a periodic window at 48 kHz.
     period = size - 1 if rate == 16000 else size
-    hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / period)
-    spectrum = np.fft.rfft(frames(x, size, hop) * np.sqrt(hann), fft)
-    return np.log10(np.maximum(np.abs(spectrum) ** 2, 1e-12)).astype(np.float32)[None]
+    window = np.sqrt(0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / period))
+    return np.fft.rfft(frames(x, size, hop) * window, fft), window, hop
 
 
 class DeepFilterNet3:

@@ -14,9 +14,19 @@ A file contains NODE:CASE:TENSOR for every GRU node:
   rows   two rows: the halves of the file. The second row is seven steps shorter (`sequence_lens`) and
          starts from the final state of the first half
 
-and stack:file:TENSOR where two nodes follow each other directly. TENSOR is X, initial_h,
+stack:file:TENSOR where two nodes follow each other directly. TENSOR is X, initial_h,
 sequence_lens, Y or Y_h in the layouts of ONNX, in float32 from ONNX Runtime. Y.f64 and Y_h.f64 are
 computed by numpy in float64 from the same float32 inputs and weights.
+
+The records of NSNet2 also contain sound:TENSOR, what a program needs to enhance the file from the output
+of the GRUs:
+
+  weight.K, bias.K    the three layers after the GRUs
+  gains       [T,B]   the output of the network, from ONNX Runtime
+  spectrum    [T,2B]  the noisy sound, real and imaginary parts
+  synthesis   [2B,S]  from a spectrum to the samples of a frame, which are added `hop` samples apart
+  clean               the samples without noise
+  hop                 one number
 """
 import argparse
 import pathlib
@@ -24,12 +34,13 @@ import sys
 
 import numpy as np
 import onnxruntime
+from onnx.numpy_helper import to_array
 from safetensors.numpy import save_file
 
 import ort_time
 from cut import Network, in_float64
-from features import DeepFilterNet3, nsnet2
-from speech import noisy_speech
+from features import DeepFilterNet3, nsnet2, nsnet2_spectrum
+from speech import noisy_and_clean, noisy_speech
 
 SECONDS = 4.0
 MODELS = {
@@ -39,6 +50,8 @@ MODELS = {
     "erb_dec": "deepfilternet3/erb_dec.onnx",
     "df_dec": "deepfilternet3/df_dec.onnx",
 }
+# Samples per second.
+NSNET2 = {"nsnet2-20ms-baseline": 16000, "nsnet2-20ms-48k-baseline": 48000}
 # The second row of the case `rows` is this many steps shorter.
 SHORTER = 7
 
@@ -58,7 +71,7 @@ def run_whole(network, feeds):
 def networks(root):
     """Every model with all its tensors and the inputs of real use."""
     load = {name: Network(root / path) for name, path in MODELS.items()}
-    for name, rate in [("nsnet2-20ms-baseline", 16000), ("nsnet2-20ms-48k-baseline", 48000)]:
+    for name, rate in NSNET2.items():
         feeds = {"input": nsnet2(noisy_speech(rate, SECONDS), rate)}
         yield name, load[name], run_whole(load[name], feeds)
     erb, spectrum = DeepFilterNet3().features(noisy_speech(48000, SECONDS))
@@ -110,6 +123,26 @@ def record(name, network, tensors):
     return {key: np.ascontiguousarray(value) for key, value in out.items()}
 
 
+def sound(network, tensors, rate):
+    """The tensors sound:TENSOR of NSNet2."""
+    noisy, clean = noisy_and_clean(rate, SECONDS)
+    spectrum, window, hop = nsnet2_spectrum(noisy, rate)
+    bins = spectrum.shape[1]
+    inverse = np.fft.irfft(np.concatenate([np.eye(bins), 1j * np.eye(bins)]))[:, :len(window)]
+    # Frames overlap, so each sample is a sum of squared windows.
+    squares = np.zeros(-(-len(window) // hop) * hop)
+    squares[:len(window)] = window**2
+    total = np.resize(squares.reshape(-1, hop).sum(0), len(window))
+    out = {"clean": clean, "spectrum": np.concatenate([spectrum.real, spectrum.imag], 1),
+           "synthesis": inverse * window / total, "gains": tensors["output"][0],
+           "hop": np.array([hop])}
+    after = [node for node in network.model.graph.node if node.op_type == "MatMul"][1:]
+    for k, node in enumerate(after):
+        out[f"weight.{k}"] = to_array(network.constant(node.input[1]))
+        out[f"bias.{k}"] = to_array(network.constant(f"fc_out.{2 * k}.bias"))
+    return {f"sound:{key}": value.astype(np.float32) for key, value in out.items()}
+
+
 def check_features(root):
     """Compares the local SNR that the encoder estimates from our features with the library's value
     for the same sound. Different features would give a different SNR."""
@@ -147,7 +180,10 @@ def main():
     (root / "recorded").mkdir(exist_ok=True)
     print(f"onnxruntime {onnxruntime.__version__}, numpy {np.__version__}")
     for name, network, tensors in networks(root):
-        save_file(record(name, network, tensors), root / "recorded" / f"{name}.safetensors",
+        recorded = record(name, network, tensors)
+        if name in NSNET2:
+            recorded |= sound(network, tensors, NSNET2[name])
+        save_file(recorded, root / "recorded" / f"{name}.safetensors",
                   {"onnxruntime": onnxruntime.__version__})
 
 

@@ -9,6 +9,11 @@ SNR_DB = 5.0
 
 def noisy_speech(rate, seconds, seed=7):
     """`[samples]`, float64 below 1. The first half second is only noise."""
+    return noisy_and_clean(rate, seconds, seed)[0]
+
+
+def noisy_and_clean(rate, seconds, seed=7):
+    """The same, and its speech without the noise."""
     rng = np.random.Generator(np.random.PCG64(seed))
     speech = np.zeros(int(rate * seconds))
     start = 0.5
@@ -25,7 +30,8 @@ def noisy_speech(rate, seconds, seed=7):
     active = np.sqrt(np.mean(speech**2))
     noise *= active / np.sqrt(np.mean(noise**2)) * 10 ** (-SNR_DB / 20)
     mixed = speech + noise
-    return 0.3 * mixed / np.abs(mixed).max()
+    scale = 0.3 / np.abs(mixed).max()
+    return scale * mixed, scale * speech
 
 
 def window(length, rate):

@@ -2,6 +2,8 @@
 //! Runtime on the inputs of the real networks. `benches/models/fetch.py` downloads the files, and
 //! `benches/models/reference.py` records the results. Both fill the folder that `GRU_MODELS` names.
 
+mod sound;
+
 use std::path::{Path, PathBuf};
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
@@ -112,14 +114,21 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
                 });
             }
         }
+        let tests: [(&str, fn(&Files, &Device) -> Result<(), String>); 2] =
+            [("prepared", Files::prepared), ("sound", Files::sound)];
         for &backend in backends.iter().filter(|backend| backend.name == "flex") {
-            let id = format!("models/{}/prepared/{}", published.name, backend.name);
-            trials.push(match root() {
-                Ok(root) => backend.trial(id, move |device| {
-                    Files::open(published, &root)?.prepared(device)
-                }),
-                Err(reason) => without_files(id, reason),
-            });
+            for (test, run) in tests {
+                if test == "sound" && !published.name.starts_with("nsnet2") {
+                    continue;
+                }
+                let id = format!("models/{}/{test}/{}", published.name, backend.name);
+                trials.push(match root() {
+                    Ok(root) => backend.trial(id, move |device| {
+                        run(&Files::open(published, &root)?, device)
+                    }),
+                    Err(reason) => without_files(id, reason),
+                });
+            }
         }
         for backend in backends.iter().filter(|backend| backend.float64) {
             let id = format!("models/{}/file/{}", published.name, backend.id(DType::F64));
@@ -382,20 +391,32 @@ impl Files {
         run.y_h.compare("all layers", &values(y_h), backend)
     }
 
+    /// The output of all GRUs in sequence, prepared.
+    fn run_prepared(
+        &self,
+        mut x: Tensor<3>,
+        state: Option<Tensor<3>>,
+        precision: Precision,
+        device: &Device,
+    ) -> Result<Tensor<3>, String> {
+        for (k, node) in self.published.nodes.iter().enumerate() {
+            let prepared = self.import(node, device)?.prepare(precision);
+            let state = state.as_ref().map(|state| state.clone().narrow(0, k, 1));
+            x = prepared.forward(x, state).0;
+        }
+        Ok(x)
+    }
+
     /// The output of all GRUs in sequence, with rounded weights: its distance from float64 in dB.
     fn prepared(&self, device: &Device) -> Result<(), String> {
         let nodes = self.published.nodes;
         let key = if let [node] = nodes { node } else { "stack" };
         let run = self.run(&format!("{key}:file"), device, DType::F32)?;
         for (precision, least) in LEAST_DB {
-            let mut x = run.x.clone();
-            for (k, node) in nodes.iter().enumerate() {
-                let prepared = self.import(node, device)?.prepare(precision);
-                let state = run.initial_h.clone().narrow(0, k, 1);
-                x = prepared.forward(x, Some(state)).0;
-            }
+            let state = Some(run.initial_h.clone());
+            let y = self.run_prepared(run.x.clone(), state, precision, device)?;
             let (mut signal, mut noise) = (0.0, 0.0);
-            for (got, expected) in values(x).into_iter().zip(&run.y.float64) {
+            for (got, expected) in values(y).into_iter().zip(&run.y.float64) {
                 signal += expected * expected;
                 noise += (got - expected) * (got - expected);
             }

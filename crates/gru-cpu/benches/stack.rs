@@ -12,7 +12,10 @@ use gru_cpu::{
 use std::{hint::black_box, sync::Arc, time::Instant};
 
 /// Name, layers, I and H.
-const SHAPES: [(&str, usize, [usize; 2]); 7] = [
+const SHAPES: [(&str, usize, [usize; 2]); 10] = [
+    ("8 units", 1, [8, 8]),
+    ("16 units", 1, [16, 16]),
+    ("64 units", 1, [64, 64]),
     ("cell", 1, [64, 128]),
     ("g2p", 1, [256, 256]),
     ("DeepFilterNet 3", 5, [256, 256]),
@@ -87,7 +90,7 @@ fn main() {
                 }
             }
             let [full, bf16, int8] = times.map(median);
-            println!("{name:16} {full:9.2} {bf16:9.2} {int8:9.2}");
+            println!("{name:16} {full:9.3} {bf16:9.3} {int8:9.3}");
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     },
     element::Element,
     pass::{Packed, StepScratch, Streams},
-    spec::{GruSpec, Lengths, Order, Sizes},
+    spec::{Direction, GruSpec, Lengths, Order, Sizes},
 };
 use std::{fmt, sync::Arc};
 
@@ -122,6 +122,24 @@ impl PackedWeights<f32> {
     /// The memory of [`step`](Self::step).
     pub(crate) fn step_scratch(&self, n: usize) -> StepScratch<f32> {
         StepScratch::new(&self.0, n)
+    }
+
+    /// Writes the states of both directions of one row, `[T,2·H]`, if that is faster in one call. The sequences have
+    /// the same x, and all lengths were checked.
+    pub(crate) fn forward_both(
+        layers: [&Self; 2],
+        directions: [Direction; 2],
+        [n, t]: [usize; 2],
+        sequences: [Sequence<'_, f32>; 2],
+        states: &mut [f32],
+    ) -> bool {
+        let chain = |at: usize| layers[at].0.chain([n, t], directions[at], &sequences[at]);
+        let (Some(first), Some(second)) = (chain(0), chain(1)) else {
+            return false;
+        };
+        let chains = [first, second];
+        layers[0].0.run_chains(t, sequences[0].x, &chains, states);
+        true
     }
 
     /// One step of `n` rows on this thread, without any allocation: from `x` and the states `h` to the new

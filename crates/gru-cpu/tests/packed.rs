@@ -123,9 +123,55 @@ fn packed_weights_give_the_bits_of_a_call() {
     }
 }
 
+/// One row of few units has a kernel of its own. The calls have every number of steps around its limits, inputs up to
+/// its limit and past it, and units that do not fill a vector.
+#[test]
+fn small_layers_give_the_bits_of_a_call() {
+    let takes = GruSpec::default().with_update(Update::Takes);
+    let reverse = Order {
+        layout: Layout::TimeMajor,
+        direction: Direction::Reverse,
+    };
+    let orders = [(GruSpec::default(), Order::default()), (takes, reverse)];
+    let calls = [
+        (1, 8),
+        (2, 8),
+        (3, 5),
+        (4, 1),
+        (5, 9),
+        (33, 6),
+        (7, 64),
+        (7, 65),
+    ];
+    for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+        for (t, i) in calls {
+            for h in [1, 4, 8, 11, 16, 32, 50, 64, 65, 130] {
+                for (spec, order) in orders {
+                    for present in [&["h0", "w_ih", "b_ih", "b_hh"][..], &["w_ih"]] {
+                        let gru = Gru {
+                            sizes: Sizes { n: 1, t, i, h },
+                            order,
+                            spec,
+                        };
+                        let case = Case::of(gru, present);
+                        isa.run(|| small(&case.cast::<f32>()));
+                        isa.run(|| small(&case));
+                    }
+                }
+            }
+        }
+    }
+    fn small<E: Element + std::fmt::Debug>(case: &Case<E>) {
+        let Sizes { n, t, h, .. } = case.gru.sizes;
+        let (mut got, order) = (vec![E::nan(); t * h], case.gru.order);
+        pack(case).forward_in(order, n, t, &Lengths::All, sequence(case), &mut got);
+        assert_eq!(got, states(case), "{:?}", case.gru);
+    }
+}
+
 #[test]
 fn steps_one_by_one_are_calls_of_one_step() {
-    for (n, i, h) in [(1, 1, 32), (1, 5, 17), (3, 4, 50), (9, 3, 8)] {
+    for (n, i, h) in [(1, 1, 32), (1, 5, 17), (1, 200, 12), (3, 4, 50), (9, 3, 8)] {
         for (spec, _) in specs() {
             let case = Case::new(
                 Sizes { n, t: 1, i, h },

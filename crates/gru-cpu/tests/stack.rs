@@ -224,6 +224,18 @@ fn problems() -> Vec<Problem> {
             }
         }
     }
+    // One row of small layers, whose directions are computed together.
+    let after = GruSpec::default();
+    let specs = [after, after.with_update(Update::Takes)];
+    for (t, h) in [(1, 7), (9, 7), (9, 8), (9, 20)] {
+        let sizes = Sizes { n: 1, t, i: 5, h };
+        all.push(Problem::new(sizes, 2, 2, &specs, false));
+        let state = Some(vec![0.25; 4 * h]);
+        all.push(Problem {
+            state,
+            ..Problem::new(sizes, 2, 2, &specs, false)
+        });
+    }
     all
 }
 

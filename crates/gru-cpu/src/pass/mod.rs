@@ -13,6 +13,7 @@ mod backward;
 mod forward;
 mod packed;
 mod project;
+mod small;
 mod tile;
 mod weights;
 

@@ -2,13 +2,17 @@
 
 use super::{
     forward::{Pass, Scratch, initial_zeros},
+    small::{Chain, SmallLayer},
     weights::Weights,
 };
 use crate::{
     call::{self, Call, Gru, Inputs, Sequence, features},
     product::{Buffer, Rows},
     simd::{Gates, Lanes, Machine},
-    spec::{GruSpec, Lengths, Sizes},
+    spec::{Direction, GruSpec, Lengths, Reset, Sizes},
+    tuning::{
+        INPUTS_OF_A_SMALL_LAYER, PANELS_OF_A_SMALL_LAYER, ROW_GRANULE, UNITS_OF_A_SMALL_LAYER,
+    },
 };
 
 /// What a forward pass needs of a layer.
@@ -22,6 +26,8 @@ pub struct Packed<E: Lanes> {
     machine: Machine,
     weights: Weights<'static, E>,
     gates: Gates<E>,
+    /// Whether [`SmallLayer`] computes single rows.
+    is_small: bool,
 }
 
 impl<E: Lanes> Packed<E> {
@@ -35,13 +41,20 @@ impl<E: Lanes> Packed<E> {
         let gru = Gru::new(Sizes { n: 0, t: 0, i, h }, *spec);
         let call = Call::new(&gru, inputs);
         let weights = Weights::packed(&machine, &call);
+        let gates = Gates::new(&machine, &call.spec);
         Self {
+            is_small: weights.panels() <= PANELS_OF_A_SMALL_LAYER
+                && (1..=UNITS_OF_A_SMALL_LAYER).contains(&h)
+                && inputs.weights.w_ih.is_some()
+                && spec.reset == Reset::AfterMatmul
+                && gates.are_default()
+                && spec.clip_state.is_none(),
             spec: *spec,
             features: features(&inputs.weights, &gru.sizes),
             h,
             projects: inputs.weights.w_ih.is_some(),
             weights: weights.into_owned(),
-            gates: Gates::new(&machine, &call.spec),
+            gates,
             machine,
         }
     }
@@ -79,8 +92,51 @@ impl<E: Lanes> Packed<E> {
         inputs: &Inputs<'_, E>,
         states: &mut [E],
     ) {
+        if lengths.of_rows().is_none() {
+            let (Sizes { n, t, .. }, direction) = (gru.sizes, gru.order.direction);
+            if let Some(chain) = self.chain([n, t], direction, &inputs.sequence) {
+                return self.run_chains(t, inputs.sequence.x, &[chain], states);
+            }
+        }
         let zeros = initial_zeros(&Call::new(gru, inputs));
         self.pass(gru, inputs, states, &zeros).run(lengths);
+    }
+
+    /// A direction of a row, if [`run_chains`](Self::run_chains) computes it faster and with the bits of the other
+    /// kernels. The input products of two or three rows are sums in another order.
+    pub(crate) fn chain<'a>(
+        &'a self,
+        [n, t]: [usize; 2],
+        direction: Direction,
+        sequence: &Sequence<'a, E>,
+    ) -> Option<Chain<'a, E>> {
+        let is_plain = sequence.recurrent_mask.is_none()
+            && sequence.step_mask.is_none()
+            && sequence.zoneout.is_none()
+            && sequence.starts.is_none();
+        let is_sequence = t >= ROW_GRANULE && self.features <= INPUTS_OF_A_SMALL_LAYER;
+        if !(self.is_small && is_plain && n == 1 && (t == 1 || is_sequence)) {
+            return None;
+        }
+        let [input, recurrent, bias] = self.weights.slices();
+        Some(Chain {
+            input,
+            recurrent,
+            bias,
+            update: self.spec.update,
+            direction,
+            h0: sequence.h0,
+        })
+    }
+
+    /// Writes all states of a row, `[T,D·H]`, in D directions of equal sizes.
+    pub(crate) fn run_chains(&self, t: usize, x: &[E], chains: &[Chain<'_, E>], states: &mut [E]) {
+        self.machine.arch.dispatch(SmallLayer {
+            sizes: [t, self.features, self.h],
+            x,
+            chains,
+            states,
+        });
     }
 
     fn pass<'a>(
@@ -124,7 +180,9 @@ impl<E: Lanes> Packed<E> {
         new: &mut [E],
         scratch: &mut StepScratch<E>,
     ) {
-        if !new.is_empty() {
+        if let Some(chain) = self.chain([n, 1], Direction::Forward, &sequence) {
+            self.run_chains(1, sequence.x, &[chain], new);
+        } else if !new.is_empty() {
             let (gru, inputs) = (self.step(n), self.inputs(sequence));
             self.pass(&gru, &inputs, new, &[]).step(&mut scratch.0);
         }

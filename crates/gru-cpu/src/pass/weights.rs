@@ -137,6 +137,16 @@ impl<'a, E: Lanes> Weights<'a, E> {
         panels + size_of_val(self.bias.as_ref())
     }
 
+    /// The packed panels of the input weight and of the state's, and the biases.
+    #[inline(always)]
+    pub(super) fn slices(&self) -> [&[E]; 3] {
+        let Matrices::Packed(PackedMatrices { input, state, .. }) = &self.matrices else {
+            unreachable!("these weights are packed")
+        };
+        let input = input.as_ref().map_or(&[][..], Panels::packed);
+        [input, state.packed(), self.bias.as_ref()]
+    }
+
     /// The four bias vectors of a panel.
     #[inline(always)]
     pub(super) fn bias<S: Simd>(&self, simd: S, panel: usize) -> [E::V<S>; 4] {

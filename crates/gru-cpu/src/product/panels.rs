@@ -198,6 +198,12 @@ impl<'a, E: Lanes> Panels<'a, E> {
         }
     }
 
+    /// All panels.
+    #[inline(always)]
+    pub(crate) fn packed(&self) -> &[E] {
+        self.packed.as_ref()
+    }
+
     /// The panels that must be packed, in groups that are packed at the same time.
     pub(crate) fn unpacked(&mut self) -> impl Iterator<Item = Unpacked<'_, E>> {
         let (weight, shape) = (self.weight, self.shape);

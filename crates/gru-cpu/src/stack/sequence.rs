@@ -2,6 +2,7 @@
 
 use super::{Kernel, Layer, Stack, StackInputs};
 use crate::{
+    PackedWeights,
     call::{Gru, Inputs, Sequence, Weights, check_len, check_sizes, or_panic},
     spec::{Layout, Lengths, Order, Sizes},
 };
@@ -30,36 +31,46 @@ impl Stack {
         self.check([n, t], &inputs, y, last);
         // The input of the layers above the first.
         let mut x = Vec::new();
-        for (k, layer) in self.layers.iter().enumerate() {
-            if k > 0 && k.is_multiple_of(d) {
+        for (l, layers) in self.layers.chunks_exact(d).enumerate() {
+            if l > 0 {
                 x.clear();
                 x.extend_from_slice(y);
             }
-            let of_layer = |states: Option<&'a [f32]>| Some(&states?[k * units..][..units]);
-            let sequence = Sequence {
-                h0: of_layer(inputs.state),
-                step_mask: inputs.step_mask,
-                starts: inputs.starts,
-                start_state: of_layer(inputs.start_state),
-                ..Sequence::new(if k < d { inputs.x } else { &x })
+            let sequence = |at: usize| {
+                let first = (l * d + at) * units;
+                let of_layer = |states: Option<&'a [f32]>| Some(&states?[first..][..units]);
+                Sequence {
+                    h0: of_layer(inputs.state),
+                    step_mask: inputs.step_mask,
+                    starts: inputs.starts,
+                    start_state: of_layer(inputs.start_state),
+                    ..Sequence::new(if l == 0 { inputs.x } else { &x })
+                }
             };
-            let order = Order {
+            let order = |at: usize| Order {
                 layout,
-                direction: layer.direction,
+                direction: layers[at].direction,
             };
-            let last = &mut last[k * units..][..units];
-            if d == 1 {
-                layer.forward(order, [n, t, h], sequence, y);
-                layer.last_state(order, [n, t, h], (sequence.h0, y), last);
-                continue;
+            let is_done = match layers {
+                [first, second] => first.forward_both(second, [n, t], [0, 1].map(sequence), y),
+                _ => false,
+            };
+            for (at, layer) in layers.iter().enumerate().filter(|_| !is_done) {
+                if d == 1 {
+                    layer.forward(order(at), [n, t, h], sequence(at), y);
+                    continue;
+                }
+                let mut states = vec![0.0; t * units];
+                layer.forward(order(at), [n, t, h], sequence(at), &mut states);
+                // Without units there is nothing to copy.
+                let rows = y.chunks_exact_mut((d * h).max(1));
+                for (y, state) in rows.zip(states.chunks_exact(h.max(1))) {
+                    y[at * h..][..h].copy_from_slice(state);
+                }
             }
-            let mut states = vec![0.0; t * units];
-            layer.forward(order, [n, t, h], sequence, &mut states);
-            layer.last_state(order, [n, t, h], (sequence.h0, &states), last);
-            // Without units there is nothing to copy.
-            let rows = y.chunks_exact_mut((d * h).max(1));
-            for (y, state) in rows.zip(states.chunks_exact(h.max(1))) {
-                y[k % d * h..][..h].copy_from_slice(state);
+            for at in 0..d {
+                let last = &mut last[(l * d + at) * units..][..units];
+                last_state(order(at), [n, t, h], (sequence(at).h0, y, at * h), last);
             }
         }
     }
@@ -128,28 +139,48 @@ impl Layer {
         }
     }
 
-    /// The state of every row after its last step: the initial state if there is no step.
-    fn last_state(
+    /// The states of this direction and of another, `[T,2·H]`, if that is faster in one call. The slices were
+    /// checked.
+    fn forward_both(
         &self,
-        order: Order,
-        [n, t, h]: [usize; 3],
-        (h0, states): (Option<&[f32]>, &[f32]),
-        last: &mut [f32],
-    ) {
-        if t == 0 {
-            match h0 {
-                Some(h0) => last.copy_from_slice(h0),
-                None => last.fill(0.0),
+        other: &Self,
+        [n, t]: [usize; 2],
+        sequences: [Sequence<'_, f32>; 2],
+        states: &mut [f32],
+    ) -> bool {
+        let directions = [self.direction, other.direction];
+        match (&self.kernel, &other.kernel) {
+            (Kernel::Full(first), Kernel::Full(second))
+                if self.zoneout == 0.0 && other.zoneout == 0.0 =>
+            {
+                PackedWeights::forward_both([first, second], directions, [n, t], sequences, states)
             }
-            return;
+            _ => false,
         }
-        let end = order.direction.time(t - 1, t);
-        for row in 0..n {
-            let at = match order.layout {
-                Layout::BatchMajor => row * t + end,
-                Layout::TimeMajor => end * n + row,
-            };
-            last[row * h..][..h].copy_from_slice(&states[at * h..][..h]);
+    }
+}
+
+/// The state of every row after its last step: the initial state if there is no step. The states of a row start at
+/// a column of `y`.
+fn last_state(
+    order: Order,
+    [n, t, h]: [usize; 3],
+    (h0, y, column): (Option<&[f32]>, &[f32], usize),
+    last: &mut [f32],
+) {
+    if t == 0 {
+        match h0 {
+            Some(h0) => last.copy_from_slice(h0),
+            None => last.fill(0.0),
         }
+        return;
+    }
+    let (end, width) = (order.direction.time(t - 1, t), y.len() / (n * t).max(1));
+    for row in 0..n {
+        let at = match order.layout {
+            Layout::BatchMajor => row * t + end,
+            Layout::TimeMajor => end * n + row,
+        };
+        last[row * h..][..h].copy_from_slice(&y[at * width + column..][..h]);
     }
 }
