@@ -123,10 +123,10 @@ fn packed_weights_give_the_bits_of_a_call() {
     }
 }
 
-/// One row of few units has a kernel of its own. The calls have every number of steps around its limits, inputs up to
+/// One row of few units has a kernel of its own, but not with a step mask, which here skips nothing. The calls have every number of steps around its limits, inputs up to
 /// its limit and past it, and units that do not fill a vector.
 #[test]
-fn small_layers_give_the_bits_of_a_call() {
+fn small_layers_give_the_bits_of_tiles() {
     let takes = GruSpec::default().with_update(Update::Takes);
     let reverse = Order {
         layout: Layout::TimeMajor,
@@ -163,9 +163,18 @@ fn small_layers_give_the_bits_of_a_call() {
     }
     fn small<E: Element + std::fmt::Debug>(case: &Case<E>) {
         let Sizes { n, t, h, .. } = case.gru.sizes;
-        let (mut got, order) = (vec![E::nan(); t * h], case.gru.order);
-        pack(case).forward_in(order, n, t, &Lengths::All, sequence(case), &mut got);
-        assert_eq!(got, states(case), "{:?}", case.gru);
+        let (weights, order) = (pack(case), case.gru.order);
+        let run = |sequence| {
+            let mut states = vec![E::nan(); t * h];
+            weights.forward_in(order, n, t, &Lengths::All, sequence, &mut states);
+            states
+        };
+        let valid = vec![E::one(); n * t];
+        let by_tiles = Sequence {
+            step_mask: Some(&valid),
+            ..sequence(case)
+        };
+        assert_eq!(run(sequence(case)), run(by_tiles), "{:?}", case.gru);
     }
 }
 
