@@ -114,8 +114,8 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
                 });
             }
         }
-        let tests: [(&str, fn(&Files, &Device) -> Result<(), String>); 2] =
-            [("prepared", Files::prepared), ("sound", Files::sound)];
+        type OnFlex = fn(&Files, &Device) -> Result<(), String>;
+        let tests: [(&str, OnFlex); 2] = [("prepared", Files::prepared), ("sound", Files::sound)];
         for &backend in backends.iter().filter(|backend| backend.name == "flex") {
             for (test, run) in tests {
                 if test == "sound" && !published.name.starts_with("nsnet2") {
