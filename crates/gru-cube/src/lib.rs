@@ -83,6 +83,7 @@ mod autotune;
 mod kernel;
 mod launch;
 mod plan;
+mod self_test;
 #[cfg(test)]
 mod sources;
 

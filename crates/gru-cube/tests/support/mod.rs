@@ -11,7 +11,8 @@ pub use trials::*;
 use catalogue::Case;
 use cubecl::{client::Client, features::TypeUsage, prelude::*, server::Handle};
 use gru_cube::{
-    BackwardInputs, BackwardOutputs, ForwardInputs, ForwardOutputs, PlanError, StepTile, Strategy,
+    BackwardInputs, BackwardOutputs, ForwardInputs, ForwardOutputs, PlanError, Resource, StepTile,
+    Strategy,
 };
 use gru_spec::Reset;
 use gru_testkit::close::share;
@@ -180,7 +181,7 @@ pub fn run<F: Upload>(
         Some(_) => 2 * n * h,
         None => n * h,
     };
-    let d_h0 = poisoned::<F>(client, state_len);
+    let d_h0 = poisoned::<f32>(client, state_len);
     gru_cube::backward(
         client,
         &call,
@@ -202,7 +203,7 @@ pub fn run<F: Upload>(
     )?;
     let states = download::<F>(client, states, rows * h);
     let d_gates = download::<F>(client, d_gates, rows * width);
-    let d_h0 = download::<F>(client, d_h0, state_len);
+    let d_h0 = download::<f32>(client, d_h0, state_len);
     Ok(finish(problem, &gates_before, &d_gates, states, d_h0))
 }
 
@@ -242,9 +243,13 @@ pub fn compare<F: Upload>(case: &Case, tolerance: (f64, f64)) -> Ran {
     Ok(())
 }
 
-/// Ignores what the device does not allow. Any other error is a failure.
+/// Ignores what the device does not allow. Any other error is a failure, and so are too many buffers.
 pub fn not_allowed(error: PlanError) -> Ignored {
     match error {
+        PlanError::BeyondLimit {
+            resource: Resource::Buffers,
+            ..
+        } => panic!("{error}"),
         PlanError::BeyondLimit { .. } | PlanError::NoMatrices => Ignored(error.to_string()),
         other => panic!("{other}"),
     }

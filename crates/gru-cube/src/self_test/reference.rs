@@ -1,0 +1,387 @@
+//! A small problem, and its solution in float64 by plain loops.
+
+use crate::{kernel::rule::Starts, launch::Call};
+use gru_spec::{Activation, GruSpec, Layout, Reset, Update};
+
+/// Rows of the batch, and steps.
+pub(super) const N: usize = 3;
+pub(super) const T: usize = 3;
+
+/// Which optional tensors a call has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Given {
+    pub(super) b_ih: bool,
+    pub(super) b_hh: bool,
+    pub(super) h0: bool,
+    pub(super) recurrent_mask: bool,
+    pub(super) step_mask: bool,
+    /// Shares for each step, for 1 unit or for H.
+    pub(super) zoneout: Option<usize>,
+}
+
+/// Inputs whose values are exact in every type.
+pub(super) struct Small {
+    pub(super) call: Call,
+    pub(super) p: Vec<f64>,
+    pub(super) w_hh: Vec<f64>,
+    pub(super) b_ih: Option<Vec<f64>>,
+    pub(super) b_hh: Option<Vec<f64>>,
+    /// With a start state in rows N..2N.
+    pub(super) h0: Option<Vec<f64>>,
+    pub(super) recurrent_mask: Option<Vec<f64>>,
+    /// With starts, codes.
+    pub(super) step_mask: Option<Vec<f64>>,
+    pub(super) zoneout: Option<Vec<f64>>,
+    pub(super) d_states: Vec<f64>,
+}
+
+/// States and gates as the kernels store them.
+pub(super) struct Forward {
+    pub(super) states: Vec<f64>,
+    pub(super) gates: Vec<f64>,
+}
+
+/// Gradients as the kernels store them.
+pub(super) struct Backward {
+    pub(super) d_gates: Vec<f64>,
+    pub(super) d_h0: Vec<f64>,
+}
+
+/// What a step computes for a row. Without a value at a skipped step.
+struct Step {
+    previous: Vec<f64>,
+    /// The masked previous state.
+    g: Vec<f64>,
+    /// Pre-activations and outputs of r, z and n.
+    a: [Vec<f64>; 3],
+    y: [Vec<f64>; 3],
+    q_n: Vec<f64>,
+}
+
+impl Small {
+    pub(super) fn new(call: &Call, given: Given) -> Self {
+        let call = Call {
+            n: N,
+            t: T,
+            self_test: false,
+            ..*call
+        };
+        let (h, rows) = (call.h, N * T);
+        let mut seed = 1u32;
+        // Multiples of 1/64 below 1, times a power of two.
+        let mut values = |len: usize, scale: f64| -> Vec<f64> {
+            let mut value = || {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (f64::from(seed >> 25) - 63.5).trunc() / 64.0 * scale
+            };
+            (0..len).map(|_| value()).collect()
+        };
+        let state_rows = match call.starts {
+            Starts::FromState => 2 * N,
+            Starts::None | Starts::FromZeros => N,
+        };
+        let of_weight = 2f64.powf(-(h as f64).sqrt().log2().round());
+        let positive = |values: Vec<f64>| values.iter().map(|x| x.abs()).collect();
+        // Without starts 0 and 1, with starts also 2 and 3.
+        let codes = (0..rows).map(|row| match call.starts {
+            Starts::None => [1.0, 1.0, 0.0, 1.0][row % 4],
+            _ => [1.0, 3.0, 0.0, 1.0, 2.0][row % 5],
+        });
+        Self {
+            call,
+            p: values(rows * 3 * h, 1.0),
+            w_hh: values(3 * h * h, of_weight),
+            b_ih: given.b_ih.then(|| values(3 * h, 0.5)),
+            b_hh: given.b_hh.then(|| values(3 * h, 0.5)),
+            h0: given.h0.then(|| values(state_rows * h, 1.0)),
+            recurrent_mask: given.recurrent_mask.then(|| values(N * h, 2.0)),
+            step_mask: given.step_mask.then(|| codes.collect()),
+            zoneout: given
+                .zoneout
+                .map(|units| positive(values(rows * units, 1.0))),
+            d_states: values(rows * h, 1.0),
+        }
+    }
+
+    /// Whether values and gradients are continuous, so that a rounding error is a small error.
+    pub(super) fn is_smooth(&self) -> bool {
+        let GruSpec {
+            activations,
+            clip_gates,
+            clip_state,
+            ..
+        } = self.call.spec;
+        let is_smooth = |activation| match activation {
+            Activation::Sigmoid
+            | Activation::Tanh
+            | Activation::Identity
+            | Activation::Affine { .. }
+            | Activation::ScaledTanh { .. }
+            | Activation::Softsign
+            | Activation::Softplus => true,
+            Activation::Elu { alpha } => alpha == 1.0,
+            _ => false,
+        };
+        let all = [activations.reset, activations.update, activations.candidate];
+        clip_gates.is_none() && clip_state.is_none() && all.into_iter().all(is_smooth)
+    }
+
+    /// Index of a row of the batch at a step.
+    fn row(&self, k: usize, s: usize) -> usize {
+        let time = self.call.order.direction.time(s, T);
+        match self.call.order.layout {
+            Layout::BatchMajor => k * T + time,
+            Layout::TimeMajor => time * N + k,
+        }
+    }
+
+    fn code(&self, row: usize) -> f64 {
+        self.step_mask.as_ref().map_or(1.0, |codes| codes[row])
+    }
+
+    pub(super) fn is_skipped(&self, row: usize) -> bool {
+        self.code(row) % 2.0 == 0.0
+    }
+
+    fn starts(&self, row: usize) -> bool {
+        self.code(row) >= 2.0
+    }
+
+    fn mask(&self, k: usize, j: usize) -> f64 {
+        let mask = self.recurrent_mask.as_ref();
+        mask.map_or(1.0, |mask| mask[k * self.call.h + j])
+    }
+
+    fn kept(&self, row: usize, j: usize) -> f64 {
+        let Some(zoneout) = &self.zoneout else {
+            return 0.0;
+        };
+        if zoneout.len() == N * T {
+            zoneout[row]
+        } else {
+            zoneout[row * self.call.h + j]
+        }
+    }
+
+    fn bias(&self, gate: usize, j: usize) -> [f64; 2] {
+        let of = |bias: &Option<Vec<f64>>| bias.as_ref().map_or(0.0, |b| b[gate * self.call.h + j]);
+        [of(&self.b_ih), of(&self.b_hh)]
+    }
+
+    /// The part of the recurrent product for the gates from `first` on.
+    fn product(&self, lhs: &[f64], first: usize) -> Vec<f64> {
+        let h = self.call.h;
+        let mut sums = vec![0.0; 3 * h];
+        for (x, weights) in lhs.iter().zip(self.w_hh.chunks(3 * h)) {
+            for (sum, w) in sums[first * h..].iter_mut().zip(&weights[first * h..]) {
+                *sum += x * w;
+            }
+        }
+        sums
+    }
+
+    /// `d · w_hhᵀ`, where `d` has the columns of the weight from `first · H` on.
+    fn product_back(&self, d: &[f64], first: usize) -> Vec<f64> {
+        let h = self.call.h;
+        let columns = |weights: &[f64]| {
+            let weights = weights[first * h..].iter();
+            weights.zip(d).map(|(w, d)| w * d).sum()
+        };
+        self.w_hh.chunks(3 * h).map(columns).collect()
+    }
+
+    fn phi(&self) -> [Activation; 3] {
+        let of = self.call.spec.activations;
+        [of.reset, of.update, of.candidate]
+    }
+
+    fn clipped(&self, a: f64) -> f64 {
+        self.call.spec.clip_gates.map_or(a, |c| a.clamp(-c, c))
+    }
+
+    fn slope(&self, gate: usize, a: f64, y: f64) -> f64 {
+        if self.clipped(a) == a {
+            self.phi()[gate].slope(y)
+        } else {
+            0.0
+        }
+    }
+
+    /// The state before a step, from the state that the step before has stored.
+    fn previous(&self, k: usize, row: usize, state: &[f64]) -> Vec<f64> {
+        let h = self.call.h;
+        match (&self.h0, self.call.starts) {
+            _ if !self.starts(row) => state.to_vec(),
+            (Some(h0), Starts::FromState) => h0[(N + k) * h..][..h].to_vec(),
+            _ => vec![0.0; h],
+        }
+    }
+
+    fn initial(&self, k: usize) -> Vec<f64> {
+        let h = self.call.h;
+        let h0 = self.h0.as_ref();
+        h0.map_or(vec![0.0; h], |h0| h0[k * h..][..h].to_vec())
+    }
+
+    fn step(&self, k: usize, row: usize, state: &[f64]) -> Step {
+        let h = self.call.h;
+        let is_after = self.call.spec.reset == Reset::AfterMatmul;
+        let previous = self.previous(k, row, state);
+        let g: Vec<f64> = (0..h).map(|j| self.mask(k, j) * previous[j]).collect();
+        let q = self.product(&g, 0);
+        let of_gate = |gate: usize, q: &dyn Fn(usize) -> f64| {
+            let a: Vec<f64> = (0..h)
+                .map(|j| self.p[(row * 3 + gate) * h + j] + self.bias(gate, j)[0] + q(j))
+                .collect();
+            let y = a
+                .iter()
+                .map(|&a| self.phi()[gate].value(self.clipped(a)))
+                .collect::<Vec<_>>();
+            (a, y)
+        };
+        let [(a_r, r), (a_z, z)] =
+            [0, 1].map(|gate| of_gate(gate, &|j| q[gate * h + j] + self.bias(gate, j)[1]));
+        let q_n: Vec<f64> = if is_after {
+            (0..h).map(|j| q[2 * h + j] + self.bias(2, j)[1]).collect()
+        } else {
+            let rg: Vec<f64> = r.iter().zip(&g).map(|(r, g)| r * g).collect();
+            let q = self.product(&rg, 2);
+            (0..h).map(|j| q[2 * h + j] + self.bias(2, j)[1]).collect()
+        };
+        let (a_n, n) = of_gate(2, &|j| if is_after { r[j] * q_n[j] } else { q_n[j] });
+        Step {
+            previous,
+            g,
+            a: [a_r, a_z, a_n],
+            y: [r, z, n],
+            q_n,
+        }
+    }
+
+    /// The state after a step, before its clip.
+    fn blend(&self, step: &Step, j: usize) -> f64 {
+        let (h, z, n) = (step.previous[j], step.y[1][j], step.y[2][j]);
+        match self.call.spec.update {
+            Update::Keeps => z * h + (1.0 - z) * n,
+            Update::Takes => (1.0 - z) * h + z * n,
+        }
+    }
+
+    pub(super) fn forward(&self) -> Forward {
+        let (h, saved) = (self.call.h, self.call.spec.saved_per_unit());
+        let mut states = vec![0.0; N * T * h];
+        let mut gates = vec![0.0; N * T * h * saved];
+        for k in 0..N {
+            let mut state = self.initial(k);
+            for s in 0..T {
+                let row = self.row(k, s);
+                let step = self.step(k, row, &state);
+                state = (0..h)
+                    .map(|j| {
+                        let blended = self.blend(&step, j);
+                        let clip = self.call.spec.clip_state;
+                        let next = clip.map_or(blended, |c| blended.clamp(-c, c));
+                        let kept = self.kept(row, j);
+                        if self.is_skipped(row) {
+                            step.previous[j]
+                        } else {
+                            kept * step.previous[j] + (1.0 - kept) * next
+                        }
+                    })
+                    .collect();
+                states[row * h..][..h].copy_from_slice(&state);
+                let [r, z, n] = &step.y;
+                for (i, gate) in [r, z, n, &step.q_n].into_iter().take(saved).enumerate() {
+                    gates[(row * saved + i) * h..][..h].copy_from_slice(gate);
+                }
+            }
+        }
+        Forward { states, gates }
+    }
+
+    pub(super) fn backward(&self) -> Backward {
+        let (h, saved) = (self.call.h, self.call.spec.saved_per_unit());
+        let states = self.forward().states;
+        let mut d_gates = vec![0.0; N * T * h * saved];
+        let mut d_h0 = vec![0.0; 2 * N * h];
+        for k in 0..N {
+            let mut dh = vec![0.0; h];
+            for s in (0..T).rev() {
+                let row = self.row(k, s);
+                for (d, d_state) in dh.iter_mut().zip(&self.d_states[row * h..]) {
+                    *d += d_state;
+                }
+                if !self.is_skipped(row) {
+                    let before = match s {
+                        0 => self.initial(k),
+                        _ => states[self.row(k, s - 1) * h..][..h].to_vec(),
+                    };
+                    let step = self.step(k, row, &before);
+                    let d = self.step_back(k, row, &step, &mut dh);
+                    for (i, d) in d.iter().take(saved).enumerate() {
+                        d_gates[(row * saved + i) * h..][..h].copy_from_slice(d);
+                    }
+                }
+                if self.starts(row) {
+                    for (j, d) in dh.iter_mut().enumerate() {
+                        d_h0[(N + k) * h + j] += *d;
+                        *d = 0.0;
+                    }
+                }
+            }
+            d_h0[k * h..][..h].copy_from_slice(&dh);
+        }
+        if self.call.starts != Starts::FromState {
+            d_h0.truncate(N * h);
+        }
+        Backward { d_gates, d_h0 }
+    }
+
+    /// From the gradient of the state after a valid step to the gradient of the state before it. Returns the
+    /// gradients of the pre-activations: `dr̄, dz̄, dn̄, dn̄⊙r`.
+    fn step_back(&self, k: usize, row: usize, step: &Step, dh: &mut [f64]) -> [Vec<f64>; 4] {
+        let h = self.call.h;
+        let mut d = [(); 4].map(|()| vec![0.0; h]);
+        for j in 0..h {
+            let (kept, upstream) = (self.kept(row, j), dh[j]);
+            let blended = self.blend(step, j);
+            let clip = self.call.spec.clip_state;
+            let inner = if clip.is_some_and(|c| blended.abs() > c) {
+                0.0
+            } else {
+                upstream * (1.0 - kept)
+            };
+            let [r, z, n] = [0, 1, 2].map(|gate| step.y[gate][j]);
+            let (dz, dn, through) = match self.call.spec.update {
+                Update::Keeps => (step.previous[j] - n, 1.0 - z, z),
+                Update::Takes => (n - step.previous[j], z, 1.0 - z),
+            };
+            d[1][j] = inner * dz * self.slope(1, step.a[1][j], z);
+            d[2][j] = inner * dn * self.slope(2, step.a[2][j], n);
+            d[3][j] = d[2][j] * r;
+            dh[j] = inner * through + upstream * kept;
+        }
+        let is_after = self.call.spec.reset == Reset::AfterMatmul;
+        // The gradient of `r ⊙ g`, with the reset before the product.
+        let ds = self.product_back(&d[2], 2);
+        for j in 0..h {
+            let slope = self.slope(0, step.a[0][j], step.y[0][j]);
+            d[0][j] = slope
+                * if is_after {
+                    d[2][j] * step.q_n[j]
+                } else {
+                    dh[j] += self.mask(k, j) * ds[j] * step.y[0][j];
+                    ds[j] * step.g[j]
+                };
+        }
+        let lhs = if is_after {
+            [&d[0][..], &d[1], &d[3]].concat()
+        } else {
+            [&d[0][..], &d[1]].concat()
+        };
+        for (j, dg) in self.product_back(&lhs, 0).into_iter().enumerate() {
+            dh[j] += self.mask(k, j) * dg;
+        }
+        d
+    }
+}
