@@ -25,9 +25,9 @@ use support::{
 fn main() {
     on_webgpu();
     let mut trials = vec![
-        test("limits", the_limits_are_the_smallest),
-        test("gates", gates::every_convention),
-        test("operands", operands::every_convention),
+        test("webgpu/limits", the_limits_are_the_smallest),
+        test("webgpu/gates", gates::every_convention),
+        test("webgpu/operands", operands::every_convention),
     ];
     trials.extend(cases(inferred(), in_f32));
     trials.extend(buffers::trials());

@@ -15,7 +15,7 @@ use cubecl::{
         },
     },
 };
-use cubecl_common::device::ServiceId;
+use cubecl_common::device::{Device as _, ServiceId};
 use cubecl_environment::future::block_on;
 use cubecl_server::{allocator::ContiguousMemoryLayoutPolicy, logging::ServerLogger};
 use std::sync::{Arc, OnceLock};

@@ -15,8 +15,9 @@ use cubecl::{
     client::Client,
     ir::{ElemType, FloatKind},
     prelude::*,
-    server::{Handle, ServiceId},
+    server::Handle,
 };
+use cubecl_common::device::ServiceId;
 use half::{bf16, f16};
 use reference::{Given, N, Small, T};
 use std::{
@@ -184,8 +185,8 @@ pub(crate) fn backward(
             .client
             .read_one(d_h0)
             .map_err(|error| error.to_string())?;
-        let d_h0 = f32::from_bytes(&d_h0).iter().map(|&x| x.into()).collect();
-        on.judge("d_h0", d_h0, &expected.d_h0, |_| false)
+        let d_h0 = wide(f32::from_bytes(&d_h0));
+        judge(&on.small, "d_h0", &d_h0, &expected.d_h0, |_| false)
     })
 }
 
@@ -254,43 +255,47 @@ impl OnDevice<'_> {
         };
         let per_row = expected.len() / (N * T);
         let is_undefined = |i: usize| skips && self.small.is_skipped(i / per_row);
-        self.judge(name, got, expected, is_undefined)
+        judge(&self.small, name, &got, expected, is_undefined)
     }
+}
 
-    fn judge(
-        &self,
-        name: &str,
-        got: Vec<f64>,
-        expected: &[f64],
-        is_undefined: impl Fn(usize) -> bool,
-    ) -> Result<(), String> {
-        // Many roundings of the type, and of TF32. A wrong kernel is off by more.
-        let (tolerance, is_narrow) = match self.small.call.dtype {
-            ElemType::Float(FloatKind::F16) => (0.03, true),
-            ElemType::Float(FloatKind::BF16) => (0.2, true),
-            _ => (0.005, false),
-        };
-        // At a clip or a kink a rounding error decides about a gradient.
-        let most = match (self.small.is_smooth(), is_narrow) {
-            (true, _) => 0,
-            (false, false) => expected.len() / 16,
-            (false, true) => expected.len(),
-        };
-        let mut wrong = 0;
-        for (i, &expected) in expected.iter().enumerate() {
-            let got = got.get(i).copied().unwrap_or(f64::NAN);
-            let is_close = (got - expected).abs() <= tolerance * (1.0 + expected.abs());
-            if !is_close && !is_undefined(i) {
-                wrong += 1;
-                if wrong > most || !got.is_finite() {
-                    return Err(format!("{name}[{i}]: expected {expected}, got {got}"));
-                }
+/// Compares a result.
+fn judge(
+    small: &Small,
+    name: &str,
+    got: &[f64],
+    expected: &[f64],
+    is_undefined: impl Fn(usize) -> bool,
+) -> Result<(), String> {
+    // Many roundings of the type, and of TF32. A wrong kernel is off by more.
+    let (tolerance, is_narrow) = match small.call.dtype {
+        ElemType::Float(FloatKind::F16) => (0.03, true),
+        ElemType::Float(FloatKind::BF16) => (0.2, true),
+        _ => (0.005, false),
+    };
+    // At a clip or a kink a rounding error decides about a gradient.
+    let most = match (small.is_smooth(), is_narrow) {
+        (true, _) => 0,
+        (false, false) => expected.len() / 16,
+        (false, true) => expected.len(),
+    };
+    let mut wrong = 0;
+    for (i, &expected) in expected.iter().enumerate() {
+        let got = got.get(i).copied().unwrap_or(f64::NAN);
+        let is_close = (got - expected).abs() <= tolerance * (1.0 + expected.abs());
+        if !is_close && !is_undefined(i) {
+            wrong += 1;
+            if wrong > most || !got.is_finite() {
+                return Err(format!("{name}[{i}]: expected {expected}, got {got}"));
             }
         }
-        Ok(())
     }
+    Ok(())
 }
 
 fn wide<F: Copy + Into<f64>>(values: &[F]) -> Vec<f64> {
     values.iter().map(|&x| x.into()).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -58,6 +58,37 @@ struct Step {
     q_n: Vec<f64>,
 }
 
+/// Of a large weight, every so many columns of a row are not zero. So float64 products take milliseconds, and every
+/// part of the weight has an effect.
+fn stride(h: usize) -> usize {
+    (h / 64).max(1)
+}
+
+/// The columns of row `k` of the weight that are not zero.
+fn columns(k: usize, h: usize) -> impl Iterator<Item = usize> {
+    (k % stride(h)..3 * h).step_by(stride(h))
+}
+
+fn weights(h: usize, mut values: impl FnMut(usize) -> Vec<f64>) -> Vec<f64> {
+    let mut w_hh = vec![0.0; 3 * h * h];
+    for k in 0..h {
+        let count = columns(k, h).count();
+        for (c, value) in columns(k, h).zip(values(count)) {
+            w_hh[k * 3 * h + c] = value;
+        }
+    }
+    w_hh
+}
+
+/// Index of a row of the batch at a step.
+fn row_at(call: &Call, k: usize, s: usize) -> usize {
+    let time = call.order.direction.time(s, T);
+    match call.order.layout {
+        Layout::BatchMajor => k * T + time,
+        Layout::TimeMajor => time * N + k,
+    }
+}
+
 impl Small {
     pub(super) fn new(call: &Call, given: Given) -> Self {
         let call = Call {
@@ -80,22 +111,27 @@ impl Small {
             Starts::FromState => 2 * N,
             Starts::None | Starts::FromZeros => N,
         };
-        let of_weight = 2f64.powf(-(h as f64).sqrt().log2().round());
+        let terms = h / stride(h);
+        let of_weight = 2f64.powf(-(terms as f64).sqrt().log2().round());
         let positive = |values: Vec<f64>| values.iter().map(|x| x.abs()).collect();
         // Without starts 0 and 1, with starts also 2 and 3.
-        let codes = (0..rows).map(|row| match call.starts {
-            Starts::None => [1.0, 1.0, 0.0, 1.0][row % 4],
-            _ => [1.0, 3.0, 0.0, 1.0, 2.0][row % 5],
-        });
+        let mut codes = vec![1.0; rows];
+        for (k, s) in (0..N).flat_map(|k| (0..T).map(move |s| (k, s))) {
+            codes[row_at(&call, k, s)] = match call.starts {
+                _ if s == 0 => [1.0, 0.0, 1.0][k],
+                Starts::None => [1.0, 0.0, 1.0][(k + s) % 3],
+                Starts::FromZeros | Starts::FromState => [3.0, 1.0, 2.0, 0.0][(k + 2 * s) % 4],
+            };
+        }
         Self {
             call,
             p: values(rows * 3 * h, 1.0),
-            w_hh: values(3 * h * h, of_weight),
+            w_hh: weights(h, |len| values(len, of_weight)),
             b_ih: given.b_ih.then(|| values(3 * h, 0.5)),
             b_hh: given.b_hh.then(|| values(3 * h, 0.5)),
             h0: given.h0.then(|| values(state_rows * h, 1.0)),
             recurrent_mask: given.recurrent_mask.then(|| values(N * h, 2.0)),
-            step_mask: given.step_mask.then(|| codes.collect()),
+            step_mask: given.step_mask.then_some(codes),
             zoneout: given
                 .zoneout
                 .map(|units| positive(values(rows * units, 1.0))),
@@ -124,15 +160,6 @@ impl Small {
         };
         let all = [activations.reset, activations.update, activations.candidate];
         clip_gates.is_none() && clip_state.is_none() && all.into_iter().all(is_smooth)
-    }
-
-    /// Index of a row of the batch at a step.
-    fn row(&self, k: usize, s: usize) -> usize {
-        let time = self.call.order.direction.time(s, T);
-        match self.call.order.layout {
-            Layout::BatchMajor => k * T + time,
-            Layout::TimeMajor => time * N + k,
-        }
     }
 
     fn code(&self, row: usize) -> f64 {
@@ -172,9 +199,9 @@ impl Small {
     fn product(&self, lhs: &[f64], first: usize) -> Vec<f64> {
         let h = self.call.h;
         let mut sums = vec![0.0; 3 * h];
-        for (x, weights) in lhs.iter().zip(self.w_hh.chunks(3 * h)) {
-            for (sum, w) in sums[first * h..].iter_mut().zip(&weights[first * h..]) {
-                *sum += x * w;
+        for (k, x) in lhs.iter().enumerate() {
+            for c in columns(k, h).filter(|&c| c >= first * h) {
+                sums[c] += x * self.w_hh[k * 3 * h + c];
             }
         }
         sums
@@ -183,11 +210,13 @@ impl Small {
     /// `d · w_hhᵀ`, where `d` has the columns of the weight from `first · H` on.
     fn product_back(&self, d: &[f64], first: usize) -> Vec<f64> {
         let h = self.call.h;
-        let columns = |weights: &[f64]| {
-            let weights = weights[first * h..].iter();
-            weights.zip(d).map(|(w, d)| w * d).sum()
+        let range = first * h..first * h + d.len();
+        let term = |k: usize, c: usize| self.w_hh[k * 3 * h + c] * d[c - range.start];
+        let sum = |k| {
+            let columns = columns(k, h).filter(|c| range.contains(c));
+            columns.map(|c| term(k, c)).sum()
         };
-        self.w_hh.chunks(3 * h).map(columns).collect()
+        (0..h).map(sum).collect()
     }
 
     fn phi(&self) -> [Activation; 3] {
@@ -274,7 +303,7 @@ impl Small {
         for k in 0..N {
             let mut state = self.initial(k);
             for s in 0..T {
-                let row = self.row(k, s);
+                let row = row_at(&self.call, k, s);
                 let step = self.step(k, row, &state);
                 state = (0..h)
                     .map(|j| {
@@ -307,14 +336,14 @@ impl Small {
         for k in 0..N {
             let mut dh = vec![0.0; h];
             for s in (0..T).rev() {
-                let row = self.row(k, s);
+                let row = row_at(&self.call, k, s);
                 for (d, d_state) in dh.iter_mut().zip(&self.d_states[row * h..]) {
                     *d += d_state;
                 }
                 if !self.is_skipped(row) {
                     let before = match s {
                         0 => self.initial(k),
-                        _ => states[self.row(k, s - 1) * h..][..h].to_vec(),
+                        _ => states[row_at(&self.call, k, s - 1) * h..][..h].to_vec(),
                     };
                     let step = self.step(k, row, &before);
                     let d = self.step_back(k, row, &step, &mut dh);

@@ -4,7 +4,7 @@
 
 use super::{Bench, Compiled};
 use crate::{
-    kernel::{rule::Rule, threads::Matrices},
+    kernel::threads::Matrices,
     plan::{
         Problem,
         limits::Limits,
@@ -13,7 +13,7 @@ use crate::{
 };
 use cubecl::ir::{AddressType, ElemType, FloatKind};
 use cubecl_cpp::target::Cuda;
-use gru_spec::{GruSpec, Order, Reset};
+use gru_spec::{GruSpec, Reset};
 use std::{
     io::Write,
     process::{Command, Stdio},

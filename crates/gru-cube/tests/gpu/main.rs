@@ -14,6 +14,7 @@ mod half;
 mod nonfinite;
 mod operands;
 mod rows;
+mod self_test;
 mod zoneout;
 
 fn main() {
@@ -32,6 +33,7 @@ fn main() {
             nonfinite::trials(),
             operands::trials(),
             rows::trials(),
+            self_test::trials(),
             zoneout::trials(),
         ]
         .into_iter()

@@ -11,8 +11,8 @@ pub use trials::*;
 use catalogue::Case;
 use cubecl::{client::Client, features::TypeUsage, prelude::*, server::Handle};
 use gru_cube::{
-    BackwardInputs, BackwardOutputs, ForwardInputs, ForwardOutputs, PlanError, Resource, StepTile,
-    Strategy,
+    BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, PlanError, Resource,
+    StepTile, Strategy,
 };
 use gru_spec::Reset;
 use gru_testkit::close::share;
@@ -154,16 +154,26 @@ pub fn run<F: Upload>(
     strategies: (Strategy, Strategy),
     in_place: bool,
 ) -> Result<Outcome, PlanError> {
+    run_call::<F>(client, &problem.call::<F>(), problem, strategies, in_place)
+}
+
+/// The same with a call of the problem.
+pub fn run_call<F: Upload>(
+    client: &Client,
+    call: &Call,
+    problem: &Problem,
+    strategies: (Strategy, Strategy),
+    in_place: bool,
+) -> Result<Outcome, PlanError> {
     let Problem { n, h, spec, .. } = *problem;
     let rows = problem.rows();
     let width = spec.saved_per_unit() * h;
-    let call = problem.call::<F>();
     let OnDevice { forward, d_states } = on_device::<F>(client, problem);
     let states = poisoned::<F>(client, rows * h);
     let gates = poisoned::<F>(client, rows * width);
     gru_cube::forward(
         client,
-        &call,
+        call,
         &forward,
         &ForwardOutputs {
             states: states.clone(),
@@ -184,7 +194,7 @@ pub fn run<F: Upload>(
     let d_h0 = poisoned::<f32>(client, state_len);
     gru_cube::backward(
         client,
-        &call,
+        call,
         &BackwardInputs {
             d_states,
             states: states.clone(),
