@@ -4,6 +4,7 @@
 //! panic, or as wrong numbers. The tested kernel is the kernel of the call: sizes of the batch and the sequence are
 //! arguments, and everything else that the kernel is compiled for is the same. So a test compiles nothing more.
 
+mod problem;
 mod reference;
 
 use crate::{
@@ -19,7 +20,7 @@ use cubecl::{
 };
 use cubecl_common::device::ServiceId;
 use half::{bf16, f16};
-use reference::{Given, N, Small, T};
+use problem::{Given, N, Small, T};
 use std::{
     collections::HashMap,
     sync::{LazyLock, Mutex, PoisonError},

@@ -1,4 +1,4 @@
-use super::{reference::*, *};
+use super::*;
 use crate::kernel::rule::Starts;
 use gru_spec::{Activation, Activations, Direction, GruSpec, Layout, Order, Reset, Update};
 use gru_testkit::{close::close, cover::cover, oracle};
