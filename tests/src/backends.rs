@@ -7,6 +7,10 @@ use libtest_mimic::{Completion, Failed, Trial};
 /// If set to any value, a missing GPU is a failure. Otherwise its trials are ignored.
 const REQUIRE_GPU: &str = "GRU_REQUIRE_GPU";
 
+/// If set to any value, the GPU has the smallest limits of WebGPU.
+#[cfg(feature = "gpu")]
+const WEBGPU: &str = "GRU_WEBGPU";
+
 /// A Burn backend for trials.
 #[derive(Debug, Clone, Copy)]
 pub struct TestBackend {
@@ -111,6 +115,7 @@ fn wgpu() -> Result<Device, String> {
     };
 
     use burn::tensor::{DeviceKind, DeviceType};
+    use gru_testkit::webgpu;
 
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
@@ -122,6 +127,10 @@ fn wgpu() -> Result<Device, String> {
         let adapters = Device::enumerate(DeviceType::Wgpu).into_vec();
         Some(*adapters.first()? == Device::wgpu(DeviceKind::Cpu))
     });
+    if best_is_cpu.is_some() && std::env::var_os(WEBGPU).is_some() {
+        webgpu::device();
+        return Ok(Device::wgpu(DeviceKind::Existing(webgpu::ID)));
+    }
     match best_is_cpu {
         None => Err("wgpu: expected an adapter, got none".into()),
         Some(true) if THREAD.with(|thread| thread % 2 == 1) => Ok(Device::wgpu(DeviceKind::Cpu)),

@@ -4,6 +4,7 @@ use crate::{
     autotune::{self, Buffers},
     launch::{self, BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs},
     plan::{error::PlanError, schedule::Strategy},
+    self_test,
 };
 use cubecl::client::Client;
 
@@ -15,7 +16,7 @@ use cubecl::client::Client;
 /// function only waits for the device to check the grid barrier of a persistent kernel.
 ///
 /// # Errors
-/// If the device does not allow the schedule or a tensor, or a grid barrier times out.
+/// If the device does not allow the schedule or a tensor, a self-test fails, or a grid barrier times out.
 ///
 /// # Panics
 /// If a buffer is too short, starts lack a tensor, the type is not a float of 16 or 32 bits, or the steps do not
@@ -31,7 +32,8 @@ pub fn forward(
         return launch::forward::forward(client, call, inputs, outputs, strategy);
     }
     if !launch::forward::is_empty(call, inputs) {
-        launch::forward::allowed(client, call, inputs, outputs, Strategy::Inferred)?;
+        let plan = launch::forward::allowed(client, call, inputs, outputs, Strategy::Inferred)?;
+        self_test::forward(client, call, inputs, outputs, plan)?;
         let buffers = Buffers::Forward(inputs.clone(), outputs.clone());
         autotune::run(client, call, buffers);
     }
@@ -47,7 +49,7 @@ pub fn forward(
 /// persistent kernel.
 ///
 /// # Errors
-/// If the device does not allow the schedule or a tensor, or a grid barrier times out.
+/// If the device does not allow the schedule or a tensor, a self-test fails, or a grid barrier times out.
 ///
 /// # Panics
 /// If there are no steps, a buffer is too short, starts lack a tensor, or the type is not a float of 16 or 32 bits.
@@ -62,7 +64,8 @@ pub fn backward(
         return launch::backward::backward(client, call, inputs, outputs, strategy);
     }
     if !launch::backward::is_empty(call) {
-        launch::backward::allowed(client, call, inputs, outputs, Strategy::Inferred)?;
+        let plan = launch::backward::allowed(client, call, inputs, outputs, Strategy::Inferred)?;
+        self_test::backward(client, call, inputs, outputs, plan)?;
         let buffers = Buffers::Backward(inputs.clone(), outputs.clone());
         autotune::run(client, call, buffers);
     }

@@ -88,6 +88,7 @@ impl Task {
             starts,
             dtype,
             order: _,
+            self_test: _,
         } = self.call;
         let (n, t) = (batch(n), t.min(64).next_power_of_two());
         let given = match &self.buffers {

@@ -25,7 +25,7 @@
 //! persistent kernel. It takes the first of these that the device allows:
 //!
 //! 1. a sequence kernel with a resident weight, up to H 64 with 256 units per cube (the smallest limit of WebGPU), and
-//!    up to H 128 with 1024;
+//!    up to H 128 with 1024 units that have enough registers;
 //! 2. with [`Strategy::Persistent`], a persistent kernel, up to H 1024 with 132 multiprocessors;
 //! 3. up to H 256 a sequence kernel that reads the weight at every step, else step kernels. Step kernels of
 //!    16-bit types use matrix units if the device has them.
@@ -34,6 +34,15 @@
 //! at most 100 ms. A longer sequence is several launches, so that no watchdog of a driver or a browser ends it.
 //!
 //! [`Settings`] force a schedule for a whole program. A CPU that runs GPU programs has its own tiles.
+//!
+//! # Limits and drivers
+//!
+//! A kernel binds at most 7 buffers, and one in which CubeCL passes sizes: the 8 that WebGPU allows on every device. (A
+//! persistent kernel may bind one more.) If the tensors of a call are more, one more launch copies the small ones into
+//! one buffer: biases, initial state, masks, and zoneout of a step.
+//!
+//! With [`Call::self_test`], a kernel runs on a small problem before its first use on a device. If the driver rejects
+//! it, or its results are wrong, the call is an error.
 //!
 //! # Starts
 //!
@@ -83,6 +92,7 @@ mod autotune;
 mod kernel;
 mod launch;
 mod plan;
+mod self_test;
 #[cfg(test)]
 mod sources;
 

@@ -12,8 +12,9 @@
 //! | `passes` | the oracle with the signatures of gru-cpu's passes, with the feature `passes` |
 //! | `conformance` | the recorded vectors of other frameworks, with the feature `conformance` |
 //! | `proxy` | a network within one machine, with the feature `network` |
+//! | `webgpu` | a GPU with the smallest limits of WebGPU, with the feature `webgpu` |
 //!
-//! This crate uses neither Burn nor a kernel: all tensors are flat row-major `Vec<f64>`.
+//! Except for `webgpu`, this crate uses neither Burn nor a GPU: all tensors are flat row-major `Vec<f64>`.
 
 pub mod activations;
 pub mod close;
@@ -29,3 +30,5 @@ pub mod passes;
 pub mod problem;
 #[cfg(feature = "network")]
 pub mod proxy;
+#[cfg(feature = "webgpu")]
+pub mod webgpu;

@@ -77,6 +77,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> 
                 order: Order::default(),
                 starts: Starts::None,
                 dtype,
+                self_test: false,
             };
             let mut cuts = candidates(&call);
             cuts.retain(|cut| {
@@ -337,7 +338,7 @@ fn buffers(client: &Client, call: &Call) -> Buffers {
             },
             BackwardOutputs {
                 d_gates: Some(empty(n * t * width)),
-                d_h0: empty(n * h),
+                d_h0: client.empty(n * h * size_of::<f32>()),
             },
         ),
     }

@@ -149,12 +149,11 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
         for b in 0..rows {
             let row = CUBE_POS * rows + b;
             if j < comptime!(rule.hidden) && row < args.n {
-                args.d_h0[row * comptime!(rule.hidden) + j] =
-                    F::cast_from(owned.dh[comptime!(c * rows + b)]);
+                args.d_h0[row * comptime!(rule.hidden) + j] = owned.dh[comptime!(c * rows + b)];
                 #[comptime]
                 if let ComptimeOption::Some(d_start) = &owned.d_start {
                     args.d_h0[(args.n + row) * comptime!(rule.hidden) + j] =
-                        F::cast_from(d_start[comptime!(c * rows + b)]);
+                        d_start[comptime!(c * rows + b)];
                 }
             }
         }
@@ -218,7 +217,7 @@ fn load_start<F: Float>(
 /// A value of `d_h0` that another launch has written: 0 before the last step.
 #[cube]
 fn handed_over<F: Float>(args: &Backward<F>, at: usize, last: usize) -> f32 {
-    select(last < args.t, f32::cast_from(args.d_h0[at]), 0.0f32)
+    select(last < args.t, args.d_h0[at], 0.0f32)
 }
 
 /// Reads what step `s` needs: `[(c·rows + b)·READ + …]` for the columns `c` that a unit owns.

@@ -10,6 +10,7 @@
 //! - [`walk`], [`forward`], [`backward`]: one launch per sequence.
 //! - [`steps`]: one launch per product, or a persistent kernel with a [`grid_barrier`]; and the transpose
 //!   of the weight. [`lhs`]: loads of their lhs.
+//! - [`small`]: small tensors that share a buffer.
 //! - [`operands`]: lhs operands of the weight gradients.
 //! - [`recompute`]: gates that the forward pass did not save.
 
@@ -29,6 +30,7 @@ pub(crate) mod product;
 pub(crate) mod recompute;
 pub(crate) mod rule;
 pub(crate) mod sequence;
+pub(crate) mod small;
 pub(crate) mod step;
 pub(crate) mod steps;
 pub(crate) mod threads;

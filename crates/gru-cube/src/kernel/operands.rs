@@ -3,6 +3,7 @@
 use super::{
     rule::Starts,
     sequence::{skips, starts},
+    small::Small,
 };
 use cubecl::prelude::*;
 
@@ -26,9 +27,9 @@ pub(crate) struct OperandRule {
 #[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
 pub(crate) fn gru_recurrent_inputs<F: Float>(
     states: &[F],
-    h0: ComptimeOption<&[F]>,
-    recurrent_mask: ComptimeOption<&[F]>,
-    step_mask: ComptimeOption<&[F]>,
+    h0: ComptimeOption<Small<F>>,
+    recurrent_mask: ComptimeOption<Small<F>>,
+    step_mask: ComptimeOption<Small<F>>,
     gates: ComptimeOption<&[F]>,
     g: &mut [F],
     n: u32,
@@ -59,7 +60,7 @@ pub(crate) fn gru_recurrent_inputs<F: Float>(
         if time == first {
             #[comptime]
             if let ComptimeOption::Some(h0) = &h0 {
-                x = f32::cast_from(h0[k * h + j]);
+                x = h0.at(k * h + j);
             }
         } else {
             let before = if comptime!(rule.reverse) {
@@ -75,14 +76,14 @@ pub(crate) fn gru_recurrent_inputs<F: Float>(
                 if comptime!(rule.starts == Starts::FromState) {
                     #[comptime]
                     if let ComptimeOption::Some(h0) = &h0 {
-                        x = f32::cast_from(h0[(n + k) * h + j]);
+                        x = h0.at((n + k) * h + j);
                     }
                 }
             }
         }
         #[comptime]
         if let ComptimeOption::Some(recurrent_mask) = &recurrent_mask {
-            x *= f32::cast_from(recurrent_mask[k * h + j]);
+            x *= recurrent_mask.at(k * h + j);
         }
         #[comptime]
         if let ComptimeOption::Some(gates) = &gates {
@@ -90,7 +91,7 @@ pub(crate) fn gru_recurrent_inputs<F: Float>(
         }
         #[comptime]
         if let ComptimeOption::Some(step_mask) = &step_mask {
-            let skipped = skips(f32::cast_from(step_mask[row]), rule.starts);
+            let skipped = skips(step_mask.at(row), rule.starts);
             x = select(skipped, 0.0f32, x);
         }
         g[ABSOLUTE_POS] = F::cast_from(x);

@@ -1,6 +1,6 @@
 //! Recomputes the gates of any number of steps, element by element, from their products.
 
-use super::{gate::gate_value, rule::Rule, sequence::biases};
+use super::{gate::gate_value, rule::Rule, sequence::biases, small::Small};
 use cubecl::prelude::*;
 
 /// Which gates are recomputed.
@@ -35,8 +35,8 @@ impl Part {
 pub(crate) fn gru_gates<F: Float>(
     p: &[F],
     q: &[F],
-    b_ih: ComptimeOption<&[F]>,
-    b_hh: ComptimeOption<&[F]>,
+    b_ih: ComptimeOption<Small<F>>,
+    b_hh: ComptimeOption<Small<F>>,
     mut g: ComptimeOption<&mut [F]>,
     gates: &mut [F],
     rows: u32,

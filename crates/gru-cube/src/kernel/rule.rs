@@ -95,6 +95,8 @@ pub(crate) struct Rule {
     pub(crate) reverse: bool,
     pub(crate) zoneout: ZoneoutKind,
     pub(crate) starts: Starts,
+    /// Buffers have 16 bits per value.
+    pub(crate) narrow: bool,
 }
 
 impl Rule {
@@ -115,6 +117,7 @@ impl Rule {
             reverse: order.direction == Direction::Reverse,
             zoneout: ZoneoutKind::None,
             starts: Starts::None,
+            narrow: epsilon > f32::EPSILON.into(),
         }
     }
 

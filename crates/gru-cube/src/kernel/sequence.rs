@@ -1,6 +1,9 @@
 //! The tensors of a sequence, and where a kernel reads and writes them.
 
-use super::rule::{Rule, Starts, ZoneoutKind};
+use super::{
+    rule::{Rule, Starts, ZoneoutKind},
+    small::Small,
+};
 use cubecl::prelude::*;
 
 /// Tensors and sizes of a forward pass. `H` is in the [`Rule`].
@@ -9,18 +12,17 @@ pub(crate) struct Forward<F: Float> {
     /// `x·w_ih` of the steps `first..last`.
     pub(crate) p: &'static [F],
     pub(crate) w_hh: &'static [F],
-    pub(crate) b_ih: ComptimeOption<&'static [F]>,
-    pub(crate) b_hh: ComptimeOption<&'static [F]>,
-    pub(crate) h0: ComptimeOption<&'static [F]>,
-    pub(crate) recurrent_mask: ComptimeOption<&'static [F]>,
-    pub(crate) step_mask: ComptimeOption<&'static [F]>,
-    pub(crate) zoneout: ComptimeOption<&'static [F]>,
+    pub(crate) b_ih: ComptimeOption<Small<F>>,
+    pub(crate) b_hh: ComptimeOption<Small<F>>,
+    pub(crate) h0: ComptimeOption<Small<F>>,
+    pub(crate) recurrent_mask: ComptimeOption<Small<F>>,
+    pub(crate) step_mask: ComptimeOption<Small<F>>,
+    pub(crate) zoneout: ComptimeOption<Small<F>>,
     pub(crate) states: &'static mut [F],
     pub(crate) gates: ComptimeOption<&'static mut [F]>,
-    /// Step kernels with the reset before the product: `r ⊙ g | z` of each row, `[N,2H]`.
-    pub(crate) rz_scratch: ComptimeOption<&'static mut [f32]>,
-    /// Step kernels with 16-bit states: the state before and after the step in float32, `[2,N,H]`.
-    pub(crate) state_f32: ComptimeOption<&'static mut [f32]>,
+    /// Scratch memory of step kernels. With the reset before the product: `r ⊙ g | z` of each row, `[N,2H]`.
+    /// Then, with 16-bit states: the state before and after the step in float32, `[2,N,H]`.
+    pub(crate) scratch: ComptimeOption<&'static mut [f32]>,
     pub(crate) n: usize,
     pub(crate) t: usize,
     /// First step of the call, in the order of computation.
@@ -37,15 +39,14 @@ pub(crate) struct Backward<F: Float> {
     pub(crate) states: &'static [F],
     /// `w_hh`, transposed to `[3H,H]` if the kernel requires it.
     pub(crate) weight: &'static [F],
-    pub(crate) h0: ComptimeOption<&'static [F]>,
-    pub(crate) recurrent_mask: ComptimeOption<&'static [F]>,
-    pub(crate) step_mask: ComptimeOption<&'static [F]>,
-    pub(crate) zoneout: ComptimeOption<&'static [F]>,
+    pub(crate) h0: ComptimeOption<Small<F>>,
+    pub(crate) recurrent_mask: ComptimeOption<Small<F>>,
+    pub(crate) step_mask: ComptimeOption<Small<F>>,
+    pub(crate) zoneout: ComptimeOption<Small<F>>,
     pub(crate) d_gates: &'static mut [F],
-    /// Step kernels: the gradient of the previous state as far as it does not need the next product,
-    /// `[N,H]`. Rows N..2N: the gradient of the start state, if there is one.
-    pub(crate) dh: ComptimeOption<&'static mut [f32]>,
-    pub(crate) d_h0: &'static mut [F],
+    /// `[N,H]`. Rows N..2N: the gradient of the start state, if there is one. Step kernels store the gradient
+    /// of the previous state here, as far as it does not need the next product.
+    pub(crate) d_h0: &'static mut [f32],
     pub(crate) n: usize,
     pub(crate) t: usize,
 }
@@ -111,8 +112,8 @@ pub(crate) fn place_at(s: usize, row: usize, j: usize) -> Place {
 #[cube]
 pub(crate) fn previous_state<F: Float>(
     states: &[F],
-    h0: ComptimeOption<&[F]>,
-    step_mask: ComptimeOption<&[F]>,
+    h0: ComptimeOption<Small<F>>,
+    step_mask: ComptimeOption<Small<F>>,
     place: Place,
     n: usize,
     t: usize,
@@ -126,7 +127,7 @@ pub(crate) fn previous_state<F: Float>(
 #[cube]
 pub(crate) fn stored_state<F: Float>(
     states: &[F],
-    h0: ComptimeOption<&[F]>,
+    h0: ComptimeOption<Small<F>>,
     place: Place,
     n: usize,
     t: usize,
@@ -146,7 +147,7 @@ pub(crate) fn stored_state<F: Float>(
     } else {
         #[comptime]
         if let ComptimeOption::Some(h0) = &h0 {
-            previous = f32::cast_from(h0[row * comptime!(rule.hidden) + j]);
+            previous = h0.at(row * comptime!(rule.hidden) + j);
         }
     }
     previous
@@ -156,8 +157,8 @@ pub(crate) fn stored_state<F: Float>(
 #[cube]
 pub(crate) fn after_start<F: Float>(
     state: f32,
-    h0: ComptimeOption<&[F]>,
-    step_mask: ComptimeOption<&[F]>,
+    h0: ComptimeOption<Small<F>>,
+    step_mask: ComptimeOption<Small<F>>,
     place: Place,
     n: usize,
     t: usize,
@@ -175,7 +176,7 @@ pub(crate) fn after_start<F: Float>(
                 #[comptime]
                 if let ComptimeOption::Some(h0) = &h0 {
                     let of_start = (n + place.row) * comptime!(rule.hidden) + place.j;
-                    after = f32::cast_from(h0[of_start]);
+                    after = h0.at(of_start);
                 }
             }
         }
@@ -185,10 +186,10 @@ pub(crate) fn after_start<F: Float>(
 
 /// Whether a row starts before a step. See [`Starts`] for the codes of a step.
 #[cube]
-pub(crate) fn starts<F: Float>(step_mask: ComptimeOption<&[F]>, row: usize) -> bool {
+pub(crate) fn starts<F: Float>(step_mask: ComptimeOption<Small<F>>, row: usize) -> bool {
     #[comptime]
     match step_mask {
-        ComptimeOption::Some(step_mask) => f32::cast_from(step_mask[row]) >= 2.0,
+        ComptimeOption::Some(step_mask) => step_mask.at(row) >= 2.0,
         ComptimeOption::None => false.runtime(),
     }
 }
@@ -207,7 +208,7 @@ pub(crate) fn skips(code: f32, #[comptime] starts: Starts) -> bool {
 /// states.
 #[cube]
 pub(crate) fn kept_share<F: Float>(
-    zoneout: ComptimeOption<&[F]>,
+    zoneout: ComptimeOption<Small<F>>,
     row: usize,
     j: usize,
     #[comptime] rule: Rule,
@@ -216,9 +217,9 @@ pub(crate) fn kept_share<F: Float>(
     match zoneout {
         ComptimeOption::Some(zoneout) => {
             if comptime!(rule.zoneout == ZoneoutKind::OfUnit) {
-                f32::cast_from(zoneout[row * comptime!(rule.hidden) + j])
+                zoneout.at(row * comptime!(rule.hidden) + j)
             } else {
-                f32::cast_from(zoneout[row])
+                zoneout.at(row)
             }
         }
         ComptimeOption::None => 0.0f32.runtime(),
@@ -228,13 +229,13 @@ pub(crate) fn kept_share<F: Float>(
 /// Whether a step of a row is skipped.
 #[cube]
 pub(crate) fn is_skipped<F: Float>(
-    step_mask: ComptimeOption<&[F]>,
+    step_mask: ComptimeOption<Small<F>>,
     row: usize,
     #[comptime] rule: Rule,
 ) -> bool {
     #[comptime]
     match step_mask {
-        ComptimeOption::Some(step_mask) => skips(f32::cast_from(step_mask[row]), rule.starts),
+        ComptimeOption::Some(step_mask) => skips(step_mask.at(row), rule.starts),
         ComptimeOption::None => false.runtime(),
     }
 }
@@ -242,7 +243,7 @@ pub(crate) fn is_skipped<F: Float>(
 /// `value`, or `otherwise` if a step of a row is skipped.
 #[cube]
 pub(crate) fn unless_skipped<F: Float>(
-    step_mask: ComptimeOption<&[F]>,
+    step_mask: ComptimeOption<Small<F>>,
     row: usize,
     value: f32,
     otherwise: f32,
@@ -251,7 +252,7 @@ pub(crate) fn unless_skipped<F: Float>(
     #[comptime]
     match step_mask {
         ComptimeOption::Some(step_mask) => {
-            let skipped = skips(f32::cast_from(step_mask[row]), rule.starts);
+            let skipped = skips(step_mask.at(row), rule.starts);
             select(skipped, otherwise, value)
         }
         ComptimeOption::None => value,
@@ -261,7 +262,7 @@ pub(crate) fn unless_skipped<F: Float>(
 /// 1 if a step of a row is skipped, else 0, and 2 more if the row starts before the step.
 #[cube]
 pub(crate) fn mark_of<F: Float>(
-    step_mask: ComptimeOption<&[F]>,
+    step_mask: ComptimeOption<Small<F>>,
     row: usize,
     #[comptime] rule: Rule,
 ) -> f32 {
@@ -286,20 +287,24 @@ pub(crate) fn is_mark_of_skip(mark: f32, #[comptime] rule: Rule) -> bool {
 
 /// A state times the recurrent mask, if there is one.
 #[cube]
-pub(crate) fn masked<F: Float>(state: f32, recurrent_mask: ComptimeOption<&[F]>, at: usize) -> f32 {
+pub(crate) fn masked<F: Float>(
+    state: f32,
+    recurrent_mask: ComptimeOption<Small<F>>,
+    at: usize,
+) -> f32 {
     #[comptime]
     match recurrent_mask {
-        ComptimeOption::Some(recurrent_mask) => state * f32::cast_from(recurrent_mask[at]),
+        ComptimeOption::Some(recurrent_mask) => state * recurrent_mask.at(at),
         ComptimeOption::None => state,
     }
 }
 
 /// The recurrent mask of a row and hidden unit, or 1.
 #[cube]
-pub(crate) fn mask_of<F: Float>(recurrent_mask: ComptimeOption<&[F]>, at: usize) -> f32 {
+pub(crate) fn mask_of<F: Float>(recurrent_mask: ComptimeOption<Small<F>>, at: usize) -> f32 {
     #[comptime]
     match recurrent_mask {
-        ComptimeOption::Some(recurrent_mask) => f32::cast_from(recurrent_mask[at]),
+        ComptimeOption::Some(recurrent_mask) => recurrent_mask.at(at),
         ComptimeOption::None => 1.0f32.runtime(),
     }
 }
@@ -308,8 +313,8 @@ pub(crate) fn mask_of<F: Float>(recurrent_mask: ComptimeOption<&[F]>, at: usize)
 /// the part of the candidate's bias that r multiplies.
 #[cube]
 pub(crate) fn biases<F: Float>(
-    b_ih: ComptimeOption<&[F]>,
-    b_hh: ComptimeOption<&[F]>,
+    b_ih: ComptimeOption<Small<F>>,
+    b_hh: ComptimeOption<Small<F>>,
     j: usize,
     #[comptime] rule: Rule,
 ) -> Array<f32> {
@@ -322,7 +327,7 @@ pub(crate) fn biases<F: Float>(
     for gate in 0..3usize {
         #[comptime]
         if let ComptimeOption::Some(b_ih) = &b_ih {
-            bias[gate] += f32::cast_from(b_ih[gate * comptime!(rule.hidden) + j]);
+            bias[gate] += b_ih.at(gate * comptime!(rule.hidden) + j);
         }
         #[comptime]
         if let ComptimeOption::Some(b_hh) = &b_hh {
@@ -331,7 +336,7 @@ pub(crate) fn biases<F: Float>(
             } else {
                 gate
             });
-            bias[to] += f32::cast_from(b_hh[gate * comptime!(rule.hidden) + j]);
+            bias[to] += b_hh.at(gate * comptime!(rule.hidden) + j);
         }
     }
     bias

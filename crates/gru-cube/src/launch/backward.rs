@@ -1,6 +1,12 @@
 //! Launches of the backward pass.
 
-use super::{Call, Zoneout, count_launch, cube_dim, grid::Grid, ranges, spread, to_u32};
+use super::{
+    Call, Zoneout, count_launch, cube_dim,
+    grid::Grid,
+    ranges,
+    shared::{share, shared_buffer},
+    spread, to_u32,
+};
 use crate::{
     kernel::{
         backward::gru_backward_walk,
@@ -12,7 +18,14 @@ use crate::{
             transpose::{TRANSPOSE, gru_transpose},
         },
     },
-    plan::{Plan, Problem, Tensor, check_tensors, error::PlanError, plan, schedule::Strategy},
+    plan::{
+        Plan, Problem,
+        error::PlanError,
+        plan,
+        schedule::Strategy,
+        tensor::{Tensor, check_tensors},
+    },
+    self_test,
 };
 use cubecl::{client::Client, prelude::*, server::Handle};
 
@@ -46,7 +59,8 @@ pub struct BackwardOutputs {
     /// `dr̄ | dz̄ | dn̄`; zeros at skipped steps. Columns `0..3H` are the gradient of `p`. If absent, they
     /// overwrite the gates. Then no other code may read the gates.
     pub d_gates: Option<Handle>,
-    /// Gradient of the initial state `[N,H]`. `[2N,H]` with a start state, whose gradient is rows N..2N.
+    /// Gradient of the initial state `[N,H]`. `[2N,H]` with a start state, whose gradient is rows N..2N. Float32
+    /// for every type of the call, because kernels sum over all steps in it.
     pub d_h0: Handle,
 }
 
@@ -61,26 +75,40 @@ pub(crate) fn backward(
     if is_empty(call) {
         return Ok(());
     }
-    let (problem, plan) = allowed(client, call, inputs, outputs, strategy)?;
+    let plan = allowed(client, call, inputs, outputs, strategy)?;
+    self_test::backward(client, call, inputs, outputs, plan)?;
+    run(client, call, inputs, outputs, plan)
+}
+
+/// Runs the kernels of a plan.
+pub(crate) fn run(
+    client: &Client,
+    call: &Call,
+    inputs: &BackwardInputs,
+    outputs: &BackwardOutputs,
+    plan: Plan,
+) -> Result<(), PlanError> {
+    let problem = problem(client, call, inputs);
+    let shares = check(&problem, call, inputs, outputs, &plan)?;
     let transposed = match plan {
         Plan::Walk(walk) => walk.is_transposed(),
         Plan::Steps(_) => true,
     };
-    let weight = if transposed {
-        transpose(client, call, &inputs.w_hh)
-    } else {
-        inputs.w_hh.clone()
-    };
-    // Float32 for every type of the call, because it is a sum over all steps.
-    let dh = matches!(plan, Plan::Steps(_))
-        .then(|| client.empty(call.state_rows() * call.h * size_of::<f32>()));
-    let buffers = Buffers {
-        inputs,
-        outputs,
-        weight: &weight,
-        dh: dh.as_ref(),
-    };
     let saved = problem.rule.saved();
+    let mut tensors = tensors(call, inputs, outputs, saved);
+    // The weight is the first in the shared buffer.
+    let shared = shares.then(|| shared_buffer(client, &tensors));
+    let weight = transposed.then(|| {
+        let buffer = shared.clone();
+        let buffer = buffer.unwrap_or_else(|| client.empty(weight_len(call) * call.dtype.size()));
+        transpose(client, call, &inputs.w_hh, &buffer);
+        buffer
+    });
+    tensors[WEIGHT].handle = weight.as_ref().or(tensors[WEIGHT].handle);
+    if let Some(shared) = &shared {
+        let present = if transposed { weight_len(call) } else { 0 };
+        share(OP, client, call, &mut tensors, shared, present);
+    }
     let launches = ranges(0..call.t, plan.steps_per_launch(&problem)).rev();
     match plan {
         Plan::Walk(walk) => {
@@ -97,7 +125,7 @@ pub(crate) fn backward(
                         cube_dim(&walk.threads),
                         call.address_type(),
                         walk.threads.width,
-                        arguments(call, &buffers, saved),
+                        arguments(call, &tensors),
                         to_u32(OP, "T", range.start),
                         to_u32(OP, "T", range.end),
                         walk,
@@ -119,7 +147,7 @@ pub(crate) fn backward(
                         cube_dim(&steps.threads),
                         call.address_type(),
                         steps.threads.width,
-                        arguments(call, &buffers, saved),
+                        arguments(call, &tensors),
                         grid.barriers(),
                         to_u32(OP, "T", first),
                         to_u32(OP, "T", last),
@@ -167,19 +195,39 @@ pub(crate) fn allowed(
     inputs: &BackwardInputs,
     outputs: &BackwardOutputs,
     strategy: Strategy,
-) -> Result<(Problem, Plan), PlanError> {
+) -> Result<Plan, PlanError> {
     call.check_starts(OP, inputs.h0.as_ref(), inputs.step_mask.as_ref());
+    let problem = problem(client, call, inputs);
+    let plan = plan(Pass::Backward, strategy, &problem)?;
+    check(&problem, call, inputs, outputs, &plan)?;
+    Ok(plan)
+}
+
+fn problem(client: &Client, call: &Call, inputs: &BackwardInputs) -> Problem {
     let mut problem = call.problem(OP, client);
     problem.rule.zoneout = Zoneout::kind(inputs.zoneout.as_ref());
-    let plan = plan(Pass::Backward, strategy, &problem)?;
-    let is_steps = matches!(plan, Plan::Steps(_));
-    let scratch = [
-        Tensor::scratch("dh", call.state_rows() * call.h, is_steps),
-        Tensor::scratch("barriers", 1, plan.is_persistent()),
-    ];
-    let tensors = tensors(call, inputs, outputs, &inputs.w_hh, problem.rule.saved());
-    check_tensors(&problem.limits, &[&tensors[..], &scratch].concat())?;
-    Ok((problem, plan))
+    problem
+}
+
+/// Checks the tensors. Returns whether the small ones share a buffer.
+fn check(
+    problem: &Problem,
+    call: &Call,
+    inputs: &BackwardInputs,
+    outputs: &BackwardOutputs,
+    plan: &Plan,
+) -> Result<bool, PlanError> {
+    let barriers = [Tensor::scratch("barriers", 1, plan.is_persistent())];
+    let tensors = tensors(call, inputs, outputs, problem.rule.saved());
+    check_tensors(&problem.limits, &[&tensors[..], &barriers].concat())
+}
+
+/// Place of the weight in [`tensors`].
+const WEIGHT: usize = 3;
+
+/// Elements of the weight.
+fn weight_len(call: &Call) -> usize {
+    3 * call.h * call.h
 }
 
 /// The tensors in the order of the kernels' arguments.
@@ -187,7 +235,6 @@ fn tensors<'a>(
     call: &Call,
     inputs: &'a BackwardInputs,
     outputs: &'a BackwardOutputs,
-    weight: &'a Handle,
     saved: usize,
 ) -> [Tensor<'a>; 10] {
     let Call { n, h, .. } = *call;
@@ -196,20 +243,22 @@ fn tensors<'a>(
         call.tensor("gates", &inputs.gates, gates_len),
         call.tensor("d_states", &inputs.d_states, rows * h),
         call.tensor("states", &inputs.states, rows * h),
-        call.tensor("w_hh", weight, 3 * h * h),
-        call.tensor("h0", inputs.h0.as_ref(), call.state_rows() * h),
-        call.tensor("recurrent_mask", inputs.recurrent_mask.as_ref(), n * h),
-        call.tensor("step_mask", inputs.step_mask.as_ref(), rows),
+        call.small("w_hh", &inputs.w_hh, weight_len(call)),
+        call.small("h0", inputs.h0.as_ref(), call.state_rows() * h),
+        call.small("recurrent_mask", inputs.recurrent_mask.as_ref(), n * h),
+        call.small("step_mask", inputs.step_mask.as_ref(), rows),
         call.zoneout(&inputs.zoneout),
         call.tensor("d_gates", outputs.d_gates.as_ref(), gates_len),
-        call.tensor("d_h0", &outputs.d_h0, call.state_rows() * h),
+        Tensor {
+            size: size_of::<f32>(),
+            ..call.tensor("d_h0", &outputs.d_h0, call.state_rows() * h)
+        },
     ]
 }
 
-/// `w_hh` as `[3H,H]`.
-fn transpose(client: &Client, call: &Call, w_hh: &Handle) -> Handle {
-    let len = 3 * call.h * call.h;
-    let w_hh_t = client.empty(len * call.dtype.size());
+/// Writes `w_hh` as `[3H,H]`.
+fn transpose(client: &Client, call: &Call, w_hh: &Handle, w_hh_t: &Handle) {
+    let len = weight_len(call);
     let tiles = |len: usize| to_u32(OP, "H", len.div_ceil(TRANSPOSE as usize));
     count_launch();
     // SAFETY: the kernel bounds rows and columns by `h` and `3h`, and the tensors check both buffers.
@@ -220,30 +269,15 @@ fn transpose(client: &Client, call: &Call, w_hh: &Handle) -> Handle {
             CubeDim::new_2d(TRANSPOSE, TRANSPOSE),
             call.address_type(),
             call.tensor("w_hh", w_hh, len).arg(OP),
-            call.tensor("w_hh_t", &w_hh_t, len).arg(OP),
+            call.tensor("w_hh_t", w_hh_t, len).arg(OP),
             to_u32(OP, "H", call.h),
             call.dtype,
         );
     }
-    w_hh_t
-}
-
-/// The buffers of a call.
-struct Buffers<'a> {
-    inputs: &'a BackwardInputs,
-    outputs: &'a BackwardOutputs,
-    weight: &'a Handle,
-    dh: Option<&'a Handle>,
 }
 
 /// The arguments of both kernels.
-fn arguments<F: Float>(call: &Call, buffers: &Buffers<'_>, saved: usize) -> BackwardLaunch<F> {
-    let Buffers {
-        inputs,
-        outputs,
-        weight,
-        dh,
-    } = buffers;
+fn arguments<F: Float>(call: &Call, tensors: &[Tensor<'_>; 10]) -> BackwardLaunch<F> {
     let [
         gates,
         d_states,
@@ -255,25 +289,21 @@ fn arguments<F: Float>(call: &Call, buffers: &Buffers<'_>, saved: usize) -> Back
         zoneout,
         d_gates,
         d_h0,
-    ] = tensors(call, inputs, outputs, weight, saved);
-    let dh_len = call.state_rows() * call.h;
-    // SAFETY: the buffer was created with this number of float32 values.
-    let dh = dh.map(|dh| unsafe { BufferArg::from_raw_parts(dh.clone(), dh_len) });
+    ] = tensors;
     BackwardLaunch::new(
         gates.arg(OP),
         d_states.arg(OP),
         states.arg(OP),
         w_hh.arg(OP),
-        h0.optional(OP),
-        recurrent_mask.optional(OP),
-        step_mask.optional(OP),
-        zoneout.optional(OP),
+        h0.small_arg(OP),
+        recurrent_mask.small_arg(OP),
+        step_mask.small_arg(OP),
+        zoneout.small_arg(OP),
         if d_gates.bound {
             d_gates.arg(OP)
         } else {
             BufferArg::alias(0, d_gates.elements)
         },
-        dh.into(),
         d_h0.arg(OP),
         call.n,
         call.t,

@@ -1,12 +1,25 @@
 //! Launches of the forward pass.
 
-use super::{Call, Zoneout, count_launch, cube_dim, grid::Grid, ranges, spread, to_u32};
+use super::{
+    Call, Zoneout, count_launch, cube_dim,
+    grid::Grid,
+    ranges,
+    shared::{share, shared_buffer},
+    spread, to_u32,
+};
 use crate::{
     kernel::{
         forward::gru_forward_walk, rule::Pass, sequence::ForwardLaunch,
         steps::forward::gru_forward_step,
     },
-    plan::{Plan, Problem, Tensor, check_tensors, error::PlanError, plan, schedule::Strategy},
+    plan::{
+        Plan, Problem,
+        error::PlanError,
+        plan,
+        schedule::Strategy,
+        tensor::{Tensor, check_tensors},
+    },
+    self_test,
 };
 use cubecl::{client::Client, prelude::*, server::Handle};
 use std::ops::Range;
@@ -59,9 +72,30 @@ pub(crate) fn forward(
     if is_empty(call, inputs) {
         return Ok(());
     }
-    let (problem, plan) = allowed(client, call, inputs, outputs, strategy)?;
-    let scratch = Scratch::new(client, call, &plan);
-    let saved = problem.rule.saved();
+    let plan = allowed(client, call, inputs, outputs, strategy)?;
+    self_test::forward(client, call, inputs, outputs, plan)?;
+    run(client, call, inputs, outputs, plan)
+}
+
+/// Runs the kernels of a plan.
+pub(crate) fn run(
+    client: &Client,
+    call: &Call,
+    inputs: &ForwardInputs,
+    outputs: &ForwardOutputs,
+    plan: Plan,
+) -> Result<(), PlanError> {
+    let problem = problem(client, call, inputs);
+    let shares = check(&problem, call, inputs, outputs, &plan)?;
+    let mut tensors = tensors(call, inputs, outputs, problem.rule.saved());
+    let shared = shares.then(|| shared_buffer(client, &tensors));
+    if let Some(shared) = &shared {
+        share(OP, client, call, &mut tensors, shared, 0);
+    }
+    let scratch_len = scratch_len(call, &plan);
+    let scratch = (scratch_len > 0).then(|| client.empty(scratch_len * size_of::<f32>()));
+    // SAFETY: the buffer has this number of values.
+    let scratch = || Some(unsafe { BufferArg::from_raw_parts(scratch.clone()?, scratch_len) });
     let launches = ranges(inputs.steps.clone(), plan.steps_per_launch(&problem));
     match plan {
         Plan::Walk(walk) => {
@@ -76,7 +110,7 @@ pub(crate) fn forward(
                         cube_dim(&walk.threads),
                         call.address_type(),
                         walk.threads.width,
-                        arguments(call, inputs, outputs, &scratch, saved),
+                        arguments(call, &inputs.steps, &tensors, scratch()),
                         to_u32(OP, "T", range.start),
                         to_u32(OP, "T", range.end),
                         walk,
@@ -89,7 +123,7 @@ pub(crate) fn forward(
             for range in launches {
                 for steps in all.launches() {
                     let grid = Grid::new(client, &steps, call, &problem.limits);
-                    // SAFETY: as above. A step does not write rows of `states` and `state_f32` that
+                    // SAFETY: as above. A step does not write rows of `states` and scratch memory that
                     // it reads. Between two steps of a launch there is a grid barrier, whose cubes all run
                     // at the same time, as the plan has checked.
                     grid.run(client, || unsafe {
@@ -100,7 +134,7 @@ pub(crate) fn forward(
                             cube_dim(&steps.threads),
                             call.address_type(),
                             steps.threads.width,
-                            arguments(call, inputs, outputs, &scratch, saved),
+                            arguments(call, &inputs.steps, &tensors, scratch()),
                             grid.barriers(),
                             to_u32(OP, "T", range.start),
                             to_u32(OP, "T", range.end),
@@ -137,21 +171,35 @@ pub(crate) fn allowed(
     inputs: &ForwardInputs,
     outputs: &ForwardOutputs,
     strategy: Strategy,
-) -> Result<(Problem, Plan), PlanError> {
+) -> Result<Plan, PlanError> {
     call.check_starts(OP, inputs.h0.as_ref(), inputs.step_mask.as_ref());
+    let problem = problem(client, call, inputs);
+    let plan = plan(Pass::Forward, strategy, &problem)?;
+    check(&problem, call, inputs, outputs, &plan)?;
+    Ok(plan)
+}
+
+fn problem(client: &Client, call: &Call, inputs: &ForwardInputs) -> Problem {
     let mut problem = call.problem(OP, client);
     problem.rule.zoneout = Zoneout::kind(inputs.zoneout.as_ref());
-    let plan = plan(Pass::Forward, strategy, &problem)?;
-    let (rz, state_f32) = Scratch::kinds(call, &plan);
-    let len = 2 * call.n * call.h;
+    problem
+}
+
+/// Checks the tensors. Returns whether the small ones share a buffer.
+fn check(
+    problem: &Problem,
+    call: &Call,
+    inputs: &ForwardInputs,
+    outputs: &ForwardOutputs,
+    plan: &Plan,
+) -> Result<bool, PlanError> {
+    let scratch_len = scratch_len(call, plan);
     let scratch = [
-        Tensor::scratch("rz_scratch", len, rz),
-        Tensor::scratch("state_f32", len, state_f32),
+        Tensor::scratch("scratch", scratch_len, scratch_len > 0),
         Tensor::scratch("barriers", 1, plan.is_persistent()),
     ];
     let tensors = tensors(call, inputs, outputs, problem.rule.saved());
-    check_tensors(&problem.limits, &[&tensors[..], &scratch].concat())?;
-    Ok((problem, plan))
+    check_tensors(&problem.limits, &[&tensors[..], &scratch].concat())
 }
 
 /// The tensors in the order of the kernels' arguments.
@@ -166,39 +214,26 @@ fn tensors<'a>(
     [
         call.tensor("p", &inputs.p, n * inputs.steps.len() * 3 * h),
         call.tensor("w_hh", &inputs.w_hh, 3 * h * h),
-        call.tensor("b_ih", inputs.b_ih.as_ref(), 3 * h),
-        call.tensor("b_hh", inputs.b_hh.as_ref(), 3 * h),
-        call.tensor("h0", inputs.h0.as_ref(), call.state_rows() * h),
-        call.tensor("recurrent_mask", inputs.recurrent_mask.as_ref(), n * h),
-        call.tensor("step_mask", inputs.step_mask.as_ref(), rows),
+        call.small("b_ih", inputs.b_ih.as_ref(), 3 * h),
+        call.small("b_hh", inputs.b_hh.as_ref(), 3 * h),
+        call.small("h0", inputs.h0.as_ref(), call.state_rows() * h),
+        call.small("recurrent_mask", inputs.recurrent_mask.as_ref(), n * h),
+        call.small("step_mask", inputs.step_mask.as_ref(), rows),
         call.zoneout(&inputs.zoneout),
         call.tensor("states", &outputs.states, rows * h),
         call.tensor("gates", outputs.gates.as_ref(), rows * saved * h),
     ]
 }
 
-/// Float32 buffers that step kernels need, of 2·N·H values each.
-struct Scratch {
-    /// Reset before the product: `r ⊙ g` and z, from the first phase to the second.
-    rz: Option<Handle>,
-    /// 16-bit states: the state before and after a step. It is rounded only when it is stored.
-    state_f32: Option<Handle>,
-}
-
-impl Scratch {
-    fn kinds(call: &Call, plan: &Plan) -> (bool, bool) {
-        match plan {
-            Plan::Walk(_) => (false, false),
-            Plan::Steps(steps) => (!steps.rule.reset_after, call.is_narrow()),
-        }
-    }
-
-    fn new(client: &Client, call: &Call, plan: &Plan) -> Self {
-        let (rz, state_f32) = Self::kinds(call, plan);
-        let buffer = || client.empty(2 * call.n * call.h * size_of::<f32>());
-        Self {
-            rz: rz.then(buffer),
-            state_f32: state_f32.then(buffer),
+/// Float32 values of scratch memory that step kernels need, 2·N·H for each of two purposes. With the reset before
+/// the product: `r ⊙ g` and z, from the first phase to the second. With 16-bit states: the state before and after a
+/// step. It is rounded only when it is stored.
+fn scratch_len(call: &Call, plan: &Plan) -> usize {
+    match plan {
+        Plan::Walk(_) => 0,
+        Plan::Steps(steps) => {
+            let rule = steps.rule;
+            (usize::from(!rule.reset_after) + usize::from(rule.narrow)) * 2 * call.n * call.h
         }
     }
 }
@@ -206,16 +241,10 @@ impl Scratch {
 /// The arguments of both kernels.
 fn arguments<F: Float>(
     call: &Call,
-    inputs: &ForwardInputs,
-    outputs: &ForwardOutputs,
-    scratch: &Scratch,
-    saved: usize,
+    steps: &Range<usize>,
+    tensors: &[Tensor<'_>; 10],
+    scratch: Option<BufferArg>,
 ) -> ForwardLaunch<F> {
-    let of_scratch = |buffer: &Option<Handle>| {
-        let buffer = buffer.clone()?;
-        // SAFETY: the buffer has 2·N·H values of float32.
-        Some(unsafe { BufferArg::from_raw_parts(buffer, 2 * call.n * call.h) })
-    };
     let [
         p,
         w_hh,
@@ -227,23 +256,22 @@ fn arguments<F: Float>(
         zoneout,
         states,
         gates,
-    ] = tensors(call, inputs, outputs, saved);
+    ] = tensors;
     ForwardLaunch::new(
         p.arg(OP),
         w_hh.arg(OP),
-        b_ih.optional(OP),
-        b_hh.optional(OP),
-        h0.optional(OP),
-        recurrent_mask.optional(OP),
-        step_mask.optional(OP),
-        zoneout.optional(OP),
+        b_ih.small_arg(OP),
+        b_hh.small_arg(OP),
+        h0.small_arg(OP),
+        recurrent_mask.small_arg(OP),
+        step_mask.small_arg(OP),
+        zoneout.small_arg(OP),
         states.arg(OP),
         gates.optional(OP),
-        of_scratch(&scratch.rz).into(),
-        of_scratch(&scratch.state_f32).into(),
+        scratch.into(),
         call.n,
         call.t,
-        inputs.steps.start,
-        inputs.steps.end,
+        steps.start,
+        steps.end,
     )
 }

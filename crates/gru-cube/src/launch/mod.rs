@@ -5,6 +5,7 @@ pub(crate) mod forward;
 mod grid;
 mod operands;
 mod recompute;
+mod shared;
 
 pub use backward::{BackwardInputs, BackwardOutputs};
 pub use forward::{ForwardInputs, ForwardOutputs};
@@ -16,7 +17,11 @@ use crate::{
         rule::{Rule, Starts, ZoneoutKind},
         threads::{Matrices, Threads},
     },
-    plan::{Problem, Tensor, check_tensors, limits::Limits},
+    plan::{
+        Problem,
+        limits::Limits,
+        tensor::{Tensor, check_tensors},
+    },
 };
 use core::{
     ops::Range,
@@ -84,6 +89,10 @@ pub struct Call {
     pub starts: Starts,
     /// Type of every buffer: f32, f16 or bf16. Sums and states within a launch are float32.
     pub dtype: ElemType,
+    /// Before a pass runs a kernel for the first time on a device, it runs the kernel on a small problem, waits for
+    /// the results and compares them with float64. If that fails, the pass is an error. Not in a browser, which
+    /// cannot wait, and not for H above 2048.
+    pub self_test: bool,
 }
 
 impl Call {
@@ -141,11 +150,6 @@ impl Call {
             .map_or(self.dtype, |matrices| matrices.element)
     }
 
-    /// Whether the type has 16 bits.
-    fn is_narrow(&self) -> bool {
-        self.dtype.size() < size_of::<f32>()
-    }
-
     /// Rows of `h0`, of its gradient, and of the carried gradient: N, and N more for a start state.
     fn state_rows(&self) -> usize {
         match self.starts {
@@ -175,9 +179,11 @@ impl Call {
         self.n * self.t
     }
 
-    /// For the indices of the largest tensors: four gates of every row, or the weight.
+    /// For the indices of the largest buffers: four gates of every row, or the weight with all small tensors.
     fn address_type(&self) -> AddressType {
-        AddressType::from_len((4 * self.rows() * self.h).max(3 * self.h * self.h))
+        let (rows, h) = (self.rows(), self.h);
+        let small = 3 * self.n * h + 6 * h + 2 * rows;
+        AddressType::from_len((4 * rows * h).max(3 * h * h + small))
     }
 
     /// A tensor of `len` elements of the call's type.
@@ -194,15 +200,31 @@ impl Call {
             bound: handle.is_some(),
             elements,
             size: self.dtype.size(),
+            small: false,
+            from: 0,
+            alias: None,
+        }
+    }
+
+    /// A tensor that may share a buffer with others.
+    fn small<'a>(
+        &self,
+        name: &'static str,
+        handle: impl Into<Option<&'a Handle>>,
+        elements: usize,
+    ) -> Tensor<'a> {
+        Tensor {
+            small: true,
+            ..self.tensor(name, handle, elements)
         }
     }
 
     fn zoneout<'a>(&self, zoneout: &'a Option<Zoneout>) -> Tensor<'a> {
-        let len = match Zoneout::kind(zoneout.as_ref()) {
-            ZoneoutKind::OfUnit => self.rows() * self.h,
-            ZoneoutKind::OfRow | ZoneoutKind::None => self.rows(),
-        };
-        self.tensor("zoneout", zoneout.as_ref().map(Zoneout::handle), len)
+        let handle = zoneout.as_ref().map(Zoneout::handle);
+        match Zoneout::kind(zoneout.as_ref()) {
+            ZoneoutKind::OfUnit => self.tensor("zoneout", handle, self.rows() * self.h),
+            ZoneoutKind::OfRow | ZoneoutKind::None => self.small("zoneout", handle, self.rows()),
+        }
     }
 }
 
@@ -215,6 +237,9 @@ impl Tensor<'_> {
             bound,
             elements,
             size: 4,
+            small: false,
+            from: 0,
+            alias: None,
         }
     }
 
@@ -224,6 +249,9 @@ impl Tensor<'_> {
     /// If its buffer is too short. A kernel would access memory after its end.
     fn optional<T: From<Option<BufferArg>>>(&self, op: &str) -> T {
         let arg = |handle: &Handle| {
+            if let Some(position) = self.alias {
+                return BufferArg::alias(position, self.elements);
+            }
             let (got, expected) = (handle.size_in_used(), (self.elements * self.size) as u64);
             let name = self.name;
             assert!(
@@ -248,8 +276,9 @@ impl Tensor<'_> {
 /// # Panics
 /// If one is too large for the device.
 fn require(op: &str, limits: &Limits, tensors: &[Tensor<'_>]) {
-    if let Err(error) = check_tensors(limits, tensors) {
-        panic!("{op}: {error}");
+    match check_tensors(limits, tensors) {
+        Ok(shares) => assert!(!shares, "a kernel with few tensors"),
+        Err(error) => panic!("{op}: {error}"),
     }
 }
 
@@ -292,6 +321,7 @@ mod tests {
             order: Order::default(),
             starts: Starts::None,
             dtype: f32::elem_type_native(),
+            self_test: false,
         };
         call.check_sizes("op");
     }

@@ -33,6 +33,14 @@ pub enum PlanError {
         /// Units of a plane.
         plane: usize,
     },
+    /// The driver rejected the kernel, or its results on a small problem were wrong. Only with
+    /// [`Call::self_test`](crate::Call::self_test).
+    FailedTest {
+        /// The schedule.
+        schedule: Schedule,
+        /// What was wrong.
+        reason: String,
+    },
     /// The grid barrier of a persistent kernel timed out, because the device did not run all cubes at the
     /// same time. The outputs of the call are not valid.
     TimedOut,
@@ -46,7 +54,7 @@ pub enum Resource {
     Units,
     /// Bytes of shared memory of a cube.
     SharedBytes,
-    /// Buffers that a kernel binds. A caller can leave out optional tensors, or add `b_ih` to `p`.
+    /// Buffers that a kernel binds: at most 7, which every device of WebGPU allows, or 8 for a persistent kernel.
     Buffers,
     /// Bytes of the tensor with this name.
     Bytes(&'static str),
@@ -107,6 +115,9 @@ impl fmt::Display for PlanError {
                 "schedule: expected rows, columns and H to be multiples of the matrices [{m},{k}]·[{k},{n}] \
                  and n_threads of the plane size {plane}, got {schedule}"
             ),
+            Self::FailedTest { schedule, reason } => {
+                write!(f, "self-test of the kernel {schedule}: {reason}")
+            }
             Self::TimedOut => f.write_str(
                 "the grid barrier of a persistent kernel timed out: the device did not run all cubes at the \
                  same time",

@@ -4,9 +4,7 @@ use super::{
     Plan, Problem, allowed,
     error::PlanError,
     schedule::{Schedule, StepTile, WalkTile},
-    tuning::{
-        CPU_COLUMNS, CPU_ROWS, PERSISTENT_REGISTERS, RESIDENT_REGISTERS, WALK_HIDDEN, WALK_UNITS,
-    },
+    tuning::{CPU_COLUMNS, CPU_ROWS, PERSISTENT_REGISTERS, WALK_HIDDEN, WALK_UNITS},
 };
 use crate::kernel::{rule::Pass, threads::Matrices};
 
@@ -95,8 +93,9 @@ pub(super) fn walk_tiles(problem: &Problem) -> Vec<WalkTile> {
     let rows_for_all = n.div_ceil(limits.cubes).next_power_of_two();
     let n_threads = hidden.next_multiple_of(32).min(limits.units);
     let most_splits = (limits.units.min(WALK_UNITS) / n_threads).clamp(1, 8);
-    let fits =
-        |k_splits| 3 * hidden.div_ceil(k_splits) * hidden.div_ceil(n_threads) <= RESIDENT_REGISTERS;
+    let fits = |k_splits| {
+        3 * hidden.div_ceil(k_splits) * hidden.div_ceil(n_threads) <= limits.resident_registers
+    };
     // More units shorten a step on a GPU. A CPU iterates over them.
     let k_splits = if limits.cpu {
         (1..=most_splits).find(|&k_splits| fits(k_splits))
@@ -161,7 +160,7 @@ fn persistent_tiles(problem: &Problem) -> Vec<StepTile> {
         // A CPU lacks the registers for a weight, and its launches are cheap.
         &[][..]
     } else {
-        &[PERSISTENT_REGISTERS, RESIDENT_REGISTERS]
+        &PERSISTENT_REGISTERS[..]
     };
     let columns = registers.iter().filter_map(|&registers| holding(registers));
     columns

@@ -1,5 +1,6 @@
 //! What a device allows, as plain data.
 
+use super::tuning;
 use crate::kernel::threads::Matrices;
 use cubecl::{
     client::Client,
@@ -16,6 +17,8 @@ pub struct Limits {
     pub shared_bytes: usize,
     /// Cubes that use the whole device: its multiprocessors.
     pub cubes: usize,
+    /// Weights that each of 512 units can keep in registers, next to the other values of a sequence kernel.
+    pub resident_registers: usize,
     /// Buffers of a kernel.
     pub buffers: usize,
     /// Bytes of a buffer.
@@ -31,36 +34,22 @@ pub struct Limits {
     pub cpu: bool,
 }
 
-/// Cubes for a GPU whose number of multiprocessors is unknown, such as with wgpu: between the 10 of a
-/// laptop and the 100 of a workstation.
-const UNKNOWN_CUBES: usize = 32;
-
-/// A device without a physical GPU and with planes up to this size is a CPU. (Some GPUs have planes as
-/// narrow, such as older ones of Mali.)
-const CPU_PLANE: u32 = 8;
-
-/// Whether a device with an unknown number of CPU cores is a driver that runs on the CPU.
-fn is_software(is_physical: bool, widest_plane: u32) -> bool {
-    !is_physical && widest_plane <= CPU_PLANE
-}
-
 impl Limits {
     /// The limits of a client's device.
     pub fn of(client: &Client) -> Self {
         let properties = client.properties();
         let hardware = &properties.hardware;
+        let multiprocessors = hardware.num_streaming_multiprocessors.map(|m| m as usize);
+        let physical = properties.identity.physical.as_ref();
         let cpu_cores = match hardware.num_cpu_cores {
             Some(cores) => Some(cores as usize),
-            None if is_software(
-                properties.identity.physical.is_some(),
-                hardware.plane_size_max,
-            ) =>
-            {
+            // Only a driver that runs on the CPU has neither.
+            None if physical.is_none() && multiprocessors.is_none() => {
                 std::thread::available_parallelism().ok().map(usize::from)
             }
             None => None,
         };
-        let multiprocessors = hardware.num_streaming_multiprocessors.map(|m| m as usize);
+        let budget = tuning::budget(physical.and_then(|physical| physical.vendor));
         let counters = Type::atomic(u32::elem_type_native());
         let has_grid_barrier = client.properties().features.device_memory_scope
             && client
@@ -70,10 +59,12 @@ impl Limits {
         Self {
             units: hardware.max_units_per_cube as usize,
             shared_bytes: hardware.max_shared_memory_size,
-            cubes: cpu_cores
-                .or(multiprocessors)
-                .unwrap_or(UNKNOWN_CUBES)
-                .max(1),
+            cubes: cpu_cores.or(multiprocessors).unwrap_or(budget.cubes).max(1),
+            resident_registers: if cpu_cores.is_some() {
+                tuning::CPU_REGISTERS
+            } else {
+                budget.resident_registers
+            },
             buffers: hardware.max_bindings as usize,
             buffer_bytes: usize::try_from(properties.memory.max_page_size).unwrap_or(usize::MAX),
             elements: if properties.supports_address(AddressType::U64) {
@@ -169,13 +160,5 @@ mod tests {
         let exact = [offered[4], offer(F32, F32, 8, 8, 8)].into_iter();
         let exact = best_matrices(exact, 8, ElemType::Float(F32)).unwrap();
         assert_eq!((exact.m, exact.element), (8, ElemType::Float(F32)));
-    }
-
-    #[test]
-    fn narrow_planes_of_a_gpu_are_not_a_cpu() {
-        assert!(is_software(false, 8));
-        assert!(!is_software(true, 8), "Mali");
-        assert!(!is_software(true, 32));
-        assert!(!is_software(false, 128), "a browser reports no planes");
     }
 }

@@ -6,6 +6,7 @@ mod infer;
 pub(crate) mod limits;
 pub(crate) mod schedule;
 pub(crate) mod settings;
+pub(crate) mod tensor;
 mod time;
 pub(crate) mod tuning;
 
@@ -22,10 +23,8 @@ use infer::infer;
 use limits::Limits;
 use schedule::{Schedule, StepTile, Strategy, WalkTile};
 
-use cubecl::server::Handle;
-
 /// What the kernels of a pass are compiled for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(clippy::large_enum_variant)] // A few hundred bytes, copied a few times in a call.
 pub(crate) enum Plan {
     Walk(Walk),
@@ -35,6 +34,36 @@ pub(crate) enum Plan {
 impl Plan {
     pub(crate) fn is_persistent(&self) -> bool {
         matches!(self, Self::Steps(steps) if steps.persistent)
+    }
+
+    /// The schedule, by which it can be forced.
+    pub(crate) fn schedule(&self) -> Schedule {
+        match self {
+            Self::Walk(walk) => Schedule::Walk(WalkTile {
+                rows: walk.threads.rows,
+                width: walk.threads.width,
+                n_threads: walk.threads.n_threads,
+                k_splits: walk.threads.k_splits,
+                resident: walk.resident,
+            }),
+            Self::Steps(steps) => {
+                let threads = steps.threads;
+                let tile = StepTile {
+                    rows: threads.rows,
+                    width: threads.width,
+                    n_threads: threads.n_threads,
+                    n_per_thread: threads.n_per_thread(),
+                    k_splits: threads.k_splits,
+                    block_k: steps.block_k,
+                    matrix: threads.matrices.is_some(),
+                };
+                if steps.persistent {
+                    Schedule::Persistent(tile)
+                } else {
+                    Schedule::Steps(tile)
+                }
+            }
+        }
     }
 }
 
@@ -172,30 +201,6 @@ fn check_sizes(schedule: Schedule) -> Result<(), PlanError> {
 
 fn check_shared(limits: &Limits, vectors: usize, width: usize) -> Result<(), PlanError> {
     Resource::SharedBytes.check(vectors * width * size_of::<f32>(), limits.shared_bytes)
-}
-
-/// A tensor of a call.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Tensor<'a> {
-    pub(crate) name: &'static str,
-    /// Absent for an optional tensor that is not given, and for a buffer that does not exist yet.
-    pub(crate) handle: Option<&'a Handle>,
-    /// Whether the kernel binds it.
-    pub(crate) bound: bool,
-    pub(crate) elements: usize,
-    /// Bytes of an element.
-    pub(crate) size: usize,
-}
-
-/// Checks the tensors that a kernel binds.
-pub(crate) fn check_tensors(limits: &Limits, tensors: &[Tensor<'_>]) -> Result<(), PlanError> {
-    let bound = || tensors.iter().filter(|tensor| tensor.bound);
-    for tensor in bound() {
-        let (name, elements) = (tensor.name, tensor.elements);
-        Resource::Elements(name).check(elements, limits.elements)?;
-        Resource::Bytes(name).check(elements * tensor.size, limits.buffer_bytes)?;
-    }
-    Resource::Buffers.check(bound().count(), limits.buffers)
 }
 
 #[cfg(test)]

@@ -10,18 +10,32 @@ use std::{env, sync::RwLock};
 ///
 /// - `GRU_CUBE_FORWARD` and `GRU_CUBE_BACKWARD` force a [`Schedule`], such as
 ///   `walk rows=4 width=4 n_threads=128 k_splits=2`;
-/// - `GRU_CUBE_STRATEGY` is the strategy of the other passes: `inferred`, `persistent` or `tuned`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// - `GRU_CUBE_STRATEGY` is the strategy of the other passes: `inferred`, `persistent` or `tuned`;
+/// - `GRU_CUBE_SELF_TEST` is `on`, the default, or `off`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
     /// Strategy of the forward pass.
     pub forward: Strategy,
     /// Strategy of the backward pass.
     pub backward: Strategy,
+    /// Whether kernels are tested before their first use: [`Call::self_test`](crate::Call::self_test).
+    pub self_test: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            forward: Strategy::default(),
+            backward: Strategy::default(),
+            self_test: true,
+        }
+    }
 }
 
 const FORWARD: &str = "GRU_CUBE_FORWARD";
 const BACKWARD: &str = "GRU_CUBE_BACKWARD";
 const STRATEGY: &str = "GRU_CUBE_STRATEGY";
+const SELF_TEST: &str = "GRU_CUBE_SELF_TEST";
 
 static CURRENT: RwLock<Option<Settings>> = RwLock::new(None);
 
@@ -48,7 +62,7 @@ impl Settings {
     /// The settings of the environment.
     ///
     /// # Errors
-    /// If a variable is neither a schedule nor a strategy.
+    /// If the value of a variable is none of those above.
     pub fn from_env() -> Result<Self, SettingsError> {
         Self::from_variables(|name| Some(env::var_os(name)?.to_string_lossy().into_owned()))
     }
@@ -75,9 +89,20 @@ impl Settings {
                 }),
             },
         };
+        let self_test = match variable(SELF_TEST).as_deref() {
+            None | Some("" | "on") => true,
+            Some("off") => false,
+            Some(other) => {
+                return Err(SettingsError::SelfTest {
+                    variable: SELF_TEST,
+                    text: other.to_owned(),
+                });
+            }
+        };
         Ok(Self {
             forward: strategy(FORWARD)?,
             backward: strategy(BACKWARD)?,
+            self_test,
         })
     }
 }
@@ -100,6 +125,13 @@ pub enum SettingsError {
         /// Its value.
         text: String,
     },
+    /// The variable is neither `on` nor `off`.
+    SelfTest {
+        /// Name of the variable.
+        variable: &'static str,
+        /// Its value.
+        text: String,
+    },
 }
 
 impl fmt::Display for SettingsError {
@@ -110,6 +142,9 @@ impl fmt::Display for SettingsError {
                 f,
                 "{variable}: expected inferred, persistent or tuned, got {text:?}"
             ),
+            Self::SelfTest { variable, text } => {
+                write!(f, "{variable}: expected on or off, got {text:?}")
+            }
         }
     }
 }
@@ -149,7 +184,14 @@ mod tests {
     fn passes_have_separate_settings() {
         let (forward, backward) = (Strategy::Forced(WALK), Strategy::Persistent);
         let settings = from(&[(FORWARD, TEXT), (STRATEGY, "persistent")]);
-        assert_eq!(settings, Ok(Settings { forward, backward }));
+        let expected = Settings {
+            forward,
+            backward,
+            self_test: true,
+        };
+        assert_eq!(settings, Ok(expected));
+        let settings = from(&[(SELF_TEST, "off")]).unwrap();
+        assert!(!settings.self_test);
         let settings = from(&[(BACKWARD, TEXT), (STRATEGY, "tuned")]).unwrap();
         assert_eq!(settings.forward, Strategy::Tuned);
         assert_eq!(settings.backward, Strategy::Forced(WALK));
@@ -164,6 +206,10 @@ mod tests {
         assert_eq!(
             message(STRATEGY, "best"),
             "GRU_CUBE_STRATEGY: expected inferred, persistent or tuned, got \"best\""
+        );
+        assert_eq!(
+            message(SELF_TEST, "no"),
+            "GRU_CUBE_SELF_TEST: expected on or off, got \"no\""
         );
         assert_eq!(
             message(BACKWARD, "jump"),

@@ -1,4 +1,8 @@
-use super::{infer::walk_tiles, *};
+use super::{
+    infer::walk_tiles,
+    tensor::{Tensor, check_tensors},
+    *,
+};
 use cubecl::ir::{ElemType, FloatKind};
 use gru_spec::{GruSpec, Order, Reset};
 
@@ -7,6 +11,7 @@ const WEBGPU: Limits = Limits {
     units: 256,
     shared_bytes: 16 * 1024,
     cubes: 32,
+    resident_registers: 48,
     buffers: 30,
     buffer_bytes: 1 << 30,
     elements: u32::MAX as usize,
@@ -18,6 +23,7 @@ const NVIDIA: Limits = Limits {
     units: 1024,
     shared_bytes: 48 * 1024,
     cubes: 132,
+    resident_registers: 96,
     buffers: 30,
     buffer_bytes: 1 << 30,
     elements: u32::MAX as usize,
@@ -29,6 +35,7 @@ const LAVAPIPE: Limits = Limits {
     units: 1024,
     shared_bytes: 32 * 1024,
     cubes: 2,
+    resident_registers: 96,
     buffers: 30,
     buffer_bytes: 1 << 30,
     elements: u32::MAX as usize,
@@ -346,17 +353,15 @@ fn candidates_are_allowed_and_of_every_kind() {
 #[test]
 fn tensors_beyond_the_limits_are_errors() {
     let limits = Limits {
-        buffers: 3,
+        buffers: 7,
         buffer_bytes: 4000,
         elements: 1500,
         ..WEBGPU
     };
     let tensor = |elements, size, bound| Tensor {
-        name: "gates",
-        handle: None,
-        bound,
         elements,
         size,
+        ..gates(bound)
     };
     let error = |tensors: &[Tensor<'_>]| {
         let error = check_tensors(&limits, tensors).err();
@@ -379,12 +384,64 @@ fn tensors_beyond_the_limits_are_errors() {
             "elements of gates: expected at most 1500, got 1501",
         ),
         (
-            &[tensor(1, 4, true); 4],
-            "buffers of a kernel: expected at most 3, got 4",
+            &[tensor(1, 4, true); 8],
+            "buffers of a kernel: expected at most 7, got 8",
+        ),
+        (
+            &[small(&tensor(800, 4, true)); 8],
+            "elements of small tensors: expected at most 1500, got 6400",
         ),
     ] {
         assert_eq!(error(tensors).as_deref(), Some(expected));
     }
+}
+
+/// A tensor of one element.
+fn gates(bound: bool) -> Tensor<'static> {
+    Tensor {
+        name: "gates",
+        handle: None,
+        bound,
+        elements: 1,
+        size: 4,
+        small: false,
+        from: 0,
+        alias: None,
+    }
+}
+
+fn small(tensor: &Tensor<'static>) -> Tensor<'static> {
+    Tensor {
+        small: true,
+        ..*tensor
+    }
+}
+
+#[test]
+fn small_tensors_share_a_buffer_if_a_kernel_would_bind_more_than_seven() {
+    let shares = |large, small_tensors, limit| {
+        let mut tensors = vec![gates(true); large];
+        tensors.extend(vec![small(&gates(true)); small_tensors]);
+        tensors.push(small(&gates(false)));
+        let limits = Limits {
+            buffers: limit,
+            ..WEBGPU
+        };
+        check_tensors(&limits, &tensors).map_err(|error| error.to_string())
+    };
+    assert_eq!(shares(3, 4, 7), Ok(false));
+    assert_eq!(shares(3, 5, 7), Ok(true));
+    assert_eq!(shares(3, 5, 30), Ok(true), "on every device");
+    assert_eq!(shares(6, 6, 7), Ok(true));
+    let error = |limit, needed| {
+        let error = format!("buffers of a kernel: expected at most {limit}, got {needed}");
+        Err::<bool, _>(error)
+    };
+    assert_eq!(shares(7, 2, 7), error(7, 8));
+    assert_eq!(shares(7, 2, 8), Ok(true));
+    assert_eq!(shares(7, 1, 8), Ok(false), "a buffer for itself");
+    // Other kernels of the call need seven.
+    assert_eq!(shares(3, 0, 6), error(6, 7));
 }
 
 const WALK: WalkTile = WalkTile {

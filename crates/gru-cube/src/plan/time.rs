@@ -49,6 +49,7 @@ mod tests {
                 units: 256,
                 shared_bytes: 32 << 10,
                 cubes: 32,
+                resident_registers: 48,
                 buffers: 8,
                 buffer_bytes: usize::MAX,
                 elements: usize::MAX,

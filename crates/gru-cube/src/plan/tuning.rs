@@ -1,13 +1,52 @@
 //! Every number that decides which schedule is inferred, with its reason.
 
-/// Largest number of weight registers per unit for a resident weight. 512 units with 96 registers use three quarters of the 65 536 registers of an NVIDIA multiprocessor. A driver compiles that
-/// many terms in half a second.
-pub(crate) const RESIDENT_REGISTERS: usize = 96;
+use cubecl::ir::PciVendor;
 
-/// The same for a persistent kernel if its cubes fit on the device. The sums of four rows, the prefetched
-/// lhs and the inputs of the gates need more registers than a sequence kernel. For sm_90, ptxas put up to 408 bytes
-/// per unit on the stack with 96 registers, and up to 16 bytes with 64.
-pub(crate) const PERSISTENT_REGISTERS: usize = 64;
+/// What wgpu does not report about a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Budget {
+    /// Largest number of weight registers per unit for a resident weight, in cubes of 512 units. About 40 more
+    /// registers have the other values of a unit. With too many, a unit reads its weights from memory at every step.
+    pub(crate) resident_registers: usize,
+    /// Multiprocessors of a common device.
+    pub(crate) cubes: usize,
+}
+
+/// The same number for a CPU, whose units have no registers of their own. A driver compiles that many terms in half a
+/// second.
+pub(crate) const CPU_REGISTERS: usize = 96;
+
+/// The budget for the devices of a vendor, from public numbers.
+pub(crate) fn budget(vendor: Option<PciVendor>) -> Budget {
+    // wgpu reports no vendor with Metal.
+    let vendor = match vendor {
+        None if cfg!(target_vendor = "apple") => Some(PciVendor::Apple),
+        vendor => vendor,
+    };
+    let (resident_registers, cubes) = match vendor {
+        // 65 536 registers per multiprocessor are 128 per unit. From 14 to 170 multiprocessors.
+        Some(PciVendor::Nvidia) => (96, 64),
+        // 256 registers per unit. From 6 to 48 pairs of compute units.
+        Some(PciVendor::Amd) => (96, 32),
+        // About 208 KiB of registers per core are 104 per unit. From 7 to 80 cores.
+        Some(PciVendor::Apple) => (48, 16),
+        // 4 KiB of registers per thread are 64 per unit, if a thread has 16 units. From 4 to 32 cores.
+        Some(PciVendor::Intel) => (24, 16),
+        // 64 registers per unit at most, half of them with all threads of a core. From 1 to 16 cores.
+        Some(PciVendor::Arm | PciVendor::Qualcomm) => (24, 8),
+        // A browser reports no vendor.
+        Some(PciVendor::Other(_)) | None => (48, 32),
+    };
+    Budget {
+        resident_registers,
+        cubes,
+    }
+}
+
+/// Weight registers per unit of a persistent kernel: few, or more if the device has too few cubes otherwise. The sums
+/// of four rows, the prefetched lhs and the inputs of the gates need more registers than a sequence kernel. For sm_90,
+/// ptxas put up to 408 bytes per unit on the stack with 96 registers, and up to 16 bytes with 64.
+pub(crate) const PERSISTENT_REGISTERS: [usize; 2] = [64, 96];
 
 /// Largest H for which a sequence kernel that reads the weight at every step is faster than one launch per
 /// step.

@@ -4,7 +4,7 @@
 
 use super::{Bench, Compiled};
 use crate::{
-    kernel::{rule::Rule, threads::Matrices},
+    kernel::threads::Matrices,
     plan::{
         Problem,
         limits::Limits,
@@ -13,7 +13,7 @@ use crate::{
 };
 use cubecl::ir::{AddressType, ElemType, FloatKind};
 use cubecl_cpp::target::Cuda;
-use gru_spec::{GruSpec, Order, Reset};
+use gru_spec::{GruSpec, Reset};
 use std::{
     io::Write,
     process::{Command, Stdio},
@@ -24,6 +24,7 @@ const LIMITS: Limits = Limits {
     units: 1024,
     shared_bytes: 48 * 1024,
     cubes: 32,
+    resident_registers: 96,
     buffers: 30,
     buffer_bytes: 1 << 30,
     elements: u32::MAX as usize,
@@ -69,7 +70,7 @@ fn by_matrices(dtype: FloatKind, hidden: usize) -> Vec<Compiled> {
             let spec = GruSpec::default().with_reset(reset);
             let problem = Problem {
                 n: 64,
-                rule: Rule::new(&spec, Order::default(), hidden, f32::EPSILON.into()),
+                rule: bench.rule(&spec, hidden),
                 limits: Limits {
                     coresident_cubes: 132,
                     ..LIMITS
@@ -136,7 +137,7 @@ fn sources_have_indices_of_64_bits() {
                 };
                 let problem = Problem {
                     n: 2,
-                    rule: Rule::new(&spec, Order::default(), hidden, f32::EPSILON.into()),
+                    rule: bench.rule(&spec, hidden),
                     limits: LIMITS,
                     matrices: None,
                 };

@@ -13,7 +13,8 @@ use std::{
 const LIMITS: Limits = Limits {
     units: 1024,
     shared_bytes: 32 * 1024,
-    cubes: 32,
+    cubes: 16,
+    resident_registers: 48,
     buffers: 30,
     buffer_bytes: 1 << 30,
     elements: u32::MAX as usize,
@@ -68,8 +69,9 @@ fn sources_are_within_the_limits_of_metal() {
         assert!(*units <= 1024, "{name}: {units} units");
         let buffers = source.matches("[[buffer(").count();
         assert_eq!(buffers, kernel.buffers.len(), "{name}: buffers");
-        // One more buffer has the sizes.
-        assert!(buffers < 31, "{name}: {buffers} buffers");
+        // WebGPU allows 8. Devices with persistent kernels have more.
+        let most = 8 + usize::from(name.contains("persistent"));
+        assert!(buffers <= most, "{name}: {buffers} buffers");
         assert_eq!(
             source.contains("threadgroup char"),
             shared > 0,

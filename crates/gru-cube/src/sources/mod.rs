@@ -13,6 +13,7 @@ use crate::{
         recompute::{Part, gru_gates},
         rule::{Pass, Rule, Starts, ZoneoutKind},
         sequence::{BackwardLaunch, ForwardLaunch},
+        small::{Small, SmallLaunch, SourceLaunch, gru_share},
         steps::{
             Phases, Steps,
             backward::gru_backward_step,
@@ -149,6 +150,18 @@ impl Bench {
         given.then(|| self.arg()).into()
     }
 
+    /// A rule for this type.
+    fn rule(&self, spec: &GruSpec, hidden: usize) -> Rule {
+        Rule {
+            narrow: self.dtype.size() < size_of::<f32>(),
+            ..Rule::new(spec, Order::default(), hidden, f32::EPSILON.into())
+        }
+    }
+
+    fn small<F: Float>(&self, given: bool) -> ComptimeOptionArgs<Small<F>> {
+        given.then(|| SmallLaunch::new(self.arg(), 0)).into()
+    }
+
     /// The numbers of a schedule on which its registers depend.
     fn tile(&self, rule: &Rule, threads: &Threads) -> String {
         let Threads {
@@ -185,21 +198,20 @@ impl Bench {
         }
     }
 
-    /// Arguments of a forward kernel, whose optional tensors are all `given` or all absent.
+    /// Arguments of a forward kernel, whose optional tensors are all `given` or all absent. They share a buffer.
     fn forward<F: Float>(&self, rule: &Rule, is_step: bool, given: bool) -> ForwardLaunch<F> {
         ForwardLaunch::new(
             self.arg(),
             self.arg(),
-            self.optional(given),
-            self.optional(given),
-            self.optional(given),
-            self.optional(given),
-            self.optional(given),
-            self.optional(rule.zoneout != ZoneoutKind::None),
+            self.small(given),
+            shared(2, given),
+            shared(2, given),
+            shared(2, given),
+            shared(2, given),
+            self.small(rule.zoneout != ZoneoutKind::None),
             self.arg(),
             self.optional(given),
-            self.optional(is_step && !rule.reset_after),
-            self.optional(is_step && self.dtype.size() < 4),
+            self.optional(is_step && (!rule.reset_after || rule.narrow)),
             1,
             1,
             0,
@@ -207,18 +219,17 @@ impl Bench {
         )
     }
 
-    fn backward<F: Float>(&self, rule: &Rule, is_step: bool, given: bool) -> BackwardLaunch<F> {
+    fn backward<F: Float>(&self, rule: &Rule, given: bool) -> BackwardLaunch<F> {
         BackwardLaunch::new(
             self.arg(),
             self.arg(),
             self.arg(),
             self.arg(),
-            self.optional(given),
-            self.optional(given),
-            self.optional(given),
-            self.optional(rule.zoneout != ZoneoutKind::None),
+            shared(3, given),
+            shared(3, given),
+            shared(3, given),
+            self.small(rule.zoneout != ZoneoutKind::None),
             self.arg(),
-            self.optional(is_step),
             self.arg(),
             1,
             1,
@@ -250,7 +261,7 @@ impl Bench {
                     gru_backward_walk,
                     dim,
                     threads.width,
-                    self.backward(&rule, false, given),
+                    self.backward(&rule, given),
                     0,
                     1,
                     walk,
@@ -286,7 +297,7 @@ impl Bench {
             gru_backward_step,
             cube_dim(&steps.threads),
             steps.threads.width,
-            self.backward(&steps.rule, true, given),
+            self.backward(&steps.rule, given),
             self.optional(steps.persistent),
             0,
             1,
@@ -318,6 +329,20 @@ impl Bench {
         self.compile("transpose", kernel)
     }
 
+    fn share(&self) -> Compiled {
+        let sources = (0..6).map(|_| SourceLaunch::new(self.arg(), 0, 1));
+        let kernel = kernel!(
+            self,
+            gru_share,
+            CubeDim::new_1d(256),
+            sources.collect(),
+            self.arg(),
+            0,
+            self.dtype,
+        );
+        self.compile("share", kernel)
+    }
+
     fn gates(&self, rule: Rule, part: Part, given: bool) -> Compiled {
         let kernel = kernel!(
             self,
@@ -325,8 +350,8 @@ impl Bench {
             CubeDim::new_1d(256),
             self.arg(),
             self.arg(),
-            self.optional(given),
-            self.optional(given),
+            self.small(given),
+            self.small(given),
             self.optional(part == Part::ResetAndUpdate),
             self.arg(),
             1,
@@ -349,9 +374,9 @@ impl Bench {
             gru_recurrent_inputs,
             CubeDim::new_1d(256),
             self.arg(),
-            self.optional(given),
-            self.optional(given),
-            self.optional(given),
+            self.small(given),
+            self.small(given),
+            self.small(given),
             self.optional(given),
             self.arg(),
             1,
@@ -362,6 +387,12 @@ impl Bench {
         );
         self.compile("recurrent inputs", kernel)
     }
+}
+
+/// A tensor in the shared buffer, which the kernel binds at `position`.
+fn shared<F: Float>(position: usize, given: bool) -> ComptimeOptionArgs<Small<F>> {
+    let arg = BufferArg::alias(position, 1);
+    given.then(|| SmallLaunch::new(arg, 0)).into()
 }
 
 fn launch(steps: &Steps) -> &'static str {
@@ -397,7 +428,7 @@ impl Bench {
                     ZoneoutKind::None
                 },
                 starts,
-                ..Rule::new(&spec, Order::default(), 33, f32::EPSILON.into())
+                ..self.rule(&spec, 33)
             };
             let parts: &[Part] = match reset {
                 Reset::AfterMatmul => &[Part::All],
@@ -428,6 +459,7 @@ impl Bench {
             }
         }
         all.push(self.transpose());
+        all.push(self.share());
         all.push(self.recurrent_inputs(true, Starts::None));
         all.push(self.recurrent_inputs(false, Starts::None));
         all.push(self.recurrent_inputs(true, Starts::FromState));

@@ -4,10 +4,14 @@
 //     node tint.mjs LOG
 //
 // LOG is a file that CubeCL wrote with the variable CUBECL_DEBUG_LOG. Prints each module that Tint rejects, with the
-// reason, and the largest numbers of storage buffers and units of a module.
+// reason, and each module with more storage buffers than WebGPU allows on every device. Then prints the largest numbers
+// of storage buffers and units of a module.
 
 import { readFileSync } from 'node:fs';
 import { create } from 'webgpu';
+
+// WebGPU's default limit.
+const BUFFERS = 8;
 
 // This backend compiles nothing further, and has every feature. The adapter requires that `gpu` lives.
 const gpu = create(['backend=null']);
@@ -27,7 +31,12 @@ for (const [code, name] of sources) {
         rejected += 1;
         console.log(`${name}\n${messages.map((m) => `${m.lineNum}: ${m.type}: ${m.message}`).join('\n')}\n`);
     }
-    buffers = Math.max(buffers, code.split('var<storage').length - 1);
+    const bound = code.split('var<storage').length - 1;
+    if (bound > BUFFERS) {
+        rejected += 1;
+        console.log(`${name}\n${bound} storage buffers, expected at most ${BUFFERS}\n`);
+    }
+    buffers = Math.max(buffers, bound);
     const [, x, y, z] = code.match(/@workgroup_size\((\d+), (\d+), (\d+)\)/).map(Number);
     units = Math.max(units, x * y * z);
 }

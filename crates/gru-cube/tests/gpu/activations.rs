@@ -49,6 +49,7 @@ fn call([reset, update, candidate]: [Activation; 3], clip: Option<f64>, rows: us
         order: Order::default(),
         starts: Starts::None,
         dtype: f32::elem_type_native(),
+        self_test: false,
     }
 }
 

@@ -1,10 +1,12 @@
-//! Compares every kernel with float64: one process, one trial for each case.
+//! Compares every kernel with float64: one process, one trial for each case. With the variable `GRU_WEBGPU` on a
+//! device that has the smallest limits of WebGPU.
 
 #[path = "../support/mod.rs"]
 mod support;
 
 mod activations;
 mod agreement;
+mod buffers;
 mod chunks;
 mod determinism;
 mod gates;
@@ -12,12 +14,17 @@ mod half;
 mod nonfinite;
 mod operands;
 mod rows;
+mod self_test;
 mod zoneout;
 
 fn main() {
+    if std::env::var_os("GRU_WEBGPU").is_some() {
+        support::on_webgpu();
+    }
     support::run_trials(
         [
             agreement::trials(),
+            buffers::trials(),
             chunks::trials(),
             activations::trials(),
             determinism::trials(),
@@ -26,6 +33,7 @@ fn main() {
             nonfinite::trials(),
             operands::trials(),
             rows::trials(),
+            self_test::trials(),
             zoneout::trials(),
         ]
         .into_iter()

@@ -11,7 +11,8 @@ pub use trials::*;
 use catalogue::Case;
 use cubecl::{client::Client, features::TypeUsage, prelude::*, server::Handle};
 use gru_cube::{
-    BackwardInputs, BackwardOutputs, ForwardInputs, ForwardOutputs, PlanError, StepTile, Strategy,
+    BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, PlanError, Resource,
+    StepTile, Strategy,
 };
 use gru_spec::Reset;
 use gru_testkit::close::share;
@@ -153,16 +154,26 @@ pub fn run<F: Upload>(
     strategies: (Strategy, Strategy),
     in_place: bool,
 ) -> Result<Outcome, PlanError> {
+    run_call::<F>(client, &problem.call::<F>(), problem, strategies, in_place)
+}
+
+/// The same with a call of the problem.
+pub fn run_call<F: Upload>(
+    client: &Client,
+    call: &Call,
+    problem: &Problem,
+    strategies: (Strategy, Strategy),
+    in_place: bool,
+) -> Result<Outcome, PlanError> {
     let Problem { n, h, spec, .. } = *problem;
     let rows = problem.rows();
     let width = spec.saved_per_unit() * h;
-    let call = problem.call::<F>();
     let OnDevice { forward, d_states } = on_device::<F>(client, problem);
     let states = poisoned::<F>(client, rows * h);
     let gates = poisoned::<F>(client, rows * width);
     gru_cube::forward(
         client,
-        &call,
+        call,
         &forward,
         &ForwardOutputs {
             states: states.clone(),
@@ -180,10 +191,10 @@ pub fn run<F: Upload>(
         Some(_) => 2 * n * h,
         None => n * h,
     };
-    let d_h0 = poisoned::<F>(client, state_len);
+    let d_h0 = poisoned::<f32>(client, state_len);
     gru_cube::backward(
         client,
-        &call,
+        call,
         &BackwardInputs {
             d_states,
             states: states.clone(),
@@ -202,7 +213,7 @@ pub fn run<F: Upload>(
     )?;
     let states = download::<F>(client, states, rows * h);
     let d_gates = download::<F>(client, d_gates, rows * width);
-    let d_h0 = download::<F>(client, d_h0, state_len);
+    let d_h0 = download::<f32>(client, d_h0, state_len);
     Ok(finish(problem, &gates_before, &d_gates, states, d_h0))
 }
 
@@ -242,9 +253,13 @@ pub fn compare<F: Upload>(case: &Case, tolerance: (f64, f64)) -> Ran {
     Ok(())
 }
 
-/// Ignores what the device does not allow. Any other error is a failure.
+/// Ignores what the device does not allow. Any other error is a failure, and so are too many buffers.
 pub fn not_allowed(error: PlanError) -> Ignored {
     match error {
+        PlanError::BeyondLimit {
+            resource: Resource::Buffers,
+            ..
+        } => panic!("{error}"),
         PlanError::BeyondLimit { .. } | PlanError::NoMatrices => Ignored(error.to_string()),
         other => panic!("{other}"),
     }

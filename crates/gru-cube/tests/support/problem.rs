@@ -172,6 +172,7 @@ impl Problem {
                 (Some(_), Some(_)) => Starts::FromState,
             },
             dtype: F::elem_type_native(),
+            self_test: false,
         }
     }
 

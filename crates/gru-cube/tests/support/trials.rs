@@ -7,11 +7,15 @@ use cubecl::{
     device::{WgpuDevice, WgpuDeviceKind},
 };
 use gru_cube::Limits;
+use gru_testkit::webgpu;
 use libtest_mimic::{Arguments, Completion, Trial};
 use std::{
     cell::RefCell,
     env,
-    sync::{Mutex, OnceLock},
+    sync::{
+        Mutex, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// Why a trial did not run.
@@ -94,6 +98,14 @@ pub fn on(client: Client, test: impl FnOnce()) {
     OTHER.set(None);
 }
 
+/// Whether the device has the smallest limits of WebGPU.
+static WEBGPU: AtomicBool = AtomicBool::new(false);
+
+/// Runs all trials on a device with the smallest limits of WebGPU.
+pub fn on_webgpu() {
+    WEBGPU.store(true, Ordering::Relaxed);
+}
+
 struct Place {
     client: Client,
     device: usize,
@@ -104,7 +116,11 @@ static THREADS: Mutex<[usize; 2]> = Mutex::new([0; 2]);
 
 impl Place {
     fn new() -> Self {
-        let default = Device::default().client();
+        let default = if WEBGPU.load(Ordering::Relaxed) {
+            Device::Wgpu(webgpu::device()).client()
+        } else {
+            Device::default().client()
+        };
         let mut threads = THREADS.lock().unwrap();
         let fewer = usize::from(threads[1] < threads[0]);
         let device = if Limits::of(&default).cpu { fewer } else { 0 };

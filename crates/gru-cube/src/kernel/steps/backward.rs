@@ -19,9 +19,9 @@ use crate::kernel::{
 use cubecl::prelude::*;
 
 /// Steps `first..last` of [`backward`](crate::backward()), from the last to the first. Each step reads
-/// `d_gates` and `dh` of the following step and writes its own. A persistent kernel synchronizes as in the
+/// `d_gates` and `d_h0` of the following step and writes its own. A persistent kernel synchronizes as in the
 /// forward pass. `end` is one more launch after step 0, with steps `0..1`: it runs only the first product
-/// and turns `dh` into the gradient of the initial state. Matrix units multiply values of type `M`.
+/// and makes `d_h0` the gradient of the initial state. Matrix units multiply values of type `M`.
 #[cfg_attr(
     test,
     cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")
@@ -150,7 +150,7 @@ struct Variant {
 }
 
 /// Values that a step reads per pair: r, z, n, q_n if there is one, the previous state, the upstream
-/// gradient, and dh.
+/// gradient, and the gradient of the state after the step.
 const READ: usize = 7;
 
 #[cube]
@@ -172,10 +172,7 @@ fn read_pairs<F: Float>(
         let k = min(tile.row0 + b, args.n - 1);
         let j = min(tile.j0 + column, comptime!(hidden - 1));
         let to = comptime!(i * READ);
-        #[comptime]
-        if let ComptimeOption::Some(dh) = args.dh.as_mut() {
-            read[comptime!(to + 6)] = select(has_product, dh[k * hidden + j], 0.0f32);
-        }
+        read[comptime!(to + 6)] = select(has_product, args.d_h0[k * hidden + j], 0.0f32);
         if comptime!(!end) {
             let row = k * n_stride + time * t_stride;
             #[unroll]
@@ -288,13 +285,13 @@ fn store_pairs<F: Float>(
                     (select(cuts, 0.0f32, carried), select(cuts, 0.0f32, through))
                 };
             if comptime!(end) {
-                args.d_h0[at] = F::cast_from(carried + through);
+                args.d_h0[at] = carried + through;
             } else if comptime!(phase == Phase::Second) {
                 let ds = dg[i];
                 let dr = ds * mask * previous * gate_slope(r, comptime!(rule.r));
                 args.d_gates[gate] = F::cast_from(select(skipped, 0.0f32, dr));
                 let through_n = select(skipped, 0.0f32, mask * ds * r);
-                store_dh::<F>(args, at, carried + through_n);
+                args.d_h0[at] = carried + through_n;
             } else {
                 let mut d = read[comptime!(from + 5)] + carried + through;
                 if comptime!(steps.persistent) {
@@ -304,7 +301,7 @@ fn store_pairs<F: Float>(
                 let new = read[comptime!(from + 2)];
                 let kept = kept_share::<F>(args.zoneout, row, j, rule);
                 let back = blend_back(d, previous, z, new, kept, skipped, rule);
-                store_dh::<F>(args, at, back.dh);
+                args.d_h0[at] = back.dh;
                 args.d_gates[gate + hidden] = F::cast_from(back.dz);
                 args.d_gates[gate + comptime!(2 * hidden)] = F::cast_from(back.dn);
                 if comptime!(phase == Phase::Whole) {
@@ -319,8 +316,7 @@ fn store_pairs<F: Float>(
     }
 }
 
-/// Adds to the gradient of the start state, which begins as zero at the last step, and stores it as a result at
-/// the end.
+/// Adds to the gradient of the start state, which begins as zero at the last step.
 #[cube]
 fn add_to_start<F: Float>(
     args: &mut Backward<F>,
@@ -330,23 +326,12 @@ fn add_to_start<F: Float>(
     #[comptime] variant: Variant,
 ) {
     let at = args.n * comptime!(variant.steps.rule.hidden) + at;
-    let is_last = s + 1 == args.t;
-    #[comptime]
-    if let ComptimeOption::Some(dh) = args.dh.as_mut() {
-        if comptime!(variant.end) {
-            args.d_h0[at] = F::cast_from(dh[at] + value);
-        } else {
-            dh[at] = select(is_last, 0.0f32, dh[at] + value);
-        }
-    }
-}
-
-#[cube]
-fn store_dh<F: Float>(args: &mut Backward<F>, at: usize, value: f32) {
-    #[comptime]
-    if let ComptimeOption::Some(dh) = args.dh.as_mut() {
-        dh[at] = value;
-    }
+    let sum = args.d_h0[at] + value;
+    args.d_h0[at] = if comptime!(variant.end) {
+        sum
+    } else {
+        select(s + 1 == args.t, 0.0f32, sum)
+    };
 }
 
 /// Where a block of the lhs begins.

@@ -170,8 +170,8 @@ fn read_pairs<F: Float>(
         z[i] = 0.0;
         if comptime!(phase == Phase::Second) {
             #[comptime]
-            if let ComptimeOption::Some(rz_scratch) = args.rz_scratch.as_mut() {
-                z[i] = rz_scratch[row * comptime!(2 * hidden) + hidden + j];
+            if let ComptimeOption::Some(scratch) = args.scratch.as_mut() {
+                z[i] = scratch[row * comptime!(2 * hidden) + hidden + j];
             }
         }
         bias_n[i] = bias[comptime!(i * 4 + 3)];
@@ -262,9 +262,9 @@ fn store_pairs<F: Float>(
             if comptime!(phase == Phase::First) {
                 let g = masked::<F>(previous, args.recurrent_mask, k * hidden + j);
                 #[comptime]
-                if let ComptimeOption::Some(rz_scratch) = args.rz_scratch.as_mut() {
-                    rz_scratch[k * comptime!(2 * hidden) + j] = r * g;
-                    rz_scratch[k * comptime!(2 * hidden) + hidden + j] = z;
+                if let ComptimeOption::Some(scratch) = args.scratch.as_mut() {
+                    scratch[k * comptime!(2 * hidden) + j] = r * g;
+                    scratch[k * comptime!(2 * hidden) + hidden + j] = z;
                 }
             } else {
                 let last_out = comptime!(i * outputs + outputs - 1);
@@ -279,10 +279,12 @@ fn store_pairs<F: Float>(
                     next
                 };
                 args.states[row * hidden + j] = F::cast_from(next);
-                let place = ((tile.s + 1) % 2 * args.n + k) * hidden + j;
-                #[comptime]
-                if let ComptimeOption::Some(state_f32) = args.state_f32.as_mut() {
-                    state_f32[place] = next;
+                if comptime!(rule.narrow) {
+                    let place = place_in_scratch(place_at(tile.s + 1, k, j), args.n, rule);
+                    #[comptime]
+                    if let ComptimeOption::Some(scratch) = args.scratch.as_mut() {
+                        scratch[place] = next;
+                    }
                 }
                 #[comptime]
                 if let ComptimeOption::Some(gates) = args.gates.as_mut() {
@@ -331,8 +333,8 @@ fn lhs_value<F: Float>(
     let mut x = 0.0f32;
     if comptime!(phase == Phase::Second) {
         #[comptime]
-        if let ComptimeOption::Some(rz_scratch) = args.rz_scratch.as_mut() {
-            x = rz_scratch[place.row * comptime!(2 * rule.hidden) + place.j];
+        if let ComptimeOption::Some(scratch) = args.scratch.as_mut() {
+            x = scratch[place.row * comptime!(2 * rule.hidden) + place.j];
         }
     } else {
         let state = previous_state_f32::<F>(args, place, rule);
@@ -350,22 +352,32 @@ fn previous_state_f32<F: Float>(
     #[comptime] rule: Rule,
 ) -> f32 {
     let (n, t, h0, step_mask) = (args.n, args.t, args.h0, args.step_mask);
-    let is_computed = place.s > args.first;
-    let stored = (place.s % 2 * n + place.row) * comptime!(rule.hidden) + place.j;
-    #[comptime]
-    match args.state_f32.as_mut() {
-        ComptimeOption::Some(state_f32) => {
-            let mut previous = 0.0f32;
-            if is_computed {
-                previous = state_f32[stored];
+    if comptime!(rule.narrow) {
+        let mut previous = 0.0f32;
+        if place.s > args.first {
+            let stored = place_in_scratch(place, n, rule);
+            #[comptime]
+            if let ComptimeOption::Some(scratch) = args.scratch.as_mut() {
+                previous = scratch[stored];
             }
-            if !is_computed {
-                previous = stored_state::<F>(&*args.states, h0, place, n, t, rule);
-            }
-            after_start::<F>(previous, h0, step_mask, place, n, t, rule)
+        } else {
+            previous = stored_state::<F>(&*args.states, h0, place, n, t, rule);
         }
-        ComptimeOption::None => {
-            previous_state::<F>(&*args.states, h0, step_mask, place, n, t, rule)
-        }
+        after_start::<F>(previous, h0, step_mask, place, n, t, rule)
+    } else {
+        previous_state::<F>(&*args.states, h0, step_mask, place, n, t, rule)
     }
+}
+
+/// Index in the scratch memory of the state before a step.
+#[cube]
+fn place_in_scratch(place: Place, n: usize, #[comptime] rule: Rule) -> usize {
+    let row = place.s % 2 * n + place.row;
+    let row = if comptime!(rule.reset_after) {
+        row
+    } else {
+        // Behind `r ⊙ g | z`.
+        row + 2 * n
+    };
+    row * comptime!(rule.hidden) + place.j
 }

@@ -5,7 +5,7 @@ use crate::backend::GruCall;
 use burn::{backend::TensorMetadata, tensor::DType};
 use burn_cubecl::{CubeBackend, tensor::CubeTensor};
 use cubecl::ir::{ElemType, FloatKind};
-use gru_cube::Starts;
+use gru_cube::{Settings, Starts};
 use gru_spec::{Direction, Order, Sizes};
 
 /// A call whose starts are in the form of [`Starts`].
@@ -79,6 +79,7 @@ impl KernelCall {
             order: self.of.order,
             starts: self.starts,
             dtype: self.element,
+            self_test: Settings::current().self_test,
         }
     }
 }

@@ -89,6 +89,7 @@ mod tests {
             units: 1024,
             shared_bytes: 48 << 10,
             cubes,
+            resident_registers: 96,
             buffers: 16,
             buffer_bytes: usize::MAX,
             elements: usize::MAX,

@@ -1,0 +1,63 @@
+//! One buffer for all small tensors of a call that would otherwise bind too many.
+
+use super::{Call, count_launch};
+use crate::{
+    kernel::small::{Small, SmallLaunch, SourceLaunch, gru_share},
+    plan::tensor::{Tensor, small},
+};
+use cubecl::{calculate_cube_count_elemwise, client::Client, prelude::*, server::Handle};
+
+/// A buffer for the small tensors.
+pub(super) fn shared_buffer(client: &Client, tensors: &[Tensor<'_>]) -> Handle {
+    let bytes = small(tensors).map(|tensor| tensor.elements * tensor.size);
+    client.empty(bytes.sum())
+}
+
+/// Moves the small tensors into the shared buffer, in one launch. The first `present` elements are there already.
+pub(super) fn share<'a>(
+    op: &str,
+    client: &Client,
+    call: &Call,
+    tensors: &mut [Tensor<'a>],
+    shared: &'a Handle,
+    present: usize,
+) {
+    let mut sources = SequenceArg::new();
+    let mut len = 0;
+    let mut position = None;
+    let bound = tensors.iter_mut().filter(|tensor| tensor.bound);
+    for (index, tensor) in bound.enumerate().filter(|(_, tensor)| tensor.small) {
+        if len >= present {
+            sources.push(SourceLaunch::new(tensor.arg(op), len, tensor.elements));
+        }
+        tensor.handle = Some(shared);
+        tensor.from = len;
+        tensor.alias = position;
+        position = position.or(Some(index));
+        len += tensor.elements;
+    }
+    let elements = len - present;
+    let cube_dim = CubeDim::new(client, elements);
+    count_launch();
+    // SAFETY: the kernel copies every tensor to its own place, and each is as long as `arg` checks.
+    unsafe {
+        gru_share::launch_unchecked(
+            client,
+            calculate_cube_count_elemwise(client, elements, cube_dim),
+            cube_dim,
+            call.address_type(),
+            sources,
+            BufferArg::from_raw_parts(shared.clone(), len),
+            present,
+            call.dtype,
+        );
+    }
+}
+
+impl Tensor<'_> {
+    /// A small tensor as a kernel's argument.
+    pub(super) fn small_arg<F: Float>(&self, op: &str) -> ComptimeOptionArgs<Small<F>> {
+        let arg: Option<BufferArg> = self.optional(op);
+        arg.map(|arg| SmallLaunch::new(arg, self.from)).into()
+    }
+}

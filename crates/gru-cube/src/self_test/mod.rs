@@ -1,0 +1,302 @@
+//! Runs each kernel once on a small problem and compares it with float64, before a call relies on it.
+//!
+//! A driver may reject a kernel, or compile it wrongly. Both would otherwise show only when results are read: as a
+//! panic, or as wrong numbers. The tested kernel is the kernel of the call: sizes of the batch and the sequence are
+//! arguments, and everything else that the kernel is compiled for is the same. So a test compiles nothing more.
+
+mod problem;
+mod reference;
+
+use crate::{
+    kernel::rule::Pass,
+    launch::{self, BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, Zoneout},
+    plan::{Plan, error::PlanError},
+};
+use cubecl::{
+    client::Client,
+    ir::{ElemType, FloatKind},
+    prelude::*,
+    server::Handle,
+};
+use cubecl_common::device::ServiceId;
+use half::{bf16, f16};
+use problem::{Given, N, Small, T};
+use std::{
+    collections::HashMap,
+    sync::{LazyLock, Mutex, PoisonError},
+};
+
+/// Largest H that is tested. Above, the float64 loops would take seconds.
+const MOST_HIDDEN: usize = 2048;
+
+/// What distinguishes the kernels of a device.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Key {
+    device: ServiceId,
+    pass: Pass,
+    plan: Plan,
+    dtype: ElemType,
+    given: Given,
+    /// The gates are saved, or have a gradient of their own.
+    gates: bool,
+}
+
+/// The verdicts of this process. CubeCL's clients have no place for them, so they are here by device.
+static VERDICTS: LazyLock<Mutex<HashMap<Key, Result<(), PlanError>>>> =
+    LazyLock::new(Mutex::default);
+
+/// The verdict on a kernel. It is tested if it is new.
+fn verdict(key: Key, test: impl FnOnce() -> Result<(), String>) -> Result<(), PlanError> {
+    let schedule = key.plan.schedule();
+    let mut verdicts = VERDICTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let verdict = verdicts.entry(key).or_insert_with(|| {
+        let tested = test().map_err(|reason| PlanError::FailedTest { schedule, reason });
+        if let Err(error) = &tested {
+            log::warn!("{error}. It is not used, and calls are slower");
+        }
+        tested
+    });
+    verdict.clone()
+}
+
+/// Whether kernels can be tested: a browser does not wait for results, and a recorded graph cannot.
+fn can_test(client: &Client, call: &Call) -> bool {
+    call.self_test
+        && cfg!(not(target_family = "wasm"))
+        && call.h <= MOST_HIDDEN
+        && !client.is_capturing()
+}
+
+/// Tests the kernel of a forward pass.
+pub(crate) fn forward(
+    client: &Client,
+    call: &Call,
+    inputs: &ForwardInputs,
+    outputs: &ForwardOutputs,
+    plan: Plan,
+) -> Result<(), PlanError> {
+    if !can_test(client, call) {
+        return Ok(());
+    }
+    let given = Given {
+        b_ih: inputs.b_ih.is_some(),
+        b_hh: inputs.b_hh.is_some(),
+        h0: inputs.h0.is_some(),
+        recurrent_mask: inputs.recurrent_mask.is_some(),
+        step_mask: inputs.step_mask.is_some(),
+        zoneout: units(call, &inputs.zoneout),
+    };
+    let key = Key {
+        device: client.service_id(),
+        pass: Pass::Forward,
+        plan,
+        dtype: call.dtype,
+        given,
+        gates: outputs.gates.is_some(),
+    };
+    let saves = key.gates;
+    verdict(key, || {
+        let small = Small::new(call, given);
+        let on = OnDevice { client, small };
+        let states = on.nan(N * T * call.h);
+        let gates = saves.then(|| on.nan(N * T * call.h * call.spec.saved_per_unit()));
+        let inputs = ForwardInputs {
+            steps: 0..T,
+            p: on.upload(&on.small.p),
+            w_hh: on.upload(&on.small.w_hh),
+            b_ih: on.optional(&on.small.b_ih),
+            b_hh: on.optional(&on.small.b_hh),
+            h0: on.optional(&on.small.h0),
+            recurrent_mask: on.optional(&on.small.recurrent_mask),
+            step_mask: on.optional(&on.small.step_mask),
+            zoneout: on.zoneout(),
+        };
+        let outputs = ForwardOutputs {
+            states: states.clone(),
+            gates: gates.clone(),
+        };
+        launch::forward::run(client, &on.small.call, &inputs, &outputs, plan)
+            .map_err(|error| error.to_string())?;
+        let expected = on.small.forward();
+        on.compare("states", states, &expected.states, false)?;
+        match gates {
+            Some(gates) => on.compare("gates", gates, &expected.gates, true),
+            None => Ok(()),
+        }
+    })
+}
+
+/// Tests the kernels of a backward pass.
+pub(crate) fn backward(
+    client: &Client,
+    call: &Call,
+    inputs: &BackwardInputs,
+    outputs: &BackwardOutputs,
+    plan: Plan,
+) -> Result<(), PlanError> {
+    if !can_test(client, call) {
+        return Ok(());
+    }
+    let given = Given {
+        b_ih: true,
+        b_hh: true,
+        h0: inputs.h0.is_some(),
+        recurrent_mask: inputs.recurrent_mask.is_some(),
+        step_mask: inputs.step_mask.is_some(),
+        zoneout: units(call, &inputs.zoneout),
+    };
+    let key = Key {
+        device: client.service_id(),
+        pass: Pass::Backward,
+        plan,
+        dtype: call.dtype,
+        given,
+        gates: outputs.d_gates.is_some(),
+    };
+    let separate = key.gates;
+    verdict(key, || {
+        let small = Small::new(call, given);
+        let on = OnDevice { client, small };
+        let forward = on.small.forward();
+        let gates = on.upload(&forward.gates);
+        let d_gates = separate.then(|| on.nan(forward.gates.len()));
+        let expected = on.small.backward();
+        let d_h0 = on
+            .client
+            .create_from_slice(f32::as_bytes(&vec![f32::NAN; expected.d_h0.len()]));
+        let inputs = BackwardInputs {
+            d_states: on.upload(&on.small.d_states),
+            states: on.upload(&forward.states),
+            gates: gates.clone(),
+            w_hh: on.upload(&on.small.w_hh),
+            h0: on.optional(&on.small.h0),
+            recurrent_mask: on.optional(&on.small.recurrent_mask),
+            step_mask: on.optional(&on.small.step_mask),
+            zoneout: on.zoneout(),
+        };
+        let outputs = BackwardOutputs {
+            d_gates: d_gates.clone(),
+            d_h0: d_h0.clone(),
+        };
+        launch::backward::run(client, &on.small.call, &inputs, &outputs, plan)
+            .map_err(|error| error.to_string())?;
+        let d_gates = d_gates.unwrap_or(gates);
+        on.compare("d_gates", d_gates, &expected.d_gates, false)?;
+        let d_h0 = on
+            .client
+            .read_one(d_h0)
+            .map_err(|error| error.to_string())?;
+        let d_h0 = wide(f32::from_bytes(&d_h0));
+        judge(&on.small, "d_h0", &d_h0, &expected.d_h0, |_| false)
+    })
+}
+
+/// Shares of a zoneout tensor for each step.
+fn units(call: &Call, zoneout: &Option<Zoneout>) -> Option<usize> {
+    zoneout.as_ref().map(|zoneout| match zoneout {
+        Zoneout::OfRow(_) => 1,
+        Zoneout::OfUnit(_) => call.h,
+    })
+}
+
+/// A small problem on a device.
+struct OnDevice<'a> {
+    client: &'a Client,
+    small: Small,
+}
+
+impl OnDevice<'_> {
+    fn upload(&self, values: &[f64]) -> Handle {
+        macro_rules! upload {
+            ($type:ty, $narrow:expr) => {{
+                let values: Vec<$type> = values.iter().map($narrow).collect();
+                self.client.create_from_slice(<$type>::as_bytes(&values))
+            }};
+        }
+        match self.small.call.dtype {
+            ElemType::Float(FloatKind::F16) => upload!(f16, |&x| f16::from_f64(x)),
+            ElemType::Float(FloatKind::BF16) => upload!(bf16, |&x| bf16::from_f64(x)),
+            _ => upload!(f32, |&x| x as f32),
+        }
+    }
+
+    fn optional(&self, values: &Option<Vec<f64>>) -> Option<Handle> {
+        values.as_ref().map(|values| self.upload(values))
+    }
+
+    /// A buffer of NaN, which shows values that a kernel does not write.
+    fn nan(&self, len: usize) -> Handle {
+        self.upload(&vec![f64::NAN; len])
+    }
+
+    fn zoneout(&self) -> Option<Zoneout> {
+        let values = self.small.zoneout.as_ref()?;
+        let handle = self.upload(values);
+        Some(if values.len() == N * T {
+            Zoneout::OfRow(handle)
+        } else {
+            Zoneout::OfUnit(handle)
+        })
+    }
+
+    /// Reads a result and compares it. The values of skipped steps may be undefined.
+    fn compare(
+        &self,
+        name: &str,
+        got: Handle,
+        expected: &[f64],
+        skips: bool,
+    ) -> Result<(), String> {
+        let bytes = self.client.read_one(got);
+        let bytes = bytes.map_err(|error| error.to_string())?;
+        let got = match self.small.call.dtype {
+            ElemType::Float(FloatKind::F16) => wide(f16::from_bytes(&bytes)),
+            ElemType::Float(FloatKind::BF16) => wide(bf16::from_bytes(&bytes)),
+            _ => wide(f32::from_bytes(&bytes)),
+        };
+        let per_row = expected.len() / (N * T);
+        let is_undefined = |i: usize| skips && self.small.is_skipped(i / per_row);
+        judge(&self.small, name, &got, expected, is_undefined)
+    }
+}
+
+/// Compares a result.
+fn judge(
+    small: &Small,
+    name: &str,
+    got: &[f64],
+    expected: &[f64],
+    is_undefined: impl Fn(usize) -> bool,
+) -> Result<(), String> {
+    // Many roundings of the type, and of TF32. A wrong kernel is off by more.
+    let (tolerance, is_narrow) = match small.call.dtype {
+        ElemType::Float(FloatKind::F16) => (0.03, true),
+        ElemType::Float(FloatKind::BF16) => (0.2, true),
+        _ => (0.005, false),
+    };
+    // At a clip or a kink a rounding error decides about a gradient.
+    let most = match (small.is_smooth(), is_narrow) {
+        (true, _) => 0,
+        (false, false) => expected.len() / 16,
+        (false, true) => expected.len(),
+    };
+    let mut wrong = 0;
+    for (i, &expected) in expected.iter().enumerate() {
+        let got = got.get(i).copied().unwrap_or(f64::NAN);
+        let is_close = (got - expected).abs() <= tolerance * (1.0 + expected.abs());
+        if !is_close && !is_undefined(i) {
+            wrong += 1;
+            if wrong > most || !got.is_finite() {
+                return Err(format!("{name}[{i}]: expected {expected}, got {got}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn wide<F: Copy + Into<f64>>(values: &[F]) -> Vec<f64> {
+    values.iter().map(|&x| x.into()).collect()
+}
+
+#[cfg(test)]
+mod tests;
