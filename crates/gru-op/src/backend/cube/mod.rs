@@ -335,7 +335,9 @@ mod tests {
         assert!(!is_done("op", Err(NOT_ALLOWED), Strategy::Inferred));
         assert!(!is_done("op", Err(NOT_ALLOWED), Strategy::Persistent));
         let failed = PlanError::FailedTest {
-            schedule: "walk rows=1 width=1 n_threads=2 k_splits=1".parse().unwrap(),
+            schedule: "walk rows=1 width=1 n_threads=2 k_splits=1"
+                .parse()
+                .unwrap(),
             reason: "rejected".to_owned(),
         };
         assert!(!is_done("op", Err(failed), Strategy::Inferred));
