@@ -151,6 +151,13 @@ fn compare(
     device: &Device,
     most: f64,
 ) -> Result<f64, String> {
+    // On ndarray a block keeps no packed weights. It reads them in place in a short call, and adds in another order.
+    #[allow(deprecated)]
+    let most = if *device == Device::ndarray() {
+        most.max(Tolerance::F32.forward)
+    } else {
+        most
+    };
     let (x, calls) = calls(config, device);
     let mut largest = close(
         "forward",

@@ -8,6 +8,7 @@ use burn::{
     tensor::{Device, Tensor},
 };
 use gru_op::{GruBlock, GruBlockConfig};
+use gru_testkit::close::{Tolerance, close};
 
 pub const TESTS: &[(&str, Test)] = &[
     ("num-params", num_params),
@@ -121,7 +122,7 @@ fn fork(device: &Device) -> Result<(), String> {
     expect("gradients of a trained fork", tracked(&forked, &device), 4)
 }
 
-/// To the other CPU backend and back. The other backend's tensors have equal values.
+/// To the other CPU backend and back. In a short call without packed weights, ndarray adds in another order.
 fn to_device(device: &Device) -> Result<(), String> {
     // Burn deprecates NdArray. Its users are supported as long as it exists.
     #[allow(deprecated)]
@@ -131,7 +132,8 @@ fn to_device(device: &Device) -> Result<(), String> {
     for other in others {
         let moved = block.clone().to_device(&other);
         expect("device", moved.devices(), vec![other.clone()])?;
-        equal("outputs there", &outputs(&moved, &other), &expected)?;
+        let there = outputs(&moved, &other);
+        close("outputs there", &there, &expected, Tolerance::F32.forward)?;
         let back = moved.to_device(device);
         equal("outputs back", &outputs(&back, device), &expected)?;
     }
@@ -158,9 +160,11 @@ fn lora(device: &Device) -> Result<(), String> {
         return Err("expected gradients of the adapters".into());
     }
     let folded = adapted.valid().materialize();
-    equal(
+    // Inference packs the weights, and training reads them in place in a short call.
+    close(
         "outputs, folded",
         &outputs(&folded, &device.inner()),
         &expected,
+        Tolerance::F32.forward,
     )
 }
