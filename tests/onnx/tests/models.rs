@@ -78,8 +78,8 @@ fn nsnet2_int8() -> Option<fn() -> Outcome> {
 }
 
 /// Weights of 8 bits. A listener hears the gains times the spectrum, so that is compared, as a ratio of energies. The
-/// bar of 30 dB was chosen for this ratio before it was measured as 30.8 dB. The gains alone, in which silent bands
-/// count as much as loud ones, have 25.1 dB.
+/// bar of 30 dB was chosen for this ratio before it was measured as 30.8 dB. The gains themselves, in which silent
+/// bands count as much as loud ones, have 25.1 dB.
 #[cfg(nsnet2)]
 fn nsnet2_int8() -> Option<fn() -> Outcome> {
     Some(|| {

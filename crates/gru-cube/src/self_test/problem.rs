@@ -1,6 +1,9 @@
 //! A small problem.
 
-use crate::{kernel::rule::Starts, launch::Call};
+use crate::{
+    kernel::rule::{Pass, Starts},
+    launch::Call,
+};
 use gru_spec::{Activation, GruSpec, Layout};
 
 /// Rows of the batch, and steps.
@@ -116,14 +119,16 @@ impl Small {
         }
     }
 
-    /// Whether values and gradients are continuous, so that a rounding error is a small error.
-    pub(super) fn is_smooth(&self) -> bool {
+    /// Whether a rounding error can change a result of the pass by more: a gradient at a clip or a kink, and a value
+    /// at a jump of an activation.
+    pub(super) fn may_jump(&self, pass: Pass) -> bool {
         let GruSpec {
             activations,
             clip_gates,
             clip_state,
             ..
         } = self.call.spec;
+        let mut all = [activations.reset, activations.update, activations.candidate].into_iter();
         let is_smooth = |activation| match activation {
             Activation::Sigmoid
             | Activation::Tanh
@@ -135,8 +140,10 @@ impl Small {
             Activation::Elu { alpha } => alpha == 1.0,
             _ => false,
         };
-        let all = [activations.reset, activations.update, activations.candidate];
-        clip_gates.is_none() && clip_state.is_none() && all.into_iter().all(is_smooth)
+        match pass {
+            Pass::Forward => all.any(|a| matches!(a, Activation::ThresholdedRelu { .. })),
+            Pass::Backward => clip_gates.is_some() || clip_state.is_some() || !all.all(is_smooth),
+        }
     }
 
     fn code(&self, row: usize) -> f64 {
