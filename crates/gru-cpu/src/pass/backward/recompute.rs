@@ -148,7 +148,7 @@ unsafe impl<E: Lanes> GateRows<E> for RecomputeRows<'_, '_, E> {
         self.recompute.rg.at(row)
     }
 
-    /// These weights are packed.
+    /// The weights are packed: gates are recomputed to save memory, which pays in long sequences.
     #[inline(always)]
     fn product(&self, _: usize) -> *const E {
         unreachable!("the weights are packed")
