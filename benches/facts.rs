@@ -165,3 +165,25 @@ impl Ticks {
         100.0 * (later.steal - self.steal) / (later.all - self.all).max(1.0)
     }
 }
+
+/// A line of `/proc/PID/status` in MiB, such as `VmHWM`, the peak of resident memory.
+///
+/// # Errors
+/// On systems other than Linux.
+pub fn mib(process: u32, line: &str) -> Result<f64, String> {
+    let path = format!("/proc/{process}/status");
+    let text = fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
+    let words = text.lines().find_map(|found| found.strip_prefix(line));
+    let kib = words.and_then(|words| words.split_whitespace().nth(1)?.parse::<f64>().ok());
+    kib.map(|kib| kib / 1024.0)
+        .ok_or_else(|| format!("{path}: no line {line}"))
+}
+
+/// Sets the peak of a process to its present memory.
+///
+/// # Errors
+/// On systems other than Linux.
+pub fn reset_peak(process: u32) -> Result<(), String> {
+    let path = format!("/proc/{process}/clear_refs");
+    fs::write(&path, "5").map_err(|e| format!("{path}: {e}"))
+}

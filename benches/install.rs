@@ -18,11 +18,19 @@ pub fn default_folder() -> Result<PathBuf, String> {
         .join("peers"))
 }
 
-/// The command of a peer, installed in `folder` if it is not in this workspace.
+/// The command of a peer with this many threads, installed in `folder` if it is not in this workspace.
 ///
 /// # Errors
 /// The reason why it is missing.
-pub fn command(peer: &str, folder: &Path) -> Result<Command, String> {
+pub fn command(peer: &str, folder: &Path, threads: usize) -> Result<Command, String> {
+    let mut command = program(peer, folder)?;
+    for pool in ["RAYON", "MATMUL", "OMP", "MKL"] {
+        command.env(format!("{pool}_NUM_THREADS"), threads.to_string());
+    }
+    Ok(command)
+}
+
+fn program(peer: &str, folder: &Path) -> Result<Command, String> {
     match peer {
         "torch" | "torch-cell" | "torch-split" | "torchrl" | "torch-cuda" => {
             let (variant, device) = match peer {

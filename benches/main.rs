@@ -1,6 +1,8 @@
 //! Compares gru-op, Burn's own `Gru`, PyTorch and oneDNN on the CPU, and makes the tables of the documents.
 //!
 //!     cargo run --release -p gru-benches -- [OPTIONS]
+//!     cargo run --release -p gru-benches -- memory [OPTIONS]
+//!     cargo run --release -p gru-benches -- compile [OPTIONS]
 //!     cargo run --release -p gru-benches -- tables [--write]
 //!
 //! --peers gru-op-flex,torch   the peers; default: all but the ones of ndarray. The features wgpu, vulkan, metal and cuda
@@ -17,12 +19,15 @@
 //! Before anything is timed, all peers of a row compute it, and their numbers are compared. Samples are interleaved: a
 //! sample of each peer, then the next sample of each peer. Calls below a millisecond are timed in batches.
 //!
+//! `memory` adds the peak memory to rows of the record, on Linux. `compile` adds the time of compiling gru-op.
 //! `tables` compares the generated tables and the chart of the documents with their records. `--write` updates them.
 
 mod agree;
 mod chart;
+mod compile;
 mod facts;
 mod install;
+mod peak;
 mod record;
 mod serve;
 mod tables;
@@ -52,6 +57,10 @@ fn main() -> ExitCode {
         }
         ["tables"] => tables::check(&root(), false),
         ["tables", "--write"] => tables::check(&root(), true),
+        ["memory", ..] => Options::parse(&words[1..]).and_then(|options| peak::measure(&options)),
+        ["compile", ..] => {
+            Options::parse(&words[1..]).and_then(|options| compile::measure(&options))
+        }
         _ => Options::parse(&words).and_then(|options| compare(&options)),
     };
     match result {
@@ -173,13 +182,8 @@ fn compare(options: &Options) -> Result<(), String> {
 fn start(options: &Options, threads: usize) -> Vec<Peer> {
     let mut peers = Vec::new();
     for name in &options.peers {
-        let peer = install::command(name, &options.folder).and_then(|mut command| {
-            for pool in ["RAYON", "MATMUL", "OMP", "MKL"] {
-                command.env(format!("{pool}_NUM_THREADS"), threads.to_string());
-            }
-            Peer::start(name, &mut command)
-        });
-        match peer {
+        let command = install::command(name, &options.folder, threads);
+        match command.and_then(|mut command| Peer::start(name, &mut command)) {
             Ok(peer) => {
                 println!("{name}: {}", peer.version);
                 peers.push(peer);
@@ -325,6 +329,7 @@ impl Runner<'_> {
             samples: self.samples.len(),
             batch: Some(self.batch),
             gflops: shape.flops(mode) / (median * 1e6),
+            peak_mib: None,
             difference: self.difference,
             steal_percent: Some(steal),
             note: self.note,

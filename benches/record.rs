@@ -35,6 +35,9 @@ pub struct Row {
     pub batch: Option<usize>,
     /// Of the matrix products of the valid steps.
     pub gflops: f64,
+    /// Of the process, above its memory before it had a problem.
+    #[serde(default)]
+    pub peak_mib: Option<f64>,
     /// Of the outputs and gradients from another peer, relative to the largest value.
     #[serde(default)]
     pub difference: Option<f64>,
@@ -158,6 +161,16 @@ impl Record {
         })
     }
 
+    /// The memory of a row that is in the record.
+    ///
+    /// # Errors
+    /// If there is no such row.
+    pub fn peak(&mut self, key: (&str, &str, &str, usize)) -> Result<&mut Option<f64>, String> {
+        let row = self.rows.iter_mut().find(|row| row.key() == key);
+        row.map(|row| &mut row.peak_mib)
+            .ok_or_else(|| format!("{}: no row of {key:?}", self.path.display()))
+    }
+
     /// Adds rows, replaces rows of the same peer, shape, mode and threads, and saves the record. `pinned` says on which
     /// cores they ran.
     ///
@@ -168,9 +181,19 @@ impl Record {
             if pinned.starts_with("not") {
                 row.note = [row.note.as_str(), pinned].join(" ").trim().to_owned();
             }
+            let old = self.rows.iter().find(|old| old.key() == row.key());
+            row.peak_mib = row.peak_mib.or(old.and_then(|old| old.peak_mib));
             self.rows.retain(|old| old.key() != row.key());
             self.rows.push(row);
         }
+        self.save()
+    }
+
+    /// Writes the file.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn save(&self) -> Result<(), String> {
         let error = |e: csv::Error| format!("{}: {e}", self.path.display());
         let mut writer = csv::Writer::from_path(&self.path).map_err(error)?;
         self.rows

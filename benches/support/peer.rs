@@ -83,6 +83,11 @@ impl Peer {
         Ok(nanoseconds / 1e6 / calls as f64)
     }
 
+    /// The number of the process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     fn ask(&mut self, line: &str) -> Result<(), String> {
         self.signal(true);
         writeln!(self.input, "{line}").map_err(|e| format!("{}: {e}", self.name))
