@@ -1,13 +1,13 @@
 //! The tables and the chart of the documents, generated from records. A document contains
 //!
 //! ```text
-//! <!-- table RECORD both|infer|fwd_bwd SHAPES PEERS -->
+//! <!-- table RECORD both|infer|fwd_bwd|memory SHAPES PEERS -->
 //! …
 //! <!-- end -->
 //! ```
 //!
 //! with a file of `benches/results` and lists separated by commas. The last peer is the one that the others are compared
-//! with, `gru-op`. Every peer has its best thread count.
+//! with, `gru-op`. Every peer has its best thread count. `memory` is the peak of both modes.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -30,7 +30,7 @@ const END: &str = "<!-- end -->";
 /// If a document differs, or a record does not have a named row.
 pub fn check(root: &Path, write: bool) -> Result<(), String> {
     let mut differences = Vec::new();
-    let mut files = vec![(CHART, chart::draw(&best(root, RECORD)?)?)];
+    let mut files = vec![(CHART, chart::draw(&best(root, RECORD, "both")?)?)];
     for document in DOCUMENTS {
         files.push((document, fill(root, &read(&root.join(document))?)?));
     }
@@ -61,9 +61,17 @@ fn read(path: &Path) -> Result<String, String> {
 /// By mode, shape and peer: the row of the best thread count.
 pub type Best = BTreeMap<(String, String, String), Row>;
 
-fn best(root: &Path, name: &str) -> Result<Best, String> {
+fn best(root: &Path, name: &str, mode: &str) -> Result<Best, String> {
     let mut best = Best::new();
-    for row in record::read(&root.join("benches/results").join(name))? {
+    let mut rows = record::read(&root.join("benches/results").join(name))?;
+    if mode == "memory" {
+        rows.retain_mut(|row| {
+            (row.low_ms, row.high_ms) = (row.peak_mib, row.peak_mib);
+            row.median_ms = row.peak_mib.unwrap_or(f64::NAN);
+            row.peak_mib.is_some()
+        });
+    }
+    for row in rows {
         let key = (row.mode.clone(), row.shape.clone(), row.peer.clone());
         let known = best
             .get(&key)
@@ -92,7 +100,7 @@ fn fill(root: &Path, text: &str) -> Result<String, String> {
         let &[record, mode, shapes, peers] = &words[..] else {
             return Err(format!("{line}: expected RECORD MODE SHAPES PEERS"));
         };
-        filled += &table(&best(root, record)?, mode, shapes, peers)
+        filled += &table(&best(root, record, mode)?, mode, shapes, peers)
             .map_err(|e| format!("{line}: {e}"))?;
         if !lines.any(|line| line == END) {
             return Err(format!("{line}: expected {END} below"));
@@ -105,7 +113,7 @@ fn fill(root: &Path, text: &str) -> Result<String, String> {
 fn table(best: &Best, mode: &str, shapes: &str, peers: &str) -> Result<String, String> {
     let peers: Vec<&str> = peers.split(',').collect();
     let modes = match mode {
-        "both" => vec!["infer", "fwd_bwd"],
+        "both" | "memory" => vec!["infer", "fwd_bwd"],
         one => vec![one],
     };
     let mut lines = vec!["| shape | N, T, I, H |".to_owned(), "|---|---|".to_owned()];

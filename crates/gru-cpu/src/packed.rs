@@ -133,7 +133,8 @@ impl PackedWeights<f32> {
         sequences: [Sequence<'_, f32>; 2],
         states: &mut [f32],
     ) -> bool {
-        let chain = |at: usize| layers[at].0.chain([n, t], directions[at], &sequences[at]);
+        let sizes = layers[0].0.sizes(n, t);
+        let chain = |at: usize| layers[at].0.chain(&sizes, directions[at], &sequences[at]);
         let (Some(first), Some(second)) = (chain(0), chain(1)) else {
             return false;
         };

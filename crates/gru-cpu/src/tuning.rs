@@ -145,7 +145,7 @@ pub(crate) const SUMS_1X3: usize = if cfg!(target_family = "wasm") { 2 } else { 
 /// took 0.86.
 pub(crate) const PANELS_OF_A_ROW: usize = 4;
 
-/// A single row of a layer with packed weights is computed without tiles and rounds, if the layer has at most so many
+/// Inference of a single row with packed weights is computed without tiles and rounds, if the layer has at most so many
 /// panels, units and inputs. With AVX2, steps of 8, 16, 32 and 64 units (I = H) took 0.43, 0.55, 0.57 and 0.75 of the
 /// time of tiles.
 ///

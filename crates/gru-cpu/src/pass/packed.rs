@@ -2,17 +2,14 @@
 
 use super::{
     forward::{Pass, Scratch, initial_zeros},
-    small::{Chain, SmallLayer},
+    small::{self, Chain},
     weights::Weights,
 };
 use crate::{
     call::{self, Call, Gru, Inputs, Sequence, features},
     product::{Buffer, Rows},
     simd::{Gates, Lanes, Machine},
-    spec::{Direction, GruSpec, Lengths, Reset, Sizes},
-    tuning::{
-        INPUTS_OF_A_SMALL_LAYER, PANELS_OF_A_SMALL_LAYER, ROW_GRANULE, UNITS_OF_A_SMALL_LAYER,
-    },
+    spec::{Direction, GruSpec, Lengths, Sizes},
 };
 
 /// What a forward pass needs of a layer.
@@ -26,7 +23,7 @@ pub struct Packed<E: Lanes> {
     machine: Machine,
     weights: Weights<'static, E>,
     gates: Gates<E>,
-    /// Whether [`SmallLayer`] computes single rows.
+    /// See [`Weights::is_small`].
     is_small: bool,
 }
 
@@ -43,12 +40,7 @@ impl<E: Lanes> Packed<E> {
         let weights = Weights::packed(&machine, &call);
         let gates = Gates::new(&machine, &call.spec);
         Self {
-            is_small: weights.panels() <= PANELS_OF_A_SMALL_LAYER
-                && (1..=UNITS_OF_A_SMALL_LAYER).contains(&h)
-                && inputs.weights.w_ih.is_some()
-                && spec.reset == Reset::AfterMatmul
-                && gates.are_default()
-                && spec.clip_state.is_none(),
+            is_small: weights.is_small(&call.spec, &gates, h),
             spec: *spec,
             features: features(&inputs.weights, &gru.sizes),
             h,
@@ -92,51 +84,32 @@ impl<E: Lanes> Packed<E> {
         inputs: &Inputs<'_, E>,
         states: &mut [E],
     ) {
-        if lengths.of_rows().is_none() {
-            let (Sizes { n, t, .. }, direction) = (gru.sizes, gru.order.direction);
-            if let Some(chain) = self.chain([n, t], direction, &inputs.sequence) {
-                return self.run_chains(t, inputs.sequence.x, &[chain], states);
-            }
+        if lengths.of_rows().is_none()
+            && let Some(chain) = self.chain(&gru.sizes, gru.order.direction, &inputs.sequence)
+        {
+            return self.run_chains(gru.sizes.t, inputs.sequence.x, &[chain], states);
         }
         let zeros = initial_zeros(&Call::new(gru, inputs));
         self.pass(gru, inputs, states, &zeros).run(lengths);
     }
 
-    /// A direction of a row, if [`run_chains`](Self::run_chains) computes it faster and with the bits of the other
-    /// kernels. The input products of two or three rows are sums in another order.
+    /// See [`Weights::chain`].
     pub(crate) fn chain<'a>(
         &'a self,
-        [n, t]: [usize; 2],
+        sizes: &Sizes,
         direction: Direction,
         sequence: &Sequence<'a, E>,
     ) -> Option<Chain<'a, E>> {
-        let is_plain = sequence.recurrent_mask.is_none()
-            && sequence.step_mask.is_none()
-            && sequence.zoneout.is_none()
-            && sequence.starts.is_none();
-        let is_sequence = t >= ROW_GRANULE && self.features <= INPUTS_OF_A_SMALL_LAYER;
-        if !(self.is_small && is_plain && n == 1 && (t == 1 || is_sequence)) {
-            return None;
-        }
-        let [input, recurrent, bias] = self.weights.slices();
-        Some(Chain {
-            input,
-            recurrent,
-            bias,
-            update: self.spec.update,
-            direction,
-            h0: sequence.h0,
-        })
+        let chain = || {
+            let update = self.spec.update;
+            self.weights.chain(sizes, update, direction, sequence)
+        };
+        self.is_small.then(chain).flatten()
     }
 
     /// Writes all states of a row, `[T,D·H]`, in D directions of equal sizes.
     pub(crate) fn run_chains(&self, t: usize, x: &[E], chains: &[Chain<'_, E>], states: &mut [E]) {
-        self.machine.arch.dispatch(SmallLayer {
-            sizes: [t, self.features, self.h],
-            x,
-            chains,
-            states,
-        });
+        small::run_chains(&self.machine, &self.sizes(1, t), x, chains, states);
     }
 
     fn pass<'a>(
@@ -180,7 +153,7 @@ impl<E: Lanes> Packed<E> {
         new: &mut [E],
         scratch: &mut StepScratch<E>,
     ) {
-        if let Some(chain) = self.chain([n, 1], Direction::Forward, &sequence) {
+        if let Some(chain) = self.chain(&self.sizes(n, 1), Direction::Forward, &sequence) {
             self.run_chains(1, sequence.x, &[chain], new);
         } else if !new.is_empty() {
             let (gru, inputs) = (self.step(n), self.inputs(sequence));

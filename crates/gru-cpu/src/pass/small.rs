@@ -3,10 +3,15 @@
 //! The arithmetic of such a step takes less time than a round with its tiles and products. The sums have the order of
 //! the other kernels, so the bits are equal.
 
+use super::weights::{Matrices, PackedMatrices, Weights};
 use crate::{
-    simd::Lanes,
-    spec::{Direction, Update},
-    tuning::{PANELS_OF_A_SMALL_LAYER as PANELS, SUMS_1X3},
+    call::Sequence,
+    simd::{Gates, Lanes, Machine},
+    spec::{Direction, GruSpec, Reset, Sizes, Update},
+    tuning::{
+        INPUTS_OF_A_SMALL_LAYER, PANELS_OF_A_SMALL_LAYER as PANELS, ROW_GRANULE, SUMS_1X3,
+        UNITS_OF_A_SMALL_LAYER,
+    },
 };
 use pulp::{Simd, WithSimd};
 
@@ -14,26 +19,87 @@ use pulp::{Simd, WithSimd};
 #[derive(Clone, Copy)]
 pub(crate) struct Chain<'a, E> {
     /// Packed panels of three gates: I rows, and H rows.
-    pub(super) input: &'a [E],
-    pub(super) recurrent: &'a [E],
-    /// See [`Weights::bias`](super::weights::Weights::bias).
-    pub(super) bias: &'a [E],
-    pub(super) update: Update,
-    pub(super) direction: Direction,
+    input: &'a [E],
+    recurrent: &'a [E],
+    /// See [`Weights::bias`].
+    bias: &'a [E],
+    update: Update,
+    direction: Direction,
     /// H elements; zeros if absent.
-    pub(super) h0: Option<&'a [E]>,
+    h0: Option<&'a [E]>,
+}
+
+impl<E: Lanes> Weights<'_, E> {
+    /// Whether [`chain`](Self::chain) has single rows of H units.
+    pub(super) fn is_small(&self, spec: &GruSpec, gates: &Gates<E>, h: usize) -> bool {
+        let is_packed = matches!(
+            &self.matrices,
+            Matrices::Packed(PackedMatrices { input: Some(_), .. })
+        );
+        is_packed
+            && self.panels() <= PANELS
+            && (1..=UNITS_OF_A_SMALL_LAYER).contains(&h)
+            && spec.reset == Reset::AfterMatmul
+            && gates.are_default()
+            && spec.clip_state.is_none()
+    }
+
+    /// A direction of a row, if [`run_chains`] computes it faster and with the bits of the other kernels. The layer
+    /// [is small](Self::is_small). The input products of two or three steps are sums in another order.
+    pub(super) fn chain<'a>(
+        &'a self,
+        sizes: &Sizes,
+        update: Update,
+        direction: Direction,
+        sequence: &Sequence<'a, E>,
+    ) -> Option<Chain<'a, E>> {
+        let &Sizes { n, t, i, .. } = sizes;
+        let is_plain = sequence.recurrent_mask.is_none()
+            && sequence.step_mask.is_none()
+            && sequence.zoneout.is_none()
+            && sequence.starts.is_none();
+        let is_sequence = t >= ROW_GRANULE && i <= INPUTS_OF_A_SMALL_LAYER;
+        if !(is_plain && n == 1 && (t == 1 || is_sequence)) {
+            return None;
+        }
+        let [input, recurrent, bias] = self.slices();
+        Some(Chain {
+            input,
+            recurrent,
+            bias,
+            update,
+            direction,
+            h0: sequence.h0,
+        })
+    }
+}
+
+/// Writes all states of a row, `[T,D·H]`, in D directions of equal sizes.
+pub(super) fn run_chains<E: Lanes>(
+    machine: &Machine,
+    &Sizes { t, i, h, .. }: &Sizes,
+    x: &[E],
+    chains: &[Chain<'_, E>],
+    states: &mut [E],
+) {
+    machine.arch.dispatch(SmallLayer {
+        sizes: [t, i, h],
+        x,
+        chains,
+        states,
+    });
 }
 
 /// All steps of a row, in one direction or two.
-pub(super) struct SmallLayer<'a, E> {
+struct SmallLayer<'a, E> {
     /// T, I and H.
-    pub(super) sizes: [usize; 3],
+    sizes: [usize; 3],
     /// `[T,I]`.
-    pub(super) x: &'a [E],
+    x: &'a [E],
     /// D, one or two, with at most [`PANELS`] panels.
-    pub(super) chains: &'a [Chain<'a, E>],
+    chains: &'a [Chain<'a, E>],
     /// `[T,D·H]`.
-    pub(super) states: &'a mut [E],
+    states: &'a mut [E],
 }
 
 impl<E: Lanes> WithSimd for SmallLayer<'_, E> {

@@ -32,7 +32,7 @@ pub(super) enum Matrices<'a, E> {
 
 pub(super) struct PackedMatrices<'a, E> {
     /// The input weight, all gates.
-    input: Option<Panels<'a, E>>,
+    pub(super) input: Option<Panels<'a, E>>,
     /// Reset after the product: all gates. Before it: r and z.
     pub(super) state: Panels<'a, E>,
     /// Reset before the product: n, which multiplies `r ⊙ g`.

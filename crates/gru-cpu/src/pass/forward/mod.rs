@@ -6,6 +6,7 @@ mod steps;
 use self::steps::Steps;
 use super::{
     project::{InputProduct, Project, RoundRows},
+    small::run_chains,
     units,
     weights::{Matrices, Weights},
 };
@@ -29,9 +30,20 @@ pub(crate) fn forward<E: Lanes>(
 ) {
     let machine = Machine::here::<E>();
     let call = Call::new(gru, inputs);
+    let weights = &Weights::for_call(&machine, &call);
+    let gates = Gates::new(&machine, &call.spec);
+    if saved.is_none()
+        && lengths.of_rows().is_none()
+        && weights.is_small(&call.spec, &gates, gru.sizes.h)
+    {
+        let (update, direction) = (call.spec.update, gru.order.direction);
+        if let Some(chain) = weights.chain(&gru.sizes, update, direction, &inputs.sequence) {
+            return run_chains(&machine, &gru.sizes, inputs.sequence.x, &[chain], states);
+        }
+    }
     Pass {
-        weights: &Weights::for_call(&machine, &call),
-        gates: Gates::new(&machine, &call.spec),
+        weights,
+        gates,
         states: Rows::new(states, gru.sizes.h),
         saved: saved.map(|saved| Rows::new(saved, call.saved_width())),
         zeros: &initial_zeros(&call),
