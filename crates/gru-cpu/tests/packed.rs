@@ -123,7 +123,11 @@ fn packed_weights_give_the_bits_of_a_call() {
     }
 }
 
-/// One row of few units has a kernel of its own, but not with a step mask, which here skips nothing. The calls have every number of steps around its limits, inputs up to
+/// Calls of one row with fewer steps read weights in place.
+const PACKED_FROM: usize = 24;
+
+/// One row of few units has a kernel of its own, but not with a step mask, which here skips nothing. The calls have every
+/// number of steps around its limits, inputs up to
 /// its limit and past it, and units that do not fill a vector.
 #[test]
 fn small_layers_give_the_bits_of_tiles() {
@@ -139,7 +143,8 @@ fn small_layers_give_the_bits_of_tiles() {
         (3, 5),
         (4, 1),
         (5, 9),
-        (33, 6),
+        (PACKED_FROM, 6),
+        (PACKED_FROM + 9, 65),
         (7, 64),
         (7, 65),
     ];
@@ -174,7 +179,13 @@ fn small_layers_give_the_bits_of_tiles() {
             step_mask: Some(&valid),
             ..sequence(case)
         };
-        assert_eq!(run(sequence(case)), run(by_tiles), "{:?}", case.gru);
+        let expected = run(by_tiles);
+        assert_eq!(run(sequence(case)), expected, "{:?}", case.gru);
+        if t >= PACKED_FROM {
+            let mut states = vec![E::nan(); t * h];
+            case.gru.forward(&case.inputs(), &mut states, None);
+            assert_eq!(states, expected, "{:?}, packed in the call", case.gru);
+        }
     }
 }
 
