@@ -42,6 +42,12 @@ fn program(peer: &str, folder: &Path) -> Result<Command, String> {
             command.arg(script).args([variant, device]);
             Ok(command)
         }
+        "onnxruntime" => {
+            let mut command = Command::new(python(folder)?.join("bin/python"));
+            command.arg(crate::root().join("benches/peers/onnxruntime_peer.py"));
+            Ok(command)
+        }
+        "candle" => Ok(Command::new(candle(folder)?)),
         "onednn" => {
             let mut command = Command::new(onednn(folder)?);
             // Threads stay on the cores of this process.
@@ -107,6 +113,16 @@ fn onednn(folder: &Path) -> Result<PathBuf, String> {
     execute(&mut compiler)?;
     fs::write(&stamp, ONEDNN).map_err(|e| format!("{}: {e}", stamp.display()))?;
     Ok(program)
+}
+
+/// The program of candle, a package outside of this workspace.
+fn candle(folder: &Path) -> Result<PathBuf, String> {
+    let manifest = crate::root().join("benches/peers/candle/Cargo.toml");
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()));
+    cargo.args(["build", "--quiet", "--locked", "--release", "--manifest-path"]);
+    cargo.arg(manifest).arg("--target-dir").arg(folder.join("candle"));
+    execute(&mut cargo)?;
+    Ok(folder.join("candle/release/candle-peer"))
 }
 
 fn execute(command: &mut Command) -> Result<(), String> {

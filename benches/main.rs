@@ -1,4 +1,5 @@
-//! Compares gru-op, Burn's own `Gru`, PyTorch and oneDNN on the CPU, and makes the tables of the documents.
+//! Compares gru-op, Burn's own `Gru`, candle, PyTorch, ONNX Runtime and oneDNN on the CPU, and makes the tables of the
+//! documents.
 //!
 //!     cargo run --release -p gru-benches -- [OPTIONS]
 //!     cargo run --release -p gru-benches -- memory [OPTIONS]
@@ -45,7 +46,7 @@ use bench_support::{MODES, Mode, Peer, Problem, SHAPES, Shape, median};
 use crate::record::{Record, Row};
 
 const PEERS: &str =
-    "gru-op-flex,prepared-flex,burn-flex,torch,torch-cell,torch-split,torchrl,onednn";
+    "gru-op-flex,prepared-flex,burn-flex,candle,torch,torch-cell,torch-split,torchrl,onnxruntime,onednn";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();

@@ -226,7 +226,7 @@ mod tests {
             median_ms,
             low_ms: Some(low),
             high_ms: Some(high),
-            ..read(&crate::root().join("benches/results/epyc-zen4-2-cores.csv")).expect("a record")
+            ..read(&crate::root().join("benches/results/lavapipe-2-cores.csv")).expect("a record")
                 [0]
             .clone()
         };

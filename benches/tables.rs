@@ -178,6 +178,8 @@ fn title(peer: &str) -> Result<&'static str, String> {
         "torch-split" => "PyTorch, split",
         "torchrl" => "TorchRL",
         "onednn" => "oneDNN",
+        "onnxruntime" => "ONNX Runtime",
+        "candle" => "candle",
         "gru-op-flex" | "gru-op-wgpu" => "gru-op",
         "prepared-flex" => "gru-op, prepared",
         other => return Err(format!("no title for {other}")),
