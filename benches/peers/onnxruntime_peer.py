@@ -57,9 +57,11 @@ class Case:
             nodes.append(helper.make_node("Reshape", [f"turned{layer}", "shape"], [f"out{layer}"]))
             inputs.append(f"out{layer}")
         assert len(floats) == 0, "the problem file is too long"
-        floats_of = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+        floats_of = lambda name, *shape: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
         self.names = [inputs[-1], *(f"state{layer}" for layer in range(layers))]
-        graph = helper.make_graph(nodes, "gru", [floats_of("x")], [floats_of(name) for name in self.names], constants)
+        outputs = [floats_of(self.names[0], t, n, directions * h),
+                   *(floats_of(name, directions, n, h) for name in self.names[1:])]
+        graph = helper.make_graph(nodes, "gru", [floats_of("x", t, n, i)], outputs, constants)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=9)
         onnx.checker.check_model(model)
         options = onnxruntime.SessionOptions()

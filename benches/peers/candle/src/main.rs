@@ -28,11 +28,21 @@ struct Case {
 impl Case {
     fn new(path: &str, trains: bool) -> Result<Self> {
         let bytes = fs::read(path)?;
-        let words: Vec<[u8; 4]> = bytes.chunks_exact(4).map(|b| [b[0], b[1], b[2], b[3]]).collect();
-        let head: Vec<usize> = words[..8].iter().map(|&b| i32::from_le_bytes(b) as usize).collect();
-        let [n, t, i, h, layers, directions, kind, _] = head[..] else { unreachable!("eight numbers") };
+        let words: Vec<[u8; 4]> = bytes
+            .chunks_exact(4)
+            .map(|b| [b[0], b[1], b[2], b[3]])
+            .collect();
+        let head: Vec<usize> = words[..8]
+            .iter()
+            .map(|&b| i32::from_le_bytes(b) as usize)
+            .collect();
+        let [n, t, i, h, layers, directions, kind, _] = head[..] else {
+            unreachable!("eight numbers")
+        };
         if (kind, directions) != (0, 1) {
-            return Err(Error::Msg("one direction, without starts and lengths, only".into()));
+            return Err(Error::Msg(
+                "one direction, without starts and lengths, only".into(),
+            ));
         }
         let mut floats = words[8..].iter().map(|&b| f32::from_le_bytes(b));
         let mut take = |shape: &[usize]| {
@@ -44,14 +54,21 @@ impl Case {
         let upstream = take(&[n, t, h])?;
         let mut case = Self {
             layers: Vec::new(),
-            h0: (0..layers).map(|layer| h0.get(layer)).collect::<Result<_>>()?,
+            h0: (0..layers)
+                .map(|layer| h0.get(layer))
+                .collect::<Result<_>>()?,
             variables: vec![("d_x".into(), x), ("d_h0".into(), h0)],
             upstream,
             trains,
         };
         for layer in 0..layers {
             let inputs = if layer == 0 { i } else { h };
-            let shapes = [vec![3 * h, inputs], vec![3 * h, h], vec![3 * h], vec![3 * h]];
+            let shapes = [
+                vec![3 * h, inputs],
+                vec![3 * h, h],
+                vec![3 * h],
+                vec![3 * h],
+            ];
             let mut named = HashMap::new();
             for (name, shape) in NAMES.iter().zip(shapes) {
                 let weight = Var::from_tensor(&take(&shape)?)?;
@@ -61,7 +78,8 @@ impl Case {
                 case.variables.push((format!("d_{name}.{layer}"), weight));
             }
             let weights = VarBuilder::from_tensors(named, DType::F32, &Device::Cpu);
-            case.layers.push(GRU::new(inputs, h, GRUConfig::default(), weights)?);
+            case.layers
+                .push(GRU::new(inputs, h, GRUConfig::default(), weights)?);
         }
         Ok(case)
     }
@@ -73,13 +91,16 @@ impl Case {
         for (layer, h0) in self.layers.iter().zip(&self.h0) {
             let states = layer.seq_init(&y, &GRUState { h: h0.clone() })?;
             finals.push(states[states.len() - 1].h.clone());
-            y = layer.states_to_tensor(&states)?;
+            // `GRU::states_to_tensor` makes `[N,T·H]` of them.
+            y = Tensor::stack(&states.iter().map(|state| &state.h).collect::<Vec<_>>(), 1)?;
         }
         let mut gradients = Vec::new();
         if self.trains {
             let store = (&y * &self.upstream)?.sum_all()?.backward()?;
             for (name, variable) in &self.variables {
-                let gradient = store.get(variable).ok_or(Error::Msg(format!("no {name}")))?;
+                let gradient = store
+                    .get(variable)
+                    .ok_or(Error::Msg(format!("no {name}")))?;
                 gradients.push(gradient.clone());
             }
         }
