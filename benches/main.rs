@@ -261,26 +261,25 @@ fn compare_row(
     drop(outputs);
     for runner in &mut runners {
         runner.difference = differences.get(&runner.peer.name).copied();
-        let mut one = runner.peer.sample(0, 1)?;
-        if one < LONG_MS {
-            one = one.min(runner.peer.sample(1, 1)?);
-        }
-        let calls = |ms: f64| (ms / one.max(1e-6)).ceil().max(1.0) as usize;
-        runner.warm_up = if one < LONG_MS { calls(WARM_UP_MS) } else { 0 };
-        runner.batch = calls(1.0);
     }
+    runners.retain_mut(|runner| {
+        let chosen = runner.choose_batch();
+        runner.is_running(chosen)
+    });
     let before = facts::steal();
     let limit = options.time.as_secs_f64() * 1e3;
     let mut active = true;
     while active {
         active = false;
-        for runner in &mut runners {
+        runners.retain_mut(|runner| {
             let is_over = runner.spent > limit && runner.samples.len() >= 3;
-            if runner.samples.len() < options.samples && !is_over {
-                active = true;
-                runner.take_sample()?;
+            if runner.samples.len() == options.samples || is_over {
+                return true;
             }
-        }
+            active = true;
+            let taken = runner.take_sample();
+            runner.is_running(taken)
+        });
     }
     let steal = before.percent_until(&facts::steal());
     let rows: Vec<Row> = runners
@@ -304,6 +303,26 @@ fn compare_row(
 }
 
 impl Runner<'_> {
+    /// Whether the peer answered. If it did not, prints why.
+    fn is_running(&self, result: Result<(), String>) -> bool {
+        if let Err(reason) = &result {
+            println!("{:16} left out, {reason}", self.peer.name);
+        }
+        result.is_ok()
+    }
+
+    /// Chooses how many calls a sample has.
+    fn choose_batch(&mut self) -> Result<(), String> {
+        let mut one = self.peer.sample(0, 1)?;
+        if one < LONG_MS {
+            one = one.min(self.peer.sample(1, 1)?);
+        }
+        let calls = |ms: f64| (ms / one.max(1e-6)).ceil().max(1.0) as usize;
+        self.warm_up = if one < LONG_MS { calls(WARM_UP_MS) } else { 0 };
+        self.batch = calls(1.0);
+        Ok(())
+    }
+
     fn take_sample(&mut self) -> Result<(), String> {
         let ms = self.peer.sample(self.warm_up, self.batch)?;
         self.spent += ms * self.batch as f64;

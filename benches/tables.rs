@@ -21,7 +21,7 @@ use crate::{
 const DOCUMENTS: [&str; 2] = ["README.md", "docs/src/performance.md"];
 const CHART: &str = "docs/speed.svg";
 /// The record of the chart.
-const RECORD: &str = "sapphire-rapids-2-cores.csv";
+const RECORD: &str = "epyc-zen3-2-cores.csv";
 const END: &str = "<!-- end -->";
 
 /// Compares documents and chart with the records, or writes them.
