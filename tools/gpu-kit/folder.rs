@@ -26,8 +26,8 @@ const LOADERS: [&str; 4] = [
     "/usr/lib/libvulkan.so.1",
 ];
 
-/// Builds of CUDA C++, which loads LLVM nowhere: CubeCL's build skips its download, and [`LINKER`] its symbols. Drivers
-/// of CUDA 12.8 and later have all functions.
+/// The program for CUDA C++, without LLVM. `DOCS_RS` skips the download of LLVM, and [`LINKER`] defines its functions.
+/// Every driver since CUDA 12.8 has the functions of that version.
 const CUDA: &str = "cuda";
 const CUDA_BUILD: [(&str, &str); 2] = [("DOCS_RS", "1"), ("CUDARC_CUDA_VERSION", "12080")];
 const LINKER: &str = concat!("linker=", env!("CARGO_MANIFEST_DIR"), "/cc-without-llvm");

@@ -137,7 +137,7 @@ impl Job<'_> {
     }
 
     fn run(&self) -> Result<Entry, Error> {
-        let name = [&[self.name()], &self.more[..]].concat().join("-");
+        let name = [&[self.name()][..], &self.more[..]].concat().join("-");
         let file = |ending: &str| self.out.join(format!("{name}.{ending}"));
         let (rows, log) = (file("jsonl"), file("log"));
         // Rows of an earlier run.

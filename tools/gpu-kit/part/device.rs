@@ -79,7 +79,7 @@ pub fn run(rows: &mut Rows, _: &Clock, _: &[String]) -> Result<(), Stop> {
     )?;
     // Compiles a kernel.
     let sum = caught(|| (Tensor::<1>::from_floats([1.0, 2.0], &device()) + 1.0).into_data());
-    let sum = sum.and_then(|data| data.try_into_vec::<f32>().map_err(|e| e.to_string()));
+    let sum = sum.and_then(|data| data.try_into_vec::<f32>().map_err(|e| format!("{e:?}")));
     match sum {
         Ok(sum) if sum == [2.0, 3.0] => Ok(say("a sum of tensors", "right".to_owned())?),
         wrong => Err(format!("a sum of tensors: expected [2, 3], got {wrong:?}").into()),

@@ -157,7 +157,10 @@ pub fn page(rows: &[Value], _: &Report) -> String {
         let count = counts.get(&(kind, dtype));
         if count.is_none_or(|([right, _, wrong], _)| right + wrong == 0) {
             let of = |row: &&Row| row.kind == kind && row.dtype == dtype;
-            let reason = rows.iter().find(of).map_or("not tried", |row| &row.end);
+            let reason = rows
+                .iter()
+                .find(of)
+                .map_or("not tried", |row| row.end.as_str());
             text += &format!("\n**Did not run**: {kind}, {dtype}: {reason}\n");
         }
     }

@@ -30,7 +30,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
     let mut wrong = 0;
     for (index, tool) in TOOLS.into_iter().enumerate() {
         clock.check(|| format!("for {tool}"))?;
-        let seconds = clock.left().as_secs() / (TOOLS.len() - index) as u64;
+        let seconds = (clock.left().as_secs() / (TOOLS.len() - index) as u64).max(1);
         let name = |end: &str| {
             env::temp_dir().join(format!("gpu-kit-{tool}-{}.{end}", std::process::id()))
         };
