@@ -26,7 +26,13 @@ const LOADERS: [&str; 4] = [
     "/usr/lib/libvulkan.so.1",
 ];
 
-/// The shader languages of this system, the faster first.
+/// The program for CUDA C++, without LLVM. `DOCS_RS` skips the download of LLVM, and [`LINKER`] defines its functions.
+/// Every driver since CUDA 12.8 has the functions of that version.
+const CUDA: &str = "cuda";
+const CUDA_BUILD: [(&str, &str); 2] = [("DOCS_RS", "1"), ("CUDARC_CUDA_VERSION", "12080")];
+const LINKER: &str = concat!("linker=", env!("CARGO_MANIFEST_DIR"), "/cc-without-llvm");
+
+/// The shader languages of this system by default, the faster first.
 pub fn shaders() -> Vec<String> {
     let native = if cfg!(target_os = "macos") {
         "metal"
@@ -38,7 +44,8 @@ pub fn shaders() -> Vec<String> {
 
 /// Makes the folder with one program per shader language.
 pub fn build(folder: &Path, shaders: &[String]) -> Result<(), Error> {
-    let known = self::shaders();
+    let mut known = self::shaders();
+    known.extend(cfg!(target_os = "linux").then(|| CUDA.to_owned()));
     if let Some(other) = shaders.iter().find(|shader| !known.contains(shader)) {
         return Err(Error::Shader(other.clone(), known.join(", ")));
     }
@@ -88,7 +95,11 @@ fn program(folder: &Path, shader: &str) -> Result<(), Error> {
     let package = env!("CARGO_PKG_NAME");
     cargo
         .current_dir(HERE)
-        .args(["build", "--release", "-p", package, "--features", shader]);
+        .args(["rustc", "--release", "-p", package, "--bin", package]);
+    cargo.args(["--no-default-features", "--features", shader]);
+    if shader == CUDA {
+        cargo.envs(CUDA_BUILD).args(["--", "-C", LINKER]);
+    }
     execute(&mut cargo)?;
     let built = target().join("release").join(package);
     let stripped = target().join("release").join(format!("{package}-{shader}"));

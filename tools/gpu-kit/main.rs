@@ -29,7 +29,7 @@ enum Command {
     Build {
         /// Where to make it. Other files in it stay
         folder: PathBuf,
-        /// Shader languages, one program for each: wgsl, and spirv or (on a Mac) metal
+        /// Shader languages, one program for each: wgsl, spirv or (on a Mac) metal, and cuda
         #[arg(long, value_delimiter = ',', default_values_t = folder::shaders())]
         shaders: Vec<String>,
     },

@@ -59,10 +59,12 @@ pub fn run(seconds: u64, out: &Path, names: &[String], also: &[PathBuf]) -> Resu
             program,
             part: part.name,
             is_timed: part.is_timed,
+            resumes: part.resumes,
             time,
             out,
+            more: Vec::new(),
         };
-        let entry = job.run()?;
+        let entry = job.run_in(processes(part))?;
         println!("{}: {:.0} s, {:?}", job.name(), entry.seconds, entry.end);
         report.parts.push(entry);
         page::write(&report, out)?;
@@ -76,8 +78,21 @@ struct Job<'a> {
     program: &'a Path,
     part: &'a str,
     is_timed: bool,
+    resumes: bool,
     time: Duration,
     out: &'a Path,
+    /// Arguments of the part.
+    more: Vec<String>,
+}
+
+/// NVRTC compiles in one thread per process, and takes most of the time of some parts.
+fn processes(part: &Part) -> usize {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    if part.is_shared && cfg!(feature = "cuda") {
+        (cores / 2).clamp(1, 8)
+    } else {
+        1
+    }
 }
 
 impl Job<'_> {
@@ -92,34 +107,56 @@ impl Job<'_> {
         format!("{}-{}", self.part, self.language())
     }
 
+    /// Runs every `count`-th problem in each of `count` processes.
+    fn run_in(&self, count: usize) -> Result<Entry, Error> {
+        if count == 1 {
+            return self.run();
+        }
+        let entries = thread::scope(|scope| {
+            let start = |first: usize| {
+                let more = [first, count].map(|number| number.to_string()).into();
+                let job = Self { more, ..*self };
+                scope.spawn(move || job.run())
+            };
+            let processes: Vec<_> = (0..count).map(start).collect();
+            let entries = processes
+                .into_iter()
+                .map(|process| process.join().expect("no panic"));
+            entries.collect::<Result<Vec<_>, _>>()
+        })?;
+        let mut entries = entries.into_iter();
+        let mut all = entries.next().expect("a process");
+        for entry in entries {
+            all.rows.extend(entry.rows);
+            all.seconds = all.seconds.max(entry.seconds);
+            if !matches!(all.end, End::Died(_)) && entry.end != End::Done {
+                all.end = entry.end;
+            }
+        }
+        Ok(all)
+    }
+
     fn run(&self) -> Result<Entry, Error> {
-        let file = |ending: &str| self.out.join(format!("{}.{ending}", self.name()));
+        let name = [&[self.name()][..], &self.more[..]].concat().join("-");
+        let file = |ending: &str| self.out.join(format!("{name}.{ending}"));
         let (rows, log) = (file("jsonl"), file("log"));
         // Rows of an earlier run.
         let _ = fs::remove_file(&rows);
         let output = File::create(&log).map_err(Error::file(&log))?;
-        let errors = output.try_clone().map_err(Error::file(&log))?;
-        let seconds = (self.time.as_secs_f64() * TOLD) as u64;
         let start = Instant::now();
-        let mut command = Command::new(self.program);
-        if !self.is_timed {
-            command.env("CUBECL_AUTOTUNE_LEVEL", "minimal");
-        }
-        let child = command
-            .args(["part", self.part, "--seconds", &seconds.to_string()])
-            .arg("--rows")
-            .arg(&rows)
-            .stdout(output)
-            .stderr(errors)
-            .spawn()
-            .map_err(Error::file(self.program))?;
-        let end = match wait(child, self.time) {
-            Some(status) if status.success() => End::Done,
-            Some(status) if status.code() == Some(OUT_OF_TIME.into()) => {
-                End::Short(last_line(&log).replace("gpu-kit: ", ""))
+        let mut found = 0;
+        let mut lost = None;
+        let end = loop {
+            let time = self.time.saturating_sub(start.elapsed());
+            let end = self.process(time, &rows, &output, &log)?;
+            let before = found;
+            found = read(&rows).len();
+            // After a lost device, a new process goes on.
+            let goes_on = self.resumes && found > before && time > LEAST;
+            match end {
+                End::Died(_) if goes_on => lost = lost.or(Some(end)),
+                end => break lost.unwrap_or(end),
             }
-            Some(status) => End::Died(format!("{status}: {}", last_line(&log))),
-            None => End::Killed,
         };
         Ok(Entry {
             part: self.part.to_owned(),
@@ -127,6 +164,38 @@ impl Job<'_> {
             seconds: start.elapsed().as_secs_f64(),
             end,
             rows: read(&rows),
+        })
+    }
+
+    fn process(
+        &self,
+        time: Duration,
+        rows: &Path,
+        output: &File,
+        log: &Path,
+    ) -> Result<End, Error> {
+        let clone = || output.try_clone().map_err(Error::file(log));
+        let seconds = (time.as_secs_f64() * TOLD) as u64;
+        let mut command = Command::new(self.program);
+        if !self.is_timed {
+            command.env("CUBECL_AUTOTUNE_LEVEL", "minimal");
+        }
+        let child = command
+            .args(["part", self.part, "--seconds", &seconds.to_string()])
+            .arg("--rows")
+            .arg(rows)
+            .args(&self.more)
+            .stdout(clone()?)
+            .stderr(clone()?)
+            .spawn()
+            .map_err(Error::file(self.program))?;
+        Ok(match wait(child, time) {
+            Some(status) if status.success() => End::Done,
+            Some(status) if status.code() == Some(OUT_OF_TIME.into()) => {
+                End::Short(last_line(log).replace("gpu-kit: ", ""))
+            }
+            Some(status) => End::Died(format!("{status}: {}", last_line(log))),
+            None => End::Killed,
         })
     }
 }
@@ -192,12 +261,31 @@ mod tests {
             program: &program,
             part: "device",
             is_timed: false,
+            resumes: name == "resumes",
             time,
             out: &out,
+            more: Vec::new(),
         };
-        let entry = job.run().unwrap();
+        let entry = job.run_in(if name == "shared" { 3 } else { 1 }).unwrap();
         fs::remove_dir_all(&out).unwrap();
         entry
+    }
+
+    #[test]
+    fn a_new_process_goes_on_after_a_lost_device() {
+        let entry = run_then("resumes", "[ $(wc -l <\"$2\") = 3 ] || exit 7", LONG);
+        assert!(matches!(entry.end, End::Died(_)), "{:?}", entry.end);
+        assert_eq!(entry.rows.len(), 3);
+        // Not without a new row.
+        let then = "[ $(wc -l <\"$2\") = 2 ] && : >\"$2\"; exit 7";
+        assert_eq!(run_then("resumes", then, LONG).rows.len(), 0);
+    }
+
+    #[test]
+    fn processes_share_a_part() {
+        let entry = run_then("shared", "[ $3 = 1 ] && exit 7; [ $4 = 3 ]", LONG);
+        assert!(matches!(entry.end, End::Died(_)), "{:?}", entry.end);
+        assert_eq!(entry.rows.len(), 3);
     }
 
     #[test]

@@ -19,11 +19,11 @@ use gru_cube::{Limits, Strategy};
 use support::{
     FORWARD, GRADIENT, Ignored, Ran, cases,
     catalogue::{Case, inferred, large},
-    client, on_webgpu, run_trials, test, trial,
+    client, on_device_of, run_trials, test, trial,
 };
 
 fn main() {
-    on_webgpu();
+    on_device_of(gru_testkit::webgpu::device);
     let mut trials = vec![
         test("webgpu/limits", the_limits_are_the_smallest),
         test("webgpu/gates", gates::every_convention),

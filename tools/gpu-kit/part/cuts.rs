@@ -16,13 +16,11 @@ use half::f16;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Clock, Rows, Stop, caught, read, table};
+use super::{Clock, Rows, Stop, caught, read};
 use crate::report::Report;
 
-/// Default N, T, H.
-const HIDDEN: [usize; 5] = [64, 128, 256, 512, 1024];
-const BATCHES: [usize; 3] = [1, 16, 64];
-const T: usize = 64;
+/// Default N, T, H: one for each design that can be the fastest.
+const SIZES: [[usize; 3]; 4] = [[32, 64, 256], [64, 100, 512], [64, 50, 1024], [1, 128, 128]];
 
 #[derive(Clone, Serialize, Deserialize)]
 struct Row {
@@ -40,6 +38,28 @@ struct Row {
     first: [Option<f64>; 2],
     /// Kernel launches of each pass.
     launches: [Option<u64>; 2],
+    /// Why it failed, if the driver did not reject it.
+    panic: Option<String>,
+}
+
+impl Row {
+    /// A row without times.
+    fn new(client: &Client, call: &Call, strategy: Strategy, panic: Option<String>) -> Self {
+        let is_single = call.dtype == f32::elem_type_native();
+        Self {
+            device: client.properties().identity.name.clone(),
+            dtype: if is_single { "f32" } else { "f16" }.to_owned(),
+            n: call.n,
+            t: call.t,
+            h: call.h,
+            cut: strategy.to_string(),
+            forward: None,
+            backward: None,
+            first: [None; 2],
+            launches: [None; 2],
+            panic,
+        }
+    }
 }
 
 /// `more` is empty, or N, T, H and words that a configuration must contain.
@@ -51,10 +71,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> 
         .filter(|word| word.parse::<usize>().is_err())
         .collect();
     let sizes: Vec<[usize; 3]> = match numbers[..] {
-        [] => {
-            let of = |h| BATCHES.map(|n| [n, T, h]);
-            HIDDEN.into_iter().flat_map(of).collect()
-        }
+        [] => SIZES.into(),
         [n, t, h] => vec![[n, t, h]],
         _ => return Err(format!("expected N T H, got {numbers:?}").into()),
     };
@@ -91,22 +108,26 @@ pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> 
     // over.
     let rounds = lists.iter().map(|(_, cuts)| cuts.len()).max();
     let rounds = rounds.unwrap_or_default();
-    for round in 0..rounds {
-        for (call, cuts) in &lists {
-            let Some(&strategy) = cuts.get(round) else {
-                continue;
-            };
-            let Call { n, h, .. } = *call;
-            clock.check(|| format!("after {round} of {rounds} configurations of each size"))?;
-            let row = caught(|| row(&client, call, strategy))
-                .map_err(|panic| format!("N {n}, H {h}, {strategy}: {panic}"))?;
-            println!(
-                "{}  N {n:3}  H {h:5}  {:>9} {:>9}  {strategy}",
-                row.dtype,
-                ms(row.forward),
-                ms(row.backward)
-            );
-            rows.add(&row)?;
+    let tried = (0..rounds).flat_map(|round| {
+        let of =
+            move |(call, cuts): &'_ (Call, Vec<Strategy>)| Some((round, *call, *cuts.get(round)?));
+        lists.iter().filter_map(of)
+    });
+    for (round, call, strategy) in tried.skip(rows.earlier) {
+        let Call { n, h, .. } = call;
+        clock.check(|| format!("after {round} of {rounds} configurations of each size"))?;
+        let timed = caught(|| row(&client, &call, strategy));
+        let panic = timed.as_ref().err().cloned();
+        let row = timed.unwrap_or_else(|panic| Row::new(&client, &call, strategy, Some(panic)));
+        println!(
+            "{}  N {n:3}  H {h:5}  {:>9} {:>9}  {strategy}",
+            row.dtype,
+            ms(row.forward),
+            ms(row.backward)
+        );
+        rows.add(&row)?;
+        if let Some(panic) = panic {
+            return Err(format!("N {n}, H {h}, {strategy}: {panic}").into());
         }
     }
     Ok(())
@@ -118,60 +139,40 @@ fn ms(time: Option<f64>) -> String {
 
 pub fn page(rows: &[Value], _: &Report) -> String {
     let mut sizes = BTreeMap::<(String, [usize; 3]), Vec<Row>>::new();
-    for row in read::<Row>(rows) {
+    let rows = read::<Row>(rows);
+    let failed = |row: &Row| {
+        let panic = row.panic.as_ref()?;
+        let Row {
+            dtype, n, h, cut, ..
+        } = row;
+        Some(format!("\nFailed: {dtype}, N {n}, H {h}, {cut}: {panic}\n"))
+    };
+    let failed: String = rows.iter().filter_map(failed).collect();
+    for row in rows {
         let key = (row.dtype.clone(), [row.h, row.n, row.t]);
         sizes.entry(key).or_default().push(row);
     }
-    let mut lines = Vec::new();
+    // Rows like those of benches/results.
+    let mut csv = "device,type,n,t,h,pass,tried,inferred_ms,best_ms,launches,best\n".to_owned();
     for ((dtype, [h, n, t]), rows) in sizes {
-        let inferred = rows
-            .iter()
-            .find(|row| row.cut == Strategy::Inferred.to_string());
-        let best = |time: fn(&Row) -> Option<f64>| {
-            let cuts = rows.iter().filter(|row| time(row).is_some());
-            cuts.min_by(|a, b| time(a).unwrap().total_cmp(&time(b).unwrap()))
-        };
-        let passes = [
-            (
-                best(|row| row.forward),
-                inferred.and_then(|row| row.forward),
-            ),
-            (
-                best(|row| row.backward),
-                inferred.and_then(|row| row.backward),
-            ),
-        ];
-        let [Some(forward), Some(backward)] = passes.map(|(best, _)| best) else {
-            continue;
-        };
-        lines.push(vec![
-            format!("{dtype}, {n}, {t}, {h}"),
-            rows.len().to_string(),
-            ms(passes[0].1),
-            told(forward.forward, forward.launches[0], &forward.cut),
-            ms(passes[1].1),
-            told(backward.backward, backward.launches[1], &backward.cut),
-        ]);
+        let inferred = Strategy::Inferred.to_string();
+        let inferred = rows.iter().find(|row| row.cut == inferred);
+        let tried = rows.len();
+        for (pass, time) in [("forward", 0), ("backward", 1)] {
+            let ms_of = |row: &Row| [row.forward, row.backward][time];
+            let timed = rows.iter().filter_map(|row| Some((ms_of(row)?, row)));
+            let Some((best, row)) = timed.min_by(|a, b| a.0.total_cmp(&b.0)) else {
+                continue;
+            };
+            let inferred = ms(inferred.and_then(ms_of));
+            let launches = row.launches[time].unwrap_or_default();
+            let Row { device, cut, .. } = row;
+            csv += &format!(
+                "{device},{dtype},{n},{t},{h},{pass},{tried},{inferred},{best:.3},{launches},{cut}\n"
+            );
+        }
     }
-    let head = [
-        "type, N, T, H",
-        "cuts",
-        "inferred forward ms",
-        "best",
-        "inferred backward ms",
-        "best",
-    ];
-    table(&head, lines)
-}
-
-/// A configuration with its time and number of launches.
-fn told(time: Option<f64>, launches: Option<u64>, cut: &str) -> String {
-    let kernels = match launches {
-        Some(1) => "1 launch".to_owned(),
-        Some(count) => format!("{count} launches"),
-        None => "launches unknown".to_owned(),
-    };
-    format!("{}, {kernels}: {cut}", ms(time))
+    format!("```csv\n{csv}```\n{failed}")
 }
 
 /// The inferred schedule first, then a few of each kind, then their neighbours. Float32 does not use matrix
@@ -375,22 +376,13 @@ fn row(client: &Client, call: &Call, strategy: Strategy) -> Row {
         .each_ref()
         .map(|pass| pass.as_ref().map(|p| p.median));
     Row {
-        device: client.properties().identity.name.clone(),
-        dtype: if call.dtype == f32::elem_type_native() {
-            "f32".to_owned()
-        } else {
-            "f16".to_owned()
-        },
-        n: call.n,
-        t: call.t,
-        h: call.h,
-        cut: strategy.to_string(),
         forward,
         backward,
         first: passes.each_ref().map(|pass| pass.as_ref().map(|p| p.first)),
         launches: passes
             .each_ref()
             .map(|pass| pass.as_ref().map(|p| p.launches)),
+        ..Row::new(client, call, strategy, None)
     }
 }
 

@@ -2,12 +2,14 @@
 
 use std::process::Command;
 
+use burn::tensor::Tensor;
+#[cfg(feature = "wgpu")]
 use burn::tensor::{read_sync, wgpu::wgpu};
 use cubecl::ir::features::Plane;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Clock, Rows, Stop, read, table};
+use super::{Clock, Rows, Stop, caught, device, read, table};
 use crate::report::Report;
 
 #[derive(Serialize, Deserialize)]
@@ -32,7 +34,14 @@ pub fn run(rows: &mut Rows, _: &Clock, _: &[String]) -> Result<(), Stop> {
     ) {
         say("nvidia-smi", driver)?;
     }
+    #[cfg(feature = "cuda")]
+    say(
+        "CUDA toolkit",
+        std::env::var("GPU_KIT_CUDA").unwrap_or_default(),
+    )?;
+    #[cfg(feature = "wgpu")]
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
+    #[cfg(feature = "wgpu")]
     for adapter in read_sync(instance.enumerate_adapters(wgpu::Backends::all())) {
         let info = adapter.get_info();
         let is = format!(
@@ -68,7 +77,13 @@ pub fn run(rows: &mut Rows, _: &Clock, _: &[String]) -> Result<(), Stop> {
         "device memory scope",
         features.device_memory_scope.to_string(),
     )?;
-    Ok(())
+    // Compiles a kernel.
+    let sum = caught(|| (Tensor::<1>::from_floats([1.0, 2.0], &device()) + 1.0).into_data());
+    let sum = sum.and_then(|data| data.try_into_vec::<f32>().map_err(|e| format!("{e:?}")));
+    match sum {
+        Ok(sum) if sum == [2.0, 3.0] => Ok(say("a sum of tensors", "right".to_owned())?),
+        wrong => Err(format!("a sum of tensors: expected [2, 3], got {wrong:?}").into()),
+    }
 }
 
 pub fn page(rows: &[Value], _: &Report) -> String {

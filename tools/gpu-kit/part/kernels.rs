@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use cubecl::{features::TypeUsage, prelude::*};
-use gru_cube::{PlanError, Schedule, Strategy};
-use half::f16;
+use cubecl::{client::Client, features::TypeUsage, prelude::*};
+use gru_cube::{PlanError, Schedule, StepTile, Strategy};
+use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -25,9 +25,24 @@ use support::{
 /// Tolerance for float16. gru-cube's tests explain the value.
 const HALF: f64 = 10.0 / 2048.0;
 
+/// Bfloat16 has three mantissa bits less.
+const BFLOAT: f64 = 8.0 * HALF;
+
+/// Schedules that can use matrix units.
+const BY_MATRICES: [fn(StepTile) -> Schedule; 2] = [Schedule::Persistent, Schedule::Steps];
+
+/// Kernels that most drivers reject. The page names those that did not run.
+const SPECIAL: [(&str, &str); 5] = [
+    ("persistent", "f32"),
+    ("persistent matrix", "f16"),
+    ("persistent matrix", "bf16"),
+    ("steps matrix", "f16"),
+    ("steps matrix", "bf16"),
+];
+
 #[derive(Serialize, Deserialize)]
 struct Row {
-    /// `f32` or `f16`.
+    /// `f32`, `f16` or `bf16`.
     dtype: String,
     kind: String,
     n: usize,
@@ -51,32 +66,55 @@ impl Row {
     }
 }
 
-pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
-    let has_half = f16::supported_uses(&client()).contains(TypeUsage::Buffer);
-    let mut wrong = 0;
-    let mut add = |row: Row| {
-        wrong += usize::from(row.is_wrong());
-        rows.add(&row)
+/// A case in one type, with its tolerances.
+struct Job {
+    case: Case,
+    run: fn(&Case, &str, (f64, f64)) -> Row,
+    dtype: &'static str,
+    tolerance: (f64, f64),
+}
+
+fn jobs<F: Upload>(cases: Vec<Case>, dtype: &'static str, tolerance: (f64, f64)) -> Vec<Job> {
+    let job = |case| Job {
+        case,
+        run: row::<F>,
+        dtype,
+        tolerance,
     };
-    // TF32 has as many mantissa bits as float16.
-    let in_half = (HALF, HALF);
-    let cases = single().into_iter().map(|case| (case, (FORWARD, GRADIENT)));
-    let by_matrices = matrix_cases().into_iter().map(|case| (case, in_half));
-    for (index, (case, tolerance)) in cases.chain(by_matrices).enumerate() {
-        clock.check(|| format!("after {index} problems of float32"))?;
-        add(row::<f32>(&case, "f32", tolerance))?;
-    }
-    if has_half {
-        let cases = catalogue::sixteen_bits().cases.into_iter();
-        for (index, case) in cases.chain(matrix_cases()).enumerate() {
-            clock.check(|| format!("after {index} problems of float16"))?;
-            add(row::<f16>(&case, "f16", in_half))?;
+    cases.into_iter().map(job).collect()
+}
+
+/// `more` is empty, or two numbers: the first problem, and the distance of the problems.
+pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> {
+    let client = client();
+    let mut wrong = 0;
+    let mut jobs = all(&client);
+    let numbers: Result<Vec<usize>, _> = more.iter().map(|word| word.parse()).collect();
+    jobs = match numbers.as_deref() {
+        Ok([]) => jobs,
+        Ok([first, step]) => jobs.into_iter().skip(*first).step_by(*step).collect(),
+        _ => return Err(format!("expected two numbers, got {more:?}").into()),
+    };
+    let count = jobs.len();
+    for (index, job) in jobs.into_iter().enumerate().skip(rows.earlier) {
+        clock.check(|| format!("after {index} of {count} problems"))?;
+        let row = (job.run)(&job.case, job.dtype, job.tolerance);
+        wrong += usize::from(row.is_wrong());
+        rows.add(&row)?;
+        if row.end.starts_with("panicked") && is_lost(&client) {
+            return Err("a problem lost the device".to_owned().into());
         }
     }
     match wrong {
         0 => Ok(()),
         _ => Err(format!("{wrong} problems are wrong").into()),
     }
+}
+
+/// Whether nothing more runs on the device, as after an invalid access.
+fn is_lost(client: &Client) -> bool {
+    let copied = caught(|| client.read_one_unchecked(client.create_from_slice(&[0; 4])));
+    copied.is_err()
 }
 
 pub fn page(rows: &[Value], _: &Report) -> String {
@@ -93,11 +131,11 @@ pub fn page(rows: &[Value], _: &Report) -> String {
         count[column] += 1;
     }
     let lines = counts
-        .into_iter()
+        .iter()
         .map(|((kind, dtype), ([right, rejected, wrong], share))| {
             vec![
-                kind.to_owned(),
-                dtype.to_owned(),
+                (*kind).to_owned(),
+                (*dtype).to_owned(),
                 right.to_string(),
                 rejected.to_string(),
                 wrong.to_string(),
@@ -115,6 +153,17 @@ pub fn page(rows: &[Value], _: &Report) -> String {
         ],
         lines,
     );
+    for (kind, dtype) in SPECIAL {
+        let count = counts.get(&(kind, dtype));
+        if count.is_none_or(|([right, _, wrong], _)| right + wrong == 0) {
+            let of = |row: &&Row| row.kind == kind && row.dtype == dtype;
+            let reason = rows
+                .iter()
+                .find(of)
+                .map_or("not tried", |row| row.end.as_str());
+            text += &format!("\n**Did not run**: {kind}, {dtype}: {reason}\n");
+        }
+    }
     let wrong = rows.iter().filter(|row| row.is_wrong());
     for row in wrong.take(20) {
         let Row {
@@ -151,6 +200,8 @@ fn row<F: Upload>(case: &Case, dtype: &str, tolerance: (f64, f64)) -> Row {
     let mut kind = cut.split(' ').next().unwrap_or_default().to_owned();
     if cut.ends_with("matrix") {
         kind += " matrix";
+    } else if case.strategy == Strategy::Persistent {
+        kind += " where possible";
     }
     Row {
         dtype: dtype.to_owned(),
@@ -165,26 +216,55 @@ fn row<F: Upload>(case: &Case, dtype: &str, tolerance: (f64, f64)) -> Row {
     }
 }
 
-/// The cases of gru-cube's tests, small sizes first, and the inferred configurations for larger states.
-fn single() -> Vec<Case> {
+/// All problems, one of each kind in each round, so that all kinds run when the time is over. The first kinds run on
+/// no other language.
+fn all(client: &Client) -> Vec<Job> {
+    let large = [Strategy::Inferred, Strategy::Persistent].map(|strategy| {
+        let sizes = [128, 257, 513, 1025].into_iter();
+        sizes.flat_map(|h| catalogue::large(h, strategy)).collect()
+    });
+    let [large, large_persistent] = large;
     let lists = [
-        catalogue::inferred(),
-        catalogue::walks(),
-        catalogue::steps(),
-        catalogue::persistent(),
+        catalogue::persistent().cases,
+        large_persistent,
+        catalogue::inferred().cases,
+        catalogue::walks().cases,
+        catalogue::steps().cases,
+        catalogue::activations(),
+        large,
     ];
-    let mut cases: Vec<Case> = lists.into_iter().flat_map(|list| list.cases).collect();
-    cases.extend(catalogue::activations());
-    for strategy in [Strategy::Inferred, Strategy::Persistent] {
-        for h in [128, 257, 513, 1025] {
-            cases.extend(catalogue::large(h, strategy));
+    let lists = lists.map(|cases| jobs::<f32>(cases, "f32", (FORWARD, GRADIENT)));
+    let mut lists: Vec<_> = lists.into();
+    lists.extend(sixteen_bits::<f16>(client, "f16", (HALF, HALF)));
+    lists.extend(sixteen_bits::<bf16>(client, "bf16", (BFLOAT, BFLOAT)));
+    // TF32 has as many mantissa bits as float16.
+    lists.extend(BY_MATRICES.map(|schedule| {
+        let cases = catalogue::matrices("matrices", schedule).cases;
+        jobs::<f32>(cases, "f32", (HALF, HALF))
+    }));
+    let mut lists: Vec<_> = lists.into_iter().map(Vec::into_iter).collect();
+    let mut all = Vec::new();
+    loop {
+        let before = all.len();
+        all.extend(lists.iter_mut().filter_map(Iterator::next));
+        if all.len() == before {
+            return all;
         }
     }
-    cases
 }
 
-fn matrix_cases() -> Vec<Case> {
-    let steps = catalogue::matrices("steps", Schedule::Steps);
-    let persistent = catalogue::matrices("persistent", Schedule::Persistent);
-    [steps.cases, persistent.cases].concat()
+/// The problems of a 16-bit type, if the device has it.
+fn sixteen_bits<F: Upload>(
+    client: &Client,
+    dtype: &'static str,
+    tolerance: (f64, f64),
+) -> Vec<Vec<Job>> {
+    if !F::supported_uses(client).contains(TypeUsage::Buffer) {
+        return Vec::new();
+    }
+    let matrices = |schedule| catalogue::matrices("matrices", schedule).cases;
+    let mut lists = vec![catalogue::sixteen_bits().cases];
+    lists.extend(BY_MATRICES.map(matrices));
+    let jobs = |cases| jobs::<F>(cases, dtype, tolerance);
+    lists.into_iter().map(jobs).collect()
 }

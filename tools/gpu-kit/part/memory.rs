@@ -1,12 +1,12 @@
 //! Peak memory of a training step on the device, compared with the documented memory contract.
 
 use bench_support::MemorySampler;
-use burn::tensor::{Device, DeviceKind, Distribution, Tensor};
+use burn::tensor::{Distribution, Tensor};
 use gru_op::{Checkpointing, GruBlockConfig};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Clock, Rows, Stop, read, table};
+use super::{Clock, Rows, Stop, device, read, table};
 use crate::report::Report;
 
 /// N, T, I, H: some hundred MiB each.
@@ -26,7 +26,7 @@ struct Row {
 }
 
 pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
-    let plain = Device::wgpu(DeviceKind::DefaultDevice);
+    let plain = device();
     let device = plain.clone().autodiff();
     for (shape, [n, t, i, h]) in SHAPES {
         for (name, checkpointing, kept) in [

@@ -7,17 +7,20 @@ mod kernels;
 mod memory;
 mod operator;
 mod peers;
+#[cfg(feature = "cuda")]
+mod sanitizer;
 mod speed;
 mod training;
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::Write,
     panic::{self, AssertUnwindSafe},
     path::Path,
     time::{Duration, Instant},
 };
 
+use burn::tensor::Device;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -35,29 +38,49 @@ pub struct Part {
     /// Whether the part measures times. The other parts tune Burn's matrix products as little as
     /// possible, because tuning takes seconds per size.
     pub is_timed: bool,
+    /// Whether a new process can go on after the rows of a process that lost the device.
+    pub resumes: bool,
+    /// Whether several processes may share the part.
+    pub is_shared: bool,
     run: fn(&mut Rows, &Clock, &[String]) -> Result<(), Stop>,
     /// Formats its rows as Markdown.
     pub page: fn(&[Value], &Report) -> String,
 }
 
-pub const PARTS: [Part; 8] = [
+pub const PARTS: &[Part] = &[
     Part {
         name: "device",
         title: "The device",
         weight: 1,
         second_opinion: true,
         is_timed: false,
+        resumes: false,
+        is_shared: false,
         run: device::run,
         page: device::page,
     },
     Part {
         name: "kernels",
         title: "Every kernel and launch configuration compared with float64",
-        weight: 8,
+        weight: 14,
         second_opinion: true,
         is_timed: false,
+        resumes: true,
+        is_shared: true,
         run: kernels::run,
         page: kernels::page,
+    },
+    #[cfg(feature = "cuda")]
+    Part {
+        name: "sanitizer",
+        title: "The same under NVIDIA's compute-sanitizer",
+        weight: 8,
+        second_opinion: false,
+        is_timed: false,
+        resumes: false,
+        is_shared: false,
+        run: sanitizer::run,
+        page: sanitizer::page,
     },
     Part {
         name: "operator",
@@ -65,6 +88,8 @@ pub const PARTS: [Part; 8] = [
         weight: 10,
         second_opinion: false,
         is_timed: false,
+        resumes: false,
+        is_shared: false,
         run: operator::run,
         page: operator::page,
     },
@@ -74,6 +99,8 @@ pub const PARTS: [Part; 8] = [
         weight: 12,
         second_opinion: true,
         is_timed: true,
+        resumes: false,
+        is_shared: false,
         run: speed::run,
         page: speed::page,
     },
@@ -83,6 +110,8 @@ pub const PARTS: [Part; 8] = [
         weight: 4,
         second_opinion: false,
         is_timed: false,
+        resumes: false,
+        is_shared: false,
         run: peers::run,
         page: peers::page,
     },
@@ -92,6 +121,8 @@ pub const PARTS: [Part; 8] = [
         weight: 16,
         second_opinion: true,
         is_timed: false,
+        resumes: true,
+        is_shared: false,
         run: cuts::run,
         page: cuts::page,
     },
@@ -101,6 +132,8 @@ pub const PARTS: [Part; 8] = [
         weight: 3,
         second_opinion: false,
         is_timed: false,
+        resumes: false,
+        is_shared: false,
         run: memory::run,
         page: memory::page,
     },
@@ -110,6 +143,8 @@ pub const PARTS: [Part; 8] = [
         weight: 6,
         second_opinion: false,
         is_timed: true,
+        resumes: false,
+        is_shared: false,
         run: training::run,
         page: training::page,
     },
@@ -125,14 +160,59 @@ impl Part {
     }
 }
 
+/// The runtime of all parts, as in the names of trials.
+const RUNTIME: &str = if cfg!(feature = "cuda") {
+    "cuda"
+} else {
+    "wgpu"
+};
+
+/// The device of all parts.
+#[cfg(feature = "cuda")]
+fn device() -> Device {
+    Device::cuda(0)
+}
+
+/// The device of all parts.
+#[cfg(all(feature = "wgpu", not(feature = "cuda")))]
+fn device() -> Device {
+    Device::wgpu(burn::tensor::DeviceKind::DefaultDevice)
+}
+
+/// An error without a CUDA device, because opening a missing device panics.
+fn check_device() -> Result<(), Stop> {
+    #[cfg(feature = "cuda")]
+    cubecl::Device::cuda(0).map_err(|_| "no CUDA device, or no driver".to_owned())?;
+    Ok(())
+}
+
+/// Prints warnings of gru-op and gru-cube, such as a failed self-test.
+struct Warnings;
+
+impl log::Log for Warnings {
+    fn enabled(&self, metadata: &log::Metadata) -> bool {
+        metadata.target().starts_with("gru")
+    }
+
+    fn log(&self, record: &log::Record) {
+        if self.enabled(record.metadata()) {
+            println!("warning: {}", record.args());
+        }
+    }
+
+    fn flush(&self) {}
+}
+
 /// Runs a part in this process. Writes its rows to `rows`, or prints its page.
 pub fn run(name: &str, seconds: u64, rows: Option<&Path>, more: &[String]) -> Result<(), Error> {
     let part = Part::find(name)?;
+    log::set_max_level(log::LevelFilter::Warn);
+    let _ = log::set_logger(&Warnings);
     let to_file = rows.is_some();
     let mut rows = Rows::new(rows)?;
     let clock = Clock::new(Duration::from_secs(seconds));
     let run = part.run;
-    let done = run(&mut rows, &clock, more);
+    let done = check_device().and_then(|()| run(&mut rows, &clock, more));
     if !to_file {
         println!("{}", (part.page)(&rows.all, &Report::default()));
     }
@@ -159,6 +239,8 @@ impl From<String> for Stop {
 pub struct Rows {
     all: Vec<Value>,
     file: Option<File>,
+    /// Rows in the file of an earlier process, which lost the device.
+    earlier: usize,
 }
 
 impl Rows {
@@ -167,9 +249,11 @@ impl Rows {
             let file = OpenOptions::new().create(true).append(true).open(path);
             file.map_err(Error::file(path))
         };
+        let text = path.and_then(|path| fs::read_to_string(path).ok());
         Ok(Self {
             all: Vec::new(),
             file: path.map(open).transpose()?,
+            earlier: text.map_or(0, |text| text.lines().count()),
         })
     }
 
@@ -201,7 +285,11 @@ impl Clock {
     }
 
     fn is_over(&self) -> bool {
-        Instant::now() >= self.end
+        self.left().is_zero()
+    }
+
+    fn left(&self) -> Duration {
+        self.end.saturating_duration_since(Instant::now())
     }
 
     /// Returns an error if the time is over. `left` names the unfinished work.
@@ -214,12 +302,12 @@ impl Clock {
     }
 }
 
-/// Converts a panic to an error.
+/// Converts a panic to an error. The text of a failed compilation contains the whole kernel, and ends here earlier.
 fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     panic::catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-        text.unwrap_or("a panic").to_owned()
+        text.unwrap_or("a panic").chars().take(2000).collect()
     })
 }
 

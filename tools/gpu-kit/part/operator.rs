@@ -8,7 +8,7 @@ use libtest_mimic::{Arguments, Trial};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Clock, Rows, Stop, read, table};
+use super::{Clock, RUNTIME, Rows, Stop, read, table};
 use crate::report::Report;
 
 /// The most important suites, first.
@@ -32,9 +32,9 @@ struct Row {
 
 pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
     let mut backends = gru_tests::backends::all();
-    backends.retain(|backend| backend.name.starts_with("wgpu"));
+    backends.retain(|backend| backend.name.starts_with(RUNTIME));
     let mut trials = gru_tests::trials(&backends);
-    trials.retain(|trial| trial.name().contains("wgpu"));
+    trials.retain(|trial| trial.name().contains(RUNTIME));
     let mut numbered: Vec<_> = trials.into_iter().enumerate().collect();
     numbered.sort_by_key(|(number, trial)| (number % SAMPLES, rank(&suite(trial))));
     let mut trials: Vec<_> = numbered.into_iter().map(|(_, trial)| trial).collect();

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use bench_support::{Mode, Shape, sgemm_rate, side_by_side};
-use burn::tensor::{Device, DeviceKind};
 use gru_cube::Limits;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Clock, Rows, Stop, caught, read, table};
+use super::{Clock, Rows, Stop, caught, device, read, table};
 use crate::report::Report;
 
 /// Small shapes first, then the most important shapes, then the slowest.
@@ -41,7 +40,7 @@ pub struct Row {
 }
 
 pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
-    let device = Device::wgpu(DeviceKind::DefaultDevice);
+    let device = device();
     let client = cubecl::Device::default().client();
     // A CPU would tune for minutes, and a smaller size is enough.
     let size = if Limits::of(&client).cpu { 256 } else { 4096 };

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use burn::module::Module;
-use burn::tensor::{Device, DeviceKind, read_sync};
+use burn::tensor::{Device, read_sync};
 use char_model::{
     data::Corpus,
     model::CharGruConfig,
@@ -13,7 +13,7 @@ use char_model::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Clock, Rows, Stop, read, table};
+use super::{Clock, Rows, Stop, device, read, table};
 use crate::report::Report;
 
 const STEPS: usize = 200;
@@ -37,7 +37,7 @@ struct Row {
 }
 
 pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
-    let (cpu, gpu) = (Device::flex(), Device::wgpu(DeviceKind::DefaultDevice));
+    let (cpu, gpu) = (Device::flex(), device());
     let [cpu, gpu] = [cpu.autodiff(), gpu.autodiff()];
     let settings = Settings {
         epochs: 100,

@@ -19,7 +19,7 @@ mod zoneout;
 
 fn main() {
     if std::env::var_os("GRU_WEBGPU").is_some() {
-        support::on_webgpu();
+        support::on_device_of(gru_testkit::webgpu::device);
     }
     support::run_trials(
         [

@@ -7,15 +7,11 @@ use cubecl::{
     device::{WgpuDevice, WgpuDeviceKind},
 };
 use gru_cube::Limits;
-use gru_testkit::webgpu;
 use libtest_mimic::{Arguments, Completion, Trial};
 use std::{
     cell::RefCell,
     env,
-    sync::{
-        Mutex, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Mutex, OnceLock},
 };
 
 /// Why a trial did not run.
@@ -98,12 +94,12 @@ pub fn on(client: Client, test: impl FnOnce()) {
     OTHER.set(None);
 }
 
-/// Whether the device has the smallest limits of WebGPU.
-static WEBGPU: AtomicBool = AtomicBool::new(false);
+/// Opens the device of all trials, if it is not the default device.
+static OPEN: OnceLock<fn() -> WgpuDevice> = OnceLock::new();
 
-/// Runs all trials on a device with the smallest limits of WebGPU.
-pub fn on_webgpu() {
-    WEBGPU.store(true, Ordering::Relaxed);
+/// Runs all trials on another device.
+pub fn on_device_of(open: fn() -> WgpuDevice) {
+    OPEN.get_or_init(|| open);
 }
 
 struct Place {
@@ -116,11 +112,11 @@ static THREADS: Mutex<[usize; 2]> = Mutex::new([0; 2]);
 
 impl Place {
     fn new() -> Self {
-        let default = if WEBGPU.load(Ordering::Relaxed) {
-            Device::Wgpu(webgpu::device()).client()
-        } else {
-            Device::default().client()
+        let default = match OPEN.get() {
+            Some(open) => Device::Wgpu(open()),
+            None => Device::default(),
         };
+        let default = default.client();
         let mut threads = THREADS.lock().unwrap();
         let fewer = usize::from(threads[1] < threads[0]);
         let device = if Limits::of(&default).cpu { fewer } else { 0 };
