@@ -119,8 +119,17 @@ fn onednn(folder: &Path) -> Result<PathBuf, String> {
 fn candle(folder: &Path) -> Result<PathBuf, String> {
     let manifest = crate::root().join("benches/peers/candle/Cargo.toml");
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()));
-    cargo.args(["build", "--quiet", "--locked", "--release", "--manifest-path"]);
-    cargo.arg(manifest).arg("--target-dir").arg(folder.join("candle"));
+    cargo.args([
+        "build",
+        "--quiet",
+        "--locked",
+        "--release",
+        "--manifest-path",
+    ]);
+    cargo
+        .arg(manifest)
+        .arg("--target-dir")
+        .arg(folder.join("candle"));
     execute(&mut cargo)?;
     Ok(folder.join("candle/release/candle-peer"))
 }

@@ -45,8 +45,7 @@ use bench_support::{MODES, Mode, Peer, Problem, SHAPES, Shape, median};
 
 use crate::record::{Record, Row};
 
-const PEERS: &str =
-    "gru-op-flex,prepared-flex,burn-flex,candle,torch,torch-cell,torch-split,torchrl,onnxruntime,onednn";
+const PEERS: &str = "gru-op-flex,prepared-flex,burn-flex,candle,torch,torch-cell,torch-split,torchrl,onnxruntime,onednn";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
