@@ -168,7 +168,7 @@ pub fn page(rows: &[Value], _: &Report) -> String {
             let launches = row.launches[time].unwrap_or_default();
             let Row { device, cut, .. } = row;
             csv += &format!(
-                "{device},{dtype},{n},{t},{h},{pass},{tried},{inferred},{best:.3},{launches},{cut}\n"
+                "{device:?},{dtype},{n},{t},{h},{pass},{tried},{inferred},{best:.3},{launches},{cut}\n"
             );
         }
     }

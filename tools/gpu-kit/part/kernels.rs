@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use cubecl::{client::Client, features::TypeUsage, prelude::*};
+use cubecl::{client::Client, features::TypeUsage};
 use gru_cube::{PlanError, Schedule, StepTile, Strategy};
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
