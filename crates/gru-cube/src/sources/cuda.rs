@@ -152,8 +152,8 @@ fn sources_have_indices_of_64_bits() {
     }
 }
 
-/// `GRU_NVRTC` is a command that compiles its input, such as
-/// `python3 crates/gru-cube/src/sources/nvrtc.py sm_90`. The test prints its output, registers and stack.
+/// `GRU_NVRTC` is a command that compiles its input, such as `python3 src/sources/nvrtc.py sm_90` in the folder of this
+/// package. The test prints its output, registers and stack. `tools/gpu-drivers nvrtc` runs it.
 #[test]
 #[ignore = "needs NVRTC: GRU_NVRTC=... cargo test -- --ignored --nocapture"]
 fn sources_compile_by_nvrtc() {

@@ -265,6 +265,11 @@ fn truth(problem: &Problem) -> oracle::Forward {
     call.forward()
 }
 
+/// The smallest distance of a value from a clip, or from a kink of an activation.
+pub fn kink_distance(problem: &Problem) -> f64 {
+    truth(problem).kink_distance()
+}
+
 /// States of the float64 oracle, and gates as the kernels save them.
 pub fn oracle_forward(problem: &Problem) -> (Vec<f64>, Vec<f64>) {
     let h = problem.h;
