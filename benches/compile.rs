@@ -7,11 +7,9 @@ use std::{
     time::Instant,
 };
 
-use bench_support::median;
-
 use crate::{
     Options, facts,
-    record::{self, Record, Row},
+    record::{Record, Row},
 };
 
 const CRATES: [&str; 3] = ["gru-spec", "gru-cpu", "gru-op"];
@@ -27,27 +25,10 @@ pub fn measure(options: &Options) -> Result<(), String> {
         samples.push(compile()?);
         println!("{:.1} s", samples[samples.len() - 1] / 1e3);
     }
-    let (low, high) = record::interval(&samples);
+    let peer = ("gru-op-flex", env!("CARGO_PKG_VERSION"));
     let row = Row {
-        date: facts::date(),
-        commit: facts::commit(),
-        machine: facts::cpu(),
-        peer: "gru-op-flex".into(),
-        version: env!("CARGO_PKG_VERSION").into(),
-        shape: "compile".into(),
-        mode: "release".into(),
-        threads: facts::cores().len(),
-        median_ms: median(samples.clone()),
-        low_ms: Some(low),
-        high_ms: Some(high),
-        min_ms: samples.iter().copied().fold(f64::INFINITY, f64::min),
-        samples: samples.len(),
-        batch: None,
-        gflops: 0.0,
-        peak_mib: None,
-        difference: None,
-        steal_percent: None,
         note: CRATES.join(" "),
+        ..Row::new(peer, ("compile", "release", facts::cores().len()), &samples)
     };
     record.map_or(Ok(()), |mut record| record.add(vec![row], ""))
 }

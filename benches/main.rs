@@ -41,7 +41,7 @@ use std::{
     time::Duration,
 };
 
-use bench_support::{MODES, Mode, Peer, Problem, SHAPES, Shape, median};
+use bench_support::{MODES, Mode, Peer, Problem, SHAPES, Shape};
 
 use crate::record::{Record, Row};
 
@@ -330,28 +330,15 @@ impl Runner<'_> {
     }
 
     fn row(self, shape: &Shape, mode: Mode, threads: usize, steal: f64) -> Row {
-        let (low, high) = record::interval(&self.samples);
-        let median = median(self.samples.clone());
+        let peer = (self.peer.name.as_str(), self.peer.version.as_str());
+        let row = Row::new(peer, (shape.name, mode.name(), threads), &self.samples);
         Row {
-            date: facts::date(),
-            commit: facts::commit(),
-            machine: facts::cpu(),
-            peer: self.peer.name.clone(),
-            version: self.peer.version.clone(),
-            shape: shape.name.to_owned(),
-            mode: mode.name().to_owned(),
-            threads,
-            median_ms: median,
-            low_ms: Some(low),
-            high_ms: Some(high),
-            min_ms: self.samples.iter().copied().fold(f64::INFINITY, f64::min),
-            samples: self.samples.len(),
             batch: Some(self.batch),
-            gflops: shape.flops(mode) / (median * 1e6),
-            peak_mib: None,
+            gflops: shape.flops(mode) / (row.median_ms * 1e6),
             difference: self.difference,
             steal_percent: Some(steal),
             note: self.note,
+            ..row
         }
     }
 }

@@ -18,8 +18,7 @@ pub fn measure(options: &Options) -> Result<(), String> {
                     match peak(options, name, shape, mode, threads)? {
                         Ok(mib) => {
                             let key = (name.as_str(), shape.name, mode.name(), threads);
-                            *record.peak(key)? = Some(mib);
-                            record.save()?;
+                            record.set_peak(key, mib)?;
                             println!(
                                 "{:16} {:8} {name:16} {mib:8.1} MiB",
                                 shape.name,

@@ -48,6 +48,36 @@ pub struct Row {
 }
 
 impl Row {
+    /// Times in milliseconds, of this machine and commit.
+    pub fn new(
+        (peer, version): (&str, &str),
+        (shape, mode, threads): (&str, &str, usize),
+        samples: &[f64],
+    ) -> Self {
+        let (low, high) = interval(samples);
+        Self {
+            date: facts::date(),
+            commit: facts::commit(),
+            machine: facts::cpu(),
+            peer: peer.to_owned(),
+            version: version.to_owned(),
+            shape: shape.to_owned(),
+            mode: mode.to_owned(),
+            threads,
+            median_ms: median(samples.to_vec()),
+            low_ms: Some(low),
+            high_ms: Some(high),
+            min_ms: samples.iter().copied().fold(f64::INFINITY, f64::min),
+            samples: samples.len(),
+            batch: None,
+            gflops: 0.0,
+            peak_mib: None,
+            difference: None,
+            steal_percent: None,
+            note: String::new(),
+        }
+    }
+
     pub fn low_ms(&self) -> f64 {
         self.low_ms.unwrap_or(self.median_ms)
     }
@@ -95,7 +125,7 @@ impl fmt::Display for Factor {
 }
 
 /// The 95% bootstrap interval of the median.
-pub fn interval(samples: &[f64]) -> (f64, f64) {
+fn interval(samples: &[f64]) -> (f64, f64) {
     const DRAWS: usize = 2000;
     let mut state = 1u64;
     let mut draw = || {
@@ -161,14 +191,15 @@ impl Record {
         })
     }
 
-    /// The memory of a row that is in the record.
+    /// Sets the peak memory of a row that is in the record, and saves the record.
     ///
     /// # Errors
-    /// If there is no such row.
-    pub fn peak(&mut self, key: (&str, &str, &str, usize)) -> Result<&mut Option<f64>, String> {
+    /// If there is no such row, or the file cannot be written.
+    pub fn set_peak(&mut self, key: (&str, &str, &str, usize), mib: f64) -> Result<(), String> {
         let row = self.rows.iter_mut().find(|row| row.key() == key);
-        row.map(|row| &mut row.peak_mib)
-            .ok_or_else(|| format!("{}: no row of {key:?}", self.path.display()))
+        let row = row.ok_or_else(|| format!("{}: no row of {key:?}", self.path.display()))?;
+        row.peak_mib = Some(mib);
+        self.save()
     }
 
     /// Adds rows, replaces rows of the same peer, shape, mode and threads, and saves the record. `pinned` says on which
@@ -189,11 +220,7 @@ impl Record {
         self.save()
     }
 
-    /// Writes the file.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
-    pub fn save(&self) -> Result<(), String> {
+    fn save(&self) -> Result<(), String> {
         let error = |e: csv::Error| format!("{}: {e}", self.path.display());
         let mut writer = csv::Writer::from_path(&self.path).map_err(error)?;
         self.rows
