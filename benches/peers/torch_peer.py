@@ -2,6 +2,8 @@
 
     python torch_peer.py VARIANT [DEVICE]
 
+DEVICE is cpu, cuda, or cuda-tf32, which rounds the factors of float32 products to TF32 (PyTorch's default for cuDNN).
+
 torch        nn.GRU, time-major; batches with lengths are packed within the call
 torch-cell   starts: a loop of GRUCell, the state is masked before each step
 torch-split  starts: sequences are split, padded, packed and put together again within the call
@@ -138,7 +140,8 @@ class Case:
 def main():
     variant, device = sys.argv[1], (sys.argv[2:] or ["cpu"])[0]
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    device, _, precision = device.partition("-")
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     version, case = torch.__version__, None
     if variant == "torchrl":

@@ -78,7 +78,7 @@ pub fn all() -> Vec<TestBackend> {
             float64: false,
             float64_sigmoid: false,
             slow: true,
-            tolerance_factor: Tolerance::GPU_FACTOR,
+            tolerance_factor: Tolerance::TF32_FACTOR,
             device: cuda,
         },
     ]

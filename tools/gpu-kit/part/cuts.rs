@@ -16,11 +16,17 @@ use half::f16;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Clock, Rows, Stop, caught, read};
+use super::{Clock, Rows, Stop, alone, caught, read, share};
 use crate::report::Report;
 
 /// Default N, T, H: one for each design that can be the fastest.
-const SIZES: [[usize; 3]; 4] = [[32, 64, 256], [64, 100, 512], [64, 50, 1024], [1, 128, 128]];
+const SIZES: [[usize; 3]; 5] = [
+    [32, 64, 256],
+    [64, 100, 512],
+    [64, 50, 1024],
+    [1, 128, 128],
+    [512, 20, 512],
+];
 
 #[derive(Clone, Serialize, Deserialize)]
 struct Row {
@@ -62,7 +68,7 @@ impl Row {
     }
 }
 
-/// `more` is empty, or N, T, H and words that a configuration must contain.
+/// `more` is empty, or N, T, H and words that a configuration must contain, or a share of the configurations.
 pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> {
     let numbers = more.iter().filter_map(|word| word.parse().ok());
     let numbers: Vec<usize> = numbers.collect();
@@ -70,10 +76,9 @@ pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> 
         .iter()
         .filter(|word| word.parse::<usize>().is_err())
         .collect();
-    let sizes: Vec<[usize; 3]> = match numbers[..] {
-        [] => SIZES.into(),
-        [n, t, h] => vec![[n, t, h]],
-        _ => return Err(format!("expected N T H, got {numbers:?}").into()),
+    let (sizes, (first, step)) = match numbers[..] {
+        [n, t, h] => (vec![[n, t, h]], (0, 1)),
+        _ => (SIZES.to_vec(), share(more)?),
     };
     let client = cubecl::Device::default().client();
     let single = sizes.iter().map(|&size| (size, f32::elem_type_native()));
@@ -113,7 +118,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> 
             move |(call, cuts): &'_ (Call, Vec<Strategy>)| Some((round, *call, *cuts.get(round)?));
         lists.iter().filter_map(of)
     });
-    for (round, call, strategy) in tried.skip(rows.earlier) {
+    for (round, call, strategy) in tried.skip(first).step_by(step).skip(rows.earlier) {
         let Call { n, h, .. } = call;
         clock.check(|| format!("after {round} of {rounds} configurations of each size"))?;
         let timed = caught(|| row(&client, &call, strategy));
@@ -181,7 +186,7 @@ fn candidates(call: &Call) -> Vec<Strategy> {
     let Call { n, h, dtype, .. } = *call;
     let most = n.next_power_of_two();
     let rows_up_to = |limit: usize| {
-        let rows = [4, 8, 1, 2, 16, 32, 64];
+        let rows = [4, 8, 16, 1, 2, 32, 64];
         rows.into_iter()
             .filter(move |&rows| rows <= limit.min(most))
     };
@@ -239,14 +244,25 @@ fn candidates(call: &Call) -> Vec<Strategy> {
         }
     }
     let steps = cuts.len();
-    for rows in rows_up_to(8) {
-        for (n_threads, k_splits) in [(16, 32), (32, 16), (8, 64), (16, 16), (32, 8), (64, 8)] {
-            if 3 * h.div_ceil(k_splits) <= 200 {
+    for rows in rows_up_to(16) {
+        for (n_threads, n_per_thread, k_splits) in [
+            (16, 2, 16),
+            (8, 4, 32),
+            (32, 1, 8),
+            (16, 1, 16),
+            (8, 2, 32),
+            (16, 4, 16),
+            (32, 2, 8),
+            (16, 1, 32),
+            (32, 1, 16),
+        ] {
+            // The weight registers of the forward pass, and of the backward pass.
+            if 3 * n_per_thread * h.div_ceil(k_splits) <= 200 {
                 cuts.push(Schedule::Persistent(StepTile {
                     rows,
                     width: rows.min(4),
                     n_threads,
-                    n_per_thread: 1,
+                    n_per_thread,
                     k_splits,
                     block_k: 512,
                     matrix: false,
@@ -410,11 +426,15 @@ fn time(
     let before = gru_cube::launches();
     let first = once()?;
     let launches = gru_cube::launches() - before;
-    let mut times = Vec::new();
-    let begin = Instant::now();
-    while times.len() < 3 || (times.len() < 15 && begin.elapsed() < Duration::from_millis(100)) {
-        times.push(once()?);
-    }
+    let mut times = alone(|| {
+        let mut times = Vec::new();
+        let begin = Instant::now();
+        while times.len() < 3 || (times.len() < 15 && begin.elapsed() < Duration::from_millis(100))
+        {
+            times.push(once()?);
+        }
+        Ok(times)
+    })?;
     times.sort_by(f64::total_cmp);
     Ok(Timed {
         first,

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use cubecl::{client::Client, features::TypeUsage};
-use gru_cube::{PlanError, Schedule, StepTile, Strategy};
+use gru_cube::{Schedule, StepTile, Strategy};
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Clock, Rows, Stop, caught, read, table};
+use super::{Clock, Rows, Stop, caught, read, share, table};
 use crate::report::Report;
 
 /// Problems, their float64 results and the tolerances.
@@ -84,17 +84,12 @@ fn jobs<F: Upload>(cases: Vec<Case>, dtype: &'static str, tolerance: (f64, f64))
     cases.into_iter().map(job).collect()
 }
 
-/// `more` is empty, or two numbers: the first problem, and the distance of the problems.
+/// `more` is empty, or a share of the problems.
 pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> {
     let client = client();
     let mut wrong = 0;
-    let mut jobs = all(&client);
-    let numbers: Result<Vec<usize>, _> = more.iter().map(|word| word.parse()).collect();
-    jobs = match numbers.as_deref() {
-        Ok([]) => jobs,
-        Ok([first, step]) => jobs.into_iter().skip(*first).step_by(*step).collect(),
-        _ => return Err(format!("expected two numbers, got {more:?}").into()),
-    };
+    let (first, step) = share(more)?;
+    let jobs: Vec<_> = all(&client).into_iter().skip(first).step_by(step).collect();
     let count = jobs.len();
     for (index, job) in jobs.into_iter().enumerate().skip(rows.earlier) {
         clock.check(|| format!("after {index} of {count} problems"))?;
@@ -191,7 +186,6 @@ fn row<F: Upload>(case: &Case, dtype: &str, tolerance: (f64, f64)) -> Row {
                 Ok(share) => ("right".to_owned(), share),
                 Err(wrong) => (wrong, 0.0),
             },
-            Err(PlanError::TimedOut) => ("the grid barrier timed out".to_owned(), 0.0),
             Err(error) => (format!("rejected: {error}"), 0.0),
         }
     });
@@ -200,8 +194,6 @@ fn row<F: Upload>(case: &Case, dtype: &str, tolerance: (f64, f64)) -> Row {
     let mut kind = cut.split(' ').next().unwrap_or_default().to_owned();
     if cut.ends_with("matrix") {
         kind += " matrix";
-    } else if case.strategy == Strategy::Persistent {
-        kind += " where possible";
     }
     Row {
         dtype: dtype.to_owned(),
@@ -219,19 +211,15 @@ fn row<F: Upload>(case: &Case, dtype: &str, tolerance: (f64, f64)) -> Row {
 /// All problems, one of each kind in each round, so that all kinds run when the time is over. The first kinds run on
 /// no other language.
 fn all(client: &Client) -> Vec<Job> {
-    let large = [Strategy::Inferred, Strategy::Persistent].map(|strategy| {
-        let sizes = [128, 257, 513, 1025].into_iter();
-        sizes.flat_map(|h| catalogue::large(h, strategy)).collect()
-    });
-    let [large, large_persistent] = large;
+    let large = [128, 257, 513, 1025].into_iter();
+    let large = large.flat_map(|h| catalogue::large(h, Strategy::Inferred));
     let lists = [
         catalogue::persistent().cases,
-        large_persistent,
+        large.collect(),
         catalogue::inferred().cases,
         catalogue::walks().cases,
         catalogue::steps().cases,
         catalogue::activations(),
-        large,
     ];
     let lists = lists.map(|cases| jobs::<f32>(cases, "f32", (FORWARD, GRADIENT)));
     let mut lists: Vec<_> = lists.into();

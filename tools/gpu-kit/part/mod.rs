@@ -13,8 +13,9 @@ mod speed;
 mod training;
 
 use std::{
+    env,
     fs::{self, File, OpenOptions},
-    io::Write,
+    io::{self, Write},
     panic::{self, AssertUnwindSafe},
     path::Path,
     time::{Duration, Instant},
@@ -89,7 +90,7 @@ pub const PARTS: &[Part] = &[
         second_opinion: false,
         is_timed: false,
         resumes: false,
-        is_shared: false,
+        is_shared: true,
         run: operator::run,
         page: operator::page,
     },
@@ -100,7 +101,7 @@ pub const PARTS: &[Part] = &[
         second_opinion: true,
         is_timed: true,
         resumes: false,
-        is_shared: false,
+        is_shared: true,
         run: speed::run,
         page: speed::page,
     },
@@ -122,7 +123,7 @@ pub const PARTS: &[Part] = &[
         second_opinion: true,
         is_timed: false,
         resumes: true,
-        is_shared: false,
+        is_shared: true,
         run: cuts::run,
         page: cuts::page,
     },
@@ -300,6 +301,36 @@ impl Clock {
             Ok(())
         }
     }
+}
+
+/// The share of a process in its part: the first problem, and the distance of its problems.
+fn share(more: &[String]) -> Result<(usize, usize), String> {
+    let numbers: Result<Vec<usize>, _> = more.iter().map(|word| word.parse()).collect();
+    match numbers.as_deref() {
+        Ok([]) => Ok((0, 1)),
+        Ok(&[first, step]) if step > 0 => Ok((first, step)),
+        _ => Err(format!("expected two numbers, got {more:?}")),
+    }
+}
+
+/// Measures, while no other process that shares the part measures or is [together] with others.
+fn alone<T>(measure: impl FnOnce() -> T) -> T {
+    locked(File::lock, measure)
+}
+
+/// Compiles or tunes at the same time as other processes that share the part.
+fn together<T>(prepare: impl FnOnce() -> T) -> T {
+    locked(File::lock_shared, prepare)
+}
+
+/// Without locks in the file system, the processes disturb each other.
+fn locked<T>(lock: fn(&File) -> io::Result<()>, run: impl FnOnce() -> T) -> T {
+    let path = env::temp_dir().join("gpu-kit.lock");
+    // The end of the file unlocks it.
+    let locked = File::create(path).and_then(|file| lock(&file).map(|()| file));
+    let result = run();
+    drop(locked);
+    result
 }
 
 /// Converts a panic to an error. The text of a failed compilation contains the whole kernel, and ends here earlier.

@@ -8,7 +8,7 @@ use libtest_mimic::{Arguments, Trial};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Clock, RUNTIME, Rows, Stop, read, table};
+use super::{Clock, RUNTIME, Rows, Stop, read, share, table};
 use crate::report::Report;
 
 /// The most important suites, first.
@@ -30,14 +30,17 @@ struct Row {
     seconds: f64,
 }
 
-pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
+/// `more` is empty, or a share of the trials.
+pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> {
+    let (first, step) = share(more)?;
     let mut backends = gru_tests::backends::all();
     backends.retain(|backend| backend.name.starts_with(RUNTIME));
     let mut trials = gru_tests::trials(&backends);
     trials.retain(|trial| trial.name().contains(RUNTIME));
     let mut numbered: Vec<_> = trials.into_iter().enumerate().collect();
     numbered.sort_by_key(|(number, trial)| (number % SAMPLES, rank(&suite(trial))));
-    let mut trials: Vec<_> = numbered.into_iter().map(|(_, trial)| trial).collect();
+    let mine = numbered.into_iter().skip(first).step_by(step);
+    let mut trials: Vec<_> = mine.map(|(_, trial)| trial).collect();
     // Standard output contains the name and the error of each failed trial.
     let arguments = Arguments::default();
     let (mut passed, mut failed) = (0, 0);

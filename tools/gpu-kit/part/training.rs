@@ -22,8 +22,8 @@ const STEPS: usize = 200;
 const WARM: usize = 20;
 
 /// Allowed difference of the losses, in nats. Rounding differences grow because each step continues from
-/// the previous step. A wrong gradient causes a large difference at once.
-const APART: f64 = 1e-3;
+/// the previous step. A wrong gradient causes a large difference at once. Burn's products on CUDA round to TF32.
+const APART: f64 = if cfg!(feature = "cuda") { 3e-2 } else { 1e-3 };
 
 #[derive(Serialize, Deserialize)]
 struct Row {

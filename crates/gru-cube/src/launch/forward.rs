@@ -142,7 +142,7 @@ pub(crate) fn run(
                             call.dtype,
                             call.factors(&steps.threads),
                         );
-                    })?;
+                    });
                 }
             }
         }

@@ -1,16 +1,27 @@
 //! The grid of a step kernel: hidden units by rows of the batch.
 
 use super::{Call, MAX_GRID_CUBES, to_u32};
-use crate::{
-    kernel::{grid_barrier::TIMED_OUT, steps::Steps},
-    plan::{error::PlanError, limits::Limits},
+use crate::{kernel::steps::Steps, plan::limits::Limits};
+use cubecl::{
+    client::Client,
+    prelude::*,
+    server::{Handle, ServerError},
 };
-use cubecl::{client::Client, prelude::*, server::Handle};
-use std::sync::{Mutex, MutexGuard};
+use cubecl_common::device::ServiceId;
+use cubecl_environment::{
+    future::{DynFut, reader::read_sync},
+    stream::StreamId,
+};
+use std::{
+    collections::HashMap,
+    sync::{LazyLock, Mutex, PoisonError},
+};
 
-/// Held during the launch of a persistent kernel. Two of them at a time could each occupy places on the
-/// device that the other waits for.
-static PERSISTENT: Mutex<()> = Mutex::new(());
+/// The stream of the last persistent kernel of each device, and its end. Two kernels at a time could each occupy places
+/// on the device that the other waits for. Kernels of one stream run one after the other.
+static LAST: LazyLock<Mutex<HashMap<ServiceId, (StreamId, End)>>> = LazyLock::new(Mutex::default);
+
+type End = DynFut<Result<(), ServerError>>;
 
 /// The grid of a launch, and the counters of its barriers.
 pub(super) struct Grid {
@@ -46,23 +57,22 @@ impl Grid {
         CubeCount::Static(columns, groups, 1)
     }
 
-    /// Runs `launch`. For a persistent kernel, excludes others of this process and waits for its end.
-    pub(super) fn run(&self, client: &Client, launch: impl FnOnce()) -> Result<(), PlanError> {
+    /// Runs `launch`. A persistent kernel waits for the end of one in another stream.
+    pub(super) fn run(&self, client: &Client, launch: impl FnOnce()) {
         let Some(barriers) = &self.barriers else {
             launch();
-            return Ok(());
+            return;
         };
-        let _exclusive: MutexGuard<'_, ()> = PERSISTENT
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
-        launch();
-        let counters = client.read_one_unchecked(barriers.clone());
-        let counters = &u32::from_bytes(&counters)[..self.groups];
-        if counters.iter().all(|&counter| counter < TIMED_OUT) {
-            Ok(())
-        } else {
-            Err(PlanError::TimedOut)
+        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        let device = client.service_id();
+        if let Some((stream, end)) = last.remove(&device)
+            && stream != barriers.stream
+        {
+            // After a fault of the device, reading the results fails.
+            let _ = read_sync(end);
         }
+        launch();
+        last.insert(device, (barriers.stream, client.sync()));
     }
 
     /// The counters as a kernel's argument.

@@ -41,9 +41,6 @@ pub enum PlanError {
         /// What was wrong.
         reason: String,
     },
-    /// The grid barrier of a persistent kernel timed out, because the device did not run all cubes at the
-    /// same time. The outputs of the call are not valid.
-    TimedOut,
 }
 
 /// A limited resource of a device.
@@ -104,8 +101,13 @@ impl fmt::Display for PlanError {
                 resource,
                 requested,
                 available,
-            } => write!(f, "{resource}: expected at most {available}, got {requested}"),
-            Self::NoMatrices => f.write_str("the device has no matrix units for the type of the call"),
+            } => write!(
+                f,
+                "{resource}: expected at most {available}, got {requested}"
+            ),
+            Self::NoMatrices => {
+                f.write_str("the device has no matrix units for the type of the call")
+            }
             Self::NotOfMatrices {
                 schedule,
                 shape: [m, n, k],
@@ -118,10 +120,6 @@ impl fmt::Display for PlanError {
             Self::FailedTest { schedule, reason } => {
                 write!(f, "self-test of the kernel {schedule}: {reason}")
             }
-            Self::TimedOut => f.write_str(
-                "the grid barrier of a persistent kernel timed out: the device did not run all cubes at the \
-                 same time",
-            ),
         }
     }
 }

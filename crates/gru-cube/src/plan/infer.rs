@@ -4,7 +4,10 @@ use super::{
     Plan, Problem, allowed,
     error::PlanError,
     schedule::{Schedule, StepTile, WalkTile},
-    tuning::{CPU_COLUMNS, CPU_ROWS, PERSISTENT_REGISTERS, WALK_HIDDEN, WALK_UNITS},
+    tuning::{
+        CPU_COLUMNS, CPU_ROWS, PERSISTENT_REGISTERS, PERSISTENT_UNITS, TILE_CLOCKS, WALK_HIDDEN,
+        WALK_UNITS,
+    },
 };
 use crate::kernel::{rule::Pass, threads::Matrices};
 
@@ -29,11 +32,13 @@ pub(crate) fn candidates(pass: Pass, problem: &Problem) -> Vec<Schedule> {
         .map(Schedule::Steps)
         .collect();
     steps.dedup();
-    let inferred = infer(pass, problem, false).ok();
-    // The kinds alternate, so that the first two candidates are of both kinds.
-    let rounds = 0..walks.len().max(steps.len());
+    let persistent = persistent_tiles(problem).into_iter();
+    let persistent: Vec<_> = persistent.map(Schedule::Persistent).collect();
+    let inferred = infer(pass, problem).ok();
+    // The kinds alternate, so that the first candidates are of all kinds.
+    let rounds = 0..walks.len().max(steps.len()).max(persistent.len());
     rounds
-        .flat_map(|round| [walks.get(round), steps.get(round)])
+        .flat_map(|round| [persistent.get(round), walks.get(round), steps.get(round)])
         .flatten()
         .copied()
         .filter(|&schedule| {
@@ -42,20 +47,15 @@ pub(crate) fn candidates(pass: Pass, problem: &Problem) -> Vec<Schedule> {
         .collect()
 }
 
-/// The first of these that the device allows: a sequence kernel with a resident weight; a persistent kernel,
-/// if `persistent`; a sequence kernel that reads the weight at every step; step kernels. The last two change
-/// places above [`WALK_HIDDEN`].
-pub(super) fn infer(pass: Pass, problem: &Problem, persistent: bool) -> Result<Plan, PlanError> {
+/// The first of these that the device allows: a sequence kernel with a resident weight; a persistent kernel; a sequence
+/// kernel that reads the weight at every step; step kernels. The last two change places above [`WALK_HIDDEN`].
+pub(super) fn infer(pass: Pass, problem: &Problem) -> Result<Plan, PlanError> {
     let walks = walk_tiles(problem).into_iter();
     let (resident, reading): (Vec<_>, Vec<_>) = walks.partition(|tile| tile.resident);
     let [resident, reading] =
         [resident, reading].map(|tiles| tiles.into_iter().map(Schedule::Walk));
-    let persistent = if persistent {
-        persistent_tiles(problem)
-    } else {
-        Vec::new()
-    };
-    let schedules = resident.chain(persistent.into_iter().map(Schedule::Persistent));
+    let persistent = persistent_tiles(problem).into_iter();
+    let schedules = resident.chain(persistent.map(Schedule::Persistent));
     let steps = step_tiles(problem).into_iter().map(Schedule::Steps);
     if problem.rule.hidden <= WALK_HIDDEN {
         first_allowed(pass, problem, schedules.chain(reading).chain(steps))
@@ -92,18 +92,15 @@ pub(super) fn walk_tiles(problem: &Problem) -> Vec<WalkTile> {
     // Using all cubes is more important than many rows per cube.
     let rows_for_all = n.div_ceil(limits.cubes).next_power_of_two();
     let n_threads = hidden.next_multiple_of(32).min(limits.units);
-    let most_splits = (limits.units.min(WALK_UNITS) / n_threads).clamp(1, 8);
+    let splits_of = |units: usize| (limits.units.min(units) / n_threads).clamp(1, 8);
+    let most_splits = splits_of(limits.most_walk_units);
     let fits = |k_splits| {
         3 * hidden.div_ceil(k_splits) * hidden.div_ceil(n_threads) <= limits.resident_registers
     };
-    // More units shorten a step on a GPU. A CPU iterates over them.
-    let k_splits = if limits.cpu {
-        (1..=most_splits).find(|&k_splits| fits(k_splits))
-    } else {
-        None
-    };
-    let k_splits = k_splits.unwrap_or(most_splits);
-    let resident = fits(k_splits);
+    // More units only if the weight needs their registers. Reading the weight is faster with more.
+    let resident = (splits_of(limits.walk_units)..=most_splits).find(|&k_splits| fits(k_splits));
+    let k_splits = resident.unwrap_or_else(|| splits_of(WALK_UNITS));
+    let resident = resident.is_some();
     let gpu_like = |rows: usize| WalkTile {
         rows,
         width: rows.min(4),
@@ -131,41 +128,46 @@ pub(super) fn walk_tiles(problem: &Problem) -> Vec<WalkTile> {
     }
 }
 
-/// Persistent kernels for a problem, the best first: as few cubes per row of the batch as can store the
-/// weight, so that as many rows as possible run in parallel. If too many cubes would be needed, units use
-/// more registers.
+/// Persistent kernels for a problem, by estimated time.
 fn persistent_tiles(problem: &Problem) -> Vec<StepTile> {
     let Problem {
         n, limits, rule, ..
     } = *problem;
-    let hidden = rule.hidden;
-    let units = limits.units.min(WALK_UNITS);
-    let tile = |columns: usize, rows: usize| StepTile {
-        rows,
-        width: rows,
-        n_threads: columns,
-        n_per_thread: 1,
-        k_splits: units / columns,
-        block_k: 512,
-        matrix: false,
-    };
-    let holding = |registers: usize| {
-        let holds = |columns: &usize| 3 * hidden.div_ceil(units / columns) <= registers;
-        [64, 32, 16, 8].into_iter().find(holds)
-    };
-    let rows = [4, 2, 1]
-        .into_iter()
-        .filter(|&rows| rows <= n.next_power_of_two());
-    let registers = if limits.cpu {
-        // A CPU lacks the registers for a weight, and its launches are cheap.
-        &[][..]
-    } else {
-        &PERSISTENT_REGISTERS[..]
-    };
-    let columns = registers.iter().filter_map(|&registers| holding(registers));
-    columns
-        .flat_map(|columns| rows.clone().map(move |rows| tile(columns, rows)))
-        .collect()
+    // A CPU lacks the registers for a weight, and its launches are cheap.
+    if limits.cpu {
+        return Vec::new();
+    }
+    let units = limits.units.min(PERSISTENT_UNITS);
+    let mut tiles = Vec::new();
+    for n_threads in [32, 16] {
+        let k_splits = units / n_threads;
+        let holds = k_splits > 0 && 3 * rule.hidden.div_ceil(k_splits) <= PERSISTENT_REGISTERS;
+        let rows = [4, 2, 1]
+            .into_iter()
+            .filter(|&rows| holds && rows <= n.next_power_of_two());
+        tiles.extend(rows.map(|rows| StepTile {
+            rows,
+            width: rows,
+            n_threads,
+            n_per_thread: 1,
+            k_splits,
+            block_k: 512,
+            matrix: false,
+        }));
+    }
+    tiles.sort_by_key(|tile| persistent_clocks(problem, tile));
+    tiles
+}
+
+/// Estimated clocks of a step without the grid barrier.
+fn persistent_clocks(problem: &Problem, tile: &StepTile) -> usize {
+    let hidden = problem.rule.hidden;
+    let cubes = hidden.div_ceil(tile.n_threads).max(1);
+    let groups = (problem.limits.coresident_cubes / cubes).max(1);
+    let rounds = problem.n.div_ceil(tile.rows).div_ceil(groups);
+    // Multiplications, and vectors of the lhs from shared memory.
+    let of_tile = tile.rows * hidden * (tile.n_threads + 8) / 26;
+    rounds.saturating_mul(TILE_CLOCKS + of_tile)
 }
 
 /// Step kernels for a problem, the best first.

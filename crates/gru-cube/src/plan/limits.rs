@@ -17,8 +17,12 @@ pub struct Limits {
     pub shared_bytes: usize,
     /// Cubes that use the whole device: its multiprocessors.
     pub cubes: usize,
-    /// Weights that each of 512 units can keep in registers, next to the other values of a sequence kernel.
+    /// Weights that a unit can keep in registers, next to the other values of a sequence kernel.
     pub resident_registers: usize,
+    /// Units of the cube of a sequence kernel: at least this number.
+    pub walk_units: usize,
+    /// Units of a cube that can keep so many weights.
+    pub most_walk_units: usize,
     /// Buffers of a kernel.
     pub buffers: usize,
     /// Bytes of a buffer.
@@ -49,7 +53,13 @@ impl Limits {
             }
             None => None,
         };
-        let budget = tuning::budget(physical.and_then(|physical| physical.vendor));
+        let (budget, multiprocessors) = match cpu_cores {
+            Some(cores) => (tuning::cpu_budget(cores), Some(cores)),
+            None => {
+                let vendor = physical.and_then(|physical| physical.vendor);
+                (tuning::budget(vendor), multiprocessors)
+            }
+        };
         let counters = Type::atomic(u32::elem_type_native());
         let has_grid_barrier = client.properties().features.device_memory_scope
             && client
@@ -59,12 +69,10 @@ impl Limits {
         Self {
             units: hardware.max_units_per_cube as usize,
             shared_bytes: hardware.max_shared_memory_size,
-            cubes: cpu_cores.or(multiprocessors).unwrap_or(budget.cubes).max(1),
-            resident_registers: if cpu_cores.is_some() {
-                tuning::CPU_REGISTERS
-            } else {
-                budget.resident_registers
-            },
+            cubes: multiprocessors.unwrap_or(budget.cubes).max(1),
+            resident_registers: budget.resident_registers,
+            walk_units: budget.walk_units,
+            most_walk_units: budget.most_walk_units,
             buffers: hardware.max_bindings as usize,
             buffer_bytes: usize::try_from(properties.memory.max_page_size).unwrap_or(usize::MAX),
             elements: if properties.supports_address(AddressType::U64) {
@@ -72,9 +80,10 @@ impl Limits {
             } else {
                 u32::MAX as usize
             },
-            // A multiprocessor runs at least one cube that is within its limits.
-            coresident_cubes: if has_grid_barrier {
-                cpu_cores.or(multiprocessors).unwrap_or(0)
+            // A multiprocessor runs at least one cube that is within its limits. A recorded graph would not reset the
+            // counters of the barrier.
+            coresident_cubes: if has_grid_barrier && !client.is_capturing() {
+                multiprocessors.unwrap_or(0)
             } else {
                 0
             },

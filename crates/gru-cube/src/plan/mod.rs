@@ -81,8 +81,7 @@ pub(crate) fn plan(pass: Pass, strategy: Strategy, problem: &Problem) -> Result<
     match strategy {
         Strategy::Forced(schedule) => allowed(pass, problem, schedule),
         // The first candidate of a tuned call.
-        Strategy::Inferred | Strategy::Tuned => infer(pass, problem, false),
-        Strategy::Persistent => infer(pass, problem, true),
+        Strategy::Inferred | Strategy::Tuned => infer(pass, problem),
     }
 }
 

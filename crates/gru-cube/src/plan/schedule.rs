@@ -53,9 +53,8 @@ pub enum Schedule {
     /// registers and synchronize after every product with a grid barrier.
     ///
     /// The device must run all cubes at the same time and make their writes visible to each other. If it
-    /// does not, the barrier times out after some seconds and the call returns
-    /// [`PlanError::TimedOut`](super::error::PlanError::TimedOut). To check this, a call waits for the
-    /// device. A process runs one persistent kernel at a time.
+    /// does not, the barrier times out after about a second, and the results are NaN. A process runs one
+    /// persistent kernel at a time on a device: a call waits for one in another stream.
     Persistent(StepTile),
 }
 
@@ -63,12 +62,9 @@ pub enum Schedule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Strategy {
-    /// From the sizes of the call and the limits of the device. Never a persistent kernel.
+    /// From the sizes of the call and the limits of the device.
     #[default]
     Inferred,
-    /// As inferred, but a persistent kernel if the device seems to allow it. CubeCL has no cooperative
-    /// launch, which would guarantee that all cubes run at the same time.
-    Persistent,
     /// The fastest of some that the device allows, by CubeCL's autotune. The first call of a size measures
     /// them, which takes seconds, and stores the result like CubeCL's other results. The choice may differ
     /// from run to run, and with it the last bits of the results.
@@ -77,12 +73,11 @@ pub enum Strategy {
     Forced(Schedule),
 }
 
-/// `inferred`, `persistent`, `tuned`, or the forced schedule.
+/// `inferred`, `tuned`, or the forced schedule.
 impl fmt::Display for Strategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Inferred => f.write_str("inferred"),
-            Self::Persistent => f.write_str("persistent"),
             Self::Tuned => f.write_str("tuned"),
             Self::Forced(schedule) => schedule.fmt(f),
         }

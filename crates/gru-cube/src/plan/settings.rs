@@ -10,7 +10,7 @@ use std::{env, sync::RwLock};
 ///
 /// - `GRU_CUBE_FORWARD` and `GRU_CUBE_BACKWARD` force a [`Schedule`], such as
 ///   `walk rows=4 width=4 n_threads=128 k_splits=2`;
-/// - `GRU_CUBE_STRATEGY` is the strategy of the other passes: `inferred`, `persistent` or `tuned`;
+/// - `GRU_CUBE_STRATEGY` is the strategy of the other passes: `inferred` or `tuned`;
 /// - `GRU_CUBE_SELF_TEST` is `on`, the default, or `off`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
@@ -70,7 +70,6 @@ impl Settings {
     fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Self, SettingsError> {
         let otherwise = match variable(STRATEGY).as_deref() {
             None | Some("" | "inferred") => Strategy::Inferred,
-            Some("persistent") => Strategy::Persistent,
             Some("tuned") => Strategy::Tuned,
             Some(other) => {
                 return Err(SettingsError::Strategy {
@@ -182,8 +181,8 @@ mod tests {
 
     #[test]
     fn passes_have_separate_settings() {
-        let (forward, backward) = (Strategy::Forced(WALK), Strategy::Persistent);
-        let settings = from(&[(FORWARD, TEXT), (STRATEGY, "persistent")]);
+        let (forward, backward) = (Strategy::Forced(WALK), Strategy::Tuned);
+        let settings = from(&[(FORWARD, TEXT), (STRATEGY, "tuned")]);
         let expected = Settings {
             forward,
             backward,

@@ -12,6 +12,8 @@ const WEBGPU: Limits = Limits {
     shared_bytes: 16 * 1024,
     cubes: 32,
     resident_registers: 48,
+    walk_units: 512,
+    most_walk_units: 512,
     buffers: 30,
     buffer_bytes: 1 << 30,
     elements: u32::MAX as usize,
@@ -23,7 +25,9 @@ const NVIDIA: Limits = Limits {
     units: 1024,
     shared_bytes: 48 * 1024,
     cubes: 132,
-    resident_registers: 96,
+    resident_registers: 192,
+    walk_units: 128,
+    most_walk_units: 256,
     buffers: 30,
     buffer_bytes: 1 << 30,
     elements: u32::MAX as usize,
@@ -31,11 +35,19 @@ const NVIDIA: Limits = Limits {
     cpu: false,
 };
 
+/// wgpu does not report multiprocessors.
+const NVIDIA_VULKAN: Limits = Limits {
+    coresident_cubes: 0,
+    ..NVIDIA
+};
+
 const LAVAPIPE: Limits = Limits {
     units: 1024,
     shared_bytes: 32 * 1024,
     cubes: 2,
     resident_registers: 96,
+    walk_units: 1,
+    most_walk_units: 512,
     buffers: 30,
     buffer_bytes: 1 << 30,
     elements: u32::MAX as usize,
@@ -117,16 +129,10 @@ fn the_largest_sizes_have_a_schedule() {
 fn steps_are_one_launch_if_the_device_holds_the_weight() {
     let one_launch = |hidden, limits| {
         let problem = problem(64, hidden, Reset::AfterMatmul, limits);
-        let is_persistent = |strategy| {
-            let backward = backward(strategy, &problem).unwrap().is_persistent();
-            assert_eq!(
-                forward(strategy, &problem).unwrap().is_persistent(),
-                backward
-            );
-            backward
-        };
-        assert!(!is_persistent(Strategy::Inferred), "only on request");
-        is_persistent(Strategy::Persistent)
+        let [forward, backward] = [forward, backward]
+            .map(|pass| pass(Strategy::Inferred, &problem).unwrap().is_persistent());
+        assert_eq!(forward, backward, "H {hidden}");
+        forward
     };
     for (hidden, expected) in [
         (128, false),
@@ -241,19 +247,19 @@ fn steps_of_16_bits_use_matrix_units_if_they_fit() {
         takes(forward)
     };
     let some = Some(TENSOR_CORES);
-    assert!(by_matrices(64, 512, NVIDIA, some));
+    assert!(by_matrices(64, 512, NVIDIA_VULKAN, some));
     assert!(by_matrices(8, 512, WEBGPU, some));
-    assert!(!by_matrices(64, 512, NVIDIA, None));
+    assert!(!by_matrices(64, 512, NVIDIA_VULKAN, None));
     assert!(
-        !by_matrices(7, 512, NVIDIA, some),
+        !by_matrices(7, 512, NVIDIA_VULKAN, some),
         "half of a matrix's rows"
     );
     assert!(
-        !by_matrices(64, 520, NVIDIA, some),
+        !by_matrices(64, 520, NVIDIA_VULKAN, some),
         "H is not a multiple of the matrix"
     );
     assert!(
-        !by_matrices(64, 256, NVIDIA, some),
+        !by_matrices(64, 256, NVIDIA_VULKAN, some),
         "sequence kernels are faster"
     );
     assert!(!by_matrices(64, 512, LAVAPIPE, some), "a CPU has none");
@@ -263,7 +269,7 @@ fn steps_of_16_bits_use_matrix_units_if_they_fit() {
             ..TENSOR_CORES
         };
         assert!(
-            !by_matrices(64, 512, NVIDIA, Some(of_32_bits)),
+            !by_matrices(64, 512, NVIDIA_VULKAN, Some(of_32_bits)),
             "only on request"
         );
     }
@@ -550,18 +556,13 @@ fn inferred_schedules_match_the_list() {
         ..WEBGPU
     };
     let mut list = String::new();
-    for (device, limits, matrices, strategy) in [
-        ("32 units", few_units, None, Strategy::Inferred),
-        ("WebGPU", WEBGPU, None, Strategy::Inferred),
-        ("NVIDIA", NVIDIA, None, Strategy::Inferred),
-        ("NVIDIA, persistent", NVIDIA, None, Strategy::Persistent),
-        (
-            "NVIDIA, f16",
-            NVIDIA,
-            Some(TENSOR_CORES),
-            Strategy::Inferred,
-        ),
-        ("lavapipe", LAVAPIPE, None, Strategy::Inferred),
+    for (device, limits, matrices) in [
+        ("32 units", few_units, None),
+        ("WebGPU", WEBGPU, None),
+        ("NVIDIA", NVIDIA, None),
+        ("NVIDIA, Vulkan", NVIDIA_VULKAN, None),
+        ("NVIDIA, Vulkan, f16", NVIDIA_VULKAN, Some(TENSOR_CORES)),
+        ("lavapipe", LAVAPIPE, None),
     ] {
         for hidden in [24, 64, 128, 256, 512, 1024] {
             for n in [1, 3, 16, 1000] {
@@ -569,8 +570,8 @@ fn inferred_schedules_match_the_list() {
                     matrices,
                     ..problem(n, hidden, Reset::AfterMatmul, limits)
                 };
-                let forward = forward(strategy, &problem).unwrap();
-                let backward = backward(strategy, &problem).unwrap();
+                let forward = forward(Strategy::Inferred, &problem).unwrap();
+                let backward = backward(Strategy::Inferred, &problem).unwrap();
                 let (forward, backward) = (text(forward), text(backward));
                 list += &format!("{device}, H {hidden}, N {n}: {forward}");
                 list += &if forward == backward {

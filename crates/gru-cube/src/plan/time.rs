@@ -50,6 +50,8 @@ mod tests {
                 shared_bytes: 32 << 10,
                 cubes: 32,
                 resident_registers: 48,
+                walk_units: 512,
+                most_walk_units: 512,
                 buffers: 8,
                 buffer_bytes: usize::MAX,
                 elements: usize::MAX,
@@ -58,7 +60,7 @@ mod tests {
             },
             matrices: None,
         };
-        let plan = plan(Pass::Forward, Strategy::Persistent, &problem).unwrap();
+        let plan = plan(Pass::Forward, Strategy::Inferred, &problem).unwrap();
         plan.steps_per_launch(&problem)
     }
 

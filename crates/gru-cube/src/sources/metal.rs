@@ -15,6 +15,8 @@ const LIMITS: Limits = Limits {
     shared_bytes: 32 * 1024,
     cubes: 16,
     resident_registers: 48,
+    walk_units: 512,
+    most_walk_units: 512,
     buffers: 30,
     buffer_bytes: 1 << 30,
     elements: u32::MAX as usize,

@@ -455,7 +455,7 @@ impl Bench {
                     },
                     matrices: self.matrices,
                 };
-                all.extend(self.both_passes(Strategy::Persistent, &problem, given));
+                all.extend(self.both_passes(Strategy::Inferred, &problem, given));
             }
         }
         all.push(self.transpose());

@@ -90,6 +90,8 @@ mod tests {
             shared_bytes: 48 << 10,
             cubes,
             resident_registers: 96,
+            walk_units: 512,
+            most_walk_units: 512,
             buffers: 16,
             buffer_bytes: usize::MAX,
             elements: usize::MAX,
