@@ -124,7 +124,7 @@ fn a_long_walk_is_several_launches() -> Ran {
 fn products_are_one_each() -> Ran {
     let before = GruSpec::default().with_reset(Reset::BeforeMatmul);
     let limits = Limits::of(&client());
-    let one_launch = !limits.cpu && limits.coresident_cubes >= 38;
+    let one_launch = limits.persistent && limits.coresident_cubes >= 38;
     for t in [3, 5] {
         // With the reset before the product, scratch memory is the eighth buffer of the forward pass.
         for (spec, products, shares) in

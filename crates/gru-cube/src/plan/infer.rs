@@ -133,8 +133,7 @@ fn persistent_tiles(problem: &Problem) -> Vec<StepTile> {
     let Problem {
         n, limits, rule, ..
     } = *problem;
-    // A CPU lacks the registers for a weight, and its launches are cheap.
-    if limits.cpu {
+    if !limits.persistent {
         return Vec::new();
     }
     let units = limits.units.min(PERSISTENT_UNITS);

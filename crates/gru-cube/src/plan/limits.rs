@@ -33,6 +33,8 @@ pub struct Limits {
     /// their writes are visible to each other. One for each multiprocessor. 0 if writes are not visible, or
     /// the number of multiprocessors is unknown.
     pub coresident_cubes: usize,
+    /// Persistent kernels are inferred. Only on devices of a vendor where they were measured.
+    pub persistent: bool,
     /// The device is a CPU. Its units are lanes of SIMD vectors, a barrier iterates over all units, and
     /// different addresses are loaded unit by unit.
     pub cpu: bool,
@@ -87,6 +89,7 @@ impl Limits {
             } else {
                 0
             },
+            persistent: budget.persistent,
             cpu: cpu_cores.is_some(),
         }
     }

@@ -18,6 +18,7 @@ const WEBGPU: Limits = Limits {
     buffer_bytes: 1 << 30,
     elements: u32::MAX as usize,
     coresident_cubes: 0,
+    persistent: false,
     cpu: false,
 };
 
@@ -32,6 +33,7 @@ const NVIDIA: Limits = Limits {
     buffer_bytes: 1 << 30,
     elements: u32::MAX as usize,
     coresident_cubes: 132,
+    persistent: true,
     cpu: false,
 };
 
@@ -52,6 +54,7 @@ const LAVAPIPE: Limits = Limits {
     buffer_bytes: 1 << 30,
     elements: u32::MAX as usize,
     coresident_cubes: 0,
+    persistent: false,
     cpu: true,
 };
 
@@ -344,8 +347,9 @@ fn candidates_are_allowed_and_of_every_kind() {
         for kind in [Some(true), Some(false), None] {
             assert!(kinds.contains(&kind), "{kind:?} in {schedules:?}");
         }
-        // The first two are of both kinds.
-        assert_ne!(kinds[0].is_some(), kinds[1].is_some(), "{schedules:?}");
+        // The kinds alternate.
+        let [first, second] = [0, 1].map(|i| core::mem::discriminant(&schedules[i]));
+        assert_ne!(first, second, "{schedules:?}");
     };
     for limits in [WEBGPU, NVIDIA] {
         for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {

@@ -56,6 +56,7 @@ mod tests {
                 buffer_bytes: usize::MAX,
                 elements: usize::MAX,
                 coresident_cubes,
+                persistent: true,
                 cpu: false,
             },
             matrices: None,

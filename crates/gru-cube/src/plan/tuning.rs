@@ -14,6 +14,8 @@ pub(crate) struct Budget {
     pub(crate) most_walk_units: usize,
     /// Multiprocessors of a common device.
     pub(crate) cubes: usize,
+    /// Persistent kernels are inferred: they were right and faster on a device of the vendor.
+    pub(crate) persistent: bool,
 }
 
 /// The budget of a CPU, whose units have no registers of their own. A driver compiles that many terms in half a second.
@@ -24,6 +26,7 @@ pub(crate) fn cpu_budget(cores: usize) -> Budget {
         walk_units: 1,
         most_walk_units: WALK_UNITS,
         cubes: cores,
+        persistent: false,
     }
 }
 
@@ -43,6 +46,7 @@ pub(crate) fn budget(vendor: Option<PciVendor>) -> Budget {
                 walk_units: 128,
                 most_walk_units: 256,
                 cubes: 64,
+                persistent: true,
             };
         }
         // 256 registers per unit. From 6 to 48 pairs of compute units.
@@ -61,6 +65,7 @@ pub(crate) fn budget(vendor: Option<PciVendor>) -> Budget {
         walk_units: WALK_UNITS,
         most_walk_units: WALK_UNITS,
         cubes,
+        persistent: false,
     }
 }
 

@@ -21,6 +21,7 @@ const LIMITS: Limits = Limits {
     buffer_bytes: 1 << 30,
     elements: u32::MAX as usize,
     coresident_cubes: 0,
+    persistent: true,
     cpu: false,
 };
 

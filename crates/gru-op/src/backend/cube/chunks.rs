@@ -96,6 +96,7 @@ mod tests {
             buffer_bytes: usize::MAX,
             elements: usize::MAX,
             coresident_cubes: 0,
+            persistent: false,
             cpu: false,
         };
         assert_eq!(min_bytes(&device(2)), 4 << 20);
