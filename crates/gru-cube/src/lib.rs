@@ -21,12 +21,12 @@
 //!   must run them at the same time and make their writes visible to each other. CUDA and ROCm do; WebGPU
 //!   does not.
 //!
-//! [`Strategy::Inferred`] chooses a schedule from the sizes and the [`Limits`] of the device, never a
-//! persistent kernel. It takes the first of these that the device allows:
+//! [`Strategy::Inferred`] chooses a schedule from the sizes and the [`Limits`] of the device. It takes the first of
+//! these that the device allows:
 //!
 //! 1. a sequence kernel with a resident weight, up to H 64 with 256 units per cube (the smallest limit of WebGPU), and
-//!    up to H 128 with 1024 units that have enough registers;
-//! 2. with [`Strategy::Persistent`], a persistent kernel, up to H 1024 with 132 multiprocessors;
+//!    up to H 128 with units that have enough registers;
+//! 2. with CUDA, a persistent kernel, up to H 1024 with 64 multiprocessors or more;
 //! 3. up to H 256 a sequence kernel that reads the weight at every step, else step kernels. Step kernels of
 //!    16-bit types use matrix units if the device has them.
 //!
