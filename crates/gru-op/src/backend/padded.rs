@@ -1,12 +1,16 @@
-//! Rows of different lengths on backends without kernels for them: padding is masked, and packed rows are padded. This
-//! saves no work.
+//! Rows of different lengths on backends without kernels for them: padding is masked, and packed rows are padded. The
+//! recurrence computes the padding too. The products over all steps can leave it out by [`Valid`].
 
 use crate::backend::{GruCall, GruGradients, GruSaved, composed::prim::Prim};
 use burn::{
-    backend::{Backend, TensorMetadata, tensor::FloatTensor},
+    backend::{
+        Backend, TensorMetadata, get_or_init_device_settings,
+        tensor::{Device, FloatTensor, IntTensor},
+    },
     tensor::TensorData,
 };
 use gru_spec::{Direction, Inputs, Layout, Lengths, Order, PerInput, Sequence, Sizes};
+use std::ops::Range;
 
 /// [`GruBackend::gru_states`](crate::backend::GruBackend::gru_states), by a function for rows of T steps.
 pub(crate) fn states<B: Backend>(
@@ -66,9 +70,70 @@ pub(crate) fn gradients<B: Backend>(
     })
 }
 
+/// The steps that are not padding.
+pub(crate) struct Valid<B: Backend> {
+    /// The number of each among all steps of a padded sequence in memory, `[M]`.
+    steps: IntTensor<B>,
+    /// For each step of a padded sequence its number among these, or 0 for padding.
+    ranks: IntTensor<B>,
+}
+
+impl<B: Backend> Valid<B> {
+    /// Among the steps `times` of rows with these lengths. `None` if all are padding.
+    pub(crate) fn new(
+        lengths: &[usize],
+        times: Range<usize>,
+        layout: Layout,
+        device: &Device<B>,
+    ) -> Option<Self> {
+        let [first, second] = layout.split([lengths.len(), times.len()]);
+        let (mut steps, mut ranks) = (Vec::new(), Vec::with_capacity(first * second));
+        for step in 0..first * second {
+            let [n, t] = layout.split([step / second, step % second]);
+            if times.start + t < lengths[n] {
+                ranks.push(steps.len() as i64);
+                steps.push(step as i64);
+            } else {
+                ranks.push(0);
+            }
+        }
+        let numbers = |numbers: Vec<i64>| {
+            let shape = [numbers.len()];
+            let dtype = get_or_init_device_settings::<B>(device).int_dtype;
+            let data = TensorData::new(numbers, shape).convert_dtype(dtype.into());
+            B::int_from_data(data, device)
+        };
+        (!steps.is_empty()).then(|| Self {
+            steps: numbers(steps),
+            ranks: numbers(ranks),
+        })
+    }
+
+    /// The rows of these steps: `[M,C]` of a padded sequence as a matrix.
+    pub(crate) fn pick(&self, all: Prim<B>) -> Prim<B> {
+        Prim(B::float_select(all.0, 0, self.steps.clone()))
+    }
+
+    /// The inverse. The rows of the padding repeat another row.
+    pub(crate) fn spread(&self, valid: Prim<B>) -> Prim<B> {
+        Prim(B::float_select(valid.0, 0, self.ranks.clone()))
+    }
+
+    /// `all · weight`. The rows of the padding are undefined.
+    pub(crate) fn product(valid: &Option<Self>, all: Prim<B>, weight: Prim<B>) -> Prim<B> {
+        match valid {
+            Some(valid) => valid.spread(valid.pick(all).matmul(weight)),
+            None => all.matmul(weight),
+        }
+    }
+}
+
 /// The padded form of a call.
 struct Padded<B: Backend> {
+    /// The lengths of the rows.
     lengths: Lengths,
+    /// If the rows are packed.
+    valid: Option<Valid<B>>,
     sizes: Sizes,
     layout: Layout,
     /// The first two dimensions of sequences in memory.
@@ -93,9 +158,15 @@ impl<B: Backend> Padded<B> {
             .collect();
         let x = &call.inputs.sequence.x;
         let [a, b, _] = x.shape().dims();
-        let mask = B::float_from_data(TensorData::new(mask, [first, second, 1]), &x.device());
+        let device = x.device();
+        let mask = B::float_from_data(TensorData::new(mask, [first, second, 1]), &device);
+        let valid = match call.lengths {
+            Lengths::Packed(_) => Valid::new(lengths, 0..sizes.t, layout, &device),
+            _ => None,
+        };
         Some(Self {
-            lengths: call.lengths.clone(),
+            lengths: Lengths::Padded(lengths.into()),
+            valid,
             sizes,
             layout,
             in_memory: [a, b],
@@ -133,14 +204,14 @@ impl<B: Backend> Padded<B> {
                 layout: self.layout,
                 ..call.order
             },
-            lengths: Lengths::All,
+            lengths: self.lengths.clone(),
             ..call
         }
     }
 
     /// The states that a call over rows of T steps returns, from states that are zero past the end of a row.
     fn states(&self, call: &GruCall<B>, states: Prim<B>) -> Prim<B> {
-        let states = self.unpack(states);
+        let states = self.zeroed(self.unpack(states));
         match (&call.inputs.sequence.h0, call.order.direction) {
             // The reverse direction starts with the padding, which keeps the initial state.
             (Some(h0), Direction::Reverse) if self.sizes.rows() > 0 => {
@@ -164,41 +235,63 @@ impl<B: Backend> Padded<B> {
         sequence.zeroed(self.step_mask.is_zero().expand(shape))
     }
 
-    /// A padded sequence from a sequence in memory.
+    /// A padded sequence from a sequence in memory. The padding of packed rows is undefined.
     fn unpack(&self, sequence: Prim<B>) -> Prim<B> {
-        let Lengths::Packed(lengths) = &self.lengths else {
-            return sequence;
-        };
         let (Sizes { n, t, .. }, [a, b, features]) = (self.sizes, sequence.dims());
-        if a * b * features == 0 {
-            return Prim::zeros([n, t, features], &sequence);
-        }
-        let (packed, mut next, mut parts) = (sequence.reshape([a * b, features]), 0, Vec::new());
-        for &len in lengths.iter() {
-            if len > 0 {
-                parts.push(packed.narrow(0, next..next + len));
+        match &self.valid {
+            _ if [a, b] == self.layout.split([n, t]) => sequence,
+            Some(valid) if features > 0 => {
+                let rows = valid.spread(sequence.reshape([a * b, features]));
+                rows.reshape([n, t, features])
             }
-            if len < t {
-                parts.push(Prim::zeros([t - len, features], &packed));
-            }
-            next += len;
+            _ => Prim::zeros([n, t, features], &sequence),
         }
-        Prim::cat(parts, 0).reshape([n, t, features])
     }
 
     /// The inverse of [`unpack`](Self::unpack).
     fn pack(&self, sequence: Prim<B>) -> Prim<B> {
-        let Lengths::Packed(lengths) = &self.lengths else {
-            return sequence;
-        };
         let (Sizes { n, t, .. }, [a, b]) = (self.sizes, self.in_memory);
-        let [_, _, features] = sequence.dims();
-        if a * b * features == 0 {
-            return Prim::zeros([a, b, features], &sequence);
+        let [first, second, features] = sequence.dims();
+        match &self.valid {
+            _ if [a, b] == [first, second] => sequence,
+            Some(valid) if features > 0 => {
+                let rows = valid.pick(sequence.reshape([n * t, features]));
+                rows.reshape([a, b, features])
+            }
+            _ => Prim::zeros([a, b, features], &sequence),
         }
-        let padded = sequence.reshape([n * t, features]);
-        let of_rows = lengths.iter().enumerate().filter(|&(_, &len)| len > 0);
-        let parts = of_rows.map(|(n, &len)| padded.narrow(0, n * t..n * t + len));
-        Prim::cat(parts.collect(), 0).reshape([a, b, features])
+    }
+}
+
+#[cfg(all(test, feature = "flex"))]
+mod tests {
+    use super::*;
+    use burn_flex::{Flex, FlexDevice, FlexTensor};
+
+    fn matrix(values: &[f32]) -> Prim<Flex> {
+        let data = TensorData::new(values.to_vec(), [values.len(), 1]);
+        Prim(FlexTensor::from_data(data))
+    }
+
+    fn values(matrix: Prim<Flex>) -> Vec<f32> {
+        matrix.0.into_data().try_into_vec().unwrap()
+    }
+
+    /// Steps 1 and 2 of rows with 1, 3 and 0 steps: only two steps of the second row are no padding.
+    #[test]
+    fn padding_is_left_out() {
+        let device = FlexDevice;
+        let of = |layout| Valid::<Flex>::new(&[1, 3, 0], 1..3, layout, &device).unwrap();
+        let all = matrix(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+        let by_row = of(Layout::BatchMajor);
+        assert_eq!(values(by_row.pick(all.clone())), [2.0, 3.0]);
+        let spread = values(by_row.spread(matrix(&[7.0, 8.0])));
+        assert_eq!(spread, [7.0, 7.0, 7.0, 8.0, 7.0, 7.0]);
+        let by_time = of(Layout::TimeMajor);
+        assert_eq!(values(by_time.pick(all)), [1.0, 4.0]);
+        let spread = values(by_time.spread(matrix(&[7.0, 8.0])));
+        assert_eq!(spread, [7.0, 7.0, 7.0, 7.0, 8.0, 7.0]);
+        let none = Valid::<Flex>::new(&[1, 1], 1..3, Layout::BatchMajor, &device);
+        assert!(none.is_none());
     }
 }

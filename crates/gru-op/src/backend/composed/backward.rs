@@ -66,10 +66,15 @@ pub(crate) fn gradients<B: Backend>(
         let rz = call.columns(&dp, 0, 2).sum_rows();
         Prim::cat(vec![rz, dq_n.sum_rows()], 0)
     });
+    let x = &call.inputs.sequence.x;
     let gradients = PerInput {
-        x: wanted.x.then(|| call.d_x(dp.clone())),
+        x: wanted
+            .x
+            .then(|| call.d_x(dp.clone()).reshape(x.dims::<3>())),
         h0: wanted.h0.then_some(dh),
-        w_ih: wanted.w_ih.then(|| call.d_w_ih(dp.clone())),
+        w_ih: wanted
+            .w_ih
+            .then(|| call.rows(x.clone()).transpose().matmul(dp.clone())),
         w_hh,
         b_ih: wanted.b_ih.then(|| dp.sum_rows()),
         b_hh,
@@ -101,19 +106,12 @@ pub(crate) fn d_w_hh<B: Backend>(
 }
 
 impl<B: Backend> Call<B> {
-    /// The gradient of `x` from the gradient of all pre-activations, `[T·N,3H]`.
+    /// Rows of the gradient of `x` from rows of the gradient of all pre-activations, `[…,3H]`.
     pub(crate) fn d_x(&self, dp: Prim<B>) -> Prim<B> {
-        let dx = match &self.inputs.weights.w_ih {
+        match &self.inputs.weights.w_ih {
             Some(w_ih) => dp.matmul(w_ih.clone().transpose()),
             None => dp,
-        };
-        dx.reshape(self.inputs.sequence.x.dims::<3>())
-    }
-
-    /// The gradient of `w_ih`.
-    pub(crate) fn d_w_ih(&self, dp: Prim<B>) -> Prim<B> {
-        let x = self.rows(self.inputs.sequence.x.clone());
-        x.transpose().matmul(dp)
+        }
     }
 
     /// The state before every step, a sequence.

@@ -1,12 +1,13 @@
 //! A call as the kernels read it.
 
 use super::Prim;
-use crate::backend::GruCall;
+use crate::backend::{GruCall, padded::Valid};
 use burn::{backend::TensorMetadata, tensor::DType};
 use burn_cubecl::{CubeBackend, tensor::CubeTensor};
 use cubecl::ir::{ElemType, FloatKind};
 use gru_cube::{Settings, Starts};
 use gru_spec::{Direction, Order, Sizes};
+use std::ops::Range;
 
 /// A call whose starts are in the form of [`Starts`].
 pub(super) struct KernelCall {
@@ -54,6 +55,18 @@ impl KernelCall {
             starts,
             element,
         })
+    }
+
+    /// Some steps without padding, unless there is little padding.
+    pub(super) fn valid(&self, steps: Range<usize>) -> Option<Valid<CubeBackend>> {
+        let lengths = self.of.lengths.of_rows()?;
+        let Sizes { n, t, .. } = self.of.sizes();
+        let count: usize = lengths.iter().sum();
+        let order = self.of.order;
+        let times = order.direction.times(steps, t);
+        let device = self.of.inputs.sequence.x.device();
+        let new = || Valid::new(lengths, times, order.layout, &device);
+        (count <= n * t / 10 * 9).then(new)?
     }
 
     /// The same call with `state` `[N,H]` as initial state.

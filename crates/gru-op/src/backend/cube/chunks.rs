@@ -4,7 +4,7 @@ use super::{KernelCall, Prim};
 use crate::{backend::GruCall, backend::composed::Call};
 use burn_cubecl::CubeBackend;
 use gru_cube::Limits;
-use gru_spec::{Inputs, Sequence};
+use gru_spec::{Inputs, Lengths, Sequence};
 use std::ops::Range;
 
 /// The least bytes of `p` in a chunk. Smaller chunks save little memory, and need more launches.
@@ -54,6 +54,17 @@ pub(super) fn of_call(
 ) -> KernelCall {
     let part = |tensor| of_sequence(&Prim(tensor), steps, of_whole).0;
     let sequence = whole.of.inputs.sequence.clone();
+    let lengths = match whole.of.lengths.of_rows() {
+        None => Lengths::All,
+        Some(lengths) => {
+            let times = of_whole
+                .order
+                .direction
+                .times(steps.clone(), of_whole.sizes.t);
+            let in_chunk = |&len: &usize| len.clamp(times.start, times.end) - times.start;
+            Lengths::Padded(lengths.iter().map(in_chunk).collect())
+        }
+    };
     let h0 = match steps.start {
         0 => sequence.h0,
         first => {
@@ -73,6 +84,7 @@ pub(super) fn of_call(
                 },
                 weights: whole.of.inputs.weights.clone(),
             },
+            lengths,
             ..whole.of.clone()
         },
         ..*whole

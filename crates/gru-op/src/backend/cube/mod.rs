@@ -12,7 +12,7 @@ use call::KernelCall;
 use crate::{
     backend::composed,
     backend::composed::prim::Prim,
-    backend::padded,
+    backend::padded::{self, Valid},
     backend::{GruBackend, GruCall, GruGradients, GruSaved},
 };
 use burn::{
@@ -158,7 +158,9 @@ fn forward(call: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBacke
     let width = of.spec.saved_per_unit() * h;
     let gates = keep.then(|| empty(&states, Shape::new(sizes.sequence_shape(width))));
     let [_, _, features] = whole.dims();
-    let per_step = n * 3 * h * element.size();
+    // Products that leave out padding also need p of the valid steps alone.
+    let copies = 1 + usize::from(of.lengths.of_rows().is_some());
+    let per_step = copies * n * 3 * h * element.size();
     let in_and_out = (features + h)
         .saturating_mul(n * t)
         .saturating_mul(element.size());
@@ -171,7 +173,7 @@ fn forward(call: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBacke
         // The backward pass needs as much for the gradients of x and the states.
         (Some(_), true) => least.max(in_and_out),
     };
-    let call = call.sizes();
+    let kernel_call = call.sizes();
     let writes = ForwardOutputs {
         states: states.handle.clone(),
         gates: gates.as_ref().map(|gates| gates.handle.clone()),
@@ -191,7 +193,10 @@ fn forward(call: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBacke
     for steps in chunks::chunks(t, per_step, limit) {
         let x = chunks::of_sequence(whole, &steps, &sizes);
         let p = match w_ih {
-            Some(w_ih) => x.reshape([n * steps.len(), features]).matmul(w_ih.clone()),
+            Some(w_ih) => {
+                let rows = x.reshape([n * steps.len(), features]);
+                Valid::product(&call.valid(steps.clone()), rows, w_ih.clone())
+            }
             None => x,
         };
         let reads = ForwardInputs {
@@ -205,7 +210,7 @@ fn forward(call: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBacke
             step_mask: step_mask.clone(),
             zoneout: zoneout.clone(),
         };
-        let done = gru_cube::forward(&states.client, &call, &reads, &writes, strategy);
+        let done = gru_cube::forward(&states.client, &kernel_call, &reads, &writes, strategy);
         if !is_done("gru_forward", done, strategy) {
             return None;
         }
@@ -266,15 +271,27 @@ fn backward(
         return Err(Some(Box::new(kept)));
     }
 
-    let d_gates = Prim::<CubeBackend>(d_gates).reshape([rows, width]);
+    let dtype = kept.dtype;
+    // Not needed any more, and as large as the gradients.
+    drop((kept, reads, writes));
+    let valid = call.valid(0..sizes.sizes.t);
+    let pick = |rows: Prim<CubeBackend>| match &valid {
+        Some(valid) => valid.pick(rows),
+        None => rows,
+    };
+    let d_gates = pick(Prim(d_gates).reshape([rows, width]));
     let columns = |from: usize, to: usize| d_gates.narrow(1, from * h..to * h);
     let d_p = columns(0, 3);
     let last = spec.saved_per_unit();
     let d_q_n = columns(last - 1, last);
-    let w_ih = wanted.w_ih.then(|| sizes.d_w_ih(d_p.clone()));
+    let x = &sizes.inputs.sequence.x;
+    let w_ih = wanted.w_ih.then(|| {
+        let x = pick(sizes.rows(x.clone()));
+        x.transpose().matmul(d_p.clone())
+    });
     let w_hh = wanted.w_hh.then(|| {
-        let g = lhs_of(None);
-        let g_n = g_n.unwrap_or_else(|| g.clone());
+        let g = pick(lhs_of(None));
+        let g_n = g_n.map_or_else(|| g.clone(), pick);
         composed::d_w_hh(g, g_n, columns(0, 2), d_q_n)
     });
     // One pass over all columns for both biases.
@@ -287,8 +304,14 @@ fn backward(
         _ => None,
     };
     // Last, after the memory of g is free.
-    let x = wanted.x.then(|| sizes.d_x(d_p));
-    let dtype = kept.dtype;
+    let x = wanted.x.then(|| {
+        let rows = sizes.d_x(d_p);
+        let rows = match &valid {
+            Some(valid) => valid.spread(rows),
+            None => rows,
+        };
+        rows.reshape(x.dims::<3>())
+    });
     let d_state = |rows| {
         Prim(cast(
             Prim::<CubeBackend>(d_h0.clone()).narrow(0, rows).0,

@@ -2,7 +2,7 @@
 //! recomputed, so that memory for the gates of all steps is not needed.
 
 use super::{KernelCall, NotDone, Prim, backward, chunks, dense, empty, lhs, optional};
-use crate::{backend::GruGradients, backend::composed::Call};
+use crate::backend::{GruGradients, composed::Call, padded::Valid};
 use burn::tensor::Shape;
 use burn_cubecl::{CubeBackend, tensor::CubeTensor};
 use gru_cube::{GatesInputs, Limits, Products};
@@ -63,10 +63,15 @@ pub(super) fn gradients(
 /// The gates of all steps of a call, from the states.
 fn gates(of: &KernelCall, states: &Prim<CubeBackend>) -> CubeTensor {
     let (inputs, spec) = (&of.of.inputs, of.of.spec);
-    let mut without_bias = of.of.clone();
-    without_bias.inputs.weights.b_ih = None;
-    let sizes = Call::new(without_bias);
-    let p = dense(sizes.project().0);
+    let sizes = Call::new(of.of.clone());
+    let valid = of.valid(0..sizes.sizes.t);
+    let product = |rows, weight| Valid::product(&valid, rows, weight);
+    let x = sizes.rows(sizes.inputs.sequence.x.clone());
+    let p = match &sizes.inputs.weights.w_ih {
+        Some(w_ih) => product(x, w_ih.clone()),
+        None => x,
+    };
+    let p = dense(p.0);
     let client = states.0.client.clone();
     let call = of.sizes();
     let h = sizes.sizes.h;
@@ -86,14 +91,14 @@ fn gates(of: &KernelCall, states: &Prim<CubeBackend>) -> CubeTensor {
     };
     match spec.reset {
         Reset::AfterMatmul => {
-            let q = dense(g.matmul(w_hh.clone()).0);
+            let q = dense(product(g, w_hh.clone()).0);
             make(Products::All { q });
         }
         Reset::BeforeMatmul => {
-            let q = dense(g.clone().matmul(columns(0, 2)).0);
+            let q = dense(product(g.clone(), columns(0, 2)).0);
             let times_r = g.0.handle.clone();
             make(Products::ResetAndUpdate { q, g: times_r });
-            let q = dense(g.matmul(columns(2, 3)).0);
+            let q = dense(product(g, columns(2, 3)).0);
             make(Products::Candidate { q });
         }
     }
