@@ -139,10 +139,11 @@ pub(crate) fn store_matrices(
     }
 }
 
-/// The plane of a unit within its k-split, and the k-split.
+/// The plane of a unit within its k-split, and the k-split. A plane is consecutive units, as in Burn's own products by
+/// matrix units. With `PLANE_POS`, CubeCL 0.11.3 would make SPIR-V that is not valid.
 #[cube]
 fn place(#[comptime] threads: Threads) -> (usize, usize) {
-    let plane = PLANE_POS as usize;
+    let plane = UNIT_POS as usize / comptime!(threads.matrices().plane);
     (
         plane % comptime!(threads.planes()),
         plane / comptime!(threads.planes()),
