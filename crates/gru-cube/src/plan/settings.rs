@@ -137,10 +137,9 @@ impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Schedule { variable, reason } => write!(f, "{variable}: {reason}"),
-            Self::Strategy { variable, text } => write!(
-                f,
-                "{variable}: expected inferred, persistent or tuned, got {text:?}"
-            ),
+            Self::Strategy { variable, text } => {
+                write!(f, "{variable}: expected inferred or tuned, got {text:?}")
+            }
             Self::SelfTest { variable, text } => {
                 write!(f, "{variable}: expected on or off, got {text:?}")
             }
@@ -204,7 +203,7 @@ mod tests {
         };
         assert_eq!(
             message(STRATEGY, "best"),
-            "GRU_CUBE_STRATEGY: expected inferred, persistent or tuned, got \"best\""
+            "GRU_CUBE_STRATEGY: expected inferred or tuned, got \"best\""
         );
         assert_eq!(
             message(SELF_TEST, "no"),
