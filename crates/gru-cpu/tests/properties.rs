@@ -120,11 +120,13 @@ fn spec(
         (clip(), clip()),
     )
         .prop_map(|(reset, update, layout, direction, activations, clips)| {
+            // σ is one number within a smaller clip, and the slope of a gate is a function of the gate.
+            let clip_gates = clips.0.map(|clip| clip.max(1e-12));
             let spec = GruSpec::default()
                 .with_reset(reset)
                 .with_update(update)
                 .with_activations(activations)
-                .with_clip_gates(clips.0)
+                .with_clip_gates(clip_gates)
                 .with_clip_state(clips.1);
             (spec, Order { layout, direction })
         })

@@ -48,7 +48,8 @@ pub struct GruSpec {
     pub update: Update,
     /// Activations of the three gates.
     pub activations: Activations,
-    /// ONNX's clip: pre-activations are bounded to `[−c, c]`. Infinity means no clip.
+    /// ONNX's clip: pre-activations are bounded to `[−c, c]`. Infinity means no clip. If c is so small that a gate has
+    /// one value only, its slope is 0.
     pub clip_gates: Option<f64>,
     /// Burn's clip: the new state is bounded to `[−c, c]`. Infinity means no clip.
     pub clip_state: Option<f64>,
