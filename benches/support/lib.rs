@@ -56,33 +56,28 @@ pub struct Times {
     pub host: f64,
 }
 
-/// Times of Burn's `Gru` and of `GruBlock` in this process, interleaved, for `patience` or at least a few calls.
-pub fn side_by_side(
-    shape: &'static Shape,
-    mode: Mode,
+/// Times of several programs, interleaved, until `patience` is over. At least one sample of each.
+pub fn side_by_side<const P: usize>(
+    layers: &[Layer; P],
     device: &Device,
     patience: Duration,
-) -> (Times, Times) {
-    let problem = Problem::new(shape);
-    let layers =
-        [Program::Burn, Program::Block].map(|program| Layer::new(&problem, program, mode, device));
+) -> [Times; P] {
     let batches = layers.each_ref().map(|layer| {
         time(&|| layer.call(), 1, device);
         let one = time(&|| layer.call(), 1, device).done;
         (1.0 / one.max(1e-6)).ceil().max(1.0) as usize
     });
-    let mut samples = [Vec::new(), Vec::new()];
+    let mut samples = [(); P].map(|()| Vec::new());
     let start = Instant::now();
-    while samples[0].len() < 3 || (start.elapsed() < patience && samples[0].len() < 101) {
+    while samples[0].is_empty() || (start.elapsed() < patience && samples[0].len() < 101) {
         for ((layer, batch), samples) in layers.iter().zip(batches).zip(&mut samples) {
             samples.push(time(&|| layer.call(), batch, device));
         }
     }
-    let [burn, ours] = samples.map(|samples| Times {
+    samples.map(|samples| Times {
         done: median(samples.iter().map(|sample| sample.done).collect()),
         host: median(samples.iter().map(|sample| sample.host).collect()),
-    });
-    (burn, ours)
+    })
 }
 
 /// One sample of `batch` calls.

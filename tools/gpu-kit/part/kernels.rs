@@ -1,7 +1,7 @@
 //! Compares every kernel and launch configuration with float64 at odd sizes: the problems of gru-cube's
 //! own tests.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, thread};
 
 use cubecl::{client::Client, features::TypeUsage};
 use gru_cube::{Schedule, StepTile, Strategy};
@@ -32,13 +32,17 @@ const BFLOAT: f64 = 8.0 * HALF;
 const BY_MATRICES: [fn(StepTile) -> Schedule; 2] = [Schedule::Persistent, Schedule::Steps];
 
 /// Kernels that most drivers reject. The page names those that did not run.
-const SPECIAL: [(&str, &str); 5] = [
+const SPECIAL: [(&str, &str); 6] = [
     ("persistent", "f32"),
+    (STREAMS, "f32"),
     ("persistent matrix", "f16"),
     ("persistent matrix", "bf16"),
     ("steps matrix", "f16"),
     ("steps matrix", "bf16"),
 ];
+
+/// Persistent kernels of several streams at the same time.
+const STREAMS: &str = "persistent streams";
 
 #[derive(Serialize, Deserialize)]
 struct Row {
@@ -208,11 +212,36 @@ fn row<F: Upload>(case: &Case, dtype: &str, tolerance: (f64, f64)) -> Row {
     }
 }
 
+/// A problem from four threads at the same time. Each has its own stream. The result is the worst of the four.
+fn streams<F: Upload>(case: &Case, dtype: &str, tolerance: (f64, f64)) -> Row {
+    let rows: Vec<Row> = thread::scope(|scope| {
+        let one = || row::<F>(case, dtype, tolerance);
+        let threads = [(); 4].map(|()| scope.spawn(one));
+        let rows = threads.map(|thread| thread.join().expect("a panic is a row"));
+        rows.into()
+    });
+    let worst = rows
+        .into_iter()
+        .max_by_key(|row| (row.is_wrong(), row.is_rejected()));
+    let mut row = worst.expect("four rows");
+    row.kind = STREAMS.to_owned();
+    row
+}
+
 /// All problems, one of each kind in each round, so that all kinds run when the time is over. The first kinds run on
 /// no other language.
 fn all(client: &Client) -> Vec<Job> {
     let large = [128, 257, 513, 1025].into_iter();
     let large = large.flat_map(|h| catalogue::large(h, Strategy::Inferred));
+    let mut together = catalogue::persistent().cases;
+    together.truncate(1);
+    // Long enough to overlap.
+    together.iter_mut().for_each(|case| case.size.1 = 50);
+    let together = jobs::<f32>(together, "f32", (FORWARD, GRADIENT));
+    let together = together.into_iter().map(|job| Job {
+        run: streams::<f32>,
+        ..job
+    });
     let lists = [
         catalogue::persistent().cases,
         large.collect(),
@@ -223,6 +252,7 @@ fn all(client: &Client) -> Vec<Job> {
     ];
     let lists = lists.map(|cases| jobs::<f32>(cases, "f32", (FORWARD, GRADIENT)));
     let mut lists: Vec<_> = lists.into();
+    lists.push(together.collect());
     lists.extend(sixteen_bits::<f16>(client, "f16", (HALF, HALF)));
     lists.extend(sixteen_bits::<bf16>(client, "bf16", (BFLOAT, BFLOAT)));
     // TF32 has as many mantissa bits as float16.
