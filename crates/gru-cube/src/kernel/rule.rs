@@ -117,7 +117,7 @@ impl Rule {
             reverse: order.direction == Direction::Reverse,
             zoneout: ZoneoutKind::None,
             starts: Starts::None,
-            narrow: epsilon > f32::EPSILON.into(),
+            narrow: epsilon > f64::from(f32::EPSILON),
         }
     }
 
