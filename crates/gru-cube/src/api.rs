@@ -11,16 +11,16 @@ use cubecl::client::Client;
 /// Computes the state after every step, and the gates if an output for them is given. The call may compute
 /// some steps only, so that a caller can compute `p` in chunks of time.
 ///
-/// Sequence kernels and persistent kernels are one launch, or a few if the sequence is long. Step kernels are one launch
-/// for each product. The
-/// function only waits for the device to check the grid barrier of a persistent kernel.
+/// Sequence kernels and persistent kernels are one launch, or a few if the sequence is long or rows have different
+/// lengths. Step kernels are one launch for each product. The function does not wait for the device, except for a
+/// self-test, and for a persistent kernel in another stream. If a grid barrier times out, the states are NaN.
 ///
 /// # Errors
-/// If the device does not allow the schedule or a tensor, a self-test fails, or a grid barrier times out.
+/// If the device does not allow the schedule or a tensor, or a self-test fails.
 ///
 /// # Panics
-/// If a buffer is too short, starts lack a tensor, the type is not a float of 16 or 32 bits, or the steps do not
-/// exist.
+/// If a buffer is too short, starts or lengths lack a tensor or do not fit the call, the type is not a float of 16 or 32
+/// bits, or the steps do not exist.
 pub fn forward(
     client: &Client,
     call: &Call,
@@ -43,16 +43,17 @@ pub fn forward(
 /// Computes the gradients of `Σ states ⊙ d_states` with respect to `p` and the initial state, and the rhs
 /// operands of the weight gradients.
 ///
-/// A sequence kernel is one launch with a resident weight, otherwise two. A persistent kernel is three
-/// launches. Both have a few more if the sequence is long. Step kernels need one launch for each product and two more. The additional launches transpose the weight and compute
-/// the gradient of the initial state. The function only waits for the device to check the grid barrier of a
-/// persistent kernel.
+/// A sequence kernel is one launch with a resident weight, otherwise two. A persistent kernel is three launches. Both have
+/// a few more if the sequence is long or rows have different lengths. Step kernels need one launch for each product and
+/// two more. The additional launches transpose the weight and compute the gradient of the initial state. The function
+/// waits as [`forward`] does, and a time-out makes the gradients NaN.
 ///
 /// # Errors
-/// If the device does not allow the schedule or a tensor, a self-test fails, or a grid barrier times out.
+/// If the device does not allow the schedule or a tensor, or a self-test fails.
 ///
 /// # Panics
-/// If there are no steps, a buffer is too short, starts lack a tensor, or the type is not a float of 16 or 32 bits.
+/// If there are no steps, a buffer is too short, starts or lengths lack a tensor or do not fit the call, or the type is not
+/// a float of 16 or 32 bits.
 pub fn backward(
     client: &Client,
     call: &Call,

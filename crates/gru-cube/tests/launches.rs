@@ -59,6 +59,7 @@ fn count(
         recurrent_mask: forward.recurrent_mask,
         step_mask: forward.step_mask,
         zoneout: forward.zoneout,
+        lengths: None,
     };
     let outputs = BackwardOutputs {
         d_gates: None,

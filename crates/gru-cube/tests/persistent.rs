@@ -11,7 +11,7 @@ use half::f16;
 use libtest_mimic::Arguments;
 use support::{
     FORWARD, GRADIENT, Given, Problem, Ran, cases,
-    catalogue::{Case, matrices, persistent},
+    catalogue::{Case, lengths, matrices, persistent},
     client, oracle, run, trial,
 };
 
@@ -19,6 +19,11 @@ fn main() {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
     let mut trials = cases(persistent(), check);
+    trials.extend(lengths(persistent()).into_iter().map(|case| {
+        trial(format!("persistent-lengths/{}", case.id()), move || {
+            check(&case)
+        })
+    }));
     let name = "persistent-f16-matrices";
     trials.extend(cases(matrices(name, Schedule::Persistent), |case| {
         case.check::<f16>((10.0 / 2048.0, 10.0 / 2048.0))

@@ -336,6 +336,7 @@ fn buffers(client: &Client, call: &Call) -> Buffers {
                 recurrent_mask: None,
                 step_mask: None,
                 zoneout: None,
+                lengths: None,
             },
             ForwardOutputs {
                 states: states.clone(),
@@ -352,6 +353,7 @@ fn buffers(client: &Client, call: &Call) -> Buffers {
                 recurrent_mask: None,
                 step_mask: None,
                 zoneout: None,
+                lengths: None,
             },
             BackwardOutputs {
                 d_gates: Some(empty(n * t * width)),

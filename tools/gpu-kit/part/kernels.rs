@@ -248,6 +248,9 @@ fn all(client: &Client) -> Vec<Job> {
         catalogue::inferred().cases,
         catalogue::walks().cases,
         catalogue::steps().cases,
+        catalogue::lengths(catalogue::persistent()),
+        catalogue::lengths(catalogue::walks()),
+        catalogue::lengths(catalogue::steps()),
         catalogue::activations(),
     ];
     let lists = lists.map(|cases| jobs::<f32>(cases, "f32", (FORWARD, GRADIENT)));

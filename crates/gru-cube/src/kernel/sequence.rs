@@ -25,6 +25,8 @@ pub(crate) struct Forward<F: Float> {
     pub(crate) scratch: ComptimeOption<&'static mut [f32]>,
     pub(crate) n: usize,
     pub(crate) t: usize,
+    /// Rows of the batch that step kernels compute: the first rows. The others have no steps in this launch.
+    pub(crate) rows: usize,
     /// First step of the call, in the order of computation.
     pub(crate) first: usize,
     pub(crate) last: usize,
@@ -49,6 +51,8 @@ pub(crate) struct Backward<F: Float> {
     pub(crate) d_h0: &'static mut [f32],
     pub(crate) n: usize,
     pub(crate) t: usize,
+    /// Rows of the batch that step kernels compute: the first rows. The others have no steps in this launch.
+    pub(crate) rows: usize,
 }
 
 /// Distance between two rows of the batch, and between two steps.

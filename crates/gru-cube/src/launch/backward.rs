@@ -3,7 +3,6 @@
 use super::{
     Call, Zoneout, count_launch, cube_dim,
     grid::Grid,
-    ranges,
     shared::{share, shared_buffer},
     spread, to_u32,
 };
@@ -24,6 +23,7 @@ use crate::{
         plan,
         schedule::Strategy,
         tensor::{Tensor, check_tensors},
+        time::Launch,
     },
     self_test,
 };
@@ -50,6 +50,10 @@ pub struct BackwardInputs {
     pub step_mask: Option<Handle>,
     /// The share of the previous state that is kept at valid steps; nothing if absent.
     pub zoneout: Option<Zoneout>,
+    /// The steps of each row, which do not increase from row to row. The rest of a row is padding, and most of it is not
+    /// computed: the gradients of its gates are undefined. The order must be forward, `step_mask` 0 in the padding, and
+    /// `d_h0` must have zeros.
+    pub lengths: Option<Vec<usize>>,
 }
 
 /// What the backward pass writes.
@@ -109,10 +113,11 @@ pub(crate) fn run(
         let present = if transposed { weight_len(call) } else { 0 };
         share(OP, client, call, &mut tensors, shared, present);
     }
-    let launches = ranges(0..call.t, plan.steps_per_launch(&problem)).rev();
+    let launches = plan.launches(&problem, 0..call.t, inputs.lengths.as_deref());
+    let launches = launches.into_iter().rev();
     match plan {
         Plan::Walk(walk) => {
-            for range in launches {
+            for launch in launches {
                 count_launch();
                 // SAFETY: every index of the kernel is below the length of its buffer: rows and columns are
                 // clamped to the sizes, and the tensors check the buffers against the same sizes. If gradients
@@ -121,13 +126,13 @@ pub(crate) fn run(
                 unsafe {
                     gru_backward_walk::launch_unchecked(
                         client,
-                        spread(call.n.div_ceil(walk.threads.rows)),
+                        spread(launch.rows.div_ceil(walk.threads.rows)),
                         cube_dim(&walk.threads),
                         call.address_type(),
                         walk.threads.width,
-                        arguments(call, &tensors),
-                        to_u32(OP, "T", range.start),
-                        to_u32(OP, "T", range.end),
+                        arguments(call, &tensors, &launch),
+                        to_u32(OP, "T", launch.steps.start),
+                        to_u32(OP, "T", launch.steps.end),
                         walk,
                         call.dtype,
                     );
@@ -135,7 +140,7 @@ pub(crate) fn run(
             }
         }
         Plan::Steps(all) => {
-            let launch = |steps: Steps, grid: &Grid, first: usize, last: usize, end: bool| {
+            let run = |steps: Steps, grid: &Grid, launch: &Launch, end: bool| {
                 count_launch();
                 // SAFETY: as above. A step does not write the gates that it reads from the
                 // following step. Between two steps of a launch there is a grid barrier, whose cubes all
@@ -147,10 +152,10 @@ pub(crate) fn run(
                         cube_dim(&steps.threads),
                         call.address_type(),
                         steps.threads.width,
-                        arguments(call, &tensors),
+                        arguments(call, &tensors, launch),
                         grid.barriers(),
-                        to_u32(OP, "T", first),
-                        to_u32(OP, "T", last),
+                        to_u32(OP, "T", launch.steps.start),
+                        to_u32(OP, "T", launch.steps.end),
                         steps,
                         end,
                         call.dtype,
@@ -158,12 +163,10 @@ pub(crate) fn run(
                     );
                 }
             };
-            for range in launches {
+            for launch in launches {
                 for steps in all.launches() {
-                    let grid = Grid::new(client, &steps, call, &problem.limits);
-                    grid.run(client, || {
-                        launch(steps, &grid, range.start, range.end, false)
-                    });
+                    let grid = Grid::new(client, &steps, launch.rows, &problem.limits);
+                    grid.run(client, || run(steps, &grid, &launch, false));
                 }
             }
             // One step, without a barrier.
@@ -171,8 +174,12 @@ pub(crate) fn run(
                 phases: Phases::One(all.phase(0)),
                 ..all
             };
-            let grid = Grid::new(client, &end, call, &problem.limits);
-            launch(end, &grid, 0, 1, true);
+            let first = Launch {
+                steps: 0..1,
+                rows: call.n,
+            };
+            let grid = Grid::new(client, &end, first.rows, &problem.limits);
+            run(end, &grid, &first, true);
         }
     }
     Ok(())
@@ -197,6 +204,7 @@ pub(crate) fn allowed(
     strategy: Strategy,
 ) -> Result<Plan, PlanError> {
     call.check_starts(OP, inputs.h0.as_ref(), inputs.step_mask.as_ref());
+    call.check_lengths(OP, inputs.lengths.as_deref(), inputs.step_mask.as_ref());
     let problem = problem(client, call, inputs);
     let plan = plan(Pass::Backward, strategy, &problem)?;
     check(&problem, call, inputs, outputs, &plan)?;
@@ -277,7 +285,11 @@ fn transpose(client: &Client, call: &Call, w_hh: &Handle, w_hh_t: &Handle) {
 }
 
 /// The arguments of both kernels.
-fn arguments<F: Float>(call: &Call, tensors: &[Tensor<'_>; 10]) -> BackwardLaunch<F> {
+fn arguments<F: Float>(
+    call: &Call,
+    tensors: &[Tensor<'_>; 10],
+    launch: &Launch,
+) -> BackwardLaunch<F> {
     let [
         gates,
         d_states,
@@ -307,5 +319,6 @@ fn arguments<F: Float>(call: &Call, tensors: &[Tensor<'_>; 10]) -> BackwardLaunc
         d_h0.arg(OP),
         call.n,
         call.t,
+        launch.rows,
     )
 }

@@ -3,7 +3,6 @@
 use super::{
     Call, Zoneout, count_launch, cube_dim,
     grid::Grid,
-    ranges,
     shared::{share, shared_buffer},
     spread, to_u32,
 };
@@ -18,6 +17,7 @@ use crate::{
         plan,
         schedule::Strategy,
         tensor::{Tensor, check_tensors},
+        time::Launch,
     },
     self_test,
 };
@@ -49,6 +49,9 @@ pub struct ForwardInputs {
     pub step_mask: Option<Handle>,
     /// The share of the previous state that is kept at valid steps; nothing if absent.
     pub zoneout: Option<Zoneout>,
+    /// The steps of each row, which do not increase from row to row. The rest of a row is padding, and most of it is not
+    /// computed: its states and gates are undefined. The order must be forward, and `step_mask` 0 in the padding.
+    pub lengths: Option<Vec<usize>>,
 }
 
 /// What the forward pass writes.
@@ -96,23 +99,23 @@ pub(crate) fn run(
     let scratch = (scratch_len > 0).then(|| client.empty(scratch_len * size_of::<f32>()));
     // SAFETY: the buffer has this number of values.
     let scratch = || Some(unsafe { BufferArg::from_raw_parts(scratch.clone()?, scratch_len) });
-    let launches = ranges(inputs.steps.clone(), plan.steps_per_launch(&problem));
+    let launches = plan.launches(&problem, inputs.steps.clone(), inputs.lengths.as_deref());
     match plan {
         Plan::Walk(walk) => {
-            for range in launches {
+            for launch in launches {
                 count_launch();
                 // SAFETY: every index of the kernel is below the length of its buffer: rows and columns are
                 // clamped to the sizes, and the tensors check the buffers against the same sizes.
                 unsafe {
                     gru_forward_walk::launch_unchecked(
                         client,
-                        spread(call.n.div_ceil(walk.threads.rows)),
+                        spread(launch.rows.div_ceil(walk.threads.rows)),
                         cube_dim(&walk.threads),
                         call.address_type(),
                         walk.threads.width,
-                        arguments(call, &inputs.steps, &tensors, scratch()),
-                        to_u32(OP, "T", range.start),
-                        to_u32(OP, "T", range.end),
+                        arguments(call, &inputs.steps, &tensors, scratch(), &launch),
+                        to_u32(OP, "T", launch.steps.start),
+                        to_u32(OP, "T", launch.steps.end),
                         walk,
                         call.dtype,
                     );
@@ -120,9 +123,9 @@ pub(crate) fn run(
             }
         }
         Plan::Steps(all) => {
-            for range in launches {
+            for launch in launches {
                 for steps in all.launches() {
-                    let grid = Grid::new(client, &steps, call, &problem.limits);
+                    let grid = Grid::new(client, &steps, launch.rows, &problem.limits);
                     // SAFETY: as above. A step does not write rows of `states` and scratch memory that
                     // it reads. Between two steps of a launch there is a grid barrier, whose cubes all run
                     // at the same time, as the plan has checked.
@@ -134,10 +137,10 @@ pub(crate) fn run(
                             cube_dim(&steps.threads),
                             call.address_type(),
                             steps.threads.width,
-                            arguments(call, &inputs.steps, &tensors, scratch()),
+                            arguments(call, &inputs.steps, &tensors, scratch(), &launch),
                             grid.barriers(),
-                            to_u32(OP, "T", range.start),
-                            to_u32(OP, "T", range.end),
+                            to_u32(OP, "T", launch.steps.start),
+                            to_u32(OP, "T", launch.steps.end),
                             steps,
                             call.dtype,
                             call.factors(&steps.threads),
@@ -173,6 +176,7 @@ pub(crate) fn allowed(
     strategy: Strategy,
 ) -> Result<Plan, PlanError> {
     call.check_starts(OP, inputs.h0.as_ref(), inputs.step_mask.as_ref());
+    call.check_lengths(OP, inputs.lengths.as_deref(), inputs.step_mask.as_ref());
     let problem = problem(client, call, inputs);
     let plan = plan(Pass::Forward, strategy, &problem)?;
     check(&problem, call, inputs, outputs, &plan)?;
@@ -244,6 +248,7 @@ fn arguments<F: Float>(
     steps: &Range<usize>,
     tensors: &[Tensor<'_>; 10],
     scratch: Option<BufferArg>,
+    launch: &Launch,
 ) -> ForwardLaunch<F> {
     let [
         p,
@@ -271,6 +276,7 @@ fn arguments<F: Float>(
         scratch.into(),
         call.n,
         call.t,
+        launch.rows,
         steps.start,
         steps.end,
     )

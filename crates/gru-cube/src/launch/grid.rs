@@ -1,6 +1,6 @@
 //! The grid of a step kernel: hidden units by rows of the batch.
 
-use super::{Call, MAX_GRID_CUBES, to_u32};
+use super::{MAX_GRID_CUBES, to_u32};
 use crate::{kernel::steps::Steps, plan::limits::Limits};
 use cubecl::{
     client::Client,
@@ -34,9 +34,9 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    pub(super) fn new(client: &Client, steps: &Steps, call: &Call, limits: &Limits) -> Self {
+    pub(super) fn new(client: &Client, steps: &Steps, rows: usize, limits: &Limits) -> Self {
         let columns = steps.cubes_per_row();
-        let tiles = call.n.div_ceil(steps.threads.rows);
+        let tiles = rows.div_ceil(steps.threads.rows);
         if !steps.persistent {
             return Self {
                 columns,

@@ -23,17 +23,14 @@ use crate::{
         tensor::{Tensor, check_tensors},
     },
 };
-use core::{
-    ops::Range,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use core::sync::atomic::{AtomicU64, Ordering};
 use cubecl::{
     client::Client,
     ir::{AddressType, ElemType, FloatKind},
     prelude::*,
     server::Handle,
 };
-use gru_spec::{GruSpec, Order};
+use gru_spec::{Direction, GruSpec, Order};
 
 static LAUNCHES: AtomicU64 = AtomicU64::new(0);
 
@@ -174,6 +171,30 @@ impl Call {
         );
     }
 
+    /// Checks the lengths of the rows.
+    ///
+    /// # Panics
+    /// If they increase, a row has none or more than T steps, the direction is reverse, or there is no `step_mask`.
+    fn check_lengths(&self, op: &str, lengths: Option<&[usize]>, step_mask: Option<&Handle>) {
+        let Some(lengths) = lengths else { return };
+        let (n, t) = (self.n, self.t);
+        let fits = lengths.len() == n && lengths.iter().all(|&length| length <= t);
+        assert!(
+            fits && lengths.is_sorted_by(|a, b| a >= b),
+            "{op}: expected {n} lengths of at most {t} that do not increase, got {lengths:?}"
+        );
+        let direction = self.order.direction;
+        assert!(
+            direction == Direction::Forward && step_mask.is_some(),
+            "{op}: lengths: expected the forward direction and a step_mask, got {direction:?} and {}",
+            if step_mask.is_some() {
+                "a step_mask"
+            } else {
+                "none"
+            }
+        );
+    }
+
     /// T·N.
     fn rows(&self) -> usize {
         self.n * self.t
@@ -288,15 +309,6 @@ fn to_u32(op: &str, name: &str, size: usize) -> u32 {
 
 /// Cubes along one dimension of a grid: the limit of WebGPU, and of CUDA beyond the first dimension.
 const MAX_GRID_CUBES: usize = 65_535;
-
-/// Steps in ranges of at most `most`.
-fn ranges(all: Range<usize>, most: usize) -> impl DoubleEndedIterator<Item = Range<usize>> {
-    let Range { start, end } = all;
-    (0..(end - start).div_ceil(most)).map(move |k| {
-        let first = start + k * most;
-        first..(first + most).min(end)
-    })
-}
 
 /// A grid with this number of cubes, or a few more that have nothing to do.
 fn spread(cubes: usize) -> CubeCount {

@@ -7,7 +7,7 @@ pub(crate) mod limits;
 pub(crate) mod schedule;
 pub(crate) mod settings;
 pub(crate) mod tensor;
-mod time;
+pub(crate) mod time;
 pub(crate) mod tuning;
 
 pub(crate) use infer::candidates;

@@ -1,34 +1,81 @@
-//! How many steps a launch computes, so that it does not take too long.
+//! How many steps a launch computes, so that it does not take too long, and of which rows.
 
 use super::{
     Plan, Problem,
     tuning::{LAUNCH_NANOSECONDS, MULTIPLICATIONS_PER_NANOSECOND, STEP_NANOSECONDS},
 };
+use std::ops::Range;
+
+/// Steps of the first rows of the batch. The other rows have no steps in this launch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Launch {
+    pub(crate) steps: Range<usize>,
+    pub(crate) rows: usize,
+}
 
 impl Plan {
-    /// The most steps of a launch. Its estimated time is at most [`LAUNCH_NANOSECONDS`], or it has one step.
-    pub(crate) fn steps_per_launch(&self, problem: &Problem) -> usize {
-        let Problem { n, limits, .. } = *problem;
+    /// The launches of some steps, in the order of computation. Each takes at most [`LAUNCH_NANOSECONDS`] by an estimate,
+    /// or has one step. With lengths, which do not increase from row to row, a launch ends when its rows have become so
+    /// few that another one with fewer rows takes at most three quarters of the time.
+    pub(crate) fn launches(
+        &self,
+        problem: &Problem,
+        steps: Range<usize>,
+        lengths: Option<&[usize]>,
+    ) -> Vec<Launch> {
+        let rows_at = |step| match lengths {
+            None => problem.n,
+            Some(lengths) => lengths.partition_point(|&length| length > step),
+        };
+        let mut launches = Vec::new();
+        let mut start = steps.start;
+        while start < steps.end && rows_at(start) > 0 {
+            let rows = rows_at(start);
+            let most = self.rounds(problem, rows) * 3 / 4;
+            let limit = steps.end.min(start + self.steps_per_launch(problem, rows));
+            // Rows end only at their lengths.
+            let ends = lengths.into_iter().flatten().rev().copied();
+            let few = |step: usize| self.rounds(problem, rows_at(step)) <= most;
+            let end = ends
+                .skip_while(|&end| end <= start)
+                .take_while(|&end| end < limit)
+                .find(|&end| few(end));
+            let end = end.unwrap_or(limit);
+            launches.push(Launch {
+                steps: start..end,
+                rows,
+            });
+            start = end;
+        }
+        launches
+    }
+
+    /// The most steps of a launch of so many rows.
+    fn steps_per_launch(&self, problem: &Problem, rows: usize) -> usize {
         let hidden = problem.rule.hidden;
-        // Tiles of rows that a multiprocessor computes one after the other, and multiplications of each.
-        let (rounds, multiplications) = match self {
-            Self::Walk(walk) => {
-                let rows = walk.threads.rows;
-                let rounds = n.div_ceil(rows).div_ceil(limits.cubes);
-                (rounds, 3 * rows * hidden * hidden)
-            }
+        // Multiplications of a tile.
+        let multiplications = match self {
+            Self::Walk(walk) => 3 * walk.threads.rows * hidden * hidden,
             Self::Steps(steps) if steps.persistent => {
-                let (rows, columns) = (steps.threads.rows, steps.threads.columns);
-                let groups = (limits.coresident_cubes / steps.cubes_per_row()).max(1);
-                (
-                    n.div_ceil(rows).div_ceil(groups),
-                    3 * rows * hidden * columns,
-                )
+                3 * steps.threads.rows * hidden * steps.threads.columns
             }
             Self::Steps(_) => return 1,
         };
         let of_round = STEP_NANOSECONDS + multiplications / MULTIPLICATIONS_PER_NANOSECOND;
+        let rounds = self.rounds(problem, rows);
         (LAUNCH_NANOSECONDS / rounds.saturating_mul(of_round).max(1)).max(1)
+    }
+
+    /// Tiles of so many rows that a multiprocessor computes one after the other.
+    fn rounds(&self, problem: &Problem, rows: usize) -> usize {
+        let limits = &problem.limits;
+        match self {
+            Self::Walk(walk) => rows.div_ceil(walk.threads.rows).div_ceil(limits.cubes),
+            Self::Steps(steps) => {
+                let groups = (limits.coresident_cubes / steps.cubes_per_row()).max(1);
+                rows.div_ceil(steps.threads.rows).div_ceil(groups)
+            }
+        }
     }
 }
 
@@ -41,14 +88,14 @@ mod tests {
     };
     use gru_spec::{GruSpec, Order};
 
-    fn steps_of_launch(n: usize, hidden: usize, coresident_cubes: usize) -> usize {
+    fn plan_of(n: usize, hidden: usize, cubes: usize, coresident_cubes: usize) -> (Plan, Problem) {
         let problem = Problem {
             n,
             rule: Rule::new(&GruSpec::default(), Order::default(), hidden, 1e-7),
             limits: Limits {
                 units: 256,
                 shared_bytes: 32 << 10,
-                cubes: 32,
+                cubes,
                 resident_registers: 48,
                 walk_units: 512,
                 most_walk_units: 512,
@@ -62,7 +109,39 @@ mod tests {
             matrices: None,
         };
         let plan = plan(Pass::Forward, Strategy::Inferred, &problem).unwrap();
-        plan.steps_per_launch(&problem)
+        (plan, problem)
+    }
+
+    fn steps_of_launch(n: usize, hidden: usize, coresident_cubes: usize) -> usize {
+        let (plan, problem) = plan_of(n, hidden, 32, coresident_cubes);
+        plan.steps_per_launch(&problem, n)
+    }
+
+    #[test]
+    fn a_launch_ends_when_its_rows_become_few() {
+        let lengths = [vec![10; 8], vec![4; 8], vec![3; 48]].concat();
+        let rows = |start| lengths.iter().filter(|&&length| length > start).count();
+        let launch = |steps: Range<usize>| Launch {
+            rows: rows(steps.start),
+            steps,
+        };
+        // One multiprocessor computes the tiles one after the other, and 64 compute them all at the same time.
+        let (plan, problem) = plan_of(64, 64, 1, 0);
+        let few = plan.launches(&problem, 1..12, Some(&lengths));
+        assert_eq!(few, [1..3, 3..4, 4..10].map(launch));
+        let (plan, problem) = plan_of(64, 64, 64, 0);
+        let many = plan.launches(&problem, 1..12, Some(&lengths));
+        assert_eq!(many, [launch(1..10)]);
+        // Step kernels have one step each.
+        let (plan, problem) = plan_of(64, 1024, 1, 0);
+        let steps = plan.launches(&problem, 1..12, Some(&lengths));
+        assert_eq!(
+            steps,
+            [1, 2, 3, 4, 5, 6, 7, 8, 9].map(|step| launch(step..step + 1))
+        );
+        let whole = plan.launches(&problem, 1..3, None);
+        assert!(whole.iter().all(|launch| launch.rows == 64));
+        assert!(plan.launches(&problem, 10..12, Some(&lengths)).is_empty());
     }
 
     #[test]

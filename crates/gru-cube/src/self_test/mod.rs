@@ -110,6 +110,7 @@ pub(crate) fn forward(
             recurrent_mask: on.optional(&on.small.recurrent_mask),
             step_mask: on.optional(&on.small.step_mask),
             zoneout: on.zoneout(),
+            lengths: None,
         };
         let outputs = ForwardOutputs {
             states: states.clone(),
@@ -174,6 +175,7 @@ pub(crate) fn backward(
             recurrent_mask: on.optional(&on.small.recurrent_mask),
             step_mask: on.optional(&on.small.step_mask),
             zoneout: on.zoneout(),
+            lengths: None,
         };
         let outputs = BackwardOutputs {
             d_gates: d_gates.clone(),

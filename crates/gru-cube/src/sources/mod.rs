@@ -214,6 +214,7 @@ impl Bench {
             self.optional(is_step && (!rule.reset_after || rule.narrow)),
             1,
             1,
+            1,
             0,
             1,
         )
@@ -231,6 +232,7 @@ impl Bench {
             self.small(rule.zoneout != ZoneoutKind::None),
             self.arg(),
             self.arg(),
+            1,
             1,
             1,
         )

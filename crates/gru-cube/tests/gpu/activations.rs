@@ -92,6 +92,7 @@ fn slopes(client: &Client, call: &Call, gate: usize, y: &[f64]) -> Result<Vec<f6
         recurrent_mask: None,
         step_mask: None,
         zoneout: None,
+        lengths: None,
     };
     let outputs = BackwardOutputs {
         d_gates: Some(d_gates.clone()),

@@ -61,6 +61,7 @@ fn case(seed: u64, row: &[usize]) -> Case {
             ..Given::ALL
         },
         strategy: Strategy::Forced(schedules[row[0]]),
+        lengths: false,
         mode: Mode {
             in_place: row[3] == 1,
             inference: true,

@@ -1,17 +1,24 @@
-//! More rows of the batch than cubes in one dimension of a grid.
+//! More rows of the batch than cubes in one dimension of a grid, and lengths of rows that do not fit a call.
 
 use super::support::{
-    FORWARD, GRADIENT, Given, Outcome, Problem, Ran, client, not_allowed, oracle, run, tile, trial,
+    FORWARD, GRADIENT, Given, Outcome, Problem, Ran, client, not_allowed, oracle, panics, run,
+    test, tile, trial,
 };
 use gru_cube::{Schedule, Strategy, WalkTile};
-use gru_spec::GruSpec;
+use gru_spec::{Direction, GruSpec, Order};
 use libtest_mimic::Trial;
 
 pub fn trials() -> Vec<Trial> {
-    vec![trial(
-        "rows/more-rows-than-one-dimension-has-cubes".to_owned(),
-        more_rows_than_one_dimension_has_cubes,
-    )]
+    vec![
+        trial(
+            "rows/more-rows-than-one-dimension-has-cubes".to_owned(),
+            more_rows_than_one_dimension_has_cubes,
+        ),
+        test(
+            "rows/lengths-that-do-not-fit-are-refused",
+            lengths_that_do_not_fit_are_refused,
+        ),
+    ]
 }
 
 /// Sums over all rows in units of √rows, because the errors of the rows are independent.
@@ -47,4 +54,38 @@ fn more_rows_than_one_dimension_has_cubes() -> Ran {
         }
     }
     Ok(())
+}
+
+fn lengths_that_do_not_fit_are_refused() {
+    let problem = Problem::new((3, 4, 5), GruSpec::default(), Given::NONE, 1).with_lengths();
+    let refuses = |problem: Problem, message: &str| {
+        let inferred = (Strategy::Inferred, Strategy::Inferred);
+        let call = || drop(run::<f32>(&client(), &problem, inferred, false));
+        panics(call, &format!("gru_cube::forward: {message}"));
+    };
+    for lengths in [vec![4, 2], vec![2, 4, 0], vec![5, 2, 0]] {
+        let message =
+            format!("expected 3 lengths of at most 4 that do not increase, got {lengths:?}");
+        let problem = Problem {
+            lengths: Some(lengths),
+            ..problem.clone()
+        };
+        refuses(problem, &message);
+    }
+    let order = Order {
+        direction: Direction::Reverse,
+        ..Order::default()
+    };
+    refuses(
+        problem.clone().with_order(order),
+        "lengths: expected the forward direction and a step_mask, got Reverse and a step_mask",
+    );
+    let problem = Problem {
+        step_mask: None,
+        ..problem
+    };
+    refuses(
+        problem,
+        "lengths: expected the forward direction and a step_mask, got Forward and none",
+    );
 }

@@ -18,6 +18,8 @@ pub struct Case {
     pub given: Given,
     pub strategy: Strategy,
     pub mode: Mode,
+    /// Rows have different lengths, and padding is left out.
+    pub lengths: bool,
     pub seed: u64,
 }
 
@@ -129,6 +131,7 @@ impl Cases {
                 in_place: row[11] == 1,
                 inference: row[12] == 1,
             },
+            lengths: false,
             seed: seed as u64,
         };
         let cases = rows.iter().enumerate().map(case).collect();
@@ -169,7 +172,13 @@ impl Case {
     pub fn problem<F: Upload>(&self) -> Problem {
         let draw = |k: u64| {
             let seed = self.seed + 1000 * k;
-            Problem::of::<F>(self.size, self.spec, self.given, seed).with_order(self.order)
+            let problem = Problem::of::<F>(self.size, self.spec, self.given, seed);
+            let problem = problem.with_order(self.order);
+            if self.lengths {
+                problem.with_lengths()
+            } else {
+                problem
+            }
         };
         let problems = (0..100).map(draw);
         let mut far = problems.filter(|problem| kink_distance(problem) > KINK_DISTANCE);
@@ -207,6 +216,7 @@ pub fn activations() -> Vec<Case> {
             given: Given::ALL,
             strategy: Strategy::Inferred,
             mode: Mode::default(),
+            lengths: false,
             seed: seed as u64,
         }
     };
@@ -324,6 +334,29 @@ pub fn large(h: usize, strategy: Strategy) -> [Case; 2] {
         given: Given::ALL,
         strategy,
         mode: Mode::default(),
+        lengths: false,
         seed: 1,
     })
+}
+
+/// A case of each strategy and reset, in forward order, with rows of different lengths.
+pub fn lengths(cases: Cases) -> Vec<Case> {
+    let mut ragged: Vec<Case> = Vec::new();
+    for case in cases.cases {
+        let is_alike =
+            |other: &Case| (other.strategy, other.spec.reset) == (case.strategy, case.spec.reset);
+        if !ragged.iter().any(is_alike) {
+            let ((n, t, h), order) = (case.size, case.order);
+            ragged.push(Case {
+                size: (n.max(13), t.max(7), h),
+                order: Order {
+                    direction: Direction::Forward,
+                    ..order
+                },
+                lengths: true,
+                ..case
+            });
+        }
+    }
+    ragged
 }

@@ -142,6 +142,7 @@ pub fn on_device<F: Upload>(client: &Client, problem: &Problem) -> OnDevice {
             recurrent_mask: problem.recurrent_mask.as_ref().map(up),
             step_mask: problem.codes().as_ref().map(up),
             zoneout: problem.zoneout::<F>(client),
+            lengths: problem.lengths.clone(),
         },
         d_states: up(&problem.d_states),
     }
@@ -191,7 +192,10 @@ pub fn run_call<F: Upload>(
         Some(_) => 2 * n * h,
         None => n * h,
     };
-    let d_h0 = poisoned::<f32>(client, state_len);
+    let d_h0 = match problem.lengths {
+        Some(_) => upload::<f32>(client, &vec![0.0; state_len]),
+        None => poisoned::<f32>(client, state_len),
+    };
     gru_cube::backward(
         client,
         call,
@@ -204,6 +208,7 @@ pub fn run_call<F: Upload>(
             recurrent_mask: forward.recurrent_mask,
             step_mask: forward.step_mask,
             zoneout: forward.zoneout,
+            lengths: forward.lengths,
         },
         &BackwardOutputs {
             d_gates: (!in_place).then(|| d_gates.clone()),
@@ -211,7 +216,8 @@ pub fn run_call<F: Upload>(
         },
         strategies.1,
     )?;
-    let states = download::<F>(client, states, rows * h);
+    let mut states = download::<F>(client, states, rows * h);
+    fill_padding(problem, &mut states);
     let d_gates = download::<F>(client, d_gates, rows * width);
     let d_h0 = download::<f32>(client, d_h0, state_len);
     Ok(finish(problem, &gates_before, &d_gates, states, d_h0))
@@ -231,7 +237,20 @@ pub fn inference<F: Upload>(
     };
     let call = problem.call::<F>();
     gru_cube::forward(client, &call, &inputs, &outputs, strategy)?;
-    Ok(download::<F>(client, outputs.states, len))
+    let mut states = download::<F>(client, outputs.states, len);
+    fill_padding(problem, &mut states);
+    Ok(states)
+}
+
+/// Sets the states of padding, which are undefined, to those of the oracle: each row keeps its last state.
+fn fill_padding(problem: &Problem, states: &mut [f64]) {
+    let Problem { n, t, h, .. } = *problem;
+    for (k, step) in (0..n).flat_map(|k| (0..t).map(move |step| (k, step))) {
+        if problem.is_padding(k, step) {
+            let kept: Vec<_> = (0..h).map(|j| problem.before(states, k, step, j)).collect();
+            states[problem.row(k, step) * h..][..h].copy_from_slice(&kept);
+        }
+    }
 }
 
 /// Compares a case with float64. A configuration that the device does not allow is ignored.
@@ -284,6 +303,9 @@ fn finish(
         let time = |s: usize| problem.order.direction.time(s, t);
         for k in 0..n {
             let row = problem.row(k, time(step));
+            if problem.is_padding(k, time(step)) {
+                continue;
+            }
             let d = &d_gates[row * width..][..width];
             d_p[row * 3 * h..][..3 * h].copy_from_slice(&d[..3 * h]);
             let before = |j: usize| problem.before(&states, k, step, j);

@@ -65,6 +65,8 @@ pub struct Problem {
     /// 1 if the row starts at this time.
     pub starts: Option<Vec<f64>>,
     pub start_state: Option<Vec<f64>>,
+    /// Steps of each row, if the kernels leave out padding.
+    pub lengths: Option<Vec<usize>>,
     pub d_states: Vec<f64>,
 }
 
@@ -136,8 +138,34 @@ impl Problem {
             zoneout,
             starts,
             start_state,
+            lengths: None,
             d_states,
         }
+    }
+
+    /// The same problem with rows of different lengths, from T steps to none. Steps after them are skipped, without
+    /// starts and upstream gradients.
+    pub fn with_lengths(mut self) -> Self {
+        let (n, t, h) = (self.n, self.t, self.h);
+        let lengths: Vec<_> = (0..n)
+            .map(|row| (n - 1 - row) * t / (n - 1).max(1))
+            .collect();
+        let mut step_mask = self.step_mask.take().unwrap_or(vec![1.0; n * t]);
+        for (row, step) in (0..n).flat_map(|row| (lengths[row]..t).map(move |step| (row, step))) {
+            let at = self.row(row, step);
+            step_mask[at] = 0.0;
+            self.starts.iter_mut().for_each(|starts| starts[at] = 0.0);
+            self.d_states[at * h..][..h].fill(0.0);
+        }
+        self.step_mask = Some(step_mask);
+        self.lengths = Some(lengths);
+        self
+    }
+
+    /// Whether a step is padding.
+    pub fn is_padding(&self, n: usize, t: usize) -> bool {
+        let lengths = self.lengths.as_ref();
+        lengths.is_some_and(|lengths| t >= lengths[n])
     }
 
     pub fn with_order(self, order: Order) -> Self {

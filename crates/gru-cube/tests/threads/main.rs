@@ -151,6 +151,10 @@ fn families(extent: Extent) -> Vec<(&'static str, Vec<(Type, Case)>)> {
         ("steps", in_types(all, catalogue::steps().cases)),
         ("persistent", in_types(all, catalogue::persistent().cases)),
         (
+            "persistent-lengths",
+            in_types(all, catalogue::lengths(catalogue::persistent())),
+        ),
+        (
             "matrices",
             in_types(by_matrices, catalogue::matrices("", Schedule::Steps).cases),
         ),

@@ -1,5 +1,6 @@
-//! Rows of different lengths on backends without kernels for them: padding is masked, and packed rows are padded. The
-//! recurrence computes the padding too. The products over all steps can leave it out by [`Valid`].
+//! Rows of different lengths on backends without kernels for them: packed rows are padded, and padding is masked. The
+//! longest row comes first, and each row begins with the step that is computed first, so that all padding is computed last
+//! and can be left out. The products over all steps leave it out by [`Places`].
 
 use crate::backend::{GruCall, GruGradients, GruSaved, composed::prim::Prim};
 use burn::{
@@ -10,7 +11,7 @@ use burn::{
     tensor::TensorData,
 };
 use gru_spec::{Direction, Inputs, Layout, Lengths, Order, PerInput, Sequence, Sizes};
-use std::ops::Range;
+use std::{cmp::Reverse, ops::Range};
 
 /// [`GruBackend::gru_states`](crate::backend::GruBackend::gru_states), by a function for rows of T steps.
 pub(crate) fn states<B: Backend>(
@@ -37,7 +38,7 @@ pub(crate) fn states_and_gates<B: Backend>(
             let saved = run(padded.call(call));
             GruSaved {
                 states: padded.pack(padded.zeroed(Prim(saved.states))).0,
-                gates: saved.gates.map(|gates| padded.pack(Prim(gates)).0),
+                gates: saved.gates.map(|gates| padded.pack_gates(Prim(gates)).0),
             }
         }
     }
@@ -56,45 +57,41 @@ pub(crate) fn gradients<B: Backend>(
     };
     let call = padded.call(call);
     let saved = GruSaved {
-        states: padded.states(&call, Prim(saved.states)).0,
-        gates: saved.gates.map(|gates| padded.unpack(Prim(gates)).0),
+        states: padded.zeroed(padded.unpack(Prim(saved.states))).0,
+        gates: saved.gates.map(|gates| padded.unpack_gates(Prim(gates)).0),
     };
     let d_states = padded.zeroed(padded.unpack(Prim(d_states))).0;
     let GruGradients(gradients) = run(call, saved, d_states, wanted);
+    let of_rows = |rows| match &padded.rows {
+        Some(places) => places.pick(Prim(rows)).0,
+        None => rows,
+    };
     GruGradients(PerInput {
         // A weight that is NaN would make the gradient of the padding NaN.
         x: gradients
             .x
             .map(|d_x| padded.pack(padded.zeroed(Prim(d_x))).0),
+        h0: gradients.h0.map(of_rows),
+        start_state: gradients.start_state.map(of_rows),
         ..gradients
     })
 }
 
-/// The steps that are not padding.
-pub(crate) struct Valid<B: Backend> {
-    /// The number of each among all steps of a padded sequence in memory, `[M]`.
-    steps: IntTensor<B>,
-    /// For each step of a padded sequence its number among these, or 0 for padding.
-    ranks: IntTensor<B>,
+/// Rows of a matrix, and their places in another matrix.
+pub(crate) struct Places<B: Backend> {
+    /// For each row of this matrix its number in the other one, or 0 if it is not there.
+    there: IntTensor<B>,
+    /// For each row of the other matrix its number in this one.
+    here: IntTensor<B>,
 }
 
-impl<B: Backend> Valid<B> {
-    /// Among the steps `times` of rows with these lengths. `None` if all are padding.
-    pub(crate) fn new(
-        lengths: &[usize],
-        times: Range<usize>,
-        layout: Layout,
-        device: &Device<B>,
-    ) -> Option<Self> {
-        let [first, second] = layout.split([lengths.len(), times.len()]);
-        let (mut steps, mut ranks) = (Vec::new(), Vec::with_capacity(first * second));
-        for step in 0..first * second {
-            let [n, t] = layout.split([step / second, step % second]);
-            if times.start + t < lengths[n] {
-                ranks.push(steps.len() as i64);
-                steps.push(step as i64);
-            } else {
-                ranks.push(0);
+impl<B: Backend> Places<B> {
+    /// From the number of each row in the other matrix, which has `count` rows.
+    fn new(places: &[Option<usize>], count: usize, device: &Device<B>) -> Self {
+        let mut here = vec![0; count];
+        for (row, place) in places.iter().enumerate() {
+            if let Some(place) = *place {
+                here[place] = row as i64;
             }
         }
         let numbers = |numbers: Vec<i64>| {
@@ -103,23 +100,45 @@ impl<B: Backend> Valid<B> {
             let data = TensorData::new(numbers, shape).convert_dtype(dtype.into());
             B::int_from_data(data, device)
         };
-        (!steps.is_empty()).then(|| Self {
-            steps: numbers(steps),
-            ranks: numbers(ranks),
-        })
+        let there = places.iter().map(|place| place.unwrap_or(0) as i64);
+        Self {
+            there: numbers(there.collect()),
+            here: numbers(here),
+        }
     }
 
-    /// The rows of these steps: `[M,C]` of a padded sequence as a matrix.
-    pub(crate) fn pick(&self, all: Prim<B>) -> Prim<B> {
-        Prim(B::float_select(all.0, 0, self.steps.clone()))
+    /// The steps `times` of rows with these lengths, and the matrix of those that are not padding. `None` if all are
+    /// padding.
+    pub(crate) fn of_valid(
+        lengths: &[usize],
+        times: Range<usize>,
+        layout: Layout,
+        device: &Device<B>,
+    ) -> Option<Self> {
+        let [first, second] = layout.split([lengths.len(), times.len()]);
+        let mut count = 0;
+        let place = |step| {
+            let [n, t] = layout.split([step / second, step % second]);
+            (times.start + t < lengths[n]).then(|| {
+                count += 1;
+                count - 1
+            })
+        };
+        let places: Vec<_> = (0..first * second).map(place).collect();
+        (count > 0).then(|| Self::new(&places, count, device))
     }
 
-    /// The inverse. The rows of the padding repeat another row.
-    pub(crate) fn spread(&self, valid: Prim<B>) -> Prim<B> {
-        Prim(B::float_select(valid.0, 0, self.ranks.clone()))
+    /// The rows of the other matrix.
+    pub(crate) fn pick(&self, here: Prim<B>) -> Prim<B> {
+        Prim(B::float_select(here.0, 0, self.here.clone()))
     }
 
-    /// `all · weight`. The rows of the padding are undefined.
+    /// The rows of this matrix. Those that the other one does not have repeat another row.
+    pub(crate) fn spread(&self, there: Prim<B>) -> Prim<B> {
+        Prim(B::float_select(there.0, 0, self.there.clone()))
+    }
+
+    /// `all · weight` for the valid steps. The rows of the padding are undefined.
     pub(crate) fn product(valid: &Option<Self>, all: Prim<B>, weight: Prim<B>) -> Prim<B> {
         match valid {
             Some(valid) => valid.spread(valid.pick(all).matmul(weight)),
@@ -128,15 +147,19 @@ impl<B: Backend> Valid<B> {
     }
 }
 
-/// The padded form of a call.
+/// The padded form of a call: rows of T steps, the longest row first, each in the order of computation.
 struct Padded<B: Backend> {
-    /// The lengths of the rows.
+    /// The lengths of its rows.
     lengths: Lengths,
-    /// If the rows are packed.
-    valid: Option<Valid<B>>,
+    /// Its rows among those of the call, unless they have the same order.
+    rows: Option<Places<B>>,
+    /// Its steps among those of the call, unless they have the same order.
+    steps: Option<Places<B>>,
+    is_packed: bool,
+    is_reverse: bool,
     sizes: Sizes,
     layout: Layout,
-    /// The first two dimensions of sequences in memory.
+    /// The first two dimensions of sequences of the call.
     in_memory: [usize; 2],
     /// 0 past the end of a row, else 1: `[N,T,1]` or `[T,N,1]`.
     step_mask: Prim<B>,
@@ -146,27 +169,55 @@ impl<B: Backend> Padded<B> {
     /// `None` for rows of T steps.
     fn of(call: &GruCall<B>) -> Option<Self> {
         let lengths = call.lengths.of_rows()?;
-        let sizes = call.sizes();
-        let layout = match call.lengths {
-            Lengths::Packed(_) => Layout::BatchMajor,
-            _ => call.order.layout,
+        let (sizes, direction) = (call.sizes(), call.order.direction);
+        let is_packed = matches!(call.lengths, Lengths::Packed(_));
+        let layout = if is_packed {
+            Layout::BatchMajor
+        } else {
+            call.order.layout
         };
-        let [first, second] = layout.split([sizes.n, sizes.t]);
-        let places = (0..first).flat_map(|a| (0..second).map(move |b| layout.split([a, b])));
-        let mask: Vec<f32> = places
-            .map(|[n, t]| f32::from(u8::from(t < lengths[n])))
-            .collect();
         let x = &call.inputs.sequence.x;
         let [a, b, _] = x.shape().dims();
         let device = x.device();
-        let mask = B::float_from_data(TensorData::new(mask, [first, second, 1]), &device);
-        let valid = match call.lengths {
-            Lengths::Packed(_) => Valid::new(lengths, 0..sizes.t, layout, &device),
-            _ => None,
+
+        let mut rows: Vec<usize> = (0..sizes.n).collect();
+        rows.sort_by_key(|&row| Reverse(lengths[row]));
+        let mut starts = vec![0; sizes.n];
+        for row in 1..sizes.n {
+            starts[row] = starts[row - 1] + lengths[row - 1];
+        }
+        let place = |[rank, s]: [usize; 2]| {
+            let row = rows[rank];
+            let length = lengths[row];
+            let is_valid = s < length;
+            let t = if is_valid {
+                direction.time(s, length)
+            } else {
+                s
+            };
+            if is_packed {
+                is_valid.then(|| starts[row] + t)
+            } else {
+                let [first, second] = layout.split([row, t]);
+                Some(first * b + second)
+            }
         };
+        let [first, second] = layout.split([sizes.n, sizes.t]);
+        let steps = (0..first).flat_map(|i| (0..second).map(move |j| layout.split([i, j])));
+        let places: Vec<_> = steps.clone().map(place).collect();
+        let is_same = places.iter().copied().eq((0..a * b).map(Some));
+        let of_rows: Vec<_> = rows.iter().copied().map(Some).collect();
+        let lengths: Vec<usize> = rows.iter().map(|&row| lengths[row]).collect();
+        let mask: Vec<f32> = steps
+            .map(|[rank, s]| f32::from(u8::from(s < lengths[rank])))
+            .collect();
+        let mask = B::float_from_data(TensorData::new(mask, [first, second, 1]), &device);
         Some(Self {
+            rows: (!rows.is_sorted()).then(|| Places::new(&of_rows, sizes.n, &device)),
+            steps: (!is_same && a * b > 0).then(|| Places::new(&places, a * b, &device)),
             lengths: Lengths::Padded(lengths.into()),
-            valid,
+            is_packed,
+            is_reverse: direction == Direction::Reverse,
             sizes,
             layout,
             in_memory: [a, b],
@@ -174,18 +225,23 @@ impl<B: Backend> Padded<B> {
         })
     }
 
-    /// The same call over rows of T steps.
+    /// The padded call.
     fn call(&self, call: GruCall<B>) -> GruCall<B> {
         let Inputs { sequence, weights } = call.inputs;
         let [first, second] = self.layout.split([self.sizes.n, self.sizes.t]);
-        let flags = |flags: FloatTensor<B>| {
+        let flags = |flags: FloatTensor<B>, is_late: bool| {
             let [a, b] = self.in_memory;
             let flags = self.unpack(Prim(flags).reshape([a, b, 1]));
+            let flags = if is_late { self.later(flags) } else { flags };
             self.zeroed(flags).reshape([first, second]).0
         };
         let step_mask = match sequence.step_mask {
-            Some(step_mask) => flags(step_mask),
+            Some(step_mask) => flags(step_mask, false),
             None => self.step_mask.clone().reshape([first, second]).0,
+        };
+        let of_rows = |rows: FloatTensor<B>| match &self.rows {
+            Some(places) => places.spread(Prim(rows)).0,
+            None => rows,
         };
         let zoneout = sequence.zoneout.map(|zoneout| self.unpack(Prim(zoneout)).0);
         GruCall {
@@ -193,37 +249,35 @@ impl<B: Backend> Padded<B> {
                 sequence: Sequence {
                     // The padding may be NaN.
                     x: self.zeroed(self.unpack(Prim(sequence.x))).0,
+                    h0: sequence.h0.map(of_rows),
+                    recurrent_mask: sequence.recurrent_mask.map(of_rows),
                     step_mask: Some(step_mask),
                     zoneout,
-                    starts: sequence.starts.map(flags),
-                    ..sequence
+                    // A start is the boundary before its time, which in reverse belongs to the next step.
+                    starts: sequence.starts.map(|starts| flags(starts, self.is_reverse)),
+                    start_state: sequence.start_state.map(of_rows),
                 },
                 weights,
             },
             order: Order {
                 layout: self.layout,
-                ..call.order
+                direction: Direction::Forward,
             },
             lengths: self.lengths.clone(),
             ..call
         }
     }
 
-    /// The states that a call over rows of T steps returns, from states that are zero past the end of a row.
-    fn states(&self, call: &GruCall<B>, states: Prim<B>) -> Prim<B> {
-        let states = self.zeroed(self.unpack(states));
-        match (&call.inputs.sequence.h0, call.order.direction) {
-            // The reverse direction starts with the padding, which keeps the initial state.
-            (Some(h0), Direction::Reverse) if self.sizes.rows() > 0 => {
-                let Sizes { n, h, .. } = self.sizes;
-                let [first, second] = self.layout.split([n, 1]);
-                let h0 = Prim::<B>(h0.clone()).reshape([first, second, h]);
-                let shape: [usize; 3] = states.dims();
-                let h0 = Prim::zeros(shape, &states) + h0;
-                states.replaced(self.step_mask.is_zero().expand(shape), h0)
-            }
-            _ => states,
+    /// A padded sequence, each step with the values of the step before it. The first has zeros.
+    fn later(&self, sequence: Prim<B>) -> Prim<B> {
+        let (time, t) = (self.layout.time_dim(), self.sizes.t);
+        if sequence.dims::<3>().contains(&0) {
+            return sequence;
         }
+        let mut dims = sequence.dims::<3>();
+        dims[time] = 1;
+        let zeros = Prim::zeros(dims, &sequence);
+        Prim::cat(vec![zeros, sequence.narrow(time, 0..t - 1)], time)
     }
 
     /// A padded sequence with zeros past the end of each row.
@@ -235,30 +289,49 @@ impl<B: Backend> Padded<B> {
         sequence.zeroed(self.step_mask.is_zero().expand(shape))
     }
 
-    /// A padded sequence from a sequence in memory. The padding of packed rows is undefined.
+    /// A padded sequence from a sequence of the call. The padding of packed rows is undefined.
     fn unpack(&self, sequence: Prim<B>) -> Prim<B> {
-        let (Sizes { n, t, .. }, [a, b, features]) = (self.sizes, sequence.dims());
-        match &self.valid {
-            _ if [a, b] == self.layout.split([n, t]) => sequence,
-            Some(valid) if features > 0 => {
-                let rows = valid.spread(sequence.reshape([a * b, features]));
-                rows.reshape([n, t, features])
+        let [a, b, features] = sequence.dims();
+        let [first, second] = self.layout.split([self.sizes.n, self.sizes.t]);
+        match &self.steps {
+            Some(places) if features > 0 => {
+                let rows = places.spread(sequence.reshape([a * b, features]));
+                rows.reshape([first, second, features])
             }
-            _ => Prim::zeros([n, t, features], &sequence),
+            None if [a, b] == [first, second] => sequence,
+            _ => Prim::zeros([first, second, features], &sequence),
         }
     }
 
     /// The inverse of [`unpack`](Self::unpack).
     fn pack(&self, sequence: Prim<B>) -> Prim<B> {
-        let (Sizes { n, t, .. }, [a, b]) = (self.sizes, self.in_memory);
+        let [a, b] = self.in_memory;
         let [first, second, features] = sequence.dims();
-        match &self.valid {
-            _ if [a, b] == [first, second] => sequence,
-            Some(valid) if features > 0 => {
-                let rows = valid.pick(sequence.reshape([n * t, features]));
+        match &self.steps {
+            Some(places) if features > 0 => {
+                let rows = places.pick(sequence.reshape([first * second, features]));
                 rows.reshape([a, b, features])
             }
+            None if [a, b] == [first, second] => sequence,
             _ => Prim::zeros([a, b, features], &sequence),
+        }
+    }
+
+    /// Gates of packed rows are packed. Others stay in the order of the padded call.
+    fn pack_gates(&self, gates: Prim<B>) -> Prim<B> {
+        if self.is_packed {
+            self.pack(gates)
+        } else {
+            gates
+        }
+    }
+
+    /// The inverse of [`pack_gates`](Self::pack_gates).
+    fn unpack_gates(&self, gates: Prim<B>) -> Prim<B> {
+        if self.is_packed {
+            self.unpack(gates)
+        } else {
+            gates
         }
     }
 }
@@ -281,7 +354,7 @@ mod tests {
     #[test]
     fn padding_is_left_out() {
         let device = FlexDevice;
-        let of = |layout| Valid::<Flex>::new(&[1, 3, 0], 1..3, layout, &device).unwrap();
+        let of = |layout| Places::<Flex>::of_valid(&[1, 3, 0], 1..3, layout, &device).unwrap();
         let all = matrix(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
         let by_row = of(Layout::BatchMajor);
         assert_eq!(values(by_row.pick(all.clone())), [2.0, 3.0]);
@@ -291,7 +364,7 @@ mod tests {
         assert_eq!(values(by_time.pick(all)), [1.0, 4.0]);
         let spread = values(by_time.spread(matrix(&[7.0, 8.0])));
         assert_eq!(spread, [7.0, 7.0, 7.0, 7.0, 8.0, 7.0]);
-        let none = Valid::<Flex>::new(&[1, 1], 1..3, Layout::BatchMajor, &device);
+        let none = Places::<Flex>::of_valid(&[1, 1], 1..3, Layout::BatchMajor, &device);
         assert!(none.is_none());
     }
 }

@@ -85,7 +85,7 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
                 };
                 prefetch_lhs::<F>(&mut prefetched, &*args, start, phase, steps);
             }
-            while row0 < args.n {
+            while row0 < args.rows {
                 let next_row0 = row0 + CUBE_COUNT_Y as usize * threads.rows;
                 let tile = Tile {
                     s,
@@ -211,7 +211,7 @@ fn multiply_tile<F: Float, M: Float, R: Size>(
         store_tile::<M, R>(&*prefetched, &mut memory.lhs, product, threads);
         sync_cube();
         let (next_k0, row0) = next_block(k0, tile.row0, tile.next_row0, product, threads);
-        if row0 < args.n {
+        if row0 < args.rows {
             let next = LhsPlace {
                 time: lhs_time,
                 row0,

@@ -55,7 +55,7 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
             let mut row0 = CUBE_POS_Y as usize * threads.rows;
             let start = place_at(s, row0, 0usize.runtime());
             prefetch_lhs::<F>(&mut prefetched, args, start, phase, steps);
-            while row0 < args.n {
+            while row0 < args.rows {
                 let next_row0 = row0 + CUBE_COUNT_Y as usize * threads.rows;
                 let tile = Tile {
                     s,

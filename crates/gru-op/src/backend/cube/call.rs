@@ -1,7 +1,7 @@
 //! A call as the kernels read it.
 
 use super::Prim;
-use crate::backend::{GruCall, padded::Valid};
+use crate::backend::{GruCall, padded::Places};
 use burn::{backend::TensorMetadata, tensor::DType};
 use burn_cubecl::{CubeBackend, tensor::CubeTensor};
 use cubecl::ir::{ElemType, FloatKind};
@@ -57,16 +57,27 @@ impl KernelCall {
         })
     }
 
-    /// Some steps without padding, unless there is little padding.
-    pub(super) fn valid(&self, steps: Range<usize>) -> Option<Valid<CubeBackend>> {
+    /// The lengths of the rows, if there is so much padding that leaving it out saves time. Padding of results is
+    /// undefined then.
+    pub(super) fn left_out(&self) -> Option<&[usize]> {
         let lengths = self.of.lengths.of_rows()?;
         let Sizes { n, t, .. } = self.of.sizes();
         let count: usize = lengths.iter().sum();
+        (count <= n * t / 10 * 9).then_some(lengths)
+    }
+
+    /// Whether all steps from this one on are left out.
+    pub(super) fn is_padding(&self, step: usize) -> bool {
+        let mut lengths = self.left_out().into_iter().flatten().peekable();
+        lengths.peek().is_some() && lengths.all(|&length| length <= step)
+    }
+
+    /// Some steps without padding, if it is left out.
+    pub(super) fn valid(&self, steps: Range<usize>) -> Option<Places<CubeBackend>> {
         let order = self.of.order;
-        let times = order.direction.times(steps, t);
+        let times = order.direction.times(steps, self.of.sizes().t);
         let device = self.of.inputs.sequence.x.device();
-        let new = || Valid::new(lengths, times, order.layout, &device);
-        (count <= n * t / 10 * 9).then(new)?
+        Places::of_valid(self.left_out()?, times, order.layout, &device)
     }
 
     /// The same call with `state` `[N,H]` as initial state.

@@ -12,7 +12,7 @@ use call::KernelCall;
 use crate::{
     backend::composed,
     backend::composed::prim::Prim,
-    backend::padded::{self, Valid},
+    backend::padded::{self, Places},
     backend::{GruBackend, GruCall, GruGradients, GruSaved},
 };
 use burn::{
@@ -191,11 +191,14 @@ fn forward(call: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBacke
     let zoneout = zoneout(inputs);
     let strategy = Settings::current().forward;
     for steps in chunks::chunks(t, per_step, limit) {
+        if call.is_padding(steps.start) {
+            break;
+        }
         let x = chunks::of_sequence(whole, &steps, &sizes);
         let p = match w_ih {
             Some(w_ih) => {
                 let rows = x.reshape([n * steps.len(), features]);
-                Valid::product(&call.valid(steps.clone()), rows, w_ih.clone())
+                Places::product(&call.valid(steps.clone()), rows, w_ih.clone())
             }
             None => x,
         };
@@ -209,6 +212,7 @@ fn forward(call: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBacke
             recurrent_mask: recurrent_mask.clone(),
             step_mask: step_mask.clone(),
             zoneout: zoneout.clone(),
+            lengths: call.left_out().map(<[_]>::to_vec),
         };
         let done = gru_cube::forward(&states.client, &kernel_call, &reads, &writes, strategy);
         if !is_done("gru_forward", done, strategy) {
@@ -251,6 +255,10 @@ fn backward(
     let has_start_state = call.starts == Starts::FromState;
     let state_rows = if has_start_state { 2 * n } else { n };
     let d_h0 = empty_of(&kept, Shape::new([state_rows, h]), DType::F32);
+    let d_h0 = match call.left_out() {
+        Some(_) => Prim::<CubeBackend>::zeros([state_rows, h], &Prim(d_h0)).0,
+        None => d_h0,
+    };
     let reads = BackwardInputs {
         d_states: dense(d_states.clone()),
         states: dense_states.clone(),
@@ -260,6 +268,7 @@ fn backward(
         recurrent_mask: optional(&inputs.sequence.recurrent_mask),
         step_mask: optional(&inputs.sequence.step_mask),
         zoneout: zoneout(inputs),
+        lengths: call.left_out().map(<[_]>::to_vec),
     };
     let writes = BackwardOutputs {
         d_gates: (!in_place).then(|| d_gates.handle.clone()),

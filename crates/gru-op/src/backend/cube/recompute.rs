@@ -2,7 +2,7 @@
 //! recomputed, so that memory for the gates of all steps is not needed.
 
 use super::{KernelCall, NotDone, Prim, backward, chunks, dense, empty, lhs, optional};
-use crate::backend::{GruGradients, composed::Call, padded::Valid};
+use crate::backend::{GruGradients, composed::Call, padded::Places};
 use burn::tensor::Shape;
 use burn_cubecl::{CubeBackend, tensor::CubeTensor};
 use gru_cube::{GatesInputs, Limits, Products};
@@ -65,7 +65,7 @@ fn gates(of: &KernelCall, states: &Prim<CubeBackend>) -> CubeTensor {
     let (inputs, spec) = (&of.of.inputs, of.of.spec);
     let sizes = Call::new(of.of.clone());
     let valid = of.valid(0..sizes.sizes.t);
-    let product = |rows, weight| Valid::product(&valid, rows, weight);
+    let product = |rows, weight| Places::product(&valid, rows, weight);
     let x = sizes.rows(sizes.inputs.sequence.x.clone());
     let p = match &sizes.inputs.weights.w_ih {
         Some(w_ih) => product(x, w_ih.clone()),
