@@ -15,8 +15,8 @@ pub(crate) struct Launch {
 
 impl Plan {
     /// The launches of some steps, in the order of computation. Each takes at most [`LAUNCH_NANOSECONDS`] by an estimate,
-    /// or has one step. With lengths, which do not increase from row to row, a launch ends when its rows have become so
-    /// few that another one with fewer rows takes at most three quarters of the time.
+    /// or has one step. Lengths do not increase from row to row. With them a launch ends as soon as another one with fewer
+    /// rows takes at most three quarters of the time for a step.
     pub(crate) fn launches(
         &self,
         problem: &Problem,

@@ -151,9 +151,9 @@ impl<B: Backend> Places<B> {
 struct Padded<B: Backend> {
     /// The lengths of its rows.
     lengths: Lengths,
-    /// Its rows among those of the call, unless they have the same order.
+    /// The places of its rows in the call, unless they have the same order.
     rows: Option<Places<B>>,
-    /// Its steps among those of the call, unless they have the same order.
+    /// The places of its steps in the call, unless they have the same order.
     steps: Option<Places<B>>,
     is_packed: bool,
     is_reverse: bool,
