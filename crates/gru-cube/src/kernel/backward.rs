@@ -75,7 +75,7 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
     let mut now = read_step::<F>(&*args, last - 1, walk);
     for back in args.t - last..args.t - first {
         let s = from_end(back, args.t);
-        let time = if comptime!(rule.reverse) { back } else { s };
+        let time = time_of(s, args.t, rule);
         let to = if comptime!(walk.buffers == 2) {
             (s % 2) * lhs_vectors
         } else {

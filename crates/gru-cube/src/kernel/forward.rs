@@ -6,7 +6,7 @@ use super::{
     rule::{Pass, Starts},
     sequence::{
         Forward, after_start, biases, kept_share, mask_of, place_at, previous_state, strides,
-        time_of, unless_skipped, window,
+        time_of, unless_skipped, up, window,
     },
     step::{candidate, next_state},
     walk::{Walk, zero_vectors},
@@ -61,7 +61,7 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
     sync_cube();
 
     for s in first_step..last as usize {
-        let time = time_of(s, args.t, rule);
+        let time = time_of(up(s, last), args.t, rule);
         let from = if comptime!(walk.buffers == 2) {
             ((s - first_step) % 2) * lhs_vectors
         } else {

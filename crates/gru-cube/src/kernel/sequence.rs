@@ -75,11 +75,23 @@ pub(crate) fn time_of(s: usize, t: usize, #[comptime] rule: Rule) -> usize {
     }
 }
 
-/// `t − 1 − s`, or 0 for s = t. No step has s = t, but a CPU driver may run one more iteration of a loop
-/// with all units disabled, and then still reads at this index.
+/// `t − 1 − s`, or 0 for s = t.
 #[cube]
 pub(crate) fn from_end(s: usize, t: usize) -> usize {
     max(t - 1, s) - s
+}
+
+/// Step `s`, or the last step of a launch that ends before step `last`. Mesa's software driver runs one more iteration of a
+/// loop over steps with all units disabled, and still reads. Backward, [`from_end`] and [`down`] have the same purpose.
+#[cube]
+pub(crate) fn up(s: usize, last: u32) -> usize {
+    min(s, last as usize - 1)
+}
+
+/// The step at the place of `back` among `first..last` from the last to the first.
+#[cube]
+pub(crate) fn down(back: usize, first: u32, last: u32) -> usize {
+    max(first as usize + last as usize - 1, back) - back
 }
 
 /// First index in time of the steps `first..last`, and their number.

@@ -11,7 +11,7 @@ use crate::kernel::{
     product::{Block, load_weight, pair},
     rule::{Pass, Rule, Starts},
     sequence::{
-        Backward, is_skipped, kept_share, mask_of, place_at, previous_state, starts, strides,
+        Backward, down, is_skipped, kept_share, mask_of, place_at, previous_state, starts, strides,
         time_of, unless_skipped,
     },
     step::blend_back,
@@ -49,7 +49,7 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
     let mut timed_out = no_time_out(steps);
 
     for back in first as usize..last as usize {
-        let s = first as usize + last as usize - 1 - back;
+        let s = down(back, first, last);
         // The following step, clamped at the last one.
         let after = if comptime!(end) {
             0usize.runtime()

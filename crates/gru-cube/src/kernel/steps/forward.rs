@@ -12,7 +12,7 @@ use crate::kernel::{
     rule::{Pass, Rule},
     sequence::{
         Forward, Place, after_start, biases, kept_share, masked, place_at, previous_state,
-        stored_state, strides, time_of, unless_skipped, window,
+        stored_state, strides, time_of, unless_skipped, up, window,
     },
     step::{candidate, next_state},
 };
@@ -46,7 +46,7 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
     let bias = pair_biases::<F>(&*args, j0, steps);
 
     for s in first as usize..last as usize {
-        let time = time_of(s, args.t, rule);
+        let time = time_of(up(s, last), args.t, rule);
         #[unroll]
         for index in 0..comptime!(steps.count()) {
             let phase = comptime!(steps.phase(index));
