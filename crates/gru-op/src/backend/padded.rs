@@ -294,12 +294,14 @@ impl<B: Backend> Padded<B> {
         let [a, b, features] = sequence.dims();
         let [first, second] = self.layout.split([self.sizes.n, self.sizes.t]);
         match &self.steps {
-            Some(places) if features > 0 => {
+            // Nothing to move.
+            _ if features == 0 => sequence.reshape([first, second, features]),
+            Some(places) => {
                 let rows = places.spread(sequence.reshape([a * b, features]));
                 rows.reshape([first, second, features])
             }
             None if [a, b] == [first, second] => sequence,
-            _ => Prim::zeros([first, second, features], &sequence),
+            None => Prim::zeros([first, second, features], &sequence),
         }
     }
 
@@ -308,12 +310,14 @@ impl<B: Backend> Padded<B> {
         let [a, b] = self.in_memory;
         let [first, second, features] = sequence.dims();
         match &self.steps {
-            Some(places) if features > 0 => {
+            // Nothing to move.
+            _ if features == 0 => sequence.reshape([a, b, features]),
+            Some(places) => {
                 let rows = places.pick(sequence.reshape([first * second, features]));
                 rows.reshape([a, b, features])
             }
             None if [a, b] == [first, second] => sequence,
-            _ => Prim::zeros([a, b, features], &sequence),
+            None => Prim::zeros([a, b, features], &sequence),
         }
     }
 
