@@ -19,8 +19,9 @@ use cubecl::client::Client;
 /// If the device does not allow the schedule or a tensor, or a self-test fails.
 ///
 /// # Panics
-/// If a buffer is too short, starts or lengths lack a tensor or do not fit the call, the type is not a float of 16 or 32
-/// bits, or the steps do not exist.
+/// - If a buffer is too short, or the type is not a float of 16 or 32 bits.
+/// - If starts or lengths lack a tensor, or lengths do not fit the call.
+/// - If the steps do not exist.
 pub fn forward(
     client: &Client,
     call: &Call,
@@ -52,8 +53,9 @@ pub fn forward(
 /// If the device does not allow the schedule or a tensor, or a self-test fails.
 ///
 /// # Panics
-/// If there are no steps, a buffer is too short, starts or lengths lack a tensor or do not fit the call, or the type is not
-/// a float of 16 or 32 bits.
+/// - If a buffer is too short, or the type is not a float of 16 or 32 bits.
+/// - If starts or lengths lack a tensor, or lengths do not fit the call.
+/// - If there are no steps.
 pub fn backward(
     client: &Client,
     call: &Call,

@@ -242,7 +242,7 @@ pub fn inference<F: Upload>(
     Ok(states)
 }
 
-/// Sets the states of padding, which are undefined, to those of the oracle: each row keeps its last state.
+/// Sets the states of padding, which are undefined, as the oracle does: each row keeps its last state.
 fn fill_padding(problem: &Problem, states: &mut [f64]) {
     let Problem { n, t, h, .. } = *problem;
     for (k, step) in (0..n).flat_map(|k| (0..t).map(move |step| (k, step))) {

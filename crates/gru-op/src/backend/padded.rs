@@ -291,33 +291,30 @@ impl<B: Backend> Padded<B> {
 
     /// A padded sequence from a sequence of the call. The padding of packed rows is undefined.
     fn unpack(&self, sequence: Prim<B>) -> Prim<B> {
-        let [a, b, features] = sequence.dims();
-        let [first, second] = self.layout.split([self.sizes.n, self.sizes.t]);
-        match &self.steps {
-            // Nothing to move.
-            _ if features == 0 => sequence.reshape([first, second, features]),
-            Some(places) => {
-                let rows = places.spread(sequence.reshape([a * b, features]));
-                rows.reshape([first, second, features])
-            }
-            None if [a, b] == [first, second] => sequence,
-            None => Prim::zeros([first, second, features], &sequence),
-        }
+        let Sizes { n, t, .. } = self.sizes;
+        self.moved(sequence, self.layout.split([n, t]), Places::spread)
     }
 
     /// The inverse of [`unpack`](Self::unpack).
     fn pack(&self, sequence: Prim<B>) -> Prim<B> {
-        let [a, b] = self.in_memory;
-        let [first, second, features] = sequence.dims();
+        self.moved(sequence, self.in_memory, Places::pick)
+    }
+
+    /// A sequence with its steps at other places: `[first,second,C]`.
+    fn moved(
+        &self,
+        sequence: Prim<B>,
+        [first, second]: [usize; 2],
+        to: fn(&Places<B>, Prim<B>) -> Prim<B>,
+    ) -> Prim<B> {
+        let [a, b, features] = sequence.dims();
+        let shape = [first, second, features];
         match &self.steps {
             // Nothing to move.
-            _ if features == 0 => sequence.reshape([a, b, features]),
-            Some(places) => {
-                let rows = places.pick(sequence.reshape([first * second, features]));
-                rows.reshape([a, b, features])
-            }
+            _ if features == 0 => sequence.reshape(shape),
+            Some(places) => to(places, sequence.reshape([a * b, features])).reshape(shape),
             None if [a, b] == [first, second] => sequence,
-            None => Prim::zeros([a, b, features], &sequence),
+            None => Prim::zeros(shape, &sequence),
         }
     }
 

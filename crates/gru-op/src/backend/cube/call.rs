@@ -66,12 +66,6 @@ impl KernelCall {
         (count <= n * t / 10 * 9).then_some(lengths)
     }
 
-    /// Whether all steps from this one on are left out.
-    pub(super) fn is_padding(&self, step: usize) -> bool {
-        let mut lengths = self.left_out().into_iter().flatten().peekable();
-        lengths.peek().is_some() && lengths.all(|&length| length <= step)
-    }
-
     /// Some steps without padding, if it is left out.
     pub(super) fn valid(&self, steps: Range<usize>) -> Option<Places<CubeBackend>> {
         let order = self.of.order;

@@ -158,7 +158,7 @@ fn forward(call: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBacke
     let width = of.spec.saved_per_unit() * h;
     let gates = keep.then(|| empty(&states, Shape::new(sizes.sequence_shape(width))));
     let [_, _, features] = whole.dims();
-    // Products that leave out padding also need p of the valid steps alone.
+    // Products that leave out padding also need p of the valid steps only.
     let copies = 1 + usize::from(of.lengths.of_rows().is_some());
     let per_step = copies * n * 3 * h * element.size();
     let in_and_out = (features + h)
@@ -190,8 +190,10 @@ fn forward(call: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBacke
     .map(optional);
     let zoneout = zoneout(inputs);
     let strategy = Settings::current().forward;
+    let lengths = call.left_out();
     for steps in chunks::chunks(t, per_step, limit) {
-        if call.is_padding(steps.start) {
+        // The longest row is the first.
+        if lengths.is_some_and(|lengths| lengths[0] <= steps.start) {
             break;
         }
         let x = chunks::of_sequence(whole, &steps, &sizes);
@@ -212,7 +214,7 @@ fn forward(call: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBacke
             recurrent_mask: recurrent_mask.clone(),
             step_mask: step_mask.clone(),
             zoneout: zoneout.clone(),
-            lengths: call.left_out().map(<[_]>::to_vec),
+            lengths: lengths.map(<[_]>::to_vec),
         };
         let done = gru_cube::forward(&states.client, &kernel_call, &reads, &writes, strategy);
         if !is_done("gru_forward", done, strategy) {
