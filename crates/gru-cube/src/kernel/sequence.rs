@@ -153,11 +153,8 @@ pub(crate) fn stored_state<F: Float>(
     let (n_stride, t_stride) = strides(n, t, rule);
     let mut previous = 0.0f32;
     if s > 0 {
-        let time = if comptime!(rule.reverse) {
-            t - s
-        } else {
-            s - 1
-        };
+        // Mesa's software driver may read for a branch that no unit takes. So step 0 reads at step 0.
+        let time = time_of(max(s, 1) - 1, t, rule);
         let at = (row * n_stride + time * t_stride) * comptime!(rule.hidden) + j;
         previous = f32::cast_from(states[at]);
     } else {
