@@ -48,8 +48,8 @@ pub fn serve(peer: &str) {
                 let shape = name
                     .and_then(Shape::find)
                     .expect("a file is named after its shape");
-                if !program.has(shape, mode) {
-                    say("no\tonly inference of padded rows");
+                if !program.has(mode) {
+                    say("no\tonly inference");
                     continue;
                 }
                 let prepared = Layer::new(&Problem::new(shape), program, mode, &device);

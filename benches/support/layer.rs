@@ -25,16 +25,16 @@ pub type Outputs = Vec<(String, Vec<f32>)>;
 pub enum Program {
     /// `GruBlock`.
     Block,
-    /// `GruBlock::prepare` in full precision, for inference without packed rows.
+    /// `GruBlock::prepare` in full precision, for inference.
     Prepared,
     /// Burn's `Gru` or `BiGru`.
     Burn,
 }
 
 impl Program {
-    /// Whether it computes this row.
-    pub fn has(self, shape: &Shape, mode: Mode) -> bool {
-        self != Self::Prepared || (mode == Mode::Infer && shape.kind != Kind::Packed)
+    /// Whether it has this mode.
+    pub fn has(self, mode: Mode) -> bool {
+        self != Self::Prepared || mode == Mode::Infer
     }
 }
 
@@ -171,14 +171,16 @@ impl Layer {
         }
         let inputs = [x.clone(), h0.clone()];
         let (y, state) = match &self.layers {
-            Layers::Block(block) => {
-                let (y, state) = self.block(block, x, h0);
-                (y, Some(state))
-            }
-            Layers::Prepared(gru) => {
-                let (y, state) = gru.forward_with(x, self.options(h0));
-                (y, Some(state))
-            }
+            Layers::Block(block) => self.gru_op(
+                (x, h0),
+                |x, options| block.forward_with(x, options),
+                |x, lengths, h0| block.forward_packed(x, lengths, h0),
+            ),
+            Layers::Prepared(gru) => self.gru_op(
+                (x, h0),
+                |x, options| gru.forward_with(x, options),
+                |x, lengths, h0| gru.forward_packed(x, lengths, h0),
+            ),
             Layers::Burn(layers) => self.burn(layers, x, h0),
         };
         let gradients = (self.mode == Mode::ForwardBackward)
@@ -191,14 +193,20 @@ impl Layer {
         }
     }
 
-    fn block(&self, block: &GruBlock, x: Tensor<3>, h0: Tensor<3>) -> (Tensor<3>, Tensor<3>) {
-        match &self.lengths {
+    fn gru_op(
+        &self,
+        (x, h0): (Tensor<3>, Tensor<3>),
+        sequence: impl Fn(Tensor<3>, SequenceOptions<3>) -> (Tensor<3>, Tensor<3>),
+        packed: impl Fn(Tensor<2>, &[usize], Option<Tensor<3>>) -> (Tensor<2>, Tensor<3>),
+    ) -> (Tensor<3>, Option<Tensor<3>>) {
+        let (y, state) = match &self.lengths {
             Some(lengths) if self.is_packed => {
-                let (y, state) = block.forward_packed(x.squeeze_dim(0), lengths, Some(h0));
+                let (y, state) = packed(x.squeeze_dim(0), lengths, Some(h0));
                 (y.unsqueeze(), state)
             }
-            _ => block.forward_with(x, self.options(h0)),
-        }
+            _ => sequence(x, self.options(h0)),
+        };
+        (y, Some(state))
     }
 
     fn options(&self, h0: Tensor<3>) -> SequenceOptions<3> {

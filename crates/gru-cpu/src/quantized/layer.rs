@@ -5,10 +5,10 @@ use super::{
     matrix::{Columns, Energy, Matrix},
 };
 use crate::{
-    call::{self, Call, Gru},
+    call::{self, Call, Gru, Ragged, Sorted},
     product::{Buffer, Rows},
     simd::{Gates, Machine},
-    spec::{GruSpec, Precision, Reset, Sizes},
+    spec::{GruSpec, Lengths, Precision, Reset, Sizes},
     threads::{self, with_helpers},
     tuning::{PARALLEL_FROM, ROWS_PER_GROUP, ROWS_PER_ROUND},
 };
@@ -103,14 +103,44 @@ impl Layer {
         self.advance(0, h, |_| false, scratch);
     }
 
-    /// Writes the state after every step. The call was checked.
-    pub(crate) fn forward(&self, gru: &Gru, inputs: &call::Inputs<'_, f32>, states: &mut [f32]) {
+    /// Writes the state after every step. What is past the end of a row is neither read nor written. The call was
+    /// checked.
+    pub(crate) fn forward(
+        &self,
+        gru: &Gru,
+        lengths: &Lengths,
+        inputs: &call::Inputs<'_, f32>,
+        states: &mut [f32],
+    ) {
         let Sizes { n, t, h, .. } = gru.sizes;
         if n * t * h == 0 {
             return;
         }
-        let call = Call::new(gru, inputs);
-        let states = Rows::new(states, h);
+        let (call, states) = (Call::new(gru, inputs), Rows::new(states, h));
+        let Some(of_rows) = lengths.of_rows() else {
+            return self.run(&call, t, |rows, _| rows.len(), states);
+        };
+        let longest = of_rows.iter().max().copied().unwrap_or(0);
+        let ragged = &Ragged::new(&gru.sizes, gru.order, lengths, 1);
+        let sorted = Sorted::new(ragged, inputs, h);
+        let inputs = &sorted.inputs(inputs);
+        let live = |rows: &Range<usize>, s: usize| {
+            let live = ragged.groups()[0].live(s);
+            live.clamp(rows.start, rows.end) - rows.start
+        };
+        self.run(&call.with_rows(ragged, inputs), longest, live, states);
+    }
+
+    /// Runs `t` steps of all rows with all threads that the call may use. `live` returns how many of some rows have a
+    /// step `s`: the first ones.
+    fn run(
+        &self,
+        call: &Call<'_, f32>,
+        t: usize,
+        live: impl Fn(&Range<usize>, usize) -> usize + Sync,
+        states: Rows<'_, f32>,
+    ) {
+        let Sizes { n, h, .. } = *call.sizes;
         let work = (n * t).saturating_mul(3 * h * h);
         let threads = if work < PARALLEL_FROM {
             1
@@ -123,16 +153,24 @@ impl Layer {
         let take = || groups.lock().expect("no thread panics here").next();
         let run = || {
             while let Some(first) = take() {
-                self.rows_of(&call, first..n.min(first + per_group), states);
+                let rows = first..n.min(first + per_group);
+                self.rows_of(call, rows.clone(), t, |s| live(&rows, s), states);
             }
         };
         with_helpers(1..threads, |_| run(), run);
     }
 
-    /// Some rows of a call. Only this thread writes them.
-    fn rows_of(&self, call: &Call<'_, f32>, rows: Range<usize>, states: Rows<'_, f32>) {
-        let (t, h, sequence) = (call.sizes.t, self.h, &call.inputs.sequence);
-        let at_once = (ROWS_PER_ROUND / rows.len()).clamp(1, t);
+    /// `t` steps of some rows. The first `live(s)` rows have a step `s`. Only this thread writes them.
+    fn rows_of(
+        &self,
+        call: &Call<'_, f32>,
+        rows: Range<usize>,
+        t: usize,
+        live: impl Fn(usize) -> usize,
+        states: Rows<'_, f32>,
+    ) {
+        let (h, sequence) = (self.h, &call.inputs.sequence);
+        let at_once = (ROWS_PER_ROUND / rows.len()).clamp(1, t.max(1));
         let mut scratch = Scratch::new(self, rows.len(), at_once);
         let given = |from: Option<&[f32]>, row: usize, to: &mut [f32]| match from {
             Some(from) => to.copy_from_slice(&from[(rows.start + row) * h..][..h]),
@@ -142,27 +180,34 @@ impl Layer {
         for (row, state) in state.chunks_exact_mut(h).enumerate() {
             given(sequence.h0, row, state);
         }
+        // The rows of memory of some steps, step by step.
+        let mut places = Vec::with_capacity(at_once * rows.len());
         for first in (0..t).step_by(at_once) {
             let steps = first..t.min(first + at_once);
-            let x = |at: usize| {
-                let (row, step) = (at % rows.len(), at / rows.len());
-                call.x(call.row(rows.start + row, first + step))
-            };
-            self.project(steps.len() * rows.len(), x, &mut scratch);
+            places.clear();
+            for s in steps.clone() {
+                places.extend((0..live(s)).map(|row| call.row(rows.start + row, s)));
+            }
+            if places.is_empty() {
+                break;
+            }
+            self.project(places.len(), |at| call.x(places[at]), &mut scratch);
+            let mut first = 0;
             for s in steps {
+                let state = &mut state[..live(s) * h];
+                let places = &places[first..][..live(s)];
                 for (row, state) in state.chunks_exact_mut(h).enumerate() {
                     if call.starts(rows.start + row, s) {
                         given(sequence.start_state, row, state);
                     }
                 }
-                let is_skipped = |row: usize| call.is_skipped(call.row(rows.start + row, s));
-                let first = (s - first) * rows.len();
-                self.advance(first, &mut state, is_skipped, &mut scratch);
-                for (row, state) in state.chunks_exact(h).enumerate() {
-                    let at = call.row(rows.start + row, s);
+                let is_skipped = |row: usize| call.is_skipped(places[row]);
+                self.advance(first, state, is_skipped, &mut scratch);
+                for (&at, state) in places.iter().zip(state.chunks_exact(h)) {
                     // SAFETY: only this thread uses these rows.
                     unsafe { states.cells_mut(at, 0..h) }.copy_from_slice(state);
                 }
+                first += places.len();
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::{
     PackedWeights,
     call::{CallError, Weights, check_sizes, check_weights},
     quantized,
-    spec::{Direction, GruSpec, Precision, Sizes},
+    spec::{Direction, GruSpec, Lengths, Precision, Sizes},
 };
 use std::fmt;
 
@@ -91,6 +91,9 @@ enum Kernel {
 pub struct StackInputs<'a> {
     /// `[N,T,I]` or `[T,N,I]`.
     pub x: &'a [f32],
+    /// The length of each row. Past the end of a row nothing is read. A final state is the state at the end of its
+    /// row.
+    pub lengths: &'a Lengths,
     /// Initial states `[L·D,N,H]`; zeros if absent.
     pub state: Option<&'a [f32]>,
     /// `[N,T]` or `[T,N]`: 0 if a step is skipped and the state is kept.
@@ -106,6 +109,7 @@ impl<'a> StackInputs<'a> {
     pub fn new(x: &'a [f32]) -> Self {
         Self {
             x,
+            lengths: &Lengths::All,
             state: None,
             step_mask: None,
             starts: None,

@@ -3,7 +3,7 @@
 use super::{Kernel, Layer, Stack, StackInputs};
 use crate::{
     PackedWeights,
-    call::{Gru, Inputs, Sequence, Weights, check_len, check_sizes, or_panic},
+    call::{CallError, Gru, Inputs, Sequence, Weights, check_len, check_sizes, or_panic},
     spec::{Layout, Lengths, Order, Sizes},
 };
 
@@ -13,12 +13,17 @@ impl Stack {
     /// Writes the output of the last layer after every step to `y`, `[N,T,D·H]` or `[T,N,D·H]` (forward, then
     /// reverse), and the final state of every layer and direction to `last`, `[L·D,N,H]`.
     ///
-    /// At a skipped step the output is the state, which is kept. Values of `x` at skipped steps are ignored. A
-    /// call allocates memory for its layers, and uses the threads of the rayon pool in which it is made.
+    /// At a skipped step the output is the state, which is kept. Values of `x` at skipped steps are ignored.
+    ///
+    /// With lengths, T is at least the largest length, and the time is nearly proportional to their sum. Past the end
+    /// of a row only zeros are written to `y`, or nothing. So pass zeros for an output that is zero there. If the rows
+    /// are [packed](Lengths::Packed), `x` is `[M,I]`, `y` is `[M,D·H]`, and so on, with M = Σ lengths.
+    ///
+    /// A call allocates memory for its layers, and uses the threads of the rayon pool in which it is made.
     ///
     /// # Panics
-    /// If the sizes exceed the address space, a slice has the wrong number of elements, or there is a start state
-    /// without starts.
+    /// If the sizes exceed the address space, a slice has the wrong number of elements, there is not one length for
+    /// each row, a length is larger than T, or there is a start state without starts.
     pub fn forward<'a>(
         &self,
         layout: Layout,
@@ -47,21 +52,26 @@ impl Stack {
                     ..Sequence::new(if l == 0 { inputs.x } else { &x })
                 }
             };
-            let order = |at: usize| Order {
-                layout,
-                direction: layers[at].direction,
+            let batch = |at: usize| Batch {
+                n,
+                t,
+                order: Order {
+                    layout,
+                    direction: layers[at].direction,
+                },
+                lengths: inputs.lengths,
             };
             let is_done = match layers {
-                [first, second] => first.forward_both(second, [n, t], [0, 1].map(sequence), y),
+                [first, second] => first.forward_both(second, &batch(0), [0, 1].map(sequence), y),
                 _ => false,
             };
             for (at, layer) in layers.iter().enumerate().filter(|_| !is_done) {
                 if d == 1 {
-                    layer.forward(order(at), [n, t, h], sequence(at), y);
+                    layer.forward(h, &batch(at), sequence(at), y);
                     continue;
                 }
-                let mut states = vec![0.0; t * units];
-                layer.forward(order(at), [n, t, h], sequence(at), &mut states);
+                let mut states = vec![0.0; y.len() / d];
+                layer.forward(h, &batch(at), sequence(at), &mut states);
                 // Without units there is nothing to copy.
                 let rows = y.chunks_exact_mut((d * h).max(1));
                 for (y, state) in rows.zip(states.chunks_exact(h.max(1))) {
@@ -70,7 +80,7 @@ impl Stack {
             }
             for at in 0..d {
                 let last = &mut last[(l * d + at) * units..][..units];
-                last_state(order(at), [n, t, h], (sequence(at).h0, y, at * h), last);
+                batch(at).last_states((h, d * h, at * h), sequence(at).h0, y, last);
             }
         }
     }
@@ -83,9 +93,12 @@ impl Stack {
             h: self.directions * self.h,
         };
         or_panic(OP, check_sizes(&sizes));
+        let checked = inputs.lengths.check(&sizes);
+        or_panic(OP, checked.map_err(CallError::Lengths));
+        let places = inputs.lengths.in_memory(sizes).rows();
         let states = self.layers.len() * n * self.h;
-        check_len(OP, "x", inputs.x, sizes.rows() * self.i);
-        check_len(OP, "y", y, sizes.rows() * sizes.h);
+        check_len(OP, "x", inputs.x, places * self.i);
+        check_len(OP, "y", y, places * sizes.h);
         check_len(OP, "last", last, states);
         for (name, given) in [("state", inputs.state), ("start_state", inputs.start_state)] {
             if let Some(given) = given {
@@ -94,7 +107,7 @@ impl Stack {
         }
         for (name, flags) in [("step_mask", inputs.step_mask), ("starts", inputs.starts)] {
             if let Some(flags) = flags {
-                check_len(OP, name, flags, sizes.rows());
+                check_len(OP, name, flags, places);
             }
         }
         assert!(
@@ -108,19 +121,25 @@ impl Layer {
     /// The states after every step. The slices were checked.
     fn forward(
         &self,
-        order: Order,
-        [n, t, h]: [usize; 3],
+        h: usize,
+        batch: &Batch<'_>,
         sequence: Sequence<'_, f32>,
         states: &mut [f32],
     ) {
+        let &Batch {
+            n,
+            t,
+            order,
+            lengths,
+        } = batch;
         match &self.kernel {
             Kernel::Full(weights) => {
-                let zoneout = (self.zoneout > 0.0).then(|| vec![self.zoneout; n * t * h]);
+                let zoneout = (self.zoneout > 0.0).then(|| vec![self.zoneout; states.len()]);
                 let sequence = Sequence {
                     zoneout: zoneout.as_deref(),
                     ..sequence
                 };
-                weights.forward_in(order, n, t, &Lengths::All, sequence, states)
+                weights.forward_in(order, n, t, lengths, sequence, states)
             }
             Kernel::Quantized(layer) => {
                 let i = self.features;
@@ -134,7 +153,7 @@ impl Layer {
                     sequence,
                     weights: Weights::new(Some(&[]), &[]),
                 };
-                layer.forward(&gru, &inputs, states);
+                layer.forward(&gru, lengths, &inputs, states);
             }
         }
     }
@@ -144,43 +163,65 @@ impl Layer {
     fn forward_both(
         &self,
         other: &Self,
-        [n, t]: [usize; 2],
+        batch: &Batch<'_>,
         sequences: [Sequence<'_, f32>; 2],
         states: &mut [f32],
     ) -> bool {
         let directions = [self.direction, other.direction];
         match (&self.kernel, &other.kernel) {
             (Kernel::Full(first), Kernel::Full(second))
-                if self.zoneout == 0.0 && other.zoneout == 0.0 =>
+                if self.zoneout == 0.0
+                    && other.zoneout == 0.0
+                    && batch.lengths.of_rows().is_none() =>
             {
-                PackedWeights::forward_both([first, second], directions, [n, t], sequences, states)
+                let sizes = [batch.n, batch.t];
+                PackedWeights::forward_both([first, second], directions, sizes, sequences, states)
             }
             _ => false,
         }
     }
 }
 
-/// The state of every row after its last step: the initial state if there is no step. The states of a row start at
-/// a column of `y`.
-fn last_state(
+/// The rows of a call, in the order of a layer and direction.
+struct Batch<'a> {
+    n: usize,
+    t: usize,
     order: Order,
-    [n, t, h]: [usize; 3],
-    (h0, y, column): (Option<&[f32]>, &[f32], usize),
-    last: &mut [f32],
-) {
-    if t == 0 {
-        match h0 {
-            Some(h0) => last.copy_from_slice(h0),
-            None => last.fill(0.0),
+    lengths: &'a Lengths,
+}
+
+impl Batch<'_> {
+    /// The state of every row after its last step: the initial state if it has no step. The `h` states of a row start
+    /// at a column of `y`, which has `width` columns.
+    fn last_states(
+        &self,
+        (h, width, column): (usize, usize, usize),
+        h0: Option<&[f32]>,
+        y: &[f32],
+        last: &mut [f32],
+    ) {
+        let mut begin = 0;
+        for row in 0..self.n {
+            let len = self
+                .lengths
+                .of_rows()
+                .map_or(self.t, |of_rows| of_rows[row]);
+            let last = &mut last[row * h..][..h];
+            if len == 0 {
+                match h0 {
+                    Some(h0) => last.copy_from_slice(&h0[row * h..][..h]),
+                    None => last.fill(0.0),
+                }
+                continue;
+            }
+            let time = self.order.direction.time(len - 1, len);
+            let at = match (self.lengths, self.order.layout) {
+                (Lengths::Packed(_), _) => begin + time,
+                (_, Layout::BatchMajor) => row * self.t + time,
+                (_, Layout::TimeMajor) => time * self.n + row,
+            };
+            last.copy_from_slice(&y[at * width + column..][..h]);
+            begin += len;
         }
-        return;
-    }
-    let (end, width) = (order.direction.time(t - 1, t), y.len() / (n * t).max(1));
-    for row in 0..n {
-        let at = match order.layout {
-            Layout::BatchMajor => row * t + end,
-            Layout::TimeMajor => end * n + row,
-        };
-        last[row * h..][..h].copy_from_slice(&y[at * width + column..][..h]);
     }
 }

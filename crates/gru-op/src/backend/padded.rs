@@ -11,7 +11,9 @@ use burn::{
     tensor::TensorData,
 };
 use gru_spec::{Direction, Inputs, Layout, Lengths, Order, PerInput, Sequence, Sizes};
-use std::{cmp::Reverse, ops::Range};
+use std::cmp::Reverse;
+#[cfg(feature = "cube")]
+use std::ops::Range;
 
 /// [`GruBackend::gru_states`](crate::backend::GruBackend::gru_states), by a function for rows of T steps.
 pub(crate) fn states<B: Backend>(
@@ -107,6 +109,20 @@ impl<B: Backend> Places<B> {
         }
     }
 
+    /// The rows of the other matrix.
+    pub(crate) fn pick(&self, here: Prim<B>) -> Prim<B> {
+        Prim(B::float_select(here.0, 0, self.here.clone()))
+    }
+
+    /// The rows of this matrix. Those that the other one does not have repeat another row.
+    pub(crate) fn spread(&self, there: Prim<B>) -> Prim<B> {
+        Prim(B::float_select(there.0, 0, self.there.clone()))
+    }
+}
+
+/// The products that leave out padding, for GPU kernels.
+#[cfg(feature = "cube")]
+impl<B: Backend> Places<B> {
     /// The steps `times` of rows with these lengths, and the matrix of those that are not padding. `None` if all are
     /// padding.
     pub(crate) fn of_valid(
@@ -126,16 +142,6 @@ impl<B: Backend> Places<B> {
         };
         let places: Vec<_> = (0..first * second).map(place).collect();
         (count > 0).then(|| Self::new(&places, count, device))
-    }
-
-    /// The rows of the other matrix.
-    pub(crate) fn pick(&self, here: Prim<B>) -> Prim<B> {
-        Prim(B::float_select(here.0, 0, self.here.clone()))
-    }
-
-    /// The rows of this matrix. Those that the other one does not have repeat another row.
-    pub(crate) fn spread(&self, there: Prim<B>) -> Prim<B> {
-        Prim(B::float_select(there.0, 0, self.there.clone()))
     }
 
     /// `all · weight` for the valid steps. The rows of the padding are undefined.
@@ -337,7 +343,7 @@ impl<B: Backend> Padded<B> {
     }
 }
 
-#[cfg(all(test, feature = "flex"))]
+#[cfg(all(test, feature = "flex", feature = "cube"))]
 mod tests {
     use super::*;
     use burn_flex::{Flex, FlexDevice, FlexTensor};

@@ -1,8 +1,7 @@
 //! The module: its forward passes.
 
-use super::GruLayer;
+use super::{GruLayer, arguments::Sizes};
 use crate::{
-    op::check::Check,
     op::options::{GruWeights, Padding, SequenceOptions, Starts},
     op::packed,
     op::padding::PreparedMask,
@@ -172,20 +171,20 @@ impl GruBlock {
         state: Option<Tensor<3>>,
     ) -> (Tensor<2>, Tensor<3>) {
         const OP: &str = "GruBlock::forward_packed";
-        let mut options = SequenceOptions::new().state(state);
-        options.padding = packed::packed(OP, &x, lengths);
-        let (y, state) = self.run(OP, packed::as_sequence(x), Layout::BatchMajor, options);
-        (packed::as_rows(y), state)
+        let options = SequenceOptions::new().state(state);
+        packed::in_sequence(OP, x, lengths, options, |x, options| {
+            self.run(OP, x, Layout::BatchMajor, options)
+        })
     }
 
-    fn run(
+    pub(super) fn run(
         &self,
         op: &str,
         x: Tensor<3>,
         layout: Layout,
         options: SequenceOptions<3>,
     ) -> (Tensor<3>, Tensor<3>) {
-        self.check_sequence(op, &x, layout, &options);
+        self.sizes().check_sequence(op, &x, layout, &options);
         let mask = PreparedMask::new(&options.padding, &x);
         let training = self.training(&x);
         let mut finals = Vec::with_capacity(self.layers.len());
@@ -224,7 +223,7 @@ impl GruBlock {
         const OP: &str = "GruBlock::gates";
         let options = SequenceOptions::new().state(state);
         let (layout, mut all) = (self.layout(), Vec::with_capacity(self.layers.len()));
-        self.check_sequence(OP, &x, layout, &options);
+        self.sizes().check_sequence(OP, &x, layout, &options);
         self.each_layer(x, false, |k, layer, x| {
             let weights = layer.weights();
             let options = of_layer(&options, k);
@@ -290,9 +289,7 @@ impl GruBlock {
     pub fn step(&self, x: Tensor<2>, state: Option<Tensor<3>>) -> (Tensor<2>, Tensor<3>) {
         const OP: &str = "GruBlock::step";
         let [n, features] = x.dims();
-        let because = || format!("x is {:?}, and {}", [n, features], self.sizes());
-        let mut check = Check::new(OP.into(), ("x", &x), &because);
-        self.check(&mut check, &x, n, state.as_ref());
+        self.sizes().check_step(OP, &x, state.as_ref());
         let options = SequenceOptions::new().state(state);
         let training = self.training(&x);
         let mut x = shape::reshape(x, [1, n, features]);
@@ -343,42 +340,12 @@ impl GruBlock {
         }
     }
 
-    /// Checks the arguments of a sequence.
-    fn check_sequence(
-        &self,
-        op: &str,
-        x: &Tensor<3>,
-        layout: Layout,
-        options: &SequenceOptions<3>,
-    ) {
-        let [first, second, _] = x.dims();
-        let because = || format!("x is {:?}, and {}", x.dims(), self.sizes());
-        let mut check = Check::new(op.into(), ("x", x), &because);
-        let [n, t] = options.padding.batch(layout, [first, second]);
-        self.check(&mut check, x, n, options.state.as_ref());
-        check.padding(&options.padding, layout, [n, t]);
-        let state = [self.layers.len(), n, self.d_hidden];
-        let state = ("[L·D, N, H] or [L·D, 1, H]", state);
-        check.starts(&options.starts, layout, [n, t], state);
-    }
-
-    /// Checks the features and the state.
-    fn check<const X: usize>(
-        &self,
-        check: &mut Check,
-        x: &Tensor<X>,
-        n: usize,
-        state: Option<&Tensor<3>>,
-    ) {
-        check.features("x", x.dims()[X - 1], self.d_input);
-        let expected = [self.layers.len(), n, self.d_hidden];
-        check.argument("state", "[L·D, N, H]", state, expected);
-    }
-
-    /// Explains the shapes that a call requires.
-    fn sizes(&self) -> String {
-        let (i, h, layers) = (self.d_input, self.d_hidden, self.layers.len());
-        format!("the block has d_input {i}, d_hidden {h} and {layers} layers times directions")
+    fn sizes(&self) -> Sizes {
+        Sizes {
+            d_input: self.d_input,
+            d_hidden: self.d_hidden,
+            layers: self.layers.len(),
+        }
     }
 }
 

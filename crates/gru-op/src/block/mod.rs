@@ -1,5 +1,6 @@
 //! The [`GruBlock`] module.
 
+mod arguments;
 mod config;
 mod difference;
 mod display;

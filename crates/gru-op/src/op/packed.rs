@@ -49,20 +49,28 @@ pub fn gru_packed(
         "{OP}: lengths, mask, starts and zoneout require padded rows, expected none of these options"
     );
     options.order.layout = Layout::BatchMajor;
-    options.padding = packed(OP, &x, lengths);
-    let operation = Operation::new(OP, weights, spec, options);
-    let (y, state) = operation.states(as_sequence(x));
-    (as_rows(y), state)
+    in_sequence(OP, x, lengths, options, |x, options| {
+        Operation::new(OP, weights, spec, options).states(x)
+    })
 }
 
-/// The padding of a packed batch.
+/// Runs a packed batch `[M,I]` through a function of sequences `[1,M,·]`.
 ///
 /// # Panics
 /// If M is not the sum of the lengths.
-pub(crate) fn packed(op: &str, x: &Tensor<2>, lengths: &[usize]) -> Padding {
+pub(crate) fn in_sequence<const D: usize>(
+    op: &str,
+    x: Tensor<2>,
+    lengths: &[usize],
+    mut options: SequenceOptions<D>,
+    run: impl FnOnce(Tensor<3>, SequenceOptions<D>) -> (Tensor<3>, Tensor<D>),
+) -> (Tensor<2>, Tensor<D>) {
     let [m, features] = x.dims();
     check_sum(op, m, lengths, [m, features]);
-    Padding::Lengths(Lengths::Packed(lengths.into()))
+    options.padding = Padding::Lengths(Lengths::Packed(lengths.into()));
+    let (y, state) = run(shape::reshape(x, [1, m, features]), options);
+    let [_, m, width] = y.dims();
+    (shape::reshape(y, [m, width]), state)
 }
 
 fn check_sum(op: &str, m: usize, lengths: &[usize], dims: [usize; 2]) {
@@ -74,18 +82,6 @@ fn check_sum(op: &str, m: usize, lengths: &[usize], dims: [usize; 2]) {
         "{op}: the sum of lengths must be M = {m}, got {}; x [M, I] is {dims:?}",
         sum.map_or_else(|| "more than a usize".into(), |sum| sum.to_string())
     );
-}
-
-/// `[1,M,I]` from `[M,I]`.
-pub(crate) fn as_sequence(x: Tensor<2>) -> Tensor<3> {
-    let [m, features] = x.dims();
-    shape::reshape(x, [1, m, features])
-}
-
-/// `[M,I]` from `[1,M,I]`.
-pub(crate) fn as_rows(x: Tensor<3>) -> Tensor<2> {
-    let [_, m, features] = x.dims();
-    shape::reshape(x, [m, features])
 }
 
 /// Packs a padded batch: `[N,T,I]` to `[M,I]`, the first `lengths[n]` steps of each row one after the other.

@@ -15,8 +15,10 @@ mod packed;
 pub(crate) use self::memory::Memory;
 
 use crate::backend::call::{GruCall, GruGradients, GruSaved};
-use burn::backend::{Backend, TensorMetadata, tensor::FloatTensor};
-use burn::tensor::{DType, Shape};
+use burn::backend::{
+    Backend, BackendTensor, DispatchTensorKind, TensorMetadata, tensor::FloatTensor,
+};
+use burn::tensor::{DType, Shape, Tensor};
 use gru_cpu::{Element, Gru, PackedWeights};
 use gru_spec::{Checkpointing, Inputs, PerInput, Sequence, Sizes};
 use memory::Keep;
@@ -43,6 +45,22 @@ trait CpuBackend<E: Element>: Backend {
 /// A backend with both element types of the kernels.
 trait CpuKernels: CpuBackend<f32> + CpuBackend<f64> {}
 impl<B: CpuBackend<f32> + CpuBackend<f64>> CpuKernels for B {}
+
+/// The numbers of a tensor on Flex or ndarray, in float32 and dense row-major order. Copies them only if they are in
+/// another type or order.
+pub(crate) fn floats<const D: usize>(tensor: Tensor<D>) -> Box<dyn AsRef<[f32]>> {
+    fn float32<B: CpuBackend<f32>>(tensor: BackendTensor<B>) -> B::Dense {
+        B::dense(cast::<B>(tensor.float(), DType::F32))
+    }
+    match tensor.into_dispatch().kind {
+        #[cfg(feature = "flex")]
+        DispatchTensorKind::Flex(tensor) => Box::new(float32(tensor)),
+        #[cfg(feature = "ndarray")]
+        DispatchTensorKind::NdArray(tensor) => Box::new(float32(tensor)),
+        #[allow(unreachable_patterns)] // Without other backends.
+        other => panic!("expected a tensor on flex or ndarray, got {other:?}"),
+    }
+}
 
 fn states<B: CpuKernels>(call: GruCall<B>) -> FloatTensor<B> {
     match call.inputs.sequence.x.dtype() {

@@ -3,6 +3,7 @@
 use super::PreparedGru;
 use crate::{
     GruBlock, GruError,
+    backend::cpu::floats,
     op::options::{Padding, SequenceOptions},
 };
 use burn::tensor::{Bool, DType, Tensor, TensorData};
@@ -57,101 +58,57 @@ fn parameter<const D: usize>(name: &str, tensor: Tensor<D>) -> Result<Vec<f32>, 
         name: name.to_owned(),
         reason: format!("{error:?}"),
     })?;
-    Ok(floats(data))
-}
-
-fn floats(data: TensorData) -> Vec<f32> {
     let data = data.convert_dtype(DType::F32);
-    data.try_into_vec().expect("the numbers were converted")
+    Ok(data.try_into_vec().expect("the numbers were converted"))
 }
 
-/// One step, whose layers have the forward direction.
-pub(super) fn step(
-    prepared: &PreparedGru,
-    stack: &Stack,
-    x: Tensor<2>,
-    state: Option<Tensor<3>>,
-) -> (Tensor<2>, Tensor<3>) {
-    let ([n, _], h) = (x.dims(), stack.units());
-    let (x, state) = (floats(x.into_data()), state.map(|s| floats(s.into_data())));
-    let (mut y, mut last) = (vec![0.0; n * h], vec![0.0; stack.layer_count() * n * h]);
-    let inputs = StackInputs {
-        state: state.as_deref(),
-        ..StackInputs::new(&x)
-    };
-    stack.forward(Layout::TimeMajor, [n, 1], inputs, &mut y, &mut last);
-    let last_shape = [stack.layer_count(), n, h];
-    (
-        prepared.tensor(y, [n, h]),
-        prepared.tensor(last, last_shape),
-    )
-}
-
-/// A sequence. The arguments were checked.
+/// A sequence in this layout. The arguments were checked.
 pub(super) fn forward(
     prepared: &PreparedGru,
     stack: &Stack,
     x: Tensor<3>,
+    layout: Layout,
     options: SequenceOptions<3>,
 ) -> (Tensor<3>, Tensor<3>) {
-    let ([first, second, _], layout) = (x.dims(), prepared.layout());
-    let [n, t] = layout.split([first, second]);
-    let (h, layers) = (stack.units(), stack.layer_count());
-    let state = options.state.map(|state| floats(state.into_data()));
+    let [first, second, _] = x.dims();
+    let [n, t] = options.padding.batch(layout, [first, second]);
+    let (h, width) = (stack.units(), stack.directions() * stack.units());
+    let last_shape = [stack.layer_count(), n, h];
+    let x = floats(x);
+    let state = options.state.map(floats);
     let start_state = options.starts.state.map(|state| {
-        let rows = state.dims()[1];
-        let state = if rows == n {
+        floats(if state.dims() == last_shape {
             state
         } else {
-            state.expand([layers, n, h])
-        };
-        floats(state.into_data())
+            state.expand(last_shape)
+        })
     });
-    let place = Place { layout, n, t };
-    let padding = place.padding(&options.padding);
-    let mut starts = options.starts.flags.map(flags);
-    if let (Some((valid, false)), Some(starts)) = (&padding, &mut starts) {
-        // Past the end of a row nothing starts.
-        starts
-            .iter_mut()
-            .zip(valid)
-            .for_each(|(start, valid)| *start &= valid);
-    }
-    let ones = |flags: &Vec<bool>| {
-        flags
-            .iter()
-            .map(|&flag| f32::from(flag))
-            .collect::<Vec<_>>()
+    let starts = options.starts.flags.map(flags);
+    let mask = match &options.padding {
+        Padding::Mask(mask) => Some(flags(mask.clone())),
+        Padding::None | Padding::Lengths(_) => None,
     };
-    let step_mask = padding.as_ref().map(|(valid, _)| ones(valid));
-    let start_flags = starts.as_ref().map(ones);
-    let x = floats(x.into_data());
-    let width = stack.directions() * h;
-    let (mut y, mut last) = (vec![0.0; n * t * width], vec![0.0; layers * n * h]);
+    let mut y = gru_cpu::buffer(first * second * width);
+    let mut last = gru_cpu::buffer(last_shape.iter().product());
     let inputs = StackInputs {
-        x: &x,
-        state: state.as_deref(),
-        step_mask: step_mask.as_deref(),
-        starts: start_flags.as_deref(),
-        start_state: start_state.as_deref(),
+        x: (*x).as_ref(),
+        lengths: &options.padding.lengths(t),
+        state: state.as_deref().map(AsRef::as_ref),
+        step_mask: mask.as_deref(),
+        starts: starts.as_deref(),
+        start_state: start_state.as_deref().map(AsRef::as_ref),
     };
     stack.forward(layout, [n, t], inputs, &mut y, &mut last);
-    if let Some((valid, repeats)) = &padding {
+    if let Some(mask) = &mask {
+        let place = Place { layout, n, t };
         for direction in 0..stack.directions() {
-            let order = stack.direction(layers - stack.directions() + direction);
+            let order = stack.direction(stack.layer_count() - stack.directions() + direction);
             let columns = [width, direction * h, h];
-            place.clear(
-                order,
-                valid,
-                starts.as_deref().filter(|_| *repeats),
-                *repeats,
-                columns,
-                &mut y,
-            );
+            place.clear(order, mask, starts.as_deref(), columns, &mut y);
         }
     }
     let y = prepared.tensor(y, [first, second, width]);
-    (y, prepared.tensor(last, [layers, n, h]))
+    (y, prepared.tensor(last, last_shape))
 }
 
 impl PreparedGru {
@@ -161,8 +118,9 @@ impl PreparedGru {
     }
 }
 
-fn flags(tensor: Tensor<2, Bool>) -> Vec<bool> {
-    tensor.into_data().iter::<bool>().collect()
+/// 1 where a flag is set.
+fn flags(tensor: Tensor<2, Bool>) -> Vec<f32> {
+    tensor.into_data().iter::<bool>().map(f32::from).collect()
 }
 
 /// Where a row is at a time.
@@ -180,44 +138,26 @@ impl Place {
         }
     }
 
-    /// The valid steps, and whether the output of a skipped step repeats the previous output, for a mask.
-    fn padding(&self, padding: &Padding) -> Option<(Vec<bool>, bool)> {
-        match padding {
-            Padding::None => None,
-            Padding::Lengths(lengths) => {
-                let lengths = lengths.of_rows()?;
-                let mut valid = vec![false; self.n * self.t];
-                for (row, &len) in lengths.iter().enumerate() {
-                    (0..len).for_each(|time| valid[self.at(row, time)] = true);
-                }
-                Some((valid, false))
-            }
-            Padding::Mask(mask) => Some((flags(mask.clone()), true)),
-        }
-    }
-
-    /// Sets the output of a direction to zero at skipped steps, or only before the first valid step of each
-    /// sequence if outputs are repeated.
+    /// Sets the output of a direction to zero before the first valid step of each sequence. A skipped step after it
+    /// repeats the previous output, which is the state.
     fn clear(
         &self,
         direction: Direction,
-        valid: &[bool],
-        starts: Option<&[bool]>,
-        repeats: bool,
+        mask: &[f32],
+        starts: Option<&[f32]>,
         [width, first, h]: [usize; 3],
         y: &mut [f32],
     ) {
         for row in 0..self.n {
+            let is_set = |flags: &[f32], time: usize| flags[self.at(row, time)] != 0.0;
             let mut has_output = false;
             for s in 0..self.t {
-                let boundary = direction.boundary(s, self.t);
-                let starts = starts
-                    .zip(boundary)
-                    .is_some_and(|(starts, time)| starts[self.at(row, time)]);
-                let at = self.at(row, direction.time(s, self.t));
-                has_output = valid[at] || repeats && has_output && !starts;
+                let boundary = starts.zip(direction.boundary(s, self.t));
+                has_output &= !boundary.is_some_and(|(starts, time)| is_set(starts, time));
+                let time = direction.time(s, self.t);
+                has_output |= is_set(mask, time);
                 if !has_output {
-                    y[at * width + first..][..h].fill(0.0);
+                    y[self.at(row, time) * width + first..][..h].fill(0.0);
                 }
             }
         }

@@ -3,8 +3,10 @@
 #[cfg(any(feature = "ndarray", feature = "flex"))]
 mod cpu;
 
-use super::{GruBlock, GruBlockConfig, GruError};
-use crate::{op::check::Check, op::options::SequenceOptions};
+use super::{GruBlock, GruBlockConfig, GruError, arguments::Sizes};
+#[cfg(any(feature = "ndarray", feature = "flex"))]
+use crate::op::shape;
+use crate::op::{options::SequenceOptions, packed};
 use burn::{
     backend::DispatchDevice,
     module::Module,
@@ -97,7 +99,7 @@ fn is_on_cpu(device: &Device) -> bool {
 /// no record and no gradients. On Flex and ndarray the weights are packed for the kernels of `gru-cpu`, in the
 /// chosen [`Precision`]. On other backends it is the block itself, in full precision.
 ///
-/// For [`Precision::Full`] the results equal the results of the block, with lengths up to rounding.
+/// For [`Precision::Full`] the results equal the results of the block, on ndarray up to rounding.
 /// [`rounding`](Self::rounding) states how much other precisions round the weights.
 ///
 /// For real time, [`stream`](Self::stream) runs steps over slices, without tensors.
@@ -124,11 +126,8 @@ impl PreparedGru {
     /// # Panics
     /// As [`GruBlock::forward`], and if `x` is on an autodiff device.
     pub fn forward(&self, x: Tensor<3>, state: Option<Tensor<3>>) -> (Tensor<3>, Tensor<3>) {
-        self.run(
-            "PreparedGru::forward",
-            x,
-            SequenceOptions::new().state(state),
-        )
+        let options = SequenceOptions::new().state(state);
+        self.run("PreparedGru::forward", x, self.layout(), options)
     }
 
     /// Runs every layer over a sequence with lengths, a mask or starts, as [`GruBlock::forward_with`].
@@ -140,7 +139,24 @@ impl PreparedGru {
         x: Tensor<3>,
         options: SequenceOptions<3>,
     ) -> (Tensor<3>, Tensor<3>) {
-        self.run("PreparedGru::forward_with", x, options)
+        self.run("PreparedGru::forward_with", x, self.layout(), options)
+    }
+
+    /// Runs every layer over a packed batch, as [`GruBlock::forward_packed`].
+    ///
+    /// # Panics
+    /// As [`GruBlock::forward_packed`], and if `x` is on an autodiff device.
+    pub fn forward_packed(
+        &self,
+        x: Tensor<2>,
+        lengths: &[usize],
+        state: Option<Tensor<3>>,
+    ) -> (Tensor<2>, Tensor<3>) {
+        const OP: &str = "PreparedGru::forward_packed";
+        let options = SequenceOptions::new().state(state);
+        packed::in_sequence(OP, x, lengths, options, |x, options| {
+            self.run(OP, x, Layout::BatchMajor, options)
+        })
     }
 
     /// Runs every layer over one step, as [`GruBlock::step`]: from `x [N,I]` and `state [L,N,H]` to the output of
@@ -150,34 +166,35 @@ impl PreparedGru {
     /// As [`GruBlock::step`], and if `x` is on an autodiff device.
     pub fn step(&self, x: Tensor<2>, state: Option<Tensor<3>>) -> (Tensor<2>, Tensor<3>) {
         const OP: &str = "PreparedGru::step";
-        let [n, features] = x.dims();
-        let because = || format!("x is {:?}, and {}", [n, features], self.sizes());
-        let mut check = Check::new(OP.into(), ("x", &x), &because);
-        self.check(OP, &mut check, &x, n, state.as_ref());
+        self.check_tensor(OP, &x);
+        self.sizes().check_step(OP, &x, state.as_ref());
         match &self.kind {
             #[cfg(any(feature = "ndarray", feature = "flex"))]
             Kind::Stack(stack) => {
                 self.expect_forward(OP);
-                cpu::step(self, stack, x, state)
+                let [n, features] = x.dims();
+                let x = shape::reshape(x, [1, n, features]);
+                let options = SequenceOptions::new().state(state);
+                let (y, state) = cpu::forward(self, stack, x, Layout::TimeMajor, options);
+                (shape::reshape(y, [n, self.config.d_hidden]), state)
             }
             Kind::Block(block) => block.step(x, state),
         }
     }
 
-    fn run(&self, op: &str, x: Tensor<3>, options: SequenceOptions<3>) -> (Tensor<3>, Tensor<3>) {
-        let ([first, second, _], layout) = (x.dims(), self.layout());
-        let because = || format!("x is {:?}, and {}", x.dims(), self.sizes());
-        let mut check = Check::new(op.into(), ("x", &x), &because);
-        let [n, t] = layout.split([first, second]);
-        self.check(op, &mut check, &x, n, options.state.as_ref());
-        check.padding(&options.padding, layout, [n, t]);
-        let state = [self.config.layer_count(), n, self.config.d_hidden];
-        let state = ("[L·D, N, H] or [L·D, 1, H]", state);
-        check.starts(&options.starts, layout, [n, t], state);
+    fn run(
+        &self,
+        op: &str,
+        x: Tensor<3>,
+        layout: Layout,
+        options: SequenceOptions<3>,
+    ) -> (Tensor<3>, Tensor<3>) {
+        self.check_tensor(op, &x);
+        self.sizes().check_sequence(op, &x, layout, &options);
         match &self.kind {
             #[cfg(any(feature = "ndarray", feature = "flex"))]
-            Kind::Stack(stack) => cpu::forward(self, stack, x, options),
-            Kind::Block(block) => block.forward_with(x, options),
+            Kind::Stack(stack) => cpu::forward(self, stack, x, layout, options),
+            Kind::Block(block) => block.run(op, x, layout, options),
         }
     }
 
@@ -263,15 +280,8 @@ impl PreparedGru {
         }
     }
 
-    /// Checks the device, the dtype, the features and the state.
-    fn check<const X: usize>(
-        &self,
-        op: &str,
-        check: &mut Check,
-        x: &Tensor<X>,
-        n: usize,
-        state: Option<&Tensor<3>>,
-    ) {
+    /// Checks the device and the dtype.
+    fn check_tensor<const X: usize>(&self, op: &str, x: &Tensor<X>) {
         let device = x.device();
         assert!(
             !device.is_autodiff(),
@@ -289,9 +299,6 @@ impl PreparedGru {
             self.dtype,
             x.dtype()
         );
-        check.features("x", x.dims()[X - 1], self.config.d_input);
-        let expected = [self.config.layer_count(), n, self.config.d_hidden];
-        check.argument("state", "[L·D, N, H]", state, expected);
     }
 
     fn expect_forward(&self, op: &str) {
@@ -302,14 +309,11 @@ impl PreparedGru {
         );
     }
 
-    /// Explains the shapes that a call requires.
-    fn sizes(&self) -> String {
-        let GruBlockConfig {
-            d_input, d_hidden, ..
-        } = self.config;
-        let layers = self.config.layer_count();
-        format!(
-            "the block has d_input {d_input}, d_hidden {d_hidden} and {layers} layers times directions"
-        )
+    fn sizes(&self) -> Sizes {
+        Sizes {
+            d_input: self.config.d_input,
+            d_hidden: self.config.d_hidden,
+            layers: self.config.layer_count(),
+        }
     }
 }
