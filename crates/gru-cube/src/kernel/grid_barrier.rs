@@ -23,12 +23,13 @@ pub(crate) fn grid_barrier(counter: &Atomic<u32>, expected: u32, timed_out: &mut
     if UNIT_POS == 0 {
         counter.fetch_add(1u32);
         let mut spins = 0u32.runtime();
-        let mut count = counter.load();
+        let mut count = 0u32.runtime();
+        // The only load, because CubeCL's optimizer may replace a second one by the result of the first.
         while count < expected && spins < SPIN_LIMIT {
             count = counter.load();
             spins += 1;
         }
-        if spins == SPIN_LIMIT {
+        if count < expected {
             counter.fetch_or(TIMED_OUT);
             count = TIMED_OUT.runtime();
         }
