@@ -30,7 +30,7 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-fn has_f16() -> Ran {
+pub(super) fn has_f16() -> Ran {
     if f16::supported_uses(&client()).contains(TypeUsage::Buffer) {
         Ok(())
     } else {

@@ -1,15 +1,15 @@
 //! The self-test of right kernels passes.
 
 use super::{
-    buffers,
+    buffers, half,
     support::{
         Ran, Upload,
         catalogue::{Case, inferred, sixteen_bits},
         client, not_allowed, run_call, trial,
     },
 };
+use ::half::f16;
 use gru_cube::{Call, launches};
-use half::f16;
 use libtest_mimic::Trial;
 
 pub fn trials() -> Vec<Trial> {
@@ -20,6 +20,7 @@ pub fn trials() -> Vec<Trial> {
             pass::<f32>(all.filter(|case| case.seed % 4 == 0))
         }),
         trial("self-test/f16".to_owned(), || {
+            half::has_f16()?;
             let cases = sixteen_bits().cases.into_iter();
             pass::<f16>(cases.filter(|case| case.seed % 4 == 0))
         }),
