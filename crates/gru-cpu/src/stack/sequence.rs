@@ -22,8 +22,9 @@ impl Stack {
     /// A call allocates memory for its layers, and uses the threads of the rayon pool in which it is made.
     ///
     /// # Panics
-    /// If the sizes exceed the address space, a slice has the wrong number of elements, there is not one length for
-    /// each row, a length is larger than T, or there is a start state without starts.
+    /// - If the sizes exceed the address space, or a slice has the wrong number of elements.
+    /// - If there is not one length for each row, or a length is larger than T.
+    /// - If there is a start state without starts.
     pub fn forward<'a>(
         &self,
         layout: Layout,

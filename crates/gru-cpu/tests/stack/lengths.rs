@@ -1,4 +1,4 @@
-//! Rows of different lengths: each row gives the numbers that it gives alone.
+//! Rows of different lengths: each row gives the numbers of a batch of one.
 
 use crate::{
     ALL, each_isa,

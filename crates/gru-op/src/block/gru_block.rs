@@ -112,8 +112,9 @@ impl GruBlock {
     /// [`start_state`](SequenceOptions::start_state).
     ///
     /// # Panics
-    /// As [`forward`](Self::forward), and if there is not one length for every row, a length is larger than T,
-    /// or the shape or device of the mask or the starts does not match `x`.
+    /// - As [`forward`](Self::forward).
+    /// - If there is not one length for every row, or a length is larger than T.
+    /// - If the shape or device of the mask or the starts does not match `x`.
     ///
     /// ```
     /// # use burn::tensor::{Device, Distribution, Tensor};
