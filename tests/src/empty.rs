@@ -10,8 +10,8 @@ use burn::{
     tensor::{DType, Device, Gradients, Tensor},
 };
 use gru_op::{
-    Checkpointing, GruBlock, GruBlockConfig, GruSpec, GruWeights, Layout, Reset, SequenceOptions,
-    composed, gru_cell, gru_gates, gru_sequence_with,
+    Checkpointing, GruBlock, GruBlockConfig, GruSpec, GruWeights, Layout, Precision, Reset,
+    SequenceOptions, composed, gru_cell, gru_gates, gru_sequence_with,
 };
 use libtest_mimic::Trial;
 
@@ -30,10 +30,12 @@ const TESTS: &[(&str, Test)] = &[
     ("lengths", lengths),
     ("mask-of-steps", mask_of_steps),
     ("zoneout", zoneout),
+    ("starts", starts),
     ("gates", gates),
     ("block", block),
     ("block-lengths", block_lengths),
     ("block-masked", block_masked),
+    ("block-starts", block_starts),
     ("block-gates", block_gates),
 ];
 
@@ -246,6 +248,14 @@ fn zoneout(call: Call) -> Result<(), String> {
     })
 }
 
+/// A start state `[1,H]` for all rows, also if there is none.
+fn starts(call: Call) -> Result<(), String> {
+    padded(&call, |options| {
+        let start_state = counted([1, H], &call.device);
+        options.starts(call.mask()).start_state(start_state)
+    })
+}
+
 fn gates(call: Call) -> Result<(), String> {
     for (spec, options) in call.specs() {
         let gates = gru_gates(call.x(), &weights(&call.device), &spec, options);
@@ -355,6 +365,24 @@ fn block_lengths(call: Call) -> Result<(), String> {
 fn block_masked(call: Call) -> Result<(), String> {
     run_blocks(&call, |block, x, state| {
         block.forward_with(x, SequenceOptions::new().state(state).mask(call.mask()))
+    })
+}
+
+/// Of a block and of a prepared block.
+fn block_starts(call: Call) -> Result<(), String> {
+    let start_state = |block: &GruBlock| counted([block.layers.len(), 1, H], &call.device);
+    for block in blocks(&call) {
+        let options = SequenceOptions::new()
+            .starts(call.mask().to_device(&call.device.clone().inner()))
+            .start_state(start_state(&block).inner());
+        let prepared = block.prepare(Precision::Full);
+        let (y, last) = prepared.forward_with(call.x().inner(), options);
+        expect_shape("y", &y, call.shape(H * block.directions()))?;
+        expect_shape("the final state", &last, [block.layers.len(), call.n, H])?;
+    }
+    run_blocks(&call, |block, x, state| {
+        let options = SequenceOptions::new().state(state).starts(call.mask());
+        block.forward_with(x, options.start_state(start_state(block)))
     })
 }
 

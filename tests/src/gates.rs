@@ -5,7 +5,7 @@ use gru_op::{Direction, GruBlockConfig, GruSpec, Layout, Order, Reset, Update, g
 use gru_testkit::{
     close::{Tolerance, close},
     inputs::Inputs,
-    oracle,
+    oracle::{self, Call, Skipped},
     problem::{Biases, Problem},
 };
 use libtest_mimic::Trial;
@@ -14,6 +14,9 @@ use super::{
     backends::TestBackend,
     runs::{self, Leaves, expect_shape, values},
 };
+
+/// Unsorted, with an empty row.
+const LENGTHS: [usize; 4] = [2, 5, 0, 3];
 
 /// Every convention at least once.
 fn problems() -> [Problem; 4] {
@@ -55,6 +58,18 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
                     check(&problem, device, dtype, tolerance.forward)
                 }));
             }
+        }
+        for order in [
+            Order::default(),
+            Order {
+                layout: Layout::TimeMajor,
+                direction: Direction::Reverse,
+            },
+        ] {
+            let problem = Problem::new(LENGTHS.len(), 5, 3, 7).with_order(order);
+            let id = format!("gates/lengths-{}/{}", problem.id(), backend.name);
+            let tolerance = backend.tolerance(Tolerance::F32).forward;
+            trials.push(backend.trial(id, move |device| lengths(&problem, device, tolerance)));
         }
         for batch_first in [true, false] {
             let order = if batch_first { "batch" } else { "time" };
@@ -99,6 +114,41 @@ fn zoneout(batch_first: bool, device: &Device, tolerance: f64) -> Result<(), Str
             let name = format!("layer {k}, state at {t}");
             close(&name, &at(&gates.states, t), &state, tolerance)?;
         }
+    }
+    Ok(())
+}
+
+/// Rows of different lengths. Gates have no meaning past the end of a row.
+fn lengths(problem: &Problem, device: &Device, tolerance: f64) -> Result<(), String> {
+    let &Problem { n, t, h, order, .. } = problem;
+    let inputs = Inputs::random(problem);
+    let is_valid = |step: usize| match order.layout {
+        Layout::BatchMajor => step % t < LENGTHS[step / t],
+        Layout::TimeMajor => step / n < LENGTHS[step % n],
+    };
+    let step_mask: Vec<_> = (0..n * t).map(|k| f64::from(is_valid(k))).collect();
+    let call = Call {
+        step_mask: Some(step_mask),
+        skipped: Skipped::Zero,
+        ..Call::of(problem, &inputs)
+    };
+    let expected = call.forward();
+    let Leaves { x, h0, weights } = Leaves::new(problem, &inputs, device, DType::F32);
+    let options = runs::options(problem).state(h0).lengths(&LENGTHS);
+    let got = gru_gates(x, &weights, &problem.spec, options);
+    let valid = |all: &[f64]| -> Vec<f64> {
+        let steps = all.chunks_exact(h).enumerate();
+        let valid = steps.filter(|&(step, _)| is_valid(step));
+        valid.flat_map(|(_, units)| units).copied().collect()
+    };
+    let [reset, update, candidate] = &expected.gates;
+    close("states", &values(got.states), &expected.y, tolerance)?;
+    for (name, got, expected) in [
+        ("reset", got.reset, reset),
+        ("update", got.update, update),
+        ("candidate", got.candidate, candidate),
+    ] {
+        close(name, &valid(&values(got)), &valid(expected), tolerance)?;
     }
     Ok(())
 }

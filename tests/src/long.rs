@@ -1,5 +1,5 @@
-//! Sequences that a GPU splits into several time chunks, with skipped steps and a recurrent mask, with
-//! and without zoneout and starts. Covers training with both checkpointing modes, and inference.
+//! Sequences that a GPU splits into several time chunks, with a recurrent mask and skipped steps, with and without
+//! zoneout and starts, or with lengths. Covers training with both checkpointing modes, and inference.
 
 use std::sync::{Arc, OnceLock};
 
@@ -21,8 +21,15 @@ use super::{
     runs::{self, Leaves, gradient, loss, values},
 };
 
-/// The trials with a different zoneout for each step and unit, starts, and a start state.
-const ALL: &str = "before-time-reverse-zoneout-starts";
+/// The options of a trial, next to a recurrent mask.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum With {
+    Mask,
+    /// A mask, a different zoneout for each step and unit, starts, and a start state.
+    All,
+    /// Rows that end within the first chunk, or at its end.
+    Lengths,
+}
 
 /// The input product of all steps is 5 MiB: two chunks in inference and with kept gates, three chunks
 /// with recomputed gates.
@@ -45,19 +52,30 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
         ..reverse
     };
     let cases = [
-        ("after", after, usual),
-        ("before-time-reverse", before, time_reverse),
-        (ALL, before, time_reverse),
-        ("after-reverse", after, reverse),
-        ("before", before, usual),
+        ("after", after, usual, With::Mask),
+        ("before-time-reverse", before, time_reverse, With::Mask),
+        (
+            "before-time-reverse-zoneout-starts",
+            before,
+            time_reverse,
+            With::All,
+        ),
+        ("after-reverse", after, reverse, With::Mask),
+        ("before", before, usual, With::Mask),
+        ("after-lengths", after, usual, With::Lengths),
+        (
+            "before-time-reverse-lengths",
+            before,
+            time_reverse,
+            With::Lengths,
+        ),
     ];
     let mut trials = Vec::new();
-    for (name, reset, order) in cases {
+    for (name, reset, order, with) in cases {
         let (inputs, reference) = (
             Arc::new(Inputs::random(&problem(reset, order))),
             Arc::new(OnceLock::new()),
         );
-        let with_all = name == ALL;
         for backend in backends {
             for (mode, checkpointing) in [
                 ("speed", Checkpointing::KeepGates),
@@ -69,10 +87,10 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
                 let (inputs, reference) = (inputs.clone(), reference.clone());
                 trials.push(backend.trial(id.to_lowercase(), move |device| {
                     let expected: &Outcome =
-                        reference.get_or_init(|| truth(&problem, with_all, &inputs));
-                    let got = run(&problem, with_all, &inputs, device)?;
+                        reference.get_or_init(|| truth(&problem, with, &inputs));
+                    let got = run(&problem, with, &inputs, device)?;
                     got.compare(expected, tolerance)?;
-                    infer(&problem, with_all, &inputs, device)?
+                    infer(&problem, with, &inputs, device)?
                         .compare(&without_gradients(expected), tolerance)
                 }));
             }
@@ -88,12 +106,24 @@ fn without_gradients(outcome: &Outcome) -> Outcome {
     }
 }
 
+fn lengths(problem: &Problem) -> Vec<usize> {
+    (0..problem.n).map(|row| row * 7 % 37).collect()
+}
+
 /// Zoneout, the recurrent mask, 1 at valid steps, 1 at starts, and the start state.
-fn extras(problem: &Problem) -> [Vec<f64>; 5] {
+fn extras(problem: &Problem, with: With) -> [Vec<f64>; 5] {
     let &Problem { n, t, h, .. } = problem;
     let zoneout = (0..n * t * h).map(|k| (k * 37 % 101) as f64 / 100.0);
     let mask = (0..n * h).map(|k| [0.0, 1.25, 1.0][k % 3]);
-    let step_mask = (0..n * t).map(|k| f64::from(u8::from(k * k % 7 != 2)));
+    let lengths = lengths(problem);
+    let step_mask = (0..n * t).map(|k| {
+        let is_valid = match (with, problem.order.layout) {
+            (With::Lengths, Layout::BatchMajor) => k % t < lengths[k / t],
+            (With::Lengths, Layout::TimeMajor) => k / n < lengths[k % n],
+            (With::Mask | With::All, _) => k * k % 7 != 2,
+        };
+        f64::from(u8::from(is_valid))
+    });
     let starts = (0..n * t).map(|k| f64::from(u8::from(k % 23 == 5)));
     let start_state = (0..n * h).map(|k| (k * 29 % 97) as f64 / 97.0 - 0.5);
     [
@@ -105,15 +135,18 @@ fn extras(problem: &Problem) -> [Vec<f64>; 5] {
     ]
 }
 
-fn truth(problem: &Problem, with_all: bool, inputs: &Inputs) -> Outcome {
-    let [zoneout, mask, step_mask, starts, start_state] = extras(problem);
+fn truth(problem: &Problem, with: With, inputs: &Inputs) -> Outcome {
+    let [zoneout, mask, step_mask, starts, start_state] = extras(problem, with);
     let call = Call {
-        zoneout: with_all.then_some(zoneout),
-        starts: with_all.then_some(starts),
-        start_state: with_all.then_some(start_state),
+        zoneout: (with == With::All).then_some(zoneout),
+        starts: (with == With::All).then_some(starts),
+        start_state: (with == With::All).then_some(start_state),
         recurrent_mask: Some(mask),
         step_mask: Some(step_mask),
-        skipped: Skipped::Repeats,
+        skipped: match with {
+            With::Lengths => Skipped::Zero,
+            With::Mask | With::All => Skipped::Repeats,
+        },
         ..Call::of(problem, inputs)
     };
     call.outcome(&inputs.d_y, &inputs.d_h_t)
@@ -121,47 +154,45 @@ fn truth(problem: &Problem, with_all: bool, inputs: &Inputs) -> Outcome {
 
 fn options(
     problem: &Problem,
-    with_all: bool,
+    with: With,
     [h0, start_state]: [Option<Tensor<2>>; 2],
     device: &Device,
 ) -> SequenceOptions<2> {
     let &Problem { n, h, .. } = problem;
     let shape = problem.sequence_shape(h);
     let [outer, inner, _] = shape;
-    let [zoneout, mask, step_mask, starts, _] = extras(problem);
+    let [zoneout, mask, step_mask, starts, _] = extras(problem, with);
     let flags = |flags: Vec<f64>| {
         let flags: Vec<bool> = flags.into_iter().map(|flag| flag != 0.0).collect();
         Tensor::from_data(TensorData::new(flags, [outer, inner]), device)
     };
     let mask = runs::tensor::<2>(&mask, [n, h], device, DType::F32);
-    let zoneout = with_all.then(|| runs::tensor(&zoneout, shape, device, DType::F32));
-    runs::options(problem)
+    let zoneout = (with == With::All).then(|| runs::tensor(&zoneout, shape, device, DType::F32));
+    let options = runs::options(problem)
         .state(h0)
         .recurrent_mask(mask)
         .zoneout(zoneout)
         .starts(start_state.is_some().then(|| flags(starts)))
-        .start_state(start_state)
-        .mask(flags(step_mask))
+        .start_state(start_state);
+    match with {
+        With::Lengths => options.lengths(&lengths(problem)),
+        With::Mask | With::All => options.mask(flags(step_mask)),
+    }
 }
 
 /// The start state, if the trial has one.
-fn start_state(problem: &Problem, with_all: bool, device: &Device) -> Option<Tensor<2>> {
+fn start_state(problem: &Problem, with: With, device: &Device) -> Option<Tensor<2>> {
     let &Problem { n, h, .. } = problem;
-    let [.., start_state] = extras(problem);
-    with_all.then(|| runs::tensor(&start_state, [n, h], device, DType::F32))
+    let [.., start_state] = extras(problem, with);
+    (with == With::All).then(|| runs::tensor(&start_state, [n, h], device, DType::F32))
 }
 
-fn run(
-    problem: &Problem,
-    with_all: bool,
-    inputs: &Inputs,
-    device: &Device,
-) -> Result<Outcome, String> {
+fn run(problem: &Problem, with: With, inputs: &Inputs, device: &Device) -> Result<Outcome, String> {
     let leaves = Leaves::new(problem, inputs, device, DType::F32);
     let device = &device.clone().autodiff();
-    let start_state = start_state(problem, with_all, device).map(Tensor::require_grad);
+    let start_state = start_state(problem, with, device).map(Tensor::require_grad);
     let states = [leaves.h0.clone(), start_state.clone()];
-    let options = options(problem, with_all, states, device);
+    let options = options(problem, with, states, device);
     let (y, h_t) = gru_sequence_with(leaves.x.clone(), &leaves.weights, &problem.spec, options);
     let gradients = (loss(&y, &inputs.d_y) + loss(&h_t, &inputs.d_h_t)).backward();
     let mut named = leaves.gradients(&gradients)?;
@@ -178,7 +209,7 @@ fn run(
 /// Forward only, nothing tracked.
 fn infer(
     problem: &Problem,
-    with_all: bool,
+    with: With,
     inputs: &Inputs,
     device: &Device,
 ) -> Result<Outcome, String> {
@@ -189,9 +220,9 @@ fn infer(
     )
     .with_b_ih(leaves.weights.b_ih.map(Tensor::inner))
     .with_b_hh(leaves.weights.b_hh.map(Tensor::inner));
-    let start_state = start_state(problem, with_all, device);
+    let start_state = start_state(problem, with, device);
     let states = [leaves.h0.map(Tensor::inner), start_state];
-    let options = options(problem, with_all, states, device);
+    let options = options(problem, with, states, device);
     let (y, h_t) = gru_sequence_with(leaves.x.inner(), &weights, &problem.spec, options);
     Ok(Outcome {
         gradients: Tensors::new(),

@@ -20,60 +20,90 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const I: usize = 3;
 const H: usize = 7;
-/// Unsorted, repeated and zero, first and last.
-const LENGTHS: [usize; 6] = [0, 4, 6, 1, 4, 0];
-const N: usize = LENGTHS.len();
-const T: usize = 6;
-const M: usize = 15;
+
+/// The lengths of the rows, by name.
+const BATCHES: [(&str, &[usize]); 4] = [
+    // Unsorted, repeated and zero, first and last.
+    ("unequal", &[0, 4, 6, 1, 4, 0]),
+    ("sorted", &[5, 2, 2]),
+    ("equal", &[4, 4, 4]),
+    ("one-step", &[1, 1, 1]),
+];
 
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let mut trials = Vec::new();
     for &backend in backends {
         let tolerance = backend.tolerance(Tolerance::F32);
         let id = |name: &str| format!("ragged/{name}/{}", backend.name);
-        trials.push(backend.trial(id("operator"), move |device| operator(device, tolerance)));
-        trials.push(backend.trial(id("block"), move |device| block(device, tolerance)));
+        for (name, lengths) in BATCHES {
+            let batch = Batch { lengths };
+            trials.push(
+                backend.trial(id(&format!("operator-{name}")), move |device| {
+                    operator(batch, device, tolerance)
+                }),
+            );
+            trials.push(backend.trial(id(&format!("block-{name}")), move |device| {
+                block(batch, device, tolerance)
+            }));
+        }
         trials.push(backend.trial(id("conversions"), conversions));
     }
     trials.push(Trial::test("ragged/errors", || Ok(errors()?)));
     trials
 }
 
-/// `[N,T,features]` values, and the same without padding.
-fn both(seed: usize, features: usize, device: &Device) -> [Tensor<2>; 2] {
-    let all = Inputs::random(&Problem::new(N, T, seed + features, 1)).x;
-    let rows: Vec<f64> = all
-        .chunks_exact(seed + features)
-        .flat_map(|row| &row[seed..])
-        .copied()
-        .collect();
-    let places = (0..N).flat_map(|n| (0..LENGTHS[n]).map(move |t| n * T + t));
-    let packed: Vec<f64> = places
-        .flat_map(|at| rows[at * features..][..features].to_vec())
-        .collect();
-    [
-        tensor(&rows, [N * T, features], device, DType::F32),
-        tensor(&packed, [M, features], device, DType::F32),
-    ]
+/// Rows of these lengths.
+#[derive(Clone, Copy)]
+struct Batch {
+    lengths: &'static [usize],
 }
 
-/// The valid rows of `[N,T,features]` values.
-fn valid(rows: &[f64]) -> Vec<f64> {
-    let features = rows.len() / (N * T);
-    let places = (0..N).flat_map(|n| (0..LENGTHS[n]).map(move |t| n * T + t));
-    places
-        .flat_map(|at| rows[at * features..][..features].to_vec())
-        .collect()
+impl Batch {
+    fn n(&self) -> usize {
+        self.lengths.len()
+    }
+
+    fn t(&self) -> usize {
+        self.lengths.iter().copied().max().unwrap_or(0)
+    }
+
+    /// The valid rows of `[N,T,features]` values.
+    fn valid(&self, rows: &[f64]) -> Vec<f64> {
+        let (n, t) = (self.n(), self.t());
+        let features = rows.len() / (n * t);
+        let places = (0..n).flat_map(|row| (0..self.lengths[row]).map(move |s| row * t + s));
+        places
+            .flat_map(|at| rows[at * features..][..features].to_vec())
+            .collect()
+    }
+
+    /// `[N,T,features]` values, and the same without padding.
+    fn both(&self, seed: usize, features: usize, device: &Device) -> [Tensor<2>; 2] {
+        let (n, t) = (self.n(), self.t());
+        let all = Inputs::random(&Problem::new(n, t, seed + features, 1)).x;
+        let rows: Vec<f64> = all
+            .chunks_exact(seed + features)
+            .flat_map(|row| &row[seed..])
+            .copied()
+            .collect();
+        let packed = self.valid(&rows);
+        let m = self.lengths.iter().sum();
+        [
+            tensor(&rows, [n * t, features], device, DType::F32),
+            tensor(&packed, [m, features], device, DType::F32),
+        ]
+    }
 }
 
-fn operator(device: &Device, tolerance: Tolerance) -> Result<(), String> {
+fn operator(batch: Batch, device: &Device, tolerance: Tolerance) -> Result<(), String> {
+    let (n, t, lengths) = (batch.n(), batch.t(), batch.lengths);
     let device = &device.clone().autodiff();
     for (reset, direction, h0) in [
         (Reset::AfterMatmul, Direction::Forward, true),
         (Reset::BeforeMatmul, Direction::Reverse, true),
         (Reset::AfterMatmul, Direction::Reverse, false),
     ] {
-        let inputs = Inputs::random(&Problem::new(N, T, I, H));
+        let inputs = Inputs::random(&Problem::new(n, t, I, H));
         let leaf = |data: &[f64], shape: [usize; 2]| -> Tensor<2> {
             tensor(data, shape, device, DType::F32).require_grad()
         };
@@ -82,25 +112,25 @@ fn operator(device: &Device, tolerance: Tolerance) -> Result<(), String> {
                 leaf(&inputs.w_ih, [I, 3 * H]),
                 leaf(&inputs.w_hh, [H, 3 * H]),
             );
-            let state = leaf(inputs.h0.as_deref().expect("a state is on"), [N, H]);
+            let state = leaf(inputs.h0.as_deref().expect("a state is on"), [n, H]);
             let spec = GruSpec::default().with_reset(reset);
             let options = SequenceOptions::new()
                 .state(h0.then(|| state.clone()))
                 .direction(direction);
-            let ([x, x_packed], [d_y, _]) = (both(0, I, device), both(2, H, device));
+            let ([x, x_packed], [d_y, _]) = (batch.both(0, I, device), batch.both(2, H, device));
             let x = if is_packed { x_packed } else { x }.require_grad();
             let (y, last) = if is_packed {
-                gru_packed(x.clone(), &LENGTHS, &weights, &spec, options)
+                gru_packed(x.clone(), lengths, &weights, &spec, options)
             } else {
-                let options = options.lengths(&LENGTHS);
-                let x = x.clone().reshape([N, T, I]);
+                let options = options.lengths(lengths);
+                let x = x.clone().reshape([n, t, I]);
                 let (y, last) = gru_sequence_with(x, &weights, &spec, options);
-                (y.reshape([N * T, H]), last)
+                (y.reshape([n * t, H]), last)
             };
             let d_y = values(d_y);
-            let d_y = if is_packed { valid(&d_y) } else { d_y };
+            let d_y = if is_packed { batch.valid(&d_y) } else { d_y };
             let gradients = (loss(&y, &d_y) + loss(&last, &inputs.d_h_t)).backward();
-            let packed = |all: Vec<f64>| if is_packed { all } else { valid(&all) };
+            let packed = |all: Vec<f64>| if is_packed { all } else { batch.valid(&all) };
             let mut named = Tensors::from([
                 ("x".into(), packed(gradient("x", &x, &gradients)?)),
                 ("w_hh".into(), gradient("w_hh", &weights.w_hh, &gradients)?),
@@ -124,33 +154,36 @@ fn operator(device: &Device, tolerance: Tolerance) -> Result<(), String> {
     Ok(())
 }
 
-fn block(device: &Device, tolerance: Tolerance) -> Result<(), String> {
+fn block(batch: Batch, device: &Device, tolerance: Tolerance) -> Result<(), String> {
+    let (n, t, lengths) = (batch.n(), batch.t(), batch.lengths);
     let device = &device.clone().autodiff();
     let block: GruBlock = GruBlockConfig::new(I, H)
         .with_num_layers(2)
         .with_bidirectional(true)
         .init(device);
-    let ([x, x_packed], [d_y, _]) = (both(0, I, device), both(1, 2 * H, device));
+    let ([x, x_packed], [d_y, _]) = (batch.both(0, I, device), batch.both(1, 2 * H, device));
     let d_y = values(d_y);
-    let numbers = Inputs::random(&Problem::new(4 * N, 1, 1, H));
+    let numbers = Inputs::random(&Problem::new(4 * n, 1, 1, H));
     let h0 = numbers.h0.as_deref().expect("a state is on");
     let run = |is_packed: bool| -> Result<Outcome, String> {
-        let state: Tensor<3> = tensor(h0, [4, N, H], device, DType::F32).require_grad();
+        let state: Tensor<3> = tensor(h0, [4, n, H], device, DType::F32).require_grad();
         let x = if is_packed { &x_packed } else { &x }
             .clone()
             .require_grad();
         let (y, last) = if is_packed {
-            block.forward_packed(x.clone(), &LENGTHS, Some(state.clone()))
+            block.forward_packed(x.clone(), lengths, Some(state.clone()))
         } else {
-            let options = SequenceOptions::new()
-                .state(state.clone())
-                .lengths(&LENGTHS);
-            let (y, last) = block.forward_with(x.clone().reshape([N, T, I]), options);
-            (y.reshape([N * T, 2 * H]), last)
+            let options = SequenceOptions::new().state(state.clone()).lengths(lengths);
+            let (y, last) = block.forward_with(x.clone().reshape([n, t, I]), options);
+            (y.reshape([n * t, 2 * H]), last)
         };
-        let d_y = if is_packed { valid(&d_y) } else { d_y.clone() };
+        let d_y = if is_packed {
+            batch.valid(&d_y)
+        } else {
+            d_y.clone()
+        };
         let gradients = (loss(&y, &d_y) + loss(&last, &numbers.d_h_t)).backward();
-        let packed = |all: Vec<f64>| if is_packed { all } else { valid(&all) };
+        let packed = |all: Vec<f64>| if is_packed { all } else { batch.valid(&all) };
         let mut named = Tensors::from([
             ("x".into(), packed(gradient("x", &x, &gradients)?)),
             ("h0".into(), gradient("state", &state, &gradients)?),

@@ -30,8 +30,8 @@ pub struct GruCall<B: Backend> {
 pub struct GruSaved<B: Backend> {
     /// The state after every step, `[N,T,H]` or `[T,N,H]`.
     pub states: FloatTensor<B>,
-    /// The gates: `r | z | n | q_n`, `[…,4H]`, for reset-after, and `r | z | n`, `[…,3H]`, for reset-before.
-    /// If absent, backward recomputes them.
+    /// The gates in the order of the states: `r | z | n | q_n`, `[…,4H]`, for reset-after, and `r | z | n`,
+    /// `[…,3H]`, for reset-before. If absent, backward recomputes them.
     pub gates: Option<FloatTensor<B>>,
 }
 

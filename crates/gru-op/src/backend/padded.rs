@@ -40,7 +40,7 @@ pub(crate) fn states_and_gates<B: Backend>(
             let saved = run(padded.call(call));
             GruSaved {
                 states: padded.pack(padded.zeroed(Prim(saved.states))).0,
-                gates: saved.gates.map(|gates| padded.pack_gates(Prim(gates)).0),
+                gates: saved.gates.map(|gates| padded.pack(Prim(gates)).0),
             }
         }
     }
@@ -60,7 +60,7 @@ pub(crate) fn gradients<B: Backend>(
     let call = padded.call(call);
     let saved = GruSaved {
         states: padded.zeroed(padded.unpack(Prim(saved.states))).0,
-        gates: saved.gates.map(|gates| padded.unpack_gates(Prim(gates)).0),
+        gates: saved.gates.map(|gates| padded.unpack(Prim(gates)).0),
     };
     let d_states = padded.zeroed(padded.unpack(Prim(d_states))).0;
     let GruGradients(gradients) = run(call, saved, d_states, wanted);
@@ -123,14 +123,13 @@ impl<B: Backend> Places<B> {
 /// The products that leave out padding, for GPU kernels.
 #[cfg(feature = "cube")]
 impl<B: Backend> Places<B> {
-    /// The steps `times` of rows with these lengths, and the matrix of those that are not padding. `None` if all are
-    /// padding.
+    /// The steps `times` of rows with these lengths, and the matrix of those that are not padding. There must be one.
     pub(crate) fn of_valid(
         lengths: &[usize],
         times: Range<usize>,
         layout: Layout,
         device: &Device<B>,
-    ) -> Option<Self> {
+    ) -> Self {
         let [first, second] = layout.split([lengths.len(), times.len()]);
         let mut count = 0;
         let place = |step| {
@@ -141,7 +140,8 @@ impl<B: Backend> Places<B> {
             })
         };
         let places: Vec<_> = (0..first * second).map(place).collect();
-        (count > 0).then(|| Self::new(&places, count, device))
+        debug_assert!(count > 0, "expected a step that is no padding, got none");
+        Self::new(&places, count, device)
     }
 
     /// `all · weight` for the valid steps. The rows of the padding are undefined.
@@ -161,7 +161,6 @@ struct Padded<B: Backend> {
     rows: Option<Places<B>>,
     /// The places of its steps in the call, unless they have the same order.
     steps: Option<Places<B>>,
-    is_packed: bool,
     is_reverse: bool,
     sizes: Sizes,
     layout: Layout,
@@ -222,7 +221,6 @@ impl<B: Backend> Padded<B> {
             rows: (!rows.is_sorted()).then(|| Places::new(&of_rows, sizes.n, &device)),
             steps: (!is_same && a * b > 0).then(|| Places::new(&places, a * b, &device)),
             lengths: Lengths::Padded(lengths.into()),
-            is_packed,
             is_reverse: direction == Direction::Reverse,
             sizes,
             layout,
@@ -277,10 +275,10 @@ impl<B: Backend> Padded<B> {
     /// A padded sequence, each step with the values of the step before it. The first has zeros.
     fn later(&self, sequence: Prim<B>) -> Prim<B> {
         let (time, t) = (self.layout.time_dim(), self.sizes.t);
-        if sequence.dims::<3>().contains(&0) {
-            return sequence;
-        }
         let mut dims = sequence.dims::<3>();
+        if t < 2 || dims.contains(&0) {
+            return Prim::zeros(dims, &sequence);
+        }
         dims[time] = 1;
         let zeros = Prim::zeros(dims, &sequence);
         Prim::cat(vec![zeros, sequence.narrow(time, 0..t - 1)], time)
@@ -316,29 +314,11 @@ impl<B: Backend> Padded<B> {
         let [a, b, features] = sequence.dims();
         let shape = [first, second, features];
         match &self.steps {
-            // Nothing to move.
-            _ if features == 0 => sequence.reshape(shape),
-            Some(places) => to(places, sequence.reshape([a * b, features])).reshape(shape),
-            None if [a, b] == [first, second] => sequence,
-            None => Prim::zeros(shape, &sequence),
-        }
-    }
-
-    /// Gates of packed rows are packed. Others stay in the order of the padded call.
-    fn pack_gates(&self, gates: Prim<B>) -> Prim<B> {
-        if self.is_packed {
-            self.pack(gates)
-        } else {
-            gates
-        }
-    }
-
-    /// The inverse of [`pack_gates`](Self::pack_gates).
-    fn unpack_gates(&self, gates: Prim<B>) -> Prim<B> {
-        if self.is_packed {
-            self.unpack(gates)
-        } else {
-            gates
+            Some(places) if features > 0 => {
+                to(places, sequence.reshape([a * b, features])).reshape(shape)
+            }
+            // The same order, or nothing to move.
+            _ => sequence.reshape(shape),
         }
     }
 }
@@ -361,7 +341,7 @@ mod tests {
     #[test]
     fn padding_is_left_out() {
         let device = FlexDevice;
-        let of = |layout| Places::<Flex>::of_valid(&[1, 3, 0], 1..3, layout, &device).unwrap();
+        let of = |layout| Places::<Flex>::of_valid(&[1, 3, 0], 1..3, layout, &device);
         let all = matrix(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
         let by_row = of(Layout::BatchMajor);
         assert_eq!(values(by_row.pick(all.clone())), [2.0, 3.0]);
@@ -371,7 +351,5 @@ mod tests {
         assert_eq!(values(by_time.pick(all)), [1.0, 4.0]);
         let spread = values(by_time.spread(matrix(&[7.0, 8.0])));
         assert_eq!(spread, [7.0, 7.0, 7.0, 7.0, 8.0, 7.0]);
-        let none = Places::<Flex>::of_valid(&[1, 1], 1..3, Layout::BatchMajor, &device);
-        assert!(none.is_none());
     }
 }

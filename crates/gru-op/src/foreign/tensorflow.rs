@@ -286,5 +286,7 @@ fn check(
     check.argument("w_c", "[I+H, H]", Some(w_c), [i + h, h]);
     check.argument("b_ru", "[2H]", Some(b_ru), [2 * h]);
     check.argument("b_c", "[H]", Some(b_c), [h]);
+    #[cfg(feature = "remote")]
+    crate::backend::deferred::remote::expect_operator(op, &x.device());
     h
 }

@@ -248,14 +248,10 @@ impl<'a> Operation<'a> {
         let dtype = x.dtype();
         let starts = options.starts.flags;
         let flags = starts.clone().map(|starts| starts.float().cast(dtype));
-        let start_state = options.starts.state.map(|state| {
-            let [rows, _] = state.dims();
-            if rows == sizes.n {
-                state
-            } else {
-                state.expand([sizes.n, sizes.h])
-            }
-        });
+        let start_state = options
+            .starts
+            .state
+            .map(|state| shape::expand(state, [sizes.n, sizes.h]));
         let h0 = optional(options.state.clone());
         // If T is zero, the final state is the state after a skipped step. So it has gradients, which are
         // zero for the weights.

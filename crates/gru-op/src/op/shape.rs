@@ -18,6 +18,15 @@ pub(crate) fn reshape<const D: usize, const E: usize>(
     Tensor::from_dispatch(prim(tensor).reshape(shape).0)
 }
 
+/// Repeats dimensions of size 1.
+pub(crate) fn expand<const D: usize>(tensor: Tensor<D>, shape: [usize; D]) -> Tensor<D> {
+    if tensor.dims() == shape {
+        tensor
+    } else {
+        Tensor::from_dispatch(prim(tensor).expand(shape).0)
+    }
+}
+
 /// One index of a dimension, without that dimension.
 pub(crate) fn at<const D: usize, const E: usize>(
     tensor: Tensor<D>,

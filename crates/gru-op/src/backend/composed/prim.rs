@@ -43,6 +43,10 @@ impl<B: Backend> Prim<B> {
         Self(B::float_reshape(self.0, shape.into()))
     }
 
+    pub(crate) fn expand(self, shape: impl Into<Shape>) -> Self {
+        Self(B::float_expand(self.0, shape.into()))
+    }
+
     pub(crate) fn matmul(self, rhs: Self) -> Self {
         Self(B::float_matmul(self.0, rhs.0))
     }

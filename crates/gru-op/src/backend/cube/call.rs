@@ -6,7 +6,7 @@ use burn::{backend::TensorMetadata, tensor::DType};
 use burn_cubecl::{CubeBackend, tensor::CubeTensor};
 use cubecl::ir::{ElemType, FloatKind};
 use gru_cube::{Settings, Starts};
-use gru_spec::{Direction, Order, Sizes};
+use gru_spec::{Direction, Lengths, Order, Sizes};
 use std::ops::Range;
 
 /// A call whose starts are in the form of [`Starts`].
@@ -18,10 +18,10 @@ pub(super) struct KernelCall {
 }
 
 impl KernelCall {
-    /// `None` if the kernels do not support the element type, or nothing is computed.
+    /// `None` if the kernels do not support the element type, or all steps are padding.
     pub(super) fn new(call: &GruCall<CubeBackend>) -> Option<Self> {
         let x = &call.inputs.sequence.x;
-        if x.shape().num_elements() == 0 {
+        if x.shape().num_elements() == 0 || is_padding(&call.lengths) {
             return None;
         }
         let element = ElemType::Float(match x.dtype() {
@@ -66,12 +66,18 @@ impl KernelCall {
         (count <= n * t / 10 * 9).then_some(lengths)
     }
 
-    /// Some steps without padding, if it is left out.
+    /// Some steps without padding, if it is left out. Not all of the steps may be padding.
     pub(super) fn valid(&self, steps: Range<usize>) -> Option<Places<CubeBackend>> {
         let order = self.of.order;
         let times = order.direction.times(steps, self.of.sizes().t);
         let device = self.of.inputs.sequence.x.device();
-        Places::of_valid(self.left_out()?, times, order.layout, &device)
+        let lengths = self.left_out()?;
+        Some(Places::of_valid(lengths, times, order.layout, &device))
+    }
+
+    /// Whether all steps are padding.
+    pub(super) fn is_padding(&self) -> bool {
+        is_padding(&self.of.lengths)
     }
 
     /// The same call with `state` `[N,H]` as initial state.
@@ -100,6 +106,11 @@ impl KernelCall {
             self_test: Settings::current().self_test,
         }
     }
+}
+
+fn is_padding(lengths: &Lengths) -> bool {
+    let lengths = lengths.of_rows();
+    lengths.is_some_and(|lengths| lengths.iter().all(|&len| len == 0))
 }
 
 /// The codes of the steps, in the shape of `starts`: 1 for a valid step, plus 2 if the row starts before the step.

@@ -29,6 +29,10 @@ pub(super) fn gradients(
     let mut sums = PerInput::<Option<Prim<CubeBackend>>>::default();
     for steps in all.rev() {
         let chunk = chunks::of_call(call, &states, &steps, &whole);
+        // No gradient leaves the padding. The gradient of x there is undefined.
+        if chunk.is_padding() {
+            continue;
+        }
         let of = |sequence| chunks::of_sequence(sequence, &steps, &whole);
         let d_chunk = match sums.h0.take() {
             Some(d_after) => add_to_last(of(&d_states), d_after, &whole),

@@ -5,6 +5,7 @@ use crate::{
     GruBlock, GruError,
     backend::cpu::floats,
     op::options::{Padding, SequenceOptions},
+    op::shape,
 };
 use burn::tensor::{Bool, DType, Tensor, TensorData};
 use gru_cpu::{Stack, StackInputs, StackLayer};
@@ -76,13 +77,8 @@ pub(super) fn forward(
     let last_shape = [stack.layer_count(), n, h];
     let x = floats(x);
     let state = options.state.map(floats);
-    let start_state = options.starts.state.map(|state| {
-        floats(if state.dims() == last_shape {
-            state
-        } else {
-            state.expand(last_shape)
-        })
-    });
+    let start_state = options.starts.state;
+    let start_state = start_state.map(|state| floats(shape::expand(state, last_shape)));
     let starts = options.starts.flags.map(flags);
     let mask = match &options.padding {
         Padding::Mask(mask) => Some(flags(mask.clone())),

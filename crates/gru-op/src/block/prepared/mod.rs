@@ -171,7 +171,7 @@ impl PreparedGru {
         match &self.kind {
             #[cfg(any(feature = "ndarray", feature = "flex"))]
             Kind::Stack(stack) => {
-                self.expect_forward(OP);
+                Self::expect_forward(OP, stack);
                 let [n, features] = x.dims();
                 let x = shape::reshape(x, [1, n, features]);
                 let options = SequenceOptions::new().state(state);
@@ -219,14 +219,14 @@ impl PreparedGru {
     #[cfg(any(feature = "ndarray", feature = "flex"))]
     pub fn stream(&self, rows: usize) -> gru_cpu::StackStream {
         const OP: &str = "PreparedGru::stream";
-        self.expect_forward(OP);
-        match self.stack() {
-            Some(stack) => gru_cpu::StackStream::new(stack.clone(), rows),
-            None => panic!(
+        let Some(stack) = self.stack() else {
+            panic!(
                 "{OP}: expected the backend flex or ndarray, got {:?}",
                 self.device
-            ),
-        }
+            );
+        };
+        Self::expect_forward(OP, stack);
+        gru_cpu::StackStream::new(stack.clone(), rows)
     }
 
     /// The weights for use without Burn, on Flex and ndarray.
@@ -301,10 +301,11 @@ impl PreparedGru {
         );
     }
 
-    fn expect_forward(&self, op: &str) {
-        let is_forward = |k| self.config.direction_of(k) == Direction::Forward;
+    #[cfg(any(feature = "ndarray", feature = "flex"))]
+    fn expect_forward(op: &str, stack: &gru_cpu::Stack) {
+        let is_forward = |k| stack.direction(k) == Direction::Forward;
         assert!(
-            (0..self.config.layer_count()).all(is_forward),
+            (0..stack.layer_count()).all(is_forward),
             "{op}: expected the forward direction in every layer, got reverse, which requires the whole sequence"
         );
     }
