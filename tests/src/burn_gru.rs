@@ -6,13 +6,14 @@ use super::{
 };
 use burn::{
     nn::{
-        LeakyReluConfig, Linear,
-        activation::{ActivationConfig, HardSigmoidConfig},
+        EluConfig, HardSigmoidConfig, LeakyReluConfig, Linear, SoftplusConfig,
+        ThresholdedReluConfig,
+        activation::ActivationConfig,
         gru::{BiGruConfig, Gru, GruConfig},
     },
     tensor::{Device, Gradients, Tensor},
 };
-use gru_op::{GruBlock, GruError, GruLayer};
+use gru_op::{GruBlock, GruBlockConfig, GruError, GruLayer};
 use gru_testkit::{
     close::{Tolerance, close},
     inputs::Inputs,
@@ -66,10 +67,74 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
             .into()),
         }
     }));
+    trials.push(Trial::test("burn_gru/configurations", || {
+        Ok(configurations()?)
+    }));
     trials.push(Trial::test("burn_gru/unsupported-modules", || {
         Ok(unsupported_modules()?)
     }));
     trials
+}
+
+/// The configuration of a converted module equals the converted configuration: every activation with every combination of
+/// the other options.
+fn configurations() -> Result<(), String> {
+    let device = Device::flex();
+    let all = [
+        ActivationConfig::Identity,
+        ActivationConfig::Relu,
+        ActivationConfig::Sigmoid,
+        ActivationConfig::Tanh,
+        ActivationConfig::Softsign,
+        LeakyReluConfig::new().with_negative_slope(0.2).into(),
+        HardSigmoidConfig::new().with_alpha(0.3).into(),
+        SoftplusConfig::new().into(),
+        EluConfig::new().with_alpha(0.7).into(),
+        ThresholdedReluConfig::new().with_alpha(0.3).into(),
+    ];
+    for k in 0..all.len() * 16 {
+        let (k, [bias, reset_after, clip, batch_first]) =
+            (k / 16, [1, 2, 4, 8].map(|bit| k & bit != 0));
+        let clip = clip.then_some(0.5);
+        let (gate, hidden) = (&all[k], &all[(k + 3) % all.len()]);
+        let one = GruConfig::new(3, 5, bias)
+            .with_reset_after(reset_after)
+            .with_gate_activation(gate.clone())
+            .with_hidden_activation(hidden.clone())
+            .with_clip(clip);
+        let two = BiGruConfig::new(3, 5, bias)
+            .with_reset_after(reset_after)
+            .with_batch_first(batch_first)
+            .with_gate_activation(gate.clone())
+            .with_hidden_activation(hidden.clone())
+            .with_clip(clip);
+        for (block, config) in [
+            (one.init(&device).try_into(), GruBlockConfig::try_from(&one)),
+            (two.init(&device).try_into(), GruBlockConfig::try_from(&two)),
+        ] {
+            let block: GruBlock = block.map_err(|error: GruError| error.to_string())?;
+            let config = config.map_err(|error| error.to_string())?;
+            block
+                .check_config(&config)
+                .map_err(|error| error.to_string())?;
+            if (block.config().bias, block.batch_first) != (config.bias, config.batch_first) {
+                return Err(format!("expected {config}, got {}", block.config()));
+            }
+        }
+    }
+    let config = GruConfig::new(3, 5, true).with_hidden_activation(ActivationConfig::Gelu);
+    let error = GruBlockConfig::try_from(&config)
+        .err()
+        .map(|error| error.to_string());
+    if error.as_deref() != Some("candidate gate: activation Gelu is not supported") {
+        return Err(format!("expected an error about Gelu, got {error:?}"));
+    }
+    let slope = LeakyReluConfig::new().with_negative_slope(-0.1);
+    let config = GruConfig::new(3, 5, true).with_gate_activation(slope.into());
+    match GruBlockConfig::try_from(&config) {
+        Err(_) => Ok(()),
+        Ok(config) => Err(format!("expected an error about the slope, got {config}")),
+    }
 }
 
 /// Burn modules that a block cannot represent: conversion returns an error that names the field and does

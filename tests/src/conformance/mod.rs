@@ -43,6 +43,9 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
         every_case_has_a_run(&cases),
         said("sentences", &cases, counts::sentences),
         said("table", &cases, counts::table),
+        Trial::test("conformance/mpsgraph-ignored-bias", || {
+            Ok(mps_graph::ignored_bias()?)
+        }),
     ];
     for backend in backends {
         for spec in &cases {

@@ -1,6 +1,6 @@
 //! `MPSGraph.GRU` and `GRUGradients` with every optional argument and activation.
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{DType, Device, Tensor};
 use gru_convert::mps_graph;
 use gru_op::{
     Activation, Layout, SequenceOptions, Update, gru_sequence_with,
@@ -54,6 +54,49 @@ pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
         outputs: Tensors::from([("h".into(), values(h.clone()))]),
         gradients,
     })
+}
+
+/// Without `reset_after` the secondary bias is ignored, and its gradient is zero.
+pub fn ignored_bias() -> Result<(), String> {
+    let (t, n, h, device) = (4, 2, 3, Device::flex());
+    let draw = |count: usize| -> Vec<f64> { (0..count).map(|k| (k as f64).sin()).collect() };
+    let x = || runs::tensor::<3>(&draw(t * n * 3 * h), [t, n, 3 * h], &device, DType::F32);
+    let w = || runs::tensor::<2>(&draw(3 * h * h), [3 * h, h], &device, DType::F32);
+    let bias = || Some(runs::tensor::<1>(&draw(h), [h], &device, DType::F32));
+    let mut descriptor = GruDescriptor::new(Update::Keeps);
+    descriptor.training = true;
+    let run = |bias, descriptor: &GruDescriptor| {
+        let results = gru(x(), w(), None, None, None, None, bias, descriptor);
+        (results[0].clone(), results[1].clone())
+    };
+    let (y, z) = run(bias(), &descriptor);
+    if values(y.clone()) != values(run(None, &descriptor).0) {
+        return Err("expected the same states without the secondary bias".into());
+    }
+    let b2 = bias();
+    let d = gru_gradients(
+        x(),
+        w(),
+        y.clone(),
+        z,
+        y,
+        None,
+        None,
+        None,
+        None,
+        None,
+        b2,
+        &descriptor,
+    );
+    let d = d.secondary_bias.map(values);
+    if d != Some(vec![0.0; h]) {
+        return Err(format!("expected a gradient of zeros, got {d:?}"));
+    }
+    descriptor.reset_after = true;
+    if values(run(bias(), &descriptor).0) == values(run(None, &descriptor).0) {
+        return Err("expected other states with reset_after".into());
+    }
+    Ok(())
 }
 
 /// Burn's autodiff through `gru` gives the same gradients, including the state's gradient. Inference

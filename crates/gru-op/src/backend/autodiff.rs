@@ -50,7 +50,7 @@ impl<B: GruBackend> Backward<B, 7> for GruBackward {
 }
 
 impl<B: GruBackend, C: CheckpointStrategy> GruBackend for Autodiff<B, C> {
-    fn gru_states(call: GruCall<Self>) -> FloatTensor<Self> {
+    fn gru_forward(call: GruCall<Self>, keep_gates: bool) -> GruSaved<Self> {
         let nodes = parents(&call);
         let mut call = inner(call);
         // The user of a device with gradient checkpointing prefers less memory to speed.
@@ -60,24 +60,26 @@ impl<B: GruBackend, C: CheckpointStrategy> GruBackend for Autodiff<B, C> {
         match GruBackward.prepare::<C>(nodes).compute_bound().stateful() {
             OpsKind::UnTracked(prep) => {
                 call.checkpointing = Checkpointing::KeepGates;
-                prep.finish(B::gru_states(call))
+                let GruSaved { states, gates } = B::gru_forward(call, keep_gates);
+                GruSaved {
+                    states: prep.finish(states),
+                    gates: gates.map(constant::<B, C>),
+                }
             }
             OpsKind::Tracked(prep) => {
-                let saved = match call.checkpointing {
-                    Checkpointing::KeepGates => B::gru_states_and_gates(call.clone()),
-                    Checkpointing::Recompute => GruSaved {
-                        states: B::gru_states(call.clone()),
-                        gates: None,
-                    },
+                let for_backward = call.checkpointing == Checkpointing::KeepGates;
+                let GruSaved { states, gates } =
+                    B::gru_forward(call.clone(), keep_gates || for_backward);
+                let saved = GruSaved {
+                    states: states.clone(),
+                    gates: gates.clone().filter(|_| for_backward),
                 };
-                let states = saved.states.clone();
-                prep.finish(State { call, saved }, states)
+                GruSaved {
+                    states: prep.finish(State { call, saved }, states),
+                    gates: gates.filter(|_| keep_gates).map(constant::<B, C>),
+                }
             }
         }
-    }
-
-    fn gru_states_and_gates(call: GruCall<Self>) -> GruSaved<Self> {
-        B::gru_states_and_gates(inner(call)).map(constant::<B, C>)
     }
 
     fn gru_gradients(

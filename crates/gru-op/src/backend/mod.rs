@@ -19,6 +19,35 @@
     allow(unused_variables)
 )]
 
+/// Implements the operator for a backend by two functions of a module. Textual scope: the modules below use it.
+#[cfg(any(
+    feature = "ndarray",
+    feature = "flex",
+    feature = "fusion",
+    feature = "router"
+))]
+macro_rules! implement {
+    ($($module:ident)::+: $($header:tt)+) => {
+        $($header)+ {
+            fn gru_forward(
+                call: crate::backend::GruCall<Self>,
+                keep_gates: bool,
+            ) -> crate::backend::GruSaved<Self> {
+                crate::backend::$($module)::+::forward(call, keep_gates)
+            }
+
+            fn gru_gradients(
+                call: crate::backend::GruCall<Self>,
+                saved: crate::backend::GruSaved<Self>,
+                d_states: burn::backend::tensor::FloatTensor<Self>,
+                wanted: gru_spec::PerInput<bool>,
+            ) -> crate::backend::GruGradients<Self> {
+                crate::backend::$($module)::+::gradients(call, saved, d_states, wanted)
+            }
+        }
+    };
+}
+
 #[cfg(feature = "autodiff")]
 mod autodiff;
 mod call;
@@ -49,7 +78,7 @@ use burn::backend::{Backend, backend_extension, tensor::FloatTensor};
 ///
 /// All backends of Burn's `Device` implement this trait here. For another one, write
 /// `impl GruBackend for MyBackend {}` in the crate that defines `MyBackend`. Then call
-/// `MyBackend::gru_states(..)`, or `Autodiff::<MyBackend>::gru_states(..)` for the hand-written backward.
+/// `MyBackend::gru_forward(..)`, or `Autodiff::<MyBackend>::gru_forward(..)` for the hand-written backward.
 /// [`GruBlock`](crate::GruBlock) and the functions on `Tensor` use Burn's `Device`, whose list is closed. They
 /// run on `MyBackend` behind a server (module `remote`).
 #[backend_extension(
@@ -62,21 +91,13 @@ use burn::backend::{Backend, backend_extension, tensor::FloatTensor};
     Autodiff: cfg(feature = "autodiff")
 )]
 pub trait GruBackend: Backend {
-    /// The state after every step, `[N,T,H]` or `[T,N,H]`. Saves nothing for backward, unless autodiff tracks
-    /// an input.
+    /// The state after every step, and with `keep_gates` the gates that [`gru_gradients`](Self::gru_gradients)
+    /// requires. Under autodiff the gates are constants.
     ///
     /// Below autodiff, [`Checkpointing::Recompute`](crate::Checkpointing::Recompute) means that
     /// [`gru_gradients`](Self::gru_gradients) follows, and that the weights will soon change.
-    fn gru_states(#[extension_type] call: GruCall<Self>) -> FloatTensor<Self> {
-        padded::states(call, composed::states::<Self>)
-    }
-
-    /// The same states, and the gates that [`gru_gradients`](Self::gru_gradients) requires.
-    ///
-    /// Under autodiff both results are constants, even where an input is tracked. Use
-    /// [`gru_states`](Self::gru_states) to differentiate.
-    fn gru_states_and_gates(#[extension_type] call: GruCall<Self>) -> GruSaved<Self> {
-        padded::states_and_gates(call, composed::states_and_gates::<Self>)
+    fn gru_forward(#[extension_type] call: GruCall<Self>, keep_gates: bool) -> GruSaved<Self> {
+        padded::forward(call, |call| composed::forward::<Self>(call, keep_gates))
     }
 
     /// The requested gradients of `Σ states ⊙ d_states`. They are constants under autodiff: there are no
@@ -94,44 +115,3 @@ pub trait GruBackend: Backend {
 // In Burn's operations.
 #[cfg(feature = "tch")]
 impl GruBackend for burn::backend::LibTorch {}
-
-/// Implements the operator for a backend by three functions of a module.
-#[cfg(any(
-    feature = "ndarray",
-    feature = "flex",
-    feature = "fusion",
-    feature = "router"
-))]
-macro_rules! implement {
-    ($($module:ident)::+: $($header:tt)+) => {
-        $($header)+ {
-            fn gru_states(
-                call: crate::backend::GruCall<Self>,
-            ) -> burn::backend::tensor::FloatTensor<Self> {
-                crate::backend::$($module)::+::states(call)
-            }
-
-            fn gru_states_and_gates(
-                call: crate::backend::GruCall<Self>,
-            ) -> crate::backend::GruSaved<Self> {
-                crate::backend::$($module)::+::states_and_gates(call)
-            }
-
-            fn gru_gradients(
-                call: crate::backend::GruCall<Self>,
-                saved: crate::backend::GruSaved<Self>,
-                d_states: burn::backend::tensor::FloatTensor<Self>,
-                wanted: gru_spec::PerInput<bool>,
-            ) -> crate::backend::GruGradients<Self> {
-                crate::backend::$($module)::+::gradients(call, saved, d_states, wanted)
-            }
-        }
-    };
-}
-#[cfg(any(
-    feature = "ndarray",
-    feature = "flex",
-    feature = "fusion",
-    feature = "router"
-))]
-pub(crate) use implement;

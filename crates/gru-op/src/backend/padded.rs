@@ -15,22 +15,8 @@ use std::cmp::Reverse;
 #[cfg(feature = "cube")]
 use std::ops::Range;
 
-/// [`GruBackend::gru_states`](crate::backend::GruBackend::gru_states), by a function for rows of T steps.
-pub(crate) fn states<B: Backend>(
-    call: GruCall<B>,
-    run: impl FnOnce(GruCall<B>) -> FloatTensor<B>,
-) -> FloatTensor<B> {
-    match Padded::of(&call) {
-        None => run(call),
-        Some(padded) => {
-            let states = run(padded.call(call));
-            padded.pack(padded.zeroed(Prim(states))).0
-        }
-    }
-}
-
-/// [`GruBackend::gru_states_and_gates`](crate::backend::GruBackend::gru_states_and_gates), likewise.
-pub(crate) fn states_and_gates<B: Backend>(
+/// [`GruBackend::gru_forward`](crate::backend::GruBackend::gru_forward), by a function for rows of T steps.
+pub(crate) fn forward<B: Backend>(
     call: GruCall<B>,
     run: impl FnOnce(GruCall<B>) -> GruSaved<B>,
 ) -> GruSaved<B> {

@@ -28,31 +28,13 @@ impl Sizes {
         let because = || self.explain(&x.dims());
         let mut check = Check::new(op.into(), ("x", x), &because);
         let [n, t] = options.padding.batch(layout, [first, second]);
-        self.check(&mut check, x, n, options.state.as_ref());
-        check.padding(&options.padding, layout, [n, t]);
+        let [_, _, features] = x.dims();
+        check.features("x", features, self.d_input);
         let state = [self.layers, n, self.d_hidden];
+        check.argument("state", "[L·D, N, H]", options.state.as_ref(), state);
+        check.padding(&options.padding, layout, [n, t]);
         let state = ("[L·D, N, H] or [L·D, 1, H]", state);
         check.starts(&options.starts, layout, [n, t], state);
-    }
-
-    /// Checks the arguments of a step.
-    pub(super) fn check_step(&self, op: &str, x: &Tensor<2>, state: Option<&Tensor<3>>) {
-        let because = || self.explain(&x.dims());
-        let mut check = Check::new(op.into(), ("x", x), &because);
-        self.check(&mut check, x, x.dims()[0], state);
-    }
-
-    /// Checks the features and the state.
-    fn check<const X: usize>(
-        &self,
-        check: &mut Check,
-        x: &Tensor<X>,
-        n: usize,
-        state: Option<&Tensor<3>>,
-    ) {
-        check.features("x", x.dims()[X - 1], self.d_input);
-        let expected = [self.layers, n, self.d_hidden];
-        check.argument("state", "[L·D, N, H]", state, expected);
     }
 
     fn explain(&self, x: &[usize]) -> String {

@@ -2,9 +2,8 @@
 
 use super::{GruLayer, arguments::Sizes};
 use crate::{
-    op::options::{GruWeights, Padding, SequenceOptions, Starts},
+    op::options::{GruWeights, SequenceOptions, Starts},
     op::packed,
-    op::padding::PreparedMask,
     op::sequence::GruGates,
     op::shape,
 };
@@ -186,18 +185,13 @@ impl GruBlock {
         options: SequenceOptions<3>,
     ) -> (Tensor<3>, Tensor<3>) {
         self.sizes().check_sequence(op, &x, layout, &options);
-        let mask = PreparedMask::new(&options.padding, &x);
         let training = self.training(&x);
         let mut finals = Vec::with_capacity(self.layers.len());
         let y = self.each_layer(x, training, |k, layer, x| {
-            let x = match &mask {
-                Some(mask) => mask.input(x),
-                None => x,
-            };
             let weights = layer.weights();
             let options = of_layer(&options, k);
             let operation = layer.operation((op, k), &weights, options, &x, layout, training);
-            let (y, last) = operation.states_in_block(x, mask.as_ref());
+            let (y, last) = operation.states(x);
             finals.push(last);
             y
         });
@@ -289,36 +283,20 @@ impl GruBlock {
     /// ```
     pub fn step(&self, x: Tensor<2>, state: Option<Tensor<3>>) -> (Tensor<2>, Tensor<3>) {
         const OP: &str = "GruBlock::step";
-        let [n, features] = x.dims();
-        self.sizes().check_step(OP, &x, state.as_ref());
-        let options = SequenceOptions::new().state(state);
-        let training = self.training(&x);
-        let mut x = shape::reshape(x, [1, n, features]);
-        let mut new = Vec::with_capacity(self.layers.len());
-        for (k, layer) in self.layers.iter().enumerate() {
-            assert!(
-                layer.direction == Direction::Forward,
-                "{OP}: expected the forward direction in every layer, got reverse, which requires the whole \
-                 sequence"
-            );
+        let ([n, features], training) = (x.dims(), self.training(&x));
+        expect_forward(OP, self.layers.iter().map(|layer| layer.direction));
+        for layer in &self.layers {
             assert!(
                 !training || layer.recurrent_dropout == 0.0,
                 "{OP}: recurrent dropout is drawn once per sequence, expected 0 in training, got {}; run \
                  `forward`, or the module's `valid()`",
                 layer.recurrent_dropout
             );
-            if k > 0 && training {
-                x = self.dropout.forward(x);
-            }
-            let (weights, layout) = (layer.weights(), Layout::TimeMajor);
-            let options = of_layer(&options, k);
-            let operation = layer.operation((OP, k), &weights, options, &x, layout, training);
-            let (y, last) = operation.states(x);
-            x = y;
-            new.push(last);
         }
-        let y = new.last().expect("a block has a layer").clone();
-        (y, shape::stack(new))
+        let x = shape::reshape(x, [1, n, features]);
+        let options = SequenceOptions::new().state(state);
+        let (y, state) = self.run(OP, x, Layout::TimeMajor, options);
+        (shape::reshape(y, [n, self.d_hidden]), state)
     }
 
     /// The weights of every layer and direction, in the order of [`layers`](Self::layers).
@@ -334,11 +312,7 @@ impl GruBlock {
     }
 
     fn layout(&self) -> Layout {
-        if self.batch_first {
-            Layout::BatchMajor
-        } else {
-            Layout::TimeMajor
-        }
+        layout(self.batch_first)
     }
 
     fn sizes(&self) -> Sizes {
@@ -350,15 +324,28 @@ impl GruBlock {
     }
 }
 
-/// The state, the lengths and the starts of the `k`-th layer. The block prepares a mask.
+pub(super) fn layout(batch_first: bool) -> Layout {
+    if batch_first {
+        Layout::BatchMajor
+    } else {
+        Layout::TimeMajor
+    }
+}
+
+/// Panics if a layer has the reverse direction.
+pub(super) fn expect_forward(op: &str, mut layers: impl Iterator<Item = Direction>) {
+    assert!(
+        layers.all(|direction| direction == Direction::Forward),
+        "{op}: expected the forward direction in every layer, got reverse, which requires the whole sequence"
+    );
+}
+
+/// The options of the `k`-th layer.
 fn of_layer(options: &SequenceOptions<3>, k: usize) -> SequenceOptions<2> {
     let of_layer = |states: &Option<Tensor<3>>| Some(shape::at(states.clone()?, 0, k));
     SequenceOptions {
         state: of_layer(&options.state),
-        padding: match &options.padding {
-            Padding::Lengths(lengths) => Padding::Lengths(lengths.clone()),
-            Padding::None | Padding::Mask(_) => Padding::None,
-        },
+        padding: options.padding.clone(),
         starts: Starts {
             flags: options.starts.flags.clone(),
             state: of_layer(&options.starts.state),

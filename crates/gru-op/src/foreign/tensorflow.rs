@@ -104,20 +104,21 @@ pub fn gru_block_cell(
     b_c: Tensor<1>,
 ) -> (Tensor<2>, Tensor<2>, Tensor<2>, Tensor<2>) {
     let h = check("gru_block_cell", &x, &h_prev, &w_ru, &w_c, &b_ru, &b_c);
-    // The results of the kernels are constants under autodiff.
+    // The gates of the kernels are constants under autodiff.
     let run = if x.device().is_autodiff() {
-        composed::states_and_gates::<Dispatch>
+        composed::forward::<Dispatch>
     } else {
-        Dispatch::gru_states_and_gates
+        Dispatch::gru_forward
     };
     let weights = join(w_ru, w_c, b_ru, b_c);
-    let saved = run(call(Inputs {
+    let call = call(Inputs {
         sequence: Sequence {
             h0: optional(Some(h_prev)),
             ..Sequence::new(x.unsqueeze_dim::<3>(0).into_dispatch())
         },
         weights: weights.to_dispatch(),
-    }));
+    });
+    let saved = run(call, true);
     let step = |tensor| Tensor::<3>::from_dispatch(tensor).squeeze_dim::<2>(0);
     let gates = step(saved.gates.expect("the operation returns gates"));
     let gate = |k: usize| gates.clone().narrow(1, k * h, h);

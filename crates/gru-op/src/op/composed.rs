@@ -42,5 +42,7 @@ pub fn gru_sequence_with(
     options: SequenceOptions<2>,
 ) -> (Tensor<3>, Tensor<2>) {
     let operation = Operation::new("composed::gru_sequence_with", weights, spec, options);
-    operation.run(x, |call| padded::states(call, composed::states::<Dispatch>))
+    operation.run(x, |call| {
+        padded::forward(call, |call| composed::forward::<Dispatch>(call, false)).states
+    })
 }

@@ -1,48 +1,7 @@
 //! Skipped steps of a mask with holes, and the final state of rows of different lengths.
 
-use crate::op::options::Padding;
 use burn::tensor::{Bool, Int, Tensor, TensorData};
 use gru_spec::{Direction, Layout, Lengths, Order};
-
-/// A mask as tensors, prepared once per call of a block. Backends handle lengths themselves.
-pub(crate) struct PreparedMask {
-    /// 1 at valid steps, 0 at skipped ones, `[N,T]` or `[T,N]`.
-    pub(crate) step_mask: Tensor<2>,
-    skipped: Tensor<2, Bool>,
-}
-
-impl PreparedMask {
-    /// `None` if no step is skipped. The arguments were checked.
-    pub(crate) fn new(padding: &Padding, x: &Tensor<3>) -> Option<Self> {
-        let [first, second, _] = x.dims();
-        let Padding::Mask(mask) = padding else {
-            return None;
-        };
-        if first == 0 || second == 0 {
-            return None;
-        }
-        Some(Self {
-            step_mask: mask.clone().float().cast(x.dtype()),
-            skipped: mask.clone().bool_not(),
-        })
-    }
-
-    /// The input with zeros at skipped steps. It may be NaN there, so a product with 0 does not mask it.
-    pub(crate) fn input(&self, x: Tensor<3>) -> Tensor<3> {
-        zeroed(x, self.skipped.clone())
-    }
-
-    /// The output for these states: a skipped step repeats the previous output, which is zero at first.
-    pub(crate) fn output(
-        &self,
-        states: Tensor<3>,
-        order: Order,
-        starts: Option<Tensor<2, Bool>>,
-    ) -> Tensor<3> {
-        let valid = self.skipped.clone().bool_not();
-        zeroed(states, before_the_first(valid, starts, order))
-    }
-}
 
 /// The state `[N,H]` after the last step of each row of at most `t` steps, or its initial state if it has no steps.
 pub(crate) fn state_at_the_end(
@@ -88,7 +47,7 @@ pub(crate) fn state_at_the_end(
 }
 
 /// The sequence with zeros at these steps.
-fn zeroed(sequence: Tensor<3>, steps: Tensor<2, Bool>) -> Tensor<3> {
+pub(crate) fn zeroed(sequence: Tensor<3>, steps: Tensor<2, Bool>) -> Tensor<3> {
     match sequence.dims() {
         // Burn panics when it expands to zero features.
         [_, _, 0] => sequence,
@@ -96,8 +55,9 @@ fn zeroed(sequence: Tensor<3>, steps: Tensor<2, Bool>) -> Tensor<3> {
     }
 }
 
-/// The steps before the first valid step of each sequence, in the direction of time.
-fn before_the_first(
+/// The steps before the first valid step of each sequence, in the direction of time. A skipped step repeats the previous
+/// output, which is the state. Before the first valid step there is none.
+pub(crate) fn before_the_first(
     mask: Tensor<2, Bool>,
     starts: Option<Tensor<2, Bool>>,
     order: Order,

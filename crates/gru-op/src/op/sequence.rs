@@ -2,9 +2,9 @@
 
 use crate::{
     backend::{GruBackend, GruCall},
-    op::check::{self, Checked, OpNames},
-    op::options::{GruWeights, SequenceOptions},
-    op::padding::{PreparedMask, state_at_the_end},
+    op::check::{self, OpNames},
+    op::options::{GruWeights, Padding, SequenceOptions},
+    op::padding::{before_the_first, state_at_the_end, zeroed},
     op::shape,
 };
 use burn::{
@@ -162,7 +162,7 @@ impl<'a> Operation<'a> {
 
     /// The output and the final state.
     pub(crate) fn states(self, x: Tensor<3>) -> (Tensor<3>, Tensor<2>) {
-        self.run(x, Dispatch::gru_states)
+        self.run(x, |call| Dispatch::gru_forward(call, false).states)
     }
 
     /// One step. Zoneout is `[1,N,·]`.
@@ -175,11 +175,11 @@ impl<'a> Operation<'a> {
     pub(crate) fn gates(self, x: Tensor<3>) -> GruGates {
         let mut gates = None;
         let (states, _) = self.run(x, |call| {
-            let saved = Dispatch::gru_states_and_gates(call);
+            let saved = Dispatch::gru_forward(call, true);
             gates = saved.gates.map(Tensor::<3>::from_dispatch);
             saved.states
         });
-        let gates = gates.expect("the sequence was run");
+        let (states, gates) = (states.detach(), gates.expect("they were kept"));
         let [_, _, h] = states.dims();
         let gate = |k: usize| gates.clone().narrow(2, k * h, h);
         GruGates {
@@ -194,38 +194,9 @@ impl<'a> Operation<'a> {
     pub(crate) fn run(
         self,
         x: Tensor<3>,
-        run: impl FnMut(GruCall<Dispatch>) -> DispatchTensor,
-    ) -> (Tensor<3>, Tensor<2>) {
-        let sizes = self.check(&x);
-        let mask = PreparedMask::new(&self.options.padding, &x);
-        let x = match &mask {
-            Some(mask) => mask.input(x),
-            None => x,
-        };
-        self.run_checked(x, sizes, mask.as_ref(), run)
-    }
-
-    /// [`states`](Self::states) in a block, which prepares the mask for its layers, and the input.
-    pub(crate) fn states_in_block(
-        self,
-        x: Tensor<3>,
-        mask: Option<&PreparedMask>,
-    ) -> (Tensor<3>, Tensor<2>) {
-        let sizes = self.check(&x);
-        self.run_checked(x, sizes, mask, Dispatch::gru_states)
-    }
-
-    fn check(&self, x: &Tensor<3>) -> Checked {
-        check::check_sequence(self.names, x, &self.options, self.weights, self.spec)
-    }
-
-    fn run_checked(
-        self,
-        x: Tensor<3>,
-        sizes: Checked,
-        mask: Option<&PreparedMask>,
         mut run: impl FnMut(GruCall<Dispatch>) -> DispatchTensor,
     ) -> (Tensor<3>, Tensor<2>) {
+        let sizes = check::check_sequence(self.names, &x, &self.options, self.weights, self.spec);
         let (weights, order, options) = (self.weights, self.options.order, self.options);
         let weights = weights.to_dispatch();
         let lengths = options.padding.lengths(sizes.t);
@@ -246,6 +217,16 @@ impl<'a> Operation<'a> {
             memory: options.memory.clone(),
         };
         let dtype = x.dtype();
+        // Backends handle lengths themselves.
+        let mask = match &options.padding {
+            Padding::Mask(mask) if sizes.n * sizes.t > 0 => Some(mask.clone()),
+            Padding::Mask(_) | Padding::Lengths(_) | Padding::None => None,
+        };
+        // The input of a skipped step may be NaN, so a product with 0 does not mask it.
+        let x = match &mask {
+            Some(mask) => zeroed(x, mask.clone().bool_not()),
+            None => x,
+        };
         let starts = options.starts.flags;
         let flags = starts.clone().map(|starts| starts.float().cast(dtype));
         let start_state = options
@@ -274,7 +255,7 @@ impl<'a> Operation<'a> {
             x: x.into_dispatch(),
             h0,
             recurrent_mask: optional(options.recurrent_mask),
-            step_mask: optional(mask.map(|mask| mask.step_mask.clone())),
+            step_mask: optional(mask.clone().map(|mask| mask.float().cast(dtype))),
             zoneout: optional(options.zoneout),
             starts: optional(flags),
             start_state: optional(start_state),
@@ -285,7 +266,7 @@ impl<'a> Operation<'a> {
             Some(_) => state_at_the_end(&states, &lengths, sizes.t, order, options.state),
         };
         let y = match mask {
-            Some(mask) => mask.output(states, order, starts),
+            Some(mask) => zeroed(states, before_the_first(mask, starts, order)),
             None => states,
         };
         (y, last)

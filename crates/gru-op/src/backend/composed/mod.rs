@@ -13,7 +13,7 @@ use crate::{
     backend::composed::gate::{gates, largest},
     backend::composed::prim::{Mask, Prim},
 };
-use burn::backend::{Backend, tensor::FloatTensor};
+use burn::backend::Backend;
 use gru_spec::{GruSpec, Inputs, Order, Reset, Sizes, Update};
 
 /// A call whose tensors have operators.
@@ -231,27 +231,25 @@ impl<B: Backend> Call<B> {
     }
 }
 
-pub(crate) fn states<B: Backend>(call: GruCall<B>) -> FloatTensor<B> {
+pub(crate) fn forward<B: Backend>(call: GruCall<B>, keep_gates: bool) -> GruSaved<B> {
     let call = Call::new(call);
-    let nothing = call.nothing(call.sizes.h);
-    nothing.unwrap_or_else(|| call.run(|_| {})).0
-}
-
-pub(crate) fn states_and_gates<B: Backend>(call: GruCall<B>) -> GruSaved<B> {
-    let call = Call::new(call);
-    let Sizes { t, h, .. } = call.sizes;
+    let h = call.sizes.h;
     let width = call.spec.saved_per_unit() * h;
-    let (states, gates) = match (call.nothing(h), call.nothing(width)) {
-        (Some(states), Some(gates)) => (states, gates),
-        _ => {
-            let mut gates = Vec::with_capacity(t);
-            let states = call.run(|of_step| gates.push(Prim::cat(of_step, 1)));
-            (states, call.sequence(gates))
+    let mut gates = Vec::new();
+    let keep = |of_step| {
+        if keep_gates {
+            gates.push(Prim::cat(of_step, 1));
         }
     };
+    let states = call.nothing(h).unwrap_or_else(|| call.run(keep));
+    let gates = keep_gates.then(|| {
+        call.nothing(width)
+            .unwrap_or_else(|| call.sequence(gates))
+            .0
+    });
     GruSaved {
         states: states.0,
-        gates: Some(gates.0),
+        gates,
     }
 }
 

@@ -8,17 +8,11 @@ use burn::tensor::{DType, Shape, Slice};
 use std::ops::{Add, Div, Mul, Range, Sub};
 
 /// A float tensor of backend `B`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Prim<B: Backend>(pub(crate) FloatTensor<B>);
 
 /// The largest number of rows in one sum.
 const BLOCK: usize = 64;
-
-impl<B: Backend> Clone for Prim<B> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
 
 impl<B: Backend> Prim<B> {
     pub(crate) fn zeros(shape: impl Into<Shape>, like: &Self) -> Self {
@@ -204,14 +198,8 @@ operators! {
 }
 
 /// Marked elements of a tensor.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Mask<B: Backend>(BoolTensor<B>);
-
-impl<B: Backend> Clone for Mask<B> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
 
 impl<B: Backend> Mask<B> {
     pub(crate) fn or(self, other: Self) -> Self {

@@ -38,7 +38,7 @@ fn results(spec: &GruSpec, dtype: DType) -> Vec<Vec<f64>> {
     inputs.sequence.starts = None;
     inputs.sequence.start_state = None;
     let call = GruCall::<Flex>::new(inputs.map(|shape| tensor(&shape, dtype)), *spec);
-    let saved = states_and_gates(call.clone());
+    let saved = forward(call.clone(), true);
     let up = tensor(&[N, T, H], dtype);
     let all = PerInput::from_array([true; 7]);
     let GruGradients(d) = gradients(call, saved.clone(), up, all);
@@ -172,8 +172,8 @@ fn the_same_numbers_as_kernels() {
         let count = first * second * H;
         let up: Vec<f64> = (0..count).map(|_| rng.random_range(-1.0..1.0)).collect();
         let up = FlexTensor::from_data(TensorData::new(up, [first, second, H]));
-        let kernels = Flex::gru_states_and_gates(call.clone());
-        let composed = padded::states_and_gates(call.clone(), states_and_gates);
+        let kernels = Flex::gru_forward(call.clone(), true);
+        let composed = padded::forward(call.clone(), |call| forward(call, true));
         let close = |name: &str, got: FlexTensor, expected: FlexTensor| {
             assert_eq!(got.shape(), expected.shape(), "{k}: {name}");
             for (got, expected) in numbers(got).into_iter().zip(numbers(expected)) {

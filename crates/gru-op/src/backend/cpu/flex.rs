@@ -1,7 +1,6 @@
 //! Flex tensors: shared bytes with a layout.
 
 use super::{CpuBackend, Storage};
-use crate::backend::implement;
 use burn::tensor::{Shape, TensorData};
 use burn_flex::{Flex, FlexTensor};
 use bytemuck::Pod;

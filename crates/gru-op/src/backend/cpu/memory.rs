@@ -36,6 +36,7 @@ impl Memory {
 }
 
 /// What a layer keeps for one float type.
+#[derive(Default)]
 pub(super) struct Kept<E: gru_cpu::Element> {
     /// Gate buffers that no call uses, the oldest first.
     gates: Vec<Vec<E>>,
@@ -46,18 +47,6 @@ pub(super) struct Kept<E: gru_cpu::Element> {
     /// Calls for inference since the last call for training.
     idle: usize,
     pub(super) packed: Cache<E>,
-}
-
-impl<E: gru_cpu::Element> Default for Kept<E> {
-    fn default() -> Self {
-        Self {
-            gates: Vec::new(),
-            returned: 0,
-            peak: 0,
-            idle: 0,
-            packed: Cache::default(),
-        }
-    }
 }
 
 /// A float type that [`Memory`] has a field for.

@@ -62,22 +62,12 @@ pub(crate) fn floats<const D: usize>(tensor: Tensor<D>) -> Box<dyn AsRef<[f32]>>
     }
 }
 
-fn states<B: CpuKernels>(call: GruCall<B>) -> FloatTensor<B> {
+fn forward<B: CpuKernels>(call: GruCall<B>, keep_gates: bool) -> GruSaved<B> {
     match call.inputs.sequence.x.dtype() {
-        DType::F64 => infer::<B, f64>(call),
+        DType::F64 => run::<B, f64>(call, keep_gates),
         dtype => {
             let call = call.map(|tensor| cast::<B>(tensor, DType::F32));
-            cast::<B>(infer::<B, f32>(call), dtype)
-        }
-    }
-}
-
-fn states_and_gates<B: CpuKernels>(call: GruCall<B>) -> GruSaved<B> {
-    match call.inputs.sequence.x.dtype() {
-        DType::F64 => forward::<B, f64>(call, true),
-        dtype => {
-            let call = call.map(|tensor| cast::<B>(tensor, DType::F32));
-            forward::<B, f32>(call, true).map(|tensor| cast::<B>(tensor, dtype))
+            run::<B, f32>(call, keep_gates).map(|tensor| cast::<B>(tensor, dtype))
         }
     }
 }
@@ -105,30 +95,31 @@ fn cast<B: Backend>(tensor: FloatTensor<B>, dtype: DType) -> FloatTensor<B> {
     B::float_cast(tensor, dtype.into())
 }
 
-/// The states of inference, or of training that recomputes the gates.
-fn infer<B: CpuBackend<E>, E: Keep>(call: GruCall<B>) -> FloatTensor<B> {
-    let Some(memory) = call.memory.get::<Memory>() else {
-        return forward::<B, E>(call, false).states;
-    };
-    // Each training step changes the weights, so they are not packed.
-    if call.checkpointing == Checkpointing::Recompute {
-        E::of(memory).train();
-        return forward::<B, E>(call, false).states;
+/// Inference uses packed weights, if the layer has them. Each training step changes the weights, so there they are not
+/// packed.
+fn run<B: CpuBackend<E>, E: Keep>(call: GruCall<B>, keep_gates: bool) -> GruSaved<B> {
+    let is_training = keep_gates || call.checkpointing == Checkpointing::Recompute;
+    let mut packed = None;
+    if let Some(mut kept) = call.memory.get::<Memory>().map(E::of) {
+        if is_training {
+            kept.train();
+        } else {
+            kept.infer();
+            let weights = &call.inputs.weights;
+            packed = kept.packed.weights::<B>(weights, &call.spec, call.sizes());
+        }
     }
-    let weights = {
-        let mut kept = E::of(memory);
-        kept.infer();
-        let weights = &call.inputs.weights;
-        kept.packed.weights::<B>(weights, &call.spec, call.sizes())
-    };
-    match weights {
-        Some(weights) => infer_packed::<B, E>(call, &weights),
-        None => forward::<B, E>(call, false).states,
+    match packed {
+        Some(weights) => GruSaved {
+            states: with_packed_weights::<B, E>(call, &weights),
+            gates: None,
+        },
+        None => with_weights::<B, E>(call, keep_gates),
     }
 }
 
 /// The states, from packed weights instead of the weights of the call.
-fn infer_packed<B: CpuBackend<E>, E: Keep>(
+fn with_packed_weights<B: CpuBackend<E>, E: Keep>(
     call: GruCall<B>,
     weights: &PackedWeights<E>,
 ) -> FloatTensor<B> {
@@ -142,19 +133,16 @@ fn infer_packed<B: CpuBackend<E>, E: Keep>(
     B::tensor(states, shape(places.sequence(order.layout, h)))
 }
 
-fn forward<B: CpuBackend<E>, E: Keep>(call: GruCall<B>, keep: bool) -> GruSaved<B> {
+fn with_weights<B: CpuBackend<E>, E: Keep>(call: GruCall<B>, keep_gates: bool) -> GruSaved<B> {
     let (gru, memory, lengths) = (gru(&call), call.memory, call.lengths);
     let places = lengths.in_memory(gru.sizes);
     let width = gru.spec.saved_per_unit() * gru.sizes.h;
     let inputs = dense::<B, E>(call.inputs, gru.sizes);
     let mut states = gru_cpu::buffer(places.rows() * gru.sizes.h);
-    let mut gates = keep.then(|| {
+    let mut gates = keep_gates.then(|| {
         let len = places.rows() * width;
-        let kept = memory.get::<Memory>().and_then(|memory| {
-            let mut memory = E::of(memory);
-            memory.train();
-            memory.take_gates(len)
-        });
+        let memory = memory.get::<Memory>();
+        let kept = memory.and_then(|memory| E::of(memory).take_gates(len));
         kept.unwrap_or_else(|| gru_cpu::buffer(len))
     });
     let slices = inputs.as_ref().map(slice::<B, E>);

@@ -1,7 +1,6 @@
 //! ndarray tensors: shared arrays, one variant of an enum per dtype.
 
 use super::{CpuBackend, Storage};
-use crate::backend::implement;
 use burn::backend::NdArray;
 use burn::tensor::Shape;
 use burn_ndarray::{NdArrayTensor, SharedArray};

@@ -63,6 +63,7 @@ impl PartialEq for Storage {
 }
 
 /// The packed weights of a layer and its clones.
+#[derive(Default)]
 pub(super) struct Cache<E: gru_cpu::Element>(Vec<Packed<E>>);
 
 struct Packed<E: gru_cpu::Element> {
@@ -78,12 +79,6 @@ type Storages = [Option<Storage>; 4];
 impl<E: gru_cpu::Element> Packed<E> {
     fn is_alive(&self) -> bool {
         self.from.iter().flatten().all(Storage::is_alive)
-    }
-}
-
-impl<E: gru_cpu::Element> Default for Cache<E> {
-    fn default() -> Self {
-        Self(Vec::new())
     }
 }
 

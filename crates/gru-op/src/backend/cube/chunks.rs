@@ -3,7 +3,6 @@
 use super::{KernelCall, Prim};
 use crate::{backend::GruCall, backend::composed::Call};
 use burn_cubecl::CubeBackend;
-use gru_cube::Limits;
 use gru_spec::{Inputs, Lengths, Sequence};
 use std::ops::Range;
 
@@ -13,9 +12,9 @@ const MIN_BYTES: usize = 4 << 20;
 /// The least bytes per multiprocessor: two tiles of 128 × 128 sums, so that the product fills the device.
 const MIN_BYTES_PER_CUBE: usize = 128 << 10;
 
-/// The least bytes of `p` in a chunk on a device.
-pub(super) fn min_bytes(limits: &Limits) -> usize {
-    MIN_BYTES.max(limits.cubes.saturating_mul(MIN_BYTES_PER_CUBE))
+/// The least bytes of `p` in a chunk on a device that runs so many cubes at the same time.
+pub(super) fn min_bytes(cubes: usize) -> usize {
+    MIN_BYTES.max(cubes.saturating_mul(MIN_BYTES_PER_CUBE))
 }
 
 /// Steps `0..t` in chunks of nearly equal length. Each has at most `limit` bytes, or one step, if a step has
@@ -93,27 +92,13 @@ pub(super) fn of_call(
 
 #[cfg(test)]
 mod tests {
-    use super::{Limits, chunks, min_bytes};
+    use super::{chunks, min_bytes};
 
     #[test]
     fn a_large_device_has_large_chunks() {
-        let device = |cubes| Limits {
-            units: 1024,
-            shared_bytes: 48 << 10,
-            cubes,
-            resident_registers: 96,
-            walk_units: 512,
-            most_walk_units: 512,
-            buffers: 16,
-            buffer_bytes: usize::MAX,
-            elements: usize::MAX,
-            coresident_cubes: 0,
-            persistent: false,
-            cpu: false,
-        };
-        assert_eq!(min_bytes(&device(2)), 4 << 20);
-        assert_eq!(min_bytes(&device(132)), (132 * 128) << 10);
-        assert_eq!(min_bytes(&device(usize::MAX)), usize::MAX);
+        assert_eq!(min_bytes(2), 4 << 20);
+        assert_eq!(min_bytes(132), (132 * 128) << 10);
+        assert_eq!(min_bytes(usize::MAX), usize::MAX);
     }
 
     #[test]

@@ -33,16 +33,10 @@ use gru_cube::{
 use gru_spec::{Inputs, PerInput, Reset, Sizes};
 
 impl GruBackend for CubeBackend {
-    fn gru_states(call: GruCall<Self>) -> FloatTensor<Self> {
-        padded::states(call, |call| match forward(&call, false) {
-            Some(saved) => saved.states,
-            None => composed::states(call),
-        })
-    }
-
-    fn gru_states_and_gates(call: GruCall<Self>) -> GruSaved<Self> {
-        padded::states_and_gates(call, |call| {
-            forward(&call, true).unwrap_or_else(|| composed::states_and_gates(call))
+    fn gru_forward(call: GruCall<Self>, keep_gates: bool) -> GruSaved<Self> {
+        padded::forward(call, |call| {
+            let saved = forward(&call, keep_gates);
+            saved.unwrap_or_else(|| composed::forward(call, keep_gates))
         })
     }
 
@@ -164,7 +158,7 @@ fn forward(call: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBacke
     let in_and_out = (features + h)
         .saturating_mul(n * t)
         .saturating_mul(element.size());
-    let least = chunks::min_bytes(&Limits::of(&states.client));
+    let least = chunks::min_bytes(Limits::of(&states.client).cubes);
     let limit = match (w_ih, keep) {
         // x is p already.
         (None, _) => usize::MAX,

@@ -19,7 +19,7 @@ pub(super) fn gradients(
     let [states, d_states] = [states, d_states].map(|tensor| Prim::<CubeBackend>(tensor.clone()));
     let per_step = whole.sizes.n * 3 * whole.sizes.h * call.element.size();
     // A chunk needs p, q, g and its gates at the same time, several times the bytes of p.
-    let limit = chunks::min_bytes(&Limits::of(&states.0.client)) / 2;
+    let limit = chunks::min_bytes(Limits::of(&states.0.client).cubes) / 2;
     let all = chunks::chunks(whole.sizes.t, per_step, limit);
     // The gradient of x, with every chunk at its place. A single chunk returns its own buffer.
     let x = &whole.inputs.sequence.x;

@@ -1,10 +1,10 @@
 //! From a call to its description.
 
-use super::{GRADIENTS, STATES, STATES_AND_GATES, Slots, TENSORS, encode::Arguments, results};
+use super::{GRADIENTS, STATES, STATES_AND_GATES, Slots, TENSORS, arguments::Arguments, results};
 use crate::backend::{GruCall, GruGradients, GruSaved, PerInput};
 use burn::backend::{
     Backend,
-    ir::{CustomOpIr, OperationOutput, TensorId, TensorIr},
+    ir::{CustomOpIr, TensorId, TensorIr},
     tensor::FloatTensor,
 };
 
@@ -25,17 +25,12 @@ pub(super) trait Defer: Backend {
     fn register(client: &Self::Client, op: CustomOpIr) -> Vec<FloatTensor<Self>>;
 }
 
-pub(super) fn states<B: Defer>(call: GruCall<B>) -> FloatTensor<B> {
-    defer::<B>(STATES, call, [None, None, None], PerInput::default()).output()
-}
-
-pub(super) fn states_and_gates<B: Defer>(call: GruCall<B>) -> GruSaved<B> {
-    let others = [None, None, None];
-    let results = defer::<B>(STATES_AND_GATES, call, others, PerInput::default());
-    let [states, gates] = results.outputs();
+pub(super) fn forward<B: Defer>(call: GruCall<B>, keep_gates: bool) -> GruSaved<B> {
+    let id = if keep_gates { STATES_AND_GATES } else { STATES };
+    let mut results = defer::<B>(id, call, [None, None, None], PerInput::default()).into_iter();
     GruSaved {
-        states,
-        gates: Some(gates),
+        states: results.next().expect("the operation has results"),
+        gates: results.next(),
     }
 }
 
@@ -59,7 +54,7 @@ fn defer<B: Defer>(
     others: [Option<FloatTensor<B>>; 3],
     wanted: PerInput<bool>,
 ) -> Vec<FloatTensor<B>> {
-    let (spec, order, checkpointing) = (call.spec, call.order, call.checkpointing);
+    let (spec, order) = (call.spec, call.order);
     let lengths = call.lengths;
     let mut tensors = call.inputs.into_slots().into_iter().chain(others);
     let tensors: Slots<_> = std::array::from_fn(|_| tensors.next().flatten());
@@ -67,7 +62,6 @@ fn defer<B: Defer>(
     let arguments = Arguments {
         spec,
         order,
-        checkpointing,
         lengths,
         present: present.fold(0, |bits, k| bits | 1 << k),
         wanted,

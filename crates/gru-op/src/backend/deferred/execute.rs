@@ -1,7 +1,7 @@
 //! From the description of a call to its results.
 
 use super::{
-    GRADIENTS, STATES, STATES_AND_GATES, Slots, TENSORS, encode::Arguments, expect_dtype,
+    GRADIENTS, STATES, STATES_AND_GATES, Slots, TENSORS, arguments::Arguments, expect_dtype,
     expect_shape, results, split,
 };
 use crate::backend::{GruBackend, GruCall, GruGradients, GruSaved, LayerMemory};
@@ -10,6 +10,7 @@ use burn::backend::{
     ir::{BackendIr, CustomOpIr, HandleContainer, TensorIr},
     tensor::FloatTensor,
 };
+use gru_spec::Checkpointing;
 
 /// Runs the call that `op` describes on the tensors of `handles`, and registers the results there.
 ///
@@ -64,15 +65,15 @@ fn run<B: GruBackend>(
         inputs: inputs.expect(CHECKED),
         spec: arguments.spec,
         order: arguments.order,
-        checkpointing: arguments.checkpointing,
+        // A server keeps nothing for a layer, so it does not read this.
+        checkpointing: Checkpointing::default(),
         lengths: arguments.lengths.clone(),
         memory: LayerMemory::default(),
     };
     match id {
-        STATES => vec![B::gru_states(call)],
-        STATES_AND_GATES => {
-            let GruSaved { states, gates } = B::gru_states_and_gates(call);
-            vec![states, gates.expect("the operation returns gates")]
+        STATES | STATES_AND_GATES => {
+            let GruSaved { states, gates } = B::gru_forward(call, id == STATES_AND_GATES);
+            [Some(states), gates].into_iter().flatten().collect()
         }
         _ => {
             debug_assert_eq!(id, GRADIENTS);

@@ -1,7 +1,7 @@
 //! Fusion: queues a call as one operation, which the inner backend runs.
 
 use super::{defer::Defer, execute::execute};
-use crate::backend::{GruBackend, implement};
+use crate::backend::GruBackend;
 use burn::backend::{
     fusion::{
         ExecutionError, Fusion, FusionBackend, FusionRuntime, FusionTensor,

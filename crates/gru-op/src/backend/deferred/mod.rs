@@ -4,10 +4,8 @@
 //! All of them use the same description of a call: the tensors that are present, in the order of [`TENSORS`],
 //! and a row of scalars. Descriptions may come from the network, so [`execute`] validates them completely.
 
-#[cfg(any(feature = "fusion", feature = "remote", test))]
-mod decode;
+mod arguments;
 mod defer;
-mod encode;
 #[cfg(any(feature = "fusion", feature = "remote", test))]
 mod execute;
 #[cfg(feature = "fusion")]
@@ -17,14 +15,14 @@ pub mod remote;
 #[cfg(feature = "router")]
 mod router;
 
-use self::encode::Arguments;
+use self::arguments::Arguments;
 use crate::backend::is_addressable;
 use burn::{backend::ir::TensorIr, tensor::DType};
 use gru_spec::{Inputs, MissingInput, Sizes};
 
-/// [`GruBackend::gru_states`](crate::backend::GruBackend::gru_states).
+/// [`GruBackend::gru_forward`](crate::backend::GruBackend::gru_forward) without gates.
 const STATES: &str = "gru_op::states";
-/// [`GruBackend::gru_states_and_gates`](crate::backend::GruBackend::gru_states_and_gates).
+/// The same with gates.
 const STATES_AND_GATES: &str = "gru_op::states_and_gates";
 /// [`GruBackend::gru_gradients`](crate::backend::GruBackend::gru_gradients).
 const GRADIENTS: &str = "gru_op::gradients";

@@ -29,7 +29,7 @@
 //! [`GruBlock`](crate::GruBlock) runs on any backend behind a server. Implement [`GruBackend`] for it (the
 //! `impl` may be empty), and serve it with `burn_remote::server::BackendServer`.
 
-use super::{GRADIENTS, STATES, STATES_AND_GATES, encode, execute::execute};
+use super::{GRADIENTS, STATES, STATES_AND_GATES, arguments, execute::execute};
 use crate::backend::GruBackend;
 use burn::{
     backend::{
@@ -44,13 +44,13 @@ use burn_router::CustomOpRegistry;
 use std::sync::{Mutex, PoisonError};
 
 /// The operation that returns the encoding of a server, one int32.
-const ENCODING: &str = "gru_op::encoding";
+const ENCODING_OF_SERVER: &str = "gru_op::encoding";
 
 /// Registers the operator on a server of backend `B`. It runs the kernels of `B`, if there are any.
 pub fn register<B: BackendIr + GruBackend>(registry: &mut CustomOpRegistry<B>) {
-    registry.register(ENCODING, |handles, op, device| {
+    registry.register(ENCODING_OF_SERVER, |handles, op, device| {
         let ([], [answer]) = op.as_fixed();
-        let encoding = TensorData::from([encode::ENCODING as i32]);
+        let encoding = TensorData::from([arguments::ENCODING as i32]);
         let encoding = B::int_from_data(encoding, device);
         handles.register_int_tensor::<B>(&answer.id, encoding);
     });
@@ -76,11 +76,11 @@ pub(crate) fn expect_operator(op: &str, device: &Device) {
         return;
     }
     match encoding_of(remote) {
-        Ok(encode::ENCODING) => checked().push(remote.clone()),
+        Ok(arguments::ENCODING) => checked().push(remote.clone()),
         Ok(other) => panic!(
             "{op}: the server of {device:?} uses encoding {other} of gru-op, this program uses encoding {}; \
              use the same release of gru-op on both sides",
-            encode::ENCODING
+            arguments::ENCODING
         ),
         Err(reason) => panic!(
             "{op}: the server of {device:?} does not run this operator ({reason}); start it with \
@@ -92,7 +92,7 @@ pub(crate) fn expect_operator(op: &str, device: &Device) {
 fn encoding_of(device: &RemoteDevice) -> Result<u64, String> {
     let client = CustomOpClient::new(device);
     let answer = TensorIr::uninit(client.create_empty_handle(), Shape::new([1]), DType::I32);
-    let question = CustomOpIr::new(ENCODING, &[], &[answer]);
+    let question = CustomOpIr::new(ENCODING_OF_SERVER, &[], &[answer]);
     let answer = client.register(question).remove(0);
     let answer =
         try_read_sync(Remote::int_into_data(answer)).ok_or("cannot wait for the answer")?;

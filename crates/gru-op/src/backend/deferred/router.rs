@@ -1,7 +1,7 @@
 //! Burn's router: a remote server runs a call as one operation, and a capture records it as one.
 
 use super::defer::Defer;
-use crate::backend::{GruBackend, implement};
+use crate::backend::GruBackend;
 use burn::backend::ir::{CustomOpIr, OperationIr, TensorId, TensorIr};
 use burn_router::{BackendRouter, RouterChannel, RouterClient, RouterTensor};
 

@@ -10,9 +10,7 @@ use burn::{
     tensor::TensorData,
 };
 use burn_flex::FlexTensor;
-use gru_spec::{
-    Activation, Activations, Checkpointing, GruSpec, Lengths, Order, PerInput, Reset, Sizes,
-};
+use gru_spec::{Activation, Activations, GruSpec, Layout, Lengths, Order, PerInput, Reset, Sizes};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -54,28 +52,18 @@ fn valid_call(rng: &mut StdRng) -> (Handles, CustomOpIr) {
         1 => Lengths::Padded(of_rows.into()),
         _ => Lengths::Packed(of_rows.into()),
     };
-    let rows = n;
-    let Sizes { n, t, .. } = lengths.in_memory(Sizes { n, t, i, h });
-    let shapes: [Vec<usize>; TENSORS.len()] = [
-        vec![n, t, i],
-        vec![rows, h],
-        vec![i, 3 * h],
-        vec![h, 3 * h],
-        vec![3 * h],
-        vec![3 * h],
-        vec![rows, h],
-        vec![rows, h],
-        vec![n, t],
-        vec![n, t, 1],
-        vec![n, t],
-        vec![n, t, h],
-        vec![n, t, spec.saved_per_unit() * h],
-        vec![n, t, h],
-    ];
+    let sizes = Sizes { n, t, i, h };
+    let mut inputs = lengths.shapes(sizes, Layout::BatchMajor);
+    let places = lengths.in_memory(sizes);
+    let sequence = |features| places.sequence(Layout::BatchMajor, features);
+    inputs.sequence.zoneout = Some(sequence(1));
+    let others = [h, spec.saved_per_unit() * h, h].map(|width| Some(sequence(width)));
+    let shapes = inputs.into_slots().into_iter().chain(others);
     let mut handles = Handles::new();
     let mut inputs = Vec::new();
     let mut present = 0;
-    for (k, shape) in shapes.iter().enumerate() {
+    for (k, shape) in shapes.flatten().enumerate() {
+        let shape = shape.to_vec();
         let is_present = match TENSORS[k] {
             "x" | "w_hh" | "w_ih" => true,
             "states" | "d_states" => id == GRADIENTS,
@@ -99,7 +87,6 @@ fn valid_call(rng: &mut StdRng) -> (Handles, CustomOpIr) {
     let arguments = Arguments {
         spec,
         order: Order::default(),
-        checkpointing: Checkpointing::default(),
         lengths,
         present,
         wanted,
@@ -111,7 +98,7 @@ fn valid_call(rng: &mut StdRng) -> (Handles, CustomOpIr) {
         .zip(shapes)
         .map(|(id, shape)| TensorIr::uninit(TensorId::new(id), shape.into(), DType::F32))
         .collect();
-    let op = CustomOpIr::with_scalars(id, &inputs, &outputs, arguments.encode());
+    let op = CustomOpIr::with_scalars(id, &inputs, &outputs, arguments.clone().encode());
     (handles, op)
 }
 
@@ -198,7 +185,7 @@ fn spoilt_lengths_are_errors_with_their_name() {
         let mut refusal = |lengths: Lengths| {
             arguments.lengths = lengths;
             let mut op = op.clone();
-            op.scalars = arguments.encode();
+            op.scalars = arguments.clone().encode();
             let error = execute::<Flex>(&mut handles, &op).unwrap_err();
             assert_eq!(handles.num_handles(), before);
             error

@@ -4,18 +4,23 @@ use super::PreparedGru;
 use crate::{
     GruBlock, GruError,
     backend::cpu::floats,
-    op::options::{Padding, SequenceOptions},
+    op::options::{GruWeights, Padding, SequenceOptions},
+    op::padding::{before_the_first, zeroed},
     op::shape,
 };
 use burn::tensor::{Bool, DType, Tensor, TensorData};
 use gru_cpu::{Stack, StackInputs, StackLayer};
-use gru_spec::{Direction, Layout, Precision, Weights};
+use gru_spec::{Layout, Order, Precision, Weights};
 
 /// Packs the weights of a block.
-pub(super) fn stack(block: &GruBlock, precision: Precision) -> Result<Stack, GruError> {
+pub(super) fn stack(
+    block: &GruBlock,
+    weights: Vec<GruWeights>,
+    precision: Precision,
+) -> Result<Stack, GruError> {
     let h = block.d_hidden;
     let mut floats = Vec::new();
-    for (k, weights) in block.weights().into_iter().enumerate() {
+    for (k, weights) in weights.into_iter().enumerate() {
         let name = |name: &str| format!("layers.{k}.{name}");
         let b_hh = weights.b_hh.map(|b_hh| parameter(&name("b_hh"), b_hh));
         let w_ih = weights.w_ih.map(|w_ih| parameter(&name("w_ih"), w_ih));
@@ -40,11 +45,6 @@ pub(super) fn stack(block: &GruBlock, precision: Precision) -> Result<Stack, Gru
     stack.map_err(|error| GruError::Config {
         reason: error.to_string(),
     })
-}
-
-/// The dtype of inputs and results.
-pub(super) fn dtype(block: &GruBlock) -> DType {
-    block.layers[0].weights().w_hh.dtype()
 }
 
 /// The numbers of a parameter in float32. Half precision is a storage type.
@@ -79,7 +79,8 @@ pub(super) fn forward(
     let state = options.state.map(floats);
     let start_state = options.starts.state;
     let start_state = start_state.map(|state| floats(shape::expand(state, last_shape)));
-    let starts = options.starts.flags.map(flags);
+    let starts = options.starts.flags;
+    let start_flags = starts.clone().map(flags);
     let mask = match &options.padding {
         Padding::Mask(mask) => Some(flags(mask.clone())),
         Padding::None | Padding::Lengths(_) => None,
@@ -91,19 +92,25 @@ pub(super) fn forward(
         lengths: &options.padding.lengths(t),
         state: state.as_deref().map(AsRef::as_ref),
         step_mask: mask.as_deref(),
-        starts: starts.as_deref(),
+        starts: start_flags.as_deref(),
         start_state: start_state.as_deref().map(AsRef::as_ref),
     };
     stack.forward(layout, [n, t], inputs, &mut y, &mut last);
-    if let Some(mask) = &mask {
-        let place = Place { layout, n, t };
-        for direction in 0..stack.directions() {
-            let order = stack.direction(stack.layer_count() - stack.directions() + direction);
-            let columns = [width, direction * h, h];
-            place.clear(order, mask, starts.as_deref(), columns, &mut y);
-        }
-    }
     let y = prepared.tensor(y, [first, second, width]);
+    let y = match options.padding {
+        Padding::Mask(mask) if n * t > 0 => {
+            // Of the last layer.
+            let directions = stack.layer_count() - stack.directions()..stack.layer_count();
+            let parts = directions.enumerate().map(|(d, k)| {
+                let direction = stack.direction(k);
+                let order = Order { layout, direction };
+                let without_output = before_the_first(mask.clone(), starts.clone(), order);
+                zeroed(y.clone().narrow(2, d * h, h), without_output)
+            });
+            shape::cat(parts.collect(), 2)
+        }
+        _ => y,
+    };
     (y, prepared.tensor(last, last_shape))
 }
 
@@ -117,45 +124,4 @@ impl PreparedGru {
 /// 1 where a flag is set.
 fn flags(tensor: Tensor<2, Bool>) -> Vec<f32> {
     tensor.into_data().iter::<bool>().map(f32::from).collect()
-}
-
-/// Where a row is at a time.
-struct Place {
-    layout: Layout,
-    n: usize,
-    t: usize,
-}
-
-impl Place {
-    fn at(&self, row: usize, time: usize) -> usize {
-        match self.layout {
-            Layout::BatchMajor => row * self.t + time,
-            Layout::TimeMajor => time * self.n + row,
-        }
-    }
-
-    /// Sets the output of a direction to zero before the first valid step of each sequence. A skipped step after it
-    /// repeats the previous output, which is the state.
-    fn clear(
-        &self,
-        direction: Direction,
-        mask: &[f32],
-        starts: Option<&[f32]>,
-        [width, first, h]: [usize; 3],
-        y: &mut [f32],
-    ) {
-        for row in 0..self.n {
-            let is_set = |flags: &[f32], time: usize| flags[self.at(row, time)] != 0.0;
-            let mut has_output = false;
-            for s in 0..self.t {
-                let boundary = starts.zip(direction.boundary(s, self.t));
-                has_output &= !boundary.is_some_and(|(starts, time)| is_set(starts, time));
-                let time = direction.time(s, self.t);
-                has_output |= is_set(mask, time);
-                if !has_output {
-                    y[self.at(row, time) * width + first..][..h].fill(0.0);
-                }
-            }
-        }
-    }
 }

@@ -3,10 +3,12 @@
 #[cfg(any(feature = "ndarray", feature = "flex"))]
 mod cpu;
 
-use super::{GruBlock, GruBlockConfig, GruError, arguments::Sizes};
-#[cfg(any(feature = "ndarray", feature = "flex"))]
-use crate::op::shape;
-use crate::op::{options::SequenceOptions, packed};
+use super::{
+    GruBlock, GruBlockConfig, GruError,
+    arguments::Sizes,
+    gru_block::{expect_forward, layout},
+};
+use crate::op::{options::SequenceOptions, packed, shape};
 use burn::{
     backend::DispatchDevice,
     module::Module,
@@ -52,10 +54,10 @@ impl GruBlock {
     /// - [`GruError::Shape`], [`GruError::Count`] or [`GruError::Config`] if the fields of the block were changed
     ///   and no longer match.
     pub fn try_prepare(&self, precision: Precision) -> Result<PreparedGru, GruError> {
-        let config = self.config();
-        config.check_weights(&self.weights())?;
-        let first = self.layers[0].w_hh.val();
-        let device = first.device().inner();
+        let (config, weights) = (self.config(), self.weights());
+        config.check_weights(&weights)?;
+        let first = &weights[0].w_hh;
+        let (device, dtype) = (first.device().inner(), first.dtype());
         let is_on_cpu = is_on_cpu(&device);
         if precision != Precision::Full && !is_on_cpu {
             return Err(GruError::Precision {
@@ -66,17 +68,17 @@ impl GruBlock {
         #[cfg(any(feature = "ndarray", feature = "flex"))]
         if is_on_cpu {
             return Ok(PreparedGru {
-                kind: Kind::Stack(Arc::new(cpu::stack(self, precision)?)),
-                dtype: cpu::dtype(self),
+                kind: Kind::Stack(Arc::new(cpu::stack(self, weights, precision)?)),
                 config,
                 device,
+                dtype,
             });
         }
         Ok(PreparedGru {
-            dtype: self.weights()[0].w_hh.dtype(),
             kind: Kind::Block(Arc::new(self.valid())),
             config,
             device,
+            dtype,
         })
     }
 }
@@ -166,20 +168,12 @@ impl PreparedGru {
     /// As [`GruBlock::step`], and if `x` is on an autodiff device.
     pub fn step(&self, x: Tensor<2>, state: Option<Tensor<3>>) -> (Tensor<2>, Tensor<3>) {
         const OP: &str = "PreparedGru::step";
-        self.check_tensor(OP, &x);
-        self.sizes().check_step(OP, &x, state.as_ref());
-        match &self.kind {
-            #[cfg(any(feature = "ndarray", feature = "flex"))]
-            Kind::Stack(stack) => {
-                Self::expect_forward(OP, stack);
-                let [n, features] = x.dims();
-                let x = shape::reshape(x, [1, n, features]);
-                let options = SequenceOptions::new().state(state);
-                let (y, state) = cpu::forward(self, stack, x, Layout::TimeMajor, options);
-                (shape::reshape(y, [n, self.config.d_hidden]), state)
-            }
-            Kind::Block(block) => block.step(x, state),
-        }
+        expect_forward(OP, self.directions());
+        let [n, features] = x.dims();
+        let x = shape::reshape(x, [1, n, features]);
+        let options = SequenceOptions::new().state(state);
+        let (y, state) = self.run(OP, x, Layout::TimeMajor, options);
+        (shape::reshape(y, [n, self.config.d_hidden]), state)
     }
 
     fn run(
@@ -225,7 +219,7 @@ impl PreparedGru {
                 self.device
             );
         };
-        Self::expect_forward(OP, stack);
+        expect_forward(OP, self.directions());
         gru_cpu::StackStream::new(stack.clone(), rows)
     }
 
@@ -273,10 +267,15 @@ impl PreparedGru {
     }
 
     fn layout(&self) -> Layout {
-        if self.config.batch_first {
-            Layout::BatchMajor
-        } else {
-            Layout::TimeMajor
+        layout(self.config.batch_first)
+    }
+
+    /// Of each layer.
+    fn directions(&self) -> Box<dyn Iterator<Item = Direction> + '_> {
+        match &self.kind {
+            #[cfg(any(feature = "ndarray", feature = "flex"))]
+            Kind::Stack(stack) => Box::new((0..stack.layer_count()).map(|k| stack.direction(k))),
+            Kind::Block(block) => Box::new(block.layers.iter().map(|layer| layer.direction)),
         }
     }
 
@@ -298,15 +297,6 @@ impl PreparedGru {
             "{op}: x must have the dtype of the prepared block, expected {:?}, got {:?}",
             self.dtype,
             x.dtype()
-        );
-    }
-
-    #[cfg(any(feature = "ndarray", feature = "flex"))]
-    fn expect_forward(op: &str, stack: &gru_cpu::Stack) {
-        let is_forward = |k| stack.direction(k) == Direction::Forward;
-        assert!(
-            (0..stack.layer_count()).all(is_forward),
-            "{op}: expected the forward direction in every layer, got reverse, which requires the whole sequence"
         );
     }
 

@@ -39,24 +39,18 @@ impl RecurrentWeight {
 
     /// Checks the shape and returns H.
     fn check(&self, op: &str, bidirectional: bool) -> usize {
-        let (gates, h) = match (self, bidirectional) {
-            (Self::One(weight), false) => weight.dims().into(),
-            (Self::Two(weights), true) if weights.dims()[0] == 2 => {
-                let [_, gates, h] = weights.dims();
-                (gates, h)
+        let dims = match self {
+            Self::One(weight) => weight.dims().to_vec(),
+            Self::Two(weights) => weights.dims().to_vec(),
+        };
+        let (gates, h) = match (&dims[..], bidirectional) {
+            (&[gates, h], false) | (&[2, gates, h], true) => (gates, h),
+            (_, true) => {
+                panic!("{op}: recurrent_weight must be [2, 3H, H] with bidirectional, got {dims:?}")
             }
-            (Self::Two(weights), true) => panic!(
-                "{op}: recurrent_weight must be [2, 3H, H] with bidirectional, got {:?}",
-                weights.dims()
-            ),
-            (Self::One(weight), true) => panic!(
-                "{op}: recurrent_weight must be [2, 3H, H] with bidirectional, got {:?}",
-                weight.dims()
-            ),
-            (Self::Two(weights), false) => panic!(
-                "{op}: recurrent_weight must be [3H, H] without bidirectional, got {:?}",
-                weights.dims()
-            ),
+            (_, false) => {
+                panic!("{op}: recurrent_weight must be [3H, H] without bidirectional, got {dims:?}")
+            }
         };
         assert!(
             h.checked_mul(3) == Some(gates),

@@ -109,19 +109,11 @@ pub fn gru(
     let (mut states, mut z_states) = (Vec::new(), Vec::new());
     let h = arguments.check("mps_graph::gru", descriptor, None);
     for call in calls(&arguments, descriptor) {
-        // Under autodiff the results of `gru_states_and_gates` are constants.
-        let autodiff = arguments.source.device().is_autodiff();
-        if descriptor.training {
-            let saved = Dispatch::gru_states_and_gates(call.clone());
-            let gates = saved.gates.expect("the operation returns gates");
+        let saved = Dispatch::gru_forward(call, descriptor.training);
+        states.push(Tensor::from_dispatch(saved.states));
+        if let Some(gates) = saved.gates {
             let gates = Tensor::<3>::from_dispatch(gates).narrow(2, 0, 3 * h);
             z_states.push(descriptor.gate_order().reorder(gates, 2, 1));
-            if !autodiff {
-                states.push(Tensor::from_dispatch(saved.states));
-            }
-        }
-        if !descriptor.training || autodiff {
-            states.push(Tensor::from_dispatch(Dispatch::gru_states(call)));
         }
     }
     let mut results = vec![Tensor::cat(states, 2)];
@@ -233,57 +225,4 @@ pub fn gru_gradients(
         gradients.secondary_bias = Some(bias.zeros_like());
     }
     gradients
-}
-
-#[cfg(all(test, feature = "flex"))]
-mod tests {
-    use super::*;
-    use crate::Update;
-    use burn::tensor::{Device, Distribution};
-
-    #[test]
-    fn a_secondary_bias_without_reset_after_is_ignored() {
-        let (t, n, h, device) = (4, 2, 3, Device::flex());
-        let x = Tensor::<3>::random([t, n, 3 * h], Distribution::Default, &device);
-        let w = Tensor::<2>::random([3 * h, h], Distribution::Default, &device);
-        let bias = Tensor::<1>::random([h], Distribution::Default, &device);
-        let mut descriptor = GruDescriptor::new(Update::Keeps);
-        descriptor.training = true;
-        let run = |bias: Option<Tensor<1>>, descriptor: &GruDescriptor| {
-            gru(
-                x.clone(),
-                w.clone(),
-                None,
-                None,
-                None,
-                None,
-                bias,
-                descriptor,
-            )
-        };
-        let (with, without) = (run(Some(bias.clone()), &descriptor), run(None, &descriptor));
-        assert_eq!(with[0].to_data(), without[0].to_data());
-        let [y, z] = [with[0].clone(), with[1].clone()];
-        let (x, w, b2) = (x.clone(), w.clone(), Some(bias.clone()));
-        let d_y = y.clone();
-        let d = gru_gradients(
-            x,
-            w,
-            d_y,
-            z,
-            y,
-            None,
-            None,
-            None,
-            None,
-            None,
-            b2,
-            &descriptor,
-        );
-        let d_bias = d.secondary_bias.expect("its input was present");
-        assert_eq!(d_bias.to_data(), bias.zeros_like().to_data());
-        descriptor.reset_after = true;
-        let (with, without) = (run(Some(bias), &descriptor), run(None, &descriptor));
-        assert_ne!(with[0].to_data(), without[0].to_data());
-    }
 }
