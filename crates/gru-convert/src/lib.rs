@@ -57,7 +57,7 @@
 //! let dict = StateDict::from_pytorch("model.pt")?;
 //! let config = pytorch::config(&dict, "encoder.")?.with_batch_first(true);
 //! let gru = pytorch::import(&dict, "encoder.", &config, &Device::flex())?;
-//! let options = SequenceOptions::new().lengths(&[7, 9, 1]); // a packed sequence
+//! let options = SequenceOptions::new().lengths(&[7, 9, 1]); // instead of pack_padded_sequence
 //! let (y, state) = gru.forward_with(x, options);
 //! # Ok(()) }
 //! ```
@@ -72,8 +72,8 @@
 //! | `onnx` | reads and writes `.onnx` |
 //!
 //! `autodiff`, `flex` and `fusion` are on by default, as in gru-op, and turn on the features of the same
-//! names in gru-op. `fusion` must be on exactly when Burn's own `fusion` is. This is so by default.
-//! Other backends are features of gru-op.
+//! names in gru-op. Keep `fusion` on. Without default features, name it if Burn's own `fusion` is on, or the
+//! build fails. Other backends are features of gru-op.
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -46,6 +46,8 @@
 //!
 //! - [`GruBlock`], [`GruBlockConfig`]: layers, directions, dropout, state. Start here.
 //! - [`gru_sequence`], [`gru_cell`]: the operator on [`Tensor`](burn::tensor::Tensor).
+//! - [`SequenceOptions`]: lengths, masks, starts and other options of a call. [`starts_after`] and [`restart`] are for
+//!   several sequences in a row.
 //! - [`gru_packed`], [`pack`], [`unpack`]: rows of different lengths without padding.
 //! - [`PreparedGru`]: a block prepared for inference, with weights of 32, 16 or 8 bits.
 //! - [`GruSpec`]: what a step computes.
@@ -63,14 +65,14 @@
 //! - `autodiff`: training.
 //! - `store`: a block and its configuration in one file.
 //! - `remote`, `capture`: a call is one operation on a server, or in a recorded graph.
-//! - `fusion`: set it if and only if Burn's own `fusion` is set. Both are set by default.
+//! - `fusion`: keep it on. Without default features, name it if Burn's own `fusion` is on, or the build fails.
 //!
 //! # More
 //!
 //! The book in `docs/src` of the repository has chapters on these subjects: `getting-started.md`, `migrating.md`
-//! (from Burn's `Gru` and other systems), `cookbook.md`, `backends.md`, `numerics.md`, `performance.md`,
-//! `troubleshooting.md`. The crate [`gru-convert`](https://docs.rs/gru-convert) reads and writes the weights of
-//! PyTorch, Keras, ONNX, TensorFlow, MPSGraph, oneDNN and cuDNN.
+//! (from Burn's `Gru` and other systems), `cookbook.md`, `inference.md`, `onnx.md`, `backends.md`, `status.md`,
+//! `numerics.md`, `performance.md`, `troubleshooting.md`. The crate [`gru-convert`](https://docs.rs/gru-convert) reads
+//! and writes the weights of PyTorch, Keras, ONNX, TensorFlow, MPSGraph, oneDNN and cuDNN.
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

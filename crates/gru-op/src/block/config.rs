@@ -15,7 +15,8 @@ use gru_spec::{Activation, Activations, Checkpointing, Direction, GruSpec, Reset
 
 /// Describes a [`GruBlock`]. [`init`](GruBlockConfig::init) creates it.
 ///
-/// Methods and defaults are the ones of Burn's `GruConfig`. [`try_from`](GruBlockConfig::try_from) converts it:
+/// Methods and defaults are the ones of Burn's `GruConfig`, except that `new` has no third argument `bias`.
+/// [`try_from`](GruBlockConfig::try_from) converts a `GruConfig`:
 ///
 /// ```
 /// use burn::nn::gru::GruConfig;

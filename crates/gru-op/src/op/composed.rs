@@ -1,14 +1,13 @@
-//! The operator without kernels, for comparison: both passes in Burn's operations, on any backend.
+//! The operator without kernels, for comparison: forward in Burn's operations, on any backend.
 //!
-//! Burn's autodiff differentiates it step by step. It is slow, with dozens of operations per step. The kernels
-//! compute the same. The [front page](crate) lists the equations.
+//! It has no backward pass of its own. Burn's autodiff differentiates it step by step. It is slow, with dozens of
+//! operations per step. The kernels compute the same. The [front page](crate) lists the equations.
 //!
 //! # NaN and infinities
 //!
-//! They propagate as IEEE 754 defines, in states and in the hand-written gradients. A NaN pre-activation makes
-//! the gate and its slope NaN for every activation, and a clip keeps NaN. Skipped steps are ignored. This
-//! requires that clamp, ReLU and `is_nan` of the backend handle NaN. Burn's backends do. The front page of
-//! `gru-cube` lists what each GPU language guarantees.
+//! They propagate as IEEE 754 defines. A NaN pre-activation makes the gate and its slope NaN for every activation,
+//! and a clip keeps NaN. Skipped steps are ignored. This requires that clamp, ReLU and `is_nan` of the backend handle
+//! NaN. Burn's backends do. The front page of `gru-cube` lists what each GPU language guarantees.
 
 use crate::{
     backend::{composed, padded},

@@ -68,8 +68,8 @@ impl GruWeights {
 /// Options of a call. All of them are absent by default.
 ///
 /// D is the rank of the state: 2 for [`gru_sequence_with`](crate::gru_sequence_with), 3 for
-/// [`GruBlock::forward_with`](crate::GruBlock::forward_with). A block draws masks and zoneout itself, and its
-/// configuration sets layout, direction and checkpointing. So these options exist for D = 2 only.
+/// [`GruBlock::forward_with`](crate::GruBlock::forward_with). A block draws the recurrent mask and zoneout itself, and
+/// its configuration sets layout, direction and checkpointing. So these options exist for D = 2 only.
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};
@@ -111,7 +111,8 @@ impl<const D: usize> SequenceOptions<D> {
     /// `sequence_lens`. Lengths may be in any order, and may be 0. [`Direction::Reverse`] starts at the end of
     /// each row. The output past the end is zero. Replaces a mask.
     ///
-    /// The CPU backends neither read nor multiply what is past the end of a row.
+    /// The CPU backends neither read nor multiply what is past the end of a row. GPU backends leave padding out of the
+    /// products over all steps, and of the recurrence in tiles of rows.
     pub fn lengths(mut self, lengths: &[usize]) -> Self {
         self.padding = Padding::Lengths(Lengths::Padded(lengths.into()));
         self

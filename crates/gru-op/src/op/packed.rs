@@ -10,7 +10,8 @@ use gru_spec::{GruSpec, Layout, Lengths};
 /// [`gru_sequence_with`](crate::gru_sequence_with) for a packed batch: row `n` has `lengths[n]` steps, and the rows
 /// follow each other without padding.
 ///
-/// The CPU backends compute the packed rows in place. Other backends pad them, run, and pack the result.
+/// The CPU backends compute the packed rows in place. Other backends pad them, run as with
+/// [lengths](SequenceOptions::lengths), and pack the result.
 ///
 /// # Shapes
 /// - `x`: `[M,I]`, or `[M,3H]` without `w_ih`. M is the sum of the lengths, N their number.

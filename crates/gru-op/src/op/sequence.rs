@@ -50,7 +50,7 @@ pub fn gru_sequence(
     Operation::new("gru_sequence", weights, spec, options).states(x)
 }
 
-/// [`gru_sequence`] with options: layout, direction, lengths or a mask, recurrent mask, zoneout.
+/// [`gru_sequence`] with options: layout, direction, lengths or a mask, starts, recurrent mask, zoneout, checkpointing.
 /// [`SequenceOptions`] has an example.
 ///
 /// # Shapes
