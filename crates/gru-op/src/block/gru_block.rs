@@ -100,15 +100,8 @@ impl GruBlock {
 
     /// [`forward`](Self::forward) with options: the state, lengths or a mask, and starts.
     ///
-    /// [`lengths`](SequenceOptions::lengths): row `n` ends after its first `lengths[n]` steps. Past the end, `x`
-    /// is ignored and the output is zero. The final state is the state at the end of each row, or the initial
-    /// state if the length is zero. The reverse direction starts there.
-    ///
-    /// [`mask`](SequenceOptions::mask): a skipped step keeps the state, and the output of every layer repeats its
-    /// previous output. It is zero before the first valid step.
-    ///
-    /// [`starts`](SequenceOptions::starts): every layer and direction restarts with its own
-    /// [`start_state`](SequenceOptions::start_state).
+    /// With lengths, the final state is the state at the end of each row, or the initial state if the length is zero.
+    /// At a start, every layer and direction restarts with its own start state.
     ///
     /// # Panics
     /// - As [`forward`](Self::forward).

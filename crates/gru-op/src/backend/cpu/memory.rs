@@ -1,4 +1,4 @@
-//! What a layer keeps between calls on the CPU: gate buffers and packed weights.
+//! What a layer keeps between calls on the CPU, see [`LayerMemory`](crate::backend::LayerMemory).
 //!
 //! A training step needs as much memory as the previous step. If the allocator returned it to the system, a
 //! step with N 64, T 100, H 512 would take at least 6% longer. On virtual machines that give freed memory to their
@@ -119,9 +119,8 @@ mod tests {
 
     const LEN: usize = LARGE / size_of::<f32>();
 
-    impl<E: gru_cpu::Element> Kept<E> {
-        /// Lengths of the gate buffers.
-        pub(crate) fn gate_lengths(&self) -> Vec<usize> {
+    impl Kept<f32> {
+        fn gate_lengths(&self) -> Vec<usize> {
             self.gates.iter().map(Vec::capacity).collect()
         }
     }
