@@ -7,8 +7,8 @@ use burn::{
     tensor::{DType, Device, Tensor},
 };
 use gru_op::{
-    Activation, Activations, GruBlockConfig, GruLayer, GruSpec, GruWeights, Layout,
-    SequenceOptions, Update, gru_cell, gru_sequence, gru_sequence_with,
+    Activation, Activations, Direction, GruBlockConfig, GruLayer, GruSpec, GruWeights, Layout,
+    Precision, SequenceOptions, Update, gru_cell, gru_sequence, gru_sequence_with,
     mps_graph::{self, GruDescriptor},
     tensorflow::{self, gru_block_cell, gru_block_cell_grad},
 };
@@ -575,6 +575,16 @@ fn all() -> Vec<Misuse> {
                 config.init(&Device::flex()).step(zeros([N, I]), None);
             },
             "GruBlock::step: expected the forward direction in every layer, got reverse"
+        ),
+        misuse!(
+            "step-prepared-reverse-layer",
+            {
+                let mut block = GruBlockConfig::new(I, H).init(&Device::flex());
+                block.layers[0].direction = Direction::Reverse;
+                let prepared = block.prepare(Precision::Full);
+                prepared.step(zeros([N, I]), None);
+            },
+            "PreparedGru::step: expected the forward direction in every layer, got reverse"
         ),
         misuse!(
             "no-hidden-units",

@@ -10,7 +10,6 @@ use super::{
 };
 use crate::op::{options::SequenceOptions, packed, shape};
 use burn::{
-    backend::DispatchDevice,
     module::Module,
     tensor::{DType, Device, Tensor},
 };
@@ -87,9 +86,9 @@ impl GruBlock {
 fn is_on_cpu(device: &Device) -> bool {
     match device.as_dispatch() {
         #[cfg(feature = "flex")]
-        DispatchDevice::Flex(_) => true,
+        burn::backend::DispatchDevice::Flex(_) => true,
         #[cfg(feature = "ndarray")]
-        DispatchDevice::NdArray(_) => true,
+        burn::backend::DispatchDevice::NdArray(_) => true,
         #[allow(unreachable_patterns)] // Without other backends.
         _ => false,
     }
