@@ -94,7 +94,8 @@ impl Gru {
 
     /// [`backward`](Self::backward) for rows of different lengths, after [`forward_ragged`](Self::forward_ragged).
     ///
-    /// What is past the end of a row is not read in any tensor, and not written in the gradient of x.
+    /// What is past the end of a row is not read in any tensor, and not written in the gradient of x. Without hidden
+    /// units the whole gradient of x is zero.
     ///
     /// # Panics
     /// As [`backward`](Self::backward), and if there is not one length for each row, or a length is larger than T.
@@ -110,7 +111,8 @@ impl Gru {
         check_backward(self, lengths, inputs, states, saved, d_states, &to);
         let no_steps = |lengths: &[usize]| lengths.iter().all(|&len| len == 0);
         if states.is_empty() || lengths.of_rows().is_some_and(no_steps) {
-            let x = to.x.filter(|_| lengths.of_rows().is_none());
+            let x =
+                to.x.filter(|_| self.sizes.h == 0 || lengths.of_rows().is_none());
             let all = Gradients { x, ..to }.into_array().into_iter().flatten();
             all.for_each(|d| d.fill(E::zero()));
         } else {

@@ -4,8 +4,8 @@
 mod support;
 
 use gru_cpu::{
-    Gru, PackedWeights, Stream,
-    spec::{Direction, GruSpec, Layout, Order, Reset, Sizes, Update},
+    Gradients, Gru, Inputs, PackedWeights, Sequence, Stream, Weights,
+    spec::{Direction, GruSpec, Layout, Lengths, Order, Reset, Sizes, Update},
 };
 use std::{ops::Range, sync::Arc};
 use support::Case;
@@ -260,4 +260,53 @@ fn a_stream_restarts_a_row() {
     assert_eq!(state[h..2 * h], fresh[h..2 * h]);
     assert_ne!(state[..h], fresh[..h]);
     assert_ne!(state[2 * h..], fresh[2 * h..]);
+}
+
+#[test]
+#[should_panic(expected = "start_state requires starts")]
+fn a_start_state_without_starts_is_an_error() {
+    let (x, w, state) = ([0.5f32; 2], [0.1f32; 3], [0.25f32]);
+    let gru = Gru::new(
+        Sizes {
+            n: 1,
+            t: 2,
+            i: 1,
+            h: 1,
+        },
+        GruSpec::default(),
+    );
+    let inputs = Inputs {
+        sequence: Sequence {
+            start_state: Some(&state),
+            ..Sequence::new(&x)
+        },
+        weights: Weights::new(Some(&w), &w),
+    };
+    gru.forward(&inputs, &mut [0.0; 2], None);
+}
+
+/// Also with lengths.
+#[test]
+fn without_hidden_units_the_gradient_of_x_is_zero() {
+    let sizes = Sizes {
+        n: 1,
+        t: 2,
+        i: 3,
+        h: 0,
+    };
+    let gru = Gru::new(sizes, GruSpec::default());
+    let x = [0.5f32; 6];
+    let inputs = Inputs {
+        sequence: Sequence::new(&x),
+        weights: Weights::new(Some(&[]), &[]),
+    };
+    for lengths in [Lengths::All, Lengths::Padded([2].into())] {
+        let mut d_x = [7.0; 6];
+        let to = Gradients {
+            x: Some(&mut d_x[..]),
+            ..Gradients::default()
+        };
+        gru.backward_ragged(&lengths, &inputs, &[], Some(&[]), &[], to);
+        assert_eq!(d_x, [0.0; 6]);
+    }
 }

@@ -89,7 +89,11 @@ pub(crate) fn check_sequence<E>(
     try_len("step_mask", sequence.step_mask, shapes.step_mask)?;
     try_len("zoneout", sequence.zoneout, shapes.zoneout)?;
     try_len("starts", sequence.starts, shapes.starts)?;
-    try_len("start_state", sequence.start_state, shapes.start_state)
+    try_len("start_state", sequence.start_state, shapes.start_state)?;
+    if sequence.start_state.is_some() && sequence.starts.is_none() {
+        return Err(CallError::NoStarts);
+    }
+    Ok(())
 }
 
 fn check_inputs<E>(gru: &Gru, lengths: &Lengths, inputs: &Inputs<'_, E>) -> Result<(), CallError> {

@@ -29,6 +29,8 @@ pub enum CallError {
     },
     /// The lengths of the rows do not fit the sizes.
     Lengths(LengthsError),
+    /// There is a start state, but there are no starts.
+    NoStarts,
 }
 
 impl fmt::Display for CallError {
@@ -51,6 +53,7 @@ impl fmt::Display for CallError {
                 "{tensor} has the wrong number of elements, expected {expected}, got {actual}"
             ),
             Self::Lengths(error) => error.fmt(f),
+            Self::NoStarts => f.write_str("start_state requires starts"),
         }
     }
 }

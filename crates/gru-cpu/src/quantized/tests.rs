@@ -317,6 +317,24 @@ fn a_value_that_is_not_finite_makes_its_row_or_its_output_nan() {
     }
 }
 
+/// In 8 bits this NaN is −128, so a sum of two products exceeds 16 bits.
+#[test]
+fn two_nans_side_by_side_in_both_factors() {
+    let nan = f32::from_bits(0x7fc0_0080);
+    for dots in available() {
+        let mut case = Case::new((70, 30, 3));
+        for k in [64, 65] {
+            case.x[70 + k] = nan;
+            case.wide[k * 33 + BEFORE + 7] = nan;
+        }
+        let matrix = Matrix::int8(Machine::here::<f32>(), dots, case.from());
+        for (at, v) in case.products(&matrix).into_iter().enumerate() {
+            let expected = at / 30 == 1 || at % 30 == 7;
+            assert_eq!(v.is_nan(), expected, "{dots:?}, product {at}");
+        }
+    }
+}
+
 #[test]
 fn negligible_rows_and_weights_are_zero() {
     for largest in [0.0, 1e-40, 7.8e-31] {

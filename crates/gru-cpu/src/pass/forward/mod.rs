@@ -18,7 +18,10 @@ use crate::{
     threads::{Member, Plan, Rounds, Tiles, run_solo, run_team, tiles, with_helpers},
     tuning::BARRIER_FROM,
 };
-use std::ops::Range;
+use std::{
+    ops::Range,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
 /// Writes the states, and the gates to `saved` if it is there.
 pub(crate) fn forward<E: Lanes>(
@@ -111,7 +114,15 @@ impl<E: Lanes> Pass<'_, E> {
         if plan.groups == 1 {
             return run_group(0);
         }
-        with_helpers(1..plan.groups, run_group, || run_group(0));
+        // Each thread takes the next group until none are left.
+        let next = AtomicUsize::new(0);
+        let run = || {
+            let take = || next.fetch_add(1, Relaxed);
+            std::iter::repeat_with(take)
+                .take_while(|&group| group < plan.groups)
+                .for_each(run_group);
+        };
+        with_helpers(1..plan.groups, |_| run(), run);
     }
 
     /// Runs a single step on this thread, without any allocation.

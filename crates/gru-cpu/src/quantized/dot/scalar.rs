@@ -41,9 +41,11 @@ impl Dot for Scalar {
         let w = unsafe { std::mem::transmute::<[i32; LANES], [[i8; LANES]; 4]>(w) };
         let mut sums = sums;
         for k in 0..LANES {
-            // A sum of two products is at most 2·127², which fits in 16 bits.
-            let first = i16::from(w[0][k]) * x[0] + i16::from(w[1][k]) * x[1];
-            let last = i16::from(w[2][k]) * x[2] + i16::from(w[3][k]) * x[3];
+            // A sum of two products is at most 2·127², which fits in 16 bits. A NaN may be −128, and wrap. The scale of
+            // its row is NaN, and so is the result.
+            let product = |at: usize| i16::from(w[at][k]).wrapping_mul(x[at]);
+            let first = product(0).wrapping_add(product(1));
+            let last = product(2).wrapping_add(product(3));
             sums[k] += i32::from(first) + i32::from(last);
         }
         sums
