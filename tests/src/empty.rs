@@ -11,7 +11,9 @@ use burn::{
 };
 use gru_op::{
     Checkpointing, GruBlock, GruBlockConfig, GruSpec, GruWeights, Layout, Precision, Reset,
-    SequenceOptions, composed, gru_cell, gru_gates, gru_sequence_with,
+    SequenceOptions, Update, composed, gru_cell, gru_gates, gru_packed, gru_sequence_with,
+    mps_graph::{self, GruDescriptor},
+    tensorflow,
 };
 use libtest_mimic::Trial;
 
@@ -39,8 +41,14 @@ const TESTS: &[(&str, Test)] = &[
     ("block-gates", block_gates),
 ];
 
-/// The tests with one step and no rows.
-const STEP_TESTS: &[(&str, StepTest)] = &[("cell", cell), ("block-step", block_step)];
+/// The tests with one step and no rows, and others.
+const STEP_TESTS: &[(&str, StepTest)] = &[
+    ("cell", cell),
+    ("block-step", block_step),
+    ("packed", packed),
+    ("foreign", foreign),
+    ("no-units", no_units),
+];
 
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let mut trials = Vec::new();
@@ -408,4 +416,101 @@ fn block_step(device: &Device) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Packed batches without steps, with and without rows.
+fn packed(device: &Device) -> Result<(), String> {
+    let spec = GruSpec::default();
+    for n in [0, 2] {
+        let lengths = vec![0; n];
+        for h0 in [None, Some(counted([n, H], device))] {
+            let (x, weights) = (counted([0, I], device), weights(device));
+            let options = SequenceOptions::new().state(h0.clone());
+            let (y, last) = gru_packed(x, &lengths, &weights, &spec, options);
+            expect_shape("y", &y, [0, H])?;
+            expect_shape("the final state", &last, [n, H])?;
+            let gradients = last.sum().backward();
+            expect_zero_gradients(&weights, &gradients)?;
+            if let Some(h0) = h0 {
+                expect_gradient("h0", &h0, &gradients, 1.0)?;
+            }
+        }
+        let block = GruBlockConfig::new(I, H)
+            .with_bidirectional(true)
+            .init(device);
+        let (y, last) = block.forward_packed(counted([0, I], device), &lengths, None);
+        expect_shape("y of the block", &y, [0, 2 * H])?;
+        expect_zero_gradients_of(&block, &last.sum().backward())?;
+    }
+    Ok(())
+}
+
+/// TensorFlow's and Apple's operators without rows.
+fn foreign(device: &Device) -> Result<(), String> {
+    let (x, h) = (|| counted([0, I], device), || counted([0, H], device));
+    let w_ru = || counted([I + H, 2 * H], device);
+    let w_c = || counted([I + H, H], device);
+    let (b_ru, b_c) = (|| counted([2 * H], device), || counted([H], device));
+    for device in [device.clone(), device.clone().inner()] {
+        let (r, u, c, new) = if device.is_autodiff() {
+            tensorflow::gru_block_cell(x(), h(), w_ru(), w_c(), b_ru(), b_c())
+        } else {
+            let [x, h, w_ru, w_c] = [x(), h(), w_ru(), w_c()].map(Tensor::inner);
+            tensorflow::gru_block_cell(x, h, w_ru, w_c, b_ru().inner(), b_c().inner())
+        };
+        for (name, gate) in [("r", r), ("u", u), ("c", c), ("h", new)] {
+            expect_shape(name, &gate, [0, H])?;
+        }
+    }
+    let (d_x, d_h, d_c, d_ru) =
+        tensorflow::gru_block_cell_grad(x(), h(), w_ru(), w_c(), b_ru(), b_c(), h(), h(), h(), h());
+    expect_shape("d_x", &d_x, [0, I])?;
+    expect_shape("d_h_prev", &d_h, [0, H])?;
+    let d = tensorflow::gru_block_cell_weight_grad(x(), h(), h(), d_c, d_ru);
+    if values(d.d_w_ru)
+        .iter()
+        .chain(&values(d.d_b_ru))
+        .any(|&d| d != 0.0)
+    {
+        return Err("expected gradients of zeros".into());
+    }
+
+    let mut descriptor = GruDescriptor::new(Update::Keeps);
+    (descriptor.training, descriptor.reset_after) = (true, true);
+    let source = || counted([3, 0, 3 * H], device);
+    let weight = || counted([3 * H, H], device);
+    let results = mps_graph::gru(
+        source(),
+        weight(),
+        None,
+        None,
+        None,
+        None,
+        None,
+        &descriptor,
+    );
+    let [y, z] = [results[0].clone(), results[1].clone()];
+    let d = mps_graph::gru_gradients(
+        source(),
+        weight(),
+        y.clone(),
+        z,
+        y,
+        Some(h()),
+        None,
+        None,
+        None,
+        None,
+        None,
+        &descriptor,
+    );
+    expect_shape("the gradient of the source", &d.source, [3, 0, 3 * H])
+}
+
+fn no_units(device: &Device) -> Result<(), String> {
+    let zeros = |shape: [usize; 2]| Tensor::<2>::zeros(shape, (device, DType::F32));
+    let weights = GruWeights::new(zeros([I, 0]), zeros([0, 0]));
+    let x = counted([2, 3, I], device);
+    let gates = gru_gates(x, &weights, &GruSpec::default(), SequenceOptions::new());
+    expect_shape("the update gate", &gates.update, [2, 3, 0])
 }

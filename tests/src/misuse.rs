@@ -10,6 +10,7 @@ use gru_op::{
     Activation, Activations, Direction, GruBlockConfig, GruLayer, GruSpec, GruWeights, Layout,
     Precision, SequenceOptions, Update, gru_cell, gru_sequence, gru_sequence_with,
     mps_graph::{self, GruDescriptor},
+    restart,
     tensorflow::{self, gru_block_cell, gru_block_cell_grad},
 };
 use libtest_mimic::Trial;
@@ -585,6 +586,27 @@ fn all() -> Vec<Misuse> {
                 prepared.step(zeros([N, I]), None);
             },
             "PreparedGru::step: expected the forward direction in every layer, got reverse"
+        ),
+        misuse!(
+            "prepared-tracked-state",
+            {
+                let block = GruBlockConfig::new(I, H).init(&Device::flex());
+                let state = Tensor::<3>::zeros([1, N, H], &Device::flex().autodiff());
+                let prepared = block.prepare(Precision::Full);
+                prepared.step(zeros([N, I]), Some(state));
+            },
+            "PreparedGru::step: state must be on a device without autodiff"
+        ),
+        misuse!(
+            "restart-layers",
+            {
+                let state = Tensor::<3>::zeros([2, N, H], &Device::flex());
+                let starts = Tensor::<1>::zeros([N], &Device::flex()).bool();
+                let start_state = Tensor::<3>::zeros([1, 1, H], &Device::flex());
+                restart(state, starts, Some(start_state));
+            },
+            "restart: start_state [L·D, N, H] or [L·D, 1, H] must be [2, 1, ",
+            "got [1, 1, "
         ),
         misuse!(
             "no-hidden-units",

@@ -330,6 +330,12 @@ fn errors() -> Result<(), String> {
         },
     )?;
     refused(
+        "PackedSteps::into_packed: batch_sizes must not grow",
+        &|| {
+            steps(&[usize::MAX, 2], &[0]).into_packed();
+        },
+    )?;
+    refused(
         "PackedSteps::into_packed: sorted_indices must be a permutation of 2 rows",
         &|| {
             steps(&[2, 1], &[0, 0]).into_packed();

@@ -5,7 +5,7 @@ mod modified;
 use super::{backends::TestBackend, conformance::text, runs::values};
 use burn::{
     module::Module,
-    tensor::{Device, Tensor},
+    tensor::{DType, Device, Tensor},
 };
 use gru_op::{
     Activation, Activations, Checkpointing, GruBlock, GruBlockConfig, GruFileError, Reset, Update,
@@ -28,6 +28,7 @@ const TESTS: &[(&str, Test)] = &[
     ("modified-layers", modified::modified_layers),
     ("saved-blocks-load", modified::saved_blocks_load),
     ("garbled", garbled),
+    ("half", half),
 ];
 
 /// The result does not depend on the backend, so only Flex runs.
@@ -253,5 +254,31 @@ fn garbled(path: &Path) -> Result<(), String> {
     match GruBlock::from_file(PathBuf::from("no such file"), &device) {
         Err(GruFileError::File { .. }) => Ok(()),
         other => Err(format!("expected an error of the file, got {other:?}")),
+    }
+}
+
+/// A block in float16, on a device that has it, and on one that does not.
+fn half(path: &Path) -> Result<(), String> {
+    let mut block = config().init(&Device::flex());
+    for layer in &mut block.layers {
+        layer.w_ih = layer.w_ih.clone().map(|w| w.cast(DType::F16));
+        layer.w_hh = layer.w_hh.clone().map(|w| w.cast(DType::F16));
+        for bias in [&mut layer.b_ih, &mut layer.b_hh] {
+            *bias = bias.take().map(|bias| bias.map(|b| b.cast(DType::F16)));
+        }
+    }
+    let text = |error: GruFileError| error.to_string();
+    block.save_with_config(path).map_err(text)?;
+    let loaded = GruBlock::from_file(path, &Device::flex()).map_err(text)?;
+    if loaded.layers[0].w_hh.dtype() != DType::F16 {
+        return Err("expected float16".into());
+    }
+    #[allow(deprecated)] // Supported as long as it exists.
+    let error = GruBlock::from_file(path, &Device::ndarray())
+        .err()
+        .map(text);
+    match error {
+        Some(error) if error.contains("does not support F16") => Ok(()),
+        other => Err(format!("expected an error about float16, got {other:?}")),
     }
 }

@@ -42,6 +42,16 @@ pub enum GruError {
         /// The actual dtype.
         actual: DType,
     },
+    /// A device does not support the dtype of a tensor.
+    #[error("{name}: {device} does not support {dtype:?}")]
+    Unsupported {
+        /// The tensor.
+        name: String,
+        /// Its dtype.
+        dtype: DType,
+        /// The device.
+        device: String,
+    },
     /// A parameter is float64, and a prepared block computes in float32.
     #[error("{name}: expected float32 or half precision in a prepared block, got float64")]
     Float64 {

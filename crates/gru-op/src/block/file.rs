@@ -213,6 +213,13 @@ fn tensor<const D: usize>(
         name: name.into(),
         reason: e.to_string(),
     })?;
+    if !device.supports_dtype(dtype) {
+        return Err(GruError::Unsupported {
+            name: name.into(),
+            dtype,
+            device: format!("{device:?}"),
+        });
+    }
     Ok(Some((Tensor::from_data(data, (device, dtype)), id)))
 }
 

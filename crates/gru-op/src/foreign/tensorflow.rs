@@ -40,6 +40,7 @@ use crate::{
     op::check::Check,
     op::options::GruWeights,
     op::sequence::optional,
+    op::shape,
 };
 use burn::{
     backend::{Dispatch, DispatchTensor},
@@ -114,12 +115,12 @@ pub fn gru_block_cell(
     let call = call(Inputs {
         sequence: Sequence {
             h0: optional(Some(h_prev)),
-            ..Sequence::new(x.unsqueeze_dim::<3>(0).into_dispatch())
+            ..Sequence::new(one_step(x).into_dispatch())
         },
         weights: weights.to_dispatch(),
     });
     let saved = run(call, true);
-    let step = |tensor| Tensor::<3>::from_dispatch(tensor).squeeze_dim::<2>(0);
+    let step = |tensor| rows(Tensor::from_dispatch(tensor));
     let gates = step(saved.gates.expect("the operation returns gates"));
     let gate = |k: usize| gates.clone().narrow(1, k * h, h);
     (gate(0), gate(1), gate(2), step(saved.states))
@@ -155,7 +156,7 @@ pub fn gru_block_cell_grad(
     }
     // Without w_ih, the gradient of x is the gradient of the pre-activations.
     let GruWeights { w_ih, w_hh, .. } = join(w_ru, w_c, b_ru, b_c);
-    let gates = Tensor::cat(vec![r, u, c], 1).unsqueeze_dim::<3>(0);
+    let gates = one_step(shape::cat(vec![r, u, c], 1));
     let call = call(Inputs {
         sequence: Sequence {
             h0: optional(Some(h_prev.clone())),
@@ -165,7 +166,7 @@ pub fn gru_block_cell_grad(
     });
     let saved = GruSaved {
         // Backward does not read the state after a single step.
-        states: h_prev.unsqueeze_dim::<3>(0).into_dispatch(),
+        states: one_step(h_prev).into_dispatch(),
         gates: optional(Some(gates)),
     };
     let wanted = PerInput {
@@ -173,13 +174,13 @@ pub fn gru_block_cell_grad(
         h0: true,
         ..PerInput::default()
     };
-    let d_states = d_h.unsqueeze_dim::<3>(0).into_dispatch();
+    let d_states = one_step(d_h).into_dispatch();
     let GruGradients(d) = Dispatch::gru_gradients(call, saved, d_states, wanted);
     const REQUESTED: &str = "this gradient was requested";
-    let d_bar = Tensor::<3>::from_dispatch(d.x.expect(REQUESTED)).squeeze_dim::<2>(0);
+    let d_bar = rows(Tensor::from_dispatch(d.x.expect(REQUESTED)));
     let d_h_prev = Tensor::<2>::from_dispatch(d.h0.expect(REQUESTED));
     let w_ih = w_ih.expect("the block cell has an input weight");
-    let d_x = d_bar.clone().matmul(w_ih.detach().transpose());
+    let d_x = product(d_bar.clone(), w_ih.detach().transpose());
     let d_c_bar = d_bar.clone().narrow(1, 2 * h, h);
     (d_x, d_h_prev, d_c_bar, d_bar.narrow(1, 0, 2 * h))
 }
@@ -204,11 +205,15 @@ pub fn gru_block_cell_weight_grad(
     check.argument("r", "[N, H]", Some(&r), [n, h]);
     check.argument("d_c_bar", "[N, H]", Some(&d_c_bar), [n, h]);
     check.argument("d_r_bar_u_bar", "[N, 2H]", Some(&d_r_bar_u_bar), [n, 2 * h]);
-    let rows = |h: Tensor<2>| Tensor::cat(vec![x.clone(), h], 1).transpose();
-    let sums = |d: &Tensor<2>| d.clone().sum_dim(0).squeeze_dim::<1>(0);
+    let columns = |h: Tensor<2>| shape::cat(vec![x.clone(), h], 1).transpose();
+    let sums = |d: &Tensor<2>| match d.dims() {
+        // ndarray divides by the number of rows.
+        [0, width] => Tensor::zeros([width], (&d.device(), d.dtype())),
+        _ => d.clone().sum_dim(0).squeeze_dim::<1>(0),
+    };
     WeightGradients {
-        d_w_ru: rows(h_prev.clone()).matmul(d_r_bar_u_bar.clone()),
-        d_w_c: rows(h_prev * r).matmul(d_c_bar.clone()),
+        d_w_ru: product(columns(h_prev.clone()), d_r_bar_u_bar.clone()),
+        d_w_c: product(columns(h_prev * r), d_c_bar.clone()),
         d_b_ru: sums(&d_r_bar_u_bar),
         d_b_c: sums(&d_c_bar),
     }
@@ -261,7 +266,28 @@ fn join(w_ru: Tensor<2>, w_c: Tensor<2>, b_ru: Tensor<1>, b_c: Tensor<1>) -> Gru
     }
 }
 
-/// One step, `[1,N,·]`.
+/// A product of matrices, which may be empty. On ndarray an empty one divides by zero.
+fn product(lhs: Tensor<2>, rhs: Tensor<2>) -> Tensor<2> {
+    let ([rows, k], [_, columns]) = (lhs.dims(), rhs.dims());
+    if rows * k * columns == 0 {
+        return Tensor::zeros([rows, columns], (&lhs.device(), lhs.dtype()));
+    }
+    lhs.matmul(rhs)
+}
+
+/// `[1,N,·]`.
+fn one_step(rows: Tensor<2>) -> Tensor<3> {
+    let [n, features] = rows.dims();
+    shape::reshape(rows, [1, n, features])
+}
+
+/// The inverse of [`one_step`].
+fn rows(step: Tensor<3>) -> Tensor<2> {
+    let [_, n, features] = step.dims();
+    shape::reshape(step, [n, features])
+}
+
+/// A call of one step.
 fn call(inputs: Inputs<DispatchTensor>) -> GruCall<Dispatch> {
     let spec = GruSpec::default().with_reset(Reset::BeforeMatmul);
     let mut call = GruCall::new(inputs, spec);

@@ -75,14 +75,17 @@ pub(crate) fn in_sequence<const D: usize>(
 }
 
 fn check_sum(op: &str, m: usize, lengths: &[usize], dims: [usize; 2]) {
-    let sum = lengths
-        .iter()
-        .try_fold(0usize, |sum, &len| sum.checked_add(len));
+    let sum = sum(lengths);
     assert!(
         sum == Some(m),
         "{op}: the sum of lengths must be M = {m}, got {}; x [M, I] is {dims:?}",
         sum.map_or_else(|| "more than a usize".into(), |sum| sum.to_string())
     );
+}
+
+fn sum(counts: &[usize]) -> Option<usize> {
+    let mut counts = counts.iter();
+    counts.try_fold(0usize, |sum, &count| sum.checked_add(count))
 }
 
 /// Packs a padded batch: `[N,T,I]` to `[M,I]`, the first `lengths[n]` steps of each row one after the other.
@@ -191,7 +194,7 @@ impl PackedSteps {
         } = self;
         let ([m, _], n) = (data.dims(), batch_sizes.first().copied().unwrap_or(0));
         assert!(
-            batch_sizes.is_sorted_by(|a, b| a >= b) && batch_sizes.iter().sum::<usize>() == m,
+            batch_sizes.is_sorted_by(|a, b| a >= b) && sum(&batch_sizes) == Some(m),
             "{OP}: batch_sizes must not grow and must sum to M = {m}, got {batch_sizes:?}"
         );
         let sorted = sorted_indices.unwrap_or_else(|| (0..n).collect());

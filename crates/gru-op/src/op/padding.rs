@@ -1,5 +1,6 @@
 //! Skipped steps of a mask with holes, and the final state of rows of different lengths.
 
+use crate::op::shape;
 use burn::tensor::{Bool, Int, Tensor, TensorData};
 use gru_spec::{Direction, Layout, Lengths, Order};
 
@@ -14,8 +15,8 @@ pub(crate) fn state_at_the_end(
     let ([first, second, h], device) = (states.dims(), states.device());
     let of_rows = lengths.of_rows().unwrap_or_default();
     let n = of_rows.len();
-    if first * second * h == 0 {
-        return h0.unwrap_or_else(|| Tensor::zeros([n, h], (&device, states.dtype())));
+    if n * h == 0 {
+        return shape::reshape(states.clone(), [n, h]);
     }
     let mut begin = 0;
     let mut last = Vec::with_capacity(n);

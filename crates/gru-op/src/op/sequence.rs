@@ -180,8 +180,11 @@ impl<'a> Operation<'a> {
             saved.states
         });
         let (states, gates) = (states.detach(), gates.expect("they were kept"));
-        let [_, _, h] = states.dims();
-        let gate = |k: usize| gates.clone().narrow(2, k * h, h);
+        let [first, second, h] = states.dims();
+        let gate = |k: usize| match h {
+            0 => shape::reshape(gates.clone(), [first, second, h]),
+            _ => gates.clone().narrow(2, k * h, h),
+        };
         GruGates {
             states,
             reset: gate(0),
@@ -236,7 +239,7 @@ impl<'a> Operation<'a> {
         let h0 = optional(options.state.clone());
         // If T is zero, the final state is the state after a skipped step. So it has gradients, which are
         // zero for the weights.
-        let is_empty = lengths.of_rows().is_none() && sizes.t == 0 && sizes.n * sizes.h > 0;
+        let is_empty = sizes.t == 0 && sizes.n * sizes.h > 0;
         let no_step = is_empty.then(|| {
             let [_, _, features] = x.dims();
             let place = (&x.device(), x.dtype());
@@ -261,9 +264,10 @@ impl<'a> Operation<'a> {
             start_state: optional(start_state),
         };
         let states = Tensor::<3>::from_dispatch(run(call(sequence, lengths.clone())));
-        let last = match lengths.of_rows() {
-            None => no_step.unwrap_or_else(|| last_state(states.clone(), order)),
-            Some(_) => state_at_the_end(&states, &lengths, sizes.t, order, options.state),
+        let last = match (no_step, lengths.of_rows()) {
+            (Some(last), _) => last,
+            (None, None) => last_state(states.clone(), order),
+            (None, Some(_)) => state_at_the_end(&states, &lengths, sizes.t, order, options.state),
         };
         let y = match mask {
             Some(mask) => zeroed(states, before_the_first(mask, starts, order)),

@@ -1,5 +1,6 @@
 //! Starts of new sequences within a row: conversions for users.
 
+use crate::op::check::Check;
 use burn::tensor::{Bool, Tensor};
 
 /// The starts `[N,T]` for flags that mark the last step of each sequence, such as `done` of an environment.
@@ -45,7 +46,7 @@ pub fn starts_after(dones: Tensor<2, Bool>, first: Tensor<1, Bool>) -> Tensor<2,
 /// [`SequenceOptions::starts`](crate::SequenceOptions::starts) does for a sequence.
 ///
 /// # Panics
-/// If `starts` does not have one flag for every row.
+/// If shapes, devices or dtypes do not match.
 ///
 /// ```
 /// use burn::tensor::{Bool, Device, Tensor};
@@ -61,12 +62,16 @@ pub fn restart(
     starts: Tensor<1, Bool>,
     start_state: Option<Tensor<3>>,
 ) -> Tensor<3> {
-    let (shape, [rows]) = (state.dims(), starts.dims());
-    let [_, n, _] = shape;
-    assert!(
-        rows == n,
-        "restart: starts [N] must be [{n}], got [{rows}]; state [L·D, N, H] is {shape:?}"
-    );
+    let shape = state.dims();
+    let [layers, n, h] = shape;
+    let because = || format!("state [L·D, N, H] is {shape:?}");
+    let mut check = Check::new("restart".into(), ("state", &state), &because);
+    check.argument("starts", "[N]", Some(&starts), [n]);
+    if let Some(start_state) = &start_state {
+        let rows = if start_state.dims()[1] == 1 { 1 } else { n };
+        let dims = "[L·D, N, H] or [L·D, 1, H]";
+        check.argument("start_state", dims, Some(start_state), [layers, rows, h]);
+    }
     if shape.contains(&0) {
         return state;
     }

@@ -100,7 +100,8 @@ fn is_on_cpu(device: &Device) -> bool {
 /// no record and no gradients. On Flex and ndarray the weights are packed for the kernels of `gru-cpu`, in the
 /// chosen [`Precision`]. On other backends it is the block itself, in full precision.
 ///
-/// For [`Precision::Full`] the results equal the results of the block, on ndarray up to rounding.
+/// For [`Precision::Full`] the results equal the results of the block, on ndarray up to rounding. In half precision the
+/// block rounds between layers, and the prepared block does not.
 /// [`rounding`](Self::rounding) states how much other precisions round the weights.
 ///
 /// For real time, [`stream`](Self::stream) runs steps over slices, without tensors.
@@ -182,7 +183,15 @@ impl PreparedGru {
         layout: Layout,
         options: SequenceOptions<3>,
     ) -> (Tensor<3>, Tensor<3>) {
-        self.check_tensor(op, &x);
+        self.check_tensor(op, "x", &x);
+        for (name, state) in [
+            ("state", &options.state),
+            ("start_state", &options.starts.state),
+        ] {
+            if let Some(state) = state {
+                self.check_tensor(op, name, state);
+            }
+        }
         self.sizes().check_sequence(op, &x, layout, &options);
         match &self.kind {
             #[cfg(any(feature = "ndarray", feature = "flex"))]
@@ -279,23 +288,22 @@ impl PreparedGru {
     }
 
     /// Checks the device and the dtype.
-    fn check_tensor<const X: usize>(&self, op: &str, x: &Tensor<X>) {
-        let device = x.device();
+    fn check_tensor(&self, op: &str, name: &str, tensor: &Tensor<3>) {
+        let (device, dtype) = (tensor.device(), tensor.dtype());
         assert!(
             !device.is_autodiff(),
-            "{op}: x must be on a device without autodiff, because a prepared block has no gradients, got \
-             {device:?}; pass x.inner()"
+            "{op}: {name} must be on a device without autodiff, because a prepared block has no gradients, got \
+             {device:?}; pass {name}.inner()"
         );
         assert!(
             device == self.device,
-            "{op}: x must be on the device of the prepared block, expected {:?}, got {device:?}",
+            "{op}: {name} must be on the device of the prepared block, expected {:?}, got {device:?}",
             self.device
         );
         assert!(
-            x.dtype() == self.dtype,
-            "{op}: x must have the dtype of the prepared block, expected {:?}, got {:?}",
-            self.dtype,
-            x.dtype()
+            dtype == self.dtype,
+            "{op}: {name} must have the dtype of the prepared block, expected {:?}, got {dtype:?}",
+            self.dtype
         );
     }
 

@@ -1,7 +1,7 @@
 //! The results of `GRUGradients`.
 
 use super::RecurrentWeight;
-use crate::{backend::GruGradients, foreign::gate_order::GateOrder};
+use crate::{backend::GruGradients, foreign::gate_order::GateOrder, op::shape};
 use burn::{
     backend::{Dispatch, DispatchTensor},
     tensor::Tensor,
@@ -60,13 +60,13 @@ impl Gradients {
             reverse: Option<Tensor<D>>,
             dim: usize,
         ) -> Option<Tensor<D>> {
-            Some(Tensor::cat(vec![forward?, reverse?], dim))
+            Some(shape::cat(vec![forward?, reverse?], dim))
         }
         let recurrent = [self.recurrent_weight, reverse.recurrent_weight];
         let recurrent = recurrent.map(|weight| weight.direction(0));
         Self {
             source: if projected {
-                Tensor::cat(vec![self.source, reverse.source], 2)
+                shape::cat(vec![self.source, reverse.source], 2)
             } else {
                 self.source + reverse.source
             },

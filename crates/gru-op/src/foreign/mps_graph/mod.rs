@@ -56,7 +56,7 @@ use self::{
 };
 use crate::{
     backend::{GruBackend, GruSaved, composed},
-    op::sequence::optional,
+    op::{sequence::optional, shape},
 };
 use burn::{backend::Dispatch, tensor::Tensor};
 use gru_spec::PerInput;
@@ -116,9 +116,9 @@ pub fn gru(
             z_states.push(descriptor.gate_order().reorder(gates, 2, 1));
         }
     }
-    let mut results = vec![Tensor::cat(states, 2)];
+    let mut results = vec![shape::cat(states, 2)];
     if descriptor.training {
-        results.push(Tensor::cat(z_states, 2));
+        results.push(shape::cat(z_states, 2));
     }
     results
 }
@@ -192,7 +192,7 @@ pub fn gru_gradients(
         if descriptor.reset_after {
             // The z state does not contain q_n.
             let q_n = composed::q_n(call.clone(), states.clone().into_dispatch());
-            gates = Tensor::cat(vec![gates, Tensor::from_dispatch(q_n)], 2);
+            gates = shape::cat(vec![gates, Tensor::from_dispatch(q_n)], 2);
         }
         let mut d_states = upstream.source_gradient.clone().narrow(2, d * h, h);
         let d_last = upstream.state_gradient.clone();
@@ -201,7 +201,8 @@ pub fn gru_gradients(
             && t > 0
         {
             let last = call.order.direction.time(t - 1, t);
-            let sum = d_states.clone().narrow(0, last, 1) + gradient.clone().unsqueeze_dim::<3>(0);
+            let gradient = shape::reshape(gradient.clone(), [1, n, h]);
+            let sum = d_states.clone().narrow(0, last, 1) + gradient;
             d_states = d_states.slice_assign([last..last + 1, 0..n, 0..h], sum);
         }
         let wanted: PerInput<bool> = call.inputs.differentiable().map(|input| input.is_some());
