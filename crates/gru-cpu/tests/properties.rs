@@ -168,7 +168,10 @@ fn case(
     });
     let present = subsequence(optional, 0..=optional.len());
     let odd = prop_oneof![2 => Just(vec![]), 1 => prop::collection::vec((select(ODD.to_vec()), 0..NUMBERS.len(), any::<u16>()), 1..20)];
-    (sizes, spec, present, scale, odd).prop_map(move |(sizes, spec, present, scale, odd)| {
+    (sizes, spec, present, scale, odd).prop_map(move |(sizes, spec, mut present, scale, odd)| {
+        if !present.contains(&"starts") {
+            present.retain(|&name| name != "start_state");
+        }
         let (spec, order) = spec;
         let gru = Gru { sizes, order, spec };
         let mut case = Case::of(gru, &present);
