@@ -7,6 +7,7 @@ use onnx_ir::{
 use std::{
     collections::HashMap,
     env, fs,
+    hash::{DefaultHasher, Hash, Hasher},
     path::{Path, PathBuf},
 };
 
@@ -57,7 +58,11 @@ pub enum Error {
 /// outside of the file.
 pub fn with_lengths(model: impl AsRef<Path>) -> Result<String, Error> {
     let out = env::var_os("OUT_DIR").ok_or(Error::OutDir)?;
-    copy(model.as_ref(), &PathBuf::from(out).join("gru-onnx"))
+    // Models of the same name in several folders have a copy each.
+    let mut hasher = DefaultHasher::new();
+    model.as_ref().hash(&mut hasher);
+    let folder = format!("gru-onnx/{:016x}", hasher.finish());
+    copy(model.as_ref(), &PathBuf::from(out).join(folder))
 }
 
 /// Writes the copy to a folder.
