@@ -110,7 +110,7 @@ fn random_call(lengths: Lengths, rng: &mut StdRng) -> (GruCall<Flex>, [usize; 3]
         sequence.step_mask = None;
     }
     if is_packed || rng.random() {
-        sequence.starts = None;
+        (sequence.starts, sequence.start_state) = (None, None);
     }
     for optional in [
         &mut sequence.h0,

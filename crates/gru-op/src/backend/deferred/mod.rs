@@ -94,6 +94,9 @@ fn results(
     if w_ih.is_none() {
         expect_shape("x without w_ih", x, &sequence(3 * h))?;
     }
+    if inputs.sequence.start_state.is_some() && inputs.sequence.starts.is_none() {
+        return Err(missing("starts"));
+    }
     let saved = sequence(arguments.spec.saved_per_unit() * h);
     match id {
         STATES => Ok(vec![sequence(h).into()]),

@@ -60,14 +60,16 @@ fn valid_call(rng: &mut StdRng) -> (Handles, CustomOpIr) {
     let others = [h, spec.saved_per_unit() * h, h].map(|width| Some(sequence(width)));
     let shapes = inputs.into_slots().into_iter().chain(others);
     let mut handles = Handles::new();
-    let mut inputs = Vec::new();
-    let mut present = 0;
+    let (mut inputs, mut present) = (Vec::new(), 0);
+    let has_starts = rng.random();
     for (k, shape) in shapes.flatten().enumerate() {
         let shape = shape.to_vec();
         let is_present = match TENSORS[k] {
             "x" | "w_hh" | "w_ih" => true,
             "states" | "d_states" => id == GRADIENTS,
             "gates" => id == GRADIENTS && rng.random(),
+            "starts" => has_starts,
+            "start_state" => has_starts && rng.random(),
             _ => rng.random(),
         };
         if is_present {
