@@ -149,7 +149,7 @@ fn random_call(lengths: Lengths, rng: &mut StdRng) -> (GruCall<Flex>, [usize; 3]
     (call, shape)
 }
 
-/// Values and all gradients of backends without kernels equal those of the kernels of Flex, which other tests compare
+/// Backends without kernels have the values and all gradients of the kernels of Flex. Other tests compare the kernels
 /// with the float64 equations.
 #[test]
 fn the_same_numbers_as_kernels() {
