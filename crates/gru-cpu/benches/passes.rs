@@ -22,6 +22,7 @@ const SHAPES: &[(&str, [usize; 4])] = &[
     ("stream", [1, 128, 64, 128]),
     ("audio", [1, 2048, 1, 32]),
     ("cell", [1, 1, 64, 128]),
+    ("cell-256", [1, 1, 256, 256]),
     ("cell-384", [1, 1, 384, 384]),
     // Only if named: whether a step of a long sequence takes longer than a step of a short one.
     ("long-512", [8, 512, 64, 64]),

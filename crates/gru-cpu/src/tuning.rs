@@ -87,12 +87,31 @@ pub(crate) const SOLO: Duration = Duration::from_millis(4);
 
 // Packing.
 
-/// Reads of a weight (tiles times steps) from which packing it pays. Fewer reads are in place.
+/// Rows (N·T) from which a forward pass packs its weights. With fewer rows it reads them in place. `weight` is the size
+/// of the recurrent weight in bytes.
 ///
-/// One row on AVX2, in place against packed: with I = 64 and H = 128 a forward pass of 16 steps took 0.08 against 0.09
-/// ms, of 32 steps 0.16 against 0.15. With I = H = 384, 64 steps took 3.8 against 5.0 ms, because the packed weights
-/// are fresh memory.
-pub(crate) const PACK_FROM: usize = 24;
+/// On AVX2, in place against packed, one row:
+///
+/// | I, H | T | ms |
+/// |---|---|---|
+/// | 8, 32 | 16 | 0.0075, 0.0054 |
+/// | 64, 128 | 32 | 0.127, 0.142 |
+/// | 64, 128 | 64 | 0.26, 0.26 |
+/// | 384, 384 | 128 | 6.5, 8.2 |
+///
+/// The packed weights of a large layer are fresh pages of memory in each call.
+pub(crate) fn pack_from(units: usize, weight: usize) -> usize {
+    if units <= UNITS_OF_A_SMALL_LAYER {
+        8
+    } else if weight <= CACHED_WEIGHTS {
+        64
+    } else {
+        320
+    }
+}
+
+/// Reads of a weight (tiles times steps) from which the backward pass packs it.
+pub(crate) const PACK_BACK_FROM: usize = 24;
 
 /// Elements from which threads share the packing: some tens of microseconds of work.
 pub(crate) const PACK_IN_PARALLEL_FROM: usize = 1 << 17;

@@ -5,7 +5,7 @@ use crate::{
     product::{Buffer, Lhs, Order, Panels, Prefetch, Product, ROWS, Shape, Sums, WeightRows, pack},
     simd::{Lanes, Machine},
     spec::{Reset, Sizes},
-    tuning::{CANDIDATE_VECTORS, PACK_FROM, ROW_GRANULE},
+    tuning::{CANDIDATE_VECTORS, ROW_GRANULE, pack_from},
 };
 use pulp::Simd;
 use std::ops::Range;
@@ -42,8 +42,8 @@ pub(super) struct PackedMatrices<'a, E> {
 impl<'a, E: Lanes> Weights<'a, E> {
     /// For one forward pass: packed, or read in place if the call reads them too rarely.
     pub(super) fn for_call(machine: &Machine, call: &Call<'a, E>) -> Self {
-        let Sizes { n, t, h, .. } = *call.sizes;
-        if t * n.div_ceil(machine.tile_rows) >= PACK_FROM {
+        let h = call.sizes.h;
+        if call.sizes.rows() >= pack_from(h, 3 * h * h * size_of::<E>()) {
             return Self::packed(machine, call);
         }
         let weights = &call.inputs.weights;

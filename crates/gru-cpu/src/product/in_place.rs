@@ -43,8 +43,14 @@ impl<'a, E: Lanes> WeightRows<'a, E> {
         units: &Range<usize>,
         to: &[*mut E; ROWS],
     ) {
+        // The units of all gates are one run of columns.
+        let (gates, width) = if units.len() == self.h {
+            (gates.start..gates.start + 1, gates.len() * self.h)
+        } else {
+            (gates, units.len())
+        };
         for gate in gates {
-            let columns = gate * self.h + units.start..gate * self.h + units.end;
+            let columns = gate * self.h + units.start..gate * self.h + units.start + width;
             let mut to = *to;
             for to in &mut to[..lhs.len()] {
                 *to = to.wrapping_add(columns.start);
@@ -72,11 +78,11 @@ impl<'a, E: Lanes> WeightRows<'a, E> {
         let mut at = 0;
         while at < lhs.len() {
             let (lhs, to) = (&lhs[at..], &to[at..]);
-            // A block of some weight rows keeps their factors in registers.
+            // With 12 sums, the tile fills the registers and hides the latency of a multiply-add.
             at += match lhs.len() {
-                4.. => simd.vectorize(RowProducts::<E, 4, 2>::new(*self, lhs, columns, to)),
-                2.. => simd.vectorize(RowProducts::<E, 2, 4>::new(*self, lhs, columns, to)),
-                _ => simd.vectorize(RowProducts::<E, 1, 8>::new(*self, lhs, columns, to)),
+                4.. => simd.vectorize(RowProducts::<E, 4, 3>::new(*self, lhs, columns, to)),
+                2.. => simd.vectorize(RowProducts::<E, 2, 6>::new(*self, lhs, columns, to)),
+                _ => simd.vectorize(RowProducts::<E, 1, 12>::new(*self, lhs, columns, to)),
             };
         }
     }
@@ -122,15 +128,19 @@ impl<'a, E: Lanes> WeightRows<'a, E> {
     }
 }
 
-/// The products of `R` rows with some columns, with `K` weight rows at a time.
-struct RowProducts<'a, E, const R: usize, const K: usize> {
+/// Weight rows whose products are added before the next columns. Fewer rows store the sums more often, and more rows
+/// are more sequences of cache lines than a processor prefetches.
+const BLOCK: usize = 8;
+
+/// The products of `R` rows with some columns, `C` vectors of columns at a time.
+struct RowProducts<'a, E, const R: usize, const C: usize> {
     weight: WeightRows<'a, E>,
     lhs: [*const E; R],
     columns: Range<usize>,
     to: [*mut E; R],
 }
 
-impl<'a, E: Lanes, const R: usize, const K: usize> RowProducts<'a, E, R, K> {
+impl<'a, E: Lanes, const R: usize, const C: usize> RowProducts<'a, E, R, C> {
     /// The first `R` rows of [`WeightRows::multiply`], whose promises hold.
     #[inline(always)]
     fn new(
@@ -147,78 +157,94 @@ impl<'a, E: Lanes, const R: usize, const K: usize> RowProducts<'a, E, R, K> {
         }
     }
 
-    /// Adds the products of `BLOCK` weight rows from `k` on.
+    /// Adds the products with the weight rows `block` to `COUNT` vectors from `column` on.
     #[inline(always)]
-    fn add_block<S: Simd, const BLOCK: usize>(&self, simd: S, k: usize) {
+    fn add<S: Simd, const COUNT: usize>(&self, simd: S, block: &Range<usize>, column: usize) {
         let Self {
-            weight,
-            lhs,
-            columns,
-            to,
+            weight, lhs, to, ..
         } = self;
-        let mut factors = [[E::real(simd, 0.0); BLOCK]; R];
-        for (factors, lhs) in factors.iter_mut().zip(lhs) {
-            for (at, factor) in factors.iter_mut().enumerate() {
-                // SAFETY: the caller of `multiply` promises K elements.
-                *factor = E::splat(simd, unsafe { *lhs.add(k + at) });
-            }
-        }
-        let mut rows: [&[E]; BLOCK] = [&[]; BLOCK];
-        for (at, row) in rows.iter_mut().enumerate() {
-            *row = weight.row(k + at, columns);
-        }
         let lanes = E::lanes::<S>();
-        let whole = columns.len() - columns.len() % lanes;
-        for column in (0..whole).step_by(lanes) {
-            let mut weights = [E::real(simd, 0.0); BLOCK];
-            for (weights, row) in weights.iter_mut().zip(&rows) {
-                // SAFETY: `row` has a vector from `column` on.
-                *weights = unsafe { E::load(simd, row.as_ptr().add(column)) };
-            }
-            for (factors, &to) in factors.iter().zip(to) {
-                // SAFETY: the caller of `multiply` promises room for all columns.
-                unsafe {
-                    let mut sum = E::load(simd, to.add(column));
-                    for (&factor, &weights) in factors.iter().zip(&weights) {
-                        sum = E::vfma(simd, factor, weights, sum);
-                    }
-                    E::store(simd, to.add(column), sum);
+        let mut sums = [[E::real(simd, 0.0); COUNT]; R];
+        if block.start > 0 {
+            for (sums, &to) in sums.iter_mut().zip(to) {
+                for (at, sum) in sums.iter_mut().enumerate() {
+                    // SAFETY: the caller of `multiply` promises room for all columns.
+                    *sum = unsafe { E::load(simd, to.add(column + at * lanes)) };
                 }
             }
         }
-        if whole < columns.len() {
-            for (factors, &to) in factors.iter().zip(to) {
-                // SAFETY: as above.
-                let to =
-                    unsafe { std::slice::from_raw_parts_mut(to.add(whole), columns.len() - whole) };
-                let mut sum = E::read(simd, to);
-                for (&factor, row) in factors.iter().zip(&rows) {
-                    sum = E::vfma(simd, factor, E::read(simd, &row[whole..]), sum);
-                }
-                E::write(simd, to, sum);
+        for k in block.clone() {
+            let row = weight.row(k, &self.columns)[column..][..COUNT * lanes].as_ptr();
+            let mut weights = [E::real(simd, 0.0); COUNT];
+            for (at, weights) in weights.iter_mut().enumerate() {
+                // SAFETY: `row` has so many vectors.
+                *weights = unsafe { E::load(simd, row.add(at * lanes)) };
             }
+            for (sums, lhs) in sums.iter_mut().zip(lhs) {
+                // SAFETY: the caller of `multiply` promises K elements.
+                let factor = E::splat(simd, unsafe { *lhs.add(k) });
+                for (sum, &weights) in sums.iter_mut().zip(&weights) {
+                    *sum = E::vfma(simd, factor, weights, *sum);
+                }
+            }
+        }
+        for (sums, &to) in sums.iter().zip(to) {
+            for (at, &sum) in sums.iter().enumerate() {
+                // SAFETY: as above.
+                unsafe { E::store(simd, to.add(column + at * lanes), sum) };
+            }
+        }
+    }
+
+    /// The same for the columns from `column` on, which are less than a vector.
+    #[inline(always)]
+    fn add_rest<S: Simd>(&self, simd: S, block: &Range<usize>, column: usize) {
+        let width = self.columns.len() - column;
+        for (&lhs, &to) in self.lhs.iter().zip(&self.to) {
+            // SAFETY: as above.
+            let to = unsafe { std::slice::from_raw_parts_mut(to.add(column), width) };
+            let mut sum = if block.start > 0 {
+                E::read(simd, to)
+            } else {
+                E::real(simd, 0.0)
+            };
+            for k in block.clone() {
+                let row = &self.weight.row(k, &self.columns)[column..];
+                // SAFETY: as above.
+                sum = E::vfma(
+                    simd,
+                    E::splat(simd, unsafe { *lhs.add(k) }),
+                    E::read(simd, row),
+                    sum,
+                );
+            }
+            E::write(simd, to, sum);
         }
     }
 }
 
-impl<E: Lanes, const R: usize, const K: usize> WithSimd for RowProducts<'_, E, R, K> {
+impl<E: Lanes, const R: usize, const C: usize> WithSimd for RowProducts<'_, E, R, C> {
     /// `R`.
     type Output = usize;
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> usize {
-        for to in self.to {
-            // SAFETY: the caller of `multiply` promises this row.
-            unsafe { std::slice::from_raw_parts_mut(to, self.columns.len()) }.fill(E::zero());
-        }
-        let (mut k, end) = (0, self.weight.elements.len() / (3 * self.weight.h));
-        while k + K <= end {
-            self.add_block::<S, K>(simd, k);
-            k += K;
-        }
-        while k < end {
-            self.add_block::<S, 1>(simd, k);
-            k += 1;
+        let rows = self.weight.elements.len() / (3 * self.weight.h);
+        let (lanes, width) = (E::lanes::<S>(), self.columns.len());
+        for first in (0..rows).step_by(BLOCK) {
+            let block = first..rows.min(first + BLOCK);
+            let mut column = 0;
+            while column + C * lanes <= width {
+                self.add::<S, C>(simd, &block, column);
+                column += C * lanes;
+            }
+            while column + lanes <= width {
+                self.add::<S, 1>(simd, &block, column);
+                column += lanes;
+            }
+            if column < width {
+                self.add_rest(simd, &block, column);
+            }
         }
         R
     }

@@ -8,7 +8,7 @@ use crate::{
     },
     simd::{Lanes, Machine},
     spec::{Reset, Sizes},
-    tuning::{PACK_FROM, VECTORS_BACK},
+    tuning::{PACK_BACK_FROM, VECTORS_BACK},
 };
 use pulp::Simd;
 use std::ops::Range;
@@ -80,7 +80,7 @@ impl<'a, E: Lanes> Rhs<'a, E> {
         units: usize,
         reads: usize,
     ) -> Self {
-        let weight = if reads < PACK_FROM {
+        let weight = if reads < PACK_BACK_FROM {
             Weight::InPlace(WeightRows::new(weight, h))
         } else {
             let (k, first) = (gates.len() * h, gates[0].1 * h);
