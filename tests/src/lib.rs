@@ -30,7 +30,6 @@ mod nonfinite;
 mod onnx_file;
 mod options;
 mod oracle;
-mod packed;
 mod prepared;
 mod properties;
 mod pytorch_model;
@@ -89,7 +88,6 @@ const SUITES: &[Suite] = &[
     properties::trials,
     tracking::trials,
     block::trials,
-    packed::trials,
     prepared::trials,
     ragged::trials,
     saving::trials,

@@ -148,13 +148,8 @@ fn compare(
     device: &Device,
     most: f64,
 ) -> Result<f64, String> {
-    // On ndarray a block keeps no packed weights. It reads them in place in a short call, and adds in another order.
-    #[allow(deprecated)]
-    let most = if *device == Device::ndarray() {
-        most.max(Tolerance::F32.forward)
-    } else {
-        most
-    };
+    // In a short call a block reads its weights in place, and adds in another order.
+    let most = most.max(Tolerance::F32.forward);
     let (x, calls) = calls(config, device);
     let mut largest = close(
         "forward",

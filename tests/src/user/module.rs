@@ -122,7 +122,7 @@ fn fork(device: &Device) -> Result<(), String> {
     expect("gradients of a trained fork", tracked(&forked, &device), 4)
 }
 
-/// To the other CPU backend and back. In a short call without packed weights, ndarray adds in another order.
+/// To the other CPU backend and back.
 fn to_device(device: &Device) -> Result<(), String> {
     // Burn deprecates NdArray. Its users are supported as long as it exists.
     #[allow(deprecated)]

@@ -59,7 +59,6 @@ impl<B: GruBackend, C: CheckpointStrategy> GruBackend for Autodiff<B, C> {
         }
         match GruBackward.prepare::<C>(nodes).compute_bound().stateful() {
             OpsKind::UnTracked(prep) => {
-                call.checkpointing = Checkpointing::KeepGates;
                 let GruSaved { states, gates } = B::gru_forward(call, keep_gates);
                 GruSaved {
                     states: prep.finish(states),

@@ -93,9 +93,6 @@ use burn::backend::{Backend, backend_extension, tensor::FloatTensor};
 pub trait GruBackend: Backend {
     /// The state after every step, and with `keep_gates` the gates that [`gru_gradients`](Self::gru_gradients)
     /// requires. Under autodiff the gates are constants.
-    ///
-    /// Below autodiff, [`Checkpointing::Recompute`](crate::Checkpointing::Recompute) means that
-    /// [`gru_gradients`](Self::gru_gradients) follows, and that the weights will soon change.
     fn gru_forward(#[extension_type] call: GruCall<Self>, keep_gates: bool) -> GruSaved<Self> {
         padded::forward(call, |call| composed::forward::<Self>(call, keep_gates))
     }

@@ -197,24 +197,14 @@ fn labels(layout: Layout) -> [&'static str; 3] {
     }
 }
 
-/// The sizes of a checked call.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Checked {
-    pub(crate) n: usize,
-    pub(crate) t: usize,
-    pub(crate) h: usize,
-    /// Whether a tensor is under autodiff.
-    pub(crate) autodiff: bool,
-}
-
-/// Checks a call.
+/// Checks a call. Returns its sizes.
 pub(crate) fn check_sequence(
     names: OpNames,
     x: &Tensor<3>,
     options: &SequenceOptions<2>,
     weights: &GruWeights,
     spec: &GruSpec,
-) -> Checked {
+) -> Sizes {
     spec.check();
     let op = names.op;
     let [first, second, features] = x.dims();
@@ -267,6 +257,6 @@ pub(crate) fn check_sequence(
     );
     #[cfg(feature = "remote")]
     crate::backend::deferred::remote::expect_operator(op, &x.device());
-    let autodiff = check.tracked.is_some();
-    Checked { n, t, h, autodiff }
+    let i = features;
+    Sizes { n, t, i, h }
 }

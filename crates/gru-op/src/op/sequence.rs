@@ -11,13 +11,13 @@ use burn::{
     backend::{Dispatch, DispatchTensor},
     tensor::Tensor,
 };
-use gru_spec::{Checkpointing, GruSpec, Inputs, Layout, Lengths, Order, Sequence};
+use gru_spec::{GruSpec, Inputs, Layout, Lengths, Order, Sequence};
 
 /// Runs a GRU over a sequence.
 ///
 /// The [front page](crate) lists the equations. A whole sequence is one node of the autodiff graph. Its
 /// hand-written backward computes first-order gradients of tracked inputs. If an input is tracked, the gates
-/// are kept for it, or recomputed with [`Checkpointing::Recompute`]. Otherwise nothing is kept.
+/// are kept for it, or recomputed with [`Checkpointing::Recompute`](crate::Checkpointing::Recompute). Otherwise nothing is kept.
 ///
 /// # Shapes
 /// - `x`: `[N,T,I]`, or `[N,T,3H]` without `w_ih`.
@@ -210,12 +210,7 @@ impl<'a> Operation<'a> {
             },
             spec: *self.spec,
             order,
-            // Without autodiff there is no backward that could recompute gates.
-            checkpointing: if sizes.autodiff {
-                options.checkpointing
-            } else {
-                Checkpointing::KeepGates
-            },
+            checkpointing: options.checkpointing,
             lengths,
             memory: options.memory.clone(),
         };

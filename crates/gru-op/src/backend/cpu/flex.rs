@@ -1,6 +1,6 @@
 //! Flex tensors: shared bytes with a layout.
 
-use super::{CpuBackend, Storage};
+use super::CpuBackend;
 use burn::tensor::{Shape, TensorData};
 use burn_flex::{Flex, FlexTensor};
 use bytemuck::Pod;
@@ -42,12 +42,6 @@ impl<E: gru_cpu::Element + burn::tensor::Element + Pod> CpuBackend<E> for Flex {
     fn into_data(dense: Dense<E>) -> Option<Vec<E>> {
         let data = dense.tensor.is_unique().then(|| dense.tensor.into_data())?;
         data.try_into_vec().ok()
-    }
-
-    fn storage(tensor: &FlexTensor) -> Option<Storage> {
-        let (bytes, layout) = (tensor.data_arc(), tensor.layout());
-        // This function and this tensor hold one reference each.
-        Storage::of(&bytes, layout.start_offset(), layout.strides(), 2)
     }
 }
 

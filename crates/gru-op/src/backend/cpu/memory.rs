@@ -4,13 +4,12 @@
 //! step with N 64, T 100, H 512 would take at least 6% longer. On virtual machines that give freed memory to their
 //! host, it would take up to a third longer.
 
-use super::packed::Cache;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Smaller buffers, in bytes, are left to the allocator.
 const LARGE: usize = 1 << 20;
 
-/// Gate buffers are freed after this many calls for inference without a call for training.
+/// Gate buffers are freed after this many calls without gates.
 const MAX_IDLE: usize = 256;
 
 /// What a layer keeps, for both float types.
@@ -22,11 +21,9 @@ pub(crate) struct Memory {
 
 #[cfg(test)]
 impl Memory {
-    /// Lengths of the gate buffers in float32, and the number of packed weights.
-    pub(crate) fn kept(&self) -> (Vec<usize>, usize) {
-        let kept = f32::of(self);
-        let gates = kept.gates.iter().map(Vec::len);
-        (gates.collect(), kept.packed.len())
+    /// Lengths of the gate buffers in float32.
+    pub(crate) fn kept(&self) -> Vec<usize> {
+        f32::of(self).gates.iter().map(Vec::len).collect()
     }
 
     /// Keeps a gate buffer.
@@ -44,9 +41,8 @@ pub(super) struct Kept<E: gru_cpu::Element> {
     returned: usize,
     /// The largest `returned` so far. These bytes were in use at the same time.
     peak: usize,
-    /// Calls for inference since the last call for training.
+    /// Calls without gates since the last call with gates.
     idle: usize,
-    pub(super) packed: Cache<E>,
 }
 
 /// A float type that [`Memory`] has a field for.
@@ -71,7 +67,7 @@ impl<E: gru_cpu::Element> Kept<E> {
     /// A gate buffer with arbitrary contents: the smallest one whose capacity is between `len` and
     /// `2 · len`. If there is none, all smaller buffers are freed.
     pub(super) fn take_gates(&mut self, len: usize) -> Option<Vec<E>> {
-        self.returned = 0;
+        (self.returned, self.idle) = (0, 0);
         let fits = |capacity: usize| capacity >= len && capacity / 2 <= len;
         let sizes = self.gates.iter().map(Vec::capacity).zip(0..);
         let Some((_, at)) = sizes.filter(|&(capacity, _)| fits(capacity)).min() else {
@@ -98,18 +94,12 @@ impl<E: gru_cpu::Element> Kept<E> {
         }
     }
 
-    /// Counts a call for inference.
+    /// Counts a call without gates.
     pub(super) fn infer(&mut self) {
         self.idle += 1;
         if self.idle >= MAX_IDLE {
             self.gates = Vec::new();
         }
-    }
-
-    /// Frees the packed weights, because each training step changes the weights.
-    pub(super) fn train(&mut self) {
-        self.idle = 0;
-        self.packed.clear();
     }
 }
 
@@ -199,7 +189,8 @@ mod tests {
         kept.give_gates(vec![0.0; LEN]);
         (1..MAX_IDLE).for_each(|_| kept.infer());
         assert_eq!(kept.gate_lengths(), [LEN]);
-        kept.train();
+        let buffer = kept.take_gates(LEN).expect("it was kept");
+        kept.give_gates(buffer);
         (1..MAX_IDLE).for_each(|_| kept.infer());
         assert_eq!(kept.gate_lengths(), [LEN]);
         kept.infer();

@@ -8,9 +8,6 @@ mod flex;
 mod memory;
 #[cfg(feature = "ndarray")]
 mod ndarray;
-// On ndarray nothing is packed.
-#[cfg_attr(not(feature = "flex"), allow(dead_code))]
-mod packed;
 
 pub(crate) use self::memory::Memory;
 
@@ -19,10 +16,9 @@ use burn::backend::{
     Backend, BackendTensor, DispatchTensorKind, TensorMetadata, tensor::FloatTensor,
 };
 use burn::tensor::{DType, Shape, Tensor};
-use gru_cpu::{Element, Gru, PackedWeights};
-use gru_spec::{Checkpointing, Inputs, PerInput, Sequence, Sizes};
+use gru_cpu::{Element, Gru};
+use gru_spec::{Inputs, PerInput, Sequence, Sizes};
 use memory::Keep;
-use packed::Storage;
 
 /// A backend whose tensors of `E` are slices in this process.
 trait CpuBackend<E: Element>: Backend {
@@ -37,9 +33,6 @@ trait CpuBackend<E: Element>: Backend {
 
     /// The data of a tensor without other handles. Does not copy.
     fn into_data(dense: Self::Dense) -> Option<Vec<E>>;
-
-    /// The storage of a tensor, if other handles share it, and the backend can detect a change.
-    fn storage(tensor: &FloatTensor<Self>) -> Option<Storage>;
 }
 
 /// A backend with both element types of the kernels.
@@ -95,56 +88,22 @@ fn cast<B: Backend>(tensor: FloatTensor<B>, dtype: DType) -> FloatTensor<B> {
     B::float_cast(tensor, dtype.into())
 }
 
-/// Inference uses packed weights, if the layer has them. Each training step changes the weights, so there they are not
-/// packed.
 fn run<B: CpuBackend<E>, E: Keep>(call: GruCall<B>, keep_gates: bool) -> GruSaved<B> {
-    let is_training = keep_gates || call.checkpointing == Checkpointing::Recompute;
-    let mut packed = None;
-    if let Some(mut kept) = call.memory.get::<Memory>().map(E::of) {
-        if is_training {
-            kept.train();
-        } else {
-            kept.infer();
-            let weights = &call.inputs.weights;
-            packed = kept.packed.weights::<B>(weights, &call.spec, call.sizes());
-        }
-    }
-    match packed {
-        Some(weights) => GruSaved {
-            states: with_packed_weights::<B, E>(call, &weights),
-            gates: None,
-        },
-        None => with_weights::<B, E>(call, keep_gates),
-    }
-}
-
-/// The states, from packed weights instead of the weights of the call.
-fn with_packed_weights<B: CpuBackend<E>, E: Keep>(
-    call: GruCall<B>,
-    weights: &PackedWeights<E>,
-) -> FloatTensor<B> {
-    let (sizes, order, lengths) = (call.sizes(), call.order, call.lengths);
-    let sequence = dense_sequence::<B, E>(call.inputs.sequence, sizes);
-    let Sizes { n, t, h, .. } = sizes;
-    let places = lengths.in_memory(sizes);
-    let mut states = gru_cpu::buffer(places.rows() * h);
-    let slices = sequence.as_ref().map(slice::<B, E>);
-    weights.forward_in(order, n, t, &lengths, slices, &mut states);
-    B::tensor(states, shape(places.sequence(order.layout, h)))
-}
-
-fn with_weights<B: CpuBackend<E>, E: Keep>(call: GruCall<B>, keep_gates: bool) -> GruSaved<B> {
     let (gru, memory, lengths) = (gru(&call), call.memory, call.lengths);
     let places = lengths.in_memory(gru.sizes);
     let width = gru.spec.saved_per_unit() * gru.sizes.h;
     let inputs = dense::<B, E>(call.inputs, gru.sizes);
     let mut states = gru_cpu::buffer(places.rows() * gru.sizes.h);
-    let mut gates = keep_gates.then(|| {
+    let mut kept = memory.get::<Memory>().map(E::of);
+    let mut gates = None;
+    if keep_gates {
         let len = places.rows() * width;
-        let memory = memory.get::<Memory>();
-        let kept = memory.and_then(|memory| E::of(memory).take_gates(len));
-        kept.unwrap_or_else(|| gru_cpu::buffer(len))
-    });
+        let buffer = kept.as_mut().and_then(|kept| kept.take_gates(len));
+        gates = Some(buffer.unwrap_or_else(|| gru_cpu::buffer(len)));
+    } else if let Some(kept) = &mut kept {
+        kept.infer();
+    }
+    drop(kept);
     let slices = inputs.as_ref().map(slice::<B, E>);
     gru.forward_ragged(&lengths, &slices, &mut states, gates.as_deref_mut());
     let sequence = |width| shape(places.sequence(gru.order.layout, width));

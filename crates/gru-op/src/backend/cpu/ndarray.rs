@@ -1,6 +1,6 @@
 //! ndarray tensors: shared arrays, one variant of an enum per dtype.
 
-use super::{CpuBackend, Storage};
+use super::CpuBackend;
 use burn::backend::NdArray;
 use burn::tensor::Shape;
 use burn_ndarray::{NdArrayTensor, SharedArray};
@@ -51,11 +51,6 @@ macro_rules! cpu_backend {
                     .ok()?
                     .into_raw_vec_and_offset();
                 matches!(offset, None | Some(0)).then_some(data)
-            }
-
-            fn storage(_: &NdArrayTensor) -> Option<Storage> {
-                // There is no weak reference to a shared array, so a change cannot be detected.
-                None
             }
         }
     };
