@@ -87,34 +87,31 @@ pub(crate) const SOLO: Duration = Duration::from_millis(4);
 
 // Packing.
 
-/// Rows (N·T) from which a forward pass packs its weights. With fewer rows it reads them in place. `weight` is the size
-/// of the recurrent weight in bytes.
+/// Rows (N·T) from which a forward pass packs its weights. With fewer rows it reads them in place. This does not depend on
+/// the number of threads, because the order of the sums is different.
 ///
 /// On AVX2, in place against packed, one row:
 ///
-/// | I, H | T | ms |
-/// |---|---|---|
-/// | 8, 32 | 16 | 0.0075, 0.0054 |
-/// | 64, 128 | 32 | 0.127, 0.142 |
-/// | 64, 128 | 64 | 0.26, 0.26 |
-/// | 384, 384 | 128 | 6.5, 8.2 |
-///
-/// The packed weights of a large layer are fresh pages of memory in each call.
-pub(crate) fn pack_from(units: usize, weight: usize) -> usize {
+/// | I, H | T | threads | ms |
+/// |---|---|---|---|
+/// | 8, 32 | 16 | 1 | 0.0075, 0.0054 |
+/// | 64, 128 | 32 | 1 | 0.127, 0.142 |
+/// | 64, 128 | 64 | 1 | 0.26, 0.26 |
+/// | 384, 384 | 64 | 1 | 3.3, 5.1 |
+/// | 384, 384 | 64 | 2 | 2.7, 1.5 |
+pub(crate) fn pack_from(units: usize) -> usize {
     if units <= UNITS_OF_A_SMALL_LAYER {
         8
-    } else if weight <= CACHED_WEIGHTS {
-        64
     } else {
-        320
+        64
     }
 }
 
 /// Reads of a weight (tiles times steps) from which the backward pass packs it.
 pub(crate) const PACK_BACK_FROM: usize = 24;
 
-/// Elements from which threads share the packing: some tens of microseconds of work.
-pub(crate) const PACK_IN_PARALLEL_FROM: usize = 1 << 17;
+/// Elements from which threads share the packing. The helpers are then awake for the first step.
+pub(crate) const PACK_IN_PARALLEL_FROM: usize = 1 << 15;
 
 /// Panels that are packed at the same time: so many cache lines of a weight row are read in sequence.
 pub(crate) const PANELS_AT_A_TIME: usize = 4;

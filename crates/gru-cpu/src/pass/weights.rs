@@ -43,7 +43,7 @@ impl<'a, E: Lanes> Weights<'a, E> {
     /// For one forward pass: packed, or read in place if the call reads them too rarely.
     pub(super) fn for_call(machine: &Machine, call: &Call<'a, E>) -> Self {
         let h = call.sizes.h;
-        if call.sizes.rows() >= pack_from(h, 3 * h * h * size_of::<E>()) {
+        if call.sizes.rows() >= pack_from(h) {
             return Self::packed(machine, call);
         }
         let weights = &call.inputs.weights;

@@ -78,11 +78,11 @@ impl<'a, E: Lanes> WeightRows<'a, E> {
         let mut at = 0;
         while at < lhs.len() {
             let (lhs, to) = (&lhs[at..], &to[at..]);
-            // With 12 sums, the tile fills the registers and hides the latency of a multiply-add.
+            // 8 to 12 sums hide the latency of a multiply-add.
             at += match lhs.len() {
-                4.. => simd.vectorize(RowProducts::<E, 4, 3>::new(*self, lhs, columns, to)),
-                2.. => simd.vectorize(RowProducts::<E, 2, 6>::new(*self, lhs, columns, to)),
-                _ => simd.vectorize(RowProducts::<E, 1, 12>::new(*self, lhs, columns, to)),
+                4.. => simd.vectorize(RowProducts::<E, 4, 3, 1>::new(*self, lhs, columns, to)),
+                2.. => simd.vectorize(RowProducts::<E, 2, 6, 2>::new(*self, lhs, columns, to)),
+                _ => simd.vectorize(RowProducts::<E, 1, 8, 4>::new(*self, lhs, columns, to)),
             };
         }
     }
@@ -132,15 +132,15 @@ impl<'a, E: Lanes> WeightRows<'a, E> {
 /// are more sequences of cache lines than a processor prefetches.
 const BLOCK: usize = 8;
 
-/// The products of `R` rows with some columns, `C` vectors of columns at a time.
-struct RowProducts<'a, E, const R: usize, const C: usize> {
+/// The products of `R` rows with some columns: `C` vectors of columns at a time, then `D`, then one.
+struct RowProducts<'a, E, const R: usize, const C: usize, const D: usize> {
     weight: WeightRows<'a, E>,
     lhs: [*const E; R],
     columns: Range<usize>,
     to: [*mut E; R],
 }
 
-impl<'a, E: Lanes, const R: usize, const C: usize> RowProducts<'a, E, R, C> {
+impl<'a, E: Lanes, const R: usize, const C: usize, const D: usize> RowProducts<'a, E, R, C, D> {
     /// The first `R` rows of [`WeightRows::multiply`], whose promises hold.
     #[inline(always)]
     fn new(
@@ -223,7 +223,9 @@ impl<'a, E: Lanes, const R: usize, const C: usize> RowProducts<'a, E, R, C> {
     }
 }
 
-impl<E: Lanes, const R: usize, const C: usize> WithSimd for RowProducts<'_, E, R, C> {
+impl<E: Lanes, const R: usize, const C: usize, const D: usize> WithSimd
+    for RowProducts<'_, E, R, C, D>
+{
     /// `R`.
     type Output = usize;
 
@@ -237,6 +239,10 @@ impl<E: Lanes, const R: usize, const C: usize> WithSimd for RowProducts<'_, E, R
             while column + C * lanes <= width {
                 self.add::<S, C>(simd, &block, column);
                 column += C * lanes;
+            }
+            while column + D * lanes <= width {
+                self.add::<S, D>(simd, &block, column);
+                column += D * lanes;
             }
             while column + lanes <= width {
                 self.add::<S, 1>(simd, &block, column);
