@@ -233,7 +233,8 @@ impl<E: Lanes, const R: usize, const C: usize, const D: usize> WithSimd
     fn with_simd<S: Simd>(self, simd: S) -> usize {
         let rows = self.weight.elements.len() / (3 * self.weight.h);
         let (lanes, width) = (E::lanes::<S>(), self.columns.len());
-        for first in (0..rows).step_by(BLOCK) {
+        // Without rows, the product is zero.
+        for first in (0..rows.max(1)).step_by(BLOCK) {
             let block = first..rows.min(first + BLOCK);
             let mut column = 0;
             while column + C * lanes <= width {
