@@ -1,6 +1,7 @@
 //! Both passes without a framework, on one thread and on all threads of the pool: milliseconds, GFLOP/s and the share
 //! of the machine's sgemm rate, which is measured in the same run. It also prints the slowdown of both passes if every
-//! input, state and gradient is subnormal, and for one row the microseconds of a step of `Stream`.
+//! input, state and gradient is subnormal, or if 3% of the steps start a new sequence (in turn with the same passes
+//! without starts), and for one row the microseconds of a step of `Stream`.
 //!
 //!     cargo bench -p gru-cpu --bench passes [-- SHAPE... --isa V3]
 //!
@@ -24,6 +25,8 @@ const SHAPES: &[(&str, [usize; 4])] = &[
     ("cell", [1, 1, 64, 128]),
     ("cell-256", [1, 1, 256, 256]),
     ("cell-384", [1, 1, 384, 384]),
+    ("rl", [128, 128, 64, 256]),
+    ("torchrl-cpu", [64, 32, 32, 128]),
     // Only if named: whether a step of a long sequence takes longer than a step of a short one.
     ("long-512", [8, 512, 64, 64]),
     ("long-16k", [8, 16384, 64, 64]),
@@ -55,8 +58,8 @@ fn measure(threads: usize, chosen: &[String]) {
     let rate = sgemm_rate(threads);
     println!("\nthreads {threads}, sgemm {rate:.0} GFLOP/s");
     println!(
-        "shape     reset   inference ms GFLOP/s share   fwd+bwd ms GFLOP/s share   lean ms   \
-             denormal   step us"
+        "shape        reset   inference ms GFLOP/s share   fwd+bwd ms GFLOP/s share   lean ms   \
+             denormal   starts   step us"
     );
     for &(name, [n, t, i, h]) in SHAPES {
         let is_chosen = match chosen {
@@ -78,8 +81,10 @@ fn measure(threads: usize, chosen: &[String]) {
                 },
                 ..Gru::new(Sizes { n, t, i, h }, spec)
             };
-            let times = time(&gru, 1.0);
-            let denormal = time(&gru, 1e-40);
+            let problem = Problem::new(&gru, 1.0);
+            let times = problem.times();
+            let denormal = Problem::new(&gru, 1e-40).times();
+            let starts = problem.starts_ratio();
             let flops = (2 * n * t * (i + h) * 3 * h) as f64;
             let gflops = |ms: f64, passes: f64| passes * flops / (ms * 1e6);
             let of = |ms: f64, passes: f64| {
@@ -91,7 +96,7 @@ fn measure(threads: usize, chosen: &[String]) {
                 _ => String::new(),
             };
             println!(
-                "{name:8}  {label}  {}   {}   {:8.3}   {:8.2}   {step}",
+                "{name:11}  {label}  {}   {}   {:8.3}   {:8.2}   {starts:6.3}   {step}",
                 of(times.inference, 1.0),
                 of(times.training, 3.0),
                 times.lean,
@@ -110,57 +115,102 @@ struct Times {
     lean: f64,
 }
 
-/// All inputs except the weights have about the magnitude `size`, and so do states and gradients.
-fn time(gru: &Gru, size: f32) -> Times {
-    let (Sizes { n, t, i, h }, spec) = (gru.sizes, gru.spec);
-    let scale = 1.0 / (h as f32).sqrt();
-    let (x, h0) = (noise(n * t * i, size), noise(n * h, 0.5 * size));
-    let (w_ih, w_hh) = (noise(i * 3 * h, scale), noise(h * 3 * h, scale));
-    let (b_ih, b_hh) = (noise(3 * h, scale * size), noise(3 * h, scale * size));
-    let up = noise(n * t * h, size);
-    let inputs = Inputs {
-        sequence: Sequence {
-            h0: Some(&h0),
-            ..Sequence::new(&x)
-        },
-        weights: Weights {
-            b_ih: Some(&b_ih),
-            b_hh: Some(&b_hh),
-            ..Weights::new(Some(&w_ih), &w_hh)
-        },
-    };
-    let inference = median(|| {
+/// The numbers of one shape.
+struct Problem<'a> {
+    gru: &'a Gru,
+    x: Vec<f32>,
+    h0: Vec<f32>,
+    w_ih: Vec<f32>,
+    w_hh: Vec<f32>,
+    b_ih: Vec<f32>,
+    b_hh: Vec<f32>,
+    d_states: Vec<f32>,
+    starts: Vec<f32>,
+}
+
+impl<'a> Problem<'a> {
+    /// All inputs except the weights have about the magnitude `size`, and so do states and gradients.
+    fn new(gru: &'a Gru, size: f32) -> Self {
+        let Sizes { n, t, i, h } = gru.sizes;
+        let scale = 1.0 / (h as f32).sqrt();
+        let drawn = noise(n * t, 1.0).into_iter();
+        Self {
+            gru,
+            x: noise(n * t * i, size),
+            h0: noise(n * h, 0.5 * size),
+            w_ih: noise(i * 3 * h, scale),
+            w_hh: noise(h * 3 * h, scale),
+            b_ih: noise(3 * h, scale * size),
+            b_hh: noise(3 * h, scale * size),
+            d_states: noise(n * t * h, size),
+            starts: drawn.map(|v| if v < -0.94 { 1.0 } else { 0.0 }).collect(),
+        }
+    }
+
+    fn inputs(&self, has_starts: bool) -> Inputs<'_, f32> {
+        Inputs {
+            sequence: Sequence {
+                h0: Some(&self.h0),
+                starts: has_starts.then_some(&self.starts),
+                ..Sequence::new(&self.x)
+            },
+            weights: Weights {
+                b_ih: Some(&self.b_ih),
+                b_hh: Some(&self.b_hh),
+                ..Weights::new(Some(&self.w_ih), &self.w_hh)
+            },
+        }
+    }
+
+    fn times(&self) -> Times {
+        let inputs = self.inputs(false);
+        let Sizes { n, t, h, .. } = self.gru.sizes;
+        Times {
+            inference: median(|| {
+                let mut states = buffer(n * t * h);
+                self.gru.forward(&inputs, &mut states, None);
+            }),
+            training: median(|| self.train(&inputs, false)),
+            lean: median(|| self.train(&inputs, true)),
+        }
+    }
+
+    /// Both passes with starts, divided by both without: the median of pairs.
+    fn starts_ratio(&self) -> f64 {
+        let (with, without) = (self.inputs(true), self.inputs(false));
+        let time = |inputs| {
+            let start = Instant::now();
+            self.train(inputs, false);
+            start.elapsed().as_secs_f64()
+        };
+        let mut ratios: Vec<f64> = (0..31).map(|_| time(&with) / time(&without)).collect();
+        ratios.sort_by(f64::total_cmp);
+        ratios[ratios.len() / 2]
+    }
+
+    /// Forward and backward, with kept gates or recomputed ones.
+    fn train(&self, inputs: &Inputs<'_, f32>, recompute: bool) {
+        let Sizes { n, t, h, .. } = self.gru.sizes;
         let mut states = buffer(n * t * h);
-        gru.forward(&inputs, &mut states, None);
-    });
-    let train = |lean: bool| {
-        median(|| {
-            let mut states = buffer(n * t * h);
-            let mut saved = if lean {
-                None
-            } else {
-                Some(buffer(n * t * h * spec.saved_per_unit()))
-            };
-            gru.forward(&inputs, &mut states, saved.as_deref_mut());
-            let mut d: [Vec<f32>; 6] =
-                [x.len(), h0.len(), w_ih.len(), w_hh.len(), 3 * h, 3 * h].map(buffer);
-            let [x, h0, w_ih, w_hh, b_ih, b_hh] = &mut d;
-            let to = Gradients {
-                x: Some(x),
-                h0: Some(h0),
-                w_ih: Some(w_ih),
-                w_hh: Some(w_hh),
-                b_ih: Some(b_ih),
-                b_hh: Some(b_hh),
-                start_state: None,
-            };
-            gru.backward(&inputs, &states, saved.as_deref(), &up, to);
-        })
-    };
-    Times {
-        inference,
-        training: train(false),
-        lean: train(true),
+        let gates = n * t * h * self.gru.spec.saved_per_unit();
+        let mut saved = (!recompute).then(|| buffer(gates));
+        self.gru.forward(inputs, &mut states, saved.as_deref_mut());
+        let (x, h0) = (self.x.len(), self.h0.len());
+        let mut d: [Vec<f32>; 6] =
+            [x, h0, self.w_ih.len(), self.w_hh.len(), 3 * h, 3 * h].map(buffer);
+        let [x, h0, w_ih, w_hh, b_ih, b_hh] = &mut d;
+        let to = Gradients {
+            x: Some(x),
+            h0: Some(h0),
+            w_ih: Some(w_ih),
+            w_hh: Some(w_hh),
+            b_ih: Some(b_ih),
+            b_hh: Some(b_hh),
+            start_state: None,
+        };
+        let saved = saved.as_deref();
+        self.gru
+            .backward(inputs, &states, saved, &self.d_states, to);
     }
 }
 
