@@ -1,7 +1,7 @@
 //! The parts of the time of one step: N = T = 1, I = H.
 //!
-//! Each line does the work of the previous line and something more. All lines are interleaved in one
-//! process.
+//! The lines from `Gru::forward` on read their weights in place, the lines before have them packed. In both groups each
+//! line does the work of the previous line and something more. All lines are interleaved in one process.
 
 use std::{hint::black_box, sync::Arc, time::Instant};
 

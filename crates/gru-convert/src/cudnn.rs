@@ -32,7 +32,7 @@ use crate::{
     bias,
     error::ConvertError,
     state_dict::StateDict,
-    system::{PLAIN, System},
+    system::{PLAIN, System, matrices},
 };
 use burn::tensor::{Device, Tensor};
 use gru_op::{GruBlock, GruBlockConfig, GruWeights, Reset};
@@ -110,7 +110,7 @@ pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError>
     SYSTEM.check_block(block)?;
     let (layer, h) = (&block.layers[0], block.d_hidden);
     let mut dict = StateDict::new();
-    for (first, matrix) in [(0, layer.w_ih.val()), (3, layer.w_hh.val())] {
+    for (first, matrix) in [0, 3].into_iter().zip(matrices(layer)) {
         for gate in 0..3 {
             let rows = matrix.clone().narrow(1, gate * h, h).transpose();
             dict.put(format!("{prefix}w{}", first + gate), rows)?;

@@ -36,7 +36,7 @@ use crate::{
     bias,
     error::ConvertError,
     state_dict::StateDict,
-    system::{PLAIN, System},
+    system::{PLAIN, System, matrices},
 };
 use burn::tensor::{Device, Tensor};
 use gru_op::{
@@ -155,8 +155,8 @@ pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError>
             (true, _) => "backward_layer/",
         };
         let key = |name: &str| format!("{prefix}{place}{name}");
-        dict.put(key("kernel"), ORDER.reorder(layer.w_ih.val(), 1, 1))?;
-        let recurrent = ORDER.reorder(layer.w_hh.val(), 1, 1);
+        let [kernel, recurrent] = matrices(layer).map(|columns| ORDER.reorder(columns, 1, 1));
+        dict.put(key("kernel"), kernel)?;
         dict.put(key("recurrent_kernel"), recurrent)?;
         if !bias::any(block) {
             continue;

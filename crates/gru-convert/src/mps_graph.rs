@@ -32,7 +32,7 @@ use crate::{
     bias,
     error::ConvertError,
     state_dict::StateDict,
-    system::{PLAIN, System, same},
+    system::{PLAIN, System, matrices, same},
 };
 use burn::tensor::{Device, Tensor};
 use gru_op::{
@@ -180,8 +180,10 @@ pub fn export(block: &GruBlock, prefix: &str) -> Result<(StateDict, GruDescripto
     let order = descriptor.gate_order();
     let rows = |columns: Tensor<2>| order.reorder(columns.transpose(), 0, 1);
     let layers = block.layers.iter();
-    let recurrent: Vec<Tensor<2>> = layers.clone().map(|layer| rows(layer.w_hh.val())).collect();
-    let input = layers.clone().map(|layer| rows(layer.w_ih.val())).collect();
+    let matrices = layers.clone().map(|layer| matrices(layer).map(rows));
+    let (input, recurrent): (Vec<_>, Vec<_>) = matrices
+        .map(|[input, recurrent]| (input, recurrent))
+        .unzip();
     let weights: Vec<GruWeights> = layers.map(|layer| layer.weights()).collect();
     let biases = weights.iter().map(|w| bias::joined(w, first.reset));
     let (bias, secondary): (Vec<_>, Vec<_>) = biases.unzip();

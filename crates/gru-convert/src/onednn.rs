@@ -25,7 +25,7 @@ use crate::{
     bias,
     error::ConvertError,
     state_dict::StateDict,
-    system::{PLAIN, System},
+    system::{PLAIN, System, matrices},
 };
 use burn::tensor::{Device, Tensor};
 use gru_op::{GateOrder, GruBlock, GruBlockConfig, GruWeights, Reset};
@@ -152,10 +152,15 @@ pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError>
     if l > 1 && (d, i) != (1, h) {
         return Err(SYSTEM.lacks("several layers in both directions or with I other than H"));
     }
-    let columns = |columns: Tensor<2>| ORDER.reorder(columns, 1, 1);
     let layers = block.layers.iter();
-    let w_layer = layers.clone().map(|layer| columns(layer.w_ih.val()));
-    let w_iter = layers.clone().map(|layer| columns(layer.w_hh.val()));
+    let columns = |k: usize| {
+        let columns = layers.clone().map(move |layer| {
+            let columns = matrices(layer)[k].clone();
+            ORDER.reorder(columns, 1, 1)
+        });
+        columns.collect::<Vec<Tensor<2>>>()
+    };
+    let [w_layer, w_iter] = [0, 1].map(columns);
     let bias = layers.map(|layer| {
         let (weights, reset) = (layer.weights(), layer.spec.reset);
         let (b, b_n) = bias::joined(&weights, reset);
@@ -171,9 +176,9 @@ pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError>
     });
     let key = |name: &str| format!("{prefix}{name}");
     let mut dict = StateDict::new();
-    let w_layer: Tensor<3> = Tensor::stack(w_layer.collect(), 0);
+    let w_layer: Tensor<3> = Tensor::stack(w_layer, 0);
     dict.put(key("weights_layer"), w_layer.reshape([l, d, i, 3, h]))?;
-    let w_iter: Tensor<3> = Tensor::stack(w_iter.collect(), 0);
+    let w_iter: Tensor<3> = Tensor::stack(w_iter, 0);
     dict.put(key("weights_iter"), w_iter.reshape([l, d, h, 3, h]))?;
     if bias::any(block) {
         let bias: Tensor<2> = Tensor::stack(bias.collect(), 0);

@@ -38,7 +38,7 @@ use crate::{
     bias,
     error::{ConvertError, expect_shape},
     state_dict::StateDict,
-    system::{PLAIN, System},
+    system::{PLAIN, System, matrices},
 };
 use burn::tensor::{Device, Tensor};
 use gru_op::{GruBlock, GruBlockConfig, GruError, GruWeights, Reset};
@@ -119,8 +119,9 @@ pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError>
     for (k, layer) in block.layers.iter().enumerate() {
         let suffix = keys.suffix(k);
         let key = |name: &str| format!("{prefix}{name}{suffix}");
-        dict.put(key("weight_ih"), layer.w_ih.val().transpose())?;
-        dict.put(key("weight_hh"), layer.w_hh.val().transpose())?;
+        let [w_ih, w_hh] = matrices(layer);
+        dict.put(key("weight_ih"), w_ih.transpose())?;
+        dict.put(key("weight_hh"), w_hh.transpose())?;
         if keys.bias {
             let (b_ih, b_hh) = bias::both(&layer.weights());
             dict.put(key("bias_ih"), b_ih)?;

@@ -21,7 +21,7 @@ use crate::{
     bias,
     error::ConvertError,
     state_dict::StateDict,
-    system::{PLAIN, System},
+    system::{PLAIN, System, matrices},
 };
 use burn::tensor::{Device, Tensor};
 use gru_op::{GruBlock, GruBlockConfig, Reset, tensorflow::weights};
@@ -87,7 +87,7 @@ pub fn import(
 pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError> {
     SYSTEM.check_block(block)?;
     let (weights, h) = (block.layers[0].weights(), block.d_hidden);
-    let w = Tensor::cat(vec![block.layers[0].w_ih.val(), weights.w_hh.clone()], 0);
+    let w = Tensor::cat(matrices(&block.layers[0]).into(), 0);
     let (b, _) = bias::joined(&weights, Reset::BeforeMatmul);
     let b = b.unwrap_or_else(|| bias::zeros(&weights, 3 * h));
     let key = |name: &str| format!("{prefix}{name}");

@@ -106,11 +106,11 @@
 //! - `pass`: the forward and the backward pass.
 //! - `quantized`: weights of 16 and 8 bits.
 //! - `stack`: layers prepared for inference.
-//! - `product`: register tiles, weights in panels, scratch memory.
+//! - `product`: register tiles, weights in panels or in place, scratch memory.
 //! - `simd`: vectors, σ and tanh, activations.
 //! - `threads`: how work is split, and the team with its barrier.
 //! - `memory`: buffers for results, large pages.
-//! - `tuning`: every threshold.
+//! - `tuning`: the thresholds.
 //! - [`testing`]: the instruction set that a test forces.
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

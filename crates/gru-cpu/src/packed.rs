@@ -54,6 +54,7 @@ impl<E: Element> PackedWeights<E> {
     ) -> Result<Self, CallError> {
         let checked = spec.try_check();
         checked.map_err(|reason| CallError::Spec { reason })?;
+        let i = weights.w_ih.map_or(0, |_| i);
         let sizes = Sizes { n: 1, t: 1, i, h };
         check_sizes(&sizes)?;
         check_weights(&weights, &sizes)?;

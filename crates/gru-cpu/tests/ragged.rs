@@ -4,7 +4,7 @@
 mod support;
 
 use gru_cpu::{
-    Gradients, Gru, PackedWeights,
+    Gradients, Gru, Inputs, PackedWeights, Sequence, Weights,
     spec::{Direction, GruSpec, Layout, Lengths, Order, Reset, Sizes, Update},
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -360,5 +360,39 @@ fn spoilt_lengths_are_refused_by_name() {
     assert_eq!(
         refusal(Lengths::Packed(LENGTHS.into())),
         format!("{op}: x has the wrong number of elements, expected {expected}, got {given}")
+    );
+}
+
+/// The input product without inputs is zero in every round, not what a buffer had before.
+#[test]
+fn no_inputs_are_zeros() {
+    let gru = |i| {
+        Gru::new(
+            Sizes {
+                n: 2,
+                t: 3,
+                i,
+                h: 1,
+            },
+            GruSpec::default(),
+        )
+    };
+    let lengths = Lengths::Padded([3, 1].into());
+    let (h0, w_hh) = ([1.0; 2], [1.0; 3]);
+    let states = |gru: Gru, x: &[f32], w_ih| {
+        let inputs = Inputs {
+            sequence: Sequence {
+                h0: Some(&h0),
+                ..Sequence::new(x)
+            },
+            weights: Weights::new(w_ih, &w_hh),
+        };
+        let mut states = [0.0; 6];
+        gru.forward_ragged(&lengths, &inputs, &mut states, None);
+        states
+    };
+    assert_eq!(
+        states(gru(0), &[], Some(&[])),
+        states(gru(3), &[0.0; 18], None)
     );
 }

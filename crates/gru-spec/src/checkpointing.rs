@@ -1,7 +1,6 @@
 //! What training keeps for backward.
 
-/// What training keeps for backward in addition to the inputs and the states. Results do not depend on
-/// it.
+/// What training keeps for backward in addition to the inputs and the states. Gradients are the same up to rounding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Checkpointing {

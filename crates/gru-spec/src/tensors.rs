@@ -95,9 +95,6 @@ impl<T> Weights<T> {
 pub struct MissingInput(pub &'static str);
 
 impl<T> Inputs<T> {
-    /// The number of inputs.
-    pub const COUNT: usize = 11;
-
     /// The inputs in order. Absent inputs are `None`.
     pub fn into_slots(self) -> [Option<T>; 11] {
         let Sequence {

@@ -142,8 +142,22 @@ fn noise_is_free() -> Result<(), String> {
         .with_zoneout(0.125);
     let read = pytorch::import(&dict, "", &config, &device()).map_err(text)?;
     match (read.batch_first, read.layers[0].zoneout) {
-        (true, 0.125) => Ok(()),
-        other => Err(format!("{other:?}")),
+        (true, 0.125) => {}
+        other => return Err(format!("{other:?}")),
+    }
+    let exported = onnx::export(&block(self::config().with_bidirectional(true)), "");
+    let (dict, attributes) = exported.map_err(text)?;
+    let config = onnx::config(&attributes, &dict, "").map_err(text)?;
+    let config = config.with_recurrent_dropout(0.25).with_zoneout(0.125);
+    let read = onnx::import(&dict, "", &config, &device()).map_err(text)?;
+    match read
+        .layers
+        .iter()
+        .map(|layer| layer.zoneout)
+        .collect::<Vec<_>>()[..]
+    {
+        [0.125, 0.125] => Ok(()),
+        ref other => Err(format!("{other:?}")),
     }
 }
 

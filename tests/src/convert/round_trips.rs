@@ -1,6 +1,10 @@
 //! Export from a block and import again.
 
 use super::*;
+use burn::{
+    module::{Module, Quantizer},
+    tensor::quantization::{Calibration, QuantValue},
+};
 
 pub fn trials() -> impl Iterator<Item = Trial> {
     let trips = round_trips().into_iter().map(|trip| {
@@ -8,9 +12,10 @@ pub fn trials() -> impl Iterator<Item = Trial> {
             Ok(round_trip(trip)?)
         })
     });
-    let checks: [(&str, Check); 2] = [
+    let checks: [(&str, Check); 3] = [
         ("one-bias-for-two", one_bias_for_two),
         ("some-biases", some_biases),
+        ("quantized", quantized),
     ];
     trips.chain(checks.map(check))
 }
@@ -234,17 +239,37 @@ fn round_trip((_, config, biases, convert): Trip) -> Result<(), String> {
         same(&got.weights(), &expected.weights())?;
     }
     let (second_dict, _) = convert(&read).map_err(text)?;
-    let bits = |dict: &StateDict| {
-        let arrays = dict
-            .keys()
-            .map(|key| (key.to_owned(), dict.get(key).cloned()));
-        arrays.collect::<Vec<_>>()
-    };
-    if bits(&second_dict) == bits(&dict) {
+    if arrays(&second_dict) == arrays(&dict) {
         Ok(())
     } else {
         Err("expected the second export to equal the first".into())
     }
+}
+
+fn arrays(dict: &StateDict) -> Vec<(String, Option<TensorData>)> {
+    let arrays = dict.keys();
+    arrays
+        .map(|key| (key.to_owned(), dict.get(key).cloned()))
+        .collect()
+}
+
+/// Parameters that Burn quantized are exported dequantized.
+fn quantized() -> Result<(), String> {
+    for (name, config, biases, convert) in round_trips() {
+        let scheme = device().settings().quantization.scheme;
+        let scheme = scheme.with_value(QuantValue::Q8S);
+        let mut quantizer = Quantizer::new(Calibration::MinMax, scheme);
+        let block = block_with(&config, biases).quantize_weights(&mut quantizer);
+        let dequantized = config.init_with(block.weights()).map_err(text)?;
+        let of = |block| {
+            let converted = convert(block).map_err(|error| format!("{name}: {error}"));
+            converted.map(|(dict, _)| arrays(&dict))
+        };
+        if of(&block)? != of(&dequantized)? {
+            return Err(format!("{name}: expected the dequantized numbers"));
+        }
+    }
+    Ok(())
 }
 
 /// A system with one bias gets the sum of the block's two biases.

@@ -35,12 +35,12 @@ use crate::{
     bias,
     error::{ConvertError, expect_shape},
     state_dict::StateDict,
-    system::{PLAIN, System},
+    system::{PLAIN, System, matrices},
 };
 use burn::tensor::{Device, Int, Tensor};
 use gru_op::{
-    Direction, GateOrder, GruBlock, GruBlockConfig, GruError, GruLayer, GruWeights, Layout, Reset,
-    SequenceOptions,
+    Direction, GateOrder, GruBlock, GruBlockConfig, GruError, GruLayer, GruLayerOptions,
+    GruWeights, Layout, Reset, SequenceOptions,
 };
 
 /// What one node can express.
@@ -92,15 +92,22 @@ pub fn config(
         .with_bias(found.bias)
         .with_clip_gates(spec.clip_gates)
         .with_reset(spec.reset);
+    let config = config.with_activations(spec.activations);
     let options = specs.iter().map(|spec| {
         let mut options = config.layer_options();
         options.activations = spec.activations;
         options
     });
-    let per_layer = options.collect();
-    Ok(config
-        .with_activations(spec.activations)
-        .with_per_layer(per_layer))
+    let per_layer = unless_equal(options.collect());
+    Ok(config.with_per_layer(per_layer))
+}
+
+/// Options of layers that differ. If they do not, the fields of a configuration have them, and its user may change them.
+fn unless_equal(options: Vec<GruLayerOptions>) -> Vec<GruLayerOptions> {
+    if options.iter().all(|other| *other == options[0]) {
+        return Vec::new();
+    }
+    options
 }
 
 /// The initializers `W`, `R` and the optional `B` under `prefix`, as a block with one layer.
@@ -115,7 +122,7 @@ pub fn import(
     device: &Device,
 ) -> Result<GruBlock, ConvertError> {
     // The initializers do not depend on the reset form.
-    let found = sizes(dict, prefix)?.with_reset(config.reset);
+    let found = sizes(dict, prefix)?.with_reset(config.layer_spec(0).reset);
     SYSTEM.check_config(config, &found)?;
     let (d, i, h) = (found.layer_count(), found.d_input, found.d_hidden);
     let key = |name: &str| format!("{prefix}{name}");
@@ -204,8 +211,9 @@ fn node(
         attributes.push(gates.update);
         attributes.push(gates.candidate);
         let rows = |columns: Tensor<2>| ORDER.reorder(columns.transpose(), 0, 1);
-        w.push(rows(layer.w_ih.val()));
-        r.push(rows(layer.w_hh.val()));
+        let [w_ih, w_hh] = matrices(layer).map(rows);
+        w.push(w_ih);
+        r.push(w_hh);
         let (b_ih, b_hh) = bias::both(&layer.weights());
         b.push(ORDER.reorder(Tensor::cat(vec![b_ih, b_hh], 0), 0, 2));
     }

@@ -1,5 +1,5 @@
 //! The two passes: packed weights, register tiles, and the gates computed while their products are in
-//! registers.
+//! registers. Calls of few rows read their weights in place instead.
 //!
 //! A matrix library would pack `w_hh` in each of T steps and write `q` to memory. Here `w_hh` is packed
 //! once per call, into panels that hold all gates of the same hidden units. One tile of rows by units sums

@@ -1,4 +1,4 @@
-//! Products with a weight that is read in place, row by row, for calls that read it too rarely to pack it.
+//! Products with a weight that is read in place, for calls that read it too rarely to pack it.
 
 use super::{Blocks, ROWS, Sums, WIDTH};
 use crate::{
@@ -43,7 +43,7 @@ impl<'a, E: Lanes> WeightRows<'a, E> {
         units: &Range<usize>,
         to: &[*mut E; ROWS],
     ) {
-        // The units of all gates are one run of columns.
+        // The columns of this thread are adjacent, if it has all units.
         let (gates, width) = if units.len() == self.h {
             (gates.start..gates.start + 1, gates.len() * self.h)
         } else {

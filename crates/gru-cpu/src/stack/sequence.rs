@@ -33,8 +33,8 @@ impl Stack {
         y: &mut [f32],
         last: &mut [f32],
     ) {
-        let (h, d, units) = (self.h, self.directions, n * self.h);
         self.check([n, t], &inputs, y, last);
+        let (h, d, units) = (self.h, self.directions, n * self.h);
         // The input of the layers above the first.
         let mut x = Vec::new();
         for (l, layers) in self.layers.chunks_exact(d).enumerate() {

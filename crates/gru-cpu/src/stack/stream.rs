@@ -38,8 +38,8 @@ impl StackStream {
     /// A stream of N rows whose states are zero.
     ///
     /// # Panics
-    /// If a layer has the reverse direction, which requires the whole sequence, or the sizes exceed the address
-    /// space.
+    /// If the stack has two directions or a layer has the reverse direction, which requires the whole sequence, or the
+    /// sizes exceed the address space.
     pub fn new(stack: Arc<Stack>, n: usize) -> Self {
         const OP: &str = "gru_cpu::StackStream::new";
         for (k, layer) in stack.layers.iter().enumerate() {
@@ -56,6 +56,11 @@ impl StackStream {
             };
             or_panic(OP, check_sizes(&sizes));
         }
+        assert!(
+            stack.directions == 1,
+            "{OP}: expected one direction, got {}",
+            stack.directions
+        );
         let units = n * stack.h;
         let memory = |layer: &Layer| match &layer.kernel {
             Kernel::Full(weights) => Memory::Full {

@@ -16,7 +16,7 @@ pub struct GruCall<B: Backend> {
     pub spec: GruSpec,
     /// Memory layout and time direction.
     pub order: Order,
-    /// What training keeps.
+    /// What training keeps. Only autodiff reads it.
     pub checkpointing: Checkpointing,
     /// The length of each row. Past the end of a row nothing is read: not `x`, not the gradient of the states. The
     /// states and the gradient of `x` are zero there, and gates have no meaning.

@@ -247,7 +247,8 @@ impl GruBlock {
     }
 
     /// Runs every layer over one step, for streaming. The result is one step of [`forward`](Self::forward), up
-    /// to rounding.
+    /// to rounding. For many steps on a CPU, [prepare](Self::prepare) the block: its
+    /// [`step`](crate::PreparedGru::step) is faster.
     ///
     /// # Shapes
     /// - `x`: `[N,I]`.

@@ -65,7 +65,7 @@ fn run<B: GruBackend>(
         inputs: inputs.expect(CHECKED),
         spec: arguments.spec,
         order: arguments.order,
-        // A server keeps nothing for a layer, so it does not read this.
+        // Only autodiff reads this, and it is above.
         checkpointing: Checkpointing::default(),
         lengths: arguments.lengths.clone(),
         memory: LayerMemory::default(),

@@ -100,8 +100,8 @@ fn is_on_cpu(device: &Device) -> bool {
 /// no record and no gradients. On Flex and ndarray the weights are packed for the kernels of `gru-cpu`, in the
 /// chosen [`Precision`]. On other backends it is the block itself, in full precision.
 ///
-/// For [`Precision::Full`] the results equal the results of the block up to rounding. In half precision the
-/// block rounds between layers, and the prepared block does not.
+/// For [`Precision::Full`] the results equal the results of the block: bit by bit from 64 rows (N·T) on, up to
+/// rounding in shorter calls. In half precision the block rounds between layers, and the prepared block does not.
 /// [`rounding`](Self::rounding) states how much other precisions round the weights.
 ///
 /// For real time, [`stream`](Self::stream) runs steps over slices, without tensors.
