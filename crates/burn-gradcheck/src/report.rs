@@ -41,7 +41,7 @@ pub struct InputReport {
 pub enum Finding {
     /// A gradient.
     Compared,
-    /// No gradient. That passes only if all differences are zero.
+    /// No gradient, which counts as zeros.
     Absent,
     /// No gradient, for a constant.
     Constant,

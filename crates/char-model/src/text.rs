@@ -34,7 +34,7 @@ struct Part {
 #[derive(Debug)]
 enum Source {
     Memory(Cow<'static, str>),
-    File(PathBuf, File),
+    File(PathBuf),
 }
 
 /// The start of a chunk.
@@ -70,10 +70,9 @@ impl Text {
                 path: path.clone(),
                 source,
             };
-            let file = File::open(&path).map_err(failed)?;
-            let length = file.metadata().map_err(failed)?.len();
+            let length = fs::metadata(&path).map_err(failed)?.len();
             parts.push(Part {
-                source: Source::File(path, file),
+                source: Source::File(path),
                 length,
             });
         }
@@ -186,13 +185,14 @@ impl Part {
                 let start = start as usize;
                 Ok(text.as_bytes()[start..start + length].to_vec())
             }
-            Source::File(path, file) => {
+            // A folder may have more files than a process may open.
+            Source::File(path) => {
                 let failed = |source| Error::ReadText {
                     path: path.clone(),
                     source,
                 };
                 let mut bytes = vec![0; length];
-                let mut file: &File = file;
+                let mut file = File::open(path).map_err(failed)?;
                 file.seek(SeekFrom::Start(start)).map_err(failed)?;
                 file.read_exact(&mut bytes)
                     .map_err(|error| match error.kind() {
@@ -206,7 +206,7 @@ impl Part {
 
     fn not_utf8(&self, offset: u64) -> Error {
         match &self.source {
-            Source::File(path, _) => Error::NotUtf8 {
+            Source::File(path) => Error::NotUtf8 {
                 path: path.clone(),
                 offset,
             },
@@ -248,12 +248,16 @@ impl Reader {
     }
 }
 
-/// A named file, or the `.txt` files of a folder.
+/// A named file, or the `.txt` files of a folder. Links in a folder are followed to files only, because links to folders
+/// may form a circle.
 fn collect(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> Result<(), Error> {
     let failed = |source| Error::ReadText {
         path: path.to_path_buf(),
         source,
     };
+    if !named && path.is_symlink() && !path.is_file() {
+        return Ok(());
+    }
     let kind = fs::metadata(path).map_err(failed)?;
     if kind.is_dir() {
         let entries = fs::read_dir(path).map_err(failed)?;

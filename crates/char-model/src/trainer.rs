@@ -160,7 +160,8 @@ impl Trainer {
         at.step += 1;
         at.window += 1;
         let loss = read(outcome.loss).await?;
-        if !loss.is_finite() {
+        let gradient_norm = read(outcome.gradient_norm).await?;
+        if !(loss.is_finite() && gradient_norm.is_finite()) {
             let step = at.step;
             return Err(Error::Diverged { step, loss });
         }
@@ -173,7 +174,7 @@ impl Trainer {
             offset,
             characters: window.len(),
             loss,
-            gradient_norm: read(outcome.gradient_norm).await?,
+            gradient_norm,
             learning_rate: rate,
         };
         if made.ends_epoch {
@@ -185,11 +186,16 @@ impl Trainer {
         Ok(made)
     }
 
-    /// Computes the loss on the validation part.
+    /// Computes the loss on the validation part. The last update may have made the parameters infinite or NaN, which is
+    /// an error.
     pub async fn validate(&mut self) -> Result<Validation, Error> {
         let model = self.learner.model.valid();
         let validation = evaluate(&model, &self.judges, self.settings.seq, &self.device).await?;
         let at = &mut self.progress;
+        if !validation.is_finite() {
+            let (step, loss) = (at.step, validation as f32);
+            return Err(Error::Diverged { step, loss });
+        }
         let training = at.loss_sum / at.characters.max(1) as f64;
         (at.loss_sum, at.characters) = (0.0, 0);
         at.history.push((at.step, training, validation));

@@ -4,7 +4,7 @@
 use crate::{
     kernel::rule::Pass,
     launch::{self, BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs},
-    plan::{self, Problem, error::PlanError, schedule::Strategy},
+    plan::{self, Problem, error::PlanError, limits::Limits, schedule::Strategy},
 };
 use cubecl::{
     client::Client,
@@ -16,7 +16,7 @@ use cubecl::{
 const CANDIDATES: usize = 10;
 
 /// Must change with [`plan::candidates`], because results on disk then mean other schedules.
-const REVISION: usize = 3;
+const REVISION: usize = 4;
 
 /// The buffers of a call.
 #[derive(Clone)]
@@ -111,7 +111,9 @@ impl Task {
         };
         let name = self.pass().1;
         let reset = spec.reset;
-        format!("{name} N{n} T{t} H{h} {reset:?} {starts:?} {dtype:?} {given:?}")
+        // A recorded graph has no persistent candidates.
+        let persistent = Limits::of(&self.client).coresident_cubes > 0;
+        format!("{name} N{n} T{t} H{h} {reset:?} {starts:?} {dtype:?} {given:?} {persistent}")
     }
 
     /// The same call with new output buffers.

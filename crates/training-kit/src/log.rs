@@ -21,7 +21,10 @@ impl Log {
         let kept = match step {
             0 => String::new(),
             _ => {
-                let text = fs::read_to_string(path).unwrap_or_default();
+                let text = match fs::read_to_string(path) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+                    text => text.map_err(failed)?,
+                };
                 let lines = text.lines().filter(|line| {
                     let line: Option<Value> = serde_json::from_str(line).ok();
                     line.and_then(|l| l["step"].as_u64())

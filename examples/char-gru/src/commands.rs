@@ -162,13 +162,16 @@ fn write(
         seed,
     };
     let mut out = io::stdout();
-    // As for `say`, a closed reader is not an error.
     let _ = write!(out, "{}", writing.prompt.as_deref().unwrap_or_default());
     let mut writer = Writer::new(model, prompt, choice, device);
     let start = Instant::now();
     for _ in 0..writing.length {
         let token = read_sync(writer.write())?;
-        let _ = write!(out, "{}", vocabulary.character(token)).and_then(|()| out.flush());
+        let written = write!(out, "{}", vocabulary.character(token)).and_then(|()| out.flush());
+        // As for `say`, a closed reader is not an error, but nobody reads the rest.
+        if written.is_err() {
+            return Ok(());
+        }
     }
     say("");
     if writing.length > 0 {

@@ -250,8 +250,8 @@ fn positive(text: &str) -> Result<f64, String> {
 
 fn fraction(text: &str) -> Result<f64, String> {
     match number(text)? {
-        x if x > 0.0 && x < 1.0 => Ok(x),
-        _ => Err("must be between 0 and 1".to_string()),
+        x if (1e-6..1.0).contains(&x) => Ok(x),
+        _ => Err("must be at least 0.000001 and less than 1".to_string()),
     }
 }
 

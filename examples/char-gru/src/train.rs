@@ -70,7 +70,7 @@ fn sweep(folder: &Path) {
 fn identity(args: &TrainArgs, sizes: &CharGruConfig, corpus: &Corpus) -> String {
     format!(
         "{sizes} {} characters, validation {}, epochs {}, batch {}, seq {}, lr {}, clip {}, seed {}, \
-         check every {:?}",
+         check every {:?}, alphabet {:?}",
         corpus.validation_range().end,
         args.validation,
         args.epochs,
@@ -80,6 +80,7 @@ fn identity(args: &TrainArgs, sizes: &CharGruConfig, corpus: &Corpus) -> String 
         args.clip,
         args.seed,
         args.check_every,
+        corpus.vocabulary.characters(),
     )
 }
 

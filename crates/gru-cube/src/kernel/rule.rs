@@ -21,23 +21,21 @@ pub(crate) struct Gate {
     /// Lower and upper end of the outputs. An output at or beyond an end came from a clipped
     /// pre-activation, so its derivative is zero.
     ///
-    /// Each end is moved inwards by the rounding errors of `φ` on the device and of the storage type:
-    /// forward and backward kernels are compiled separately and may round `φ(clip)` differently. The
-    /// margin is relative: at an end of 0, as for a ReLU, every output matters.
+    /// Each end is moved inwards by the rounding error of `φ` on the device, because forward and backward kernels are
+    /// compiled separately and may round `φ(clip)` differently, and is then rounded as the stored outputs are. The margin
+    /// is relative: at an end of 0, as for a ReLU, every output matters.
     pub(crate) ends: Option<(Number, Number)>,
 }
 
 impl Gate {
-    /// `epsilon` is the rounding error of the type in which gates are stored.
+    /// `epsilon` is the distance from one to the next number of the type in which gates are stored.
     fn new(activation: Activation, clip: Option<f64>, epsilon: f64) -> Self {
         let ends = clip.map(|c| {
             let (a, b) = (activation.value(-c), activation.value(c));
             let (low, high) = (a.min(b), a.max(b));
-            let margin = |end: f64| 8.0 * (epsilon + f64::from(f32::EPSILON)) * end.abs();
-            (
-                Number::new(low + margin(low)),
-                Number::new(high - margin(high)),
-            )
+            let margin = |end: f64| 16.0 * f64::from(f32::EPSILON) * end.abs();
+            let stored = |end| Number::new(rounded(end, epsilon));
+            (stored(low + margin(low)), stored(high - margin(high)))
         });
         Self {
             phi: Phi::new(activation),
@@ -45,6 +43,15 @@ impl Gate {
             ends,
         }
     }
+}
+
+/// The nearest number of a float type, which has `epsilon` as the distance from one to the next number.
+fn rounded(number: f64, epsilon: f64) -> f64 {
+    if number == 0.0 || !number.is_finite() {
+        return number;
+    }
+    let step = epsilon * number.abs().log2().floor().exp2();
+    (number / step).round_ties_even() * step
 }
 
 /// Shape of the zoneout tensor, which holds the share of the previous state that is kept.
@@ -152,5 +159,30 @@ mod tests {
         assert_eq!(clipped.clip_state, Some(Number::new(1e5)));
         assert_eq!(clipped.r.clip, Some(Number::new(1e5)));
         assert!(clipped.r.ends.is_some());
+    }
+
+    /// In every type, what `φ(clip)` may be stored as is clipped, and what is stored two numbers further inside is not.
+    #[test]
+    fn only_the_ends_of_a_clip_are_clipped() {
+        let on_device = 4.0 * f64::from(f32::EPSILON);
+        for epsilon in [2f64.powi(-23), 2f64.powi(-10), 2f64.powi(-7)] {
+            for activation in [Activation::Tanh, Activation::Softsign, Activation::Identity] {
+                for clip in [0.3, 1.0, 2.7, 3.0] {
+                    let gate = Gate::new(activation, Some(clip), epsilon);
+                    let (low, high) = gate.ends.expect("a clip has ends");
+                    let [low, high] = [low, high].map(|end| f64::from(end.value()));
+                    let end = activation.value(clip);
+                    let name = format!("{activation:?}, clip {clip}, epsilon {epsilon}");
+                    for error in [-on_device, 0.0, on_device] {
+                        let stored = rounded(end * (1.0 + error), epsilon);
+                        assert!(stored >= high, "{name}");
+                        assert!(-stored <= low, "{name}");
+                    }
+                    let inside = rounded(end * (1.0 - 2.0 * epsilon - 16.0 * on_device), epsilon);
+                    assert!(inside < high, "{name}");
+                    assert!(-inside > low, "{name}");
+                }
+            }
+        }
     }
 }

@@ -33,6 +33,14 @@ impl<B: Backend> Prim<B> {
         self.0.dtype()
     }
 
+    #[cfg(feature = "cube")]
+    pub(crate) fn cast(self, dtype: DType) -> Self {
+        if self.dtype() == dtype {
+            return self;
+        }
+        Self(B::float_cast(self.0, dtype.into()))
+    }
+
     pub(crate) fn reshape(self, shape: impl Into<Shape>) -> Self {
         Self(B::float_reshape(self.0, shape.into()))
     }

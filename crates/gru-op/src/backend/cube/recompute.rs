@@ -3,7 +3,7 @@
 
 use super::{KernelCall, NotDone, Prim, backward, chunks, dense, empty, lhs, optional};
 use crate::backend::{GruGradients, composed::Call, padded::Places};
-use burn::tensor::Shape;
+use burn::tensor::{DType, Shape};
 use burn_cubecl::{CubeBackend, tensor::CubeTensor};
 use gru_cube::{GatesInputs, Limits, Products};
 use gru_spec::{PerInput, Reset};
@@ -25,7 +25,10 @@ pub(super) fn gradients(
     let x = &whole.inputs.sequence.x;
     let mut d_x = (wanted.x && all.len() > 1)
         .then(|| Prim::<CubeBackend>(empty(&x.0, Shape::new(x.dims::<3>()))));
-    // The other gradients: the state before the latest chunk, and sums over chunks.
+    // The other gradients: the state before the latest chunk, and sums over chunks. Hundreds of parts would lose much in
+    // 16 bits.
+    let dtype = x.dtype();
+    let of_sums = if all.len() > 1 { DType::F32 } else { dtype };
     let mut sums = PerInput::<Option<Prim<CubeBackend>>>::default();
     for steps in all.rev() {
         let chunk = chunks::of_call(call, &states, &steps, &whole);
@@ -52,13 +55,22 @@ pub(super) fn gradients(
                 .take()
                 .map(|x| all.with(whole.time_dim(), times, x));
         }
-        sums = sums.zip(gradients).map(|pair| match pair {
-            (Some(sum), Some(part)) => Some(sum + part),
-            (sum, part) => sum.or(part),
-        });
+        let (x, h0) = (gradients.x.take(), gradients.h0.take());
+        let parts = gradients.map(|part| part.map(|part| part.cast(of_sums)));
+        sums = PerInput {
+            x,
+            h0,
+            ..sums.zip(parts).map(|pair| match pair {
+                (Some(sum), Some(part)) => Some(sum + part),
+                (sum, part) => sum.or(part),
+            })
+        };
     }
     sums.x = d_x.or(sums.x);
-    let gradients = wanted.zip(sums).map(|(wanted, sum)| sum.filter(|_| wanted));
+    let gradients = wanted.zip(sums).map(|(wanted, sum)| {
+        let sum = sum.filter(|_| wanted)?;
+        Some(sum.cast(dtype))
+    });
     Ok(GruGradients(
         gradients.map(|gradient| gradient.map(|gradient| gradient.0)),
     ))
