@@ -1,7 +1,9 @@
 //! Both passes without a framework, on one thread and on all threads of the pool: milliseconds, GFLOP/s and the share
-//! of the machine's sgemm rate, which is measured in the same run. It also prints the slowdown of both passes if every
-//! input, state and gradient is subnormal, or if 3% of the steps start a new sequence (in turn with the same passes
-//! without starts), and for one row the microseconds of a step of `Stream`.
+//! of the machine's sgemm rate, which is measured in the same run.
+//!
+//! - `denormal`: the slowdown of both passes if every input, state and gradient is subnormal.
+//! - `starts`: the slowdown if 3% of the steps start a new sequence, interleaved with the same passes without starts.
+//! - `step us`: for one row the microseconds of a step of `Stream`.
 //!
 //!     cargo bench -p gru-cpu --bench passes [-- SHAPE... --isa V3]
 //!

@@ -100,6 +100,8 @@ pub(crate) const SOLO: Duration = Duration::from_millis(4);
 /// | 64, 128 | 64 | 1 | 0.26, 0.26 |
 /// | 384, 384 | 64 | 1 | 3.3, 5.1 |
 /// | 384, 384 | 64 | 2 | 2.7, 1.5 |
+///
+/// Only packed weights of small layers have the kernel without tiles.
 pub(crate) fn pack_from(units: usize) -> usize {
     if units <= UNITS_OF_A_SMALL_LAYER {
         8

@@ -168,7 +168,7 @@ fn write(
     for _ in 0..writing.length {
         let token = read_sync(writer.write())?;
         let written = write!(out, "{}", vocabulary.character(token)).and_then(|()| out.flush());
-        // As for `say`, a closed reader is not an error, but nobody reads the rest.
+        // As for `say`, a closed reader is not an error. It ends the text.
         if written.is_err() {
             return Ok(());
         }

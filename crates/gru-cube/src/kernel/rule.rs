@@ -21,9 +21,9 @@ pub(crate) struct Gate {
     /// Lower and upper end of the outputs. An output at or beyond an end came from a clipped
     /// pre-activation, so its derivative is zero.
     ///
-    /// Each end is moved inwards by the rounding error of `φ` on the device, because forward and backward kernels are
-    /// compiled separately and may round `φ(clip)` differently, and is then rounded as the stored outputs are. The margin
-    /// is relative: at an end of 0, as for a ReLU, every output matters.
+    /// Each end is moved inwards by the rounding error of `φ` on the device: forward and backward kernels are compiled
+    /// separately and may round `φ(clip)` differently. Then it is rounded as the stored outputs are. The margin is
+    /// relative: at an end of 0, as for a ReLU, every output matters.
     pub(crate) ends: Option<(Number, Number)>,
 }
 
