@@ -318,6 +318,10 @@ mod tests {
         fs::write(folder.join("sub").join("c.txt"), "").unwrap();
         fs::write(folder.join("sub").join("d.txt"), "three\r").unwrap();
         fs::write(folder.join("picture.png"), [0xff, 0xd8]).unwrap();
+        #[cfg(unix)]
+        for (to, link) in [(".", "circle"), ("missing", "gone.txt")] {
+            std::os::unix::fs::symlink(to, folder.join(link)).unwrap();
+        }
         let (text, _) = Text::open(std::slice::from_ref(&folder)).unwrap();
         assert_eq!(rest(&text, 0), "one\ntwo\nthree\r");
         assert_eq!(rest(&text, 5), "wo\nthree\r");

@@ -222,3 +222,40 @@ fn shift(seed: u64, epoch: usize, slack: usize) -> usize {
     }
     shift
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{model::CharGruConfig, text::Text};
+    use burn::module::{ModuleMapper, Param};
+    use burn::tensor::{Tensor, read_sync};
+
+    /// Parameters after an update that diverged.
+    struct NotNumbers;
+
+    impl ModuleMapper for NotNumbers {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+            param.map(|tensor| tensor * f32::NAN)
+        }
+    }
+
+    #[test]
+    fn a_model_without_numbers_is_never_the_best() {
+        let device = Device::flex().autodiff();
+        let (text, vocabulary) = Text::new("abcd ".repeat(40)).unwrap();
+        let corpus = Corpus::new(text, vocabulary, 0.1, 8).unwrap();
+        let model = CharGruConfig::new(5, 3, 4, 1, 0.0).init(&device);
+        let settings = Settings {
+            epochs: 1,
+            batch: 2,
+            seq: 8,
+            rate: 0.01,
+            clip: 1.0,
+            seed: 1,
+        };
+        let mut trainer = Trainer::new(settings, &corpus, model.map(&mut NotNumbers), &[device]);
+        let validated = read_sync(trainer.validate());
+        assert!(matches!(validated, Err(Error::Diverged { .. })));
+        assert_eq!(trainer.progress, Progress::default());
+    }
+}

@@ -3,7 +3,10 @@
 
 use super::{KernelCall, NotDone, Prim, backward, chunks, dense, empty, lhs, optional};
 use crate::backend::{GruGradients, composed::Call, padded::Places};
-use burn::tensor::{DType, Shape};
+use burn::{
+    backend::Backend,
+    tensor::{DType, Shape},
+};
 use burn_cubecl::{CubeBackend, tensor::CubeTensor};
 use gru_cube::{GatesInputs, Limits, Products};
 use gru_spec::{PerInput, Reset};
@@ -25,10 +28,7 @@ pub(super) fn gradients(
     let x = &whole.inputs.sequence.x;
     let mut d_x = (wanted.x && all.len() > 1)
         .then(|| Prim::<CubeBackend>(empty(&x.0, Shape::new(x.dims::<3>()))));
-    // The other gradients: the state before the latest chunk, and sums over chunks. Hundreds of parts would lose much in
-    // 16 bits.
-    let dtype = x.dtype();
-    let of_sums = if all.len() > 1 { DType::F32 } else { dtype };
+    // The other gradients: the state before the latest chunk, and sums over chunks.
     let mut sums = PerInput::<Option<Prim<CubeBackend>>>::default();
     for steps in all.rev() {
         let chunk = chunks::of_call(call, &states, &steps, &whole);
@@ -56,20 +56,16 @@ pub(super) fn gradients(
                 .map(|x| all.with(whole.time_dim(), times, x));
         }
         let (x, h0) = (gradients.x.take(), gradients.h0.take());
-        let parts = gradients.map(|part| part.map(|part| part.cast(of_sums)));
         sums = PerInput {
             x,
             h0,
-            ..sums.zip(parts).map(|pair| match pair {
-                (Some(sum), Some(part)) => Some(sum + part),
-                (sum, part) => sum.or(part),
-            })
+            ..sums.zip(gradients).map(|(sum, part)| add(sum, part))
         };
     }
     sums.x = d_x.or(sums.x);
     let gradients = wanted.zip(sums).map(|(wanted, sum)| {
         let sum = sum.filter(|_| wanted)?;
-        Some(sum.cast(dtype))
+        Some(sum.cast(x.dtype()))
     });
     Ok(GruGradients(
         gradients.map(|gradient| gradient.map(|gradient| gradient.0)),
@@ -132,4 +128,31 @@ fn add_to_last(
     let step = sequence.narrow(call.time_dim(), last..last + 1);
     let sum = rows.reshape(step.dims::<3>()) + step;
     sequence.with(call.time_dim(), last..last + 1, sum)
+}
+
+/// Adds a chunk's part of a gradient. The sum is float32: hundreds of parts would lose much in 16 bits.
+fn add<B: Backend>(sum: Option<Prim<B>>, part: Option<Prim<B>>) -> Option<Prim<B>> {
+    match (sum, part) {
+        (Some(sum), Some(part)) => Some(sum.cast(DType::F32) + part.cast(DType::F32)),
+        (sum, part) => sum.or(part),
+    }
+}
+
+#[cfg(all(test, feature = "flex"))]
+mod tests {
+    use super::*;
+    use burn::tensor::TensorData;
+    use burn_flex::{Flex, FlexTensor};
+
+    #[test]
+    fn many_parts_of_16_bits_are_added() {
+        for dtype in [DType::F16, DType::BF16] {
+            let one = TensorData::ones::<f32, _>([1]).convert_dtype(dtype);
+            let part = || Some(Prim::<Flex>(FlexTensor::from_data(one.clone())));
+            // float16 has no odd number above 2048, bfloat16 none above 256.
+            let sum = (0..3000).fold(None, |sum, _| add(sum, part()));
+            let sum = sum.expect("it has parts").0.into_data();
+            assert_eq!(sum.iter::<f32>().collect::<Vec<_>>(), [3000.0], "{dtype:?}");
+        }
+    }
 }
