@@ -11,7 +11,8 @@ use burn::{
 };
 use burn_store::{ModuleSnapshot, SafetensorsStore};
 use gru_op::{
-    GruBlock, GruBlockConfig, GruInitializer, Reset, SequenceOptions, Update, restart, starts_after,
+    Direction, GruBlock, GruBlockConfig, GruInitializer, Reset, SequenceOptions, Update, restart,
+    starts_after,
 };
 use gru_testkit::{
     close::{Tolerance, close},
@@ -83,19 +84,28 @@ fn same<const D: usize>(
 }
 
 fn step_equals_sequence(device: &Device, tolerance: Tolerance) -> Result<(), String> {
-    for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+    for (reset, bidirectional) in [
+        (Reset::AfterMatmul, false),
+        (Reset::BeforeMatmul, false),
+        (Reset::AfterMatmul, true),
+    ] {
         let config = GruBlockConfig::new(I, H)
             .with_num_layers(2)
+            .with_bidirectional(bidirectional)
             .with_reset(reset);
-        let block = config.init(device);
-        for initial in [None, Some(state(2, device))] {
+        let mut block = config.init(device);
+        for layer in &mut block.layers {
+            layer.direction = Direction::Forward;
+        }
+        let width = block.directions() * H;
+        for initial in [None, Some(state(block.layers.len(), device))] {
             let x = input(device);
             let (y, last) = block.forward(x.clone(), initial.clone());
             let mut carried = initial;
             for t in 0..T {
                 let x_t = x.clone().narrow(1, t, 1).reshape([N, I]);
                 let (y_t, new) = block.step(x_t, carried);
-                let expected = y.clone().narrow(1, t, 1).reshape([N, H]);
+                let expected = y.clone().narrow(1, t, 1).reshape([N, width]);
                 same(&format!("y at {t}"), y_t, expected, tolerance.forward)?;
                 carried = Some(new);
             }

@@ -33,6 +33,9 @@ pub enum Error {
     #[error("the text consists of one distinct character, {0:?}; expected at least two")]
     SingleCharacter(char),
 
+    #[error("expected distinct characters, got {0:?} twice")]
+    RepeatedCharacter(char),
+
     #[error("the text has {found} distinct characters, expected at most {largest}")]
     TooManyCharacters { found: usize, largest: usize },
 

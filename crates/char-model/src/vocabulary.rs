@@ -28,7 +28,12 @@ impl Vocabulary {
             }
             _ => {}
         }
-        let tokens = (0..).zip(&characters).map(|(i, &c)| (c, i)).collect();
+        let mut tokens = HashMap::new();
+        for (token, &character) in (0..).zip(&characters) {
+            if tokens.insert(character, token).is_some() {
+                return Err(Error::RepeatedCharacter(character));
+            }
+        }
         Ok(Self { characters, tokens })
     }
 
@@ -82,6 +87,13 @@ mod tests {
         let vocabulary = Vocabulary::new("ab".chars().collect()).unwrap();
         let error = vocabulary.encode("azbzq").unwrap_err().to_string();
         assert!(error.contains("'q', 'z'"), "{error}");
+    }
+
+    /// A model file may have any list.
+    #[test]
+    fn a_repeated_character_is_an_error() {
+        let repeated = Vocabulary::new("abca".chars().collect());
+        assert!(matches!(repeated, Err(Error::RepeatedCharacter('a'))));
     }
 
     #[test]

@@ -117,28 +117,16 @@ fn run_as<E: Element>(gru: &Gru, options: Options, by_definition: bool) -> Resul
     let (w_ih, w_hh) = (weights(i * 3 * h, 3), weights(h * 3 * h, 4));
     let (b_ih, b_hh) = (weights(3 * h, 5), weights(3 * h, 6));
     let mask = noise::<E>(n * h, 8);
-    let starts = noise::<E>(n * t, 11)
-        .into_iter()
-        .map(|v| {
-            if v > scale / (E::one() + E::one()) {
-                E::one()
-            } else {
-                E::zero()
-            }
-        })
-        .collect::<Vec<E>>();
+    let flags = |seed, least: E| -> Vec<E> {
+        let noise = noise::<E>(n * t, seed).into_iter();
+        noise
+            .map(|v| if v > least { E::one() } else { E::zero() })
+            .collect()
+    };
+    let starts = flags(11, scale / (E::one() + E::one()));
     let start_state = noise::<E>(n * h, 12);
     let take: Vec<E> = noise::<E>(n * t * h, 10).into_iter().map(E::abs).collect();
-    let valid: Vec<E> = noise::<E>(n * t, 9)
-        .into_iter()
-        .map(|v| {
-            if v > E::zero() - scale {
-                E::one()
-            } else {
-                E::zero()
-            }
-        })
-        .collect();
+    let valid = flags(9, E::zero() - scale);
     if options.valid && !by_definition {
         // The padding of a sequence may hold any value.
         for (row, _) in valid.iter().enumerate().filter(|(_, v)| **v == E::zero()) {

@@ -93,10 +93,18 @@ fn mark(graph: &mut GraphProto) -> Result<(), Error> {
     for tensor in &graph.initializer {
         constants.insert(tensor.name.clone(), tensor.clone());
     }
-    for node in graph.node.iter().filter(|node| node.op_type == "Constant") {
-        let value = node.attribute.iter().find(|a| a.name == "value");
-        if let (Some(value), Some(name)) = (value.and_then(|a| a.t.as_ref()), node.output.first()) {
-            constants.insert(name.clone(), value.clone());
+    for node in &graph.node {
+        let value = match node.op_type.as_str() {
+            "Constant" => {
+                let value = node.attribute.iter().find(|a| a.name == "value");
+                value.and_then(|a| a.t.as_ref())
+            }
+            // Equal weights of two layers are one tensor in some files.
+            "Identity" => node.input.first().and_then(|name| constants.get(name)),
+            _ => None,
+        };
+        if let (Some(value), Some(name)) = (value.cloned(), node.output.first()) {
+            constants.insert(name.clone(), value);
         }
     }
     for node in &mut graph.node {

@@ -6,6 +6,7 @@ use burn_onnx::{
     ext::{CustomOp, OpOverride},
 };
 use gru_testkit::onnx_file::{Attribute, GruModel, Value};
+use onnx_ir::{Message, ModelProto, NodeProto};
 use std::{
     fs,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -218,6 +219,32 @@ fn lengths_are_a_tensor() {
 fn weights_are_stored_once() {
     let code = generate("once", &model(), true).unwrap();
     assert!(!code.contains("constant1"), "{code}");
+}
+
+/// Some exporters store equal weights of two layers once, and name the copy by an Identity node.
+#[test]
+fn weights_behind_an_identity_node() {
+    let folder = folder("identity");
+    let path = folder.join("model.onnx");
+    let mut proto = ModelProto::parse_from_bytes(&model().to_bytes()).unwrap();
+    let graph = proto.graph.as_mut().unwrap();
+    graph.node[0].input[1] = "W_of_layer_2".into();
+    let mut identity = NodeProto::new();
+    identity.op_type = "Identity".into();
+    identity.input = vec!["W".into()];
+    identity.output = vec!["W_of_layer_2".into()];
+    graph.node.insert(0, identity);
+    fs::write(&path, proto.write_to_bytes().unwrap()).unwrap();
+    let copy = lengths::copy(&path, &folder.join("copy")).unwrap();
+    let out = folder.join("out");
+    ModelGen::new()
+        .out_dir(out.to_str().unwrap())
+        .input(&copy)
+        .register_custom_op(GruOverride)
+        .run_from_cli();
+    let code = fs::read_to_string(out.join("model.rs")).unwrap();
+    fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(code, generate("without-identity", &model(), true).unwrap());
 }
 
 #[test]

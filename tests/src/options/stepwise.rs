@@ -43,10 +43,6 @@ pub fn stepwise(x: Tensor<3>, weights: &GruWeights, options: Options) -> (Tensor
     let x = batch_first(x);
     let zoneout = options.zoneout.map(batch_first);
     let block = |w: &Tensor<2>, k: usize| w.clone().narrow(1, k * h, h);
-    let b_hh = weights.b_hh.clone().map(|b| match b.dims() {
-        [len] if len == h => Tensor::cat(vec![zeros().squeeze(), zeros().squeeze(), b], 0),
-        _ => b,
-    });
     let bias = |b: &Option<Tensor<1>>, k: usize| match b {
         Some(b) => b.clone().narrow(0, k * h, h).unsqueeze(),
         None => zeros(),
@@ -97,7 +93,8 @@ pub fn stepwise(x: Tensor<3>, weights: &GruWeights, options: Options) -> (Tensor
                     Some(mask) => state.clone() * row_of(mask, n),
                     None => state.clone(),
                 };
-                let q = |g: Tensor<2>, k| g.matmul(block(&weights.w_hh, k)) + bias(&b_hh, k);
+                let q =
+                    |g: Tensor<2>, k| g.matmul(block(&weights.w_hh, k)) + bias(&weights.b_hh, k);
                 let r = sigmoid(clip(p(0) + q(g.clone(), 0), spec.clip_gates));
                 let z = sigmoid(clip(p(1) + q(g.clone(), 1), spec.clip_gates));
                 let recurrent = match spec.reset {

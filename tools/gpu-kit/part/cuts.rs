@@ -186,20 +186,39 @@ fn candidates(call: &Call) -> Vec<Strategy> {
     let Call { n, h, dtype, .. } = *call;
     let most = n.next_power_of_two();
     let rows_up_to = |limit: usize| {
-        let rows = [4, 8, 16, 1, 2, 32, 64];
-        rows.into_iter()
-            .filter(move |&rows| rows <= limit.min(most))
+        let rows = [4, 8, 16, 1, 2, 32, 64].into_iter();
+        rows.filter(|&rows| rows <= limit.min(most)).collect()
     };
+    let mut kinds = [
+        walks(rows_up_to(16), h),
+        steps(rows_up_to(64)),
+        persistent(rows_up_to(16), h),
+        vec![],
+    ];
+    if dtype != f32::elem_type_native() {
+        kinds[3] = of_matrices();
+    }
+    // One configuration of each kind in each round, so that all kinds are tried when the time is over.
+    let rounds = kinds.iter().map(Vec::len).max().unwrap_or_default();
+    let mut all = vec![Strategy::Inferred];
+    for round in 0..rounds {
+        let cuts = kinds.iter().filter_map(|kind| kind.get(round));
+        all.extend(cuts.map(|cut| Strategy::Forced(*cut)));
+    }
+    all
+}
+
+fn walks(rows: Vec<usize>, h: usize) -> Vec<Schedule> {
+    let shapes = [
+        (h, 1),
+        (h, 2),
+        (h, 4),
+        (h.div_ceil(2), 1),
+        (h.div_ceil(4), 1),
+        (64, 2),
+    ];
     let mut cuts = Vec::new();
-    for rows in rows_up_to(16) {
-        let shapes = [
-            (h, 1),
-            (h, 2),
-            (h, 4),
-            (h.div_ceil(2), 1),
-            (h.div_ceil(4), 1),
-            (64, 2),
-        ];
+    for rows in rows {
         for (n_threads, k_splits) in shapes {
             let tile = |resident| {
                 Schedule::Walk(WalkTile {
@@ -217,8 +236,12 @@ fn candidates(call: &Call) -> Vec<Strategy> {
             cuts.push(tile(false));
         }
     }
-    let walks = cuts.len();
-    for rows in rows_up_to(64) {
+    cuts
+}
+
+fn steps(rows: Vec<usize>) -> Vec<Schedule> {
+    let mut cuts = Vec::new();
+    for rows in rows {
         for (n_threads, n_per_thread, k_splits, block_k) in [
             (32, 1, 4, 128),
             (64, 4, 1, 128),
@@ -243,8 +266,12 @@ fn candidates(call: &Call) -> Vec<Strategy> {
             }));
         }
     }
-    let steps = cuts.len();
-    for rows in rows_up_to(16) {
+    cuts
+}
+
+fn persistent(rows: Vec<usize>, h: usize) -> Vec<Schedule> {
+    let mut cuts = Vec::new();
+    for rows in rows {
         for (n_threads, n_per_thread, k_splits) in [
             (16, 2, 16),
             (8, 4, 32),
@@ -270,46 +297,31 @@ fn candidates(call: &Call) -> Vec<Strategy> {
             }
         }
     }
-    let persistent = cuts.len();
-    if dtype != f32::elem_type_native() {
-        for (rows, n_threads, n_per_thread, k_splits, block_k) in [
-            (16, 32, 1, 4, 128),
-            (16, 32, 1, 2, 128),
-            (32, 32, 1, 2, 128),
-            (16, 64, 1, 2, 128),
-            (16, 32, 1, 4, 256),
-            (32, 32, 1, 1, 256),
-        ] {
-            let tile = StepTile {
-                rows,
-                width: 1,
-                n_threads,
-                n_per_thread,
-                k_splits,
-                block_k,
-                matrix: true,
-            };
-            cuts.extend([Schedule::Steps(tile), Schedule::Persistent(tile)]);
-        }
+    cuts
+}
+
+fn of_matrices() -> Vec<Schedule> {
+    let mut cuts = Vec::new();
+    for (rows, n_threads, n_per_thread, k_splits, block_k) in [
+        (16, 32, 1, 4, 128),
+        (16, 32, 1, 2, 128),
+        (32, 32, 1, 2, 128),
+        (16, 64, 1, 2, 128),
+        (16, 32, 1, 4, 256),
+        (32, 32, 1, 1, 256),
+    ] {
+        let tile = StepTile {
+            rows,
+            width: 1,
+            n_threads,
+            n_per_thread,
+            k_splits,
+            block_k,
+            matrix: true,
+        };
+        cuts.extend([Schedule::Steps(tile), Schedule::Persistent(tile)]);
     }
-    // One configuration of each kind in each round, so that all kinds are tried when the time is over.
-    let kinds = [
-        &cuts[..walks],
-        &cuts[walks..steps],
-        &cuts[steps..persistent],
-        &cuts[persistent..],
-    ];
-    let rounds = kinds
-        .iter()
-        .map(|kind| kind.len())
-        .max()
-        .unwrap_or_default();
-    let mut all = vec![Strategy::Inferred];
-    for round in 0..rounds {
-        let cuts = kinds.iter().filter_map(|kind| kind.get(round));
-        all.extend(cuts.map(|cut| Strategy::Forced(*cut)));
-    }
-    all
+    cuts
 }
 
 struct Buffers {

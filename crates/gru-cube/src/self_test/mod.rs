@@ -4,6 +4,7 @@
 //! panic, or as wrong numbers. The tested kernel is the kernel of the call: sizes of the batch and the sequence are
 //! arguments, and everything else that the kernel is compiled for is the same. So a test compiles nothing more.
 
+mod failure;
 mod problem;
 mod reference;
 
@@ -19,6 +20,7 @@ use cubecl::{
     server::Handle,
 };
 use cubecl_common::device::ServiceId;
+use failure::Failure;
 use half::{bf16, f16};
 use problem::{Given, N, Small, T};
 use std::{
@@ -46,17 +48,28 @@ static VERDICTS: LazyLock<Mutex<HashMap<Key, Result<(), PlanError>>>> =
     LazyLock::new(Mutex::default);
 
 /// The verdict on a kernel. It is tested if it is new.
-fn verdict(key: Key, test: impl FnOnce() -> Result<(), String>) -> Result<(), PlanError> {
+fn verdict(key: Key, test: impl FnOnce() -> Result<(), Failure>) -> Result<(), PlanError> {
     let schedule = key.plan.schedule();
     let mut verdicts = VERDICTS.lock().unwrap_or_else(PoisonError::into_inner);
-    let verdict = verdicts.entry(key).or_insert_with(|| {
-        let tested = test().map_err(|reason| PlanError::FailedTest { schedule, reason });
-        if let Err(error) = &tested {
+    if let Some(verdict) = verdicts.get(&key) {
+        return verdict.clone();
+    }
+    let failed = |reason| PlanError::FailedTest { schedule, reason };
+    let verdict = match test() {
+        Ok(()) => Ok(()),
+        Err(Failure::OfKernel(reason)) => {
+            let error = failed(reason);
             log::warn!("{error}. It is not used, and calls are slower");
+            Err(error)
         }
-        tested
-    });
-    verdict.clone()
+        Err(Failure::OutOfMemory(reason)) => {
+            let error = failed(reason);
+            log::warn!("{error}. This call is slower, and the next one tests the kernel again");
+            return Err(error);
+        }
+    };
+    verdicts.insert(key, verdict.clone());
+    verdict
 }
 
 /// Whether kernels can be tested: a browser does not wait for results, and a recorded graph cannot.
@@ -116,8 +129,7 @@ pub(crate) fn forward(
             states: states.clone(),
             gates: gates.clone(),
         };
-        launch::forward::run(client, &on.small.call, &inputs, &outputs, plan)
-            .map_err(|error| error.to_string())?;
+        launch::forward::run(client, &on.small.call, &inputs, &outputs, plan)?;
         let expected = on.small.forward();
         let may_jump = on.small.may_jump(Pass::Forward);
         on.compare("states", states, &expected.states, may_jump, false)?;
@@ -181,19 +193,16 @@ pub(crate) fn backward(
             d_gates: d_gates.clone(),
             d_h0: d_h0.clone(),
         };
-        launch::backward::run(client, &on.small.call, &inputs, &outputs, plan)
-            .map_err(|error| error.to_string())?;
+        launch::backward::run(client, &on.small.call, &inputs, &outputs, plan)?;
         let d_gates = d_gates.unwrap_or(gates);
         let may_jump = on.small.may_jump(Pass::Backward);
         on.compare("d_gates", d_gates, &expected.d_gates, may_jump, false)?;
-        let d_h0 = on
-            .client
-            .read_one(d_h0)
-            .map_err(|error| error.to_string())?;
+        let d_h0 = on.client.read_one(d_h0)?;
         let d_h0 = wide(f32::from_bytes(&d_h0));
         judge(&on.small, "d_h0", &d_h0, &expected.d_h0, may_jump, |_| {
             false
-        })
+        })?;
+        Ok(())
     })
 }
 
@@ -253,9 +262,8 @@ impl OnDevice<'_> {
         expected: &[f64],
         may_jump: bool,
         skips: bool,
-    ) -> Result<(), String> {
-        let bytes = self.client.read_one(got);
-        let bytes = bytes.map_err(|error| error.to_string())?;
+    ) -> Result<(), Failure> {
+        let bytes = self.client.read_one(got)?;
         let got = match self.small.call.dtype {
             ElemType::Float(FloatKind::F16) => wide(f16::from_bytes(&bytes)),
             ElemType::Float(FloatKind::BF16) => wide(bf16::from_bytes(&bytes)),
@@ -263,7 +271,8 @@ impl OnDevice<'_> {
         };
         let per_row = expected.len() / (N * T);
         let is_undefined = |i: usize| skips && self.small.is_skipped(i / per_row);
-        judge(&self.small, name, &got, expected, may_jump, is_undefined)
+        judge(&self.small, name, &got, expected, may_jump, is_undefined)?;
+        Ok(())
     }
 }
 

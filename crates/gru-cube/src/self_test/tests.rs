@@ -212,7 +212,7 @@ fn a_kernel_is_tested_once() {
         given: small_given(),
         gates: true,
     };
-    let failed = verdict(key(1), || Err("all wrong".to_owned()));
+    let failed = verdict(key(1), || Err(Failure::OfKernel("all wrong".to_owned())));
     let message = failed.as_ref().unwrap_err().to_string();
     assert_eq!(
         message,
@@ -221,6 +221,10 @@ fn a_kernel_is_tested_once() {
     assert_eq!(verdict(key(1), || unreachable!("tested before")), failed);
     assert_eq!(verdict(key(2), || Ok(())), Ok(()));
     assert_eq!(verdict(key(2), || unreachable!("tested before")), Ok(()));
+    // A full memory may be free later.
+    let full = || Err(Failure::OutOfMemory("full".to_owned()));
+    assert!(verdict(key(3), full).is_err());
+    assert_eq!(verdict(key(3), || Ok(())), Ok(()));
 }
 
 fn small_given() -> Given {

@@ -22,7 +22,7 @@ pub struct GruCall<B: Backend> {
     /// states and the gradient of `x` are zero there, and gates have no meaning.
     pub lengths: Lengths,
     /// What the layer keeps between calls.
-    pub memory: LayerMemory,
+    pub(crate) memory: LayerMemory,
 }
 
 /// What forward saves for backward.

@@ -61,11 +61,8 @@ pub(crate) mod deferred;
 mod memory;
 pub(crate) mod padded;
 
-pub(crate) use self::call::is_addressable;
-pub use self::{
-    call::{GruCall, GruGradients, GruSaved},
-    memory::LayerMemory,
-};
+pub use self::call::{GruCall, GruGradients, GruSaved};
+pub(crate) use self::{call::is_addressable, memory::LayerMemory};
 pub use gru_spec::{Inputs, Lengths, PerInput, Sequence, Sizes, Weights};
 
 use burn::backend::{Backend, backend_extension, tensor::FloatTensor};

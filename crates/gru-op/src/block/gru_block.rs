@@ -290,7 +290,7 @@ impl GruBlock {
         let x = shape::reshape(x, [1, n, features]);
         let options = SequenceOptions::new().state(state);
         let (y, state) = self.run(OP, x, Layout::TimeMajor, options);
-        (shape::reshape(y, [n, self.d_hidden]), state)
+        (shape::at(y, 0, 0), state)
     }
 
     /// The weights of every layer and direction, in the order of [`layers`](Self::layers).

@@ -27,7 +27,8 @@ fn block(device: &Device, checkpointing: Checkpointing) -> GruBlock {
 }
 
 fn memory(gru: &GruBlock) -> &Memory {
-    gru.layers[0].memory.get().expect("a layer has memory")
+    let memory = gru.layers[0].memory.cpu.as_deref();
+    memory.expect("a layer has memory")
 }
 
 /// The lengths of the gate buffers.

@@ -4,7 +4,10 @@
 //! step with N 64, T 100, H 512 would take at least 6% longer. On virtual machines that give freed memory to their
 //! host, it would take up to a third longer.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{
+    fmt,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 /// Smaller buffers, in bytes, are left to the allocator.
 const LARGE: usize = 1 << 20;
@@ -17,6 +20,12 @@ const MAX_IDLE: usize = 256;
 pub(crate) struct Memory {
     f32: Mutex<Kept<f32>>,
     f64: Mutex<Kept<f64>>,
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Memory")
+    }
 }
 
 #[cfg(test)]

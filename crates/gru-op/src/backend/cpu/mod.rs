@@ -94,7 +94,7 @@ fn run<B: CpuBackend<E>, E: Keep>(call: GruCall<B>, keep_gates: bool) -> GruSave
     let width = gru.spec.saved_per_unit() * gru.sizes.h;
     let inputs = dense::<B, E>(call.inputs, gru.sizes);
     let mut states = gru_cpu::buffer(places.rows() * gru.sizes.h);
-    let mut kept = memory.get::<Memory>().map(E::of);
+    let mut kept = memory.cpu.as_deref().map(E::of);
     let mut gates = None;
     if keep_gates {
         let len = places.rows() * width;
@@ -137,8 +137,8 @@ fn backward<B: CpuBackend<E>, E: Keep>(
         d_states.as_ref(),
         gradients.as_mut().map(Option::as_deref_mut),
     );
-    if let (Some(gates), Some(memory)) = (gates.and_then(B::into_data), memory.get::<Memory>()) {
-        E::of(memory).give_gates(gates);
+    if let (Some(gates), Some(memory)) = (gates.and_then(B::into_data), memory.cpu) {
+        E::of(&memory).give_gates(gates);
     }
     let tensors = gradients.zip(shapes).map(|(data, of)| {
         let (data, of) = data.zip(of)?;

@@ -20,9 +20,7 @@ use burn::{
     tensor::{DType, Shape},
 };
 use burn_cubecl::{
-    CubeBackend,
-    kernel::{cast, into_contiguous},
-    ops::numeric::empty_device_contiguous_dtype,
+    CubeBackend, kernel::into_contiguous, ops::numeric::empty_device_contiguous_dtype,
     tensor::CubeTensor,
 };
 use cubecl::server::Handle;
@@ -100,23 +98,18 @@ fn empty_of(like: &CubeTensor, shape: Shape, dtype: DType) -> CubeTensor {
     empty_device_contiguous_dtype(client, device, shape, dtype)
 }
 
-/// The left side of the recurrent product, `[T·N,H]`: `g = mask ⊙ h₋₁`, or `r ⊙ g` with gates.
-fn lhs(
-    call: &KernelCall,
-    states: &Handle,
-    gates: Option<Handle>,
-    like: &CubeTensor,
-) -> Prim<CubeBackend> {
+/// The left side of the recurrent product, `[T·N,H]`: `g = mask ⊙ h₋₁`, or `r ⊙ g` with gates. The states are dense.
+fn lhs(call: &KernelCall, states: &CubeTensor, gates: Option<Handle>) -> Prim<CubeBackend> {
     let (inputs, call) = (&call.of.inputs, &call.sizes());
-    let g = empty(like, Shape::new([call.n * call.t, call.h]));
+    let g = empty(states, Shape::new([call.n * call.t, call.h]));
     let of = RecurrentInputs {
-        states: states.clone(),
+        states: states.handle.clone(),
         h0: optional(&inputs.sequence.h0),
         recurrent_mask: optional(&inputs.sequence.recurrent_mask),
         step_mask: optional(&inputs.sequence.step_mask),
         gates,
     };
-    gru_cube::recurrent_inputs(&like.client, call, &of, &g.handle);
+    gru_cube::recurrent_inputs(&states.client, call, &of, &g.handle);
     Prim(g)
 }
 
@@ -145,13 +138,13 @@ fn is_done(op: &str, done: Result<(), PlanError>, strategy: Strategy) -> bool {
 fn forward(call: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBackend>> {
     let call = KernelCall::new(call)?;
     let (of, element) = (&call.of, call.element);
-    let (inputs, sizes) = (&of.inputs, composed::Call::new(of.clone()));
-    let (whole, w_ih) = (&sizes.inputs.sequence.x, &sizes.inputs.weights.w_ih);
-    let Sizes { n, t, h, .. } = sizes.sizes;
-    let states = empty(&whole.0, Shape::new(sizes.sequence_shape(h)));
+    let (inputs, whole) = (&of.inputs, composed::Call::new(of.clone()));
+    let (x, w_ih) = (&whole.inputs.sequence.x, &whole.inputs.weights.w_ih);
+    let Sizes { n, t, h, .. } = whole.sizes;
+    let states = empty(&x.0, Shape::new(whole.sequence_shape(h)));
     let width = of.spec.saved_per_unit() * h;
-    let gates = keep.then(|| empty(&states, Shape::new(sizes.sequence_shape(width))));
-    let [_, _, features] = whole.dims();
+    let gates = keep.then(|| empty(&states, Shape::new(whole.sequence_shape(width))));
+    let [_, _, features] = x.dims();
     // Products that leave out padding also need p of the valid steps only.
     let copies = 1 + usize::from(of.lengths.of_rows().is_some());
     let per_step = copies * n * 3 * h * element.size();
@@ -190,13 +183,13 @@ fn forward(call: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBacke
         if lengths.is_some_and(|lengths| lengths[0] <= steps.start) {
             break;
         }
-        let x = chunks::of_sequence(whole, &steps, &sizes);
+        let part = chunks::of_sequence(x, &steps, &whole);
         let p = match w_ih {
             Some(w_ih) => {
-                let rows = x.reshape([n * steps.len(), features]);
+                let rows = part.reshape([n * steps.len(), features]);
                 Places::product(&call.valid(steps.clone()), rows, w_ih.clone())
             }
-            None => x,
+            None => part,
         };
         let reads = ForwardInputs {
             steps,
@@ -221,6 +214,7 @@ fn forward(call: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBacke
 /// The gates, as they were saved, if no kernel runs this call.
 type NotDone = Option<Box<CubeTensor>>;
 
+/// Runs the kernels, then the products over all steps.
 fn backward(
     call: &KernelCall,
     states: &CubeTensor,
@@ -228,28 +222,51 @@ fn backward(
     d_states: &CubeTensor,
     wanted: PerInput<bool>,
 ) -> Result<GruGradients<CubeBackend>, NotDone> {
+    let states = into_contiguous(states.clone());
+    let done = run_backward(call, &states, gates, d_states, wanted)?;
+    let gradients = gradients_of_inputs(call, &states, done, wanted);
+    Ok(GruGradients(
+        gradients.map(|gradient| gradient.map(|gradient| gradient.0)),
+    ))
+}
+
+/// The results of the kernels of a backward pass.
+struct BackwardDone {
+    /// The gradients of the pre-activations, in the order of the gates: `[T·N,3H]` or `[T·N,4H]`.
+    d_gates: Prim<CubeBackend>,
+    /// The gradient of `h0 [N,H]`, and behind it that of the start state, in float32.
+    d_h0: Prim<CubeBackend>,
+    /// `r ⊙ g`, `[T·N,H]`, if it is needed: its gates are replaced by `d_gates`.
+    g_n: Option<Prim<CubeBackend>>,
+}
+
+/// Runs the kernels. The states are dense.
+fn run_backward(
+    call: &KernelCall,
+    states: &CubeTensor,
+    gates: CubeTensor,
+    d_states: &CubeTensor,
+    wanted: PerInput<bool>,
+) -> Result<BackwardDone, NotDone> {
     let (inputs, spec) = (&call.of.inputs, call.of.spec);
-    let sizes = composed::Call::new(call.of.clone());
-    let (h, rows) = (sizes.sizes.h, sizes.sizes.rows());
-    let width = spec.saved_per_unit() * h;
+    let sizes = call.of.sizes();
+    let (n, h) = (sizes.n, sizes.h);
     let kept = into_contiguous(gates);
     // If this is the only handle of the gates, their gradients replace them.
     let in_place = kept.can_mut();
-    let client = states.client.clone();
-    let dense_states = dense(states.clone());
-    let lhs_of = |gates| lhs(call, &dense_states, gates, states);
     // The gates are read before their gradients replace them.
     let g_n = (wanted.w_hh && spec.reset == Reset::BeforeMatmul)
-        .then(|| lhs_of(Some(kept.handle.clone())));
-
+        .then(|| lhs(call, states, Some(kept.handle.clone())));
+    let shape = [sizes.rows(), spec.saved_per_unit() * h];
     let d_gates = if in_place {
-        kept.clone()
+        Prim::<CubeBackend>(kept.clone()).reshape(shape).0
     } else {
-        empty(&kept, Shape::new([rows, width]))
+        empty(&kept, Shape::new(shape))
     };
-    let n = sizes.sizes.n;
-    let has_start_state = call.starts == Starts::FromState;
-    let state_rows = if has_start_state { 2 * n } else { n };
+    let state_rows = match call.starts {
+        Starts::FromState => 2 * n,
+        Starts::None | Starts::FromZeros => n,
+    };
     let d_h0 = empty_of(&kept, Shape::new([state_rows, h]), DType::F32);
     let d_h0 = match call.left_out() {
         Some(_) => Prim::<CubeBackend>::zeros([state_rows, h], &Prim(d_h0)).0,
@@ -257,7 +274,7 @@ fn backward(
     };
     let reads = BackwardInputs {
         d_states: dense(d_states.clone()),
-        states: dense_states.clone(),
+        states: states.handle.clone(),
         gates: kept.handle.clone(),
         w_hh: dense(inputs.weights.w_hh.clone()),
         h0: optional(&inputs.sequence.h0),
@@ -271,33 +288,45 @@ fn backward(
         d_h0: d_h0.handle.clone(),
     };
     let strategy = Settings::current().backward;
-    let done = gru_cube::backward(&client, &call.sizes(), &reads, &writes, strategy);
+    let done = gru_cube::backward(&states.client, &call.sizes(), &reads, &writes, strategy);
     if !is_done("gru_backward", done, strategy) {
         return Err(Some(Box::new(kept)));
     }
+    Ok(BackwardDone {
+        d_gates: Prim(d_gates),
+        d_h0: Prim(d_h0),
+        g_n,
+    })
+}
 
-    let dtype = kept.dtype;
-    // Not needed any more, and as large as the gradients.
-    drop((kept, reads, writes));
-    let valid = call.valid(0..sizes.sizes.t);
+/// The requested gradients, by large products over all steps. The states are dense.
+fn gradients_of_inputs(
+    call: &KernelCall,
+    states: &CubeTensor,
+    done: BackwardDone,
+    wanted: PerInput<bool>,
+) -> PerInput<Option<Prim<CubeBackend>>> {
+    let whole = composed::Call::new(call.of.clone());
+    let Sizes { n, t, h, .. } = whole.sizes;
+    let valid = call.valid(0..t);
     let pick = |rows: Prim<CubeBackend>| match &valid {
         Some(valid) => valid.pick(rows),
         None => rows,
     };
-    let d_gates = pick(Prim(d_gates).reshape([rows, width]));
+    let BackwardDone { d_gates, d_h0, g_n } = done;
+    let d_gates = pick(d_gates);
     let columns = |from: usize, to: usize| d_gates.narrow(1, from * h..to * h);
     let d_p = columns(0, 3);
-    let last = spec.saved_per_unit();
-    let d_q_n = columns(last - 1, last);
-    let x = &sizes.inputs.sequence.x;
+    let last = call.of.spec.saved_per_unit();
+    let x = &whole.inputs.sequence.x;
     let w_ih = wanted.w_ih.then(|| {
-        let x = pick(sizes.rows(x.clone()));
+        let x = pick(whole.rows(x.clone()));
         x.transpose().matmul(d_p.clone())
     });
     let w_hh = wanted.w_hh.then(|| {
-        let g = pick(lhs_of(None));
+        let g = pick(lhs(call, states, None));
         let g_n = g_n.map_or_else(|| g.clone(), pick);
-        composed::d_w_hh(g, g_n, columns(0, 2), d_q_n)
+        composed::d_w_hh(g, g_n, columns(0, 2), columns(last - 1, last))
     });
     // One pass over all columns for both biases.
     let sums = (wanted.b_ih || wanted.b_hh).then(|| d_gates.clone().sum_rows());
@@ -309,41 +338,28 @@ fn backward(
         _ => None,
     };
     // Last, after the memory of g is free.
-    let x = wanted.x.then(|| {
-        let rows = sizes.d_x(d_p);
+    let d_x = wanted.x.then(|| {
+        let rows = whole.d_x(d_p);
         let rows = match &valid {
             Some(valid) => valid.spread(rows),
             None => rows,
         };
         rows.reshape(x.dims::<3>())
     });
-    let d_state = |rows| {
-        Prim(cast(
-            Prim::<CubeBackend>(d_h0.clone()).narrow(0, rows).0,
-            dtype,
-        ))
-    };
-    let start_state = wanted.start_state.then(|| {
-        if has_start_state {
-            d_state(n..2 * n)
-        } else {
-            // Without starts it has no effect.
-            Prim::zeros([n, h], &sizes.inputs.weights.w_hh)
-        }
-    });
-    let h0 = wanted.h0.then(|| d_state(0..n));
-    let gradients = PerInput {
-        x,
-        h0,
+    let d_state = |rows| d_h0.narrow(0, rows).cast(x.dtype());
+    PerInput {
+        x: d_x,
+        h0: wanted.h0.then(|| d_state(0..n)),
         w_ih,
         w_hh,
         b_ih,
         b_hh,
-        start_state,
-    };
-    Ok(GruGradients(
-        gradients.map(|gradient| gradient.map(|gradient| gradient.0)),
-    ))
+        start_state: wanted.start_state.then(|| match call.starts {
+            Starts::FromState => d_state(n..2 * n),
+            // Without starts it has no effect.
+            Starts::None | Starts::FromZeros => Prim::zeros([n, h], &whole.inputs.weights.w_hh),
+        }),
+    }
 }
 
 #[cfg(test)]

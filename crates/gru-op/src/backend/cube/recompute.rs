@@ -7,7 +7,7 @@ use burn::{
     backend::Backend,
     tensor::{DType, Shape},
 };
-use burn_cubecl::{CubeBackend, tensor::CubeTensor};
+use burn_cubecl::{CubeBackend, kernel::into_contiguous, tensor::CubeTensor};
 use gru_cube::{GatesInputs, Limits, Products};
 use gru_spec::{PerInput, Reset};
 
@@ -75,21 +75,21 @@ pub(super) fn gradients(
 /// The gates of all steps of a call, from the states.
 fn gates(of: &KernelCall, states: &Prim<CubeBackend>) -> CubeTensor {
     let (inputs, spec) = (&of.of.inputs, of.of.spec);
-    let sizes = Call::new(of.of.clone());
-    let valid = of.valid(0..sizes.sizes.t);
+    let whole = Call::new(of.of.clone());
+    let valid = of.valid(0..whole.sizes.t);
     let product = |rows, weight| Places::product(&valid, rows, weight);
-    let x = sizes.rows(sizes.inputs.sequence.x.clone());
-    let p = match &sizes.inputs.weights.w_ih {
+    let x = whole.rows(whole.inputs.sequence.x.clone());
+    let p = match &whole.inputs.weights.w_ih {
         Some(w_ih) => product(x, w_ih.clone()),
         None => x,
     };
     let p = dense(p.0);
     let client = states.0.client.clone();
     let call = of.sizes();
-    let h = sizes.sizes.h;
+    let h = whole.sizes.h;
     let width = spec.saved_per_unit() * h;
-    let gates = empty(&states.0, Shape::new(sizes.sequence_shape(width)));
-    let g = lhs(of, &dense(states.0.clone()), None, &states.0);
+    let gates = empty(&states.0, Shape::new(whole.sequence_shape(width)));
+    let g = lhs(of, &into_contiguous(states.0.clone()), None);
     let w_hh = Prim::<CubeBackend>(inputs.weights.w_hh.clone());
     let columns = |from: usize, to: usize| w_hh.narrow(1, from * h..to * h);
     let make = |products: Products| {

@@ -173,7 +173,7 @@ impl PreparedGru {
         let x = shape::reshape(x, [1, n, features]);
         let options = SequenceOptions::new().state(state);
         let (y, state) = self.run(OP, x, Layout::TimeMajor, options);
-        (shape::reshape(y, [n, self.config.d_hidden]), state)
+        (shape::at(y, 0, 0), state)
     }
 
     fn run(
