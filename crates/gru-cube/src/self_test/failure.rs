@@ -49,7 +49,7 @@ fn is_out_of_memory(error: &ServerError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cubecl_common::backtrace::BackTrace;
+    use cubecl_environment::backtrace::BackTrace;
 
     fn out_of_memory() -> ServerError {
         let (size, backtrace) = (8, BackTrace::capture());
