@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use bench_support::Problem;
+use bench_support::{Mode, Problem};
 
 /// The numbers of a peer by name.
 pub struct Outputs {
@@ -15,13 +15,22 @@ impl Outputs {
     /// other numbers there.
     ///
     /// # Errors
-    /// If the file does not contain the named tensors.
+    /// If the file does not contain the named tensors, or these are not all outputs.
     pub fn read(
         peer: &str,
         names: &[String],
         path: &Path,
         problem: &Problem,
+        mode: Mode,
     ) -> Result<Self, String> {
+        let expected = problem.outputs(mode);
+        let is_complete =
+            names.len() == expected.len() && expected.iter().all(|name| names.contains(name));
+        if !is_complete {
+            return Err(format!(
+                "{peer}: expected the outputs {expected:?}, got {names:?}"
+            ));
+        }
         let bytes = fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
         let mut floats = bytes
             .chunks_exact(4)
@@ -72,7 +81,7 @@ fn size(name: &str, problem: &Problem) -> Option<usize> {
 }
 
 /// Compares every peer with the last one, which is not of this workspace if there is one. Returns the largest difference
-/// of each peer, relative to the largest value of the tensor.
+/// of each peer, relative to the largest value of the tensor. The last one has the largest of all.
 ///
 /// A float32 sum of K terms in any order has an error near √K·2⁻²⁴ times its largest terms. The longest sums are
 /// the weight gradients, over N·T steps, of errors that themselves come from sums over I + H numbers in each of L·D layers.
@@ -96,15 +105,9 @@ pub fn check(outputs: &[Outputs], problem: &Problem) -> Result<BTreeMap<String, 
         );
     }
     for other in others {
-        if !other.tensors.contains_key("y") || !reference.tensors.contains_key("y") {
-            return Err(format!("{}: expected the output y", other.peer));
-        }
         let mut worst = 0.0f64;
         for (name, tensor) in &other.tensors {
-            let Some(expected) = reference.tensors.get(name) else {
-                continue;
-            };
-            let difference = difference(tensor, expected);
+            let difference = difference(tensor, &reference.tensors[name]);
             if difference.is_nan() || difference > allowed {
                 return Err(format!(
                     "{} {name}: {} differs from {} by {difference:.2e} of the largest value, allowed {allowed:.2e}",
@@ -121,6 +124,7 @@ pub fn check(outputs: &[Outputs], problem: &Problem) -> Result<BTreeMap<String, 
             "{} peers agree: {worst:.1e} of {allowed:.1e}",
             outputs.len()
         );
+        differences.insert(reference.peer.clone(), worst);
     }
     Ok(differences)
 }
@@ -155,12 +159,16 @@ mod tests {
             .map(|k| k as f32 / 1e4)
             .collect();
         change(&mut y);
-        let bytes: Vec<u8> = y.iter().flat_map(|float| float.to_le_bytes()).collect();
+        let floats = y.iter().chain(&problem.h0);
+        let bytes: Vec<u8> = floats.flat_map(|float| float.to_le_bytes()).collect();
         let path = std::env::temp_dir().join(format!("agree-{peer}-{}", std::process::id()));
         fs::write(&path, bytes).expect("the file can be written");
-        let read = Outputs::read(peer, &["y".to_owned()], &path, problem);
+        let names = problem.outputs(Mode::Infer);
+        let read = |names| Outputs::read(peer, names, &path, problem, Mode::Infer);
+        assert!(read(&names[..1]).is_err(), "h_n is missing");
+        let outputs = read(&names);
         fs::remove_file(&path).expect("the file exists");
-        read.expect("the file has all numbers")
+        outputs.expect("the file has all numbers")
     }
 
     #[test]

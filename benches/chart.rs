@@ -1,6 +1,6 @@
 //! The chart of the README: the time of each peer relative to gru-op.
 
-use crate::tables::{Best, sizes};
+use crate::tables::{Best, OURS, sizes};
 
 const SHAPES: [&str; 10] = [
     "cell",
@@ -23,7 +23,6 @@ const MODES: [(&str, &str); 2] = [
     ("infer", "Inference"),
     ("fwd_bwd", "Training (forward and backward)"),
 ];
-const OURS: &str = "gru-op-flex";
 const LEFT: f64 = 250.0;
 const PANEL: f64 = 290.0;
 const GAP: f64 = 46.0;
@@ -66,7 +65,8 @@ pub fn draw(best: &Best) -> Result<String, String> {
     let first = get("infer", "cell", OURS)?;
     let title = format!(
         "Time relative to gru-op on two cores, {}, {}",
-        first.machine, first.date
+        first.machine,
+        &first.date[..10]
     );
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \

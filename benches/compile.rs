@@ -37,7 +37,10 @@ pub fn measure(options: &Options) -> Result<(), String> {
 fn compile() -> Result<f64, String> {
     let packages = CRATES.map(|name| ["-p", name]).concat();
     let cleaned = cargo(&[&["clean", "--release"], &packages[..]].concat()).status();
-    cleaned.map_err(|e| format!("cargo clean: {e}"))?;
+    let cleaned = cleaned.map_err(|e| format!("cargo clean: {e}"))?;
+    if !cleaned.success() {
+        return Err(format!("cargo clean: {cleaned}"));
+    }
     let start = Instant::now();
     let mut build = cargo(&[
         "build",

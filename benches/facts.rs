@@ -1,6 +1,6 @@
 //! Facts about the machine and the build. On systems other than Linux most are unknown.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path, process::Command, sync::OnceLock};
 
 /// The cores on which this process may run.
 pub fn cores() -> Vec<usize> {
@@ -21,7 +21,6 @@ pub fn pin(threads: usize) -> String {
     #[cfg(target_os = "linux")]
     {
         use rustix::thread::{CpuSet, sched_setaffinity};
-        use std::sync::OnceLock;
         static ALL: OnceLock<Vec<usize>> = OnceLock::new();
         let all = ALL.get_or_init(cores);
         if threads > all.len() {
@@ -50,25 +49,33 @@ fn cpu_line(key: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// The commit of the checkout, with `+` if the code differs from it.
+/// The commit of the checkout when this was first called, with `+` if the code differs from it.
 pub fn commit() -> String {
-    let code = [
-        "crates",
-        "Cargo.toml",
-        "Cargo.lock",
-        "benches/*.rs",
-        "benches/support",
-        "benches/peers",
-    ];
-    let status = ["status", "--porcelain", "--untracked-files=no", "--"];
-    let changed = output("git", &[&status[..], &code].concat());
-    let commit = output("git", &["rev-parse", "--short", "HEAD"]);
-    commit + if changed.is_empty() { "" } else { "+" }
+    static COMMIT: OnceLock<String> = OnceLock::new();
+    let commit = || {
+        let code = [
+            "crates",
+            "Cargo.toml",
+            "Cargo.lock",
+            "benches/*.rs",
+            "benches/Cargo.toml",
+            "benches/support",
+            "benches/peers",
+        ];
+        let changed = output(
+            "git",
+            &[&["status", "--porcelain", "--"][..], &code].concat(),
+        );
+        let commit = output("git", &["rev-parse", "--short", "HEAD"]);
+        commit + if changed.is_empty() { "" } else { "+" }
+    };
+    COMMIT.get_or_init(commit).clone()
 }
 
-/// Today, as in ISO 8601.
+/// When this was first called, as in ISO 8601, to the minute.
 pub fn date() -> String {
-    output("date", &["+%F"])
+    static DATE: OnceLock<String> = OnceLock::new();
+    DATE.get_or_init(|| output("date", &["+%FT%H:%M"])).clone()
 }
 
 /// The output of a command in the checkout, or nothing.
@@ -115,6 +122,10 @@ pub fn machine() -> String {
         ("cores", cores_of_machine()),
         ("instruction sets", sets),
         ("caches of a core", caches),
+        (
+            "processors on the core of the first",
+            read("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list"),
+        ),
         ("governor", governor),
         ("kernel", read("/proc/sys/kernel/osrelease")),
         (

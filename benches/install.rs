@@ -140,7 +140,9 @@ fn execute(command: &mut Command) -> Result<(), String> {
     if output.status.success() {
         return Ok(());
     }
-    let text = String::from_utf8_lossy(&output.stderr);
+    // Python's venv says on the standard output which package is missing.
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
     let last = text
         .lines()
         .rfind(|line| !line.trim().is_empty())

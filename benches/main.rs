@@ -13,12 +13,14 @@
 //! --modes infer,fwd_bwd       the modes; default: both
 //! --threads 1,2               the thread counts; default: all cores
 //! --samples 31                samples of each peer
-//! --seconds 20                time of each peer and row; a slower peer has fewer samples, at least 3
-//! --csv FILE                  adds the rows to this record, and replaces older rows
+//! --seconds 8                 time of each peer and row; a slower peer has fewer samples, at least 7
+//! --csv FILE                  adds the rows to this record, and replaces older rows. Not with fewer samples or seconds
+//!                             than the default
 //! --folder FOLDER             Python environment and oneDNN; default: `peers` in the target folder
 //!
 //! Before anything is timed, all peers of a row compute it, and their numbers are compared. Samples are interleaved: a
-//! sample of each peer, then the next sample of each peer. Calls below a millisecond are timed in batches.
+//! sample of each peer, then the next sample of each peer. Calls below a millisecond are timed in batches. A peer that is
+//! missing or fails ends the command.
 //!
 //! `memory` adds the peak memory to rows of the record, on Linux. `compile` adds the time of compiling gru-op.
 //! `tables` compares the generated tables and the chart of the documents with their records. `--write` updates them.
@@ -41,11 +43,16 @@ use std::{
     time::Duration,
 };
 
-use bench_support::{MODES, Mode, Peer, Problem, SHAPES, Shape};
+use bench_support::{MODES, Mode, NoAnswer, Peer, Problem, SHAPES, Shape};
 
 use crate::record::{Record, Row};
 
 const PEERS: &str = "gru-op-flex,prepared-flex,burn-flex,candle,torch,torch-cell,torch-split,torchrl,onnxruntime,onednn";
+
+const SAMPLES: usize = 31;
+const SECONDS: usize = 8;
+/// The fewest samples of a slow peer. An interval of the median requires six.
+const LEAST_SAMPLES: usize = 7;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -136,8 +143,8 @@ impl Options {
                 .split(',')
                 .map(|n| number(n.to_owned()))
                 .collect::<Result<_, _>>()?,
-            samples: number(take("--samples", "31"))?,
-            time: Duration::from_secs(number(take("--seconds", "20"))? as u64),
+            samples: number(take("--samples", &SAMPLES.to_string()))?,
+            time: Duration::from_secs(number(take("--seconds", &SECONDS.to_string()))? as u64),
             csv: Some(take("--csv", ""))
                 .filter(|path| !path.is_empty())
                 .map(PathBuf::from),
@@ -154,7 +161,16 @@ impl Options {
 }
 
 fn compare(options: &Options) -> Result<(), String> {
+    let is_short = options.samples < SAMPLES || options.time < Duration::from_secs(SECONDS as u64);
+    // The checkout may change later.
+    facts::commit();
+    facts::date();
     let mut record = match &options.csv {
+        Some(_) if is_short => {
+            return Err(format!(
+                "--csv: expected at least {SAMPLES} samples and {SECONDS} seconds"
+            ));
+        }
         Some(path) => Some(Record::open(path)?),
         None => None,
     };
@@ -163,7 +179,7 @@ fn compare(options: &Options) -> Result<(), String> {
     let result = options.threads.iter().try_for_each(|&threads| {
         let pinned = facts::pin(threads);
         println!("{threads} threads, {pinned}");
-        let mut peers = start(options, threads);
+        let mut peers = start(options, threads)?;
         for shape in &options.shapes {
             for &mode in &options.modes {
                 let rows = compare_row(options, shape, mode, threads, &mut peers, &scratch)?;
@@ -178,20 +194,20 @@ fn compare(options: &Options) -> Result<(), String> {
     result
 }
 
-/// Starts all peers. A missing one is reported.
-fn start(options: &Options, threads: usize) -> Vec<Peer> {
-    let mut peers = Vec::new();
-    for name in &options.peers {
-        let command = install::command(name, &options.folder, threads);
-        match command.and_then(|mut command| Peer::start(name, &mut command)) {
-            Ok(peer) => {
-                println!("{name}: {}", peer.version);
-                peers.push(peer);
-            }
-            Err(reason) => println!("{name}: missing, {reason}"),
-        }
-    }
-    peers
+/// Starts all peers.
+fn start(options: &Options, threads: usize) -> Result<Vec<Peer>, String> {
+    let start = |name: &String| {
+        let mut command = install::command(name, &options.folder, threads)?;
+        let peer = Peer::start(name, &mut command)?;
+        println!("{name}: {}", peer.version);
+        Ok(peer)
+    };
+    let started = options.peers.iter().map(|name| {
+        start(name).map_err(|reason: String| {
+            format!("{name}: missing, {reason}. To leave it out, name the others with --peers")
+        })
+    });
+    started.collect()
 }
 
 /// A sample begins with untimed calls of this time, and at least one: other peers used the caches, and threads that
@@ -241,7 +257,9 @@ fn compare_row(
         match peer.prepare(&file, mode, &out) {
             Ok((names, note)) => {
                 if !names.is_empty() {
-                    outputs.push(agree::Outputs::read(&peer.name, &names, &out, &problem)?);
+                    outputs.push(agree::Outputs::read(
+                        &peer.name, &names, &out, &problem, mode,
+                    )?);
                 }
                 runners.push(Runner {
                     peer,
@@ -253,7 +271,8 @@ fn compare_row(
                     spent: 0.0,
                 });
             }
-            Err(reason) => println!("{:16} {reason}", peer.name),
+            Err(NoAnswer::Declined(reason)) => println!("{:16} {reason}", peer.name),
+            Err(NoAnswer::Failed(reason)) => return Err(reason),
         }
     }
     let differences = agree::check(&outputs, &problem)?;
@@ -261,24 +280,15 @@ fn compare_row(
     for runner in &mut runners {
         runner.difference = differences.get(&runner.peer.name).copied();
     }
-    runners.retain_mut(|runner| {
-        let chosen = runner.choose_batch();
-        runner.is_running(chosen)
-    });
+    runners.iter_mut().try_for_each(Runner::choose_batch)?;
     let before = facts::steal();
     let limit = options.time.as_secs_f64() * 1e3;
-    let mut active = true;
-    while active {
-        active = false;
-        runners.retain_mut(|runner| {
-            let is_over = runner.spent > limit && runner.samples.len() >= 3;
-            if runner.samples.len() == options.samples || is_over {
-                return true;
+    for round in 0..options.samples {
+        for runner in &mut runners {
+            if round < LEAST_SAMPLES || runner.spent <= limit {
+                runner.take_sample()?;
             }
-            active = true;
-            let taken = runner.take_sample();
-            runner.is_running(taken)
-        });
+        }
     }
     let steal = before.percent_until(&facts::steal());
     let rows: Vec<Row> = runners
@@ -290,26 +300,13 @@ fn compare_row(
         let factor = ours.map_or(String::new(), |ours| record::factor(row, ours).to_string());
         println!(
             "{:16} {:10.4} ms ({:.4} to {:.4}, {} samples) {factor:>6} {}",
-            row.peer,
-            row.median_ms,
-            row.low_ms(),
-            row.high_ms(),
-            row.samples,
-            row.note
+            row.peer, row.median_ms, row.low_ms, row.high_ms, row.samples, row.note
         );
     }
     Ok(rows)
 }
 
 impl Runner<'_> {
-    /// Whether the peer answered. If it did not, prints why.
-    fn is_running(&self, result: Result<(), String>) -> bool {
-        if let Err(reason) = &result {
-            println!("{:16} left out, {reason}", self.peer.name);
-        }
-        result.is_ok()
-    }
-
     /// Chooses how many calls a sample has.
     fn choose_batch(&mut self) -> Result<(), String> {
         let mut one = self.peer.sample(0, 1)?;

@@ -1,13 +1,13 @@
 //! The peak memory of a call: inputs, weights and everything that the program allocates.
 
-use bench_support::{Mode, Peer, Problem, Shape};
+use bench_support::{Mode, NoAnswer, Peer, Problem, Shape};
 
 use crate::{Options, facts, install, record::Record};
 
 /// Measures all peers, each row in a process of its own, and adds the memory to the rows of the record.
 ///
 /// # Errors
-/// If the record lacks a row, or the system is not Linux.
+/// If the record lacks a row of this commit, a peer fails, or the system is not Linux.
 pub fn measure(options: &Options) -> Result<(), String> {
     let path = options.csv.as_ref().ok_or("memory: expected --csv FILE")?;
     let mut record = Record::open(path)?;
@@ -61,7 +61,8 @@ fn peak(
             peer.sample(0, 3)?;
             Ok(facts::mib(peer.id(), "VmHWM")? - without)
         }
-        Err(reason) => Err(reason),
+        Err(NoAnswer::Declined(reason)) => Err(reason),
+        Err(NoAnswer::Failed(reason)) => return Err(reason),
     };
     drop(peer);
     let _ = std::fs::remove_dir_all(&scratch);

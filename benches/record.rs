@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::facts;
 
-/// The time of a call. Records of before 2026-11-25 have no interval.
+/// The time of a call.
 #[derive(Serialize, Deserialize, Clone)]
 pub struct Row {
+    /// When the command started. Rows of one command were measured together.
     pub date: String,
-    #[serde(default)]
     pub commit: String,
     pub machine: String,
     pub peer: String,
@@ -24,26 +24,19 @@ pub struct Row {
     pub threads: usize,
     pub median_ms: f64,
     /// Bounds of the 95% interval of the median.
-    #[serde(default)]
-    pub low_ms: Option<f64>,
-    #[serde(default)]
-    pub high_ms: Option<f64>,
+    pub low_ms: f64,
+    pub high_ms: f64,
     pub min_ms: f64,
     pub samples: usize,
     /// Calls of a sample.
-    #[serde(default)]
     pub batch: Option<usize>,
     /// Of the matrix products of the valid steps.
     pub gflops: f64,
     /// Of the process, above its memory before it had a problem.
-    #[serde(default)]
     pub peak_mib: Option<f64>,
     /// Of the outputs and gradients from another peer, relative to the largest value.
-    #[serde(default)]
     pub difference: Option<f64>,
-    #[serde(default)]
     pub steal_percent: Option<f64>,
-    #[serde(default)]
     pub note: String,
 }
 
@@ -65,8 +58,8 @@ impl Row {
             mode: mode.to_owned(),
             threads,
             median_ms: median(samples.to_vec()),
-            low_ms: Some(low),
-            high_ms: Some(high),
+            low_ms: low,
+            high_ms: high,
             min_ms: samples.iter().copied().fold(f64::INFINITY, f64::min),
             samples: samples.len(),
             batch: None,
@@ -76,14 +69,6 @@ impl Row {
             steal_percent: None,
             note: String::new(),
         }
-    }
-
-    pub fn low_ms(&self) -> f64 {
-        self.low_ms.unwrap_or(self.median_ms)
-    }
-
-    pub fn high_ms(&self) -> f64 {
-        self.high_ms.unwrap_or(self.median_ms)
     }
 
     fn key(&self) -> (&str, &str, &str, usize) {
@@ -98,17 +83,11 @@ pub struct Factor {
     pub is_level: bool,
 }
 
-/// The time of `row` divided by the time of `ours`. The interval is the widest that both intervals allow. Without
-/// intervals, factors between 0.87 and 1.15 are level, the noise that CONTRIBUTING.md states.
+/// The time of `row` divided by the time of `ours`. The interval is the widest that both intervals allow.
 pub fn factor(row: &Row, ours: &Row) -> Factor {
-    let value = row.median_ms / ours.median_ms;
-    let (low, high) = match (row.low_ms, ours.low_ms) {
-        (Some(_), Some(_)) => (row.low_ms() / ours.high_ms(), row.high_ms() / ours.low_ms()),
-        _ => (value * 0.87, value * 1.15),
-    };
     Factor {
-        value,
-        is_level: low <= 1.0 && 1.0 <= high,
+        value: row.median_ms / ours.median_ms,
+        is_level: row.low_ms <= ours.high_ms && ours.low_ms <= row.high_ms,
     }
 }
 
@@ -194,10 +173,17 @@ impl Record {
     /// Sets the peak memory of a row that is in the record, and saves the record.
     ///
     /// # Errors
-    /// If there is no such row, or the file cannot be written.
+    /// If there is no such row of this commit, or the file cannot be written.
     pub fn set_peak(&mut self, key: (&str, &str, &str, usize), mib: f64) -> Result<(), String> {
         let row = self.rows.iter_mut().find(|row| row.key() == key);
         let row = row.ok_or_else(|| format!("{}: no row of {key:?}", self.path.display()))?;
+        let commit = facts::commit();
+        if row.commit != commit {
+            let expected = &row.commit;
+            return Err(format!(
+                "memory of {key:?}: expected the commit of the times, {expected}, got {commit}"
+            ));
+        }
         row.peak_mib = Some(mib);
         self.save()
     }
@@ -212,8 +198,6 @@ impl Record {
             if pinned.starts_with("not") {
                 row.note = [row.note.as_str(), pinned].join(" ").trim().to_owned();
             }
-            let old = self.rows.iter().find(|old| old.key() == row.key());
-            row.peak_mib = row.peak_mib.or(old.and_then(|old| old.peak_mib));
             self.rows.retain(|old| old.key() != row.key());
             self.rows.push(row);
         }
@@ -222,12 +206,16 @@ impl Record {
 
     fn save(&self) -> Result<(), String> {
         let error = |e: csv::Error| format!("{}: {e}", self.path.display());
-        let mut writer = csv::Writer::from_path(&self.path).map_err(error)?;
+        // An interrupted write must not destroy the record.
+        let new = self.path.with_extension("new");
+        let mut writer = csv::Writer::from_path(&new).map_err(error)?;
         self.rows
             .iter()
             .try_for_each(|row| writer.serialize(row))
             .map_err(error)?;
-        writer.flush().map_err(|e| error(e.into()))
+        writer.flush().map_err(|e| error(e.into()))?;
+        drop(writer);
+        fs::rename(&new, &self.path).map_err(|e| error(e.into()))
     }
 }
 
@@ -251,11 +239,9 @@ mod tests {
     fn rows_are_level_if_their_intervals_allow_equal_times() {
         let row = |median_ms, low, high| Row {
             median_ms,
-            low_ms: Some(low),
-            high_ms: Some(high),
-            ..read(&crate::root().join("benches/results/lavapipe-2-cores.csv")).expect("a record")
-                [0]
-            .clone()
+            low_ms: low,
+            high_ms: high,
+            ..Row::new(("peer", "1.0"), ("cell", "infer", 1), &[median_ms])
         };
         let ours = row(10.0, 9.0, 11.0);
         assert!(factor(&row(11.5, 10.9, 12.0), &ours).is_level);

@@ -6,12 +6,17 @@
 //! <!-- end -->
 //! ```
 //!
-//! with a file of `benches/results` and lists separated by commas. The last peer is the one that the others are compared
-//! with, `gru-op`. Every peer has its best thread count. `memory` is the peak of both modes.
+//! with a file of `benches/results` and lists separated by commas. The last peer is gru-op, with which the others are
+//! compared. Every peer has its best thread count. `memory` is the peak of both modes. A cell without a number belongs to
+//! a peer that does not compute the row.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
 
-use bench_support::Shape;
+use bench_support::{Kind, Shape};
 
 use crate::{
     chart,
@@ -22,12 +27,14 @@ const DOCUMENTS: [&str; 2] = ["README.md", "docs/src/performance.md"];
 const CHART: &str = "docs/speed.svg";
 /// The record of the chart.
 const RECORD: &str = "epyc-zen3-2-cores.csv";
+/// The peer that the others are compared with.
+pub const OURS: &str = "gru-op-flex";
 const END: &str = "<!-- end -->";
 
 /// Compares documents and chart with the records, or writes them.
 ///
 /// # Errors
-/// If a document differs, or a record does not have a named row.
+/// If a document differs, or a record does not have a named row, or rows of one cell were not measured together.
 pub fn check(root: &Path, write: bool) -> Result<(), String> {
     let mut differences = Vec::new();
     let mut files = vec![(CHART, chart::draw(&best(root, RECORD, "both")?)?)];
@@ -61,23 +68,50 @@ fn read(path: &Path) -> Result<String, String> {
 /// By mode, shape and peer: the row of the best thread count.
 pub type Best = BTreeMap<(String, String, String), Row>;
 
+/// Whether a peer computes a row.
+fn computes(peer: &str, shape: &Shape, mode: &str) -> bool {
+    let [.., directions] = shape.sizes;
+    match (peer, shape.kind) {
+        ("torch-cell" | "torch-split" | "torchrl", kind) => {
+            matches!(kind, Kind::Starts(_) | Kind::Documents)
+        }
+        ("torch" | "onednn", kind) => !matches!(kind, Kind::Starts(_) | Kind::Documents),
+        ("onnxruntime", kind) => mode == "infer" && matches!(kind, Kind::Dense | Kind::Lengths(_)),
+        ("candle", kind) => directions == 1 && kind == Kind::Dense,
+        _ => true,
+    }
+}
+
 fn best(root: &Path, name: &str, mode: &str) -> Result<Best, String> {
     let mut best = Best::new();
     let mut rows = record::read(&root.join("benches/results").join(name))?;
     if mode == "memory" {
         rows.retain_mut(|row| {
-            (row.low_ms, row.high_ms) = (row.peak_mib, row.peak_mib);
-            row.median_ms = row.peak_mib.unwrap_or(f64::NAN);
+            let peak = row.peak_mib.unwrap_or(f64::NAN);
+            (row.low_ms, row.median_ms, row.high_ms) = (peak, peak, peak);
             row.peak_mib.is_some()
         });
     }
+    let mut threads = BTreeMap::<_, BTreeSet<usize>>::new();
     for row in rows {
         let key = (row.mode.clone(), row.shape.clone(), row.peer.clone());
+        threads.entry(key.clone()).or_default().insert(row.threads);
         let known = best
             .get(&key)
             .map_or(f64::INFINITY, |known: &Row| known.median_ms);
         if row.median_ms < known {
             best.insert(key, row);
+        }
+    }
+    // A peer measured with fewer thread counts would look slower.
+    for ((mode, shape, peer), counts) in &threads {
+        let ours = (mode.clone(), shape.clone(), OURS.to_owned());
+        if let Some(ours) = threads.get(&ours)
+            && ours != counts
+        {
+            return Err(format!(
+                "{name}: {peer}, {shape}, {mode}: expected the thread counts of {OURS}, {ours:?}, got {counts:?}"
+            ));
         }
     }
     Ok(best)
@@ -128,11 +162,22 @@ fn table(best: &Best, mode: &str, shapes: &str, peers: &str) -> Result<String, S
         let mut cells = vec![Vec::new(); peers.len()];
         let mut factors = Vec::new();
         for mode in &modes {
-            let get = |peer: &str| best.get(&(mode.to_string(), shape.into(), peer.into()));
-            let rows: Vec<Option<&Row>> = peers.iter().map(|peer| get(peer)).collect();
+            let get = |peer: &&str| {
+                let row = best.get(&(mode.to_string(), shape.into(), peer.to_string()));
+                if row.is_none() && computes(peer, of(shape)?, mode) {
+                    return Err(format!("no row of {shape}, {mode}, {peer}"));
+                }
+                Ok(row)
+            };
+            let rows: Vec<Option<&Row>> = peers.iter().map(get).collect::<Result<_, _>>()?;
             let ours = rows.last().copied().flatten();
-            let ours = ours
-                .ok_or_else(|| format!("no row of {shape}, {mode}, {}", peers[peers.len() - 1]))?;
+            let ours = ours.ok_or_else(|| format!("no row of {shape}, {mode}, gru-op"))?;
+            if let Some(apart) = rows.iter().flatten().find(|row| row.date != ours.date) {
+                return Err(format!(
+                    "{shape}, {mode}: expected rows of one run, got {} of {} and {} of {}",
+                    ours.peer, ours.date, apart.peer, apart.date
+                ));
+            }
             let others = rows[..rows.len() - 1].iter().flatten();
             let rival = others.min_by(|a, b| a.median_ms.total_cmp(&b.median_ms));
             let factor = rival.map(|rival| record::factor(rival, ours));
@@ -172,7 +217,7 @@ fn table(best: &Best, mode: &str, shapes: &str, peers: &str) -> Result<String, S
 
 fn title(peer: &str) -> Result<&'static str, String> {
     Ok(match peer {
-        "burn-flex" | "burn-wgpu" => "Burn `Gru`",
+        "burn-flex" => "Burn `Gru`",
         "torch" => "PyTorch",
         "torch-cell" => "PyTorch, cells",
         "torch-split" => "PyTorch, split",
@@ -180,16 +225,18 @@ fn title(peer: &str) -> Result<&'static str, String> {
         "onednn" => "oneDNN",
         "onnxruntime" => "ONNX Runtime",
         "candle" => "candle",
-        "gru-op-flex" | "gru-op-wgpu" => "gru-op",
-        "prepared-flex" => "gru-op, prepared",
+        "gru-op-flex" => "gru-op",
         other => return Err(format!("no title for {other}")),
     })
 }
 
+fn of(name: &str) -> Result<&'static Shape, String> {
+    Shape::find(name).ok_or_else(|| format!("unknown shape {name}"))
+}
+
 /// The sizes of a shape, as text.
 pub fn sizes(name: &str) -> Result<String, String> {
-    let shape = Shape::find(name).ok_or_else(|| format!("unknown shape {name}"))?;
-    let [n, t, i, h, layers, directions] = shape.sizes;
+    let [n, t, i, h, layers, directions] = of(name)?.sizes;
     let mut text = format!("{n}, {t}, {i}, {h}");
     if layers > 1 {
         text += &format!(", {layers} layers");

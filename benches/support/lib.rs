@@ -17,7 +17,7 @@ use burn::tensor::{Device, Distribution, Tensor};
 pub use layer::{Layer, Program};
 #[cfg(feature = "gpu")]
 pub use memory_sampler::MemorySampler;
-pub use peer::Peer;
+pub use peer::{NoAnswer, Peer};
 pub use problem::{Kind, Problem, SHAPES, Shape};
 
 /// All modes.
@@ -91,10 +91,15 @@ pub fn time(run: &dyn Fn(), batch: usize, device: &Device) -> Times {
     Times { host, done: ms() }
 }
 
-/// The median; the larger of the middle values for an even number.
+/// The median. NaN without values.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    let count = values.len();
+    match values.get(count / 2) {
+        Some(&middle) if count % 2 == 1 => middle,
+        Some(&middle) => 0.5 * (values[count / 2 - 1] + middle),
+        None => f64::NAN,
+    }
 }
 
 /// GFLOP/s of the fastest of several square matrix products.

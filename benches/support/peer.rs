@@ -10,12 +10,36 @@
 //! backward `d_x`, `d_h0`, and `d_w_ih.0`, `d_w_hh.0`, `d_b_ih.0`, `d_b_hh.0` for each direction of each layer.
 
 use std::{
+    fmt,
     io::{BufRead, BufReader, Write},
     path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
 use crate::Mode;
+
+/// Why a peer gave no result.
+#[derive(Debug)]
+pub enum NoAnswer {
+    /// It does not compute this.
+    Declined(String),
+    /// It ended, or its answer is not of the protocol.
+    Failed(String),
+}
+
+impl fmt::Display for NoAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Declined(reason) | Self::Failed(reason) => f.write_str(reason),
+        }
+    }
+}
+
+impl From<NoAnswer> for String {
+    fn from(reason: NoAnswer) -> Self {
+        reason.to_string()
+    }
+}
 
 /// A running peer. It is stopped except while it answers, so threads that wait actively do not slow the others.
 pub struct Peer {
@@ -33,9 +57,10 @@ impl Peer {
     ///
     /// # Errors
     /// The reason why there is no such peer.
-    pub fn start(name: &str, command: &mut Command) -> Result<Self, String> {
+    pub fn start(name: &str, command: &mut Command) -> Result<Self, NoAnswer> {
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(|e| format!("{command:?}: {e}"))?;
+        let child = command.spawn();
+        let mut child = child.map_err(|e| NoAnswer::Failed(format!("{command:?}: {e}")))?;
         let input = child.stdin.take().expect("the pipe was requested");
         let output = child.stdout.take().expect("the pipe was requested");
         let mut peer = Self {
@@ -59,7 +84,7 @@ impl Peer {
         problem: &Path,
         mode: Mode,
         out: &Path,
-    ) -> Result<(Vec<String>, String), String> {
+    ) -> Result<(Vec<String>, String), NoAnswer> {
         let (problem, out) = (problem.display(), out.display());
         self.ask(&format!("prepare\t{problem}\t{}\t{out}", mode.name()))?;
         let words = self.answer("ok")?;
@@ -73,13 +98,13 @@ impl Peer {
     ///
     /// # Errors
     /// If the peer ended.
-    pub fn sample(&mut self, warm_up: usize, calls: usize) -> Result<f64, String> {
+    pub fn sample(&mut self, warm_up: usize, calls: usize) -> Result<f64, NoAnswer> {
         self.ask(&format!("sample\t{warm_up}\t{calls}"))?;
         let words = self.answer("ok")?;
         self.pause();
         let nanoseconds = words.first().and_then(|word| word.parse::<f64>().ok());
-        let nanoseconds =
-            nanoseconds.ok_or_else(|| format!("{}: answered {words:?}", self.name))?;
+        let nanoseconds = nanoseconds
+            .ok_or_else(|| NoAnswer::Failed(format!("{}: answered {words:?}", self.name)))?;
         Ok(nanoseconds / 1e6 / calls as f64)
     }
 
@@ -88,13 +113,14 @@ impl Peer {
         self.child.id()
     }
 
-    fn ask(&mut self, line: &str) -> Result<(), String> {
+    fn ask(&mut self, line: &str) -> Result<(), NoAnswer> {
         self.signal(true);
-        writeln!(self.input, "{line}").map_err(|e| format!("{}: {e}", self.name))
+        let written = writeln!(self.input, "{line}");
+        written.map_err(|e| NoAnswer::Failed(format!("{}: {e}", self.name)))
     }
 
     /// The words after the first word, which must be `expected`.
-    fn answer(&mut self, expected: &str) -> Result<Vec<String>, String> {
+    fn answer(&mut self, expected: &str) -> Result<Vec<String>, NoAnswer> {
         let mut line = String::new();
         let read = self.output.read_line(&mut line);
         let mut words = line.trim_end().split('\t').map(String::from);
@@ -102,13 +128,14 @@ impl Peer {
             (Ok(count), Some(first)) if count > 0 && first == expected => Ok(words.collect()),
             (Ok(count), Some(first)) if count > 0 && first == "no" => {
                 self.pause();
-                Err(words.collect::<Vec<_>>().join(" "))
+                let words = words.collect::<Vec<_>>();
+                Err(NoAnswer::Declined(words.join(" ")))
             }
-            _ => Err(format!(
+            _ => Err(NoAnswer::Failed(format!(
                 "{}: expected `{expected}`, got `{}`",
                 self.name,
                 line.trim_end()
-            )),
+            ))),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::{fs, io, path::Path};
 
+use crate::Mode;
+
 /// What a row of the batch contains.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Kind {
@@ -87,7 +89,7 @@ impl Shape {
     }
 
     /// Floating-point operations of the matrix products of the valid steps.
-    pub fn flops(&self, mode: super::Mode) -> f64 {
+    pub fn flops(&self, mode: Mode) -> f64 {
         let [n, t, _, h, _, directions] = self.sizes;
         let steps = match self.kind {
             Kind::Lengths(_) | Kind::Packed => lengths(self).iter().sum(),
@@ -97,7 +99,7 @@ impl Shape {
             .layer_inputs()
             .map(|i| 2 * steps * (i + h) * 3 * h * directions)
             .sum();
-        let passes = if mode == super::Mode::Infer { 1 } else { 3 };
+        let passes = if mode == Mode::Infer { 1 } else { 3 };
         (forward * passes) as f64
     }
 }
@@ -173,6 +175,18 @@ impl Problem {
             }
             _ => None,
         }
+    }
+
+    /// The names of all outputs, and gradients of a backward pass.
+    pub fn outputs(&self, mode: Mode) -> Vec<String> {
+        let mut names: Vec<String> = ["y", "h_n"].map(String::from).into();
+        if mode == Mode::ForwardBackward {
+            names.extend(["d_x", "d_h0"].map(String::from));
+            let of_direction =
+                |k| ["d_w_ih", "d_w_hh", "d_b_ih", "d_b_hh"].map(|name| format!("{name}.{k}"));
+            names.extend((0..self.weights.len()).flat_map(of_direction));
+        }
+        names
     }
 
     /// Writes a file for the peers: N, T, I, H, layers, directions, kind (0 dense, 1 starts, 2 lengths, 3 packed) and the

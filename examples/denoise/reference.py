@@ -10,7 +10,7 @@ Requires x86-64 Linux. The wheel's library is called by ctypes; nothing is insta
 little-endian, for each frame of the sound: 480 samples (i16), then for each frame 65 features, 32 gains and the
 probability of a voice (f32), then the output of the frames from OUTPUT on (f32). A silent frame has NaN gains.
 
-Made with numpy 2.3 on an Intel Xeon (Sapphire Rapids): RNNoise approximates reciprocals with `rcpps`, which differs
+Made with numpy 2.3 on an Intel Xeon with AVX-512: RNNoise approximates reciprocals with `rcpps`, which differs
 between processors.
 """
 import argparse
