@@ -234,7 +234,7 @@ fn backward(
 struct BackwardDone {
     /// The gradients of the pre-activations, in the order of the gates: `[T·N,3H]` or `[T·N,4H]`.
     d_gates: Prim<CubeBackend>,
-    /// The gradient of `h0 [N,H]`, and behind it that of the start state, in float32.
+    /// The gradients of `h0 [N,H]` and, behind it, the start state, in float32.
     d_h0: Prim<CubeBackend>,
     /// `r ⊙ g`, `[T·N,H]`, if it is needed: its gates are replaced by `d_gates`.
     g_n: Option<Prim<CubeBackend>>,
