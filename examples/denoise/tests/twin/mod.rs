@@ -3,8 +3,6 @@
 
 #![allow(dead_code)]
 
-pub mod sensitivity;
-
 use denoise::bands::BANDS;
 use denoise::denoiser::{FEATURES, Gains};
 
@@ -124,7 +122,7 @@ impl Layer {
         by.sum(start, x.iter().zip(rows).map(|(x, row)| x * row[k]))
     }
 
-    pub fn activate(&self, a: f64, by: Arithmetic) -> f64 {
+    fn activate(&self, a: f64, by: Arithmetic) -> f64 {
         match self.activation {
             0 => (by.round)((by.tanh)(a)),
             1 => by.sigmoid(a),
@@ -133,31 +131,23 @@ impl Layer {
         }
     }
 
-    pub fn dense(&self, x: &[f64], by: Arithmetic) -> Vec<f64> {
+    fn dense(&self, x: &[f64], by: Arithmetic) -> Vec<f64> {
         let sum = |k: usize| self.dot(&self.weight, k, x, self.bias[k], by);
         (0..self.units).map(|k| self.activate(sum(k), by)).collect()
     }
 
-    /// The gates z and r and the candidate of one step.
-    pub fn gates(&self, x: &[f64], h: &[f64], by: Arithmetic) -> [Vec<f64>; 3] {
-        let n = self.units;
+    fn step(&self, x: &[f64], h: &mut [f64], by: Arithmetic) {
+        let (n, round) = (self.units, by.round);
         let sum = |k: usize, h: &[f64]| {
             let input = self.dot(&self.weight, k, x, self.bias[k], by);
             self.dot(&self.recurrent, k, h, input, by)
         };
         let gate = |first: usize| (0..n).map(|k| by.sigmoid(sum(first + k, h))).collect();
         let [z, r]: [Vec<f64>; 2] = [gate(0), gate(n)];
-        let seen: Vec<f64> = r.iter().zip(h).map(|(r, h)| (by.round)(r * h)).collect();
+        let seen: Vec<f64> = r.iter().zip(&*h).map(|(r, h)| round(r * h)).collect();
         let candidate = |k| self.activate(sum(2 * n + k, &seen), by);
-        let candidates = (0..n).map(candidate).collect();
-        [z, r, candidates]
-    }
-
-    fn step(&self, x: &[f64], h: &mut [f64], by: Arithmetic) {
-        let [z, _, candidates] = self.gates(x, h, by);
-        let round = by.round;
-        for ((h, z), n) in h.iter_mut().zip(z).zip(candidates) {
-            *h = round(round(z * *h) + round(round(1.0 - z) * n));
+        for (k, (h, z)) in h.iter_mut().zip(z).enumerate() {
+            *h = round(round(z * *h) + round(round(1.0 - z) * candidate(k)));
         }
     }
 }
