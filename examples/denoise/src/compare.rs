@@ -14,7 +14,7 @@ use crate::denoiser::{Channel, Denoiser, FEATURES, Gains};
 use crate::error::Error;
 use crate::model::Model;
 use crate::network::Network;
-use crate::stopwatch::{in_turn, median};
+use crate::stopwatch::{Timed, in_turn, median};
 use crate::suppressor::Suppressor;
 use crate::v2;
 use crate::wav::{Planes, Reader};
@@ -118,51 +118,34 @@ fn differences(text: &mut String, a: &Outcome, b: &Outcome) {
 fn times(text: &mut String, model: &Arc<Model>, peer: &RnnModel, frames: &[[f32; FRAME]]) {
     let features = features(frames);
     let smallest = smallest_peer();
-    let mut output = [0.0; FRAME];
+    let (mut output, mut gains) = ([0.0; FRAME], [0.0; BANDS]);
     let mut denoiser = Denoiser::new(Network::new(model));
     let mut peer = DenoiseState::with_model(peer);
     let mut rest = DenoiseState::with_model(&smallest);
     let mut network = Network::new(model);
-    let mut gains = [0.0; BANDS];
-    let mut streams = model.grus().map(|gru| Stream::new(gru.clone(), 1));
+    let streams = model.grus().map(|gru| Stream::new(gru.clone(), 1));
     let inputs = [model.input.bias.len(), model.widths[0], model.widths[1]];
     let units = streams.each_ref().map(|stream| stream.state().len());
-    let [first, second, third] = &mut streams;
 
+    let mut samples = vec![
+        each(frames, move |x| {
+            black_box(denoiser.frame(x, &mut output));
+        }),
+        each(frames, move |x| {
+            black_box(peer.process_frame(&mut output, x));
+        }),
+        each(frames, move |x| {
+            black_box(rest.process_frame(&mut output, x));
+        }),
+        each(&features, move |x| {
+            black_box(network.frame(x, &mut gains));
+        }),
+    ];
+    for (mut stream, inputs) in streams.into_iter().zip(inputs) {
+        samples.push(Box::new(move |_| steps(&mut stream, inputs)));
+    }
     let blocks = (frames.len() / BLOCK).max(BLOCKS);
-    let of_block = |block: usize| (0..BLOCK).map(move |k| block * BLOCK + k);
-    let [mut output_of_peer, mut output_of_rest] = [output; 2];
-    let times = in_turn(
-        blocks,
-        &mut [
-            &mut |block| {
-                for k in of_block(block) {
-                    black_box(denoiser.frame(&frames[k % frames.len()], &mut output));
-                }
-            },
-            &mut |block| {
-                for k in of_block(block) {
-                    let input = &frames[k % frames.len()];
-                    black_box(peer.process_frame(&mut output_of_peer, input));
-                }
-            },
-            &mut |block| {
-                for k in of_block(block) {
-                    let input = &frames[k % frames.len()];
-                    black_box(rest.process_frame(&mut output_of_rest, input));
-                }
-            },
-            &mut |block| {
-                // Neither program runs its network in silence.
-                for k in of_block(block).filter(|_| !features.is_empty()) {
-                    black_box(network.frame(&features[k % features.len()], &mut gains));
-                }
-            },
-            &mut |_| steps(first, inputs[0]),
-            &mut |_| steps(second, inputs[1]),
-            &mut |_| steps(third, inputs[2]),
-        ],
-    );
+    let times = in_turn(blocks, samples);
     let per = |times: Vec<f64>| 1e6 * median(times) / BLOCK as f64;
     let pairs = times[1].iter().zip(&times[2]);
     let their_network = per(pairs.map(|(all, rest)| all - rest).collect());
@@ -209,28 +192,21 @@ pub fn precisions(
 
     let mut channels = vec![model.channel()];
     channels.extend(models.iter().map(|model| model.channel()));
-    let of_block = |block: usize| block * BLOCK..(block + 1) * BLOCK;
-    let mut runs: Vec<Box<dyn FnMut(usize)>> = Vec::new();
+    let (mut output, mut gains) = ([0.0; FRAME], [0.0; v2::bands::BANDS]);
+    let mut samples = Vec::new();
     for mut channel in channels {
-        let (frames, mut output) = (&frames, [0.0; FRAME]);
-        runs.push(Box::new(move |block| {
-            for k in of_block(block) {
-                black_box(channel.frame(&frames[k % frames.len()], &mut output));
-            }
+        samples.push(each(&frames, move |x| {
+            black_box(channel.frame(x, &mut output));
         }));
     }
     for model in models {
-        let (mut network, mut gains) = (v2::network::Network::new(model), [0.0; v2::bands::BANDS]);
-        let features = &features;
-        runs.push(Box::new(move |block| {
-            for k in of_block(block).filter(|_| !features.is_empty()) {
-                black_box(network.frame(&features[k % features.len()], &mut gains));
-            }
+        let mut network = v2::network::Network::new(model);
+        samples.push(each(&features, move |x| {
+            black_box(network.frame(x, &mut gains));
         }));
     }
-    let mut runs: Vec<&mut dyn FnMut(usize)> = runs.iter_mut().map(|run| &mut **run as _).collect();
     let blocks = (frames.len() / BLOCK).max(BLOCKS);
-    let times = in_turn(blocks, &mut runs).into_iter();
+    let times = in_turn(blocks, samples).into_iter();
     let times: Vec<f64> = times
         .map(|times| 1e6 * median(times) / BLOCK as f64)
         .collect();
@@ -254,6 +230,15 @@ pub fn precisions(
         );
     }
     Ok(text)
+}
+
+/// Runs `step` for a sample of the inputs. Does nothing without inputs: neither program runs its network in silence.
+fn each<'a, X>(inputs: &'a [X], mut step: impl FnMut(&X) + 'a) -> Timed<'a> {
+    Box::new(move |block| {
+        for k in (block * BLOCK..(block + 1) * BLOCK).filter(|_| !inputs.is_empty()) {
+            step(&inputs[k % inputs.len()]);
+        }
+    })
 }
 
 /// Runs the stream for a sample of steps with changing inputs.

@@ -2,9 +2,12 @@
 
 use std::time::Instant;
 
+/// A function to time, of the number of a sample.
+pub type Timed<'a> = Box<dyn FnMut(usize) + 'a>;
+
 /// Runs each of `things` with the arguments from 0 to `count`. All functions run with one argument
 /// before any runs with the next. Returns the seconds of each run, `[function][argument]`.
-pub fn in_turn(count: usize, things: &mut [&mut dyn FnMut(usize)]) -> Vec<Vec<f64>> {
+pub fn in_turn(count: usize, mut things: Vec<Timed<'_>>) -> Vec<Vec<f64>> {
     let mut times = vec![Vec::with_capacity(count); things.len()];
     for k in 0..count {
         for (thing, times) in things.iter_mut().zip(&mut times) {
