@@ -46,7 +46,6 @@ mod tracking;
 mod train;
 mod user;
 mod vectors;
-mod zoneout_nan;
 
 use std::{
     env,
@@ -76,7 +75,6 @@ const SUITES: &[Suite] = &[
     options::trials,
     long::trials,
     sums::trials,
-    zoneout_nan::trials,
     pytorch_model::trials,
     models::trials,
     keras_model::trials,

@@ -1,19 +1,23 @@
 //! NaN and infinities through Burn. Every result of the kernels has the same kind (NaN, ±∞ or finite) as
-//! the result of the float64 oracle and of PyTorch.
+//! the result of the float64 oracle and of PyTorch. WGSL gives no guarantees about NaN, so on a GPU these tests
+//! depend on the driver.
 
-use burn::tensor::{DType, Device};
-use gru_op::{Checkpointing, GruSpec, Reset, gru_sequence_with};
+use burn::tensor::{DType, Device, Tensor};
+use gru_op::{Activation, Activations, Checkpointing, GruSpec, Reset, gru_sequence_with};
 use gru_testkit::{
     close::{Outcome, Tensors},
     conformance::transposed,
     inputs::Inputs,
-    oracle,
+    oracle::{self, Call, Skipped},
     problem::Problem,
 };
 use libtest_mimic::Trial;
 use safetensors::SafeTensors;
 
-use super::{backends::TestBackend, runs};
+use super::{
+    backends::TestBackend,
+    runs::{self, Leaves},
+};
 
 const TENSORS: [&str; 7] = ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh", "d_y"];
 const MODES: [(&str, Checkpointing); 2] = [
@@ -22,8 +26,8 @@ const MODES: [(&str, Checkpointing); 2] = [
 ];
 const BAD: [f64; 3] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
 
-/// One trial for each tensor with a non-finite value, reset form and checkpointing mode, and PyTorch's
-/// runs.
+/// One trial for each tensor with a non-finite value, reset form and checkpointing mode, PyTorch's runs, and two
+/// trials with zoneout.
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let mut trials = Vec::new();
     for backend in backends {
@@ -47,15 +51,45 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
                 }
             }
         }
+        for (name, problem) in with_zoneout() {
+            let id = format!("nonfinite/zoneout-{name}/{}", backend.id(DType::F32));
+            trials.push(backend.trial(id, move |device| {
+                let mut places = TENSORS.into_iter().chain(["padding", "idle h0"]);
+                places.try_for_each(|place| check_zoneout(place, &problem, device))
+            }));
+        }
     }
     trials
 }
 
-fn check(name: &str, bad: f64, problem: &Problem, device: &Device) -> Result<(), String> {
-    let mut inputs = Inputs::random(problem);
-    let tensor = match name {
-        "x" => Some(&mut inputs.x),
-        "h0" => inputs.h0.as_mut(),
+/// Both reset forms, each with one checkpointing mode. Their clips and activations compare numbers.
+fn with_zoneout() -> [(&'static str, Problem); 2] {
+    let choosing = Activations {
+        reset: Activation::HardSigmoid {
+            alpha: 0.2,
+            beta: 0.5,
+        },
+        update: Activation::Sigmoid,
+        candidate: Activation::Relu,
+    };
+    let after = GruSpec::default().with_clip_gates(Some(3.0));
+    let before = GruSpec::default()
+        .with_reset(Reset::BeforeMatmul)
+        .with_activations(choosing)
+        .with_clip_state(Some(3.0));
+    let problem = Problem::new(3, 4, 2, 18);
+    let lean = problem.with_checkpointing(Checkpointing::Recompute);
+    [
+        ("after", problem.with_spec(after)),
+        ("before", lean.with_spec(before)),
+    ]
+}
+
+/// The number in the middle of a tensor, or the last number of `x` or `h0`, which is of row 2.
+fn number<'a>(inputs: &'a mut Inputs, place: &str) -> &'a mut f64 {
+    let tensor = match place {
+        "x" | "padding" => Some(&mut inputs.x),
+        "h0" | "idle h0" => inputs.h0.as_mut(),
         "w_ih" => Some(&mut inputs.w_ih),
         "w_hh" => Some(&mut inputs.w_hh),
         "b_ih" => inputs.b_ih.as_mut(),
@@ -63,11 +97,42 @@ fn check(name: &str, bad: f64, problem: &Problem, device: &Device) -> Result<(),
         _ => Some(&mut inputs.d_y),
     };
     let tensor = tensor.expect("the problem has every tensor");
-    let middle = tensor.len() * 5 / 9;
-    tensor[middle] = bad;
+    let at = match place {
+        "padding" | "idle h0" => tensor.len() - 1,
+        _ => tensor.len() * 5 / 9,
+    };
+    &mut tensor[at]
+}
+
+fn check(name: &str, bad: f64, problem: &Problem, device: &Device) -> Result<(), String> {
+    let mut inputs = Inputs::random(problem);
+    *number(&mut inputs, name) = bad;
     let expected = oracle::outcome(problem, &inputs);
     let got = runs::sequence(gru_sequence_with, problem, &inputs, device, DType::F32)?;
     same_kinds(&got, &expected).map_err(|e| format!("{bad} in {name}: {e}"))
+}
+
+/// The same for NaN, with a zoneout that keeps nothing of the previous state. Row 2 has no valid steps: no NaN reaches
+/// it, and only its final state depends on its initial state.
+fn check_zoneout(place: &str, problem: &Problem, device: &Device) -> Result<(), String> {
+    let &Problem { n, t, .. } = problem;
+    let mut inputs = Inputs::random(problem);
+    *number(&mut inputs, place) = f64::NAN;
+    let call = Call {
+        zoneout: Some(vec![0.0; n * t]),
+        step_mask: Some([vec![1.0; 2 * t], vec![0.0; t]].concat()),
+        skipped: Skipped::Zero,
+        ..Call::of(problem, &inputs)
+    };
+    let expected = call.outcome(&inputs.d_y, &inputs.d_h_t);
+    let leaves = Leaves::new(problem, &inputs, device, DType::F32);
+    let options = runs::options(problem)
+        .state(leaves.h0.clone())
+        .zoneout(Tensor::<3>::zeros([n, t, 1], &leaves.x.device()))
+        .lengths(&[t, t, 0]);
+    let (y, h_t) = gru_sequence_with(leaves.x.clone(), &leaves.weights, &problem.spec, options);
+    let got = runs::outcome(&leaves, &inputs, y, h_t)?;
+    same_kinds(&got, &expected).map_err(|e| format!("NaN in {place}: {e}"))
 }
 
 /// Every run that `tests/data/nonfinite/generate.py` recorded.
