@@ -5,8 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use gru_op::{
-    Checkpointing, Direction, GruSpec, GruWeights, Layout, Order, Reset, SequenceOptions,
-    gru_sequence_with,
+    Checkpointing, Direction, GruSpec, Layout, Order, Reset, SequenceOptions, gru_sequence_with,
 };
 use gru_testkit::{
     close::{Outcome, Tensors, Tolerance},
@@ -213,17 +212,10 @@ fn infer(
     inputs: &Inputs,
     device: &Device,
 ) -> Result<Outcome, String> {
-    let leaves = Leaves::new(problem, inputs, device, DType::F32);
-    let weights = GruWeights::new(
-        leaves.weights.w_ih.map(Tensor::inner),
-        leaves.weights.w_hh.inner(),
-    )
-    .with_b_ih(leaves.weights.b_ih.map(Tensor::inner))
-    .with_b_hh(leaves.weights.b_hh.map(Tensor::inner));
+    let leaves = Leaves::new(problem, inputs, device, DType::F32).inner();
     let start_state = start_state(problem, with, device);
-    let states = [leaves.h0.map(Tensor::inner), start_state];
-    let options = options(problem, with, states, device);
-    let (y, h_t) = gru_sequence_with(leaves.x.inner(), &weights, &problem.spec, options);
+    let options = options(problem, with, [leaves.h0, start_state], device);
+    let (y, h_t) = gru_sequence_with(leaves.x, &leaves.weights, &problem.spec, options);
     Ok(Outcome {
         gradients: Tensors::new(),
         outputs: Tensors::from([("y".into(), values(y)), ("h_t".into(), values(h_t))]),

@@ -91,6 +91,18 @@ impl Leaves {
         }
     }
 
+    /// The same tensors without autodiff.
+    pub fn inner(self) -> Self {
+        let weights = self.weights;
+        Self {
+            x: self.x.inner(),
+            h0: self.h0.map(Tensor::inner),
+            weights: GruWeights::new(weights.w_ih.map(Tensor::inner), weights.w_hh.inner())
+                .with_b_ih(weights.b_ih.map(Tensor::inner))
+                .with_b_hh(weights.b_hh.map(Tensor::inner)),
+        }
+    }
+
     pub fn gradients(&self, gradients: &Gradients) -> Result<Tensors, String> {
         let weights = &self.weights;
         let mut named = Tensors::from([

@@ -1,12 +1,11 @@
-//! What autodiff tracks: only the requested inputs, with accumulation where a weight is used twice, and
-//! equal with and without checkpointing.
+//! What autodiff tracks: only the requested inputs, with accumulation where a weight is used twice.
 
 use super::{
     backends::TestBackend,
-    runs::{self, Leaves, loss, values},
+    runs::{self, Leaves, gradient, loss, values},
 };
-use burn::tensor::{DType, Device, Tensor};
-use gru_op::{Checkpointing, GruSpec, GruWeights, Layout, Order, Reset, gru_sequence_with};
+use burn::tensor::{DType, Device, Gradients, Tensor};
+use gru_op::{GruSpec, GruWeights, Layout, Order, Reset, gru_sequence_with};
 use gru_testkit::{
     close::{Tensors, Tolerance, close},
     inputs::Inputs,
@@ -23,7 +22,6 @@ const TESTS: &[(&str, Test)] = &[
     ("through-each-output", through_each_output),
     ("weight-used-twice", weight_used_twice),
     ("second-backward", second_backward),
-    ("recompute-and-checkpointing", recompute_and_checkpointing),
     ("constants-next-to-tracked", constants_next_to_tracked),
 ];
 
@@ -98,49 +96,22 @@ fn total(leaves: &Leaves, inputs: &Inputs, problem: &Problem) -> Tensor<1> {
     loss(&y, &inputs.d_y) + loss(&h_t, &inputs.d_h_t)
 }
 
-fn found(leaves: &Leaves, gradients: &burn::tensor::Gradients) -> Tensors {
-    let weights = &leaves.weights;
-    let mut found = Tensors::new();
-    let mut put = |name: &str, gradient: Option<Vec<f64>>| {
-        if let Some(gradient) = gradient {
-            found.insert(name.into(), gradient);
-        }
-    };
-    put("x", leaves.x.grad(gradients).map(values));
-    put(
-        "h0",
-        leaves
-            .h0
-            .as_ref()
-            .and_then(|h| h.grad(gradients))
-            .map(values),
-    );
-    put(
-        "w_ih",
-        weights
-            .w_ih
-            .as_ref()
-            .and_then(|w| w.grad(gradients))
-            .map(values),
-    );
-    put("w_hh", weights.w_hh.grad(gradients).map(values));
-    put(
-        "b_ih",
-        weights
-            .b_ih
-            .as_ref()
-            .and_then(|b| b.grad(gradients))
-            .map(values),
-    );
-    put(
-        "b_hh",
-        weights
-            .b_hh
-            .as_ref()
-            .and_then(|b| b.grad(gradients))
-            .map(values),
-    );
-    found
+/// The gradients of the leaves that have one.
+fn found(leaves: &Leaves, gradients: &Gradients) -> Tensors {
+    fn of<const D: usize>(leaf: Option<&Tensor<D>>, gradients: &Gradients) -> Option<Vec<f64>> {
+        leaf?.grad(gradients).map(values)
+    }
+    let Leaves { x, h0, weights } = leaves;
+    let all = [
+        ("x", of(Some(x), gradients)),
+        ("h0", of(h0.as_ref(), gradients)),
+        ("w_ih", of(weights.w_ih.as_ref(), gradients)),
+        ("w_hh", of(Some(&weights.w_hh), gradients)),
+        ("b_ih", of(weights.b_ih.as_ref(), gradients)),
+        ("b_hh", of(weights.b_hh.as_ref(), gradients)),
+    ];
+    let given = |(name, gradient): (&str, Option<Vec<f64>>)| Some((name.into(), gradient?));
+    all.into_iter().filter_map(given).collect()
 }
 
 fn same(got: &Tensors, expected: &Tensors, tolerance: f64) -> Result<(), String> {
@@ -185,21 +156,11 @@ fn nothing_tracked(device: &Device, dtype: DType, tolerance: Tolerance) -> Resul
     for problem in problems() {
         let inputs = Inputs::random(&problem);
         let constant = leaves(&problem, &inputs, device, dtype, |_| false);
-        let plain = Leaves {
-            x: constant.x.clone().inner(),
-            h0: constant.h0.clone().map(Tensor::inner),
-            weights: GruWeights::new(
-                constant.weights.w_ih.clone().map(Tensor::inner),
-                constant.weights.w_hh.clone().inner(),
-            )
-            .with_b_ih(constant.weights.b_ih.clone().map(Tensor::inner))
-            .with_b_hh(constant.weights.b_hh.clone().map(Tensor::inner)),
-        };
         let (y, h_t) = run(&constant, &problem);
         if y.is_tracked() || h_t.is_tracked() {
             return Err("expected an untracked output".into());
         }
-        let (plain_y, plain_h_t) = run(&plain, &problem);
+        let (plain_y, plain_h_t) = run(&constant.inner(), &problem);
         close("y", &values(y), &values(plain_y), tolerance.forward)?;
         close("h_t", &values(h_t), &values(plain_h_t), tolerance.forward)?;
     }
@@ -283,29 +244,6 @@ fn second_backward(device: &Device, dtype: DType, _: Tolerance) -> Result<(), St
     Ok(())
 }
 
-/// Recomputation changes results only by rounding.
-fn recompute_and_checkpointing(
-    device: &Device,
-    dtype: DType,
-    tolerance: Tolerance,
-) -> Result<(), String> {
-    for problem in problems() {
-        let inputs = Inputs::random(&problem);
-        let gradients = |device: &Device, checkpointing| {
-            let all = leaves(&problem, &inputs, device, dtype, |_| true);
-            let problem = problem.with_checkpointing(checkpointing);
-            found(&all, &total(&all, &inputs, &problem).backward())
-        };
-        let autodiff = device.clone().autodiff();
-        let speed = gradients(&autodiff, Checkpointing::KeepGates);
-        let lean = gradients(&autodiff, Checkpointing::Recompute);
-        let checkpointing = gradients(&autodiff.gradient_checkpointing(), Checkpointing::KeepGates);
-        same(&lean, &speed, tolerance.gradient)?;
-        same(&checkpointing, &speed, tolerance.gradient)?;
-    }
-    Ok(())
-}
-
 /// Plain tensors may be combined with tracked weights and act as constants.
 fn constants_next_to_tracked(
     device: &Device,
@@ -317,21 +255,15 @@ fn constants_next_to_tracked(
         let all = leaves(&problem, &inputs, device, dtype, |_| true);
         let expected = found(&all, &total(&all, &inputs, &problem).backward());
         let mixed = Leaves {
-            x: all.x.clone().inner(),
-            h0: all.h0.clone().map(Tensor::inner),
             weights: all.weights.clone(),
+            ..all.inner()
         };
         let gradients = total(&mixed, &inputs, &problem).backward();
-        let weights = &mixed.weights;
-        for (name, gradient) in [
-            (
-                "w_ih",
-                weights.w_ih.as_ref().and_then(|w| w.grad(&gradients)),
-            ),
-            ("w_hh", weights.w_hh.grad(&gradients)),
-        ] {
-            let gradient = gradient.ok_or(format!("{name}: expected a gradient, got none"))?;
-            close(name, &values(gradient), &expected[name], tolerance.gradient)?;
+        let w_ih = mixed.weights.w_ih.as_ref();
+        let w_ih = w_ih.expect("every problem has an input weight");
+        for (name, leaf) in [("w_ih", w_ih), ("w_hh", &mixed.weights.w_hh)] {
+            let got = gradient(name, leaf, &gradients)?;
+            close(name, &got, &expected[name], tolerance.gradient)?;
         }
     }
     Ok(())
