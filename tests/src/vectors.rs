@@ -23,6 +23,7 @@ pub fn directory() -> &'static Path {
 pub fn of_kind(kind: &str) -> Vec<CaseSpec> {
     let mut cases = CaseSpec::all(directory());
     cases.retain(|case| case.kind() == kind);
+    assert!(!cases.is_empty(), "no case of kind {kind}");
     cases
 }
 

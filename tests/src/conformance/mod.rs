@@ -4,7 +4,7 @@
 mod counts;
 mod grad_f64;
 mod keras;
-mod mps_graph;
+pub mod mps_graph;
 mod onnx;
 mod tensorflow;
 mod torch;

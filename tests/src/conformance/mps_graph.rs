@@ -417,7 +417,8 @@ fn descriptor(spec: &CaseSpec) -> GruDescriptor {
     descriptor
 }
 
-fn activation(spec: &CaseSpec, gate: &str, default: Activation) -> Activation {
+/// The activation of a gate in a case.
+pub fn activation(spec: &CaseSpec, gate: &str, default: Activation) -> Activation {
     let parameter = |index: usize| spec.option("hardSigmoid")[index].as_f64();
     match spec.option(gate) {
         Value::Null => default,
