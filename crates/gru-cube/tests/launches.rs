@@ -17,13 +17,10 @@ fn main() {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
     let trials = vec![
-        trial("launches/walk".to_owned(), a_walk_is_one_launch),
-        trial("launches/steps".to_owned(), products_are_one_each),
-        trial("launches/long".to_owned(), a_long_walk_is_several_launches),
-        trial(
-            "launches/tuned".to_owned(),
-            the_fastest_schedule_is_found_once,
-        ),
+        trial("launches/walk", a_walk_is_one_launch),
+        trial("launches/steps", products_are_one_each),
+        trial("launches/long", a_long_walk_is_several_launches),
+        trial("launches/tuned", the_fastest_schedule_is_found_once),
     ];
     libtest_mimic::run(&arguments, trials).exit();
 }
@@ -96,7 +93,6 @@ fn a_long_walk_is_several_launches() -> Ran {
         count((1, STEPS, 1), GruSpec::default(), SEVEN_BUFFERS)?,
         (3, 3)
     );
-    let strategies = (Strategy::Inferred, Strategy::Inferred);
     let given = Given {
         starts: Starts::FromState,
         ..Given::ALL
@@ -113,7 +109,7 @@ fn a_long_walk_is_several_launches() -> Ran {
         let mut problem = Problem::new((2, STEPS, 3), spec, given, 1).with_order(order);
         // Row 0 never starts, so its state and gradient cross from launch to launch.
         problem.starts.as_mut().unwrap()[..STEPS].fill(0.0);
-        let got = run::<f32>(&client(), &problem, strategies, true).map_err(not_allowed)?;
+        let got = run::<f32>(&client(), &problem, Strategy::Inferred, true).map_err(not_allowed)?;
         if let Err(message) = got.compare(&oracle(&problem), (FORWARD, GRADIENT)) {
             panic!("{reset:?}: {message}");
         }
@@ -144,12 +140,12 @@ fn products_are_one_each() -> Ran {
 }
 
 fn the_fastest_schedule_is_found_once() -> Ran {
-    let strategies = (Strategy::Tuned, Strategy::Tuned);
     let launches = |n: usize, in_place: bool| -> Result<u64, Ignored> {
         let spec = GruSpec::default().with_reset(Reset::BeforeMatmul);
         let problem = Problem::new((n, 6, 40), spec, Given::ALL, n as u64);
         let before = gru_cube::launches();
-        let got = run::<f32>(&client(), &problem, strategies, in_place).map_err(not_allowed)?;
+        let got =
+            run::<f32>(&client(), &problem, Strategy::Tuned, in_place).map_err(not_allowed)?;
         if let Err(message) = got.compare(&oracle(&problem), (FORWARD, GRADIENT)) {
             panic!("N{n}: {message}");
         }

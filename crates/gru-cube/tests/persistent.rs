@@ -29,7 +29,7 @@ fn main() {
         case.check::<f16>((10.0 / 2048.0, 10.0 / 2048.0))
     }));
     trials.push(trial(
-        "persistent/streams-exclude-each-other".to_owned(),
+        "persistent/streams-exclude-each-other",
         streams_exclude_each_other,
     ));
     libtest_mimic::run(&arguments, trials).exit();
@@ -55,7 +55,7 @@ fn streams_exclude_each_other() -> Ran {
             let (client, strategy) = (client(), first.strategy);
             std::thread::spawn(move || {
                 let problem = Problem::new((1, 50, 9), GruSpec::default(), Given::NONE, 1);
-                let got = run::<f32>(&client, &problem, (strategy, strategy), false).unwrap();
+                let got = run::<f32>(&client, &problem, strategy, false).unwrap();
                 got.compare(&oracle(&problem), (FORWARD, GRADIENT)).unwrap();
             })
         })

@@ -184,8 +184,7 @@ fn row<F: Upload>(case: &Case, dtype: &str, tolerance: (f64, f64)) -> Row {
     let (n, t, h) = case.size;
     let end = caught(|| {
         let problem = case.problem::<F>();
-        let strategies = (case.strategy, case.strategy);
-        match support::run::<F>(&client(), &problem, strategies, case.mode.in_place) {
+        match support::run::<F>(&client(), &problem, case.strategy, case.mode.in_place) {
             Ok(got) => match got.compare(&oracle(&problem), tolerance) {
                 Ok(share) => ("right".to_owned(), share),
                 Err(wrong) => (wrong, 0.0),

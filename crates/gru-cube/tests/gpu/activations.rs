@@ -1,19 +1,16 @@
 //! Every activation and its slope over the range of float32, compared with float64, within the error
 //! bounds of WGSL.
 
-use super::support::{Ignored, Ran, client, download, not_allowed, poisoned, trial, upload};
+use super::support::{Ignored, Ran, client, download, not_allowed, poisoned, trial, upload, walk};
 use cubecl::{client::Client, prelude::*};
-use gru_cube::{
-    BackwardInputs, BackwardOutputs, Call, GatesInputs, Products, Schedule, Starts, Strategy,
-    WalkTile,
-};
+use gru_cube::{BackwardInputs, BackwardOutputs, Call, GatesInputs, Products, Starts, Strategy};
 use gru_spec::{Activation, Activations, GruSpec, Order, Update};
 use gru_testkit::{activations::ACTIVATIONS, oracle};
 use libtest_mimic::Trial;
 
 pub fn trials() -> Vec<Trial> {
     vec![trial(
-        "activations/values-and-slopes-from-end-to-end".to_owned(),
+        "activations/values-and-slopes-from-end-to-end",
         values_and_slopes_from_end_to_end,
     )]
 }
@@ -98,14 +95,8 @@ fn slopes(client: &Client, call: &Call, gate: usize, y: &[f64]) -> Result<Vec<f6
         d_gates: Some(d_gates.clone()),
         d_h0: of(f64::NAN),
     };
-    let walk = Strategy::Forced(Schedule::Walk(WalkTile {
-        rows: 4,
-        width: 4,
-        n_threads: 8,
-        k_splits: 1,
-        resident: true,
-    }));
-    gru_cube::backward(client, call, &inputs, &outputs, walk).map_err(not_allowed)?;
+    let strategy = Strategy::Forced(walk(4, 4, 8, 1, true));
+    gru_cube::backward(client, call, &inputs, &outputs, strategy).map_err(not_allowed)?;
     let d_gates = download::<f32>(client, d_gates, gates.len());
     let slope = |d: &[f64]| if gate == 0 { d[0] / d[2] } else { d[gate] };
     Ok(d_gates.chunks(4).map(slope).collect())

@@ -1,7 +1,9 @@
 //! All optional tensors at once. The small ones then share a buffer, because a kernel binds at most seven.
 
-use super::support::{FORWARD, GRADIENT, Given, Mode, Ran, Zoneout, catalogue::Case, tile, trial};
-use gru_cube::{Schedule, Starts, Strategy, WalkTile};
+use super::support::{
+    FORWARD, GRADIENT, Given, Mode, Ran, Zoneout, catalogue::Case, tile, trial, walk,
+};
+use gru_cube::{Schedule, Starts, Strategy};
 use gru_spec::{Direction, GruSpec, Layout, Order, Reset};
 use gru_testkit::cover::cover;
 use half::f16;
@@ -34,18 +36,9 @@ pub fn cases() -> Vec<Case> {
 }
 
 fn case(seed: u64, row: &[usize]) -> Case {
-    let walk = |resident| {
-        Schedule::Walk(WalkTile {
-            rows: 4,
-            width: 4,
-            n_threads: 32,
-            k_splits: 2,
-            resident,
-        })
-    };
     let schedules = [
-        walk(true),
-        walk(false),
+        walk(4, 4, 32, 2, true),
+        walk(4, 4, 32, 2, false),
         Schedule::Steps(tile(4, 4, 16, 2, 2, 16)),
     ];
     Case {

@@ -2,9 +2,9 @@
 
 use super::support::{
     FORWARD, Given, Ignored, Problem, Ran, client, close, download, not_allowed, on_device, oracle,
-    panics, poisoned, test, tile, trial, upload,
+    panics, poisoned, test, tile, trial, upload, walk,
 };
-use gru_cube::{ForwardInputs, ForwardOutputs, Schedule, Starts, Strategy, WalkTile};
+use gru_cube::{ForwardInputs, ForwardOutputs, Schedule, Starts, Strategy};
 use gru_spec::{Direction, GruSpec, Layout, Order, Reset};
 use gru_testkit::cover::cover;
 use libtest_mimic::Trial;
@@ -12,10 +12,7 @@ use std::ops::Range;
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        trial(
-            "chunks/chunks-equal-one-call".to_owned(),
-            chunks_equal_one_call,
-        ),
+        trial("chunks/chunks-equal-one-call", chunks_equal_one_call),
         test("chunks/steps-past-the-end-panic", steps_past_the_end_panic),
     ]
 }
@@ -67,15 +64,8 @@ fn forward(
 }
 
 fn chunks_equal_one_call() -> Ran {
-    let walk = WalkTile {
-        rows: 2,
-        width: 2,
-        n_threads: 8,
-        k_splits: 1,
-        resident: false,
-    };
     let schedules = [
-        Schedule::Walk(walk),
+        walk(2, 2, 8, 1, false),
         Schedule::Steps(tile(2, 2, 4, 1, 2, 8)),
     ];
     for row in cover(&[2; 4], 2) {

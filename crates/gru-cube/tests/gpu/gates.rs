@@ -26,11 +26,7 @@ fn lhs(problem: &Problem, states: &[f64]) -> Vec<f64> {
         let time = order.direction.time(step, t);
         for j in 0..h {
             let state = problem.before(states, k, step, j);
-            let mask = problem
-                .recurrent_mask
-                .as_ref()
-                .map_or(1.0, |mask| mask[k * h + j]);
-            g[problem.row(k, time) * h + j] = mask * state;
+            g[problem.row(k, time) * h + j] = problem.mask(k, j) * state;
         }
     }
     g

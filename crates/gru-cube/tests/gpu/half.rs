@@ -3,10 +3,10 @@
 use super::support::{
     FORWARD, Given, Ignored, Problem, Ran, cases,
     catalogue::{Case, matrices, sixteen_bits},
-    client, close, not_allowed, oracle, run, tile, trial,
+    client, close, not_allowed, oracle, run, tile, trial, walk,
 };
 use cubecl::{features::TypeUsage, prelude::*};
-use gru_cube::{PlanError, Schedule, StepTile, Strategy, WalkTile};
+use gru_cube::{PlanError, Schedule, StepTile, Strategy};
 use gru_spec::{GruSpec, Reset};
 use half::f16;
 use libtest_mimic::Trial;
@@ -24,7 +24,7 @@ pub fn trials() -> Vec<Trial> {
         trials.push(trial(name, move || a_state_is_rounded_once(reset)));
     }
     trials.push(trial(
-        "f16-matrices/other-sizes-are-errors".to_owned(),
+        "f16-matrices/other-sizes-are-errors",
         sizes_that_matrices_do_not_divide_are_errors,
     ));
     trials
@@ -42,20 +42,15 @@ pub(super) fn has_f16() -> Ran {
 /// below 1. (Sequence kernels keep it in registers, step kernels in a buffer.)
 fn a_state_is_rounded_once(reset: Reset) -> Ran {
     has_f16()?;
-    let walk = Schedule::Walk(WalkTile {
-        rows: 2,
-        width: 2,
-        n_threads: 32,
-        k_splits: 1,
-        resident: false,
-    });
     let spec = GruSpec::default().with_reset(reset);
     let problem = Problem::of::<f16>((3, 40, 33), spec, Given::ALL, 5);
     let expected = oracle(&problem).states;
-    for schedule in [walk, Schedule::Steps(tile(2, 2, 16, 2, 2, 16))] {
+    for schedule in [
+        walk(2, 2, 32, 1, false),
+        Schedule::Steps(tile(2, 2, 16, 2, 2, 16)),
+    ] {
         let strategy = Strategy::Forced(schedule);
-        let got =
-            run::<f16>(&client(), &problem, (strategy, strategy), false).map_err(not_allowed)?;
+        let got = run::<f16>(&client(), &problem, strategy, false).map_err(not_allowed)?;
         close("states", &got.states, &expected, 2f64.powi(-12) + FORWARD)
             .unwrap_or_else(|message| panic!("{schedule}: {message}"));
     }
@@ -89,7 +84,7 @@ fn sizes_that_matrices_do_not_divide_are_errors() -> Ran {
     ] {
         let problem = Problem::of::<f16>((5, 2, h), GruSpec::default(), Given::NONE, 0);
         let strategy = Strategy::Forced(Schedule::Steps(tile));
-        let error = run::<f16>(&client(), &problem, (strategy, strategy), false);
+        let error = run::<f16>(&client(), &problem, strategy, false);
         assert!(
             matches!(error, Err(PlanError::NotOfMatrices { .. })),
             "H{h} {tile:?}: {error:?}"

@@ -5,44 +5,31 @@
 
 use super::support::{
     FORWARD, GRADIENT, Given, Ignored, Outcome, Problem, Ran, client, not_allowed, oracle, run,
-    tile, trial,
+    tile, trial, walk,
 };
-use gru_cube::{Schedule, Starts, Strategy, WalkTile};
+use gru_cube::{Schedule, Starts, Strategy};
 use gru_spec::{Activation, Activations, Direction, GruSpec, Layout, Order, Reset, Update};
 use libtest_mimic::Trial;
 
 pub fn trials() -> Vec<Trial> {
     vec![
         trial(
-            "nonfinite/every-input-with-every-schedule".to_owned(),
+            "nonfinite/every-input-with-every-schedule",
             every_input_with_every_schedule,
         ),
         trial(
-            "nonfinite/values-at-skipped-steps-have-no-effect".to_owned(),
+            "nonfinite/values-at-skipped-steps-have-no-effect",
             values_at_skipped_steps_have_no_effect,
         ),
-        trial(
-            "nonfinite/nothing-crosses-a-start".to_owned(),
-            nothing_crosses_a_start,
-        ),
+        trial("nonfinite/nothing-crosses-a-start", nothing_crosses_a_start),
     ]
-}
-
-const fn walk(resident: bool) -> Schedule {
-    Schedule::Walk(WalkTile {
-        rows: 2,
-        width: 2,
-        n_threads: 4,
-        k_splits: 2,
-        resident,
-    })
 }
 
 /// Five terms in two k-splits of three: the sixth term does not exist and must not add the infinity of
 /// another term.
 const SCHEDULES: [Schedule; 3] = [
-    walk(true),
-    walk(false),
+    walk(2, 2, 4, 2, true),
+    walk(2, 2, 4, 2, false),
     Schedule::Steps(tile(2, 2, 4, 1, 2, 4)),
 ];
 
@@ -99,8 +86,8 @@ fn every_input_with_every_schedule() -> Ran {
                         Problem::new((3, 4, 5), spec, Given::ALL, 3).with_order(order);
                     *of(&mut problem) = value;
                     let strategy = Strategy::Forced(schedule);
-                    let got = run::<f32>(&client, &problem, (strategy, strategy), false)
-                        .map_err(not_allowed)?;
+                    let got =
+                        run::<f32>(&client, &problem, strategy, false).map_err(not_allowed)?;
                     let expected = oracle(&problem);
                     if let Err(message) = got.compare(&expected, (FORWARD, GRADIENT)) {
                         wrong.push(format!(
@@ -129,7 +116,7 @@ fn values_at_skipped_steps_have_no_effect() -> Ran {
                         p.fill(padding);
                     }
                 }
-                run::<f32>(&client, &problem, (strategy, strategy), true).map_err(not_allowed)
+                run::<f32>(&client, &problem, strategy, true).map_err(not_allowed)
             };
             let clean = outcome(0.0)?;
             for padding in [f64::NAN, f64::INFINITY] {
@@ -189,9 +176,8 @@ fn crosses(
         problem.d_states[k] = 0.0;
     }
     let strategy = Strategy::Forced(schedule);
-    let outcome = |problem: &Problem| {
-        run::<f32>(&client(), problem, (strategy, strategy), false).map_err(not_allowed)
-    };
+    let outcome =
+        |problem: &Problem| run::<f32>(&client(), problem, strategy, false).map_err(not_allowed);
     let clean = outcome(&problem)?;
     for k in of(early, 3 * h) {
         problem.p[k] = f64::NAN;

@@ -53,15 +53,11 @@ pub fn every_convention() {
                 let row = problem.row(k, order.direction.time(step, t));
                 for j in 0..h {
                     let h_before = problem.before(&states, k, step, j);
-                    let mask = problem
-                        .recurrent_mask
-                        .as_ref()
-                        .map_or(1.0, |mask| mask[k * h + j]);
                     let r = if times_r { gates[row * width + j] } else { 1.0 };
                     let expected = if skipped(row) {
                         0.0
                     } else {
-                        (mask * h_before * r) as f32
+                        (problem.mask(k, j) * h_before * r) as f32
                     };
                     let off = (got[row * h + j] - f64::from(expected)).abs();
                     assert!(off <= 1e-6, "{spec:?} n{k} step {step} j{j}: off by {off}");

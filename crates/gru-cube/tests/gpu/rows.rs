@@ -2,16 +2,16 @@
 
 use super::support::{
     FORWARD, GRADIENT, Given, Outcome, Problem, Ran, client, not_allowed, oracle, panics, run,
-    test, tile, trial,
+    test, tile, trial, walk,
 };
-use gru_cube::{Schedule, Strategy, WalkTile};
+use gru_cube::{Schedule, Strategy};
 use gru_spec::{Direction, GruSpec, Order};
 use libtest_mimic::Trial;
 
 pub fn trials() -> Vec<Trial> {
     vec![
         trial(
-            "rows/more-rows-than-one-dimension-has-cubes".to_owned(),
+            "rows/more-rows-than-one-dimension-has-cubes",
             more_rows_than_one_dimension_has_cubes,
         ),
         test(
@@ -31,22 +31,14 @@ fn in_units(mut outcome: Outcome, rows: usize) -> Outcome {
 }
 
 fn more_rows_than_one_dimension_has_cubes() -> Ran {
-    let walk = WalkTile {
-        rows: 1,
-        width: 1,
-        n_threads: 1,
-        k_splits: 1,
-        resident: true,
-    };
     for schedule in [
-        Schedule::Walk(walk),
+        walk(1, 1, 1, 1, true),
         Schedule::Steps(tile(1, 1, 1, 1, 1, 1)),
     ] {
         let strategy = Strategy::Forced(schedule);
         let (rows, given) = (65_537, Given::bits(4));
         let problem = Problem::new((rows, 1, 1), GruSpec::default(), given, 1);
-        let got =
-            run::<f32>(&client(), &problem, (strategy, strategy), false).map_err(not_allowed)?;
+        let got = run::<f32>(&client(), &problem, strategy, false).map_err(not_allowed)?;
         let expected = in_units(oracle(&problem), rows);
         assert!(expected.d_w_hh.iter().any(|sum| sum.abs() > 0.1));
         if let Err(message) = in_units(got, rows).compare(&expected, (FORWARD, GRADIENT)) {
@@ -59,8 +51,7 @@ fn more_rows_than_one_dimension_has_cubes() -> Ran {
 fn lengths_that_do_not_fit_are_refused() {
     let problem = Problem::new((3, 4, 5), GruSpec::default(), Given::NONE, 1).with_lengths();
     let refuses = |problem: Problem, message: &str| {
-        let inferred = (Strategy::Inferred, Strategy::Inferred);
-        let call = || drop(run::<f32>(&client(), &problem, inferred, false));
+        let call = || drop(run::<f32>(&client(), &problem, Strategy::Inferred, false));
         panics(call, &format!("gru_cube::forward: {message}"));
     };
     for lengths in [vec![4, 2], vec![2, 4, 0], vec![5, 2, 0]] {

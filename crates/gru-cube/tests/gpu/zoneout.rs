@@ -1,25 +1,21 @@
 //! A hidden unit that keeps all of its previous state keeps every bit.
 
-use super::support::{Given, Problem, Ran, Zoneout, client, not_allowed, run, tile, trial};
-use gru_cube::{Schedule, Strategy, WalkTile};
+use super::support::{Given, Problem, Ran, Zoneout, client, not_allowed, run, tile, trial, walk};
+use gru_cube::{Schedule, Strategy};
 use gru_spec::GruSpec;
 use libtest_mimic::Trial;
 
 pub fn trials() -> Vec<Trial> {
-    let walk = Schedule::Walk(WalkTile {
-        rows: 2,
-        width: 2,
-        n_threads: 32,
-        k_splits: 1,
-        resident: false,
-    });
     let of = |schedule: Schedule| {
         let name = format!("zoneout/a-unit-keeps-its-state/{schedule}").replace(' ', "-");
         trial(name, move || a_unit_keeps_its_state(schedule))
     };
-    [walk, Schedule::Steps(tile(4, 4, 16, 2, 2, 16))]
-        .map(of)
-        .into()
+    [
+        walk(2, 2, 32, 1, false),
+        Schedule::Steps(tile(4, 4, 16, 2, 2, 16)),
+    ]
+    .map(of)
+    .into()
 }
 
 fn a_unit_keeps_its_state(schedule: Schedule) -> Ran {
@@ -33,8 +29,8 @@ fn a_unit_keeps_its_state(schedule: Schedule) -> Ran {
     for (k, share) in problem.zoneout.as_mut().unwrap().iter_mut().enumerate() {
         *share = if k % 33 == KEEPS { 1.0 } else { 0.0 };
     }
-    let strategies = (Strategy::Forced(schedule), Strategy::Forced(schedule));
-    let got = run::<f32>(&client(), &problem, strategies, false).map_err(not_allowed)?;
+    let strategy = Strategy::Forced(schedule);
+    let got = run::<f32>(&client(), &problem, strategy, false).map_err(not_allowed)?;
     let h0 = problem.h0.as_ref().unwrap();
     for (row, state) in got.states.chunks(33).enumerate() {
         let before = &h0[row / problem.t * 33..][..33];

@@ -1,7 +1,7 @@
 //! The test cases: conventions, sizes, optional tensors and schedules, in covering arrays of pairs.
 
-use super::{Given, Mode, Problem, Ran, Upload, Zoneout, compare, kink_distance, tile};
-use gru_cube::{Schedule, Starts, StepTile, Strategy, WalkTile};
+use super::{Given, Mode, Problem, Ran, Upload, Zoneout, compare, kink_distance, tile, walk};
+use gru_cube::{Schedule, Starts, StepTile, Strategy};
 use gru_spec::{Activations, Direction, GruSpec, Layout, Order, Reset, Update};
 use gru_testkit::{
     activations::ACTIVATIONS,
@@ -240,25 +240,17 @@ pub fn inferred() -> Cases {
 
 /// Forced sequence kernels: sizes with remainders, one k-split and several, with and without a resident weight.
 pub fn walks() -> Cases {
-    let walk = |(rows, width, n_threads, k_splits), resident| {
-        Strategy::Forced(Schedule::Walk(WalkTile {
-            rows,
-            width,
-            n_threads,
-            k_splits,
-            resident,
-        }))
-    };
-    let strategies = vec![
-        walk((1, 1, 8, 1), true),
-        walk((1, 1, 32, 4), false),
-        walk((2, 2, 16, 3), true),
-        walk((4, 4, 5, 1), false),
-        walk((4, 4, 64, 2), true),
-        walk((4, 2, 40, 2), false),
-        walk((8, 4, 16, 4), true),
-        walk((3, 1, 16, 2), false),
+    let strategies = [
+        walk(1, 1, 8, 1, true),
+        walk(1, 1, 32, 4, false),
+        walk(2, 2, 16, 3, true),
+        walk(4, 4, 5, 1, false),
+        walk(4, 4, 64, 2, true),
+        walk(4, 2, 40, 2, false),
+        walk(8, 4, 16, 4, true),
+        walk(3, 1, 16, 2, false),
     ];
+    let strategies = strategies.map(Strategy::Forced).to_vec();
     Cases::new("walk", &[(5, 3, 33), (1, 4, 7)], strategies, ALL)
 }
 

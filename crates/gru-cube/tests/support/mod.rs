@@ -12,7 +12,7 @@ use catalogue::Case;
 use cubecl::{client::Client, features::TypeUsage, prelude::*, server::Handle};
 use gru_cube::{
     BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, PlanError, Resource,
-    StepTile, Strategy,
+    Schedule, StepTile, Strategy, WalkTile,
 };
 use gru_spec::Reset;
 use gru_testkit::close::share;
@@ -30,6 +30,22 @@ pub fn panics(call: impl FnOnce(), message: &str) {
     let panic = catch_unwind(AssertUnwindSafe(call)).expect_err("expected a panic");
     let text = panic.downcast_ref::<String>().expect("a text");
     assert!(text.starts_with(message), "{text}");
+}
+
+pub const fn walk(
+    rows: usize,
+    width: usize,
+    n_threads: usize,
+    k_splits: usize,
+    resident: bool,
+) -> Schedule {
+    Schedule::Walk(WalkTile {
+        rows,
+        width,
+        n_threads,
+        k_splits,
+        resident,
+    })
 }
 
 pub const fn tile(
@@ -152,10 +168,10 @@ pub fn on_device<F: Upload>(client: &Client, problem: &Problem) -> OnDevice {
 pub fn run<F: Upload>(
     client: &Client,
     problem: &Problem,
-    strategies: (Strategy, Strategy),
+    strategy: Strategy,
     in_place: bool,
 ) -> Result<Outcome, PlanError> {
-    run_call::<F>(client, &problem.call::<F>(), problem, strategies, in_place)
+    run_call::<F>(client, &problem.call::<F>(), problem, strategy, in_place)
 }
 
 /// The same with a call of the problem.
@@ -163,7 +179,7 @@ pub fn run_call<F: Upload>(
     client: &Client,
     call: &Call,
     problem: &Problem,
-    strategies: (Strategy, Strategy),
+    strategy: Strategy,
     in_place: bool,
 ) -> Result<Outcome, PlanError> {
     let Problem { n, h, spec, .. } = *problem;
@@ -180,7 +196,7 @@ pub fn run_call<F: Upload>(
             states: states.clone(),
             gates: Some(gates.clone()),
         },
-        strategies.0,
+        strategy,
     )?;
     let gates_before = download::<F>(client, gates.clone(), rows * width);
     let d_gates = if in_place {
@@ -214,7 +230,7 @@ pub fn run_call<F: Upload>(
             d_gates: (!in_place).then(|| d_gates.clone()),
             d_h0: d_h0.clone(),
         },
-        strategies.1,
+        strategy,
     )?;
     let mut states = download::<F>(client, states, rows * h);
     fill_padding(problem, &mut states);
@@ -260,8 +276,8 @@ pub fn compare<F: Upload>(case: &Case, tolerance: (f64, f64)) -> Ran {
         return Err(Ignored(reason));
     }
     let problem = case.problem::<F>();
-    let strategies = (case.strategy, case.strategy);
-    let got = run::<F>(&client(), &problem, strategies, case.mode.in_place).map_err(not_allowed)?;
+    let got =
+        run::<F>(&client(), &problem, case.strategy, case.mode.in_place).map_err(not_allowed)?;
     if let Err(message) = got.compare(&oracle(&problem), tolerance) {
         panic!("{case:?}: {message}");
     }
@@ -314,11 +330,7 @@ fn finish(
                 let g = if skipped {
                     0.0
                 } else {
-                    before(j)
-                        * problem
-                            .recurrent_mask
-                            .as_ref()
-                            .map_or(1.0, |m| m[k * h + j])
+                    before(j) * problem.mask(k, j)
                 };
                 let g_n = match spec.reset {
                     Reset::BeforeMatmul if skipped => 0.0,

@@ -3,7 +3,7 @@
 use super::{Outcome, Upload};
 use cubecl::{client::Client, prelude::*};
 use gru_cube::{Call, Starts};
-use gru_spec::{Direction, GruSpec, Layout, Order, Reset};
+use gru_spec::{GruSpec, Layout, Order, Reset};
 use gru_testkit::oracle;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
@@ -204,16 +204,11 @@ impl Problem {
         }
     }
 
-    /// Whether a row starts before this step, in the order of computation. The start at time t is between t − 1 and
-    /// t, so in reverse the step at t − 1 comes after it.
+    /// Whether a row starts before this step, in the order of computation.
     pub fn starts(&self, n: usize, step: usize) -> bool {
-        let boundary = match self.order.direction {
-            Direction::Forward => step,
-            Direction::Reverse if step == 0 => return false,
-            Direction::Reverse => self.t - step,
-        };
-        let starts = self.starts.as_ref();
-        starts.is_some_and(|starts| starts[self.row(n, boundary)] != 0.0)
+        let boundary = self.order.direction.boundary(step, self.t);
+        let starts = self.starts.as_ref().zip(boundary);
+        starts.is_some_and(|(starts, boundary)| starts[self.row(n, boundary)] != 0.0)
     }
 
     /// The state before a step, in the order of computation.
@@ -232,6 +227,12 @@ impl Problem {
                 states[self.row(n, time) * self.h + j]
             }
         }
+    }
+
+    /// The recurrent mask of a unit.
+    pub fn mask(&self, n: usize, j: usize) -> f64 {
+        let mask = self.recurrent_mask.as_ref();
+        mask.map_or(1.0, |mask| mask[n * self.h + j])
     }
 
     /// The step mask of the kernels.

@@ -23,7 +23,7 @@ pub type Ran = Result<(), Ignored>;
 
 /// A trial that is ignored without an adapter, or if `test` returns why it cannot run on this adapter. With
 /// `GRU_REQUIRE_GPU` a missing adapter is a failure.
-pub fn trial(name: String, test: impl FnOnce() -> Ran + Send + 'static) -> Trial {
+pub fn trial(name: impl Into<String>, test: impl FnOnce() -> Ran + Send + 'static) -> Trial {
     static ADAPTERS: OnceLock<usize> = OnceLock::new();
     Trial::ignorable_test(name, move || {
         if *ADAPTERS.get_or_init(|| Device::enumerate_all().len()) == 0 {
@@ -42,7 +42,7 @@ pub fn trial(name: String, test: impl FnOnce() -> Ran + Send + 'static) -> Trial
 
 /// A trial that runs on every adapter.
 pub fn test(name: &str, test: fn()) -> Trial {
-    trial(name.to_owned(), move || {
+    trial(name, move || {
         test();
         Ok(())
     })
