@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use bench_support::{MODES, Peer, Problem, Shape, median};
+use bench_support::{MODES, NoAnswer, Peer, Problem, Shape, median};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -29,6 +29,12 @@ struct Row {
     mode: String,
     /// Milliseconds, the median.
     median: f64,
+}
+
+impl From<NoAnswer> for Stop {
+    fn from(reason: NoAnswer) -> Self {
+        Self::Failed(reason.into())
+    }
 }
 
 pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
