@@ -4,7 +4,7 @@
 
 DEVICE is cpu, cuda, or cuda-tf32, which rounds the factors of float32 products to TF32 (PyTorch's default for cuDNN).
 
-torch        nn.GRU, time-major; batches with lengths are packed within the call
+torch        nn.GRU, time-major; batches with lengths are packed before the call, except where padding is faster
 torch-cell   starts: a loop of GRUCell, the state is masked before each step
 torch-split  starts: sequences are split, padded, packed and put together again within the call
 torchrl      starts: torchrl.modules.GRUModule with its default backend
@@ -21,21 +21,20 @@ DENSE, STARTS, LENGTHS, PACKED = range(4)
 
 
 class Case:
-    def __init__(self, variant, path, mode, device):
-        raw = np.fromfile(path, dtype="<i4")
+    def __init__(self, variant, raw, mode, device):
         n, t, i, h, layers, directions, kind, marks = raw[:8].tolist()
         if (kind == STARTS) == (variant == "torch"):
             raise NotImplementedError("does not compute rows with starts" if kind == STARTS
                                       else "measured for rows with starts only")
-        self.n, self.t, self.h, self.kind, self.mode = n, t, h, kind, mode
-        self.marks = torch.from_numpy(raw[8:8 + marks].astype(np.int64))
-        floats = torch.from_numpy(raw[8 + marks:].view("<f4").copy()).to(device)
+        self.n, self.t, self.h, self.mode = n, t, h, mode
+        trains = mode == "fwd_bwd"
+        marks, floats = torch.tensor(raw[8:8 + marks], dtype=torch.int64), raw[8 + marks:].view("<f4")
 
-        def take(*shape):
+        def take(*shape):  # a copy, so that no tensor keeps the memory of all
             nonlocal floats
             size = int(np.prod(shape))
             part, floats = floats[:size], floats[size:]
-            return part.reshape(shape).contiguous()
+            return torch.tensor(part.reshape(shape), device=device)
 
         x, h0, r = take(n, t, i), take(layers * directions, n, h), take(n, t, directions * h)
         if variant == "torch":
@@ -54,30 +53,29 @@ class Case:
         with torch.no_grad():
             for parameter in self.parameters:
                 parameter.copy_(take(*parameter.shape))
-        assert floats.numel() == 0, "the problem file is too long"
-        self.is_time_major = kind == DENSE or variant == "torch-cell"
+        assert len(floats) == 0, "the problem file is too long"
+        # Training on packed rows adds a gradient of the size of the batch in each step, so many steps are faster with
+        # their padding. The gradients are the same, because the gradient of the padding is zero.
+        self.lengths = marks.to(device) if kind == LENGTHS and trains and layers * directions == 1 else None
+        self.is_time_major = kind == DENSE or self.lengths is not None or variant == "torch-cell"
+        self.packed = None
         if self.is_time_major:
             x, r = x.transpose(0, 1).contiguous(), r.transpose(0, 1).contiguous()
-        self.valid = torch.arange(t)[None] < self.marks[:, None] if kind >= LENGTHS else None
-        if kind == PACKED:
-            x, r = x[self.valid], r[self.valid]
+        elif kind >= LENGTHS:
+            self.packed, r = (rnn.pack_padded_sequence(rows, marks, True, enforce_sorted=False) for rows in (x, r))
+            x, r = self.packed.data, r.data
         if kind == STARTS:
-            starts = self.marks.reshape(n, t).bool().to(device)
+            starts = marks.reshape(n, t).bool().to(device)
             self.starts = starts.T[..., None].contiguous() if variant == "torch-cell" else starts
-        if mode == "fwd_bwd":
-            x, h0 = x.requires_grad_(), h0.requires_grad_()
-        self.x, self.h0, self.r, self.forward = x, h0, r, getattr(self, variant.replace("-", "_"))
+        self.x, self.h0, self.r = x.requires_grad_(trains), h0.requires_grad_(trains), r if trains else None
+        self.note = "" if self.lengths is None else "dense and padded"
+        self.variant = variant.replace("-", "_")
 
     def torch(self):
-        if self.kind == DENSE:
+        if self.packed is None:
             return self.net(self.x, self.h0)
-        if self.kind == PACKED:
-            rows = self.x.split(self.marks.tolist())
-            y, state = self.net(rnn.pack_sequence(rows, enforce_sorted=False), self.h0)
-            return torch.cat(rnn.unpack_sequence(y)), state
-        rows = rnn.pack_padded_sequence(self.x, self.marks, batch_first=True, enforce_sorted=False)
-        y, state = self.net(rows, self.h0)
-        return rnn.pad_packed_sequence(y, batch_first=True, total_length=self.t)[0], state
+        y, state = self.net(self.packed, self.h0)
+        return y.data, state
 
     def torch_cell(self):
         state, states = self.h0[0], []
@@ -109,13 +107,15 @@ class Case:
     def call(self):
         if self.mode == "infer":
             with torch.inference_mode():
-                return (*self.forward(), [])
-        y, state = self.forward()
+                return (*getattr(self, self.variant)(), [])
+        y, state = getattr(self, self.variant)()
         inputs = [self.x, self.h0, *self.parameters]
         return y, state, torch.autograd.grad((y * self.r).sum(), inputs, allow_unused=True)
 
     def outputs(self):
         y, state, gradients = self.call()
+        if self.lengths is not None:
+            state = y[self.lengths - 1, torch.arange(self.n)][None]
         if gradients:
             inputs = [self.x, self.h0, *self.parameters]
             gradients = [torch.zeros_like(i) if g is None else g for i, g in zip(inputs, gradients)]
@@ -123,8 +123,9 @@ class Case:
         def padded(x):
             if self.is_time_major:
                 return x.transpose(0, 1)
-            if self.kind == PACKED:
-                return x.new_zeros(*self.valid.shape, x.shape[1]).masked_scatter(self.valid[..., None], x)
+            if self.packed is not None:
+                rows = rnn.PackedSequence(x, *self.packed[1:])
+                return rnn.pad_packed_sequence(rows, batch_first=True, total_length=self.t)[0]
             return x
 
         names = ["y", "h_n", "d_x", "d_h0"]
@@ -137,6 +138,16 @@ class Case:
         return names[:len(tensors)], np.concatenate(arrays).astype("<f4")
 
 
+def start(variant, device):
+    """The first calls of a process start threads and load code. This one leaves their memory out of the peak."""
+    n, t, i, h = 64, 4, 64, 256
+    kind, marks = (DENSE, 0) if variant == "torch" else (STARTS, n * t)
+    raw = np.zeros(8 + marks + n * t * (i + h) + n * h + 3 * h * (i + h + 2), dtype="<i4")
+    raw[:8] = n, t, i, h, 1, 1, kind, marks
+    for mode in ("infer", "fwd_bwd"):
+        Case(variant, raw, mode, device).call()
+
+
 def main():
     variant, device = sys.argv[1], (sys.argv[2:] or ["cpu"])[0]
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
@@ -147,19 +158,22 @@ def main():
     if variant == "torchrl":
         import torchrl
         version = f"{torchrl.__version__} with PyTorch {version}"
+    start(variant, device)
     print("ready", version, sep="\t", flush=True)
     for line in sys.stdin:
         request, *words = line.rstrip("\n").split("\t")
         if request == "prepare":
             problem, mode, out = words
+            case = None
             try:
-                case = Case(variant, problem, mode, device)
+                case = Case(variant, np.fromfile(problem, dtype="<i4"), mode, device)
             except NotImplementedError as reason:
                 print("no", reason, sep="\t", flush=True)
                 continue
             names, floats = case.outputs()
             floats.tofile(out)
-            print("ok", " ".join(names), "", sep="\t", flush=True)
+            print("ok", " ".join(names), case.note, sep="\t", flush=True)
+            del names, floats  # a view of a tensor keeps its memory
         else:
             warm_up, calls = map(int, words)
             for _ in range(warm_up):
