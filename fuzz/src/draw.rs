@@ -73,6 +73,16 @@ pub fn gru(u: &mut Unstructured<'_>, sizes: Sizes) -> Result<Gru> {
     Ok(Gru { sizes, order, spec })
 }
 
+/// The slot of the input weight.
+pub const W_IH: usize = 2;
+
+/// Which inputs are present, in the order of their slots. The required inputs, x and w_hh, are.
+pub fn there(u: &mut Unstructured<'_>) -> Result<[bool; 11]> {
+    let mut there: [bool; 11] = u.arbitrary()?;
+    [there[0], there[W_IH + 1]] = [true; 2];
+    Ok(there)
+}
+
 fn activation(u: &mut Unstructured<'_>) -> Result<Activation> {
     let (alpha, beta) = (number(u)?, number(u)?);
     Ok(*u.choose(&[

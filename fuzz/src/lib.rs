@@ -7,3 +7,17 @@ pub mod file;
 pub mod import;
 pub mod panics;
 pub mod passes;
+
+#[cfg(fuzzing)]
+pub use libfuzzer_sys::fuzz_target;
+
+/// Without a fuzzer a target is checked by the compiler, and does nothing.
+#[cfg(not(fuzzing))]
+#[macro_export]
+macro_rules! fuzz_target {
+    (|$input:ident: $type:ty| $body:expr) => {
+        fn main() {
+            let _ = |$input: $type| $body;
+        }
+    };
+}

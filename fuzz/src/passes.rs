@@ -6,8 +6,8 @@ use crate::{
 };
 use arbitrary::{Result, Unstructured};
 use gru_cpu::{
-    Gradients, Gru, Inputs, Sequence, Weights,
-    spec::{Activation, GruSpec, Sizes},
+    Gradients, Gru, Inputs,
+    spec::{self, Activation, GruSpec, PerInput, Shape, Sizes},
     testing::Isa,
 };
 use gru_testkit::passes;
@@ -19,6 +19,7 @@ pub const REFUSALS: &[&str] = &[
     "has the wrong number of elements",
     "the sizes exceed the address space",
     "but the input is already projected",
+    "start_state requires starts",
 ];
 
 /// The oracle, which is a hundred times slower, also runs up to this many multiply-adds.
@@ -50,10 +51,10 @@ pub struct Case {
     gru: Gru,
     isa: Isa,
     threads: usize,
-    /// Which of h0, w_ih, b_ih, b_hh, mask, valid and zoneout are present.
-    there: [bool; 7],
-    /// Which of the six gradients are requested.
-    wanted: [bool; 6],
+    /// Which inputs are present.
+    there: [bool; 11],
+    /// Which gradients are requested.
+    wanted: [bool; 7],
     /// Offsets of the slices in their allocations.
     from: usize,
     numbers: Numbers,
@@ -76,7 +77,7 @@ impl Case {
             gru: draw::gru(u, sizes)?,
             isa: draw::isa(u)?,
             threads: u.int_in_range(1..=3)?,
-            there: u.arbitrary()?,
+            there: draw::there(u)?,
             wanted: u.arbitrary()?,
             from: u.int_in_range(0..=3)?,
             wide: u.arbitrary()?,
@@ -101,15 +102,12 @@ impl Case {
     }
 
     /// The tolerances of states and gradients are the tolerances of `gru_testkit::close`, which explains
-    /// them. No case needs more: [`LARGEST_PLAIN_WORK`] limits its sums, and its weights contract.
+    /// them. No case needs more: [`LARGEST_ORACLE_WORK`] limits its sums, and its weights contract.
     fn run_in<E: Real>(mut self, [of_states, of_gradients]: [f64; 2]) {
-        let tensors = Tensors::<E>::draw(&self.gru.sizes, &mut self.numbers, self.there[1]);
-        let results = Results::of(
-            &self,
-            Passes::KERNELS,
-            &tensors.inputs(self.there),
-            &tensors.d_states,
-        );
+        let inputs = self.inputs::<E>();
+        let states = self.states();
+        let d_states = self.numbers.take::<E>(states, 1.0);
+        let results = Results::of(&self, Passes::KERNELS, &inputs, &d_states);
         if !self.numbers.are_moderate() || !is_bounded(&self.gru.spec) {
             return;
         }
@@ -121,19 +119,59 @@ impl Case {
             return;
         }
         let [kept, lean] = &results.gradients;
-        let wide = tensors.widened();
-        let expected = Results::of(
-            &self,
-            Passes::ORACLE,
-            &wide.inputs(self.there),
-            &wide.d_states,
-        );
+        let inputs = inputs.map(|tensor| wide(&tensor));
+        let expected = Results::of(&self, Passes::ORACLE, &inputs, &wide(&d_states));
         agree(of_states, &results.states, &expected.states);
         for (k, expected) in expected.gradients[0].iter().enumerate() {
             agree(of_gradients, &kept[k], expected);
             agree(of_gradients, &lean[k], expected);
         }
     }
+
+    /// The shapes of all inputs, present or not.
+    fn shapes(&self) -> spec::Inputs<Shape> {
+        let Gru { sizes, order, .. } = self.gru;
+        let mut shapes = sizes.shapes(order.layout);
+        if !self.there[draw::W_IH] {
+            shapes.sequence.x = sizes.sequence(order.layout, 3 * sizes.h);
+        }
+        shapes
+    }
+
+    /// The number of elements of the states.
+    fn states(&self) -> usize {
+        let Sizes { n, t, h, .. } = self.gru.sizes;
+        n * t * h
+    }
+
+    /// Draws the inputs that are present.
+    fn inputs<E: Real>(&mut self) -> spec::Inputs<Vec<E>> {
+        // Then the recurrence contracts, and no sequence is long enough for chaos.
+        let contracting = 1.0 / (self.gru.sizes.h.max(1) as f64).sqrt();
+        let shapes = self.shapes();
+        let mut tensors = shapes.named().map(|(name, shape)| {
+            let scale = match name {
+                "w_ih" | "w_hh" => contracting,
+                // A sixth of the steps begins a sequence.
+                "starts" => 0.6,
+                _ => 1.0,
+            };
+            let values = self.numbers.take::<E>(shape.elements(), scale);
+            let values = values.into_iter();
+            match name {
+                "step_mask" | "starts" => values.map(E::round).collect(),
+                "zoneout" => values.map(E::abs).collect(),
+                _ => values.collect(),
+            }
+        });
+        let slots = self.there.map(|there| tensors.next().filter(|_| there));
+        spec::Inputs::from_slots(slots).expect("x and w_hh are present")
+    }
+}
+
+fn wide<E: Real>(values: &[E]) -> Vec<f64> {
+    let values = values.iter().map(|v| v.to_f64().expect("a float"));
+    values.collect()
 }
 
 /// Whether states and gradients stay small if all inputs are small.
@@ -174,94 +212,21 @@ fn agree<E: Real>(tolerance: f64, got: &[E], expected: &[f64]) {
     }
 }
 
-/// The inputs of a case.
-struct Tensors<E> {
-    x: Vec<E>,
-    h0: Vec<E>,
-    w_ih: Vec<E>,
-    w_hh: Vec<E>,
-    b_ih: Vec<E>,
-    b_hh: Vec<E>,
-    mask: Vec<E>,
-    valid: Vec<E>,
-    take: Vec<E>,
-    d_states: Vec<E>,
-}
-
-impl<E: Real> Tensors<E> {
-    fn draw(sizes: &Sizes, numbers: &mut Numbers, projected: bool) -> Self {
-        let Sizes { n, t, i, h } = *sizes;
-        let features = if projected { i } else { 3 * h };
-        // Then the recurrence contracts, and no sequence is long enough for chaos.
-        let scale = 1.0 / (h.max(1) as f64).sqrt();
-        let mut take = |count, scale| numbers.take::<E>(count, scale);
-        Self {
-            x: take(n * t * features, 1.0),
-            h0: take(n * h, 1.0),
-            w_ih: take(i * 3 * h, scale),
-            w_hh: take(h * 3 * h, scale),
-            b_ih: take(3 * h, 1.0),
-            b_hh: take(3 * h, 1.0),
-            mask: take(n * h, 1.0),
-            valid: take(n * t, 1.0).into_iter().map(E::round).collect(),
-            take: take(n * t * h, 1.0).into_iter().map(E::abs).collect(),
-            d_states: take(n * t * h, 1.0),
-        }
-    }
-
-    fn inputs(&self, there: [bool; 7]) -> Inputs<'_, E> {
-        let [h0, w_ih, b_ih, b_hh, mask, valid, take] = there;
-        Inputs {
-            sequence: Sequence {
-                h0: h0.then_some(&self.h0),
-                recurrent_mask: mask.then_some(&self.mask),
-                step_mask: valid.then_some(&self.valid),
-                zoneout: take.then_some(&self.take),
-                ..Sequence::new(&self.x)
-            },
-            weights: Weights {
-                b_ih: b_ih.then_some(&self.b_ih),
-                b_hh: b_hh.then_some(&self.b_hh),
-                ..Weights::new(w_ih.then_some(&self.w_ih), &self.w_hh)
-            },
-        }
-    }
-
-    fn widened(&self) -> Tensors<f64> {
-        let wide = |values: &[E]| -> Vec<f64> {
-            let values = values.iter().map(|v| v.to_f64().expect("a float"));
-            values.collect()
-        };
-        Tensors {
-            x: wide(&self.x),
-            h0: wide(&self.h0),
-            w_ih: wide(&self.w_ih),
-            w_hh: wide(&self.w_hh),
-            b_ih: wide(&self.b_ih),
-            b_hh: wide(&self.b_hh),
-            mask: wide(&self.mask),
-            valid: wide(&self.valid),
-            take: wide(&self.take),
-            d_states: wide(&self.d_states),
-        }
-    }
-}
-
 struct Results<E> {
     states: Vec<E>,
     /// With kept gates, and with recomputed gates. Empty if not requested.
-    gradients: [[Vec<E>; 6]; 2],
+    gradients: [[Vec<E>; 7]; 2],
 }
 
 impl<E: Real> Results<E> {
-    fn of(case: &Case, passes: Passes<E>, inputs: &Inputs<'_, E>, d_states: &[E]) -> Self {
+    fn of(case: &Case, passes: Passes<E>, inputs: &spec::Inputs<Vec<E>>, d_states: &[E]) -> Self {
         let Passes { forward, backward } = passes;
-        let (gru, from) = (&case.gru, case.from);
-        let Sizes { n, t, i, h } = gru.sizes;
-        let mut states = Output::new(n * t * h, from);
-        let mut saved = Output::new(n * t * h * gru.spec.saved_per_unit(), from);
+        let (gru, from, count) = (&case.gru, case.from, case.states());
+        let inputs = &inputs.as_ref().map(Vec::as_slice);
+        let mut states = Output::new(count, from);
+        let mut saved = Output::new(count * gru.spec.saved_per_unit(), from);
         forward(gru, inputs, states.slice(), Some(saved.slice()));
-        let mut inference = Output::new(n * t * h, from);
+        let mut inference = Output::new(count, from);
         forward(gru, inputs, inference.slice(), None);
         let skips = inputs
             .sequence
@@ -279,33 +244,18 @@ impl<E: Real> Results<E> {
 
         let saved = saved.slice();
         let gradients = [Some(&*saved), None].map(|saved| {
-            let sizes = [
-                inputs.sequence.x.len(),
-                n * h,
-                i * 3 * h,
-                h * 3 * h,
-                3 * h,
-                3 * h,
-            ];
-            let mut outputs = sizes.map(|size| Output::new(size, from));
-            let mut wanted = case.wanted.iter();
-            let [x, h0, w_ih, w_hh, b_ih, b_hh] = outputs
-                .each_mut()
-                .map(|output| wanted.next().filter(|w| **w).map(|_| output.slice()));
-            let to = Gradients {
-                x,
-                h0,
-                w_ih,
-                w_hh,
-                b_ih,
-                b_hh,
-            };
+            let wanted = PerInput::from_array(case.wanted);
+            let mut outputs = case.shapes().differentiable().map(|shape| {
+                let shape = shape.expect("every input has a shape");
+                Output::new(shape.elements(), from)
+            });
+            let to = outputs.as_mut().zip(wanted);
+            let to = to.map(|(output, wanted)| wanted.then(|| output.slice()));
             backward(gru, inputs, &states, saved, d_states, to);
-            let mut wanted = case.wanted.iter();
-            outputs.map(|output| match wanted.next() {
-                Some(true) => output.written(),
-                _ => Vec::new(),
-            })
+            let written = |(output, wanted): (Output<E>, bool)| {
+                if wanted { output.written() } else { Vec::new() }
+            };
+            outputs.zip(wanted).map(written).into_array()
         });
         Self { states, gradients }
     }

@@ -1,11 +1,10 @@
 //! Files of a block with its configuration are read or rejected, with little memory. A block that was
 //! read is saved again and runs a step.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use burn::tensor::{Device, Tensor};
-use gru_fuzz::{file::with_file, panics::announced};
+use gru_fuzz::{file::with_file, fuzz_target, panics::announced};
 use gru_op::{Direction, GruBlock};
-use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let device = Device::flex();

@@ -1,5 +1,5 @@
 //! Checkpoints of char-gru are loaded into their run or rejected. Then one step runs.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use burn::{
     store::burn_pack::Reader,
@@ -7,8 +7,7 @@ use burn::{
 };
 use char_gru::checkpoint;
 use char_model::{data::Window, model::CharGruConfig, step::Learner};
-use gru_fuzz::file::with_file;
-use libfuzzer_sys::fuzz_target;
+use gru_fuzz::{file::with_file, fuzz_target};
 
 fuzz_target!(|bytes: &[u8]| {
     let device = Device::flex().autodiff();

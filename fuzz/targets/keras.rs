@@ -1,10 +1,9 @@
 //! Keras files, HDF5 or a zip archive of HDF5, are read or rejected, with little memory, and then
 //! imported.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use gru_convert::StateDict;
-use gru_fuzz::import::import;
-use libfuzzer_sys::fuzz_target;
+use gru_fuzz::{fuzz_target, import::import};
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(dict) = StateDict::from_keras_bytes("bytes", bytes.to_vec()) {

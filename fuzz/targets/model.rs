@@ -1,11 +1,10 @@
 //! Model files of char-gru are read or rejected, with little memory. A model that was read writes a
 //! character.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use burn::tensor::{Device, Tensor};
 use char_model::{exchange, file};
-use gru_fuzz::file::with_file;
-use libfuzzer_sys::fuzz_target;
+use gru_fuzz::{file::with_file, fuzz_target};
 
 fuzz_target!(|bytes: &[u8]| {
     let device = Device::flex();

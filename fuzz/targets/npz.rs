@@ -1,9 +1,8 @@
 //! `.npz` files of NumPy are read or rejected, with little memory, and then imported.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use gru_convert::StateDict;
-use gru_fuzz::import::import;
-use libfuzzer_sys::fuzz_target;
+use gru_fuzz::{fuzz_target, import::import};
 use std::io::Cursor;
 
 fuzz_target!(|bytes: &[u8]| {

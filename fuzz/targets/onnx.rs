@@ -1,10 +1,10 @@
 //! ONNX models are read or rejected. Each GRU of a model is imported or rejected. An imported GRU is
 //! written and read again.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use burn::tensor::Device;
 use gru_convert::onnx::{Model, ModelInputs, model};
-use libfuzzer_sys::fuzz_target;
+use gru_fuzz::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(file) = Model::from_bytes(bytes.to_vec()) else {

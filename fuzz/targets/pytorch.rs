@@ -1,9 +1,8 @@
 //! Files of `torch.save` are read or rejected, with little memory, and then imported.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use gru_convert::StateDict;
-use gru_fuzz::{file::with_file, import::import};
-use libfuzzer_sys::fuzz_target;
+use gru_fuzz::{file::with_file, fuzz_target, import::import};
 
 fuzz_target!(|bytes: &[u8]| {
     with_file(bytes, |path| {

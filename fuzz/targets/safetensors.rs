@@ -1,9 +1,8 @@
 //! Safetensors files are read or rejected, and then imported. A file that was read can be written again.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use gru_convert::StateDict;
-use gru_fuzz::{file::with_file, import::import};
-use libfuzzer_sys::fuzz_target;
+use gru_fuzz::{file::with_file, fuzz_target, import::import};
 
 fuzz_target!(|bytes: &[u8]| {
     with_file(bytes, |path| {

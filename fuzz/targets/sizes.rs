@@ -1,20 +1,23 @@
 //! Any sizes with slices of any length. A mismatch is an error, even if a product of sizes overflows.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use arbitrary::{Result, Unstructured};
-use gru_cpu::{Gradients, Gru, Inputs, Sequence, Weights, spec::Sizes};
-use gru_fuzz::{draw, panics::announced, passes::REFUSALS};
-use libfuzzer_sys::fuzz_target;
+use gru_cpu::{Gradients, Gru, Inputs, spec::Sizes};
+use gru_fuzz::{draw, fuzz_target, panics::announced, passes::REFUSALS};
 
 /// The maximum length of a slice.
 const LONGEST: usize = 64;
 
 struct Case {
     gru: Gru,
-    /// Which options are present.
-    there: [bool; 13],
-    /// Lengths of x, h0, w_ih, w_hh, b_ih, b_hh, mask, valid, zoneout, states, saved.
-    lengths: [usize; 11],
+    /// Which inputs are present.
+    there: [bool; 11],
+    /// Which gradients are requested.
+    wanted: [bool; 7],
+    /// Whether gates are saved.
+    saves: bool,
+    /// Lengths of all inputs in the order of their slots, of states and of saved.
+    lengths: [usize; 13],
 }
 
 fuzz_target!(|bytes: &[u8]| {
@@ -38,10 +41,10 @@ fn draw(u: &mut Unstructured<'_>) -> Result<Case> {
         i: size()?,
         h: size()?,
     };
-    let (gru, there): (_, [bool; 13]) = (draw::gru(u, sizes)?, u.arbitrary()?);
+    let (gru, there) = (draw::gru(u, sizes)?, draw::there(u)?);
     let Sizes { n, t, i, h } = sizes;
     let of = |factors: &[usize]| factors.iter().fold(1usize, |p, f| p.wrapping_mul(*f));
-    let features = if there[1] { i } else { of(&[3, h]) };
+    let features = if there[draw::W_IH] { i } else { of(&[3, h]) };
     let mut lengths = [
         of(&[n, t, features]),
         of(&[n, h]),
@@ -50,8 +53,10 @@ fn draw(u: &mut Unstructured<'_>) -> Result<Case> {
         of(&[3, h]),
         of(&[3, h]),
         of(&[n, h]),
+        of(&[n, h]),
         of(&[n, t]),
         of(&[n, t, h]),
+        of(&[n, t]),
         of(&[n, t, h]),
         of(&[n, t, h, gru.spec.saved_per_unit()]),
     ]
@@ -62,54 +67,29 @@ fn draw(u: &mut Unstructured<'_>) -> Result<Case> {
     Ok(Case {
         gru,
         there,
+        wanted: u.arbitrary()?,
+        saves: u.arbitrary()?,
         lengths,
     })
 }
 
 fn run(case: &Case) {
-    let slices = case.lengths.map(|length| vec![0.25f32; length]);
-    let [
-        x,
-        h0,
-        w_ih,
-        w_hh,
-        b_ih,
-        b_hh,
-        mask,
-        valid,
-        take,
-        states,
-        saved,
-    ] = slices.each_ref().map(Vec::as_slice);
-    let there = case.there;
-    let inputs = Inputs {
-        sequence: Sequence {
-            h0: there[0].then_some(h0),
-            recurrent_mask: there[4].then_some(mask),
-            step_mask: there[5].then_some(valid),
-            zoneout: there[6].then_some(take),
-            ..Sequence::new(x)
-        },
-        weights: Weights {
-            b_ih: there[2].then_some(b_ih),
-            b_hh: there[3].then_some(b_hh),
-            ..Weights::new(there[1].then_some(w_ih), w_hh)
-        },
-    };
+    let tensors = case.lengths.map(|length| vec![0.25f32; length]);
+    let [all @ .., states, saved] = tensors.each_ref().map(Vec::as_slice);
+    let mut slices = all.into_iter();
+    let slots = case.there.map(|there| slices.next().filter(|_| there));
+    let inputs = Inputs::from_slots(slots).expect("x and w_hh are present");
     let (mut new_states, mut new_saved) = (states.to_vec(), saved.to_vec());
-    case.gru
-        .forward(&inputs, &mut new_states, there[7].then_some(&mut new_saved));
+    let new_saved = case.saves.then_some(&mut *new_saved);
+    case.gru.forward(&inputs, &mut new_states, new_saved);
 
-    let mut gradients = [x, h0, w_ih, w_hh, b_ih, b_hh].map(<[f32]>::to_vec);
-    let [x, h0, w_ih, w_hh, b_ih, b_hh] = gradients.each_mut().map(Vec::as_mut_slice);
-    let to = Gradients {
-        x: there[8].then_some(x),
-        h0: there[9].then_some(h0),
-        w_ih: there[10].then_some(w_ih),
-        w_hh: there[11].then_some(w_hh),
-        b_ih: there[12].then_some(b_ih),
-        b_hh: there[12].then_some(b_hh),
-    };
-    case.gru
-        .backward(&inputs, states, there[7].then_some(saved), states, to);
+    let mut gradients = all.map(<[f32]>::to_vec);
+    let mut gradients = gradients.iter_mut();
+    let to = case.wanted.map(|wanted| {
+        let gradient = gradients.next().filter(|_| wanted);
+        gradient.map(Vec::as_mut_slice)
+    });
+    let saved = case.saves.then_some(saved);
+    let to = Gradients::from_array(to);
+    case.gru.backward(&inputs, states, saved, states, to);
 }

@@ -1,10 +1,10 @@
 //! Texts of several files, read in chunks from any position. A reader returns the text of all bytes, and
 //! rejects all bytes that are not UTF-8.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use arbitrary::Arbitrary;
 use char_model::{data::Corpus, text::Text};
-use libfuzzer_sys::fuzz_target;
+use gru_fuzz::fuzz_target;
 use std::{env, fs, path::PathBuf, process};
 
 #[derive(Arbitrary, Debug)]
