@@ -24,8 +24,8 @@ pub struct Entry {
     pub rows: Vec<Value>,
 }
 
-/// How a part ended.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// How a part ended, the worst last.
+#[derive(Debug, Clone, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum End {
     /// It finished.

@@ -27,6 +27,9 @@ const LEAST: Duration = Duration::from_secs(5);
 
 /// Runs all parts, or the named parts, in the order of [`PARTS`]. This program runs all of them. Then
 /// the other programs repeat some parts.
+///
+/// # Errors
+/// After the last part, if a part did not end by itself or has a wrong result.
 pub fn run(seconds: u64, out: &Path, names: &[String], also: &[PathBuf]) -> Result<(), Error> {
     for name in names {
         Part::find(name)?;
@@ -70,7 +73,27 @@ pub fn run(seconds: u64, out: &Path, names: &[String], also: &[PathBuf]) -> Resu
         page::write(&report, out)?;
     }
     println!("{}", out.join("page.md").display());
-    Ok(())
+    let failed = report.parts.iter().filter(|entry| failed(entry));
+    let failed: Vec<_> = failed
+        .map(|entry| format!("{}-{}", entry.part, entry.program))
+        .collect();
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::Command("failed".to_owned(), failed.join(", ")))
+    }
+}
+
+/// Whether a part crashed, was killed, or has wrong results, also if its time was over after these.
+fn failed(entry: &Entry) -> bool {
+    matches!(entry.end, End::Killed | End::Died(_)) || entry.rows.iter().any(is_wrong)
+}
+
+/// Whether a row of `kernels` is neither right nor rejected, or a row of `operator` has failed trials.
+fn is_wrong(row: &Value) -> bool {
+    let end = row["end"].as_str().unwrap_or("right");
+    let is_right = end == "right" || end.starts_with("rejected");
+    !is_right || row["failed"].as_u64().is_some_and(|failed| failed > 0)
 }
 
 /// A part and the program that runs it.
@@ -129,7 +152,7 @@ impl Job<'_> {
         for entry in entries {
             all.rows.extend(entry.rows);
             all.seconds = all.seconds.max(entry.seconds);
-            if !matches!(all.end, End::Died(_)) && entry.end != End::Done {
+            if entry.end > all.end {
                 all.end = entry.end;
             }
         }
@@ -239,6 +262,7 @@ fn last_line(log: &Path) -> String {
 mod tests {
     use super::*;
 
+    use serde_json::json;
     use std::os::unix::fs::PermissionsExt;
 
     /// A program that writes a row and then runs a shell command.
@@ -286,6 +310,29 @@ mod tests {
         let entry = run_then("shared", "[ $3 = 1 ] && exit 7; [ $4 = 3 ]", LONG);
         assert!(matches!(entry.end, End::Died(_)), "{:?}", entry.end);
         assert_eq!(entry.rows.len(), 3);
+    }
+
+    #[test]
+    fn wrong_rows_and_early_ends_are_failures() {
+        let entry = |end: End, row: Value| Entry {
+            part: "kernels".to_owned(),
+            program: "shell".to_owned(),
+            seconds: 1.0,
+            end,
+            rows: vec![json!({"end": "right"}), row],
+        };
+        let short = || End::Short("after 2 of 3 problems".to_owned());
+        let rejected = json!({"end": "rejected: too large"});
+        for row in [rejected, json!({"failed": 0}), json!({"what": "device"})] {
+            assert!(!failed(&entry(End::Done, row.clone())), "{row}");
+            assert!(!failed(&entry(short(), row.clone())), "{row}");
+            assert!(failed(&entry(End::Killed, row.clone())), "{row}");
+            assert!(failed(&entry(End::Died("7".to_owned()), row)));
+        }
+        for row in [json!({"end": "panicked: x"}), json!({"failed": 1})] {
+            assert!(failed(&entry(short(), row.clone())), "{row}");
+        }
+        assert!(End::Killed > short() && End::Killed < End::Died(String::new()));
     }
 
     #[test]

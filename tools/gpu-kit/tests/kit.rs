@@ -31,10 +31,8 @@ fn first_parts() -> Result<(), Failed> {
         ])
         .arg(&out)
         .output()?;
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
-    }
-    let page = fs::read_to_string(out.join("page.md"))?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let page = fs::read_to_string(out.join("page.md")).map_err(|_| stderr.to_string())?;
     let report: Value = serde_json::from_slice(&fs::read(out.join("kit.json"))?)?;
     fs::remove_dir_all(&out)?;
     let [device, kernels] = [0, 1].map(|part| &report["parts"][part]);
@@ -54,9 +52,12 @@ fn first_parts() -> Result<(), Failed> {
         end == "right" || end.starts_with("rejected")
     };
     let right = problems.iter().filter(is_right).count();
-    if right > 0 && right == problems.len() {
-        Ok(())
-    } else {
-        Err(format!("{right} of {} problems are right:\n{page}", problems.len()).into())
+    if right == 0 || right < problems.len() {
+        return Err(format!("{right} of {} problems are right:\n{page}", problems.len()).into());
     }
+    // A slow machine may not end a problem in time. Then the part is killed, and the program fails.
+    if output.status.success() == (kernels["end"] == "killed") {
+        return Err(format!("{}: {stderr}", output.status).into());
+    }
+    Ok(())
 }
