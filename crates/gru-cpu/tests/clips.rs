@@ -2,6 +2,8 @@
 //! every instruction set, and the oracle.
 
 mod support;
+#[path = "support/trials.rs"]
+mod trials;
 
 use gru_cpu::{
     Element,
@@ -9,7 +11,8 @@ use gru_cpu::{
     testing::Isa,
 };
 use gru_testkit::activations::ACTIVATIONS;
-use support::{Case, OfIsa, RESULTS, Results, with_any_isa, with_each_isa};
+use support::{Case, RESULTS, Results, agree, units};
+use trials::{OfIsa, with_any_isa, with_each_isa};
 
 fn main() {
     let of_isas: [OfIsa; 3] = [
@@ -31,7 +34,7 @@ fn main() {
         "nor_is_it_one_in_the_plain_passes",
         nor_is_it_one_in_the_plain_passes,
     );
-    support::run(of_isas.into_iter().chain([plain]));
+    trials::run(of_isas.into_iter().chain([plain]));
 }
 
 const DIMS: Sizes = Sizes {
@@ -136,24 +139,11 @@ fn a_large_finite_one_changes_nothing(isa: Isa) {
             .map(|clip| with_clips(spec, clip))
             .concat()
         {
+            let id = |float: &str| format!("{float} {clipped:?}");
             let single = isa.run(|| case(clipped).cast::<f32>().run(false));
-            close(&format!("float32 {clipped:?}"), &single, &expected);
+            agree(&id("float32"), units::<f32>(), &single, &expected);
             let double = isa.run(|| case(clipped).run(false));
-            close(&format!("float64 {clipped:?}"), &double, &expected);
-        }
-    }
-}
-
-/// The rule and the factor of `nonfinite`.
-fn close<E: Element>(id: &str, got: &Results<E>, expected: &Results<f64>) {
-    for (name, (got, expected)) in RESULTS.iter().zip(got.iter().zip(expected)) {
-        assert_eq!(got.len(), expected.len(), "{id}: {name}");
-        let largest = expected.iter().fold(1.0f64, |m, v| m.max(v.abs()));
-        let allowed = 42.0 * E::epsilon().to_f64().expect("a float") * largest;
-        for (at, (got, expected)) in got.iter().zip(expected).enumerate() {
-            let got = got.to_f64().expect("a float");
-            let is_close = (got - expected).abs() <= allowed;
-            assert!(is_close, "{id}: {name}[{at}] = {got}, expected {expected}");
+            agree(&id("float64"), units::<f64>(), &double, &expected);
         }
     }
 }

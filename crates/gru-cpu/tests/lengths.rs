@@ -5,10 +5,10 @@ mod support;
 
 use gru_cpu::{
     CallError, Gradients, PackedWeights, Sequence, Stream, Weights,
-    spec::{GruSpec, Sizes},
+    spec::{GruSpec, NAMES, Sizes},
 };
 use std::{panic::catch_unwind, sync::Arc};
-use support::{Case, TENSORS};
+use support::Case;
 
 const DIMS: Sizes = Sizes {
     n: 2,
@@ -16,20 +16,6 @@ const DIMS: Sizes = Sizes {
     i: 4,
     h: 5,
 };
-const ALL: [&str; 11] = [
-    "x",
-    "h0",
-    "w_ih",
-    "w_hh",
-    "b_ih",
-    "b_hh",
-    "recurrent_mask",
-    "step_mask",
-    "zoneout",
-    "starts",
-    "start_state",
-];
-const GRADIENTS: [&str; 7] = ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh", "start_state"];
 
 /// The slices of a call in addition to its inputs. One of them has another length.
 struct Buffers {
@@ -41,22 +27,14 @@ struct Buffers {
 
 impl Buffers {
     fn of(case: &Case<f32>) -> Self {
-        let (sequence, weights) = (case.inputs().sequence, case.inputs().weights);
-        let zeros = |like: Option<&[f32]>| vec![0.0; like.map_or(0, <[f32]>::len)];
-        let units = DIMS.n * DIMS.t * DIMS.h;
+        let (inputs, units) = (case.inputs(), DIMS.rows() * DIMS.h);
+        let d = inputs.differentiable();
         Self {
             states: vec![0.0; units],
             saved: vec![0.0; units * case.gru.spec.saved_per_unit()],
             d_states: vec![0.0; units],
-            d: [
-                zeros(Some(sequence.x)),
-                zeros(sequence.h0),
-                zeros(weights.w_ih),
-                zeros(Some(weights.w_hh)),
-                zeros(weights.b_ih),
-                zeros(weights.b_hh),
-                zeros(sequence.start_state),
-            ],
+            d: d.map(|of| vec![0.0; of.map_or(0, |of| of.len())])
+                .into_array(),
         }
     }
 
@@ -66,17 +44,7 @@ impl Buffers {
     }
 
     fn backward(mut self, case: &Case<f32>) {
-        let [x, h0, w_ih, w_hh, b_ih, b_hh, start_state] =
-            self.d.each_mut().map(|d| Some(d.as_mut_slice()));
-        let to = Gradients {
-            x,
-            h0,
-            w_ih,
-            w_hh,
-            b_ih,
-            b_hh,
-            start_state,
-        };
+        let to = Gradients::from_array(self.d.each_mut().map(|d| Some(d.as_mut_slice())));
         let (saved, inputs) = (Some(self.saved.as_slice()), case.inputs());
         let (states, d_states) = (&self.states, &self.d_states);
         case.gru.backward(&inputs, states, saved, d_states, to);
@@ -85,7 +53,7 @@ impl Buffers {
 
 /// A call with all optional tensors.
 fn case() -> Case<f32> {
-    Case::new(DIMS, GruSpec::default(), &ALL).cast()
+    Case::new(DIMS, GruSpec::default(), &NAMES).cast()
 }
 
 /// The vector with one element less, and with one more, and its lengths before and after.
@@ -116,9 +84,8 @@ fn what_fits_is_taken() {
 #[cfg_attr(panic = "abort", ignore = "a refusal is a panic")]
 fn inputs() {
     let right = case();
-    for name in ALL {
-        let at = TENSORS.iter().position(|tensor| *tensor == name).unwrap();
-        for (v, lengths) in off_by_one(right.tensors[at].as_ref().unwrap()) {
+    for name in NAMES {
+        for (v, lengths) in off_by_one(right.part(name).unwrap()) {
             let mut case = right.clone();
             *case.tensor(name) = v;
             let buffers = || Buffers::of(&right);
@@ -151,7 +118,7 @@ fn results() {
             refused("Gru::backward", name, &lengths, || buffers.backward(&case));
         }
     }
-    for (at, input) in GRADIENTS.into_iter().enumerate() {
+    for (at, input) in NAMES[..7].iter().enumerate() {
         for (v, lengths) in off_by_one(&Buffers::of(&case).d[at]) {
             let mut buffers = Buffers::of(&case);
             buffers.d[at] = v;
@@ -193,8 +160,7 @@ fn packed_weights_and_streams() {
         "start_state",
     ];
     for name in of_sequence {
-        let at = TENSORS.iter().position(|tensor| *tensor == name).unwrap();
-        for (v, lengths) in off_by_one(case.tensors[at].as_ref().unwrap()) {
+        for (v, lengths) in off_by_one(case.part(name).unwrap()) {
             let mut case = case.clone();
             *case.tensor(name) = v;
             refused("PackedWeights::forward", name, &lengths, || {

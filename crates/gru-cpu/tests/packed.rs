@@ -12,7 +12,7 @@ use std::{
     cell::Cell,
     sync::Arc,
 };
-use support::Case;
+use support::{Case, OPTIONAL};
 
 /// Counts the allocations of each thread.
 struct Counting;
@@ -66,12 +66,6 @@ fn specs() -> Vec<(GruSpec, Order)> {
     ]
 }
 
-fn states<E: Element>(case: &Case<E>) -> Vec<E> {
-    let mut states = vec![E::nan(); case.gru.sizes.n * case.gru.sizes.t * case.gru.sizes.h];
-    case.gru.forward(&case.inputs(), &mut states, None);
-    states
-}
-
 #[test]
 fn packed_weights_give_the_bits_of_a_call() {
     fn check<E: Element + std::fmt::Debug>(case: &Case<E>) {
@@ -82,25 +76,14 @@ fn packed_weights_give_the_bits_of_a_call() {
             let mut got = vec![E::nan(); n * t * h];
             let (order, all) = (case.gru.order, &Lengths::All);
             weights.forward_in(order, n, t, all, sequence(case), &mut got);
-            assert_eq!(got, states(case), "{:?}", case.gru);
+            assert_eq!(got, case.states(), "{:?}", case.gru);
             if case.gru.order == Order::default() {
                 got.fill(E::nan());
                 weights.forward(n, t, sequence(case), &mut got);
-                assert_eq!(got, states(case), "{:?}", case.gru);
+                assert_eq!(got, case.states(), "{:?}", case.gru);
             }
         }
     }
-    let all = [
-        "h0",
-        "w_ih",
-        "b_ih",
-        "b_hh",
-        "recurrent_mask",
-        "step_mask",
-        "zoneout",
-        "starts",
-        "start_state",
-    ];
     // Calls that pack their weights: with fewer rows they read them in place, and add in another order.
     for (n, t, i, h) in [
         (1, 25, 3, 5),
@@ -109,7 +92,7 @@ fn packed_weights_give_the_bits_of_a_call() {
         (33, 8, 20, 70),
     ] {
         for (spec, order) in specs() {
-            for present in [&all[..], &["w_ih"], &["h0", "b_hh"], &[]] {
+            for present in [&OPTIONAL[..], &["w_ih"], &["h0", "b_hh"], &[]] {
                 let sizes = Sizes { n, t, i, h };
                 let case = Case::of(Gru { sizes, order, spec }, present);
                 for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
@@ -129,8 +112,7 @@ fn packed_from(h: usize) -> usize {
 }
 
 /// One row of few units has a kernel of its own, but not with a step mask, which here skips nothing. The calls have every
-/// number of steps around its limits, inputs up to
-/// its limit and past it, and units that do not fill a vector.
+/// number of steps around its limits, inputs up to its limit and past it, and units that do not fill a vector.
 #[test]
 fn small_layers_give_the_bits_of_tiles() {
     let takes = GruSpec::default().with_update(Update::Takes);
@@ -184,9 +166,12 @@ fn small_layers_give_the_bits_of_tiles() {
         let expected = run(by_tiles);
         assert_eq!(run(sequence(case)), expected, "{:?}", case.gru);
         if t >= packed_from(case.gru.sizes.h) {
-            let mut states = vec![E::nan(); t * h];
-            case.gru.forward(&case.inputs(), &mut states, None);
-            assert_eq!(states, expected, "{:?}, packed in the call", case.gru);
+            assert_eq!(
+                case.states(),
+                expected,
+                "{:?}, packed in the call",
+                case.gru
+            );
         }
     }
 }
@@ -218,16 +203,8 @@ fn steps_one_by_one_are_calls_of_one_step() {
 #[test]
 fn a_step_does_not_allocate() {
     for (spec, _) in specs() {
-        let case = Case::new(
-            Sizes {
-                n: 3,
-                t: 1,
-                i: 4,
-                h: 50,
-            },
-            spec,
-            &["w_ih", "b_ih", "b_hh"],
-        );
+        let (n, t, i, h) = (3, 1, 4, 50);
+        let case = Case::new(Sizes { n, t, i, h }, spec, &["w_ih", "b_ih", "b_hh"]);
         let mut stream = Stream::new(Arc::new(pack(&case)), 3);
         let x = case.inputs().sequence.x;
         let before = ALLOCATIONS.get();
@@ -242,13 +219,9 @@ fn a_step_does_not_allocate() {
 fn a_step_of_a_stack_does_not_allocate() {
     for precision in [Precision::Full, Precision::Bf16, Precision::Int8] {
         for (spec, _) in specs() {
-            let sizes = Sizes {
-                n: 3,
-                t: 1,
-                i: 50,
-                h: 50,
-            };
-            let case = Case::new(sizes, spec, &["w_ih", "b_ih", "b_hh"]).cast::<f32>();
+            let (n, t, i, h) = (3, 1, 50, 50);
+            let case = Case::new(Sizes { n, t, i, h }, spec, &["w_ih", "b_ih", "b_hh"]);
+            let case = case.cast::<f32>();
             let layer = StackLayer {
                 spec,
                 direction: Direction::Forward,
@@ -269,16 +242,8 @@ fn a_step_of_a_stack_does_not_allocate() {
 
 #[test]
 fn packed_weights_are_a_copy() {
-    let mut case = Case::new(
-        Sizes {
-            n: 2,
-            t: 3,
-            i: 4,
-            h: 9,
-        },
-        GruSpec::default(),
-        &["w_ih"],
-    );
+    let (n, t, i, h) = (2, 3, 4, 9);
+    let mut case = Case::new(Sizes { n, t, i, h }, GruSpec::default(), &["w_ih"]);
     let weights = pack(&case);
     let (mut before, mut got) = (vec![f64::NAN; 2 * 3 * 9], vec![f64::NAN; 2 * 3 * 9]);
     weights.forward(2, 3, sequence(&case), &mut before);
@@ -306,16 +271,8 @@ fn nothing_is_asked_of_no_rows_and_no_units() {
 #[test]
 #[should_panic(expected = "gru_cpu::Stream::step: x has the wrong number of elements")]
 fn a_short_row_is_refused() {
-    let case = Case::new(
-        Sizes {
-            n: 2,
-            t: 1,
-            i: 4,
-            h: 9,
-        },
-        GruSpec::default(),
-        &["w_ih"],
-    );
+    let (n, t, i, h) = (2, 1, 4, 9);
+    let case = Case::new(Sizes { n, t, i, h }, GruSpec::default(), &["w_ih"]);
     Stream::new(Arc::new(pack(&case)), 2).step(&[0.0; 4]);
 }
 

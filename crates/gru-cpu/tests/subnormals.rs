@@ -2,12 +2,15 @@
 //! staying subnormal.
 
 mod support;
+#[path = "support/trials.rs"]
+mod trials;
 
 use gru_cpu::{
     spec::{GruSpec, Reset, Sizes, Update},
     testing::Isa,
 };
-use support::{Case, OfIsa, RESULTS, Results, with_each_isa};
+use support::{Case, RESULTS, Results};
+use trials::{OfIsa, with_each_isa};
 
 fn main() {
     let of_isas: [OfIsa; 3] = [
@@ -18,7 +21,7 @@ fn main() {
         ("a_state_fades_to_zero", a_state_fades_to_zero),
         ("a_gradient_fades_to_zero", a_gradient_fades_to_zero),
     ];
-    support::run(of_isas.map(|(name, test)| with_each_isa(name, test)));
+    trials::run(of_isas.map(|(name, test)| with_each_isa(name, test)));
 }
 
 fn as_inputs_they_change_next_to_nothing(isa: Isa) {

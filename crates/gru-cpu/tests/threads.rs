@@ -4,11 +4,11 @@
 //!     RUSTFLAGS=-Zsanitizer=thread cargo +nightly test -Zbuild-std \
 //!         --target x86_64-unknown-linux-gnu -p gru-cpu --test threads --test bits --lib
 
-use gru_cpu::{
-    Gradients, Gru, Inputs, Sequence, Weights,
-    spec::{GruSpec, Reset, Sizes},
-};
+mod support;
+
+use gru_cpu::spec::{GruSpec, Reset, Sizes};
 use std::thread;
+use support::{Case, RESULTS};
 
 /// The number of concurrent calls.
 const CALLS: usize = 8;
@@ -21,64 +21,19 @@ const SIZES: [[usize; 4]; 4] = [
     [2, 3, 2, 5],
 ];
 
-/// States and the six gradients.
-type Results = [Vec<f32>; 7];
-
-fn run(gru: &Gru) -> Results {
-    let (Sizes { n, t, i, h }, spec) = (gru.sizes, gru.spec);
-    let some = |len: usize, scale: f32| -> Vec<f32> {
-        let value = |k: usize| scale * ((k * 2_654_435_761 % 1000) as f32 / 500.0 - 1.0);
-        (0..len).map(value).collect()
-    };
-    let scale = 1.0 / (h as f32).sqrt();
-    let (x, h0, up) = (some(n * t * i, 1.0), some(n * h, 0.5), some(n * t * h, 1.0));
-    let (w_ih, w_hh) = (some(i * 3 * h, scale), some(h * 3 * h, scale));
-    let (b_ih, b_hh) = (some(3 * h, scale), some(3 * h, scale));
-    let inputs = Inputs {
-        sequence: Sequence {
-            h0: Some(&h0),
-            ..Sequence::new(&x)
-        },
-        weights: Weights {
-            b_ih: Some(&b_ih),
-            b_hh: Some(&b_hh),
-            ..Weights::new(Some(&w_ih), &w_hh)
-        },
-    };
-    let nan = |len: usize| vec![f32::NAN; len];
-    let mut states = nan(n * t * h);
-    let mut saved = nan(n * t * h * spec.saved_per_unit());
-    gru.forward(&inputs, &mut states, Some(&mut saved));
-    let mut d = [&x, &h0, &w_ih, &w_hh, &b_ih, &b_hh].map(|of| nan(of.len()));
-    let [x, h0, w_ih, w_hh, b_ih, b_hh] = &mut d;
-    let to = Gradients {
-        x: Some(x),
-        h0: Some(h0),
-        w_ih: Some(w_ih),
-        w_hh: Some(w_hh),
-        b_ih: Some(b_ih),
-        b_hh: Some(b_hh),
-        start_state: None,
-    };
-    gru.backward(&inputs, &states, Some(&saved), &up, to);
-    let [x, h0, w_ih, w_hh, b_ih, b_hh] = d;
-    [states, x, h0, w_ih, w_hh, b_ih, b_hh]
-}
-
-/// Equal to the bit.
-fn agree(got: &Results, alone: &Results) {
-    for (k, (got, alone)) in got.iter().zip(alone).enumerate() {
-        assert!(got == alone, "result {k}");
-    }
-}
-
 /// For all sizes and both places of the reset gate. `calls` makes concurrent calls.
 fn check(calls: impl Fn(&(dyn Fn() + Sync))) {
     for [n, t, i, h] in SIZES {
         for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
-            let gru = Gru::new(Sizes { n, t, i, h }, GruSpec::default().with_reset(reset));
-            let alone = run(&gru);
-            calls(&|| agree(&run(&gru), &alone));
+            let (sizes, spec) = (Sizes { n, t, i, h }, GruSpec::default().with_reset(reset));
+            let case = Case::new(sizes, spec, &["h0", "w_ih", "b_ih", "b_hh"]).cast::<f32>();
+            let alone = case.run(false);
+            calls(&|| {
+                let got = case.run(false);
+                for (k, name) in RESULTS.iter().enumerate() {
+                    assert!(got[k] == alone[k], "{name} of {:?}", case.gru);
+                }
+            });
         }
     }
 }

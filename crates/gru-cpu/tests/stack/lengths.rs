@@ -4,18 +4,9 @@ use crate::{
     ALL, each_isa,
     problem::{Problem, problems},
 };
-use gru_cpu::spec::{Layout, Lengths, Precision, Sizes};
+use gru_cpu::spec::{Lengths, Precision, Sizes};
 
 impl Problem {
-    /// The row of memory of a row of the batch at a time.
-    fn at(&self, row: usize, time: usize) -> usize {
-        let Sizes { n, t, .. } = self.sizes;
-        match self.layout {
-            Layout::BatchMajor => row * t + time,
-            Layout::TimeMajor => time * n + row,
-        }
-    }
-
     /// The first `len` steps of a row.
     fn alone(&self, row: usize, len: usize) -> Self {
         let Sizes { n, i, h, .. } = self.sizes;
@@ -148,13 +139,7 @@ fn each_row_is_as_if_it_were_alone() {
     expected = "gru_cpu::Stack::forward: lengths[1] must be at most T, expected 0 to 4, got 5"
 )]
 fn a_length_above_t_is_refused() {
-    let sizes = Sizes {
-        n: 2,
-        t: 4,
-        i: 1,
-        h: 3,
-    };
-    let problem = Problem::new(sizes, 1, 1, &[Default::default()], false);
+    let problem = Problem::new([2, 4, 1, 3], 1, 1, &[Default::default()], false);
     let lengths = Lengths::Padded([4, 5].into());
     let problem = Problem { lengths, ..problem };
     problem.run(&problem.stack(Precision::Int8));

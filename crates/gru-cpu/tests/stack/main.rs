@@ -94,10 +94,7 @@ fn sequences_are_steps_one_by_one() {
                 let stack = Arc::new(Stack::new(precision, [i, h], 1, &[layer]));
                 let mut y = vec![f32::NAN; n * t * h];
                 for row in 0..n {
-                    let at = |time: usize| match gru.order.layout {
-                        Layout::BatchMajor => row * t + time,
-                        Layout::TimeMajor => time * n + row,
-                    };
+                    let at = |time: usize| problem.at(row, time);
                     let state = |from: Option<&[f32]>| match from {
                         Some(from) => from[row * h..][..h].to_vec(),
                         None => vec![0.0; h],
@@ -140,12 +137,7 @@ fn sequences_are_steps_one_by_one() {
 #[test]
 fn a_stream_runs_all_layers() {
     for precision in ALL {
-        let sizes = Sizes {
-            n: 3,
-            t: 7,
-            i: 5,
-            h: 34,
-        };
+        let sizes = [3, 7, 5, 34];
         let mut problem = Problem::new(sizes, 3, 1, &specs(), false);
         problem.layers[1].zoneout = 0.3;
         problem.layout = Layout::TimeMajor;
@@ -185,12 +177,7 @@ fn a_stream_runs_all_layers() {
 #[test]
 fn nan_reaches_its_row_only_and_no_skipped_step() {
     for precision in ALL {
-        let sizes = Sizes {
-            n: 3,
-            t: 4,
-            i: 5,
-            h: 34,
-        };
+        let sizes = [3, 4, 5, 34];
         let mut problem = Problem::new(sizes, 1, 1, &specs(), false);
         // Step 2 of row 1 is skipped, step 3 of row 2 is not.
         problem.step_mask = Some((0..12).map(|at| f32::from(at != 4 + 2)).collect());
@@ -213,18 +200,7 @@ fn nan_reaches_its_row_only_and_no_skipped_step() {
 
 #[test]
 fn bytes_and_rounding_are_stated() {
-    let problem = Problem::new(
-        Sizes {
-            n: 1,
-            t: 1,
-            i: 128,
-            h: 128,
-        },
-        2,
-        1,
-        &specs()[..1],
-        false,
-    );
+    let problem = Problem::new([1, 1, 128, 128], 2, 1, &specs()[..1], false);
     let [full, bf16, int8] = ALL.map(|precision| problem.stack(precision));
     let weights = 4 * 3 * 128 * 128;
     for (stack, bytes) in [(&full, 4.0), (&bf16, 2.0), (&int8, 1.0625)] {
@@ -261,18 +237,7 @@ fn bytes_and_rounding_are_stated() {
 #[test]
 fn nothing_is_asked_of_no_rows_no_steps_and_no_inputs() {
     for precision in ALL {
-        let problem = Problem::new(
-            Sizes {
-                n: 2,
-                t: 3,
-                i: 0,
-                h: 9,
-            },
-            2,
-            1,
-            &specs(),
-            false,
-        );
+        let problem = Problem::new([2, 3, 0, 9], 2, 1, &specs(), false);
         let stack = problem.stack(precision);
         let [y, _] = problem.run(&stack);
         assert!(y.iter().all(|v| v.is_finite()));
@@ -301,18 +266,7 @@ fn nothing_is_asked_of_no_rows_no_steps_and_no_inputs() {
     expected = "gru_cpu::StackStream::new: expected the forward direction in every layer, got reverse"
 )]
 fn a_reverse_layer_has_no_stream() {
-    let problem = Problem::new(
-        Sizes {
-            n: 1,
-            t: 1,
-            i: 3,
-            h: 4,
-        },
-        1,
-        2,
-        &specs(),
-        false,
-    );
+    let problem = Problem::new([1, 1, 3, 4], 1, 2, &specs(), false);
     StackStream::new(Arc::new(problem.stack(Precision::Int8)), 1);
 }
 
@@ -321,18 +275,7 @@ fn a_reverse_layer_has_no_stream() {
     expected = "gru_cpu::Stack::new: w_hh has the wrong number of elements, expected 48, got 47"
 )]
 fn a_short_weight_is_refused() {
-    let mut problem = Problem::new(
-        Sizes {
-            n: 1,
-            t: 1,
-            i: 3,
-            h: 4,
-        },
-        1,
-        1,
-        &specs(),
-        false,
-    );
+    let mut problem = Problem::new([1, 1, 3, 4], 1, 1, &specs(), false);
     problem.layers[0].w_hh.pop();
     problem.stack(Precision::Int8);
 }
@@ -340,18 +283,7 @@ fn a_short_weight_is_refused() {
 #[test]
 #[should_panic(expected = "gru_cpu::Stack::forward: start_state requires starts")]
 fn a_start_state_without_starts_is_refused() {
-    let mut problem = Problem::new(
-        Sizes {
-            n: 1,
-            t: 1,
-            i: 3,
-            h: 4,
-        },
-        1,
-        1,
-        &specs(),
-        true,
-    );
+    let mut problem = Problem::new([1, 1, 3, 4], 1, 1, &specs(), true);
     problem.starts = None;
     problem.run(&problem.stack(Precision::Int8));
 }
@@ -359,17 +291,6 @@ fn a_start_state_without_starts_is_refused() {
 #[test]
 #[should_panic(expected = "gru_cpu::StackStream::step: x has the wrong number of elements")]
 fn a_short_row_is_refused() {
-    let problem = Problem::new(
-        Sizes {
-            n: 1,
-            t: 1,
-            i: 3,
-            h: 4,
-        },
-        1,
-        1,
-        &specs(),
-        false,
-    );
+    let problem = Problem::new([1, 1, 3, 4], 1, 1, &specs(), false);
     StackStream::new(Arc::new(problem.stack(Precision::Bf16)), 2).step(&[0.0; 3]);
 }

@@ -49,13 +49,12 @@ pub struct Problem {
 
 impl Problem {
     pub fn new(
-        sizes: Sizes,
+        [n, t, i, h]: [usize; 4],
         layers: usize,
         directions: usize,
         specs: &[GruSpec],
         options: bool,
     ) -> Self {
-        let Sizes { n, t, i, h } = sizes;
         let mut seed = 1u64;
         let mut draw = |len: usize| -> Vec<f32> {
             let next = |_| {
@@ -91,7 +90,7 @@ impl Problem {
             v.map(|v| v.into_iter().map(|v| f32::from(v > from)).collect())
         };
         Self {
-            sizes,
+            sizes: Sizes { n, t, i, h },
             directions,
             layout: if options {
                 Layout::TimeMajor
@@ -105,6 +104,15 @@ impl Problem {
             start_state: optional(all * n * h),
             x: draw(n * t * i),
             lengths: Lengths::All,
+        }
+    }
+
+    /// The row of memory of a row of the batch at a time.
+    pub fn at(&self, row: usize, time: usize) -> usize {
+        let Sizes { n, t, .. } = self.sizes;
+        match self.layout {
+            Layout::BatchMajor => row * t + time,
+            Layout::TimeMajor => time * n + row,
         }
     }
 
@@ -161,19 +169,15 @@ impl Problem {
                 let (h0, start_state) = (of(&self.state), of(&self.start_state));
                 let zoneout = vec![owned.zoneout; n * t * h];
                 let gru = Gru {
+                    sizes: Sizes {
+                        i: features,
+                        ..self.sizes
+                    },
                     order: Order {
                         layout: self.layout,
                         direction: owned.direction,
                     },
-                    ..Gru::new(
-                        Sizes {
-                            n,
-                            t,
-                            i: features,
-                            h,
-                        },
-                        owned.spec,
-                    )
+                    spec: owned.spec,
                 };
                 let sequence = Sequence {
                     h0: h0.as_deref(),
@@ -186,10 +190,7 @@ impl Problem {
                 let y = run(owned, gru, sequence);
                 let end = owned.direction.time(t - 1, t);
                 for row in 0..n {
-                    let at = match self.layout {
-                        Layout::BatchMajor => row * t + end,
-                        Layout::TimeMajor => end * n + row,
-                    };
+                    let at = self.at(row, end);
                     lasts.extend_from_slice(&y[at * h..][..h]);
                 }
                 states.push(y);
@@ -216,14 +217,13 @@ pub fn specs() -> Vec<GruSpec> {
 /// Sizes with every kind of tile, panel and group; more rows than a thread advances together; T > 1.
 pub fn problems() -> Vec<Problem> {
     let mut all = Vec::new();
-    for (n, t, i, h) in [
-        (1, 1, 1, 5),
-        (1, 9, 70, 33),
-        (3, 4, 5, 65),
-        (37, 3, 9, 17),
-        (6, 40, 3, 50),
+    for sizes in [
+        [1, 1, 1, 5],
+        [1, 9, 70, 33],
+        [3, 4, 5, 65],
+        [37, 3, 9, 17],
+        [6, 40, 3, 50],
     ] {
-        let sizes = Sizes { n, t, i, h };
         for (layers, directions) in [(1, 1), (3, 1), (2, 2)] {
             for options in [false, true] {
                 all.push(Problem::new(sizes, layers, directions, &specs(), options));
@@ -234,7 +234,7 @@ pub fn problems() -> Vec<Problem> {
     let after = GruSpec::default();
     let specs = [after, after.with_update(Update::Takes)];
     for (t, h) in [(1, 7), (9, 7), (9, 8), (9, 20)] {
-        let sizes = Sizes { n: 1, t, i: 5, h };
+        let sizes = [1, t, 5, h];
         all.push(Problem::new(sizes, 2, 2, &specs, false));
         let state = Some(vec![0.25; 4 * h]);
         all.push(Problem {

@@ -2,54 +2,13 @@
 #![allow(dead_code)] // Each test uses a part of it.
 
 use gru_cpu::{
-    Element, Gradients, Gru, Inputs, Sequence, Weights,
-    spec::{GruSpec, Sizes},
-    testing::Isa,
+    Element, Gradients, Gru, Inputs,
+    spec::{Direction, GruSpec, Layout, Lengths, NAMES, Order, Reset, Sizes, Update},
 };
 use gru_testkit::{
     oracle::{Call, Round},
     passes,
 };
-use libtest_mimic::{Arguments, Completion, Trial};
-
-/// A name, and a test for an instruction set.
-pub type OfIsa = (&'static str, fn(Isa));
-
-/// A trial for each instruction set. Instruction sets that this machine or build does not have are ignored.
-pub fn with_each_isa(name: &str, test: fn(Isa)) -> Vec<Trial> {
-    let trial = |isa: Isa| {
-        let missing = (!isa.is_available()).then(|| format!("{isa:?} is not available"));
-        ignorable(format!("{name}::{isa:?}"), missing, move || test(isa))
-    };
-    Isa::ALL.into_iter().map(trial).collect()
-}
-
-/// A trial of the default instruction set, or of several.
-pub fn with_any_isa(name: &str, test: fn()) -> Vec<Trial> {
-    vec![ignorable(name.into(), None, test)]
-}
-
-/// A trial that needs threads.
-pub fn with_threads(name: &str, test: fn()) -> Vec<Trial> {
-    let missing = cfg!(target_family = "wasm").then(|| "no threads".into());
-    vec![ignorable(name.into(), missing, test)]
-}
-
-fn ignorable(name: String, missing: Option<String>, test: impl FnOnce() + Send + 'static) -> Trial {
-    Trial::ignorable_test(name, || {
-        if let Some(reason) = missing {
-            return Ok(Completion::ignored_with(reason));
-        }
-        test();
-        Ok(Completion::Completed)
-    })
-}
-
-/// The main function of a test with trials.
-pub fn run(trials: impl IntoIterator<Item = Vec<Trial>>) {
-    let trials = trials.into_iter().flatten().collect();
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
-}
 
 /// The tensors of a call, in the order of [`Case::tensors`]. The last is the upstream gradient.
 pub const TENSORS: [&str; 12] = [
@@ -65,6 +24,19 @@ pub const TENSORS: [&str; 12] = [
     "starts",
     "start_state",
     "d_states",
+];
+
+/// The tensors that a call may leave out.
+pub const OPTIONAL: [&str; 9] = [
+    "h0",
+    "w_ih",
+    "b_ih",
+    "b_hh",
+    "recurrent_mask",
+    "step_mask",
+    "zoneout",
+    "starts",
+    "start_state",
 ];
 
 /// What a call writes, in the order of [`Case::run`].
@@ -83,13 +55,69 @@ pub const RESULTS: [&str; 9] = [
 /// Every result of a call, in the order of [`RESULTS`].
 pub type Results<E> = [Vec<E>; 9];
 
-enum Passes {
-    Kernels,
-    Oracle,
+/// Every reset, update, layout and direction.
+pub fn rules() -> Vec<(GruSpec, Order)> {
+    let mut all = Vec::new();
+    for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+        for update in [Update::Keeps, Update::Takes] {
+            for layout in [Layout::BatchMajor, Layout::TimeMajor] {
+                for direction in [Direction::Forward, Direction::Reverse] {
+                    let spec = GruSpec::default().with_reset(reset).with_update(update);
+                    all.push((spec, Order { layout, direction }));
+                }
+            }
+        }
+    }
+    all
 }
 
-type Forward<E> = fn(&Gru, &Inputs<'_, E>, &mut [E], Option<&mut [E]>);
-type Backward<E> = fn(&Gru, &Inputs<'_, E>, &[E], Option<&[E]>, &[E], Gradients<'_, E>);
+/// The row of memory of a row of the batch at a time.
+pub fn place(gru: &Gru, row: usize, time: usize) -> usize {
+    match gru.order.layout {
+        Layout::BatchMajor => row * gru.sizes.t + time,
+        Layout::TimeMajor => time * gru.sizes.n + row,
+    }
+}
+
+/// 42 units of the last place: in float32, 5e-6.
+pub fn units<E: Element>() -> [f64; 2] {
+    [42.0 * E::epsilon().to_f64().expect("a float"); 2]
+}
+
+/// `|got − expected| ≤ tolerance · max(1, max |expected|)`, with a tolerance of states and gates, and one of gradients.
+pub fn agree<E: Element>(id: &str, tolerance: [f64; 2], got: &Results<E>, expected: &Results<f64>) {
+    let are_finite = expected.iter().flatten().all(|v| v.is_finite());
+    assert!(are_finite, "{id}: a number to expect is not finite");
+    agree_in_kind(id, tolerance, got, expected);
+}
+
+/// [`agree`] of finite numbers. What is not finite is equal.
+pub fn agree_in_kind<E: Element>(
+    id: &str,
+    tolerance: [f64; 2],
+    got: &Results<E>,
+    expected: &Results<f64>,
+) {
+    for (k, (got, expected)) in got.iter().zip(expected).enumerate() {
+        let name = RESULTS[k];
+        assert_eq!(got.len(), expected.len(), "{id}: {name}");
+        let finite = expected.iter().filter(|v| v.is_finite());
+        let largest = finite.fold(1.0f64, |m, v| m.max(v.abs()));
+        let allowed = tolerance[usize::from(k >= 2)] * largest;
+        for (at, (got, &expected)) in got.iter().zip(expected).enumerate() {
+            let got = got.to_f64().expect("a float");
+            let same = if expected.is_finite() {
+                (got - expected).abs() <= allowed
+            } else {
+                got == expected || (got.is_nan() && expected.is_nan())
+            };
+            assert!(
+                same,
+                "{id}: {name}[{at}] = {got}, expected {expected} to {allowed:e}"
+            );
+        }
+    }
+}
 
 /// A call and its tensors. Optional tensors may be absent.
 #[derive(Clone, Debug)]
@@ -107,35 +135,25 @@ impl Case<f64> {
     /// Values that are exact in float32: all within (−1, 1), weights divided by √H, about every third step skipped.
     /// `present` selects the optional tensors.
     pub fn of(gru: Gru, present: &[&str]) -> Self {
-        let Sizes { n, t, i, h } = gru.sizes;
-        let features = if present.contains(&"w_ih") { i } else { 3 * h };
-        let lens = [
-            n * t * features,
-            n * h,
-            i * 3 * h,
-            h * 3 * h,
-            3 * h,
-            3 * h,
-            n * h,
-            n * t,
-            n * t * h,
-            n * t,
-            n * h,
-            n * t * h,
-        ];
-        let mut seed = 0;
+        let h = gru.sizes.h;
+        let shapes = gru.sizes.shapes(gru.order.layout);
         let tensors = std::array::from_fn(|k| {
-            seed += 1;
-            let always = ["x", "w_hh", "d_states"].contains(&TENSORS[k]);
-            if !always && !present.contains(&TENSORS[k]) {
+            let name = TENSORS[k];
+            let always = ["x", "w_hh", "d_states"].contains(&name);
+            if !always && !present.contains(&name) {
                 return None;
             }
-            let scale = match TENSORS[k] {
+            let len = match name {
+                "x" if !present.contains(&"w_ih") => gru.sizes.rows() * 3 * h,
+                "d_states" => gru.sizes.rows() * h,
+                _ => shapes.named().find(|(of, _)| *of == name)?.1.elements(),
+            };
+            let scale = match name {
                 "w_ih" | "w_hh" => 1.0 / (h.next_power_of_two() as f64).sqrt().floor(),
                 _ => 1.0,
             };
-            let noise = noise(lens[k], seed);
-            Some(match TENSORS[k] {
+            let noise = noise(len, k as u64 + 1);
+            Some(match name {
                 "step_mask" => noise.map(|v| f64::from(v > -0.4)).collect(),
                 "starts" => noise.map(|v| f64::from(v > 0.3)).collect(),
                 "zoneout" => noise.map(f64::abs).collect(),
@@ -167,25 +185,13 @@ fn noise(len: usize, seed: u64) -> impl Iterator<Item = f64> {
     })
 }
 
-impl Case<f64> {
-    /// Every result of the oracle, with an error in its gates.
-    pub fn plain_with(&self, error: Round) -> Results<f64> {
-        let call = Call {
-            gate_error: Some(error),
-            ..passes::call(&self.gru, &self.inputs())
-        };
-        let forward = call.forward();
-        let d_states = self.d_states();
-        let mut d = forward.gradients(d_states, &[]);
-        let saved = passes::saved(&forward, &self.gru);
-        let [x, h0, w_ih, w_hh, b_ih, b_hh, start_state] =
-            ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh", "start_state"]
-                .map(|name| d.remove(name).unwrap_or_default());
-        [forward.y, saved, x, h0, w_ih, w_hh, b_ih, b_hh, start_state]
-    }
-}
-
 impl<E: Element> Case<E> {
+    /// A tensor, to read.
+    pub fn part(&self, name: &str) -> Option<&[E]> {
+        let at = TENSORS.iter().position(|tensor| *tensor == name);
+        self.tensors[at.expect("a tensor's name")].as_deref()
+    }
+
     /// A tensor, if it is present.
     pub fn get(&mut self, name: &str) -> Option<&mut Vec<E>> {
         let at = TENSORS.iter().position(|tensor| *tensor == name);
@@ -197,105 +203,112 @@ impl<E: Element> Case<E> {
         self.get(name).expect("the case has this tensor")
     }
 
-    fn d_states(&self) -> &[E] {
-        let d_states = self.tensors[11].as_ref();
-        d_states.expect("every case has d_states")
+    pub fn d_states(&self) -> &[E] {
+        self.part("d_states").expect("every case has d_states")
     }
 
     pub fn inputs(&self) -> Inputs<'_, E> {
-        let [
-            x,
-            h0,
-            w_ih,
-            w_hh,
-            b_ih,
-            b_hh,
-            recurrent_mask,
-            step_mask,
-            zoneout,
-            starts,
-            start_state,
-            _,
-        ] = self.tensors.each_ref().map(Option::as_deref);
-        Inputs {
-            sequence: Sequence {
-                h0,
-                recurrent_mask,
-                step_mask,
-                zoneout,
-                starts,
-                start_state,
-                ..Sequence::new(x.expect("every case has x"))
-            },
-            weights: Weights {
-                b_ih,
-                b_hh,
-                ..Weights::new(w_ih, w_hh.expect("every case has w_hh"))
-            },
+        let slots = NAMES.map(|name| self.part(name));
+        Inputs::from_slots(slots).expect("every case has x and w_hh")
+    }
+
+    /// NaN in x at skipped steps, where it may hold any value.
+    pub fn poison_skipped(&mut self) {
+        let mut x = std::mem::take(self.tensor("x"));
+        self.fill_skipped(&mut x, E::nan());
+        *self.tensor("x") = x;
+    }
+
+    /// Fills a tensor with a value for each row and step at skipped steps.
+    fn fill_skipped(&self, values: &mut [E], with: E) {
+        let valid = self.part("step_mask").unwrap_or_default();
+        let width = values.len() / valid.len().max(1);
+        for (row, _) in valid.iter().enumerate().filter(|(_, v)| v.is_zero()) {
+            values[row * width..][..width].fill(with);
         }
     }
 
-    /// Every result, with gradients from kept or from recomputed gates. Absent results are empty.
+    /// The states of a call that keeps no gates.
+    pub fn states(&self) -> Vec<E> {
+        let mut states = vec![E::nan(); self.d_states().len()];
+        self.gru.forward(&self.inputs(), &mut states, None);
+        states
+    }
+
+    /// Every result, with gradients from kept or from recomputed gates. Absent results are empty. The gates of skipped
+    /// steps, which have no meaning, are NaN for the backward pass, and zero in the results.
     pub fn run(&self, lean: bool) -> Results<E> {
-        self.run_by(lean, Passes::Kernels)
+        let (gru, inputs) = (&self.gru, self.inputs());
+        // NaN shows every element that is not written.
+        self.run_by(
+            lean,
+            E::nan(),
+            |states, gates| gru.forward(&inputs, states, gates),
+            |states, gates, up, to| gru.backward(&inputs, states, gates, up, to),
+        )
+    }
+
+    /// [`run`](Self::run) for rows of different lengths. What is not written stays `unwritten`.
+    pub fn run_ragged(&self, lengths: &Lengths, lean: bool, unwritten: E) -> Results<E> {
+        let (gru, inputs) = (&self.gru, self.inputs());
+        self.run_by(
+            lean,
+            unwritten,
+            |states, gates| gru.forward_ragged(lengths, &inputs, states, gates),
+            |states, gates, up, to| gru.backward_ragged(lengths, &inputs, states, gates, up, to),
+        )
+    }
+
+    fn run_by(
+        &self,
+        lean: bool,
+        unwritten: E,
+        forward: impl Fn(&mut [E], Option<&mut [E]>),
+        backward: impl Fn(&[E], Option<&[E]>, &[E], Gradients<'_, E>),
+    ) -> Results<E> {
+        let new = |len: usize| vec![unwritten; len];
+        let d_states = self.d_states();
+        let [mut states, mut inference] = [(); 2].map(|()| new(d_states.len()));
+        let mut gates = new(d_states.len() * self.gru.spec.saved_per_unit());
+        forward(&mut states, Some(&mut gates));
+        forward(&mut inference, None);
+        let is_same = |(a, b): (&E, &E)| a == b || a.is_nan() && b.is_nan();
+        let are_same = states.iter().zip(&inference).all(is_same);
+        assert!(are_same, "inference and training differ: {:?}", self.gru);
+        self.fill_skipped(&mut gates, E::nan());
+        let inputs = self.inputs();
+        let mut d = inputs.differentiable().map(|of| of.map(|of| new(of.len())));
+        let to = d.as_mut().map(|d| d.as_deref_mut());
+        backward(&states, (!lean).then_some(&gates), d_states, to);
+        self.fill_skipped(&mut gates, E::zero());
+        let [x, h0, w_ih, w_hh, b_ih, b_hh, start_state] =
+            d.map(Option::unwrap_or_default).into_array();
+        [states, gates, x, h0, w_ih, w_hh, b_ih, b_hh, start_state]
     }
 
     /// The same results from the oracle, in float32 with every operation rounded.
     pub fn plain(&self) -> Results<E> {
-        self.run_by(false, Passes::Oracle)
+        self.plain_with(None)
     }
 
-    fn run_by(&self, lean: bool, passes: Passes) -> Results<E> {
-        let (forward, backward) = match passes {
-            Passes::Kernels => (Gru::forward as Forward<E>, Gru::backward as Backward<E>),
-            Passes::Oracle => (
-                passes::forward as Forward<E>,
-                passes::backward as Backward<E>,
-            ),
+    /// [`plain`](Self::plain) with an error in its gates.
+    pub fn plain_with(&self, gate_error: Option<Round>) -> Results<E> {
+        let call = Call {
+            gate_error,
+            ..passes::call(&self.gru, &self.inputs())
         };
-        let Sizes { n, t, i, h } = self.gru.sizes;
-        let units = n * t * h;
-        // NaN shows every element that is not written.
-        let poison = |len: usize| vec![E::nan(); len];
-        let mut states = poison(units);
-        let mut gates = poison(units * self.gru.spec.saved_per_unit());
-        let inputs = self.inputs();
-        forward(&self.gru, &inputs, &mut states, Some(&mut gates));
-        let there = [
-            true,
-            inputs.sequence.h0.is_some(),
-            inputs.weights.w_ih.is_some(),
-            true,
-            inputs.weights.b_ih.is_some(),
-            inputs.weights.b_hh.is_some(),
-            inputs.sequence.start_state.is_some(),
-        ];
-        let lens = [
-            inputs.sequence.x.len(),
-            n * h,
-            i * 3 * h,
-            h * 3 * h,
-            3 * h,
-            3 * h,
-            n * h,
-        ];
-        let mut d: [Vec<E>; 7] =
-            std::array::from_fn(|k| poison(if there[k] { lens[k] } else { 0 }));
+        let forward = call.forward();
+        let d_states = self.d_states().iter().map(|v| v.to_f64().expect("a float"));
+        let mut d = forward.gradients(&d_states.collect::<Vec<_>>(), &[]);
         let [x, h0, w_ih, w_hh, b_ih, b_hh, start_state] =
-            d.each_mut().map(|d| Some(d.as_mut_slice()));
-        let to = Gradients {
-            x,
-            h0: h0.filter(|_| there[1]),
-            w_ih: w_ih.filter(|_| there[2]),
-            w_hh,
-            b_ih: b_ih.filter(|_| there[4]),
-            b_hh: b_hh.filter(|_| there[5]),
-            start_state: start_state.filter(|_| there[6]),
-        };
-        let kept = (!lean).then_some(gates.as_slice());
-        let d_states = self.d_states();
-        backward(&self.gru, &inputs, &states, kept, d_states, to);
-        let [x, h0, w_ih, w_hh, b_ih, b_hh, start_state] = d;
-        [states, gates, x, h0, w_ih, w_hh, b_ih, b_hh, start_state]
+            ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh", "start_state"]
+                .map(|name| d.remove(name).unwrap_or_default());
+        let gates = passes::saved(&forward, &self.gru);
+        let y = forward.y;
+        let number = |v: f64| E::from(v).expect("a float64 is any float");
+        let mut all = [y, gates, x, h0, w_ih, w_hh, b_ih, b_hh, start_state]
+            .map(|of| of.into_iter().map(number).collect::<Vec<E>>());
+        self.fill_skipped(&mut all[1], E::zero());
+        all
     }
 }
