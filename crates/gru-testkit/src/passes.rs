@@ -2,14 +2,23 @@
 //! rounded to float32.
 
 use gru_cpu::{Element, Gradients, Gru, Inputs};
-use gru_spec::Sizes;
+use gru_spec::{Sequence, Sizes};
 
 use crate::oracle::{Call, Forward};
 
 /// The oracle's call for these slices.
 pub fn call<E: Element>(gru: &Gru, inputs: &Inputs<'_, E>) -> Call {
     let (Sizes { n, t, h, .. }, spec) = (gru.sizes, gru.spec);
-    let Inputs { sequence, weights } = inputs;
+    let &Inputs { sequence, weights } = inputs;
+    let Sequence {
+        x,
+        h0,
+        recurrent_mask,
+        step_mask,
+        zoneout,
+        starts,
+        start_state,
+    } = sequence;
     let optional = |tensor: Option<&[E]>| tensor.map(wide);
     let is_single = wide_one(E::epsilon()) > f64::EPSILON;
     // A clip beyond the range of the type has no effect.
@@ -19,18 +28,18 @@ pub fn call<E: Element>(gru: &Gru, inputs: &Inputs<'_, E>) -> Call {
         .with_clip_gates(finite(spec.clip_gates))
         .with_clip_state(finite(spec.clip_state));
     Call {
-        h0: optional(sequence.h0),
+        h0: optional(h0),
         w_ih: optional(weights.w_ih),
         b_ih: optional(weights.b_ih),
         b_hh: optional(weights.b_hh),
         order: gru.order,
-        recurrent_mask: optional(sequence.recurrent_mask),
-        step_mask: optional(sequence.step_mask),
-        zoneout: optional(sequence.zoneout),
-        starts: optional(sequence.starts),
-        start_state: optional(sequence.start_state),
+        recurrent_mask: optional(recurrent_mask),
+        step_mask: optional(step_mask),
+        zoneout: optional(zoneout),
+        starts: optional(starts),
+        start_state: optional(start_state),
         round: is_single.then_some(|v| f64::from(v as f32)),
-        ..Call::new(spec, [n, t, h], wide(sequence.x), wide(weights.w_hh))
+        ..Call::new(spec, [n, t, h], wide(x), wide(weights.w_hh))
     }
 }
 

@@ -78,19 +78,24 @@ pub(crate) fn check_sequence<E>(
 ) -> Result<(), CallError> {
     lengths.check(sizes).map_err(CallError::Lengths)?;
     let shapes = lengths.shapes(*sizes, Default::default()).sequence;
-    let x = Shape::from([lengths.in_memory(*sizes).rows(), features]);
-    try_len("x", Some(sequence.x), Some(x))?;
-    try_len("h0", sequence.h0, shapes.h0)?;
-    try_len(
-        "recurrent_mask",
-        sequence.recurrent_mask,
-        shapes.recurrent_mask,
-    )?;
-    try_len("step_mask", sequence.step_mask, shapes.step_mask)?;
-    try_len("zoneout", sequence.zoneout, shapes.zoneout)?;
-    try_len("starts", sequence.starts, shapes.starts)?;
-    try_len("start_state", sequence.start_state, shapes.start_state)?;
-    if sequence.start_state.is_some() && sequence.starts.is_none() {
+    let &Sequence {
+        x,
+        h0,
+        recurrent_mask,
+        step_mask,
+        zoneout,
+        starts,
+        start_state,
+    } = sequence;
+    let shape = Shape::from([lengths.in_memory(*sizes).rows(), features]);
+    try_len("x", Some(x), Some(shape))?;
+    try_len("h0", h0, shapes.h0)?;
+    try_len("recurrent_mask", recurrent_mask, shapes.recurrent_mask)?;
+    try_len("step_mask", step_mask, shapes.step_mask)?;
+    try_len("zoneout", zoneout, shapes.zoneout)?;
+    try_len("starts", starts, shapes.starts)?;
+    try_len("start_state", start_state, shapes.start_state)?;
+    if start_state.is_some() && starts.is_none() {
         return Err(CallError::NoStarts);
     }
     Ok(())

@@ -226,12 +226,24 @@ impl<E: Copy> Sorted<E> {
 
     /// The inputs with these tensors.
     pub(crate) fn inputs<'a>(&'a self, of: &Inputs<'a, E>) -> Inputs<'a, E> {
+        let Sequence {
+            x,
+            h0: _,
+            recurrent_mask: _,
+            step_mask,
+            zoneout,
+            starts,
+            start_state: _,
+        } = of.sequence;
         Inputs {
             sequence: Sequence {
+                x,
                 h0: self.h0.as_deref(),
                 recurrent_mask: self.recurrent_mask.as_deref(),
+                step_mask,
+                zoneout,
+                starts,
                 start_state: self.start_state.as_deref(),
-                ..of.sequence
             },
             ..*of
         }

@@ -55,10 +55,17 @@ impl<E: Lanes> Weights<'_, E> {
         sequence: &Sequence<'a, E>,
     ) -> Option<Chain<'a, E>> {
         let &Sizes { n, t, i, .. } = sizes;
-        let is_plain = sequence.recurrent_mask.is_none()
-            && sequence.step_mask.is_none()
-            && sequence.zoneout.is_none()
-            && sequence.starts.is_none();
+        let &Sequence {
+            x: _,
+            h0,
+            recurrent_mask,
+            step_mask,
+            zoneout,
+            starts,
+            start_state: _, // It requires starts.
+        } = sequence;
+        let others = [recurrent_mask, step_mask, zoneout, starts];
+        let is_plain = others.iter().all(Option::is_none);
         let is_sequence = t >= ROW_GRANULE && i <= INPUTS_OF_A_SMALL_LAYER;
         if !(is_plain && n == 1 && (t == 1 || is_sequence)) {
             return None;
@@ -70,7 +77,7 @@ impl<E: Lanes> Weights<'_, E> {
             bias,
             update,
             direction,
-            h0: sequence.h0,
+            h0,
         })
     }
 }

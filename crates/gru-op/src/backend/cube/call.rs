@@ -6,7 +6,7 @@ use burn::{backend::TensorMetadata, tensor::DType};
 use burn_cubecl::{CubeBackend, tensor::CubeTensor};
 use cubecl::ir::{ElemType, FloatKind};
 use gru_cube::{Settings, Starts};
-use gru_spec::{Direction, Lengths, Order, Sizes};
+use gru_spec::{Direction, Lengths, Order, Sequence, Sizes};
 use std::ops::Range;
 
 /// A call whose starts are in the form of [`Starts`].
@@ -32,23 +32,40 @@ impl KernelCall {
         });
         let Sizes { n, h, .. } = call.sizes();
         let mut of = call.clone();
-        let sequence = &mut of.inputs.sequence;
-        let start_state = sequence.start_state.take();
-        let starts = match (sequence.starts.take(), start_state) {
-            (None, _) => Starts::None,
+        // Without `..`, so that the compiler names a new tensor.
+        let Sequence {
+            x,
+            h0,
+            recurrent_mask,
+            step_mask,
+            zoneout,
+            starts,
+            start_state,
+        } = of.inputs.sequence;
+        let (starts, step_mask, h0) = match (starts, start_state) {
+            (None, _) => (Starts::None, step_mask, h0),
             (Some(starts), start_state) => {
-                sequence.step_mask = Some(codes(sequence.step_mask.take(), starts, call.order));
+                let step_mask = Some(codes(step_mask, starts, call.order));
                 match start_state {
-                    None => Starts::FromZeros,
+                    None => (Starts::FromZeros, step_mask, h0),
                     Some(state) => {
                         let state = Prim(state);
-                        let h0 = sequence.h0.take().map(Prim);
+                        let h0 = h0.map(Prim);
                         let h0 = h0.unwrap_or_else(|| Prim::zeros([n, h], &state));
-                        sequence.h0 = Some(Prim::<CubeBackend>::cat(vec![h0, state], 0).0);
-                        Starts::FromState
+                        let both = Prim::<CubeBackend>::cat(vec![h0, state], 0).0;
+                        (Starts::FromState, step_mask, Some(both))
                     }
                 }
             }
+        };
+        of.inputs.sequence = Sequence {
+            x,
+            h0,
+            recurrent_mask,
+            step_mask,
+            zoneout,
+            starts: None,
+            start_state: None,
         };
         Some(Self {
             of,
