@@ -13,7 +13,7 @@ use crate::facts;
 /// The time of a call.
 #[derive(Serialize, Deserialize, Clone)]
 pub struct Row {
-    /// When the command started. Rows of one command were measured together.
+    /// When the command started, to the minute. Rows of one command were measured together. Older programs wrote the day.
     pub date: String,
     pub commit: String,
     pub machine: String,
@@ -69,6 +69,11 @@ impl Row {
             steal_percent: None,
             note: String::new(),
         }
+    }
+
+    /// Whether its run can be identified.
+    pub fn is_of_one_run(&self) -> bool {
+        self.date.contains('T')
     }
 
     fn key(&self) -> (&str, &str, &str, usize) {

@@ -251,8 +251,17 @@ impl Layer {
             Some(lengths) if self.is_packed => unpack(x.squeeze_dim(0), lengths),
             _ => x,
         };
-        let mut outputs = vec![("y".to_owned(), floats(padded(results.y)))];
-        outputs.extend(results.state.map(|h| ("h_n".to_owned(), floats(h))));
+        let y = padded(results.y);
+        let state = results.state.unwrap_or_else(|| {
+            // Burn's own final state comes after the padding.
+            let lengths = self.lengths.iter().flatten().enumerate();
+            let last = |(row, &length)| y.clone().slice([row..row + 1, length - 1..length]);
+            Tensor::cat(lengths.map(last).collect(), 1)
+        });
+        let mut outputs = vec![
+            ("y".to_owned(), floats(y)),
+            ("h_n".to_owned(), floats(state)),
+        ];
         let Some(gradients) = results.gradients else {
             return outputs;
         };
