@@ -136,8 +136,10 @@ pub(super) unsafe trait GateRows<E: Lanes> {
         let p = self.p_of(panel, tile);
         for (m, sums) in sums.iter_mut().enumerate() {
             // SAFETY: the caller keeps the same promise.
-            let [r, z] = [0, 1].map(|slot| unsafe { slot_of::<E, S>(simd, p.at(m), slot) });
-            (sums[0], sums[1]) = (r, z);
+            unsafe {
+                sums[0] = slot_of::<E, S>(simd, p.at(m), 0);
+                sums[1] = slot_of::<E, S>(simd, p.at(m), 1);
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! The register tile: a few rows times a panel, summed over k.
 
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use super::avx2;
 use super::{MOST_VECTORS, Panel, Prefetch, WIDTH, prefetch};
 use crate::{
     simd::Lanes,
@@ -70,11 +72,11 @@ impl<E: Lanes, S: Simd> DerefMut for Sums<E, S> {
 #[derive(Clone, Copy)]
 pub(crate) struct Lhs<E> {
     /// The first element of each row.
-    rows: [*const E; ROWS],
+    pub(super) rows: [*const E; ROWS],
     /// Elements from one k to the next.
-    per_k: usize,
+    pub(super) per_k: usize,
     /// Elements that are skipped after each [`WIDTH`] of k.
-    gap: usize,
+    pub(super) gap: usize,
 }
 
 impl<E> Lhs<E> {
@@ -105,7 +107,7 @@ impl<E> Lhs<E> {
 
 /// Pointers `distance` elements apart.
 #[inline(always)]
-fn every<E>(first: *const E, distance: usize) -> [*const E; ROWS] {
+pub(super) fn every<E>(first: *const E, distance: usize) -> [*const E; ROWS] {
     let mut rows = [first; ROWS];
     for (m, row) in rows.iter_mut().enumerate() {
         *row = first.wrapping_add(m * distance);
@@ -232,12 +234,17 @@ impl<E: Lanes, const MR: usize, const NV: usize, const KU: usize> WithSimd
         let rows = *lhs.rows.first_chunk::<MR>().expect("no tile has more");
         // SAFETY: `Product::add_to` passes `MR` rows of sums of the same `S`, and borrows them until this returns.
         let sums = unsafe { &mut *self.0.sums.cast::<[[E::V<S>; MOST_VECTORS]; MR]>() };
+        // SAFETY: the caller of the product keeps its promises, and `sums` are sums of the product.
+        let done = unsafe { add_first::<E, S, MR, NV>(&self.0) };
+        if done == k {
+            return;
+        }
         let mut all = [[[E::real(simd, 0.0); NV]; MR]; KU];
         for (to, from) in all[0].iter_mut().zip(&*sums) {
             to.copy_from_slice(&from[..NV]);
         }
-        let mut b = panel.at;
-        let (mut at, mut a) = (0, 0);
+        let mut b = panel.skip(done).at;
+        let (mut at, mut a) = (done, done * per_k + done / WIDTH * gap);
         let block = match gap {
             _ if MR >= PREFETCH_FROM => PREFETCH_EVERY,
             0 => k,
@@ -251,7 +258,7 @@ impl<E: Lanes, const MR: usize, const NV: usize, const KU: usize> WithSimd
         let is_dense = cfg!(target_family = "wasm")
             && panel.per_k == NV * lanes
             && panel.offsets[..NV] == dense[..NV];
-        let (mut far, far_lines) = prefetch.far;
+        let (mut far, far_lines) = prefetch.far();
         let far_lines = far_lines.div_ceil(blocks);
         let mut near = prefetch
             .near
@@ -318,6 +325,25 @@ impl<E: Lanes, const MR: usize, const NV: usize, const KU: usize> WithSimd
             to[..NV].copy_from_slice(from);
         }
     }
+}
+
+/// Adds the first k of a product, and returns how many: with AVX2 some tiles are in assembly.
+///
+/// # Safety
+/// As for [`Product::add_to`]. The tile has `MR` rows of `NV` vectors of `S`.
+#[inline(always)]
+unsafe fn add_first<E: Lanes, S: Simd, const MR: usize, const NV: usize>(
+    tile: &Tile<'_, E>,
+) -> usize {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if (MR, NV) == (avx2::ROWS, avx2::VECTORS)
+        && std::any::TypeId::of::<S>() == std::any::TypeId::of::<pulp::x86::V3>()
+    {
+        // SAFETY: `V3` exists only on machines with AVX2, and its vectors are `__m256`.
+        return unsafe { avx2::add_to(&tile.product, tile.sums.cast()) };
+    }
+    let _ = tile;
+    0
 }
 
 /// Adds the products for one k.

@@ -1,5 +1,7 @@
 //! Matrix products: weights in panels, tiles of sums in registers, and their memory.
 
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod avx2;
 mod blocks;
 mod buffer;
 mod columns;

@@ -26,10 +26,19 @@ impl<E, const N: usize> Lines<E, N> {
 /// queue through which its own weights arrive.
 #[derive(Clone, Copy)]
 pub(crate) struct Prefetch<'a, E> {
-    /// Weights of the next panel, for the second-level cache: the first line, and the number of lines.
-    pub(super) far: (*const E, usize),
+    /// The next panel, for the second-level cache.
+    far: Option<Far<E>>,
     /// Lines that are written during the product or directly after it.
     pub(super) near: &'a [*const E],
+}
+
+/// A tile's part of a packed panel.
+#[derive(Clone, Copy)]
+struct Far<E> {
+    panel: *const E,
+    elements: usize,
+    tile: usize,
+    tiles: usize,
 }
 
 impl<'a, E> Prefetch<'a, E> {
@@ -41,10 +50,14 @@ impl<'a, E> Prefetch<'a, E> {
         (tile, tiles): (usize, usize),
         near: &'a Lines<E, N>,
     ) -> Self {
-        let lines = (elements * size_of::<E>()).div_ceil(64).div_ceil(tiles);
-        let at = panel.at.cast::<u8>().wrapping_add(tile * lines * 64);
+        let far = Far {
+            panel: panel.at,
+            elements,
+            tile,
+            tiles,
+        };
         Self {
-            far: (at.cast(), lines),
+            far: Some(far),
             ..Self::near(near)
         }
     }
@@ -59,9 +72,26 @@ impl<'a, E> Prefetch<'a, E> {
     }
 
     pub(crate) const NOTHING: Self = Self {
-        far: (std::ptr::null(), 0),
+        far: None,
         near: &[],
     };
+
+    /// The first line of the next panel that this tile prefetches, and the number of lines.
+    #[inline(always)]
+    pub(super) fn far(&self) -> (*const E, usize) {
+        let Some(Far {
+            panel,
+            elements,
+            tile,
+            tiles,
+        }) = self.far
+        else {
+            return (std::ptr::null(), 0);
+        };
+        let lines = (elements * size_of::<E>()).div_ceil(64).div_ceil(tiles);
+        let at = panel.cast::<u8>().wrapping_add(tile * lines * 64);
+        (at.cast(), lines)
+    }
 }
 
 /// Prefetches the line at `at`, which will be written.

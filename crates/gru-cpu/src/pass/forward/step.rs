@@ -232,14 +232,14 @@ unsafe impl<E: Lanes> GateRows<E> for Step<'_, '_, E> {
         lines: &'l mut WriteLines<E>,
     ) -> Prefetch<'l, E> {
         let (h, lanes) = (self.hidden(), self.group.pass.machine.lanes);
-        if part.tile.rows >= PREFETCH_FROM {
+        if let Some(saved) = self.saved
+            && part.tile.rows >= PREFETCH_FROM
+        {
             let unit = (part.panel + 1) * lanes - 1;
             for row in part.tile.range() {
                 lines.push(self.states.at(row).wrapping_add(unit));
-                if let Some(saved) = self.saved {
-                    for gate in 0..self.group.pass.call.spec.saved_per_unit() {
-                        lines.push(saved.at(row).wrapping_add(gate * h + unit));
-                    }
+                for gate in 0..self.group.pass.call.spec.saved_per_unit() {
+                    lines.push(saved.at(row).wrapping_add(gate * h + unit));
                 }
             }
         }
