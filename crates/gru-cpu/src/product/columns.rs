@@ -1,6 +1,6 @@
 //! A matrix that is written by rows, and read by columns.
 
-use super::{Lhs, ROWS, Rows};
+use super::{Lhs, Rows};
 use crate::simd::Lanes;
 
 /// Elements that are computed before they are written.
@@ -47,9 +47,10 @@ impl<'a, E: Lanes> Columns<'a, E> {
             let cells = within..within + count;
             // SAFETY: no other thread uses these elements.
             let to = unsafe { self.cells.cells_mut(column * self.rows + row, cells) };
-            // Most columns are full, and their size is a constant.
+            // Most columns are as wide as a full tile, and a constant size is copied as a vector.
             match count {
-                ROWS => to[..ROWS].copy_from_slice(&these[..ROWS]),
+                8 => to[..8].copy_from_slice(&these[..8]),
+                4 => to[..4].copy_from_slice(&these[..4]),
                 _ => to.iter_mut().zip(these).for_each(|(to, &v)| *to = v),
             }
             at += count;

@@ -150,14 +150,15 @@ impl<E: Lanes> Step<'_, '_, E> {
     ) {
         let (pass, call, s) = (self.pass, &self.pass.call, self.s - 1);
         let (h, width) = (call.sizes.h, call.saved_width());
+        let step = lanes.max(64 / size_of::<E>());
         for n in rows {
             let place = call.row(n, s);
             let d_states = pass.d_states[place * h..].as_ptr();
             let previous = pass.previous(n, s).as_ptr();
             let saved = pass.saved.map(|saved| saved[place * width..].as_ptr());
-            for unit in units.clone().step_by(lanes) {
-                // A vector that crosses a line shares its first line with the previous vector.
-                let last = unit + lanes - 1;
+            for unit in units.clone().step_by(step) {
+                // Units that cross a line share their first line with the previous ones.
+                let last = (unit + step).min(units.end) - 1;
                 if let Some(saved) = saved {
                     for gate in 0..call.spec.saved_per_unit() {
                         lines.push(saved.wrapping_add(gate * h + last));
