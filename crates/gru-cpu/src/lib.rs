@@ -106,7 +106,7 @@
 //! - `pass`: the forward and the backward pass.
 //! - `quantized`: weights of 16 and 8 bits.
 //! - `stack`: layers prepared for inference.
-//! - `product`: register tiles, weights in panels or in place, scratch memory.
+//! - `product`: register tiles, weights in panels or in place, scratch memory. `product/avx2.rs` is assembly.
 //! - `simd`: vectors, σ and tanh, activations.
 //! - `threads`: how work is split, and the team with its barrier.
 //! - `memory`: buffers for results, large pages.

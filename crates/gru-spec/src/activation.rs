@@ -1,4 +1,4 @@
-//! The twelve activations: value and slope.
+//! The activations: value and slope.
 
 /// An element-wise activation `y = φ(a)`.
 ///
@@ -158,7 +158,12 @@ impl Activation {
                 finite(&[alpha, beta]) && alpha != 0.0,
                 "alpha and beta must be finite, alpha not zero",
             ),
-            _ => (true, ""),
+            Self::Sigmoid
+            | Self::Tanh
+            | Self::Relu
+            | Self::Identity
+            | Self::Softsign
+            | Self::Softplus => (true, ""),
         };
         (!ok).then_some(reason)
     }

@@ -1,6 +1,6 @@
 //! Matrix products: weights in panels, tiles of sums in registers, and their memory.
 
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(target_arch = "x86_64")]
 mod avx2;
 mod blocks;
 mod buffer;

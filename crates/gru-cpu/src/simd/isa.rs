@@ -79,7 +79,18 @@ impl Isa {
                 feature = "relaxed-simd"
             ))]
             Self::RelaxedSimd => pulp::wasm::RelaxedSimd::try_new().map(Arch::RelaxedSimd),
-            _ => None,
+            #[cfg(not(target_arch = "x86_64"))]
+            Self::V3 | Self::V4 => None,
+            #[cfg(not(target_arch = "aarch64"))]
+            Self::Neon => None,
+            #[cfg(not(all(target_family = "wasm", target_feature = "simd128")))]
+            Self::Simd128 => None,
+            #[cfg(not(all(
+                target_family = "wasm",
+                target_feature = "relaxed-simd",
+                feature = "relaxed-simd"
+            )))]
+            Self::RelaxedSimd => None,
         }
     }
 }

@@ -15,7 +15,8 @@ pub fn trials() -> Vec<Trial> {
     )]
 }
 
-/// Common activations, and extreme parameters; three at a time, for the gates r, z and n.
+/// Common activations, and extreme parameters; three at a time, for the gates r, z and n. The last set is completed from
+/// the first.
 fn activations() -> Vec<[Activation; 3]> {
     let mut all = ACTIVATIONS.to_vec();
     all.extend([
@@ -23,8 +24,9 @@ fn activations() -> Vec<[Activation; 3]> {
         Activation::Elu { alpha: 0.0 },
         Activation::ThresholdedRelu { alpha: 0.0 },
     ]);
-    all.chunks(3)
-        .map(|gates| gates.try_into().unwrap())
+    (0..all.len())
+        .step_by(3)
+        .map(|k| [0, 1, 2].map(|gate| all[(k + gate) % all.len()]))
         .collect()
 }
 

@@ -289,9 +289,10 @@ mod tests {
             assert!(Arguments::decode(&row).is_err(), "{place}");
         }
         let mut unknown = row.clone();
-        unknown[row.len() - 4] = ScalarIr::UInt(12);
+        let count = ACTIVATIONS.len();
+        unknown[row.len() - 4] = ScalarIr::UInt(count as u64);
         let error = Arguments::decode(&unknown).unwrap_err();
-        assert_eq!(error, "there is no activation 12");
+        assert_eq!(error, format!("there is no activation {count}"));
         let mut unknown = row.clone();
         unknown[row.len() - 1] = ScalarIr::UInt(3);
         let error = Arguments::decode(&unknown).unwrap_err();
