@@ -95,12 +95,7 @@ pub(crate) fn q_n<B: Backend>(call: GruCall<B>, states: FloatTensor<B>) -> Float
 }
 
 /// The gradient of `w_hh`, from both left sides of the recurrent product and the gradients of its results.
-pub(crate) fn d_w_hh<B: Backend>(
-    g: Prim<B>,
-    g_n: Prim<B>,
-    d_rz: Prim<B>,
-    dq_n: Prim<B>,
-) -> Prim<B> {
+fn d_w_hh<B: Backend>(g: Prim<B>, g_n: Prim<B>, d_rz: Prim<B>, dq_n: Prim<B>) -> Prim<B> {
     let rz = g.transpose().matmul(d_rz);
     Prim::cat(vec![rz, g_n.transpose().matmul(dq_n)], 1)
 }

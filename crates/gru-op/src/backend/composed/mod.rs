@@ -4,8 +4,6 @@ mod backward;
 pub(crate) mod gate;
 pub(crate) mod prim;
 
-#[cfg(feature = "cube")]
-pub(crate) use self::backward::d_w_hh;
 pub(crate) use self::backward::{gradients, q_n};
 
 use crate::{

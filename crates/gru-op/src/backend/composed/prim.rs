@@ -92,7 +92,7 @@ impl<B: Backend> Prim<B> {
     }
 
     /// Sum over a dimension, whose size becomes 1.
-    fn sum_dim(self, dim: usize) -> Self {
+    pub(crate) fn sum_dim(self, dim: usize) -> Self {
         Self(B::float_sum_dim(self.0, dim))
     }
 

@@ -5,6 +5,7 @@
 
 mod call;
 mod chunks;
+mod over_rows;
 mod recompute;
 
 use call::KernelCall;
@@ -70,7 +71,21 @@ fn gradients(
 
 /// The buffer of a tensor, dense and row-major.
 fn dense(tensor: CubeTensor) -> Handle {
-    into_contiguous(tensor).handle
+    buffer(&into_contiguous(tensor))
+}
+
+/// The buffer of a dense tensor.
+///
+/// # Panics
+/// If the tensor is not dense. Kernels receive no strides. On CUDA and ROCm, Burn pads the rows of new tensors.
+fn buffer(tensor: &CubeTensor) -> Handle {
+    assert!(
+        tensor.is_contiguous(),
+        "gru-op: shape {:?}: expected a dense tensor, got strides {:?}",
+        tensor.meta.shape(),
+        tensor.meta.strides()
+    );
+    tensor.handle.clone()
 }
 
 fn optional(tensor: &Option<CubeTensor>) -> Option<Handle> {
@@ -103,13 +118,13 @@ fn lhs(call: &KernelCall, states: &CubeTensor, gates: Option<Handle>) -> Prim<Cu
     let (inputs, call) = (&call.of.inputs, &call.sizes());
     let g = empty(states, Shape::new([call.n * call.t, call.h]));
     let of = RecurrentInputs {
-        states: states.handle.clone(),
+        states: buffer(states),
         h0: optional(&inputs.sequence.h0),
         recurrent_mask: optional(&inputs.sequence.recurrent_mask),
         step_mask: optional(&inputs.sequence.step_mask),
         gates,
     };
-    gru_cube::recurrent_inputs(&states.client, call, &of, &g.handle);
+    gru_cube::recurrent_inputs(&states.client, call, &of, &buffer(&g));
     Prim(g)
 }
 
@@ -162,8 +177,8 @@ fn forward(call: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBacke
     };
     let kernel_call = call.sizes();
     let writes = ForwardOutputs {
-        states: states.handle.clone(),
-        gates: gates.as_ref().map(|gates| gates.handle.clone()),
+        states: buffer(&states),
+        gates: gates.as_ref().map(buffer),
     };
     let w_hh = dense(inputs.weights.w_hh.clone());
     // The kernel adds b_ih, which saves a pass over p.
@@ -256,7 +271,7 @@ fn run_backward(
     let in_place = kept.can_mut();
     // The gates are read before their gradients replace them.
     let g_n = (wanted.w_hh && spec.reset == Reset::BeforeMatmul)
-        .then(|| lhs(call, states, Some(kept.handle.clone())));
+        .then(|| lhs(call, states, Some(buffer(&kept))));
     let shape = [sizes.rows(), spec.saved_per_unit() * h];
     let d_gates = if in_place {
         Prim::<CubeBackend>(kept.clone()).reshape(shape).0
@@ -269,13 +284,18 @@ fn run_backward(
     };
     let d_h0 = empty_of(&kept, Shape::new([state_rows, h]), DType::F32);
     let d_h0 = match call.left_out() {
-        Some(_) => Prim::<CubeBackend>::zeros([state_rows, h], &Prim(d_h0)).0,
+        // One row, because several may have padding.
+        Some(_) => {
+            Prim::<CubeBackend>::zeros([state_rows * h], &Prim(d_h0))
+                .reshape([state_rows, h])
+                .0
+        }
         None => d_h0,
     };
     let reads = BackwardInputs {
         d_states: dense(d_states.clone()),
-        states: states.handle.clone(),
-        gates: kept.handle.clone(),
+        states: buffer(states),
+        gates: buffer(&kept),
         w_hh: dense(inputs.weights.w_hh.clone()),
         h0: optional(&inputs.sequence.h0),
         recurrent_mask: optional(&inputs.sequence.recurrent_mask),
@@ -284,8 +304,8 @@ fn run_backward(
         lengths: call.left_out().map(<[_]>::to_vec),
     };
     let writes = BackwardOutputs {
-        d_gates: (!in_place).then(|| d_gates.handle.clone()),
-        d_h0: d_h0.handle.clone(),
+        d_gates: (!in_place).then(|| buffer(&d_gates)),
+        d_h0: buffer(&d_h0),
     };
     let strategy = Settings::current().backward;
     let done = gru_cube::backward(&states.client, &call.sizes(), &reads, &writes, strategy);
@@ -319,14 +339,18 @@ fn gradients_of_inputs(
     let d_p = columns(0, 3);
     let last = call.of.spec.saved_per_unit();
     let x = &whole.inputs.sequence.x;
-    let w_ih = wanted.w_ih.then(|| {
-        let x = pick(whole.rows(x.clone()));
-        x.transpose().matmul(d_p.clone())
-    });
+    let cubes = Limits::of(&states.client).cubes;
+    let product = |lhs: &Prim<CubeBackend>, from: usize, to: usize| {
+        over_rows::product(lhs, &d_gates, from * h..to * h, cubes)
+    };
+    let w_ih = wanted
+        .w_ih
+        .then(|| product(&pick(whole.rows(x.clone())), 0, 3));
     let w_hh = wanted.w_hh.then(|| {
         let g = pick(lhs(call, states, None));
         let g_n = g_n.map_or_else(|| g.clone(), pick);
-        composed::d_w_hh(g, g_n, columns(0, 2), columns(last - 1, last))
+        let parts = [product(&g, 0, 2), product(&g_n, last - 1, last)];
+        Prim::cat(parts.into(), 1)
     });
     // One pass over all columns for both biases.
     let sums = (wanted.b_ih || wanted.b_hh).then(|| d_gates.clone().sum_rows());

@@ -1,7 +1,7 @@
 //! Backward without saved gates: chunks of time from the last to the first. The gates of each chunk are
 //! recomputed, so that memory for the gates of all steps is not needed.
 
-use super::{KernelCall, NotDone, Prim, backward, chunks, dense, empty, lhs, optional};
+use super::{KernelCall, NotDone, Prim, backward, buffer, chunks, dense, empty, lhs, optional};
 use crate::backend::{GruGradients, composed::Call, padded::Places};
 use burn::{
     backend::Backend,
@@ -99,7 +99,7 @@ fn gates(of: &KernelCall, states: &Prim<CubeBackend>) -> CubeTensor {
             b_ih: optional(&inputs.weights.b_ih),
             b_hh: optional(&inputs.weights.b_hh),
         };
-        gru_cube::gates(&client, &call, &of, &gates.handle);
+        gru_cube::gates(&client, &call, &of, &buffer(&gates));
     };
     match spec.reset {
         Reset::AfterMatmul => {
@@ -108,7 +108,7 @@ fn gates(of: &KernelCall, states: &Prim<CubeBackend>) -> CubeTensor {
         }
         Reset::BeforeMatmul => {
             let q = dense(product(g.clone(), columns(0, 2)).0);
-            let times_r = g.0.handle.clone();
+            let times_r = buffer(&g.0);
             make(Products::ResetAndUpdate { q, g: times_r });
             let q = dense(product(g, columns(2, 3)).0);
             make(Products::Candidate { q });
