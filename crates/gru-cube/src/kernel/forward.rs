@@ -58,6 +58,7 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
     sync_cube();
     let first_step = first as usize;
     let mut owned = load_owned::<F, R>(&*args, &mut lhs, first_step, walk);
+    let mut p = load_p::<F>(&*args, time_of(first_step, args.t, rule), walk);
     sync_cube();
 
     for s in first_step..last as usize {
@@ -73,8 +74,8 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
             0usize.runtime()
         };
 
-        // Loaded before the product, which hides their latency.
-        let a = load_p::<F>(&*args, &owned, time, walk);
+        // Loaded one step before it is used. A short product alone would not hide the latency.
+        let next = load_p::<F>(&*args, time_of(up(s + 1, last), args.t, rule), walk);
         let q = multiply::<F, R>(
             &lhs,
             from,
@@ -88,6 +89,7 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
             sync_cube();
         }
 
+        let a = with_bias(&p, &owned, walk);
         let (r, z) = reset_and_update::<R>(&a, &q, &owned, &mut lhs_n, walk);
         let q_n = if comptime!(rule.reset_after) {
             candidate_sums::<R>(&q, walk)
@@ -107,6 +109,10 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
         let gates = Gates::<R> { a, r, z, q_n };
         let now = Now { s, time, to };
         store_step::<F, R>(args, &mut owned, &gates, &mut lhs, now, walk);
+        #[unroll]
+        for i in 0..comptime!(threads.owned() * threads.rows * 3) {
+            p[i] = next[i];
+        }
         sync_cube();
     }
 }
@@ -175,19 +181,14 @@ fn load_owned<F: Float, R: Size>(
     }
 }
 
-/// `p + b` of a step: `[(c·rows + b)·3 + gate]`.
+/// `p` of a step: `[(c·rows + b)·3 + gate]`.
 #[cube]
-fn load_p<F: Float>(
-    args: &Forward<F>,
-    owned: &Owned,
-    time: usize,
-    #[comptime] walk: Walk,
-) -> Array<f32> {
+fn load_p<F: Float>(args: &Forward<F>, time: usize, #[comptime] walk: Walk) -> Array<f32> {
     let (rule, threads, hidden) = comptime!((walk.rule, walk.threads, walk.rule.hidden));
     let (rows, columns) = comptime!((threads.rows, threads.owned()));
     let (p_from, p_steps) = window(args.t, args.first, args.last, rule);
     let (n_stride, t_stride) = strides(args.n, p_steps, rule);
-    let mut a = Array::<f32>::new(comptime!(columns * rows * 3));
+    let mut p = Array::<f32>::new(comptime!(columns * rows * 3));
     #[unroll]
     for c in 0..columns {
         let j = min(
@@ -199,11 +200,23 @@ fn load_p<F: Float>(
             let row = min(CUBE_POS * rows + b, args.n - 1) * n_stride + (time - p_from) * t_stride;
             #[unroll]
             for gate in 0..3usize {
-                a[comptime!((c * rows + b) * 3 + gate)] =
-                    f32::cast_from(args.p[row * comptime!(3 * hidden) + gate * hidden + j])
-                        + owned.bias[comptime!(c * 3 + gate)];
+                p[comptime!((c * rows + b) * 3 + gate)] =
+                    f32::cast_from(args.p[row * comptime!(3 * hidden) + gate * hidden + j]);
             }
         }
+    }
+    p
+}
+
+/// `p + b`.
+#[cube]
+fn with_bias(p: &Array<f32>, owned: &Owned, #[comptime] walk: Walk) -> Array<f32> {
+    let rows = comptime!(walk.threads.rows);
+    let len = comptime!(walk.threads.owned() * rows * 3);
+    let mut a = Array::<f32>::new(len);
+    #[unroll]
+    for i in 0..len {
+        a[i] = p[i] + owned.bias[comptime!(i / 3 / rows * 3 + i % 3)];
     }
     a
 }

@@ -2,26 +2,17 @@
 
 use super::{MAX_GRID_CUBES, to_u32};
 use crate::{kernel::steps::Steps, plan::limits::Limits};
-use cubecl::{
-    client::Client,
-    prelude::*,
-    server::{Handle, ServerError},
-};
+use cubecl::{client::Client, prelude::*, server::Handle};
 use cubecl_common::device::ServiceId;
-use cubecl_environment::{
-    future::{DynFut, reader::read_sync},
-    stream::StreamId,
-};
+use cubecl_environment::{future::reader::read_sync, stream::StreamId};
 use std::{
     collections::HashMap,
     sync::{LazyLock, Mutex, PoisonError},
 };
 
-/// The stream of the last persistent kernel of each device, and its end. Two kernels at a time could each occupy places
-/// on the device that the other waits for. Kernels of one stream run one after the other.
-static LAST: LazyLock<Mutex<HashMap<ServiceId, (StreamId, End)>>> = LazyLock::new(Mutex::default);
-
-type End = DynFut<Result<(), ServerError>>;
+/// The stream of the last persistent kernel of each device. Two kernels at a time could each occupy places on the device
+/// that the other waits for. Kernels of one stream run one after the other.
+static LAST: LazyLock<Mutex<HashMap<ServiceId, StreamId>>> = LazyLock::new(Mutex::default);
 
 /// The grid of a launch, and the counters of its barriers.
 pub(super) struct Grid {
@@ -57,22 +48,22 @@ impl Grid {
         CubeCount::Static(columns, groups, 1)
     }
 
-    /// Runs `launch`. A persistent kernel waits for the end of one in another stream.
+    /// Runs `launch`. A persistent kernel waits for a stream that had one before.
     pub(super) fn run(&self, client: &Client, launch: impl FnOnce()) {
         let Some(barriers) = &self.barriers else {
             launch();
             return;
         };
         let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-        let device = client.service_id();
-        if let Some((stream, end)) = last.remove(&device)
-            && stream != barriers.stream
-        {
+        let before = last.insert(client.service_id(), barriers.stream);
+        if let Some(stream) = before.filter(|&stream| stream != barriers.stream) {
+            let mut of_stream = client.clone();
+            // SAFETY: this client only waits.
+            unsafe { of_stream.set_stream(stream) };
             // After a fault of the device, reading the results fails.
-            let _ = read_sync(end);
+            let _ = read_sync(of_stream.sync());
         }
         launch();
-        last.insert(device, (barriers.stream, client.sync()));
     }
 
     /// The counters as a kernel's argument.
