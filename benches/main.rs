@@ -25,7 +25,6 @@
 //! `memory` adds the peak memory to rows of the record, on Linux. `compile` adds the time of compiling gru-op.
 //! `tables` compares the generated tables and the chart of the documents with their records. `--write` updates them.
 
-mod agree;
 mod chart;
 mod compile;
 mod facts;
@@ -43,7 +42,7 @@ use std::{
     time::Duration,
 };
 
-use bench_support::{MODES, Mode, NoAnswer, Peer, Problem, SHAPES, Shape};
+use bench_support::{MODES, Mode, NoAnswer, Peer, Problem, SHAPES, Shape, agree};
 
 use crate::record::{Record, Row};
 
@@ -275,7 +274,7 @@ fn compare_row(
             Err(NoAnswer::Failed(reason)) => return Err(reason),
         }
     }
-    let differences = agree::check(&outputs, &problem)?;
+    let differences = agree::check(&outputs, &problem, 0.0)?;
     drop(outputs);
     for runner in &mut runners {
         runner.difference = differences.get(&runner.peer.name).copied();

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use bench_support::median;
+use bench_support::{interval, median};
 use serde::{Deserialize, Serialize};
 
 use crate::facts;
@@ -106,24 +106,6 @@ impl fmt::Display for Factor {
             if self.is_level { " (level)" } else { "" }
         )
     }
-}
-
-/// The 95% bootstrap interval of the median.
-fn interval(samples: &[f64]) -> (f64, f64) {
-    const DRAWS: usize = 2000;
-    let mut state = 1u64;
-    let mut draw = || {
-        // xorshift64*
-        state ^= state >> 12;
-        state ^= state << 25;
-        state ^= state >> 27;
-        (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % samples.len()
-    };
-    let mut medians: Vec<f64> = (0..DRAWS)
-        .map(|_| median((0..samples.len()).map(|_| samples[draw()]).collect()))
-        .collect();
-    medians.sort_by(f64::total_cmp);
-    (medians[DRAWS / 40], medians[DRAWS - 1 - DRAWS / 40])
 }
 
 /// Reads the rows of a record.

@@ -1,16 +1,14 @@
 //! What all benchmarks of a whole layer share: the shapes with their numbers, the compared programs, and `GruBlock` next
 //! to Burn's own `Gru`.
 
+pub mod agree;
 pub mod layer;
 #[cfg(feature = "gpu")]
 mod memory_sampler;
 pub mod peer;
 pub mod problem;
 
-use std::{
-    hint::black_box,
-    time::{Duration, Instant},
-};
+use std::{hint::black_box, time::Instant};
 
 use burn::tensor::{Device, Distribution, Tensor};
 
@@ -56,30 +54,6 @@ pub struct Times {
     pub host: f64,
 }
 
-/// Times of several programs, interleaved, until `patience` is over. At least one sample of each.
-pub fn side_by_side<const P: usize>(
-    layers: &[Layer; P],
-    device: &Device,
-    patience: Duration,
-) -> [Times; P] {
-    let batches = layers.each_ref().map(|layer| {
-        time(&|| layer.call(), 1, device);
-        let one = time(&|| layer.call(), 1, device).done;
-        (1.0 / one.max(1e-6)).ceil().max(1.0) as usize
-    });
-    let mut samples = [(); P].map(|()| Vec::new());
-    let start = Instant::now();
-    while samples[0].is_empty() || (start.elapsed() < patience && samples[0].len() < 101) {
-        for ((layer, batch), samples) in layers.iter().zip(batches).zip(&mut samples) {
-            samples.push(time(&|| layer.call(), batch, device));
-        }
-    }
-    samples.map(|samples| Times {
-        done: median(samples.iter().map(|sample| sample.done).collect()),
-        host: median(samples.iter().map(|sample| sample.host).collect()),
-    })
-}
-
 /// One sample of `batch` calls.
 pub fn time(run: &dyn Fn(), batch: usize, device: &Device) -> Times {
     device.sync().expect("the device works");
@@ -100,6 +74,24 @@ pub fn median(mut values: Vec<f64>) -> f64 {
         Some(&middle) => 0.5 * (values[count / 2 - 1] + middle),
         None => f64::NAN,
     }
+}
+
+/// The 95% bootstrap interval of the median.
+pub fn interval(samples: &[f64]) -> (f64, f64) {
+    const DRAWS: usize = 2000;
+    let mut state = 1u64;
+    let mut draw = || {
+        // xorshift64*
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % samples.len()
+    };
+    let mut medians: Vec<f64> = (0..DRAWS)
+        .map(|_| median((0..samples.len()).map(|_| samples[draw()]).collect()))
+        .collect();
+    medians.sort_by(f64::total_cmp);
+    (medians[DRAWS / 40], medians[DRAWS - 1 - DRAWS / 40])
 }
 
 /// GFLOP/s of the fastest of several square matrix products.

@@ -97,6 +97,13 @@ fn program(folder: &Path, shader: &str) -> Result<(), Error> {
         .current_dir(HERE)
         .args(["rustc", "--release", "-p", package, "--bin", package]);
     cargo.args(["--no-default-features", "--features", shader]);
+    // `cargo run` sets variables of this package. Dependencies that read them would be built again.
+    for (name, _) in env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            cargo.env_remove(&name);
+        }
+    }
     if shader == CUDA {
         cargo.envs(CUDA_BUILD).args(["--", "-C", LINKER]);
     }

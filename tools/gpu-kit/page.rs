@@ -24,7 +24,7 @@ fn page(report: &Report) -> String {
     for entry in &report.parts {
         let part = PARTS.iter().find(|part| part.name == entry.part);
         let (title, rows) = match part {
-            Some(part) => (part.title, (part.page)(&entry.rows, report)),
+            Some(part) => (part.title, (part.page)(&entry.rows)),
             None => continue,
         };
         let end = match &entry.end {

@@ -37,11 +37,3 @@ pub enum End {
     /// It failed or crashed. Rows written before remain.
     Died(String),
 }
-
-impl Report {
-    /// The rows of a part, from the first program that ran it.
-    pub fn rows(&self, part: &str) -> &[Value] {
-        let entry = self.parts.iter().find(|entry| entry.part == part);
-        entry.map_or(&[], |entry| &entry.rows)
-    }
-}

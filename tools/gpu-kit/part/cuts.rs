@@ -17,7 +17,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Clock, Rows, Stop, alone, caught, read, share};
-use crate::report::Report;
 
 /// Default N, T, H: one for each design that can be the fastest.
 const SIZES: [[usize; 3]; 5] = [
@@ -142,7 +141,7 @@ fn ms(time: Option<f64>) -> String {
     time.map_or("rejected".to_owned(), |ms| format!("{ms:.3}"))
 }
 
-pub fn page(rows: &[Value], _: &Report) -> String {
+pub fn page(rows: &[Value]) -> String {
     let mut sizes = BTreeMap::<(String, [usize; 3]), Vec<Row>>::new();
     let rows = read::<Row>(rows);
     let failed = |row: &Row| {

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Clock, Rows, Stop, caught, device, read, table};
-use crate::report::Report;
 
 #[derive(Serialize, Deserialize)]
 struct Row {
@@ -86,7 +85,7 @@ pub fn run(rows: &mut Rows, _: &Clock, _: &[String]) -> Result<(), Stop> {
     }
 }
 
-pub fn page(rows: &[Value], _: &Report) -> String {
+pub fn page(rows: &[Value]) -> String {
     let rows = read::<Row>(rows);
     table(
         &["", ""],

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Clock, Rows, Stop, caught, read, share, table};
-use crate::report::Report;
 
 /// Problems, their float64 results and the tolerances.
 #[path = "../../../crates/gru-cube/tests/support/mod.rs"]
@@ -116,7 +115,7 @@ fn is_lost(client: &Client) -> bool {
     copied.is_err()
 }
 
-pub fn page(rows: &[Value], _: &Report) -> String {
+pub fn page(rows: &[Value]) -> String {
     let rows = read::<Row>(rows);
     let mut counts = BTreeMap::<(&str, &str), ([usize; 3], f64)>::new();
     for row in &rows {

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Clock, Rows, Stop, device, read, table};
-use crate::report::Report;
 
 /// N, T, I, H: some hundred MiB each.
 const SHAPES: [(&str, [usize; 4]); 2] = [
@@ -71,7 +70,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
     Ok(())
 }
 
-pub fn page(rows: &[Value], _: &Report) -> String {
+pub fn page(rows: &[Value]) -> String {
     let lines = read::<Row>(rows).into_iter().map(|row| {
         vec![
             row.shape,

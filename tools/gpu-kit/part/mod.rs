@@ -6,7 +6,6 @@ mod device;
 mod kernels;
 mod memory;
 mod operator;
-mod peers;
 #[cfg(feature = "cuda")]
 mod sanitizer;
 mod speed;
@@ -15,7 +14,7 @@ mod training;
 use std::{
     env,
     fs::{self, File, OpenOptions},
-    io::{self, Write},
+    io::Write,
     panic::{self, AssertUnwindSafe},
     path::Path,
     time::{Duration, Instant},
@@ -25,7 +24,7 @@ use burn::tensor::Device;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{error::Error, report::Report};
+use crate::error::Error;
 
 /// A part.
 pub struct Part {
@@ -45,7 +44,7 @@ pub struct Part {
     pub is_shared: bool,
     run: fn(&mut Rows, &Clock, &[String]) -> Result<(), Stop>,
     /// Formats its rows as Markdown.
-    pub page: fn(&[Value], &Report) -> String,
+    pub page: fn(&[Value]) -> String,
 }
 
 pub const PARTS: &[Part] = &[
@@ -96,25 +95,14 @@ pub const PARTS: &[Part] = &[
     },
     Part {
         name: "speed",
-        title: "GruBlock and Burn's Gru",
-        weight: 12,
+        title: "GruBlock, Burn's Gru and cuDNN",
+        weight: 20,
         second_opinion: true,
         is_timed: true,
         resumes: false,
-        is_shared: true,
+        is_shared: false,
         run: speed::run,
         page: speed::page,
-    },
-    Part {
-        name: "peers",
-        title: "cuDNN in PyTorch",
-        weight: 4,
-        second_opinion: false,
-        is_timed: false,
-        resumes: false,
-        is_shared: false,
-        run: peers::run,
-        page: peers::page,
     },
     Part {
         name: "cuts",
@@ -215,7 +203,7 @@ pub fn run(name: &str, seconds: u64, rows: Option<&Path>, more: &[String]) -> Re
     let run = part.run;
     let done = check_device().and_then(|()| run(&mut rows, &clock, more));
     if !to_file {
-        println!("{}", (part.page)(&rows.all, &Report::default()));
+        println!("{}", (part.page)(&rows.all));
     }
     done.map_err(|stop| match stop {
         Stop::OutOfTime(left) => Error::OutOfTime(format!("the time was over {left}")),
@@ -313,22 +301,13 @@ fn share(more: &[String]) -> Result<(usize, usize), String> {
     }
 }
 
-/// Measures, while no other process that shares the part measures or is [together] with others.
+/// Measures, while no other process that shares the part measures. Without locks in the file system, they disturb each
+/// other.
 fn alone<T>(measure: impl FnOnce() -> T) -> T {
-    locked(File::lock, measure)
-}
-
-/// Compiles or tunes at the same time as other processes that share the part.
-fn together<T>(prepare: impl FnOnce() -> T) -> T {
-    locked(File::lock_shared, prepare)
-}
-
-/// Without locks in the file system, the processes disturb each other.
-fn locked<T>(lock: fn(&File) -> io::Result<()>, run: impl FnOnce() -> T) -> T {
     let path = env::temp_dir().join("gpu-kit.lock");
     // The end of the file unlocks it.
-    let locked = File::create(path).and_then(|file| lock(&file).map(|()| file));
-    let result = run();
+    let locked = File::create(path).and_then(|file| file.lock().map(|()| file));
+    let result = measure();
     drop(locked);
     result
 }

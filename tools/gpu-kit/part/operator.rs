@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Clock, RUNTIME, Rows, Stop, read, share, table};
-use crate::report::Report;
 
 /// The most important suites, first.
 const FIRST: [&str; 5] = ["gradient", "nonfinite", "conformance", "half", "properties"];
@@ -77,7 +76,7 @@ fn outcome(passed: u64, failed: u64) -> Result<(), String> {
     }
 }
 
-pub fn page(rows: &[Value], _: &Report) -> String {
+pub fn page(rows: &[Value]) -> String {
     let mut suites = BTreeMap::<_, Row>::new();
     for row in read::<Row>(rows) {
         let key = (rank(&row.suite), row.suite.clone());

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Clock, Rows, Stop, read, table};
-use crate::report::Report;
 
 const SANITIZER: &str = "compute-sanitizer";
 const TOOLS: [&str; 2] = ["memcheck", "racecheck"];
@@ -75,7 +74,7 @@ fn is_clean(summary: &str) -> bool {
     summary.contains("SUMMARY: 0 ")
 }
 
-pub fn page(rows: &[Value], _: &Report) -> String {
+pub fn page(rows: &[Value]) -> String {
     let rows = read::<Row>(rows);
     if rows.is_empty() {
         return format!("No {SANITIZER} was found, or the time was over.\n");

@@ -1,17 +1,26 @@
-//! `GruBlock` and `burn::nn::gru::Gru` with equal weights on this device.
+//! `GruBlock`, `burn::nn::gru::Gru` and cuDNN with equal weights on this device. cuDNN needs PyTorch with CUDA, and runs
+//! `torch_peer.py` of the folder.
 
-use std::time::Duration;
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
 
-use bench_support::{Layer, MODES, Problem, Program, Shape, sgemm_rate, side_by_side};
+use bench_support::{
+    Layer, MODES, Mode, NoAnswer, Peer, Problem, Program, Shape,
+    agree::{self, Outputs},
+    interval, median, sgemm_rate, time,
+};
+use burn::tensor::Device;
 use gru_cube::Limits;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Clock, Rows, Stop, alone, caught, device, read, share, table, together};
-use crate::report::Report;
+use super::{Clock, Rows, Stop, caught, device, read, table};
 
 /// Small shapes first, then the most important shapes, then the slowest.
-pub const ORDER: [&str; 11] = [
+const ORDER: [&str; 11] = [
     "cell",
     "stream",
     "char-s",
@@ -25,96 +34,294 @@ pub const ORDER: [&str; 11] = [
     "audio",
 ];
 
-/// How long both programs are measured.
-const PATIENCE: Duration = Duration::from_secs(2);
+const SCRIPT: &str = "GPU_KIT_PEERS";
 
+/// Devices of the script: float32, and float32 whose products round their factors to TF32. That is PyTorch's default for
+/// cuDNN, and what Burn's products do on CUDA.
+const DEVICES: [&str; 2] = ["cuda", "cuda-tf32"];
+
+/// The largest relative error of a number that is rounded to TF32.
+const TF32: f64 = 1.0 / 2048.0;
+
+/// Samples of a program, unless they take longer than `PATIENCE_MS`. At least one.
+const SAMPLES: usize = 31;
+const PATIENCE_MS: f64 = 1000.0;
+
+/// A sample is a batch of calls of about this time. The device is waited for at its end.
+const SAMPLE_MS: f64 = 10.0;
+
+/// Calls that take longer are not preceded by another one.
+const LONG_MS: f64 = 100.0;
+
+/// Milliseconds of a call.
 #[derive(Serialize, Deserialize)]
-pub struct Row {
-    pub shape: String,
-    pub mode: String,
-    /// Milliseconds, medians.
-    pub burn: f64,
-    pub ours: f64,
-    /// Milliseconds until the call returned, before the device had finished.
-    pub host: f64,
-    pub gflops: f64,
-    /// Size and GFLOP/s of a large matrix product, from one process.
-    pub product: Option<(usize, f64)>,
+struct Times {
+    program: String,
+    median: f64,
+    /// The 95% interval of the median.
+    interval: (f64, f64),
+    samples: usize,
 }
 
-/// `more` is empty, or a share of the shapes.
-pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> {
+#[derive(Serialize, Deserialize)]
+struct Row {
+    shape: String,
+    mode: String,
+    /// gru-op, Burn, and cuDNN by its [`DEVICES`].
+    times: Vec<Times>,
+    /// Milliseconds until a call of gru-op returned, before the device had finished.
+    host: f64,
+    /// Of gru-op.
+    gflops: f64,
+    /// The largest difference between two programs, relative to the largest value of the tensor.
+    difference: f64,
+    /// Size and GFLOP/s of a large matrix product, in the first row.
+    product: Option<(usize, f64)>,
+    /// Of PyTorch.
+    version: Option<String>,
+}
+
+impl From<NoAnswer> for Stop {
+    fn from(reason: NoAnswer) -> Self {
+        Self::Failed(reason.into())
+    }
+}
+
+/// The calls of a sample: some that are not timed, then the timed ones.
+#[derive(Clone, Copy)]
+struct Plan {
+    warm_up: usize,
+    batch: usize,
+}
+
+/// A program with a shape and a mode.
+enum Runner<'a> {
+    Burn(Box<Layer>, &'static str),
+    Peer(&'a mut Peer),
+}
+
+impl Runner<'_> {
+    fn name(&self) -> &str {
+        match self {
+            Self::Burn(_, name) => name,
+            Self::Peer(peer) => &peer.name,
+        }
+    }
+
+    /// Milliseconds of a call and of its host part.
+    fn sample(&mut self, plan: Plan, device: &Device) -> Result<[f64; 2], NoAnswer> {
+        let Plan { warm_up, batch } = plan;
+        match self {
+            Self::Burn(layer, _) => {
+                (0..warm_up).for_each(|_| layer.call());
+                let times = time(&|| layer.call(), batch, device);
+                Ok([times.done, times.host])
+            }
+            Self::Peer(peer) => Ok([peer.sample(warm_up, batch)?, 0.0]),
+        }
+    }
+}
+
+pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
     let device = device();
     let client = cubecl::Device::default().client();
     // A CPU would tune for minutes, and a smaller size is enough.
     let size = if Limits::of(&client).cpu { 256 } else { 4096 };
-    let (first, step) = share(more)?;
-    let product = (first == 0).then(|| {
-        together(|| sgemm_rate(&device, size));
-        (size, alone(|| sgemm_rate(&device, size)))
-    });
-    for name in ORDER.into_iter().skip(first).step_by(step) {
+    sgemm_rate(&device, size);
+    let mut product = Some((size, sgemm_rate(&device, size)));
+    let mut peers = peers()?;
+    let files = Files::new();
+    for name in ORDER {
         let shape = Shape::find(name).expect("a shape");
         let problem = Problem::new(shape);
-        let layers = |mode| {
-            let programs = [Program::Block, Program::Burn];
-            programs.map(|program| Layer::new(&problem, program, mode, &device))
-        };
-        // Compiles kernels and tunes Burn's products, which can take minutes.
-        let prepare = || {
-            let calls = || MODES.map(|mode| layers(mode).each_ref().map(Layer::call));
-            caught(|| {
-                calls();
-                device.sync().expect("the device works");
-            })
-        };
-        together(prepare).map_err(|panic| format!("{name}: {panic}"))?;
+        let written = problem.write(&files.problem);
+        written.map_err(|e| format!("{}: {e}", files.problem.display()))?;
         for mode in MODES {
             clock.check(|| format!("for {name} {}", mode.name()))?;
-            let [ours, burn] = alone(|| side_by_side(&layers(mode), &device, PATIENCE));
+            let (mut runners, difference) = prepare(&problem, mode, &device, &mut peers, &files)?;
+            let (times, host) = measure(&mut runners, &device)?;
             rows.add(&Row {
                 shape: name.to_owned(),
                 mode: mode.name().to_owned(),
-                burn: burn.done,
-                ours: ours.done,
-                host: ours.host,
-                gflops: shape.flops(mode) / (ours.done * 1e6),
-                product,
+                gflops: shape.flops(mode) / (times[0].median * 1e6),
+                times,
+                host,
+                difference,
+                product: product.take(),
+                version: peers.first().map(|peer| peer.version.clone()),
             })?;
         }
     }
     Ok(())
 }
 
-pub fn page(rows: &[Value], _: &Report) -> String {
-    let rows = read::<Row>(rows);
-    let product = rows.iter().find_map(|row| row.product);
-    let intro = product.map(|(size, rate)| {
-        format!("A product of two {size} x {size} matrices: {rate:.0} GFLOP/s.\n\n")
+/// Where a process exchanges numbers with its peers.
+struct Files {
+    problem: PathBuf,
+    outputs: PathBuf,
+}
+
+impl Files {
+    fn new() -> Self {
+        let file = |ending| {
+            let name = format!("gpu-kit-{}.{ending}", std::process::id());
+            env::temp_dir().join(name)
+        };
+        Self {
+            problem: file("bin"),
+            outputs: file("out"),
+        }
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = [&self.problem, &self.outputs].map(fs::remove_file);
+    }
+}
+
+/// PyTorch, once for each of [`DEVICES`]; none without CUDA.
+fn peers() -> Result<Vec<Peer>, Stop> {
+    let has_cuda = Command::new("python3")
+        .args([
+            "-c",
+            "import sys, torch; sys.exit(not torch.cuda.is_available())",
+        ])
+        .stderr(Stdio::null())
+        .status();
+    let Ok(script) = env::var(SCRIPT) else {
+        println!("{SCRIPT} is not set, so cuDNN is not measured");
+        return Ok(Vec::new());
+    };
+    if !has_cuda.is_ok_and(|status| status.success()) {
+        println!("no PyTorch with CUDA found");
+        return Ok(Vec::new());
+    }
+    let start = |device: &str| {
+        let mut command = Command::new("python3");
+        command.args([&script, "torch", device]);
+        Peer::start(device, command.env("OMP_NUM_THREADS", "1"))
+    };
+    let peers = DEVICES.into_iter().map(start);
+    Ok(peers.collect::<Result<_, _>>()?)
+}
+
+/// All programs after their first call, which compiles kernels and tunes Burn's products, and the largest difference of their numbers.
+fn prepare<'a>(
+    problem: &Problem,
+    mode: Mode,
+    device: &Device,
+    peers: &'a mut [Peer],
+    files: &Files,
+) -> Result<(Vec<Runner<'a>>, f64), Stop> {
+    let mut runners = Vec::new();
+    let mut outputs = Vec::new();
+    for (program, name) in [(Program::Block, "gru-op"), (Program::Burn, "burn")] {
+        let layer = Layer::new(problem, program, mode, device);
+        let tensors = caught(|| layer.outputs())
+            .map_err(|panic| format!("{} {name}: {panic}", problem.shape.name))?;
+        outputs.push(Outputs::new(name, tensors, problem, mode)?);
+        runners.push(Runner::Burn(Box::new(layer), name));
+    }
+    for peer in peers {
+        let out: &Path = &files.outputs;
+        let (names, _) = peer.prepare(&files.problem, mode, out)?;
+        outputs.push(Outputs::read(&peer.name, &names, out, problem, mode)?);
+        runners.push(Runner::Peer(peer));
+    }
+    let differences = agree::check(&outputs, problem, TF32)?;
+    Ok((runners, differences.into_values().fold(0.0, f64::max)))
+}
+
+/// Interleaved samples of all programs, and the host time of the first.
+fn measure(runners: &mut [Runner], device: &Device) -> Result<(Vec<Times>, f64), NoAnswer> {
+    let mut plans = Vec::new();
+    let mut samples = Vec::new();
+    for runner in &mut *runners {
+        let plan = |batch| Plan {
+            warm_up: batch,
+            batch,
+        };
+        let one = Plan {
+            warm_up: 0,
+            batch: 1,
+        };
+        // The program has made a call.
+        let [done, _] = runner.sample(one, device)?;
+        plans.push(if done < LONG_MS {
+            plan((SAMPLE_MS / done.max(1e-3)).ceil() as usize)
+        } else {
+            one
+        });
+        samples.push(if done < PATIENCE_MS {
+            Vec::new()
+        } else {
+            vec![done]
+        });
+    }
+    let mut hosts = Vec::new();
+    for _ in 0..SAMPLES {
+        for (k, runner) in runners.iter_mut().enumerate() {
+            let spent = samples[k].iter().sum::<f64>() * plans[k].batch as f64;
+            if spent < PATIENCE_MS {
+                let [done, host] = runner.sample(plans[k], device)?;
+                samples[k].push(done);
+                hosts.extend((k == 0).then_some(host));
+            }
+        }
+    }
+    let times = runners.iter().zip(samples).map(|(runner, samples)| Times {
+        program: runner.name().to_owned(),
+        interval: interval(&samples),
+        samples: samples.len(),
+        median: median(samples),
     });
-    let lines = rows.into_iter().map(|row| {
+    Ok((times.collect(), median(hosts)))
+}
+
+pub fn page(rows: &[Value]) -> String {
+    let rows = read::<Row>(rows);
+    let mut intro = String::new();
+    if let Some((size, rate)) = rows.iter().find_map(|row| row.product) {
+        intro += &format!("A product of two {size} x {size} matrices: {rate:.0} GFLOP/s.\n\n");
+    }
+    if let Some(version) = rows.iter().find_map(|row| row.version.as_ref()) {
+        intro += &format!("PyTorch {version}. ");
+    }
+    intro += "Milliseconds with the 95% interval of the median, and the time divided by the time of gru-op.\n\n";
+    let lines = rows.iter().map(|row| {
+        let ours = row.times[0].median;
+        let cell = |times: &Times| {
+            let (low, high) = times.interval;
+            let factor = times.median / ours;
+            format!("{:.4} ({low:.4} to {high:.4}) {factor:.2}", times.median)
+        };
+        let of = |program: &str| {
+            let found = row.times.iter().find(|times| times.program == program);
+            found.map_or("–".to_owned(), cell)
+        };
         vec![
-            row.shape,
-            row.mode,
-            format!("{:.3}", row.burn),
-            format!("{:.3}", row.ours),
-            format!("{:.1}", row.burn / row.ours),
-            format!("{:.0}", row.gflops),
-            product.map_or("–".to_owned(), |(_, rate)| {
-                format!("{:.0}%", 100.0 * row.gflops / rate)
-            }),
+            row.shape.clone(),
+            row.mode.clone(),
+            of("gru-op"),
+            of("burn"),
+            of(DEVICES[0]),
+            of(DEVICES[1]),
             format!("{:.3}", row.host),
+            format!("{:.0}", row.gflops),
+            format!("{:.0e}", row.difference),
         ]
     });
     let head = [
         "shape",
         "mode",
-        "Burn ms",
-        "ours ms",
-        "times",
+        "gru-op",
+        "Burn",
+        "cuDNN",
+        "cuDNN, TF32",
+        "host",
         "GFLOP/s",
-        "of a product",
-        "host ms",
+        "difference",
     ];
-    intro.unwrap_or_default() + &table(&head, lines)
+    intro + &table(&head, lines)
 }

@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Clock, Rows, Stop, device, read, table};
-use crate::report::Report;
 
 const STEPS: usize = 200;
 
@@ -89,7 +88,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
     }
 }
 
-pub fn page(rows: &[Value], _: &Report) -> String {
+pub fn page(rows: &[Value]) -> String {
     let rows = read::<Row>(rows);
     let apart = rows
         .iter()
