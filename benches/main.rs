@@ -274,7 +274,9 @@ fn compare_row(
             Err(NoAnswer::Failed(reason)) => return Err(reason),
         }
     }
-    let differences = agree::check(&outputs, &problem, 0.0)?;
+    let is_cuda = options.peers.iter().any(|peer| peer.ends_with("cuda"));
+    let rounding = if is_cuda { agree::TF32 } else { 0.0 };
+    let differences = agree::check(&outputs, &problem, rounding)?;
     drop(outputs);
     for runner in &mut runners {
         runner.difference = differences.get(&runner.peer.name).copied();

@@ -4,6 +4,10 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use crate::{Mode, Problem};
 
+/// The largest relative error of a factor that is rounded to TF32. Burn's products on CUDA do that, and PyTorch's by
+/// default.
+pub const TF32: f64 = 1.0 / 2048.0;
+
 /// The numbers of a peer by name.
 pub struct Outputs {
     peer: String,

@@ -40,9 +40,6 @@ const SCRIPT: &str = "GPU_KIT_PEERS";
 /// cuDNN, and what Burn's products do on CUDA.
 const DEVICES: [&str; 2] = ["cuda", "cuda-tf32"];
 
-/// The largest relative error of a number that is rounded to TF32.
-const TF32: f64 = 1.0 / 2048.0;
-
 /// Samples of a program, unless they take longer than `PATIENCE_MS`. At least one.
 const SAMPLES: usize = 31;
 const PATIENCE_MS: f64 = 1000.0;
@@ -229,7 +226,7 @@ fn prepare<'a>(
         outputs.push(Outputs::read(&peer.name, &names, out, problem, mode)?);
         runners.push(Runner::Peer(peer));
     }
-    let differences = agree::check(&outputs, problem, TF32)?;
+    let differences = agree::check(&outputs, problem, agree::TF32)?;
     Ok((runners, differences.into_values().fold(0.0, f64::max)))
 }
 
