@@ -235,45 +235,51 @@ fn measure(runners: &mut [Runner], device: &Device) -> Result<(Vec<Times>, f64),
     let mut plans = Vec::new();
     let mut samples = Vec::new();
     for runner in &mut *runners {
-        let plan = |batch| Plan {
-            warm_up: batch,
-            batch,
-        };
         let one = Plan {
             warm_up: 0,
             batch: 1,
         };
         // The program has made a call.
-        let [done, _] = runner.sample(one, device)?;
+        let first = runner.sample(one, device)?;
+        let [done, _] = first;
         plans.push(if done < LONG_MS {
-            plan((SAMPLE_MS / done.max(1e-3)).ceil() as usize)
+            let batch = (SAMPLE_MS / done.max(1e-3)).ceil() as usize;
+            let plan = Plan {
+                warm_up: batch,
+                batch,
+            };
+            // For calls that follow each other fusion finds other kernels, which are compiled.
+            runner.sample(plan, device)?;
+            runner.sample(plan, device)?;
+            plan
         } else {
             one
         });
         samples.push(if done < PATIENCE_MS {
             Vec::new()
         } else {
-            vec![done]
+            vec![first]
         });
     }
-    let mut hosts = Vec::new();
     for _ in 0..SAMPLES {
         for (k, runner) in runners.iter_mut().enumerate() {
-            let spent = samples[k].iter().sum::<f64>() * plans[k].batch as f64;
-            if spent < PATIENCE_MS {
-                let [done, host] = runner.sample(plans[k], device)?;
-                samples[k].push(done);
-                hosts.extend((k == 0).then_some(host));
+            let spent: f64 = samples[k].iter().map(|[done, _]| done).sum();
+            if spent * (plans[k].batch as f64) < PATIENCE_MS {
+                samples[k].push(runner.sample(plans[k], device)?);
             }
         }
     }
-    let times = runners.iter().zip(samples).map(|(runner, samples)| Times {
-        program: runner.name().to_owned(),
-        interval: interval(&samples),
-        samples: samples.len(),
-        median: median(samples),
+    let host = median(samples[0].iter().map(|&[_, host]| host).collect());
+    let times = runners.iter().zip(samples).map(|(runner, samples)| {
+        let samples: Vec<f64> = samples.into_iter().map(|[done, _]| done).collect();
+        Times {
+            program: runner.name().to_owned(),
+            interval: interval(&samples),
+            samples: samples.len(),
+            median: median(samples),
+        }
     });
-    Ok((times.collect(), median(hosts)))
+    Ok((times.collect(), host))
 }
 
 pub fn page(rows: &[Value]) -> String {
