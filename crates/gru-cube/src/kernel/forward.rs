@@ -74,7 +74,7 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
             0usize.runtime()
         };
 
-        // Loaded one step before it is used. A short product alone would not hide the latency.
+        // Loaded one step before it is used. A short product would not hide the latency.
         let next = load_p::<F>(&*args, time_of(up(s + 1, last), args.t, rule), walk);
         let q = multiply::<F, R>(
             &lhs,

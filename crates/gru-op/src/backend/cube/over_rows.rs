@@ -32,9 +32,8 @@ fn parts(rows: usize, m: usize, n: usize, cubes: usize) -> usize {
     let of_product = m.div_ceil(SIDE) * n.div_ceil(SIDE);
     let wanted = cubes.saturating_mul(CUBES_PER_MULTIPROCESSOR) / of_product.max(1);
     let most = wanted.min(rows / MIN_ROWS).max(1);
-    let near = (most / 2 + 1..=most).rev();
-    near.into_iter()
-        .find(|&parts| rows.is_multiple_of(parts))
+    let mut near = (most / 2 + 1..=most).rev();
+    near.find(|&parts| rows.is_multiple_of(parts))
         .unwrap_or(most)
 }
 
