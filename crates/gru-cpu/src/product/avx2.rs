@@ -1,62 +1,86 @@
-//! The tile of four rows and three vectors with AVX2, in assembly.
+//! Tiles of four rows with AVX2, in assembly.
 //!
-//! Its sums, three vectors of the panel and one element of the left side fill all 16 registers. In the compiler's loop
-//! seven of 26 instructions for each k belong to the loop itself. They are free on a core of its own. If another thread
-//! runs on the same core, the two share its decoder, and the seven cost a fifth of the time. If the loop is unrolled in
-//! Rust, the compiler loads later vectors first and moves sums to memory: the tile takes twice as long.
+//! With three vectors, the sums, three vectors of the panel and one element of the left side fill all 16 registers. In
+//! the compiler's loop seven of 26 instructions for each k belong to the loop itself. They are free on a core of its
+//! own. If another thread runs on the same core, the two share its decoder, and the seven cost a fifth of the time. If
+//! the loop is unrolled in Rust, the compiler loads later vectors first and moves sums to memory: the tile takes twice
+//! as long.
 
 use super::{Panel, Product, WIDTH, microkernel::every, prefetch};
 use crate::simd::Lanes;
 use std::arch::{asm, x86_64::__m256};
 
-/// Rows of the tile.
+/// Rows of a tile.
 pub(super) const ROWS: usize = 4;
-/// Vectors of the tile.
-pub(super) const VECTORS: usize = 3;
+/// Vectors of a row of sums, and of a k of a panel. A tile uses some of them.
+const VECTORS: usize = 3;
 
-/// Steps of k in the body of the loop.
+/// Steps of k in the body of a loop, except for blocks, whose body is a block.
 const UNROLLED: usize = 4;
+
+/// Steps of k between two groups of lines that are prefetched into the first-level cache.
+const NEAR_EVERY: usize = 64;
 
 /// Where the operands of a k are. Distances are constants of the assembly.
 #[derive(Clone, Copy)]
 enum Operands<E> {
     /// Rows of contiguous elements, and vectors that follow each other.
     Rows([*const E; ROWS], *const E),
+    /// Rows of [`Blocks`](super::Blocks) and the elements from a block to the next one, and vectors that follow each
+    /// other.
+    Blocks(*const E, usize, *const E),
     /// The elements of all rows side by side, and vectors of [`Blocks`](super::Blocks).
     Columns(*const E, [*const E; VECTORS]),
 }
 
 impl<E: Lanes> Operands<E> {
-    fn of(product: &Product<'_, E>) -> Option<Self> {
+    /// The operands of a tile of `vectors` vectors, if there is assembly for them.
+    #[inline(always)]
+    fn of(product: &Product<'_, E>, vectors: usize) -> Option<Self> {
         let lanes = size_of::<__m256>() / size_of::<E>();
         let Product { lhs, panel, .. } = product;
         let Panel {
             at, per_k, offsets, ..
         } = *panel;
-        let rows = *lhs.rows.first_chunk()?;
-        let are_adjacent = lhs.rows == every(rows[0], 1);
-        if lhs.per_k == 1 && per_k == VECTORS * lanes && offsets == [0, lanes, 2 * lanes] {
-            Some(Self::Rows(rows, at))
-        } else if lhs.per_k == ROWS && are_adjacent && per_k == WIDTH {
-            Some(Self::Columns(
-                rows[0],
-                offsets.map(|offset| at.wrapping_add(offset)),
-            ))
+        let is_dense = per_k == VECTORS * lanes && offsets == [0, lanes, 2 * lanes];
+        let first = lhs.rows[0];
+        if lhs.gap > 0 {
+            let are_blocks = lhs.per_k == 1 && lhs.rows == every(first, WIDTH);
+            return (are_blocks && is_dense).then_some(Self::Blocks(first, WIDTH + lhs.gap, at));
+        }
+        if vectors < VECTORS {
+            None
+        } else if lhs.per_k == 1 && is_dense {
+            Some(Self::Rows(*lhs.rows.first_chunk()?, at))
+        } else if lhs.per_k == ROWS && per_k == WIDTH && lhs.rows == every(first, 1) {
+            let vectors = offsets.map(|offset| at.wrapping_add(offset));
+            Some(Self::Columns(first, vectors))
         } else {
             None
         }
     }
 
-    /// The operands after `count` k of the left side and as many of the panel, and after a gap of the left side.
+    /// Steps of k in the body of the loop.
     #[inline(always)]
-    fn skip(self, count: usize, gap: usize) -> Self {
+    fn body(&self) -> usize {
+        match self {
+            Self::Blocks(..) => WIDTH,
+            Self::Rows(..) | Self::Columns(..) => UNROLLED,
+        }
+    }
+
+    /// The operands after `count` k.
+    #[inline(always)]
+    fn skip(self, count: usize) -> Self {
+        let lanes = size_of::<__m256>() / size_of::<E>();
+        let skip_dense = |panel: *const E| panel.wrapping_add(count * VECTORS * lanes);
         match self {
             Self::Rows(rows, panel) => {
-                let lanes = size_of::<__m256>() / size_of::<E>();
-                Self::Rows(
-                    rows.map(|row| row.wrapping_add(count + gap)),
-                    panel.wrapping_add(count * VECTORS * lanes),
-                )
+                Self::Rows(rows.map(|row| row.wrapping_add(count)), skip_dense(panel))
+            }
+            Self::Blocks(first, per_block, panel) => {
+                let first = first.wrapping_add(count / WIDTH * per_block);
+                Self::Blocks(first, per_block, skip_dense(panel))
             }
             Self::Columns(first, panel) => Self::Columns(
                 first.wrapping_add(count * ROWS),
@@ -66,26 +90,29 @@ impl<E: Lanes> Operands<E> {
     }
 }
 
-/// Lines of the next panel, for the second-level cache: one for each body of the loop.
+/// Lines of the next panel, for the second-level cache: one for each [`UNROLLED`] k.
 struct Far<E> {
     at: *const E,
     /// Bytes from one to the next.
     step: usize,
 }
 
-/// Adds the first k of a product to the sums, and returns how many.
+/// Adds the first k of a product of `NV` vectors to the sums, and returns how many.
 ///
 /// # Safety
 /// As for [`Product::add_to`], on a machine with AVX2. `sums` are the sums of the product, of any alignment.
 #[target_feature(enable = "avx2,fma")]
-pub(super) unsafe fn add_to<E: Lanes>(
+pub(super) unsafe fn add_to<E: Lanes, const NV: usize>(
     product: &Product<'_, E>,
     sums: *mut [[__m256; VECTORS]; ROWS],
 ) -> usize {
-    let Some(mut operands) = Operands::of(product) else {
+    let Some(mut operands) = Operands::of(product, NV) else {
         return 0;
     };
-    let (k, gap, prefetch) = (product.k, product.lhs.gap, product.prefetch);
+    let (k, prefetch, body) = (product.k, product.prefetch, operands.body());
+    if k < body {
+        return 0;
+    }
     let mut far = match prefetch.far() {
         (_, 0) => Far {
             at: product.panel.at,
@@ -97,134 +124,171 @@ pub(super) unsafe fn add_to<E: Lanes>(
         },
     };
     let mut near = prefetch.near;
-    let near_per_block = near.len().div_ceil((k / WIDTH).max(1));
+    let near_at_once = near.len().div_ceil((k / NEAR_EVERY).max(1));
     // SAFETY: the caller promised these sums.
     let mut all = unsafe { sums.read_unaligned() };
     let mut at = 0;
-    while at + UNROLLED <= k {
-        let end = if gap == 0 && near.is_empty() {
+    while at + body <= k {
+        let end = if near.is_empty() {
             k
         } else {
-            k.min(at + WIDTH)
+            k.min(at + NEAR_EVERY)
         };
-        let (now, later) = near.split_at(near_per_block.min(near.len()));
+        let (now, later) = near.split_at(near_at_once.min(near.len()));
         now.iter().for_each(|&line| prefetch::to_write(line));
         near = later;
-        let count = (end - at) / UNROLLED;
+        let count = (end - at) / body;
         // SAFETY: the caller promised `k` elements of each row and `k` rows of the panel.
-        unsafe { add(&mut all, operands, &mut far, count) };
-        at += count * UNROLLED;
-        operands = operands.skip(count * UNROLLED, gap);
-        if let Operands::Rows(rows, _) = operands
-            && gap > 0
-        {
-            // The block after the next one. It is on another page, where the hardware does not prefetch.
-            for row in rows {
-                prefetch::to_read(row.wrapping_add(gap + WIDTH));
-            }
-        }
+        unsafe { add::<E, NV>(&mut all, operands, &mut far, count) };
+        at += count * body;
+        operands = operands.skip(count * body);
     }
     // SAFETY: as above.
     unsafe { sums.write_unaligned(all) };
     at
 }
 
-/// The lines of one k: three vectors, then an element of each row.
-macro_rules! step {
-    ($type:literal, [$b0:expr, $b1:expr, $b2:expr], [$a0:expr, $a1:expr, $a2:expr, $a3:expr]) => {
+/// Some steps of k, whose numbers are `$u`. Each loads vectors of the panel, and then for each row an element, which it
+/// multiplies by these vectors. Addresses contain the number of the step as `\u`.
+macro_rules! steps {
+    (
+        $type:literal, $u:literal, [$($vector:literal: $at:literal),*],
+        [$($element:literal: $($sum:literal + $by:literal),*;)*]
+    ) => {
         concat!(
-            "vmovups {b0}, [", $b0, "]\n",
-            "vmovups {b1}, [", $b1, "]\n",
-            "vmovups {b2}, [", $b2, "]\n",
-            step!(@row $type, $a0, "{c00}", "{c01}", "{c02}"),
-            step!(@row $type, $a1, "{c10}", "{c11}", "{c12}"),
-            step!(@row $type, $a2, "{c20}", "{c21}", "{c22}"),
-            step!(@row $type, $a3, "{c30}", "{c31}", "{c32}"),
-        )
-    };
-    (@row $type:literal, $a:expr, $c0:literal, $c1:literal, $c2:literal) => {
-        concat!(
-            "vbroadcasts", $type, " {a}, [", $a, "]\n",
-            "vfmadd231p", $type, " ", $c0, ", {a}, {b0}\n",
-            "vfmadd231p", $type, " ", $c1, ", {a}, {b1}\n",
-            "vfmadd231p", $type, " ", $c2, ", {a}, {b2}\n",
+            ".irp u, ", $u, "\n",
+            $("vmovups ", $vector, ", [", $at, "]\n",)*
+            $(
+                "vbroadcasts", $type, " ymm15, [", $element, "]\n",
+                $("vfmadd231p", $type, " ", $sum, ", ymm15, ", $by, "\n",)*
+            )*
+            ".endr\n",
         )
     };
 }
 
-/// Step `$u` of [`Operands::Rows`]. A row of the panel has 96 bytes, and an element `size`.
-macro_rules! rows {
-    ($type:literal, $u:literal) => {
-        step!(
+/// Steps with three vectors at these addresses, and elements of the rows at these.
+macro_rules! steps_of_3 {
+    ($type:literal, $u:literal, [$($b:literal),*], [$($a:literal),*]) => {
+        steps_of_3!(@ $type, $u, $($b,)* $($a,)*)
+    };
+    (@ $type:literal, $u:literal, $b0:literal, $b1:literal, $b2:literal, $a0:literal, $a1:literal, $a2:literal,
+        $a3:literal,) => {
+        steps!($type, $u, ["ymm12": $b0, "ymm13": $b1, "ymm14": $b2], [
+            $a0: "ymm0" + "ymm12", "ymm1" + "ymm13", "ymm2" + "ymm14";
+            $a1: "ymm3" + "ymm12", "ymm4" + "ymm13", "ymm5" + "ymm14";
+            $a2: "ymm6" + "ymm12", "ymm7" + "ymm13", "ymm8" + "ymm14";
+            $a3: "ymm9" + "ymm12", "ymm10" + "ymm13", "ymm11" + "ymm14";
+        ])
+    };
+}
+
+/// Steps of [`Operands::Blocks`]. A row of the panel has 96 bytes, and a row of a block 16 elements.
+macro_rules! steps_of_blocks {
+    (3, $type:literal, $u:literal) => {
+        steps_of_3!(
             $type,
+            $u,
+            ["{panel} + 96*\\u", "{panel} + 96*\\u + 32", "{panel} + 96*\\u + 64"],
             [
-                concat!("{panel} + 96*", $u),
-                concat!("{panel} + 96*", $u, " + 32"),
-                concat!("{panel} + 96*", $u, " + 64")
-            ],
-            [
-                concat!("{r0} + {k} + {size}*", $u),
-                concat!("{r1} + {k} + {size}*", $u),
-                concat!("{r2} + {k} + {size}*", $u),
-                concat!("{r3} + {k} + {size}*", $u)
+                "{row} + {size}*\\u",
+                "{row} + {size}*\\u + {size}*16",
+                "{row} + {size}*\\u + {size}*32",
+                "{row} + {size}*\\u + {size}*48"
             ]
         )
     };
-}
-
-/// Step `$u` of [`Operands::Columns`]. A k has four elements of the left side, and blocks are 16 elements wide.
-macro_rules! columns {
-    ($type:literal, $u:literal) => {
-        step!(
-            $type,
-            [
-                concat!("{v0} + {k} + {size}*16*", $u),
-                concat!("{v1} + {k} + {size}*16*", $u),
-                concat!("{v2} + {k} + {size}*16*", $u)
-            ],
-            [
-                concat!("{r} + {size}*4*", $u),
-                concat!("{r} + {size}*4*", $u, " + {size}"),
-                concat!("{r} + {size}*4*", $u, " + {size}*2"),
-                concat!("{r} + {size}*4*", $u, " + {size}*3")
-            ]
-        )
+    (2, $type:literal, $u:literal) => {
+        steps!($type, $u, ["ymm12": "{panel} + 96*\\u", "ymm13": "{panel} + 96*\\u + 32"], [
+            "{row} + {size}*\\u": "ymm0" + "ymm12", "ymm1" + "ymm13";
+            "{row} + {size}*\\u + {size}*16": "ymm3" + "ymm12", "ymm4" + "ymm13";
+            "{row} + {size}*\\u + {size}*32": "ymm6" + "ymm12", "ymm7" + "ymm13";
+            "{row} + {size}*\\u + {size}*48": "ymm9" + "ymm12", "ymm10" + "ymm13";
+        ])
     };
 }
 
-/// Repeats some lines `$count` times.
+/// Repeats some lines `$count` times. The sums are `ymm0` to `ymm11`.
 macro_rules! repeat {
     ($sums:ident, $count:ident, [$($line:expr),*], $($operand:tt)*) => {{
-        let [[c00, c01, c02], [c10, c11, c12], [c20, c21, c22], [c30, c31, c32]] = $sums;
+        let [[c00, c01, c02], [c10, c11, c12], [c20, c21, c22], [c30, c31, c32]] = &mut $sums;
         asm!(
             "2:",
             $($line,)*
             "dec {count}",
             "jnz 2b",
-            $($operand)*
             count = inout(reg) $count => _,
-            c00 = inout(ymm_reg) *c00, c01 = inout(ymm_reg) *c01, c02 = inout(ymm_reg) *c02,
-            c10 = inout(ymm_reg) *c10, c11 = inout(ymm_reg) *c11, c12 = inout(ymm_reg) *c12,
-            c20 = inout(ymm_reg) *c20, c21 = inout(ymm_reg) *c21, c22 = inout(ymm_reg) *c22,
-            c30 = inout(ymm_reg) *c30, c31 = inout(ymm_reg) *c31, c32 = inout(ymm_reg) *c32,
-            a = out(ymm_reg) _, b0 = out(ymm_reg) _, b1 = out(ymm_reg) _, b2 = out(ymm_reg) _,
+            $($operand)*
+            inout("ymm0") *c00, inout("ymm1") *c01, inout("ymm2") *c02,
+            inout("ymm3") *c10, inout("ymm4") *c11, inout("ymm5") *c12,
+            inout("ymm6") *c20, inout("ymm7") *c21, inout("ymm8") *c22,
+            inout("ymm9") *c30, inout("ymm10") *c31, inout("ymm11") *c32,
+            out("ymm12") _, out("ymm13") _, out("ymm14") _, out("ymm15") _,
             options(nostack, readonly)
         )
     }};
 }
 
+/// The loop over blocks. It prefetches the block after the next one, which is on another page, where the hardware does
+/// not prefetch, and four lines of the next panel.
+macro_rules! repeat_blocks {
+    ($vectors:tt, $type:literal, $size:literal, $sums:ident, $far:ident, $count:ident,
+        $row:ident, $per_block:ident, $panel:ident) => {
+        repeat!(
+            $sums,
+            $count,
+            [
+                "lea {later}, [{row} + 2*{per_block}]",
+                steps_of_blocks!($vectors, $type, "0, 1, 2, 3"),
+                "prefetcht0 [{later}]",
+                "prefetcht1 [{far}]",
+                "add {far}, {far_step}",
+                steps_of_blocks!($vectors, $type, "4, 5, 6, 7"),
+                "prefetcht0 [{later} + {size}*16]",
+                "prefetcht1 [{far}]",
+                "add {far}, {far_step}",
+                steps_of_blocks!($vectors, $type, "8, 9, 10, 11"),
+                "prefetcht0 [{later} + {size}*32]",
+                "prefetcht1 [{far}]",
+                "add {far}, {far_step}",
+                steps_of_blocks!($vectors, $type, "12, 13, 14, 15"),
+                "prefetcht0 [{later} + {size}*48]",
+                "prefetcht1 [{far}]",
+                "add {far}, {far_step}",
+                "add {row}, {per_block}",
+                "add {panel}, 96*16"
+            ],
+            row = inout(reg) $row => _,
+            per_block = in(reg) $per_block * $size,
+            panel = inout(reg) $panel => _,
+            later = out(reg) _,
+            far = inout(reg) $far.at,
+            far_step = in(reg) $far.step,
+            size = const $size,
+        )
+    };
+}
+
 /// The loops of an element type of `$size` bytes.
 macro_rules! loops {
-    ($type:literal, $size:literal, $sums:ident, $operands:ident, $far:ident, $count:ident) => {
+    ($type:literal, $size:literal, $vectors:ident, $sums:ident, $operands:ident, $far:ident, $count:ident) => {
         match $operands {
             Operands::Rows([r0, r1, r2, r3], panel) => repeat!(
                 $sums,
                 $count,
                 [
-                    rows!($type, 0),
-                    rows!($type, 1),
-                    rows!($type, 2),
-                    rows!($type, 3),
+                    // A row of the panel has 96 bytes.
+                    steps_of_3!(
+                        $type,
+                        "0, 1, 2, 3",
+                        ["{panel} + 96*\\u", "{panel} + 96*\\u + 32", "{panel} + 96*\\u + 64"],
+                        [
+                            "{r0} + {k} + {size}*\\u",
+                            "{r1} + {k} + {size}*\\u",
+                            "{r2} + {k} + {size}*\\u",
+                            "{r3} + {k} + {size}*\\u"
+                        ]
+                    ),
                     "prefetcht1 [{far}]",
                     "add {far}, {far_step}",
                     "add {panel}, 96*4",
@@ -240,14 +304,32 @@ macro_rules! loops {
                 far_step = in(reg) $far.step,
                 size = const $size,
             ),
+            Operands::Blocks(row, per_block, panel) if $vectors == 3 => {
+                repeat_blocks!(3, $type, $size, $sums, $far, $count, row, per_block, panel)
+            }
+            Operands::Blocks(row, per_block, panel) => {
+                repeat_blocks!(2, $type, $size, $sums, $far, $count, row, per_block, panel)
+            }
             Operands::Columns(first, [v0, v1, v2]) => repeat!(
                 $sums,
                 $count,
                 [
-                    columns!($type, 0),
-                    columns!($type, 1),
-                    columns!($type, 2),
-                    columns!($type, 3),
+                    // A k has four elements of the left side, and blocks are 16 elements wide.
+                    steps_of_3!(
+                        $type,
+                        "0, 1, 2, 3",
+                        [
+                            "{v0} + {k} + {size}*16*\\u",
+                            "{v1} + {k} + {size}*16*\\u",
+                            "{v2} + {k} + {size}*16*\\u"
+                        ],
+                        [
+                            "{r} + {size}*4*\\u",
+                            "{r} + {size}*4*\\u + {size}",
+                            "{r} + {size}*4*\\u + {size}*2",
+                            "{r} + {size}*4*\\u + {size}*3"
+                        ]
+                    ),
                     "add {r}, {size}*16",
                     "add {k}, {size}*64"
                 ],
@@ -262,25 +344,27 @@ macro_rules! loops {
     };
 }
 
-/// Adds `UNROLLED·count` k. `count` is positive.
+/// Adds some loop bodies of a product of `NV` vectors.
 ///
 /// # Safety
-/// The operands of so many k can be read.
+/// The operands of so many k can be read. `count` is positive.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-unsafe fn add<E>(
+unsafe fn add<E, const NV: usize>(
     sums: &mut [[__m256; VECTORS]; ROWS],
     operands: Operands<E>,
     far: &mut Far<E>,
     count: usize,
 ) {
+    let mut all = *sums;
     // SAFETY: the assembly reads these operands and writes only registers that it declares. Any address can be
     // prefetched.
     unsafe {
         if size_of::<E>() == 4 {
-            loops!("s", 4, sums, operands, far, count)
+            loops!("s", 4, NV, all, operands, far, count)
         } else {
-            loops!("d", 8, sums, operands, far, count)
+            loops!("d", 8, NV, all, operands, far, count)
         }
     }
+    *sums = all;
 }

@@ -32,29 +32,31 @@ impl<'a, E: Lanes> Columns<'a, E> {
         Self { cells, rows }
     }
 
-    /// Writes some elements of a row, from element `at` on.
+    /// Writes some elements of rows that follow each other, from element `at` on. All have the same length.
     ///
     /// # Safety
     /// No other thread reads or writes these elements at the same time.
     #[inline(always)]
-    pub(crate) unsafe fn write(&self, row: usize, at: usize, from: &[E]) {
-        let width = self.cells.width();
-        let (mut at, mut from) = (at, from);
-        while !from.is_empty() {
+    pub(crate) unsafe fn write<const R: usize>(&self, row: usize, at: usize, from: [&[E]; R]) {
+        let (width, end) = (self.cells.width(), at + from[0].len());
+        let (mut at, mut done) = (at, 0);
+        while at < end {
             let (column, within) = (at / width, at % width);
-            let count = (width - within).min(from.len());
-            let (these, rest) = from.split_at(count);
-            let cells = within..within + count;
-            // SAFETY: no other thread uses these elements.
-            let to = unsafe { self.cells.cells_mut(column * self.rows + row, cells) };
-            // Most columns are as wide as a full tile, and a constant size is copied as a vector.
-            match count {
-                8 => to[..8].copy_from_slice(&these[..8]),
-                4 => to[..4].copy_from_slice(&these[..4]),
-                _ => to.iter_mut().zip(these).for_each(|(to, &v)| *to = v),
+            let count = (width - within).min(end - at);
+            for (r, from) in from.iter().enumerate() {
+                let these = &from[done..done + count];
+                let cells = within..within + count;
+                // SAFETY: no other thread uses these elements.
+                let to = unsafe { self.cells.cells_mut(column * self.rows + row + r, cells) };
+                // Most columns are as wide as a full tile, and a constant size is copied as a vector.
+                match count {
+                    8 => to[..8].copy_from_slice(&these[..8]),
+                    4 => to[..4].copy_from_slice(&these[..4]),
+                    _ => to.iter_mut().zip(these).for_each(|(to, &v)| *to = v),
+                }
             }
             at += count;
-            from = rest;
+            done += count;
         }
     }
 
@@ -66,7 +68,7 @@ impl<'a, E: Lanes> Columns<'a, E> {
         let zeros = [E::zero(); AT_ONCE];
         for at in (0..len).step_by(AT_ONCE) {
             // SAFETY: no other thread uses this row.
-            unsafe { self.write(row, at, &zeros[..AT_ONCE.min(len - at)]) };
+            unsafe { self.write(row, at, [&zeros[..AT_ONCE.min(len - at)]]) };
         }
     }
 
@@ -81,7 +83,7 @@ impl<'a, E: Lanes> Columns<'a, E> {
                 *to = a * b;
             }
             // SAFETY: no other thread uses this row.
-            unsafe { self.write(row, k * AT_ONCE, &products[..a.len()]) };
+            unsafe { self.write(row, k * AT_ONCE, [&products[..a.len()]]) };
         }
     }
 

@@ -338,11 +338,12 @@ unsafe fn add_first<E: Lanes, S: Simd, const MR: usize, const NV: usize>(
     // Miri has no assembly, and the address sanitizer of a fuzz target does not see its reads.
     #[cfg(target_arch = "x86_64")]
     if cfg!(not(any(miri, fuzzing)))
-        && (MR, NV) == (avx2::ROWS, avx2::VECTORS)
+        && MR == avx2::ROWS
+        && NV > 1
         && std::any::TypeId::of::<S>() == std::any::TypeId::of::<pulp::x86::V3>()
     {
         // SAFETY: `V3` exists only on machines with AVX2, and its vectors are `__m256`.
-        return unsafe { avx2::add_to(&tile.product, tile.sums.cast()) };
+        return unsafe { avx2::add_to::<E, NV>(&tile.product, tile.sums.cast()) };
     }
     let _ = tile;
     0

@@ -18,6 +18,6 @@ pub(crate) use self::{
     in_place::WeightRows,
     microkernel::{Lhs, Order, Product, ROWS, Sums},
     panels::{MOST_VECTORS, Panel, Panels, Shape, pack},
-    prefetch::{Lines, Prefetch},
+    prefetch::{Lines, Prefetch, to_read as prefetch_to_read},
     rows::{Rows, Strided},
 };

@@ -42,14 +42,9 @@ struct Far<E> {
 }
 
 impl<'a, E> Prefetch<'a, E> {
-    /// Tile `tile` of `tiles` prefetches its part of a packed panel with so many elements, and `near`.
+    /// Tile `tile` of `tiles` prefetches its part of a packed panel with so many elements.
     #[inline(always)]
-    pub(crate) fn new<const N: usize>(
-        panel: Panel<E>,
-        elements: usize,
-        (tile, tiles): (usize, usize),
-        near: &'a Lines<E, N>,
-    ) -> Self {
+    pub(crate) fn next(panel: Panel<E>, elements: usize, (tile, tiles): (usize, usize)) -> Self {
         let far = Far {
             panel: panel.at,
             elements,
@@ -58,16 +53,16 @@ impl<'a, E> Prefetch<'a, E> {
         };
         Self {
             far: Some(far),
-            ..Self::near(near)
+            ..Self::NOTHING
         }
     }
 
-    /// Only `near`.
+    /// The same and these lines, for the first-level cache.
     #[inline(always)]
-    pub(crate) fn near<const N: usize>(near: &'a Lines<E, N>) -> Self {
+    pub(crate) fn with_near<const N: usize>(self, near: &'a Lines<E, N>) -> Self {
         Self {
             near: &near.lines[..near.count],
-            ..Self::NOTHING
+            ..self
         }
     }
 
@@ -108,7 +103,7 @@ pub(super) fn to_write<E>(at: *const E) {
 
 /// Prefetches the line at `at`, which will be read soon.
 #[inline(always)]
-pub(super) fn to_read<E>(at: *const E) {
+pub(crate) fn to_read<E>(at: *const E) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -75,14 +75,13 @@ impl<E: Lanes> WithSimd for BiasSums<'_, '_, E> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        const BLOCK: usize = 8;
         let Some(bias) = self.pass.bias else { return };
         let (h, lanes) = (self.pass.call.sizes.h, E::lanes::<S>());
         let per_gate = h.div_ceil(lanes);
         for vector in self.vectors {
             let (gate, unit) = (vector / per_gate, vector % per_gate * lanes);
             let units = unit..(unit + lanes).min(h);
-            let from = self.pass.d.at(PACKED[gate], unit, 0);
+            let from = self.pass.d.at(PACKED[gate], unit, 0).cast_const();
             // SAFETY: these units of both belong to this thread.
             let (sums, errors) = unsafe {
                 let errors = bias.errors.cells_mut(gate, units.clone());
@@ -90,31 +89,49 @@ impl<E: Lanes> WithSimd for BiasSums<'_, '_, E> {
             };
             let mut sum = E::read(simd, sums);
             let mut total_error = E::read(simd, errors);
-            for first in (0..self.rows).step_by(BLOCK) {
-                let mut block = [E::real(simd, 0.0); BLOCK];
-                // Most blocks are full, and the compiler unrolls their loop.
-                let count = match self.rows - first {
-                    BLOCK.. => BLOCK,
-                    rest => rest,
-                };
-                for (row, v) in block[..count].iter_mut().enumerate() {
-                    // SAFETY: a block of `d` is at least a vector wide and has so many rows, all written before
-                    // the last barrier.
-                    *v = unsafe { E::load(simd, from.add((first + row) * WIDTH)) };
-                }
-                for half in [4, 2, 1] {
-                    for k in 0..half {
-                        block[k] = E::vadd(simd, block[k], block[k + half]);
+            let mut first = 0;
+            while first < self.rows {
+                // SAFETY: a block of `d` is at least a vector wide and has so many rows, all written before the
+                // last barrier.
+                let block = unsafe {
+                    let from = from.add(first * WIDTH);
+                    // A constant size is unrolled.
+                    match self.rows - first {
+                        BLOCK.. => sum_of_rows(simd, from, BLOCK),
+                        rest => sum_of_rows(simd, from, rest),
                     }
-                }
-                let (new, error) = add_exactly::<E, S>(simd, sum, block[0]);
+                };
+                let (new, error) = add_exactly::<E, S>(simd, sum, block);
                 sum = new;
                 total_error = E::vadd(simd, total_error, error);
+                first += BLOCK;
             }
             E::write(simd, sums, sum);
             E::write(simd, errors, total_error);
         }
     }
+}
+
+/// Rows whose sum is added at once.
+const BLOCK: usize = 8;
+
+/// The sum of a vector of `rows` rows of a block, at most [`BLOCK`].
+///
+/// # Safety
+/// The vectors can be read.
+#[inline(always)]
+unsafe fn sum_of_rows<E: Lanes, S: Simd>(simd: S, from: *const E, rows: usize) -> E::V<S> {
+    let mut block = [E::real(simd, 0.0); BLOCK];
+    for (row, v) in block[..rows].iter_mut().enumerate() {
+        // SAFETY: the caller promised this vector.
+        *v = unsafe { E::load(simd, from.add(row * WIDTH)) };
+    }
+    for half in [4, 2, 1] {
+        for k in 0..half {
+            block[k] = E::vadd(simd, block[k], block[k + half]);
+        }
+    }
+    block[0]
 }
 
 /// `a + b` rounded, and the rounding error: Knuth's two-sum.

@@ -55,35 +55,69 @@ impl<'a, E: Lanes> Pass<'a, E> {
     /// Packs the left sides of some rows of a round, which belong to this thread until the next barrier. (`r ⊙ g`
     /// is packed where it is computed.)
     pub(super) fn pack(&self, round: &RoundRows<'_>, rows: Range<usize>) {
-        let Sizes { i, h, .. } = *self.call.sizes;
         if self.dw_ih.is_none() && self.dw_hh.is_none() {
             return;
         }
-        for row in rows {
-            let (n, s) = round.place(row);
-            let at = self.call.row(n, s);
-            // SAFETY: this row of the left sides belongs to this thread.
-            unsafe {
-                // A skipped step may hold any value, and its gradient is zero.
-                if self.call.is_skipped(at) {
-                    if self.dw_ih.is_some() {
-                        self.lhs.x.clear(row, i);
-                    }
-                    if self.dw_hh.is_some() {
-                        self.lhs.g.clear(row, h);
-                    }
-                    continue;
-                }
+        // Rows that share cache lines of a column are written at the same time.
+        const AT_ONCE: usize = 4;
+        let mut row = rows.start;
+        while row < rows.end {
+            if row + AT_ONCE <= rows.end && self.pack_rows::<AT_ONCE>(round, row) {
+                row += AT_ONCE;
+            } else {
+                self.pack_row(round, row);
+                row += 1;
+            }
+        }
+    }
+
+    /// Packs some rows, unless one of them needs more than a copy.
+    fn pack_rows<const R: usize>(&self, round: &RoundRows<'_>, row: usize) -> bool {
+        let places: [_; R] = std::array::from_fn(|r| round.place(row + r));
+        let at = places.map(|(n, s)| self.call.row(n, s));
+        if self.call.inputs.sequence.recurrent_mask.is_some()
+            || at.iter().any(|&at| self.call.is_skipped(at))
+        {
+            return false;
+        }
+        // SAFETY: these rows of the left sides belong to this thread.
+        unsafe {
+            if self.dw_ih.is_some() {
+                self.lhs.x.write(row, 0, at.map(|at| self.call.x(at)));
+            }
+            if self.dw_hh.is_some() {
+                let g = places.map(|(n, s)| self.previous(n, s));
+                self.lhs.g.write(row, 0, g);
+            }
+        }
+        true
+    }
+
+    fn pack_row(&self, round: &RoundRows<'_>, row: usize) {
+        let Sizes { i, h, .. } = *self.call.sizes;
+        let (n, s) = round.place(row);
+        let at = self.call.row(n, s);
+        // SAFETY: this row of the left sides belongs to this thread.
+        unsafe {
+            // A skipped step may hold any value, and its gradient is zero.
+            if self.call.is_skipped(at) {
                 if self.dw_ih.is_some() {
-                    self.lhs.x.write(row, 0, self.call.x(at));
+                    self.lhs.x.clear(row, i);
                 }
-                match (self.dw_hh, self.call.inputs.sequence.recurrent_mask) {
-                    (None, _) => {}
-                    (Some(_), None) => self.lhs.g.write(row, 0, self.previous(n, s)),
-                    (Some(_), Some(mask)) => {
-                        let mask = &mask[n * h..][..h];
-                        self.lhs.g.write_product(row, self.previous(n, s), mask);
-                    }
+                if self.dw_hh.is_some() {
+                    self.lhs.g.clear(row, h);
+                }
+                return;
+            }
+            if self.dw_ih.is_some() {
+                self.lhs.x.write(row, 0, [self.call.x(at)]);
+            }
+            match (self.dw_hh, self.call.inputs.sequence.recurrent_mask) {
+                (None, _) => {}
+                (Some(_), None) => self.lhs.g.write(row, 0, [self.previous(n, s)]),
+                (Some(_), Some(mask)) => {
+                    let mask = &mask[n * h..][..h];
+                    self.lhs.g.write_product(row, self.previous(n, s), mask);
                 }
             }
         }
@@ -201,7 +235,7 @@ impl<E: Lanes> Outer<'_, '_, E> {
             panel: *panel,
             vectors: panel.count,
             order: Order::Free,
-            prefetch: Prefetch::near(&lines),
+            prefetch: Prefetch::NOTHING.with_near(&lines),
         };
         // SAFETY: the left side and `d` have so many rows, all written before the last barrier.
         unsafe { over_rows.add_to(simd, &mut sums) };

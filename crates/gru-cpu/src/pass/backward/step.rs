@@ -9,18 +9,14 @@ use super::{
     gate_of_d::{N, N_TIMES_R, R, Z},
 };
 use crate::{
-    product::{Lines, Prefetch, ROWS, Sums, WIDTH},
+    product::{Prefetch, Sums, WIDTH, prefetch_to_read},
     simd::Lanes,
     spec::Update,
     threads::{Member, Tile, tiles},
-    tuning::{PREFETCH_FROM, VECTORS_BACK},
+    tuning::{ROWS_AHEAD, VECTORS_BACK},
 };
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
-
-/// The cache lines that a tile prefetches: four gates, the upstream gradient and the state, of all its
-/// vectors and rows.
-type NextLines<E> = Lines<E, { 6 * VECTORS_BACK * ROWS }>;
 
 /// Computes the pre-activation gradients of a round's steps.
 pub(super) struct StepsBack<'a, 'b, 'c, E> {
@@ -66,9 +62,9 @@ impl<E: Lanes> WithSimd for StepsBack<'_, '_, '_, E> {
                 // SAFETY: these rows and units belong to this thread.
                 unsafe {
                     if pass.gates.are_default() {
-                        step.through_gates::<S, true>(simd, n, &units)
+                        step.through_gates::<S, true>(simd, n, &rows, &units)
                     } else {
-                        step.through_gates::<S, false>(simd, n, &units)
+                        step.through_gates::<S, false>(simd, n, &rows, &units)
                     }
                 }
             }
@@ -116,6 +112,30 @@ impl<E: Lanes> WithSimd for StepsBack<'_, '_, '_, E> {
     }
 }
 
+/// Where a row's gates, its upstream gradient and the state before it are.
+struct RowAhead<E> {
+    d_states: *const E,
+    previous: *const E,
+    /// The first gate, and the number of gates.
+    gates: (*const E, usize),
+}
+
+impl<E> RowAhead<E> {
+    /// Prefetches the cache lines that begin in a vector of units from `start` on.
+    #[inline(always)]
+    fn prefetch(&self, start: usize, lanes: usize, h: usize) {
+        if start % (64 / size_of::<E>()) >= lanes {
+            return;
+        }
+        let (gates, count) = self.gates;
+        for gate in 0..count {
+            prefetch_to_read(gates.wrapping_add(gate * h + start));
+        }
+        prefetch_to_read(self.d_states.wrapping_add(start));
+        prefetch_to_read(self.previous.wrapping_add(start));
+    }
+}
+
 /// One step of the backward pass.
 struct Step<'a, 'b, E> {
     pass: &'a Pass<'b, E>,
@@ -139,40 +159,35 @@ impl<E: Lanes> Step<'_, '_, E> {
         }
     }
 
-    /// The cache lines that the gates of some rows read at the previous step, which is computed next.
+    /// The row that [`through_gates`](Self::through_gates) computes [`ROWS_AHEAD`] rows after `n`: a row of this step,
+    /// or of the step before it.
     #[inline(always)]
-    fn next_lines(
-        &self,
-        rows: Range<usize>,
-        units: &Range<usize>,
-        lanes: usize,
-        lines: &mut NextLines<E>,
-    ) {
-        let (pass, call, s) = (self.pass, &self.pass.call, self.s - 1);
+    fn row_ahead(&self, n: usize, rows: &Range<usize>) -> Option<RowAhead<E>> {
+        let (pass, call) = (self.pass, &self.pass.call);
+        let (n, s) = if n + ROWS_AHEAD < rows.end {
+            (n + ROWS_AHEAD, self.s)
+        } else if rows.len() >= ROWS_AHEAD && self.s > 0 {
+            (n + ROWS_AHEAD - rows.len(), self.s - 1)
+        } else {
+            return None;
+        };
+        let place = call.row(n, s);
         let (h, width) = (call.sizes.h, call.saved_width());
-        let step = lanes.max(64 / size_of::<E>());
-        for n in rows {
-            let place = call.row(n, s);
-            let d_states = pass.d_states[place * h..].as_ptr();
-            let previous = pass.previous(n, s).as_ptr();
-            let saved = pass.saved.map(|saved| saved[place * width..].as_ptr());
-            for unit in units.clone().step_by(step) {
-                // Units that cross a line share their first line with the previous ones.
-                let last = (unit + step).min(units.end) - 1;
-                if let Some(saved) = saved {
-                    for gate in 0..call.spec.saved_per_unit() {
-                        lines.push(saved.wrapping_add(gate * h + last));
-                    }
-                }
-                lines.push(d_states.wrapping_add(last));
-                lines.push(previous.wrapping_add(last));
-            }
-        }
+        Some(RowAhead {
+            d_states: pass.d_states[place * h..].as_ptr(),
+            previous: pass.previous(n, s).as_ptr(),
+            gates: match pass.saved {
+                Some(saved) => (saved[place * width..].as_ptr(), call.spec.saved_per_unit()),
+                None => (std::ptr::null(), 0),
+            },
+        })
     }
 
     /// One row through the blend and the gates, for some units. `dh` becomes the part that the update gate
     /// passes to the previous state, and `d` the pre-activation gradients (without r where the reset gate acts
     /// before the product).
+    ///
+    /// `rows` are all rows of this thread.
     ///
     /// # Safety
     /// These units of the row belong to this thread until the next barrier.
@@ -181,6 +196,7 @@ impl<E: Lanes> Step<'_, '_, E> {
         &self,
         simd: S,
         n: usize,
+        rows: &Range<usize>,
         units: &Range<usize>,
     ) {
         let (pass, call) = (self.pass, &self.pass.call);
@@ -191,7 +207,11 @@ impl<E: Lanes> Step<'_, '_, E> {
         let slope = |gate: usize, y| pass.gates.slope::<S, DEFAULT>(simd, gate, y);
         let (zero, one) = (E::real(simd, 0.0), E::real(simd, 1.0));
         let distance = pass.d.gate_distance();
+        let ahead = self.row_ahead(n, rows);
         for start in units.clone().step_by(lanes) {
+            if let Some(ahead) = &ahead {
+                ahead.prefetch(start, lanes, h);
+            }
             let some = start..(start + lanes).min(units.end);
             let d_at = pass.d.at(0, start, self.first_row + n);
             let write = |gate: usize, v: E::V<S>| {
@@ -289,11 +309,7 @@ impl<E: Lanes> Step<'_, '_, E> {
         let (pass, call, weights) = (self.pass, &self.pass.call, &self.pass.weights.gates);
         let (h, lanes) = (call.sizes.h, E::lanes::<S>());
         let all = weights.of_panel(panel, lanes);
-        let mut lines = NextLines::new();
-        if self.s > 0 && tile.rows >= PREFETCH_FROM {
-            self.next_lines(tile.range(), &all, lanes, &mut lines);
-        }
-        let prefetch = weights.prefetch(next, part, lanes, &lines);
+        let prefetch = weights.prefetch(next, part, lanes);
         let mut sums = Sums::<E, S>::new();
         sums.clear(simd, tile.rows);
         let rows = (&pass.d, self.first_row + tile.first);
@@ -394,7 +410,7 @@ impl<E: Lanes> Step<'_, '_, E> {
                 let mut rg = [E::zero(); WIDTH];
                 E::write(simd, &mut rg[..some.len()], E::vmul(simd, r, g));
                 // SAFETY: the same units of this step's `r ⊙ g` belong to this thread.
-                unsafe { pass.lhs.rg.write(row, start, &rg[..some.len()]) };
+                unsafe { pass.lhs.rg.write(row, start, [&rg[..some.len()]]) };
             }
         }
     }

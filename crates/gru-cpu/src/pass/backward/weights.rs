@@ -3,9 +3,7 @@
 use super::{super::units, gate_of_d};
 use crate::{
     call::Call,
-    product::{
-        Blocks, Lines, Order, Panels, Prefetch, Product, Shape, Sums, WIDTH, WeightRows, pack,
-    },
+    product::{Blocks, Order, Panels, Prefetch, Product, Shape, Sums, WIDTH, WeightRows, pack},
     simd::{Lanes, Machine},
     spec::{Reset, Sizes},
     tuning::{PACK_BACK_FROM, VECTORS_BACK},
@@ -112,19 +110,18 @@ impl<'a, E: Lanes> Rhs<'a, E> {
         units(panel..panel + 1, VECTORS_BACK * lanes, self.units)
     }
 
-    /// What a tile prefetches: its share of panel `next` if that is packed, and `near`.
+    /// What a tile prefetches: its share of panel `next` if that is packed.
     #[inline(always)]
-    pub(super) fn prefetch<'b, const N: usize>(
+    pub(super) fn prefetch(
         &self,
         next: usize,
         share: (usize, usize),
         lanes: usize,
-        near: &'b Lines<E, N>,
-    ) -> Prefetch<'b, E> {
+    ) -> Prefetch<'static, E> {
         match &self.weight {
             Weight::Packed(panels) => {
                 let elements = panels.k() * VECTORS_BACK * lanes;
-                Prefetch::new(panels.panel(next), elements, share, near)
+                Prefetch::next(panels.panel(next), elements, share)
             }
             Weight::InPlace(_) => Prefetch::NOTHING,
         }

@@ -246,7 +246,8 @@ unsafe impl<E: Lanes> GateRows<E> for Step<'_, '_, E> {
         match &self.weights().matrices {
             Matrices::Packed(packed) => {
                 let panel = packed.state.panel(part.next);
-                Prefetch::new(panel, h * vectors * lanes, (part.index, part.count), lines)
+                Prefetch::next(panel, h * vectors * lanes, (part.index, part.count))
+                    .with_near(lines)
             }
             Matrices::InPlace { .. } => Prefetch::NOTHING,
         }
