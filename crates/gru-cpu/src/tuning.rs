@@ -186,6 +186,9 @@ pub(crate) const CANDIDATE_VECTORS: usize = 2;
 /// before, one step ahead, the product takes 15% longer (N = 128, H = 256).
 pub(crate) const ROWS_AHEAD: usize = 2;
 
+/// Rows of a round up to which weight gradients are computed row by row. Their tiles would be a few multiply-adds each.
+pub(crate) const FEW_ROWS: usize = 8;
+
 /// Rows from which a tile prefetches: a smaller tile waits for its own weights.
 pub(crate) const PREFETCH_FROM: usize = 4;
 

@@ -89,8 +89,13 @@ impl<'a, E: Lanes> Columns<'a, E> {
 
     /// The elements of column `column`, from the first row on.
     #[inline(always)]
+    pub(crate) fn column(&self, column: usize) -> *const E {
+        self.cells.at(column * self.rows).cast_const()
+    }
+
+    /// A column as the left side of a tile.
+    #[inline(always)]
     pub(crate) fn lhs(&self, column: usize) -> Lhs<E> {
-        let first = self.cells.at(column * self.rows);
-        Lhs::columns(first.cast_const(), self.cells.width())
+        Lhs::columns(self.column(column), self.cells.width())
     }
 }

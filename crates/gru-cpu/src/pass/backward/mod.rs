@@ -273,7 +273,7 @@ impl<E: Lanes> Rounds for Pass<'_, E> {
         for product in self.products().into_iter().flatten() {
             arch.dispatch(Outer {
                 pass: self,
-                share: member.share(product.tiles(self)),
+                share: member.share(product.parts(self, rows)),
                 product,
                 rows,
                 is_first: round == 0,

@@ -5,7 +5,7 @@ use crate::{
     product::{Columns, Lines, Order, Panel, Prefetch, Product, ROWS, Rows, Sums, WIDTH},
     simd::Lanes,
     spec::Sizes,
-    tuning::VECTORS_BACK,
+    tuning::{FEW_ROWS, VECTORS_BACK},
 };
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
@@ -125,14 +125,24 @@ impl<'a, E: Lanes> Pass<'a, E> {
 }
 
 impl<E: Lanes> OuterProduct<'_, E> {
-    /// Tiles of all panels of the product.
-    pub(super) fn tiles(&self, pass: &Pass<'_, E>) -> usize {
+    /// The parts of the product over so many rows that threads share: tiles of all panels, or if there are few rows, tiles
+    /// of all columns.
+    pub(super) fn parts(&self, pass: &Pass<'_, E>, rows: usize) -> usize {
+        if rows <= FEW_ROWS {
+            return self.tiles_of_panel(pass);
+        }
         let per_gate = pass.call.sizes.h.div_ceil(pass.machine.lanes);
         (self.gates.len() * per_gate).div_ceil(VECTORS_BACK) * self.tiles_of_panel(pass)
     }
 
     fn tiles_of_panel(&self, pass: &Pass<'_, E>) -> usize {
         self.columns.div_ceil(pass.machine.tile_rows)
+    }
+
+    /// The rows of the gradient in a tile.
+    #[inline(always)]
+    fn rows_of(&self, tile: usize, full: usize) -> Range<usize> {
+        (tile * full).min(self.columns)..((tile + 1) * full).min(self.columns)
     }
 
     /// A panel of `d`, and the columns of the gradient for each of its vectors.
@@ -181,7 +191,7 @@ pub(super) struct Outer<'a, 'b, E> {
     pub(super) rows: usize,
     /// Whether this is the first round, which overwrites the gradient.
     pub(super) is_first: bool,
-    /// The tiles that belong to this thread.
+    /// The [parts](OuterProduct::parts) that belong to this thread.
     pub(super) share: Range<usize>,
 }
 
@@ -190,6 +200,17 @@ impl<E: Lanes> WithSimd for Outer<'_, '_, E> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
+        if self.rows <= FEW_ROWS {
+            for tile in self.share.clone() {
+                match self.pass.machine.tile_rows {
+                    8 => self.tile_of_few_rows::<S, 8>(simd, tile),
+                    4 => self.tile_of_few_rows::<S, 4>(simd, tile),
+                    2 => self.tile_of_few_rows::<S, 2>(simd, tile),
+                    rows => unreachable!("no machine has tiles of {rows} rows"),
+                }
+            }
+            return;
+        }
         let per_panel = self.product.tiles_of_panel(self.pass);
         let mut at = self.share.start;
         while at < self.share.end {
@@ -213,12 +234,9 @@ impl<E: Lanes> Outer<'_, '_, E> {
         (panel, columns): &(Panel<E>, [Range<usize>; VECTORS_BACK]),
     ) {
         let (product, full) = (&self.product, self.pass.machine.tile_rows);
-        let rows_of = |tile: usize| {
-            (tile * full).min(product.columns)..((tile + 1) * full).min(product.columns)
-        };
-        let (to, columns) = (rows_of(tile), &columns[..panel.count]);
+        let (to, columns) = (product.rows_of(tile, full), &columns[..panel.count]);
         let mut lines = GradientLines::new();
-        for row in rows_of(tile + 1) {
+        for row in product.rows_of(tile + 1, full) {
             for columns in columns {
                 lines.push(product.to.at(row).wrapping_add(columns.end - 1));
             }
@@ -241,15 +259,52 @@ impl<E: Lanes> Outer<'_, '_, E> {
         unsafe { over_rows.add_to(simd, &mut sums) };
         for (row, sums) in to.zip(sums.iter()) {
             for (columns, &sum) in columns.iter().zip(sums) {
-                // SAFETY: this tile of the gradient belongs to this thread.
-                let to = unsafe { product.to.cells_mut(row, columns.clone()) };
-                let sum = if self.is_first {
-                    sum
-                } else {
-                    E::vadd(simd, E::read(simd, to), sum)
-                };
-                E::write(simd, to, sum);
+                self.write(simd, row, columns.clone(), sum);
             }
         }
+    }
+
+    /// All columns of some rows of the gradient. `MR` is the width of the left side.
+    #[inline(always)]
+    fn tile_of_few_rows<S: Simd, const MR: usize>(&self, simd: S, tile: usize) {
+        let (pass, product) = (self.pass, &self.product);
+        let (h, lanes) = (pass.call.sizes.h, E::lanes::<S>());
+        let lhs = product.lhs.column(tile);
+        for &(of_d, gate) in product.gates {
+            for unit in (0..h).step_by(lanes) {
+                let d = pass.d.at(of_d, unit, 0).cast_const();
+                let mut sums = [E::real(simd, 0.0); MR];
+                for k in 0..self.rows {
+                    // SAFETY: a block of `d` is at least a vector wide. It and the left side have so many rows, all
+                    // written before the last barrier.
+                    let (v, elements) = unsafe {
+                        (
+                            E::load(simd, d.add(k * WIDTH)),
+                            lhs.add(k * MR).cast::<[E; MR]>().read(),
+                        )
+                    };
+                    for (sum, a) in sums.iter_mut().zip(elements) {
+                        *sum = E::vfma(simd, E::splat(simd, a), v, *sum);
+                    }
+                }
+                let columns = gate * h + unit..gate * h + (unit + lanes).min(h);
+                for (row, sum) in product.rows_of(tile, MR).zip(sums) {
+                    self.write(simd, row, columns.clone(), sum);
+                }
+            }
+        }
+    }
+
+    /// Writes the sum of the first round to some columns of the gradient, or adds the sum of a later one.
+    #[inline(always)]
+    fn write<S: Simd>(&self, simd: S, row: usize, columns: Range<usize>, sum: E::V<S>) {
+        // SAFETY: this part of the gradient belongs to this thread.
+        let to = unsafe { self.product.to.cells_mut(row, columns) };
+        let sum = if self.is_first {
+            sum
+        } else {
+            E::vadd(simd, E::read(simd, to), sum)
+        };
+        E::write(simd, to, sum);
     }
 }
