@@ -53,13 +53,12 @@
 //!
 //! # Precision
 //!
-//! Buffers are f32, f16 or bf16. Sums are f32, and so are states within a call of step kernels or within a launch. In f16 and bf16, matrix units
-//! compute the products of step kernels if the device has them: states and gradients are rounded to the type
+//! Buffers are f32, f16 or bf16. Sums are f32, and so are states within a call of step kernels or within a launch. In
+//! f16 and bf16, matrix units compute the products of step kernels if the device has them: states and gradients are rounded to the type
 //! before the product. Float32 uses matrix units only if a forced schedule has the word `matrix`; they then
 //! compute in TF32 ([`StepTile::matrix`]).
 //!
-//! Sums have a fixed order, without atomics. The same inputs with the same schedule give the same bits. The
-//! schedule that [`Strategy::Tuned`] chooses depends on measured times.
+//! Sums have a fixed order, without atomics. The same inputs with the same schedule give the same bits.
 //!
 //! Arrays whose indices are all constant request registers. For CUDA, the registers and the stack of
 //! sm_80 and sm_90 were read from the compiled sources (`src/sources/cuda.rs`). Compilers of other drivers
@@ -87,8 +86,6 @@
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod api;
-mod autotune;
 mod kernel;
 mod launch;
 mod plan;
@@ -96,11 +93,11 @@ mod self_test;
 #[cfg(test)]
 mod sources;
 
-pub use api::{backward, forward};
 pub use kernel::rule::Starts;
 pub use launch::{
     BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, GatesInputs, Products,
-    RecurrentInputs, Zoneout, gates, launches, recurrent_inputs,
+    RecurrentInputs, Zoneout, backward::backward, forward::forward, gates, launches,
+    recurrent_inputs,
 };
 pub use plan::{
     error::{PlanError, Resource},

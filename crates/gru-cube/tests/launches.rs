@@ -1,5 +1,4 @@
-//! Counts the launches of a pass, and of a tuned pass. This is a separate process with one thread, because the
-//! counter is per process.
+//! Counts the launches of a pass. This is a separate process with one thread, because the counter is per process.
 
 mod support;
 
@@ -20,7 +19,6 @@ fn main() {
         trial("launches/walk", a_walk_is_one_launch),
         trial("launches/steps", products_are_one_each),
         trial("launches/long", a_long_walk_is_several_launches),
-        trial("launches/tuned", the_fastest_schedule_is_found_once),
     ];
     libtest_mimic::run(&arguments, trials).exit();
 }
@@ -136,25 +134,5 @@ fn products_are_one_each() -> Ran {
             assert_eq!(got, expected, "T{t} {spec:?}");
         }
     }
-    Ok(())
-}
-
-fn the_fastest_schedule_is_found_once() -> Ran {
-    let launches = |n: usize, in_place: bool| -> Result<u64, Ignored> {
-        let spec = GruSpec::default().with_reset(Reset::BeforeMatmul);
-        let problem = Problem::new((n, 6, 40), spec, Given::ALL, n as u64);
-        let before = gru_cube::launches();
-        let got =
-            run::<f32>(&client(), &problem, Strategy::Tuned, in_place).map_err(not_allowed)?;
-        if let Err(message) = got.compare(&oracle(&problem), (FORWARD, GRADIENT)) {
-            panic!("N{n}: {message}");
-        }
-        Ok(gru_cube::launches() - before)
-    };
-    launches(5, true)?;
-    // The same key, so nothing is measured again. At most a forward and a backward pass of 6 steps with two
-    // products and two more launches.
-    let again = launches(7, false)?;
-    assert!(again <= 2 * 2 * (6 + 2), "{again} launches");
     Ok(())
 }

@@ -86,14 +86,12 @@ pub mod conventions {}
 /// ```
 /// use gru_op::gpu::{Settings, Strategy};
 ///
-/// // Measures several for each size at its first call, like Burn's autotune.
-/// let tuned = Strategy::Tuned;
-/// let settings = Settings { forward: tuned, backward: tuned, ..Settings::default() };
+/// let schedule = "walk rows=4 width=4 n_threads=64 k_splits=2".parse().unwrap();
+/// let settings = Settings { forward: Strategy::Forced(schedule), ..Settings::default() };
 /// settings.set();
 /// ```
 ///
-/// Environment variables do the same: `GRU_CUBE_STRATEGY=tuned`, or one schedule for all calls,
-/// `GRU_CUBE_FORWARD='walk rows=4 width=4 n_threads=64 k_splits=2'`.
+/// Environment variables do the same: `GRU_CUBE_FORWARD='walk rows=4 width=4 n_threads=64 k_splits=2'`.
 ///
 /// Before a kernel runs for the first time on a device, gru-op runs it on a small problem and compares the results
 /// with float64. If the driver rejects the kernel, or results are wrong, Burn's operations run instead, and the log

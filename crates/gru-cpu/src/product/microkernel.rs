@@ -1,6 +1,6 @@
 //! The register tile: a few rows times a panel, summed over k.
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", target_pointer_width = "64"))]
 use super::avx2;
 use super::{MOST_VECTORS, Panel, Prefetch, WIDTH, prefetch};
 use crate::{
@@ -232,13 +232,20 @@ impl<E: Lanes, const MR: usize, const NV: usize, const KU: usize> WithSimd
         } = self.0.product;
         let Lhs { per_k, gap, .. } = *lhs;
         let rows = *lhs.rows.first_chunk::<MR>().expect("no tile has more");
-        // SAFETY: `Product::add_to` passes `MR` rows of sums of the same `S`, and borrows them until this returns.
-        let sums = unsafe { &mut *self.0.sums.cast::<[[E::V<S>; MOST_VECTORS]; MR]>() };
         // SAFETY: the caller of the product keeps its promises, and `sums` are sums of the product.
         let done = unsafe { add_first::<E, S, MR, NV>(&self.0) };
         if done == k {
             return;
         }
+        // The assembly has prefetched everything.
+        let prefetch = if done > 0 {
+            Prefetch::NOTHING
+        } else {
+            prefetch
+        };
+        // SAFETY: `Product::add_to` passes `MR` rows of sums of the same `S`, and borrows them until this returns. The
+        // assembly does not use them any more.
+        let sums = unsafe { &mut *self.0.sums.cast::<[[E::V<S>; MOST_VECTORS]; MR]>() };
         let mut all = [[[E::real(simd, 0.0); NV]; MR]; KU];
         for (to, from) in all[0].iter_mut().zip(&*sums) {
             to.copy_from_slice(&from[..NV]);
@@ -336,7 +343,7 @@ unsafe fn add_first<E: Lanes, S: Simd, const MR: usize, const NV: usize>(
     tile: &Tile<'_, E>,
 ) -> usize {
     // Miri has no assembly, and the address sanitizer of a fuzz target does not see its reads.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", target_pointer_width = "64"))]
     if cfg!(not(any(miri, fuzzing)))
         && MR == avx2::ROWS
         && NV > 1

@@ -1,6 +1,6 @@
 //! Matrix products: weights in panels, tiles of sums in registers, and their memory.
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", target_pointer_width = "64"))]
 mod avx2;
 mod blocks;
 mod buffer;

@@ -63,10 +63,11 @@ pub(crate) fn gru_recurrent_inputs<F: Float>(
                 x = h0.at(k * h + j);
             }
         } else {
+            // Mesa's software driver may read for a branch that no unit takes.
             let before = if comptime!(rule.reverse) {
-                row + per_t
+                min(row + per_t, n * t - 1)
             } else {
-                row - per_t
+                max(row, per_t) - per_t
             };
             x = f32::cast_from(states[before * h + j]);
         }

@@ -68,8 +68,22 @@ pub struct BackwardOutputs {
     pub d_h0: Handle,
 }
 
-/// [`crate::backward()`] by a strategy other than [`Strategy::Tuned`].
-pub(crate) fn backward(
+/// Computes the gradients of `Σ states ⊙ d_states` with respect to `p` and the initial state, and the rhs
+/// operands of the weight gradients.
+///
+/// A sequence kernel is one launch with a resident weight, otherwise two. A persistent kernel is three launches. Both have
+/// a few more if the sequence is long or rows have different lengths. Step kernels need one launch for each product and
+/// two more. The additional launches transpose the weight and compute the gradient of the initial state. The function
+/// waits as [`forward`](crate::forward()) does, and a time-out makes the gradients NaN.
+///
+/// # Errors
+/// If the device does not allow the schedule or a tensor, or a self-test fails.
+///
+/// # Panics
+/// - If a buffer is too short, or the type is not a float of 16 or 32 bits.
+/// - If starts or lengths lack a tensor, or lengths do not fit the call.
+/// - If there are no steps.
+pub fn backward(
     client: &Client,
     call: &Call,
     inputs: &BackwardInputs,

@@ -64,8 +64,21 @@ pub struct ForwardOutputs {
     pub gates: Option<Handle>,
 }
 
-/// [`crate::forward()`] by a strategy other than [`Strategy::Tuned`].
-pub(crate) fn forward(
+/// Computes the state after every step, and the gates if an output for them is given. The call may compute
+/// some steps only, so that a caller can compute `p` in chunks of time.
+///
+/// Sequence kernels and persistent kernels are one launch, or a few if the sequence is long or rows have different
+/// lengths. Step kernels are one launch for each product. The function does not wait for the device, except for a
+/// self-test, and for a persistent kernel in another stream. If a grid barrier times out, the states are NaN.
+///
+/// # Errors
+/// If the device does not allow the schedule or a tensor, or a self-test fails.
+///
+/// # Panics
+/// - If a buffer is too short, or the type is not a float of 16 or 32 bits.
+/// - If starts or lengths lack a tensor, or lengths do not fit the call.
+/// - If the steps do not exist.
+pub fn forward(
     client: &Client,
     call: &Call,
     inputs: &ForwardInputs,

@@ -11,42 +11,6 @@ use super::{
 };
 use crate::kernel::{rule::Pass, threads::Matrices};
 
-/// Allowed schedules that are worth measuring, without the inferred one.
-pub(crate) fn candidates(pass: Pass, problem: &Problem) -> Vec<Schedule> {
-    let walks = walk_tiles(problem);
-    let reading = walks
-        .iter()
-        .filter(|tile| tile.resident)
-        .map(|&tile| WalkTile {
-            resident: false,
-            ..tile
-        });
-    let walks: Vec<_> = walks
-        .iter()
-        .copied()
-        .chain(reading)
-        .map(Schedule::Walk)
-        .collect();
-    let mut steps: Vec<_> = step_tiles(problem)
-        .into_iter()
-        .map(Schedule::Steps)
-        .collect();
-    steps.dedup();
-    let persistent = persistent_tiles(problem).into_iter();
-    let persistent: Vec<_> = persistent.map(Schedule::Persistent).collect();
-    let inferred = infer(pass, problem).ok();
-    // The kinds alternate, so that the first candidates are of all kinds.
-    let rounds = 0..walks.len().max(steps.len()).max(persistent.len());
-    rounds
-        .flat_map(|round| [persistent.get(round), walks.get(round), steps.get(round)])
-        .flatten()
-        .copied()
-        .filter(|&schedule| {
-            allowed(pass, problem, schedule).is_ok_and(|plan| Some(plan) != inferred)
-        })
-        .collect()
-}
-
 /// The first of these that the device allows: a sequence kernel with a resident weight; a persistent kernel; a sequence
 /// kernel that reads the weight at every step; step kernels. The last two change places above [`WALK_HIDDEN`].
 pub(super) fn infer(pass: Pass, problem: &Problem) -> Result<Plan, PlanError> {

@@ -10,8 +10,6 @@ pub(crate) mod tensor;
 pub(crate) mod time;
 pub(crate) mod tuning;
 
-pub(crate) use infer::candidates;
-
 use crate::kernel::{
     rule::{Pass, Rule},
     steps::{Phase, Phases, Steps},
@@ -81,7 +79,7 @@ pub(crate) fn plan(pass: Pass, strategy: Strategy, problem: &Problem) -> Result<
     match strategy {
         Strategy::Forced(schedule) => allowed(pass, problem, schedule),
         // The first candidate of a tuned call.
-        Strategy::Inferred | Strategy::Tuned => infer(pass, problem),
+        Strategy::Inferred => infer(pass, problem),
     }
 }
 

@@ -65,20 +65,15 @@ pub enum Strategy {
     /// From the sizes of the call and the limits of the device.
     #[default]
     Inferred,
-    /// The fastest of some that the device allows, by CubeCL's autotune. The first call of a size measures
-    /// them, which takes seconds, and stores the result like CubeCL's other results. The choice may differ
-    /// from run to run, and with it the last bits of the results.
-    Tuned,
     /// This one, or an error if the device does not allow it.
     Forced(Schedule),
 }
 
-/// `inferred`, `tuned`, or the forced schedule.
+/// `inferred`, or the forced schedule.
 impl fmt::Display for Strategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Inferred => f.write_str("inferred"),
-            Self::Tuned => f.write_str("tuned"),
             Self::Forced(schedule) => schedule.fmt(f),
         }
     }

@@ -10,7 +10,6 @@ use std::{env, sync::RwLock};
 ///
 /// - `GRU_CUBE_FORWARD` and `GRU_CUBE_BACKWARD` force a [`Schedule`], such as
 ///   `walk rows=4 width=4 n_threads=128 k_splits=2`;
-/// - `GRU_CUBE_STRATEGY` is the strategy of the other passes: `inferred` or `tuned`;
 /// - `GRU_CUBE_SELF_TEST` is `on`, the default, or `off`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
@@ -34,7 +33,6 @@ impl Default for Settings {
 
 const FORWARD: &str = "GRU_CUBE_FORWARD";
 const BACKWARD: &str = "GRU_CUBE_BACKWARD";
-const STRATEGY: &str = "GRU_CUBE_STRATEGY";
 const SELF_TEST: &str = "GRU_CUBE_SELF_TEST";
 
 static CURRENT: RwLock<Option<Settings>> = RwLock::new(None);
@@ -68,18 +66,8 @@ impl Settings {
     }
 
     fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Self, SettingsError> {
-        let otherwise = match variable(STRATEGY).as_deref() {
-            None | Some("" | "inferred") => Strategy::Inferred,
-            Some("tuned") => Strategy::Tuned,
-            Some(other) => {
-                return Err(SettingsError::Strategy {
-                    variable: STRATEGY,
-                    text: other.to_owned(),
-                });
-            }
-        };
         let strategy = |name: &'static str| match variable(name).as_deref() {
-            None | Some("") => Ok(otherwise),
+            None | Some("") => Ok(Strategy::Inferred),
             Some(text) => match text.parse::<Schedule>() {
                 Ok(schedule) => Ok(Strategy::Forced(schedule)),
                 Err(reason) => Err(SettingsError::Schedule {
@@ -117,13 +105,6 @@ pub enum SettingsError {
         /// What is wrong.
         reason: ScheduleError,
     },
-    /// The variable is not a strategy.
-    Strategy {
-        /// Name of the variable.
-        variable: &'static str,
-        /// Its value.
-        text: String,
-    },
     /// The variable is neither `on` nor `off`.
     SelfTest {
         /// Name of the variable.
@@ -137,9 +118,6 @@ impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Schedule { variable, reason } => write!(f, "{variable}: {reason}"),
-            Self::Strategy { variable, text } => {
-                write!(f, "{variable}: expected inferred or tuned, got {text:?}")
-            }
             Self::SelfTest { variable, text } => {
                 write!(f, "{variable}: expected on or off, got {text:?}")
             }
@@ -173,15 +151,14 @@ mod tests {
     #[test]
     fn nothing_is_forced_by_default() {
         assert_eq!(from(&[]), Ok(Settings::default()));
-        let empty = [(FORWARD, ""), (BACKWARD, ""), (STRATEGY, "")];
+        let empty = [(FORWARD, ""), (BACKWARD, "")];
         assert_eq!(from(&empty), Ok(Settings::default()));
-        assert_eq!(from(&[(STRATEGY, "inferred")]), Ok(Settings::default()));
     }
 
     #[test]
     fn passes_have_separate_settings() {
-        let (forward, backward) = (Strategy::Forced(WALK), Strategy::Tuned);
-        let settings = from(&[(FORWARD, TEXT), (STRATEGY, "tuned")]);
+        let (forward, backward) = (Strategy::Forced(WALK), Strategy::Inferred);
+        let settings = from(&[(FORWARD, TEXT)]);
         let expected = Settings {
             forward,
             backward,
@@ -190,8 +167,8 @@ mod tests {
         assert_eq!(settings, Ok(expected));
         let settings = from(&[(SELF_TEST, "off")]).unwrap();
         assert!(!settings.self_test);
-        let settings = from(&[(BACKWARD, TEXT), (STRATEGY, "tuned")]).unwrap();
-        assert_eq!(settings.forward, Strategy::Tuned);
+        let settings = from(&[(BACKWARD, TEXT)]).unwrap();
+        assert_eq!(settings.forward, Strategy::Inferred);
         assert_eq!(settings.backward, Strategy::Forced(WALK));
     }
 
@@ -201,10 +178,6 @@ mod tests {
             let error = from(&[(variable, text)]).unwrap_err();
             error.to_string()
         };
-        assert_eq!(
-            message(STRATEGY, "best"),
-            "GRU_CUBE_STRATEGY: expected inferred or tuned, got \"best\""
-        );
         assert_eq!(
             message(SELF_TEST, "no"),
             "GRU_CUBE_SELF_TEST: expected on or off, got \"no\""

@@ -327,40 +327,6 @@ fn a_schedule_that_matrices_do_not_divide_is_an_error() {
 }
 
 #[test]
-fn candidates_are_allowed_and_of_every_kind() {
-    let check = |pass, problem: &Problem| {
-        let schedules = candidates(pass, problem);
-        let inferred = plan(pass, Strategy::Inferred, problem).ok();
-        for (i, &schedule) in schedules.iter().enumerate() {
-            let forced = plan(pass, Strategy::Forced(schedule), problem);
-            assert!(
-                forced.is_ok_and(|plan| Some(plan) != inferred),
-                "{schedule}"
-            );
-            assert!(!schedules[..i].contains(&schedule), "{schedule}, twice");
-        }
-        let is_resident = |schedule: &Schedule| match schedule {
-            Schedule::Walk(tile) => Some(tile.resident),
-            _ => None,
-        };
-        let kinds: Vec<_> = schedules.iter().map(is_resident).collect();
-        for kind in [Some(true), Some(false), None] {
-            assert!(kinds.contains(&kind), "{kind:?} in {schedules:?}");
-        }
-        // The kinds alternate.
-        let [first, second] = [0, 1].map(|i| core::mem::discriminant(&schedules[i]));
-        assert_ne!(first, second, "{schedules:?}");
-    };
-    for limits in [WEBGPU, NVIDIA] {
-        for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
-            let problem = problem(1000, 64, reset, limits);
-            check(Pass::Forward, &problem);
-            check(Pass::Backward, &problem);
-        }
-    }
-}
-
-#[test]
 fn tensors_beyond_the_limits_are_errors() {
     let limits = Limits {
         buffers: 7,

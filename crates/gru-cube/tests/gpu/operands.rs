@@ -10,9 +10,15 @@ pub fn trials() -> Vec<Trial> {
 }
 
 pub fn every_convention() {
+    // At the first step no step before may be read, also not in a branch that no unit takes.
+    for sizes in [(3, 4, 5), (1, 1, 1)] {
+        conventions_at(sizes);
+    }
+}
+
+fn conventions_at((n, t, h): (usize, usize, usize)) {
     let client = client();
     for (i, (spec, order)) in catalogue::conventions().into_iter().enumerate() {
-        let (n, t, h) = (3, 4, 5);
         let given = Given {
             starts: [Starts::None, Starts::FromZeros, Starts::FromState][i % 3],
             ..[Given::ALL, Given::NONE][i / 2 % 2]

@@ -217,8 +217,9 @@ impl<E: Lanes> WithSimd for Outer<'_, '_, E> {
             let panel = at / per_panel;
             let end = ((panel + 1) * per_panel).min(self.share.end);
             let rhs = self.product.panel(self.pass, E::lanes::<S>(), panel);
-            for tile in at - panel * per_panel..end - panel * per_panel {
-                self.tile(simd, tile, &rhs);
+            let tiles = at - panel * per_panel..end - panel * per_panel;
+            for tile in tiles.clone() {
+                self.tile(simd, tile, tiles.end, &rhs);
             }
             at = end;
         }
@@ -231,14 +232,17 @@ impl<E: Lanes> Outer<'_, '_, E> {
         &self,
         simd: S,
         tile: usize,
+        end: usize,
         (panel, columns): &(Panel<E>, [Range<usize>; VECTORS_BACK]),
     ) {
         let (product, full) = (&self.product, self.pass.machine.tile_rows);
         let (to, columns) = (product.rows_of(tile, full), &columns[..panel.count]);
         let mut lines = GradientLines::new();
-        for row in product.rows_of(tile + 1, full) {
-            for columns in columns {
-                lines.push(product.to.at(row).wrapping_add(columns.end - 1));
+        if tile + 1 < end {
+            for row in product.rows_of(tile + 1, full) {
+                for columns in columns {
+                    lines.push(product.to.at(row).wrapping_add(columns.end - 1));
+                }
             }
         }
         // The left side is padded with zeros.

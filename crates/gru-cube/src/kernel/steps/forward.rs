@@ -203,7 +203,7 @@ fn multiply_tile<F: Float, M: Float, R: Size>(
         store_tile::<M, R>(&*prefetched, &mut memory.lhs, product, threads);
         sync_cube();
         let (next_k0, row) = next_block(k0, tile.row0, tile.next_row0, product, threads);
-        if row < args.n {
+        if row < args.rows {
             let next = place_at(tile.s, row, next_k0);
             prefetch_lhs::<F>(prefetched, args, next, phase, steps);
         }
