@@ -2,7 +2,6 @@
 
 mod check;
 mod error;
-mod place;
 mod ragged;
 
 pub(crate) use self::check::{
@@ -12,10 +11,9 @@ pub(crate) use self::check::{
 pub use self::error::CallError;
 pub(crate) use self::ragged::{LiveRows, Ragged, Sorted};
 
-use self::place::Place;
 use crate::{
     product::{Rows, Strided},
-    spec::{self, Direction, GruSpec, Order, PerInput, Sizes},
+    spec::{self, Direction, GruSpec, Layout, Order, PerInput, Sizes},
 };
 use num_traits::Float;
 use std::ops::Range;
@@ -94,19 +92,26 @@ pub(crate) struct Call<'a, E> {
     pub(crate) spec: GruSpec,
     pub(crate) inputs: &'a Inputs<'a, E>,
     order: Order,
-    place: Place,
+    /// The rows of memory between rows of the batch, and between steps.
+    per_n: usize,
+    per_t: usize,
     /// Rows of different lengths. `n` is a slot then.
     ragged: Option<&'a Ragged>,
 }
 
 impl<'a, E: Float + Default> Call<'a, E> {
     pub(crate) fn new(gru: &'a Gru, inputs: &'a Inputs<'a, E>) -> Self {
+        let (per_n, per_t) = match gru.order.layout {
+            Layout::BatchMajor => (gru.sizes.t, 1),
+            Layout::TimeMajor => (1, gru.sizes.n),
+        };
         Self {
             sizes: &gru.sizes,
             spec: gru.spec.for_numbers_up_to(largest::<E>()),
             inputs,
             order: gru.order,
-            place: Place::new(&gru.sizes, gru.order.layout),
+            per_n,
+            per_t,
             ragged: None,
         }
     }
@@ -128,9 +133,10 @@ impl<'a, E: Float + Default> Call<'a, E> {
     #[inline(always)]
     pub(crate) fn row(&self, n: usize, s: usize) -> usize {
         match self.ragged {
-            None => self
-                .place
-                .row(n, self.order.direction.time(s, self.sizes.t)),
+            None => {
+                let time = self.order.direction.time(s, self.sizes.t);
+                n * self.per_n + time * self.per_t
+            }
             Some(ragged) => ragged.place(n, s),
         }
     }
@@ -146,7 +152,7 @@ impl<'a, E: Float + Default> Call<'a, E> {
         match self.ragged {
             None => {
                 let first = self.row(batch.start, s);
-                Strided::of(cells, first, self.place.per_n, batch.len())
+                Strided::of(cells, first, self.per_n, batch.len())
             }
             Some(ragged) => Strided::listed(
                 cells,

@@ -22,10 +22,10 @@ pub(crate) struct Layer {
     machine: Machine,
     spec: GruSpec,
     gates: Gates<f32>,
-    /// I; without an input weight 3H.
+    /// I.
     features: usize,
     h: usize,
-    input: Option<Matrix>,
+    input: Matrix,
     /// Reset after the product: all gates. Before it: r and z.
     state: Matrix,
     /// Reset before the product: n.
@@ -37,7 +37,7 @@ pub(crate) struct Layer {
 }
 
 impl Layer {
-    /// The weights have the right sizes.
+    /// The weights have the right sizes, and the input weight is given.
     pub(crate) fn new(
         precision: Precision,
         spec: &GruSpec,
@@ -60,9 +60,9 @@ impl Layer {
         let after = spec.reset == Reset::AfterMatmul;
         Self {
             gates: Gates::new(&machine, &spec),
-            features: if weights.w_ih.is_some() { i } else { 3 * h },
+            features: i,
             h,
-            input: weights.w_ih.map(|w_ih| matrix(w_ih, i, 0..3)),
+            input: matrix(weights.w_ih.expect("it is given"), i, 0..3),
             state: matrix(weights.w_hh, h, if after { 0..3 } else { 0..2 }),
             candidate: (!after).then(|| matrix(weights.w_hh, h, 2..3)),
             bias: bias(h, after, weights),
@@ -74,23 +74,20 @@ impl Layer {
 
     /// Bytes of weights and biases.
     pub(crate) fn bytes(&self) -> usize {
-        let matrices = [
-            self.input.as_ref(),
-            Some(&self.state),
-            self.candidate.as_ref(),
-        ];
-        let weights: usize = matrices.into_iter().flatten().map(Matrix::bytes).sum();
-        weights + size_of_val(&self.bias[..])
+        let matrices = [&self.input, &self.state]
+            .into_iter()
+            .chain(&self.candidate);
+        matrices.map(Matrix::bytes).sum::<usize>() + size_of_val(&self.bias[..])
     }
 
-    /// The rounding of `w_ih`, if there is one, and of `w_hh`.
-    pub(crate) fn energies(&self) -> [Option<Energy>; 2] {
+    /// The rounding of `w_ih` and of `w_hh`.
+    pub(crate) fn energies(&self) -> [Energy; 2] {
         let mut state = self.state.energy;
         if let Some(candidate) = &self.candidate {
             state.weights += candidate.energy.weights;
             state.errors += candidate.energy.errors;
         }
-        [self.input.as_ref().map(|input| input.energy), Some(state)]
+        [self.input.energy, state]
     }
 
     /// One step of some rows on this thread, without any allocation: from `x` and `h` to a new `h`.
@@ -214,25 +211,14 @@ impl Layer {
 
     /// The input products of some rows, to `scratch.p`.
     fn project<'x>(&self, rows: usize, x: impl Fn(usize) -> &'x [f32], scratch: &mut Scratch) {
-        let width = self.p_width();
-        let p = &mut scratch.p.as_mut()[..rows * width];
-        let Some(input) = &self.input else {
-            for (row, p) in p.chunks_exact_mut(width).enumerate() {
-                p.copy_from_slice(x(row));
-            }
-            return;
-        };
+        let input = &self.input;
+        let p = &mut scratch.p.as_mut()[..rows * input.columns()];
         let words = input.row_words();
         let encoded = &mut scratch.x.words_mut()[..rows * words];
         for row in 0..rows {
             input.encode(x(row), &mut encoded[row * words..][..words]);
         }
         input.product(encoded, p);
-    }
-
-    /// Floats of a row of `scratch.p`.
-    fn p_width(&self) -> usize {
-        self.input.as_ref().map_or(3 * self.h, Matrix::columns)
     }
 
     /// One step of some rows, from H states each to new ones. Their input products are in `scratch.p`, from
@@ -252,7 +238,7 @@ impl Layer {
             h: units,
             zoneout: self.zoneout,
         };
-        let (width, words) = (self.p_width(), self.state.row_words());
+        let (width, words) = (self.input.columns(), self.state.row_words());
         let rows = h.len() / units;
         let p = &mut scratch.p.as_mut()[first * width..][..rows * width];
         let encoded = &mut scratch.encoded.words_mut()[..rows * words];
@@ -317,11 +303,10 @@ pub(crate) struct Scratch {
 impl Scratch {
     /// For `steps` input products and one step of `rows` rows.
     pub(crate) fn new(layer: &Layer, rows: usize, steps: usize) -> Self {
-        let x = layer.input.as_ref().map_or(0, Matrix::row_words);
         let candidate = layer.candidate.as_ref().map_or(0, Matrix::columns);
         Self {
-            x: Buffer::new(steps * rows * x),
-            p: Buffer::new(steps * rows * layer.p_width()),
+            x: Buffer::new(steps * rows * layer.input.row_words()),
+            p: Buffer::new(steps * rows * layer.input.columns()),
             encoded: Buffer::new(rows * layer.state.row_words()),
             q: Buffer::new(rows * layer.state.columns().max(candidate)),
             rh: Buffer::new(if candidate == 0 { 0 } else { layer.h }),

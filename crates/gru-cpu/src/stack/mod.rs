@@ -279,7 +279,6 @@ impl Stack {
                 continue;
             };
             for (matrix, energy) in ["w_ih", "w_hh"].into_iter().zip(kernel.energies()) {
-                let Some(energy) = energy else { continue };
                 let db = 10.0 * (energy.weights / energy.errors).log10();
                 all.push(Rounding {
                     layer,
