@@ -10,6 +10,7 @@ use denoise::denoiser::{Channel, Denoiser, FEATURES, Gains};
 use denoise::error::Error;
 use denoise::file::{self, Heard};
 use denoise::model::Model;
+use denoise::suppressor::Suppressor;
 use denoise::wav::LARGEST;
 use denoise::weights::{LONGEST, PUBLISHED, Weights, WeightsError};
 use denoise::{FRAME, FULL_SCALE, bands::BANDS, demo};
@@ -105,6 +106,25 @@ fn an_open_denoiser_is_one_frame_late_and_nothing_else() {
             }
         }
     }
+}
+
+impl Suppressor for Open {
+    fn channel(&self) -> Box<dyn Channel> {
+        Box::new(Denoiser::new(Self))
+    }
+
+    fn delay(&self) -> u64 {
+        1
+    }
+}
+
+#[test]
+fn voices_are_counted_in_the_frames_of_the_file() {
+    let folder = Folder::new();
+    let (from, to) = (folder.path("in.wav"), folder.path("out.wav"));
+    write(&from, int(16, 2), &noisy(0.4, 5));
+    let heard = file::denoise(&Open, &from, &to).unwrap();
+    assert_eq!(heard.voiced, 1.0);
 }
 
 #[test]
