@@ -96,11 +96,19 @@ fn compiler_is_recent() -> Outcome {
 /// Builds the page. The download must be small: a visit on the CPU does not load the other module.
 fn build(name: &str, webgpu: bool) -> Result<PathBuf, String> {
     let page = folder().join(name);
+    let stale = page.join("char_web_gpu.js");
+    if !webgpu {
+        fs::create_dir_all(&page).map_err(text)?;
+        fs::write(&stale, "an earlier build").map_err(text)?;
+    }
     let files = bundle(&page, webgpu).map_err(text)?;
     let loaded = files.iter().filter(|file| !file.name.contains("_gpu"));
     let compressed: usize = loaded.map(|file| file.compressed).sum();
     check(compressed < LARGEST_DOWNLOAD, || {
         format!("{compressed} bytes to download")
+    })?;
+    check(stale.exists() == webgpu, || {
+        format!("{}: expected it only with WebGPU", stale.display())
     })?;
     Ok(page)
 }
@@ -281,7 +289,20 @@ fn stops_and_resumes(visit: &Visit, _: &Path) -> Outcome {
     visit.until(&format!("status !== {stopped:?}"))?;
     // Waits until there is a model again.
     visit.until("!document.getElementById('write').disabled")?;
-    visit.click("pause")
+    // A request that fails does not stop the run.
+    visit.set("prompt", "Ω")?;
+    visit.click("write")?;
+    visit.until("status.includes('does not know these characters')")?;
+    visit.until("document.getElementById('pause').textContent === 'Stop'")?;
+    visit.click("pause")?;
+    visit.until("document.getElementById('pause').textContent === 'Resume'")?;
+    // A run that cannot start ends the run before, so there is nothing to resume.
+    let before = visit.js("document.getElementById('text').value")?;
+    visit.set("text", "short")?;
+    visit.click("train")?;
+    visit.until("status.includes('too short')")?;
+    visit.until("document.getElementById('pause').hidden")?;
+    visit.set("text", before.as_str().unwrap_or_default())
 }
 
 fn writes(visit: &Visit, shots: &Path) -> Outcome {
