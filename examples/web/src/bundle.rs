@@ -56,7 +56,8 @@ pub struct File {
 pub fn folder() -> PathBuf {
     let here = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(here, PathBuf::from);
-    target.join("web")
+    // Cargo runs in other folders.
+    std::path::absolute(&target).unwrap_or(target).join("web")
 }
 
 /// Builds the page into `page`: the module for the CPU, and a module for WebGPU if `webgpu` is set.
