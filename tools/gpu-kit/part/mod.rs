@@ -9,7 +9,6 @@ mod operator;
 #[cfg(feature = "cuda")]
 mod sanitizer;
 mod speed;
-mod training;
 
 use std::{
     env,
@@ -125,17 +124,6 @@ pub const PARTS: &[Part] = &[
         is_shared: false,
         run: memory::run,
         page: memory::page,
-    },
-    Part {
-        name: "training",
-        title: "Training, compared with the CPU",
-        weight: 6,
-        second_opinion: false,
-        is_timed: true,
-        resumes: false,
-        is_shared: false,
-        run: training::run,
-        page: training::page,
     },
 ];
 
