@@ -7,7 +7,6 @@ use burn::config::Config;
 use burn::store::burn_pack::{Error as PackError, Reader};
 use burn::store::{BurnpackStore, ModuleSnapshot};
 use burn::tensor::{Bytes, Device};
-use training_kit::error::Error as RunError;
 
 use crate::error::Error;
 use crate::model::{CharGru, CharGruConfig};
@@ -160,8 +159,13 @@ fn is_possible(sizes: &CharGruConfig, bytes: u64) -> bool {
 }
 
 /// Burn's error for a file.
-fn unreadable(path: &Path, error: PackError) -> Error {
-    RunError::unreadable(path, error).into()
+pub fn unreadable(path: &Path, error: PackError) -> Error {
+    match error {
+        PackError::IoError(reason) | PackError::ValidationError(reason) => {
+            Error::load(path, reason)
+        }
+        other => Error::load(path, format!("expected a model file ({other})")),
+    }
 }
 
 #[cfg(test)]

@@ -2,12 +2,13 @@
 
 use std::f64::consts::LN_2;
 use std::io::{self, Write};
+use std::process;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use burn::module::Module;
 use burn::tensor::{Device, read_sync};
-use burn::train::Interrupter;
 use char_model::data::{Corpus, Streams};
 use char_model::error::Error as ModelError;
 use char_model::evaluate::evaluate;
@@ -18,13 +19,13 @@ use char_model::text::Text;
 use char_model::vocabulary::Vocabulary;
 use char_model::{exchange, file};
 use gru_convert::StateDict;
-use training_kit::dashboard::say;
+use training_kit::progress::say;
 
 use crate::backend::Backend;
 use crate::config::{
     Cli, Command, EvalArgs, ExportArgs, ImportArgs, SampleArgs, TrainArgs, Writing,
 };
-use crate::error::Error;
+use crate::error::{Error, STOPPED};
 use crate::train::{Files, train};
 use crate::{chart, devices};
 
@@ -94,11 +95,18 @@ fn run_train(args: &TrainArgs) -> Result<(), Error> {
     let reference = Reference::new(&corpus)?;
     say(&format!("reference   {}", counted(&reference)));
 
-    let stop = Interrupter::new();
+    let stop = Arc::new(AtomicBool::new(false));
     let on_signal = stop.clone();
     // If another handler exists, Ctrl-C ends the program as usual.
-    let _ = ctrlc::set_handler(move || on_signal.stop(None));
+    let _ = ctrlc::set_handler(move || {
+        // A second signal does not wait for the end of a step.
+        if on_signal.swap(true, Ordering::Relaxed) {
+            process::exit(STOPPED.into());
+        }
+    });
     let model = train(args, &sizes, &corpus, &reference, &files, &devices, &stop)?;
+    // From here on, a signal ends the program.
+    stop.store(true, Ordering::Relaxed);
     let judges = corpus.validation_streams(args.batch);
     let loss = read_sync(evaluate(&model, &judges, args.seq, device))?;
     let means = chart::gate_means(&model, &judges, args.seq, LOOKED_AT, device)?;

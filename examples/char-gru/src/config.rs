@@ -71,10 +71,6 @@ pub struct TrainArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "resume", help_heading = DATA)]
     pub save_init: Option<PathBuf>,
 
-    /// Print a progress bar or plain lines instead of the dashboard
-    #[arg(long, help_heading = DATA)]
-    pub plain: bool,
-
     /// Size of an embedding
     #[arg(long, value_name = "E", default_value_t = 128, value_parser = size(16_384), help_heading = MODEL)]
     pub embed: usize, // dropout removes a part of it: the validation loss is 0.02 nats higher with 64, 0.09 with 32

@@ -4,6 +4,9 @@ use char_model::error::Error as ModelError;
 use gru_convert::ConvertError;
 use training_kit::error::Error as RunError;
 
+/// The exit code of a run that the user stopped, as in shells.
+pub const STOPPED: u8 = 130;
+
 /// An error of the program. `Display` is the whole message.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -36,8 +39,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// 2 for invalid arguments (as clap), 130 for a run that the user stopped (as shells), 1 for errors
-    /// at run time.
+    /// 2 for invalid arguments (as clap), [`STOPPED`], or 1 for errors at run time.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Model(error) => match error {
@@ -46,7 +48,7 @@ impl Error {
                 ModelError::Changed { .. } | ModelError::TextChanged => 1,
                 _ => 2,
             },
-            Self::Stopped { .. } => 130,
+            Self::Stopped { .. } => STOPPED,
             #[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
             Self::BackendAbsent { .. } => 1,
             #[cfg(feature = "remote")]

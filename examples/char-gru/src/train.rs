@@ -3,11 +3,11 @@
 use std::f64::consts::LN_2;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use burn::module::Module;
 use burn::tensor::{Device, read_sync};
-use burn::train::Interrupter;
 use char_model::data::Corpus;
 use char_model::error::Error as ModelError;
 use char_model::file;
@@ -16,14 +16,13 @@ use char_model::ngram::Reference;
 use char_model::step::adam;
 use char_model::trainer::{self, Progress, Settings, Trainer, Validation};
 use char_model::vocabulary::Vocabulary;
-use serde_json::json;
-use training_kit::dashboard::{Dashboard, Length, say};
+use serde_json::{Value, json};
 use training_kit::log::Log;
+use training_kit::progress::{self, say};
 
 use crate::chart;
 use crate::checkpoint::{self, Checkpoint};
 use crate::config::TrainArgs;
-use crate::dashboard::{LOSS, METRICS, Step};
 use crate::devices::{self, Place};
 use crate::error::Error;
 
@@ -93,7 +92,7 @@ pub fn train(
     reference: &Reference,
     files: &Files,
     on: &[Device],
-    stop: &Interrupter,
+    stop: &AtomicBool,
 ) -> Result<CharGru, Error> {
     let device = &on[0];
     let training: Vec<_> = on.iter().map(|d| d.clone().autodiff()).collect();
@@ -143,17 +142,11 @@ pub fn train(
     };
     let done = trainer.progress.step;
     let mut log = Log::open(&files.log, done)?;
-    let length = Length {
-        epochs: args.epochs,
-        steps: run.steps,
-        done,
-    };
-    let mut dashboard = Dashboard::new("char-gru", METRICS, &length, args.plain, stop);
+    let mut shown = progress::Progress::new(run.steps, done);
     let result = devices::guard(&args.devices, || {
-        run.learn(&mut trainer, &mut dashboard, &mut log)
+        run.learn(&mut trainer, &mut shown, &mut log)
     });
-    // Restores the terminal before it returns an error.
-    dashboard.finish();
+    shown.finish();
     let at = &trainer.progress;
     if !at.history.is_empty() {
         chart::losses(&at.history, reference, &files.loss_chart)?;
@@ -190,7 +183,7 @@ struct Run<'a> {
     identity: String,
     /// The last step to run of the whole schedule.
     steps: usize,
-    stop: &'a Interrupter,
+    stop: &'a AtomicBool,
 }
 
 impl Run<'_> {
@@ -198,7 +191,7 @@ impl Run<'_> {
     fn learn(
         &self,
         trainer: &mut Trainer,
-        dashboard: &mut Dashboard,
+        shown: &mut progress::Progress,
         log: &mut Log,
     ) -> Result<(), Error> {
         let mut speed = Speed::new();
@@ -207,7 +200,7 @@ impl Run<'_> {
             let made = read_sync(trainer.step())?;
             let (step, ends_epoch) = (made.step, made.ends_epoch);
             let made = speed.of(made, start.elapsed());
-            dashboard.step((made.made.epoch, step), &made.values(), &made.text());
+            shown.step(step, &made.text());
             log.line(&made.line())?;
 
             let validate = step == self.steps
@@ -215,16 +208,11 @@ impl Run<'_> {
                     Some(every) => step.is_multiple_of(every),
                     None => ends_epoch,
                 };
-            let stopping = self.stop.should_stop();
+            let stopping = self.stop.load(Ordering::Relaxed);
             if validate {
                 let found = self.validate(trainer)?;
-                let line = format!(
-                    "{}   {}",
-                    self.line(&trainer.progress, &found),
-                    speed.text()
-                );
-                dashboard.validation(LOSS, found.validation);
-                dashboard.line(line);
+                let line = self.line(&trainer.progress, &found);
+                shown.line(&format!("{line}   {}", speed.text()));
                 let Validation {
                     training,
                     validation,
@@ -268,13 +256,8 @@ impl Run<'_> {
         };
         let path = &self.files.checkpoint;
         let (sizes, vocabulary) = (self.sizes, self.vocabulary);
-        Ok(checkpoint::save(
-            &checkpoint,
-            sizes,
-            vocabulary,
-            &self.identity,
-            path,
-        )?)
+        let saved = checkpoint::save(&checkpoint, sizes, vocabulary, &self.identity, path);
+        Ok(saved?)
     }
 
     fn line(&self, at: &Progress, found: &Validation) -> String {
@@ -292,6 +275,40 @@ impl Run<'_> {
              character",
             validation / LN_2
         )
+    }
+}
+
+/// One training step and its speed.
+struct Step {
+    made: trainer::Step,
+    seconds: f64,
+    /// Characters per second since the last validation.
+    characters_per_second: f64,
+}
+
+impl Step {
+    /// The text next to the progress bar.
+    fn text(&self) -> String {
+        format!(
+            "epoch {}  loss {:.3}  {:.1}k characters/s",
+            self.made.epoch,
+            self.made.loss,
+            self.characters_per_second / 1000.0
+        )
+    }
+
+    /// A line of the log.
+    fn line(&self) -> Value {
+        let of = &self.made;
+        json!({
+            "step": of.step,
+            "epoch": of.epoch,
+            "offset": of.offset,
+            "loss": of.loss,
+            "gradient_norm": of.gradient_norm,
+            "learning_rate": of.learning_rate,
+            "seconds": self.seconds,
+        })
     }
 }
 
@@ -337,7 +354,7 @@ mod tests {
     fn args(folder: &Path, more: &[&str]) -> TrainArgs {
         let out = folder.to_str().unwrap();
         let mut all: Vec<&str> = "char-gru --embed 8 --hidden 16 --dropout 0.2 --batch 4 --seq 16 \
-                                  --epochs 6 --lr 2e-2 --plain --out"
+                                  --epochs 6 --lr 2e-2 --out"
             .split_whitespace()
             .collect();
         all.push(out);
@@ -350,7 +367,7 @@ mod tests {
         folder: &Path,
         count: usize,
         more: &[&str],
-        stop: &Interrupter,
+        stop: &AtomicBool,
     ) -> (String, Result<(), Error>) {
         let args = args(folder, more);
         let text: &'static str = "a rose is a rose. ".repeat(60).leak();
@@ -380,7 +397,7 @@ mod tests {
         }
         let folder = std::env::temp_dir().join(format!("char-gru-train-{}", std::process::id()));
         let folder_of = |name: &str| folder.join(name);
-        let go = Interrupter::new();
+        let go = AtomicBool::new(false);
         let start = folder_of("start.bpk");
         let start = start.to_str().unwrap();
         fs::create_dir_all(&folder).unwrap();
@@ -399,10 +416,7 @@ mod tests {
         let mut resume: Vec<&str> = vec!["--init", start];
         let mut breaks = 0;
         let resumed = loop {
-            let stop = Interrupter::new();
-            if breaks < 5 {
-                stop.stop(None); // after one step
-            }
+            let stop = AtomicBool::new(breaks < 5); // after one step
             let (log, result) = run(&broken, 1, &resume, &stop);
             resume = vec!["--resume"];
             match result {

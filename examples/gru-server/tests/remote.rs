@@ -106,7 +106,7 @@ fn child(program: &str) -> Command {
 
 /// `char-gru train` for a small model without dropout, because each device would draw its own dropout.
 fn train(out: &Path, more: &[&str]) -> Command {
-    let model = "char-gru train --plain --embed 12 --hidden 24 --layers 2 --dropout 0 --length 60";
+    let model = "char-gru train --embed 12 --hidden 24 --layers 2 --dropout 0 --length 60";
     let mut arguments: Vec<&str> = model.split(' ').collect();
     arguments.extend(["--check-every", "5", "--out", out.to_str().unwrap()]);
     arguments.extend(more);
