@@ -15,9 +15,8 @@ use char_model::evaluate::evaluate;
 use char_model::model::{CharGru, CharGruConfig};
 use char_model::ngram::Reference;
 use char_model::sample::{Choice, Writer, prompt};
-use char_model::text::Text;
 use char_model::vocabulary::Vocabulary;
-use char_model::{exchange, file};
+use char_model::{exchange, file, text};
 use gru_convert::StateDict;
 use training_kit::progress::say;
 
@@ -56,10 +55,6 @@ pub fn run(cli: &Cli) -> u8 {
     }
 }
 
-fn embedded() -> Result<(Text, Vocabulary), Error> {
-    Ok(Text::new(lipsum::LIBER_PRIMUS)?)
-}
-
 fn run_train(args: &TrainArgs) -> Result<(), Error> {
     if args.tie && args.embed != args.hidden {
         return Err(Error::CannotTie {
@@ -67,12 +62,12 @@ fn run_train(args: &TrainArgs) -> Result<(), Error> {
             hidden: args.hidden,
         });
     }
-    let (text, vocabulary) = if args.text.is_empty() {
-        embedded()?
+    let text = if args.text.is_empty() {
+        lipsum::LIBER_PRIMUS.to_string()
     } else {
-        Text::open(&args.text)?
+        text::read(&args.text)?
     };
-    let corpus = Corpus::new(text, vocabulary, args.validation, args.seq)?;
+    let corpus = Corpus::new(&text, args.validation, args.seq)?;
     let prompt = prompt(args.writing.prompt.as_deref(), &corpus.vocabulary)?;
     let files = Files::create(&args.out)?;
     let devices = devices::open(&args.devices, args.backend)?;
@@ -87,12 +82,12 @@ fn run_train(args: &TrainArgs) -> Result<(), Error> {
     .with_tied(args.tie);
     say(&format!(
         "{} characters, {} distinct; {} to train on, {} to validate",
-        corpus.validation_range().end,
+        corpus.tokens().len(),
         corpus.vocabulary.len(),
-        corpus.train_range().len(),
-        corpus.validation_range().len()
+        corpus.train().len(),
+        corpus.validation().len()
     ));
-    let reference = Reference::new(&corpus)?;
+    let reference = Reference::new(&corpus);
     say(&format!("reference   {}", counted(&reference)));
 
     let stop = Arc::new(AtomicBool::new(false));
@@ -192,17 +187,12 @@ fn write(
 fn run_eval(args: &EvalArgs) -> Result<(), Error> {
     let device = args.backend.device()?;
     let (model, _, vocabulary) = file::load(&args.model, &device)?;
-    let (text, found) = match Text::open(&args.text) {
-        // A text with one distinct character cannot be learned, but can be evaluated.
-        Err(ModelError::SingleCharacter(_)) => return Err(ModelError::NothingToJudge.into()),
-        other => other?,
-    };
-    vocabulary.encode(&found.characters())?;
-    if text.characters() < 2 {
+    let tokens = vocabulary.encode(&text::read(&args.text)?)?;
+    if tokens.len() < 2 {
         return Err(ModelError::NothingToJudge.into());
     }
-    let everything = 0..text.characters();
-    let streams = Streams::judging(&text, &Arc::new(vocabulary), everything, args.batch);
+    let everything = 0..tokens.len();
+    let streams = Streams::judging(tokens.into(), everything, args.batch);
     let loss = read_sync(evaluate(&model, &streams, SEQ, &device))?;
     say(&format!(
         "{:.4} bits per character, {loss:.4} nats, over {} characters",
@@ -245,10 +235,7 @@ fn run_import(args: &ImportArgs) -> Result<(), Error> {
             let characters = std::fs::read_to_string(path).map_err(failed)?;
             Vocabulary::new(characters.chars().collect())?
         }
-        None => match exchange::characters(&dict) {
-            Some(vocabulary) => vocabulary,
-            None => embedded()?.1,
-        },
+        None => exchange::characters(&dict).ok_or(Error::NoCharacters)?,
     };
     let (model, sizes) = exchange::import(&dict, &vocabulary, &cpu()?)?;
     if let Some(folder) = args.to.parent().filter(|f| !f.as_os_str().is_empty()) {

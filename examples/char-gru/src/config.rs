@@ -46,7 +46,7 @@ pub enum Command {
 #[derive(Args, Clone, Debug)]
 pub struct TrainArgs {
     /// UTF-8 text for training instead of the built-in text: files, or folders of .txt files, read as
-    /// one text in chunks
+    /// one text
     #[arg(long, value_name = "PATH", num_args = 1.., help_heading = DATA)]
     pub text: Vec<PathBuf>,
 
@@ -222,8 +222,7 @@ pub struct ImportArgs {
     #[arg(value_name = "MODEL", default_value = "char-gru/model.bpk")]
     pub to: PathBuf,
 
-    /// UTF-8 file with the model's characters in the order of its tokens. Default: the sorted characters
-    /// of the built-in text. Not needed for a file from `export`
+    /// UTF-8 file with the model's characters in the order of its tokens. Not needed for a file from `export`
     #[arg(long, value_name = "FILE")]
     pub characters: Option<PathBuf>,
 }

@@ -16,6 +16,9 @@ pub enum Error {
     #[error("--tie needs --embed and --hidden to be equal, got {embed} and {hidden}")]
     CannotTie { embed: usize, hidden: usize },
 
+    #[error("the file does not contain the model's characters; give them with --characters FILE")]
+    NoCharacters,
+
     #[error("the backend {name} is not in this build; add --features {name} to the cargo command")]
     BackendMissing { name: &'static str },
 
@@ -45,7 +48,6 @@ impl Error {
             Self::Model(error) => match error {
                 ModelError::Diverged { .. } | ModelError::NotFinite => 1,
                 ModelError::Run(RunError::Device(_)) => 1,
-                ModelError::Changed { .. } | ModelError::TextChanged => 1,
                 _ => 2,
             },
             Self::Stopped { .. } => STOPPED,

@@ -348,7 +348,6 @@ impl Speed {
 mod tests {
     use super::*;
     use crate::config::Cli;
-    use char_model::text::Text;
     use clap::Parser;
 
     fn args(folder: &Path, more: &[&str]) -> TrainArgs {
@@ -370,11 +369,10 @@ mod tests {
         stop: &AtomicBool,
     ) -> (String, Result<(), Error>) {
         let args = args(folder, more);
-        let text: &'static str = "a rose is a rose. ".repeat(60).leak();
-        let (text, vocabulary) = Text::new(text).unwrap();
-        let corpus = Corpus::new(text, vocabulary, 0.1, 16).unwrap();
+        let text = "a rose is a rose. ".repeat(60);
+        let corpus = Corpus::new(&text, 0.1, 16).unwrap();
         let sizes = CharGruConfig::new(corpus.vocabulary.len(), 8, 16, 1, args.dropout);
-        let reference = Reference::new(&corpus).unwrap();
+        let reference = Reference::new(&corpus);
         let files = Files::create(folder).unwrap();
         let devices = vec![Device::flex(); count];
         let trained = train(&args, &sizes, &corpus, &reference, &files, &devices, stop);
