@@ -102,7 +102,7 @@ pub struct TrainArgs {
 
     /// Passes over the text
     #[arg(long, value_name = "K", default_value_t = 40, value_parser = size(1_000_000), help_heading = TRAINING)]
-    pub epochs: usize, // about a minute; 80 epochs lower the loss by 0.01 nats
+    pub epochs: usize, // half a minute; 80 epochs lower the loss by 0.01 nats
 
     /// Stop after this many steps, regardless of --epochs
     #[arg(long, value_name = "K", value_parser = size(usize::MAX as u64), help_heading = TRAINING)]

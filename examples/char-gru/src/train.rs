@@ -67,10 +67,13 @@ fn sweep(folder: &Path) {
 
 /// The arguments that identify a run. A checkpoint can be resumed only with the same arguments.
 fn identity(args: &TrainArgs, sizes: &CharGruConfig, corpus: &Corpus) -> String {
+    // FNV-1a, which is the same in every release.
+    let hash = |hash: u64, &token: &i32| (hash ^ token as u64).wrapping_mul(0x100_0000_01b3);
+    let text = corpus.tokens().iter().fold(0xcbf2_9ce4_8422_2325, hash);
     format!(
-        "{sizes} {} characters, validation {}, epochs {}, batch {}, seq {}, lr {}, clip {}, seed {}, \
+        "{sizes} {} characters with the hash {text:x}, validation {}, epochs {}, batch {}, seq {}, lr {}, clip {}, seed {}, \
          check every {:?}, alphabet {:?}",
-        corpus.validation_range().end,
+        corpus.tokens().len(),
         args.validation,
         args.epochs,
         args.batch,
@@ -384,6 +387,17 @@ mod tests {
             line.to_string()
         });
         (lines.collect::<Vec<_>>().join("\n"), trained.map(|_| ()))
+    }
+
+    #[test]
+    fn an_edited_text_is_another_run() {
+        let args = args(Path::new("run"), &[]);
+        let sizes = CharGruConfig::new(2, 8, 16, 1, 0.0);
+        let [one, other] = ["ab", "ba"].map(|text| {
+            let corpus = Corpus::new(&text.repeat(50), 0.1, 16).unwrap();
+            identity(&args, &sizes, &corpus)
+        });
+        assert_ne!(one, other);
     }
 
     /// One test, because two runs at once would share one random generator.
