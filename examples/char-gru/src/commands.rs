@@ -24,14 +24,12 @@ use crate::backend::Backend;
 use crate::config::{
     Cli, Command, EvalArgs, ExportArgs, ImportArgs, SampleArgs, TrainArgs, Writing,
 };
+use crate::devices;
 use crate::error::{Error, STOPPED};
 use crate::train::{Files, train};
-use crate::{chart, devices};
 
 /// Default number of characters per window, large enough that the time per call does not matter.
 const SEQ: usize = 128;
-/// The number of windows for the chart of the gates.
-const LOOKED_AT: usize = 32;
 
 /// Runs the command of a command line. Prints an error as one line, and returns the exit code.
 pub fn run(cli: &Cli) -> u8 {
@@ -104,11 +102,9 @@ fn run_train(args: &TrainArgs) -> Result<(), Error> {
     stop.store(true, Ordering::Relaxed);
     let judges = corpus.validation_streams(args.batch);
     let loss = read_sync(evaluate(&model, &judges, args.seq, device))?;
-    let means = chart::gate_means(&model, &judges, args.seq, LOOKED_AT, device)?;
-    chart::gates(&means, &files.gates_chart)?;
     say(&format!(
         "{} holds the model ({} parameters, validation {loss:.3} nats, {:.3} bits per character), \
-         its log and its charts",
+         its log and its chart",
         args.out.display(),
         model.num_params(),
         loss / LN_2
@@ -199,11 +195,6 @@ fn run_eval(args: &EvalArgs) -> Result<(), Error> {
         loss / LN_2,
         streams.characters()
     ));
-    if let Some(path) = &args.gates {
-        let means = chart::gate_means(&model, &streams, SEQ, LOOKED_AT, &device)?;
-        chart::gates(&means, path)?;
-        say(&format!("{} shows the gates", path.display()));
-    }
     Ok(())
 }
 

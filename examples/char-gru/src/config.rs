@@ -54,7 +54,7 @@ pub struct TrainArgs {
     #[arg(long, value_name = "PART", default_value_t = 0.1, value_parser = fraction, help_heading = DATA)]
     pub validation: f64, // the usual 90/10 split
 
-    /// Folder for the model, checkpoint, log and charts
+    /// Folder for the model, checkpoint, log and chart
     #[arg(long, value_name = "DIR", default_value = "char-gru", help_heading = DATA)]
     pub out: PathBuf,
 
@@ -195,10 +195,6 @@ pub struct EvalArgs {
     /// Number of parallel streams of the text. 1 reads it in order
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = size(16_384))]
     pub batch: usize, // 16 starts without context do not change the third digit
-
-    /// Also draw the mean gates of every unit over the text, as SVG
-    #[arg(long, value_name = "FILE")]
-    pub gates: Option<PathBuf>,
 }
 
 #[derive(Args, Clone, Debug)]

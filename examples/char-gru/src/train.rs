@@ -32,7 +32,6 @@ pub struct Files {
     pub checkpoint: PathBuf,
     pub log: PathBuf,
     pub loss_chart: PathBuf,
-    pub gates_chart: PathBuf,
 }
 
 impl Files {
@@ -48,7 +47,6 @@ impl Files {
             checkpoint: folder.join("checkpoint.bpk"),
             log: folder.join("log.jsonl"),
             loss_chart: folder.join("loss.svg"),
-            gates_chart: folder.join("gates.svg"),
         })
     }
 }
