@@ -94,9 +94,8 @@ pub fn load_like(
         ..saved.clone()
     };
     if alike != *sizes {
-        let tied = if saved.tied { " and a tied head" } else { "" };
         let reason = format!(
-            "its model has embed {}, hidden {}, layers {}{tied}, for {} characters",
+            "its model has embed {}, hidden {}, layers {}, for {} characters",
             saved.embed, saved.hidden, saved.layers, saved.vocabulary
         );
         return Err(Error::load(path, reason));
@@ -150,12 +149,10 @@ fn is_possible(sizes: &CharGruConfig, bytes: u64) -> bool {
     let counts = [sizes.vocabulary, sizes.embed, sizes.hidden, sizes.layers];
     let [v, e, h, l] = counts.map(|count| count as f64);
     // Counts only the weights, with at least one byte each.
-    let head = if sizes.tied { 0.0 } else { h * v };
-    let weights = v * e + 3.0 * h * (e + (2.0 * l - 1.0) * h) + head;
+    let weights = v * e + 3.0 * h * (e + (2.0 * l - 1.0) * h) + h * v;
     counts.iter().all(|&count| count > 0)
         && weights <= bytes as f64
         && (0.0..1.0).contains(&sizes.dropout)
-        && (!sizes.tied || sizes.embed == sizes.hidden)
 }
 
 /// Burn's error for a file.
@@ -229,7 +226,6 @@ mod tests {
             CharGruConfig::new(3, 2, 4, 0, 0.0),
             CharGruConfig::new(3, 2, 4, 1, 1.0),
             CharGruConfig::new(3, 2, 4, 1, f64::NAN),
-            usual.clone().with_tied(true),
         ];
         let abc = vocabulary("abc");
         for sizes in claims {

@@ -54,12 +54,6 @@ pub fn run(cli: &Cli) -> u8 {
 }
 
 fn run_train(args: &TrainArgs) -> Result<(), Error> {
-    if args.tie && args.embed != args.hidden {
-        return Err(Error::CannotTie {
-            embed: args.embed,
-            hidden: args.hidden,
-        });
-    }
     let text = if args.text.is_empty() {
         lipsum::LIBER_PRIMUS.to_string()
     } else {
@@ -76,8 +70,7 @@ fn run_train(args: &TrainArgs) -> Result<(), Error> {
         args.hidden,
         args.layers,
         args.dropout,
-    )
-    .with_tied(args.tie);
+    );
     say(&format!(
         "{} characters, {} distinct; {} to train on, {} to validate",
         corpus.tokens().len(),

@@ -87,10 +87,6 @@ pub struct TrainArgs {
     #[arg(long, value_name = "P", default_value_t = 0.4, value_parser = probability, help_heading = MODEL)]
     pub dropout: f64, // the built-in text is small and read 40 times
 
-    /// Use the embedding also as the head. Requires --embed and --hidden to be equal
-    #[arg(long, help_heading = MODEL)]
-    pub tie: bool,
-
     /// Where to compute. A GPU requires the Cargo feature with the same name
     #[arg(long, value_name = "NAME", default_value_t = Backend::Flex, value_enum, help_heading = TRAINING)]
     pub backend: Backend, // the faster of the two CPU backends on this very run
@@ -121,7 +117,7 @@ pub struct TrainArgs {
     pub batch: usize, // 32 gives too few steps for this small text, 8 too little work per step
 
     /// Characters per window. Gradients stop at its start, the state is carried
-    #[arg(long, visible_alias = "steps-per-window", value_name = "T", default_value_t = 64, value_parser = size(65_536), help_heading = TRAINING)]
+    #[arg(long, value_name = "T", default_value_t = 64, value_parser = size(65_536), help_heading = TRAINING)]
     pub seq: usize, // a line of the text
 
     /// Peak learning rate of Adam; warm-up and cosine decay around it
@@ -144,7 +140,7 @@ pub struct TrainArgs {
 #[derive(Args, Clone, Debug)]
 pub struct Writing {
     /// Number of characters
-    #[arg(long, visible_alias = "sample-length", value_name = "COUNT", default_value_t = 500, help_heading = SAMPLING)]
+    #[arg(long, value_name = "COUNT", default_value_t = 500, help_heading = SAMPLING)]
     pub length: usize,
 
     /// Below 1 prefers likely characters, above 1 flattens the distribution

@@ -13,9 +13,6 @@ pub enum Error {
     #[error(transparent)]
     Model(#[from] ModelError),
 
-    #[error("--tie needs --embed and --hidden to be equal, got {embed} and {hidden}")]
-    CannotTie { embed: usize, hidden: usize },
-
     #[error("the file does not contain the model's characters; give them with --characters FILE")]
     NoCharacters,
 

@@ -17,7 +17,6 @@ const SEQ: usize = 64;
 
 /// [`evaluate`] with a prepared GRU.
 fn nats(model: &CharGru, gru: &PreparedGru, streams: &Streams, device: &Device) -> f64 {
-    let head = model.head.as_ref().expect("the head is not tied");
     let cross_entropy = CrossEntropyLossConfig::new().init(device);
     let (mut state, mut sum, mut characters) = (None, 0.0, 0);
     for window in streams.windows(SEQ) {
@@ -25,7 +24,7 @@ fn nats(model: &CharGru, gru: &PreparedGru, streams: &Streams, device: &Device) 
         let (y, next): (Tensor<3>, _) = gru.forward(x, state);
         state = Some(next);
         let [n, t, h] = y.dims();
-        let scores = head.forward(y.reshape([n * t, h]));
+        let scores = model.head.forward(y.reshape([n * t, h]));
         let loss = cross_entropy.forward(scores, window.targets(device));
         sum += f64::from(read_sync(read(loss)).unwrap()) * window.len() as f64;
         characters += window.len();
