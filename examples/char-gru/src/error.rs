@@ -17,11 +17,11 @@ pub enum Error {
     NoCharacters,
 
     #[error("the backend {name} is not in this build; add --features {name} to the cargo command")]
-    BackendMissing { name: &'static str },
+    BackendMissing { name: String },
 
     #[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
     #[error("the backend {name} found no usable device: {reason}")]
-    BackendAbsent { name: &'static str, reason: String },
+    BackendAbsent { name: String, reason: String },
 
     #[cfg(not(feature = "remote"))]
     #[error(

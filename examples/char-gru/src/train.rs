@@ -35,31 +35,15 @@ pub struct Files {
 }
 
 impl Files {
-    /// Creates the folder if it is missing, so that an error appears before the training.
+    /// Creates the folder if it is missing.
     pub fn create(folder: &Path) -> Result<Self, Error> {
         fs::create_dir_all(folder).map_err(|e| ModelError::write(folder, e))?;
-        let scratch = folder.join(format!("writable-{}", std::process::id()));
-        fs::write(&scratch, []).map_err(|e| ModelError::write(folder, e))?;
-        fs::remove_file(&scratch).map_err(|e| ModelError::write(folder, e))?;
-        sweep(folder);
         Ok(Self {
             model: folder.join("model.bpk"),
             checkpoint: folder.join("checkpoint.bpk"),
             log: folder.join("log.jsonl"),
             loss_chart: folder.join("loss.svg"),
         })
-    }
-}
-
-/// Removes temporary files of a killed run. Errors are ignored.
-fn sweep(folder: &Path) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        let ours = name.starts_with("model.bpk.") || name.starts_with("checkpoint.bpk.");
-        if ours && name.ends_with(".tmp") {
-            let _ = fs::remove_file(entry.path());
-        }
     }
 }
 
