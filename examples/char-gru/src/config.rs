@@ -6,7 +6,6 @@ use clap::builder::{RangedU64ValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
 use crate::backend::Backend;
-use crate::devices::Place;
 
 const AFTER_HELP: &str = "Without arguments the program trains on Cicero's Latin, which is built in, \
     on the CPU, saves the model to the folder char-gru, and generates text.";
@@ -91,10 +90,10 @@ pub struct TrainArgs {
     #[arg(long, value_name = "NAME", default_value_t = Backend::Flex, value_enum, help_heading = TRAINING)]
     pub backend: Backend, // the faster of the two CPU backends on this very run
 
-    /// Split the rows of each batch over several devices: ws://HOST:PORT for a gru-server, local:K for K
-    /// times --backend. The first device keeps parameters and optimizer
-    #[arg(long, value_name = "DEVICE", value_delimiter = ',', help_heading = TRAINING)]
-    pub devices: Vec<Place>,
+    /// Split the rows of each batch over the devices of several gru-servers: ws://HOST:PORT. The first
+    /// device keeps parameters and optimizer
+    #[arg(long, value_name = "SERVER", value_delimiter = ',', value_parser = server, help_heading = TRAINING)]
+    pub devices: Vec<String>,
 
     /// Passes over the text
     #[arg(long, value_name = "K", default_value_t = 40, value_parser = size(1_000_000), help_heading = TRAINING)]
@@ -249,6 +248,14 @@ fn probability(text: &str) -> Result<f64, String> {
     }
 }
 
+fn server(text: &str) -> Result<String, String> {
+    if text.starts_with("ws://") {
+        Ok(text.to_string())
+    } else {
+        Err("expected ws://HOST:PORT".to_string())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -299,8 +306,7 @@ mod tests {
             ["--validation", "0"],
             ["--validation", "1"],
             ["--backend", "abacus"],
-            ["--devices", "local:0"],
-            ["--devices", "moon"],
+            ["--devices", "ws://one:3000,moon"],
         ];
         for [flag, value] in bad {
             let parsed = Cli::try_parse_from(["char-gru".to_string(), format!("{flag}={value}")]);

@@ -174,14 +174,14 @@ fn two_servers_learn_what_one_device_learns() {
 #[test]
 fn runs_resume_on_other_devices() {
     let folder = Folder::new("resume");
-    let server = Server::start();
-    let servers = format!("{},local:1", server.url());
+    let (one, other) = (Server::start(), Server::start());
+    let both = format!("{},{}", one.url(), other.url());
     finish(train(&folder.run("whole"), &["--max-steps", "15"]));
     let broken = folder.run("broken");
-    finish(train(&broken, &["--max-steps", "5", "--devices", &servers]));
+    finish(train(&broken, &["--max-steps", "5", "--devices", &both]));
     finish(train(
         &broken,
-        &["--max-steps", "10", "--resume", "--devices", "local:3"],
+        &["--max-steps", "10", "--resume", "--devices", &other.url()],
     ));
     finish(train(&broken, &["--max-steps", "15", "--resume"]));
     assert_alike(&broken, &folder.run("whole"), ROUNDING);
