@@ -11,7 +11,6 @@
 //! | [`onnx_file`] | writes `.onnx` files with one GRU |
 //! | `passes` | the oracle with the signatures of gru-cpu's passes, with the feature `passes` |
 //! | `conformance` | the recorded vectors of other frameworks, with the feature `conformance` |
-//! | `proxy` | a network within one machine, with the feature `network` |
 //! | `webgpu` | a GPU with the smallest limits of WebGPU, with the feature `webgpu` |
 //!
 //! Except for `webgpu`, this crate uses neither Burn nor a GPU: all tensors are flat row-major `Vec<f64>`.
@@ -28,7 +27,5 @@ pub mod oracle;
 #[cfg(feature = "passes")]
 pub mod passes;
 pub mod problem;
-#[cfg(feature = "network")]
-pub mod proxy;
 #[cfg(feature = "webgpu")]
 pub mod webgpu;

@@ -5,7 +5,6 @@ use burn::tensor::{Device, Distribution, Tensor};
 use char_gru::{commands, config::Cli};
 use clap::Parser;
 use gru_op::GruBlockConfig;
-use gru_testkit::proxy::Proxy;
 use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -241,24 +240,6 @@ fn absent_servers_are_named() {
     let expected = format!("error: cannot use the server {absent}");
     assert!(errors.starts_with(&expected), "{errors}");
     assert_eq!(errors.lines().count(), 1, "{errors}");
-}
-
-#[test]
-fn latency_changes_times_only() {
-    let folder = Folder::new("latency");
-    let server = Server::start();
-    let run = |milliseconds: u64| {
-        let delay = Duration::from_millis(milliseconds);
-        let proxy = Proxy::start(server.address, delay).unwrap();
-        let devices = url(proxy.address());
-        let out = folder.run(&milliseconds.to_string());
-        finish(train(&out, &["--max-steps", "10", "--devices", &devices]));
-        assert!(proxy.bytes_sent() > 0 && proxy.bytes_received() > 0);
-        numbers(&out)
-    };
-    let at_once = run(0);
-    assert_eq!(run(1), at_once);
-    assert_eq!(run(10), at_once);
 }
 
 #[test]
