@@ -42,7 +42,7 @@ fn twin(by: Arithmetic) -> Twin {
 }
 
 fn network() -> Network {
-    let model = Model::parse(PUBLISHED).unwrap();
+    let model = Model::published();
     Network::new(&Arc::new(model))
 }
 
