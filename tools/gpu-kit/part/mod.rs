@@ -227,13 +227,13 @@ impl Rows {
             file.map_err(Error::file(path))
         };
         let mut earlier = 0;
-        if let Some(path) = path {
-            if let Ok(text) = fs::read_to_string(path) {
-                // A crash can leave an incomplete last row, whose problem runs again.
-                let complete = text.rfind('\n').map_or("", |end| &text[..=end]);
-                fs::write(path, complete).map_err(Error::file(path))?;
-                earlier = complete.lines().count();
-            }
+        if let Some(path) = path
+            && let Ok(text) = fs::read_to_string(path)
+        {
+            // A crash can leave an incomplete last row, whose problem runs again.
+            let complete = text.rfind('\n').map_or("", |end| &text[..=end]);
+            fs::write(path, complete).map_err(Error::file(path))?;
+            earlier = complete.lines().count();
         }
         Ok(Self {
             all: Vec::new(),
