@@ -43,11 +43,11 @@ mod saving;
 mod server;
 mod sums;
 mod tracking;
-mod train;
 mod user;
 mod vectors;
 
 use std::{
+    collections::HashSet,
     env,
     path::{Path, PathBuf},
     sync::OnceLock,
@@ -92,7 +92,6 @@ const SUITES: &[Suite] = &[
     gradcheck::trials,
     burn_gru::trials,
     misuse::trials,
-    train::trials,
     replay::trials,
     user::trials,
     #[cfg(feature = "remote")]
@@ -107,7 +106,15 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
         ..gru_cube::Settings::current()
     };
     settings.set();
-    SUITES.iter().flat_map(|suite| suite(backends)).collect()
+    let trials: Vec<Trial> = SUITES.iter().flat_map(|suite| suite(backends)).collect();
+    let mut names = HashSet::new();
+    let twice = trials.iter().find(|trial| !names.insert(trial.name()));
+    let twice = twice.map(Trial::name);
+    assert!(
+        twice.is_none(),
+        "expected one trial of each name, got two of {twice:?}"
+    );
+    trials
 }
 
 /// The folder of recorded files: `data` of this crate, or a copy that `GRU_TESTS` names.

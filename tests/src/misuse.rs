@@ -235,7 +235,7 @@ fn all() -> Vec<Misuse> {
             "tensorflow::weights: w_c [I+H, H] must have more rows than columns, got [5, 5]"
         ),
         misuse!(
-            "block-cell-weights",
+            "tensorflow-weights",
             tensorflow::weights(
                 zeros([I + H, 2 * H]),
                 zeros([I + H, H]),

@@ -78,11 +78,12 @@ impl<B: Backend> GruCall<B> {
     }
 }
 
-/// Whether a buffer of these sizes can be addressed, at eight bytes an element.
+/// Whether a buffer of these sizes can be addressed, at eight bytes an element. A size of zero does not excuse the
+/// others: their products are computed, too.
 pub(crate) fn is_addressable(sizes: &[usize]) -> bool {
     let bytes = sizes
         .iter()
-        .try_fold(8usize, |all, &size| all.checked_mul(size));
+        .try_fold(8usize, |all, &size| all.checked_mul(size.max(1)));
     bytes.is_some_and(|bytes| isize::try_from(bytes).is_ok())
 }
 
