@@ -12,7 +12,7 @@ mod agreement;
 pub mod backends;
 mod block;
 mod burn_gru;
-mod clips;
+mod call;
 mod conformance;
 mod convert;
 mod empty;
@@ -31,7 +31,6 @@ mod onnx_file;
 mod options;
 mod oracle;
 mod prepared;
-mod properties;
 mod pytorch_model;
 mod ragged;
 #[cfg(feature = "remote")]
@@ -67,7 +66,6 @@ const SUITES: &[Suite] = &[
     oracle::trials,
     gradient::trials,
     gates::trials,
-    clips::trials,
     empty::trials,
     agreement::trials,
     |_| half::trials(),
@@ -83,7 +81,6 @@ const SUITES: &[Suite] = &[
     onnx_file::trials,
     noise::trials,
     nonfinite::trials,
-    properties::trials,
     tracking::trials,
     block::trials,
     prepared::trials,

@@ -14,9 +14,8 @@ use burn::{
 use gru_op::{
     GruBlock, GruBlockConfig, GruError, Precision, PreparedGru, Reset, SequenceOptions, Update,
 };
-use gru_testkit::close::Tolerance;
+use gru_testkit::{close::Tolerance, panics::panics};
 use libtest_mimic::Trial;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const N: usize = 3;
 const T: usize = 6;
@@ -364,18 +363,6 @@ fn autodiff(device: &Device) -> Result<(), String> {
     )?;
     let x = Tensor::<2>::zeros([N, I], &autodiff);
     panics(|| prepared.step(x, None), "pass x.inner()")
-}
-
-fn panics<R>(call: impl FnOnce() -> R, says: &str) -> Result<(), String> {
-    let Err(panic) = catch_unwind(AssertUnwindSafe(call)) else {
-        return Err(format!("expected a panic that says {says:?}"));
-    };
-    let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
-    if text.contains(says) {
-        Ok(())
-    } else {
-        Err(format!("expected a panic that says {says:?}, got {text:?}"))
-    }
 }
 
 /// Half precision is a storage type: outputs are rounded to it.

@@ -8,6 +8,7 @@
 //! | [`oracle`] | the equations in float64, on a tape that differentiates them exactly |
 //! | [`close`] | named tensors, their comparison, and every tolerance with its reason |
 //! | [`cover`] | covering arrays: rows of options with every pair or triple of values |
+//! | [`panics`] | calls that must panic |
 //! | [`onnx_file`] | writes `.onnx` files with one GRU |
 //! | `passes` | the oracle with the signatures of gru-cpu's passes, with the feature `passes` |
 //! | `conformance` | the recorded vectors of other frameworks, with the feature `conformance` |
@@ -25,6 +26,7 @@ mod draw;
 pub mod inputs;
 pub mod onnx_file;
 pub mod oracle;
+pub mod panics;
 #[cfg(feature = "passes")]
 pub mod passes;
 pub mod problem;

@@ -4,7 +4,7 @@
 mod grad_f64;
 mod keras;
 pub mod mps_graph;
-mod onnx;
+pub mod onnx;
 mod tensorflow;
 mod torch;
 

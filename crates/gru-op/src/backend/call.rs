@@ -61,6 +61,11 @@ impl<B: Backend> GruCall<B> {
         Sizes { n, t, i, h }
     }
 
+    /// Whether there are no rows. The number of their steps may then be any number.
+    pub(crate) fn has_no_rows(&self) -> bool {
+        self.sizes().n == 0 && !matches!(self.lengths, Lengths::Packed(_))
+    }
+
     /// Applies a function to each tensor.
     pub fn map<C: Backend>(self, f: impl FnMut(FloatTensor<B>) -> FloatTensor<C>) -> GruCall<C> {
         GruCall {

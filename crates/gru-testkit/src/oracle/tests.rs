@@ -165,10 +165,11 @@ fn gradients_of_options_match_differences() {
     assert_eq!(count, 384);
 }
 
-/// A clip that no value reaches would test nothing.
+/// A clip that no value reaches would test nothing, except that it is no clip.
 #[test]
 fn every_clip_of_the_catalogue_shows() {
-    for problem in problem::catalogue() {
+    let is_finite = |problem: &Problem| problem.spec.clip_gates.is_none_or(|clip| clip < 1e38);
+    for problem in problem::catalogue().into_iter().filter(is_finite) {
         let inputs = Inputs::random(&problem);
         let clipped = forward(&problem, &inputs).y;
         let spec = problem.spec;
