@@ -1,19 +1,15 @@
-//! Inputs that are views: one row for all rows (stride 0), and flipped sequences.
+//! Inputs that are views of one row, step or value (stride 0).
 
-use super::{H, I, N, T, Test, equal, input, runs, values};
+use super::{H, I, N, T, Test, runs, values};
 use burn::tensor::{DType, Device, Tensor};
-use gru_op::{Direction, GruBlockConfig, GruSpec, GruWeights, SequenceOptions, gru_sequence_with};
+use gru_op::{GruSpec, GruWeights, SequenceOptions, gru_sequence_with};
 use gru_testkit::{
     close::{Tolerance, close},
     inputs::Inputs,
     problem::Problem,
 };
 
-pub const TESTS: &[(&str, Test)] = &[
-    ("expanded", expanded),
-    ("flipped", flipped),
-    ("expanded-in-a-block", expanded_in_a_block),
-];
+pub const TESTS: &[(&str, Test)] = &[("expanded", expanded)];
 
 fn copy<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     let device = tensor.device();
@@ -95,67 +91,4 @@ fn expanded(device: &Device) -> Result<(), String> {
         close(name, &got, &expected, Tolerance::F32.gradient)?;
     }
     Ok(())
-}
-
-/// A flipped sequence in the other direction equals the flipped result.
-fn flipped(device: &Device) -> Result<(), String> {
-    let device = &device.clone().autodiff();
-    let inputs = Inputs::random(&Problem::new(N, T, I, H));
-    let weights = GruWeights::new(
-        runs::tensor(&inputs.w_ih, [I, 3 * H], device, DType::F32),
-        runs::tensor(&inputs.w_hh, [H, 3 * H], device, DType::F32),
-    );
-    let run = |flip: bool| -> Result<[Vec<f64>; 3], String> {
-        let turn = |tensor: Tensor<3>| if flip { tensor.flip([1]) } else { tensor };
-        let direction = if flip {
-            Direction::Forward
-        } else {
-            Direction::Reverse
-        };
-        let x = input(device).require_grad();
-        let (spec, options) = (
-            GruSpec::default(),
-            SequenceOptions::new().direction(direction),
-        );
-        let (y, h_t) = gru_sequence_with(turn(x.clone()), &weights, &spec, options);
-        let y = turn(y);
-        let gradients = runs::loss(&y, &inputs.d_y).backward();
-        let d_x = runs::gradient("x", &x, &gradients)?;
-        Ok([values(y), values(h_t), d_x])
-    };
-    for ((name, got), expected) in ["y", "h_t", "d_x"].iter().zip(run(true)?).zip(run(false)?) {
-        close(name, &got, &expected, Tolerance::F32.gradient)?;
-    }
-    Ok(())
-}
-
-/// One expanded row through a block: every row gives the result of the single row.
-fn expanded_in_a_block(device: &Device) -> Result<(), String> {
-    let block = GruBlockConfig::new(I, H)
-        .with_bidirectional(true)
-        .init(device);
-    let row = input(device).narrow(0, 0, 1);
-    let state = Tensor::<3>::full([2, 1, 1], 0.25, device);
-    let run = |n: usize, copied: bool| {
-        let (x, state) = (
-            row.clone().expand([n, T, I]),
-            state.clone().expand([2, n, H]),
-        );
-        let (x, state) = if copied {
-            (copy(x), copy(state))
-        } else {
-            (x, state)
-        };
-        let (y, last) = block.forward(x, Some(state));
-        [values(y), values(last)]
-    };
-    let (of_all, copied, alone) = (run(N, false), run(N, true), run(1, true));
-    equal("outputs", &of_all[0], &copied[0])?;
-    equal("states", &of_all[1], &copied[1])?;
-    close(
-        "a row",
-        &of_all[0],
-        &alone[0].repeat(N),
-        Tolerance::F32.forward,
-    )
 }
