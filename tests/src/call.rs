@@ -164,11 +164,11 @@ pub fn arguments(
     (view(leaves.x.clone(), how), weights, options)
 }
 
-/// The tensor, or a view that is transposed and flipped twice.
+/// The tensor, or a view that is transposed twice.
 fn view<const D: usize>(tensor: Tensor<D>, how: &How) -> Tensor<D> {
-    if !how.views || tensor.dims().contains(&0) {
+    if !how.views {
         return tensor;
     }
-    let copy = tensor.swap_dims(0, D - 1).flip([0]) * 1.0;
-    copy.flip([0]).swap_dims(0, D - 1)
+    let copy = tensor.swap_dims(0, D - 1) * 1.0;
+    copy.swap_dims(0, D - 1)
 }
