@@ -10,12 +10,12 @@ const REQUIREMENTS: &str = include_str!("peers/requirements.txt");
 const ONEDNN: &str = include_str!("peers/onednn_peer.cpp");
 
 /// `peers` in the target folder.
-pub fn default_folder() -> Result<PathBuf, String> {
-    let program = env::current_exe().map_err(|e| e.to_string())?;
+pub fn default_folder() -> PathBuf {
+    let program = env::current_exe().expect("the program has a path");
     let target = program.ancestors().nth(2);
-    Ok(target
-        .ok_or("this program is not in a target folder")?
-        .join("peers"))
+    target
+        .expect("the program is in a target folder")
+        .join("peers")
 }
 
 /// The command of a peer with this many threads, installed in `folder` if it is not in this workspace.

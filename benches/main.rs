@@ -6,17 +6,8 @@
 //!     cargo run --release -p gru-benches -- compile [OPTIONS]
 //!     cargo run --release -p gru-benches -- tables [--write]
 //!
-//! --peers gru-op-flex,torch   the peers; default: all but the ones of ndarray. The features wgpu, vulkan, metal and cuda
-//!                             add gru-op-wgpu, burn-wgpu, gru-op-cuda, burn-cuda, torch-cuda. prepared-flex is
-//!                             `GruBlock::prepare`
-//! --shapes char-s,rl          the shapes; default: all
-//! --modes infer,fwd_bwd       the modes; default: both
-//! --threads 1,2               the thread counts; default: all cores
-//! --samples 31                samples of each peer
-//! --seconds 8                 time of each peer and row; a slower peer has fewer samples, at least 7
-//! --csv FILE                  adds the rows to this record, and replaces older rows. Not with fewer samples or seconds
-//!                             than the default
-//! --folder FOLDER             Python environment and oneDNN; default: `peers` in the target folder
+//! `--help` lists the options. The features wgpu, vulkan, metal and cuda add the peers gru-op-wgpu, burn-wgpu, gru-op-cuda,
+//! burn-cuda, torch-cuda. prepared-flex is `GruBlock::prepare`.
 //!
 //! Before anything is timed, all peers of a row compute it, and their numbers are compared. Samples are interleaved: a
 //! sample of each peer, then the next sample of each peer. Calls below a millisecond are timed in batches. A peer that is
@@ -35,11 +26,14 @@ mod serve;
 mod tables;
 
 use std::{
-    collections::BTreeMap,
     env,
     path::{Path, PathBuf},
     process::ExitCode,
-    time::Duration,
+};
+
+use clap::{
+    Args, Parser, Subcommand,
+    builder::{RangedU64ValueParser, TypedValueParser},
 };
 
 use bench_support::{MODES, Mode, NoAnswer, Peer, Problem, SHAPES, Shape, agree};
@@ -53,21 +47,47 @@ const SECONDS: usize = 8;
 /// The fewest samples of a slow peer. An interval of the median requires six.
 const LEAST_SAMPLES: usize = 7;
 
+#[derive(Parser)]
+#[command(
+    about = "Compares gru-op with other GRUs",
+    args_conflicts_with_subcommands = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Add the peak memory to rows of the record. Linux only
+    Memory(Options),
+    /// Add the time of compiling gru-op to the record
+    Compile(Options),
+    /// Compare the generated tables and the chart of the documents with their records
+    Tables {
+        /// Update them
+        #[arg(long)]
+        write: bool,
+    },
+    /// Run as a peer of another process
+    #[command(hide = true)]
+    Serve { peer: String },
+}
+
 fn main() -> ExitCode {
-    let arguments: Vec<String> = env::args().skip(1).collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let result = match words[..] {
-        ["serve", peer] => {
+    let cli = Cli::parse();
+    let result = match &cli.command {
+        None => compare(&cli.options),
+        Some(Command::Memory(options)) => peak::measure(options),
+        Some(Command::Compile(options)) => compile::measure(options),
+        Some(Command::Tables { write }) => tables::check(&root(), *write),
+        Some(Command::Serve { peer }) => {
             serve::serve(peer);
             Ok(())
         }
-        ["tables"] => tables::check(&root(), false),
-        ["tables", "--write"] => tables::check(&root(), true),
-        ["memory", ..] => Options::parse(&words[1..]).and_then(|options| peak::measure(&options)),
-        ["compile", ..] => {
-            Options::parse(&words[1..]).and_then(|options| compile::measure(&options))
-        }
-        _ => Options::parse(&words).and_then(|options| compare(&options)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -83,84 +103,60 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
+#[derive(Args)]
 struct Options {
+    /// The peers
+    #[arg(long, value_delimiter = ',', default_value = PEERS)]
     peers: Vec<String>,
+
+    /// The shapes
+    #[arg(long, value_delimiter = ',', value_parser = shape, default_values = SHAPES.iter().map(|shape| shape.name))]
     shapes: Vec<&'static Shape>,
+
+    /// The modes: inference, or forward and backward
+    #[arg(long, value_delimiter = ',', value_parser = mode, default_values = MODES.map(Mode::name))]
     modes: Vec<Mode>,
+
+    /// The thread counts. Default: all cores
+    #[arg(long, value_delimiter = ',', value_parser = positive(), default_values_t = [facts::cores().len()])]
     threads: Vec<usize>,
+
+    /// Samples of each peer
+    #[arg(long, value_parser = positive(), default_value_t = SAMPLES)]
     samples: usize,
-    time: Duration,
+
+    /// Time of each peer and row. A slower peer has fewer samples, at least 7
+    #[arg(long, value_parser = positive(), default_value_t = SECONDS)]
+    seconds: usize,
+
+    /// Add the rows to this record, and replace older rows. Not with fewer samples or seconds than the default
+    #[arg(long)]
     csv: Option<PathBuf>,
+
+    /// Python environment and oneDNN
+    #[arg(long, default_value_os_t = install::default_folder())]
     folder: PathBuf,
 }
 
-impl Options {
-    fn parse(words: &[&str]) -> Result<Self, String> {
-        let mut given = BTreeMap::new();
-        for pair in words.chunks(2) {
-            match pair {
-                [name, value] if name.starts_with("--") => given.insert(*name, *value),
-                _ => {
-                    return Err(format!(
-                        "expected an option and its value, got `{}`",
-                        pair[0]
-                    ));
-                }
-            };
-        }
-        let cores = facts::cores().len().to_string();
-        let mut take = |name: &str, default: &str| given.remove(name).unwrap_or(default).to_owned();
-        let all = SHAPES
-            .iter()
-            .map(|shape| shape.name)
-            .collect::<Vec<_>>()
-            .join(",");
-        let number = |text: String| {
-            let parsed = text.parse::<usize>().ok().filter(|&number| number > 0);
-            parsed.ok_or_else(|| format!("expected a positive integer, got `{text}`"))
-        };
-        let names = take("--shapes", &all);
-        let shapes = names.split(',').map(|name| {
-            Shape::find(name).ok_or_else(|| format!("shape: expected one of {all}, got `{name}`"))
-        });
-        let shapes = shapes.collect::<Result<_, _>>()?;
-        let names = take("--modes", "infer,fwd_bwd");
-        let modes = names.split(',').map(|name| {
-            let all = MODES.map(Mode::name).join(", ");
-            Mode::find(name).ok_or_else(|| format!("mode: expected one of {all}, got `{name}`"))
-        });
-        let modes = modes.collect::<Result<_, _>>()?;
-        let threads = take("--threads", &cores);
-        let options = Self {
-            peers: take("--peers", PEERS)
-                .split(',')
-                .map(String::from)
-                .collect(),
-            shapes,
-            modes,
-            threads: threads
-                .split(',')
-                .map(|n| number(n.to_owned()))
-                .collect::<Result<_, _>>()?,
-            samples: number(take("--samples", &SAMPLES.to_string()))?,
-            time: Duration::from_secs(number(take("--seconds", &SECONDS.to_string()))? as u64),
-            csv: Some(take("--csv", ""))
-                .filter(|path| !path.is_empty())
-                .map(PathBuf::from),
-            folder: match take("--folder", "") {
-                default if default.is_empty() => install::default_folder()?,
-                folder => folder.into(),
-            },
-        };
-        match given.keys().next() {
-            Some(unknown) => Err(format!("unknown option {unknown}")),
-            None => Ok(options),
-        }
-    }
+fn positive() -> impl TypedValueParser<Value = usize> {
+    RangedU64ValueParser::<usize>::new().range(1..)
+}
+
+fn shape(name: &str) -> Result<&'static Shape, String> {
+    let all = || {
+        let names = SHAPES.iter().map(|shape| shape.name);
+        names.collect::<Vec<_>>().join(", ")
+    };
+    Shape::find(name).ok_or_else(|| format!("expected one of {}", all()))
+}
+
+fn mode(name: &str) -> Result<Mode, String> {
+    let all = || MODES.map(Mode::name).join(", ");
+    Mode::find(name).ok_or_else(|| format!("expected one of {}", all()))
 }
 
 fn compare(options: &Options) -> Result<(), String> {
-    let is_short = options.samples < SAMPLES || options.time < Duration::from_secs(SECONDS as u64);
+    let is_short = options.samples < SAMPLES || options.seconds < SECONDS;
     // The checkout may change later.
     facts::commit();
     facts::date();
@@ -283,7 +279,7 @@ fn compare_row(
     }
     runners.iter_mut().try_for_each(Runner::choose_batch)?;
     let before = facts::steal();
-    let limit = options.time.as_secs_f64() * 1e3;
+    let limit = options.seconds as f64 * 1e3;
     for round in 0..options.samples {
         for runner in &mut runners {
             if round < LEAST_SAMPLES || runner.spent <= limit {

@@ -1,12 +1,8 @@
-//! Measured times: medians, a table, rows of a record.
+//! Measured times: medians and a table.
 
-use std::{collections::BTreeMap, fs::OpenOptions, io::Write, process::Command};
+use std::collections::BTreeMap;
 
-/// The median, or NaN without samples.
-pub fn median(mut samples: Vec<f64>) -> f64 {
-    samples.sort_by(f64::total_cmp);
-    samples.get(samples.len() / 2).copied().unwrap_or(f64::NAN)
-}
+use bench_support::median;
 
 /// What was measured, and by whom.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,40 +97,5 @@ impl Times {
         if let Some(ms) = self.median("libdeepfilter", "network", "onnxruntime", 1) {
             println!("Whole DeepFilterNet 3 in its own library: {ms:.1} ms.");
         }
-    }
-
-    /// Appends one row per median to a CSV file.
-    pub fn write(&self, path: &str, onnxruntime: &str) -> std::io::Result<()> {
-        let mut file = OpenOptions::new().create(true).append(true).open(path)?;
-        if file.metadata()?.len() == 0 {
-            writeln!(
-                file,
-                "date,machine,peer,version,model,call,threads,ms_per_second,min,rounds"
-            )?;
-        }
-        let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let name = cpu.lines().find_map(|line| line.strip_prefix("model name"));
-        let machine = name.map_or("unknown", |n| n.trim_start_matches([':', '\t', ' ']));
-        let date = Command::new("date").arg("+%F").output();
-        let date = date.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_string());
-        let date = date.unwrap_or_default();
-        for (key, samples) in &self.0 {
-            let (peer, version) = match (key.model.as_str(), key.peer.as_str()) {
-                ("libdeepfilter", _) => ("libdeepfilter", "0.1.0"),
-                (_, "onnxruntime") => ("onnxruntime", onnxruntime),
-                (_, ours) => (ours, env!("CARGO_PKG_VERSION")),
-            };
-            writeln!(
-                file,
-                "{date},{machine},{peer},{version},{},{},{},{:.5},{:.5},{}",
-                key.model,
-                key.what,
-                key.threads,
-                median(samples.clone()),
-                samples.iter().copied().fold(f64::INFINITY, f64::min),
-                samples.len(),
-            )?;
-        }
-        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 """char-gru's training loop in PyTorch, with the same parameters, windows and learning rates, and so the
 same losses. Compares the speed.
 
-    cargo run --release -p char-gru -- train --plain --text TEXT --out ours --save-init init.bpk \\
+    cargo run --release -p char-gru -- train --text TEXT --out ours --save-init init.bpk \\
         --embed 128 --hidden 512 --layers 2 --batch 64 --seq 128 --dropout 0 --lr 2e-3 \\
         --max-steps 60 --check-every 1000000
     cargo run --release -p char-gru -- export init.bpk init.safetensors

@@ -52,6 +52,10 @@ const STEP_TESTS: &[(&str, StepTest)] = &[
 
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let mut trials = Vec::new();
+    for backend in backends.iter().filter(|backend| !backend.samples_modes()) {
+        let id = format!("empty/no-rows-of-many-steps/{}", backend.name);
+        trials.push(backend.trial(id, no_rows_of_many_steps));
+    }
     for backend in backends {
         for &(name, test) in TESTS {
             for (n, t) in SIZES {
@@ -209,6 +213,35 @@ fn sequence(call: Call) -> Result<(), String> {
             gru_sequence_with(x, w, &spec, options.clone().state(h0))
         })
     })
+}
+
+/// No memory and no time for each step.
+fn no_rows_of_many_steps(device: &Device) -> Result<(), String> {
+    for (layout, shape) in [
+        (Layout::BatchMajor, [0, 1 << 50, I]),
+        (Layout::TimeMajor, [1 << 50, 0, I]),
+    ] {
+        for lengths in [None, Some(&[][..])] {
+            for op in [gru_sequence_with, composed::gru_sequence_with] {
+                let device = device.clone().autodiff();
+                let x = Tensor::<3>::zeros(shape, &device).require_grad();
+                let (weights, spec) = (weights(&device), GruSpec::default());
+                let options = SequenceOptions::new().layout(layout);
+                let options = match lengths {
+                    Some(lengths) => options.lengths(lengths),
+                    None => options,
+                };
+                let (y, last) = op(x, &weights, &spec, options);
+                expect_shape("y", &y, [shape[0], shape[1], H])?;
+                expect_shape("the final state", &last, [0, H])?;
+                // Burn's graph of the composed operations has no step.
+                if y.is_tracked() {
+                    y.sum().backward();
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 fn composed_sequence(call: Call) -> Result<(), String> {

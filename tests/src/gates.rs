@@ -5,13 +5,14 @@ use gru_op::{Direction, GruBlockConfig, GruSpec, Layout, Order, Reset, Update, g
 use gru_testkit::{
     close::{Tolerance, close},
     inputs::Inputs,
-    oracle::{self, Call, Skipped},
+    oracle::{self, Call},
     problem::{Biases, Problem},
 };
 use libtest_mimic::Trial;
 
 use super::{
     backends::TestBackend,
+    call::{self, How},
     runs::{self, Leaves, expect_shape, values},
 };
 
@@ -120,27 +121,25 @@ fn zoneout(batch_first: bool, device: &Device, tolerance: f64) -> Result<(), Str
 
 /// Rows of different lengths. Gates have no meaning past the end of a row.
 fn lengths(problem: &Problem, device: &Device, tolerance: f64) -> Result<(), String> {
-    let &Problem { n, t, h, order, .. } = problem;
     let inputs = Inputs::random(problem);
-    let is_valid = |step: usize| match order.layout {
-        Layout::BatchMajor => step % t < LENGTHS[step / t],
-        Layout::TimeMajor => step / n < LENGTHS[step % n],
+    let call = call::with_lengths(Call::of(problem, &inputs), &LENGTHS);
+    let how = How {
+        lengths: Some(&LENGTHS),
+        ..How::default()
     };
-    let step_mask: Vec<_> = (0..n * t).map(|k| f64::from(is_valid(k))).collect();
-    let call = Call {
-        step_mask: Some(step_mask),
-        skipped: Skipped::Zero,
-        ..Call::of(problem, &inputs)
+    let leaves = Leaves::of(&call, false, device, DType::F32);
+    let (x, weights, options) = call::arguments(&call, &how, &leaves);
+    let got = gru_gates(x, &weights, &call.spec, options);
+    let step_mask = call
+        .step_mask
+        .as_ref()
+        .expect("a call with lengths has a mask");
+    let valid = |all: &[f64]| -> Vec<f64> {
+        let steps = all.chunks_exact(problem.h).zip(step_mask);
+        let valid = steps.filter(|&(_, &valid)| valid != 0.0);
+        valid.flat_map(|(units, _)| units).copied().collect()
     };
     let expected = call.forward();
-    let Leaves { x, h0, weights } = Leaves::new(problem, &inputs, device, DType::F32);
-    let options = runs::options(problem).state(h0).lengths(&LENGTHS);
-    let got = gru_gates(x, &weights, &problem.spec, options);
-    let valid = |all: &[f64]| -> Vec<f64> {
-        let steps = all.chunks_exact(h).enumerate();
-        let valid = steps.filter(|&(step, _)| is_valid(step));
-        valid.flat_map(|(_, units)| units).copied().collect()
-    };
     let [reset, update, candidate] = &expected.gates;
     close("states", &values(got.states), &expected.y, tolerance)?;
     for (name, got, expected) in [
@@ -156,7 +155,8 @@ fn lengths(problem: &Problem, device: &Device, tolerance: f64) -> Result<(), Str
 fn check(problem: &Problem, device: &Device, dtype: DType, tolerance: f64) -> Result<(), String> {
     let inputs = Inputs::random(problem);
     let expected = oracle::forward(problem, &inputs);
-    let Leaves { x, h0, weights } = Leaves::new(problem, &inputs, device, dtype);
+    let leaves = Leaves::new(problem, &inputs, device, dtype);
+    let Leaves { x, h0, weights, .. } = leaves;
     let options = runs::options(problem).state(h0);
     let got = gru_gates(x, &weights, &problem.spec, options);
     let [reset, update, candidate] = &expected.gates;

@@ -12,7 +12,7 @@ mod agreement;
 pub mod backends;
 mod block;
 mod burn_gru;
-mod clips;
+mod call;
 mod conformance;
 mod convert;
 mod empty;
@@ -31,7 +31,6 @@ mod onnx_file;
 mod options;
 mod oracle;
 mod prepared;
-mod properties;
 mod pytorch_model;
 mod ragged;
 #[cfg(feature = "remote")]
@@ -43,11 +42,11 @@ mod saving;
 mod server;
 mod sums;
 mod tracking;
-mod train;
 mod user;
 mod vectors;
 
 use std::{
+    collections::HashSet,
     env,
     path::{Path, PathBuf},
     sync::OnceLock,
@@ -67,7 +66,6 @@ const SUITES: &[Suite] = &[
     oracle::trials,
     gradient::trials,
     gates::trials,
-    clips::trials,
     empty::trials,
     agreement::trials,
     |_| half::trials(),
@@ -83,7 +81,6 @@ const SUITES: &[Suite] = &[
     onnx_file::trials,
     noise::trials,
     nonfinite::trials,
-    properties::trials,
     tracking::trials,
     block::trials,
     prepared::trials,
@@ -92,7 +89,6 @@ const SUITES: &[Suite] = &[
     gradcheck::trials,
     burn_gru::trials,
     misuse::trials,
-    train::trials,
     replay::trials,
     user::trials,
     #[cfg(feature = "remote")]
@@ -107,7 +103,15 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
         ..gru_cube::Settings::current()
     };
     settings.set();
-    SUITES.iter().flat_map(|suite| suite(backends)).collect()
+    let trials: Vec<Trial> = SUITES.iter().flat_map(|suite| suite(backends)).collect();
+    let mut names = HashSet::new();
+    let twice = trials.iter().find(|trial| !names.insert(trial.name()));
+    let twice = twice.map(Trial::name);
+    assert!(
+        twice.is_none(),
+        "expected one trial of each name, got two of {twice:?}"
+    );
+    trials
 }
 
 /// The folder of recorded files: `data` of this crate, or a copy that `GRU_TESTS` names.

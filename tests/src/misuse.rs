@@ -13,8 +13,8 @@ use gru_op::{
     restart,
     tensorflow::{self, gru_block_cell, gru_block_cell_grad},
 };
+use gru_testkit::panics::panic_text;
 use libtest_mimic::Trial;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const N: usize = 2;
 const T: usize = 3;
@@ -235,7 +235,7 @@ fn all() -> Vec<Misuse> {
             "tensorflow::weights: w_c [I+H, H] must have more rows than columns, got [5, 5]"
         ),
         misuse!(
-            "block-cell-weights",
+            "tensorflow-weights",
             tensorflow::weights(
                 zeros([I + H, 2 * H]),
                 zeros([I + H, H]),
@@ -378,6 +378,14 @@ fn all() -> Vec<Misuse> {
             }),
             "gru_sequence: a buffer of",
             "does not fit in memory"
+        ),
+        misuse!(
+            "overflow-without-rows",
+            sequence(|c| {
+                c.h0 = None;
+                c.x = zeros([0, 1 << 58, I]);
+            }),
+            "gru_sequence: a buffer of [0, 288230376151711744, 20] elements does not fit in memory"
         ),
         misuse!(
             "cell-batch",
@@ -630,14 +638,7 @@ fn all() -> Vec<Misuse> {
 pub fn trials(_: &[TestBackend]) -> Vec<Trial> {
     let trial = |misuse: Misuse| {
         Trial::test(format!("misuse/{}", misuse.id), move || {
-            let panic = catch_unwind(AssertUnwindSafe(misuse.call))
-                .err()
-                .ok_or("expected a panic, got a result")?;
-            let text = panic
-                .downcast_ref::<String>()
-                .cloned()
-                .or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()))
-                .ok_or("expected a panic with a text")?;
+            let text = panic_text(misuse.call)?;
             match misuse.says.iter().find(|part| !text.contains(**part)) {
                 None => Ok(()),
                 Some(part) => Err(format!("expected {part:?} in {text:?}").into()),

@@ -2,13 +2,13 @@
 //! the result of the float64 oracle and of PyTorch. WGSL gives no guarantees about NaN, so on a GPU these tests
 //! depend on the driver.
 
-use burn::tensor::{DType, Device, Tensor};
+use burn::tensor::{DType, Device};
 use gru_op::{Activation, Activations, Checkpointing, GruSpec, Reset, gru_sequence_with};
 use gru_testkit::{
     close::{Outcome, Tensors},
     conformance::transposed,
     inputs::Inputs,
-    oracle::{self, Call, Skipped},
+    oracle::{self, Call},
     problem::Problem,
 };
 use libtest_mimic::Trial;
@@ -16,7 +16,8 @@ use safetensors::SafeTensors;
 
 use super::{
     backends::TestBackend,
-    runs::{self, Leaves},
+    call::{self, How},
+    runs,
 };
 
 const TENSORS: [&str; 7] = ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh", "d_y"];
@@ -54,7 +55,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
         for (name, problem) in with_zoneout() {
             let id = format!("nonfinite/zoneout-{name}/{}", backend.id(DType::F32));
             trials.push(backend.trial(id, move |device| {
-                let mut places = TENSORS.into_iter().chain(["padding", "idle h0"]);
+                let mut places = TENSORS.into_iter().chain(["idle h0"]);
                 places.try_for_each(|place| check_zoneout(place, &problem, device))
             }));
         }
@@ -85,10 +86,10 @@ fn with_zoneout() -> [(&'static str, Problem); 2] {
     ]
 }
 
-/// The number in the middle of a tensor, or the last number of `x` or `h0`, which is of row 2.
+/// The number in the middle of a tensor, or the last number of `h0`, which is of row 2.
 fn number<'a>(inputs: &'a mut Inputs, place: &str) -> &'a mut f64 {
     let tensor = match place {
-        "x" | "padding" => Some(&mut inputs.x),
+        "x" => Some(&mut inputs.x),
         "h0" | "idle h0" => inputs.h0.as_mut(),
         "w_ih" => Some(&mut inputs.w_ih),
         "w_hh" => Some(&mut inputs.w_hh),
@@ -98,7 +99,7 @@ fn number<'a>(inputs: &'a mut Inputs, place: &str) -> &'a mut f64 {
     };
     let tensor = tensor.expect("the problem has every tensor");
     let at = match place {
-        "padding" | "idle h0" => tensor.len() - 1,
+        "idle h0" => tensor.len() - 1,
         _ => tensor.len() * 5 / 9,
     };
     &mut tensor[at]
@@ -120,19 +121,18 @@ fn check_zoneout(place: &str, problem: &Problem, device: &Device) -> Result<(), 
     *number(&mut inputs, place) = f64::NAN;
     let call = Call {
         zoneout: Some(vec![0.0; n * t]),
-        step_mask: Some([vec![1.0; 2 * t], vec![0.0; t]].concat()),
-        skipped: Skipped::Zero,
         ..Call::of(problem, &inputs)
     };
-    let expected = call.outcome(&inputs.d_y, &inputs.d_h_t);
-    let leaves = Leaves::new(problem, &inputs, device, DType::F32);
-    let options = runs::options(problem)
-        .state(leaves.h0.clone())
-        .zoneout(Tensor::<3>::zeros([n, t, 1], &leaves.x.device()))
-        .lengths(&[t, t, 0]);
-    let (y, h_t) = gru_sequence_with(leaves.x.clone(), &leaves.weights, &problem.spec, options);
-    let got = runs::outcome(&leaves, &inputs, y, h_t)?;
-    same_kinds(&got, &expected).map_err(|e| format!("NaN in {place}: {e}"))
+    let call = call::with_lengths(call, &[t, t, 0]);
+    let how = How {
+        lengths: Some(&[t, t, 0]),
+        checkpointing: problem.checkpointing,
+        ..How::default()
+    };
+    let upstream = [&inputs.d_y[..], &inputs.d_h_t];
+    let got = call::on(device, DType::F32, &call, upstream, &how)?;
+    same_kinds(&got, &call::expected(&call, upstream, &how))
+        .map_err(|e| format!("NaN in {place}: {e}"))
 }
 
 /// Every run that `tests/data/nonfinite/generate.py` recorded.

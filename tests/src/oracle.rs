@@ -1,7 +1,7 @@
 //! Compares the oracle itself with recorded vectors of other frameworks. All other suites rely on the
 //! oracle.
 
-use gru_op::{Activation, Activations, Direction, Layout, Reset, Update};
+use gru_op::{Direction, Layout, Order};
 use gru_testkit::{
     close::{Tolerance, close},
     conformance::{Case, CaseSpec},
@@ -10,7 +10,11 @@ use gru_testkit::{
 };
 use libtest_mimic::Trial;
 
-use super::{backends::TestBackend, conformance::mps_graph, vectors};
+use super::{
+    backends::TestBackend,
+    conformance::{mps_graph, onnx, text},
+    vectors,
+};
 
 pub fn trials(_: &[TestBackend]) -> Vec<Trial> {
     let of = |kind, check: fn(&Case) -> Result<(), String>| {
@@ -43,25 +47,14 @@ fn part(data: &[f64], rows: usize, d: usize, directions: usize) -> Vec<f64> {
 
 /// All of ONNX: activations with parameters, clip, lengths, both reset forms, directions and layouts.
 fn check_onnx(case: &Case) -> Result<(), String> {
-    let spec = &case.spec;
-    let direction = spec.option("direction").as_str().unwrap_or("forward");
-    let directions = if direction == "bidirectional" { 2 } else { 1 };
-    let activations = onnx_activations(spec, directions);
-    let batch_major = spec.number("layout") == Some(1);
-    let mut problem = vectors::sizes(spec);
-    problem.spec.clip_gates = spec.option("clip").as_f64();
-    if batch_major {
-        problem.order.layout = Layout::BatchMajor;
-    }
-    if spec.number("linear_before_reset") == Some(0) {
-        problem.spec.reset = Reset::BeforeMatmul;
-    }
-    for (d, &activations) in activations.iter().enumerate() {
-        if direction == "reverse" || d == 1 {
-            problem.order.direction = Direction::Reverse;
-        }
-        problem.spec.activations = activations;
-        let &Problem { n, t, h, .. } = &problem;
+    let attributes = onnx::attributes(&case.spec);
+    let all_directions = attributes.directions().map_err(text)?;
+    let directions = all_directions.len();
+    let layout = attributes.layout().map_err(text)?;
+    let batch_major = layout == Layout::BatchMajor;
+    let Problem { n, t, h, .. } = vectors::sizes(&case.spec);
+    let specs = attributes.specs().map_err(text)?;
+    for (d, (spec, &direction)) in specs.into_iter().zip(all_directions).enumerate() {
         // Batch-major ONNX has D after N, time-major has D before N. Outputs also have D after T.
         let (state_rows, y_rows) = if batch_major { (n, n * t) } else { (1, t) };
         let of = |name: &str, rows| Some(part(&case.get(name)?.data, rows, d, directions));
@@ -80,8 +73,8 @@ fn check_onnx(case: &Case) -> Result<(), String> {
             b_hh: bias(1),
             step_mask: valid,
             skipped: Skipped::Zero,
-            order: problem.order,
-            ..Call::new(problem.spec, [n, t, h], x, w_hh)
+            order: Order { layout, direction },
+            ..Call::new(spec, [n, t, h], x, w_hh)
         };
         let run = call.forward();
         let tolerance = case.tolerance().forward;
@@ -93,84 +86,20 @@ fn check_onnx(case: &Case) -> Result<(), String> {
     Ok(())
 }
 
-/// `f` for r and z, `g` for n, per direction. Activations with parameters use them in order.
-fn onnx_activations(spec: &CaseSpec, directions: usize) -> Vec<Activations> {
-    let list = |name: &str| spec.option(name).as_array().cloned().unwrap_or_default();
-    let numbers = |name: &str| {
-        list(name)
-            .into_iter()
-            .map(|v| v.as_f64().expect("a number"))
-    };
-    let (mut alphas, mut betas) = (numbers("activation_alpha"), numbers("activation_beta"));
-    let parsed: Vec<Activation> = list("activations")
-        .iter()
-        .map(|name| {
-            let mut alpha = |default| alphas.next().unwrap_or(default);
-            let mut beta = |default| betas.next().unwrap_or(default);
-            match name.as_str().expect("a name") {
-                "Sigmoid" => Activation::Sigmoid,
-                "Tanh" => Activation::Tanh,
-                "Relu" => Activation::Relu,
-                "Softsign" => Activation::Softsign,
-                "Softplus" => Activation::Softplus,
-                "HardSigmoid" => Activation::HardSigmoid {
-                    alpha: alpha(0.2),
-                    beta: beta(0.5),
-                },
-                "Affine" => Activation::Affine {
-                    alpha: alpha(1.0),
-                    beta: beta(0.0),
-                },
-                "ScaledTanh" => Activation::ScaledTanh {
-                    alpha: alpha(1.0),
-                    beta: beta(1.0),
-                },
-                "LeakyRelu" => Activation::LeakyRelu { alpha: alpha(0.01) },
-                "ThresholdedRelu" => Activation::ThresholdedRelu { alpha: alpha(1.0) },
-                "Elu" => Activation::Elu { alpha: alpha(1.0) },
-                other => panic!("{}: activation {other}", spec.name()),
-            }
-        })
-        .collect();
-    let of_direction = |pair: &[Activation]| Activations {
-        reset: pair[0],
-        update: pair[0],
-        candidate: pair[1],
-    };
-    if parsed.is_empty() {
-        return vec![Activations::default(); directions];
-    }
-    parsed.chunks_exact(2).map(of_direction).collect()
-}
-
 /// Both update rules, one activation per gate, both gate orders, reverse, bidirectional, recurrent
 /// masks, projected sources. The records include the gates.
 fn check_mps(case: &Case) -> Result<(), String> {
-    let spec = &case.spec;
-    let flag = |name: &str| spec.flag(name) == Some(true);
-    let mut problem = vectors::sizes(spec);
-    problem.spec.update = match spec.option("update_rule").as_str() {
-        Some("z*h+(1-z)*o") => Update::Keeps,
-        Some("(1-z)*h+z*o") => Update::Takes,
-        other => panic!("{}: update_rule {other:?}", spec.name()),
-    };
-    if !flag("resetAfter") {
-        problem.spec.reset = Reset::BeforeMatmul;
-    }
-    problem.spec.activations = Activations {
-        reset: mps_graph::activation(spec, "resetGateActivation", Activation::Sigmoid),
-        update: mps_graph::activation(spec, "updateGateActivation", Activation::Sigmoid),
-        candidate: mps_graph::activation(spec, "outputGateActivation", Activation::Tanh),
-    };
-    let order = if flag("resetGateFirst") {
+    let descriptor = mps_graph::descriptor(&case.spec);
+    let mut problem = vectors::sizes(&case.spec).with_spec(descriptor.spec());
+    let order = if descriptor.reset_gate_first {
         [0, 1, 2]
     } else {
         [1, 0, 2]
     };
     let &Problem { n, t, h, .. } = &problem;
-    let directions = if flag("bidirectional") { 2 } else { 1 };
+    let directions = if descriptor.bidirectional { 2 } else { 1 };
     for d in 0..directions {
-        if flag("reverse") || d == 1 {
+        if descriptor.reverse || d == 1 {
             problem.order.direction = Direction::Reverse;
         }
         let of = |name: &str, rows| Some(part(&case.get(name)?.data, rows, d, directions));

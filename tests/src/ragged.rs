@@ -1,5 +1,5 @@
-//! Packed batches: equal to the padded batch with lengths, values and every gradient; conversions; errors.
-//! The padded batch is compared with the float64 equations in `options` and `properties`.
+//! Packed batches of blocks: equal to the padded batch with lengths, values and every gradient. Conversions and errors.
+//! `options` compares the operator with the oracle.
 
 use super::{
     backends::TestBackend,
@@ -7,16 +7,16 @@ use super::{
 };
 use burn::tensor::{DType, Device, Tensor};
 use gru_op::{
-    Direction, GruBlock, GruBlockConfig, GruSpec, GruWeights, PackedSteps, Reset, SequenceOptions,
-    gru_packed, gru_sequence_with, pack, unpack,
+    GruBlock, GruBlockConfig, GruSpec, GruWeights, Layout, SequenceOptions, gru_packed, pack,
+    unpack,
 };
 use gru_testkit::{
     close::{Outcome, Tensors, Tolerance},
     inputs::Inputs,
+    panics::panics,
     problem::Problem,
 };
 use libtest_mimic::Trial;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const I: usize = 3;
 const H: usize = 7;
@@ -37,11 +37,6 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
         let id = |name: &str| format!("ragged/{name}/{}", backend.name);
         for (name, lengths) in BATCHES {
             let batch = Batch { lengths };
-            trials.push(
-                backend.trial(id(&format!("operator-{name}")), move |device| {
-                    operator(batch, device, tolerance)
-                }),
-            );
             trials.push(backend.trial(id(&format!("block-{name}")), move |device| {
                 block(batch, device, tolerance)
             }));
@@ -78,14 +73,9 @@ impl Batch {
     }
 
     /// `[N,T,features]` values, and the same without padding.
-    fn both(&self, seed: usize, features: usize, device: &Device) -> [Tensor<2>; 2] {
+    fn both(&self, features: usize, device: &Device) -> [Tensor<2>; 2] {
         let (n, t) = (self.n(), self.t());
-        let all = Inputs::random(&Problem::new(n, t, seed + features, 1)).x;
-        let rows: Vec<f64> = all
-            .chunks_exact(seed + features)
-            .flat_map(|row| &row[seed..])
-            .copied()
-            .collect();
+        let rows = Inputs::random(&Problem::new(n, t, features, 1)).x;
         let packed = self.valid(&rows);
         let m = self.lengths.iter().sum();
         [
@@ -95,65 +85,6 @@ impl Batch {
     }
 }
 
-fn operator(batch: Batch, device: &Device, tolerance: Tolerance) -> Result<(), String> {
-    let (n, t, lengths) = (batch.n(), batch.t(), batch.lengths);
-    let device = &device.clone().autodiff();
-    for (reset, direction, h0) in [
-        (Reset::AfterMatmul, Direction::Forward, true),
-        (Reset::BeforeMatmul, Direction::Reverse, true),
-        (Reset::AfterMatmul, Direction::Reverse, false),
-    ] {
-        let inputs = Inputs::random(&Problem::new(n, t, I, H));
-        let leaf = |data: &[f64], shape: [usize; 2]| -> Tensor<2> {
-            tensor(data, shape, device, DType::F32).require_grad()
-        };
-        let run = |is_packed: bool| -> Result<Outcome, String> {
-            let weights = GruWeights::new(
-                leaf(&inputs.w_ih, [I, 3 * H]),
-                leaf(&inputs.w_hh, [H, 3 * H]),
-            );
-            let state = leaf(inputs.h0.as_deref().expect("a state is on"), [n, H]);
-            let spec = GruSpec::default().with_reset(reset);
-            let options = SequenceOptions::new()
-                .state(h0.then(|| state.clone()))
-                .direction(direction);
-            let ([x, x_packed], [d_y, _]) = (batch.both(0, I, device), batch.both(2, H, device));
-            let x = if is_packed { x_packed } else { x }.require_grad();
-            let (y, last) = if is_packed {
-                gru_packed(x.clone(), lengths, &weights, &spec, options)
-            } else {
-                let options = options.lengths(lengths);
-                let x = x.clone().reshape([n, t, I]);
-                let (y, last) = gru_sequence_with(x, &weights, &spec, options);
-                (y.reshape([n * t, H]), last)
-            };
-            let d_y = values(d_y);
-            let d_y = if is_packed { batch.valid(&d_y) } else { d_y };
-            let gradients = (loss(&y, &d_y) + loss(&last, &inputs.d_h_t)).backward();
-            let packed = |all: Vec<f64>| if is_packed { all } else { batch.valid(&all) };
-            let mut named = Tensors::from([
-                ("x".into(), packed(gradient("x", &x, &gradients)?)),
-                ("w_hh".into(), gradient("w_hh", &weights.w_hh, &gradients)?),
-            ]);
-            let w_ih = weights.w_ih.as_ref().expect("it was given");
-            named.insert("w_ih".into(), gradient("w_ih", w_ih, &gradients)?);
-            if h0 {
-                named.insert("h0".into(), gradient("h0", &state, &gradients)?);
-            }
-            let outputs = [
-                ("y".into(), packed(values(y))),
-                ("h_t".into(), values(last)),
-            ];
-            Ok(Outcome {
-                gradients: named,
-                outputs: Tensors::from(outputs),
-            })
-        };
-        run(true)?.compare(&run(false)?, tolerance)?;
-    }
-    Ok(())
-}
-
 fn block(batch: Batch, device: &Device, tolerance: Tolerance) -> Result<(), String> {
     let (n, t, lengths) = (batch.n(), batch.t(), batch.lengths);
     let device = &device.clone().autodiff();
@@ -161,7 +92,7 @@ fn block(batch: Batch, device: &Device, tolerance: Tolerance) -> Result<(), Stri
         .with_num_layers(2)
         .with_bidirectional(true)
         .init(device);
-    let ([x, x_packed], [d_y, _]) = (batch.both(0, I, device), batch.both(1, 2 * H, device));
+    let ([x, x_packed], [d_y, _]) = (batch.both(I, device), batch.both(2 * H, device));
     let d_y = values(d_y);
     let numbers = Inputs::random(&Problem::new(4 * n, 1, 1, H));
     let h0 = numbers.h0.as_deref().expect("a state is on");
@@ -231,18 +162,6 @@ fn conversions(device: &Device) -> Result<(), String> {
     let packed = values(pack(nan, &lengths));
     expect("pack", packed[1..].to_vec(), &[1.0; 5])?;
 
-    // torch.nn.utils.rnn.pack_padded_sequence(x, [2, 3, 1], batch_first=True, enforce_sorted=False)
-    let steps = PackedSteps::from_packed(numbers(&rows), &lengths);
-    let by_step = [10.0, 0.0, 20.0, 11.0, 1.0, 12.0];
-    expect("data", values(steps.data.clone()), &by_step)?;
-    if steps.batch_sizes != [3, 2, 1] || steps.sorted_indices != Some(vec![1, 0, 2]) {
-        return Err(format!("expected [3, 2, 1] and [1, 0, 2], got {steps:?}"));
-    }
-    let (packed, back) = steps.into_packed();
-    expect("into_packed", values(packed), &rows)?;
-    if back != lengths {
-        return Err(format!("expected lengths {lengths:?}, got {back:?}"));
-    }
     let empty = unpack(numbers(&[]), &[0, 0]);
     if empty.dims() != [2, 0, 1] || pack(empty, &[0, 0]).dims() != [0, 1] {
         return Err("expected empty rows".into());
@@ -265,22 +184,7 @@ fn errors() -> Result<(), String> {
         );
     };
     let block = GruBlockConfig::new(I, H).init(&device);
-    let steps = |batch_sizes: &[usize], sorted: &[usize]| PackedSteps {
-        data: zeros(3, 1),
-        batch_sizes: batch_sizes.to_vec(),
-        sorted_indices: Some(sorted.to_vec()),
-    };
-    let refused = |expected: &str, call: &dyn Fn()| {
-        let Err(panic) = catch_unwind(AssertUnwindSafe(call)) else {
-            return Err(format!("expected {expected:?}, got a result"));
-        };
-        let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
-        if text.starts_with(expected) {
-            Ok(())
-        } else {
-            Err(format!("expected {expected:?}, got {text:?}"))
-        }
-    };
+    let refused = |says: &str, call: &dyn Fn()| panics(call, says);
     refused(
         "gru_packed: the sum of lengths must be M = 5, got 4; x [M, I] is [5, 3]",
         &|| {
@@ -302,6 +206,9 @@ fn errors() -> Result<(), String> {
             run(&[3, 2], options().lengths(&[3, 2]));
         },
     )?;
+    refused("gru_packed: layout must be BatchMajor", &|| {
+        run(&[3, 2], options().layout(Layout::TimeMajor));
+    })?;
     refused(
         "GruBlock::forward_packed: the sum of lengths must be M = 5, got 6",
         &|| {
@@ -316,29 +223,5 @@ fn errors() -> Result<(), String> {
     )?;
     refused("unpack: the sum of lengths must be M = 5, got 4", &|| {
         unpack(zeros(5, 1), &[4]);
-    })?;
-    refused(
-        "PackedSteps::from_packed: lengths[1] must be positive, got 0",
-        &|| {
-            PackedSteps::from_packed(zeros(3, 1), &[3, 0]);
-        },
-    )?;
-    refused(
-        "PackedSteps::into_packed: batch_sizes must not grow",
-        &|| {
-            steps(&[1, 2], &[0]).into_packed();
-        },
-    )?;
-    refused(
-        "PackedSteps::into_packed: batch_sizes must not grow",
-        &|| {
-            steps(&[usize::MAX, 2], &[0]).into_packed();
-        },
-    )?;
-    refused(
-        "PackedSteps::into_packed: sorted_indices must be a permutation of 2 rows",
-        &|| {
-            steps(&[2, 1], &[0, 0]).into_packed();
-        },
-    )
+    })
 }

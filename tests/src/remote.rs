@@ -3,7 +3,8 @@
 
 use super::{
     backends::TestBackend,
-    runs::{self, Leaves, loss, values},
+    call::{self, How},
+    runs::values,
     server::{Kind, Server},
 };
 use burn::{
@@ -20,15 +21,12 @@ use burn::{
 use gru_op::{
     Checkpointing, Direction, GruBlockConfig, GruSpec, GruWeights, Layout, Order, Reset,
     backend::{GruBackend, GruCall, GruSaved, Inputs as CallInputs, Sequence, Weights},
-    gru_sequence, gru_sequence_with,
+    gru_sequence,
 };
 use gru_testkit::{
-    close::{Tolerance, close},
-    inputs::Inputs,
-    problem::Problem,
+    close::Tolerance, inputs::Inputs, oracle::Call, panics::panic_text, problem::Problem,
 };
 use libtest_mimic::Trial;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 type Test = fn() -> Result<(), String>;
 
@@ -65,14 +63,6 @@ fn forward(device: &Device) -> Vec<f64> {
     values(gru.forward(x, None).0)
 }
 
-/// The panic text of `f`.
-fn panic_of<T>(f: impl FnOnce() -> T) -> Result<String, String> {
-    match catch_unwind(AssertUnwindSafe(f)) {
-        Ok(_) => Err("expected a panic, got a result".into()),
-        Err(reason) => Ok(reason.downcast_ref::<String>().cloned().unwrap_or_default()),
-    }
-}
-
 fn expect(text: &str, parts: &[&str]) -> Result<(), String> {
     match parts.iter().find(|&&part| !text.contains(part)) {
         Some(part) => Err(format!("expected {part:?} in {text:?}")),
@@ -83,7 +73,7 @@ fn expect(text: &str, parts: &[&str]) -> Result<(), String> {
 fn server_without_operator() -> Result<(), String> {
     let server = start(Kind::Bare)?;
     let device = server.device()?;
-    let text = panic_of(|| forward(&device))?;
+    let text = panic_text(|| forward(&device))?;
     expect(
         &text,
         &[
@@ -98,7 +88,7 @@ fn server_of_another_release() -> Result<(), String> {
     let server = start(Kind::Newer)?;
     let device = server.device()?;
     for _ in 0..2 {
-        let text = panic_of(|| forward(&device))?;
+        let text = panic_text(|| forward(&device))?;
         expect(
             &text,
             &["GruBlock::forward", "encoding 1000", "same release"],
@@ -145,7 +135,7 @@ fn on_ndarray() -> Result<(), String> {
 /// Another backend on the server, with every option of a call.
 fn on(kind: Kind, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
     let server = start(kind)?;
-    let device = server.device()?.autodiff();
+    let device = server.device()?;
     let usual = Problem::new(3, 5, 4, 6);
     let other = usual
         .with_spec(GruSpec::default().with_reset(Reset::BeforeMatmul))
@@ -156,20 +146,16 @@ fn on(kind: Kind, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
         .with_checkpointing(Checkpointing::Recompute);
     for problem in [usual, other] {
         let inputs = Inputs::random(&problem);
-        let run = |device: &Device, dtype: DType| {
-            let leaves = Leaves::new(&problem, &inputs, device, dtype);
-            let options = runs::options(&problem)
-                .state(leaves.h0.clone())
-                .lengths(&[5, 0, 3]);
-            let (y, last) =
-                gru_sequence_with(leaves.x.clone(), &leaves.weights, &problem.spec, options);
-            let loss = loss(&y, &inputs.d_y) + loss(&last, &inputs.d_h_t);
-            leaves.gradients(&loss.backward())
+        let lengths = [5, 0, 3];
+        let call = call::with_lengths(Call::of(&problem, &inputs), &lengths);
+        let how = How {
+            lengths: Some(&lengths),
+            checkpointing: problem.checkpointing,
+            ..How::default()
         };
-        let local = run(&Device::flex().autodiff(), DType::F64)?;
-        for (name, got) in run(&device, dtype)? {
-            close(&name, &got, &local[&name], tolerance.gradient)?;
-        }
+        let upstream = [&inputs.d_y[..], &inputs.d_h_t];
+        let got = call::on(&device, dtype, &call, upstream, &how)?;
+        got.compare(&call::expected(&call, upstream, &how), tolerance)?;
     }
     Ok(())
 }
@@ -239,9 +225,9 @@ fn no_collective_on_flex() -> Result<(), String> {
         let sum = all_reduce(ones, ReduceOperation::Sum, vec![device.clone()]);
         values(sum.resolve())
     };
-    panic_of(|| sum(&Device::flex()))?;
+    panic_text(|| sum(&Device::flex()))?;
     let server = start(Kind::Flex)?;
     let device = server.device()?;
-    panic_of(|| sum(&device))?;
+    panic_text(|| sum(&device))?;
     Ok(())
 }

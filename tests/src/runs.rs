@@ -5,6 +5,7 @@ use gru_op::{GruSpec, GruWeights, SequenceOptions};
 use gru_testkit::{
     close::{Outcome, Tensors},
     inputs::Inputs,
+    oracle::Call,
     problem::Problem,
 };
 
@@ -67,27 +68,50 @@ pub fn gradient<const D: usize>(
 pub struct Leaves {
     pub x: Tensor<3>,
     pub h0: Option<Tensor<2>>,
+    /// `[N,H]` or `[1,H]`.
+    pub start_state: Option<Tensor<2>>,
     pub weights: GruWeights,
 }
 
 impl Leaves {
     /// Leaves on `device`, or on its autodiff device.
     pub fn new(problem: &Problem, inputs: &Inputs, device: &Device, dtype: DType) -> Self {
-        let &Problem { n, i, h, .. } = problem;
+        Self::of(&Call::of(problem, inputs), false, device, dtype)
+    }
+
+    /// The same for a call. The sequence is NaN at skipped steps. A shared start state is the one of row 0.
+    pub fn of(call: &Call, shared_start: bool, device: &Device, dtype: DType) -> Self {
+        let &Call { n, t, h, .. } = call;
         let device = device.clone().autodiff();
+        let features = call.x.len() / (n * t).max(1);
+        let mut x = call.x.clone();
+        for (place, _) in call
+            .step_mask
+            .iter()
+            .flatten()
+            .enumerate()
+            .filter(|(_, v)| **v == 0.0)
+        {
+            x[place * features..][..features].fill(f64::NAN);
+        }
+        let [first, second] = call.order.layout.split([n, t]);
         let vector = |data: &Vec<f64>| tensor(data, [3 * h], &device, dtype).require_grad();
-        let matrix = |data: &[f64], rows, columns| {
-            tensor(data, [rows, columns], &device, dtype).require_grad()
+        let matrix = |data: &[f64], columns: usize| {
+            let shape = [data.len() / columns.max(1), columns];
+            tensor(data, shape, &device, dtype).require_grad()
         };
+        let start_state = call.start_state.as_ref();
+        let start_state = start_state.map(|state| if shared_start { &state[..h] } else { state });
         Self {
-            x: tensor(&inputs.x, problem.sequence_shape(i), &device, dtype).require_grad(),
-            h0: inputs.h0.as_ref().map(|h0| matrix(h0, n, h)),
+            x: tensor(&x, [first, second, features], &device, dtype).require_grad(),
+            h0: call.h0.as_ref().map(|h0| matrix(h0, h)),
+            start_state: start_state.map(|state| matrix(state, h)),
             weights: GruWeights::new(
-                matrix(&inputs.w_ih, i, 3 * h),
-                matrix(&inputs.w_hh, h, 3 * h),
+                call.w_ih.as_ref().map(|w_ih| matrix(w_ih, 3 * h)),
+                matrix(&call.w_hh, 3 * h),
             )
-            .with_b_ih(inputs.b_ih.as_ref().map(vector))
-            .with_b_hh(inputs.b_hh.as_ref().map(vector)),
+            .with_b_ih(call.b_ih.as_ref().map(vector))
+            .with_b_hh(call.b_hh.as_ref().map(vector)),
         }
     }
 
@@ -97,6 +121,7 @@ impl Leaves {
         Self {
             x: self.x.inner(),
             h0: self.h0.map(Tensor::inner),
+            start_state: self.start_state.map(Tensor::inner),
             weights: GruWeights::new(weights.w_ih.map(Tensor::inner), weights.w_hh.inner())
                 .with_b_ih(weights.b_ih.map(Tensor::inner))
                 .with_b_hh(weights.b_hh.map(Tensor::inner)),
@@ -112,8 +137,10 @@ impl Leaves {
         if let Some(w_ih) = &weights.w_ih {
             named.insert("w_ih".into(), gradient("w_ih", w_ih, gradients)?);
         }
-        if let Some(h0) = &self.h0 {
-            named.insert("h0".into(), gradient("h0", h0, gradients)?);
+        for (name, state) in [("h0", &self.h0), ("start_state", &self.start_state)] {
+            if let Some(state) = state {
+                named.insert(name.into(), gradient(name, state, gradients)?);
+            }
         }
         for (name, bias) in [("b_ih", &weights.b_ih), ("b_hh", &weights.b_hh)] {
             if let Some(bias) = bias {

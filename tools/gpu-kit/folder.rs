@@ -95,7 +95,8 @@ fn program(folder: &Path, shader: &str) -> Result<(), Error> {
     let package = env!("CARGO_PKG_NAME");
     cargo
         .current_dir(HERE)
-        .args(["rustc", "--release", "-p", package, "--bin", package]);
+        .args(["rustc", "--release", "-p", package, "--bin", package])
+        .env("CARGO_TARGET_DIR", target());
     cargo.args(["--no-default-features", "--features", shader]);
     // `cargo run` sets variables of this package. Dependencies that read them would be built again.
     for (name, _) in env::vars_os() {
@@ -121,8 +122,13 @@ fn program(folder: &Path, shader: &str) -> Result<(), Error> {
 }
 
 fn target() -> PathBuf {
-    let here = || Path::new(HERE).join("../../target");
-    env::var_os("CARGO_TARGET_DIR").map_or_else(here, PathBuf::from)
+    let here = || {
+        let root = Path::new(HERE).ancestors().nth(2);
+        root.expect("the workspace").join("target")
+    };
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(here, PathBuf::from);
+    // Cargo runs in another folder.
+    std::path::absolute(&target).unwrap_or(target)
 }
 
 fn execute(command: &mut Command) -> Result<(), Error> {

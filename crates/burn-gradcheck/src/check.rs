@@ -3,7 +3,7 @@
 use crate::{
     difference::{self, Slopes, slopes},
     point::{Gradient, Input, Point},
-    report::{Element, Finding, InputReport, Place, Report},
+    report::{Element, Finding, InputReport, Report},
 };
 use burn::tensor::{DType, Tensor, TensorData};
 
@@ -16,13 +16,6 @@ pub struct GradCheck {
     inputs: Vec<Input>,
     step: f64,
     tolerance: f64,
-    directions: Option<Directions>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Directions {
-    count: usize,
-    seed: u64,
 }
 
 impl Default for GradCheck {
@@ -38,7 +31,6 @@ impl GradCheck {
             inputs: Vec::new(),
             step: 1.0 / 1024.0,
             tolerance: 1e-8,
-            directions: None,
         }
     }
 
@@ -80,23 +72,6 @@ impl GradCheck {
         Self { tolerance, ..self }
     }
 
-    /// Changes every input along `count` random directions of length 1, instead of one value at a time.
-    ///
-    /// That takes four calls of the function for each direction, whatever the size of the input.
-    ///
-    /// # Panics
-    /// If `count` is zero.
-    pub fn directions(self, count: usize, seed: u64) -> Self {
-        assert!(
-            count > 0,
-            "GradCheck: directions: expected a count > 0, got 0"
-        );
-        Self {
-            directions: Some(Directions { count, seed }),
-            ..self
-        }
-    }
-
     /// Compares the gradients of `f`.
     ///
     /// `f` must depend only on its inputs. If it draws random numbers, a second call returns another value and
@@ -127,9 +102,9 @@ impl GradCheck {
         let again = value(&base);
         let inputs = self.inputs.iter().enumerate().map(|(k, input)| {
             let gradient = tracked.gradient(k, gradients.as_ref());
-            let moved = |along: &[f64], by: f64| {
-                let values = input.values.iter().zip(along);
-                let values = values.map(|(x, v)| x + by * v).collect();
+            let moved = |at: usize, by: f64| {
+                let mut values = input.values.clone();
+                values[at] += by;
                 value(&base.with(k, input.leaf(values, false)))
             };
             self.judge(input, gradient, here, moved)
@@ -141,13 +116,13 @@ impl GradCheck {
         }
     }
 
-    /// Checks one input. `moved` is the function with the input changed along a direction.
+    /// Checks one input. `moved` is the function with one value of the input changed.
     fn judge(
         &self,
         input: &Input,
         gradient: Option<Gradient>,
         here: f64,
-        moved: impl Fn(&[f64], f64) -> f64,
+        moved: impl Fn(usize, f64) -> f64,
     ) -> InputReport {
         let (finding, gradient) = match gradient {
             None if input.tracked => (Finding::Absent, Some(vec![0.0; input.values.len()])),
@@ -171,39 +146,28 @@ impl GradCheck {
         input: &Input,
         gradient: &[f64],
         here: f64,
-        moved: impl Fn(&[f64], f64) -> f64,
+        moved: impl Fn(usize, f64) -> f64,
         report: &mut InputReport,
     ) {
-        let line = |place: &Place| match place {
-            Place::Index(index) => input.unit(index),
-            Place::Direction { seed } => difference::direction(input.values.len(), *seed),
-        };
-        let slopes = |line: &[f64], step: f64| slopes(|by| moved(line, by), here, step);
-        let places = self.places(input);
-        let first: Vec<Slopes> = places
-            .iter()
-            .map(|at| slopes(&line(at), self.step))
-            .collect();
+        let slopes = |at: usize, step: f64| slopes(|by| moved(at, by), here, step);
+        let count = input.values.len();
+        let first: Vec<Slopes> = (0..count).map(|at| slopes(at, self.step)).collect();
         let sizes = first.iter().map(|slopes| slopes.central.abs());
         let largest = sizes.filter(|size| size.is_finite()).fold(1.0, f64::max);
-        report.compared = places.len();
+        report.compared = count;
         report.allowed = self.tolerance * largest;
 
-        for (place, mut found) in places.into_iter().zip(first) {
-            let line = line(&place);
-            // Zero times infinity is NaN.
-            let moved = gradient.iter().zip(&line).filter(|(_, v)| **v != 0.0);
-            let gradient = moved.map(|(g, v)| g * v).sum::<f64>();
+        for (at, (mut found, &gradient)) in first.into_iter().zip(gradient).enumerate() {
             let mut step = self.step;
             for _ in 0..REFINEMENTS {
                 if found.agree_with(gradient, report.allowed) {
                     break;
                 }
                 step /= 4.0;
-                found = slopes(&line, step);
+                found = slopes(at, step);
             }
             let element = Element {
-                place,
+                index: input.index(at),
                 gradient,
                 difference: found.central,
                 left: found.left,
@@ -219,20 +183,6 @@ impl GradCheck {
         }
         if !report.failed.is_empty() {
             report.worst = report.failed.iter().fold(None, Element::worse);
-        }
-    }
-
-    /// The places of comparison: each value of the input, or random directions.
-    fn places(&self, input: &Input) -> Vec<Place> {
-        match self.directions {
-            // An empty input cannot be changed.
-            _ if input.values.is_empty() => Vec::new(),
-            None => input.indices().map(Place::Index).collect(),
-            Some(Directions { count, seed }) => (0..count as u64)
-                .map(|k| Place::Direction {
-                    seed: seed.wrapping_add(k),
-                })
-                .collect(),
         }
     }
 

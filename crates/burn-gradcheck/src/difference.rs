@@ -36,13 +36,6 @@ impl Slopes {
     }
 }
 
-/// A random direction of length 1.
-pub(crate) fn direction(len: usize, seed: u64) -> Vec<f64> {
-    let numbers = signed(len, seed);
-    let length = numbers.iter().map(|v| v * v).sum::<f64>().sqrt();
-    numbers.into_iter().map(|v| v / length).collect()
-}
-
 /// Random numbers with a magnitude from 1/2 to 1 and a random sign.
 pub(crate) fn signed(len: usize, seed: u64) -> Vec<f64> {
     // splitmix64: Steele, Lea and Flood 2014, <https://doi.org/10.1145/2660193.2660195>.
@@ -85,7 +78,5 @@ mod tests {
         let positive = numbers.iter().filter(|v| **v > 0.0).count();
         assert!((400..600).contains(&positive), "{positive}");
         assert_ne!(numbers, signed(1000, 8));
-        let length = direction(1000, 7).iter().map(|v| v * v).sum::<f64>();
-        assert!((length - 1.0).abs() < 1e-12, "{length}");
     }
 }

@@ -47,7 +47,7 @@
 //! # Cost
 //!
 //! A check runs one forward and one backward pass with autodiff, two forward passes without it, and four more for
-//! each value of each input. [`GradCheck::directions`] makes the cost independent of the size of an input.
+//! each value of each input.
 //!
 //! Source: Fornberg, Generation of finite difference formulas on arbitrarily spaced grids,
 //! Mathematics of Computation 51 (1988), <https://doi.org/10.1090/S0025-5718-1988-0935077-0>.
@@ -60,7 +60,7 @@ mod report;
 
 pub use check::GradCheck;
 pub use point::Point;
-pub use report::{Element, Finding, InputReport, Place, Report};
+pub use report::{Element, Finding, InputReport, Report};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -47,26 +47,15 @@ impl Input {
         if tracked { leaf.0.tracked() } else { leaf }
     }
 
-    /// All indices, in row-major order.
-    pub(crate) fn indices(&self) -> impl Iterator<Item = Vec<usize>> {
-        (0..self.values.len()).map(|at| {
-            let mut rest = at;
-            let mut index = vec![0; self.shape.len()];
-            for (place, &size) in index.iter_mut().zip(&self.shape).rev() {
-                *place = rest % size;
-                rest /= size;
-            }
-            index
-        })
-    }
-
-    /// The direction that moves only the value at `index`.
-    pub(crate) fn unit(&self, index: &[usize]) -> Vec<f64> {
-        let sizes = index.iter().zip(&self.shape);
-        let at = sizes.fold(0, |at, (place, size)| at * size + place);
-        let mut unit = vec![0.0; self.values.len()];
-        unit[at] = 1.0;
-        unit
+    /// The index of the value at a place, in row-major order.
+    pub(crate) fn index(&self, at: usize) -> Vec<usize> {
+        let mut rest = at;
+        let mut index = vec![0; self.shape.len()];
+        for (place, &size) in index.iter_mut().zip(&self.shape).rev() {
+            *place = rest % size;
+            rest /= size;
+        }
+        index
     }
 }
 

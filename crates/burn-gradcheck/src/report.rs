@@ -22,7 +22,7 @@ pub struct InputReport {
     pub name: String,
     /// What was compared.
     pub finding: Finding,
-    /// The number of compared values or directions.
+    /// The number of compared values.
     pub compared: usize,
     /// The allowed error.
     pub allowed: f64,
@@ -56,12 +56,12 @@ pub enum Finding {
     },
 }
 
-/// One value of a gradient, or the gradient along one direction.
+/// One value of a gradient.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Element {
-    /// The place.
-    pub place: Place,
+    /// The index.
+    pub index: Vec<usize>,
     /// The gradient by autodiff.
     pub gradient: f64,
     /// The slope of the function, from both sides.
@@ -70,19 +70,6 @@ pub struct Element {
     pub left: f64,
     /// The slope from the right only.
     pub right: f64,
-}
-
-/// A part of a gradient.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Place {
-    /// The value at this index.
-    Index(Vec<usize>),
-    /// The sum along a random direction.
-    Direction {
-        /// The seed of the direction.
-        seed: u64,
-    },
 }
 
 impl Report {
@@ -191,8 +178,8 @@ impl fmt::Display for InputReport {
             let Element { left, right, .. } = kink;
             write!(
                 f,
-                "\n  a kink {}: gradient {:e}, slopes {left:e} and {right:e}",
-                kink.place, kink.gradient
+                "\n  a kink at {:?}: gradient {:e}, slopes {left:e} and {right:e}",
+                kink.index, kink.gradient
             )?;
         }
         Ok(())
@@ -203,20 +190,11 @@ impl fmt::Display for Element {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}: gradient {:e}, difference {:e}, off by {:.1e}",
-            self.place,
+            "at {:?}: gradient {:e}, difference {:e}, off by {:.1e}",
+            self.index,
             self.gradient,
             self.difference,
             self.error()
         )
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Index(index) => write!(f, "at {index:?}"),
-            Self::Direction { seed } => write!(f, "along the direction of seed {seed}"),
-        }
     }
 }

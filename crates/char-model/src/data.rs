@@ -6,68 +6,64 @@ use std::sync::Arc;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use crate::error::Error;
-use crate::text::{Reader, Text};
 use crate::vocabulary::Vocabulary;
 
 /// Validation streams start without context, which increases the loss. With at least this many
 /// characters per stream, the average hardly changes.
 const SHORTEST_VALIDATION_STREAM: usize = 1024;
 
-/// A text and its split: the beginning for training, the end for validation.
+/// The tokens of a text and their split: the beginning for training, the end for validation.
 #[derive(Clone, Debug)]
 pub struct Corpus {
     pub vocabulary: Arc<Vocabulary>,
-    text: Text,
+    tokens: Arc<[i32]>,
     train: usize,
 }
 
 impl Corpus {
     /// Splits `text`. The training part must contain at least `seq` characters and their successors.
-    pub fn new(
-        text: Text,
-        vocabulary: Vocabulary,
-        validation: f64,
-        seq: usize,
-    ) -> Result<Self, Error> {
+    pub fn new(text: &str, validation: f64, seq: usize) -> Result<Self, Error> {
+        let vocabulary = Vocabulary::of(text)?;
+        let tokens = vocabulary.encode(text)?;
         let needed = shortest_text(validation, seq);
-        if text.characters() < needed {
+        if tokens.len() < needed {
             return Err(Error::TooShort {
-                found: text.characters(),
+                found: tokens.len(),
                 seq,
                 needed,
             });
         }
         Ok(Self {
-            train: train_length(text.characters(), validation),
+            train: train_length(tokens.len(), validation),
             vocabulary: Arc::new(vocabulary),
-            text,
+            tokens: tokens.into(),
         })
     }
 
-    /// The characters for training.
-    pub fn train_range(&self) -> Range<usize> {
-        0..self.train
+    /// All tokens.
+    pub fn tokens(&self) -> &[i32] {
+        &self.tokens
     }
 
-    /// The characters for validation.
-    pub fn validation_range(&self) -> Range<usize> {
-        self.train..self.text.characters()
+    /// The tokens for training.
+    pub fn train(&self) -> &[i32] {
+        &self.tokens[..self.train]
     }
 
-    /// The tokens from character `start`.
-    pub fn tokens(&self, start: usize) -> Tokens {
-        Tokens::new(&self.text, &self.vocabulary, start)
+    /// The tokens for validation.
+    pub fn validation(&self) -> &[i32] {
+        &self.tokens[self.train..]
     }
 
     /// At most `batch` streams of the training part, or fewer if a stream would not contain a window.
     pub fn train_streams(&self, batch: usize, seq: usize) -> Streams {
         let count = batch.min((self.train - 1) / seq);
-        Streams::new(&self.text, &self.vocabulary, self.train_range(), count)
+        Streams::new(self.tokens.clone(), 0..self.train, count)
     }
 
     /// At most `batch` streams of the validation part.
     pub fn validation_streams(&self, batch: usize) -> Streams {
-        Streams::judging(&self.text, &self.vocabulary, self.validation_range(), batch)
+        Streams::judging(self.tokens.clone(), self.train..self.tokens.len(), batch)
     }
 }
 
@@ -86,45 +82,20 @@ fn shortest_text(validation: f64, seq: usize) -> usize {
         .expect("both parts grow with the text")
 }
 
-/// Iterates over the tokens of a text.
-pub struct Tokens {
-    reader: Reader,
-    vocabulary: Arc<Vocabulary>,
-}
-
-impl Tokens {
-    fn new(text: &Text, vocabulary: &Arc<Vocabulary>, start: usize) -> Self {
-        Self {
-            reader: text.read_from(start),
-            vocabulary: vocabulary.clone(),
-        }
-    }
-
-    /// The next token. Returns an error beyond the end or for an unknown character, because the text
-    /// changed since it was measured.
-    pub fn read(&mut self) -> Result<i32, Error> {
-        let character = self.reader.read()?.ok_or(Error::TextChanged)?;
-        let unknown = || Error::UnknownCharacters(vec![character]);
-        self.vocabulary.token(character).ok_or_else(unknown)
-    }
-}
-
-/// A text split into N contiguous streams of equal length, which are read in parallel. Row `i` of a
-/// window continues row `i` of the previous window, so the recurrent state can be carried.
+/// Tokens split into N contiguous streams of equal length, which are read in parallel. Row `i` of a window continues row
+/// `i` of the previous window, so the recurrent state can be carried.
 #[derive(Clone, Debug)]
 pub struct Streams {
-    text: Text,
-    vocabulary: Arc<Vocabulary>,
+    tokens: Arc<[i32]>,
     start: usize,
     count: usize,
     length: usize,
 }
 
 impl Streams {
-    fn new(text: &Text, vocabulary: &Arc<Vocabulary>, range: Range<usize>, count: usize) -> Self {
+    fn new(tokens: Arc<[i32]>, range: Range<usize>, count: usize) -> Self {
         Self {
-            text: text.clone(),
-            vocabulary: vocabulary.clone(),
+            tokens,
             start: range.start,
             count,
             // The last character has no successor and therefore no target.
@@ -133,14 +104,9 @@ impl Streams {
     }
 
     /// At most `batch` streams of `range`, each long enough for validation.
-    pub fn judging(
-        text: &Text,
-        vocabulary: &Arc<Vocabulary>,
-        range: Range<usize>,
-        batch: usize,
-    ) -> Self {
+    pub fn judging(tokens: Arc<[i32]>, range: Range<usize>, batch: usize) -> Self {
         let long_enough = range.len() / SHORTEST_VALIDATION_STREAM;
-        Self::new(text, vocabulary, range, long_enough.clamp(1, batch))
+        Self::new(tokens, range, long_enough.clamp(1, batch))
     }
 
     /// N.
@@ -159,73 +125,26 @@ impl Streams {
         (self.length - self.slack(seq)) / seq
     }
 
-    /// The number of characters in all windows of [`read_all`](Self::read_all).
+    /// The number of characters in all windows of [`windows`](Self::windows).
     pub fn characters(&self) -> usize {
         self.count * self.length
     }
 
-    /// Full windows of `seq` characters, from the character `offset` of each stream. All windows have
-    /// the same shape.
-    pub fn read(&self, seq: usize, offset: usize) -> Result<Windows, Error> {
-        Windows::new(self, seq, offset, (self.length - offset) / seq * seq)
+    /// The window of `seq` characters from the character `offset` of each stream. It is shorter at the end of the streams.
+    pub fn window(&self, offset: usize, seq: usize) -> Window {
+        let seq = seq.min(self.length - offset);
+        let rows = |from: usize| {
+            let start = |k: usize| self.start + k * self.length + from;
+            let rows = (0..self.count).map(|k| &self.tokens[start(k)..][..seq]);
+            rows.flatten().copied().collect()
+        };
+        Window::new(rows(offset), rows(offset + 1), self.count, seq)
     }
 
     /// All characters in windows of `seq` characters. The last window may be shorter.
-    pub fn read_all(&self, seq: usize) -> Result<Windows, Error> {
-        Windows::new(self, seq, 0, self.length)
-    }
-}
-
-/// Iterates over the windows of streams.
-pub struct Windows {
-    streams: Vec<Tokens>,
-    /// The first token of the next window in each stream, which is the last target of the previous
-    /// window.
-    first: Vec<i32>,
-    seq: usize,
-    left: usize,
-}
-
-impl Windows {
-    fn new(of: &Streams, seq: usize, offset: usize, left: usize) -> Result<Self, Error> {
-        let starts = (0..of.count).map(|k| of.start + k * of.length + offset);
-        let mut streams: Vec<_> = starts
-            .map(|start| Tokens::new(&of.text, &of.vocabulary, start))
-            .collect();
-        let first = streams
-            .iter_mut()
-            .map(Tokens::read)
-            .collect::<Result<_, _>>()?;
-        Ok(Self {
-            streams,
-            first,
-            seq,
-            left,
-        })
-    }
-
-    /// The next window, or none after the last window.
-    pub fn read(&mut self) -> Result<Option<Window>, Error> {
-        let seq = self.seq.min(self.left);
-        if seq == 0 {
-            return Ok(None);
-        }
-        self.left -= seq;
-        let count = self.streams.len();
-        let mut window = Window {
-            inputs: Vec::with_capacity(count * seq),
-            targets: Vec::with_capacity(count * seq),
-            count,
-            seq,
-        };
-        for (tokens, first) in self.streams.iter_mut().zip(&mut self.first) {
-            for _ in 0..seq {
-                window.inputs.push(*first);
-                *first = tokens.read()?;
-                window.targets.push(*first);
-            }
-        }
-        Ok(Some(window))
+    pub fn windows(&self, seq: usize) -> impl Iterator<Item = Window> {
+        let offsets = (0..self.length).step_by(seq);
+        offsets.map(move |offset| self.window(offset, seq))
     }
 }
 
@@ -292,23 +211,14 @@ impl Window {
 mod tests {
     use super::*;
 
-    fn corpus(text: &'static str, validation: f64, seq: usize) -> Result<Corpus, Error> {
-        let (text, vocabulary) = Text::new(text)?;
-        Corpus::new(text, vocabulary, validation, seq)
-    }
-
-    fn alphabet() -> &'static str {
-        "abcdefghijklmnopqrstuvwxyz0123456789"
-    }
+    const ALPHABET: &str = "abcdefghijklmnopqrstuvwxyz0123456789";
 
     #[test]
     fn rows_continue_rows_and_targets_follow_inputs() {
-        let corpus = corpus(alphabet(), 0.25, 4).unwrap();
+        let corpus = Corpus::new(ALPHABET, 0.25, 4).unwrap();
         let streams = corpus.train_streams(2, 4);
-        assert_eq!(corpus.train_range(), 0..27);
-        let mut windows = streams.read(4, 1).unwrap();
-        let first = windows.read().unwrap().unwrap();
-        let second = windows.read().unwrap().unwrap();
+        assert_eq!(corpus.train().len(), 27);
+        let [first, second] = [1, 5].map(|offset| streams.window(offset, 4));
         assert_eq!(
             first.targets[..4],
             first.inputs[1..4]
@@ -331,35 +241,26 @@ mod tests {
             second.targets,
             "ghijtuvw".chars().map(token).collect::<Vec<_>>()
         );
-        assert!(windows.read().unwrap().is_some());
-        assert!(windows.read().unwrap().is_none());
+        assert_eq!(streams.window(9, 4).seq, 4);
     }
 
     #[test]
     fn validation_reads_everything_after_the_split() {
-        let corpus = corpus(alphabet(), 0.25, 4).unwrap();
+        let corpus = Corpus::new(ALPHABET, 0.25, 4).unwrap();
         let streams = corpus.validation_streams(8);
         assert_eq!(streams.count(), 1);
-        let mut windows = streams.read_all(3).unwrap();
-        let mut read = Vec::new();
-        while let Some(window) = windows.read().unwrap() {
-            read.extend(window.targets);
-        }
+        let read: Vec<i32> = streams.windows(3).flat_map(|w| w.targets).collect();
         let token = |c: char| corpus.vocabulary.token(c).unwrap();
         assert_eq!(read, "23456789".chars().map(token).collect::<Vec<_>>());
     }
 
     #[test]
     fn any_shift_leaves_the_same_number_of_windows() {
-        let corpus = corpus(alphabet(), 0.25, 4).unwrap();
+        let corpus = Corpus::new(ALPHABET, 0.25, 4).unwrap();
         let streams = corpus.train_streams(2, 4);
         for shift in 0..=streams.slack(4) {
-            let mut windows = streams.read(4, shift).unwrap();
-            let mut count = 0;
-            while windows.read().unwrap().is_some() {
-                count += 1;
-            }
-            assert!(count >= streams.full_windows(4), "shift {shift}");
+            let last = shift + 4 * (streams.full_windows(4) - 1);
+            assert_eq!(streams.window(last, 4).seq, 4, "shift {shift}");
         }
     }
 
@@ -367,16 +268,16 @@ mod tests {
     fn the_shortest_text_is_just_enough() {
         for (validation, seq) in [(0.1, 64), (0.5, 1), (0.9, 3), (0.01, 10)] {
             let n = shortest_text(validation, seq);
-            let text: &'static str = "ab".repeat(n).leak();
-            assert!(corpus(&text[..n], validation, seq).is_ok());
-            let error = corpus(&text[..n - 1], validation, seq).unwrap_err();
+            let text = "ab".repeat(n);
+            assert!(Corpus::new(&text[..n], validation, seq).is_ok());
+            let error = Corpus::new(&text[..n - 1], validation, seq).unwrap_err();
             assert!(error.to_string().contains(&n.to_string()), "{error}");
         }
     }
 
     #[test]
     fn a_stream_for_each_window_at_most() {
-        let corpus = corpus("abcdefghij0123456789", 0.1, 5).unwrap();
+        let corpus = Corpus::new("abcdefghij0123456789", 0.1, 5).unwrap();
         assert_eq!(corpus.train_streams(100, 5).count(), 3);
     }
 }

@@ -19,13 +19,7 @@ pub enum Error {
         "the text {} is not UTF-8: byte {offset} is not the start of a character; convert the file to UTF-8",
         path.display()
     )]
-    NotUtf8 { path: PathBuf, offset: u64 },
-
-    #[error("the text {} became shorter while it was read", path.display())]
-    Changed { path: PathBuf },
-
-    #[error("the text changed while it was read")]
-    TextChanged,
+    NotUtf8 { path: PathBuf, offset: usize },
 
     #[error("the text is empty")]
     EmptyText,

@@ -18,8 +18,7 @@ pub async fn evaluate(
     let mut state = None;
     let mut loss_sum = 0.0;
     let mut characters = 0;
-    let mut windows = streams.read_all(seq)?;
-    while let Some(window) = windows.read()? {
+    for window in streams.windows(seq) {
         let (logits, next) = model.forward(window.inputs(device), state);
         state = Some(next);
         let loss = read(cross_entropy.forward(logits, window.targets(device))).await?;

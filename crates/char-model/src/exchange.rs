@@ -1,7 +1,6 @@
 //! A model with PyTorch's names: `embedding.weight`, `gru.weight_ih_l0`, …, `head.weight`, `head.bias`.
 //!
-//! A tied model has no `head.weight`. In PyTorch a tied model has the same tensor twice. The array
-//! `characters` contains one code point per character, so that a file is complete.
+//! The array `characters` contains one code point per character, so that a file is complete.
 
 use burn::module::Param;
 use burn::tensor::{Device, Tensor, TensorData};
@@ -22,13 +21,9 @@ const CHARACTERS: &str = "characters";
 pub fn export(model: &CharGru, vocabulary: &Vocabulary) -> Result<StateDict, Error> {
     let mut dict = pytorch::export(&model.gru, GRU)?;
     dict.insert(EMBEDDING, data(EMBEDDING, model.embedding.weight.val())?);
-    if let Some(head) = &model.head {
-        dict.insert(HEAD, data(HEAD, head.weight.val().transpose())?);
-        if let Some(bias) = &head.bias {
-            dict.insert(BIAS, data(BIAS, bias.val())?);
-        }
-    }
-    if let Some(bias) = &model.bias {
+    let head = &model.head;
+    dict.insert(HEAD, data(HEAD, head.weight.val().transpose())?);
+    if let Some(bias) = &head.bias {
         dict.insert(BIAS, data(BIAS, bias.val())?);
     }
     // float32 represents every code point exactly.
@@ -62,13 +57,11 @@ pub fn import(
 ) -> Result<(CharGru, CharGruConfig), Error> {
     let config = pytorch::config(dict, GRU)?.with_batch_first(true);
     let [v, embed] = shape(dict, EMBEDDING)?;
-    let tied = dict.get(HEAD).is_none();
-    let sizes =
-        CharGruConfig::new(v, embed, config.d_hidden, config.num_layers, 0.0).with_tied(tied);
+    let sizes = CharGruConfig::new(v, embed, config.d_hidden, config.num_layers, 0.0);
     if vocabulary.len() != v {
         return Err(wrong(EMBEDDING, &[vocabulary.len(), embed], &[v, embed]));
     }
-    if config.d_input != embed || config.bidirectional || (tied && embed != config.d_hidden) {
+    if config.d_input != embed || config.bidirectional {
         let expected = [3 * config.d_hidden, embed];
         let name = format!("{GRU}weight_ih_l0");
         return Err(wrong(
@@ -81,22 +74,13 @@ pub fn import(
     // large model.
     let gru = pytorch::import(dict, GRU, &config, device)?;
     let embedding = parameter(dict, EMBEDDING, [v, embed], device)?;
-    let head: Option<Param<Tensor<2>>> = if tied {
-        None
-    } else {
-        Some(parameter(dict, HEAD, [v, sizes.hidden], device)?)
-    };
+    let head: Param<Tensor<2>> = parameter(dict, HEAD, [v, sizes.hidden], device)?;
     let bias = parameter(dict, BIAS, [v], device)?;
     let mut model = sizes.init(device);
     model.gru = gru;
     model.embedding.weight = embedding;
-    match (&mut model.head, head) {
-        (Some(to), Some(rows)) => {
-            to.weight = Param::from_tensor(rows.val().transpose().detach());
-            to.bias = Some(bias);
-        }
-        _ => model.bias = Some(bias),
-    }
+    model.head.weight = Param::from_tensor(head.val().transpose().detach());
+    model.head.bias = Some(bias);
     Ok((model, sizes))
 }
 
@@ -158,24 +142,21 @@ mod tests {
         let _alone = crate::drawing();
         let device = Device::flex();
         let vocabulary = Vocabulary::new("abé".chars().collect()).unwrap();
-        for tied in [false, true] {
-            let sizes = CharGruConfig::new(3, 4, 4, 2, 0.0).with_tied(tied);
-            let model = sizes.init(&device);
+        let sizes = CharGruConfig::new(3, 4, 4, 2, 0.0);
+        let model = sizes.init(&device);
+        let dict = export(&model, &vocabulary).unwrap();
+        assert_eq!(characters(&dict), Some(vocabulary.clone()));
+        let (back, read) = import(&dict, &vocabulary, &device).unwrap();
+        assert_eq!(read, sizes);
+        let parameters = |model: CharGru| {
             let dict = export(&model, &vocabulary).unwrap();
-            assert_eq!(dict.get(HEAD).is_none(), tied);
-            assert_eq!(characters(&dict), Some(vocabulary.clone()));
-            let (back, read) = import(&dict, &vocabulary, &device).unwrap();
-            assert_eq!(read, sizes);
-            let parameters = |model: CharGru| {
-                let dict = export(&model, &vocabulary).unwrap();
-                let keys: Vec<String> = dict.keys().map(String::from).collect();
-                keys.into_iter()
-                    .map(|k| (dict.get(&k).cloned(), k))
-                    .collect::<Vec<_>>()
-            };
-            assert_eq!(back.num_params(), model.num_params());
-            assert_eq!(parameters(back), parameters(model));
-        }
+            let keys: Vec<String> = dict.keys().map(String::from).collect();
+            keys.into_iter()
+                .map(|k| (dict.get(&k).cloned(), k))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(back.num_params(), model.num_params());
+        assert_eq!(parameters(back), parameters(model));
     }
 
     #[test]

@@ -7,7 +7,6 @@ use burn::config::Config;
 use burn::store::burn_pack::{Error as PackError, Reader};
 use burn::store::{BurnpackStore, ModuleSnapshot};
 use burn::tensor::{Bytes, Device};
-use training_kit::error::Error as RunError;
 
 use crate::error::Error;
 use crate::model::{CharGru, CharGruConfig};
@@ -95,9 +94,8 @@ pub fn load_like(
         ..saved.clone()
     };
     if alike != *sizes {
-        let tied = if saved.tied { " and a tied head" } else { "" };
         let reason = format!(
-            "its model has embed {}, hidden {}, layers {}{tied}, for {} characters",
+            "its model has embed {}, hidden {}, layers {}, for {} characters",
             saved.embed, saved.hidden, saved.layers, saved.vocabulary
         );
         return Err(Error::load(path, reason));
@@ -151,17 +149,20 @@ fn is_possible(sizes: &CharGruConfig, bytes: u64) -> bool {
     let counts = [sizes.vocabulary, sizes.embed, sizes.hidden, sizes.layers];
     let [v, e, h, l] = counts.map(|count| count as f64);
     // Counts only the weights, with at least one byte each.
-    let head = if sizes.tied { 0.0 } else { h * v };
-    let weights = v * e + 3.0 * h * (e + (2.0 * l - 1.0) * h) + head;
+    let weights = v * e + 3.0 * h * (e + (2.0 * l - 1.0) * h) + h * v;
     counts.iter().all(|&count| count > 0)
         && weights <= bytes as f64
         && (0.0..1.0).contains(&sizes.dropout)
-        && (!sizes.tied || sizes.embed == sizes.hidden)
 }
 
 /// Burn's error for a file.
-fn unreadable(path: &Path, error: PackError) -> Error {
-    RunError::unreadable(path, error).into()
+pub fn unreadable(path: &Path, error: PackError) -> Error {
+    match error {
+        PackError::IoError(reason) | PackError::ValidationError(reason) => {
+            Error::load(path, reason)
+        }
+        other => Error::load(path, format!("expected a model file ({other})")),
+    }
 }
 
 #[cfg(test)]
@@ -225,7 +226,6 @@ mod tests {
             CharGruConfig::new(3, 2, 4, 0, 0.0),
             CharGruConfig::new(3, 2, 4, 1, 1.0),
             CharGruConfig::new(3, 2, 4, 1, f64::NAN),
-            usual.clone().with_tied(true),
         ];
         let abc = vocabulary("abc");
         for sizes in claims {

@@ -19,9 +19,6 @@ pub struct CharGruConfig {
     pub layers: usize,
     /// Dropout probability in training.
     pub dropout: f64,
-    /// Whether the head is the transposed embedding. Then E = H.
-    #[config(default = false)]
-    pub tied: bool,
 }
 
 /// A model that predicts the next character.
@@ -30,24 +27,13 @@ pub struct CharGru {
     pub embedding: Embedding,
     pub gru: GruBlock,
     pub dropout: Dropout,
-    /// From the state to the scores of all characters. Without it, the head is the embedding's weight.
-    pub head: Option<Linear>,
-    /// The bias of the scores, if the head is tied.
-    pub bias: Option<Param<Tensor<1>>>,
+    /// From the state to the scores of all characters.
+    pub head: Linear,
 }
 
 impl CharGruConfig {
     /// A model with random parameters.
-    ///
-    /// # Panics
-    /// If the head is tied and E is not H.
     pub fn init(&self, device: &Device) -> CharGru {
-        assert!(
-            !self.tied || self.embed == self.hidden,
-            "CharGruConfig: a tied head needs E = H, got {} and {}",
-            self.embed,
-            self.hidden
-        );
         let model = CharGru {
             embedding: EmbeddingConfig::new(self.vocabulary, self.embed).init(device),
             gru: GruBlockConfig::new(self.embed, self.hidden)
@@ -55,11 +41,7 @@ impl CharGruConfig {
                 .with_dropout(self.dropout)
                 .init(device),
             dropout: DropoutConfig::new(self.dropout).init(),
-            head: (!self.tied)
-                .then(|| LinearConfig::new(self.hidden, self.vocabulary).init(device)),
-            bias: self
-                .tied
-                .then(|| Param::from_tensor(Tensor::zeros([self.vocabulary], device))),
+            head: LinearConfig::new(self.hidden, self.vocabulary).init(device),
         };
         // Burn draws a parameter at its first use. This draws all parameters now, in the order of the
         // fields, so that a seed always gives the same model.
@@ -87,7 +69,7 @@ impl CharGru {
         let (y, state) = self.gru.forward(x, state); // [N, T, H]
         let y = self.dropout.forward(y);
         let [n, t, h] = y.dims();
-        (self.scores(y.reshape([n * t, h])), state)
+        (self.head.forward(y.reshape([n * t, h])), state)
     }
 
     /// One token per row `[N]` to logits `[N, V]` and the new state.
@@ -95,21 +77,7 @@ impl CharGru {
         let [n] = tokens.dims();
         let x = self.embedding.forward(tokens.reshape([n, 1])); // [N, 1, E]
         let (h, state) = self.gru.step(x.squeeze_dim(1), state); // [N, H]
-        (self.scores(h), state)
-    }
-
-    /// `[rows, H]` to `[rows, V]`.
-    fn scores(&self, h: Tensor<2>) -> Tensor<2> {
-        match (&self.head, &self.bias) {
-            (Some(head), _) => head.forward(h),
-            (None, bias) => {
-                let scores = h.matmul(self.embedding.weight.val().transpose());
-                match bias {
-                    Some(bias) => scores + bias.val().unsqueeze(),
-                    None => scores,
-                }
-            }
-        }
+        (self.head.forward(h), state)
     }
 }
 
@@ -123,29 +91,24 @@ mod tests {
         let _alone = crate::drawing();
         let device = Device::flex();
         device.seed(7);
-        for tied in [false, true] {
-            let model = CharGruConfig::new(5, 4, 4, 2, 0.5)
-                .with_tied(tied)
-                .init(&device);
-            assert_eq!(model.head.is_none(), tied);
-            let tokens = Tensor::<2, Int>::from_ints([[0, 3, 1], [4, 4, 2]], &device);
+        let model = CharGruConfig::new(5, 4, 4, 2, 0.5).init(&device);
+        let tokens = Tensor::<2, Int>::from_ints([[0, 3, 1], [4, 4, 2]], &device);
 
-            let (logits, last) = model.forward(tokens.clone(), None);
-            let mut state = None;
-            let mut stepped = Vec::new();
-            for t in 0..3 {
-                let column = tokens.clone().narrow(1, t, 1).reshape([2]);
-                let (step, next) = model.step(column, state);
-                state = Some(next);
-                stepped.push(step);
-            }
-
-            let stepped: Tensor<3> = Tensor::stack(stepped, 1); // [N, T, V]
-            let tolerance = Tolerance::<f32>::absolute(1e-5);
-            let logits = logits.reshape([2, 3, 5]).into_data();
-            stepped.into_data().assert_approx_eq(&logits, tolerance);
-            let state = state.unwrap().into_data();
-            state.assert_approx_eq(&last.into_data(), tolerance);
+        let (logits, last) = model.forward(tokens.clone(), None);
+        let mut state = None;
+        let mut stepped = Vec::new();
+        for t in 0..3 {
+            let column = tokens.clone().narrow(1, t, 1).reshape([2]);
+            let (step, next) = model.step(column, state);
+            state = Some(next);
+            stepped.push(step);
         }
+
+        let stepped: Tensor<3> = Tensor::stack(stepped, 1); // [N, T, V]
+        let tolerance = Tolerance::<f32>::absolute(1e-5);
+        let logits = logits.reshape([2, 3, 5]).into_data();
+        stepped.into_data().assert_approx_eq(&logits, tolerance);
+        let state = state.unwrap().into_data();
+        state.assert_approx_eq(&last.into_data(), tolerance);
     }
 }

@@ -3,14 +3,11 @@
 use std::collections::HashMap;
 
 use crate::data::Corpus;
-use crate::error::Error;
 
 /// Pseudo-counts to try for the 2-gram model. The value with the lowest loss on the validation text is
 /// used. This favours the reference, so a lower loss of the GRU is not an effect of the smoothing.
 const PSEUDO_COUNTS: [f64; 6] = [1.0, 0.3, 0.1, 0.03, 0.01, 0.003];
 
-/// The maximum number of counted characters. More characters do not change the results.
-const COUNTED: usize = 1 << 23;
 /// The maximum vocabulary size for which pairs are counted.
 const PAIRED: usize = 4096;
 
@@ -25,20 +22,16 @@ pub struct Reference {
 
 impl Reference {
     /// Counts in the training part and evaluates on the validation part.
-    pub fn new(corpus: &Corpus) -> Result<Self, Error> {
-        let mut read = corpus.tokens(0);
-        let train = corpus.train_range().len().min(COUNTED);
-        let counts = Counts::of(train, || read.read(), corpus.vocabulary.len() <= PAIRED)?;
-        let validation = corpus.validation_range();
-        let mut read = corpus.tokens(validation.start);
-        let judged = Counts::of(validation.len().min(COUNTED), || read.read(), true)?;
+    pub fn new(corpus: &Corpus) -> Self {
         let vocabulary = corpus.vocabulary.len();
+        let paired = vocabulary <= PAIRED;
+        let counts = Counts::of(corpus.train(), paired);
+        let judged = Counts::of(corpus.validation(), paired);
         let bigrams = PSEUDO_COUNTS.map(|k| counts.bigram(&judged, vocabulary, k));
-        Ok(Self {
+        Self {
             unigram: counts.unigram(&judged, vocabulary),
-            bigram: (vocabulary <= PAIRED)
-                .then(|| bigrams.into_iter().fold(f64::INFINITY, f64::min)),
-        })
+            bigram: paired.then(|| bigrams.into_iter().fold(f64::INFINITY, f64::min)),
+        }
     }
 }
 
@@ -54,30 +47,25 @@ struct Counts {
 }
 
 impl Counts {
-    fn of(
-        length: usize,
-        mut read: impl FnMut() -> Result<i32, Error>,
-        paired: bool,
-    ) -> Result<Self, Error> {
+    /// Counts at least one token.
+    fn of(tokens: &[i32], paired: bool) -> Self {
         let mut counts = Self {
             contexts: HashMap::new(),
             singles: HashMap::new(),
             pairs: HashMap::new(),
-            all: length,
-            first: read()?,
+            all: tokens.len(),
+            first: tokens[0],
         };
-        let mut before = counts.first;
-        *counts.singles.entry(before).or_insert(0) += 1;
-        for _ in 1..length {
-            let next = read()?;
-            *counts.singles.entry(next).or_insert(0) += 1;
-            if paired {
+        for &token in tokens {
+            *counts.singles.entry(token).or_insert(0) += 1;
+        }
+        if paired {
+            for (&before, &next) in tokens.iter().zip(&tokens[1..]) {
                 *counts.contexts.entry(before).or_insert(0) += 1;
                 *counts.pairs.entry((before, next)).or_insert(0) += 1;
             }
-            before = next;
         }
-        Ok(counts)
+        counts
     }
 
     /// `p(c) = (count(c) + 1) / (all + V)`: Laplace's rule, because every count is large.
@@ -117,9 +105,7 @@ mod tests {
     const VALIDATION: [i32; 3] = [0, 1, 2];
 
     fn counts(tokens: &[i32]) -> Counts {
-        let mut tokens = tokens.iter();
-        let length = tokens.len();
-        Counts::of(length, || Ok(*tokens.next().unwrap()), true).unwrap()
+        Counts::of(tokens, true)
     }
 
     fn bigram(validation: &[i32], k: f64) -> f64 {
@@ -157,9 +143,8 @@ mod tests {
     #[test]
     fn reference_uses_the_split() {
         // 18 characters for training, 2 for validation.
-        let (text, vocabulary) = crate::text::Text::new("abcabcabcabcabcabcab").unwrap();
-        let corpus = Corpus::new(text, vocabulary, 0.1, 3).unwrap();
-        let reference = Reference::new(&corpus).unwrap();
+        let corpus = Corpus::new("abcabcabcabcabcabcab", 0.1, 3).unwrap();
+        let reference = Reference::new(&corpus);
         // "a" then "b" occurs 6 times in 18.
         assert!((reference.unigram + (7.0f64 / 21.0).ln()).abs() < 1e-12);
         assert!(reference.bigram.unwrap() < 0.01);

@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
 
-use crate::data::{Corpus, Streams, Windows};
+use crate::data::{Corpus, Streams};
 use crate::error::Error;
 use crate::evaluate::{evaluate, read};
 use crate::model::CharGru;
@@ -93,15 +93,6 @@ pub struct Trainer {
     judges: Streams,
     /// A copy for inference.
     device: Device,
-    /// The rest of this pass, or none before its first step.
-    pass: Option<Pass>,
-}
-
-/// A pass over the text.
-struct Pass {
-    windows: Windows,
-    /// The start of its first window in each stream.
-    shift: usize,
 }
 
 impl Trainer {
@@ -115,7 +106,6 @@ impl Trainer {
             judges: corpus.validation_streams(settings.batch),
             device: devices[0].clone().inner(),
             settings,
-            pass: None,
         }
     }
 
@@ -139,16 +129,8 @@ impl Trainer {
             seq, seed, rate, ..
         } = self.settings;
         let at = &self.progress;
-        let pass = match &mut self.pass {
-            Some(pass) => pass,
-            none => {
-                let shift = shift(seed, at.epoch, self.streams.slack(seq));
-                let windows = self.streams.read(seq, shift + at.window * seq)?;
-                none.insert(Pass { windows, shift })
-            }
-        };
-        let window = pass.windows.read()?.ok_or(Error::TextChanged)?;
-        let offset = pass.shift + at.window * seq;
+        let offset = shift(seed, at.epoch, self.streams.slack(seq)) + at.window * seq;
+        let window = self.streams.window(offset, seq);
         let golden = 0x9e37_79b9_7f4a_7c15; // distributes the steps over all seeds
         self.learner
             .seed(seed ^ (at.step as u64 + 1).wrapping_mul(golden));
@@ -180,7 +162,6 @@ impl Trainer {
         if made.ends_epoch {
             at.epoch += 1;
             at.window = 0;
-            self.pass = None;
             self.learner.set_state(None); // the streams start again
         }
         Ok(made)
@@ -226,7 +207,7 @@ fn shift(seed: u64, epoch: usize, slack: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{model::CharGruConfig, text::Text};
+    use crate::model::CharGruConfig;
     use burn::module::{ModuleMapper, Param};
     use burn::tensor::{Tensor, read_sync};
 
@@ -242,8 +223,7 @@ mod tests {
     #[test]
     fn a_model_without_numbers_is_never_the_best() {
         let device = Device::flex().autodiff();
-        let (text, vocabulary) = Text::new("abcd ".repeat(40)).unwrap();
-        let corpus = Corpus::new(text, vocabulary, 0.1, 8).unwrap();
+        let corpus = Corpus::new(&"abcd ".repeat(40), 0.1, 8).unwrap();
         let model = CharGruConfig::new(5, 3, 4, 1, 0.0).init(&device);
         let settings = Settings {
             epochs: 1,

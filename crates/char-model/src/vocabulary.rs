@@ -1,6 +1,6 @@
 //! Characters and their tokens.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::error::Error;
 
@@ -15,6 +15,12 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
+    /// The distinct characters of a text, sorted.
+    pub fn of(text: &str) -> Result<Self, Error> {
+        let distinct: BTreeSet<char> = text.chars().collect();
+        Self::new(distinct.into_iter().collect())
+    }
+
     /// At least two distinct characters, in order.
     pub fn new(characters: Vec<char>) -> Result<Self, Error> {
         match characters[..] {
@@ -101,6 +107,11 @@ mod tests {
         assert!(matches!(Vocabulary::new(vec![]), Err(Error::EmptyText)));
         let one = Vocabulary::new(vec!['a']);
         assert!(matches!(one, Err(Error::SingleCharacter('a'))));
+        assert!(matches!(
+            Vocabulary::of("aaa"),
+            Err(Error::SingleCharacter('a'))
+        ));
+        assert!(matches!(Vocabulary::of(""), Err(Error::EmptyText)));
         let many = (0..=LARGEST as u32)
             .filter_map(char::from_u32)
             .collect::<Vec<_>>();

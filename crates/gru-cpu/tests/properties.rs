@@ -17,7 +17,7 @@ use proptest::{
     sample::{select, subsequence},
     test_runner::{Config, FileFailurePersistence, RngSeed},
 };
-use support::{Case, OPTIONAL, RESULTS, Results, place};
+use support::{Case, OPTIONAL, RESULTS, Results};
 
 fn config() -> Config {
     let default = Config::default();
@@ -303,67 +303,6 @@ fn same(what: &str, got: &[f64], expected: &[f64]) -> Result<(), TestCaseError> 
     Ok(())
 }
 
-/// Rows of a sequence in another order or number. `rows[k]` is the row of `v`, and the step, of the k-th row of the
-/// result.
-fn pick(v: &[f64], width: usize, rows: &[usize]) -> Vec<f64> {
-    rows.iter()
-        .flat_map(|row| v[row * width..][..width].to_vec())
-        .collect()
-}
-
-/// The case with a selection of its batch and time: the given rows of each tensor, in that order.
-fn picked(case: &Case<f64>, batch: &[usize], steps: &[usize]) -> Case<f64> {
-    let (gru, h) = (&case.gru, case.gru.sizes.h);
-    let sequence: Vec<usize> = match gru.order.layout {
-        Layout::BatchMajor => batch
-            .iter()
-            .flat_map(|&n| steps.iter().map(move |&t| place(gru, n, t)))
-            .collect(),
-        Layout::TimeMajor => steps
-            .iter()
-            .flat_map(|&t| batch.iter().map(move |&n| place(gru, n, t)))
-            .collect(),
-    };
-    let mut other = case.clone();
-    other.gru.sizes.n = batch.len();
-    other.gru.sizes.t = steps.len();
-    let features = features(case);
-    for (name, width) in [
-        ("x", features),
-        ("step_mask", 1),
-        ("starts", 1),
-        ("zoneout", h),
-        ("d_states", h),
-    ] {
-        if let Some(v) = other.get(name) {
-            *v = pick(v, width, &sequence);
-        }
-    }
-    for name in ["h0", "recurrent_mask", "start_state"] {
-        if let Some(v) = other.get(name) {
-            *v = pick(v, h, batch);
-        }
-    }
-    other
-}
-
-/// The number of elements of a row of x.
-fn features(case: &Case<f64>) -> usize {
-    match case.tensors[2] {
-        Some(_) => case.gru.sizes.i,
-        None => 3 * case.gru.sizes.h,
-    }
-}
-
-fn all(count: usize) -> Vec<usize> {
-    (0..count).collect()
-}
-
-/// Sizes without a zero, for properties of tensor contents.
-fn some_dims() -> impl Strategy<Value = Sizes> {
-    (1..=13usize, 1..=9usize, 0..=7usize, 1..=20usize).prop_map(|(n, t, i, h)| Sizes { n, t, i, h })
-}
-
 proptest! {
     #![proptest_config(config())]
 
@@ -395,12 +334,18 @@ proptest! {
 
     #[test]
     fn float64_kernels_are_the_oracle(
-        case in case(sizes(), spec(activations(any_activation().boxed())), &OPTIONAL, Range::Tame),
+        case in prop_oneof![
+            case(sizes(), spec(activations(any_activation().boxed())), &OPTIONAL, Range::Tame),
+            case(sizes(), spec(activations(bounded().boxed())), &OPTIONAL, Range::Wide),
+        ],
         isa in select(Isa::ALL.into_iter().filter(|isa| isa.is_available()).collect::<Vec<_>>()),
     ) {
+        let mut case = case;
+        case.poison_skipped();
         let expected = case.plain();
         // A state that doubles at every step also magnifies every rounding.
-        prop_assume!(expected.iter().flatten().all(|v| v.abs() < 1e4));
+        prop_assume!(expected[0].iter().all(|v| v.abs() < 1e4));
+        prop_assume!(expected.iter().flatten().all(|v| v.abs() < 1e8));
         for lean in [false, true] {
             let got = isa.run(|| case.run(lean));
             for (name, (got, expected)) in RESULTS.iter().zip(got.iter().zip(&expected)) {
@@ -432,169 +377,6 @@ proptest! {
                     prop_assert!(same, "lean {lean}: {name}[{at}] = {got}, expected {expected}");
                 }
             }
-        }
-    }
-
-    #[test]
-    fn a_sequence_is_its_two_halves(
-        case in case(some_dims(), spec(activations(bounded().boxed())), &OPTIONAL, Range::Wide),
-        cut in any::<u8>(),
-    ) {
-        let Sizes { n, t, h, .. } = case.gru.sizes;
-        let cut = usize::from(cut) % (t + 1);
-        let steps = all(t);
-        let (early, late) = steps.split_at(cut);
-        let (first, second) = match case.gru.order.direction {
-            Direction::Forward => (early, late),
-            Direction::Reverse => (late, early),
-        };
-        // In reverse, a start at the cut is not part of either half.
-        let mut case = case;
-        if case.gru.order.direction == Direction::Reverse && cut < t {
-            for row in 0..n {
-                let at = place(&case.gru, row, cut);
-                if let Some(starts) = case.get("starts") {
-                    starts[at] = 0.0;
-                }
-            }
-        }
-        let [whole, ..] = case.run(false);
-        let one = picked(&case, &all(n), first);
-        let [states, ..] = one.run(false);
-        let mut other = picked(&case, &all(n), second);
-        if !first.is_empty() {
-            let last = match case.gru.order.direction {
-                Direction::Forward => first.len() - 1,
-                Direction::Reverse => 0,
-            };
-            let rows: Vec<_> = (0..n).map(|row| place(&one.gru, row, last)).collect();
-            other.tensors[1] = Some(pick(&states, h, &rows));
-        }
-        let [rest, ..] = other.run(false);
-        for (part, steps) in [(states, first), (rest, second)] {
-            let mut of_whole = case.clone();
-            *of_whole.tensor("d_states") = whole.clone();
-            same("states", &part, picked(&of_whole, &all(n), steps).tensor("d_states"))?;
-        }
-    }
-
-    #[test]
-    fn reverse_is_forward_of_the_reversed(
-        case in case(some_dims(), spec(activations(bounded().boxed())), &OPTIONAL, Range::Wide),
-    ) {
-        let Sizes { n, t, .. } = case.gru.sizes;
-        let mut case = case;
-        let gru = case.gru;
-        let mut turned_starts = vec![0.0; n * t];
-        if let Some(starts) = case.tensors[9].as_mut() {
-            for row in 0..n {
-                // In reverse no step crosses the boundary before time 0.
-                starts[place(&gru, row, 0)] = 0.0;
-                for time in 1..t {
-                    turned_starts[place(&gru, row, time)] = starts[place(&gru, row, t - time)];
-                }
-            }
-        }
-        let backwards: Vec<usize> = all(t).into_iter().rev().collect();
-        let mut other = picked(&case, &all(case.gru.sizes.n), &backwards);
-        other.gru.order.direction = match case.gru.order.direction {
-            Direction::Forward => Direction::Reverse,
-            Direction::Reverse => Direction::Forward,
-        };
-        if let Some(starts) = other.get("starts") {
-            *starts = turned_starts;
-        }
-        let (got, expected) = (other.run(false), case.run(false));
-        let mut turned = case.clone();
-        *turned.tensor("d_states") = expected[0].clone();
-        *turned.tensor("x") = expected[2].clone();
-        let mut turned = picked(&turned, &all(case.gru.sizes.n), &backwards);
-        same("states", &got[0], turned.tensor("d_states"))?;
-        same("d_x", &got[2], turned.tensor("x"))?;
-        for k in 3..8 {
-            same(RESULTS[k], &got[k], &expected[k])?;
-        }
-    }
-
-    #[test]
-    fn rows_know_nothing_of_each_other(
-        case in case(some_dims(), spec(activations(bounded().boxed())), &OPTIONAL, Range::Wide),
-        shuffle in any::<u64>(),
-    ) {
-        let Sizes { n, t, .. } = case.gru.sizes;
-        let mut order = all(n);
-        order.sort_by_key(|&row| (row as u64 + 1).wrapping_mul(shuffle | 1));
-        let together = case.run(false);
-        let mut of_rows = case.clone();
-        *of_rows.tensor("d_states") = together[0].clone();
-        *of_rows.tensor("x") = together[2].clone();
-        let permuted = picked(&case, &order, &all(t)).run(false);
-        let mut expected = picked(&of_rows, &order, &all(t));
-        same("states", &permuted[0], expected.tensor("d_states"))?;
-        same("d_x", &permuted[2], expected.tensor("x"))?;
-        for row in 0..n {
-            let alone = picked(&case, &[row], &all(t)).run(false);
-            let mut expected = picked(&of_rows, &[row], &all(t));
-            same("states of a row", &alone[0], expected.tensor("d_states"))?;
-            same("d_x of a row", &alone[2], expected.tensor("x"))?;
-        }
-        for k in 4..8 {
-            same(RESULTS[k], &permuted[k], &together[k])?;
-        }
-    }
-
-    #[test]
-    fn padding_is_invisible(
-        case in case(some_dims(), spec(activations(bounded().boxed())), &OPTIONAL, Range::Wide),
-        more in 1..5usize,
-    ) {
-        let Sizes { n, t, h, .. } = case.gru.sizes;
-        let mut case = case;
-        case.tensors[7].get_or_insert_with(|| vec![1.0; n * t]);
-        // Skipped steps after the others in time order.
-        let padded_steps = match case.gru.order.direction {
-            Direction::Forward => [all(t), vec![t - 1; more]].concat(),
-            Direction::Reverse => [vec![0; more], all(t)].concat(),
-        };
-        let mut padded = picked(&case, &all(n), &padded_steps);
-        let is_padding = |step: usize| match case.gru.order.direction {
-            Direction::Forward => step >= t,
-            Direction::Reverse => step < more,
-        };
-        let features = features(&case);
-        for row in 0..n {
-            for step in (0..t + more).filter(|&step| is_padding(step)) {
-                let at = place(&padded.gru, row, step);
-                padded.tensor("step_mask")[at] = 0.0;
-                padded.tensor("x")[at * features..][..features].fill(f64::NAN);
-                padded.tensor("d_states")[at * h..][..h].fill(0.0);
-            }
-        }
-        for lean in [false, true] {
-            let (got, expected) = (padded.run(lean), case.run(lean));
-            for k in 3..9 {
-                same(RESULTS[k], &got[k], &expected[k])?;
-            }
-        }
-    }
-
-    #[test]
-    fn backward_is_linear(
-        case in case(some_dims(), spec(activations(bounded().boxed())), &OPTIONAL, Range::Wide),
-        factor in -3.0..3.0f64,
-    ) {
-        let mut other = case.clone();
-        let d_states = other.tensor("d_states");
-        let half = d_states.len() / 2;
-        d_states.rotate_left(half);
-        let mut both = case.clone();
-        let pairs = both.tensor("d_states").iter_mut().zip(&*d_states);
-        pairs.for_each(|(a, b)| *a += factor * b);
-        let (of_case, of_other, of_both) = (case.run(false), other.run(false), both.run(false));
-        for k in 2..9 {
-            let pairs = of_case[k].iter().zip(&of_other[k]);
-            let sum: Vec<f64> = pairs.map(|(a, b)| a + factor * b).collect();
-            same(RESULTS[k], &of_both[k], &sum)?;
         }
     }
 }

@@ -7,7 +7,7 @@ use gru_cpu::{
     Gru, Inputs, PackedWeights, Sequence, Weights,
     spec::{Direction, GruSpec, Layout, Lengths, Order, Reset, Sizes},
 };
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use gru_testkit::panics::panic_text;
 use support::{Case, OPTIONAL, RESULTS, Results, place, rules};
 
 /// Tensors with a value for each row and step.
@@ -261,9 +261,7 @@ fn rows_without_steps_have_zero_gradients() {
 fn spoilt_lengths_are_refused_by_name() {
     let case = Case::new(SIZES, GruSpec::default(), &["w_ih"]);
     let refusal = |lengths: Lengths| {
-        let call = AssertUnwindSafe(|| case.run_ragged(&lengths, false, CANARY));
-        let refusal = catch_unwind(call).expect_err("the lengths are taken");
-        *refusal.downcast::<String>().expect("text")
+        panic_text(|| case.run_ragged(&lengths, false, CANARY)).expect("a panic")
     };
     let op = "gru_cpu::Gru::forward";
     for of in [Lengths::Padded, Lengths::Packed] {

@@ -4,37 +4,29 @@ use gru_cpu::{
     Gradients, Gru, Inputs, Sequence, Weights,
     spec::{GruSpec, Sizes},
 };
-use std::panic::catch_unwind;
+use gru_testkit::panics::panics;
 
 const HALF: usize = 1 << (usize::BITS - 1);
 
 fn refused(sizes: Sizes, states: usize) {
     let gru = Gru::new(sizes, GruSpec::default());
-    let text =
-        |message: Box<dyn std::any::Any + Send>| *message.downcast::<String>().expect("text");
     let inputs = Inputs::<f64> {
         sequence: Sequence::new(&[]),
         weights: Weights::new(None, &[0.0; 3]),
     };
-    let ran = catch_unwind(|| {
+    let forward = || {
         let mut states = vec![0.0; states];
         gru.forward(&inputs, &mut states, None);
-    });
-    let message = text(ran.expect_err("these sizes are refused"));
-    assert!(
-        message.contains("gru_cpu::Gru::forward: the sizes exceed the address space"),
-        "{sizes:?}: {message}"
-    );
-    let ran = catch_unwind(|| {
+    };
+    let says = "gru_cpu::Gru::forward: the sizes exceed the address space";
+    assert_eq!(panics(forward, says), Ok(()), "{sizes:?}");
+    let backward = || {
         let states = vec![0.0; states];
         let to = Gradients::default();
         gru.backward(&inputs, &states, None, &states, to);
-    });
-    let message = text(ran.expect_err("these sizes are refused"));
-    assert!(
-        message.contains("gru_cpu::Gru::backward: the sizes exceed the address space"),
-        "{sizes:?}: {message}"
-    );
+    };
+    let says = "gru_cpu::Gru::backward: the sizes exceed the address space";
+    assert_eq!(panics(backward, says), Ok(()), "{sizes:?}");
 }
 
 #[test]

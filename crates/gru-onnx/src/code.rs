@@ -132,7 +132,7 @@ fn of_lengths(
         }
         // A shape is an array on the host.
         ArgType::Shape(_) => Ok(quote! {
-            run(&self.#name, #x, Some(&#lengths.map(|length| length as usize)), #initial_h)
+            run(&self.#name, #x, Some(&#lengths.map(|length| usize::try_from(length).unwrap_or(0))), #initial_h)
         }),
         other => Err(failed(format!(
             "sequence_lens: expected a tensor of integers of rank 1, got {other:?}"

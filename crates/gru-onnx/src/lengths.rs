@@ -51,7 +51,8 @@ pub enum Error {
 /// - bidirectional GRUs whose directions have different activations,
 /// - GRUs without the attribute `hidden_size`.
 ///
-/// Loop bodies and branches are not changed.
+/// Loop bodies and branches are not changed. A build script that prints `rerun-if-changed` lines must print one for the
+/// model, too.
 ///
 /// # Errors
 /// If the file cannot be read, is not an ONNX model, or cannot be written. Also if the weights of a GRU are
@@ -89,9 +90,9 @@ pub(crate) fn copy(model: &Path, folder: &Path) -> Result<String, Error> {
 /// Marks the GRU nodes, and moves their weights into attributes. As inputs, the generated model would store
 /// them a second time, because the parser does not remove constant inputs of operators that it does not know.
 fn mark(graph: &mut GraphProto) -> Result<(), Error> {
-    let mut constants: HashMap<String, TensorProto> = HashMap::new();
+    let mut constants: HashMap<&str, &TensorProto> = HashMap::new();
     for tensor in &graph.initializer {
-        constants.insert(tensor.name.clone(), tensor.clone());
+        constants.insert(&tensor.name, tensor);
     }
     for node in &graph.node {
         let value = match node.op_type.as_str() {
@@ -100,19 +101,32 @@ fn mark(graph: &mut GraphProto) -> Result<(), Error> {
                 value.and_then(|a| a.t.as_ref())
             }
             // Equal weights of two layers are one tensor in some files.
-            "Identity" => node.input.first().and_then(|name| constants.get(name)),
+            "Identity" => node
+                .input
+                .first()
+                .and_then(|name| constants.get(name.as_str()).copied()),
             _ => None,
         };
-        if let (Some(value), Some(name)) = (value.cloned(), node.output.first()) {
-            constants.insert(name.clone(), value);
+        if let (Some(value), Some(name)) = (value, node.output.first()) {
+            constants.insert(name, value);
         }
     }
-    for node in &mut graph.node {
-        if node.op_type == "GRU" && matches!(node.domain.as_str(), "" | "ai.onnx") {
-            mark_node(node, &constants)?;
-        }
+    // The rest of the model is not copied.
+    let weights = graph.node.iter().filter(|node| is_gru(node));
+    let weights = weights
+        .flat_map(|node| WEIGHTS.map(|(_, at)| node.input.get(at)))
+        .flatten();
+    let weights: HashMap<String, TensorProto> = weights
+        .filter_map(|name| Some((name.clone(), (*constants.get(name.as_str())?).clone())))
+        .collect();
+    for node in graph.node.iter_mut().filter(|node| is_gru(node)) {
+        mark_node(node, &weights)?;
     }
     Ok(())
+}
+
+fn is_gru(node: &NodeProto) -> bool {
+    node.op_type == "GRU" && matches!(node.domain.as_str(), "" | "ai.onnx")
 }
 
 fn mark_node(node: &mut NodeProto, constants: &HashMap<String, TensorProto>) -> Result<(), Error> {

@@ -122,7 +122,7 @@ pub use self::{
     op::{
         composed,
         options::{GruWeights, SequenceOptions},
-        packed::{PackedSteps, gru_packed, pack, unpack},
+        packed::{gru_packed, pack, unpack},
         sequence::{GruGates, gru_cell, gru_gates, gru_sequence, gru_sequence_with},
         starts::{restart, starts_after},
     },

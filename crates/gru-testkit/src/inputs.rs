@@ -31,7 +31,7 @@ impl Inputs {
         let &Problem { n, t, i, h, .. } = problem;
         let id = problem.id();
         let uniform = |name: &str, len: usize, scale: f64| -> Vec<f64> {
-            let mut random = SplitMix64::new(&id, name, attempt);
+            let mut random = SplitMix64::of(&id, name, attempt);
             (0..len).map(|_| random.uniform(scale)).collect()
         };
         // Pre-activations of about ±2. They leave the linear range, so a wrong derivative is visible,
@@ -70,12 +70,14 @@ pub fn poisoned<E: From<f32> + Clone>(len: usize) -> Vec<E> {
     vec![E::from(f32::NAN); len]
 }
 
-/// Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
-struct SplitMix64(u64);
+/// A generator of random numbers from a seed: Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
+/// 2014.
+#[derive(Debug)]
+pub struct SplitMix64(pub u64);
 
 impl SplitMix64 {
     /// Each tensor of each problem has its own stream.
-    fn new(problem: &str, tensor: &str, attempt: u64) -> Self {
+    fn of(problem: &str, tensor: &str, attempt: u64) -> Self {
         let text = format!("{problem}/{tensor}/{attempt}");
         // FNV-1a, because std's hashes may change between releases.
         let seed = text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -92,7 +94,7 @@ impl SplitMix64 {
     }
 
     /// Uniform in `[−scale, scale)`, rounded to float32.
-    fn uniform(&mut self, scale: f64) -> f64 {
+    pub fn uniform(&mut self, scale: f64) -> f64 {
         let unit = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
         f64::from(((2.0 * unit - 1.0) * scale) as f32)
     }

@@ -8,10 +8,10 @@
 //! | [`oracle`] | the equations in float64, on a tape that differentiates them exactly |
 //! | [`close`] | named tensors, their comparison, and every tolerance with its reason |
 //! | [`cover`] | covering arrays: rows of options with every pair or triple of values |
+//! | [`panics`] | calls that must panic |
 //! | [`onnx_file`] | writes `.onnx` files with one GRU |
 //! | `passes` | the oracle with the signatures of gru-cpu's passes, with the feature `passes` |
 //! | `conformance` | the recorded vectors of other frameworks, with the feature `conformance` |
-//! | `proxy` | a network within one machine, with the feature `network` |
 //! | `webgpu` | a GPU with the smallest limits of WebGPU, with the feature `webgpu` |
 //!
 //! Except for `webgpu`, this crate uses neither Burn nor a GPU: all tensors are flat row-major `Vec<f64>`.
@@ -25,10 +25,9 @@ mod draw;
 pub mod inputs;
 pub mod onnx_file;
 pub mod oracle;
+pub mod panics;
 #[cfg(feature = "passes")]
 pub mod passes;
 pub mod problem;
-#[cfg(feature = "network")]
-pub mod proxy;
 #[cfg(feature = "webgpu")]
 pub mod webgpu;

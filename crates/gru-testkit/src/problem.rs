@@ -143,7 +143,7 @@ impl Problem {
             ("clipstate", spec.clip_state),
         ] {
             if let Some(clip) = clip {
-                write!(id, "-{name}{clip}").expect("writing to a String does not fail");
+                write!(id, "-{name}{clip:?}").expect("writing to a String does not fail");
             }
         }
         id
@@ -278,7 +278,7 @@ fn activations() -> Vec<Problem> {
         .collect()
 }
 
-/// Each clip by itself and both together, low enough that some values are clipped and some are not.
+/// Each clip by itself and both together, low enough that some values are clipped and some are not. And infinite clips.
 fn clips() -> Vec<Problem> {
     let mut problems = Vec::new();
     for rules in rules() {
@@ -291,7 +291,33 @@ fn clips() -> Vec<Problem> {
             problems.push(Problem::new(2, 4, 3, 5).with_spec(spec));
         }
     }
+    problems.extend(infinite_clips());
     problems
+}
+
+/// Clips that are infinite in float32, which means no clip, and activations that would be NaN at infinity:
+/// `∞ / (1 + ∞)` and `0 · ∞`.
+fn infinite_clips() -> [Problem; 2] {
+    let none = Activation::LeakyRelu { alpha: 0.0 };
+    let activations = |reset, update, candidate| Activations {
+        reset,
+        update,
+        candidate,
+    };
+    let after = activations(none, Activation::Sigmoid, Activation::Softsign);
+    let before = activations(Activation::Softsign, Activation::Softsign, none);
+    let [rule_after, .., rule_before, _] = rules();
+    [
+        (rule_after, after, [f64::INFINITY, 1e39]),
+        (rule_before, before, [1e39, f64::INFINITY]),
+    ]
+    .map(|(rules, activations, [gates, state])| {
+        let spec = rules.with_activations(activations);
+        let spec = spec
+            .with_clip_gates(Some(gates))
+            .with_clip_state(Some(state));
+        Problem::new(2, 3, 2, 5).with_spec(spec)
+    })
 }
 
 #[cfg(test)]

@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use burn::store::burn_pack::Error as PackError;
-
 /// An error of a file or a device. `Display` is the whole message.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -31,16 +29,6 @@ impl Error {
         Self::Load {
             path: path.to_path_buf(),
             reason: reason.to_string(),
-        }
-    }
-
-    /// Burn's error for a file.
-    pub fn unreadable(path: &Path, error: PackError) -> Self {
-        match error {
-            PackError::IoError(reason) | PackError::ValidationError(reason) => {
-                Self::load(path, reason)
-            }
-            other => Self::load(path, format!("expected a model file ({other})")),
         }
     }
 

@@ -2,36 +2,34 @@
 
 use std::f64::consts::LN_2;
 use std::io::{self, Write};
+use std::process;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use burn::module::Module;
 use burn::tensor::{Device, read_sync};
-use burn::train::Interrupter;
 use char_model::data::{Corpus, Streams};
 use char_model::error::Error as ModelError;
 use char_model::evaluate::evaluate;
 use char_model::model::{CharGru, CharGruConfig};
 use char_model::ngram::Reference;
 use char_model::sample::{Choice, Writer, prompt};
-use char_model::text::Text;
 use char_model::vocabulary::Vocabulary;
-use char_model::{exchange, file};
+use char_model::{exchange, file, text};
 use gru_convert::StateDict;
-use training_kit::dashboard::say;
+use training_kit::progress::say;
 
 use crate::backend::Backend;
 use crate::config::{
     Cli, Command, EvalArgs, ExportArgs, ImportArgs, SampleArgs, TrainArgs, Writing,
 };
-use crate::error::Error;
+use crate::devices;
+use crate::error::{Error, STOPPED};
 use crate::train::{Files, train};
-use crate::{chart, devices};
 
 /// Default number of characters per window, large enough that the time per call does not matter.
 const SEQ: usize = 128;
-/// The number of windows for the chart of the gates.
-const LOOKED_AT: usize = 32;
 
 /// Runs the command of a command line. Prints an error as one line, and returns the exit code.
 pub fn run(cli: &Cli) -> u8 {
@@ -55,23 +53,13 @@ pub fn run(cli: &Cli) -> u8 {
     }
 }
 
-fn embedded() -> Result<(Text, Vocabulary), Error> {
-    Ok(Text::new(lipsum::LIBER_PRIMUS)?)
-}
-
 fn run_train(args: &TrainArgs) -> Result<(), Error> {
-    if args.tie && args.embed != args.hidden {
-        return Err(Error::CannotTie {
-            embed: args.embed,
-            hidden: args.hidden,
-        });
-    }
-    let (text, vocabulary) = if args.text.is_empty() {
-        embedded()?
+    let text = if args.text.is_empty() {
+        lipsum::LIBER_PRIMUS.to_string()
     } else {
-        Text::open(&args.text)?
+        text::read(&args.text)?
     };
-    let corpus = Corpus::new(text, vocabulary, args.validation, args.seq)?;
+    let corpus = Corpus::new(&text, args.validation, args.seq)?;
     let prompt = prompt(args.writing.prompt.as_deref(), &corpus.vocabulary)?;
     let files = Files::create(&args.out)?;
     let devices = devices::open(&args.devices, args.backend)?;
@@ -82,30 +70,34 @@ fn run_train(args: &TrainArgs) -> Result<(), Error> {
         args.hidden,
         args.layers,
         args.dropout,
-    )
-    .with_tied(args.tie);
+    );
     say(&format!(
         "{} characters, {} distinct; {} to train on, {} to validate",
-        corpus.validation_range().end,
+        corpus.tokens().len(),
         corpus.vocabulary.len(),
-        corpus.train_range().len(),
-        corpus.validation_range().len()
+        corpus.train().len(),
+        corpus.validation().len()
     ));
-    let reference = Reference::new(&corpus)?;
+    let reference = Reference::new(&corpus);
     say(&format!("reference   {}", counted(&reference)));
 
-    let stop = Interrupter::new();
+    let stop = Arc::new(AtomicBool::new(false));
     let on_signal = stop.clone();
     // If another handler exists, Ctrl-C ends the program as usual.
-    let _ = ctrlc::set_handler(move || on_signal.stop(None));
+    let _ = ctrlc::set_handler(move || {
+        // A second signal does not wait for the end of a step.
+        if on_signal.swap(true, Ordering::Relaxed) {
+            process::exit(STOPPED.into());
+        }
+    });
     let model = train(args, &sizes, &corpus, &reference, &files, &devices, &stop)?;
+    // From here on, a signal ends the program.
+    stop.store(true, Ordering::Relaxed);
     let judges = corpus.validation_streams(args.batch);
     let loss = read_sync(evaluate(&model, &judges, args.seq, device))?;
-    let means = chart::gate_means(&model, &judges, args.seq, LOOKED_AT, device)?;
-    chart::gates(&means, &files.gates_chart)?;
     say(&format!(
         "{} holds the model ({} parameters, validation {loss:.3} nats, {:.3} bits per character), \
-         its log and its charts",
+         its log and its chart",
         args.out.display(),
         model.num_params(),
         loss / LN_2
@@ -184,28 +176,18 @@ fn write(
 fn run_eval(args: &EvalArgs) -> Result<(), Error> {
     let device = args.backend.device()?;
     let (model, _, vocabulary) = file::load(&args.model, &device)?;
-    let (text, found) = match Text::open(&args.text) {
-        // A text with one distinct character cannot be learned, but can be evaluated.
-        Err(ModelError::SingleCharacter(_)) => return Err(ModelError::NothingToJudge.into()),
-        other => other?,
-    };
-    vocabulary.encode(&found.characters())?;
-    if text.characters() < 2 {
+    let tokens = vocabulary.encode(&text::read(&args.text)?)?;
+    if tokens.len() < 2 {
         return Err(ModelError::NothingToJudge.into());
     }
-    let everything = 0..text.characters();
-    let streams = Streams::judging(&text, &Arc::new(vocabulary), everything, args.batch);
+    let everything = 0..tokens.len();
+    let streams = Streams::judging(tokens.into(), everything, args.batch);
     let loss = read_sync(evaluate(&model, &streams, SEQ, &device))?;
     say(&format!(
         "{:.4} bits per character, {loss:.4} nats, over {} characters",
         loss / LN_2,
         streams.characters()
     ));
-    if let Some(path) = &args.gates {
-        let means = chart::gate_means(&model, &streams, SEQ, LOOKED_AT, &device)?;
-        chart::gates(&means, path)?;
-        say(&format!("{} shows the gates", path.display()));
-    }
     Ok(())
 }
 
@@ -237,10 +219,7 @@ fn run_import(args: &ImportArgs) -> Result<(), Error> {
             let characters = std::fs::read_to_string(path).map_err(failed)?;
             Vocabulary::new(characters.chars().collect())?
         }
-        None => match exchange::characters(&dict) {
-            Some(vocabulary) => vocabulary,
-            None => embedded()?.1,
-        },
+        None => exchange::characters(&dict).ok_or(Error::NoCharacters)?,
     };
     let (model, sizes) = exchange::import(&dict, &vocabulary, &cpu()?)?;
     if let Some(folder) = args.to.parent().filter(|f| !f.as_os_str().is_empty()) {

@@ -6,7 +6,6 @@ use clap::builder::{RangedU64ValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
 use crate::backend::Backend;
-use crate::devices::Place;
 
 const AFTER_HELP: &str = "Without arguments the program trains on Cicero's Latin, which is built in, \
     on the CPU, saves the model to the folder char-gru, and generates text.";
@@ -46,7 +45,7 @@ pub enum Command {
 #[derive(Args, Clone, Debug)]
 pub struct TrainArgs {
     /// UTF-8 text for training instead of the built-in text: files, or folders of .txt files, read as
-    /// one text in chunks
+    /// one text
     #[arg(long, value_name = "PATH", num_args = 1.., help_heading = DATA)]
     pub text: Vec<PathBuf>,
 
@@ -54,7 +53,7 @@ pub struct TrainArgs {
     #[arg(long, value_name = "PART", default_value_t = 0.1, value_parser = fraction, help_heading = DATA)]
     pub validation: f64, // the usual 90/10 split
 
-    /// Folder for the model, checkpoint, log and charts
+    /// Folder for the model, checkpoint, log and chart
     #[arg(long, value_name = "DIR", default_value = "char-gru", help_heading = DATA)]
     pub out: PathBuf,
 
@@ -70,10 +69,6 @@ pub struct TrainArgs {
     /// Save the initial parameters, for other runs
     #[arg(long, value_name = "FILE", conflicts_with = "resume", help_heading = DATA)]
     pub save_init: Option<PathBuf>,
-
-    /// Print a progress bar or plain lines instead of the dashboard
-    #[arg(long, help_heading = DATA)]
-    pub plain: bool,
 
     /// Size of an embedding
     #[arg(long, value_name = "E", default_value_t = 128, value_parser = size(16_384), help_heading = MODEL)]
@@ -91,22 +86,18 @@ pub struct TrainArgs {
     #[arg(long, value_name = "P", default_value_t = 0.4, value_parser = probability, help_heading = MODEL)]
     pub dropout: f64, // the built-in text is small and read 40 times
 
-    /// Use the embedding also as the head. Requires --embed and --hidden to be equal
-    #[arg(long, help_heading = MODEL)]
-    pub tie: bool,
-
     /// Where to compute. A GPU requires the Cargo feature with the same name
     #[arg(long, value_name = "NAME", default_value_t = Backend::Flex, value_enum, help_heading = TRAINING)]
     pub backend: Backend, // the faster of the two CPU backends on this very run
 
-    /// Split the rows of each batch over several devices: ws://HOST:PORT for a gru-server, local:K for K
-    /// times --backend. The first device keeps parameters and optimizer
-    #[arg(long, value_name = "DEVICE", value_delimiter = ',', help_heading = TRAINING)]
-    pub devices: Vec<Place>,
+    /// Split the rows of each batch over the devices of several gru-servers: ws://HOST:PORT. The first
+    /// device keeps parameters and optimizer
+    #[arg(long, value_name = "SERVER", value_delimiter = ',', value_parser = server, help_heading = TRAINING)]
+    pub devices: Vec<String>,
 
     /// Passes over the text
     #[arg(long, value_name = "K", default_value_t = 40, value_parser = size(1_000_000), help_heading = TRAINING)]
-    pub epochs: usize, // about a minute; 80 epochs lower the loss by 0.01 nats
+    pub epochs: usize, // half a minute; 80 epochs lower the loss by 0.01 nats
 
     /// Stop after this many steps, regardless of --epochs
     #[arg(long, value_name = "K", value_parser = size(usize::MAX as u64), help_heading = TRAINING)]
@@ -125,7 +116,7 @@ pub struct TrainArgs {
     pub batch: usize, // 32 gives too few steps for this small text, 8 too little work per step
 
     /// Characters per window. Gradients stop at its start, the state is carried
-    #[arg(long, visible_alias = "steps-per-window", value_name = "T", default_value_t = 64, value_parser = size(65_536), help_heading = TRAINING)]
+    #[arg(long, value_name = "T", default_value_t = 64, value_parser = size(65_536), help_heading = TRAINING)]
     pub seq: usize, // a line of the text
 
     /// Peak learning rate of Adam; warm-up and cosine decay around it
@@ -148,7 +139,7 @@ pub struct TrainArgs {
 #[derive(Args, Clone, Debug)]
 pub struct Writing {
     /// Number of characters
-    #[arg(long, visible_alias = "sample-length", value_name = "COUNT", default_value_t = 500, help_heading = SAMPLING)]
+    #[arg(long, value_name = "COUNT", default_value_t = 500, help_heading = SAMPLING)]
     pub length: usize,
 
     /// Below 1 prefers likely characters, above 1 flattens the distribution
@@ -199,10 +190,6 @@ pub struct EvalArgs {
     /// Number of parallel streams of the text. 1 reads it in order
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = size(16_384))]
     pub batch: usize, // 16 starts without context do not change the third digit
-
-    /// Also draw the mean gates of every unit over the text, as SVG
-    #[arg(long, value_name = "FILE")]
-    pub gates: Option<PathBuf>,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -226,8 +213,7 @@ pub struct ImportArgs {
     #[arg(value_name = "MODEL", default_value = "char-gru/model.bpk")]
     pub to: PathBuf,
 
-    /// UTF-8 file with the model's characters in the order of its tokens. Default: the sorted characters
-    /// of the built-in text. Not needed for a file from `export`
+    /// UTF-8 file with the model's characters in the order of its tokens. Not needed for a file from `export`
     #[arg(long, value_name = "FILE")]
     pub characters: Option<PathBuf>,
 }
@@ -259,6 +245,14 @@ fn probability(text: &str) -> Result<f64, String> {
     match number(text)? {
         x if (0.0..1.0).contains(&x) => Ok(x),
         _ => Err("must be at least 0 and less than 1".to_string()),
+    }
+}
+
+fn server(text: &str) -> Result<String, String> {
+    if text.starts_with("ws://") {
+        Ok(text.to_string())
+    } else {
+        Err("expected ws://HOST:PORT".to_string())
     }
 }
 
@@ -312,8 +306,7 @@ mod tests {
             ["--validation", "0"],
             ["--validation", "1"],
             ["--backend", "abacus"],
-            ["--devices", "local:0"],
-            ["--devices", "moon"],
+            ["--devices", "ws://one:3000,moon"],
         ];
         for [flag, value] in bad {
             let parsed = Cli::try_parse_from(["char-gru".to_string(), format!("{flag}={value}")]);

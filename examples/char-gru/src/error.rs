@@ -4,21 +4,24 @@ use char_model::error::Error as ModelError;
 use gru_convert::ConvertError;
 use training_kit::error::Error as RunError;
 
+/// The exit code of a run that the user stopped, as in shells.
+pub const STOPPED: u8 = 130;
+
 /// An error of the program. `Display` is the whole message.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
     Model(#[from] ModelError),
 
-    #[error("--tie needs --embed and --hidden to be equal, got {embed} and {hidden}")]
-    CannotTie { embed: usize, hidden: usize },
+    #[error("the file does not contain the model's characters; give them with --characters FILE")]
+    NoCharacters,
 
     #[error("the backend {name} is not in this build; add --features {name} to the cargo command")]
-    BackendMissing { name: &'static str },
+    BackendMissing { name: String },
 
     #[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
     #[error("the backend {name} found no usable device: {reason}")]
-    BackendAbsent { name: &'static str, reason: String },
+    BackendAbsent { name: String, reason: String },
 
     #[cfg(not(feature = "remote"))]
     #[error(
@@ -36,17 +39,15 @@ pub enum Error {
 }
 
 impl Error {
-    /// 2 for invalid arguments (as clap), 130 for a run that the user stopped (as shells), 1 for errors
-    /// at run time.
+    /// 2 for invalid arguments (as clap), [`STOPPED`], or 1 for errors at run time.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Model(error) => match error {
                 ModelError::Diverged { .. } | ModelError::NotFinite => 1,
                 ModelError::Run(RunError::Device(_)) => 1,
-                ModelError::Changed { .. } | ModelError::TextChanged => 1,
                 _ => 2,
             },
-            Self::Stopped { .. } => 130,
+            Self::Stopped { .. } => STOPPED,
             #[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
             Self::BackendAbsent { .. } => 1,
             #[cfg(feature = "remote")]

@@ -9,7 +9,6 @@ pub mod chart;
 pub mod checkpoint;
 pub mod commands;
 pub mod config;
-pub mod dashboard;
 pub mod devices;
 pub mod error;
 pub mod train;

@@ -3,11 +3,11 @@
 use std::f64::consts::LN_2;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use burn::module::Module;
 use burn::tensor::{Device, read_sync};
-use burn::train::Interrupter;
 use char_model::data::Corpus;
 use char_model::error::Error as ModelError;
 use char_model::file;
@@ -16,15 +16,14 @@ use char_model::ngram::Reference;
 use char_model::step::adam;
 use char_model::trainer::{self, Progress, Settings, Trainer, Validation};
 use char_model::vocabulary::Vocabulary;
-use serde_json::json;
-use training_kit::dashboard::{Dashboard, Length, say};
+use serde_json::{Value, json};
 use training_kit::log::Log;
+use training_kit::progress::{self, say};
 
 use crate::chart;
 use crate::checkpoint::{self, Checkpoint};
 use crate::config::TrainArgs;
-use crate::dashboard::{LOSS, METRICS, Step};
-use crate::devices::{self, Place};
+use crate::devices;
 use crate::error::Error;
 
 /// The files in the folder of a run.
@@ -33,45 +32,30 @@ pub struct Files {
     pub checkpoint: PathBuf,
     pub log: PathBuf,
     pub loss_chart: PathBuf,
-    pub gates_chart: PathBuf,
 }
 
 impl Files {
-    /// Creates the folder if it is missing, so that an error appears before the training.
+    /// Creates the folder if it is missing.
     pub fn create(folder: &Path) -> Result<Self, Error> {
         fs::create_dir_all(folder).map_err(|e| ModelError::write(folder, e))?;
-        let scratch = folder.join(format!("writable-{}", std::process::id()));
-        fs::write(&scratch, []).map_err(|e| ModelError::write(folder, e))?;
-        fs::remove_file(&scratch).map_err(|e| ModelError::write(folder, e))?;
-        sweep(folder);
         Ok(Self {
             model: folder.join("model.bpk"),
             checkpoint: folder.join("checkpoint.bpk"),
             log: folder.join("log.jsonl"),
             loss_chart: folder.join("loss.svg"),
-            gates_chart: folder.join("gates.svg"),
         })
-    }
-}
-
-/// Removes temporary files of a killed run. Errors are ignored.
-fn sweep(folder: &Path) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        let ours = name.starts_with("model.bpk.") || name.starts_with("checkpoint.bpk.");
-        if ours && name.ends_with(".tmp") {
-            let _ = fs::remove_file(entry.path());
-        }
     }
 }
 
 /// The arguments that identify a run. A checkpoint can be resumed only with the same arguments.
 fn identity(args: &TrainArgs, sizes: &CharGruConfig, corpus: &Corpus) -> String {
+    // FNV-1a, which is the same in every release.
+    let hash = |hash: u64, &token: &i32| (hash ^ token as u64).wrapping_mul(0x100_0000_01b3);
+    let text = corpus.tokens().iter().fold(0xcbf2_9ce4_8422_2325, hash);
     format!(
-        "{sizes} {} characters, validation {}, epochs {}, batch {}, seq {}, lr {}, clip {}, seed {}, \
+        "{sizes} {} characters with the hash {text:x}, validation {}, epochs {}, batch {}, seq {}, lr {}, clip {}, seed {}, \
          check every {:?}, alphabet {:?}",
-        corpus.validation_range().end,
+        corpus.tokens().len(),
         args.validation,
         args.epochs,
         args.batch,
@@ -93,7 +77,7 @@ pub fn train(
     reference: &Reference,
     files: &Files,
     on: &[Device],
-    stop: &Interrupter,
+    stop: &AtomicBool,
 ) -> Result<CharGru, Error> {
     let device = &on[0];
     let training: Vec<_> = on.iter().map(|d| d.clone().autodiff()).collect();
@@ -143,17 +127,11 @@ pub fn train(
     };
     let done = trainer.progress.step;
     let mut log = Log::open(&files.log, done)?;
-    let length = Length {
-        epochs: args.epochs,
-        steps: run.steps,
-        done,
-    };
-    let mut dashboard = Dashboard::new("char-gru", METRICS, &length, args.plain, stop);
+    let mut shown = progress::Progress::new(run.steps, done);
     let result = devices::guard(&args.devices, || {
-        run.learn(&mut trainer, &mut dashboard, &mut log)
+        run.learn(&mut trainer, &mut shown, &mut log)
     });
-    // Restores the terminal before it returns an error.
-    dashboard.finish();
+    shown.finish();
     let at = &trainer.progress;
     if !at.history.is_empty() {
         chart::losses(&at.history, reference, &files.loss_chart)?;
@@ -173,7 +151,7 @@ pub fn train(
 /// A new model on `home`. The clients of a server share one random generator there, in the order of
 /// their requests. So the model is drawn on this machine, and a seed always gives the same model.
 fn draw(args: &TrainArgs, sizes: &CharGruConfig, home: &Device) -> Result<CharGru, Error> {
-    if !matches!(args.devices.first(), Some(Place::Server(_))) {
+    if args.devices.is_empty() {
         return Ok(sizes.init(home));
     }
     let here = args.backend.device()?.autodiff();
@@ -190,7 +168,7 @@ struct Run<'a> {
     identity: String,
     /// The last step to run of the whole schedule.
     steps: usize,
-    stop: &'a Interrupter,
+    stop: &'a AtomicBool,
 }
 
 impl Run<'_> {
@@ -198,7 +176,7 @@ impl Run<'_> {
     fn learn(
         &self,
         trainer: &mut Trainer,
-        dashboard: &mut Dashboard,
+        shown: &mut progress::Progress,
         log: &mut Log,
     ) -> Result<(), Error> {
         let mut speed = Speed::new();
@@ -207,7 +185,7 @@ impl Run<'_> {
             let made = read_sync(trainer.step())?;
             let (step, ends_epoch) = (made.step, made.ends_epoch);
             let made = speed.of(made, start.elapsed());
-            dashboard.step((made.made.epoch, step), &made.values(), &made.text());
+            shown.step(step, &made.text());
             log.line(&made.line())?;
 
             let validate = step == self.steps
@@ -215,16 +193,11 @@ impl Run<'_> {
                     Some(every) => step.is_multiple_of(every),
                     None => ends_epoch,
                 };
-            let stopping = self.stop.should_stop();
+            let stopping = self.stop.load(Ordering::Relaxed);
             if validate {
                 let found = self.validate(trainer)?;
-                let line = format!(
-                    "{}   {}",
-                    self.line(&trainer.progress, &found),
-                    speed.text()
-                );
-                dashboard.validation(LOSS, found.validation);
-                dashboard.line(line);
+                let line = self.line(&trainer.progress, &found);
+                shown.line(&format!("{line}   {}", speed.text()));
                 let Validation {
                     training,
                     validation,
@@ -268,13 +241,8 @@ impl Run<'_> {
         };
         let path = &self.files.checkpoint;
         let (sizes, vocabulary) = (self.sizes, self.vocabulary);
-        Ok(checkpoint::save(
-            &checkpoint,
-            sizes,
-            vocabulary,
-            &self.identity,
-            path,
-        )?)
+        let saved = checkpoint::save(&checkpoint, sizes, vocabulary, &self.identity, path);
+        Ok(saved?)
     }
 
     fn line(&self, at: &Progress, found: &Validation) -> String {
@@ -292,6 +260,40 @@ impl Run<'_> {
              character",
             validation / LN_2
         )
+    }
+}
+
+/// One training step and its speed.
+struct Step {
+    made: trainer::Step,
+    seconds: f64,
+    /// Characters per second since the last validation.
+    characters_per_second: f64,
+}
+
+impl Step {
+    /// The text next to the progress bar.
+    fn text(&self) -> String {
+        format!(
+            "epoch {}  loss {:.3}  {:.1}k characters/s",
+            self.made.epoch,
+            self.made.loss,
+            self.characters_per_second / 1000.0
+        )
+    }
+
+    /// A line of the log.
+    fn line(&self) -> Value {
+        let of = &self.made;
+        json!({
+            "step": of.step,
+            "epoch": of.epoch,
+            "offset": of.offset,
+            "loss": of.loss,
+            "gradient_norm": of.gradient_norm,
+            "learning_rate": of.learning_rate,
+            "seconds": self.seconds,
+        })
     }
 }
 
@@ -331,13 +333,12 @@ impl Speed {
 mod tests {
     use super::*;
     use crate::config::Cli;
-    use char_model::text::Text;
     use clap::Parser;
 
     fn args(folder: &Path, more: &[&str]) -> TrainArgs {
         let out = folder.to_str().unwrap();
         let mut all: Vec<&str> = "char-gru --embed 8 --hidden 16 --dropout 0.2 --batch 4 --seq 16 \
-                                  --epochs 6 --lr 2e-2 --plain --out"
+                                  --epochs 6 --lr 2e-2 --out"
             .split_whitespace()
             .collect();
         all.push(out);
@@ -350,14 +351,13 @@ mod tests {
         folder: &Path,
         count: usize,
         more: &[&str],
-        stop: &Interrupter,
+        stop: &AtomicBool,
     ) -> (String, Result<(), Error>) {
         let args = args(folder, more);
-        let text: &'static str = "a rose is a rose. ".repeat(60).leak();
-        let (text, vocabulary) = Text::new(text).unwrap();
-        let corpus = Corpus::new(text, vocabulary, 0.1, 16).unwrap();
+        let text = "a rose is a rose. ".repeat(60);
+        let corpus = Corpus::new(&text, 0.1, 16).unwrap();
         let sizes = CharGruConfig::new(corpus.vocabulary.len(), 8, 16, 1, args.dropout);
-        let reference = Reference::new(&corpus).unwrap();
+        let reference = Reference::new(&corpus);
         let files = Files::create(folder).unwrap();
         let devices = vec![Device::flex(); count];
         let trained = train(&args, &sizes, &corpus, &reference, &files, &devices, stop);
@@ -371,6 +371,17 @@ mod tests {
         (lines.collect::<Vec<_>>().join("\n"), trained.map(|_| ()))
     }
 
+    #[test]
+    fn an_edited_text_is_another_run() {
+        let args = args(Path::new("run"), &[]);
+        let sizes = CharGruConfig::new(2, 8, 16, 1, 0.0);
+        let [one, other] = ["ab", "ba"].map(|text| {
+            let corpus = Corpus::new(&text.repeat(50), 0.1, 16).unwrap();
+            identity(&args, &sizes, &corpus)
+        });
+        assert_ne!(one, other);
+    }
+
     /// One test, because two runs at once would share one random generator.
     #[test]
     fn training_learns_repeats_itself_and_resumes_to_the_same_losses() {
@@ -380,7 +391,7 @@ mod tests {
         }
         let folder = std::env::temp_dir().join(format!("char-gru-train-{}", std::process::id()));
         let folder_of = |name: &str| folder.join(name);
-        let go = Interrupter::new();
+        let go = AtomicBool::new(false);
         let start = folder_of("start.bpk");
         let start = start.to_str().unwrap();
         fs::create_dir_all(&folder).unwrap();
@@ -399,10 +410,7 @@ mod tests {
         let mut resume: Vec<&str> = vec!["--init", start];
         let mut breaks = 0;
         let resumed = loop {
-            let stop = Interrupter::new();
-            if breaks < 5 {
-                stop.stop(None); // after one step
-            }
+            let stop = AtomicBool::new(breaks < 5); // after one step
             let (log, result) = run(&broken, 1, &resume, &stop);
             resume = vec!["--resume"];
             match result {

@@ -5,14 +5,15 @@ use std::{
     env, fs,
     path::{Path, PathBuf},
     process::{self, Command},
+    time::{Duration, Instant},
 };
 
 /// A folder for this process. The end of the test removes it.
 struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> Self {
-        let folder = env::temp_dir().join(format!("char-gru-program-{}", process::id()));
+    fn new(name: &str) -> Self {
+        let folder = env::temp_dir().join(format!("char-gru-{name}-{}", process::id()));
         fs::create_dir_all(&folder).unwrap();
         Self(folder)
     }
@@ -41,11 +42,11 @@ fn run(folder: &Path, arguments: &str) -> String {
 
 #[test]
 fn trains_resumes_samples_evaluates_exports_and_imports() {
-    let folder = Folder::new();
+    let folder = Folder::new("program");
     let run = |arguments: &str| run(&folder.0, arguments);
 
-    run("train --plain --epochs 1 --max-steps 40");
-    let resumed = run("train --plain --epochs 1 --max-steps 60 --resume");
+    run("train --epochs 1 --max-steps 40");
+    let resumed = run("train --epochs 1 --max-steps 60 --resume");
     assert!(resumed.contains("resuming after step 40"), "{resumed}");
     let sample = run("sample --length 80");
     assert!(sample.chars().count() >= 80, "{sample}");
@@ -56,4 +57,38 @@ fn trains_resumes_samples_evaluates_exports_and_imports() {
     run("export");
     run("import char-gru/model.safetensors again/model.bpk");
     assert_eq!(run("sample again/model.bpk --length 80"), sample);
+}
+
+/// After the last step the program writes a text, which may be long.
+#[cfg(unix)]
+#[test]
+fn a_signal_ends_the_program_after_the_training() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
+    let folder = Folder::new("signal");
+    let mut program = Command::new(env!("CARGO_BIN_EXE_char-gru"))
+        .args("train --max-steps 2 --length 1000000000".split(' '))
+        .current_dir(&folder.0)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // The pipe stays open, so that the program cannot end by itself.
+    let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("holds the model")));
+    let signal = Command::new("kill")
+        .args(["-TERM", &program.id().to_string()])
+        .status();
+    assert!(signal.unwrap().success());
+    let start = Instant::now();
+    let ended = loop {
+        match program.try_wait().unwrap() {
+            Some(status) => break Some(status),
+            None if start.elapsed() > Duration::from_secs(60) => break None,
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    let _ = program.kill();
+    assert_eq!(ended.and_then(|status| status.code()), Some(130));
 }

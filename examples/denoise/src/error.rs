@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use crate::RATE;
 use crate::v2::arrays::{self, ArraysError};
 use crate::wav::{LARGEST, MOST_CHANNELS};
-use crate::weights::{LONGEST, WeightsError};
 
 /// An error of the program. `Display` is the whole message.
 #[derive(Debug, thiserror::Error)]
@@ -46,16 +45,10 @@ pub enum Error {
     Empty { path: PathBuf },
     #[error("cannot read the weights {}: {source}", path.display())]
     ReadWeights { path: PathBuf, source: io::Error },
-    #[error("{}: expected at most {LONGEST} bytes of weights, got more", path.display())]
-    LongWeights { path: PathBuf },
-    #[error("the weights {} cannot be used: {source}", path.display())]
-    Weights { path: PathBuf, source: WeightsError },
     #[error("{}: expected at most {} bytes of a model, got more", path.display(), arrays::LONGEST)]
     LongModel { path: PathBuf },
     #[error("the model {} cannot be used: {source}", path.display())]
     Model { path: PathBuf, source: ArraysError },
-    #[error("nnnoiseless rejects the weights {}", path.display())]
-    Peer { path: PathBuf },
     #[error("{}: the result after {seconds:.2} s is not finite; the weights are invalid", path.display())]
     NotFinite { path: PathBuf, seconds: f64 },
     #[error("cannot write {}: {reason}", path.display())]

@@ -63,6 +63,7 @@ fn frames(
         denoised: Spectrogram::new(),
     };
     let frames = samples.div_ceil(FRAME as u64);
+    let mut voices = 0u64;
     for frame in 0..frames + delay {
         if frames == 0 {
             break;
@@ -70,7 +71,8 @@ fn frames(
         reader.frame(&mut noisy)?;
         for ((denoiser, x), y) in denoisers.iter_mut().zip(&noisy).zip(&mut denoised) {
             let voice = denoiser.frame(x, y);
-            heard.voiced += f64::from(u8::from(voice > 0.5)) / (frames * channels as u64) as f64;
+            // The frames after the last one are not of the file.
+            voices += u64::from(voice > 0.5 && frame < frames);
             if y.iter().any(|y| !y.is_finite()) {
                 return Err(Error::NotFinite {
                     path: from.to_path_buf(),
@@ -89,5 +91,6 @@ fn frames(
             heard.denoised.push(&denoised[0]);
         }
     }
+    heard.voiced = voices as f64 / (frames * channels as u64).max(1) as f64;
     Ok(heard)
 }

@@ -14,7 +14,6 @@ use denoise::error::Error;
 use denoise::model::Model;
 use denoise::suppressor::Suppressor;
 use denoise::v2::arrays::{self, Arrays};
-use denoise::weights::{LONGEST, PUBLISHED};
 use denoise::{compare, demo, file, picture, v2};
 
 fn main() -> ExitCode {
@@ -33,44 +32,24 @@ fn main() -> ExitCode {
     }
 }
 
-/// The bytes of a file, or `long` if there are more than `longest`.
-fn read(path: &Path, longest: usize, long: Error) -> Result<Vec<u8>, Error> {
-    let mut bytes = Vec::new();
-    let read = File::open(path)
-        // Reads one byte more than allowed, because a device could be endless.
-        .and_then(|file| file.take(longest as u64 + 1).read_to_end(&mut bytes));
-    match read {
-        Err(source) => Err(Error::ReadWeights {
-            path: path.to_path_buf(),
-            source,
-        }),
-        Ok(read) if read > longest => Err(long),
-        Ok(_) => Ok(bytes),
-    }
-}
-
-/// Loads RNNoise 0.1: the bytes of the weights and the model.
-fn load_v1(args: &WeightsArgs) -> Result<(Vec<u8>, Arc<Model>), Error> {
-    let Some(path) = &args.weights else {
-        let model = Model::parse(PUBLISHED).expect("a test reads these weights");
-        return Ok((PUBLISHED.to_vec(), Arc::new(model)));
-    };
-    let path = path.clone();
-    let bytes = read(&path, LONGEST, Error::LongWeights { path: path.clone() })?;
-    match Model::parse(&bytes) {
-        Ok(model) => Ok((bytes, Arc::new(model))),
-        Err(source) => Err(Error::Weights { path, source }),
-    }
-}
-
 /// Loads RNNoise 0.2 in some precisions.
 fn load_v2<const N: usize>(
     path: &Path,
     precisions: [Precision; N],
 ) -> Result<[Arc<v2::model::Model>; N], Error> {
     let path = path.to_path_buf();
-    let long = Error::LongModel { path: path.clone() };
-    let bytes = read(&path, arrays::LONGEST, long)?;
+    let mut bytes = Vec::new();
+    let read = File::open(&path)
+        // Reads one byte more than allowed, because a device could be endless.
+        .and_then(|file| {
+            file.take(arrays::LONGEST as u64 + 1)
+                .read_to_end(&mut bytes)
+        });
+    match read {
+        Err(source) => return Err(Error::ReadWeights { path, source }),
+        Ok(read) if read > arrays::LONGEST => return Err(Error::LongModel { path }),
+        Ok(_) => {}
+    }
     let models = || {
         let bytes = arrays::unpack(bytes)?;
         let arrays = Arrays::parse(&bytes)?;
@@ -92,7 +71,7 @@ fn load(args: &WeightsArgs) -> Result<Box<dyn Suppressor>, Error> {
             let [model] = load_v2(path, [args.precision.into()])?;
             Ok(Box::new(model))
         }
-        None => Ok(Box::new(load_v1(args)?.1)),
+        None => Ok(Box::new(Arc::new(Model::published()))),
     }
 }
 
@@ -132,13 +111,13 @@ fn run_demo(args: &DemoArgs) -> Result<(), Error> {
 }
 
 fn run_compare(args: &CompareArgs) -> Result<(), Error> {
-    let (bytes, model) = load_v1(&args.weights)?;
+    let model = Arc::new(Model::published());
     let text = match &args.weights.model {
         Some(path) => {
             let precisions = [Precision::Full, Precision::Bf16, Precision::Int8];
             compare::precisions(&model, &load_v2(path, precisions)?, &args.input)?
         }
-        None => compare::run(&bytes, &model, &args.input)?,
+        None => compare::run(&model, &args.input)?,
     };
     print!("{text}");
     Ok(())

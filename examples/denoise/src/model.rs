@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gru_cpu::PackedWeights;
 use gru_cpu::spec::{Activations, GruSpec, Reset, Update};
 
-use crate::weights::{Dense, Gru, Weights, WeightsError};
+use crate::weights::{Dense, Gru, Weights};
 
 /// The layers of the network, with packed weights of the GRUs.
 pub struct Model {
@@ -20,13 +20,10 @@ pub struct Model {
 }
 
 impl Model {
-    /// Reads the bytes of a weights file.
-    ///
-    /// # Errors
-    /// As [`Weights::parse`].
-    pub fn parse(bytes: &[u8]) -> Result<Self, WeightsError> {
-        let weights = Weights::parse(bytes)?;
-        Ok(Self {
+    /// The model with the published weights.
+    pub fn published() -> Self {
+        let weights = Weights::published();
+        Self {
             widths: [weights.noise_gru.inputs, weights.gain_gru.inputs],
             input: weights.input,
             voice_gru: pack(&weights.voice_gru),
@@ -34,7 +31,7 @@ impl Model {
             gain_gru: pack(&weights.gain_gru),
             gains: weights.gains,
             voice: weights.voice,
-        })
+        }
     }
 
     /// The GRUs in execution order.

@@ -12,43 +12,8 @@
 
 use gru_cpu::spec::Activation;
 
-use crate::bands::BANDS;
-use crate::denoiser::FEATURES;
-
 /// RNNoise's weights, by Jean-Marc Valin and others: `weights/COPYING`.
 pub const PUBLISHED: &[u8] = include_bytes!("../weights/weights.rnn");
-
-/// The maximum length of a file: three dense layers and three GRUs, all sizes 127.
-pub const LONGEST: usize = 3 * (3 + 127 * 128) + 3 * (3 + 3 * 127 * 255);
-
-/// An error in a weights file.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[allow(missing_docs)] // The messages describe the variants.
-pub enum WeightsError {
-    #[error("{layer}: expected {expected} more bytes, got {found}")]
-    Truncated {
-        layer: &'static str,
-        expected: usize,
-        found: usize,
-    },
-    #[error("expected the end of the file after six layers, got at least {0} more bytes")]
-    Trailing(usize),
-    #[error("{layer}: expected a number of {what} from 1 to 127, got {found}")]
-    Size {
-        layer: &'static str,
-        what: &'static str,
-        found: i8,
-    },
-    #[error("{layer}: expected {expected} {what}, got {found}")]
-    Width {
-        layer: &'static str,
-        what: &'static str,
-        expected: usize,
-        found: usize,
-    },
-    #[error("{layer}: expected the activation 0 (tanh), 1 (sigmoid) or 2 (ReLU), got {found}")]
-    Activation { layer: &'static str, found: i8 },
-}
 
 /// `y = φ(x·weight + bias)`.
 #[derive(Debug)]
@@ -96,130 +61,76 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Reads the bytes of a file.
-    ///
-    /// # Errors
-    /// If the bytes are not exactly six matching layers.
-    pub fn parse(bytes: &[u8]) -> Result<Self, WeightsError> {
-        let mut bytes = Bytes(bytes);
-        let input = bytes.dense("the input layer", Some(FEATURES), None)?;
-        let dense = input.bias.len();
-        let voice_gru = bytes.gru("the voice GRU", dense)?;
-        let noise_inputs = dense + voice_gru.units + FEATURES;
-        let noise_gru = bytes.gru("the noise GRU", noise_inputs)?;
-        let gain_inputs = voice_gru.units + noise_gru.units + FEATURES;
-        let gain_gru = bytes.gru("the gain GRU", gain_inputs)?;
-        let gains = bytes.dense("the gain layer", Some(gain_gru.units), Some(BANDS))?;
-        let voice = bytes.dense("the voice layer", Some(voice_gru.units), Some(1))?;
-        match bytes.0.len() {
-            0 => Ok(Self {
-                input,
-                voice_gru,
-                noise_gru,
-                gain_gru,
-                gains,
-                voice,
-            }),
-            more => Err(WeightsError::Trailing(more)),
+    /// The published weights.
+    pub fn published() -> Self {
+        let mut bytes = Bytes(PUBLISHED);
+        let weights = Self {
+            input: bytes.dense(),
+            voice_gru: bytes.gru(),
+            noise_gru: bytes.gru(),
+            gain_gru: bytes.gru(),
+            gains: bytes.dense(),
+            voice: bytes.dense(),
+        };
+        assert!(bytes.0.is_empty(), "expected six layers");
+        weights
+    }
+}
+
+/// The remaining bytes of the file.
+struct Bytes(&'static [u8]);
+
+impl Bytes {
+    /// The numbers of inputs and units, and the activation of a layer.
+    fn header(&mut self) -> (usize, usize, Activation) {
+        let (&[inputs, units, activation], left) = self
+            .0
+            .split_first_chunk()
+            .expect("a header has three bytes");
+        self.0 = left;
+        let activation = match activation {
+            0 => Activation::Tanh,
+            1 => Activation::Sigmoid,
+            2 => Activation::Relu,
+            other => unreachable!("activation {other}"),
+        };
+        (inputs.into(), units.into(), activation)
+    }
+
+    /// Converts units of 1/256. The factor is exact in float32, so scaling a weight scales its product.
+    fn numbers(&mut self, count: usize) -> Vec<f32> {
+        let (taken, left) = self.0.split_at(count);
+        self.0 = left;
+        let numbers = taken.iter().map(|b| f32::from(b.cast_signed()) / 256.0);
+        numbers.collect()
+    }
+
+    fn dense(&mut self) -> Dense {
+        let (inputs, units, activation) = self.header();
+        Dense {
+            weight: self.numbers(inputs * units),
+            bias: self.numbers(units),
+            activation,
         }
     }
-}
 
-/// The remaining bytes of a file.
-struct Bytes<'a>(&'a [u8]);
-
-struct Header {
-    layer: &'static str,
-    inputs: usize,
-    outputs: usize,
-    activation: Activation,
-}
-
-impl Bytes<'_> {
-    /// The next `count` bytes as signed numbers.
-    fn take(&mut self, layer: &'static str, count: usize) -> Result<Vec<i8>, WeightsError> {
-        let Some((taken, left)) = self.0.split_at_checked(count) else {
-            return Err(WeightsError::Truncated {
-                layer,
-                expected: count,
-                found: self.0.len(),
-            });
-        };
-        self.0 = left;
-        Ok(taken.iter().map(|b| b.cast_signed()).collect())
-    }
-
-    fn header(
-        &mut self,
-        layer: &'static str,
-        inputs: Option<usize>,
-        outputs: Option<usize>,
-    ) -> Result<Header, WeightsError> {
-        let header = self.take(layer, 3)?;
-        let size = |what, found: i8, expected: Option<usize>| {
-            let size = usize::try_from(found).ok().filter(|&size| size > 0);
-            let size = size.ok_or(WeightsError::Size { layer, what, found })?;
-            match expected {
-                Some(expected) if expected != size => Err(WeightsError::Width {
-                    layer,
-                    what,
-                    expected,
-                    found: size,
-                }),
-                _ => Ok(size),
-            }
-        };
-        Ok(Header {
-            layer,
-            inputs: size("inputs", header[0], inputs)?,
-            outputs: size("units", header[1], outputs)?,
-            activation: match header[2] {
-                0 => Activation::Tanh,
-                1 => Activation::Sigmoid,
-                2 => Activation::Relu,
-                found => return Err(WeightsError::Activation { layer, found }),
-            },
-        })
-    }
-
-    fn dense(
-        &mut self,
-        layer: &'static str,
-        inputs: Option<usize>,
-        outputs: Option<usize>,
-    ) -> Result<Dense, WeightsError> {
-        let header = self.header(layer, inputs, outputs)?;
-        Ok(Dense {
-            weight: numbers(&self.take(layer, header.inputs * header.outputs)?),
-            bias: numbers(&self.take(layer, header.outputs)?),
-            activation: header.activation,
-        })
-    }
-
-    fn gru(&mut self, layer: &'static str, inputs: usize) -> Result<Gru, WeightsError> {
-        let header = self.header(layer, Some(inputs), None)?;
-        let (i, h) = (header.inputs, header.outputs);
-        let mut rows = |rows: usize| -> Result<Vec<f32>, WeightsError> {
-            let bytes = self.take(header.layer, rows * 3 * h)?;
-            let mut numbers = numbers(&bytes);
+    fn gru(&mut self) -> Gru {
+        let (inputs, units, activation) = self.header();
+        let mut rows = |rows: usize| {
+            let mut numbers = self.numbers(rows * 3 * units);
             // Reorders z | r | n to r | z | n.
             numbers
-                .chunks_exact_mut(3 * h)
-                .for_each(|row| row[..2 * h].rotate_left(h));
-            Ok(numbers)
+                .chunks_exact_mut(3 * units)
+                .for_each(|row| row[..2 * units].rotate_left(units));
+            numbers
         };
-        Ok(Gru {
-            inputs: i,
-            units: h,
-            w_ih: rows(i)?,
-            w_hh: rows(h)?,
-            bias: rows(1)?,
-            activation: header.activation,
-        })
+        Gru {
+            w_ih: rows(inputs),
+            w_hh: rows(units),
+            bias: rows(1),
+            inputs,
+            units,
+            activation,
+        }
     }
-}
-
-/// Converts units of 1/256. The factor is exact in float32, so scaling a weight scales its product.
-fn numbers(bytes: &[i8]) -> Vec<f32> {
-    bytes.iter().map(|&b| f32::from(b) / 256.0).collect()
 }

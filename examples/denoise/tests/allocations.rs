@@ -11,13 +11,12 @@ use denoise::compare::features;
 use denoise::denoiser::{Channel, Denoiser, Gains};
 use denoise::model::Model;
 use denoise::network::Network;
-use denoise::weights::PUBLISHED;
 
 #[test]
 fn a_frame_allocates_nothing() {
     let frames = twin::frames(0.6, 5);
     let features = features(&frames);
-    let model = Arc::new(Model::parse(PUBLISHED).unwrap());
+    let model = Arc::new(Model::published());
     // Checks that the counter works.
     assert_eq!(measure(|| drop(black_box(vec![0u8; 10]))).count_total, 1);
 

@@ -42,7 +42,7 @@ fn twin(by: Arithmetic) -> Twin {
 }
 
 fn network() -> Network {
-    let model = Model::parse(PUBLISHED).unwrap();
+    let model = Model::published();
     Network::new(&Arc::new(model))
 }
 
@@ -62,13 +62,21 @@ fn outputs(mut twin: Twin, features: &[Vec<f64>]) -> Vec<f64> {
 }
 
 fn largest(a: impl IntoIterator<Item = f64>, b: impl IntoIterator<Item = f64>) -> f64 {
-    let pairs = a.into_iter().zip(b);
-    pairs.map(|(a, b)| (a - b).abs()).fold(
+    let pairs = a.into_iter().zip(b).map(|(a, b)| (a - b).abs());
+    // `f64::max` would lose NaN.
+    pairs.fold(
         0.0,
         |most: f64, d| {
-            if d.is_nan() { d } else { most.max(d) }
+            if d <= most || most.is_nan() { most } else { d }
         },
     )
+}
+
+#[test]
+fn nan_is_the_largest() {
+    assert!(largest([f64::NAN, 1.0], [0.0, 0.0]).is_nan());
+    assert!(largest([1.0, f64::NAN], [0.0, 0.0]).is_nan());
+    assert_eq!(largest([1.0, -3.0, 2.0], [0.0; 3]), 3.0);
 }
 
 fn samples(a: &Outcome, b: &Outcome) -> f64 {

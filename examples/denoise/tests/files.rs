@@ -10,14 +10,15 @@ use denoise::denoiser::{Channel, Denoiser, FEATURES, Gains};
 use denoise::error::Error;
 use denoise::file::{self, Heard};
 use denoise::model::Model;
+use denoise::suppressor::Suppressor;
 use denoise::wav::LARGEST;
-use denoise::weights::{LONGEST, PUBLISHED, Weights, WeightsError};
+use denoise::weights::Weights;
 use denoise::{FRAME, FULL_SCALE, bands::BANDS, demo};
 use hound::WavSpec;
 use wavs::{Folder, float, int, read, write};
 
 fn model() -> Arc<Model> {
-    Arc::new(Model::parse(PUBLISHED).unwrap())
+    Arc::new(Model::published())
 }
 
 /// Denoises a file with these interleaved samples and returns the output.
@@ -105,6 +106,25 @@ fn an_open_denoiser_is_one_frame_late_and_nothing_else() {
             }
         }
     }
+}
+
+impl Suppressor for Open {
+    fn channel(&self) -> Box<dyn Channel> {
+        Box::new(Denoiser::new(Self))
+    }
+
+    fn delay(&self) -> u64 {
+        1
+    }
+}
+
+#[test]
+fn voices_are_counted_in_the_frames_of_the_file() {
+    let folder = Folder::new();
+    let (from, to) = (folder.path("in.wav"), folder.path("out.wav"));
+    write(&from, int(16, 2), &noisy(0.4, 5));
+    let heard = file::denoise(&Open, &from, &to).unwrap();
+    assert_eq!(heard.voiced, 1.0);
 }
 
 #[test]
@@ -259,80 +279,40 @@ fn broken_wavs_are_errors() {
 
 #[test]
 fn the_published_weights_are_those_of_rnnoise() {
-    let weights = Weights::parse(PUBLISHED).unwrap();
+    let weights = Weights::published();
     let grus = [&weights.voice_gru, &weights.noise_gru, &weights.gain_gru];
     assert_eq!(
         grus.map(|gru| (gru.inputs, gru.units)),
         [(24, 24), (90, 48), (114, 96)]
     );
-    assert!(PUBLISHED.len() < LONGEST);
 }
 
-#[test]
-fn weights_must_have_the_right_length() {
-    for length in (0..PUBLISHED.len())
-        .step_by(97)
-        .chain(PUBLISHED.len() - 40..PUBLISHED.len())
-    {
-        let error = Weights::parse(&PUBLISHED[..length]).unwrap_err();
-        let WeightsError::Truncated {
-            expected, found, ..
-        } = error
-        else {
-            panic!("{length}: {error}");
-        };
-        assert!(found < expected);
+/// A model with unstable weights.
+struct Unstable;
+
+impl Suppressor for Unstable {
+    fn channel(&self) -> Box<dyn Channel> {
+        Box::new(Self)
     }
-    let longer = [PUBLISHED, &[1, 2, 3]].concat();
-    assert_eq!(
-        Weights::parse(&longer).unwrap_err(),
-        WeightsError::Trailing(3)
-    );
+
+    fn delay(&self) -> u64 {
+        1
+    }
 }
 
-#[test]
-fn invalid_weights_are_errors() {
-    let with = |at: usize, byte: u8| {
-        let mut bytes = PUBLISHED.to_vec();
-        bytes[at] = byte;
-        Weights::parse(&bytes).unwrap_err().to_string()
-    };
-    assert!(with(0, 41).contains("the input layer: expected 42 inputs, got 41"));
-    assert!(with(1, 0).contains("number of units from 1 to 127, got 0"));
-    assert!(with(1, 200).contains("number of units from 1 to 127, got -56"));
-    assert!(with(2, 3).contains("activation 0 (tanh), 1 (sigmoid) or 2 (ReLU), got 3"));
-    let voice_gru = 3 + 42 * 24 + 24;
-    assert!(with(voice_gru, 25).contains("the voice GRU: expected 24 inputs, got 25"));
-    // Random bytes. Among many, some headers are valid.
-    let mut state = 1u32;
-    for length in 0..3000 {
-        let mut byte = || {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (state >> 24) as u8
-        };
-        let mut bytes: Vec<u8> = (0..length).map(|_| byte()).collect();
-        if length > 2 {
-            bytes[..3].copy_from_slice(&[42, 1 + byte() % 4, byte() % 3]);
-        }
-        assert!(Weights::parse(&bytes).is_err());
+impl Channel for Unstable {
+    fn frame(&mut self, _: &[f32; FRAME], output: &mut [f32; FRAME]) -> f32 {
+        output.fill(f32::INFINITY);
+        1.0
     }
 }
 
 #[test]
 fn unstable_weights_are_reported() {
-    // ReLU with the largest recurrent weights: the state grows without bound.
-    let mut bytes = PUBLISHED.to_vec();
-    let voice_gru = 3 + 42 * 24 + 24;
-    bytes[voice_gru + 3..][..(24 + 24 + 1) * 72].fill(127);
-    for row in bytes[voice_gru + 3..][..(24 + 24 + 1) * 72].chunks_exact_mut(72) {
-        // z keeps nothing of the previous state.
-        row[..24].fill(0x80);
-    }
-    let model = Arc::new(Model::parse(&bytes).unwrap());
     let folder = Folder::new();
     let (from, to) = (folder.path("in.wav"), folder.path("out.wav"));
-    write(&from, int(16, 1), &noisy(3.0, 5));
-    let error = file::denoise(&model, &from, &to).err().unwrap();
+    write(&from, int(16, 1), &noisy(0.1, 5));
+    let error = file::denoise(&Unstable, &from, &to).err().unwrap();
     assert!(matches!(error, Error::NotFinite { .. }), "{error}");
     assert!(!to.exists());
 }
@@ -363,25 +343,10 @@ fn program_prints_one_line_and_exits_with_1() {
     fails(&[from_, to_], "sample 1 of channel 1");
     write(&from, int(16, 1), &[]);
     fails(&["compare", from_], "expected samples, got none");
-    let weights = folder.path("weights.rnn");
-    let weights_ = weights.to_str().unwrap();
-    fails(
-        &[from_, to_, "--weights", weights_],
-        "cannot read the weights",
-    );
-    fs::write(&weights, vec![42; LONGEST + 1]).unwrap();
-    fails(&[from_, to_, "--weights", weights_], "at most");
-    fs::write(&weights, [42, 24, 0, 7]).unwrap();
-    fails(
-        &[from_, to_, "--weights", weights_],
-        "the input layer: expected 1008 more bytes",
-    );
-
     write(&from, int(16, 2), &noisy(0.4, 5));
-    fs::write(&weights, PUBLISHED).unwrap();
     let picture = folder.path("it.svg");
     let picture_ = picture.to_str().unwrap();
-    let (code, out, error) = run(&[from_, to_, "--weights", weights_, "--picture", picture_]);
+    let (code, out, error) = run(&[from_, to_, "--picture", picture_]);
     assert_eq!((code, error.as_str()), (Some(0), ""));
     assert!(out.contains("0.20 s, 2 channels"), "{out}");
     let svg = fs::read_to_string(picture).unwrap();

@@ -35,12 +35,4 @@ pub enum Error {
         /// The sample.
         found: f32,
     },
-    /// The picture could not be written.
-    #[error("{}: {reason}", path.display())]
-    Picture {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        reason: String,
-    },
 }

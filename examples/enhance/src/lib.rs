@@ -5,7 +5,6 @@
 #[cfg(gtcrn)]
 mod enhancer;
 mod error;
-pub mod picture;
 pub mod wav;
 
 #[cfg(gtcrn)]

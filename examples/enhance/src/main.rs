@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: enhance IN.wav OUT.wav [PICTURE.png]";
+const USAGE: &str = "usage: enhance IN.wav OUT.wav";
 
 #[cfg(not(gtcrn))]
 fn main() -> ExitCode {
@@ -17,8 +17,7 @@ fn main() -> ExitCode {
 fn main() -> ExitCode {
     let paths: Vec<std::path::PathBuf> = std::env::args_os().skip(1).map(Into::into).collect();
     let result = match &paths[..] {
-        [input, output] => run(input, output, None),
-        [input, output, picture] => run(input, output, Some(picture)),
+        [input, output] => run(input, output),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -34,11 +33,7 @@ fn main() -> ExitCode {
 }
 
 #[cfg(gtcrn)]
-fn run(
-    input: &std::path::Path,
-    output: &std::path::Path,
-    picture: Option<&std::path::PathBuf>,
-) -> Result<(), enhance::Error> {
+fn run(input: &std::path::Path, output: &std::path::Path) -> Result<(), enhance::Error> {
     let channels = enhance::wav::read(input)?;
     let (mut enhanced, mut seconds) = (Vec::new(), Vec::new());
     for channel in &channels {
@@ -47,18 +42,14 @@ fn run(
         seconds.extend(times);
     }
     enhance::wav::write(output, &enhanced)?;
-    if let (Some(picture), Some(before), Some(after)) =
-        (picture, channels.first(), enhanced.first())
-    {
-        enhance::picture::draw(picture, before, after)?;
-    }
-    let hop = enhance::HOP as f64 / f64::from(enhance::RATE);
+    let rate = f64::from(enhance::RATE);
+    let sound = channels.first().map_or(0, Vec::len) as f64 / rate;
+    let hop = enhance::HOP as f64 / rate;
     let (total, frames) = (seconds.iter().sum::<f64>(), seconds.len() as f64);
     let slowest = seconds.iter().copied().fold(0.0, f64::max);
     println!(
-        "{:.2} s of sound in {total:.2} s: real-time factor {:.3}",
-        frames * hop,
-        total / (frames * hop)
+        "{sound:.2} s of sound in {total:.2} s: real-time factor {:.3}",
+        total / sound
     );
     println!(
         "a frame of {:.0} ms: {:.2} ms on average, {:.2} ms at most",

@@ -1,10 +1,8 @@
 //! Spelling to phonemes, one line per word. Arguments, input and output.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufRead, BufWriter, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
 
 use burn::tensor::Device;
 use clap::Parser;
@@ -18,16 +16,12 @@ use g2p::weights;
 #[derive(Parser, Debug)]
 #[command(name = "g2p", version)]
 struct Cli {
-    /// Words. Without words and --file, they are read from standard input
+    /// Words. Without words, they are read from standard input
     words: Vec<String>,
 
     /// The wheel of g2p_en 2.1.0, or the checkpoint20.npz in it
     #[arg(long, value_name = "FILE")]
     weights: PathBuf,
-
-    /// A text with more words, separated by white space
-    #[arg(long, value_name = "FILE")]
-    file: Option<PathBuf>,
 
     /// Words per batch
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
@@ -36,10 +30,6 @@ struct Cli {
     /// Round the weights of the GRUs to 8 bits: a quarter of the memory, and faster
     #[arg(long)]
     int8: bool,
-
-    /// Print words per second to standard error, without loading time
-    #[arg(long)]
-    speed: bool,
 }
 
 fn main() -> ExitCode {
@@ -68,36 +58,16 @@ fn run(cli: &Cli) -> Result<(), Error> {
         waiting: Vec::new(),
         batch: cli.batch.into(),
         out: BufWriter::new(io::stdout().lock()),
-        converted: 0,
     };
-    let start = Instant::now();
     for word in &cli.words {
         converter.line(word)?;
     }
-    if let Some(path) = &cli.file {
-        converter.all(BufReader::new(open(path)?), |source| Error::Read {
-            path: path.clone(),
-            source,
-        })?;
-    } else if cli.words.is_empty() {
-        converter.all(io::stdin().lock(), Error::Words)?;
+    if cli.words.is_empty() {
+        for line in io::stdin().lock().lines() {
+            converter.line(&line.map_err(Error::Words)?)?;
+        }
     }
-    converter.flush()?;
-    if cli.speed {
-        let rate = converter.converted as f64 / start.elapsed().as_secs_f64().max(1e-9);
-        eprintln!(
-            "{rate:.0} words/s ({} words, batches of {})",
-            converter.converted, cli.batch
-        );
-    }
-    Ok(())
-}
-
-fn open(path: &Path) -> Result<File, Error> {
-    File::open(path).map_err(|source| Error::Read {
-        path: path.into(),
-        source,
-    })
+    converter.flush()
 }
 
 /// Collects words until a batch is full.
@@ -106,21 +76,9 @@ struct Converter<W> {
     waiting: Vec<String>,
     batch: usize,
     out: W,
-    converted: usize,
 }
 
 impl<W: Write> Converter<W> {
-    fn all(
-        &mut self,
-        text: impl BufRead,
-        failed: impl Fn(io::Error) -> Error,
-    ) -> Result<(), Error> {
-        for line in text.lines() {
-            self.line(&line.map_err(&failed)?)?;
-        }
-        Ok(())
-    }
-
     /// Converts the words of a line to lower case, which the model requires.
     fn line(&mut self, line: &str) -> Result<(), Error> {
         for word in line.split_whitespace() {
@@ -137,7 +95,6 @@ impl<W: Write> Converter<W> {
         for phonemes in self.model.phonemes(&words)? {
             writeln!(self.out, "{}", phonemes.join(" ")).map_err(Error::Write)?;
         }
-        self.converted += self.waiting.len();
         self.waiting.clear();
         self.out.flush().map_err(Error::Write)
     }

@@ -41,15 +41,6 @@ pub struct Cli {
     /// Folder for the chart, and for a folder of each agent
     #[arg(long, value_name = "DIR", default_value = "recall")]
     pub out: PathBuf,
-
-    /// Resume from the checkpoints in --out, with the same numbers as without the interruption. The seed must be
-    /// the same. An agent without a checkpoint begins
-    #[arg(long)]
-    pub resume: bool,
-
-    /// Print a progress bar or plain lines instead of the dashboard
-    #[arg(long)]
-    pub plain: bool,
 }
 
 impl Cli {

@@ -6,7 +6,6 @@
 //! only the symbol: neither the reward, nor where an episode starts.
 
 use rand::Rng;
-use serde::{Deserialize, Serialize};
 
 /// Distinct symbols, and actions.
 pub const SYMBOLS: usize = 4;
@@ -14,7 +13,7 @@ pub const SYMBOLS: usize = 4;
 pub const END: f64 = 1.0 / 32.0;
 
 /// N independent environments.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Environments {
     /// The symbol that each environment shows, N.
     pub shown: Vec<usize>,
@@ -44,12 +43,6 @@ impl Environments {
             starts: vec![true; n],
             first,
         }
-    }
-
-    /// Whether these are `n` environments with possible symbols, for a file.
-    pub fn is_valid(&self, n: usize) -> bool {
-        let symbols = |all: &[usize]| all.len() == n && all.iter().all(|&s| s < SYMBOLS);
-        symbols(&self.shown) && symbols(&self.first) && self.starts.len() == n
     }
 
     /// Acts in every environment, and shows the next symbols.

@@ -18,10 +18,9 @@ mod train;
 use std::process::ExitCode;
 
 use burn::tensor::Device;
-use burn::train::Interrupter;
 use clap::Parser;
 use training_kit::allocator::keep_buffers;
-use training_kit::dashboard::say;
+use training_kit::progress::say;
 
 use crate::chart::Curve;
 use crate::config::{Cli, name};
@@ -34,22 +33,18 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
-            ExitCode::from(error.exit_code())
+            ExitCode::FAILURE
         }
     }
 }
 
 /// Trains the agents one after the other, and draws their curves.
 fn run(cli: &Cli) -> Result<(), Error> {
-    let stop = Interrupter::new();
-    let on_signal = stop.clone();
-    // If another handler exists, Ctrl-C ends the program as usual.
-    let _ = ctrlc::set_handler(move || on_signal.stop(None));
     let device = Device::flex().autodiff();
     let mut curves = vec![];
     for (agent, kind) in cli.agents() {
         let folder = cli.out.join(format!("{}-{}", name(&agent), name(&kind)));
-        let points = train::train(cli, (agent, kind), &folder, &device, &stop)?;
+        let points = train::train(cli, (agent, kind), &folder, &device)?;
         curves.push(Curve {
             label: match cli.gru[..] {
                 [_] => agent.label().to_string(),

@@ -6,14 +6,11 @@ use std::time::{Duration, Instant};
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use burn::train::Interrupter;
 use rand::{SeedableRng, rngs::StdRng};
-use serde::{Deserialize, Serialize};
 use serde_json::json;
-use training_kit::checkpoint::{Checkpoint, Run};
-use training_kit::dashboard::{Dashboard, Length, Metric, say};
 use training_kit::error::Error as RunError;
 use training_kit::log::Log;
+use training_kit::progress::{self, say};
 
 use crate::agent::Agent;
 use crate::config::{Cli, Settings, name};
@@ -27,26 +24,11 @@ use crate::rollout::Window;
 const POINT: usize = 10;
 /// Windows of the evaluation at the end, or fewer if a run has fewer updates.
 const EVALUATED: usize = 100;
-/// Updates between two checkpoints and two lines.
+/// Updates between two lines.
 const REPORT: usize = 50;
 
-const METRICS: &[Metric] = &[
-    metric("Right answers", true),
-    metric("Entropy", false),
-    metric("Loss", false),
-    metric("Steps/s", true),
-];
-
-const fn metric(name: &'static str, higher_is_better: bool) -> Metric {
-    Metric {
-        name,
-        unit: None,
-        higher_is_better,
-    }
-}
-
 /// The position of a run. The random numbers of an update depend only on the seed and the update.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
     /// Finished updates.
     pub update: usize,
@@ -187,109 +169,47 @@ pub fn train(
     (agent, kind): (Agent, Kind),
     folder: &Path,
     device: &Device,
-    stop: &Interrupter,
 ) -> Result<Vec<(usize, f64)>, Error> {
     fs::create_dir_all(folder).map_err(|e| RunError::write(folder, e))?;
-    let checkpoint = folder.join("checkpoint.bpk");
     let arguments = format!("{} {} seed {}", name(&agent), name(&kind), cli.seed);
-    let run = Run {
-        program: "recall",
-        arguments: &arguments,
-    };
     let mut trainer = Trainer::new(agent, kind, Settings::default(), cli.seed, device);
-    if cli.resume && checkpoint.exists() {
-        resume(&mut trainer, &checkpoint, run)?;
-        say(&format!(
-            "{arguments}: resuming after update {}",
-            trainer.progress.update
-        ));
-    }
-    let done = trainer.progress.update;
-    let mut log = Log::open(&folder.join("log.jsonl"), done)?;
-    let length = Length {
-        epochs: 1,
-        steps: cli.updates,
-        done,
-    };
-    let mut dashboard = Dashboard::new("recall", METRICS, &length, cli.plain, stop);
+    let mut log = Log::open(&folder.join("log.jsonl"), 0)?;
+    let mut shown = progress::Progress::new(cli.updates, 0);
     let mut speed = Speed::default();
-    let result = (|| {
-        while trainer.progress.update < cli.updates {
-            let made = trainer.update()?;
-            let update = trainer.progress.update;
-            speed.add(&made);
-            let Learned { loss, first_ratio } = made.learned;
-            let steps_per_second = speed.steps_per_second(&trainer.settings);
-            let text = format!(
-                "{arguments}: {:.3} right  entropy {:.2}  {:.1}k steps/s",
-                made.share,
-                made.entropy,
-                steps_per_second / 1000.0
-            );
-            let values = [made.share, made.entropy, loss, steps_per_second];
-            dashboard.step((1, update), &values, &text);
-            log.line(&json!({
-                "step": update,
-                "right": made.share,
-                "entropy": made.entropy,
-                "loss": loss,
-                "first_ratio": first_ratio,
-                "acting_seconds": made.acting.as_secs_f64(),
-                "learning_seconds": made.learning.as_secs_f64(),
-            }))?;
-            let stopping = stop.should_stop() && update < cli.updates;
-            if update.is_multiple_of(REPORT) || update == cli.updates || stopping {
-                dashboard.line(format!("update {update:>5}  {text}"));
-                save(&trainer, &checkpoint, run)?;
-            }
-            if stopping {
-                return Err(Error::Stopped { update });
-            }
+    for update in 1..=cli.updates {
+        let made = trainer.update()?;
+        speed.add(&made);
+        let Learned { loss, first_ratio } = made.learned;
+        let text = format!(
+            "{arguments}: {:.3} right  entropy {:.2}  {:.1}k steps/s",
+            made.share,
+            made.entropy,
+            speed.steps_per_second(&trainer.settings) / 1000.0
+        );
+        shown.step(update, &text);
+        log.line(&json!({
+            "step": update,
+            "right": made.share,
+            "entropy": made.entropy,
+            "loss": loss,
+            "first_ratio": first_ratio,
+            "acting_seconds": made.acting.as_secs_f64(),
+            "learning_seconds": made.learning.as_secs_f64(),
+        }))?;
+        if update.is_multiple_of(REPORT) || update == cli.updates {
+            shown.line(&format!("update {update:>5}  {text}"));
         }
-        Ok(())
-    })();
-    // Restores the terminal before it returns an error.
-    dashboard.finish();
-    result?;
+    }
+    shown.finish();
     let share = trainer.evaluate(cli.updates.min(EVALUATED))?;
     say(&format!(
-        "{arguments}: {share:.3} right with fixed parameters{}",
+        "{arguments}: {share:.3} right with fixed parameters; {}",
         speed.text(&trainer.settings)
     ));
     Ok(trainer.progress.points)
 }
 
-fn save(trainer: &Trainer, path: &Path, run: Run) -> Result<(), Error> {
-    let checkpoint = Checkpoint {
-        model: trainer.learner.network.clone(),
-        optimizer: trainer.learner.optimizer.clone(),
-        state: Some(trainer.state.clone()),
-        progress: trainer.progress.clone(),
-    };
-    Ok(checkpoint.save(run, &[], path)?)
-}
-
-fn resume(trainer: &mut Trainer, path: &Path, run: Run) -> Result<(), Error> {
-    let (network, optimizer) = (trainer.learner.network.clone(), adam());
-    let device = trainer.state.device();
-    let sizes = [1, trainer.settings.hidden];
-    let saved = Checkpoint::<_, Progress>::load(path, run, network, optimizer, sizes, &device)?;
-    let n = trainer.settings.environments;
-    let state = saved.state.filter(|state| state.dims()[1] == n);
-    let fits = saved.progress.environments.is_valid(n);
-    trainer.state = match state {
-        Some(state) if fits => state,
-        _ => return Err(RunError::load(path, format!("expected {n} environments")).into()),
-    };
-    trainer.learner = Learner {
-        network: saved.model,
-        optimizer: saved.optimizer,
-    };
-    trainer.progress = saved.progress;
-    Ok(())
-}
-
-/// The time of this process.
+/// The time of a run.
 #[derive(Default)]
 struct Speed {
     updates: usize,
@@ -309,14 +229,10 @@ impl Speed {
         steps as f64 / (self.acting + self.learning).as_secs_f64()
     }
 
-    /// The continuation of a line. Empty if this process made no update.
     fn text(&self, settings: &Settings) -> String {
-        if self.updates == 0 {
-            return String::new();
-        }
         let minibatches = self.updates * settings.epochs * settings.minibatches;
         format!(
-            "; {:.0}k steps/s, {:.2} ms per minibatch, {:.0} µs per acted step of {} environments",
+            "{:.0}k steps/s, {:.2} ms per minibatch, {:.0} µs per acted step of {} environments",
             self.steps_per_second(settings) / 1e3,
             self.learning.as_secs_f64() * 1e3 / minibatches as f64,
             self.acting.as_secs_f64() * 1e6 / (self.updates * settings.steps) as f64,

@@ -6,12 +6,12 @@ const $ = (id) => document.getElementById(id);
 const bits = (nats) => nats / Math.LN2;
 const number = (value) => value.toLocaleString('en');
 const SHOWN_SAMPLES = 30;
+const SHOWN_ERROR = 5000; // ms before progress replaces an error
 
 const worker = new Worker('worker.js', { type: 'module' });
 const ask = (type, more = {}, transfer = []) => worker.postMessage({ type, ...more }, transfer);
 const chart = new Chart($('chart'));
 
-let device = 'cpu';
 let webgpu = false; // whether WebGPU is available
 let facts = null; // description of the run
 let running = false;
@@ -19,6 +19,7 @@ let finished = false; // all steps of the run are done
 let writing = false;
 let speed = 0; // characters per second
 let validation = null; // last validation loss, in bits
+let failed = -Infinity; // time of the last error
 
 function status(text, wrong = false) {
   $('status').textContent = text;
@@ -72,9 +73,7 @@ function options() {
 $('train').addEventListener('click', () => {
   const chosen = options();
   if (!chosen) return;
-  const wanted = document.querySelector('input[name=device]:checked').value;
-  if (wanted !== device) ask('open', { device: wanted });
-  device = wanted;
+  const device = document.querySelector('input[name=device]:checked').value;
   status('Reading the text…');
   ask('train', { text: $('text').value, options: chosen, device });
 });
@@ -83,6 +82,7 @@ $('pause').addEventListener('click', () => ask(running ? 'stop' : 'resume'));
 
 function progress(step) {
   $('progress').value = step.step / facts.steps;
+  if (performance.now() - failed < SHOWN_ERROR) return;
   const judged = validation === null ? '' : `, validation ${validation.toFixed(3)}`;
   status(
     `Epoch ${step.epoch}, step ${number(step.step)} of ${number(facts.steps)}: ` +
@@ -152,6 +152,7 @@ const handlers = {
     running = true;
     finished = false;
     validation = null;
+    failed = -Infinity;
     chart.begin(of.steps, bits(of.bigram ?? of.unigram));
     $('samples').replaceChildren();
     writable(false);
@@ -224,9 +225,11 @@ const handlers = {
     if (done) writes(false);
   },
 
-  failed({ reason }) {
-    running = false;
-    writes(false);
+  failed({ reason, run, running: is, writing: goesOn }) {
+    failed = performance.now();
+    if (!run) facts = null;
+    running = is;
+    writes(goesOn);
     status(`${reason[0].toUpperCase()}${reason.slice(1)}.`, true);
   },
 };
@@ -275,7 +278,7 @@ async function devices() {
 }
 
 buttons();
-ask('open', { device });
+ask('open', { device: 'cpu' });
 devices();
 // After the first visit, the page works without a network.
 navigator.serviceWorker?.register('offline.js').catch(() => {});

@@ -7,6 +7,7 @@ const SAMPLE = 4000;
 const SAMPLE_LENGTH = 160;
 
 let module; // the module for the CPU or for WebGPU
+let opened; // its device
 let training = null;
 let learnt = null; // the model with the lowest validation loss, or the opened model
 let running = false;
@@ -19,11 +20,12 @@ let written = 0;
 
 const say = (type, more = {}, transfer = []) => postMessage({ type, ...more }, transfer);
 
-async function load(device) {
+async function open(device) {
   const name = device === 'webgpu' ? './char_web_gpu.js' : './char_web.js';
   const loaded = await import(name);
   await loaded.default();
-  return loaded;
+  module = loaded;
+  opened = device;
 }
 
 function keep(model) {
@@ -42,14 +44,15 @@ async function draw(model, prompt, temperature, seed, length) {
 
 const asked = {
   async open({ device }) {
-    module = await load(device);
-    say('opened', { device, text: module.builtInText() });
+    await open(device);
+    say('opened', { text: module.builtInText() });
   },
 
   async train({ text, options, device }) {
     running = false;
     training?.free();
     training = null;
+    if (device !== opened) await open(device);
     training = await module.Training.start(text, options, device);
     keep(null);
     const facts = training.facts();
@@ -85,7 +88,9 @@ const asked = {
   },
 
   async write({ prompt, temperature, length, seed }) {
+    written = 0;
     writing?.free();
+    writing = null;
     writing = learnt.write(prompt, temperature, seed);
     written = length;
     say('writing', { prompt });
@@ -100,15 +105,27 @@ const asked = {
 let queue = Promise.resolve();
 const take = (work) => {
   queue = queue.then(work).catch((error) => {
-    running = false;
-    written = 0;
     // A Rust panic. Its message is in the console.
     const broken = error instanceof WebAssembly.RuntimeError;
-    const reason = broken ? 'the module broke; please load the page anew' : error.message ?? String(error);
-    say('failed', { reason });
+    if (broken) {
+      training = null;
+      running = false;
+      written = 0;
+    }
+    const reason = broken ? 'the module failed; please reload the page' : error.message ?? String(error);
+    say('failed', { reason, run: training !== null, running, writing: written > 0 });
   });
 };
-const later = (work) => setTimeout(() => take(work));
+// Work that follows a request. `failed` is called before its error is reported.
+const later = (work, failed) =>
+  setTimeout(() =>
+    take(() =>
+      work().catch((error) => {
+        failed();
+        throw error;
+      }),
+    ),
+  );
 
 onmessage = ({ data: { type, ...more } }) => take(() => asked[type](more));
 
@@ -134,7 +151,7 @@ function learn() {
     if (made === steps) say('finished');
     else if (performance.now() - sampled > SAMPLE) await sample();
     if (running) learn();
-  });
+  }, () => (running = false));
 }
 
 async function sample() {
@@ -159,5 +176,5 @@ function write() {
     }
     say('wrote', { text, done: written <= 0 });
     if (written > 0) write();
-  });
+  }, () => (written = 0));
 }

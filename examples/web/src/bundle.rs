@@ -32,6 +32,9 @@ const OLDEST: &str = env!("CARGO_PKG_RUST_VERSION");
 const PACKAGE: &str = "char-web";
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/page");
 
+/// The files of the module for WebGPU. If they exist, the page offers it.
+const GPU_FILES: [&str; 2] = ["char_web_gpu.js", "char_web_gpu_bg.wasm"];
+
 const DEBIAN_CARGO: &str = "/usr/bin/cargo";
 
 /// The compiler for the module.
@@ -53,7 +56,8 @@ pub struct File {
 pub fn folder() -> PathBuf {
     let here = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(here, PathBuf::from);
-    target.join("web")
+    // Cargo runs in other folders.
+    std::path::absolute(&target).unwrap_or(target).join("web")
 }
 
 /// Builds the page into `page`: the module for the CPU, and a module for WebGPU if `webgpu` is set.
@@ -67,6 +71,13 @@ pub fn bundle(page: &Path, webgpu: bool) -> Result<Vec<File>, Error> {
     if webgpu {
         module(&compiler, page, "char_web_gpu", &WEBGPU)?;
         shrink(&page.join("char_web_gpu_bg.wasm"))?;
+    } else {
+        // An earlier build may have left them.
+        for file in GPU_FILES.map(|name| page.join(name)) {
+            if file.exists() {
+                fs::remove_file(&file).map_err(Error::file(file))?;
+            }
+        }
     }
     for entry in fs::read_dir(PAGE).map_err(Error::file(PAGE))? {
         let from = entry.map_err(Error::file(PAGE))?.path();

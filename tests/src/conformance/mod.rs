@@ -1,11 +1,10 @@
 //! Every recorded case of other systems, through the operator or importer that users of that system
 //! call, on every backend.
 
-mod counts;
 mod grad_f64;
 mod keras;
 pub mod mps_graph;
-mod onnx;
+pub mod onnx;
 mod tensorflow;
 mod torch;
 
@@ -41,8 +40,6 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let cases = CaseSpec::all(vectors::directory());
     let mut trials = vec![
         every_case_has_a_run(&cases),
-        said("sentences", &cases, counts::sentences),
-        said("table", &cases, counts::table),
         Trial::test("conformance/mpsgraph-ignored-bias", || {
             Ok(mps_graph::ignored_bias()?)
         }),
@@ -138,14 +135,6 @@ fn every_case_has_a_run(cases: &[CaseSpec]) -> Trial {
                 "expected {expected:?}, got {counts:?}"
             )))
         }
-    })
-}
-
-/// Checks a statement of the documentation about the cases.
-fn said(what: &str, cases: &[CaseSpec], check: fn(&[CaseSpec]) -> Result<(), String>) -> Trial {
-    let cases = cases.to_vec();
-    Trial::test(format!("conformance/as-documented/{what}"), move || {
-        Ok(check(&cases)?)
     })
 }
 

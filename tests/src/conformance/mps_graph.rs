@@ -386,7 +386,7 @@ fn arguments(case: &Case, device: &Device, track: bool) -> Arguments {
     }
 }
 
-fn descriptor(spec: &CaseSpec) -> GruDescriptor {
+pub fn descriptor(spec: &CaseSpec) -> GruDescriptor {
     let flag = |name: &str| spec.flag(name) == Some(true);
     let update = match spec.option("update_rule").as_str() {
         Some("z*h+(1-z)*o") => Update::Keeps,
@@ -418,7 +418,7 @@ fn descriptor(spec: &CaseSpec) -> GruDescriptor {
 }
 
 /// The activation of a gate in a case.
-pub fn activation(spec: &CaseSpec, gate: &str, default: Activation) -> Activation {
+fn activation(spec: &CaseSpec, gate: &str, default: Activation) -> Activation {
     let parameter = |index: usize| spec.option("hardSigmoid")[index].as_f64();
     match spec.option(gate) {
         Value::Null => default,

@@ -65,7 +65,7 @@ pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
     })
 }
 
-fn attributes(spec: &CaseSpec) -> Attributes {
+pub fn attributes(spec: &CaseSpec) -> Attributes {
     let list = |name: &str| spec.option(name).as_array().cloned().unwrap_or_default();
     let array = |name: &str| -> Vec<f32> {
         let values = list(name).into_iter().map(|v| v.as_f64());

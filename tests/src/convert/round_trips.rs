@@ -12,8 +12,9 @@ pub fn trials() -> impl Iterator<Item = Trial> {
             Ok(round_trip(trip)?)
         })
     });
-    let checks: [(&str, Check); 3] = [
+    let checks: [(&str, Check); 4] = [
         ("one-bias-for-two", one_bias_for_two),
+        ("recurrent-bias-only", recurrent_bias_only),
         ("some-biases", some_biases),
         ("quantized", quantized),
     ];
@@ -292,6 +293,18 @@ fn one_bias_for_two() -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The configuration of an imported block imports the arrays again.
+fn recurrent_bias_only() -> Result<(), String> {
+    let block = block_with(&config(), Biases::None);
+    let (mut dict, descriptor) = mps_graph::export(&block, "").map_err(text)?;
+    dict.insert("secondaryBias", zeros([H]));
+    let read = |config: &GruBlockConfig| {
+        mps_graph::import(&descriptor, &dict, "", config, &device()).map_err(text)
+    };
+    let block = read(&mps_graph::config(&descriptor, &dict, "").map_err(text)?)?;
+    read(&block.config()).map(|_| ())
 }
 
 /// If only some layers or directions have a bias, the importer fills the others with zeros.

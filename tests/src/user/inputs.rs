@@ -1,19 +1,15 @@
-//! Inputs that are views: one row for all rows (stride 0), and flipped sequences.
+//! Inputs that are views: one row, step or value for all (stride 0), and flipped sequences.
 
-use super::{H, I, N, T, Test, equal, input, runs, values};
+use super::{H, I, N, T, Test, input, runs, values};
 use burn::tensor::{DType, Device, Tensor};
-use gru_op::{Direction, GruBlockConfig, GruSpec, GruWeights, SequenceOptions, gru_sequence_with};
+use gru_op::{Direction, GruSpec, GruWeights, SequenceOptions, gru_sequence_with};
 use gru_testkit::{
     close::{Tolerance, close},
     inputs::Inputs,
     problem::Problem,
 };
 
-pub const TESTS: &[(&str, Test)] = &[
-    ("expanded", expanded),
-    ("flipped", flipped),
-    ("expanded-in-a-block", expanded_in_a_block),
-];
+pub const TESTS: &[(&str, Test)] = &[("expanded", expanded), ("flipped", flipped)];
 
 fn copy<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     let device = tensor.device();
@@ -127,35 +123,4 @@ fn flipped(device: &Device) -> Result<(), String> {
         close(name, &got, &expected, Tolerance::F32.gradient)?;
     }
     Ok(())
-}
-
-/// One expanded row through a block: every row gives the result of the single row.
-fn expanded_in_a_block(device: &Device) -> Result<(), String> {
-    let block = GruBlockConfig::new(I, H)
-        .with_bidirectional(true)
-        .init(device);
-    let row = input(device).narrow(0, 0, 1);
-    let state = Tensor::<3>::full([2, 1, 1], 0.25, device);
-    let run = |n: usize, copied: bool| {
-        let (x, state) = (
-            row.clone().expand([n, T, I]),
-            state.clone().expand([2, n, H]),
-        );
-        let (x, state) = if copied {
-            (copy(x), copy(state))
-        } else {
-            (x, state)
-        };
-        let (y, last) = block.forward(x, Some(state));
-        [values(y), values(last)]
-    };
-    let (of_all, copied, alone) = (run(N, false), run(N, true), run(1, true));
-    equal("outputs", &of_all[0], &copied[0])?;
-    equal("states", &of_all[1], &copied[1])?;
-    close(
-        "a row",
-        &of_all[0],
-        &alone[0].repeat(N),
-        Tolerance::F32.forward,
-    )
 }

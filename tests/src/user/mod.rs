@@ -9,7 +9,6 @@ mod learner;
 mod memory;
 mod module;
 mod quantized;
-mod records;
 mod threads;
 mod training;
 
@@ -38,11 +37,9 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     })];
     trials.extend(golden::trials());
     for &backend in backends.iter().filter(|backend| !backend.samples_modes()) {
-        let tests: [&[(&str, Test)]; 6] = [
+        let tests: [&[(&str, Test)]; 4] = [
             module::TESTS,
-            records::TESTS,
             quantized::TESTS,
-            training::TESTS,
             threads::TESTS,
             inputs::TESTS,
         ];

@@ -1,21 +1,17 @@
-//! What `#[derive(Module)]` adds to a block: counts, gradients on and off, forks, other devices,
-//! adapters.
+//! What `#[derive(Module)]` adds to a block: gradients on and off, other devices, adapters.
 
 use super::{H, I, Test, equal, expect, input, outputs};
 use burn::{
-    module::{Lora, Module, ParamGroup},
+    module::{Lora, Module},
     optim::GradientsParams,
-    tensor::{Device, Tensor},
+    tensor::Device,
 };
 use gru_op::{GruBlock, GruBlockConfig};
 use gru_testkit::close::{Tolerance, close};
 
 pub const TESTS: &[(&str, Test)] = &[
-    ("num-params", num_params),
     ("no-grad", no_grad),
     ("freeze-and-unfreeze", freeze_and_unfreeze),
-    ("freeze-group", freeze_group),
-    ("fork", fork),
     ("to-device", to_device),
     ("lora", lora),
 ];
@@ -37,22 +33,6 @@ fn tracked(block: &GruBlock, device: &Device) -> usize {
 
 fn is_noisy(block: &GruBlock, device: &Device) -> bool {
     outputs(block, device) != outputs(block, device)
-}
-
-fn num_params(device: &Device) -> Result<(), String> {
-    let config = GruBlockConfig::new(5, 9)
-        .with_num_layers(2)
-        .with_bidirectional(true);
-    // Weights of each direction: (I + H)·3H, then (2H + H)·3H. Two biases of 3H.
-    let weights = 2 * ((5 + 9) * 27 + (18 + 9) * 27);
-    let biases = 4 * 2 * 27;
-    for (bias, expected) in [(true, weights + biases), (false, weights)] {
-        let block = config.clone().with_bias(bias).init(device);
-        expect("before use", block.num_params(), expected)?;
-        block.forward(Tensor::ones([1, 1, 5], device), None);
-        expect("after use", block.num_params(), expected)?;
-    }
-    Ok(())
 }
 
 /// `no_grad` removes gradients and keeps noise.
@@ -83,43 +63,6 @@ fn freeze_and_unfreeze(device: &Device) -> Result<(), String> {
     expect("gradients, unfrozen", tracked(&block, &device), 8)?;
     expect("noise, unfrozen", is_noisy(&block, &device), true)?;
     expect("noise, valid", is_noisy(&block.valid(), &device), false)
-}
-
-fn freeze_group(device: &Device) -> Result<(), String> {
-    let device = device.clone().autodiff();
-    let of_first = || ParamGroup::from_predicate("layers.0.");
-    let block = block(&device).freeze_group(of_first());
-    let y = block.forward(input(&device), None).0;
-    let gradients = GradientsParams::from_grads(y.sum().backward(), &block);
-    let has = |k: usize| {
-        let layer = &block.layers[k];
-        let bias = layer.b_hh.as_ref().expect("a bias is the default").id;
-        [
-            gradients.get::<2>(layer.w_ih.id).is_some(),
-            gradients.get::<2>(layer.w_hh.id).is_some(),
-            gradients.get::<1>(bias).is_some(),
-        ]
-    };
-    expect("first layer", has(0), [false; 3])?;
-    expect("second layer", has(1), [true; 3])?;
-    let block = block.unfreeze_group(ParamGroup::from_path("layers.0.w_hh"));
-    expect("one more", tracked(&block, &device), 5)
-}
-
-/// A fork gives the same results and trains independently.
-fn fork(device: &Device) -> Result<(), String> {
-    let device = device.clone().autodiff();
-    let block = GruBlockConfig::new(I, H).with_num_layers(2).init(&device);
-    let forked = block.clone().fork(&device);
-    let [first, second] = [&block, &forked].map(|block| outputs(block, &device));
-    equal("outputs", &second, &first)?;
-    expect("gradients of the fork", tracked(&forked, &device), 8)?;
-    // Parameters that are initialized after the fork.
-    let fresh = GruBlockConfig::new(I, H).init(&device).fork(&device);
-    expect("gradients of a fresh fork", tracked(&fresh, &device), 4)?;
-    let plain = GruBlockConfig::new(I, H).init(&device.clone().inner());
-    let forked = plain.train().fork(&device);
-    expect("gradients of a trained fork", tracked(&forked, &device), 4)
 }
 
 /// To the other CPU backend and back.

@@ -1,11 +1,10 @@
-//! Optimizers and their options, float16 and bfloat16.
+//! Training in float16 and bfloat16.
 
-use super::{H, I, N, T, Test, expect, input, runs, values};
+use super::{H, I, N, T, expect, input, runs, values};
 use crate::backends::TestBackend;
 use burn::{
-    grad_clipping::GradientClippingConfig,
     module::{Module, ModuleMapper, Param},
-    optim::{AdamWConfig, GradientsParams, SgdConfig},
+    optim::{GradientsParams, SgdConfig},
     tensor::{DType, Device, Tensor},
 };
 use gru_op::{GruBlock, GruBlockConfig};
@@ -16,12 +15,6 @@ use gru_testkit::{
 };
 use libtest_mimic::{Completion, Trial};
 
-pub const TESTS: &[(&str, Test)] = &[
-    ("clip-by-norm", clip_by_norm),
-    ("clip-by-value", clip_by_value),
-    ("adamw", adamw),
-];
-
 /// Mean squared error of the outputs for targets that a GRU can reach.
 fn loss(block: &GruBlock, x: Tensor<3>) -> Tensor<1> {
     let inputs = Inputs::random(&Problem::new(N, T, I, H));
@@ -29,10 +22,6 @@ fn loss(block: &GruBlock, x: Tensor<3>) -> Tensor<1> {
     let targets: Vec<f64> = inputs.d_y.iter().map(|target| target.tanh()).collect();
     let targets = runs::tensor(&targets, [N, T, H], &y.device(), y.dtype());
     (y - targets).square().mean()
-}
-
-fn gradients(block: &GruBlock, device: &Device) -> GradientsParams {
-    GradientsParams::from_grads(loss(block, input(device)).backward(), block)
 }
 
 /// The values of each parameter of the only layer, and of its gradient.
@@ -53,87 +42,6 @@ fn numbers(block: &GruBlock, gradients: &GradientsParams) -> Vec<[Vec<f64>; 2]> 
         vector(&layer.b_ih),
         vector(&layer.b_hh),
     ]
-}
-
-/// One optimizer step compared with `rule`, which computes new values from a parameter and its gradient.
-fn one_step(
-    device: &Device,
-    step: impl FnOnce(GruBlock, GradientsParams) -> GruBlock,
-    rule: impl Fn(&[f64], &[f64]) -> Vec<f64>,
-) -> Result<(), String> {
-    let device = device.clone().autodiff();
-    let block = GruBlockConfig::new(I, H).init(&device);
-    let before = numbers(&block, &gradients(&block, &device));
-    let of_block = gradients(&block, &device);
-    let block = step(block, of_block);
-    let after = numbers(&block, &gradients(&block, &device));
-    for (k, ([old, gradient], [new, _])) in before.iter().zip(&after).enumerate() {
-        let expected = rule(old, gradient);
-        expect("it moved", &expected != old, true)?;
-        close(
-            &format!("parameter {k}"),
-            new,
-            &expected,
-            Tolerance::F32.forward,
-        )?;
-    }
-    Ok(())
-}
-
-/// Gradient clipping by norm, with a bound that all gradients exceed, and with a bound that none
-/// exceeds.
-fn clip_by_norm(device: &Device) -> Result<(), String> {
-    for bound in [1e-3, 1e3] {
-        let clipping = GradientClippingConfig::Norm(bound);
-        let optimizer = SgdConfig::new().with_gradient_clipping(Some(clipping));
-        one_step(
-            device,
-            |block, gradients| optimizer.init().step(0.5, block, gradients),
-            |old, gradient| {
-                let norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
-                let scale = (f64::from(bound) / norm).min(1.0);
-                let pairs = old.iter().zip(gradient);
-                pairs.map(|(w, g)| w - 0.5 * scale * g).collect()
-            },
-        )?;
-    }
-    Ok(())
-}
-
-fn clip_by_value(device: &Device) -> Result<(), String> {
-    let bound = 1e-3;
-    let clipping = GradientClippingConfig::Value(bound);
-    let optimizer = SgdConfig::new().with_gradient_clipping(Some(clipping));
-    one_step(
-        device,
-        |block, gradients| optimizer.init().step(0.5, block, gradients),
-        |old, gradient| {
-            let bound = f64::from(bound);
-            let pairs = old.iter().zip(gradient);
-            pairs
-                .map(|(w, g)| w - 0.5 * g.clamp(-bound, bound))
-                .collect()
-        },
-    )
-}
-
-/// The first step of AdamW. The corrected moments equal the gradient and its square. Weight decay is
-/// decoupled.
-fn adamw(device: &Device) -> Result<(), String> {
-    let (rate, decay, epsilon) = (0.01, 0.1, 1e-4);
-    let optimizer = AdamWConfig::new()
-        .with_weight_decay(decay)
-        .with_epsilon(epsilon);
-    one_step(
-        device,
-        |block, gradients| optimizer.init().step(rate, block, gradients),
-        |old, gradient| {
-            let (decay, epsilon) = (f64::from(decay), f64::from(epsilon));
-            let new =
-                |(w, g): (&f64, &f64)| w * (1.0 - rate * decay) - rate * g / (g.abs() + epsilon);
-            old.iter().zip(gradient).map(new).collect()
-        },
-    )
 }
 
 /// Trials of training in float16 and bfloat16, ignored on backends that do not compute in these types.

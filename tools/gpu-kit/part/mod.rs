@@ -9,7 +9,6 @@ mod operator;
 #[cfg(feature = "cuda")]
 mod sanitizer;
 mod speed;
-mod training;
 
 use std::{
     env,
@@ -126,17 +125,6 @@ pub const PARTS: &[Part] = &[
         run: memory::run,
         page: memory::page,
     },
-    Part {
-        name: "training",
-        title: "Training, compared with the CPU",
-        weight: 6,
-        second_opinion: false,
-        is_timed: true,
-        resumes: false,
-        is_shared: false,
-        run: training::run,
-        page: training::page,
-    },
 ];
 
 impl Part {
@@ -238,11 +226,19 @@ impl Rows {
             let file = OpenOptions::new().create(true).append(true).open(path);
             file.map_err(Error::file(path))
         };
-        let text = path.and_then(|path| fs::read_to_string(path).ok());
+        let mut earlier = 0;
+        if let Some(path) = path
+            && let Ok(text) = fs::read_to_string(path)
+        {
+            // A crash can leave an incomplete last row, whose problem runs again.
+            let complete = text.rfind('\n').map_or("", |end| &text[..=end]);
+            fs::write(path, complete).map_err(Error::file(path))?;
+            earlier = complete.lines().count();
+        }
         Ok(Self {
             all: Vec::new(),
             file: path.map(open).transpose()?,
-            earlier: text.map_or(0, |text| text.lines().count()),
+            earlier,
         })
     }
 
@@ -330,4 +326,21 @@ fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
         text += &line(&row);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_incomplete_last_row_is_written_again() {
+        let path = env::temp_dir().join(format!("gpu-kit-rows-{}", std::process::id()));
+        fs::write(&path, "{\"found\":1}\n{\"fou").unwrap();
+        let mut rows = Rows::new(Some(&path)).unwrap();
+        assert_eq!(rows.earlier, 1);
+        rows.add(&serde_json::json!({"found": 2})).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text, "{\"found\":1}\n{\"found\":2}\n");
+        fs::remove_file(path).unwrap();
+    }
 }

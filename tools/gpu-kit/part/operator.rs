@@ -1,5 +1,5 @@
 //! The trials of `cargo test` on this device: recorded runs of other systems, gradients compared with
-//! float64, non-finite values, properties, training.
+//! float64, non-finite values, options.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{Clock, RUNTIME, Rows, Stop, read, share, table};
 
 /// The most important suites, first.
-const FIRST: [&str; 5] = ["gradient", "nonfinite", "conformance", "half", "properties"];
+const FIRST: [&str; 5] = ["gradient", "nonfinite", "conformance", "half", "options"];
 
 /// Every suite runs one of this many trials in each round, so that all suites are sampled when the time
 /// is over.

@@ -1,15 +1,12 @@
 //! PyTorch's `.pt` files, and `.safetensors`.
 
+use super::limit;
 use crate::{error::ConvertError, state_dict::StateDict};
 use burn::tensor::{DType, TensorData};
 use burn_store::{ModuleStore, PytorchStore, SafetensorsStore, bridge, burn_pack::AtomicFile};
 use gru_op::GruError;
-use safetensors::Dtype;
-use std::{borrow::Cow, fs, io::Write, path::Path};
-
-/// How many arrays may share a value of a file. Tied weights are one array with two names. A single
-/// value that claims to fill gigabytes is not a model.
-const SHARED: u128 = 16;
+use safetensors::{Dtype, tensor::TensorView};
+use std::{fs, io::Write, path::Path};
 
 impl StateDict {
     /// Reads the tensors of a PyTorch file: a state dict that `torch.save` wrote.
@@ -60,7 +57,7 @@ impl StateDict {
     /// If the file cannot be written, or if an array does not contain floating-point numbers.
     pub fn to_safetensors(&self, path: impl AsRef<Path>) -> Result<(), ConvertError> {
         let path = path.as_ref();
-        let views: Result<Vec<_>, _> = self.tensors.iter().map(View::new).collect();
+        let views: Result<Vec<_>, _> = self.tensors.iter().map(view).collect();
         let bytes = safetensors::serialize(views?, None).map_err(|e| failed(path, e))?;
         let (guard, mut file) = AtomicFile::create(path).map_err(|e| failed(path, e))?;
         file.write_all(&bytes).map_err(|e| failed(path, e))?;
@@ -78,11 +75,10 @@ impl StateDict {
     /// The tensors of a file of `held` bytes.
     fn read(mut store: impl ModuleStore, held: u64, path: &Path) -> Result<Self, ConvertError> {
         let tensors = store.get_all_tensors().map_err(|e| failed(path, e))?;
-        let claimed: u128 = tensors.values().map(|t| t.byte_len() as u128).sum();
-        if claimed > u128::from(held) * SHARED {
-            let reason = format!("it holds {held} bytes, but its arrays claim {claimed}");
-            return Err(failed(path, reason));
-        }
+        // Several arrays may share the values of a file.
+        let claimed = tensors.values().map(|t| t.byte_len() as u64);
+        let claimed = claimed.fold(0, u64::saturating_add);
+        limit::check(held, claimed).map_err(|reason| failed(path, reason))?;
         let mut dict = Self::new();
         for (name, tensor) in tensors {
             let data = bridge::to_data(tensor).map_err(|e| failed(path, e))?;
@@ -102,41 +98,22 @@ fn failed(path: &Path, error: impl std::fmt::Display) -> ConvertError {
 }
 
 /// An array for the safetensors writer.
-struct View<'a> {
-    dtype: Dtype,
-    data: &'a TensorData,
-}
-
-impl<'a> View<'a> {
-    fn new((name, data): (&'a String, &'a TensorData)) -> Result<(&'a str, Self), ConvertError> {
-        let dtype = match data.dtype() {
-            DType::F64 => Dtype::F64,
-            DType::F32 | DType::Flex32 => Dtype::F32,
-            DType::F16 => Dtype::F16,
-            DType::BF16 => Dtype::BF16,
-            actual => {
-                let name = name.clone();
-                return Err(GruError::DType { name, actual }.into());
-            }
-        };
-        Ok((name, Self { dtype, data }))
-    }
-}
-
-impl safetensors::View for View<'_> {
-    fn dtype(&self) -> Dtype {
-        self.dtype
-    }
-
-    fn shape(&self) -> &[usize] {
-        self.data.shape()
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        self.data.as_bytes().into()
-    }
-
-    fn data_len(&self) -> usize {
-        self.data.as_bytes().len()
-    }
+fn view<'a>(
+    (name, data): (&'a String, &'a TensorData),
+) -> Result<(&'a str, TensorView<'a>), ConvertError> {
+    let dtype = match data.dtype() {
+        DType::F64 => Dtype::F64,
+        DType::F32 | DType::Flex32 => Dtype::F32,
+        DType::F16 => Dtype::F16,
+        DType::BF16 => Dtype::BF16,
+        actual => {
+            let name = name.clone();
+            return Err(GruError::DType { name, actual }.into());
+        }
+    };
+    let view = TensorView::new(dtype, data.shape().to_vec(), data.as_bytes());
+    Ok((
+        name,
+        view.expect("the bytes have the shape and type of the array"),
+    ))
 }

@@ -194,13 +194,21 @@ fn node(
     prefix: &str,
 ) -> Result<(StateDict, Attributes), ConvertError> {
     let first = &layers[0];
+    // The attribute is a float32, and zero means that there is no bound.
+    let clip = first.spec.clip_gates.map(|clip| clip as f32);
+    if clip == Some(0.0) {
+        return Err(SYSTEM.lacks(format!(
+            "clip_gates {:e}",
+            first.spec.clip_gates.unwrap_or_default()
+        )));
+    }
     let mut attributes = Attributes {
         direction: match (layers.len(), first.direction) {
             (1, Direction::Forward) => "forward".into(),
             (1, Direction::Reverse) => "reverse".into(),
             _ => "bidirectional".into(),
         },
-        clip: first.spec.clip_gates.map(|c| c as f32),
+        clip,
         hidden_size: Some(first.w_hh.dims()[0]),
         linear_before_reset: i64::from(first.spec.reset == Reset::AfterMatmul),
         ..Default::default()

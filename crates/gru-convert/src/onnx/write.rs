@@ -68,8 +68,8 @@ impl ModelInputs {
 /// ```
 ///
 /// # Errors
-/// If ONNX cannot express a layer (see [`export`](super::export)), or if a parameter cannot be read from
-/// its device.
+/// If ONNX cannot express a layer (see [`export`](super::export)), if only some parameters are float64, or if a
+/// parameter cannot be read from its device.
 pub fn model(block: &GruBlock, inputs: ModelInputs) -> Result<Vec<u8>, ConvertError> {
     FILE.check_block(block)?;
     let (directions, h) = (block.directions(), block.d_hidden);
@@ -99,19 +99,14 @@ pub fn model(block: &GruBlock, inputs: ModelInputs) -> Result<Vec<u8>, ConvertEr
         names
     });
     let joined = graph.shape("y.shape", &[0, 0, (directions * h) as i64]);
-    let mut dtype = DType::F32;
+    let is_double = of_one_type(block)?;
     let mut ends = Vec::with_capacity(block.num_layers);
     for (k, layer) in block.layers.chunks_exact(directions).enumerate() {
         let (dict, attributes) = node(layer, has_bias, "")?;
         let mut input = vec![x];
         for key in ["W", "R", "B"] {
             input.push(match dict.get(key) {
-                Some(data) => {
-                    if data.dtype() == DType::F64 {
-                        dtype = DType::F64;
-                    }
-                    graph.initializer(&format!("gru.{k}.{key}"), data)
-                }
+                Some(data) => graph.initializer(&format!("gru.{k}.{key}"), data),
                 None => String::new(),
             });
         }
@@ -155,9 +150,10 @@ pub fn model(block: &GruBlock, inputs: ModelInputs) -> Result<Vec<u8>, ConvertEr
             [t, n, Size::Is(features)]
         }
     };
-    let number = match dtype {
-        DType::F64 => element::DOUBLE,
-        _ => element::FLOAT,
+    let number = if is_double {
+        element::DOUBLE
+    } else {
+        element::FLOAT
     };
     let state = [Size::Is(entries), n, Size::Is(h)];
     let mut takes = vec![value("x", number, &time_first(block.d_input))];
@@ -172,6 +168,26 @@ pub fn model(block: &GruBlock, inputs: ModelInputs) -> Result<Vec<u8>, ConvertEr
         value("new_state", number, &state),
     ];
     Ok(graph.finish(takes, gives).encode_to_vec())
+}
+
+/// Whether all parameters are float64.
+///
+/// # Errors
+/// If only some are: the nodes of a model pass one type on.
+fn of_one_type(block: &GruBlock) -> Result<bool, ConvertError> {
+    let dtypes = block.layers.iter().flat_map(|layer| {
+        let biases = [&layer.b_ih, &layer.b_hh].into_iter().flatten();
+        let biases = biases.map(|bias| bias.val().dtype());
+        [&layer.w_ih, &layer.w_hh]
+            .map(|weight| weight.val().dtype())
+            .into_iter()
+            .chain(biases)
+    });
+    let (double, other): (Vec<_>, Vec<_>) = dtypes.partition(|&dtype| dtype == DType::F64);
+    if !double.is_empty() && !other.is_empty() {
+        return Err(FILE.lacks("parameters of which only some are float64"));
+    }
+    Ok(other.is_empty())
 }
 
 /// The nodes and constants of a graph, in order.

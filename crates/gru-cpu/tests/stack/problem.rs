@@ -4,6 +4,7 @@ use gru_cpu::{
     Gru, Sequence, Stack, StackInputs, StackLayer, Weights,
     spec::{Direction, GruSpec, Layout, Lengths, Order, Precision, Reset, Sizes, Update},
 };
+use gru_testkit::inputs::SplitMix64;
 
 /// The weights of a layer and direction.
 #[derive(Clone)]
@@ -55,16 +56,9 @@ impl Problem {
         specs: &[GruSpec],
         options: bool,
     ) -> Self {
-        let mut seed = 1u64;
-        let mut draw = |len: usize| -> Vec<f32> {
-            let next = |_| {
-                seed = seed
-                    .wrapping_mul(6364136223846793005)
-                    .wrapping_add(1442695040888963407);
-                (seed >> 40) as f32 / (1 << 23) as f32 - 1.0
-            };
-            (0..len).map(next).collect()
-        };
+        let mut random = SplitMix64(1);
+        let mut draw =
+            |len: usize| -> Vec<f32> { (0..len).map(|_| random.uniform(1.0) as f32).collect() };
         let all = layers * directions;
         let owned = (0..all)
             .map(|k| {

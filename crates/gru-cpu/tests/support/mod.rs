@@ -6,6 +6,7 @@ use gru_cpu::{
     spec::{Direction, GruSpec, Layout, Lengths, NAMES, Order, Reset, Sizes, Update},
 };
 use gru_testkit::{
+    inputs::SplitMix64,
     oracle::{Call, Round},
     passes,
 };
@@ -174,15 +175,10 @@ impl Case<f64> {
     }
 }
 
-/// Values in (−1, 1), multiples of 2⁻¹⁶.
+/// Values in [−1, 1) that are exact in float32.
 fn noise(len: usize, seed: u64) -> impl Iterator<Item = f64> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    (0..len).map(move |_| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 47) as f64 / 65536.0 - 1.0
-    })
+    let mut random = SplitMix64(seed);
+    (0..len).map(move |_| random.uniform(1.0))
 }
 
 impl<E: Element> Case<E> {

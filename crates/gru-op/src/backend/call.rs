@@ -61,6 +61,11 @@ impl<B: Backend> GruCall<B> {
         Sizes { n, t, i, h }
     }
 
+    /// Whether there are no rows. The number of their steps may then be any number.
+    pub(crate) fn has_no_rows(&self) -> bool {
+        self.sizes().n == 0 && !matches!(self.lengths, Lengths::Packed(_))
+    }
+
     /// Applies a function to each tensor.
     pub fn map<C: Backend>(self, f: impl FnMut(FloatTensor<B>) -> FloatTensor<C>) -> GruCall<C> {
         GruCall {
@@ -78,11 +83,12 @@ impl<B: Backend> GruCall<B> {
     }
 }
 
-/// Whether a buffer of these sizes can be addressed, at eight bytes an element.
+/// Whether a buffer of these sizes can be addressed, at eight bytes an element. A size of zero does not excuse the
+/// others: their products are computed, too.
 pub(crate) fn is_addressable(sizes: &[usize]) -> bool {
     let bytes = sizes
         .iter()
-        .try_fold(8usize, |all, &size| all.checked_mul(size));
+        .try_fold(8usize, |all, &size| all.checked_mul(size.max(1)));
     bytes.is_some_and(|bytes| isize::try_from(bytes).is_ok())
 }
 

@@ -157,9 +157,9 @@ struct Padded<B: Backend> {
 }
 
 impl<B: Backend> Padded<B> {
-    /// `None` for rows of T steps.
+    /// `None` for rows of T steps, and for no rows.
     fn of(call: &GruCall<B>) -> Option<Self> {
-        let lengths = call.lengths.of_rows()?;
+        let lengths = call.lengths.of_rows().filter(|_| !call.has_no_rows())?;
         let (sizes, direction) = (call.sizes(), call.order.direction);
         let is_packed = matches!(call.lengths, Lengths::Packed(_));
         let layout = if is_packed {

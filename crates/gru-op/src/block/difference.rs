@@ -1,7 +1,7 @@
 //! The configuration of a block, and its differences from a saved one.
 
-use super::{GruBlock, GruBlockConfig, GruLayerOptions};
-use gru_spec::Direction;
+use super::{GruBlock, GruBlockConfig, GruLayer, GruLayerOptions};
+use gru_spec::{Activations, Direction};
 use std::fmt::Debug;
 
 /// A saved configuration belongs to another GRU than the block.
@@ -27,7 +27,7 @@ impl GruBlock {
             .with_bidirectional(self.bidirectional)
             .with_dropout(self.dropout.prob)
             .with_batch_first(self.batch_first)
-            .with_bias(self.layers.iter().any(|layer| layer.b_ih.is_some()));
+            .with_bias(self.layers.iter().any(has_bias));
         let options: Vec<GruLayerOptions> = self.layers.iter().map(|l| l.options()).collect();
         let Some((layer, first)) = self.layers.first().zip(options.first().copied()) else {
             return config;
@@ -55,45 +55,65 @@ impl GruBlock {
     /// # Errors
     /// The first difference.
     pub fn check_config(&self, saved: &GruBlockConfig) -> Result<(), GruMismatch> {
-        same("d_input", self.d_input, saved.d_input)?;
-        same("d_hidden", self.d_hidden, saved.d_hidden)?;
-        same("num_layers", self.num_layers, saved.num_layers)?;
-        same("bidirectional", self.bidirectional, saved.bidirectional)?;
+        let equal = |what: &str, own: usize, saved| same(what, own, saved, own == saved);
+        equal("d_input", self.d_input, saved.d_input)?;
+        equal("d_hidden", self.d_hidden, saved.d_hidden)?;
+        equal("num_layers", self.num_layers, saved.num_layers)?;
+        let (own, other) = (self.bidirectional, saved.bidirectional);
+        same("bidirectional", own, other, own == other)?;
         // JSON has no infinity, and an infinite bound is the same as none.
         let bound = |clip: Option<f64>| clip.filter(|c| c.is_finite());
         for (k, layer) in self.layers.iter().enumerate() {
-            let (own, other) = (layer.options(), saved.options_of(k));
             let name = |what| format!("layers.{k}.{what}");
-            same(&name("direction"), layer.direction, saved.direction_of(k))?;
-            same(&name("reset"), own.reset, other.reset)?;
-            same(&name("update"), own.update, other.update)?;
-            same(&name("activations"), own.activations, other.activations)?;
-            same(
-                &name("clip_gates"),
-                bound(own.clip_gates),
-                bound(other.clip_gates),
-            )?;
-            same(
-                &name("clip_state"),
-                bound(own.clip_state),
-                bound(other.clip_state),
-            )?;
-            same(&name("zoneout"), own.zoneout, other.zoneout)?;
+            let (own, other) = (layer.direction, saved.direction_of(k));
+            same(&name("direction"), own, other, own == other)?;
+            let (own, other) = (layer.options(), saved.options_of(k));
+            let (a, b) = (own.reset, other.reset);
+            same(&name("reset"), a, b, a == b)?;
+            let (a, b) = (own.update, other.update);
+            same(&name("update"), a, b, a == b)?;
+            let (a, b) = (own.activations, other.activations);
+            same(&name("activations"), a, b, same_activations(a, b))?;
+            for (what, a, b) in [
+                ("clip_gates", own.clip_gates, other.clip_gates),
+                ("clip_state", own.clip_state, other.clip_state),
+            ] {
+                let (a, b) = (bound(a), bound(b));
+                let is_same = match (a, b) {
+                    (Some(a), Some(b)) => near(a, b),
+                    (a, b) => a.is_none() && b.is_none(),
+                };
+                same(&name(what), a, b, is_same)?;
+            }
+            let (a, b) = (own.zoneout, other.zoneout);
+            same(&name("zoneout"), a, b, near(a, b))?;
         }
         Ok(())
     }
 }
 
-/// Compares the printed values, with numbers to twelve digits. JSON may change the last digits.
-fn same<T: Debug>(what: &str, own: T, saved: T) -> Result<(), GruMismatch> {
-    let (expected, actual) = (format!("{own:.12?}"), format!("{saved:.12?}"));
-    if expected == actual {
+fn has_bias(layer: &GruLayer) -> bool {
+    layer.b_ih.is_some() || layer.b_hh.is_some()
+}
+
+/// Whether two numbers are equal up to their last digits, which JSON may change.
+fn near(own: f64, saved: f64) -> bool {
+    (own - saved).abs() <= 1e-12 * own.abs()
+}
+
+fn same_activations(own: Activations, saved: Activations) -> bool {
+    let gates = |all: Activations| [all.reset, all.update, all.candidate].map(|a| a.numbered());
+    let mut pairs = gates(own).into_iter().zip(gates(saved));
+    pairs.all(|((own, [a, b]), (saved, [c, d]))| own == saved && near(a, c) && near(b, d))
+}
+
+fn same<T: Debug>(what: &str, own: T, saved: T, is_same: bool) -> Result<(), GruMismatch> {
+    if is_same {
         return Ok(());
     }
-    let what = what.into();
     Err(GruMismatch {
-        what,
-        expected,
-        actual,
+        what: what.into(),
+        expected: format!("{own:?}"),
+        actual: format!("{saved:?}"),
     })
 }

@@ -21,7 +21,7 @@ use gru_spec::{GruSpec, Layout, Lengths};
 ///
 /// # Panics
 /// As [`gru_sequence`](crate::gru_sequence), if M is not the sum of the lengths, or if an option is set whose shape
-/// requires padding: lengths, mask, starts, zoneout.
+/// requires padding: lengths, mask, starts, zoneout, and the time-major layout.
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};
@@ -39,9 +39,14 @@ pub fn gru_packed(
     lengths: &[usize],
     weights: &GruWeights,
     spec: &GruSpec,
-    mut options: SequenceOptions<2>,
+    options: SequenceOptions<2>,
 ) -> (Tensor<2>, Tensor<2>) {
     const OP: &str = "gru_packed";
+    assert!(
+        options.order.layout == Layout::BatchMajor,
+        "{OP}: layout must be BatchMajor, as packed rows have no other, got {:?}",
+        options.order.layout
+    );
     let is_padded = !matches!(options.padding, Padding::None)
         || options.starts.flags.is_some()
         || options.zoneout.is_some();
@@ -49,7 +54,6 @@ pub fn gru_packed(
         !is_padded,
         "{OP}: lengths, mask, starts and zoneout require padded rows, expected none of these options"
     );
-    options.order.layout = Layout::BatchMajor;
     in_sequence(OP, x, lengths, options, |x, options| {
         Operation::new(OP, weights, spec, options).states(x)
     })
@@ -142,88 +146,6 @@ pub fn unpack(x: Tensor<2>, lengths: &[usize]) -> Tensor<3> {
     let padded = select(x, places).reshape([n, t, features]);
     let past = Tensor::<3, Bool>::from_data(TensorData::new(past, [n, t, 1]), &device);
     padded.mask_fill(past.expand([n, t, features]), 0)
-}
-
-/// A batch in the order of PyTorch's `PackedSequence`: sorted by length, and step by step.
-#[derive(Debug, Clone)]
-pub struct PackedSteps {
-    /// `[M,I]`: the first step of every row, then the second step of every row that has one, and so on.
-    pub data: Tensor<2>,
-    /// The number of rows at each step.
-    pub batch_sizes: Vec<usize>,
-    /// The row of the batch that is at each place of a step. The identity if absent.
-    pub sorted_indices: Option<Vec<usize>>,
-}
-
-impl PackedSteps {
-    /// Sorts a packed batch: row `n` of `x [M,I]` has `lengths[n]` steps. Rows without steps, which PyTorch does not
-    /// support, are lost: all lengths must be positive.
-    ///
-    /// # Panics
-    /// If M is not the sum of the lengths, or a length is zero.
-    pub fn from_packed(x: Tensor<2>, lengths: &[usize]) -> Self {
-        const OP: &str = "PackedSteps::from_packed";
-        let [m, features] = x.dims();
-        check_sum(OP, m, lengths, [m, features]);
-        if let Some(row) = lengths.iter().position(|&len| len == 0) {
-            panic!("{OP}: lengths[{row}] must be positive, got 0");
-        }
-        let mut sorted: Vec<usize> = (0..lengths.len()).collect();
-        sorted.sort_by_key(|&n| std::cmp::Reverse(lengths[n]));
-        let longest = lengths.iter().max().copied().unwrap_or(0);
-        let live = |t: usize| sorted.iter().take_while(move |&&n| lengths[n] > t);
-        let begin = begins(lengths);
-        let places = (0..longest).flat_map(|t| live(t).map(|&n| begin[n] + t).collect::<Vec<_>>());
-        Self {
-            data: select(x, places.collect()),
-            batch_sizes: (0..longest).map(|t| live(t).count()).collect(),
-            sorted_indices: Some(sorted),
-        }
-    }
-
-    /// The packed batch `[M,I]`, row after row, and its lengths: the arguments of [`gru_packed`].
-    ///
-    /// # Panics
-    /// If the batch sizes grow or do not sum to M, or the sorted indices are not a permutation of the rows.
-    pub fn into_packed(self) -> (Tensor<2>, Vec<usize>) {
-        const OP: &str = "PackedSteps::into_packed";
-        let Self {
-            data,
-            batch_sizes,
-            sorted_indices,
-        } = self;
-        let ([m, _], n) = (data.dims(), batch_sizes.first().copied().unwrap_or(0));
-        assert!(
-            batch_sizes.is_sorted_by(|a, b| a >= b) && sum(&batch_sizes) == Some(m),
-            "{OP}: batch_sizes must not grow and must sum to M = {m}, got {batch_sizes:?}"
-        );
-        let sorted = sorted_indices.unwrap_or_else(|| (0..n).collect());
-        let mut check = sorted.clone();
-        check.sort_unstable();
-        assert!(
-            check.into_iter().eq(0..n),
-            "{OP}: sorted_indices must be a permutation of {n} rows, got {sorted:?}"
-        );
-        let mut lengths = vec![0; n];
-        for (place, &row) in sorted.iter().enumerate() {
-            lengths[row] = batch_sizes.iter().take_while(|&&size| size > place).count();
-        }
-        let begin = begins(&lengths);
-        let (mut places, mut next) = (vec![0; m], 0);
-        for (t, &size) in batch_sizes.iter().enumerate() {
-            for &row in &sorted[..size] {
-                places[begin[row] + t] = next;
-                next += 1;
-            }
-        }
-        (select(data, places), lengths)
-    }
-}
-
-/// The first place of each row of a packed batch.
-fn begins(lengths: &[usize]) -> Vec<usize> {
-    let sum = |sum: &mut usize, &len: &usize| Some(std::mem::replace(sum, *sum + len));
-    lengths.iter().scan(0, sum).collect()
 }
 
 /// Some rows of a matrix.

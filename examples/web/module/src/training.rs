@@ -4,7 +4,7 @@ use burn::module::Module;
 use char_model::data::Corpus;
 use char_model::model::CharGruConfig;
 use char_model::ngram::Reference;
-use char_model::text::Text;
+use char_model::text;
 use char_model::trainer::{Settings, Trainer};
 use serde::{Deserialize, Serialize};
 use wasm_bindgen::prelude::*;
@@ -59,8 +59,8 @@ impl Training {
     pub async fn start(text: String, options: JsValue, on: String) -> Result<Training, JsError> {
         let options: Options = serde_wasm_bindgen::from_value(options)?;
         options.check()?;
-        let (text, vocabulary) = Text::new(text)?;
-        let corpus = Corpus::new(text, vocabulary, options.validation, options.seq)?;
+        let text = text::clean(&text);
+        let corpus = Corpus::new(&text, options.validation, options.seq)?;
         let sizes = CharGruConfig::new(
             corpus.vocabulary.len(),
             options.embed,
@@ -92,9 +92,9 @@ impl Training {
 
     /// The description of the run before its first step: `Facts`.
     pub fn facts(&self) -> Result<JsValue, JsError> {
-        let reference = Reference::new(&self.corpus)?;
+        let reference = Reference::new(&self.corpus);
         to_js(&Facts {
-            characters: self.corpus.validation_range().end,
+            characters: self.corpus.tokens().len(),
             distinct: self.corpus.vocabulary.len(),
             parameters: self.trainer.learner.model.num_params(),
             steps: self.trainer.steps(),

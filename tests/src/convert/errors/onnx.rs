@@ -1,6 +1,7 @@
 //! ONNX: attributes and arrays that are not a GRU node.
 
 use super::{super::*, ErrorCase};
+use burn::{module::Param, tensor::DType};
 
 /// Changes a node of zeros and imports it.
 fn node(change: impl FnOnce(&mut onnx::Attributes, &mut StateDict)) -> Result<(), ConvertError> {
@@ -88,6 +89,21 @@ pub fn cases() -> Vec<ErrorCase> {
             "onnx-layers",
             || onnx::export(&block(config().with_num_layers(2)), "").map(|_| ()),
             "ONNX cannot express several layers",
+        ),
+        (
+            "onnx-small-clip",
+            || onnx::export(&block(config().with_clip_gates(Some(1e-46))), "").map(|_| ()),
+            "ONNX cannot express clip_gates 1e-46",
+        ),
+        (
+            "onnx-two-types",
+            || {
+                let mut gru = block(config().with_num_layers(2));
+                let w_hh = gru.layers[1].w_hh.val().cast(DType::F64);
+                gru.layers[1].w_hh = Param::from_tensor(w_hh);
+                onnx::model(&gru, onnx::ModelInputs::default()).map(|_| ())
+            },
+            "ONNX cannot express parameters of which only some are float64",
         ),
     ]
 }

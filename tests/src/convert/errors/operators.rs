@@ -83,11 +83,6 @@ pub fn cases() -> Vec<ErrorCase> {
             "w_c: expected [I+H, H] with I above 0, got shape [5, 5]",
         ),
         (
-            "tensorflow-after",
-            || tensorflow::export(&block(config()), "").map(|_| ()),
-            "GRUBlockCell cannot express Reset::AfterMatmul",
-        ),
-        (
             "tensorflow-reverse",
             || {
                 let gru = config().with_reset(Reset::BeforeMatmul).with_reverse(true);

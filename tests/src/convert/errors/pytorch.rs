@@ -146,25 +146,12 @@ pub fn cases() -> Vec<ErrorCase> {
             "weight_hh_l0: expected shape [15, 5], got [20, 5]",
         ),
         (
-            "torch-before",
-            || {
-                let gru = block(config().with_reset(Reset::BeforeMatmul));
-                pytorch::export(&gru, "").map(|_| ())
-            },
-            "PyTorch cannot express Reset::BeforeMatmul",
-        ),
-        (
             "torch-takes",
             || {
                 let gru = block(config().with_update(Update::Takes));
                 pytorch::export(&gru, "").map(|_| ())
             },
             "PyTorch cannot express Update::Takes",
-        ),
-        (
-            "torch-reverse",
-            || pytorch::export(&block(config().with_reverse(true)), "").map(|_| ()),
-            "PyTorch cannot express a layer in reverse only",
         ),
         (
             "cell-key",

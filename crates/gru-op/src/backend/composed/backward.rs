@@ -17,7 +17,7 @@ pub(crate) fn gradients<B: Backend>(
     wanted: PerInput<bool>,
 ) -> GruGradients<B> {
     let call = Call::new(call);
-    if call.sizes.rows() == 0 {
+    if call.times.is_empty() {
         let shapes = call.sizes.shapes(call.order.layout);
         let zeros = |(wanted, shape): (bool, Option<&gru_spec::Shape>)| {
             let shape = shape.filter(|_| wanted)?;
@@ -86,7 +86,7 @@ pub(crate) fn gradients<B: Backend>(
 /// `q_n` of all steps, a sequence, from the states.
 pub(crate) fn q_n<B: Backend>(call: GruCall<B>, states: FloatTensor<B>) -> FloatTensor<B> {
     let call = Call::new(call);
-    if call.sizes.rows() == 0 {
+    if call.times.is_empty() {
         return states; // empty, too
     }
     let g = call.masked_rows(call.previous(&Prim(states)));

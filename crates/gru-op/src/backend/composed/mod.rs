@@ -21,13 +21,14 @@ pub(crate) struct Call<B: Backend> {
     /// Its clips fit the element type of the weights.
     spec: GruSpec,
     pub(crate) inputs: Inputs<Prim<B>>,
-    /// Time indices in the order in which they are computed.
+    /// Time indices in the order in which they are computed. None if the batch or the state is empty.
     times: Vec<usize>,
 }
 
 impl<B: Backend> Call<B> {
     pub(crate) fn new(call: GruCall<B>) -> Self {
         let (sizes, order) = (call.sizes(), call.order);
+        let steps = if sizes.n * sizes.h == 0 { 0 } else { sizes.t };
         let inputs = call.inputs.map(Prim::<B>);
         Self {
             sizes,
@@ -36,7 +37,7 @@ impl<B: Backend> Call<B> {
                 .spec
                 .for_numbers_up_to(largest(inputs.weights.w_hh.dtype())),
             inputs,
-            times: (0..sizes.t)
+            times: (0..steps)
                 .map(|s| order.direction.time(s, sizes.t))
                 .collect(),
         }
@@ -222,10 +223,12 @@ impl<B: Backend> Call<B> {
         self.sequence(states)
     }
 
-    /// A result of an empty batch or an empty sequence.
+    /// A result without elements.
     fn nothing(&self, features: usize) -> Option<Prim<B>> {
         let shape = self.sequence_shape(features);
-        (self.sizes.rows() == 0).then(|| Prim::zeros(shape, &self.inputs.weights.w_hh))
+        self.times
+            .is_empty()
+            .then(|| Prim::zeros(shape, &self.inputs.weights.w_hh))
     }
 }
 

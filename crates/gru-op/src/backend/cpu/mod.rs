@@ -11,7 +11,10 @@ mod ndarray;
 
 pub(crate) use self::memory::Memory;
 
-use crate::backend::call::{GruCall, GruGradients, GruSaved};
+use crate::backend::{
+    call::{GruCall, GruGradients, GruSaved},
+    composed,
+};
 use burn::backend::{
     Backend, BackendTensor, DispatchTensorKind, TensorMetadata, tensor::FloatTensor,
 };
@@ -56,6 +59,9 @@ pub(crate) fn floats<const D: usize>(tensor: Tensor<D>) -> Box<dyn AsRef<[f32]>>
 }
 
 fn forward<B: CpuKernels>(call: GruCall<B>, keep_gates: bool) -> GruSaved<B> {
+    if call.has_no_rows() {
+        return composed::forward(call, keep_gates);
+    }
     match call.inputs.sequence.x.dtype() {
         DType::F64 => run::<B, f64>(call, keep_gates),
         dtype => {
@@ -71,6 +77,9 @@ fn gradients<B: CpuKernels>(
     d_states: FloatTensor<B>,
     wanted: PerInput<bool>,
 ) -> GruGradients<B> {
+    if call.has_no_rows() {
+        return composed::gradients(call, saved, d_states, wanted);
+    }
     match call.inputs.sequence.x.dtype() {
         DType::F64 => backward::<B, f64>(call, saved, d_states, wanted),
         dtype => {

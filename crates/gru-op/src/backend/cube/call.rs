@@ -80,7 +80,7 @@ impl KernelCall {
         let lengths = self.of.lengths.of_rows()?;
         let Sizes { n, t, .. } = self.of.sizes();
         let count: usize = lengths.iter().sum();
-        (count <= n * t / 10 * 9).then_some(lengths)
+        (10 * count <= 9 * n * t).then_some(lengths)
     }
 
     /// Some steps without padding, if it is left out. Not all of the steps may be padding.
