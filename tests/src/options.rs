@@ -228,7 +228,13 @@ impl Case {
                 .b_hh
                 .filter(|_| !self.has("input-bias") && !self.has("no-bias")),
             recurrent_mask: self.has("mask").then(|| {
-                let scale = |k: usize| if k % 4 == 0 { 0.0 } else { 0.5 + odd(k) };
+                let scale = |k: usize| {
+                    if k.is_multiple_of(4) {
+                        0.0
+                    } else {
+                        0.5 + odd(k)
+                    }
+                };
                 (0..n * h).map(scale).collect()
             }),
             zoneout: if self.has("zoneout-per-step") {
