@@ -112,8 +112,5 @@ fn view<'a>(
         }
     };
     let view = TensorView::new(dtype, data.shape().to_vec(), data.as_bytes());
-    Ok((
-        name,
-        view.expect("the bytes have the shape and type of the array"),
-    ))
+    Ok((name, view.expect("the shape fits the bytes")))
 }
