@@ -54,7 +54,7 @@ pub(crate) const ROWS_PER_LARGE_ROUND: usize = 256;
 
 /// Rows of one round of the backward pass, which keeps the gradients of all its steps. They are enough to
 /// read and write the weight gradients rarely, and few enough to stay in the cache. With AVX2 and a second-level cache
-/// of 512 KiB, 128 rows took 1.00 to 1.09 of the time of these, over five shapes.
+/// of 512 KiB, 128 rows took 1.00 to 1.08 of the time of these, over five shapes.
 pub(crate) const ROWS_PER_ROUND_BACK: usize = 192;
 
 /// The same where the weights exceed the cache. 256 rows took 1.02 to 1.06 of the time, over four shapes.

@@ -46,7 +46,13 @@ impl<E: Lanes> Operands<E> {
         let first = lhs.rows[0];
         if lhs.gap > 0 {
             let are_blocks = lhs.per_k == 1 && lhs.rows == every(first, WIDTH);
-            return (are_blocks && is_dense).then_some(Self::Blocks(first, WIDTH + lhs.gap, at));
+            // All blocks are one loop.
+            let is_whole = product.prefetch.near.is_empty();
+            return (are_blocks && is_dense && is_whole).then_some(Self::Blocks(
+                first,
+                WIDTH + lhs.gap,
+                at,
+            ));
         }
         if vectors < VECTORS {
             None
@@ -72,16 +78,15 @@ impl<E: Lanes> Operands<E> {
     /// The operands after `count` k.
     #[inline(always)]
     fn skip(self, count: usize) -> Self {
-        let lanes = size_of::<__m256>() / size_of::<E>();
-        let skip_dense = |panel: *const E| panel.wrapping_add(count * VECTORS * lanes);
         match self {
             Self::Rows(rows, panel) => {
-                Self::Rows(rows.map(|row| row.wrapping_add(count)), skip_dense(panel))
+                let lanes = size_of::<__m256>() / size_of::<E>();
+                Self::Rows(
+                    rows.map(|row| row.wrapping_add(count)),
+                    panel.wrapping_add(count * VECTORS * lanes),
+                )
             }
-            Self::Blocks(first, per_block, panel) => {
-                let first = first.wrapping_add(count / WIDTH * per_block);
-                Self::Blocks(first, per_block, skip_dense(panel))
-            }
+            Self::Blocks(..) => self, // Nothing follows their loop.
             Self::Columns(first, panel) => Self::Columns(
                 first.wrapping_add(count * ROWS),
                 panel.map(|vector| vector.wrapping_add(count * WIDTH)),

@@ -207,6 +207,12 @@ fn bytes_and_rounding_are_stated() {
         let share = stack.bytes() as f64 / (f64::from(weights) * bytes);
         assert!((1.0..1.03).contains(&share), "{stack:?}: {share}");
     }
+    // With the reset before the product, the candidate has a matrix of its own.
+    let before = Problem::new([1, 1, 128, 128], 2, 1, &specs()[1..2], false);
+    for (precision, after) in ALL.into_iter().zip([&full, &bf16, &int8]) {
+        let before = before.stack(precision);
+        assert!(before.bytes() >= after.bytes(), "{before:?}, {after:?}");
+    }
     assert!(full.rounding().is_empty());
     // The weights are uniform. The error of bf16 is uniform in steps of 2⁻⁸ to 2⁻⁷ of the weight. The error of
     // int8 is uniform in steps of 1/127 of the largest weight, whose square is 3 times the mean.
