@@ -1,4 +1,4 @@
-//! A limit for the claimed size of files that are compressed, or whose arrays share values.
+//! A limit for the claimed size of compressed files.
 
 /// The arrays of a file may be this many times as large as the file, in addition to [`SMALL`]. Trained
 /// weights hardly compress. Zeros compress a thousand times.

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "keras")]
 mod keras;
-#[cfg(any(feature = "store", feature = "npz", feature = "keras"))]
+#[cfg(any(feature = "npz", feature = "keras"))]
 mod limit;
 #[cfg(feature = "npz")]
 mod npz;
