@@ -164,9 +164,10 @@ pub fn arguments(
     (view(leaves.x.clone(), how), weights, options)
 }
 
-/// The tensor, or a view that is transposed twice.
+/// The tensor, or a view that is transposed twice. Burn 0.22.1 cannot multiply a transposed tensor without elements on a
+/// GPU.
 fn view<const D: usize>(tensor: Tensor<D>, how: &How) -> Tensor<D> {
-    if !how.views {
+    if !how.views || tensor.shape().num_elements() == 0 {
         return tensor;
     }
     let copy = tensor.swap_dims(0, D - 1) * 1.0;
