@@ -111,6 +111,8 @@ fn items(mut seed: u64) -> Vec<Item> {
 
 pub fn role() -> Result<(), String> {
     let device = Device::flex().autodiff();
+    // This process runs nothing else.
+    device.seed(3);
     let model = Model {
         gru: GruBlockConfig::new(1, 16).init(&device),
         head: LinearConfig::new(16, 1).init(&device),
