@@ -12,7 +12,7 @@ use crate::{
         rule::Pass,
         sequence::BackwardLaunch,
         steps::{
-            Phases, Steps,
+            Steps,
             backward::gru_backward_step,
             transpose::{TRANSPOSE, gru_transpose},
         },
@@ -183,11 +183,7 @@ pub(crate) fn run(
                     grid.run(client, || run(steps, &grid, &launch, false));
                 }
             }
-            // One step, without a barrier.
-            let end = Steps {
-                phases: Phases::One(all.phase(0)),
-                ..all
-            };
+            let end = all.end();
             let first = Launch {
                 steps: 0..1,
                 rows: call.n,

@@ -15,7 +15,7 @@ use crate::{
         sequence::{BackwardLaunch, ForwardLaunch},
         small::{Small, SmallLaunch, SourceLaunch, gru_share},
         steps::{
-            Phases, Steps,
+            Steps,
             backward::gru_backward_step,
             forward::gru_forward_step,
             transpose::{TRANSPOSE, gru_transpose},
@@ -483,11 +483,7 @@ impl Bench {
                 Pass::Forward => all.extend(launches.map(|steps| self.forward_step(steps, given))),
                 Pass::Backward => {
                     all.extend(launches.map(|steps| self.backward_step(steps, given, false)));
-                    let end = Steps {
-                        phases: Phases::One(steps.phase(0)),
-                        ..steps
-                    };
-                    all.push(self.backward_step(end, given, true));
+                    all.push(self.backward_step(steps.end(), given, true));
                 }
             }
         }

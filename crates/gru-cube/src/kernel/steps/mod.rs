@@ -78,6 +78,15 @@ impl Steps {
             .map(move |phases| Self { phases, ..self })
     }
 
+    /// The last launch of the backward pass: the first product of one step. It needs no barrier.
+    pub(crate) fn end(self) -> Self {
+        Self {
+            phases: Phases::One(self.phase(0)),
+            persistent: false,
+            ..self
+        }
+    }
+
     /// Forward `q = g·w_hh`, or only its gates r and z, or `(r⊙g)·w_hn`. Backward `dg = dq·w_hhᵀ`, or only
     /// the part of the gates r and z, or `ds = dn̄·w_hnᵀ`, with the weight as `[3H,H]`.
     pub(crate) fn product(&self, pass: Pass, phase: Phase) -> Product {
