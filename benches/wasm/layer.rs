@@ -3,15 +3,19 @@
 
 use std::sync::Mutex;
 
-use gru_cpu::{PackedWeights, Sequence, Weights, spec::GruSpec};
+use gru_cpu::{
+    Stack, StackInputs, StackLayer, Weights,
+    spec::{Layout, Precision},
+};
 
 /// The measured layer, and its arrays in the order of [`pointer`].
 struct Layer {
     n: usize,
     t: usize,
-    packed: PackedWeights<f32>,
-    /// x `[N, T, I]`, w_ih `[I, 3H]`, w_hh `[H, 3H]`, b_ih `[3H]`, b_hh `[3H]`, states `[N, T, H]`.
-    arrays: [Vec<f32>; 6],
+    stack: Stack,
+    /// x `[N, T, I]`, w_ih `[I, 3H]`, w_hh `[H, 3H]`, b_ih `[3H]`, b_hh `[3H]`, states `[N, T, H]`,
+    /// and the last states `[N, H]`.
+    arrays: [Vec<f32>; 7],
 }
 
 static LAYER: Mutex<Option<Layer>> = Mutex::new(None);
@@ -35,17 +39,18 @@ pub extern "C" fn prepare(n: usize, t: usize, i: usize, h: usize) {
         random(3 * h, scale),
         random(3 * h, scale),
         vec![f32::NAN; n * t * h],
+        vec![f32::NAN; n * h],
     ];
     let weights = Weights {
         b_ih: Some(&arrays[3]),
         b_hh: Some(&arrays[4]),
         ..Weights::new(Some(&arrays[1]), &arrays[2])
     };
-    let packed = PackedWeights::new(&GruSpec::default(), i, h, weights);
+    let stack = Stack::new(Precision::Full, [i, h], 1, &[StackLayer::new(weights)]);
     *LAYER.lock().expect("one thread") = Some(Layer {
         n,
         t,
-        packed,
+        stack,
         arrays,
     });
 }
@@ -69,8 +74,9 @@ pub extern "C" fn length(array: usize) -> usize {
 pub extern "C" fn forward() {
     let mut layer = LAYER.lock().expect("one thread");
     let layer = layer.as_mut().expect("`prepare` was called");
-    let [x, .., states] = &mut layer.arrays;
+    let [x, .., states, last] = &mut layer.arrays;
+    let (sizes, inputs) = ([layer.n, layer.t], StackInputs::new(x));
     layer
-        .packed
-        .forward(layer.n, layer.t, Sequence::new(x), states);
+        .stack
+        .forward(Layout::BatchMajor, sizes, inputs, states, last);
 }

@@ -3,15 +3,15 @@
 //!
 //! - `denormal`: the slowdown of both passes if every input, state and gradient is subnormal.
 //! - `starts`: the slowdown if 3% of the steps start a new sequence, interleaved with the same passes without starts.
-//! - `step us`: for one row the microseconds of a step of `Stream`.
+//! - `step us`: for one row the microseconds of a step of `StackStream`.
 //!
 //!     cargo bench -p gru-cpu --bench passes [-- SHAPE... --isa V3]
 //!
 //! `--isa` forces an instruction set, a name of `gru_cpu::testing::Isa`. It has no effect on sgemm.
 
 use gru_cpu::{
-    Gradients, Gru, Inputs, PackedWeights, Sequence, Stream, Weights, buffer,
-    spec::{GruSpec, Layout, Order, Reset, Sizes},
+    Gradients, Gru, Inputs, Sequence, Stack, StackLayer, StackStream, Weights, buffer,
+    spec::{GruSpec, Layout, Order, Precision, Reset, Sizes},
     testing::Isa,
 };
 use std::{sync::Arc, time::Instant};
@@ -223,17 +223,16 @@ fn time_step(gru: &Gru) -> f64 {
     let (w_ih, w_hh) = (noise(i * 3 * h, 0.1), noise(h * 3 * h, 0.1));
     let bias = noise(3 * h, 0.1);
     let (b_ih, b_hh) = (Some(&bias[..]), Some(&bias[..]));
-    let weights = PackedWeights::new(
-        &gru.spec,
-        i,
-        h,
-        Weights {
+    let layer = StackLayer {
+        spec: gru.spec,
+        ..StackLayer::new(Weights {
             b_ih,
             b_hh,
             ..Weights::new(Some(&w_ih), &w_hh)
-        },
-    );
-    let mut stream = Stream::new(Arc::new(weights), 1);
+        })
+    };
+    let stack = Stack::new(Precision::Full, [i, h], 1, &[layer]);
+    let mut stream = StackStream::new(Arc::new(stack), 1);
     let x = noise(i, 1.0);
     let steps = median(|| {
         for _ in 0..STEPS {

@@ -4,11 +4,7 @@
 //!
 //! Microseconds, medians of the rounds. A sample is the mean of some steps in sequence.
 
-use gru_cpu::{
-    Stack, StackLayer, StackStream, Weights,
-    spec::{Direction, GruSpec, Precision},
-    testing::Isa,
-};
+use gru_cpu::{Stack, StackLayer, StackStream, Weights, spec::Precision, testing::Isa};
 use std::{hint::black_box, sync::Arc, time::Instant};
 
 /// Name, layers, I and H.
@@ -42,15 +38,12 @@ fn stack(precision: Precision, layers: usize, [i, h]: [usize; 2]) -> Stack {
             [draw(inputs * 3 * h), draw(h * 3 * h), draw(3 * h)]
         })
         .collect();
-    let layers = weights.iter().map(|[w_ih, w_hh, b]| StackLayer {
-        spec: GruSpec::default(),
-        direction: Direction::Forward,
-        zoneout: 0.0,
-        weights: Weights {
+    let layers = weights.iter().map(|[w_ih, w_hh, b]| {
+        StackLayer::new(Weights {
             b_ih: Some(b),
             b_hh: Some(b),
             ..Weights::new(Some(w_ih), w_hh)
-        },
+        })
     });
     Stack::new(precision, [i, h], 1, &layers.collect::<Vec<_>>())
 }

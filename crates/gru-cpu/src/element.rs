@@ -1,10 +1,10 @@
 //! The public passes: checked, and compiled in this crate for both float types.
 
 use crate::{
-    call::{Gradients, Gru, Inputs, Weights, check_backward, check_forward},
-    pass::{self, Packed, Streams},
+    call::{Gradients, Gru, Inputs, check_backward, check_forward},
+    pass,
     simd::Lanes,
-    spec::{GruSpec, Lengths},
+    spec::Lengths,
 };
 
 /// A float type of the kernels: `f32` or `f64`.
@@ -141,20 +141,6 @@ pub trait Passes: Lanes {
         d_states: &[Self],
         to: Gradients<'_, Self>,
     );
-
-    fn pack(spec: &GruSpec, i: usize, h: usize, weights: Weights<'_, Self>) -> Packed<Self>;
-
-    fn forward_packed(
-        packed: &Packed<Self>,
-        gru: &Gru,
-        lengths: &Lengths,
-        inputs: &Inputs<'_, Self>,
-        states: &mut [Self],
-    );
-
-    fn streams(packed: &Packed<Self>, n: usize) -> Streams<Self>;
-
-    fn step(packed: &Packed<Self>, streams: &mut Streams<Self>, x: &[Self]);
 }
 
 macro_rules! passes {
@@ -180,33 +166,6 @@ macro_rules! passes {
                 to: Gradients<'_, Self>,
             ) {
                 pass::backward(gru, lengths, inputs, states, saved, d_states, to);
-            }
-
-            fn pack(
-                spec: &GruSpec,
-                i: usize,
-                h: usize,
-                weights: Weights<'_, Self>,
-            ) -> Packed<Self> {
-                Packed::new(spec, i, h, weights)
-            }
-
-            fn forward_packed(
-                packed: &Packed<Self>,
-                gru: &Gru,
-                lengths: &Lengths,
-                inputs: &Inputs<'_, Self>,
-                states: &mut [Self],
-            ) {
-                packed.forward(gru, lengths, inputs, states);
-            }
-
-            fn streams(packed: &Packed<Self>, n: usize) -> Streams<Self> {
-                Streams::new(packed, n)
-            }
-
-            fn step(packed: &Packed<Self>, streams: &mut Streams<Self>, x: &[Self]) {
-                streams.step(packed, x);
             }
         }
     };

@@ -41,9 +41,8 @@
 //! gru.backward(&inputs, &states, Some(&saved), &d_states, to);
 //! ```
 //!
-//! [`Gru::forward_ragged`] takes rows of different lengths. [`PackedWeights`] serve many calls with the same weights.
-//! A [`Stream`] runs one step at a time. A [`Stack`] holds all layers, in float32 or with weights of 16 or 8 bits, and
-//! a [`StackStream`] runs them one step at a time.
+//! [`Gru::forward_ragged`] takes rows of different lengths. A [`Stack`] holds the weights of all layers for many calls,
+//! in float32 or with 16 or 8 bits, and a [`StackStream`] runs them one step at a time.
 //!
 //! # Numerical behavior
 //!
@@ -102,7 +101,7 @@
 //!
 //! - [`spec`]: what a GRU computes; the crate `gru-spec`.
 //! - `call`: sizes, slices, gradients, and all checks.
-//! - `element`, `packed`: the public calls.
+//! - `element`: the public passes.
 //! - `pass`: the forward and the backward pass.
 //! - `quantized`: weights of 16 and 8 bits.
 //! - `stack`: layers prepared for inference.
@@ -125,7 +124,6 @@ mod readme {}
 mod call;
 mod element;
 mod memory;
-mod packed;
 mod pass;
 mod product;
 mod quantized;
@@ -138,7 +136,6 @@ pub use self::{
     call::{CallError, Gradients, Gru, Inputs, Sequence, Weights},
     element::Element,
     memory::buffer,
-    packed::{PackedWeights, Stream},
     stack::{Rounding, Stack, StackInputs, StackLayer, StackStream},
 };
 

@@ -4,8 +4,8 @@
 mod support;
 
 use gru_cpu::{
-    CallError, Gradients, PackedWeights, Sequence, Stream, Weights,
-    spec::{GruSpec, NAMES, Sizes},
+    CallError, Gradients, Stack, StackInputs, StackLayer, StackStream, Weights,
+    spec::{GruSpec, Layout, NAMES, Precision, Sizes},
 };
 use gru_testkit::panics::panic_text;
 use std::sync::Arc;
@@ -139,42 +139,63 @@ fn a_gradient_of_an_absent_weight() {
     buffers.backward(&projected);
 }
 
+fn try_stack(weights: Weights<'_, f32>, spec: GruSpec) -> Result<Stack, CallError> {
+    let layer = StackLayer {
+        spec,
+        ..StackLayer::new(weights)
+    };
+    Stack::try_new(Precision::Full, [DIMS.i, DIMS.h], 1, &[layer])
+}
+
 #[test]
 #[cfg_attr(panic = "abort", ignore = "a refusal is a panic")]
-fn packed_weights_and_streams() {
+fn stacks_and_streams() {
     let case = case();
-    let (weights, spec) = (case.inputs().weights, &case.gru.spec);
-    let (i, h) = (DIMS.i, DIMS.h);
-    let packed = Arc::new(PackedWeights::new(spec, i, h, weights));
+    let (weights, spec) = (case.inputs().weights, case.gru.spec);
+    let Sizes { n, t, i, h } = DIMS;
+    let stack = Arc::new(try_stack(weights, spec).unwrap());
 
-    // A call with packed weights checks the sequence and the states.
-    let states = || vec![0.0; DIMS.n * DIMS.t * h];
-    let of_sequence = [
-        "x",
-        "h0",
-        "recurrent_mask",
-        "step_mask",
-        "zoneout",
-        "starts",
-        "start_state",
-    ];
-    for name in of_sequence {
-        for (v, lengths) in off_by_one(case.part(name).unwrap()) {
+    let run = |case: &Case<f32>, y: usize, last: usize| {
+        let sequence = case.inputs().sequence;
+        let inputs = StackInputs {
+            state: sequence.h0,
+            step_mask: sequence.step_mask,
+            starts: sequence.starts,
+            start_state: sequence.start_state,
+            ..StackInputs::new(sequence.x)
+        };
+        let (mut y, mut last) = (vec![0.0; y], vec![0.0; last]);
+        stack.forward(Layout::BatchMajor, [n, t], inputs, &mut y, &mut last);
+    };
+    let (states, last) = (n * t * h, n * h);
+    for (tensor, name) in [
+        ("x", "x"),
+        ("h0", "state"),
+        ("step_mask", "step_mask"),
+        ("starts", "starts"),
+        ("start_state", "start_state"),
+    ] {
+        for (v, lengths) in off_by_one(case.part(tensor).unwrap()) {
             let mut case = case.clone();
-            *case.tensor(name) = v;
-            refused("PackedWeights::forward", name, &lengths, || {
-                packed.forward(DIMS.n, DIMS.t, case.inputs().sequence, &mut states());
+            *case.tensor(tensor) = v;
+            refused("Stack::forward", name, &lengths, || {
+                run(&case, states, last)
             });
         }
     }
-    for (mut v, lengths) in off_by_one(&states()) {
-        refused("PackedWeights::forward", "states", &lengths, || {
-            packed.forward(DIMS.n, DIMS.t, case.inputs().sequence, &mut v);
+    for (v, lengths) in off_by_one(&vec![0.0; states]) {
+        refused("Stack::forward", "y", &lengths, || {
+            run(&case, v.len(), last)
         });
     }
-    for (x, lengths) in off_by_one(&vec![0.0; DIMS.n * i]) {
-        let mut stream = Stream::new(packed.clone(), DIMS.n);
-        refused("Stream::step", "x", &lengths, || {
+    for (v, lengths) in off_by_one(&vec![0.0; last]) {
+        refused("Stack::forward", "last", &lengths, || {
+            run(&case, states, v.len())
+        });
+    }
+    for (x, lengths) in off_by_one(&vec![0.0; n * i]) {
+        let mut stream = StackStream::new(stack.clone(), n);
+        refused("StackStream::step", "x", &lengths, || {
             stream.step(&x);
         });
     }
@@ -193,7 +214,7 @@ fn packed_weights_and_streams() {
             };
             let (expected, actual) = (given[at].unwrap().len(), v.len());
             assert_eq!(
-                PackedWeights::try_new(spec, i, h, weights).unwrap_err(),
+                try_stack(weights, spec).unwrap_err(),
                 CallError::Length {
                     tensor,
                     expected,
@@ -203,37 +224,6 @@ fn packed_weights_and_streams() {
         }
     }
     let bad = GruSpec::default().with_clip_gates(Some(0.0));
-    let error = PackedWeights::try_new(&bad, i, h, weights).unwrap_err();
+    let error = try_stack(weights, bad).unwrap_err();
     assert_eq!(error.to_string(), bad.try_check().unwrap_err());
-}
-
-/// The getters of packed weights.
-#[test]
-fn packed_weights_tell_their_sizes() {
-    let spec = GruSpec::default().with_clip_state(Some(2.0));
-    let (w_ih, w_hh) = (vec![0.0f32; 4 * 15], vec![0.0; 5 * 15]);
-    let packed = PackedWeights::new(&spec, 4, 5, Weights::new(Some(&w_ih), &w_hh));
-    assert_eq!((packed.features(), packed.units()), (4, 5));
-    assert_eq!(*packed.spec(), spec);
-    let projected = PackedWeights::new(&spec, 0, 5, Weights::new(None, &w_hh));
-    assert_eq!((projected.features(), projected.units()), (15, 5));
-
-    let stream = Stream::new(Arc::new(packed), 3);
-    assert_eq!((stream.rows(), stream.state().len()), (3, 15));
-    let text = format!("{stream:?}");
-    for part in [
-        "Stream",
-        "n: 3",
-        "PackedWeights",
-        "features: 4",
-        "h: 5",
-        "Some(2.0)",
-    ] {
-        assert!(text.contains(part), "{part} in {text}");
-    }
-    // Without features x is empty, and there are still states of N rows and T steps.
-    let mut states = vec![f32::NAN; 2 * 3 * 5];
-    let none = PackedWeights::new(&spec, 0, 5, Weights::new(Some(&[]), &w_hh));
-    none.forward(2, 3, Sequence::new(&[]), &mut states);
-    assert!(states.iter().all(|&v| v == 0.0));
 }

@@ -1,10 +1,10 @@
-//! Packed weights and single steps: the results of a whole call, without allocation.
+//! Stacks of one layer in full precision: the bits of a call, and steps without allocation.
 
 mod support;
 
 use gru_cpu::{
-    Element, Gru, PackedWeights, Sequence, Stack, StackLayer, StackStream, Stream, Weights,
-    spec::{Direction, GruSpec, Layout, Lengths, Order, Precision, Reset, Sizes, Update},
+    Gru, Stack, StackInputs, StackLayer, StackStream, Weights,
+    spec::{Direction, GruSpec, Layout, Order, Precision, Reset, Sizes, Update},
     testing::Isa,
 };
 use std::{
@@ -12,7 +12,7 @@ use std::{
     cell::Cell,
     sync::Arc,
 };
-use support::{Case, OPTIONAL};
+use support::Case;
 
 /// Counts the allocations of each thread.
 struct Counting;
@@ -38,13 +38,46 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-fn pack<E: Element>(case: &Case<E>) -> PackedWeights<E> {
-    let Sizes { i, h, .. } = case.gru.sizes;
-    PackedWeights::new(&case.gru.spec, i, h, case.inputs().weights)
+/// Tensors of a stack.
+const TENSORS: [&str; 7] = [
+    "h0",
+    "w_ih",
+    "b_ih",
+    "b_hh",
+    "step_mask",
+    "starts",
+    "start_state",
+];
+
+/// The layer of a case.
+fn pack(case: &Case<f32>) -> Stack {
+    let Gru { sizes, order, spec } = case.gru;
+    let layer = StackLayer {
+        spec,
+        direction: order.direction,
+        ..StackLayer::new(case.inputs().weights)
+    };
+    Stack::new(Precision::Full, [sizes.i, sizes.h], 1, &[layer])
 }
 
-fn sequence<E: Element>(case: &Case<E>) -> Sequence<'_, E> {
-    case.inputs().sequence
+/// The inputs of a case.
+fn inputs(case: &Case<f32>) -> StackInputs<'_> {
+    let sequence = case.inputs().sequence;
+    StackInputs {
+        state: sequence.h0,
+        step_mask: sequence.step_mask,
+        starts: sequence.starts,
+        start_state: sequence.start_state,
+        ..StackInputs::new(sequence.x)
+    }
+}
+
+/// The states after every step.
+fn run(stack: &Stack, case: &Case<f32>, inputs: StackInputs<'_>) -> Vec<f32> {
+    let Sizes { n, t, h, .. } = case.gru.sizes;
+    let (mut y, mut last) = (vec![f32::NAN; n * t * h], vec![f32::NAN; n * h]);
+    stack.forward(case.gru.order.layout, [n, t], inputs, &mut y, &mut last);
+    y
 }
 
 fn specs() -> Vec<(GruSpec, Order)> {
@@ -67,23 +100,7 @@ fn specs() -> Vec<(GruSpec, Order)> {
 }
 
 #[test]
-fn packed_weights_give_the_bits_of_a_call() {
-    fn check<E: Element + std::fmt::Debug>(case: &Case<E>) {
-        let weights = pack(case);
-        let Sizes { n, t, h, .. } = case.gru.sizes;
-        // Twice: a call leaves no trace in the weights.
-        for _ in 0..2 {
-            let mut got = vec![E::nan(); n * t * h];
-            let (order, all) = (case.gru.order, &Lengths::All);
-            weights.forward_in(order, n, t, all, sequence(case), &mut got);
-            assert_eq!(got, case.states(), "{:?}", case.gru);
-            if case.gru.order == Order::default() {
-                got.fill(E::nan());
-                weights.forward(n, t, sequence(case), &mut got);
-                assert_eq!(got, case.states(), "{:?}", case.gru);
-            }
-        }
-    }
+fn a_layer_gives_the_bits_of_a_call() {
     // Calls that pack their weights: with fewer rows they read them in place, and add in another order.
     for (n, t, i, h) in [
         (1, 25, 3, 5),
@@ -92,13 +109,17 @@ fn packed_weights_give_the_bits_of_a_call() {
         (33, 8, 20, 70),
     ] {
         for (spec, order) in specs() {
-            for present in [&OPTIONAL[..], &["w_ih"], &["h0", "b_hh"], &[]] {
+            for present in [&TENSORS[..], &["w_ih"], &["w_ih", "h0", "b_hh"]] {
                 let sizes = Sizes { n, t, i, h };
-                let case = Case::of(Gru { sizes, order, spec }, present);
+                let case = Case::of(Gru { sizes, order, spec }, present).cast();
                 for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
                     isa.run(|| {
-                        check(&case.cast::<f32>());
-                        check(&case);
+                        let stack = pack(&case);
+                        // Twice: a call leaves no trace in the weights.
+                        for _ in 0..2 {
+                            let got = run(&stack, &case, inputs(&case));
+                            assert_eq!(got, case.states(), "{:?}", case.gru);
+                        }
                     });
                 }
             }
@@ -142,30 +163,23 @@ fn small_layers_give_the_bits_of_tiles() {
                             order,
                             spec,
                         };
-                        let case = Case::of(gru, present);
-                        isa.run(|| small(&case.cast::<f32>()));
-                        isa.run(|| small(&case));
+                        isa.run(|| small(&Case::of(gru, present).cast()));
                     }
                 }
             }
         }
     }
-    fn small<E: Element + std::fmt::Debug>(case: &Case<E>) {
+    fn small(case: &Case<f32>) {
         let Sizes { n, t, h, .. } = case.gru.sizes;
-        let (weights, order) = (pack(case), case.gru.order);
-        let run = |sequence| {
-            let mut states = vec![E::nan(); t * h];
-            weights.forward_in(order, n, t, &Lengths::All, sequence, &mut states);
-            states
-        };
-        let valid = vec![E::one(); n * t];
-        let by_tiles = Sequence {
+        let stack = pack(case);
+        let valid = vec![1.0; n * t];
+        let by_tiles = StackInputs {
             step_mask: Some(&valid),
-            ..sequence(case)
+            ..inputs(case)
         };
-        let expected = run(by_tiles);
-        assert_eq!(run(sequence(case)), expected, "{:?}", case.gru);
-        if t >= packed_from(case.gru.sizes.h) {
+        let expected = run(&stack, case, by_tiles);
+        assert_eq!(run(&stack, case, inputs(case)), expected, "{:?}", case.gru);
+        if t >= packed_from(h) {
             assert_eq!(
                 case.states(),
                 expected,
@@ -186,12 +200,11 @@ fn steps_one_by_one_are_calls_of_one_step() {
                 &["h0", "w_ih", "b_ih", "b_hh"],
             );
             let mut case = case.cast::<f32>();
-            let mut stream = Stream::new(Arc::new(pack(&case)), n);
+            let mut stream = StackStream::new(Arc::new(pack(&case)), n);
             assert!(stream.state().iter().all(|&v| v == 0.0));
             stream.state_mut().copy_from_slice(case.tensor("h0"));
             for _ in 0..4 {
-                let mut expected = vec![f32::NAN; n * h];
-                pack(&case).forward(n, 1, sequence(&case), &mut expected);
+                let expected = run(&pack(&case), &case, inputs(&case));
                 assert_eq!(stream.step(case.tensor("x")), expected, "{spec:?}");
                 case.tensor("h0").copy_from_slice(&expected);
                 case.tensor("x").rotate_right(1);
@@ -202,21 +215,6 @@ fn steps_one_by_one_are_calls_of_one_step() {
 
 #[test]
 fn a_step_does_not_allocate() {
-    for (spec, _) in specs() {
-        let (n, t, i, h) = (3, 1, 4, 50);
-        let case = Case::new(Sizes { n, t, i, h }, spec, &["w_ih", "b_ih", "b_hh"]);
-        let mut stream = Stream::new(Arc::new(pack(&case)), 3);
-        let x = case.inputs().sequence.x;
-        let before = ALLOCATIONS.get();
-        for _ in 0..5 {
-            stream.step(x);
-        }
-        assert_eq!(ALLOCATIONS.get() - before, 0, "{spec:?}");
-    }
-}
-
-#[test]
-fn a_step_of_a_stack_does_not_allocate() {
     for precision in [Precision::Full, Precision::Bf16, Precision::Int8] {
         for (spec, _) in specs() {
             let (n, t, i, h) = (3, 1, 50, 50);
@@ -224,9 +222,8 @@ fn a_step_of_a_stack_does_not_allocate() {
             let case = case.cast::<f32>();
             let layer = StackLayer {
                 spec,
-                direction: Direction::Forward,
                 zoneout: 0.25,
-                weights: case.inputs().weights,
+                ..StackLayer::new(case.inputs().weights)
             };
             let stack = Stack::new(precision, [50, 50], 1, &[layer, layer]);
             let mut stream = StackStream::new(Arc::new(stack), 3);
@@ -241,50 +238,31 @@ fn a_step_of_a_stack_does_not_allocate() {
 }
 
 #[test]
-fn packed_weights_are_a_copy() {
-    let (n, t, i, h) = (2, 3, 4, 9);
-    let mut case = Case::new(Sizes { n, t, i, h }, GruSpec::default(), &["w_ih"]);
-    let weights = pack(&case);
-    let (mut before, mut got) = (vec![f64::NAN; 2 * 3 * 9], vec![f64::NAN; 2 * 3 * 9]);
-    weights.forward(2, 3, sequence(&case), &mut before);
-    case.tensor("w_hh").fill(f64::NAN);
-    weights.forward(2, 3, sequence(&case), &mut got);
-    assert_eq!(got, before);
-}
-
-#[test]
-fn nothing_is_asked_of_no_rows_and_no_units() {
-    let weights = |h: usize| {
-        let w_hh = vec![0.0f32; h * 3 * h];
-        let w_ih = vec![0.0; 2 * 3 * h];
-        PackedWeights::new(&GruSpec::default(), 2, h, Weights::new(Some(&w_ih), &w_hh))
+fn the_weights_are_a_copy() {
+    let sizes = Sizes {
+        n: 2,
+        t: 3,
+        i: 4,
+        h: 9,
     };
-    weights(4).forward(0, 3, Sequence::new(&[]), &mut []);
-    assert!(Stream::new(Arc::new(weights(4)), 0).step(&[]).is_empty());
-    assert!(
-        Stream::new(Arc::new(weights(0)), 1)
-            .step(&[0.0; 2])
-            .is_empty()
-    );
+    let mut case = Case::new(sizes, GruSpec::default(), &["w_ih"]).cast();
+    let stack = pack(&case);
+    let before = run(&stack, &case, inputs(&case));
+    case.tensor("w_hh").fill(f32::NAN);
+    assert_eq!(run(&stack, &case, inputs(&case)), before);
 }
 
 #[test]
-#[should_panic(expected = "gru_cpu::Stream::step: x has the wrong number of elements")]
-fn a_short_row_is_refused() {
-    let (n, t, i, h) = (2, 1, 4, 9);
-    let case = Case::new(Sizes { n, t, i, h }, GruSpec::default(), &["w_ih"]);
-    Stream::new(Arc::new(pack(&case)), 2).step(&[0.0; 4]);
-}
-
-#[test]
-#[should_panic(expected = "gru_cpu::PackedWeights::new: w_hh has the wrong number of elements")]
-fn a_short_weight_is_refused() {
-    PackedWeights::new(&GruSpec::default(), 0, 3, Weights::new(None, &[0.0f32; 26]));
-}
-
-#[test]
-#[should_panic(expected = "gru_cpu::PackedWeights::forward: the sizes exceed the address space")]
+#[should_panic(expected = "gru_cpu::Stack::forward: the sizes exceed the address space")]
 fn more_rows_than_memory_can_be_are_refused() {
-    let weights = PackedWeights::new(&GruSpec::default(), 0, 1, Weights::new(None, &[0.0f32; 3]));
-    weights.forward(usize::MAX, 2, Sequence::new(&[]), &mut []);
+    let layer = StackLayer::new(Weights::new(Some(&[]), &[0.0; 3]));
+    let stack = Stack::new(Precision::Full, [0, 1], 1, &[layer]);
+    let no_inputs = StackInputs::new(&[]);
+    stack.forward(
+        Layout::BatchMajor,
+        [usize::MAX, 2],
+        no_inputs,
+        &mut [],
+        &mut [],
+    );
 }

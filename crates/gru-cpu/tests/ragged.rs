@@ -4,7 +4,7 @@
 mod support;
 
 use gru_cpu::{
-    Gru, Inputs, PackedWeights, Sequence, Weights,
+    Gru, Inputs, Sequence, Weights,
     spec::{Direction, GruSpec, Layout, Lengths, Order, Reset, Sizes},
 };
 use gru_testkit::panics::panic_text;
@@ -229,18 +229,6 @@ fn full_rows_are_the_dense_call() {
     let case = Case::new(sizes, GruSpec::default(), &present);
     let lengths = Lengths::Padded(vec![t; n].into());
     assert_eq!(case.run_ragged(&lengths, false, CANARY), case.run(false));
-}
-
-#[test]
-fn packed_weights_give_the_same_bits() {
-    let case = Case::new(SIZES, GruSpec::default(), &["h0", "w_ih", "b_ih", "b_hh"]);
-    let (inputs, lengths) = (case.inputs(), Lengths::Padded(LENGTHS.into()));
-    let weights = PackedWeights::new(&case.gru.spec, SIZES.i, SIZES.h, inputs.weights);
-    let mut states = vec![CANARY; SIZES.rows() * SIZES.h];
-    let (n, t) = (SIZES.n, SIZES.t);
-    weights.forward_in(case.gru.order, n, t, &lengths, inputs.sequence, &mut states);
-    let [expected, ..] = case.run_ragged(&lengths, false, CANARY);
-    assert_eq!(states, expected);
 }
 
 #[test]

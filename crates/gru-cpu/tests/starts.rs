@@ -4,10 +4,10 @@
 mod support;
 
 use gru_cpu::{
-    Gradients, Gru, Inputs, PackedWeights, Sequence, Stream, Weights,
+    Gradients, Gru, Inputs, Sequence, Weights,
     spec::{Direction, GruSpec, Layout, Lengths, Order, Reset, Sizes},
 };
-use std::{ops::Range, sync::Arc};
+use std::ops::Range;
 use support::{Case, OPTIONAL, place, rules};
 
 const SIZES: Sizes = Sizes {
@@ -217,21 +217,6 @@ fn a_start_of_all_rows_is_another_call() {
             assert_eq!(whole[times.start * n * h..times.end * n * h], states);
         }
     }
-}
-
-#[test]
-fn a_stream_restarts_a_row() {
-    let (n, i, h) = (3, 4, 10);
-    let case = Case::new(Sizes { n, t: 2, i, h }, GruSpec::default(), &["w_ih"]);
-    let weights = PackedWeights::new(&case.gru.spec, i, h, case.inputs().weights);
-    let mut stream = Stream::new(Arc::new(weights), n);
-    let x = case.inputs().sequence.x;
-    let fresh = stream.step(&x[..n * i]).to_vec();
-    stream.restart(1);
-    let state = stream.step(&x[..n * i]).to_vec();
-    assert_eq!(state[h..2 * h], fresh[h..2 * h]);
-    assert_ne!(state[..h], fresh[..h]);
-    assert_ne!(state[2 * h..], fresh[2 * h..]);
 }
 
 #[test]

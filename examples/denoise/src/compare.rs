@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
 
-use gru_cpu::Stream;
+use gru_cpu::StackStream;
 use nnnoiseless::{DenoiseFeatures, DenoiseState, RnnModel};
 
 use crate::bands::BANDS;
@@ -123,7 +123,7 @@ fn times(text: &mut String, model: &Arc<Model>, peer: &RnnModel, frames: &[[f32;
     let mut peer = DenoiseState::with_model(peer);
     let mut rest = DenoiseState::with_model(&smallest);
     let mut network = Network::new(model);
-    let streams = model.grus().map(|gru| Stream::new(gru.clone(), 1));
+    let streams = model.grus().map(|gru| StackStream::new(gru.clone(), 1));
     let inputs = [model.input.bias.len(), model.widths[0], model.widths[1]];
     let units = streams.each_ref().map(|stream| stream.state().len());
 
@@ -242,7 +242,7 @@ fn each<'a, X>(inputs: &'a [X], mut step: impl FnMut(&X) + 'a) -> Timed<'a> {
 }
 
 /// Runs the stream for a sample of steps with changing inputs.
-fn steps(stream: &mut Stream<f32>, inputs: usize) {
+fn steps(stream: &mut StackStream, inputs: usize) {
     let mut x = [0.0; FRAME];
     for step in 0..BLOCK {
         x[step % inputs] = 0.5;

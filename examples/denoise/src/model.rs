@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use gru_cpu::PackedWeights;
-use gru_cpu::spec::{Activations, GruSpec, Reset, Update};
+use gru_cpu::spec::{Activations, GruSpec, Precision, Reset, Update};
+use gru_cpu::{Stack, StackLayer};
 
 use crate::weights::{Dense, Gru, Weights};
 
-/// The layers of the network, with packed weights of the GRUs.
+/// The layers of the network, with prepared weights of the GRUs.
 pub struct Model {
     pub(crate) input: Dense,
-    pub(crate) voice_gru: Arc<PackedWeights<f32>>,
-    pub(crate) noise_gru: Arc<PackedWeights<f32>>,
-    pub(crate) gain_gru: Arc<PackedWeights<f32>>,
+    pub(crate) voice_gru: Arc<Stack>,
+    pub(crate) noise_gru: Arc<Stack>,
+    pub(crate) gain_gru: Arc<Stack>,
     pub(crate) gains: Dense,
     pub(crate) voice: Dense,
     /// Number of inputs of the noise GRU and of the gain GRU.
@@ -26,16 +26,16 @@ impl Model {
         Self {
             widths: [weights.noise_gru.inputs, weights.gain_gru.inputs],
             input: weights.input,
-            voice_gru: pack(&weights.voice_gru),
-            noise_gru: pack(&weights.noise_gru),
-            gain_gru: pack(&weights.gain_gru),
+            voice_gru: stack(&weights.voice_gru),
+            noise_gru: stack(&weights.noise_gru),
+            gain_gru: stack(&weights.gain_gru),
             gains: weights.gains,
             voice: weights.voice,
         }
     }
 
     /// The GRUs in execution order.
-    pub fn grus(&self) -> [&Arc<PackedWeights<f32>>; 3] {
+    pub fn grus(&self) -> [&Arc<Stack>; 3] {
         [&self.voice_gru, &self.noise_gru, &self.gain_gru]
     }
 }
@@ -51,14 +51,14 @@ fn spec(gru: &Gru) -> GruSpec {
         })
 }
 
-fn pack(gru: &Gru) -> Arc<PackedWeights<f32>> {
-    Arc::new(PackedWeights::new(
-        &spec(gru),
-        gru.inputs,
-        gru.units,
-        gru_cpu::Weights {
+fn stack(gru: &Gru) -> Arc<Stack> {
+    let layer = StackLayer {
+        spec: spec(gru),
+        ..StackLayer::new(gru_cpu::Weights {
             b_ih: Some(&gru.bias),
             ..gru_cpu::Weights::new(Some(&gru.w_ih), &gru.w_hh)
-        },
-    ))
+        })
+    };
+    let sizes = [gru.inputs, gru.units];
+    Arc::new(Stack::new(Precision::Full, sizes, 1, &[layer]))
 }

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use gru_cpu::Stream;
+use gru_cpu::StackStream;
 use gru_cpu::spec::Activation;
 
 use crate::bands::BANDS;
@@ -20,9 +20,9 @@ use crate::weights::Dense;
 /// The states of one channel, and buffers for the layers' inputs. A frame allocates nothing.
 pub struct Network {
     model: Arc<Model>,
-    voice_gru: Stream<f32>,
-    noise_gru: Stream<f32>,
-    gain_gru: Stream<f32>,
+    voice_gru: StackStream,
+    noise_gru: StackStream,
+    gain_gru: StackStream,
     /// `d | v | features`. The voice GRU reads only `d`.
     noise_input: Vec<f32>,
     /// `v | n | features`.
@@ -34,9 +34,9 @@ impl Network {
     pub fn new(model: &Arc<Model>) -> Self {
         let [noise_input, gain_input] = model.widths.map(|width| vec![0.0; width]);
         Self {
-            voice_gru: Stream::new(model.voice_gru.clone(), 1),
-            noise_gru: Stream::new(model.noise_gru.clone(), 1),
-            gain_gru: Stream::new(model.gain_gru.clone(), 1),
+            voice_gru: StackStream::new(model.voice_gru.clone(), 1),
+            noise_gru: StackStream::new(model.noise_gru.clone(), 1),
+            gain_gru: StackStream::new(model.gain_gru.clone(), 1),
             model: model.clone(),
             noise_input,
             gain_input,

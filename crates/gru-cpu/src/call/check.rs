@@ -70,7 +70,7 @@ pub(crate) fn check_weights<E>(weights: &Weights<'_, E>, sizes: &Sizes) -> Resul
 }
 
 /// Checks the length of every tensor of the sequence. The sizes are checked already.
-pub(crate) fn check_sequence<E>(
+fn check_sequence<E>(
     sequence: &Sequence<'_, E>,
     sizes: &Sizes,
     lengths: &Lengths,

@@ -5,8 +5,7 @@ mod error;
 mod ragged;
 
 pub(crate) use self::check::{
-    check_backward, check_forward, check_len, check_sequence, check_sizes, check_weights, features,
-    or_panic,
+    check_backward, check_forward, check_len, check_sizes, check_weights, features, or_panic,
 };
 pub use self::error::CallError;
 pub(crate) use self::ragged::{LiveRows, Ragged, Sorted};

@@ -6,31 +6,29 @@ use super::{
     weights::Weights,
 };
 use crate::{
-    call::{self, Call, Gru, Inputs, Sequence, features},
-    product::{Buffer, Rows},
-    simd::{Gates, Lanes, Machine},
-    spec::{Direction, GruSpec, Lengths, Sizes},
+    call::{self, Call, Gru, Inputs, Sequence},
+    product::Rows,
+    simd::{Gates, Machine},
+    spec::{Direction, GruSpec, Lengths, Order, Sizes},
 };
 
-/// What a forward pass needs of a layer.
-pub struct Packed<E: Lanes> {
-    pub(crate) spec: GruSpec,
-    /// I; without an input weight 3H.
-    pub(crate) features: usize,
-    pub(crate) h: usize,
-    /// Whether there is an input weight.
-    projects: bool,
+/// What a forward pass needs of a layer, whose weights are packed for the instruction set of this machine. A short call
+/// of [`Gru::forward`] adds in another order, so its last bits may differ.
+pub(crate) struct Packed {
+    spec: GruSpec,
+    i: usize,
+    h: usize,
     machine: Machine,
-    weights: Weights<'static, E>,
-    gates: Gates<E>,
+    weights: Weights<'static, f32>,
+    gates: Gates<f32>,
     /// See [`Weights::is_small`].
     is_small: bool,
 }
 
-impl<E: Lanes> Packed<E> {
-    /// The weights have the right sizes.
-    pub(crate) fn new(spec: &GruSpec, i: usize, h: usize, weights: call::Weights<'_, E>) -> Self {
-        let machine = Machine::here::<E>();
+impl Packed {
+    /// The weights have the right sizes, and `w_ih` is among them.
+    pub(crate) fn new(spec: &GruSpec, [i, h]: [usize; 2], weights: call::Weights<'_, f32>) -> Self {
+        let machine = Machine::here::<f32>();
         let inputs = &Inputs {
             sequence: Sequence::new(&[]),
             weights,
@@ -42,9 +40,8 @@ impl<E: Lanes> Packed<E> {
         Self {
             is_small: weights.is_small(&call.spec, &gates, h),
             spec: *spec,
-            features: features(&inputs.weights, &gru.sizes),
+            i,
             h,
-            projects: inputs.weights.w_ih.is_some(),
             weights: weights.into_owned(),
             gates,
             machine,
@@ -56,50 +53,92 @@ impl<E: Lanes> Packed<E> {
         self.weights.bytes()
     }
 
-    /// The sizes of a call.
-    pub(crate) fn sizes(&self, n: usize, t: usize) -> Sizes {
-        let i = if self.projects { self.features } else { 0 };
-        Sizes { n, t, i, h: self.h }
+    /// Writes the state after every step of N rows and T steps. The lengths of the slices were checked.
+    pub(crate) fn forward(
+        &self,
+        order: Order,
+        [n, t]: [usize; 2],
+        lengths: &Lengths,
+        sequence: Sequence<'_, f32>,
+        states: &mut [f32],
+    ) {
+        if states.is_empty() {
+            return;
+        }
+        let (sizes, spec) = (self.sizes(n, t), self.spec);
+        if lengths.of_rows().is_none()
+            && let Some(chain) = self.chain(&sizes, order.direction, &sequence)
+        {
+            return self.run_chains(t, sequence.x, &[chain], states);
+        }
+        let (gru, inputs) = (Gru { sizes, order, spec }, inputs(sequence));
+        let zeros = initial_zeros(&Call::new(&gru, &inputs));
+        self.pass(&gru, &inputs, states, &zeros).run(lengths);
     }
 
-    /// One step of `n` rows.
-    fn step(&self, n: usize) -> Gru {
+    /// Writes the states of both directions of one row, `[T,2·H]`, if that is faster in one call. The sequences have
+    /// the same x, and all lengths were checked.
+    pub(crate) fn forward_both(
+        layers: [&Self; 2],
+        directions: [Direction; 2],
+        [n, t]: [usize; 2],
+        sequences: [Sequence<'_, f32>; 2],
+        states: &mut [f32],
+    ) -> bool {
+        let sizes = layers[0].sizes(n, t);
+        let chain = |at: usize| layers[at].chain(&sizes, directions[at], &sequences[at]);
+        let (Some(first), Some(second)) = (chain(0), chain(1)) else {
+            return false;
+        };
+        layers[0].run_chains(t, sequences[0].x, &[first, second], states);
+        true
+    }
+
+    /// The memory of [`step`](Self::step) with N rows.
+    pub(crate) fn step_scratch(&self, n: usize) -> StepScratch {
+        let (gru, inputs) = (self.one_step(n), inputs(Sequence::new(&[])));
+        StepScratch(Scratch::new(&self.pass(&gru, &inputs, &mut [], &[]), n))
+    }
+
+    /// One step of N rows on this thread, without any allocation: from `x` and the states `h` to the new states. The
+    /// lengths were checked.
+    pub(crate) fn step(
+        &self,
+        n: usize,
+        [x, h]: [&[f32]; 2],
+        zoneout: Option<&[f32]>,
+        new: &mut [f32],
+        scratch: &mut StepScratch,
+    ) {
+        let sequence = Sequence {
+            h0: Some(h),
+            zoneout,
+            ..Sequence::new(x)
+        };
+        if let Some(chain) = self.chain(&self.sizes(n, 1), Direction::Forward, &sequence) {
+            self.run_chains(1, x, &[chain], new);
+        } else if !new.is_empty() {
+            let (gru, inputs) = (self.one_step(n), inputs(sequence));
+            self.pass(&gru, &inputs, new, &[]).step(&mut scratch.0);
+        }
+    }
+
+    fn sizes(&self, n: usize, t: usize) -> Sizes {
+        let (i, h) = (self.i, self.h);
+        Sizes { n, t, i, h }
+    }
+
+    fn one_step(&self, n: usize) -> Gru {
         Gru::new(self.sizes(n, 1), self.spec)
     }
 
-    /// The inputs of a call. Its weights only state whether there is an input product: the packed weights are
-    /// read.
-    pub(crate) fn inputs<'a>(&self, sequence: Sequence<'a, E>) -> Inputs<'a, E> {
-        Inputs {
-            sequence,
-            weights: call::Weights::new(self.projects.then_some(&[]), &[]),
-        }
-    }
-
-    /// `gru` has the spec and the sizes of the weights.
-    pub(crate) fn forward(
-        &self,
-        gru: &Gru,
-        lengths: &Lengths,
-        inputs: &Inputs<'_, E>,
-        states: &mut [E],
-    ) {
-        if lengths.of_rows().is_none()
-            && let Some(chain) = self.chain(&gru.sizes, gru.order.direction, &inputs.sequence)
-        {
-            return self.run_chains(gru.sizes.t, inputs.sequence.x, &[chain], states);
-        }
-        let zeros = initial_zeros(&Call::new(gru, inputs));
-        self.pass(gru, inputs, states, &zeros).run(lengths);
-    }
-
     /// See [`Weights::chain`].
-    pub(crate) fn chain<'a>(
+    fn chain<'a>(
         &'a self,
         sizes: &Sizes,
         direction: Direction,
-        sequence: &Sequence<'a, E>,
-    ) -> Option<Chain<'a, E>> {
+        sequence: &Sequence<'a, f32>,
+    ) -> Option<Chain<'a, f32>> {
         let chain = || {
             let update = self.spec.update;
             self.weights.chain(sizes, update, direction, sequence)
@@ -108,17 +147,17 @@ impl<E: Lanes> Packed<E> {
     }
 
     /// Writes all states of a row, `[T,D·H]`, in D directions of equal sizes.
-    pub(crate) fn run_chains(&self, t: usize, x: &[E], chains: &[Chain<'_, E>], states: &mut [E]) {
+    fn run_chains(&self, t: usize, x: &[f32], chains: &[Chain<'_, f32>], states: &mut [f32]) {
         small::run_chains(&self.machine, &self.sizes(1, t), x, chains, states);
     }
 
     fn pass<'a>(
         &'a self,
         gru: &'a Gru,
-        inputs: &'a Inputs<'a, E>,
-        states: &'a mut [E],
-        zeros: &'a [E],
-    ) -> Pass<'a, E> {
+        inputs: &'a Inputs<'a, f32>,
+        states: &'a mut [f32],
+        zeros: &'a [f32],
+    ) -> Pass<'a, f32> {
         Pass {
             call: Call::new(gru, inputs),
             machine: self.machine,
@@ -131,78 +170,13 @@ impl<E: Lanes> Packed<E> {
     }
 }
 
+/// The inputs of a call. Its weights only state that there is an input product: the packed weights are read.
+fn inputs(sequence: Sequence<'_, f32>) -> Inputs<'_, f32> {
+    Inputs {
+        sequence,
+        weights: call::Weights::new(Some(&[]), &[]),
+    }
+}
+
 /// The memory of a step.
-pub(crate) struct StepScratch<E>(Scratch<E>);
-
-impl<E: Lanes> StepScratch<E> {
-    /// For steps of `n` rows.
-    pub(crate) fn new(packed: &Packed<E>, n: usize) -> Self {
-        let (gru, inputs) = (packed.step(n), packed.inputs(Sequence::new(&[])));
-        let pass = packed.pass(&gru, &inputs, &mut [], &[]);
-        Self(Scratch::new(&pass, n))
-    }
-}
-
-impl<E: Lanes> Packed<E> {
-    /// One step of `n` rows on this thread, without any allocation. The sequence has an initial state, and no
-    /// mask and no starts.
-    pub(crate) fn advance(
-        &self,
-        n: usize,
-        sequence: Sequence<'_, E>,
-        new: &mut [E],
-        scratch: &mut StepScratch<E>,
-    ) {
-        if let Some(chain) = self.chain(&self.sizes(n, 1), Direction::Forward, &sequence) {
-            self.run_chains(1, sequence.x, &[chain], new);
-        } else if !new.is_empty() {
-            let (gru, inputs) = (self.step(n), self.inputs(sequence));
-            self.pass(&gru, &inputs, new, &[]).step(&mut scratch.0);
-        }
-    }
-}
-
-/// The states of some rows, and the memory of a step.
-pub struct Streams<E> {
-    n: usize,
-    /// Each step computes one of them from the other.
-    states: [Buffer<E>; 2],
-    /// The index of the current state.
-    now: usize,
-    scratch: StepScratch<E>,
-}
-
-impl<E: Lanes> Streams<E> {
-    /// `n` rows, all states zero.
-    pub(crate) fn new(packed: &Packed<E>, n: usize) -> Self {
-        Self {
-            scratch: StepScratch::new(packed, n),
-            n,
-            states: [(); 2].map(|()| Buffer::new(n * packed.h)),
-            now: 0,
-        }
-    }
-
-    pub(crate) fn state(&self) -> &[E] {
-        self.states[self.now].as_ref()
-    }
-
-    pub(crate) fn state_mut(&mut self) -> &mut [E] {
-        self.states[self.now].as_mut()
-    }
-
-    /// `x` has a row of features for each row.
-    pub(crate) fn step(&mut self, packed: &Packed<E>, x: &[E]) {
-        let [first, second] = &mut self.states;
-        let (old, new) = match self.now {
-            0 => (first.as_ref(), second.as_mut()),
-            _ => (second.as_ref(), first.as_mut()),
-        };
-        let sequence = Sequence {
-            h0: Some(old),
-            ..Sequence::new(x)
-        };
-        packed.advance(self.n, sequence, new, &mut self.scratch);
-        self.now = 1 - self.now;
-    }
-}
+pub(crate) struct StepScratch(Scratch<f32>);

@@ -6,8 +6,8 @@ mod stream;
 pub use self::stream::StackStream;
 
 use crate::{
-    PackedWeights,
     call::{CallError, Weights, check_sizes, check_weights},
+    pass::Packed,
     quantized,
     spec::{Direction, GruSpec, Lengths, Precision, Sizes},
 };
@@ -26,6 +26,18 @@ pub struct StackLayer<'a> {
     pub weights: Weights<'a, f32>,
 }
 
+impl<'a> StackLayer<'a> {
+    /// A layer with the default rules, forward in time and without zoneout.
+    pub fn new(weights: Weights<'a, f32>) -> Self {
+        Self {
+            spec: GruSpec::default(),
+            direction: Direction::Forward,
+            zoneout: 0.0,
+            weights,
+        }
+    }
+}
+
 /// The layers of a GRU with their weights prepared for inference, in float32 or with 16 or 8 bits. States, biases
 /// and gates are float32.
 ///
@@ -34,18 +46,13 @@ pub struct StackLayer<'a> {
 /// ```
 /// use gru_cpu::{
 ///     Stack, StackInputs, StackLayer, StackStream, Weights,
-///     spec::{Direction, GruSpec, Layout, Precision},
+///     spec::{Layout, Precision},
 /// };
 /// use std::sync::Arc;
 ///
 /// let (i, h) = (3, 4);
 /// let (w_ih, w_hh) = (vec![0.1f32; i * 3 * h], vec![0.2; h * 3 * h]);
-/// let layer = StackLayer {
-///     spec: GruSpec::default(),
-///     direction: Direction::Forward,
-///     zoneout: 0.0,
-///     weights: Weights::new(Some(&w_ih), &w_hh),
-/// };
+/// let layer = StackLayer::new(Weights::new(Some(&w_ih), &w_hh));
 /// let stack = Stack::new(Precision::Int8, [i, h], 1, &[layer]);
 ///
 /// // A sequence of two rows and five steps.
@@ -82,7 +89,7 @@ struct Layer {
 }
 
 enum Kernel {
-    Full(PackedWeights<f32>),
+    Full(Packed),
     Quantized(quantized::Layer),
 }
 
@@ -186,28 +193,22 @@ impl Stack {
                 "{OP}: zoneout of layer {k}, expected 0 to 1, got {}",
                 layer.zoneout
             );
+            let checked = spec.try_check();
+            checked.map_err(|reason| CallError::Spec { reason })?;
+            let sizes = Sizes {
+                n: 1,
+                t: 1,
+                i: features,
+                h,
+            };
+            check_sizes(&sizes)?;
+            check_weights(&weights, &sizes)?;
+            let sizes = [features, h];
             let kernel = match precision {
-                Precision::Full => {
-                    Kernel::Full(PackedWeights::try_new(&spec, features, h, weights)?)
-                }
+                Precision::Full => Kernel::Full(Packed::new(&spec, sizes, weights)),
                 _ => {
-                    let checked = spec.try_check();
-                    checked.map_err(|reason| CallError::Spec { reason })?;
-                    let sizes = Sizes {
-                        n: 1,
-                        t: 1,
-                        i: features,
-                        h,
-                    };
-                    check_sizes(&sizes)?;
-                    check_weights(&weights, &sizes)?;
-                    let layer = quantized::Layer::new(
-                        precision,
-                        &spec,
-                        [features, h],
-                        &weights,
-                        layer.zoneout,
-                    );
+                    let zoneout = layer.zoneout;
+                    let layer = quantized::Layer::new(precision, &spec, sizes, &weights, zoneout);
                     Kernel::Quantized(layer)
                 }
             };

@@ -2,8 +2,8 @@
 
 use super::{Kernel, Layer, Stack, StackInputs};
 use crate::{
-    PackedWeights,
     call::{CallError, Gru, Inputs, Sequence, Weights, check_len, check_sizes, or_panic},
+    pass::Packed,
     spec::{Layout, Lengths, Order, Sizes},
 };
 
@@ -140,7 +140,7 @@ impl Layer {
                     zoneout: zoneout.as_deref(),
                     ..sequence
                 };
-                weights.forward_in(order, n, t, lengths, sequence, states)
+                weights.forward(order, [n, t], lengths, sequence, states);
             }
             Kernel::Quantized(layer) => {
                 let i = self.features;
@@ -176,7 +176,7 @@ impl Layer {
                     && batch.lengths.of_rows().is_none() =>
             {
                 let sizes = [batch.n, batch.t];
-                PackedWeights::forward_both([first, second], directions, sizes, sequences, states)
+                Packed::forward_both([first, second], directions, sizes, sequences, states)
             }
             _ => false,
         }

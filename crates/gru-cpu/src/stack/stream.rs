@@ -25,7 +25,7 @@ pub struct StackStream {
 /// What a step of a layer needs.
 enum Memory {
     Full {
-        scratch: StepScratch<f32>,
+        scratch: StepScratch,
         /// The new states, computed apart from the previous ones.
         new: Vec<f32>,
         /// The share of the state that is kept, for all rows and units, if it is not zero.

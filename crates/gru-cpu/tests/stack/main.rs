@@ -5,8 +5,8 @@ mod problem;
 
 use self::problem::{Problem, problems, specs};
 use gru_cpu::{
-    PackedWeights, Stack, StackInputs, StackLayer, StackStream, Weights,
-    spec::{Direction, Layout, Lengths, Precision, Sizes},
+    Stack, StackInputs, StackLayer, StackStream, Weights,
+    spec::{Direction, Layout, Precision, Sizes},
     testing::Isa,
 };
 use gru_testkit::{
@@ -23,22 +23,6 @@ fn each_isa(run: impl Fn()) {
     }
 }
 
-#[test]
-fn full_precision_gives_the_bits_of_packed_weights() {
-    for problem in problems() {
-        each_isa(|| {
-            let expected = problem.by(|owned, gru, sequence| {
-                let Sizes { n, t, i, h } = gru.sizes;
-                let weights = PackedWeights::new(&gru.spec, i, h, owned.layer().weights);
-                let mut states = vec![f32::NAN; n * t * h];
-                weights.forward_in(gru.order, n, t, &Lengths::All, sequence, &mut states);
-                states
-            });
-            assert_eq!(problem.run(&problem.stack(Precision::Full)), expected);
-        });
-    }
-}
-
 /// The nearest bfloat16, from its definition in float64.
 fn bf16(v: f32) -> f32 {
     let step = 2f64.powi(f64::from(v).abs().log2().floor() as i32 - 7);
@@ -50,33 +34,40 @@ fn bf16(v: f32) -> f32 {
 }
 
 #[test]
-fn bf16_is_the_oracle_with_rounded_weights() {
-    for problem in problems() {
-        let expected = problem.by(|owned, gru, sequence| {
-            let round = |w: &[f32]| w.iter().copied().map(bf16).collect::<Vec<_>>();
-            let (w_ih, w_hh) = (round(&owned.w_ih), round(&owned.w_hh));
-            let weights = Weights {
-                w_ih: Some(&w_ih[..]),
-                w_hh: &w_hh,
-                ..owned.layer().weights
-            };
-            let inputs = gru_cpu::Inputs { sequence, weights };
-            let y = passes::call(&gru, &inputs).forward().y;
-            y.into_iter().map(|v| v as f32).collect()
-        });
-        each_isa(|| {
-            let got = problem.run(&problem.stack(Precision::Bf16));
-            let outcome = |[y, last]: &[Vec<f32>; 2]| {
-                let wide = |v: &[f32]| v.iter().copied().map(f64::from).collect();
-                Outcome {
-                    outputs: [("y".into(), wide(y)), ("last".into(), wide(last))].into(),
-                    ..Outcome::default()
-                }
-            };
-            let compared = outcome(&got).compare(&outcome(&expected), Tolerance::F32);
-            compared.unwrap_or_else(|error| panic!("{:?}: {error}", problem.sizes));
-        });
+fn full_and_bf16_are_the_oracle_with_their_weights() {
+    let full: fn(f32) -> f32 = |v| v;
+    for (precision, round) in [(Precision::Full, full), (Precision::Bf16, bf16)] {
+        problems()
+            .iter()
+            .for_each(|of| oracle(of, precision, round));
     }
+}
+
+fn oracle(problem: &Problem, precision: Precision, round: fn(f32) -> f32) {
+    let expected = problem.by(|owned, gru, sequence| {
+        let round = |w: &[f32]| w.iter().copied().map(round).collect::<Vec<_>>();
+        let (w_ih, w_hh) = (round(&owned.w_ih), round(&owned.w_hh));
+        let weights = Weights {
+            w_ih: Some(&w_ih[..]),
+            w_hh: &w_hh,
+            ..owned.layer().weights
+        };
+        let inputs = gru_cpu::Inputs { sequence, weights };
+        let y = passes::call(&gru, &inputs).forward().y;
+        y.into_iter().map(|v| v as f32).collect()
+    });
+    each_isa(|| {
+        let got = problem.run(&problem.stack(precision));
+        let outcome = |[y, last]: &[Vec<f32>; 2]| {
+            let wide = |v: &[f32]| v.iter().copied().map(f64::from).collect();
+            Outcome {
+                outputs: [("y".into(), wide(y)), ("last".into(), wide(last))].into(),
+                ..Outcome::default()
+            }
+        };
+        let compared = outcome(&got).compare(&outcome(&expected), Tolerance::F32);
+        compared.unwrap_or_else(|error| panic!("{precision:?}, {:?}: {error}", problem.sizes));
+    });
 }
 
 /// A sequence is its steps: skipped steps are left out, starts set the state, reverse runs backwards. A step of
@@ -241,6 +232,24 @@ fn bytes_and_rounding_are_stated() {
 }
 
 #[test]
+fn a_stack_tells_its_sizes() {
+    let problem = Problem::new([3, 1, 4, 5], 2, 2, &specs(), false);
+    let stack = problem.stack(Precision::Bf16);
+    assert_eq!((stack.features(), stack.units()), (4, 5));
+    assert_eq!((stack.layer_count(), stack.directions()), (4, 2));
+    assert_eq!(stack.direction(2), Direction::Forward);
+    assert_eq!(stack.direction(3), Direction::Reverse);
+    assert_eq!(stack.precision(), Precision::Bf16);
+    let stack = Arc::new(Problem::new([3, 1, 4, 5], 2, 1, &specs(), false).stack(Precision::Full));
+    let stream = StackStream::new(stack, 3);
+    assert_eq!((stream.rows(), stream.state().len()), (3, 2 * 3 * 5));
+    let text = format!("{stream:?}");
+    for part in ["StackStream", "n: 3", "Stack", "i: 4", "h: 5", "layers: 2"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+#[test]
 fn nothing_is_asked_of_no_rows_no_steps_and_no_inputs() {
     for precision in ALL {
         let problem = Problem::new([2, 3, 0, 9], 2, 1, &specs(), false);
@@ -264,6 +273,9 @@ fn nothing_is_asked_of_no_rows_no_steps_and_no_inputs() {
             &mut [],
         );
         assert!(StackStream::new(Arc::new(stack), 0).step(&[]).is_empty());
+        let layer = StackLayer::new(Weights::new(Some(&[]), &[]));
+        let no_units = Arc::new(Stack::new(precision, [2, 0], 1, &[layer]));
+        assert!(StackStream::new(no_units, 1).step(&[0.0; 2]).is_empty());
     }
 }
 

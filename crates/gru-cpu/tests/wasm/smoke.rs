@@ -1,4 +1,4 @@
-//! The calls of a web page: both passes, packed weights and a stream, on a target without a clock, threads or a source
+//! The calls of a web page: both passes, a stack and a stream, on a target without a clock, threads or a source
 //! of random numbers.
 //!
 //!     cargo build -p gru-cpu --example smoke --target wasm32-unknown-unknown
@@ -9,24 +9,26 @@
 mod support;
 
 use gru_cpu::{
-    PackedWeights, Sequence, Stream, Weights,
-    spec::{GruSpec, Reset, Sizes},
+    Stack, StackInputs, StackLayer, StackStream,
+    spec::{GruSpec, Layout, Precision, Reset, Sizes},
 };
 use std::sync::Arc;
 use support::Case;
 
 /// Both sides use float64. They differ in the order of sums of some hundred products of numbers below one, each
 /// rounded to 1e-16.
-const TOLERANCE: f64 = 1e-12;
+const F64: f64 = 1e-12;
+/// The same for a stack, which rounds to 6e-8.
+const F32: f64 = 1e-5;
 
 /// The count of numbers that agree with the oracle, or the negative count of those that do not. A panic is a trap.
 #[unsafe(no_mangle)]
 pub extern "C" fn agreeing() -> i32 {
     let (mut good, mut bad) = (0, 0);
-    let mut compare = |got: &[f64], expected: &[f64]| {
+    let mut compare = |got: &[f64], expected: &[f64], tolerance: f64| {
         assert_eq!(got.len(), expected.len());
         for (got, expected) in got.iter().zip(expected) {
-            if (got - expected).abs() <= TOLERANCE {
+            if (got - expected).abs() <= tolerance {
                 good += 1
             } else {
                 bad += 1
@@ -42,35 +44,30 @@ pub extern "C" fn agreeing() -> i32 {
             let expected = case.plain();
             for lean in [false, true] {
                 for (got, expected) in case.run(lean).iter().zip(&expected) {
-                    compare(got, expected);
+                    compare(got, expected, F64);
                 }
             }
+            let case = case.cast::<f32>();
             let inputs = case.inputs();
-            let (w_ih, w_hh) = (inputs.weights.w_ih, inputs.weights.w_hh);
-            let weights = PackedWeights::new(
-                &spec,
-                i,
-                h,
-                Weights {
-                    b_ih: inputs.weights.b_ih,
-                    b_hh: inputs.weights.b_hh,
-                    ..Weights::new(w_ih, w_hh)
-                },
-            );
-            let sequence = Sequence {
-                h0: inputs.sequence.h0,
-                ..Sequence::new(inputs.sequence.x)
+            let layer = StackLayer {
+                spec,
+                ..StackLayer::new(inputs.weights)
             };
-            let mut states = vec![f64::NAN; n * t * h];
-            weights.forward(n, t, sequence, &mut states);
-            compare(&states, &expected[0]);
+            let stack = Stack::new(Precision::Full, [i, h], 1, &[layer]);
+            let sequence = StackInputs {
+                state: inputs.sequence.h0,
+                ..StackInputs::new(inputs.sequence.x)
+            };
+            let wide = |v: &[f32]| v.iter().map(|&v| f64::from(v)).collect::<Vec<_>>();
+            let (mut states, mut last) = (vec![f32::NAN; n * t * h], vec![f32::NAN; n * h]);
+            stack.forward(Layout::BatchMajor, [n, t], sequence, &mut states, &mut last);
+            compare(&wide(&states), &expected[0], F32);
             if n == 1 {
-                let mut stream = Stream::new(Arc::new(weights), n);
-                stream
-                    .state_mut()
-                    .copy_from_slice(inputs.sequence.h0.expect("it is there"));
+                let mut stream = StackStream::new(Arc::new(stack), n);
+                let h0 = inputs.sequence.h0.expect("it is there");
+                stream.state_mut().copy_from_slice(h0);
                 for (x, expected) in inputs.sequence.x.chunks(i).zip(expected[0].chunks(h)) {
-                    compare(stream.step(x), expected);
+                    compare(&wide(stream.step(x)), expected, F32);
                 }
             }
         }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use gru_cpu::spec::{Activation, Direction, GruSpec, Precision};
+use gru_cpu::spec::{Activation, Precision};
 use gru_cpu::{Stack, StackLayer};
 
 use super::arrays::{Arrays, ArraysError};
@@ -68,15 +68,12 @@ impl Model {
         }
         let layers: Vec<_> = grus
             .iter()
-            .map(|((w_ih, b_ih), (w_hh, b_hh))| StackLayer {
-                spec: GruSpec::default(),
-                direction: Direction::Forward,
-                zoneout: 0.0,
-                weights: gru_cpu::Weights {
+            .map(|((w_ih, b_ih), (w_hh, b_hh))| {
+                StackLayer::new(gru_cpu::Weights {
                     b_ih: Some(b_ih),
                     b_hh: Some(b_hh),
                     ..gru_cpu::Weights::new(Some(w_ih), w_hh)
-                },
+                })
             })
             .collect();
         let dense = |name: &str, inputs: usize, outputs: usize, activation| {
