@@ -20,7 +20,7 @@ mod weights;
 pub(crate) use self::{
     backward::backward,
     forward::forward,
-    packed::{Packed, StepScratch},
+    packed::{Packed, StepScratch, prepared_inputs},
 };
 
 use crate::{

@@ -9,7 +9,7 @@ use crate::{
     call::{self, Call, Gru, Inputs, Sequence},
     product::Rows,
     simd::{Gates, Machine},
-    spec::{Direction, GruSpec, Lengths, Order, Sizes},
+    spec::{Direction, GruSpec, Lengths, Sizes},
 };
 
 /// What a forward pass needs of a layer, whose weights are packed for the instruction set of this machine. A short call
@@ -53,51 +53,47 @@ impl Packed {
         self.weights.bytes()
     }
 
-    /// Writes the state after every step of N rows and T steps. The lengths of the slices were checked.
+    /// Writes the state after every step. What is past the end of a row is neither read nor written. The call was
+    /// checked.
     pub(crate) fn forward(
         &self,
-        order: Order,
-        [n, t]: [usize; 2],
+        gru: &Gru,
         lengths: &Lengths,
-        sequence: Sequence<'_, f32>,
-        states: &mut [f32],
+        inputs: &Inputs<'_, f32>,
+        states: Rows<'_, f32>,
     ) {
-        if states.is_empty() {
-            return;
+        let Sizes { n, t, h, .. } = gru.sizes;
+        if n * t * h > 0 {
+            let zeros = initial_zeros(&Call::new(gru, inputs));
+            self.pass(gru, inputs, states, &zeros).run(lengths);
         }
-        let (sizes, spec) = (self.sizes(n, t), self.spec);
-        if lengths.of_rows().is_none()
-            && let Some(chain) = self.chain(&sizes, order.direction, &sequence)
-        {
-            return self.run_chains(t, sequence.x, &[chain], states);
-        }
-        let (gru, inputs) = (Gru { sizes, order, spec }, inputs(sequence));
-        let zeros = initial_zeros(&Call::new(&gru, &inputs));
-        self.pass(&gru, &inputs, states, &zeros).run(lengths);
     }
 
-    /// Writes the states of both directions of one row, `[T,2·H]`, if that is faster in one call. The sequences have
-    /// the same x, and all lengths were checked.
-    pub(crate) fn forward_both(
-        layers: [&Self; 2],
-        directions: [Direction; 2],
+    /// Writes the states of one row in all D directions, `[T,D·H]`, if the layer is small enough for the kernel of a
+    /// chain. The sequences have the same x, and the call was checked.
+    pub(crate) fn forward_chains(
+        directions: &[(&Self, Direction, Sequence<'_, f32>)],
         [n, t]: [usize; 2],
-        sequences: [Sequence<'_, f32>; 2],
         states: &mut [f32],
     ) -> bool {
-        let sizes = layers[0].sizes(n, t);
-        let chain = |at: usize| layers[at].chain(&sizes, directions[at], &sequences[at]);
-        let (Some(first), Some(second)) = (chain(0), chain(1)) else {
+        let (first, _, sequence) = &directions[0];
+        let sizes = first.sizes(n, t);
+        let chains: Option<Vec<_>> = directions
+            .iter()
+            .map(|(layer, direction, sequence)| layer.chain(&sizes, *direction, sequence))
+            .collect();
+        let Some(chains) = chains else {
             return false;
         };
-        layers[0].run_chains(t, sequences[0].x, &[first, second], states);
+        first.run_chains(t, sequence.x, &chains, states);
         true
     }
 
     /// The memory of [`step`](Self::step) with N rows.
     pub(crate) fn step_scratch(&self, n: usize) -> StepScratch {
-        let (gru, inputs) = (self.one_step(n), inputs(Sequence::new(&[])));
-        StepScratch(Scratch::new(&self.pass(&gru, &inputs, &mut [], &[]), n))
+        let (gru, inputs) = (self.one_step(n), prepared_inputs(Sequence::new(&[])));
+        let no_states = Rows::new(&mut [], self.h);
+        StepScratch(Scratch::new(&self.pass(&gru, &inputs, no_states, &[]), n))
     }
 
     /// One step of N rows on this thread, without any allocation: from `x` and the states `h` to the new states. The
@@ -118,7 +114,8 @@ impl Packed {
         if let Some(chain) = self.chain(&self.sizes(n, 1), Direction::Forward, &sequence) {
             self.run_chains(1, x, &[chain], new);
         } else if !new.is_empty() {
-            let (gru, inputs) = (self.one_step(n), inputs(sequence));
+            let (gru, inputs) = (self.one_step(n), prepared_inputs(sequence));
+            let new = Rows::new(new, self.h);
             self.pass(&gru, &inputs, new, &[]).step(&mut scratch.0);
         }
     }
@@ -155,7 +152,7 @@ impl Packed {
         &'a self,
         gru: &'a Gru,
         inputs: &'a Inputs<'a, f32>,
-        states: &'a mut [f32],
+        states: Rows<'a, f32>,
         zeros: &'a [f32],
     ) -> Pass<'a, f32> {
         Pass {
@@ -163,15 +160,15 @@ impl Packed {
             machine: self.machine,
             weights: &self.weights,
             gates: self.gates,
-            states: Rows::new(states, self.h),
+            states,
             saved: None,
             zeros,
         }
     }
 }
 
-/// The inputs of a call. Its weights only state that there is an input product: the packed weights are read.
-fn inputs(sequence: Sequence<'_, f32>) -> Inputs<'_, f32> {
+/// The inputs of a call. Its weights only state that there is an input product: the prepared weights are read.
+pub(crate) fn prepared_inputs(sequence: Sequence<'_, f32>) -> Inputs<'_, f32> {
     Inputs {
         sequence,
         weights: call::Weights::new(Some(&[]), &[]),

@@ -7,6 +7,8 @@ pub(crate) struct Rows<'a, E> {
     data: *mut E,
     rows: usize,
     width: usize,
+    /// Elements from one row to the next, at least `width`.
+    stride: usize,
     lifetime: PhantomData<&'a mut [E]>,
 }
 
@@ -30,6 +32,7 @@ impl<'a, E> Rows<'a, E> {
             rows: data.len().checked_div(width).unwrap_or(0),
             data: data.as_mut_ptr(),
             width,
+            stride: width,
             lifetime: PhantomData,
         }
     }
@@ -40,9 +43,21 @@ impl<'a, E> Rows<'a, E> {
 
     /// The same memory in rows of another width.
     pub(crate) fn with_width(self, width: usize) -> Self {
+        assert_eq!(self.width, self.stride);
         Self {
             rows: self.rows * self.width / width,
             width,
+            stride: width,
+            ..self
+        }
+    }
+
+    /// Some columns of all rows.
+    pub(crate) fn columns(self, columns: Range<usize>) -> Self {
+        assert!(columns.start <= columns.end && columns.end <= self.width);
+        Self {
+            data: self.data.wrapping_add(columns.start),
+            width: columns.len(),
             ..self
         }
     }
@@ -52,7 +67,7 @@ impl<'a, E> Rows<'a, E> {
     pub(crate) fn at(&self, row: usize) -> *mut E {
         assert!(row < self.rows, "row {row} of {}", self.rows);
         // SAFETY: the row lies within the slice given to `new`.
-        unsafe { self.data.add(row * self.width) }
+        unsafe { self.data.add(row * self.stride) }
     }
 
     /// # Safety
@@ -92,7 +107,7 @@ impl<'a, E> Strided<'a, E> {
         cells.at(first + (count - 1) * per_row);
         Self {
             first: cells.at(first),
-            stride: per_row * cells.width,
+            stride: per_row * cells.stride,
             list: None,
         }
     }
@@ -107,8 +122,8 @@ impl<'a, E> Strided<'a, E> {
     ) -> Self {
         assert!(rows == cells.rows, "{rows} rows of {}", cells.rows);
         Self {
-            first: cells.data.wrapping_add(offset.wrapping_mul(cells.width)),
-            stride: cells.width,
+            first: cells.data.wrapping_add(offset.wrapping_mul(cells.stride)),
+            stride: cells.stride,
             list: Some(list),
         }
     }

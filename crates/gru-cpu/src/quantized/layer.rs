@@ -107,13 +107,13 @@ impl Layer {
         gru: &Gru,
         lengths: &Lengths,
         inputs: &call::Inputs<'_, f32>,
-        states: &mut [f32],
+        states: Rows<'_, f32>,
     ) {
         let Sizes { n, t, h, .. } = gru.sizes;
         if n * t * h == 0 {
             return;
         }
-        let (call, states) = (Call::new(gru, inputs), Rows::new(states, h));
+        let call = Call::new(gru, inputs);
         let Some(of_rows) = lengths.of_rows() else {
             return self.run(&call, t, |rows, _| rows.len(), states);
         };

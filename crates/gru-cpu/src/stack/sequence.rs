@@ -2,9 +2,11 @@
 
 use super::{Kernel, Layer, Stack, StackInputs};
 use crate::{
-    call::{CallError, Gru, Inputs, Sequence, Weights, check_len, check_sizes, or_panic},
-    pass::Packed,
-    spec::{Layout, Lengths, Order, Sizes},
+    buffer,
+    call::{CallError, Gru, Sequence, check_len, check_sizes, or_panic},
+    pass::{Packed, prepared_inputs},
+    product::Rows,
+    spec::{Direction, Layout, Lengths, Order, Sizes},
 };
 
 const OP: &str = "gru_cpu::Stack::forward";
@@ -16,7 +18,7 @@ impl Stack {
     /// At a skipped step the output is the state, which is kept. Values of `x` at skipped steps are ignored.
     ///
     /// With lengths, T is at least the largest length, and the time is nearly proportional to their sum. Past the end
-    /// of a row only zeros are written to `y`, or nothing. So pass zeros for an output that is zero there. If the rows
+    /// of a row nothing is written to `y`. So pass zeros for an output that is zero there. If the rows
     /// are [packed](Lengths::Packed), `x` is `[M,I]`, `y` is `[M,D·H]`, and so on, with M = Σ lengths.
     ///
     /// A call allocates memory for its layers, and uses the threads of the rayon pool in which it is made.
@@ -35,13 +37,15 @@ impl Stack {
     ) {
         self.check([n, t], &inputs, y, last);
         let (h, d, units) = (self.h, self.directions, n * self.h);
-        // The input of the layers above the first.
-        let mut x = Vec::new();
+        let all = self.layers.len() / d;
+        // Layers write to two buffers alternately, the last one to `y`.
+        let mut other = buffer(if all > 1 { y.len() } else { 0 });
+        let (mut x, mut y) = (&mut other[..], y);
+        if all.is_multiple_of(2) {
+            (x, y) = (y, x);
+        }
         for (l, layers) in self.layers.chunks_exact(d).enumerate() {
-            if l > 0 {
-                x.clear();
-                x.extend_from_slice(y);
-            }
+            let x_of_layer = if l == 0 { inputs.x } else { &*x };
             let sequence = |at: usize| {
                 let first = (l * d + at) * units;
                 let of_layer = |states: Option<&'a [f32]>| Some(&states?[first..][..units]);
@@ -50,7 +54,7 @@ impl Stack {
                     step_mask: inputs.step_mask,
                     starts: inputs.starts,
                     start_state: of_layer(inputs.start_state),
-                    ..Sequence::new(if l == 0 { inputs.x } else { &x })
+                    ..Sequence::new(x_of_layer)
                 }
             };
             let batch = |at: usize| Batch {
@@ -62,27 +66,22 @@ impl Stack {
                 },
                 lengths: inputs.lengths,
             };
-            let is_done = match layers {
-                [first, second] => first.forward_both(second, &batch(0), [0, 1].map(sequence), y),
-                _ => false,
-            };
+            let chains: Option<Vec<_>> = layers
+                .iter()
+                .enumerate()
+                .map(|(at, layer)| layer.chain(sequence(at)))
+                .collect();
+            let is_done = inputs.lengths.of_rows().is_none()
+                && chains.is_some_and(|of| Packed::forward_chains(&of, [n, t], y));
             for (at, layer) in layers.iter().enumerate().filter(|_| !is_done) {
-                if d == 1 {
-                    layer.forward(h, &batch(at), sequence(at), y);
-                    continue;
-                }
-                let mut states = vec![0.0; y.len() / d];
-                layer.forward(h, &batch(at), sequence(at), &mut states);
-                // Without units there is nothing to copy.
-                let rows = y.chunks_exact_mut((d * h).max(1));
-                for (y, state) in rows.zip(states.chunks_exact(h.max(1))) {
-                    y[at * h..][..h].copy_from_slice(state);
-                }
+                let states = Rows::new(y, d * h).columns(at * h..(at + 1) * h);
+                layer.forward(h, &batch(at), sequence(at), states);
             }
             for at in 0..d {
                 let last = &mut last[(l * d + at) * units..][..units];
                 batch(at).last_states((h, d * h, at * h), sequence(at).h0, y, last);
             }
+            (x, y) = (y, x);
         }
     }
 
@@ -125,7 +124,7 @@ impl Layer {
         h: usize,
         batch: &Batch<'_>,
         sequence: Sequence<'_, f32>,
-        states: &mut [f32],
+        states: Rows<'_, f32>,
     ) {
         let &Batch {
             n,
@@ -133,52 +132,38 @@ impl Layer {
             order,
             lengths,
         } = batch;
+        let i = self.features;
+        let gru = Gru {
+            sizes: Sizes { n, t, i, h },
+            order,
+            spec: self.spec,
+        };
         match &self.kernel {
             Kernel::Full(weights) => {
-                let zoneout = (self.zoneout > 0.0).then(|| vec![self.zoneout; states.len()]);
+                let places = lengths.in_memory(gru.sizes).rows();
+                let zoneout = (self.zoneout > 0.0).then(|| vec![self.zoneout; places * h]);
                 let sequence = Sequence {
                     zoneout: zoneout.as_deref(),
                     ..sequence
                 };
-                weights.forward(order, [n, t], lengths, sequence, states);
+                weights.forward(&gru, lengths, &prepared_inputs(sequence), states);
             }
             Kernel::Quantized(layer) => {
-                let i = self.features;
-                let gru = Gru {
-                    sizes: Sizes { n, t, i, h },
-                    order,
-                    spec: self.spec,
-                };
-                // The weights of the call only state that there is an input product.
-                let inputs = Inputs {
-                    sequence,
-                    weights: Weights::new(Some(&[]), &[]),
-                };
-                layer.forward(&gru, lengths, &inputs, states);
+                layer.forward(&gru, lengths, &prepared_inputs(sequence), states);
             }
         }
     }
 
-    /// The states of this direction and of another, `[T,2·H]`, if that is faster in one call. The slices were
-    /// checked.
-    fn forward_both(
-        &self,
-        other: &Self,
-        batch: &Batch<'_>,
-        sequences: [Sequence<'_, f32>; 2],
-        states: &mut [f32],
-    ) -> bool {
-        let directions = [self.direction, other.direction];
-        match (&self.kernel, &other.kernel) {
-            (Kernel::Full(first), Kernel::Full(second))
-                if self.zoneout == 0.0
-                    && other.zoneout == 0.0
-                    && batch.lengths.of_rows().is_none() =>
-            {
-                let sizes = [batch.n, batch.t];
-                Packed::forward_both([first, second], directions, sizes, sequences, states)
+    /// What [`Packed::forward_chains`] needs of this layer.
+    fn chain<'a>(
+        &'a self,
+        sequence: Sequence<'a, f32>,
+    ) -> Option<(&'a Packed, Direction, Sequence<'a, f32>)> {
+        match &self.kernel {
+            Kernel::Full(weights) if self.zoneout == 0.0 => {
+                Some((weights, self.direction, sequence))
             }
-            _ => false,
+            _ => None,
         }
     }
 }
