@@ -235,6 +235,10 @@ pub fn problems() -> Vec<Problem> {
             state,
             ..Problem::new(sizes, 2, 2, &specs, false)
         });
+        // Zoneout has no such kernel.
+        let mut kept = Problem::new(sizes, 2, 2, &specs, false);
+        kept.layers[1].zoneout = 0.25;
+        all.push(kept);
     }
     all
 }
