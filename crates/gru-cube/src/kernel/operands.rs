@@ -19,6 +19,20 @@ pub(crate) struct OperandRule {
     pub(crate) starts: Starts,
 }
 
+/// Tensors and sizes.
+#[derive(CubeType, CubeLaunch)]
+pub(crate) struct Operands<F: Float> {
+    pub(crate) states: &'static [F],
+    pub(crate) h0: ComptimeOption<Small<F>>,
+    pub(crate) recurrent_mask: ComptimeOption<Small<F>>,
+    pub(crate) step_mask: ComptimeOption<Small<F>>,
+    pub(crate) gates: ComptimeOption<&'static [F]>,
+    pub(crate) g: &'static mut [F],
+    pub(crate) n: usize,
+    pub(crate) t: usize,
+    pub(crate) h: usize,
+}
+
 /// See [`recurrent_inputs`](crate::recurrent_inputs()).
 #[cfg_attr(
     test,
@@ -26,19 +40,11 @@ pub(crate) struct OperandRule {
 )]
 #[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
 pub(crate) fn gru_recurrent_inputs<F: Float>(
-    states: &[F],
-    h0: ComptimeOption<Small<F>>,
-    recurrent_mask: ComptimeOption<Small<F>>,
-    step_mask: ComptimeOption<Small<F>>,
-    gates: ComptimeOption<&[F]>,
-    g: &mut [F],
-    n: u32,
-    t: u32,
-    h: u32,
+    args: &mut Operands<F>,
     #[comptime] rule: OperandRule,
     #[define(F)] _dtype: ElemType,
 ) {
-    let (n, t, h) = (n as usize, t as usize, h as usize);
+    let (n, t, h) = (args.n, args.t, args.h);
     if ABSOLUTE_POS < n * t * h {
         let (row, j) = (ABSOLUTE_POS / h, ABSOLUTE_POS % h);
         let (k, time) = if comptime!(rule.time_major) {
@@ -59,7 +65,7 @@ pub(crate) fn gru_recurrent_inputs<F: Float>(
         let mut x = 0.0f32;
         if time == first {
             #[comptime]
-            if let ComptimeOption::Some(h0) = &h0 {
+            if let ComptimeOption::Some(h0) = &args.h0 {
                 x = h0.at(k * h + j);
             }
         } else {
@@ -69,32 +75,32 @@ pub(crate) fn gru_recurrent_inputs<F: Float>(
             } else {
                 max(row, per_t) - per_t
             };
-            x = f32::cast_from(states[before * h + j]);
+            x = f32::cast_from(args.states[before * h + j]);
         }
         if comptime!(rule.starts != Starts::None) {
-            if starts::<F>(step_mask, row) {
+            if starts::<F>(args.step_mask, row) {
                 x = 0.0;
                 if comptime!(rule.starts == Starts::FromState) {
                     #[comptime]
-                    if let ComptimeOption::Some(h0) = &h0 {
+                    if let ComptimeOption::Some(h0) = &args.h0 {
                         x = h0.at((n + k) * h + j);
                     }
                 }
             }
         }
         #[comptime]
-        if let ComptimeOption::Some(recurrent_mask) = &recurrent_mask {
+        if let ComptimeOption::Some(recurrent_mask) = &args.recurrent_mask {
             x *= recurrent_mask.at(k * h + j);
         }
         #[comptime]
-        if let ComptimeOption::Some(gates) = &gates {
+        if let ComptimeOption::Some(gates) = &args.gates {
             x *= f32::cast_from(gates[row * comptime!(rule.saved) * h + j]);
         }
         #[comptime]
-        if let ComptimeOption::Some(step_mask) = &step_mask {
+        if let ComptimeOption::Some(step_mask) = &args.step_mask {
             let skipped = skips(step_mask.at(row), rule.starts);
             x = select(skipped, 0.0f32, x);
         }
-        g[ABSOLUTE_POS] = F::cast_from(x);
+        args.g[ABSOLUTE_POS] = F::cast_from(x);
     }
 }

@@ -26,6 +26,18 @@ impl Part {
     }
 }
 
+/// Tensors and sizes.
+#[derive(CubeType, CubeLaunch)]
+pub(crate) struct Recomputed<F: Float> {
+    pub(crate) p: &'static [F],
+    pub(crate) q: &'static [F],
+    pub(crate) b_ih: ComptimeOption<Small<F>>,
+    pub(crate) b_hh: ComptimeOption<Small<F>>,
+    pub(crate) g: ComptimeOption<&'static mut [F]>,
+    pub(crate) gates: &'static mut [F],
+    pub(crate) rows: usize,
+}
+
 /// See [`gates`](crate::gates()).
 #[cfg_attr(
     test,
@@ -33,48 +45,45 @@ impl Part {
 )]
 #[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
 pub(crate) fn gru_gates<F: Float>(
-    p: &[F],
-    q: &[F],
-    b_ih: ComptimeOption<Small<F>>,
-    b_hh: ComptimeOption<Small<F>>,
-    mut g: ComptimeOption<&mut [F]>,
-    gates: &mut [F],
-    rows: u32,
+    args: &mut Recomputed<F>,
     #[comptime] rule: Rule,
     #[comptime] part: Part,
     #[define(F)] _dtype: ElemType,
 ) {
     let hidden = comptime!(rule.hidden);
-    if ABSOLUTE_POS < rows as usize * hidden {
+    if ABSOLUTE_POS < args.rows * hidden {
         let (row, j) = (ABSOLUTE_POS / hidden, ABSOLUTE_POS % hidden);
-        let bias = biases::<F>(b_ih, b_hh, j, rule);
+        let bias = biases::<F>(args.b_ih, args.b_hh, j, rule);
         let p_at = row * comptime!(3 * hidden) + j;
         let q_at = row * comptime!(part.products() * hidden) + j;
         let at = row * comptime!(rule.saved() * hidden) + j;
         let mut r = 0.0f32;
         if comptime!(part != Part::Candidate) {
-            let a_r = f32::cast_from(p[p_at]) + bias[0] + f32::cast_from(q[q_at]);
-            let a_z = f32::cast_from(p[p_at + hidden]) + bias[1] + f32::cast_from(q[q_at + hidden]);
+            let a_r = f32::cast_from(args.p[p_at]) + bias[0] + f32::cast_from(args.q[q_at]);
+            let a_z = f32::cast_from(args.p[p_at + hidden])
+                + bias[1]
+                + f32::cast_from(args.q[q_at + hidden]);
             r = gate_value(a_r, comptime!(rule.r));
-            gates[at] = F::cast_from(r);
-            gates[at + hidden] = F::cast_from(gate_value(a_z, comptime!(rule.z)));
+            args.gates[at] = F::cast_from(r);
+            args.gates[at + hidden] = F::cast_from(gate_value(a_z, comptime!(rule.z)));
         }
         if comptime!(part == Part::ResetAndUpdate) {
             #[comptime]
-            if let ComptimeOption::Some(g) = g.as_mut() {
+            if let ComptimeOption::Some(g) = args.g.as_mut() {
                 let old = f32::cast_from(g[ABSOLUTE_POS]);
                 g[ABSOLUTE_POS] = F::cast_from(r * old);
             }
         } else {
-            let p_n = f32::cast_from(p[p_at + comptime!(2 * hidden)]) + bias[2];
+            let p_n = f32::cast_from(args.p[p_at + comptime!(2 * hidden)]) + bias[2];
             let a_n = if comptime!(part == Part::All) {
-                let q_n = f32::cast_from(q[q_at + comptime!(2 * hidden)]) + bias[3];
-                gates[at + comptime!(3 * hidden)] = F::cast_from(q_n);
+                let q_n = f32::cast_from(args.q[q_at + comptime!(2 * hidden)]) + bias[3];
+                args.gates[at + comptime!(3 * hidden)] = F::cast_from(q_n);
                 p_n + r * q_n
             } else {
-                p_n + f32::cast_from(q[q_at])
+                p_n + f32::cast_from(args.q[q_at])
             };
-            gates[at + comptime!(2 * hidden)] = F::cast_from(gate_value(a_n, comptime!(rule.n)));
+            args.gates[at + comptime!(2 * hidden)] =
+                F::cast_from(gate_value(a_n, comptime!(rule.n)));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Launch of the lhs operands of the weight gradients.
 
-use super::{Call, count_launch, require, to_u32};
-use crate::kernel::operands::{OperandRule, gru_recurrent_inputs};
+use super::{Call, count_launch, require};
+use crate::kernel::operands::{OperandRule, OperandsLaunch, gru_recurrent_inputs};
 use cubecl::{calculate_cube_count_elemwise, client::Client, prelude::*, server::Handle};
 
 const OP: &str = "gru_cube::recurrent_inputs";
@@ -60,15 +60,17 @@ pub fn recurrent_inputs(client: &Client, call: &Call, inputs: &RecurrentInputs, 
             calculate_cube_count_elemwise(client, len, cube_dim),
             cube_dim,
             call.address_type(),
-            states.arg(OP),
-            h0.small_arg(OP),
-            recurrent_mask.small_arg(OP),
-            step_mask.small_arg(OP),
-            gates.optional(OP),
-            g.arg(OP),
-            to_u32(OP, "N", n),
-            to_u32(OP, "T", t),
-            to_u32(OP, "H", h),
+            OperandsLaunch::new(
+                states.arg(OP),
+                h0.small_arg(OP),
+                recurrent_mask.small_arg(OP),
+                step_mask.small_arg(OP),
+                gates.optional(OP),
+                g.arg(OP),
+                n,
+                t,
+                h,
+            ),
             OperandRule {
                 saved: rule.saved(),
                 time_major: rule.time_major,

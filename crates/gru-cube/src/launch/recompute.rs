@@ -1,7 +1,7 @@
 //! Launch of the recomputation of gates.
 
-use super::{Call, count_launch, require, to_u32};
-use crate::kernel::recompute::{Part, gru_gates};
+use super::{Call, count_launch, require};
+use crate::kernel::recompute::{Part, RecomputedLaunch, gru_gates};
 use cubecl::{calculate_cube_count_elemwise, client::Client, prelude::*, server::Handle};
 
 const OP: &str = "gru_cube::gates";
@@ -85,13 +85,15 @@ pub fn gates(client: &Client, call: &Call, inputs: &GatesInputs, gates: &Handle)
             calculate_cube_count_elemwise(client, len, cube_dim),
             cube_dim,
             call.address_type(),
-            p.arg(OP),
-            q.arg(OP),
-            b_ih.small_arg(OP),
-            b_hh.small_arg(OP),
-            g.optional(OP),
-            gates.arg(OP),
-            to_u32(OP, "T·N", rows),
+            RecomputedLaunch::new(
+                p.arg(OP),
+                q.arg(OP),
+                b_ih.small_arg(OP),
+                b_hh.small_arg(OP),
+                g.optional(OP),
+                gates.arg(OP),
+                rows,
+            ),
             rule,
             part,
             call.dtype,
