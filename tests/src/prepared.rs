@@ -14,7 +14,7 @@ use burn::{
 use gru_op::{
     GruBlock, GruBlockConfig, GruError, Precision, PreparedGru, Reset, SequenceOptions, Update,
 };
-use gru_testkit::{close::Tolerance, panics::panics};
+use gru_testkit::{close::Tolerance, inputs::SplitMix64, panics::panics};
 use libtest_mimic::Trial;
 
 const N: usize = 3;
@@ -27,6 +27,7 @@ type Call = (&'static str, SequenceOptions<3>);
 
 /// Tests of the CPU backends.
 const ON_CPU: &[(&str, Test)] = &[
+    ("long-calls", long_calls),
     ("bf16", bf16),
     ("int8", int8),
     ("stream", stream),
@@ -80,31 +81,41 @@ fn configs() -> Vec<GruBlockConfig> {
     ]
 }
 
-/// A sequence, and named options with each kind of padding.
-fn calls(config: &GruBlockConfig, device: &Device) -> (Tensor<3>, Vec<Call>) {
+/// A sequence of `t` steps, and named options with each kind of padding. The values are the same on all devices.
+fn calls(config: &GruBlockConfig, t: usize, device: &Device) -> (Tensor<3>, Vec<Call>) {
     let layers = config.layer_count();
-    let random = |shape| Tensor::<3>::random(shape, Distribution::Uniform(-1.0, 1.0), device);
-    let (first, second) = if config.batch_first { (N, T) } else { (T, N) };
-    let flags = |from: f64| {
-        let random = Tensor::<2>::random([first, second], Distribution::Default, device);
-        random.lower_elem(from)
+    let mut source = SplitMix64(1);
+    let mut random = |shape: [usize; 3]| {
+        let values: Vec<f64> = (0..shape.iter().product())
+            .map(|_| source.uniform(1.0))
+            .collect();
+        tensor::<3>(&values, shape, device, DType::F32)
     };
+    let (first, second) = if config.batch_first { (N, t) } else { (t, N) };
+    let x = random([first, second, I]);
+    // True for this share of the steps.
+    let mut flags = |share: f64| {
+        let values = random([first, second, 1]).squeeze_dim::<2>(2);
+        values.lower_elem(2.0 * share - 1.0)
+    };
+    let (starts, mask, mask_with_starts, starts_with_mask) =
+        (flags(0.4), flags(0.6), flags(0.6), flags(0.3));
     let options = SequenceOptions::new;
     let all = vec![
         ("plain", options()),
         ("state", options().state(random([layers, N, H]))),
-        ("lengths", options().lengths(&[T, 0, 2]).starts(flags(0.4))),
-        ("mask", options().mask(flags(0.6))),
+        ("lengths", options().lengths(&[t, 0, 2]).starts(starts)),
+        ("mask", options().mask(mask)),
         (
             "starts",
             options()
-                .mask(flags(0.6))
-                .starts(flags(0.3))
+                .mask(mask_with_starts)
+                .starts(starts_with_mask)
                 .state(random([layers, N, H]))
                 .start_state(random([layers, 1, H])),
         ),
     ];
-    (random([first, second, I]), all)
+    (x, all)
 }
 
 fn close(
@@ -148,7 +159,7 @@ fn compare(
     device: &Device,
     most: f64,
 ) -> Result<f64, String> {
-    let (x, calls) = calls(config, device);
+    let (x, calls) = calls(config, T, device);
     let mut largest = close(
         "forward",
         prepared.forward(x.clone(), None),
@@ -195,6 +206,28 @@ fn full(device: &Device) -> Result<(), String> {
                 "expected 4 bytes for each parameter, got {}",
                 prepared.bytes()
             ));
+        }
+    }
+    Ok(())
+}
+
+/// A block of several layers prepares itself for a long call in inference. On an autodiff device it calls the
+/// operator for each layer, with the same bits.
+fn long_calls(device: &Device) -> Result<(), String> {
+    let autodiff = device.clone().autodiff();
+    for config in configs() {
+        // Frozen, so that nothing is random.
+        let block = config.init(&autodiff).freeze();
+        let inference = block.valid();
+        // 63 and 66 rows.
+        for t in [21, 22] {
+            let (x, options) = calls(&config, t, device);
+            let (x_of_layers, options_of_layers) = calls(&config, t, &autodiff);
+            for ((name, options), (_, of_layers)) in options.into_iter().zip(options_of_layers) {
+                let got = inference.forward_with(x.clone(), options);
+                let expected = block.forward_with(x_of_layers.clone(), of_layers);
+                close(&format!("{name}, {t} steps"), got, expected, 0.0)?;
+            }
         }
     }
     Ok(())
@@ -265,7 +298,7 @@ fn stream(device: &Device) -> Result<(), String> {
     let config = config.with_batch_first(false).with_zoneout(0.1);
     for precision in [Precision::Full, Precision::Bf16, Precision::Int8] {
         let prepared = config.init(device).prepare(precision);
-        let (x, _) = calls(&config, device);
+        let (x, _) = calls(&config, T, device);
         let (y, _) = prepared.forward(x.clone(), None);
         let x: Vec<f32> = values(x).into_iter().map(|v| v as f32).collect();
         let mut stream = prepared.stream(N);
@@ -296,7 +329,7 @@ fn snapshot(device: &Device) -> Result<(), String> {
     for precision in [Precision::Full, Precision::Bf16, Precision::Int8] {
         let block = config.init(device);
         let prepared = block.prepare(precision);
-        let (x, _) = calls(config, device);
+        let (x, _) = calls(config, T, device);
         let before = prepared.forward(x.clone(), None);
         // A call of the changed block replaces what its layers keep between calls.
         let changed = block.map(&mut Double);
@@ -356,7 +389,7 @@ fn autodiff(device: &Device) -> Result<(), String> {
     let block = config.init(&autodiff);
     let prepared = block.prepare(Precision::Full);
     compare(&prepared, &block.valid(), config, device, 0.0)?;
-    let x = calls(config, &autodiff).0;
+    let x = calls(config, T, &autodiff).0;
     panics(
         || prepared.forward(x, None),
         "x must be on a device without autodiff",
@@ -376,7 +409,7 @@ fn half(device: &Device) -> Result<(), String> {
     let config = &configs()[0];
     let block = config.init(device).map(&mut Half);
     let prepared = block.prepare(Precision::Full);
-    let x = calls(config, device).0.cast(DType::F16);
+    let x = calls(config, T, device).0.cast(DType::F16);
     let (y, state) = prepared.forward(x.clone(), None);
     if [y.dtype(), state.dtype()] != [DType::F16; 2] {
         return Err(format!("expected float16, got {:?}", y.dtype()));
@@ -412,7 +445,7 @@ fn threads(device: &Device) -> Result<(), String> {
     let config = &configs()[0];
     let prepared = config.init(device).prepare(Precision::Int8);
     shared(&prepared);
-    let x = calls(config, device).0;
+    let x = calls(config, T, device).0;
     let expected = prepared.forward(x.clone(), None);
     std::thread::scope(|scope| {
         let run = || {

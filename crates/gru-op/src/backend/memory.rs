@@ -25,4 +25,12 @@ impl LayerMemory {
             cpu: Some(Default::default()),
         }
     }
+
+    /// Counts a call that keeps no gates.
+    #[cfg(any(feature = "ndarray", feature = "flex"))]
+    pub(crate) fn infer(&self) {
+        if let Some(memory) = &self.cpu {
+            memory.infer();
+        }
+    }
 }

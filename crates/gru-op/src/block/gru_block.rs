@@ -178,6 +178,10 @@ impl GruBlock {
         options: SequenceOptions<3>,
     ) -> (Tensor<3>, Tensor<3>) {
         self.sizes().check_sequence(op, &x, layout, &options);
+        #[cfg(any(feature = "ndarray", feature = "flex"))]
+        if let Some(prepared) = self.prepared_for(&x) {
+            return prepared.run(op, x, layout, options);
+        }
         let training = self.training(&x);
         let mut finals = Vec::with_capacity(self.layers.len());
         let y = self.each_layer(x, training, |k, layer, x| {

@@ -70,6 +70,24 @@ fn recomputation_keeps_no_gates() {
     }
 }
 
+/// Also if the block prepares itself for each call.
+#[test]
+fn inference_frees_the_gates_of_training() {
+    let device = Device::flex();
+    let training = device.clone().autodiff();
+    for layers in [1, 2] {
+        let config = GruBlockConfig::new(I, H).with_num_layers(layers);
+        let gru = config.init(&training);
+        train(&gru, &training);
+        assert_eq!(kept(&gru).len(), 1, "{layers} layers");
+        let gru = gru.valid();
+        for _ in 0..256 {
+            gru.forward(input(&device), None);
+        }
+        assert_eq!(kept(&gru), [0; 0], "{layers} layers");
+    }
+}
+
 /// A reused buffer has old contents.
 #[test]
 fn gates_of_skipped_steps_are_written_too() {

@@ -8,7 +8,10 @@ use super::{
     arguments::Sizes,
     gru_block::{expect_forward, layout},
 };
-use crate::op::{options::SequenceOptions, packed, shape};
+use crate::op::{
+    options::{GruWeights, SequenceOptions},
+    packed, shape,
+};
 use burn::{
     module::Module,
     tensor::{DType, Device, Tensor},
@@ -82,6 +85,32 @@ impl GruBlock {
     }
 }
 
+#[cfg(any(feature = "ndarray", feature = "flex"))]
+impl GruBlock {
+    /// The block prepared for a call in inference on `x`, if that is faster and returns the same bits. The layers of a
+    /// prepared block share two buffers, and both directions of a layer write to one of them.
+    pub(super) fn prepared_for(&self, x: &Tensor<3>) -> Option<PreparedGru> {
+        let [first, second, _] = x.dims();
+        let place = (x.device(), x.dtype());
+        let is_supported = is_on_cpu(&place.0) && place.1 == DType::F32;
+        if self.layers.len() == 1 || first * second < ROWS_OF_EQUAL_BITS || !is_supported {
+            return None;
+        }
+        let weights = self.weights();
+        let is_at_place = |weights: &GruWeights| {
+            let mut biases = [&weights.b_ih, &weights.b_hh].into_iter().flatten();
+            let mut matrices = weights.w_ih.iter().chain([&weights.w_hh]);
+            biases.all(|b| (b.device(), b.dtype()) == place)
+                && matrices.all(|w| (w.device(), w.dtype()) == place)
+        };
+        if !weights.iter().all(is_at_place) {
+            return None;
+        }
+        self.layers.iter().for_each(|layer| layer.memory.infer());
+        self.try_prepare(Precision::Full).ok()
+    }
+}
+
 /// Whether the kernels of `gru-cpu` run on this device.
 fn is_on_cpu(device: &Device) -> bool {
     match device.as_dispatch() {
@@ -93,6 +122,9 @@ fn is_on_cpu(device: &Device) -> bool {
         _ => false,
     }
 }
+
+/// From this number of rows, N·T, a block and its prepared form return the same bits.
+const ROWS_OF_EQUAL_BITS: usize = 64;
 
 /// A [`GruBlock`] that is prepared for inference by [`GruBlock::prepare`].
 ///
@@ -176,7 +208,7 @@ impl PreparedGru {
         (shape::at(y, 0, 0), state)
     }
 
-    fn run(
+    pub(super) fn run(
         &self,
         op: &str,
         x: Tensor<3>,
