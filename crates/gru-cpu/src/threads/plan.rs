@@ -124,10 +124,10 @@ impl Plan {
         }
     }
 
-    /// How long a call of these sizes waits for helpers before it starts.
-    pub(crate) fn helper_wait(sizes: &Sizes) -> Duration {
+    /// How long a call waits for helpers before its first round, which has so many rows.
+    pub(crate) fn helper_wait(sizes: &Sizes, rows: usize) -> Duration {
         let weights = 3 * sizes.h * (sizes.i + sizes.h);
-        let work = sizes.rows().saturating_mul(weights);
+        let work = rows.saturating_mul(weights);
         let time = work / WORK_PER_MICROSECOND / HELPER_WAIT_SHARE;
         Duration::from_micros(time as u64).min(HELPER_WAIT)
     }
@@ -288,7 +288,7 @@ mod tests {
             assert!(sizes.fit_in_memory());
             let plan = Plan::with_threads(&sizes, h / 16, 8, 4, BARRIER_FROM, 2);
             assert_eq!((plan.groups, plan.members), (1, LARGEST.min(2)));
-            assert_eq!(Plan::helper_wait(&sizes), HELPER_WAIT);
+            assert_eq!(Plan::helper_wait(&sizes, sizes.rows()), HELPER_WAIT);
         }
     }
 

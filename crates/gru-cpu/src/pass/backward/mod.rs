@@ -175,7 +175,7 @@ fn gradients<E: Lanes>(
         call,
     };
     let threads = pass.plan.threads();
-    run_team(threads, count, Plan::helper_wait(sizes), &pass);
+    run_team(threads, count, Plan::helper_wait(sizes, rows), &pass);
     if let Some(sums) = bias.totals() {
         bias::write(sums, h, to.b_ih, to.b_hh);
     }

@@ -109,7 +109,8 @@ impl<E: Lanes> Pass<'_, E> {
                 live: live.zip(all.as_deref()),
                 ..self.group(&mut scratch, rows)
             };
-            run_team(plan.members, count, Plan::helper_wait(sizes), &group);
+            let wait = Plan::helper_wait(sizes, steps * group.rows.len());
+            run_team(plan.members, count, wait, &group);
         };
         if plan.groups == 1 {
             return run_group(0);
