@@ -38,7 +38,7 @@ pub(super) fn stack(
             spec: layer.spec,
             direction: layer.direction,
             zoneout: layer.zoneout as f32,
-            weights: weights.as_ref().map(|values| &values[..]),
+            weights: weights.as_ref().map(|values| (**values).as_ref()),
         })
         .collect();
     let stack = Stack::try_new(precision, [block.d_input, h], block.directions(), &layers);
@@ -48,19 +48,17 @@ pub(super) fn stack(
 }
 
 /// The numbers of a parameter in float32. Half precision is a storage type.
-fn parameter<const D: usize>(name: &str, tensor: Tensor<D>) -> Result<Vec<f32>, GruError> {
+fn parameter<const D: usize>(
+    name: &str,
+    tensor: Tensor<D>,
+) -> Result<Box<dyn AsRef<[f32]>>, GruError> {
     if tensor.dtype() == DType::F64 {
         return Err(GruError::Float64 {
             name: name.to_owned(),
         });
     }
-    let data = tensor.try_into_data();
-    let data = data.map_err(|error| GruError::Read {
-        name: name.to_owned(),
-        reason: format!("{error:?}"),
-    })?;
-    let data = data.convert_dtype(DType::F32);
-    Ok(data.try_into_vec().expect("the numbers were converted"))
+    // A block may be on the autodiff device.
+    Ok(floats(tensor.inner()))
 }
 
 /// A sequence in this layout. The arguments were checked.
