@@ -6,7 +6,7 @@ use crate::tuning::LARGE_PAGES_FROM;
 /// A buffer of zeros, for states or gates.
 ///
 /// A large buffer is new memory from the system, and its first writes wait for page faults. On Linux a
-/// buffer of 8 MiB or more requests pages of 2 MiB, which reduces the number of faults.
+/// buffer of 2 MiB or more requests pages of 2 MiB, which reduces the number of faults.
 pub fn buffer<E: Clone + Default>(len: usize) -> Vec<E> {
     let buffer = vec![E::default(); len];
     request_large_pages(&buffer);
