@@ -58,8 +58,8 @@ const TEAM_BITS: u32 = 12;
 /// The largest size of a team.
 pub(crate) const LARGEST: usize = (1 << TEAM_BITS) - 1;
 
-/// Runs `rounds` of work with up to `threads` threads: this one, and helpers from its pool. It waits for the
-/// helpers for `helper_wait` at most.
+/// Runs `rounds` of work with up to `threads` threads: this one, and helpers from its pool. It waits for the first
+/// helper for `helper_wait` at most, and the less for others, the more have joined.
 pub(crate) fn run_team(threads: usize, rounds: usize, helper_wait: Duration, work: &impl Rounds) {
     if threads == 1 {
         return run_solo(rounds, work);
@@ -67,7 +67,8 @@ pub(crate) fn run_team(threads: usize, rounds: usize, helper_wait: Duration, wor
     let shared = Shared::new(threads);
     let lead = || {
         let start = Instant::now();
-        while shared.joined.0.load(Relaxed) + 1 < threads && start.elapsed() < helper_wait {
+        let waits = |team: usize| team < threads && start.elapsed() < helper_wait / team as u32;
+        while waits(1 + shared.joined.0.load(Relaxed)) {
             spin_loop();
         }
         shared.lead(rounds, work);
