@@ -32,7 +32,7 @@ fn main() {
         .input(&input.display().to_string())
         .out_dir("model/")
         .load_strategy(burn_onnx::LoadStrategy::Embedded)
-        .register_op_override(gru_onnx::GruOverride)
+        .register_op_override(gru_onnx::GruOverride::new())
         .run_from_script();
     println!("cargo::rustc-cfg=gtcrn");
 }

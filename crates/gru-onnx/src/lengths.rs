@@ -44,7 +44,7 @@ pub enum Error {
 }
 
 /// Writes a copy of a model to `OUT_DIR`, and returns its path for `ModelGen::input`. In the copy, GRU nodes
-/// are operators of the domain `gru-op`, for `register_custom_op(GruOverride)`.
+/// are operators of the domain `gru-op`, for `register_custom_op(GruOverride::new())`.
 ///
 /// The parser of burn-onnx rejects some GRUs before an override sees them. In the copy it accepts:
 /// - GRUs with `sequence_lens`,

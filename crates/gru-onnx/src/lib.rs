@@ -11,7 +11,7 @@
 //! ModelGen::new()
 //!     .input("model.onnx")
 //!     .out_dir("model/")
-//!     .register_op_override(GruOverride)
+//!     .register_op_override(GruOverride::new())
 //!     .run_from_script();
 //! ```
 //!
@@ -58,108 +58,83 @@ use burn_onnx::ext::{
 /// Register it by `register_op_override` for a model file, by `register_custom_op` for a copy of
 /// [`with_lengths`].
 #[derive(Debug, Clone, Copy, Default)]
-pub struct GruOverride;
+pub struct GruOverride {
+    /// Of a prepared block.
+    precision: Option<Precision>,
+}
 
 impl GruOverride {
-    /// An override for inference.
-    pub const fn prepared(precision: Precision) -> PreparedOverride {
-        PreparedOverride { precision }
+    /// An override for training and inference.
+    pub const fn new() -> Self {
+        Self { precision: None }
     }
 
-    fn precision(&self) -> Option<Precision> {
-        None
-    }
-}
-
-/// Generates `gru_convert::onnx::PreparedBlock`: the first call prepares the weights with this precision. Other
-/// precisions than [`Precision::Full`] require Flex or ndarray. It is registered as [`GruOverride`], whose function
-/// [`prepared`](GruOverride::prepared) makes it.
-#[derive(Debug, Clone, Copy)]
-pub struct PreparedOverride {
-    precision: Precision,
-}
-
-impl PreparedOverride {
-    fn precision(&self) -> Option<Precision> {
-        Some(self.precision)
-    }
-}
-
-/// Both kinds of registration.
-macro_rules! registered {
-    ($name:ident) => {
-        impl OpOverride for $name {
-            fn target(&self) -> NodeType {
-                NodeType::Gru
-            }
-
-            fn forward(
-                &self,
-                node: &Node,
-                ctx: &mut CodegenContext<'_, '_>,
-            ) -> Result<TokenStream, ProcessError> {
-                code::call(&Gru::built_in(node)?, ctx)
-            }
-
-            fn field(&self, node: &Node) -> Result<Option<Field>, ProcessError> {
-                Ok(Some(code::field(&Gru::built_in(node)?, self.precision())))
-            }
-
-            fn collect_tensors(
-                &self,
-                node: &Node,
-                field: &str,
-            ) -> Result<Vec<PackTensor>, ProcessError> {
-                Ok(weights::tensors(
-                    &Gru::built_in(node)?,
-                    field,
-                    self.precision(),
-                ))
-            }
+    /// An override for inference. It generates `gru_convert::onnx::PreparedBlock`: the first call prepares the weights
+    /// with this precision. Other precisions than [`Precision::Full`] require Flex or ndarray.
+    pub const fn prepared(precision: Precision) -> Self {
+        Self {
+            precision: Some(precision),
         }
-
-        impl CustomOp for $name {
-            fn op_type(&self) -> &str {
-                "GRU"
-            }
-
-            fn domain(&self) -> &str {
-                lengths::DOMAIN
-            }
-
-            fn infer_output_types(&self, node: &CustomNode) -> Result<Vec<ArgType>, ProcessError> {
-                output_types(node)
-            }
-
-            fn forward(
-                &self,
-                node: &CustomNode,
-                ctx: &mut CodegenContext<'_, '_>,
-            ) -> Result<TokenStream, ProcessError> {
-                code::call(&Gru::marked(node)?, ctx)
-            }
-
-            fn field(&self, node: &CustomNode) -> Result<Option<Field>, ProcessError> {
-                Ok(Some(code::field(&Gru::marked(node)?, self.precision())))
-            }
-
-            fn collect_tensors(
-                &self,
-                node: &CustomNode,
-                field: &str,
-            ) -> Result<Vec<PackTensor>, ProcessError> {
-                Ok(weights::tensors(
-                    &Gru::marked(node)?,
-                    field,
-                    self.precision(),
-                ))
-            }
-        }
-    };
+    }
 }
 
-registered!(GruOverride);
-registered!(PreparedOverride);
+impl OpOverride for GruOverride {
+    fn target(&self) -> NodeType {
+        NodeType::Gru
+    }
+
+    fn forward(
+        &self,
+        node: &Node,
+        ctx: &mut CodegenContext<'_, '_>,
+    ) -> Result<TokenStream, ProcessError> {
+        code::call(&Gru::built_in(node)?, ctx)
+    }
+
+    fn field(&self, node: &Node) -> Result<Option<Field>, ProcessError> {
+        Ok(Some(code::field(&Gru::built_in(node)?, self.precision)))
+    }
+
+    fn collect_tensors(&self, node: &Node, field: &str) -> Result<Vec<PackTensor>, ProcessError> {
+        let gru = Gru::built_in(node)?;
+        Ok(weights::tensors(&gru, field, self.precision))
+    }
+}
+
+impl CustomOp for GruOverride {
+    fn op_type(&self) -> &str {
+        "GRU"
+    }
+
+    fn domain(&self) -> &str {
+        lengths::DOMAIN
+    }
+
+    fn infer_output_types(&self, node: &CustomNode) -> Result<Vec<ArgType>, ProcessError> {
+        output_types(node)
+    }
+
+    fn forward(
+        &self,
+        node: &CustomNode,
+        ctx: &mut CodegenContext<'_, '_>,
+    ) -> Result<TokenStream, ProcessError> {
+        code::call(&Gru::marked(node)?, ctx)
+    }
+
+    fn field(&self, node: &CustomNode) -> Result<Option<Field>, ProcessError> {
+        Ok(Some(code::field(&Gru::marked(node)?, self.precision)))
+    }
+
+    fn collect_tensors(
+        &self,
+        node: &CustomNode,
+        field: &str,
+    ) -> Result<Vec<PackTensor>, ProcessError> {
+        let gru = Gru::marked(node)?;
+        Ok(weights::tensors(&gru, field, self.precision))
+    }
+}
 
 /// `Y` and `Y_h`.
 fn output_types(node: &CustomNode) -> Result<Vec<ArgType>, ProcessError> {

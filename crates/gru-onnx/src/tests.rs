@@ -62,7 +62,7 @@ fn folder(test: &str) -> PathBuf {
 
 /// The generated code, or the panic of the build script.
 fn generate(test: &str, model: &GruModel, marked: bool) -> Result<String, String> {
-    generate_with(GruOverride, test, model, marked)
+    generate_with(GruOverride::new(), test, model, marked)
 }
 
 fn generate_with(
@@ -240,7 +240,7 @@ fn weights_behind_an_identity_node() {
     ModelGen::new()
         .out_dir(out.to_str().unwrap())
         .input(&copy)
-        .register_custom_op(GruOverride)
+        .register_custom_op(GruOverride::new())
         .run_from_cli();
     let code = fs::read_to_string(out.join("model.rs")).unwrap();
     fs::remove_dir_all(&folder).unwrap();

@@ -35,14 +35,14 @@ pub fn generate(out: &Path) {
             let mut generator = ModelGen::new();
             generator.out_dir(way).load_strategy(LoadStrategy::Embedded);
             if way == "built_in" {
-                generator.input(&path).register_op_override(GruOverride);
+                generator.input(&path).register_op_override(GruOverride::new());
             } else {
                 let copy = with_lengths(&path).expect("the copy is written");
                 generator.input(&copy);
                 if way == "prepared" {
                     generator.register_custom_op(GruOverride::prepared(Precision::Full));
                 } else {
-                    generator.register_custom_op(GruOverride);
+                    generator.register_custom_op(GruOverride::new());
                 }
             }
             generator.run_from_script();

@@ -11,7 +11,7 @@ pub struct NoGru;
 
 impl OpOverride for NoGru {
     fn target(&self) -> NodeType {
-        GruOverride.target()
+        GruOverride::new().target()
     }
 
     /// The models here have `layout = 0`.
