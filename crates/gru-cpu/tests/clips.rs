@@ -12,29 +12,15 @@ use gru_cpu::{
 };
 use gru_testkit::activations::ACTIVATIONS;
 use support::{Case, RESULTS, Results, agree, units};
-use trials::{OfIsa, with_any_isa, with_each_isa};
+use trials::{with_any_isa, with_each_isa};
 
 fn main() {
-    let of_isas: [OfIsa; 3] = [
-        (
-            "one_that_float32_does_not_hold_is_none_in_float32",
-            one_that_float32_does_not_hold_is_none_in_float32,
-        ),
-        (
-            "an_infinite_one_is_none_in_float64",
-            an_infinite_one_is_none_in_float64,
-        ),
-        (
-            "a_large_finite_one_changes_nothing",
-            a_large_finite_one_changes_nothing,
-        ),
-    ];
-    let of_isas = of_isas.map(|(name, test)| with_each_isa(name, test));
-    let plain = with_any_isa(
-        "nor_is_it_one_in_the_plain_passes",
-        nor_is_it_one_in_the_plain_passes,
-    );
-    trials::run(of_isas.into_iter().chain([plain]));
+    trials::run([
+        with_each_isa(one_that_float32_does_not_hold_is_none_in_float32),
+        with_each_isa(an_infinite_one_is_none_in_float64),
+        with_each_isa(a_large_finite_one_changes_nothing),
+        with_any_isa(nor_is_it_one_in_the_plain_passes),
+    ]);
 }
 
 const DIMS: Sizes = Sizes {

@@ -12,35 +12,19 @@ use gru_cpu::{
 };
 use gru_testkit::activations::ACTIVATIONS;
 use support::{Case, agree, rules};
-use trials::{OfIsa, with_any_isa, with_each_isa, with_threads};
+use trials::{with_any_isa, with_each_isa, with_threads};
 
 fn main() {
-    let of_isas: [OfIsa; 6] = [
-        ("odd_sizes", odd_sizes),
-        ("no_inputs_at_all", no_inputs_at_all),
-        (
-            "every_rule_layout_and_direction",
-            every_rule_layout_and_direction,
-        ),
-        (
-            "masks_skipped_steps_zoneout_starts_and_projected_inputs",
-            masks_skipped_steps_zoneout_starts_and_projected_inputs,
-        ),
-        (
-            "uncommon_activations_and_clips",
-            uncommon_activations_and_clips,
-        ),
-        ("long_sequences", long_sequences),
-    ];
-    let of_isas = of_isas.map(|(name, test)| with_each_isa(name, test));
-    let others = [
-        with_any_isa(
-            "this_machine_has_more_than_one",
-            this_machine_has_more_than_one,
-        ),
-        with_threads("threads", threads),
-    ];
-    trials::run(of_isas.into_iter().chain(others));
+    trials::run([
+        with_each_isa(odd_sizes),
+        with_each_isa(no_inputs_at_all),
+        with_each_isa(every_rule_layout_and_direction),
+        with_each_isa(masks_skipped_steps_zoneout_starts_and_projected_inputs),
+        with_each_isa(uncommon_activations_and_clips),
+        with_each_isa(long_sequences),
+        with_any_isa(this_machine_has_more_than_one),
+        with_threads(threads),
+    ]);
 }
 
 const USUAL: [&str; 4] = ["h0", "w_ih", "b_ih", "b_hh"];

@@ -11,27 +11,17 @@ use gru_cpu::{
 };
 use gru_testkit::activations::ACTIVATIONS;
 use support::{Case, agree, agree_in_kind, units};
-use trials::{OfIsa, with_any_isa, with_each_isa, with_threads};
+use trials::{with_any_isa, with_each_isa, with_threads};
 
 fn main() {
-    let of_isas: [OfIsa; 4] = [
-        ("each_tensor_with_every_spec", each_tensor_with_every_spec),
-        ("tiles_of_every_size", tiles_of_every_size),
-        (
-            "a_weight_shows_at_the_first_step",
-            a_weight_shows_at_the_first_step,
-        ),
-        ("saturated_gates_latch", saturated_gates_latch),
-    ];
-    let of_isas = of_isas.map(|(name, test)| with_each_isa(name, test));
-    let others = [
-        with_threads("a_team", a_team),
-        with_any_isa(
-            "skipped_steps_hide_what_they_hold",
-            skipped_steps_hide_what_they_hold,
-        ),
-    ];
-    trials::run(of_isas.into_iter().chain(others));
+    trials::run([
+        with_each_isa(each_tensor_with_every_spec),
+        with_each_isa(tiles_of_every_size),
+        with_each_isa(a_weight_shows_at_the_first_step),
+        with_each_isa(saturated_gates_latch),
+        with_threads(a_team),
+        with_any_isa(skipped_steps_hide_what_they_hold),
+    ]);
 }
 
 const PRESENT: [&str; 5] = ["h0", "w_ih", "b_ih", "b_hh", "recurrent_mask"];

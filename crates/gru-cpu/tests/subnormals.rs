@@ -10,18 +10,14 @@ use gru_cpu::{
     testing::Isa,
 };
 use support::{Case, RESULTS, Results};
-use trials::{OfIsa, with_each_isa};
+use trials::with_each_isa;
 
 fn main() {
-    let of_isas: [OfIsa; 3] = [
-        (
-            "as_inputs_they_change_next_to_nothing",
-            as_inputs_they_change_next_to_nothing,
-        ),
-        ("a_state_fades_to_zero", a_state_fades_to_zero),
-        ("a_gradient_fades_to_zero", a_gradient_fades_to_zero),
-    ];
-    trials::run(of_isas.map(|(name, test)| with_each_isa(name, test)));
+    trials::run([
+        with_each_isa(as_inputs_they_change_next_to_nothing),
+        with_each_isa(a_state_fades_to_zero),
+        with_each_isa(a_gradient_fades_to_zero),
+    ]);
 }
 
 fn as_inputs_they_change_next_to_nothing(isa: Isa) {

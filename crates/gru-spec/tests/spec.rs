@@ -95,88 +95,35 @@ fn a_setter_sets_its_field_and_no_other() {
 #[test]
 fn parameters_without_a_backward_are_rejected_by_name() {
     use Activation::*;
-    let bad = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
-    let mut refused = vec![
-        LeakyRelu { alpha: -0.1 },
-        ThresholdedRelu { alpha: -0.1 },
-        Elu { alpha: -0.1 },
-        ScaledTanh {
-            alpha: 0.0,
-            beta: 1.0,
-        },
-    ];
-    for c in bad {
-        refused.extend([
-            HardSigmoid {
-                alpha: c,
-                beta: 0.5,
-            },
-            HardSigmoid {
-                alpha: 0.2,
-                beta: c,
-            },
-            Affine {
-                alpha: c,
-                beta: 0.5,
-            },
-            Affine {
-                alpha: 0.2,
-                beta: c,
-            },
-            LeakyRelu { alpha: c },
-            ThresholdedRelu { alpha: c },
-            Elu { alpha: c },
-            ScaledTanh {
-                alpha: c,
-                beta: 1.0,
-            },
-            ScaledTanh {
-                alpha: 1.0,
-                beta: c,
-            },
-        ]);
-    }
-    let at_the_edge = [
-        HardSigmoid {
-            alpha: 0.0,
-            beta: 0.0,
-        },
-        Affine {
-            alpha: 0.0,
-            beta: -1.0,
-        },
-        LeakyRelu { alpha: 0.0 },
-        ThresholdedRelu { alpha: 0.0 },
-        Elu { alpha: 0.0 },
-        ScaledTanh {
-            alpha: -1.0,
-            beta: 0.0,
-        },
-    ];
-    let usual = Activations::default();
-    let places = |activation| {
+    let hard = |alpha, beta| HardSigmoid { alpha, beta };
+    let affine = |alpha, beta| Affine { alpha, beta };
+    let scaled = |alpha, beta| ScaledTanh { alpha, beta };
+    let of_one = |alpha| {
         [
-            (
-                "reset",
-                Activations {
-                    reset: activation,
-                    ..usual
-                },
-            ),
-            (
-                "update",
-                Activations {
-                    update: activation,
-                    ..usual
-                },
-            ),
-            (
-                "candidate",
-                Activations {
-                    candidate: activation,
-                    ..usual
-                },
-            ),
+            LeakyRelu { alpha },
+            ThresholdedRelu { alpha },
+            Elu { alpha },
+        ]
+    };
+    let mut refused = of_one(-0.1).to_vec();
+    refused.push(scaled(0.0, 1.0));
+    for c in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        refused.extend(of_one(c));
+        refused.extend([hard(c, 0.5), hard(0.2, c), affine(c, 0.5), affine(0.2, c)]);
+        refused.extend([scaled(c, 1.0), scaled(1.0, c)]);
+    }
+    let mut at_the_edge = of_one(0.0).to_vec();
+    at_the_edge.extend([hard(0.0, 0.0), affine(0.0, -1.0), scaled(-1.0, 0.0)]);
+    let places = |activation| {
+        let at = |gate: fn(&mut Activations) -> &mut Activation| {
+            let mut activations = Activations::default();
+            *gate(&mut activations) = activation;
+            activations
+        };
+        [
+            ("reset", at(|all| &mut all.reset)),
+            ("update", at(|all| &mut all.update)),
+            ("candidate", at(|all| &mut all.candidate)),
         ]
     };
     for activation in refused {

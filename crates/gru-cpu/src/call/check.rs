@@ -1,7 +1,7 @@
 //! All checks of a call.
 
-use super::{CallError, Gradients, Gru, Inputs, Sequence, Weights};
-use crate::spec::{Lengths, Shape, Sizes};
+use super::{CallError, Gradients, Gru, Inputs, Weights};
+use crate::spec::{Lengths, NAMES as INPUTS, Shape, Sizes};
 
 /// The number of elements of x per row and step: I, or 3H without an input weight.
 pub(crate) fn features<E>(weights: &Weights<'_, E>, sizes: &Sizes) -> usize {
@@ -69,43 +69,21 @@ pub(crate) fn check_weights<E>(weights: &Weights<'_, E>, sizes: &Sizes) -> Resul
     try_len("b_hh", weights.b_hh, shapes.b_hh)
 }
 
-/// Checks the length of every tensor of the sequence. The sizes are checked already.
-fn check_sequence<E>(
-    sequence: &Sequence<'_, E>,
-    sizes: &Sizes,
-    lengths: &Lengths,
-    features: usize,
-) -> Result<(), CallError> {
-    lengths.check(sizes).map_err(CallError::Lengths)?;
-    let shapes = lengths.shapes(*sizes, Default::default()).sequence;
-    let &Sequence {
-        x,
-        h0,
-        recurrent_mask,
-        step_mask,
-        zoneout,
-        starts,
-        start_state,
-    } = sequence;
-    let shape = Shape::from([lengths.in_memory(*sizes).rows(), features]);
-    try_len("x", Some(x), Some(shape))?;
-    try_len("h0", h0, shapes.h0)?;
-    try_len("recurrent_mask", recurrent_mask, shapes.recurrent_mask)?;
-    try_len("step_mask", step_mask, shapes.step_mask)?;
-    try_len("zoneout", zoneout, shapes.zoneout)?;
-    try_len("starts", starts, shapes.starts)?;
-    try_len("start_state", start_state, shapes.start_state)?;
-    if start_state.is_some() && starts.is_none() {
+fn check_inputs<E>(gru: &Gru, lengths: &Lengths, inputs: &Inputs<'_, E>) -> Result<(), CallError> {
+    let sizes = gru.sizes;
+    check_sizes(&sizes)?;
+    lengths.check(&sizes).map_err(CallError::Lengths)?;
+    let mut shapes = lengths.shapes(sizes, Default::default());
+    let places = lengths.in_memory(sizes).rows();
+    shapes.sequence.x = Shape::from([places, features(&inputs.weights, &sizes)]);
+    let slices = inputs.as_ref().into_slots().into_iter();
+    for ((name, slice), shape) in INPUTS.into_iter().zip(slices).zip(shapes.into_slots()) {
+        try_len(name, slice.copied(), shape)?;
+    }
+    if inputs.sequence.start_state.is_some() && inputs.sequence.starts.is_none() {
         return Err(CallError::NoStarts);
     }
     Ok(())
-}
-
-fn check_inputs<E>(gru: &Gru, lengths: &Lengths, inputs: &Inputs<'_, E>) -> Result<(), CallError> {
-    check_sizes(&gru.sizes)?;
-    let features = features(&inputs.weights, &gru.sizes);
-    check_sequence(&inputs.sequence, &gru.sizes, lengths, features)?;
-    check_weights(&inputs.weights, &gru.sizes)
 }
 
 fn check_gradients<E>(op: &str, gru: &Gru, inputs: &Inputs<'_, E>, to: &Gradients<'_, E>) {

@@ -21,6 +21,7 @@ pub(crate) use self::{
     backward::backward,
     forward::forward,
     packed::{Packed, StepScratch, prepared_inputs},
+    weights::bias,
 };
 
 use crate::{

@@ -75,6 +75,16 @@ impl<E> InputProduct<'_, E> {
     }
 }
 
+/// A vector of a row of `p`: of r, z or n.
+///
+/// # Safety
+/// The row is complete.
+#[inline(always)]
+pub(super) unsafe fn slot_of<E: Lanes, S: Simd>(simd: S, row: *mut E, slot: usize) -> E::V<S> {
+    // SAFETY: a row of `p` has three vectors, and no thread writes them now.
+    unsafe { E::load(simd, row.add(slot * E::lanes::<S>())) }
+}
+
 /// Computes `p` for some rows of a round and some panels. No other thread reads or writes them before the
 /// next barrier.
 pub(super) struct Project<'a, E> {

@@ -7,7 +7,7 @@
 
 use super::{
     Part, WriteLines,
-    project::InputProduct,
+    project::{InputProduct, slot_of},
     units,
     weights::{Matrices, Weights, add_gates},
 };
@@ -389,14 +389,4 @@ pub(super) unsafe trait GateRows<E: Lanes> {
         // SAFETY: the rows have H complete units each, and the panel has H rows.
         unsafe { product.add_to_small(simd, sums) };
     }
-}
-
-/// A vector of a row of `p`: of r, z or n.
-///
-/// # Safety
-/// The row is complete.
-#[inline(always)]
-unsafe fn slot_of<E: Lanes, S: Simd>(simd: S, row: *mut E, slot: usize) -> E::V<S> {
-    // SAFETY: a row of `p` has three vectors, and no thread writes them now.
-    unsafe { E::load(simd, row.add(slot * E::lanes::<S>())) }
 }

@@ -1,7 +1,7 @@
 //! The weights of the forward pass in panels, and the input product.
 
 use crate::{
-    call::{Call, Inputs},
+    call::{self, Call},
     product::{Buffer, Lhs, Order, Panels, Prefetch, Product, ROWS, Shape, Sums, WeightRows, pack},
     simd::{Lanes, Machine},
     spec::{Reset, Sizes},
@@ -82,7 +82,7 @@ impl<'a, E: Lanes> Weights<'a, E> {
         let after = call.spec.reset == Reset::AfterMatmul;
         Self {
             matrices,
-            bias: bias(h, after, call.inputs, lanes),
+            bias: bias(h, after, &call.inputs.weights, lanes),
             panels: h.div_ceil(lanes),
         }
     }
@@ -230,8 +230,13 @@ pub(super) unsafe fn add_gates<E: Lanes, S: Simd>(
 }
 
 /// See [`Weights::bias`].
-fn bias<E: Lanes>(h: usize, after: bool, inputs: &Inputs<'_, E>, lanes: usize) -> Buffer<E> {
-    let (b_ih, b_hh) = (inputs.weights.b_ih, inputs.weights.b_hh);
+pub(crate) fn bias<E: Lanes>(
+    h: usize,
+    after: bool,
+    weights: &call::Weights<'_, E>,
+    lanes: usize,
+) -> Buffer<E> {
+    let (b_ih, b_hh) = (weights.b_ih, weights.b_hh);
     let mut bias = Buffer::new(h.div_ceil(lanes) * 4 * lanes);
     for (panel, bias) in bias.as_mut().chunks_exact_mut(4 * lanes).enumerate() {
         let units = super::units(panel..panel + 1, lanes, h);

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     call::{self, Call, Gru, Ragged, Sorted},
+    pass::bias,
     product::{Buffer, Rows},
     simd::{Gates, Machine},
     spec::{GruSpec, Lengths, Precision, Reset, Sizes},
@@ -31,7 +32,7 @@ pub(crate) struct Layer {
     /// Reset before the product: n.
     candidate: Option<Matrix>,
     /// See [`Cell::bias`].
-    bias: Vec<f32>,
+    bias: Buffer<f32>,
     /// The share of the previous state that is kept.
     zoneout: f32,
 }
@@ -65,7 +66,7 @@ impl Layer {
             input: matrix(weights.w_ih.expect("it is given"), i, 0..3),
             state: matrix(weights.w_hh, h, if after { 0..3 } else { 0..2 }),
             candidate: (!after).then(|| matrix(weights.w_hh, h, 2..3)),
-            bias: bias(h, after, weights),
+            bias: bias(h, after, weights, h.max(1)),
             zoneout,
             machine,
             spec,
@@ -77,7 +78,7 @@ impl Layer {
         let matrices = [&self.input, &self.state]
             .into_iter()
             .chain(&self.candidate);
-        matrices.map(Matrix::bytes).sum::<usize>() + size_of_val(&self.bias[..])
+        matrices.map(Matrix::bytes).sum::<usize>() + size_of_val(self.bias.as_ref())
     }
 
     /// The rounding of `w_ih` and of `w_hh`.
@@ -234,7 +235,7 @@ impl Layer {
         let cell = Cell {
             spec: &self.spec,
             gates: &self.gates,
-            bias: &self.bias,
+            bias: self.bias.as_ref(),
             h: units,
             zoneout: self.zoneout,
         };
@@ -312,22 +313,4 @@ impl Scratch {
             rh: Buffer::new(if candidate == 0 { 0 } else { layer.h }),
         }
     }
-}
-
-/// See [`Cell::bias`].
-fn bias(h: usize, after: bool, weights: &call::Weights<'_, f32>) -> Vec<f32> {
-    let mut bias = vec![0.0; 4 * h];
-    let mut add = |slot: usize, from: Option<&[f32]>, gate: usize| {
-        let Some(from) = from else { return };
-        let to = bias[slot * h..][..h].iter_mut();
-        to.zip(&from[gate * h..][..h]).for_each(|(to, b)| *to += b);
-    };
-    for gate in 0..3 {
-        add(gate, weights.b_ih, gate);
-    }
-    add(0, weights.b_hh, 0);
-    add(1, weights.b_hh, 1);
-    // With reset-after, r multiplies b_hn too, so b_hn cannot be added to p.
-    add(if after { 3 } else { 2 }, weights.b_hh, 2);
-    bias
 }

@@ -3,29 +3,34 @@
 use gru_cpu::testing::Isa;
 use libtest_mimic::{Arguments, Completion, Trial};
 
-/// A name, and a test for an instruction set.
-pub type OfIsa = (&'static str, fn(Isa));
-
 /// A trial for each instruction set. Instruction sets that this machine or build does not have are ignored.
-pub fn with_each_isa(name: &str, test: fn(Isa)) -> Vec<Trial> {
+pub fn with_each_isa<F: Fn(Isa) + Copy + Send + 'static>(test: F) -> Vec<Trial> {
     let trial = |isa: Isa| {
         let missing = (!isa.is_available()).then(|| format!("{isa:?} is not available"));
-        ignorable(format!("{name}::{isa:?}"), missing, move || test(isa))
+        ignorable(format!("{}::{isa:?}", name::<F>()), missing, move || {
+            test(isa)
+        })
     };
     Isa::ALL.into_iter().map(trial).collect()
 }
 
 /// A trial of the default instruction set, or of several.
 #[allow(dead_code)] // Not every test has one.
-pub fn with_any_isa(name: &str, test: fn()) -> Vec<Trial> {
-    vec![ignorable(name.into(), None, test)]
+pub fn with_any_isa<F: Fn() + Send + 'static>(test: F) -> Vec<Trial> {
+    vec![ignorable(name::<F>().into(), None, test)]
 }
 
 /// A trial that needs threads.
 #[allow(dead_code)] // Not every test has one.
-pub fn with_threads(name: &str, test: fn()) -> Vec<Trial> {
+pub fn with_threads<F: Fn() + Send + 'static>(test: F) -> Vec<Trial> {
     let missing = cfg!(target_family = "wasm").then(|| "no threads".into());
-    vec![ignorable(name.into(), missing, test)]
+    vec![ignorable(name::<F>().into(), missing, test)]
+}
+
+/// The name of a function, without its path.
+fn name<F>() -> &'static str {
+    let path = std::any::type_name::<F>();
+    path.rsplit("::").next().unwrap_or(path)
 }
 
 fn ignorable(name: String, missing: Option<String>, test: impl FnOnce() + Send + 'static) -> Trial {
