@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use burn::tensor::{DType, Device, Tensor};
-use gru_op::{
-    Direction, GruSpec, GruWeights, Layout, Order, Reset, Update, composed, gru_sequence_with,
-};
+use gru_op::{Direction, GruSpec, GruWeights, Layout, Order, Reset, Update, gru_sequence_with};
 use gru_testkit::{
     close::{Outcome, Tensors, Tolerance},
     conformance::transposed,
@@ -14,7 +12,7 @@ use gru_testkit::{
 };
 use libtest_mimic::Trial;
 
-use super::{backends::TestBackend, gradient::Known, runs};
+use super::{backends::TestBackend, call, gradient::Known, runs};
 
 /// Sizes beyond one tile, panel or cube: larger than the problems of the gradient suite.
 fn problems() -> Vec<Problem> {
@@ -45,11 +43,10 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let problems: Vec<_> = problems.map(|p| Arc::new(Known::new(p))).collect();
     let runs: [(&str, Run); 4] = [
         ("agreement/operator", |problem, inputs, device| {
-            runs::sequence(gru_sequence_with, problem, inputs, device, DType::F32)
+            call::of(problem, inputs, device, DType::F32, false)
         }),
         ("agreement/composed", |problem, inputs, device| {
-            let op = composed::gru_sequence_with;
-            runs::sequence(op, problem, inputs, device, DType::F32)
+            call::of(problem, inputs, device, DType::F32, true)
         }),
         ("layout", other_layout),
         ("views", strided),
@@ -92,7 +89,7 @@ fn other_layout(problem: &Problem, inputs: &Inputs, device: &Device) -> Result<O
         d_y: swap(&inputs.d_y, problem),
         ..inputs.clone()
     };
-    let mut got = runs::sequence(gru_sequence_with, &other, &inputs, device, DType::F32)?;
+    let mut got = call::of(&other, &inputs, device, DType::F32, false)?;
     for sequence in [got.outputs.get_mut("y"), got.gradients.get_mut("x")] {
         let sequence = sequence.expect("every outcome has y and the gradient of x");
         *sequence = swap(sequence, &other);
@@ -130,7 +127,7 @@ fn narrowed(rows: &[f64], columns: usize) -> Vec<f64> {
         .collect()
 }
 
-/// [`runs::sequence`] on views. The sequence is stored in the other layout, the weights are stored
+/// [`call::of`] on views. The sequence is stored in the other layout, the weights are stored
 /// transposed, and the initial state and the biases are slices of wider tensors.
 fn strided(problem: &Problem, inputs: &Inputs, device: &Device) -> Result<Outcome, String> {
     let &Problem { n, i, h, .. } = problem;

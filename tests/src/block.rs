@@ -26,10 +26,6 @@ type Test = fn(&Device, Tolerance) -> Result<(), String>;
 const TESTS: &[(&str, Test)] = &[
     ("step-equals-sequence", step_equals_sequence),
     ("state-carries-over", state_carries_over),
-    (
-        "time-major-equals-batch-major",
-        time_major_equals_batch_major,
-    ),
     ("lengths-equal-separate-rows", lengths_equal_separate_rows),
     ("episodes-equal-the-row", episodes_equal_the_row),
     ("acting-equals-replay", acting_equals_replay),
@@ -124,20 +120,6 @@ fn state_carries_over(device: &Device, tolerance: Tolerance) -> Result<(), Strin
     let (y_2, end) = block.forward(x.narrow(1, 3, T - 3), Some(carried));
     same("y", Tensor::cat(vec![y_1, y_2], 1), y, tolerance.forward)?;
     same("final state", end, last, tolerance.forward)
-}
-
-fn time_major_equals_batch_major(device: &Device, tolerance: Tolerance) -> Result<(), String> {
-    let config = GruBlockConfig::new(I, H)
-        .with_num_layers(2)
-        .with_bidirectional(true);
-    let batch = config.init(device);
-    let mut time = config.with_batch_first(false).init(device);
-    time.layers = batch.layers.clone();
-    let (x, h0) = (input(device), state(4, device));
-    let (y_1, s_1) = batch.forward(x.clone(), Some(h0.clone()));
-    let (y_2, s_2) = time.forward(x.swap_dims(0, 1), Some(h0));
-    same("y", y_2.swap_dims(0, 1), y_1, tolerance.forward)?;
-    same("state", s_2, s_1, tolerance.forward)
 }
 
 /// With lengths, each row gives the results of the row by itself, cut to its length. This holds for all

@@ -8,7 +8,9 @@ use gru_op::{
 };
 use gru_testkit::{
     close::{Outcome, Tensors},
+    inputs::Inputs,
     oracle::{Call, Skipped},
+    problem::Problem,
 };
 
 use super::runs::{self, Leaves, expect_shape, loss, values};
@@ -57,6 +59,23 @@ pub fn expected(call: &Call, upstream: [&[f64]; 2], how: &How) -> Outcome {
         *d = (0..call.h).map(of_unit).collect();
     }
     outcome
+}
+
+/// [`on`] for a problem.
+pub fn of(
+    problem: &Problem,
+    inputs: &Inputs,
+    device: &Device,
+    dtype: DType,
+    composed: bool,
+) -> Result<Outcome, String> {
+    let how = How {
+        checkpointing: problem.checkpointing,
+        composed,
+        ..How::default()
+    };
+    let upstream = [&inputs.d_y[..], &inputs.d_h_t];
+    on(device, dtype, &Call::of(problem, inputs), upstream, &how)
 }
 
 /// The outputs of a call on a device, and its gradients for the upstream gradients of `y` and `h_t`.

@@ -91,10 +91,8 @@ struct Call {
 
 impl Call {
     fn shape(&self, features: usize) -> [usize; 3] {
-        match self.layout {
-            Layout::BatchMajor => [self.n, self.t, features],
-            Layout::TimeMajor => [self.t, self.n, features],
-        }
+        let [first, second] = self.layout.split([self.n, self.t]);
+        [first, second, features]
     }
 
     fn x(&self) -> Tensor<3> {
@@ -208,11 +206,7 @@ fn run(
 }
 
 fn sequence(call: Call) -> Result<(), String> {
-    call.specs().try_for_each(|(spec, options)| {
-        run(&call, &spec, |x, h0, w| {
-            gru_sequence_with(x, w, &spec, options.clone().state(h0))
-        })
-    })
+    with_options(&call, |options| options)
 }
 
 /// No memory and no time for each step.
@@ -255,7 +249,7 @@ fn composed_sequence(call: Call) -> Result<(), String> {
     Ok(())
 }
 
-fn padded(
+fn with_options(
     call: &Call,
     with: impl Fn(SequenceOptions<2>) -> SequenceOptions<2>,
 ) -> Result<(), String> {
@@ -268,30 +262,24 @@ fn padded(
 }
 
 fn lengths(call: Call) -> Result<(), String> {
-    padded(&call, |options| options.lengths(&vec![0; call.n]))
+    with_options(&call, |options| options.lengths(&vec![0; call.n]))
 }
 
 fn mask_of_steps(call: Call) -> Result<(), String> {
-    padded(&call, |options| options.mask(call.mask()))
+    with_options(&call, |options| options.mask(call.mask()))
 }
 
 fn zoneout(call: Call) -> Result<(), String> {
-    call.specs().try_for_each(|(spec, options)| {
-        run(&call, &spec, |x, h0, w| {
-            let place = (&call.device, DType::F32);
-            let options = options
-                .clone()
-                .state(h0)
-                .recurrent_mask(Tensor::ones([call.n, H], place))
-                .zoneout(Tensor::zeros(call.shape(1), place));
-            gru_sequence_with(x, w, &spec, options)
-        })
+    with_options(&call, |options| {
+        let place = (&call.device, DType::F32);
+        let options = options.recurrent_mask(Tensor::ones([call.n, H], place));
+        options.zoneout(Tensor::zeros(call.shape(1), place))
     })
 }
 
 /// A start state `[1,H]` for all rows, also if there is none.
 fn starts(call: Call) -> Result<(), String> {
-    padded(&call, |options| {
+    with_options(&call, |options| {
         let start_state = counted([1, H], &call.device);
         options.starts(call.mask()).start_state(start_state)
     })

@@ -3,10 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use burn::tensor::DType;
-use gru_op::{
-    Activations, Checkpointing, Direction, Layout, Reset, Update, composed, gru_cell,
-    gru_sequence_with,
-};
+use gru_op::{Activations, Checkpointing, Direction, Layout, Reset, Update, gru_cell};
 use gru_testkit::{
     close::{Outcome, Tensors, Tolerance},
     cover::{missing, select},
@@ -18,7 +15,8 @@ use libtest_mimic::Trial;
 
 use super::{
     backends::TestBackend,
-    runs::{self, Leaves, SequenceOp},
+    call,
+    runs::{self, Leaves},
 };
 
 /// The problems on every backend, through the operator, the composed default and the cell.
@@ -125,44 +123,39 @@ fn covers(sample: &[Vec<usize>], all: &[Vec<usize>]) -> Result<(), String> {
 /// A variant of the operator that must give the same results.
 struct Mode {
     name: &'static str,
-    op: SequenceOp,
     checkpointing: Checkpointing,
     /// Whether the device uses Burn's own checkpointing.
     on_device: bool,
-    /// Whether the variant uses Burn's own sigmoid.
-    burn_sigmoid: bool,
+    /// Whether the variant is made of Burn's operations, with Burn's own sigmoid.
+    composed: bool,
 }
 
 static MODES: [Mode; 4] = [
     Mode {
         name: "gradient",
-        op: gru_sequence_with,
         checkpointing: Checkpointing::KeepGates,
         on_device: false,
-        burn_sigmoid: false,
+        composed: false,
     },
     Mode {
         name: "lean",
-        op: gru_sequence_with,
         checkpointing: Checkpointing::Recompute,
         on_device: false,
-        burn_sigmoid: false,
+        composed: false,
     },
     // Burn's own checkpointing.
     Mode {
         name: "checkpointing",
-        op: gru_sequence_with,
         checkpointing: Checkpointing::KeepGates,
         on_device: true,
-        burn_sigmoid: false,
+        composed: false,
     },
     // Burn differentiates this variant, so our derivative is not involved.
     Mode {
         name: "composed",
-        op: composed::gru_sequence_with,
         checkpointing: Checkpointing::KeepGates,
         on_device: false,
-        burn_sigmoid: true,
+        composed: true,
     },
 ];
 
@@ -173,7 +166,7 @@ fn sequence_trial(
     dtype: DType,
 ) -> Trial {
     let known = known.clone();
-    let tolerance = if mode.burn_sigmoid && !backend.float64_sigmoid {
+    let tolerance = if mode.composed && !backend.float64_sigmoid {
         backend.tolerance(Tolerance::F32)
     } else {
         tolerance(backend, dtype)
@@ -186,8 +179,7 @@ fn sequence_trial(
         if mode.on_device {
             device = device.gradient_checkpointing();
         }
-        let got = runs::sequence(mode.op, &problem, inputs, &device, dtype)?;
-        got.compare(truth, tolerance)
+        call::of(&problem, inputs, &device, dtype, mode.composed)?.compare(truth, tolerance)
     })
 }
 

@@ -1,11 +1,14 @@
 //! Half precision is for storage: states and gates are rounded to it, sums are not.
 
 use burn::tensor::{DType, Device, Tensor};
-use gru_op::{Checkpointing, GruSpec, Reset, gru_sequence_with};
+use gru_op::{Checkpointing, GruSpec, Reset};
 use gru_testkit::{close::Tolerance, inputs::Inputs, oracle, problem::Problem};
 use libtest_mimic::Trial;
 
-use super::runs::{self, values};
+use super::{
+    call,
+    runs::{self, values},
+};
 
 /// Includes long sequences: errors must not accumulate over time.
 fn problems() -> Vec<Problem> {
@@ -40,8 +43,7 @@ fn check(problem: &Problem, dtype: DType, tolerance: Tolerance) -> Result<(), St
     let device = Device::flex();
     let inputs = rounded(Inputs::random(problem), &device, dtype);
     let expected = oracle::outcome(problem, &inputs);
-    runs::sequence(gru_sequence_with, problem, &inputs, &device, dtype)?
-        .compare(&expected, tolerance)
+    call::of(problem, &inputs, &device, dtype, false)?.compare(&expected, tolerance)
 }
 
 fn rounded(mut inputs: Inputs, device: &Device, dtype: DType) -> Inputs {

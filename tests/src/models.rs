@@ -6,16 +6,22 @@ mod sound;
 
 use std::path::{Path, PathBuf};
 
-use burn::tensor::{DType, Device, Tensor, TensorData};
+use burn::{
+    module::Module,
+    tensor::{DType, Device, Tensor, TensorData},
+};
 use gru_convert::{StateDict, onnx};
 use gru_op::{
-    GruBlock, GruWeights, Precision,
+    GruBlock, Precision,
     spec::{Activations, Reset, Update},
 };
 use gru_testkit::close::{Tolerance, close};
 use libtest_mimic::{Completion, Failed, Trial};
 
-use super::{backends::TestBackend, runs::values};
+use super::{
+    backends::TestBackend,
+    runs::{Cast, values},
+};
 
 /// The folder of the models. Without it the trials are ignored.
 const MODELS: &str = "GRU_MODELS";
@@ -434,17 +440,7 @@ impl Files {
     /// In float64 only the equations and the weights matter.
     fn in_float64(&self, device: &Device) -> Result<(), String> {
         for node in self.published.nodes {
-            let imported = self.import(node, device)?;
-            let weights = imported.layers[0].weights();
-            let double = |w: Tensor<1>| w.cast(DType::F64);
-            let weights = GruWeights::new(
-                weights.w_ih.map(|w| w.cast(DType::F64)),
-                weights.w_hh.cast(DType::F64),
-            )
-            .with_b_ih(weights.b_ih.map(double))
-            .with_b_hh(weights.b_hh.map(double));
-            let block = imported.config().init_with(vec![weights]);
-            let block = block.map_err(|e| e.to_string())?;
+            let block = self.import(node, device)?.map(&mut Cast(DType::F64));
             let run = self.run(&format!("{node}:file"), device, DType::F64)?;
             let (y, y_h) = onnx::run(&block, run.x, None, Some(run.initial_h));
             for (expected, got) in [(&run.y, values(y)), (&run.y_h, values(y_h))] {

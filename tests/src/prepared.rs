@@ -2,19 +2,20 @@
 
 use super::{
     backends::TestBackend,
-    runs::{tensor, values},
+    runs::{self, Cast, Dequantize, expect_shape, tensor, values},
 };
 use burn::{
-    module::{Module, ModuleMapper, Param, Quantizer},
-    tensor::{
-        DType, Device, Distribution, Tensor,
-        quantization::{Calibration, QuantValue},
-    },
+    module::{Module, ModuleMapper, Param},
+    tensor::{DType, Device, Distribution, Tensor},
 };
 use gru_op::{
     GruBlock, GruBlockConfig, GruError, Precision, PreparedGru, Reset, SequenceOptions, Update,
 };
-use gru_testkit::{close::Tolerance, inputs::SplitMix64, panics::panics};
+use gru_testkit::{
+    close::{Tolerance, share},
+    inputs::SplitMix64,
+    panics::panics,
+};
 use libtest_mimic::Trial;
 
 const N: usize = 3;
@@ -118,6 +119,7 @@ fn calls(config: &GruBlockConfig, t: usize, device: &Device) -> (Tensor<3>, Vec<
     (x, all)
 }
 
+/// Returns the largest difference. It is not relative, because no result is above 1.
 fn close(
     what: &str,
     got: (Tensor<3>, Tensor<3>),
@@ -126,26 +128,14 @@ fn close(
 ) -> Result<f64, String> {
     let mut largest = 0.0f64;
     for (name, got, expected) in [("y", got.0, expected.0), ("state", got.1, expected.1)] {
-        if got.dims() != expected.dims() {
-            return Err(format!(
-                "{what}, {name}: {:?}, not {:?}",
-                got.dims(),
-                expected.dims()
-            ));
+        let name = format!("{what}, {name}");
+        expect_shape(&name, &got, expected.dims())?;
+        let expected = values(expected);
+        // `share` accepts NaN for NaN.
+        if expected.iter().any(|v| v.is_nan()) {
+            return Err(format!("{name}: the expected result has NaN"));
         }
-        let pairs = values(got).into_iter().zip(values(expected));
-        let off = pairs.map(|(a, b)| if a == b { 0.0 } else { (a - b).abs() });
-        // A NaN stays.
-        let off = off.fold(
-            0.0,
-            |most: f64, v| if v.is_nan() || v > most { v } else { most },
-        );
-        if off.is_nan() || off > most {
-            return Err(format!(
-                "{what}, {name}: {off} from the expected result, at most {most}"
-            ));
-        }
-        largest = largest.max(off);
+        largest = largest.max(most * share(&name, &values(got), &expected, most)?);
     }
     Ok(largest)
 }
@@ -313,12 +303,8 @@ fn stream(device: &Device) -> Result<(), String> {
                     .collect::<Vec<_>>()
             })
             .collect();
-        let most = Tolerance::F32.forward;
-        for (got, expected) in got.iter().zip(values(y)) {
-            if (got - expected).abs() > most {
-                return Err(format!("{precision:?}: expected {expected}, got {got}"));
-            }
-        }
+        let (name, most) = (format!("{precision:?}"), Tolerance::F32.forward);
+        share(&name, &got, &values(y), most)?;
     }
     Ok(())
 }
@@ -356,22 +342,11 @@ impl ModuleMapper for Double {
     }
 }
 
-struct Dequantize;
-
-impl ModuleMapper for Dequantize {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        param.map(Tensor::dequantize)
-    }
-}
-
 /// Burn's own quantized parameters are dequantized.
 fn quantized(device: &Device) -> Result<(), String> {
     let config = &configs()[0];
     let block = config.init(device);
-    let scheme = device.settings().quantization.scheme;
-    let scheme = scheme.with_value(QuantValue::Q8S);
-    let mut quantizer = Quantizer::new(Calibration::MinMax, scheme);
-    let quantized = block.clone().quantize_weights(&mut quantizer);
+    let quantized = runs::quantized(block.clone(), device);
     let dequantized = quantized.clone().map(&mut Dequantize);
     let prepared = quantized.prepare(Precision::Full);
     compare(&prepared, &dequantized, config, device, 0.0)?;
@@ -400,14 +375,8 @@ fn autodiff(device: &Device) -> Result<(), String> {
 
 /// Half precision is a storage type: outputs are rounded to it.
 fn half(device: &Device) -> Result<(), String> {
-    struct Half;
-    impl ModuleMapper for Half {
-        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-            param.map(|tensor| tensor.cast(DType::F16))
-        }
-    }
     let config = &configs()[0];
-    let block = config.init(device).map(&mut Half);
+    let block = config.init(device).map(&mut Cast(DType::F16));
     let prepared = block.prepare(Precision::Full);
     let x = calls(config, T, device).0.cast(DType::F16);
     let (y, state) = prepared.forward(x.clone(), None);
@@ -419,13 +388,7 @@ fn half(device: &Device) -> Result<(), String> {
 }
 
 fn float64(device: &Device) -> Result<(), String> {
-    struct Wide;
-    impl ModuleMapper for Wide {
-        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-            param.map(|tensor| tensor.cast(DType::F64))
-        }
-    }
-    let block = configs()[0].init(device).map(&mut Wide);
+    let block = configs()[0].init(device).map(&mut Cast(DType::F64));
     match block.try_prepare(Precision::Full) {
         Err(error @ GruError::Float64 { .. }) => {
             let text = error.to_string();

@@ -1,16 +1,14 @@
-//! Runs an operator and its gradients on flat arrays.
+//! Tensors from flat arrays, their gradients, and modules with other types of parameters.
 
-use burn::tensor::{DType, Device, Gradients, Tensor, TensorData};
-use gru_op::{GruSpec, GruWeights, SequenceOptions};
-use gru_testkit::{
-    close::{Outcome, Tensors},
-    inputs::Inputs,
-    oracle::Call,
-    problem::Problem,
+use burn::{
+    module::{Module, ModuleMapper, Param, Quantizer},
+    tensor::{
+        DType, Device, Gradients, Tensor, TensorData,
+        quantization::{Calibration, QuantValue},
+    },
 };
-
-pub type SequenceOp =
-    fn(Tensor<3>, &GruWeights, &GruSpec, SequenceOptions<2>) -> (Tensor<3>, Tensor<2>);
+use gru_op::{GruWeights, SequenceOptions};
+use gru_testkit::{close::Tensors, inputs::Inputs, oracle::Call, problem::Problem};
 
 /// The order and the checkpointing of a problem.
 pub fn options(problem: &Problem) -> SequenceOptions<2> {
@@ -151,36 +149,6 @@ impl Leaves {
     }
 }
 
-/// Runs `op` forward and backward with the upstream gradients of `inputs`.
-pub fn sequence(
-    op: SequenceOp,
-    problem: &Problem,
-    inputs: &Inputs,
-    device: &Device,
-    dtype: DType,
-) -> Result<Outcome, String> {
-    let leaves = Leaves::new(problem, inputs, device, dtype);
-    let options = options(problem).state(leaves.h0.clone());
-    let (y, h_t) = op(leaves.x.clone(), &leaves.weights, &problem.spec, options);
-    expect_shape("y", &y, problem.sequence_shape(problem.h))?;
-    expect_shape("h_t", &h_t, [problem.n, problem.h])?;
-    outcome(&leaves, inputs, y, h_t)
-}
-
-/// The outputs of a run, and the gradients of its leaves for the upstream gradients of `inputs`.
-pub fn outcome(
-    leaves: &Leaves,
-    inputs: &Inputs,
-    y: Tensor<3>,
-    h_t: Tensor<2>,
-) -> Result<Outcome, String> {
-    let gradients = (loss(&y, &inputs.d_y) + loss(&h_t, &inputs.d_h_t)).backward();
-    Ok(Outcome {
-        gradients: leaves.gradients(&gradients)?,
-        outputs: Tensors::from([("y".into(), values(y)), ("h_t".into(), values(h_t))]),
-    })
-}
-
 /// Returns an error if an output does not have the expected shape.
 pub fn expect_shape<const D: usize>(
     name: &str,
@@ -194,6 +162,32 @@ pub fn expect_shape<const D: usize>(
             "{name}: shape {:?}, expected {expected:?}",
             tensor.dims()
         ))
+    }
+}
+
+/// The module with weights of eight bits.
+pub fn quantized<M: Module>(module: M, device: &Device) -> M {
+    let scheme = device.settings().quantization.scheme;
+    let scheme = scheme.with_value(QuantValue::Q8S);
+    let mut quantizer = Quantizer::new(Calibration::MinMax, scheme);
+    module.quantize_weights(&mut quantizer)
+}
+
+/// Dequantizes every parameter.
+pub struct Dequantize;
+
+impl ModuleMapper for Dequantize {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        param.map(Tensor::dequantize)
+    }
+}
+
+/// Casts every parameter of a module without autodiff.
+pub struct Cast(pub DType);
+
+impl ModuleMapper for Cast {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        param.map(|tensor| tensor.cast(self.0))
     }
 }
 

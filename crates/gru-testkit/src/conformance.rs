@@ -20,23 +20,6 @@ pub struct Array {
     pub data: Vec<f64>,
 }
 
-impl Array {
-    /// The transposed matrix. A vector stays unchanged.
-    ///
-    /// # Panics
-    /// If there are more than two dimensions.
-    pub fn transposed(&self) -> Self {
-        match self.shape[..] {
-            [_] => self.clone(),
-            [rows, columns] => Self {
-                shape: vec![columns, rows],
-                data: transposed(&self.data, rows, columns),
-            },
-            _ => panic!("transposed: expected a matrix, got shape {:?}", self.shape),
-        }
-    }
-}
-
 /// The transpose of a row-major matrix.
 pub fn transposed(data: &[f64], rows: usize, columns: usize) -> Vec<f64> {
     assert_eq!(data.len(), rows * columns, "transposed: {rows}x{columns}");

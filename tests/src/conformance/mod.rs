@@ -1,7 +1,6 @@
 //! Every recorded case of other systems, through the operator or importer that users of that system
 //! call, on every backend.
 
-mod grad_f64;
 mod keras;
 pub mod mps_graph;
 pub mod onnx;
@@ -19,14 +18,17 @@ use gru_testkit::{
 };
 use libtest_mimic::{Failed, Trial};
 
-use super::{backends::TestBackend, runs, vectors};
+use super::{backends::TestBackend, call, runs, vectors};
 
-/// Runs one system's cases on a device.
+/// Runs one system's cases on a device, in float32.
 type Run = fn(&Case, &Device) -> Result<Outcome, String>;
+
+/// Checks a second path to the results of a case.
+type Check = fn(&Case, &Device, &TestBackend) -> Result<(), String>;
 
 /// Kinds of cases, their numbers, and the functions that run them in float32.
 const KINDS: [(&str, usize, Run); 7] = [
-    ("grad_f64", 6, grad_f64::run),
+    ("grad_f64", 6, grad_f64),
     ("torch_gru", 23, torch::run),
     ("torchrl_gru", 6, torch::run_with_starts),
     ("keras_gru", 24, keras::run),
@@ -48,21 +50,31 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
         for spec in &cases {
             let run = KINDS.iter().find(|(kind, ..)| *kind == spec.kind());
             let &(_, _, run) = run.unwrap_or_else(|| panic!("{}: {}", spec.name(), spec.kind()));
-            trials.push(trial(spec, backend, run));
+            let name = spec.name();
+            let in_float32 = move |case: &Case, device: &Device, backend: &TestBackend| {
+                let tolerance = backend.tolerance(case.tolerance());
+                run(case, device)?.compare(&expected(case), tolerance)
+            };
+            trials.push(trial(name, DType::F32, spec, backend, in_float32));
             if backend.samples_modes() && spec.kind() != "grad_f64" {
                 // These paths lead to the same operator call, so only one backend runs them.
                 continue;
             }
+            // A second path to the same results.
+            let mut second = |way: &str, check: Check| {
+                let name = format!("{name}/{way}");
+                trials.push(trial(&name, DType::F32, spec, backend, check));
+            };
             match spec.kind() {
                 "grad_f64" => trials.push(in_float64(spec, backend)),
                 "mpsgraph_gru" => {
-                    trials.push(second("autodiff", spec, backend, mps_graph::by_autodiff));
+                    second("autodiff", mps_graph::by_autodiff);
                     if mps_graph::has_input_weight(spec) {
-                        trials.push(second("block", spec, backend, mps_graph::by_block));
+                        second("block", mps_graph::by_block);
                     }
                 }
                 "tf_block_cell" if spec.number("T").is_none() => {
-                    trials.push(second("autodiff", spec, backend, tensorflow::by_autodiff));
+                    second("autodiff", tensorflow::by_autodiff);
                 }
                 _ => {}
             }
@@ -71,49 +83,40 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     trials
 }
 
-fn trial(spec: &CaseSpec, backend: &TestBackend, run: Run) -> Trial {
-    let id = format!("conformance/{}/{}", spec.name(), backend.id(DType::F32));
-    let (spec, backend_of) = (spec.clone(), *backend);
-    backend.trial(id, move |device| {
-        let case = spec.load(vectors::directory());
-        let got = run(&case, device)?;
-        got.compare(&expected(&case), backend_of.tolerance(case.tolerance()))
-    })
-}
-
-/// A second path to the same results.
-fn second(
-    way: &str,
+fn trial(
+    name: &str,
+    dtype: DType,
     spec: &CaseSpec,
     backend: &TestBackend,
-    run: fn(&Case, &Device, &TestBackend) -> Result<(), String>,
+    check: impl FnOnce(&Case, &Device, &TestBackend) -> Result<(), String> + Send + 'static,
 ) -> Trial {
-    let id = format!(
-        "conformance/{}/{way}/{}",
-        spec.name(),
-        backend.id(DType::F32)
-    );
+    let id = format!("conformance/{name}/{}", backend.id(dtype));
     let (spec, backend_of) = (spec.clone(), *backend);
     backend.trial(id, move |device| {
-        run(&spec.load(vectors::directory()), device, &backend_of)
+        check(&spec.load(vectors::directory()), device, &backend_of)
     })
 }
 
 /// Without float64 the case is ignored and reports the reason.
 fn in_float64(spec: &CaseSpec, backend: &TestBackend) -> Trial {
-    let id = format!("conformance/{}/{}", spec.name(), backend.id(DType::F64));
-    let spec = spec.clone();
-    if !backend.float64 {
-        let reason = format!("{} has no float64 on every device", backend.name);
-        return Trial::ignorable_test(id, move || {
-            Ok(libtest_mimic::Completion::ignored_with(reason))
+    if backend.float64 {
+        return trial(spec.name(), DType::F64, spec, backend, |case, device, _| {
+            let (problem, inputs, expected) = vectors::grad_f64(case, ".f64");
+            let got = call::of(&problem, &inputs, device, DType::F64, false)?;
+            got.compare(&expected, Tolerance::F64)
         });
     }
-    backend.trial(id, move |device| {
-        let case = spec.load(vectors::directory());
-        let (got, expected) = grad_f64::run_in_float64(&case, device)?;
-        got.compare(&expected, Tolerance::F64)
+    let id = format!("conformance/{}/{}", spec.name(), backend.id(DType::F64));
+    let reason = format!("{} has no float64 on every device", backend.name);
+    Trial::ignorable_test(id, move || {
+        Ok(libtest_mimic::Completion::ignored_with(reason))
     })
+}
+
+/// A float64 reference in PyTorch's layout, with either reset form, through the operator.
+fn grad_f64(case: &Case, device: &Device) -> Result<Outcome, String> {
+    let (problem, inputs, _) = vectors::grad_f64(case, "");
+    call::of(&problem, &inputs, device, DType::F32, false)
 }
 
 /// The table has the expected number of cases, which is part of the trial name.
@@ -138,11 +141,13 @@ fn every_case_has_a_run(cases: &[CaseSpec]) -> Trial {
     })
 }
 
-/// The expected results of a float32 case, with the names of its file.
+/// The expected results of a float32 case, with the names of its file, or of the operator for a float64 reference.
 fn expected(case: &Case) -> Outcome {
+    if case.spec.kind() == "grad_f64" {
+        return vectors::grad_f64(case, "").2;
+    }
     let prefixed = |prefix: &str| -> Tensors {
         case.with_prefix(prefix)
-            .filter(|(name, _)| !name.ends_with(".f64"))
             .map(|(name, array)| (name.to_owned(), array.data.clone()))
             .collect()
     };

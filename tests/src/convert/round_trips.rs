@@ -1,10 +1,6 @@
 //! Export from a block and import again.
 
 use super::*;
-use burn::{
-    module::{Module, Quantizer},
-    tensor::quantization::{Calibration, QuantValue},
-};
 
 pub fn trials() -> impl Iterator<Item = Trial> {
     let trips = round_trips().into_iter().map(|trip| {
@@ -257,10 +253,7 @@ fn arrays(dict: &StateDict) -> Vec<(String, Option<TensorData>)> {
 /// Parameters that Burn quantized are exported dequantized.
 fn quantized() -> Result<(), String> {
     for (name, config, biases, convert) in round_trips() {
-        let scheme = device().settings().quantization.scheme;
-        let scheme = scheme.with_value(QuantValue::Q8S);
-        let mut quantizer = Quantizer::new(Calibration::MinMax, scheme);
-        let block = block_with(&config, biases).quantize_weights(&mut quantizer);
+        let block = runs::quantized(block_with(&config, biases), &device());
         let dequantized = config.init_with(block.weights()).map_err(text)?;
         let of = |block| {
             let converted = convert(block).map_err(|error| format!("{name}: {error}"));

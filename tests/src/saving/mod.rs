@@ -2,7 +2,11 @@
 
 mod modified;
 
-use super::{backends::TestBackend, conformance::text, runs::values};
+use super::{
+    backends::TestBackend,
+    conformance::text,
+    runs::{self, Cast, values},
+};
 use burn::{
     module::Module,
     tensor::{DType, Device, Tensor},
@@ -92,12 +96,7 @@ fn kinds() -> Vec<GruBlockConfig> {
 fn outputs(block: &GruBlock) -> Vec<f64> {
     let numbers = (0..6 * I).map(|k| ((k * 7 + 3) % 11) as f64 / 11.0 - 0.5);
     let numbers: Vec<f64> = numbers.collect();
-    let x = super::runs::tensor(
-        &numbers,
-        [2, 3, I],
-        &Device::flex(),
-        burn::tensor::DType::F32,
-    );
+    let x = runs::tensor(&numbers, [2, 3, I], &Device::flex(), DType::F32);
     let (y, state) = block.forward(x, None);
     [values(y), values(state)].concat()
 }
@@ -271,14 +270,8 @@ fn garbled(path: &Path) -> Result<(), String> {
 
 /// A block in float16, on a device that has it, and on one that does not.
 fn half(path: &Path) -> Result<(), String> {
-    let mut block = config().init(&Device::flex());
-    for layer in &mut block.layers {
-        layer.w_ih = layer.w_ih.clone().map(|w| w.cast(DType::F16));
-        layer.w_hh = layer.w_hh.clone().map(|w| w.cast(DType::F16));
-        for bias in [&mut layer.b_ih, &mut layer.b_hh] {
-            *bias = bias.take().map(|bias| bias.map(|b| b.cast(DType::F16)));
-        }
-    }
+    let block = config().init(&Device::flex());
+    let block = block.map(&mut Cast(DType::F16));
     let text = |error: GruFileError| error.to_string();
     block.save_with_config(path).map_err(text)?;
     let loaded = GruBlock::from_file(path, &Device::flex()).map_err(text)?;

@@ -1,12 +1,9 @@
 //! Saving blocks with modified public fields.
 
-use super::{H, I, outputs, text};
+use super::{H, I, outputs, runs, text};
 use burn::{
-    module::{Lora, Module, Quantizer},
-    tensor::{
-        Device,
-        quantization::{Calibration, QuantValue},
-    },
+    module::{Lora, Module},
+    tensor::Device,
 };
 use gru_op::{Activation, GruBlock, GruBlockConfig, GruFileError};
 use std::{fs, path::Path};
@@ -55,10 +52,7 @@ pub fn saved_blocks_load(path: &Path) -> Result<(), String> {
         }),
         ("a bias less", |b| b.layers[1].b_hh = None),
         ("quantized", |b| {
-            let scheme = Device::flex().settings().quantization.scheme;
-            let scheme = scheme.with_value(QuantValue::Q8S);
-            let mut quantizer = Quantizer::new(Calibration::MinMax, scheme);
-            *b = b.clone().quantize_weights(&mut quantizer);
+            *b = runs::quantized(b.clone(), &Device::flex());
         }),
         ("adapters", |b| *b = b.clone().apply_lora(Lora::new(2, 4.0))),
     ];

@@ -1,12 +1,13 @@
 //! `quantize_weights`: a block whose weights have eight bits.
 
-use super::{H, I, N, Test, equal, expect, input, values};
+use super::{
+    H, I, N, Test, equal, expect, input,
+    runs::{self, Dequantize},
+    values,
+};
 use burn::{
-    module::{Module, ModuleMapper, Param, Quantizer},
-    tensor::{
-        DType, Device, Tensor,
-        quantization::{Calibration, QuantValue},
-    },
+    module::Module,
+    tensor::{DType, Device},
 };
 use gru_op::GruBlockConfig;
 
@@ -16,10 +17,7 @@ pub const TESTS: &[(&str, Test)] = &[("quantized", quantized)];
 /// weights, which differ from the original weights.
 fn quantized(device: &Device) -> Result<(), String> {
     let block = GruBlockConfig::new(I, H).with_num_layers(2).init(device);
-    let scheme = device.settings().quantization.scheme;
-    let scheme = scheme.with_value(QuantValue::Q8S);
-    let mut quantizer = Quantizer::new(Calibration::MinMax, scheme);
-    let quantized = block.clone().quantize_weights(&mut quantizer);
+    let quantized = runs::quantized(block.clone(), device);
     let dtype = quantized.layers[0].w_hh.val().dtype();
     expect("quantized", matches!(dtype, DType::QFloat(_)), true)?;
     let kept = quantized.clone().map(&mut Dequantize);
@@ -45,12 +43,4 @@ fn quantized(device: &Device) -> Result<(), String> {
         return Err(format!("outputs differ by {off} from the original weights"));
     }
     Ok(())
-}
-
-struct Dequantize;
-
-impl ModuleMapper for Dequantize {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        param.map(Tensor::dequantize)
-    }
 }
