@@ -71,7 +71,8 @@
 //! | others | none | rayon | not tested |
 //!
 //! A call uses the threads of the rayon pool in which it is made. To limit them, make the call in a pool with
-//! fewer threads.
+//! fewer threads. A long call first waits for other threads to start, a millisecond at most. So if all threads of a
+//! pool make calls at the same time, make each of them in a pool of one thread.
 //!
 //! On WebAssembly a call does not use threads, and it does not read the clock, which panics in a browser. The
 //! feature `threads` has no effect there, and rayon is not compiled. The vectors are selected at build time,

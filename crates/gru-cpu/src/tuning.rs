@@ -74,7 +74,7 @@ pub(crate) const SPINS: usize = if cfg!(all(test, any(loom, shuttle))) {
 /// The longest wait for helpers before the first round, and its share of the time that the round takes one thread. A
 /// round that starts without a helper is done without it. On two virtual cores a sleeping thread of the pool took 42 µs
 /// to start in the median, and more than 60 µs in a quarter of the calls. With waits of at most 40 µs, 20 steps of 64
-/// rows with I = H = 1024 took 115 instead of 98 ms, their gradients 258 instead of 205 ms.
+/// rows with I = H = 1024 took 115 ms instead of 98. Their gradients took 258 instead of 205.
 ///
 /// If all threads of the pool are busy, no helper comes: with two calls at the same time on two threads, calls of 20 ms
 /// took 5 to 8% longer.
