@@ -87,13 +87,19 @@ impl GruBlock {
 
 #[cfg(any(feature = "ndarray", feature = "flex"))]
 impl GruBlock {
-    /// The block prepared for a long call in inference on `x`, which is faster and returns the same bits. The layers of
-    /// a prepared block share two buffers, and both directions of a layer write to one of them.
+    /// The block prepared for a call in inference on `x`, if the outputs of a layer have as many elements as all weights.
+    /// This is faster and returns the same bits: the layers of a prepared block share two buffers, and both directions
+    /// of a layer write to one of them.
     pub(super) fn prepared_for(&self, x: &Tensor<3>) -> Option<PreparedGru> {
         let [first, second, _] = x.dims();
         let place = (x.device(), x.dtype());
+        let rows = first * second;
         let is_supported = is_on_cpu(&place.0) && place.1 == DType::F32;
-        if self.layers.len() == 1 || first * second < ROWS_OF_A_LONG_CALL || !is_supported {
+        if self.layers.len() == 1 || rows < ROWS_OF_EQUAL_BITS || !is_supported {
+            return None;
+        }
+        // From here on, the copy of all weights takes less memory and time than it saves.
+        if rows * self.directions() * self.d_hidden < self.num_params() {
             return None;
         }
         let weights = self.weights();
@@ -123,9 +129,8 @@ fn is_on_cpu(device: &Device) -> bool {
     }
 }
 
-/// The rows, N·T, from which a block of several layers prepares itself for a call in inference. With I = H = 512, two
-/// layers and 64 rows, packing all weights took as long as it saved, or longer.
-const ROWS_OF_A_LONG_CALL: usize = 256;
+/// From this number of rows, N·T, a block and its prepared form return the same bits.
+const ROWS_OF_EQUAL_BITS: usize = 64;
 
 /// A [`GruBlock`] that is prepared for inference by [`GruBlock::prepare`].
 ///
