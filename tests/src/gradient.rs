@@ -126,7 +126,7 @@ struct Mode {
     checkpointing: Checkpointing,
     /// Whether the device uses Burn's own checkpointing.
     on_device: bool,
-    /// Whether the variant is made of Burn's operations, with Burn's own sigmoid.
+    /// Whether Burn's operations compute it, with Burn's own sigmoid.
     composed: bool,
 }
 

@@ -218,6 +218,12 @@ fn long_calls(device: &Device) -> Result<(), String> {
                 let expected = block.forward_with(x_of_layers.clone(), of_layers);
                 close(&format!("{name}, {t} steps"), got, expected, 0.0)?;
             }
+            let lengths = [t, 0, N * t - t];
+            let packed = |x: Tensor<3>| x.reshape([N * t, I]);
+            let run = |(y, state): (Tensor<2>, Tensor<3>)| (y.unsqueeze::<3>(), state);
+            let got = run(inference.forward_packed(packed(x), &lengths, None));
+            let expected = run(block.forward_packed(packed(x_of_layers), &lengths, None));
+            close(&format!("packed, {t} steps"), got, expected, 0.0)?;
         }
     }
     Ok(())

@@ -49,7 +49,7 @@ struct Shared {
     panicked: AtomicBool,
 }
 
-/// In `round`: there are no more rounds.
+/// In `round`: the last round is over.
 const DONE: usize = usize::MAX;
 
 /// The bits of `round` that hold the size of the team.

@@ -15,11 +15,11 @@
 //! and over all T·N rows at once `dx = dp·w_ihᵀ`, `dw_ih = xᵀ·dp`, `db_ih = Σ dp`,
 //! `dw_hh = gᵀ·dq` (before, n block: `(r ⊙ g)ᵀ·dn̄`), `db_hh = Σ dq`.
 
-mod before;
 mod bias;
 mod input;
 mod outer;
 mod recompute;
+mod reset_before;
 mod step;
 mod weights;
 

@@ -36,8 +36,7 @@ impl<E: Lanes> Step<'_, '_, E> {
         }
     }
 
-    /// One row of `ds` through `r ⊙ g`, for some units. `ds` becomes
-    /// `ds ⊙ r`.
+    /// One row of `ds` through `r ⊙ g`, for some units. `ds` becomes `ds ⊙ r`.
     ///
     /// # Safety
     /// These units of the row belong to this thread until the next barrier.
