@@ -26,11 +26,9 @@ const LOADERS: [&str; 4] = [
     "/usr/lib/libvulkan.so.1",
 ];
 
-/// The program for CUDA C++, without LLVM. `DOCS_RS` skips the download of LLVM, and [`LINKER`] defines its functions.
-/// Every driver since CUDA 12.8 has the functions of that version.
 const CUDA: &str = "cuda";
-const CUDA_BUILD: [(&str, &str); 2] = [("DOCS_RS", "1"), ("CUDARC_CUDA_VERSION", "12080")];
-const LINKER: &str = concat!("linker=", env!("CARGO_MANIFEST_DIR"), "/cc-without-llvm");
+/// Every driver since CUDA 12.8 has the functions of that version.
+const CUDA_BUILD: (&str, &str) = ("CUDARC_CUDA_VERSION", "12080");
 
 /// The shader languages of this system by default, the faster first.
 pub fn shaders() -> Vec<String> {
@@ -95,7 +93,7 @@ fn program(folder: &Path, shader: &str) -> Result<(), Error> {
     let package = env!("CARGO_PKG_NAME");
     cargo
         .current_dir(HERE)
-        .args(["rustc", "--release", "-p", package, "--bin", package])
+        .args(["build", "--release", "-p", package, "--bin", package])
         .env("CARGO_TARGET_DIR", target());
     cargo.args(["--no-default-features", "--features", shader]);
     // `cargo run` sets variables of this package. Dependencies that read them would be built again.
@@ -106,7 +104,7 @@ fn program(folder: &Path, shader: &str) -> Result<(), Error> {
         }
     }
     if shader == CUDA {
-        cargo.envs(CUDA_BUILD).args(["--", "-C", LINKER]);
+        cargo.envs([CUDA_BUILD]);
     }
     execute(&mut cargo)?;
     let built = target().join("release").join(package);

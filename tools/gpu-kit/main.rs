@@ -60,8 +60,8 @@ enum Command {
         /// Write rows to this file instead, one line of JSON each
         #[arg(long)]
         rows: Option<PathBuf>,
-        /// Arguments of the part. For `cuts`: sizes N T H, and words that a launch configuration must
-        /// contain
+        /// Arguments of the part. For `speed`: names of shapes. For `cuts`: sizes N T H, and words that a launch
+        /// configuration must contain
         more: Vec<String>,
     },
 }

@@ -108,7 +108,7 @@ struct Job<'a> {
     more: Vec<String>,
 }
 
-/// NVRTC compiles in one thread per process, and takes most of the time of some parts.
+/// The compiler of CUDA runs in one thread per process, and takes most of the time of some parts.
 fn processes(part: &Part) -> usize {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     if part.is_shared && cfg!(feature = "cuda") {

@@ -17,58 +17,43 @@ unpack() {
     chmod +x "$room/$1"
 }
 
-# Folders that may contain NVRTC and CUDA's headers: toolkits, and the wheels that PyTorch installs.
-toolkits() {
-    printf '%s\n' "${CUDA_PATH:-}" "${CUDA_HOME:-}"
-    nvcc=$(readlink -f "$(command -v nvcc)") && dirname "$(dirname "$nvcc")"
-    printf '%s\n' /usr/local/cuda /usr/local/cuda-* /opt/cuda
-    python3 -c 'import nvidia
-for folder in nvidia.__path__: print(*(f"{folder}/{part}" for part in ("cu13", "cuda_runtime")), sep="\n")' 2>/dev/null
-    echo /usr
-}
-
-# Links the toolkit $1 into one folder. Wheels lack the headers of matrix units, which Triton has.
-link_toolkit() {
-    [ -e "$1/include/cuda_fp16.h" ] || return 1
-    for libraries in "$1"/lib64 "$1"/lib "$1"/lib/*-linux-gnu "$1"/../cuda_nvrtc/lib; do
-        for nvrtc in "$libraries"/libnvrtc.so*; do [ -e "$nvrtc" ] && break 2; done
+# Places of libdevice, the mathematical functions of CUDA: toolkits, and the wheels that PyTorch installs.
+libdevices() {
+    nvcc=$(readlink -f "$(command -v nvcc)") && nvcc=$(dirname "$(dirname "$nvcc")")
+    for toolkit in "${CUDA_PATH:-}" "${CUDA_HOME:-}" "$nvcc" /usr/local/cuda /usr/local/cuda-* /opt/cuda /usr/lib/cuda; do
+        printf '%s\n' "$toolkit/nvvm/libdevice/libdevice.10.bc"
     done
-    [ -e "$nvrtc" ] || return 1
-    rm -rf "$room/cuda"
-    mkdir -p "$room/cuda/include"
-    ln -s "$1"/include/* "$room/cuda/include/"
-    ln -s "$nvrtc" "$room/cuda/libnvrtc.so"
-    ln -s "$libraries"/libnvrtc-builtins.so* "$room/cuda/"
-    triton=$(python3 -c 'import triton; print(*triton.__path__)' 2>/dev/null)/backends/nvidia/include/crt
-    if ! [ -e "$room/cuda/include/crt" ] && [ -e "$triton" ]; then ln -s "$triton" "$room/cuda/include/"; fi
-    [ -e "$room/cuda/include/crt/mma.h" ] || echo "run: $1 lacks crt/mma.h, so kernels with matrix units fail"
+    python3 -c 'import glob, sys
+for path in sys.path:
+    for place in "nvidia/*/nvvm/libdevice", "triton/backends/nvidia/lib":
+        print(*glob.glob(f"{path}/{place}/libdevice.10.bc"), sep="\n")' 2>/dev/null
 }
 
-# Sets the first toolkit whose NVRTC compiles a kernel that the driver loads. Its NVRTC may be newer than the driver.
-choose_toolkit() {
-    toolkits >"$room/toolkits" || :
-    export CUDA_PATH="$room/cuda" LD_LIBRARY_PATH="$room/cuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-    tried=
-    while read -r GPU_KIT_CUDA; do
-        export GPU_KIT_CUDA
-        link_toolkit "$GPU_KIT_CUDA" || continue
-        tried="$tried $GPU_KIT_CUDA"
-        if timeout 60 "$room/gpu-kit-cuda" part device >"$room/device.log" 2>&1; then
-            export PATH="$PATH:$GPU_KIT_CUDA/bin"
-            echo "run: CUDA with $GPU_KIT_CUDA"
-            return
-        fi
-        echo "run: CUDA with $GPU_KIT_CUDA: $(tail -n 1 "$room/device.log" | cut -c 1-300)"
-        if grep -q 'no CUDA device' "$room/device.log"; then return 1; fi
-    done <"$room/toolkits"
-    [ -n "$tried" ] ||
-        echo "run: CUDA needs NVRTC and headers: in CUDA_PATH, next to nvcc, in /usr/local/cuda or from PyTorch"
-    return 1
+# Whether CUDA works. Links the first libdevice into a folder like a toolkit.
+has_cuda() {
+    libdevices >"$room/libdevices" || :
+    while read -r libdevice; do
+        [ -e "$libdevice" ] || continue
+        mkdir -p "$room/cuda/nvvm/libdevice"
+        ln -s "$libdevice" "$room/cuda/nvvm/libdevice/"
+        # A toolkit also has compute-sanitizer.
+        export GPU_KIT_CUDA="${libdevice%/*/*/*}" CUDA_PATH="$room/cuda"
+        export PATH="$PATH:$GPU_KIT_CUDA/bin"
+        break
+    done <"$room/libdevices"
+    [ -n "${GPU_KIT_CUDA:-}" ] || {
+        echo "run: CUDA needs libdevice.10.bc: in CUDA_PATH, next to nvcc, in /usr/local/cuda or from PyTorch"
+        return 1
+    }
+    timeout 60 "$room/gpu-kit-cuda" part device >"$room/device.log" 2>&1 || {
+        echo "run: CUDA: $(tail -n 1 "$room/device.log" | cut -c 1-300)"
+        return 1
+    }
 }
 
 if [ -e "$kit/gpu-kit-cuda.gz" ]; then
     unpack gpu-kit-cuda
-    if choose_toolkit; then first=$room/gpu-kit-cuda; fi
+    if has_cuda; then first=$room/gpu-kit-cuda; fi
 fi
 for name in gpu-kit-spirv gpu-kit-metal gpu-kit-wgsl; do
     [ -e "$kit/$name.gz" ] || continue

@@ -119,7 +119,11 @@ impl Runner<'_> {
     }
 }
 
-pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
+/// `more` is empty, or names of shapes.
+pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> {
+    if let Some(other) = more.iter().find(|name| !ORDER.contains(&name.as_str())) {
+        return Err(format!("no shape {other:?}, only {}", ORDER.join(", ")).into());
+    }
     let device = device();
     let client = cubecl::Device::default().client();
     // A CPU would tune for minutes, and a smaller size is enough.
@@ -128,7 +132,8 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
     let mut product = Some((size, sgemm_rate(&device, size)));
     let mut peers = peers()?;
     let files = Files::new();
-    for name in ORDER {
+    let is_wanted = |name: &&str| more.is_empty() || more.iter().any(|wanted| wanted == name);
+    for name in ORDER.into_iter().filter(is_wanted) {
         let shape = Shape::find(name).expect("a shape");
         let problem = Problem::new(shape);
         let written = problem.write(&files.problem);

@@ -13,18 +13,13 @@ const CUBES_PER_MULTIPROCESSOR: usize = 2;
 /// The least rows of a part.
 const MIN_ROWS: usize = 128;
 
-/// `lhsᵀ · rhs` of `[R,M]` and some columns of `[R,C]`, on a device that runs so many cubes at the same time.
+/// `lhsᵀ · rhs` of `[R,M]` and `[R,C]`, on a device that runs so many cubes at the same time.
 ///
 /// Burn computes each element of a product in one cube. A product with few elements would use a small part of a GPU, so
 /// the rows are divided into parts, whose products are added at the end.
-pub(super) fn product<B: Backend>(
-    lhs: &Prim<B>,
-    rhs: &Prim<B>,
-    columns: Range<usize>,
-    cubes: usize,
-) -> Prim<B> {
-    let ([rows, m], n) = (lhs.dims(), columns.len());
-    in_parts(lhs, rhs, columns, parts(rows, m, n, cubes))
+pub(super) fn product<B: Backend>(lhs: &Prim<B>, rhs: &Prim<B>, cubes: usize) -> Prim<B> {
+    let ([rows, m], [_, n]) = (lhs.dims(), rhs.dims());
+    in_parts(lhs, rhs, parts(rows, m, n, cubes))
 }
 
 /// How many parts fill the device. A number that divides the rows, if one is near.
@@ -37,29 +32,22 @@ fn parts(rows: usize, m: usize, n: usize, cubes: usize) -> usize {
         .unwrap_or(most)
 }
 
-fn in_parts<B: Backend>(
-    lhs: &Prim<B>,
-    rhs: &Prim<B>,
-    columns: Range<usize>,
-    parts: usize,
-) -> Prim<B> {
+fn in_parts<B: Backend>(lhs: &Prim<B>, rhs: &Prim<B>, parts: usize) -> Prim<B> {
     let whole = |rows: Range<usize>| {
         let [lhs, rhs] = [lhs, rhs].map(|matrix| matrix.narrow(0, rows.clone()));
-        lhs.transpose().matmul(rhs.narrow(1, columns.clone()))
+        lhs.transpose().matmul(rhs)
     };
-    let ([rows, m], [_, width]) = (lhs.dims(), rhs.dims());
+    let ([rows, m], [_, n]) = (lhs.dims(), rhs.dims());
     if parts == 1 {
         return whole(0..rows);
     }
     let in_part = rows / parts;
-    // Reshaped before columns are taken, which needs no copy.
-    let split = |matrix: &Prim<B>, width: usize| {
+    let split = |matrix: &Prim<B>, columns: usize| {
         let rows = matrix.narrow(0, 0..parts * in_part);
-        rows.reshape([parts, in_part, width])
+        rows.reshape([parts, in_part, columns])
     };
-    let products = split(lhs, m).transpose();
-    let products = products.matmul(split(rhs, width).narrow(2, columns.clone()));
-    let sum = products.sum_dim(0).reshape([m, columns.len()]);
+    let products = split(lhs, m).transpose().matmul(split(rhs, n));
+    let sum = products.sum_dim(0).reshape([m, n]);
     match rows - parts * in_part {
         0 => sum,
         rest => sum + whole(rows - rest..rows),
@@ -96,7 +84,7 @@ mod tests {
             .map(|(i, j)| (0..rows).map(|k| a[k * m + i] * b[k * width + j]).sum())
             .collect();
         for parts in [1, 2, 4, 23] {
-            let product = in_parts(&lhs, &rhs, 2..6, parts);
+            let product = in_parts(&lhs, &rhs.narrow(1, 2..6), parts);
             assert_eq!(values(product), expected, "{parts} parts");
         }
     }

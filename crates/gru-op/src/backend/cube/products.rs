@@ -32,21 +32,23 @@ pub(super) fn gradients_of_inputs(
     };
     let BackwardDone { d_gates, d_h0, g_n } = done;
     let d_gates = pick(d_gates);
-    let columns = |from: usize, to: usize| d_gates.narrow(1, from * h..to * h);
-    let d_p = columns(0, 3);
+    let d_p = first_columns(&d_gates, 3 * h);
     let last = call.of.spec.saved_per_unit();
     let x = &whole.inputs.sequence.x;
     let cubes = Limits::of(&states.client).cubes;
-    let product = |lhs: &Prim<CubeBackend>, from: usize, to: usize| {
-        over_rows::product(lhs, &d_gates, from * h..to * h, cubes)
-    };
+    let product =
+        |lhs: &Prim<CubeBackend>, rhs: &Prim<CubeBackend>| over_rows::product(lhs, rhs, cubes);
     let w_ih = wanted
         .w_ih
-        .then(|| product(&pick(whole.rows(x.clone())), 0, 3));
+        .then(|| product(&pick(whole.rows(x.clone())), &d_p));
     let w_hh = wanted.w_hh.then(|| {
         let g = pick(lhs(call, states, None));
         let g_n = g_n.map_or_else(|| g.clone(), pick);
-        let parts = [product(&g, 0, 2), product(&g_n, last - 1, last)];
+        let d_n = d_gates.narrow(1, (last - 1) * h..last * h);
+        let parts = [
+            product(&g, &first_columns(&d_gates, 2 * h)),
+            product(&g_n, &d_n),
+        ];
         Prim::cat(parts.into(), 1)
     });
     // One pass over all columns for both biases.
@@ -81,4 +83,12 @@ pub(super) fn gradients_of_inputs(
             Starts::None | Starts::FromZeros => Prim::zeros([n, h], &whole.inputs.weights.w_hh),
         }),
     }
+}
+
+/// The first columns of a matrix. Burn's slice copies them if the bytes of the others are no multiple of an alignment,
+/// on CUDA 512.
+fn first_columns(matrix: &Prim<CubeBackend>, columns: usize) -> Prim<CubeBackend> {
+    let mut first = matrix.clone();
+    first.0.meta.shape[1] = columns;
+    first
 }
