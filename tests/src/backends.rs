@@ -81,6 +81,15 @@ pub fn all() -> Vec<TestBackend> {
             tolerance_factor: Tolerance::TF32_FACTOR,
             device: cuda,
         },
+        #[cfg(feature = "cpu")]
+        TestBackend {
+            name: "cpu",
+            float64: true,
+            float64_sigmoid: false,
+            slow: true,
+            tolerance_factor: Tolerance::GPU_FACTOR,
+            device: || Ok(Device::cpu()),
+        },
     ]
 }
 
