@@ -86,13 +86,9 @@ fn sources_are_within_the_limits_of_metal() {
 #[test]
 #[ignore = "needs clang: cargo test -- --ignored"]
 fn sources_parse_as_cpp() {
-    let directory = std::env::temp_dir().join(format!("gru-cube-metal-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
-    std::fs::write(
-        directory.join("metal_stdlib"),
-        include_str!("metal_shim.hpp"),
-    )
-    .unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let library = directory.path().join("metal_stdlib");
+    std::fs::write(library, include_str!("metal_shim.hpp")).unwrap();
     for Compiled { name, kernel, .. } in every_variant() {
         let mut clang = Command::new("clang")
             .args([
@@ -103,7 +99,7 @@ fn sources_parse_as_cpp() {
                 "-Wno-everything",
                 "-I",
             ])
-            .arg(&directory)
+            .arg(directory.path())
             .arg("-")
             .stdin(Stdio::piped())
             .stderr(Stdio::piped())
@@ -120,5 +116,4 @@ fn sources_parse_as_cpp() {
             kernel.source
         );
     }
-    std::fs::remove_dir_all(&directory).unwrap();
 }
