@@ -26,7 +26,6 @@ mod serve;
 mod tables;
 
 use std::{
-    env,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -169,24 +168,21 @@ fn compare(options: &Options) -> Result<(), String> {
         Some(path) => Some(Record::open(path)?),
         None => None,
     };
-    let scratch = env::temp_dir().join(format!("gru-benches-{}", std::process::id()));
-    std::fs::create_dir_all(&scratch).map_err(|e| format!("{}: {e}", scratch.display()))?;
-    let result = options.threads.iter().try_for_each(|&threads| {
+    let scratch = tempfile::tempdir().map_err(|e| e.to_string())?;
+    options.threads.iter().try_for_each(|&threads| {
         let pinned = facts::pin(threads);
         println!("{threads} threads, {pinned}");
         let mut peers = start(options, threads)?;
         for shape in &options.shapes {
             for &mode in &options.modes {
-                let rows = compare_row(options, shape, mode, threads, &mut peers, &scratch)?;
+                let rows = compare_row(options, shape, mode, threads, &mut peers, scratch.path())?;
                 if let Some(record) = &mut record {
                     record.add(rows, &pinned)?;
                 }
             }
         }
         Ok(())
-    });
-    let _ = std::fs::remove_dir_all(&scratch);
-    result
+    })
 }
 
 /// Starts all peers.

@@ -44,9 +44,8 @@ fn peak(
     mode: Mode,
     threads: usize,
 ) -> Result<Result<f64, String>, String> {
-    let scratch = std::env::temp_dir().join(format!("gru-benches-{}", std::process::id()));
-    std::fs::create_dir_all(&scratch).map_err(|e| format!("{}: {e}", scratch.display()))?;
-    let file = scratch.join(shape.name).with_extension("bin");
+    let scratch = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let file = scratch.path().join(shape.name).with_extension("bin");
     let written = Problem::new(shape).write(&file);
     written.map_err(|e| format!("{}: {e}", file.display()))?;
     let mut command = install::command(name, &options.folder, threads)?;
@@ -54,17 +53,14 @@ fn peak(
     command.env("MALLOC_MMAP_THRESHOLD_", "65536");
     let mut peer = Peer::start(name, &mut command)?;
     let without = facts::mib(peer.id(), "VmRSS")?;
-    let prepared = peer.prepare(&file, mode, &scratch.join("out"));
-    let result = match prepared {
+    let prepared = peer.prepare(&file, mode, &scratch.path().join("out"));
+    match prepared {
         Ok(_) => {
             facts::reset_peak(peer.id())?;
             peer.sample(0, 3)?;
-            Ok(facts::mib(peer.id(), "VmHWM")? - without)
+            Ok(Ok(facts::mib(peer.id(), "VmHWM")? - without))
         }
-        Err(NoAnswer::Declined(reason)) => Err(reason),
-        Err(NoAnswer::Failed(reason)) => return Err(reason),
-    };
-    drop(peer);
-    let _ = std::fs::remove_dir_all(&scratch);
-    Ok(result)
+        Err(NoAnswer::Declined(reason)) => Ok(Err(reason)),
+        Err(NoAnswer::Failed(reason)) => Err(reason),
+    }
 }

@@ -186,14 +186,12 @@ mod tests {
         change(&mut y);
         let floats = y.iter().chain(&problem.h0);
         let bytes: Vec<u8> = floats.flat_map(|float| float.to_le_bytes()).collect();
-        let path = std::env::temp_dir().join(format!("agree-{peer}-{}", std::process::id()));
-        fs::write(&path, bytes).expect("the file can be written");
+        let file = tempfile::NamedTempFile::new().expect("the file can be made");
+        fs::write(&file, bytes).expect("the file can be written");
         let names = problem.outputs(Mode::Infer);
-        let read = |names| Outputs::read(peer, names, &path, problem, Mode::Infer);
+        let read = |names| Outputs::read(peer, names, file.path(), problem, Mode::Infer);
         assert!(read(&names[..1]).is_err(), "h_n is missing");
-        let outputs = read(&names);
-        fs::remove_file(&path).expect("the file exists");
-        outputs.expect("the file has all numbers")
+        read(&names).expect("the file has all numbers")
     }
 
     #[test]

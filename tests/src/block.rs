@@ -307,19 +307,14 @@ fn record_round_trip(device: &Device, _: Tolerance) -> Result<(), String> {
     if same_outputs(&saved, &fresh, device).is_ok() {
         return Err("expected different outputs of two random blocks".into());
     }
-    let name = format!(
-        "gru-block-{}-{:?}",
-        std::process::id(),
-        std::thread::current().id()
-    );
-    let path = std::env::temp_dir().join(name).with_extension("bpk");
-    let saved_to = saved.clone().save_file(&path).map_err(|e| e.to_string());
-    let loaded = saved_to.and_then(|()| fresh.try_load_file(&path).map_err(|e| e.to_string()));
     // A loaded tensor may be read from its file on first use, so the file stays until the comparison is
     // done.
-    let same = loaded.and_then(|loaded| same_outputs(&loaded, &saved, device));
-    std::fs::remove_file(&path).map_err(|e| e.to_string())?;
-    same
+    let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let path = folder.path().join("block.bpk");
+    let saved_to = saved.clone().save_file(&path);
+    saved_to.map_err(|e| e.to_string())?;
+    let loaded = fresh.try_load_file(&path).map_err(|e| e.to_string())?;
+    same_outputs(&loaded, &saved, device)
 }
 
 fn safetensors_round_trip(device: &Device, _: Tolerance) -> Result<(), String> {
@@ -421,11 +416,9 @@ fn config_file() -> Result<(), String> {
         .with_reset(Reset::BeforeMatmul)
         .with_clip_state(Some(2.5))
         .with_initializer(GruInitializer::PyTorch);
-    let path = std::env::temp_dir().join(format!("gru-block-{}.json", std::process::id()));
-    config.save(&path).map_err(|e| e.to_string())?;
-    let loaded = GruBlockConfig::load(&path).map_err(|e| e.to_string());
-    std::fs::remove_file(&path).map_err(|e| e.to_string())?;
-    let loaded = loaded?;
+    let file = tempfile::NamedTempFile::new().map_err(|e| e.to_string())?;
+    config.save(&file).map_err(|e| e.to_string())?;
+    let loaded = GruBlockConfig::load(&file).map_err(|e| e.to_string())?;
     if loaded.to_string() == config.to_string() {
         Ok(())
     } else {

@@ -2,16 +2,10 @@
 //! shape.
 
 use super::backends::TestBackend;
-use burn::{
-    module::{Module, Param},
-    tensor::{DType, Device, Tensor},
-};
+use burn::tensor::{DType, Device, Tensor};
 use gru_op::{
-    Activation, Activations, GruBlockConfig, GruLayer, GruSpec, GruWeights, Layout, Precision,
-    SequenceOptions, Update, gru_cell, gru_sequence, gru_sequence_with,
-    mps_graph::{self, GruDescriptor},
-    restart,
-    tensorflow::{self, gru_block_cell, gru_block_cell_grad},
+    Activation, Activations, GruSpec, GruWeights, Layout, SequenceOptions, gru_cell, gru_sequence,
+    gru_sequence_with, restart,
 };
 use gru_testkit::panics::panic_text;
 use libtest_mimic::Trial;
@@ -28,14 +22,14 @@ struct Misuse {
     says: &'static [&'static str],
 }
 
-fn descriptor(change: impl FnOnce(&mut GruDescriptor)) -> GruDescriptor {
-    let mut descriptor = GruDescriptor::new(Update::Keeps);
-    change(&mut descriptor);
-    descriptor
-}
-
 fn zeros<const D: usize>(shape: [usize; D]) -> Tensor<D> {
     Tensor::zeros(shape, &Device::flex())
+}
+
+/// A device of another backend than [`zeros`].
+#[allow(deprecated)]
+fn ndarray() -> Device {
+    Device::ndarray()
 }
 
 fn weights() -> GruWeights {
@@ -77,17 +71,11 @@ macro_rules! misuse {
     };
 }
 
-fn all() -> Vec<Misuse> {
-    fn block() -> gru_op::GruBlock {
-        GruBlockConfig::new(I, H).init(&Device::flex())
-    }
-    /// Two layers. `change` modifies the second layer.
-    fn changed(change: impl FnOnce(&mut GruLayer)) -> gru_op::GruBlock {
-        let config = GruBlockConfig::new(I, H).with_num_layers(2);
-        let mut block = config.init(&Device::flex());
-        change(&mut block.layers[1]);
-        block
-    }
+// After the macro, which they use.
+mod block;
+mod foreign;
+
+fn sequences() -> Vec<Misuse> {
     vec![
         misuse!(
             "lengths-count",
@@ -132,16 +120,6 @@ fn all() -> Vec<Misuse> {
             "gru_sequence_with: start_state [N, H] or [1, H] must be [2, 5], got [3, 5]"
         ),
         misuse!(
-            "block-start-state-shape",
-            block().forward_with(
-                zeros([N, T, I]),
-                SequenceOptions::new()
-                    .starts(zeros([N, T]).greater_elem(1))
-                    .start_state(zeros([2, 1, H]))
-            ),
-            "GruBlock::forward_with: start_state [L·D, N, H] or [L·D, 1, H] must be [1, 1, 5], got [2, 1, 5]"
-        ),
-        misuse!(
             "starts-after",
             gru_op::starts_after(
                 zeros([N, T]).greater_elem(1),
@@ -163,154 +141,6 @@ fn all() -> Vec<Misuse> {
             "projected-features",
             sequence(|c| c.w.w_ih = None),
             "gru_sequence: the last dimension of x, 3H without w_ih, must be [15], got [4]"
-        ),
-        misuse!(
-            "block-lengths",
-            block().forward_with(zeros([N, T, I]), SequenceOptions::new().lengths(&[3, 9])),
-            "GruBlock::forward_with: lengths[1] must be at most T, expected 0 to 3, got 9"
-        ),
-        misuse!(
-            "reverse-and-bidirectional",
-            GruBlockConfig::new(I, H)
-                .with_reverse(true)
-                .with_bidirectional(true)
-                .init(&Device::flex()),
-            "GruBlockConfig: expected reverse or bidirectional, got both"
-        ),
-        misuse!(
-            "per-layer",
-            {
-                let config = GruBlockConfig::new(I, H).with_num_layers(3);
-                let options = config.layer_options();
-                config
-                    .with_per_layer(vec![options; 2])
-                    .init(&Device::flex())
-            },
-            "GruBlockConfig: per_layer must be empty or have one entry for each layer and \
-             direction, expected 3, got 2"
-        ),
-        misuse!(
-            "step-recurrent-dropout",
-            {
-                let device = Device::flex().autodiff();
-                let config = GruBlockConfig::new(I, H).with_recurrent_dropout(0.5);
-                config
-                    .init(&device)
-                    .step(Tensor::zeros([N, I], &device), None)
-            },
-            "GruBlock::step: recurrent dropout is drawn once per sequence, expected 0 in training, \
-             got 0.5"
-        ),
-        misuse!(
-            "block-cell-weights",
-            gru_block_cell(
-                zeros([N, I]),
-                zeros([N, H]),
-                zeros([I + H, H]),
-                zeros([I + H, H]),
-                zeros([2 * H]),
-                zeros([H])
-            ),
-            "gru_block_cell: w_ru [I+H, 2H] must be [9, 10], got [9, 5]"
-        ),
-        misuse!(
-            "block-cell-saved",
-            gru_block_cell_grad(
-                zeros([N, I]),
-                zeros([N, H]),
-                zeros([I + H, 2 * H]),
-                zeros([I + H, H]),
-                zeros([2 * H]),
-                zeros([H]),
-                zeros([N, H]),
-                zeros([N - 1, H]),
-                zeros([N, H]),
-                zeros([N, H])
-            ),
-            "gru_block_cell_grad: u [N, H] must be [2, 5], got [1, 5]"
-        ),
-        misuse!(
-            "block-cell-weights-rows",
-            tensorflow::weights(zeros([H, 2 * H]), zeros([H, H]), zeros([2 * H]), zeros([H])),
-            "tensorflow::weights: w_c [I+H, H] must have more rows than columns, got [5, 5]"
-        ),
-        misuse!(
-            "tensorflow-weights",
-            tensorflow::weights(
-                zeros([I + H, 2 * H]),
-                zeros([I + H, H]),
-                zeros([H]),
-                zeros([H])
-            ),
-            "tensorflow::weights: b_ru [2H] must be [10], got [5]; w_c is [9, 5]"
-        ),
-        misuse!(
-            "mps-weights-direction",
-            mps_graph::weights(
-                &zeros::<3>([2, 3 * H, H]).into(),
-                None,
-                None,
-                None,
-                &GruDescriptor::new(Update::Keeps)
-            ),
-            "mps_graph::weights: recurrent_weight must be [3H, H] without bidirectional, got [2, 15, 5]"
-        ),
-        misuse!(
-            "mps-weights-input",
-            mps_graph::weights(
-                &zeros::<2>([3 * H, H]).into(),
-                Some(&zeros([H, I])),
-                None,
-                None,
-                &GruDescriptor::new(Update::Keeps)
-            ),
-            "mps_graph::weights: input_weight [D·3H, I] must be [15, 4], got [5, 4]"
-        ),
-        misuse!(
-            "mps-recurrent-weight",
-            mps_graph::gru(
-                zeros([T, N, 3 * H]),
-                zeros::<2>([3 * H, H]),
-                None,
-                None,
-                None,
-                None,
-                None,
-                &descriptor(|d| d.bidirectional = true)
-            ),
-            "mps_graph::gru: recurrent_weight must be [2, 3H, H] with bidirectional, got [15, 5]"
-        ),
-        misuse!(
-            "mps-secondary-bias",
-            mps_graph::gru(
-                zeros([T, N, 3 * H]),
-                zeros::<2>([3 * H, H]),
-                None,
-                None,
-                None,
-                None,
-                Some(zeros([3 * H])),
-                &descriptor(|d| d.reset_after = true)
-            ),
-            "mps_graph::gru: secondary_bias [D·H] must be [5], got [15]"
-        ),
-        misuse!(
-            "mps-z-state",
-            mps_graph::gru_gradients(
-                zeros([T, N, 3 * H]),
-                zeros::<2>([3 * H, H]),
-                zeros([T, N, H]),
-                zeros([T, N, H]),
-                zeros([T, N, H]),
-                None,
-                None,
-                None,
-                None,
-                None,
-                None,
-                &GruDescriptor::new(Update::Keeps)
-            ),
-            "mps_graph::gru_gradients: z_state [T, N, D·3H] must be [3, 2, 15], got [3, 2, 5]"
         ),
         misuse!(
             "x-features",
@@ -359,16 +189,13 @@ fn all() -> Vec<Misuse> {
             sequence(|c| c.w.w_hh = c.w.w_hh.clone().cast(DType::F64)),
             "gru_sequence: w_hh must have the dtype of x, expected F32, got F64"
         ),
-        #[allow(deprecated)]
-        Misuse {
-            id: "device",
-            call: Box::new(|| sequence(|c| c.h0 = Some(Tensor::zeros([N, H], &Device::ndarray())))),
-            says: &[
-                "gru_sequence: h0 must be on the device of x",
-                "Flex",
-                "NdArray",
-            ],
-        },
+        misuse!(
+            "device",
+            sequence(|c| c.h0 = Some(Tensor::zeros([N, H], &ndarray()))),
+            "gru_sequence: h0 must be on the device of x",
+            "Flex",
+            "NdArray"
+        ),
         misuse!(
             "overflow",
             sequence(|c| {
@@ -415,78 +242,6 @@ fn all() -> Vec<Misuse> {
             "GruSpec: candidate activation Elu { alpha: -1.0 }: alpha must be finite and not"
         ),
         misuse!(
-            "block-features",
-            {
-                block().forward(zeros([N, T, I + 1]), None);
-            },
-            "GruBlock::forward: the last dimension of x must be [4], got [5]"
-        ),
-        misuse!(
-            "block-state",
-            {
-                block().forward(zeros([N, T, I]), Some(zeros([2, N, H])));
-            },
-            "GruBlock::forward: state [L·D, N, H] must be [1, 2, 5], got [2, 2, 5]"
-        ),
-        misuse!(
-            "block-state-dtype",
-            block().forward(zeros([N, T, I]), Some(zeros([1, N, H]).cast(DType::F64))),
-            "GruBlock::forward: state must have the dtype of x, expected F32, got F64"
-        ),
-        #[allow(deprecated)]
-        Misuse {
-            id: "block-state-device",
-            call: Box::new(|| {
-                let state = Tensor::zeros([1, N, H], &Device::ndarray());
-                let options = SequenceOptions::new().lengths(&[1, 2]).state(state);
-                block().forward_with(zeros([N, T, I]), options);
-            }),
-            says: &["GruBlock::forward_with: state must be on the device of x"],
-        },
-        misuse!(
-            "step-state-dtype",
-            block().step(zeros([N, I]), Some(zeros([1, N, H]).cast(DType::F64))),
-            "GruBlock::step: state must have the dtype of x, expected F32, got F64"
-        ),
-        misuse!(
-            "block-weight-dtype",
-            changed(|layer| layer.w_hh = layer.w_hh.clone().map(|w| w.cast(DType::F64)))
-                .forward(zeros([N, T, I]), None),
-            "GruBlock::forward: layers.1.w_hh must have the dtype of x, expected F32, got F64"
-        ),
-        #[allow(deprecated)]
-        Misuse {
-            id: "block-weight-device",
-            call: Box::new(|| {
-                changed(|layer| *layer = layer.clone().to_device(&Device::ndarray()))
-                    .forward(zeros([N, T, I]), None);
-            }),
-            says: &[
-                "GruBlock::forward: layers.1.w_ih must be on the device of x",
-                "Flex",
-                "NdArray",
-            ],
-        },
-        misuse!(
-            "block-weight-shape",
-            changed(|layer| layer.w_hh = Param::from_tensor(zeros([H, 2 * H])))
-                .forward(zeros([N, T, I]), None),
-            "GruBlock::forward: layers.1.w_hh must be [H, 3H], got [5, 10]"
-        ),
-        misuse!(
-            "block-bias-shape",
-            changed(|layer| layer.b_ih = Some(Param::from_tensor(zeros([H]))))
-                .step(zeros([N, I]), None),
-            "GruBlock::step: layers.1.b_ih [3H] must be [15], got [5]",
-            "layers.1.w_hh [H, 3H] is [5, 15]"
-        ),
-        misuse!(
-            "gates-weight-dtype",
-            changed(|layer| layer.w_ih = layer.w_ih.clone().map(|w| w.cast(DType::F64)))
-                .gates(zeros([N, T, I]), None),
-            "GruBlock::gates: layers.1.w_ih must have the dtype of x, expected F32, got F64"
-        ),
-        misuse!(
             "checkpointing",
             sequence(|c| {
                 let device = Device::flex().autodiff();
@@ -518,84 +273,6 @@ fn all() -> Vec<Misuse> {
              expected Balanced, got Disabled"
         ),
         misuse!(
-            "block-checkpointing",
-            {
-                let device = Device::flex().autodiff();
-                let block = GruBlockConfig::new(I, H).init(&device);
-                let x = Tensor::zeros([N, T, I], &device.gradient_checkpointing());
-                block.forward(x, None)
-            },
-            "GruBlock::forward: layers.0.w_ih must have the gradient checkpointing of x, expected \
-             Balanced, got Disabled"
-        ),
-        misuse!(
-            "block-state-checkpointing",
-            {
-                let device = Device::flex().autodiff();
-                let block = GruBlockConfig::new(I, H).init(&device);
-                let state = Tensor::zeros([1, N, H], &device.clone().gradient_checkpointing());
-                block.step(Tensor::zeros([N, I], &device), Some(state))
-            },
-            "GruBlock::step: state must have the gradient checkpointing of x, expected Disabled, \
-             got Balanced"
-        ),
-        misuse!(
-            "too-many-layers",
-            GruBlockConfig::new(I, H)
-                .with_num_layers(usize::MAX)
-                .init(&Device::flex()),
-            "GruBlockConfig: expected parameters that memory can address, got d_input 4, d_hidden \
-             5, num_layers 18446744073709551615"
-        ),
-        misuse!(
-            "too-many-layers-in-both-directions",
-            GruBlockConfig::new(I, H)
-                .with_num_layers(usize::MAX / 2 + 1)
-                .with_bidirectional(true)
-                .init(&Device::flex()),
-            "GruBlockConfig: expected parameters that memory can address, got"
-        ),
-        misuse!(
-            "too-many-units",
-            GruBlockConfig::new(I, usize::MAX / 2).init(&Device::flex()),
-            "GruBlockConfig: expected parameters that memory can address, got"
-        ),
-        misuse!(
-            "too-many-inputs",
-            GruBlockConfig::new(usize::MAX, H).init(&Device::flex()),
-            "GruBlockConfig: expected parameters that memory can address, got"
-        ),
-        misuse!(
-            "per-layer-overflow",
-            {
-                let config = GruBlockConfig::new(I, H).with_num_layers(usize::MAX);
-                let options = config.layer_options();
-                config
-                    .with_bidirectional(true)
-                    .with_per_layer(vec![options; 2])
-                    .init(&Device::flex())
-            },
-            "GruBlockConfig: expected parameters that memory can address, got"
-        ),
-        misuse!(
-            "step-bidirectional",
-            {
-                let config = GruBlockConfig::new(I, H).with_bidirectional(true);
-                config.init(&Device::flex()).step(zeros([N, I]), None);
-            },
-            "GruBlock::step: expected the forward direction in every layer, got reverse"
-        ),
-        misuse!(
-            "prepared-tracked-state",
-            {
-                let block = GruBlockConfig::new(I, H).init(&Device::flex());
-                let state = Tensor::<3>::zeros([1, N, H], &Device::flex().autodiff());
-                let prepared = block.prepare(Precision::Full);
-                prepared.step(zeros([N, I]), Some(state));
-            },
-            "PreparedGru::step: state must be on a device without autodiff"
-        ),
-        misuse!(
             "restart-layers",
             {
                 let state = Tensor::<3>::zeros([2, N, H], &Device::flex());
@@ -605,13 +282,6 @@ fn all() -> Vec<Misuse> {
             },
             "restart: start_state [L·D, N, H] or [L·D, 1, H] must be [2, 1, ",
             "got [1, 1, "
-        ),
-        misuse!(
-            "no-hidden-units",
-            {
-                GruBlockConfig::new(I, 0).init(&Device::flex());
-            },
-            "GruBlockConfig: d_hidden must be positive, expected > 0, got 0"
         ),
     ]
 }
@@ -627,5 +297,9 @@ pub fn trials(_: &[TestBackend]) -> Vec<Trial> {
             }
         })
     };
-    all().into_iter().map(trial).collect()
+    [sequences(), block::all(), foreign::all()]
+        .into_iter()
+        .flatten()
+        .map(trial)
+        .collect()
 }

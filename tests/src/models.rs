@@ -94,76 +94,46 @@ const PUBLISHED: [Published; 5] = [
 
 type Test = fn(&Files, &TestBackend, &Device) -> Result<(), String>;
 
+/// Whether a test exists for a model and a backend.
+type Exists = fn(&Published, &TestBackend) -> bool;
+
+const TESTS: [(&str, Exists, Test); 8] = [
+    ("nodes", |_, on| on.name == "flex", Files::nodes),
+    ("file", |_, _| true, Files::whole_file),
+    ("float64", |_, on| on.float64, Files::in_float64),
+    ("rows", |_, _| true, Files::rows),
+    ("frames", |_, _| true, Files::frame_by_frame),
+    ("stack", |model, _| model.nodes.len() > 1, Files::stack),
+    ("prepared", |_, on| on.name == "flex", Files::prepared),
+    (
+        "sound",
+        |model, on| on.name == "flex" && model.name.starts_with("nsnet2"),
+        Files::sound,
+    ),
+];
+
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
-    let mut trials: Vec<Trial> = Vec::new();
+    let mut trials = Vec::new();
     for published in &PUBLISHED {
-        trials.push(trial(format!("models/{}/nodes", published.name), |root| {
-            Files::open(published, root)?.nodes()
-        }));
-        let tests: [(&str, Test); 4] = [
-            ("file", Files::whole_file),
-            ("rows", Files::rows),
-            ("frames", Files::frame_by_frame),
-            ("stack", Files::stack),
-        ];
-        for (test, run) in tests {
-            if test == "stack" && published.nodes.len() == 1 {
-                continue;
-            }
-            for &backend in backends {
+        for (test, exists, run) in TESTS {
+            for &backend in backends.iter().filter(|on| exists(published, on)) {
                 let id = format!("models/{}/{test}/{}", published.name, backend.name);
-                trials.push(match root() {
-                    Ok(root) => backend.trial(id, move |device| {
-                        run(&Files::open(published, &root)?, &backend, device)
+                let dir = std::env::var_os(MODELS).map(PathBuf::from);
+                trials.push(match dir {
+                    Some(dir) => backend.trial(id, move |device| {
+                        run(&Files::open(published, &dir)?, &backend, device)
                     }),
-                    Err(reason) => without_files(id, reason),
+                    None => without_files(id),
                 });
             }
-        }
-        type OnFlex = fn(&Files, &Device) -> Result<(), String>;
-        let tests: [(&str, OnFlex); 2] = [("prepared", Files::prepared), ("sound", Files::sound)];
-        for &backend in backends.iter().filter(|backend| backend.name == "flex") {
-            for (test, run) in tests {
-                if test == "sound" && !published.name.starts_with("nsnet2") {
-                    continue;
-                }
-                let id = format!("models/{}/{test}/{}", published.name, backend.name);
-                trials.push(match root() {
-                    Ok(root) => backend.trial(id, move |device| {
-                        run(&Files::open(published, &root)?, device)
-                    }),
-                    Err(reason) => without_files(id, reason),
-                });
-            }
-        }
-        for backend in backends.iter().filter(|backend| backend.float64) {
-            let id = format!("models/{}/file/{}", published.name, backend.id(DType::F64));
-            trials.push(match root() {
-                Ok(root) => backend.trial(id, move |device| {
-                    Files::open(published, &root)?.in_float64(device)
-                }),
-                Err(reason) => without_files(id, reason),
-            });
         }
     }
     trials
 }
 
-fn root() -> Result<PathBuf, String> {
-    let dir = std::env::var_os(MODELS).map(PathBuf::from);
-    dir.ok_or(format!("{MODELS}: expected a folder with the models"))
-}
-
-/// A trial without a device.
-fn trial(id: String, test: impl FnOnce(&Path) -> Result<(), String> + Send + 'static) -> Trial {
-    match root() {
-        Ok(root) => Trial::test(id, move || Ok(test(&root)?)),
-        Err(reason) => without_files(id, reason),
-    }
-}
-
-fn without_files(id: String, reason: String) -> Trial {
+fn without_files(id: String) -> Trial {
     Trial::ignorable_test(id, move || {
+        let reason = format!("{MODELS}: expected a folder with the models");
         if std::env::var_os(REQUIRE_MODELS).is_some() {
             Err(Failed::from(format!(
                 "{reason}, and {REQUIRE_MODELS} is set"
@@ -231,7 +201,7 @@ impl Files {
     }
 
     /// Checks the names and configurations of the GRU nodes in the file.
-    fn nodes(&self) -> Result<(), String> {
+    fn nodes(&self, _: &TestBackend, _: &Device) -> Result<(), String> {
         let Published { units, nodes, .. } = *self.published;
         let names: Vec<&str> = self.model.grus().iter().map(|node| node.name()).collect();
         if names != nodes {
@@ -414,7 +384,7 @@ impl Files {
     }
 
     /// The output of all GRUs in sequence, with rounded weights: its distance from float64 in dB.
-    fn prepared(&self, device: &Device) -> Result<(), String> {
+    fn prepared(&self, _: &TestBackend, device: &Device) -> Result<(), String> {
         let nodes = self.published.nodes;
         let key = if let [node] = nodes { node } else { "stack" };
         let run = self.run(&format!("{key}:file"), device, DType::F32)?;
@@ -438,7 +408,7 @@ impl Files {
     }
 
     /// In float64 only the equations and the weights matter.
-    fn in_float64(&self, device: &Device) -> Result<(), String> {
+    fn in_float64(&self, _: &TestBackend, device: &Device) -> Result<(), String> {
         for node in self.published.nodes {
             let block = self.import(node, device)?.map(&mut Cast(DType::F64));
             let run = self.run(&format!("{node}:file"), device, DType::F64)?;

@@ -12,7 +12,7 @@ use libtest_mimic::Trial;
 use super::{
     backends::TestBackend,
     conformance::{gradients_of, text, values_by_key},
-    runs::{self, gradient, loss, values},
+    runs::{gradient, loss, values},
 };
 
 const PREFIX: &str = "encoder.";
@@ -124,12 +124,10 @@ fn exports_what_it_read() -> Result<(), String> {
     let dict = StateDict::from_pytorch(path("tagger.pt")).map_err(text)?;
     let config = pytorch::config(&dict, PREFIX).map_err(text)?;
     let encoder = pytorch::import(&dict, PREFIX, &config, device).map_err(text)?;
-    let file = runs::scratch_file("encoder.safetensors");
+    let file = tempfile::NamedTempFile::new().map_err(text)?;
     let exported = pytorch::export(&encoder, PREFIX).map_err(text)?;
     exported.to_safetensors(&file).map_err(text)?;
-    let read = StateDict::from_safetensors(&file).map_err(text);
-    std::fs::remove_file(&file).map_err(|e| e.to_string())?;
-    let read = read?;
+    let read = StateDict::from_safetensors(&file).map_err(text)?;
     let of_encoder: Vec<&str> = dict.keys().filter(|k| k.starts_with(PREFIX)).collect();
     if read.keys().collect::<Vec<_>>() != of_encoder {
         let keys: Vec<&str> = read.keys().collect();

@@ -190,8 +190,3 @@ impl ModuleMapper for Cast {
         param.map(|tensor| tensor.cast(self.0))
     }
 }
-
-/// The path of a temporary file that only this process uses.
-pub fn scratch_file(name: &str) -> std::path::PathBuf {
-    std::env::temp_dir().join(format!("gru-tests-{}-{name}", std::process::id()))
-}

@@ -177,9 +177,8 @@ mod tests {
     #[test]
     fn models_load_or_are_rejected() {
         let _alone = crate::drawing();
-        let folder = std::env::temp_dir().join(format!("char-model-save-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let path = folder.join("model");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model");
         let device = Device::flex();
         let abc = vocabulary("abc");
         let sizes = CharGruConfig::new(3, 2, 4, 1, 0.0);
@@ -209,13 +208,13 @@ mod tests {
         assert!(load(&path, &device).is_err());
         assert!(from_bytes(foreign.to_vec(), &path, &device).is_err());
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "a file is left");
-        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
     fn impossible_sizes_are_rejected() {
         let _alone = crate::drawing();
-        let path = std::env::temp_dir().join(format!("char-model-sizes-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model");
         let usual = CharGruConfig::new(3, 2, 4, 1, 0.0);
         let claims = [
             CharGruConfig::new(3, 2, 1 << 20, 1, 0.0),
@@ -235,6 +234,5 @@ mod tests {
             let bytes = fs::read(&path).unwrap();
             assert!(from_bytes(bytes, &path, &device).is_err(), "{sizes}");
         }
-        fs::remove_file(&path).unwrap();
     }
 }

@@ -67,16 +67,10 @@ fn collect(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> Result<(), Err
 mod tests {
     use super::*;
 
-    fn folder(name: &str) -> PathBuf {
-        let name = format!("char-gru-text-{name}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir_all(&folder).unwrap();
-        folder
-    }
-
     #[test]
     fn files_and_folders_are_one_text() {
-        let folder = folder("parts");
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = temporary.path();
         fs::create_dir_all(folder.join("sub")).unwrap();
         fs::write(folder.join("b.txt"), "\u{feff}two\r\n").unwrap();
         fs::write(folder.join("a.txt"), "one").unwrap();
@@ -87,14 +81,14 @@ mod tests {
         for (to, link) in [(".", "circle"), ("missing", "gone.txt")] {
             std::os::unix::fs::symlink(to, folder.join(link)).unwrap();
         }
-        let text = read(std::slice::from_ref(&folder)).unwrap();
+        let text = read(&[folder.into()]).unwrap();
         assert_eq!(text, "one\ntwo\nthree\r");
-        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
     fn invalid_texts_are_rejected() {
-        let folder = folder("wrong");
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = temporary.path();
         let file = |name: &str, bytes: &[u8]| {
             let path = folder.join(name);
             fs::write(&path, bytes).unwrap();
@@ -108,6 +102,5 @@ mod tests {
         assert!(none.to_string().contains("missing"));
         fs::create_dir_all(folder.join("bare")).unwrap();
         assert!(read(&[folder.join("bare")]).is_err());
-        fs::remove_dir_all(folder).unwrap();
     }
 }

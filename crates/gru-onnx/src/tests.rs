@@ -10,7 +10,6 @@ use onnx_ir::{Message, ModelProto, NodeProto};
 use std::{
     fs,
     panic::{AssertUnwindSafe, catch_unwind},
-    path::PathBuf,
 };
 
 const N: usize = 2;
@@ -53,27 +52,20 @@ fn with(name: &str, attribute: Attribute) -> GruModel {
     model
 }
 
-/// A folder of its own for each test.
-fn folder(test: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("gru-onnx-{}-{test}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    folder
-}
-
 /// The generated code, or the panic of the build script.
-fn generate(test: &str, model: &GruModel, marked: bool) -> Result<String, String> {
-    generate_with(GruOverride::new(), test, model, marked)
+fn generate(model: &GruModel, marked: bool) -> Result<String, String> {
+    generate_with(GruOverride::new(), &model.to_bytes(), marked)
 }
 
 fn generate_with(
     gru: impl OpOverride + CustomOp + 'static,
-    test: &str,
-    model: &GruModel,
+    model: &[u8],
     marked: bool,
 ) -> Result<String, String> {
-    let folder = folder(test);
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = temporary.path();
     let path = folder.join("model.onnx");
-    fs::write(&path, model.to_bytes()).unwrap();
+    fs::write(&path, model).unwrap();
     let result = catch_unwind(AssertUnwindSafe(|| {
         let out = folder.join("out");
         let mut generator = ModelGen::new();
@@ -87,9 +79,10 @@ fn generate_with(
                 .register_op_override(gru);
         }
         generator.run_from_cli();
-        fs::read_to_string(out.join("model.rs")).unwrap()
+        let code = fs::read_to_string(out.join("model.rs")).unwrap();
+        // The code names the folder.
+        code.replace(folder.to_str().unwrap(), "folder")
     }));
-    fs::remove_dir_all(&folder).unwrap();
     result.map_err(|panic| match panic.downcast::<String>() {
         Ok(text) => *text,
         Err(_) => "a panic without a text".into(),
@@ -97,8 +90,8 @@ fn generate_with(
 }
 
 #[track_caller]
-fn expect_code(test: &str, model: &GruModel, marked: bool, expected: &[&str]) {
-    expect_in(&generate(test, model, marked).unwrap(), expected);
+fn expect_code(model: &GruModel, marked: bool, expected: &[&str]) {
+    expect_in(&generate(model, marked).unwrap(), expected);
 }
 
 #[track_caller]
@@ -113,8 +106,8 @@ fn expect_in(code: &str, expected: &[&str]) {
 }
 
 #[track_caller]
-fn expect_error(test: &str, model: &GruModel, marked: bool, expected: &str) {
-    let error = generate(test, model, marked).unwrap_err();
+fn expect_error(model: &GruModel, marked: bool, expected: &str) {
+    let error = generate(model, marked).unwrap_err();
     assert!(error.contains(expected), "expected {expected}, got {error}");
 }
 
@@ -129,7 +122,7 @@ fn default_options_are_not_written() {
             ),
             format!("gru_convert::onnx::run(&self.{name}, x, None, Some(initial_h));"),
         ];
-        expect_code(name, &model(), marked, &code.each_ref().map(String::as_str));
+        expect_code(&model(), marked, &code.each_ref().map(String::as_str));
     }
 }
 
@@ -137,7 +130,7 @@ fn default_options_are_not_written() {
 fn prepared_blocks() {
     for (name, marked) in [("gru1", false), ("custom1", true)] {
         let gru = GruOverride::prepared(Precision::Int8);
-        let code = generate_with(gru, &format!("prepared-{name}"), &model(), marked).unwrap();
+        let code = generate_with(gru, &model().to_bytes(), marked).unwrap();
         let expected = [
             format!("{name}: gru_convert::onnx::PreparedBlock"),
             format!(
@@ -164,7 +157,7 @@ fn absent_inputs_and_outputs() {
         ".with_bias(false)",
         "let (gru1_out1, gru1_out2) = gru_convert::onnx::run(&self.gru1, x, None, None);",
     ];
-    expect_code("absent", &model, false, &code);
+    expect_code(&model, false, &code);
 }
 
 #[test]
@@ -178,7 +171,6 @@ fn directions_with_different_activations() {
         constant.data.extend_from_within(..);
     }
     expect_code(
-        "directions",
         &model,
         true,
         &[
@@ -190,12 +182,7 @@ fn directions_with_different_activations() {
         ],
     );
     // The reason for the copy.
-    expect_error(
-        "unmarked",
-        &model,
-        false,
-        "different activations per direction",
-    );
+    expect_error(&model, false, "different activations per direction");
 }
 
 #[test]
@@ -206,26 +193,23 @@ fn lengths_are_a_tensor() {
     lengths.is_int = true;
     model.inputs.push(lengths);
     expect_code(
-        "lengths",
         &model,
         true,
         &["gru_convert::onnx::run_with_lengths(&self.custom1, x, lengths, Some(initial_h));"],
     );
-    expect_error("unmarked-lengths", &model, false, "sequence_lens");
+    expect_error(&model, false, "sequence_lens");
 }
 
 /// A marked node has its weights as attributes, so the model does not store them as constants too.
 #[test]
 fn weights_are_stored_once() {
-    let code = generate("once", &model(), true).unwrap();
+    let code = generate(&model(), true).unwrap();
     assert!(!code.contains("constant1"), "{code}");
 }
 
 /// Some exporters store equal weights of two layers once, and name the copy by an Identity node.
 #[test]
 fn weights_behind_an_identity_node() {
-    let folder = folder("identity");
-    let path = folder.join("model.onnx");
     let mut proto = ModelProto::parse_from_bytes(&model().to_bytes()).unwrap();
     let graph = proto.graph.as_mut().unwrap();
     graph.node[0].input[1] = "W_of_layer_2".into();
@@ -234,18 +218,9 @@ fn weights_behind_an_identity_node() {
     identity.input = vec!["W".into()];
     identity.output = vec!["W_of_layer_2".into()];
     graph.node.insert(0, identity);
-    fs::write(&path, proto.write_to_bytes().unwrap()).unwrap();
-    let copy = lengths::copy(&path, &folder.join("copy")).unwrap();
-    let out = folder.join("out");
-    ModelGen::new()
-        .out_dir(out.to_str().unwrap())
-        .input(&copy)
-        .register_custom_op(GruOverride::new())
-        .run_from_cli();
-    let code = fs::read_to_string(out.join("model.rs")).unwrap();
-    fs::remove_dir_all(&folder).unwrap();
-    // In the same folder, because the code names it.
-    assert_eq!(code, generate("identity", &model(), true).unwrap());
+    let bytes = proto.write_to_bytes().unwrap();
+    let code = generate_with(GruOverride::new(), &bytes, true);
+    assert_eq!(code.unwrap(), generate(&model(), true).unwrap());
 }
 
 #[test]
@@ -263,56 +238,45 @@ fn errors_name_the_node() {
         model.attributes.push(("activation_alpha".into(), alpha));
         model
     };
-    for (test, model, marked, expected) in [
+    for (model, marked, expected) in [
         (
-            "computed",
             &computed,
             true,
             "node 'custom1': W: expected an initializer or a Constant node",
         ),
         (
-            "shape",
             &no_r,
             false,
             "node 'gru1': shape of R: expected [1, 15, 5], got [1, 12, 5]",
         ),
         (
-            "alpha",
             &alpha(0.5),
             false,
             "node 'gru1': activation_alpha: expected 1, got 2",
         ),
         (
-            "layout",
             &with("layout", Attribute::Int(2)),
             true,
             "node 'custom1': layout: expected 0 or 1, got 2",
         ),
         (
-            "clip",
             &with("clip", Attribute::Float(-1.0)),
             true,
             "node 'custom1': clip: expected a positive number, got -1",
         ),
         (
-            "type",
             &with("clip", Attribute::Int(1)),
             true,
             "node 'custom1': clip: expected the type Float32, got Int64",
         ),
     ] {
-        expect_error(test, model, marked, expected);
+        expect_error(model, marked, expected);
     }
     let mut slope = alpha(-0.5);
     slope.attributes.pop();
     let negative = Attribute::Floats(vec![-0.5]);
     slope.attributes.push(("activation_alpha".into(), negative));
-    expect_error(
-        "slope",
-        &slope,
-        false,
-        "alpha must be finite and not negative",
-    );
+    expect_error(&slope, false, "alpha must be finite and not negative");
 }
 
 /// All three weights are inputs of the model. Burn's own GRU accepts this.
@@ -322,24 +286,24 @@ fn weights_that_are_inputs() {
     let weights = std::mem::take(&mut model.constants);
     model.inputs.extend(weights);
     let expected = "OpOverride::field for node 'gru1': B: expected an initializer";
-    expect_error("inputs", &model, false, expected);
+    expect_error(&model, false, expected);
 }
 
 #[test]
 fn files_that_cannot_be_copied() {
-    let folder = folder("files");
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = temporary.path();
     let model = folder.join("no-model.onnx");
-    let missing = lengths::copy(&model, &folder).unwrap_err();
+    let missing = lengths::copy(&model, folder).unwrap_err();
     assert!(matches!(missing, Error::File { .. }), "{missing}");
     for (content, reason) in [
         (&b"text"[..], "expected an ONNX model"),
         (&[], "without a graph"),
     ] {
         fs::write(&model, content).unwrap();
-        let error = lengths::copy(&model, &folder).unwrap_err().to_string();
+        let error = lengths::copy(&model, folder).unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
     }
-    fs::remove_dir_all(&folder).unwrap();
     // A test is not a build script.
     assert!(matches!(with_lengths(&model), Err(Error::OutDir)));
 }

@@ -58,8 +58,8 @@ mod tests {
 
     #[test]
     fn a_resumed_log_takes_back_what_comes_after() {
-        let name = format!("training-kit-log-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
         let mut log = Log::open(&path, 0).unwrap();
         for step in 1..=5 {
             log.line(&json!({"step": step, "loss": 0.5})).unwrap();
@@ -82,6 +82,5 @@ mod tests {
             })
             .collect();
         assert_eq!(steps, [1, 2, 3, 4]);
-        fs::remove_file(path).unwrap();
     }
 }

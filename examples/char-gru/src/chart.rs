@@ -94,13 +94,12 @@ mod tests {
 
     #[test]
     fn the_chart_is_drawn() {
-        let folder = std::env::temp_dir().join(format!("char-gru-chart-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = tempfile::tempdir().unwrap();
         let reference = Reference {
             unigram: 2.9,
             bigram: Some(2.3),
         };
-        let path = folder.join("loss.svg");
+        let path = folder.path().join("loss.svg");
         losses(&[(10, 3.0, 2.8), (20, 2.0, 2.1)], &reference, &path).unwrap();
         let drawn = std::fs::read_to_string(&path).unwrap();
         for label in [
@@ -111,6 +110,5 @@ mod tests {
         ] {
             assert!(drawn.contains(label), "{label}");
         }
-        std::fs::remove_dir_all(folder).unwrap();
     }
 }

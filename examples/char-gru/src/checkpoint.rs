@@ -187,7 +187,6 @@ mod tests {
     use super::*;
     use char_model::data::Window;
     use char_model::step::{Learner, adam};
-    use std::fs;
 
     fn vocabulary(characters: &str) -> Vocabulary {
         Vocabulary::new(characters.chars().collect()).unwrap()
@@ -198,7 +197,8 @@ mod tests {
         if crate::runs_on_flex("checkpoint::tests::checkpoints_load_or_are_rejected") {
             return;
         }
-        let path = std::env::temp_dir().join(format!("char-gru-run-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run");
         let device = Device::flex().autodiff();
         let sizes = CharGruConfig::new(3, 2, 4, 1, 0.0);
         let other = CharGruConfig::new(3, 2, 5, 1, 0.0);
@@ -232,6 +232,5 @@ mod tests {
         assert!(read(&path).is_err(), "an optimizer of another model");
         write(ours.model, ours.optimizer, 5, &path);
         assert!(read(&path).is_err(), "a state of other sizes");
-        fs::remove_file(&path).unwrap();
     }
 }

@@ -389,12 +389,11 @@ mod tests {
         if crate::runs_on_flex(own) {
             return;
         }
-        let folder = std::env::temp_dir().join(format!("char-gru-train-{}", std::process::id()));
-        let folder_of = |name: &str| folder.join(name);
+        let folder = tempfile::tempdir().unwrap();
+        let folder_of = |name: &str| folder.path().join(name);
         let go = AtomicBool::new(false);
         let start = folder_of("start.bpk");
         let start = start.to_str().unwrap();
-        fs::create_dir_all(&folder).unwrap();
 
         let (whole, result) = run(&folder_of("a"), 1, &["--save-init", start], &go);
         result.unwrap();
@@ -424,6 +423,5 @@ mod tests {
 
         let (_, other) = run(&broken, 1, &["--resume", "--seed", "8"], &go);
         assert!(other.unwrap_err().to_string().contains("other arguments"));
-        fs::remove_dir_all(&folder).unwrap();
     }
 }

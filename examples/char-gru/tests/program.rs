@@ -2,28 +2,11 @@
 #![cfg(feature = "flex")]
 
 use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process::{self, Command},
+    fs,
+    path::Path,
+    process::Command,
     time::{Duration, Instant},
 };
-
-/// A folder for this process. The end of the test removes it.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let folder = env::temp_dir().join(format!("char-gru-{name}-{}", process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        Self(folder)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Runs `char-gru` in a folder and returns its output.
 #[track_caller]
@@ -42,15 +25,15 @@ fn run(folder: &Path, arguments: &str) -> String {
 
 #[test]
 fn trains_resumes_samples_evaluates_exports_and_imports() {
-    let folder = Folder::new("program");
-    let run = |arguments: &str| run(&folder.0, arguments);
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &str| run(folder.path(), arguments);
 
     run("train --epochs 1 --max-steps 40");
     let resumed = run("train --epochs 1 --max-steps 60 --resume");
     assert!(resumed.contains("resuming after step 40"), "{resumed}");
     let sample = run("sample --length 80");
     assert!(sample.chars().count() >= 80, "{sample}");
-    fs::write(folder.0.join("text.txt"), "et dolorem et dolorem").unwrap();
+    fs::write(folder.path().join("text.txt"), "et dolorem et dolorem").unwrap();
     let bits = run("eval text.txt");
     assert!(bits.contains("bits per character"), "{bits}");
 
@@ -66,10 +49,10 @@ fn a_signal_ends_the_program_after_the_training() {
     use std::io::{BufRead, BufReader};
     use std::process::Stdio;
 
-    let folder = Folder::new("signal");
+    let folder = tempfile::tempdir().unwrap();
     let mut program = Command::new(env!("CARGO_BIN_EXE_char-gru"))
         .args("train --max-steps 2 --length 1000000000".split(' '))
-        .current_dir(&folder.0)
+        .current_dir(&folder)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()

@@ -15,6 +15,7 @@
 //! Rounding is measured too: a twin that rounds every value to float32 shows the loss of naive code.
 //! Code with another order of sums loses about as much, and may lose [`ORDER`] times that.
 
+mod distance;
 mod twin;
 
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use denoise::compare::{Outcome, features, ours, theirs};
 use denoise::model::Model;
 use denoise::network::Network;
 use denoise::weights::PUBLISHED;
+use distance::{largest, within};
 use nnnoiseless::RnnModel;
 use twin::{Arithmetic, EXACT, NAIVE, NAIVE_TABLE, TABLE, Twin, frames};
 
@@ -61,17 +63,6 @@ fn outputs(mut twin: Twin, features: &[Vec<f64>]) -> Vec<f64> {
     features.iter().flat_map(step).collect()
 }
 
-fn largest(a: impl IntoIterator<Item = f64>, b: impl IntoIterator<Item = f64>) -> f64 {
-    let pairs = a.into_iter().zip(b).map(|(a, b)| (a - b).abs());
-    // `f64::max` would lose NaN.
-    pairs.fold(
-        0.0,
-        |most: f64, d| {
-            if d <= most || most.is_nan() { most } else { d }
-        },
-    )
-}
-
 #[test]
 fn nan_is_the_largest() {
     assert!(largest([f64::NAN, 1.0], [0.0, 0.0]).is_nan());
@@ -87,13 +78,6 @@ fn samples(a: &Outcome, b: &Outcome) -> f64 {
 fn voices(a: &Outcome, b: &Outcome) -> f64 {
     let all = |outcome: &Outcome| outcome.voice.clone().into_iter().map(f64::from);
     largest(all(a), all(b))
-}
-
-#[track_caller]
-fn within(what: &str, found: f64, bound: f64) {
-    println!("{what}: {found:.2e} of {bound:.2e}");
-    // NaN fails this comparison.
-    assert!(found <= bound, "{what}: {found:e}, more than {bound:e}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod wavs;
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
@@ -15,20 +16,30 @@ use denoise::wav::LARGEST;
 use denoise::weights::Weights;
 use denoise::{FRAME, FULL_SCALE, bands::BANDS, demo};
 use hound::WavSpec;
-use wavs::{Folder, float, int, read, write};
+use tempfile::{TempDir, tempdir};
+use wavs::{float, int, read, write};
 
 fn model() -> Arc<Model> {
     Arc::new(Model::published())
 }
 
+/// The paths of input and output.
+fn paths(folder: &TempDir) -> [PathBuf; 2] {
+    ["in.wav", "out.wav"].map(|name| folder.path().join(name))
+}
+
+fn files(folder: &TempDir) -> usize {
+    fs::read_dir(folder).unwrap().count()
+}
+
 /// Denoises a file with these interleaved samples and returns the output.
 fn denoise(spec: WavSpec, samples: &[f32]) -> Result<(Heard, Vec<f32>), Error> {
-    let folder = Folder::new();
-    let (from, to) = (folder.path("in.wav"), folder.path("out.wav"));
+    let folder = tempdir().unwrap();
+    let [from, to] = paths(&folder);
     write(&from, spec, samples);
     let done = file::denoise(&model(), &from, &to);
     assert_eq!(to.exists(), done.is_ok(), "a failed run leaves no file");
-    assert_eq!(folder.files(), 1 + usize::from(done.is_ok()));
+    assert_eq!(files(&folder), 1 + usize::from(done.is_ok()));
     let heard = done?;
     let (written, output) = read(&to);
     assert_eq!(written, spec);
@@ -120,8 +131,8 @@ impl Suppressor for Open {
 
 #[test]
 fn voices_are_counted_in_the_frames_of_the_file() {
-    let folder = Folder::new();
-    let (from, to) = (folder.path("in.wav"), folder.path("out.wav"));
+    let folder = tempdir().unwrap();
+    let [from, to] = paths(&folder);
     write(&from, int(16, 2), &noisy(0.4, 5));
     let heard = file::denoise(&Open, &from, &to).unwrap();
     assert_eq!(heard.voiced, 1.0);
@@ -170,8 +181,8 @@ fn channels_are_independent() {
 
 #[test]
 fn a_file_may_be_written_over_itself() {
-    let folder = Folder::new();
-    let path = folder.path("it.wav");
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("it.wav");
     let sound = noisy(0.5, 5);
     write(&path, int(16, 1), &sound);
     file::denoise(&model(), &path, &path).unwrap();
@@ -180,15 +191,15 @@ fn a_file_may_be_written_over_itself() {
 
 #[test]
 fn failed_writes_leave_no_file() {
-    let folder = Folder::new();
-    let (from, to) = (folder.path("in.wav"), folder.path("out.wav"));
+    let folder = tempdir().unwrap();
+    let [from, to] = paths(&folder);
     write(&from, int(16, 1), &noisy(0.1, 5));
     // A folder is at the target path.
     fs::create_dir(&to).unwrap();
     let error = file::denoise(&model(), &from, &to).err().unwrap();
     assert!(matches!(error, Error::WriteWav { .. }), "{error}");
-    assert_eq!(folder.files(), 2);
-    let nowhere = folder.path("nowhere/out.wav");
+    assert_eq!(files(&folder), 2);
+    let nowhere = folder.path().join("nowhere/out.wav");
     let error = file::denoise(&model(), &from, &nowhere).err().unwrap();
     assert!(error.to_string().contains("nowhere"), "{error}");
 }
@@ -254,15 +265,15 @@ fn unsupported_wavs_are_errors() {
 
 #[test]
 fn broken_wavs_are_errors() {
-    let folder = Folder::new();
-    let (from, to) = (folder.path("in.wav"), folder.path("out.wav"));
+    let folder = tempdir().unwrap();
+    let [from, to] = paths(&folder);
     write(&from, int(16, 2), &noisy(0.1, 5));
     let whole = fs::read(&from).unwrap();
     for length in [0, 1, 11, 12, 30, 43, 45, 47, 1000, whole.len() - 1] {
         fs::write(&from, &whole[..length]).unwrap();
         let error = file::denoise(&model(), &from, &to).err().unwrap();
         assert!(matches!(error, Error::ReadWav { .. }), "{length}: {error}");
-        assert!(!to.exists() && folder.files() == 1);
+        assert!(!to.exists() && files(&folder) == 1);
     }
     for at in 0..44 {
         for byte in [0x00, 0xff, 0x7f] {
@@ -309,8 +320,8 @@ impl Channel for Unstable {
 
 #[test]
 fn unstable_weights_are_reported() {
-    let folder = Folder::new();
-    let (from, to) = (folder.path("in.wav"), folder.path("out.wav"));
+    let folder = tempdir().unwrap();
+    let [from, to] = paths(&folder);
     write(&from, int(16, 1), &noisy(0.1, 5));
     let error = file::denoise(&Unstable, &from, &to).err().unwrap();
     assert!(matches!(error, Error::NotFinite { .. }), "{error}");
@@ -319,8 +330,8 @@ fn unstable_weights_are_reported() {
 
 #[test]
 fn program_prints_one_line_and_exits_with_1() {
-    let folder = Folder::new();
-    let (from, to) = (folder.path("in.wav"), folder.path("out.wav"));
+    let folder = tempdir().unwrap();
+    let [from, to] = paths(&folder);
     let run = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_denoise"));
         let done = command.args(arguments).output().unwrap();
@@ -344,7 +355,7 @@ fn program_prints_one_line_and_exits_with_1() {
     write(&from, int(16, 1), &[]);
     fails(&["compare", from_], "expected samples, got none");
     write(&from, int(16, 2), &noisy(0.4, 5));
-    let picture = folder.path("it.svg");
+    let picture = folder.path().join("it.svg");
     let picture_ = picture.to_str().unwrap();
     let (code, out, error) = run(&[from_, to_, "--picture", picture_]);
     assert_eq!((code, error.as_str()), (Some(0), ""));

@@ -6,10 +6,11 @@ use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{self, Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+use tempfile::tempdir;
 
 /// A running `gru-server`. Dropping it kills the process.
 struct Server {
@@ -47,27 +48,6 @@ impl Drop for Server {
 
 fn url(address: SocketAddr) -> String {
     format!("ws://{address}")
-}
-
-/// A folder for the runs of a test. Dropping it removes the folder.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let folder = env::temp_dir().join(format!("char-gru-{name}-{}", process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        Self(folder)
-    }
-
-    fn run(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 /// Contains the arguments, one per line, if this process must run `char-gru`.
@@ -137,14 +117,18 @@ const ROUNDING: f64 = 2e-5;
 
 #[test]
 fn two_servers_learn_what_one_device_learns() {
-    let folder = Folder::new("two");
+    let folder = tempdir().unwrap();
     let (one, other) = (Server::start(), Server::start());
     let devices = format!("{},{}", one.url(), other.url());
     let steps = ["--max-steps", "10"];
-    let local = finish(train(&folder.run("local"), &steps));
+    let local = finish(train(&folder.path().join("local"), &steps));
     let apart = [&steps[..], &["--devices", &devices]].concat();
-    let apart = finish(train(&folder.run("apart"), &apart));
-    assert_alike(&folder.run("apart"), &folder.run("local"), ROUNDING);
+    let apart = finish(train(&folder.path().join("apart"), &apart));
+    assert_alike(
+        &folder.path().join("apart"),
+        &folder.path().join("local"),
+        ROUNDING,
+    );
     // Also the sample: the last line is the generated text.
     let last = |output: &Output| {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -155,28 +139,28 @@ fn two_servers_learn_what_one_device_learns() {
 
 #[test]
 fn runs_resume_on_other_devices() {
-    let folder = Folder::new("resume");
+    let folder = tempdir().unwrap();
     let (one, other) = (Server::start(), Server::start());
     let both = format!("{},{}", one.url(), other.url());
-    finish(train(&folder.run("whole"), &["--max-steps", "15"]));
-    let broken = folder.run("broken");
+    finish(train(&folder.path().join("whole"), &["--max-steps", "15"]));
+    let broken = folder.path().join("broken");
     finish(train(&broken, &["--max-steps", "5", "--devices", &both]));
     finish(train(
         &broken,
         &["--max-steps", "10", "--resume", "--devices", &other.url()],
     ));
     finish(train(&broken, &["--max-steps", "15", "--resume"]));
-    assert_alike(&broken, &folder.run("whole"), ROUNDING);
+    assert_alike(&broken, &folder.path().join("whole"), ROUNDING);
 }
 
 #[test]
 fn a_dead_server_gives_one_error_and_a_resume() {
-    let folder = Folder::new("killed");
+    let folder = tempdir().unwrap();
     // Either of the two servers.
     for victim in [0, 1] {
         let mut servers = vec![Server::start(), Server::start()];
         let devices = format!("{},{}", servers[0].url(), servers[1].url());
-        let out = folder.run(&victim.to_string());
+        let out = folder.path().join(victim.to_string());
         let run = train(&out, &["--epochs", "1000", "--devices", &devices])
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -210,13 +194,13 @@ fn a_dead_server_gives_one_error_and_a_resume() {
 
 #[test]
 fn absent_servers_are_named() {
-    let folder = Folder::new("absent");
+    let folder = tempdir().unwrap();
     // A port that was bound and closed, so no server listens there.
     let address = std::net::TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
         .unwrap();
     let absent = url(address);
-    let mut run = train(&folder.run("absent"), &["--devices", &absent]);
+    let mut run = train(&folder.path().join("absent"), &["--devices", &absent]);
     let output = run.output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
@@ -227,12 +211,12 @@ fn absent_servers_are_named() {
 
 #[test]
 fn two_clients_do_not_disturb_each_other() {
-    let folder = Folder::new("clients");
+    let folder = tempdir().unwrap();
     let server = Server::start();
     let url = server.url();
     let run = |seed: &str, name: &str| {
         let arguments = ["--max-steps", "20", "--seed", seed, "--devices", &url];
-        train(&folder.run(name), &arguments)
+        train(&folder.path().join(name), &arguments)
     };
     finish(run("1", "first alone"));
     finish(run("2", "second alone"));
@@ -242,7 +226,7 @@ fn two_clients_do_not_disturb_each_other() {
         assert!(client.wait().unwrap().success());
     }
     for name in ["first", "second"] {
-        let alone = numbers(&folder.run(&format!("{name} alone")));
-        assert_eq!(numbers(&folder.run(name)), alone);
+        let alone = numbers(&folder.path().join(format!("{name} alone")));
+        assert_eq!(numbers(&folder.path().join(name)), alone);
     }
 }

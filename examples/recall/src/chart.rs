@@ -86,7 +86,8 @@ mod tests {
 
     #[test]
     fn the_chart_has_all_curves_and_bounds() {
-        let path = std::env::temp_dir().join(format!("recall-{}.svg", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("recall.svg");
         let curve = |label: &str, colour| Curve {
             label: label.to_string(),
             colour,
@@ -102,6 +103,5 @@ mod tests {
             2,
             "a curve and its legend"
         );
-        std::fs::remove_file(path).unwrap();
     }
 }

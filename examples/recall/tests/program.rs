@@ -1,19 +1,10 @@
 //! Runs the program on the CPU, as a user does.
 
-use std::path::{Path, PathBuf};
-use std::process::{self, Command};
-use std::{env, fs};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
-
-/// A folder for this process. The end of the test removes it.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Runs `recall` in a folder.
 #[track_caller]
@@ -41,19 +32,19 @@ fn log(folder: &Path, agent: &str) -> Vec<Value> {
 
 #[test]
 fn a_run_repeats_itself() {
-    let folder = Folder(env::temp_dir().join(format!("recall-program-{}", process::id())));
-    fs::create_dir_all(&folder.0).unwrap();
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = temporary.path();
     for out in ["one", "other"] {
         run(
-            &folder.0,
+            folder,
             &format!("--updates 12 --gru block,burn --out {out}"),
         );
     }
     for agent in ["restarts-block", "restarts-burn"] {
-        let one = log(&folder.0.join("one"), agent);
+        let one = log(&folder.join("one"), agent);
         assert_eq!(one.len(), 12);
-        assert_eq!(log(&folder.0.join("other"), agent), one);
+        assert_eq!(log(&folder.join("other"), agent), one);
     }
-    let [one, other] = ["one", "other"].map(|run| folder.0.join(run).join("recall.svg"));
+    let [one, other] = ["one", "other"].map(|run| folder.join(run).join("recall.svg"));
     assert_eq!(fs::read(one).unwrap(), fs::read(other).unwrap());
 }

@@ -5,7 +5,7 @@ use gru_op::Precision;
 use gru_testkit::close::close;
 
 use super::Files;
-use crate::runs::values;
+use crate::{backends::TestBackend, runs::values};
 
 /// The sound compared with float32, and the change of its ratio to clean speech, in dB. Both bars were chosen before
 /// they were measured.
@@ -18,7 +18,7 @@ const FROM_ONNX_RUNTIME: f64 = 2e-4;
 
 impl Files {
     /// Enhances the recorded file with each precision.
-    pub(super) fn sound(&self, device: &Device) -> Result<(), String> {
+    pub(super) fn sound(&self, _: &TestBackend, device: &Device) -> Result<(), String> {
         let (gains, full) = self.enhance(Precision::Full, device)?;
         close(
             "gains",

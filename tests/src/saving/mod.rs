@@ -39,12 +39,8 @@ const TESTS: &[(&str, Test)] = &[
 pub fn trials(_: &[TestBackend]) -> Vec<Trial> {
     let trial = |&(name, test): &(&'static str, Test)| {
         Trial::test(format!("saving/{name}"), move || {
-            let folder = format!("gru-op-saving-{}-{name}", std::process::id());
-            let folder = std::env::temp_dir().join(folder);
-            fs::create_dir_all(&folder)?;
-            let result = test(&folder.join("block"));
-            fs::remove_dir_all(&folder)?;
-            Ok(result?)
+            let folder = tempfile::tempdir()?;
+            Ok(test(&folder.path().join("block"))?)
         })
     };
     TESTS.iter().map(trial).collect()

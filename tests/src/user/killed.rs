@@ -51,9 +51,8 @@ pub fn role() -> Result<(), String> {
 }
 
 pub fn leaves_a_whole_file() -> Result<(), String> {
-    let folder = env::temp_dir().join(format!("gru-tests-killed-{}", std::process::id()));
-    fs::create_dir_all(&folder).map_err(text)?;
-    let path = folder.join("block.bpk");
+    let folder = tempfile::tempdir().map_err(text)?;
+    let path = folder.path().join("block.bpk");
     let mut interrupted = 0;
     let mut round = 0;
     while round < ROUNDS || (interrupted == 0 && round < MOST_ROUNDS) {
@@ -99,7 +98,6 @@ pub fn leaves_a_whole_file() -> Result<(), String> {
             }
         }
     }
-    fs::remove_dir_all(&folder).map_err(text)?;
     if interrupted == 0 {
         return Err(format!("none of {round} saves was interrupted"));
     }

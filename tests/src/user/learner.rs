@@ -18,7 +18,6 @@ use burn::{
 use gru_op::{GruBlock, GruBlockConfig};
 use std::{
     collections::BTreeSet,
-    env, fs,
     sync::{Arc, Mutex},
     thread::{self, ThreadId},
 };
@@ -134,14 +133,13 @@ pub fn role() -> Result<(), String> {
         losses.sum::<f64>() / (ITEMS / BATCH) as f64
     };
     let before = loss(&model.valid());
-    let folder = env::temp_dir().join(format!("gru-tests-learner-{}", std::process::id()));
+    let folder = tempfile::tempdir().map_err(text)?;
     let training = SupervisedTraining::new(&folder, loader(1, &device), valid.clone())
         .metrics((LossMetric::new(),))
         .with_application_logger(None)
         .num_epochs(EPOCHS);
     let learner = Learner::new(model, AdamConfig::new().init(), 0.01);
     let learnt = training.launch(learner).model;
-    fs::remove_dir_all(&folder).map_err(text)?;
     let after = loss(&learnt);
 
     let seen = batcher.seen.lock().expect("no batch fails");

@@ -9,10 +9,7 @@ use burn::tensor::{DType, Device};
 use gru_op::GruBlockConfig;
 use prost::{Message, bytes::Bytes};
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 fn encoded(message: impl Message) -> Bytes {
     message.encode_to_vec().into()
@@ -95,12 +92,6 @@ fn import_error(change: impl FnOnce(&mut proto::Node, &mut Vec<proto::Tensor>)) 
         Ok(()) => "nothing".into(),
         Err(error) => error.to_string(),
     }
-}
-
-fn scratch(name: &str) -> PathBuf {
-    let dir = std::env::temp_dir().join(format!("gru-convert-onnx-{}-{name}", std::process::id()));
-    fs::create_dir_all(&dir).expect("a folder");
-    dir
 }
 
 #[test]
@@ -373,7 +364,8 @@ fn outside(dir: &Path, entries: &[(&str, &str)]) -> Result<(), ConvertError> {
 
 #[test]
 fn external_files_must_be_below_the_model() {
-    let dir = scratch("outside");
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
     let inner = dir.join("model");
     fs::create_dir_all(inner.join("weights")).expect("a folder");
     fs::write(inner.join("weights/w"), [0; 40]).expect("a file");
@@ -419,7 +411,6 @@ fn external_files_must_be_below_the_model() {
     let bytes = fs::read(inner.join("model.onnx")).expect("the last model");
     let error = import(bytes, "gru").expect_err("no folder");
     assert!(error.to_string().contains("which is no file"), "{error}");
-    fs::remove_dir_all(dir).expect("removed");
 }
 
 #[test]

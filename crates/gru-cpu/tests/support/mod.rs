@@ -6,6 +6,7 @@ use gru_cpu::{
     spec::{Direction, GruSpec, Layout, Lengths, NAMES, Order, Reset, Sizes, Update},
 };
 use gru_testkit::{
+    close::close,
     inputs::SplitMix64,
     oracle::{Call, Round},
     passes,
@@ -85,14 +86,16 @@ pub fn units<E: Element>() -> [f64; 2] {
     [42.0 * E::epsilon().to_f64().expect("a float"); 2]
 }
 
-/// `|got − expected| ≤ tolerance · max(1, max |expected|)`, with a tolerance of states and gates, and one of gradients.
+/// [`close`], with a tolerance of states and gates, and one of gradients.
+#[track_caller]
 pub fn agree<E: Element>(id: &str, tolerance: [f64; 2], got: &Results<E>, expected: &Results<f64>) {
     let are_finite = expected.iter().flatten().all(|v| v.is_finite());
     assert!(are_finite, "{id}: a number to expect is not finite");
     agree_in_kind(id, tolerance, got, expected);
 }
 
-/// [`agree`] of finite numbers. What is not finite is equal.
+/// [`agree`], also of numbers that are not finite.
+#[track_caller]
 pub fn agree_in_kind<E: Element>(
     id: &str,
     tolerance: [f64; 2],
@@ -100,23 +103,9 @@ pub fn agree_in_kind<E: Element>(
     expected: &Results<f64>,
 ) {
     for (k, (got, expected)) in got.iter().zip(expected).enumerate() {
-        let name = RESULTS[k];
-        assert_eq!(got.len(), expected.len(), "{id}: {name}");
-        let finite = expected.iter().filter(|v| v.is_finite());
-        let largest = finite.fold(1.0f64, |m, v| m.max(v.abs()));
-        let allowed = tolerance[usize::from(k >= 2)] * largest;
-        for (at, (got, &expected)) in got.iter().zip(expected).enumerate() {
-            let got = got.to_f64().expect("a float");
-            let same = if expected.is_finite() {
-                (got - expected).abs() <= allowed
-            } else {
-                got == expected || (got.is_nan() && expected.is_nan())
-            };
-            assert!(
-                same,
-                "{id}: {name}[{at}] = {got}, expected {expected} to {allowed:e}"
-            );
-        }
+        let got: Vec<f64> = got.iter().map(|v| v.to_f64().expect("a float")).collect();
+        let close = close(RESULTS[k], &got, expected, tolerance[usize::from(k >= 2)]);
+        close.unwrap_or_else(|error| panic!("{id}: {error}"));
     }
 }
 

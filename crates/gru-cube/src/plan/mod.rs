@@ -201,4 +201,4 @@ fn check_shared(limits: &Limits, vectors: usize, width: usize) -> Result<(), Pla
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -7,7 +7,7 @@ use cubecl::ir::{ElemType, FloatKind};
 use gru_spec::{GruSpec, Order, Reset};
 
 /// The smallest limits of WebGPU.
-const WEBGPU: Limits = Limits {
+pub(crate) const WEBGPU: Limits = Limits {
     units: 256,
     shared_bytes: 16 * 1024,
     cubes: 32,
@@ -22,19 +22,16 @@ const WEBGPU: Limits = Limits {
     cpu: false,
 };
 
-const NVIDIA: Limits = Limits {
+pub(crate) const NVIDIA: Limits = Limits {
     units: 1024,
     shared_bytes: 48 * 1024,
     cubes: 132,
     resident_registers: 192,
     walk_units: 128,
     most_walk_units: 256,
-    buffers: 30,
-    buffer_bytes: 1 << 30,
-    elements: u32::MAX as usize,
     coresident_cubes: 132,
     persistent: true,
-    cpu: false,
+    ..WEBGPU
 };
 
 /// wgpu does not report multiprocessors.
@@ -49,13 +46,8 @@ const LAVAPIPE: Limits = Limits {
     cubes: 2,
     resident_registers: 96,
     walk_units: 1,
-    most_walk_units: 512,
-    buffers: 30,
-    buffer_bytes: 1 << 30,
-    elements: u32::MAX as usize,
-    coresident_cubes: 0,
-    persistent: false,
     cpu: true,
+    ..WEBGPU
 };
 
 const STEPS: StepTile = StepTile {

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use crate::{
         kernel::rule::{Pass, Rule},
-        plan::{limits::Limits, plan, schedule::Strategy},
+        plan::{limits::Limits, plan, schedule::Strategy, tests::WEBGPU},
     };
     use gru_spec::{GruSpec, Order};
 
@@ -93,18 +93,11 @@ mod tests {
             n,
             rule: Rule::new(&GruSpec::default(), Order::default(), hidden, 1e-7),
             limits: Limits {
-                units: 256,
                 shared_bytes: 32 << 10,
                 cubes,
-                resident_registers: 48,
-                walk_units: 512,
-                most_walk_units: 512,
-                buffers: 8,
-                buffer_bytes: usize::MAX,
-                elements: usize::MAX,
                 coresident_cubes,
                 persistent: true,
-                cpu: false,
+                ..WEBGPU
             },
             matrices: None,
         };

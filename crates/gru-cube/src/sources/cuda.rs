@@ -9,30 +9,19 @@ use crate::{
         Problem,
         limits::Limits,
         schedule::{Schedule, StepTile, Strategy},
+        tests::NVIDIA,
     },
 };
 use cubecl::ir::{AddressType, ElemType, FloatKind};
 use cubecl_cpp::target::Cuda;
 use gru_spec::{GruSpec, Reset};
-use std::{
-    io::Write,
-    process::{Command, Stdio},
-};
+use std::process::Command;
 
 /// The limits of an A100 or an H100, except their number of multiprocessors.
 const LIMITS: Limits = Limits {
-    units: 1024,
-    shared_bytes: 48 * 1024,
     cubes: 32,
-    resident_registers: 192,
-    walk_units: 128,
-    most_walk_units: 256,
-    buffers: 30,
-    buffer_bytes: 1 << 30,
-    elements: u32::MAX as usize,
     coresident_cubes: 0,
-    persistent: true,
-    cpu: false,
+    ..NVIDIA
 };
 
 /// The matrices that `Matrices::of` chooses from those that CubeCL offers from sm_80 on.
@@ -171,31 +160,9 @@ fn sources_compile_by_nvrtc() {
             all.chain(by_matrices(dtype, 512))
                 .chain(by_matrices(dtype, 1024))
         });
-    for Compiled {
-        name,
-        kernel,
-        units,
-    } in all
-    {
-        let mut compiler = Command::new(program)
-            .args(&arguments)
-            .arg(units.to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the command runs");
-        let mut stdin = compiler.stdin.take().expect("stdin is piped");
-        stdin.write_all(kernel.source.as_bytes()).unwrap();
-        drop(stdin);
-        let output = compiler.wait_with_output().unwrap();
-        assert!(
-            output.status.success(),
-            "{name}:\n{}\n{}",
-            String::from_utf8_lossy(&output.stderr),
-            kernel.source
-        );
-        let report = String::from_utf8_lossy(&output.stdout);
-        println!("{} | {name}", report.trim());
+    for compiled in all {
+        let units = compiled.units.to_string();
+        let report = compiled.pipe_to(Command::new(program).args(&arguments).arg(units));
+        println!("{} | {}", report.trim(), compiled.name);
     }
 }

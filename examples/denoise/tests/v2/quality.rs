@@ -96,8 +96,8 @@ pub fn quality(library: &'static [u8]) {
 
 /// The program denoises a file, and compares the precisions.
 pub fn program(library: &'static [u8]) {
-    let folder = std::env::temp_dir().join(format!("denoise-v2-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = temporary.path();
     let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     fs::write(path("librnnoise.so"), library).unwrap();
     let run = |arguments: &[&str]| {
@@ -139,5 +139,4 @@ pub fn program(library: &'static [u8]) {
     );
     let (code, text) = run(&[&noisy, &second, "--precision", "int8"]);
     assert_eq!(code, Some(2), "{text}");
-    fs::remove_dir_all(&folder).unwrap();
 }

@@ -1,41 +1,8 @@
 //! WAV files of tests, written and read only by hound.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::path::Path;
 
 use hound::{SampleFormat, WavReader, WavSpec, WavWriter};
-
-/// A temporary folder. Dropping the value removes it.
-pub struct Folder(PathBuf);
-
-impl Folder {
-    pub fn new() -> Self {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let name = format!(
-            "denoise-{}-{}",
-            std::process::id(),
-            NEXT.fetch_add(1, Ordering::Relaxed)
-        );
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    pub fn files(&self) -> usize {
-        fs::read_dir(&self.0).unwrap().count()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 pub fn int(bits_per_sample: u16, channels: u16) -> WavSpec {
     WavSpec {

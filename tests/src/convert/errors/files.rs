@@ -17,7 +17,7 @@ pub fn cases() -> Vec<ErrorCase> {
             || {
                 let mut dict = StateDict::new();
                 dict.insert("steps", TensorData::zeros::<i32, _>([1]));
-                dict.to_safetensors(runs::scratch_file("integers.safetensors"))
+                dict.to_safetensors("/no/such/file.safetensors")
             },
             "steps: expected floating-point numbers, got I32",
         ),
@@ -35,11 +35,9 @@ pub fn cases() -> Vec<ErrorCase> {
         (
             "no-pytorch-file",
             || {
-                let path = runs::scratch_file("not-a.pt");
-                std::fs::write(&path, b"not a zip, not a pickle").expect("the file can be written");
-                let result = StateDict::from_pytorch(&path);
-                std::fs::remove_file(&path).expect("it was just written");
-                match result {
+                let file = tempfile::NamedTempFile::new().expect("the file can be made");
+                std::fs::write(&file, b"not a zip, not a pickle").expect("the file can be written");
+                match StateDict::from_pytorch(&file) {
                     Err(ConvertError::File { .. }) => {
                         let key = "not-a.pt".into();
                         Err(GruError::MissingKey { key }.into())
