@@ -36,7 +36,7 @@
 
 use crate::{
     bias,
-    error::ConvertError,
+    error::{ConvertError, expect_shape},
     state_dict::StateDict,
     system::{PLAIN, System, matrices},
 };
@@ -169,7 +169,7 @@ impl Keys {
         let key = |name: &str| format!("{prefix}{name}{}", self.suffix(0));
         let [_, d_input] = dict.shape(&key("weight_ih"))?;
         let [gates, d_hidden] = dict.shape(&key("weight_hh"))?;
-        GruError::expect_shape(
+        expect_shape(
             &key("weight_hh"),
             &[d_hidden.saturating_mul(3), d_hidden],
             &[gates, d_hidden],

@@ -1,6 +1,6 @@
 //! Arrays with the names of another system.
 
-use crate::error::ConvertError;
+use crate::error::{ConvertError, expect_shape};
 use burn::tensor::{Device, Tensor, TensorData};
 use gru_op::GruError;
 use std::collections::BTreeMap;
@@ -158,7 +158,7 @@ impl StateDict {
         expected: [usize; D],
         device: &Device,
     ) -> Result<Tensor<D>, ConvertError> {
-        GruError::expect_shape(key, &expected, &self.shape::<D>(key)?)?;
+        expect_shape(key, &expected, &self.shape::<D>(key)?)?;
         let data = &self.tensors[key];
         if data.dtype().is_float() {
             Ok(Tensor::from_data(data.clone(), device))

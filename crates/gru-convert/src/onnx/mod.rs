@@ -33,7 +33,7 @@ pub use gru_op::spec::onnx::{AttributeError, Attributes};
 
 use crate::{
     bias,
-    error::ConvertError,
+    error::{ConvertError, expect_shape},
     state_dict::StateDict,
     system::{PLAIN, System, matrices},
 };
@@ -78,7 +78,7 @@ pub fn config(
     }
     let directions = attributes.directions()?;
     let of = |directions| [directions, 3 * h, i];
-    GruError::expect_shape(
+    expect_shape(
         &format!("{prefix}W"),
         &of(directions.len()),
         &of(found.layer_count()),

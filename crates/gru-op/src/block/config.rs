@@ -1,6 +1,6 @@
 //! The configuration of a [`GruBlock`].
 
-use super::{GruBlock, GruError, GruInitializer, GruLayer};
+use super::{GruBlock, GruError, GruInitializer, GruLayer, error::expect_shape};
 use crate::{
     backend::{LayerMemory, is_addressable},
     op::options::GruWeights,
@@ -242,11 +242,11 @@ impl GruBlockConfig {
             let Some(w_ih) = &weights.w_ih else {
                 return Err(GruError::MissingKey { key: name("w_ih") });
             };
-            GruError::expect_shape(&name("w_ih"), &[i, 3 * h], &w_ih.dims())?;
-            GruError::expect_shape(&name("w_hh"), &[h, 3 * h], &weights.w_hh.dims())?;
+            expect_shape(&name("w_ih"), &[i, 3 * h], &w_ih.dims())?;
+            expect_shape(&name("w_hh"), &[h, 3 * h], &weights.w_hh.dims())?;
             for (bias, b) in [("b_ih", &weights.b_ih), ("b_hh", &weights.b_hh)] {
                 if let Some(b) = b {
-                    GruError::expect_shape(&name(bias), &[3 * h], &b.dims())?;
+                    expect_shape(&name(bias), &[3 * h], &b.dims())?;
                 }
             }
         }

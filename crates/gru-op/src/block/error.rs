@@ -109,17 +109,18 @@ pub enum GruError {
     },
 }
 
-impl GruError {
-    /// Returns an error if a tensor has another shape. Also for gru-convert.
-    #[doc(hidden)]
-    pub fn expect_shape(name: &str, expected: &[usize], actual: &[usize]) -> Result<(), Self> {
-        if expected == actual {
-            return Ok(());
-        }
-        Err(Self::Shape {
-            name: name.to_owned(),
-            expected: expected.to_vec(),
-            actual: actual.to_vec(),
-        })
+/// Returns an error if a tensor has another shape.
+pub(super) fn expect_shape(
+    name: &str,
+    expected: &[usize],
+    actual: &[usize],
+) -> Result<(), GruError> {
+    if expected == actual {
+        return Ok(());
     }
+    Err(GruError::Shape {
+        name: name.to_owned(),
+        expected: expected.to_vec(),
+        actual: actual.to_vec(),
+    })
 }

@@ -1,6 +1,6 @@
 //! Conversions from Burn's `Gru` and `BiGru`, whose three gates have two `Linear` modules each.
 
-use super::{GruBlock, GruBlockConfig, GruError};
+use super::{GruBlock, GruBlockConfig, GruError, error::expect_shape};
 use crate::op::options::GruWeights;
 use burn::{
     nn::{
@@ -128,7 +128,7 @@ type Gates<'a> = [(String, &'a Linear); 3];
 fn weight(gates: &Gates, shape: [usize; 2]) -> Result<Tensor<2>, GruError> {
     let mut parts = Vec::with_capacity(3);
     for (name, gate) in gates {
-        GruError::expect_shape(&format!("{name}.weight"), &shape, &gate.weight.dims())?;
+        expect_shape(&format!("{name}.weight"), &shape, &gate.weight.dims())?;
         parts.push(gate.weight.val());
     }
     Ok(Tensor::cat(parts, 1))
@@ -144,7 +144,7 @@ fn bias(gates: &Gates, h: usize) -> Result<Option<Tensor<1>>, GruError> {
         let Some(bias) = &gate.bias else {
             return Err(GruError::MissingKey { key });
         };
-        GruError::expect_shape(&key, &[h], &bias.dims())?;
+        expect_shape(&key, &[h], &bias.dims())?;
         parts.push(bias.val());
     }
     Ok(Some(Tensor::cat(parts, 0)))
