@@ -5,7 +5,7 @@ use clap::Parser;
 use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{self, Child, Command, Output, Stdio};
 use std::thread;
@@ -195,11 +195,11 @@ fn a_dead_server_gives_one_error_and_a_resume() {
 #[test]
 fn absent_servers_are_named() {
     let folder = tempdir().unwrap();
-    // A port that was bound and closed, so no server listens there.
-    let address = std::net::TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .unwrap();
-    let absent = url(address);
+    // No server can listen on the client's port of an open connection. A closed port could become the port of another
+    // test's server.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let connection = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let absent = url(connection.local_addr().unwrap());
     let mut run = train(&folder.path().join("absent"), &["--devices", &absent]);
     let output = run.output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
