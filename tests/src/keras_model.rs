@@ -34,6 +34,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     trials.push(Trial::test("keras_model/half", || Ok(half()?)));
     trials.push(Trial::test("keras_model/broken", || Ok(broken()?)));
     trials.push(Trial::test("keras_model/no-model", || Ok(no_model()?)));
+    trials.push(Trial::test("keras_model/shared", || Ok(shared()?)));
     trials
 }
 
@@ -113,4 +114,15 @@ fn no_model() -> Result<(), String> {
         "layers/",
         "a GRU has kernel, recurrent_kernel and bias, or 0, 1 and 2",
     )
+}
+
+/// Groups with more paths than anyone can read.
+fn shared() -> Result<(), String> {
+    let file = path("shared.weights.h5");
+    let error = StateDict::from_keras(file).err().map(text);
+    let expected = "groups contain each other";
+    match error {
+        Some(error) if error.contains(expected) => Ok(()),
+        other => Err(format!("expected {expected}, got {other:?}")),
+    }
 }

@@ -4,8 +4,16 @@
 use super::{failed, limit};
 use crate::{error::ConvertError, state_dict::StateDict};
 use burn::tensor::{Element, TensorData, f16};
-use hdf5_pure::{DType, Dataset, Datatype, DatatypeByteOrder, File, FloatingPointLayout, Group};
-use std::{fs, io::Cursor, io::Read, path::Path};
+use hdf5_pure::{
+    DType, Dataset, Datatype, DatatypeByteOrder, File, FloatingPointLayout, FormatError, Group,
+    Source,
+};
+use std::{
+    fs,
+    io::{Cursor, Read},
+    path::Path,
+    sync::atomic::{AtomicU64, Ordering},
+};
 use zip::ZipArchive;
 
 /// The name of the weights in a `.keras` file.
@@ -14,8 +22,6 @@ const WEIGHTS: &str = "model.weights.h5";
 const ZIP: &[u8] = b"PK";
 /// The maximum depth of groups. Models nest layers in layers, but not hundreds of times.
 const DEPTH: usize = 64;
-/// The maximum number of groups and arrays. Groups can contain each other, which would never end.
-const OBJECTS: usize = 1 << 16;
 
 impl StateDict {
     /// Reads the arrays of a `.weights.h5` or `.keras` file of Keras 3, with their paths in the file as
@@ -26,8 +32,8 @@ impl StateDict {
     /// Numbers keep their type. Texts are skipped.
     ///
     /// # Errors
-    /// If the file is invalid or compressed, or if its arrays claim to be larger than such a file can
-    /// be.
+    /// If the file is invalid or compressed, if its arrays claim to be larger than such a file can be, or if its
+    /// groups contain each other.
     pub fn from_keras(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
         let path = path.as_ref();
         let bytes = fs::read(path).map_err(|e| failed(path.display(), e))?;
@@ -66,22 +72,62 @@ fn inside(bytes: &[u8]) -> Result<Vec<u8>, String> {
 }
 
 fn read(bytes: Vec<u8>) -> Result<StateDict, String> {
+    let held = bytes.len() as u64;
     let mut traversal = Traversal {
-        held: bytes.len() as u64,
+        held,
         claimed: 0,
-        objects: 0,
         dict: StateDict::new(),
     };
-    let file = File::from_bytes(bytes).map_err(text)?;
+    let source = Limited {
+        bytes,
+        left: AtomicU64::new(limit::largest(held)),
+    };
+    let file = File::from_source(source).map_err(text)?;
     traversal.group(&file.root(), "", 0)?;
     Ok(traversal.dict)
+}
+
+/// A file that can be read a limited number of times. Groups can contain each other, and reading them would take hours.
+struct Limited {
+    bytes: Vec<u8>,
+    /// How many bytes can still be read.
+    left: AtomicU64,
+}
+
+impl Source for Limited {
+    fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), FormatError> {
+        let size = buffer.len() as u64;
+        let left = |left: u64| left.checked_sub(size);
+        if self
+            .left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, left)
+            .is_err()
+        {
+            let largest = limit::largest(self.len());
+            let reason =
+                format!("groups contain each other: reading takes more than {largest} bytes");
+            return Err(FormatError::Source(reason));
+        }
+        let part = usize::try_from(offset)
+            .ok()
+            .and_then(|start| self.bytes.get(start..start.checked_add(buffer.len())?));
+        let part = part.ok_or(FormatError::UnexpectedEof {
+            expected: buffer.len(),
+            available: self.bytes.len(),
+        })?;
+        buffer.copy_from_slice(part);
+        Ok(())
+    }
 }
 
 /// The state of the traversal.
 struct Traversal {
     held: u64,
     claimed: u64,
-    objects: usize,
     dict: StateDict,
 }
 
@@ -90,30 +136,29 @@ impl Traversal {
         if depth > DEPTH {
             return Err(format!("expected groups {DEPTH} deep at most, got {path}"));
         }
-        let of = |name: &str, reason: &dyn std::fmt::Display| format!("{path}{name}: {reason}");
-        for name in group.datasets().map_err(|e| of("", &e))? {
-            self.count()?;
-            let dataset = group.dataset(&name).map_err(|e| of(&name, &e))?;
-            let array = self.array(&dataset).map_err(|e| of(&name, &e))?;
+        for (name, dataset) in group.iter_datasets().map_err(|e| format!("{path}: {e}"))? {
+            let name = self.name(path, &name)?;
+            let array = self.array(&dataset).map_err(|e| format!("{name}: {e}"))?;
             if let Some(array) = array {
-                self.dict.insert(format!("{path}{name}"), array);
+                self.dict.insert(name, array);
             }
         }
-        for name in group.groups().map_err(|e| of("", &e))? {
-            self.count()?;
-            let inner = group.group(&name).map_err(|e| of(&name, &e))?;
-            self.group(&inner, &format!("{path}{name}/"), depth + 1)?;
+        for (name, inner) in group.iter_groups().map_err(|e| format!("{path}: {e}"))? {
+            let name = self.name(path, &name)?;
+            self.group(&inner, &format!("{name}/"), depth + 1)?;
         }
         Ok(())
     }
 
-    fn count(&mut self) -> Result<(), String> {
-        self.objects += 1;
-        if self.objects <= OBJECTS {
-            Ok(())
-        } else {
-            Err(format!("expected {OBJECTS} groups and arrays at most"))
-        }
+    /// The path of a group or an array. Long paths of many arrays would be larger than the file.
+    fn name(&mut self, path: &str, name: &str) -> Result<String, String> {
+        self.claim((path.len() + name.len()) as u64)?;
+        Ok(format!("{path}{name}"))
+    }
+
+    fn claim(&mut self, bytes: u64) -> Result<(), String> {
+        self.claimed = self.claimed.saturating_add(bytes);
+        limit::check(self.held, self.claimed)
     }
 
     /// The values of a dataset, or none if it does not contain numbers.
@@ -122,8 +167,7 @@ impl Traversal {
         let element = dataset.element_size().map_err(text)?;
         let bytes = sizes.iter().try_fold(element, |n, &m| n.checked_mul(m));
         let bytes = bytes.ok_or_else(|| format!("no memory holds shape {sizes:?}"))?;
-        self.claimed = self.claimed.saturating_add(bytes);
-        limit::check(self.held, self.claimed)?;
+        self.claim(bytes)?;
         let sizes: Result<Vec<usize>, _> = sizes.into_iter().map(usize::try_from).collect();
         let shape = sizes.map_err(text)?;
         Ok(Some(match dataset.dtype().map_err(text)? {

@@ -4,13 +4,15 @@
     KERAS_BACKEND=torch python make.py    # made with keras 3.15.1, h5py 3.16.0, torch 2.9.0
 
 Writes next to this file:
-- gru.keras        the model: a zip archive with model.weights.h5
-- gru.weights.h5   only its weights
-- gru.npz          the input x [N, T, I] and the output of each layer
-- half.weights.h5  a layer in float16, written by Keras, and half.npz, its arrays, written by NumPy
+- gru.keras          the model: a zip archive with model.weights.h5
+- gru.weights.h5     only its weights
+- gru.npz            the input x [N, T, I] and the output of each layer
+- half.weights.h5    a layer in float16, written by Keras, and half.npz, its arrays, written by NumPy
+- shared.weights.h5  groups that have 2^40 paths
 """
 import pathlib
 
+import h5py
 import keras
 import numpy as np
 
@@ -43,3 +45,11 @@ half.save_weights(HERE / "half.weights.h5")
 kinds = [weight.numpy() for weight in half.weights]
 assert len(kinds) == 3 and all(array.dtype == np.float16 for array in kinds)
 np.savez(HERE / "half.npz", **{f"layers/gru/cell/vars/{k}": array for k, array in enumerate(kinds)})
+
+# 2^40 paths: every group contains the next one twice.
+with h5py.File(HERE / "shared.weights.h5", "w", libver="latest") as file:
+    group = file
+    for _ in range(40):
+        inner = group.create_group("a")
+        group["b"] = inner
+        group = inner

@@ -114,20 +114,17 @@ fn group_depth_is_limited() {
     );
 }
 
+/// Every path is copied, so long paths of many groups need memory.
 #[test]
-fn object_count_is_limited() {
+fn path_length_is_limited() {
     let mut traversal = Traversal {
         held: 0,
-        claimed: 0,
-        objects: OBJECTS - 1,
+        claimed: limit::largest(0) - 3,
         dict: StateDict::new(),
     };
-    assert_eq!(traversal.count(), Ok(()));
-    let error = traversal.count().unwrap_err();
-    assert_eq!(
-        error,
-        format!("expected {OBJECTS} groups and arrays at most")
-    );
+    assert_eq!(traversal.name("a/", "b").as_deref(), Ok("a/b"));
+    let error = traversal.name("", "b").unwrap_err();
+    assert!(error.starts_with("it holds 0 bytes, but"), "{error}");
 }
 
 #[test]
