@@ -4,15 +4,14 @@
 //! the page's trials are ignored, or fail if `GRU_REQUIRE_BROWSER` is set. Screenshots are written to
 //! the folder `screenshots` next to the page.
 
+mod server;
+mod visit;
+
 use std::env;
 use std::f64::consts::LN_2;
-use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,19 +24,15 @@ use char_model::trainer::{Settings, Trainer};
 use char_model::vocabulary::Vocabulary;
 use char_model::{exchange, file};
 use headless_chrome::browser::default_executable;
-use headless_chrome::protocol::cdp::{Emulation, Page};
-use headless_chrome::{Browser, LaunchOptions, Tab};
 use libtest_mimic::{Arguments, Completion, Trial};
 use serde_json::Value;
+use server::Server;
+use visit::{Outcome, PATIENCE, Visit, check, start, text};
 use web::bundle::{bundle, folder, is_recent, possible};
 
 const REQUIRE: &str = "GRU_REQUIRE_BROWSER";
-/// A time limit that suffices even while other builds run.
-const PATIENCE: Duration = Duration::from_secs(120);
 /// Compressed bytes.
 const LARGEST_DOWNLOAD: usize = 5_000_000;
-
-type Outcome = Result<(), String>;
 
 fn main() {
     let arguments = Arguments::from_args();
@@ -373,235 +368,4 @@ fn without_a_server(visit: &Visit) -> Outcome {
     visit.until("status.startsWith('Ready')")?;
     visit.click("train")?;
     visit.until("status.startsWith('Epoch')")
-}
-
-/// The command that serves the page. Dropping it ends the command.
-struct Server {
-    program: Child,
-    address: String,
-}
-
-impl Server {
-    fn start(page: &Path) -> Result<Self, String> {
-        let mut program = Command::new(env!("CARGO_BIN_EXE_web"))
-            .args(["serve", "--port", "0", "--page"])
-            .arg(page)
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(text)?;
-        let mut line = String::new();
-        let output = program.stdout.take().expect("standard output is piped");
-        BufReader::new(output).read_line(&mut line).map_err(text)?;
-        let address = line.split_whitespace().next().ok_or("no address")?;
-        Ok(Self {
-            program,
-            address: format!("{address}/"),
-        })
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.program.kill();
-        let _ = self.program.wait();
-    }
-}
-
-fn start(more: &[&str], port: Option<u16>) -> Result<Browser, String> {
-    let flags = [
-        "--disable-quic",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-    ];
-    let options = LaunchOptions {
-        // Chromium has no sandbox for root, and tests in containers run as root.
-        sandbox: false,
-        port,
-        idle_browser_timeout: PATIENCE,
-        args: flags.iter().chain(more).map(OsStr::new).collect(),
-        ..LaunchOptions::default()
-    };
-    Browser::new(options).map_err(text)
-}
-
-/// A browser with the page.
-struct Visit {
-    address: String,
-    tab: Arc<Tab>,
-    downloads: PathBuf,
-    _browser: Browser,
-}
-
-impl Visit {
-    fn new(address: &str, more: &[&str]) -> Result<Self, String> {
-        let downloads = folder().join("downloads");
-        let _ = fs::remove_dir_all(&downloads);
-        fs::create_dir_all(&downloads).map_err(text)?;
-        let browser = start(more, None)?;
-        let tab = browser.new_tab().map_err(text)?;
-        tab.set_default_timeout(PATIENCE);
-        tab.call_method(Page::SetDownloadBehavior {
-            behavior: Page::SetDownloadBehaviorBehaviorOption::Allow,
-            download_path: Some(downloads.to_string_lossy().into()),
-        })
-        .map_err(text)?;
-        tab.navigate_to(address).map_err(text)?;
-        tab.wait_until_navigated().map_err(text)?;
-        Ok(Self {
-            address: address.to_string(),
-            tab,
-            downloads,
-            _browser: browser,
-        })
-    }
-
-    /// Evaluates an expression.
-    fn js(&self, expression: &str) -> Result<Value, String> {
-        let whole = format!(
-            "(async () => JSON.stringify(await ({expression}) ?? null))()
-                .catch((error) => 'failed: ' + (error.message ?? error))"
-        );
-        let found = self.tab.evaluate(&whole, true).map_err(text)?;
-        let found = found
-            .value
-            .ok_or_else(|| format!("{expression}: no value"))?;
-        let found = found.as_str().unwrap_or_default();
-        serde_json::from_str(found).map_err(|_| format!("{expression}: {found}"))
-    }
-
-    fn status(&self) -> Result<String, String> {
-        let status =
-            self.js("document.getElementById('status')?.textContent ?? document.body.textContent")?;
-        Ok(status.as_str().unwrap_or_default().to_string())
-    }
-
-    /// The bits per character on the page.
-    fn reached(&self) -> Result<f64, String> {
-        let output = self.status()?;
-        let number = output.split_whitespace().find_map(|word| word.parse().ok());
-        number.ok_or(output)
-    }
-
-    /// Waits until a condition holds, in which `status` is the page's status text. Fails while the page
-    /// loads.
-    fn until(&self, condition: &str) -> Outcome {
-        let start = Instant::now();
-        let whole = format!(
-            "((status) => Boolean({condition}))(document.getElementById('status')?.textContent ?? '')"
-        );
-        loop {
-            let answer = self.js(&whole);
-            if answer == Ok(Value::Bool(true)) {
-                return Ok(());
-            }
-            check(start.elapsed() < PATIENCE, || {
-                format!("{condition}: {answer:?}, the page says {:?}", self.status())
-            })?;
-            thread::sleep(Duration::from_millis(50));
-        }
-    }
-
-    fn set(&self, id: &str, value: &str) -> Outcome {
-        self.js(&format!(
-            "((input) => {{
-                input.value = {value:?};
-                input.dispatchEvent(new Event('input', {{bubbles: true}}));
-            }})(document.getElementById('{id}'))"
-        ))
-        .map(|_| ())
-    }
-
-    /// Sets fields of the form by name.
-    fn settings(&self, settings: &[(&str, &str)]) -> Outcome {
-        for (name, value) in settings {
-            self.js(&format!(
-                "document.querySelector('input[name={name}]').value = '{value}'"
-            ))?;
-        }
-        Ok(())
-    }
-
-    /// Clicks by keyboard.
-    fn click(&self, id: &str) -> Outcome {
-        let button = self.tab.find_element(&format!("#{id}")).map_err(text)?;
-        button.focus().map_err(text)?;
-        self.tab.press_key("Enter").map_err(text)?;
-        Ok(())
-    }
-
-    fn is_disabled(&self, id: &str) -> Result<bool, String> {
-        let is = self.js(&format!("document.getElementById('{id}').disabled"))?;
-        Ok(is == Value::Bool(true))
-    }
-
-    fn choose(&self, id: &str, file: &Path) -> Outcome {
-        let input = self.tab.find_element(&format!("#{id}")).map_err(text)?;
-        let path = file.to_string_lossy();
-        input.set_input_files(&[&path]).map_err(text)?;
-        Ok(())
-    }
-
-    /// Screenshots in light and dark, wide and narrow. Nothing may be wider than the window.
-    fn screenshots(&self, folder: &Path, name: &str) -> Outcome {
-        for (width, size) in [(1280, "wide"), (375, "narrow")] {
-            self.window(width, 900)?;
-            let wide = self.js("document.documentElement.scrollWidth")?;
-            check(wide.as_u64() <= Some(u64::from(width)), || {
-                format!("{wide} pixels wide in a window of {width}")
-            })?;
-            let high = self.js("document.documentElement.scrollHeight")?;
-            self.window(width, high.as_u64().unwrap_or(900) as u32)?;
-            for scheme in ["light", "dark"] {
-                let feature = Emulation::MediaFeature {
-                    name: "prefers-color-scheme".into(),
-                    value: scheme.into(),
-                };
-                self.tab
-                    .call_method(Emulation::SetEmulatedMedia {
-                        media: None,
-                        features: Some(vec![feature]),
-                    })
-                    .map_err(text)?;
-                let png = Page::CaptureScreenshotFormatOption::Png;
-                let shot = self.tab.capture_screenshot(png, None, None, true);
-                let path = folder.join(format!("{name}-{size}-{scheme}.png"));
-                fs::write(path, shot.map_err(text)?).map_err(text)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn window(&self, width: u32, height: u32) -> Outcome {
-        self.tab
-            .call_method(Emulation::SetDeviceMetricsOverride {
-                width,
-                height,
-                device_scale_factor: 1.0,
-                mobile: width < 500,
-                scale: None,
-                screen_width: None,
-                screen_height: None,
-                position_x: None,
-                position_y: None,
-                dont_set_visible_size: None,
-                screen_orientation: None,
-                viewport: None,
-                display_feature: None,
-                device_posture: None,
-            })
-            .map_err(text)?;
-        // Waits until the page is drawn.
-        self.js("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(() => drawn(0))))")?;
-        Ok(())
-    }
-}
-
-fn check(holds: bool, otherwise: impl FnOnce() -> String) -> Outcome {
-    if holds { Ok(()) } else { Err(otherwise()) }
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }
