@@ -191,7 +191,8 @@ fn rejected_kernel() -> Result<(), Failed> {
         let got = all_tensors(&device, 128, Reset::AfterMatmul);
         compare(got, expected.clone());
         let warnings = warnings();
-        let names = |warning: &String| warning.starts_with("self-test of the kernel walk rows=");
+        let names =
+            |warning: &String| warning.starts_with("self-test of the kernel sequence rows=");
         if warnings.len() != expected_warnings || !warnings.iter().all(names) {
             return Err(format!("expected {expected_warnings} warnings, got {warnings:?}").into());
         }

@@ -116,7 +116,7 @@ pub fn isa(u: &mut Unstructured<'_>) -> Result<Isa> {
     u.choose(&here).copied()
 }
 
-/// A float type of the kernels, made from bits.
+/// A float type of the kernels, read from bits.
 pub trait Real: Element {
     /// A NaN that no arithmetic produces and no input contains. It marks unwritten values.
     const UNWRITTEN: Self;

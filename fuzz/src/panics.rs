@@ -10,7 +10,7 @@ thread_local! {
 /// Any other panic, on any thread, is a crash.
 pub fn announced<R>(announced: &'static [&'static str], f: impl FnOnce() -> R) -> Option<R> {
     static HOOK: Once = Once::new();
-    // libFuzzer's hook turns every panic into a crash, so it is called second.
+    // libFuzzer's hook turns every panic into a crash, so this hook calls it second.
     HOOK.call_once(|| {
         let crash = panic::take_hook();
         panic::set_hook(Box::new(move |info| {

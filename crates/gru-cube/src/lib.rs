@@ -11,7 +11,7 @@
 //!
 //! A [`Schedule`] divides a pass into launches and cubes (thread blocks) of units (threads):
 //!
-//! - [`Schedule::Walk`] is a fused sequence kernel: one launch. Each cube computes all steps of a few rows of
+//! - [`Schedule::Sequence`] is a fused sequence kernel: one launch. Each cube computes all steps of a few rows of
 //!   the batch, with their state in registers and shared memory. Cubes are independent, so it runs on
 //!   every device with barriers. A small `w_hh` stays in the registers of every cube.
 //! - [`Schedule::Steps`] is one launch per product: one per step, or two with the reset before the product.
@@ -102,6 +102,6 @@ pub use launch::{
 pub use plan::{
     error::{PlanError, Resource},
     limits::Limits,
-    schedule::{Schedule, ScheduleError, StepTile, Strategy, WalkTile},
+    schedule::{Schedule, ScheduleError, SequenceTile, StepTile, Strategy},
     settings::{Settings, SettingsError},
 };

@@ -16,9 +16,9 @@ fn main() {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
     let trials = vec![
-        trial("launches/walk", a_walk_is_one_launch),
+        trial("launches/sequence", a_sequence_kernel_is_one_launch),
         trial("launches/steps", products_are_one_each),
-        trial("launches/long", a_long_walk_is_several_launches),
+        trial("launches/long", a_long_sequence_is_several_launches),
     ];
     libtest_mimic::run(&arguments, trials).exit();
 }
@@ -65,7 +65,7 @@ fn count(
     Ok((middle - start, launches() - middle))
 }
 
-fn a_walk_is_one_launch() -> Ran {
+fn a_sequence_kernel_is_one_launch() -> Ran {
     let before = GruSpec::default().with_reset(Reset::BeforeMatmul);
     // With all tensors, one more launch copies the small ones into one buffer.
     for (given, more) in [(SEVEN_BUFFERS, 0), (Given::ALL, 1)] {
@@ -85,7 +85,7 @@ fn a_walk_is_one_launch() -> Ran {
 
 /// Each launch is bounded in time. Launches hand on the state and the gradients of the previous state and the start
 /// state, so the results are as from one launch.
-fn a_long_walk_is_several_launches() -> Ran {
+fn a_long_sequence_is_several_launches() -> Ran {
     const STEPS: usize = 45_000;
     assert_eq!(
         count((1, STEPS, 1), GruSpec::default(), SEVEN_BUFFERS)?,

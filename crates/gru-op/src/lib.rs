@@ -86,12 +86,12 @@ pub mod conventions {}
 /// ```
 /// use gru_op::gpu::{Settings, Strategy};
 ///
-/// let schedule = "walk rows=4 width=4 n_threads=64 k_splits=2".parse().unwrap();
+/// let schedule = "sequence rows=4 width=4 n_threads=64 k_splits=2".parse().unwrap();
 /// let settings = Settings { forward: Strategy::Forced(schedule), ..Settings::default() };
 /// settings.set();
 /// ```
 ///
-/// Environment variables do the same: `GRU_CUBE_FORWARD='walk rows=4 width=4 n_threads=64 k_splits=2'`.
+/// Environment variables do the same: `GRU_CUBE_FORWARD='sequence rows=4 width=4 n_threads=64 k_splits=2'`.
 ///
 /// Before a kernel runs for the first time on a device, gru-op runs it on a small problem and compares the results
 /// with float64. If the driver rejects the kernel, or results are wrong, Burn's operations run instead, and the log
@@ -99,7 +99,7 @@ pub mod conventions {}
 #[cfg(feature = "cube")]
 pub mod gpu {
     pub use gru_cube::{
-        Schedule, ScheduleError, Settings, SettingsError, StepTile, Strategy, WalkTile,
+        Schedule, ScheduleError, SequenceTile, Settings, SettingsError, StepTile, Strategy,
     };
 }
 mod foreign;

@@ -9,7 +9,7 @@ use std::{
 use cubecl::{client::Client, features::TypeUsage, ir::ElemType, prelude::*, server::Handle};
 use gru_cube::{
     BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, PlanError, Schedule,
-    Starts, StepTile, Strategy, WalkTile,
+    SequenceTile, Starts, StepTile, Strategy,
 };
 use gru_spec::{GruSpec, Order};
 use half::f16;
@@ -156,7 +156,7 @@ pub fn page(rows: &[Value]) -> String {
         let key = (row.dtype.clone(), [row.h, row.n, row.t]);
         sizes.entry(key).or_default().push(row);
     }
-    // Rows like those of benches/results.
+    // Rows in the form of benches/results.
     let mut csv = "device,type,n,t,h,pass,tried,inferred_ms,best_ms,launches,best\n".to_owned();
     for ((dtype, [h, n, t]), rows) in sizes {
         let inferred = Strategy::Inferred.to_string();
@@ -189,7 +189,7 @@ fn candidates(call: &Call) -> Vec<Strategy> {
         rows.filter(|&rows| rows <= limit.min(most)).collect()
     };
     let mut kinds = [
-        walks(rows_up_to(16), h),
+        sequences(rows_up_to(16), h),
         steps(rows_up_to(64)),
         persistent(rows_up_to(16), h),
         vec![],
@@ -207,7 +207,7 @@ fn candidates(call: &Call) -> Vec<Strategy> {
     all
 }
 
-fn walks(rows: Vec<usize>, h: usize) -> Vec<Schedule> {
+fn sequences(rows: Vec<usize>, h: usize) -> Vec<Schedule> {
     let shapes = [
         (h, 1),
         (h, 2),
@@ -220,7 +220,7 @@ fn walks(rows: Vec<usize>, h: usize) -> Vec<Schedule> {
     for rows in rows {
         for (n_threads, k_splits) in shapes {
             let tile = |resident| {
-                Schedule::Walk(WalkTile {
+                Schedule::Sequence(SequenceTile {
                     rows,
                     width: rows.min(4),
                     n_threads,

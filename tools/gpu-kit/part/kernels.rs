@@ -244,10 +244,10 @@ fn all(client: &Client) -> Vec<Job> {
         catalogue::persistent().cases,
         large.collect(),
         catalogue::inferred().cases,
-        catalogue::walks().cases,
+        catalogue::sequences().cases,
         catalogue::steps().cases,
         catalogue::lengths(catalogue::persistent()),
-        catalogue::lengths(catalogue::walks()),
+        catalogue::lengths(catalogue::sequences()),
         catalogue::lengths(catalogue::steps()),
         catalogue::activations(),
     ];

@@ -4,12 +4,12 @@ use super::{
     gate::gate_slope,
     product::{load_weight, multiply},
     rule::{Pass, Starts},
-    sequence::{
+    sequence::{SequenceKernel, zero_vectors},
+    step::blend_back,
+    tensors::{
         Backward, from_end, is_mark_of_skip, kept_share, mark_of, mask_of, place_at,
         previous_state, strides, time_of,
     },
-    step::blend_back,
-    walk::{Walk, zero_vectors},
 };
 use cubecl::prelude::*;
 
@@ -45,49 +45,50 @@ struct Step {
     cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")
 )]
 #[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
-pub(crate) fn gru_backward_walk<F: Float, R: Size>(
+pub(crate) fn gru_backward_sequence<F: Float, R: Size>(
     args: &mut Backward<F>,
     first: u32,
     last: u32,
-    #[comptime] walk: Walk,
+    #[comptime] kernel: SequenceKernel,
     #[define(F)] _dtype: ElemType,
 ) {
-    let (rule, threads) = comptime!((walk.rule, walk.threads));
+    let (rule, threads) = comptime!((kernel.rule, kernel.threads));
     let (rows, owned_columns) = comptime!((threads.rows, threads.owned()));
-    let (gates_product, candidate) = comptime!(walk.products(Pass::Backward));
-    let lhs_vectors = comptime!(walk.lhs_vectors(Pass::Backward));
-    let lhs_n_vectors = comptime!(walk.lhs_n_vectors(Pass::Backward));
+    let (gates_product, candidate) = comptime!(kernel.products(Pass::Backward));
+    let lhs_vectors = comptime!(kernel.lhs_vectors(Pass::Backward));
+    let lhs_n_vectors = comptime!(kernel.lhs_n_vectors(Pass::Backward));
 
-    let mut lhs = Shared::<[Vector<f32, R>]>::new_slice(comptime!(walk.buffers * lhs_vectors));
+    let mut lhs = Shared::<[Vector<f32, R>]>::new_slice(comptime!(kernel.buffers * lhs_vectors));
     let mut lhs_n = Shared::<[Vector<f32, R>]>::new_slice(lhs_n_vectors);
     let mut partial =
-        Shared::<[Vector<f32, R>]>::new_slice(comptime!(walk.partial_vectors(Pass::Backward)));
+        Shared::<[Vector<f32, R>]>::new_slice(comptime!(kernel.partial_vectors(Pass::Backward)));
     let weight = load_weight::<F>(args.weight, 0usize.runtime(), gates_product, threads);
     let weight_n = load_weight::<F>(args.weight, 0usize.runtime(), candidate, threads);
 
     // Rows of the lhs from K on stay zero.
-    zero_vectors::<R>(&mut lhs, comptime!(walk.buffers * lhs_vectors), threads);
+    zero_vectors::<R>(&mut lhs, comptime!(kernel.buffers * lhs_vectors), threads);
     zero_vectors::<R>(&mut lhs_n, lhs_n_vectors, threads);
     sync_cube();
 
     let (first, last) = (first as usize, last as usize);
-    let mut owned = load_owned::<F>(&*args, last, walk);
-    let mut now = read_step::<F>(&*args, last - 1, walk);
+    let mut owned = load_owned::<F>(&*args, last, kernel);
+    let mut now = read_step::<F>(&*args, last - 1, kernel);
     for back in args.t - last..args.t - first {
         let s = from_end(back, args.t);
         let time = time_of(s, args.t, rule);
-        let to = if comptime!(walk.buffers == 2) {
+        let to = if comptime!(kernel.buffers == 2) {
             (s % 2) * lhs_vectors
         } else {
             0usize.runtime()
         };
-        let step =
-            through_blend::<F, R>(args, &mut owned, &now, &mut lhs, &mut lhs_n, to, time, walk);
+        let step = through_blend::<F, R>(
+            args, &mut owned, &now, &mut lhs, &mut lhs_n, to, time, kernel,
+        );
         sync_cube();
 
         // Loaded before the products, which hide their latency. If `d_gates` replace the gates, these are
         // steps that are not written yet. After step `first` the values are not used.
-        let next = read_step::<F>(&*args, max(s, 1) - 1, walk);
+        let next = read_step::<F>(&*args, max(s, 1) - 1, kernel);
 
         if comptime!(!rule.reset_after) {
             // dr̄ needs the product of the candidate.
@@ -101,7 +102,7 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
                 candidate,
                 threads,
             );
-            through_candidate::<F, R>(args, &mut owned, &step, &ds, &mut lhs, time, walk);
+            through_candidate::<F, R>(args, &mut owned, &step, &ds, &mut lhs, time, kernel);
             sync_cube();
         }
 
@@ -137,7 +138,7 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
             now[i] = next[i];
         }
         // A fast unit must not overwrite the lhs that a slow unit still reads.
-        if comptime!(walk.buffers == 1 && threads.k_splits == 1) {
+        if comptime!(kernel.buffers == 1 && threads.k_splits == 1) {
             sync_cube();
         }
     }
@@ -162,8 +163,12 @@ pub(crate) fn gru_backward_walk<F: Float, R: Size>(
 
 /// Loads the mask, and what the launch of the steps from `last` on has handed over.
 #[cube]
-fn load_owned<F: Float>(args: &Backward<F>, last: usize, #[comptime] walk: Walk) -> Owned {
-    let (threads, hidden) = comptime!((walk.threads, walk.rule.hidden));
+fn load_owned<F: Float>(
+    args: &Backward<F>,
+    last: usize,
+    #[comptime] kernel: SequenceKernel,
+) -> Owned {
+    let (threads, hidden) = comptime!((kernel.threads, kernel.rule.hidden));
     let (rows, columns) = comptime!((threads.rows, threads.owned()));
     let mut dh = Array::<f32>::new(comptime!(columns * rows));
     let mut mask = Array::<f32>::new(comptime!(columns * rows));
@@ -181,7 +186,7 @@ fn load_owned<F: Float>(args: &Backward<F>, last: usize, #[comptime] walk: Walk)
             mask[at] = mask_of::<F>(args.recurrent_mask, row * hidden + j);
         }
     }
-    let d_start = load_start::<F>(args, last, walk);
+    let d_start = load_start::<F>(args, last, kernel);
     Owned { dh, d_start, mask }
 }
 
@@ -190,11 +195,11 @@ fn load_owned<F: Float>(args: &Backward<F>, last: usize, #[comptime] walk: Walk)
 fn load_start<F: Float>(
     args: &Backward<F>,
     last: usize,
-    #[comptime] walk: Walk,
+    #[comptime] kernel: SequenceKernel,
 ) -> ComptimeOption<Array<f32>> {
-    let (threads, hidden) = comptime!((walk.threads, walk.rule.hidden));
+    let (threads, hidden) = comptime!((kernel.threads, kernel.rule.hidden));
     let (rows, columns) = comptime!((threads.rows, threads.owned()));
-    if comptime!(walk.rule.starts == Starts::FromState) {
+    if comptime!(kernel.rule.starts == Starts::FromState) {
         let mut d_start = Array::<f32>::new(comptime!(columns * rows));
         #[unroll]
         for c in 0..columns {
@@ -222,8 +227,12 @@ fn handed_over<F: Float>(args: &Backward<F>, at: usize, last: usize) -> f32 {
 
 /// Reads what step `s` needs: `[(c·rows + b)·READ + …]` for the columns `c` that a unit owns.
 #[cube]
-fn read_step<F: Float>(args: &Backward<F>, s: usize, #[comptime] walk: Walk) -> Array<f32> {
-    let (rule, threads, hidden) = comptime!((walk.rule, walk.threads, walk.rule.hidden));
+fn read_step<F: Float>(
+    args: &Backward<F>,
+    s: usize,
+    #[comptime] kernel: SequenceKernel,
+) -> Array<f32> {
+    let (rule, threads, hidden) = comptime!((kernel.rule, kernel.threads, kernel.rule.hidden));
     let (rows, columns) = comptime!((threads.rows, threads.owned()));
     let (n_stride, t_stride) = strides(args.n, args.t, rule);
     let time = time_of(s, args.t, rule);
@@ -267,9 +276,9 @@ fn through_blend<F: Float, R: Size>(
     lhs_n: &mut Shared<[Vector<f32, R>]>,
     to: usize,
     time: usize,
-    #[comptime] walk: Walk,
+    #[comptime] kernel: SequenceKernel,
 ) -> Step {
-    let (rule, threads, hidden) = comptime!((walk.rule, walk.threads, walk.rule.hidden));
+    let (rule, threads, hidden) = comptime!((kernel.rule, kernel.threads, kernel.rule.hidden));
     let (rows, width, vectors) = comptime!((threads.rows, threads.width, threads.vectors()));
     let columns = comptime!(threads.owned());
     let (n_stride, t_stride) = strides(args.n, args.t, rule);
@@ -353,9 +362,9 @@ fn through_candidate<F: Float, R: Size>(
     ds: &Array<Vector<f32, R>>,
     lhs: &mut Shared<[Vector<f32, R>]>,
     time: usize,
-    #[comptime] walk: Walk,
+    #[comptime] kernel: SequenceKernel,
 ) {
-    let (rule, threads, hidden) = comptime!((walk.rule, walk.threads, walk.rule.hidden));
+    let (rule, threads, hidden) = comptime!((kernel.rule, kernel.threads, kernel.rule.hidden));
     let (rows, width, vectors) = comptime!((threads.rows, threads.width, threads.vectors()));
     let (n_stride, t_stride) = strides(args.n, args.t, rule);
     let row0 = CUBE_POS * rows;

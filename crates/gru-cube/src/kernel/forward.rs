@@ -4,12 +4,12 @@ use super::{
     gate::gate_value,
     product::{load_weight, multiply},
     rule::{Pass, Starts},
-    sequence::{
+    sequence::{SequenceKernel, zero_vectors},
+    step::{candidate, next_state},
+    tensors::{
         Forward, after_start, biases, kept_share, mask_of, place_at, previous_state, strides,
         time_of, unless_skipped, up, window,
     },
-    step::{candidate, next_state},
-    walk::{Walk, zero_vectors},
 };
 use cubecl::prelude::*;
 
@@ -31,51 +31,51 @@ struct Owned {
     cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")
 )]
 #[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
-pub(crate) fn gru_forward_walk<F: Float, R: Size>(
+pub(crate) fn gru_forward_sequence<F: Float, R: Size>(
     args: &mut Forward<F>,
     first: u32,
     last: u32,
-    #[comptime] walk: Walk,
+    #[comptime] kernel: SequenceKernel,
     #[define(F)] _dtype: ElemType,
 ) {
-    let (rule, threads) = comptime!((walk.rule, walk.threads));
-    let (gates_product, candidate_product) = comptime!(walk.products(Pass::Forward));
-    let lhs_vectors = comptime!(walk.lhs_vectors(Pass::Forward));
+    let (rule, threads) = comptime!((kernel.rule, kernel.threads));
+    let (gates_product, candidate_product) = comptime!(kernel.products(Pass::Forward));
+    let lhs_vectors = comptime!(kernel.lhs_vectors(Pass::Forward));
 
-    let mut lhs = Shared::<[Vector<f32, R>]>::new_slice(comptime!(walk.buffers * lhs_vectors));
+    let mut lhs = Shared::<[Vector<f32, R>]>::new_slice(comptime!(kernel.buffers * lhs_vectors));
     let mut lhs_n =
-        Shared::<[Vector<f32, R>]>::new_slice(comptime!(walk.lhs_n_vectors(Pass::Forward)));
+        Shared::<[Vector<f32, R>]>::new_slice(comptime!(kernel.lhs_n_vectors(Pass::Forward)));
     let mut partial =
-        Shared::<[Vector<f32, R>]>::new_slice(comptime!(walk.partial_vectors(Pass::Forward)));
+        Shared::<[Vector<f32, R>]>::new_slice(comptime!(kernel.partial_vectors(Pass::Forward)));
     let weight = load_weight::<F>(args.w_hh, 0usize.runtime(), gates_product, threads);
     let weight_n = load_weight::<F>(args.w_hh, 0usize.runtime(), candidate_product, threads);
 
     // Rows of the lhs from H on stay zero.
-    zero_vectors::<R>(&mut lhs, comptime!(walk.buffers * lhs_vectors), threads);
+    zero_vectors::<R>(&mut lhs, comptime!(kernel.buffers * lhs_vectors), threads);
     if comptime!(!rule.reset_after) {
         zero_vectors::<R>(&mut lhs_n, lhs_vectors, threads);
     }
     sync_cube();
     let first_step = first as usize;
-    let mut owned = load_owned::<F, R>(&*args, &mut lhs, first_step, walk);
-    let mut p = load_p::<F>(&*args, time_of(first_step, args.t, rule), walk);
+    let mut owned = load_owned::<F, R>(&*args, &mut lhs, first_step, kernel);
+    let mut p = load_p::<F>(&*args, time_of(first_step, args.t, rule), kernel);
     sync_cube();
 
     for s in first_step..last as usize {
         let time = time_of(up(s, last), args.t, rule);
-        let from = if comptime!(walk.buffers == 2) {
+        let from = if comptime!(kernel.buffers == 2) {
             ((s - first_step) % 2) * lhs_vectors
         } else {
             0usize.runtime()
         };
-        let to = if comptime!(walk.buffers == 2) {
+        let to = if comptime!(kernel.buffers == 2) {
             lhs_vectors - from
         } else {
             0usize.runtime()
         };
 
         // Loaded one step before it is used. A short product would not hide the latency.
-        let next = load_p::<F>(&*args, time_of(up(s + 1, last), args.t, rule), walk);
+        let next = load_p::<F>(&*args, time_of(up(s + 1, last), args.t, rule), kernel);
         let q = multiply::<F, R>(
             &lhs,
             from,
@@ -85,14 +85,14 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
             gates_product,
             threads,
         );
-        if comptime!(walk.buffers == 1 && threads.k_splits == 1 && rule.reset_after) {
+        if comptime!(kernel.buffers == 1 && threads.k_splits == 1 && rule.reset_after) {
             sync_cube();
         }
 
-        let a = with_bias(&p, &owned, walk);
-        let (r, z) = reset_and_update::<R>(&a, &q, &owned, &mut lhs_n, walk);
+        let a = with_bias(&p, &owned, kernel);
+        let (r, z) = reset_and_update::<R>(&a, &q, &owned, &mut lhs_n, kernel);
         let q_n = if comptime!(rule.reset_after) {
-            candidate_sums::<R>(&q, walk)
+            candidate_sums::<R>(&q, kernel)
         } else {
             sync_cube();
             let zero = 0usize.runtime();
@@ -108,7 +108,7 @@ pub(crate) fn gru_forward_walk<F: Float, R: Size>(
         };
         let gates = Gates::<R> { a, r, z, q_n };
         let now = Now { s, time, to };
-        store_step::<F, R>(args, &mut owned, &gates, &mut lhs, now, walk);
+        store_step::<F, R>(args, &mut owned, &gates, &mut lhs, now, kernel);
         #[unroll]
         for i in 0..comptime!(threads.owned() * threads.rows * 3) {
             p[i] = next[i];
@@ -123,9 +123,9 @@ fn load_owned<F: Float, R: Size>(
     args: &Forward<F>,
     lhs: &mut Shared<[Vector<f32, R>]>,
     first: usize,
-    #[comptime] walk: Walk,
+    #[comptime] kernel: SequenceKernel,
 ) -> Owned {
-    let (rule, threads, hidden) = comptime!((walk.rule, walk.threads, walk.rule.hidden));
+    let (rule, threads, hidden) = comptime!((kernel.rule, kernel.threads, kernel.rule.hidden));
     let (rows, width, vectors, columns) = comptime!((
         threads.rows,
         threads.width,
@@ -183,8 +183,12 @@ fn load_owned<F: Float, R: Size>(
 
 /// `p` of a step: `[(c·rows + b)·3 + gate]`.
 #[cube]
-fn load_p<F: Float>(args: &Forward<F>, time: usize, #[comptime] walk: Walk) -> Array<f32> {
-    let (rule, threads, hidden) = comptime!((walk.rule, walk.threads, walk.rule.hidden));
+fn load_p<F: Float>(
+    args: &Forward<F>,
+    time: usize,
+    #[comptime] kernel: SequenceKernel,
+) -> Array<f32> {
+    let (rule, threads, hidden) = comptime!((kernel.rule, kernel.threads, kernel.rule.hidden));
     let (rows, columns) = comptime!((threads.rows, threads.owned()));
     let (p_from, p_steps) = window(args.t, args.first, args.last, rule);
     let (n_stride, t_stride) = strides(args.n, p_steps, rule);
@@ -210,9 +214,9 @@ fn load_p<F: Float>(args: &Forward<F>, time: usize, #[comptime] walk: Walk) -> A
 
 /// `p + b`.
 #[cube]
-fn with_bias(p: &Array<f32>, owned: &Owned, #[comptime] walk: Walk) -> Array<f32> {
-    let rows = comptime!(walk.threads.rows);
-    let len = comptime!(walk.threads.owned() * rows * 3);
+fn with_bias(p: &Array<f32>, owned: &Owned, #[comptime] kernel: SequenceKernel) -> Array<f32> {
+    let rows = comptime!(kernel.threads.rows);
+    let len = comptime!(kernel.threads.owned() * rows * 3);
     let mut a = Array::<f32>::new(len);
     #[unroll]
     for i in 0..len {
@@ -241,11 +245,11 @@ fn reset_and_update<R: Size>(
     q: &Array<Vector<f32, R>>,
     owned: &Owned,
     lhs_n: &mut Shared<[Vector<f32, R>]>,
-    #[comptime] walk: Walk,
+    #[comptime] kernel: SequenceKernel,
 ) -> (Array<f32>, Array<f32>) {
-    let (rule, threads) = comptime!((walk.rule, walk.threads));
+    let (rule, threads) = comptime!((kernel.rule, kernel.threads));
     let (rows, width, vectors) = comptime!((threads.rows, threads.width, threads.vectors()));
-    let (columns, outputs) = comptime!((threads.owned(), walk.products(Pass::Forward).0.outputs));
+    let (columns, outputs) = comptime!((threads.owned(), kernel.products(Pass::Forward).0.outputs));
     let mut z_of = Array::<f32>::new(comptime!(columns * rows));
     let mut r_of = Array::<f32>::new(comptime!(columns * rows));
     #[unroll]
@@ -278,9 +282,9 @@ fn reset_and_update<R: Size>(
 #[cube]
 fn candidate_sums<R: Size>(
     q: &Array<Vector<f32, R>>,
-    #[comptime] walk: Walk,
+    #[comptime] kernel: SequenceKernel,
 ) -> Array<Vector<f32, R>> {
-    let (vectors, columns) = comptime!((walk.threads.vectors(), walk.threads.owned()));
+    let (vectors, columns) = comptime!((kernel.threads.vectors(), kernel.threads.owned()));
     let mut q_n = Array::<Vector<f32, R>>::new(comptime!(columns * vectors));
     #[unroll]
     for c in 0..columns {
@@ -309,10 +313,10 @@ fn store_step<F: Float, R: Size>(
     gates: &Gates<R>,
     lhs: &mut Shared<[Vector<f32, R>]>,
     now: Now,
-    #[comptime] walk: Walk,
+    #[comptime] kernel: SequenceKernel,
 ) {
     let Now { s, time, to } = now;
-    let (rule, threads, hidden) = comptime!((walk.rule, walk.threads, walk.rule.hidden));
+    let (rule, threads, hidden) = comptime!((kernel.rule, kernel.threads, kernel.rule.hidden));
     let (rows, width, vectors) = comptime!((threads.rows, threads.width, threads.vectors()));
     let (n_stride, t_stride) = strides(args.n, args.t, rule);
     let row0 = CUBE_POS * rows;

@@ -4,10 +4,10 @@
 //! - [`gate`]: the clip, the activation, the blend.
 //! - [`step`]: element-wise mathematics of a step.
 //! - [`rule`]: a spec as compile-time constants.
-//! - [`sequence`]: tensors of a sequence and their indices.
+//! - [`tensors`]: tensors of a sequence and their indices.
 //! - [`threads`]: how units share a product, as arithmetic on sizes.
 //! - [`product`]: the recurrent product by units; [`matrix`]: by matrix units.
-//! - [`walk`], [`forward`], [`backward`]: one launch per sequence.
+//! - [`kernel`], [`forward`], [`backward`]: one launch per sequence.
 //! - [`steps`]: one launch per product, or a persistent kernel with a [`grid_barrier`]; and the transpose
 //!   of the weight. [`lhs`]: loads of their lhs.
 //! - [`small`]: small tensors that share a buffer.
@@ -33,5 +33,5 @@ pub(crate) mod sequence;
 pub(crate) mod small;
 pub(crate) mod step;
 pub(crate) mod steps;
+pub(crate) mod tensors;
 pub(crate) mod threads;
-pub(crate) mod walk;

@@ -2,8 +2,8 @@
 
 use super::{
     rule::Starts,
-    sequence::{skips, starts},
     small::Small,
+    tensors::{skips, starts},
 };
 use cubecl::prelude::*;
 

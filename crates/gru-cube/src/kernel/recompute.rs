@@ -1,6 +1,6 @@
 //! Recomputes the gates of any number of steps, element by element, from their products.
 
-use super::{gate::gate_value, rule::Rule, sequence::biases, small::Small};
+use super::{gate::gate_value, rule::Rule, small::Small, tensors::biases};
 use cubecl::prelude::*;
 
 /// Which gates are recomputed.

@@ -8,14 +8,14 @@ use super::{
 };
 use crate::{
     kernel::{
-        backward::gru_backward_walk,
+        backward::gru_backward_sequence,
         rule::Pass,
-        sequence::BackwardLaunch,
         steps::{
             Steps,
             backward::gru_backward_step,
             transpose::{TRANSPOSE, gru_transpose},
         },
+        tensors::BackwardLaunch,
     },
     plan::{
         Plan, Problem,
@@ -109,7 +109,7 @@ pub(crate) fn run(
     let problem = problem(client, call, inputs);
     let shares = check(&problem, call, inputs, outputs, &plan)?;
     let transposed = match plan {
-        Plan::Walk(walk) => walk.is_transposed(),
+        Plan::Sequence(kernel) => kernel.is_transposed(),
         Plan::Steps(_) => true,
     };
     let saved = problem.rule.saved();
@@ -130,7 +130,7 @@ pub(crate) fn run(
     let launches = plan.launches(&problem, 0..call.t, inputs.lengths.as_deref());
     let launches = launches.into_iter().rev();
     match plan {
-        Plan::Walk(walk) => {
+        Plan::Sequence(kernel) => {
             for launch in launches {
                 count_launch();
                 // SAFETY: every index of the kernel is below the length of its buffer: rows and columns are
@@ -138,16 +138,16 @@ pub(crate) fn run(
                 // overwrite the gates, a unit reads its gates before it writes them. Units without a row or
                 // column read the last ones, which another unit may write, and do not use the values.
                 unsafe {
-                    gru_backward_walk::launch_unchecked(
+                    gru_backward_sequence::launch_unchecked(
                         client,
-                        spread(launch.rows.div_ceil(walk.threads.rows)),
-                        cube_dim(&walk.threads),
+                        spread(launch.rows.div_ceil(kernel.threads.rows)),
+                        cube_dim(&kernel.threads),
                         call.address_type(),
-                        walk.threads.width,
+                        kernel.threads.width,
                         arguments(call, &tensors, &launch),
                         to_u32(OP, "T", launch.steps.start),
                         to_u32(OP, "T", launch.steps.end),
-                        walk,
+                        kernel,
                         call.dtype,
                     );
                 }

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     kernel::{
-        forward::gru_forward_walk, rule::Pass, sequence::ForwardLaunch,
-        steps::forward::gru_forward_step,
+        forward::gru_forward_sequence, rule::Pass, steps::forward::gru_forward_step,
+        tensors::ForwardLaunch,
     },
     plan::{
         Plan, Problem,
@@ -114,22 +114,22 @@ pub(crate) fn run(
     let scratch = || Some(unsafe { BufferArg::from_raw_parts(scratch.clone()?, scratch_len) });
     let launches = plan.launches(&problem, inputs.steps.clone(), inputs.lengths.as_deref());
     match plan {
-        Plan::Walk(walk) => {
+        Plan::Sequence(kernel) => {
             for launch in launches {
                 count_launch();
                 // SAFETY: every index of the kernel is below the length of its buffer: rows and columns are
                 // clamped to the sizes, and the tensors check the buffers against the same sizes.
                 unsafe {
-                    gru_forward_walk::launch_unchecked(
+                    gru_forward_sequence::launch_unchecked(
                         client,
-                        spread(launch.rows.div_ceil(walk.threads.rows)),
-                        cube_dim(&walk.threads),
+                        spread(launch.rows.div_ceil(kernel.threads.rows)),
+                        cube_dim(&kernel.threads),
                         call.address_type(),
-                        walk.threads.width,
+                        kernel.threads.width,
                         arguments(call, &inputs.steps, &tensors, scratch(), &launch),
                         to_u32(OP, "T", launch.steps.start),
                         to_u32(OP, "T", launch.steps.end),
-                        walk,
+                        kernel,
                         call.dtype,
                     );
                 }
@@ -247,7 +247,7 @@ fn tensors<'a>(
 /// step. It is rounded only when it is stored.
 fn scratch_len(call: &Call, plan: &Plan) -> usize {
     match plan {
-        Plan::Walk(_) => 0,
+        Plan::Sequence(_) => 0,
         Plan::Steps(steps) => {
             let rule = steps.rule;
             (usize::from(!rule.reset_after) + usize::from(rule.narrow)) * 2 * call.n * call.h

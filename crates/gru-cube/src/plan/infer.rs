@@ -3,25 +3,25 @@
 use super::{
     Plan, Problem, allowed,
     error::PlanError,
-    schedule::{Schedule, StepTile, WalkTile},
+    schedule::{Schedule, SequenceTile, StepTile},
     tuning::{
-        CPU_COLUMNS, CPU_ROWS, PERSISTENT_REGISTERS, PERSISTENT_UNITS, TILE_CLOCKS, WALK_HIDDEN,
-        WALK_UNITS,
+        CPU_COLUMNS, CPU_ROWS, PERSISTENT_REGISTERS, PERSISTENT_UNITS, SEQUENCE_HIDDEN,
+        SEQUENCE_UNITS, TILE_CLOCKS,
     },
 };
 use crate::kernel::{rule::Pass, threads::Matrices};
 
 /// The first of these that the device allows: a sequence kernel with a resident weight; a persistent kernel; a sequence
-/// kernel that reads the weight at every step; step kernels. The last two change places above [`WALK_HIDDEN`].
+/// kernel that reads the weight at every step; step kernels. The last two change places above [`SEQUENCE_HIDDEN`].
 pub(super) fn infer(pass: Pass, problem: &Problem) -> Result<Plan, PlanError> {
-    let walks = walk_tiles(problem).into_iter();
-    let (resident, reading): (Vec<_>, Vec<_>) = walks.partition(|tile| tile.resident);
+    let sequences = sequence_tiles(problem).into_iter();
+    let (resident, reading): (Vec<_>, Vec<_>) = sequences.partition(|tile| tile.resident);
     let [resident, reading] =
-        [resident, reading].map(|tiles| tiles.into_iter().map(Schedule::Walk));
+        [resident, reading].map(|tiles| tiles.into_iter().map(Schedule::Sequence));
     let persistent = persistent_tiles(problem).into_iter();
     let schedules = resident.chain(persistent.map(Schedule::Persistent));
     let steps = step_tiles(problem).into_iter().map(Schedule::Steps);
-    if problem.rule.hidden <= WALK_HIDDEN {
+    if problem.rule.hidden <= SEQUENCE_HIDDEN {
         first_allowed(pass, problem, schedules.chain(reading).chain(steps))
     } else {
         first_allowed(pass, problem, schedules.chain(steps).chain(reading))
@@ -38,7 +38,7 @@ fn first_allowed(
         match allowed(pass, problem, schedule) {
             Ok(plan) => return Ok(plan),
             // The error of the smallest sequence kernel says most about the device.
-            Err(error) if first_error.is_none() || matches!(schedule, Schedule::Walk(_)) => {
+            Err(error) if first_error.is_none() || matches!(schedule, Schedule::Sequence(_)) => {
                 first_error = Some(error);
             }
             Err(_) => {}
@@ -48,7 +48,7 @@ fn first_allowed(
 }
 
 /// Sequence kernels for a problem, the best first.
-pub(super) fn walk_tiles(problem: &Problem) -> Vec<WalkTile> {
+pub(super) fn sequence_tiles(problem: &Problem) -> Vec<SequenceTile> {
     let Problem {
         n, limits, rule, ..
     } = *problem;
@@ -57,22 +57,23 @@ pub(super) fn walk_tiles(problem: &Problem) -> Vec<WalkTile> {
     let rows_for_all = n.div_ceil(limits.cubes).next_power_of_two();
     let n_threads = hidden.next_multiple_of(32).min(limits.units);
     let splits_of = |units: usize| (limits.units.min(units) / n_threads).clamp(1, 8);
-    let most_splits = splits_of(limits.most_walk_units);
+    let most_splits = splits_of(limits.most_sequence_units);
     let fits = |k_splits| {
         3 * hidden.div_ceil(k_splits) * hidden.div_ceil(n_threads) <= limits.resident_registers
     };
     // More units only if the weight needs their registers. Reading the weight is faster with more.
-    let resident = (splits_of(limits.walk_units)..=most_splits).find(|&k_splits| fits(k_splits));
-    let k_splits = resident.unwrap_or_else(|| splits_of(WALK_UNITS));
+    let resident =
+        (splits_of(limits.sequence_units)..=most_splits).find(|&k_splits| fits(k_splits));
+    let k_splits = resident.unwrap_or_else(|| splits_of(SEQUENCE_UNITS));
     let resident = resident.is_some();
-    let gpu_like = |rows: usize| WalkTile {
+    let gpu_like = |rows: usize| SequenceTile {
         rows,
         width: rows.min(4),
         n_threads,
         k_splits,
         resident,
     };
-    let cpu_like = |rows: usize| WalkTile {
+    let cpu_like = |rows: usize| SequenceTile {
         rows,
         width: rows.min(4),
         n_threads: hidden.div_ceil(CPU_COLUMNS).next_multiple_of(8).max(32),

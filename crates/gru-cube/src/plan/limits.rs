@@ -20,9 +20,9 @@ pub struct Limits {
     /// Weights that a unit can keep in registers, next to the other values of a sequence kernel.
     pub resident_registers: usize,
     /// Units of the cube of a sequence kernel: at least this number.
-    pub walk_units: usize,
+    pub sequence_units: usize,
     /// Units of a cube that can keep so many weights.
-    pub most_walk_units: usize,
+    pub most_sequence_units: usize,
     /// Buffers of a kernel.
     pub buffers: usize,
     /// Bytes of a buffer.
@@ -73,8 +73,8 @@ impl Limits {
             shared_bytes: hardware.max_shared_memory_size,
             cubes: multiprocessors.unwrap_or(budget.cubes).max(1),
             resident_registers: budget.resident_registers,
-            walk_units: budget.walk_units,
-            most_walk_units: budget.most_walk_units,
+            sequence_units: budget.sequence_units,
+            most_sequence_units: budget.most_sequence_units,
             buffers: hardware.max_bindings as usize,
             buffer_bytes: usize::try_from(properties.memory.max_page_size).unwrap_or(usize::MAX),
             elements: if properties.supports_address(AddressType::U64) {

@@ -12,20 +12,20 @@ pub(crate) mod tuning;
 
 use crate::kernel::{
     rule::{Pass, Rule},
+    sequence::SequenceKernel,
     steps::{Phase, Phases, Steps},
     threads::{Matrices, Threads},
-    walk::Walk,
 };
 use error::{PlanError, Resource};
 use infer::infer;
 use limits::Limits;
-use schedule::{Schedule, StepTile, Strategy, WalkTile};
+use schedule::{Schedule, SequenceTile, StepTile, Strategy};
 
 /// What the kernels of a pass are compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(clippy::large_enum_variant)] // A few hundred bytes, copied a few times in a call.
 pub(crate) enum Plan {
-    Walk(Walk),
+    Sequence(SequenceKernel),
     Steps(Steps),
 }
 
@@ -37,12 +37,12 @@ impl Plan {
     /// The schedule, by which it can be forced.
     pub(crate) fn schedule(&self) -> Schedule {
         match self {
-            Self::Walk(walk) => Schedule::Walk(WalkTile {
-                rows: walk.threads.rows,
-                width: walk.threads.width,
-                n_threads: walk.threads.n_threads,
-                k_splits: walk.threads.k_splits,
-                resident: walk.resident,
+            Self::Sequence(kernel) => Schedule::Sequence(SequenceTile {
+                rows: kernel.threads.rows,
+                width: kernel.threads.width,
+                n_threads: kernel.threads.n_threads,
+                k_splits: kernel.threads.k_splits,
+                resident: kernel.resident,
             }),
             Self::Steps(steps) => {
                 let threads = steps.threads;
@@ -87,12 +87,12 @@ pub(crate) fn plan(pass: Pass, strategy: Strategy, problem: &Problem) -> Result<
 fn allowed(pass: Pass, problem: &Problem, schedule: Schedule) -> Result<Plan, PlanError> {
     check_sizes(schedule)?;
     match schedule {
-        Schedule::Walk(tile) => walk(pass, problem, tile),
+        Schedule::Sequence(tile) => sequence(pass, problem, tile),
         Schedule::Steps(tile) | Schedule::Persistent(tile) => steps(pass, problem, schedule, tile),
     }
 }
 
-fn walk(pass: Pass, problem: &Problem, tile: WalkTile) -> Result<Plan, PlanError> {
+fn sequence(pass: Pass, problem: &Problem, tile: SequenceTile) -> Result<Plan, PlanError> {
     let (rule, limits) = (problem.rule, &problem.limits);
     let threads = Threads {
         rows: tile.rows,
@@ -103,20 +103,20 @@ fn walk(pass: Pass, problem: &Problem, tile: WalkTile) -> Result<Plan, PlanError
         matrices: None,
     };
     Resource::Units.check(threads.units(), limits.units)?;
-    let walk = |buffers| {
-        let walk = Walk {
+    let plan = |buffers| {
+        let kernel = SequenceKernel {
             rule,
             threads,
             resident: tile.resident,
             buffers,
         };
-        check_shared(limits, walk.shared_vectors(pass), tile.width)?;
-        Ok(Plan::Walk(walk))
+        check_shared(limits, kernel.shared_vectors(pass), tile.width)?;
+        Ok(Plan::Sequence(kernel))
     };
     if tile.k_splits == 1 && rule.reset_after {
-        walk(2).or_else(|_| walk(1))
+        plan(2).or_else(|_| plan(1))
     } else {
-        walk(1)
+        plan(1)
     }
 }
 
@@ -173,7 +173,7 @@ const MAX_SIZE: usize = 1 << 12;
 
 fn check_sizes(schedule: Schedule) -> Result<(), PlanError> {
     let (rows, width, sizes) = match schedule {
-        Schedule::Walk(tile) => (tile.rows, tile.width, [tile.n_threads, tile.k_splits, 1, 1]),
+        Schedule::Sequence(tile) => (tile.rows, tile.width, [tile.n_threads, tile.k_splits, 1, 1]),
         Schedule::Steps(tile) | Schedule::Persistent(tile) => {
             let StepTile {
                 n_threads,

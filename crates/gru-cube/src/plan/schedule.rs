@@ -6,7 +6,7 @@ use core::{fmt, str::FromStr};
 ///
 /// A cube has `n_threads · k_splits` units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct WalkTile {
+pub struct SequenceTile {
     /// Rows of the batch per cube.
     pub rows: usize,
     /// Rows in one vector of registers: 1, 2 or 4, a divisor of `rows`.
@@ -46,7 +46,7 @@ pub struct StepTile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Schedule {
     /// A fused sequence kernel: one launch for all steps. Cubes are independent.
-    Walk(WalkTile),
+    Sequence(SequenceTile),
     /// One launch per product: one per step with the reset after the product, two with the reset before it.
     Steps(StepTile),
     /// A persistent kernel: one launch for all steps. The cubes of the same rows keep `w_hh` in their
@@ -79,7 +79,7 @@ impl fmt::Display for Strategy {
     }
 }
 
-const NO_WALK: WalkTile = WalkTile {
+const NO_SEQUENCE: SequenceTile = SequenceTile {
     rows: 0,
     width: 0,
     n_threads: 0,
@@ -107,7 +107,7 @@ type Parts<'a> = (
 impl Schedule {
     fn kind(&self) -> &'static str {
         match self {
-            Self::Walk(_) => "walk",
+            Self::Sequence(_) => "sequence",
             Self::Steps(_) => "steps",
             Self::Persistent(_) => "persistent",
         }
@@ -115,7 +115,7 @@ impl Schedule {
 
     fn parts(&mut self) -> Parts<'_> {
         match self {
-            Self::Walk(tile) => {
+            Self::Sequence(tile) => {
                 let sizes = vec![
                     ("rows", &mut tile.rows),
                     ("width", &mut tile.width),
@@ -139,7 +139,7 @@ impl Schedule {
     }
 }
 
-/// `walk rows=4 width=4 n_threads=128 k_splits=2`, optionally with `resident` as the last word;
+/// `sequence rows=4 width=4 n_threads=128 k_splits=2`, optionally with `resident` as the last word;
 /// `steps rows=8 width=4 n_threads=32 n_per_thread=1 k_splits=4 block_k=128`, optionally with `matrix`; and
 /// the same as `persistent`.
 impl fmt::Display for Schedule {
@@ -172,10 +172,14 @@ impl FromStr for Schedule {
 fn parse(text: &str) -> Result<Schedule, String> {
     let mut words = text.split_whitespace();
     let mut schedule = match words.next().unwrap_or_default() {
-        "walk" => Schedule::Walk(NO_WALK),
+        "sequence" => Schedule::Sequence(NO_SEQUENCE),
         "steps" => Schedule::Steps(NO_STEPS),
         "persistent" => Schedule::Persistent(NO_STEPS),
-        kind => return Err(format!("expected walk, steps or persistent, got {kind:?}")),
+        kind => {
+            return Err(format!(
+                "expected sequence, steps or persistent, got {kind:?}"
+            ));
+        }
     };
     let mut words: Vec<&str> = words.collect();
     let (sizes, last, has_last) = schedule.parts();
@@ -210,7 +214,7 @@ impl fmt::Display for ScheduleError {
         let Self { text, reason } = self;
         write!(
             f,
-            "schedule {text:?}: {reason}; an example is \"walk rows=4 width=4 n_threads=64 k_splits=2\""
+            "schedule {text:?}: {reason}; an example is \"sequence rows=4 width=4 n_threads=64 k_splits=2\""
         )
     }
 }
@@ -233,8 +237,8 @@ mod tests {
 
     #[test]
     fn text_round_trips() {
-        let walk = |resident| {
-            Schedule::Walk(WalkTile {
+        let sequence = |resident| {
+            Schedule::Sequence(SequenceTile {
                 rows: 4,
                 width: 2,
                 n_threads: 64,
@@ -249,12 +253,12 @@ mod tests {
         };
         for (schedule, text) in [
             (
-                walk(true),
-                "walk rows=4 width=2 n_threads=64 k_splits=3 resident".to_owned(),
+                sequence(true),
+                "sequence rows=4 width=2 n_threads=64 k_splits=3 resident".to_owned(),
             ),
             (
-                walk(false),
-                "walk rows=4 width=2 n_threads=64 k_splits=3".to_owned(),
+                sequence(false),
+                "sequence rows=4 width=2 n_threads=64 k_splits=3".to_owned(),
             ),
             (Schedule::Steps(STEPS), format!("steps {steps}")),
             (Schedule::Steps(matrix), format!("steps {steps} matrix")),
@@ -269,19 +273,19 @@ mod tests {
 
     #[test]
     fn other_texts_are_errors() {
-        let walk = "walk rows=1 width=1 n_threads=8 k_splits=1";
+        let sequence = "sequence rows=1 width=1 n_threads=8 k_splits=1";
         for (text, reason) in [
-            ("", "expected walk, steps or persistent, got \"\""),
+            ("", "expected sequence, steps or persistent, got \"\""),
             (
                 "run rows=1",
-                "expected walk, steps or persistent, got \"run\"",
+                "expected sequence, steps or persistent, got \"run\"",
             ),
-            ("walk", "expected rows=NUMBER"),
-            ("walk rows=four width=1", "expected rows=NUMBER"),
-            ("walk rows=-1 width=1", "expected rows=NUMBER"),
-            (&format!("{walk} block_k=8"), "unexpected \"block_k=8\""),
-            (&format!("{walk} matrix"), "unexpected \"matrix\""),
-            (&format!("{walk} rows=2"), "unexpected \"rows=2\""),
+            ("sequence", "expected rows=NUMBER"),
+            ("sequence rows=four width=1", "expected rows=NUMBER"),
+            ("sequence rows=-1 width=1", "expected rows=NUMBER"),
+            (&format!("{sequence} block_k=8"), "unexpected \"block_k=8\""),
+            (&format!("{sequence} matrix"), "unexpected \"matrix\""),
+            (&format!("{sequence} rows=2"), "unexpected \"rows=2\""),
         ] {
             let error = text.parse::<Schedule>().unwrap_err();
             assert_eq!(error.reason, reason, "{text}");

@@ -9,7 +9,7 @@ use std::{env, sync::RwLock};
 /// [`Settings::set`] sets them. Before that they come from environment variables:
 ///
 /// - `GRU_CUBE_FORWARD` and `GRU_CUBE_BACKWARD` force a [`Schedule`], such as
-///   `walk rows=4 width=4 n_threads=128 k_splits=2`;
+///   `sequence rows=4 width=4 n_threads=128 k_splits=2`;
 /// - `GRU_CUBE_SELF_TEST` is `on`, the default, or `off`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
@@ -130,10 +130,10 @@ impl core::error::Error for SettingsError {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::schedule::WalkTile;
+    use crate::plan::schedule::SequenceTile;
 
-    const TEXT: &str = "walk rows=2 width=2 n_threads=32 k_splits=1";
-    const WALK: Schedule = Schedule::Walk(WalkTile {
+    const TEXT: &str = "sequence rows=2 width=2 n_threads=32 k_splits=1";
+    const SEQUENCE: Schedule = Schedule::Sequence(SequenceTile {
         rows: 2,
         width: 2,
         n_threads: 32,
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn passes_have_separate_settings() {
-        let (forward, backward) = (Strategy::Forced(WALK), Strategy::Inferred);
+        let (forward, backward) = (Strategy::Forced(SEQUENCE), Strategy::Inferred);
         let settings = from(&[(FORWARD, TEXT)]);
         let expected = Settings {
             forward,
@@ -169,7 +169,7 @@ mod tests {
         assert!(!settings.self_test);
         let settings = from(&[(BACKWARD, TEXT)]).unwrap();
         assert_eq!(settings.forward, Strategy::Inferred);
-        assert_eq!(settings.backward, Strategy::Forced(WALK));
+        assert_eq!(settings.backward, Strategy::Forced(SEQUENCE));
     }
 
     #[test]
@@ -184,8 +184,8 @@ mod tests {
         );
         assert_eq!(
             message(BACKWARD, "jump"),
-            "GRU_CUBE_BACKWARD: schedule \"jump\": expected walk, steps or persistent, got \"jump\"; an \
-             example is \"walk rows=4 width=4 n_threads=64 k_splits=2\""
+            "GRU_CUBE_BACKWARD: schedule \"jump\": expected sequence, steps or persistent, got \"jump\"; an \
+             example is \"sequence rows=4 width=4 n_threads=64 k_splits=2\""
         );
     }
 }

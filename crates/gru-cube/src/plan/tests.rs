@@ -1,5 +1,5 @@
 use super::{
-    infer::walk_tiles,
+    infer::sequence_tiles,
     tensor::{Tensor, check_tensors},
     *,
 };
@@ -12,8 +12,8 @@ pub(crate) const WEBGPU: Limits = Limits {
     shared_bytes: 16 * 1024,
     cubes: 32,
     resident_registers: 48,
-    walk_units: 512,
-    most_walk_units: 512,
+    sequence_units: 512,
+    most_sequence_units: 512,
     buffers: 30,
     buffer_bytes: 1 << 30,
     elements: u32::MAX as usize,
@@ -27,8 +27,8 @@ pub(crate) const NVIDIA: Limits = Limits {
     shared_bytes: 48 * 1024,
     cubes: 132,
     resident_registers: 192,
-    walk_units: 128,
-    most_walk_units: 256,
+    sequence_units: 128,
+    most_sequence_units: 256,
     coresident_cubes: 132,
     persistent: true,
     ..WEBGPU
@@ -45,7 +45,7 @@ const LAVAPIPE: Limits = Limits {
     shared_bytes: 32 * 1024,
     cubes: 2,
     resident_registers: 96,
-    walk_units: 1,
+    sequence_units: 1,
     cpu: true,
     ..WEBGPU
 };
@@ -168,7 +168,7 @@ fn persistent_kernels_need_coresident_cubes() {
 
 #[test]
 fn a_schedule_beyond_the_limits_is_an_error() {
-    let tile = WalkTile {
+    let tile = SequenceTile {
         rows: 4,
         width: 4,
         n_threads: 128,
@@ -177,9 +177,9 @@ fn a_schedule_beyond_the_limits_is_an_error() {
     };
     let error = |tile| {
         let problem = problem(4, 256, Reset::AfterMatmul, WEBGPU);
-        forward(Strategy::Forced(Schedule::Walk(tile)), &problem).unwrap_err()
+        forward(Strategy::Forced(Schedule::Sequence(tile)), &problem).unwrap_err()
     };
-    let too_many = error(WalkTile {
+    let too_many = error(SequenceTile {
         k_splits: 3,
         ..tile
     });
@@ -187,7 +187,7 @@ fn a_schedule_beyond_the_limits_is_an_error() {
         too_many.to_string(),
         "units per cube: expected at most 256, got 384"
     );
-    let too_much = error(WalkTile { rows: 32, ..tile }).to_string();
+    let too_much = error(SequenceTile { rows: 32, ..tile }).to_string();
     let expected = "bytes of shared memory per cube: expected at most 16384, got ";
     assert!(too_much.starts_with(expected), "{too_much}");
     for (rows, width, n_threads, k_splits) in [
@@ -199,14 +199,14 @@ fn a_schedule_beyond_the_limits_is_an_error() {
         (usize::MAX - 3, 4, 128, 2),
         (4, 4, 128, usize::MAX),
     ] {
-        let malformed = WalkTile {
+        let malformed = SequenceTile {
             rows,
             width,
             n_threads,
             k_splits,
             resident: false,
         };
-        let schedule = Schedule::Walk(malformed);
+        let schedule = Schedule::Sequence(malformed);
         assert_eq!(error(malformed), PlanError::Malformed { schedule });
     }
 }
@@ -232,11 +232,11 @@ fn steps_of_16_bits_use_matrix_units_if_they_fit() {
             |steps: Option<Steps>| steps.is_some_and(|steps| steps.threads.matrices.is_some());
         let forward = match forward {
             Plan::Steps(steps) => Some(steps),
-            Plan::Walk(_) => None,
+            Plan::Sequence(_) => None,
         };
         let backward = match backward {
             Plan::Steps(steps) => Some(steps),
-            Plan::Walk(_) => None,
+            Plan::Sequence(_) => None,
         };
         assert_eq!(takes(forward), takes(backward), "N {n}, H {hidden}");
         takes(forward)
@@ -412,7 +412,7 @@ fn small_tensors_share_a_buffer_if_a_kernel_would_bind_more_than_seven() {
     assert_eq!(shares(3, 0, 6), error(6, 7));
 }
 
-const WALK: WalkTile = WalkTile {
+const SEQUENCE: SequenceTile = SequenceTile {
     rows: 4,
     width: 4,
     n_threads: 256,
@@ -421,63 +421,73 @@ const WALK: WalkTile = WalkTile {
 };
 
 #[test]
-fn a_walk_without_splits_has_two_buffers_if_they_fit() {
+fn a_sequence_kernel_without_splits_has_two_buffers_if_they_fit() {
     let buffers = |tile, reset, limits| {
         let problem = problem(4, 300, reset, limits);
-        match forward(Strategy::Forced(Schedule::Walk(tile)), &problem).unwrap() {
-            Plan::Walk(walk) => walk.buffers,
-            Plan::Steps(_) => unreachable!("a walk is forced"),
+        match forward(Strategy::Forced(Schedule::Sequence(tile)), &problem).unwrap() {
+            Plan::Sequence(sequence) => sequence.buffers,
+            Plan::Steps(_) => unreachable!("a sequence kernel is forced"),
         }
     };
-    let with_splits = WalkTile {
+    let with_splits = SequenceTile {
         rows: 1,
         width: 1,
         k_splits: 2,
-        ..WALK
+        ..SEQUENCE
     };
     // 300 vectors of four rows to a buffer.
     let narrow = Limits {
         shared_bytes: 9_000,
         ..NVIDIA
     };
-    assert_eq!(buffers(WALK, Reset::AfterMatmul, NVIDIA), 2);
-    assert_eq!(buffers(WALK, Reset::AfterMatmul, narrow), 1);
+    assert_eq!(buffers(SEQUENCE, Reset::AfterMatmul, NVIDIA), 2);
+    assert_eq!(buffers(SEQUENCE, Reset::AfterMatmul, narrow), 1);
     // The reduction of k-splits has a barrier, and there is one between two products.
     assert_eq!(buffers(with_splits, Reset::AfterMatmul, NVIDIA), 1);
-    assert_eq!(buffers(WALK, Reset::BeforeMatmul, NVIDIA), 1);
+    assert_eq!(buffers(SEQUENCE, Reset::BeforeMatmul, NVIDIA), 1);
 }
 
 #[test]
-fn a_backward_walk_transposes_a_weight_that_it_rereads() {
+fn a_backward_sequence_kernel_transposes_a_weight_that_it_rereads() {
     let plan = |tile, limits| {
         let problem = problem(4, 300, Reset::AfterMatmul, limits);
-        backward(Strategy::Forced(Schedule::Walk(tile)), &problem)
+        backward(Strategy::Forced(Schedule::Sequence(tile)), &problem)
     };
     for resident in [true, false] {
-        let Ok(Plan::Walk(walk)) = plan(WalkTile { resident, ..WALK }, NVIDIA) else {
-            unreachable!("a walk is forced");
+        let Ok(Plan::Sequence(sequence)) = plan(
+            SequenceTile {
+                resident,
+                ..SEQUENCE
+            },
+            NVIDIA,
+        ) else {
+            unreachable!("a sequence kernel is forced");
         };
-        assert_eq!(walk.is_transposed(), !resident);
+        assert_eq!(sequence.is_transposed(), !resident);
     }
     let narrow = Limits {
         shared_bytes: 3 * 300 * 16,
         ..NVIDIA
     };
-    let error = plan(WALK, narrow).unwrap_err().to_string();
+    let error = plan(SEQUENCE, narrow).unwrap_err().to_string();
     assert!(error.starts_with("bytes of shared memory"), "{error}");
 }
 
 #[test]
-fn the_error_is_that_of_the_smallest_walk() {
+fn the_error_is_that_of_the_smallest_sequence_kernel() {
     let nothing = Limits {
         shared_bytes: 4,
         ..NVIDIA
     };
     for hidden in [64, 256, 512] {
         let problem = problem(1000, hidden, Reset::AfterMatmul, nothing);
-        let smallest = *walk_tiles(&problem).last().unwrap();
-        let of_walk = forward(Strategy::Forced(Schedule::Walk(smallest)), &problem).err();
-        assert_eq!(forward(Strategy::Inferred, &problem).err(), of_walk);
+        let smallest = *sequence_tiles(&problem).last().unwrap();
+        let of_sequence_kernel =
+            forward(Strategy::Forced(Schedule::Sequence(smallest)), &problem).err();
+        assert_eq!(
+            forward(Strategy::Inferred, &problem).err(),
+            of_sequence_kernel
+        );
     }
 }
 
@@ -487,7 +497,7 @@ fn the_error_is_that_of_the_smallest_walk() {
 fn inferred_schedules_match_the_list() {
     let text = |plan: Plan| {
         let (word, threads, block_k, resident) = match plan {
-            Plan::Walk(walk) => ("walk", walk.threads, None, walk.resident),
+            Plan::Sequence(sequence) => ("sequence", sequence.threads, None, sequence.resident),
             Plan::Steps(steps) => {
                 let word = if steps.persistent {
                     "persistent"

@@ -55,7 +55,7 @@ impl Plan {
         let hidden = problem.rule.hidden;
         // Multiplications of a tile.
         let multiplications = match self {
-            Self::Walk(walk) => 3 * walk.threads.rows * hidden * hidden,
+            Self::Sequence(sequence) => 3 * sequence.threads.rows * hidden * hidden,
             Self::Steps(steps) if steps.persistent => {
                 3 * steps.threads.rows * hidden * steps.threads.columns
             }
@@ -70,7 +70,7 @@ impl Plan {
     fn rounds(&self, problem: &Problem, rows: usize) -> usize {
         let limits = &problem.limits;
         match self {
-            Self::Walk(walk) => rows.div_ceil(walk.threads.rows).div_ceil(limits.cubes),
+            Self::Sequence(sequence) => rows.div_ceil(sequence.threads.rows).div_ceil(limits.cubes),
             Self::Steps(steps) => {
                 let groups = (limits.coresident_cubes / steps.cubes_per_row()).max(1);
                 rows.div_ceil(steps.threads.rows).div_ceil(groups)

@@ -9,9 +9,9 @@ pub(crate) struct Budget {
     /// of a unit. With too many, a unit reads its weights from memory at every step.
     pub(crate) resident_registers: usize,
     /// Units of the cube of a sequence kernel: at least this number.
-    pub(crate) walk_units: usize,
+    pub(crate) sequence_units: usize,
     /// Units of a cube that have these registers.
-    pub(crate) most_walk_units: usize,
+    pub(crate) most_sequence_units: usize,
     /// Multiprocessors of a common device.
     pub(crate) cubes: usize,
     /// Persistent kernels are inferred: they were right and faster on a device of the vendor.
@@ -23,8 +23,8 @@ pub(crate) struct Budget {
 pub(crate) fn cpu_budget(cores: usize) -> Budget {
     Budget {
         resident_registers: 96,
-        walk_units: 1,
-        most_walk_units: WALK_UNITS,
+        sequence_units: 1,
+        most_sequence_units: SEQUENCE_UNITS,
         cubes: cores,
         persistent: false,
     }
@@ -43,8 +43,8 @@ pub(crate) fn budget(vendor: Option<PciVendor>) -> Budget {
         Some(PciVendor::Nvidia) => {
             return Budget {
                 resident_registers: 192,
-                walk_units: 128,
-                most_walk_units: 256,
+                sequence_units: 128,
+                most_sequence_units: 256,
                 cubes: 64,
                 persistent: true,
             };
@@ -62,8 +62,8 @@ pub(crate) fn budget(vendor: Option<PciVendor>) -> Budget {
     };
     Budget {
         resident_registers,
-        walk_units: WALK_UNITS,
-        most_walk_units: WALK_UNITS,
+        sequence_units: SEQUENCE_UNITS,
+        most_sequence_units: SEQUENCE_UNITS,
         cubes,
         persistent: false,
     }
@@ -84,10 +84,10 @@ pub(crate) const TILE_CLOCKS: usize = 1000;
 /// Largest H for which a sequence kernel that reads the weight at every step is faster than one launch per
 /// step.
 /// At 256, 12·H² bytes from a cache with about 64 bytes per clock take 12 000 clocks.
-pub(crate) const WALK_HIDDEN: usize = 256;
+pub(crate) const SEQUENCE_HIDDEN: usize = 256;
 
 /// Units of the cube of a sequence kernel. With more units a barrier costs more than the units gain.
-pub(crate) const WALK_UNITS: usize = 512;
+pub(crate) const SEQUENCE_UNITS: usize = 512;
 
 /// Longest estimated time of a launch. Watchdogs of Windows, macOS and browsers end launches that take seconds, and
 /// the display waits for a launch.

@@ -197,7 +197,7 @@ fn a_kernel_is_tested_once() {
             columns: H,
             matrices: None,
         };
-        Plan::Walk(crate::kernel::walk::Walk {
+        Plan::Sequence(crate::kernel::sequence::SequenceKernel {
             rule,
             threads,
             resident: true,
@@ -216,7 +216,7 @@ fn a_kernel_is_tested_once() {
     let message = failed.as_ref().unwrap_err().to_string();
     assert_eq!(
         message,
-        "self-test of the kernel walk rows=1 width=1 n_threads=8 k_splits=1 resident: all wrong"
+        "self-test of the kernel sequence rows=1 width=1 n_threads=8 k_splits=1 resident: all wrong"
     );
     assert_eq!(verdict(key(1), || unreachable!("tested before")), failed);
     assert_eq!(verdict(key(2), || Ok(())), Ok(()));

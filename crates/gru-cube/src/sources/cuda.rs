@@ -83,8 +83,8 @@ fn sources_are_within_the_limits_of_cuda() {
         .chain(by_matrices(FloatKind::F32, 512))
         .collect();
     for part in [
-        "forward walk",
-        "backward walk",
+        "forward sequence",
+        "backward sequence",
         "matrix forward step",
         "matrix backward step",
         "persistent forward step",

@@ -38,8 +38,8 @@ fn every_variant() -> Vec<Compiled> {
 fn sources_are_within_the_limits_of_metal() {
     let all = every_variant();
     for part in [
-        "forward walk",
-        "backward walk",
+        "forward sequence",
+        "backward sequence",
         "forward step",
         "backward step",
         "matrix forward step",

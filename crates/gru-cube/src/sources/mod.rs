@@ -7,12 +7,12 @@ mod metal;
 
 use crate::{
     kernel::{
-        backward::gru_backward_walk,
-        forward::gru_forward_walk,
+        backward::gru_backward_sequence,
+        forward::gru_forward_sequence,
         operands::{OperandRule, OperandsLaunch, gru_recurrent_inputs},
         recompute::{Part, RecomputedLaunch, gru_gates},
         rule::{Pass, Rule, Starts, ZoneoutKind},
-        sequence::{BackwardLaunch, ForwardLaunch},
+        sequence::SequenceKernel,
         small::{Small, SmallLaunch, SourceLaunch, gru_share},
         steps::{
             Steps,
@@ -20,8 +20,8 @@ use crate::{
             forward::gru_forward_step,
             transpose::{TRANSPOSE, gru_transpose},
         },
+        tensors::{BackwardLaunch, ForwardLaunch},
         threads::{Matrices, Threads},
-        walk::Walk,
     },
     plan::{self, Plan, Problem, limits::Limits, schedule::Strategy},
 };
@@ -258,38 +258,38 @@ impl Bench {
         )
     }
 
-    fn walk(&self, pass: Pass, walk: Walk, given: bool) -> Compiled {
-        let Walk { rule, threads, .. } = walk;
+    fn sequence(&self, pass: Pass, sequence: SequenceKernel, given: bool) -> Compiled {
+        let SequenceKernel { rule, threads, .. } = sequence;
         let tile = self.tile(&rule, &threads);
         let dim = cube_dim(&threads);
         match pass {
             Pass::Forward => {
                 let kernel = kernel!(
                     self,
-                    gru_forward_walk,
+                    gru_forward_sequence,
                     dim,
                     threads.width,
                     self.forward(&rule, false, given),
                     0,
                     1,
-                    walk,
+                    sequence,
                     self.dtype,
                 );
-                self.compile(&format!("forward walk, {tile}"), kernel)
+                self.compile(&format!("forward sequence, {tile}"), kernel)
             }
             Pass::Backward => {
                 let kernel = kernel!(
                     self,
-                    gru_backward_walk,
+                    gru_backward_sequence,
                     dim,
                     threads.width,
                     self.backward(&rule, given),
                     0,
                     1,
-                    walk,
+                    sequence,
                     self.dtype,
                 );
-                self.compile(&format!("backward walk, {tile}"), kernel)
+                self.compile(&format!("backward sequence, {tile}"), kernel)
             }
         }
     }
@@ -496,8 +496,8 @@ impl Bench {
         let mut all = Vec::new();
         for pass in [Pass::Forward, Pass::Backward] {
             let steps = match plan::plan(pass, strategy, problem).unwrap() {
-                Plan::Walk(walk) => {
-                    all.push(self.walk(pass, walk, given));
+                Plan::Sequence(sequence) => {
+                    all.push(self.sequence(pass, sequence, given));
                     continue;
                 }
                 Plan::Steps(steps) => steps,

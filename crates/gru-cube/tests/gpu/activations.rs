@@ -1,7 +1,9 @@
 //! Every activation and its slope over the range of float32, compared with float64, within the error
 //! bounds of WGSL.
 
-use super::support::{Ignored, Ran, client, download, not_allowed, poisoned, trial, upload, walk};
+use super::support::{
+    Ignored, Ran, client, download, not_allowed, poisoned, sequence, trial, upload,
+};
 use cubecl::{client::Client, prelude::*};
 use gru_cube::{BackwardInputs, BackwardOutputs, Call, GatesInputs, Products, Starts, Strategy};
 use gru_spec::{Activation, Activations, GruSpec, Order, Update};
@@ -97,7 +99,7 @@ fn slopes(client: &Client, call: &Call, gate: usize, y: &[f64]) -> Result<Vec<f6
         d_gates: Some(d_gates.clone()),
         d_h0: of(f64::NAN),
     };
-    let strategy = Strategy::Forced(walk(4, 4, 8, 1, true));
+    let strategy = Strategy::Forced(sequence(4, 4, 8, 1, true));
     gru_cube::backward(client, call, &inputs, &outputs, strategy).map_err(not_allowed)?;
     let d_gates = download::<f32>(client, d_gates, gates.len());
     let slope = |d: &[f64]| if gate == 0 { d[0] / d[2] } else { d[gate] };

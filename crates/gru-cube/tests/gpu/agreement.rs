@@ -2,7 +2,7 @@
 
 use super::support::{
     FORWARD, GRADIENT, Ran, cases,
-    catalogue::{Case, activations, inferred, large, lengths, matrices, steps, walks},
+    catalogue::{Case, activations, inferred, large, lengths, matrices, sequences, steps},
     trial,
 };
 use gru_cube::{Schedule, Strategy};
@@ -20,10 +20,13 @@ pub fn trials() -> Vec<Trial> {
     };
     [
         cases(inferred(), in_f32),
-        cases(walks(), in_f32),
+        cases(sequences(), in_f32),
         cases(steps(), in_f32),
         activations().into_iter().map(of("activations")).collect(),
-        lengths(walks()).into_iter().map(of("lengths")).collect(),
+        lengths(sequences())
+            .into_iter()
+            .map(of("lengths"))
+            .collect(),
         lengths(steps()).into_iter().map(of("lengths")).collect(),
         // Too large for one cube.
         large(513, Strategy::Inferred)

@@ -1,7 +1,7 @@
 //! All optional tensors at once. The small ones then share a buffer, because a kernel binds at most seven.
 
 use super::support::{
-    FORWARD, GRADIENT, Given, Mode, Ran, Zoneout, catalogue::Case, tile, trial, walk,
+    FORWARD, GRADIENT, Given, Mode, Ran, Zoneout, catalogue::Case, sequence, tile, trial,
 };
 use gru_cube::{Schedule, Starts, Strategy};
 use gru_spec::{Direction, GruSpec, Layout, Order, Reset};
@@ -37,8 +37,8 @@ pub fn cases() -> Vec<Case> {
 
 fn case(seed: u64, row: &[usize]) -> Case {
     let schedules = [
-        walk(4, 4, 32, 2, true),
-        walk(4, 4, 32, 2, false),
+        sequence(4, 4, 32, 2, true),
+        sequence(4, 4, 32, 2, false),
         Schedule::Steps(tile(4, 4, 16, 2, 2, 16)),
     ];
     Case {

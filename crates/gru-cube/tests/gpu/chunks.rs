@@ -2,7 +2,7 @@
 
 use super::support::{
     FORWARD, Given, Ignored, Problem, Ran, client, close, download, not_allowed, on_device, oracle,
-    panics, poisoned, test, tile, trial, upload, walk,
+    panics, poisoned, sequence, test, tile, trial, upload,
 };
 use gru_cube::{ForwardInputs, ForwardOutputs, Schedule, Starts, Strategy};
 use gru_spec::{Direction, GruSpec, Layout, Order, Reset};
@@ -65,7 +65,7 @@ fn forward(
 
 fn chunks_equal_one_call() -> Ran {
     let schedules = [
-        walk(2, 2, 8, 1, false),
+        sequence(2, 2, 8, 1, false),
         Schedule::Steps(tile(2, 2, 4, 1, 2, 8)),
     ];
     for row in cover(&[2; 4], 2) {

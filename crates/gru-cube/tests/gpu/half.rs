@@ -3,7 +3,7 @@
 use super::support::{
     FORWARD, Given, Ignored, Problem, Ran, cases,
     catalogue::{Case, matrices, sixteen_bits},
-    client, close, not_allowed, oracle, run, tile, trial, walk,
+    client, close, not_allowed, oracle, run, sequence, tile, trial,
 };
 use cubecl::{features::TypeUsage, prelude::*};
 use gru_cube::{PlanError, Schedule, StepTile, Strategy};
@@ -46,7 +46,7 @@ fn a_state_is_rounded_once(reset: Reset) -> Ran {
     let problem = Problem::of::<f16>((3, 40, 33), spec, Given::ALL, 5);
     let expected = oracle(&problem).states;
     for schedule in [
-        walk(2, 2, 32, 1, false),
+        sequence(2, 2, 32, 1, false),
         Schedule::Steps(tile(2, 2, 16, 2, 2, 16)),
     ] {
         let strategy = Strategy::Forced(schedule);

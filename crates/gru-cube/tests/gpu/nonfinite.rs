@@ -5,7 +5,7 @@
 
 use super::support::{
     FORWARD, GRADIENT, Given, Ignored, Outcome, Problem, Ran, client, not_allowed, oracle, run,
-    tile, trial, walk,
+    sequence, tile, trial,
 };
 use gru_cube::{Schedule, Starts, Strategy};
 use gru_spec::{Activation, Activations, Direction, GruSpec, Layout, Order, Reset, Update};
@@ -28,8 +28,8 @@ pub fn trials() -> Vec<Trial> {
 /// Five terms in two k-splits of three: the sixth term does not exist and must not add the infinity of
 /// another term.
 const SCHEDULES: [Schedule; 3] = [
-    walk(2, 2, 4, 2, true),
-    walk(2, 2, 4, 2, false),
+    sequence(2, 2, 4, 2, true),
+    sequence(2, 2, 4, 2, false),
     Schedule::Steps(tile(2, 2, 4, 1, 2, 4)),
 ];
 

@@ -2,7 +2,7 @@
 
 use super::support::{
     FORWARD, GRADIENT, Given, Outcome, Problem, Ran, client, not_allowed, oracle, panics, run,
-    test, tile, trial, walk,
+    sequence, test, tile, trial,
 };
 use gru_cube::{Schedule, Strategy};
 use gru_spec::{Direction, GruSpec, Order};
@@ -32,7 +32,7 @@ fn in_units(mut outcome: Outcome, rows: usize) -> Outcome {
 
 fn more_rows_than_one_dimension_has_cubes() -> Ran {
     for schedule in [
-        walk(1, 1, 1, 1, true),
+        sequence(1, 1, 1, 1, true),
         Schedule::Steps(tile(1, 1, 1, 1, 1, 1)),
     ] {
         let strategy = Strategy::Forced(schedule);

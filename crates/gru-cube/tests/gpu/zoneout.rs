@@ -1,6 +1,8 @@
 //! A hidden unit that keeps all of its previous state keeps every bit.
 
-use super::support::{Given, Problem, Ran, Zoneout, client, not_allowed, run, tile, trial, walk};
+use super::support::{
+    Given, Problem, Ran, Zoneout, client, not_allowed, run, sequence, tile, trial,
+};
 use gru_cube::{Schedule, Strategy};
 use gru_spec::GruSpec;
 use libtest_mimic::Trial;
@@ -11,7 +13,7 @@ pub fn trials() -> Vec<Trial> {
         trial(name, move || a_unit_keeps_its_state(schedule))
     };
     [
-        walk(2, 2, 32, 1, false),
+        sequence(2, 2, 32, 1, false),
         Schedule::Steps(tile(4, 4, 16, 2, 2, 16)),
     ]
     .map(of)

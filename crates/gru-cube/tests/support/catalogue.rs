@@ -1,6 +1,6 @@
 //! The test cases: conventions, sizes, optional tensors and schedules, in covering arrays of pairs.
 
-use super::{Given, Mode, Problem, Ran, Upload, Zoneout, compare, kink_distance, tile, walk};
+use super::{Given, Mode, Problem, Ran, Upload, Zoneout, compare, kink_distance, sequence, tile};
 use gru_cube::{Schedule, Starts, StepTile, Strategy};
 use gru_spec::{Activations, Direction, GruSpec, Layout, Order, Reset, Update};
 use gru_testkit::{
@@ -239,19 +239,19 @@ pub fn inferred() -> Cases {
 }
 
 /// Forced sequence kernels: sizes with remainders, one k-split and several, with and without a resident weight.
-pub fn walks() -> Cases {
+pub fn sequences() -> Cases {
     let strategies = [
-        walk(1, 1, 8, 1, true),
-        walk(1, 1, 32, 4, false),
-        walk(2, 2, 16, 3, true),
-        walk(4, 4, 5, 1, false),
-        walk(4, 4, 64, 2, true),
-        walk(4, 2, 40, 2, false),
-        walk(8, 4, 16, 4, true),
-        walk(3, 1, 16, 2, false),
+        sequence(1, 1, 8, 1, true),
+        sequence(1, 1, 32, 4, false),
+        sequence(2, 2, 16, 3, true),
+        sequence(4, 4, 5, 1, false),
+        sequence(4, 4, 64, 2, true),
+        sequence(4, 2, 40, 2, false),
+        sequence(8, 4, 16, 4, true),
+        sequence(3, 1, 16, 2, false),
     ];
     let strategies = strategies.map(Strategy::Forced).to_vec();
-    Cases::new("walk", &[(5, 3, 33), (1, 4, 7)], strategies, ALL)
+    Cases::new("sequence", &[(5, 3, 33), (1, 4, 7)], strategies, ALL)
 }
 
 /// Forced step kernels: one cube per row and several, one block of K and several.

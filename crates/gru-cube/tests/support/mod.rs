@@ -12,7 +12,7 @@ use catalogue::Case;
 use cubecl::{client::Client, features::TypeUsage, prelude::*, server::Handle};
 use gru_cube::{
     BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, PlanError, Resource,
-    Schedule, StepTile, Strategy, WalkTile,
+    Schedule, SequenceTile, StepTile, Strategy,
 };
 use gru_spec::Reset;
 use gru_testkit::close::share;
@@ -32,14 +32,14 @@ pub fn panics(call: impl FnOnce(), message: &str) {
     assert!(text.starts_with(message), "{text}");
 }
 
-pub const fn walk(
+pub const fn sequence(
     rows: usize,
     width: usize,
     n_threads: usize,
     k_splits: usize,
     resident: bool,
 ) -> Schedule {
-    Schedule::Walk(WalkTile {
+    Schedule::Sequence(SequenceTile {
         rows,
         width,
         n_threads,

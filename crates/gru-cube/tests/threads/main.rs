@@ -147,7 +147,7 @@ fn families(extent: Extent) -> Vec<(&'static str, Vec<(Type, Case)>)> {
     };
     let persistent = |tile| Schedule::Persistent(tile);
     vec![
-        ("walk", in_types(all, catalogue::walks().cases)),
+        ("sequence", in_types(all, catalogue::sequences().cases)),
         ("inferred", in_types(all, catalogue::inferred().cases)),
         ("steps", in_types(all, catalogue::steps().cases)),
         ("persistent", in_types(all, catalogue::persistent().cases)),

@@ -10,11 +10,11 @@ use crate::kernel::{
     lhs::{next_block, prefetch_position, store_tile},
     product::{Block, load_weight, pair},
     rule::{Pass, Rule, Starts},
-    sequence::{
+    step::blend_back,
+    tensors::{
         Backward, down, is_skipped, kept_share, mask_of, place_at, previous_state, starts, strides,
         time_of, unless_skipped,
     },
-    step::blend_back,
 };
 use cubecl::prelude::*;
 

@@ -10,11 +10,11 @@ use crate::kernel::{
     lhs::{next_block, prefetch_position, store_tile},
     product::{Block, load_weight, pair},
     rule::{Pass, Rule},
-    sequence::{
+    step::{candidate, next_state},
+    tensors::{
         Forward, Place, after_start, biases, kept_share, masked, place_at, previous_state,
         stored_state, strides, time_of, unless_skipped, up, window,
     },
-    step::{candidate, next_state},
 };
 use cubecl::prelude::*;
 

@@ -325,7 +325,7 @@ mod tests {
         assert!(is_done("op", Ok(()), Strategy::Inferred));
         assert!(!is_done("op", Err(NOT_ALLOWED), Strategy::Inferred));
         let failed = PlanError::FailedTest {
-            schedule: "walk rows=1 width=1 n_threads=2 k_splits=1"
+            schedule: "sequence rows=1 width=1 n_threads=2 k_splits=1"
                 .parse()
                 .unwrap(),
             reason: "rejected".to_owned(),
@@ -335,11 +335,11 @@ mod tests {
 
     #[test]
     #[should_panic(
-        expected = "op: expected the forced schedule walk rows=1 width=1 n_threads=2 k_splits=1 to run, \
+        expected = "op: expected the forced schedule sequence rows=1 width=1 n_threads=2 k_splits=1 to run, \
                                got: units per cube: expected at most 1, got 2"
     )]
     fn an_error_names_the_forced_schedule() {
-        let schedule = "walk rows=1 width=1 n_threads=2 k_splits=1".parse();
+        let schedule = "sequence rows=1 width=1 n_threads=2 k_splits=1".parse();
         is_done("op", Err(NOT_ALLOWED), Strategy::Forced(schedule.unwrap()));
     }
 }
