@@ -1,5 +1,5 @@
-//! This program as a peer: `GruBlock`, a prepared `GruBlock` or Burn's own `Gru` on a backend. The protocol is described in
-//! `bench_support::peer`.
+//! This program as a peer: `GruBlock`, a prepared `GruBlock`, Burn's own `Gru` or only the loss on a backend. The protocol
+//! is described in `bench_support::peer`.
 
 use std::{
     fs,
@@ -10,12 +10,13 @@ use std::{
 use bench_support::{Layer, Mode, Problem, Program, Shape, time};
 use burn::tensor::Device;
 
-/// Answers the requests of standard input. `peer` is `gru-op-`, `prepared-` or `burn-` and a backend.
+/// Answers the requests of standard input. `peer` is `gru-op-`, `prepared-`, `burn-` or `loss-` and a backend.
 pub fn serve(peer: &str) {
     let programs = [
         ("gru-op-", Program::Block),
         ("prepared-", Program::Prepared),
         ("burn-", Program::Burn),
+        ("loss-", Program::Loss),
     ];
     let found = programs
         .iter()
@@ -29,7 +30,7 @@ pub fn serve(peer: &str) {
     };
     say(&format!(
         "ready\t{}",
-        if program == Program::Burn {
+        if matches!(program, Program::Burn | Program::Loss) {
             burn_version()
         } else {
             env!("CARGO_PKG_VERSION")
@@ -48,8 +49,8 @@ pub fn serve(peer: &str) {
                 let shape = name
                     .and_then(Shape::find)
                     .expect("a file is named after its shape");
-                if !program.has(mode) {
-                    say("no\tonly inference");
+                if let Some(only) = program.only().filter(|&only| only != mode) {
+                    say(&format!("no\tonly {}", only.name()));
                     continue;
                 }
                 let prepared = Layer::new(&Problem::new(shape), program, mode, &device);

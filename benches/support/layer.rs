@@ -31,16 +31,24 @@ pub enum Program {
     Prepared,
     /// Burn's `Gru` or `BiGru`.
     Burn,
+    /// The loss of the others and its gradient, without a layer.
+    Loss,
 }
 
 impl Program {
-    /// Whether it has this mode.
-    pub fn has(self, mode: Mode) -> bool {
-        self != Self::Prepared || mode == Mode::Infer
+    /// The only mode that it has, if it has one only.
+    pub fn only(self) -> Option<Mode> {
+        match self {
+            Self::Prepared => Some(Mode::Infer),
+            Self::Loss => Some(Mode::ForwardBackward),
+            Self::Block | Self::Burn => None,
+        }
     }
 }
 
 enum Layers {
+    /// A constant output.
+    Loss(Tensor<3>),
     Block(GruBlock),
     Prepared(Box<PreparedGru>),
     /// A layer each.
@@ -76,7 +84,7 @@ struct Results {
 }
 
 impl Layer {
-    /// A program that [has](Program::has) this row.
+    /// A program that has this mode.
     pub fn new(problem: &Problem, program: Program, mode: Mode, device: &Device) -> Self {
         let device = match mode {
             Mode::Infer => device.clone(),
@@ -118,7 +126,9 @@ impl Layer {
             })
             .collect();
         let layers_and_directions = layers * directions;
-        let layers = if program == Program::Burn {
+        let layers = if program == Program::Loss {
+            Layers::Loss(upstream.clone())
+        } else if program == Program::Burn {
             let layers = weights.chunks(directions);
             Layers::Burn(layers.map(|of| burn_layer(of, &device)).collect())
         } else {
@@ -175,6 +185,7 @@ impl Layer {
     /// What a reader of the times must know.
     pub fn note(&self) -> &'static str {
         match (&self.layers, self.shape.kind) {
+            (Layers::Loss(_), _) => "no layer",
             (Layers::Block(_) | Layers::Prepared(_), _) | (_, Kind::Dense) => "",
             (_, Kind::Starts(_) | Kind::Documents) => "a call per step",
             (_, Kind::Lengths(_) | Kind::Packed) => "dense and padded",
@@ -199,6 +210,7 @@ impl Layer {
                 |x, lengths, h0| gru.forward_packed(x, lengths, h0),
             ),
             Layers::Burn(layers) => self.burn(layers, x, h0),
+            Layers::Loss(y) => (y.clone().require_grad(), None),
         };
         let gradients = (self.mode == Mode::ForwardBackward)
             .then(|| (y.clone() * self.upstream.clone()).sum().backward());
@@ -264,6 +276,9 @@ impl Layer {
     /// The numbers of one call, padded, with weights in PyTorch's layout.
     pub fn outputs(&self) -> Outputs {
         let results = self.run();
+        if matches!(self.layers, Layers::Loss(_)) {
+            return Vec::new();
+        }
         let padded = |x: Tensor<3>| match &self.lengths {
             Some(lengths) if self.is_packed => unpack(x.squeeze_dim(0), lengths),
             _ => x,
@@ -326,7 +341,7 @@ impl Layer {
                 });
                 layers.collect()
             }
-            Layers::Prepared(_) => Vec::new(),
+            Layers::Prepared(_) | Layers::Loss(_) => Vec::new(),
             Layers::Burn(layers) => {
                 let layers = layers.iter().flat_map(|layer| match layer {
                     BurnLayer::One(gru) => vec![gates(gru)],
