@@ -7,6 +7,7 @@
 /// property. For a NaN, output and derivative are NaN for every activation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub enum Activation {
     /// `1 / (1 + e^−a)`, derivative `y (1 − y)`.
     Sigmoid,
@@ -172,6 +173,7 @@ impl Activation {
 /// One activation per gate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Activations {
     /// `φr`, of the reset gate.
     pub reset: Activation,

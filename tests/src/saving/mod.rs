@@ -31,6 +31,7 @@ const TESTS: &[(&str, Test)] = &[
     ("another-configuration", another_configuration),
     ("modified-layers", modified::modified_layers),
     ("saved-blocks-load", modified::saved_blocks_load),
+    ("later-version", later_version),
     ("garbled", garbled),
     ("half", half),
 ];
@@ -221,6 +222,35 @@ fn another_configuration(_: &Path) -> Result<(), String> {
         .with_recurrent_dropout(0.5)
         .with_checkpointing(Checkpointing::Recompute);
     training.init(&device).check_config(&config()).map_err(text)
+}
+
+/// Without the options of a later version, a block would compute other numbers.
+fn later_version(path: &Path) -> Result<(), String> {
+    let device = Device::flex();
+    let block = config()
+        .with_per_layer(vec![config().layer_options(); 4])
+        .init(&device);
+    block.save_with_config(path).map_err(text)?;
+    let file = path.with_extension("bpk");
+    let saved = fs::read(&file).map_err(text)?;
+    // An option of the block, of a layer, and of an activation. The new name has the same length.
+    for (name, later) in [
+        ("batch_first", "batch_later"),
+        ("clip_state", "clip_later"),
+        ("candidate", "nextstate"),
+    ] {
+        let mut places = saved.windows(name.len());
+        let at = places.rposition(|place| place == name.as_bytes());
+        let at = at.ok_or_else(|| format!("expected {name} in the file"))?;
+        let mut changed = saved.clone();
+        changed[at..at + later.len()].copy_from_slice(later.as_bytes());
+        fs::write(&file, changed).map_err(text)?;
+        match GruBlock::from_file(path, &device) {
+            Err(error) if error.to_string().contains(later) => {}
+            other => return Err(format!("{later}: got {other:?}")),
+        }
+    }
+    Ok(())
 }
 
 /// A file that is truncated anywhere, or has a changed byte in its header, is an error or a block.

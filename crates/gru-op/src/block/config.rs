@@ -90,6 +90,7 @@ pub struct GruBlockConfig {
 
 /// Options of one direction of one layer. [`GruBlockConfig`] explains the fields.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 #[allow(missing_docs)] // The configuration explains them.
 pub struct GruLayerOptions {

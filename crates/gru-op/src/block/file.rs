@@ -14,6 +14,7 @@ use burn_store::{
     ModuleSnapshot, bridge,
     burn_pack::{EXTENSION, Reader, Tensor as PackTensor, Writer},
 };
+use serde::de::IgnoredAny;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -96,7 +97,8 @@ impl GruBlock {
     /// Reads the block that [`save_with_config`](Self::save_with_config) wrote.
     ///
     /// # Errors
-    /// If the file cannot be read, has no configuration, or its parameters do not match the configuration.
+    /// If the file cannot be read, has no configuration, its configuration has an option that this version does not know,
+    /// or its parameters do not match the configuration.
     pub fn from_file(path: impl AsRef<Path>, device: &Device) -> Result<Self, GruFileError> {
         let path = path.as_ref();
         // The whole file is read, so that it may be replaced while the parameters are in use.
@@ -114,11 +116,30 @@ impl GruBlock {
             let reason = e.to_string();
             content(path, GruError::Config { reason })
         })?;
+        check_options(json, &config).map_err(|source| content(path, source))?;
         let tensors = reader.into_tensors().map_err(|e| file(path, e))?;
         let parameters = tensors
             .into_iter()
             .map(|tensor| (tensor.name.clone(), tensor));
         assemble(&config, parameters.collect(), device).map_err(|source| content(path, source))
+    }
+}
+
+/// Returns an error for an option of a later version. Without it, the block would compute other numbers.
+fn check_options(json: &str, config: &GruBlockConfig) -> Result<(), GruError> {
+    let options = |json: &str| {
+        let options = serde_json::from_str::<BTreeMap<String, IgnoredAny>>(json);
+        options.map_err(|e| GruError::Config {
+            reason: e.to_string(),
+        })
+    };
+    let known = options(&config.to_string())?;
+    let mut unknown = options(json)?.into_keys();
+    match unknown.find(|name| !known.contains_key(name)) {
+        Some(name) => Err(GruError::Config {
+            reason: format!("option {name:?} is unknown, so a later version of gru-op wrote it"),
+        }),
+        None => Ok(()),
     }
 }
 
