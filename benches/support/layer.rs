@@ -47,8 +47,8 @@ impl Program {
 }
 
 enum Layers {
-    /// A constant output.
-    Loss(Tensor<3>),
+    /// The output is a constant.
+    Loss,
     Block(GruBlock),
     Prepared(Box<PreparedGru>),
     /// A layer each.
@@ -127,7 +127,7 @@ impl Layer {
             .collect();
         let layers_and_directions = layers * directions;
         let layers = if program == Program::Loss {
-            Layers::Loss(upstream.clone())
+            Layers::Loss
         } else if program == Program::Burn {
             let layers = weights.chunks(directions);
             Layers::Burn(layers.map(|of| burn_layer(of, &device)).collect())
@@ -185,7 +185,7 @@ impl Layer {
     /// What a reader of the times must know.
     pub fn note(&self) -> &'static str {
         match (&self.layers, self.shape.kind) {
-            (Layers::Loss(_), _) => "no layer",
+            (Layers::Loss, _) => "no layer",
             (Layers::Block(_) | Layers::Prepared(_), _) | (_, Kind::Dense) => "",
             (_, Kind::Starts(_) | Kind::Documents) => "a call per step",
             (_, Kind::Lengths(_) | Kind::Packed) => "dense and padded",
@@ -210,7 +210,7 @@ impl Layer {
                 |x, lengths, h0| gru.forward_packed(x, lengths, h0),
             ),
             Layers::Burn(layers) => self.burn(layers, x, h0),
-            Layers::Loss(y) => (y.clone().require_grad(), None),
+            Layers::Loss => (self.upstream.clone().require_grad(), None),
         };
         let gradients = (self.mode == Mode::ForwardBackward)
             .then(|| (y.clone() * self.upstream.clone()).sum().backward());
@@ -276,7 +276,7 @@ impl Layer {
     /// The numbers of one call, padded, with weights in PyTorch's layout.
     pub fn outputs(&self) -> Outputs {
         let results = self.run();
-        if matches!(self.layers, Layers::Loss(_)) {
+        if matches!(self.layers, Layers::Loss) {
             return Vec::new();
         }
         let padded = |x: Tensor<3>| match &self.lengths {
@@ -341,7 +341,7 @@ impl Layer {
                 });
                 layers.collect()
             }
-            Layers::Prepared(_) | Layers::Loss(_) => Vec::new(),
+            Layers::Prepared(_) | Layers::Loss => Vec::new(),
             Layers::Burn(layers) => {
                 let layers = layers.iter().flat_map(|layer| match layer {
                     BurnLayer::One(gru) => vec![gates(gru)],
