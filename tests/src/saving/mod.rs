@@ -233,14 +233,20 @@ fn later_version(path: &Path) -> Result<(), String> {
     block.save_with_config(path).map_err(text)?;
     let file = path.with_extension("bpk");
     let saved = fs::read(&file).map_err(text)?;
-    // An option of the block, of a layer, and of an activation. The new name has the same length.
-    for (name, later) in [
-        ("batch_first", "batch_later"),
-        ("clip_state", "clip_later"),
-        ("candidate", "nextstate"),
+    // An option of the block, which comes first in the file, of the last layer, and of its activations. The new name has
+    // the same length.
+    for (name, later, is_first) in [
+        ("clip_gates", "clip_later", true),
+        ("clip_state", "clip_later", false),
+        ("candidate", "nextstate", false),
     ] {
         let mut places = saved.windows(name.len());
-        let at = places.rposition(|place| place == name.as_bytes());
+        let is_name = |place: &[u8]| place == name.as_bytes();
+        let at = if is_first {
+            places.position(is_name)
+        } else {
+            places.rposition(is_name)
+        };
         let at = at.ok_or_else(|| format!("expected {name} in the file"))?;
         let mut changed = saved.clone();
         changed[at..at + later.len()].copy_from_slice(later.as_bytes());
