@@ -7,8 +7,7 @@
 //!     cargo run --release -p gru-benches -- tables [--write]
 //!
 //! `--help` lists the options. The features wgpu, vulkan, metal and cuda add the peers gru-op-wgpu, burn-wgpu, gru-op-cuda,
-//! burn-cuda, torch-cuda. prepared-flex is `GruBlock::prepare`, loss-flex only the loss
-//! and its gradient.
+//! burn-cuda, torch-cuda. prepared-flex is `GruBlock::prepare`, loss-flex only the loss and its gradient.
 //!
 //! Before anything is timed, all peers of a row compute it, and their numbers are compared. Samples are interleaved: a
 //! sample of each peer, then the next sample of each peer. Calls below a millisecond are timed in batches. A peer that is
