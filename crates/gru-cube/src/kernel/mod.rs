@@ -7,7 +7,7 @@
 //! - [`tensors`]: tensors of a sequence and their indices.
 //! - [`threads`]: how units share a product, as arithmetic on sizes.
 //! - [`product`]: the recurrent product by units; [`matrix`]: by matrix units.
-//! - [`kernel`], [`forward`], [`backward`]: one launch per sequence.
+//! - [`sequence`], [`forward`], [`backward`]: one launch per sequence.
 //! - [`steps`]: one launch per product, or a persistent kernel with a [`grid_barrier`]; and the transpose
 //!   of the weight. [`lhs`]: loads of their lhs.
 //! - [`small`]: small tensors that share a buffer.
