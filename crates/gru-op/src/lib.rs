@@ -4,7 +4,7 @@
 //! ```
 //! # #[cfg(all(feature = "autodiff", feature = "flex"))] {
 //! use burn::{
-//!     optim::{AdamConfig, GradientsParams, Optimizer},
+//!     optim::{AdamConfig, GradientsParams},
 //!     tensor::{Device, Distribution, Tensor},
 //! };
 //! use gru_op::GruBlockConfig;
@@ -65,7 +65,7 @@
 //! - `autodiff`: training.
 //! - `store`: a block and its configuration in one file.
 //! - `remote`, `capture`: a call is one operation on a server, or in a recorded graph.
-//! - `fusion`: keep it on. Without default features, name it if Burn's own `fusion` is on, or the build fails.
+//! - `fusion`. If you turn default features off, a GPU backend with Burn's default features still needs it.
 //!
 //! # More
 //!
