@@ -2,9 +2,11 @@
 
 use super::{
     backends::TestBackend,
+    conformance::text,
     runs::{loss, values},
 };
 use burn::{
+    module::Module,
     nn::{
         EluConfig, HardSigmoidConfig, LeakyReluConfig, Linear, SoftplusConfig,
         ThresholdedReluConfig,
@@ -55,6 +57,18 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
             }));
         }
     }
+    trials.push(Trial::test("burn_gru/frozen", || {
+        let device = Device::flex().autodiff();
+        for frozen in [false, true] {
+            let gru = GruConfig::new(2, 3, true).init(&device);
+            let gru = if frozen { gru.freeze() } else { gru };
+            let block = GruBlock::try_from(gru).map_err(text)?;
+            if block.layers[0].w_hh.is_require_grad() == frozen {
+                return Err(format!("expected a block with frozen = {frozen}").into());
+            }
+        }
+        Ok(())
+    }));
     trials.push(Trial::test("burn_gru/unsupported-activation", || {
         let config = GruConfig::new(2, 3, true).with_hidden_activation(ActivationConfig::Gelu);
         match GruBlock::try_from(config.init(&Device::flex())) {

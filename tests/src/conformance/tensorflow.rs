@@ -134,6 +134,27 @@ pub fn by_autodiff(case: &Case, device: &Device, backend: &TestBackend) -> Resul
         close(name, &got, expected(name), tolerance.gradient)?;
     }
 
+    let of_gates = |x: Tensor<2>| {
+        let (r, u, c, _) = gru_block_cell(
+            x,
+            h_prev.clone(),
+            w_ru.clone(),
+            w_c.clone(),
+            b_ru.clone(),
+            b_c.clone(),
+        );
+        let d = (runs::loss(&r, d_h) + runs::loss(&u, d_h) + runs::loss(&c, d_h)).backward();
+        Ok::<_, String>([
+            runs::gradient("w_ru", &w_ru, &d)?,
+            runs::gradient("w_c", &w_c, &d)?,
+        ])
+    };
+    // Plain data next to tracked weights.
+    let [plain, tracked] = [x.clone().inner(), x.clone()].map(of_gates);
+    if plain? != tracked? {
+        return Err("expected the same gradients through the gates for plain data".into());
+    }
+
     let dict = state_dict(case, |name| {
         name.starts_with("w_") || name.starts_with("b_")
     });

@@ -31,6 +31,8 @@ const TESTS: &[(&str, Test)] = &[
     ("another-configuration", another_configuration),
     ("modified-layers", modified::modified_layers),
     ("saved-blocks-load", modified::saved_blocks_load),
+    ("one-bias", one_bias),
+    ("no-extension", no_extension),
     ("later-version", later_version),
     ("garbled", garbled),
     ("half", half),
@@ -129,6 +131,36 @@ fn round_trip(path: &Path) -> Result<(), String> {
         block.check_config(&read.config()).map_err(text)?;
     }
     Ok(())
+}
+
+/// The configuration of a block with one bias makes a block that its record fits.
+fn one_bias(path: &Path) -> Result<(), String> {
+    let device = Device::flex();
+    let config = config().with_recurrent_bias(false);
+    let mut block = config.init(&device);
+    for again in [config, block.config()] {
+        block.clone().save_file(path).map_err(text)?;
+        let read = again.init(&device).try_load_file(path).map_err(text)?;
+        if outputs(&read) != outputs(&block) || read.layers[0].b_hh.is_some() {
+            return Err("expected the block with one bias".into());
+        }
+        block = read;
+    }
+    Ok(())
+}
+
+/// Without an extension, reading and writing add the same one, whatever else is in the folder.
+fn no_extension(path: &Path) -> Result<(), String> {
+    let device = Device::flex();
+    let block = config().init(&device);
+    fs::create_dir(path).map_err(text)?;
+    block.save_with_config(path).map_err(text)?;
+    let read = GruBlock::from_file(path, &device).map_err(text)?;
+    if outputs(&read) == outputs(&block) {
+        Ok(())
+    } else {
+        Err("other outputs".into())
+    }
 }
 
 /// A Burn record does not have a configuration. Burn reads the file of a block.

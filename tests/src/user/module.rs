@@ -1,10 +1,11 @@
 //! What `#[derive(Module)]` adds to a block: gradients on and off, other devices, adapters.
 
-use super::{H, I, Test, equal, expect, input, outputs};
+use super::{H, I, N, Test, equal, expect, input, outputs, values};
 use burn::{
     module::{Lora, Module},
+    nn::DropoutConfig,
     optim::GradientsParams,
-    tensor::Device,
+    tensor::{Device, Distribution, Tensor},
 };
 use gru_op::{GruBlock, GruBlockConfig};
 use gru_testkit::close::{Tolerance, close};
@@ -13,6 +14,9 @@ pub const TESTS: &[(&str, Test)] = &[
     ("no-grad", no_grad),
     ("freeze-and-unfreeze", freeze_and_unfreeze),
     ("to-device", to_device),
+    ("new-on-another-device", new_on_another_device),
+    ("plain-input", plain_input),
+    ("tracked-state", tracked_state),
     ("lora", lora),
 ];
 
@@ -79,6 +83,64 @@ fn to_device(device: &Device) -> Result<(), String> {
         close("outputs there", &there, &expected, Tolerance::F32.forward)?;
         let back = moved.to_device(device);
         equal("outputs back", &outputs(&back, device), &expected)?;
+    }
+    Ok(())
+}
+
+/// As with Burn's modules, the parameters of a new block are leaves after a move.
+fn new_on_another_device(device: &Device) -> Result<(), String> {
+    let device = device.clone().autodiff();
+    let block = block(&device).to_device(&device);
+    expect("gradients", tracked(&block, &device), 8)
+}
+
+/// A batch without autodiff, so long that a block in inference would prepare itself.
+fn long_input(device: &Device) -> Tensor<3> {
+    let rows = Tensor::<3>::random([N, 128, I], Distribution::Default, device);
+    assert!(N * 128 * H > block(device).num_params());
+    rows
+}
+
+/// Data without autodiff trains a block with autodiff, in short and long batches. It has gradients and noise.
+fn plain_input(device: &Device) -> Result<(), String> {
+    let (plain, device) = (device, &device.clone().autodiff());
+    let exact = block(device);
+    let exact = GruBlock {
+        dropout: DropoutConfig::new(0.0).init(),
+        ..exact
+    };
+    for x in [input(plain), long_input(plain)] {
+        let gradients = |x| exact.forward(x, None).0.powi_scalar(2).sum().backward();
+        let got = GradientsParams::from_grads(gradients(x.clone()), &exact);
+        let expected = Tensor::from_inner(x.clone());
+        let expected = GradientsParams::from_grads(gradients(expected), &exact);
+        expect("gradients", got.len(), 8)?;
+        for layer in &exact.layers {
+            for id in [layer.w_ih.id, layer.w_hh.id] {
+                let [got, expected] = [&got, &expected].map(|all| all.get::<2>(id));
+                let [got, expected] = [got, expected].map(|d| d.expect("each weight has one"));
+                equal("gradient", &values(got), &values(expected))?;
+            }
+        }
+        let noisy = block(device);
+        let run = || values(noisy.forward(x.clone(), None).0);
+        expect("noise", run() != run(), true)?;
+        let quiet = noisy.valid();
+        let run = || values(quiet.forward(x.clone(), None).0);
+        expect("noise of inference", run() != run(), false)?;
+    }
+    Ok(())
+}
+
+/// A learned initial state has a gradient also where everything else is constant, in short and long batches.
+fn tracked_state(device: &Device) -> Result<(), String> {
+    let block = block(device);
+    for x in [input(device), long_input(device)] {
+        let state = Tensor::<3>::zeros([2, N, H], &device.clone().autodiff()).require_grad();
+        let (y, _) = block.forward(x, Some(state.clone()));
+        let gradients = y.sum().backward();
+        let gradient = state.grad(&gradients).expect("the state is a leaf");
+        expect("gradient", values(gradient).iter().any(|d| *d != 0.0), true)?;
     }
     Ok(())
 }

@@ -6,7 +6,8 @@ use crate::backend::cpu::Memory;
 /// Buffers that a layer reuses from call to call. Clones share them, and the last clone frees them.
 ///
 /// The CPU backends keep the gate buffer of training. Backward returns it, and the next forward pass for training
-/// writes to it. It is freed after 256 calls that keep no gates.
+/// writes to it. It is freed after 256 calls on the CPU, in the same type, that keep no
+/// gates.
 ///
 /// Other backends keep nothing. A call without a layer, such as [`gru_sequence`](crate::gru_sequence), keeps
 /// nothing, and a remote server keeps nothing for its clients.

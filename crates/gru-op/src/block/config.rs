@@ -57,9 +57,12 @@ pub struct GruBlockConfig {
     /// by its mean otherwise (Krueger et al. 2017, <https://arxiv.org/abs/1606.01305>).
     #[config(default = 0.0)]
     pub zoneout: f64,
-    /// Whether both products have a bias.
+    /// Whether the products have biases.
     #[config(default = true)]
     pub bias: bool,
+    /// Whether the recurrent product has its own bias too. TensorFlow's GRU has none, and Keras' with `reset_after=False`.
+    #[config(default = true)]
+    pub recurrent_bias: bool,
     /// Whether sequences are `[N,T,·]` or `[T,N,·]`.
     #[config(default = true)]
     pub batch_first: bool,
@@ -151,8 +154,9 @@ impl GruBlockConfig {
         let layer = |k: usize| {
             let inputs = self.layer_inputs(k);
             let weights = [init.weight(inputs, h, device), init.weight(h, h, device)];
-            let bias = |inputs| self.bias.then(|| init.bias(inputs, h, device));
-            self.layer(k, weights, [bias(inputs), bias(h)])
+            let b_ih = self.bias.then(|| init.bias(inputs, h, device));
+            let b_hh = (self.bias && self.recurrent_bias).then(|| init.bias(h, h, device));
+            self.layer(k, weights, [b_ih, b_hh])
         };
         self.assemble((0..self.layer_count()).map(layer).collect())
     }
@@ -173,7 +177,8 @@ impl GruBlockConfig {
             .map_err(|reason| GruError::Config { reason })
     }
 
-    /// Builds a block from weights, in the order of [`GruBlock::layers`]. `bias` and `initializer` are ignored.
+    /// Builds a block from weights, in the order of [`GruBlock::layers`]. `bias`, `recurrent_bias` and `initializer` are
+    /// ignored.
     ///
     /// # Errors
     /// If the configuration is not valid, as for [`init`](Self::init), or the number of weights or a shape

@@ -27,7 +27,8 @@ impl GruBlock {
             .with_bidirectional(self.bidirectional)
             .with_dropout(self.dropout.prob)
             .with_batch_first(self.batch_first)
-            .with_bias(self.layers.iter().any(has_bias));
+            .with_bias(self.layers.iter().any(has_bias))
+            .with_recurrent_bias(self.layers.iter().any(|layer| layer.b_hh.is_some()));
         let options: Vec<GruLayerOptions> = self.layers.iter().map(|l| l.options()).collect();
         let Some((layer, first)) = self.layers.first().zip(options.first().copied()) else {
             return config;

@@ -14,7 +14,7 @@ use burn_store::{
     ModuleSnapshot, bridge,
     burn_pack::{EXTENSION, Reader, Tensor as PackTensor, Writer},
 };
-use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -101,22 +101,18 @@ impl GruBlock {
     /// or its parameters do not match the configuration.
     pub fn from_file(path: impl AsRef<Path>, device: &Device) -> Result<Self, GruFileError> {
         let path = path.as_ref();
-        // The whole file is read, so that it may be replaced while the parameters are in use.
-        let bytes = if path.extension().is_none() && !path.exists() {
-            std::fs::read(path.with_extension(EXTENSION))
-        } else {
-            std::fs::read(path)
+        let path = &match path.extension() {
+            Some(_) => path.to_path_buf(),
+            None => path.with_extension(EXTENSION),
         };
-        let bytes = Bytes::from_bytes_vec(bytes.map_err(|e| file(path, e))?);
+        // The whole file is read, so that it may be replaced while the parameters are in use.
+        let bytes = std::fs::read(path).map_err(|e| file(path, e))?;
+        let bytes = Bytes::from_bytes_vec(bytes);
         let reader = Reader::from_bytes(bytes).map_err(|e| file(path, e))?;
         let Some(json) = reader.metadata().get(CONFIG) else {
             return Err(GruFileError::NoConfig { path: path.into() });
         };
-        let config = GruBlockConfig::load_binary(json.as_bytes()).map_err(|e| {
-            let reason = e.to_string();
-            content(path, GruError::Config { reason })
-        })?;
-        check_options(json, &config).map_err(|source| content(path, source))?;
+        let config = read_config(json).map_err(|source| content(path, source))?;
         let tensors = reader.into_tensors().map_err(|e| file(path, e))?;
         let parameters = tensors
             .into_iter()
@@ -125,22 +121,26 @@ impl GruBlock {
     }
 }
 
-/// Returns an error for an option of a later version. Without it, the block would compute other numbers.
-fn check_options(json: &str, config: &GruBlockConfig) -> Result<(), GruError> {
+/// Reads a configuration of any version. Options that an earlier version did not have are the default. An option of a
+/// later version is an error: without it, the block would compute other numbers.
+fn read_config(json: &str) -> Result<GruBlockConfig, GruError> {
+    let reason = |reason| GruError::Config { reason };
     let options = |json: &str| {
-        let options = serde_json::from_str::<BTreeMap<String, IgnoredAny>>(json);
-        options.map_err(|e| GruError::Config {
-            reason: e.to_string(),
-        })
+        let options = serde_json::from_str::<Map<String, Value>>(json);
+        options.map_err(|e| reason(e.to_string()))
     };
-    let known = options(&config.to_string())?;
-    let mut unknown = options(json)?.into_keys();
-    match unknown.find(|name| !known.contains_key(name)) {
-        Some(name) => Err(GruError::Config {
-            reason: format!("option {name:?} is unknown, so a later version of gru-op wrote it"),
-        }),
-        None => Ok(()),
+    // The sizes are required. All other options have a default.
+    let mut read = options(&GruBlockConfig::new(0, 0).to_string())?;
+    for (name, value) in options(json)? {
+        let Some(option) = read.get_mut(&name) else {
+            return Err(reason(format!(
+                "option {name:?} is unknown, so a later version of gru-op wrote it"
+            )));
+        };
+        *option = value;
     }
+    let json = Value::from(read).to_string();
+    GruBlockConfig::load_binary(json.as_bytes()).map_err(|e| reason(e.to_string()))
 }
 
 /// Returns an error for a parameter that [`assemble`] could not read: of a LoRA adapter, or quantized.

@@ -3,6 +3,7 @@
 use super::{GruBlock, GruBlockConfig, GruError, error::expect_shape};
 use crate::op::options::GruWeights;
 use burn::{
+    module::Module,
     nn::{
         Linear,
         activation::{Activation as BurnActivation, ActivationConfig},
@@ -18,7 +19,8 @@ impl TryFrom<Gru> for GruBlock {
     type Error = GruError;
 
     fn try_from(gru: Gru) -> Result<Self, GruError> {
-        config(&gru)?.init_with(vec![weights(&gru, "")?])
+        let block = config(&gru)?.init_with(vec![weights(&gru, "")?])?;
+        Ok(block.set_require_grad(!is_frozen(&gru)))
     }
 }
 
@@ -43,10 +45,12 @@ impl TryFrom<BiGru> for GruBlock {
         let config = forward
             .with_bidirectional(true)
             .with_batch_first(gru.batch_first);
-        config.init_with(vec![
+        let block = config.init_with(vec![
             weights(&gru.forward, "forward.")?,
             weights(&gru.reverse, "reverse.")?,
-        ])
+        ])?;
+        let is_frozen = is_frozen(&gru.forward) && is_frozen(&gru.reverse);
+        Ok(block.set_require_grad(!is_frozen))
     }
 }
 
@@ -97,6 +101,14 @@ fn config(gru: &Gru) -> Result<GruBlockConfig, GruError> {
         .with_gate_activation(of_module(&gru.gate_activation, "reset and update")?)
         .with_hidden_activation(of_module(&gru.hidden_activation, "candidate")?)
         .with_clip(gru.clip))
+}
+
+/// Whether the module is in training and no weight has a gradient.
+fn is_frozen(gru: &Gru) -> bool {
+    let gates = [&gru.reset_gate, &gru.update_gate, &gru.new_gate];
+    let products = gates.map(|gate| [&gate.input_transform, &gate.hidden_transform]);
+    let mut weights = products.iter().flatten().map(|linear| linear.weight.val());
+    weights.all(|weight| weight.device().is_autodiff() && !weight.is_require_grad())
 }
 
 fn weights(gru: &Gru, prefix: &str) -> Result<GruWeights, GruError> {

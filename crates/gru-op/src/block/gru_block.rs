@@ -26,8 +26,8 @@ use gru_spec::{Direction, Layout};
 ///
 /// # Training
 ///
-/// The block draws noise if its input is on an autodiff device and the block is not frozen, like Burn's
-/// dropout. There are three kinds: dropout between layers for every element, recurrent dropout once per
+/// The block draws noise if its input or a parameter is on an autodiff device and the block is not frozen, like
+/// Burn's dropout. There are three kinds: dropout between layers for every element, recurrent dropout once per
 /// sequence, zoneout for every step and unit.
 ///
 /// # Quantization
@@ -179,7 +179,7 @@ impl GruBlock {
     ) -> (Tensor<3>, Tensor<3>) {
         self.sizes().check_sequence(op, &x, layout, &options);
         #[cfg(any(feature = "ndarray", feature = "flex"))]
-        if let Some(prepared) = self.prepared_for(&x) {
+        if let Some(prepared) = self.prepared_for(&x, &options) {
             return prepared.run(op, x, layout, options);
         }
         let training = self.training(&x);
@@ -306,7 +306,10 @@ impl GruBlock {
     /// Whether to draw noise, by the rule of Burn's dropout. Not for an empty input.
     fn training<const D: usize>(&self, x: &Tensor<D>) -> bool {
         let is_empty = x.dims().contains(&0);
-        !is_empty && self.dropout.training.is_enabled() && x.device().is_autodiff()
+        !is_empty
+            && self.dropout.training.is_enabled()
+            && (x.device().is_autodiff()
+                || (self.layers.iter()).any(|layer| layer.w_hh.device().is_autodiff()))
     }
 
     fn layout(&self) -> Layout {

@@ -2,7 +2,7 @@
 //! and not 3H.
 
 use burn::{
-    module::{Initializer, Param},
+    module::{Initializer, Param, ParamId},
     tensor::{Device, Tensor},
 };
 
@@ -46,13 +46,20 @@ impl GruInitializer {
         let bound = 1.0 / (h as f64).sqrt();
         let (min, max) = (-bound, bound);
         let initializer = match self {
-            Self::PyTorch => &Initializer::Uniform { min, max },
-            Self::PerGate(initializer) => initializer,
+            Self::PyTorch => Initializer::Uniform { min, max },
+            Self::PerGate(initializer) => initializer.clone(),
         };
-        let gate = |_| {
-            let gate = initializer.init_with(shape, Some(rows), Some(h), device);
-            gate.into_value()
+        let mut gates = shape;
+        gates[dim] *= 3;
+        let draw = move |device: &Device, require_grad| {
+            let gate = |_| {
+                let gate = initializer.init_with(shape, Some(rows), Some(h), device);
+                gate.into_value()
+            };
+            let gates = Tensor::cat((0..3).map(gate).collect(), dim).detach();
+            gates.set_require_grad(require_grad)
         };
-        Param::from_tensor(Tensor::cat((0..3).map(gate).collect(), dim).detach())
+        // Drawn at the first use, as in Burn's modules. So a new module may move to another device before training.
+        Param::uninitialized(ParamId::new(), draw, device.clone(), true, gates.into())
     }
 }

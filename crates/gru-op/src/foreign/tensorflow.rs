@@ -44,7 +44,7 @@ use crate::{
 };
 use burn::{
     backend::{Dispatch, DispatchTensor},
-    tensor::Tensor,
+    tensor::{Device, Tensor},
 };
 use gru_spec::{GruSpec, Inputs, Layout, PerInput, Reset, Sequence, Weights};
 
@@ -69,8 +69,8 @@ pub struct WeightGradients {
 /// - `w_ru`: `[I+H,2H]`, rows for `x` before rows for `h_prev`, columns for r before columns for u.
 /// - `w_c`: `[I+H,H]`; `b_ru`: `[2H]`; `b_c`: `[H]`.
 ///
-/// All four results are differentiable. On an autodiff device the cell runs in Burn's operations, otherwise it
-/// is one call of the kernels. To train with kernels, use [`gru_cell`](crate::gru_cell) with [`weights()`], or
+/// All four results are differentiable. If an argument is on an autodiff device, the cell runs in Burn's operations,
+/// otherwise it is one call of the kernels. To train with kernels, use [`gru_cell`](crate::gru_cell) with [`weights()`], or
 /// [`gru_block_cell_grad`].
 ///
 /// # Panics
@@ -106,7 +106,9 @@ pub fn gru_block_cell(
 ) -> (Tensor<2>, Tensor<2>, Tensor<2>, Tensor<2>) {
     let h = check("gru_block_cell", &x, &h_prev, &w_ru, &w_c, &b_ru, &b_c);
     // The gates of the kernels are constants under autodiff.
-    let run = if x.device().is_autodiff() {
+    let matrices = [&x, &h_prev, &w_ru, &w_c].map(Tensor::device);
+    let biases = [&b_ru, &b_c].map(Tensor::device);
+    let run = if matrices.iter().chain(&biases).any(Device::is_autodiff) {
         composed::forward::<Dispatch>
     } else {
         Dispatch::gru_forward

@@ -129,7 +129,7 @@ impl<const D: usize> SequenceOptions<D> {
     /// Starts of new sequences, `[N,T]` or `[T,N]`: true if row `n` starts a new sequence at time `t`, for
     /// example a new episode. The row then forgets its state: the step at `t` begins with the
     /// [start state](Self::start_state). In reverse, the step at `t − 1` does. Gradients do not cross a start.
-    /// A start at time 0 hides the initial state. Starts past the end of a row have no effect.
+    /// A start at time 0 hides the initial state, and in reverse it has no effect. Starts past the end of a row have none.
     ///
     /// [`starts_after`](crate::starts_after) converts flags that mark the ends of sequences.
     pub fn starts(mut self, starts: impl Into<Option<Tensor<2, Bool>>>) -> Self {

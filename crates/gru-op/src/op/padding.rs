@@ -1,7 +1,7 @@
 //! Skipped steps of a mask with holes, and the final state of rows of different lengths.
 
 use crate::op::shape;
-use burn::tensor::{Bool, Int, Tensor, TensorData};
+use burn::tensor::{Bool, Int, IntDType, Tensor, TensorData};
 use gru_spec::{Direction, Layout, Lengths, Order};
 
 /// The state `[N,H]` after the last step of each row of at most `t` steps, or its initial state if it has no steps.
@@ -64,21 +64,23 @@ pub(crate) fn before_the_first(
     order: Order,
 ) -> Tensor<2, Bool> {
     let dim = order.layout.time_dim();
+    // The device's integers may have 8 bits, which cannot count the steps.
+    let int = |steps: Tensor<2, Bool>| steps.int().cast(IntDType::I32);
     let in_order = |steps: Tensor<2, Int>| match order.direction {
         Direction::Forward => steps,
         Direction::Reverse => steps.flip([dim]),
     };
-    let valid = in_order(mask.int());
+    let valid = in_order(int(mask));
     let count = valid.clone().cumsum(dim);
     let count = match starts {
         None => count,
         Some(starts) => {
             let starts = match order.direction {
-                Direction::Forward => starts.int(),
+                Direction::Forward => int(starts),
                 // The start at time t lies before the step at t − 1.
                 Direction::Reverse => {
                     let t = starts.dims()[dim];
-                    let all = starts.int().flip([dim]);
+                    let all = int(starts).flip([dim]);
                     let none = all.clone().narrow(dim, 0, 1).zeros_like();
                     Tensor::cat(vec![none, all], dim).narrow(dim, 0, t)
                 }

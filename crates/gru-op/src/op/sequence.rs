@@ -59,8 +59,8 @@ pub fn gru_sequence(
 ///   [`Direction::Reverse`](crate::Direction::Reverse) the final state is the one after step 0.
 ///
 /// A skipped step keeps the state and passes its whole gradient on. `x` is ignored there, even if it is not
-/// finite, and its gradient is zero. The final state is the state after the last valid step, or the initial
-/// state if there is none.
+/// finite, and its gradient is zero. The final state is the state after the last step, which a skipped step
+/// leaves unchanged.
 ///
 /// # Panics
 /// As [`gru_sequence`].

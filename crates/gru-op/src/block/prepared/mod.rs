@@ -76,8 +76,10 @@ impl GruBlock {
                 dtype,
             });
         }
+        // `weights` are dequantized.
+        let block = config.init_with(weights)?.valid();
         Ok(PreparedGru {
-            kind: Kind::Block(Arc::new(self.valid())),
+            kind: Kind::Block(Arc::new(block)),
             config,
             device,
             dtype,
@@ -90,7 +92,11 @@ impl GruBlock {
     /// The block prepared for a call in inference on `x`, if the outputs of a layer have as many elements as all weights.
     /// This is faster and returns the same bits: the layers of a prepared block share two buffers, and both directions
     /// of a layer write to one of them.
-    pub(super) fn prepared_for(&self, x: &Tensor<3>) -> Option<PreparedGru> {
+    pub(super) fn prepared_for(
+        &self,
+        x: &Tensor<3>,
+        options: &SequenceOptions<3>,
+    ) -> Option<PreparedGru> {
         let [first, second, _] = x.dims();
         let place = (x.device(), x.dtype());
         let rows = first * second;
@@ -102,14 +108,22 @@ impl GruBlock {
         if rows * self.directions() * self.d_hidden < self.num_params() {
             return None;
         }
-        let weights = self.weights();
+        // Devices are equal with and without autodiff.
+        let is_constant = |device: Device, dtype| {
+            (&device, dtype) == (&place.0, place.1) && !device.is_autodiff()
+        };
         let is_at_place = |weights: &GruWeights| {
             let mut biases = [&weights.b_ih, &weights.b_hh].into_iter().flatten();
             let mut matrices = weights.w_ih.iter().chain([&weights.w_hh]);
-            biases.all(|b| (b.device(), b.dtype()) == place)
-                && matrices.all(|w| (w.device(), w.dtype()) == place)
+            biases.all(|b| is_constant(b.device(), b.dtype()))
+                && matrices.all(|w| is_constant(w.device(), w.dtype()))
         };
-        if !weights.iter().all(is_at_place) {
+        let mut states = [&options.state, &options.starts.state]
+            .into_iter()
+            .flatten();
+        if !states.all(|state| is_constant(state.device(), state.dtype()))
+            || !self.weights().iter().all(is_at_place)
+        {
             return None;
         }
         self.layers.iter().for_each(|layer| layer.memory.infer());
