@@ -104,11 +104,8 @@ fn long_input(device: &Device) -> Tensor<3> {
 /// Data without autodiff trains a block with autodiff, in short and long batches. It has gradients and noise.
 fn plain_input(device: &Device) -> Result<(), String> {
     let (plain, device) = (device, &device.clone().autodiff());
-    let exact = block(device);
-    let exact = GruBlock {
-        dropout: DropoutConfig::new(0.0).init(),
-        ..exact
-    };
+    let mut exact = block(device);
+    exact.dropout = DropoutConfig::new(0.0).init();
     for x in [input(plain), long_input(plain)] {
         let gradients = |x| exact.forward(x, None).0.powi_scalar(2).sum().backward();
         let got = GradientsParams::from_grads(gradients(x.clone()), &exact);

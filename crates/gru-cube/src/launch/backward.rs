@@ -20,6 +20,7 @@ use crate::{
     plan::{
         Plan, Problem,
         error::PlanError,
+        limits::Limits,
         plan,
         schedule::Strategy,
         tensor::{Tensor, check_tensors},
@@ -93,8 +94,11 @@ pub fn backward(
     if is_empty(call) {
         return Ok(());
     }
-    let plan = allowed(client, call, inputs, outputs, strategy)?;
-    self_test::backward(client, call, inputs, outputs, plan)?;
+    let plan = self_test::passing(
+        strategy,
+        |persistent| allowed(client, call, inputs, outputs, strategy, persistent),
+        |plan| self_test::backward(client, call, inputs, outputs, plan),
+    )?;
     run(client, call, inputs, outputs, plan)
 }
 
@@ -119,7 +123,7 @@ pub(crate) fn run(
     let weight = transposed.then(|| {
         let buffer = shared.clone();
         let buffer = buffer.unwrap_or_else(|| client.empty(weight_len(call) * call.dtype.size()));
-        transpose(client, call, &inputs.w_hh, &buffer);
+        transpose(client, call, &problem.limits, &inputs.w_hh, &buffer);
         buffer
     });
     tensors[WEIGHT].handle = weight.as_ref().or(tensors[WEIGHT].handle);
@@ -142,7 +146,7 @@ pub(crate) fn run(
                         client,
                         spread(launch.rows.div_ceil(kernel.threads.rows)),
                         cube_dim(&kernel.threads),
-                        call.address_type(),
+                        call.address_type(&problem.limits),
                         kernel.threads.width,
                         arguments(call, &tensors, &launch),
                         to_u32(OP, "T", launch.steps.start),
@@ -164,7 +168,7 @@ pub(crate) fn run(
                         client,
                         grid.count(OP),
                         cube_dim(&steps.threads),
-                        call.address_type(),
+                        call.address_type(&problem.limits),
                         steps.threads.width,
                         arguments(call, &tensors, launch),
                         grid.barriers(),
@@ -205,17 +209,19 @@ pub(crate) fn is_empty(call: &Call) -> bool {
     call.n * call.h == 0
 }
 
-/// The plan, if the device allows it for a call with these buffers.
+/// The plan, if the device allows it for a call with these buffers. Persistent kernels may be left out.
 pub(crate) fn allowed(
     client: &Client,
     call: &Call,
     inputs: &BackwardInputs,
     outputs: &BackwardOutputs,
     strategy: Strategy,
+    persistent: bool,
 ) -> Result<Plan, PlanError> {
     call.check_starts(OP, inputs.h0.as_ref(), inputs.step_mask.as_ref());
     call.check_lengths(OP, inputs.lengths.as_deref(), inputs.step_mask.as_ref());
-    let problem = problem(client, call, inputs);
+    let mut problem = problem(client, call, inputs);
+    problem.limits.persistent &= persistent;
     let plan = plan(Pass::Backward, strategy, &problem)?;
     check(&problem, call, inputs, outputs, &plan)?;
     Ok(plan)
@@ -275,7 +281,7 @@ fn tensors<'a>(
 }
 
 /// Writes `w_hh` as `[3H,H]`.
-fn transpose(client: &Client, call: &Call, w_hh: &Handle, w_hh_t: &Handle) {
+fn transpose(client: &Client, call: &Call, limits: &Limits, w_hh: &Handle, w_hh_t: &Handle) {
     let len = weight_len(call);
     let tiles = |len: usize| to_u32(OP, "H", len.div_ceil(TRANSPOSE as usize));
     count_launch();
@@ -285,7 +291,7 @@ fn transpose(client: &Client, call: &Call, w_hh: &Handle, w_hh_t: &Handle) {
             client,
             CubeCount::Static(tiles(3 * call.h), tiles(call.h), 1),
             CubeDim::new_2d(TRANSPOSE, TRANSPOSE),
-            call.address_type(),
+            call.address_type(limits),
             call.tensor("w_hh", w_hh, len).arg(OP),
             call.tensor("w_hh_t", w_hh_t, len).arg(OP),
             to_u32(OP, "H", call.h),

@@ -88,8 +88,11 @@ pub fn forward(
     if is_empty(call, inputs) {
         return Ok(());
     }
-    let plan = allowed(client, call, inputs, outputs, strategy)?;
-    self_test::forward(client, call, inputs, outputs, plan)?;
+    let plan = self_test::passing(
+        strategy,
+        |persistent| allowed(client, call, inputs, outputs, strategy, persistent),
+        |plan| self_test::forward(client, call, inputs, outputs, plan),
+    )?;
     run(client, call, inputs, outputs, plan)
 }
 
@@ -124,7 +127,7 @@ pub(crate) fn run(
                         client,
                         spread(launch.rows.div_ceil(kernel.threads.rows)),
                         cube_dim(&kernel.threads),
-                        call.address_type(),
+                        call.address_type(&problem.limits),
                         kernel.threads.width,
                         arguments(call, &inputs.steps, &tensors, scratch(), &launch),
                         to_u32(OP, "T", launch.steps.start),
@@ -148,7 +151,7 @@ pub(crate) fn run(
                             client,
                             grid.count(OP),
                             cube_dim(&steps.threads),
-                            call.address_type(),
+                            call.address_type(&problem.limits),
                             steps.threads.width,
                             arguments(call, &inputs.steps, &tensors, scratch(), &launch),
                             grid.barriers(),
@@ -180,17 +183,19 @@ pub(crate) fn is_empty(call: &Call, inputs: &ForwardInputs) -> bool {
     call.n * steps.len() * call.h == 0
 }
 
-/// The plan, if the device allows it for a call with these buffers.
+/// The plan, if the device allows it for a call with these buffers. Persistent kernels may be left out.
 pub(crate) fn allowed(
     client: &Client,
     call: &Call,
     inputs: &ForwardInputs,
     outputs: &ForwardOutputs,
     strategy: Strategy,
+    persistent: bool,
 ) -> Result<Plan, PlanError> {
     call.check_starts(OP, inputs.h0.as_ref(), inputs.step_mask.as_ref());
     call.check_lengths(OP, inputs.lengths.as_deref(), inputs.step_mask.as_ref());
-    let problem = problem(client, call, inputs);
+    let mut problem = problem(client, call, inputs);
+    problem.limits.persistent &= persistent;
     let plan = plan(Pass::Forward, strategy, &problem)?;
     check(&problem, call, inputs, outputs, &plan)?;
     Ok(plan)

@@ -200,11 +200,13 @@ impl Call {
         self.n * self.t
     }
 
-    /// For the indices of the largest buffers: four gates of every row, or the weight with all small tensors.
-    fn address_type(&self) -> AddressType {
+    /// For the indices of the largest buffers: four gates of every row, or the weight with all small tensors. A device
+    /// that has only short addresses was not given a tensor that needs more.
+    fn address_type(&self, limits: &Limits) -> AddressType {
         let (rows, h) = (self.rows(), self.h);
         let small = 3 * self.n * h + 6 * h + 2 * rows;
-        AddressType::from_len((4 * rows * h).max(3 * h * h + small))
+        let largest = (4 * rows * h).max(3 * h * h + small);
+        AddressType::from_len(largest.min(limits.elements))
     }
 
     /// A tensor of `len` elements of the call's type.

@@ -3,7 +3,10 @@
 use super::{Call, count_launch};
 use crate::{
     kernel::small::{Small, SmallLaunch, SourceLaunch, gru_share},
-    plan::tensor::{Tensor, small},
+    plan::{
+        limits::Limits,
+        tensor::{Tensor, small},
+    },
 };
 use cubecl::{calculate_cube_count_elemwise, client::Client, prelude::*, server::Handle};
 
@@ -45,7 +48,7 @@ pub(super) fn share<'a>(
             client,
             calculate_cube_count_elemwise(client, elements, cube_dim),
             cube_dim,
-            call.address_type(),
+            call.address_type(&Limits::of(client)),
             sources,
             BufferArg::from_raw_parts(shared.clone(), len),
             present,

@@ -11,7 +11,7 @@ mod reference;
 use crate::{
     kernel::rule::Pass,
     launch::{self, BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, Zoneout},
-    plan::{Plan, error::PlanError},
+    plan::{Plan, error::PlanError, schedule::Strategy},
 };
 use cubecl::{
     client::Client,
@@ -70,6 +70,28 @@ fn verdict(key: Key, test: impl FnOnce() -> Result<(), Failure>) -> Result<(), P
     };
     verdicts.insert(key, verdict.clone());
     verdict
+}
+
+/// The plan of a call, after its test. `allowed` makes it, with or without persistent kernels.
+///
+/// If an inferred persistent kernel fails, the plan is another kernel. Where another program occupies a part of the
+/// device, the barriers of a persistent kernel time out and no driver is wrong.
+pub(crate) fn passing(
+    strategy: Strategy,
+    allowed: impl Fn(bool) -> Result<Plan, PlanError>,
+    test: impl Fn(Plan) -> Result<(), PlanError>,
+) -> Result<Plan, PlanError> {
+    let plan = allowed(true)?;
+    match test(plan) {
+        Ok(()) => Ok(plan),
+        Err(PlanError::FailedTest { .. })
+            if plan.is_persistent() && strategy == Strategy::Inferred =>
+        {
+            let plan = allowed(false)?;
+            test(plan).map(|()| plan)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether kernels can be tested: a browser does not wait for results, and a recorded graph cannot.

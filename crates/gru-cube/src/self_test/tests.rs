@@ -1,5 +1,10 @@
 use super::*;
-use crate::kernel::rule::Starts;
+use crate::kernel::{
+    rule::{Rule, Starts},
+    sequence::SequenceKernel,
+    steps::{Phase, Phases, Steps},
+    threads::Threads,
+};
 use gru_spec::{Activation, Activations, Direction, GruSpec, Layout, Order, Reset, Update};
 use gru_testkit::{close::close, cover::cover, oracle};
 
@@ -184,30 +189,73 @@ fn states_may_differ_at_a_jump_only() {
     assert!(passes(&small));
 }
 
+fn rule() -> Rule {
+    let call = small(&[0; 9], FloatKind::F32).call;
+    Rule::new(&call.spec, call.order, H, 0.0)
+}
+
+fn threads(rows: usize) -> Threads {
+    Threads {
+        rows,
+        width: 1,
+        n_threads: 8,
+        k_splits: 1,
+        columns: H,
+        matrices: None,
+    }
+}
+
+fn sequence(rows: usize) -> Plan {
+    Plan::Sequence(SequenceKernel {
+        rule: rule(),
+        threads: threads(rows),
+        resident: true,
+        buffers: 1,
+    })
+}
+
+/// Another program may keep a persistent kernel from running. Only a forced schedule is an error.
 #[test]
-fn a_kernel_is_tested_once() {
-    let plan = |rows| {
-        let small = small(&[0; 9], FloatKind::F32);
-        let rule = crate::kernel::rule::Rule::new(&small.call.spec, small.call.order, H, 0.0);
-        let threads = crate::kernel::threads::Threads {
-            rows,
-            width: 1,
-            n_threads: 8,
-            k_splits: 1,
-            columns: H,
-            matrices: None,
-        };
-        Plan::Sequence(crate::kernel::sequence::SequenceKernel {
-            rule,
-            threads,
-            resident: true,
-            buffers: 1,
+fn another_kernel_replaces_a_persistent_one_that_fails() {
+    let steps = |persistent| {
+        Plan::Steps(Steps {
+            rule: rule(),
+            threads: threads(1),
+            block_k: 8,
+            persistent,
+            phases: Phases::One(Phase::Whole),
         })
     };
+    let failed = |plan: Plan| PlanError::FailedTest {
+        schedule: plan.schedule(),
+        reason: "NaN".to_owned(),
+    };
+    let of = |persistent| if persistent { steps(true) } else { sequence(1) };
+    let passing = |strategy, test: &dyn Fn(Plan) -> bool| {
+        let test = |plan| {
+            if test(plan) {
+                Ok(())
+            } else {
+                Err(failed(plan))
+            }
+        };
+        passing(strategy, |persistent| Ok(of(persistent)), test)
+    };
+    let inferred = Strategy::Inferred;
+    assert_eq!(passing(inferred, &|_| true), Ok(steps(true)));
+    let not_persistent = |plan: Plan| !plan.is_persistent();
+    assert_eq!(passing(inferred, &not_persistent), Ok(sequence(1)));
+    assert_eq!(passing(inferred, &|_| false), Err(failed(sequence(1))));
+    let forced = Strategy::Forced(steps(true).schedule());
+    assert_eq!(passing(forced, &not_persistent), Err(failed(steps(true))));
+}
+
+#[test]
+fn a_kernel_is_tested_once() {
     let key = |rows| Key {
         device: ServiceId::of::<()>(cubecl::device::DeviceId::new(0, 0)),
         pass: Pass::Forward,
-        plan: plan(rows),
+        plan: sequence(rows),
         dtype: ElemType::Float(FloatKind::F32),
         given: small_given(),
         gates: true,

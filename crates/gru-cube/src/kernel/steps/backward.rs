@@ -287,7 +287,13 @@ fn store_pairs<F: Float>(
             if comptime!(end) {
                 args.d_h0[at] = carried + through;
             } else if comptime!(phase == Phase::Second) {
-                let ds = dg[i];
+                // The product reads the gradients of all cubes.
+                let (ds, carried) = if comptime!(steps.persistent) {
+                    let lost = poison(timed_out[0]);
+                    (dg[i] + lost, carried + lost)
+                } else {
+                    (dg[i], carried)
+                };
                 let dr = ds * mask * previous * gate_slope(r, comptime!(rule.r));
                 args.d_gates[gate] = F::cast_from(select(skipped, 0.0f32, dr));
                 let through_n = select(skipped, 0.0f32, mask * ds * r);
