@@ -321,8 +321,12 @@ impl<E: Lanes> Unpacked<'_, E> {
 pub(crate) fn pack<'a, E: Lanes>(panels: impl Iterator<Item = Unpacked<'a, E>>) {
     let panels: Vec<_> = panels.collect();
     let elements: usize = panels.iter().map(|panel| panel.to.len()).sum();
-    let threads = threads::available().min(panels.len());
-    if elements < PACK_IN_PARALLEL_FROM || threads == 1 {
+    let threads = if elements < PACK_IN_PARALLEL_FROM {
+        1
+    } else {
+        threads::available().min(panels.len())
+    };
+    if threads == 1 {
         return panels.into_iter().for_each(Unpacked::pack);
     }
     // Each thread takes the next panels until none are left.

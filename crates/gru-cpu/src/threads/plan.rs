@@ -52,7 +52,7 @@ impl Plan {
         size: usize,
         barrier_from: usize,
     ) -> Self {
-        Self::with_threads(sizes, panels, tile, size, barrier_from, available())
+        Self::with_threads(sizes, panels, tile, size, barrier_from, available)
     }
 
     fn with_threads(
@@ -61,14 +61,14 @@ impl Plan {
         tile: usize,
         size: usize,
         barrier_from: usize,
-        threads: usize,
+        threads: impl FnOnce() -> usize,
     ) -> Self {
         let weights = 3 * sizes.h * sizes.h;
         // The number of multiply-adds may exceed a `usize`, other than the number of elements.
         let threads = if sizes.rows().saturating_mul(weights) < PARALLEL_FROM {
             1
         } else {
-            threads
+            threads()
         };
         let sharing = (weights * size).div_ceil(CACHED_WEIGHTS).clamp(1, threads);
         let groups = (threads / sharing).min(sizes.n / ROWS_PER_GROUP).max(1);
@@ -225,7 +225,7 @@ mod tests {
 
     fn plan(n: usize, h: usize, threads: usize) -> Plan {
         let sizes = Sizes { n, t: 100, i: 8, h };
-        Plan::with_threads(&sizes, h.div_ceil(16), 8, 4, BARRIER_FROM, threads)
+        Plan::with_threads(&sizes, h.div_ceil(16), 8, 4, BARRIER_FROM, || threads)
     }
 
     #[test]
@@ -286,7 +286,7 @@ mod tests {
         for (n, t) in [(64, rows / 64), (rows, 1)] {
             let sizes = Sizes { n, t, i: h, h };
             assert!(sizes.fit_in_memory());
-            let plan = Plan::with_threads(&sizes, h / 16, 8, 4, BARRIER_FROM, 2);
+            let plan = Plan::with_threads(&sizes, h / 16, 8, 4, BARRIER_FROM, || 2);
             assert_eq!((plan.groups, plan.members), (1, LARGEST.min(2)));
             assert_eq!(Plan::helper_wait(&sizes, sizes.rows()), HELPER_WAIT);
         }

@@ -13,7 +13,7 @@ use std::{
     thread::{self, Thread},
 };
 
-/// The number of threads that a call may use.
+/// The number of threads that a call may use. Outside of a pool, the first call starts the global pool.
 pub(crate) fn available() -> usize {
     rayon::current_num_threads()
 }
@@ -29,15 +29,18 @@ pub(crate) fn with_helpers<F: Fn(usize) + Sync>(
     help: F,
     own: impl FnOnce(),
 ) {
-    if helpers.is_empty() {
+    let waiting = WAITING.with(Arc::clone);
+    if helpers.is_empty() || waiting.load(Relaxed) >= MOST_WAITING {
         return own();
     }
+    waiting.fetch_add(helpers.len(), Relaxed);
     let offer = Arc::new(Offer {
         state: AtomicUsize::new(OPEN),
         help: (&raw const help).cast(),
         call: call::<F>,
         panic: Mutex::new(None),
         leader: thread::current(),
+        waiting,
     });
     let end = End(&offer);
     for k in helpers {
@@ -50,6 +53,15 @@ pub(crate) fn with_helpers<F: Fn(usize) + Sync>(
     if let Some(panic) = panic.take() {
         resume_unwind(panic);
     }
+}
+
+/// From this number on, a thread offers nothing. A pool whose threads are busy for long starts no helper, and keeps
+/// each in its queue: without a limit, memory would grow with every call.
+const MOST_WAITING: usize = 4096;
+
+thread_local! {
+    /// Helpers that calls of this thread have offered and no thread has started.
+    static WAITING: Arc<AtomicUsize> = Arc::default();
 }
 
 /// Calls `help`.
@@ -72,6 +84,8 @@ struct Offer {
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     /// The thread of the call.
     leader: Thread,
+    /// [`WAITING`] of that thread.
+    waiting: Arc<AtomicUsize>,
 }
 
 const OPEN: usize = 1;
@@ -86,6 +100,7 @@ unsafe impl Sync for Offer {}
 impl Offer {
     /// Helps if the call has not ended.
     fn accept(&self, k: usize) {
+        self.waiting.fetch_sub(1, Relaxed);
         let join = |state: usize| (state & OPEN != 0).then_some(state + HELPER);
         if self.state.fetch_update(Acquire, Relaxed, join).is_err() {
             return;
@@ -140,10 +155,19 @@ mod tests {
             });
         }
         (0..count).for_each(|_| is_busy.recv().expect("each thread starts"));
-        let mut is_own = false;
-        with_helpers(1..3, |_| panic!("no thread is free"), || is_own = true);
-        assert!(is_own);
+        // So many calls that the last ones offer nothing.
+        let mut calls = 0;
+        for _ in 0..MOST_WAITING {
+            with_helpers(1..3, |_| panic!("no thread is free"), || calls += 1);
+        }
+        assert_eq!(calls, MOST_WAITING);
+        let waiting = WAITING.with(Arc::clone);
+        assert_eq!(waiting.load(Relaxed), MOST_WAITING);
         drop(done);
+        // The threads forget them when they are free.
+        while waiting.load(Relaxed) > 0 {
+            thread::yield_now();
+        }
     }
 
     #[test]
