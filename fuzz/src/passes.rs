@@ -191,7 +191,7 @@ fn is_bounded(spec: &GruSpec) -> bool {
 fn is_smooth(spec: &GruSpec) -> bool {
     let gates = spec.activations;
     let kinks = |activation| matches!(activation, Activation::HardSigmoid { .. });
-    let kinks = [gates.reset, gates.update, gates.candidate].map(kinks);
+    let kinks = gates.into_array().map(kinks);
     kinks == [false; 3] && spec.clip_gates.is_none() && spec.clip_state.is_none()
 }
 

@@ -8,9 +8,7 @@ use gru_convert::{
     ConvertError, StateDict,
     onnx::{self, Model, ModelInputs},
 };
-use gru_op::{
-    Activation, Activations, GruBlock, GruBlockConfig, GruWeights, Reset, SequenceOptions,
-};
+use gru_op::{Activation, GruBlock, GruBlockConfig, GruWeights, Reset, SequenceOptions};
 use gru_testkit::close::{Tensors, Tolerance, close};
 use libtest_mimic::{Completion, Trial};
 
@@ -186,11 +184,7 @@ fn written() -> [Written; 4] {
                 .with_bias(false)
                 .with_reset(Reset::BeforeMatmul)
                 .with_clip_gates(Some(0.75))
-                .with_activations(Activations {
-                    reset: gates,
-                    update: gates,
-                    candidate: Activation::LeakyRelu { alpha: 0.1 },
-                }),
+                .with_activations([gates, gates, Activation::LeakyRelu { alpha: 0.1 }].into()),
             dtype: DType::F32,
             inputs: inputs(true, true),
         },

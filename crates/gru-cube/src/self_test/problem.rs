@@ -128,7 +128,7 @@ impl Small {
             clip_state,
             ..
         } = self.call.spec;
-        let mut all = [activations.reset, activations.update, activations.candidate].into_iter();
+        let mut all = activations.into_array().into_iter();
         let is_smooth = |activation| match activation {
             Activation::Sigmoid
             | Activation::Tanh

@@ -2,7 +2,7 @@
 
 use super::{Given, Mode, Problem, Ran, Upload, Zoneout, compare, kink_distance, sequence, tile};
 use gru_cube::{Schedule, Starts, StepTile, Strategy};
-use gru_spec::{Activations, Direction, GruSpec, Layout, Order, Reset, Update};
+use gru_spec::{Direction, GruSpec, Layout, Order, Reset, Update};
 use gru_testkit::{
     activations::ACTIVATIONS,
     cover::{cover, missing},
@@ -207,11 +207,7 @@ pub fn activations() -> Vec<Case> {
         let clips = [0, 1][row[3]];
         Case {
             size: (2, 4, 5),
-            spec: spec(&[row[1], 0, 0, row[2], clips]).with_activations(Activations {
-                reset: of(0),
-                update: of(5),
-                candidate: of(7),
-            }),
+            spec: spec(&[row[1], 0, 0, row[2], clips]).with_activations([0, 5, 7].map(of).into()),
             order: Order::default(),
             given: Given::ALL,
             strategy: Strategy::Inferred,
