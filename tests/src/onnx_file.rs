@@ -205,10 +205,7 @@ fn written() -> [Written; 4] {
 
 impl Written {
     fn block(&self, device: &Device) -> Result<GruBlock, ConvertError> {
-        let (h, d) = (
-            self.config.d_hidden,
-            1 + usize::from(self.config.bidirectional),
-        );
+        let h = self.config.d_hidden;
         let mut drawn = 0;
         // Values that differ at every place.
         let mut numbers = |len: usize| -> Vec<f64> {
@@ -216,13 +213,12 @@ impl Written {
             drawn += len;
             (from..drawn).map(|k| (k as f64 * 0.7).sin()).collect()
         };
-        let weights = (0..self.config.num_layers * d).map(|k| {
-            let i = if k < d { self.config.d_input } else { d * h };
+        let weights = (0..self.config.layer_count()).map(|k| {
             let mut matrix = |rows| {
                 let numbers = numbers(rows * 3 * h);
                 tensor(&numbers, [rows, 3 * h], device, self.dtype)
             };
-            let (w_ih, w_hh) = (matrix(i), matrix(h));
+            let (w_ih, w_hh) = (matrix(self.config.layer_inputs(k)), matrix(h));
             let mut bias = || tensor(&numbers(3 * h), [3 * h], device, self.dtype);
             let (b_ih, b_hh) = (bias(), bias());
             GruWeights::new(w_ih, w_hh)
