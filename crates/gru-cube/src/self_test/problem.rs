@@ -11,7 +11,7 @@ pub(super) const N: usize = 3;
 pub(super) const T: usize = 3;
 
 /// Which optional tensors a call has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) struct Given {
     pub(super) b_ih: bool,
     pub(super) b_hh: bool,
