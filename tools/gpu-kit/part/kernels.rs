@@ -14,7 +14,7 @@ use super::{Clock, Rows, Stop, caught, read, share, table};
 
 /// Problems, their float64 results and the tolerances.
 #[path = "../../../crates/gru-cube/tests/support/mod.rs"]
-mod support;
+pub(super) mod support;
 
 use support::{
     F16, F32, Upload,
