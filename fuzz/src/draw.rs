@@ -6,6 +6,7 @@ use gru_cpu::{
     spec::{Activation, Activations, Direction, GruSpec, Layout, Order, Reset, Sizes, Update},
     testing::Isa,
 };
+use gru_testkit::{activations::ACTIVATIONS, inputs::SplitMix64};
 
 /// The most multiply-adds of a pass: twice the number from which a pass uses several threads.
 const LARGEST_WORK: usize = 1 << 20;
@@ -41,11 +42,7 @@ fn spec(u: &mut Unstructured<'_>) -> Result<GruSpec> {
     let activations = if usual {
         Activations::default()
     } else {
-        Activations {
-            reset: activation(u)?,
-            update: activation(u)?,
-            candidate: activation(u)?,
-        }
+        [activation(u)?, activation(u)?, activation(u)?].into()
     };
     let mut clip = || {
         if usual || u.arbitrary()? {
@@ -84,21 +81,10 @@ pub fn there(u: &mut Unstructured<'_>) -> Result<[bool; 11]> {
 }
 
 fn activation(u: &mut Unstructured<'_>) -> Result<Activation> {
-    let (alpha, beta) = (number(u)?, number(u)?);
-    Ok(*u.choose(&[
-        Activation::Sigmoid,
-        Activation::Tanh,
-        Activation::Relu,
-        Activation::HardSigmoid { alpha, beta },
-        Activation::Identity,
-        Activation::Affine { alpha, beta },
-        Activation::LeakyRelu { alpha },
-        Activation::ThresholdedRelu { alpha },
-        Activation::ScaledTanh { alpha, beta },
-        Activation::Elu { alpha },
-        Activation::Softsign,
-        Activation::Softplus,
-    ])?)
+    let parameters = [number(u)?, number(u)?];
+    let last = ACTIVATIONS.len() as u64 - 1;
+    let activation = Activation::from_number(u.int_in_range(0..=last)?, parameters);
+    Ok(activation.expect("activations are numbered from 0"))
 }
 
 /// Usually a parameter that a user might choose.
@@ -157,7 +143,7 @@ impl Real for f64 {
 /// A source of values.
 #[derive(Debug)]
 pub struct Numbers {
-    seed: u64,
+    random: SplitMix64,
     /// Raw bits, which replace some of the moderate values.
     bits: Vec<u64>,
     /// One in how many values is replaced.
@@ -168,7 +154,7 @@ impl Numbers {
     /// Draws a source.
     pub fn draw(u: &mut Unstructured<'_>) -> Result<Self> {
         Ok(Self {
-            seed: u.arbitrary()?,
+            random: SplitMix64(u.arbitrary()?),
             rarity: *u.choose(&[1, 4, 64, 4096])?,
             bits: if u.arbitrary()? {
                 Vec::new()
@@ -186,7 +172,7 @@ impl Numbers {
     /// The next values. Moderate values are uniform in (−1, 1) times `scale`.
     pub fn take<E: Real>(&mut self, count: usize, scale: f64) -> Vec<E> {
         let one = |_| {
-            let random = self.next();
+            let random = self.random.bits();
             let count = self.bits.len() as u64;
             match random.checked_rem(count * self.rarity) {
                 Some(k) if k < count => E::of_bits(self.bits[k as usize]),
@@ -197,14 +183,5 @@ impl Numbers {
             }
         };
         (0..count).map(one).collect()
-    }
-
-    /// splitmix64.
-    fn next(&mut self) -> u64 {
-        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.seed;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
     }
 }

@@ -7,10 +7,10 @@ use crate::{
 use arbitrary::{Result, Unstructured};
 use gru_cpu::{
     Gradients, Gru, Inputs,
-    spec::{self, Activation, GruSpec, PerInput, Shape, Sizes},
+    spec::{self, Activation, GruSpec, NAMES, PerInput, Shape, Sizes},
     testing::Isa,
 };
-use gru_testkit::passes;
+use gru_testkit::{close::close, passes};
 use std::sync::LazyLock;
 
 /// Messages of the checks of sizes and of the spec.
@@ -119,10 +119,13 @@ impl Case {
         let [kept, lean] = &results.gradients;
         let inputs = inputs.map(|tensor| wide(&tensor));
         let expected = Results::of(&self, Passes::ORACLE, &inputs, &wide(&d_states));
-        agree(of_states, &results.states, &expected.states);
-        for (k, expected) in expected.gradients[0].iter().enumerate() {
-            agree(of_gradients, &kept[k], expected);
-            agree(of_gradients, &lean[k], expected);
+        let agree = |name: &str, got: &[E], expected: &[f64], tolerance: f64| {
+            close(name, &wide(got), expected, tolerance).unwrap_or_else(|error| panic!("{error}"));
+        };
+        agree("states", &results.states, &expected.states, of_states);
+        for ((name, expected), k) in NAMES.iter().zip(&expected.gradients[0]).zip(0..) {
+            agree(name, &kept[k], expected, of_gradients);
+            agree(name, &lean[k], expected, of_gradients);
         }
     }
 
@@ -191,23 +194,8 @@ fn is_bounded(spec: &GruSpec) -> bool {
 fn is_smooth(spec: &GruSpec) -> bool {
     let gates = spec.activations;
     let kinks = |activation| matches!(activation, Activation::HardSigmoid { .. });
-    let kinks = [gates.reset, gates.update, gates.candidate].map(kinks);
+    let kinks = gates.into_array().map(kinks);
     kinks == [false; 3] && spec.clip_gates.is_none() && spec.clip_state.is_none()
-}
-
-/// `|got − expected| ≤ tolerance · max(1, max |expected|)`. Each value is a sum with terms as large as
-/// the largest value of its tensor.
-fn agree<E: Real>(tolerance: f64, got: &[E], expected: &[f64]) {
-    assert_eq!(got.len(), expected.len());
-    let largest = expected.iter().fold(1.0f64, |m, v| m.max(v.abs()));
-    for (k, (got, expected)) in got.iter().zip(expected).enumerate() {
-        let got = got.to_f64().expect("a float");
-        let error = (got - expected).abs();
-        assert!(
-            error <= tolerance * largest,
-            "{got} at {k}, expected {expected}"
-        );
-    }
 }
 
 struct Results<E> {

@@ -8,7 +8,7 @@ use gru_op::{
 };
 use gru_testkit::{
     close::{Outcome, Tensors},
-    inputs::Inputs,
+    inputs::{Inputs, poisoned},
     oracle::{Call, Skipped},
     problem::Problem,
 };
@@ -25,7 +25,8 @@ pub struct How<'a> {
     /// Whether all rows have one start state, the one of row 0.
     pub shared_start: bool,
     pub checkpointing: Checkpointing,
-    /// Whether the sequence, the initial state and the weights are not contiguous.
+    /// Whether the sequence and the weights are stored with swapped dimensions, and the initial state and the biases
+    /// are slices of wider tensors.
     pub views: bool,
     /// Whether Burn's operations compute the call, differentiated by Burn.
     pub composed: bool,
@@ -163,7 +164,7 @@ pub fn arguments(
         .layout(order.layout)
         .direction(order.direction)
         .checkpointing(how.checkpointing)
-        .state(leaves.h0.clone().map(|h0| view(h0, how)))
+        .state(leaves.h0.clone().map(|h0| slice(h0, how)))
         .recurrent_mask(mask.map(|mask| runs::tensor::<2>(mask, [n, h], &device, dtype)))
         .zoneout(zoneout)
         .starts(starts.as_ref().map(flags))
@@ -176,19 +177,47 @@ pub fn arguments(
     };
     let weights = leaves.weights.clone();
     let weights = GruWeights {
-        w_ih: weights.w_ih.map(|w_ih| view(w_ih, how)),
-        w_hh: view(weights.w_hh, how),
-        ..weights
+        w_ih: weights.w_ih.map(|w_ih| swapped(w_ih, 1, how)),
+        w_hh: swapped(weights.w_hh, 1, how),
+        b_ih: weights.b_ih.map(|bias| slice(bias, how)),
+        b_hh: weights.b_hh.map(|bias| slice(bias, how)),
     };
-    (view(leaves.x.clone(), how), weights, options)
+    // A batch-major sequence is stored in the other layout, a time-major sequence with its features first.
+    let dim = match order.layout {
+        Layout::BatchMajor => 1,
+        Layout::TimeMajor => 2,
+    };
+    (swapped(leaves.x.clone(), dim, how), weights, options)
 }
 
-/// The tensor, or a view that is transposed twice. Burn 0.22.1 cannot multiply a transposed tensor without elements on a
-/// GPU.
-fn view<const D: usize>(tensor: Tensor<D>, how: &How) -> Tensor<D> {
+/// The tensor, or a view of a copy that is stored with dimensions 0 and `dim` swapped. Burn 0.22.1 cannot multiply a
+/// transposed tensor without elements on a GPU.
+fn swapped<const D: usize>(tensor: Tensor<D>, dim: usize, how: &How) -> Tensor<D> {
     if !how.views || tensor.shape().num_elements() == 0 {
         return tensor;
     }
-    let copy = tensor.swap_dims(0, D - 1) * 1.0;
-    copy.swap_dims(0, D - 1)
+    contiguous(tensor.swap_dims(0, dim)).swap_dims(0, dim)
+}
+
+/// The tensor, or a slice of a copy with columns of NaN on both sides.
+fn slice<const D: usize>(tensor: Tensor<D>, how: &How) -> Tensor<D> {
+    if !how.views {
+        return tensor;
+    }
+    let [left, right] = [2, 3].map(|columns| {
+        let mut shape = tensor.dims();
+        shape[D - 1] = columns;
+        let values = poisoned(shape.iter().product());
+        runs::tensor(&values, shape, &tensor.device(), tensor.dtype())
+    });
+    let columns = tensor.dims()[D - 1];
+    let wide = contiguous(Tensor::cat(vec![left, tensor, right], D - 1));
+    wide.narrow(D - 1, 2, columns)
+}
+
+/// A tensor whose values are stored in order, as those of a flat tensor are.
+fn contiguous<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
+    let shape = tensor.dims();
+    let len = tensor.shape().num_elements();
+    tensor.reshape([len]).reshape(shape)
 }

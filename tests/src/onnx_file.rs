@@ -8,9 +8,7 @@ use gru_convert::{
     ConvertError, StateDict,
     onnx::{self, Model, ModelInputs},
 };
-use gru_op::{
-    Activation, Activations, GruBlock, GruBlockConfig, GruWeights, Reset, SequenceOptions,
-};
+use gru_op::{Activation, GruBlock, GruBlockConfig, GruWeights, Reset, SequenceOptions};
 use gru_testkit::close::{Tensors, Tolerance, close};
 use libtest_mimic::{Completion, Trial};
 
@@ -186,11 +184,7 @@ fn written() -> [Written; 4] {
                 .with_bias(false)
                 .with_reset(Reset::BeforeMatmul)
                 .with_clip_gates(Some(0.75))
-                .with_activations(Activations {
-                    reset: gates,
-                    update: gates,
-                    candidate: Activation::LeakyRelu { alpha: 0.1 },
-                }),
+                .with_activations([gates, gates, Activation::LeakyRelu { alpha: 0.1 }].into()),
             dtype: DType::F32,
             inputs: inputs(true, true),
         },
@@ -211,10 +205,7 @@ fn written() -> [Written; 4] {
 
 impl Written {
     fn block(&self, device: &Device) -> Result<GruBlock, ConvertError> {
-        let (h, d) = (
-            self.config.d_hidden,
-            1 + usize::from(self.config.bidirectional),
-        );
+        let h = self.config.d_hidden;
         let mut drawn = 0;
         // Values that differ at every place.
         let mut numbers = |len: usize| -> Vec<f64> {
@@ -222,13 +213,12 @@ impl Written {
             drawn += len;
             (from..drawn).map(|k| (k as f64 * 0.7).sin()).collect()
         };
-        let weights = (0..self.config.num_layers * d).map(|k| {
-            let i = if k < d { self.config.d_input } else { d * h };
+        let weights = (0..self.config.layer_count()).map(|k| {
             let mut matrix = |rows| {
                 let numbers = numbers(rows * 3 * h);
                 tensor(&numbers, [rows, 3 * h], device, self.dtype)
             };
-            let (w_ih, w_hh) = (matrix(i), matrix(h));
+            let (w_ih, w_hh) = (matrix(self.config.layer_inputs(k)), matrix(h));
             let mut bias = || tensor(&numbers(3 * h), [3 * h], device, self.dtype);
             let (b_ih, b_hh) = (bias(), bias());
             GruWeights::new(w_ih, w_hh)

@@ -56,7 +56,7 @@ pub fn import(
     device: &Device,
 ) -> Result<(CharGru, CharGruConfig), Error> {
     let config = pytorch::config(dict, GRU)?.with_batch_first(true);
-    let [v, embed] = shape(dict, EMBEDDING)?;
+    let [v, embed] = dict.shape(EMBEDDING)?;
     let sizes = CharGruConfig::new(v, embed, config.d_hidden, config.num_layers, 0.0);
     if vocabulary.len() != v {
         return Err(wrong(EMBEDDING, &[vocabulary.len(), embed], &[v, embed]));
@@ -73,14 +73,14 @@ pub fn import(
     // Reads all parameters before it makes a model of these sizes, because a small file may claim a
     // large model.
     let gru = pytorch::import(dict, GRU, &config, device)?;
-    let embedding = parameter(dict, EMBEDDING, [v, embed], device)?;
-    let head: Param<Tensor<2>> = parameter(dict, HEAD, [v, sizes.hidden], device)?;
-    let bias = parameter(dict, BIAS, [v], device)?;
+    let embedding = dict.tensor(EMBEDDING, [v, embed], device)?;
+    let head = dict.tensor(HEAD, [v, sizes.hidden], device)?;
+    let bias = dict.tensor(BIAS, [v], device)?;
     let mut model = sizes.init(device);
     model.gru = gru;
-    model.embedding.weight = embedding;
-    model.head.weight = Param::from_tensor(head.val().transpose().detach());
-    model.head.bias = Some(bias);
+    model.embedding.weight = Param::from_tensor(embedding);
+    model.head.weight = Param::from_tensor(head.transpose());
+    model.head.bias = Some(Param::from_tensor(bias));
     Ok((model, sizes))
 }
 
@@ -89,46 +89,12 @@ fn data<const D: usize>(name: &str, tensor: Tensor<D>) -> Result<TensorData, Err
     read.map_err(|reason| Error::device(format!("{name}: {reason}")))
 }
 
-fn parameter<const D: usize>(
-    dict: &StateDict,
-    name: &str,
-    expected: [usize; D],
-    device: &Device,
-) -> Result<Param<Tensor<D>>, Error> {
-    let found = shape::<D>(dict, name)?;
-    if found != expected {
-        return Err(wrong(name, &expected, &found));
-    }
-    let data = dict.get(name).expect("its shape was read before").clone();
-    if !data.dtype().is_float() {
-        let (name, actual) = (name.to_string(), data.dtype());
-        return Err(wrong_weights(GruError::DType { name, actual }));
-    }
-    Ok(Param::from_tensor(Tensor::from_data(data, device)))
-}
-
-fn shape<const D: usize>(dict: &StateDict, name: &str) -> Result<[usize; D], Error> {
-    let missing = || wrong_weights(GruError::MissingKey { key: name.into() });
-    let shape = dict.get(name).ok_or_else(missing)?.shape();
-    let rank = |_| {
-        wrong_weights(GruError::Rank {
-            name: name.into(),
-            expected: D,
-            actual: shape.to_vec(),
-        })
-    };
-    <[usize; D]>::try_from(shape.as_slice()).map_err(rank)
-}
-
 fn wrong(name: &str, expected: &[usize], actual: &[usize]) -> Error {
-    wrong_weights(GruError::Shape {
+    let error = GruError::Shape {
         name: name.into(),
         expected: expected.to_vec(),
         actual: actual.to_vec(),
-    })
-}
-
-fn wrong_weights(error: GruError) -> Error {
+    };
     ConvertError::from(error).into()
 }
 

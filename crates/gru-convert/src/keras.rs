@@ -199,11 +199,7 @@ pub fn activations(
         })
     };
     let gates = named("reset and update", recurrent_activation)?;
-    Ok(Activations {
-        reset: gates,
-        update: gates,
-        candidate: named("candidate", activation)?,
-    })
+    Ok([gates, gates, named("candidate", activation)?].into())
 }
 
 /// Keras' names of the activations: `(activation, recurrent_activation)`.

@@ -53,9 +53,7 @@ const SYSTEM: System = System {
                 Identity | Relu | Tanh | Sigmoid | HardSigmoid { .. }
             )
         };
-        [gates.reset, gates.update, gates.candidate]
-            .into_iter()
-            .all(named)
+        gates.into_array().into_iter().all(named)
     },
     ..PLAIN
 };

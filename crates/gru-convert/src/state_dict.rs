@@ -131,7 +131,10 @@ impl StateDict {
     }
 
     /// The shape of an array with `D` dimensions.
-    pub(crate) fn shape<const D: usize>(&self, key: &str) -> Result<[usize; D], ConvertError> {
+    ///
+    /// # Errors
+    /// If the array is missing or empty, or has another number of dimensions.
+    pub fn shape<const D: usize>(&self, key: &str) -> Result<[usize; D], ConvertError> {
         let missing = || GruError::MissingKey { key: key.into() };
         let data = self.get(key).ok_or_else(missing)?;
         let shape = data.shape();
@@ -151,8 +154,11 @@ impl StateDict {
         Ok(<[usize; D]>::try_from(shape.as_slice()).map_err(rank)?)
     }
 
-    /// An array of floating-point numbers as a tensor.
-    pub(crate) fn tensor<const D: usize>(
+    /// An array of floating-point numbers as a tensor of the device's default float type.
+    ///
+    /// # Errors
+    /// As [`shape`](Self::shape), or if the array has another shape or type.
+    pub fn tensor<const D: usize>(
         &self,
         key: &str,
         expected: [usize; D],

@@ -7,7 +7,7 @@ mod trials;
 
 use gru_cpu::{
     Element,
-    spec::{Activation, Activations, GruSpec, Reset, Sizes},
+    spec::{Activation, GruSpec, Reset, Sizes},
     testing::Isa,
 };
 use gru_testkit::activations::ACTIVATIONS;
@@ -41,15 +41,10 @@ fn specs() -> impl Iterator<Item = GruSpec> {
     (0..all.len())
         .zip(resets.into_iter().cycle())
         .map(move |(k, reset)| {
-            let [reset_gate, update, candidate] =
-                [0, 5, 10].map(|gate| all[(k + gate) % all.len()]);
+            let activations = [0, 5, 10].map(|gate| all[(k + gate) % all.len()]);
             GruSpec::default()
                 .with_reset(reset)
-                .with_activations(Activations {
-                    reset: reset_gate,
-                    update,
-                    candidate,
-                })
+                .with_activations(activations.into())
         })
 }
 

@@ -7,7 +7,7 @@ mod trials;
 
 use gru_cpu::{
     Gru,
-    spec::{Activations, GruSpec, Reset, Sizes},
+    spec::{GruSpec, Reset, Sizes},
     testing::Isa,
 };
 use gru_testkit::activations::ACTIVATIONS;
@@ -127,15 +127,10 @@ fn uncommon_activations_and_clips(isa: Isa) {
     // Each activation as every gate.
     let all = ACTIVATIONS;
     let sets = (0..all.len()).map(|k| [0, 4, 8].map(|gate| all[(k + gate) % all.len()]));
-    for [reset, update, candidate] in sets {
-        let activations = Activations {
-            reset,
-            update,
-            candidate,
-        };
+    for activations in sets {
         for (gates, state) in [(None, None), (Some(0.6), None), (None, Some(0.4))] {
             for spec in resets() {
-                let spec = spec.with_activations(activations);
+                let spec = spec.with_activations(activations.into());
                 let spec = spec.with_clip_gates(gates).with_clip_state(state);
                 let (n, t, i, h) = (9, 4, 2, 19);
                 compare(isa, Sizes { n, t, i, h }, spec, &USUAL);

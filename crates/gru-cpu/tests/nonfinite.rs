@@ -39,13 +39,8 @@ fn specs() -> Vec<GruSpec> {
         all.push(spec);
         all.push(spec.with_update(Update::Takes));
         all.push(spec.with_clip_gates(Some(0.6)).with_clip_state(Some(0.4)));
-        for [reset, update, candidate] in sets.clone() {
-            let activations = Activations {
-                reset,
-                update,
-                candidate,
-            };
-            let spec = spec.with_activations(activations);
+        for activations in sets.clone() {
+            let spec = spec.with_activations(activations.into());
             all.push(spec);
             all.push(spec.with_clip_gates(Some(0.6)));
         }

@@ -13,6 +13,7 @@ use gru_cpu::{
 };
 use gru_testkit::activations::ACTIVATIONS;
 use proptest::{
+    array::uniform3,
     prelude::*,
     sample::{select, subsequence},
     test_runner::{Config, FileFailurePersistence, RngSeed},
@@ -79,14 +80,9 @@ fn any_activation() -> impl Strategy<Value = Activation> {
 }
 
 fn activations(
-    one: impl Strategy<Value = Activation> + Clone + 'static,
+    one: impl Strategy<Value = Activation> + 'static,
 ) -> impl Strategy<Value = Activations> {
-    let any = (one.clone(), one.clone(), one);
-    let any = any.prop_map(|(reset, update, candidate)| Activations {
-        reset,
-        update,
-        candidate,
-    });
+    let any = uniform3(one).prop_map(Activations::from);
     prop_oneof![1 => Just(Activations::default()), 1 => any]
 }
 

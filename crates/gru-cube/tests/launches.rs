@@ -8,8 +8,8 @@ use gru_cube::{
 use gru_spec::{Direction, GruSpec, Order, Reset};
 use libtest_mimic::Arguments;
 use support::{
-    FORWARD, GRADIENT, Given, Ignored, OnDevice, Problem, Ran, client, not_allowed, on_device,
-    oracle, poisoned, run, trial,
+    F32, Given, Ignored, OnDevice, Problem, Ran, client, not_allowed, on_device, oracle, poisoned,
+    run, trial,
 };
 
 fn main() {
@@ -108,7 +108,7 @@ fn a_long_sequence_is_several_launches() -> Ran {
         // Row 0 never starts, so its state and gradient cross from launch to launch.
         problem.starts.as_mut().unwrap()[..STEPS].fill(0.0);
         let got = run::<f32>(&client(), &problem, Strategy::Inferred, true).map_err(not_allowed)?;
-        if let Err(message) = got.compare(&oracle(&problem), (FORWARD, GRADIENT)) {
+        if let Err(message) = got.compare(&oracle(&problem), F32) {
             panic!("{reset:?}: {message}");
         }
     }

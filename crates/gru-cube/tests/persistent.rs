@@ -10,7 +10,7 @@ use gru_spec::GruSpec;
 use half::f16;
 use libtest_mimic::Arguments;
 use support::{
-    FORWARD, GRADIENT, Given, Problem, Ran, cases,
+    F16, F32, Given, Problem, Ran, cases,
     catalogue::{Case, lengths, matrices, persistent},
     client, oracle, run, trial,
 };
@@ -26,7 +26,7 @@ fn main() {
     }));
     let name = "persistent-f16-matrices";
     trials.extend(cases(matrices(name, Schedule::Persistent), |case| {
-        case.check::<f16>((10.0 / 2048.0, 10.0 / 2048.0))
+        case.check::<f16>(F16)
     }));
     trials.push(trial(
         "persistent/streams-exclude-each-other",
@@ -36,7 +36,7 @@ fn main() {
 }
 
 fn check(case: &Case) -> Ran {
-    let ran = case.check::<f32>((FORWARD, GRADIENT));
+    let ran = case.check::<f32>(F32);
     let Strategy::Forced(Schedule::Persistent(tile)) = case.strategy else {
         panic!("{case:?}");
     };
@@ -56,7 +56,7 @@ fn streams_exclude_each_other() -> Ran {
             std::thread::spawn(move || {
                 let problem = Problem::new((1, 50, 9), GruSpec::default(), Given::NONE, 1);
                 let got = run::<f32>(&client, &problem, strategy, false).unwrap();
-                got.compare(&oracle(&problem), (FORWARD, GRADIENT)).unwrap();
+                got.compare(&oracle(&problem), F32).unwrap();
             })
         })
         .collect();

@@ -17,7 +17,7 @@ mod operands;
 
 use gru_cube::{Limits, Strategy};
 use support::{
-    FORWARD, GRADIENT, Ignored, Ran, cases,
+    F32, Ignored, Ran, cases,
     catalogue::{Case, inferred, large},
     client, on_device_of, run_trials, test, trial,
 };
@@ -47,6 +47,6 @@ fn the_limits_are_the_smallest() {
 }
 
 fn in_f32(case: &Case) -> Ran {
-    case.check::<f32>((FORWARD, GRADIENT))
+    case.check::<f32>(F32)
         .map_err(|Ignored(reason)| panic!("{case:?}: {reason}"))
 }

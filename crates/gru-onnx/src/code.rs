@@ -78,7 +78,7 @@ fn config(gru: &Gru<'_>) -> TokenStream {
 }
 
 fn activations(all: Activations) -> TokenStream {
-    let [reset, update, candidate] = [all.reset, all.update, all.candidate].map(activation);
+    let [reset, update, candidate] = all.into_array().map(activation);
     quote! {
         gru_convert::gru_op::Activations { reset: #reset, update: #update, candidate: #candidate }
     }

@@ -192,3 +192,21 @@ impl Default for Activations {
         }
     }
 }
+
+/// From the activations of r, z and n, in this order.
+impl From<[Activation; 3]> for Activations {
+    fn from([reset, update, candidate]: [Activation; 3]) -> Self {
+        Self {
+            reset,
+            update,
+            candidate,
+        }
+    }
+}
+
+impl Activations {
+    /// The activations of r, z and n, in this order.
+    pub fn into_array(self) -> [Activation; 3] {
+        [self.reset, self.update, self.candidate]
+    }
+}

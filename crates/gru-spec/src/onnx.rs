@@ -156,11 +156,7 @@ impl Attributes {
         let mut all = Vec::with_capacity(directions);
         for pair in named.chunks_exact(2) {
             let gates = parameters.activation(pair[0])?;
-            all.push(Activations {
-                reset: gates,
-                update: gates,
-                candidate: parameters.activation(pair[1])?,
-            });
+            all.push([gates, gates, parameters.activation(pair[1])?].into());
         }
         let unused = |attribute, given: &[f32], left: &[f32]| match left {
             [] => Ok(()),

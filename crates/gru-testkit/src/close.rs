@@ -80,7 +80,7 @@ impl Tolerance {
     pub const TF32_FACTOR: f64 = 2000.0;
 
     /// Both tolerances, multiplied by `factor`.
-    pub fn times(self, factor: f64) -> Self {
+    pub const fn times(self, factor: f64) -> Self {
         Self {
             forward: self.forward * factor,
             gradient: self.gradient * factor,

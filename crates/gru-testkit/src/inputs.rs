@@ -86,7 +86,8 @@ impl SplitMix64 {
         Self(seed)
     }
 
-    fn next(&mut self) -> u64 {
+    /// 64 random bits.
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -95,7 +96,7 @@ impl SplitMix64 {
 
     /// Uniform in `[−scale, scale)`, rounded to float32.
     pub fn uniform(&mut self, scale: f64) -> f64 {
-        let unit = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
+        let unit = (self.bits() >> 11) as f64 / (1u64 << 53) as f64;
         f64::from(((2.0 * unit - 1.0) * scale) as f32)
     }
 }

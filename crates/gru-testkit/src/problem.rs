@@ -132,8 +132,7 @@ impl Problem {
             id += "-noh0";
         }
         if spec.activations != Activations::default() {
-            let gates = spec.activations;
-            for gate in [gates.reset, gates.update, gates.candidate] {
+            for gate in spec.activations.into_array() {
                 id += "-";
                 id += &activation_name(&gate);
             }
@@ -267,12 +266,8 @@ fn activations() -> Vec<Problem> {
     let rules = rules();
     (0..ALL.len())
         .map(|k| {
-            let activations = Activations {
-                reset: ALL[k],
-                update: ALL[(k + 4) % ALL.len()],
-                candidate: ALL[(k + 8) % ALL.len()],
-            };
-            let spec = rules[k % rules.len()].with_activations(activations);
+            let activations = [0, 4, 8].map(|gate| ALL[(k + gate) % ALL.len()]);
+            let spec = rules[k % rules.len()].with_activations(activations.into());
             Problem::new(2, 4, 3, 5).with_spec(spec)
         })
         .collect()
@@ -299,21 +294,16 @@ fn clips() -> Vec<Problem> {
 /// `∞ / (1 + ∞)` and `0 · ∞`.
 fn infinite_clips() -> [Problem; 2] {
     let none = Activation::LeakyRelu { alpha: 0.0 };
-    let activations = |reset, update, candidate| Activations {
-        reset,
-        update,
-        candidate,
-    };
-    let after = activations(none, Activation::Sigmoid, Activation::Softsign);
-    let before = activations(Activation::Softsign, Activation::Softsign, none);
+    let after = [none, Activation::Sigmoid, Activation::Softsign];
+    let before = [Activation::Softsign, Activation::Softsign, none];
     let [rule_after, .., rule_before, _] = rules();
     [
         (rule_after, after, [f64::INFINITY, 1e39]),
         (rule_before, before, [1e39, f64::INFINITY]),
     ]
     .map(|(rules, activations, [gates, state])| {
-        let spec = rules.with_activations(activations);
-        let spec = spec
+        let spec = rules
+            .with_activations(activations.into())
             .with_clip_gates(Some(gates))
             .with_clip_state(Some(state));
         Problem::new(2, 3, 2, 5).with_spec(spec)

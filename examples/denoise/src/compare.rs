@@ -187,7 +187,7 @@ pub fn precisions(
     };
     let full = sound(&models[0]);
     let ratio = |model| si_sdr(&sound(model), &full);
-    let mut analysis = v2::denoiser::Analysis::new();
+    let mut analysis = v2::denoiser::Analysis::default();
     let features: Vec<_> = frames.iter().filter_map(|x| analysis.frame(x)).collect();
 
     let mut channels = vec![model.channel()];

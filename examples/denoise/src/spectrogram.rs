@@ -35,7 +35,7 @@ pub struct Spectrogram {
 
 impl Spectrogram {
     /// An empty spectrogram.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let transform = RealFftPlanner::new().plan_fft_forward(2 * FRAME);
         let window = (0..2 * FRAME).map(|k| 0.5 - 0.5 * (PI * k as f32 / FRAME as f32).cos());
         Self {
@@ -105,11 +105,5 @@ impl Spectrogram {
             column.map(|power| 10.0 * (f64::from(power) / part).max(1e-20).log10())
         };
         self.columns.iter().enumerate().map(column).collect()
-    }
-}
-
-impl Default for Spectrogram {
-    fn default() -> Self {
-        Self::new()
     }
 }

@@ -28,7 +28,7 @@ pub struct Synthesis {
 
 impl Synthesis {
     /// Silence before the first window.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let inverse = RealFftPlanner::new().plan_fft_inverse(WINDOW);
         let window = (0..WINDOW).map(|k| {
             let sine = (FRAC_PI_2 * (k as f64 + 0.5) / FRAME as f64).sin();
@@ -71,11 +71,5 @@ impl Synthesis {
             *y = new + kept;
         }
         self.overlap.copy_from_slice(second);
-    }
-}
-
-impl Default for Synthesis {
-    fn default() -> Self {
-        Self::new()
     }
 }

@@ -33,9 +33,9 @@ pub struct Enhancer {
     tail: [f32; HOP],
 }
 
-impl Enhancer {
+impl Default for Enhancer {
     /// A stream that begins with silence.
-    pub fn new() -> Self {
+    fn default() -> Self {
         let device = Device::flex();
         let mut planner = RealFftPlanner::new();
         let hann = |k: usize| 0.5 - 0.5 * (2.0 * PI * k as f32 / FRAME as f32).cos();
@@ -52,7 +52,9 @@ impl Enhancer {
             device,
         }
     }
+}
 
+impl Enhancer {
     /// Processes the next samples. Returns the enhanced samples of the previous call: the delay is one hop.
     pub fn push(&mut self, hop: &[f32; HOP]) -> [f32; HOP] {
         self.input.copy_within(HOP.., 0);
@@ -91,12 +93,6 @@ impl Enhancer {
             .try_into_vec::<f32>()
             .expect("the model has float32");
         std::array::from_fn(|k| Complex32::new(values[2 * k], values[2 * k + 1]))
-    }
-}
-
-impl Default for Enhancer {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

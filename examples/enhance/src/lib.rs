@@ -20,7 +20,7 @@ pub const HOP: usize = 256;
 /// each frame.
 #[cfg(gtcrn)]
 pub fn enhance(samples: &[f32]) -> (Vec<f32>, Vec<f64>) {
-    let mut enhancer = Enhancer::new();
+    let mut enhancer = Enhancer::default();
     let (mut enhanced, mut seconds) = (Vec::new(), Vec::new());
     // The first frame ends with the first samples, and its output belongs to the time before them.
     for at in (0..samples.len() + HOP).step_by(HOP) {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use burn::module::Param;
 use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
-use burn::tensor::{DType, Device, Tensor};
+use burn::tensor::Device;
 use gru_convert::{ConvertError, StateDict, pytorch};
 use gru_op::{GruBlockConfig, GruError, Precision, PreparedGru};
 use zip::ZipArchive;
@@ -81,7 +81,9 @@ fn gru(
     let mut cell = StateDict::new();
     for key in ["w_ih", "w_hh", "b_ih", "b_hh"] {
         let name = key.replace("w_", "weight_").replace("b_", "bias_");
-        cell.insert(name, array(dict, &format!("{part}{key}"))?.clone());
+        let key = format!("{part}{key}");
+        let data = dict.get(&key).ok_or(GruError::MissingKey { key })?;
+        cell.insert(name, data.clone());
     }
     // If the file has other sizes, import returns an error.
     let config = GruBlockConfig::new(SIZE, SIZE).with_batch_first(true);
@@ -95,55 +97,19 @@ fn embedding(
     device: &Device,
 ) -> Result<Embedding, ConvertError> {
     let mut embedding = EmbeddingConfig::new(symbols, SIZE).init(device);
-    embedding.weight = Param::from_tensor(tensor(dict, name, [symbols, SIZE], device)?);
+    embedding.weight = Param::from_tensor(dict.tensor(name, [symbols, SIZE], device)?);
     Ok(embedding)
 }
 
 fn head(dict: &StateDict, device: &Device) -> Result<Linear, ConvertError> {
     let mut head = LinearConfig::new(SIZE, PHONEMES.len()).init(device);
     // PyTorch has one row per output, Burn one column.
-    let weight = tensor(dict, "fc_w", [PHONEMES.len(), SIZE], device)?.transpose();
-    head.weight = Param::from_tensor(weight);
-    head.bias = Some(Param::from_tensor(tensor(
-        dict,
+    let weight = dict.tensor("fc_w", [PHONEMES.len(), SIZE], device)?;
+    head.weight = Param::from_tensor(weight.transpose());
+    head.bias = Some(Param::from_tensor(dict.tensor(
         "fc_b",
         [PHONEMES.len()],
         device,
     )?));
     Ok(head)
-}
-
-fn tensor<const D: usize>(
-    dict: &StateDict,
-    name: &str,
-    expected: [usize; D],
-    device: &Device,
-) -> Result<Tensor<D>, ConvertError> {
-    let data = array(dict, name)?;
-    if data.shape().as_slice() != expected {
-        return Err(shape(name, &expected, dict).into());
-    }
-    if data.dtype().is_float() {
-        Ok(Tensor::from_data(data.clone(), (device, DType::F32)))
-    } else {
-        let (name, actual) = (name.into(), data.dtype());
-        Err(GruError::DType { name, actual }.into())
-    }
-}
-
-fn array<'a>(
-    dict: &'a StateDict,
-    name: &str,
-) -> Result<&'a burn::tensor::TensorData, ConvertError> {
-    let missing = || GruError::MissingKey { key: name.into() };
-    Ok(dict.get(name).ok_or_else(missing)?)
-}
-
-fn shape(name: &str, expected: &[usize], dict: &StateDict) -> GruError {
-    let actual = dict.get(name).map(|data| data.shape().to_vec());
-    GruError::Shape {
-        name: name.into(),
-        expected: expected.to_vec(),
-        actual: actual.unwrap_or_default(),
-    }
 }

@@ -84,12 +84,7 @@ fn block(config: GruBlockConfig) -> GruBlock {
 }
 
 fn block_with(config: &GruBlockConfig, biases: Biases) -> GruBlock {
-    let directions = if config.bidirectional { 2 } else { 1 };
-    let inputs = |k: usize| match k / directions {
-        0 => config.d_input,
-        _ => directions * H,
-    };
-    let weights = (0..config.num_layers * directions).map(|k| weights(inputs(k), biases));
+    let weights = (0..config.layer_count()).map(|k| weights(config.layer_inputs(k), biases));
     let block = config.init_with(weights.collect());
     block.expect("the weights have the shapes of the configuration")
 }

@@ -95,15 +95,10 @@ fn round_trips() -> Vec<Trip> {
     let before = || config().with_reset(Reset::BeforeMatmul);
     let stack = || GruBlockConfig::new(H, H).with_num_layers(2);
     let relu = Activations {
-        reset: Activation::Sigmoid,
-        update: Activation::Sigmoid,
         candidate: Activation::Relu,
+        ..Activations::default()
     };
-    let three = Activations {
-        reset: Activation::Tanh,
-        update: Activation::Sigmoid,
-        candidate: HARD_SIGMOID,
-    };
+    let three = Activations::from([Activation::Tanh, Activation::Sigmoid, HARD_SIGMOID]);
     let deep = config().with_num_layers(3).with_bidirectional(true);
     vec![
         ("pytorch", config(), Both, through_pytorch),

@@ -9,14 +9,18 @@ use std::{
 use cubecl::{client::Client, features::TypeUsage, ir::ElemType, prelude::*, server::Handle};
 use gru_cube::{
     BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, PlanError, Schedule,
-    SequenceTile, Starts, StepTile, Strategy,
+    Starts, StepTile, Strategy,
 };
 use gru_spec::{GruSpec, Order};
 use half::f16;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Clock, Rows, Stop, alone, caught, read, share};
+use super::{
+    Clock, Rows, Stop, alone, caught,
+    kernels::support::{sequence, tile},
+    read, share,
+};
 
 /// Default N, T, H: one for each design that can be the fastest.
 const SIZES: [[usize; 3]; 5] = [
@@ -219,15 +223,7 @@ fn sequences(rows: Vec<usize>, h: usize) -> Vec<Schedule> {
     let mut cuts = Vec::new();
     for rows in rows {
         for (n_threads, k_splits) in shapes {
-            let tile = |resident| {
-                Schedule::Sequence(SequenceTile {
-                    rows,
-                    width: rows.min(4),
-                    n_threads,
-                    k_splits,
-                    resident,
-                })
-            };
+            let tile = |resident| sequence(rows, rows.min(4), n_threads, k_splits, resident);
             // With more terms, drivers take many seconds to compile.
             if 3 * h.div_ceil(k_splits) * h.div_ceil(n_threads) <= 200 {
                 cuts.push(tile(true));
@@ -254,15 +250,9 @@ fn steps(rows: Vec<usize>) -> Vec<Schedule> {
             (16, 8, 1, 64),
             (8, 16, 1, 64),
         ] {
-            cuts.push(Schedule::Steps(StepTile {
-                rows,
-                width: rows.min(4),
-                n_threads,
-                n_per_thread,
-                k_splits,
-                block_k,
-                matrix: false,
-            }));
+            let width = rows.min(4);
+            let tile = tile(rows, width, n_threads, n_per_thread, k_splits, block_k);
+            cuts.push(Schedule::Steps(tile));
         }
     }
     cuts
@@ -284,15 +274,9 @@ fn persistent(rows: Vec<usize>, h: usize) -> Vec<Schedule> {
         ] {
             // The weight registers of the forward pass, and of the backward pass.
             if 3 * n_per_thread * h.div_ceil(k_splits) <= 200 {
-                cuts.push(Schedule::Persistent(StepTile {
-                    rows,
-                    width: rows.min(4),
-                    n_threads,
-                    n_per_thread,
-                    k_splits,
-                    block_k: 512,
-                    matrix: false,
-                }));
+                let width = rows.min(4);
+                let tile = tile(rows, width, n_threads, n_per_thread, k_splits, 512);
+                cuts.push(Schedule::Persistent(tile));
             }
         }
     }
@@ -310,13 +294,8 @@ fn of_matrices() -> Vec<Schedule> {
         (32, 32, 1, 1, 256),
     ] {
         let tile = StepTile {
-            rows,
-            width: 1,
-            n_threads,
-            n_per_thread,
-            k_splits,
-            block_k,
             matrix: true,
+            ..tile(rows, 1, n_threads, n_per_thread, k_splits, block_k)
         };
         cuts.extend([Schedule::Steps(tile), Schedule::Persistent(tile)]);
     }

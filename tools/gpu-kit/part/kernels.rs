@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, thread};
 
 use cubecl::{client::Client, features::TypeUsage};
 use gru_cube::{Schedule, StepTile, Strategy};
+use gru_testkit::close::Tolerance;
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,19 +14,16 @@ use super::{Clock, Rows, Stop, caught, read, share, table};
 
 /// Problems, their float64 results and the tolerances.
 #[path = "../../../crates/gru-cube/tests/support/mod.rs"]
-mod support;
+pub(super) mod support;
 
 use support::{
-    FORWARD, GRADIENT, Upload,
+    F16, F32, Upload,
     catalogue::{self, Case},
     client, oracle,
 };
 
-/// Tolerance for float16. gru-cube's tests explain the value.
-const HALF: f64 = 10.0 / 2048.0;
-
-/// Bfloat16 has three mantissa bits less.
-const BFLOAT: f64 = 8.0 * HALF;
+/// Bfloat16 has three mantissa bits less than float16.
+const BF16: Tolerance = F16.times(8.0);
 
 /// Schedules that can use matrix units.
 const BY_MATRICES: [fn(StepTile) -> Schedule; 2] = [Schedule::Persistent, Schedule::Steps];
@@ -72,12 +70,12 @@ impl Row {
 /// A case in one type, with its tolerances.
 struct Job {
     case: Case,
-    run: fn(&Case, &str, (f64, f64)) -> Row,
+    run: fn(&Case, &str, Tolerance) -> Row,
     dtype: &'static str,
-    tolerance: (f64, f64),
+    tolerance: Tolerance,
 }
 
-fn jobs<F: Upload>(cases: Vec<Case>, dtype: &'static str, tolerance: (f64, f64)) -> Vec<Job> {
+fn jobs<F: Upload>(cases: Vec<Case>, dtype: &'static str, tolerance: Tolerance) -> Vec<Job> {
     let job = |case| Job {
         case,
         run: row::<F>,
@@ -179,7 +177,7 @@ pub fn page(rows: &[Value]) -> String {
     text
 }
 
-fn row<F: Upload>(case: &Case, dtype: &str, tolerance: (f64, f64)) -> Row {
+fn row<F: Upload>(case: &Case, dtype: &str, tolerance: Tolerance) -> Row {
     let (n, t, h) = case.size;
     let end = caught(|| {
         let problem = case.problem::<F>();
@@ -211,7 +209,7 @@ fn row<F: Upload>(case: &Case, dtype: &str, tolerance: (f64, f64)) -> Row {
 }
 
 /// A problem from four threads at the same time. Each has its own stream. The result is the worst of the four.
-fn streams<F: Upload>(case: &Case, dtype: &str, tolerance: (f64, f64)) -> Row {
+fn streams<F: Upload>(case: &Case, dtype: &str, tolerance: Tolerance) -> Row {
     let rows: Vec<Row> = thread::scope(|scope| {
         let one = || row::<F>(case, dtype, tolerance);
         let threads = [(); 4].map(|()| scope.spawn(one));
@@ -235,7 +233,7 @@ fn all(client: &Client) -> Vec<Job> {
     together.truncate(1);
     // Long enough to overlap.
     together.iter_mut().for_each(|case| case.size.1 = 50);
-    let together = jobs::<f32>(together, "f32", (FORWARD, GRADIENT));
+    let together = jobs::<f32>(together, "f32", F32);
     let together = together.into_iter().map(|job| Job {
         run: streams::<f32>,
         ..job
@@ -251,15 +249,15 @@ fn all(client: &Client) -> Vec<Job> {
         catalogue::lengths(catalogue::steps()),
         catalogue::activations(),
     ];
-    let lists = lists.map(|cases| jobs::<f32>(cases, "f32", (FORWARD, GRADIENT)));
+    let lists = lists.map(|cases| jobs::<f32>(cases, "f32", F32));
     let mut lists: Vec<_> = lists.into();
     lists.push(together.collect());
-    lists.extend(sixteen_bits::<f16>(client, "f16", (HALF, HALF)));
-    lists.extend(sixteen_bits::<bf16>(client, "bf16", (BFLOAT, BFLOAT)));
+    lists.extend(sixteen_bits::<f16>(client, "f16", F16));
+    lists.extend(sixteen_bits::<bf16>(client, "bf16", BF16));
     // TF32 has as many mantissa bits as float16.
     lists.extend(BY_MATRICES.map(|schedule| {
         let cases = catalogue::matrices("matrices", schedule).cases;
-        jobs::<f32>(cases, "f32", (HALF, HALF))
+        jobs::<f32>(cases, "f32", F16)
     }));
     let mut lists: Vec<_> = lists.into_iter().map(Vec::into_iter).collect();
     let mut all = Vec::new();
@@ -276,7 +274,7 @@ fn all(client: &Client) -> Vec<Job> {
 fn sixteen_bits<F: Upload>(
     client: &Client,
     dtype: &'static str,
-    tolerance: (f64, f64),
+    tolerance: Tolerance,
 ) -> Vec<Vec<Job>> {
     if !F::supported_uses(client).contains(TypeUsage::Buffer) {
         return Vec::new();

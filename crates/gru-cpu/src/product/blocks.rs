@@ -9,6 +9,7 @@ pub(crate) const WIDTH: usize = 16;
 /// Some gates of some rows, with the units in blocks of [`WIDTH`] columns. A block stores its rows one after the
 /// other. A product over rows reads a block from first to last; a product over units reads one line of each
 /// block.
+#[derive(Clone, Copy)]
 pub(crate) struct Blocks<'a, E> {
     cells: Rows<'a, E>,
     /// Rows from one block to the next.
@@ -16,13 +17,6 @@ pub(crate) struct Blocks<'a, E> {
     /// Blocks of a gate.
     per_gate: usize,
 }
-
-impl<E> Clone for Blocks<'_, E> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<E> Copy for Blocks<'_, E> {}
 
 /// Odd, so that the lines of one row in all blocks do not share a cache set.
 fn stride(rows: usize) -> usize {

@@ -8,17 +8,11 @@ const AT_ONCE: usize = 64;
 
 /// The left side of a product over rows. Its rows are split into columns as wide as a tile has rows, and each
 /// column is stored from its first row to its last. The last column is padded with zeros.
+#[derive(Clone, Copy)]
 pub(crate) struct Columns<'a, E> {
     cells: Rows<'a, E>,
     rows: usize,
 }
-
-impl<E> Clone for Columns<'_, E> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<E> Copy for Columns<'_, E> {}
 
 impl<'a, E: Lanes> Columns<'a, E> {
     /// The number of elements for so many rows of `len`.

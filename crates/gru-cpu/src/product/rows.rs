@@ -3,6 +3,7 @@
 use std::{marker::PhantomData, ops::Range};
 
 /// Rows of `width` elements, shared between threads that never use the same cell at the same time.
+#[derive(Clone, Copy)]
 pub(crate) struct Rows<'a, E> {
     data: *mut E,
     rows: usize,
@@ -11,13 +12,6 @@ pub(crate) struct Rows<'a, E> {
     stride: usize,
     lifetime: PhantomData<&'a mut [E]>,
 }
-
-impl<E> Clone for Rows<'_, E> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<E> Copy for Rows<'_, E> {}
 
 // SAFETY: safe methods return addresses only. The callers of the unsafe methods promise that a cell which is
 // written is used by one thread only.

@@ -18,7 +18,7 @@ impl<E: Lanes> Gates<E> {
     pub(crate) fn new(machine: &Machine, spec: &GruSpec) -> Self {
         let a = spec.activations;
         let clip = spec.clip_gates;
-        let gates = [a.reset, a.update, a.candidate].map(|activation| {
+        let gates = a.into_array().map(|activation| {
             let gate = Gate {
                 activation,
                 clip,

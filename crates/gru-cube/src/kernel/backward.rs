@@ -40,11 +40,7 @@ struct Step {
 
 /// Steps `first..last` of [`backward`](crate::backward()), from the last to the first. `d_h0` hands the gradient of the
 /// state before step `first`, and the gradient of the start state, from one launch to the next.
-#[cfg_attr(
-    test,
-    cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")
-)]
-#[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
+#[cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")]
 pub(crate) fn gru_backward_sequence<F: Float, R: Size>(
     args: &mut Backward<F>,
     first: u32,

@@ -26,11 +26,7 @@ struct Owned {
 }
 
 /// Steps `first..last` of [`forward`](crate::forward()).
-#[cfg_attr(
-    test,
-    cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")
-)]
-#[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
+#[cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")]
 pub(crate) fn gru_forward_sequence<F: Float, R: Size>(
     args: &mut Forward<F>,
     first: u32,

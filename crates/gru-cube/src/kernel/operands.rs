@@ -34,11 +34,7 @@ pub(crate) struct Operands<F: Float> {
 }
 
 /// See [`recurrent_inputs`](crate::recurrent_inputs()).
-#[cfg_attr(
-    test,
-    cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")
-)]
-#[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
+#[cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")]
 pub(crate) fn gru_recurrent_inputs<F: Float>(
     args: &mut Operands<F>,
     #[comptime] rule: OperandRule,

@@ -39,11 +39,7 @@ pub(crate) struct Recomputed<F: Float> {
 }
 
 /// See [`gates`](crate::gates()).
-#[cfg_attr(
-    test,
-    cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")
-)]
-#[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
+#[cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")]
 pub(crate) fn gru_gates<F: Float>(
     args: &mut Recomputed<F>,
     #[comptime] rule: Rule,

@@ -137,16 +137,12 @@ impl Rule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gru_spec::Activations;
 
     #[test]
     fn a_clip_that_float32_does_not_hold_is_none() {
-        let activations = Activations {
-            reset: Activation::Softsign,
-            update: Activation::Sigmoid,
-            candidate: Activation::LeakyRelu { alpha: 0.0 },
-        };
-        let spec = GruSpec::default().with_activations(activations);
+        let none = Activation::LeakyRelu { alpha: 0.0 };
+        let activations = [Activation::Softsign, Activation::Sigmoid, none];
+        let spec = GruSpec::default().with_activations(activations.into());
         let rule = |clip| {
             let spec = spec.with_clip_gates(clip).with_clip_state(clip);
             Rule::new(&spec, Order::default(), 3, f32::EPSILON.into())

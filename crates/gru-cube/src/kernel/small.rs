@@ -28,11 +28,7 @@ pub(crate) struct Source<F: Float> {
 }
 
 /// Copies tensors to their places in a shared buffer. The first place is `first`.
-#[cfg_attr(
-    test,
-    cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")
-)]
-#[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
+#[cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")]
 pub(crate) fn gru_share<F: Float>(
     sources: &Sequence<Source<F>>,
     shared: &mut [F],

@@ -2,17 +2,22 @@
 
 use super::schedule::Schedule;
 use core::fmt;
+use thiserror::Error;
 
 /// A device or a kernel does not allow a schedule or a call.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PlanError {
     /// A size is zero or above 4096, or `width` is not 1, 2 or 4, or does not divide `rows`.
+    #[error(
+        "schedule: expected sizes from 1 to 4096, and a width of 1, 2 or 4 that divides rows, got {schedule}"
+    )]
     Malformed {
         /// The schedule.
         schedule: Schedule,
     },
     /// The schedule or the call needs more of a resource than the device allows.
+    #[error("{resource}: expected at most {available}, got {requested}")]
     BeyondLimit {
         /// The resource.
         resource: Resource,
@@ -22,9 +27,15 @@ pub enum PlanError {
         available: usize,
     },
     /// The device has no matrix units for the type of the call.
+    #[error("the device has no matrix units for the type of the call")]
     NoMatrices,
     /// The device's matrices, `[m,k]·[k,n]` per plane, do not divide the tile: `rows` must be a multiple of
     /// m, `n_threads` of the plane, the columns of each plane of n, and H of n and k.
+    #[error(
+        "schedule: expected rows, columns and H to be multiples of the matrices [{m},{k}]·[{k},{n}] and n_threads \
+         of the plane size {plane}, got {schedule}",
+        m = shape[0], n = shape[1], k = shape[2]
+    )]
     NotOfMatrices {
         /// The schedule.
         schedule: Schedule,
@@ -35,6 +46,7 @@ pub enum PlanError {
     },
     /// The driver rejected the kernel, or its results on a small problem were wrong. Only with
     /// [`Call::self_test`](crate::Call::self_test).
+    #[error("self-test of the kernel {schedule}: {reason}")]
     FailedTest {
         /// The schedule.
         schedule: Schedule,
@@ -88,40 +100,3 @@ impl fmt::Display for Resource {
         }
     }
 }
-
-impl fmt::Display for PlanError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Malformed { schedule } => write!(
-                f,
-                "schedule: expected sizes from 1 to 4096, and a width of 1, 2 or 4 that divides rows, got \
-                 {schedule}"
-            ),
-            Self::BeyondLimit {
-                resource,
-                requested,
-                available,
-            } => write!(
-                f,
-                "{resource}: expected at most {available}, got {requested}"
-            ),
-            Self::NoMatrices => {
-                f.write_str("the device has no matrix units for the type of the call")
-            }
-            Self::NotOfMatrices {
-                schedule,
-                shape: [m, n, k],
-                plane,
-            } => write!(
-                f,
-                "schedule: expected rows, columns and H to be multiples of the matrices [{m},{k}]·[{k},{n}] \
-                 and n_threads of the plane size {plane}, got {schedule}"
-            ),
-            Self::FailedTest { schedule, reason } => {
-                write!(f, "self-test of the kernel {schedule}: {reason}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for PlanError {}

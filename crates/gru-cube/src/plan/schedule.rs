@@ -201,25 +201,16 @@ fn parse(text: &str) -> Result<Schedule, String> {
 }
 
 /// A text is not a schedule.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "schedule {text:?}: {reason}; an example is \"sequence rows=4 width=4 n_threads=64 k_splits=2\""
+)]
 pub struct ScheduleError {
     /// The text.
     pub text: String,
     /// What is wrong with it.
     pub reason: String,
 }
-
-impl fmt::Display for ScheduleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { text, reason } = self;
-        write!(
-            f,
-            "schedule {text:?}: {reason}; an example is \"sequence rows=4 width=4 n_threads=64 k_splits=2\""
-        )
-    }
-}
-
-impl core::error::Error for ScheduleError {}
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,6 @@
 //! The strategies of a whole program, set by the program or by its environment.
 
 use super::schedule::{Schedule, ScheduleError, Strategy};
-use core::fmt;
 use std::{env, sync::RwLock};
 
 /// The strategy of each pass, for programs that call these kernels through a backend.
@@ -95,10 +94,11 @@ impl Settings {
 }
 
 /// An environment variable is malformed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
     /// The variable is not a schedule.
+    #[error("{variable}: {reason}")]
     Schedule {
         /// Name of the variable.
         variable: &'static str,
@@ -106,6 +106,7 @@ pub enum SettingsError {
         reason: ScheduleError,
     },
     /// The variable is neither `on` nor `off`.
+    #[error("{variable}: expected on or off, got {text:?}")]
     SelfTest {
         /// Name of the variable.
         variable: &'static str,
@@ -113,19 +114,6 @@ pub enum SettingsError {
         text: String,
     },
 }
-
-impl fmt::Display for SettingsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Schedule { variable, reason } => write!(f, "{variable}: {reason}"),
-            Self::SelfTest { variable, text } => {
-                write!(f, "{variable}: expected on or off, got {text:?}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for SettingsError {}
 
 #[cfg(test)]
 mod tests {

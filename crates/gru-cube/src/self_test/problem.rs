@@ -11,7 +11,7 @@ pub(super) const N: usize = 3;
 pub(super) const T: usize = 3;
 
 /// Which optional tensors a call has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) struct Given {
     pub(super) b_ih: bool,
     pub(super) b_hh: bool,
@@ -128,7 +128,7 @@ impl Small {
             clip_state,
             ..
         } = self.call.spec;
-        let mut all = [activations.reset, activations.update, activations.candidate].into_iter();
+        let mut all = activations.into_array().into_iter();
         let is_smooth = |activation| match activation {
             Activation::Sigmoid
             | Activation::Tanh

@@ -74,8 +74,7 @@ impl Small {
     }
 
     fn phi(&self) -> [Activation; 3] {
-        let of = self.call.spec.activations;
-        [of.reset, of.update, of.candidate]
+        self.call.spec.activations.into_array()
     }
 
     fn clipped(&self, a: f64) -> f64 {

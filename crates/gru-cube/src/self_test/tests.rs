@@ -257,7 +257,7 @@ fn a_kernel_is_tested_once() {
         pass: Pass::Forward,
         plan: sequence(rows),
         dtype: ElemType::Float(FloatKind::F32),
-        given: small_given(),
+        given: Given::default(),
         gates: true,
     };
     let failed = verdict(key(1), || Err(Failure::OfKernel("all wrong".to_owned())));
@@ -273,15 +273,4 @@ fn a_kernel_is_tested_once() {
     let full = || Err(Failure::OutOfMemory("full".to_owned()));
     assert!(verdict(key(3), full).is_err());
     assert_eq!(verdict(key(3), || Ok(())), Ok(()));
-}
-
-fn small_given() -> Given {
-    Given {
-        b_ih: false,
-        b_hh: false,
-        h0: false,
-        recurrent_mask: false,
-        step_mask: false,
-        zoneout: None,
-    }
 }

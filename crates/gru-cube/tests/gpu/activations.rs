@@ -6,7 +6,7 @@ use super::support::{
 };
 use cubecl::{client::Client, prelude::*};
 use gru_cube::{BackwardInputs, BackwardOutputs, Call, GatesInputs, Products, Starts, Strategy};
-use gru_spec::{Activation, Activations, GruSpec, Order, Update};
+use gru_spec::{Activation, GruSpec, Order, Update};
 use gru_testkit::{activations::ACTIVATIONS, oracle};
 use libtest_mimic::Trial;
 
@@ -33,13 +33,9 @@ fn activations() -> Vec<[Activation; 3]> {
 }
 
 /// One hidden unit, one value per row.
-fn call([reset, update, candidate]: [Activation; 3], clip: Option<f64>, rows: usize) -> Call {
+fn call(activations: [Activation; 3], clip: Option<f64>, rows: usize) -> Call {
     let spec = GruSpec::default()
-        .with_activations(Activations {
-            reset,
-            update,
-            candidate,
-        })
+        .with_activations(activations.into())
         .with_update(Update::Keeps)
         .with_clip_gates(clip);
     Call {

@@ -1,7 +1,7 @@
 //! States and gradients of every kind of schedule, compared with float64.
 
 use super::support::{
-    FORWARD, GRADIENT, Ran, cases,
+    F16, F32, Ran, cases,
     catalogue::{Case, activations, inferred, large, lengths, matrices, sequences, steps},
     trial,
 };
@@ -33,15 +33,13 @@ pub fn trials() -> Vec<Trial> {
             .into_iter()
             .map(of("large"))
             .collect(),
-        cases(
-            matrices("f16-matrices", Schedule::Steps),
-            by_matrices::<f16>,
-        ),
+        cases(matrices("f16-matrices", Schedule::Steps), |case| {
+            case.check::<f16>(F16)
+        }),
         // TF32 has the mantissa of f16. A device with float32 matrices is more precise.
-        cases(
-            matrices("f32-matrices", Schedule::Steps),
-            by_matrices::<f32>,
-        ),
+        cases(matrices("f32-matrices", Schedule::Steps), |case| {
+            case.check::<f32>(F16)
+        }),
     ]
     .into_iter()
     .flatten()
@@ -49,11 +47,5 @@ pub fn trials() -> Vec<Trial> {
 }
 
 fn in_f32(case: &Case) -> Ran {
-    case.check::<f32>((FORWARD, GRADIENT))
-}
-
-/// Ten roundings of the largest factor, as for 16-bit storage.
-fn by_matrices<F: super::support::Upload>(case: &Case) -> Ran {
-    const TOLERANCE: f64 = 10.0 / 2048.0;
-    case.check::<F>((TOLERANCE, TOLERANCE))
+    case.check::<f32>(F32)
 }

@@ -1,16 +1,11 @@
 //! All optional tensors at once. The small ones then share a buffer, because a kernel binds at most seven.
 
-use super::support::{
-    FORWARD, GRADIENT, Given, Mode, Ran, Zoneout, catalogue::Case, sequence, tile, trial,
-};
+use super::support::{F16, F32, Given, Mode, Ran, Zoneout, catalogue::Case, sequence, tile, trial};
 use gru_cube::{Schedule, Starts, Strategy};
 use gru_spec::{Direction, GruSpec, Layout, Order, Reset};
 use gru_testkit::cover::cover;
 use half::f16;
 use libtest_mimic::Trial;
-
-/// The tolerance of 16-bit types, see [`super::half`].
-const NARROW: f64 = 10.0 / 2048.0;
 
 pub fn trials() -> Vec<Trial> {
     let of = |case: Case| {
@@ -19,9 +14,9 @@ pub fn trials() -> Vec<Trial> {
         let name = format!("all-tensors/{kind}-{:?}-{}", case.spec.reset, case.id());
         trial(name, move || -> Ran {
             if narrow {
-                case.check::<f16>((NARROW, NARROW))
+                case.check::<f16>(F16)
             } else {
-                case.check::<f32>((FORWARD, GRADIENT))
+                case.check::<f32>(F32)
             }
         })
     };

@@ -1,7 +1,7 @@
 //! A forward pass in chunks of time, each with its own `p`, compared with float64 and with one call.
 
 use super::support::{
-    FORWARD, Given, Ignored, Problem, Ran, client, close, download, not_allowed, on_device, oracle,
+    F32, Given, Ignored, Problem, Ran, client, close, download, not_allowed, on_device, oracle,
     panics, poisoned, sequence, test, tile, trial, upload,
 };
 use gru_cube::{ForwardInputs, ForwardOutputs, Schedule, Starts, Strategy};
@@ -89,7 +89,7 @@ fn chunks_equal_one_call() -> Ran {
         // Compared as bits, because gates are NaN where nothing was written.
         let bits = |x: &[f64]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&whole.1), bits(&parts.1), "gates {at}");
-        if let Err(message) = close("states", &parts.0, &oracle(&problem).states, FORWARD) {
+        if let Err(message) = close("states", &parts.0, &oracle(&problem).states, F32.forward) {
             panic!("{at}: {message}");
         }
     }
@@ -109,15 +109,8 @@ fn steps_past_the_end_panic() {
     };
     let call = problem.call::<f32>();
     panics(
-        || {
-            drop(gru_cube::forward(
-                &client,
-                &call,
-                &inputs,
-                &outputs,
-                Strategy::Inferred,
-            ))
-        },
+        || gru_cube::forward(&client, &call, &inputs, &outputs, Strategy::Inferred),
         "gru_cube::forward: expected steps within 0..4, got 2..5",
-    );
+    )
+    .unwrap();
 }

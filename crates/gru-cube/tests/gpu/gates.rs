@@ -1,7 +1,7 @@
 //! Recomputed gates, from float64 products, compared with the gates of the float64 forward pass.
 
 use super::support::{
-    FORWARD, Given, Problem, catalogue, client, close, download, oracle_forward, panics, poisoned,
+    F32, Given, Problem, catalogue, client, close, download, oracle_forward, panics, poisoned,
     test, upload,
 };
 use gru_cube::{GatesInputs, Products};
@@ -86,7 +86,7 @@ pub fn every_convention() {
         let problem = Problem::new((3, 4, 33), spec, given, i as u64).with_order(order);
         let (states, expected) = oracle_forward(&problem);
         let got = gates(&problem, &lhs(&problem, &states));
-        if let Err(message) = close("gates", &got, &expected, FORWARD) {
+        if let Err(message) = close("gates", &got, &expected, F32.forward) {
             panic!("{spec:?}: {message}");
         }
     }
@@ -106,5 +106,6 @@ fn products_of_the_other_reset_panic() {
     panics(
         || gru_cube::gates(&client, &problem.call::<f32>(), &inputs, &buffer),
         "gru_cube::gates: expected the products of reset BeforeMatmul, got All",
-    );
+    )
+    .unwrap();
 }

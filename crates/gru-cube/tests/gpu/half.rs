@@ -1,8 +1,8 @@
 //! 16-bit storage with float32 sums, if the device has the type.
 
 use super::support::{
-    FORWARD, Given, Ignored, Problem, Ran, cases,
-    catalogue::{Case, matrices, sixteen_bits},
+    F16, F32, Given, Ignored, Problem, Ran, cases,
+    catalogue::{matrices, sixteen_bits},
     client, close, not_allowed, oracle, run, sequence, tile, trial,
 };
 use cubecl::{features::TypeUsage, prelude::*};
@@ -11,14 +11,8 @@ use gru_spec::{GruSpec, Reset};
 use half::f16;
 use libtest_mimic::Trial;
 
-/// Storage rounds at 2⁻¹¹. A state is rounded once per step when it is stored, and gradients use rounded
-/// gates. Sums of up to 20 such terms stay within ten roundings of the largest value.
-const TOLERANCE: f64 = 10.0 / 2048.0;
-
 pub fn trials() -> Vec<Trial> {
-    let mut trials = cases(sixteen_bits(), |case: &Case| {
-        case.check::<f16>((TOLERANCE, TOLERANCE))
-    });
+    let mut trials = cases(sixteen_bits(), |case| case.check::<f16>(F16));
     for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
         let name = format!("sixteen-bits/a-state-is-rounded-once-{reset:?}");
         trials.push(trial(name, move || a_state_is_rounded_once(reset)));
@@ -51,8 +45,13 @@ fn a_state_is_rounded_once(reset: Reset) -> Ran {
     ] {
         let strategy = Strategy::Forced(schedule);
         let got = run::<f16>(&client(), &problem, strategy, false).map_err(not_allowed)?;
-        close("states", &got.states, &expected, 2f64.powi(-12) + FORWARD)
-            .unwrap_or_else(|message| panic!("{schedule}: {message}"));
+        close(
+            "states",
+            &got.states,
+            &expected,
+            2f64.powi(-12) + F32.forward,
+        )
+        .unwrap_or_else(|message| panic!("{schedule}: {message}"));
     }
     Ok(())
 }
@@ -60,7 +59,7 @@ fn a_state_is_rounded_once(reset: Reset) -> Ran {
 fn sizes_that_matrices_do_not_divide_are_errors() -> Ran {
     has_f16()?;
     let first = matrices("f16-matrices", Schedule::Steps).cases.remove(0);
-    first.check::<f16>((TOLERANCE, TOLERANCE))?;
+    first.check::<f16>(F16)?;
     let Strategy::Forced(Schedule::Steps(good)) = first.strategy else {
         panic!("{first:?}");
     };

@@ -4,8 +4,8 @@
 //! does.
 
 use super::support::{
-    FORWARD, GRADIENT, Given, Ignored, Outcome, Problem, Ran, client, not_allowed, oracle, run,
-    sequence, tile, trial,
+    F32, Given, Ignored, Outcome, Problem, Ran, client, not_allowed, oracle, run, sequence, tile,
+    trial,
 };
 use gru_cube::{Schedule, Starts, Strategy};
 use gru_spec::{Activation, Activations, Direction, GruSpec, Layout, Order, Reset, Update};
@@ -89,7 +89,7 @@ fn every_input_with_every_schedule() -> Ran {
                     let got =
                         run::<f32>(&client, &problem, strategy, false).map_err(not_allowed)?;
                     let expected = oracle(&problem);
-                    if let Err(message) = got.compare(&expected, (FORWARD, GRADIENT)) {
+                    if let Err(message) = got.compare(&expected, F32) {
                         wrong.push(format!(
                             "{value} in {place}, {:?}, {schedule:?}: {message}",
                             spec.reset

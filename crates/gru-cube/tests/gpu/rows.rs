@@ -1,8 +1,8 @@
 //! More rows of the batch than cubes in one dimension of a grid, and lengths of rows that do not fit a call.
 
 use super::support::{
-    FORWARD, GRADIENT, Given, Outcome, Problem, Ran, client, not_allowed, oracle, panics, run,
-    sequence, test, tile, trial,
+    F32, Given, Outcome, Problem, Ran, client, not_allowed, oracle, panics, run, sequence, test,
+    tile, trial,
 };
 use gru_cube::{Schedule, Strategy};
 use gru_spec::{Direction, GruSpec, Order};
@@ -41,7 +41,7 @@ fn more_rows_than_one_dimension_has_cubes() -> Ran {
         let got = run::<f32>(&client(), &problem, strategy, false).map_err(not_allowed)?;
         let expected = in_units(oracle(&problem), rows);
         assert!(expected.d_w_hh.iter().any(|sum| sum.abs() > 0.1));
-        if let Err(message) = in_units(got, rows).compare(&expected, (FORWARD, GRADIENT)) {
+        if let Err(message) = in_units(got, rows).compare(&expected, F32) {
             panic!("{schedule:?}: {message}");
         }
     }
@@ -51,8 +51,8 @@ fn more_rows_than_one_dimension_has_cubes() -> Ran {
 fn lengths_that_do_not_fit_are_refused() {
     let problem = Problem::new((3, 4, 5), GruSpec::default(), Given::NONE, 1).with_lengths();
     let refuses = |problem: Problem, message: &str| {
-        let call = || drop(run::<f32>(&client(), &problem, Strategy::Inferred, false));
-        panics(call, &format!("gru_cube::forward: {message}"));
+        let call = || run::<f32>(&client(), &problem, Strategy::Inferred, false);
+        panics(call, &format!("gru_cube::forward: {message}")).unwrap();
     };
     for lengths in [vec![4, 2], vec![2, 4, 0], vec![5, 2, 0]] {
         let message =

@@ -1,10 +1,15 @@
 //! The test cases: conventions, sizes, optional tensors and schedules, in covering arrays of pairs.
 
-use super::{Given, Mode, Problem, Ran, Upload, Zoneout, compare, kink_distance, sequence, tile};
+use super::{
+    Given, Ignored, Mode, Problem, Ran, Upload, Zoneout, client, inference, kink_distance,
+    not_allowed, oracle, run, sequence, tile,
+};
+use cubecl::features::TypeUsage;
 use gru_cube::{Schedule, Starts, StepTile, Strategy};
-use gru_spec::{Activations, Direction, GruSpec, Layout, Order, Reset, Update};
+use gru_spec::{Direction, GruSpec, Layout, Order, Reset, Update};
 use gru_testkit::{
     activations::ACTIVATIONS,
+    close::Tolerance,
     cover::{cover, missing},
 };
 
@@ -185,9 +190,23 @@ impl Case {
         far.next().expect("a problem without values at a clip")
     }
 
-    /// Runs the case and compares it with float64.
-    pub fn check<F: Upload>(&self, tolerance: (f64, f64)) -> Ran {
-        compare::<F>(self, tolerance)
+    /// Runs the case and compares it with float64. A configuration that the device does not allow is ignored.
+    pub fn check<F: Upload>(&self, tolerance: Tolerance) -> Ran {
+        let (client, strategy) = (client(), self.strategy);
+        if !F::supported_uses(&client).contains(TypeUsage::Buffer) {
+            let reason = format!("no buffers of {:?}", F::elem_type_native());
+            return Err(Ignored(reason));
+        }
+        let problem = self.problem::<F>();
+        let got = run::<F>(&client, &problem, strategy, self.mode.in_place).map_err(not_allowed)?;
+        if let Err(message) = got.compare(&oracle(&problem), tolerance) {
+            panic!("{self:?}: {message}");
+        }
+        if self.mode.inference {
+            let states = inference::<F>(&client, &problem, strategy).map_err(not_allowed)?;
+            assert_eq!(states, got.states, "{self:?}: states without gates");
+        }
+        Ok(())
     }
 }
 
@@ -207,11 +226,7 @@ pub fn activations() -> Vec<Case> {
         let clips = [0, 1][row[3]];
         Case {
             size: (2, 4, 5),
-            spec: spec(&[row[1], 0, 0, row[2], clips]).with_activations(Activations {
-                reset: of(0),
-                update: of(5),
-                candidate: of(7),
-            }),
+            spec: spec(&[row[1], 0, 0, row[2], clips]).with_activations([0, 5, 7].map(of).into()),
             order: Order::default(),
             given: Given::ALL,
             strategy: Strategy::Inferred,

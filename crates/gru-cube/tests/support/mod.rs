@@ -8,29 +8,26 @@ mod trials;
 pub use problem::*;
 pub use trials::*;
 
-use catalogue::Case;
-use cubecl::{client::Client, features::TypeUsage, prelude::*, server::Handle};
+use cubecl::{client::Client, prelude::*, server::Handle};
 use gru_cube::{
     BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, PlanError, Resource,
     Schedule, SequenceTile, StepTile, Strategy,
 };
 use gru_spec::Reset;
-use gru_testkit::close::share;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use gru_testkit::close::{Tolerance, share};
 
 #[allow(unused_imports)] // Every test binary uses its own part.
-pub use gru_testkit::close::close;
+pub use gru_testkit::{close::close, panics::panics};
 
-/// The tolerances of a GPU in float32: shader languages bound `exp` by several ulp.
-pub const FORWARD: f64 = 2e-5;
-pub const GRADIENT: f64 = 5e-5;
+/// Float32 on a GPU.
+pub const F32: Tolerance = Tolerance::F32.times(Tolerance::GPU_FACTOR);
 
-/// Panics unless `call` panics with a message that begins like this.
-pub fn panics(call: impl FnOnce(), message: &str) {
-    let panic = catch_unwind(AssertUnwindSafe(call)).expect_err("expected a panic");
-    let text = panic.downcast_ref::<String>().expect("a text");
-    assert!(text.starts_with(message), "{text}");
-}
+/// Storage in float16 rounds at 2⁻¹¹. A state is rounded once per step when it is stored, and gradients use rounded
+/// gates. Sums of up to 20 such terms stay within ten roundings of the largest value.
+pub const F16: Tolerance = Tolerance {
+    forward: 10.0 / 2048.0,
+    gradient: 10.0 / 2048.0,
+};
 
 pub const fn sequence(
     rows: usize,
@@ -269,25 +266,6 @@ fn fill_padding(problem: &Problem, states: &mut [f64]) {
     }
 }
 
-/// Compares a case with float64. A configuration that the device does not allow is ignored.
-pub fn compare<F: Upload>(case: &Case, tolerance: (f64, f64)) -> Ran {
-    if !F::supported_uses(&client()).contains(TypeUsage::Buffer) {
-        let reason = format!("no buffers of {:?}", F::elem_type_native());
-        return Err(Ignored(reason));
-    }
-    let problem = case.problem::<F>();
-    let got =
-        run::<F>(&client(), &problem, case.strategy, case.mode.in_place).map_err(not_allowed)?;
-    if let Err(message) = got.compare(&oracle(&problem), tolerance) {
-        panic!("{case:?}: {message}");
-    }
-    if case.mode.inference {
-        let states = inference::<F>(&client(), &problem, case.strategy).map_err(not_allowed)?;
-        assert_eq!(states, got.states, "{case:?}: states without gates");
-    }
-    Ok(())
-}
-
 /// Ignores what the device does not allow. Any other error is a failure, and so are too many buffers.
 pub fn not_allowed(error: PlanError) -> Ignored {
     match error {
@@ -363,8 +341,8 @@ fn finish(
 
 impl Outcome {
     /// Compares states and gradients with their tolerances. Returns the largest share of a tolerance.
-    pub fn compare(&self, expected: &Self, tolerance: (f64, f64)) -> Result<f64, String> {
-        let states = share("states", &self.states, &expected.states, tolerance.0)?;
+    pub fn compare(&self, expected: &Self, tolerance: Tolerance) -> Result<f64, String> {
+        let states = share("states", &self.states, &expected.states, tolerance.forward)?;
         let gradients = [
             ("d_p", &self.d_p, &expected.d_p),
             ("d_h0", &self.d_h0, &expected.d_h0),
@@ -374,7 +352,7 @@ impl Outcome {
         ];
         let mut shares = gradients
             .into_iter()
-            .map(|(name, got, expected)| share(name, got, expected, tolerance.1));
+            .map(|(name, got, expected)| share(name, got, expected, tolerance.gradient));
         shares.try_fold(states, |largest, share| Ok(largest.max(share?)))
     }
 }

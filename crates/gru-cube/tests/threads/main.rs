@@ -205,18 +205,14 @@ fn of_case(name: &str, (dtype, case): (Type, Case)) -> Vec<Trial> {
     let name = format!("{name}/{dtype:?}-{reset}-{}", case.id());
     on_each(&name, &Sanitizer::ALL, move || {
         let ran = match dtype {
-            Type::F32 => case.check::<f32>(pair(Tolerance::F32)),
-            Type::F16 => case.check::<f16>(pair(Tolerance::F16)),
-            Type::Bf16 => case.check::<bf16>(pair(Tolerance::BF16)),
+            Type::F32 => case.check::<f32>(Tolerance::F32),
+            Type::F16 => case.check::<f16>(Tolerance::F16),
+            Type::Bf16 => case.check::<bf16>(Tolerance::BF16),
             // Products of 11 bits, like float16's.
-            Type::Tf32 => case.check::<f32>(pair(Tolerance::F16)),
+            Type::Tf32 => case.check::<f32>(Tolerance::F16),
         };
         ran.unwrap_or_else(|Ignored(reason)| panic!("{reason}"));
     })
-}
-
-fn pair(tolerance: Tolerance) -> (f64, f64) {
-    (tolerance.forward, tolerance.gradient)
 }
 
 /// The test with each of these sanitizers. It is ignored without `GRU_THREADS` or without g++.

@@ -103,7 +103,7 @@ fn near(own: f64, saved: f64) -> bool {
 }
 
 fn same_activations(own: Activations, saved: Activations) -> bool {
-    let gates = |all: Activations| [all.reset, all.update, all.candidate].map(|a| a.numbered());
+    let gates = |all: Activations| all.into_array().map(|a| a.numbered());
     let mut pairs = gates(own).into_iter().zip(gates(saved));
     pairs.all(|((own, [a, b]), (saved, [c, d]))| own == saved && near(a, c) && near(b, d))
 }

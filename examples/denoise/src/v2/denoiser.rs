@@ -38,9 +38,9 @@ pub struct Analysis {
     cosines: Vec<f32>,
 }
 
-impl Analysis {
+impl Default for Analysis {
     /// Silence before the first frame.
-    pub fn new() -> Self {
+    fn default() -> Self {
         let silence = Spectra {
             x: vec![Complex32::default(); BINS],
             p: vec![Complex32::default(); BINS],
@@ -64,7 +64,9 @@ impl Analysis {
             cosines: (0..BANDS * BANDS).map(cosine).collect(),
         }
     }
+}
 
+impl Analysis {
     /// The features of a frame, or nothing if it is silent.
     pub fn frame(&mut self, input: &[f32; FRAME]) -> Option<[f32; FEATURES]> {
         std::mem::swap(&mut self.current, &mut self.previous);
@@ -117,12 +119,6 @@ impl Analysis {
     }
 }
 
-impl Default for Analysis {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// The states of one channel.
 pub struct Denoiser<G> {
     analysis: Analysis,
@@ -135,7 +131,7 @@ impl<G: Gains<FEATURES, BANDS>> Denoiser<G> {
     /// A channel with silence before its first frame.
     pub fn new(network: G) -> Self {
         Self {
-            analysis: Analysis::new(),
+            analysis: Analysis::default(),
             network,
             last: [0.0; BANDS],
             synthesis: Synthesis::new(),

@@ -120,7 +120,7 @@ fn recorded() -> (Vec<Recorded>, Vec<f32>) {
 fn features() {
     let (frames, _) = recorded();
     let exact = features_of(&frames);
-    let mut analysis = Analysis::new();
+    let mut analysis = Analysis::default();
     // Of each frame, ours and the library's, for both kinds of features.
     let mut distances = [const { [const { Vec::new() }; 2] }; 2];
     for (t, (frame, exact)) in frames.iter().zip(&exact).enumerate() {

@@ -65,7 +65,7 @@ pub fn quality(library: &'static [u8]) {
     let theirs = Arc::new(Model::stored(&arrays, Precision::Full, Stored::Bytes).unwrap());
     for seed in SEEDS {
         let frames = twin::frames(SECONDS, seed);
-        let mut analysis = Analysis::new();
+        let mut analysis = Analysis::default();
         let features: Vec<_> = frames.iter().filter_map(|x| analysis.frame(x)).collect();
         let exact = gains(&full, &features);
         let from_full = |model| rms(&gains(model, &features), &exact);

@@ -22,11 +22,7 @@ use cubecl::prelude::*;
 /// `d_gates` and `d_h0` of the following step and writes its own. A persistent kernel synchronizes as in the
 /// forward pass. `end` is one more launch after step 0, with steps `0..1`: it runs only the first product
 /// and makes `d_h0` the gradient of the initial state. Matrix units multiply values of type `M`.
-#[cfg_attr(
-    test,
-    cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")
-)]
-#[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
+#[cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
     args: &mut Backward<F>,

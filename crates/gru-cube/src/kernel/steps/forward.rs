@@ -20,11 +20,7 @@ use cubecl::prelude::*;
 
 /// Steps `first..last` of [`forward`](crate::forward()). In a persistent kernel the cubes of the same rows
 /// synchronize at a counter of `barriers`, which starts at zero. Matrix units multiply values of type `M`.
-#[cfg_attr(
-    test,
-    cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")
-)]
-#[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
+#[cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")]
 pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
     args: &mut Forward<F>,
     barriers: ComptimeOption<&[Atomic<u32>]>,

@@ -4,11 +4,7 @@ use cubecl::prelude::*;
 
 /// `w_hh_t [3H,H]` from `w_hh [H,3H]`, through a tile of shared memory, so that both reads and writes
 /// coalesce. Cubes have `TRANSPOSE × TRANSPOSE` units.
-#[cfg_attr(
-    test,
-    cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")
-)]
-#[cfg_attr(not(test), cube(launch_unchecked, address_type = "dynamic"))]
+#[cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")]
 pub(crate) fn gru_transpose<F: Float>(
     w_hh: &[F],
     w_hh_t: &mut [F],

@@ -13,8 +13,7 @@ pub(crate) struct Gate {
 
 /// The gates r, z, n of a spec whose clips fit the element type.
 pub(crate) fn gates(spec: &GruSpec) -> [Gate; 3] {
-    let a = spec.activations;
-    [a.reset, a.update, a.candidate].map(|activation| Gate {
+    spec.activations.into_array().map(|activation| Gate {
         activation,
         clip: spec.clip_gates,
     })

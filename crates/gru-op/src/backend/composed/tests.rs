@@ -5,7 +5,7 @@ use burn::{
     tensor::{DType, TensorData},
 };
 use burn_flex::{Flex, FlexTensor};
-use gru_spec::{Activation, Activations, Direction, Layout, Lengths, PerInput};
+use gru_spec::{Activation, Direction, Layout, Lengths, PerInput};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 const N: usize = 2;
@@ -50,14 +50,11 @@ fn results(spec: &GruSpec, dtype: DType) -> Vec<Vec<f64>> {
 #[test]
 fn a_clip_above_the_largest_number_is_none() {
     // At an infinite bound, the value of the last two is NaN.
-    let activations = Activations {
-        reset: Activation::Sigmoid,
-        update: Activation::Softsign,
-        candidate: Activation::LeakyRelu { alpha: 0.0 },
-    };
+    let none = Activation::LeakyRelu { alpha: 0.0 };
+    let activations = [Activation::Sigmoid, Activation::Softsign, none];
     for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
         let spec = GruSpec::default().with_reset(reset);
-        let spec = spec.with_activations(activations);
+        let spec = spec.with_activations(activations.into());
         for (dtype, clips) in [
             (DType::F64, &[f64::INFINITY][..]),
             (DType::F32, &[f64::INFINITY, f64::MAX, 1e39]),

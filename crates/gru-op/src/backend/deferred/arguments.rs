@@ -193,11 +193,7 @@ mod tests {
             spec: GruSpec {
                 reset: [Reset::AfterMatmul, Reset::BeforeMatmul][bit(0)],
                 update: [Update::Keeps, Update::Takes][bit(1)],
-                activations: Activations {
-                    reset: activation(0),
-                    update: activation(1),
-                    candidate: activation(2),
-                },
+                activations: [0, 1, 2].map(activation).into(),
                 clip_gates: [None, Some(0.7)][bit(2)],
                 clip_state: [None, Some(f64::INFINITY)][bit(3)],
             },
