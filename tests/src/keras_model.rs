@@ -31,10 +31,16 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
             trials.push(backend.trial(id, move |device| as_keras(file, device, tolerance)));
         }
     }
-    trials.push(Trial::test("keras_model/half", || Ok(half()?)));
+    for file in ["half", "bfloat16"] {
+        let id = format!("keras_model/{file}");
+        trials.push(Trial::test(id, move || Ok(half(file)?)));
+    }
     trials.push(Trial::test("keras_model/broken", || Ok(broken()?)));
     trials.push(Trial::test("keras_model/no-model", || Ok(no_model()?)));
-    trials.push(Trial::test("keras_model/shared", || Ok(shared()?)));
+    trials.push(Trial::test("keras_model/shared", || {
+        Ok(hostile("shared", "groups contain each other")?)
+    }));
+    trials.push(Trial::test("keras_model/deep", || Ok(hostile("deep", "")?)));
     trials
 }
 
@@ -60,10 +66,10 @@ fn as_keras(file: &str, device: &Device, tolerance: Tolerance) -> Result<(), Str
     Ok(())
 }
 
-/// Keras writes float16 with the policy of that name.
-fn half() -> Result<(), String> {
-    let dict = StateDict::from_keras(path("half.weights.h5")).map_err(text)?;
-    let recorded = StateDict::from_npz(path("half.npz")).map_err(text)?;
+/// Keras writes 16-bit floats with the policies of these names.
+fn half(name: &str) -> Result<(), String> {
+    let dict = StateDict::from_keras(path(&format!("{name}.weights.h5"))).map_err(text)?;
+    let recorded = StateDict::from_npz(path(&format!("{name}.npz"))).map_err(text)?;
     let (got, expected) = (values_by_key(&dict), values_by_key(&recorded));
     if got == expected {
         Ok(())
@@ -116,11 +122,10 @@ fn no_model() -> Result<(), String> {
     )
 }
 
-/// Groups with more paths than anyone can read.
-fn shared() -> Result<(), String> {
-    let file = path("shared.weights.h5");
+/// Groups with more paths than anyone can read, or a tree that is deeper than a stack.
+fn hostile(name: &str, expected: &str) -> Result<(), String> {
+    let file = path(&format!("{name}.weights.h5"));
     let error = StateDict::from_keras(file).err().map(text);
-    let expected = "groups contain each other";
     match error {
         Some(error) if error.contains(expected) => Ok(()),
         other => Err(format!("expected {expected}, got {other:?}")),

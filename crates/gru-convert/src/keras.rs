@@ -14,7 +14,7 @@
 //! | `mask` | the mask of [`GruBlock::forward_with`]. A `Bidirectional` returns zeros where the mask is false |
 //! | `merge_mode` of a `Bidirectional` | `"concat"`. Compute others from the two halves of the block's output |
 //! | `recurrent_dropout` | `with_recurrent_dropout`: one mask for all gates. Keras draws three |
-//! | `return_sequences=False` | the last step of the output. With gaps in the mask and no valid step, this is zero and not the state |
+//! | `return_sequences=False` | the last step of the output. Of a `Bidirectional`: the last step of the first half, and step 0 of the second. With gaps in the mask and no valid step, this is zero and not the state |
 //!
 //! Source: <https://keras.io/api/layers/recurrent_layers/gru>.
 //!

@@ -3,16 +3,18 @@
 
 use super::{failed, limit};
 use crate::{error::ConvertError, state_dict::StateDict};
-use burn::tensor::{Element, TensorData, f16};
+use burn::tensor::{Element, TensorData, bf16, f16};
 use hdf5_pure::{
-    DType, Dataset, Datatype, DatatypeByteOrder, File, FloatingPointLayout, FormatError, Group,
-    Source,
+    AttrValue, DType, Dataset, Datatype, DatatypeByteOrder, File, FloatingPointLayout, FormatError,
+    Group, Source,
 };
 use std::{
     fs,
     io::{Cursor, Read},
+    panic,
     path::Path,
     sync::atomic::{AtomicU64, Ordering},
+    thread,
 };
 use zip::ZipArchive;
 
@@ -20,6 +22,9 @@ use zip::ZipArchive;
 const WEIGHTS: &str = "model.weights.h5";
 /// The first bytes of a zip archive.
 const ZIP: &[u8] = b"PK";
+/// Bytes of the stack on which a file is read. The reader calls itself for each level of a tree or a type, and a file may
+/// claim 65,535.
+const STACK: usize = 256 << 20;
 /// The maximum depth of groups. Models nest layers in layers, but not hundreds of times.
 const DEPTH: usize = 64;
 
@@ -45,12 +50,29 @@ impl StateDict {
     /// # Errors
     /// As [`from_keras`](Self::from_keras).
     pub fn from_keras_bytes(name: impl Into<String>, bytes: Vec<u8>) -> Result<Self, ConvertError> {
-        let dict = if bytes.starts_with(ZIP) {
-            inside(&bytes).and_then(read)
+        let bytes = if bytes.starts_with(ZIP) {
+            inside(&bytes)
         } else {
-            read(bytes)
+            Ok(bytes)
         };
+        let dict = bytes.and_then(|bytes| on_large_stack(|| read(bytes)));
         dict.map_err(|reason| failed(name.into(), reason))
+    }
+}
+
+/// Calls `f` on a thread with a stack of [`STACK`] bytes; on this thread where there are no threads, as in a browser.
+fn on_large_stack<R: Send>(f: impl FnOnce() -> R + Send) -> R {
+    let mut f = Some(f);
+    let mut call = || f.take().map(|f| f());
+    let result = thread::scope(|scope| {
+        let builder = thread::Builder::new().stack_size(STACK);
+        let started = builder.spawn_scoped(scope, &mut call);
+        let joined = started.ok().map(|thread| thread.join());
+        joined.and_then(|result| result.unwrap_or_else(|panic| panic::resume_unwind(panic)))
+    });
+    match result {
+        Some(result) => result,
+        None => call().expect("no thread has called it"),
     }
 }
 
@@ -181,6 +203,11 @@ impl Traversal {
             DType::U16 => data(shape, dataset.read_u16())?,
             DType::U32 => data(shape, dataset.read_u32())?,
             DType::U64 => data(shape, dataset.read_u64())?,
+            DType::Other(Datatype::Opaque { size: 2, .. }) if is_bfloat16(dataset)? => {
+                let bytes = dataset.read_raw().map_err(text)?;
+                let number = |pair: &[u8]| bf16::from_le_bytes([pair[0], pair[1]]);
+                data(shape, Ok(bytes.chunks_exact(2).map(number).collect()))?
+            }
             DType::Other(kind) => {
                 let order = half(&kind)
                     .ok_or_else(|| format!("expected numbers of a usual type, got {kind:?}"))?;
@@ -215,6 +242,17 @@ fn half(kind: &Datatype) -> Option<DatatypeByteOrder> {
         } if *layout == HALF => Some(*order),
         _ => None,
     }
+}
+
+/// Whether these two bytes are a bfloat16, for which HDF5 has no type. Keras names it in an attribute.
+fn is_bfloat16(dataset: &Dataset) -> Result<bool, String> {
+    let attributes = dataset.attrs().map_err(text)?;
+    let name = match attributes.get("dtype") {
+        Some(AttrValue::String(name) | AttrValue::AsciiString(name)) => name,
+        Some(AttrValue::StringSized { value, .. }) => value,
+        _ => return Ok(false),
+    };
+    Ok(name == "bfloat16")
 }
 
 fn data<E: Element>(

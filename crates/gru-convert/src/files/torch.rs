@@ -1,15 +1,36 @@
 //! PyTorch's `.pt` files, and `.safetensors`.
 
 use crate::{error::ConvertError, state_dict::StateDict};
-use burn::tensor::{DType, TensorData};
-use burn_store::{ModuleStore, PytorchStore, SafetensorsStore, bridge, burn_pack::AtomicFile};
+use burn::tensor::{BoolStore, DType, TensorData};
+use burn_store::{ModuleStore, PytorchStore, bridge, burn_pack::AtomicFile};
 use gru_op::GruError;
-use safetensors::{Dtype, tensor::TensorView};
-use std::{fs, io::Write, path::Path};
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use std::{
+    fs::{self, File},
+    io::{Read, Write},
+    path::Path,
+};
+use zip::{CompressionMethod, ZipArchive};
 
 /// How many arrays may share a value of a file. Tied weights are one array with two names. A single
 /// value that claims to fill gigabytes is not a model.
 const SHARED: u128 = 16;
+
+/// Types of Burn and of safetensors.
+const DTYPES: [(DType, Dtype); 12] = [
+    (DType::F64, Dtype::F64),
+    (DType::F32, Dtype::F32),
+    (DType::F16, Dtype::F16),
+    (DType::BF16, Dtype::BF16),
+    (DType::I64, Dtype::I64),
+    (DType::I32, Dtype::I32),
+    (DType::I16, Dtype::I16),
+    (DType::I8, Dtype::I8),
+    (DType::U64, Dtype::U64),
+    (DType::U32, Dtype::U32),
+    (DType::U8, Dtype::U8),
+    (DType::Bool(BoolStore::Native), Dtype::BOOL),
+];
 
 impl StateDict {
     /// Reads the tensors of a PyTorch file: a state dict that `torch.save` wrote.
@@ -23,10 +44,14 @@ impl StateDict {
     /// Reads the state dict under `key` of a PyTorch checkpoint, for example `"model_state_dict"`.
     ///
     /// # Errors
-    /// If the file cannot be read as a checkpoint, or has no such key.
+    /// If the file cannot be read as a checkpoint, has no such key, or has no tensors there.
     pub fn from_pytorch_at(path: impl AsRef<Path>, key: &str) -> Result<Self, ConvertError> {
-        let store = pytorch(path.as_ref()).with_top_level_key(key);
-        Self::from_store(store, path.as_ref())
+        let path = path.as_ref();
+        let dict = Self::from_store(pytorch(path).with_top_level_key(key), path)?;
+        if dict.tensors.is_empty() {
+            return Err(failed(path, format!("{key}: expected tensors, got none")));
+        }
+        Ok(dict)
     }
 
     /// Reads the tensors of a safetensors file.
@@ -34,7 +59,9 @@ impl StateDict {
     /// # Errors
     /// If the file cannot be read as a safetensors file.
     pub fn from_safetensors(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
-        Self::from_store(SafetensorsStore::from_file(path.as_ref()), path.as_ref())
+        let path = path.as_ref();
+        let bytes = fs::read(path).map_err(|e| failed(path, e))?;
+        Self::from_safetensors_bytes(path, bytes)
     }
 
     /// [`from_safetensors`](Self::from_safetensors) for the bytes of a file. Errors use `name` as its
@@ -46,12 +73,20 @@ impl StateDict {
         name: impl AsRef<Path>,
         bytes: Vec<u8>,
     ) -> Result<Self, ConvertError> {
-        let held = bytes.len() as u64;
-        Self::read(
-            SafetensorsStore::from_bytes(Some(bytes)),
-            held,
-            name.as_ref(),
-        )
+        let path = name.as_ref();
+        let mut dict = Self::new();
+        let file = SafeTensors::deserialize(&bytes).map_err(|e| failed(path, e))?;
+        for (name, tensor) in file.iter() {
+            let kind = tensor.dtype();
+            let dtype = DTYPES.iter().find(|(_, of_file)| *of_file == kind);
+            let Some(&(dtype, _)) = dtype else {
+                let reason = format!("{name}: expected numbers of a type of Burn, got {kind:?}");
+                return Err(failed(path, reason));
+            };
+            let (bytes, shape) = (tensor.data().to_vec(), tensor.shape());
+            dict.insert(name, TensorData::from_bytes_vec(bytes, shape, dtype));
+        }
+        Ok(dict)
     }
 
     /// Writes a safetensors file, completely or not at all.
@@ -70,13 +105,10 @@ impl StateDict {
         guard.commit().map_err(|e| failed(path, e))
     }
 
-    fn from_store(store: impl ModuleStore, path: &Path) -> Result<Self, ConvertError> {
+    /// The tensors of a PyTorch file.
+    fn from_store(mut store: PytorchStore, path: &Path) -> Result<Self, ConvertError> {
+        expect_plain(path).map_err(|reason| failed(path, reason))?;
         let held = fs::metadata(path).map_err(|e| failed(path, e))?.len();
-        Self::read(store, held, path)
-    }
-
-    /// The tensors of a file of `held` bytes.
-    fn read(mut store: impl ModuleStore, held: u64, path: &Path) -> Result<Self, ConvertError> {
         let tensors = store.get_all_tensors().map_err(|e| failed(path, e))?;
         let claimed: u128 = tensors.values().map(|t| t.byte_len() as u128).sum();
         if claimed > u128::from(held) * SHARED {
@@ -97,6 +129,34 @@ fn pytorch(path: &Path) -> PytorchStore {
     PytorchStore::from_file(path).map_indices_contiguous(false)
 }
 
+/// Returns an error for a file that may be larger in memory than on disk: `torch.save` compresses nothing.
+fn expect_plain(path: &Path) -> Result<(), String> {
+    let mut file = File::open(path).map_err(|e| e.to_string())?;
+    let held = file.metadata().map_err(|e| e.to_string())?.len();
+    let mut header = Vec::new();
+    let start = file.by_ref().take(512).read_to_end(&mut header);
+    start.map_err(|e| e.to_string())?;
+    if header.get(257..262) == Some(b"ustar") {
+        return Err("expected a file of PyTorch 0.1.10 or later, got a tar archive".into());
+    }
+    if !header.starts_with(b"PK") {
+        return Ok(());
+    }
+    let mut archive = ZipArchive::new(file).map_err(|e| e.to_string())?;
+    let mut claimed = 0u64;
+    for k in 0..archive.len() {
+        let entry = archive.by_index_raw(k).map_err(|e| e.to_string())?;
+        claimed = claimed.saturating_add(entry.size());
+        if entry.compression() != CompressionMethod::Stored || claimed > held {
+            let name = entry.name();
+            return Err(format!(
+                "{name}: expected no compression, as torch.save writes, got some"
+            ));
+        }
+    }
+    Ok(())
+}
+
 fn failed(path: &Path, error: impl std::fmt::Display) -> ConvertError {
     super::failed(path.display(), error)
 }
@@ -105,16 +165,21 @@ fn failed(path: &Path, error: impl std::fmt::Display) -> ConvertError {
 fn view<'a>(
     (name, data): (&'a String, &'a TensorData),
 ) -> Result<(&'a str, TensorView<'a>), ConvertError> {
-    let dtype = match data.dtype() {
-        DType::F64 => Dtype::F64,
-        DType::F32 | DType::Flex32 => Dtype::F32,
-        DType::F16 => Dtype::F16,
-        DType::BF16 => Dtype::BF16,
-        actual => {
-            let name = name.clone();
-            return Err(GruError::DType { name, actual }.into());
-        }
+    let actual = data.dtype();
+    let dtype = match actual {
+        DType::Flex32 => Some(Dtype::F32),
+        _ => DTYPES
+            .iter()
+            .find(|(dtype, _)| *dtype == actual)
+            .map(|(_, of_file)| *of_file),
+    };
+    let Some(dtype) = dtype.filter(|_| actual.is_float()) else {
+        let name = name.clone();
+        return Err(GruError::DType { name, actual }.into());
     };
     let view = TensorView::new(dtype, data.shape().to_vec(), data.as_bytes());
     Ok((name, view.expect("the shape fits the bytes")))
 }
+
+#[cfg(test)]
+mod tests;
