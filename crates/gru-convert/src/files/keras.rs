@@ -203,7 +203,7 @@ impl Traversal {
             DType::U16 => data(shape, dataset.read_u16())?,
             DType::U32 => data(shape, dataset.read_u32())?,
             DType::U64 => data(shape, dataset.read_u64())?,
-            DType::Other(Datatype::Opaque { size: 2, .. }) if is_bfloat16(dataset)? => {
+            DType::Other(kind) if is_bfloat16(&kind, dataset)? => {
                 let bytes = dataset.read_raw().map_err(text)?;
                 let number = |pair: &[u8]| bf16::from_le_bytes([pair[0], pair[1]]);
                 data(shape, Ok(bytes.chunks_exact(2).map(number).collect()))?
@@ -244,8 +244,11 @@ fn half(kind: &Datatype) -> Option<DatatypeByteOrder> {
     }
 }
 
-/// Whether these two bytes are a bfloat16, for which HDF5 has no type. Keras names it in an attribute.
-fn is_bfloat16(dataset: &Dataset) -> Result<bool, String> {
+/// Whether numbers are bfloat16, for which HDF5 has no type. Keras names it in an attribute.
+fn is_bfloat16(kind: &Datatype, dataset: &Dataset) -> Result<bool, String> {
+    if !matches!(kind, Datatype::Opaque { size: 2, .. }) {
+        return Ok(false);
+    }
     let attributes = dataset.attrs().map_err(text)?;
     let name = match attributes.get("dtype") {
         Some(AttrValue::String(name) | AttrValue::AsciiString(name)) => name,

@@ -131,10 +131,10 @@ fn pytorch(path: &Path) -> PytorchStore {
 
 /// Returns an error for a file that may be larger in memory than on disk: `torch.save` compresses nothing.
 fn expect_plain(path: &Path) -> Result<(), String> {
-    let mut file = File::open(path).map_err(|e| e.to_string())?;
+    let file = File::open(path).map_err(|e| e.to_string())?;
     let held = file.metadata().map_err(|e| e.to_string())?.len();
     let mut header = Vec::new();
-    let start = file.by_ref().take(512).read_to_end(&mut header);
+    let start = (&file).take(512).read_to_end(&mut header);
     start.map_err(|e| e.to_string())?;
     if header.get(257..262) == Some(b"ustar") {
         return Err("expected a file of PyTorch 0.1.10 or later, got a tar archive".into());
@@ -148,7 +148,7 @@ fn expect_plain(path: &Path) -> Result<(), String> {
         let entry = archive.by_index_raw(k).map_err(|e| e.to_string())?;
         claimed = claimed.saturating_add(entry.size());
         if entry.compression() != CompressionMethod::Stored || claimed > held {
-            let name = entry.name();
+            let name = entry.name().map_err(|e| e.to_string())?;
             return Err(format!(
                 "{name}: expected no compression, as torch.save writes, got some"
             ));
