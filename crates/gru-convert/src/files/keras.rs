@@ -5,8 +5,8 @@ use super::{failed, limit};
 use crate::{error::ConvertError, state_dict::StateDict};
 use burn::tensor::{Element, TensorData, bf16, f16};
 use hdf5_pure::{
-    AttrValue, DType, Dataset, Datatype, DatatypeByteOrder, File, FloatingPointLayout, FormatError,
-    Group, Source,
+    DType, Dataset, Datatype, DatatypeByteOrder, File, FloatingPointLayout, FormatError, Group,
+    Source,
 };
 use std::{
     fs,
@@ -250,12 +250,8 @@ fn is_bfloat16(kind: &Datatype, dataset: &Dataset) -> Result<bool, String> {
         return Ok(false);
     }
     let attributes = dataset.attrs().map_err(text)?;
-    let name = match attributes.get("dtype") {
-        Some(AttrValue::String(name) | AttrValue::AsciiString(name)) => name,
-        Some(AttrValue::StringSized { value, .. }) => value,
-        _ => return Ok(false),
-    };
-    Ok(name == "bfloat16")
+    let name = attributes.get("dtype").and_then(|name| name.as_str());
+    Ok(name == Some("bfloat16"))
 }
 
 fn data<E: Element>(

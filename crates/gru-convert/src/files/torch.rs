@@ -7,7 +7,7 @@ use gru_op::GruError;
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use std::{
     fs::{self, File},
-    io::{Read, Write},
+    io::{Read, Seek, SeekFrom, Write},
     path::Path,
 };
 use zip::{CompressionMethod, ZipArchive};
@@ -137,7 +137,7 @@ fn expect_plain(path: &Path) -> Result<(), String> {
     let start = (&file).take(512).read_to_end(&mut header);
     start.map_err(|e| e.to_string())?;
     if header.get(257..262) == Some(b"ustar") {
-        return Err("expected a file of PyTorch 0.1.10 or later, got a tar archive".into());
+        return expect_plain_tar(&file, held);
     }
     if !header.starts_with(b"PK") {
         return Ok(());
@@ -153,6 +153,33 @@ fn expect_plain(path: &Path) -> Result<(), String> {
                 "{name}: expected no compression, as torch.save writes, got some"
             ));
         }
+    }
+    Ok(())
+}
+
+/// Returns an error for a tar archive, which PyTorch wrote before 0.1.10, with other entries than files and folders. A
+/// sparse entry is as large as it claims, and another entry may change the size of the next one.
+fn expect_plain_tar(mut file: &File, held: u64) -> Result<(), String> {
+    const BLOCK: u64 = 512;
+    let mut header = [0; BLOCK as usize];
+    let mut at = 0;
+    while at + BLOCK <= held {
+        let read = file.seek(SeekFrom::Start(at));
+        read.and_then(|_| file.read_exact(&mut header))
+            .map_err(|e| e.to_string())?;
+        at += BLOCK;
+        // Zeros fill the archive.
+        if header == [0; BLOCK as usize] {
+            continue;
+        }
+        let size = str::from_utf8(&header[124..136]).unwrap_or_default();
+        let size = u64::from_str_radix(size.trim_matches(['\0', ' ']), 8);
+        let (Ok(size), 0 | b'0' | b'5') = (size, header[156]) else {
+            return Err(format!(
+                "expected a tar archive of files, got another entry before byte {at}"
+            ));
+        };
+        at += size.next_multiple_of(BLOCK);
     }
     Ok(())
 }

@@ -31,13 +31,24 @@ fn compressed_archives_are_an_error() {
     assert!(!message.contains("compression"), "{message}");
 }
 
-/// A sparse entry of a tar archive has any number of zeros.
+/// A sparse entry of a tar archive has any number of zeros. The tests of the operator read a plain archive.
 #[test]
-fn tar_archives_are_an_error() {
-    let mut header = [0; 512];
-    header[257..262].copy_from_slice(b"ustar");
-    let message = error(&header);
-    assert!(message.contains("got a tar archive"), "{message}");
+fn other_entries_of_tar_archives_are_an_error() {
+    let entry = |kind: u8| {
+        let mut header = [0; 512];
+        header[124..135].copy_from_slice(b"00000000003");
+        header[156] = kind;
+        header[257..262].copy_from_slice(b"ustar");
+        let content = [1; 512];
+        [header, content].concat()
+    };
+    let expected = "expected a tar archive of files";
+    for kind in [b'S', b'x', b'L'] {
+        let message = error(&[entry(b'0'), entry(kind)].concat());
+        assert!(message.contains(expected), "{message}");
+    }
+    let message = error(&[entry(b'0'), vec![0; 1024], entry(0)].concat());
+    assert!(!message.contains(expected), "{message}");
 }
 
 #[test]
