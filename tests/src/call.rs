@@ -215,7 +215,7 @@ fn slice<const D: usize>(tensor: Tensor<D>, how: &How) -> Tensor<D> {
     wide.narrow(D - 1, 2, columns)
 }
 
-/// A tensor whose values are stored in order, as those of a flat tensor are.
+/// A tensor whose values are stored in order, as in a flat tensor.
 fn contiguous<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     let shape = tensor.dims();
     let len = tensor.shape().num_elements();
