@@ -55,6 +55,10 @@ pub fn import(dict: &StateDict) {
         for (reset_after, bidirectional) in
             [(false, false), (false, true), (true, false), (true, true)]
         {
+            // Ignored without resetAfter, so it is not written again.
+            if !reset_after && dict.get(&format!("{prefix}secondaryBias")).is_some() {
+                continue;
+            }
             let mut descriptor = GruDescriptor::new(Update::Keeps);
             descriptor.reset_after = reset_after;
             descriptor.bidirectional = bidirectional;
