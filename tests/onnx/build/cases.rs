@@ -35,7 +35,9 @@ pub fn generate(out: &Path) {
             let mut generator = ModelGen::new();
             generator.out_dir(way).load_strategy(LoadStrategy::Embedded);
             if way == "built_in" {
-                generator.input(&path).register_op_override(GruOverride::new());
+                generator
+                    .input(&path)
+                    .register_op_override(GruOverride::new());
             } else {
                 let copy = with_lengths(&path).expect("the copy is written");
                 generator.input(&copy);

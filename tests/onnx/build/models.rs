@@ -35,7 +35,8 @@ pub fn generate(out: &Path) {
         let input = input.display().to_string();
         let mut ours = ModelGen::new();
         ours.input(&input).out_dir("gru_op");
-        ours.register_op_override(GruOverride::new()).run_from_script();
+        ours.register_op_override(GruOverride::new())
+            .run_from_script();
         let mut int8 = ModelGen::new();
         int8.input(&input).out_dir("int8");
         int8.register_op_override(GruOverride::prepared(Precision::Int8))
