@@ -55,7 +55,7 @@ pub fn import(dict: &StateDict) {
         for (reset_after, bidirectional) in
             [(false, false), (false, true), (true, false), (true, true)]
         {
-            // Ignored without resetAfter, so it is not written again.
+            // Without resetAfter it is ignored, and export does not write it.
             if !reset_after && dict.get(&format!("{prefix}secondaryBias")).is_some() {
                 continue;
             }
