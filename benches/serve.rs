@@ -8,7 +8,7 @@ use std::{
 };
 
 use bench_support::{Layer, Mode, Problem, Program, Shape, time};
-use burn::tensor::Device;
+use burn::tensor::{DType, Device};
 
 /// Answers the requests of standard input. `peer` is `gru-op-`, `prepared-`, `burn-` or `loss-` and a backend.
 pub fn serve(peer: &str) {
@@ -53,7 +53,7 @@ pub fn serve(peer: &str) {
                     say(&format!("no\tonly {}", only.name()));
                     continue;
                 }
-                let prepared = Layer::new(&Problem::new(shape), program, mode, &device);
+                let prepared = Layer::new(&Problem::new(shape), program, mode, &device, DType::F32);
                 let (mut names, mut bytes) = (Vec::new(), Vec::new());
                 for (name, floats) in prepared.outputs() {
                     names.push(name);

@@ -2,7 +2,8 @@
 
     python torch_peer.py VARIANT [DEVICE]
 
-DEVICE is cpu, cuda, or cuda-tf32, which rounds the factors of float32 products to TF32 (PyTorch's default for cuDNN).
+DEVICE is cpu, cuda, cuda-tf32, which rounds the factors of float32 products to TF32 (PyTorch's default for cuDNN), or
+cuda-bfloat16, where all numbers are bfloat16.
 
 torch        nn.GRU, time-major; batches with lengths are packed before the call, except where padding is faster
 torch-cell   starts: a loop of GRUCell, the state is masked before each step
@@ -21,7 +22,7 @@ DENSE, STARTS, LENGTHS, PACKED = range(4)
 
 
 class Case:
-    def __init__(self, variant, raw, mode, device):
+    def __init__(self, variant, raw, mode, device, dtype):
         n, t, i, h, layers, directions, kind, marks = raw[:8].tolist()
         if (kind == STARTS) == (variant == "torch"):
             raise NotImplementedError("does not compute rows with starts" if kind == STARTS
@@ -34,7 +35,7 @@ class Case:
             nonlocal floats
             size = int(np.prod(shape))
             part, floats = floats[:size], floats[size:]
-            return torch.tensor(part.reshape(shape), device=device)
+            return torch.tensor(part.reshape(shape), device=device).to(dtype)
 
         x, h0, r = take(n, t, i), take(layers * directions, n, h), take(n, t, directions * h)
         if variant == "torch":
@@ -48,7 +49,7 @@ class Case:
             self.module = GRUModule(i, h, in_keys=["x", "state", "is_init"], out_keys=["y", ("next", "state")],
                                     default_recurrent_mode=True)
             self.net = self.module.gru
-        self.net.to(device)
+        self.net.to(device, dtype)
         self.parameters = list(self.net.parameters())
         with torch.no_grad():
             for parameter in self.parameters:
@@ -134,18 +135,18 @@ class Case:
         tensors = [padded(y), state]
         if gradients:
             tensors += [padded(gradients[0]), *gradients[1:]]
-        arrays = [tensor.detach().cpu().contiguous().numpy().ravel() for tensor in tensors]
+        arrays = [tensor.detach().float().cpu().contiguous().numpy().ravel() for tensor in tensors]
         return names[:len(tensors)], np.concatenate(arrays).astype("<f4")
 
 
-def start(variant, device):
+def start(variant, device, dtype):
     """The first calls of a process start threads and load code. This one leaves their memory out of the peak."""
     n, t, i, h = 64, 4, 64, 256
     kind, marks = (DENSE, 0) if variant == "torch" else (STARTS, n * t)
     raw = np.zeros(8 + marks + n * t * (i + h) + n * h + 3 * h * (i + h + 2), dtype="<i4")
     raw[:8] = n, t, i, h, 1, 1, kind, marks
     for mode in ("infer", "fwd_bwd"):
-        Case(variant, raw, mode, device).call()
+        Case(variant, raw, mode, device, dtype).call()
 
 
 def main():
@@ -153,12 +154,13 @@ def main():
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     device, _, precision = device.partition("-")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     version, case = torch.__version__, None
     if variant == "torchrl":
         import torchrl
         version = f"{torchrl.__version__} with PyTorch {version}"
-    start(variant, device)
+    start(variant, device, dtype)
     print("ready", version, sep="\t", flush=True)
     for line in sys.stdin:
         request, *words = line.rstrip("\n").split("\t")
@@ -166,7 +168,7 @@ def main():
             problem, mode, out = words
             case = None
             try:
-                case = Case(variant, np.fromfile(problem, dtype="<i4"), mode, device)
+                case = Case(variant, np.fromfile(problem, dtype="<i4"), mode, device, dtype)
             except NotImplementedError as reason:
                 print("no", reason, sep="\t", flush=True)
                 continue

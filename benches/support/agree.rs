@@ -8,6 +8,9 @@ use crate::{Mode, Problem};
 /// default.
 pub const TF32: f64 = 1.0 / 2048.0;
 
+/// The largest relative error of a number that is rounded to bfloat16.
+pub const BFLOAT16: f64 = 1.0 / 256.0;
+
 /// The numbers of a peer by name.
 pub struct Outputs {
     peer: String,

@@ -8,7 +8,7 @@ use burn::{
         Linear,
         gru::{BiGru, BiGruConfig, Gru, GruConfig},
     },
-    tensor::{Bool, Device, Gradients, Tensor, TensorData},
+    tensor::{Bool, DType, Device, Gradients, Tensor, TensorData},
 };
 use gru_op::{
     GruBlock, GruBlockConfig, GruWeights, Precision, PreparedGru, SequenceOptions, pack, unpack,
@@ -84,8 +84,14 @@ struct Results {
 }
 
 impl Layer {
-    /// A program that has this mode.
-    pub fn new(problem: &Problem, program: Program, mode: Mode, device: &Device) -> Self {
+    /// A program that has this mode, with numbers of type `dtype`. Burn's layers have float32 only.
+    pub fn new(
+        problem: &Problem,
+        program: Program,
+        mode: Mode,
+        device: &Device,
+        dtype: DType,
+    ) -> Self {
         let device = match mode {
             Mode::Infer => device.clone(),
             Mode::ForwardBackward => device.clone().autodiff(),
@@ -93,7 +99,7 @@ impl Layer {
         let shape = problem.shape;
         let [n, t, i, h, layers, directions] = shape.sizes;
         let tensor = |floats: &[f32], dims: [usize; 3]| {
-            Tensor::<3>::from_data(TensorData::new(floats.to_vec(), dims), &device)
+            Tensor::<3>::from_data(TensorData::new(floats.to_vec(), dims), &device).cast(dtype)
         };
         let mut x = tensor(&problem.x, [n, t, i]);
         let mut upstream = tensor(&problem.upstream, [n, t, directions * h]);
@@ -117,9 +123,9 @@ impl Layer {
                         .map(|k| floats[k % (3 * h) * inputs + k / (3 * h)])
                         .collect();
                     let data = TensorData::new::<f32, _>(columns, [inputs, 3 * h]);
-                    Tensor::<2>::from_data(data, &device)
+                    Tensor::<2>::from_data(data, &device).cast(dtype)
                 };
-                let bias = |floats: &[f32]| Tensor::<1>::from_floats(floats, &device);
+                let bias = |floats: &[f32]| Tensor::<1>::from_floats(floats, &device).cast(dtype);
                 GruWeights::new(weight(w_ih), weight(w_hh))
                     .with_b_ih(bias(b_ih))
                     .with_b_hh(bias(b_hh))
@@ -362,7 +368,7 @@ type Gate<'a> = (
 );
 
 fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
-    let data = tensor.into_data();
+    let data = tensor.into_data().convert::<f32>();
     data.try_into_vec().expect("the tensor is float32")
 }
 

@@ -61,7 +61,6 @@ pub fn run(seconds: u64, out: &Path, names: &[String], also: &[PathBuf]) -> Resu
         let job = Job {
             program,
             part: part.name,
-            is_timed: part.is_timed,
             resumes: part.resumes,
             time,
             out,
@@ -100,7 +99,6 @@ fn is_wrong(row: &Value) -> bool {
 struct Job<'a> {
     program: &'a Path,
     part: &'a str,
-    is_timed: bool,
     resumes: bool,
     time: Duration,
     out: &'a Path,
@@ -108,10 +106,10 @@ struct Job<'a> {
     more: Vec<String>,
 }
 
-/// The compiler of CUDA runs in one thread per process, and takes most of the time of some parts.
+/// A compiler runs in one thread per process, and takes most of the time of some parts.
 fn processes(part: &Part) -> usize {
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    if part.is_shared && cfg!(feature = "cuda") {
+    if part.is_shared {
         (cores / 2).clamp(1, 8)
     } else {
         1
@@ -200,9 +198,6 @@ impl Job<'_> {
         let clone = || output.try_clone().map_err(Error::file(log));
         let seconds = (time.as_secs_f64() * TOLD) as u64;
         let mut command = Command::new(self.program);
-        if !self.is_timed {
-            command.env("CUBECL_AUTOTUNE_LEVEL", "minimal");
-        }
         let child = command
             .args(["part", self.part, "--seconds", &seconds.to_string()])
             .arg("--rows")
@@ -284,7 +279,6 @@ mod tests {
         let job = Job {
             program: &program,
             part: "device",
-            is_timed: false,
             resumes: name == "resumes",
             time,
             out: &out,

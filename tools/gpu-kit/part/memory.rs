@@ -49,7 +49,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, _: &[String]) -> Result<(), Stop> {
                 x.grad(&gradients).ok_or("x has no gradient")?;
                 plain.sync().map_err(|e| e.to_string())
             };
-            // The first call tunes the matrix products on copies.
+            // The first call compiles kernels.
             train()?;
             plain.memory_cleanup();
             let sampler = MemorySampler::start(cubecl::Device::default().client());

@@ -34,9 +34,6 @@ pub struct Part {
     pub weight: u32,
     /// Whether a second shader language repeats the part.
     pub second_opinion: bool,
-    /// Whether the part measures times. The other parts tune Burn's matrix products as little as
-    /// possible, because tuning takes seconds per size.
-    pub is_timed: bool,
     /// Whether a new process can go on after the rows of a process that lost the device.
     pub resumes: bool,
     /// Whether several processes may share the part.
@@ -52,7 +49,6 @@ pub const PARTS: &[Part] = &[
         title: "The device",
         weight: 1,
         second_opinion: true,
-        is_timed: false,
         resumes: false,
         is_shared: false,
         run: device::run,
@@ -63,7 +59,6 @@ pub const PARTS: &[Part] = &[
         title: "Every kernel and launch configuration compared with float64",
         weight: 14,
         second_opinion: true,
-        is_timed: false,
         resumes: true,
         is_shared: true,
         run: kernels::run,
@@ -75,7 +70,6 @@ pub const PARTS: &[Part] = &[
         title: "The same under NVIDIA's compute-sanitizer",
         weight: 8,
         second_opinion: false,
-        is_timed: false,
         resumes: false,
         is_shared: false,
         run: sanitizer::run,
@@ -86,7 +80,6 @@ pub const PARTS: &[Part] = &[
         title: "The operator: recorded runs of other systems, gradient checks, non-finite values",
         weight: 10,
         second_opinion: false,
-        is_timed: false,
         resumes: false,
         is_shared: true,
         run: operator::run,
@@ -97,7 +90,6 @@ pub const PARTS: &[Part] = &[
         title: "GruBlock, Burn's Gru and cuDNN",
         weight: 20,
         second_opinion: true,
-        is_timed: true,
         resumes: false,
         is_shared: false,
         run: speed::run,
@@ -108,7 +100,6 @@ pub const PARTS: &[Part] = &[
         title: "The launch configurations that the device allows",
         weight: 16,
         second_opinion: true,
-        is_timed: false,
         resumes: true,
         is_shared: true,
         run: cuts::run,
@@ -119,7 +110,6 @@ pub const PARTS: &[Part] = &[
         title: "Memory",
         weight: 3,
         second_opinion: false,
-        is_timed: false,
         resumes: false,
         is_shared: false,
         run: memory::run,

@@ -1,5 +1,5 @@
-//! `GruBlock`, `burn::nn::gru::Gru` and cuDNN with equal weights on this device. cuDNN needs PyTorch with CUDA, and runs
-//! `torch_peer.py` of the folder.
+//! `GruBlock`, `burn::nn::gru::Gru` and cuDNN with equal weights on this device: in float32, then in bfloat16, without
+//! Burn's layer, where the device has it. cuDNN needs PyTorch with CUDA, and runs `torch_peer.py` of the folder.
 
 use std::{
     env, fs,
@@ -12,7 +12,7 @@ use bench_support::{
     agree::{self, Outputs},
     interval, median, sgemm_rate, time,
 };
-use burn::tensor::Device;
+use burn::tensor::{DType, Device};
 use gru_cube::Limits;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -36,9 +36,12 @@ const ORDER: [&str; 11] = [
 
 const SCRIPT: &str = "GPU_KIT_PEERS";
 
-/// Devices of the script: float32, and float32 whose products round their factors to TF32. That is PyTorch's default for
-/// cuDNN, and what Burn's products do on CUDA.
-const DEVICES: [&str; 2] = ["cuda", "cuda-tf32"];
+/// Devices of the script: float32, float32 whose products round their factors to TF32, and bfloat16. The second is PyTorch's
+/// default for cuDNN, and what Burn's products do on CUDA.
+const DEVICES: [&str; 3] = ["cuda", "cuda-tf32", "cuda-bfloat16"];
+
+/// Types by their name on the command line.
+const TYPES: [(&str, DType); 2] = [("float32", DType::F32), ("bfloat16", DType::BF16)];
 
 /// Samples of a program, unless they take longer than `PATIENCE_MS`. At least one.
 const SAMPLES: usize = 31;
@@ -63,8 +66,9 @@ struct Times {
 #[derive(Serialize, Deserialize)]
 struct Row {
     shape: String,
+    dtype: String,
     mode: String,
-    /// gru-op, Burn, and cuDNN by its [`DEVICES`].
+    /// gru-op, Burn with float32, and cuDNN by its [`DEVICES`].
     times: Vec<Times>,
     /// Milliseconds until a call of gru-op returned, before the device had finished.
     host: f64,
@@ -119,31 +123,46 @@ impl Runner<'_> {
     }
 }
 
-/// `more` is empty, or names of shapes.
+/// `more` is empty, or names of shapes and [`TYPES`].
 pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> {
-    if let Some(other) = more.iter().find(|name| !ORDER.contains(&name.as_str())) {
-        return Err(format!("no shape {other:?}, only {}", ORDER.join(", ")).into());
+    let types = TYPES.map(|(name, _)| name);
+    let mut known = ORDER.iter().chain(&types);
+    if let Some(other) = more.iter().find(|&name| !known.clone().any(|known| known == name)) {
+        let known = known.by_ref().copied().collect::<Vec<_>>();
+        return Err(format!("expected {}, got {other:?}", known.join(", ")).into());
     }
+    let are_wanted = |names: &[&'static str]| -> Vec<&'static str> {
+        let named = names.iter().filter(|name| more.iter().any(|wanted| wanted == *name));
+        let named: Vec<_> = named.copied().collect();
+        if named.is_empty() { names.to_vec() } else { named }
+    };
     let device = device();
     let client = cubecl::Device::default().client();
-    // A CPU would tune for minutes, and a smaller size is enough.
+    // A smaller size is enough for a CPU.
     let size = if Limits::of(&client).cpu { 256 } else { 4096 };
     sgemm_rate(&device, size);
     let mut product = Some((size, sgemm_rate(&device, size)));
     let mut peers = peers()?;
     let files = Files::new();
-    let is_wanted = |name: &&str| more.is_empty() || more.iter().any(|wanted| wanted == name);
-    for name in ORDER.into_iter().filter(is_wanted) {
+    let wanted_types = are_wanted(&types);
+    let wanted_types = TYPES.into_iter().filter(|(name, dtype)| {
+        wanted_types.contains(name) && device.supports_dtype(*dtype)
+    });
+    let shapes = are_wanted(&ORDER);
+    let rows_of = wanted_types.flat_map(|of| shapes.iter().map(move |&name| (of, name)));
+    for ((type_name, dtype), name) in rows_of {
         let shape = Shape::find(name).expect("a shape");
         let problem = Problem::new(shape);
         let written = problem.write(&files.problem);
         written.map_err(|e| format!("{}: {e}", files.problem.display()))?;
         for mode in MODES {
             clock.check(|| format!("for {name} {}", mode.name()))?;
-            let (mut runners, difference) = prepare(&problem, mode, &device, &mut peers, &files)?;
+            let (mut runners, difference) =
+                prepare(&problem, mode, (&device, dtype), &mut peers, &files)?;
             let (times, host) = measure(&mut runners, &device)?;
             rows.add(&Row {
                 shape: name.to_owned(),
+                dtype: type_name.to_owned(),
                 mode: mode.name().to_owned(),
                 gflops: shape.flops(mode) / (times[0].median * 1e6),
                 times,
@@ -208,30 +227,33 @@ fn peers() -> Result<Vec<Peer>, Stop> {
     Ok(peers.collect::<Result<_, _>>()?)
 }
 
-/// All programs after their first call, which compiles kernels and tunes Burn's products, and the largest difference of their numbers.
+/// All programs after their first call, which compiles kernels, and the largest difference of their numbers.
 fn prepare<'a>(
     problem: &Problem,
     mode: Mode,
-    device: &Device,
+    (device, dtype): (&Device, DType),
     peers: &'a mut [Peer],
     files: &Files,
 ) -> Result<(Vec<Runner<'a>>, f64), Stop> {
     let mut runners = Vec::new();
     let mut outputs = Vec::new();
-    for (program, name) in [(Program::Block, "gru-op"), (Program::Burn, "burn")] {
-        let layer = Layer::new(problem, program, mode, device);
+    let is_half = dtype == DType::BF16;
+    let programs = [(Program::Block, "gru-op"), (Program::Burn, "burn")];
+    for (program, name) in programs.into_iter().take(if is_half { 1 } else { 2 }) {
+        let layer = Layer::new(problem, program, mode, device, dtype);
         let tensors = caught(|| layer.outputs())
             .map_err(|panic| format!("{} {name}: {panic}", problem.shape.name))?;
         outputs.push(Outputs::new(name, tensors, problem, mode)?);
         runners.push(Runner::Burn(Box::new(layer), name));
     }
-    for peer in peers {
+    for peer in peers.iter_mut().filter(|peer| (peer.name == DEVICES[2]) == is_half) {
         let out: &Path = &files.outputs;
         let (names, _) = peer.prepare(&files.problem, mode, out)?;
         outputs.push(Outputs::read(&peer.name, &names, out, problem, mode)?);
         runners.push(Runner::Peer(peer));
     }
-    let differences = agree::check(&outputs, problem, agree::TF32)?;
+    let rounding = if is_half { agree::BFLOAT16 } else { agree::TF32 };
+    let differences = agree::check(&outputs, problem, rounding)?;
     Ok((runners, differences.into_values().fold(0.0, f64::max)))
 }
 
@@ -304,17 +326,19 @@ pub fn page(rows: &[Value]) -> String {
             let factor = times.median / ours;
             format!("{:.4} ({low:.4} to {high:.4}) {factor:.2}", times.median)
         };
-        let of = |program: &str| {
-            let found = row.times.iter().find(|times| times.program == program);
+        let of = |programs: &[&str]| {
+            let is_one = |times: &&Times| programs.contains(&times.program.as_str());
+            let found = row.times.iter().find(is_one);
             found.map_or("–".to_owned(), cell)
         };
         vec![
             row.shape.clone(),
+            row.dtype.clone(),
             row.mode.clone(),
-            of("gru-op"),
-            of("burn"),
-            of(DEVICES[0]),
-            of(DEVICES[1]),
+            of(&["gru-op"]),
+            of(&["burn"]),
+            of(&[DEVICES[0], DEVICES[2]]),
+            of(&[DEVICES[1]]),
             format!("{:.3}", row.host),
             format!("{:.0}", row.gflops),
             format!("{:.0e}", row.difference),
@@ -322,6 +346,7 @@ pub fn page(rows: &[Value]) -> String {
     });
     let head = [
         "shape",
+        "type",
         "mode",
         "gru-op",
         "Burn",
