@@ -286,12 +286,14 @@ fn persistent(rows: Vec<usize>, h: usize) -> Vec<Schedule> {
 fn of_matrices() -> Vec<Schedule> {
     let mut cuts = Vec::new();
     for (rows, n_threads, n_per_thread, k_splits, block_k) in [
-        (16, 32, 1, 4, 128),
-        (16, 32, 1, 2, 128),
-        (32, 32, 1, 2, 128),
-        (16, 64, 1, 2, 128),
-        (16, 32, 1, 4, 256),
-        (32, 32, 1, 1, 256),
+        (16, 32, 2, 4, 128),
+        (16, 32, 1, 8, 512),
+        (16, 32, 2, 8, 512),
+        (16, 32, 1, 8, 256),
+        (16, 32, 1, 4, 512),
+        (32, 32, 1, 8, 512),
+        (32, 32, 2, 4, 128),
+        (16, 64, 1, 4, 512),
     ] {
         let tile = StepTile {
             matrix: true,

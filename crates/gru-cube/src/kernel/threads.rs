@@ -150,6 +150,13 @@ pub(crate) struct Matrices {
     pub(crate) element: ElemType,
 }
 
+impl Matrices {
+    /// Registers of a unit for the weight of these columns, which `units` share.
+    pub(crate) fn registers(&self, hidden: usize, columns: usize, units: usize) -> usize {
+        (self.element.size() * 3 * hidden * columns).div_ceil(size_of::<u32>() * units)
+    }
+}
+
 /// Alignment in bytes that CUDA requires of matrices in memory and of their rows.
 pub(crate) const ALIGNMENT: usize = 32;
 
@@ -173,12 +180,11 @@ impl Threads {
         self.rows / self.matrices().m
     }
 
-    /// Whether rows, columns and H are multiples of the matrices, and the n-threads of the plane.
+    /// Whether rows and H are multiples of the matrices, and the n-threads of the plane.
     pub(crate) fn fits_matrices(&self, hidden: usize) -> bool {
         let Matrices { m, n, k, plane, .. } = self.matrices();
         self.rows.is_multiple_of(m)
             && self.n_threads.is_multiple_of(plane)
-            && self.columns.is_multiple_of(n * self.planes())
             && hidden.is_multiple_of(n)
             && hidden.is_multiple_of(k)
     }

@@ -30,9 +30,9 @@ pub enum PlanError {
     #[error("the device has no matrix units for the type of the call")]
     NoMatrices,
     /// The device's matrices, `[m,k]·[k,n]` per plane, do not divide the tile: `rows` must be a multiple of
-    /// m, `n_threads` of the plane, the columns of each plane of n, and H of n and k.
+    /// m, `n_threads` of the plane, and H of n and k.
     #[error(
-        "schedule: expected rows, columns and H to be multiples of the matrices [{m},{k}]·[{k},{n}] and n_threads \
+        "schedule: expected rows and H to be multiples of the matrices [{m},{k}]·[{k},{n}] and n_threads \
          of the plane size {plane}, got {schedule}",
         m = shape[0], n = shape[1], k = shape[2]
     )]

@@ -13,12 +13,15 @@ use crate::kernel::{rule::Pass, threads::Matrices};
 
 /// The first of these that the device allows: a sequence kernel with a resident weight; a persistent kernel; a sequence
 /// kernel that reads the weight at every step; step kernels. The last two change places above [`SEQUENCE_HIDDEN`].
+/// Persistent kernels and step kernels are those with matrix units first.
 pub(super) fn infer(pass: Pass, problem: &Problem) -> Result<Plan, PlanError> {
     let sequences = sequence_tiles(problem).into_iter();
     let (resident, reading): (Vec<_>, Vec<_>) = sequences.partition(|tile| tile.resident);
     let [resident, reading] =
         [resident, reading].map(|tiles| tiles.into_iter().map(Schedule::Sequence));
-    let persistent = persistent_tiles(problem).into_iter();
+    let persistent = persistent_matrix_tiles(problem)
+        .into_iter()
+        .chain(persistent_tiles(problem));
     let schedules = resident.chain(persistent.map(Schedule::Persistent));
     let steps = step_tiles(problem).into_iter().map(Schedule::Steps);
     if problem.rule.hidden <= SEQUENCE_HIDDEN {
@@ -123,12 +126,47 @@ fn persistent_tiles(problem: &Problem) -> Vec<StepTile> {
     tiles
 }
 
+/// Persistent kernels with matrix units and a resident weight, by the number of tiles that a cube computes in a step.
+fn persistent_matrix_tiles(problem: &Problem) -> Vec<StepTile> {
+    let Problem { limits, rule, .. } = *problem;
+    let Some(matrices) = useful_matrices(problem).filter(|_| limits.persistent) else {
+        return Vec::new();
+    };
+    let k_splits = limits.units.min(PERSISTENT_UNITS) / matrices.plane;
+    let columns = |n_per_thread: usize| n_per_thread * matrices.n;
+    let holds = |n_per_thread: &usize| {
+        let units = matrices.plane * k_splits;
+        units > 0
+            && matrices.registers(rule.hidden, columns(*n_per_thread), units)
+                <= PERSISTENT_REGISTERS
+    };
+    let tiles = [1, 2].into_iter().filter(holds);
+    let mut tiles: Vec<_> = tiles
+        .map(|n_per_thread| StepTile {
+            rows: matrices.m,
+            width: 1,
+            n_threads: matrices.plane,
+            n_per_thread,
+            k_splits,
+            block_k: 512,
+            matrix: true,
+        })
+        .collect();
+    tiles.sort_by_key(|tile| rounds(problem, tile.rows, columns(tile.n_per_thread)));
+    tiles
+}
+
+/// Tiles that a cube computes one after the other.
+fn rounds(problem: &Problem, rows: usize, columns: usize) -> usize {
+    let cubes = problem.rule.hidden.div_ceil(columns).max(1);
+    let groups = (problem.limits.coresident_cubes / cubes).max(1);
+    problem.n.div_ceil(rows).div_ceil(groups)
+}
+
 /// Estimated clocks of a step without the grid barrier.
 fn persistent_clocks(problem: &Problem, tile: &StepTile) -> usize {
     let hidden = problem.rule.hidden;
-    let cubes = hidden.div_ceil(tile.n_threads).max(1);
-    let groups = (problem.limits.coresident_cubes / cubes).max(1);
-    let rounds = problem.n.div_ceil(tile.rows).div_ceil(groups);
+    let rounds = rounds(problem, tile.rows, tile.n_threads);
     // Multiplications, and vectors of the lhs from shared memory.
     let of_tile = tile.rows * hidden * (tile.n_threads + 8) / 26;
     rounds.saturating_mul(TILE_CLOCKS + of_tile)
@@ -160,14 +198,18 @@ fn step_tiles(problem: &Problem) -> Vec<StepTile> {
     by_matrices.into_iter().chain(by_units).collect()
 }
 
-/// Step kernels by matrix units for 16-bit types, if the batch has at least half of the rows of a matrix. A
-/// CPU emulates matrix units.
+/// Matrix units for 16-bit types, if the batch has at least half of the rows of a matrix. A CPU emulates matrix units.
+fn useful_matrices(problem: &Problem) -> Option<Matrices> {
+    problem.matrices.filter(|matrices| {
+        let is_narrow = matrices.element.size() < size_of::<f32>();
+        is_narrow && !problem.limits.cpu && 2 * problem.n >= matrices.m
+    })
+}
+
+/// Step kernels by matrix units.
 fn matrix_tiles(problem: &Problem) -> Vec<StepTile> {
-    let Problem { n, limits, .. } = *problem;
-    let useful = |matrices: &Matrices| {
-        matrices.element.size() < size_of::<f32>() && !limits.cpu && 2 * n >= matrices.m
-    };
-    let Some(matrices) = problem.matrices.filter(useful) else {
+    let limits = &problem.limits;
+    let Some(matrices) = useful_matrices(problem) else {
         return Vec::new();
     };
     let n_threads = matrices.plane;
@@ -178,7 +220,7 @@ fn matrix_tiles(problem: &Problem) -> Vec<StepTile> {
             rows: matrices.m,
             width: 1,
             n_threads,
-            n_per_thread: matrices.n.div_ceil(n_threads),
+            n_per_thread: (n_threads / matrices.n).max(1),
             k_splits,
             block_k: 128,
             matrix: true,

@@ -50,7 +50,10 @@ impl Plan {
                     rows: threads.rows,
                     width: threads.width,
                     n_threads: threads.n_threads,
-                    n_per_thread: threads.n_per_thread(),
+                    n_per_thread: match threads.matrices {
+                        Some(_) => threads.across(),
+                        None => threads.n_per_thread(),
+                    },
                     k_splits: threads.k_splits,
                     block_k: steps.block_k,
                     matrix: threads.matrices.is_some(),
@@ -132,12 +135,15 @@ fn steps(
     } else {
         None
     };
+    let columns_at_once = matrices.map_or(tile.n_threads, |matrices| {
+        tile.n_threads / matrices.plane * matrices.n
+    });
     let threads = Threads {
         rows: tile.rows,
         width: tile.width,
         n_threads: tile.n_threads,
         k_splits: tile.k_splits,
-        columns: tile.n_threads * tile.n_per_thread,
+        columns: columns_at_once * tile.n_per_thread,
         matrices,
     };
     Resource::Units.check(threads.units(), limits.units)?;

@@ -28,7 +28,8 @@ pub struct StepTile {
     pub width: usize,
     /// Units along the hidden units.
     pub n_threads: usize,
-    /// Hidden units per unit. A cube computes `n_threads · n_per_thread` of them.
+    /// Hidden units per unit: a cube computes `n_threads · n_per_thread` of them. With `matrix`, matrices of a plane along
+    /// the hidden units.
     pub n_per_thread: usize,
     /// Units that share the sum of one hidden unit.
     pub k_splits: usize,
@@ -36,7 +37,7 @@ pub struct StepTile {
     pub block_k: usize,
     /// Matrix units (tensor cores, cooperative matrices) compute the product, with sums in float32.
     ///
-    /// Rows, columns and H must be multiples of the device's matrices, and `n_threads` of its plane size.
+    /// Rows and H must be multiples of the device's matrices, and `n_threads` of its plane size.
     /// The lhs is rounded to the type of the call. For float32 on a device without float32 matrices both
     /// factors are TF32, which has 10 bits of mantissa. Only [`Strategy::Forced`] does that.
     pub matrix: bool,

@@ -532,6 +532,7 @@ fn inferred_schedules_match_the_list() {
         ("32 units", few_units, None),
         ("WebGPU", WEBGPU, None),
         ("NVIDIA", NVIDIA, None),
+        ("NVIDIA, f16", NVIDIA, Some(TENSOR_CORES)),
         ("NVIDIA, Vulkan", NVIDIA_VULKAN, None),
         ("NVIDIA, Vulkan, f16", NVIDIA_VULKAN, Some(TENSOR_CORES)),
         ("lavapipe", LAVAPIPE, None),

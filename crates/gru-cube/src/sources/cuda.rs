@@ -47,17 +47,20 @@ fn inferred(dtype: FloatKind) -> Vec<Compiled> {
 /// Step kernels and persistent kernels by matrix units; float32 as TF32.
 fn by_matrices(dtype: FloatKind, hidden: usize) -> Vec<Compiled> {
     let bench = Bench::new::<Cuda>(dtype, Some(matrices(dtype)));
-    let tile = StepTile {
+    let tile = |k_splits, block_k| StepTile {
         rows: 16,
         width: 1,
         n_threads: 32,
         n_per_thread: 1,
-        k_splits: 4,
-        block_k: 128,
+        k_splits,
+        block_k,
         matrix: true,
     };
     let mut all = Vec::new();
-    for schedule in [Schedule::Steps(tile), Schedule::Persistent(tile)] {
+    for schedule in [
+        Schedule::Steps(tile(4, 128)),
+        Schedule::Persistent(tile(8, 256)),
+    ] {
         for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
             let spec = GruSpec::default().with_reset(reset);
             let problem = Problem {

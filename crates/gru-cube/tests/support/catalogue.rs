@@ -318,7 +318,7 @@ pub fn matrices(name: &'static str, schedule: fn(StepTile) -> Schedule) -> Cases
         (1, 1, 16),
         (17, 3, 32),
         (50, 2, 80),
-        (3, 5, 144),
+        (3, 5, 112),
     ];
     let strategies = tiles.map(forced).to_vec();
     Cases::new(name, &sizes, strategies, WITHOUT_CLIPS)

@@ -1,14 +1,14 @@
 //! The backward pass by step kernels.
 
 use super::{
-    Phase, StepMemory, Steps, Tile, accumulate_block, no_time_out, step_memory, tile_results,
-    tile_sums,
+    Phase, StepMemory, Steps, Tile, Weight, accumulate_block, no_time_out, step_memory,
+    step_weight, tile_results, tile_sums,
 };
 use crate::kernel::{
     gate::gate_slope,
     grid_barrier::{grid_barrier, poison},
     lhs::{next_block, prefetch_position, store_tile},
-    product::{Block, load_weight, pair},
+    product::{Block, pair},
     rule::{Pass, Rule, Starts},
     step::blend_back,
     tensors::{
@@ -39,9 +39,9 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
     let j0 = CUBE_POS_X as usize * comptime!(threads.columns);
 
     let mut memory = step_memory::<M, R>(first_product, steps);
-    let mut weights = Sequence::<Array<f32>>::new();
-    weights.push(load_weight::<F>(args.weight, j0, first_product, threads));
-    weights.push(load_weight::<F>(args.weight, j0, second_product, threads));
+    let mut weights = Sequence::<Weight<M>>::new();
+    weights.push(step_weight::<F, M>(args.weight, j0, first_product, threads));
+    weights.push(step_weight::<F, M>(args.weight, j0, second_product, threads));
     let mut timed_out = no_time_out(steps);
 
     for back in first as usize..last as usize {
@@ -193,7 +193,7 @@ fn multiply_tile<F: Float, M: Float, R: Size>(
     args: &Backward<F>,
     prefetched: &mut Array<f32>,
     memory: &mut StepMemory<M, R>,
-    registers: &Array<f32>,
+    weight: &Weight<M>,
     tile: Tile,
     lhs_time: usize,
     #[comptime] phase: Phase,
@@ -226,7 +226,7 @@ fn multiply_tile<F: Float, M: Float, R: Size>(
             &mut sums,
             lhs,
             args.weight,
-            registers,
+            weight,
             block,
             product,
             threads,

@@ -1,14 +1,14 @@
 //! The forward pass by step kernels.
 
 use super::{
-    Phase, StepMemory, Steps, Tile, accumulate_block, no_time_out, step_memory, tile_results,
-    tile_sums,
+    Phase, StepMemory, Steps, Tile, Weight, accumulate_block, no_time_out, step_memory,
+    step_weight, tile_results, tile_sums,
 };
 use crate::kernel::{
     gate::gate_value,
     grid_barrier::{grid_barrier, poison},
     lhs::{next_block, prefetch_position, store_tile},
-    product::{Block, load_weight, pair},
+    product::{Block, pair},
     rule::{Pass, Rule},
     step::{candidate, next_state},
     tensors::{
@@ -35,9 +35,9 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
     let j0 = CUBE_POS_X as usize * comptime!(threads.columns);
 
     let mut memory = step_memory::<M, R>(first_product, steps);
-    let mut weights = Sequence::<Array<f32>>::new();
-    weights.push(load_weight::<F>(args.w_hh, j0, first_product, threads));
-    weights.push(load_weight::<F>(args.w_hh, j0, second_product, threads));
+    let mut weights = Sequence::<Weight<M>>::new();
+    weights.push(step_weight::<F, M>(args.w_hh, j0, first_product, threads));
+    weights.push(step_weight::<F, M>(args.w_hh, j0, second_product, threads));
     let mut timed_out = no_time_out(steps);
     let bias = pair_biases::<F>(&*args, j0, steps);
 
@@ -186,7 +186,7 @@ fn multiply_tile<F: Float, M: Float, R: Size>(
     args: &mut Forward<F>,
     prefetched: &mut Array<f32>,
     memory: &mut StepMemory<M, R>,
-    registers: &Array<f32>,
+    weight: &Weight<M>,
     tile: Tile,
     #[comptime] phase: Phase,
     #[comptime] steps: Steps,
@@ -211,7 +211,7 @@ fn multiply_tile<F: Float, M: Float, R: Size>(
         };
         let lhs = &memory.lhs;
         accumulate_block::<F, M, R>(
-            &mut sums, lhs, args.w_hh, registers, block, product, threads,
+            &mut sums, lhs, args.w_hh, weight, block, product, threads,
         );
         sync_cube();
     }

@@ -10,11 +10,12 @@ pub(crate) mod transpose;
 
 use super::{
     lhs::{Lhs, shared_partial, shared_rows, shared_vectors},
-    matrix::{accumulate_matrices, store_matrices, zero_matrices},
-    product::{Block, accumulate, pairs_of_partials, reduce_to_pairs, zero_sums},
+    matrix::{accumulate_matrices, load_matrices, store_matrices, zero_matrices},
+    product::{Block, accumulate, load_weight, pairs_of_partials, reduce_to_pairs, zero_sums},
     rule::{Pass, Rule},
-    threads::{Product, Threads},
+    threads::{Matrices, Product, Threads},
 };
+use crate::plan::tuning::PERSISTENT_REGISTERS;
 use cubecl::{cmma, prelude::*};
 
 /// What step kernels are compiled for.
@@ -123,9 +124,15 @@ impl Steps {
         }
     }
 
-    /// Whether the weight stays in registers. Matrix units read it at every step, from a cache.
+    /// Whether the weight stays in registers. If matrix units would need too many of them, they read it at every step,
+    /// from a cache.
     fn keeps_weight(&self) -> bool {
-        self.persistent && self.threads.matrices.is_none()
+        let Threads { columns, .. } = self.threads;
+        let fits = |matrices: Matrices| {
+            matrices.registers(self.rule.hidden, columns, self.threads.units())
+                <= PERSISTENT_REGISTERS
+        };
+        self.persistent && self.threads.matrices.is_none_or(fits)
     }
 
     /// Terms per block, with about the same number in each block. Terms from `k` on would waste work and
@@ -146,10 +153,14 @@ impl Steps {
     }
 
     /// Vectors of shared memory for the first product of a launch: a block of the lhs, partial sums, and
-    /// whether a grid barrier timed out. The lhs for matrix units may need only half of its share.
+    /// whether a grid barrier timed out.
     pub(crate) fn shared_vectors(&self, pass: Pass) -> usize {
         let product = &self.products(pass).0;
-        let values = self.lhs_len(product) + self.partial(product);
+        let lhs_bytes = match self.threads.matrices {
+            Some(matrices) => self.lhs_len(product) * matrices.element.size(),
+            None => 0,
+        };
+        let values = lhs_bytes.div_ceil(size_of::<f32>()) + self.partial(product);
         self.lhs_vectors(product) + values.div_ceil(self.threads.width) + 1
     }
 
@@ -250,25 +261,49 @@ pub(crate) fn tile_sums<R: Size>(
     }
 }
 
+/// The weight of a product, if it is resident: of a unit, or of a plane with matrix units.
+#[derive(CubeType)]
+pub(crate) struct Weight<M: Float> {
+    units: Array<f32>,
+    matrices: Sequence<Sequence<cmma::Matrix<M>>>,
+}
+
+/// Loads the weight for the columns from `j0` on, if it is resident.
+#[cube]
+pub(crate) fn step_weight<F: Float, M: Float>(
+    rhs: &[F],
+    j0: usize,
+    #[comptime] product: Product,
+    #[comptime] threads: Threads,
+) -> Weight<M> {
+    let by_units = comptime!(Product {
+        resident: product.resident && threads.matrices.is_none(),
+        ..product
+    });
+    Weight::<M> {
+        units: load_weight::<F>(rhs, j0, by_units, threads),
+        matrices: load_matrices::<F, M>(rhs, j0, product, threads),
+    }
+}
+
 /// Adds the block whose lhs is in shared memory.
 #[cube]
 pub(crate) fn accumulate_block<F: Float, M: Float, R: Size>(
     sums: &mut Sums<R>,
     lhs: &Lhs<M, R>,
     rhs: &[F],
-    registers: &Array<f32>,
+    weight: &Weight<M>,
     block: Block,
     #[comptime] product: Product,
     #[comptime] threads: Threads,
 ) {
     if comptime!(threads.matrices.is_some()) {
-        let Block { k0, j0, .. } = block;
         accumulate_matrices::<F, M>(
             &sums.matrices,
             lhs.rows.as_ref().unwrap(),
             rhs,
-            k0,
-            j0,
+            &weight.matrices,
+            block,
             product,
             threads,
         );
@@ -278,7 +313,7 @@ pub(crate) fn accumulate_block<F: Float, M: Float, R: Size>(
             units,
             lhs.vectors.as_ref().unwrap(),
             rhs,
-            registers,
+            &weight.units,
             block,
             product,
             threads,
