@@ -3,7 +3,7 @@
     python torch_peer.py VARIANT [DEVICE]
 
 DEVICE is cpu, cuda, cuda-tf32, which rounds the factors of float32 products to TF32 (PyTorch's default for cuDNN), or
-cuda-bfloat16, where all numbers are bfloat16.
+cuda-float16 or cuda-bfloat16, where all numbers have that type.
 
 torch        nn.GRU, time-major; batches with lengths are packed before the call, except where padding is faster
 torch-cell   starts: a loop of GRUCell, the state is masked before each step
@@ -154,7 +154,7 @@ def main():
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     device, _, precision = device.partition("-")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
-    dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+    dtype = getattr(torch, precision) if "float" in precision else torch.float32
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     version, case = torch.__version__, None
     if variant == "torchrl":

@@ -88,7 +88,7 @@ pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> 
     // Sizes where the product is large enough for matrix units.
     let half = sizes
         .iter()
-        .filter(|[n, _, h]| *n >= 16 && *h >= 512)
+        .filter(|[n, _, h]| *n >= 16 && *h >= 256)
         .map(|&size| (size, f16::elem_type_native()))
         .filter(|_| f16::supported_uses(&client).contains(TypeUsage::Buffer));
     let lists: Vec<_> = single
@@ -286,14 +286,12 @@ fn persistent(rows: Vec<usize>, h: usize) -> Vec<Schedule> {
 fn of_matrices() -> Vec<Schedule> {
     let mut cuts = Vec::new();
     for (rows, n_threads, n_per_thread, k_splits, block_k) in [
-        (16, 32, 2, 4, 128),
         (16, 32, 1, 8, 512),
+        (16, 64, 1, 4, 512),
+        (16, 32, 2, 4, 128),
         (16, 32, 2, 8, 512),
-        (16, 32, 1, 8, 256),
         (16, 32, 1, 4, 512),
         (32, 32, 1, 8, 512),
-        (32, 32, 2, 4, 128),
-        (16, 64, 1, 4, 512),
     ] {
         let tile = StepTile {
             matrix: true,

@@ -1,5 +1,5 @@
-//! `GruBlock`, `burn::nn::gru::Gru` and cuDNN with equal weights on this device: in float32, then in bfloat16, without
-//! Burn's layer, where the device has it. cuDNN needs PyTorch with CUDA, and runs `torch_peer.py` of the folder.
+//! `GruBlock`, `burn::nn::gru::Gru` and cuDNN with equal weights on this device: in float32, then, without Burn's layer, in
+//! the 16-bit types that the device has. cuDNN needs PyTorch with CUDA, and runs `torch_peer.py` of the folder.
 
 use std::{
     env, fs,
@@ -36,12 +36,40 @@ const ORDER: [&str; 11] = [
 
 const SCRIPT: &str = "GPU_KIT_PEERS";
 
-/// Devices of the script: float32, float32 whose products round their factors to TF32, and bfloat16. The second is PyTorch's
-/// default for cuDNN, and what Burn's products do on CUDA.
-const DEVICES: [&str; 3] = ["cuda", "cuda-tf32", "cuda-bfloat16"];
+/// A type of the numbers.
+#[derive(Clone, Copy)]
+struct Type {
+    /// On the command line.
+    name: &'static str,
+    dtype: DType,
+    /// Devices of the script.
+    peers: &'static [&'static str],
+    /// See [`agree::check`].
+    rounding: f64,
+}
 
-/// Types by their name on the command line.
-const TYPES: [(&str, DType); 2] = [("float32", DType::F32), ("bfloat16", DType::BF16)];
+/// The products of `cuda-tf32` round their factors to TF32. That is PyTorch's default for cuDNN, and what Burn's products
+/// do on CUDA.
+const TYPES: [Type; 3] = [
+    Type {
+        name: "float32",
+        dtype: DType::F32,
+        peers: &["cuda", "cuda-tf32"],
+        rounding: agree::TF32,
+    },
+    Type {
+        name: "float16",
+        dtype: DType::F16,
+        peers: &["cuda-float16"],
+        rounding: agree::TF32,
+    },
+    Type {
+        name: "bfloat16",
+        dtype: DType::BF16,
+        peers: &["cuda-bfloat16"],
+        rounding: agree::BFLOAT16,
+    },
+];
 
 /// Samples of a program, unless they take longer than `PATIENCE_MS`. At least one.
 const SAMPLES: usize = 31;
@@ -68,7 +96,7 @@ struct Row {
     shape: String,
     dtype: String,
     mode: String,
-    /// gru-op, Burn with float32, and cuDNN by its [`DEVICES`].
+    /// gru-op, Burn with float32, and the peers of the [`Type`].
     times: Vec<Times>,
     /// Milliseconds until a call of gru-op returned, before the device had finished.
     host: f64,
@@ -125,16 +153,25 @@ impl Runner<'_> {
 
 /// `more` is empty, or names of shapes and [`TYPES`].
 pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> {
-    let types = TYPES.map(|(name, _)| name);
+    let types = TYPES.map(|of| of.name);
     let mut known = ORDER.iter().chain(&types);
-    if let Some(other) = more.iter().find(|&name| !known.clone().any(|known| known == name)) {
+    if let Some(other) = more
+        .iter()
+        .find(|&name| !known.clone().any(|known| known == name))
+    {
         let known = known.by_ref().copied().collect::<Vec<_>>();
         return Err(format!("expected {}, got {other:?}", known.join(", ")).into());
     }
     let are_wanted = |names: &[&'static str]| -> Vec<&'static str> {
-        let named = names.iter().filter(|name| more.iter().any(|wanted| wanted == *name));
+        let named = names
+            .iter()
+            .filter(|name| more.iter().any(|wanted| wanted == *name));
         let named: Vec<_> = named.copied().collect();
-        if named.is_empty() { names.to_vec() } else { named }
+        if named.is_empty() {
+            names.to_vec()
+        } else {
+            named
+        }
     };
     let device = device();
     let client = cubecl::Device::default().client();
@@ -145,12 +182,12 @@ pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> 
     let mut peers = peers()?;
     let files = Files::new();
     let wanted_types = are_wanted(&types);
-    let wanted_types = TYPES.into_iter().filter(|(name, dtype)| {
-        wanted_types.contains(name) && device.supports_dtype(*dtype)
-    });
+    let wanted_types = TYPES
+        .into_iter()
+        .filter(|of| wanted_types.contains(&of.name) && device.supports_dtype(of.dtype));
     let shapes = are_wanted(&ORDER);
     let rows_of = wanted_types.flat_map(|of| shapes.iter().map(move |&name| (of, name)));
-    for ((type_name, dtype), name) in rows_of {
+    for (of_type, name) in rows_of {
         let shape = Shape::find(name).expect("a shape");
         let problem = Problem::new(shape);
         let written = problem.write(&files.problem);
@@ -158,11 +195,11 @@ pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> 
         for mode in MODES {
             clock.check(|| format!("for {name} {}", mode.name()))?;
             let (mut runners, difference) =
-                prepare(&problem, mode, (&device, dtype), &mut peers, &files)?;
+                prepare(&problem, mode, (&device, of_type), &mut peers, &files)?;
             let (times, host) = measure(&mut runners, &device)?;
             rows.add(&Row {
                 shape: name.to_owned(),
-                dtype: type_name.to_owned(),
+                dtype: of_type.name.to_owned(),
                 mode: mode.name().to_owned(),
                 gflops: shape.flops(mode) / (times[0].median * 1e6),
                 times,
@@ -201,7 +238,7 @@ impl Drop for Files {
     }
 }
 
-/// PyTorch, once for each of [`DEVICES`]; none without CUDA.
+/// PyTorch, once for each device of [`TYPES`]; none without CUDA.
 fn peers() -> Result<Vec<Peer>, Stop> {
     let has_cuda = Command::new("python3")
         .args([
@@ -223,7 +260,8 @@ fn peers() -> Result<Vec<Peer>, Stop> {
         command.args([&script, "torch", device]);
         Peer::start(device, command.env("OMP_NUM_THREADS", "1"))
     };
-    let peers = DEVICES.into_iter().map(start);
+    let devices = TYPES.iter().flat_map(|of| of.peers);
+    let peers = devices.map(|device| start(device));
     Ok(peers.collect::<Result<_, _>>()?)
 }
 
@@ -231,29 +269,29 @@ fn peers() -> Result<Vec<Peer>, Stop> {
 fn prepare<'a>(
     problem: &Problem,
     mode: Mode,
-    (device, dtype): (&Device, DType),
+    (device, of_type): (&Device, Type),
     peers: &'a mut [Peer],
     files: &Files,
 ) -> Result<(Vec<Runner<'a>>, f64), Stop> {
     let mut runners = Vec::new();
     let mut outputs = Vec::new();
-    let is_half = dtype == DType::BF16;
-    let programs = [(Program::Block, "gru-op"), (Program::Burn, "burn")];
-    for (program, name) in programs.into_iter().take(if is_half { 1 } else { 2 }) {
-        let layer = Layer::new(problem, program, mode, device, dtype);
+    let mut programs = vec![(Program::Block, "gru-op")];
+    programs.extend((of_type.dtype == DType::F32).then_some((Program::Burn, "burn")));
+    for (program, name) in programs {
+        let layer = Layer::new(problem, program, mode, device, of_type.dtype);
         let tensors = caught(|| layer.outputs())
             .map_err(|panic| format!("{} {name}: {panic}", problem.shape.name))?;
         outputs.push(Outputs::new(name, tensors, problem, mode)?);
         runners.push(Runner::Burn(Box::new(layer), name));
     }
-    for peer in peers.iter_mut().filter(|peer| (peer.name == DEVICES[2]) == is_half) {
+    let is_of_type = |peer: &&mut Peer| of_type.peers.contains(&peer.name.as_str());
+    for peer in peers.iter_mut().filter(is_of_type) {
         let out: &Path = &files.outputs;
         let (names, _) = peer.prepare(&files.problem, mode, out)?;
         outputs.push(Outputs::read(&peer.name, &names, out, problem, mode)?);
         runners.push(Runner::Peer(peer));
     }
-    let rounding = if is_half { agree::BFLOAT16 } else { agree::TF32 };
-    let differences = agree::check(&outputs, problem, rounding)?;
+    let differences = agree::check(&outputs, problem, of_type.rounding)?;
     Ok((runners, differences.into_values().fold(0.0, f64::max)))
 }
 
@@ -337,8 +375,8 @@ pub fn page(rows: &[Value]) -> String {
             row.mode.clone(),
             of(&["gru-op"]),
             of(&["burn"]),
-            of(&[DEVICES[0], DEVICES[2]]),
-            of(&[DEVICES[1]]),
+            of(&["cuda", "cuda-float16", "cuda-bfloat16"]),
+            of(&["cuda-tf32"]),
             format!("{:.3}", row.host),
             format!("{:.0}", row.gflops),
             format!("{:.0e}", row.difference),

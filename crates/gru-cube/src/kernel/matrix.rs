@@ -91,9 +91,8 @@ fn load_matrix<F: Float, M: Float>(
     let column = (plane + comptime!(c * threads.planes())) * comptime!(of.n);
     // Columns beyond the last one repeat it. Their results are not used.
     let j = min(j0 + column, comptime!(product.columns - of.n));
-    let at = comptime!(product.base + out * product.out_stride)
-        + term * comptime!(product.k_stride)
-        + j;
+    let at =
+        comptime!(product.base + out * product.out_stride) + term * comptime!(product.k_stride) + j;
     // SAFETY: the next line loads it.
     let mut weight = unsafe {
         cmma::Matrix::<M>::uninitialized(

@@ -5,23 +5,20 @@ use super::{
     error::PlanError,
     schedule::{Schedule, SequenceTile, StepTile},
     tuning::{
-        CPU_COLUMNS, CPU_ROWS, PERSISTENT_REGISTERS, PERSISTENT_UNITS, SEQUENCE_HIDDEN,
-        SEQUENCE_UNITS, TILE_CLOCKS,
+        CPU_COLUMNS, CPU_ROWS, MATRIX_TILE_CLOCKS, PERSISTENT_REGISTERS, PERSISTENT_UNITS,
+        SEQUENCE_HIDDEN, SEQUENCE_UNITS, TILE_CLOCKS,
     },
 };
 use crate::kernel::{rule::Pass, threads::Matrices};
 
 /// The first of these that the device allows: a sequence kernel with a resident weight; a persistent kernel; a sequence
 /// kernel that reads the weight at every step; step kernels. The last two change places above [`SEQUENCE_HIDDEN`].
-/// Persistent kernels and step kernels are those with matrix units first.
 pub(super) fn infer(pass: Pass, problem: &Problem) -> Result<Plan, PlanError> {
     let sequences = sequence_tiles(problem).into_iter();
     let (resident, reading): (Vec<_>, Vec<_>) = sequences.partition(|tile| tile.resident);
     let [resident, reading] =
         [resident, reading].map(|tiles| tiles.into_iter().map(Schedule::Sequence));
-    let persistent = persistent_matrix_tiles(problem)
-        .into_iter()
-        .chain(persistent_tiles(problem));
+    let persistent = persistent_tiles(problem).into_iter();
     let schedules = resident.chain(persistent.map(Schedule::Persistent));
     let steps = step_tiles(problem).into_iter().map(Schedule::Steps);
     if problem.rule.hidden <= SEQUENCE_HIDDEN {
@@ -104,72 +101,65 @@ fn persistent_tiles(problem: &Problem) -> Vec<StepTile> {
     if !limits.persistent {
         return Vec::new();
     }
+    let hidden = rule.hidden;
     let units = limits.units.min(PERSISTENT_UNITS);
     let mut tiles = Vec::new();
     for n_threads in [32, 16] {
         let k_splits = units / n_threads;
-        let holds = k_splits > 0 && 3 * rule.hidden.div_ceil(k_splits) <= PERSISTENT_REGISTERS;
+        let holds = k_splits > 0 && 3 * hidden.div_ceil(k_splits) <= PERSISTENT_REGISTERS;
         let rows = [4, 2, 1]
             .into_iter()
             .filter(|&rows| holds && rows <= n.next_power_of_two());
-        tiles.extend(rows.map(|rows| StepTile {
-            rows,
-            width: rows,
-            n_threads,
-            n_per_thread: 1,
-            k_splits,
-            block_k: 512,
-            matrix: false,
+        tiles.extend(rows.map(|rows| {
+            let tile = StepTile {
+                rows,
+                width: rows,
+                n_threads,
+                n_per_thread: 1,
+                k_splits,
+                block_k: 512,
+                matrix: false,
+            };
+            // Multiplications, and vectors of the lhs from shared memory.
+            let product = rows * hidden * (n_threads + 8) / 26;
+            let clocks = TILE_CLOCKS + product;
+            (
+                rounds(problem, rows, n_threads).saturating_mul(clocks),
+                tile,
+            )
         }));
     }
-    tiles.sort_by_key(|tile| persistent_clocks(problem, tile));
-    tiles
+    if let Some(matrices) = useful_matrices(problem) {
+        let Matrices { m, n, plane, .. } = matrices;
+        for planes in [1, 2] {
+            let (n_threads, columns) = (planes * plane, planes * n);
+            let holds = n_threads <= units
+                && matrices.registers(hidden, columns, units) <= PERSISTENT_REGISTERS;
+            tiles.extend(holds.then(|| {
+                let tile = StepTile {
+                    rows: m,
+                    width: 1,
+                    n_threads,
+                    n_per_thread: 1,
+                    k_splits: units / n_threads,
+                    block_k: 512,
+                    matrix: true,
+                };
+                // Loads of the lhs, and its products.
+                let clocks = MATRIX_TILE_CLOCKS + m * hidden * columns / 47;
+                (rounds(problem, m, columns).saturating_mul(clocks), tile)
+            }));
+        }
+    }
+    tiles.sort_by_key(|&(clocks, _)| clocks);
+    tiles.into_iter().map(|(_, tile)| tile).collect()
 }
 
-/// Persistent kernels with matrix units and a resident weight, by the number of tiles that a cube computes in a step.
-fn persistent_matrix_tiles(problem: &Problem) -> Vec<StepTile> {
-    let Problem { limits, rule, .. } = *problem;
-    let Some(matrices) = useful_matrices(problem).filter(|_| limits.persistent) else {
-        return Vec::new();
-    };
-    let k_splits = limits.units.min(PERSISTENT_UNITS) / matrices.plane;
-    let columns = |n_per_thread: usize| n_per_thread * matrices.n;
-    let holds = |n_per_thread: &usize| {
-        let units = matrices.plane * k_splits;
-        units > 0
-            && matrices.registers(rule.hidden, columns(*n_per_thread), units)
-                <= PERSISTENT_REGISTERS
-    };
-    let tiles = [1, 2].into_iter().filter(holds);
-    let mut tiles: Vec<_> = tiles
-        .map(|n_per_thread| StepTile {
-            rows: matrices.m,
-            width: 1,
-            n_threads: matrices.plane,
-            n_per_thread,
-            k_splits,
-            block_k: 512,
-            matrix: true,
-        })
-        .collect();
-    tiles.sort_by_key(|tile| rounds(problem, tile.rows, columns(tile.n_per_thread)));
-    tiles
-}
-
-/// Tiles that a cube computes one after the other.
+/// Tiles that a cube computes one after the other in a step.
 fn rounds(problem: &Problem, rows: usize, columns: usize) -> usize {
     let cubes = problem.rule.hidden.div_ceil(columns).max(1);
     let groups = (problem.limits.coresident_cubes / cubes).max(1);
     problem.n.div_ceil(rows).div_ceil(groups)
-}
-
-/// Estimated clocks of a step without the grid barrier.
-fn persistent_clocks(problem: &Problem, tile: &StepTile) -> usize {
-    let hidden = problem.rule.hidden;
-    let rounds = rounds(problem, tile.rows, tile.n_threads);
-    // Multiplications, and vectors of the lhs from shared memory.
-    let of_tile = tile.rows * hidden * (tile.n_threads + 8) / 26;
-    rounds.saturating_mul(TILE_CLOCKS + of_tile)
 }
 
 /// Step kernels for a problem, the best first.

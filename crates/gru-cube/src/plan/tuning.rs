@@ -81,6 +81,9 @@ pub(crate) const PERSISTENT_REGISTERS: usize = 192;
 /// H200.
 pub(crate) const TILE_CLOCKS: usize = 1000;
 
+/// The same for a tile by matrix units, which has more rows.
+pub(crate) const MATRIX_TILE_CLOCKS: usize = 3500;
+
 /// Largest H for which a sequence kernel that reads the weight at every step is faster than one launch per
 /// step.
 /// At 256, 12·H² bytes from a cache with about 64 bytes per clock take 12 000 clocks.

@@ -41,7 +41,12 @@ pub(crate) fn gru_backward_step<F: Float, M: Float, R: Size>(
     let mut memory = step_memory::<M, R>(first_product, steps);
     let mut weights = Sequence::<Weight<M>>::new();
     weights.push(step_weight::<F, M>(args.weight, j0, first_product, threads));
-    weights.push(step_weight::<F, M>(args.weight, j0, second_product, threads));
+    weights.push(step_weight::<F, M>(
+        args.weight,
+        j0,
+        second_product,
+        threads,
+    ));
     let mut timed_out = no_time_out(steps);
 
     for back in first as usize..last as usize {
@@ -222,15 +227,7 @@ fn multiply_tile<F: Float, M: Float, R: Size>(
             from: 0usize.runtime(),
         };
         let lhs = &memory.lhs;
-        accumulate_block::<F, M, R>(
-            &mut sums,
-            lhs,
-            args.weight,
-            weight,
-            block,
-            product,
-            threads,
-        );
+        accumulate_block::<F, M, R>(&mut sums, lhs, args.weight, weight, block, product, threads);
         sync_cube();
     }
     tile_results::<R>(&sums, &mut memory.partial, product, threads)

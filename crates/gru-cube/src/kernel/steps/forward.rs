@@ -210,9 +210,7 @@ fn multiply_tile<F: Float, M: Float, R: Size>(
             from: 0usize.runtime(),
         };
         let lhs = &memory.lhs;
-        accumulate_block::<F, M, R>(
-            &mut sums, lhs, args.w_hh, weight, block, product, threads,
-        );
+        accumulate_block::<F, M, R>(&mut sums, lhs, args.w_hh, weight, block, product, threads);
         sync_cube();
     }
     tile_results::<R>(&sums, &mut memory.partial, product, threads)
