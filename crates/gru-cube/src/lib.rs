@@ -26,9 +26,11 @@
 //!
 //! 1. a sequence kernel with a resident weight, up to H 64 with 256 units per cube (the smallest limit of WebGPU), and
 //!    up to H 128 with units that have enough registers;
-//! 2. with CUDA, a persistent kernel, up to H 1024 with 64 multiprocessors or more;
-//! 3. up to H 256 a sequence kernel that reads the weight at every step, else step kernels. Step kernels of
-//!    16-bit types use matrix units if the device has them.
+//! 2. with CUDA, a persistent kernel, up to H 1024 with 64 multiprocessors or more, and in 16 bits up to H 2048 with 128;
+//! 3. up to H 256 a sequence kernel that reads the weight at every step, else step kernels.
+//!
+//! Step kernels of 16-bit types use matrix units if the device has them, and persistent kernels if that is faster by an
+//! estimate.
 //!
 //! A launch of a sequence kernel or a persistent kernel is bounded in time: by an estimate for a slow device, it takes
 //! at most 100 ms. A longer sequence is several launches, so that no watchdog of a driver or a browser ends it.
