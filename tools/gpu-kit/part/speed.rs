@@ -179,21 +179,27 @@ pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> 
     let size = if Limits::of(&client).cpu { 256 } else { 4096 };
     sgemm_rate(&device, size);
     let mut product = Some((size, sgemm_rate(&device, size)));
-    let mut peers = peers()?;
     let files = Files::new();
     let wanted_types = are_wanted(&types);
-    let wanted_types = TYPES
+    let wanted_types: Vec<_> = TYPES
         .into_iter()
-        .filter(|of| wanted_types.contains(&of.name) && device.supports_dtype(of.dtype));
+        .filter(|of| wanted_types.contains(&of.name) && device.supports_dtype(of.dtype))
+        .collect();
+    if wanted_types.is_empty() {
+        return Err(format!("the device does not have {}", more.join(" or ")).into());
+    }
+    let mut peers = peers(&wanted_types);
     let shapes = are_wanted(&ORDER);
-    let rows_of = wanted_types.flat_map(|of| shapes.iter().map(move |&name| (of, name)));
+    let rows_of = wanted_types
+        .into_iter()
+        .flat_map(|of| shapes.iter().map(move |&name| (of, name)));
     for (of_type, name) in rows_of {
         let shape = Shape::find(name).expect("a shape");
         let problem = Problem::new(shape);
         let written = problem.write(&files.problem);
         written.map_err(|e| format!("{}: {e}", files.problem.display()))?;
         for mode in MODES {
-            clock.check(|| format!("for {name} {}", mode.name()))?;
+            clock.check(|| format!("for {name} {} {}", of_type.name, mode.name()))?;
             let (mut runners, difference) =
                 prepare(&problem, mode, (&device, of_type), &mut peers, &files)?;
             let (times, host) = measure(&mut runners, &device)?;
@@ -238,8 +244,8 @@ impl Drop for Files {
     }
 }
 
-/// PyTorch, once for each device of [`TYPES`]; none without CUDA.
-fn peers() -> Result<Vec<Peer>, Stop> {
+/// PyTorch, once for each device of these types that it has; none without CUDA.
+fn peers(types: &[Type]) -> Vec<Peer> {
     let has_cuda = Command::new("python3")
         .args([
             "-c",
@@ -249,20 +255,22 @@ fn peers() -> Result<Vec<Peer>, Stop> {
         .status();
     let Ok(script) = env::var(SCRIPT) else {
         println!("{SCRIPT} is not set, so cuDNN is not measured");
-        return Ok(Vec::new());
+        return Vec::new();
     };
     if !has_cuda.is_ok_and(|status| status.success()) {
         println!("no PyTorch with CUDA found");
-        return Ok(Vec::new());
+        return Vec::new();
     }
-    let start = |device: &str| {
+    let start = |device: &&str| {
         let mut command = Command::new("python3");
         command.args([&script, "torch", device]);
-        Peer::start(device, command.env("OMP_NUM_THREADS", "1"))
+        let peer = Peer::start(device, command.env("OMP_NUM_THREADS", "1"));
+        // An older PyTorch does not have each type.
+        peer.map_err(|reason| println!("{device} is not measured: {}", String::from(reason)))
+            .ok()
     };
-    let devices = TYPES.iter().flat_map(|of| of.peers);
-    let peers = devices.map(|device| start(device));
-    Ok(peers.collect::<Result<_, _>>()?)
+    let devices = types.iter().flat_map(|of| of.peers);
+    devices.filter_map(start).collect()
 }
 
 /// All programs after their first call, which compiles kernels, and the largest difference of their numbers.
