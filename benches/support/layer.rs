@@ -84,7 +84,7 @@ struct Results {
 }
 
 impl Layer {
-    /// A program that has this mode, with numbers of type `dtype`. Burn's layers have float32 only.
+    /// A program that has this mode, with numbers of type `dtype`. It is float32 for Burn's layers.
     pub fn new(
         problem: &Problem,
         program: Program,

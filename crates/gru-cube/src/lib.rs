@@ -26,7 +26,8 @@
 //!
 //! 1. a sequence kernel with a resident weight, up to H 64 with 256 units per cube (the smallest limit of WebGPU), and
 //!    up to H 128 with units that have enough registers;
-//! 2. with CUDA, a persistent kernel, up to H 1024 with 64 multiprocessors or more, and with matrix units up to H 2048 with 128;
+//! 2. with CUDA, a persistent kernel, up to H 1024 with 64 multiprocessors or more, and with matrix units up to H 2048
+//!    with 128;
 //! 3. up to H 256 a sequence kernel that reads the weight at every step, else step kernels.
 //!
 //! Step kernels of 16-bit types use matrix units if the device has them, and persistent kernels if that is faster by an
@@ -57,8 +58,8 @@
 //!
 //! Buffers are f32, f16 or bf16. Sums are f32, and so are states within a call of step kernels or within a launch. In
 //! f16 and bf16, matrix units may compute the products of step kernels and persistent kernels: states and gradients are
-//! rounded to the type before the product. Float32 uses matrix units only if a forced schedule has the word `matrix`; they then
-//! compute in TF32 ([`StepTile::matrix`]).
+//! rounded to the type before the product. Float32 uses matrix units only if a forced schedule has the word `matrix`;
+//! they then compute in TF32 ([`StepTile::matrix`]).
 //!
 //! Sums have a fixed order, without atomics. The same inputs with the same schedule give the same bits.
 //!

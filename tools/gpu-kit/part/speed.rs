@@ -180,13 +180,13 @@ pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> 
     sgemm_rate(&device, size);
     let mut product = Some((size, sgemm_rate(&device, size)));
     let files = Files::new();
-    let wanted_types = are_wanted(&types);
+    let names = are_wanted(&types);
     let wanted_types: Vec<_> = TYPES
         .into_iter()
-        .filter(|of| wanted_types.contains(&of.name) && device.supports_dtype(of.dtype))
+        .filter(|of| names.contains(&of.name) && device.supports_dtype(of.dtype))
         .collect();
     if wanted_types.is_empty() {
-        return Err(format!("the device does not have {}", more.join(" or ")).into());
+        return Err(format!("the device does not have {}", names.join(" or ")).into());
     }
     let mut peers = peers(&wanted_types);
     let shapes = are_wanted(&ORDER);
