@@ -302,7 +302,7 @@ pub fn persistent() -> Cases {
 /// with and without a remainder. For matrices of 8 and 16, planes of 8 and 32.
 pub fn matrices(name: &'static str, schedule: fn(StepTile) -> Schedule) -> Cases {
     let tiles = [
-        tile(16, 1, 32, 2, 1, 128),
+        tile(16, 1, 64, 2, 1, 128),
         tile(32, 1, 32, 1, 2, 32),
         tile(16, 1, 64, 1, 2, 48),
         tile(48, 1, 32, 1, 1, 16),
