@@ -34,6 +34,7 @@ const TESTS: &[(&str, Test)] = &[
     ("dropout-in-training-only", dropout_in_training_only),
     ("pytorch-initializer", pytorch_initializer),
     ("per-gate-initializer", per_gate_initializer),
+    ("orthogonal-initializer", orthogonal_initializer),
 ];
 
 const N: usize = 3;
@@ -391,6 +392,30 @@ fn per_gate_initializer(device: &Device, _: Tolerance) -> Result<(), String> {
         if gates[0] == gates[1] || gates[1] == gates[2] {
             return Err(format!("{name}: expected different weights for two gates"));
         }
+    }
+    Ok(())
+}
+
+/// The recurrent weight of each gate is orthogonal, and biases are zero.
+fn orthogonal_initializer(device: &Device, tolerance: Tolerance) -> Result<(), String> {
+    let h = 7;
+    let orthogonal = Initializer::Orthogonal { gain: 1.0 };
+    let config = GruBlockConfig::new(3, h).with_initializer(orthogonal.into());
+    let layer = &config.init(device).layers[0];
+    for gate in 0..3 {
+        let weight = layer.w_hh.val().narrow(1, gate * h, h);
+        let product = weight.clone().transpose().matmul(weight);
+        let identity = Tensor::<2>::eye(h, device);
+        close(
+            "product",
+            &values(product),
+            &values(identity),
+            tolerance.forward,
+        )?;
+    }
+    let bias = values(layer.b_hh.as_ref().expect("a bias is the default").val());
+    if bias.iter().any(|&bias| bias != 0.0) {
+        return Err(format!("expected biases of zero, got {bias:?}"));
     }
     Ok(())
 }

@@ -59,13 +59,35 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     }
     trials.push(Trial::test("burn_gru/frozen", || {
         let device = Device::flex().autodiff();
-        for frozen in [false, true] {
-            let gru = GruConfig::new(2, 3, true).init(&device);
-            let gru = if frozen { gru.freeze() } else { gru };
-            let block = GruBlock::try_from(gru).map_err(text)?;
-            if block.layers[0].w_hh.is_require_grad() == frozen {
-                return Err(format!("expected a block with frozen = {frozen}").into());
-            }
+        let mut gru = BiGruConfig::new(2, 3, true).init(&device);
+        gru.forward = gru.forward.freeze();
+        let gates = [&mut gru.reverse.reset_gate, &mut gru.reverse.update_gate];
+        for gate in gates.into_iter().chain([&mut gru.reverse.new_gate]) {
+            gate.hidden_transform = gate.hidden_transform.clone().freeze();
+        }
+        gru.reverse.new_gate.input_transform = gru.reverse.new_gate.input_transform.freeze();
+        let block = GruBlock::try_from(gru).map_err(text)?;
+        let trained = |layer: &GruLayer| {
+            let biases = [&layer.b_ih, &layer.b_hh].map(|bias| bias.as_ref().unwrap());
+            let [b_ih, b_hh] = biases.map(|bias| bias.is_require_grad());
+            let weights = [&layer.w_ih, &layer.w_hh].map(|weight| weight.is_require_grad());
+            [weights, [b_ih, b_hh]]
+        };
+        let trained = [0, 1].map(|k| trained(&block.layers[k]));
+        let expected = [[[false; 2]; 2], [[true, false]; 2]];
+        if trained != expected {
+            return Err(format!("expected gradients {expected:?}, got {trained:?}").into());
+        }
+        Ok(())
+    }));
+    trials.push(Trial::test("burn_gru/directions-differ", || {
+        let device = Device::flex();
+        let mut gru = BiGruConfig::new(2, 3, true).init(&device);
+        gru.reverse.clip = Some(0.5);
+        let block = GruBlock::try_from(gru).map_err(text)?;
+        let clips = [0, 1].map(|k| block.layers[k].spec.clip_state);
+        if clips != [None, Some(0.5)] {
+            return Err(format!("expected a clip in reverse only, got {clips:?}").into());
         }
         Ok(())
     }));

@@ -146,7 +146,7 @@ fn sequences() -> Vec<Misuse> {
             "x-features",
             sequence(|c| c.x = zeros([N, T, I + 1])),
             "gru_sequence: w_ih [I, 3H] must be [5, 15], got [4, 15]",
-            "x [N, T, I] is [2, 3, 5]"
+            "N is 2, T is 3, x has 5 features, w_hh [H, 3H] is [5, 15]"
         ),
         misuse!(
             "h0-batch",
@@ -157,7 +157,7 @@ fn sequences() -> Vec<Misuse> {
             "h0-batch-time-major",
             with(|o| o.state(zeros([N, H])).layout(Layout::TimeMajor)),
             "gru_sequence_with: h0 [N, H] must be [3, 5], got [2, 5]",
-            "x [T, N, I] is [2, 3, 4]"
+            "N is 3, T is 2, x has 4 features"
         ),
         misuse!(
             "h0-hidden",

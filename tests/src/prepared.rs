@@ -9,7 +9,8 @@ use burn::{
     tensor::{DType, Device, Distribution, Tensor},
 };
 use gru_op::{
-    GruBlock, GruBlockConfig, GruError, Precision, PreparedGru, Reset, SequenceOptions, Update,
+    Direction, GruBlock, GruBlockConfig, GruError, Precision, PreparedGru, Reset, SequenceOptions,
+    Update,
 };
 use gru_testkit::{
     close::{Tolerance, share},
@@ -45,6 +46,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     for &backend in backends {
         let id = |test: &str| format!("prepared/{test}/{}", backend.name);
         trials.push(backend.trial(id("full"), full));
+        trials.push(backend.trial(id("changed-direction"), changed_direction));
         if ["flex", "ndarray"].contains(&backend.name) {
             for &(test, run) in ON_CPU {
                 trials.push(backend.trial(id(test), run));
@@ -391,6 +393,20 @@ fn half(device: &Device) -> Result<(), String> {
     }
     let expected = block.forward(x, None);
     close("half", (y, state), expected, Tolerance::F16.forward).map(drop)
+}
+
+/// A block that no configuration describes.
+fn changed_direction(device: &Device) -> Result<(), String> {
+    let mut block = GruBlockConfig::new(I, H).with_num_layers(2).init(device);
+    block.layers[1].direction = Direction::Reverse;
+    match block.try_prepare(Precision::Full) {
+        Err(GruError::Config { reason }) if reason.starts_with("layers.1.direction must be") => {
+            Ok(())
+        }
+        other => Err(format!(
+            "expected an error about the direction, got {other:?}"
+        )),
+    }
 }
 
 fn float64(device: &Device) -> Result<(), String> {

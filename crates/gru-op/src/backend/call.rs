@@ -48,7 +48,7 @@ impl<B: Backend> GruCall<B> {
             order: Order::default(),
             checkpointing: Checkpointing::default(),
             lengths: Lengths::All,
-            memory: LayerMemory::default(),
+            memory: None,
         }
     }
 

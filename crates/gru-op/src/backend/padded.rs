@@ -8,12 +8,10 @@ use burn::{
         Backend, TensorMetadata, get_or_init_device_settings,
         tensor::{Device, FloatTensor, IntTensor},
     },
-    tensor::TensorData,
+    tensor::{DType, TensorData},
 };
 use gru_spec::{Direction, Inputs, Layout, Lengths, Order, PerInput, Sequence, Sizes};
-use std::cmp::Reverse;
-#[cfg(feature = "cube")]
-use std::ops::Range;
+use std::{cmp::Reverse, ops::Range};
 
 /// [`GruBackend::gru_forward`](crate::backend::GruBackend::gru_forward), by a function for rows of T steps.
 pub(crate) fn forward<B: Backend>(
@@ -65,6 +63,14 @@ pub(crate) fn gradients<B: Backend>(
     })
 }
 
+/// Numbers of rows of a matrix. The integers of the device may have 8 bits, which are not enough.
+pub(crate) fn row_numbers<B: Backend>(numbers: Vec<i64>, device: &Device<B>) -> IntTensor<B> {
+    let shape = [numbers.len()];
+    let dtype = DType::from(get_or_init_device_settings::<B>(device).int_dtype);
+    let dtype = if dtype.size() < 4 { DType::I32 } else { dtype };
+    B::int_from_data(TensorData::new(numbers, shape).convert_dtype(dtype), device)
+}
+
 /// Rows of a matrix, and their places in another matrix.
 pub(crate) struct Places<B: Backend> {
     /// For each row of this matrix its number in the other one, or 0 if it is not there.
@@ -82,16 +88,10 @@ impl<B: Backend> Places<B> {
                 here[place] = row as i64;
             }
         }
-        let numbers = |numbers: Vec<i64>| {
-            let shape = [numbers.len()];
-            let dtype = get_or_init_device_settings::<B>(device).int_dtype;
-            let data = TensorData::new(numbers, shape).convert_dtype(dtype.into());
-            B::int_from_data(data, device)
-        };
         let there = places.iter().map(|place| place.unwrap_or(0) as i64);
         Self {
-            there: numbers(there.collect()),
-            here: numbers(here),
+            there: row_numbers::<B>(there.collect(), device),
+            here: row_numbers::<B>(here, device),
         }
     }
 
@@ -106,8 +106,6 @@ impl<B: Backend> Places<B> {
     }
 }
 
-/// The products that leave out padding, for GPU kernels.
-#[cfg(feature = "cube")]
 impl<B: Backend> Places<B> {
     /// The steps `times` of rows with these lengths, and the matrix of those that are not padding. There must be one.
     pub(crate) fn of_valid(
@@ -131,6 +129,7 @@ impl<B: Backend> Places<B> {
     }
 
     /// `all · weight` for the valid steps. The rows of the padding are undefined.
+    #[cfg(feature = "cube")]
     pub(crate) fn product(valid: &Option<Self>, all: Prim<B>, weight: Prim<B>) -> Prim<B> {
         match valid {
             Some(valid) => valid.spread(valid.pick(all).matmul(weight)),
@@ -309,7 +308,7 @@ impl<B: Backend> Padded<B> {
     }
 }
 
-#[cfg(all(test, feature = "flex", feature = "cube"))]
+#[cfg(all(test, feature = "flex"))]
 mod tests {
     use super::*;
     use burn_flex::{Flex, FlexDevice, FlexTensor};

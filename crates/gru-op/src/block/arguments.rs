@@ -4,48 +4,27 @@ use crate::op::{check::Check, options::SequenceOptions};
 use burn::tensor::Tensor;
 use gru_spec::Layout;
 
-/// The sizes of a block.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Sizes {
-    /// I.
-    pub(super) d_input: usize,
-    /// H.
-    pub(super) d_hidden: usize,
-    /// L·D.
-    pub(super) layers: usize,
-}
-
-impl Sizes {
-    /// Checks the arguments of a sequence.
-    pub(super) fn check_sequence(
-        &self,
-        op: &str,
-        x: &Tensor<3>,
-        layout: Layout,
-        options: &SequenceOptions<3>,
-    ) {
-        let [first, second, _] = x.dims();
-        let because = || self.explain(&x.dims());
-        let mut check = Check::new(op.into(), ("x", x), &because);
-        let [n, t] = options.padding.batch(layout, [first, second]);
-        let [_, _, features] = x.dims();
-        check.features("x", features, self.d_input);
-        let state = [self.layers, n, self.d_hidden];
-        check.argument("state", "[L·D, N, H]", options.state.as_ref(), state);
-        check.padding(&options.padding, layout, [n, t]);
-        let state = ("[L·D, N, H] or [L·D, 1, H]", state);
-        check.starts(&options.starts, layout, [n, t], state);
-    }
-
-    fn explain(&self, x: &[usize]) -> String {
-        let Self {
-            d_input,
-            d_hidden,
-            layers,
-        } = self;
+/// Checks the arguments of a sequence for a block with these sizes: I, H and L·D.
+pub(super) fn check_sequence(
+    op: &str,
+    x: &Tensor<3>,
+    layout: Layout,
+    options: &SequenceOptions<3>,
+    [d_input, d_hidden, layers]: [usize; 3],
+) {
+    let [first, second, features] = x.dims();
+    let [n, t] = options.padding.batch(layout, [first, second]);
+    let because = || {
         format!(
-            "x is {x:?}, and the block has d_input {d_input}, d_hidden {d_hidden} and {layers} layers times \
-             directions"
+            "N is {n}, T is {t}, x has {features} features, and the block has d_input {d_input}, d_hidden {d_hidden} \
+             and {layers} layers times directions"
         )
-    }
+    };
+    let mut check = Check::new(op.into(), ("x", x), &because);
+    check.features("x", features, d_input);
+    let state = [layers, n, d_hidden];
+    check.argument("state", "[L·D, N, H]", options.state.as_ref(), state);
+    check.padding(&options.padding, layout, [n, t]);
+    let state = ("[L·D, N, H] or [L·D, 1, H]", state);
+    check.starts(&options.starts, layout, [n, t], state);
 }

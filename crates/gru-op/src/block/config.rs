@@ -1,10 +1,7 @@
 //! The configuration of a [`GruBlock`].
 
 use super::{GruBlock, GruError, GruInitializer, GruLayer, error::expect_shape};
-use crate::{
-    backend::{LayerMemory, is_addressable},
-    op::options::GruWeights,
-};
+use crate::{backend::is_addressable, op::options::GruWeights};
 use burn::{
     config::Config,
     module::{Initializer, Param},
@@ -15,7 +12,8 @@ use gru_spec::{Activation, Activations, Checkpointing, Direction, GruSpec, Reset
 
 /// Describes a [`GruBlock`]. [`init`](GruBlockConfig::init) creates it.
 ///
-/// Methods and defaults are the ones of Burn's `GruConfig`, except that `new` has no third argument `bias`.
+/// Methods and defaults are the ones of Burn's `GruConfig`, except that `new` has no third argument `bias`, activations
+/// are [`Activation`], and an initializer is a [`GruInitializer`](crate::GruInitializer).
 /// [`try_from`](GruBlockConfig::try_from) converts a `GruConfig`:
 ///
 /// ```
@@ -42,7 +40,8 @@ pub struct GruBlockConfig {
     /// Whether every layer also has a reverse direction. Its output is then `[…,2H]`, forward first.
     #[config(default = false)]
     pub bidirectional: bool,
-    /// Whether every layer has the reverse direction only: ONNX' `reverse`, Keras' `go_backwards`.
+    /// Whether every layer has the reverse direction only: ONNX' `reverse`, and Keras' `go_backwards`, which also
+    /// reverses the outputs.
     #[config(default = false)]
     pub reverse: bool,
     /// Probability that dropout between layers sets an element to zero, in training.
@@ -277,7 +276,7 @@ impl GruBlockConfig {
             spec: self.layer_spec(k),
             direction: self.direction_of(k),
             checkpointing: self.checkpointing,
-            memory: LayerMemory::new(),
+            memory: Some(Default::default()),
         }
     }
 

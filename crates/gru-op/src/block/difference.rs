@@ -17,7 +17,8 @@ pub struct GruMismatch {
 }
 
 impl GruBlock {
-    /// A configuration that creates a block like this one. Its initializer is the default.
+    /// A configuration that creates a block like this one. Its initializer is the default. It has biases in all layers if
+    /// one layer has them, and `b_ih` if a layer has `b_hh`.
     ///
     /// Save it with [`Config::save`](burn::config::Config::save) next to the block's record, which does not
     /// store which GRU the parameters belong to.

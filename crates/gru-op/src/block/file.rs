@@ -29,29 +29,17 @@ const CONFIG: &str = "gru-op.config";
 /// A block could not be written to a file, or read from one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs)] // The texts explain the fields.
 pub enum GruFileError {
     /// The file could not be read or written, or is not a burnpack.
     #[error("{path}: {reason}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What failed.
-        reason: String,
-    },
+    File { path: PathBuf, reason: String },
     /// The file has parameters, but no configuration. Load it with Burn's `load_file`.
     #[error("{path}: expected a configuration next to the parameters, got none")]
-    NoConfig {
-        /// The file.
-        path: PathBuf,
-    },
+    NoConfig { path: PathBuf },
     /// The configuration is not valid, or does not match the parameters.
     #[error("{path}: {source}")]
-    Content {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: GruError,
-    },
+    Content { path: PathBuf, source: GruError },
     /// The fields of the block were changed to values that no configuration describes.
     #[error("block cannot be described by a GruBlockConfig: {0}")]
     Block(GruMismatch),

@@ -3,7 +3,7 @@
 use super::{GruBlock, GruBlockConfig, GruError, error::expect_shape};
 use crate::op::options::GruWeights;
 use burn::{
-    module::Module,
+    module::Param,
     nn::{
         Linear,
         activation::{Activation as BurnActivation, ActivationConfig},
@@ -20,7 +20,7 @@ impl TryFrom<Gru> for GruBlock {
 
     fn try_from(gru: Gru) -> Result<Self, GruError> {
         let block = config(&gru)?.init_with(vec![weights(&gru, "")?])?;
-        Ok(block.set_require_grad(!is_frozen(&gru)))
+        Ok(trained_like(block, &[&gru]))
     }
 }
 
@@ -30,27 +30,16 @@ impl TryFrom<BiGru> for GruBlock {
 
     fn try_from(gru: BiGru) -> Result<Self, GruError> {
         let (forward, reverse) = (config(&gru.forward)?, config(&gru.reverse)?);
-        for (what, same) in [
-            ("d_input", forward.d_input == reverse.d_input),
-            ("d_hidden", forward.d_hidden == reverse.d_hidden),
-            ("reset_after", forward.reset == reverse.reset),
-            ("activations", forward.activations == reverse.activations),
-            ("clip", forward.clip_state == reverse.clip_state),
-        ] {
-            if !same {
-                let reason = format!("{what}: expected the same in both directions");
-                return Err(GruError::Config { reason });
-            }
-        }
+        let options = vec![forward.options_of(0), reverse.options_of(0)];
         let config = forward
             .with_bidirectional(true)
-            .with_batch_first(gru.batch_first);
+            .with_batch_first(gru.batch_first)
+            .with_per_layer(options);
         let block = config.init_with(vec![
             weights(&gru.forward, "forward.")?,
             weights(&gru.reverse, "reverse.")?,
         ])?;
-        let is_frozen = is_frozen(&gru.forward) && is_frozen(&gru.reverse);
-        Ok(block.set_require_grad(!is_frozen))
+        Ok(trained_like(block, &[&gru.forward, &gru.reverse]))
     }
 }
 
@@ -103,12 +92,32 @@ fn config(gru: &Gru) -> Result<GruBlockConfig, GruError> {
         .with_clip(gru.clip))
 }
 
-/// Whether the module is in training and no weight has a gradient.
-fn is_frozen(gru: &Gru) -> bool {
-    let gates = [&gru.reset_gate, &gru.update_gate, &gru.new_gate];
-    let products = gates.map(|gate| [&gate.input_transform, &gate.hidden_transform]);
-    let mut weights = products.iter().flatten().map(|linear| linear.weight.val());
-    weights.all(|weight| weight.device().is_autodiff() && !weight.is_require_grad())
+/// Freezes the parameters that are frozen in all three gates of the module of their direction.
+fn trained_like(mut block: GruBlock, modules: &[&Gru]) -> GruBlock {
+    fn like<const D: usize>(own: &mut Param<Tensor<D>>, gates: [Option<&Param<Tensor<D>>>; 3]) {
+        let is_frozen = |gate: &Param<Tensor<D>>| {
+            let gate = gate.val();
+            gate.device().is_autodiff() && !gate.is_require_grad()
+        };
+        if gates.into_iter().flatten().all(is_frozen) {
+            *own = own.clone().set_require_grad(false);
+        }
+    }
+    for (layer, module) in block.layers.iter_mut().zip(modules) {
+        let gates = [&module.reset_gate, &module.update_gate, &module.new_gate];
+        let (input, hidden) = (
+            gates.map(|gate| &gate.input_transform),
+            gates.map(|gate| &gate.hidden_transform),
+        );
+        like(&mut layer.w_ih, input.map(|linear| Some(&linear.weight)));
+        like(&mut layer.w_hh, hidden.map(|linear| Some(&linear.weight)));
+        for (bias, linears) in [(&mut layer.b_ih, input), (&mut layer.b_hh, hidden)] {
+            if let Some(bias) = bias {
+                like(bias, linears.map(|linear| linear.bias.as_ref()));
+            }
+        }
+    }
+    block
 }
 
 fn weights(gru: &Gru, prefix: &str) -> Result<GruWeights, GruError> {

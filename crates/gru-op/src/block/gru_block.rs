@@ -1,6 +1,6 @@
 //! The module: its forward passes.
 
-use super::{GruLayer, arguments::Sizes};
+use super::{GruLayer, arguments::check_sequence};
 use crate::{
     op::options::{GruWeights, SequenceOptions, Starts},
     op::packed,
@@ -26,7 +26,7 @@ use gru_spec::{Direction, Layout};
 ///
 /// # Training
 ///
-/// The block draws noise if its input or a parameter is on an autodiff device and the block is not frozen, like
+/// The block draws noise if its input or a recurrent weight is on an autodiff device and the block is not frozen, like
 /// Burn's dropout. There are three kinds: dropout between layers for every element, recurrent dropout once per
 /// sequence, zoneout for every step and unit.
 ///
@@ -177,7 +177,7 @@ impl GruBlock {
         layout: Layout,
         options: SequenceOptions<3>,
     ) -> (Tensor<3>, Tensor<3>) {
-        self.sizes().check_sequence(op, &x, layout, &options);
+        check_sequence(op, &x, layout, &options, self.sizes());
         #[cfg(any(feature = "ndarray", feature = "flex"))]
         if let Some(prepared) = self.prepared_for(&x, &options) {
             return prepared.run(op, x, layout, options);
@@ -215,7 +215,7 @@ impl GruBlock {
         const OP: &str = "GruBlock::gates";
         let options = SequenceOptions::new().state(state);
         let (layout, mut all) = (self.layout(), Vec::with_capacity(self.layers.len()));
-        self.sizes().check_sequence(OP, &x, layout, &options);
+        check_sequence(OP, &x, layout, &options, self.sizes());
         self.each_layer(x, false, |k, layer, x| {
             let weights = layer.weights();
             let options = of_layer(&options, k);
@@ -316,12 +316,9 @@ impl GruBlock {
         layout(self.batch_first)
     }
 
-    fn sizes(&self) -> Sizes {
-        Sizes {
-            d_input: self.d_input,
-            d_hidden: self.d_hidden,
-            layers: self.layers.len(),
-        }
+    /// I, H and L·D.
+    fn sizes(&self) -> [usize; 3] {
+        [self.d_input, self.d_hidden, self.layers.len()]
     }
 }
 

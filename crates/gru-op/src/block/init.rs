@@ -1,5 +1,4 @@
-//! Initial weights. The gates share one matrix, but each gate is drawn as its own matrix, so that fan-out is H
-//! and not 3H.
+//! Initial weights. The gates share one matrix, but fan-out is H and not 3H.
 
 use burn::{
     module::{Initializer, Param, ParamId},
@@ -14,7 +13,8 @@ use burn::{
 pub enum GruInitializer {
     /// PyTorch's: every weight and bias uniform in `[−1/√H, 1/√H]`.
     PyTorch,
-    /// A Burn initializer for each gate, with fan-in I or H and fan-out H.
+    /// A Burn initializer for each gate, with fan-in I or H and fan-out H. [`Orthogonal`](Initializer::Orthogonal) makes
+    /// the weight of each gate orthogonal, and biases zero.
     PerGate(Initializer),
 }
 
@@ -27,39 +27,44 @@ impl From<Initializer> for GruInitializer {
 impl GruInitializer {
     /// Input or recurrent weight, `[rows,3H]`.
     pub(super) fn weight(&self, rows: usize, h: usize, device: &Device) -> Param<Tensor<2>> {
-        self.gates([rows, h], 1, rows, h, device)
+        let initializer = self.of_gate(h);
+        if !matches!(initializer, Initializer::Orthogonal { .. }) {
+            return initializer.init_with([rows, 3 * h], Some(rows), Some(h), device);
+        }
+        // The matrix of each gate is orthogonal, and not the matrix of all gates.
+        let draw = move |device: &Device, require_grad| {
+            let gate = |_| {
+                let gate = initializer.init_with([rows, h], Some(rows), Some(h), device);
+                gate.into_value()
+            };
+            let gates = Tensor::cat((0..3).map(gate).collect(), 1).detach();
+            gates.set_require_grad(require_grad)
+        };
+        // Drawn at the first use, as in Burn's modules. So a new module may move to another device before training.
+        Param::uninitialized(
+            ParamId::new(),
+            draw,
+            device.clone(),
+            true,
+            [rows, 3 * h].into(),
+        )
     }
 
     /// Bias of a product with `rows` inputs, `[3H]`.
     pub(super) fn bias(&self, rows: usize, h: usize, device: &Device) -> Param<Tensor<1>> {
-        self.gates([h], 0, rows, h, device)
+        let initializer = match self.of_gate(h) {
+            Initializer::Orthogonal { .. } => Initializer::Zeros,
+            initializer => initializer,
+        };
+        initializer.init_with([3 * h], Some(rows), Some(h), device)
     }
 
-    fn gates<const D: usize>(
-        &self,
-        shape: [usize; D],
-        dim: usize,
-        rows: usize,
-        h: usize,
-        device: &Device,
-    ) -> Param<Tensor<D>> {
+    fn of_gate(&self, h: usize) -> Initializer {
         let bound = 1.0 / (h as f64).sqrt();
         let (min, max) = (-bound, bound);
-        let initializer = match self {
+        match self {
             Self::PyTorch => Initializer::Uniform { min, max },
             Self::PerGate(initializer) => initializer.clone(),
-        };
-        let mut gates = shape;
-        gates[dim] *= 3;
-        let draw = move |device: &Device, require_grad| {
-            let gate = |_| {
-                let gate = initializer.init_with(shape, Some(rows), Some(h), device);
-                gate.into_value()
-            };
-            let gates = Tensor::cat((0..3).map(gate).collect(), dim).detach();
-            gates.set_require_grad(require_grad)
-        };
-        // Drawn at the first use, as in Burn's modules. So a new module may move to another device before training.
-        Param::uninitialized(ParamId::new(), draw, device.clone(), true, gates.into())
+        }
     }
 }

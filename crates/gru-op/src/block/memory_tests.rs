@@ -27,7 +27,7 @@ fn block(device: &Device, checkpointing: Checkpointing) -> GruBlock {
 }
 
 fn memory(gru: &GruBlock) -> &Memory {
-    let memory = gru.layers[0].memory.cpu.as_deref();
+    let memory = gru.layers[0].memory.as_deref();
     memory.expect("a layer has memory")
 }
 

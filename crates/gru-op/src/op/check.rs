@@ -190,10 +190,10 @@ impl<'a> Check<'a> {
 }
 
 /// The names of the dimensions of a mask, a sequence and zoneout.
-fn labels(layout: Layout) -> [&'static str; 3] {
+fn labels(layout: Layout) -> [&'static str; 2] {
     match layout {
-        Layout::BatchMajor => ["[N, T]", "[N, T, I]", "[N, T, H] or [N, T, 1]"],
-        Layout::TimeMajor => ["[T, N]", "[T, N, I]", "[T, N, H] or [T, N, 1]"],
+        Layout::BatchMajor => ["[N, T]", "[N, T, H] or [N, T, 1]"],
+        Layout::TimeMajor => ["[T, N]", "[T, N, H] or [T, N, 1]"],
     }
 }
 
@@ -210,7 +210,7 @@ pub(crate) fn check_sequence(
     let [first, second, features] = x.dims();
     let layout = options.order.layout;
     let [n, t] = options.padding.batch(layout, [first, second]);
-    let [_, of_x, of_zoneout] = labels(layout);
+    let [_, of_zoneout] = labels(layout);
     let layer = names.layer;
     let weight = |name| Name { layer, name };
     let w_hh = weight("w_hh");
@@ -220,10 +220,7 @@ pub(crate) fn check_sequence(
         "{op}: {w_hh} must be [H, 3H], got [{h}, {gates}]"
     );
     let because = || {
-        format!(
-            "x {of_x} is {:?} and {w_hh} [H, 3H] is [{h}, {gates}]",
-            x.dims()
-        )
+        format!("N is {n}, T is {t}, x has {features} features, {w_hh} [H, 3H] is [{h}, {gates}]")
     };
     let mut check = Check::new(names, ("x", x), &because);
     if weights.w_ih.is_none() {

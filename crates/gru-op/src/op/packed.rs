@@ -2,9 +2,10 @@
 
 use crate::{
     GruWeights, SequenceOptions,
-    op::{options::Padding, sequence::Operation, shape},
+    backend::padded::Places,
+    op::{options::Padding, padding, sequence::Operation, shape},
 };
-use burn::tensor::{Bool, Int, Tensor, TensorData};
+use burn::tensor::{Bool, Tensor, TensorData};
 use gru_spec::{GruSpec, Layout, Lengths};
 
 /// [`gru_sequence_with`](crate::gru_sequence_with) for a packed batch: row `n` has `lengths[n]` steps, and the rows
@@ -110,9 +111,12 @@ pub fn pack(x: Tensor<3>, lengths: &[usize]) -> Tensor<2> {
     if let Err(error) = Lengths::Padded(lengths.into()).check(&sizes) {
         panic!("pack: {error}; x [N, T, I] is {:?}", [n, t, features]);
     }
-    let rows = lengths.iter().enumerate();
-    let places = rows.flat_map(|(n, &len)| n * t..n * t + len);
-    select(shape::reshape(x, [n * t, features]), places.collect())
+    let x = shape::reshape(x, [n * t, features]);
+    if lengths.iter().all(|&len| len == 0) || features == 0 {
+        return Tensor::zeros([lengths.iter().sum(), features], (&x.device(), x.dtype()));
+    }
+    let places = Places::of_valid(lengths, 0..t, Layout::BatchMajor, x.device().as_dispatch());
+    Tensor::from_dispatch(places.pick(shape::prim(x)).0)
 }
 
 /// Pads a packed batch: `[M,I]` to `[N,T,I]`, with zeros after the `lengths[n]` steps of each row. T is the largest
@@ -133,28 +137,13 @@ pub fn unpack(x: Tensor<2>, lengths: &[usize]) -> Tensor<3> {
     check_sum("unpack", m, lengths, [m, features]);
     let (n, t) = (lengths.len(), lengths.iter().max().copied().unwrap_or(0));
     if m * features == 0 {
-        return Tensor::zeros([n, t, features], (&x.device(), x.dtype()));
-    }
-    let (mut places, mut past, mut begin) = (Vec::new(), Vec::new(), 0);
-    for &len in lengths {
-        // The padding repeats a row that exists, and becomes zero.
-        places.extend((0..t).map(|time| if time < len { begin + time } else { 0 }));
-        past.extend((0..t).map(|time| time >= len));
-        begin += len;
+        return shape::reshape(x, [n, t, features]);
     }
     let device = x.device();
-    let padded = select(x, places).reshape([n, t, features]);
-    let past = Tensor::<3, Bool>::from_data(TensorData::new(past, [n, t, 1]), &device);
-    padded.mask_fill(past.expand([n, t, features]), 0)
-}
-
-/// Some rows of a matrix.
-fn select(x: Tensor<2>, places: Vec<usize>) -> Tensor<2> {
-    let ([rows, features], count, device) = (x.dims(), places.len(), x.device());
-    if rows * features * count == 0 {
-        return Tensor::zeros([count, features], (&device, x.dtype()));
-    }
-    let places: Vec<i64> = places.into_iter().map(|place| place as i64).collect();
-    let places = Tensor::<1, Int>::from_data(TensorData::new(places, [count]), &device);
-    x.select(0, places)
+    let places = Places::of_valid(lengths, 0..t, Layout::BatchMajor, device.as_dispatch());
+    let padded = Tensor::<2>::from_dispatch(places.spread(shape::prim(x)).0);
+    let past = (0..n * t).map(|step| step % t >= lengths[step / t]);
+    let past = TensorData::new(past.collect::<Vec<bool>>(), [n, t]);
+    let past = Tensor::<2, Bool>::from_data(past, &device);
+    padding::zeroed(padded.reshape([n, t, features]), past)
 }

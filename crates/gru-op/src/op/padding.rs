@@ -1,7 +1,10 @@
 //! Skipped steps of a mask with holes, and the final state of rows of different lengths.
 
-use crate::op::shape;
-use burn::tensor::{Bool, Int, IntDType, Tensor, TensorData};
+use crate::{backend::padded::row_numbers, op::shape};
+use burn::{
+    backend::Dispatch,
+    tensor::{Bool, Int, IntDType, Tensor, TensorData},
+};
 use gru_spec::{Direction, Layout, Lengths, Order};
 
 /// The state `[N,H]` after the last step of each row of at most `t` steps, or its initial state if it has no steps.
@@ -34,7 +37,8 @@ pub(crate) fn state_at_the_end(
         begin += len;
     }
     let rows = states.clone().reshape([first * second, h]);
-    let last = rows.select(0, Tensor::from_data(TensorData::new(last, [n]), &device));
+    let last = row_numbers::<Dispatch>(last, device.as_dispatch());
+    let last = rows.select(0, Tensor::from_dispatch(last));
     if of_rows.iter().all(|&len| len > 0) {
         return last;
     }

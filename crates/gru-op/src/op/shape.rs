@@ -7,7 +7,7 @@
 use crate::backend::composed::prim::Prim;
 use burn::{backend::Dispatch, tensor::Tensor};
 
-fn prim<const D: usize>(tensor: Tensor<D>) -> Prim<Dispatch> {
+pub(crate) fn prim<const D: usize>(tensor: Tensor<D>) -> Prim<Dispatch> {
     Prim(tensor.into_dispatch())
 }
 

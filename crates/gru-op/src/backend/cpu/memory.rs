@@ -12,7 +12,7 @@ use std::{
 /// Smaller buffers, in bytes, are left to the allocator.
 const LARGE: usize = 1 << 20;
 
-/// Gate buffers are freed after this many calls without gates.
+/// A gate buffer is freed after this many calls that do not take it.
 const MAX_IDLE: usize = 256;
 
 /// What a layer keeps, for both float types.
@@ -39,7 +39,8 @@ impl Memory {
 impl Memory {
     /// Lengths of the gate buffers in float32.
     pub(crate) fn kept(&self) -> Vec<usize> {
-        f32::of(self).gates.iter().map(Vec::len).collect()
+        let kept = f32::of(self);
+        kept.gates.iter().map(|(_, buffer)| buffer.len()).collect()
     }
 
     /// Keeps a gate buffer.
@@ -51,14 +52,10 @@ impl Memory {
 /// What a layer keeps for one float type.
 #[derive(Default)]
 pub(super) struct Kept<E: gru_cpu::Element> {
-    /// Gate buffers that no call uses, the oldest first.
-    gates: Vec<Vec<E>>,
-    /// Bytes returned since a buffer was last taken.
-    returned: usize,
-    /// The largest `returned` so far. These bytes were in use at the same time.
-    peak: usize,
-    /// Calls without gates since the last call with gates.
-    idle: usize,
+    /// Gate buffers that no call uses, the oldest first, with the number of the call before their return.
+    gates: Vec<(usize, Vec<E>)>,
+    /// Calls so far.
+    calls: usize,
 }
 
 /// A float type that [`Memory`] has a field for.
@@ -81,41 +78,36 @@ keep!(f64);
 
 impl<E: gru_cpu::Element> Kept<E> {
     /// A gate buffer with arbitrary contents: the smallest one whose capacity is between `len` and
-    /// `2 · len`. If there is none, all smaller buffers are freed.
+    /// `2 · len`, and the newest of these. If there is none, all smaller buffers are freed.
     pub(super) fn take_gates(&mut self, len: usize) -> Option<Vec<E>> {
-        (self.returned, self.idle) = (0, 0);
         let fits = |capacity: usize| capacity >= len && capacity / 2 <= len;
-        let sizes = self.gates.iter().map(Vec::capacity).zip(0..);
-        let Some((_, at)) = sizes.filter(|&(capacity, _)| fits(capacity)).min() else {
-            self.gates.retain(|buffer| buffer.capacity() >= len);
-            return None;
-        };
-        let mut buffer = self.gates.remove(at);
+        let capacities = self.gates.iter().map(|(_, buffer)| buffer.capacity());
+        let fitting = capacities
+            .enumerate()
+            .filter(|&(_, capacity)| fits(capacity));
+        let found = fitting.rev().min_by_key(|&(_, capacity)| capacity);
+        let buffer = found.map(|(at, _)| self.gates.remove(at).1);
+        if buffer.is_none() {
+            self.gates.retain(|(_, buffer)| buffer.capacity() >= len);
+        }
+        self.infer();
+        let mut buffer = buffer?;
         buffer.resize(len, E::zero());
         Some(buffer)
     }
 
-    /// Keeps a gate buffer for a later forward pass. Frees the oldest buffers while there is more than twice
-    /// the peak.
+    /// Keeps a gate buffer for a later forward pass.
     pub(super) fn give_gates(&mut self, buffer: Vec<E>) {
-        let bytes = |buffer: &Vec<E>| buffer.capacity() * size_of::<E>();
-        if bytes(&buffer) < LARGE {
-            return;
-        }
-        self.returned += bytes(&buffer);
-        self.peak = self.peak.max(self.returned);
-        self.gates.push(buffer);
-        while self.gates.iter().map(bytes).sum::<usize>() > 2 * self.peak {
-            self.gates.remove(0);
+        if buffer.capacity() * size_of::<E>() >= LARGE {
+            self.gates.push((self.calls, buffer));
         }
     }
 
-    /// Counts a call without gates.
+    /// Counts a call.
     pub(super) fn infer(&mut self) {
-        self.idle += 1;
-        if self.idle >= MAX_IDLE {
-            self.gates = Vec::new();
-        }
+        self.calls += 1;
+        self.gates
+            .retain(|(returned, _)| self.calls - returned < MAX_IDLE);
     }
 }
 
@@ -127,7 +119,10 @@ mod tests {
 
     impl Kept<f32> {
         fn gate_lengths(&self) -> Vec<usize> {
-            self.gates.iter().map(Vec::capacity).collect()
+            self.gates
+                .iter()
+                .map(|(_, buffer)| buffer.capacity())
+                .collect()
         }
     }
 
@@ -197,6 +192,29 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_longer_buffer_that_training_does_not_take_is_freed() {
+        let mut kept = Kept::<f32>::default();
+        kept.give_gates(vec![0.0; 8 * LEN]);
+        for _ in 0..MAX_IDLE {
+            let buffer = kept.take_gates(LEN).unwrap_or_else(|| vec![0.0; LEN]);
+            kept.give_gates(buffer);
+        }
+        assert_eq!(kept.gate_lengths(), [LEN]);
+    }
+
+    /// The newest is taken, so the others are freed.
+    #[test]
+    fn buffers_of_calls_at_the_same_time_are_freed_if_later_calls_are_alone() {
+        let mut kept = Kept::<f32>::default();
+        (0..3).for_each(|_| kept.give_gates(vec![0.0; LEN]));
+        for _ in 0..MAX_IDLE {
+            let buffer = kept.take_gates(LEN).expect("it was kept");
+            kept.give_gates(buffer);
+        }
+        assert_eq!(kept.gate_lengths(), [LEN]);
     }
 
     #[test]

@@ -64,8 +64,9 @@ fn forward<B: CpuKernels>(call: GruCall<B>, keep_gates: bool) -> GruSaved<B> {
     }
     match call.inputs.sequence.x.dtype() {
         DType::F64 => run::<B, f64>(call, keep_gates),
+        DType::F32 => run::<B, f32>(call, keep_gates),
         dtype => {
-            let call = call.map(|tensor| cast::<B>(tensor, DType::F32));
+            let call = in_float32(call);
             run::<B, f32>(call, keep_gates).map(|tensor| cast::<B>(tensor, dtype))
         }
     }
@@ -82,12 +83,20 @@ fn gradients<B: CpuKernels>(
     }
     match call.inputs.sequence.x.dtype() {
         DType::F64 => backward::<B, f64>(call, saved, d_states, wanted),
+        DType::F32 => backward::<B, f32>(call, saved, d_states, wanted),
         dtype => {
             let f32 = |tensor| cast::<B>(tensor, DType::F32);
-            backward::<B, f32>(call.map(f32), saved.map(f32), f32(d_states), wanted)
+            backward::<B, f32>(in_float32(call), saved.map(f32), f32(d_states), wanted)
                 .map(|tensor| cast::<B>(tensor, dtype))
         }
     }
+}
+
+/// A call in half precision. It keeps no gate buffer, which would take twice the memory of the gates.
+fn in_float32<B: Backend>(call: GruCall<B>) -> GruCall<B> {
+    let mut call = call.map(|tensor| cast::<B>(tensor, DType::F32));
+    call.memory = None;
+    call
 }
 
 fn cast<B: Backend>(tensor: FloatTensor<B>, dtype: DType) -> FloatTensor<B> {
@@ -103,7 +112,7 @@ fn run<B: CpuBackend<E>, E: Keep>(call: GruCall<B>, keep_gates: bool) -> GruSave
     let width = gru.spec.saved_per_unit() * gru.sizes.h;
     let inputs = dense::<B, E>(call.inputs, gru.sizes);
     let mut states = gru_cpu::buffer(places.rows() * gru.sizes.h);
-    let mut kept = memory.cpu.as_deref().map(E::of);
+    let mut kept = memory.as_deref().map(E::of);
     let mut gates = None;
     if keep_gates {
         let len = places.rows() * width;
@@ -146,7 +155,7 @@ fn backward<B: CpuBackend<E>, E: Keep>(
         d_states.as_ref(),
         gradients.as_mut().map(Option::as_deref_mut),
     );
-    if let (Some(gates), Some(memory)) = (gates.and_then(B::into_data), memory.cpu) {
+    if let (Some(gates), Some(memory)) = (gates.and_then(B::into_data), memory) {
         E::of(&memory).give_gates(gates);
     }
     let tensors = gradients.zip(shapes).map(|(data, of)| {

@@ -4,7 +4,7 @@ use super::{
     GRADIENTS, STATES, STATES_AND_GATES, Slots, TENSORS, arguments::Arguments, expect_dtype,
     expect_shape, results, split,
 };
-use crate::backend::{GruBackend, GruCall, GruGradients, GruSaved, LayerMemory};
+use crate::backend::{GruBackend, GruCall, GruGradients, GruSaved};
 use burn::backend::{
     TensorMetadata,
     ir::{BackendIr, CustomOpIr, HandleContainer, TensorIr},
@@ -68,7 +68,7 @@ fn run<B: GruBackend>(
         // Only autodiff reads this, and it is above.
         checkpointing: Checkpointing::default(),
         lengths: arguments.lengths.clone(),
-        memory: LayerMemory::default(),
+        memory: None,
     };
     match id {
         STATES | STATES_AND_GATES => {

@@ -5,7 +5,7 @@ mod cpu;
 
 use super::{
     GruBlock, GruBlockConfig, GruError,
-    arguments::Sizes,
+    arguments::check_sequence,
     gru_block::{expect_forward, layout},
 };
 use crate::op::{
@@ -57,6 +57,10 @@ impl GruBlock {
     ///   and no longer match.
     pub fn try_prepare(&self, precision: Precision) -> Result<PreparedGru, GruError> {
         let (config, weights) = (self.config(), self.weights());
+        let described = self.check_config(&config);
+        described.map_err(|mismatch| GruError::Config {
+            reason: mismatch.to_string(),
+        })?;
         config.check_weights(&weights)?;
         let first = &weights[0].w_hh;
         let (device, dtype) = (first.device().inner(), first.dtype());
@@ -126,7 +130,8 @@ impl GruBlock {
         {
             return None;
         }
-        self.layers.iter().for_each(|layer| layer.memory.infer());
+        let memories = self.layers.iter().filter_map(|layer| layer.memory.as_ref());
+        memories.for_each(|memory| memory.infer());
         self.try_prepare(Precision::Full).ok()
     }
 }
@@ -244,7 +249,9 @@ impl PreparedGru {
                 self.check_tensor(op, name, state);
             }
         }
-        self.sizes().check_sequence(op, &x, layout, &options);
+        let config = &self.config;
+        let sizes = [config.d_input, config.d_hidden, config.layer_count()];
+        check_sequence(op, &x, layout, &options, sizes);
         match &self.kind {
             #[cfg(any(feature = "ndarray", feature = "flex"))]
             Kind::Stack(stack) => cpu::forward(self, stack, x, layout, options),
@@ -357,13 +364,5 @@ impl PreparedGru {
             "{op}: {name} must have the dtype of the prepared block, expected {:?}, got {dtype:?}",
             self.dtype
         );
-    }
-
-    fn sizes(&self) -> Sizes {
-        Sizes {
-            d_input: self.config.d_input,
-            d_hidden: self.config.d_hidden,
-            layers: self.config.layer_count(),
-        }
     }
 }
