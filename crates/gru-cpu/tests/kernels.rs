@@ -12,7 +12,7 @@ use gru_cpu::{
 };
 use gru_testkit::activations::ACTIVATIONS;
 use support::{Case, agree, rules};
-use trials::{with_any_isa, with_each_isa, with_threads};
+use trials::{with_any_isa, with_each_isa};
 
 fn main() {
     trials::run([
@@ -23,7 +23,6 @@ fn main() {
         with_each_isa(uncommon_activations_and_clips),
         with_each_isa(long_sequences),
         with_any_isa(this_machine_has_more_than_one),
-        with_threads(threads),
     ]);
 }
 
@@ -136,25 +135,6 @@ fn uncommon_activations_and_clips(isa: Isa) {
                 compare(isa, Sizes { n, t, i, h }, spec, &USUAL);
             }
         }
-    }
-}
-
-/// Sizes whose rows, and whose units, are split between threads, in pools of several sizes.
-fn threads() {
-    for threads in [1, 2, 3, 5] {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-        pool.expect("a pool").install(|| {
-            for (n, t, h) in [(33, 6, 64), (1, 40, 130), (3, 9, 300), (17, 5, 530)] {
-                for spec in resets() {
-                    let case = Case::new(Sizes { n, t, i: 8, h }, spec, &USUAL);
-                    let id = format!("{threads} threads {:?}", case.gru);
-                    let (single, expected) = (case.cast::<f32>(), case.plain());
-                    for lean in [false, true] {
-                        agree(&id, F32, &single.run(lean), &expected);
-                    }
-                }
-            }
-        });
     }
 }
 
