@@ -6,8 +6,8 @@ mod support;
 mod trials;
 
 use gru_cpu::{
-    Element,
-    spec::{Activation, GruSpec, Reset, Sizes},
+    Element, Stack, StackInputs, StackLayer,
+    spec::{Activation, Activations, GruSpec, Layout, Precision, Reset, Sizes},
     testing::Isa,
 };
 use gru_testkit::activations::ACTIVATIONS;
@@ -19,6 +19,7 @@ fn main() {
         with_each_isa(one_that_float32_does_not_hold_is_none_in_float32),
         with_each_isa(an_infinite_one_is_none_in_float64),
         with_each_isa(a_large_finite_one_changes_nothing),
+        with_each_isa(an_update_gate_near_one_keeps_its_precision),
     ]);
 }
 
@@ -105,6 +106,50 @@ fn a_large_finite_one_changes_nothing(isa: Isa) {
             agree(&id("float32"), units::<f32>(), &single, &expected);
             let double = isa.run(|| case(clipped).run(false));
             agree(&id("float64"), units::<f64>(), &double, &expected);
+        }
+    }
+}
+
+/// `1 − z` comes from σ, also with a clip or with other activations of r and n.
+fn an_update_gate_near_one_keeps_its_precision(isa: Isa) {
+    let usual = GruSpec::default();
+    let softsign = Activations {
+        reset: Activation::Softsign,
+        ..Activations::default()
+    };
+    for spec in [
+        usual,
+        usual.with_clip_gates(Some(30.0)),
+        usual.with_activations(softsign),
+    ] {
+        // From a state of zero without weights, the state is (1 − σ(17))·tanh(1).
+        let Sizes { n, i, h, .. } = DIMS;
+        let sizes = Sizes { t: 1, ..DIMS };
+        let mut case = Case::new(sizes, spec, &["w_ih", "b_ih"]).cast::<f32>();
+        for name in ["w_ih", "w_hh", "b_ih"] {
+            case.tensor(name).fill(0.0);
+        }
+        case.tensor("b_ih")[h..2 * h].fill(17.0);
+        case.tensor("b_ih")[2 * h..].fill(1.0);
+        let mut all = isa.run(|| case.states());
+        let sequence = case.inputs().sequence;
+        let layer = StackLayer {
+            spec,
+            ..StackLayer::new(case.inputs().weights)
+        };
+        for precision in [Precision::Full, Precision::Bf16, Precision::Int8] {
+            let (mut y, mut last) = (vec![f32::NAN; n * h], vec![f32::NAN; n * h]);
+            isa.run(|| {
+                let stack = Stack::new(precision, [i, h], 1, &[layer]);
+                let x = StackInputs::new(sequence.x);
+                stack.forward(Layout::BatchMajor, [n, 1], x, &mut y, &mut last);
+            });
+            all.extend(y);
+        }
+        let expected = 1f64.tanh() / (1.0 + 17f64.exp());
+        for state in all {
+            let error = (f64::from(state) / expected - 1.0).abs();
+            assert!(error < 1e-6, "{spec:?}: {state:e}, expected {expected:e}");
         }
     }
 }

@@ -7,7 +7,7 @@ mod trials;
 
 use gru_cpu::{
     Gru,
-    spec::{GruSpec, Reset, Sizes},
+    spec::{Activation, GruSpec, Reset, Sizes},
     testing::Isa,
 };
 use gru_testkit::activations::ACTIVATIONS;
@@ -21,6 +21,7 @@ fn main() {
         with_each_isa(every_rule_layout_and_direction),
         with_each_isa(masks_skipped_steps_zoneout_starts_and_projected_inputs),
         with_each_isa(uncommon_activations_and_clips),
+        with_each_isa(a_scaled_tanh_of_any_size),
         with_each_isa(long_sequences),
         with_any_isa(this_machine_has_more_than_one),
     ]);
@@ -149,6 +150,26 @@ fn long_sequences(isa: Isa) {
                     let (i, h) = (3, 20);
                     compare(isa, Sizes { n, t, i, h }, spec, present);
                 }
+            }
+        }
+    }
+}
+
+/// The square of alpha is zero or infinite in float32, and the slopes are about one.
+fn a_scaled_tanh_of_any_size(isa: Isa) {
+    for (alpha, size) in [(1e-25, 1e-25), (1e25, 1.0)] {
+        for mut spec in resets() {
+            spec.activations.candidate = Activation::ScaledTanh {
+                alpha,
+                beta: 1.0 / alpha,
+            };
+            let (n, t, i, h) = (9, 4, 2, 19);
+            let mut case = Case::new(Sizes { n, t, i, h }, spec, &["w_ih"]);
+            case.tensor("x").iter_mut().for_each(|x| *x *= size);
+            let (expected, single) = (case.plain(), case.cast::<f32>());
+            for lean in [false, true] {
+                let id = format!("lean {lean} {spec:?}");
+                agree(&id, F32, &isa.run(|| single.run(lean)), &expected);
             }
         }
     }
