@@ -8,7 +8,8 @@ use std::time::Duration;
 // How rows and hidden units are split between threads.
 
 /// Multiply-adds below which a call stays on its thread. Waking another thread costs some microseconds,
-/// and one core does about half a million multiply-adds in that time.
+/// and one core does about half a million multiply-adds in that time. A thread that only shares the input
+/// products of a team has at least as many in each round.
 pub(crate) const PARALLEL_FROM: usize = 1 << 19;
 
 /// Bytes of recurrent weights that one core keeps in its second-level cache between steps, next to the
