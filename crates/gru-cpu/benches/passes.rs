@@ -3,18 +3,17 @@
 //!
 //! - `denormal`: the slowdown of both passes if every input, state and gradient is subnormal.
 //! - `starts`: the slowdown if 3% of the steps start a new sequence, interleaved with the same passes without starts.
-//! - `step us`: for one row the microseconds of a step of `StackStream`.
 //!
 //!     cargo bench -p gru-cpu --bench passes [-- SHAPE... --isa V3]
 //!
 //! `--isa` forces an instruction set, a name of `gru_cpu::testing::Isa`. It has no effect on sgemm.
 
 use gru_cpu::{
-    Gradients, Gru, Inputs, Sequence, Stack, StackLayer, StackStream, Weights, buffer,
-    spec::{GruSpec, Layout, Order, Precision, Reset, Sizes},
+    Gradients, Gru, Inputs, Sequence, Weights, buffer,
+    spec::{GruSpec, Layout, Order, Reset, Sizes},
     testing::Isa,
 };
-use std::{sync::Arc, time::Instant};
+use std::time::Instant;
 
 const SHAPES: &[(&str, [usize; 4])] = &[
     ("char-s", [32, 64, 128, 256]),
@@ -61,7 +60,7 @@ fn measure(threads: usize, chosen: &[String]) {
     println!("\nthreads {threads}, sgemm {rate:.0} GFLOP/s");
     println!(
         "shape        reset   inference ms GFLOP/s share   fwd+bwd ms GFLOP/s share   lean ms   \
-             denormal   starts   step us"
+             denormal   starts"
     );
     for &(name, [n, t, i, h]) in SHAPES {
         let is_chosen = match chosen {
@@ -93,12 +92,8 @@ fn measure(threads: usize, chosen: &[String]) {
                 let g = gflops(ms, passes);
                 format!("{ms:10.3} {g:8.0} {:5.0}%", 100.0 * g / rate)
             };
-            let step = match n {
-                1 => format!("{:7.3}", 1e3 * time_step(&gru)),
-                _ => String::new(),
-            };
             println!(
-                "{name:11}  {label}  {}   {}   {:8.3}   {:8.2}   {starts:6.3}   {step}",
+                "{name:11}  {label}  {}   {}   {:8.3}   {:8.2}   {starts:6.3}",
                 of(times.inference, 1.0),
                 of(times.training, 3.0),
                 times.lean,
@@ -214,32 +209,6 @@ impl<'a> Problem<'a> {
         self.gru
             .backward(inputs, &states, saved, &self.d_states, to);
     }
-}
-
-/// Milliseconds of a step with packed weights.
-fn time_step(gru: &Gru) -> f64 {
-    const STEPS: usize = 100;
-    let Sizes { i, h, .. } = gru.sizes;
-    let (w_ih, w_hh) = (noise(i * 3 * h, 0.1), noise(h * 3 * h, 0.1));
-    let bias = noise(3 * h, 0.1);
-    let (b_ih, b_hh) = (Some(&bias[..]), Some(&bias[..]));
-    let layer = StackLayer {
-        spec: gru.spec,
-        ..StackLayer::new(Weights {
-            b_ih,
-            b_hh,
-            ..Weights::new(Some(&w_ih), &w_hh)
-        })
-    };
-    let stack = Stack::new(Precision::Full, [i, h], 1, &[layer]);
-    let mut stream = StackStream::new(Arc::new(stack), 1);
-    let x = noise(i, 1.0);
-    let steps = median(|| {
-        for _ in 0..STEPS {
-            stream.step(&x);
-        }
-    });
-    steps / STEPS as f64
 }
 
 fn noise(len: usize, scale: f32) -> Vec<f32> {

@@ -8,9 +8,35 @@ use crate::{
 };
 
 /// A float type of the kernels: `f32` or `f64`.
-pub trait Element: Lanes + Passes {}
-impl Element for f32 {}
-impl Element for f64 {}
+pub trait Element: Lanes {
+    /// They are compiled in this crate, and not in every crate that calls them.
+    #[doc(hidden)]
+    fn passes() -> &'static Passes<Self>;
+}
+
+/// The passes of a float type.
+#[doc(hidden)]
+#[allow(clippy::type_complexity)]
+pub struct Passes<E> {
+    forward: fn(&Gru, &Lengths, &Inputs<'_, E>, &mut [E], Option<&mut [E]>),
+    backward: fn(&Gru, &Lengths, &Inputs<'_, E>, &[E], Option<&[E]>, &[E], Gradients<'_, E>),
+}
+
+macro_rules! element {
+    ($t:ty) => {
+        impl Element for $t {
+            fn passes() -> &'static Passes<Self> {
+                static PASSES: Passes<$t> = Passes {
+                    forward: pass::forward,
+                    backward: pass::backward,
+                };
+                &PASSES
+            }
+        }
+    };
+}
+element!(f32);
+element!(f64);
 
 impl Gru {
     /// Writes the state after every step to `states` (`[N,T,H]` or `[T,N,H]`).
@@ -66,21 +92,21 @@ impl Gru {
     ) {
         check_forward(self, lengths, inputs, states, saved.as_deref());
         if !states.is_empty() {
-            E::forward(self, lengths, inputs, states, saved);
+            (E::passes().forward)(self, lengths, inputs, states, saved);
         }
     }
 
     /// Writes the requested gradients of `Σ states ⊙ d_states`.
     ///
     /// `states` and `saved` are the results of [`forward`](Self::forward). Without `saved` the gates are recomputed
-    /// from the states, some steps at a time. This costs about a third more arithmetic, and no memory that grows
-    /// with T.
+    /// from the states, some steps at a time. This costs about a third more arithmetic, and memory for the gates of
+    /// these steps.
     ///
     /// At skipped steps `x` and `saved` may hold any value, NaN included.
     ///
     /// # Panics
-    /// If the sizes exceed the address space, a slice does not have the required length, or a gradient is requested
-    /// for an input that is absent.
+    /// If the sizes exceed the address space, a slice does not have the required length, or the gradient of `w_ih` is
+    /// requested without `w_ih`.
     pub fn backward<E: Element>(
         &self,
         inputs: &Inputs<'_, E>,
@@ -116,59 +142,7 @@ impl Gru {
             let all = Gradients { x, ..to }.into_array().into_iter().flatten();
             all.for_each(|d| d.fill(E::zero()));
         } else {
-            E::backward(self, lengths, inputs, states, saved, d_states, to);
+            (E::passes().backward)(self, lengths, inputs, states, saved, d_states, to);
         }
     }
 }
-
-/// The passes of a float type. They are compiled in this crate, and not in every crate that calls them.
-#[doc(hidden)]
-pub trait Passes: Lanes {
-    fn forward(
-        gru: &Gru,
-        lengths: &Lengths,
-        inputs: &Inputs<'_, Self>,
-        states: &mut [Self],
-        saved: Option<&mut [Self]>,
-    );
-
-    fn backward(
-        gru: &Gru,
-        lengths: &Lengths,
-        inputs: &Inputs<'_, Self>,
-        states: &[Self],
-        saved: Option<&[Self]>,
-        d_states: &[Self],
-        to: Gradients<'_, Self>,
-    );
-}
-
-macro_rules! passes {
-    ($t:ty) => {
-        impl Passes for $t {
-            fn forward(
-                gru: &Gru,
-                lengths: &Lengths,
-                inputs: &Inputs<'_, Self>,
-                states: &mut [Self],
-                saved: Option<&mut [Self]>,
-            ) {
-                pass::forward(gru, lengths, inputs, states, saved);
-            }
-
-            fn backward(
-                gru: &Gru,
-                lengths: &Lengths,
-                inputs: &Inputs<'_, Self>,
-                states: &[Self],
-                saved: Option<&[Self]>,
-                d_states: &[Self],
-                to: Gradients<'_, Self>,
-            ) {
-                pass::backward(gru, lengths, inputs, states, saved, d_states, to);
-            }
-        }
-    };
-}
-passes!(f32);
-passes!(f64);

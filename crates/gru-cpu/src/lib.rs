@@ -50,8 +50,9 @@
 //!   is NaN has the derivative NaN, whatever its activation. Values at a skipped step have no effect, finite or
 //!   not.
 //! - **Saturation.** σ and tanh in float32 are within 1.5 and 2 units of the last place (2 without a fused
-//!   multiply-add). They are exactly 0, 1 or −1 where that is the nearest number. The forward pass computes
-//!   `1 − z` without cancellation. The backward pass subtracts the saved z from 1, as other frameworks do.
+//!   multiply-add). They are exactly 0, 1 or −1 where that is the nearest number. Where z is σ, the
+//!   forward pass computes `1 − z` without cancellation. The backward pass subtracts the saved z from 1, as other
+//!   frameworks do.
 //! - **Subnormals.** A new state that would be subnormal is 0, and so is a state gradient on its way to the
 //!   gates. Otherwise a state or gradient that decays would stay subnormal for the rest of the sequence, and
 //!   many processors are much slower with subnormals. All other arithmetic follows IEEE 754 on every target.

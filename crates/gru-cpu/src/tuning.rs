@@ -2,18 +2,14 @@
 //! change a result by no more than the order of a sum. [`ROW_GRANULE`] makes results independent of the
 //! number of threads.
 
-#![cfg_attr(
-    not(all(feature = "threads", not(target_family = "wasm"))),
-    allow(dead_code) // Used by teams of threads.
-)]
-
 use pulp::Simd;
 use std::time::Duration;
 
 // How rows and hidden units are split between threads.
 
 /// Multiply-adds below which a call stays on its thread. Waking another thread costs some microseconds,
-/// and one core does about half a million multiply-adds in that time.
+/// and one core does about half a million multiply-adds in that time. A thread that only shares the input
+/// products of a team has at least as many in each round.
 pub(crate) const PARALLEL_FROM: usize = 1 << 19;
 
 /// Bytes of recurrent weights that one core keeps in its second-level cache between steps, next to the
@@ -34,7 +30,7 @@ pub(crate) const ROWS_PER_GROUP: usize = ROW_GRANULE;
 /// 0.23 ms on two.
 pub(crate) const BARRIER_FROM: usize = 1 << 14;
 
-/// The same in the backward pass, which has a further barrier at the end of a round. The same row
+/// The same in the backward pass, which has further barriers in each round. The same row
 /// takes 0.37 ms on one thread and 0.39 ms on two.
 pub(crate) const BARRIER_BACK_FROM: usize = 1 << 15;
 

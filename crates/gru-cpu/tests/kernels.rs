@@ -7,12 +7,12 @@ mod trials;
 
 use gru_cpu::{
     Gru,
-    spec::{GruSpec, Reset, Sizes},
+    spec::{Activation, GruSpec, Reset, Sizes},
     testing::Isa,
 };
 use gru_testkit::activations::ACTIVATIONS;
 use support::{Case, agree, rules};
-use trials::{with_any_isa, with_each_isa, with_threads};
+use trials::{with_any_isa, with_each_isa};
 
 fn main() {
     trials::run([
@@ -21,9 +21,9 @@ fn main() {
         with_each_isa(every_rule_layout_and_direction),
         with_each_isa(masks_skipped_steps_zoneout_starts_and_projected_inputs),
         with_each_isa(uncommon_activations_and_clips),
+        with_each_isa(a_scaled_tanh_of_any_size),
         with_each_isa(long_sequences),
         with_any_isa(this_machine_has_more_than_one),
-        with_threads(threads),
     ]);
 }
 
@@ -139,25 +139,6 @@ fn uncommon_activations_and_clips(isa: Isa) {
     }
 }
 
-/// Sizes whose rows, and whose units, are split between threads, in pools of several sizes.
-fn threads() {
-    for threads in [1, 2, 3, 5] {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-        pool.expect("a pool").install(|| {
-            for (n, t, h) in [(33, 6, 64), (1, 40, 130), (3, 9, 300), (17, 5, 530)] {
-                for spec in resets() {
-                    let case = Case::new(Sizes { n, t, i: 8, h }, spec, &USUAL);
-                    let id = format!("{threads} threads {:?}", case.gru);
-                    let (single, expected) = (case.cast::<f32>(), case.plain());
-                    for lean in [false, true] {
-                        agree(&id, F32, &single.run(lean), &expected);
-                    }
-                }
-            }
-        });
-    }
-}
-
 fn long_sequences(isa: Isa) {
     let with_starts = [&USUAL[..], &["starts", "start_state"]].concat();
     for spec in resets() {
@@ -169,6 +150,26 @@ fn long_sequences(isa: Isa) {
                     let (i, h) = (3, 20);
                     compare(isa, Sizes { n, t, i, h }, spec, present);
                 }
+            }
+        }
+    }
+}
+
+/// The square of alpha is zero or infinite in float32, and the slopes are about one.
+fn a_scaled_tanh_of_any_size(isa: Isa) {
+    for (alpha, size) in [(1e-25, 1e-25), (1e25, 1.0)] {
+        for mut spec in resets() {
+            spec.activations.candidate = Activation::ScaledTanh {
+                alpha,
+                beta: 1.0 / alpha,
+            };
+            let (n, t, i, h) = (9, 4, 2, 19);
+            let mut case = Case::new(Sizes { n, t, i, h }, spec, &["w_ih"]);
+            case.tensor("x").iter_mut().for_each(|x| *x *= size);
+            let (expected, single) = (case.plain(), case.cast::<f32>());
+            for lean in [false, true] {
+                let id = format!("lean {lean} {spec:?}");
+                agree(&id, F32, &isa.run(|| single.run(lean)), &expected);
             }
         }
     }

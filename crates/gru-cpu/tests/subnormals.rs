@@ -32,7 +32,8 @@ fn as_inputs_they_change_next_to_nothing(isa: Isa) {
         let expected = single.plain();
         for lean in [false, true] {
             let got = isa.run(|| single.run(lean));
-            for (name, (got, expected)) in RESULTS.iter().zip(got.iter().zip(&expected)) {
+            for name in RESULTS {
+                let (got, expected) = (&got[name], &expected[name]);
                 assert_eq!(got.len(), expected.len(), "{name}");
                 for (got, expected) in got.iter().zip(expected) {
                     // Gates of zero inputs are one half; everything else is almost zero.
@@ -77,12 +78,13 @@ fn each_fading(isa: Isa, check: impl Fn(&Case<f32>, Results<f32>, Results<f32>))
 }
 
 fn a_state_fades_to_zero(isa: Isa) {
-    each_fading(isa, |case, [states, ..], [plain, ..]| {
+    each_fading(isa, |case, got, plain| {
+        let (states, plain) = (&got["states"], &plain["states"]);
         let Sizes { n, t, h, .. } = case.gru.sizes;
         assert_eq!((states.len(), plain.len()), (n * t * h, n * t * h));
         // The oracle rounds as IEEE 754 requires.
         assert!(plain.iter().any(|v| v.is_subnormal()));
-        for (got, expected) in states.iter().zip(&plain) {
+        for (got, expected) in states.iter().zip(plain) {
             assert!(!got.is_subnormal(), "{got:e} in {:?}", case.gru.spec);
             // In each step z has an error of one or two units of the last place, and both passes round.
             let allowed = (4 * STEPS) as f32 * f32::EPSILON * expected.abs() + f32::MIN_POSITIVE;
@@ -101,7 +103,8 @@ fn a_state_fades_to_zero(isa: Isa) {
 }
 
 fn a_gradient_fades_to_zero(isa: Isa) {
-    each_fading(isa, |case, [_, _, d_x, d_h0, ..], [_, _, plain, ..]| {
+    each_fading(isa, |case, got, plain| {
+        let (d_x, d_h0, plain) = (&got["d_x"], &got["d_h0"], &plain["d_x"]);
         let Sizes { n, t, i, h } = case.gru.sizes;
         assert_eq!((d_x.len(), d_h0.len()), (n * t * i, n * h));
         assert!(plain.iter().any(|v| v.is_subnormal()));

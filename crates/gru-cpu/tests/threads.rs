@@ -30,8 +30,8 @@ fn check(calls: impl Fn(&(dyn Fn() + Sync))) {
             let alone = case.run(false);
             calls(&|| {
                 let got = case.run(false);
-                for (k, name) in RESULTS.iter().enumerate() {
-                    assert!(got[k] == alone[k], "{name} of {:?}", case.gru);
+                for name in RESULTS {
+                    assert!(got[name] == alone[name], "{name} of {:?}", case.gru);
                 }
             });
         }

@@ -29,8 +29,8 @@ pub(crate) fn check_forward<E>(
 }
 
 /// # Panics
-/// If the sizes overflow, a slice does not have the length that they require, or a gradient is requested
-/// for an input that is absent.
+/// If the sizes overflow, a slice does not have the length that they require, or the gradient of `w_ih` is
+/// requested without `w_ih`.
 pub(crate) fn check_backward<E>(
     gru: &Gru,
     lengths: &Lengths,

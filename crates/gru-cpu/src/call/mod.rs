@@ -20,7 +20,8 @@ use std::ops::Range;
 /// The inputs of a call. Every slice is dense and row-major.
 pub type Inputs<'a, E> = spec::Inputs<&'a [E]>;
 
-/// A sequence, its initial state and its masks.
+/// A sequence, its initial state and its masks. `zoneout` has the shape `[N,T,H]` or `[T,N,H]`. In this crate `[N,T,1]`
+/// is a panic.
 ///
 /// ```
 /// use gru_cpu::Sequence;

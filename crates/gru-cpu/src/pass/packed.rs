@@ -42,7 +42,7 @@ impl Packed {
             spec: *spec,
             i,
             h,
-            weights: weights.into_owned(),
+            weights,
             gates,
             machine,
         }

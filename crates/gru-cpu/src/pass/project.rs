@@ -110,20 +110,11 @@ impl<E: Lanes> WithSimd for Project<'_, E> {
             return self.in_place(simd, w_ih);
         }
         for panel in self.panels.clone() {
-            let mut row = self.rows.start;
-            while row < self.rows.end {
-                // A tile may hold rows of several steps.
-                let size = match self.rows.end - row {
-                    8.. if tile_rows(registers::<S>()) == 8 => 8,
-                    4.. => 4,
-                    2.. => 2,
-                    _ => 1,
-                };
-                let rows = row..row + size;
-                let x = self.x(rows.clone());
+            // A tile may hold rows of several steps.
+            for tile in tiles(self.rows.clone(), tile_rows(registers::<S>())) {
+                let x = self.x(tile.range());
                 // SAFETY: these are rows of x.
-                unsafe { self.tile(simd, rows, &x, panel) };
-                row += size;
+                unsafe { self.tile(simd, tile.range(), &x, panel) };
             }
         }
     }

@@ -23,20 +23,20 @@ pub(super) struct Weights<'a, E> {
 /// How the products read the weights.
 #[allow(clippy::large_enum_variant)] // A call has one of them.
 pub(super) enum Matrices<'a, E> {
-    Packed(PackedMatrices<'a, E>),
+    Packed(PackedMatrices<E>),
     InPlace {
         w_ih: Option<WeightRows<'a, E>>,
         w_hh: WeightRows<'a, E>,
     },
 }
 
-pub(super) struct PackedMatrices<'a, E> {
+pub(super) struct PackedMatrices<E> {
     /// The input weight, all gates.
-    pub(super) input: Option<Panels<'a, E>>,
+    pub(super) input: Option<Panels<E>>,
     /// Reset after the product: all gates. Before it: r and z.
-    pub(super) state: Panels<'a, E>,
+    pub(super) state: Panels<E>,
     /// Reset before the product: n, which multiplies `r ⊙ g`.
-    pub(super) candidate: Option<Panels<'a, E>>,
+    pub(super) candidate: Option<Panels<E>>,
 }
 
 impl<'a, E: Lanes> Weights<'a, E> {
@@ -54,30 +54,30 @@ impl<'a, E: Lanes> Weights<'a, E> {
         Self::new(machine, call, matrices)
     }
 
-    pub(super) fn packed(machine: &Machine, call: &Call<'a, E>) -> Self {
+    pub(super) fn packed(machine: &Machine, call: &Call<'_, E>) -> Self {
         let Sizes { i, h, .. } = *call.sizes;
         let lanes = machine.lanes;
         let after = call.spec.reset == Reset::AfterMatmul;
-        let weights = &call.inputs.weights;
-        let w_hh = |shape| Panels::new(weights.w_hh, 3 * h, shape);
+        let call::Weights { w_ih, w_hh, .. } = call.inputs.weights;
+        let panels = |shape| Panels::new(3 * h, shape);
         let state_gates = if after { 0..3 } else { 0..2 };
-        let mut matrices = PackedMatrices {
-            input: weights
-                .w_ih
-                .map(|w_ih| Panels::new(w_ih, 3 * h, Shape::gates(i, h, lanes, 0..3))),
-            state: w_hh(Shape::gates(h, h, lanes, state_gates)),
-            candidate: (!after).then(|| w_hh(Shape::units(h, h, lanes, CANDIDATE_VECTORS, 2 * h))),
+        let mut input = w_ih.map(|_| panels(Shape::gates(i, h, lanes, 0..3)));
+        let mut state = panels(Shape::gates(h, h, lanes, state_gates));
+        let mut candidate =
+            (!after).then(|| panels(Shape::units(h, h, lanes, CANDIDATE_VECTORS, 2 * h)));
+        let of_input = input.iter_mut().zip(w_ih);
+        let of_state = [Some(&mut state), candidate.as_mut()].into_iter().flatten();
+        let all = of_input.chain(of_state.map(|panels| (panels, w_hh)));
+        pack(all.flat_map(|(panels, weight)| panels.unpacked(weight)));
+        let matrices = PackedMatrices {
+            input,
+            state,
+            candidate,
         };
-        let all = [
-            matrices.input.as_mut(),
-            Some(&mut matrices.state),
-            matrices.candidate.as_mut(),
-        ];
-        pack(all.into_iter().flatten().flat_map(Panels::unpacked));
         Self::new(machine, call, Matrices::Packed(matrices))
     }
 
-    fn new(machine: &Machine, call: &Call<'a, E>, matrices: Matrices<'a, E>) -> Self {
+    fn new(machine: &Machine, call: &Call<'_, E>, matrices: Matrices<'a, E>) -> Self {
         let (h, lanes) = (call.sizes.h, machine.lanes);
         let after = call.spec.reset == Reset::AfterMatmul;
         Self {
@@ -98,26 +98,6 @@ impl<'a, E: Lanes> Weights<'a, E> {
             0
         } else {
             self.panels.div_ceil(CANDIDATE_VECTORS)
-        }
-    }
-
-    /// Packed weights without the slices that they were packed from.
-    pub(super) fn into_owned(self) -> Weights<'static, E> {
-        let Matrices::Packed(PackedMatrices {
-            input,
-            state,
-            candidate,
-        }) = self.matrices
-        else {
-            unreachable!("these weights are packed")
-        };
-        Weights {
-            matrices: Matrices::Packed(PackedMatrices {
-                input: input.map(Panels::into_owned),
-                state: state.into_owned(),
-                candidate: candidate.map(Panels::into_owned),
-            }),
-            ..self
         }
     }
 

@@ -6,7 +6,7 @@ use crate::{
     threads,
     tuning::{PACK_AHEAD, PACK_IN_PARALLEL_FROM, PANELS_AT_A_TIME},
 };
-use std::{ops::Range, sync::Mutex};
+use std::ops::Range;
 
 /// A product's right side, as one tile reads it.
 #[derive(Clone, Copy)]
@@ -36,21 +36,14 @@ impl<E> Panel<E> {
 }
 
 /// A matrix `[K, …]` in panels of some vectors of columns.
-pub(crate) struct Panels<'a, E> {
-    weight: Weight<'a, E>,
+pub(crate) struct Panels<E> {
+    /// Elements from one row of the matrix to the next.
+    stride: usize,
+    /// Whether k runs along the rows of the matrix.
+    is_transposed: bool,
     shape: Shape,
     /// The panels, after they are [packed](pack).
     packed: Buffer<E>,
-}
-
-/// A row-major matrix.
-#[derive(Clone, Copy)]
-struct Weight<'a, E> {
-    elements: &'a [E],
-    /// Elements from one row to the next.
-    stride: usize,
-    /// Whether k runs along its rows.
-    is_transposed: bool,
 }
 
 /// How columns of a row-major weight become panels.
@@ -142,38 +135,24 @@ impl Shape {
     }
 }
 
-impl<'a, E: Lanes> Panels<'a, E> {
+impl<E: Lanes> Panels<E> {
     /// Panels of a row-major matrix whose rows are `stride` long.
-    pub(crate) fn new(w: &'a [E], stride: usize, shape: Shape) -> Self {
-        Self::of(w, stride, false, shape)
+    pub(crate) fn new(stride: usize, shape: Shape) -> Self {
+        Self::of(stride, false, shape)
     }
 
     /// Panels of the transpose of a row-major `[units, stride]`. k runs along its rows, from column `shape.first`
     /// to the last column and then from the first.
-    pub(crate) fn transposed(w: &'a [E], stride: usize, shape: Shape) -> Self {
-        Self::of(w, stride, true, shape)
+    pub(crate) fn transposed(stride: usize, shape: Shape) -> Self {
+        Self::of(stride, true, shape)
     }
 
-    fn of(w: &'a [E], stride: usize, is_transposed: bool, shape: Shape) -> Self {
+    fn of(stride: usize, is_transposed: bool, shape: Shape) -> Self {
         Self {
-            weight: Weight {
-                elements: w,
-                stride,
-                is_transposed,
-            },
+            stride,
+            is_transposed,
             packed: Buffer::new(shape.panels() * shape.size()),
             shape,
-        }
-    }
-
-    /// The same without the weight.
-    pub(crate) fn into_owned(self) -> Panels<'static, E> {
-        Panels {
-            weight: Weight {
-                elements: &[],
-                ..self.weight
-            },
-            ..self
         }
     }
 
@@ -204,19 +183,20 @@ impl<'a, E: Lanes> Panels<'a, E> {
         self.packed.as_ref()
     }
 
-    /// The panels that must be packed, in groups that are packed at the same time.
-    pub(crate) fn unpacked(&mut self) -> impl Iterator<Item = Unpacked<'_, E>> {
-        let (weight, shape) = (self.weight, self.shape);
-        let at_a_time = if weight.is_transposed {
-            1
-        } else {
-            PANELS_AT_A_TIME
-        };
+    /// The panels that must be packed from a matrix, in groups that are packed at the same time.
+    pub(crate) fn unpacked<'a>(
+        &'a mut self,
+        elements: &'a [E],
+    ) -> impl Iterator<Item = Unpacked<'a, E>> {
+        let (stride, is_transposed, shape) = (self.stride, self.is_transposed, self.shape);
+        let at_a_time = if is_transposed { 1 } else { PANELS_AT_A_TIME };
         // Without rows there is nothing to pack.
         let size = (at_a_time * shape.size()).max(1);
         let panels = self.packed.as_mut().chunks_mut(size).enumerate();
         panels.map(move |(at, to)| Unpacked {
-            weight,
+            elements,
+            stride,
+            is_transposed,
             shape,
             first: at * at_a_time,
             to,
@@ -235,7 +215,9 @@ fn multiples(distance: usize) -> [usize; MOST_VECTORS] {
 
 /// Panels that must be packed.
 pub(crate) struct Unpacked<'a, E> {
-    weight: Weight<'a, E>,
+    elements: &'a [E],
+    stride: usize,
+    is_transposed: bool,
     shape: Shape,
     /// The first of these panels.
     first: usize,
@@ -245,7 +227,7 @@ pub(crate) struct Unpacked<'a, E> {
 
 impl<E: Lanes> Unpacked<'_, E> {
     fn pack(self) {
-        if self.weight.is_transposed {
+        if self.is_transposed {
             self.pack_transposed()
         } else {
             self.pack_rows()
@@ -264,9 +246,9 @@ impl<E: Lanes> Unpacked<'_, E> {
 
     /// The same for vectors of `LANES` elements. 1 means any number.
     fn pack_rows_of<const LANES: usize>(self) {
-        let Weight {
+        let Self {
             elements, stride, ..
-        } = self.weight;
+        } = self;
         let Shape { k, lanes, .. } = self.shape;
         let (size, width) = (self.shape.size(), self.shape.width());
         for k in 0..k {
@@ -293,9 +275,9 @@ impl<E: Lanes> Unpacked<'_, E> {
         /// Columns at a time: each cache line of the weight is read once, and each line of the panel is written
         /// while it is in the cache.
         const COLUMNS: usize = 16;
-        let Weight {
+        let Self {
             elements, stride, ..
-        } = self.weight;
+        } = self;
         let Shape {
             k, units, first, ..
         } = self.shape;
@@ -326,21 +308,5 @@ pub(crate) fn pack<'a, E: Lanes>(panels: impl Iterator<Item = Unpacked<'a, E>>) 
     } else {
         threads::available().min(panels.len())
     };
-    if threads == 1 {
-        return panels.into_iter().for_each(Unpacked::pack);
-    }
-    // Each thread takes the next panels until none are left.
-    let panels = Mutex::new(panels.into_iter());
-    let take = || {
-        panels
-            .lock()
-            .expect("no panel panics while it is taken")
-            .next()
-    };
-    let work = || {
-        while let Some(panel) = take() {
-            panel.pack()
-        }
-    };
-    threads::with_helpers(1..threads, |_| work(), work);
+    threads::for_each(threads, panels.into_iter(), Unpacked::pack);
 }

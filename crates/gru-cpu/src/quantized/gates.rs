@@ -80,107 +80,70 @@ impl Cell<'_> {
     }
 }
 
-/// The new state, the reset gate acting after the product.
-pub(super) struct After<'a> {
+/// What is computed for a row.
+#[derive(Clone, Copy)]
+pub(super) enum Stage {
+    /// The new state, the reset gate acting after the product.
+    After,
+    /// The first half, the reset gate acting before the product: `r ⊙ h`, and z and 1 − z in place of the input
+    /// products of r and z.
+    Before,
+    /// The second half: the new state, from z and 1 − z in `p`, and the product of `r ⊙ h` in `q`.
+    Candidate,
+}
+
+/// A stage of a row.
+pub(super) struct GateRow<'a> {
     pub(super) cell: Cell<'a>,
-    pub(super) p: &'a [f32],
-    pub(super) q: &'a [f32],
-    pub(super) h: &'a mut [f32],
-}
-
-impl After<'_> {
-    #[inline(always)]
-    fn run<S: Simd, const DEFAULT: bool>(self, simd: S) {
-        let Self { cell, p, q, .. } = self;
-        for units in cell.units::<S>() {
-            let sum = |slot| cell.sum(simd, [p, q], [slot, slot], &units);
-            let r = cell.gates.reset::<S, DEFAULT>(simd, sum(0));
-            let [z, rest] = cell.gates.update::<S, DEFAULT>(simd, sum(1));
-            let bias = |slot| cell.read(simd, cell.bias, slot, &units);
-            let p_n = f32::vadd(simd, cell.read(simd, p, 2, &units), bias(2));
-            let q_n = f32::vadd(simd, cell.read(simd, q, 2, &units), bias(3));
-            let a = f32::vfma(simd, r, q_n, p_n);
-            let n = cell.gates.candidate::<S, DEFAULT>(simd, a);
-            cell.replace(simd, [z, rest, n], self.h, &units);
-        }
-    }
-}
-
-impl WithSimd for After<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        if self.cell.gates.are_default() {
-            self.run::<S, true>(simd)
-        } else {
-            self.run::<S, false>(simd)
-        }
-    }
-}
-
-/// The first half, the reset gate acting before the product: `r ⊙ h`, and z and 1 − z in place of the input
-/// products of r and z.
-pub(super) struct Before<'a> {
-    pub(super) cell: Cell<'a>,
+    pub(super) stage: Stage,
     pub(super) p: &'a mut [f32],
     pub(super) q: &'a [f32],
-    pub(super) h: &'a [f32],
+    pub(super) h: &'a mut [f32],
+    /// [`Stage::Before`] writes it.
     pub(super) rh: &'a mut [f32],
 }
 
-impl Before<'_> {
+impl GateRow<'_> {
     #[inline(always)]
     fn run<S: Simd, const DEFAULT: bool>(self, simd: S) {
-        let Self { cell, p, q, h, rh } = self;
+        let Self {
+            cell,
+            stage,
+            p,
+            q,
+            h,
+            rh,
+        } = self;
         for units in cell.units::<S>() {
-            let [r, z] = [0, 1].map(|slot| cell.sum(simd, [p, q], [slot, slot], &units));
-            let r = cell.gates.reset::<S, DEFAULT>(simd, r);
-            let z = cell.gates.update::<S, DEFAULT>(simd, z);
-            for (slot, z) in z.into_iter().enumerate() {
-                f32::write(simd, &mut p[slot * cell.h..][units.clone()], z);
-            }
-            let rh = &mut rh[units.clone()];
-            f32::write(simd, rh, f32::vmul(simd, r, f32::read(simd, &h[units])));
-        }
-    }
-}
-
-impl WithSimd for Before<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        if self.cell.gates.are_default() {
-            self.run::<S, true>(simd)
-        } else {
-            self.run::<S, false>(simd)
-        }
-    }
-}
-
-/// The second half: the new state, from z and 1 − z in `p`, and the product of `r ⊙ h` in `q`.
-pub(super) struct Candidate<'a> {
-    pub(super) cell: Cell<'a>,
-    pub(super) p: &'a [f32],
-    pub(super) q: &'a [f32],
-    pub(super) h: &'a mut [f32],
-}
-
-impl Candidate<'_> {
-    #[inline(always)]
-    fn run<S: Simd, const DEFAULT: bool>(self, simd: S) {
-        let Self { cell, p, q, .. } = self;
-        for units in cell.units::<S>() {
-            let [z, rest] = [0, 1].map(|slot| cell.read(simd, p, slot, &units));
-            let a = cell.sum(simd, [p, q], [0, 2], &units);
+            let sum = |slot| cell.sum(simd, [p, q], [slot, slot], &units);
+            let [z, rest, a] = match stage {
+                Stage::Candidate => {
+                    let [z, rest] = [0, 1].map(|slot| cell.read(simd, p, slot, &units));
+                    [z, rest, cell.sum(simd, [p, q], [0, 2], &units)]
+                }
+                Stage::After | Stage::Before => {
+                    let r = cell.gates.reset::<S, DEFAULT>(simd, sum(0));
+                    let [z, rest] = cell.gates.update::<S, DEFAULT>(simd, sum(1));
+                    if let Stage::Before = stage {
+                        f32::write(simd, &mut p[units.clone()], z);
+                        f32::write(simd, &mut p[cell.h..][units.clone()], rest);
+                        let old = f32::read(simd, &h[units.clone()]);
+                        f32::write(simd, &mut rh[units], f32::vmul(simd, r, old));
+                        continue;
+                    }
+                    let bias = |slot| cell.read(simd, cell.bias, slot, &units);
+                    let p_n = f32::vadd(simd, cell.read(simd, p, 2, &units), bias(2));
+                    let q_n = f32::vadd(simd, cell.read(simd, q, 2, &units), bias(3));
+                    [z, rest, f32::vfma(simd, r, q_n, p_n)]
+                }
+            };
             let n = cell.gates.candidate::<S, DEFAULT>(simd, a);
-            cell.replace(simd, [z, rest, n], self.h, &units);
+            cell.replace(simd, [z, rest, n], h, &units);
         }
     }
 }
 
-impl WithSimd for Candidate<'_> {
+impl WithSimd for GateRow<'_> {
     type Output = ();
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! Steps and sequences of a layer with weights of 16 or 8 bits.
 
 use super::{
-    gates::{After, Before, Candidate, Cell},
+    gates::{Cell, GateRow, Stage},
     matrix::{Columns, Energy, Matrix},
 };
 use crate::{
@@ -10,10 +10,10 @@ use crate::{
     product::{Buffer, Rows},
     simd::{Gates, Machine},
     spec::{GruSpec, Lengths, Precision, Reset, Sizes},
-    threads::{self, with_helpers},
+    threads,
     tuning::{PARALLEL_FROM, ROWS_PER_GROUP, ROWS_PER_ROUND},
 };
-use std::{ops::Range, sync::Mutex};
+use std::ops::Range;
 
 /// The most rows of the batch that a thread advances together: they share the panels in its first-level cache.
 const ROWS_AT_A_TIME: usize = 32;
@@ -138,24 +138,19 @@ impl Layer {
         live: impl Fn(&Range<usize>, usize) -> usize + Sync,
         states: Rows<'_, f32>,
     ) {
-        let Sizes { n, h, .. } = *call.sizes;
-        let work = (n * t).saturating_mul(3 * h * h);
-        let threads = if work < PARALLEL_FROM {
+        let Sizes { n, i, h, .. } = *call.sizes;
+        let work = (n * t).saturating_mul(3 * h * (i + h));
+        let most = n / ROWS_PER_GROUP;
+        let threads = if most < 2 || work < PARALLEL_FROM {
             1
         } else {
-            threads::available().min(n / ROWS_PER_GROUP).max(1)
+            threads::available().min(most)
         };
         let per_group = n.div_ceil(threads).min(ROWS_AT_A_TIME);
-        // Each thread takes the next rows until none are left.
-        let groups = Mutex::new((0..n).step_by(per_group));
-        let take = || groups.lock().expect("no thread panics here").next();
-        let run = || {
-            while let Some(first) = take() {
-                let rows = first..n.min(first + per_group);
-                self.rows_of(call, rows.clone(), t, |s| live(&rows, s), states);
-            }
-        };
-        with_helpers(1..threads, |_| run(), run);
+        threads::for_each(threads, (0..n).step_by(per_group), |first| {
+            let rows = first..n.min(first + per_group);
+            self.rows_of(call, rows.clone(), t, |s| live(&rows, s), states);
+        });
     }
 
     /// `t` steps of some rows. The first `live(s)` rows have a step `s`. Only this thread writes them.
@@ -246,43 +241,33 @@ impl Layer {
         for (row, h) in h.chunks_exact(units).enumerate() {
             self.state.encode(h, &mut encoded[row * words..][..words]);
         }
-        let q_width = self.state.columns();
-        let q = &mut scratch.q.as_mut()[..rows * q_width];
-        self.state.product(encoded, q);
-        let Some(candidate) = &self.candidate else {
+        let (q, rh) = (scratch.q.as_mut(), scratch.rh.as_mut());
+        let (mut stage, mut q_width) = (Stage::After, self.state.columns());
+        self.state.product(encoded, &mut q[..rows * q_width]);
+        if let Some(candidate) = &self.candidate {
             for (row, h) in h.chunks_exact_mut(units).enumerate() {
-                if !is_skipped(row) {
-                    arch.dispatch(After {
-                        cell,
-                        p: &p[row * width..][..width],
-                        q: &q[row * q_width..][..q_width],
-                        h,
-                    });
-                }
-            }
-            return;
-        };
-        let rh = scratch.rh.as_mut();
-        for (row, h) in h.chunks_exact(units).enumerate() {
-            arch.dispatch(Before {
-                cell,
-                p: &mut p[row * width..][..width],
-                q: &q[row * q_width..][..q_width],
-                h,
-                rh,
-            });
-            candidate.encode(rh, &mut encoded[row * words..][..words]);
-        }
-        let q_width = candidate.columns();
-        let q = &mut scratch.q.as_mut()[..rows * q_width];
-        candidate.product(encoded, q);
-        for (row, h) in h.chunks_exact_mut(units).enumerate() {
-            if !is_skipped(row) {
-                arch.dispatch(Candidate {
+                arch.dispatch(GateRow {
                     cell,
-                    p: &p[row * width..][..width],
+                    stage: Stage::Before,
+                    p: &mut p[row * width..][..width],
                     q: &q[row * q_width..][..q_width],
                     h,
+                    rh,
+                });
+                candidate.encode(rh, &mut encoded[row * words..][..words]);
+            }
+            (stage, q_width) = (Stage::Candidate, candidate.columns());
+            candidate.product(encoded, &mut q[..rows * q_width]);
+        }
+        for (row, h) in h.chunks_exact_mut(units).enumerate() {
+            if !is_skipped(row) {
+                arch.dispatch(GateRow {
+                    cell,
+                    stage,
+                    p: &mut p[row * width..][..width],
+                    q: &q[row * q_width..][..q_width],
+                    h,
+                    rh,
                 });
             }
         }

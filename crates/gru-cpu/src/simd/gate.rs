@@ -49,19 +49,22 @@ impl<E: Lanes> Gates<E> {
         if DEFAULT {
             E::vsigmoid(simd, a).0
         } else {
-            self.gates[0].called(simd, a)
+            self.gates[0].called::<S, false>(simd, a)
         }
     }
 
     /// z and 1 − z from the pre-activation of z.
     #[inline(always)]
     pub(crate) fn update<S: Simd, const DEFAULT: bool>(&self, simd: S, a: E::V<S>) -> [E::V<S>; 2] {
+        let gate = &self.gates[1];
         if DEFAULT {
-            let (z, rest) = E::vsigmoid(simd, a);
-            return [z, rest];
+            E::vsigmoid(simd, a).into()
+        } else if matches!(gate.activation, Activation::Sigmoid) {
+            E::vsigmoid(simd, gate.clipped(simd, a)).into()
+        } else {
+            let z = gate.called::<S, false>(simd, a);
+            [z, E::vsub(simd, E::real(simd, 1.0), z)]
         }
-        let z = self.gates[1].called(simd, a);
-        [z, E::vsub(simd, E::real(simd, 1.0), z)]
     }
 
     /// n from its pre-activation.
@@ -70,7 +73,7 @@ impl<E: Lanes> Gates<E> {
         if DEFAULT {
             E::vtanh(simd, a)
         } else {
-            self.gates[2].called(simd, a)
+            self.gates[2].called::<S, false>(simd, a)
         }
     }
 
@@ -84,7 +87,7 @@ impl<E: Lanes> Gates<E> {
     ) -> E::V<S> {
         let one = E::real(simd, 1.0);
         match gate {
-            _ if !DEFAULT => self.gates[gate].slope_called(simd, y),
+            _ if !DEFAULT => self.gates[gate].called::<S, true>(simd, y),
             2 => E::vsub(simd, one, E::vmul(simd, y, y)),
             _ => E::vmul(simd, y, E::vsub(simd, one, y)),
         }
@@ -102,13 +105,18 @@ struct Gate<E> {
 }
 
 impl<E: Lanes> Gate<E> {
+    #[inline(always)]
+    fn clipped<S: Simd>(&self, simd: S, a: E::V<S>) -> E::V<S> {
+        match self.clip {
+            Some(c) => clip::<E, S>(simd, a, c),
+            None => a,
+        }
+    }
+
     /// `φ(clip(a))`.
     #[inline(always)]
-    fn value<S: Simd>(&self, simd: S, mut a: E::V<S>) -> E::V<S> {
-        if let Some(c) = self.clip {
-            a = clip::<E, S>(simd, a, c);
-        }
-        value::<E, S>(simd, self.activation, a)
+    fn value<S: Simd>(&self, simd: S, a: E::V<S>) -> E::V<S> {
+        value::<E, S>(simd, self.activation, self.clipped(simd, a))
     }
 
     /// `dφ/da` from the output `y = φ(clip(a))`; NaN if `y` is NaN.
@@ -124,53 +132,35 @@ impl<E: Lanes> Gate<E> {
         E::nan_or(simd, y, slope)
     }
 
-    /// [`value`](Self::value) as a separate function: the code of all activations is long, and would be inlined into
+    /// The value, or the slope, as a separate function: the code of all activations is long, and would be inlined into
     /// every caller.
     #[inline(always)]
-    fn called<S: Simd>(&self, simd: S, a: E::V<S>) -> E::V<S> {
-        let mut v = a;
-        simd.vectorize(Value(self, (&raw mut v).cast()));
-        v
-    }
-
-    /// [`slope`](Self::slope) as a separate function.
-    #[inline(always)]
-    fn slope_called<S: Simd>(&self, simd: S, y: E::V<S>) -> E::V<S> {
-        let mut v = y;
-        simd.vectorize(Slope(self, (&raw mut v).cast()));
+    fn called<S: Simd, const SLOPE: bool>(&self, simd: S, v: E::V<S>) -> E::V<S> {
+        let mut v = v;
+        simd.vectorize(Called::<E, SLOPE>(self, (&raw mut v).cast()));
         v
     }
 }
 
 /// [`Gate::called`]: the pointer is to a vector of the same instruction set.
-struct Value<'a, E>(&'a Gate<E>, *mut E);
+struct Called<'a, E, const SLOPE: bool>(&'a Gate<E>, *mut E);
 
-impl<E: Lanes> WithSimd for Value<'_, E> {
+impl<E: Lanes, const SLOPE: bool> WithSimd for Called<'_, E, SLOPE> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         // SAFETY: the pointer is to a vector of `S`, which only this function uses.
         let v = unsafe { &mut *self.1.cast::<E::V<S>>() };
-        *v = self.0.value(simd, *v);
+        *v = if SLOPE {
+            self.0.slope(simd, *v)
+        } else {
+            self.0.value(simd, *v)
+        };
     }
 }
 
-/// [`Gate::slope_called`]: the pointer is to a vector of the same instruction set.
-struct Slope<'a, E>(&'a Gate<E>, *mut E);
-
-impl<E: Lanes> WithSimd for Slope<'_, E> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        // SAFETY: the pointer is to a vector of `S`, which only this function uses.
-        let v = unsafe { &mut *self.1.cast::<E::V<S>>() };
-        *v = self.0.slope(simd, *v);
-    }
-}
-
-/// A gate of a single value.
+/// The value of a gate at one number.
 struct OneValue<E>(Gate<E>, f64);
 
 impl<E: Lanes> WithSimd for OneValue<E> {
@@ -178,7 +168,7 @@ impl<E: Lanes> WithSimd for OneValue<E> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> E {
-        E::first::<S>(self.0.called(simd, E::real(simd, self.1)))
+        E::first::<S>(self.0.called::<S, false>(simd, E::real(simd, self.1)))
     }
 }
 
@@ -245,11 +235,11 @@ fn slope<E: Lanes, S: Simd>(simd: S, activation: Activation, y: E::V<S>) -> E::V
         Activation::Identity => one,
         Activation::Affine { alpha, .. } => real(alpha),
         Activation::LeakyRelu { alpha } => E::if_less(simd, (zero, y), one, real(alpha)),
-        // β(α − y²/α), exactly 0 at ±α.
+        // αβ(1 − y²/α²), exactly 0 at ±α. The square of α may exceed the range of E.
         Activation::ScaledTanh { alpha, beta } => {
-            let low = E::vsub(simd, real(alpha), y);
-            let product = E::vmul(simd, low, E::vadd(simd, real(alpha), y));
-            E::vmul(simd, product, real(beta / alpha))
+            let t = E::vdiv(simd, y, real(alpha));
+            let product = E::vmul(simd, E::vsub(simd, one, t), E::vadd(simd, one, t));
+            E::vmul(simd, product, real(alpha * beta))
         }
         Activation::Elu { alpha } => {
             E::if_less(simd, (zero, y), one, E::vadd(simd, y, real(alpha)))

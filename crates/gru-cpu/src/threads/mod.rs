@@ -1,31 +1,42 @@
 //! How work is split between threads, and how they synchronize. Rows of the batch are split first: their threads
-//! have barriers only after the rounds of the backward pass. If there are few rows, or the weights of one thread
-//! would exceed its cache, the hidden units are split, with a barrier after each step.
+//! have no barriers, except for two or three in each round of the backward pass. If there are few rows, or the weights
+//! of one thread would exceed its cache, the hidden units are split, with a barrier after each step.
 //!
 //! Without the feature `threads`, and on WebAssembly, the caller's thread does all work: `single` replaces the
-//! pool and the team.
+//! pool. That thread does not read the clock, which panics on `wasm32-unknown-unknown`.
 
 mod plan;
 #[cfg(all(feature = "threads", not(target_family = "wasm")))]
 mod pool;
 #[cfg(not(all(feature = "threads", not(target_family = "wasm"))))]
-mod single;
-#[cfg(all(feature = "threads", not(target_family = "wasm")))]
+#[path = "single.rs"]
+mod pool;
 mod sync;
-#[cfg(all(feature = "threads", not(target_family = "wasm")))]
 mod team;
 
-#[cfg(not(all(feature = "threads", not(target_family = "wasm"))))]
-use self::single as team;
-
-#[cfg(all(feature = "threads", not(target_family = "wasm")))]
-pub(crate) use self::pool::{available, with_helpers};
-#[cfg(not(all(feature = "threads", not(target_family = "wasm"))))]
-pub(crate) use self::single::{available, with_helpers};
+use self::pool::{offers, with_helpers};
 pub(crate) use self::{
-    plan::{Plan, Tile, Tiles, split, tiles},
+    plan::{Plan, Tile, Tiles, acting, split, tiles},
+    pool::available,
     team::{Member, run_solo, run_team},
 };
+use std::sync::Mutex;
+
+/// Does `work` for all items. Each of up to `threads` threads takes the next item until none are left.
+pub(crate) fn for_each<T: Send>(
+    threads: usize,
+    items: impl Iterator<Item = T> + Send,
+    work: impl Fn(T) + Sync,
+) {
+    let items = Mutex::new(items);
+    let take = || items.lock().expect("no thread panics here").next();
+    let run = || {
+        while let Some(item) = take() {
+            work(item);
+        }
+    };
+    with_helpers(1..threads, |_| run(), run);
+}
 
 /// Work of a team in rounds.
 pub(crate) trait Rounds: Sync {

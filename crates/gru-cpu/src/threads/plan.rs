@@ -15,14 +15,13 @@ use std::{ops::Range, time::Duration};
 /// How one pass is split.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// Groups of rows. They have no common barrier in the forward pass, and one after each round in the backward
-    /// pass.
+    /// Groups of rows. They have no common barrier in the forward pass. In each round of the backward pass they have
+    /// two, or three if the gates are recomputed.
     pub(crate) groups: usize,
     /// Threads that share the hidden units of a group.
     pub(crate) members: usize,
-    /// Rows of the batch, and of a tile.
+    /// Rows of the batch.
     n: usize,
-    tile: usize,
 }
 
 /// The share of one member of a team in every step.
@@ -43,45 +42,36 @@ impl Share {
 }
 
 impl Plan {
-    /// The hidden units can be split into `panels` parts. A tile has `tile` rows, and an element `size` bytes.
+    /// The hidden units can be split into `panels` parts. An element has `size` bytes.
     /// `barrier_from` is one of the numbers in [`tuning`](crate::tuning).
-    pub(crate) fn new(
-        sizes: &Sizes,
-        panels: usize,
-        tile: usize,
-        size: usize,
-        barrier_from: usize,
-    ) -> Self {
-        Self::with_threads(sizes, panels, tile, size, barrier_from, available)
+    pub(crate) fn new(sizes: &Sizes, panels: usize, size: usize, barrier_from: usize) -> Self {
+        Self::with_threads(sizes, panels, size, barrier_from, available)
     }
 
     fn with_threads(
         sizes: &Sizes,
         panels: usize,
-        tile: usize,
         size: usize,
         barrier_from: usize,
         threads: impl FnOnce() -> usize,
     ) -> Self {
-        let weights = 3 * sizes.h * sizes.h;
+        let (weights, of_input) = (3 * sizes.h * sizes.h, 3 * sizes.h * sizes.i);
         // The number of multiply-adds may exceed a `usize`, other than the number of elements.
-        let threads = if sizes.rows().saturating_mul(weights) < PARALLEL_FROM {
-            1
-        } else {
-            threads()
-        };
+        let work = sizes.rows().saturating_mul(weights + of_input);
+        let threads = if work < PARALLEL_FROM { 1 } else { threads() };
         let sharing = (weights * size).div_ceil(CACHED_WEIGHTS).clamp(1, threads);
         let groups = (threads / sharing).min(sizes.n / ROWS_PER_GROUP).max(1);
         let per_group = sizes.n.div_ceil(groups);
+        let of_round = sizes.rows().min(ROWS_PER_ROUND.max(per_group));
+        let of_input = of_round.saturating_mul(of_input) / PARALLEL_FROM;
         let members = (threads / groups)
-            .min(per_group.saturating_mul(weights) / barrier_from)
+            .min(acting(per_group, sizes.h, barrier_from).max(of_input))
             .min(panels)
             .clamp(1, LARGEST);
         Self {
             groups,
             members,
             n: sizes.n,
-            tile,
         }
     }
 
@@ -108,17 +98,24 @@ impl Plan {
 
     /// The rows of a group.
     pub(crate) fn rows(&self, group: usize) -> Range<usize> {
-        split(self.n, self.groups, self.tile, group)
+        split(self.n, self.groups, group)
     }
 
-    /// The share of member `index` of a team, which may be smaller than planned.
+    /// The share of member `index` if the first `team` members have one. That may be fewer than planned.
     pub(crate) fn share(&self, index: usize, team: usize) -> Share {
+        if index >= team {
+            return Share {
+                rows: 0..0,
+                at: 0,
+                peers: index..index + 1,
+            };
+        }
         let groups = self.groups.min(team);
         let group = index * groups / team;
         let first = |group: usize| (group * team).div_ceil(groups);
         let peers = first(group)..first(group + 1);
         Share {
-            rows: split(self.n, groups, self.tile, group),
+            rows: split(self.n, groups, group),
             at: index - peers.start,
             peers,
         }
@@ -155,15 +152,16 @@ impl Plan {
     }
 }
 
-/// Part `k` of `n` rows in `parts`. The parts are whole tiles if there are enough of them.
-pub(crate) fn split(n: usize, parts: usize, tile: usize, k: usize) -> Range<usize> {
-    let unit = if n.div_ceil(tile) >= parts {
-        tile
-    } else {
-        ROW_GRANULE
-    };
-    let units = n.div_ceil(unit);
-    let at = |k: usize| (k * units / parts * unit).min(n);
+/// Members of a group for which barriers after each step pay. In the steps of fewer rows than planned, the other
+/// members only share the products of a round.
+pub(crate) fn acting(rows: usize, h: usize, barrier_from: usize) -> usize {
+    (rows.saturating_mul(3 * h * h) / barrier_from).max(1)
+}
+
+/// Part `k` of `n` rows in `parts`.
+pub(crate) fn split(n: usize, parts: usize, k: usize) -> Range<usize> {
+    let units = n.div_ceil(ROW_GRANULE);
+    let at = |k: usize| (k * units / parts * ROW_GRANULE).min(n);
     at(k)..at(k + 1)
 }
 
@@ -225,7 +223,7 @@ mod tests {
 
     fn plan(n: usize, h: usize, threads: usize) -> Plan {
         let sizes = Sizes { n, t: 100, i: 8, h };
-        Plan::with_threads(&sizes, h.div_ceil(16), 8, 4, BARRIER_FROM, || threads)
+        Plan::with_threads(&sizes, h.div_ceil(16), 4, BARRIER_FROM, || threads)
     }
 
     #[test]
@@ -237,6 +235,7 @@ mod tests {
                 for index in 0..team {
                     let share = plan.share(index, team);
                     assert!(share.peers.contains(&index));
+                    assert!(plan.share(team + index, team).rows.is_empty());
                     for row in share.rows.clone() {
                         for unit in share.of_units(20) {
                             done[row * 20 + unit] += 1;
@@ -260,6 +259,13 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_is_split_evenly() {
+        let parts = |n, count| (0..count).map(move |k| split(n, count, k).len());
+        assert!(parts(24, 2).eq([12, 12]));
+        assert!(parts(30, 3).eq([8, 12, 10]));
+    }
+
+    #[test]
     #[cfg_attr(
         not(all(feature = "threads", not(target_family = "wasm"))),
         ignore = "no threads"
@@ -275,6 +281,24 @@ mod tests {
         assert_eq!((small.groups, small.members), (1, 1));
     }
 
+    #[test]
+    #[cfg_attr(
+        not(all(feature = "threads", not(target_family = "wasm"))),
+        ignore = "no threads"
+    )]
+    fn a_large_input_product_has_a_team_and_a_short_step_has_none() {
+        let plan = |n, t, i, h: usize| {
+            let sizes = Sizes { n, t, i, h };
+            Plan::with_threads(&sizes, h.div_ceil(16), 4, BARRIER_FROM, || 8)
+        };
+        assert_eq!(plan(1, 500, 1024, 64).members, 4);
+        assert_eq!(plan(16, 8, 2048, 32).groups, 4);
+        assert_eq!(
+            [1, 2, 64].map(|rows| acting(rows, 64, BARRIER_FROM)),
+            [1, 1, 48]
+        );
+    }
+
     /// Rows times weights exceed a `usize` at sizes that a call may have.
     #[test]
     fn sizes_that_a_call_may_have_overflow_nothing() {
@@ -286,7 +310,7 @@ mod tests {
         for (n, t) in [(64, rows / 64), (rows, 1)] {
             let sizes = Sizes { n, t, i: h, h };
             assert!(sizes.fit_in_memory());
-            let plan = Plan::with_threads(&sizes, h / 16, 8, 4, BARRIER_FROM, || 2);
+            let plan = Plan::with_threads(&sizes, h / 16, 4, BARRIER_FROM, || 2);
             assert_eq!((plan.groups, plan.members), (1, LARGEST.min(2)));
             assert_eq!(Plan::helper_wait(&sizes, sizes.rows()), HELPER_WAIT);
         }

@@ -29,10 +29,10 @@ pub(crate) fn with_helpers<F: Fn(usize) + Sync>(
     help: F,
     own: impl FnOnce(),
 ) {
-    let waiting = WAITING.with(Arc::clone);
-    if helpers.is_empty() || waiting.load(Relaxed) >= MOST_WAITING {
+    if helpers.is_empty() || !offers() {
         return own();
     }
+    let waiting = WAITING.with(Arc::clone);
     waiting.fetch_add(helpers.len(), Relaxed);
     let offer = Arc::new(Offer {
         state: AtomicUsize::new(OPEN),
@@ -58,6 +58,11 @@ pub(crate) fn with_helpers<F: Fn(usize) + Sync>(
 /// From this number on, a thread offers nothing. A pool whose threads are busy for long starts no helper, and keeps
 /// each in its queue: without a limit, memory would grow with every call.
 const MOST_WAITING: usize = 4096;
+
+/// Whether calls of this thread offer work to others.
+pub(crate) fn offers() -> bool {
+    WAITING.with(|waiting| waiting.load(Relaxed)) < MOST_WAITING
+}
 
 thread_local! {
     /// Helpers that calls of this thread have offered and no thread has started.
@@ -138,7 +143,14 @@ impl Drop for End<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc::channel;
+    use crate::threads::{Member, Rounds, run_team};
+    use std::{sync::mpsc::channel, time::Duration};
+
+    struct Nothing;
+
+    impl Rounds for Nothing {
+        fn round(&self, _: usize, _: &mut Member<'_>) {}
+    }
 
     /// Of the global pool, from a thread outside of it.
     #[test]
@@ -163,6 +175,7 @@ mod tests {
         assert_eq!(calls, MOST_WAITING);
         let waiting = WAITING.with(Arc::clone);
         assert_eq!(waiting.load(Relaxed), MOST_WAITING);
+        run_team(2, 1, Duration::from_secs(3600), &Nothing);
         drop(done);
         // The threads forget them when they are free.
         while waiting.load(Relaxed) > 0 {

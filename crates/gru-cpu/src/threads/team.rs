@@ -2,12 +2,12 @@
 //!
 //! A fork and join per step is too slow, so the threads spin at a barrier. Rayon does not guarantee when a task
 //! starts: a helper may join late, or after the work is done, and two calls that wait for each other's threads
-//! would never end. So the leader does not wait for helpers that have not joined, except for some microseconds
+//! would never end. So the leader does not wait for helpers that have not joined, except for at most a millisecond
 //! at the start. Work is split into rounds, and each round is shared by the threads that have joined when it
 //! starts. The leader can do all work without helpers. It does so for a while if a helper is late too often.
 
 use super::{
-    Rounds,
+    Rounds, offers,
     sync::{
         Instant,
         atomic::{AtomicBool, AtomicUsize, Ordering::*},
@@ -56,12 +56,18 @@ const DONE: usize = usize::MAX;
 const TEAM_BITS: u32 = 12;
 
 /// The largest size of a team.
-pub(crate) const LARGEST: usize = (1 << TEAM_BITS) - 1;
+pub(crate) const LARGEST: usize = if cfg!(all(feature = "threads", not(target_family = "wasm"))) {
+    TEAM_MASK
+} else {
+    1
+};
+
+const TEAM_MASK: usize = (1 << TEAM_BITS) - 1;
 
 /// Runs `rounds` of work with up to `threads` threads: this one, and helpers from its pool. It waits for the first
 /// helper for `helper_wait` at most, and the less for others, the more have joined.
 pub(crate) fn run_team(threads: usize, rounds: usize, helper_wait: Duration, work: &impl Rounds) {
-    if threads == 1 {
+    if threads == 1 || rounds == 0 || !offers() {
         return run_solo(rounds, work);
     }
     let shared = Shared::new(threads);
@@ -116,9 +122,13 @@ impl Shared {
             work.round(round, &mut leader);
             // The next round starts after all members have finished this one.
             leader.wait();
-            if leader.waited > WAITED_FROM && leader.waited > team_since.elapsed() / WAITED_SHARE {
-                solo_until = Some(Instant::now() + solo);
-                solo *= 2;
+            if leader.waited > WAITED_FROM {
+                if leader.waited > team_since.elapsed() / WAITED_SHARE {
+                    solo_until = Some(Instant::now() + solo);
+                    solo *= 2;
+                } else {
+                    (team_since, leader.waited) = (Instant::now(), Duration::ZERO);
+                }
             }
         }
         self.round.0.store(DONE, Release);
@@ -142,7 +152,7 @@ impl Shared {
                 return forget(guard);
             }
             seen = word;
-            let (round, team) = (word >> TEAM_BITS, word & LARGEST);
+            let (round, team) = (word >> TEAM_BITS, word & TEAM_MASK);
             // If the leader did not see this helper join, the round runs without it.
             if index < team {
                 let mut member = Member::new(Some(self), index, team);
@@ -213,8 +223,22 @@ impl<'a> Member<'a> {
 
     /// This member's share of `count` items.
     pub(crate) fn share(&self, count: usize) -> Range<usize> {
-        let at = |k: usize| k * count / self.team;
+        self.share_of(self.team, count)
+    }
+
+    /// The same if only the first `acting` members have a share.
+    pub(crate) fn share_of(&self, acting: usize, count: usize) -> Range<usize> {
+        let at = |k: usize| k.min(acting) * count / acting;
         at(self.index)..at(self.index + 1)
+    }
+
+    /// The members that wait for each other while the first `acting` members work. The others do not wait.
+    pub(crate) fn peers(&self, acting: usize) -> Range<usize> {
+        if self.index < acting {
+            0..acting
+        } else {
+            self.index..self.index + 1
+        }
     }
 }
 
@@ -232,5 +256,9 @@ impl Drop for OnPanic<'_> {
 #[cfg(all(test, any(loom, shuttle)))]
 mod model;
 
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(all(
+    test,
+    feature = "threads",
+    not(any(target_family = "wasm", loom, shuttle))
+))]
 mod tests;

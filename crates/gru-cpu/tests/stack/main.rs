@@ -305,10 +305,3 @@ fn a_start_state_without_starts_is_refused() {
     problem.starts = None;
     problem.run(&problem.stack(Precision::Int8));
 }
-
-#[test]
-#[should_panic(expected = "gru_cpu::StackStream::step: x has the wrong number of elements")]
-fn a_short_row_is_refused() {
-    let problem = Problem::new([1, 1, 3, 4], 1, 1, &specs(), false);
-    StackStream::new(Arc::new(problem.stack(Precision::Bf16)), 2).step(&[0.0; 3]);
-}

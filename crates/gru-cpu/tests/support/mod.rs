@@ -11,6 +11,7 @@ use gru_testkit::{
     oracle::{Call, Round},
     passes,
 };
+use std::ops::Index;
 
 /// The tensors of a call, in the order of [`Case::tensors`]. The last is the upstream gradient.
 pub const TENSORS: [&str; 12] = [
@@ -41,7 +42,7 @@ pub const OPTIONAL: [&str; 9] = [
     "start_state",
 ];
 
-/// What a call writes, in the order of [`Case::run`].
+/// What a call writes.
 pub const RESULTS: [&str; 9] = [
     "states",
     "gates",
@@ -54,8 +55,18 @@ pub const RESULTS: [&str; 9] = [
     "d_start_state",
 ];
 
-/// Every result of a call, in the order of [`RESULTS`].
-pub type Results<E> = [Vec<E>; 9];
+/// Every result of a call, by its name in [`RESULTS`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Results<E>(pub [Vec<E>; 9]);
+
+impl<E> Index<&str> for Results<E> {
+    type Output = Vec<E>;
+
+    fn index(&self, name: &str) -> &Vec<E> {
+        let at = RESULTS.iter().position(|result| *result == name);
+        &self.0[at.expect("a result's name")]
+    }
+}
 
 /// Every reset, update, layout and direction.
 pub fn rules() -> Vec<(GruSpec, Order)> {
@@ -89,7 +100,7 @@ pub fn units<E: Element>() -> [f64; 2] {
 /// [`close`], with a tolerance of states and gates, and one of gradients.
 #[track_caller]
 pub fn agree<E: Element>(id: &str, tolerance: [f64; 2], got: &Results<E>, expected: &Results<f64>) {
-    let are_finite = expected.iter().flatten().all(|v| v.is_finite());
+    let are_finite = expected.0.iter().flatten().all(|v| v.is_finite());
     assert!(are_finite, "{id}: a number to expect is not finite");
     agree_in_kind(id, tolerance, got, expected);
 }
@@ -102,9 +113,10 @@ pub fn agree_in_kind<E: Element>(
     got: &Results<E>,
     expected: &Results<f64>,
 ) {
-    for (k, (got, expected)) in got.iter().zip(expected).enumerate() {
-        let got: Vec<f64> = got.iter().map(|v| v.to_f64().expect("a float")).collect();
-        let close = close(RESULTS[k], &got, expected, tolerance[usize::from(k >= 2)]);
+    for name in RESULTS {
+        let got = got[name].iter().map(|v| v.to_f64().expect("a float"));
+        let tolerance = tolerance[usize::from(name.starts_with("d_"))];
+        let close = close(name, &got.collect::<Vec<_>>(), &expected[name], tolerance);
         close.unwrap_or_else(|error| panic!("{id}: {error}"));
     }
 }
@@ -268,7 +280,7 @@ impl<E: Element> Case<E> {
         self.fill_skipped(&mut gates, E::zero());
         let [x, h0, w_ih, w_hh, b_ih, b_hh, start_state] =
             d.map(Option::unwrap_or_default).into_array();
-        [states, gates, x, h0, w_ih, w_hh, b_ih, b_hh, start_state]
+        Results([states, gates, x, h0, w_ih, w_hh, b_ih, b_hh, start_state])
     }
 
     /// The same results from the oracle, in float32 with every operation rounded.
@@ -294,6 +306,6 @@ impl<E: Element> Case<E> {
         let mut all = [y, gates, x, h0, w_ih, w_hh, b_ih, b_hh, start_state]
             .map(|of| of.into_iter().map(number).collect::<Vec<E>>());
         self.fill_skipped(&mut all[1], E::zero());
-        all
+        Results(all)
     }
 }

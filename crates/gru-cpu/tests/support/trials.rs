@@ -20,13 +20,6 @@ pub fn with_any_isa<F: Fn() + Send + 'static>(test: F) -> Vec<Trial> {
     vec![ignorable(name::<F>().into(), None, test)]
 }
 
-/// A trial that needs threads.
-#[allow(dead_code)] // Not every test has one.
-pub fn with_threads<F: Fn() + Send + 'static>(test: F) -> Vec<Trial> {
-    let missing = cfg!(target_family = "wasm").then(|| "no threads".into());
-    vec![ignorable(name::<F>().into(), missing, test)]
-}
-
 /// The name of a function, without its path.
 fn name<F>() -> &'static str {
     let path = std::any::type_name::<F>();

@@ -96,7 +96,7 @@ fn gradients<E: Lanes>(
     let (width, after) = (call.saved_width(), call.spec.reset == Reset::AfterMatmul);
     let weights = Transposed::new(&machine, &call, to.x.is_some());
     let (panels, size) = (weights.gates.count(machine.lanes), size_of::<E>());
-    let plan = Plan::new(sizes, panels, machine.tile_rows, size, BARRIER_BACK_FROM);
+    let plan = Plan::new(sizes, panels, size, BARRIER_BACK_FROM);
     let steps = Plan::steps_back(sizes, size);
     let rows = steps * n;
     let all = live.map(|live| live.rounds(rows));
@@ -253,7 +253,7 @@ impl<E: Lanes> Rounds for Pass<'_, E> {
             live: self.live.map(|(live, _)| live),
         };
         let rows = round_rows.before(steps.end);
-        let own = split(rows, member.team, self.machine.tile_rows, member.index);
+        let own = split(rows, member.team, member.index);
         if let Some(recompute) = &self.recompute {
             arch.dispatch(RecomputeRows {
                 pass: self,

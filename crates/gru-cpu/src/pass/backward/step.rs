@@ -12,8 +12,8 @@ use crate::{
     product::{Sums, prefetch_to_read},
     simd::Lanes,
     spec::Update,
-    threads::{Member, Tile, tiles},
-    tuning::{ROWS_AHEAD, VECTORS_BACK},
+    threads::{Member, Tile, acting, tiles},
+    tuning::{BARRIER_BACK_FROM, ROWS_AHEAD, VECTORS_BACK},
 };
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
@@ -37,14 +37,13 @@ impl<E: Lanes> WithSimd for StepsBack<'_, '_, '_, E> {
             steps,
             member,
         } = self;
-        let plan = pass.plan.for_rows(round.at(steps.start));
-        let share = plan.share(member.index, member.team);
+        let (n, h) = (round.at(steps.start), pass.call.sizes.h);
+        let plan = pass.plan.for_rows(n);
+        let per_group = acting(n.div_ceil(plan.groups), h, BARRIER_BACK_FROM);
+        let acting = member.team.min(plan.groups * per_group);
+        let share = plan.share(member.index, acting);
         let panels = share.of_units(pass.weights.gates.count(E::lanes::<S>()));
-        let units = units(
-            panels.clone(),
-            VECTORS_BACK * E::lanes::<S>(),
-            pass.call.sizes.h,
-        );
+        let units = units(panels.clone(), VECTORS_BACK * E::lanes::<S>(), h);
         let (mut rows, full) = (share.rows.clone(), pass.machine.tile_rows);
         let mut all = tiles(rows.clone(), full);
         for s in steps.clone().rev() {
@@ -251,7 +250,7 @@ impl<E: Lanes> Step<'_, '_, E> {
                 d = E::vmul(simd, d, E::vsub(simd, one, kept));
             }
             if let Some(c) = call.spec.clip_state {
-                // The new state before the clip, as the forward pass computes it.
+                // The new state before the clip, with 1 − z from the saved z.
                 let u = E::vfma(simd, z, less, E::vmul(simd, rest, more));
                 d = E::if_less(simd, (E::real(simd, c), E::vabs(simd, u)), zero, d);
             }

@@ -2,7 +2,7 @@
 
 use super::{super::units, gate_of_d};
 use crate::{
-    call::Call,
+    call::{self, Call},
     product::{Blocks, Order, Panels, Prefetch, Product, Shape, Sums, WIDTH, WeightRows, pack},
     simd::{Lanes, Machine},
     spec::{Reset, Sizes},
@@ -24,7 +24,8 @@ pub(super) struct Transposed<'a, E> {
 impl<'a, E: Lanes> Transposed<'a, E> {
     pub(super) fn new(machine: &Machine, call: &Call<'a, E>, of_input: bool) -> Self {
         let Sizes { n, t, i, h } = *call.sizes;
-        let w_hh = call.inputs.weights.w_hh;
+        let call::Weights { w_ih, w_hh, .. } = call.inputs.weights;
+        let w_ih = w_ih.filter(|_| of_input);
         let tiles = |rows: usize| rows.div_ceil(machine.tile_rows);
         let rhs = |weight, gates, units, reads| Rhs::new(machine, weight, h, gates, units, reads);
         let (reads, after) = (t * tiles(n), call.spec.reset == Reset::AfterMatmul);
@@ -36,18 +37,13 @@ impl<'a, E: Lanes> Transposed<'a, E> {
         let mut weights = Self {
             gates: rhs(w_hh, gates, h, reads),
             candidate: (!after).then(|| rhs(w_hh, gate_of_d::CANDIDATE, h, reads)),
-            input: match call.inputs.weights.w_ih {
-                Some(w_ih) if of_input => Some(rhs(w_ih, gate_of_d::DP, i, tiles(t * n))),
-                _ => None,
-            },
+            input: w_ih.map(|w_ih| rhs(w_ih, gate_of_d::DP, i, tiles(t * n))),
         };
-        let all = [
-            Some(&mut weights.gates),
-            weights.candidate.as_mut(),
-            weights.input.as_mut(),
-        ];
-        let panels = all.into_iter().flatten().filter_map(Rhs::panels);
-        pack(panels.flat_map(Panels::unpacked));
+        let of_state = [Some(&mut weights.gates), weights.candidate.as_mut()];
+        let of_state = of_state.into_iter().flatten().map(|rhs| (rhs, w_hh));
+        let all = of_state.chain(weights.input.iter_mut().zip(w_ih));
+        let panels = all.filter_map(|(rhs, weight)| Some(rhs.panels()?.unpacked(weight)));
+        pack(panels.flatten());
         weights
     }
 }
@@ -63,7 +59,7 @@ pub(super) struct Rhs<'a, E> {
 
 enum Weight<'a, E> {
     /// Packed once in a call.
-    Packed(Panels<'a, E>),
+    Packed(Panels<E>),
     /// Read in place.
     InPlace(WeightRows<'a, E>),
 }
@@ -83,7 +79,7 @@ impl<'a, E: Lanes> Rhs<'a, E> {
         } else {
             let (k, first) = (gates.len() * h, gates[0].1 * h);
             let shape = Shape::units(k, units, machine.lanes, VECTORS_BACK, first);
-            Weight::Packed(Panels::transposed(weight, 3 * h, shape))
+            Weight::Packed(Panels::transposed(3 * h, shape))
         };
         Self {
             gates,
@@ -92,7 +88,7 @@ impl<'a, E: Lanes> Rhs<'a, E> {
         }
     }
 
-    fn panels(&mut self) -> Option<&mut Panels<'a, E>> {
+    fn panels(&mut self) -> Option<&mut Panels<E>> {
         match &mut self.weight {
             Weight::Packed(panels) => Some(panels),
             Weight::InPlace(_) => None,

@@ -15,13 +15,10 @@ use crate::{
     product::{Buffer, ROWS, Rows},
     simd::{Gates, Lanes, Machine},
     spec::{Lengths, Reset},
-    threads::{Member, Plan, Rounds, Tiles, run_solo, run_team, tiles, with_helpers},
+    threads::{Member, Plan, Rounds, Tiles, acting, for_each, run_solo, run_team, tiles},
     tuning::BARRIER_FROM,
 };
-use std::{
-    ops::Range,
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
-};
+use std::ops::Range;
 
 /// Writes the states, and the gates to `saved` if it is there.
 pub(crate) fn forward<E: Lanes>(
@@ -84,7 +81,7 @@ impl<E: Lanes> Pass<'_, E> {
     pub(super) fn run(&self, lengths: &Lengths) {
         let (panels, size) = (self.weights.panels(), size_of::<E>());
         let sizes = self.call.sizes;
-        let plan = Plan::new(sizes, panels, self.machine.tile_rows, size, BARRIER_FROM);
+        let plan = Plan::new(sizes, panels, size, BARRIER_FROM);
         if lengths.of_rows().is_none() {
             return self.run_groups(&plan, None);
         }
@@ -112,18 +109,7 @@ impl<E: Lanes> Pass<'_, E> {
             let wait = Plan::helper_wait(sizes, steps * group.rows.len());
             run_team(plan.members, count, wait, &group);
         };
-        if plan.groups == 1 {
-            return run_group(0);
-        }
-        // Each thread takes the next group until none are left.
-        let next = AtomicUsize::new(0);
-        let run = || {
-            let take = || next.fetch_add(1, Relaxed);
-            std::iter::repeat_with(take)
-                .take_while(|&group| group < plan.groups)
-                .for_each(run_group);
-        };
-        with_helpers(1..plan.groups, |_| run(), run);
+        for_each(plan.groups, 0..plan.groups, run_group);
     }
 
     /// Runs a single step on this thread, without any allocation.
@@ -233,6 +219,7 @@ impl<E: Lanes> Rounds for Group<'_, E> {
             first_step: steps.start,
             live: self.live.map(|(live, _)| live),
         };
+        let h = call.sizes.h;
         let panels = member.share(self.pass.weights.panels());
         machine.arch.dispatch(Project {
             call,
@@ -243,15 +230,19 @@ impl<E: Lanes> Rounds for Group<'_, E> {
             p: self.p,
             products: self.products,
         });
-        if steps.start == 0 && call.inputs.sequence.recurrent_mask.is_some() {
-            self.mask_initial(units(panels.clone(), machine.lanes, call.sizes.h));
+        let acting = acting(round.at(steps.start), h, BARRIER_FROM).min(member.team);
+        let has_mask = steps.start == 0 && call.inputs.sequence.recurrent_mask.is_some();
+        if has_mask {
+            self.mask_initial(units(panels, machine.lanes, h));
+        }
+        if has_mask || acting < member.team {
             member.wait();
         }
         machine.arch.dispatch(Steps {
             group: self,
             round: &round,
             steps,
-            panels,
+            acting,
             member,
         });
     }

@@ -21,7 +21,8 @@ pub(super) struct Steps<'a, 'b, 'c, E> {
     pub(super) group: &'a Group<'b, E>,
     pub(super) round: &'a RoundRows<'b>,
     pub(super) steps: Range<usize>,
-    pub(super) panels: Range<usize>,
+    /// The members that share the panels: the first ones.
+    pub(super) acting: usize,
     pub(super) member: &'a mut Member<'c>,
 }
 
@@ -46,9 +47,11 @@ impl<E: Lanes> Steps<'_, '_, '_, E> {
             group,
             round,
             steps,
-            panels,
+            acting,
             member,
         } = self;
+        let panels = member.share_of(acting, group.pass.weights.panels());
+        let peers = member.peers(acting);
         let own = units(panels.clone(), E::lanes::<S>(), group.pass.call.sizes.h);
         for s in steps.clone() {
             let step = Step::new(group, round, s);
@@ -62,7 +65,7 @@ impl<E: Lanes> Steps<'_, '_, '_, E> {
                 unsafe { step.row_after(simd, some, &panels) };
             }
             if s + 1 < steps.end {
-                member.wait();
+                member.wait_for(&peers);
             }
         }
     }
@@ -74,10 +77,12 @@ impl<E: Lanes> Steps<'_, '_, '_, E> {
             group,
             round,
             steps,
-            panels,
+            acting,
             member,
         } = self;
-        let candidates = member.share(group.pass.weights.candidates(group.after));
+        let panels = member.share_of(acting, group.pass.weights.panels());
+        let peers = member.peers(acting);
+        let candidates = member.share_of(acting, group.pass.weights.candidates(group.after));
         let (h, lanes) = (group.pass.call.sizes.h, E::lanes::<S>());
         let own = units(panels.clone(), lanes, h);
         let of_candidate = units(candidates.clone(), CANDIDATE_VECTORS * lanes, h);
@@ -111,7 +116,7 @@ impl<E: Lanes> Steps<'_, '_, '_, E> {
                 }
             }
             if !group.after {
-                member.wait();
+                member.wait_for(&peers);
                 // SAFETY: as below.
                 unsafe { step.multiply_in_place(simd, round.at(s), true, &of_candidate) };
                 for panel in candidates.clone() {
@@ -123,7 +128,7 @@ impl<E: Lanes> Steps<'_, '_, '_, E> {
                 }
             }
             if s + 1 < steps.end {
-                member.wait();
+                member.wait_for(&peers);
             }
         }
     }

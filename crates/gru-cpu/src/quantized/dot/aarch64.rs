@@ -31,77 +31,11 @@ struct Neon;
 #[derive(Clone, Copy)]
 struct Dotprod;
 
-macro_rules! vectors_of_128 {
-    ($name:ty, $lhs:ty, |$word:ident| $to_lhs:expr, |$sums:ident, $w:ident, $x:ident| $dot:expr) => {
-        impl Dot for $name {
-            const LANES: usize = 4;
-            type Ints = int32x4_t;
-            type Floats = float32x4_t;
-            type Lhs = $lhs;
-
-            #[inline(always)]
-            unsafe fn ints(self, v: i32) -> int32x4_t {
-                // SAFETY: the caller promises the instruction set.
-                unsafe { vdupq_n_s32(v) }
-            }
-
-            #[inline(always)]
-            unsafe fn add(self, a: int32x4_t, b: int32x4_t) -> int32x4_t {
-                // SAFETY: the caller promises the instruction set.
-                unsafe { vaddq_s32(a, b) }
-            }
-
-            #[inline(always)]
-            unsafe fn load(self, from: *const u32) -> int32x4_t {
-                // SAFETY: the caller promises the instruction set and a vector at `from`.
-                unsafe { vld1q_s32(from.cast()) }
-            }
-
-            #[inline(always)]
-            unsafe fn lhs(self, $word: u32) -> $lhs {
-                // SAFETY: the caller promises the instruction set.
-                unsafe { $to_lhs }
-            }
-
-            #[inline(always)]
-            unsafe fn dot(self, $sums: int32x4_t, $w: int32x4_t, $x: $lhs) -> int32x4_t {
-                // SAFETY: the caller promises the instruction set.
-                unsafe { $dot }
-            }
-
-            #[inline(always)]
-            unsafe fn floats(self, v: f32) -> float32x4_t {
-                // SAFETY: the caller promises the instruction set.
-                unsafe { vdupq_n_f32(v) }
-            }
-
-            #[inline(always)]
-            unsafe fn add_scaled(
-                self,
-                sums: float32x4_t,
-                ints: int32x4_t,
-                scales: *const u32,
-            ) -> float32x4_t {
-                // SAFETY: the caller promises the instruction set and a vector at `scales`.
-                unsafe {
-                    let scales = vld1q_f32(scales.cast());
-                    vaddq_f32(sums, vmulq_f32(vcvtq_f32_s32(ints), scales))
-                }
-            }
-
-            #[inline(always)]
-            unsafe fn store(self, to: *mut f32, sums: float32x4_t, scale: f32) {
-                // SAFETY: the caller promises the instruction set and a vector at `to`.
-                unsafe { vst1q_f32(to, vmulq_n_f32(sums, scale)) }
-            }
-        }
-    };
-}
-
-vectors_of_128!(
-    Neon,
-    int8x16_t,
-    |word| {
+vectors!(
+    Neon: 4,
+    int32x4_t { vdupq_n_s32, vaddq_s32, vld1q_s32 },
+    float32x4_t { vdupq_n_f32, vaddq_f32, vmulq_f32, vld1q_f32, vst1q_f32, vcvtq_f32_s32 },
+    |word| -> int8x16_t {
         // The first two bytes in the low half, the last two in the high half, as the weights.
         let (first, last) = (word as u16, (word >> 16) as u16);
         vreinterpretq_s8_u16(vcombine_u16(vdup_n_u16(first), vdup_n_u16(last)))
@@ -113,14 +47,14 @@ vectors_of_128!(
     }
 );
 
-vectors_of_128!(
-    Dotprod,
-    int32x4_t,
-    |word| vdupq_n_s32(word as i32),
+vectors!(
+    Dotprod: 4,
+    int32x4_t { vdupq_n_s32, vaddq_s32, vld1q_s32 },
+    float32x4_t { vdupq_n_f32, vaddq_f32, vmulq_f32, vld1q_f32, vst1q_f32, vcvtq_f32_s32 },
+    |word| -> int32x4_t { vdupq_n_s32(word as i32) },
     |sums, w, x| {
         // The intrinsic is not stable in the oldest supported Rust.
         let mut sums = sums;
-        // SAFETY: the caller promises the instruction, which reads and writes only these registers.
         asm!(
             "sdot {sums:v}.4s, {w:v}.16b, {x:v}.16b",
             sums = inout(vreg) sums,

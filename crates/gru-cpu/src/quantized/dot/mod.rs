@@ -2,6 +2,9 @@
 //!
 //! Each instruction set implements [`Dot`], and compiles [`product`] in a function with its target features.
 
+#[macro_use]
+mod vectors;
+
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
 mod scalar;

@@ -69,6 +69,11 @@ fn every_round_is_complete_with_any_helpers() {
 fn the_leader_does_not_wait_for_a_helper_that_never_joins() {
     with_a_busy_thread(|done| {
         check(2, 50, |_, member| assert_eq!(member.team, 1));
+        let none = Sums {
+            cells: [Vec::new(), Vec::new()],
+            before: |_, _: &Member<'_>| (),
+        };
+        run_team(2, 0, Duration::from_secs(3600), &none);
         done.send(()).expect("the other thread is still busy");
     });
 }
@@ -93,26 +98,39 @@ fn a_helper_that_joins_late_shares_the_rest() {
     });
 }
 
-#[test]
-fn the_leader_works_without_a_helper_that_is_often_late() {
+/// The helper is late from a round on. The rounds before take a second.
+fn the_leader_works_without_a_helper_that_is_late_from(late_from: usize, rounds: usize) {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build();
     pool.expect("a pool").install(|| {
         let solo = AtomicUsize::new(0);
-        check(2, 100, |round, member| match (member.index, member.team) {
-            // Longer than the wait from which a team is judged.
-            (1, _) => sleep(2 * WAITED_FROM),
-            (_, 1) if round == 0 => {
-                while member.shared.unwrap().joined.0.load(Acquire) == 0 {
-                    sleep(Duration::from_micros(10));
+        check(2, rounds, |round, member| {
+            match (member.index, member.team) {
+                (_, 1) if round == 0 => {
+                    while member.shared.unwrap().joined.0.load(Acquire) == 0 {
+                        sleep(Duration::from_micros(10));
+                    }
                 }
-            }
-            (_, team) => {
-                solo.fetch_add(usize::from(team == 1), Relaxed);
-                sleep(Duration::from_micros(100));
+                _ if round < late_from => sleep(Duration::from_secs(1) / late_from as u32),
+                // Longer than the wait from which a team is judged.
+                (1, _) => sleep(2 * WAITED_FROM),
+                (_, team) => {
+                    solo.fetch_add(usize::from(team == 1), Relaxed);
+                    sleep(Duration::from_micros(100));
+                }
             }
         });
         assert!(solo.into_inner() > 0, "the leader waits in every round");
     });
+}
+
+#[test]
+fn the_leader_works_without_a_helper_that_is_often_late() {
+    the_leader_works_without_a_helper_that_is_late_from(1, 100);
+}
+
+#[test]
+fn the_leader_works_without_a_helper_that_was_in_time_for_long() {
+    the_leader_works_without_a_helper_that_is_late_from(10, 40);
 }
 
 /// No member has panicked: the thread was already unwinding.
