@@ -52,7 +52,9 @@ impl<'a> Gru<'a> {
 
     /// Reads a node that [`with_lengths`](crate::with_lengths) marked.
     pub(crate) fn marked(node: &'a CustomNode) -> Result<Self, ProcessError> {
-        let weights = WEIGHTS.map(|(key, _)| node.attrs.get_tensor(key).cloned());
+        let folded = |at| node.inputs.get(at).and_then(Argument::value);
+        let weights =
+            WEIGHTS.map(|(key, at)| node.attrs.get_tensor(key).cloned().or_else(|| folded(at)));
         let attributes = attributes_in(node)?;
         Self::new(&node.name, &node.inputs, &node.outputs, attributes, weights)
     }
