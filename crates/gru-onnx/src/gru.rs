@@ -56,7 +56,13 @@ impl<'a> Gru<'a> {
         let weights =
             WEIGHTS.map(|(key, at)| node.attrs.get_tensor(key).cloned().or_else(|| folded(at)));
         let attributes = attributes_in(node)?;
-        Self::new(&node.name, &node.inputs, &node.outputs, attributes, weights)
+        let mut gru = Self::new(&node.name, &node.inputs, &node.outputs, attributes, weights)?;
+        // A cast to this type may have been skipped.
+        let dtype = sequence_dtype(gru.inputs)?;
+        for weight in [&mut gru.w, &mut gru.r].into_iter().chain(&mut gru.b) {
+            *weight = weight.clone().convert_dtype(dtype);
+        }
+        Ok(gru)
     }
 
     fn new(

@@ -157,8 +157,9 @@ fn mark(graph: &mut GraphProto, model: &Path) -> Result<(), Error> {
                 let value = node.attribute.iter().find(|a| a.name == "value");
                 value.and_then(|a| a.t.as_ref())
             }
-            // Equal weights of two layers are one tensor in some files.
-            "Identity" => node
+            // Equal weights of two layers are one tensor in some files. Converters to float16 insert casts to the
+            // type of X.
+            "Identity" | "Cast" => node
                 .input
                 .first()
                 .and_then(|name| constants.get(name.as_str()).copied()),

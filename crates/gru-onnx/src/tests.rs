@@ -3,12 +3,13 @@
 use crate::{Error, GruOverride, Precision, lengths, with_lengths};
 use burn_onnx::{
     ModelGen,
-    ext::{CustomOp, OpOverride},
+    ext::{CustomOp, DType, OpOverride, TensorData},
 };
 use gru_testkit::onnx_file::{Attribute, GruModel, Value};
 use onnx_ir::{AttributeProto, AttributeType, Message, ModelProto, NodeProto};
 use std::{
     fs,
+    hash::{DefaultHasher, Hash, Hasher},
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
 };
@@ -90,9 +91,13 @@ fn generate_from(
         }
         generator.run_from_cli();
         let code = out.join(path.with_extension("rs").file_name().unwrap());
+        let record = fs::read(code.with_extension("bpk")).unwrap();
+        let mut hasher = DefaultHasher::new();
+        record.hash(&mut hasher);
         let code = fs::read_to_string(code).unwrap();
         // The code names the folder.
-        code.replace(folder.to_str().unwrap(), "folder")
+        let code = code.replace(folder.to_str().unwrap(), "folder");
+        format!("{code}// The record has the hash {}.", hasher.finish())
     }));
     result.map_err(|panic| match panic.downcast::<String>() {
         Ok(text) => *text,
@@ -183,20 +188,48 @@ fn weights_are_stored_once() {
     assert!(!code.contains("constant1"), "{code}");
 }
 
-/// Some exporters store equal weights of two layers once, and name the copy by an Identity node.
+/// Some exporters store equal weights of two layers once, and name the copy by an Identity node. Converters to
+/// float16 insert a cast.
 #[test]
-fn weights_behind_an_identity_node() {
-    let mut proto = ModelProto::parse_from_bytes(&model().to_bytes()).unwrap();
-    let graph = proto.graph.as_mut().unwrap();
-    graph.node[0].input[1] = "W_of_layer_2".into();
-    let mut identity = NodeProto::new();
-    identity.op_type = "Identity".into();
-    identity.input = vec!["W".into()];
-    identity.output = vec!["W_of_layer_2".into()];
-    graph.node.insert(0, identity);
-    let bytes = proto.write_to_bytes().unwrap();
-    let code = generate_with(GruOverride::new(), &bytes, true);
-    assert_eq!(code.unwrap(), generate(&model(), true).unwrap());
+fn weights_behind_another_node() {
+    for (name, attribute) in [("Identity", None), ("Cast", Some(("to", 1)))] {
+        let mut proto = ModelProto::parse_from_bytes(&model().to_bytes()).unwrap();
+        let graph = proto.graph.as_mut().unwrap();
+        graph.node[0].input[1] = "W_of_layer_2".into();
+        graph
+            .node
+            .insert(0, node(name, "W", "W_of_layer_2", attribute));
+        if name == "Cast" {
+            let w = graph
+                .initializer
+                .iter_mut()
+                .find(|w| w.name == "W")
+                .unwrap();
+            let numbers: Vec<f32> = (0..3 * H * I).map(|k| k as f32).collect();
+            let halves = TensorData::new(numbers, [3 * H * I]).convert_dtype(DType::F16);
+            (w.data_type, w.raw_data) = (10, halves.as_bytes().to_vec().into());
+            w.float_data.clear();
+        }
+        let bytes = proto.write_to_bytes().unwrap();
+        let code = generate_with(GruOverride::new(), &bytes, true);
+        assert_eq!(code.unwrap(), generate(&model(), true).unwrap(), "{name}");
+    }
+}
+
+/// A node with one input, and an integer as attribute.
+fn node(operator: &str, input: &str, output: &str, attribute: Option<(&str, i64)>) -> NodeProto {
+    let mut node = NodeProto::new();
+    node.op_type = operator.into();
+    node.input = vec![input.into()];
+    node.output = vec![output.into()];
+    if let Some((name, number)) = attribute {
+        let mut attribute = AttributeProto::new();
+        attribute.name = name.into();
+        attribute.type_ = AttributeType::INT.into();
+        attribute.i = number;
+        node.attribute.push(attribute);
+    }
+    node
 }
 
 /// PyTorch stores larger tensors in a file next to the model.
@@ -241,28 +274,15 @@ fn weights_in_another_file() {
     assert!(error.to_string().ends_with(expected), "{error}");
 }
 
-/// The parser folds some nodes before it checks GRUs, and `Cast` later.
 #[test]
-fn folded_weights() {
-    for (operator, key, number, marked) in [
-        ("Concat", "axis", 0, false),
-        ("Concat", "axis", 0, true),
-        ("Cast", "to", 1, true),
-    ] {
-        let mut model = model();
-        model.constants[0].name = "W0".into();
-        let mut proto = ModelProto::parse_from_bytes(&model.to_bytes()).unwrap();
-        let mut node = NodeProto::new();
-        node.op_type = operator.into();
-        node.input = vec!["W0".into()];
-        node.output = vec!["W".into()];
-        let mut attribute = AttributeProto::new();
-        attribute.name = key.into();
-        attribute.type_ = AttributeType::INT.into();
-        attribute.i = number;
-        node.attribute.push(attribute);
-        proto.graph.as_mut().unwrap().node.insert(0, node);
-        let bytes = proto.write_to_bytes().unwrap();
+fn weights_that_the_parser_folds() {
+    let mut model = model();
+    model.constants[0].name = "W0".into();
+    let mut proto = ModelProto::parse_from_bytes(&model.to_bytes()).unwrap();
+    let concat = node("Concat", "W0", "W", Some(("axis", 0)));
+    proto.graph.as_mut().unwrap().node.insert(0, concat);
+    let bytes = proto.write_to_bytes().unwrap();
+    for marked in [false, true] {
         let code = generate_with(GruOverride::new(), &bytes, marked).unwrap();
         expect_in(&code, &["gru_convert::gru_op::GruBlockConfig::new(4, 5)"]);
     }
