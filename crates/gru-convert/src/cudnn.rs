@@ -1,6 +1,7 @@
 //! cuDNN's GRU by `linLayerID`: `w0`, `w1`, `w2` `[H,I]` are the input matrices of r, z, n, `w3`, `w4`,
-//! `w5` `[H,H]` the recurrent matrices, `b0` to `b5` `[H]` their biases (`CUDNN_RNN_DOUBLE_BIAS`), as
-//! `cudnnGetRNNWeightParams` returns them for one pseudo-layer.
+//! `w5` `[H,H]` the recurrent matrices, `b0` to `b5` `[H]` their biases, as `cudnnGetRNNWeightParams`
+//! returns them for one pseudo-layer. `CUDNN_RNN_SINGLE_INP_BIAS` has only `b0` to `b2`,
+//! `CUDNN_RNN_SINGLE_REC_BIAS` only `b3` to `b5`.
 //!
 //! The reset gate acts after the product. The gate order is PyTorch's order.
 //!
@@ -84,11 +85,11 @@ pub fn import(
         Ok(Tensor::cat(gates, 0).transpose())
     };
     let bias = |first: usize| -> Result<Option<Tensor<1>>, ConvertError> {
-        if !found.bias {
+        let keys = (first..first + 3).map(|id| format!("{prefix}b{id}"));
+        if keys.clone().all(|key| dict.get(&key).is_none()) {
             return Ok(None);
         }
-        let gates =
-            (first..first + 3).map(|id| dict.tensor(&format!("{prefix}b{id}"), [h], device));
+        let gates = keys.map(|key| dict.tensor(&key, [h], device));
         let gates: Vec<Tensor<1>> = gates.collect::<Result<_, _>>()?;
         Ok(Some(Tensor::cat(gates, 0)))
     };

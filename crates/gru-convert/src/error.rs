@@ -25,7 +25,7 @@ pub enum ConvertError {
     Prefix {
         /// The prefix.
         prefix: String,
-        /// The first names that exist.
+        /// The prefixes of GRUs, or the first names that exist.
         actual: String,
         /// The expected names.
         expected: &'static str,
@@ -51,16 +51,6 @@ pub enum ConvertError {
     /// An attribute of an ONNX node that gru-op does not support, or an invalid attribute.
     #[error(transparent)]
     Attribute(#[from] crate::onnx::AttributeError),
-    /// An option that gru-op does not support, or an invalid option.
-    #[error("{option}: expected {expected}, got {actual}")]
-    Option {
-        /// Its name in the other system.
-        option: &'static str,
-        /// The supported values.
-        expected: String,
-        /// The actual value.
-        actual: String,
-    },
     /// The other system cannot express the block.
     #[error("{system} cannot express {what}")]
     Inexpressible {

@@ -3,13 +3,14 @@
 //! such layers, `forward_…` and `backward_…`, and becomes one block.
 //!
 //! A key consists of a prefix, names in between (`gru_cell/`, `forward_gru/gru_cell/`), which are
-//! ignored, and the array's name. This is the `path` of a Keras variable. In files of Keras 3, which
-//! `StateDict::from_keras` reads, the arrays have the names `0`, `1` and `2`.
+//! ignored, and the array's name. This is the `path` of a Keras variable. Keras 2 ends the name with `:0`.
+//! In files of Keras 3, which `StateDict::from_keras` reads, the arrays have the names `0`, `1` and `2`.
 //!
 //! | Keras | gru-op |
 //! |---|---|
 //! | `reset_after` | [`Reset`]: [`config`] infers it from the shape of the bias |
 //! | `activation`, `recurrent_activation` | `with_activations`, with [`activations`] and [`activation_names`] |
+//! | `"hard_sigmoid"` | Keras 3: `clamp(v/6 + 1/2, 0, 1)`, in [`activations`]. Keras 2: `clamp(v/5 + 1/2, 0, 1)`, in [`activations_of_keras_2`] |
 //! | `go_backwards` | `with_reverse(true)`. Keras' output is in processing order: flip the block's output along time |
 //! | `mask` | the mask of [`GruBlock::forward_with`]. A `Bidirectional` returns zeros where the mask is false |
 //! | `merge_mode` of a `Bidirectional` | `"concat"`. Compute others from the two halves of the block's output |
@@ -48,7 +49,10 @@ const SYSTEM: System = System {
     name: "Keras",
     bidirectional: true,
     reverse: true,
-    activations: |activations| activation_names(activations).is_ok(),
+    activations: |activations| {
+        let of_keras_3 = with_hard_sigmoid(*activations, KERAS_2, KERAS_3);
+        activation_names(&of_keras_3).is_ok()
+    },
     ..PLAIN
 };
 const ORDER: GateOrder = GateOrder::UpdateFirst;
@@ -57,8 +61,12 @@ const ORDER: GateOrder = GateOrder::UpdateFirst;
 const NAMES: &str = "a GRU has kernel, recurrent_kernel and bias, or 0, 1 and 2, a Bidirectional has \
                      them under forward_… and backward_…";
 
-/// The names of a layer's arrays: as variables, and in a file.
-const ARRAYS: [[&str; 3]; 2] = [["kernel", "recurrent_kernel", "bias"], ["0", "1", "2"]];
+/// The names of a layer's arrays: as variables, in Keras 2, and in a file of Keras 3.
+const ARRAYS: [[&str; 3]; 3] = [
+    ["kernel", "recurrent_kernel", "bias"],
+    ["kernel:0", "recurrent_kernel:0", "bias:0"],
+    ["0", "1", "2"],
+];
 
 /// The configuration of the layer under `prefix`. Sizes, directions and biases follow from names and
 /// shapes, and `reset_after` from the shape of the bias. Without a bias `reset_after` is Keras' default.
@@ -181,7 +189,8 @@ pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError>
 /// The activations of a layer from Keras' names: `activation` of the candidate, `recurrent_activation`
 /// of the two gates.
 ///
-/// Keras 3's `hard_sigmoid` is `clamp(v/6 + 1/2, 0, 1)`.
+/// `hard_sigmoid` is the function of Keras 3, `clamp(v/6 + 1/2, 0, 1)`. For a model of Keras 2, use
+/// [`activations_of_keras_2`].
 ///
 /// # Errors
 /// If a name is not one of linear, sigmoid, tanh, relu, hard_sigmoid, elu, leaky_relu, softsign,
@@ -202,10 +211,28 @@ pub fn activations(
     Ok([gates, gates, named("candidate", activation)?].into())
 }
 
-/// Keras' names of the activations: `(activation, recurrent_activation)`.
+/// [`activations`] for a layer of Keras 2 or `tf.keras` before TensorFlow 2.16, where `hard_sigmoid` is
+/// `clamp(v/5 + 1/2, 0, 1)`.
 ///
 /// # Errors
-/// If Keras lacks an activation, or if the reset and the update gate have different activations.
+/// As [`activations`].
+pub fn activations_of_keras_2(
+    activation: &str,
+    recurrent_activation: &str,
+) -> Result<Activations, ConvertError> {
+    let of_keras_3 = activations(activation, recurrent_activation)?;
+    Ok(with_hard_sigmoid(of_keras_3, KERAS_3, KERAS_2))
+}
+
+fn with_hard_sigmoid(all: Activations, old: Activation, new: Activation) -> Activations {
+    let replaced = |activation| if activation == old { new } else { activation };
+    all.into_array().map(replaced).into()
+}
+
+/// Keras 3's names of the activations: `(activation, recurrent_activation)`.
+///
+/// # Errors
+/// If Keras 3 lacks an activation, or if the reset and the update gate have different activations.
 pub fn activation_names(
     activations: &Activations,
 ) -> Result<(&'static str, &'static str), ConvertError> {
@@ -226,19 +253,23 @@ pub fn activation_names(
     ))
 }
 
+/// `hard_sigmoid` of Keras 2 and of Keras 3.
+const KERAS_2: Activation = Activation::HardSigmoid {
+    alpha: 0.2,
+    beta: 0.5,
+};
+const KERAS_3: Activation = Activation::HardSigmoid {
+    alpha: 1.0 / 6.0,
+    beta: 0.5,
+};
+
 /// Names and parameters of Keras 3.
 const ACTIVATIONS: [(&str, Activation); 9] = [
     ("linear", Activation::Identity),
     ("sigmoid", Activation::Sigmoid),
     ("tanh", Activation::Tanh),
     ("relu", Activation::Relu),
-    (
-        "hard_sigmoid",
-        Activation::HardSigmoid {
-            alpha: 1.0 / 6.0,
-            beta: 0.5,
-        },
-    ),
+    ("hard_sigmoid", KERAS_3),
     ("elu", Activation::Elu { alpha: 1.0 }),
     ("leaky_relu", Activation::LeakyRelu { alpha: 0.2 }),
     ("softsign", Activation::Softsign),
@@ -275,11 +306,16 @@ fn layers(
     let arrays = arrays.unwrap_or(ARRAYS[0]);
     match &layers.iter().collect::<Vec<_>>()[..] {
         [(layer, _)] => Ok((vec![full(layer)], arrays)),
-        [(backward, _), (forward, _)]
-            if backward.starts_with("backward_") && forward.starts_with("forward_") =>
-        {
+        [(backward, _), (forward, _)] if are_directions(backward, forward) => {
             Ok((vec![full(forward), full(backward)], arrays))
         }
         several => Err(unexpected(several[several.len() - 1].1)),
     }
+}
+
+/// Whether the first difference of two paths is a group `backward_…` in place of `forward_…`.
+fn are_directions(backward: &str, forward: &str) -> bool {
+    let mut groups = backward.split('/').zip(forward.split('/'));
+    let first = groups.find(|(backward, forward)| backward != forward);
+    first.is_some_and(|(b, f)| b.starts_with("backward_") && f.starts_with("forward_"))
 }

@@ -45,30 +45,13 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # From a PyTorch file
-//!
-//! ```no_run
-//! # #[cfg(feature = "store")]
-//! # fn run(x: burn::tensor::Tensor<3>) -> Result<(), gru_convert::ConvertError> {
-//! use burn::tensor::Device;
-//! use gru_convert::{StateDict, pytorch};
-//! use gru_op::SequenceOptions;
-//!
-//! let dict = StateDict::from_pytorch("model.pt")?;
-//! let config = pytorch::config(&dict, "encoder.")?.with_batch_first(true);
-//! let gru = pytorch::import(&dict, "encoder.", &config, &Device::flex())?;
-//! let options = SequenceOptions::new().lengths(&[7, 9, 1]); // instead of pack_padded_sequence
-//! let (y, state) = gru.forward_with(x, options);
-//! # Ok(()) }
-//! ```
-//!
 //! # Features
 //!
 //! | feature | files |
 //! |---|---|
 //! | `store` | reads `.pt` and `.safetensors`, writes `.safetensors` |
 //! | `npz` | reads NumPy's `.npz` |
-//! | `keras` | reads Keras' `.weights.h5` and `.keras` |
+//! | `keras` | reads Keras' `.weights.h5`, `.keras` and `.h5` |
 //! | `onnx` | reads and writes `.onnx` |
 //!
 //! `autodiff`, `flex` and `fusion` are on by default, as in gru-op, and turn on the features of the same

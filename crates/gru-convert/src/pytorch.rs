@@ -5,6 +5,9 @@
 //! and becomes a block with one layer, which [`GruBlock::step`] runs. Source:
 //! <https://docs.pytorch.org/docs/stable/generated/torch.nn.GRU.html>.
 //!
+//! A matrix of a module with `weight_norm` and `dim=0` is `g·v/‖v‖` for each row, of the arrays
+//! `weight_hh_l0_g` and `weight_hh_l0_v`, or `parametrizations.weight_hh_l0.original0` and `.original1`.
+//!
 //! ```no_run
 //! # #[cfg(feature = "store")]
 //! # fn main() -> Result<(), gru_convert::ConvertError> {
@@ -40,8 +43,9 @@ use crate::{
     state_dict::StateDict,
     system::{PLAIN, System, matrices},
 };
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, Tensor, TensorData};
 use gru_op::{GruBlock, GruBlockConfig, GruError, GruWeights, Reset};
+use std::borrow::Cow;
 
 const SYSTEM: System = System {
     name: "PyTorch",
@@ -63,6 +67,7 @@ const CELL: &str = "an nn.GRUCell has weight_ih, weight_hh, bias_ih and bias_hh"
 /// # Errors
 /// If a key under `prefix` is missing or does not belong to such a module, or if shapes do not match.
 pub fn config(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError> {
+    let dict = &*without_weight_norm(dict, prefix)?;
     Keys::read(dict, prefix)?.config(dict, prefix)
 }
 
@@ -77,6 +82,7 @@ pub fn import(
     config: &GruBlockConfig,
     device: &Device,
 ) -> Result<GruBlock, ConvertError> {
+    let dict = &*without_weight_norm(dict, prefix)?;
     let keys = Keys::read(dict, prefix)?;
     let found = keys.config(dict, prefix)?;
     SYSTEM.check_config(config, &found)?;
@@ -129,6 +135,41 @@ pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError>
         }
     }
     Ok(dict)
+}
+
+/// The arrays under `prefix`, with the product `g·v/‖v‖` in place of `g` and `v`.
+fn without_weight_norm<'a>(
+    dict: &'a StateDict,
+    prefix: &str,
+) -> Result<Cow<'a, StateDict>, ConvertError> {
+    let pair = |name: &str| {
+        if let Some(name) = name.strip_suffix("_v") {
+            return Some((name.to_owned(), format!("{prefix}{name}_g")));
+        }
+        let name = name.strip_prefix("parametrizations.")?;
+        let name = name.strip_suffix(".original1")?;
+        let g = format!("{prefix}parametrizations.{name}.original0");
+        Some((name.to_owned(), g))
+    };
+    let mut plain = Cow::Borrowed(dict);
+    for (v_key, name) in dict.under(prefix, GRU)? {
+        let Some((name, g_key)) = pair(name) else {
+            continue;
+        };
+        let [rows, columns] = dict.shape(v_key)?;
+        let v = dict.floats(v_key, [rows, columns])?;
+        let g = dict.floats(&g_key, [rows, 1])?;
+        let mut weight: Vec<f64> = v.iter().collect();
+        for (row, g) in weight.chunks_exact_mut(columns).zip(g.iter::<f64>()) {
+            let norm = row.iter().map(|x| x * x).sum::<f64>().sqrt();
+            row.iter_mut().for_each(|x| *x *= g / norm);
+        }
+        let weight = TensorData::new(weight, [rows, columns]).convert_dtype(v.dtype());
+        let plain = plain.to_mut();
+        plain.tensors.retain(|key, _| key != v_key && *key != g_key);
+        plain.insert(format!("{prefix}{name}"), weight);
+    }
+    Ok(plain)
 }
 
 /// The content of a module's keys.

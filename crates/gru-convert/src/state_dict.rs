@@ -3,7 +3,7 @@
 use crate::error::{ConvertError, expect_shape};
 use burn::tensor::{Device, Tensor, TensorData};
 use gru_op::GruError;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Arrays by name, as in a file of another system.
 ///
@@ -92,7 +92,7 @@ impl StateDict {
         if keys.is_empty() {
             Err(ConvertError::Prefix {
                 prefix: prefix.into(),
-                actual: self.first_names(),
+                actual: self.prefixes(),
                 expected,
             })
         } else {
@@ -100,15 +100,34 @@ impl StateDict {
         }
     }
 
-    /// The first names for an error.
-    fn first_names(&self) -> String {
+    /// The prefixes of GRUs for an error, or the first names if there are none.
+    fn prefixes(&self) -> String {
         const SHOWN: usize = 3;
-        let names = self.keys().take(SHOWN).map(|key| format!("{key:?}"));
-        let names = names.collect::<Vec<_>>().join(", ");
-        match self.tensors.len() {
+        // Names that only recurrent layers have.
+        const MARKS: [&str; 7] = [
+            "parametrizations.weight_hh",
+            "weight_hh",
+            "recurrent_kernel",
+            "cell/vars/1",
+            "candidate/kernel",
+            "recurrentWeight",
+            "weights_iter",
+        ];
+        let prefix = |key| {
+            MARKS
+                .iter()
+                .find_map(|mark| Some(str::rsplit_once(key, mark)?.0))
+        };
+        let mut names: BTreeSet<&str> = self.keys().filter_map(prefix).collect();
+        if names.is_empty() {
+            names.extend(self.keys());
+        }
+        let shown = names.iter().take(SHOWN).map(|name| format!("{name:?}"));
+        let shown = shown.collect::<Vec<_>>().join(", ");
+        match names.len() {
             0 => "none".into(),
-            1..=SHOWN => names,
-            count => format!("{names} and {} more", count - SHOWN),
+            1..=SHOWN => shown,
+            count => format!("{shown} and {} more", count - SHOWN),
         }
     }
 
@@ -164,10 +183,20 @@ impl StateDict {
         expected: [usize; D],
         device: &Device,
     ) -> Result<Tensor<D>, ConvertError> {
+        let data = self.floats(key, expected)?;
+        Ok(Tensor::from_data(data.clone(), device))
+    }
+
+    /// An array of floating-point numbers with the expected shape.
+    pub(crate) fn floats<const D: usize>(
+        &self,
+        key: &str,
+        expected: [usize; D],
+    ) -> Result<&TensorData, ConvertError> {
         expect_shape(key, &expected, &self.shape::<D>(key)?)?;
         let data = &self.tensors[key];
         if data.dtype().is_float() {
-            Ok(Tensor::from_data(data.clone(), device))
+            Ok(data)
         } else {
             let (name, actual) = (key.into(), data.dtype());
             Err(GruError::DType { name, actual }.into())

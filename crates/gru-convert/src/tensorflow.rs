@@ -1,6 +1,9 @@
 //! The weights of TensorFlow's `GRUBlockCell`: `w_ru [I+H,2H]`, `w_c [I+H,H]`, `b_ru [2H]`, `b_c [H]`,
 //! with the rows of `x` before the rows of `h`. The cell itself is [`gru_op::tensorflow`].
 //!
+//! `tf.nn.rnn_cell.GRUCell` has the same arrays with the names `gates/kernel`, `candidate/kernel`,
+//! `gates/bias` and `candidate/bias`, which [`config`] and [`import`] read too.
+//!
 //! The cell becomes a block with one layer and the reset before the product. [`GruBlock::step`] runs it
 //! as TensorFlow does, and [`GruBlock::forward`] runs it over a sequence.
 //!
@@ -26,23 +29,44 @@ use crate::{
 use burn::tensor::{Device, Tensor};
 use gru_op::{GruBlock, GruBlockConfig, Reset, tensorflow::weights};
 
+/// The expected keys, for the error about an unexpected key.
+const NAMES: &str = "a GRUBlockCell has w_ru, w_c, b_ru and b_c, a GRUCell has gates/kernel, \
+                     candidate/kernel, gates/bias and candidate/bias";
+
 const SYSTEM: System = System {
     name: "GRUBlockCell",
     reset: Some(Reset::BeforeMatmul),
     ..PLAIN
 };
 
+/// The names of a cell's arrays: of `GRUBlockCell`, and of the variables of a `GRUCell`.
+const ARRAYS: [[&str; 4]; 2] = [
+    ["w_ru", "w_c", "b_ru", "b_c"],
+    [
+        "gates/kernel",
+        "candidate/kernel",
+        "gates/bias",
+        "candidate/bias",
+    ],
+];
+
+/// The keys of `w_ru`, `w_c`, `b_ru` and `b_c`.
+fn keys(dict: &StateDict, prefix: &str) -> Result<[String; 4], ConvertError> {
+    let is_cell = dict
+        .under(prefix, NAMES)?
+        .iter()
+        .any(|(_, name)| ARRAYS[1].contains(name));
+    let arrays = ARRAYS[usize::from(is_cell)];
+    dict.expect_only(prefix, &arrays, NAMES)?;
+    Ok(arrays.map(|name| format!("{prefix}{name}")))
+}
+
 /// The configuration of the cell under `prefix`: its sizes and the reset before the product.
 ///
 /// # Errors
 /// If a key is missing or unexpected, or `w_c` is not `[I+H,H]`.
 pub fn config(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError> {
-    dict.expect_only(
-        prefix,
-        &["w_ru", "w_c", "b_ru", "b_c"],
-        "a GRUBlockCell has w_ru, w_c, b_ru and b_c",
-    )?;
-    let name = format!("{prefix}w_c");
+    let [_, name, ..] = keys(dict, prefix)?;
     let [rows, h] = dict.shape(&name)?;
     if rows <= h {
         return Err(ConvertError::Form {
@@ -68,12 +92,12 @@ pub fn import(
     let found = self::config(dict, prefix)?;
     SYSTEM.check_config(config, &found)?;
     let (rows, h) = (found.d_input + found.d_hidden, found.d_hidden);
-    let key = |name: &str| format!("{prefix}{name}");
+    let [w_ru, w_c, b_ru, b_c] = keys(dict, prefix)?;
     let weights = weights(
-        dict.tensor(&key("w_ru"), [rows, 2 * h], device)?,
-        dict.tensor(&key("w_c"), [rows, h], device)?,
-        dict.tensor(&key("b_ru"), [2 * h], device)?,
-        dict.tensor(&key("b_c"), [h], device)?,
+        dict.tensor(&w_ru, [rows, 2 * h], device)?,
+        dict.tensor(&w_c, [rows, h], device)?,
+        dict.tensor(&b_ru, [2 * h], device)?,
+        dict.tensor(&b_c, [h], device)?,
     );
     Ok(config.init_with(vec![weights])?)
 }

@@ -52,9 +52,17 @@ impl<'a> Gru<'a> {
 
     /// Reads a node that [`with_lengths`](crate::with_lengths) marked.
     pub(crate) fn marked(node: &'a CustomNode) -> Result<Self, ProcessError> {
-        let weights = WEIGHTS.map(|(key, _)| node.attrs.get_tensor(key).cloned());
+        let folded = |at| node.inputs.get(at).and_then(Argument::value);
+        let weights =
+            WEIGHTS.map(|(key, at)| node.attrs.get_tensor(key).cloned().or_else(|| folded(at)));
         let attributes = attributes_in(node)?;
-        Self::new(&node.name, &node.inputs, &node.outputs, attributes, weights)
+        let mut gru = Self::new(&node.name, &node.inputs, &node.outputs, attributes, weights)?;
+        // A cast to this type may have been skipped.
+        let dtype = sequence_dtype(gru.inputs)?;
+        for weight in [&mut gru.w, &mut gru.r].into_iter().chain(&mut gru.b) {
+            *weight = weight.clone().convert_dtype(dtype);
+        }
+        Ok(gru)
     }
 
     fn new(

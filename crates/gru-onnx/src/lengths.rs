@@ -5,10 +5,12 @@ use onnx_ir::{
     AttributeProto, AttributeType, GraphProto, Message, ModelProto, NodeProto, TensorProto,
 };
 use std::{
-    collections::HashMap,
-    env, fs,
+    collections::{BTreeSet, HashMap},
+    env,
+    fs::{self, File},
     hash::{DefaultHasher, Hash, Hasher},
-    path::{Path, PathBuf},
+    io::{self, Read, Seek, SeekFrom},
+    path::{Component, Path, PathBuf},
 };
 
 /// The domain of marked nodes.
@@ -26,16 +28,6 @@ pub enum Error {
         /// The error.
         reason: String,
     },
-    /// The weights of a GRU are in another file, next to the model.
-    #[error(
-        "GRU {node:?}: {key}: expected a tensor inside the model file, got one in another file"
-    )]
-    External {
-        /// The name of the node in the model.
-        node: String,
-        /// `W`, `R` or `B`.
-        key: &'static str,
-    },
     /// The program is not a build script.
     #[error(
         "with_lengths: expected the variable OUT_DIR, which Cargo sets for a build script, got none"
@@ -51,12 +43,11 @@ pub enum Error {
 /// - bidirectional GRUs whose directions have different activations,
 /// - GRUs without the attribute `hidden_size`.
 ///
-/// Loop bodies and branches are not changed. A build script that prints `rerun-if-changed` lines must print one for the
+/// Loop bodies and branches are not changed. Files with tensors outside of the model are linked or copied, too. A build script that prints `rerun-if-changed` lines must print one for the
 /// model, too.
 ///
 /// # Errors
-/// If the file cannot be read, is not an ONNX model, or cannot be written. Also if the weights of a GRU are
-/// outside of the file.
+/// If a file cannot be read, is not an ONNX model, or cannot be written.
 pub fn with_lengths(model: impl AsRef<Path>) -> Result<String, Error> {
     let out = env::var_os("OUT_DIR").ok_or(Error::OutDir)?;
     // Models of the same name in several folders have a copy each.
@@ -68,28 +59,94 @@ pub fn with_lengths(model: impl AsRef<Path>) -> Result<String, Error> {
 
 /// Writes the copy to a folder.
 pub(crate) fn copy(model: &Path, folder: &Path) -> Result<String, Error> {
-    let file = |path: &Path, reason: String| Error::File {
-        path: path.display().to_string(),
-        reason,
-    };
-    let bytes = fs::read(model).map_err(|e| file(model, e.to_string()))?;
-    let proto = ModelProto::parse_from_bytes(&bytes).map_err(|e| e.to_string());
-    let no_model = |reason: &str| file(model, format!("expected an ONNX model, got {reason}"));
-    let mut proto = proto.map_err(|reason| no_model(&reason))?;
+    let bytes = fs::read(model).map_err(|e| failed(model, e))?;
+    let no_model = |reason: &str| failed(model, format!("expected an ONNX model, got {reason}"));
+    let proto = ModelProto::parse_from_bytes(&bytes);
+    let mut proto = proto.map_err(|reason| no_model(&reason.to_string()))?;
     let graph = proto.graph.as_mut();
-    mark(graph.ok_or_else(|| no_model("one without a graph"))?)?;
+    let graph = graph.ok_or_else(|| no_model("one without a graph"))?;
+    mark(graph, model)?;
+    let mut locations = BTreeSet::new();
+    external_files(graph, &mut locations);
+    for location in locations {
+        let (from, to) = (external(model, location)?, folder.join(location));
+        link(&from, &to).map_err(|e| failed(&to, e))?;
+    }
     let copy = folder.join(model.file_name().unwrap_or_default());
-    let written = proto
-        .write_to_bytes()
-        .map_err(|e| file(&copy, e.to_string()))?;
-    fs::create_dir_all(folder).map_err(|e| file(folder, e.to_string()))?;
-    fs::write(&copy, written).map_err(|e| file(&copy, e.to_string()))?;
+    let written = proto.write_to_bytes().map_err(|e| failed(&copy, e))?;
+    fs::create_dir_all(folder).map_err(|e| failed(folder, e))?;
+    fs::write(&copy, written).map_err(|e| failed(&copy, e))?;
     Ok(copy.display().to_string())
+}
+
+fn failed(path: &Path, reason: impl ToString) -> Error {
+    let (path, reason) = (path.display().to_string(), reason.to_string());
+    Error::File { path, reason }
+}
+
+/// Finds the files of all tensors outside of the model.
+fn external_files<'a>(graph: &'a GraphProto, files: &mut BTreeSet<&'a str>) {
+    let attributes = || graph.node.iter().flat_map(|node| &node.attribute);
+    let constants = attributes().filter_map(|attribute| attribute.t.as_ref());
+    for tensor in graph.initializer.iter().chain(constants) {
+        files.extend(entry(tensor, "location"));
+    }
+    for inner in attributes().flat_map(|a| a.g.as_ref().into_iter().chain(&a.graphs)) {
+        external_files(inner, files);
+    }
+}
+
+fn entry<'a>(tensor: &'a TensorProto, key: &str) -> Option<&'a str> {
+    let found = tensor.external_data.iter().find(|entry| entry.key == key);
+    found.map(|entry| entry.value.as_str())
+}
+
+/// The path of a file with tensors, which must be below the folder of the model.
+fn external(model: &Path, location: &str) -> Result<PathBuf, Error> {
+    let plain = |c: Component| matches!(c, Component::Normal(_) | Component::CurDir);
+    if Path::new(location).components().all(plain) {
+        Ok(model.with_file_name(location))
+    } else {
+        let reason = format!("expected tensors below the model's folder, got {location:?}");
+        Err(failed(model, reason))
+    }
+}
+
+/// A second name for a file, or a copy where the file system has no second names.
+fn link(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to.parent().unwrap_or(to))?;
+    // Writing to an earlier link would change the original.
+    if to.exists() {
+        fs::remove_file(to)?;
+    }
+    let from = from.canonicalize()?;
+    fs::hard_link(&from, to).or_else(|_| fs::copy(&from, to).map(|_| ()))
+}
+
+/// Moves the numbers of a tensor from another file into the tensor.
+fn embed(tensor: &mut TensorProto, model: &Path) -> Result<(), Error> {
+    let Some(location) = entry(tensor, "location") else {
+        return Ok(());
+    };
+    let path = external(model, location)?;
+    let number = |key| entry(tensor, key).and_then(|value| value.parse().ok());
+    let (offset, length) = (number("offset").unwrap_or(0), number("length"));
+    let mut bytes = Vec::new();
+    let read = File::open(&path).and_then(|mut file| {
+        file.seek(SeekFrom::Start(offset))?;
+        file.take(length.unwrap_or(u64::MAX))
+            .read_to_end(&mut bytes)
+    });
+    read.map_err(|e| failed(&path, e))?;
+    tensor.raw_data = bytes.into();
+    tensor.external_data.clear();
+    tensor.data_location = Default::default();
+    Ok(())
 }
 
 /// Marks the GRU nodes, and moves their weights into attributes. As inputs, the generated model would store
 /// them a second time, because the parser does not remove constant inputs of operators that it does not know.
-fn mark(graph: &mut GraphProto) -> Result<(), Error> {
+fn mark(graph: &mut GraphProto, model: &Path) -> Result<(), Error> {
     let mut constants: HashMap<&str, &TensorProto> = HashMap::new();
     for tensor in &graph.initializer {
         constants.insert(&tensor.name, tensor);
@@ -100,8 +157,9 @@ fn mark(graph: &mut GraphProto) -> Result<(), Error> {
                 let value = node.attribute.iter().find(|a| a.name == "value");
                 value.and_then(|a| a.t.as_ref())
             }
-            // Equal weights of two layers are one tensor in some files.
-            "Identity" => node
+            // Equal weights of two layers are one tensor in some files. Converters to float16 insert casts to the
+            // type of X.
+            "Identity" | "Cast" => node
                 .input
                 .first()
                 .and_then(|name| constants.get(name.as_str()).copied()),
@@ -116,11 +174,14 @@ fn mark(graph: &mut GraphProto) -> Result<(), Error> {
     let weights = weights
         .flat_map(|node| WEIGHTS.map(|(_, at)| node.input.get(at)))
         .flatten();
-    let weights: HashMap<String, TensorProto> = weights
+    let mut weights: HashMap<String, TensorProto> = weights
         .filter_map(|name| Some((name.clone(), (*constants.get(name.as_str())?).clone())))
         .collect();
+    for tensor in weights.values_mut() {
+        embed(tensor, model)?;
+    }
     for node in graph.node.iter_mut().filter(|node| is_gru(node)) {
-        mark_node(node, &weights)?;
+        mark_node(node, &weights);
     }
     Ok(())
 }
@@ -129,15 +190,11 @@ fn is_gru(node: &NodeProto) -> bool {
     node.op_type == "GRU" && matches!(node.domain.as_str(), "" | "ai.onnx")
 }
 
-fn mark_node(node: &mut NodeProto, constants: &HashMap<String, TensorProto>) -> Result<(), Error> {
+fn mark_node(node: &mut NodeProto, constants: &HashMap<String, TensorProto>) {
     for (key, at) in WEIGHTS {
         let Some(tensor) = node.input.get(at).and_then(|name| constants.get(name)) else {
-            continue; // Absent, or computed. Code generation reports computed weights.
+            continue; // Absent, or computed. Code generation uses what the parser folds, and reports the rest.
         };
-        if !tensor.external_data.is_empty() {
-            let node = node.name.clone();
-            return Err(Error::External { node, key });
-        }
         let mut attribute = AttributeProto::new();
         attribute.name = key.into();
         attribute.type_ = AttributeType::TENSOR.into();
@@ -146,5 +203,4 @@ fn mark_node(node: &mut NodeProto, constants: &HashMap<String, TensorProto>) -> 
         node.input[at].clear();
     }
     node.domain = DOMAIN.into();
-    Ok(())
 }

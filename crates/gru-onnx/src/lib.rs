@@ -24,7 +24,6 @@
 //!   `hidden_size`, `layout`, `linear_before_reset`
 //! - `B`, `initial_h`, and the outputs `Y` and `Y_h`, each present or absent
 //! - weights that are initializers, `Constant` nodes, or expressions of them that the parser folds
-//!   (without `with_lengths`)
 //! - `sequence_lens`, by [`with_lengths`]
 //! - weights of 16 or 8 bits for inference, by [`GruOverride::prepared`]
 //!

@@ -32,7 +32,7 @@ pub(crate) fn tensors(gru: &Gru<'_>, field: &str, precision: Option<Precision>) 
 }
 
 /// The `d`-th matrix `[3H, width]` of `all`, transposed to `[width, 3H]`, with a block's order of gates.
-pub(crate) fn columns(all: &TensorData, d: usize, h: usize, width: usize) -> Vec<u8> {
+fn columns(all: &TensorData, d: usize, h: usize, width: usize) -> Vec<u8> {
     let (size, bytes) = (all.dtype().size(), all.as_bytes());
     let mut columns = Vec::with_capacity(3 * h * width * size);
     for feature in 0..width {

@@ -200,55 +200,29 @@ impl<T> Inputs<T> {
     }
 }
 
-impl<T> Sequence<T> {
-    /// Borrows each tensor.
-    pub fn as_ref(&self) -> Sequence<&T> {
-        Sequence {
-            x: &self.x,
-            h0: self.h0.as_ref(),
-            recurrent_mask: self.recurrent_mask.as_ref(),
-            step_mask: self.step_mask.as_ref(),
-            zoneout: self.zoneout.as_ref(),
-            starts: self.starts.as_ref(),
-            start_state: self.start_state.as_ref(),
-        }
-    }
+macro_rules! per_tensor {
+    ($group:ident: $required:ident, $($optional:ident),+) => {
+        impl<T> $group<T> {
+            /// Borrows each tensor.
+            pub fn as_ref(&self) -> $group<&T> {
+                $group {
+                    $required: &self.$required,
+                    $($optional: self.$optional.as_ref()),+
+                }
+            }
 
-    /// Applies a function to each tensor.
-    pub fn map<U>(self, mut f: impl FnMut(T) -> U) -> Sequence<U> {
-        Sequence {
-            x: f(self.x),
-            h0: self.h0.map(&mut f),
-            recurrent_mask: self.recurrent_mask.map(&mut f),
-            step_mask: self.step_mask.map(&mut f),
-            zoneout: self.zoneout.map(&mut f),
-            starts: self.starts.map(&mut f),
-            start_state: self.start_state.map(&mut f),
+            /// Applies a function to each tensor.
+            pub fn map<U>(self, mut f: impl FnMut(T) -> U) -> $group<U> {
+                $group {
+                    $required: f(self.$required),
+                    $($optional: self.$optional.map(&mut f)),+
+                }
+            }
         }
-    }
+    };
 }
-
-impl<T> Weights<T> {
-    /// Borrows each tensor.
-    pub fn as_ref(&self) -> Weights<&T> {
-        Weights {
-            w_ih: self.w_ih.as_ref(),
-            w_hh: &self.w_hh,
-            b_ih: self.b_ih.as_ref(),
-            b_hh: self.b_hh.as_ref(),
-        }
-    }
-
-    /// Applies a function to each tensor.
-    pub fn map<U>(self, mut f: impl FnMut(T) -> U) -> Weights<U> {
-        Weights {
-            w_ih: self.w_ih.map(&mut f),
-            w_hh: f(self.w_hh),
-            b_ih: self.b_ih.map(&mut f),
-            b_hh: self.b_hh.map(&mut f),
-        }
-    }
-}
+per_tensor!(Sequence: x, h0, recurrent_mask, step_mask, zoneout, starts, start_state);
+per_tensor!(Weights: w_hh, w_ih, b_ih, b_hh);
 
 macro_rules! per_input {
     ($($name:ident),+) => {

@@ -104,60 +104,39 @@ impl Outcome {
     /// One line for every tensor that is missing, unexpected or not close.
     #[track_caller]
     pub fn compare(&self, expected: &Self, tolerance: Tolerance) -> Result<(), String> {
-        self.share(expected, tolerance).map(|_| ())
-    }
-
-    /// Like [`compare`](Self::compare). Returns the largest used share of a tolerance.
-    ///
-    /// # Errors
-    /// One line for every tensor that is missing, unexpected or not close.
-    #[track_caller]
-    pub fn share(&self, expected: &Self, tolerance: Tolerance) -> Result<f64, String> {
         // An empty comparison proves nothing.
         if expected.outputs.is_empty() {
             return Err("nothing was compared".into());
         }
-        let results = [
-            share_of_all("", &self.outputs, &expected.outputs, tolerance.forward),
-            share_of_all(
-                "gradient of ",
-                &self.gradients,
-                &expected.gradients,
-                tolerance.gradient,
-            ),
-        ];
-        let (mut largest, mut failures) = (0.0f64, Vec::new());
-        for result in results.into_iter().flatten() {
-            match result {
-                Ok(share) => largest = largest.max(share),
-                Err(failure) => failures.push(failure),
-            }
-        }
-        if failures.is_empty() {
-            Ok(largest)
+        let (forward, gradient) = (tolerance.forward, tolerance.gradient);
+        let mut failed = failures("", &self.outputs, &expected.outputs, forward);
+        let of_gradients = failures(
+            "gradient of ",
+            &self.gradients,
+            &expected.gradients,
+            gradient,
+        );
+        failed.extend(of_gradients);
+        if failed.is_empty() {
+            Ok(())
         } else {
-            Err(failures.join("\n"))
+            Err(failed.join("\n"))
         }
     }
 }
 
 #[track_caller]
-fn share_of_all(
-    prefix: &str,
-    got: &Tensors,
-    expected: &Tensors,
-    tolerance: f64,
-) -> Vec<Result<f64, String>> {
+fn failures(prefix: &str, got: &Tensors, expected: &Tensors, tolerance: f64) -> Vec<String> {
     let unexpected = got
         .keys()
         .filter(|name| !expected.contains_key(*name))
-        .map(|name| Err(format!("{prefix}{name}: not expected")));
+        .map(|name| format!("{prefix}{name}: not expected"));
     let place = Location::caller();
-    let compared = expected.iter().map(|(name, expected)| {
+    let compared = expected.iter().filter_map(|(name, expected)| {
         let name_in_full = format!("{prefix}{name}");
         match got.get(name) {
-            Some(got) => share_at(place, &name_in_full, got, expected, tolerance),
-            None => Err(format!("{name_in_full}: missing")),
+            Some(got) => share_at(place, &name_in_full, got, expected, tolerance).err(),
+            None => Some(format!("{name_in_full}: missing")),
         }
     });
     unexpected.chain(compared).collect()
@@ -291,16 +270,6 @@ mod tests {
             Ok(0.5)
         );
         assert_eq!(share("a", &[f64::NAN, 1.0], &[f64::NAN, 1.0], 0.0), Ok(0.0));
-        let outcome = |y: f64, x: f64| Outcome {
-            outputs: Tensors::from([("y".into(), vec![y])]),
-            gradients: Tensors::from([("x".into(), vec![x])]),
-        };
-        let tolerance = Tolerance {
-            forward: 0.5,
-            gradient: 0.25,
-        };
-        let share = outcome(0.125, 0.125).share(&outcome(0.0, 0.0), tolerance);
-        assert_eq!(share, Ok(0.5));
     }
 
     #[test]
@@ -310,6 +279,17 @@ mod tests {
             gradients: Tensors::from([(name.into(), vec![0.0])]),
         };
         assert!(one("x").compare(&one("x"), Tolerance::F64).is_ok());
+        let (mut far, tolerance) = (
+            one("x"),
+            Tolerance {
+                forward: 0.5,
+                gradient: 0.25,
+            },
+        );
+        far.outputs.insert("y".into(), vec![0.375]);
+        assert!(far.compare(&one("x"), tolerance).is_ok());
+        far.gradients.insert("x".into(), vec![0.375]);
+        assert!(far.compare(&one("x"), tolerance).is_err());
         let message = one("x").compare(&one("h0"), Tolerance::F64).unwrap_err();
         assert!(message.contains("gradient of x: not expected"), "{message}");
         assert!(message.contains("gradient of h0: missing"), "{message}");

@@ -3,50 +3,77 @@
 use super::*;
 
 pub fn trials() -> impl Iterator<Item = Trial> {
-    let checks: [(&str, Check); 7] = [
+    let checks: [(&str, Check); 9] = [
         ("mps-graph-secondary-ignored", mps_graph_secondary_ignored),
         ("keras-bidirectional", keras_bidirectional),
         ("keras-names", keras_names),
+        ("keras-hard-sigmoid", keras_hard_sigmoid),
         ("noise-is-free", noise_is_free),
-        ("gate-order", gate_order),
         ("onednn-layout", onednn_layout),
         ("cudnn-layout", cudnn_layout),
+        ("cudnn-single-bias", cudnn_single_bias),
+        ("weight-norm", weight_norm),
     ];
     checks.map(check).into_iter()
 }
 
-/// Names of Keras' variables. The first half of the output belongs to the forward layer, the second half
-/// to the backward layer.
+/// Names of variables of Keras 3 and Keras 2. The first half of the output belongs to the forward layer, the
+/// second half to the backward layer.
 fn keras_bidirectional() -> Result<(), String> {
     let (forward, backward) = (block(config()), block(config().with_reverse(true)));
-    let mut dict = keras::export(&forward, "bidirectional/forward_gru/gru_cell/").map_err(text)?;
-    let other = keras::export(&backward, "bidirectional/backward_gru/gru_cell/");
-    dict.extend(other.map_err(text)?);
-    let config = keras::config(&dict, "bidirectional/").map_err(text)?;
-    let both = keras::import(&dict, "bidirectional/", &config, &device()).map_err(text)?;
-    let x = random([2, 4, I]);
-    let y = output(&both, &x);
-    for (half, one) in [&forward, &backward].into_iter().enumerate() {
-        let got = y.clone().narrow(2, half * H, H);
-        let expected = values(output(one, &x));
-        close("half", &values(got), &expected, Tolerance::F32.forward)?;
+    for (path, end, prefixes) in [
+        ("bidirectional/", "", ["bidirectional/", "bi"]),
+        (
+            "model_weights/bidirectional/bidirectional/",
+            ":0",
+            ["model_weights/bidirectional/", ""],
+        ),
+    ] {
+        let mut dict = StateDict::new();
+        for (block, layer) in [(&forward, "forward_gru"), (&backward, "backward_gru")] {
+            let one = keras::export(block, &format!("{path}{layer}/gru_cell/"));
+            dict.extend(one.map_err(text)?);
+        }
+        let dict = dict.renamed(|key| format!("{key}{end}")).map_err(text)?;
+        for prefix in prefixes {
+            let config = keras::config(&dict, prefix).map_err(text)?;
+            let both = keras::import(&dict, prefix, &config, &device()).map_err(text)?;
+            let x = random([2, 4, I]);
+            let y = output(&both, &x);
+            for (half, one) in [&forward, &backward].into_iter().enumerate() {
+                let got = y.clone().narrow(2, half * H, H);
+                let expected = values(output(one, &x));
+                close("half", &values(got), &expected, Tolerance::F32.forward)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// With an update gate of `hard_sigmoid(1)` and a candidate of 0, the state 1 becomes `hard_sigmoid(1)`.
+fn keras_hard_sigmoid() -> Result<(), String> {
+    let mut dict = StateDict::new();
+    dict.insert("kernel:0", zeros([1, 3]));
+    dict.insert("recurrent_kernel:0", zeros([1, 3]));
+    dict.insert("bias:0", TensorData::from([1.0f32, 0.0, 0.0]));
+    for (activations, expected) in [
+        (keras::activations("tanh", "hard_sigmoid"), 2.0 / 3.0),
+        (keras::activations_of_keras_2("tanh", "hard_sigmoid"), 0.7),
+    ] {
+        let config = keras::config(&dict, "").map_err(text)?;
+        let config = config.with_activations(activations.map_err(text)?);
+        let gru = keras::import(&dict, "", &config, &device()).map_err(text)?;
+        let state = Tensor::ones([1, 1, 1], &device());
+        let (_, state) = gru.forward(Tensor::zeros([1, 1, 1], &device()), Some(state));
+        close("state", &values(state), &[expected], Tolerance::F32.forward)?;
     }
     Ok(())
 }
 
 /// Each activation name maps to an activation and back to the same name.
 fn keras_names() -> Result<(), String> {
-    for name in [
-        "linear",
-        "sigmoid",
-        "tanh",
-        "relu",
-        "hard_sigmoid",
-        "elu",
-        "leaky_relu",
-        "softsign",
-        "softplus",
-    ] {
+    let names = "linear sigmoid tanh relu hard_sigmoid elu leaky_relu softsign softplus";
+    for name in names.split(' ') {
         let activations = keras::activations(name, "tanh").map_err(text)?;
         let names = keras::activation_names(&activations).map_err(text)?;
         if names != (name, "tanh") {
@@ -54,25 +81,6 @@ fn keras_names() -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-fn gate_order() -> Result<(), String> {
-    let gates = |order: GateOrder, sets| {
-        let numbers: Vec<f32> = (0..12).map(|k| k as f32).collect();
-        let tensor = Tensor::<1>::from_data(TensorData::new(numbers, [12]), &device());
-        runs::values(order.reorder(tensor, 0, sets))
-    };
-    let one = [4, 5, 6, 7, 0, 1, 2, 3, 8, 9, 10, 11].map(f64::from);
-    let two = [2, 3, 0, 1, 4, 5, 8, 9, 6, 7, 10, 11].map(f64::from);
-    let kept: Vec<f64> = (0..12).map(f64::from).collect();
-    if gates(GateOrder::UpdateFirst, 1) != one || gates(GateOrder::UpdateFirst, 2) != two {
-        return Err("update first".into());
-    }
-    if gates(GateOrder::ResetFirst, 2) == kept {
-        Ok(())
-    } else {
-        Err("reset first".into())
-    }
 }
 
 /// One value per gate at the place that oneDNN documents: layout `ldigo`, gates u, r, o, and the
@@ -128,6 +136,54 @@ fn cudnn_layout() -> Result<(), String> {
         if got != expected {
             return Err(format!("w{}: {got}, expected {expected}", gate + 3));
         }
+    }
+    Ok(())
+}
+
+/// The bias modes of cuDNN with one bias have half of the arrays.
+fn cudnn_single_bias() -> Result<(), String> {
+    let block = block(config());
+    let dict = cudnn::export(&block, "").map_err(text)?;
+    let both = || block.layers[0].weights();
+    for (absent, expected) in [
+        (["b3", "b4", "b5"], both().with_b_hh(None)),
+        (["b0", "b1", "b2"], both().with_b_ih(None)),
+    ] {
+        let mut single = StateDict::new();
+        for key in dict.keys().filter(|key| !absent.contains(key)) {
+            single.insert(key, dict.get(key).expect(key).clone());
+        }
+        let config = cudnn::config(&single, "").map_err(text)?;
+        let read = cudnn::import(&single, "", &config, &device()).map_err(text)?;
+        same(&read.layers[0].weights(), &expected)?;
+    }
+    Ok(())
+}
+
+/// PyTorch's `weight_norm` stores a matrix as the norm of each row, and any multiple of the rows.
+fn weight_norm() -> Result<(), String> {
+    let gru = block(config().with_bidirectional(true));
+    let plain = pytorch::export(&gru, "").map_err(text)?;
+    for names in [
+        ["", "_g", "_v"],
+        ["parametrizations.", ".original0", ".original1"],
+    ] {
+        let [start, of_g, of_v] = names;
+        let mut dict = StateDict::new();
+        for key in plain.keys() {
+            let data = plain.get(key).expect(key);
+            if !key.starts_with("weight_hh") {
+                dict.insert(format!("a.{key}"), data.clone());
+                continue;
+            }
+            let rows = Tensor::<2>::from_data(data.clone(), &device());
+            let norm = (rows.clone() * rows.clone()).sum_dim(1).sqrt();
+            dict.insert(format!("a.{start}{key}{of_g}"), norm.into_data());
+            dict.insert(format!("a.{start}{key}{of_v}"), (rows * 3.0).into_data());
+        }
+        let config = pytorch::config(&dict, "a.").map_err(text)?;
+        let read = pytorch::import(&dict, "a.", &config, &device()).map_err(text)?;
+        alike(of_g, &read, &gru)?;
     }
     Ok(())
 }

@@ -9,8 +9,8 @@ use gru_convert::{
     ConvertError, StateDict, cudnn, keras, mps_graph, onednn, onnx, pytorch, tensorflow,
 };
 use gru_op::{
-    Activation, Activations, Direction, GateOrder, GruBlock, GruBlockConfig, GruError, GruWeights,
-    Reset, Update,
+    Activation, Activations, Direction, GruBlock, GruBlockConfig, GruError, GruWeights, Reset,
+    Update,
     mps_graph::{GruDescriptor, HARD_SIGMOID},
 };
 use gru_testkit::close::{Tolerance, close};

@@ -20,39 +20,49 @@ pub fn trials() -> impl Iterator<Item = Trial> {
 /// Exports a block and imports the result.
 type RoundTrip = fn(&GruBlock) -> Result<(StateDict, GruBlock), ConvertError>;
 
-fn through_pytorch(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertError> {
-    let dict = pytorch::export(block, "a.")?;
-    let config = pytorch::config(&dict, "a.")?;
-    let imported = pytorch::import(&dict, "a.", &config, &device())?;
-    Ok((dict, imported))
+macro_rules! through {
+    ($($through:ident: $system:ident, $rename:expr, $configure:expr;)+) => {$(
+        fn $through(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertError> {
+            let rename: fn(&str) -> String = $rename;
+            let configure: fn(GruBlockConfig, &GruBlock) -> GruBlockConfig = $configure;
+            let dict = $system::export(block, "a/")?.renamed(rename)?;
+            let config = configure($system::config(&dict, "a/")?, block);
+            let imported = $system::import(&dict, "a/", &config, &device())?;
+            Ok((dict, imported))
+        }
+    )+};
 }
 
-fn through_pytorch_cell(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertError> {
-    let dict = pytorch::export(block, "a.")?.renamed(|key| key.replace("_l0", ""))?;
-    let config = pytorch::config(&dict, "a.")?;
-    let imported = pytorch::import(&dict, "a.", &config, &device())?;
-    Ok((dict, imported))
+through! {
+    through_pytorch: pytorch, str::to_owned, |config, _| config;
+    through_pytorch_cell: pytorch, |key| key.replace("_l0", ""), |config, _| config;
+    through_keras: keras, str::to_owned, |config, block| {
+        options(config.with_activations(block.layers[0].spec.activations), block)
+    };
+    through_tensorflow: tensorflow, str::to_owned, |config, _| config;
+    through_gru_cell: tensorflow, gru_cell, |config, _| config;
+    through_onednn: onednn, str::to_owned, options;
+    through_cudnn: cudnn, str::to_owned, |config, _| config;
 }
 
-fn through_keras(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertError> {
-    let spec = block.layers[0].spec;
-    let dict = keras::export(block, "a/")?;
-    let (activation, gates) = keras::activation_names(&spec.activations)?;
-    let mut config = keras::config(&dict, "a/")?
-        .with_activations(keras::activations(activation, gates)?)
-        .with_reverse(block.layers[0].direction == Direction::Reverse);
+/// The options that Keras and oneDNN do not store in arrays.
+fn options(mut config: GruBlockConfig, block: &GruBlock) -> GruBlockConfig {
     if !config.bias {
-        config.reset = spec.reset;
+        config.reset = block.layers[0].spec.reset;
     }
-    let imported = keras::import(&dict, "a/", &config, &device())?;
-    Ok((dict, imported))
+    config.with_reverse(block.layers[0].direction == Direction::Reverse)
 }
 
-fn through_tensorflow(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertError> {
-    let dict = tensorflow::export(block, "a/")?;
-    let config = tensorflow::config(&dict, "a/")?;
-    let imported = tensorflow::import(&dict, "a/", &config, &device())?;
-    Ok((dict, imported))
+/// The names of the variables of TensorFlow's `GRUCell`.
+fn gru_cell(key: &str) -> String {
+    let (place, gates) = key.split_at(2);
+    let name = match gates {
+        "w_ru" => "gates/kernel",
+        "w_c" => "candidate/kernel",
+        "b_ru" => "gates/bias",
+        _ => "candidate/bias",
+    };
+    format!("{place}{name}")
 }
 
 fn through_mps_graph(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertError> {
@@ -62,29 +72,10 @@ fn through_mps_graph(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertE
     Ok((dict, imported))
 }
 
-fn through_onednn(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertError> {
-    let spec = block.layers[0].spec;
-    let dict = onednn::export(block, "")?;
-    let mut config = onednn::config(&dict, "")?
-        .with_reverse(block.layers[0].direction == Direction::Reverse && !block.bidirectional);
-    if !config.bias {
-        config.reset = spec.reset;
-    }
-    let imported = onednn::import(&dict, "", &config, &device())?;
-    Ok((dict, imported))
-}
-
 fn through_onnx(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertError> {
     let (dict, attributes) = onnx::export(block, "a.")?;
     let config = onnx::config(&attributes, &dict, "a.")?;
     let imported = onnx::import(&dict, "a.", &config, &device())?;
-    Ok((dict, imported))
-}
-
-fn through_cudnn(block: &GruBlock) -> Result<(StateDict, GruBlock), ConvertError> {
-    let dict = cudnn::export(block, "a.")?;
-    let config = cudnn::config(&dict, "a.")?;
-    let imported = cudnn::import(&dict, "a.", &config, &device())?;
     Ok((dict, imported))
 }
 
@@ -134,6 +125,7 @@ fn round_trips() -> Vec<Trip> {
             through_keras,
         ),
         ("tensorflow", before(), Input, through_tensorflow),
+        ("tensorflow-gru-cell", before(), Input, through_gru_cell),
         ("mps-graph-after", config(), Candidate, through_mps_graph),
         ("mps-graph-after-no-b2", config(), Input, through_mps_graph),
         ("mps-graph-before", before(), Input, through_mps_graph),

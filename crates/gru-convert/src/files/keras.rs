@@ -1,5 +1,5 @@
-//! Files of Keras 3: `.weights.h5`, which is HDF5, and `.keras`, a zip archive that contains such a
-//! file.
+//! Files of Keras: `.h5` and `.weights.h5`, which are HDF5, and `.keras`, a zip archive that contains such
+//! a file.
 
 use super::{failed, limit};
 use crate::{error::ConvertError, state_dict::StateDict};
@@ -29,10 +29,13 @@ const STACK: usize = 256 << 20;
 const DEPTH: usize = 64;
 
 impl StateDict {
-    /// Reads the arrays of a `.weights.h5` or `.keras` file of Keras 3, with their paths in the file as
+    /// Reads the arrays of a `.weights.h5`, `.keras` or `.h5` file, with their paths in the file as
     /// names. For example, the arrays of a model's second GRU are `layers/gru_1/cell/vars/0` to `2`,
     /// whatever the layer's name. So `layers/gru_1/` is the prefix for [`keras`](crate::keras), and
     /// `layers/bidirectional/` is the prefix of the first `Bidirectional`.
+    ///
+    /// A `.h5` file of Keras 2 contains names of layers, such as `model_weights/gru/gru/gru_cell/kernel:0`.
+    /// There `model_weights/gru/` is the prefix of the layer `gru`.
     ///
     /// Numbers keep their type. Texts are skipped.
     ///

@@ -20,3 +20,12 @@ fn failed(path: impl std::fmt::Display, reason: impl std::fmt::Display) -> Conve
         reason: reason.to_string(),
     }
 }
+
+/// Returns an error if a byte of booleans is not 0 or 1.
+#[cfg(any(feature = "store", feature = "npz"))]
+fn expect_bools(bytes: &[u8]) -> Result<(), String> {
+    match bytes.iter().find(|&&byte| byte > 1) {
+        None => Ok(()),
+        Some(byte) => Err(format!("expected booleans, bytes 0 and 1, got {byte}")),
+    }
+}

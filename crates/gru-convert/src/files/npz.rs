@@ -203,10 +203,10 @@ impl Kind {
             ('u', 2) => of!(u16),
             ('u', 4) => of!(u32),
             ('u', _) => of!(u64),
-            _ => match data.iter().find(|&&byte| byte > 1) {
-                None => Ok(in_order(data.iter().map(|&b| b == 1), shape, layout)),
-                Some(byte) => Err(format!("expected booleans, bytes 0 and 1, got {byte}")),
-            },
+            _ => {
+                super::expect_bools(data)?;
+                Ok(in_order(data.iter().map(|&b| b == 1), shape, layout))
+            }
         }
     }
 }

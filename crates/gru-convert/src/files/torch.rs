@@ -17,7 +17,7 @@ use zip::{CompressionMethod, ZipArchive};
 const SHARED: u128 = 16;
 
 /// Types of Burn and of safetensors.
-const DTYPES: [(DType, Dtype); 12] = [
+const DTYPES: [(DType, Dtype); 13] = [
     (DType::F64, Dtype::F64),
     (DType::F32, Dtype::F32),
     (DType::F16, Dtype::F16),
@@ -28,6 +28,7 @@ const DTYPES: [(DType, Dtype); 12] = [
     (DType::I8, Dtype::I8),
     (DType::U64, Dtype::U64),
     (DType::U32, Dtype::U32),
+    (DType::U16, Dtype::U16),
     (DType::U8, Dtype::U8),
     (DType::Bool(BoolStore::Native), Dtype::BOOL),
 ];
@@ -84,7 +85,8 @@ impl StateDict {
                 return Err(failed(path, reason));
             };
             let (bytes, shape) = (tensor.data().to_vec(), tensor.shape());
-            dict.insert(name, TensorData::from_bytes_vec(bytes, shape, dtype));
+            let data = TensorData::from_bytes_vec(bytes, shape, dtype);
+            dict.insert(name, checked(path, name, data)?);
         }
         Ok(dict)
     }
@@ -118,6 +120,7 @@ impl StateDict {
         let mut dict = Self::new();
         for (name, tensor) in tensors {
             let data = bridge::to_data(tensor).map_err(|e| failed(path, e))?;
+            let data = checked(path, &name, data)?;
             dict.insert(name, data);
         }
         Ok(dict)
@@ -146,9 +149,15 @@ fn expect_plain(path: &Path) -> Result<(), String> {
     let mut claimed = 0u64;
     for k in 0..archive.len() {
         let entry = archive.by_index_raw(k).map_err(|e| e.to_string())?;
+        let name = entry.name().map_err(|e| e.to_string())?;
+        if name.ends_with("/constants.pkl") || name.contains("/code/") {
+            return Err(
+                "expected a state dict, got TorchScript; save torch.jit.load(file).state_dict()"
+                    .into(),
+            );
+        }
         claimed = claimed.saturating_add(entry.size());
         if entry.compression() != CompressionMethod::Stored || claimed > held {
-            let name = entry.name().map_err(|e| e.to_string())?;
             return Err(format!(
                 "{name}: expected no compression, as torch.save writes, got some"
             ));
@@ -182,6 +191,15 @@ fn expect_plain_tar(mut file: &File, held: u64) -> Result<(), String> {
         at += size.next_multiple_of(BLOCK);
     }
     Ok(())
+}
+
+/// Returns an error for booleans that are not 0 or 1.
+fn checked(path: &Path, name: &str, data: TensorData) -> Result<TensorData, ConvertError> {
+    if let DType::Bool(_) = data.dtype() {
+        let checked = super::expect_bools(data.as_bytes());
+        checked.map_err(|reason| failed(path, format!("{name}: {reason}")))?;
+    }
+    Ok(data)
 }
 
 fn failed(path: &Path, error: impl std::fmt::Display) -> ConvertError {

@@ -2,7 +2,7 @@
 
 use super::{Attributes, attributes::attributes, config, import, proto, tensor, unless_equal};
 use crate::{error::ConvertError, state_dict::StateDict};
-use burn::tensor::{Device, TensorData};
+use burn::tensor::{DType, Device, TensorData};
 use gru_op::{GruBlock, GruBlockConfig, GruError};
 use prost::{Message, bytes::Bytes};
 use std::{
@@ -34,8 +34,8 @@ const MAX_FILE: u64 = 1 << 31;
 pub struct Model {
     grus: Vec<Node>,
     constants: BTreeMap<String, Constant>,
-    /// The folder of tensors outside of the file.
-    dir: Option<PathBuf>,
+    /// The path of the file, next to which are tensors outside of it.
+    path: Option<PathBuf>,
 }
 
 /// The source of a name's values.
@@ -43,8 +43,8 @@ pub struct Model {
 enum Constant {
     /// A tensor in the file.
     Tensor(Bytes),
-    /// Another name for the same tensor: an `Identity` node.
-    Same(String),
+    /// Another constant, converted by a `Cast` node, or unchanged by an `Identity` node.
+    Same(String, Option<DType>),
 }
 
 /// A `GRU` node.
@@ -113,11 +113,7 @@ impl Model {
             )));
         }
         let bytes = fs::read(path).map_err(|e| failed(e.to_string()))?;
-        let dir = match path.parent() {
-            Some(dir) if !dir.as_os_str().is_empty() => dir.to_owned(),
-            _ => PathBuf::from("."),
-        };
-        Self::read(bytes.into(), Some(dir)).map_err(|error| match error {
+        Self::read(bytes.into(), Some(path.to_owned())).map_err(|error| match error {
             ConvertError::Model { reason } => failed(reason),
             other => other,
         })
@@ -131,7 +127,7 @@ impl Model {
         Self::read(bytes.into(), None)
     }
 
-    fn read(bytes: Bytes, dir: Option<PathBuf>) -> Result<Self, ConvertError> {
+    fn read(bytes: Bytes, path: Option<PathBuf>) -> Result<Self, ConvertError> {
         let broken = |error: prost::DecodeError| ConvertError::Model {
             reason: format!("expected an ONNX model, got {error}"),
         };
@@ -164,10 +160,17 @@ impl Model {
                         constants.insert(name.clone(), Constant::Tensor(tensor));
                     }
                 }
-                Some("Identity") => {
+                Some(kind @ ("Identity" | "Cast")) => {
                     let node = read()?;
-                    if let ([from], [name]) = (&node.input[..], &node.output[..]) {
-                        constants.insert(name.clone(), Constant::Same(from.clone()));
+                    let to = node.attribute.iter().find_map(|attribute| {
+                        let attribute = proto::Attribute::decode(attribute.clone()).ok()?;
+                        let code = i32::try_from(attribute.i()).ok()?;
+                        let (dtype, _) = tensor::float(code)?;
+                        (attribute.name() == "to").then_some(dtype)
+                    });
+                    let known = kind == "Identity" || to.is_some();
+                    if let ([from], [name], true) = (&node.input[..], &node.output[..], known) {
+                        constants.insert(name.clone(), Constant::Same(from.clone(), to));
                     }
                 }
                 _ => {}
@@ -176,7 +179,7 @@ impl Model {
         Ok(Self {
             grus,
             constants,
-            dir,
+            path,
         })
     }
 
@@ -209,15 +212,15 @@ impl Model {
         }
     }
 
-    /// The values of a constant: an initializer, a `Constant` node, or an `Identity` of one. It may
-    /// belong to a layer that is not a GRU.
+    /// The values of a constant: an initializer, a `Constant` node, or an `Identity` of one, or a `Cast` of
+    /// one to a float type. It may belong to a layer that is not a GRU.
     ///
     /// # Errors
     /// If the name is not a constant, if the tensor does not contain floating-point numbers or its size
     /// does not match its shape, or if it is in another file that cannot be read or is outside of the
     /// model's folder.
     pub fn constant(&self, name: &str) -> Result<TensorData, ConvertError> {
-        let mut at = name;
+        let (mut at, mut casts) = (name, Vec::new());
         // At most one step per constant, so a cycle ends.
         for _ in 0..=self.constants.len() {
             match self.constants.get(at) {
@@ -227,9 +230,16 @@ impl Model {
                         name: name.to_owned(),
                         reason: error.to_string(),
                     })?;
-                    return tensor::read(name, &tensor, self.dir.as_deref());
+                    let data = tensor::read(name, &tensor, self.path.as_deref())?;
+                    return Ok(casts
+                        .into_iter()
+                        .rev()
+                        .fold(data, TensorData::convert_dtype));
                 }
-                Some(Constant::Same(other)) => at = other,
+                Some(Constant::Same(other, cast)) => {
+                    at = other;
+                    casts.extend(*cast);
+                }
                 None => break,
             }
         }

@@ -10,14 +10,13 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// The values of a tensor with the name `name`. `dir` is the folder of the model, if the model is a
-/// file.
+/// The values of a tensor with the name `name`. `model` is the path of the model, if it is a file.
 ///
 /// The function allocates only as much as the file contains.
 pub fn read(
     name: &str,
     tensor: &proto::Tensor,
-    dir: Option<&Path>,
+    model: Option<&Path>,
 ) -> Result<TensorData, ConvertError> {
     let broken = |reason: String| ConvertError::Tensor {
         name: name.to_owned(),
@@ -33,18 +32,12 @@ pub fn read(
                 tensor.dims
             ))
         })?;
-    let (dtype, size) = match tensor.data_type.unwrap_or_default() {
-        element::FLOAT => (DType::F32, 4),
-        element::DOUBLE => (DType::F64, 8),
-        element::FLOAT16 => (DType::F16, 2),
-        element::BFLOAT16 => (DType::BF16, 2),
-        other => {
-            return Err(broken(format!(
-                "expected element type 1 (float), 10 (float16), 11 (double) or 16 (bfloat16), got \
-                 {other}"
-            )));
-        }
-    };
+    let code = tensor.data_type.unwrap_or_default();
+    let (dtype, size) = float(code).ok_or_else(|| {
+        broken(format!(
+            "expected element type 1 (float), 10 (float16), 11 (double) or 16 (bfloat16), got {code}"
+        ))
+    })?;
     let count = |actual: usize| {
         if actual == len {
             Ok(())
@@ -60,7 +53,7 @@ pub fn read(
             let bytes = len.checked_mul(size).ok_or_else(|| {
                 broken(format!("expected sizes that fit in memory, got {dims:?}"))
             })?;
-            Some(External::new(&tensor.external_data).read(bytes as u64, dir, &broken)?)
+            Some(External::new(&tensor.external_data).read(bytes as u64, model, &broken)?)
         }
     };
     if let Some(raw) = raw {
@@ -94,6 +87,17 @@ pub fn read(
             let values: Vec<bf16> = bits().map(bf16::from_bits).collect();
             Ok(TensorData::new(values, dims))
         }
+    }
+}
+
+/// An element type of floating-point numbers, and its size in bytes.
+pub fn float(code: i32) -> Option<(DType, usize)> {
+    match code {
+        element::FLOAT => Some((DType::F32, 4)),
+        element::DOUBLE => Some((DType::F64, 8)),
+        element::FLOAT16 => Some((DType::F16, 2)),
+        element::BFLOAT16 => Some((DType::BF16, 2)),
+        _ => None,
     }
 }
 
@@ -149,11 +153,11 @@ impl<'a> External<'a> {
         found.and_then(|e| e.value.as_deref())
     }
 
-    /// The `expected` bytes from a file in `dir` or below. A model must not read other files.
+    /// The `expected` bytes from a file in the folder of `model` or below. A model must not read other files.
     fn read(
         &self,
         expected: u64,
-        dir: Option<&Path>,
+        model: Option<&Path>,
         broken: &dyn Fn(String) -> ConvertError,
     ) -> Result<Bytes, ConvertError> {
         let location = self.get("location").unwrap_or_default();
@@ -171,12 +175,12 @@ impl<'a> External<'a> {
                 "expected {expected} bytes in {location:?}, got {length}"
             )));
         }
-        let Some(dir) = dir else {
+        let Some(model) = model else {
             return Err(broken(format!(
                 "expected its numbers within the model, which is no file, got {location:?}"
             )));
         };
-        let path = within(dir, location).ok_or_else(|| {
+        let path = within(model, location).ok_or_else(|| {
             broken(format!(
                 "expected a file in the model's folder, got {location:?}"
             ))
@@ -199,17 +203,26 @@ impl<'a> External<'a> {
     }
 }
 
-/// `location` below `dir` with resolved links, or none if it leads elsewhere.
-fn within(dir: &Path, location: &str) -> Option<PathBuf> {
+/// `location` next to the model or below, with resolved links, or none if it leads elsewhere. If the path of
+/// the model is a link, as in the cache of Hugging Face, the link's target has a folder too.
+fn within(model: &Path, location: &str) -> Option<PathBuf> {
     let relative = Path::new(location);
     let plain = |c: Component| matches!(c, Component::Normal(_) | Component::CurDir);
     if location.is_empty() || !relative.components().all(plain) {
         return None;
     }
-    let path = dir.join(relative);
-    match (dir.canonicalize(), path.canonicalize()) {
-        (Ok(dir), Ok(resolved)) => resolved.starts_with(dir).then_some(resolved),
-        // A missing file is reported when it is opened.
-        _ => Some(path),
-    }
+    let path = model.with_file_name(relative);
+    let Ok(resolved) = path.canonicalize() else {
+        return Some(path); // A missing file is reported when it is opened.
+    };
+    let target = model.canonicalize().unwrap_or_default();
+    let folders = [
+        model.with_file_name(".").canonicalize().ok(),
+        target.parent().map(Path::to_owned),
+    ];
+    let inside = folders
+        .iter()
+        .flatten()
+        .any(|folder| resolved.starts_with(folder));
+    inside.then_some(resolved)
 }

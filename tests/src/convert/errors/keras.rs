@@ -76,16 +76,6 @@ pub fn cases() -> Vec<ErrorCase> {
             "forward_layer/bias: expected a tensor of this name, got none",
         ),
         (
-            "keras-layers",
-            || keras::export(&block(config().with_num_layers(2)), "").map(|_| ()),
-            "Keras cannot express several layers",
-        ),
-        (
-            "keras-takes",
-            || keras::export(&block(config().with_update(Update::Takes)), "").map(|_| ()),
-            "Keras cannot express Update::Takes",
-        ),
-        (
             "keras-gates",
             || {
                 let activations = Activations {

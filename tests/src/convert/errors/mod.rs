@@ -20,11 +20,12 @@ pub fn trials() -> impl Iterator<Item = Trial> {
         blocks::cases(),
         files::cases(),
     ];
-    cases.into_iter().flatten().map(|(name, run, expected)| {
+    let cases = cases.into_iter().flatten().map(|(name, run, expected)| {
         Trial::test(format!("convert/error/{name}"), move || match run() {
             Ok(()) => Err("expected an error".into()),
             Err(error) if error.to_string() == expected => Ok(()),
             Err(error) => Err(format!("expected \"{expected}\", got \"{error}\"").into()),
         })
-    })
+    });
+    cases.chain(blocks::exports())
 }

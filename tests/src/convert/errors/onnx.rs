@@ -74,23 +74,6 @@ pub fn cases() -> Vec<ErrorCase> {
             "W: expected shape [2, 15, 3], got [1, 15, 3]",
         ),
         (
-            "onnx-gates",
-            || {
-                let activations = Activations {
-                    reset: Activation::Tanh,
-                    ..Default::default()
-                };
-                let gru = block(config().with_activations(activations));
-                onnx::export(&gru, "").map(|_| ())
-            },
-            "ONNX cannot express Activations { reset: Tanh, update: Sigmoid, candidate: Tanh }",
-        ),
-        (
-            "onnx-layers",
-            || onnx::export(&block(config().with_num_layers(2)), "").map(|_| ()),
-            "ONNX cannot express several layers",
-        ),
-        (
             "onnx-small-clip",
             || onnx::export(&block(config().with_clip_gates(Some(1e-46))), "").map(|_| ()),
             "ONNX cannot express clip_gates 1e-46",

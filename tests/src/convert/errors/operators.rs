@@ -27,16 +27,6 @@ fn mps_graph_with(
 pub fn cases() -> Vec<ErrorCase> {
     vec![
         (
-            "cudnn-reset",
-            || cudnn::export(&block(config().with_reset(Reset::BeforeMatmul)), "").map(|_| ()),
-            "a pseudo-layer of cuDNN cannot express Reset::BeforeMatmul",
-        ),
-        (
-            "tensorflow-reset",
-            || tensorflow::export(&block(config()), "").map(|_| ()),
-            "GRUBlockCell cannot express Reset::AfterMatmul",
-        ),
-        (
             "unexpected-elsewhere",
             || {
                 let mut dict = cudnn::export(&block(config()), "gru.")?;
@@ -55,20 +45,7 @@ pub fn cases() -> Vec<ErrorCase> {
                 let config = cudnn::config(&dict, "")?;
                 cudnn::import(&dict, "", &config, &device()).map(|_| ())
             },
-            "b0: expected a tensor of this name, got none",
-        ),
-        (
-            "cudnn-directions",
-            || {
-                let both = block(config().with_bidirectional(true));
-                cudnn::export(&both, "").map(|_| ())
-            },
-            "a pseudo-layer of cuDNN cannot express both directions",
-        ),
-        (
-            "cudnn-layers",
-            || cudnn::export(&block(config().with_num_layers(2)), "").map(|_| ()),
-            "a pseudo-layer of cuDNN cannot express several layers",
+            "b4: expected a tensor of this name, got none",
         ),
         (
             "tensorflow-rows",
@@ -81,14 +58,6 @@ pub fn cases() -> Vec<ErrorCase> {
                 tensorflow::config(&dict, "").map(|_| ())
             },
             "w_c: expected [I+H, H] with I above 0, got shape [5, 5]",
-        ),
-        (
-            "tensorflow-reverse",
-            || {
-                let gru = config().with_reset(Reset::BeforeMatmul).with_reverse(true);
-                tensorflow::export(&block(gru), "").map(|_| ())
-            },
-            "GRUBlockCell cannot express a layer in reverse only",
         ),
         (
             "onednn-stack",
@@ -171,21 +140,6 @@ pub fn cases() -> Vec<ErrorCase> {
             "mps-graph-reverse",
             || mps_graph_with(|_, _| {}, |config| config.with_reverse(true)),
             "reverse of the configuration: expected false, as the imported GRU has it, got true",
-        ),
-        (
-            "mps-graph-activation",
-            || {
-                let elu = Activation::Elu { alpha: 0.5 };
-                let gru = block(config().with_hidden_activation(elu));
-                mps_graph::export(&gru, "").map(|_| ())
-            },
-            "MPSGraph cannot express Activations { reset: Sigmoid, update: Sigmoid, candidate: \
-             Elu { alpha: 0.5 } }",
-        ),
-        (
-            "mps-graph-layers",
-            || mps_graph::export(&block(config().with_num_layers(2)), "").map(|_| ()),
-            "MPSGraph cannot express several layers",
         ),
     ]
 }

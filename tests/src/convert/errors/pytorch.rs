@@ -86,6 +86,26 @@ pub fn cases() -> Vec<ErrorCase> {
              nn.GRU has weight_ih_l{k}, weight_hh_l{k}, bias_ih_l{k}, bias_hh_l{k}, each also with _reverse",
         ),
         (
+            "prefixes-of-grus",
+            || {
+                let mut dict = StateDict::new();
+                for name in [
+                    "a.weight",
+                    "dec.weight_hh",
+                    "enc.parametrizations.weight_hh_l0.original0",
+                    "gru/recurrent_kernel:0",
+                    "layers/gru/cell/vars/1",
+                    "rnn.weight_hh_l0",
+                    "rnn.weight_hh_l1_reverse",
+                ] {
+                    dict.insert(name, zeros([1]));
+                }
+                pytorch::config(&dict, "gru.").map(|_| ())
+            },
+            "expected tensors whose names start with \"gru.\", got \"dec.\", \"enc.\", \"gru/\" and 2 more; an \
+             nn.GRU has weight_ih_l{k}, weight_hh_l{k}, bias_ih_l{k}, bias_hh_l{k}, each also with _reverse",
+        ),
+        (
             "other-hidden",
             || {
                 torch_as(|mut config| {
@@ -144,14 +164,6 @@ pub fn cases() -> Vec<ErrorCase> {
             "no-lstm",
             || torch(|d| d.insert("weight_hh_l0", zeros([4 * H, H]))),
             "weight_hh_l0: expected shape [15, 5], got [20, 5]",
-        ),
-        (
-            "torch-takes",
-            || {
-                let gru = block(config().with_update(Update::Takes));
-                pytorch::export(&gru, "").map(|_| ())
-            },
-            "PyTorch cannot express Update::Takes",
         ),
         (
             "cell-key",

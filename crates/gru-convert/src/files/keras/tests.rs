@@ -126,16 +126,3 @@ fn path_length_is_limited() {
     let error = traversal.name("", "b").unwrap_err();
     assert!(error.starts_with("it holds 0 bytes, but"), "{error}");
 }
-
-#[test]
-fn broken_files_report_the_error_of_the_reader() {
-    let nonsense = b"nonsense".to_vec();
-    let words = File::from_bytes(nonsense.clone()).unwrap_err().to_string();
-    assert!(!words.is_empty());
-    let error = StateDict::from_keras_bytes("the-file", nonsense).unwrap_err();
-    let error = error.to_string();
-    assert!(
-        error.contains("the-file") && error.contains(&words),
-        "{error}"
-    );
-}

@@ -24,32 +24,3 @@ fn kinds_of_numbers() {
         assert!(Kind::parse(descr).is_none(), "{descr}");
     }
 }
-
-/// The first bytes of an array of version 2 with a header of this length.
-fn start_of(length: usize, filled_with: u8) -> Vec<u8> {
-    let mut file = b"\x93NUMPY\x02\x00".to_vec();
-    file.extend((length as u32).to_le_bytes());
-    file.resize(file.len() + length, filled_with);
-    file
-}
-
-#[test]
-fn header_length_is_limited() {
-    let longest = start_of(HEADER, b' ');
-    assert_eq!(start(&mut &longest[..]).as_ref(), Ok(&longest));
-    let error = start(&mut &start_of(HEADER + 1, b' ')[..]).unwrap_err();
-    assert_eq!(error, "expected a header of 10000 bytes at most, got 10001");
-}
-
-#[test]
-fn bracket_count_is_limited() {
-    for bracket in *b"([{" {
-        let most = start_of(BRACKETS, bracket);
-        assert_eq!(start(&mut &most[..]).as_ref(), Ok(&most));
-        let error = start(&mut &start_of(BRACKETS + 1, bracket)[..]).unwrap_err();
-        assert!(
-            error.ends_with("got a header with many brackets"),
-            "{error}"
-        );
-    }
-}

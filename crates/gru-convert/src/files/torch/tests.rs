@@ -10,10 +10,10 @@ fn error(content: &[u8]) -> String {
     read.expect_err("the file is hostile").to_string()
 }
 
-fn archive(compression: CompressionMethod) -> Vec<u8> {
+fn archive(name: &str, compression: CompressionMethod) -> Vec<u8> {
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     let options = SimpleFileOptions::default().compression_method(compression);
-    let start = archive.start_file("archive/data.pkl", options);
+    let start = archive.start_file(name, options);
     start.expect("an entry");
     archive.write_all(&[b'N'; 4096]).expect("memory is written");
     archive.finish().expect("an archive").into_inner()
@@ -22,13 +22,24 @@ fn archive(compression: CompressionMethod) -> Vec<u8> {
 /// A few bytes would expand to gigabytes before any array is read.
 #[test]
 fn compressed_archives_are_an_error() {
-    let message = error(&archive(CompressionMethod::Deflated));
+    let message = error(&archive("archive/data.pkl", CompressionMethod::Deflated));
     assert!(
         message.contains("archive/data.pkl: expected no compression"),
         "{message}"
     );
-    let message = error(&archive(CompressionMethod::Stored));
+    let message = error(&archive("archive/data.pkl", CompressionMethod::Stored));
     assert!(!message.contains("compression"), "{message}");
+}
+
+/// TorchScript compresses its code.
+#[test]
+fn torch_script_is_an_error() {
+    for name in ["model/code/__torch__.py", "model/constants.pkl"] {
+        let message = error(&archive(name, CompressionMethod::Deflated));
+        let expected =
+            "expected a state dict, got TorchScript; save torch.jit.load(file).state_dict()";
+        assert!(message.ends_with(expected), "{message}");
+    }
 }
 
 /// A sparse entry of a tar archive has any number of zeros. The tests of the operator read a plain archive.
@@ -52,13 +63,25 @@ fn other_entries_of_tar_archives_are_an_error() {
 }
 
 #[test]
-fn the_error_names_an_array_of_another_type() {
-    let small = TensorView::new(Dtype::F8_E4M3, vec![2], &[0, 0]).expect("two bytes");
-    let bytes = safetensors::serialize([("weights", small)], None).expect("a file");
-    let read = StateDict::from_safetensors_bytes("model.safetensors", bytes);
-    let message = read.expect_err("Burn has no such type").to_string();
-    assert_eq!(
-        message,
-        "model.safetensors: weights: expected numbers of a type of Burn, got F8_E4M3"
-    );
+fn arrays_of_other_types() {
+    let read = |dtype, bytes: &[u8]| {
+        let two = TensorView::new(dtype, vec![2], bytes).expect("two numbers");
+        let bytes = safetensors::serialize([("weights", two)], None).expect("a file");
+        StateDict::from_safetensors_bytes("model.safetensors", bytes)
+    };
+    for (dtype, bytes, expected) in [
+        (
+            Dtype::F8_E4M3,
+            [0, 0],
+            "numbers of a type of Burn, got F8_E4M3",
+        ),
+        (Dtype::BOOL, [1, 2], "booleans, bytes 0 and 1, got 2"),
+    ] {
+        let message = read(dtype, &bytes).expect_err(expected).to_string();
+        let expected = format!("model.safetensors: weights: expected {expected}");
+        assert_eq!(message, expected);
+    }
+    let dict = read(Dtype::U16, &[1, 0, 0, 1]).expect("Burn has such a type");
+    let expected = TensorData::new(vec![1u16, 256], [2]);
+    assert_eq!(dict.get("weights"), Some(&expected));
 }
