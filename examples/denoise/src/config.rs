@@ -67,9 +67,9 @@ pub struct CompareArgs {
     #[arg(value_name = "IN")]
     pub input: PathBuf,
 
-    /// The weights.
-    #[command(flatten)]
-    pub weights: WeightsArgs,
+    /// RNNoise 0.2, to compare in every precision
+    #[arg(long, value_name = "FILE")]
+    pub model: Option<PathBuf>,
 }
 
 /// The weights.

@@ -34,13 +34,9 @@ pub struct Heard {
 pub fn denoise(model: &dyn Suppressor, from: &Path, to: &Path) -> Result<Heard, Error> {
     let mut reader = Reader::open(from)?;
     let mut writer = Writer::create(to, reader.spec())?;
-    match frames(model, from, &mut reader, &mut writer) {
-        Ok(heard) => writer.finish().map(|()| heard),
-        Err(error) => {
-            writer.abandon();
-            Err(error)
-        }
-    }
+    let heard = frames(model, from, &mut reader, &mut writer)?;
+    writer.finish()?;
+    Ok(heard)
 }
 
 fn frames(

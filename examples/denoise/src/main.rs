@@ -112,7 +112,7 @@ fn run_demo(args: &DemoArgs) -> Result<(), Error> {
 
 fn run_compare(args: &CompareArgs) -> Result<(), Error> {
     let model = Arc::new(Model::published());
-    let text = match &args.weights.model {
+    let text = match &args.model {
         Some(path) => {
             let precisions = [Precision::Full, Precision::Bf16, Precision::Int8];
             compare::precisions(&model, &load_v2(path, precisions)?, &args.input)?
