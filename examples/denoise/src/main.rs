@@ -14,7 +14,7 @@ use denoise::error::Error;
 use denoise::model::Model;
 use denoise::suppressor::Suppressor;
 use denoise::v2::arrays::{self, Arrays};
-use denoise::{compare, demo, file, picture, v2};
+use denoise::{compare, demo, file, v2};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -93,14 +93,6 @@ fn run_file(args: &FileArgs) -> Result<(), Error> {
         100.0 * heard.voiced,
         start.elapsed().as_secs_f64(),
     );
-    if let Some(path) = &args.picture {
-        if heard.samples == 0 {
-            let path = input.clone();
-            return Err(Error::Empty { path });
-        }
-        picture::draw(&heard.noisy, &heard.denoised, path)?;
-        println!("wrote {}: spectrograms before and after", path.display());
-    }
     Ok(())
 }
 

@@ -385,32 +385,14 @@ fn program_prints_one_line_and_exits_with_1() {
     write(&from, int(16, 1), &[]);
     fails(&["compare", from_], "expected samples, got none");
     write(&from, int(16, 2), &noisy(0.4, 5));
-    let picture = folder.path().join("it.svg");
-    let picture_ = picture.to_str().unwrap();
-    let (code, out, error) = run(&[from_, to_, "--picture", picture_]);
+    let (code, out, error) = run(&[from_, to_]);
     assert_eq!((code, error.as_str()), (Some(0), ""));
     assert!(out.contains("0.20 s, 2 channels"), "{out}");
-    let svg = fs::read_to_string(picture).unwrap();
-    for label in [
-        "noisy",
-        "denoised",
-        "seconds",
-        "kHz",
-        "dB",
-        "data:image/png;base64",
-    ] {
-        assert!(svg.contains(label), "{label}");
-    }
     let (code, out, _) = run(&["compare", from_]);
     assert_eq!(code, Some(0));
     let (code, _, error) = run(&["compare", from_, "--model", from_, "--precision", "int8"]);
     assert_eq!(code, Some(2), "compare runs every precision: {error}");
-    for line in [
-        "samples, of full scale",
-        "a frame",
-        "only its network",
-        "one step, I 114, H 96",
-    ] {
+    for line in ["samples, of full scale", "a frame", "our network"] {
         assert!(out.contains(line), "{out}");
     }
 }
