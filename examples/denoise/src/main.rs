@@ -51,7 +51,6 @@ fn load_v2<const N: usize>(
         Ok(_) => {}
     }
     let models = || {
-        let bytes = arrays::unpack(bytes)?;
         let arrays = Arrays::parse(&bytes)?;
         let mut models = Vec::with_capacity(N);
         for precision in precisions {
