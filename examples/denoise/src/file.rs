@@ -4,7 +4,6 @@ use std::path::Path;
 
 use crate::FRAME;
 use crate::error::Error;
-use crate::spectrogram::Spectrogram;
 use crate::suppressor::Suppressor;
 use crate::wav::{Planes, Reader, Writer};
 
@@ -16,10 +15,6 @@ pub struct Heard {
     pub channels: usize,
     /// Share of the frames of all channels with a voice probability above one half.
     pub voiced: f64,
-    /// Spectrogram of the first channel before.
-    pub noisy: Spectrogram,
-    /// Spectrogram of the first channel after.
-    pub denoised: Spectrogram,
 }
 
 /// Writes a denoised copy of `from` to `to` in the same format. Each channel is processed separately.
@@ -34,13 +29,9 @@ pub struct Heard {
 pub fn denoise(model: &dyn Suppressor, from: &Path, to: &Path) -> Result<Heard, Error> {
     let mut reader = Reader::open(from)?;
     let mut writer = Writer::create(to, reader.spec())?;
-    match frames(model, from, &mut reader, &mut writer) {
-        Ok(heard) => writer.finish().map(|()| heard),
-        Err(error) => {
-            writer.abandon();
-            Err(error)
-        }
-    }
+    let heard = frames(model, from, &mut reader, &mut writer)?;
+    writer.finish()?;
+    Ok(heard)
 }
 
 fn frames(
@@ -59,8 +50,6 @@ fn frames(
         samples,
         channels,
         voiced: 0.0,
-        noisy: Spectrogram::new(),
-        denoised: Spectrogram::new(),
     };
     let frames = samples.div_ceil(FRAME as u64);
     let mut voices = 0u64;
@@ -80,15 +69,11 @@ fn frames(
                 });
             }
         }
-        if frame < frames {
-            heard.noisy.push(&noisy[0]);
-        }
         if frame >= delay {
             let written = (frame - delay) * FRAME as u64;
             let whole = (samples - written).min(FRAME as u64) as usize;
             denoised.iter_mut().for_each(|y| y[whole..].fill(0.0));
             writer.frame(&denoised, whole)?;
-            heard.denoised.push(&denoised[0]);
         }
     }
     heard.voiced = voices as f64 / (frames * channels as u64).max(1) as f64;

@@ -15,8 +15,6 @@ pub mod file;
 pub mod model;
 pub mod network;
 pub mod noise;
-pub mod picture;
-pub mod spectrogram;
 pub mod speech;
 pub mod stopwatch;
 pub mod suppressor;

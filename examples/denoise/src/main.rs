@@ -14,7 +14,7 @@ use denoise::error::Error;
 use denoise::model::Model;
 use denoise::suppressor::Suppressor;
 use denoise::v2::arrays::{self, Arrays};
-use denoise::{compare, demo, file, picture, v2};
+use denoise::{compare, demo, file, v2};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -51,7 +51,6 @@ fn load_v2<const N: usize>(
         Ok(_) => {}
     }
     let models = || {
-        let bytes = arrays::unpack(bytes)?;
         let arrays = Arrays::parse(&bytes)?;
         let mut models = Vec::with_capacity(N);
         for precision in precisions {
@@ -93,14 +92,6 @@ fn run_file(args: &FileArgs) -> Result<(), Error> {
         100.0 * heard.voiced,
         start.elapsed().as_secs_f64(),
     );
-    if let Some(path) = &args.picture {
-        if heard.samples == 0 {
-            let path = input.clone();
-            return Err(Error::Empty { path });
-        }
-        picture::draw(&heard.noisy, &heard.denoised, path)?;
-        println!("wrote {}: spectrograms before and after", path.display());
-    }
     Ok(())
 }
 
@@ -112,7 +103,7 @@ fn run_demo(args: &DemoArgs) -> Result<(), Error> {
 
 fn run_compare(args: &CompareArgs) -> Result<(), Error> {
     let model = Arc::new(Model::published());
-    let text = match &args.weights.model {
+    let text = match &args.model {
         Some(path) => {
             let precisions = [Precision::Full, Precision::Bf16, Precision::Int8];
             compare::precisions(&model, &load_v2(path, precisions)?, &args.input)?

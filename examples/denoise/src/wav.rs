@@ -136,11 +136,23 @@ impl Reader {
     }
 }
 
-/// Writes frames to a temporary file. [`finish`](Self::finish) moves it to the target path.
+/// Writes frames to a temporary file. [`finish`](Self::finish) moves it to the target path. Without that, the temporary
+/// file is removed.
 pub struct Writer {
     path: PathBuf,
-    beside: PathBuf,
     writer: WavWriter<BufWriter<File>>,
+    // Dropped after the writer, which writes the header.
+    part: Part,
+}
+
+/// The path of a temporary file, which is removed with it.
+struct Part(PathBuf);
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // After `finish` there is no such file.
+        let _ = fs::remove_file(&self.0);
+    }
 }
 
 impl Writer {
@@ -149,14 +161,14 @@ impl Writer {
     /// # Errors
     /// If the file cannot be created.
     pub fn create(path: &Path, spec: WavSpec) -> Result<Self, Error> {
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(".part");
-        let beside = PathBuf::from(beside);
-        let writer = WavWriter::create(&beside, spec).map_err(|source| failed(path, source))?;
+        let mut part = path.as_os_str().to_owned();
+        part.push(".part");
+        let part = Part(part.into());
+        let writer = WavWriter::create(&part.0, spec).map_err(|source| failed(path, source))?;
         Ok(Self {
             path: path.to_path_buf(),
-            beside,
             writer,
+            part,
         })
     }
 
@@ -189,27 +201,12 @@ impl Writer {
     /// Completes the file and moves it to the target path.
     ///
     /// # Errors
-    /// If this fails. The temporary file is removed.
+    /// If this fails.
     pub fn finish(self) -> Result<(), Error> {
-        let Self {
-            path,
-            beside,
-            writer,
-        } = self;
+        let Self { path, writer, part } = self;
         let done = writer.finalize();
-        let done = done.and_then(|()| Ok(fs::rename(&beside, &path)?));
-        done.map_err(|source| {
-            let _ = fs::remove_file(&beside);
-            failed(&path, source)
-        })
-    }
-
-    /// Removes the temporary file.
-    pub fn abandon(self) {
-        let Self { beside, writer, .. } = self;
-        drop(writer);
-        // Ignores errors, because the caller already has an error to report.
-        let _ = fs::remove_file(beside);
+        let done = done.and_then(|()| Ok(fs::rename(&part.0, &path)?));
+        done.map_err(|source| failed(&path, source))
     }
 }
 

@@ -25,6 +25,12 @@ pub enum Error {
         /// Its rate.
         found: u32,
     },
+    /// The sound is empty.
+    #[error("{}: expected samples, got none", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
     /// A sample is not a number.
     #[error("{}: expected finite samples, got {found} in sample {at}", path.display())]
     Sample {

@@ -43,12 +43,12 @@ fn run(input: &std::path::Path, output: &std::path::Path) -> Result<(), enhance:
     }
     enhance::wav::write(output, &enhanced)?;
     let rate = f64::from(enhance::RATE);
-    let sound = channels.first().map_or(0, Vec::len) as f64 / rate;
+    let sound = channels.iter().map(Vec::len).sum::<usize>() as f64 / rate;
     let hop = enhance::HOP as f64 / rate;
     let (total, frames) = (seconds.iter().sum::<f64>(), seconds.len() as f64);
     let slowest = seconds.iter().copied().fold(0.0, f64::max);
     println!(
-        "{sound:.2} s of sound in {total:.2} s: real-time factor {:.3}",
+        "{sound:.2} s of all channels in {total:.2} s: real-time factor {:.3} per channel",
         total / sound
     );
     println!(

@@ -7,7 +7,7 @@ use std::path::Path;
 /// Reads every channel of a file, in the range −1 to 1.
 ///
 /// # Errors
-/// If the file is not a WAV file with 16,000 samples per second, or a sample is not finite.
+/// If the file is not a WAV file with 16,000 samples per second, has no samples, or a sample is not finite.
 pub fn read(path: &Path) -> Result<Vec<Vec<f32>>, Error> {
     let failed = |source| Error::Wav {
         path: path.to_owned(),
@@ -30,6 +30,10 @@ pub fn read(path: &Path) -> Result<Vec<Vec<f32>>, Error> {
         }
     };
     let samples = samples.map_err(failed)?;
+    if samples.is_empty() {
+        let path = path.to_owned();
+        return Err(Error::Empty { path });
+    }
     if let Some(at) = samples.iter().position(|sample| !sample.is_finite()) {
         return Err(Error::Sample {
             path: path.to_owned(),

@@ -2,7 +2,7 @@
 //! Reports *ignored* without the model; `GRU_REQUIRE_MODELS=1` makes that a failure.
 
 use libtest_mimic::{Arguments, Trial};
-use std::{env, process::ExitCode};
+use std::{env, path::Path, process::ExitCode};
 
 fn main() -> ExitCode {
     let required = env::var_os("GRU_REQUIRE_MODELS").is_some_and(|value| value == "1");
@@ -12,7 +12,17 @@ fn main() -> ExitCode {
         Trial::test("whole file", || Err("build.rs found no model".into()))
             .with_ignored_flag(!required)
     };
-    libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit_code()
+    let empty = Trial::test("empty file", || Ok(empty_file()?));
+    libtest_mimic::run(&Arguments::from_args(), vec![trial, empty]).exit_code()
+}
+
+fn empty_file() -> Result<(), String> {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("empty.wav");
+    enhance::wav::write(&path, &[vec![]]).map_err(|e| e.to_string())?;
+    match enhance::wav::read(&path) {
+        Err(enhance::Error::Empty { .. }) => Ok(()),
+        other => Err(format!("expected an error, got {other:?}")),
+    }
 }
 
 #[cfg(not(gtcrn))]

@@ -210,7 +210,7 @@ fn absent_servers_are_named() {
 }
 
 #[test]
-fn two_clients_do_not_disturb_each_other() {
+fn two_clients_without_dropout_get_the_results_of_one() {
     let folder = tempdir().unwrap();
     let server = Server::start();
     let url = server.url();

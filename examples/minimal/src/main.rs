@@ -40,10 +40,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     // Save the model, and load it on a device without gradients.
-    let path = std::env::temp_dir().join("gru-op-minimal.bpk");
-    model.save_file(&path)?;
+    let path = "minimal.bpk"; // in the working directory
+    model.save_file(path)?;
     let device = Device::flex();
-    let model = Model::new(&device).try_load_file(&path)?;
+    let model = Model::new(&device).try_load_file(path)?;
 
     // Stream: one number per call. The state is passed from call to call.
     let mut state = None;

@@ -5,6 +5,8 @@ use std::process::Command;
 #[test]
 fn the_loss_falls_and_the_stream_is_added_up() {
     let output = Command::new(env!("CARGO_BIN_EXE_minimal"))
+        // The program saves the model to its working directory.
+        .current_dir(env!("CARGO_TARGET_TMPDIR"))
         .output()
         .unwrap();
     assert!(output.status.success());

@@ -6,7 +6,7 @@ use clap::builder::RangedU64ValueParser;
 use clap::{Parser, ValueEnum};
 
 use crate::agent::Agent;
-use crate::model::Kind;
+use crate::train::POINT;
 
 /// Trains agents on a task of memory with recurrent PPO: name the first symbol of the episode
 #[derive(Parser, Clone, Debug)]
@@ -20,18 +20,8 @@ pub struct Cli {
     #[arg(long, conflicts_with = "agent")]
     pub compare: bool,
 
-    /// The module that is the memory. With `block,burn`, every agent is trained with both
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "block",
-        value_enum,
-        value_delimiter = ','
-    )]
-    pub gru: Vec<Kind>,
-
-    /// Updates of each agent, 4096 steps each
-    #[arg(long, value_name = "K", default_value_t = 500, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    /// Updates of each agent, 4096 steps each. Ten updates are a point of the chart
+    #[arg(long, value_name = "K", default_value_t = 500, value_parser = RangedU64ValueParser::<usize>::new().range(POINT as u64..=1_000_000))]
     pub updates: usize, // an agent with restarts needs 100 for 95%
 
     /// Seed of parameters, environments and actions
@@ -45,14 +35,12 @@ pub struct Cli {
 
 impl Cli {
     /// The agents to train, one after the other.
-    pub fn agents(&self) -> Vec<(Agent, Kind)> {
-        let agents = if self.compare {
+    pub fn agents(&self) -> &[Agent] {
+        if self.compare {
             Agent::value_variants()
         } else {
             std::slice::from_ref(&self.agent)
-        };
-        let both = |&agent| self.gru.iter().map(move |&kind| (agent, kind));
-        agents.iter().flat_map(both).collect()
+        }
     }
 }
 

@@ -42,14 +42,10 @@ fn main() -> ExitCode {
 fn run(cli: &Cli) -> Result<(), Error> {
     let device = Device::flex().autodiff();
     let mut curves = vec![];
-    for (agent, kind) in cli.agents() {
-        let folder = cli.out.join(format!("{}-{}", name(&agent), name(&kind)));
-        let points = train::train(cli, (agent, kind), &folder, &device)?;
+    for &agent in cli.agents() {
+        let points = train::train(cli, agent, &cli.out.join(name(&agent)), &device)?;
         curves.push(Curve {
-            label: match cli.gru[..] {
-                [_] => agent.label().to_string(),
-                _ => format!("{} ({})", agent.label(), name(&kind)),
-            },
+            label: agent.label().to_string(),
             colour: curves.len(),
             points,
         });

@@ -4,13 +4,14 @@ use std::sync::{Mutex, PoisonError};
 
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor, TensorData};
+use clap::Parser;
 use rand::{SeedableRng, rngs::StdRng};
 
 use crate::agent::{Agent, MEMORYLESS, NEVER_RESTARTED};
-use crate::config::Settings;
-use crate::model::{Kind, Network};
+use crate::config::{Cli, Settings};
+use crate::model::Network;
 use crate::rollout::Window;
-use crate::train::Trainer;
+use crate::train::{POINT, Trainer};
 
 /// Rounding in float32 of the log-probability of an action, and of a loss, which is a mean of such numbers of order 1.
 /// Two ways to sum 3·2·16 products of at most 1, and states whose errors do not grow: 100 units in the last place of 1.
@@ -28,42 +29,49 @@ fn small() -> Settings {
 }
 
 /// An agent of a seed. All threads share one generator of random parameters, so one thread draws at a time.
-fn new(agent: Agent, kind: Kind, settings: Settings, seed: u64) -> Trainer {
+fn new(agent: Agent, settings: Settings, seed: u64) -> Trainer {
     static DRAWING: Mutex<()> = Mutex::new(());
     let _alone = DRAWING.lock().unwrap_or_else(PoisonError::into_inner);
-    Trainer::new(agent, kind, settings, seed, &Device::flex().autodiff())
+    Trainer::new(agent, settings, seed, &Device::flex().autodiff())
 }
 
 /// An agent after some updates, so that its states and scores are not small.
-fn trained(agent: Agent, kind: Kind) -> Trainer {
-    let mut trainer = new(agent, kind, small(), 5);
+fn trained(agent: Agent) -> Trainer {
+    let mut trainer = new(agent, small(), 5);
     for _ in 0..5 {
         trainer.update().unwrap();
     }
     trainer
 }
 
+/// With fewer updates than a point has, the chart would be empty.
+#[test]
+fn a_run_has_a_point() {
+    assert!(Cli::try_parse_from(["recall", "--updates", "9"]).is_err());
+    let mut trainer = trained(Agent::Restarts);
+    for _ in 5..POINT {
+        trainer.update().unwrap();
+    }
+    assert_eq!(trainer.progress.points.len(), 1);
+}
+
 #[test]
 fn ratios_are_one_before_the_network_changes() {
-    for kind in [Kind::Block, Kind::Burn] {
-        for agent in [Agent::Restarts, Agent::Never, Agent::Memoryless] {
-            let update = trained(agent, kind).update().unwrap();
-            let off = update.learned.first_ratio;
-            assert!(off < ROUNDING, "{agent:?} {kind:?}: {off}");
-        }
-        // The same test finds starts that are a step off.
-        for agent in [Agent::Late, Agent::Early] {
-            let update = trained(agent, kind).update().unwrap();
-            let off = update.learned.first_ratio;
-            assert!(off > 100.0 * ROUNDING, "{agent:?} {kind:?}: {off}");
-        }
+    for agent in [Agent::Restarts, Agent::Never, Agent::Memoryless] {
+        let off = trained(agent).update().unwrap().learned.first_ratio;
+        assert!(off < ROUNDING, "{agent:?}: {off}");
+    }
+    // The same test finds starts that are a step off.
+    for agent in [Agent::Late, Agent::Early] {
+        let off = trained(agent).update().unwrap().learned.first_ratio;
+        assert!(off > 100.0 * ROUNDING, "{agent:?}: {off}");
     }
 }
 
 /// Each episode that lies in a window, run by itself from the state zero.
 #[test]
 fn episodes_replayed_alone_have_the_probabilities_that_were_acted() {
-    let mut trainer = trained(Agent::Restarts, Kind::Block);
+    let mut trainer = trained(Agent::Restarts);
     let window = trainer.act(&mut StdRng::seed_from_u64(3)).unwrap();
     let network = trainer.learner.network.valid();
     let mut episodes = 0;
@@ -106,31 +114,9 @@ fn alone(network: &Network, window: &Window, range: std::ops::Range<usize>) -> V
     of_action.into_data().try_into_vec().unwrap()
 }
 
-/// The block replays a window as Burn's `Gru` does, and learns the same.
-#[test]
-fn burns_gru_has_the_same_losses() {
-    let [mut block, mut burn] = [Kind::Block, Kind::Burn].map(|kind| {
-        let mut trainer = new(Agent::Restarts, kind, small(), 5);
-        let losses: Vec<f64> = (0..5)
-            .map(|_| trainer.update().unwrap().learned.loss)
-            .collect();
-        (losses, trainer)
-    });
-    for (a, b) in block.0.iter().zip(&burn.0) {
-        assert!((a - b).abs() < ROUNDING * (1.0 + b.abs()), "{a} {b}");
-    }
-    // The same environments and actions.
-    assert_eq!(block.1.progress, burn.1.progress);
-    let [a, b] = [&mut block, &mut burn].map(|of| {
-        let window = of.1.act(&mut StdRng::seed_from_u64(4)).unwrap();
-        (window.symbols, window.actions)
-    });
-    assert_eq!(a, b);
-}
-
 #[test]
 fn advantages_are_discounted_sums_of_errors() {
-    let mut trainer = trained(Agent::Restarts, Kind::Block);
+    let mut trainer = trained(Agent::Restarts);
     let mut window = trainer.act(&mut StdRng::seed_from_u64(3)).unwrap();
     window.dones[5] = true;
     let (gamma, lambda) = (0.9, 0.8);
@@ -163,7 +149,7 @@ fn advantages_are_discounted_sums_of_errors() {
 #[test]
 fn an_agent_with_restarts_learns_and_one_without_memory_does_not() {
     let share = |agent| {
-        let mut trainer = new(agent, Kind::Block, Settings::default(), 1);
+        let mut trainer = new(agent, Settings::default(), 1);
         for _ in 0..50 {
             trainer.update().unwrap();
         }

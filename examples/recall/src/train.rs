@@ -16,12 +16,12 @@ use crate::agent::Agent;
 use crate::config::{Cli, Settings, name};
 use crate::env::Environments;
 use crate::error::Error;
-use crate::model::{Kind, Network};
+use crate::model::Network;
 use crate::ppo::{Learned, Learner, adam};
 use crate::rollout::Window;
 
 /// Updates between two points of the chart, whose share is the mean of these updates.
-const POINT: usize = 10;
+pub const POINT: usize = 10;
 /// Windows of the evaluation at the end, or fewer if a run has fewer updates.
 const EVALUATED: usize = 100;
 /// Updates between two lines.
@@ -64,13 +64,13 @@ pub struct Update {
 
 impl Trainer {
     /// An agent with random parameters on `device`, which supports autodiff.
-    pub fn new(agent: Agent, kind: Kind, settings: Settings, seed: u64, device: &Device) -> Self {
+    pub fn new(agent: Agent, settings: Settings, seed: u64, device: &Device) -> Self {
         device.seed(seed);
         let (n, h) = (settings.environments, settings.hidden);
         Self {
             agent,
             learner: Learner {
-                network: Network::new(h, kind, device),
+                network: Network::new(h, device),
                 optimizer: adam(),
             },
             state: Tensor::zeros([1, n, h], &device.clone().inner()),
@@ -166,13 +166,13 @@ fn generator(seed: u64, update: usize) -> StdRng {
 /// Trains an agent in its own folder, and returns the points of its curve.
 pub fn train(
     cli: &Cli,
-    (agent, kind): (Agent, Kind),
+    agent: Agent,
     folder: &Path,
     device: &Device,
 ) -> Result<Vec<(usize, f64)>, Error> {
     fs::create_dir_all(folder).map_err(|e| RunError::write(folder, e))?;
-    let arguments = format!("{} {} seed {}", name(&agent), name(&kind), cli.seed);
-    let mut trainer = Trainer::new(agent, kind, Settings::default(), cli.seed, device);
+    let arguments = format!("{} seed {}", name(&agent), cli.seed);
+    let mut trainer = Trainer::new(agent, Settings::default(), cli.seed, device);
     let mut log = Log::open(&folder.join("log.jsonl"), 0)?;
     let mut shown = progress::Progress::new(cli.updates, 0);
     let mut speed = Speed::default();

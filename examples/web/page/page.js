@@ -153,7 +153,7 @@ const handlers = {
     finished = false;
     validation = null;
     failed = -Infinity;
-    chart.begin(of.steps, bits(of.bigram ?? of.unigram));
+    chart.begin(of.steps, bits(of.bigram));
     $('samples').replaceChildren();
     writable(false);
     $('model-facts').textContent = 'Training the model.';

@@ -27,6 +27,12 @@ pub enum Error {
     #[error("{}: {source}", path.display())]
     File { path: PathBuf, source: io::Error },
 
+    #[error(
+        "{}: expected the folder of a page, got none; build it: cargo run -p web -- build",
+        path.display()
+    )]
+    NoPage { path: PathBuf },
+
     #[error("cannot serve on port {port}: {reason}")]
     Serve { port: u16, reason: String },
 }

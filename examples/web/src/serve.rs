@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -19,7 +20,11 @@ impl Site {
     /// Opens the port, or a free port for 0. Serves the files that are in the folder now.
     pub fn open(page: &Path, port: u16) -> Result<Self, Error> {
         let mut files = BTreeMap::new();
-        for entry in fs::read_dir(page).map_err(Error::file(page))? {
+        let entries = fs::read_dir(page).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => Error::NoPage { path: page.into() },
+            _ => Error::file(page)(source),
+        })?;
+        for entry in entries {
             let path = entry.map_err(Error::file(page))?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             files.insert(format!("/{name}"), path);
@@ -73,5 +78,21 @@ fn kind(file: &Path) -> &'static str {
         Some("wasm") => "application/wasm",
         Some("svg") => "image/svg+xml",
         _ => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_page_is_named_with_its_command() {
+        let page = Path::new("no/page");
+        let error = Site::open(page, 0).err().expect("there is no page");
+        let error = error.to_string();
+        assert!(
+            error.contains("no/page") && error.contains("web -- build"),
+            "{error}"
+        );
     }
 }

