@@ -76,7 +76,11 @@ pub(super) fn sequence_tiles(problem: &Problem) -> Vec<SequenceTile> {
     let cpu_like = |rows: usize| SequenceTile {
         rows,
         width: rows.min(4),
-        n_threads: hidden.div_ceil(CPU_COLUMNS).next_multiple_of(8).max(32),
+        n_threads: hidden
+            .div_ceil(CPU_COLUMNS)
+            .next_multiple_of(8)
+            .max(32)
+            .min(limits.units),
         k_splits: 1,
         resident: false,
     };
@@ -133,8 +137,8 @@ fn persistent_tiles(problem: &Problem) -> Vec<StepTile> {
         let Matrices { m, n, plane, .. } = matrices;
         for planes in [1, 2] {
             let (n_threads, columns) = (planes * plane, planes * n);
-            let holds = n_threads <= units
-                && matrices.registers(hidden, columns, units) <= PERSISTENT_REGISTERS;
+            let registers = matrices.copies * matrices.registers(hidden, columns, units);
+            let holds = n_threads <= units && registers <= PERSISTENT_REGISTERS;
             tiles.extend(holds.then(|| {
                 let tile = StepTile {
                     rows: m,
@@ -167,7 +171,7 @@ fn step_tiles(problem: &Problem) -> Vec<StepTile> {
     let Problem { n, limits, .. } = *problem;
     let by_matrices = matrix_tiles(problem);
     let (n_threads, n_per_thread, k_splits) = if limits.cpu {
-        (128, CPU_COLUMNS, 1)
+        (limits.units.min(128), CPU_COLUMNS, 1)
     } else {
         (32, 1, (limits.units / 32).clamp(1, 4))
     };
