@@ -5,8 +5,8 @@ use super::{
     error::PlanError,
     schedule::{Schedule, SequenceTile, StepTile},
     tuning::{
-        CPU_COLUMNS, CPU_ROWS, MATRIX_TILE_CLOCKS, PERSISTENT_REGISTERS, PERSISTENT_UNITS,
-        SEQUENCE_HIDDEN, SEQUENCE_UNITS, TILE_CLOCKS,
+        CPU_COLUMNS, CPU_PAIRS, CPU_ROWS, MATRIX_TILE_CLOCKS, PERSISTENT_REGISTERS,
+        PERSISTENT_UNITS, SEQUENCE_HIDDEN, SEQUENCE_UNITS, TILE_CLOCKS,
     },
 };
 use crate::kernel::{rule::Pass, threads::Matrices};
@@ -44,7 +44,7 @@ fn first_allowed(
             Err(_) => {}
         }
     }
-    Err(first_error.expect("every list has a sequence kernel"))
+    Err(first_error.expect("every list has a step kernel"))
 }
 
 /// Sequence kernels for a problem, the best first.
@@ -91,7 +91,9 @@ pub(super) fn sequence_tiles(problem: &Problem) -> Vec<SequenceTile> {
     };
     let few_rows = rows_for_all < CPU_ROWS && resident;
     if limits.cpu && !few_rows {
-        rows_up_to(16).map(cpu_like).collect()
+        let pairs = |tile: &SequenceTile| tile.rows * hidden.div_ceil(tile.n_threads);
+        let tiles = rows_up_to(16).map(cpu_like);
+        tiles.filter(|tile| pairs(tile) <= CPU_PAIRS).collect()
     } else {
         rows_up_to(4).map(gpu_like).collect()
     }
