@@ -17,15 +17,15 @@
 //! - [`Schedule::Steps`] is one launch per product: one per step, or two with the reset before the product.
 //!   The grid is row tiles by column tiles.
 //! - [`Schedule::Persistent`] is a persistent kernel: the same grid in one launch. The cubes of the same rows
-//!   keep the weight in their registers and synchronize with a grid barrier after each product. The device
-//!   must run them at the same time and make their writes visible to each other. CUDA and ROCm do; WebGPU
-//!   does not.
+//!   keep the weight in their registers (matrix units read it at every step if it needs too many) and synchronize with
+//!   a grid barrier after each product. The device must run them at the same time and make their writes visible to each
+//!   other. CUDA and ROCm do; WebGPU does not.
 //!
 //! [`Strategy::Inferred`] chooses a schedule from the sizes and the [`Limits`] of the device. It takes the first of
 //! these that the device allows:
 //!
-//! 1. a sequence kernel with a resident weight, up to H 64 with 256 units per cube (the smallest limit of WebGPU), and
-//!    up to H 128 with units that have enough registers;
+//! 1. a sequence kernel with a resident weight, up to H 64 with 256 units per cube (the smallest limit of WebGPU), up
+//!    to H 128 with units that have enough registers, and up to H 32 with 256 units of Intel, Arm and Qualcomm;
 //! 2. with CUDA, a persistent kernel, up to H 1024 with 64 multiprocessors or more, and with matrix units up to H 2048
 //!    with 128;
 //! 3. up to H 256 a sequence kernel that reads the weight at every step, else step kernels.

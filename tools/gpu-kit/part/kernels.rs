@@ -280,7 +280,12 @@ fn sixteen_bits<F: Upload>(
         return Vec::new();
     }
     let matrices = |schedule| catalogue::matrices("matrices", schedule).cases;
-    let mut lists = vec![catalogue::sixteen_bits().cases];
+    // More rows than the cubes of an inferred persistent kernel compute at the same time.
+    let large = catalogue::large(1024, Strategy::Inferred).map(|case| Case {
+        size: (72, 2, 1024),
+        ..case
+    });
+    let mut lists = vec![catalogue::sixteen_bits().cases, large.into()];
     lists.extend(BY_MATRICES.map(matrices));
     let jobs = |cases| jobs::<F>(cases, dtype, tolerance);
     lists.into_iter().map(jobs).collect()

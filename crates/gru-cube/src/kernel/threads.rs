@@ -148,6 +148,8 @@ pub(crate) struct Matrices {
     pub(crate) plane: usize,
     /// Type of the two factors.
     pub(crate) element: ElemType,
+    /// Registers hold each value of the weight this many times.
+    pub(crate) copies: usize,
 }
 
 impl Matrices {

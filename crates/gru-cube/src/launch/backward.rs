@@ -20,7 +20,6 @@ use crate::{
     plan::{
         Plan, Problem,
         error::PlanError,
-        limits::Limits,
         plan,
         schedule::Strategy,
         tensor::{Tensor, check_tensors},
@@ -28,7 +27,7 @@ use crate::{
     },
     self_test,
 };
-use cubecl::{client::Client, prelude::*, server::Handle};
+use cubecl::{client::Client, ir::AddressType, prelude::*, server::Handle};
 
 const OP: &str = "gru_cube::backward";
 
@@ -52,8 +51,8 @@ pub struct BackwardInputs {
     /// The share of the previous state that is kept at valid steps; nothing if absent.
     pub zoneout: Option<Zoneout>,
     /// The steps of each row, which do not increase from row to row. The rest of a row is padding, and most of it is not
-    /// computed: the gradients of its gates are undefined. The order must be forward, `step_mask` 0 in the padding, and
-    /// `d_h0` must have zeros.
+    /// computed: the gradients of its gates are undefined. The order must be forward, `step_mask` and `d_states` must
+    /// be 0 in the padding, and `d_h0` must have zeros.
     pub lengths: Option<Vec<usize>>,
 }
 
@@ -99,16 +98,18 @@ pub fn backward(
         |persistent| allowed(client, call, inputs, outputs, strategy, persistent),
         |plan| self_test::backward(client, call, inputs, outputs, plan),
     )?;
-    run(client, call, inputs, outputs, plan)
+    let address = call.address_type(client);
+    run(client, call, inputs, outputs, plan, address)
 }
 
-/// Runs the kernels of a plan.
+/// Runs the kernels of a plan, with indices of type `address`.
 pub(crate) fn run(
     client: &Client,
     call: &Call,
     inputs: &BackwardInputs,
     outputs: &BackwardOutputs,
     plan: Plan,
+    address: AddressType,
 ) -> Result<(), PlanError> {
     let problem = problem(client, call, inputs);
     let shares = check(&problem, call, inputs, outputs, &plan)?;
@@ -123,13 +124,13 @@ pub(crate) fn run(
     let weight = transposed.then(|| {
         let buffer = shared.clone();
         let buffer = buffer.unwrap_or_else(|| client.empty(weight_len(call) * call.dtype.size()));
-        transpose(client, call, &problem.limits, &inputs.w_hh, &buffer);
+        transpose(client, call, address, &inputs.w_hh, &buffer);
         buffer
     });
     tensors[WEIGHT].handle = weight.as_ref().or(tensors[WEIGHT].handle);
     if let Some(shared) = &shared {
         let present = if transposed { weight_len(call) } else { 0 };
-        share(OP, client, call, &mut tensors, shared, present);
+        share(OP, client, call, address, &mut tensors, shared, present);
     }
     let launches = plan.launches(&problem, 0..call.t, inputs.lengths.as_deref());
     let launches = launches.into_iter().rev();
@@ -146,7 +147,7 @@ pub(crate) fn run(
                         client,
                         spread(launch.rows.div_ceil(kernel.threads.rows)),
                         cube_dim(&kernel.threads),
-                        call.address_type(&problem.limits),
+                        address,
                         kernel.threads.width,
                         arguments(call, &tensors, &launch),
                         to_u32(OP, "T", launch.steps.start),
@@ -168,7 +169,7 @@ pub(crate) fn run(
                         client,
                         grid.count(OP),
                         cube_dim(&steps.threads),
-                        call.address_type(&problem.limits),
+                        address,
                         steps.threads.width,
                         arguments(call, &tensors, launch),
                         grid.barriers(),
@@ -241,9 +242,8 @@ fn check(
     outputs: &BackwardOutputs,
     plan: &Plan,
 ) -> Result<bool, PlanError> {
-    let barriers = [Tensor::scratch("barriers", 1, plan.is_persistent())];
     let tensors = tensors(call, inputs, outputs, problem.rule.saved());
-    check_tensors(&problem.limits, &[&tensors[..], &barriers].concat())
+    check_tensors(&problem.limits, &tensors, plan.is_persistent())
 }
 
 /// Place of the weight in [`tensors`].
@@ -281,7 +281,7 @@ fn tensors<'a>(
 }
 
 /// Writes `w_hh` as `[3H,H]`.
-fn transpose(client: &Client, call: &Call, limits: &Limits, w_hh: &Handle, w_hh_t: &Handle) {
+fn transpose(client: &Client, call: &Call, address: AddressType, w_hh: &Handle, w_hh_t: &Handle) {
     let len = weight_len(call);
     let tiles = |len: usize| to_u32(OP, "H", len.div_ceil(TRANSPOSE as usize));
     count_launch();
@@ -291,7 +291,7 @@ fn transpose(client: &Client, call: &Call, limits: &Limits, w_hh: &Handle, w_hh_
             client,
             CubeCount::Static(tiles(3 * call.h), tiles(call.h), 1),
             CubeDim::new_2d(TRANSPOSE, TRANSPOSE),
-            call.address_type(limits),
+            address,
             call.tensor("w_hh", w_hh, len).arg(OP),
             call.tensor("w_hh_t", w_hh_t, len).arg(OP),
             to_u32(OP, "H", call.h),

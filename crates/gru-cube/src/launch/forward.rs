@@ -21,7 +21,7 @@ use crate::{
     },
     self_test,
 };
-use cubecl::{client::Client, prelude::*, server::Handle};
+use cubecl::{client::Client, ir::AddressType, prelude::*, server::Handle};
 use std::ops::Range;
 
 const OP: &str = "gru_cube::forward";
@@ -93,23 +93,25 @@ pub fn forward(
         |persistent| allowed(client, call, inputs, outputs, strategy, persistent),
         |plan| self_test::forward(client, call, inputs, outputs, plan),
     )?;
-    run(client, call, inputs, outputs, plan)
+    let address = call.address_type(client);
+    run(client, call, inputs, outputs, plan, address)
 }
 
-/// Runs the kernels of a plan.
+/// Runs the kernels of a plan, with indices of type `address`.
 pub(crate) fn run(
     client: &Client,
     call: &Call,
     inputs: &ForwardInputs,
     outputs: &ForwardOutputs,
     plan: Plan,
+    address: AddressType,
 ) -> Result<(), PlanError> {
     let problem = problem(client, call, inputs);
     let shares = check(&problem, call, inputs, outputs, &plan)?;
     let mut tensors = tensors(call, inputs, outputs, problem.rule.saved());
     let shared = shares.then(|| shared_buffer(client, &tensors));
     if let Some(shared) = &shared {
-        share(OP, client, call, &mut tensors, shared, 0);
+        share(OP, client, call, address, &mut tensors, shared, 0);
     }
     let scratch_len = scratch_len(call, &plan);
     let scratch = (scratch_len > 0).then(|| client.empty(scratch_len * size_of::<f32>()));
@@ -127,7 +129,7 @@ pub(crate) fn run(
                         client,
                         spread(launch.rows.div_ceil(kernel.threads.rows)),
                         cube_dim(&kernel.threads),
-                        call.address_type(&problem.limits),
+                        address,
                         kernel.threads.width,
                         arguments(call, &inputs.steps, &tensors, scratch(), &launch),
                         to_u32(OP, "T", launch.steps.start),
@@ -151,7 +153,7 @@ pub(crate) fn run(
                             client,
                             grid.count(OP),
                             cube_dim(&steps.threads),
-                            call.address_type(&problem.limits),
+                            address,
                             steps.threads.width,
                             arguments(call, &inputs.steps, &tensors, scratch(), &launch),
                             grid.barriers(),
@@ -216,12 +218,10 @@ fn check(
     plan: &Plan,
 ) -> Result<bool, PlanError> {
     let scratch_len = scratch_len(call, plan);
-    let scratch = [
-        Tensor::scratch("scratch", scratch_len, scratch_len > 0),
-        Tensor::scratch("barriers", 1, plan.is_persistent()),
-    ];
+    let scratch = [Tensor::scratch("scratch", scratch_len, scratch_len > 0)];
     let tensors = tensors(call, inputs, outputs, problem.rule.saved());
-    check_tensors(&problem.limits, &[&tensors[..], &scratch].concat())
+    let tensors = [&tensors[..], &scratch].concat();
+    check_tensors(&problem.limits, &tensors, plan.is_persistent())
 }
 
 /// The tensors in the order of the kernels' arguments.

@@ -202,11 +202,11 @@ impl Call {
 
     /// For the indices of the largest buffers: four gates of every row, or the weight with all small tensors. A device
     /// that has only short addresses was not given a tensor that needs more.
-    fn address_type(&self, limits: &Limits) -> AddressType {
+    pub(crate) fn address_type(&self, client: &Client) -> AddressType {
         let (rows, h) = (self.rows(), self.h);
         let small = 3 * self.n * h + 6 * h + 2 * rows;
         let largest = (4 * rows * h).max(3 * h * h + small);
-        AddressType::from_len(largest.min(limits.elements))
+        AddressType::from_len(largest.min(Limits::of(client).elements))
     }
 
     /// A tensor of `len` elements of the call's type.
@@ -299,7 +299,7 @@ impl Tensor<'_> {
 /// # Panics
 /// If one is too large for the device.
 fn require(op: &str, limits: &Limits, tensors: &[Tensor<'_>]) {
-    match check_tensors(limits, tensors) {
+    match check_tensors(limits, tensors, false) {
         Ok(shares) => assert!(!shares, "a kernel with few tensors"),
         Err(error) => panic!("{op}: {error}"),
     }

@@ -59,7 +59,7 @@ pub fn recurrent_inputs(client: &Client, call: &Call, inputs: &RecurrentInputs, 
             client,
             calculate_cube_count_elemwise(client, len, cube_dim),
             cube_dim,
-            call.address_type(&problem.limits),
+            call.address_type(client),
             OperandsLaunch::new(
                 states.arg(OP),
                 h0.small_arg(OP),

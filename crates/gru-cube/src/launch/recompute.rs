@@ -84,7 +84,7 @@ pub fn gates(client: &Client, call: &Call, inputs: &GatesInputs, gates: &Handle)
             client,
             calculate_cube_count_elemwise(client, len, cube_dim),
             cube_dim,
-            call.address_type(&problem.limits),
+            call.address_type(client),
             RecomputedLaunch::new(
                 p.arg(OP),
                 q.arg(OP),

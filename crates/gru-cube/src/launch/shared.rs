@@ -3,12 +3,11 @@
 use super::{Call, count_launch};
 use crate::{
     kernel::small::{Small, SmallLaunch, SourceLaunch, gru_share},
-    plan::{
-        limits::Limits,
-        tensor::{Tensor, small},
-    },
+    plan::tensor::{Tensor, small},
 };
-use cubecl::{calculate_cube_count_elemwise, client::Client, prelude::*, server::Handle};
+use cubecl::{
+    calculate_cube_count_elemwise, client::Client, ir::AddressType, prelude::*, server::Handle,
+};
 
 /// A buffer for the small tensors.
 pub(super) fn shared_buffer(client: &Client, tensors: &[Tensor<'_>]) -> Handle {
@@ -21,6 +20,7 @@ pub(super) fn share<'a>(
     op: &str,
     client: &Client,
     call: &Call,
+    address: AddressType,
     tensors: &mut [Tensor<'a>],
     shared: &'a Handle,
     present: usize,
@@ -48,7 +48,7 @@ pub(super) fn share<'a>(
             client,
             calculate_cube_count_elemwise(client, elements, cube_dim),
             cube_dim,
-            call.address_type(&Limits::of(client)),
+            address,
             sources,
             BufferArg::from_raw_parts(shared.clone(), len),
             present,

@@ -26,8 +26,9 @@ pub enum PlanError {
         /// How much the device allows.
         available: usize,
     },
-    /// The device has no matrix units for the type of the call.
-    #[error("the device has no matrix units for the type of the call")]
+    /// The device has no matrix units for the type of the call, or reports no single plane size, which a kernel must
+    /// know.
+    #[error("the device has no matrix units of a known plane size for the type of the call")]
     NoMatrices,
     /// The device's matrices, `[m,k]·[k,n]` per plane, do not divide the tile: `rows` must be a multiple of
     /// m, `n_threads` of the plane, and H of n and k.
@@ -63,6 +64,8 @@ pub enum Resource {
     Units,
     /// Bytes of shared memory of a cube.
     SharedBytes,
+    /// Registers of a unit for a weight that stays in them.
+    WeightRegisters,
     /// Buffers that a kernel binds: at most 7, which every device of WebGPU allows, or 8 for a persistent kernel.
     Buffers,
     /// Bytes of the tensor with this name.
@@ -93,6 +96,7 @@ impl fmt::Display for Resource {
         match self {
             Self::Units => f.write_str("units per cube"),
             Self::SharedBytes => f.write_str("bytes of shared memory per cube"),
+            Self::WeightRegisters => f.write_str("weight registers per unit"),
             Self::Buffers => f.write_str("buffers of a kernel"),
             Self::Bytes(tensor) => write!(f, "bytes of {tensor}"),
             Self::Elements(tensor) => write!(f, "elements of {tensor}"),

@@ -5,8 +5,8 @@ use super::{
     error::PlanError,
     schedule::{Schedule, SequenceTile, StepTile},
     tuning::{
-        CPU_COLUMNS, CPU_ROWS, MATRIX_TILE_CLOCKS, PERSISTENT_REGISTERS, PERSISTENT_UNITS,
-        SEQUENCE_HIDDEN, SEQUENCE_UNITS, TILE_CLOCKS,
+        CPU_COLUMNS, CPU_PAIRS, CPU_ROWS, MATRIX_TILE_CLOCKS, PERSISTENT_REGISTERS,
+        PERSISTENT_UNITS, SEQUENCE_HIDDEN, SEQUENCE_UNITS, TILE_CLOCKS,
     },
 };
 use crate::kernel::{rule::Pass, threads::Matrices};
@@ -44,7 +44,7 @@ fn first_allowed(
             Err(_) => {}
         }
     }
-    Err(first_error.expect("every list has a sequence kernel"))
+    Err(first_error.expect("every list has a step kernel"))
 }
 
 /// Sequence kernels for a problem, the best first.
@@ -76,7 +76,11 @@ pub(super) fn sequence_tiles(problem: &Problem) -> Vec<SequenceTile> {
     let cpu_like = |rows: usize| SequenceTile {
         rows,
         width: rows.min(4),
-        n_threads: hidden.div_ceil(CPU_COLUMNS).next_multiple_of(8).max(32),
+        n_threads: hidden
+            .div_ceil(CPU_COLUMNS)
+            .next_multiple_of(8)
+            .max(32)
+            .min(limits.units),
         k_splits: 1,
         resident: false,
     };
@@ -87,7 +91,9 @@ pub(super) fn sequence_tiles(problem: &Problem) -> Vec<SequenceTile> {
     };
     let few_rows = rows_for_all < CPU_ROWS && resident;
     if limits.cpu && !few_rows {
-        rows_up_to(16).map(cpu_like).collect()
+        let pairs = |tile: &SequenceTile| tile.rows * hidden.div_ceil(tile.n_threads);
+        let tiles = rows_up_to(16).map(cpu_like);
+        tiles.filter(|tile| pairs(tile) <= CPU_PAIRS).collect()
     } else {
         rows_up_to(4).map(gpu_like).collect()
     }
@@ -133,8 +139,8 @@ fn persistent_tiles(problem: &Problem) -> Vec<StepTile> {
         let Matrices { m, n, plane, .. } = matrices;
         for planes in [1, 2] {
             let (n_threads, columns) = (planes * plane, planes * n);
-            let holds = n_threads <= units
-                && matrices.registers(hidden, columns, units) <= PERSISTENT_REGISTERS;
+            let registers = matrices.copies * matrices.registers(hidden, columns, units);
+            let holds = n_threads <= units && registers <= PERSISTENT_REGISTERS;
             tiles.extend(holds.then(|| {
                 let tile = StepTile {
                     rows: m,
@@ -167,7 +173,7 @@ fn step_tiles(problem: &Problem) -> Vec<StepTile> {
     let Problem { n, limits, .. } = *problem;
     let by_matrices = matrix_tiles(problem);
     let (n_threads, n_per_thread, k_splits) = if limits.cpu {
-        (128, CPU_COLUMNS, 1)
+        (limits.units.min(128), CPU_COLUMNS, 1)
     } else {
         (32, 1, (limits.units / 32).clamp(1, 4))
     };

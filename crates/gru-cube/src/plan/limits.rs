@@ -63,13 +63,12 @@ impl Limits {
             }
         };
         let counters = Type::atomic(u32::elem_type_native());
-        let has_grid_barrier = client.properties().features.device_memory_scope
-            && client
-                .properties()
+        let has_grid_barrier = properties.features.device_memory_scope
+            && properties
                 .atomic_type_usage(counters)
-                .contains(AtomicUsage::Add);
+                .is_superset(AtomicUsage::Add | AtomicUsage::LoadStore | AtomicUsage::Bitwise);
         Self {
-            units: hardware.max_units_per_cube as usize,
+            units: hardware.max_units_per_cube.min(hardware.max_cube_dim.0) as usize,
             shared_bytes: hardware.max_shared_memory_size,
             cubes: multiprocessors.unwrap_or(budget.cubes).max(1),
             resident_registers: budget.resident_registers,
@@ -119,6 +118,10 @@ fn best_matrices(
         let badness = |c: &MmaConfig| ((c.m, c.n) != (16, 16), c.m, c.n, u32::MAX - c.k);
         offered.clone().filter(fits).min_by_key(badness)
     };
+    // NVIDIA's units without bfloat16, before compute capability 8.0, hold each value of float16 twice.
+    let has_bf16 = offered
+        .clone()
+        .any(|c| c.a_type == ElemType::Float(FloatKind::BF16));
     let factors: &[ElemType] = if dtype == sums {
         &[sums, ElemType::Float(FloatKind::TF32)]
     } else {
@@ -132,6 +135,7 @@ fn best_matrices(
             k: k as usize,
             plane,
             element,
+            copies: if has_bf16 { 1 } else { 2 },
         })
     })
 }
@@ -168,7 +172,10 @@ mod tests {
         assert_eq!((half.m, half.n, half.k, half.plane), (16, 16, 16, 32));
         let single = best(F32).unwrap();
         assert_eq!((single.k, single.element), (8, ElemType::Float(TF32)));
-        assert_eq!(best(BF16), None);
+        assert_eq!((half.copies, best(BF16)), (2, None));
+        let newer = [offered[2], offer(BF16, F32, 16, 16, 16)].into_iter();
+        let newer = best_matrices(newer, 32, ElemType::Float(F16)).unwrap();
+        assert_eq!(newer.copies, 1);
         let exact = [offered[4], offer(F32, F32, 8, 8, 8)].into_iter();
         let exact = best_matrices(exact, 8, ElemType::Float(F32)).unwrap();
         assert_eq!((exact.m, exact.element), (8, ElemType::Float(F32)));

@@ -14,7 +14,7 @@ use crate::kernel::{
     rule::{Pass, Rule},
     sequence::SequenceKernel,
     steps::{Phase, Phases, Steps},
-    threads::{Matrices, Threads},
+    threads::{Matrices, Product, Threads},
 };
 use error::{PlanError, Resource};
 use infer::infer;
@@ -113,6 +113,7 @@ fn sequence(pass: Pass, problem: &Problem, tile: SequenceTile) -> Result<Plan, P
             resident: tile.resident,
             buffers,
         };
+        check_registers(kernel.products(pass), &threads)?;
         check_shared(limits, kernel.shared_vectors(pass), tile.width)?;
         Ok(Plan::Sequence(kernel))
     };
@@ -170,6 +171,9 @@ fn steps(
     if steps.persistent {
         Resource::CoresidentCubes.check(steps.cubes_per_row(), limits.coresident_cubes)?;
     }
+    if matrices.is_none() {
+        check_registers(steps.products(pass), &threads)?;
+    }
     check_shared(limits, steps.shared_vectors(pass), tile.width)?;
     Ok(Plan::Steps(steps))
 }
@@ -200,6 +204,20 @@ fn check_sizes(schedule: Schedule) -> Result<(), PlanError> {
     } else {
         Err(PlanError::Malformed { schedule })
     }
+}
+
+/// Most weight registers per unit. A kernel has an unrolled multiplication for each, and no unit has more than 255.
+const MAX_WEIGHT_REGISTERS: usize = 1 << 10;
+
+fn check_registers(
+    (first, second): (Product, Product),
+    threads: &Threads,
+) -> Result<(), PlanError> {
+    let resident = [first, second]
+        .into_iter()
+        .filter(|product| product.resident);
+    let registers = resident.map(|product| product.registers(threads)).sum();
+    Resource::WeightRegisters.check(registers, MAX_WEIGHT_REGISTERS)
 }
 
 fn check_shared(limits: &Limits, vectors: usize, width: usize) -> Result<(), PlanError> {

@@ -34,8 +34,13 @@ pub(crate) fn small<'a, 'b>(tensors: &'a [Tensor<'b>]) -> impl Iterator<Item = &
     tensors.iter().filter(|tensor| tensor.bound && tensor.small)
 }
 
-/// Checks the tensors that a kernel binds. Returns whether the small ones must share a buffer.
-pub(crate) fn check_tensors(limits: &Limits, tensors: &[Tensor<'_>]) -> Result<bool, PlanError> {
+/// Checks the tensors that a kernel binds, and the counters of a persistent kernel. Returns whether the small tensors
+/// must share a buffer.
+pub(crate) fn check_tensors(
+    limits: &Limits,
+    tensors: &[Tensor<'_>],
+    persistent: bool,
+) -> Result<bool, PlanError> {
     let check = |name, elements: usize, size: usize| {
         Resource::Elements(name).check(elements, limits.elements)?;
         Resource::Bytes(name).check(elements * size, limits.buffer_bytes)
@@ -48,7 +53,8 @@ pub(crate) fn check_tensors(limits: &Limits, tensors: &[Tensor<'_>]) -> Result<b
     let shares = all > BUFFERS && shared > 1;
     let needed = if shares { all + 1 - shared } else { all };
     // Other kernels of the call need up to this number.
-    Resource::Buffers.check(needed.max(BUFFERS), limits.buffers)?;
+    let buffers = needed.max(BUFFERS) + usize::from(persistent);
+    Resource::Buffers.check(buffers, limits.buffers)?;
     if shares {
         let elements = small(tensors).map(|tensor| tensor.elements).sum();
         check("small tensors", elements, tensors[0].size)?;

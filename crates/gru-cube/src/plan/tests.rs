@@ -50,6 +50,12 @@ const LAVAPIPE: Limits = Limits {
     ..WEBGPU
 };
 
+/// A CPU with so many cores, which CubeCL's own compiler reports as units.
+const EIGHT_CORES: Limits = Limits {
+    units: 8,
+    ..LAVAPIPE
+};
+
 const STEPS: StepTile = StepTile {
     rows: 4,
     width: 4,
@@ -80,72 +86,23 @@ fn backward(strategy: Strategy, problem: &Problem) -> Result<Plan, PlanError> {
 
 #[test]
 fn every_device_has_a_schedule_for_every_size() {
-    for limits in [WEBGPU, NVIDIA, LAVAPIPE] {
-        for n in [1, 2, 7, 64, 1000] {
-            for hidden in [1, 2, 31, 64, 100, 128, 256, 257, 512, 1024, 4096] {
-                for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
-                    let problem = problem(n, hidden, reset, limits);
-                    let at = format!("N{n} H{hidden} {reset:?} {limits:?}");
-                    let error = forward(Strategy::Inferred, &problem).err();
-                    assert_eq!(error, None, "forward {at}");
-                    let error = backward(Strategy::Inferred, &problem).err();
-                    assert_eq!(error, None, "backward {at}");
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn the_largest_sizes_have_a_schedule() {
+    let hidden = [1, 2, 31, 64, 100, 128, 256, 257, 512, 1024, 4096];
+    let sizes = [1, 2, 7, 64, 1000].map(|n| hidden.map(|hidden| (n, hidden)));
     // The largest N of a u32, and the largest weight that memory can address.
-    for (n, hidden) in [
-        (u32::MAX as usize, 1),
-        (u32::MAX as usize, 512),
-        (1, 1 << 30),
-    ] {
-        for limits in [WEBGPU, NVIDIA, LAVAPIPE] {
+    let most = u32::MAX as usize;
+    let largest = [(most, 1), (most, 512), (1, 1 << 30)];
+    for (n, hidden) in sizes.into_iter().flatten().chain(largest) {
+        for limits in [WEBGPU, NVIDIA, LAVAPIPE, EIGHT_CORES] {
             for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
                 let problem = problem(n, hidden, reset, limits);
-                assert!(
-                    forward(Strategy::Inferred, &problem).is_ok(),
-                    "N{n} H{hidden}"
-                );
-                assert!(
-                    backward(Strategy::Inferred, &problem).is_ok(),
-                    "N{n} H{hidden}"
-                );
+                let at = format!("N{n} H{hidden} {reset:?} {limits:?}");
+                let error = forward(Strategy::Inferred, &problem).err();
+                assert_eq!(error, None, "forward {at}");
+                let error = backward(Strategy::Inferred, &problem).err();
+                assert_eq!(error, None, "backward {at}");
             }
         }
     }
-}
-
-#[test]
-fn steps_are_one_launch_if_the_device_holds_the_weight() {
-    let one_launch = |hidden, limits| {
-        let problem = problem(64, hidden, Reset::AfterMatmul, limits);
-        let [forward, backward] = [forward, backward]
-            .map(|pass| pass(Strategy::Inferred, &problem).unwrap().is_persistent());
-        assert_eq!(forward, backward, "H {hidden}");
-        forward
-    };
-    for (hidden, expected) in [
-        (128, false),
-        (129, true),
-        (256, true),
-        (512, true),
-        (1024, true),
-        (1536, false),
-    ] {
-        assert_eq!(one_launch(hidden, NVIDIA), expected, "H {hidden}");
-    }
-    let fewer = Limits {
-        coresident_cubes: 15,
-        ..NVIDIA
-    };
-    assert!(!one_launch(512, fewer));
-    assert!(!one_launch(512, WEBGPU));
-    assert!(!one_launch(512, LAVAPIPE));
 }
 
 #[test]
@@ -190,6 +147,15 @@ fn a_schedule_beyond_the_limits_is_an_error() {
     let too_much = error(SequenceTile { rows: 32, ..tile }).to_string();
     let expected = "bytes of shared memory per cube: expected at most 16384, got ";
     assert!(too_much.starts_with(expected), "{too_much}");
+    let unrolled = error(SequenceTile {
+        n_threads: 64,
+        resident: true,
+        ..tile
+    });
+    assert_eq!(
+        unrolled.to_string(),
+        "weight registers per unit: expected at most 1024, got 1536"
+    );
     for (rows, width, n_threads, k_splits) in [
         (6, 4, 128, 2),
         (4, 0, 128, 2),
@@ -217,6 +183,7 @@ const TENSOR_CORES: Matrices = Matrices {
     k: 16,
     plane: 32,
     element: ElemType::Float(FloatKind::F16),
+    copies: 1,
 };
 
 #[test]
@@ -332,7 +299,7 @@ fn tensors_beyond_the_limits_are_errors() {
         ..gates(bound)
     };
     let error = |tensors: &[Tensor<'_>]| {
-        let error = check_tensors(&limits, tensors).err();
+        let error = check_tensors(&limits, tensors, false).err();
         error.map(|error| error.to_string())
     };
     let largest = [
@@ -387,7 +354,7 @@ fn small(tensor: &Tensor<'static>) -> Tensor<'static> {
 
 #[test]
 fn small_tensors_share_a_buffer_if_a_kernel_would_bind_more_than_seven() {
-    let shares = |large, small_tensors, limit| {
+    let shares_with = |persistent, large, small_tensors, limit| {
         let mut tensors = vec![gates(true); large];
         tensors.extend(vec![small(&gates(true)); small_tensors]);
         tensors.push(small(&gates(false)));
@@ -395,8 +362,9 @@ fn small_tensors_share_a_buffer_if_a_kernel_would_bind_more_than_seven() {
             buffers: limit,
             ..WEBGPU
         };
-        check_tensors(&limits, &tensors).map_err(|error| error.to_string())
+        check_tensors(&limits, &tensors, persistent).map_err(|error| error.to_string())
     };
+    let shares = |large, small, limit| shares_with(false, large, small, limit);
     assert_eq!(shares(3, 4, 7), Ok(false));
     assert_eq!(shares(3, 5, 7), Ok(true));
     assert_eq!(shares(3, 5, 30), Ok(true), "on every device");
@@ -410,6 +378,10 @@ fn small_tensors_share_a_buffer_if_a_kernel_would_bind_more_than_seven() {
     assert_eq!(shares(7, 1, 8), Ok(false), "a buffer for itself");
     // Other kernels of the call need seven.
     assert_eq!(shares(3, 0, 6), error(6, 7));
+    // The counters of a persistent kernel are one more.
+    assert_eq!(shares_with(true, 3, 4, 8), Ok(false));
+    assert_eq!(shares_with(true, 3, 4, 7), error(7, 8));
+    assert_eq!(shares_with(true, 3, 5, 8), Ok(true));
 }
 
 const SEQUENCE: SequenceTile = SequenceTile {
@@ -453,9 +425,10 @@ fn a_backward_sequence_kernel_transposes_a_weight_that_it_rereads() {
         let problem = problem(4, 300, Reset::AfterMatmul, limits);
         backward(Strategy::Forced(Schedule::Sequence(tile)), &problem)
     };
-    for resident in [true, false] {
+    for (resident, k_splits) in [(true, 2), (false, 1)] {
         let Ok(Plan::Sequence(sequence)) = plan(
             SequenceTile {
+                k_splits,
                 resident,
                 ..SEQUENCE
             },
@@ -491,61 +464,47 @@ fn the_error_is_that_of_the_smallest_sequence_kernel() {
     }
 }
 
-/// Shows which sizes a changed threshold affects. The labels `lanes`, `splits` and `stage` are `n_threads`,
-/// `k_splits` and `block_k`.
+/// Shows which sizes a changed threshold affects.
 #[test]
 fn inferred_schedules_match_the_list() {
-    let text = |plan: Plan| {
-        let (word, threads, block_k, resident) = match plan {
-            Plan::Sequence(sequence) => ("sequence", sequence.threads, None, sequence.resident),
-            Plan::Steps(steps) => {
-                let word = if steps.persistent {
-                    "persistent"
-                } else {
-                    "steps"
-                };
-                (word, steps.threads, Some(steps.block_k), false)
-            }
-        };
-        let Threads {
-            rows,
-            width,
-            n_threads,
-            k_splits,
-            columns,
-            matrices,
-        } = threads;
-        let block_k = block_k.map_or(String::new(), |block_k| format!(" stage={block_k}"));
-        let resident = if resident { " resident" } else { "" };
-        let matrix = if matrices.is_some() { " matrix" } else { "" };
-        format!(
-            "{word} rows={rows} width={width} lanes={n_threads} splits={k_splits} \
-             columns={columns}{block_k}{resident}{matrix}"
-        )
-    };
     let few_units = Limits {
         units: 32,
         ..WEBGPU
+    };
+    let few_registers = Limits {
+        resident_registers: 24,
+        ..WEBGPU
+    };
+    let few_cubes = Limits {
+        coresident_cubes: 15,
+        ..NVIDIA
+    };
+    let twice = Matrices {
+        copies: 2,
+        ..TENSOR_CORES
     };
     let mut list = String::new();
     for (device, limits, matrices) in [
         ("32 units", few_units, None),
         ("WebGPU", WEBGPU, None),
+        ("Intel", few_registers, None),
         ("NVIDIA", NVIDIA, None),
         ("NVIDIA, f16", NVIDIA, Some(TENSOR_CORES)),
+        ("NVIDIA, f16 held twice", NVIDIA, Some(twice)),
+        ("NVIDIA, 15 cubes", few_cubes, None),
         ("NVIDIA, Vulkan", NVIDIA_VULKAN, None),
         ("NVIDIA, Vulkan, f16", NVIDIA_VULKAN, Some(TENSOR_CORES)),
         ("lavapipe", LAVAPIPE, None),
+        ("8 cores", EIGHT_CORES, None),
     ] {
-        for hidden in [24, 64, 128, 256, 512, 1024] {
+        for hidden in [24, 64, 128, 129, 256, 512, 1024, 1536] {
             for n in [1, 3, 16, 1000] {
                 let problem = Problem {
                     matrices,
                     ..problem(n, hidden, Reset::AfterMatmul, limits)
                 };
-                let forward = forward(Strategy::Inferred, &problem).unwrap();
-                let backward = backward(Strategy::Inferred, &problem).unwrap();
-                let (forward, backward) = (text(forward), text(backward));
+                let [forward, backward] = [forward, backward]
+                    .map(|pass| pass(Strategy::Inferred, &problem).unwrap().schedule());
                 list += &format!("{device}, H {hidden}, N {n}: {forward}");
                 list += &if forward == backward {
                     String::from("\n")

@@ -108,6 +108,10 @@ pub(crate) const STEP_NANOSECONDS: usize = 5_000;
 /// with [`CPU_ROWS`].
 pub(crate) const CPU_COLUMNS: usize = 4;
 
+/// Most pairs of row and column per unit on a CPU: those of the largest tile that was measured. A kernel has unrolled
+/// code for each pair.
+pub(crate) const CPU_PAIRS: usize = 16 * CPU_COLUMNS;
+
 /// Smallest number of rows per cube for which a CPU reads the weight at every step. It loads a value of the
 /// weight once for all rows.
 pub(crate) const CPU_ROWS: usize = 8;

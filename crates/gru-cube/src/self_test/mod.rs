@@ -15,7 +15,7 @@ use crate::{
 };
 use cubecl::{
     client::Client,
-    ir::{ElemType, FloatKind},
+    ir::{AddressType, ElemType, FloatKind},
     prelude::*,
     server::Handle,
 };
@@ -38,6 +38,8 @@ struct Key {
     pass: Pass,
     plan: Plan,
     dtype: ElemType,
+    /// Type of the indices.
+    address: AddressType,
     given: Given,
     /// The gates are saved, or have a gradient of their own.
     gates: bool,
@@ -102,6 +104,34 @@ fn can_test(client: &Client, call: &Call) -> bool {
         && !client.is_capturing()
 }
 
+/// The verdict on a kernel of a call. `test` runs it on a small problem.
+fn tested(
+    client: &Client,
+    call: &Call,
+    (pass, plan): (Pass, Plan),
+    given: Given,
+    gates: bool,
+    test: impl FnOnce(OnDevice<'_>, AddressType) -> Result<(), Failure>,
+) -> Result<(), PlanError> {
+    if !can_test(client, call) {
+        return Ok(());
+    }
+    let address = call.address_type(client);
+    let key = Key {
+        device: client.service_id(),
+        pass,
+        plan,
+        dtype: call.dtype,
+        address,
+        given,
+        gates,
+    };
+    verdict(key, || {
+        let small = Small::new(call, given);
+        test(OnDevice { client, small }, address)
+    })
+}
+
 /// Tests the kernel of a forward pass.
 pub(crate) fn forward(
     client: &Client,
@@ -110,9 +140,6 @@ pub(crate) fn forward(
     outputs: &ForwardOutputs,
     plan: Plan,
 ) -> Result<(), PlanError> {
-    if !can_test(client, call) {
-        return Ok(());
-    }
     let given = Given {
         b_ih: inputs.b_ih.is_some(),
         b_hh: inputs.b_hh.is_some(),
@@ -121,18 +148,8 @@ pub(crate) fn forward(
         step_mask: inputs.step_mask.is_some(),
         zoneout: units(call, &inputs.zoneout),
     };
-    let key = Key {
-        device: client.service_id(),
-        pass: Pass::Forward,
-        plan,
-        dtype: call.dtype,
-        given,
-        gates: outputs.gates.is_some(),
-    };
-    let saves = key.gates;
-    verdict(key, || {
-        let small = Small::new(call, given);
-        let on = OnDevice { client, small };
+    let (pass, saves) = (Pass::Forward, outputs.gates.is_some());
+    tested(client, call, (pass, plan), given, saves, |on, address| {
         let states = on.nan(N * T * call.h);
         let gates = saves.then(|| on.nan(N * T * call.h * call.spec.saved_per_unit()));
         let inputs = ForwardInputs {
@@ -151,9 +168,9 @@ pub(crate) fn forward(
             states: states.clone(),
             gates: gates.clone(),
         };
-        launch::forward::run(client, &on.small.call, &inputs, &outputs, plan)?;
+        launch::forward::run(client, &on.small.call, &inputs, &outputs, plan, address)?;
         let expected = on.small.forward();
-        let may_jump = on.small.may_jump(Pass::Forward);
+        let may_jump = on.small.may_jump(pass);
         on.compare("states", states, &expected.states, may_jump, false)?;
         match gates {
             Some(gates) => on.compare("gates", gates, &expected.gates, may_jump, true),
@@ -170,9 +187,6 @@ pub(crate) fn backward(
     outputs: &BackwardOutputs,
     plan: Plan,
 ) -> Result<(), PlanError> {
-    if !can_test(client, call) {
-        return Ok(());
-    }
     let given = Given {
         b_ih: true,
         b_hh: true,
@@ -181,51 +195,46 @@ pub(crate) fn backward(
         step_mask: inputs.step_mask.is_some(),
         zoneout: units(call, &inputs.zoneout),
     };
-    let key = Key {
-        device: client.service_id(),
-        pass: Pass::Backward,
-        plan,
-        dtype: call.dtype,
+    let (pass, separate) = (Pass::Backward, outputs.d_gates.is_some());
+    tested(
+        client,
+        call,
+        (pass, plan),
         given,
-        gates: outputs.d_gates.is_some(),
-    };
-    let separate = key.gates;
-    verdict(key, || {
-        let small = Small::new(call, given);
-        let on = OnDevice { client, small };
-        let forward = on.small.forward();
-        let gates = on.upload(&forward.gates);
-        let d_gates = separate.then(|| on.nan(forward.gates.len()));
-        let expected = on.small.backward();
-        let d_h0 = on
-            .client
-            .create_from_slice(f32::as_bytes(&vec![f32::NAN; expected.d_h0.len()]));
-        let inputs = BackwardInputs {
-            d_states: on.upload(&on.small.d_states),
-            states: on.upload(&forward.states),
-            gates: gates.clone(),
-            w_hh: on.upload(&on.small.w_hh),
-            h0: on.optional(&on.small.h0),
-            recurrent_mask: on.optional(&on.small.recurrent_mask),
-            step_mask: on.optional(&on.small.step_mask),
-            zoneout: on.zoneout(),
-            lengths: None,
-        };
-        let outputs = BackwardOutputs {
-            d_gates: d_gates.clone(),
-            d_h0: d_h0.clone(),
-        };
-        launch::backward::run(client, &on.small.call, &inputs, &outputs, plan)?;
-        let d_gates = d_gates.unwrap_or(gates);
-        let may_jump = on.small.may_jump(Pass::Backward);
-        on.compare("d_gates", d_gates, &expected.d_gates, may_jump, false)?;
-        let d_h0 = on.client.read_one(d_h0)?;
-        let d_h0 = wide(f32::from_bytes(&d_h0));
-        judge(&on.small, "d_h0", &d_h0, &expected.d_h0, may_jump, |_| {
-            false
-        })?;
-        Ok(())
-    })
+        separate,
+        |on, address| {
+            let forward = on.small.forward();
+            let gates = on.upload(&forward.gates);
+            let d_gates = separate.then(|| on.nan(forward.gates.len()));
+            let expected = on.small.backward();
+            let d_h0 =
+                client.create_from_slice(f32::as_bytes(&vec![f32::NAN; expected.d_h0.len()]));
+            let inputs = BackwardInputs {
+                d_states: on.upload(&on.small.d_states),
+                states: on.upload(&forward.states),
+                gates: gates.clone(),
+                w_hh: on.upload(&on.small.w_hh),
+                h0: on.optional(&on.small.h0),
+                recurrent_mask: on.optional(&on.small.recurrent_mask),
+                step_mask: on.optional(&on.small.step_mask),
+                zoneout: on.zoneout(),
+                lengths: None,
+            };
+            let outputs = BackwardOutputs {
+                d_gates: d_gates.clone(),
+                d_h0: d_h0.clone(),
+            };
+            launch::backward::run(client, &on.small.call, &inputs, &outputs, plan, address)?;
+            let d_gates = d_gates.unwrap_or(gates);
+            let may_jump = on.small.may_jump(pass);
+            on.compare("d_gates", d_gates, &expected.d_gates, may_jump, false)?;
+            let d_h0 = wide(f32::from_bytes(&client.read_one(d_h0)?));
+            let judged = judge(&on.small, "d_h0", &d_h0, &expected.d_h0, may_jump, |_| {
+                false
+            });
+            Ok(judged?)
+        },
+    )
 }
 
 /// Shares of a zoneout tensor for each step.

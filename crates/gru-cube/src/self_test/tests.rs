@@ -257,6 +257,7 @@ fn a_kernel_is_tested_once() {
         pass: Pass::Forward,
         plan: sequence(rows),
         dtype: ElemType::Float(FloatKind::F32),
+        address: AddressType::U32,
         given: Given::default(),
         gates: true,
     };
@@ -269,6 +270,11 @@ fn a_kernel_is_tested_once() {
     assert_eq!(verdict(key(1), || unreachable!("tested before")), failed);
     assert_eq!(verdict(key(2), || Ok(())), Ok(()));
     assert_eq!(verdict(key(2), || unreachable!("tested before")), Ok(()));
+    let long = Key {
+        address: AddressType::U64,
+        ..key(2)
+    };
+    assert!(verdict(long, || Err(Failure::OfKernel(String::new()))).is_err());
     // A full memory may be free later.
     let full = || Err(Failure::OutOfMemory("full".to_owned()));
     assert!(verdict(key(3), full).is_err());

@@ -36,6 +36,7 @@ fn matrices(dtype: FloatKind) -> Matrices {
         k,
         plane: 32,
         element: ElemType::Float(element),
+        copies: 1,
     }
 }
 

@@ -25,6 +25,7 @@ const MATRICES: Matrices = Matrices {
     k: 8,
     plane: 32,
     element: ElemType::Float(FloatKind::F16),
+    copies: 1,
 };
 
 fn every_variant() -> Vec<Compiled> {

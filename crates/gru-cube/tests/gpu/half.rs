@@ -1,12 +1,11 @@
 //! 16-bit storage with float32 sums, if the device has the type.
 
 use super::support::{
-    F16, F32, Given, Ignored, Problem, Ran, cases,
-    catalogue::{matrices, sixteen_bits},
-    client, close, not_allowed, oracle, run, sequence, tile, trial,
+    F16, F32, Given, Ignored, Problem, Ran, cases, catalogue::sixteen_bits, client, close,
+    not_allowed, oracle, run, sequence, tile, trial,
 };
 use cubecl::{features::TypeUsage, prelude::*};
-use gru_cube::{PlanError, Schedule, StepTile, Strategy};
+use gru_cube::{Schedule, Strategy};
 use gru_spec::{GruSpec, Reset};
 use half::f16;
 use libtest_mimic::Trial;
@@ -17,10 +16,6 @@ pub fn trials() -> Vec<Trial> {
         let name = format!("sixteen-bits/a-state-is-rounded-once-{reset:?}");
         trials.push(trial(name, move || a_state_is_rounded_once(reset)));
     }
-    trials.push(trial(
-        "f16-matrices/other-sizes-are-errors",
-        sizes_that_matrices_do_not_divide_are_errors,
-    ));
     trials
 }
 
@@ -52,42 +47,6 @@ fn a_state_is_rounded_once(reset: Reset) -> Ran {
             2f64.powi(-12) + F32.forward,
         )
         .unwrap_or_else(|message| panic!("{schedule}: {message}"));
-    }
-    Ok(())
-}
-
-fn sizes_that_matrices_do_not_divide_are_errors() -> Ran {
-    has_f16()?;
-    let first = matrices("f16-matrices", Schedule::Steps).cases.remove(0);
-    first.check::<f16>(F16)?;
-    let Strategy::Forced(Schedule::Steps(good)) = first.strategy else {
-        panic!("{first:?}");
-    };
-    for (h, tile) in [
-        (33, good),
-        (48, StepTile { rows: 3, ..good }),
-        (
-            48,
-            StepTile {
-                n_threads: 5,
-                ..good
-            },
-        ),
-        (
-            48,
-            StepTile {
-                n_threads: 36,
-                ..good
-            },
-        ),
-    ] {
-        let problem = Problem::of::<f16>((5, 2, h), GruSpec::default(), Given::NONE, 0);
-        let strategy = Strategy::Forced(Schedule::Steps(tile));
-        let error = run::<f16>(&client(), &problem, strategy, false);
-        assert!(
-            matches!(error, Err(PlanError::NotOfMatrices { .. })),
-            "H{h} {tile:?}: {error:?}"
-        );
     }
     Ok(())
 }

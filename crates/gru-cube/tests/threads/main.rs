@@ -38,7 +38,7 @@ mod translated;
 
 use cubecl_environment::stream::StreamId;
 use device::Sanitizer;
-use gru_cube::{Schedule, Starts, Strategy};
+use gru_cube::{Schedule, Starts, StepTile, Strategy};
 use gru_spec::Reset;
 use gru_testkit::close::Tolerance;
 use half::{bf16, f16};
@@ -50,6 +50,7 @@ use std::{
 use support::{
     Given, Ignored,
     catalogue::{self, Case},
+    tile,
 };
 
 fn main() {
@@ -163,13 +164,15 @@ fn families(extent: Extent) -> Vec<(&'static str, Vec<(Type, Case)>)> {
             "persistent-matrices",
             in_types(by_matrices, catalogue::matrices("", persistent).cases),
         ),
-        // What CUDA infers in 16 bits for a large state: steps by matrix units.
+        // In 16 bits for a large state: the steps that a device without persistent kernels infers, and the tile that
+        // CUDA infers.
         (
             "inferred-matrices",
             [Reset::AfterMatmul, Reset::BeforeMatmul]
                 .into_iter()
                 .zip([Type::F16, Type::Bf16])
                 .map(|(reset, dtype)| (dtype, large(reset)))
+                .chain([(Type::F16, persistent_large())])
                 .collect(),
         ),
     ]
@@ -185,6 +188,19 @@ fn large(reset: Reset) -> Case {
     Case {
         size: (9, 2, 272),
         ..case
+    }
+}
+
+/// Three tiles of rows for a cube, the last with one row.
+fn persistent_large() -> Case {
+    let tile = StepTile {
+        matrix: true,
+        ..tile(16, 1, 32, 1, 8, 512)
+    };
+    Case {
+        size: (33, 2, 128),
+        strategy: Strategy::Forced(Schedule::Persistent(tile)),
+        ..large(Reset::AfterMatmul)
     }
 }
 
