@@ -9,6 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 ///
 /// Importers convert the values to the default float type of the device.
 ///
+/// An array of a file with a type that Burn does not have, such as texts, is left out. [`shape`](Self::shape)
+/// and [`tensor`](Self::tensor) return the reason as an error.
+///
 /// ```
 /// use burn::tensor::{Device, TensorData};
 /// use gru_convert::{StateDict, pytorch};
@@ -24,6 +27,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Clone, Default)]
 pub struct StateDict {
     pub(crate) tensors: BTreeMap<String, TensorData>,
+    /// Why an array is left out, by name.
+    left_out: BTreeMap<String, String>,
 }
 
 impl StateDict {
@@ -35,6 +40,17 @@ impl StateDict {
     /// Adds an array and replaces an array with the same name.
     pub fn insert(&mut self, key: impl Into<String>, data: TensorData) {
         self.tensors.insert(key.into(), data);
+    }
+
+    /// Adds an array of a file, or the reason why it is left out.
+    #[cfg(any(feature = "store", feature = "npz", feature = "keras"))]
+    pub(crate) fn insert_read(&mut self, key: &str, array: Result<TensorData, String>) {
+        match array {
+            Ok(data) => self.insert(key, data),
+            Err(reason) => {
+                self.left_out.insert(key.into(), reason);
+            }
+        }
     }
 
     /// An array by name.
@@ -50,6 +66,7 @@ impl StateDict {
     /// Adds all arrays of `other`.
     pub fn extend(&mut self, other: Self) {
         self.tensors.extend(other.tensors);
+        self.left_out.extend(other.left_out);
     }
 
     /// All arrays with new names, as an importer expects them.
@@ -75,6 +92,8 @@ impl StateDict {
             }
             renamed.insert(new, data);
         }
+        let left_out = self.left_out.into_iter();
+        renamed.left_out = left_out.map(|(key, reason)| (name(&key), reason)).collect();
         Ok(renamed)
     }
 
@@ -154,7 +173,13 @@ impl StateDict {
     /// # Errors
     /// If the array is missing or empty, or has another number of dimensions.
     pub fn shape<const D: usize>(&self, key: &str) -> Result<[usize; D], ConvertError> {
-        let missing = || GruError::MissingKey { key: key.into() };
+        let missing = || match self.left_out.get(key).cloned() {
+            Some(reason) => ConvertError::Tensor {
+                name: key.into(),
+                reason,
+            },
+            None => GruError::MissingKey { key: key.into() }.into(),
+        };
         let data = self.get(key).ok_or_else(missing)?;
         let shape = data.shape();
         // No GRU has an empty array, and next to a zero another size may be any number.

@@ -37,7 +37,7 @@ impl StateDict {
     /// A `.h5` file of Keras 2 contains names of layers, such as `model_weights/gru/gru/gru_cell/kernel:0`.
     /// There `model_weights/gru/` is the prefix of the layer `gru`.
     ///
-    /// Numbers keep their type. Texts are skipped.
+    /// Numbers keep their type.
     ///
     /// # Errors
     /// If the file is invalid or compressed, if its arrays claim to be larger than such a file can be, or if its
@@ -164,9 +164,7 @@ impl Traversal {
         for (name, dataset) in group.iter_datasets().map_err(|e| format!("{path}: {e}"))? {
             let name = self.name(path, &name)?;
             let array = self.array(&dataset).map_err(|e| format!("{name}: {e}"))?;
-            if let Some(array) = array {
-                self.dict.insert(name, array);
-            }
+            self.dict.insert_read(&name, array);
         }
         for (name, inner) in group.iter_groups().map_err(|e| format!("{path}: {e}"))? {
             let name = self.name(path, &name)?;
@@ -186,8 +184,8 @@ impl Traversal {
         limit::check(self.held, self.claimed)
     }
 
-    /// The values of a dataset, or none if it does not contain numbers.
-    fn array(&mut self, dataset: &Dataset) -> Result<Option<TensorData>, String> {
+    /// The values of a dataset. The inner error is an unknown type.
+    fn array(&mut self, dataset: &Dataset) -> Result<Result<TensorData, String>, String> {
         let sizes = dataset.shape().map_err(text)?;
         let element = dataset.element_size().map_err(text)?;
         let bytes = sizes.iter().try_fold(element, |n, &m| n.checked_mul(m));
@@ -195,7 +193,7 @@ impl Traversal {
         self.claim(bytes)?;
         let sizes: Result<Vec<usize>, _> = sizes.into_iter().map(usize::try_from).collect();
         let shape = sizes.map_err(text)?;
-        Ok(Some(match dataset.dtype().map_err(text)? {
+        Ok(Ok(match dataset.dtype().map_err(text)? {
             DType::F32 => data(shape, dataset.read_f32())?,
             DType::F64 => data(shape, dataset.read_f64())?,
             DType::I8 => data(shape, dataset.read_i8())?,
@@ -212,8 +210,11 @@ impl Traversal {
                 data(shape, Ok(bytes.chunks_exact(2).map(number).collect()))?
             }
             DType::Other(kind) => {
-                let order = half(&kind)
-                    .ok_or_else(|| format!("expected numbers of a usual type, got {kind:?}"))?;
+                let Some(order) = half(&kind) else {
+                    let reason = format!("expected numbers of a usual type, got {kind:?}");
+                    self.claim(reason.len() as u64)?;
+                    return Ok(Err(reason));
+                };
                 let bytes = dataset.read_raw().map_err(text)?;
                 let number = |pair: &[u8]| match order {
                     DatatypeByteOrder::BigEndian => f16::from_be_bytes([pair[0], pair[1]]),
@@ -221,7 +222,7 @@ impl Traversal {
                 };
                 data(shape, Ok(bytes.chunks_exact(2).map(number).collect()))?
             }
-            _ => return Ok(None),
+            _ => return Ok(Err("expected numbers, got another type".into())),
         }))
     }
 }

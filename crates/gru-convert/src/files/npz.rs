@@ -27,7 +27,7 @@ impl StateDict {
     /// order.
     ///
     /// # Errors
-    /// If the file is invalid or contains anything except arrays of numbers, or if its arrays claim to
+    /// If the file is invalid or contains anything except arrays, or if its arrays claim to
     /// be larger than they are or than such a file can be.
     pub fn from_npz(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
         let path = path.as_ref();
@@ -66,20 +66,22 @@ fn read(mut reader: impl Read + Seek) -> Result<StateDict, String> {
             return Err(of("expected an array, NAME.npy".into()));
         };
         let size = entry.size();
-        dict.insert(name, array(entry, size).map_err(of)?);
+        dict.insert_read(name, array(entry, size).map_err(of)?);
     }
     Ok(dict)
 }
 
-/// Reads one `.npy` file of `size` bytes.
-fn array(mut file: impl Read, size: u64) -> Result<TensorData, String> {
+/// Reads one `.npy` file of `size` bytes. The inner error is an unknown type.
+fn array(mut file: impl Read, size: u64) -> Result<Result<TensorData, String>, String> {
     let start = start(&mut file)?;
     let header = Header::from_reader(&mut &start[..]).map_err(text)?;
     let descr = header.type_descriptor.as_string();
-    let kind = descr.and_then(|descr| Kind::parse(descr)).ok_or_else(|| {
+    let Some(kind) = descr.and_then(|descr| Kind::parse(descr)) else {
         let descr = &header.type_descriptor;
-        format!("expected numbers of type f2, f4, f8, i1 to i8, u1 to u8 or b1, got {descr}")
-    })?;
+        return Ok(Err(format!(
+            "expected numbers of type f2, f4, f8, i1 to i8, u1 to u8 or b1, got {descr}"
+        )));
+    };
     let shape = header.shape;
     let mut sizes = shape.iter().map(|&n| n as u64);
     let bytes = sizes.try_fold(kind.width as u64, u64::checked_mul);
@@ -103,7 +105,7 @@ fn array(mut file: impl Read, size: u64) -> Result<TensorData, String> {
     if kind.swapped() {
         data.chunks_exact_mut(kind.width).for_each(<[u8]>::reverse);
     }
-    kind.numbers(&data, shape, header.layout)
+    kind.numbers(&data, shape, header.layout).map(Ok)
 }
 
 /// Reads everything before the values, if it is short enough.

@@ -81,8 +81,9 @@ impl StateDict {
             let kind = tensor.dtype();
             let dtype = DTYPES.iter().find(|(_, of_file)| *of_file == kind);
             let Some(&(dtype, _)) = dtype else {
-                let reason = format!("{name}: expected numbers of a type of Burn, got {kind:?}");
-                return Err(failed(path, reason));
+                let reason = format!("expected numbers of a type of Burn, got {kind:?}");
+                dict.insert_read(name, Err(reason));
+                continue;
             };
             let (bytes, shape) = (tensor.data().to_vec(), tensor.shape());
             let data = TensorData::from_bytes_vec(bytes, shape, dtype);

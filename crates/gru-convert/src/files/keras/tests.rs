@@ -65,7 +65,8 @@ fn half_precision_in_both_orders_and_no_other_of_16_bits() {
         assert_eq!(dict.get("a"), Some(&expected), "{order:?}");
     }
     // bfloat16 has the same size.
-    let error = float_of_two_bytes(LittleEndian, 8, 7, [0, 0]).unwrap_err();
+    let dict = float_of_two_bytes(LittleEndian, 8, 7, [0, 0]).unwrap();
+    let error = dict.shape::<1>("a").unwrap_err().to_string();
     assert!(
         error.starts_with("a: expected numbers of a usual type, got "),
         "{error}"
@@ -85,7 +86,8 @@ fn texts_are_left_out() {
         file.create_dataset("number").with_f32_data(&[1.0]);
     });
     let dict = dict.unwrap();
-    assert!(dict.get("text").is_none());
+    let error = dict.shape::<1>("text").unwrap_err().to_string();
+    assert_eq!(error, "text: expected numbers, got another type");
     assert!(dict.get("number").is_some());
 }
 
