@@ -68,11 +68,9 @@ pub fn of(
     inputs: &Inputs,
     device: &Device,
     dtype: DType,
-    composed: bool,
 ) -> Result<Outcome, String> {
     let how = How {
         checkpointing: problem.checkpointing,
-        composed,
         ..How::default()
     };
     let upstream = [&inputs.d_y[..], &inputs.d_h_t];

@@ -3,28 +3,52 @@
 use std::sync::{Arc, OnceLock};
 
 use burn::tensor::DType;
-use gru_op::{Activations, Checkpointing, Direction, Layout, Reset, Update, gru_cell};
+use gru_op::{
+    Activations, Checkpointing, Direction, GruSpec, Layout, Order, Reset, Update, gru_cell,
+};
 use gru_testkit::{
     close::{Outcome, Tensors, Tolerance},
     cover::{missing, select},
     inputs::Inputs,
-    oracle,
-    problem::{self, Problem},
+    oracle::{self, Call},
+    problem::{self, Biases, Problem},
 };
 use libtest_mimic::Trial;
 
 use super::{
     backends::TestBackend,
-    call,
+    call::{self, How},
     runs::{self, Leaves},
 };
 
+/// Sizes beyond one tile, panel or cube. Finite differences of the catalogue would take too long with them.
+fn larger() -> [Problem; 6] {
+    let before = GruSpec::default()
+        .with_reset(Reset::BeforeMatmul)
+        .with_update(Update::Takes);
+    let time_major = |direction| Order {
+        layout: Layout::TimeMajor,
+        direction,
+    };
+    [
+        Problem::new(5, 13, 9, 33),
+        Problem::new(5, 13, 9, 33)
+            .with_spec(before)
+            .with_order(time_major(Direction::Reverse)),
+        Problem::new(2, 40, 16, 64).with_order(time_major(Direction::Forward)),
+        Problem::new(2, 40, 16, 64).with_spec(before),
+        Problem::new(17, 3, 5, 48)
+            .with_biases(Biases::InputOnly)
+            .without_h0(),
+        Problem::new(1, 7, 65, 96).with_biases(Biases::None),
+    ]
+}
+
 /// The problems on every backend, through the operator, the composed default and the cell.
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
-    let known: Vec<Arc<Known>> = problem::catalogue()
-        .into_iter()
-        .map(|problem| Arc::new(Known::new(problem)))
-        .collect();
+    let known = |problem| Arc::new(Known::new(problem));
+    let larger = larger().map(known);
+    let known: Vec<Arc<Known>> = problem::catalogue().into_iter().map(known).collect();
     let rows: Vec<Vec<usize>> = known.iter().map(|known| row(&known.problem)).collect();
     let sample = select(&rows, &SIZES, 2);
     let mut trials = Vec::new();
@@ -35,12 +59,16 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
             let id = format!("gradient/coverage/{}", backend.name);
             trials.push(Trial::test(id, move || Ok(covers(&sample, &all)?)));
         }
+        for known in &larger {
+            let trial = |mode| sequence_trial(mode, known, backend, DType::F32);
+            trials.extend(MODES.iter().map(trial));
+        }
         for dtype in backend.dtypes() {
             for (index, known) in known.iter().enumerate() {
                 let modes = if backend.samples_modes() && !sample.contains(&index) {
                     &MODES[..1]
                 } else {
-                    &MODES[..]
+                    &MODES[..4]
                 };
                 for mode in modes {
                     trials.push(sequence_trial(mode, known, backend, dtype));
@@ -55,20 +83,20 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
 }
 
 /// A problem with its inputs, shared by all its trials. The expected results are computed on first use.
-pub(super) struct Known {
-    pub problem: Problem,
+struct Known {
+    problem: Problem,
     truth: OnceLock<(Inputs, Outcome)>,
 }
 
 impl Known {
-    pub fn new(problem: Problem) -> Self {
+    fn new(problem: Problem) -> Self {
         Self {
             problem,
             truth: OnceLock::new(),
         }
     }
 
-    pub fn truth(&self) -> &(Inputs, Outcome) {
+    fn truth(&self) -> &(Inputs, Outcome) {
         self.truth.get_or_init(|| {
             let inputs = Inputs::random(&self.problem);
             let outcome = oracle::outcome(&self.problem, &inputs);
@@ -128,20 +156,25 @@ struct Mode {
     on_device: bool,
     /// Whether Burn's operations compute it, with Burn's own sigmoid.
     composed: bool,
+    /// Whether the inputs are views.
+    views: bool,
 }
 
-static MODES: [Mode; 4] = [
+/// The last mode is only for the larger problems. `options` has it for small ones.
+static MODES: [Mode; 5] = [
     Mode {
         name: "gradient",
         checkpointing: Checkpointing::KeepGates,
         on_device: false,
         composed: false,
+        views: false,
     },
     Mode {
         name: "lean",
         checkpointing: Checkpointing::Recompute,
         on_device: false,
         composed: false,
+        views: false,
     },
     // Burn's own checkpointing.
     Mode {
@@ -149,6 +182,7 @@ static MODES: [Mode; 4] = [
         checkpointing: Checkpointing::KeepGates,
         on_device: true,
         composed: false,
+        views: false,
     },
     // Burn differentiates this variant, so our derivative is not involved.
     Mode {
@@ -156,6 +190,14 @@ static MODES: [Mode; 4] = [
         checkpointing: Checkpointing::KeepGates,
         on_device: false,
         composed: true,
+        views: false,
+    },
+    Mode {
+        name: "views",
+        checkpointing: Checkpointing::KeepGates,
+        on_device: false,
+        composed: false,
+        views: true,
     },
 ];
 
@@ -174,12 +216,19 @@ fn sequence_trial(
     let id = format!("{}/{}/{}", mode.name, known.problem.id(), backend.id(dtype));
     backend.trial(id, move |device| {
         let (inputs, truth) = known.truth();
-        let problem = known.problem.with_checkpointing(mode.checkpointing);
+        let how = How {
+            checkpointing: mode.checkpointing,
+            composed: mode.composed,
+            views: mode.views,
+            ..How::default()
+        };
         let mut device = device.clone().autodiff();
         if mode.on_device {
             device = device.gradient_checkpointing();
         }
-        call::of(&problem, inputs, &device, dtype, mode.composed)?.compare(truth, tolerance)
+        let call = Call::of(&known.problem, inputs);
+        let upstream = [&inputs.d_y[..], &inputs.d_h_t];
+        call::on(&device, dtype, &call, upstream, &how)?.compare(truth, tolerance)
     })
 }
 

@@ -43,7 +43,7 @@ fn check(problem: &Problem, dtype: DType, tolerance: Tolerance) -> Result<(), St
     let device = Device::flex();
     let inputs = rounded(Inputs::random(problem), &device, dtype);
     let expected = oracle::outcome(problem, &inputs);
-    call::of(problem, &inputs, &device, dtype, false)?.compare(&expected, tolerance)
+    call::of(problem, &inputs, &device, dtype)?.compare(&expected, tolerance)
 }
 
 fn rounded(mut inputs: Inputs, device: &Device, dtype: DType) -> Inputs {

@@ -8,7 +8,6 @@ mod book;
 #[doc = include_str!("../../README.md")]
 mod readme {}
 
-mod agreement;
 pub mod backends;
 mod block;
 mod burn_gru;
@@ -67,7 +66,6 @@ const SUITES: &[Suite] = &[
     gradient::trials,
     gates::trials,
     empty::trials,
-    agreement::trials,
     |_| half::trials(),
     conformance::trials,
     options::trials,

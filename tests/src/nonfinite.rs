@@ -108,7 +108,7 @@ fn check(name: &str, bad: f64, problem: &Problem, device: &Device) -> Result<(),
     let mut inputs = Inputs::random(problem);
     *number(&mut inputs, name) = bad;
     let expected = oracle::outcome(problem, &inputs);
-    let got = call::of(problem, &inputs, device, DType::F32, false)?;
+    let got = call::of(problem, &inputs, device, DType::F32)?;
     same_kinds(&got, &expected, kind).map_err(|e| format!("{bad} in {name}: {e}"))
 }
 
@@ -190,7 +190,7 @@ fn check_pytorch(checkpointing: Checkpointing, device: &Device) -> Result<(), St
             ("b_ih".into(), numbers("grad.b_ih")?),
             ("b_hh".into(), numbers("grad.b_hh")?),
         ]);
-        let got = call::of(&problem, &inputs, device, DType::F32, false)?;
+        let got = call::of(&problem, &inputs, device, DType::F32)?;
         // If a gradient is infinite, PyTorch's form of the blend, `n + z (h − n)`, gives NaN: ∞ − z·∞.
         let finite_or_not = |v: f64| if v.is_finite() { 0.0 } else { f64::NAN };
         same_kinds(&got, &expected, finite_or_not).map_err(|e| format!("{case}: {e}"))?;

@@ -102,7 +102,7 @@ fn in_float64(spec: &CaseSpec, backend: &TestBackend) -> Trial {
     if backend.float64 {
         return trial(spec.name(), DType::F64, spec, backend, |case, device, _| {
             let (problem, inputs, expected) = vectors::grad_f64(case, ".f64");
-            let got = call::of(&problem, &inputs, device, DType::F64, false)?;
+            let got = call::of(&problem, &inputs, device, DType::F64)?;
             got.compare(&expected, Tolerance::F64)
         });
     }
@@ -116,7 +116,7 @@ fn in_float64(spec: &CaseSpec, backend: &TestBackend) -> Trial {
 /// A float64 reference in PyTorch's layout, with either reset form, through the operator.
 fn grad_f64(case: &Case, device: &Device) -> Result<Outcome, String> {
     let (problem, inputs, _) = vectors::grad_f64(case, "");
-    call::of(&problem, &inputs, device, DType::F32, false)
+    call::of(&problem, &inputs, device, DType::F32)
 }
 
 /// The table has the expected number of cases, which is part of the trial name.

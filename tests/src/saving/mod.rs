@@ -33,6 +33,7 @@ const TESTS: &[(&str, Test)] = &[
     ("saved-blocks-load", modified::saved_blocks_load),
     ("one-bias", one_bias),
     ("no-extension", no_extension),
+    ("failed-save", failed_save),
     ("later-version", later_version),
     ("garbled", garbled),
     ("half", half),
@@ -160,6 +161,21 @@ fn no_extension(path: &Path) -> Result<(), String> {
         Ok(())
     } else {
         Err("other outputs".into())
+    }
+}
+
+/// The temporary file of a save needs a longer name, and this name has the largest length of common file systems.
+fn failed_save(path: &Path) -> Result<(), String> {
+    let path = path.with_file_name("b".repeat(251) + ".bpk");
+    fs::write(&path, "before").map_err(text)?;
+    match config().init(&Device::flex()).save_with_config(&path) {
+        Err(GruFileError::File { .. }) => {}
+        other => return Err(format!("expected an error of the file, got {other:?}")),
+    }
+    if fs::read_to_string(&path).map_err(text)? == "before" {
+        Ok(())
+    } else {
+        Err("expected the file from before".into())
     }
 }
 

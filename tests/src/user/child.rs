@@ -1,6 +1,6 @@
 //! Tests that need a separate process, which runs this program again.
 
-use super::{golden, killed, learner, memory};
+use super::{golden, learner, memory};
 use std::{
     env, io,
     process::{self, Command},
@@ -11,11 +11,9 @@ const ROLE: &str = "GRU_TESTS_CHILD";
 
 type Role = fn() -> Result<(), String>;
 
-const ROLES: [(&str, Role); 5] = [
+const ROLES: [(&str, Role); 3] = [
     ("learner", learner::role),
-    ("saves", killed::role),
     ("memory", memory::role),
-    ("reads-checkpoints", golden::role),
     ("writes-golden-files", golden::write),
 ];
 

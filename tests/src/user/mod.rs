@@ -4,7 +4,6 @@
 mod child;
 mod golden;
 mod inputs;
-mod killed;
 mod learner;
 mod memory;
 mod module;
@@ -35,7 +34,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
         threads::types();
         Ok(())
     })];
-    trials.extend(golden::trials());
+    trials.push(golden::trial());
     for &backend in backends.iter().filter(|backend| !backend.samples_modes()) {
         let tests: [&[(&str, Test)]; 4] = [
             module::TESTS,
@@ -57,13 +56,9 @@ pub fn process_trials() -> Vec<Trial> {
     let trial = |(name, test): (&str, fn() -> Result<(), String>)| {
         Trial::test(format!("user/{name}/flex"), move || Ok(test()?))
     };
-    let mut trials: Vec<Trial> = [
-        ("learner-with-workers", learner::runs as fn() -> _),
-        ("killed-while-it-saves", killed::leaves_a_whole_file),
-        ("golden-checkpoint", golden::checkpoint),
-    ]
-    .map(trial)
-    .into();
+    let mut trials: Vec<Trial> = [("learner-with-workers", learner::runs as fn() -> _)]
+        .map(trial)
+        .into();
     trials.push(memory::trial());
     trials
 }

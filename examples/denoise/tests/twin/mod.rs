@@ -24,17 +24,6 @@ pub const NAIVE: Arithmetic = Arithmetic {
     tanh: f64::tanh,
     round: |x| f64::from(x as f32),
 };
-/// With nnnoiseless' table.
-pub const TABLE: Arithmetic = Arithmetic {
-    tanh: table,
-    ..EXACT
-};
-/// With the table and in float32, as nnnoiseless computes.
-pub const NAIVE_TABLE: Arithmetic = Arithmetic {
-    tanh: |x| f64::from(table_single(x as f32)),
-    ..NAIVE
-};
-
 impl Arithmetic {
     pub fn sigmoid(self, a: f64) -> f64 {
         (self.round)(0.5 + 0.5 * (self.tanh)(0.5 * a))
@@ -44,42 +33,6 @@ impl Arithmetic {
         let round = self.round;
         terms.fold(first, |sum, term| round(sum + round(term)))
     }
-}
-
-/// nnnoiseless' tanh: a table with steps of 0.04 and six decimals, a parabola from the nearest entry,
-/// and ±1 beyond 8.
-pub fn table(x: f64) -> f64 {
-    if x.abs() >= 8.0 {
-        return x.signum();
-    }
-    let a = x.abs();
-    let entry = (0.5 + 25.0 * a).floor();
-    let y = table_entry(entry);
-    let d = a - 0.04 * entry;
-    (y + d * (1.0 - y * y) * (1.0 - y * d)).copysign(x)
-}
-
-fn table_entry(entry: f64) -> f64 {
-    match entry as u32 {
-        // Entries of nnnoiseless' table that differ from the rounded value.
-        70 => 0.992_631,
-        170 => 0.999_997,
-        190 => 1.0,
-        _ => ((0.04 * entry).tanh() * 1e6).round() / 1e6,
-    }
-}
-
-/// The same in float32. Near the middle between two entries, rounding decides which entry is the
-/// nearest.
-fn table_single(x: f32) -> f32 {
-    if x.abs() >= 8.0 {
-        return x.signum();
-    }
-    let a = x.abs();
-    let entry = (0.5 + 25.0 * a).floor();
-    let y = table_entry(f64::from(entry)) as f32;
-    let d = a - 0.04 * entry;
-    (y + d * (1.0 - y * y) * (1.0 - y * d)).copysign(x)
 }
 
 /// One layer: `weight [rows][columns]`, with a GRU's gates z, r and candidate in adjacent columns.
