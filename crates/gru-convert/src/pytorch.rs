@@ -160,7 +160,7 @@ fn without_weight_norm<'a>(
         let v = dict.floats(v_key, [rows, columns])?;
         let g = dict.floats(&g_key, [rows, 1])?;
         let mut weight: Vec<f64> = v.iter().collect();
-        for (row, g) in weight.chunks_exact_mut(columns).zip(g.iter::<f64>()) {
+        for (row, g) in weight.chunks_exact_mut(columns.max(1)).zip(g.iter::<f64>()) {
             let norm = row.iter().map(|x| x * x).sum::<f64>().sqrt();
             row.iter_mut().for_each(|x| *x *= g / norm);
         }
