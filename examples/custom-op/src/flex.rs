@@ -8,13 +8,9 @@ use std::ops::{Add, Mul};
 use crate::backend::{Given, RecurrenceBackend};
 use crate::composed::{gradients, states};
 
-/// Calls of the kernels in this thread.
+// Calls of the kernels in this thread.
 #[cfg(test)]
-pub mod calls {
-    use std::cell::Cell;
-
-    thread_local!(pub static COUNT: Cell<usize> = const { Cell::new(0) });
-}
+thread_local!(pub static CALLS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) });
 
 trait Number: Element + Pod + Add<Output = Self> + Mul<Output = Self> {}
 impl Number for f32 {}
@@ -55,7 +51,7 @@ fn dense<E: Number>(tensor: &mut FlexTensor) -> &[E] {
 
 fn flex_states<E: Number>(mut x: FlexTensor, mut a: FlexTensor, h0: Given<Flex>) -> FlexTensor {
     #[cfg(test)]
-    calls::COUNT.set(calls::COUNT.get() + 1);
+    CALLS.set(CALLS.get() + 1);
     let shape = x.shape();
     let [_, t, h] = shape.dims();
     let mut first = h0.into_option();
@@ -81,7 +77,7 @@ fn flex_gradients<E: Number>(
     mut d: FlexTensor,
 ) -> (FlexTensor, FlexTensor, FlexTensor) {
     #[cfg(test)]
-    calls::COUNT.set(calls::COUNT.get() + 1);
+    CALLS.set(CALLS.get() + 1);
     let shape = states.shape();
     let [n, t, h] = shape.dims();
     let mut first = h0.into_option();

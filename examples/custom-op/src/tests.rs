@@ -6,7 +6,7 @@ use burn_gradcheck::{Finding, GradCheck};
 
 use crate::backend::{Given, RecurrenceBackend};
 use crate::composed::{gradients, states};
-use crate::flex::calls;
+use crate::flex::CALLS;
 use crate::operator::linear_recurrence;
 use crate::{DECAYS, learn};
 
@@ -37,13 +37,13 @@ fn kernels_agree_with_the_specification() {
     let raw_a = || a.clone().into_dispatch();
     let raw_h0 = || Given::Yes(h0.clone().into_dispatch());
     let expected = states::<Dispatch>(raw(&x), raw_a(), raw_h0());
-    calls::COUNT.set(0);
+    CALLS.set(0);
     let actual = Dispatch::recurrence(raw(&x), raw_a(), raw_h0());
-    assert_eq!(calls::COUNT.get(), 1, "the kernel of the forward pass");
+    assert_eq!(CALLS.get(), 1, "the kernel of the forward pass");
     assert_same::<3>(actual, expected.clone());
     let of_default = gradients::<Dispatch>(raw_a(), raw_h0(), expected.clone(), raw(&d));
     let of_kernel = Dispatch::recurrence_gradients(raw_a(), raw_h0(), expected, raw(&d));
-    assert_eq!(calls::COUNT.get(), 2, "the kernel of the backward pass");
+    assert_eq!(CALLS.get(), 2, "the kernel of the backward pass");
     assert_same::<3>(of_kernel.0, of_default.0);
     assert_same::<1>(of_kernel.1, of_default.1);
     assert_same::<2>(of_kernel.2, of_default.2);

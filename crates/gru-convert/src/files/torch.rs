@@ -121,7 +121,7 @@ impl StateDict {
         let mut dict = Self::new();
         for (name, tensor) in tensors {
             let data = bridge::to_data(tensor).map_err(|e| failed(path, e))?;
-            let data = checked(path, &name, data)?;
+            let data = checked(path, name, data)?;
             dict.insert(name, data);
         }
         Ok(dict)

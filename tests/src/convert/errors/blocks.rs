@@ -4,7 +4,8 @@ use super::{super::*, ErrorCase};
 
 /// Each exporter returns an error that names what its system lacks, unless the system is in the row.
 pub fn exports() -> Vec<Trial> {
-    const EXPORTS: [(&str, fn(&GruBlock) -> Result<(), ConvertError>); 7] = [
+    type Export = fn(&GruBlock) -> Result<(), ConvertError>;
+    const EXPORTS: [(&str, Export); 7] = [
         ("PyTorch", |block| pytorch::export(block, "").map(|_| ())),
         ("Keras", |block| keras::export(block, "").map(|_| ())),
         ("GRUBlockCell", |block| {
