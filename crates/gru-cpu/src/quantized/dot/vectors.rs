@@ -2,6 +2,7 @@
 
 /// Implements [`Dot`](super::Dot) for vectors of integers and of floats, each with the names of its intrinsics. The
 /// last two arguments are `lhs` and `dot`.
+#[allow(unused_macros)] // WebAssembly without vectors.
 macro_rules! vectors {
     (
         $name:ty: $lanes:literal,
