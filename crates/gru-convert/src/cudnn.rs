@@ -1,5 +1,5 @@
 //! cuDNN's GRU by `linLayerID`: `w0`, `w1`, `w2` `[H,I]` are the input matrices of r, z, n, `w3`, `w4`,
-//! `w5` `[H,H]` the recurrent matrices, `b0` to `b5` `[H]` their biases, as `cudnnGetRNNWeightParams`
+//! `w5` `[H,H]` the recurrent matrices, and `b0` to `b5` `[H]` their biases. `cudnnGetRNNWeightParams`
 //! returns them for one pseudo-layer. `CUDNN_RNN_SINGLE_INP_BIAS` has only `b0` to `b2`,
 //! `CUDNN_RNN_SINGLE_REC_BIAS` only `b3` to `b5`.
 //!

@@ -28,6 +28,8 @@ const SHAPES: &[(&str, [usize; 4])] = &[
     ("cell-384", [1, 1, 384, 384]),
     ("rl", [128, 128, 64, 256]),
     ("torchrl-cpu", [64, 32, 32, 128]),
+    ("wide", [1, 500, 1024, 64]),
+    ("wide-16", [16, 8, 2048, 32]),
     // Only if named: whether a step of a long sequence takes longer than a step of a short one.
     ("long-512", [8, 512, 64, 64]),
     ("long-16k", [8, 16384, 64, 64]),

@@ -17,8 +17,8 @@
 //! - [`Schedule::Steps`] is one launch per product: one per step, or two with the reset before the product.
 //!   The grid is row tiles by column tiles.
 //! - [`Schedule::Persistent`] is a persistent kernel: the same grid in one launch. The cubes of the same rows
-//!   keep the weight in their registers (matrix units read it at every step if it needs too many) and synchronize with
-//!   a grid barrier after each product. The device must run them at the same time and make their writes visible to each
+//!   keep the weight in their registers, and synchronize with a grid barrier after each product. Matrix units read a
+//!   weight that needs too many registers at every step. The device must run them at the same time and make their writes visible to each
 //!   other. CUDA and ROCm do; WebGPU does not.
 //!
 //! [`Strategy::Inferred`] chooses a schedule from the sizes and the [`Limits`] of the device. It takes the first of

@@ -43,8 +43,8 @@ pub enum Error {
 /// - bidirectional GRUs whose directions have different activations,
 /// - GRUs without the attribute `hidden_size`.
 ///
-/// Loop bodies and branches are not changed. Files with tensors outside of the model are linked or copied, too. A build script that prints `rerun-if-changed` lines must print one for the
-/// model, too.
+/// Loop bodies and branches are not changed. Files with tensors outside of the model are linked or copied, too. A build
+/// script that prints `rerun-if-changed` lines must print one for the model, too.
 ///
 /// # Errors
 /// If a file cannot be read, is not an ONNX model, or cannot be written.
@@ -75,6 +75,10 @@ pub(crate) fn copy(model: &Path, folder: &Path) -> Result<String, Error> {
     let copy = folder.join(model.file_name().unwrap_or_default());
     let written = proto.write_to_bytes().map_err(|e| failed(&copy, e))?;
     fs::create_dir_all(folder).map_err(|e| failed(folder, e))?;
+    // A model that names itself as the file of a tensor would be overwritten through its link.
+    if copy.exists() {
+        fs::remove_file(&copy).map_err(|e| failed(&copy, e))?;
+    }
     fs::write(&copy, written).map_err(|e| failed(&copy, e))?;
     Ok(copy.display().to_string())
 }

@@ -257,21 +257,24 @@ fn weights_in_another_file() {
         assert!(weights.iter().all(|weight| weight.external_data.is_empty()));
         assert!(weights.iter().any(|weight| in_data(&weight.raw_data)));
     }
-    let mut proto = ModelProto::parse_from_bytes(&fs::read(&path).unwrap()).unwrap();
-    for tensor in &mut proto.graph.as_mut().unwrap().initializer {
-        for entry in tensor
-            .external_data
-            .iter_mut()
-            .filter(|entry| entry.key == "location")
-        {
-            entry.value = "../weights".into();
-        }
-    }
     let elsewhere = temporary.path().join("elsewhere.onnx");
-    fs::write(&elsewhere, proto.write_to_bytes().unwrap()).unwrap();
-    let error = lengths::copy(&elsewhere, &temporary.path().join("copy")).unwrap_err();
+    let copied_from = |location: &str| {
+        let mut proto = ModelProto::parse_from_bytes(&fs::read(&path).unwrap()).unwrap();
+        let tensors = &mut proto.graph.as_mut().unwrap().initializer;
+        let entries = tensors.iter_mut().flat_map(|t| &mut t.external_data);
+        for entry in entries.filter(|entry| entry.key == "location") {
+            entry.value = location.into();
+        }
+        let bytes = proto.write_to_bytes().unwrap();
+        fs::write(&elsewhere, &bytes).unwrap();
+        let copy = lengths::copy(&elsewhere, &temporary.path().join("copy"));
+        assert!(fs::read(&elsewhere).unwrap() == bytes, "the model changed");
+        copy
+    };
+    let error = copied_from("../weights").unwrap_err();
     let expected = "expected tensors below the model's folder, got \"../weights\"";
     assert!(error.to_string().ends_with(expected), "{error}");
+    copied_from("elsewhere.onnx").unwrap();
 }
 
 #[test]

@@ -50,8 +50,9 @@ pub enum Schedule {
     Sequence(SequenceTile),
     /// One launch per product: one per step with the reset after the product, two with the reset before it.
     Steps(StepTile),
-    /// A persistent kernel: one launch for all steps. The cubes of the same rows keep `w_hh` in their registers (matrix
-    /// units read it at every step if it needs too many) and synchronize after every product with a grid barrier.
+    /// A persistent kernel: one launch for all steps. The cubes of the same rows keep `w_hh` in their registers, and
+    /// synchronize after every product with a grid barrier. Matrix units read a `w_hh` that needs too many registers at
+    /// every step.
     ///
     /// The device must run all cubes at the same time and make their writes visible to each other. If it
     /// does not, the barrier times out after about a second, and the results are NaN. A process runs one

@@ -108,7 +108,7 @@ pub(crate) const STEP_NANOSECONDS: usize = 5_000;
 /// with [`CPU_ROWS`].
 pub(crate) const CPU_COLUMNS: usize = 4;
 
-/// Most pairs of row and column per unit on a CPU: those of the largest tile that was measured. A kernel has unrolled
+/// Most pairs of row and column per unit on a CPU, as in the largest tile that was measured. A kernel has unrolled
 /// code for each pair.
 pub(crate) const CPU_PAIRS: usize = 16 * CPU_COLUMNS;
 

@@ -1,8 +1,8 @@
 //! Step kernels: a grid of cubes computes one recurrent product, rows of the batch by hidden units, and
 //! then the gates. They serve weights that are too large for one cube. Each product is a launch, or a
-//! persistent kernel computes all of them in one launch: it keeps the weight in registers (matrix units read it at
-//! every step if it needs too many) and has a grid barrier after each product. A step has one product with the reset
-//! after it, and two with the reset before it.
+//! persistent kernel computes all of them in one launch: it keeps the weight in registers, and has a grid barrier
+//! after each product. Matrix units read a weight that needs too many registers at every step. A step has one product
+//! with the reset after it, and two with the reset before it.
 
 pub(crate) mod backward;
 pub(crate) mod forward;
