@@ -1,6 +1,6 @@
 //! Tests that need a separate process, which runs this program again.
 
-use super::{golden, learner, memory};
+use super::{golden, integers, learner, memory};
 use std::{
     env, io,
     process::{self, Command},
@@ -11,7 +11,8 @@ const ROLE: &str = "GRU_TESTS_CHILD";
 
 type Role = fn() -> Result<(), String>;
 
-const ROLES: [(&str, Role); 3] = [
+const ROLES: [(&str, Role); 4] = [
+    ("integers", integers::role),
     ("learner", learner::role),
     ("memory", memory::role),
     ("writes-golden-files", golden::write),

@@ -4,6 +4,7 @@
 mod child;
 mod golden;
 mod inputs;
+mod integers;
 mod learner;
 mod memory;
 mod module;
@@ -56,9 +57,11 @@ pub fn process_trials() -> Vec<Trial> {
     let trial = |(name, test): (&str, fn() -> Result<(), String>)| {
         Trial::test(format!("user/{name}/flex"), move || Ok(test()?))
     };
-    let mut trials: Vec<Trial> = [("learner-with-workers", learner::runs as fn() -> _)]
-        .map(trial)
-        .into();
+    let tests: [(_, fn() -> _); 2] = [
+        ("learner-with-workers", learner::runs),
+        ("integers-of-8-bits", integers::runs),
+    ];
+    let mut trials: Vec<Trial> = tests.map(trial).into();
     trials.push(memory::trial());
     trials
 }

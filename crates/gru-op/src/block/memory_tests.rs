@@ -1,11 +1,12 @@
 //! What a block keeps between calls on the CPU.
 
 use crate::{
-    Checkpointing, GruBlock, GruBlockConfig, SequenceOptions, backend::cpu::Memory, gru_gates,
+    Checkpointing, GruBlock, GruBlockConfig, GruWeights, SequenceOptions, backend::cpu::Memory,
+    gru_gates, gru_sequence_with,
 };
 use burn::{
     module::Module,
-    tensor::{Device, Distribution, Tensor},
+    tensor::{DType, Device, Distribution, Tensor},
 };
 
 const N: usize = 8;
@@ -68,6 +69,21 @@ fn recomputation_keeps_no_gates() {
         train(&gru, device);
         assert_eq!(kept(&gru), [0; 0]);
     }
+}
+
+#[test]
+fn half_precision_keeps_no_gates() {
+    let device = Device::flex().autodiff();
+    let gru = block(&device, Checkpointing::KeepGates);
+    let layer = &gru.layers[0];
+    let half = |tensor: Tensor<2>| tensor.cast(DType::F16);
+    let weights = GruWeights::new(half(layer.w_ih.val()), half(layer.w_hh.val()));
+    let mut options = SequenceOptions::new();
+    options.memory = layer.memory.clone();
+    let x = input(&device).cast(DType::F16);
+    let (y, _) = gru_sequence_with(x, &weights, &layer.spec, options);
+    y.sum().backward();
+    assert_eq!(kept(&gru), [0; 0]);
 }
 
 /// Also if the block prepares itself for each call.
