@@ -218,21 +218,16 @@ pub(crate) fn bias<E: Lanes>(
 ) -> Buffer<E> {
     let (b_ih, b_hh) = (weights.b_ih, weights.b_hh);
     let mut bias = Buffer::new(h.div_ceil(lanes) * 4 * lanes);
-    for (panel, bias) in bias.as_mut().chunks_exact_mut(4 * lanes).enumerate() {
-        let units = super::units(panel..panel + 1, lanes, h);
-        let mut add = |slot: usize, b: Option<&[E]>, gate: usize| {
-            let Some(b) = b else { return };
-            let to = bias[slot * lanes..].iter_mut();
-            to.zip(&b[gate * h..][units.clone()])
-                .for_each(|(to, &b)| *to = *to + b);
-        };
-        for gate in 0..3 {
-            add(gate, b_ih, gate);
+    // With reset-after, r multiplies b_hn too, so b_hn cannot be added to p.
+    for (b, candidate) in [(b_ih, 2), (b_hh, if after { 3 } else { 2 })] {
+        let Some(b) = b else { continue };
+        for (gate, slot) in [0, 1, candidate].into_iter().enumerate() {
+            let panels = bias.as_mut().chunks_exact_mut(4 * lanes);
+            for (to, b) in panels.zip(b[gate * h..][..h].chunks(lanes)) {
+                let to = to[slot * lanes..].iter_mut();
+                to.zip(b).for_each(|(to, &b)| *to = *to + b);
+            }
         }
-        add(0, b_hh, 0);
-        add(1, b_hh, 1);
-        // With reset-after, r multiplies b_hn too, so b_hn cannot be added to p.
-        add(if after { 3 } else { 2 }, b_hh, 2);
     }
     bias
 }
