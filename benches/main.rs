@@ -189,7 +189,7 @@ fn compare(options: &Options) -> Result<(), String> {
 fn start(options: &Options, threads: usize) -> Result<Vec<Peer>, String> {
     let start = |name: &String| {
         let mut command = install::command(name, &options.folder, threads)?;
-        let peer = Peer::start(name, &mut command)?;
+        let peer = Peer::start(name, command.envs(KEEP_MEMORY))?;
         println!("{name}: {}", peer.version);
         Ok(peer)
     };
@@ -200,6 +200,14 @@ fn start(options: &Options, threads: usize) -> Result<Vec<Peer>, String> {
     });
     started.collect()
 }
+
+/// Lets glibc keep freed memory. Otherwise it returns most of a call's memory to the system, because a peer frees
+/// everything after each call, and the next call waits for page faults.
+const KEEP_MEMORY: [(&str, &str); 3] = [
+    ("MALLOC_MMAP_THRESHOLD_", "1073741824"),
+    ("MALLOC_TRIM_THRESHOLD_", "4294967296"),
+    ("MALLOC_TOP_PAD_", "67108864"),
+];
 
 /// A sample begins with untimed calls of this time, and at least one: other peers used the caches, and threads that
 /// slept may share a core for some milliseconds until the system moves one of them. Without it, two threads of gru-op
