@@ -89,8 +89,8 @@ macro_rules! per_tensor {
     };
 }
 
-/// All lists of the tensors: each group with its required tensor first, and the order of all inputs, which begins with
-/// those that have a gradient.
+/// Lists the tensors: each group with its required tensor first, and all inputs in order. Inputs with a gradient come
+/// first.
 macro_rules! tensors {
     (
         Sequence: $x:ident, $($sequence:ident),+;

@@ -5,8 +5,8 @@ use crate::tuning;
 use pulp::{Scalar, Simd, WithSimd};
 use std::{cell::Cell, marker::PhantomData};
 
-/// Defines the instruction sets besides [`Isa::Scalar`]: a name, the vectors, and the targets that have them. Of the
-/// sets of a target the best is last.
+/// Defines all instruction sets except [`Isa::Scalar`]: name, vectors, and the targets that have them. The best set of
+/// each target is last.
 macro_rules! instruction_sets {
     ($($(#[$doc:meta])* $name:ident: $simd:path, $target:meta;)+) => {
         /// An instruction set that tests force with [`Isa::run`].

@@ -70,7 +70,7 @@ pub(super) enum ByteOrder {
 }
 
 impl Dots {
-    /// All of them, also those that this machine does not have. Of a target's the best is last.
+    /// All of them, also those that this machine does not have. The best of each target is last.
     pub(super) const ALL: [Self; 7] = [
         Self::Scalar,
         Self::Avx2,
