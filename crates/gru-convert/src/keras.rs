@@ -264,7 +264,7 @@ const KERAS_3: Activation = Activation::HardSigmoid {
 };
 
 /// Names and parameters of Keras 3.
-const ACTIVATIONS: [(&str, Activation); 9] = [
+const ACTIVATIONS: &[(&str, Activation)] = &[
     ("linear", Activation::Identity),
     ("sigmoid", Activation::Sigmoid),
     ("tanh", Activation::Tanh),

@@ -60,6 +60,46 @@ pub enum Activation {
     Softplus,
 }
 
+/// The numbers of the activations in stored and sent data, which never change.
+macro_rules! numbers {
+    (($alpha:ident, $beta:ident): $($number:literal $name:ident $({ $($parameter:ident),+ })?,)+) => {
+        impl Activation {
+            /// The number of this activation in stored and sent data, which never changes, and its parameters
+            /// alpha and beta, zero if absent.
+            pub fn numbered(&self) -> (u64, [f64; 2]) {
+                let ($alpha, $beta) = (0.0, 0.0);
+                match *self {
+                    $(Self::$name $({ $($parameter),+ })? => ($number, [$alpha, $beta]),)+
+                }
+            }
+
+            /// The activation with this number, or `None`. The inverse of [`numbered`](Self::numbered).
+            pub fn from_number(number: u64, [$alpha, $beta]: [f64; 2]) -> Option<Self> {
+                match number {
+                    $($number => Some(Self::$name $({ $($parameter),+ })?),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+numbers! {
+    (alpha, beta):
+    0 Sigmoid,
+    1 Tanh,
+    2 Relu,
+    3 HardSigmoid { alpha, beta },
+    4 Identity,
+    5 Affine { alpha, beta },
+    6 LeakyRelu { alpha },
+    7 ThresholdedRelu { alpha },
+    8 ScaledTanh { alpha, beta },
+    9 Elu { alpha },
+    10 Softsign,
+    11 Softplus,
+}
+
 impl Activation {
     /// `φ(a)` in float64, the definition. NaN if `a` is NaN.
     pub fn value(&self, a: f64) -> f64 {
@@ -104,44 +144,6 @@ impl Activation {
             Self::Softsign => (1.0 - y.abs()) * (1.0 - y.abs()),
             Self::Softplus => -(-y).exp_m1(),
         }
-    }
-
-    /// The number of this activation in stored and sent data, which never changes, and its parameters
-    /// alpha and beta, zero if absent.
-    pub fn numbered(&self) -> (u64, [f64; 2]) {
-        match *self {
-            Self::Sigmoid => (0, [0.0; 2]),
-            Self::Tanh => (1, [0.0; 2]),
-            Self::Relu => (2, [0.0; 2]),
-            Self::HardSigmoid { alpha, beta } => (3, [alpha, beta]),
-            Self::Identity => (4, [0.0; 2]),
-            Self::Affine { alpha, beta } => (5, [alpha, beta]),
-            Self::LeakyRelu { alpha } => (6, [alpha, 0.0]),
-            Self::ThresholdedRelu { alpha } => (7, [alpha, 0.0]),
-            Self::ScaledTanh { alpha, beta } => (8, [alpha, beta]),
-            Self::Elu { alpha } => (9, [alpha, 0.0]),
-            Self::Softsign => (10, [0.0; 2]),
-            Self::Softplus => (11, [0.0; 2]),
-        }
-    }
-
-    /// The activation with this number, or `None`. The inverse of [`numbered`](Self::numbered).
-    pub fn from_number(number: u64, [alpha, beta]: [f64; 2]) -> Option<Self> {
-        Some(match number {
-            0 => Self::Sigmoid,
-            1 => Self::Tanh,
-            2 => Self::Relu,
-            3 => Self::HardSigmoid { alpha, beta },
-            4 => Self::Identity,
-            5 => Self::Affine { alpha, beta },
-            6 => Self::LeakyRelu { alpha },
-            7 => Self::ThresholdedRelu { alpha },
-            8 => Self::ScaledTanh { alpha, beta },
-            9 => Self::Elu { alpha },
-            10 => Self::Softsign,
-            11 => Self::Softplus,
-            _ => return None,
-        })
     }
 
     /// Why the derivative is not a function of the output, or `None`.

@@ -50,34 +50,6 @@ pub struct Inputs<T> {
     pub weights: Weights<T>,
 }
 
-/// One value for each input that has a gradient.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[allow(missing_docs)] // The names of the inputs.
-pub struct PerInput<T> {
-    pub x: T,
-    pub h0: T,
-    pub w_ih: T,
-    pub w_hh: T,
-    pub b_ih: T,
-    pub b_hh: T,
-    pub start_state: T,
-}
-
-impl<T> Sequence<T> {
-    /// A sequence with only its input.
-    pub fn new(x: T) -> Self {
-        Self {
-            x,
-            h0: None,
-            recurrent_mask: None,
-            step_mask: None,
-            zoneout: None,
-            starts: None,
-            start_state: None,
-        }
-    }
-}
-
 impl<T> Weights<T> {
     /// Weights without biases.
     pub fn new(w_ih: Option<T>, w_hh: T) -> Self {
@@ -94,77 +66,119 @@ impl<T> Weights<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MissingInput(pub &'static str);
 
+/// Functions of a group of tensors.
+macro_rules! per_tensor {
+    ($group:ident: $required:ident, $($optional:ident),+) => {
+        impl<T> $group<T> {
+            /// Borrows each tensor.
+            pub fn as_ref(&self) -> $group<&T> {
+                $group {
+                    $required: &self.$required,
+                    $($optional: self.$optional.as_ref()),+
+                }
+            }
+
+            /// Applies a function to each tensor.
+            pub fn map<U>(self, mut f: impl FnMut(T) -> U) -> $group<U> {
+                $group {
+                    $required: f(self.$required),
+                    $($optional: self.$optional.map(&mut f)),+
+                }
+            }
+        }
+    };
+}
+
+/// Lists the tensors: each group with its required tensor first, and all inputs in order. Inputs with a gradient come
+/// first.
+macro_rules! tensors {
+    (
+        Sequence: $x:ident, $($sequence:ident),+;
+        Weights: $w_hh:ident, $($weight:ident),+;
+        with_gradient: $($with:ident),+;
+        without_gradient: $($without:ident),+;
+    ) => {
+        /// The names of the inputs, in the order of [`Inputs::into_slots`]. The inputs of [`PerInput`] come first.
+        pub const NAMES: [&str; COUNT] = [$(stringify!($with),)+ $(stringify!($without)),+];
+        const COUNT: usize = GRADIENTS + [$(stringify!($without)),+].len();
+        const GRADIENTS: usize = [$(stringify!($with)),+].len();
+
+        /// One value for each input that has a gradient.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        #[allow(missing_docs)] // The names of the inputs.
+        pub struct PerInput<T> {
+            $(pub $with: T),+
+        }
+
+        impl<T> PerInput<T> {
+            /// The values in the order of the inputs.
+            pub fn into_array(self) -> [T; GRADIENTS] {
+                let Self { $($with),+ } = self;
+                [$($with),+]
+            }
+
+            /// The inverse of [`into_array`](Self::into_array).
+            pub fn from_array([$($with),+]: [T; GRADIENTS]) -> Self {
+                Self { $($with),+ }
+            }
+
+            /// Borrows each value.
+            pub fn as_ref(&self) -> PerInput<&T> {
+                let Self { $($with),+ } = self;
+                PerInput { $($with),+ }
+            }
+
+            /// Borrows each value mutably.
+            pub fn as_mut(&mut self) -> PerInput<&mut T> {
+                let Self { $($with),+ } = self;
+                PerInput { $($with),+ }
+            }
+        }
+
+        impl<T> Inputs<T> {
+            /// The inputs in order. Absent inputs are `None`.
+            pub fn into_slots(self) -> [Option<T>; COUNT] {
+                let Sequence { $x, $($sequence),+ } = self.sequence;
+                let Weights { $w_hh, $($weight),+ } = self.weights;
+                let ($x, $w_hh) = (Some($x), Some($w_hh));
+                [$($with,)+ $($without),+]
+            }
+
+            /// The inverse of [`into_slots`](Self::into_slots).
+            ///
+            /// # Errors
+            /// If `x` or `w_hh` is absent.
+            pub fn from_slots(slots: [Option<T>; COUNT]) -> Result<Self, MissingInput> {
+                let [$($with,)+ $($without),+] = slots;
+                let $x = $x.ok_or(MissingInput(stringify!($x)))?;
+                let $w_hh = $w_hh.ok_or(MissingInput(stringify!($w_hh)))?;
+                Ok(Self {
+                    sequence: Sequence { $x, $($sequence),+ },
+                    weights: Weights { $w_hh, $($weight),+ },
+                })
+            }
+        }
+
+        impl<T> Sequence<T> {
+            /// A sequence with only its input.
+            pub fn new($x: T) -> Self {
+                Self { $x, $($sequence: None),+ }
+            }
+        }
+
+        per_tensor!(Sequence: $x, $($sequence),+);
+        per_tensor!(Weights: $w_hh, $($weight),+);
+    };
+}
+
+tensors! {
+    Sequence: x, h0, recurrent_mask, step_mask, zoneout, starts, start_state;
+    Weights: w_hh, w_ih, b_ih, b_hh;
+    with_gradient: x, h0, w_ih, w_hh, b_ih, b_hh, start_state;
+    without_gradient: recurrent_mask, step_mask, zoneout, starts;
+}
+
 impl<T> Inputs<T> {
-    /// The inputs in order. Absent inputs are `None`.
-    pub fn into_slots(self) -> [Option<T>; 11] {
-        let Sequence {
-            x,
-            h0,
-            recurrent_mask,
-            step_mask,
-            zoneout,
-            starts,
-            start_state,
-        } = self.sequence;
-        let Weights {
-            w_ih,
-            w_hh,
-            b_ih,
-            b_hh,
-        } = self.weights;
-        let (x, w_hh) = (Some(x), Some(w_hh));
-        [
-            x,
-            h0,
-            w_ih,
-            w_hh,
-            b_ih,
-            b_hh,
-            start_state,
-            recurrent_mask,
-            step_mask,
-            zoneout,
-            starts,
-        ]
-    }
-
-    /// The inverse of [`into_slots`](Self::into_slots).
-    ///
-    /// # Errors
-    /// If `x` or `w_hh` is absent.
-    pub fn from_slots(slots: [Option<T>; 11]) -> Result<Self, MissingInput> {
-        let [
-            x,
-            h0,
-            w_ih,
-            w_hh,
-            b_ih,
-            b_hh,
-            start_state,
-            recurrent_mask,
-            step_mask,
-            zoneout,
-            starts,
-        ] = slots;
-        Ok(Self {
-            sequence: Sequence {
-                x: x.ok_or(MissingInput("x"))?,
-                h0,
-                recurrent_mask,
-                step_mask,
-                zoneout,
-                starts,
-                start_state,
-            },
-            weights: Weights {
-                w_ih,
-                w_hh: w_hh.ok_or(MissingInput("w_hh"))?,
-                b_ih,
-                b_hh,
-            },
-        })
-    }
-
     /// Borrows each input.
     pub fn as_ref(&self) -> Inputs<&T> {
         Inputs {
@@ -200,60 +214,6 @@ impl<T> Inputs<T> {
     }
 }
 
-macro_rules! per_tensor {
-    ($group:ident: $required:ident, $($optional:ident),+) => {
-        impl<T> $group<T> {
-            /// Borrows each tensor.
-            pub fn as_ref(&self) -> $group<&T> {
-                $group {
-                    $required: &self.$required,
-                    $($optional: self.$optional.as_ref()),+
-                }
-            }
-
-            /// Applies a function to each tensor.
-            pub fn map<U>(self, mut f: impl FnMut(T) -> U) -> $group<U> {
-                $group {
-                    $required: f(self.$required),
-                    $($optional: self.$optional.map(&mut f)),+
-                }
-            }
-        }
-    };
-}
-per_tensor!(Sequence: x, h0, recurrent_mask, step_mask, zoneout, starts, start_state);
-per_tensor!(Weights: w_hh, w_ih, b_ih, b_hh);
-
-macro_rules! per_input {
-    ($($name:ident),+) => {
-        impl<T> PerInput<T> {
-            /// The values in the order of the inputs.
-            pub fn into_array(self) -> [T; 7] {
-                let Self { $($name),+ } = self;
-                [$($name),+]
-            }
-
-            /// The inverse of [`into_array`](Self::into_array).
-            pub fn from_array([$($name),+]: [T; 7]) -> Self {
-                Self { $($name),+ }
-            }
-
-            /// Borrows each value.
-            pub fn as_ref(&self) -> PerInput<&T> {
-                let Self { $($name),+ } = self;
-                PerInput { $($name),+ }
-            }
-
-            /// Borrows each value mutably.
-            pub fn as_mut(&mut self) -> PerInput<&mut T> {
-                let Self { $($name),+ } = self;
-                PerInput { $($name),+ }
-            }
-        }
-    };
-}
-per_input!(x, h0, w_ih, w_hh, b_ih, b_hh, start_state);
-
 impl<T> PerInput<T> {
     /// Applies a function to each value.
     pub fn map<U>(self, f: impl FnMut(T) -> U) -> PerInput<U> {
@@ -265,7 +225,7 @@ impl<T> PerInput<T> {
         let mut other = other.into_array().map(Some);
         let mut others = other.iter_mut();
         let mut next = || others.next().and_then(Option::take);
-        self.map(|value| (value, next().expect("both have seven values")))
+        self.map(|value| (value, next().expect("both have a value for each input")))
     }
 
     /// The values, with the names of their inputs.
@@ -273,21 +233,6 @@ impl<T> PerInput<T> {
         NAMES.into_iter().zip(self.into_array())
     }
 }
-
-/// The names of the inputs, in the order of [`Inputs::into_slots`]. The first seven have a gradient.
-pub const NAMES: [&str; 11] = [
-    "x",
-    "h0",
-    "w_ih",
-    "w_hh",
-    "b_ih",
-    "b_hh",
-    "start_state",
-    "recurrent_mask",
-    "step_mask",
-    "zoneout",
-    "starts",
-];
 
 /// The shape of a tensor with at most three dimensions, without an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -31,28 +31,9 @@ pub const ACTIVATIONS: [Activation; 12] = [
 mod tests {
     use super::*;
 
-    /// The number of activations. The match names all of them, so that a new one is counted and joins the list.
-    const fn count(activation: Activation) -> usize {
-        match activation {
-            Activation::Sigmoid
-            | Activation::Tanh
-            | Activation::Relu
-            | Activation::HardSigmoid { .. }
-            | Activation::Identity
-            | Activation::Affine { .. }
-            | Activation::LeakyRelu { .. }
-            | Activation::ThresholdedRelu { .. }
-            | Activation::ScaledTanh { .. }
-            | Activation::Elu { .. }
-            | Activation::Softsign
-            | Activation::Softplus => 12,
-        }
-    }
-
     /// Every number is one activation of the list, in order.
     #[test]
     fn all_activations_are_in_the_list() {
-        assert_eq!(ACTIVATIONS.len(), count(Activation::Tanh));
         for (number, activation) in (0..).zip(ACTIVATIONS) {
             let (found, parameters) = activation.numbered();
             assert_eq!(found, number, "{activation:?}");

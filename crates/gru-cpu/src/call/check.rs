@@ -1,7 +1,7 @@
 //! All checks of a call.
 
 use super::{CallError, Gradients, Gru, Inputs, Weights};
-use crate::spec::{Lengths, NAMES as INPUTS, Shape, Sizes};
+use crate::spec::{Lengths, NAMES, Shape, Sizes};
 
 /// The number of elements of x per row and step: I, or 3H without an input weight.
 pub(crate) fn features<E>(weights: &Weights<'_, E>, sizes: &Sizes) -> usize {
@@ -77,7 +77,7 @@ fn check_inputs<E>(gru: &Gru, lengths: &Lengths, inputs: &Inputs<'_, E>) -> Resu
     let places = lengths.in_memory(sizes).rows();
     shapes.sequence.x = Shape::from([places, features(&inputs.weights, &sizes)]);
     let slices = inputs.as_ref().into_slots().into_iter();
-    for ((name, slice), shape) in INPUTS.into_iter().zip(slices).zip(shapes.into_slots()) {
+    for ((name, slice), shape) in NAMES.into_iter().zip(slices).zip(shapes.into_slots()) {
         try_len(name, slice.copied(), shape)?;
     }
     if inputs.sequence.start_state.is_some() && inputs.sequence.starts.is_none() {
@@ -87,24 +87,16 @@ fn check_inputs<E>(gru: &Gru, lengths: &Lengths, inputs: &Inputs<'_, E>) -> Resu
 }
 
 fn check_gradients<E>(op: &str, gru: &Gru, inputs: &Inputs<'_, E>, to: &Gradients<'_, E>) {
-    const NAMES: [&str; 7] = [
-        "gradient of x",
-        "gradient of h0",
-        "gradient of w_ih",
-        "gradient of w_hh",
-        "gradient of b_ih",
-        "gradient of b_hh",
-        "gradient of start_state",
-    ];
     let shapes = gru.sizes.shapes(gru.order.layout);
     let mut lengths = shapes
         .differentiable()
         .map(|shape| shape.map(Shape::elements));
     lengths.x = Some(inputs.sequence.x.len());
-    let all = to.as_ref().zip(lengths).into_array();
-    for (name, (gradient, length)) in NAMES.into_iter().zip(all) {
-        if let (Some(gradient), Some(length)) = (gradient, length) {
-            check_len(op, name, gradient, length);
+    for (name, (gradient, expected)) in to.as_ref().zip(lengths).named() {
+        if let (Some(gradient), Some(expected)) = (gradient, expected)
+            && let Err(error) = length(name, gradient.len(), expected)
+        {
+            panic!("{op}: gradient of {error}");
         }
     }
     assert!(

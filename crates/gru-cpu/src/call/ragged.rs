@@ -207,46 +207,37 @@ impl LiveRows {
     }
 }
 
-/// The tensors `[N,H]` of a call in the order of the slots.
-pub(crate) struct Sorted<E> {
-    h0: Option<Vec<E>>,
-    recurrent_mask: Option<Vec<E>>,
-    start_state: Option<Vec<E>>,
+/// The tensors `[N,H]` of a sequence.
+fn of_rows<'s, 'a, E>(sequence: &'s mut Sequence<'a, E>) -> [&'s mut Option<&'a [E]>; 3] {
+    // Without `..`, so that the compiler names a new tensor.
+    let Sequence {
+        x: _,
+        h0,
+        recurrent_mask,
+        step_mask: _,
+        zoneout: _,
+        starts: _,
+        start_state,
+    } = sequence;
+    [h0, recurrent_mask, start_state]
 }
+
+/// The tensors `[N,H]` of a call in the order of the slots.
+pub(crate) struct Sorted<E>([Option<Vec<E>>; 3]);
 
 impl<E: Copy> Sorted<E> {
     pub(crate) fn new(ragged: &Ragged, inputs: &Inputs<'_, E>, h: usize) -> Self {
-        let sorted = |rows: Option<&[E]>| rows.map(|rows| ragged.sorted(rows, h));
-        Self {
-            h0: sorted(inputs.sequence.h0),
-            recurrent_mask: sorted(inputs.sequence.recurrent_mask),
-            start_state: sorted(inputs.sequence.start_state),
-        }
+        let mut sequence = inputs.sequence;
+        Self(of_rows(&mut sequence).map(|rows| rows.map(|rows| ragged.sorted(rows, h))))
     }
 
     /// The inputs with these tensors.
     pub(crate) fn inputs<'a>(&'a self, of: &Inputs<'a, E>) -> Inputs<'a, E> {
-        let Sequence {
-            x,
-            h0: _,
-            recurrent_mask: _,
-            step_mask,
-            zoneout,
-            starts,
-            start_state: _,
-        } = of.sequence;
-        Inputs {
-            sequence: Sequence {
-                x,
-                h0: self.h0.as_deref(),
-                recurrent_mask: self.recurrent_mask.as_deref(),
-                step_mask,
-                zoneout,
-                starts,
-                start_state: self.start_state.as_deref(),
-            },
-            ..*of
+        let mut inputs = *of;
+        for (rows, sorted) in of_rows(&mut inputs.sequence).into_iter().zip(&self.0) {
+            *rows = sorted.as_deref();
         }
+        inputs
     }
 }
 

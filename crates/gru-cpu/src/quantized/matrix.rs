@@ -124,7 +124,7 @@ impl Matrix {
     pub(super) fn new(machine: Machine, precision: Precision, from: Columns<'_>) -> Self {
         match precision {
             Precision::Bf16 => Self::bf16(machine, from),
-            Precision::Int8 => Self::int8(machine, Dots::of(machine.arch), from),
+            Precision::Int8 => Self::int8(machine, Dots::of(&machine), from),
             other => panic!("gru_cpu: expected weights of 16 or 8 bits, got {other:?}"),
         }
     }

@@ -194,7 +194,7 @@ fn the_largest_integers_do_not_overflow() {
 #[test]
 fn bf16_products_have_the_bits_of_their_definition() {
     for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
-        let is_fused = matches!(isa, Isa::V3 | Isa::V4 | Isa::Neon);
+        let is_fused = isa.is_fused();
         if isa == Isa::RelaxedSimd {
             // The engine decides whether it fuses.
             continue;
@@ -332,8 +332,8 @@ fn the_best_products_of_this_processor_are_used() {
         ),
     ] {
         if isa.is_available() {
-            let arch = isa.run(Machine::here::<f32>).arch;
-            assert_eq!(Dots::of(arch), expected);
+            let machine = isa.run(Machine::here::<f32>);
+            assert_eq!(Dots::of(&machine), expected);
         }
     }
 }

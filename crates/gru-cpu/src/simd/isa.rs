@@ -1,29 +1,73 @@
 //! The instruction sets of the kernels.
 
 use super::Lanes;
-#[cfg(target_family = "wasm")]
-use super::wasm::Arch;
 use crate::tuning;
-#[cfg(not(target_family = "wasm"))]
-use pulp::Arch;
-use pulp::{Simd, WithSimd};
+use pulp::{Scalar, Simd, WithSimd};
 use std::{cell::Cell, marker::PhantomData};
 
-/// An instruction set that tests force with [`Isa::run`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Isa {
-    /// No vector instructions.
-    Scalar,
+/// Defines all instruction sets except [`Isa::Scalar`]: name, vectors, and the targets that have them. The best set of
+/// each target is last.
+macro_rules! instruction_sets {
+    ($($(#[$doc:meta])* $name:ident: $simd:path, $target:meta;)+) => {
+        /// An instruction set that tests force with [`Isa::run`].
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Isa {
+            /// No vector instructions.
+            Scalar,
+            $($(#[$doc])* $name,)+
+        }
+
+        /// An instruction set that this machine and this build have. A WebAssembly module cannot detect instructions
+        /// at run time: an engine rejects a module that contains one unknown instruction, even if it would never run.
+        /// So a module has only the sets that it was built for, unlike `pulp::Arch`.
+        #[derive(Debug, Clone, Copy)]
+        pub(crate) enum Arch {
+            Scalar,
+            $(#[cfg($target)] $name($simd),)+
+        }
+
+        const COUNT: usize = [Isa::Scalar, $(Isa::$name),+].len();
+
+        impl Isa {
+            /// All instruction sets, also those that this machine does not have.
+            pub const ALL: [Self; COUNT] = [Self::Scalar, $(Self::$name),+];
+
+            fn arch(self) -> Option<Arch> {
+                match self {
+                    Self::Scalar => Some(Arch::Scalar),
+                    $(#[cfg($target)] Self::$name => <$simd>::try_new().map(Arch::$name),)+
+                    #[allow(unreachable_patterns)] // The sets of other targets.
+                    _ => None,
+                }
+            }
+        }
+
+        impl Arch {
+            /// Runs `op` with this instruction set.
+            #[inline(always)]
+            pub(crate) fn dispatch<Op: WithSimd>(self, op: Op) -> Op::Output {
+                match self {
+                    Self::Scalar => Simd::vectorize(Scalar, op),
+                    $(#[cfg($target)] Self::$name(simd) => Simd::vectorize(simd, op),)+
+                }
+            }
+        }
+    };
+}
+
+instruction_sets! {
     /// AVX2 with FMA.
-    V3,
+    V3: pulp::x86::V3, any(target_arch = "x86", target_arch = "x86_64");
     /// AVX-512.
-    V4,
+    V4: pulp::x86::V4, any(target_arch = "x86", target_arch = "x86_64");
     /// The 128-bit vectors of AArch64.
-    Neon,
+    Neon: pulp::aarch64::Neon, target_arch = "aarch64";
     /// The 128-bit vectors of WebAssembly.
-    Simd128,
+    Simd128: pulp::wasm::Simd128, all(target_family = "wasm", target_feature = "simd128");
     /// [`Simd128`](Self::Simd128) with a multiply-add that the engine may fuse.
-    RelaxedSimd,
+    RelaxedSimd: pulp::wasm::RelaxedSimd, all(
+        target_family = "wasm", target_feature = "relaxed-simd", feature = "relaxed-simd"
+    );
 }
 
 thread_local! {
@@ -31,16 +75,6 @@ thread_local! {
 }
 
 impl Isa {
-    /// All instruction sets, also those that this machine does not have.
-    pub const ALL: [Self; 6] = [
-        Self::Scalar,
-        Self::V3,
-        Self::V4,
-        Self::Neon,
-        Self::Simd128,
-        Self::RelaxedSimd,
-    ];
-
     /// Whether this machine and this build have it.
     pub fn is_available(self) -> bool {
         self.arch().is_some()
@@ -62,36 +96,29 @@ impl Isa {
         f()
     }
 
-    fn arch(self) -> Option<Arch> {
-        match self {
-            Self::Scalar => Some(Arch::Scalar),
-            #[cfg(target_arch = "x86_64")]
-            Self::V3 => pulp::x86::V3::try_new().map(Arch::V3),
-            #[cfg(target_arch = "x86_64")]
-            Self::V4 => pulp::x86::V4::try_new().map(Arch::V4),
-            #[cfg(target_arch = "aarch64")]
-            Self::Neon => pulp::aarch64::Neon::try_new().map(Arch::Neon),
-            #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
-            Self::Simd128 => pulp::wasm::Simd128::try_new().map(Arch::Simd128),
-            #[cfg(all(
-                target_family = "wasm",
-                target_feature = "relaxed-simd",
-                feature = "relaxed-simd"
-            ))]
-            Self::RelaxedSimd => pulp::wasm::RelaxedSimd::try_new().map(Arch::RelaxedSimd),
-            #[cfg(not(target_arch = "x86_64"))]
-            Self::V3 | Self::V4 => None,
-            #[cfg(not(target_arch = "aarch64"))]
-            Self::Neon => None,
-            #[cfg(not(all(target_family = "wasm", target_feature = "simd128")))]
-            Self::Simd128 => None,
-            #[cfg(not(all(
-                target_family = "wasm",
-                target_feature = "relaxed-simd",
-                feature = "relaxed-simd"
-            )))]
-            Self::RelaxedSimd => None,
+    /// The best instruction set of this machine.
+    fn best() -> Arch {
+        let best = Self::ALL.into_iter().rev().find_map(Self::arch);
+        best.unwrap_or(Arch::Scalar)
+    }
+}
+
+#[cfg(test)]
+impl Isa {
+    /// Whether its multiply-add rounds once. It is available.
+    pub(crate) fn is_fused(self) -> bool {
+        struct Fused;
+        impl WithSimd for Fused {
+            type Output = bool;
+
+            #[inline(always)]
+            fn with_simd<S: Simd>(self, simd: S) -> bool {
+                let ulp = f64::from(f32::EPSILON);
+                let [a, b, c] = [1.0 + ulp, 1.0 - ulp, -1.0].map(|v| f32::real(simd, v));
+                f32::first::<S>(f32::vfma(simd, a, b, c)) != 0.0
+            }
         }
+        self.arch().is_some_and(|arch| arch.dispatch(Fused))
     }
 }
 
@@ -110,7 +137,7 @@ impl Machine {
     pub(crate) fn here<E: Lanes>() -> Self {
         let arch = match FORCED.get() {
             Some(isa) => isa.arch().expect("it was available when it was forced"),
-            None => Arch::new(),
+            None => Isa::best(),
         };
         let (lanes, registers) = arch.dispatch(Sizes::<E>(PhantomData));
         Self {

@@ -7,12 +7,8 @@ mod gate;
 mod isa;
 mod lanes;
 mod math;
-#[cfg(target_family = "wasm")]
-mod wasm;
 
 pub use self::isa::Isa;
-#[cfg(target_family = "wasm")]
-pub(crate) use self::wasm::Arch;
 pub(crate) use self::{
     gate::{Gates, clip},
     isa::Machine,

@@ -17,10 +17,7 @@ use super::{
     matrix::{Shape, VECTORS},
     rows::Rows,
 };
-#[cfg(target_family = "wasm")]
-use crate::simd::Arch;
-#[cfg(not(target_family = "wasm"))]
-use pulp::Arch;
+use crate::simd::Machine;
 
 /// Inputs that share a scale.
 pub(super) const GROUP: usize = 64;
@@ -73,8 +70,7 @@ pub(super) enum ByteOrder {
 }
 
 impl Dots {
-    /// All of them, also those that this machine does not have.
-    #[cfg(test)]
+    /// All of them, also those that this machine does not have. The best of each target is last.
     pub(super) const ALL: [Self; 7] = [
         Self::Scalar,
         Self::Avx2,
@@ -85,21 +81,11 @@ impl Dots {
         Self::Simd128,
     ];
 
-    /// The best one for a machine that uses `arch`.
-    pub(super) fn of(arch: Arch) -> Self {
-        let best: &[Self] = match arch {
-            Arch::Scalar => &[],
-            #[cfg(target_arch = "x86_64")]
-            Arch::V3(_) => &[Self::AvxVnni, Self::Avx2],
-            #[cfg(target_arch = "x86_64")]
-            Arch::V4(_) => &[Self::Avx512Vnni, Self::AvxVnni, Self::Avx2],
-            #[cfg(target_arch = "aarch64")]
-            Arch::Neon(_) => &[Self::NeonDotprod, Self::Neon],
-            #[allow(unreachable_patterns)] // Other vectors of other targets.
-            _ => &[Self::Simd128],
-        };
-        let found = best.iter().copied().find(|dots| dots.is_available());
-        found.unwrap_or(Self::Scalar)
+    /// The best one whose vectors are not wider than the machine's.
+    pub(super) fn of(machine: &Machine) -> Self {
+        let fits = |dots: &Self| dots.is_available() && dots.storage().lanes <= machine.lanes;
+        let best = Self::ALL.into_iter().rev().find(fits);
+        best.unwrap_or(Self::Scalar)
     }
 
     /// Whether this machine and this build have it.

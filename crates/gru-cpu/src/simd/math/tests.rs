@@ -84,10 +84,10 @@ fn check(step: usize) {
     for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
         let worst = worst(isa, step);
         println!("{isa:?}: {NAMES:?}: {worst:?} ulp");
-        let allowed = match isa {
-            // No fused multiply-add, or not on every engine.
-            Isa::Scalar | Isa::Simd128 | Isa::RelaxedSimd => [2.0; 3],
-            Isa::V3 | Isa::V4 | Isa::Neon => [1.5, 1.5, 2.0],
+        let allowed = if isa.is_fused() {
+            [1.5, 1.5, 2.0]
+        } else {
+            [2.0; 3]
         };
         assert!(
             worst

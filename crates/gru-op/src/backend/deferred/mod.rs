@@ -18,7 +18,7 @@ mod router;
 use self::arguments::Arguments;
 use crate::backend::is_addressable;
 use burn::{backend::ir::TensorIr, tensor::DType};
-use gru_spec::{Inputs, MissingInput, Sizes};
+use gru_spec::{Inputs, MissingInput, NAMES, Sizes};
 
 /// [`GruBackend::gru_forward`](crate::backend::GruBackend::gru_forward) without gates.
 const STATES: &str = "gru_op::states";
@@ -28,11 +28,12 @@ const STATES_AND_GATES: &str = "gru_op::states_and_gates";
 const GRADIENTS: &str = "gru_op::gradients";
 
 /// The tensors of a call: its inputs, and three more for [`GRADIENTS`].
-const TENSORS: [&str; 14] = {
-    let [a, b, c, d, e, f, g, h, i, j, k] = gru_spec::NAMES;
-    [
-        a, b, c, d, e, f, g, h, i, j, k, "states", "gates", "d_states",
-    ]
+const TENSORS: [&str; NAMES.len() + 3] = {
+    let mut all = [""; NAMES.len() + 3];
+    let (inputs, others) = all.split_at_mut(NAMES.len());
+    inputs.copy_from_slice(&NAMES);
+    others.copy_from_slice(&["states", "gates", "d_states"]);
+    all
 };
 
 /// A value for each of [`TENSORS`], if the tensor is present.
