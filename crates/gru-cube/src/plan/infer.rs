@@ -5,11 +5,11 @@ use super::{
     error::PlanError,
     schedule::{Schedule, SequenceTile, StepTile},
     tuning::{
-        CPU_COLUMNS, CPU_PAIRS, CPU_ROWS, MATRIX_TILE_CLOCKS, PERSISTENT_REGISTERS,
-        PERSISTENT_UNITS, SEQUENCE_HIDDEN, SEQUENCE_UNITS, TILE_CLOCKS,
+        CPU_COLUMNS, CPU_PAIRS, CPU_ROWS, MATRIX_TILE_CLOCKS, PERSISTENT_UNITS, SEQUENCE_HIDDEN,
+        SEQUENCE_UNITS, TILE_CLOCKS,
     },
 };
-use crate::kernel::{rule::Pass, threads::Matrices};
+use crate::kernel::{rule::Pass, steps::PERSISTENT_REGISTERS, threads::Matrices};
 
 /// The first of these that the device allows: a sequence kernel with a resident weight; a persistent kernel; a sequence
 /// kernel that reads the weight at every step; step kernels. The last two change places above [`SEQUENCE_HIDDEN`].

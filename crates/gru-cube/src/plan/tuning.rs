@@ -73,10 +73,6 @@ pub(crate) fn budget(vendor: Option<PciVendor>) -> Budget {
 /// longer.
 pub(crate) const PERSISTENT_UNITS: usize = 256;
 
-/// Weight registers per unit of a persistent kernel, of 256. The sums of its rows, the prefetched lhs and the inputs of
-/// the gates need the others. For sm_90, ptxas puts up to 344 bytes per unit on the stack. An H200 is fastest nevertheless.
-pub(crate) const PERSISTENT_REGISTERS: usize = 192;
-
 /// Clocks for a tile of a persistent kernel without its products: barriers, and the latency of loads. Measured on an
 /// H200.
 pub(crate) const TILE_CLOCKS: usize = 1000;

@@ -357,8 +357,7 @@ impl GruBlockConfig {
         self.num_layers * self.directions()
     }
 
-    /// The number of input features of the `k`-th of [`GruBlock::layers`], for a [valid](Self::validate)
-    /// configuration.
+    /// The number of input features of the `k`-th of [`GruBlock::layers`] of a [valid](Self::validate) configuration.
     pub fn layer_inputs(&self, k: usize) -> usize {
         match k / self.directions() {
             0 => self.d_input,

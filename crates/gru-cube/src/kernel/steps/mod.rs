@@ -15,8 +15,11 @@ use super::{
     rule::{Pass, Rule},
     threads::{Matrices, Product, Threads},
 };
-use crate::plan::tuning::PERSISTENT_REGISTERS;
 use cubecl::{cmma, prelude::*};
+
+/// Weight registers per unit of a persistent kernel, of 256. The sums of its rows, the prefetched lhs and the inputs of
+/// the gates need the others. For sm_90, ptxas puts up to 344 bytes per unit on the stack. An H200 is fastest nevertheless.
+pub(crate) const PERSISTENT_REGISTERS: usize = 192;
 
 /// What step kernels are compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
