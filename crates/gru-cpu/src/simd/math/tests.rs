@@ -80,6 +80,14 @@ fn worst(isa: Isa, step: usize) -> [f64; 3] {
     worst
 }
 
+/// Other tests allow less to fused sets, so a set that stops fusing must fail.
+#[test]
+fn vectors_of_x86_and_arm_fuse() {
+    for isa in [Isa::V3, Isa::V4, Isa::Neon] {
+        assert!(!isa.is_available() || isa.is_fused(), "{isa:?}");
+    }
+}
+
 fn check(step: usize) {
     for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
         let worst = worst(isa, step);
