@@ -77,3 +77,10 @@ fn past_the_end_of_a_slice_is_zero() {
         arch.dispatch(Parts::<f64>(PhantomData));
     }
 }
+
+#[test]
+fn the_widest_vectors_are_used() {
+    let available = Isa::ALL.into_iter().filter(|isa| isa.is_available());
+    let lanes = available.map(|isa| isa.run(|| Machine::here::<f32>().lanes));
+    assert_eq!(lanes.max(), Some(Machine::here::<f32>().lanes));
+}
