@@ -132,8 +132,8 @@ fn results() {
 fn a_gradient_of_an_absent_weight() {
     let right = case();
     let mut projected = right.clone();
-    projected.tensors[0] = Some(vec![0.0; DIMS.n * DIMS.t * 3 * DIMS.h]);
-    projected.tensors[2] = None;
+    *projected.tensor("x") = vec![0.0; DIMS.n * DIMS.t * 3 * DIMS.h];
+    *projected.slot("w_ih") = None;
     let mut buffers = Buffers::of(&projected);
     buffers.d[2] = Buffers::of(&right).d[2].clone();
     buffers.backward(&projected);

@@ -5,10 +5,10 @@ mod support;
 
 use gru_cpu::{
     Gru, Inputs, Sequence, Weights,
-    spec::{Direction, GruSpec, Layout, Lengths, Order, Reset, Sizes},
+    spec::{Direction, GruSpec, Layout, Lengths, NAMES, Order, Reset, Sizes},
 };
 use gru_testkit::panics::panic_text;
-use support::{Case, OPTIONAL, RESULTS, Results, place, rules};
+use support::{Case, RESULTS, Results, place, rules};
 
 /// Tensors with a value for each row and step.
 const SEQUENCES: [&str; 5] = ["x", "step_mask", "zoneout", "starts", "d_states"];
@@ -31,7 +31,7 @@ const CANARY: f64 = 777.0;
 fn each_case(mut check: impl FnMut(&Case<f64>)) {
     for (spec, order) in rules() {
         for optional in [
-            &OPTIONAL[..],
+            &NAMES[..],
             &["w_ih", "starts"],
             &["h0", "b_ih", "recurrent_mask"],
             &["w_ih", "b_hh", "zoneout"],
@@ -232,7 +232,7 @@ fn full_rows_are_the_dense_call() {
 
 #[test]
 fn rows_without_steps_have_zero_gradients() {
-    let mut case = Case::new(SIZES, GruSpec::default(), &OPTIONAL);
+    let mut case = Case::new(SIZES, GruSpec::default(), &NAMES);
     case.tensor("step_mask").fill(f64::NAN); // No flag is read, and no step is skipped.
     let lengths = Lengths::Padded([0; SIZES.n].into());
     let got = case.run_ragged(&lengths, false, CANARY);

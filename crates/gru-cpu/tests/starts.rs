@@ -5,10 +5,10 @@ mod support;
 
 use gru_cpu::{
     Gradients, Gru, Inputs, Sequence, Weights,
-    spec::{Direction, GruSpec, Layout, Lengths, Order, Reset, Sizes},
+    spec::{Direction, GruSpec, Layout, Lengths, NAMES, Order, Reset, Sizes},
 };
 use std::ops::Range;
-use support::{Case, OPTIONAL, place, rules};
+use support::{Case, place, rules};
 
 const SIZES: Sizes = Sizes {
     n: 5,
@@ -22,7 +22,7 @@ const SUMMED: [&str; 4] = ["d_w_ih", "d_w_hh", "d_b_ih", "d_b_hh"];
 
 fn each_case(mut check: impl FnMut(Case<f64>)) {
     for (spec, order) in rules() {
-        for optional in [&OPTIONAL[..], &["w_ih", "starts"], &["h0", "starts"]] {
+        for optional in [&NAMES[..], &["w_ih", "starts"], &["h0", "starts"]] {
             let sizes = SIZES;
             check(Case::of(Gru { sizes, order, spec }, optional));
         }
@@ -58,8 +58,9 @@ fn episode(case: &Case<f64>, n: usize, times: &Range<usize>, state: Option<Vec<f
     if let Some(mask) = case.get("recurrent_mask") {
         *mask = mask[n * h..][..h].to_vec();
     }
-    case.tensors[1] = state;
-    (case.tensors[9], case.tensors[10]) = (None, None);
+    *case.slot("h0") = state;
+    *case.slot("starts") = None;
+    *case.slot("start_state") = None;
     case.gru.sizes = Sizes {
         n: 1,
         t: rows.len(),
@@ -84,12 +85,13 @@ fn distance_from_episodes(case: &mut Case<f64>, lean: bool) -> f64 {
         }
     };
     for n in 0..gru.sizes.n {
-        let row = |values: &Option<Vec<f64>>| values.as_ref().map(|v| v[n * h..][..h].to_vec());
+        let row = |values: &[f64]| values[n * h..][..h].to_vec();
         let first_starts = gru.order.direction == Direction::Forward
             && case.tensor("starts")[place(&gru, n, 0)] != 0.0;
         for (k, times) in episodes(case, n).into_iter().enumerate() {
             let is_first = k == 0 && !first_starts;
-            let state = row(&case.tensors[if is_first { 1 } else { 10 }]);
+            let state = case.part(if is_first { "h0" } else { "start_state" });
+            let state = state.map(row);
             let apart = episode(case, n, &times, state).run(lean);
             for (at, t) in times.enumerate() {
                 let row = place(&gru, n, t);
@@ -201,7 +203,7 @@ fn a_start_of_all_rows_is_another_call() {
                 let width = values.len() / t;
                 *values = values[times.start * width..times.end * width].to_vec();
             }
-            part.tensors[9] = None;
+            *part.slot("starts") = None;
             let states = part.cast::<f32>().states();
             assert_eq!(whole[times.start * n * h..times.end * n * h], states);
         }

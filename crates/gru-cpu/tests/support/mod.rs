@@ -13,34 +13,12 @@ use gru_testkit::{
 };
 use std::ops::Index;
 
-/// The tensors of a call, in the order of [`Case::tensors`]. The last is the upstream gradient.
-pub const TENSORS: [&str; 12] = [
-    "x",
-    "h0",
-    "w_ih",
-    "w_hh",
-    "b_ih",
-    "b_hh",
-    "recurrent_mask",
-    "step_mask",
-    "zoneout",
-    "starts",
-    "start_state",
-    "d_states",
-];
-
-/// The tensors that a call may leave out.
-pub const OPTIONAL: [&str; 9] = [
-    "h0",
-    "w_ih",
-    "b_ih",
-    "b_hh",
-    "recurrent_mask",
-    "step_mask",
-    "zoneout",
-    "starts",
-    "start_state",
-];
+/// The tensors of a call, in the order of [`Case::tensors`]: all inputs, and last the upstream gradient.
+pub const TENSORS: [&str; NAMES.len() + 1] = {
+    let mut all = ["d_states"; NAMES.len() + 1];
+    all.split_at_mut(NAMES.len()).0.copy_from_slice(&NAMES);
+    all
+};
 
 /// What a call writes.
 pub const RESULTS: [&str; 9] = [
@@ -125,7 +103,7 @@ pub fn agree_in_kind<E: Element>(
 #[derive(Clone, Debug)]
 pub struct Case<E> {
     pub gru: Gru,
-    pub tensors: [Option<Vec<E>>; 12],
+    tensors: [Option<Vec<E>>; TENSORS.len()],
 }
 
 impl Case<f64> {
@@ -189,10 +167,15 @@ impl<E: Element> Case<E> {
         self.tensors[at.expect("a tensor's name")].as_deref()
     }
 
+    /// A tensor, to add or to remove.
+    pub fn slot(&mut self, name: &str) -> &mut Option<Vec<E>> {
+        let at = TENSORS.iter().position(|tensor| *tensor == name);
+        &mut self.tensors[at.expect("a tensor's name")]
+    }
+
     /// A tensor, if it is present.
     pub fn get(&mut self, name: &str) -> Option<&mut Vec<E>> {
-        let at = TENSORS.iter().position(|tensor| *tensor == name);
-        self.tensors[at.expect("a tensor's name")].as_mut()
+        self.slot(name).as_mut()
     }
 
     /// A tensor that must be present.
