@@ -67,7 +67,7 @@
 //! | target | vectors | threads | where the tests ran |
 //! |---|---|---|---|
 //! | x86-64 | AVX-512, AVX2 with FMA, or none, selected at run time | rayon | Linux |
-//! | AArch64 | NEON | rayon | Linux, emulated by `qemu-user`; the tests of thread teams and `properties` were not completed |
+//! | AArch64 | NEON | rayon | Linux, emulated by `qemu-user` |
 //! | wasm32 | none, or 128 bits (`simd128`), selected at build time | the caller's | `wasm32-wasip1` in Node 20; on `wasm32-unknown-unknown` the example `smoke`, and a training program in Chromium |
 //! | others | none | rayon | not tested |
 //!
