@@ -214,13 +214,15 @@ const KEEP_MEMORY: [(&str, &str); 3] = [
 /// took 2.6 ms instead of 1.3 ms for `torchrl-cpu`.
 const WARM_UP_MS: f64 = 20.0;
 
-/// A row is measured again, up to [`ATTEMPTS`] times, if other machines on the same host took this percentage of its time
-/// or more. In such a row peers with as many threads as cores lose most.
-const MOST_STEAL: f64 = 5.0;
-const ATTEMPTS: usize = 3;
-
 /// Calls that take longer are not preceded by another one.
 const LONG_MS: f64 = 200.0;
+
+/// A row is measured again if other machines on the same host took this percentage of its time or more. In such a row
+/// peers with as many threads as cores lose most.
+const MOST_STEAL: f64 = 5.0;
+
+/// Measurements of a row, at most. The last one counts.
+const ATTEMPTS: usize = 3;
 
 /// A peer that computes a row.
 struct Runner<'a> {
