@@ -1,6 +1,6 @@
 //! A prepared block on Flex and ndarray: from tensors to slices for `gru-cpu`, and back.
 
-use super::PreparedGru;
+use super::{PreparedGru, is_on_cpu};
 use crate::{
     GruBlock, GruError,
     backend::cpu::floats,
@@ -8,9 +8,59 @@ use crate::{
     op::padding::{before_the_first, zeroed},
     op::shape,
 };
-use burn::tensor::{Bool, DType, Tensor, TensorData};
+use burn::{
+    module::Module,
+    tensor::{Bool, DType, Device, Tensor, TensorData},
+};
 use gru_cpu::{Stack, StackInputs, StackLayer};
 use gru_spec::{Layout, Order, Precision, Weights};
+
+/// From this number of rows, N·T, a block and its prepared form return the same bits.
+const ROWS_OF_EQUAL_BITS: usize = 64;
+
+impl GruBlock {
+    /// The block prepared for a call in inference on `x`, if the outputs of a layer have as many elements as all weights.
+    /// This is faster and returns the same bits: the layers of a prepared block share two buffers, and both directions
+    /// of a layer write to one of them.
+    pub(in crate::block) fn prepared_for(
+        &self,
+        x: &Tensor<3>,
+        options: &SequenceOptions<3>,
+    ) -> Option<PreparedGru> {
+        let [first, second, _] = x.dims();
+        let place = (x.device(), x.dtype());
+        let rows = first * second;
+        let is_supported = is_on_cpu(&place.0) && place.1 == DType::F32;
+        if self.layers.len() == 1 || rows < ROWS_OF_EQUAL_BITS || !is_supported {
+            return None;
+        }
+        // From here on, the copy of all weights takes less memory and time than it saves.
+        if rows * self.directions() * self.d_hidden < self.num_params() {
+            return None;
+        }
+        // Devices are equal with and without autodiff.
+        let is_constant = |device: Device, dtype| {
+            (&device, dtype) == (&place.0, place.1) && !device.is_autodiff()
+        };
+        let is_at_place = |weights: &GruWeights| {
+            let mut biases = [&weights.b_ih, &weights.b_hh].into_iter().flatten();
+            let mut matrices = weights.w_ih.iter().chain([&weights.w_hh]);
+            biases.all(|b| is_constant(b.device(), b.dtype()))
+                && matrices.all(|w| is_constant(w.device(), w.dtype()))
+        };
+        let mut states = [&options.state, &options.starts.state]
+            .into_iter()
+            .flatten();
+        if !states.all(|state| is_constant(state.device(), state.dtype()))
+            || !self.weights().iter().all(is_at_place)
+        {
+            return None;
+        }
+        let memories = self.layers.iter().filter_map(|layer| layer.memory.as_ref());
+        memories.for_each(|memory| memory.infer());
+        self.try_prepare(Precision::Full).ok()
+    }
+}
 
 /// Packs the weights of a block.
 pub(super) fn stack(
