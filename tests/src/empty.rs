@@ -1,19 +1,17 @@
 //! N = 0 or T = 0, or both, through every function: an empty batch is valid. Shapes are as for any other
 //! call, the state passes through, and every parameter has a gradient of zeros.
 
+mod block;
+mod foreign;
+
 use super::{
     backends::TestBackend,
     runs::{expect_shape, values},
 };
-use burn::{
-    module::{Module, ModuleVisitor, Param},
-    tensor::{DType, Device, Gradients, Tensor},
-};
+use burn::tensor::{DType, Device, Gradients, Tensor};
 use gru_op::{
-    Checkpointing, GruBlock, GruBlockConfig, GruSpec, GruWeights, Layout, Precision, Reset,
-    SequenceOptions, Update, composed, gru_cell, gru_gates, gru_packed, gru_sequence_with,
-    mps_graph::{self, GruDescriptor},
-    tensorflow,
+    Checkpointing, GruBlockConfig, GruSpec, GruWeights, Layout, Reset, SequenceOptions, composed,
+    gru_cell, gru_gates, gru_packed, gru_sequence_with,
 };
 use libtest_mimic::Trial;
 
@@ -34,19 +32,19 @@ const TESTS: &[(&str, Test)] = &[
     ("zoneout", zoneout),
     ("starts", starts),
     ("gates", gates),
-    ("block", block),
-    ("block-lengths", block_lengths),
-    ("block-masked", block_masked),
-    ("block-starts", block_starts),
-    ("block-gates", block_gates),
+    ("block", block::forward),
+    ("block-lengths", block::lengths),
+    ("block-masked", block::masked),
+    ("block-starts", block::starts),
+    ("block-gates", block::gates),
 ];
 
 /// The tests with one step and no rows, and others.
 const STEP_TESTS: &[(&str, StepTest)] = &[
     ("cell", cell),
-    ("block-step", block_step),
+    ("block-step", block::step),
     ("packed", packed),
-    ("foreign", foreign),
+    ("foreign", foreign::no_rows),
     ("no-units", no_units),
 ];
 
@@ -307,138 +305,6 @@ fn cell(device: &Device) -> Result<(), String> {
     Ok(())
 }
 
-/// Every parameter of a module has a gradient of zeros.
-struct ZeroGradients<'a> {
-    gradients: &'a Gradients,
-    seen: usize,
-    failed: Option<String>,
-}
-
-impl ModuleVisitor for ZeroGradients<'_> {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.seen += 1;
-        let name = format!("parameter {} of {D} dimensions", self.seen);
-        let found = expect_gradient(&name, &param.val(), self.gradients, 0.0);
-        self.failed = self.failed.take().or(found.err());
-    }
-}
-
-fn expect_zero_gradients_of(block: &GruBlock, gradients: &Gradients) -> Result<(), String> {
-    let mut visitor = ZeroGradients {
-        gradients,
-        seen: 0,
-        failed: None,
-    };
-    block.visit(&mut visitor);
-    visitor.failed.map_or(Ok(()), Err)
-}
-
-/// One layer, and two bidirectional layers, without noise and with every kind of noise.
-fn blocks(call: &Call) -> Vec<GruBlock> {
-    let config = GruBlockConfig::new(I, H).with_batch_first(call.layout == Layout::BatchMajor);
-    let deep = config.clone().with_num_layers(2).with_bidirectional(true);
-    let noisy = deep
-        .clone()
-        .with_dropout(0.5)
-        .with_recurrent_dropout(0.25)
-        .with_zoneout(0.125);
-    [config, deep, noisy]
-        .map(|config| config.init(&call.device))
-        .into()
-}
-
-fn run_blocks(
-    call: &Call,
-    op: impl Fn(&GruBlock, Tensor<3>, Option<Tensor<3>>) -> (Tensor<3>, Tensor<3>),
-) -> Result<(), String> {
-    for block in blocks(call) {
-        for (with_state, of_y) in [(true, true), (true, false), (false, true), (false, false)] {
-            let entries = block.layers.len();
-            let x = call.x();
-            let state = with_state.then(|| counted([entries, call.n, H], &call.device));
-            let (y, last) = op(&block, x.clone(), state.clone());
-            expect_shape("y", &y, call.shape(H * block.directions()))?;
-            expect_shape("the final state", &last, [entries, call.n, H])?;
-            let loss = if of_y { y.sum() } else { last.clone().sum() };
-            if !loss.is_tracked() {
-                return Err(format!(
-                    "expected tracked outputs, got state {with_state}, y {of_y}"
-                ));
-            }
-            let gradients = loss.backward();
-            expect_zero_gradients_of(&block, &gradients)?;
-            if let Some(state) = state {
-                if !of_y {
-                    expect_gradient("state", &state, &gradients, 1.0)?;
-                }
-                if values(last) != values(state) {
-                    return Err("expected the final state to equal the initial state".into());
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-fn block(call: Call) -> Result<(), String> {
-    run_blocks(&call, |block, x, state| block.forward(x, state))
-}
-
-fn block_lengths(call: Call) -> Result<(), String> {
-    let lengths = vec![0; call.n];
-    run_blocks(&call, |block, x, state| {
-        block.forward_with(x, SequenceOptions::new().state(state).lengths(&lengths))
-    })
-}
-
-fn block_masked(call: Call) -> Result<(), String> {
-    run_blocks(&call, |block, x, state| {
-        block.forward_with(x, SequenceOptions::new().state(state).mask(call.mask()))
-    })
-}
-
-/// Of a block and of a prepared block.
-fn block_starts(call: Call) -> Result<(), String> {
-    let start_state = |block: &GruBlock| counted([block.layers.len(), 1, H], &call.device);
-    for block in blocks(&call) {
-        let options = SequenceOptions::new()
-            .starts(call.mask().to_device(&call.device.clone().inner()))
-            .start_state(start_state(&block).inner());
-        let prepared = block.prepare(Precision::Full);
-        let (y, last) = prepared.forward_with(call.x().inner(), options);
-        expect_shape("y", &y, call.shape(H * block.directions()))?;
-        expect_shape("the final state", &last, [block.layers.len(), call.n, H])?;
-    }
-    run_blocks(&call, |block, x, state| {
-        let options = SequenceOptions::new().state(state).starts(call.mask());
-        block.forward_with(x, options.start_state(start_state(block)))
-    })
-}
-
-fn block_gates(call: Call) -> Result<(), String> {
-    for block in blocks(&call) {
-        for gates in block.gates(call.x(), None) {
-            expect_shape("states", &gates.states, call.shape(H))?;
-            expect_shape("update", &gates.update, call.shape(H))?;
-        }
-    }
-    Ok(())
-}
-
-fn block_step(device: &Device) -> Result<(), String> {
-    let config = GruBlockConfig::new(I, H).with_num_layers(2);
-    for block in [config.clone(), config.with_zoneout(0.5)].map(|c| c.init(device)) {
-        for state in [None, Some(counted([2, 0, H], device))] {
-            let (y, state) = block.step(counted([0, I], device), state);
-            expect_shape("y", &y, [0, H])?;
-            expect_shape("the new state", &state, [2, 0, H])?;
-            let gradients = (y.sum() + state.sum()).backward();
-            expect_zero_gradients_of(&block, &gradients)?;
-        }
-    }
-    Ok(())
-}
-
 /// Packed batches without steps, with and without rows.
 fn packed(device: &Device) -> Result<(), String> {
     let spec = GruSpec::default();
@@ -461,71 +327,9 @@ fn packed(device: &Device) -> Result<(), String> {
             .init(device);
         let (y, last) = block.forward_packed(counted([0, I], device), &lengths, None);
         expect_shape("y of the block", &y, [0, 2 * H])?;
-        expect_zero_gradients_of(&block, &last.sum().backward())?;
+        block::expect_zero_gradients_of(&block, &last.sum().backward())?;
     }
     Ok(())
-}
-
-/// TensorFlow's and Apple's operators without rows.
-fn foreign(device: &Device) -> Result<(), String> {
-    let (x, h) = (|| counted([0, I], device), || counted([0, H], device));
-    let w_ru = || counted([I + H, 2 * H], device);
-    let w_c = || counted([I + H, H], device);
-    let (b_ru, b_c) = (|| counted([2 * H], device), || counted([H], device));
-    for device in [device.clone(), device.clone().inner()] {
-        let (r, u, c, new) = if device.is_autodiff() {
-            tensorflow::gru_block_cell(x(), h(), w_ru(), w_c(), b_ru(), b_c())
-        } else {
-            let [x, h, w_ru, w_c] = [x(), h(), w_ru(), w_c()].map(Tensor::inner);
-            tensorflow::gru_block_cell(x, h, w_ru, w_c, b_ru().inner(), b_c().inner())
-        };
-        for (name, gate) in [("r", r), ("u", u), ("c", c), ("h", new)] {
-            expect_shape(name, &gate, [0, H])?;
-        }
-    }
-    let (d_x, d_h, d_c, d_ru) =
-        tensorflow::gru_block_cell_grad(x(), h(), w_ru(), w_c(), b_ru(), b_c(), h(), h(), h(), h());
-    expect_shape("d_x", &d_x, [0, I])?;
-    expect_shape("d_h_prev", &d_h, [0, H])?;
-    let d = tensorflow::gru_block_cell_weight_grad(x(), h(), h(), d_c, d_ru);
-    if values(d.d_w_ru)
-        .iter()
-        .chain(&values(d.d_b_ru))
-        .any(|&d| d != 0.0)
-    {
-        return Err("expected gradients of zeros".into());
-    }
-
-    let mut descriptor = GruDescriptor::new(Update::Keeps);
-    (descriptor.training, descriptor.reset_after) = (true, true);
-    let source = || counted([3, 0, 3 * H], device);
-    let weight = || counted([3 * H, H], device);
-    let results = mps_graph::gru(
-        source(),
-        weight(),
-        None,
-        None,
-        None,
-        None,
-        None,
-        &descriptor,
-    );
-    let [y, z] = [results[0].clone(), results[1].clone()];
-    let d = mps_graph::gru_gradients(
-        source(),
-        weight(),
-        y.clone(),
-        z,
-        y,
-        Some(h()),
-        None,
-        None,
-        None,
-        None,
-        None,
-        &descriptor,
-    );
-    expect_shape("the gradient of the source", &d.source, [3, 0, 3 * H])
 }
 
 fn no_units(device: &Device) -> Result<(), String> {

@@ -1,8 +1,10 @@
 //! Blocks prepared for inference: the results of the block, of a block with rounded weights, or of steps.
 
+mod precision;
+
 use super::{
     backends::TestBackend,
-    runs::{self, Cast, Dequantize, expect_shape, tensor, values},
+    runs::{expect_shape, tensor, values},
 };
 use burn::{
     module::{Module, ModuleMapper, Param},
@@ -30,13 +32,13 @@ type Call = (&'static str, SequenceOptions<3>);
 /// Tests of the CPU backends.
 const ON_CPU: &[(&str, Test)] = &[
     ("long-calls", long_calls),
-    ("bf16", bf16),
-    ("int8", int8),
+    ("bf16", precision::bf16),
+    ("int8", precision::int8),
     ("stream", stream),
     ("snapshot", snapshot),
-    ("quantized", quantized),
+    ("quantized", precision::quantized),
     ("autodiff", autodiff),
-    ("float64", float64),
+    ("float64", precision::float64),
     ("threads", threads),
     ("misuse", misuse),
 ];
@@ -53,10 +55,10 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
             }
             // ndarray has no half precision.
             if backend.name == "flex" {
-                trials.push(backend.trial(id("half"), half));
+                trials.push(backend.trial(id("half"), precision::half));
             }
         } else {
-            trials.push(backend.trial(id("refused"), refused));
+            trials.push(backend.trial(id("refused"), precision::refused));
         }
     }
     trials
@@ -231,65 +233,6 @@ fn long_calls(device: &Device) -> Result<(), String> {
     Ok(())
 }
 
-struct Rounded;
-
-impl ModuleMapper for Rounded {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        // Biases stay float32.
-        if D == 1 {
-            return param;
-        }
-        // ndarray has no bfloat16.
-        param.map(|tensor| {
-            let data = tensor.to_data().convert_dtype(DType::BF16);
-            Tensor::from_data(data.convert_dtype(DType::F32), &tensor.device())
-        })
-    }
-}
-
-fn bf16(device: &Device) -> Result<(), String> {
-    for config in configs() {
-        let block = config.init(device);
-        let prepared = block.prepare(Precision::Bf16);
-        let rounded = block.clone().map(&mut Rounded);
-        compare(&prepared, &rounded, &config, device, Tolerance::F32.forward)?;
-        let off = compare(&prepared, &block, &config, device, 0.05)?;
-        if off < 1e-4 {
-            return Err(format!(
-                "expected rounded weights, got results within {off}"
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// The products are tested in gru-cpu. Here: the results are near the block's, and neither equal nor as near as
-/// with 16 bits.
-fn int8(device: &Device) -> Result<(), String> {
-    for config in configs() {
-        let block = config.init(device);
-        let prepared = block.prepare(Precision::Int8);
-        let off = compare(&prepared, &block, &config, device, 0.1)?;
-        if off < 1e-3 {
-            return Err(format!(
-                "expected rounded weights, got results within {off}"
-            ));
-        }
-        // Panels are padded to whole vectors of units.
-        if prepared.bytes() > 2 * block.num_params() {
-            return Err(format!("expected few bytes, got {}", prepared.bytes()));
-        }
-        let rounding = prepared.rounding();
-        let expected = 2 * config.layer_count();
-        if rounding.len() != expected || rounding.iter().any(|r| !(30.0..60.0).contains(&r.db)) {
-            return Err(format!(
-                "expected {expected} matrices near 40 dB, got {rounding:?}"
-            ));
-        }
-    }
-    Ok(())
-}
-
 /// A stream gives the numbers of a sequence.
 fn stream(device: &Device) -> Result<(), String> {
     let config = GruBlockConfig::new(I, H).with_num_layers(2);
@@ -350,21 +293,6 @@ impl ModuleMapper for Double {
     }
 }
 
-/// Burn's own quantized parameters are dequantized.
-fn quantized(device: &Device) -> Result<(), String> {
-    let config = &configs()[0];
-    let block = config.init(device);
-    let quantized = runs::quantized(block.clone(), device);
-    let dequantized = quantized.clone().map(&mut Dequantize);
-    let prepared = quantized.prepare(Precision::Full);
-    compare(&prepared, &dequantized, config, device, 0.0)?;
-    let off = compare(&prepared, &block, config, device, 0.1)?;
-    if off == 0.0 {
-        return Err("expected quantized weights, got the original ones".into());
-    }
-    Ok(())
-}
-
 /// A block in training is prepared for the device below. Its inputs may not be under autodiff.
 fn autodiff(device: &Device) -> Result<(), String> {
     let config = &configs()[1];
@@ -381,20 +309,6 @@ fn autodiff(device: &Device) -> Result<(), String> {
     panics(|| prepared.step(x, None), "pass x.inner()")
 }
 
-/// Half precision is a storage type: outputs are rounded to it.
-fn half(device: &Device) -> Result<(), String> {
-    let config = &configs()[0];
-    let block = config.init(device).map(&mut Cast(DType::F16));
-    let prepared = block.prepare(Precision::Full);
-    let x = calls(config, T, device).0.cast(DType::F16);
-    let (y, state) = prepared.forward(x.clone(), None);
-    if [y.dtype(), state.dtype()] != [DType::F16; 2] {
-        return Err(format!("expected float16, got {:?}", y.dtype()));
-    }
-    let expected = block.forward(x, None);
-    close("half", (y, state), expected, Tolerance::F16.forward).map(drop)
-}
-
 /// A block that no configuration describes.
 fn changed_direction(device: &Device) -> Result<(), String> {
     let mut block = GruBlockConfig::new(I, H).with_num_layers(2).init(device);
@@ -406,21 +320,6 @@ fn changed_direction(device: &Device) -> Result<(), String> {
         other => Err(format!(
             "expected an error about the direction, got {other:?}"
         )),
-    }
-}
-
-fn float64(device: &Device) -> Result<(), String> {
-    let block = configs()[0].init(device).map(&mut Cast(DType::F64));
-    match block.try_prepare(Precision::Full) {
-        Err(error @ GruError::Float64 { .. }) => {
-            let text = error.to_string();
-            if text.starts_with("layers.0.") && text.contains("got float64") {
-                Ok(())
-            } else {
-                Err(text)
-            }
-        }
-        other => Err(format!("expected an error about float64, got {other:?}")),
     }
 }
 
@@ -480,27 +379,5 @@ fn misuse(device: &Device) -> Result<(), String> {
     panics(
         || reverse.stream(1),
         &format!("PreparedGru::stream: {says}"),
-    )
-}
-
-/// Other backends have full precision only, and no stream.
-fn refused(device: &Device) -> Result<(), String> {
-    let block = configs()[0].init(device);
-    for precision in [Precision::Bf16, Precision::Int8] {
-        match block.try_prepare(precision) {
-            Err(error @ GruError::Precision { .. }) => {
-                let says = [format!("got {precision:?}"), format!("{device:?}")];
-                let text = error.to_string();
-                if !says.iter().all(|says| text.contains(says)) {
-                    return Err(text);
-                }
-            }
-            other => return Err(format!("expected an error, got {other:?}")),
-        }
-    }
-    let prepared = block.prepare(Precision::Full);
-    panics(
-        || prepared.stream(1),
-        "PreparedGru::stream: expected the backend flex or ndarray",
     )
 }

@@ -1,11 +1,9 @@
 //! `GruBlock`, `burn::nn::gru::Gru` and cuDNN with equal weights on this device: in float32, then, without Burn's layer, in
 //! the 16-bit types that the device has. cuDNN needs PyTorch with CUDA, and runs `torch_peer.py` of the folder.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+mod peers;
+
+use std::path::Path;
 
 use bench_support::{
     Layer, MODES, Mode, NoAnswer, Peer, Problem, Program, Shape,
@@ -18,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Clock, Rows, Stop, caught, device, read, table};
+use peers::{Files, peers};
 
 /// Small shapes first, then the most important shapes, then the slowest.
 const ORDER: [&str; 11] = [
@@ -33,8 +32,6 @@ const ORDER: [&str; 11] = [
     "long",
     "audio",
 ];
-
-const SCRIPT: &str = "GPU_KIT_PEERS";
 
 /// A type of the numbers.
 #[derive(Clone, Copy)]
@@ -217,60 +214,6 @@ pub fn run(rows: &mut Rows, clock: &Clock, more: &[String]) -> Result<(), Stop> 
         }
     }
     Ok(())
-}
-
-/// Where a process exchanges numbers with its peers.
-struct Files {
-    problem: PathBuf,
-    outputs: PathBuf,
-}
-
-impl Files {
-    fn new() -> Self {
-        let file = |ending| {
-            let name = format!("gpu-kit-{}.{ending}", std::process::id());
-            env::temp_dir().join(name)
-        };
-        Self {
-            problem: file("bin"),
-            outputs: file("out"),
-        }
-    }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        let _ = [&self.problem, &self.outputs].map(fs::remove_file);
-    }
-}
-
-/// PyTorch, once for each device of these types that it has; none without CUDA.
-fn peers(types: &[Type]) -> Vec<Peer> {
-    let has_cuda = Command::new("python3")
-        .args([
-            "-c",
-            "import sys, torch; sys.exit(not torch.cuda.is_available())",
-        ])
-        .stderr(Stdio::null())
-        .status();
-    let Ok(script) = env::var(SCRIPT) else {
-        println!("{SCRIPT} is not set, so cuDNN is not measured");
-        return Vec::new();
-    };
-    if !has_cuda.is_ok_and(|status| status.success()) {
-        println!("no PyTorch with CUDA found");
-        return Vec::new();
-    }
-    let start = |device: &&str| {
-        let mut command = Command::new("python3");
-        command.args([&script, "torch", device]);
-        let peer = Peer::start(device, command.env("OMP_NUM_THREADS", "1"));
-        // An older PyTorch does not have each type.
-        peer.map_err(|reason| println!("{device} is not measured: {}", String::from(reason)))
-            .ok()
-    };
-    let devices = types.iter().flat_map(|of| of.peers);
-    devices.filter_map(start).collect()
 }
 
 /// All programs after their first call, which compiles kernels, and the largest difference of their numbers.

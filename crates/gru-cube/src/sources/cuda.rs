@@ -2,7 +2,7 @@
 //!
 //! These are the sources of CubeCL's CUDA C++ compiler. Burn's default on CUDA is its LLVM compiler.
 
-use super::{Bench, Compiled};
+use super::{Compiled, bench::Bench};
 use crate::{
     kernel::threads::Matrices,
     plan::{

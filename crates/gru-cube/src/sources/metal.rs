@@ -1,6 +1,6 @@
 //! Metal sources: within the limits of Metal, and valid C++ for clang.
 
-use super::{Bench, Compiled};
+use super::{Compiled, bench::Bench};
 use crate::{
     kernel::threads::Matrices,
     plan::{limits::Limits, tests::WEBGPU},
