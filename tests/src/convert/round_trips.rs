@@ -84,6 +84,8 @@ type Trip = (&'static str, GruBlockConfig, Biases, RoundTrip);
 fn round_trips() -> Vec<Trip> {
     use Biases::{Both, Candidate, Input, None};
     let before = || config().with_reset(Reset::BeforeMatmul);
+    let reverse = || config().with_reverse(true);
+    let both = || config().with_bidirectional(true);
     let stack = || GruBlockConfig::new(H, H).with_num_layers(2);
     let relu = Activations {
         candidate: Activation::Relu,
@@ -112,12 +114,7 @@ fn round_trips() -> Vec<Trip> {
             Input,
             through_keras,
         ),
-        (
-            "keras-both",
-            config().with_bidirectional(true),
-            Both,
-            through_keras,
-        ),
+        ("keras-both", both(), Both, through_keras),
         (
             "keras-both-before",
             before().with_bidirectional(true),
@@ -136,24 +133,14 @@ fn round_trips() -> Vec<Trip> {
             Candidate,
             through_mps_graph,
         ),
-        (
-            "mps-graph-reverse",
-            config().with_reverse(true),
-            Candidate,
-            through_mps_graph,
-        ),
+        ("mps-graph-reverse", reverse(), Candidate, through_mps_graph),
         (
             "mps-graph-activations",
             before().with_activations(three),
             Input,
             through_mps_graph,
         ),
-        (
-            "mps-graph-both",
-            config().with_bidirectional(true),
-            Candidate,
-            through_mps_graph,
-        ),
+        ("mps-graph-both", both(), Candidate, through_mps_graph),
         (
             "mps-graph-both-before",
             before().with_bidirectional(true),
@@ -162,12 +149,7 @@ fn round_trips() -> Vec<Trip> {
         ),
         ("onednn-lbr", config(), Candidate, through_onednn),
         ("onednn-lbr-deep", stack(), Candidate, through_onednn),
-        (
-            "onednn-lbr-both",
-            config().with_bidirectional(true),
-            Candidate,
-            through_onednn,
-        ),
+        ("onednn-lbr-both", both(), Candidate, through_onednn),
         ("onednn-vanilla", before(), Input, through_onednn),
         (
             "onednn-vanilla-reverse",
@@ -195,7 +177,7 @@ fn round_trips() -> Vec<Trip> {
         ),
         (
             "onnx-reverse",
-            config().with_reverse(true).with_activations(relu),
+            reverse().with_activations(relu),
             Both,
             through_onnx,
         ),

@@ -100,67 +100,65 @@ pub fn exports() -> Vec<Trial> {
     trials.collect()
 }
 
-pub fn cases() -> Vec<ErrorCase> {
-    vec![
-        (
-            "hand-made",
-            || {
-                let mut odd = block(config().with_num_layers(2));
-                odd.layers[1].direction = Direction::Reverse;
-                pytorch::export(&odd, "").map(|_| ())
-            },
-            "PyTorch cannot express layers.1.direction Reverse",
-        ),
-        (
-            "hand-emptied",
-            || {
-                let mut odd = block(config());
-                odd.layers.clear();
-                pytorch::export(&odd, "").map(|_| ())
-            },
-            "weights of layers times directions: expected 1, got 0",
-        ),
-        (
-            "hand-sized",
-            || {
-                let mut odd = block(config());
-                odd.d_hidden = H + 1;
-                onednn::export(&odd, "").map(|_| ())
-            },
-            "layers.0.w_ih: expected shape [3, 18], got [3, 15]",
-        ),
-        (
-            "directions-differ",
-            || {
-                let both = config().with_bidirectional(true);
-                let mut other = both.layer_options();
-                other.reset = Reset::BeforeMatmul;
-                let both = both
-                    .clone()
-                    .with_per_layer(vec![both.layer_options(), other]);
-                keras::export(&block(both), "").map(|_| ())
-            },
-            "Keras cannot express layers or directions of different GRUs",
-        ),
-        (
-            "init-with-a-probability",
-            || {
-                let config = config().with_zoneout(1.0);
-                let weights = vec![weights(I, Biases::Both)];
-                config.init_with(weights)?;
-                Ok(())
-            },
-            "GruBlockConfig: zoneout must be a probability, expected 0 to below 1, got 1",
-        ),
-        (
-            "init-with",
-            || {
-                let mut narrow = weights(I, Biases::Both);
-                narrow.w_ih = Some(random([I + 1, 3 * H]));
-                config().init_with(vec![narrow])?;
-                Ok(())
-            },
-            "layers.0.w_ih: expected shape [3, 15], got [4, 15]",
-        ),
-    ]
-}
+pub const CASES: &[ErrorCase] = &[
+    (
+        "hand-made",
+        || {
+            let mut odd = block(config().with_num_layers(2));
+            odd.layers[1].direction = Direction::Reverse;
+            pytorch::export(&odd, "").map(|_| ())
+        },
+        "PyTorch cannot express layers.1.direction Reverse",
+    ),
+    (
+        "hand-emptied",
+        || {
+            let mut odd = block(config());
+            odd.layers.clear();
+            pytorch::export(&odd, "").map(|_| ())
+        },
+        "weights of layers times directions: expected 1, got 0",
+    ),
+    (
+        "hand-sized",
+        || {
+            let mut odd = block(config());
+            odd.d_hidden = H + 1;
+            onednn::export(&odd, "").map(|_| ())
+        },
+        "layers.0.w_ih: expected shape [3, 18], got [3, 15]",
+    ),
+    (
+        "directions-differ",
+        || {
+            let both = config().with_bidirectional(true);
+            let mut other = both.layer_options();
+            other.reset = Reset::BeforeMatmul;
+            let both = both
+                .clone()
+                .with_per_layer(vec![both.layer_options(), other]);
+            keras::export(&block(both), "").map(|_| ())
+        },
+        "Keras cannot express layers or directions of different GRUs",
+    ),
+    (
+        "init-with-a-probability",
+        || {
+            let config = config().with_zoneout(1.0);
+            let weights = vec![weights(I, Biases::Both)];
+            config.init_with(weights)?;
+            Ok(())
+        },
+        "GruBlockConfig: zoneout must be a probability, expected 0 to below 1, got 1",
+    ),
+    (
+        "init-with",
+        || {
+            let mut narrow = weights(I, Biases::Both);
+            narrow.w_ih = Some(random([I + 1, 3 * H]));
+            config().init_with(vec![narrow])?;
+            Ok(())
+        },
+        "layers.0.w_ih: expected shape [3, 15], got [4, 15]",
+    ),
+];

@@ -13,14 +13,14 @@ type ErrorCase = (&'static str, fn() -> Result<(), ConvertError>, &'static str);
 
 pub fn trials() -> impl Iterator<Item = Trial> {
     let cases = [
-        pytorch::cases(),
-        keras::cases(),
-        onnx::cases(),
-        operators::cases(),
-        blocks::cases(),
-        files::cases(),
+        pytorch::CASES,
+        keras::CASES,
+        onnx::CASES,
+        operators::CASES,
+        blocks::CASES,
+        files::CASES,
     ];
-    let cases = cases.into_iter().flatten().map(|(name, run, expected)| {
+    let cases = cases.into_iter().flatten().map(|&(name, run, expected)| {
         Trial::test(format!("convert/error/{name}"), move || match run() {
             Ok(()) => Err("expected an error".into()),
             Err(error) if error.to_string() == expected => Ok(()),
