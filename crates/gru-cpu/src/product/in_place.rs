@@ -1,6 +1,6 @@
 //! Products with a weight that is read in place, for calls that read it too rarely to pack it.
 
-use super::{Blocks, ROWS, Sums, WIDTH};
+use super::{Blocks, ROWS, Sums, WIDTH, prefetch};
 use crate::{
     simd::Lanes,
     tuning::{registers, tile_rows},
@@ -173,8 +173,16 @@ impl<'a, E: Lanes, const R: usize, const C: usize, const D: usize> RowProducts<'
                 }
             }
         }
+        // The columns of one thread of several are short sequences, and no hardware prefetcher goes on in the next row.
+        let prefetches = R == 1 && self.columns.len() < weight.h;
         for k in block.clone() {
             let row = weight.row(k, &self.columns)[column..][..COUNT * lanes].as_ptr();
+            if prefetches {
+                let next = row.wrapping_add(BLOCK * 3 * weight.h);
+                for line in (0..COUNT * lanes).step_by(64 / size_of::<E>()) {
+                    prefetch::to_read(next.wrapping_add(line));
+                }
+            }
             let mut weights = [E::real(simd, 0.0); COUNT];
             for (at, weights) in weights.iter_mut().enumerate() {
                 // SAFETY: `row` has so many vectors.
