@@ -103,8 +103,8 @@ pub(crate) const SOLO: Duration = Duration::from_millis(4);
 /// | 8, 32 | 16 | 1 | 0.0075, 0.0054 |
 /// | 64, 128 | 32 | 1 | 0.127, 0.142 |
 /// | 64, 128 | 64 | 1 | 0.26, 0.26 |
-/// | 384, 384 | 64 | 1 | 3.3, 5.1 |
-/// | 384, 384 | 64 | 2 | 2.7, 1.5 |
+/// | 384, 384 | 64 | 1 | 4.0, 6.8 |
+/// | 384, 384 | 64 | 2 | 2.5, 2.0 |
 ///
 /// Only packed weights of small layers have the kernel without tiles.
 pub(crate) fn pack_from(units: usize) -> usize {

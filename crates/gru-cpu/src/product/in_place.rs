@@ -174,6 +174,8 @@ impl<'a, E: Lanes, const R: usize, const C: usize, const D: usize> RowProducts<'
             }
         }
         // The columns of one thread of several are short sequences, and no hardware prefetcher goes on in the next row.
+        // With AVX2 and two threads, a step of one row with I = H = 512 took 0.73 to 0.83 of the time. With tiles of more
+        // rows it was 0.70 to 1.29, with whole weight rows 0.89 to 1.35.
         let prefetches = R == 1 && self.columns.len() < weight.h;
         for k in block.clone() {
             let row = weight.row(k, &self.columns)[column..][..COUNT * lanes].as_ptr();
