@@ -119,6 +119,14 @@ impl Trainer {
         self.settings.epochs * self.windows_of_pass()
     }
 
+    /// Whether a run with these settings can be at `progress`.
+    pub fn can_be_at(&self, progress: &Progress) -> bool {
+        let windows = self.windows_of_pass();
+        let before = progress.epoch.checked_mul(windows);
+        let step = before.and_then(|before| before.checked_add(progress.window));
+        progress.window < windows && step == Some(progress.step)
+    }
+
     fn windows_of_pass(&self) -> usize {
         self.streams.full_windows(self.settings.seq)
     }

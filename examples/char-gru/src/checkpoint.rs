@@ -63,10 +63,11 @@ pub fn save(
         .map_err(|e| failed(&e))
 }
 
-/// Reads a checkpoint into a new `model` and `optimizer` of the same run.
+/// Reads a checkpoint into a new `model` and `optimizer` of the same run, whose state has the shape `[L, N, H]`.
 pub fn load(
     path: &Path,
     arguments: &str,
+    shape: [usize; 3],
     model: CharGru,
     optimizer: ModuleOptimizer,
     device: &Device,
@@ -101,10 +102,19 @@ pub fn load(
     let record = ModuleRecord::from_bytes(bytes("model")?).map_err(|e| rejected(&e))?;
     let model = model.try_load_record(record).map_err(|e| rejected(&e))?;
     open_default_device().map_err(|reason| rejected(&reason))?;
-    // The same arguments have the same sizes, so moments and state fit the model.
+    // The same arguments have the same sizes, so moments fit the model.
     let optimizer = optimizer.from_bytes(bytes("optimizer")?);
     let optimizer = optimizer.map_err(|e| rejected(&e))?;
-    let state = content("state")?.map(|data| Tensor::from_data(data, device));
+    let state = content("state")?;
+    if let Some(data) = &state {
+        let found: &[usize] = data.shape();
+        if found != shape {
+            return Err(rejected(&format!(
+                "expected a state of shape {shape:?}, got {found:?}"
+            )));
+        }
+    }
+    let state = state.map(|data| Tensor::from_data(data, device));
     Ok(Checkpoint {
         model,
         optimizer,

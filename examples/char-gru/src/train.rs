@@ -105,7 +105,19 @@ pub fn train(
     let mut trainer = Trainer::new(settings, corpus, fresh, &training);
     if args.resume {
         let model = trainer.learner.model.clone();
-        let saved = checkpoint::load(&files.checkpoint, &identity, model, adam(), home)?;
+        let shape = [sizes.layers, trainer.rows(), sizes.hidden];
+        let path = &files.checkpoint;
+        let saved = checkpoint::load(path, &identity, shape, model, adam(), home)?;
+        if !trainer.can_be_at(&saved.progress) {
+            let Progress {
+                step,
+                epoch,
+                window,
+                ..
+            } = saved.progress;
+            let reason = format!("step {step} is not window {window} of epoch {epoch}");
+            return Err(ModelError::load(path, reason).into());
+        }
         trainer.learner.model = saved.model;
         trainer.learner.optimizer = saved.optimizer;
         trainer.learner.set_state(saved.state);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::Cli;
+use burn::tensor::Tensor;
 use clap::Parser;
 
 fn args(folder: &Path, more: &[&str]) -> TrainArgs {
@@ -92,4 +93,50 @@ fn training_learns_repeats_itself_and_resumes_to_the_same_losses() {
 
     let (_, other) = run(&broken, 1, &["--resume", "--seed", "8"], &go);
     assert!(other.unwrap_err().to_string().contains("other arguments"));
+}
+
+/// A file that was edited, or written by another version.
+#[test]
+fn a_checkpoint_of_another_position_or_shape_is_rejected() {
+    if crate::runs_on_flex("train::tests::a_checkpoint_of_another_position_or_shape_is_rejected") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let args = args(folder.path(), &["--resume"]);
+    let corpus = Corpus::new(&"a rose is a rose. ".repeat(60), 0.1, 16).unwrap();
+    let sizes = CharGruConfig::new(corpus.vocabulary.len(), 8, 16, 1, args.dropout);
+    let reference = Reference::new(&corpus);
+    let files = Files::create(folder.path()).unwrap();
+    let device = Device::flex();
+    let stop = AtomicBool::new(true);
+    let resume = |rows: usize, progress: Progress| {
+        let checkpoint = Checkpoint {
+            model: sizes.init(&device.clone().autodiff()),
+            optimizer: adam(),
+            state: Some(Tensor::zeros([1, rows, 16], &device)),
+            progress,
+        };
+        let (identity, path) = (identity(&args, &sizes, &corpus), &files.checkpoint);
+        checkpoint::save(&checkpoint, &sizes, &corpus.vocabulary, &identity, path).unwrap();
+        let on = std::slice::from_ref(&device);
+        let result = train(&args, &sizes, &corpus, &reference, &files, on, &stop);
+        result.unwrap_err().to_string()
+    };
+    let at = |step, window| Progress {
+        step,
+        window,
+        ..Progress::default()
+    };
+    let error = resume(4, at(1, 1));
+    assert!(error.contains("stopped at step 2"), "{error}");
+    let error = resume(3, at(1, 1));
+    assert!(
+        error.contains("expected a state of shape [1, 4, 16], got [1, 3, 16]"),
+        "{error}"
+    );
+    for (step, window) in [(2, 1), (1000, 1000), (usize::MAX, 0)] {
+        let error = resume(4, at(step, window));
+        let reason = format!("step {step} is not window {window} of epoch 0");
+        assert!(error.contains(&reason), "{error}");
+    }
 }
