@@ -23,6 +23,7 @@ fn main() {
         with_each_isa(uncommon_activations_and_clips),
         with_each_isa(a_scaled_tanh_of_any_size),
         with_each_isa(long_sequences),
+        with_each_isa(long_products),
         with_any_isa(this_machine_has_more_than_one),
     ]);
 }
@@ -152,6 +153,14 @@ fn long_sequences(isa: Isa) {
                 }
             }
         }
+    }
+}
+
+/// A tile that prefetches what it writes computes its products in parts of 64 k.
+fn long_products(isa: Isa) {
+    for spec in resets() {
+        let (n, t, i, h) = (13, 5, 70, 133);
+        compare(isa, Sizes { n, t, i, h }, spec, &USUAL);
     }
 }
 
